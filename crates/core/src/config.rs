@@ -1,0 +1,134 @@
+//! The configuration that decisions depend on. It is checked when it is loaded (by the binary); here it is data.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use vireo_types::{Dnn, Duration, Guami, PduSessionType, Plmn, Snssai, Tac};
+use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
+
+/// The network as one AMF and SMF sees it.
+#[derive(Clone, Debug)]
+pub struct CoreConfig {
+    /// AMF Name (TS 38.413 9.3.3.21).
+    pub name: String,
+    /// The PLMNs served, at least one; the first is the GUAMI's.
+    pub plmns: Vec<Plmn>,
+    /// The tracking areas served, in every PLMN.
+    pub tacs: Vec<Tac>,
+    /// AMF Region ID.
+    pub amf_region: u8,
+    /// AMF Set ID.
+    pub amf_set: u16,
+    /// AMF Pointer.
+    pub amf_pointer: u8,
+    /// Relative AMF Capacity (TS 38.413 9.3.1.32).
+    pub relative_capacity: u8,
+    /// The slices served, at least one.
+    pub slices: Vec<SliceConfig>,
+    /// The data networks served.
+    pub dnns: Vec<DnnConfig>,
+    /// NAS security.
+    pub security: SecurityConfig,
+    /// NAS timers.
+    pub timers: Timers,
+    /// The user plane functions; at least one for PDU sessions to be possible.
+    pub upfs: Vec<UpfConfig>,
+    /// The address of the control plane's F-SEID (TS 29.244 8.2.37).
+    pub n4_address: IpAddr,
+}
+
+impl CoreConfig {
+    /// The GUAMI of the AMF.
+    pub fn guami(&self) -> Guami {
+        Guami { plmn: self.plmns[0], region: self.amf_region, set: self.amf_set, pointer: self.amf_pointer }
+    }
+
+    /// The data network of that name if the slice may use it.
+    pub fn dnn(&self, name: &Dnn, slice: Snssai) -> Option<&DnnConfig> {
+        self.dnns.iter().find(|d| d.name == *name && (d.slices.is_empty() || d.slices.contains(&slice)))
+    }
+}
+
+/// A slice.
+#[derive(Clone, Debug)]
+pub struct SliceConfig {
+    /// The operator's name for it.
+    pub name: String,
+    /// What UEs and RAN know it by.
+    pub snssai: Snssai,
+}
+
+/// A data network.
+#[derive(Clone, Debug)]
+pub struct DnnConfig {
+    /// Its name.
+    pub name: Dnn,
+    /// The slices that reach it; empty = all.
+    pub slices: Vec<Snssai>,
+    /// The session types it allows, the preferred first.
+    pub types: Vec<PduSessionType>,
+    /// The pool of UE addresses: network and prefix length.
+    pub ipv4_pool: Option<(Ipv4Addr, u8)>,
+    /// The pool of UE prefixes: network and prefix length, 64 at the most.
+    pub ipv6_pool: Option<(Ipv6Addr, u8)>,
+    /// DNS servers told in the protocol configuration options.
+    pub dns: Vec<IpAddr>,
+    /// Link MTU told in the protocol configuration options and in router advertisements.
+    pub mtu: u16,
+}
+
+/// NAS security of the network.
+#[derive(Clone, Debug)]
+pub struct SecurityConfig {
+    /// Integrity algorithms, the preferred first. NIA0 is never chosen outside an emergency (TS 33.501 5.5.2).
+    pub integrity: Vec<IntegrityAlgorithm>,
+    /// Ciphering algorithms, the preferred first.
+    pub ciphering: Vec<CipheringAlgorithm>,
+}
+
+/// NAS timers (TS 24.501 clause 10) and their limits.
+#[derive(Clone, Copy, Debug)]
+pub struct Timers {
+    /// Periodic registration update, told to the UE. Zero = deactivated.
+    pub t3512: Duration,
+    /// Registration Accept.
+    pub t3550: Duration,
+    /// Authentication Request and Security Mode Command.
+    pub t3560: Duration,
+    /// Identity Request.
+    pub t3570: Duration,
+    /// Deregistration Request by the network.
+    pub t3522: Duration,
+    /// PDU Session Release Command (T3592).
+    pub t3592: Duration,
+    /// How often a message is sent again before its procedure is aborted (4 in TS 24.501).
+    pub retransmissions: u8,
+    /// How long a context waits for an answer of the RAN (context set-up and release).
+    pub ran_response: Duration,
+    /// How long after T3512 an unreachable UE is deregistered (implicit deregistration, TS 24.501 5.3.7: 4 minutes).
+    pub implicit_deregistration: Duration,
+}
+
+impl Default for Timers {
+    /// TS 24.501 tables 10.2.2 and 10.3.2.
+    fn default() -> Self {
+        Timers {
+            t3512: Duration::from_secs(54 * 60),
+            t3550: Duration::from_secs(6),
+            t3560: Duration::from_secs(6),
+            t3570: Duration::from_secs(6),
+            t3522: Duration::from_secs(6),
+            t3592: Duration::from_secs(16),
+            retransmissions: 4,
+            ran_response: Duration::from_secs(10),
+            implicit_deregistration: Duration::from_secs(240),
+        }
+    }
+}
+
+/// A user plane function that the SMF part may choose.
+#[derive(Clone, Debug)]
+pub struct UpfConfig {
+    /// Where its PFCP endpoint is.
+    pub n4: SocketAddr,
+    /// The data networks it reaches; empty = all.
+    pub dnns: Vec<Dnn>,
+}

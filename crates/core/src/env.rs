@@ -1,0 +1,42 @@
+use crate::config::CoreConfig;
+use vireo_types::{Dnn, Instant, Ltmsi, PduSessionType, SessionAddress, Snssai, Tmsi};
+
+/// Everything a step may know that is not in the context or the event.
+pub struct Env<'a> {
+    /// The time of this step.
+    pub now: Instant,
+    /// The configuration, which does not change while a step runs.
+    pub config: &'a CoreConfig,
+    /// Fills a buffer with random octets: from the system in the core, from a seed in tests and the simulator.
+    pub random: &'a mut dyn FnMut(&mut [u8]),
+    /// Gives out identifiers that are unique in the cluster.
+    pub ids: &'a mut dyn Identifiers,
+}
+
+impl std::fmt::Debug for Env<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Env").field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+impl Env<'_> {
+    /// `N` random octets.
+    pub fn random<const N: usize>(&mut self) -> [u8; N] {
+        let mut octets = [0; N];
+        (self.random)(&mut octets);
+        octets
+    }
+}
+
+/// Fresh identifiers. What a step takes and then does not commit is given back by the caller that ran the step; what
+/// a context holds is given back by an effect of the step that drops it.
+pub trait Identifiers {
+    /// A 5G-TMSI that names `ltmsi`, unlinkable to any earlier one (TS 33.501 6.12.3).
+    fn tmsi(&mut self, ltmsi: Ltmsi) -> Option<Tmsi>;
+
+    /// An LTMSI in a bucket of the slice, for a UE that moves to its home slice.
+    fn ltmsi(&mut self, slice: Snssai) -> Option<Ltmsi>;
+
+    /// Addresses of the data network's pools; `None` when a pool that is needed is used up.
+    fn address(&mut self, dnn: &Dnn, kind: PduSessionType) -> Option<SessionAddress>;
+}

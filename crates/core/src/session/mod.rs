@@ -1,0 +1,92 @@
+//! The SMF's decisions: one PDU session as plain data and a pure step over it.
+//!
+//! The operations are TS 29.502's (Create, Update, Release SM Context) and the outputs are its N1N2 message transfer,
+//! so that the same functions serve the unified core and the service-based chain. The SMF part knows nothing of NGAP
+//! connections or NAS security: it takes and gives 5GSM messages (N1), NGAP transfers (N2) and PFCP messages (N4).
+
+use crate::Env;
+use crate::subscription::DnnSubscription;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use vireo_types::{Dnn, Ltmsi, Seid, SessionAddress, SessionIndex, Snssai, Supi};
+
+/// Which NGAP transfer IE an N2 container is (TS 38.413 9.3.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum N2Sm {
+    /// PDU Session Resource Setup Request Transfer (to the RAN).
+    SetupRequest,
+    /// PDU Session Resource Setup Response Transfer.
+    SetupResponse,
+    /// PDU Session Resource Setup Unsuccessful Transfer.
+    SetupUnsuccessful,
+    /// PDU Session Resource Release Command Transfer (to the RAN).
+    ReleaseCommand,
+    /// PDU Session Resource Release Response Transfer.
+    ReleaseResponse,
+}
+
+/// Nsmf_PDUSession_CreateSMContext: what the AMF part knows when a UE asks for a new session.
+#[derive(Debug)]
+pub struct Create<'a> {
+    /// The UE.
+    pub supi: Supi,
+    /// The UE's number, for the SEID.
+    pub ltmsi: Ltmsi,
+    /// A position of the UE's context that no other session has, for the SEID.
+    pub index: SessionIndex,
+    /// PDU session identity, 1 to 15.
+    pub psi: u8,
+    /// The 5GSM message of the payload container, as received.
+    pub n1: &'a [u8],
+    /// The slice chosen.
+    pub snssai: Snssai,
+    /// The data network chosen.
+    pub dnn: &'a Dnn,
+    /// What the subscriber may do there.
+    pub subscription: &'a DnnSubscription,
+}
+
+/// What happens to a session that is there (Nsmf_PDUSession_UpdateSMContext, ReleaseSMContext, N4 and time).
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// A 5GSM message of the UE.
+    N1(&'a [u8]),
+    /// An NGAP transfer of the RAN.
+    N2(N2Sm, &'a [u8]),
+    /// The UE comes back (service request): set the tunnel to the RAN up again.
+    Activate,
+    /// The AN is released: buffer downlink packets.
+    Deactivate,
+    /// The network ends the session towards the UE, by a PDU Session Release Command with this 5GSM cause.
+    Release(u8),
+    /// The session ends without telling the UE (deregistration, TS 24.501 5.5.2): only the UPF is told.
+    ReleaseLocally,
+    /// A PFCP message for this session: a response to what was sent, or a report of the UPF.
+    Pfcp(&'a [u8]),
+    /// The UPF did not answer what was sent, after all repetitions.
+    PfcpTimeout,
+    /// The deadline passed.
+    Deadline,
+}
+
+/// What a session step wants done, after it is committed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Output {
+    /// A 5GSM message for the UE.
+    N1(Vec<u8>),
+    /// An NGAP transfer for the RAN; travels with the N1 of the same step if there is one.
+    N2(N2Sm, Vec<u8>),
+    /// A PFCP request or response; the sequence number of a request is filled in by the N4 endpoint.
+    Pfcp { upf: SocketAddr, message: Vec<u8> },
+    /// These addresses go back to the pool.
+    FreeAddress(Dnn, SessionAddress),
+    /// A session that the UE asked for could not be had, or has ended: forget it.
+    Gone,
+    /// User plane set up and the RAN told: the session is usable. For counters and latency.
+    Established,
+}
+
+/// The session's SEID in the control plane.
+pub fn seid(ltmsi: Ltmsi, index: SessionIndex, generation: u32) -> Seid {
+    Seid::new(ltmsi, index, generation)
+}

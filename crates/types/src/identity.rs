@@ -1,0 +1,123 @@
+use crate::Plmn;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// Subscription Permanent Identifier of the IMSI kind (TS 23.003 2.2A): up to 15 digits, packed with their number into
+/// one word. `Display` masks all but the first five digits; [`Supi::reveal`] gives them all.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Supi(u64);
+
+/// Why a text is no SUPI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an IMSI has 6 to 15 decimal digits")]
+pub struct SupiError;
+
+impl Supi {
+    const VALUE_BITS: u32 = 56;
+
+    /// The SUPI of an IMSI's digits.
+    pub fn from_digits(digits: &str) -> Result<Self, SupiError> {
+        if !(6..=15).contains(&digits.len()) || !digits.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(SupiError);
+        }
+        let value: u64 = digits.parse().map_err(|_| SupiError)?;
+        Ok(Supi((digits.len() as u64) << Self::VALUE_BITS | value))
+    }
+
+    /// All digits of the IMSI: for keys, the wire and explicit requests, not for logs.
+    pub fn reveal(self) -> String {
+        let width = (self.0 >> Self::VALUE_BITS) as usize;
+        format!("{:0width$}", self.0 & ((1 << Self::VALUE_BITS) - 1))
+    }
+
+    /// The packed word: a key for indexes and hashes.
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+
+    /// The IMSI that comes `n` after this one, of the same length.
+    pub fn offset(self, n: u64) -> Result<Self, SupiError> {
+        let width = (self.0 >> Self::VALUE_BITS) as usize;
+        let value = (self.0 & ((1 << Self::VALUE_BITS) - 1)) + n;
+        Self::from_digits(&format!("{value:0width$}"))
+    }
+}
+
+impl FromStr for Supi {
+    type Err = SupiError;
+
+    /// Digits, or `imsi-` and digits (TS 29.571 5.3.2).
+    fn from_str(s: &str) -> Result<Self, SupiError> {
+        Self::from_digits(s.strip_prefix("imsi-").unwrap_or(s))
+    }
+}
+
+impl fmt::Display for Supi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.reveal();
+        write!(f, "imsi-{}{}", &digits[..5], "*".repeat(digits.len() - 5))
+    }
+}
+
+impl fmt::Debug for Supi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Permanent Equipment Identifier: the 16 digits of an IMEISV (TS 23.003 6.2.2), packed. Masked like a [`Supi`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Pei(pub u64);
+
+impl fmt::Debug for Pei {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "imeisv-{:08}********", self.0 / 100_000_000)
+    }
+}
+
+/// 5G-TMSI (TS 23.003 2.10): what a UE is paged and recognised by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Tmsi(pub u32);
+
+/// Globally Unique AMF Identifier (TS 23.003 2.10.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Guami {
+    /// The network.
+    pub plmn: Plmn,
+    /// AMF Region ID.
+    pub region: u8,
+    /// AMF Set ID, 10 bits.
+    pub set: u16,
+    /// AMF Pointer, 6 bits. Vireo tells the epoch of its 5G-TMSI key by it (DESIGN decision 7).
+    pub pointer: u8,
+}
+
+/// 5G-GUTI (TS 23.003 2.10.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Guti {
+    /// The AMF that gave it.
+    pub guami: Guami,
+    /// The UE within that AMF.
+    pub tmsi: Tmsi,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_supi_keeps_leading_zeros_and_masks_itself() {
+        let supi: Supi = "imsi-001010000000001".parse().expect("fifteen digits");
+        assert_eq!(supi.reveal(), "001010000000001");
+        assert_eq!(supi.to_string(), "imsi-00101**********");
+        assert_eq!(supi.offset(9).map(Supi::reveal), Ok("001010000000010".into()));
+    }
+
+    #[test]
+    fn what_is_no_imsi_is_refused() {
+        for text in ["", "12345", "1234567890123456", "99970000000000x", "imsi-"] {
+            assert_eq!(text.parse::<Supi>(), Err(SupiError), "{text}");
+        }
+    }
+}

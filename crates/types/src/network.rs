@@ -1,0 +1,260 @@
+use crate::limits::DNN_OCTETS;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+/// PLMN Identity (TS 23.003 2.2): three digits of MCC, two or three of MNC, as the three octets of the wire
+/// (TS 38.413 9.3.3.5).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Plmn([u8; 3]);
+
+/// Why a text is no PLMN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a PLMN is five or six decimal digits: MCC then MNC, as in 99970 or 310410")]
+pub struct PlmnError;
+
+impl Plmn {
+    /// The PLMN of the three octets of the wire, which may hold filler digits that are no PLMN.
+    pub const fn from_octets(octets: [u8; 3]) -> Self {
+        Plmn(octets)
+    }
+
+    /// The three octets of the wire.
+    pub const fn octets(self) -> [u8; 3] {
+        self.0
+    }
+
+    /// MCC digits.
+    pub fn mcc(self) -> String {
+        let [a, b, _] = self.0;
+        [a & 0xf, a >> 4, b & 0xf].iter().map(|d| char::from(b'0' + d.min(&9))).collect()
+    }
+
+    /// MNC digits, two or three.
+    pub fn mnc(self) -> String {
+        let [_, b, c] = self.0;
+        let third = (b >> 4 != 0xf).then_some(b >> 4);
+        [c & 0xf, c >> 4].into_iter().chain(third).map(|d| char::from(b'0' + d.min(9))).collect()
+    }
+
+    /// Serving network name (TS 24.501 9.12.1).
+    pub fn serving_network_name(self) -> String {
+        format!("5G:mnc{:0>3}.mcc{}.3gppnetwork.org", self.mnc(), self.mcc())
+    }
+}
+
+impl FromStr for Plmn {
+    type Err = PlmnError;
+
+    fn from_str(s: &str) -> Result<Self, PlmnError> {
+        let d: Vec<u8> = s.bytes().map(|b| b.wrapping_sub(b'0')).collect();
+        if !(d.len() == 5 || d.len() == 6) || d.iter().any(|d| *d > 9) {
+            return Err(PlmnError);
+        }
+        let third = d.get(5).copied().unwrap_or(0xf);
+        Ok(Plmn([d[1] << 4 | d[0], third << 4 | d[2], d[4] << 4 | d[3]]))
+    }
+}
+
+impl fmt::Display for Plmn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.mcc(), self.mnc())
+    }
+}
+
+impl fmt::Debug for Plmn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Plmn({self})")
+    }
+}
+
+/// Text for people (`"99970"`), three octets in binary encodings.
+impl Serialize for Plmn {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        if s.is_human_readable() { s.collect_str(self) } else { self.0.serialize(s) }
+    }
+}
+
+impl<'de> Deserialize<'de> for Plmn {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        if d.is_human_readable() {
+            let text = String::deserialize(d)?;
+            text.parse().map_err(|e: PlmnError| serde::de::Error::custom(format!("{text:?}: {e}")))
+        } else {
+            Ok(Plmn(<[u8; 3]>::deserialize(d)?))
+        }
+    }
+}
+
+/// Tracking Area Code of 5GS: 24 bits (TS 38.413 9.3.3.10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Tac(pub u32);
+
+/// Tracking Area Identity (TS 23.003 19.4.2.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Tai {
+    /// The network.
+    pub plmn: Plmn,
+    /// The area within it.
+    pub tac: Tac,
+}
+
+/// NR Cell Global Identity: 36 bits of cell (TS 38.413 9.3.1.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct NrCgi {
+    /// The network.
+    pub plmn: Plmn,
+    /// The cell within it.
+    pub cell: u64,
+}
+
+/// Global gNB ID (TS 38.413 9.3.1.6): 22 to 32 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct GnbId {
+    /// The network.
+    pub plmn: Plmn,
+    /// The node within it.
+    pub id: u32,
+    /// How many bits the node's number has.
+    pub bits: u8,
+}
+
+/// S-NSSAI (TS 23.003 28.4.2).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Snssai {
+    /// Slice/Service Type.
+    pub sst: u8,
+    /// Slice Differentiator, 24 bits.
+    #[serde(default)]
+    pub sd: Option<u32>,
+}
+
+impl fmt::Display for Snssai {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.sd {
+            None => write!(f, "{}", self.sst),
+            Some(sd) => write!(f, "{}-{sd:06x}", self.sst),
+        }
+    }
+}
+
+impl fmt::Debug for Snssai {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Snssai({self})")
+    }
+}
+
+impl FromStr for Snssai {
+    type Err = String;
+
+    /// `1` or `1-0000ab`.
+    fn from_str(s: &str) -> Result<Self, String> {
+        let bad =
+            || format!("{s:?} is no S-NSSAI: write SST, or SST-SD with six hexadecimal digits, as in 1 or 1-0000ab");
+        let (sst, sd) = s.split_once('-').map_or((s, None), |(a, b)| (a, Some(b)));
+        let sst = sst.parse().map_err(|_| bad())?;
+        let sd = match sd {
+            None => None,
+            Some(sd) if sd.len() == 6 => Some(u32::from_str_radix(sd, 16).map_err(|_| bad())?),
+            Some(_) => return Err(bad()),
+        };
+        Ok(Snssai { sst, sd })
+    }
+}
+
+/// Data Network Name (TS 23.003 9A), as text in lower case.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Dnn(String);
+
+/// Why a text is no DNN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a DNN is labels of letters, digits and hyphens with dots between them, 100 octets at the most")]
+pub struct DnnError;
+
+impl Dnn {
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Dnn {
+    type Err = DnnError;
+
+    fn from_str(s: &str) -> Result<Self, DnnError> {
+        let label = |l: &str| (1..=63).contains(&l.len()) && l.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+        if s.len() >= DNN_OCTETS || !s.split('.').all(label) {
+            return Err(DnnError);
+        }
+        Ok(Dnn(s.to_ascii_lowercase()))
+    }
+}
+
+impl TryFrom<String> for Dnn {
+    type Error = DnnError;
+
+    fn try_from(s: String) -> Result<Self, DnnError> {
+        s.parse()
+    }
+}
+
+impl From<Dnn> for String {
+    fn from(dnn: Dnn) -> String {
+        dnn.0
+    }
+}
+
+impl fmt::Display for Dnn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// PDU session type (TS 24.501 9.11.4.11), of those that Vireo serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PduSessionType {
+    /// IPv4 only.
+    Ipv4,
+    /// IPv6 only.
+    Ipv6,
+    /// Both.
+    Ipv4v6,
+}
+
+/// The addresses of one PDU session: at least one of the two is there. The IPv6 one is the /64 prefix (TS 23.501
+/// 5.8.2.2), its interface identifier is told in NAS and the UE forms its address by SLAAC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SessionAddress {
+    /// The IPv4 address.
+    pub ipv4: Option<Ipv4Addr>,
+    /// The /64 prefix, with the low 64 bits zero.
+    pub ipv6_prefix: Option<Ipv6Addr>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plmns_have_the_octets_of_the_specification() {
+        // TS 38.413 9.3.3.5: MCC 999, MNC 70 and MCC 310, MNC 410
+        assert_eq!("99970".parse::<Plmn>().map(Plmn::octets), Ok([0x99, 0xf9, 0x07]));
+        let six: Plmn = "310410".parse().expect("six digits");
+        assert_eq!((six.octets(), six.to_string()), ([0x13, 0x00, 0x14], "310410".into()));
+        assert_eq!(six.serving_network_name(), "5G:mnc410.mcc310.3gppnetwork.org");
+        let five: Plmn = "99970".parse().expect("five digits");
+        assert_eq!(five.serving_network_name(), "5G:mnc070.mcc999.3gppnetwork.org");
+        assert!("9997".parse::<Plmn>().is_err() && "9997a".parse::<Plmn>().is_err());
+    }
+
+    #[test]
+    fn slices_and_names_parse_and_refuse() {
+        assert_eq!("1-0000ab".parse(), Ok(Snssai { sst: 1, sd: Some(0xab) }));
+        assert!("1-ab".parse::<Snssai>().is_err() && "x".parse::<Snssai>().is_err());
+        assert_eq!("Internet".parse::<Dnn>().map(String::from), Ok("internet".into()));
+        assert!("".parse::<Dnn>().is_err() && "a..b".parse::<Dnn>().is_err() && "a b".parse::<Dnn>().is_err());
+    }
+}
