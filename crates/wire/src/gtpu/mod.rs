@@ -1,0 +1,113 @@
+//! GTP-U (TS 29.281) without copies or allocation.
+//!
+//! Reading has two steps: [`Packet::parse`] checks the whole header with its chain of extension headers and gives a
+//! view into the datagram; the IEs of a signalling message are then read from its payload ([`error_indication`],
+//! [`recovery`]). Writing goes the other way: a header is an array to be put before the packet ([`g_pdu_header`],
+//! [`prepend_g_pdu`] writes it into the headroom), and the signalling messages fit [`SIGNALLING_OCTETS`].
+//!
+//! It knows the PDU Session Container (TS 38.415) of N3 and N9 and passes over the other extension headers as their
+//! comprehension bits say. It knows nothing of tunnels, sockets or whom a TEID belongs to. No input makes it panic.
+
+mod emit;
+mod ie;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+pub use emit::{
+    EmitError, G_PDU_HEADER, PLAIN_HEADER, SIGNALLING_OCTETS, echo_request, echo_response, end_marker,
+    error_indication_message, extension_headers_notification, g_pdu_header, plain_g_pdu_header, prepend_g_pdu,
+};
+pub use ie::{ErrorIndication, error_indication, recovery, supported_extension_headers};
+pub use view::{EXTENSION_HEADERS, Packet, ParseError};
+
+use vireo_types::Teid;
+
+/// The UDP port of GTP-U (TS 29.281 4.4.2.3).
+pub const PORT: u16 = 2152;
+
+/// Message types (TS 29.281 table 6.1-1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessageType {
+    /// 1: is the path alive?
+    EchoRequest,
+    /// 2: it is.
+    EchoResponse,
+    /// 26: a G-PDU came for a TEID that the sender does not have.
+    ErrorIndication,
+    /// 31: the extension headers the sender supports.
+    SupportedExtensionHeadersNotification,
+    /// 254: the last packet of a tunnel that was switched.
+    EndMarker,
+    /// 255: a user's packet.
+    GPdu,
+    /// Any other.
+    Other(u8),
+}
+
+impl MessageType {
+    /// The type of its octet.
+    pub const fn from_octet(octet: u8) -> Self {
+        match octet {
+            1 => MessageType::EchoRequest,
+            2 => MessageType::EchoResponse,
+            26 => MessageType::ErrorIndication,
+            31 => MessageType::SupportedExtensionHeadersNotification,
+            254 => MessageType::EndMarker,
+            255 => MessageType::GPdu,
+            other => MessageType::Other(other),
+        }
+    }
+
+    /// Its octet.
+    pub const fn octet(self) -> u8 {
+        match self {
+            MessageType::EchoRequest => 1,
+            MessageType::EchoResponse => 2,
+            MessageType::ErrorIndication => 26,
+            MessageType::SupportedExtensionHeadersNotification => 31,
+            MessageType::EndMarker => 254,
+            MessageType::GPdu => 255,
+            MessageType::Other(other) => other,
+        }
+    }
+}
+
+/// What Vireo uses of a PDU Session Container (TS 38.415 5.5.2): the QoS flow and, downlink, reflective QoS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PduSession {
+    /// DL PDU SESSION INFORMATION (PDU Type 0), sent by the UPF.
+    Downlink {
+        /// QoS Flow Identifier, 6 bits.
+        qfi: u8,
+        /// Reflective QoS Indicator.
+        rqi: bool,
+    },
+    /// UL PDU SESSION INFORMATION (PDU Type 1), sent by the RAN.
+    Uplink {
+        /// QoS Flow Identifier, 6 bits.
+        qfi: u8,
+    },
+}
+
+impl PduSession {
+    /// The QoS Flow Identifier, whichever the direction.
+    pub const fn qfi(self) -> u8 {
+        match self {
+            PduSession::Downlink { qfi, .. } | PduSession::Uplink { qfi } => qfi,
+        }
+    }
+}
+
+/// Reads a datagram in every way there is, for fuzzing: what is well formed is read to its last IE.
+pub fn walk(data: &[u8]) {
+    if let Ok(packet) = Packet::parse(data) {
+        let _ = error_indication(packet.payload);
+        let _ = recovery(packet.payload);
+        let _ = supported_extension_headers(packet.payload).map(Iterator::count);
+    }
+}
+
+/// The TEID of messages about a path, not a tunnel (TS 29.281 5.1).
+pub const NO_TEID: Teid = Teid(0);
