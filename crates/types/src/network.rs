@@ -4,8 +4,8 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// PLMN Identity (TS 23.003 2.2): three digits of MCC, two or three of MNC, as the three octets of the wire
-/// (TS 38.413 9.3.3.5).
+/// PLMN Identity (TS 23.003 2.2): three digits of MCC, two or three of MNC, kept as the three octets that NAS has
+/// (TS 24.008 10.5.1.13). NGAP orders the digits of a three-digit MNC differently (TS 38.413 9.3.3.5), hence two forms.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Plmn([u8; 3]);
 
@@ -15,14 +15,25 @@ pub struct Plmn([u8; 3]);
 pub struct PlmnError;
 
 impl Plmn {
-    /// The PLMN of the three octets of the wire, which may hold filler digits that are no PLMN.
-    pub const fn from_octets(octets: [u8; 3]) -> Self {
+    /// The PLMN of three octets of NAS, which may hold filler digits that are no PLMN.
+    pub const fn from_nas(octets: [u8; 3]) -> Self {
         Plmn(octets)
     }
 
-    /// The three octets of the wire.
-    pub const fn octets(self) -> [u8; 3] {
+    /// The three octets for NAS.
+    pub const fn nas(self) -> [u8; 3] {
         self.0
+    }
+
+    /// The PLMN of three octets of NGAP.
+    pub const fn from_ngap([a, b, c]: [u8; 3]) -> Self {
+        if b >> 4 == 0xf { Plmn([a, b, c]) } else { Plmn([a, c & 0xf0 | b & 0x0f, c << 4 | b >> 4]) }
+    }
+
+    /// The three octets for NGAP.
+    pub const fn ngap(self) -> [u8; 3] {
+        let [a, b, c] = self.0;
+        if b >> 4 == 0xf { self.0 } else { [a, c << 4 | b & 0x0f, b & 0xf0 | c >> 4] }
     }
 
     /// MCC digits.
@@ -240,10 +251,13 @@ mod tests {
 
     #[test]
     fn plmns_have_the_octets_of_the_specification() {
-        // TS 38.413 9.3.3.5: MCC 999, MNC 70 and MCC 310, MNC 410
-        assert_eq!("99970".parse::<Plmn>().map(Plmn::octets), Ok([0x99, 0xf9, 0x07]));
+        let five: Plmn = "99970".parse().expect("five digits");
+        assert_eq!((five.nas(), five.ngap()), ([0x99, 0xf9, 0x07], [0x99, 0xf9, 0x07]));
+        // 310-410: MNC digit 3 shares an octet with MCC digit 3 in NAS, MNC digit 1 does in NGAP
+        let six: Plmn = "310412".parse().expect("six digits");
+        assert_eq!((six.nas(), six.ngap()), ([0x13, 0x20, 0x14], [0x13, 0x40, 0x21]));
+        assert_eq!((Plmn::from_ngap(six.ngap()), six.to_string()), (six, "310412".into()));
         let six: Plmn = "310410".parse().expect("six digits");
-        assert_eq!((six.octets(), six.to_string()), ([0x13, 0x00, 0x14], "310410".into()));
         assert_eq!(six.serving_network_name(), "5G:mnc410.mcc310.3gppnetwork.org");
         let five: Plmn = "99970".parse().expect("five digits");
         assert_eq!(five.serving_network_name(), "5G:mnc070.mcc999.3gppnetwork.org");
