@@ -65,6 +65,9 @@ pub enum Input<'a> {
     Pfcp(&'a [u8]),
     /// The UPF did not answer what was sent, after all repetitions.
     PfcpTimeout,
+    /// The UPF has restarted or its path is given up: it knows the session no more, and what was outstanding towards
+    /// it is void (neither an answer nor a timeout follows).
+    UpfLost,
     /// The deadline passed.
     Deadline,
 }
@@ -82,8 +85,12 @@ pub enum Output {
     FreeAddress(Dnn, SessionAddress),
     /// A session that the UE asked for could not be had, or has ended: forget it.
     Gone,
-    /// User plane set up and the RAN told: the session is usable. For counters and latency.
+    /// The UE's new session is usable: the UPF forwards to the RAN. For counters and latency.
     Established,
+    /// The user plane of a session that the UE had is back (service request): the UPF forwards to the RAN.
+    Activated,
+    /// The UPF holds a downlink packet for a UE without user plane: page it, or activate if it is connected.
+    DownlinkData,
 }
 
 /// The session's SEID in the control plane.
