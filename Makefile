@@ -1,0 +1,55 @@
+# One command for each thing a newcomer wants. `make demo` is the place to start.
+# Every target calls `setup` first, which costs a few milliseconds when nothing is missing.
+
+SHELL := /bin/sh
+CARGO := $(shell scripts/setup --print-cargo)
+export PATH := $(dir $(CARGO)):$(PATH)
+TOOLS := $(CURDIR)/.tools
+VIREO := target/release/vireo
+OUT ?= bench.json
+
+.PHONY: help setup build demo test check bench test-kernel-sctp fuzz-smoke clean
+
+help:
+	@echo 'make demo              build, then 100 devices register, exchange traffic and leave, in namespaces of their own'
+	@echo 'make build             the release binary: $(VIREO)'
+	@echo 'make test              every test, with the independent witnesses (pycrate, tshark)'
+	@echo 'make check             format, clippy, house rules, licences'
+	@echo 'make bench             CPU, rate, latency and memory of the control plane, to $(OUT) (OUT=FILE)'
+	@echo 'make test-kernel-sctp  the SCTP suite on a kernel that has SCTP (user-mode Linux)'
+	@echo 'make fuzz-smoke        every fuzz target for a few seconds'
+	@echo 'make setup             install what is missing (packages, Rust toolchain)'
+
+setup:
+	@scripts/setup build
+
+build: setup
+	$(CARGO) build --release --locked -p vireo
+
+demo: build
+	$(VIREO) demo $(ARGS)
+
+check: setup
+	@scripts/setup check
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) run --quiet --locked -p xtask -- tidy
+	PATH="$(TOOLS)/bin:$$PATH" $(CARGO) deny --log-level error check --hide-inclusion-graph licenses bans sources
+
+test: setup
+	@scripts/setup test
+	scripts/test
+
+bench: build
+	$(VIREO) bench control --json $(OUT)
+
+test-kernel-sctp: setup
+	@scripts/setup uml
+	scripts/test-kernel-sctp
+
+fuzz-smoke: setup
+	scripts/fuzz-smoke
+
+clean:
+	$(CARGO) clean
+	rm -rf .tools .venv

@@ -1,0 +1,137 @@
+//! The rules themselves, as tables. Change them here and say why in the commit.
+
+/// Lines of a source file.
+pub(super) const FILE_LINES: usize = 800;
+/// Lines of a function, from its signature to its closing brace.
+pub(super) const FUNCTION_LINES: usize = 100;
+
+/// Which of the workspace's crates each may depend on; dev-dependencies count too, unless they are named in
+/// [`DEV_ONLY`].
+pub(super) const LAYERS: &[(&str, &[&str])] = &[
+    ("vireo-types", &[]),
+    ("vireo-wire", &["vireo-types"]),
+    ("vireo-core", &["vireo-types", "vireo-wire"]),
+    ("vireo-sctp", &["vireo-types"]),
+    ("vireo-store", &["vireo-types", "vireo-core"]),
+    ("vireo-datapath", &["vireo-types", "vireo-wire"]),
+    ("vireo-subscribers", &["vireo-types", "vireo-wire", "vireo-core"]),
+    ("vireo-emulator", &["vireo-types", "vireo-wire", "vireo-sctp"]),
+    ("vireo-simulator", &["vireo-types", "vireo-wire", "vireo-core"]),
+    (
+        "vireo-node",
+        &[
+            "vireo-types",
+            "vireo-wire",
+            "vireo-core",
+            "vireo-sctp",
+            "vireo-store",
+            "vireo-datapath",
+            "vireo-subscribers",
+        ],
+    ),
+    (
+        "vireo",
+        &[
+            "vireo-types",
+            "vireo-core",
+            "vireo-node",
+            "vireo-sctp",
+            "vireo-subscribers",
+            "vireo-emulator",
+            "vireo-simulator",
+            "vireo-datapath",
+        ],
+    ),
+    ("xtask", &[]),
+];
+
+/// Further edges that tests alone may have.
+pub(super) const DEV_ONLY: &[(&str, &[&str])] =
+    &[("vireo", &["vireo-wire"]), ("vireo-node", &["vireo-emulator"]), ("vireo-emulator", &[])];
+
+/// Dependencies from outside that only the named crates of the workspace may use. (`deny.toml` says the same of
+/// crates that nothing outside the workspace uses.)
+pub(super) const USERS: &[(&str, &[&str])] = &[
+    ("libc", &["vireo-sctp", "vireo-store", "vireo-datapath", "vireo-node", "vireo-emulator", "vireo"]),
+    ("tokio", &["vireo-subscribers", "vireo-node", "vireo"]),
+    ("getrandom", &["vireo-subscribers", "vireo-node", "vireo-emulator"]),
+    (
+        "tracing",
+        &["vireo-sctp", "vireo-datapath", "vireo-store", "vireo-subscribers", "vireo-node", "vireo-emulator", "vireo"],
+    ),
+];
+
+/// Crates that are pure: no I/O, no threads, no clock, no globals, no unsafe code.
+pub(super) const PURE: &[&str] = &["types", "wire", "core"];
+
+/// Crates whose root forbids unsafe code.
+pub(super) const FORBID_UNSAFE: &[&str] = &["types", "wire", "core", "subscribers"];
+
+/// Paths that a pure crate must not name; everything below a path is meant too.
+pub(super) const IMPURE_PATHS: &[&str] = &[
+    "std::thread",
+    "std::fs",
+    "std::io",
+    "std::process",
+    "std::env",
+    "std::sync",
+    "std::time::Instant",
+    "std::time::SystemTime",
+    "std::time::UNIX_EPOCH",
+    "std::net::UdpSocket",
+    "std::net::TcpStream",
+    "std::net::TcpListener",
+    "std::net::ToSocketAddrs",
+    "std::os",
+    "std::cell::OnceCell",
+    "std::cell::LazyCell",
+    "core::sync",
+    "core::cell::OnceCell",
+    "tokio",
+    "libc",
+    "getrandom",
+    "rand",
+    "once_cell",
+    "lazy_static",
+];
+
+/// Last words of paths that a pure crate must not name, wherever they come from. `Arc` is allowed: it shares, it does
+/// not synchronise.
+pub(super) const IMPURE_WORDS: &[&str] = &[
+    "Mutex",
+    "RwLock",
+    "OnceLock",
+    "LazyLock",
+    "Condvar",
+    "SystemTime",
+    "UdpSocket",
+    "TcpStream",
+    "TcpListener",
+    "AtomicBool",
+    "AtomicU8",
+    "AtomicU16",
+    "AtomicU32",
+    "AtomicU64",
+    "AtomicUsize",
+    "AtomicI32",
+    "AtomicI64",
+    "AtomicPtr",
+];
+
+/// What of the impure paths is allowed after all.
+pub(super) const PURE_EXCEPTIONS: &[&str] = &["std::sync::Arc", "core::sync::Arc", "std::io::ErrorKind"];
+
+/// Macros that a pure crate must not call.
+pub(super) const IMPURE_MACROS: &[&str] = &["print", "println", "eprint", "eprintln", "dbg", "thread_local"];
+
+/// Where unsafe code may be: files, or folders when they end in `/`. Each is small and does one foreign call or one
+/// kind of shared memory.
+pub(super) const UNSAFE_ALLOWED: &[&str] = &[
+    "crates/sctp/src/",
+    "crates/store/src/",
+    "crates/datapath/src/",
+    "crates/node/src/sys/",
+    "crates/emulator/src/sys/",
+    "crates/vireo/src/netns.rs",
+    "crates/vireo/src/sys/",
+];
