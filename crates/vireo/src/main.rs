@@ -1,1 +1,20 @@
-fn main() {}
+//! `vireo`: the command line. Each command is a module of its own; here they are only told apart.
+
+mod cli;
+mod subscriber;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let result = match cli::Cli::parse().command {
+        cli::Command::Subscriber(args) => subscriber::run(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("vireo: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

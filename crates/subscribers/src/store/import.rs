@@ -1,0 +1,98 @@
+use super::{Store, StoreError};
+use crate::record::Subscriber;
+use sqlx::{Connection, SqliteConnection};
+use vireo_types::Supi;
+
+/// Rows of one INSERT: many enough that the call does not count, and 7 parameters each stay far below SQLite's 32,766.
+const ROWS: usize = 128;
+
+/// What an import does with an IMSI that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnExisting {
+    /// The import fails and changes nothing.
+    Refuse,
+    /// The record is replaced, except its SQN offset.
+    Replace,
+}
+
+impl Store {
+    /// Adds many subscribers in one transaction: all of them or, on any error, none. `progress` is told now and then
+    /// how many are done. Returns how many there were.
+    pub fn import<'a>(
+        &mut self,
+        subscribers: impl IntoIterator<Item = &'a Subscriber>,
+        existing: OnExisting,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<u64, StoreError> {
+        let path = self.path.clone();
+        let failed = |e| StoreError::from_sqlx(&path, e);
+        let connection = &mut self.connection;
+        self.runtime.block_on(async {
+            let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+            let mut subscribers = subscribers.into_iter();
+            let mut done = 0;
+            loop {
+                let batch: Vec<&Subscriber> = subscribers.by_ref().take(ROWS).collect();
+                if batch.is_empty() {
+                    break;
+                }
+                if let Err(error) = insert(&mut transaction, &batch, existing).await {
+                    let duplicate = error.as_database_error().is_some_and(|e| e.is_unique_violation());
+                    let culprit = if duplicate { already_there(&mut transaction, &batch).await } else { None };
+                    return Err(culprit.map_or_else(|| failed(error), StoreError::Exists));
+                }
+                done += batch.len() as u64;
+                progress(done);
+            }
+            transaction.commit().await.map_err(failed)?;
+            Ok(done)
+        })
+    }
+}
+
+async fn insert(
+    connection: &mut SqliteConnection,
+    batch: &[&Subscriber],
+    existing: OnExisting,
+) -> Result<(), sqlx::Error> {
+    let mut sql =
+        String::from("INSERT INTO subscribers (imsi, k, opc, amf, sqn_offset, static_ipv4, subscription) VALUES ");
+    for row in 0..batch.len() {
+        let n = row * 7;
+        let comma = if row == 0 { "" } else { "," };
+        let places = [1, 2, 3, 4, 5, 6, 7].map(|i| format!("${}", n + i)).join(",");
+        sql.push_str(&format!("{comma}({places})"));
+    }
+    if existing == OnExisting::Replace {
+        sql.push_str(
+            " ON CONFLICT (imsi) DO UPDATE SET k = excluded.k, opc = excluded.opc, amf = excluded.amf, \
+             static_ipv4 = excluded.static_ipv4, subscription = excluded.subscription",
+        );
+    }
+    let query = batch.iter().fold(sqlx::query(&sql), |query, s| {
+        // A subscription is plain data with text keys, which always has a JSON form.
+        let subscription = serde_json::to_string(&s.subscription).unwrap_or_default();
+        query
+            .bind(s.supi.reveal())
+            .bind(s.k.octets().to_vec())
+            .bind(s.opc.octets().to_vec())
+            .bind(s.amf.to_vec())
+            .bind(s.sqn_offset)
+            .bind(s.static_ipv4.map(|a| a.to_string()))
+            .bind(subscription)
+    });
+    query.execute(connection).await.map(drop)
+}
+
+/// The first of the batch that the database has already, or that the batch has twice.
+async fn already_there(connection: &mut SqliteConnection, batch: &[&Subscriber]) -> Option<Supi> {
+    let mut seen = std::collections::HashSet::new();
+    for subscriber in batch {
+        let query = sqlx::query("SELECT 1 FROM subscribers WHERE imsi = $1").bind(subscriber.supi.reveal());
+        let there = query.fetch_optional(&mut *connection).await.ok()?.is_some();
+        if there || !seen.insert(subscriber.supi) {
+            return Some(subscriber.supi);
+        }
+    }
+    None
+}

@@ -1,0 +1,281 @@
+//! The database of subscribers: SQLite, one file, its schema versioned by migrations that are part of the binary.
+//! The queries are portable SQL; what is SQLite's own is in the migrations, the options of [`Store::open`] and
+//! [`Store::changes_since`].
+
+mod error;
+mod import;
+mod row;
+mod schema;
+
+pub use error::StoreError;
+pub use import::OnExisting;
+use row::{COLUMNS, from_row};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sqlx::{ConnectOptions, Connection, Row, SqliteConnection};
+use std::path::Path;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use vireo_types::Supi;
+
+/// How long a statement waits for another process's transaction to end.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A connection to the subscriber database. Its calls block, so it is for threads of its own, not for async tasks.
+#[derive(Debug)]
+pub struct Store {
+    path: String,
+    connection: SqliteConnection,
+    runtime: Runtime,
+}
+
+/// Which subscribers.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Only those whose IMSI begins so; empty = all.
+    pub prefix: String,
+}
+
+/// Which part of a list, in the order of IMSIs.
+#[derive(Clone, Copy, Debug)]
+pub struct Page {
+    /// Those after this one.
+    pub after: Option<Supi>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+/// What other connections changed since a point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Changes {
+    /// These subscribers.
+    These(Vec<Supi>),
+    /// More than the database remembers.
+    Many,
+}
+
+impl Store {
+    /// Opens the database, and makes it if it is not there. `location` is a file name, `sqlite:` and a file name, or
+    /// `:memory:` for one that ends with the `Store`. The file is made readable for its owner only: it holds keys.
+    pub fn open(location: &str) -> Result<Self, StoreError> {
+        Self::connect(location, true)
+    }
+
+    /// Opens a database that must be there.
+    pub fn open_existing(location: &str) -> Result<Self, StoreError> {
+        Self::connect(location, false)
+    }
+
+    fn connect(location: &str, create: bool) -> Result<Self, StoreError> {
+        let path = file_of(location)?;
+        let in_memory = path == ":memory:";
+        if !in_memory {
+            prepare_file(&path, create)?;
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|e| StoreError::Open { path: path.clone(), cause: e.to_string() })?;
+        let mut options = SqliteConnectOptions::new()
+            .filename(&path)
+            .busy_timeout(BUSY_TIMEOUT)
+            // A commit is on the disk when it returns: a vector may leave right after its SQN offset is stored.
+            .synchronous(SqliteSynchronous::Full)
+            .row_buffer_size(1024)
+            .disable_statement_logging();
+        // With a write-ahead log a provisioning command does not hold up the core's reads.
+        options = if in_memory { options.in_memory(true) } else { options.journal_mode(SqliteJournalMode::Wal) };
+        let connection = runtime.block_on(async {
+            let mut connection = options.connect().await.map_err(|e| StoreError::from_sqlx(&path, e))?;
+            schema::migrate(&mut connection).await.map_err(|e| StoreError::from_migration(&path, e))?;
+            Ok::<_, StoreError>(connection)
+        })?;
+        Ok(Store { path, connection, runtime })
+    }
+
+    /// Where the database is.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Adds one subscriber that is not there yet.
+    pub fn add(&mut self, subscriber: &Subscriber) -> Result<(), StoreError> {
+        self.import(std::slice::from_ref(subscriber), OnExisting::Refuse, &mut |_| {}).map(drop)
+    }
+
+    /// Adds one subscriber, or replaces all of its record but the SQN offset, which belongs to the USIM.
+    pub fn upsert(&mut self, subscriber: &Subscriber) -> Result<(), StoreError> {
+        self.import(std::slice::from_ref(subscriber), OnExisting::Replace, &mut |_| {}).map(drop)
+    }
+
+    /// The record of one subscriber.
+    pub fn get(&mut self, supi: Supi) -> Result<Option<Subscriber>, StoreError> {
+        let sql = format!("SELECT {COLUMNS} FROM subscribers WHERE imsi = $1");
+        let query = sqlx::query(&sql).bind(supi.reveal());
+        let row = self.runtime.block_on(query.fetch_optional(&mut self.connection));
+        row.map_err(|e| StoreError::from_sqlx(&self.path, e))?.map(|r| from_row(&r)).transpose()
+    }
+
+    /// The records of those of `supis` that are there, in any order. A record that cannot be read is left out and
+    /// given to `bad`, so that it does not hide the others.
+    pub fn get_many(&mut self, supis: &[Supi], bad: &mut dyn FnMut(StoreError)) -> Result<Vec<Subscriber>, StoreError> {
+        let mut found = Vec::with_capacity(supis.len());
+        for chunk in supis.chunks(256) {
+            // A power of two of parameters, the last one repeated, so that nine prepared statements serve any number.
+            let width = chunk.len().next_power_of_two();
+            let places = (1..=width).map(|n| format!("${n}")).collect::<Vec<_>>().join(",");
+            let sql = format!("SELECT {COLUMNS} FROM subscribers WHERE imsi IN ({places})");
+            let padded = chunk.iter().chain(std::iter::repeat(&chunk[chunk.len() - 1])).take(width);
+            let query = padded.fold(sqlx::query(&sql), |q, supi| q.bind(supi.reveal()));
+            let rows = self.runtime.block_on(query.fetch_all(&mut self.connection));
+            for row in rows.map_err(|e| StoreError::from_sqlx(&self.path, e))? {
+                match from_row(&row) {
+                    Ok(record) => found.push(record),
+                    Err(e) => bad(e),
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Part of the list of subscribers.
+    pub fn list(&mut self, filter: &Filter, page: Page) -> Result<Vec<Subscriber>, StoreError> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM subscribers WHERE imsi >= $1 AND imsi < $2 AND imsi > $3 ORDER BY imsi LIMIT $4"
+        );
+        let after = page.after.map(Supi::reveal).unwrap_or_default();
+        let query = sqlx::query(&sql).bind(&filter.prefix).bind(filter.end()).bind(after).bind(i64::from(page.limit));
+        let rows = self.runtime.block_on(query.fetch_all(&mut self.connection));
+        rows.map_err(|e| StoreError::from_sqlx(&self.path, e))?.iter().map(from_row).collect()
+    }
+
+    /// Gives every subscriber of the filter to `sink`, in the order of IMSIs, until it says no.
+    pub fn export(&mut self, filter: &Filter, sink: &mut dyn FnMut(Subscriber) -> bool) -> Result<(), StoreError> {
+        let mut after = None;
+        loop {
+            let page = self.list(filter, Page { after, limit: 1000 })?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = Some(last.supi);
+            for subscriber in page {
+                if !sink(subscriber) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// How many subscribers there are.
+    pub fn count(&mut self, filter: &Filter) -> Result<u64, StoreError> {
+        let query = sqlx::query("SELECT count(*) FROM subscribers WHERE imsi >= $1 AND imsi < $2")
+            .bind(&filter.prefix)
+            .bind(filter.end());
+        let row = self.runtime.block_on(query.fetch_one(&mut self.connection));
+        let row = row.map_err(|e| StoreError::from_sqlx(&self.path, e))?;
+        Ok(u64::try_from(row.get::<i64, _>(0)).unwrap_or(0))
+    }
+
+    /// Removes subscribers, all in one transaction. Returns how many of them were there.
+    pub fn remove(&mut self, supis: impl IntoIterator<Item = Supi>) -> Result<u64, StoreError> {
+        let work = async {
+            let mut transaction = self.connection.begin().await?;
+            let mut removed = 0;
+            for supi in supis {
+                let query = sqlx::query("DELETE FROM subscribers WHERE imsi = $1").bind(supi.reveal());
+                removed += query.execute(&mut *transaction).await?.rows_affected();
+            }
+            transaction.commit().await?;
+            Ok(removed)
+        };
+        self.runtime.block_on(work).map_err(|e| StoreError::from_sqlx(&self.path, e))
+    }
+
+    /// Stores what a resynchronisation gave; on the disk when it returns.
+    pub fn set_sqn_offset(&mut self, supi: Supi, offset: i64) -> Result<(), StoreError> {
+        let query =
+            sqlx::query("UPDATE subscribers SET sqn_offset = $1 WHERE imsi = $2").bind(offset).bind(supi.reveal());
+        let done = self.runtime.block_on(query.execute(&mut self.connection));
+        done.map(drop).map_err(|e| StoreError::from_sqlx(&self.path, e))
+    }
+
+    /// The sequence number that no vector of this host slot has reached, 0 if none was ever made.
+    pub fn sqn_reservation(&mut self, ind: u8) -> Result<u64, StoreError> {
+        let query = sqlx::query("SELECT seq FROM sqn_reservations WHERE ind = $1").bind(i64::from(ind));
+        let row = self.runtime.block_on(query.fetch_optional(&mut self.connection));
+        let row = row.map_err(|e| StoreError::from_sqlx(&self.path, e))?;
+        Ok(row.and_then(|r| u64::try_from(r.get::<i64, _>(0)).ok()).unwrap_or(0))
+    }
+
+    /// Promises that no vector of this host slot will have this sequence number before the next reservation.
+    pub fn reserve_sqn(&mut self, ind: u8, seq: u64) -> Result<(), StoreError> {
+        let sql = "INSERT INTO sqn_reservations (ind, seq) VALUES ($1, $2) \
+                   ON CONFLICT (ind) DO UPDATE SET seq = excluded.seq";
+        let query = sqlx::query(sql).bind(i64::from(ind)).bind(i64::try_from(seq).unwrap_or(i64::MAX));
+        let done = self.runtime.block_on(query.execute(&mut self.connection));
+        done.map(drop).map_err(|e| StoreError::from_sqlx(&self.path, e))
+    }
+
+    /// A number that changes when another connection has changed the database.
+    pub fn data_version(&mut self) -> Result<i64, StoreError> {
+        let query = sqlx::query("PRAGMA data_version");
+        let row = self.runtime.block_on(query.fetch_one(&mut self.connection));
+        Ok(row.map_err(|e| StoreError::from_sqlx(&self.path, e))?.get(0))
+    }
+
+    /// The number of the last change to any subscriber.
+    pub fn last_change(&mut self) -> Result<i64, StoreError> {
+        let query = sqlx::query("SELECT coalesce(max(id), 0) FROM changes");
+        let row = self.runtime.block_on(query.fetch_one(&mut self.connection));
+        Ok(row.map_err(|e| StoreError::from_sqlx(&self.path, e))?.get(0))
+    }
+
+    /// The subscribers that changed after change number `last`, and the number of the last change.
+    pub fn changes_since(&mut self, last: i64) -> Result<(Changes, i64), StoreError> {
+        let query = sqlx::query("SELECT id, imsi FROM changes WHERE id > $1 ORDER BY id").bind(last);
+        let rows = self.runtime.block_on(query.fetch_all(&mut self.connection));
+        let rows = rows.map_err(|e| StoreError::from_sqlx(&self.path, e))?;
+        let (Some(first), Some(newest)) = (rows.first(), rows.last()) else {
+            return Ok((Changes::These(Vec::new()), last));
+        };
+        let newest = newest.get(0);
+        if first.get::<i64, _>(0) != last + 1 {
+            return Ok((Changes::Many, newest));
+        }
+        // A text that is no IMSI was put there by hand, and no UE has it.
+        let supis = rows.iter().filter_map(|r| r.get::<&str, _>(1).parse().ok()).collect();
+        Ok((Changes::These(supis), newest))
+    }
+}
+
+impl Filter {
+    /// The first text after all that begin with the prefix; IMSIs are digits, and `:` follows `9`.
+    fn end(&self) -> String {
+        format!("{}:", self.prefix)
+    }
+}
+
+/// The file of a location.
+fn file_of(location: &str) -> Result<String, StoreError> {
+    let path = location.strip_prefix("sqlite:").unwrap_or(location);
+    let path = path.strip_prefix("//").unwrap_or(path);
+    if path.is_empty() || location.starts_with("postgres") || path.contains("://") {
+        return Err(StoreError::Location(location.to_owned()));
+    }
+    Ok(path.to_owned())
+}
+
+/// Makes the file if it may, for its owner only, so that SQLite gives its journals the same permissions.
+fn prepare_file(path: &str, create: bool) -> Result<(), StoreError> {
+    use std::os::unix::fs::OpenOptionsExt;
+    if Path::new(path).exists() {
+        return Ok(());
+    }
+    if !create {
+        return Err(StoreError::Missing { path: path.to_owned() });
+    }
+    let made = std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+    made.map(drop).map_err(|e| StoreError::Open { path: path.to_owned(), cause: e.to_string() })
+}
+
+use crate::record::Subscriber;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,27 @@
+use sqlx::SqliteConnection;
+use sqlx::error::BoxDynError;
+use sqlx::migrate::{MigrateError, Migration, MigrationSource, MigrationType, Migrator};
+use std::borrow::Cow;
+use std::future::Future;
+use std::pin::Pin;
+
+/// Every version of the schema, in order; a released one never changes.
+const MIGRATIONS: [(i64, &str, &str); 1] =
+    [(1, "subscribers", include_str!("../../migrations/sqlite/0001_subscribers.sql"))];
+
+#[derive(Debug)]
+struct Embedded;
+
+impl MigrationSource<'static> for Embedded {
+    fn resolve(self) -> Pin<Box<dyn Future<Output = Result<Vec<Migration>, BoxDynError>> + Send + 'static>> {
+        let one = |(version, name, sql)| {
+            Migration::new(version, Cow::Borrowed(name), MigrationType::Simple, Cow::Borrowed(sql), false)
+        };
+        Box::pin(async move { Ok(MIGRATIONS.into_iter().map(one).collect()) })
+    }
+}
+
+/// Brings the database to this release's schema; refuses one that is newer or foreign.
+pub(super) async fn migrate(connection: &mut SqliteConnection) -> Result<(), MigrateError> {
+    Migrator::new(Embedded).await?.run_direct(connection).await
+}

@@ -1,0 +1,35 @@
+//! The commands and what they have in common. Exit codes: 0 done, 1 failed (one sentence on standard error), 2 the
+//! command line is wrong (clap's).
+
+use clap::{Parser, Subcommand};
+use std::fmt;
+
+/// An elastic 4G/5G mobile packet core.
+#[derive(Debug, Parser)]
+#[command(name = "vireo", version)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Add, import, export, list and remove subscribers
+    Subscriber(crate::subscriber::Args),
+}
+
+/// Why a command failed: one sentence for a person, with the remedy.
+#[derive(Debug)]
+pub(crate) struct Failure(pub(crate) String);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Failure(error.to_string())
+    }
+}

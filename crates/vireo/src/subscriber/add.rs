@@ -1,0 +1,84 @@
+use crate::cli::Failure;
+use clap::{ArgGroup, Args as ClapArgs};
+use std::net::Ipv4Addr;
+use vireo_core::subscription::{DnnSubscription, SliceSubscription, Subscription};
+use vireo_subscribers::{Key, OnExisting, Store, Subscriber};
+use vireo_types::{Dnn, PduSessionType, Snssai, Supi, SupiError};
+
+#[derive(Debug, ClapArgs)]
+#[command(group = ArgGroup::new("operator").required(true).args(["opc", "op"]))]
+pub(super) struct Args {
+    /// IMSI of the subscriber, or of the first one of a range
+    #[arg(long)]
+    imsi: Supi,
+    /// Subscriber key K, 32 hexadecimal digits
+    #[arg(long)]
+    k: String,
+    /// OPc, 32 hexadecimal digits
+    #[arg(long)]
+    opc: Option<String>,
+    /// OP, from which OPc is derived; OP itself is not kept
+    #[arg(long)]
+    op: Option<String>,
+    /// Authentication management field, 4 hexadecimal digits; its first bit must be set for 5G
+    #[arg(long, default_value = "8000", value_parser = vireo_subscribers::format::parse_amf)]
+    amf: [u8; 2],
+    /// Subscribed slices (SST or SST-SD), the default one first
+    #[arg(long, default_value = "1", value_delimiter = ',', value_name = "S-NSSAI")]
+    slice: Vec<Snssai>,
+    /// Data networks of each of these slices, the default one first
+    #[arg(long, default_value = "internet", value_delimiter = ',')]
+    dnn: Vec<Dnn>,
+    /// Session types allowed, the default one first: ipv4, ipv6, ipv4v6
+    #[arg(long, value_delimiter = ',', value_name = "TYPE", default_value = "ipv4,ipv6,ipv4v6",
+          value_parser = vireo_subscribers::format::parse_type)]
+    types: Vec<PduSessionType>,
+    /// A fixed IPv4 address
+    #[arg(long, conflicts_with = "count")]
+    static_ipv4: Option<Ipv4Addr>,
+    /// Add this many subscribers with consecutive IMSIs and the same keys, for a lab
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    count: u64,
+    /// Replace those that are there already
+    #[arg(long)]
+    replace: bool,
+}
+
+/// Adds the subscriber, or the whole range or nothing.
+pub(super) fn run(store: &mut Store, args: &Args) -> Result<(), Failure> {
+    let k = key("--k", &args.k)?;
+    let opc = match (&args.opc, &args.op) {
+        (Some(opc), _) => key("--opc", opc)?,
+        (None, Some(op)) => Key::opc_of(&k, &key("--op", op)?),
+        (None, None) => return Err(Failure("give --opc or --op".into())),
+    };
+    let first = Subscriber {
+        amf: args.amf,
+        static_ipv4: args.static_ipv4,
+        subscription: subscription(args),
+        ..Subscriber::new(args.imsi, k, opc)
+    };
+    let too_far =
+        |_: SupiError| Failure(format!("{} IMSIs from {} on do not fit its digits", args.count, args.imsi.reveal()));
+    let range = (0..args.count).map(|n| Ok(Subscriber { supi: args.imsi.offset(n)?, ..first.clone() }));
+    let range: Vec<_> = range.collect::<Result<_, SupiError>>().map_err(too_far)?;
+    let existing = if args.replace { OnExisting::Replace } else { OnExisting::Refuse };
+    let added = super::progress(args.count, |report| store.import(&range, existing, report).map_err(Failure::from))?;
+    println!("added {added}");
+    Ok(())
+}
+
+/// Reads a key here and not in clap, whose messages would show what was typed.
+fn key(option: &str, text: &str) -> Result<Key, Failure> {
+    text.parse().map_err(|e| Failure(format!("{option}: {e}")))
+}
+
+fn subscription(args: &Args) -> Subscription {
+    let dnn = |dnn: &Dnn| DnnSubscription { dnn: dnn.clone(), types: args.types.clone(), ..Default::default() };
+    let slice = |(n, snssai): (usize, &Snssai)| SliceSubscription {
+        snssai: *snssai,
+        default: n == 0,
+        dnns: args.dnn.iter().map(dnn).collect(),
+    };
+    Subscription { slices: args.slice.iter().enumerate().map(slice).collect(), ..Default::default() }
+}

@@ -1,0 +1,67 @@
+//! `vireo subscriber`: provisioning. It works on the database alone, whether or not a core runs on it.
+
+mod add;
+mod list;
+
+use crate::cli::Failure;
+use clap::Subcommand;
+use std::path::PathBuf;
+use vireo_subscribers::Store;
+use vireo_types::Supi;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The subscriber database
+    #[arg(long, global = true, value_name = "FILE", default_value = "vireo.db")]
+    database: PathBuf,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Add one subscriber, or a range of them
+    Add(add::Args),
+    /// List subscribers; keys are never shown
+    List(list::Args),
+    /// Remove subscribers
+    Remove(RemoveArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct RemoveArgs {
+    /// IMSIs of those to remove
+    #[arg(required = true, value_name = "IMSI")]
+    imsi: Vec<Supi>,
+}
+
+/// Does what `vireo subscriber` was asked.
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let database = args.database.to_string_lossy();
+    match args.command {
+        Command::Add(add) => add::run(&mut Store::open(&database)?, &add),
+        Command::List(list) => list::run(&mut Store::open_existing(&database)?, &list),
+        Command::Remove(remove) => remove_all(&mut Store::open_existing(&database)?, &remove),
+    }
+}
+
+fn remove_all(store: &mut Store, args: &RemoveArgs) -> Result<(), Failure> {
+    let removed = store.remove(args.imsi.iter().copied())?;
+    let asked = args.imsi.len() as u64;
+    if removed < asked {
+        return Err(Failure(format!("removed {removed} of {asked}: the others are not in {}", store.path())));
+    }
+    println!("removed {removed}");
+    Ok(())
+}
+
+/// Runs `work` with a progress bar for it to report to; the bar shows only on a terminal and only for long work.
+fn progress<T>(total: u64, work: impl FnOnce(&mut dyn FnMut(u64)) -> Result<T, Failure>) -> Result<T, Failure> {
+    if total < 10_000 {
+        return work(&mut |_| {});
+    }
+    let bar = indicatif::ProgressBar::new(total);
+    let result = work(&mut |done| bar.set_position(done));
+    bar.finish_and_clear();
+    result
+}
