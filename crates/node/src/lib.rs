@@ -1,1 +1,2 @@
-//! See ARCHITECTURE.md.
+//! The threads, queues, clocks and effects of a running core. See ARCHITECTURE.md.
+pub mod config;
