@@ -1,2 +1,4 @@
 //! The threads, queues, clocks and effects of a running core. See ARCHITECTURE.md.
+pub mod api;
 pub mod config;
+pub mod metrics;

@@ -1,0 +1,140 @@
+//! The operator's window: `GET /status`, `GET /metrics`, `GET /healthz`, over HTTP on its own thread.
+//!
+//! Only reads. It knows the core through [`StatusSource`] and [`Metrics`] alone, and it has no authentication: it
+//! listens on a loopback address unless told otherwise.
+
+mod status;
+
+pub use status::{Counts, GnbStatus, SessionStatus, Status, StatusFilter, StatusSource, UeStatus, UpfStatus};
+
+use crate::metrics::Metrics;
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// Why the API does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// The address is in use.
+    #[error("the API's address {0} is in use, perhaps by another vireo: stop that one or change api.listen")]
+    InUse(SocketAddr),
+    /// The address is not this machine's.
+    #[error("the API's address {0} is not an address of this machine: change api.listen")]
+    NotLocal(SocketAddr),
+    /// Anything else.
+    #[error("the API does not start on {address}: {source}")]
+    Io {
+        /// Where it should listen.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// The API while it runs; dropping it ends it.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Clone)]
+struct Shared {
+    source: Arc<dyn StatusSource>,
+    metrics: Arc<Metrics>,
+}
+
+impl Server {
+    /// Listens on `address` (port 0 = any) and answers from a thread of its own.
+    pub fn start(address: SocketAddr, source: Arc<dyn StatusSource>, metrics: Arc<Metrics>) -> Result<Self, ApiError> {
+        let error = |source: io::Error| match source.kind() {
+            io::ErrorKind::AddrInUse => ApiError::InUse(address),
+            io::ErrorKind::AddrNotAvailable => ApiError::NotLocal(address),
+            _ => ApiError::Io { address, source },
+        };
+        let listener = TcpListener::bind(address).map_err(error)?;
+        listener.set_nonblocking(true).map_err(error)?;
+        let address = listener.local_addr().map_err(error)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(error)?;
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new()
+            .name("api".into())
+            .spawn(move || runtime.block_on(serve(listener, Shared { source, metrics }, stopped)))
+            .map_err(error)?;
+        Ok(Server { address, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic there was already reported by the panic hook; nothing of the core depends on this thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn serve(listener: TcpListener, shared: Shared, stopped: oneshot::Receiver<()>) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!(%error, "the API ends"),
+    };
+    let metrics = shared.metrics.clone();
+    let app = Router::new()
+        .route("/status", get(status))
+        .route("/metrics", get(prometheus))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .with_state(shared);
+    let upkeep = async {
+        let mut tick = tokio::time::interval(UPKEEP_EVERY);
+        loop {
+            tick.tick().await;
+            metrics.upkeep();
+        }
+    };
+    // Open connections are cut: an answer takes milliseconds, and a scraper that keeps one open must not delay the end.
+    tokio::select! {
+        result = axum::serve(listener, app).into_future() => {
+            if let Err(error) = result {
+                tracing::error!(%error, "the API ends");
+            }
+        }
+        () = upkeep => {}
+        _ = stopped => {}
+    }
+}
+
+async fn status(
+    State(shared): State<Shared>,
+    filter: Result<Query<StatusFilter>, axum::extract::rejection::QueryRejection>,
+) -> Response {
+    let filter = match filter {
+        Ok(Query(filter)) => filter.bounded(),
+        Err(error) => return (StatusCode::BAD_REQUEST, format!("{}\n", error.body_text())).into_response(),
+    };
+    axum::Json(shared.source.status(&filter)).into_response()
+}
+
+async fn prometheus(State(shared): State<Shared>) -> Response {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], shared.metrics.render()).into_response()
+}
+
+#[cfg(test)]
+mod tests;

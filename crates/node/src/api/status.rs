@@ -1,0 +1,146 @@
+//! What the status says, as plain data.
+
+use serde::{Deserialize, Serialize};
+
+/// The most UEs (and gNBs) that one answer lists.
+const LIMIT_MAX: usize = 1000;
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StatusFilter {
+    /// How many UEs and gNBs to leave out first.
+    pub offset: usize,
+    /// How many UEs and gNBs to list, 1,000 at the most.
+    pub limit: usize,
+    /// Show SUPIs whole.
+    pub reveal_supi: bool,
+}
+
+impl Default for StatusFilter {
+    fn default() -> Self {
+        StatusFilter { offset: 0, limit: 100, reveal_supi: false }
+    }
+}
+
+impl StatusFilter {
+    /// The same with a limit that can be answered.
+    pub fn bounded(self) -> Self {
+        StatusFilter { limit: self.limit.min(LIMIT_MAX), ..self }
+    }
+}
+
+/// Who can say how the core is. Called on the API's thread: it must answer within milliseconds and never wait for a
+/// peer. SUPIs are masked unless the filter asks for them.
+pub trait StatusSource: Send + Sync {
+    /// The status now; lists hold at most `filter.limit` entries from `filter.offset` on.
+    fn status(&self, filter: &StatusFilter) -> Status;
+}
+
+/// How the core is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Version of Vireo.
+    pub version: String,
+    /// Seconds since the start.
+    pub uptime_s: u64,
+    /// How many of everything, whatever the lists hold.
+    pub counts: Counts,
+    /// gNBs with NG Setup done.
+    pub gnbs: Vec<GnbStatus>,
+    /// UEs with a context.
+    pub ues: Vec<UeStatus>,
+    /// The user plane functions.
+    pub upfs: Vec<UpfStatus>,
+}
+
+/// Totals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// gNBs with NG Setup done.
+    pub gnbs: usize,
+    /// UE contexts.
+    pub ues: usize,
+    /// UEs in 5GMM-REGISTERED.
+    pub registered: usize,
+    /// UEs in CM-CONNECTED.
+    pub connected: usize,
+    /// PDU sessions.
+    pub sessions: usize,
+}
+
+/// A gNB.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GnbStatus {
+    /// RAN Node Name, empty if it told none.
+    pub name: String,
+    /// Global gNB ID as `PLMN-number`.
+    pub id: String,
+    /// The association's peer.
+    pub address: String,
+    /// The TACs it supports, as decimal numbers.
+    pub tacs: Vec<u32>,
+    /// The S-NSSAIs it supports, as `SST` or `SST-SD`.
+    pub slices: Vec<String>,
+    /// UEs connected by it.
+    pub ues: usize,
+}
+
+/// A UE.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UeStatus {
+    /// SUPI, masked unless asked for; empty while it is not known.
+    pub supi: String,
+    /// 5G-TMSI in hexadecimal, empty if it has none.
+    pub tmsi: String,
+    /// `REGISTERED`, `REGISTERING` or `DEREGISTERED`.
+    pub rm: String,
+    /// `CONNECTED` or `IDLE`.
+    pub cm: String,
+    /// The tracking area it was last seen in, as `PLMN-TAC`.
+    pub tai: String,
+    /// The gNB that connects it, if one does.
+    pub gnb: Option<String>,
+    /// Its PDU sessions.
+    pub sessions: Vec<SessionStatus>,
+}
+
+/// A PDU session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionStatus {
+    /// PDU session identity.
+    pub psi: u8,
+    /// Data network name.
+    pub dnn: String,
+    /// S-NSSAI.
+    pub snssai: String,
+    /// IPv4 address of the UE.
+    pub ipv4: Option<String>,
+    /// IPv6 prefix of the UE.
+    pub ipv6: Option<String>,
+    /// `ACTIVE`, `INACTIVE` (no user plane), or what is under way.
+    pub state: String,
+    /// QoS flow identifier of the default flow.
+    pub qfi: u8,
+}
+
+/// A user plane function.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpfStatus {
+    /// Node ID.
+    pub node: String,
+    /// Whether the PFCP association is up.
+    pub associated: bool,
+    /// PFCP sessions.
+    pub sessions: u64,
+    /// Packets forwarded from UEs.
+    pub uplink_packets: u64,
+    /// Octets forwarded from UEs, headers of the tunnel not counted.
+    pub uplink_bytes: u64,
+    /// Packets forwarded to UEs.
+    pub downlink_packets: u64,
+    /// Octets forwarded to UEs, headers of the tunnel not counted.
+    pub downlink_bytes: u64,
+    /// Packets dropped, whatever the reason.
+    pub dropped_packets: u64,
+}

@@ -1,0 +1,89 @@
+use super::*;
+use crate::metrics::Procedure;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Mutex;
+
+/// Answers with what it was asked, so that a test sees both.
+#[derive(Default)]
+struct Source(Mutex<Vec<StatusFilter>>);
+
+impl StatusSource for Source {
+    fn status(&self, filter: &StatusFilter) -> Status {
+        self.0.lock().unwrap().push(filter.clone());
+        Status {
+            version: "1".into(),
+            counts: Counts { ues: 2, ..Counts::default() },
+            ues: vec![UeStatus { supi: "imsi-99970**********".into(), ..UeStatus::default() }],
+            ..Status::default()
+        }
+    }
+}
+
+fn start() -> (Server, Arc<Source>, Arc<Metrics>) {
+    let (source, metrics) = (Arc::new(Source::default()), Arc::new(Metrics::new()));
+    let server = Server::start("127.0.0.1:0".parse().unwrap(), source.clone(), metrics.clone()).unwrap();
+    (server, source, metrics)
+}
+
+/// Status line and body of `GET path`, spoken by hand.
+fn fetch(server: &Server, path: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: vireo\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.lines().next().unwrap().to_owned(), body.to_owned())
+}
+
+#[test]
+fn status_is_json_and_the_filter_is_bounded() {
+    let (server, source, _) = start();
+    let (line, body) = fetch(&server, "/status?offset=5&limit=100000000&reveal_supi=true");
+    assert_eq!(line, "HTTP/1.1 200 OK");
+    let status: Status = serde_json::from_str(&body).unwrap();
+    assert_eq!((status.counts.ues, status.ues.len()), (2, 1));
+    assert_eq!(source.0.lock().unwrap()[0], StatusFilter { offset: 5, limit: 1000, reveal_supi: true });
+    fetch(&server, "/status");
+    assert_eq!(source.0.lock().unwrap()[1], StatusFilter { offset: 0, limit: 100, reveal_supi: false });
+}
+
+#[test]
+fn bad_questions_are_refused() {
+    let (server, source, _) = start();
+    assert_eq!(fetch(&server, "/status?limit=many").0, "HTTP/1.1 400 Bad Request");
+    assert_eq!(fetch(&server, "/status?who=me").0, "HTTP/1.1 400 Bad Request");
+    assert_eq!(fetch(&server, "/nothing").0, "HTTP/1.1 404 Not Found");
+    assert!(source.0.lock().unwrap().is_empty());
+    assert_eq!(fetch(&server, "/healthz"), ("HTTP/1.1 200 OK".into(), "ok\n".into()));
+}
+
+#[test]
+fn metrics_are_prometheus_text() {
+    let (server, _, metrics) = start();
+    metrics.procedures.started(Procedure::NgSetup);
+    let (line, body) = fetch(&server, "/metrics");
+    assert_eq!(line, "HTTP/1.1 200 OK");
+    assert!(body.lines().any(|l| l == r#"vireo_procedure_started_total{procedure="ng-setup"} 1"#), "{body}");
+}
+
+#[test]
+fn an_address_in_use_is_said_in_one_sentence() {
+    let (server, source, metrics) = start();
+    let error = Server::start(server.address(), source.clone(), metrics.clone()).unwrap_err();
+    assert!(matches!(error, ApiError::InUse(a) if a == server.address()), "{error}");
+    let foreign = Server::start("192.0.2.1:0".parse().unwrap(), source, metrics).unwrap_err();
+    assert!(matches!(foreign, ApiError::NotLocal(_)), "{foreign}");
+}
+
+#[test]
+fn dropping_ends_it_at_once() {
+    let (server, _, _) = start();
+    let address = server.address();
+    let idle = TcpStream::connect(address).unwrap();
+    let begun = std::time::Instant::now();
+    drop(server);
+    assert!(begun.elapsed() < Duration::from_secs(2));
+    drop(idle);
+    TcpListener::bind(address).expect("the port is free again");
+}

@@ -1,0 +1,409 @@
+//! The core's metrics as handles that are registered once, so that a hot path pays one atomic operation for a count.
+//!
+//! Names and labels are a contract with dashboards; they are listed in each method's documentation. There is no global
+//! recorder: whoever counts holds the [`Metrics`]. Nothing here names a subscriber.
+
+mod process;
+
+use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use std::sync::{Mutex, PoisonError};
+use vireo_types::Duration;
+
+const METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, None);
+
+/// Upper bounds of the latency buckets, in seconds: 100 us to 10 s, at most a factor of 2.5 apart.
+const LATENCY_BUCKETS_S: &[f64] =
+    &[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// Names a closed set of label values: the enum, its list and its texts stay together.
+macro_rules! labels {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$vdoc])* $variant,)* }
+
+        impl $name {
+            const ALL: &'static [$name] = &[$($name::$variant,)*];
+
+            /// The label's value.
+            pub const fn label(self) -> &'static str {
+                match self { $($name::$variant => $text,)* }
+            }
+        }
+    };
+}
+
+labels! {
+    /// What is counted and timed: TS 23.502's procedures and the NGAP interface's.
+    Procedure {
+        /// NG Setup (TS 38.413 8.7.1).
+        NgSetup = "ng-setup",
+        /// RAN Configuration Update (TS 38.413 8.7.2).
+        RanConfigurationUpdate = "ran-configuration-update",
+        /// NG Reset, by either side (TS 38.413 8.7.4).
+        NgReset = "ng-reset",
+        /// Initial registration (TS 23.502 4.2.2.2).
+        Registration = "registration",
+        /// Mobility and periodic registration update (TS 24.501 5.5.1.3).
+        RegistrationUpdate = "registration-update",
+        /// Primary authentication, as part of another procedure (TS 33.501 6.1.3).
+        Authentication = "authentication",
+        /// NAS security mode control (TS 24.501 5.4.2).
+        SecurityMode = "security-mode",
+        /// Service request (TS 23.502 4.2.3).
+        ServiceRequest = "service-request",
+        /// AN release to CM-IDLE (TS 23.502 4.2.6).
+        AnRelease = "an-release",
+        /// Deregistration by the UE or the network (TS 23.502 4.2.2.3).
+        Deregistration = "deregistration",
+        /// PDU session establishment (TS 23.502 4.3.2).
+        SessionEstablishment = "session-establishment",
+        /// PDU session release (TS 23.502 4.3.4).
+        SessionRelease = "session-release",
+        /// Paging (TS 23.502 4.2.3.3).
+        Paging = "paging",
+    }
+}
+
+labels! {
+    /// What a peer did wrong, as `protocol-kind`.
+    Fault {
+        /// NGAP: the octets are no PDU (TS 38.413 10.2).
+        NgapTransferSyntax = "ngap-transfer-syntax",
+        /// NGAP: a mandatory IE is missing, twice there or not understood (TS 38.413 10.3).
+        NgapAbstractSyntax = "ngap-abstract-syntax",
+        /// NGAP: a message that does not fit the state (TS 38.413 10.4).
+        NgapSemantic = "ngap-semantic",
+        /// NGAP: unknown or inconsistent UE NGAP IDs (TS 38.413 10.6).
+        NgapUnknownUe = "ngap-unknown-ue",
+        /// NGAP before NG Setup.
+        NgapNotSetUp = "ngap-not-set-up",
+        /// SCTP: a payload protocol identifier that is not NGAP's.
+        SctpPpid = "sctp-ppid",
+        /// SCTP: UE-associated signalling on stream 0 or the reverse (TS 38.412 7).
+        SctpStream = "sctp-stream",
+        /// NAS: too short, unknown or malformed (TS 24.501 7).
+        NasDecode = "nas-decode",
+        /// NAS: the MAC is wrong (TS 24.501 4.4.3.3).
+        NasIntegrity = "nas-integrity",
+        /// NAS: a COUNT that was received before (TS 24.501 4.4.3.2).
+        NasReplay = "nas-replay",
+        /// NAS: a message without protection that needs it (TS 24.501 4.4.4.3).
+        NasUnprotected = "nas-unprotected",
+        /// NAS: a message that does not fit the state.
+        NasUnexpected = "nas-unexpected",
+        /// PFCP: malformed (TS 29.244 7.6).
+        PfcpDecode = "pfcp-decode",
+        /// PFCP: no such session or no association.
+        PfcpUnknownSession = "pfcp-unknown-session",
+        /// A limit was reached: contexts, half-open registrations, mailboxes.
+        Limit = "limit",
+    }
+}
+
+labels! {
+    /// A number that goes up and down.
+    Population {
+        /// SCTP associations that are up.
+        Associations = "associations",
+        /// gNBs with NG Setup done.
+        Gnbs = "gnbs",
+        /// UE contexts held, registered or not.
+        Contexts = "ue_contexts",
+        /// UEs in 5GMM-REGISTERED.
+        Registered = "ue_registered",
+        /// UEs in CM-CONNECTED.
+        Connected = "ue_connected",
+        /// PDU sessions established.
+        Sessions = "pdu_sessions",
+    }
+}
+
+labels! {
+    /// A bounded queue between two threads.
+    Queue {
+        /// Endpoint to the thread that decides.
+        N2Inbound = "n2-inbound",
+        /// The thread that decides to the endpoint.
+        N2Outbound = "n2-outbound",
+        /// PFCP towards the UPF.
+        N4 = "n4",
+        /// Questions to the subscriber database.
+        Subscribers = "subscribers",
+        /// Messages waiting for a UE whose step is in flight.
+        Mailboxes = "mailboxes",
+    }
+}
+
+labels! {
+    /// A protocol and a direction as the core sees it.
+    Flow {
+        /// NGAP received.
+        NgapIn = "ngap-in",
+        /// NGAP sent.
+        NgapOut = "ngap-out",
+        /// PFCP received.
+        PfcpIn = "pfcp-in",
+        /// PFCP sent.
+        PfcpOut = "pfcp-out",
+    }
+}
+
+/// Why a procedure failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Rejected with this 5GMM, 5GSM or NGAP cause value.
+    Cause(u8),
+    /// A timer expired for the last time.
+    Timeout,
+    /// The association or the AN connection went away.
+    Lost,
+    /// Another procedure took precedence (TS 24.501 5.5.1.2.8).
+    Superseded,
+}
+
+/// Every metric of one core, and their Prometheus text.
+pub struct Metrics {
+    /// Started, succeeded and failed procedures and their latency.
+    pub procedures: Procedures,
+    faults: Vec<Counter>,
+    populations: Vec<Gauge>,
+    depths: Vec<Gauge>,
+    dropped: Vec<Counter>,
+    messages: Vec<Counter>,
+    handle: PrometheusHandle,
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// Registers every metric, at zero.
+    pub fn new() -> Self {
+        let recorder = PrometheusBuilder::new()
+            .set_buckets_for_metric(Matcher::Suffix("_latency_seconds".into()), LATENCY_BUCKETS_S)
+            .expect("the buckets are a constant that is not empty")
+            .build_recorder();
+        describe(&recorder);
+        let handle = recorder.handle();
+        let counters = |name, label, values: &mut dyn Iterator<Item = &'static str>| -> Vec<Counter> {
+            values.map(|v| recorder.register_counter(&key(name, &[(label, v)]), &METADATA)).collect()
+        };
+        let faults = counters("vireo_faults_total", "fault", &mut Fault::ALL.iter().map(|f| f.label()));
+        let dropped = counters("vireo_queue_dropped_total", "queue", &mut Queue::ALL.iter().map(|q| q.label()));
+        let messages = counters("vireo_messages_total", "flow", &mut Flow::ALL.iter().map(|q| q.label()));
+        let gauge = |key: Key| recorder.register_gauge(&key, &METADATA);
+        let populations =
+            Population::ALL.iter().map(|p| gauge(Key::from_name(format!("vireo_{}", p.label())))).collect();
+        let depths = Queue::ALL.iter().map(|q| gauge(key("vireo_queue_depth", &[("queue", q.label())]))).collect();
+        Metrics { procedures: Procedures::new(recorder), faults, populations, depths, dropped, messages, handle }
+    }
+
+    /// A peer's mistake: `vireo_faults_total{fault}`.
+    pub fn fault(&self, fault: Fault) {
+        self.faults[fault as usize].increment(1);
+    }
+
+    /// How many there are now: `vireo_associations`, `vireo_ue_registered` and so on.
+    pub fn population(&self, of: Population, now: usize) {
+        self.populations[of as usize].set(now as f64);
+    }
+
+    /// Messages waiting now: `vireo_queue_depth{queue}`.
+    pub fn queue_depth(&self, queue: Queue, now: usize) {
+        self.depths[queue as usize].set(now as f64);
+    }
+
+    /// A message that found the queue full: `vireo_queue_dropped_total{queue}`.
+    pub fn queue_dropped(&self, queue: Queue) {
+        self.dropped[queue as usize].increment(1);
+    }
+
+    /// Messages that passed: `vireo_messages_total{flow}`.
+    pub fn messages(&self, flow: Flow, count: u64) {
+        self.messages[flow as usize].increment(count);
+    }
+
+    /// Sorts what was recorded since the last call into buckets. Called every few seconds by the API's thread, so that
+    /// samples do not pile up when nobody scrapes.
+    pub fn upkeep(&self) {
+        self.handle.run_upkeep();
+    }
+
+    /// All metrics in the Prometheus text format, with `process_cpu_seconds_total` and
+    /// `process_resident_memory_bytes` of this process.
+    pub fn render(&self) -> String {
+        let mut text = self.handle.render();
+        if let Some(process) = process::text() {
+            text.push_str(&process);
+        }
+        text
+    }
+}
+
+/// Counters and latency per procedure.
+pub struct Procedures {
+    kinds: Vec<Kind>,
+    /// Causes are many and rarely seen, so their counters are made when they first happen.
+    recorder: Mutex<PrometheusRecorder>,
+}
+
+struct Kind {
+    started: Counter,
+    succeeded: Counter,
+    latency: Histogram,
+}
+
+impl std::fmt::Debug for Procedures {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Procedures").finish_non_exhaustive()
+    }
+}
+
+impl Procedures {
+    fn new(recorder: PrometheusRecorder) -> Self {
+        let kinds = Procedure::ALL
+            .iter()
+            .map(|p| {
+                let label = ("procedure", p.label());
+                Kind {
+                    started: recorder.register_counter(&key("vireo_procedure_started_total", &[label]), &METADATA),
+                    succeeded: recorder.register_counter(&outcome(*p, "success", ""), &METADATA),
+                    latency: recorder.register_histogram(&key("vireo_procedure_latency_seconds", &[label]), &METADATA),
+                }
+            })
+            .collect();
+        Procedures { kinds, recorder: Mutex::new(recorder) }
+    }
+
+    /// `vireo_procedure_started_total{procedure}`.
+    pub fn started(&self, procedure: Procedure) {
+        self.kinds[procedure as usize].started.increment(1);
+    }
+
+    /// `vireo_procedure_total{procedure,result="success",cause=""}` and `vireo_procedure_latency_seconds{procedure}`.
+    pub fn succeeded(&self, procedure: Procedure, latency: Duration) {
+        let kind = &self.kinds[procedure as usize];
+        kind.succeeded.increment(1);
+        kind.latency.record(latency.as_micros() as f64 / 1e6);
+    }
+
+    /// `vireo_procedure_total{procedure,result="failure",cause}`: the cause is a cause value, `timeout`, `lost` or
+    /// `superseded`. Takes a lock: failures are not the hot path.
+    pub fn failed(&self, procedure: Procedure, failure: Failure) {
+        let number;
+        let cause = match failure {
+            Failure::Cause(value) => {
+                number = value.to_string();
+                number.as_str()
+            }
+            Failure::Timeout => "timeout",
+            Failure::Lost => "lost",
+            Failure::Superseded => "superseded",
+        };
+        let recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
+        recorder.register_counter(&outcome(procedure, "failure", cause), &METADATA).increment(1);
+    }
+}
+
+fn outcome(procedure: Procedure, result: &'static str, cause: &str) -> Key {
+    let labels = vec![
+        Label::new("procedure", procedure.label()),
+        Label::new("result", result),
+        Label::new("cause", cause.to_owned()),
+    ];
+    Key::from_parts("vireo_procedure_total", labels)
+}
+
+fn key(name: &'static str, labels: &[(&'static str, &'static str)]) -> Key {
+    Key::from_parts(name, labels.iter().map(|(k, v)| Label::new(*k, *v)).collect::<Vec<_>>())
+}
+
+fn describe(recorder: &PrometheusRecorder) {
+    let counters = [
+        ("vireo_procedure_started_total", "Procedures that began."),
+        (
+            "vireo_procedure_total",
+            "Procedures that ended, by result and cause (cause value, timeout, lost, superseded).",
+        ),
+        ("vireo_faults_total", "Mistakes of peers, by protocol and kind."),
+        ("vireo_queue_dropped_total", "Messages that found their queue full."),
+        ("vireo_messages_total", "Messages by protocol and direction."),
+    ];
+    for (name, text) in counters {
+        recorder.describe_counter(name.into(), None, text.into());
+    }
+    let gauges = [
+        ("vireo_associations", "SCTP associations that are up."),
+        ("vireo_gnbs", "gNBs with NG Setup done."),
+        ("vireo_ue_contexts", "UE contexts held."),
+        ("vireo_ue_registered", "UEs in 5GMM-REGISTERED."),
+        ("vireo_ue_connected", "UEs in CM-CONNECTED."),
+        ("vireo_pdu_sessions", "PDU sessions established."),
+        ("vireo_queue_depth", "Messages waiting in a queue."),
+    ];
+    for (name, text) in gauges {
+        recorder.describe_gauge(name.into(), None, text.into());
+    }
+    let latency = "Time from the first message of a procedure to its success.";
+    recorder.describe_histogram("vireo_procedure_latency_seconds".into(), None, latency.into());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The value of the series in a Prometheus text.
+    fn value(text: &str, series: &str) -> Option<f64> {
+        text.lines().find_map(|l| l.strip_prefix(series)?.trim().parse().ok())
+    }
+
+    #[test]
+    fn counts_by_procedure_and_cause() {
+        let metrics = Metrics::new();
+        metrics.procedures.started(Procedure::Registration);
+        metrics.procedures.succeeded(Procedure::Registration, Duration::from_millis(3));
+        metrics.procedures.failed(Procedure::Registration, Failure::Cause(7));
+        metrics.procedures.failed(Procedure::Registration, Failure::Cause(7));
+        metrics.procedures.failed(Procedure::SessionEstablishment, Failure::Timeout);
+        let text = metrics.render();
+        let total = |labels| value(&text, &format!("vireo_procedure_total{{{labels}}}"));
+        assert_eq!(total(r#"procedure="registration",result="success",cause="""#), Some(1.0), "{text}");
+        assert_eq!(total(r#"procedure="registration",result="failure",cause="7""#), Some(2.0), "{text}");
+        assert_eq!(total(r#"procedure="session-establishment",result="failure",cause="timeout""#), Some(1.0));
+        let bucket = |le| {
+            value(&text, &format!(r#"vireo_procedure_latency_seconds_bucket{{procedure="registration",le="{le}"}}"#))
+        };
+        assert_eq!((bucket("0.0025"), bucket("0.005"), bucket("10")), (Some(0.0), Some(1.0), Some(1.0)), "{text}");
+    }
+
+    #[test]
+    fn the_rest_is_there_from_the_start() {
+        let metrics = Metrics::new();
+        let text = metrics.render();
+        assert_eq!(value(&text, r#"vireo_faults_total{fault="nas-replay"}"#), Some(0.0), "{text}");
+        metrics.fault(Fault::NasReplay);
+        metrics.population(Population::Registered, 12);
+        metrics.queue_depth(Queue::N4, 3);
+        metrics.queue_dropped(Queue::N4);
+        metrics.messages(Flow::NgapIn, 5);
+        let text = metrics.render();
+        assert_eq!(value(&text, r#"vireo_faults_total{fault="nas-replay"}"#), Some(1.0));
+        assert_eq!(value(&text, "vireo_ue_registered"), Some(12.0));
+        assert_eq!(value(&text, r#"vireo_queue_depth{queue="n4"}"#), Some(3.0));
+        assert_eq!(value(&text, r#"vireo_queue_dropped_total{queue="n4"}"#), Some(1.0));
+        assert_eq!(value(&text, r#"vireo_messages_total{flow="ngap-in"}"#), Some(5.0));
+        assert!(value(&text, "process_resident_memory_bytes").is_some_and(|v| v > 1e6), "{text}");
+        assert!(value(&text, "process_cpu_seconds_total").is_some(), "{text}");
+    }
+}
