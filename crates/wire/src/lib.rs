@@ -9,7 +9,7 @@
 pub mod ngap {
     pub use oxirush_ngap::ngap::*;
     pub use oxirush_ngap::{Deviation, Error, Message, NgapPduKind, helpers, ie};
-    pub use oxirush_ngap::{build_ngap, build_ngap_ie, extract_ngap_ies};
+    pub use oxirush_ngap::{aper, build_ngap, build_ngap_ie, extract_ngap_ies};
 }
 
 /// NAS of 5GS (TS 24.501): messages, IEs and the security context.

@@ -1,0 +1,69 @@
+//! Golden bytes: messages that pycrate encoded (tests/witness), built and read by the codecs that Vireo uses.
+//!
+//! Each case states its values by hand, apart from the Python that stated them for pycrate. Built here, the message
+//! must have pycrate's octets; decoded here, pycrate's octets must have the values. With `VIREO_GOLDEN_OUT=FILE` what
+//! was built is also written to FILE, for pycrate to decode and encode again (tests/witness/golden.py).
+
+mod case;
+mod nas_mobility;
+mod nas_security;
+mod nas_session;
+mod ngap_connection;
+mod ngap_node;
+mod ngap_session;
+mod values;
+
+use case::{Case, golden};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+fn cases() -> Vec<Case> {
+    let parts = [
+        ngap_node::cases(),
+        ngap_connection::cases(),
+        ngap_session::cases(),
+        nas_mobility::cases(),
+        nas_security::cases(),
+        nas_session::cases(),
+    ];
+    parts.into_iter().flatten().collect()
+}
+
+#[test]
+fn every_golden_has_a_case_and_every_case_a_golden() {
+    let cases: BTreeSet<_> = cases().iter().map(|case| case.name.to_owned()).collect();
+    let goldens: BTreeSet<_> = golden().into_keys().collect();
+    assert_eq!(cases, goldens);
+    assert!(goldens.len() >= 75, "{} goldens", goldens.len());
+}
+
+#[test]
+fn what_is_built_here_has_the_octets_of_pycrate() {
+    let goldens = golden();
+    let mut out = String::new();
+    let mut wrong = Vec::new();
+    for case in cases() {
+        let built = (case.build)();
+        writeln!(out, "{} {}", case.name, hex::encode(&built)).expect("a String takes it");
+        if goldens[case.name] != built {
+            wrong.push(format!(
+                "{}\n  ours    {}\n  pycrate {}",
+                case.name,
+                hex::encode(&built),
+                hex::encode(&goldens[case.name])
+            ));
+        }
+    }
+    if let Some(file) = std::env::var_os("VIREO_GOLDEN_OUT") {
+        std::fs::write(file, out).expect("the file of VIREO_GOLDEN_OUT can be written");
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_pycrate_encoded_has_the_values_here() {
+    let goldens = golden();
+    for case in cases() {
+        (case.check)(&goldens[case.name]);
+    }
+}

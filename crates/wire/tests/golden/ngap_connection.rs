@@ -1,0 +1,164 @@
+//! NGAP messages of a UE's connection (TS 38.413 8.3, 8.6).
+
+use crate::case::{Case, ngap_case};
+use crate::ngap_session::{response_transfer, setup_transfer, unsuccessful_transfer};
+use crate::values::*;
+use vireo_wire::ngap::*;
+
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = transport();
+    cases.extend(context());
+    cases.extend(release());
+    cases
+}
+
+fn transport() -> Vec<Case> {
+    vec![
+        ngap_case!(
+            "InitialUEMessage",
+            InitiatingMessage,
+            InitialUEMessage,
+            InitialUEMessage,
+            RAN_UE_NGAP_ID = ran_id(),
+            NAS_PDU = nas(),
+            UserLocationInformation = location(),
+            RRCEstablishmentCause = RRCEstablishmentCause::mo_Signalling,
+            FiveG_S_TMSI = s_tmsi(),
+            UEContextRequest = UEContextRequest::requested
+        ),
+        ngap_case!(
+            "DownlinkNASTransport",
+            InitiatingMessage,
+            DownlinkNASTransport,
+            DownlinkNASTransport,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            NAS_PDU = nas()
+        ),
+        ngap_case!(
+            "UplinkNASTransport",
+            InitiatingMessage,
+            UplinkNASTransport,
+            UplinkNASTransport,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            NAS_PDU = nas(),
+            UserLocationInformation = location()
+        ),
+        ngap_case!(
+            "NASNonDeliveryIndication",
+            InitiatingMessage,
+            NASNonDeliveryIndication,
+            NASNonDeliveryIndication,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            NAS_PDU = nas(),
+            Cause = Cause::radioNetwork(CauseRadioNetwork::radio_connection_with_ue_lost)
+        ),
+        ngap_case!(
+            "UERadioCapabilityInfoIndication",
+            InitiatingMessage,
+            UERadioCapabilityInfoIndication,
+            UERadioCapabilityInfoIndication,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            UERadioCapability = UERadioCapability((0..64).collect::<Vec<u8>>().into())
+        ),
+    ]
+}
+
+fn key() -> SecurityKey<'static> {
+    SecurityKey(octets("c18166e13cfde1dea842c708f6e0b3372b6896664df4e865c0c78bd270852005").into())
+}
+
+fn context() -> Vec<Case> {
+    vec![
+        ngap_case!(
+            "InitialContextSetupRequest",
+            InitiatingMessage,
+            InitialContextSetup,
+            InitialContextSetupRequest,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            UEAggregateMaximumBitRate = ue_ambr(),
+            GUAMI = our_guami(),
+            PDUSessionResourceSetupListCxtReq =
+                PDUSessionResourceSetupListCxtReq(vec![PDUSessionResourceSetupItemCxtReq::new(
+                    PDUSessionID(5),
+                    Some(nas()),
+                    phones(),
+                    setup_transfer().into(),
+                    None
+                )]),
+            AllowedNSSAI = allowed(),
+            UESecurityCapabilities = algorithms(),
+            SecurityKey = key(),
+            MaskedIMEISV = MaskedIMEISV(0x1234_5678_0000_ffff_u64.into()),
+            NAS_PDU = nas()
+        ),
+        ngap_case!(
+            "InitialContextSetupResponse",
+            SuccessfulOutcome,
+            InitialContextSetup,
+            InitialContextSetupResponse,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            PDUSessionResourceSetupListCxtRes =
+                PDUSessionResourceSetupListCxtRes(vec![PDUSessionResourceSetupItemCxtRes::new(
+                    PDUSessionID(5),
+                    response_transfer().into(),
+                    None
+                )])
+        ),
+        ngap_case!(
+            "InitialContextSetupFailure",
+            UnsuccessfulOutcome,
+            InitialContextSetup,
+            InitialContextSetupFailure,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            PDUSessionResourceFailedToSetupListCxtFail =
+                PDUSessionResourceFailedToSetupListCxtFail(vec![PDUSessionResourceFailedToSetupItemCxtFail::new(
+                    PDUSessionID(5),
+                    unsuccessful_transfer().into(),
+                    None
+                )]),
+            Cause = Cause::radioNetwork(CauseRadioNetwork::failure_in_radio_interface_procedure)
+        ),
+    ]
+}
+
+fn release() -> Vec<Case> {
+    vec![
+        ngap_case!(
+            "UEContextReleaseRequest",
+            InitiatingMessage,
+            UEContextReleaseRequest,
+            UEContextReleaseRequest,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            PDUSessionResourceListCxtRelReq =
+                PDUSessionResourceListCxtRelReq(vec![PDUSessionResourceItemCxtRelReq::new(PDUSessionID(5), None)]),
+            Cause = Cause::radioNetwork(CauseRadioNetwork::user_inactivity)
+        ),
+        ngap_case!(
+            "UEContextReleaseCommand",
+            InitiatingMessage,
+            UEContextRelease,
+            UEContextReleaseCommand,
+            UE_NGAP_IDs = UENGAPIDs::uE_NGAP_ID_pair(UENGAPIDPair::new(amf_id(), ran_id(), None)),
+            Cause = Cause::nas(CauseNas::normal_release)
+        ),
+        ngap_case!(
+            "UEContextReleaseComplete",
+            SuccessfulOutcome,
+            UEContextRelease,
+            UEContextReleaseComplete,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            UserLocationInformation = location(),
+            PDUSessionResourceListCxtRelCpl =
+                PDUSessionResourceListCxtRelCpl(vec![PDUSessionResourceItemCxtRelCpl::new(PDUSessionID(5), None)])
+        ),
+    ]
+}

@@ -1,0 +1,243 @@
+//! NGAP messages about PDU sessions and mobility (TS 38.413 8.2, 8.4), and the transfers they carry.
+
+use crate::case::{Case, ngap_case};
+use crate::values::*;
+use vireo_wire::ngap::*;
+
+fn encoded<T: aper::Encode>(transfer: &T) -> Vec<u8> {
+    encode_open_type(transfer).expect("it encodes").to_vec()
+}
+
+/// PDU Session Resource Setup Request Transfer: one flow with 5QI 9 towards 127.0.0.7.
+pub(crate) fn setup_transfer() -> Vec<u8> {
+    let arp = AllocationAndRetentionPriority::new(
+        PriorityLevelARP(8),
+        PreEmptionCapability::shall_not_trigger_pre_emption,
+        PreEmptionVulnerability::not_pre_emptable,
+        None,
+    );
+    let nine = NonDynamic5QIDescriptor::new(FiveQI(9), None, None, None, None);
+    let qos = QosFlowLevelQosParameters::new(QosCharacteristics::nonDynamic5QI(nine), arp, None, None, None, None);
+    let flow = QosFlowSetupRequestItem::new(QosFlowIdentifier(1), qos, None, None);
+    let ambr = PDUSessionAggregateMaximumBitRate::new(BitRate(500_000_000), BitRate(100_000_000), None);
+    let ie = |ie: Result<ProtocolIEField<'static>, Error>| ie.expect("it builds");
+    type Transfer = PDUSessionResourceSetupRequestTransfer<'static>;
+    encoded(&Transfer::new(ProtocolIEContainer(vec![
+        ie(build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, PDUSessionAggregateMaximumBitRate(ambr))),
+        ie(build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, UL_NGU_UP_TNLInformation(tunnel(7, 0x101)))),
+        ie(build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, PDUSessionType(PDUSessionType::ipv4))),
+        ie(build_ngap_ie!(
+            PDUSessionResourceSetupRequestTransfer,
+            QosFlowSetupRequestList(QosFlowSetupRequestList(vec![flow]))
+        )),
+    ])))
+}
+
+/// PDU Session Resource Setup Response Transfer: the RAN's end is 127.0.0.9.
+pub(crate) fn response_transfer() -> Vec<u8> {
+    let flows = AssociatedQosFlowList(vec![AssociatedQosFlowItem::new(QosFlowIdentifier(1), None, None)]);
+    let tunnel = QosFlowPerTNLInformation::new(tunnel(9, 0x0a0b_0c0d), flows, None);
+    encoded(&PDUSessionResourceSetupResponseTransfer::new(tunnel, None, None, None, None))
+}
+
+/// PDU Session Resource Setup Unsuccessful Transfer.
+pub(crate) fn unsuccessful_transfer() -> Vec<u8> {
+    let cause = Cause::radioNetwork(CauseRadioNetwork::radio_resources_not_available);
+    encoded(&PDUSessionResourceSetupUnsuccessfulTransfer::new(cause, None, None))
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = sessions();
+    cases.extend(handover());
+    cases.extend(path_switch());
+    cases
+}
+
+fn sessions() -> Vec<Case> {
+    vec![
+        ngap_case!(
+            "PDUSessionResourceSetupRequest",
+            InitiatingMessage,
+            PDUSessionResourceSetup,
+            PDUSessionResourceSetupRequest,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            PDUSessionResourceSetupListSUReq =
+                PDUSessionResourceSetupListSUReq(vec![PDUSessionResourceSetupItemSUReq::new(
+                    PDUSessionID(5),
+                    Some(nas()),
+                    meters(),
+                    setup_transfer().into(),
+                    None
+                )]),
+            UEAggregateMaximumBitRate = ue_ambr()
+        ),
+        ngap_case!(
+            "PDUSessionResourceSetupResponse",
+            SuccessfulOutcome,
+            PDUSessionResourceSetup,
+            PDUSessionResourceSetupResponse,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            PDUSessionResourceSetupListSURes =
+                PDUSessionResourceSetupListSURes(vec![PDUSessionResourceSetupItemSURes::new(
+                    PDUSessionID(5),
+                    response_transfer().into(),
+                    None
+                )])
+        ),
+        ngap_case!(
+            "PDUSessionResourceSetupResponse-failed",
+            SuccessfulOutcome,
+            PDUSessionResourceSetup,
+            PDUSessionResourceSetupResponse,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            PDUSessionResourceFailedToSetupListSURes =
+                PDUSessionResourceFailedToSetupListSURes(vec![PDUSessionResourceFailedToSetupItemSURes::new(
+                    PDUSessionID(5),
+                    unsuccessful_transfer().into(),
+                    None
+                )])
+        ),
+        ngap_case!(
+            "PDUSessionResourceReleaseCommand",
+            InitiatingMessage,
+            PDUSessionResourceRelease,
+            PDUSessionResourceReleaseCommand,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            NAS_PDU = nas(),
+            PDUSessionResourceToReleaseListRelCmd =
+                PDUSessionResourceToReleaseListRelCmd(vec![PDUSessionResourceToReleaseItemRelCmd::new(
+                    PDUSessionID(5),
+                    encoded(&PDUSessionResourceReleaseCommandTransfer::new(Cause::nas(CauseNas::normal_release), None))
+                        .into(),
+                    None
+                )])
+        ),
+        ngap_case!(
+            "PDUSessionResourceReleaseResponse",
+            SuccessfulOutcome,
+            PDUSessionResourceRelease,
+            PDUSessionResourceReleaseResponse,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            PDUSessionResourceReleasedListRelRes =
+                PDUSessionResourceReleasedListRelRes(vec![PDUSessionResourceReleasedItemRelRes::new(
+                    PDUSessionID(5),
+                    encoded(&PDUSessionResourceReleaseResponseTransfer::new(None)).into(),
+                    None
+                )])
+        ),
+    ]
+}
+
+fn handover() -> Vec<Case> {
+    vec![
+        ngap_case!(
+            "HandoverRequired",
+            InitiatingMessage,
+            HandoverPreparation,
+            HandoverRequired,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            HandoverType = HandoverType::intra5gs,
+            Cause = Cause::radioNetwork(CauseRadioNetwork::handover_desirable_for_radio_reason),
+            TargetID = TargetID::targetRANNodeID(TargetRANNodeID::new(gnb(), area(), None)),
+            PDUSessionResourceListHORqd = PDUSessionResourceListHORqd(vec![PDUSessionResourceItemHORqd::new(
+                PDUSessionID(5),
+                encoded(&HandoverRequiredTransfer::new(
+                    Some(DirectForwardingPathAvailability::direct_path_available),
+                    None
+                ))
+                .into(),
+                None
+            )]),
+            SourceToTarget_TransparentContainer =
+                SourceToTargetTransparentContainer(octets("000201020099f9070000102003").into())
+        ),
+        ngap_case!(
+            "HandoverPreparationFailure",
+            UnsuccessfulOutcome,
+            HandoverPreparation,
+            HandoverPreparationFailure,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            Cause = Cause::radioNetwork(CauseRadioNetwork::ho_failure_in_target_5GC_ngran_node_or_target_system)
+        ),
+        ngap_case!(
+            "HandoverCancel",
+            InitiatingMessage,
+            HandoverCancel,
+            HandoverCancel,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            Cause = Cause::radioNetwork(CauseRadioNetwork::handover_cancelled)
+        ),
+        ngap_case!(
+            "HandoverCancelAcknowledge",
+            SuccessfulOutcome,
+            HandoverCancel,
+            HandoverCancelAcknowledge,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id()
+        ),
+        ngap_case!(
+            "HandoverNotify",
+            InitiatingMessage,
+            HandoverNotification,
+            HandoverNotify,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            UserLocationInformation = location()
+        ),
+    ]
+}
+
+fn path_switch() -> Vec<Case> {
+    vec![
+        ngap_case!(
+            "PathSwitchRequest",
+            InitiatingMessage,
+            PathSwitchRequest,
+            PathSwitchRequest,
+            RAN_UE_NGAP_ID = ran_id(),
+            SourceAMF_UE_NGAP_ID = amf_id(),
+            UserLocationInformation = location(),
+            UESecurityCapabilities = algorithms(),
+            PDUSessionResourceToBeSwitchedDLList =
+                PDUSessionResourceToBeSwitchedDLList(vec![PDUSessionResourceToBeSwitchedDLItem::new(
+                    PDUSessionID(5),
+                    encoded(&PathSwitchRequestTransfer::new(
+                        tunnel(10, 0x1122_3344),
+                        None,
+                        None,
+                        QosFlowAcceptedList(vec![QosFlowAcceptedItem::new(QosFlowIdentifier(1), None)]),
+                        None
+                    ))
+                    .into(),
+                    None
+                )])
+        ),
+        ngap_case!(
+            "PathSwitchRequestAcknowledge",
+            SuccessfulOutcome,
+            PathSwitchRequest,
+            PathSwitchRequestAcknowledge,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            SecurityContext = SecurityContext::new(
+                NextHopChainingCount(2),
+                SecurityKey(octets("383c6b76bf2a99aa2ca4c5136d4122a2b942301f0b9e07439786939cd30c4a4b").into()),
+                None
+            ),
+            PDUSessionResourceSwitchedList = PDUSessionResourceSwitchedList(vec![PDUSessionResourceSwitchedItem::new(
+                PDUSessionID(5),
+                encoded(&PathSwitchRequestAcknowledgeTransfer::new(Some(tunnel(7, 0x101)), None, None)).into(),
+                None
+            )]),
+            AllowedNSSAI = allowed()
+        ),
+    ]
+}

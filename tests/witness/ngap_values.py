@@ -1,0 +1,296 @@
+"""Known values of NGAP messages (TS 38.413), for pycrate to encode.
+
+The Rust side (crates/wire/tests/golden) writes the same values down once more, by hand and with another codec; the two
+must agree octet by octet. An IE is named as its ASN.1 identifier without `id-`; its number, criticality and type come
+from pycrate's own reading of the ASN.1.
+"""
+
+from pycrate_asn1dir import NGAP
+
+DESCRIPTIONS = NGAP.NGAP_PDU_Descriptions
+CONTENTS = NGAP.NGAP_PDU_Contents
+CONSTANTS = NGAP.NGAP_Constants
+IES = NGAP.NGAP_IEs
+PDU = DESCRIPTIONS.NGAP_PDU
+
+PLMN = bytes.fromhex("99f907")
+TAC = bytes([0, 0, 1])
+AMF_ID = 0x0ABC123007
+RAN_ID = 0x00C0FFEE
+GNB = ("globalGNB-ID", {"pLMNIdentity": PLMN, "gNB-ID": ("gNB-ID", (0x000102, 24))})
+TAI = {"pLMNIdentity": PLMN, "tAC": TAC}
+CELL = {"pLMNIdentity": PLMN, "nRCellIdentity": (0x000102003, 36)}
+LOCATION = ("userLocationInformationNR", {"nR-CGI": CELL, "tAI": TAI, "timeStamp": bytes.fromhex("e5a1b2c3")})
+GUAMI = {"pLMNIdentity": PLMN, "aMFRegionID": (2, 8), "aMFSetID": (1, 10), "aMFPointer": (3, 6)}
+S_TMSI = {"aMFSetID": (1, 10), "aMFPointer": (3, 6), "fiveG-TMSI": bytes.fromhex("deadbeef")}
+SLICE = {"sST": b"\x01"}
+SLICE_SD = {"sST": b"\x03", "sD": bytes.fromhex("0000ab")}
+SLICES = [{"s-NSSAI": SLICE}, {"s-NSSAI": SLICE_SD}]
+NAS = bytes.fromhex("7e005c000d0199f9070000000000000000000010")
+SECURITY = {
+    "nRencryptionAlgorithms": (0xE000, 16),
+    "nRintegrityProtectionAlgorithms": (0x6000, 16),
+    "eUTRAencryptionAlgorithms": (0xE000, 16),
+    "eUTRAintegrityProtectionAlgorithms": (0x6000, 16),
+}
+KEY = int("c18166e13cfde1dea842c708f6e0b3372b6896664df4e865c0c78bd270852005", 16)
+NH = int("383c6b76bf2a99aa2ca4c5136d4122a2b942301f0b9e07439786939cd30c4a4b", 16)
+AMBR = {"uEAggregateMaximumBitRateDL": 2_000_000_000, "uEAggregateMaximumBitRateUL": 1_000_000_000}
+
+
+def tunnel(last, teid):
+    """A GTP tunnel at 127.0.0.<last>."""
+    address = (0x7F000000 | last, 32)
+    return ("gTPTunnel", {"transportLayerAddress": address, "gTP-TEID": teid.to_bytes(4, "big")})
+
+
+def object_set(message):
+    """IE number -> (criticality, type name) of a message or transfer, from pycrate's ASN.1."""
+    name = message.replace("-", "_") + ("_IEs" if not message.endswith("IEs") else "")
+    holder = CONTENTS if hasattr(CONTENTS, name) else IES
+    if not hasattr(holder, name):
+        name = name.replace("_IEs", "IEs")
+        holder = CONTENTS if hasattr(CONTENTS, name) else IES
+    return {row["id"]: (row["criticality"], type_name(row["Value"])) for row in getattr(holder, name)._val.root}
+
+
+def type_name(value):
+    """The name under which pycrate takes a value of this type in an open type; built-in types have none of their own."""
+    return value._typeref.called[1] if value._typeref else value.TYPE
+
+
+def ies(message, fields):
+    """The protocolIEs of a message from (name, value) pairs."""
+    known = object_set(message)
+    out = []
+    for name, value in fields:
+        number = getattr(CONSTANTS, "id_" + name.replace("-", "_"))._val
+        criticality, kind = known[number]
+        out.append({"id": number, "criticality": criticality, "value": (kind, value)})
+    return {"protocolIEs": out}
+
+
+def procedure(kind, message):
+    """Procedure code and criticality of the procedure whose `kind` message this is."""
+    for row in DESCRIPTIONS.NGAP_ELEMENTARY_PROCEDURES._val.root:
+        if kind in row and row[kind]._typeref.called[1] == message:
+            return row["procedureCode"], row.get("criticality", "ignore")
+    raise KeyError(f"{message} is no {kind}")
+
+
+def pdu(kind, message, fields):
+    code, criticality = procedure(kind, message)
+    choice = kind[0].lower() + kind[1:]
+    value = (message, ies(message, fields))
+    return (choice, {"procedureCode": code, "criticality": criticality, "value": value})
+
+
+def initiating(message, *fields):
+    return pdu("InitiatingMessage", message, fields)
+
+
+def successful(message, *fields):
+    return pdu("SuccessfulOutcome", message, fields)
+
+
+def unsuccessful(message, *fields):
+    return pdu("UnsuccessfulOutcome", message, fields)
+
+
+IDS = (("AMF-UE-NGAP-ID", AMF_ID), ("RAN-UE-NGAP-ID", RAN_ID))
+
+
+def setup_transfer():
+    flow = {
+        "qosFlowIdentifier": 1,
+        "qosFlowLevelQosParameters": {
+            "qosCharacteristics": ("nonDynamic5QI", {"fiveQI": 9}),
+            "allocationAndRetentionPriority": {
+                "priorityLevelARP": 8,
+                "pre-emptionCapability": "shall-not-trigger-pre-emption",
+                "pre-emptionVulnerability": "not-pre-emptable",
+            },
+        },
+    }
+    ambr = {"pDUSessionAggregateMaximumBitRateDL": 500_000_000, "pDUSessionAggregateMaximumBitRateUL": 100_000_000}
+    name = "PDUSessionResourceSetupRequestTransfer"
+    return (name, ies(name, [
+        ("PDUSessionAggregateMaximumBitRate", ambr),
+        ("UL-NGU-UP-TNLInformation", tunnel(7, 0x00000101)),
+        ("PDUSessionType", "ipv4"),
+        ("QosFlowSetupRequestList", [flow]),
+    ]))
+
+
+def response_transfer():
+    flows = {"uPTransportLayerInformation": tunnel(9, 0x0A0B0C0D), "associatedQosFlowList": [{"qosFlowIdentifier": 1}]}
+    return ("PDUSessionResourceSetupResponseTransfer", {"dLQosFlowPerTNLInformation": flows})
+
+
+def unsuccessful_transfer():
+    cause = ("radioNetwork", "radio-resources-not-available")
+    return ("PDUSessionResourceSetupUnsuccessfulTransfer", {"cause": cause})
+
+
+def node_messages():
+    """Messages that belong to no UE."""
+    plmn_slices = {"pLMNIdentity": PLMN, "tAISliceSupportList": SLICES}
+    areas = [{"tAC": TAC, "broadcastPLMNList": [plmn_slices]}]
+    served = [{"gUAMI": GUAMI}]
+    support = [{"pLMNIdentity": PLMN, "sliceSupportList": SLICES}]
+    address = ("endpointIPAddress", (0x7F000005, 32))
+    diagnostics = {
+        "procedureCode": 21,
+        "triggeringMessage": "initiating-message",
+        "procedureCriticality": "reject",
+        "iEsCriticalityDiagnostics": [{"iECriticality": "reject", "iE-ID": 27, "typeOfError": "missing"}],
+    }
+    pairs = [{"aMF-UE-NGAP-ID": AMF_ID, "rAN-UE-NGAP-ID": RAN_ID}, {"rAN-UE-NGAP-ID": 5}]
+    paging = ("fiveG-S-TMSI", S_TMSI)
+    yield "NGSetupRequest", initiating(
+        "NGSetupRequest", ("GlobalRANNodeID", GNB), ("RANNodeName", "vireo-gnb"), ("SupportedTAList", areas),
+        ("DefaultPagingDRX", "v128"))
+    yield "NGSetupResponse", successful(
+        "NGSetupResponse", ("AMFName", "vireo"), ("ServedGUAMIList", served), ("RelativeAMFCapacity", 255),
+        ("PLMNSupportList", support))
+    yield "NGSetupFailure", unsuccessful(
+        "NGSetupFailure", ("Cause", ("misc", "unknown-PLMN-or-SNPN")), ("TimeToWait", "v10s"))
+    yield "NGSetupFailure-diagnostics", unsuccessful(
+        "NGSetupFailure", ("Cause", ("protocol", "abstract-syntax-error-reject")),
+        ("CriticalityDiagnostics", diagnostics))
+    yield "RANConfigurationUpdate", initiating(
+        "RANConfigurationUpdate", ("RANNodeName", "renamed"), ("SupportedTAList", areas),
+        ("DefaultPagingDRX", "v64"), ("GlobalRANNodeID", GNB))
+    yield "RANConfigurationUpdateAcknowledge", successful("RANConfigurationUpdateAcknowledge")
+    yield "RANConfigurationUpdateFailure", unsuccessful(
+        "RANConfigurationUpdateFailure", ("Cause", ("misc", "unknown-PLMN-or-SNPN")), ("TimeToWait", "v60s"))
+    yield "AMFConfigurationUpdate", initiating(
+        "AMFConfigurationUpdate", ("AMFName", "vireo"), ("ServedGUAMIList", served), ("RelativeAMFCapacity", 10),
+        ("PLMNSupportList", support),
+        ("AMF-TNLAssociationToAddList", [{
+            "aMF-TNLAssociationAddress": address, "tNLAssociationUsage": "both", "tNLAddressWeightFactor": 64}]))
+    yield "AMFConfigurationUpdateAcknowledge", successful(
+        "AMFConfigurationUpdateAcknowledge",
+        ("AMF-TNLAssociationSetupList", [{"aMF-TNLAssociationAddress": address}]))
+    yield "NGReset-interface", initiating(
+        "NGReset", ("Cause", ("misc", "om-intervention")), ("ResetType", ("nG-Interface", "reset-all")))
+    yield "NGReset-part", initiating(
+        "NGReset", ("Cause", ("radioNetwork", "unspecified")), ("ResetType", ("partOfNG-Interface", pairs)))
+    yield "NGResetAcknowledge", successful("NGResetAcknowledge", ("UE-associatedLogicalNG-connectionList", pairs))
+    yield "ErrorIndication", initiating(
+        "ErrorIndication", *IDS, ("Cause", ("radioNetwork", "unknown-local-UE-NGAP-ID")))
+    yield "ErrorIndication-syntax", initiating("ErrorIndication", ("Cause", ("protocol", "transfer-syntax-error")))
+    yield "Paging", initiating(
+        "Paging", ("UEPagingIdentity", paging), ("PagingDRX", "v128"), ("TAIListForPaging", [{"tAI": TAI}]))
+    yield "OverloadStart", initiating("OverloadStart", ("AMFTrafficLoadReductionIndication", 50))
+
+
+def connection_messages():
+    """Messages of a UE's NG connection that carry no PDU session."""
+    yield "InitialUEMessage", initiating(
+        "InitialUEMessage", ("RAN-UE-NGAP-ID", RAN_ID), ("NAS-PDU", NAS), ("UserLocationInformation", LOCATION),
+        ("RRCEstablishmentCause", "mo-Signalling"), ("FiveG-S-TMSI", S_TMSI), ("UEContextRequest", "requested"))
+    yield "DownlinkNASTransport", initiating("DownlinkNASTransport", *IDS, ("NAS-PDU", NAS))
+    yield "UplinkNASTransport", initiating(
+        "UplinkNASTransport", *IDS, ("NAS-PDU", NAS), ("UserLocationInformation", LOCATION))
+    yield "NASNonDeliveryIndication", initiating(
+        "NASNonDeliveryIndication", *IDS, ("NAS-PDU", NAS),
+        ("Cause", ("radioNetwork", "radio-connection-with-ue-lost")))
+    yield "InitialContextSetupRequest", initiating(
+        "InitialContextSetupRequest", *IDS, ("UEAggregateMaximumBitRate", AMBR), ("GUAMI", GUAMI),
+        ("PDUSessionResourceSetupListCxtReq", [{
+            "pDUSessionID": 5, "nAS-PDU": NAS, "s-NSSAI": SLICE,
+            "pDUSessionResourceSetupRequestTransfer": setup_transfer()}]),
+        ("AllowedNSSAI", SLICES), ("UESecurityCapabilities", SECURITY), ("SecurityKey", (KEY, 256)),
+        ("MaskedIMEISV", (0x123456780000FFFF, 64)), ("NAS-PDU", NAS))
+    yield "InitialContextSetupResponse", successful(
+        "InitialContextSetupResponse", *IDS,
+        ("PDUSessionResourceSetupListCxtRes", [{
+            "pDUSessionID": 5, "pDUSessionResourceSetupResponseTransfer": response_transfer()}]))
+    yield "InitialContextSetupFailure", unsuccessful(
+        "InitialContextSetupFailure", *IDS,
+        ("PDUSessionResourceFailedToSetupListCxtFail", [{
+            "pDUSessionID": 5, "pDUSessionResourceSetupUnsuccessfulTransfer": unsuccessful_transfer()}]),
+        ("Cause", ("radioNetwork", "failure-in-radio-interface-procedure")))
+    yield "UEContextReleaseRequest", initiating(
+        "UEContextReleaseRequest", *IDS, ("PDUSessionResourceListCxtRelReq", [{"pDUSessionID": 5}]),
+        ("Cause", ("radioNetwork", "user-inactivity")))
+    yield "UEContextReleaseCommand", initiating(
+        "UEContextReleaseCommand",
+        ("UE-NGAP-IDs", ("uE-NGAP-ID-pair", {"aMF-UE-NGAP-ID": AMF_ID, "rAN-UE-NGAP-ID": RAN_ID})),
+        ("Cause", ("nas", "normal-release")))
+    yield "UEContextReleaseComplete", successful(
+        "UEContextReleaseComplete", *IDS, ("UserLocationInformation", LOCATION),
+        ("PDUSessionResourceListCxtRelCpl", [{"pDUSessionID": 5}]))
+    yield "UERadioCapabilityInfoIndication", initiating(
+        "UERadioCapabilityInfoIndication", *IDS, ("UERadioCapability", bytes(range(64))))
+
+
+def session_messages():
+    """Messages about PDU sessions and mobility."""
+    release = ("PDUSessionResourceReleaseCommandTransfer", {"cause": ("nas", "normal-release")})
+    released = ("PDUSessionResourceReleaseResponseTransfer", {})
+    required = ("HandoverRequiredTransfer", {"directForwardingPathAvailability": "direct-path-available"})
+    switch = ("PathSwitchRequestTransfer", {
+        "dL-NGU-UP-TNLInformation": tunnel(10, 0x11223344), "qosFlowAcceptedList": [{"qosFlowIdentifier": 1}]})
+    switched = ("PathSwitchRequestAcknowledgeTransfer", {"uL-NGU-UP-TNLInformation": tunnel(7, 0x00000101)})
+    target = ("targetRANNodeID", {"globalRANNodeID": GNB, "selectedTAI": TAI})
+    yield "PDUSessionResourceSetupRequest", initiating(
+        "PDUSessionResourceSetupRequest", *IDS,
+        ("PDUSessionResourceSetupListSUReq", [{
+            "pDUSessionID": 5, "pDUSessionNAS-PDU": NAS, "s-NSSAI": SLICE_SD,
+            "pDUSessionResourceSetupRequestTransfer": setup_transfer()}]),
+        ("UEAggregateMaximumBitRate", AMBR))
+    yield "PDUSessionResourceSetupResponse", successful(
+        "PDUSessionResourceSetupResponse", *IDS,
+        ("PDUSessionResourceSetupListSURes", [{
+            "pDUSessionID": 5, "pDUSessionResourceSetupResponseTransfer": response_transfer()}]))
+    yield "PDUSessionResourceSetupResponse-failed", successful(
+        "PDUSessionResourceSetupResponse", *IDS,
+        ("PDUSessionResourceFailedToSetupListSURes", [{
+            "pDUSessionID": 5, "pDUSessionResourceSetupUnsuccessfulTransfer": unsuccessful_transfer()}]))
+    yield "PDUSessionResourceReleaseCommand", initiating(
+        "PDUSessionResourceReleaseCommand", *IDS, ("NAS-PDU", NAS),
+        ("PDUSessionResourceToReleaseListRelCmd", [{
+            "pDUSessionID": 5, "pDUSessionResourceReleaseCommandTransfer": release}]))
+    yield "PDUSessionResourceReleaseResponse", successful(
+        "PDUSessionResourceReleaseResponse", *IDS,
+        ("PDUSessionResourceReleasedListRelRes", [{
+            "pDUSessionID": 5, "pDUSessionResourceReleaseResponseTransfer": released}]))
+    yield "HandoverRequired", initiating(
+        "HandoverRequired", *IDS, ("HandoverType", "intra5gs"),
+        ("Cause", ("radioNetwork", "handover-desirable-for-radio-reason")), ("TargetID", target),
+        ("PDUSessionResourceListHORqd", [{"pDUSessionID": 5, "handoverRequiredTransfer": required}]),
+        ("SourceToTarget-TransparentContainer", bytes.fromhex("000201020099f9070000102003")))
+    yield "HandoverPreparationFailure", unsuccessful(
+        "HandoverPreparationFailure", *IDS,
+        ("Cause", ("radioNetwork", "ho-failure-in-target-5GC-ngran-node-or-target-system")))
+    yield "HandoverCancel", initiating(
+        "HandoverCancel", *IDS, ("Cause", ("radioNetwork", "handover-cancelled")))
+    yield "HandoverCancelAcknowledge", successful("HandoverCancelAcknowledge", *IDS)
+    yield "HandoverNotify", initiating("HandoverNotify", *IDS, ("UserLocationInformation", LOCATION))
+    yield "PathSwitchRequest", initiating(
+        "PathSwitchRequest", ("RAN-UE-NGAP-ID", RAN_ID), ("SourceAMF-UE-NGAP-ID", AMF_ID),
+        ("UserLocationInformation", LOCATION), ("UESecurityCapabilities", SECURITY),
+        ("PDUSessionResourceToBeSwitchedDLList", [{"pDUSessionID": 5, "pathSwitchRequestTransfer": switch}]))
+    yield "PathSwitchRequestAcknowledge", successful(
+        "PathSwitchRequestAcknowledge", *IDS,
+        ("SecurityContext", {"nextHopChainingCount": 2, "nextHopNH": (NH, 256)}),
+        ("PDUSessionResourceSwitchedList", [{
+            "pDUSessionID": 5, "pathSwitchRequestAcknowledgeTransfer": switched}]),
+        ("AllowedNSSAI", SLICES))
+
+
+def messages():
+    """Every message: name -> value of an NGAP-PDU."""
+    return {**dict(node_messages()), **dict(connection_messages()), **dict(session_messages())}
+
+
+def encode(value):
+    PDU.set_val(value)
+    return PDU.to_aper()
+
+
+def decode(octets):
+    PDU.from_aper(octets)
+    return PDU.get_val()
