@@ -1,0 +1,96 @@
+use super::TooLong;
+use super::header::{FLAG_SEID, MessageType};
+use super::ie::{self, Element};
+
+const VERSION_1: u8 = 1 << 5;
+/// The octets that the Message Length does not count.
+const UNCOUNTED: usize = 4;
+
+/// Writes one message at the end of a buffer, element by element, without a further allocation.
+#[derive(Debug)]
+pub struct Builder<'b> {
+    out: &'b mut Vec<u8>,
+    start: usize,
+}
+
+impl<'b> Builder<'b> {
+    /// Begins a message. `seid` is the receiver's and given for messages about sessions (0 while it is unknown), `None`
+    /// for messages between nodes; of `sequence` the low 24 bits count.
+    pub fn new(out: &'b mut Vec<u8>, kind: MessageType, seid: Option<u64>, sequence: u32) -> Self {
+        let start = out.len();
+        let flags = VERSION_1 | if seid.is_some() { FLAG_SEID } else { 0 };
+        out.extend_from_slice(&[flags, kind.0, 0, 0]);
+        if let Some(seid) = seid {
+            out.extend_from_slice(&seid.to_be_bytes());
+        }
+        out.extend_from_slice(&(sequence << 8).to_be_bytes());
+        Builder { out, start }
+    }
+
+    /// Appends an element.
+    pub fn put<T: Element>(&mut self, element: &T) -> &mut Self {
+        ie::put(self.out, element);
+        self
+    }
+
+    /// Appends an element if there is one.
+    pub fn put_some<T: Element>(&mut self, element: Option<&T>) -> &mut Self {
+        element.into_iter().for_each(|e| ie::put(self.out, e));
+        self
+    }
+
+    /// Appends an element of any type with this content (a vendor's with its Enterprise ID in front).
+    pub fn put_raw(&mut self, id: u16, content: &[u8]) -> &mut Self {
+        let at = ie::open(self.out, id);
+        self.out.extend_from_slice(content);
+        ie::close(self.out, at);
+        self
+    }
+
+    /// Appends a grouped element with what `members` puts into it.
+    pub fn group(&mut self, id: u16, members: impl FnOnce(&mut Builder<'_>)) -> &mut Self {
+        let at = ie::open(self.out, id);
+        members(&mut Builder { out: self.out, start: self.start });
+        ie::close(self.out, at);
+        self
+    }
+
+    pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
+        self.out
+    }
+
+    /// Fills in the message's length. On an error the message is taken back out of the buffer.
+    pub fn finish(self) -> Result<(), TooLong> {
+        let total = self.out.len() - self.start;
+        let Ok(length) = u16::try_from(total - UNCOUNTED) else {
+            self.out.truncate(self.start);
+            return Err(TooLong(total));
+        };
+        self.out[self.start + 2..self.start + UNCOUNTED].copy_from_slice(&length.to_be_bytes());
+        Ok(())
+    }
+}
+
+/// Overwrites the sequence number (24 bits) of an encoded message; `false` if the octets are too short for a header.
+pub fn set_sequence(message: &mut [u8], sequence: u32) -> bool {
+    let at = match message.first() {
+        Some(flags) if flags & FLAG_SEID != 0 => 12,
+        Some(_) => 4,
+        None => return false,
+    };
+    let [_, a, b, c] = sequence.to_be_bytes();
+    message.get_mut(at..at + 3).is_some_and(|field| {
+        field.copy_from_slice(&[a, b, c]);
+        true
+    })
+}
+
+/// Overwrites the SEID of an encoded message; `false` if it has none.
+pub fn set_seid(message: &mut [u8], seid: u64) -> bool {
+    let has_one = message.first().is_some_and(|flags| flags & FLAG_SEID != 0);
+    let field = if has_one { message.get_mut(4..12) } else { None };
+    field.is_some_and(|field| {
+        field.copy_from_slice(&seid.to_be_bytes());
+        true
+    })
+}

@@ -1,0 +1,309 @@
+use super::Error;
+use smallvec::SmallVec;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Elements of one kind, `N` of them without an allocation.
+pub type List<T, const N: usize> = SmallVec<[T; N]>;
+
+/// An information element where it lies in the message (TS 29.244 8.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ie<'a> {
+    /// Its type; from 32768 on a vendor's own.
+    pub id: u16,
+    /// Its content, without the Enterprise ID.
+    pub value: &'a [u8],
+    /// Whose the type is, if a vendor's.
+    pub enterprise: Option<u16>,
+}
+
+impl<'a> Ie<'a> {
+    /// The content as `T`, which the caller has chosen by [`Ie::id`].
+    pub fn read<T: Element>(&self) -> Result<T, Error> {
+        T::decode(self.value)
+    }
+
+    /// The elements of a grouped element.
+    pub fn ies(&self) -> Ies<'a> {
+        Ies::new(self.value)
+    }
+}
+
+/// The elements of a message or of a grouped element, in order. It ends after the first one that does not fit.
+#[derive(Clone, Debug)]
+pub struct Ies<'a> {
+    rest: &'a [u8],
+}
+
+const VENDOR: u16 = 0x8000;
+
+impl<'a> Ies<'a> {
+    /// The elements in `octets`.
+    pub const fn new(octets: &'a [u8]) -> Self {
+        Ies { rest: octets }
+    }
+
+    fn split(&mut self) -> Result<Ie<'a>, Error> {
+        let octets = std::mem::take(&mut self.rest);
+        let Some((&[t1, t2, l1, l2], rest)) = octets.split_first_chunk() else {
+            let id = octets.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
+            return Err(Error::length(id));
+        };
+        let id = u16::from_be_bytes([t1, t2]);
+        let length = usize::from(u16::from_be_bytes([l1, l2]));
+        let (value, rest) = rest.split_at_checked(length).ok_or(Error::length(id))?;
+        let (enterprise, value) = if id & VENDOR == 0 {
+            (None, value)
+        } else {
+            let (enterprise, value) = value.split_first_chunk().ok_or(Error::length(id))?;
+            (Some(u16::from_be_bytes(*enterprise)), value)
+        };
+        self.rest = rest;
+        Ok(Ie { id, value, enterprise })
+    }
+}
+
+impl<'a> Iterator for Ies<'a> {
+    type Item = Result<Ie<'a>, Error>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() { None } else { Some(self.split()) }
+    }
+}
+
+/// An information element as a value: what it is read into and written from.
+///
+/// `decode` takes more octets than it knows without complaint, because later releases append (TS 29.244 8.1.1), and
+/// gives back what `encode` wrote.
+pub trait Element: Sized {
+    /// The element's type (TS 29.244 table 8.1.2-1).
+    const ID: u16;
+
+    /// The element of this content.
+    fn decode(octets: &[u8]) -> Result<Self, Error>;
+
+    /// Appends the content.
+    fn encode(&self, out: &mut Vec<u8>);
+}
+
+/// Appends the element's type, length and content.
+pub(super) fn put<T: Element>(out: &mut Vec<u8>, element: &T) {
+    let at = open(out, T::ID);
+    element.encode(out);
+    close(out, at);
+}
+
+/// Begins an element whose length is not known yet.
+pub(super) fn open(out: &mut Vec<u8>, id: u16) -> usize {
+    let [t1, t2] = id.to_be_bytes();
+    out.extend_from_slice(&[t1, t2, 0, 0]);
+    out.len()
+}
+
+/// Fills in the length of the element whose content begins at `at`. A length above 16 bits makes the whole message too
+/// long, which [`super::Builder::finish`] reports.
+pub(super) fn close(out: &mut [u8], at: usize) {
+    let length = (out.len() - at) as u16;
+    out[at - 2..at].copy_from_slice(&length.to_be_bytes());
+}
+
+/// How often an element may be in its group or message: `T` once, `Option<T>` at most once, `List` and `Vec` any
+/// number of times. Of one that is repeated without need the first counts (TS 29.244 7.6.10).
+pub(super) trait Field: Sized {
+    /// The element's type.
+    const ID: u16;
+    /// What is collected while the elements are read.
+    type Slot: Default;
+
+    fn fill(slot: &mut Self::Slot, ie: &Ie<'_>) -> Result<(), Error>;
+    fn take(slot: Self::Slot) -> Result<Self, Error>;
+    fn write(&self, out: &mut Vec<u8>);
+}
+
+impl<T: Element> Field for T {
+    const ID: u16 = T::ID;
+    type Slot = Option<T>;
+
+    #[inline]
+    fn fill(slot: &mut Option<T>, ie: &Ie<'_>) -> Result<(), Error> {
+        if slot.is_none() {
+            *slot = Some(ie.read()?);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn take(slot: Option<T>) -> Result<T, Error> {
+        slot.ok_or(Error::missing(T::ID))
+    }
+
+    #[inline]
+    fn write(&self, out: &mut Vec<u8>) {
+        put(out, self);
+    }
+}
+
+impl<T: Element> Field for Option<T> {
+    const ID: u16 = T::ID;
+    type Slot = Option<T>;
+
+    #[inline]
+    fn fill(slot: &mut Option<T>, ie: &Ie<'_>) -> Result<(), Error> {
+        T::fill(slot, ie)
+    }
+
+    #[inline]
+    fn take(slot: Option<T>) -> Result<Option<T>, Error> {
+        Ok(slot)
+    }
+
+    #[inline]
+    fn write(&self, out: &mut Vec<u8>) {
+        if let Some(element) = self {
+            put(out, element);
+        }
+    }
+}
+
+impl<T: Element, const N: usize> Field for List<T, N> {
+    const ID: u16 = T::ID;
+    type Slot = List<T, N>;
+
+    #[inline]
+    fn fill(slot: &mut List<T, N>, ie: &Ie<'_>) -> Result<(), Error> {
+        slot.push(ie.read()?);
+        Ok(())
+    }
+
+    #[inline]
+    fn take(slot: List<T, N>) -> Result<List<T, N>, Error> {
+        Ok(slot)
+    }
+
+    #[inline]
+    fn write(&self, out: &mut Vec<u8>) {
+        self.iter().for_each(|element| put(out, element));
+    }
+}
+
+impl<T: Element> Field for Vec<T> {
+    const ID: u16 = T::ID;
+    type Slot = Vec<T>;
+
+    fn fill(slot: &mut Vec<T>, ie: &Ie<'_>) -> Result<(), Error> {
+        slot.push(ie.read()?);
+        Ok(())
+    }
+
+    fn take(slot: Vec<T>) -> Result<Vec<T>, Error> {
+        Ok(slot)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.iter().for_each(|element| put(out, element));
+    }
+}
+
+/// A grouped element (TS 29.244 8.1.1): its members by field, unknown ones skipped.
+macro_rules! group {
+    ($($(#[$m:meta])* $name:ident = $id:literal { $($(#[$fm:meta])* $field:ident: $ty:ty,)* })*) => {$(
+        $(#[$m])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct $name { $($(#[$fm])* pub $field: $ty,)* }
+
+        impl $crate::pfcp::Element for $name {
+            const ID: u16 = $id;
+
+            fn decode(octets: &[u8]) -> Result<Self, $crate::pfcp::Error> {
+                use $crate::pfcp::ie::Field;
+                $(let mut $field = <$ty as Field>::Slot::default();)*
+                for ie in $crate::pfcp::Ies::new(octets) {
+                    let ie = ie?;
+                    match ie.id {
+                        $(<$ty as Field>::ID => <$ty as Field>::fill(&mut $field, &ie)?,)*
+                        _ => {}
+                    }
+                }
+                Ok($name { $($field: <$ty as Field>::take($field)?,)* })
+            }
+
+            fn encode(&self, out: &mut Vec<u8>) {
+                use $crate::pfcp::ie::Field;
+                $(self.$field.write(out);)*
+            }
+        }
+    )*};
+}
+pub(super) use group;
+
+/// Reads an element's content octet by octet; running out of them is an [`Error::length`] of that element.
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    id: u16,
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(super) const fn new(id: u16, octets: &'a [u8]) -> Self {
+        Reader { id, rest: octets }
+    }
+
+    #[inline]
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+        let (head, rest) = self.rest.split_first_chunk().ok_or(Error::length(self.id))?;
+        self.rest = rest;
+        Ok(*head)
+    }
+
+    pub(super) fn take(&mut self, n: usize) -> Result<&'a [u8], Error> {
+        let (head, rest) = self.rest.split_at_checked(n).ok_or(Error::length(self.id))?;
+        self.rest = rest;
+        Ok(head)
+    }
+
+    #[inline]
+    pub(super) fn u8(&mut self) -> Result<u8, Error> {
+        self.array::<1>().map(|[octet]| octet)
+    }
+
+    #[inline]
+    pub(super) fn u16(&mut self) -> Result<u16, Error> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    #[inline]
+    pub(super) fn u32(&mut self) -> Result<u32, Error> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    /// 40 bits, as bit rates have.
+    pub(super) fn u40(&mut self) -> Result<u64, Error> {
+        self.array().map(|[a, b, c, d, e]| u64::from_be_bytes([0, 0, 0, a, b, c, d, e]))
+    }
+
+    #[inline]
+    pub(super) fn u64(&mut self) -> Result<u64, Error> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    pub(super) fn ipv4(&mut self) -> Result<Ipv4Addr, Error> {
+        self.array::<4>().map(Ipv4Addr::from)
+    }
+
+    pub(super) fn ipv6(&mut self) -> Result<Ipv6Addr, Error> {
+        self.array::<16>().map(Ipv6Addr::from)
+    }
+
+    /// `read` if `present`.
+    pub(super) fn when<T>(
+        &mut self,
+        present: bool,
+        read: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        if present { read(self).map(Some) } else { Ok(None) }
+    }
+
+    pub(super) const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+}

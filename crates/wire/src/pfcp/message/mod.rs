@@ -1,0 +1,114 @@
+//! The messages (TS 29.244 7.4 and 7.5) as values, one family a file.
+
+mod association;
+mod deletion;
+mod establishment;
+mod heartbeat;
+mod modification;
+mod node;
+mod report;
+
+pub use association::*;
+pub use deletion::*;
+pub use establishment::*;
+pub use heartbeat::*;
+pub use modification::*;
+pub use node::*;
+pub use report::*;
+
+use super::{Builder, Error, Message, MessageType};
+
+/// A message as a value.
+pub trait Body: Sized {
+    /// Which message.
+    const KIND: MessageType;
+
+    /// The value of a received message: mandatory elements are there, every element that is known is sound. Elements
+    /// that are not known are skipped. One that is known and unsound refuses the message even where it is optional:
+    /// a rule read in part would forward what it should not.
+    fn parse(message: &Message<'_>) -> Result<Self, Error>;
+
+    /// Appends the elements.
+    fn write(&self, builder: &mut Builder<'_>);
+}
+
+/// Message structs: `session` ones are emitted with a SEID, `node` ones without.
+macro_rules! messages {
+    ($($(#[$m:meta])* $family:ident $name:ident = $kind:ident $(, check $check:path)? {
+        $($(#[$fm:meta])* $field:ident: $ty:ty,)*
+    })*) => {$(
+        $(#[$m])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct $name { $($(#[$fm])* pub $field: $ty,)* }
+
+        impl $crate::pfcp::Body for $name {
+            const KIND: $crate::pfcp::MessageType = $crate::pfcp::MessageType::$kind;
+
+            fn parse(message: &$crate::pfcp::Message<'_>) -> Result<Self, $crate::pfcp::Error> {
+                #[allow(unused_imports)]
+                use $crate::pfcp::ie::Field;
+                if message.message_type() != Self::KIND {
+                    return Err($crate::pfcp::Error::wrong_type());
+                }
+                $(let mut $field = <$ty as Field>::Slot::default();)*
+                for ie in message.ies() {
+                    let ie = ie?;
+                    match ie.id {
+                        $(<$ty as Field>::ID => <$ty as Field>::fill(&mut $field, &ie)?,)*
+                        _ => {}
+                    }
+                }
+                let parsed = $name { $($field: <$ty as Field>::take($field)?,)* };
+                $($check(&parsed)?;)?
+                Ok(parsed)
+            }
+
+            fn write(&self, builder: &mut $crate::pfcp::Builder<'_>) {
+                #[allow(unused_imports)]
+                use $crate::pfcp::ie::Field;
+                let _out = builder.buffer();
+                $(self.$field.write(_out);)*
+            }
+        }
+
+        $crate::pfcp::message::emit!($family $name);
+    )*};
+}
+
+macro_rules! emit {
+    (session $name:ident) => {
+        impl $name {
+            /// The value of a received message; see [`Body::parse`](crate::pfcp::Body::parse).
+            pub fn parse(message: &$crate::pfcp::Message<'_>) -> Result<Self, $crate::pfcp::Error> {
+                <Self as $crate::pfcp::Body>::parse(message)
+            }
+
+            /// Appends the message to a buffer. `seid` is the receiver's, 0 while it is unknown.
+            pub fn emit(&self, out: &mut Vec<u8>, seid: u64, sequence: u32) -> Result<(), $crate::pfcp::TooLong> {
+                use $crate::pfcp::Body;
+                let mut builder = $crate::pfcp::Builder::new(out, Self::KIND, Some(seid), sequence);
+                self.write(&mut builder);
+                builder.finish()
+            }
+        }
+    };
+    (node $name:ident) => {
+        impl $name {
+            /// The value of a received message; see [`Body::parse`](crate::pfcp::Body::parse).
+            pub fn parse(message: &$crate::pfcp::Message<'_>) -> Result<Self, $crate::pfcp::Error> {
+                <Self as $crate::pfcp::Body>::parse(message)
+            }
+
+            /// Appends the message to a buffer.
+            pub fn emit(&self, out: &mut Vec<u8>, sequence: u32) -> Result<(), $crate::pfcp::TooLong> {
+                use $crate::pfcp::Body;
+                let mut builder = $crate::pfcp::Builder::new(out, Self::KIND, None, sequence);
+                self.write(&mut builder);
+                builder.finish()
+            }
+        }
+    };
+}
+
+pub(super) use emit;
+pub(super) use messages;

@@ -1,0 +1,82 @@
+use super::messages;
+use crate::pfcp::Error;
+use crate::pfcp::ie::{Element, List, group};
+use crate::pfcp::rule::{UpdateBarInReport, UsageReport};
+use crate::pfcp::value::*;
+
+group! {
+    /// Downlink Data Report (TS 29.244 table 7.5.8.2-1): packets came for a UE that is idle.
+    DownlinkDataReport = 83 {
+        /// The rules that matched them.
+        pdr_ids: List<PdrId, 2>,
+        /// What they were.
+        service_information: List<DownlinkDataServiceInformation, 2>,
+    }
+
+    /// Error Indication Report (TS 29.244 table 7.5.8.4-1): a GTP-U peer does not know a tunnel.
+    ErrorIndicationReport = 99 {
+        /// The peer's tunnel ends.
+        remote_f_teids: List<FTeid, 1>,
+    }
+}
+
+messages! {
+    /// Session Report Request (TS 29.244 7.5.8), by the UPF.
+    #[derive(Default)]
+    session SessionReportRequest = SESSION_REPORT_REQUEST, check has_what_it_says {
+        /// What is reported.
+        report_type: ReportType,
+        /// Downlink data.
+        downlink_data: Option<DownlinkDataReport>,
+        /// Usage.
+        usage_reports: Vec<UsageReport>,
+        /// An error indication.
+        error_indication: Option<ErrorIndicationReport>,
+        /// Further indications.
+        flags: Option<SrReqFlags>,
+    }
+
+    /// Session Report Response (TS 29.244 7.5.9), by the control plane.
+    session SessionReportResponse = SESSION_REPORT_RESPONSE {
+        /// Whether it took the report.
+        cause: Cause,
+        /// The element at fault.
+        offending_ie: Option<OffendingIe>,
+        /// How to buffer from now on.
+        update_bar: Option<UpdateBarInReport>,
+        /// What to do with what is buffered.
+        flags: Option<SrRspFlags>,
+        /// The control plane's number of the session, if it changes.
+        cp_f_seid: Option<FSeid>,
+    }
+}
+
+fn has_what_it_says(request: &SessionReportRequest) -> Result<(), Error> {
+    let says = |kind| request.report_type.contains(kind);
+    if says(ReportType::DLDR) && request.downlink_data.is_none() {
+        return Err(Error::conditional_missing(DownlinkDataReport::ID));
+    }
+    if says(ReportType::USAR) && request.usage_reports.is_empty() {
+        return Err(Error::conditional_missing(UsageReport::ID));
+    }
+    if says(ReportType::ERIR) && request.error_indication.is_none() {
+        return Err(Error::conditional_missing(ErrorIndicationReport::ID));
+    }
+    Ok(())
+}
+
+impl SessionReportResponse {
+    /// A response that says no more than its cause.
+    pub fn new(cause: Cause) -> Self {
+        SessionReportResponse { cause, offending_ie: None, update_bar: None, flags: None, cp_f_seid: None }
+    }
+}
+
+impl From<Error> for SessionReportResponse {
+    fn from(error: Error) -> Self {
+        SessionReportResponse {
+            offending_ie: error.offending_ie.map(OffendingIe),
+            ..SessionReportResponse::new(error.cause)
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The rules of a session (TS 29.244 5.2): grouped elements that establish, change and remove them.
+
+mod bar;
+mod far;
+mod pdr;
+mod qer;
+mod urr;
+
+pub use bar::*;
+pub use far::*;
+pub use pdr::*;
+pub use qer::*;
+pub use urr::*;

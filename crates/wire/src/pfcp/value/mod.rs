@@ -1,0 +1,17 @@
+//! The elements that are not grouped (TS 29.244 8.2), one type each.
+
+mod access;
+mod flags;
+mod node;
+mod number;
+mod text;
+mod tunnel;
+mod usage;
+
+pub use access::*;
+pub use flags::*;
+pub use node::*;
+pub use number::*;
+pub use text::*;
+pub use tunnel::*;
+pub use usage::*;

@@ -1,0 +1,142 @@
+use crate::pfcp::Error;
+use crate::pfcp::ie::Element;
+use smallvec::SmallVec;
+use std::fmt;
+use std::ops::Deref;
+
+/// Octets that a peer or an operator chose, up to 24 of them without an allocation.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Octets(SmallVec<[u8; 24]>);
+
+impl Octets {
+    /// The octets as text, if they are UTF-8.
+    pub fn as_str(&self) -> Option<&str> {
+        std::str::from_utf8(&self.0).ok()
+    }
+}
+
+impl Deref for Octets {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<&[u8]> for Octets {
+    fn from(octets: &[u8]) -> Self {
+        Octets(SmallVec::from_slice(octets))
+    }
+}
+
+impl From<&str> for Octets {
+    fn from(text: &str) -> Self {
+        text.as_bytes().into()
+    }
+}
+
+impl fmt::Debug for Octets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+/// The labels of a domain name as the wire has them (TS 29.244 8.2.38, RFC 1035 3.1 without the root), or `None` for
+/// a text that has an empty or too long label.
+pub(super) fn labels(name: &str) -> Option<Octets> {
+    let mut octets = SmallVec::new();
+    for label in name.split('.') {
+        let length = u8::try_from(label.len()).ok().filter(|n| (1..=63).contains(n))?;
+        octets.push(length);
+        octets.extend_from_slice(label.as_bytes());
+    }
+    Some(Octets(octets))
+}
+
+/// Whether `octets` are the labels of `name`, letters of either case being equal.
+pub(super) fn labels_are(mut octets: &[u8], name: &str) -> bool {
+    name.split('.').all(|label| match octets.split_first() {
+        Some((length, rest)) if usize::from(*length) == label.len() && rest.len() >= label.len() => {
+            let (have, rest) = rest.split_at(label.len());
+            octets = rest;
+            have.eq_ignore_ascii_case(label.as_bytes())
+        }
+        _ => false,
+    }) && matches!(octets, [] | [0])
+}
+
+macro_rules! texts {
+    ($($(#[$m:meta])* $name:ident = $id:literal;)*) => {$(
+        $(#[$m])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+        pub struct $name(pub Octets);
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                $name(text.into())
+            }
+        }
+
+        impl Element for $name {
+            const ID: u16 = $id;
+
+            fn decode(octets: &[u8]) -> Result<Self, Error> {
+                Ok($name(octets.into()))
+            }
+
+            fn encode(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.0);
+            }
+        }
+    )*};
+}
+
+texts! {
+    /// Network Instance (8.2.4): the data network or the operator's name for a part of it.
+    NetworkInstance = 22;
+    /// Application ID (8.2.6).
+    ApplicationId = 24;
+    /// Activate Predefined Rules (8.2.72): the rule's name.
+    ActivatePredefinedRules = 106;
+    /// Deactivate Predefined Rules (8.2.73): the rule's name.
+    DeactivatePredefinedRules = 107;
+    /// Framed-Route (8.2.109): the text of RADIUS attribute 22.
+    FramedRoute = 153;
+    /// Framed-IPv6-Route (8.2.111): the text of RADIUS attribute 99.
+    FramedIpv6Route = 155;
+    /// FQ-CSID (8.2.61): a set of sessions; its parts are not read here.
+    FqCsid = 65;
+    /// APN/DNN (8.2.117), as labels.
+    ApnDnn = 159;
+}
+
+impl NetworkInstance {
+    /// Whether it is this data network, written as plain text or as the labels of a domain name: both are in use
+    /// (TS 29.244 8.2.4 leaves it open).
+    pub fn is(&self, name: &str) -> bool {
+        self.0.eq_ignore_ascii_case(name.as_bytes()) || labels_are(&self.0, name)
+    }
+}
+
+impl ApnDnn {
+    /// The element of a DNN's text, `None` if that has an empty or too long label.
+    pub fn from_name(name: &str) -> Option<Self> {
+        labels(name).map(ApnDnn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_data_network_is_recognised_in_both_writings() {
+        assert!(NetworkInstance::from("Internet").is("internet"));
+        assert!(NetworkInstance(b"\x08internet"[..].into()).is("internet"));
+        assert!(NetworkInstance(b"\x03ims\x06mnc070"[..].into()).is("ims.mnc070"));
+        for other in [&b"\x08internets"[..], b"\x07internet", b"\x08interne", b"", b"\x08internet\x03ims"] {
+            assert!(!NetworkInstance(other.into()).is("internet"), "{}", other.escape_ascii());
+        }
+        assert_eq!(labels("a..b"), None);
+    }
+}
