@@ -1,6 +1,7 @@
 //! `vireo`: the command line. Each command is a module of its own; here they are only told apart.
 
 mod cli;
+mod status;
 mod subscriber;
 
 use clap::Parser;
@@ -8,6 +9,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
+        cli::Command::Status(args) => status::run(&args),
         cli::Command::Subscriber(args) => subscriber::run(args),
     };
     match result {

@@ -1,0 +1,232 @@
+//! `vireo status`: asks a running core over its API and prints tables. Knows the answer's structs, nothing of the core.
+
+use crate::cli::Failure;
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+use vireo_node::api::{GnbStatus, SessionStatus, Status, UeStatus, UpfStatus};
+
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// More than the longest answer: 1,000 UEs with 15 sessions each.
+const ANSWER_MAX: u64 = 16 << 20;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The core's API
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9090")]
+    api: String,
+    /// Print the API's JSON as it is
+    #[arg(long)]
+    json: bool,
+    /// How many UEs (and gNBs) to list, 1000 at the most
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    ues: usize,
+    /// How many to leave out first
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    offset: usize,
+    /// Show SUPIs whole
+    #[arg(long)]
+    reveal_supi: bool,
+}
+
+/// Does what `vireo status` was asked.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let path = format!("/status?offset={}&limit={}&reveal_supi={}", args.offset, args.ues, args.reveal_supi);
+    let body = fetch(&args.api, &path)?;
+    if args.json {
+        println!("{}", body.trim_end());
+        return Ok(());
+    }
+    let status: Status = serde_json::from_str(&body)
+        .map_err(|e| Failure(format!("{} does not answer like this version of vireo ({e})", args.api)))?;
+    print!("{}", render(&status, args.offset));
+    Ok(())
+}
+
+/// The body of `GET path` of an `http://host:port` URL.
+pub(crate) fn fetch(api: &str, path: &str) -> Result<String, Failure> {
+    let host = api.strip_prefix("http://").unwrap_or(api).trim_end_matches('/');
+    let address: SocketAddr = host
+        .to_socket_addrs()
+        .ok()
+        .and_then(|mut all| all.next())
+        .ok_or_else(|| Failure(format!("{api} is no API address: it looks like http://127.0.0.1:9090")))?;
+    let fail = |e: std::io::Error| {
+        Failure(format!("no core answers at {api} ({e}): start one with `vireo run`, or name its API with --api"))
+    };
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).map_err(fail)?;
+    stream.set_read_timeout(Some(TIMEOUT)).map_err(fail)?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n").map_err(fail)?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_MAX).read_to_end(&mut answer).map_err(fail)?;
+    let answer = String::from_utf8_lossy(&answer);
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let line = head.lines().next().unwrap_or_default();
+    if line.split(' ').nth(1) != Some("200") {
+        return Err(Failure(format!("{api} answers '{line}' {}", body.trim())));
+    }
+    Ok(body.to_owned())
+}
+
+fn render(status: &Status, offset: usize) -> String {
+    let mut text = String::new();
+    let c = &status.counts;
+    // Writing to a String does not fail.
+    let _ = writeln!(
+        text,
+        "vireo {}, up {}: {} gNBs, {} UEs known, {} registered, {} connected, {} sessions",
+        status.version,
+        uptime(status.uptime_s),
+        c.gnbs,
+        c.ues,
+        c.registered,
+        c.connected,
+        c.sessions
+    );
+    table(&mut text, &["gNB", "id", "address", "TACs", "slices", "UEs"], status.gnbs.iter().map(gnb));
+    table(
+        &mut text,
+        &["UE", "5G-TMSI", "RM", "CM", "TAI", "gNB", "PSI", "DNN", "slice", "address", "session", "QFI"],
+        status.ues.iter().flat_map(ue),
+    );
+    table(&mut text, &["UPF", "N4", "sessions", "UL packets", "DL packets", "dropped"], status.upfs.iter().map(upf));
+    let last = offset + status.ues.len();
+    if last < c.ues {
+        let _ = writeln!(text, "\n{} more UEs: --offset {last}, or a higher --ues", c.ues - last);
+    }
+    text
+}
+
+fn uptime(s: u64) -> String {
+    match s {
+        0..60 => format!("{s} s"),
+        60..3600 => format!("{} min", s / 60),
+        3600..86_400 => format!("{} h {} min", s / 3600, s % 3600 / 60),
+        _ => format!("{} d {} h", s / 86_400, s % 86_400 / 3600),
+    }
+}
+
+fn gnb(g: &GnbStatus) -> Vec<String> {
+    let tacs: Vec<String> = g.tacs.iter().map(u32::to_string).collect();
+    vec![g.name.clone(), g.id.clone(), g.address.clone(), tacs.join(","), g.slices.join(","), g.ues.to_string()]
+}
+
+/// One line for each session, at least one.
+fn ue(u: &UeStatus) -> Vec<Vec<String>> {
+    let gnb = u.gnb.clone().unwrap_or_default();
+    let who = [u.supi.clone(), u.tmsi.clone(), u.rm.clone(), u.cm.clone(), u.tai.clone(), gnb];
+    if u.sessions.is_empty() {
+        return vec![who.to_vec()];
+    }
+    let mut lines = Vec::new();
+    for (n, s) in u.sessions.iter().enumerate() {
+        let mut line = if n == 0 { who.to_vec() } else { vec![String::new(); who.len()] };
+        line.extend(session(s));
+        lines.push(line);
+    }
+    lines
+}
+
+fn session(s: &SessionStatus) -> Vec<String> {
+    let address = [s.ipv4.as_deref(), s.ipv6.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    vec![s.psi.to_string(), s.dnn.clone(), s.snssai.clone(), address, s.state.clone(), s.qfi.to_string()]
+}
+
+fn upf(u: &UpfStatus) -> Vec<String> {
+    let n4 = if u.associated { "up" } else { "down" };
+    let numbers = [u.sessions, u.uplink_packets, u.downlink_packets, u.dropped_packets];
+    [u.node.clone(), n4.to_owned()].into_iter().chain(numbers.map(|n| n.to_string())).collect()
+}
+
+/// Columns as wide as their widest cell; nothing for an empty table.
+fn table(text: &mut String, header: &[&str], lines: impl Iterator<Item = Vec<String>>) {
+    let mut all: Vec<Vec<String>> = vec![header.iter().map(|h| (*h).to_owned()).collect()];
+    all.extend(lines);
+    if all.len() == 1 {
+        return;
+    }
+    let width =
+        |column: usize| all.iter().filter_map(|line| line.get(column)).map(|c| c.chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    text.push('\n');
+    for line in &all {
+        let cells: Vec<String> = line.iter().zip(&widths).map(|(cell, w)| format!("{cell:<w$}")).collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use vireo_node::api::{Counts, Server, StatusFilter, StatusSource};
+    use vireo_node::metrics::Metrics;
+
+    struct Core;
+
+    impl StatusSource for Core {
+        fn status(&self, filter: &StatusFilter) -> Status {
+            let session = |psi, ipv4: &str| SessionStatus {
+                psi,
+                dnn: "internet".into(),
+                snssai: "1".into(),
+                ipv4: Some(ipv4.into()),
+                state: "ACTIVE".into(),
+                qfi: 9,
+                ..SessionStatus::default()
+            };
+            let supi = if filter.reveal_supi { "imsi-999700000000001" } else { "imsi-99970**********" };
+            let ue = UeStatus {
+                supi: supi.into(),
+                tmsi: "0a0b0c0d".into(),
+                rm: "REGISTERED".into(),
+                cm: "CONNECTED".into(),
+                tai: "99970-1".into(),
+                gnb: Some("gnb-1".into()),
+                sessions: vec![session(1, "10.45.0.2"), session(2, "10.45.0.3")],
+            };
+            Status {
+                version: "0.1.0".into(),
+                uptime_s: 61,
+                counts: Counts { gnbs: 1, ues: 3, registered: 1, connected: 1, sessions: 2 },
+                ues: vec![ue; filter.limit.min(1)],
+                ..Status::default()
+            }
+        }
+    }
+
+    fn serve() -> (Server, String) {
+        let server = Server::start("127.0.0.1:0".parse().unwrap(), Arc::new(Core), Arc::new(Metrics::new())).unwrap();
+        let api = format!("http://{}", server.address());
+        (server, api)
+    }
+
+    #[test]
+    fn prints_what_the_api_says() {
+        let (_server, api) = serve();
+        let body = fetch(&api, "/status?limit=1").unwrap();
+        let text = render(&serde_json::from_str(&body).unwrap(), 0);
+        let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
+        assert!(text.starts_with("vireo 0.1.0, up 1 min: 1 gNBs, 3 UEs known, 1 registered"), "{text}");
+        let first: Vec<&str> =
+            "imsi-99970********** 0a0b0c0d REGISTERED CONNECTED 99970-1 gnb-1 1 internet 1 10.45.0.2 ACTIVE 9"
+                .split(' ')
+                .collect();
+        assert!(lines.contains(&first), "{text}");
+        assert!(lines.contains(&vec!["2", "internet", "1", "10.45.0.3", "ACTIVE", "9"]), "{text}");
+        assert!(text.ends_with("2 more UEs: --offset 1, or a higher --ues\n"), "{text}");
+    }
+
+    #[test]
+    fn failures_are_sentences() {
+        let (server, api) = serve();
+        let bad = fetch(&api, "/status?limit=x").unwrap_err().0;
+        assert!(bad.contains("400"), "{bad}");
+        drop(server);
+        let gone = fetch(&api, "/status").unwrap_err().0;
+        assert!(gone.starts_with(&format!("no core answers at {api}")), "{gone}");
+        assert!(fetch("http://nowhere", "/").unwrap_err().0.contains("no API address"));
+    }
+}
