@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Golden bytes from pycrate.
+"""Golden bytes from pycrate and OpenSSL.
 
-golden.py write            writes golden.txt: every message of ngap_values.py and nas_values.py as pycrate encodes it
-golden.py check [FILE]     fails unless golden.txt is what pycrate encodes now, and pycrate decodes each message of FILE
-                           (what Vireo's side built, from crates/wire/tests/golden) to the known values and encodes it
-                           again to the same octets
+golden.py write            writes golden.txt, every message of ngap_values.py and nas_values.py as pycrate encodes it, and
+                           security.txt, the values of security_values.py
+golden.py check [FILE]     fails unless both are what comes out now, and pycrate decodes each message of FILE (what
+                           Vireo's side built, from crates/wire/tests/golden) to the known values and encodes it again
+                           to the same octets
 """
 
 import pathlib
@@ -12,9 +13,12 @@ import sys
 
 import nas_values
 import ngap_values
+import security_values
 
 GOLDEN = pathlib.Path(__file__).parent / "golden.txt"
+SECURITY = GOLDEN.with_name("security.txt")
 HEADER = "# Messages as pycrate encodes them; written by tests/witness/golden.py write, checked by make test.\n"
+SECURITY_HEADER = "# Security values as OpenSSL has them; written by tests/witness/golden.py write, checked by make test.\n"
 
 
 def pycrate_messages():
@@ -62,8 +66,14 @@ def lines(messages):
     return "".join(f"{name} {entry[0].hex()}\n" for name, entry in messages.items())
 
 
+def security():
+    return SECURITY_HEADER + "".join(f"{name} {octets.hex()}\n" for name, octets in security_values.values().items())
+
+
 def check(messages, file):
     wrong = []
+    if SECURITY.read_text() != security():
+        wrong.append("security.txt is not what security_values.py gives: run tests/witness/golden.py write and look at it")
     if GOLDEN.read_text() != HEADER + lines(messages):
         wrong.append("golden.txt is not what pycrate encodes: run tests/witness/golden.py write and look at the diff")
     built = dict(line.split() for line in pathlib.Path(file).read_text().splitlines()) if file else {}
@@ -87,6 +97,7 @@ def check(messages, file):
 def main(arguments):
     if arguments[:1] == ["write"]:
         GOLDEN.write_text(HEADER + lines(pycrate_messages()))
+        SECURITY.write_text(security())
     elif arguments[:1] == ["check"] and len(arguments) <= 2:
         check(pycrate_messages(), arguments[1] if len(arguments) == 2 else None)
     else:

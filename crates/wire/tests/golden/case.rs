@@ -9,10 +9,19 @@ pub(crate) struct Case {
     pub(crate) check: fn(&[u8]),
 }
 
-/// The committed file: a name and the octets that pycrate gave it, in hexadecimal, on each line.
+/// What pycrate encoded.
 pub(crate) fn golden() -> BTreeMap<String, Vec<u8>> {
-    include_str!("../../../../tests/witness/golden.txt")
-        .lines()
+    parsed(include_str!("../../../../tests/witness/golden.txt"))
+}
+
+/// What OpenSSL computed.
+pub(crate) fn security() -> BTreeMap<String, Vec<u8>> {
+    parsed(include_str!("../../../../tests/witness/security.txt"))
+}
+
+/// A committed file: a name and octets in hexadecimal on each line.
+fn parsed(text: &str) -> BTreeMap<String, Vec<u8>> {
+    text.lines()
         .filter(|line| !line.starts_with('#'))
         .map(|line| {
             let (name, octets) = line.split_once(' ').expect("a name, a space and hexadecimal digits");

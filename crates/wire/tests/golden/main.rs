@@ -11,6 +11,7 @@ mod nas_session;
 mod ngap_connection;
 mod ngap_node;
 mod ngap_session;
+mod security;
 mod values;
 
 use case::{Case, golden};

@@ -25,7 +25,7 @@ pub(crate) fn network() -> PLMNIdentity {
 }
 
 pub(crate) fn gnb() -> GlobalRANNodeID {
-    GlobalRANNodeID::globalGNB_ID(global_gnb_id(network(), 0x0001_02, 24).expect("a gNB ID"))
+    GlobalRANNodeID::globalGNB_ID(global_gnb_id(network(), 0x102, 24).expect("a gNB ID"))
 }
 
 pub(crate) fn area() -> TAI {
@@ -33,7 +33,7 @@ pub(crate) fn area() -> TAI {
 }
 
 pub(crate) fn location() -> UserLocationInformation<'static> {
-    let cell = nr_cgi(network(), 0x0001_02, 24, 3).expect("a cell");
+    let cell = nr_cgi(network(), 0x102, 24, 3).expect("a cell");
     let time = TimeStamp([0xe5, 0xa1, 0xb2, 0xc3]);
     UserLocationInformation::userLocationInformationNR(UserLocationInformationNR::new(cell, area(), Some(time), None))
 }

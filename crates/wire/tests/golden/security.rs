@@ -1,0 +1,103 @@
+//! AKA, NAS security and SUCIs of a lab subscriber, as OpenSSL computed them (tests/witness/security_values.py).
+
+use crate::case::security as computed;
+use crate::values::octets;
+use vireo_wire::nas::*;
+use vireo_wire::security::milenage::{Amf, Auts, K, Milenage, Opc, Sqn};
+use vireo_wire::security::nas_5gs::{
+    HomeNetworkPrivateKey, KAmf, Suci, Supi, derive_kamf, derive_kausf, derive_kgnb, derive_knas_enc, derive_knas_int,
+    derive_kseaf,
+};
+use vireo_wire::security::{self, NasCount, Rand};
+
+const NETWORK: &[u8] = b"5G:mnc070.mcc999.3gppnetwork.org";
+const SQN: u64 = 0xc0_ffee;
+
+fn card() -> Milenage {
+    let k = K::from_slice(&octets("465b5ce8b199b49faa5f0a2ee238a6bc")).expect("16 octets");
+    let opc = Opc::from_slice(&octets("e8ed289deba952e4283b54e88e6183ca")).expect("16 octets");
+    Milenage::new(&k, &opc)
+}
+
+fn rand() -> Rand {
+    Rand::from_slice(&octets("23553cbe9637a89d218ae64dae47bf35")).expect("16 octets")
+}
+
+#[test]
+fn the_key_chain_is_that_of_openssl() {
+    let wanted = computed();
+    let sqn = Sqn::try_from(SQN).expect("48 bits");
+    let vector = card().authentication_vector(&rand(), &sqn, &Amf::new(&[0x80, 0]));
+    assert_eq!(vector.autn().as_octets()[..], wanted["autn"]);
+    assert_eq!(vector.xres_star(NETWORK).expect("a name").as_octets()[..], wanted["xres_star"]);
+    let kausf = derive_kausf(vector.ck(), vector.ik(), NETWORK, vector.autn()).expect("a name");
+    let kseaf = derive_kseaf(&kausf, NETWORK).expect("a name");
+    assert_eq!(kseaf.as_octets()[..], wanted["kseaf"]);
+    let supi = Supi::parse("imsi-999700000000001").expect("a SUPI");
+    let kamf = derive_kamf(&kseaf, &supi, &[0, 0]).expect("an ABBA");
+    assert_eq!(kamf.as_octets()[..], wanted["kamf"]);
+    assert_eq!(derive_kgnb(&kamf, NasCount::ZERO).as_octets()[..], wanted["kgnb"]);
+    for (name, algorithm) in
+        [("knas_enc_1", security::CipheringAlgorithm::NEA1), ("knas_enc_2", security::CipheringAlgorithm::NEA2)]
+    {
+        assert_eq!(derive_knas_enc(&kamf, algorithm).as_octets()[..], wanted[name], "{name}");
+    }
+    for (name, algorithm) in
+        [("knas_int_2", security::IntegrityAlgorithm::NIA2), ("knas_int_3", security::IntegrityAlgorithm::NIA3)]
+    {
+        assert_eq!(derive_knas_int(&kamf, algorithm).as_octets()[..], wanted[name], "{name}");
+    }
+}
+
+#[test]
+fn an_auts_of_openssl_gives_the_sequence_number() {
+    let auts = Auts::from_slice(&computed()["auts"]).expect("14 octets");
+    assert_eq!(card().verify_auts(&rand(), &auts).expect("the MAC-S is right").get(), SQN);
+}
+
+/// A context with NIA2 and NEA2 whose next NAS COUNT is `count` in both directions.
+fn context(count: u32) -> NasSecurityContext {
+    let kamf = KAmf::from_slice(&computed()["kamf"]).expect("32 octets");
+    let next = Some(NasCount::new(count).expect("24 bits"));
+    let (nia, nea) = (IntegrityAlgorithm::NIA2, CipheringAlgorithm::NEA2);
+    NasSecurityContext::restore_from_kamf(&kamf, nia, nea, (next, next), (None, None)).expect("counts")
+}
+
+#[test]
+fn protected_messages_are_read_and_made_as_openssl_makes_them() {
+    use Nas5gsSecurityHeaderType as Header;
+    let (wanted, plain) = (computed(), crate::case::golden());
+    let cases = [
+        ("SecurityModeCommand", Header::IntegrityProtectedWithNewFiveGNasSecurityContext, "down", 0),
+        ("SecurityModeComplete", Header::IntegrityProtectedAndCipheredWithNewFiveGNasSecurityContext, "up", 0),
+        ("RegistrationAccept", Header::IntegrityProtectedAndCiphered, "down", 1),
+        ("RegistrationComplete", Header::IntegrityProtectedAndCiphered, "up", 300),
+        ("ServiceRequest", Header::IntegrityProtected, "up", 301),
+    ];
+    for (name, header, way, count) in cases {
+        let direction = if way == "up" { Direction::Uplink } else { Direction::Downlink };
+        let octets = &wanted[&format!("{name}-{way}-{count}")];
+        let message = Nas5gsMessage::decode(&plain[name]).expect(name);
+        let made = context(count).protect(&message, header, direction).expect(name);
+        assert_eq!(made, *octets, "{name}");
+        let read = context(count).unprotect(octets, direction).expect(name);
+        assert_eq!((read.message, read.count.get()), (message, count), "{name}");
+        let mut wrong = octets.clone();
+        wrong[3] ^= 0x10;
+        assert!(context(count).unprotect(&wrong, direction).is_err(), "{name} with a wrong MAC");
+        assert!(context(count + 1).unprotect(octets, direction).is_err(), "{name} replayed");
+    }
+}
+
+#[test]
+fn sucis_of_openssl_deconceal() {
+    let a = octets("c53c22208b61860b06c62e5406a7b330c2b577aa5558981510d128247d38bd1d");
+    let b = octets("f1ab1074477ebcc7f554ea1c5fc368b1616730155e0041ac447d6301975fecda");
+    let a = HomeNetworkPrivateKey::profile_a(&a.try_into().expect("32 octets"));
+    let b = HomeNetworkPrivateKey::profile_b(&b.try_into().expect("32 octets")).expect("a scalar of the curve");
+    for (name, key) in [("suci_a", a), ("suci_b", b)] {
+        let wanted = computed();
+        let suci = Suci::from_nas_octets(&wanted[name]).expect(name);
+        assert_eq!(suci.deconceal(Some(&key)).expect(name).to_string(), "imsi-999700000000001");
+    }
+}
