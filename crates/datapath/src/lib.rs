@@ -1,1 +1,28 @@
-//! See ARCHITECTURE.md.
+//! The user plane: what happens to a packet between N3 and N6.
+//!
+//! [`Tables`] holds every rule and has one owner; deciding on a packet needs only a shared reference, so any number of
+//! workers do it at once. The decision (`verdict`), the answers a UPF gives by itself, buffering and counting are the
+//! same for every driver: [`Memory`] runs them on lists of packets, [`Sockets`] on UDP sockets and a TUN device.
+//!
+//! It knows nothing of PFCP, sessions beyond a number, or configuration files.
+
+mod answer;
+mod buffer;
+mod counters;
+mod index;
+mod inner;
+mod memory;
+mod ndp;
+mod pipeline;
+mod rate;
+mod record;
+mod tables;
+mod verdict;
+
+pub use buffer::BufferLimits;
+pub use counters::{Counters, DROP_REASONS, DropReason, Stats, Volume};
+pub use memory::Memory;
+pub use rate::Rate;
+pub use record::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
+pub use tables::{DownlinkId, Limits, Pool, Released, TableError, Tables};
+pub use verdict::Event;

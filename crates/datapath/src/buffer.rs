@@ -1,0 +1,103 @@
+//! Downlink packets that wait for their UE to come back (TS 23.501 5.8.3): bounded for each session and in all.
+
+use std::collections::{HashMap, VecDeque};
+use vireo_types::{Duration, Instant};
+
+/// Limits of buffering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferLimits {
+    /// Packets of one session. Default 64.
+    pub packets_per_session: usize,
+    /// Octets of all sessions. Default 32 MiB.
+    pub octets: usize,
+    /// How long a session's packets are kept; then they are dropped, and the next packet is reported anew.
+    /// Default 60 s: longer than paging with all its repetitions.
+    pub keep: Duration,
+}
+
+impl Default for BufferLimits {
+    fn default() -> Self {
+        BufferLimits { packets_per_session: 64, octets: 32 << 20, keep: Duration::from_secs(60) }
+    }
+}
+
+#[derive(Debug)]
+struct Queue {
+    since: Instant,
+    packets: VecDeque<Box<[u8]>>,
+}
+
+/// The packets that wait, by downlink record.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    limits: BufferLimits,
+    queues: HashMap<u32, Queue>,
+    octets: usize,
+}
+
+impl Buffers {
+    pub(crate) fn new(limits: BufferLimits) -> Self {
+        Buffers { limits, ..Buffers::default() }
+    }
+
+    /// Keeps a copy of the packet; `false` if a limit forbids it.
+    pub(crate) fn push(&mut self, record: u32, packet: &[u8], now: Instant) -> bool {
+        if self.octets + packet.len() > self.limits.octets {
+            return false;
+        }
+        let queue = self.queues.entry(record).or_insert_with(|| Queue { since: now, packets: VecDeque::new() });
+        if queue.packets.len() >= self.limits.packets_per_session {
+            return false;
+        }
+        queue.packets.push_back(packet.into());
+        self.octets += packet.len();
+        true
+    }
+
+    /// Takes out what waits for a record, in the order it came.
+    pub(crate) fn take(&mut self, record: u32) -> VecDeque<Box<[u8]>> {
+        let packets = self.queues.remove(&record).map(|queue| queue.packets).unwrap_or_default();
+        self.octets -= packets.iter().map(|p| p.len()).sum::<usize>();
+        packets
+    }
+
+    /// Drops the queues that are too old; tells each record and how many packets it lost.
+    pub(crate) fn expire(&mut self, now: Instant, mut expired: impl FnMut(u32, usize)) {
+        let keep = self.limits.keep;
+        let octets = &mut self.octets;
+        self.queues.retain(|record, queue| {
+            let keep = now.since(queue.since) < keep;
+            if !keep {
+                *octets -= queue.packets.iter().map(|p| p.len()).sum::<usize>();
+                expired(*record, queue.packets.len());
+            }
+            keep
+        });
+    }
+
+    pub(crate) fn octets(&self) -> usize {
+        self.octets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_limits_hold_and_order_is_kept() {
+        let limits = BufferLimits { packets_per_session: 2, octets: 10, keep: Duration::from_secs(1) };
+        let mut buffers = Buffers::new(limits);
+        assert!(buffers.push(1, &[1; 3], Instant(0)) && buffers.push(1, &[2; 3], Instant(0)));
+        assert!(!buffers.push(1, &[3; 3], Instant(0)), "the session's limit");
+        assert!(buffers.push(2, &[4; 4], Instant(500_000)));
+        assert!(!buffers.push(2, &[5; 1], Instant(0)), "the limit of all");
+        let firsts: Vec<u8> = buffers.take(1).iter().map(|p| p[0]).collect();
+        assert_eq!((firsts, buffers.octets()), (vec![1, 2], 4));
+        let mut lost = vec![];
+        buffers.expire(Instant(1_400_000), |record, packets| lost.push((record, packets)));
+        assert_eq!(lost, vec![]);
+        buffers.expire(Instant(1_500_000), |record, packets| lost.push((record, packets)));
+        assert_eq!((lost, buffers.octets()), (vec![(2, 1)], 0));
+    }
+}

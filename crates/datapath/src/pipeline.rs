@@ -1,0 +1,104 @@
+//! From a packet to what a driver must do with it. Every driver calls these two functions; what it does itself is
+//! receiving, sending and waiting.
+
+use crate::answer::{self, Answer};
+use crate::counters::{DropReason, Stats};
+use crate::tables::Tables;
+use crate::verdict::{DownlinkVerdict, Event, UplinkVerdict};
+use std::net::{IpAddr, SocketAddr};
+use vireo_types::Instant;
+use vireo_wire::gtpu;
+
+/// Where a driver takes what is neither dropped nor simply forwarded.
+pub(crate) trait Unusual {
+    /// Sends a datagram on N3; `false` if it could not.
+    fn answer(&mut self, to: SocketAddr, datagram: &[u8]) -> bool;
+    /// Tells the owner of the sessions; `false` if it has too much to do already.
+    fn event(&mut self, event: Event) -> bool;
+}
+
+/// Room that a driver leaves before a packet from N6.
+pub(crate) const HEADROOM: usize = gtpu::G_PDU_HEADER;
+
+/// Handles a datagram from N3 that came to our address `local`. Gives the user's packet if it is to be forwarded; the
+/// driver counts it when it has.
+#[inline]
+pub(crate) fn uplink<'a>(
+    tables: &Tables,
+    from: SocketAddr,
+    local: IpAddr,
+    datagram: &'a [u8],
+    now: Instant,
+    stats: &mut Stats,
+    unusual: &mut impl Unusual,
+) -> Option<&'a [u8]> {
+    match tables.uplink(datagram, now) {
+        UplinkVerdict::Forward(packet) => return Some(packet),
+        UplinkVerdict::Nothing => {}
+        UplinkVerdict::Drop(reason) => stats.drop(reason),
+        UplinkVerdict::Report(event) => {
+            let _ = unusual.event(event);
+        }
+        UplinkVerdict::Answer(what) => {
+            match what {
+                Answer::UnknownTunnel(_) => stats.drop(DropReason::UnknownTeid),
+                Answer::ExtensionHeader => stats.drop(DropReason::ExtensionHeader),
+                Answer::Echo { .. } | Answer::Router(..) => {}
+            }
+            let mut buffer = [0; answer::LONGEST];
+            match answer::write(what, tables, from, local, &mut buffer) {
+                None => stats.drop(DropReason::NoTunnel),
+                Some((to, octets)) if unusual.answer(to, octets) => stats.answers += 1,
+                Some(_) => stats.drop(DropReason::N3Send),
+            }
+        }
+    }
+    None
+}
+
+/// What to send on N3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outgoing {
+    pub(crate) to: SocketAddr,
+    /// The datagram is `buffer[start..end]`.
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    /// Octets of the user's packet in it.
+    pub(crate) octets: usize,
+}
+
+/// Handles a packet from N6, which is `buffer[HEADROOM..end]`; its tunnel header is written right before it.
+#[inline]
+pub(crate) fn downlink(
+    tables: &Tables,
+    buffer: &mut [u8],
+    end: usize,
+    now: Instant,
+    stats: &mut Stats,
+    unusual: &mut impl Unusual,
+) -> Option<Outgoing> {
+    let Some(packet) = buffer.get(HEADROOM..end) else {
+        stats.drop(DropReason::InnerMalformed);
+        return None;
+    };
+    match tables.downlink(packet, now) {
+        DownlinkVerdict::Forward { tunnel, qfi, octets } => {
+            let end = HEADROOM + octets;
+            let container = answer::container(qfi);
+            match gtpu::prepend_g_pdu(buffer, HEADROOM, end, tunnel.teid, container) {
+                Ok(start) => return Some(Outgoing { to: answer::destination(tunnel), start, end, octets }),
+                Err(_) => stats.drop(DropReason::InnerMalformed),
+            }
+        }
+        DownlinkVerdict::Buffered(id, event) => {
+            stats.buffered += 1;
+            if let Some(event) = event
+                && !unusual.event(event)
+            {
+                tables.report_data_again(id);
+            }
+        }
+        DownlinkVerdict::Drop(reason) => stats.drop(reason),
+    }
+    None
+}

@@ -1,0 +1,200 @@
+//! What becomes of one packet: the reference that every driver follows, in memory, sockets and (later) BPF alike.
+
+use crate::answer::Answer;
+use crate::counters::DropReason;
+use crate::inner::Inner;
+use crate::ndp;
+use crate::record::{ALL_FLOWS, Action, DATA, TUNNEL_ERROR, Tunnel};
+use crate::tables::{ANSWERS, Downlink, DownlinkId, Tables, Uplink};
+use vireo_types::Instant;
+use vireo_wire::gtpu::{MessageType, Packet, ParseError, PduSession, error_indication};
+
+/// Something that the owner of the sessions must know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The first packet for a UE whose packets are buffered with NOCP.
+    DownlinkData {
+        /// [`crate::DownlinkRule::session`].
+        session: u64,
+        /// [`crate::DownlinkRule::pdr`].
+        pdr: u16,
+    },
+    /// The RAN says that a tunnel we send into is not there (TS 23.527 5.3.3). Reported once for a tunnel.
+    TunnelError {
+        /// [`crate::DownlinkRule::session`].
+        session: u64,
+        /// The tunnel.
+        tunnel: Tunnel,
+    },
+}
+
+/// What becomes of a datagram from N3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UplinkVerdict<'a> {
+    /// The user's packet goes to the data network.
+    Forward(&'a [u8]),
+    /// The sender gets an answer.
+    Answer(Answer),
+    /// The owner gets to know.
+    Report(Event),
+    /// It was read and wants nothing.
+    Nothing,
+    /// It is dropped.
+    Drop(DropReason),
+}
+
+/// What becomes of a packet from N6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DownlinkVerdict {
+    /// So many octets go into the tunnel, marked with the QoS flow.
+    Forward { tunnel: Tunnel, qfi: Option<u8>, octets: usize },
+    /// It was put into the buffer of the record; the owner gets to know the first.
+    Buffered(DownlinkId, Option<Event>),
+    /// It is dropped.
+    Drop(DropReason),
+}
+
+impl Tables {
+    /// Decides on a datagram from N3 and counts it to its session.
+    pub(crate) fn uplink<'a>(&self, datagram: &'a [u8], now: Instant) -> UplinkVerdict<'a> {
+        match Packet::parse(datagram) {
+            Ok(packet) => match packet.kind {
+                MessageType::GPdu => self.g_pdu(&packet, now),
+                MessageType::EchoRequest => {
+                    let answer = packet.sequence.map(|sequence| Answer::Echo { sequence });
+                    self.limited(&self.echoes, answer, now)
+                }
+                MessageType::ErrorIndication => self.tunnel_error(packet.payload),
+                MessageType::EchoResponse
+                | MessageType::EndMarker
+                | MessageType::SupportedExtensionHeadersNotification => UplinkVerdict::Nothing,
+                MessageType::Other(_) => UplinkVerdict::Drop(DropReason::Unexpected),
+            },
+            Err(ParseError::Unsupported(_)) => match self.limited(&self.errors, Some(Answer::ExtensionHeader), now) {
+                UplinkVerdict::Drop(_) => UplinkVerdict::Drop(DropReason::ExtensionHeader),
+                answer => answer,
+            },
+            Err(_) => UplinkVerdict::Drop(DropReason::Malformed),
+        }
+    }
+
+    fn g_pdu<'a>(&self, packet: &Packet<'a>, now: Instant) -> UplinkVerdict<'a> {
+        let Some(uplink) = self.find_uplink(packet.teid) else {
+            return match self.limited(&self.errors, Some(Answer::UnknownTunnel(packet.teid)), now) {
+                UplinkVerdict::Drop(_) => UplinkVerdict::Drop(DropReason::UnknownTeid),
+                answer => answer,
+            };
+        };
+        let rule = &uplink.record.rule;
+        if rule.flows != ALL_FLOWS {
+            match packet.pdu_session {
+                Some(PduSession::Uplink { qfi }) if rule.flows >> qfi & 1 == 1 => {}
+                _ => return UplinkVerdict::Drop(DropReason::WrongFlow),
+            }
+        }
+        let inner = match Inner::read(packet.payload) {
+            None => return UplinkVerdict::Drop(DropReason::InnerMalformed),
+            Some(Inner::V4 { source, packet, .. }) => {
+                if rule.ue.ipv4.map(|own| own.to_bits()) != Some(source) {
+                    return UplinkVerdict::Drop(DropReason::Spoofed);
+                }
+                packet
+            }
+            Some(Inner::V6 { source, packet, .. }) => {
+                if rule.ue.ipv6_prefix.map(|own| own.to_bits() >> 64) != Some(source >> 64) {
+                    return self.beside_the_prefix(uplink, source, packet, now);
+                }
+                packet
+            }
+        };
+        if !rule.gate_open {
+            return UplinkVerdict::Drop(DropReason::GateClosed);
+        }
+        if !rule.forward {
+            return UplinkVerdict::Drop(DropReason::Action);
+        }
+        if !uplink.record.conforms(rule.mbr, inner.len(), now) {
+            return UplinkVerdict::Drop(DropReason::RateExceeded);
+        }
+        uplink.record.count(inner.len());
+        UplinkVerdict::Forward(inner)
+    }
+
+    /// An IPv6 packet whose source is not of the session's prefix: a question to the router, or nothing good.
+    fn beside_the_prefix(&self, uplink: &Uplink, source: u128, packet: &[u8], now: Instant) -> UplinkVerdict<'static> {
+        let Some(prefix) = uplink.record.rule.ue.ipv6_prefix.filter(|_| ndp::is_link_scope(source)) else {
+            return UplinkVerdict::Drop(DropReason::Spoofed);
+        };
+        match (ndp::solicitation(packet), self.find_ipv6(prefix.to_bits())) {
+            (Some(solicitation), Some((id, _))) => {
+                self.limited(&self.solicitations, Some(Answer::Router(id, solicitation)), now)
+            }
+            _ => UplinkVerdict::Drop(DropReason::LinkLocal),
+        }
+    }
+
+    fn tunnel_error(&self, payload: &[u8]) -> UplinkVerdict<'static> {
+        let Some(error) = error_indication(payload) else {
+            return UplinkVerdict::Drop(DropReason::Malformed);
+        };
+        let tunnel = Tunnel { teid: error.teid, address: error.peer };
+        match self.find_tunnel(tunnel) {
+            Some(downlink) if downlink.record.report_once(TUNNEL_ERROR) => {
+                UplinkVerdict::Report(Event::TunnelError { session: downlink.record.rule.session, tunnel })
+            }
+            _ => UplinkVerdict::Nothing,
+        }
+    }
+
+    fn limited(&self, limit: &crate::rate::Policer, answer: Option<Answer>, now: Instant) -> UplinkVerdict<'static> {
+        match answer {
+            None => UplinkVerdict::Drop(DropReason::Malformed),
+            Some(answer) if limit.allow(ANSWERS, 1, now) => UplinkVerdict::Answer(answer),
+            Some(_) => UplinkVerdict::Drop(DropReason::AnswerLimit),
+        }
+    }
+
+    /// Decides on a packet from N6, counts it to its session and buffers it where the rule says so.
+    pub(crate) fn downlink(&self, packet: &[u8], now: Instant) -> DownlinkVerdict {
+        let (found, inner) = match Inner::read(packet) {
+            None => return DownlinkVerdict::Drop(DropReason::InnerMalformed),
+            Some(Inner::V4 { destination, packet, .. }) => (self.find_ipv4(destination), packet),
+            Some(Inner::V6 { destination, packet, .. }) => (self.find_ipv6(destination), packet),
+        };
+        let Some((id, downlink)) = found else {
+            return DownlinkVerdict::Drop(DropReason::UnknownUe);
+        };
+        let rule = &downlink.record.rule;
+        if !rule.gate_open {
+            return DownlinkVerdict::Drop(DropReason::GateClosed);
+        }
+        match rule.action {
+            Action::Drop => DownlinkVerdict::Drop(DropReason::Action),
+            Action::Buffer { notify } => self.keep(id, downlink, notify, inner, now),
+            Action::Forward => {
+                let Some(tunnel) = rule.tunnel else {
+                    return DownlinkVerdict::Drop(DropReason::NoTunnel);
+                };
+                if !downlink.record.conforms(rule.mbr, inner.len(), now) {
+                    return DownlinkVerdict::Drop(DropReason::RateExceeded);
+                }
+                downlink.record.count(inner.len());
+                DownlinkVerdict::Forward { tunnel, qfi: rule.qfi, octets: inner.len() }
+            }
+        }
+    }
+
+    fn keep(&self, id: DownlinkId, downlink: &Downlink, notify: bool, packet: &[u8], now: Instant) -> DownlinkVerdict {
+        let rule = &downlink.record.rule;
+        if !downlink.record.conforms(rule.mbr, packet.len(), now) {
+            return DownlinkVerdict::Drop(DropReason::RateExceeded);
+        }
+        if !self.buffers().push(id.0, packet, now) {
+            return DownlinkVerdict::Drop(DropReason::BufferFull);
+        }
+        downlink.record.count(packet.len());
+        let event = (notify && downlink.record.report_once(DATA))
+            .then_some(Event::DownlinkData { session: rule.session, pdr: rule.pdr });
+        DownlinkVerdict::Buffered(id, event)
+    }
+}

@@ -1,0 +1,379 @@
+//! The decision on every kind of packet, run in memory.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use vireo_datapath::{
+    ALL_FLOWS, Action, BufferLimits, DownlinkId, DownlinkRule, DropReason, Event, Limits, Memory, Pool, Rate, TableError,
+    Tables, Tunnel, UplinkRule,
+};
+use vireo_types::{Duration, Instant, SessionAddress, Teid};
+use vireo_wire::gtpu::{self, ErrorIndication, MessageType, Packet, PduSession};
+
+const UPF: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+const GNB: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9));
+const UE: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 2);
+const PREFIX: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x45, 2, 0, 0, 0, 0);
+const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
+const RAN_TEID: Teid = Teid(0x0000_beef);
+const NOW: Instant = Instant(1_000_000_000);
+
+struct Bench {
+    upf: Memory,
+    teid: Teid,
+    downlink: DownlinkId,
+    uplink_rule: UplinkRule,
+    downlink_rule: DownlinkRule,
+}
+
+fn bench() -> Bench {
+    let pool = Pool {
+        ipv4: Some((Ipv4Addr::new(10, 45, 0, 0), 16)),
+        ipv6: Some((Ipv6Addr::new(0x2001, 0xdb8, 0x45, 0, 0, 0, 0, 0), 48)),
+        mtu: 1400,
+        dns: vec!["2001:db8::53".parse().expect("an address")],
+    };
+    let buffer = BufferLimits { packets_per_session: 3, ..BufferLimits::default() };
+    let mut tables = Tables::new(vec![pool], Limits { records: 4, buffer });
+    let ue = SessionAddress { ipv4: Some(UE), ipv6_prefix: Some(PREFIX) };
+    let uplink_rule =
+        UplinkRule { session: 7, ue, flows: ALL_FLOWS, gate_open: true, forward: true, mbr: Rate::UNLIMITED };
+    let downlink_rule = DownlinkRule {
+        session: 7,
+        pdr: 2,
+        qfi: Some(9),
+        gate_open: true,
+        action: Action::Forward,
+        tunnel: Some(Tunnel { teid: RAN_TEID, address: GNB }),
+        mbr: Rate::UNLIMITED,
+    };
+    let teid = tables.add_uplink(None, uplink_rule).expect("room");
+    let downlink = tables.add_downlink(ue, 7).expect("room");
+    let mut released = vec![];
+    assert_eq!(tables.set_downlink(downlink, downlink_rule, false, &mut released), 0);
+    assert_eq!(released.len(), 1, "a router advertisement as the tunnel comes up");
+    Bench { upf: Memory::new(tables, UPF), teid, downlink, uplink_rule, downlink_rule }
+}
+
+impl Bench {
+    fn set_uplink(&mut self, change: impl FnOnce(&mut UplinkRule)) {
+        change(&mut self.uplink_rule);
+        self.upf.tables.set_uplink(self.teid, self.uplink_rule);
+    }
+
+    fn set_downlink(&mut self, change: impl FnOnce(&mut DownlinkRule)) -> Vec<(SocketAddr, Vec<u8>)> {
+        change(&mut self.downlink_rule);
+        let mut released = vec![];
+        self.upf.tables.set_downlink(self.downlink, self.downlink_rule, true, &mut released);
+        released
+    }
+
+    fn send_up(&mut self, packet: &[u8]) {
+        let datagram = g_pdu(self.teid, Some(PduSession::Uplink { qfi: 9 }), packet);
+        self.upf.from_n3(SocketAddr::new(GNB, 40_000), &datagram, NOW);
+    }
+
+    /// The only datagram that was sent on N3 since the last look.
+    fn answer(&mut self) -> (SocketAddr, Vec<u8>) {
+        assert_eq!(self.upf.n3.len(), 1, "{:?}", self.upf);
+        self.upf.n3.remove(0)
+    }
+
+    fn dropped(&self, reason: DropReason, packets: u64) {
+        assert_eq!(self.upf.stats.dropped(reason), packets, "{reason:?} in {:?}", self.upf.stats);
+        assert_eq!(self.upf.stats.drops.iter().sum::<u64>(), packets, "only for this reason: {:?}", self.upf.stats);
+        assert!(self.upf.n6.is_empty());
+    }
+}
+
+fn g_pdu(teid: Teid, session: Option<PduSession>, packet: &[u8]) -> Vec<u8> {
+    let mut datagram = vec![0; gtpu::G_PDU_HEADER];
+    datagram.extend(packet);
+    let end = datagram.len();
+    let start = gtpu::prepend_g_pdu(&mut datagram, gtpu::G_PDU_HEADER, end, teid, session).expect("room");
+    datagram.split_off(start)
+}
+
+fn ipv4(source: Ipv4Addr, destination: Ipv4Addr, payload: usize) -> Vec<u8> {
+    let length = (20 + payload) as u16;
+    let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0];
+    packet[2..4].copy_from_slice(&length.to_be_bytes());
+    packet.extend(source.octets());
+    packet.extend(destination.octets());
+    packet.resize(usize::from(length), 0xa5);
+    packet
+}
+
+fn ipv6(source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
+    let mut packet = vec![0x60, 0, 0, 0, 0, 1, 59, 64];
+    packet.extend(source.octets());
+    packet.extend(destination.octets());
+    packet.push(1);
+    packet
+}
+
+#[test]
+fn packets_cross_both_ways_unchanged_and_are_counted() {
+    let mut b = bench();
+    let up = ipv4(UE, SERVER, 100);
+    b.send_up(&up);
+    assert_eq!(b.upf.n6, vec![up.clone()]);
+    let own = Ipv6Addr::from_bits(PREFIX.to_bits() | 0x1234);
+    let up6 = ipv6(own, "2001:db8::1".parse().expect("an address"));
+    b.send_up(&up6);
+    assert_eq!(b.upf.n6[1], up6);
+
+    let down = ipv4(SERVER, UE, 60);
+    b.upf.from_n6(&down, NOW);
+    let (to, datagram) = b.answer();
+    assert_eq!(to, SocketAddr::new(GNB, 2152));
+    let packet = Packet::parse(&datagram).expect("good");
+    assert_eq!((packet.kind, packet.teid), (MessageType::GPdu, RAN_TEID));
+    assert_eq!(packet.pdu_session, Some(PduSession::Downlink { qfi: 9, rqi: false }));
+    assert_eq!(packet.payload, down);
+
+    let (up_volume, down_volume) =
+        (b.upf.tables.uplink_volume(b.teid), b.upf.tables.downlink_volume(b.downlink));
+    assert_eq!((up_volume.packets, up_volume.octets), (2, (up.len() + up6.len()) as u64));
+    assert_eq!((down_volume.packets, down_volume.octets), (1, 80));
+    assert_eq!((b.upf.stats.uplink, b.upf.stats.downlink), (up_volume, down_volume));
+    assert_eq!(b.upf.stats.drops.iter().sum::<u64>(), 0);
+}
+
+#[test]
+fn a_source_that_is_not_the_ues_is_dropped() {
+    let mut b = bench();
+    b.send_up(&ipv4(Ipv4Addr::new(10, 45, 0, 3), SERVER, 10));
+    b.send_up(&ipv6("2001:db8:45:3::1".parse().expect("an address"), PREFIX));
+    b.dropped(DropReason::Spoofed, 2);
+    assert_eq!(b.upf.tables.uplink_volume(b.teid).packets, 0);
+}
+
+#[test]
+fn broken_packets_are_dropped_and_others_still_pass() {
+    let mut b = bench();
+    let from = SocketAddr::new(GNB, 2152);
+    b.upf.from_n3(from, &[], NOW);
+    b.upf.from_n3(from, &[0x34, 0xff, 0xff, 0xff, 0, 0, 0, 1], NOW);
+    b.upf.from_n3(from, &[0x54; 40], NOW);
+    b.dropped(DropReason::Malformed, 3);
+    let mut b = bench();
+    b.send_up(&[]);
+    b.send_up(&ipv4(UE, SERVER, 10)[..25]);
+    b.send_up(&[0x55; 60]);
+    b.dropped(DropReason::InnerMalformed, 3);
+    b.send_up(&ipv4(UE, SERVER, 10));
+    assert_eq!(b.upf.n6.len(), 1);
+}
+
+#[test]
+fn gate_action_and_flow_are_obeyed() {
+    let mut b = bench();
+    b.set_uplink(|rule| rule.gate_open = false);
+    b.send_up(&ipv4(UE, SERVER, 10));
+    b.dropped(DropReason::GateClosed, 1);
+    let mut b = bench();
+    b.set_uplink(|rule| rule.forward = false);
+    b.send_up(&ipv4(UE, SERVER, 10));
+    b.dropped(DropReason::Action, 1);
+    let mut b = bench();
+    b.set_uplink(|rule| rule.flows = 1 << 5);
+    b.send_up(&ipv4(UE, SERVER, 10));
+    b.upf.from_n3(SocketAddr::new(GNB, 2152), &g_pdu(b.teid, None, &ipv4(UE, SERVER, 10)), NOW);
+    b.dropped(DropReason::WrongFlow, 2);
+    b.set_uplink(|rule| rule.flows |= 1 << 9);
+    b.send_up(&ipv4(UE, SERVER, 10));
+    assert_eq!(b.upf.n6.len(), 1);
+
+    let mut b = bench();
+    b.set_downlink(|rule| rule.gate_open = false);
+    b.upf.from_n6(&ipv4(SERVER, UE, 10), NOW);
+    b.dropped(DropReason::GateClosed, 1);
+    let mut b = bench();
+    b.set_downlink(|rule| rule.tunnel = None);
+    b.upf.from_n6(&ipv4(SERVER, UE, 10), NOW);
+    b.dropped(DropReason::NoTunnel, 1);
+}
+
+#[test]
+fn both_directions_are_held_to_their_rate() {
+    let mut b = bench();
+    b.set_uplink(|rule| rule.mbr = Rate::from_kbps(800));
+    b.set_downlink(|rule| rule.mbr = Rate::from_kbps(400));
+    // each direction is offered 1,600 kbit in one second: 1,000 octets every 5 ms
+    for n in 0..200 {
+        let now = NOW + Duration::from_millis(5 * n);
+        let datagram = g_pdu(b.teid, None, &ipv4(UE, SERVER, 980));
+        b.upf.from_n3(SocketAddr::new(GNB, 2152), &datagram, now);
+        b.upf.from_n6(&ipv4(SERVER, UE, 980), now);
+    }
+    let (up, down) = (b.upf.stats.uplink.packets, b.upf.stats.downlink.packets);
+    assert!((100..=107).contains(&up) && (50..=55).contains(&down), "{up} {down}");
+    assert_eq!(b.upf.stats.dropped(DropReason::RateExceeded), 400 - up - down);
+}
+
+#[test]
+fn an_unknown_tunnel_gives_an_error_indication_within_limits() {
+    let mut b = bench();
+    let stale = Teid(b.teid.0 + 1);
+    b.upf.from_n3(SocketAddr::new(GNB, 40_000), &g_pdu(stale, None, &ipv4(UE, SERVER, 10)), NOW);
+    let (to, datagram) = b.answer();
+    assert_eq!(to, SocketAddr::new(GNB, 2152));
+    let packet = Packet::parse(&datagram).expect("good");
+    assert_eq!(packet.kind, MessageType::ErrorIndication);
+    assert_eq!(gtpu::error_indication(packet.payload), Some(ErrorIndication { teid: stale, peer: UPF }));
+    for _ in 0..10_000 {
+        b.upf.from_n3(SocketAddr::new(GNB, 40_000), &g_pdu(stale, None, &[]), NOW);
+    }
+    assert!(b.upf.n3.len() < 4_000, "{} answers at one moment", b.upf.n3.len());
+    b.dropped(DropReason::UnknownTeid, 10_001);
+}
+
+#[test]
+fn echo_is_answered_where_it_came_from() {
+    let mut b = bench();
+    let mut buffer = [0; gtpu::SIGNALLING_OCTETS];
+    let request = gtpu::echo_request(&mut buffer, 0x4711).expect("room").to_vec();
+    b.upf.from_n3(SocketAddr::new(GNB, 40_000), &request, NOW);
+    let (to, datagram) = b.answer();
+    let packet = Packet::parse(&datagram).expect("good");
+    assert_eq!((to, packet.kind), (SocketAddr::new(GNB, 40_000), MessageType::EchoResponse));
+    assert_eq!((packet.sequence, gtpu::recovery(packet.payload)), (Some(0x4711), Some(0)));
+}
+
+#[test]
+fn an_extension_header_that_must_be_understood_is_answered() {
+    let mut b = bench();
+    let mut datagram = g_pdu(b.teid, Some(PduSession::Uplink { qfi: 9 }), &ipv4(UE, SERVER, 10));
+    datagram[11] = 0x81;
+    b.upf.from_n3(SocketAddr::new(GNB, 40_000), &datagram, NOW);
+    let (_, answer) = b.answer();
+    assert_eq!(
+        Packet::parse(&answer).map(|packet| packet.kind),
+        Ok(MessageType::SupportedExtensionHeadersNotification)
+    );
+    b.dropped(DropReason::ExtensionHeader, 1);
+}
+
+#[test]
+fn an_error_indication_is_reported_once_for_a_tunnel() {
+    let mut b = bench();
+    let mut buffer = [0; gtpu::SIGNALLING_OCTETS];
+    let indication = gtpu::error_indication_message(&mut buffer, 1, RAN_TEID, GNB).expect("room").to_vec();
+    let stranger = gtpu::error_indication_message(&mut buffer, 1, RAN_TEID, UPF).expect("room").to_vec();
+    for datagram in [&indication, &indication, &stranger] {
+        b.upf.from_n3(SocketAddr::new(GNB, 2152), datagram, NOW);
+    }
+    let tunnel = Tunnel { teid: RAN_TEID, address: GNB };
+    assert_eq!(b.upf.events, vec![Event::TunnelError { session: 7, tunnel }]);
+    b.set_downlink(|rule| rule.tunnel = Some(Tunnel { teid: Teid(1), address: GNB }));
+    b.upf.from_n3(SocketAddr::new(GNB, 2152), &indication, NOW);
+    assert_eq!(b.upf.events.len(), 1, "nothing goes into the old tunnel any more");
+}
+
+#[test]
+fn packets_wait_are_reported_once_and_leave_in_order() {
+    let mut b = bench();
+    b.set_downlink(|rule| {
+        rule.action = Action::Buffer { notify: true };
+        rule.tunnel = None;
+    });
+    for payload in 1..=5 {
+        b.upf.from_n6(&ipv4(SERVER, UE, payload), NOW);
+    }
+    assert_eq!(b.upf.events, vec![Event::DownlinkData { session: 7, pdr: 2 }]);
+    b.dropped(DropReason::BufferFull, 2);
+    assert_eq!(b.upf.stats.buffered, 3);
+    let tunnel = Tunnel { teid: Teid(0x77), address: GNB };
+    let released = b.set_downlink(|rule| {
+        rule.action = Action::Forward;
+        rule.tunnel = Some(tunnel);
+    });
+    let packets: Vec<Packet<'_>> =
+        released.iter().map(|(_, datagram)| Packet::parse(datagram).expect("good")).collect();
+    assert!(packets.iter().all(|packet| packet.teid == Teid(0x77)));
+    // first the prefix, then the packets as they came
+    assert_eq!(packets[0].payload[40], 134);
+    assert_eq!(packets[1..].iter().map(|p| p.payload.len()).collect::<Vec<_>>(), vec![21, 22, 23]);
+    assert_eq!(b.upf.tables.buffered_octets(), 0);
+
+    b.set_downlink(|rule| rule.action = Action::Buffer { notify: true });
+    b.upf.from_n6(&ipv4(SERVER, UE, 1), NOW);
+    assert_eq!(b.upf.events.len(), 2, "each time of buffering has its report");
+    assert_eq!(b.upf.tables.expire_buffers(NOW + Duration::from_secs(61)), 1);
+    b.upf.from_n6(&ipv4(SERVER, UE, 1), NOW);
+    assert_eq!(b.upf.events.len(), 3, "and so has what comes after the buffer was given up");
+    b.set_downlink(|rule| rule.action = Action::Drop);
+    assert_eq!(b.upf.tables.buffered_octets(), 0);
+}
+
+#[test]
+fn a_new_tunnel_ends_the_old_one() {
+    let mut b = bench();
+    let released = b.set_downlink(|rule| rule.tunnel = Some(Tunnel { teid: Teid(0x88), address: GNB }));
+    let kinds: Vec<_> = released
+        .iter()
+        .map(|(_, datagram)| Packet::parse(datagram).map(|packet| (packet.kind, packet.teid)))
+        .collect();
+    assert_eq!(kinds[0], Ok((MessageType::EndMarker, RAN_TEID)));
+    assert_eq!(kinds[1], Ok((MessageType::GPdu, Teid(0x88))));
+}
+
+#[test]
+fn a_router_solicitation_is_answered_through_the_tunnel() {
+    let mut b = bench();
+    // fe80::5 to ff02::2, checksum computed by hand
+    let mut solicitation = vec![0x60, 0, 0, 0, 0, 8, 58, 255];
+    solicitation.extend(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 5).octets());
+    solicitation.extend(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2).octets());
+    solicitation.extend([133, 0, 0x7d, 0x32, 0, 0, 0, 0]);
+    b.send_up(&solicitation);
+    let (to, datagram) = b.answer();
+    let packet = Packet::parse(&datagram).expect("good");
+    assert_eq!((to.port(), packet.teid, packet.pdu_session.map(PduSession::qfi)), (2152, RAN_TEID, Some(9)));
+    let advertisement = packet.payload;
+    assert_eq!(advertisement[24..40], Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 5).octets());
+    assert_eq!((advertisement[7], advertisement[40]), (255, 134));
+    assert_eq!(advertisement[56 + 16..56 + 32], PREFIX.octets());
+    assert_eq!(advertisement[88..96], [5, 1, 0, 0, 0, 0, 0x05, 0x78], "MTU 1400");
+    assert_eq!(advertisement.len(), 96 + 24, "one DNS server");
+    // other link-local traffic goes nowhere
+    solicitation[40] = 143;
+    b.send_up(&solicitation);
+    b.dropped(DropReason::LinkLocal, 1);
+}
+
+#[test]
+fn what_is_removed_is_unknown_at_once_and_room_comes_back() {
+    let mut b = bench();
+    b.upf.tables.remove_uplink(b.teid);
+    b.upf.tables.remove_downlink(b.downlink);
+    assert!(b.upf.tables.is_empty());
+    b.upf.from_n6(&ipv4(SERVER, UE, 10), NOW);
+    b.dropped(DropReason::UnknownUe, 1);
+    b.send_up(&ipv4(UE, SERVER, 10));
+    assert_eq!(b.upf.stats.dropped(DropReason::UnknownTeid), 1);
+    let again = b.upf.tables.add_uplink(None, b.uplink_rule).expect("room");
+    assert_eq!((again.index(), again.generation()), (b.teid.index(), b.teid.generation() + 1));
+    b.send_up(&ipv4(UE, SERVER, 10));
+    assert_eq!(b.upf.stats.dropped(DropReason::UnknownTeid), 2, "a late packet of the old tunnel");
+}
+
+#[test]
+fn tables_refuse_what_they_cannot_hold() {
+    let mut b = bench();
+    let ue = SessionAddress { ipv4: Some(UE), ipv6_prefix: None };
+    assert_eq!(b.upf.tables.add_downlink(ue, 8), Err(TableError::AddressInUse));
+    assert_eq!(b.upf.tables.add_downlink(SessionAddress::default(), 8), Err(TableError::AddressInUse));
+    let foreign = Teid(0x1234_5678);
+    assert_eq!(b.upf.tables.add_uplink(Some(foreign), b.uplink_rule), Ok(foreign));
+    for taken in [foreign, b.teid, Teid(0)] {
+        assert_eq!(b.upf.tables.add_uplink(Some(taken), b.uplink_rule), Err(TableError::TeidInUse));
+    }
+    let packet = g_pdu(foreign, None, &ipv4(UE, SERVER, 10));
+    b.upf.from_n3(SocketAddr::new(GNB, 2152), &packet, NOW);
+    assert_eq!(b.upf.n6.len(), 1);
+    // index 2 in its first generation is Teid(0x201): chosen by another, it is not given out
+    assert_eq!(b.upf.tables.add_uplink(Some(Teid(0x301)), b.uplink_rule), Ok(Teid(0x301)));
+    let own = b.upf.tables.add_uplink(None, b.uplink_rule).expect("the fourth");
+    assert_eq!((own.index(), own.generation()), (3, 2));
+    assert_eq!(b.upf.tables.add_uplink(None, b.uplink_rule), Err(TableError::Full));
+}
