@@ -4,11 +4,26 @@
 //! so that the same functions serve the unified core and the service-based chain. The SMF part knows nothing of NGAP
 //! connections or NAS security: it takes and gives 5GSM messages (N1), NGAP transfers (N2) and PFCP messages (N4).
 
+mod context;
+mod establish;
+mod n1;
+mod n2;
+mod n4;
+mod options;
+mod release;
+mod signalling;
+#[cfg(test)]
+mod tests;
+mod upf;
+mod userplane;
+
+pub use context::{N4, Ran, SessionState, SessionStatus, SmContext, Stage, Tunnel};
+
 use crate::Env;
 use crate::subscription::DnnSubscription;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use vireo_types::{Dnn, Ltmsi, Seid, SessionAddress, SessionIndex, Snssai, Supi};
+use vireo_types::{Dnn, Instant, Ltmsi, Seid, SessionAddress, SessionIndex, Snssai, Supi};
 
 /// Which NGAP transfer IE an N2 container is (TS 38.413 9.3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,6 +106,47 @@ pub enum Output {
     Activated,
     /// The UPF holds a downlink packet for a UE without user plane: page it, or activate if it is connected.
     DownlinkData,
+}
+
+/// Nsmf_PDUSession_CreateSMContext: the first step of a session. Without a context there is none, and the outputs
+/// are the answer to the UE, if it gets one; with one, the UPF is asked first and the UE waits.
+pub fn create(request: &Create<'_>, env: &mut Env<'_>) -> (Option<SmContext>, Vec<Output>) {
+    establish::create(request, env)
+}
+
+/// One step of a session. After [`Output::Gone`] the context is to be forgotten.
+pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> {
+    let mut out = Vec::new();
+    if sm.stage == Stage::Ended && sm.n4 == N4::Deleted {
+        return out;
+    }
+    match input {
+        Input::N1(octets) => signalling::received(sm, octets, env, &mut out),
+        Input::N2(kind, octets) => userplane::ran_answered(sm, kind, octets, env, &mut out),
+        Input::Activate => userplane::activate(sm, env, &mut out),
+        Input::Deactivate => userplane::deactivate(sm, &mut out),
+        Input::Release(cause) => release::start(sm, release::NO_PTI, cause, env, &mut out),
+        Input::ReleaseLocally => release::end(sm, &mut out),
+        Input::Pfcp(octets) => upf::received(sm, octets, env, &mut out),
+        Input::PfcpTimeout => upf::silent(sm, env, &mut out),
+        Input::UpfLost => userplane::upf_lost(sm, env, &mut out),
+        Input::Deadline => deadline_passed(sm, env, &mut out),
+    }
+    out
+}
+
+/// When the session wants [`Input::Deadline`].
+pub fn deadline(sm: &SmContext) -> Option<Instant> {
+    sm.deadline
+}
+
+fn deadline_passed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+    match &sm.stage {
+        // Set again meanwhile, or cleared.
+        _ if sm.deadline.is_none_or(|at| at > env.now) => {}
+        Stage::Releasing { .. } => release::t3592_expired(sm, env, out),
+        _ => userplane::ran_silent(sm, env, out),
+    }
 }
 
 /// The session's SEID in the control plane.

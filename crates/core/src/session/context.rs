@@ -1,0 +1,190 @@
+use crate::subscription::Ambr;
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, SocketAddr};
+use vireo_types::{Dnn, Instant, PduSessionType, Seid, SessionAddress, SessionIndex, Snssai, Teid};
+
+/// One PDU session as the SMF keeps it: plain data, loaded and stored with its UE at every step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SmContext {
+    /// PDU session identity, 1 to 15.
+    pub psi: u8,
+    /// Its position in the UE's context.
+    pub index: SessionIndex,
+    /// The slice.
+    pub snssai: Snssai,
+    /// The data network.
+    pub dnn: Dnn,
+    /// The selected session type.
+    pub kind: PduSessionType,
+    /// The addresses given.
+    pub address: SessionAddress,
+    /// Session aggregate maximum bit rate.
+    pub ambr: Ambr,
+    /// 5QI of the default QoS flow.
+    pub five_qi: u8,
+    /// ARP priority of the default QoS flow.
+    pub arp_priority: u8,
+    /// An always-on session (TS 24.501 6.1.4.2).
+    pub always_on: bool,
+    /// Maximum data rate per UE for integrity protection of user data, as received (TS 24.501 9.11.4.7).
+    pub integrity_rate: u16,
+    /// The UPF's PFCP endpoint.
+    pub upf: SocketAddr,
+    /// The control plane's SEID for this session.
+    pub cp_seid: Seid,
+    /// The UPF's SEID for it; 0 until the UPF has answered.
+    pub up_seid: u64,
+    /// The UPF's end of N3, which the RAN sends to.
+    pub uplink: Option<Tunnel>,
+    /// The RAN's end of N3, which the UPF shall forward to; `None` while it shall buffer.
+    pub downlink: Option<Tunnel>,
+    /// Where the session stands towards the UE.
+    pub stage: Stage,
+    /// Where it stands towards the RAN.
+    pub ran: Ran,
+    /// Where it stands towards the UPF.
+    pub n4: N4,
+    /// When [`super::Input::Deadline`] is due.
+    pub deadline: Option<Instant>,
+}
+
+/// One end of a GTP-U tunnel (an F-TEID).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tunnel {
+    /// The address of the node that receives.
+    pub address: IpAddr,
+    /// The TEID it gave.
+    pub teid: Teid,
+}
+
+/// Where a session stands towards the UE.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stage {
+    /// The UE asked for the session and has no answer yet.
+    Requested {
+        /// PTI of the request.
+        pti: u8,
+        /// The 5GSM cause of the accept: #50 or #51 where one of two address kinds is given.
+        cause: Option<u8>,
+        /// The extended protocol configuration options of the accept; empty = none.
+        options: Vec<u8>,
+    },
+    /// The accept is on its way, with the set-up of the user plane.
+    Accepted {
+        /// PTI of the request.
+        pti: u8,
+    },
+    /// The UE has the session.
+    Established,
+    /// PDU Session Release Command is sent and T3592 runs.
+    Releasing {
+        /// PTI of the UE's request; 0 if the network releases.
+        pti: u8,
+        /// The 5GSM cause told.
+        cause: u8,
+        /// How often the command was sent again.
+        repeats: u8,
+    },
+    /// The UE has the session no more; only the UPF is waited for.
+    Ended,
+}
+
+/// Where a session stands towards the RAN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ran {
+    /// No resources there.
+    Idle,
+    /// To be set up as soon as the UPF has given its tunnel.
+    Wanted,
+    /// PDU Session Resource Setup is asked for.
+    Asked,
+    /// Set up.
+    Up,
+    /// Release is asked for; if `again`, to be set up anew afterwards (the UPF's tunnel has changed).
+    Releasing {
+        /// Whether to set it up anew.
+        again: bool,
+    },
+}
+
+/// Where a session stands towards the UPF. At most one request is outstanding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum N4 {
+    /// A session establishment is outstanding.
+    Establishing,
+    /// The UPF has the session and knows what [`SmContext::downlink`] says.
+    Told,
+    /// A session modification is outstanding; `stale` if `downlink` has changed since it was sent.
+    Telling {
+        /// Whether to tell it once more.
+        stale: bool,
+    },
+    /// A session deletion is outstanding.
+    Deleting,
+    /// The UPF has the session no more.
+    Deleted,
+}
+
+/// One session for the status interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionStatus {
+    /// PDU session identity.
+    pub psi: u8,
+    /// The slice.
+    pub snssai: Snssai,
+    /// The data network.
+    pub dnn: Dnn,
+    /// The selected session type.
+    pub kind: PduSessionType,
+    /// The addresses given.
+    pub address: SessionAddress,
+    /// Session aggregate maximum bit rate.
+    pub ambr: Ambr,
+    /// 5QI of the default QoS flow.
+    pub five_qi: u8,
+    /// The UPF's PFCP endpoint.
+    pub upf: SocketAddr,
+    /// What it is doing.
+    pub state: SessionState,
+}
+
+/// What a session is doing, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SessionState {
+    /// On its way to the UE.
+    Establishing,
+    /// Usable.
+    Active,
+    /// Kept while the UE has no user plane.
+    Inactive,
+    /// On its way out.
+    Releasing,
+}
+
+impl SmContext {
+    /// The session for the status interface.
+    pub fn summary(&self) -> SessionStatus {
+        SessionStatus {
+            psi: self.psi,
+            snssai: self.snssai,
+            dnn: self.dnn.clone(),
+            kind: self.kind,
+            address: self.address,
+            ambr: self.ambr,
+            five_qi: self.five_qi,
+            upf: self.upf,
+            state: self.state(),
+        }
+    }
+
+    /// What the session is doing.
+    pub fn state(&self) -> SessionState {
+        match (&self.stage, self.ran) {
+            (Stage::Requested { .. } | Stage::Accepted { .. }, _) => SessionState::Establishing,
+            (Stage::Established, Ran::Up) => SessionState::Active,
+            (Stage::Established, _) => SessionState::Inactive,
+            (Stage::Releasing { .. } | Stage::Ended, _) => SessionState::Releasing,
+        }
+    }
+}

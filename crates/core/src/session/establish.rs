@@ -1,0 +1,154 @@
+//! PDU session establishment (TS 24.501 6.4.1, TS 23.502 4.3.2.2.1): from the UE's request to the request to the UPF,
+//! and from the UPF's answer to the accept.
+
+use super::context::{N4, Ran, SmContext, Stage};
+use super::n1::{self, Received};
+use super::{Create, Output, n2, n4, options, release, seid};
+use crate::Env;
+use crate::config::{CoreConfig, DnnConfig, UpfConfig};
+use vireo_types::{Dnn, Ltmsi, PduSessionType};
+use vireo_wire::nas::{GsmCause, Nas5gsmMessage, NasPduSessionEstablishmentRequest, NasSscMode, SscModeValue};
+
+/// Why there is no session: what the UE is told, if anything.
+type Refusal = Option<Output>;
+
+pub(super) fn create(request: &Create<'_>, env: &mut Env<'_>) -> (Option<SmContext>, Vec<Output>) {
+    match begin(request, env) {
+        Ok((sm, asked)) => (Some(sm), vec![asked]),
+        Err(answer) => (None, answer.into_iter().collect()),
+    }
+}
+
+fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output), Refusal> {
+    let (pti, asked) = establishment_request(request)?;
+    let refuse = |cause| n1::establishment_reject(request.psi, pti, cause);
+    let dnn = data_network(env.config, request).map_err(refuse)?;
+    let (kind, cause) = session_type(&asked, &request.subscription.types, &dnn.types).map_err(refuse)?;
+    if !asked.ssc_mode.as_ref().is_none_or(is_ssc_mode_1) {
+        return Err(refuse(GsmCause::NotSupportedSscMode));
+    }
+    let upf = user_plane_function(env.config, request.dnn, request.ltmsi)
+        .ok_or_else(|| refuse(GsmCause::InsufficientResources))?;
+    let told = asked.extended_protocol_configuration_options.as_ref();
+    let options = told.map_or_else(Vec::new, |asked| options::answer(asked, dnn, kind));
+    let generation = u32::from_be_bytes(env.random());
+    // The last thing that can fail for a reason of the network, so that no address is taken in vain.
+    let address = env.ids.address(request.dnn, kind).ok_or_else(|| refuse(GsmCause::InsufficientResources))?;
+    let sm = SmContext {
+        psi: request.psi,
+        index: request.index,
+        snssai: request.snssai,
+        dnn: request.dnn.clone(),
+        kind,
+        address,
+        ambr: request.subscription.ambr,
+        five_qi: request.subscription.five_qi,
+        arp_priority: request.subscription.arp_priority,
+        always_on: asked.always_on_pdu_session_requested.as_ref().is_some_and(|ie| ie.apsr()),
+        integrity_rate: asked.integrity_protection_maximum_data_rate.value,
+        upf: upf.n4,
+        cp_seid: seid(request.ltmsi, request.index, generation),
+        up_seid: 0,
+        uplink: None,
+        downlink: None,
+        stage: Stage::Requested { pti, cause: cause.map(GsmCause::as_u8), options },
+        ran: Ran::Idle,
+        n4: N4::Establishing,
+        deadline: None,
+    };
+    let asked = n4::establishment_request(&sm, env.config);
+    Ok((sm, asked))
+}
+
+/// The request, if that is what the 5GSM message is.
+fn establishment_request(request: &Create<'_>) -> Result<(u8, Box<NasPduSessionEstablishmentRequest>), Refusal> {
+    let Received { psi, pti, message } = n1::decode(request.n1)?;
+    match message {
+        _ if pti == 0 => Err(n1::status(psi, pti, GsmCause::InvalidPtiValue)),
+        Nas5gsmMessage::PduSessionEstablishmentRequest(asked) if psi == request.psi => Ok((pti, asked)),
+        Nas5gsmMessage::PduSessionModificationRequest(_) => {
+            Err(n1::modification_reject(psi, pti, GsmCause::InvalidPduSessionIdentity))
+        }
+        Nas5gsmMessage::PduSessionReleaseRequest(_) => {
+            Err(n1::release_reject(psi, pti, GsmCause::InvalidPduSessionIdentity))
+        }
+        Nas5gsmMessage::FiveGsmStatus(_) => Err(None),
+        _ => Err(n1::status(psi, pti, GsmCause::InvalidPduSessionIdentity)),
+    }
+}
+
+fn data_network<'c>(config: &'c CoreConfig, request: &Create<'_>) -> Result<&'c DnnConfig, GsmCause> {
+    config.dnn(request.dnn, request.snssai).ok_or_else(|| {
+        let elsewhere = config.dnns.iter().any(|d| d.name == *request.dnn);
+        if elsewhere { GsmCause::MissingOrUnknownDnnInASlice } else { GsmCause::MissingOrUnknownDnn }
+    })
+}
+
+/// The session type among what is asked, subscribed and served, with the cause that tells an IPv4v6 request of the
+/// only kind there is (TS 24.501 6.4.1.3), or the cause of the reject (6.4.1.4).
+fn session_type(
+    asked: &NasPduSessionEstablishmentRequest,
+    subscribed: &[PduSessionType],
+    served: &[PduSessionType],
+) -> Result<(PduSessionType, Option<GsmCause>), GsmCause> {
+    use PduSessionType::{Ipv4, Ipv4v6, Ipv6};
+    use vireo_wire::nas::PduSessionTypeValue as Value;
+    let allowed = |kind: PduSessionType| subscribed.contains(&kind) && served.contains(&kind);
+    let default =
+        *subscribed.iter().find(|kind| allowed(**kind)).ok_or(GsmCause::RequestedServiceOptionNotSubscribed)?;
+    let wanted = match &asked.pdu_session_type {
+        None => return Ok((default, None)),
+        Some(ie) => match ie.session_type() {
+            Some(Value::Ipv4) => Ipv4,
+            Some(Value::Ipv6) => Ipv6,
+            Some(Value::Ipv4v6) => Ipv4v6,
+            _ => return Err(GsmCause::UnknownPduSessionType),
+        },
+    };
+    match (wanted, allowed(Ipv4), allowed(Ipv6)) {
+        _ if allowed(wanted) => Ok((wanted, None)),
+        (Ipv4v6, true, true) => Ok((default, None)),
+        (Ipv4v6, true, false) => Ok((Ipv4, Some(GsmCause::PduSessionTypeIpv4OnlyAllowed))),
+        (Ipv4v6, false, _) => Ok((Ipv6, Some(GsmCause::PduSessionTypeIpv6OnlyAllowed))),
+        _ if allowed(Ipv4v6) => Err(GsmCause::PduSessionTypeIpv4v6OnlyAllowed),
+        (Ipv4, _, _) => Err(GsmCause::PduSessionTypeIpv6OnlyAllowed),
+        (Ipv6, _, _) => Err(GsmCause::PduSessionTypeIpv4OnlyAllowed),
+    }
+}
+
+fn is_ssc_mode_1(ie: &NasSscMode) -> bool {
+    ie.mode() == Some(SscModeValue::Ssc1)
+}
+
+/// One of the UPFs that reach the data network, spread by the UE's number.
+fn user_plane_function<'c>(config: &'c CoreConfig, dnn: &Dnn, ltmsi: Ltmsi) -> Option<&'c UpfConfig> {
+    let reach = || config.upfs.iter().filter(|upf| upf.dnns.is_empty() || upf.dnns.contains(dnn));
+    let chosen = (ltmsi.get() as usize).checked_rem(reach().count())?;
+    reach().nth(chosen)
+}
+
+/// The UPF has answered the establishment of a session that the UE waits for.
+pub(super) fn upf_ready(sm: &mut SmContext, pti: u8, env: &Env<'_>, out: &mut Vec<Output>) {
+    let Stage::Requested { cause, options, .. } = &mut sm.stage else {
+        return;
+    };
+    let (cause, options) = (*cause, std::mem::take(options));
+    match (n1::establishment_accept(sm, pti, cause, options), n2::setup_request(sm)) {
+        (Some(accept), Some(setup)) => {
+            sm.stage = Stage::Accepted { pti };
+            sm.ran = Ran::Asked;
+            sm.deadline = Some(env.now + env.config.timers.ran_response);
+            out.extend([accept, setup]);
+        }
+        // The pool gave no address of the kind asked for: nothing that could be told to the UE.
+        _ => refuse(sm, GsmCause::NetworkFailure, out),
+    }
+}
+
+/// The session cannot be had: the UE is told, the UPF (if it has something) too.
+pub(super) fn refuse(sm: &mut SmContext, cause: GsmCause, out: &mut Vec<Output>) {
+    if let Stage::Requested { pti, .. } | Stage::Accepted { pti } = sm.stage {
+        out.extend(n1::establishment_reject(sm.psi, pti, cause));
+    }
+    release::end(sm, out);
+}

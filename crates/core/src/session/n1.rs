@@ -1,0 +1,177 @@
+//! The 5GSM messages (TS 24.501 clause 8.3) that the SMF reads and writes.
+
+use super::context::SmContext;
+use super::n2::DEFAULT_QFI;
+use super::{Output, options};
+use std::net::Ipv6Addr;
+use vireo_types::{PduSessionType, Snssai};
+use vireo_wire::nas::*;
+
+/// A 5GSM message of the UE.
+pub(super) struct Received {
+    /// PDU session identity of its header.
+    pub(super) psi: u8,
+    /// Procedure transaction identity of its header.
+    pub(super) pti: u8,
+    /// The message.
+    pub(super) message: Nas5gsmMessage,
+}
+
+/// Reads a 5GSM message. What cannot be read is an error with the answer that TS 24.501 clause 7 has for it, if any.
+pub(super) fn decode(octets: &[u8]) -> Result<Received, Option<Output>> {
+    let received = Nas5gsMessage::decode(octets);
+    if let Some(answer) = Nas5gsMessage::answer_to(octets, &received, Direction::Uplink) {
+        return Err(encode(&answer));
+    }
+    match received {
+        Ok(Nas5gsMessage::Gsm(header, message)) => {
+            Ok(Received { psi: header.pdu_session_identity, pti: header.procedure_transaction_identity, message })
+        }
+        _ => Err(None),
+    }
+}
+
+fn encode(message: &Nas5gsMessage) -> Option<Output> {
+    message.encode().ok().map(Output::N1)
+}
+
+fn output(message: impl Into<Nas5gsmMessage>, psi: u8, pti: u8) -> Option<Output> {
+    encode(&Nas5gsMessage::new_5gsm(message, psi, pti))
+}
+
+fn cause_ie(cause: GsmCause) -> NasFGsmCause {
+    NasFGsmCause::from_cause(cause)
+}
+
+/// 5GSM Status.
+pub(super) fn status(psi: u8, pti: u8, cause: GsmCause) -> Option<Output> {
+    output(NasFGsmStatus::new(cause_ie(cause)), psi, pti)
+}
+
+/// PDU Session Establishment Reject; with cause #68 it tells that SSC mode 1 is the allowed one.
+pub(super) fn establishment_reject(psi: u8, pti: u8, cause: GsmCause) -> Option<Output> {
+    let mut reject = NasPduSessionEstablishmentReject::new(cause_ie(cause));
+    if cause == GsmCause::NotSupportedSscMode {
+        reject.set_allowed_ssc_mode(NasAllowedSscMode::from_modes(true, false, false));
+    }
+    output(reject, psi, pti)
+}
+
+/// PDU Session Modification Reject.
+pub(super) fn modification_reject(psi: u8, pti: u8, cause: GsmCause) -> Option<Output> {
+    output(NasPduSessionModificationReject::new(cause_ie(cause)), psi, pti)
+}
+
+/// PDU Session Release Reject.
+pub(super) fn release_reject(psi: u8, pti: u8, cause: GsmCause) -> Option<Output> {
+    output(NasPduSessionReleaseReject::new(cause_ie(cause)), psi, pti)
+}
+
+/// PDU Session Release Command.
+pub(super) fn release_command(psi: u8, pti: u8, cause: u8) -> Option<Output> {
+    output(NasPduSessionReleaseCommand::new(NasFGsmCause::new(cause)), psi, pti)
+}
+
+/// PDU Session Establishment Accept.
+pub(super) fn establishment_accept(sm: &SmContext, pti: u8, cause: Option<u8>, options: Vec<u8>) -> Option<Output> {
+    let (kind, address) = match (sm.kind, sm.address.ipv4, sm.address.ipv6_prefix) {
+        (PduSessionType::Ipv4, Some(v4), _) => (PduSessionTypeValue::Ipv4, NasPduAddress::from_ipv4(v4.octets())),
+        (PduSessionType::Ipv6, _, Some(v6)) => {
+            (PduSessionTypeValue::Ipv6, NasPduAddress::from_ipv6_iid(interface_identifier(v6)))
+        }
+        (PduSessionType::Ipv4v6, Some(v4), Some(v6)) => {
+            (PduSessionTypeValue::Ipv4v6, NasPduAddress::from_ipv4v6(interface_identifier(v6), v4.octets()))
+        }
+        _ => return None,
+    };
+    // The default QoS rule (TS 24.501 9.11.4.13): rule 1, create, default, one match-all filter both ways, last in
+    // precedence; and the description of its flow (9.11.4.12): create, 5QI.
+    let rule = vec![1, 0, 6, 0x31, 0x31, 1, 1, 0xff, DEFAULT_QFI];
+    let flow = vec![DEFAULT_QFI, 0x20, 0x41, 1, 1, sm.five_qi];
+    let (down, up) = (ambr(sm.ambr.downlink_bps), ambr(sm.ambr.uplink_bps));
+    let mut accept = NasPduSessionEstablishmentAccept::new(
+        NasPduSessionType::from_session_type(kind),
+        NasSscMode::from_mode(SscModeValue::Ssc1),
+        NasQosRules::new(rule),
+        NasSessionAmbr::from_raw_fields(down.0, down.1, up.0, up.1),
+    )
+    .with_pdu_address(address)
+    .with_s_nssai(snssai(sm.snssai))
+    .with_authorized_qos_flow_descriptions(NasQosFlowDescriptions::new(flow))
+    .with_dnn(NasDnn::from_string(sm.dnn.as_str()).ok()?);
+    if let Some(cause) = cause {
+        accept.set_fgsm_cause(NasFGsmCause::new(cause));
+    }
+    if sm.always_on {
+        accept.set_always_on_pdu_session_indication(NasAlwaysOnPduSessionIndication::from_apsi(true));
+    }
+    if !options.is_empty() {
+        accept.set_extended_protocol_configuration_options(options::ie(options));
+    }
+    output(accept, sm.psi, pti)
+}
+
+/// The interface identifier that the UE forms its link-local address with (TS 23.501 5.8.2.2.3): taken from the prefix,
+/// so that it is unique on every link and needs no memory.
+pub(super) fn interface_identifier(prefix: Ipv6Addr) -> [u8; 8] {
+    let network = u128::from(prefix) >> 64;
+    let folded = (network as u64).rotate_left(32) ^ 0x0200_0000_0000_0001;
+    // An all-zero identifier is the subnet router's (RFC 4291 2.6.1).
+    folded.max(1).to_be_bytes()
+}
+
+fn snssai(slice: Snssai) -> NasSNssai {
+    let sd = slice.sd.map(|sd| {
+        let [_, a, b, c] = sd.to_be_bytes();
+        [a, b, c]
+    });
+    NasSNssai::from_sst_sd(slice.sst, sd)
+}
+
+/// Session-AMBR unit and value (TS 24.501 9.11.4.14): exact in the largest whole unit if it can be, else rounded up.
+fn ambr(bps: u64) -> (u8, u16) {
+    const WHOLE: [(u8, u64); 3] = [(0x0b, 1_000_000), (0x06, 1_000), (0x01, 1)];
+    let kbps = bps.div_ceil(1000).max(1);
+    let exact = |&(unit, size): &(u8, u64)| {
+        (kbps % size == 0).then(|| u16::try_from(kbps / size).ok().map(|value| (unit, value))).flatten()
+    };
+    if let Some(found) = WHOLE.iter().find_map(exact) {
+        return found;
+    }
+    let mut size = 1;
+    for unit in 0x01..=0x19_u8 {
+        if let Ok(value) = u16::try_from(kbps.div_ceil(size)) {
+            return (unit, value);
+        }
+        // 1, 4, 16, 64, 256 of a decimal unit, then the next decimal unit.
+        size = if unit % 5 == 0 { size / 256 * 1000 } else { size * 4 };
+    }
+    (0x19, u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bit_rates_are_coded_in_whole_units_and_never_below_what_is_subscribed() {
+        assert_eq!(ambr(1_000_000_000), (0x0b, 1));
+        assert_eq!(ambr(1_500_000), (0x01, 1_500));
+        assert_eq!(ambr(300_000_000), (0x06, 300));
+        assert_eq!(ambr(0), (0x01, 1));
+        for bps in [1, 999, 123_456_789, 98_765_432_100, 7_777_777_777_777, u64::MAX] {
+            let (unit, value) = ambr(bps);
+            let coded = NasSessionAmbr::from_raw_fields(unit, value, unit, value).downlink_kbps().expect("a unit");
+            assert!(u128::from(coded) * 1000 >= u128::from(bps), "{bps} is coded as {coded} kbit/s");
+            assert!(u128::from(coded) * 1000 <= u128::from(bps).max(1000) * 3 / 2, "{bps} is coded as {coded} kbit/s");
+        }
+    }
+
+    #[test]
+    fn interface_identifiers_differ_with_the_prefix_and_are_never_zero() {
+        let a = interface_identifier("2001:db8:0:1::".parse().expect("a prefix"));
+        let b = interface_identifier("2001:db8:0:2::".parse().expect("a prefix"));
+        assert_ne!(a, b);
+        assert_ne!(a, [0; 8]);
+    }
+}

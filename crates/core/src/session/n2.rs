@@ -1,0 +1,89 @@
+//! The NGAP transfers of a PDU session (TS 38.413 9.3.4): what the SMF and the RAN tell each other through the AMF.
+
+use super::context::{SmContext, Tunnel};
+use super::{N2Sm, Output};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use vireo_types::{PduSessionType, Teid};
+use vireo_wire::ngap::*;
+
+/// QFI of the default, and so far only, QoS flow.
+pub(super) const DEFAULT_QFI: u8 = 1;
+
+/// The largest bit rate that NGAP can say (TS 38.413 9.3.1.4).
+const MAX_BIT_RATE: u64 = 4_000_000_000_000;
+
+/// PDU Session Resource Setup Request Transfer. `None` before the UPF has given its tunnel.
+pub(super) fn setup_request(sm: &SmContext) -> Option<Output> {
+    let uplink = sm.uplink?;
+    let kind = match sm.kind {
+        PduSessionType::Ipv4 => PDUSessionType::ipv4,
+        PduSessionType::Ipv6 => PDUSessionType::ipv6,
+        PduSessionType::Ipv4v6 => PDUSessionType::ipv4v6,
+    };
+    let rate = |bps: u64| BitRate(bps.min(MAX_BIT_RATE));
+    let ambr = PDUSessionAggregateMaximumBitRate::new(rate(sm.ambr.downlink_bps), rate(sm.ambr.uplink_bps), None);
+    let five_qi = NonDynamic5QIDescriptor::new(FiveQI(sm.five_qi.into()), None, None, None, None);
+    let arp = AllocationAndRetentionPriority::new(
+        PriorityLevelARP(sm.arp_priority.clamp(1, 15)),
+        PreEmptionCapability::shall_not_trigger_pre_emption,
+        PreEmptionVulnerability::not_pre_emptable,
+        None,
+    );
+    let qos = QosFlowLevelQosParameters::new(QosCharacteristics::nonDynamic5QI(five_qi), arp, None, None, None, None);
+    let flow = QosFlowSetupRequestItem::new(QosFlowIdentifier(DEFAULT_QFI.into()), qos, None, None);
+    let ies = [
+        build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, PDUSessionAggregateMaximumBitRate(ambr)),
+        build_ngap_ie!(
+            PDUSessionResourceSetupRequestTransfer,
+            UL_NGU_UP_TNLInformation(UPTransportLayerInformation::gTPTunnel(gtp_tunnel(uplink)))
+        ),
+        build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, PDUSessionType(kind)),
+        build_ngap_ie!(
+            PDUSessionResourceSetupRequestTransfer,
+            QosFlowSetupRequestList(QosFlowSetupRequestList(vec![flow]))
+        ),
+    ];
+    let ies: Result<Vec<_>, _> = ies.into_iter().collect();
+    let transfer = PDUSessionResourceSetupRequestTransfer::new(ProtocolIEContainer(ies.ok()?));
+    Some(Output::N2(N2Sm::SetupRequest, encode_open_type(&transfer).ok()?.to_vec()))
+}
+
+/// PDU Session Resource Release Command Transfer.
+pub(super) fn release_command() -> Option<Output> {
+    let transfer = PDUSessionResourceReleaseCommandTransfer::new(Cause::nas(CauseNas::normal_release), None);
+    Some(Output::N2(N2Sm::ReleaseCommand, encode_open_type(&transfer).ok()?.to_vec()))
+}
+
+/// The RAN's end of N3 from a PDU Session Resource Setup Response Transfer; `None` if it has none that can be used.
+pub(super) fn setup_response(octets: &[u8]) -> Option<Tunnel> {
+    let transfer: PDUSessionResourceSetupResponseTransfer = decode_open_type(octets).ok()?;
+    let flows = &transfer.dl_qos_flow_per_tnl_information;
+    if !flows.associated_qos_flow_list.0.iter().any(|f| f.qos_flow_identifier.0 == DEFAULT_QFI.into()) {
+        return None;
+    }
+    let UPTransportLayerInformation::gTPTunnel(tunnel) = &flows.up_transport_layer_information else {
+        return None;
+    };
+    let address = address(tunnel.transport_layer_address.0.as_octets())?;
+    Some(Tunnel { address, teid: Teid(u32::from_be_bytes(tunnel.gtp_teid.0)) })
+}
+
+fn gtp_tunnel(tunnel: Tunnel) -> GTPTunnel<'static> {
+    let address = match tunnel.address {
+        IpAddr::V4(v4) => TransportLayerAddress(v4.octets().into()),
+        IpAddr::V6(v6) => TransportLayerAddress(v6.octets().into()),
+    };
+    GTPTunnel::new(address, GTPTEID(tunnel.teid.0.to_be_bytes()), None)
+}
+
+/// Transport Layer Address (TS 38.414 5.3): IPv4, IPv6, or both with the IPv4 one first.
+fn address(octets: &[u8]) -> Option<IpAddr> {
+    if let Ok(v4) = <[u8; 4]>::try_from(octets) {
+        return Some(Ipv4Addr::from(v4).into());
+    }
+    match octets.len() {
+        16 => <[u8; 16]>::try_from(octets).ok().map(|v6| Ipv6Addr::from(v6).into()),
+        20 => octets.first_chunk::<4>().map(|v4| Ipv4Addr::from(*v4).into()),
+        _ => None,
+    }
+}

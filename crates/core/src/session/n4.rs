@@ -1,0 +1,223 @@
+//! The PFCP messages of a session (TS 29.244 7.5). Every session has the same rules: PDR and FAR 1 for uplink, PDR and
+//! FAR 2 for downlink, and one QER with the session AMBR and the QFI of the default flow for both.
+
+use super::Output;
+use super::context::{SmContext, Tunnel};
+use super::n2::DEFAULT_QFI;
+use crate::config::CoreConfig;
+use vireo_types::{PduSessionType, Seid};
+use vireo_wire::nas::GsmCause;
+use vireo_wire::pfcp::*;
+
+const UPLINK_PDR: PdrId = PdrId(1);
+const DOWNLINK_PDR: PdrId = PdrId(2);
+const UPLINK_FAR: FarId = FarId(1);
+const DOWNLINK_FAR: FarId = FarId(2);
+const SESSION_QER: QerId = QerId(1);
+
+/// The only PDR of each direction; the number leaves room on both sides.
+const PRECEDENCE: Precedence = Precedence(255);
+
+/// The N4 endpoint fills in the sequence number of a request when it sends it.
+const TO_BE_FILLED: u32 = 0;
+
+/// What the UPF does while there is no tunnel to the RAN: keep packets and tell of the first.
+fn buffer() -> ApplyAction {
+    ApplyAction::BUFF | ApplyAction::NOCP
+}
+
+/// Session Establishment Request: the UPF chooses its tunnel end and buffers downlink packets.
+pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig) -> Output {
+    let network = NetworkInstance::from(sm.dnn.as_str());
+    let pdn_type = match sm.kind {
+        PduSessionType::Ipv4 => PdnType::IPV4,
+        PduSessionType::Ipv6 => PdnType::IPV6,
+        PduSessionType::Ipv4v6 => PdnType::IPV4V6,
+    };
+    request(sm, MessageType::SESSION_ESTABLISHMENT_REQUEST, 0, |message| {
+        message
+            .put(&NodeId::from(config.n4_address))
+            .put(&FSeid::new(sm.cp_seid.0, config.n4_address))
+            .group(CreatePdr::ID, |rule| {
+                rule.put(&UPLINK_PDR)
+                    .put(&PRECEDENCE)
+                    .group(Pdi::ID, |packets| {
+                        packets
+                            .put(&SourceInterface::ACCESS)
+                            .put(&FTeid::Choose { ipv4: true, ipv6: false, id: None })
+                            .put(&Qfi(DEFAULT_QFI));
+                    })
+                    .put(&OuterHeaderRemoval::GTPU)
+                    .put(&UPLINK_FAR)
+                    .put(&SESSION_QER);
+            })
+            .group(CreatePdr::ID, |rule| {
+                rule.put(&DOWNLINK_PDR)
+                    .put(&PRECEDENCE)
+                    .group(Pdi::ID, |packets| {
+                        packets
+                            .put(&SourceInterface::CORE)
+                            .put(&network)
+                            .put(&UeIpAddress::destination(sm.address.ipv4, sm.address.ipv6_prefix));
+                    })
+                    .put(&DOWNLINK_FAR)
+                    .put(&SESSION_QER);
+            })
+            .group(CreateFar::ID, |rule| {
+                rule.put(&UPLINK_FAR).put(&ApplyAction::FORW).group(ForwardingParameters::ID, |where_to| {
+                    where_to.put(&DestinationInterface::CORE).put(&network);
+                });
+            })
+            .group(CreateFar::ID, |rule| {
+                rule.put(&DOWNLINK_FAR).put(&buffer());
+            })
+            .group(CreateQer::ID, |rule| {
+                rule.put(&SESSION_QER).put(&GateStatus::OPEN).put(&session_rate(sm)).put(&Qfi(DEFAULT_QFI));
+            })
+            .put(&pdn_type);
+    })
+}
+
+fn session_rate(sm: &SmContext) -> Mbr {
+    let kbps = |bps: u64| bps.div_ceil(1000);
+    Mbr { uplink_kbps: kbps(sm.ambr.uplink_bps), downlink_kbps: kbps(sm.ambr.downlink_bps) }
+}
+
+/// Session Modification Request: forward downlink packets to the RAN, or buffer them, as `downlink` says.
+pub(super) fn modification_request(sm: &SmContext) -> Output {
+    request(sm, MessageType::SESSION_MODIFICATION_REQUEST, sm.up_seid, |message| {
+        message.group(UpdateFar::ID, |rule| {
+            rule.put(&DOWNLINK_FAR);
+            match sm.downlink {
+                None => rule.put(&buffer()),
+                Some(tunnel) => rule.put(&ApplyAction::FORW).group(UpdateForwardingParameters::ID, |where_to| {
+                    where_to
+                        .put(&DestinationInterface::ACCESS)
+                        .put(&OuterHeaderCreation::gtpu(tunnel.teid, tunnel.address));
+                }),
+            };
+        });
+    })
+}
+
+/// Session Deletion Request.
+pub(super) fn deletion_request(sm: &SmContext) -> Output {
+    request(sm, MessageType::SESSION_DELETION_REQUEST, sm.up_seid, |_| {})
+}
+
+/// Session Report Response to the request of that sequence number.
+pub(super) fn report_response(sm: &SmContext, sequence: u32) -> Output {
+    message(sm, MessageType::SESSION_REPORT_RESPONSE, sm.up_seid, sequence, |message| {
+        message.put(&Cause::REQUEST_ACCEPTED);
+    })
+}
+
+fn request(sm: &SmContext, kind: MessageType, seid: u64, fill: impl FnOnce(&mut Builder<'_>)) -> Output {
+    message(sm, kind, seid, TO_BE_FILLED, fill)
+}
+
+fn message(sm: &SmContext, kind: MessageType, seid: u64, sequence: u32, fill: impl FnOnce(&mut Builder<'_>)) -> Output {
+    let mut message = Vec::with_capacity(320);
+    let mut builder = Builder::new(&mut message, kind, Some(seid), sequence);
+    fill(&mut builder);
+    builder.finish().expect("a session's few rules are far below 65,539 octets");
+    Output::Pfcp { upf: sm.upf, message }
+}
+
+/// What a message of the UPF says.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// Session Establishment Response.
+    Established(Result<Up, Refused>),
+    /// Session Modification Response.
+    Modified(Result<(), Refused>),
+    /// Session Deletion Response, of whatever cause: the session is not there any more.
+    Deleted,
+    /// Session Report Request.
+    Report(Report),
+}
+
+/// What the UPF chose.
+#[derive(Debug)]
+pub(super) struct Up {
+    /// Its SEID.
+    pub(super) seid: u64,
+    /// Its end of N3.
+    pub(super) tunnel: Option<Tunnel>,
+}
+
+/// What the UPF reports.
+#[derive(Debug)]
+pub(super) struct Report {
+    /// Sequence number of the request, for its response.
+    pub(super) sequence: u32,
+    /// It holds a downlink packet.
+    pub(super) downlink_data: bool,
+    /// The RAN's tunnel end that an Error Indication came for.
+    pub(super) error_indication: Option<Tunnel>,
+}
+
+/// The UPF does not do what it was asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refused(Cause);
+
+impl Refused {
+    /// The 5GSM cause of the reject of an establishment.
+    pub(super) fn of_reject(self) -> GsmCause {
+        match self.0 {
+            Cause::NO_RESOURCES | Cause::CONGESTION | Cause::ALL_ADDRESSES_OCCUPIED => GsmCause::InsufficientResources,
+            _ => GsmCause::NetworkFailure,
+        }
+    }
+
+    /// Whether the UPF does not know the session (it has restarted).
+    pub(super) fn is_session_lost(self) -> bool {
+        self.0 == Cause::SESSION_CONTEXT_NOT_FOUND
+    }
+}
+
+/// Reads a message for the session of this SEID; `None` if it is for another one or nothing that a session hears.
+/// A response may have SEID 0, where the UPF does not know the session (TS 29.244 7.2.2.4.2).
+pub(super) fn read(octets: &[u8], cp_seid: Seid) -> Option<Answer> {
+    let message = Message::new(octets).ok()?;
+    let (kind, seid) = (message.message_type(), message.seid());
+    if seid != cp_seid.0 && !(seid == 0 && kind.is_response()) {
+        return None;
+    }
+    match kind {
+        MessageType::SESSION_ESTABLISHMENT_RESPONSE => Some(Answer::Established(established(&message))),
+        MessageType::SESSION_MODIFICATION_RESPONSE => Some(Answer::Modified(accepted(&message))),
+        MessageType::SESSION_DELETION_RESPONSE => Some(Answer::Deleted),
+        MessageType::SESSION_REPORT_REQUEST => Some(Answer::Report(report(&message))),
+        _ => None,
+    }
+}
+
+/// An element that cannot be read counts as its error's cause.
+fn accepted(message: &Message<'_>) -> Result<(), Refused> {
+    let cause: Cause = message.need().map_err(|e| Refused(e.cause))?;
+    if cause.is_accepted() { Ok(()) } else { Err(Refused(cause)) }
+}
+
+fn established(message: &Message<'_>) -> Result<Up, Refused> {
+    accepted(message)?;
+    let seid = message.need::<FSeid>().map_err(|e| Refused(e.cause))?.seid;
+    let created = message.ies().map_while(Result::ok).filter(|ie| ie.id == CreatedPdr::ID);
+    let uplink = created.filter_map(|ie| ie.read::<CreatedPdr>().ok()).find(|pdr| pdr.pdr_id == UPLINK_PDR);
+    Ok(Up { seid, tunnel: uplink.and_then(|pdr| pdr.f_teid).and_then(|f_teid| tunnel(&f_teid)) })
+}
+
+fn tunnel(f_teid: &FTeid) -> Option<Tunnel> {
+    Some(Tunnel { address: f_teid.address()?, teid: f_teid.teid()? })
+}
+
+fn report(message: &Message<'_>) -> Report {
+    let kind = message.get::<ReportType>().ok().flatten().unwrap_or_default();
+    let error = message.ies().map_while(Result::ok).find(|ie| ie.id == ErrorIndicationReport::ID);
+    let remote = error.and_then(|ie| ie.ies().map_while(Result::ok).find(|ie| ie.id == FTeid::ID));
+    Report {
+        sequence: message.sequence(),
+        downlink_data: kind.contains(ReportType::DLDR),
+        error_indication: remote.and_then(|ie| ie.read().ok()).and_then(|f_teid| tunnel(&f_teid)),
+    }
+}

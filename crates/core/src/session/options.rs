@@ -1,0 +1,182 @@
+//! Extended protocol configuration options (TS 24.008 10.5.6.3): what the UE asks for and what it is told.
+//!
+//! Addresses come by NAS and never by PPP; a request for them inside IPCP is rejected there (RFC 1661 5.4), DNS servers
+//! are told (RFC 1877). PAP and CHAP are acknowledged unchecked: the UE is authenticated already.
+
+use crate::config::DnnConfig;
+use std::net::{IpAddr, Ipv4Addr};
+use vireo_types::PduSessionType;
+use vireo_wire::nas::{NasExtendedProtocolConfigurationOptions, Pco, PcoDirection, PcoEntry};
+
+const DNS_IPV6: u16 = 0x0003;
+const DNS_IPV4: u16 = 0x000d;
+const IPV4_LINK_MTU: u16 = 0x0010;
+const IPCP: u16 = 0x8021;
+const PAP: u16 = 0xc023;
+const CHAP: u16 = 0xc223;
+
+/// The content of the IE.
+pub(super) fn ie(octets: Vec<u8>) -> NasExtendedProtocolConfigurationOptions {
+    NasExtendedProtocolConfigurationOptions::new(octets)
+}
+
+/// The answer to what the UE asked; empty if there is nothing to say.
+pub(super) fn answer(
+    asked: &NasExtendedProtocolConfigurationOptions,
+    dnn: &DnnConfig,
+    kind: PduSessionType,
+) -> Vec<u8> {
+    let Some(asked) = asked.pco(PcoDirection::Uplink) else {
+        return Vec::new();
+    };
+    let ipv4 = kind != PduSessionType::Ipv6;
+    let mut told = Vec::new();
+    let mut tell = |identifier, contents| told.push(PcoEntry { identifier, contents });
+    if asked.entry(DNS_IPV6).is_some() && kind != PduSessionType::Ipv4 {
+        for server in &dnn.dns {
+            if let IpAddr::V6(v6) = server {
+                tell(DNS_IPV6, v6.octets().to_vec());
+            }
+        }
+    }
+    if asked.entry(DNS_IPV4).is_some() && ipv4 {
+        dns4(dnn).for_each(|server| tell(DNS_IPV4, server.octets().to_vec()));
+    }
+    if asked.entry(IPV4_LINK_MTU).is_some() && ipv4 {
+        tell(IPV4_LINK_MTU, dnn.mtu.to_be_bytes().to_vec());
+    }
+    for (protocol, reply) in [(IPCP, ipcp as fn(&[u8], &DnnConfig) -> _), (PAP, pap), (CHAP, chap)] {
+        let packet = asked.entry(protocol).and_then(|entry| reply(&entry.contents, dnn));
+        packet.into_iter().for_each(|packet| tell(protocol, packet));
+    }
+    if told.is_empty() {
+        return Vec::new();
+    }
+    Pco::new(0, told).to_bytes(PcoDirection::Downlink).unwrap_or_default()
+}
+
+fn dns4(dnn: &DnnConfig) -> impl Iterator<Item = Ipv4Addr> {
+    dnn.dns.iter().filter_map(|server| match server {
+        IpAddr::V4(v4) => Some(*v4),
+        IpAddr::V6(_) => None,
+    })
+}
+
+/// The code, identifier and data of a PPP control packet (RFC 1661 5) whose length is sound.
+fn packet(octets: &[u8]) -> Option<(u8, u8, &[u8])> {
+    let (&[code, identifier, l1, l2], _) = octets.split_first_chunk()?;
+    let data = octets.get(4..usize::from(u16::from_be_bytes([l1, l2])))?;
+    Some((code, identifier, data))
+}
+
+/// The reply to an IPCP Configure-Request (RFC 1332). There is one round only, so a Configure-Nak with the DNS servers
+/// goes before a Configure-Reject of what is not negotiated here; with nothing of both it is a Configure-Ack.
+fn ipcp(octets: &[u8], dnn: &DnnConfig) -> Option<Vec<u8>> {
+    const CONFIGURE_REQUEST: u8 = 1;
+    let (CONFIGURE_REQUEST, identifier, mut data) = packet(octets)? else {
+        return None;
+    };
+    let asked = data;
+    let (mut rejected, mut corrected) = (Vec::new(), Vec::new());
+    while let [option, length, ..] = *data {
+        let (this, rest) = data.split_at_checked(usize::from(length).max(2))?;
+        data = rest;
+        let server = match option {
+            129 => dns4(dnn).next(),
+            131 => dns4(dnn).nth(1),
+            _ => None,
+        };
+        match server {
+            None => rejected.extend_from_slice(this),
+            Some(server) if this.get(2..) == Some(&server.octets()) => {}
+            Some(server) => corrected.extend_from_slice(&[[option, 6].as_slice(), &server.octets()].concat()),
+        }
+    }
+    let (code, content) = match (rejected.is_empty(), corrected.is_empty()) {
+        (_, false) => (3, corrected.as_slice()),
+        (false, true) => (4, rejected.as_slice()),
+        (true, true) => (2, asked),
+    };
+    reply(code, identifier, content)
+}
+
+/// The reply to a PAP Authenticate-Request (RFC 1334 2.2): Authenticate-Ack with an empty message.
+fn pap(octets: &[u8], _: &DnnConfig) -> Option<Vec<u8>> {
+    let (1, identifier, _) = packet(octets)? else {
+        return None;
+    };
+    reply(2, identifier, &[0])
+}
+
+/// The reply to a CHAP Response (RFC 1994 4.2): Success. The Challenge, which the UE sends along, is its own.
+fn chap(octets: &[u8], _: &DnnConfig) -> Option<Vec<u8>> {
+    let (1 | 2, identifier, _) = packet(octets)? else {
+        return None;
+    };
+    reply(3, identifier, &[])
+}
+
+fn reply(code: u8, identifier: u8, content: &[u8]) -> Option<Vec<u8>> {
+    // A configuration option has one octet for its length.
+    let length = u8::try_from(content.len() + 4).ok()?;
+    Some([&[code, identifier, 0, length], content].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network() -> DnnConfig {
+        DnnConfig {
+            name: "internet".parse().expect("a DNN"),
+            slices: Vec::new(),
+            types: vec![PduSessionType::Ipv4v6],
+            ipv4_pool: None,
+            ipv6_pool: None,
+            dns: ["8.8.8.8", "2001:4860:4860::8888", "8.8.4.4"].map(|a| a.parse().expect("an address")).to_vec(),
+            mtu: 1400,
+        }
+    }
+
+    fn ask(octets: &str, kind: PduSessionType) -> String {
+        hex::encode(answer(&ie(hex::decode(octets).expect("hex")), &network(), kind))
+    }
+
+    #[test]
+    fn servers_and_mtu_are_told_to_who_asks_and_can_use_them() {
+        let asked = "80000300000d00001000000a00";
+        let (v4, v6) = ("000d0408080808000d0408080404001002", "000310200148604860000000000000000088");
+        assert_eq!(ask(asked, PduSessionType::Ipv4), format!("80{v4}0578"));
+        assert_eq!(ask(asked, PduSessionType::Ipv6), format!("80{v6}88"));
+        assert_eq!(ask(asked, PduSessionType::Ipv4v6), format!("80{v6}88{v4}0578"));
+        assert_eq!(ask("80000a00", PduSessionType::Ipv4), "");
+    }
+
+    #[test]
+    fn ppp_inside_gets_the_reply_of_its_protocol() {
+        // IPCP Configure-Request 7 for both DNS servers, then with the right ones, then with an address too
+        assert_eq!(
+            ask("8080211001070010810600000000830600000000", PduSessionType::Ipv4),
+            "8080211003070010810608080808830608080404"
+        );
+        assert_eq!(ask("8080210a0108000a810608080808", PduSessionType::Ipv4), "8080210a0208000a810608080808");
+        assert_eq!(ask("8080210a0109000a030600000000", PduSessionType::Ipv4), "8080210a0409000a030600000000");
+        // PAP Authenticate-Request 3 of user "a" with password "b"; CHAP Response 5
+        assert_eq!(ask("80c02308010300080161", PduSessionType::Ipv4), "");
+        assert_eq!(
+            ask("80c0230801030008016101 62".replace(' ', "").as_str(), PduSessionType::Ipv4),
+            "80c023050203000500"
+        );
+        assert_eq!(ask("80c2230402050004", PduSessionType::Ipv4), "80c2230403050004");
+    }
+
+    #[test]
+    fn broken_options_are_answered_by_none() {
+        for octets in
+            ["80", "800003", "8080210401", "8080210801070008810000ff", "80802104010700ff", "8080210601070006ff00"]
+        {
+            let told = ask(octets, PduSessionType::Ipv4v6);
+            assert!(told.is_empty() || told.starts_with("808021"), "{octets}: {told}");
+        }
+    }
+}

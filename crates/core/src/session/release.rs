@@ -1,0 +1,99 @@
+//! The end of a session (TS 24.501 6.3.3 and 6.4.3, TS 23.502 4.3.4): command and complete with the UE, release with
+//! the RAN, deletion with the UPF. UPF and UE are told in the same step; the address is free when both are done.
+
+use super::context::{N4, Ran, SmContext, Stage};
+use super::{Output, establish, n1, n2, n4};
+use crate::Env;
+use vireo_wire::nas::GsmCause;
+
+/// The PTI of procedures that the network starts (TS 24.501 9.6).
+pub(super) const NO_PTI: u8 = 0;
+
+/// Ends a session by a PDU Session Release Command with this 5GSM cause; one that the UE has not got yet is rejected
+/// with the cause instead. Does nothing to a session that is ending already.
+pub(super) fn start(sm: &mut SmContext, pti: u8, cause: u8, env: &Env<'_>, out: &mut Vec<Output>) {
+    match sm.stage {
+        Stage::Requested { .. } => {
+            let cause = GsmCause::from_u8(cause).unwrap_or(GsmCause::RequestRejectedUnspecified);
+            establish::refuse(sm, cause, out);
+        }
+        Stage::Accepted { .. } | Stage::Established => {
+            sm.stage = Stage::Releasing { pti, cause, repeats: 0 };
+            sm.deadline = Some(env.now + env.config.timers.t3592);
+            out.extend(n1::release_command(sm.psi, pti, cause));
+            match sm.ran {
+                Ran::Asked | Ran::Up => out.extend(n2::release_command()),
+                Ran::Idle | Ran::Wanted | Ran::Releasing { .. } => {}
+            }
+            sm.ran = Ran::Idle;
+            delete(sm, out);
+        }
+        Stage::Releasing { .. } | Stage::Ended => {}
+    }
+}
+
+/// Ends a session without a word to UE and RAN.
+pub(super) fn end(sm: &mut SmContext, out: &mut Vec<Output>) {
+    sm.stage = Stage::Ended;
+    sm.ran = Ran::Idle;
+    sm.deadline = None;
+    delete(sm, out);
+    finish(sm, out);
+}
+
+/// Has the UPF delete the session, as soon as nothing else is outstanding with it.
+pub(super) fn delete(sm: &mut SmContext, out: &mut Vec<Output>) {
+    if sm.n4 == N4::Told {
+        sm.n4 = N4::Deleting;
+        out.push(n4::deletion_request(sm));
+    }
+}
+
+/// Gives the session up once both the UE and the UPF have.
+pub(super) fn finish(sm: &SmContext, out: &mut Vec<Output>) {
+    if sm.stage == Stage::Ended && sm.n4 == N4::Deleted {
+        out.push(Output::FreeAddress(sm.dnn.clone(), sm.address));
+        out.push(Output::Gone);
+    }
+}
+
+/// The UE has asked for the release.
+pub(super) fn requested(sm: &mut SmContext, pti: u8, env: &Env<'_>, out: &mut Vec<Output>) {
+    match sm.stage {
+        Stage::Requested { .. } => {
+            out.extend(n1::status(sm.psi, pti, GsmCause::MessageTypeNotCompatibleWithTheProtocolState));
+        }
+        Stage::Accepted { .. } | Stage::Established => {
+            start(sm, pti, GsmCause::RegularDeactivation.as_u8(), env, out);
+        }
+        // The UE has not got the command and asks again (T3582).
+        Stage::Releasing { pti: running, cause, .. } if running == pti => {
+            out.extend(n1::release_command(sm.psi, pti, cause));
+        }
+        // Both ask at once: the network's procedure goes on (TS 24.501 6.4.3.6).
+        Stage::Releasing { .. } => {}
+        Stage::Ended => out.extend(n1::release_reject(sm.psi, pti, GsmCause::InvalidPduSessionIdentity)),
+    }
+}
+
+/// The UE has released it.
+pub(super) fn completed(sm: &mut SmContext, pti: u8, out: &mut Vec<Output>) {
+    match sm.stage {
+        Stage::Releasing { pti: running, .. } if running == pti => end(sm, out),
+        _ => out.extend(n1::status(sm.psi, pti, GsmCause::PtiMismatch)),
+    }
+}
+
+/// T3592 has expired: the command is sent again, until the UE is given up (TS 24.501 6.3.3.5).
+pub(super) fn t3592_expired(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+    let Stage::Releasing { pti, cause, repeats } = &mut sm.stage else {
+        return;
+    };
+    if *repeats >= env.config.timers.retransmissions {
+        return end(sm, out);
+    }
+    *repeats += 1;
+    let command = n1::release_command(sm.psi, *pti, *cause);
+    sm.deadline = Some(env.now + env.config.timers.t3592);
+    out.extend(command);
+}

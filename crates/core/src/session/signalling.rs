@@ -1,0 +1,106 @@
+//! What the UE says about a session that is there: dispatch of its 5GSM messages and the answers of TS 24.501
+//! clauses 6.5 and 7 to those that do not fit.
+
+use super::context::{Ran, SmContext, Stage};
+use super::n1::{self, Received};
+use super::{Output, n2, release};
+use crate::Env;
+use vireo_wire::nas::{GsmCause, Nas5gsmMessage as Message, NasPduSessionModificationRequest};
+
+pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
+    let Received { psi, pti, message } = match n1::decode(octets) {
+        Ok(received) => received,
+        Err(answer) => return out.extend(answer),
+    };
+    let status = |cause| n1::status(psi, pti, cause);
+    if psi != sm.psi {
+        // The AMF part routes by the identity outside; the one inside must be the same.
+        return match message {
+            Message::FiveGsmStatus(_) => {}
+            _ => out.extend(status(GsmCause::InvalidPduSessionIdentity)),
+        };
+    }
+    match message {
+        Message::PduSessionEstablishmentRequest(_)
+        | Message::PduSessionModificationRequest(_)
+        | Message::PduSessionReleaseRequest(_)
+            if pti == release::NO_PTI =>
+        {
+            out.extend(status(GsmCause::InvalidPtiValue));
+        }
+        Message::PduSessionEstablishmentRequest(_) => match sm.stage {
+            // Sent again (T3580): the answer to the first one is under way.
+            Stage::Requested { pti: running, .. } | Stage::Accepted { pti: running } if running == pti => {}
+            _ => out.extend(status(GsmCause::MessageTypeNotCompatibleWithTheProtocolState)),
+        },
+        Message::PduSessionModificationRequest(asked) => modification(sm, pti, &asked, out),
+        Message::PduSessionReleaseRequest(_) => release::requested(sm, pti, env, out),
+        Message::PduSessionReleaseComplete(_) => release::completed(sm, pti, out),
+        // The network modifies nothing, so there is no such procedure to complete.
+        Message::PduSessionModificationComplete(_) | Message::PduSessionModificationCommandReject(_) => {
+            out.extend(status(GsmCause::PtiMismatch));
+        }
+        Message::PduSessionAuthenticationComplete(_) => {
+            out.extend(status(GsmCause::MessageTypeNotCompatibleWithTheProtocolState));
+        }
+        Message::FiveGsmStatus(status) => {
+            status_received(sm, pti, status.fgsm_cause.cause_for_network(), env, out);
+        }
+        // Messages of the network's direction, and those of features that Vireo does not have.
+        _ => out.extend(status(GsmCause::MessageTypeNonExistentOrNotImplemented)),
+    }
+}
+
+/// PDU session modification by the UE (TS 24.501 6.4.2): no QoS beyond the subscribed one is granted.
+fn modification(sm: &SmContext, pti: u8, asked: &NasPduSessionModificationRequest, out: &mut Vec<Output>) {
+    let cause = match sm.stage {
+        Stage::Requested { .. } => {
+            let cause = GsmCause::MessageTypeNotCompatibleWithTheProtocolState;
+            return out.extend(n1::status(sm.psi, pti, cause));
+        }
+        // A release goes on (TS 24.501 6.4.2.6).
+        Stage::Releasing { .. } => return,
+        Stage::Ended => GsmCause::InvalidPduSessionIdentity,
+        Stage::Accepted { .. } | Stage::Established => modification_cause(asked),
+    };
+    out.extend(n1::modification_reject(sm.psi, pti, cause));
+}
+
+fn modification_cause(asked: &NasPduSessionModificationRequest) -> GsmCause {
+    if let Some(rules) = &asked.requested_qos_rules {
+        let wrong = rules.parse_rules().into_iter().find_map(Result::err);
+        return wrong.map_or(GsmCause::FiveGsQosNotAccepted, |rule| rule.error.gsm_cause());
+    }
+    if let Some(flows) = &asked.requested_qos_flow_descriptions {
+        let wrong = flows.parse_descriptions().into_iter().find_map(Result::err);
+        return wrong.map_or(GsmCause::FiveGsQosNotAccepted, |flow| flow.gsm_cause());
+    }
+    GsmCause::ServiceOptionNotSupported
+}
+
+/// 5GSM Status of the UE (TS 24.501 6.5.3): the procedure of that PTI is over; a session that the UE does not have, or
+/// whose accept it could not read, is given up. Other causes change nothing.
+fn status_received(sm: &mut SmContext, pti: u8, cause: GsmCause, env: &Env<'_>, out: &mut Vec<Output>) {
+    let fatal = matches!(
+        cause,
+        GsmCause::PtiMismatch
+            | GsmCause::InvalidPtiValue
+            | GsmCause::InvalidMandatoryInformation
+            | GsmCause::MessageTypeNonExistentOrNotImplemented
+            | GsmCause::InvalidPduSessionIdentity
+    );
+    let no_session = cause == GsmCause::InvalidPduSessionIdentity;
+    match sm.stage {
+        Stage::Releasing { pti: running, .. } if fatal && (no_session || running == pti) => release::end(sm, out),
+        Stage::Accepted { .. } | Stage::Established if no_session => {
+            if matches!(sm.ran, Ran::Asked | Ran::Up) {
+                out.extend(n2::release_command());
+            }
+            release::end(sm, out);
+        }
+        Stage::Accepted { pti: running } if fatal && running == pti => {
+            release::start(sm, release::NO_PTI, GsmCause::ProtocolErrorUnspecified.as_u8(), env, out);
+        }
+        _ => {}
+    }
+}

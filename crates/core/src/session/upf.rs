@@ -1,0 +1,105 @@
+//! What the UPF says about a session: the answers to what it was told, and its reports (TS 29.244 7.5).
+
+use super::context::{N4, Ran, SmContext, Stage};
+use super::n4::{self, Answer, Report};
+use super::{Output, establish, release, userplane};
+use crate::Env;
+use vireo_wire::nas::GsmCause;
+
+pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
+    let Some(answer) = n4::read(octets, sm.cp_seid) else {
+        return;
+    };
+    match (answer, sm.n4) {
+        (Answer::Established(Ok(up)), N4::Establishing) => {
+            (sm.up_seid, sm.uplink) = (up.seid, up.tunnel);
+            sm.n4 = N4::Told;
+            established(sm, env, out);
+        }
+        (Answer::Established(Err(cause)), N4::Establishing) => not_established(sm, cause.of_reject(), env, out),
+        (Answer::Modified(Ok(())), N4::Telling { stale }) => {
+            sm.n4 = N4::Told;
+            match sm.stage {
+                Stage::Releasing { .. } | Stage::Ended => release::delete(sm, out),
+                _ if stale => userplane::tell(sm, out),
+                _ => userplane::settled(sm, out),
+            }
+        }
+        (Answer::Modified(Err(cause)), N4::Telling { .. }) => {
+            if cause.is_session_lost() {
+                return userplane::upf_lost(sm, env, out);
+            }
+            sm.n4 = N4::Told;
+            give_up(sm, GsmCause::NetworkFailure, env, out);
+        }
+        (Answer::Deleted, N4::Deleting) => deleted(sm, out),
+        (Answer::Report(report), _) => reported(sm, &report, out),
+        // Late, or of another request than the outstanding one.
+        _ => {}
+    }
+}
+
+/// The UPF did not answer.
+pub(super) fn silent(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+    match sm.n4 {
+        N4::Establishing => not_established(sm, GsmCause::NetworkFailure, env, out),
+        N4::Telling { .. } => {
+            sm.n4 = N4::Told;
+            give_up(sm, GsmCause::ReactivationRequested, env, out);
+        }
+        N4::Deleting => deleted(sm, out),
+        N4::Told | N4::Deleted => {}
+    }
+}
+
+fn established(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+    match sm.stage {
+        // A UPF that gives no tunnel is of no use.
+        _ if sm.uplink.is_none() => give_up(sm, GsmCause::NetworkFailure, env, out),
+        Stage::Requested { pti, .. } => establish::upf_ready(sm, pti, env, out),
+        Stage::Accepted { .. } | Stage::Established => {
+            if sm.ran == Ran::Wanted {
+                userplane::set_up(sm, env, out);
+            }
+        }
+        Stage::Releasing { .. } | Stage::Ended => release::delete(sm, out),
+    }
+}
+
+fn not_established(sm: &mut SmContext, cause: GsmCause, env: &Env<'_>, out: &mut Vec<Output>) {
+    sm.n4 = N4::Deleted;
+    match sm.stage {
+        Stage::Requested { .. } => establish::refuse(sm, cause, out),
+        // It was to be established anew: the UE shall ask itself, and may get another UPF.
+        Stage::Accepted { .. } | Stage::Established => give_up(sm, GsmCause::ReactivationRequested, env, out),
+        Stage::Releasing { .. } | Stage::Ended => release::finish(sm, out),
+    }
+}
+
+/// The session cannot go on with this UPF.
+fn give_up(sm: &mut SmContext, cause: GsmCause, env: &Env<'_>, out: &mut Vec<Output>) {
+    match sm.stage {
+        Stage::Requested { .. } | Stage::Accepted { .. } | Stage::Established => {
+            release::start(sm, release::NO_PTI, cause.as_u8(), env, out);
+        }
+        Stage::Releasing { .. } | Stage::Ended => release::delete(sm, out),
+    }
+}
+
+fn deleted(sm: &mut SmContext, out: &mut Vec<Output>) {
+    sm.n4 = N4::Deleted;
+    release::finish(sm, out);
+}
+
+/// A Session Report Request (TS 29.244 7.5.8).
+fn reported(sm: &mut SmContext, report: &Report, out: &mut Vec<Output>) {
+    out.push(n4::report_response(sm, report.sequence));
+    if report.downlink_data && sm.stage == Stage::Established && sm.ran == Ran::Idle {
+        out.push(Output::DownlinkData);
+    }
+    // The RAN does not know the tunnel (any more): buffer, and a downlink packet will bring the UE back.
+    if report.error_indication.is_some() && report.error_indication == sm.downlink && sm.ran == Ran::Up {
+        sm.ran = Ran::Idle;
+        userplane::forward_to(sm, None, out);
+    }
+}
