@@ -1,12 +1,15 @@
 //! The home network: subscriber records in a database, and the authentication vectors made from them.
 //!
-//! [`Store`] is the database (SQLite; one file), [`format`] reads and writes records as CSV and JSON. This crate knows
-//! keys and sequence numbers and never prints them; it deliberately does not know contexts, messages or associations.
+//! [`Store`] is the database (SQLite; one file), [`format`] reads and writes records as CSV and JSON, [`Udm`] answers
+//! authentication requests. This crate knows keys and sequence numbers and never prints them; it deliberately does not
+//! know contexts, messages or associations, reads no clock for a decision and draws no random number.
 #![forbid(unsafe_code)]
 
 pub mod format;
 mod record;
 mod store;
+mod udm;
 
 pub use record::{Key, KeyError, Subscriber, lab_subscription};
-pub use store::{Filter, OnExisting, Page, Store, StoreError};
+pub use store::{Changes, Filter, OnExisting, Page, Store, StoreError};
+pub use udm::{Answer, HomeNetworkKey, HomeNetworkKeyError, Profile, Udm, UdmConfig, UdmError, UdmLoad};

@@ -7,6 +7,7 @@ mod import;
 mod row;
 mod schema;
 
+use crate::record::Subscriber;
 pub use error::StoreError;
 pub use import::OnExisting;
 use row::{COLUMNS, from_row};
@@ -274,8 +275,6 @@ fn prepare_file(path: &str, create: bool) -> Result<(), StoreError> {
     let made = std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
     made.map(drop).map_err(|e| StoreError::Open { path: path.to_owned(), cause: e.to_string() })
 }
-
-use crate::record::Subscriber;
 
 #[cfg(test)]
 mod tests;

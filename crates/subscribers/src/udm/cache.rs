@@ -1,0 +1,172 @@
+//! Subscriber records in memory, in front of the database.
+
+use super::sqn::{self, Clock};
+use super::vector::Credentials;
+use crate::record::Subscriber;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use vireo_core::subscription::Subscription;
+use vireo_types::{Instant, Supi};
+
+/// A power of two; several times the threads of a large machine, so that two seldom meet in one.
+const SHARDS: usize = 64;
+
+/// A bounded map from SUPI to what a vector needs. Each shard has a young and an old generation: a record that is used
+/// moves to the young one, and when that is full the old one is dropped, which approximates least-recently-used at
+/// the price of a map insertion.
+#[derive(Debug)]
+pub(super) struct Cache {
+    shards: Vec<Mutex<Shard>>,
+    /// Records of one generation of one shard.
+    generation: usize,
+}
+
+#[derive(Default)]
+struct Shard {
+    young: HashMap<Supi, Entry>,
+    old: HashMap<Supi, Entry>,
+    /// The highest last tick of any record that was dropped: a record that comes back goes on above it.
+    floor: u64,
+}
+
+impl std::fmt::Debug for Shard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Shard({} records)", self.young.len() + self.old.len())
+    }
+}
+
+struct Entry {
+    credentials: Credentials,
+    sqn_offset: i64,
+    /// The tick of its last SQN (see [`Clock`]).
+    last: u64,
+    subscription: Arc<Subscription>,
+}
+
+/// What is needed for one vector: taken out of the cache so that it is computed without a lock.
+pub(super) struct Material {
+    pub(super) credentials: Credentials,
+    pub(super) sqn: u64,
+    pub(super) subscription: Subscription,
+}
+
+/// Why there is no material.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Miss {
+    /// The record is not here.
+    Absent,
+    /// The reservation of sequence numbers must be moved on to above this tick.
+    Reservation(u64),
+    /// The record's SQN offset leads nowhere.
+    Offset,
+}
+
+impl Cache {
+    /// A cache of about `capacity` records, 1,024 at least.
+    pub(super) fn new(capacity: usize) -> Self {
+        let generation = capacity.max(1024).div_ceil(2 * SHARDS);
+        Cache { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), generation }
+    }
+
+    /// Takes the next sequence number of a subscriber, and what the vector of it needs.
+    pub(super) fn next(&self, supi: Supi, now: Instant, clock: &Clock) -> Result<Material, Miss> {
+        let mut shard = self.shard(supi);
+        let entry = shard.touch(supi, self.generation).ok_or(Miss::Absent)?;
+        let Some(tick) = clock.next(entry.last, now) else {
+            return Err(Miss::Reservation(sqn::ticks(now).max(entry.last + 1)));
+        };
+        entry.last = tick;
+        let sqn = clock.sqn(tick, entry.sqn_offset).ok_or(Miss::Offset)?;
+        Ok(Material { credentials: entry.credentials, sqn, subscription: (*entry.subscription).clone() })
+    }
+
+    /// The secrets of a record and its present offset: for a resynchronisation.
+    pub(super) fn peek(&self, supi: Supi) -> Option<(Credentials, i64)> {
+        let mut shard = self.shard(supi);
+        shard.touch(supi, self.generation).map(|e| (e.credentials, e.sqn_offset))
+    }
+
+    /// Takes a tick of the record for a resynchronisation.
+    pub(super) fn tick(&self, supi: Supi, now: Instant, clock: &Clock) -> Result<u64, Miss> {
+        let mut shard = self.shard(supi);
+        let entry = shard.touch(supi, self.generation).ok_or(Miss::Absent)?;
+        match clock.next(entry.last, now) {
+            Some(tick) => {
+                entry.last = tick;
+                Ok(tick)
+            }
+            None => Err(Miss::Reservation(sqn::ticks(now).max(entry.last + 1))),
+        }
+    }
+
+    /// The offset that a resynchronisation gave.
+    pub(super) fn set_offset(&self, supi: Supi, offset: i64) {
+        if let Some(entry) = self.shard(supi).touch(supi, self.generation) {
+            entry.sqn_offset = offset;
+        }
+    }
+
+    /// Puts a record in that was read from the database; one that is here already stays.
+    pub(super) fn insert(&self, record: &Subscriber, subscription: Arc<Subscription>) {
+        let mut shard = self.shard(record.supi);
+        if shard.touch(record.supi, self.generation).is_some() {
+            return;
+        }
+        let credentials = Credentials { k: *record.k.octets(), opc: *record.opc.octets(), amf: record.amf };
+        let entry = Entry { credentials, sqn_offset: record.sqn_offset, last: shard.floor, subscription };
+        shard.put(record.supi, entry, self.generation);
+    }
+
+    /// Forgets a record.
+    pub(super) fn remove(&self, supi: Supi) {
+        let shard = &mut *self.shard(supi);
+        let gone = shard.young.remove(&supi).or_else(|| shard.old.remove(&supi));
+        shard.floor = shard.floor.max(gone.map_or(0, |e| e.last));
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&self) {
+        for shard in &self.shards {
+            let shard = &mut *locked(shard);
+            let last = shard.young.values().chain(shard.old.values()).map(|e| e.last).max();
+            shard.floor = shard.floor.max(last.unwrap_or(0));
+            shard.young.clear();
+            shard.old.clear();
+        }
+    }
+
+    /// How many records are here.
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|s| locked(s)).map(|s| s.young.len() + s.old.len()).sum()
+    }
+
+    fn shard(&self, supi: Supi) -> MutexGuard<'_, Shard> {
+        // IMSIs are dense in their low digits; a multiplication spreads them over the high bits
+        let hash = supi.as_u64().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        locked(&self.shards[(hash >> 58) as usize % SHARDS])
+    }
+}
+
+/// No code panics while it holds a shard, and a record is whole at any time.
+fn locked(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shard {
+    /// The record, which is now among the young ones.
+    fn touch(&mut self, supi: Supi, generation: usize) -> Option<&mut Entry> {
+        if !self.young.contains_key(&supi) {
+            let entry = self.old.remove(&supi)?;
+            self.put(supi, entry, generation);
+        }
+        self.young.get_mut(&supi)
+    }
+
+    fn put(&mut self, supi: Supi, entry: Entry, generation: usize) {
+        if self.young.len() >= generation {
+            let dropped = std::mem::replace(&mut self.old, std::mem::take(&mut self.young));
+            self.floor = dropped.values().map(|e| e.last).fold(self.floor, u64::max);
+        }
+        self.young.insert(supi, entry);
+    }
+}

@@ -1,0 +1,256 @@
+//! The thread that owns the database: cold lookups in batches, resynchronisations, reservations of sequence numbers,
+//! and the watch for what other processes change.
+
+use super::cache::Miss;
+use super::{Answer, Shared, sqn};
+use crate::record::Subscriber;
+use crate::store::{Changes, Filter, Page, Store, StoreError};
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant as Watch};
+use vireo_core::subscription::{AuthenticationError, AuthenticationRequest, Resync, Subscription};
+use vireo_types::{Instant, Plmn, Supi};
+
+/// How often it looks for changes of other processes.
+const WATCH: Duration = Duration::from_millis(500);
+/// Requests that one batch serves.
+const BATCH: usize = 256;
+/// Records that one step of the preload reads: about 10 ms, which a request may have to wait.
+const PRELOAD: u32 = 500;
+/// Different subscriptions that are kept once for all subscribers that have them.
+const INTERNED: usize = 64;
+
+/// A request whose SUPI is known.
+pub(super) struct Lookup {
+    pub(super) token: u64,
+    supi: Supi,
+    plmn: Plmn,
+    resync: Option<Resync>,
+    now: Instant,
+    rand: [u8; 16],
+}
+
+impl Lookup {
+    pub(super) fn new(token: u64, supi: Supi, request: &AuthenticationRequest, now: Instant, rand: [u8; 16]) -> Self {
+        Lookup { token, supi, plmn: request.serving_network, resync: request.resync, now, rand }
+    }
+}
+
+/// Starts the thread, after the first reservation has been made.
+pub(super) fn start(
+    store: Store,
+    shared: Arc<Shared>,
+    lookups: Receiver<Lookup>,
+    now: Instant,
+    preload: usize,
+) -> Result<JoinHandle<()>, super::UdmError> {
+    let mut database = Database { store, shared, interned: Vec::new(), seen: (0, 0), trouble: None };
+    database.reserve(sqn::ticks(now))?;
+    database.seen = (database.store.data_version()?, database.store.last_change()?);
+    let thread = std::thread::Builder::new().name("udm-database".into());
+    Ok(thread.spawn(move || database.run(&lookups, preload))?)
+}
+
+struct Database {
+    store: Store,
+    shared: Arc<Shared>,
+    interned: Vec<Arc<Subscription>>,
+    /// The data version and the last change that the cache agrees with.
+    seen: (i64, i64),
+    /// What was last logged as wrong, so that it is logged once.
+    trouble: Option<String>,
+}
+
+impl Database {
+    fn run(mut self, lookups: &Receiver<Lookup>, preload: usize) {
+        let mut preload = (preload > 0).then_some((None, preload));
+        let mut next_watch = Watch::now() + WATCH;
+        let mut batch = Vec::with_capacity(BATCH);
+        loop {
+            let wait = match preload {
+                Some(_) => Duration::ZERO,
+                None => next_watch.saturating_duration_since(Watch::now()),
+            };
+            match lookups.recv_timeout(wait) {
+                Ok(lookup) => {
+                    batch.push(lookup);
+                    batch.extend(lookups.try_iter().take(BATCH - 1));
+                    self.serve(&mut batch);
+                }
+                Err(RecvTimeoutError::Timeout) => preload = preload.and_then(|p| self.preload(p)),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if Watch::now() >= next_watch {
+                next_watch = Watch::now() + WATCH;
+                let outcome = self.watch();
+                self.report(outcome);
+            }
+        }
+        let last = self.shared.clock.close();
+        let outcome = self.store.reserve_sqn(self.shared.clock.ind(), last);
+        self.report(outcome);
+    }
+
+    /// Answers a batch: one query for all records that are not in memory.
+    fn serve(&mut self, batch: &mut Vec<Lookup>) {
+        let missing: Vec<Supi> =
+            batch.iter().map(|l| l.supi).filter(|s| self.shared.cache.peek(*s).is_none()).collect();
+        let records = if missing.is_empty() { Ok(Vec::new()) } else { self.read(&missing) };
+        let records: HashMap<Supi, Subscriber> = match records {
+            Ok(records) => records.into_iter().map(|r| (r.supi, r)).collect(),
+            Err(error) => {
+                self.report(Err(error));
+                for lookup in batch.drain(..) {
+                    (self.shared.answer)(lookup.token, Err(AuthenticationError::Unavailable));
+                }
+                return;
+            }
+        };
+        for lookup in batch.drain(..) {
+            if let Some(record) = records.get(&lookup.supi) {
+                self.keep(record);
+            }
+            let answer = match self.answer(&lookup) {
+                Ok(answer) => {
+                    self.report(Ok(()));
+                    answer
+                }
+                Err(error) => {
+                    self.report(Err(error));
+                    Err(AuthenticationError::Unavailable)
+                }
+            };
+            (self.shared.answer)(lookup.token, answer);
+        }
+    }
+
+    fn read(&mut self, supis: &[Supi]) -> Result<Vec<Subscriber>, StoreError> {
+        let mut bad = |error| tracing::warn!(%error, "a subscriber record is left out");
+        self.store.get_many(supis, &mut bad)
+    }
+
+    /// The answer for a record that is in memory if it is anywhere.
+    fn answer(&mut self, lookup: &Lookup) -> Result<Answer, StoreError> {
+        if let Some(resync) = &lookup.resync {
+            if let Err(refused) = self.resynchronise(lookup, resync)? {
+                return Ok(Err(refused));
+            }
+        }
+        for _ in 0..2 {
+            match self.shared.vector(lookup.supi, lookup.plmn, lookup.now, lookup.rand) {
+                Ok(answer) => return Ok(answer),
+                Err(Miss::Reservation(tick)) => self.reserve(tick)?,
+                Err(Miss::Absent) => return Ok(Err(AuthenticationError::UnknownSubscriber)),
+                Err(Miss::Offset) => {
+                    tracing::warn!(supi = %lookup.supi, "the stored SQN offset is out of range: set it to 0");
+                    return Ok(Err(AuthenticationError::Unavailable));
+                }
+            }
+        }
+        Ok(Err(AuthenticationError::Unavailable))
+    }
+
+    /// Takes SQNMS from an AUTS (TS 33.102 6.3.5); a new offset is on the disk before any vector is made with it.
+    fn resynchronise(
+        &mut self,
+        lookup: &Lookup,
+        resync: &Resync,
+    ) -> Result<Result<(), AuthenticationError>, StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let Some((credentials, offset)) = shared.cache.peek(lookup.supi) else {
+            return Ok(Err(AuthenticationError::UnknownSubscriber));
+        };
+        let Some(sqn_ms) = credentials.sqn_ms(resync) else {
+            return Ok(Err(AuthenticationError::BadAuts));
+        };
+        let tick = match shared.cache.tick(lookup.supi, lookup.now, &shared.clock) {
+            Err(Miss::Reservation(tick)) => {
+                self.reserve(tick)?;
+                shared.cache.tick(lookup.supi, lookup.now, &shared.clock)
+            }
+            tick => tick,
+        };
+        let Some(new) = tick.ok().and_then(|tick| sqn::resynchronised(offset, tick, sqn_ms)) else {
+            return Ok(Err(AuthenticationError::BadAuts));
+        };
+        if new != offset {
+            self.store.set_sqn_offset(lookup.supi, new)?;
+            shared.cache.set_offset(lookup.supi, new);
+            tracing::info!(supi = %lookup.supi, "sequence number resynchronised");
+        }
+        Ok(Ok(()))
+    }
+
+    /// Moves the reservation of sequence numbers on if it is short.
+    fn reserve(&mut self, at_least: u64) -> Result<(), StoreError> {
+        if let Some(end) = self.shared.clock.wanted(at_least) {
+            self.store.reserve_sqn(self.shared.clock.ind(), end)?;
+            self.shared.clock.reserved(end);
+        }
+        Ok(())
+    }
+
+    /// Drops from the cache what another process changed, and keeps the reservation ahead.
+    fn watch(&mut self) -> Result<(), StoreError> {
+        self.reserve(0)?;
+        let version = self.store.data_version()?;
+        if version == self.seen.0 {
+            return Ok(());
+        }
+        let (changes, last) = self.store.changes_since(self.seen.1)?;
+        match changes {
+            Changes::These(supis) => supis.into_iter().for_each(|supi| self.shared.cache.remove(supi)),
+            Changes::Many => self.shared.cache.clear(),
+        }
+        self.seen = (version, last);
+        Ok(())
+    }
+
+    /// Reads one page of records into the cache. Returns where to go on.
+    fn preload(&mut self, (after, room): (Option<Supi>, usize)) -> Option<(Option<Supi>, usize)> {
+        match self.store.list(&Filter::default(), Page { after, limit: PRELOAD }) {
+            Ok(page) => {
+                page.iter().take(room).for_each(|record| self.keep(record));
+                let room = room.saturating_sub(page.len());
+                (page.len() == PRELOAD as usize && room > 0).then(|| (page.last().map(|r| r.supi), room))
+            }
+            Err(error) => {
+                self.report(Err(error));
+                None
+            }
+        }
+    }
+
+    fn keep(&mut self, record: &Subscriber) {
+        let known = self.interned.iter().find(|s| ***s == record.subscription).cloned();
+        let subscription = known.unwrap_or_else(|| {
+            let new = Arc::new(record.subscription.clone());
+            if self.interned.len() == INTERNED {
+                self.interned.remove(0);
+            }
+            self.interned.push(Arc::clone(&new));
+            new
+        });
+        self.shared.cache.insert(record, subscription);
+    }
+
+    /// Logs trouble with the database when it begins, changes and ends.
+    fn report(&mut self, outcome: Result<(), StoreError>) {
+        match outcome {
+            Ok(()) => {
+                if self.trouble.take().is_some() {
+                    tracing::info!("the subscriber database answers again");
+                }
+            }
+            Err(error) => {
+                let text = error.to_string();
+                if self.trouble.as_ref() != Some(&text) {
+                    tracing::error!("{text}");
+                    self.trouble = Some(text);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,338 @@
+use super::*;
+use crate::record::{Key, Subscriber};
+use crate::store::{Filter, OnExisting};
+use crossbeam_channel::{Receiver, unbounded};
+use std::collections::HashSet;
+use std::time::Duration;
+use vireo_core::subscription::Resync;
+use vireo_wire::security::milenage::{K, Milenage, Opc, Sqn};
+use vireo_wire::security::nas_5gs::{HomeNetworkPublicKey, Protection, RoutingIndicator, Suci};
+use vireo_wire::security::{Autn, Plmn as WirePlmn, Rand};
+
+const K_OCTETS: [u8; 16] = [0x46; 16];
+const OPC_OCTETS: [u8; 16] = [0xe8; 16];
+/// 2025-11-20.
+const NOW: Instant = Instant(1_763_600_000_000_000);
+const HN_A: [u8; 32] = [0x42; 32];
+const HN_B: [u8; 32] = [0x43; 32];
+
+fn supi(n: u64) -> Supi {
+    "999700000000001".parse::<Supi>().expect("an IMSI").offset(n).expect("15 digits")
+}
+
+fn plmn() -> Plmn {
+    "99970".parse().expect("a PLMN")
+}
+
+struct Bed {
+    _directory: tempfile::TempDir,
+    path: String,
+}
+
+impl Bed {
+    fn new(subscribers: u64) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("s.db").to_string_lossy().into_owned();
+        let all: Vec<_> =
+            (0..subscribers).map(|n| Subscriber::new(supi(n), Key::new(K_OCTETS), Key::new(OPC_OCTETS))).collect();
+        Store::open(&path).expect("made").import(&all, OnExisting::Refuse, &mut |_| {}).expect("imported");
+        Bed { _directory: directory, path }
+    }
+
+    fn start(&self, config: UdmConfig) -> (Udm, Receiver<(u64, Answer)>) {
+        let (sender, answers) = unbounded();
+        let store = Store::open(&self.path).expect("opened");
+        let answer = move |token, answer| drop(sender.send((token, answer)));
+        (Udm::start(store, config, NOW, answer).expect("started"), answers)
+    }
+
+    fn store(&self) -> Store {
+        Store::open(&self.path).expect("opened")
+    }
+}
+
+fn cold() -> UdmConfig {
+    let key = |id, profile, private| HomeNetworkKey::new(id, profile, private).expect("a key");
+    let home_network_keys = vec![key(1, Profile::A, &HN_A), key(2, Profile::B, &HN_B)];
+    UdmConfig { preload: false, deconceal_threads: 2, home_network_keys, ..UdmConfig::default() }
+}
+
+fn by_supi(n: u64) -> AuthenticationRequest {
+    AuthenticationRequest { identity: SubscriberIdentity::Supi(supi(n)), serving_network: plmn(), resync: None }
+}
+
+fn by_suci(n: u64, protection: Protection<'_>) -> AuthenticationRequest {
+    let msin = &supi(n).reveal()[5..];
+    let home = WirePlmn::new("999", "70").expect("a PLMN");
+    let suci = Suci::conceal_imsi(home, msin, RoutingIndicator::default(), protection).expect("concealed");
+    let octets = suci.to_nas_octets().expect("of an IMSI");
+    AuthenticationRequest { identity: SubscriberIdentity::Suci(octets), ..by_supi(n) }
+}
+
+/// The card of the UE: what TS 33.102 6.3.3 has it do, with one SEQMS and the limit of C.2.1.
+struct Usim {
+    milenage: Milenage,
+    sqn_ms: u64,
+}
+
+impl Usim {
+    fn new(sqn_ms: u64) -> Self {
+        Usim { milenage: Milenage::new(&K::new(&K_OCTETS), &Opc::new(&OPC_OCTETS)), sqn_ms }
+    }
+
+    /// RES* if the challenge is accepted, else what resynchronises.
+    fn challenge(&mut self, info: &AuthenticationInfo) -> Result<[u8; 16], Resync> {
+        let rand = Rand::new(&info.rand);
+        let response = self.milenage.check_autn(&rand, &Autn::new(&info.autn)).expect("MAC-A is right");
+        assert!(response.amf().separation_bit());
+        let (seq, seq_ms) = (response.sqn().get() >> 5, self.sqn_ms >> 5);
+        if seq <= seq_ms || seq - seq_ms > 1 << 28 {
+            let sqn_ms = Sqn::try_from(self.sqn_ms).expect("48 bits");
+            return Err(Resync { rand: info.rand, auts: *self.milenage.auts(&rand, &sqn_ms).as_octets() });
+        }
+        self.sqn_ms = response.sqn().get();
+        let name = plmn().serving_network_name();
+        Ok(*response.res_star(name.as_bytes()).expect("a name").as_octets())
+    }
+}
+
+fn sqn_of(info: &AuthenticationInfo) -> u64 {
+    let milenage = Usim::new(0).milenage;
+    milenage.check_autn(&Rand::new(&info.rand), &Autn::new(&info.autn)).expect("MAC-A is right").sqn().get()
+}
+
+fn wait(answers: &Receiver<(u64, Answer)>) -> (u64, Answer) {
+    answers.recv_timeout(Duration::from_secs(20)).expect("an answer")
+}
+
+/// Asks at once if possible, else waits.
+fn ask(udm: &Udm, answers: &Receiver<(u64, Answer)>, request: AuthenticationRequest, rand: u8) -> Answer {
+    if let Some(answer) = udm.try_now(&request, NOW, [rand; 16]) {
+        return answer;
+    }
+    udm.submit(7, request, NOW, [rand; 16])?;
+    let (token, answer) = wait(answers);
+    assert_eq!(token, 7);
+    answer
+}
+
+#[test]
+fn a_usim_accepts_the_vector_and_gives_the_expected_response() {
+    let bed = Bed::new(2);
+    let (udm, answers) = bed.start(cold());
+    assert!(udm.try_now(&by_supi(0), NOW, [1; 16]).is_none(), "not read yet");
+    let info = ask(&udm, &answers, by_supi(0), 1).expect("a vector");
+    assert_eq!(Usim::new(0).challenge(&info), Ok(info.xres_star));
+    assert_eq!((info.supi, info.rand), (supi(0), [1; 16]));
+    assert_eq!(info.subscription, crate::lab_subscription());
+    let again = udm.try_now(&by_supi(0), NOW, [2; 16]).expect("in memory now").expect("a vector");
+    assert!(sqn_of(&again) > sqn_of(&info));
+    assert_eq!(ask(&udm, &answers, by_supi(5), 1), Err(AuthenticationError::UnknownSubscriber));
+    assert_eq!(udm.load().cached, 1);
+}
+
+#[test]
+fn every_scheme_leads_to_the_subscriber() {
+    let bed = Bed::new(3);
+    let (udm, answers) = bed.start(cold());
+    let public = |key: &HomeNetworkKey| match key.profile() {
+        Profile::A => HomeNetworkPublicKey::profile_a(&key.public().try_into().expect("32 octets")),
+        Profile::B => HomeNetworkPublicKey::profile_b(&key.public()).expect("a point"),
+    };
+    let keys = cold().home_network_keys;
+    let ecies = [(1, public(&keys[0])), (2, public(&keys[1]))];
+    let null = ask(&udm, &answers, by_suci(0, Protection::Null), 1).expect("a vector");
+    assert_eq!(null.supi, supi(0));
+    for (n, (key_id, key)) in ecies.iter().enumerate() {
+        let n = n as u64 + 1;
+        let request = by_suci(n, Protection::Ecies { key_id: *key_id, key });
+        for _cold_then_warm in 0..2 {
+            assert!(udm.try_now(&request, NOW, [0; 16]).is_none(), "never on the caller's thread");
+            let info = ask(&udm, &answers, request.clone(), 3).expect("a vector");
+            assert_eq!((info.supi, Usim::new(0).challenge(&info)), (supi(n), Ok(info.xres_star)));
+        }
+        let wrong_id = by_suci(n, Protection::Ecies { key_id: 9, key });
+        let wrong_scheme = by_suci(n, Protection::Ecies { key_id: 3 - *key_id, key });
+        let mut forged = request.clone();
+        if let SubscriberIdentity::Suci(octets) = &mut forged.identity {
+            *octets.last_mut().expect("a MAC tag") ^= 1;
+        }
+        for bad in [wrong_id, wrong_scheme, forged] {
+            assert_eq!(ask(&udm, &answers, bad, 1), Err(AuthenticationError::BadSuci));
+        }
+    }
+    let mut junk = by_supi(0);
+    junk.identity = SubscriberIdentity::Suci(vec![1, 2, 3]);
+    assert_eq!(udm.try_now(&junk, NOW, [0; 16]), Some(Err(AuthenticationError::BadSuci)));
+    assert_eq!(udm.submit(1, junk, NOW, [0; 16]), Err(AuthenticationError::BadSuci));
+}
+
+#[test]
+fn an_auts_moves_the_sequence_number_and_survives_a_restart() {
+    let bed = Bed::new(1);
+    let mut usim = Usim::new(1 << 46);
+    let (udm, answers) = bed.start(cold());
+    let info = ask(&udm, &answers, by_supi(0), 1).expect("a vector");
+    let resync = usim.challenge(&info).expect_err("behind the USIM");
+    let mut forged = resync;
+    forged.auts[13] ^= 1;
+    let request = |resync| AuthenticationRequest { resync: Some(resync), ..by_supi(0) };
+    assert_eq!(ask(&udm, &answers, request(forged), 2), Err(AuthenticationError::BadAuts));
+    let other_rand = Resync { rand: [9; 16], ..resync };
+    assert_eq!(ask(&udm, &answers, request(other_rand), 2), Err(AuthenticationError::BadAuts));
+    assert_eq!(bed.store().get(supi(0)).expect("read").expect("there").sqn_offset, 0, "nothing stored for these");
+
+    let info = ask(&udm, &answers, request(resync), 3).expect("a vector");
+    assert_eq!(usim.challenge(&info), Ok(info.xres_star));
+    // The same AUTS once more, as after a lost answer: above SQNMS still, and never the same SQN twice
+    let repeated = ask(&udm, &answers, request(resync), 4).expect("a vector");
+    assert_eq!(usim.challenge(&repeated), Ok(repeated.xres_star));
+    drop(udm);
+
+    let (udm, answers) = bed.start(cold());
+    let info = ask(&udm, &answers, by_supi(0), 5).expect("a vector");
+    assert_eq!(usim.challenge(&info), Ok(info.xres_star), "no second resynchronisation");
+    // A new card with the same keys is far behind, beyond what TS 33.102 C.2.1 lets it accept
+    let mut new_card = Usim::new(0);
+    let resync = new_card.challenge(&info).expect_err("too far ahead");
+    let info = ask(&udm, &answers, request(resync), 6).expect("a vector");
+    assert_eq!(new_card.challenge(&info), Ok(info.xres_star));
+    assert_eq!(sqn_of(&info) >> 5, 2, "from SEQMS on");
+}
+
+#[test]
+fn a_sequence_number_is_never_used_twice_by_threads_or_restarts() {
+    let bed = Bed::new(1);
+    let mut all = HashSet::new();
+    let mut highest = 0;
+    for run in 0..3 {
+        let (udm, answers) = bed.start(UdmConfig { preload: false, ind: 4, ..UdmConfig::default() });
+        // The clock goes back from run to run
+        let now = Instant(NOW.0 - run * 3_600_000_000);
+        udm.submit(0, by_supi(0), now, [0; 16]).expect("taken");
+        let first = wait(&answers).1.expect("a vector");
+        assert!(sqn_of(&first) > highest, "run {run}");
+        assert_eq!(sqn_of(&first) & 31, 4);
+        let ask_often = || {
+            let mut last = 0;
+            let mut seen = Vec::new();
+            for _ in 0..3000 {
+                // The reservation may be used up, as 6,000 in a second are more than it covers
+                let answer = udm.try_now(&by_supi(0), now, [1; 16]);
+                let Some(answer) = answer else { break };
+                let sqn = sqn_of(&answer.expect("a vector"));
+                assert!(sqn > last);
+                last = sqn;
+                seen.push(sqn);
+            }
+            seen
+        };
+        let lists = std::thread::scope(|scope| [scope.spawn(ask_often), scope.spawn(ask_often)].map(|t| t.join()));
+        for sqn in lists.into_iter().flat_map(|l| l.expect("no panic")).chain([sqn_of(&first)]) {
+            assert!(all.insert(sqn), "{sqn} twice");
+            highest = highest.max(sqn);
+        }
+        // Used up at once by one UE, it is moved on by the first request that waits
+        udm.submit(1, by_supi(0), now, [1; 16]).expect("taken");
+        let moved = sqn_of(&wait(&answers).1.expect("a vector"));
+        assert!(moved > highest && all.insert(moved));
+        highest = moved;
+        if run == 0 {
+            // As by a crash: the last reservation is not taken back
+            std::mem::forget(udm);
+        }
+    }
+}
+
+#[test]
+fn what_another_connection_changes_acts_on_a_running_core() {
+    let bed = Bed::new(2);
+    let (udm, answers) = bed.start(cold());
+    let before = ask(&udm, &answers, by_supi(0), 1).expect("a vector");
+    ask(&udm, &answers, by_supi(1), 1).expect("a vector");
+    let mut store = bed.store();
+    store.remove([supi(1)]).expect("removed");
+    let mut changed = store.get(supi(0)).expect("read").expect("there");
+    changed.subscription.ambr.uplink_bps = 5;
+    store.upsert(&changed).expect("replaced");
+    let deadline = std::time::Instant::now() + Duration::from_secs(5);
+    while udm.load().cached > 0 && std::time::Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(std::time::Instant::now() < deadline, "the cache still has what changed");
+    assert_eq!(ask(&udm, &answers, by_supi(1), 2), Err(AuthenticationError::UnknownSubscriber));
+    let after = ask(&udm, &answers, by_supi(0), 2).expect("a vector");
+    assert_eq!(after.subscription.ambr.uplink_bps, 5);
+    assert!(sqn_of(&after) > sqn_of(&before));
+    let mut new = changed.clone();
+    new.supi = supi(50);
+    store.add(&new).expect("added");
+    assert!(ask(&udm, &answers, by_supi(50), 2).is_ok(), "at once: what is not there is not remembered");
+}
+
+#[test]
+fn a_small_cache_forgets_and_reads_again() {
+    let bed = Bed::new(5000);
+    let (udm, answers) = bed.start(UdmConfig { cache_records: 1, preload: false, ..UdmConfig::default() });
+    let mut last = vec![0; 5000];
+    for round in 0..2 {
+        for n in 0..5000 {
+            udm.submit(n, by_supi(n), NOW, [round; 16]).expect("taken");
+        }
+        for _ in 0..5000 {
+            let (token, answer) = wait(&answers);
+            let info = answer.expect("a vector");
+            assert_eq!(info.supi, supi(token));
+            let sqn = sqn_of(&info);
+            assert!(std::mem::replace(&mut last[token as usize], sqn) < sqn, "{token}");
+        }
+        assert!(udm.load().cached <= 2048, "{:?}", udm.load());
+    }
+}
+
+#[test]
+fn a_preload_makes_the_first_answer_immediate() {
+    let bed = Bed::new(2000);
+    let (udm, _answers) = bed.start(UdmConfig::default());
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    while udm.load().cached < 2000 && std::time::Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!((0..2000).all(|n| matches!(udm.try_now(&by_supi(n), NOW, [0; 16]), Some(Ok(_)))));
+}
+
+#[test]
+fn a_storm_of_concealed_registrations_is_refused_and_holds_up_nobody() {
+    let bed = Bed::new(2);
+    let (udm, answers) = bed.start(UdmConfig { queue: 16, deconceal_threads: 1, ..cold() });
+    ask(&udm, &answers, by_supi(0), 1).expect("a vector");
+    let key = HomeNetworkKey::new(2, Profile::B, &HN_B).expect("a key");
+    let public = HomeNetworkPublicKey::profile_b(&key.public()).expect("a point");
+    let concealed = by_suci(1, Protection::Ecies { key_id: 2, key: &public });
+    let mut waiting = 0;
+    let mut refused = 0;
+    for token in 0..500 {
+        match udm.submit(token, concealed.clone(), NOW, [0; 16]) {
+            Ok(()) => waiting += 1,
+            Err(AuthenticationError::Unavailable) => refused += 1,
+            Err(other) => panic!("{other}"),
+        }
+        assert!(matches!(udm.try_now(&by_supi(0), NOW, [1; 16]), Some(Ok(_))), "others are served meanwhile");
+    }
+    assert!(refused > 0 && waiting > 0);
+    for _ in 0..waiting {
+        assert!(wait(&answers).1.is_ok());
+    }
+}
+
+#[test]
+fn a_database_that_fails_is_unavailable_and_recovers() {
+    let bed = Bed::new(1);
+    let (udm, answers) = bed.start(cold());
+    let mut store = bed.store();
+    assert_eq!(store.count(&Filter::default()).expect("counted"), 1);
+    store.rename_table_for_test("subscribers", "hidden");
+    assert_eq!(ask(&udm, &answers, by_supi(0), 1), Err(AuthenticationError::Unavailable));
+    store.rename_table_for_test("hidden", "subscribers");
+    assert!(ask(&udm, &answers, by_supi(0), 1).is_ok());
+}
