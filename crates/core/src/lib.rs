@@ -6,6 +6,7 @@
 
 pub mod config;
 mod env;
+pub mod pools;
 pub mod session;
 pub mod subscription;
 
