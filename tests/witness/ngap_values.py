@@ -26,7 +26,7 @@ S_TMSI = {"aMFSetID": (1, 10), "aMFPointer": (3, 6), "fiveG-TMSI": bytes.fromhex
 SLICE = {"sST": b"\x01"}
 SLICE_SD = {"sST": b"\x03", "sD": bytes.fromhex("0000ab")}
 SLICES = [{"s-NSSAI": SLICE}, {"s-NSSAI": SLICE_SD}]
-NAS = bytes.fromhex("7e005c000d0199f9070000000000000000000010")
+NAS = bytes.fromhex("7e005c000d0199f907f0ff00000000000010")
 SECURITY = {
     "nRencryptionAlgorithms": (0xE000, 16),
     "nRintegrityProtectionAlgorithms": (0x6000, 16),
@@ -226,6 +226,17 @@ def connection_messages():
         "UERadioCapabilityInfoIndication", *IDS, ("UERadioCapability", bytes(range(64))))
 
 
+def source_to_target():
+    """Source NG-RAN Node to Target NG-RAN Node Transparent Container, with the smallest RRC container there is."""
+    kind = IES.SourceNGRANNode_ToTargetNGRANNode_TransparentContainer
+    cell = ("nR-CGI", CELL)
+    last = {"globalCellID": cell, "cellType": {"cellSize": "small"}, "timeUEStayedInCell": 5}
+    kind.set_val({
+        "rRCContainer": bytes(2), "targetCell-ID": cell,
+        "uEHistoryInformation": [{"lastVisitedCellInformation": ("nGRANCell", last)}]})
+    return kind.to_aper()
+
+
 def session_messages():
     """Messages about PDU sessions and mobility."""
     release = ("PDUSessionResourceReleaseCommandTransfer", {"cause": ("nas", "normal-release")})
@@ -261,7 +272,7 @@ def session_messages():
         "HandoverRequired", *IDS, ("HandoverType", "intra5gs"),
         ("Cause", ("radioNetwork", "handover-desirable-for-radio-reason")), ("TargetID", target),
         ("PDUSessionResourceListHORqd", [{"pDUSessionID": 5, "handoverRequiredTransfer": required}]),
-        ("SourceToTarget-TransparentContainer", bytes.fromhex("000201020099f9070000102003")))
+        ("SourceToTarget-TransparentContainer", source_to_target()))
     yield "HandoverPreparationFailure", unsuccessful(
         "HandoverPreparationFailure", *IDS,
         ("Cause", ("radioNetwork", "ho-failure-in-target-5GC-ngran-node-or-target-system")))

@@ -155,7 +155,7 @@ fn handover() -> Vec<Case> {
                 None
             )]),
             SourceToTarget_TransparentContainer =
-                SourceToTargetTransparentContainer(octets("000201020099f9070000102003").into())
+                SourceToTargetTransparentContainer(octets("000200000099f9070001020030000099f9070001020030800005").into())
         ),
         ngap_case!(
             "HandoverPreparationFailure",

@@ -64,7 +64,7 @@ pub(crate) fn allowed() -> AllowedNSSAI {
 }
 
 pub(crate) fn nas() -> NASPDU<'static> {
-    NASPDU(octets("7e005c000d0199f9070000000000000000000010").into())
+    NASPDU(octets("7e005c000d0199f907f0ff00000000000010").into())
 }
 
 pub(crate) fn algorithms() -> UESecurityCapabilities<'static> {
