@@ -132,6 +132,5 @@ pub(super) const UNSAFE_ALLOWED: &[&str] = &[
     "crates/datapath/src/",
     "crates/node/src/sys/",
     "crates/emulator/src/sys/",
-    "crates/vireo/src/netns.rs",
-    "crates/vireo/src/sys/",
+    "crates/vireo/src/lab/",
 ];
