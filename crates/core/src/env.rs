@@ -34,8 +34,9 @@ pub trait Identifiers {
     /// A 5G-TMSI that names `ltmsi`, unlinkable to any earlier one (TS 33.501 6.12.3).
     fn tmsi(&mut self, ltmsi: Ltmsi) -> Option<Tmsi>;
 
-    /// An LTMSI in a bucket of the slice, for a UE that moves to its home slice.
-    fn ltmsi(&mut self, slice: Snssai) -> Option<Ltmsi>;
+    /// An LTMSI in a bucket of the slice for the UE that is `current`; `None` if its bucket is the slice's already or
+    /// none is free.
+    fn rekey(&mut self, current: Ltmsi, slice: Snssai) -> Option<Ltmsi>;
 
     /// Addresses of the data network's pools; `None` when a pool that is needed is used up.
     fn address(&mut self, dnn: &Dnn, kind: PduSessionType) -> Option<SessionAddress>;

@@ -5,9 +5,15 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod context;
+pub mod engine;
 mod env;
+pub mod n2;
 pub mod pools;
+pub mod procedures;
+pub mod ran;
 pub mod session;
 pub mod subscription;
+pub mod turn;
 
 pub use env::{Env, Identifiers};

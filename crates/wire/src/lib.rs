@@ -7,6 +7,7 @@
 
 /// NGAP (TS 38.413): the codec's types and macros.
 pub mod ngap {
+    pub use oxirush_ngap::aper::{BitString, Bits};
     pub use oxirush_ngap::ngap::*;
     pub use oxirush_ngap::{Deviation, Error, Message, NgapPduKind, helpers, ie};
     pub use oxirush_ngap::{aper, build_ngap, build_ngap_ie, extract_ngap_ies};

@@ -46,6 +46,8 @@ pub struct SmContext {
     pub n4: N4,
     /// When [`super::Input::Deadline`] is due.
     pub deadline: Option<Instant>,
+    /// When the UE asked for the session, or for its user plane: what a latency is measured from.
+    pub since: Instant,
 }
 
 /// One end of a GTP-U tunnel (an F-TEID).
@@ -176,6 +178,16 @@ impl SmContext {
             upf: self.upf,
             state: self.state(),
         }
+    }
+
+    /// Whether the UE has the session.
+    pub fn is_established(&self) -> bool {
+        self.stage == Stage::Established
+    }
+
+    /// Whether the session is anything to the UE: one that has ended is only waiting for the UPF.
+    pub fn is_live(&self) -> bool {
+        self.stage != Stage::Ended
     }
 
     /// What the session is doing.

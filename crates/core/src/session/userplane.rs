@@ -11,6 +11,7 @@ pub(super) fn activate(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>)
     if sm.stage != Stage::Established {
         return;
     }
+    sm.since = env.now;
     match sm.ran {
         Ran::Asked if sm.deadline.is_some() => {}
         Ran::Idle | Ran::Wanted | Ran::Asked | Ran::Up => set_up(sm, env, out),

@@ -64,7 +64,7 @@ impl Identifiers for Ids {
         None
     }
 
-    fn ltmsi(&mut self, _: Snssai) -> Option<Ltmsi> {
+    fn rekey(&mut self, _: Ltmsi, _: Snssai) -> Option<Ltmsi> {
         None
     }
 

@@ -1,0 +1,250 @@
+//! The state of one UE: everything the network knows of a device, as plain data that can be stored, copied and moved.
+//!
+//! A context holds no lock, timer, handle or pointer: a timer is a stored deadline, a RAN node is an association
+//! number. Perpetual state changes when a procedure ends; ephemeral state is what a running procedure or a signalling
+//! connection needs, and is dropped with it (seed 1).
+
+mod codec;
+mod security;
+
+pub use codec::{CodecError, LAYOUT_VERSION, decode, encode};
+pub use security::{NasSecurity, NextHop, SecurityFault};
+
+use crate::procedures::{deregistration, registration, service_request};
+use crate::session::SmContext;
+use crate::subscription::{Ambr, Subscription};
+use serde::{Deserialize, Serialize};
+use vireo_types::{AmfUeNgapId, AssocId, Guti, Instant, Ltmsi, NrCgi, Pei, RanUeNgapId, Snssai, Supi, Tac, Tai, Tmsi};
+
+/// One UE.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UeContext {
+    /// Its number in the cluster.
+    pub ltmsi: Ltmsi,
+    /// The input that this state is the result of; a repeated input at or below it changes nothing.
+    pub sequence: u64,
+    /// Whom it belongs to.
+    pub identity: Identity,
+    /// 5GMM state of the UE in the network (TS 24.501 5.1.3.3).
+    pub registration: Registration,
+    /// The NAS security context in use.
+    pub security: Option<NasSecurity>,
+    /// UE security capability (TS 24.501 9.11.3.54), as the UE last gave it under integrity protection.
+    pub security_capability: Capability,
+    /// What the subscriber may do; there once authenticated.
+    pub subscription: Option<Subscription>,
+    /// Allowed NSSAI.
+    pub allowed: Vec<Snssai>,
+    /// UE Radio Capability, opaque (TS 38.413 9.3.1.74): given back to the RAN at every context set-up.
+    pub radio_capability: Vec<u8>,
+    /// PDU sessions.
+    pub sessions: Vec<SmContext>,
+    /// The number of the next session, for SEIDs.
+    pub next_session: u32,
+    /// The NG connection: there while the UE is CM-CONNECTED.
+    pub connection: Option<Connection>,
+    /// How many NG connections there were (the generation of the next AMF-UE-NGAP-ID).
+    pub connections: u16,
+    /// The 5GMM procedure that runs.
+    pub procedure: Option<Procedure>,
+    /// When a UE that is not heard of is taken for gone (mobile reachable and implicit deregistration timers,
+    /// TS 24.501 5.3.7), or when a deregistered context is forgotten.
+    pub expires: Option<Instant>,
+}
+
+/// Who a UE is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Its SUPI, once authenticated.
+    pub supi: Option<Supi>,
+    /// Its IMEISV.
+    pub pei: Option<Pei>,
+    /// Its 5G-TMSI.
+    pub tmsi: Option<Tmsi>,
+    /// The 5G-TMSI it had: both are valid until the UE completes the change.
+    pub old_tmsi: Option<Tmsi>,
+}
+
+/// 5GMM state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Registration {
+    /// 5GMM-DEREGISTERED.
+    #[default]
+    Deregistered,
+    /// 5GMM-REGISTERED.
+    Registered,
+}
+
+/// UE security capability: the IE's octets (2 to 8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capability {
+    octets: [u8; 8],
+    length: u8,
+}
+
+impl Capability {
+    /// The capability of an IE's octets; what is beyond the 8 that TS 24.501 defines is cut.
+    pub fn new(ie: &[u8]) -> Self {
+        let length = ie.len().min(8);
+        let mut octets = [0; 8];
+        octets[..length].copy_from_slice(&ie[..length]);
+        Capability { octets, length: length as u8 }
+    }
+
+    /// The octets of the IE.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.octets[..usize::from(self.length).min(8)]
+    }
+
+    /// 5G-EA bits, EA0 the highest.
+    pub fn ea(&self) -> u8 {
+        self.octets[0]
+    }
+
+    /// 5G-IA bits, IA0 the highest.
+    pub fn ia(&self) -> u8 {
+        self.octets[1]
+    }
+
+    /// EEA bits, zero if the UE has no EPS capability.
+    pub fn eea(&self) -> u8 {
+        self.octets[2]
+    }
+
+    /// EIA bits.
+    pub fn eia(&self) -> u8 {
+        self.octets[3]
+    }
+}
+
+/// The NG connection of a UE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Connection {
+    /// The RAN node's association.
+    pub assoc: AssocId,
+    /// The RAN node's number for the UE.
+    pub ran_id: RanUeNgapId,
+    /// Ours.
+    pub amf_id: AmfUeNgapId,
+    /// Where the UE is.
+    pub tai: Tai,
+    /// Its cell.
+    pub cell: NrCgi,
+    /// How far the UE context in the RAN is.
+    pub ran: RanContext,
+}
+
+/// The UE context in the RAN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RanContext {
+    /// None yet: NAS transport only.
+    None,
+    /// Initial Context Setup Request sent.
+    SettingUp {
+        /// Until when its answer is waited for.
+        deadline: Instant,
+    },
+    /// There.
+    SetUp,
+    /// UE Context Release Command sent.
+    Releasing {
+        /// Until when its answer is waited for.
+        deadline: Instant,
+    },
+}
+
+/// The 5GMM procedure that runs; each state owns what it needs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Procedure {
+    /// Registration.
+    Registration(Box<registration::Registering>),
+    /// UE-triggered service request.
+    ServiceRequest(service_request::Serving),
+    /// Deregistration by the network.
+    Deregistration(deregistration::Deregistering),
+}
+
+/// A retransmission timer as data: when the message is sent again, and how often it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retry {
+    /// When.
+    pub deadline: Instant,
+    /// How often it was sent again.
+    pub repeats: u8,
+}
+
+impl Retry {
+    /// A first transmission at `now` with the timer's `period`.
+    pub fn start(now: Instant, period: vireo_types::Duration) -> Self {
+        Retry { deadline: now + period, repeats: 0 }
+    }
+
+    /// The next transmission, or `None` when `limit` repeats were made.
+    pub fn next(self, now: Instant, period: vireo_types::Duration, limit: u8) -> Option<Self> {
+        (self.repeats < limit).then(|| Retry { deadline: now + period, repeats: self.repeats + 1 })
+    }
+}
+
+impl UeContext {
+    /// A UE that was just heard of for the first time.
+    pub fn new(ltmsi: Ltmsi) -> Self {
+        UeContext {
+            ltmsi,
+            sequence: 0,
+            identity: Identity::default(),
+            registration: Registration::Deregistered,
+            security: None,
+            security_capability: Capability::default(),
+            subscription: None,
+            allowed: Vec::new(),
+            radio_capability: Vec::new(),
+            sessions: Vec::new(),
+            next_session: 0,
+            connection: None,
+            connections: 0,
+            procedure: None,
+            expires: None,
+        }
+    }
+
+    /// Whether a step may act on NAS messages of the UE as its own: it has proved to hold the keys.
+    pub fn is_registered(&self) -> bool {
+        self.registration == Registration::Registered
+    }
+
+    /// UE aggregate maximum bit rate of the subscription.
+    pub fn ambr(&self) -> Ambr {
+        self.subscription.as_ref().map(|s| s.ambr).unwrap_or_default()
+    }
+
+    /// The session of a PDU session identity.
+    pub fn session(&mut self, psi: u8) -> Option<&mut SmContext> {
+        self.sessions.iter_mut().find(|s| s.psi == psi && s.is_live())
+    }
+
+    /// The earliest stored deadline.
+    pub fn deadline(&self) -> Option<Instant> {
+        let procedure = match &self.procedure {
+            None => None,
+            Some(Procedure::Registration(r)) => r.deadline(),
+            Some(Procedure::ServiceRequest(s)) => Some(s.deadline()),
+            Some(Procedure::Deregistration(d)) => Some(d.deadline()),
+        };
+        let ran = self.connection.and_then(|c| match c.ran {
+            RanContext::SettingUp { deadline } | RanContext::Releasing { deadline } => Some(deadline),
+            RanContext::None | RanContext::SetUp => None,
+        });
+        let sessions = self.sessions.iter().filter_map(crate::session::deadline).min();
+        [procedure, ran, sessions, self.expires].into_iter().flatten().min()
+    }
+
+    /// The 5G-GUTI of a 5G-TMSI.
+    pub fn guti(config: &crate::config::CoreConfig, tmsi: Tmsi) -> Guti {
+        Guti { guami: config.guami(), tmsi }
+    }
+}
+
+/// The tracking area of the configuration that a TAI is, if it is served.
+pub fn is_served(config: &crate::config::CoreConfig, tai: Tai) -> bool {
+    config.plmns.contains(&tai.plmn) && config.tacs.contains(&Tac(tai.tac.0))
+}

@@ -1,0 +1,219 @@
+//! The NAS security context of a UE as plain data (TS 33.501 6.3.2.1, TS 24.501 4.4): keys, algorithms, COUNTs. The
+//! algorithms themselves are the security crate's.
+
+use serde::{Deserialize, Serialize};
+use vireo_wire::nas::Nas5gsSecurityHeaderType as Header;
+use vireo_wire::security::nas_5gs::{
+    KAmf, KNasEnc, KNasInt, NasConnection, derive_kgnb, derive_knas_enc, derive_knas_int, derive_nh, nas_cipher,
+    nas_mac,
+};
+use vireo_wire::security::{CipheringAlgorithm, Direction, IntegrityAlgorithm, NasCount, constant_time_eq};
+
+/// One 5G NAS security context. `Debug` shows no key.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NasSecurity {
+    /// ngKSI, 0 to 6.
+    pub ngksi: u8,
+    /// KAMF.
+    pub kamf: [u8; 32],
+    /// KNASint of the algorithm in use.
+    pub knas_int: [u8; 16],
+    /// KNASenc of the algorithm in use.
+    pub knas_enc: [u8; 16],
+    /// NIA code, 1 to 3.
+    pub integrity: u8,
+    /// NEA code, 0 to 3.
+    pub ciphering: u8,
+    /// The lowest uplink NAS COUNT that is still accepted.
+    pub uplink: u32,
+    /// The downlink NAS COUNT of the next message: in the commit before the message leaves, so never used twice.
+    pub downlink: u32,
+    /// Next hop of the next path switch or handover, and its chaining counter (TS 33.501 6.9.2.1.1).
+    pub next_hop: Option<NextHop>,
+}
+
+/// NH and NCC.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NextHop {
+    /// NH.
+    pub nh: [u8; 32],
+    /// NCC, 0 to 7.
+    pub ncc: u8,
+}
+
+impl std::fmt::Debug for NasSecurity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NasSecurity")
+            .field("ngksi", &self.ngksi)
+            .field("integrity", &self.integrity)
+            .field("ciphering", &self.ciphering)
+            .field("uplink", &self.uplink)
+            .field("downlink", &self.downlink)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for NextHop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NextHop").field("ncc", &self.ncc).finish_non_exhaustive()
+    }
+}
+
+/// Why a message was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SecurityFault {
+    /// Too short for a security header.
+    #[error("the security header is cut short")]
+    Truncated,
+    /// The MAC is another, or the COUNT was used before (a replay shows as this, TS 24.501 4.4.3.2).
+    #[error("the MAC does not verify")]
+    BadMac,
+    /// All COUNTs are used (TS 24.501 4.4.3.1): the UE must authenticate anew.
+    #[error("the NAS COUNTs are used up")]
+    Exhausted,
+}
+
+/// EPD, security header type, MAC and sequence number (TS 24.501 9.1.1).
+const HEADER_OCTETS: usize = 7;
+
+impl NasSecurity {
+    /// The context of a KAMF that was just agreed, with both COUNTs at zero.
+    pub fn fresh(ngksi: u8, kamf: [u8; 32], nia: IntegrityAlgorithm, nea: CipheringAlgorithm) -> Self {
+        let key = KAmf::new(&kamf);
+        NasSecurity {
+            ngksi,
+            kamf,
+            knas_int: *derive_knas_int(&key, nia).as_octets(),
+            knas_enc: *derive_knas_enc(&key, nea).as_octets(),
+            integrity: nia as u8,
+            ciphering: nea as u8,
+            uplink: 0,
+            downlink: 0,
+            next_hop: None,
+        }
+    }
+
+    fn nia(&self) -> IntegrityAlgorithm {
+        // The field is written by `fresh` alone, from a valid algorithm; NIA0 accepts nothing below.
+        IntegrityAlgorithm::try_from(self.integrity).unwrap_or(IntegrityAlgorithm::NIA2)
+    }
+
+    fn nea(&self) -> CipheringAlgorithm {
+        CipheringAlgorithm::try_from(self.ciphering).unwrap_or(CipheringAlgorithm::NEA2)
+    }
+
+    /// Protects a plain downlink message under the next COUNT, which it uses up.
+    pub fn protect(&mut self, plain: &[u8], header: Header) -> Result<Vec<u8>, SecurityFault> {
+        let count = NasCount::new(self.downlink).map_err(|_| SecurityFault::Exhausted)?;
+        let mut out = Vec::with_capacity(HEADER_OCTETS + plain.len());
+        out.extend_from_slice(&[0x7e, header as u8, 0, 0, 0, 0, count.sequence_number()]);
+        out.extend_from_slice(plain);
+        // A Security Mode Command is never ciphered (TS 24.501 4.4.5): the UE does not know the algorithm yet.
+        if header == Header::IntegrityProtectedAndCiphered {
+            let key = KNasEnc::new(&self.knas_enc);
+            nas_cipher(&key, count, CONNECTION, Direction::Downlink, &mut out[HEADER_OCTETS..], self.nea());
+        }
+        let key = KNasInt::new(&self.knas_int);
+        let mac = nas_mac(&key, count, CONNECTION, Direction::Downlink, &out[HEADER_OCTETS - 1..], self.nia());
+        out[2..6].copy_from_slice(&mac.to_be_bytes());
+        self.downlink += 1;
+        Ok(out)
+    }
+
+    /// Whether an uplink message verifies, without accepting it: the COUNT it has.
+    pub fn verify(&self, message: &[u8]) -> Result<u32, SecurityFault> {
+        if message.len() <= HEADER_OCTETS {
+            return Err(SecurityFault::Truncated);
+        }
+        let lowest = NasCount::new(self.uplink).map_err(|_| SecurityFault::Exhausted)?;
+        let count = lowest.estimate(message[HEADER_OCTETS - 1]).map_err(|_| SecurityFault::BadMac)?;
+        let key = KNasInt::new(&self.knas_int);
+        let mac = nas_mac(&key, count, CONNECTION, Direction::Uplink, &message[HEADER_OCTETS - 1..], self.nia());
+        if constant_time_eq(&mac.to_be_bytes(), &message[2..6]) { Ok(count.get()) } else { Err(SecurityFault::BadMac) }
+    }
+
+    /// Verifies and deciphers an uplink message and uses its COUNT up; gives the plain message.
+    pub fn unprotect(&mut self, message: &[u8]) -> Result<Vec<u8>, SecurityFault> {
+        let count = self.verify(message)?;
+        let mut plain = message[HEADER_OCTETS..].to_vec();
+        // 2 and 4 are the ciphered header types (TS 24.501 table 9.3.1).
+        if matches!(message[1] & 0x0f, 2 | 4) {
+            self.cipher_uplink(count, &mut plain);
+        }
+        self.uplink = count + 1;
+        Ok(plain)
+    }
+
+    /// Deciphers what an initial NAS message carries in its NAS message container, under that message's COUNT
+    /// (TS 24.501 4.4.6).
+    pub fn cipher_uplink(&self, count: u32, octets: &mut [u8]) {
+        if let Ok(count) = NasCount::new(count) {
+            let key = KNasEnc::new(&self.knas_enc);
+            nas_cipher(&key, count, CONNECTION, Direction::Uplink, octets, self.nea());
+        }
+    }
+
+    /// KgNB for an initial context set-up after the uplink message `uplink - 1` (TS 33.501 6.8.1.2.2, A.9), and the
+    /// next hop that goes with it (6.9.2.1.1), which the caller stores.
+    pub fn initial_kgnb(&self) -> ([u8; 32], NextHop) {
+        let kamf = KAmf::new(&self.kamf);
+        let count = NasCount::new(self.uplink.saturating_sub(1)).unwrap_or(NasCount::ZERO);
+        let kgnb = derive_kgnb(&kamf, count);
+        (*kgnb.as_octets(), NextHop { nh: *derive_nh(&kamf, &kgnb).as_octets(), ncc: 1 })
+    }
+}
+
+/// Vireo serves 3GPP access.
+const CONNECTION: NasConnection = NasConnection::ThreeGpp;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vireo_wire::nas::{Direction as NasDirection, Nas5gsMessage, NasSecurityContext};
+
+    fn pair(nia: IntegrityAlgorithm, nea: CipheringAlgorithm) -> (NasSecurity, NasSecurityContext) {
+        let kamf = [0x42; 32];
+        let ue = NasSecurityContext::from_fresh_kamf(
+            &KAmf::new(&kamf),
+            vireo_wire::nas::IntegrityAlgorithm::from_u8(nia as u8).expect("an algorithm"),
+            vireo_wire::nas::CipheringAlgorithm::from_u8(nea as u8).expect("an algorithm"),
+        );
+        (NasSecurity::fresh(0, kamf, nia, nea), ue.expect("a context"))
+    }
+
+    /// The other end is the codec crate's own security context, which shares none of the framing code here.
+    #[test]
+    fn every_algorithm_pair_talks_to_an_independent_peer() {
+        let reject = Nas5gsMessage::decode(&[0x7e, 0x00, 0x44, 0x03]).expect("a Registration Reject");
+        for nia in [IntegrityAlgorithm::NIA1, IntegrityAlgorithm::NIA2, IntegrityAlgorithm::NIA3] {
+            for nea in
+                [CipheringAlgorithm::NEA0, CipheringAlgorithm::NEA1, CipheringAlgorithm::NEA2, CipheringAlgorithm::NEA3]
+            {
+                let (mut amf, mut ue) = pair(nia, nea);
+                for _ in 0..300 {
+                    let sent =
+                        amf.protect(&[0x7e, 0x00, 0x44, 0x03], Header::IntegrityProtectedAndCiphered).expect("sent");
+                    assert_eq!(ue.unprotect(&sent, NasDirection::Downlink).expect("verified").message, reject);
+                    let sent =
+                        ue.protect(&reject, Header::IntegrityProtectedAndCiphered, NasDirection::Uplink).expect("sent");
+                    assert_eq!(amf.unprotect(&sent).as_deref(), Ok(&[0x7e, 0x00, 0x44, 0x03][..]));
+                    assert_eq!(amf.unprotect(&sent), Err(SecurityFault::BadMac), "a replay is refused");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_changed_or_short_message_is_refused_and_uses_no_count() {
+        let (mut amf, mut ue) = pair(IntegrityAlgorithm::NIA2, CipheringAlgorithm::NEA2);
+        let message = Nas5gsMessage::decode(&[0x7e, 0x00, 0x43]).expect("a Registration Complete");
+        let sent = ue.protect(&message, Header::IntegrityProtectedAndCiphered, NasDirection::Uplink).expect("sent");
+        for at in 2..sent.len() {
+            let mut changed = sent.clone();
+            changed[at] ^= 1;
+            assert_eq!(amf.unprotect(&changed), Err(SecurityFault::BadMac), "octet {at}");
+        }
+        assert_eq!(amf.unprotect(&sent[..7]), Err(SecurityFault::Truncated));
+        assert_eq!(amf.unprotect(&sent).as_deref(), Ok(&[0x7e, 0x00, 0x43][..]));
+    }
+}

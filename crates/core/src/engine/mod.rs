@@ -1,0 +1,308 @@
+//! One step over one UE: which procedure an event is for, and what happens around it.
+//!
+//! `step` is `(context, event, now, random) -> (context', effects)`: it loads nothing, stores nothing and sends nothing.
+//! The caller commits the context and only then carries the effects out. Deadlines are in the context
+//! ([`UeContext::deadline`]); when one passes, the caller brings [`Event::Deadline`].
+
+mod nas;
+
+use crate::Env;
+use crate::context::{Connection, Procedure, RanContext, UeContext};
+use crate::n2::{self, Cause, Fault, Initial, UeMessage};
+use crate::procedures::common::user_plane;
+use crate::procedures::{an_release, deregistration, registration, service_request, session};
+use crate::session::{Input, N2Sm};
+use crate::subscription::{AuthenticationError, AuthenticationInfo};
+use crate::turn::{Effect, Note, Outcome, Turn};
+use std::net::SocketAddr;
+use vireo_types::{AmfUeNgapId, AssocId, RanUeNgapId, Seid};
+use vireo_wire::nas::GmmCause;
+use vireo_wire::ngap::CauseRadioNetwork;
+
+pub use nas::is_authentic;
+
+/// What can happen to a UE. Everything a step waits for comes as an event through the same door.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// The first message of an NG connection.
+    Initial {
+        /// The RAN node's association.
+        assoc: AssocId,
+        /// The message.
+        message: Initial,
+    },
+    /// A message on the UE's NG connection.
+    Ngap {
+        /// The RAN node's association.
+        assoc: AssocId,
+        /// The AMF-UE-NGAP-ID it names.
+        amf_id: AmfUeNgapId,
+        /// The PDU.
+        pdu: &'a [u8],
+    },
+    /// The home network's answer.
+    Authentication(Result<AuthenticationInfo, AuthenticationError>),
+    /// A PFCP message for a session.
+    Pfcp {
+        /// The session.
+        seid: Seid,
+        /// The message.
+        message: &'a [u8],
+    },
+    /// A PFCP request for a session got no answer.
+    PfcpTimeout {
+        /// The session.
+        seid: Seid,
+    },
+    /// A UPF lost its sessions.
+    UpfLost {
+        /// The UPF.
+        upf: SocketAddr,
+    },
+    /// The context's deadline has passed.
+    Deadline,
+    /// The NG connection is gone: the association was lost, or the RAN has reset it.
+    ConnectionLost {
+        /// The association.
+        assoc: AssocId,
+    },
+    /// Another context is the subscriber's now.
+    Superseded,
+    /// The operator wants the UE gone.
+    Deregister {
+        /// Whether the UE shall register again.
+        again: bool,
+    },
+}
+
+/// One step. The context is changed in place; nothing is sent.
+pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> Outcome {
+    let mut turn = Turn { ue, env, out: Outcome::default() };
+    match event {
+        Event::Initial { assoc, message } => initial(&mut turn, assoc, message),
+        Event::Ngap { assoc, amf_id, pdu } => ngap(&mut turn, assoc, amf_id, pdu),
+        Event::Authentication(answer) => authentication(&mut turn, answer),
+        Event::Pfcp { seid, message } => pfcp(&mut turn, seid, || Input::Pfcp(message)),
+        Event::PfcpTimeout { seid } => pfcp(&mut turn, seid, || Input::PfcpTimeout),
+        Event::UpfLost { upf } => upf_lost(&mut turn, upf),
+        Event::Deadline => deadline(&mut turn),
+        Event::ConnectionLost { assoc } => {
+            if turn.ue.connection.is_some_and(|c| c.assoc == assoc) {
+                connection_lost(&mut turn);
+            }
+        }
+        Event::Superseded => {
+            turn.ue.procedure = None;
+            deregistration::superseded(&mut turn);
+        }
+        Event::Deregister { again } => {
+            if turn.ue.is_registered() {
+                interrupt(&mut turn);
+                let procedure = deregistration::by_network(&mut turn, again, None);
+                turn.ue.procedure = procedure.map(Procedure::Deregistration);
+            }
+        }
+    }
+    an_release::forget_if_empty(&mut turn);
+    turn.out
+}
+
+fn initial(turn: &mut Turn<'_, '_>, assoc: AssocId, message: Initial) {
+    if let Some(old) = turn.ue.connection.take() {
+        // The UE is back on another connection: what the RAN has of the old one goes (TS 23.502 4.2.6).
+        let cause = Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason);
+        turn.effect(Effect::Ngap { assoc: old.assoc, pdu: n2::context_release_command(&old, cause) });
+        interrupt(turn);
+        user_plane::step_all(turn, || Input::Deactivate);
+    }
+    turn.ue.connections = turn.ue.connections.wrapping_add(1);
+    turn.ue.connection = Some(Connection {
+        assoc,
+        ran_id: message.ran_id,
+        amf_id: AmfUeNgapId::new(turn.ue.ltmsi, turn.ue.connections),
+        tai: message.tai,
+        cell: message.cell,
+        ran: RanContext::None,
+    });
+    nas::initial(turn, &message.nas);
+    // A message that asked for nothing leaves a connection that nobody will use.
+    let idle = turn.ue.procedure.is_none() && turn.ue.connection.is_some_and(|c| c.ran == RanContext::None);
+    if idle {
+        turn.release(Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason));
+    }
+}
+
+/// The connection that a message names, or the fault it is to name another (TS 38.413 10.6).
+fn named(
+    turn: &Turn<'_, '_>,
+    assoc: AssocId,
+    amf_id: AmfUeNgapId,
+    ran_id: Option<RanUeNgapId>,
+) -> Result<Connection, Fault> {
+    let raw = (Some(amf_id.get()), ran_id.map(|id| id.0));
+    let fault = |kind, cause| Fault::logical(kind, Cause::radioNetwork(cause), raw.0, raw.1);
+    let connection = turn.ue.connection.filter(|c| c.amf_id == amf_id && c.assoc == assoc);
+    let Some(connection) = connection else {
+        return Err(fault("unknown-local-ue-ngap-id", CauseRadioNetwork::unknown_local_UE_NGAP_ID));
+    };
+    if ran_id.is_some_and(|id| id != connection.ran_id) {
+        return Err(fault("inconsistent-remote-ue-ngap-id", CauseRadioNetwork::inconsistent_remote_UE_NGAP_ID));
+    }
+    Ok(connection)
+}
+
+fn ngap(turn: &mut Turn<'_, '_>, assoc: AssocId, amf_id: AmfUeNgapId, pdu: &[u8]) {
+    let read = n2::ue_message(pdu);
+    // The answer to a release of an earlier connection, and what is said about errors, is never answered with an error.
+    let silent = matches!(read, Ok((_, UeMessage::ReleaseComplete | UeMessage::Error(_) | UeMessage::NonDelivery)));
+    let named = read.and_then(|(ran_id, message)| named(turn, assoc, amf_id, ran_id).map(|_| message));
+    match named {
+        Ok(message) => ue_message(turn, message),
+        Err(_) if silent => {}
+        Err(fault) => {
+            turn.note(Note::Fault(fault.kind));
+            if let Some(pdu) = fault.answer() {
+                turn.effect(Effect::Ngap { assoc, pdu });
+            }
+        }
+    }
+}
+
+fn ue_message(turn: &mut Turn<'_, '_>, message: UeMessage) {
+    match message {
+        UeMessage::Initial(_) | UeMessage::NonDelivery | UeMessage::Report => {}
+        UeMessage::UplinkNas { nas, location } => {
+            if let (Some((tai, cell)), Some(connection)) = (location, &mut turn.ue.connection) {
+                (connection.tai, connection.cell) = (tai, cell);
+            }
+            nas::uplink(turn, &nas);
+        }
+        UeMessage::ContextSetupResponse { set_up, failed } => {
+            if let Some(connection) = &mut turn.ue.connection
+                && matches!(connection.ran, RanContext::SettingUp { .. })
+            {
+                connection.ran = RanContext::SetUp;
+            }
+            session::transfers(turn, N2Sm::SetupResponse, set_up);
+            session::transfers(turn, N2Sm::SetupUnsuccessful, failed);
+            if let Some(Procedure::ServiceRequest(serving)) = turn.ue.procedure.take_if(is_service_request) {
+                service_request::served(turn, serving);
+            }
+        }
+        UeMessage::ContextSetupFailure { cause, failed } => {
+            session::transfers(turn, N2Sm::SetupUnsuccessful, failed);
+            turn.note(Note::Fault("context-setup-failure"));
+            interrupt(turn);
+            turn.release(cause);
+        }
+        UeMessage::ReleaseRequest { cause } => an_release::requested(turn, cause),
+        UeMessage::ReleaseComplete => connection_lost(turn),
+        UeMessage::SessionSetupResponse { set_up, failed } => {
+            session::transfers(turn, N2Sm::SetupResponse, set_up);
+            session::transfers(turn, N2Sm::SetupUnsuccessful, failed);
+        }
+        UeMessage::SessionReleaseResponse { released } => session::transfers(turn, N2Sm::ReleaseResponse, released),
+        UeMessage::RadioCapability(octets) => turn.ue.radio_capability = octets,
+        UeMessage::Error(cause) => {
+            turn.note(Note::Fault("error-indication-received"));
+            if cause.is_some_and(|c| is_unknown_ue(&c)) {
+                connection_lost(turn);
+            }
+        }
+    }
+}
+
+fn is_service_request(procedure: &mut Procedure) -> bool {
+    matches!(procedure, Procedure::ServiceRequest(_))
+}
+
+/// Whether the RAN says that it does not know the UE: the connection is of no use then (TS 38.413 10.6).
+fn is_unknown_ue(cause: &Cause) -> bool {
+    matches!(
+        cause,
+        Cause::radioNetwork(
+            CauseRadioNetwork::unknown_local_UE_NGAP_ID | CauseRadioNetwork::inconsistent_remote_UE_NGAP_ID
+        )
+    )
+}
+
+/// The connection is gone: the procedure that needed it ends, and the UE is idle.
+fn connection_lost(turn: &mut Turn<'_, '_>) {
+    interrupt(turn);
+    an_release::released(turn);
+}
+
+/// Ends the procedure that runs because its connection, or its reason, is gone.
+fn interrupt(turn: &mut Turn<'_, '_>) {
+    match turn.ue.procedure.take() {
+        Some(Procedure::Registration(registering)) => {
+            registration::on_connection_lost(turn, registering);
+        }
+        Some(Procedure::ServiceRequest(_)) => service_request::failed(turn),
+        Some(Procedure::Deregistration(deregistering)) => deregistration::accepted(turn, deregistering),
+        None => {}
+    }
+}
+
+fn authentication(turn: &mut Turn<'_, '_>, answer: Result<AuthenticationInfo, AuthenticationError>) {
+    if let Some(Procedure::Registration(registering)) = turn.ue.procedure.take_if(is_registration) {
+        let next = registration::secure(turn, registering, |s, turn| s.on_vector(turn, answer));
+        turn.ue.procedure = next.map(Procedure::Registration);
+    }
+}
+
+fn is_registration(procedure: &mut Procedure) -> bool {
+    matches!(procedure, Procedure::Registration(_))
+}
+
+fn pfcp<'a>(turn: &mut Turn<'_, '_>, seid: Seid, input: impl FnOnce() -> Input<'a>) {
+    match turn.ue.sessions.iter().position(|s| s.cp_seid == seid) {
+        Some(at) => user_plane::step(turn, at, input()),
+        None => turn.note(Note::Fault("pfcp-unknown-session")),
+    }
+}
+
+fn upf_lost(turn: &mut Turn<'_, '_>, upf: SocketAddr) {
+    for at in (0..turn.ue.sessions.len()).rev() {
+        if turn.ue.sessions[at].upf == upf {
+            user_plane::step(turn, at, Input::UpfLost);
+        }
+    }
+}
+
+fn deadline(turn: &mut Turn<'_, '_>) {
+    let now = turn.now();
+    for at in (0..turn.ue.sessions.len()).rev() {
+        if crate::session::deadline(&turn.ue.sessions[at]).is_some_and(|d| d <= now) {
+            user_plane::step(turn, at, Input::Deadline);
+        }
+    }
+    match turn.ue.procedure.take() {
+        Some(Procedure::Registration(registering)) => {
+            turn.ue.procedure = registration::on_deadline(turn, registering).map(Procedure::Registration);
+        }
+        Some(Procedure::ServiceRequest(serving)) if serving.deadline() <= now => service_request::failed(turn),
+        Some(Procedure::Deregistration(deregistering)) => {
+            turn.ue.procedure = deregistration::on_deadline(turn, deregistering).map(Procedure::Deregistration);
+        }
+        other => turn.ue.procedure = other,
+    }
+    match turn.ue.connection.map(|c| c.ran) {
+        Some(RanContext::SettingUp { deadline }) if deadline <= now => {
+            turn.note(Note::Fault("context-setup-timeout"));
+            interrupt(turn);
+            turn.release(registration::network_release());
+        }
+        Some(RanContext::Releasing { deadline }) if deadline <= now => connection_lost(turn),
+        _ => {}
+    }
+    if turn.ue.expires.is_some_and(|e| e <= now) {
+        turn.ue.expires = None;
+        if turn.ue.is_registered() {
+            // Implicit deregistration: the UE was not heard of for too long.
+            deregistration::by_network(turn, false, Some(GmmCause::ImplicitlyDeregistered));
+        } else {
+            turn.ue.security = None;
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! What a received UE-associated message says, as plain values.
+
+use super::{Cause, Fault, cell_of, tai_of};
+use vireo_types::{NrCgi, RanUeNgapId, Tai, limits};
+use vireo_wire::ngap::{self, *};
+
+/// The items of a list of PDU sessions: identity and NGAP transfer.
+pub type SessionItems = Vec<(u8, Vec<u8>)>;
+
+/// INITIAL UE MESSAGE (TS 38.413 9.2.5.1).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Initial {
+    /// The RAN node's number for the UE.
+    pub ran_id: RanUeNgapId,
+    /// The NAS message.
+    pub nas: Vec<u8>,
+    /// Where the UE is.
+    pub tai: Tai,
+    /// Its cell.
+    pub cell: NrCgi,
+}
+
+/// A UE-associated message of the RAN.
+#[derive(Clone, Debug, PartialEq)]
+pub enum UeMessage {
+    /// The first of an NG connection.
+    Initial(Initial),
+    /// UPLINK NAS TRANSPORT.
+    UplinkNas {
+        /// The NAS message.
+        nas: Vec<u8>,
+        /// Where the UE is.
+        location: Option<(Tai, NrCgi)>,
+    },
+    /// INITIAL CONTEXT SETUP RESPONSE.
+    ContextSetupResponse {
+        /// Sessions with resources.
+        set_up: SessionItems,
+        /// Sessions without.
+        failed: SessionItems,
+    },
+    /// INITIAL CONTEXT SETUP FAILURE.
+    ContextSetupFailure {
+        /// Why.
+        cause: Cause,
+        /// All sessions of the request.
+        failed: SessionItems,
+    },
+    /// UE CONTEXT RELEASE REQUEST.
+    ReleaseRequest {
+        /// Why.
+        cause: Cause,
+    },
+    /// UE CONTEXT RELEASE COMPLETE.
+    ReleaseComplete,
+    /// PDU SESSION RESOURCE SETUP RESPONSE.
+    SessionSetupResponse {
+        /// Sessions with resources.
+        set_up: SessionItems,
+        /// Sessions without.
+        failed: SessionItems,
+    },
+    /// PDU SESSION RESOURCE RELEASE RESPONSE.
+    SessionReleaseResponse {
+        /// The sessions released.
+        released: SessionItems,
+    },
+    /// UE RADIO CAPABILITY INFO INDICATION.
+    RadioCapability(Vec<u8>),
+    /// NAS NON DELIVERY INDICATION.
+    NonDelivery,
+    /// ERROR INDICATION about a message of ours.
+    Error(Option<Cause>),
+    /// Reports that ask for nothing of this AMF.
+    Report,
+}
+
+impl UeMessage {
+    /// A word for counters and logs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            UeMessage::Initial(_) => "InitialUEMessage",
+            UeMessage::UplinkNas { .. } => "UplinkNASTransport",
+            UeMessage::ContextSetupResponse { .. } => "InitialContextSetupResponse",
+            UeMessage::ContextSetupFailure { .. } => "InitialContextSetupFailure",
+            UeMessage::ReleaseRequest { .. } => "UEContextReleaseRequest",
+            UeMessage::ReleaseComplete => "UEContextReleaseComplete",
+            UeMessage::SessionSetupResponse { .. } => "PDUSessionResourceSetupResponse",
+            UeMessage::SessionReleaseResponse { .. } => "PDUSessionResourceReleaseResponse",
+            UeMessage::RadioCapability(_) => "UERadioCapabilityInfoIndication",
+            UeMessage::NonDelivery => "NASNonDeliveryIndication",
+            UeMessage::Error(_) => "ErrorIndication",
+            UeMessage::Report => "Report",
+        }
+    }
+}
+
+/// Reads a UE-associated message, with the RAN-UE-NGAP-ID it has (a step compares it with the context's).
+///
+/// # Errors
+///
+/// A [`Fault`] for what is no message that a RAN node sends about a UE.
+pub fn ue_message(octets: &[u8]) -> Result<(Option<RanUeNgapId>, UeMessage), Fault> {
+    let pdu = NGAP_PDU::decode_borrowed(octets).map_err(|_| Fault::transfer_syntax())?;
+    let message = read(&pdu)?;
+    let ran_id = pdu.ie::<ie::RAN_UE_NGAP_ID>().transpose().map_err(|_| Fault::of_message(&pdu))?;
+    Ok((ran_id.map(|id| RanUeNgapId(id.0)), message))
+}
+
+/// The items of a list IE of sessions: identity and the named transfer. Such lists have criticality ignore: one that does
+/// not decode counts as absent (10.3.4.2), and its sessions time out.
+macro_rules! items {
+    ($pdu:ident, $list:ident, $transfer:ident) => {
+        match $pdu.ie::<ie::$list>() {
+            Some(Ok(list)) => list.0.into_iter().map(|i| (i.pdu_session_id.0, i.$transfer.into_vec())).collect(),
+            _ => SessionItems::new(),
+        }
+    };
+}
+
+fn read(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Fault> {
+    let message = match pdu.kind() {
+        NgapPduKind::Initiating_InitialUEMessage => return initial(pdu),
+        NgapPduKind::Initiating_UplinkNASTransport => return uplink_nas(pdu),
+        NgapPduKind::Successful_InitialContextSetup => UeMessage::ContextSetupResponse {
+            set_up: items!(pdu, PDUSessionResourceSetupListCxtRes, pdu_session_resource_setup_response_transfer),
+            failed: items!(
+                pdu,
+                PDUSessionResourceFailedToSetupListCxtRes,
+                pdu_session_resource_setup_unsuccessful_transfer
+            ),
+        },
+        NgapPduKind::Unsuccessful_InitialContextSetup => UeMessage::ContextSetupFailure {
+            cause: cause(pdu)?,
+            failed: items!(
+                pdu,
+                PDUSessionResourceFailedToSetupListCxtFail,
+                pdu_session_resource_setup_unsuccessful_transfer
+            ),
+        },
+        NgapPduKind::Initiating_UEContextReleaseRequest => UeMessage::ReleaseRequest { cause: cause(pdu)? },
+        NgapPduKind::Successful_UEContextRelease => UeMessage::ReleaseComplete,
+        NgapPduKind::Successful_PDUSessionResourceSetup => UeMessage::SessionSetupResponse {
+            set_up: items!(pdu, PDUSessionResourceSetupListSURes, pdu_session_resource_setup_response_transfer),
+            failed: items!(
+                pdu,
+                PDUSessionResourceFailedToSetupListSURes,
+                pdu_session_resource_setup_unsuccessful_transfer
+            ),
+        },
+        NgapPduKind::Successful_PDUSessionResourceRelease => UeMessage::SessionReleaseResponse {
+            released: items!(pdu, PDUSessionResourceReleasedListRelRes, pdu_session_resource_release_response_transfer),
+        },
+        NgapPduKind::Initiating_UERadioCapabilityInfoIndication => {
+            let capability = required(pdu, pdu.ie::<ie::UERadioCapability>())?;
+            let octets = capability.0.as_slice();
+            UeMessage::RadioCapability(octets[..octets.len().min(limits::UE_CAPABILITY_OCTETS)].to_vec())
+        }
+        NgapPduKind::Initiating_NASNonDeliveryIndication => UeMessage::NonDelivery,
+        NgapPduKind::Initiating_ErrorIndication => UeMessage::Error(pdu.ie::<ie::Cause>().and_then(Result::ok)),
+        NgapPduKind::Initiating_RRCInactiveTransitionReport
+        | NgapPduKind::Initiating_LocationReport
+        | NgapPduKind::Initiating_PDUSessionResourceNotify
+        | NgapPduKind::Initiating_SecondaryRATDataUsageReport => UeMessage::Report,
+        _ => return Err(Fault::unknown_procedure(pdu)),
+    };
+    Ok(message)
+}
+
+fn required<T>(pdu: &NGAPPDU<'_>, ie: Option<Result<T, ngap::Error>>) -> Result<T, Fault> {
+    ie.and_then(Result::ok).ok_or_else(|| Fault::of_message(pdu))
+}
+
+fn cause(pdu: &NGAPPDU<'_>) -> Result<Cause, Fault> {
+    // Criticality ignore (9.2.2.4): without one, the message still says what it says.
+    Ok(pdu.ie::<ie::Cause>().and_then(Result::ok).unwrap_or(Cause::radioNetwork(CauseRadioNetwork::unspecified)))
+}
+
+fn nas(pdu: &NGAPPDU<'_>) -> Result<Vec<u8>, Fault> {
+    let nas = required(pdu, pdu.ie::<ie::NAS_PDU>())?;
+    let octets = nas.0.as_slice();
+    if octets.len() > limits::NAS_PDU_OCTETS {
+        return Err(Fault::logical("nas-too-long", Cause::protocol(CauseProtocol::semantic_error), None, None));
+    }
+    Ok(octets.to_vec())
+}
+
+fn location(pdu: &NGAPPDU<'_>) -> Result<Option<(Tai, NrCgi)>, Fault> {
+    match pdu.ie::<ie::UserLocationInformation>().transpose().map_err(|_| Fault::of_message(pdu))? {
+        Some(UserLocationInformation::userLocationInformationNR(nr)) => {
+            Ok(Some((tai_of(&nr.tai), cell_of(&nr.nr_cgi))))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn initial(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Fault> {
+    let ran_id = RanUeNgapId(required(pdu, pdu.ie::<ie::RAN_UE_NGAP_ID>())?.0);
+    // Only NR cells: Vireo serves gNBs. A location of another access is a message that this AMF cannot use.
+    let (tai, cell) = location(pdu)?.ok_or_else(|| Fault::of_message(pdu))?;
+    Ok(UeMessage::Initial(Initial { ran_id, nas: nas(pdu)?, tai, cell }))
+}
+
+fn uplink_nas(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Fault> {
+    // Criticality ignore: a location that does not decode leaves the known one.
+    Ok(UeMessage::UplinkNas { nas: nas(pdu)?, location: location(pdu).unwrap_or_default() })
+}

@@ -1,0 +1,71 @@
+//! NGAP in and out of the decisions: what a received message says as plain values, and the octets of what is sent.
+//!
+//! [`route`] is the shallow view of the balancer: it reads the identifiers that say where a message goes and nothing
+//! else. [`ue_message`] reads what a step needs. A message that is at fault becomes a [`Fault`] with the answer that
+//! TS 38.413 clause 10 asks for.
+
+mod fault;
+mod ingress;
+mod route;
+mod send;
+
+pub use fault::{Fault, error_indication};
+pub use ingress::{Initial, SessionItems, UeMessage, ue_message};
+pub use route::{Route, route};
+pub(crate) use send::encode;
+pub use send::{
+    ContextSetup, SessionSetup, context_release_command, context_setup_request, downlink_nas_transport,
+    session_release_command, session_setup_request,
+};
+
+use vireo_types::{GnbId, NrCgi, Plmn, Snssai, Tac, Tai};
+use vireo_wire::ngap;
+
+/// The cause of a release or failure (TS 38.413 9.3.1.2).
+pub use vireo_wire::ngap::Cause;
+
+/// A TAI of the wire.
+pub(crate) fn tai_of(tai: &ngap::TAI) -> Tai {
+    Tai { plmn: Plmn::from_ngap(tai.plmn_identity.0), tac: tac_of(&tai.tac) }
+}
+
+pub(crate) fn tac_of(tac: &ngap::TAC) -> Tac {
+    let [a, b, c] = tac.0;
+    Tac(u32::from_be_bytes([0, a, b, c]))
+}
+
+pub(crate) fn cell_of(cell: &ngap::NRCGI) -> NrCgi {
+    NrCgi { plmn: Plmn::from_ngap(cell.plmn_identity.0), cell: cell.nr_cell_identity.0.value() }
+}
+
+pub(crate) fn snssai_of(snssai: &ngap::SNSSAI) -> Snssai {
+    Snssai { sst: snssai.sst.0[0], sd: snssai.sd.as_ref().map(|sd| u32::from_be_bytes([0, sd.0[0], sd.0[1], sd.0[2]])) }
+}
+
+pub(crate) fn snssai_to(snssai: Snssai) -> ngap::SNSSAI {
+    ngap::helpers::s_nssai(snssai.sst, snssai.sd.map(sd_octets))
+}
+
+pub(crate) fn sd_octets(sd: u32) -> [u8; 3] {
+    let [_, a, b, c] = sd.to_be_bytes();
+    [a, b, c]
+}
+
+pub(crate) fn plmn_to(plmn: Plmn) -> ngap::PLMNIdentity {
+    ngap::PLMNIdentity(plmn.ngap())
+}
+
+/// The gNB of a Global RAN Node ID; `None` for the other kinds of node.
+pub(crate) fn gnb_of(id: &ngap::GlobalRANNodeID) -> Option<GnbId> {
+    match id {
+        ngap::GlobalRANNodeID::globalGNB_ID(gnb) => match &gnb.gnb_id {
+            ngap::GNBID::gNB_ID(bits) => Some(GnbId {
+                plmn: Plmn::from_ngap(gnb.plmn_identity.0),
+                id: u32::try_from(bits.value()).ok()?,
+                bits: u8::try_from(bits.len()).ok()?,
+            }),
+            _ => None,
+        },
+        _ => None,
+    }
+}

@@ -1,0 +1,41 @@
+//! AN release (TS 23.502 4.2.6): the UE goes idle, its downlink packets are buffered. The dialect of it is NGAP's alone
+//! and is in `n2`.
+
+use crate::context::RanContext;
+use crate::n2::Cause;
+use crate::procedures::common::user_plane;
+use crate::session::Input;
+use crate::turn::{Effect, Kind, Note, Turn};
+
+/// UE CONTEXT RELEASE REQUEST of the RAN: the command follows, with its cause.
+pub fn requested(turn: &mut Turn<'_, '_>, cause: Cause) {
+    turn.note(Note::Started(Kind::Release));
+    if !turn.ue.connection.is_some_and(|c| matches!(c.ran, RanContext::Releasing { .. })) {
+        turn.release(cause);
+    }
+}
+
+/// The RAN has released the UE, or the association, or did not answer: there is no NG connection any more.
+pub fn released(turn: &mut Turn<'_, '_>) {
+    turn.ue.connection = None;
+    user_plane::step_all(turn, || Input::Deactivate);
+    let timers = turn.env.config.timers;
+    if turn.ue.is_registered() {
+        // Mobile reachable timer, then implicit deregistration: each T3512 and four minutes at the least (5.3.7).
+        turn.ue.expires =
+            (timers.t3512.as_micros() > 0).then(|| turn.now() + timers.t3512 + timers.implicit_deregistration);
+    }
+    forget_if_empty(turn);
+}
+
+/// A context that says nothing goes: no keys to come back with, no session that is still ending.
+pub fn forget_if_empty(turn: &mut Turn<'_, '_>) {
+    let ue = &turn.ue;
+    let empty = !ue.is_registered() && ue.connection.is_none() && ue.procedure.is_none() && ue.sessions.is_empty();
+    if empty && ue.security.is_none() {
+        for tmsi in [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten() {
+            turn.effect(Effect::FreeTmsi(tmsi));
+        }
+        turn.effect(Effect::Forget);
+    }
+}

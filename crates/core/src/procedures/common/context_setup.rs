@@ -1,0 +1,41 @@
+//! The UE context in the RAN: set up with the answer to an initial NAS message, and with the user plane of the sessions
+//! that the UE wants back (TS 38.413 8.3.1, TS 23.502 4.2.3.2).
+
+use crate::context::RanContext;
+use crate::n2::{self, ContextSetup, SessionSetup};
+use crate::turn::Turn;
+
+/// Gives the RAN what it needs for the UE: by Initial Context Setup if it has no context yet, else each session and the
+/// NAS message on their own.
+pub fn set_up(turn: &mut Turn<'_, '_>, nas: Option<Vec<u8>>, sessions: Vec<SessionSetup>) {
+    let Some(connection) = turn.ue.connection else { return };
+    if connection.ran != RanContext::None {
+        if let Some(nas) = nas {
+            turn.send(|c| n2::downlink_nas_transport(c, nas));
+        }
+        let ambr = turn.ue.ambr();
+        for session in sessions {
+            turn.send(|c| n2::session_setup_request(c, ambr, session));
+        }
+        return;
+    }
+    let Some(security) = &mut turn.ue.security else { return };
+    let (kgnb, next_hop) = security.initial_kgnb();
+    security.next_hop = Some(next_hop);
+    let setup = ContextSetup {
+        guami: turn.env.config.guami(),
+        allowed: &turn.ue.allowed,
+        capability: turn.ue.security_capability,
+        kgnb,
+        ambr: turn.ue.ambr(),
+        radio_capability: &turn.ue.radio_capability,
+        sessions,
+        nas,
+    };
+    let pdu = n2::context_setup_request(&connection, setup);
+    turn.send(|_| pdu);
+    let deadline = turn.now() + turn.env.config.timers.ran_response;
+    if let Some(connection) = &mut turn.ue.connection {
+        connection.ran = RanContext::SettingUp { deadline };
+    }
+}

@@ -1,0 +1,296 @@
+//! Identification, 5G AKA and security mode control as one sub-procedure (TS 24.501 5.4.1 to 5.4.3): from a UE that
+//! claims an identity to a UE with a NAS security context in use.
+
+use crate::context::{Capability, NasSecurity, Retry};
+use crate::subscription::{AuthenticationError, AuthenticationInfo, AuthenticationRequest, Resync, SubscriberIdentity};
+use crate::turn::{Effect, Turn};
+use serde::{Deserialize, Serialize};
+use vireo_types::{Duration, Instant};
+use vireo_wire::nas::*;
+use vireo_wire::security::nas_5gs::{KSeaf, derive_kamf};
+use vireo_wire::security::{
+    constant_time_eq, select_ciphering_algo_with_preference, select_integrity_algo_with_preference,
+};
+
+/// ABBA of the first release of 5G (TS 33.501 A.7.1).
+const ABBA: [u8; 2] = [0, 0];
+/// How long the home network may take for a vector: longer than its own limits, so that this only ends what is lost.
+const VECTOR_LIMIT: Duration = Duration::from_secs(10);
+/// After how many synchronisation failures or ngKSI clashes in a row the UE is given up (TS 24.501 5.4.1.3.7 e, f:
+/// the UE itself gives the network up after three).
+const LIMIT: u8 = 2;
+
+/// How far it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Securing {
+    /// ngKSI that the UE said is in use: the new one is another (5.4.1.3.2).
+    ue_ngksi: u8,
+    /// UE security capability of the initial message, for the choice and the replay.
+    capability: Capability,
+    /// Whether the UE named itself by a SUCI in this run, so that asking again is of no use.
+    identified: bool,
+    /// Synchronisation failures and ngKSI clashes in this run.
+    repeats: u8,
+    stage: Stage,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum Stage {
+    /// Identity Request sent (T3570).
+    Identity(Retry),
+    /// The home network was asked.
+    Vector { deadline: Instant },
+    /// Authentication Request sent (T3560).
+    Challenge { info: Box<AuthenticationInfo>, ngksi: u8, retry: Retry },
+    /// Security Mode Command sent (T3560).
+    SecurityMode { pending: Box<NasSecurity>, retry: Retry },
+}
+
+/// What came of a message.
+#[derive(Debug, PartialEq)]
+pub enum Progress {
+    /// The next message is awaited.
+    Waiting(Securing),
+    /// The UE has a security context in use; the initial message it repeated inside Security Mode Complete, if it did.
+    Secured(Option<Vec<u8>>),
+    /// The procedure that asked is to be rejected with this cause.
+    Rejected(GmmCause),
+    /// Authentication Reject was sent: the UE is not who it says.
+    Refused,
+    /// The UE does not answer or has given up: nothing more is sent.
+    Abandoned,
+}
+
+impl Securing {
+    /// Starts with what the UE said of itself: an identity that the home network can be asked about, or none.
+    pub fn start(
+        turn: &mut Turn<'_, '_>,
+        identity: Option<SubscriberIdentity>,
+        ue_ngksi: u8,
+        capability: Capability,
+    ) -> Progress {
+        let identified = matches!(identity, Some(SubscriberIdentity::Suci(_)));
+        let stage = match identity {
+            Some(identity) => ask_home(turn, identity, None),
+            None => ask_identity(turn),
+        };
+        Progress::Waiting(Securing { ue_ngksi, capability, identified, repeats: 0, stage })
+    }
+
+    /// When something is due.
+    pub fn deadline(&self) -> Instant {
+        match &self.stage {
+            Stage::Identity(retry) | Stage::Challenge { retry, .. } | Stage::SecurityMode { retry, .. } => {
+                retry.deadline
+            }
+            Stage::Vector { deadline } => *deadline,
+        }
+    }
+
+    /// The security context that a message with a *new context* header is under.
+    pub fn pending(&mut self) -> Option<&mut NasSecurity> {
+        match &mut self.stage {
+            Stage::SecurityMode { pending, .. } => Some(pending),
+            _ => None,
+        }
+    }
+
+    /// IDENTITY RESPONSE.
+    pub fn on_identity(mut self, turn: &mut Turn<'_, '_>, response: &NasIdentityResponse) -> Progress {
+        if !matches!(self.stage, Stage::Identity(_)) {
+            turn.out_of_place();
+            return Progress::Waiting(self);
+        }
+        if response.mobile_identity.as_suci().is_none() {
+            return Progress::Rejected(GmmCause::IllegalUe);
+        }
+        self.identified = true;
+        self.stage = ask_home(turn, SubscriberIdentity::Suci(response.mobile_identity.value.to_vec()), None);
+        Progress::Waiting(self)
+    }
+
+    /// The home network's answer.
+    pub fn on_vector(
+        mut self,
+        turn: &mut Turn<'_, '_>,
+        answer: Result<AuthenticationInfo, AuthenticationError>,
+    ) -> Progress {
+        if !matches!(self.stage, Stage::Vector { .. }) {
+            return Progress::Waiting(self);
+        }
+        let info = match answer {
+            Ok(info) => Box::new(info),
+            Err(AuthenticationError::Unavailable) => return Progress::Rejected(GmmCause::Congestion),
+            Err(AuthenticationError::BadAuts) => return refuse(turn),
+            Err(AuthenticationError::UnknownSubscriber | AuthenticationError::BadSuci) => {
+                return Progress::Rejected(GmmCause::IllegalUe);
+            }
+        };
+        let in_use = turn.ue.security.as_ref().map_or(7, |s| s.ngksi);
+        let free = |k: &u8| *k != self.ue_ngksi && *k != in_use;
+        let ngksi = (0..7).map(|n| (n + self.repeats) % 7).find(free).unwrap_or(0);
+        let retry = Retry::start(turn.now(), turn.env.config.timers.t3560);
+        send_challenge(turn, &info, ngksi);
+        self.stage = Stage::Challenge { info, ngksi, retry };
+        Progress::Waiting(self)
+    }
+
+    /// AUTHENTICATION RESPONSE.
+    pub fn on_response(mut self, turn: &mut Turn<'_, '_>, response: &NasAuthenticationResponse) -> Progress {
+        let Stage::Challenge { info, ngksi, .. } = &self.stage else {
+            turn.out_of_place();
+            return Progress::Waiting(self);
+        };
+        let res = response.authentication_response_parameter.as_ref().and_then(|p| p.res_star());
+        if !res.is_some_and(|res| constant_time_eq(res, &info.xres_star)) {
+            // 5.4.1.3.5: a UE that was named by its GUTI may be another than that GUTI's: ask who it is first.
+            return if self.identified { refuse(turn) } else { self.identify(turn) };
+        }
+        let supi = format!("imsi-{}", info.supi.reveal());
+        let kamf = vireo_wire::security::nas_5gs::Supi::parse(&supi)
+            .ok()
+            .and_then(|supi| derive_kamf(&KSeaf::new(&info.kseaf), &supi, &ABBA).ok());
+        let Some(kamf) = kamf else {
+            return Progress::Rejected(GmmCause::ProtocolErrorUnspecified);
+        };
+        let security = &turn.env.config.security;
+        // NIA0 is never in the preference list: it is refused outside an emergency (TS 33.501 5.5.2).
+        let nia = select_integrity_algo_with_preference(self.capability.ia(), &security.integrity);
+        let nea = select_ciphering_algo_with_preference(self.capability.ea(), &security.ciphering);
+        let (Some(nia), Some(nea)) = (nia, nea) else {
+            return Progress::Rejected(GmmCause::UeSecurityCapabilitiesMismatch);
+        };
+        let mut pending = Box::new(NasSecurity::fresh(*ngksi, *kamf.as_octets(), nia, nea));
+        turn.ue.identity.supi = Some(info.supi);
+        turn.ue.subscription = Some(info.subscription.clone());
+        send_security_mode(turn, &mut pending, self.capability);
+        let retry = Retry::start(turn.now(), turn.env.config.timers.t3560);
+        self.stage = Stage::SecurityMode { pending, retry };
+        Progress::Waiting(self)
+    }
+
+    /// AUTHENTICATION FAILURE (5.4.1.3.7).
+    pub fn on_failure(mut self, turn: &mut Turn<'_, '_>, failure: &NasAuthenticationFailure) -> Progress {
+        let Stage::Challenge { info, .. } = &self.stage else {
+            turn.out_of_place();
+            return Progress::Waiting(self);
+        };
+        let supi = info.supi;
+        let again = self.repeats < LIMIT;
+        match failure.fgmm_cause.cause() {
+            Some(GmmCause::SynchFailure) if again => {
+                let auts = failure.authentication_failure_parameter.as_ref();
+                let auts = auts.and_then(|p| <[u8; 14]>::try_from(&p.value[..]).ok());
+                let Some(auts) = auts else { return refuse(turn) };
+                let resync = Resync { rand: info.rand, auts };
+                self.repeats += 1;
+                self.stage = ask_home(turn, SubscriberIdentity::Supi(supi), Some(resync));
+                Progress::Waiting(self)
+            }
+            Some(GmmCause::NgKsiAlreadyInUse) if again => {
+                self.repeats += 1;
+                self.stage = ask_home(turn, SubscriberIdentity::Supi(supi), None);
+                Progress::Waiting(self)
+            }
+            // MAC failure, or a USIM that takes the vector for another system's: ask a UE that was named by its GUTI.
+            Some(GmmCause::MacFailure | GmmCause::NonFiveGAuthenticationUnacceptable) if !self.identified => {
+                self.identify(turn)
+            }
+            _ => refuse(turn),
+        }
+    }
+
+    /// SECURITY MODE COMPLETE, which was verified under the pending context.
+    pub fn on_security_mode_complete(self, turn: &mut Turn<'_, '_>, complete: &NasSecurityModeComplete) -> Progress {
+        let Stage::SecurityMode { pending, .. } = self.stage else {
+            turn.out_of_place();
+            return Progress::Waiting(self);
+        };
+        turn.ue.security = Some(*pending);
+        turn.ue.security_capability = self.capability;
+        if let Some(pei) = complete.imeisv.as_ref().and_then(|i| i.as_imeisv()) {
+            turn.ue.identity.pei = pei.to_string().parse().ok().map(vireo_types::Pei);
+        }
+        Progress::Secured(complete.nas_message_container.as_ref().map(|c| c.value.to_vec()))
+    }
+
+    /// SECURITY MODE REJECT (5.4.2.5): the network keeps the context it had and aborts.
+    pub fn on_security_mode_reject(self) -> Progress {
+        match self.stage {
+            Stage::SecurityMode { .. } => Progress::Abandoned,
+            _ => Progress::Waiting(self),
+        }
+    }
+
+    /// The deadline passed.
+    pub fn on_deadline(mut self, turn: &mut Turn<'_, '_>) -> Progress {
+        let (now, timers) = (turn.now(), turn.env.config.timers);
+        if self.deadline() > now {
+            return Progress::Waiting(self);
+        }
+        let capability = self.capability;
+        let (retry, period) = match &mut self.stage {
+            Stage::Vector { .. } => return Progress::Rejected(GmmCause::Congestion),
+            Stage::Identity(retry) => (retry, timers.t3570),
+            Stage::Challenge { retry, .. } | Stage::SecurityMode { retry, .. } => (retry, timers.t3560),
+        };
+        match retry.next(now, period, timers.retransmissions) {
+            Some(again) => *retry = again,
+            None => return Progress::Abandoned,
+        }
+        match &mut self.stage {
+            Stage::Vector { .. } => {}
+            Stage::Identity(_) => send_identity_request(turn),
+            Stage::Challenge { info, ngksi, .. } => send_challenge(turn, info, *ngksi),
+            Stage::SecurityMode { pending, .. } => send_security_mode(turn, pending, capability),
+        }
+        Progress::Waiting(self)
+    }
+
+    fn identify(mut self, turn: &mut Turn<'_, '_>) -> Progress {
+        self.stage = ask_identity(turn);
+        Progress::Waiting(self)
+    }
+}
+
+fn ask_identity(turn: &mut Turn<'_, '_>) -> Stage {
+    send_identity_request(turn);
+    Stage::Identity(Retry::start(turn.now(), turn.env.config.timers.t3570))
+}
+
+fn send_identity_request(turn: &mut Turn<'_, '_>) {
+    // SUCI is type 1 (TS 24.501 table 9.11.3.3.1).
+    turn.send_plain(NasIdentityRequest::new(NasFGsIdentityType::new(1)).into());
+}
+
+fn ask_home(turn: &mut Turn<'_, '_>, identity: SubscriberIdentity, resync: Option<Resync>) -> Stage {
+    let serving_network = turn.ue.connection.map_or(turn.env.config.plmns[0], |c| c.tai.plmn);
+    turn.effect(Effect::Authenticate(AuthenticationRequest { identity, serving_network, resync }));
+    Stage::Vector { deadline: turn.now() + VECTOR_LIMIT }
+}
+
+fn send_challenge(turn: &mut Turn<'_, '_>, info: &AuthenticationInfo, ngksi: u8) {
+    let request = NasAuthenticationRequest::new(NasKeySetIdentifier::new(ngksi), NasAbba::new(ABBA.to_vec()))
+        .with_authentication_parameter_rand(NasAuthenticationParameterRand::from_rand(info.rand))
+        .with_authentication_parameter_autn(NasAuthenticationParameterAutn::from_autn(info.autn));
+    turn.send_plain(request.into());
+}
+
+fn send_security_mode(turn: &mut Turn<'_, '_>, pending: &mut NasSecurity, capability: Capability) {
+    let algorithms = NasSecurityAlgorithms::new(pending.ciphering << 4 | pending.integrity);
+    let command = NasSecurityModeCommand::new(
+        algorithms,
+        NasKeySetIdentifier::new(pending.ngksi),
+        NasUeSecurityCapability::new(capability.as_slice().to_vec()),
+    )
+    .with_imeisv_request(NasImeisvRequest::new(1))
+    // The UE repeats its whole initial message under the new keys, so that what was altered on the way shows
+    // (TS 33.501 6.4.6); asking always costs a few octets and one rule less.
+    .with_additional_5g_security_information(NasAdditional5gSecurityInformation::from_flags(true, false));
+    turn.send_new_context(pending, command.into());
+}
+
+fn refuse(turn: &mut Turn<'_, '_>) -> Progress {
+    turn.send_plain(NasAuthenticationReject::new().into());
+    Progress::Refused
+}

@@ -1,0 +1,165 @@
+//! Between the 5GMM side and the session part: what a session step says is carried to UE, RAN, UPF and counters.
+
+use crate::context::{RanContext, UeContext};
+use crate::n2::{self, SessionSetup};
+use crate::session::{self, Input, N2Sm, Output};
+use crate::turn::{Effect, Kind, Note, Turn};
+use vireo_types::SessionIndex;
+use vireo_wire::nas::*;
+
+/// Steps the session at `at` and carries out what it says; the session may be gone afterwards.
+pub fn step(turn: &mut Turn<'_, '_>, at: usize, input: Input<'_>) {
+    let Some(sm) = turn.ue.sessions.get_mut(at) else { return };
+    let (psi, index) = (sm.psi, sm.index);
+    let outputs = session::step(sm, input, turn.env);
+    deliver(turn, psi, index, outputs);
+}
+
+/// Steps every session.
+pub fn step_all(turn: &mut Turn<'_, '_>, input: impl Fn() -> Input<'static>) {
+    // From the back, so that one that goes moves none that is still to come.
+    for at in (0..turn.ue.sessions.len()).rev() {
+        step(turn, at, input());
+    }
+}
+
+/// Wants the user plane of these sessions back; gives the set-up items for the RAN.
+pub fn activate(turn: &mut Turn<'_, '_>, wanted: impl Fn(u8) -> bool) -> Vec<SessionSetup> {
+    let mut items = Vec::new();
+    for at in 0..turn.ue.sessions.len() {
+        let sm = &mut turn.ue.sessions[at];
+        if !sm.is_live() || !wanted(sm.psi) {
+            continue;
+        }
+        let (psi, index, snssai) = (sm.psi, sm.index, sm.snssai);
+        let mut rest = Vec::new();
+        for output in session::step(sm, Input::Activate, turn.env) {
+            match output {
+                Output::N2(N2Sm::SetupRequest, transfer) => {
+                    items.push(SessionSetup { psi, snssai, nas: None, transfer })
+                }
+                other => rest.push(other),
+            }
+        }
+        deliver(turn, psi, index, rest);
+    }
+    items
+}
+
+/// Carries out what a session step says.
+pub fn deliver(turn: &mut Turn<'_, '_>, psi: u8, index: SessionIndex, outputs: Vec<Output>) {
+    let mut n1 = None;
+    let mut n2 = None;
+    for output in outputs {
+        match output {
+            Output::N1(message) => {
+                // At most one N2 goes with an N1: an earlier N1 goes on its own.
+                if let Some(earlier) = n1.replace(message) {
+                    send_n1(turn, psi, earlier);
+                }
+            }
+            Output::N2(kind, transfer) => n2 = Some((kind, transfer)),
+            Output::Pfcp { upf, message } => turn.effect(Effect::Pfcp { upf, session: index, message }),
+            Output::FreeAddress(dnn, address) => turn.effect(Effect::FreeAddress(dnn, address)),
+            Output::Gone => turn.ue.sessions.retain(|s| s.index != index),
+            Output::Established => finished(turn, index, Kind::Session),
+            Output::Activated => finished(turn, index, Kind::Activation),
+            // Paging comes with the network-triggered service request; a UE that is connected gets its user plane back.
+            Output::DownlinkData => downlink_data(turn, index),
+        }
+    }
+    match n2 {
+        Some((kind, transfer)) => send_n2(turn, psi, kind, transfer, n1),
+        None => {
+            if let Some(n1) = n1 {
+                send_n1(turn, psi, n1);
+            }
+        }
+    }
+}
+
+fn finished(turn: &mut Turn<'_, '_>, index: SessionIndex, kind: Kind) {
+    if let Some(since) = turn.ue.sessions.iter().find(|s| s.index == index).map(|s| s.since) {
+        turn.note(Note::Succeeded(kind, since));
+    }
+}
+
+fn downlink_data(turn: &mut Turn<'_, '_>, index: SessionIndex) {
+    if !turn.ue.connection.is_some_and(|c| c.ran == RanContext::SetUp) {
+        turn.note(Note::Fault("downlink-data-idle"));
+        return;
+    }
+    let psi = turn.ue.sessions.iter().find(|s| s.index == index).map(|s| s.psi);
+    let items = activate(turn, |p| Some(p) == psi);
+    let ambr = turn.ue.ambr();
+    for item in items {
+        turn.send(|c| n2::session_setup_request(c, ambr, item));
+    }
+}
+
+/// A 5GSM message as protected DL NAS TRANSPORT (TS 24.501 5.4.5.3).
+fn transport(turn: &mut Turn<'_, '_>, psi: u8, message: Vec<u8>) -> Option<Vec<u8>> {
+    let transport = NasDlNasTransport::new(
+        NasPayloadContainerType::from_kind(PayloadContainerKind::N1SmInformation),
+        NasPayloadContainer::new(message),
+    )
+    .with_pdu_session_id(NasPduSessionIdentity2::from_pdu_session_id(psi));
+    turn.nas(transport.into())
+}
+
+/// Sends a 5GSM message to the UE on its own; one for a UE that is idle is dropped, its timer sends it again.
+pub fn send_n1(turn: &mut Turn<'_, '_>, psi: u8, message: Vec<u8>) {
+    if turn.ue.connection.is_none() {
+        return;
+    }
+    if let Some(nas) = transport(turn, psi, message) {
+        turn.send(|c| n2::downlink_nas_transport(c, nas));
+    }
+}
+
+fn send_n2(turn: &mut Turn<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8>, n1: Option<Vec<u8>>) {
+    if turn.ue.connection.is_none() {
+        return;
+    }
+    let nas = n1.and_then(|n1| transport(turn, psi, n1));
+    match kind {
+        N2Sm::SetupRequest => {
+            let Some(snssai) = turn.ue.session(psi).map(|s| s.snssai) else { return };
+            let ambr = turn.ue.ambr();
+            turn.send(|c| n2::session_setup_request(c, ambr, SessionSetup { psi, snssai, nas, transfer }));
+        }
+        N2Sm::ReleaseCommand => turn.send(|c| n2::session_release_command(c, psi, nas, transfer)),
+        // What the RAN sends is never sent to it.
+        N2Sm::SetupResponse | N2Sm::SetupUnsuccessful | N2Sm::ReleaseResponse => {
+            turn.note(Note::Fault("session-n2-direction"));
+        }
+    }
+}
+
+/// Ends the sessions that the UE says it does not have (PDU session status IE: bit n is session n, TS 24.501 5.5.1.3.4).
+pub fn drop_unknown(turn: &mut Turn<'_, '_>, status: u16) {
+    for at in (0..turn.ue.sessions.len()).rev() {
+        if status >> turn.ue.sessions[at].psi & 1 == 0 {
+            step(turn, at, Input::ReleaseLocally);
+        }
+    }
+}
+
+/// The PDU session status IE of the sessions that are there.
+pub fn status(ue: &UeContext) -> u16 {
+    ue.sessions.iter().filter(|s| s.is_established()).fold(0, |bits, s| bits | 1 << s.psi)
+}
+
+/// The octets of a bit map of sessions as the IEs have it: sessions 0 to 7, then 8 to 15 (TS 24.501 9.11.3.44).
+pub fn bitmap_octets(bits: u16) -> Vec<u8> {
+    bits.to_le_bytes().to_vec()
+}
+
+/// The bit map of an IE's octets.
+pub fn bitmap(octets: &[u8]) -> u16 {
+    match octets {
+        [low, high, ..] => u16::from_le_bytes([*low, *high]),
+        [low] => u16::from(*low),
+        [] => 0,
+    }
+}

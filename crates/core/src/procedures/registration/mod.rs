@@ -1,0 +1,312 @@
+//! Registration (TS 24.501 5.5.1, TS 23.502 4.2.2.2): initial, mobility and periodic, by SUCI or 5G-GUTI.
+
+pub mod nr;
+
+use crate::context::{Capability, Registration, Retry};
+use crate::n2::Cause;
+use crate::procedures::common::securing::{Progress, Securing};
+use crate::procedures::common::{context_setup, user_plane};
+use crate::session::Input;
+use crate::subscription::{SubscriberIdentity, Subscription};
+use crate::turn::{Effect, Kind, Note, Turn};
+use serde::{Deserialize, Serialize};
+use vireo_types::{Instant, Snssai, limits};
+use vireo_wire::nas::GmmCause;
+use vireo_wire::ngap::{CauseNas, CauseRadioNetwork};
+
+/// What a Registration Request asks for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// What kind.
+    pub kind: RequestKind,
+    /// ngKSI of the UE, 7 if it has no key.
+    pub ngksi: u8,
+    /// How the UE named itself.
+    pub identity: RequestIdentity,
+    /// UE security capability, if the message had it.
+    pub capability: Option<Capability>,
+    /// Requested NSSAI.
+    pub requested: Vec<Snssai>,
+    /// Sessions with uplink data, a bit each.
+    pub uplink_data: u16,
+    /// Sessions that the UE has, a bit each, if it said so.
+    pub session_status: Option<u16>,
+}
+
+/// 5GS registration type (TS 24.501 9.11.3.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RequestKind {
+    /// Initial registration.
+    Initial,
+    /// Mobility registration updating.
+    Mobility,
+    /// Periodic registration updating.
+    Periodic,
+    /// Emergency registration, and what is not served.
+    Unserved,
+}
+
+/// How the UE named itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RequestIdentity {
+    /// By a SUCI: the octets of the mobile identity.
+    Suci(Vec<u8>),
+    /// By a 5G-GUTI.
+    Guti,
+    /// By something that does not name a subscriber.
+    Other,
+}
+
+/// A registration in progress.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Registering {
+    request: Request,
+    started: Instant,
+    stage: Stage,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum Stage {
+    /// Identification, authentication, security mode.
+    Securing(Securing),
+    /// Registration Accept sent (T3550).
+    Accepted(Retry),
+}
+
+impl Registering {
+    /// When something is due.
+    pub fn deadline(&self) -> Option<Instant> {
+        match &self.stage {
+            Stage::Securing(securing) => Some(securing.deadline()),
+            Stage::Accepted(retry) => Some(retry.deadline),
+        }
+    }
+
+    /// The sub-procedure that identifies and authenticates, while it runs.
+    pub fn securing(&mut self) -> Option<&mut Securing> {
+        match &mut self.stage {
+            Stage::Securing(securing) => Some(securing),
+            Stage::Accepted(_) => None,
+        }
+    }
+}
+
+/// What a step of registration leaves: the procedure in progress, or nothing when it has ended.
+pub type Next = Option<Box<Registering>>;
+
+/// A Registration Request arrives. `verified`: it came under the UE's security context.
+pub fn begin(turn: &mut Turn<'_, '_>, request: Request, verified: bool) -> Next {
+    turn.note(Note::Started(Kind::Registration));
+    let started = turn.now();
+    if request.kind == RequestKind::Unserved {
+        return reject(turn, GmmCause::FiveGsServicesNotAllowed);
+    }
+    if turn.ue.connection.is_some_and(|c| !crate::context::is_served(turn.env.config, c.tai)) {
+        return reject(turn, GmmCause::TrackingAreaNotAllowed);
+    }
+    if verified && turn.ue.identity.supi.is_some() && turn.ue.subscription.is_some() {
+        return accept(turn, request, started);
+    }
+    // A request without a UE security capability cannot start a security context (8.2.6.7).
+    let Some(capability) = request.capability else {
+        return reject(turn, GmmCause::InvalidMandatoryInformation);
+    };
+    let identity = match &request.identity {
+        RequestIdentity::Suci(octets) => Some(SubscriberIdentity::Suci(octets.clone())),
+        RequestIdentity::Guti | RequestIdentity::Other => None,
+    };
+    let progress = Securing::start(turn, identity, request.ngksi, capability);
+    carry_on(turn, request, started, progress)
+}
+
+/// The sub-procedure went on.
+pub fn secure(
+    turn: &mut Turn<'_, '_>,
+    registering: Box<Registering>,
+    step: impl FnOnce(Securing, &mut Turn<'_, '_>) -> Progress,
+) -> Next {
+    let Registering { request, started, stage } = *registering;
+    match stage {
+        Stage::Securing(securing) => {
+            let progress = step(securing, turn);
+            carry_on(turn, request, started, progress)
+        }
+        accepted @ Stage::Accepted(_) => {
+            turn.out_of_place();
+            Some(Box::new(Registering { request, started, stage: accepted }))
+        }
+    }
+}
+
+fn carry_on(turn: &mut Turn<'_, '_>, request: Request, started: Instant, progress: Progress) -> Next {
+    match progress {
+        Progress::Waiting(securing) => {
+            Some(Box::new(Registering { request, started, stage: Stage::Securing(securing) }))
+        }
+        Progress::Secured(container) => {
+            // The whole request comes again under the new keys: what it says counts (TS 24.501 4.4.6).
+            let request = container.and_then(|octets| nr::read_container(&octets)).unwrap_or(request);
+            accept(turn, request, started)
+        }
+        Progress::Rejected(cause) => reject(turn, cause),
+        Progress::Refused => abort(turn, Cause::nas(CauseNas::authentication_failure)),
+        Progress::Abandoned => abort(turn, Cause::nas(CauseNas::unspecified)),
+    }
+}
+
+/// The allowed NSSAI: what is requested, subscribed and served; the default slices if nothing is requested
+/// (TS 23.501 5.15.5.2.1). And the requested ones that are not.
+fn slices(
+    config: &crate::config::CoreConfig,
+    subscription: &Subscription,
+    requested: &[Snssai],
+) -> (Vec<Snssai>, Vec<Snssai>) {
+    let served = |s: &Snssai| config.slices.iter().any(|c| c.snssai == *s);
+    let subscribed = |s: &Snssai| subscription.slices.iter().any(|c| c.snssai == *s);
+    let (mut allowed, rejected): (Vec<_>, Vec<_>) = requested.iter().copied().partition(|s| served(s) && subscribed(s));
+    if allowed.is_empty() {
+        let defaults = subscription.slices.iter().filter(|s| s.default).map(|s| s.snssai);
+        allowed = defaults.filter(served).collect();
+    }
+    allowed.truncate(limits::ALLOWED_SNSSAIS);
+    (allowed, rejected)
+}
+
+fn accept(turn: &mut Turn<'_, '_>, request: Request, started: Instant) -> Next {
+    let subscription = turn.ue.subscription.clone().unwrap_or_default();
+    let (allowed, rejected) = slices(turn.env.config, &subscription, &request.requested);
+    let Some(home) = allowed.first().copied() else {
+        return reject_slices(turn, &rejected);
+    };
+    turn.ue.allowed = allowed;
+    if let Some(status) = request.session_status {
+        user_plane::drop_unknown(turn, status);
+    }
+    if request.kind == RequestKind::Initial {
+        // 5.5.1.2.4: an initial registration starts from nothing.
+        user_plane::step_all(turn, || Input::ReleaseLocally);
+    }
+    // Once known, the UE moves to a bucket of its home slice (DESIGN decision 7); the NG connection keeps its number.
+    if let Some(ltmsi) = turn.env.ids.rekey(turn.ue.ltmsi, home) {
+        turn.ue.ltmsi = ltmsi;
+    }
+    let Some(tmsi) = turn.env.ids.tmsi(turn.ue.ltmsi) else {
+        return reject(turn, GmmCause::Congestion);
+    };
+    // Of an exchange that was never completed, the UE may know either 5G-TMSI: the one before stays valid.
+    let superseded = match turn.ue.identity.old_tmsi {
+        Some(_) => turn.ue.identity.tmsi,
+        None => {
+            turn.ue.identity.old_tmsi = turn.ue.identity.tmsi;
+            None
+        }
+    };
+    turn.ue.identity.tmsi = Some(tmsi);
+    turn.effect(Effect::BindTmsi(tmsi));
+    if let Some(superseded) = superseded {
+        turn.effect(Effect::FreeTmsi(superseded));
+    }
+    turn.ue.registration = Registration::Registered;
+    turn.ue.expires = None;
+    let wanted = request.uplink_data;
+    let sessions = user_plane::activate(turn, |psi| wanted >> psi & 1 == 1);
+    let nas = nr::accept(turn, &request, &rejected);
+    context_setup::set_up(turn, nas, sessions);
+    let retry = Retry::start(turn.now(), turn.env.config.timers.t3550);
+    Some(Box::new(Registering { request, started, stage: Stage::Accepted(retry) }))
+}
+
+/// REGISTRATION COMPLETE.
+pub fn complete(turn: &mut Turn<'_, '_>, registering: Box<Registering>) -> Next {
+    match registering.stage {
+        Stage::Accepted(_) => {
+            turn.note(Note::Succeeded(Kind::Registration, registering.started));
+            settle(turn);
+            None
+        }
+        Stage::Securing(_) => {
+            turn.out_of_place();
+            Some(registering)
+        }
+    }
+}
+
+/// The new 5G-GUTI is the one: the old goes, and so does another context of the same subscriber.
+fn settle(turn: &mut Turn<'_, '_>) {
+    if let Some(old) = turn.ue.identity.old_tmsi.take() {
+        turn.effect(Effect::FreeTmsi(old));
+    }
+    if let Some(supi) = turn.ue.identity.supi {
+        turn.effect(Effect::BindSupi(supi));
+    }
+}
+
+/// The deadline passed.
+pub fn on_deadline(turn: &mut Turn<'_, '_>, mut registering: Box<Registering>) -> Next {
+    let timers = turn.env.config.timers;
+    match &mut registering.stage {
+        Stage::Securing(_) => secure(turn, registering, |s, turn| s.on_deadline(turn)),
+        Stage::Accepted(retry) if retry.deadline > turn.now() => Some(registering),
+        Stage::Accepted(retry) => match retry.next(turn.now(), timers.t3550, timers.retransmissions) {
+            Some(again) => {
+                *retry = again;
+                if let Some(nas) = nr::accept(turn, &registering.request, &[]) {
+                    turn.send(|c| crate::n2::downlink_nas_transport(c, nas));
+                }
+                Some(registering)
+            }
+            None => {
+                // 5.5.1.2.8 c: the UE counts as registered, and both 5G-GUTIs stay valid.
+                turn.note(Note::Failed(Kind::Registration, 0));
+                if let Some(supi) = turn.ue.identity.supi {
+                    turn.effect(Effect::BindSupi(supi));
+                }
+                None
+            }
+        },
+    }
+}
+
+/// The NG connection is gone (5.5.1.2.8 b): what was accepted stays accepted.
+pub fn on_connection_lost(turn: &mut Turn<'_, '_>, registering: Box<Registering>) -> Next {
+    turn.note(Note::Failed(Kind::Registration, 0));
+    if let (Stage::Accepted(_), Some(supi)) = (&registering.stage, turn.ue.identity.supi) {
+        turn.effect(Effect::BindSupi(supi));
+    }
+    None
+}
+
+/// Rejects with a cause and releases the connection.
+pub fn reject(turn: &mut Turn<'_, '_>, cause: GmmCause) -> Next {
+    nr::send_reject(turn, cause, &[]);
+    turn.note(Note::Failed(Kind::Registration, cause.as_u8()));
+    turn.release(Cause::nas(CauseNas::normal_release));
+    forget_keys_of_the_unknown(turn);
+    None
+}
+
+fn reject_slices(turn: &mut Turn<'_, '_>, rejected: &[Snssai]) -> Next {
+    nr::send_reject(turn, GmmCause::NoNetworkSlicesAvailable, rejected);
+    turn.note(Note::Failed(Kind::Registration, GmmCause::NoNetworkSlicesAvailable.as_u8()));
+    turn.release(Cause::nas(CauseNas::normal_release));
+    forget_keys_of_the_unknown(turn);
+    None
+}
+
+fn abort(turn: &mut Turn<'_, '_>, cause: Cause) -> Next {
+    turn.note(Note::Failed(Kind::Registration, 0));
+    turn.release(cause);
+    None
+}
+
+/// A UE that was rejected before it ever registered leaves nothing behind it.
+fn forget_keys_of_the_unknown(turn: &mut Turn<'_, '_>) {
+    if turn.ue.registration == Registration::Deregistered && turn.ue.identity.tmsi.is_none() {
+        turn.ue.security = None;
+    }
+}
+
+/// The cause of a release that the network decides on for its own reasons.
+pub fn network_release() -> Cause {
+    Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason)
+}

@@ -1,0 +1,140 @@
+//! Registration's messages in NAS-5GS.
+
+use super::{Request, RequestIdentity, RequestKind};
+use crate::context::{Capability, UeContext};
+use crate::n2::sd_octets;
+use crate::procedures::common::user_plane::{bitmap, bitmap_octets, status};
+use crate::turn::Turn;
+use vireo_types::{Guti, Snssai, limits};
+use vireo_wire::nas::*;
+
+/// T3346 told with a rejection for congestion: the UE stays away that long (TS 24.501 5.3.9).
+const T3346_SECONDS: u64 = 30;
+
+/// What a Registration Request asks for.
+pub fn read(message: &NasRegistrationRequest) -> Request {
+    let kind = match message.fgs_registration_type.registration_type() {
+        Some(RegistrationType::InitialRegistration) => RequestKind::Initial,
+        Some(RegistrationType::MobilityRegistrationUpdating) => RequestKind::Mobility,
+        Some(RegistrationType::PeriodicRegistrationUpdating) => RequestKind::Periodic,
+        _ => RequestKind::Unserved,
+    };
+    let identity = &message.fgs_mobile_identity;
+    let identity = if identity.as_suci().is_some() {
+        RequestIdentity::Suci(identity.value.to_vec())
+    } else if identity.as_guti().is_some() {
+        RequestIdentity::Guti
+    } else {
+        RequestIdentity::Other
+    };
+    Request {
+        kind,
+        ngksi: message.ngksi.value & 0x07,
+        identity,
+        capability: message.ue_security_capability.as_ref().map(|c| Capability::new(&c.value)),
+        requested: message.requested_nssai.as_ref().map(requested).unwrap_or_default(),
+        uplink_data: message.uplink_data_status.as_ref().map_or(0, |s| bitmap(&s.value)),
+        session_status: message.pdu_session_status.as_ref().map(|s| bitmap(&s.value)),
+    }
+}
+
+fn requested(nssai: &NasNssai) -> Vec<Snssai> {
+    let all = nssai.parse_all();
+    all.into_iter().take(limits::ALLOWED_SNSSAIS).map(|s| snssai_of(&s)).collect()
+}
+
+/// The S-NSSAI of an IE's contents.
+pub(crate) fn snssai_of(contents: &SNssaiContents) -> Snssai {
+    Snssai { sst: contents.sst, sd: contents.sd.map(|[a, b, c]| u32::from_be_bytes([0, a, b, c])) }
+}
+
+/// The request inside a Security Mode Complete; `None` if it is something else.
+pub fn read_container(octets: &[u8]) -> Option<Request> {
+    match Nas5gsMessage::decode(octets).ok()? {
+        Nas5gsMessage::Gmm(_, Nas5gmmMessage::RegistrationRequest(request)) => Some(read(&request)),
+        _ => None,
+    }
+}
+
+fn nas_snssai(snssai: Snssai) -> NasSNssai {
+    NasSNssai::from_sst_sd(snssai.sst, snssai.sd.map(sd_octets))
+}
+
+/// The 5G-GUTI as a mobile identity (TS 24.501 figure 9.11.3.4.1).
+fn mobile_identity(guti: Guti) -> NasFGsMobileIdentity {
+    let g = guti.guami;
+    let mut octets = vec![0xf2];
+    octets.extend_from_slice(&g.plmn.nas());
+    octets.push(g.region);
+    octets.extend_from_slice(&(g.set << 6 | u16::from(g.pointer & 0x3f)).to_be_bytes());
+    octets.extend_from_slice(&guti.tmsi.0.to_be_bytes());
+    NasFGsMobileIdentity::new(octets)
+}
+
+/// The TAI list: all areas of the network, of the PLMN that the UE is in (TS 24.501 9.11.3.9, type 00).
+fn tai_list(turn: &Turn<'_, '_>) -> NasFGsTrackingAreaIdentityList {
+    let config = turn.env.config;
+    let plmn = turn.ue.connection.map_or(config.plmns[0], |c| c.tai.plmn);
+    let here = turn.ue.connection.map(|c| c.tai.tac);
+    let others = config.tacs.iter().filter(|t| Some(**t) != here);
+    let tacs: Vec<_> = here.iter().chain(others).take(limits::TAIS_PER_LIST).collect();
+    let mut octets = vec![(tacs.len() - 1) as u8];
+    octets.extend_from_slice(&plmn.nas());
+    for tac in tacs {
+        octets.extend_from_slice(&tac.0.to_be_bytes()[1..]);
+    }
+    NasFGsTrackingAreaIdentityList::new(octets)
+}
+
+/// REGISTRATION ACCEPT (8.2.7) of the context as it is, protected.
+pub fn accept(turn: &mut Turn<'_, '_>, request: &Request, rejected: &[Snssai]) -> Option<Vec<u8>> {
+    let config = turn.env.config;
+    let t3512 = config.timers.t3512.as_secs();
+    let t3512 = if t3512 == 0 { Ok(NasT3512Value::deactivated()) } else { NasT3512Value::from_seconds(t3512) };
+    let mut message =
+        NasRegistrationAccept::new(NasFGsRegistrationResult::from_result(RegistrationResult::ThreeGppAccess))
+            .with_tai_list(tai_list(turn))
+            // No IMS voice, no emergency services: said, so that a phone does not look for them.
+            .with_fgs_network_feature_support(NasFGsNetworkFeatureSupport::new(vec![0, 0]));
+    if let Some(tmsi) = turn.ue.identity.tmsi {
+        message = message.with_fg_guti(mobile_identity(UeContext::guti(config, tmsi)));
+    }
+    let allowed: Vec<_> = turn.ue.allowed.iter().map(|s| nas_snssai(*s)).collect();
+    if let Ok(allowed) = NasNssai::from_snssais(&allowed) {
+        message = message.with_allowed_nssai(allowed);
+    }
+    if let Some(rejected) = rejected_nssai(rejected) {
+        message = message.with_rejected_nssai(rejected);
+    }
+    // A period that the coding does not have exactly is told as the default of the specification (54 minutes).
+    if let Ok(value) = t3512.or_else(|_| NasT3512Value::from_seconds(54 * 60)) {
+        message = message.with_t3512_value(value);
+    }
+    if request.session_status.is_some() {
+        message = message.with_pdu_session_status(NasPduSessionStatus::new(bitmap_octets(status(turn.ue))));
+    }
+    turn.nas(message.into())
+}
+
+fn rejected_nssai(rejected: &[Snssai]) -> Option<NasRejectedNssai> {
+    if rejected.is_empty() {
+        return None;
+    }
+    let slices: Vec<_> = rejected.iter().map(|s| nas_snssai(*s)).collect();
+    let entries: Vec<_> = slices.iter().map(|s| (RejectedNssaiCause::NotAvailableInPlmnOrSnpn, s)).collect();
+    NasRejectedNssai::from_entries(&entries).ok()
+}
+
+/// Sends REGISTRATION REJECT (8.2.9).
+pub fn send_reject(turn: &mut Turn<'_, '_>, cause: GmmCause, rejected: &[Snssai]) {
+    let mut message = NasRegistrationReject::new(NasFGmmCause::from_cause(cause));
+    if cause == GmmCause::Congestion
+        && let Ok(timer) = NasGprsTimer2::from_seconds(T3346_SECONDS)
+    {
+        message = message.with_t3346_value(timer);
+    }
+    if let Some(rejected) = rejected_nssai(rejected) {
+        message = message.with_rejected_nssai(rejected);
+    }
+    turn.send_nas(message.into());
+}

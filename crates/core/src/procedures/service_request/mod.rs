@@ -1,0 +1,69 @@
+//! UE-triggered service request (TS 24.501 5.6.1, TS 23.502 4.2.3.2): from idle to connected, with the user plane of
+//! the sessions that have data.
+
+pub mod nr;
+
+use crate::n2::Cause;
+use crate::procedures::common::{context_setup, user_plane};
+use crate::turn::{Kind, Note, Turn};
+use serde::{Deserialize, Serialize};
+use vireo_types::Instant;
+use vireo_wire::nas::GmmCause;
+use vireo_wire::ngap::CauseNas;
+
+/// What a Service Request asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// Sessions with uplink data, a bit each.
+    pub uplink_data: u16,
+    /// Sessions that the UE has, a bit each, if it said so.
+    pub session_status: Option<u16>,
+}
+
+/// A service request in progress: accepted, and the RAN has not answered yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Serving {
+    started: Instant,
+    deadline: Instant,
+}
+
+impl Serving {
+    /// When it is given up.
+    pub fn deadline(&self) -> Instant {
+        self.deadline
+    }
+}
+
+/// A Service Request of a registered UE, verified.
+pub fn begin(turn: &mut Turn<'_, '_>, request: Request) -> Option<Serving> {
+    turn.note(Note::Started(Kind::ServiceRequest));
+    let started = turn.now();
+    turn.ue.expires = None;
+    if let Some(status) = request.session_status {
+        user_plane::drop_unknown(turn, status);
+    }
+    let sessions = user_plane::activate(turn, |psi| request.uplink_data >> psi & 1 == 1);
+    let back: u16 = sessions.iter().fold(0, |bits, s| bits | 1 << s.psi);
+    let nas = nr::accept(turn, request, back);
+    context_setup::set_up(turn, nas, sessions);
+    let deadline = turn.now() + turn.env.config.timers.ran_response;
+    Some(Serving { started, deadline })
+}
+
+/// The RAN has set the context up: the UE is served.
+pub fn served(turn: &mut Turn<'_, '_>, serving: Serving) {
+    turn.note(Note::Succeeded(Kind::ServiceRequest, serving.started));
+}
+
+/// The RAN did not, or the connection is gone.
+pub fn failed(turn: &mut Turn<'_, '_>) {
+    turn.note(Note::Failed(Kind::ServiceRequest, 0));
+}
+
+/// A Service Request that cannot be served: the cause says what the UE does about it (5.6.1.5).
+pub fn reject(turn: &mut Turn<'_, '_>, cause: GmmCause) {
+    turn.note(Note::Started(Kind::ServiceRequest));
+    turn.note(Note::Failed(Kind::ServiceRequest, cause.as_u8()));
+    nr::send_reject(turn, cause);
+    turn.release(Cause::nas(CauseNas::normal_release));
+}

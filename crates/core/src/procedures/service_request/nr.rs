@@ -1,0 +1,34 @@
+//! Service request's messages in NAS-5GS.
+
+use super::Request;
+use crate::procedures::common::user_plane::{bitmap, bitmap_octets, status};
+use crate::turn::Turn;
+use vireo_wire::nas::*;
+
+/// What a Service Request asks for.
+pub fn read(message: &NasServiceRequest) -> Request {
+    Request {
+        uplink_data: message.uplink_data_status.as_ref().map_or(0, |s| bitmap(&s.value)),
+        session_status: message.pdu_session_status.as_ref().map(|s| bitmap(&s.value)),
+    }
+}
+
+/// SERVICE ACCEPT (8.2.17), protected. `back`: the sessions whose user plane comes back.
+pub fn accept(turn: &mut Turn<'_, '_>, request: Request, back: u16) -> Option<Vec<u8>> {
+    let mut message = NasServiceAccept::new();
+    if request.session_status.is_some() {
+        message = message.with_pdu_session_status(NasPduSessionStatus::new(bitmap_octets(status(turn.ue))));
+    }
+    if request.uplink_data != 0 {
+        // A bit is set for a session whose user plane was asked for and does not come back (9.11.3.42).
+        let failed = request.uplink_data & !back;
+        message =
+            message.with_pdu_session_reactivation_result(NasPduSessionReactivationResult::new(bitmap_octets(failed)));
+    }
+    turn.nas(message.into())
+}
+
+/// Sends SERVICE REJECT (8.2.18).
+pub fn send_reject(turn: &mut Turn<'_, '_>, cause: GmmCause) {
+    turn.send_nas(NasServiceReject::new(NasFGmmCause::from_cause(cause)).into());
+}

@@ -1,0 +1,113 @@
+//! PDU session procedures on the 5GMM side (TS 23.502 4.3.2 to 4.3.4): choosing slice and data network for a new
+//! session, and carrying messages between UE or RAN and the session part, which decides.
+
+pub mod nr;
+
+use crate::n2::SessionItems;
+use crate::procedures::common::user_plane;
+use crate::session::{self, Create, Input, N2Sm};
+use crate::subscription::{DnnSubscription, Subscription};
+use crate::turn::{Kind, Note, Turn};
+use vireo_types::{Dnn, Snssai, limits};
+use vireo_wire::nas::GmmCause;
+
+/// What UL NAS TRANSPORT says beside the 5GSM message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transport<'a> {
+    /// PDU session identity.
+    pub psi: u8,
+    /// Whether the UE asks for a new session.
+    pub initial: bool,
+    /// The slice it asks for.
+    pub snssai: Option<Snssai>,
+    /// The data network it asks for.
+    pub dnn: Option<Dnn>,
+    /// The 5GSM message.
+    pub n1: &'a [u8],
+}
+
+/// A 5GSM message of the UE.
+pub fn uplink(turn: &mut Turn<'_, '_>, transport: Transport<'_>) {
+    let at = turn.ue.sessions.iter().position(|s| s.psi == transport.psi && s.is_live());
+    match (at, transport.initial) {
+        (Some(at), true) => {
+            // 5.4.5.2.3 a 2: the UE has forgotten the session of this identity: it ends, and the new one begins.
+            user_plane::step(turn, at, Input::ReleaseLocally);
+            create(turn, transport);
+        }
+        (None, true) => create(turn, transport),
+        (Some(at), false) => user_plane::step(turn, at, Input::N1(transport.n1)),
+        // 5.4.5.2.5 a 2: there is no session to route it to.
+        (None, false) => nr::send_back(turn, transport.psi, transport.n1, GmmCause::PayloadWasNotForwarded),
+    }
+}
+
+/// The slice and data network of a new session: what is asked for, else the default ones (TS 23.501 5.6.1).
+fn choose<'s>(
+    subscription: &'s Subscription,
+    allowed: &[Snssai],
+    snssai: Option<Snssai>,
+    dnn: Option<&Dnn>,
+) -> Result<(Snssai, &'s DnnSubscription), GmmCause> {
+    let mut slices = subscription.slices.iter().filter(|s| allowed.contains(&s.snssai));
+    let has = |s: &&crate::subscription::SliceSubscription| dnn.is_none_or(|d| s.dnns.iter().any(|n| n.dnn == *d));
+    let slice = match snssai {
+        Some(snssai) => slices.find(|s| s.snssai == snssai),
+        None => slices.clone().find(has).or_else(|| slices.next()),
+    };
+    let slice = slice.ok_or(GmmCause::PayloadWasNotForwarded)?;
+    let network = match dnn {
+        Some(dnn) => slice.dnns.iter().find(|n| n.dnn == *dnn),
+        None => slice.dnns.first(),
+    };
+    Ok((slice.snssai, network.ok_or(GmmCause::DnnNotSupportedOrNotSubscribedInTheSlice)?))
+}
+
+fn create(turn: &mut Turn<'_, '_>, transport: Transport<'_>) {
+    turn.note(Note::Started(Kind::Session));
+    let refuse = |turn: &mut Turn<'_, '_>, cause: GmmCause| {
+        turn.note(Note::Failed(Kind::Session, cause.as_u8()));
+        nr::send_back(turn, transport.psi, transport.n1, cause);
+    };
+    let (Some(supi), Some(subscription)) = (turn.ue.identity.supi, turn.ue.subscription.take()) else {
+        return refuse(turn, GmmCause::PayloadWasNotForwarded);
+    };
+    let chosen = choose(&subscription, &turn.ue.allowed, transport.snssai, transport.dnn.as_ref());
+    let limit = turn.ue.sessions.len() >= limits::SESSIONS_PER_UE;
+    match chosen {
+        Err(cause) => refuse(turn, cause),
+        Ok(_) if limit => refuse(turn, GmmCause::MaximumNumberOfPduSessionsReached),
+        Ok((snssai, network)) if turn.env.config.dnn(&network.dnn, snssai).is_none() => {
+            refuse(turn, GmmCause::DnnNotSupportedOrNotSubscribedInTheSlice);
+        }
+        Ok((snssai, network)) => {
+            // A position that no session has: the SEID's session part (DESIGN decision 7).
+            let used = |i: u8| turn.ue.sessions.iter().any(|s| s.index == i);
+            let index = (0..=u8::MAX).find(|i| !used(*i)).unwrap_or(u8::MAX);
+            let request = Create {
+                supi,
+                ltmsi: turn.ue.ltmsi,
+                index,
+                psi: transport.psi,
+                n1: transport.n1,
+                snssai,
+                dnn: &network.dnn,
+                subscription: network,
+            };
+            let (sm, outputs) = session::create(&request, turn.env);
+            turn.ue.sessions.extend(sm);
+            user_plane::deliver(turn, transport.psi, index, outputs);
+        }
+    }
+    turn.ue.subscription = Some(subscription);
+}
+
+/// NGAP transfers of the RAN for sessions.
+pub fn transfers(turn: &mut Turn<'_, '_>, kind: N2Sm, items: SessionItems) {
+    for (psi, transfer) in items {
+        match turn.ue.sessions.iter().position(|s| s.psi == psi && s.is_live()) {
+            Some(at) => user_plane::step(turn, at, Input::N2(kind, &transfer)),
+            None => turn.note(Note::Fault("session-unknown")),
+        }
+    }
+}

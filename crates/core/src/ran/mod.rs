@@ -1,0 +1,168 @@
+//! RAN nodes: what is not about one UE (TS 38.413 8.7). A node's record is plain data, a step over it is pure.
+
+mod setup;
+
+use crate::config::CoreConfig;
+use crate::n2::{Cause, Fault};
+use serde::{Deserialize, Serialize};
+use vireo_types::{AmfUeNgapId, GnbId, RanUeNgapId, Snssai, Tac, Tai};
+use vireo_wire::ngap::{self, *};
+
+/// One RAN node that has set NG up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RanNode {
+    /// Global RAN Node ID.
+    pub id: GnbId,
+    /// RAN Node Name, as it gave it.
+    pub name: String,
+    /// Its tracking areas with the slices of each.
+    pub areas: Vec<Area>,
+}
+
+/// A tracking area of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Area {
+    /// Which.
+    pub tai: Tai,
+    /// The slices that the node supports there.
+    pub slices: Vec<Snssai>,
+}
+
+/// What a message of a node asks for beside an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// These connections, or all of the node if empty, are reset: their UEs are idle.
+    Reset(Vec<ResetItem>),
+    /// Every UE of the node's earlier life on this association is gone: NG Setup erases it (8.7.1.1).
+    Erase,
+    /// The node answered our NG Reset.
+    ResetAcknowledged,
+}
+
+/// A connection of a partial reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResetItem {
+    /// Our number for the UE, if the node gave it.
+    pub amf_id: Option<AmfUeNgapId>,
+    /// The node's number for the UE, if it gave it.
+    pub ran_id: Option<RanUeNgapId>,
+}
+
+/// What a message leaves.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// The answer to the node.
+    pub answer: Option<Vec<u8>>,
+    /// What else is to be done.
+    pub request: Option<Request>,
+    /// A fault to count.
+    pub fault: Option<&'static str>,
+}
+
+/// One message of a RAN node that is not about one UE. `node` is its record, `None` before NG Setup.
+pub fn step(node: &mut Option<RanNode>, octets: &[u8], config: &CoreConfig) -> Outcome {
+    let read = NGAP_PDU::decode_borrowed(octets).map_err(|_| Fault::transfer_syntax());
+    let outcome = read.and_then(|pdu| message(node, &pdu, config));
+    outcome.unwrap_or_else(|fault| Outcome { answer: fault.answer(), request: None, fault: Some(fault.kind) })
+}
+
+fn message(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -> Result<Outcome, Fault> {
+    match pdu.kind() {
+        NgapPduKind::Initiating_NGSetup => Ok(setup::ng_setup(node, pdu, config)),
+        // 8.7.1.1: NG Setup is the first procedure on an association.
+        _ if node.is_none() => Err(Fault::logical(
+            "before-ng-setup",
+            Cause::protocol(CauseProtocol::message_not_compatible_with_receiver_state),
+            None,
+            None,
+        )),
+        NgapPduKind::Initiating_RANConfigurationUpdate => Ok(setup::configuration_update(node, pdu, config)),
+        NgapPduKind::Initiating_NGReset => reset(pdu),
+        NgapPduKind::Successful_NGReset => {
+            Ok(Outcome { request: Some(Request::ResetAcknowledged), ..Outcome::default() })
+        }
+        // Never answered with an error: two nodes would talk for ever.
+        NgapPduKind::Initiating_ErrorIndication => {
+            Ok(Outcome { fault: Some("error-indication-received"), ..Outcome::default() })
+        }
+        // About a UE, without its AMF-UE-NGAP-ID: that IE is mandatory.
+        NgapPduKind::Initiating_UplinkNASTransport
+        | NgapPduKind::Initiating_UEContextReleaseRequest
+        | NgapPduKind::Successful_InitialContextSetup
+        | NgapPduKind::Unsuccessful_InitialContextSetup
+        | NgapPduKind::Successful_UEContextRelease
+        | NgapPduKind::Successful_PDUSessionResourceSetup
+        | NgapPduKind::Successful_PDUSessionResourceRelease
+        | NgapPduKind::Initiating_UERadioCapabilityInfoIndication => Err(Fault::of_message(pdu)),
+        // Answers to what was never asked say nothing (10.4).
+        _ if pdu.direction() != "InitiatingMessage" => {
+            Ok(Outcome { fault: Some("unexpected-outcome"), ..Outcome::default() })
+        }
+        _ => Err(Fault::unknown_procedure(pdu)),
+    }
+}
+
+/// NG RESET of the node (8.7.4.2.2): acknowledged with the connections it named.
+fn reset(pdu: &NGAPPDU<'_>) -> Result<Outcome, Fault> {
+    let kind = pdu.ie::<ie::ResetType>().and_then(Result::ok).ok_or_else(|| Fault::of_message(pdu))?;
+    let (items, named) = match kind {
+        ResetType::partOfNG_Interface(list) => {
+            let item = |i: &UEAssociatedLogicalNGConnectionItem| ResetItem {
+                amf_id: i.amf_ue_ngap_id.as_ref().and_then(|id| AmfUeNgapId::from_raw(id.0)),
+                ran_id: i.ran_ue_ngap_id.as_ref().map(|id| RanUeNgapId(id.0)),
+            };
+            (list.0.iter().map(item).collect(), Some(list))
+        }
+        ResetType::nG_Interface(_) => (Vec::new(), None),
+        _ => return Err(Fault::of_message(pdu)),
+    };
+    Ok(Outcome { answer: Some(reset_acknowledge(named)), request: Some(Request::Reset(items)), fault: None })
+}
+
+fn reset_acknowledge(named: Option<UEAssociatedLogicalNGConnectionList>) -> Vec<u8> {
+    let ies = named.and_then(|list| build_ngap_ie!(NGResetAcknowledge, UEAssociatedLogicalNGConnectionList(list)).ok());
+    let message = NGResetAcknowledge::new(ProtocolIEContainer(ies.into_iter().collect()));
+    crate::n2::encode(NGAP_PDU::of_message(&message, NGResetAcknowledge::CRITICALITY))
+}
+
+/// NG RESET of the AMF for the whole interface (8.7.4.2.1).
+pub fn ng_reset(cause: Cause) -> Vec<u8> {
+    crate::n2::encode(build_ngap!(
+        InitiatingMessage,
+        NGReset,
+        NGReset,
+        Cause(cause),
+        ResetType(ResetType::nG_Interface(ResetAll::reset_all)),
+    ))
+}
+
+/// NG RESET of the AMF for some connections of a node (8.7.4.2.1).
+pub fn ng_reset_part(cause: Cause, items: &[ResetItem]) -> Vec<u8> {
+    let item = |i: &ResetItem| {
+        let amf = i.amf_id.map(|id| AMFUENGAPID(id.get()));
+        UEAssociatedLogicalNGConnectionItem::new(amf, i.ran_id.map(|id| RANUENGAPID(id.0)), None)
+    };
+    let list = UEAssociatedLogicalNGConnectionList(items.iter().map(item).collect());
+    crate::n2::encode(build_ngap!(
+        InitiatingMessage,
+        NGReset,
+        NGReset,
+        Cause(cause),
+        ResetType(ResetType::partOfNG_Interface(list)),
+    ))
+}
+
+/// The tracking areas of a Supported TA List.
+fn areas(list: &SupportedTAList) -> Vec<Area> {
+    let of_item = |item: &SupportedTAItem| {
+        let tac: Tac = crate::n2::tac_of(&item.tac);
+        let of_plmn = move |plmn: &BroadcastPLMNItem| Area {
+            tai: Tai { plmn: vireo_types::Plmn::from_ngap(plmn.plmn_identity.0), tac },
+            slices: plmn.tai_slice_support_list.0.iter().map(|s| crate::n2::snssai_of(&s.s_nssai)).collect(),
+        };
+        item.broadcast_plmn_list.0.iter().map(of_plmn).collect::<Vec<_>>()
+    };
+    list.0.iter().flat_map(of_item).collect()
+}
+
+use ngap::Message;

@@ -1,0 +1,145 @@
+//! NG Setup and RAN Configuration Update (TS 38.413 8.7.1, 8.7.2).
+
+use super::{Area, Outcome, RanNode, Request, areas};
+use crate::config::CoreConfig;
+use crate::n2::{self, Cause, plmn_to, snssai_to};
+use vireo_wire::ngap::{self, *};
+
+/// Why a node is not served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    Plmn,
+    Slice,
+    TrackingArea,
+}
+
+impl Refusal {
+    fn cause(self) -> Cause {
+        match self {
+            Refusal::Plmn => Cause::misc(CauseMisc::unknown_PLMN_or_SNPN),
+            // Not a cause of its own in 9.3.1.2: what the node offers cannot be used.
+            Refusal::Slice => Cause::radioNetwork(CauseRadioNetwork::slice_not_supported),
+            Refusal::TrackingArea => Cause::misc(CauseMisc::unspecified),
+        }
+    }
+
+    fn kind(self) -> &'static str {
+        match self {
+            Refusal::Plmn => "ng-setup-unknown-plmn",
+            Refusal::Slice => "ng-setup-no-common-slice",
+            Refusal::TrackingArea => "ng-setup-unknown-tac",
+        }
+    }
+}
+
+/// Whether a node has anything in common with this AMF.
+fn check(areas: &[Area], config: &CoreConfig) -> Result<(), Refusal> {
+    let plmn = |a: &&Area| config.plmns.contains(&a.tai.plmn);
+    let tac = |a: &&Area| plmn(a) && config.tacs.contains(&a.tai.tac);
+    let slice = |a: &&Area| tac(a) && a.slices.iter().any(|s| config.slices.iter().any(|c| c.snssai == *s));
+    if !areas.iter().any(|a| plmn(&a)) {
+        return Err(Refusal::Plmn);
+    }
+    if !areas.iter().any(|a| tac(&a)) {
+        return Err(Refusal::TrackingArea);
+    }
+    if !areas.iter().any(|a| slice(&a)) {
+        return Err(Refusal::Slice);
+    }
+    Ok(())
+}
+
+/// NG SETUP REQUEST.
+pub(super) fn ng_setup(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -> Outcome {
+    let id = pdu.ie::<ie::GlobalRANNodeID>().and_then(Result::ok).as_ref().and_then(n2::gnb_of);
+    let supported = pdu.ie::<ie::SupportedTAList>().and_then(Result::ok);
+    let (Some(id), Some(supported)) = (id, supported) else {
+        return failure(pdu, None, "ng-setup-malformed");
+    };
+    let areas = areas(&supported);
+    if let Err(refusal) = check(&areas, config) {
+        return failure(pdu, Some(refusal.cause()), refusal.kind());
+    }
+    *node = Some(RanNode { id, name: name(pdu).unwrap_or_default(), areas });
+    Outcome { answer: Some(response(config)), request: Some(Request::Erase), fault: None }
+}
+
+/// RAN Node Name: at most 150 characters by its type; what does not decode is no name (criticality ignore).
+fn name(pdu: &NGAPPDU<'_>) -> Option<String> {
+    pdu.ie::<ie::RANNodeName>().and_then(Result::ok).map(|n| n.0.into_owned())
+}
+
+fn failure(pdu: &NGAPPDU<'_>, cause: Option<Cause>, kind: &'static str) -> Outcome {
+    let deviations = pdu.check().unwrap_or_default();
+    let (cause, diagnostics) = match cause {
+        Some(cause) => (cause, None),
+        None => {
+            let cause = deviations.iter().find_map(ngap::Deviation::cause).unwrap_or(CauseProtocol::semantic_error);
+            (Cause::protocol(cause), Some(pdu.criticality_diagnostics_for_response(&deviations)))
+        }
+    };
+    let mut ies: Vec<_> = build_ngap_ie!(NGSetupFailure, Cause(cause)).into_iter().collect();
+    // The node asks again by itself; a minute keeps a misconfigured one from hammering.
+    ies.extend(build_ngap_ie!(NGSetupFailure, TimeToWait(TimeToWait::v60s)));
+    ies.extend(diagnostics.and_then(|d| build_ngap_ie!(NGSetupFailure, CriticalityDiagnostics(d)).ok()));
+    let message = NGSetupFailure::new(ProtocolIEContainer(ies));
+    let answer = n2::encode(NGAP_PDU::of_message(&message, NGSetupFailure::CRITICALITY));
+    Outcome { answer: Some(answer), request: None, fault: Some(kind) }
+}
+
+fn response(config: &CoreConfig) -> Vec<u8> {
+    let slices = || {
+        let item = |s: &crate::config::SliceConfig| SliceSupportItem::new(snssai_to(s.snssai), None);
+        SliceSupportList(config.slices.iter().map(item).collect())
+    };
+    let guami = config.guami();
+    let served = ngap::helpers::guami(plmn_to(guami.plmn), guami.region, guami.set, guami.pointer)
+        .map(|g| ServedGUAMIList(vec![ServedGUAMIItem::new(g, None, None)]));
+    let support = config.plmns.iter().take(12).map(|p| PLMNSupportItem::new(plmn_to(*p), slices(), None)).collect();
+    n2::encode(served.and_then(|served| {
+        build_ngap!(
+            SuccessfulOutcome,
+            NGSetup,
+            NGSetupResponse,
+            AMFName(config.name.clone()),
+            ServedGUAMIList(served),
+            RelativeAMFCapacity(RelativeAMFCapacity(config.relative_capacity)),
+            PLMNSupportList(PLMNSupportList(support)),
+        )
+    }))
+}
+
+/// RAN CONFIGURATION UPDATE: what it does not say stays as it was.
+pub(super) fn configuration_update(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -> Outcome {
+    let supported = match pdu.ie::<ie::SupportedTAList>() {
+        None => None,
+        Some(Ok(list)) => Some(areas(&list)),
+        Some(Err(_)) => return update_failure(Cause::protocol(CauseProtocol::abstract_syntax_error_reject)),
+    };
+    if let Some(Err(refusal)) = supported.as_deref().map(|a| check(a, config)) {
+        return update_failure(refusal.cause());
+    }
+    if let Some(node) = node {
+        node.name = name(pdu).unwrap_or_else(|| std::mem::take(&mut node.name));
+        node.areas = supported.unwrap_or_else(|| std::mem::take(&mut node.areas));
+        if let Some(id) = pdu.ie::<ie::GlobalRANNodeID>().and_then(Result::ok).as_ref().and_then(n2::gnb_of) {
+            node.id = id;
+        }
+    }
+    let message = RANConfigurationUpdateAcknowledge::new(ProtocolIEContainer(Vec::new()));
+    let answer = n2::encode(NGAP_PDU::of_message(&message, RANConfigurationUpdateAcknowledge::CRITICALITY));
+    Outcome { answer: Some(answer), request: None, fault: None }
+}
+
+fn update_failure(cause: Cause) -> Outcome {
+    let answer = n2::encode(build_ngap!(
+        UnsuccessfulOutcome,
+        RANConfigurationUpdate,
+        RANConfigurationUpdateFailure,
+        Cause(cause),
+        TimeToWait(TimeToWait::v60s),
+    ));
+    Outcome { answer: Some(answer), request: None, fault: Some("ran-configuration-update-refused") }
+}
+
+use ngap::Message;

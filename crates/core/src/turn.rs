@@ -1,0 +1,189 @@
+//! One step over one UE: the context it changes, what it may know, and what it wants done once that is committed.
+
+use crate::Env;
+use crate::context::{Connection, NasSecurity, RanContext, UeContext};
+use crate::n2::{self, Cause};
+use crate::subscription::AuthenticationRequest;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use vireo_types::{AssocId, Dnn, Instant, Ltmsi, SessionAddress, SessionIndex, Supi, Tmsi};
+use vireo_wire::nas::{Nas5gmmMessage, Nas5gsMessage, Nas5gsSecurityHeaderType as Header, NasFGmmCause, NasFGmmStatus};
+
+/// What is done after a step's commit, in order, and never before it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Effect {
+    /// An NGAP PDU about the UE to a RAN node.
+    Ngap {
+        /// The RAN node's association.
+        assoc: AssocId,
+        /// The encoded PDU.
+        pdu: Vec<u8>,
+    },
+    /// A PFCP message to a UPF; the N4 endpoint fills the sequence number of a request in.
+    Pfcp {
+        /// The UPF.
+        upf: SocketAddr,
+        /// The session it is about.
+        session: SessionIndex,
+        /// The encoded message.
+        message: Vec<u8>,
+    },
+    /// A question to the home network; the answer is an event.
+    Authenticate(AuthenticationRequest),
+    /// This 5G-TMSI names the UE.
+    BindTmsi(Tmsi),
+    /// This 5G-TMSI names nobody any more.
+    FreeTmsi(Tmsi),
+    /// This context is the subscriber's: another one that was is superseded.
+    BindSupi(Supi),
+    /// These addresses go back to the pool.
+    FreeAddress(Dnn, SessionAddress),
+    /// Nothing is left to remember: the context goes.
+    Forget,
+}
+
+/// A procedure, for counters and latencies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Kind {
+    /// Registration, from the request to Registration Complete.
+    Registration,
+    /// PDU session establishment, from the request to the user plane being there.
+    Session,
+    /// PDU session release.
+    SessionRelease,
+    /// The user plane of a session that was there, from the service request to the UPF forwarding again.
+    Activation,
+    /// Service request, from the request to the answer of the RAN.
+    ServiceRequest,
+    /// Deregistration.
+    Deregistration,
+    /// AN release.
+    Release,
+}
+
+/// What a step says to counters and logs; never acted on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// A procedure began.
+    Started(Kind),
+    /// It came to its end, having begun then.
+    Succeeded(Kind, Instant),
+    /// It failed with this 5GMM or 5GSM cause, or 0 for none.
+    Failed(Kind, u8),
+    /// A message was at fault or out of place; the word labels a counter.
+    Fault(&'static str),
+}
+
+/// What a step leaves behind it beside the context.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// What to do after the commit.
+    pub effects: Vec<Effect>,
+    /// What to count.
+    pub notes: Vec<Note>,
+}
+
+/// A step in progress.
+#[derive(Debug)]
+pub struct Turn<'a, 'e> {
+    /// The UE.
+    pub ue: &'a mut UeContext,
+    /// What the step may know.
+    pub env: &'a mut Env<'e>,
+    /// What it leaves.
+    pub out: Outcome,
+}
+
+impl Turn<'_, '_> {
+    /// The time of the step.
+    pub fn now(&self) -> Instant {
+        self.env.now
+    }
+
+    /// Adds an effect.
+    pub fn effect(&mut self, effect: Effect) {
+        self.out.effects.push(effect);
+    }
+
+    /// Adds a note.
+    pub fn note(&mut self, note: Note) {
+        self.out.notes.push(note);
+    }
+
+    /// Sends an NGAP PDU on the UE's connection.
+    pub fn send(&mut self, build: impl FnOnce(&Connection) -> Vec<u8>) {
+        if let Some(connection) = self.ue.connection {
+            self.effect(Effect::Ngap { assoc: connection.assoc, pdu: build(&connection) });
+        }
+    }
+
+    /// A NAS message as octets: protected by the UE's security context where it has one.
+    pub fn nas(&mut self, message: Nas5gmmMessage) -> Option<Vec<u8>> {
+        let plain = self.plain(message)?;
+        match &mut self.ue.security {
+            None => Some(plain),
+            Some(security) => protect(security, &plain, Header::IntegrityProtectedAndCiphered, &mut self.out),
+        }
+    }
+
+    /// A NAS message without protection, for what comes before a security context.
+    pub fn plain(&mut self, message: Nas5gmmMessage) -> Option<Vec<u8>> {
+        let encoded = Nas5gsMessage::new_5gmm(message).encode();
+        if encoded.is_err() {
+            self.note(Note::Fault("nas-encode"));
+        }
+        encoded.ok()
+    }
+
+    /// Sends a NAS message, protected where possible.
+    pub fn send_nas(&mut self, message: Nas5gmmMessage) {
+        if let Some(nas) = self.nas(message) {
+            self.send(|c| n2::downlink_nas_transport(c, nas));
+        }
+    }
+
+    /// Sends a NAS message that is not protected.
+    pub fn send_plain(&mut self, message: Nas5gmmMessage) {
+        if let Some(nas) = self.plain(message) {
+            self.send(|c| n2::downlink_nas_transport(c, nas));
+        }
+    }
+
+    /// Sends a NAS message under a security context that is not in use yet.
+    pub fn send_new_context(&mut self, security: &mut NasSecurity, message: Nas5gmmMessage) {
+        let header = Header::IntegrityProtectedWithNewFiveGNasSecurityContext;
+        let nas = self.plain(message).and_then(|plain| protect(security, &plain, header, &mut self.out));
+        if let Some(nas) = nas {
+            self.send(|c| n2::downlink_nas_transport(c, nas));
+        }
+    }
+
+    /// Answers a message that the state does not foresee with 5GMM STATUS #98 (TS 24.501 7.4).
+    pub fn out_of_place(&mut self) {
+        self.note(Note::Fault("nas-out-of-place"));
+        let status = NasFGmmStatus::new(NasFGmmCause::new(98));
+        self.send_nas(status.into());
+    }
+
+    /// Begins the release of the NG connection: the RAN is told, its answer awaited.
+    pub fn release(&mut self, cause: Cause) {
+        let deadline = self.now() + self.env.config.timers.ran_response;
+        self.send(|c| n2::context_release_command(c, cause));
+        if let Some(connection) = &mut self.ue.connection {
+            connection.ran = RanContext::Releasing { deadline };
+        }
+    }
+
+    /// The UE's number.
+    pub fn ltmsi(&self) -> Ltmsi {
+        self.ue.ltmsi
+    }
+}
+
+fn protect(security: &mut NasSecurity, plain: &[u8], header: Header, out: &mut Outcome) -> Option<Vec<u8>> {
+    let protected = security.protect(plain, header);
+    if protected.is_err() {
+        out.notes.push(Note::Fault("nas-count-exhausted"));
+    }
+    protected.ok()
+}
