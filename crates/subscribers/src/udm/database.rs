@@ -133,10 +133,10 @@ impl Database {
 
     /// The answer for a record that is in memory if it is anywhere.
     fn answer(&mut self, lookup: &Lookup) -> Result<Answer, StoreError> {
-        if let Some(resync) = &lookup.resync {
-            if let Err(refused) = self.resynchronise(lookup, resync)? {
-                return Ok(Err(refused));
-            }
+        if let Some(resync) = &lookup.resync
+            && let Err(refused) = self.resynchronise(lookup, resync)?
+        {
+            return Ok(Err(refused));
         }
         for _ in 0..2 {
             match self.shared.vector(lookup.supi, lookup.plmn, lookup.now, lookup.rand) {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::record::{Key, Subscriber};
 use crate::store::{Filter, OnExisting};
-use crossbeam_channel::{Receiver, unbounded};
+use crossbeam_channel::{Receiver, bounded};
 use std::collections::HashSet;
 use std::time::Duration;
 use vireo_core::subscription::Resync;
@@ -40,7 +40,7 @@ impl Bed {
     }
 
     fn start(&self, config: UdmConfig) -> (Udm, Receiver<(u64, Answer)>) {
-        let (sender, answers) = unbounded();
+        let (sender, answers) = bounded(100_000);
         let store = Store::open(&self.path).expect("opened");
         let answer = move |token, answer| drop(sender.send((token, answer)));
         (Udm::start(store, config, NOW, answer).expect("started"), answers)

@@ -1,7 +1,9 @@
 //! `vireo subscriber`: provisioning. It works on the database alone, whether or not a core runs on it.
 
 mod add;
+mod hn_key;
 mod list;
+mod transfer;
 
 use crate::cli::Failure;
 use clap::Subcommand;
@@ -22,10 +24,16 @@ pub(crate) struct Args {
 enum Command {
     /// Add one subscriber, or a range of them
     Add(add::Args),
+    /// Import subscribers from CSV or JSON: all of a file, or none
+    Import(transfer::ImportArgs),
+    /// Export subscribers as CSV or JSON
+    Export(transfer::ExportArgs),
     /// List subscribers; keys are never shown
     List(list::Args),
     /// Remove subscribers
     Remove(RemoveArgs),
+    /// Make a key pair of the home network for concealed identities (SUCI)
+    HnKey(hn_key::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -40,8 +48,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let database = args.database.to_string_lossy();
     match args.command {
         Command::Add(add) => add::run(&mut Store::open(&database)?, &add),
+        Command::Import(import) => transfer::import(&mut Store::open(&database)?, &import),
+        Command::Export(export) => transfer::export(&mut Store::open_existing(&database)?, &export),
         Command::List(list) => list::run(&mut Store::open_existing(&database)?, &list),
         Command::Remove(remove) => remove_all(&mut Store::open_existing(&database)?, &remove),
+        Command::HnKey(args) => hn_key::run(&args),
     }
 }
 

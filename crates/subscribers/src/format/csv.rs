@@ -1,0 +1,204 @@
+use super::{Amf, FormatError, Keys, Reading, check, keys, parse_amf, parse_type, type_name};
+use crate::record::Subscriber;
+use csv::{ReaderBuilder, StringRecord, Trim, WriterBuilder};
+use std::io::{Read, Write};
+use std::str::FromStr;
+use vireo_core::subscription::{Ambr, DnnSubscription, SliceSubscription, Subscription};
+use vireo_types::{PduSessionType, Snssai};
+
+/// The columns, in the order in which they are written.
+pub const CSV_COLUMNS: [&str; 14] = [
+    "imsi",
+    "k",
+    "opc",
+    "amf",
+    "sst",
+    "sd",
+    "dnn",
+    "types",
+    "uplink_bps",
+    "downlink_bps",
+    "five_qi",
+    "arp_priority",
+    "ipv4",
+    "op",
+];
+/// Columns of an export: OP is not kept.
+const WRITTEN: usize = 13;
+
+/// Reads CSV: every record, or what is wrong.
+pub fn read_csv(input: impl Read) -> Result<Vec<Subscriber>, FormatError> {
+    let mut reader = ReaderBuilder::new().trim(Trim::All).comment(Some(b'#')).from_reader(input);
+    let columns = Columns::of(reader.headers().map_err(whole)?)?;
+    let mut reading = Reading::default();
+    let mut line = StringRecord::new();
+    loop {
+        match reader.read_record(&mut line) {
+            Ok(false) => break,
+            Ok(true) => {
+                let number = line.position().map_or(0, csv::Position::line);
+                if !reading.take("line", number, columns.record(&line)) {
+                    break;
+                }
+            }
+            Err(error) => {
+                let number = error.position().map_or(0, csv::Position::line);
+                let what = match error.kind() {
+                    csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+                        format!("{len} fields where the header has {expected_len}")
+                    }
+                    csv::ErrorKind::Utf8 { .. } => "this is no text".to_owned(),
+                    _ => return Err(whole(error)),
+                };
+                if !reading.take("line", number, Err(what)) {
+                    break;
+                }
+            }
+        }
+    }
+    reading.finish()
+}
+
+fn whole(error: csv::Error) -> FormatError {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => FormatError::Io(error),
+        csv::ErrorKind::Utf8 { .. } => FormatError::File("the header is no text: is this a CSV file?".into()),
+        other => FormatError::File(format!("{other:?}")),
+    }
+}
+
+/// Where each known column is in the file.
+struct Columns([Option<usize>; CSV_COLUMNS.len()]);
+
+impl Columns {
+    fn of(header: &StringRecord) -> Result<Self, FormatError> {
+        let mut columns = [None; CSV_COLUMNS.len()];
+        for (position, name) in header.iter().enumerate() {
+            let name = name.trim_start_matches('\u{feff}').to_ascii_lowercase();
+            let Some(known) = CSV_COLUMNS.iter().position(|c| *c == name) else {
+                let all = CSV_COLUMNS.join(", ");
+                return Err(FormatError::File(format!("line 1: there is no column {name:?}; the columns are {all}")));
+            };
+            if columns[known].replace(position).is_some() {
+                return Err(FormatError::File(format!("line 1: column {name:?} is there twice")));
+            }
+        }
+        let columns = Columns(columns);
+        for required in ["imsi", "k"] {
+            if columns.position(required).is_none() {
+                return Err(FormatError::File(format!("line 1: the header lacks the column {required:?}")));
+            }
+        }
+        if columns.position("opc").or(columns.position("op")).is_none() {
+            return Err(FormatError::File("line 1: the header has neither opc nor op".into()));
+        }
+        Ok(columns)
+    }
+
+    fn position(&self, name: &str) -> Option<usize> {
+        CSV_COLUMNS.iter().position(|c| *c == name).and_then(|known| self.0[known])
+    }
+
+    /// The field of a column unless it is empty.
+    fn field<'l>(&self, line: &'l StringRecord, name: &str) -> Option<&'l str> {
+        line.get(self.position(name)?).filter(|text| !text.is_empty())
+    }
+
+    fn number<T: FromStr>(&self, line: &StringRecord, name: &str, default: T) -> Result<T, String> {
+        let parsed = self.field(line, name).map(|t| t.parse().map_err(|_| format!("{name}: {t:?} is out of range")));
+        parsed.unwrap_or(Ok(default))
+    }
+
+    fn record(&self, line: &StringRecord) -> Result<Subscriber, String> {
+        let field = |name| self.field(line, name);
+        let imsi = field("imsi").ok_or("imsi is empty")?;
+        let supi = imsi.parse().map_err(|e| format!("imsi: {imsi:?}: {e}"))?;
+        let (k, opc) = keys(field("k").ok_or("k is empty")?, field("opc"), field("op"))?;
+        let sd = field("sd").map(|t| {
+            let digits = t.len() == 6 && t.bytes().all(|b| b.is_ascii_hexdigit());
+            let value = u32::from_str_radix(t, 16).ok().filter(|_| digits);
+            value.ok_or_else(|| format!("sd: {t:?} is no slice differentiator: six hexadecimal digits"))
+        });
+        let ambr = Ambr {
+            uplink_bps: self.number(line, "uplink_bps", Ambr::default().uplink_bps)?,
+            downlink_bps: self.number(line, "downlink_bps", Ambr::default().downlink_bps)?,
+        };
+        let session = DnnSubscription {
+            types: self.types(line)?,
+            ambr,
+            five_qi: self.number(line, "five_qi", 9)?,
+            arp_priority: self.number(line, "arp_priority", 8)?,
+            ..DnnSubscription::default()
+        };
+        let dnn = |name: &str| {
+            let dnn = name.trim().parse().map_err(|e| format!("dnn: {name:?}: {e}"))?;
+            Ok(DnnSubscription { dnn, ..session.clone() })
+        };
+        let dnns = field("dnn").unwrap_or("internet").split(';').map(dnn).collect::<Result<_, String>>()?;
+        let snssai = Snssai { sst: self.number(line, "sst", 1)?, sd: sd.transpose()? };
+        let ipv4 = field("ipv4").map(|t| t.parse().map_err(|_| format!("ipv4: {t:?} is no IPv4 address")));
+        check(Subscriber {
+            amf: field("amf").map_or(Ok(Subscriber::AMF), parse_amf).map_err(|e| format!("amf: {e}"))?,
+            static_ipv4: ipv4.transpose()?,
+            subscription: Subscription { slices: vec![SliceSubscription { snssai, default: true, dnns }], ambr },
+            ..Subscriber::new(supi, k, opc)
+        })
+    }
+
+    fn types(&self, line: &StringRecord) -> Result<Vec<PduSessionType>, String> {
+        match self.field(line, "types") {
+            None => Ok(DnnSubscription::default().types),
+            Some(list) => list.split(';').map(|t| parse_type(t.trim()).map_err(|e| format!("types: {e}"))).collect(),
+        }
+    }
+}
+
+/// Writes CSV; the first record that CSV cannot hold ends it with an error. `next` gives record after record.
+pub fn write_csv(
+    output: impl Write,
+    keys: Keys,
+    next: &mut dyn FnMut() -> Option<Subscriber>,
+) -> Result<u64, FormatError> {
+    let mut writer = WriterBuilder::new().from_writer(output);
+    let shown = |name: &&str| keys == Keys::With || !matches!(*name, "k" | "opc");
+    writer.write_record(CSV_COLUMNS[..WRITTEN].iter().filter(|c| shown(c))).map_err(whole)?;
+    let mut count = 0;
+    while let Some(subscriber) = next() {
+        let fields = flat(&subscriber).ok_or_else(|| {
+            let imsi = subscriber.supi.reveal();
+            FormatError::File(format!("{imsi} has more slices or data networks than CSV can hold: export as JSON"))
+        })?;
+        let columns = CSV_COLUMNS[..WRITTEN].iter().zip(fields);
+        writer.write_record(columns.filter(|(c, _)| shown(c)).map(|(_, field)| field)).map_err(whole)?;
+        count += 1;
+    }
+    writer.flush()?;
+    Ok(count)
+}
+
+/// The fields of a record; `None` if a line cannot hold it.
+fn flat(s: &Subscriber) -> Option<[String; WRITTEN]> {
+    let [slice] = s.subscription.slices.as_slice() else { return None };
+    let first = slice.dnns.first()?;
+    let alike = slice.dnns.iter().all(|d| DnnSubscription { dnn: first.dnn.clone(), ..d.clone() } == *first);
+    if !alike || first.ambr != s.subscription.ambr || !slice.default {
+        return None;
+    }
+    let names: Vec<_> = slice.dnns.iter().map(|d| d.dnn.as_str()).collect();
+    let types: Vec<_> = first.types.iter().map(|t| type_name(*t)).collect();
+    Some([
+        s.supi.reveal(),
+        s.k.reveal(),
+        s.opc.reveal(),
+        Amf(s.amf).to_string(),
+        slice.snssai.sst.to_string(),
+        slice.snssai.sd.map(|sd| format!("{sd:06x}")).unwrap_or_default(),
+        names.join(";"),
+        types.join(";"),
+        first.ambr.uplink_bps.to_string(),
+        first.ambr.downlink_bps.to_string(),
+        first.five_qi.to_string(),
+        first.arp_priority.to_string(),
+        s.static_ipv4.map(|a| a.to_string()).unwrap_or_default(),
+    ])
+}

@@ -1,0 +1,85 @@
+use super::{Amf, FormatError, Keys, Reading, check, keys, parse_amf};
+use crate::record::{Subscriber, lab_subscription};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::Ipv4Addr;
+use vireo_core::subscription::Subscription;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    imsi: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    k: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    opc: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    op: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    amf: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ipv4: Option<Ipv4Addr>,
+    #[serde(default = "lab_subscription")]
+    subscription: Subscription,
+}
+
+/// Reads JSON: every record, or what is wrong.
+pub fn read_json(input: impl Read) -> Result<Vec<Subscriber>, FormatError> {
+    let values: Vec<Value> = serde_json::from_reader(std::io::BufReader::new(input)).map_err(|error| {
+        if let Some(kind) = error.io_error_kind() {
+            return FormatError::Io(kind.into());
+        }
+        let place = format!("line {} column {}", error.line(), error.column());
+        FormatError::File(format!("{place}: this is no JSON array of subscribers"))
+    })?;
+    let mut reading = Reading::default();
+    for (n, value) in values.into_iter().enumerate() {
+        if !reading.take("record", n as u64 + 1, record(value)) {
+            break;
+        }
+    }
+    reading.finish()
+}
+
+fn record(value: Value) -> Result<Subscriber, String> {
+    // Keys are texts here, so a message about a wrong type could repeat one only if it was written as a number; such a
+    // number is no key
+    let record: Record = serde_json::from_value(value).map_err(|e| e.to_string())?;
+    let supi = record.imsi.parse().map_err(|e| format!("imsi: {:?}: {e}", record.imsi))?;
+    let k = record.k.ok_or("k is missing")?;
+    let (k, opc) = keys(&k, record.opc.as_deref(), record.op.as_deref())?;
+    check(Subscriber {
+        amf: record.amf.as_deref().map_or(Ok(Subscriber::AMF), parse_amf).map_err(|e| format!("amf: {e}"))?,
+        static_ipv4: record.ipv4,
+        subscription: record.subscription,
+        ..Subscriber::new(supi, k, opc)
+    })
+}
+
+/// Writes a JSON array; `next` gives record after record.
+pub fn write_json(
+    mut output: impl Write,
+    keys: Keys,
+    next: &mut dyn FnMut() -> Option<Subscriber>,
+) -> Result<u64, FormatError> {
+    let mut count = 0;
+    while let Some(s) = next() {
+        output.write_all(if count == 0 { b"[\n" } else { b",\n" })?;
+        let secret = |key: String| (keys == Keys::With).then_some(key);
+        let record = Record {
+            imsi: s.supi.reveal(),
+            k: secret(s.k.reveal()),
+            opc: secret(s.opc.reveal()),
+            op: None,
+            amf: Some(Amf(s.amf).to_string()),
+            ipv4: s.static_ipv4,
+            subscription: s.subscription,
+        };
+        serde_json::to_writer(&mut output, &record).map_err(std::io::Error::from)?;
+        count += 1;
+    }
+    output.write_all(if count == 0 { b"[]\n" } else { b"\n]\n" })?;
+    output.flush()?;
+    Ok(count)
+}

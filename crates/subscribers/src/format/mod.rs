@@ -1,0 +1,180 @@
+//! Records as text: CSV for tables and spreadsheets, JSON for everything a record can hold.
+//!
+//! **CSV** has a header line; its columns may come in any order:
+//!
+//! | column | meaning | if absent or empty |
+//! |---|---|---|
+//! | `imsi` | 6 to 15 digits | required |
+//! | `k` | subscriber key, 32 hexadecimal digits | required |
+//! | `opc` or `op` | OPc, or OP from which it is derived; one of the two | required |
+//! | `amf` | authentication management field, 4 hexadecimal digits | `8000` |
+//! | `sst`, `sd` | the subscribed slice: 0 to 255, and 6 hexadecimal digits | `1`, none |
+//! | `dnn` | data networks with `;` between, the default one first | `internet` |
+//! | `types` | session types with `;` between, the default one first: `ipv4`, `ipv6`, `ipv4v6` | all three |
+//! | `uplink_bps`, `downlink_bps` | bit rates of the UE and of each session | 1000000000 |
+//! | `five_qi`, `arp_priority` | of the default QoS flow: 1 to 255, 1 to 15 | `9`, `8` |
+//! | `ipv4` | a fixed address | none |
+//!
+//! **JSON** is an array of objects with `imsi`, `k`, `opc` or `op`, and optionally `amf`, `ipv4` and `subscription`,
+//! the last as `vireo_core::subscription::Subscription` has it.
+//!
+//! A reader takes all or says what is wrong in every line that is wrong (the first [`MAX_ERRORS`]), and never repeats
+//! a key in doing so.
+
+mod csv;
+mod json;
+
+use crate::record::{Key, Subscriber};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
+use std::io;
+use vireo_types::{PduSessionType, Supi};
+
+pub use csv::{CSV_COLUMNS, read_csv, write_csv};
+pub use json::{read_json, write_json};
+
+/// Errors of one file that are told.
+pub const MAX_ERRORS: usize = 20;
+
+/// What an export writes of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// No K and no OPc.
+    Without,
+    /// Both, in clear.
+    With,
+}
+
+/// What is wrong with one record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordError {
+    /// Where: "line 7" or "record 3".
+    pub place: String,
+    /// What.
+    pub what: String,
+}
+
+/// Why a file was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum FormatError {
+    /// These records are wrong; nothing of the file is taken.
+    #[error("{}", list(.0))]
+    Records(Vec<RecordError>),
+    /// The file as a whole is not of its format.
+    #[error("{0}")]
+    File(String),
+    /// It cannot be read or written.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+fn list(errors: &[RecordError]) -> String {
+    let lines: Vec<_> = errors.iter().map(|e| format!("{}: {}", e.place, e.what)).collect();
+    let more = if errors.len() < MAX_ERRORS { "" } else { "\n(and perhaps more)" };
+    format!("nothing is imported, as these records are wrong:\n{}{more}", lines.join("\n"))
+}
+
+/// Gathers records and what is wrong with others.
+#[derive(Default)]
+struct Reading {
+    records: Vec<Subscriber>,
+    places: HashMap<Supi, u64>,
+    errors: Vec<RecordError>,
+}
+
+impl Reading {
+    /// Takes one record or its error. `false` when there are enough errors.
+    fn take(&mut self, place: &'static str, number: u64, record: Result<Subscriber, String>) -> bool {
+        let record = record.and_then(|r| match self.places.entry(r.supi) {
+            Entry::Vacant(v) => {
+                v.insert(number);
+                Ok(r)
+            }
+            Entry::Occupied(o) => Err(format!("IMSI {} is in {place} {} already", r.supi.reveal(), o.get())),
+        });
+        match record {
+            Ok(record) => self.records.push(record),
+            Err(what) => self.errors.push(RecordError { place: format!("{place} {number}"), what }),
+        }
+        self.errors.len() < MAX_ERRORS
+    }
+
+    fn finish(self) -> Result<Vec<Subscriber>, FormatError> {
+        if self.errors.is_empty() { Ok(self.records) } else { Err(FormatError::Records(self.errors)) }
+    }
+}
+
+/// K and OPc of a record's fields.
+fn keys(k: &str, opc: Option<&str>, op: Option<&str>) -> Result<(Key, Key), String> {
+    let key = |name: &str, text: &str| text.parse::<Key>().map_err(|e| format!("{name}: {e}"));
+    let k = key("k", k)?;
+    match (opc, op) {
+        (Some(opc), None) => Ok((k, key("opc", opc)?)),
+        (None, Some(op)) => Ok((k, Key::opc_of(&k, &key("op", op)?))),
+        (None, None) => Err("neither opc nor op is there".into()),
+        (Some(_), Some(_)) => Err("both opc and op are there: give one".into()),
+    }
+}
+
+/// The AMF field of four hexadecimal digits; refused without the separation bit that 5G AKA asks for (TS 33.501
+/// 6.1.3.2).
+pub fn parse_amf(text: &str) -> Result<[u8; 2], String> {
+    let mut amf = [0; 2];
+    hex::decode_to_slice(text, &mut amf).map_err(|_| format!("{text:?} is no AMF field: four hexadecimal digits"))?;
+    if amf[0] & 0x80 == 0 {
+        return Err(format!("{text:?} lacks the separation bit, which 5G needs: 8000 is usual"));
+    }
+    Ok(amf)
+}
+
+/// The session type of its name.
+pub fn parse_type(text: &str) -> Result<PduSessionType, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "ipv4" => Ok(PduSessionType::Ipv4),
+        "ipv6" => Ok(PduSessionType::Ipv6),
+        "ipv4v6" => Ok(PduSessionType::Ipv4v6),
+        _ => Err(format!("{text:?} is no session type: ipv4, ipv6 or ipv4v6")),
+    }
+}
+
+/// The name of a session type.
+fn type_name(kind: PduSessionType) -> &'static str {
+    match kind {
+        PduSessionType::Ipv4 => "ipv4",
+        PduSessionType::Ipv6 => "ipv6",
+        PduSessionType::Ipv4v6 => "ipv4v6",
+    }
+}
+
+struct Amf([u8; 2]);
+
+impl fmt::Display for Amf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:02x}{:02x}", self.0[0], self.0[1])
+    }
+}
+
+/// What no UE could use, in whatever format it came.
+fn check(record: Subscriber) -> Result<Subscriber, String> {
+    if record.subscription.slices.is_empty() {
+        return Err("the subscription has no slice".into());
+    }
+    for slice in &record.subscription.slices {
+        if slice.snssai.sd.is_some_and(|sd| sd > 0xff_ffff) {
+            return Err("a slice differentiator has 24 bits".into());
+        }
+        for dnn in &slice.dnns {
+            if dnn.types.is_empty() {
+                return Err(format!("data network {} has no session type", dnn.dnn));
+            }
+            if !(1..=15).contains(&dnn.arp_priority) || dnn.five_qi == 0 {
+                return Err(format!("data network {}: five_qi is 1 to 255, arp_priority 1 to 15", dnn.dnn));
+            }
+        }
+    }
+    Ok(record)
+}
+
+#[cfg(test)]
+mod tests;

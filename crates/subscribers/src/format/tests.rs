@@ -1,0 +1,168 @@
+use super::*;
+use vireo_types::Snssai;
+
+const K: &str = "465B5CE8B199B49FAA5F0A2EE238A6BC";
+const OPC: &str = "E8ED289DEBA952E4283B54E88E6183CA";
+
+fn csv(text: &str) -> Result<Vec<Subscriber>, FormatError> {
+    read_csv(text.as_bytes())
+}
+
+fn one(imsi: &str) -> Subscriber {
+    let key = |t: &str| -> Key { t.parse().expect("32 digits") };
+    Subscriber::new(imsi.parse().expect("an IMSI"), key(K), key(OPC))
+}
+
+fn written(write: &dyn Fn(&mut Vec<u8>, &mut dyn FnMut() -> Option<Subscriber>) -> u64, all: &[Subscriber]) -> String {
+    let mut output = Vec::new();
+    let mut rest = all.iter().cloned();
+    assert_eq!(write(&mut output, &mut || rest.next()), all.len() as u64);
+    String::from_utf8(output).expect("text")
+}
+
+#[test]
+fn a_line_of_three_fields_is_a_lab_subscriber() {
+    let text = format!("IMSI,opc,k\n# a comment\n999700000000001,{OPC},{K}\n");
+    assert_eq!(csv(&text).expect("read"), [one("999700000000001")]);
+}
+
+#[test]
+fn opc_is_derived_from_op() {
+    // TS 35.208 test set 1
+    let text = "imsi,k,op\n999700000000001,465b5ce8b199b49faa5f0a2ee238a6bc,cdc202d5123e20f62b6d676ac72cb318\n";
+    assert_eq!(csv(text).expect("read")[0].opc.reveal(), "cd63cb71954a9f4e48a5994e37a02baf");
+}
+
+#[test]
+fn every_column_is_read() {
+    let text = format!(
+        "imsi,k,opc,amf,sst,sd,dnn,types,uplink_bps,downlink_bps,five_qi,arp_priority,ipv4\n\
+         999700000000001,{K},{OPC},9001,3,0000ab,ims; internet,ipv6,5,6,7,1,10.45.1.1\n"
+    );
+    let read = csv(&text).expect("read").remove(0);
+    assert_eq!((read.amf, read.static_ipv4), ([0x90, 1], Some("10.45.1.1".parse().expect("an address"))));
+    let slice = &read.subscription.slices[0];
+    assert_eq!(slice.snssai, Snssai { sst: 3, sd: Some(0xab) });
+    let names: Vec<_> = slice.dnns.iter().map(|d| d.dnn.as_str()).collect();
+    assert_eq!(names, ["ims", "internet"]);
+    for dnn in &slice.dnns {
+        assert_eq!(dnn.types, [PduSessionType::Ipv6]);
+        assert_eq!((dnn.ambr.uplink_bps, dnn.ambr.downlink_bps, dnn.five_qi, dnn.arp_priority), (5, 6, 7, 1));
+    }
+}
+
+#[test]
+fn every_bad_line_is_named_and_no_key_is_repeated() {
+    let text = format!(
+        "imsi,k,opc,op,amf,sst,sd,dnn,types,ipv4\n\
+         999700000000001,{K},{OPC},,,,,,,\n\
+         99970x,{K},{OPC},,,,,,,\n\
+         999700000000002,{K}0,{OPC},,,,,,,\n\
+         999700000000003,{K},,,,,,,,\n\
+         999700000000004,{K},{OPC},{OPC},,,,,,\n\
+         999700000000005,{K},{OPC},,0000,,,,,\n\
+         999700000000006,{K},{OPC},,,256,,,,\n\
+         999700000000007,{K},{OPC},,,,ab,,,\n\
+         999700000000008,{K},{OPC},,,,,a b,,\n\
+         999700000000009,{K},{OPC},,,,,,ppp,\n\
+         999700000000010,{K},{OPC},,,,,,,10.0.0\n\
+         999700000000001,{K},{OPC},,,,,,,\n\
+         999700000000011,{K}\n"
+    );
+    let error = csv(&text).expect_err("bad lines");
+    let FormatError::Records(errors) = &error else { panic!("{error}") };
+    let expected = [
+        (3, "imsi: \"99970x\": an IMSI has 6 to 15 decimal digits"),
+        (4, "k: a key has 32 hexadecimal digits"),
+        (5, "neither opc nor op is there"),
+        (6, "both opc and op are there: give one"),
+        (7, "amf: \"0000\" lacks the separation bit, which 5G needs: 8000 is usual"),
+        (8, "sst: \"256\" is out of range"),
+        (9, "sd: \"ab\" is no slice differentiator: six hexadecimal digits"),
+        (
+            10,
+            "dnn: \"a b\": a DNN is labels of letters, digits and hyphens with dots between them, 100 octets at the most",
+        ),
+        (11, "types: \"ppp\" is no session type: ipv4, ipv6 or ipv4v6"),
+        (12, "ipv4: \"10.0.0\" is no IPv4 address"),
+        (13, "IMSI 999700000000001 is in line 2 already"),
+        (14, "2 fields where the header has 10"),
+    ];
+    let told: Vec<_> = errors.iter().map(|e| (e.place.as_str(), e.what.as_str())).collect();
+    let places: Vec<_> = expected.iter().map(|(n, what)| (format!("line {n}"), *what)).collect();
+    assert_eq!(told, places.iter().map(|(p, w)| (p.as_str(), *w)).collect::<Vec<_>>());
+    assert!(!error.to_string().contains(&K[..8]), "{error}");
+}
+
+#[test]
+fn a_header_must_be_one() {
+    for (text, expected) in [
+        ("imsi,k,secret\n", "line 1: there is no column \"secret\""),
+        ("imsi,opc\n", "lacks the column \"k\""),
+        ("imsi,k\n", "neither opc nor op"),
+        ("imsi,k,opc,imsi\n", "\"imsi\" is there twice"),
+        ("", "lacks the column \"imsi\""),
+    ] {
+        let error = csv(text).expect_err("no header").to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn many_bad_lines_do_not_flood() {
+    let text = format!("imsi,k,opc\n{}", "x,y,z\n".repeat(1000));
+    assert!(matches!(csv(&text), Err(FormatError::Records(e)) if e.len() == MAX_ERRORS));
+}
+
+#[test]
+fn what_is_written_reads_back_and_keys_only_when_asked_for() {
+    let mut second = one("999700000000002");
+    second.static_ipv4 = Some("10.45.0.9".parse().expect("an address"));
+    second.subscription.slices[0].snssai.sd = Some(1);
+    let all = [one("999700000000001"), second];
+    let with = written(&|o, n| write_csv(o, Keys::With, n).expect("written"), &all);
+    assert_eq!(csv(&with).expect("read"), all);
+    let with = written(&|o, n| write_json(o, Keys::With, n).expect("written"), &all);
+    assert_eq!(read_json(with.as_bytes()).expect("read"), all);
+    for text in [
+        written(&|o, n| write_csv(o, Keys::Without, n).expect("written"), &all),
+        written(&|o, n| write_json(o, Keys::Without, n).expect("written"), &all),
+    ] {
+        assert!(text.contains("999700000000002") && !text.to_uppercase().contains(&K[..8]), "{text}");
+        assert!(!text.to_uppercase().contains(&OPC[..8]), "{text}");
+    }
+    assert!(
+        read_json(&written(&|o, n| write_json(o, Keys::With, n).expect("written"), &[]).into_bytes()[..])
+            .expect("read")
+            .is_empty()
+    );
+}
+
+#[test]
+fn what_a_line_cannot_hold_is_for_json() {
+    let mut rich = one("999700000000001");
+    rich.subscription.slices.push(rich.subscription.slices[0].clone());
+    let mut rest = vec![rich.clone()].into_iter();
+    let error = write_csv(Vec::new(), Keys::With, &mut || rest.next()).expect_err("two slices").to_string();
+    assert!(error.contains("999700000000001 has more slices") && error.contains("JSON"), "{error}");
+    let text = written(&|o, n| write_json(o, Keys::With, n).expect("written"), std::slice::from_ref(&rich));
+    assert_eq!(read_json(text.as_bytes()).expect("read"), [rich]);
+}
+
+#[test]
+fn bad_json_is_named_by_record() {
+    let good = format!(r#"{{"imsi":"999700000000001","k":"{K}","opc":"{OPC}"}}"#);
+    let text = format!(
+        r#"[{good}, {{"imsi":"999700000000002"}}, {{"imsi":"999700000000003","k":"{K}","opc":"{OPC}","typo":1}},
+           {{"imsi":"999700000000004","k":"{K}","opc":"{OPC}","subscription":{{"slices":[],"ambr":{{"uplink_bps":1,"downlink_bps":1}}}}}}]"#
+    );
+    let error = read_json(text.as_bytes()).expect_err("bad records").to_string();
+    for expected in
+        ["record 2: k is missing", "record 3: unknown field `typo`", "record 4: the subscription has no slice"]
+    {
+        assert!(error.contains(expected), "{error}");
+    }
+    assert_eq!(read_json(format!("[{good}]").as_bytes()).expect("read"), [one("999700000000001")]);
+    let error = read_json(&b"[{"[..]).expect_err("cut off").to_string();
+    assert!(error.contains("line 1 column 2"), "{error}");
+}

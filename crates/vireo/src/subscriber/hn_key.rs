@@ -1,0 +1,52 @@
+//! `vireo subscriber hn-key`: a key pair of the home network, for SUCIs of ECIES profiles.
+
+use crate::cli::Failure;
+use clap::{Args as ClapArgs, ValueEnum};
+use vireo_subscribers::{HomeNetworkKey, HomeNetworkKeyError, Profile};
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Scheme {
+    /// X25519
+    #[value(name = "A", alias = "a")]
+    A,
+    /// secp256r1
+    #[value(name = "B", alias = "b")]
+    B,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// ECIES profile of TS 33.501 Annex C.3.4
+    #[arg(long)]
+    profile: Scheme,
+    /// Home network public key identifier
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=254))]
+    id: u8,
+}
+
+/// Makes a key pair and prints both halves, each for where it belongs.
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let profile = match args.profile {
+        Scheme::A => Profile::A,
+        Scheme::B => Profile::B,
+    };
+    let (private, key) = loop {
+        let mut private = [0; 32];
+        getrandom::fill(&mut private).map_err(|e| Failure(format!("the system gives no random numbers: {e}")))?;
+        match HomeNetworkKey::new(args.id, profile, &private) {
+            Ok(key) => break (private, key),
+            // One in 2^32 random numbers is above the order of the curve
+            Err(HomeNetworkKeyError::Scalar) => {}
+            Err(error) => return Err(error.into()),
+        }
+    };
+    println!("# For vireo.toml. Keep it secret.");
+    println!("[[subscribers.home-network-key]]");
+    println!("id = {}", args.id);
+    println!("profile = \"{}\"", if profile == Profile::A { "A" } else { "B" });
+    println!("private = \"{}\"", hex::encode(private));
+    println!();
+    println!("# For USIMs: protection scheme {}, key identifier {}, public key", args.profile as u8 + 1, args.id);
+    println!("# {}", hex::encode(key.public()));
+    Ok(())
+}

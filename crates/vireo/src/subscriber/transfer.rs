@@ -1,0 +1,132 @@
+//! `vireo subscriber import` and `export`.
+
+use crate::cli::Failure;
+use clap::{Args as ClapArgs, ValueEnum};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use vireo_subscribers::format::{Keys, read_csv, read_json, write_csv, write_json};
+use vireo_subscribers::{Filter, OnExisting, Page, Store};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Csv,
+    Json,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct ImportArgs {
+    /// The file, or - for standard input
+    file: PathBuf,
+    /// Its format, if its name does not say
+    #[arg(long)]
+    format: Option<Format>,
+    /// Replace subscribers that are there already, instead of failing
+    #[arg(long)]
+    replace: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct ExportArgs {
+    /// The file, or - for standard output
+    #[arg(default_value = "-")]
+    file: PathBuf,
+    /// Its format, if its name does not say
+    #[arg(long)]
+    format: Option<Format>,
+    /// Only IMSIs that begin so
+    #[arg(long, default_value = "", value_name = "DIGITS")]
+    prefix: String,
+    /// Write K and OPc in clear, as an import elsewhere needs
+    #[arg(long)]
+    with_keys: bool,
+}
+
+/// Imports all records of the file or, if one is wrong or is there already, none.
+pub(super) fn import(store: &mut Store, args: &ImportArgs) -> Result<(), Failure> {
+    let name = args.file.display();
+    let format = format_of(&args.file, args.format)?;
+    let input: Box<dyn Read> = if is_standard(&args.file) {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(File::open(&args.file).map_err(|e| Failure(format!("{name} cannot be read: {e}")))?)
+    };
+    let records = match format {
+        Format::Csv => read_csv(input),
+        Format::Json => read_json(input),
+    };
+    let records = records.map_err(|e| Failure(format!("{name}: {e}")))?;
+    let existing = if args.replace { OnExisting::Replace } else { OnExisting::Refuse };
+    let total = records.len() as u64;
+    let imported = super::progress(total, |report| Ok(store.import(&records, existing, report)?))?;
+    println!("imported {imported}");
+    Ok(())
+}
+
+/// Writes the subscribers; without keys unless they are asked for.
+pub(super) fn export(store: &mut Store, args: &ExportArgs) -> Result<(), Failure> {
+    let name = args.file.display();
+    let format = format_of(&args.file, args.format)?;
+    let keys = if args.with_keys { Keys::With } else { Keys::Without };
+    let output: Box<dyn Write> = if is_standard(&args.file) {
+        Box::new(io::stdout().lock())
+    } else {
+        Box::new(private_file(&args.file).map_err(|e| Failure(format!("{name} cannot be written: {e}")))?)
+    };
+    let filter = Filter { prefix: args.prefix.clone() };
+    let total = store.count(&filter)?;
+    let written = super::progress(total, |report| {
+        let mut page = Vec::new().into_iter();
+        let (mut after, mut trouble, mut done) = (None, None, 0);
+        let mut next = || {
+            if let Some(subscriber) = page.next() {
+                done += 1;
+                return Some(subscriber);
+            }
+            report(done);
+            match store.list(&filter, Page { after, limit: 1000 }) {
+                Ok(records) => {
+                    after = records.last().map(|r| r.supi);
+                    page = records.into_iter();
+                    page.next().inspect(|_| done += 1)
+                }
+                Err(error) => {
+                    trouble = Some(error);
+                    None
+                }
+            }
+        };
+        let output = io::BufWriter::new(output);
+        let written = match format {
+            Format::Csv => write_csv(output, keys, &mut next),
+            Format::Json => write_json(output, keys, &mut next),
+        };
+        match trouble {
+            Some(error) => Err(error.into()),
+            None => written.map_err(|e| Failure(format!("{name}: {e}"))),
+        }
+    })?;
+    eprintln!("exported {written}{}", if args.with_keys { "" } else { " without keys (--with-keys writes them)" });
+    Ok(())
+}
+
+fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// The format that was given, or that the file's name tells.
+fn format_of(path: &Path, given: Option<Format>) -> Result<Format, Failure> {
+    let by_name = match path.extension().and_then(|e| e.to_str()) {
+        Some("csv") => Some(Format::Csv),
+        Some("json") => Some(Format::Json),
+        _ => None,
+    };
+    let unknown = || Failure(format!("{} does not say its format: give --format csv or json", path.display()));
+    given.or(by_name).ok_or_else(unknown)
+}
+
+/// A new file that only its owner can read, as it may hold keys.
+fn private_file(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    File::options().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
