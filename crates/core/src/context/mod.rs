@@ -164,6 +164,13 @@ pub enum Procedure {
     Deregistration(deregistration::Deregistering),
 }
 
+impl Procedure {
+    /// A registration in progress.
+    pub fn registration(registering: registration::Registering) -> Self {
+        Procedure::Registration(Box::new(registering))
+    }
+}
+
 /// A retransmission timer as data: when the message is sent again, and how often it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {

@@ -138,7 +138,7 @@ fn named(
     assoc: AssocId,
     amf_id: AmfUeNgapId,
     ran_id: Option<RanUeNgapId>,
-) -> Result<Connection, Fault> {
+) -> Result<Connection, Box<Fault>> {
     let raw = (Some(amf_id.get()), ran_id.map(|id| id.0));
     let fault = |kind, cause| Fault::logical(kind, Cause::radioNetwork(cause), raw.0, raw.1);
     let connection = turn.ue.connection.filter(|c| c.amf_id == amf_id && c.assoc == assoc);
@@ -236,7 +236,7 @@ fn connection_lost(turn: &mut Turn<'_, '_>) {
 fn interrupt(turn: &mut Turn<'_, '_>) {
     match turn.ue.procedure.take() {
         Some(Procedure::Registration(registering)) => {
-            registration::on_connection_lost(turn, registering);
+            registration::on_connection_lost(turn, &registering);
         }
         Some(Procedure::ServiceRequest(_)) => service_request::failed(turn),
         Some(Procedure::Deregistration(deregistering)) => deregistration::accepted(turn, deregistering),
@@ -246,8 +246,8 @@ fn interrupt(turn: &mut Turn<'_, '_>) {
 
 fn authentication(turn: &mut Turn<'_, '_>, answer: Result<AuthenticationInfo, AuthenticationError>) {
     if let Some(Procedure::Registration(registering)) = turn.ue.procedure.take_if(is_registration) {
-        let next = registration::secure(turn, registering, |s, turn| s.on_vector(turn, answer));
-        turn.ue.procedure = next.map(Procedure::Registration);
+        let next = registration::secure(turn, *registering, |s, turn| s.on_vector(turn, answer));
+        turn.ue.procedure = next.map(Procedure::registration);
     }
 }
 
@@ -279,7 +279,7 @@ fn deadline(turn: &mut Turn<'_, '_>) {
     }
     match turn.ue.procedure.take() {
         Some(Procedure::Registration(registering)) => {
-            turn.ue.procedure = registration::on_deadline(turn, registering).map(Procedure::Registration);
+            turn.ue.procedure = registration::on_deadline(turn, *registering).map(Procedure::registration);
         }
         Some(Procedure::ServiceRequest(serving)) if serving.deadline() <= now => service_request::failed(turn),
         Some(Procedure::Deregistration(deregistering)) => {

@@ -78,7 +78,7 @@ pub(super) fn uplink(turn: &mut Turn<'_, '_>, nas: &[u8]) {
 /// Messages of the sub-procedures of registration.
 fn registering(turn: &mut Turn<'_, '_>, message: Nas5gmmMessage) {
     let procedure = match turn.ue.procedure.take() {
-        Some(Procedure::Registration(procedure)) => procedure,
+        Some(Procedure::Registration(procedure)) => *procedure,
         other => {
             turn.ue.procedure = other;
             // A Registration Complete that comes again is one whose first copy was acted on.
@@ -104,7 +104,7 @@ fn registering(turn: &mut Turn<'_, '_>, message: Nas5gmmMessage) {
             Some(procedure)
         }
     };
-    turn.ue.procedure = next.map(Procedure::Registration);
+    turn.ue.procedure = next.map(Procedure::registration);
 }
 
 fn registration(turn: &mut Turn<'_, '_>, message: &NasRegistrationRequest, verified: Option<u32>) {
@@ -120,7 +120,7 @@ fn registration(turn: &mut Turn<'_, '_>, message: &NasRegistrationRequest, verif
     // 5.5.1.2.8 d to f: a new request ends the one that runs.
     turn.ue.procedure = None;
     let next = registration::begin(turn, request, verified.is_some());
-    turn.ue.procedure = next.map(Procedure::Registration);
+    turn.ue.procedure = next.map(Procedure::registration);
 }
 
 fn serve(turn: &mut Turn<'_, '_>, message: &NasServiceRequest, count: u32) {

@@ -1,6 +1,6 @@
 //! Faults of a received NGAP message, and the Error Indication that answers them (TS 38.413 clause 10, 8.7.5).
 
-use vireo_wire::ngap::{self, *};
+use vireo_wire::ngap::{self, Message, *};
 
 /// Why a message was not acted on. Carries what the answer needs; `kind` is the label of its counter.
 #[derive(Clone, Debug)]
@@ -19,36 +19,36 @@ pub struct Fault {
 
 impl Fault {
     /// A fault of the meaning of a sound message.
-    pub fn logical(kind: &'static str, cause: Cause, amf_ue_id: Option<u64>, ran_ue_id: Option<u32>) -> Self {
-        Fault { kind, cause: Some(cause), amf_ue_id, ran_ue_id, diagnostics: None }
+    pub fn logical(kind: &'static str, cause: Cause, amf_ue_id: Option<u64>, ran_ue_id: Option<u32>) -> Box<Self> {
+        Box::new(Fault { kind, cause: Some(cause), amf_ue_id, ran_ue_id, diagnostics: None })
     }
 
     /// Octets that are no NGAP PDU (10.2).
-    pub fn transfer_syntax() -> Self {
-        Fault {
+    pub fn transfer_syntax() -> Box<Self> {
+        Box::new(Fault {
             kind: "transfer-syntax-error",
             cause: Some(Cause::protocol(CauseProtocol::transfer_syntax_error)),
             amf_ue_id: None,
             ran_ue_id: None,
             diagnostics: None,
-        }
+        })
     }
 
     /// A PDU that does not have what its message must have, or has what does not decode (10.3).
-    pub fn of_message(pdu: &NGAPPDU<'_>) -> Self {
+    pub fn of_message(pdu: &NGAPPDU<'_>) -> Box<Self> {
         let deviations = pdu.check().unwrap_or_default();
         let cause = deviations.iter().find_map(ngap::Deviation::cause);
-        Fault {
+        Box::new(Fault {
             kind: "abstract-syntax-error",
             cause: Some(Cause::protocol(cause.unwrap_or(CauseProtocol::transfer_syntax_error))),
             amf_ue_id: pdu.ie::<ie::AMF_UE_NGAP_ID>().and_then(Result::ok).map(|id| id.0),
             ran_ue_id: pdu.ie::<ie::RAN_UE_NGAP_ID>().and_then(Result::ok).map(|id| id.0),
             diagnostics: Some(pdu.criticality_diagnostics(&deviations)),
-        }
+        })
     }
 
     /// A procedure that this AMF does not have: the criticality says what to do (10.3.4.1).
-    pub fn unknown_procedure(pdu: &NGAPPDU<'_>) -> Self {
+    pub fn unknown_procedure(pdu: &NGAPPDU<'_>) -> Box<Self> {
         let cause = match pdu.criticality() {
             Criticality::reject => Some(CauseProtocol::abstract_syntax_error_reject),
             Criticality::notify => Some(CauseProtocol::abstract_syntax_error_ignore_and_notify),
@@ -61,13 +61,13 @@ impl Fault {
             None,
             None,
         );
-        Fault {
+        Box::new(Fault {
             kind: "unknown-procedure",
             cause: cause.map(Cause::protocol),
             amf_ue_id: None,
             ran_ue_id: None,
             diagnostics: Some(diagnostics),
-        }
+        })
     }
 
     /// The Error Indication, if one is due.
@@ -93,5 +93,3 @@ pub fn error_indication(
     let message = ErrorIndication::new(ProtocolIEContainer(ies));
     super::send::encode(NGAP_PDU::of_message(&message, ErrorIndication::CRITICALITY))
 }
-
-use vireo_wire::ngap::Message;

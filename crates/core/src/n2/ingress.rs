@@ -100,7 +100,7 @@ impl UeMessage {
 /// # Errors
 ///
 /// A [`Fault`] for what is no message that a RAN node sends about a UE.
-pub fn ue_message(octets: &[u8]) -> Result<(Option<RanUeNgapId>, UeMessage), Fault> {
+pub fn ue_message(octets: &[u8]) -> Result<(Option<RanUeNgapId>, UeMessage), Box<Fault>> {
     let pdu = NGAP_PDU::decode_borrowed(octets).map_err(|_| Fault::transfer_syntax())?;
     let message = read(&pdu)?;
     let ran_id = pdu.ie::<ie::RAN_UE_NGAP_ID>().transpose().map_err(|_| Fault::of_message(&pdu))?;
@@ -118,7 +118,7 @@ macro_rules! items {
     };
 }
 
-fn read(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Fault> {
+fn read(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
     let message = match pdu.kind() {
         NgapPduKind::Initiating_InitialUEMessage => return initial(pdu),
         NgapPduKind::Initiating_UplinkNASTransport => return uplink_nas(pdu),
@@ -167,16 +167,16 @@ fn read(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Fault> {
     Ok(message)
 }
 
-fn required<T>(pdu: &NGAPPDU<'_>, ie: Option<Result<T, ngap::Error>>) -> Result<T, Fault> {
+fn required<T>(pdu: &NGAPPDU<'_>, ie: Option<Result<T, ngap::Error>>) -> Result<T, Box<Fault>> {
     ie.and_then(Result::ok).ok_or_else(|| Fault::of_message(pdu))
 }
 
-fn cause(pdu: &NGAPPDU<'_>) -> Result<Cause, Fault> {
+fn cause(pdu: &NGAPPDU<'_>) -> Result<Cause, Box<Fault>> {
     // Criticality ignore (9.2.2.4): without one, the message still says what it says.
     Ok(pdu.ie::<ie::Cause>().and_then(Result::ok).unwrap_or(Cause::radioNetwork(CauseRadioNetwork::unspecified)))
 }
 
-fn nas(pdu: &NGAPPDU<'_>) -> Result<Vec<u8>, Fault> {
+fn nas(pdu: &NGAPPDU<'_>) -> Result<Vec<u8>, Box<Fault>> {
     let nas = required(pdu, pdu.ie::<ie::NAS_PDU>())?;
     let octets = nas.0.as_slice();
     if octets.len() > limits::NAS_PDU_OCTETS {
@@ -185,7 +185,7 @@ fn nas(pdu: &NGAPPDU<'_>) -> Result<Vec<u8>, Fault> {
     Ok(octets.to_vec())
 }
 
-fn location(pdu: &NGAPPDU<'_>) -> Result<Option<(Tai, NrCgi)>, Fault> {
+fn location(pdu: &NGAPPDU<'_>) -> Result<Option<(Tai, NrCgi)>, Box<Fault>> {
     match pdu.ie::<ie::UserLocationInformation>().transpose().map_err(|_| Fault::of_message(pdu))? {
         Some(UserLocationInformation::userLocationInformationNR(nr)) => {
             Ok(Some((tai_of(&nr.tai), cell_of(&nr.nr_cgi))))
@@ -194,14 +194,14 @@ fn location(pdu: &NGAPPDU<'_>) -> Result<Option<(Tai, NrCgi)>, Fault> {
     }
 }
 
-fn initial(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Fault> {
+fn initial(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
     let ran_id = RanUeNgapId(required(pdu, pdu.ie::<ie::RAN_UE_NGAP_ID>())?.0);
     // Only NR cells: Vireo serves gNBs. A location of another access is a message that this AMF cannot use.
     let (tai, cell) = location(pdu)?.ok_or_else(|| Fault::of_message(pdu))?;
     Ok(UeMessage::Initial(Initial { ran_id, nas: nas(pdu)?, tai, cell }))
 }
 
-fn uplink_nas(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Fault> {
+fn uplink_nas(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
     // Criticality ignore: a location that does not decode leaves the known one.
     Ok(UeMessage::UplinkNas { nas: nas(pdu)?, location: location(pdu).unwrap_or_default() })
 }

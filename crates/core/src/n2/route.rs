@@ -25,7 +25,7 @@ pub enum Route {
 /// # Errors
 ///
 /// A [`Fault`] when the octets are no NGAP PDU or an identifier that routes it does not decode.
-pub fn route(octets: &[u8]) -> Result<Route, Fault> {
+pub fn route(octets: &[u8]) -> Result<Route, Box<Fault>> {
     let pdu = NGAP_PDU::decode_borrowed(octets).map_err(|_| Fault::transfer_syntax())?;
     match pdu.kind() {
         NgapPduKind::Initiating_InitialUEMessage => {

@@ -4,7 +4,7 @@ use super::{Cause, plmn_to, snssai_to};
 use crate::context::{Capability, Connection};
 use crate::subscription::Ambr;
 use vireo_types::{Guami, Snssai};
-use vireo_wire::ngap::{self, *};
+use vireo_wire::ngap::{self, Message, *};
 
 /// The octets of a PDU that was built from values within their constraints.
 ///
@@ -179,5 +179,3 @@ fn capability_to(capability: Capability) -> UESecurityCapabilities<'static> {
         None,
     )
 }
-
-use vireo_wire::ngap::Message;

@@ -6,7 +6,7 @@ use crate::config::CoreConfig;
 use crate::n2::{Cause, Fault};
 use serde::{Deserialize, Serialize};
 use vireo_types::{AmfUeNgapId, GnbId, RanUeNgapId, Snssai, Tac, Tai};
-use vireo_wire::ngap::{self, *};
+use vireo_wire::ngap::{Message, *};
 
 /// One RAN node that has set NG up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,7 +66,7 @@ pub fn step(node: &mut Option<RanNode>, octets: &[u8], config: &CoreConfig) -> O
     outcome.unwrap_or_else(|fault| Outcome { answer: fault.answer(), request: None, fault: Some(fault.kind) })
 }
 
-fn message(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -> Result<Outcome, Fault> {
+fn message(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -> Result<Outcome, Box<Fault>> {
     match pdu.kind() {
         NgapPduKind::Initiating_NGSetup => Ok(setup::ng_setup(node, pdu, config)),
         // 8.7.1.1: NG Setup is the first procedure on an association.
@@ -103,7 +103,7 @@ fn message(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -
 }
 
 /// NG RESET of the node (8.7.4.2.2): acknowledged with the connections it named.
-fn reset(pdu: &NGAPPDU<'_>) -> Result<Outcome, Fault> {
+fn reset(pdu: &NGAPPDU<'_>) -> Result<Outcome, Box<Fault>> {
     let kind = pdu.ie::<ie::ResetType>().and_then(Result::ok).ok_or_else(|| Fault::of_message(pdu))?;
     let (items, named) = match kind {
         ResetType::partOfNG_Interface(list) => {
@@ -164,5 +164,3 @@ fn areas(list: &SupportedTAList) -> Vec<Area> {
     };
     list.0.iter().flat_map(of_item).collect()
 }
-
-use ngap::Message;

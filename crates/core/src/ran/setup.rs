@@ -3,7 +3,7 @@
 use super::{Area, Outcome, RanNode, Request, areas};
 use crate::config::CoreConfig;
 use crate::n2::{self, Cause, plmn_to, snssai_to};
-use vireo_wire::ngap::{self, *};
+use vireo_wire::ngap::{self, Message, *};
 
 /// Why a node is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,5 +141,3 @@ fn update_failure(cause: Cause) -> Outcome {
     ));
     Outcome { answer: Some(answer), request: None, fault: Some("ran-configuration-update-refused") }
 }
-
-use ngap::Message;

@@ -92,7 +92,7 @@ impl Registering {
 }
 
 /// What a step of registration leaves: the procedure in progress, or nothing when it has ended.
-pub type Next = Option<Box<Registering>>;
+pub type Next = Option<Registering>;
 
 /// A Registration Request arrives. `verified`: it came under the UE's security context.
 pub fn begin(turn: &mut Turn<'_, '_>, request: Request, verified: bool) -> Next {
@@ -122,10 +122,10 @@ pub fn begin(turn: &mut Turn<'_, '_>, request: Request, verified: bool) -> Next 
 /// The sub-procedure went on.
 pub fn secure(
     turn: &mut Turn<'_, '_>,
-    registering: Box<Registering>,
+    registering: Registering,
     step: impl FnOnce(Securing, &mut Turn<'_, '_>) -> Progress,
 ) -> Next {
-    let Registering { request, started, stage } = *registering;
+    let Registering { request, started, stage } = registering;
     match stage {
         Stage::Securing(securing) => {
             let progress = step(securing, turn);
@@ -133,16 +133,14 @@ pub fn secure(
         }
         accepted @ Stage::Accepted(_) => {
             turn.out_of_place();
-            Some(Box::new(Registering { request, started, stage: accepted }))
+            Some(Registering { request, started, stage: accepted })
         }
     }
 }
 
 fn carry_on(turn: &mut Turn<'_, '_>, request: Request, started: Instant, progress: Progress) -> Next {
     match progress {
-        Progress::Waiting(securing) => {
-            Some(Box::new(Registering { request, started, stage: Stage::Securing(securing) }))
-        }
+        Progress::Waiting(securing) => Some(Registering { request, started, stage: Stage::Securing(securing) }),
         Progress::Secured(container) => {
             // The whole request comes again under the new keys: what it says counts (TS 24.501 4.4.6).
             let request = container.and_then(|octets| nr::read_container(&octets)).unwrap_or(request);
@@ -213,11 +211,11 @@ fn accept(turn: &mut Turn<'_, '_>, request: Request, started: Instant) -> Next {
     let nas = nr::accept(turn, &request, &rejected);
     context_setup::set_up(turn, nas, sessions);
     let retry = Retry::start(turn.now(), turn.env.config.timers.t3550);
-    Some(Box::new(Registering { request, started, stage: Stage::Accepted(retry) }))
+    Some(Registering { request, started, stage: Stage::Accepted(retry) })
 }
 
 /// REGISTRATION COMPLETE.
-pub fn complete(turn: &mut Turn<'_, '_>, registering: Box<Registering>) -> Next {
+pub fn complete(turn: &mut Turn<'_, '_>, registering: Registering) -> Next {
     match registering.stage {
         Stage::Accepted(_) => {
             turn.note(Note::Succeeded(Kind::Registration, registering.started));
@@ -242,7 +240,7 @@ fn settle(turn: &mut Turn<'_, '_>) {
 }
 
 /// The deadline passed.
-pub fn on_deadline(turn: &mut Turn<'_, '_>, mut registering: Box<Registering>) -> Next {
+pub fn on_deadline(turn: &mut Turn<'_, '_>, mut registering: Registering) -> Next {
     let timers = turn.env.config.timers;
     match &mut registering.stage {
         Stage::Securing(_) => secure(turn, registering, |s, turn| s.on_deadline(turn)),
@@ -268,7 +266,7 @@ pub fn on_deadline(turn: &mut Turn<'_, '_>, mut registering: Box<Registering>) -
 }
 
 /// The NG connection is gone (5.5.1.2.8 b): what was accepted stays accepted.
-pub fn on_connection_lost(turn: &mut Turn<'_, '_>, registering: Box<Registering>) -> Next {
+pub fn on_connection_lost(turn: &mut Turn<'_, '_>, registering: &Registering) -> Next {
     turn.note(Note::Failed(Kind::Registration, 0));
     if let (Stage::Accepted(_), Some(supi)) = (&registering.stage, turn.ue.identity.supi) {
         turn.effect(Effect::BindSupi(supi));
