@@ -9,6 +9,7 @@
 mod answer;
 mod buffer;
 mod counters;
+mod host;
 mod index;
 mod inner;
 mod memory;
@@ -16,13 +17,18 @@ mod ndp;
 mod pipeline;
 mod rate;
 mod record;
+mod sockets;
+mod sys;
 mod tables;
 mod verdict;
 
 pub use buffer::BufferLimits;
 pub use counters::{Counters, DROP_REASONS, DropReason, Stats, Volume};
+pub use host::StartError;
 pub use memory::Memory;
 pub use rate::Rate;
 pub use record::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
+pub use sockets::{Clock, EventSink, Sockets, SocketsConfig};
+pub use sys::poll;
 pub use tables::{DownlinkId, Limits, Pool, Released, TableError, Tables};
 pub use verdict::Event;

@@ -48,7 +48,7 @@ impl Memory {
     }
 
     /// A datagram comes from N3.
-    pub fn from_n3(&mut self, from: SocketAddr, datagram: &[u8], now: Instant) {
+    pub fn receive_n3(&mut self, from: SocketAddr, datagram: &[u8], now: Instant) {
         let Memory { tables, stats, n6, n3, events, local } = self;
         let mut lists = Lists { n3, events };
         if let Some(packet) = pipeline::uplink(tables, from, *local, datagram, now, stats, &mut lists) {
@@ -58,7 +58,7 @@ impl Memory {
     }
 
     /// A packet comes from N6.
-    pub fn from_n6(&mut self, packet: &[u8], now: Instant) {
+    pub fn receive_n6(&mut self, packet: &[u8], now: Instant) {
         let mut buffer = vec![0; HEADROOM];
         buffer.extend(packet);
         let end = buffer.len();

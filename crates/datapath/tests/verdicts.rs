@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_datapath::{
-    ALL_FLOWS, Action, BufferLimits, DownlinkId, DownlinkRule, DropReason, Event, Limits, Memory, Pool, Rate, TableError,
-    Tables, Tunnel, UplinkRule,
+    ALL_FLOWS, Action, BufferLimits, DownlinkId, DownlinkRule, DropReason, Event, Limits, Memory, Pool, Rate,
+    TableError, Tables, Tunnel, UplinkRule,
 };
 use vireo_types::{Duration, Instant, SessionAddress, Teid};
 use vireo_wire::gtpu::{self, ErrorIndication, MessageType, Packet, PduSession};
@@ -68,7 +68,7 @@ impl Bench {
 
     fn send_up(&mut self, packet: &[u8]) {
         let datagram = g_pdu(self.teid, Some(PduSession::Uplink { qfi: 9 }), packet);
-        self.upf.from_n3(SocketAddr::new(GNB, 40_000), &datagram, NOW);
+        self.upf.receive_n3(SocketAddr::new(GNB, 40_000), &datagram, NOW);
     }
 
     /// The only datagram that was sent on N3 since the last look.
@@ -122,7 +122,7 @@ fn packets_cross_both_ways_unchanged_and_are_counted() {
     assert_eq!(b.upf.n6[1], up6);
 
     let down = ipv4(SERVER, UE, 60);
-    b.upf.from_n6(&down, NOW);
+    b.upf.receive_n6(&down, NOW);
     let (to, datagram) = b.answer();
     assert_eq!(to, SocketAddr::new(GNB, 2152));
     let packet = Packet::parse(&datagram).expect("good");
@@ -130,8 +130,7 @@ fn packets_cross_both_ways_unchanged_and_are_counted() {
     assert_eq!(packet.pdu_session, Some(PduSession::Downlink { qfi: 9, rqi: false }));
     assert_eq!(packet.payload, down);
 
-    let (up_volume, down_volume) =
-        (b.upf.tables.uplink_volume(b.teid), b.upf.tables.downlink_volume(b.downlink));
+    let (up_volume, down_volume) = (b.upf.tables.uplink_volume(b.teid), b.upf.tables.downlink_volume(b.downlink));
     assert_eq!((up_volume.packets, up_volume.octets), (2, (up.len() + up6.len()) as u64));
     assert_eq!((down_volume.packets, down_volume.octets), (1, 80));
     assert_eq!((b.upf.stats.uplink, b.upf.stats.downlink), (up_volume, down_volume));
@@ -151,9 +150,9 @@ fn a_source_that_is_not_the_ues_is_dropped() {
 fn broken_packets_are_dropped_and_others_still_pass() {
     let mut b = bench();
     let from = SocketAddr::new(GNB, 2152);
-    b.upf.from_n3(from, &[], NOW);
-    b.upf.from_n3(from, &[0x34, 0xff, 0xff, 0xff, 0, 0, 0, 1], NOW);
-    b.upf.from_n3(from, &[0x54; 40], NOW);
+    b.upf.receive_n3(from, &[], NOW);
+    b.upf.receive_n3(from, &[0x34, 0xff, 0xff, 0xff, 0, 0, 0, 1], NOW);
+    b.upf.receive_n3(from, &[0x54; 40], NOW);
     b.dropped(DropReason::Malformed, 3);
     let mut b = bench();
     b.send_up(&[]);
@@ -177,7 +176,7 @@ fn gate_action_and_flow_are_obeyed() {
     let mut b = bench();
     b.set_uplink(|rule| rule.flows = 1 << 5);
     b.send_up(&ipv4(UE, SERVER, 10));
-    b.upf.from_n3(SocketAddr::new(GNB, 2152), &g_pdu(b.teid, None, &ipv4(UE, SERVER, 10)), NOW);
+    b.upf.receive_n3(SocketAddr::new(GNB, 2152), &g_pdu(b.teid, None, &ipv4(UE, SERVER, 10)), NOW);
     b.dropped(DropReason::WrongFlow, 2);
     b.set_uplink(|rule| rule.flows |= 1 << 9);
     b.send_up(&ipv4(UE, SERVER, 10));
@@ -185,11 +184,11 @@ fn gate_action_and_flow_are_obeyed() {
 
     let mut b = bench();
     b.set_downlink(|rule| rule.gate_open = false);
-    b.upf.from_n6(&ipv4(SERVER, UE, 10), NOW);
+    b.upf.receive_n6(&ipv4(SERVER, UE, 10), NOW);
     b.dropped(DropReason::GateClosed, 1);
     let mut b = bench();
     b.set_downlink(|rule| rule.tunnel = None);
-    b.upf.from_n6(&ipv4(SERVER, UE, 10), NOW);
+    b.upf.receive_n6(&ipv4(SERVER, UE, 10), NOW);
     b.dropped(DropReason::NoTunnel, 1);
 }
 
@@ -202,8 +201,8 @@ fn both_directions_are_held_to_their_rate() {
     for n in 0..200 {
         let now = NOW + Duration::from_millis(5 * n);
         let datagram = g_pdu(b.teid, None, &ipv4(UE, SERVER, 980));
-        b.upf.from_n3(SocketAddr::new(GNB, 2152), &datagram, now);
-        b.upf.from_n6(&ipv4(SERVER, UE, 980), now);
+        b.upf.receive_n3(SocketAddr::new(GNB, 2152), &datagram, now);
+        b.upf.receive_n6(&ipv4(SERVER, UE, 980), now);
     }
     let (up, down) = (b.upf.stats.uplink.packets, b.upf.stats.downlink.packets);
     assert!((100..=107).contains(&up) && (50..=55).contains(&down), "{up} {down}");
@@ -214,14 +213,14 @@ fn both_directions_are_held_to_their_rate() {
 fn an_unknown_tunnel_gives_an_error_indication_within_limits() {
     let mut b = bench();
     let stale = Teid(b.teid.0 + 1);
-    b.upf.from_n3(SocketAddr::new(GNB, 40_000), &g_pdu(stale, None, &ipv4(UE, SERVER, 10)), NOW);
+    b.upf.receive_n3(SocketAddr::new(GNB, 40_000), &g_pdu(stale, None, &ipv4(UE, SERVER, 10)), NOW);
     let (to, datagram) = b.answer();
     assert_eq!(to, SocketAddr::new(GNB, 2152));
     let packet = Packet::parse(&datagram).expect("good");
     assert_eq!(packet.kind, MessageType::ErrorIndication);
     assert_eq!(gtpu::error_indication(packet.payload), Some(ErrorIndication { teid: stale, peer: UPF }));
     for _ in 0..10_000 {
-        b.upf.from_n3(SocketAddr::new(GNB, 40_000), &g_pdu(stale, None, &[]), NOW);
+        b.upf.receive_n3(SocketAddr::new(GNB, 40_000), &g_pdu(stale, None, &[]), NOW);
     }
     assert!(b.upf.n3.len() < 4_000, "{} answers at one moment", b.upf.n3.len());
     b.dropped(DropReason::UnknownTeid, 10_001);
@@ -232,7 +231,7 @@ fn echo_is_answered_where_it_came_from() {
     let mut b = bench();
     let mut buffer = [0; gtpu::SIGNALLING_OCTETS];
     let request = gtpu::echo_request(&mut buffer, 0x4711).expect("room").to_vec();
-    b.upf.from_n3(SocketAddr::new(GNB, 40_000), &request, NOW);
+    b.upf.receive_n3(SocketAddr::new(GNB, 40_000), &request, NOW);
     let (to, datagram) = b.answer();
     let packet = Packet::parse(&datagram).expect("good");
     assert_eq!((to, packet.kind), (SocketAddr::new(GNB, 40_000), MessageType::EchoResponse));
@@ -244,7 +243,7 @@ fn an_extension_header_that_must_be_understood_is_answered() {
     let mut b = bench();
     let mut datagram = g_pdu(b.teid, Some(PduSession::Uplink { qfi: 9 }), &ipv4(UE, SERVER, 10));
     datagram[11] = 0x81;
-    b.upf.from_n3(SocketAddr::new(GNB, 40_000), &datagram, NOW);
+    b.upf.receive_n3(SocketAddr::new(GNB, 40_000), &datagram, NOW);
     let (_, answer) = b.answer();
     assert_eq!(
         Packet::parse(&answer).map(|packet| packet.kind),
@@ -260,12 +259,12 @@ fn an_error_indication_is_reported_once_for_a_tunnel() {
     let indication = gtpu::error_indication_message(&mut buffer, 1, RAN_TEID, GNB).expect("room").to_vec();
     let stranger = gtpu::error_indication_message(&mut buffer, 1, RAN_TEID, UPF).expect("room").to_vec();
     for datagram in [&indication, &indication, &stranger] {
-        b.upf.from_n3(SocketAddr::new(GNB, 2152), datagram, NOW);
+        b.upf.receive_n3(SocketAddr::new(GNB, 2152), datagram, NOW);
     }
     let tunnel = Tunnel { teid: RAN_TEID, address: GNB };
     assert_eq!(b.upf.events, vec![Event::TunnelError { session: 7, tunnel }]);
     b.set_downlink(|rule| rule.tunnel = Some(Tunnel { teid: Teid(1), address: GNB }));
-    b.upf.from_n3(SocketAddr::new(GNB, 2152), &indication, NOW);
+    b.upf.receive_n3(SocketAddr::new(GNB, 2152), &indication, NOW);
     assert_eq!(b.upf.events.len(), 1, "nothing goes into the old tunnel any more");
 }
 
@@ -277,7 +276,7 @@ fn packets_wait_are_reported_once_and_leave_in_order() {
         rule.tunnel = None;
     });
     for payload in 1..=5 {
-        b.upf.from_n6(&ipv4(SERVER, UE, payload), NOW);
+        b.upf.receive_n6(&ipv4(SERVER, UE, payload), NOW);
     }
     assert_eq!(b.upf.events, vec![Event::DownlinkData { session: 7, pdr: 2 }]);
     b.dropped(DropReason::BufferFull, 2);
@@ -296,10 +295,10 @@ fn packets_wait_are_reported_once_and_leave_in_order() {
     assert_eq!(b.upf.tables.buffered_octets(), 0);
 
     b.set_downlink(|rule| rule.action = Action::Buffer { notify: true });
-    b.upf.from_n6(&ipv4(SERVER, UE, 1), NOW);
+    b.upf.receive_n6(&ipv4(SERVER, UE, 1), NOW);
     assert_eq!(b.upf.events.len(), 2, "each time of buffering has its report");
     assert_eq!(b.upf.tables.expire_buffers(NOW + Duration::from_secs(61)), 1);
-    b.upf.from_n6(&ipv4(SERVER, UE, 1), NOW);
+    b.upf.receive_n6(&ipv4(SERVER, UE, 1), NOW);
     assert_eq!(b.upf.events.len(), 3, "and so has what comes after the buffer was given up");
     b.set_downlink(|rule| rule.action = Action::Drop);
     assert_eq!(b.upf.tables.buffered_octets(), 0);
@@ -309,10 +308,8 @@ fn packets_wait_are_reported_once_and_leave_in_order() {
 fn a_new_tunnel_ends_the_old_one() {
     let mut b = bench();
     let released = b.set_downlink(|rule| rule.tunnel = Some(Tunnel { teid: Teid(0x88), address: GNB }));
-    let kinds: Vec<_> = released
-        .iter()
-        .map(|(_, datagram)| Packet::parse(datagram).map(|packet| (packet.kind, packet.teid)))
-        .collect();
+    let kinds: Vec<_> =
+        released.iter().map(|(_, datagram)| Packet::parse(datagram).map(|packet| (packet.kind, packet.teid))).collect();
     assert_eq!(kinds[0], Ok((MessageType::EndMarker, RAN_TEID)));
     assert_eq!(kinds[1], Ok((MessageType::GPdu, Teid(0x88))));
 }
@@ -347,7 +344,7 @@ fn what_is_removed_is_unknown_at_once_and_room_comes_back() {
     b.upf.tables.remove_uplink(b.teid);
     b.upf.tables.remove_downlink(b.downlink);
     assert!(b.upf.tables.is_empty());
-    b.upf.from_n6(&ipv4(SERVER, UE, 10), NOW);
+    b.upf.receive_n6(&ipv4(SERVER, UE, 10), NOW);
     b.dropped(DropReason::UnknownUe, 1);
     b.send_up(&ipv4(UE, SERVER, 10));
     assert_eq!(b.upf.stats.dropped(DropReason::UnknownTeid), 1);
@@ -369,7 +366,7 @@ fn tables_refuse_what_they_cannot_hold() {
         assert_eq!(b.upf.tables.add_uplink(Some(taken), b.uplink_rule), Err(TableError::TeidInUse));
     }
     let packet = g_pdu(foreign, None, &ipv4(UE, SERVER, 10));
-    b.upf.from_n3(SocketAddr::new(GNB, 2152), &packet, NOW);
+    b.upf.receive_n3(SocketAddr::new(GNB, 2152), &packet, NOW);
     assert_eq!(b.upf.n6.len(), 1);
     // index 2 in its first generation is Teid(0x201): chosen by another, it is not given out
     assert_eq!(b.upf.tables.add_uplink(Some(Teid(0x301)), b.uplink_rule), Ok(Teid(0x301)));

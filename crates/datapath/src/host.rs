@@ -1,0 +1,241 @@
+//! What the machine must have for packets to pass: the TUN device with its addresses and routes, forwarding, and, where
+//! asked for, address translation by nftables.
+
+use crate::sys::netlink::{self, Netlink};
+use crate::sys::tun::Tun;
+use crate::tables::Pool;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::process::{Command, Stdio};
+use tracing::{info, warn};
+
+/// Why a user plane does not start. Each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// TUN needs a capability.
+    #[error("no permission to make the TUN device {0}: run as root or with CAP_NET_ADMIN")]
+    TunPermission(String),
+    /// There is no TUN driver.
+    #[error("the kernel has no /dev/net/tun: load the module `tun` (modprobe tun), or give the container the device")]
+    NoTun,
+    /// The name belongs to another.
+    #[error("the interface {0} is in use: choose another name for the TUN device or end the process that has it")]
+    TunInUse(String),
+    /// Anything else about the device.
+    #[error("cannot set up the TUN device {name}: {source}")]
+    Tun {
+        /// The device.
+        name: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The pool is routed elsewhere.
+    #[error("cannot route the pool {pool} to {name}, is it in use on another interface? {source}")]
+    Route {
+        /// Network and prefix length.
+        pool: String,
+        /// The device.
+        name: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The N3 address belongs to another machine.
+    #[error("the N3 address {0} is not an address of this machine: see `ip address`, then correct the configuration")]
+    N3NotLocal(IpAddr),
+    /// Another process has the port.
+    #[error("UDP port 2152 of {0} is in use: end the other GTP-U process or choose another N3 address")]
+    N3InUse(IpAddr),
+    /// Anything else about the socket.
+    #[error("cannot open UDP port 2152 of {address}: {source}")]
+    N3 {
+        /// The address.
+        address: IpAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// There is no address to listen on.
+    #[error("no N3 address is configured: name at least one address of this machine")]
+    NoN3,
+    /// A pool cannot be used.
+    #[error("the pool {0} is too small or too wide: IPv4 takes /8 to /30, IPv6 /16 to /64")]
+    Pool(String),
+    /// The tool for address translation is missing.
+    #[error("address translation needs the program nft: install the package nftables, or turn NAT off")]
+    NoNft,
+    /// The tool for address translation failed.
+    #[error("nft did not take the rules for address translation: {0}; check `nft list tables`, or turn NAT off")]
+    Nft(String),
+    /// Threads or descriptors ran out.
+    #[error("cannot start the user plane: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// The first address of a pool's network, which is the machine's own.
+fn gateway_v4(network: Ipv4Addr, length: u8) -> Ipv4Addr {
+    let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+    Ipv4Addr::from_bits((network.to_bits() & mask) + 1)
+}
+
+fn gateway_v6(network: Ipv6Addr, length: u8) -> Ipv6Addr {
+    let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+    Ipv6Addr::from_bits((network.to_bits() & mask) + 1)
+}
+
+/// The pools as networks, checked.
+fn networks(pools: &[Pool]) -> Result<Vec<(IpAddr, u8, u16)>, StartError> {
+    let mut networks = vec![];
+    for pool in pools {
+        if let Some((network, length)) = pool.ipv4 {
+            if !(8..=30).contains(&length) {
+                return Err(StartError::Pool(format!("{network}/{length}")));
+            }
+            let mask = u32::MAX << (32 - length);
+            networks.push((Ipv4Addr::from_bits(network.to_bits() & mask).into(), length, pool.mtu));
+        }
+        if let Some((network, length)) = pool.ipv6 {
+            if !(16..=64).contains(&length) {
+                return Err(StartError::Pool(format!("{network}/{length}")));
+            }
+            let mask = u128::MAX << (128 - length);
+            networks.push((Ipv6Addr::from_bits(network.to_bits() & mask).into(), length, pool.mtu));
+        }
+    }
+    Ok(networks)
+}
+
+/// Makes the TUN device with `queues` queues, its addresses and its routes.
+pub(crate) fn tun(name: &str, queues: usize, pools: &[Pool]) -> Result<Vec<Tun>, StartError> {
+    let networks = networks(pools)?;
+    let refused = |error: io::Error| match error.kind() {
+        io::ErrorKind::PermissionDenied => StartError::TunPermission(name.to_owned()),
+        io::ErrorKind::NotFound => StartError::NoTun,
+        io::ErrorKind::ResourceBusy => StartError::TunInUse(name.to_owned()),
+        // the name is that of an interface of another kind
+        io::ErrorKind::InvalidInput if netlink::index_of(name).is_ok() => StartError::TunInUse(name.to_owned()),
+        _ => StartError::Tun { name: name.to_owned(), source: error },
+    };
+    if netlink::index_of(name).is_ok() {
+        return Err(StartError::TunInUse(name.to_owned()));
+    }
+    let queues: Vec<Tun> =
+        (0..queues).map(|_| Tun::open(name, queues > 1)).collect::<Result<_, _>>().map_err(refused)?;
+    let kernel = Netlink::open().map_err(refused)?;
+    let index = netlink::index_of(name).map_err(refused)?;
+    let mtu = networks.iter().map(|(_, _, mtu)| *mtu).max().unwrap_or(1400);
+    kernel.up(index, mtu.into()).map_err(refused)?;
+    for (network, length, mtu) in networks {
+        let gateway = match network {
+            IpAddr::V4(v4) => gateway_v4(v4, length).into(),
+            IpAddr::V6(v6) => gateway_v6(v6, length).into(),
+        };
+        let source = |source| StartError::Route { pool: format!("{network}/{length}"), name: name.to_owned(), source };
+        kernel.address(index, gateway).map_err(source)?;
+        kernel.route(index, network, length, mtu.into()).map_err(source)?;
+    }
+    Ok(queues)
+}
+
+/// Turns forwarding on for the families of the pools; says what to do where it may not.
+pub(crate) fn forwarding(pools: &[Pool]) {
+    let families = [
+        ("/proc/sys/net/ipv4/ip_forward", "net.ipv4.ip_forward", pools.iter().any(|pool| pool.ipv4.is_some())),
+        (
+            "/proc/sys/net/ipv6/conf/all/forwarding",
+            "net.ipv6.conf.all.forwarding",
+            pools.iter().any(|pool| pool.ipv6.is_some()),
+        ),
+    ];
+    for (file, name, wanted) in families {
+        let on = std::fs::read_to_string(file).is_ok_and(|text| text.trim() != "0");
+        if !wanted || on {
+            continue;
+        }
+        match std::fs::write(file, "1") {
+            Ok(()) => info!("forwarding was off: {name} is 1 now"),
+            Err(error) => warn!(
+                "forwarding is off and cannot be turned on ({error}): no UE reaches beyond this machine; \
+                 run `sysctl -w {name}=1`"
+            ),
+        }
+    }
+}
+
+/// The nftables table that belongs to the user plane.
+const TABLE: &str = "inet vireo";
+
+/// Address translation, in place until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Nat(());
+
+impl Nat {
+    /// Puts the table in place of what may be left of an earlier run, in one transaction.
+    pub(crate) fn install(name: &str, pools: &[Pool]) -> Result<Self, StartError> {
+        let mut rules = format!("table {TABLE} {{}}\ndelete table {TABLE}\ntable {TABLE} {{\n chain postrouting {{\n");
+        rules.push_str("  type nat hook postrouting priority srcnat; policy accept;\n");
+        for (network, length, _) in networks(pools)? {
+            let family = if network.is_ipv4() { "ip" } else { "ip6" };
+            let _ = writeln!(rules, "  {family} saddr {network}/{length} oifname != \"{name}\" masquerade");
+        }
+        rules.push_str(" }\n}\n");
+        nft(&rules)?;
+        Ok(Nat(()))
+    }
+
+    /// Removes what a run with address translation left behind when it was killed.
+    pub(crate) fn remove_leftover() {
+        let _ = nft(&format!("delete table {TABLE}\n"));
+    }
+}
+
+impl Drop for Nat {
+    fn drop(&mut self) {
+        if let Err(error) = nft(&format!("delete table {TABLE}\n")) {
+            warn!("the nftables table is still there: {error}; run `nft delete table {TABLE}`");
+        }
+    }
+}
+
+fn nft(rules: &str) -> Result<(), StartError> {
+    let start = |program: &str| {
+        let mut command = Command::new(program);
+        command.args(["-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn()
+    };
+    // it lies in /usr/sbin, which is not in everybody's path
+    let mut child = match start("nft").or_else(|_| start("/usr/sbin/nft")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(StartError::NoNft),
+        other => other?,
+    };
+    if let Some(mut input) = child.stdin.take() {
+        input.write_all(rules.as_bytes())?;
+    }
+    let output = child.wait_with_output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    Err(StartError::Nft(text.lines().next().unwrap_or("no reason given").to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gateway_is_the_first_address_of_the_network() {
+        assert_eq!(gateway_v4(Ipv4Addr::new(10, 45, 3, 7), 16), Ipv4Addr::new(10, 45, 0, 1));
+        assert_eq!(gateway_v4(Ipv4Addr::new(10, 45, 3, 7), 30), Ipv4Addr::new(10, 45, 3, 5));
+        let network: Ipv6Addr = "2001:db8:45:7::".parse().expect("an address");
+        assert_eq!(gateway_v6(network, 48), "2001:db8:45::1".parse::<Ipv6Addr>().expect("an address"));
+    }
+
+    #[test]
+    fn pools_that_cannot_be_are_refused() {
+        let v4 = |length| networks(&[Pool { ipv4: Some((Ipv4Addr::new(10, 45, 1, 1), length)), ..Pool::default() }]);
+        assert!(v4(31).is_err() && v4(7).is_err() && v4(0).is_err());
+        assert_eq!(v4(16).expect("a pool")[0].0, IpAddr::V4(Ipv4Addr::new(10, 45, 0, 0)));
+        let v6 = |length| networks(&[Pool { ipv6: Some((Ipv6Addr::LOCALHOST, length)), ..Pool::default() }]);
+        assert!(v6(65).is_err() && v6(15).is_err() && v6(48).is_ok());
+    }
+}

@@ -1,0 +1,320 @@
+//! The driver of ordinary machines: UDP sockets on N3, a TUN device on N6, one thread per worker.
+//!
+//! The tables are behind one readers-writer lock. A worker takes it for reading once a batch, for long enough to
+//! decide on the batch and, downlink, to send it; the owner of the sessions takes it for writing for one change. So a
+//! change holds when it returns (its PFCP response tells the truth), there is one copy of the tables however many
+//! workers, and nothing that a change lets go (buffered packets, End Markers) is overtaken by a later packet. A queue
+//! of commands per worker would need a copy of the tables each and an answer back before every PFCP response.
+
+use crate::counters::{Counters, DropReason, Stats};
+use crate::host::{self, Nat, StartError};
+use crate::pipeline::{self, HEADROOM, Unusual};
+use crate::sys::poll::{Poller, Waker};
+use crate::sys::tun::Tun;
+use crate::sys::udp::{BATCH, Receiver, Sender, Socket};
+use crate::tables::{Limits, Pool, Released, Tables};
+use crate::verdict::Event;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use tracing::{debug, error};
+use vireo_types::Instant;
+use vireo_wire::gtpu;
+
+/// What the driver is told at start.
+#[derive(Clone, Debug)]
+pub struct SocketsConfig {
+    /// Addresses on N3, at least one.
+    pub n3: Vec<IpAddr>,
+    /// Name of the TUN device.
+    pub tun: String,
+    /// The UEs' addresses.
+    pub pools: Vec<Pool>,
+    /// Bounds of the tables.
+    pub limits: Limits,
+    /// Worker threads; the kernel divides packets between them by their addresses and ports.
+    pub workers: usize,
+    /// Whether UEs reach the outside by the machine's address.
+    pub nat: bool,
+}
+
+/// Told of events by any worker; says `false` if there are too many.
+pub type EventSink = Arc<dyn Fn(Event) -> bool + Send + Sync>;
+
+/// The clock of the datapath: monotonic, from an arbitrary start.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock(std::time::Instant);
+
+impl Clock {
+    fn start() -> Self {
+        Clock(std::time::Instant::now())
+    }
+
+    /// The time now.
+    pub fn now(&self) -> Instant {
+        Instant(u64::try_from(self.0.elapsed().as_micros()).unwrap_or(u64::MAX))
+    }
+}
+
+/// A running user plane; it ends when it is dropped.
+pub struct Sockets {
+    tables: Arc<RwLock<Tables>>,
+    counters: Arc<Counters>,
+    /// Those of the first worker, to send what changes let go.
+    sockets: Arc<[Socket]>,
+    clock: Clock,
+    stop: Waker,
+    threads: Vec<JoinHandle<()>>,
+    _nat: Option<Nat>,
+}
+
+impl std::fmt::Debug for Sockets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sockets").field("workers", &self.threads.len()).finish_non_exhaustive()
+    }
+}
+
+impl Sockets {
+    /// Opens sockets and device and starts the workers.
+    pub fn start(config: SocketsConfig, events: EventSink) -> Result<Self, StartError> {
+        if config.n3.is_empty() {
+            return Err(StartError::NoN3);
+        }
+        let workers = config.workers.max(1);
+        let sockets = (0..workers).map(|_| bind(&config.n3, workers > 1)).collect::<Result<Vec<_>, _>>()?;
+        let queues = host::tun(&config.tun, workers, &config.pools)?;
+        host::forwarding(&config.pools);
+        let nat = match config.nat {
+            true => Some(Nat::install(&config.tun, &config.pools)?),
+            false => {
+                Nat::remove_leftover();
+                None
+            }
+        };
+        let mtu = config.pools.iter().map(|pool| usize::from(pool.mtu)).max().unwrap_or(0).max(1500);
+        let mut driver = Sockets {
+            tables: Arc::new(RwLock::new(Tables::new(config.pools, config.limits))),
+            counters: Arc::default(),
+            sockets: sockets[0].clone(),
+            clock: Clock::start(),
+            stop: Waker::new()?,
+            threads: vec![],
+            _nat: nat,
+        };
+        for (number, (sockets, tun)) in sockets.into_iter().zip(queues).enumerate() {
+            let worker = Worker {
+                tables: driver.tables.clone(),
+                counters: driver.counters.clone(),
+                sockets,
+                tun,
+                events: events.clone(),
+                clock: driver.clock,
+                // headers of any length that is in use, and packets a little above the MTU
+                slot: (mtu + 256).next_multiple_of(512),
+            };
+            let poller = worker.poller(&driver.stop)?;
+            let run = move || {
+                if let Err(error) = worker.run(&poller) {
+                    error!("a user plane worker ended: {error}");
+                }
+            };
+            driver.threads.push(std::thread::Builder::new().name(format!("upf-{number}")).spawn(run)?);
+        }
+        Ok(driver)
+    }
+
+    /// Changes the tables. What the change lets go is sent before any later packet.
+    pub fn change<R>(&self, change: impl FnOnce(&mut Tables, &mut Released) -> R) -> R {
+        let mut released = Released::new();
+        // a worker that panicked only read: the tables are as their last change left them
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        let result = change(&mut tables, &mut released);
+        let mut stats = Stats::default();
+        for (to, datagram) in &released {
+            if !send(&self.sockets, *to, datagram) {
+                stats.drop(DropReason::N3Send);
+            }
+        }
+        drop(tables);
+        self.counters.flush(&mut stats);
+        result
+    }
+
+    /// Looks at the tables.
+    pub fn look<R>(&self, look: impl FnOnce(&Tables) -> R) -> R {
+        look(&self.tables.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Gives up what was buffered for too long. To be called about once a second.
+    pub fn expire_buffers(&self) {
+        let mut stats = Stats::default();
+        stats.drops[DropReason::BufferExpired as usize] = self.look(|tables| tables.expire_buffers(self.clock.now()));
+        self.counters.flush(&mut stats);
+    }
+
+    /// What was counted so far.
+    pub fn stats(&self) -> Stats {
+        self.counters.read()
+    }
+}
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        self.stop.wake();
+        for thread in self.threads.drain(..) {
+            // a worker that panicked has said so already
+            let _ = thread.join();
+        }
+    }
+}
+
+fn bind(addresses: &[IpAddr], shared: bool) -> Result<Arc<[Socket]>, StartError> {
+    let bound = addresses.iter().map(|address| {
+        Socket::bind(SocketAddr::new(*address, gtpu::PORT), shared).map_err(|source| match source.kind() {
+            io::ErrorKind::AddrNotAvailable => StartError::N3NotLocal(*address),
+            io::ErrorKind::AddrInUse => StartError::N3InUse(*address),
+            _ => StartError::N3 { address: *address, source },
+        })
+    });
+    bound.collect()
+}
+
+/// Sends by the socket of the address's family.
+fn send(sockets: &[Socket], to: SocketAddr, datagram: &[u8]) -> bool {
+    match position(sockets, to) {
+        Some(n) => sockets[n].send_to(to, datagram).is_ok(),
+        None => false,
+    }
+}
+
+#[inline]
+fn position(sockets: &[Socket], to: SocketAddr) -> Option<usize> {
+    sockets.iter().position(|socket| socket.local.is_ipv4() == to.is_ipv4())
+}
+
+struct Worker {
+    tables: Arc<RwLock<Tables>>,
+    counters: Arc<Counters>,
+    sockets: Arc<[Socket]>,
+    tun: Tun,
+    events: EventSink,
+    clock: Clock,
+    slot: usize,
+}
+
+const STOP: u64 = u64::MAX;
+const TUN: u64 = u64::MAX - 1;
+
+struct Rare<'a> {
+    sockets: &'a [Socket],
+    events: &'a EventSink,
+}
+
+impl Unusual for Rare<'_> {
+    fn answer(&mut self, to: SocketAddr, datagram: &[u8]) -> bool {
+        send(self.sockets, to, datagram)
+    }
+
+    fn event(&mut self, event: Event) -> bool {
+        (self.events)(event)
+    }
+}
+
+impl Worker {
+    fn poller(&self, stop: &Waker) -> io::Result<Poller> {
+        let poller = Poller::new()?;
+        poller.add(stop.as_fd(), STOP)?;
+        poller.add(self.tun.as_fd(), TUN)?;
+        for (token, socket) in (0..).zip(self.sockets.iter()) {
+            poller.add(socket.as_fd(), token)?;
+        }
+        Ok(poller)
+    }
+
+    /// Runs until it is told to stop. The waker stays readable, so that every worker sees it.
+    fn run(&self, poller: &Poller) -> io::Result<()> {
+        let mut receiver = Receiver::new(self.slot);
+        let mut buffer = vec![0; BATCH * self.slot];
+        let mut senders: Vec<Sender> = self.sockets.iter().map(|_| Sender::new()).collect();
+        let mut stats = Stats::default();
+        let mut ready = Vec::with_capacity(2 + self.sockets.len());
+        loop {
+            ready.clear();
+            poller.wait(None, |token| ready.push(token))?;
+            for token in &ready {
+                match *token {
+                    STOP => return Ok(()),
+                    TUN => self.downlink(&mut buffer, &mut senders, &mut stats),
+                    n => self.uplink(&self.sockets[n as usize], &mut receiver, &mut stats),
+                }
+            }
+            self.counters.flush(&mut stats);
+        }
+    }
+
+    /// One batch from N3 to N6.
+    fn uplink(&self, socket: &Socket, receiver: &mut Receiver, stats: &mut Stats) {
+        let count = match receiver.receive(socket) {
+            Ok(count) => count,
+            Err(error) => return debug!("receiving on {}: {error}", socket.local),
+        };
+        let now = self.clock.now();
+        let mut rare = Rare { sockets: &self.sockets, events: &self.events };
+        let mut forward: [Option<&[u8]>; BATCH] = [None; BATCH];
+        {
+            let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+            for (n, forward) in forward.iter_mut().enumerate().take(count) {
+                *forward = match receiver.datagram(n) {
+                    (from, Some(datagram)) => {
+                        pipeline::uplink(&tables, from, socket.local, datagram, now, stats, &mut rare)
+                    }
+                    (_, None) => {
+                        stats.drop(DropReason::Malformed);
+                        None
+                    }
+                };
+            }
+        }
+        for packet in forward.into_iter().take(count).flatten() {
+            match self.tun.write(packet) {
+                Ok(()) => stats.uplink.add(packet.len()),
+                Err(_) => stats.drop(DropReason::N6Send),
+            }
+        }
+    }
+
+    /// One batch from N6 to N3.
+    fn downlink(&self, buffer: &mut [u8], senders: &mut [Sender], stats: &mut Stats) {
+        let mut ends = [0; BATCH];
+        let mut count = 0;
+        for (slot, end) in buffer.chunks_exact_mut(self.slot).zip(&mut ends) {
+            match self.tun.read(&mut slot[HEADROOM..]) {
+                Ok(length) => *end = HEADROOM + length,
+                // no more, or the device is down
+                Err(_) => break,
+            }
+            count += 1;
+        }
+        let now = self.clock.now();
+        let mut rare = Rare { sockets: &self.sockets, events: &self.events };
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        for (n, end) in ends.into_iter().enumerate().take(count) {
+            let base = n * self.slot;
+            let slot = &mut buffer[base..base + self.slot];
+            let Some(out) = pipeline::downlink(&tables, slot, end, now, stats, &mut rare) else {
+                continue;
+            };
+            match position(&self.sockets, out.to) {
+                Some(n) => senders[n].queue(out.to, base + out.start, base + out.end, out.octets),
+                None => stats.drop(DropReason::N3Send),
+            }
+        }
+        // still under the lock: what a change sends afterwards must come after these
+        for (sender, socket) in senders.iter_mut().zip(self.sockets.iter()) {
+            stats.drops[DropReason::N3Send as usize] += sender.flush(socket, buffer, &mut stats.downlink);
+        }
+        drop(tables);
+    }
+}

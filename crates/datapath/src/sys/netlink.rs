@@ -1,0 +1,149 @@
+//! What a TUN device needs of RTNETLINK: being up, addresses and routes. Everything ends with the device.
+
+use super::{check, check_size};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+const HEADER: usize = 16;
+/// Packets that wait between the kernel and a queue of the device.
+const QUEUE_PACKETS: u32 = 4096;
+
+// linux/if_link.h, which libc does not have
+const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
+const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
+// linux/if_addr.h
+const IFA_F_NODAD: u8 = 0x02;
+// linux/rtnetlink.h
+const RTAX_MTU: u16 = 2;
+const NESTED: u16 = 1 << 15;
+
+/// A connection to the kernel's routing tables. Needs CAP_NET_ADMIN for every change.
+#[derive(Debug)]
+pub(crate) struct Netlink(OwnedFd);
+
+/// One request under construction.
+struct Request(Vec<u8>);
+
+impl Request {
+    fn new(kind: u16, flags: libc::c_int, body: &[u8]) -> Self {
+        let mut octets = vec![0; HEADER];
+        octets[4..6].copy_from_slice(&kind.to_ne_bytes());
+        let flags = (flags | libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16;
+        octets[6..8].copy_from_slice(&flags.to_ne_bytes());
+        octets.extend(body);
+        Request(octets)
+    }
+
+    fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
+        self.0.extend(attribute(kind, value));
+        self
+    }
+}
+
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let length = 4 + value.len();
+    let mut octets = Vec::with_capacity(length + 3);
+    octets.extend((length as u16).to_ne_bytes());
+    octets.extend(kind.to_ne_bytes());
+    octets.extend(value);
+    octets.resize(length.next_multiple_of(4), 0);
+    octets
+}
+
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    }
+}
+
+fn family(address: IpAddr) -> u8 {
+    (if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }) as u8
+}
+
+/// The index of an interface.
+pub(crate) fn index_of(name: &str) -> io::Result<u32> {
+    let name = std::ffi::CString::new(name)?;
+    // SAFETY: the name ends with a zero
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(io::Error::last_os_error()),
+        index => Ok(index),
+    }
+}
+
+impl Netlink {
+    pub(crate) fn open() -> io::Result<Self> {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+        // SAFETY: no pointers; the result is checked and owned by nobody else
+        let fd =
+            unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE))? as i32) };
+        Ok(Netlink(fd))
+    }
+
+    /// Brings an interface up with this MTU. It gets no IPv6 link-local address: what is behind it is many links.
+    pub(crate) fn up(&self, index: u32, mtu: u32) -> io::Result<()> {
+        let mut body = [0; 16];
+        body[4..8].copy_from_slice(&(index as i32).to_ne_bytes());
+        let mode = attribute(IFLA_INET6_ADDR_GEN_MODE, &[IN6_ADDR_GEN_MODE_NONE]);
+        let specific = attribute(libc::AF_INET6 as u16 | NESTED, &mode);
+        let quiet = Request::new(libc::RTM_NEWLINK, 0, &body).attribute(libc::IFLA_AF_SPEC | NESTED, &specific);
+        // a kernel without IPv6 has no such mode, and needs none
+        let _ = self.ask(quiet);
+        let up = (libc::IFF_UP as u32).to_ne_bytes();
+        body[8..12].copy_from_slice(&up);
+        body[12..16].copy_from_slice(&up);
+        self.ask(
+            Request::new(libc::RTM_NEWLINK, 0, &body)
+                .attribute(libc::IFLA_MTU, &mtu.to_ne_bytes())
+                .attribute(libc::IFLA_TXQLEN, &QUEUE_PACKETS.to_ne_bytes()),
+        )
+    }
+
+    /// Gives an interface an address of its own, without a network around it.
+    pub(crate) fn address(&self, index: u32, address: IpAddr) -> io::Result<()> {
+        let octets = octets(address);
+        let nodad = if address.is_ipv6() { IFA_F_NODAD } else { 0 };
+        let mut body = vec![family(address), octets.len() as u8 * 8, nodad, libc::RT_SCOPE_UNIVERSE];
+        body.extend(index.to_ne_bytes());
+        self.ask(
+            Request::new(libc::RTM_NEWADDR, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &body)
+                .attribute(libc::IFA_LOCAL, &octets)
+                .attribute(libc::IFA_ADDRESS, &octets),
+        )
+    }
+
+    /// Routes a network to an interface, with the MTU its packets must keep to.
+    pub(crate) fn route(&self, index: u32, network: IpAddr, length: u8, mtu: u32) -> io::Result<()> {
+        let scope = if network.is_ipv4() { libc::RT_SCOPE_LINK } else { libc::RT_SCOPE_UNIVERSE };
+        let table = libc::RT_TABLE_MAIN;
+        let mut body = vec![family(network), length, 0, 0, table, libc::RTPROT_STATIC, scope, libc::RTN_UNICAST];
+        body.extend([0; 4]);
+        self.ask(
+            Request::new(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &body)
+                .attribute(libc::RTA_DST, &octets(network))
+                .attribute(libc::RTA_OIF, &index.to_ne_bytes())
+                .attribute(libc::RTA_METRICS | NESTED, &attribute(RTAX_MTU, &mtu.to_ne_bytes())),
+        )
+    }
+
+    /// Sends a request and waits for the kernel to say that it did it.
+    fn ask(&self, Request(mut request): Request) -> io::Result<()> {
+        let length = request.len() as u32;
+        request[..4].copy_from_slice(&length.to_ne_bytes());
+        // SAFETY: the request is readable for its length
+        check_size(unsafe { libc::send(self.0.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) })?;
+        let mut answer = [0; 4096];
+        // SAFETY: the buffer is writable for its length
+        let length =
+            check_size(unsafe { libc::recv(self.0.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) })?;
+        // nlmsghdr, then nlmsgerr whose first field is 0 or a negative errno
+        let kind = answer.get(4..6).and_then(|octets| octets.first_chunk()).map(|octets| u16::from_ne_bytes(*octets));
+        let code = answer[..length].get(HEADER..).and_then(|octets| octets.first_chunk());
+        match (kind.map(libc::c_int::from), code.map(|octets| i32::from_ne_bytes(*octets))) {
+            (Some(libc::NLMSG_ERROR), Some(0)) => Ok(()),
+            (Some(libc::NLMSG_ERROR), Some(code)) => Err(io::Error::from_raw_os_error(code.wrapping_neg())),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "an unexpected answer of the kernel")),
+        }
+    }
+}
