@@ -19,6 +19,9 @@ pub(super) struct Received {
 
 /// Reads a 5GSM message. What cannot be read is an error with the answer that TS 24.501 clause 7 has for it, if any.
 pub(super) fn decode(octets: &[u8]) -> Result<Received, Option<Output>> {
+    if octets.first() != Some(&EXTENDED_PROTOCOL_DISCRIMINATOR_5GSM) {
+        return Err(None);
+    }
     let received = Nas5gsMessage::decode(octets);
     if let Some(answer) = Nas5gsMessage::answer_to(octets, &received, Direction::Uplink) {
         return Err(encode(&answer));
@@ -133,7 +136,8 @@ fn ambr(bps: u64) -> (u8, u16) {
     const WHOLE: [(u8, u64); 3] = [(0x0b, 1_000_000), (0x06, 1_000), (0x01, 1)];
     let kbps = bps.div_ceil(1000).max(1);
     let exact = |&(unit, size): &(u8, u64)| {
-        (kbps % size == 0).then(|| u16::try_from(kbps / size).ok().map(|value| (unit, value))).flatten()
+        let value = u16::try_from(kbps / size).ok().filter(|_| kbps.is_multiple_of(size));
+        value.map(|value| (unit, value))
     };
     if let Some(found) = WHOLE.iter().find_map(exact) {
         return found;

@@ -1,9 +1,11 @@
 use super::*;
+use vireo_wire::nas::{PcoDirection, QosFlowOpCode, QosRuleOpCode};
 
 #[test]
 fn a_session_is_established_and_its_context_is_small() {
     let mut bench = Bench::new();
     assert_eq!(brief(&bench.create(REQUEST)), "establishment-request");
+    assert_eq!(bench.sm().summary().state, SessionState::Establishing);
     assert_eq!(brief(&bench.established()), "accept/1 SetupRequest");
     assert_eq!(brief(&bench.ran_up(0x201)), "modification-request");
     assert_eq!(bench.modified(), [Output::Established]);
@@ -11,4 +13,244 @@ fn a_session_is_established_and_its_context_is_small() {
     assert_eq!(deadline(bench.sm()), None);
     let stored = postcard::to_stdvec(bench.sm()).expect("a context encodes");
     assert!(stored.len() <= 110, "{} octets", stored.len());
+}
+
+#[test]
+fn the_accept_says_what_the_session_is() {
+    let mut bench = Bench::new();
+    bench.subscription.ambr.uplink_bps = 50_000_000;
+    // IPv4v6, always-on, DNS and MTU wanted
+    bench.create("2e0501c1ffff93b17b000a80000d00001000000300");
+    let accept = match nas(&bench.established()).remove(0) {
+        (5, 1, Nas5gsmMessage::PduSessionEstablishmentAccept(accept)) => accept,
+        other => panic!("{other:?}"),
+    };
+    let address = accept.pdu_address.as_ref().expect("an address");
+    assert_eq!(address.ipv4(), Some([10, 45, 0, 2]));
+    let identifier = n1::interface_identifier("2001:db8:45:2::".parse().expect("a prefix"));
+    assert_eq!(address.ipv6_interface_id(), Some(identifier));
+    let ambr = accept.session_ambr.parse().expect("a rate");
+    assert_eq!((ambr.dl_kbps, ambr.ul_kbps), (1_000_000, 50_000));
+    let rules = accept.authorized_qos_rules.rules();
+    assert_eq!(rules.len(), 1);
+    assert_eq!((rules[0].dqr, rules[0].op_code, rules[0].qfi), (true, QosRuleOpCode::Create, Some(1)));
+    assert!(accept.authorized_qos_rules.is_well_formed());
+    let flows = accept.authorized_qos_flow_descriptions.as_ref().expect("a flow").descriptions();
+    assert_eq!((flows.len(), flows[0].op_code, flows[0].qfi), (1, QosFlowOpCode::Create, 1));
+    assert_eq!(flows[0].params, [vireo_wire::nas::QosFlowParameter::FiveQi(9)]);
+    assert!(accept.always_on_pdu_session_indication.as_ref().is_some_and(|ie| ie.apsi()));
+    let options = accept.extended_protocol_configuration_options.as_ref();
+    let options = options.and_then(|ie| ie.pco(PcoDirection::Downlink)).expect("options");
+    assert_eq!(options.entry(0x0d).map(|e| e.contents.as_slice()), Some(&[8, 8, 8, 8][..]));
+    assert_eq!(options.entry(0x10).map(|e| e.contents.as_slice()), Some(&[0x05, 0x78][..]));
+    assert!(accept.fgsm_cause.is_none());
+}
+
+/// The octets in `golden` were read by tshark 4.0.17 as what they shall say, value by value and without a complaint.
+#[test]
+fn the_octets_are_those_that_tshark_has_read() {
+    let mut bench = Bench::new();
+    let asked = bench.create(REQUEST);
+    let [Output::Pfcp { message, .. }] = asked.as_slice() else { panic!("{asked:?}") };
+    assert_eq!(hex::encode(message), include_str!("golden/establishment-request.hex").trim());
+    let out = bench.established();
+    let [Output::N1(accept), Output::N2(_, setup)] = out.as_slice() else { panic!("{out:?}") };
+    assert_eq!(hex::encode(accept), include_str!("golden/accept.hex").trim());
+    assert_eq!(hex::encode(setup), include_str!("golden/setup-request-transfer.hex").trim());
+    let out = bench.ran_up(0x201);
+    let [Output::Pfcp { message, .. }] = out.as_slice() else { panic!("{out:?}") };
+    assert_eq!(hex::encode(message), include_str!("golden/modification-request.hex").trim());
+}
+
+#[test]
+fn the_session_type_is_one_that_is_asked_subscribed_and_served() {
+    use PduSessionType::{Ipv4, Ipv4v6, Ipv6};
+    const NONE: u8 = 0;
+    const V4: u8 = 1;
+    const V6: u8 = 2;
+    const BOTH: u8 = 3;
+    let all = [Ipv4, Ipv6, Ipv4v6].as_slice();
+    type Case<'a> = (&'static str, &'a [PduSessionType], u8, Result<(PduSessionType, &'static str), u8>);
+    let cases: [Case<'_>; 17] = [
+        ("internet", all, NONE, Ok((Ipv4, "accept/1"))),
+        ("internet", &[Ipv6, Ipv4], NONE, Ok((Ipv6, "accept/1"))),
+        ("internet", all, V4, Ok((Ipv4, "accept/1"))),
+        ("internet", all, V6, Ok((Ipv6, "accept/1"))),
+        ("internet", all, BOTH, Ok((Ipv4v6, "accept/1"))),
+        ("four", all, BOTH, Ok((Ipv4, "accept/1#50"))),
+        ("six", all, BOTH, Ok((Ipv6, "accept/1#51"))),
+        ("internet", &[Ipv4], BOTH, Ok((Ipv4, "accept/1#50"))),
+        ("either", &[Ipv6, Ipv4], BOTH, Ok((Ipv6, "accept/1"))),
+        ("four", all, V6, Err(50)),
+        ("six", all, V4, Err(51)),
+        ("both", all, V4, Err(57)),
+        ("both", all, V6, Err(57)),
+        ("four", &[Ipv6], V4, Err(33)),
+        ("internet", &[], NONE, Err(33)),
+        ("internet", all, 4, Err(28)),
+        ("internet", all, 7, Err(28)),
+    ];
+    for (dnn, subscribed, asked, expected) in cases {
+        let mut bench = Bench::new();
+        bench.dnn = dnn;
+        bench.subscription.types = subscribed.to_vec();
+        let ie = if asked == NONE { String::new() } else { format!("9{asked}") };
+        let out = bench.create(&format!("2e0501c1ffff{ie}"));
+        let case = format!("{dnn} {subscribed:?} {asked}");
+        match expected {
+            Err(cause) => assert_eq!(brief(&out), format!("reject/1#{cause}"), "{case}"),
+            Ok((kind, accept)) => {
+                assert_eq!(brief(&out), "establishment-request", "{case}");
+                assert_eq!(bench.sm().kind, kind, "{case}");
+                assert_eq!(brief(&bench.established()), format!("{accept} SetupRequest"), "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_had_is_rejected_with_its_cause() {
+    type Change = fn(&mut Bench);
+    let cases: [(&str, Change, &str); 12] = [
+        (REQUEST, |b| b.dnn = "nowhere", "reject/1#27"),
+        (REQUEST, |b| b.dnn = "elsewhere", "reject/1#70"),
+        (REQUEST, |b| b.config.upfs.clear(), "reject/1#26"),
+        (REQUEST, |b| b.config.upfs[0].dnns = vec!["ims".parse().expect("a DNN")], "reject/1#26"),
+        (REQUEST, |b| b.ids.used_up = true, "reject/1#26"),
+        ("2e0501c1ffff91a2", |_| (), "reject/1#68"),
+        ("2e0500c1ffff91", |_| (), "status/0#81"),
+        ("2e0601c1ffff91", |_| (), "status/1#43"),
+        ("2e0501d1", |_| (), "release-reject/1#43"),
+        ("2e0501c9", |_| (), "modification-reject/1#43"),
+        ("2e0501d4", |_| (), "status/1#43"),
+        ("2e0501d65f", |_| (), ""),
+    ];
+    for (octets, change, expected) in cases {
+        let mut bench = Bench::new();
+        change(&mut bench);
+        assert_eq!(brief(&bench.create(octets)), expected, "{octets}");
+        assert_eq!(bench.sm, None, "{octets}");
+    }
+    // The UE learns which SSC mode there is; mode 1 itself is given.
+    let (_, _, reject) = nas(&Bench::new().create("2e0501c1ffff91a3")).remove(0);
+    let Nas5gsmMessage::PduSessionEstablishmentReject(reject) = reject else { panic!("{reject:?}") };
+    assert!(reject.allowed_ssc_mode.as_ref().is_some_and(|ie| ie.ssc1() && !ie.ssc2() && !ie.ssc3()));
+    assert_eq!(brief(&Bench::new().create("2e0501c1ffff91a1")), "establishment-request");
+}
+
+#[test]
+fn what_is_no_request_gets_the_answer_of_clause_7() {
+    let cases = [
+        ("", ""),
+        ("2e", ""),
+        ("2e0501", ""),
+        ("7e0041", ""),
+        ("2e05ffc1ffff91", ""),
+        ("2e0501c1", "reject/1#96"),
+        ("2e0501c1ff", "reject/1#96"),
+        ("2e050100", "status/1#97"),
+        // comprehension required of an unknown IE
+        ("2e0501c1ffff910301ff", "reject/1#96"),
+        // an unknown IE that may be skipped
+        ("2e0501c1ffff915a01ff", "establishment-request"),
+    ];
+    for (octets, expected) in cases {
+        assert_eq!(brief(&Bench::new().create(octets)), expected, "{octets}");
+    }
+}
+
+#[test]
+fn upfs_are_shared_by_the_ues() {
+    let mut bench = Bench::new();
+    let another = UpfConfig { n4: "127.0.0.8:8805".parse().expect("an address"), dnns: vec![] };
+    let of_another_network = UpfConfig { dnns: vec!["ims".parse().expect("a DNN")], ..another.clone() };
+    bench.config.upfs.extend([of_another_network, another]);
+    bench.create(REQUEST);
+    // 1234 + 7 << 16 is even
+    assert_eq!(bench.sm().upf, UPF.parse().expect("an address"));
+}
+
+#[test]
+fn a_upf_that_refuses_or_is_silent_costs_the_ue_only_this_request() {
+    let kind = pfcp::MessageType::SESSION_ESTABLISHMENT_RESPONSE;
+    for (cause, expected) in [
+        (pfcp::Cause::NO_RESOURCES, "reject/1#26 free gone"),
+        (pfcp::Cause::REQUEST_REJECTED, "reject/1#38 free gone"),
+        (pfcp::Cause::NO_ESTABLISHED_ASSOCIATION, "reject/1#38 free gone"),
+    ] {
+        let mut bench = Bench::new();
+        bench.create(REQUEST);
+        assert_eq!(brief(&bench.upf(kind, cause)), expected);
+    }
+    let mut bench = Bench::new();
+    bench.create(REQUEST);
+    assert_eq!(brief(&bench.step(Input::PfcpTimeout)), "reject/1#38 free gone");
+}
+
+#[test]
+fn a_upf_that_gives_no_tunnel_is_left_again() {
+    let mut bench = Bench::new();
+    bench.create(REQUEST);
+    let mut octets = Vec::new();
+    let kind = pfcp::MessageType::SESSION_ESTABLISHMENT_RESPONSE;
+    let mut message = pfcp::Builder::new(&mut octets, kind, Some(bench.sm().cp_seid.0), 1);
+    message.put(&pfcp::Cause::REQUEST_ACCEPTED).put(&pfcp::FSeid::new(9, Ipv4Addr::LOCALHOST.into()));
+    message.finish().expect("a short message");
+    assert_eq!(brief(&bench.step(Input::Pfcp(&octets))), "reject/1#38 deletion-request");
+    assert_eq!(brief(&bench.deleted()), "free gone");
+}
+
+#[test]
+fn a_ran_without_resources_has_the_ue_rejected() {
+    let mut bench = Bench::new();
+    bench.create(REQUEST);
+    bench.established();
+    let out = bench.step(Input::N2(N2Sm::SetupUnsuccessful, &[0, 0]));
+    assert_eq!(brief(&out), "reject/1#26 deletion-request");
+    assert_eq!(brief(&bench.deleted()), "free gone");
+}
+
+#[test]
+fn a_ran_that_is_silent_or_says_nonsense_has_the_session_released() {
+    let mut bench = Bench::new();
+    bench.create(REQUEST);
+    bench.established();
+    assert_eq!(deadline(bench.sm()), Some(bench.now + bench.config.timers.ran_response));
+    assert_eq!(bench.step(Input::Deadline), [], "not yet due");
+    bench.wait(bench.config.timers.ran_response);
+    assert_eq!(brief(&bench.step(Input::Deadline)), "release/0#38 ReleaseCommand deletion-request");
+    for octets in [&b""[..], b"\x00", b"\xff\xff\xff\xff"] {
+        let mut bench = Bench::new();
+        bench.create(REQUEST);
+        bench.established();
+        let out = bench.step(Input::N2(N2Sm::SetupResponse, octets));
+        assert_eq!(brief(&out), "release/0#38 ReleaseCommand deletion-request");
+    }
+}
+
+#[test]
+fn a_ue_that_leaves_before_its_answer_leaves_no_session() {
+    let mut bench = Bench::new();
+    bench.create(REQUEST);
+    assert_eq!(bench.step(Input::Deactivate), []);
+    assert_eq!(brief(&bench.established()), "deletion-request");
+    assert_eq!(brief(&bench.deleted()), "free gone");
+    // The accept was on its way: the session stays, without user plane.
+    let mut bench = Bench::new();
+    bench.create(REQUEST);
+    bench.established();
+    assert_eq!(bench.step(Input::Deactivate), []);
+    assert_eq!(bench.sm().summary().state, SessionState::Inactive);
+    assert_eq!(bench.ran_up(0x201), [], "the RAN's answer comes too late");
+    assert_eq!(brief(&bench.step(Input::Activate)), "SetupRequest");
+}
+
+#[test]
+fn a_request_sent_again_is_not_answered_twice() {
+    let mut bench = Bench::new();
+    bench.create(REQUEST);
+    assert_eq!(bench.n1(REQUEST), []);
+    bench.established();
+    assert_eq!(bench.n1(REQUEST), []);
+    assert_eq!(brief(&Bench::active().n1(REQUEST)), "status/1#98");
 }

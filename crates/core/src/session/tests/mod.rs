@@ -1,7 +1,9 @@
 //! Sessions from end to end with the test in the place of UE, RAN and UPF: no I/O, no clock.
 
+mod any_order;
 mod establish;
 mod release;
+mod userplane;
 
 use super::*;
 use crate::Identifiers;
@@ -9,7 +11,7 @@ use crate::config::{CoreConfig, DnnConfig, SecurityConfig, SliceConfig, Timers, 
 use crate::subscription::DnnSubscription;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_types::{Bucket, Duration, PduSessionType, Tac, Teid, Tmsi};
-use vireo_wire::nas::{GsmCause, Nas5gsMessage, Nas5gsmMessage};
+use vireo_wire::nas::{Nas5gsMessage, Nas5gsmMessage};
 use vireo_wire::ngap::*;
 use vireo_wire::pfcp;
 
@@ -253,12 +255,4 @@ pub(super) fn brief(out: &[Output]) -> String {
         other => format!("{other:?}").to_lowercase(),
     });
     words.collect::<Vec<_>>().join(" ")
-}
-
-/// The 5GSM cause of the only output, a PDU Session Establishment Reject.
-pub(super) fn reject_cause(out: &[Output]) -> Option<GsmCause> {
-    match nas(out).as_slice() {
-        [(5, 1, Nas5gsmMessage::PduSessionEstablishmentReject(m))] => m.fgsm_cause.cause(),
-        _ => None,
-    }
 }

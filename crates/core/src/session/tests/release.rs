@@ -1,14 +1,17 @@
 use super::*;
 
-/// PDU Session Release Request and Complete of PSI 5, PTI 7.
-pub(super) const RELEASE: &str = "2e0507d1";
-pub(super) const COMPLETE: &str = "2e0507d4";
+/// PDU Session Release Request and Complete of PSI 5, PTI 7; Complete to the network's own command (PTI 0).
+const RELEASE: &str = "2e0507d1";
+const COMPLETE: &str = "2e0507d4";
+const COMPLETE_OF_NETWORK: &str = "2e0500d4";
 
 #[test]
-fn a_release_by_the_ue_ends_at_ran_and_upf_in_either_order() {
+fn a_release_by_the_ue_ends_at_ue_and_upf_in_either_order() {
     for upf_first in [true, false] {
         let mut bench = Bench::active();
         assert_eq!(brief(&bench.n1(RELEASE)), "release/7#36 ReleaseCommand deletion-request");
+        assert_eq!(bench.sm().summary().state, SessionState::Releasing);
+        assert_eq!(bench.step(Input::N2(N2Sm::ReleaseResponse, &[0])), []);
         if upf_first {
             assert_eq!(bench.deleted(), []);
             assert_eq!(brief(&bench.n1(COMPLETE)), "free gone");
@@ -21,9 +24,174 @@ fn a_release_by_the_ue_ends_at_ran_and_upf_in_either_order() {
 }
 
 #[test]
+fn a_release_by_the_network_tells_its_cause_and_leaves_an_idle_ran_alone() {
+    let mut bench = Bench::active();
+    assert_eq!(brief(&bench.step(Input::Release(39))), "release/0#39 ReleaseCommand deletion-request");
+    assert_eq!(bench.step(Input::Release(36)), [], "one release is enough");
+    bench.deleted();
+    assert_eq!(brief(&bench.n1(COMPLETE_OF_NETWORK)), "free gone");
+    assert_eq!(brief(&Bench::inactive().step(Input::Release(39))), "release/0#39 deletion-request");
+}
+
+#[test]
 fn a_deregistered_ue_leaves_nothing_and_hears_nothing() {
     for mut bench in [Bench::active(), Bench::inactive()] {
         assert_eq!(brief(&bench.step(Input::ReleaseLocally)), "deletion-request");
+        assert_eq!(bench.step(Input::ReleaseLocally), []);
         assert_eq!(brief(&bench.deleted()), "free gone");
     }
+    // While the command is out, and when the UPF has answered already
+    let mut bench = Bench::active();
+    bench.n1(RELEASE);
+    bench.deleted();
+    assert_eq!(brief(&bench.step(Input::ReleaseLocally)), "free gone");
+}
+
+#[test]
+fn the_command_is_sent_again_until_the_ue_is_given_up() {
+    let mut bench = Bench::active();
+    bench.n1(RELEASE);
+    bench.deleted();
+    let t3592 = bench.config.timers.t3592;
+    for _ in 0..4 {
+        assert_eq!(deadline(bench.sm()), Some(bench.now + t3592));
+        assert_eq!(bench.step(Input::Deadline), [], "not yet due");
+        bench.wait(t3592);
+        assert_eq!(brief(&bench.step(Input::Deadline)), "release/7#36");
+    }
+    bench.wait(t3592);
+    assert_eq!(brief(&bench.step(Input::Deadline)), "free gone");
+}
+
+#[test]
+fn a_ue_that_asks_again_gets_the_command_again() {
+    let mut bench = Bench::active();
+    bench.n1(RELEASE);
+    assert_eq!(brief(&bench.n1(RELEASE)), "release/7#36");
+    // Both sides at once: the network's release goes on (TS 24.501 6.4.3.6).
+    let mut bench = Bench::active();
+    bench.step(Input::Release(26));
+    assert_eq!(bench.n1(RELEASE), []);
+}
+
+#[test]
+fn a_upf_that_is_silent_does_not_hold_up_the_release() {
+    let mut bench = Bench::active();
+    bench.n1(RELEASE);
+    assert_eq!(bench.step(Input::PfcpTimeout), []);
+    assert_eq!(brief(&bench.n1(COMPLETE)), "free gone");
+}
+
+#[test]
+fn a_release_waits_for_what_is_outstanding_at_the_upf() {
+    // The establishment: nothing can be deleted before the UPF has said its SEID.
+    let mut bench = Bench::new();
+    bench.create(REQUEST);
+    assert_eq!(brief(&bench.step(Input::Release(38))), "reject/1#38");
+    assert_eq!(brief(&bench.established()), "deletion-request");
+    assert_eq!(brief(&bench.deleted()), "free gone");
+    // A modification
+    let mut bench = Bench::active();
+    bench.step(Input::Deactivate);
+    assert_eq!(bench.step(Input::ReleaseLocally), []);
+    assert_eq!(brief(&bench.modified()), "deletion-request");
+    assert_eq!(brief(&bench.deleted()), "free gone");
+    // A modification that the UPF does not answer
+    let mut bench = Bench::active();
+    bench.step(Input::Deactivate);
+    bench.n1(RELEASE);
+    assert_eq!(brief(&bench.step(Input::PfcpTimeout)), "deletion-request");
+}
+
+#[test]
+fn the_released_session_hears_nothing_more() {
+    let mut bench = Bench::active();
+    bench.n1(RELEASE);
+    assert_eq!(bench.step(Input::Activate), []);
+    assert_eq!(bench.ran_up(0x202), []);
+    assert_eq!(bench.step(Input::Deactivate), []);
+    assert_eq!(bench.modified(), []);
+    assert_eq!(bench.n1("2e0508c9"), [], "a modification while the release goes on");
+}
+
+#[test]
+fn what_does_not_fit_the_state_gets_the_answer_of_clause_7() {
+    let cases = [
+        (RELEASE, "release/7#36 ReleaseCommand deletion-request"),
+        ("2e0500d1", "status/0#81"),
+        ("2e0500c9", "status/0#81"),
+        ("2e0500c1ffff91", "status/0#81"),
+        ("2e0509c1ffff91", "status/9#98"),
+        (COMPLETE, "status/7#47"),
+        ("2e0500cc", "status/0#47"),
+        ("2e0500cd1f", "status/0#47"),
+        ("2e0507c6000401020004", "status/7#98"),
+        // another session's identity inside
+        ("2e0607d1", "status/7#43"),
+        ("2e0607d65f", ""),
+        // the network's own messages, and an unknown one
+        ("2e0507c31a", "status/7#97"),
+        ("2e0507d324", "status/7#97"),
+        ("2e0507ff", "status/7#97"),
+        // mandatory IEs missing
+        ("2e0507d6", "status/7#96"),
+        ("2e0500cd", "status/0#96"),
+        // too short, reserved PTI, another protocol
+        ("2e0507", ""),
+        ("2e05ffd1", ""),
+        ("7e0041", ""),
+        ("", ""),
+    ];
+    for (octets, expected) in cases {
+        assert_eq!(brief(&Bench::active().n1(octets)), expected, "{octets}");
+    }
+    // A reserved identity is answered under that identity.
+    assert_eq!(Bench::active().n1("2e1007d1"), [Output::N1(vec![0x2e, 0x10, 0x07, 0xd2, 0x2b])]);
+}
+
+#[test]
+fn a_modification_by_the_ue_is_rejected_with_the_cause_that_fits() {
+    let cases = [
+        // 5GSM capability only; a rule that is sound; one with a reserved operation; one that runs past the IE
+        ("2e0508c9280100", "modification-reject/8#32"),
+        ("2e0508c97a000902000621320101ff02", "modification-reject/8#37"),
+        ("2e0508c97a0009020006e1320101ff02", "modification-reject/8#84"),
+        ("2e0508c97a000902000f21320101ff02", "modification-reject/8#84"),
+        // a flow description with a 5QI
+        ("2e0508c9790006022041010101", "modification-reject/8#37"),
+    ];
+    for (octets, expected) in cases {
+        assert_eq!(brief(&Bench::active().n1(octets)), expected, "{octets}");
+    }
+    let mut bench = Bench::new();
+    bench.create(REQUEST);
+    assert_eq!(brief(&bench.n1("2e0508c9")), "status/8#98");
+    assert_eq!(brief(&bench.n1(RELEASE)), "status/7#98");
+}
+
+#[test]
+fn a_status_ends_the_procedure_that_it_is_about() {
+    // To the release command: the UE has no such session.
+    for cause in ["2b", "2f", "51", "60", "61"] {
+        let mut bench = Bench::active();
+        bench.n1(RELEASE);
+        bench.deleted();
+        assert_eq!(brief(&bench.n1(&format!("2e0507d6{cause}"))), "free gone", "{cause}");
+    }
+    // Of another transaction, or of a cause that says nothing of the session
+    for status in ["2e0508d62f", "2e0507d65f", "2e0507d66f"] {
+        let mut bench = Bench::active();
+        bench.n1(RELEASE);
+        assert_eq!(bench.n1(status), [], "{status}");
+        assert!(deadline(bench.sm()).is_some());
+    }
+    // To nothing in particular
+    assert_eq!(brief(&Bench::active().n1("2e0500d62b")), "ReleaseCommand deletion-request");
+    assert_eq!(brief(&Bench::inactive().n1("2e0500d62b")), "deletion-request");
+    assert_eq!(Bench::active().n1("2e0501d660"), []);
+    // To the accept, which the UE could not read
+    let mut bench = Bench::new();
+    bench.create(REQUEST);
+    bench.established();
+    assert_eq!(brief(&bench.n1("2e0501d660")), "release/0#111 ReleaseCommand deletion-request");
 }

@@ -1,0 +1,211 @@
+use super::*;
+use vireo_wire::pfcp::{Cause, MessageType};
+
+/// What the last session modification among the outputs says of downlink packets: the TEID, or 0 = buffer.
+fn told(out: &[Output]) -> Option<u32> {
+    let pfcp = |o: &Output| if let Output::Pfcp { message, .. } = o { Some(message.clone()) } else { None };
+    let octets = out.iter().filter_map(pfcp).next_back()?;
+    let message = pfcp::Message::new(&octets).expect("a PFCP message");
+    assert_eq!((message.message_type(), message.seid()), (MessageType::SESSION_MODIFICATION_REQUEST, UP_SEID));
+    let far: pfcp::UpdateFar = message.need().expect("an Update FAR");
+    let action = far.apply_action.expect("an action");
+    match far.update_forwarding_parameters {
+        Some(to) if action == pfcp::ApplyAction::FORW => to.outer_header_creation.and_then(|h| h.teid).map(|t| t.0),
+        None if action == pfcp::ApplyAction::BUFF | pfcp::ApplyAction::NOCP => Some(0),
+        other => panic!("{action:?} {other:?}"),
+    }
+}
+
+#[test]
+fn an_idle_ue_is_buffered_for_and_comes_back() {
+    let mut bench = Bench::active();
+    assert_eq!(told(&bench.step(Input::Deactivate)), Some(0));
+    assert_eq!(bench.modified(), []);
+    assert_eq!(bench.sm().summary().state, SessionState::Inactive);
+    assert_eq!(brief(&bench.step(Input::Activate)), "SetupRequest");
+    assert_eq!(told(&bench.ran_up(0x777)), Some(0x777));
+    assert_eq!(bench.modified(), [Output::Activated]);
+    assert_eq!(bench.sm().summary().state, SessionState::Active);
+}
+
+#[test]
+fn a_ran_that_refuses_leaves_the_session_buffered() {
+    let mut bench = Bench::inactive();
+    bench.step(Input::Activate);
+    assert_eq!(bench.step(Input::N2(N2Sm::SetupUnsuccessful, &[0, 0])), []);
+    assert_eq!((bench.sm().summary().state, deadline(bench.sm())), (SessionState::Inactive, None));
+    assert_eq!(brief(&bench.step(Input::Activate)), "SetupRequest");
+}
+
+#[test]
+fn a_ran_that_is_late_is_heard_and_one_that_is_silent_is_asked_again() {
+    let mut bench = Bench::inactive();
+    bench.step(Input::Activate);
+    assert_eq!(bench.step(Input::Activate), [], "it is asked already");
+    bench.wait(bench.config.timers.ran_response);
+    assert_eq!(bench.step(Input::Deadline), []);
+    assert_eq!(deadline(bench.sm()), None);
+    assert_eq!(brief(&bench.step(Input::Activate)), "SetupRequest");
+    bench.wait(bench.config.timers.ran_response);
+    bench.step(Input::Deadline);
+    assert_eq!(told(&bench.ran_up(0x9)), Some(9));
+}
+
+#[test]
+fn a_response_without_a_usable_tunnel_is_taken_back_at_the_ran() {
+    let mut bench = Bench::inactive();
+    bench.step(Input::Activate);
+    assert_eq!(brief(&bench.step(Input::N2(N2Sm::SetupResponse, &[0xff]))), "ReleaseCommand");
+    assert_eq!(bench.step(Input::Activate), [], "first the RAN has to drop it");
+    assert_eq!(brief(&bench.step(Input::N2(N2Sm::ReleaseResponse, &[0]))), "SetupRequest");
+}
+
+#[test]
+fn only_one_request_is_outstanding_and_the_last_word_wins() {
+    let mut bench = Bench::active();
+    assert_eq!(told(&bench.step(Input::Deactivate)), Some(0));
+    assert_eq!(brief(&bench.step(Input::Activate)), "SetupRequest");
+    assert_eq!(bench.ran_up(0x300), [], "the buffering is not answered yet");
+    bench.step(Input::Deactivate);
+    bench.step(Input::Activate);
+    assert_eq!(bench.ran_up(0x301), []);
+    assert_eq!(told(&bench.modified()), Some(0x301));
+    assert_eq!(bench.modified(), [Output::Activated]);
+}
+
+#[test]
+fn an_activation_without_a_deactivation_before_takes_the_new_tunnel() {
+    let mut bench = Bench::active();
+    assert_eq!(brief(&bench.step(Input::Activate)), "SetupRequest");
+    assert_eq!(bench.ran_up(0x201), [Output::Activated], "the UPF forwards there already");
+    bench.step(Input::Activate);
+    assert_eq!(told(&bench.ran_up(0x202)), Some(0x202));
+}
+
+#[test]
+fn downlink_data_pages_an_idle_ue_and_is_acknowledged_in_any_case() {
+    let mut bench = Bench::inactive();
+    let report = report(&bench, pfcp::ReportType::DLDR, None);
+    let out = bench.step(Input::Pfcp(&report));
+    assert_eq!(brief(&out), "report-response downlinkdata");
+    let [Output::Pfcp { message, .. }, _] = out.as_slice() else { panic!("{out:?}") };
+    let response = pfcp::Message::new(message).expect("a PFCP message");
+    assert_eq!((response.seid(), response.sequence()), (UP_SEID, 0x00ab_cdef));
+    assert_eq!(response.need::<Cause>(), Ok(Cause::REQUEST_ACCEPTED));
+    bench.step(Input::Activate);
+    assert_eq!(brief(&bench.step(Input::Pfcp(&report))), "report-response", "it is on its way back");
+}
+
+#[test]
+fn an_error_indication_for_the_tunnel_in_use_begins_buffering() {
+    let mut bench = Bench::active();
+    let other = report(&bench, pfcp::ReportType::ERIR, Some(0x999));
+    assert_eq!(brief(&bench.step(Input::Pfcp(&other))), "report-response");
+    let this = report(&bench, pfcp::ReportType::ERIR, Some(0x201));
+    let out = bench.step(Input::Pfcp(&this));
+    assert_eq!(brief(&out), "report-response modification-request");
+    assert_eq!(told(&out), Some(0));
+    let data = report(&bench, pfcp::ReportType::DLDR, None);
+    assert_eq!(brief(&bench.step(Input::Pfcp(&data))), "report-response downlinkdata");
+}
+
+fn report(bench: &Bench, kind: pfcp::ReportType, error: Option<u32>) -> Vec<u8> {
+    use pfcp::Element;
+    let mut octets = Vec::new();
+    let seid = Some(bench.sm().cp_seid.0);
+    let mut message = pfcp::Builder::new(&mut octets, MessageType::SESSION_REPORT_REQUEST, seid, 0x00ab_cdef);
+    message.put(&kind);
+    if let Some(teid) = error {
+        message.group(pfcp::ErrorIndicationReport::ID, |report| {
+            report.put(&pfcp::FTeid::new(Teid(teid), Ipv4Addr::new(10, 3, 0, 2).into()));
+        });
+    }
+    message.finish().expect("a short message");
+    octets
+}
+
+#[test]
+fn a_upf_that_has_restarted_gets_the_session_back() {
+    // Idle UE: nobody but the UPF hears of it.
+    let mut bench = Bench::inactive();
+    assert_eq!(brief(&bench.step(Input::UpfLost)), "establishment-request");
+    assert_eq!(bench.established(), []);
+    assert_eq!(brief(&bench.step(Input::Activate)), "SetupRequest");
+    // A UE that comes back meanwhile waits for the new tunnel.
+    let mut bench = Bench::inactive();
+    bench.step(Input::UpfLost);
+    assert_eq!(bench.step(Input::Activate), []);
+    assert_eq!(brief(&bench.established()), "SetupRequest");
+    // With user plane: the RAN must learn the new tunnel, in either order of the answers.
+    for upf_first in [true, false] {
+        let mut bench = Bench::active();
+        assert_eq!(brief(&bench.step(Input::UpfLost)), "ReleaseCommand establishment-request");
+        if upf_first {
+            assert_eq!(bench.established(), []);
+            assert_eq!(brief(&bench.step(Input::N2(N2Sm::ReleaseResponse, &[0]))), "SetupRequest");
+        } else {
+            assert_eq!(bench.step(Input::N2(N2Sm::ReleaseResponse, &[0])), []);
+            assert_eq!(brief(&bench.established()), "SetupRequest");
+        }
+        assert_eq!(told(&bench.ran_up(0x205)), Some(0x205));
+        assert_eq!(bench.modified(), [Output::Activated]);
+    }
+    // A RAN that does not answer the release is asked for the set-up all the same.
+    let mut bench = Bench::active();
+    bench.step(Input::UpfLost);
+    bench.established();
+    bench.wait(bench.config.timers.ran_response);
+    assert_eq!(brief(&bench.step(Input::Deadline)), "SetupRequest");
+}
+
+#[test]
+fn a_upf_that_is_lost_for_good_costs_the_session() {
+    let mut bench = Bench::active();
+    bench.step(Input::UpfLost);
+    assert_eq!(brief(&bench.step(Input::PfcpTimeout)), "release/0#39");
+    assert_eq!(brief(&bench.n1("2e0500d4")), "free gone");
+    // During the release and before the UE has its answer
+    let mut bench = Bench::active();
+    bench.n1("2e0507d1");
+    assert_eq!(bench.step(Input::UpfLost), []);
+    assert_eq!(brief(&bench.n1("2e0507d4")), "free gone");
+    let mut bench = Bench::new();
+    bench.create(REQUEST);
+    assert_eq!(brief(&bench.step(Input::UpfLost)), "establishment-request");
+    bench.established();
+    assert_eq!(brief(&bench.step(Input::UpfLost)), "release/0#39 ReleaseCommand");
+}
+
+#[test]
+fn a_upf_that_does_not_do_as_told_is_asked_anew_or_left() {
+    let kind = MessageType::SESSION_MODIFICATION_RESPONSE;
+    let mut bench = Bench::active();
+    bench.step(Input::Deactivate);
+    let out = bench.upf(kind, Cause::SESSION_CONTEXT_NOT_FOUND);
+    assert_eq!(brief(&out), "establishment-request", "it has forgotten the session");
+    let mut bench = Bench::active();
+    bench.step(Input::Deactivate);
+    assert_eq!(brief(&bench.upf(kind, Cause::RULE_FAILURE)), "release/0#38 deletion-request");
+    let mut bench = Bench::active();
+    bench.step(Input::Deactivate);
+    assert_eq!(brief(&bench.step(Input::PfcpTimeout)), "release/0#39 deletion-request");
+}
+
+#[test]
+fn messages_of_other_sessions_and_other_requests_are_not_heard() {
+    let mut bench = Bench::active();
+    bench.step(Input::Deactivate);
+    let before = bench.sm().clone();
+    let mut of_another = bench.upf_message(MessageType::SESSION_MODIFICATION_RESPONSE, Cause::REQUEST_ACCEPTED);
+    pfcp::set_seid(&mut of_another, bench.sm().cp_seid.0 ^ 1);
+    assert_eq!(bench.step(Input::Pfcp(&of_another)), []);
+    assert_eq!(bench.established(), []);
+    assert_eq!(bench.deleted(), []);
+    for octets in [&b""[..], b"\x21\x35\x00\x0c", &[0xff; 40]] {
+        assert_eq!(bench.step(Input::Pfcp(octets)), []);
+    }
+    assert_eq!(*bench.sm(), before);
+    assert_eq!(bench.modified(), []);
+    assert_eq!(bench.step(Input::PfcpTimeout), [], "nothing is outstanding");
+    assert_eq!(bench.step(Input::N2(N2Sm::ReleaseResponse, &[0])), []);
+}
