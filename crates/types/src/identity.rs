@@ -36,6 +36,13 @@ impl Supi {
         self.0
     }
 
+    /// The SUPI of a packed word; `None` if it is none.
+    pub fn from_u64(word: u64) -> Option<Self> {
+        let (width, value) = (word >> Self::VALUE_BITS, word & ((1 << Self::VALUE_BITS) - 1));
+        let fits = (6..=15).contains(&width) && value < 10u64.pow(width as u32);
+        fits.then_some(Supi(word))
+    }
+
     /// The IMSI that comes `n` after this one, of the same length.
     pub fn offset(self, n: u64) -> Result<Self, SupiError> {
         let width = (self.0 >> Self::VALUE_BITS) as usize;
@@ -111,6 +118,11 @@ mod tests {
         let supi: Supi = "imsi-001010000000001".parse().expect("fifteen digits");
         assert_eq!(supi.reveal(), "001010000000001");
         assert_eq!(supi.to_string(), "imsi-00101**********");
+        assert_eq!(Supi::from_u64(supi.as_u64()), Some(supi));
+        assert_eq!(
+            (Supi::from_u64(7), Supi::from_u64(u64::MAX), Supi::from_u64(6 << 56 | 1_000_000)),
+            (None, None, None)
+        );
         assert_eq!(supi.offset(9).map(Supi::reveal), Ok("001010000000010".into()));
     }
 

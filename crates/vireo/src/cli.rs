@@ -14,6 +14,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Check, show or explain configurations
+    Config(crate::config::Args),
     /// Show gNBs, UEs and sessions of a running core
     Status(crate::status::Args),
     /// Add, import, export, list and remove subscribers

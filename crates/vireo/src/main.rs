@@ -1,6 +1,8 @@
 //! `vireo`: the command line. Each command is a module of its own; here they are only told apart.
 
 mod cli;
+mod config;
+mod logging;
 mod status;
 mod subscriber;
 
@@ -10,6 +12,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
         cli::Command::Status(args) => status::run(&args),
+        cli::Command::Config(args) => config::run(&args),
         cli::Command::Subscriber(args) => subscriber::run(args),
     };
     match result {

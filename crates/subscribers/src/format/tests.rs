@@ -13,7 +13,9 @@ fn one(imsi: &str) -> Subscriber {
     Subscriber::new(imsi.parse().expect("an IMSI"), key(K), key(OPC))
 }
 
-fn written(write: &dyn Fn(&mut Vec<u8>, &mut dyn FnMut() -> Option<Subscriber>) -> u64, all: &[Subscriber]) -> String {
+type Next<'a> = &'a mut dyn FnMut() -> Option<Subscriber>;
+
+fn written(write: &dyn Fn(&mut Vec<u8>, Next<'_>) -> u64, all: &[Subscriber]) -> String {
     let mut output = Vec::new();
     let mut rest = all.iter().cloned();
     assert_eq!(write(&mut output, &mut || rest.next()), all.len() as u64);

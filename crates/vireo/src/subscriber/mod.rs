@@ -6,6 +6,7 @@ mod list;
 mod transfer;
 
 use crate::cli::Failure;
+use crate::config::Config;
 use clap::Subcommand;
 use std::path::PathBuf;
 use vireo_subscribers::Store;
@@ -13,9 +14,12 @@ use vireo_types::Supi;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The subscriber database
-    #[arg(long, global = true, value_name = "FILE", default_value = "vireo.db")]
-    database: PathBuf,
+    /// The subscriber database [default: that of the configuration, or else vireo.db]
+    #[arg(long, global = true, value_name = "FILE")]
+    database: Option<String>,
+    /// The configuration that names it [default: vireo.toml if it is there]
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "database")]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -45,13 +49,16 @@ struct RemoveArgs {
 
 /// Does what `vireo subscriber` was asked.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    let database = args.database.to_string_lossy();
+    let database = || match &args.database {
+        Some(database) => Ok(database.clone()),
+        None => Config::load(args.config.as_deref()).map(|c| c.subscribers.database).map_err(Failure::from),
+    };
     match args.command {
-        Command::Add(add) => add::run(&mut Store::open(&database)?, &add),
-        Command::Import(import) => transfer::import(&mut Store::open(&database)?, &import),
-        Command::Export(export) => transfer::export(&mut Store::open_existing(&database)?, &export),
-        Command::List(list) => list::run(&mut Store::open_existing(&database)?, &list),
-        Command::Remove(remove) => remove_all(&mut Store::open_existing(&database)?, &remove),
+        Command::Add(add) => add::run(&mut Store::open(&database()?)?, &add),
+        Command::Import(import) => transfer::import(&mut Store::open(&database()?)?, &import),
+        Command::Export(export) => transfer::export(&mut Store::open_existing(&database()?)?, &export),
+        Command::List(list) => list::run(&mut Store::open_existing(&database()?)?, &list),
+        Command::Remove(remove) => remove_all(&mut Store::open_existing(&database()?)?, &remove),
         Command::HnKey(args) => hn_key::run(&args),
     }
 }

@@ -1,0 +1,347 @@
+//! What is allowed, and the plain structs that come of it. Everything that is wrong is found in one go.
+
+use super::file::{self, Dnn, File, LONGEST, SctpDriver, SliceId};
+use super::values::{Net, Span};
+use super::{Config, LogConfig, SubscribersConfig, home_network};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use vireo_core::config::{CoreConfig, DnnConfig, SecurityConfig, SliceConfig, Timers, UpfConfig};
+use vireo_node::config::{ApiConfig, HostConfig, N2Config, N4Config};
+use vireo_sctp::Driver;
+use vireo_subscribers::UdmConfig;
+use vireo_types::{Duration, PduSessionType, Snssai, Tac};
+use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
+
+/// PLMNs in a PLMN Support List (TS 38.413 9.2.6.2: maxnoofPLMNs).
+const PLMNS: usize = 12;
+/// Slices in a Slice Support List (maxnoofSliceItems).
+const SLICES: usize = 1024;
+/// Tracking areas served.
+const TACS: usize = 1024;
+
+/// The configuration, or all that is wrong with the file.
+pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
+    let mut problems = Problems::default();
+    let (slices, by_name) = slices(&file.slices(), &mut problems);
+    let dnns = dnns(&file.dnns(), &by_name, &mut problems);
+    let config = Config {
+        n2: n2(&file.n2, &mut problems),
+        n4: N4Config { listen: file.n4.listen },
+        api: ApiConfig { listen: file.api.listen.0 },
+        host: host(&file.host, &mut problems),
+        subscribers: subscribers(file, &mut problems),
+        log: log(&file.log, &mut problems),
+        core: core(file, slices, dnns, &mut problems),
+    };
+    if problems.0.is_empty() { Ok(config) } else { Err(problems.0) }
+}
+
+/// What is wrong, each with its key.
+#[derive(Default)]
+pub(super) struct Problems(Vec<String>);
+
+impl Problems {
+    fn add(&mut self, key: impl std::fmt::Display, what: impl std::fmt::Display) {
+        self.0.push(format!("{key}: {what}"));
+    }
+
+    fn check(&mut self, good: bool, key: &str, what: impl std::fmt::Display) {
+        if !good {
+            self.add(key, what);
+        }
+    }
+}
+
+fn core(file: &File, slices: Vec<SliceConfig>, dnns: Vec<DnnConfig>, problems: &mut Problems) -> CoreConfig {
+    let core = &file.core;
+    problems.check((1..=150).contains(&core.name.len()), "core.name", "1 to 150 characters are allowed");
+    let plmns = unique(&core.plmns) && (1..=PLMNS).contains(&core.plmns.len());
+    problems.check(plmns, "core.plmns", format!("1 to {PLMNS} different PLMNs are allowed, as in [\"99970\"]"));
+    let tacs = unique(&core.tacs) && (1..=TACS).contains(&core.tacs.len());
+    problems.check(tacs, "core.tacs", format!("1 to {TACS} different tracking areas are allowed, as in [1, 2]"));
+    // TS 23.003 19.4.2.3: 0 and 0xfffffe mean "no TAC"
+    let reserved = core.tacs.iter().all(|tac| (1..=0xff_fffd).contains(tac));
+    problems.check(reserved, "core.tacs", "a tracking area code is 1 to 16777213");
+    problems.check(core.amf.set < 1024, "core.amf.set", "0 to 1023 is allowed");
+    problems.check(core.amf.pointer < 64, "core.amf.pointer", "0 to 63 is allowed");
+    let listen = file.n4.listen;
+    problems.check(
+        !listen.ip().is_unspecified(),
+        "n4.listen",
+        "UPFs need an address of this machine, not 0.0.0.0 or ::",
+    );
+    problems.check(listen.port() != 0, "n4.listen", "the port is 1 to 65535; PFCP's is 8805");
+    CoreConfig {
+        name: core.name.clone(),
+        plmns: core.plmns.clone(),
+        tacs: core.tacs.iter().copied().map(Tac).collect(),
+        amf_region: core.amf.region,
+        amf_set: core.amf.set,
+        amf_pointer: core.amf.pointer,
+        relative_capacity: core.relative_capacity,
+        slices,
+        upfs: upfs(file, &dnns, problems),
+        dnns,
+        security: security(&core.security, problems),
+        timers: timers(&core.timers, problems),
+        n4_address: listen.ip(),
+    }
+}
+
+fn slices(
+    slices: &BTreeMap<String, file::Slice>,
+    problems: &mut Problems,
+) -> (Vec<SliceConfig>, BTreeMap<String, Snssai>) {
+    let mut by_name = BTreeMap::new();
+    let mut configs: Vec<SliceConfig> = Vec::new();
+    for (name, slice) in slices {
+        let snssai = match snssai(&slice.snssai) {
+            Ok(snssai) => snssai,
+            Err(what) => {
+                problems.add(format_args!("slice.{name}.snssai.sd"), what);
+                continue;
+            }
+        };
+        if let Some(other) = configs.iter().find(|c| c.snssai == snssai) {
+            problems.add(format_args!("slice.{name}.snssai"), format_args!("slice.{} has this S-NSSAI", other.name));
+        }
+        by_name.insert(name.clone(), snssai);
+        configs.push(SliceConfig { name: name.clone(), snssai });
+    }
+    problems.check(configs.len() <= SLICES, "slice", format!("at most {SLICES} slices are allowed"));
+    (configs, by_name)
+}
+
+fn snssai(id: &SliceId) -> Result<Snssai, String> {
+    let Some(sd) = &id.sd else { return Ok(Snssai { sst: id.sst, sd: None }) };
+    let digits = sd.len() == 6 && sd.bytes().all(|b| b.is_ascii_hexdigit());
+    match u32::from_str_radix(sd, 16) {
+        // TS 23.003 28.4.2: all ones mean that there is no SD
+        Ok(value) if digits && value != 0xff_ffff => Ok(Snssai { sst: id.sst, sd: Some(value) }),
+        _ => Err(format!("{sd:?} is not allowed: six hexadecimal digits, \"ffffff\" excepted; leave sd out for none")),
+    }
+}
+
+fn dnns(dnns: &BTreeMap<String, Dnn>, slices: &BTreeMap<String, Snssai>, problems: &mut Problems) -> Vec<DnnConfig> {
+    let mut configs: Vec<DnnConfig> = Vec::new();
+    for (name, dnn) in dnns {
+        let key = |k: &str| format!("dnn.{name}.{k}");
+        let parsed = match name.parse() {
+            Ok(parsed) => parsed,
+            Err(e) => {
+                problems.add(format_args!("dnn.{name}"), e);
+                continue;
+            }
+        };
+        let (v4, v6) = (dnn.ipv4_pool.map(|n| (n.0, n.1)), dnn.ipv6_pool.map(|n| (n.0, n.1)));
+        problems.check(v4.is_none_or(|(_, p)| (8..=30).contains(&p)), &key("ipv4-pool"), "/8 to /30 is allowed");
+        problems.check(v6.is_none_or(|(_, p)| (16..=64).contains(&p)), &key("ipv6-pool"), "/16 to /64 is allowed");
+        problems.check(v4.is_some() || v6.is_some(), &key("ipv4-pool"), "give this pool, or ipv6-pool, or both");
+        problems.check((1280..=9000).contains(&dnn.mtu), &key("mtu"), "1280 to 9000 octets are allowed");
+        problems.check(dnn.dns.len() <= 8, &key("dns"), "at most 8 servers are allowed");
+        let slices = dnn.slices.iter().filter_map(|s| {
+            let found = slices.get(s).copied();
+            if found.is_none() {
+                problems.add(key("slices"), format_args!("there is no [slice.{s}]"));
+            }
+            found
+        });
+        let slices = slices.collect();
+        let types = types(dnn, &key("types"), problems);
+        configs.push(DnnConfig {
+            name: parsed,
+            slices,
+            types,
+            ipv4_pool: v4,
+            ipv6_pool: v6,
+            dns: dnn.dns.clone(),
+            mtu: dnn.mtu,
+        });
+    }
+    overlaps(dnns, problems);
+    configs
+}
+
+/// The session types, by default all that the pools allow, dual stack first.
+fn types(dnn: &Dnn, key: &str, problems: &mut Problems) -> Vec<PduSessionType> {
+    use PduSessionType::{Ipv4, Ipv4v6, Ipv6};
+    let possible = match (dnn.ipv4_pool, dnn.ipv6_pool) {
+        (Some(_), Some(_)) => vec![Ipv4v6, Ipv4, Ipv6],
+        (Some(_), None) => vec![Ipv4],
+        (None, _) => vec![Ipv6],
+    };
+    if dnn.types.is_empty() {
+        return possible;
+    }
+    problems.check(unique(&dnn.types), key, "a type is there twice");
+    let good = dnn.types.iter().all(|t| possible.contains(t));
+    problems.check(good, key, "\"ipv4\" needs ipv4-pool, \"ipv6\" needs ipv6-pool, \"ipv4v6\" needs both");
+    dnn.types.clone()
+}
+
+/// Two data networks must not give the same address.
+fn overlaps(dnns: &BTreeMap<String, Dnn>, problems: &mut Problems) {
+    let bits = |net: Net<std::net::Ipv4Addr>, prefix: u8| u64::from(u32::from(net.0)) >> (32 - prefix.min(32));
+    let bits6 = |net: Net<std::net::Ipv6Addr>, prefix: u8| u128::from(net.0) >> (128 - prefix.clamp(1, 128));
+    let all: Vec<_> = dnns.iter().collect();
+    for (n, (name, a)) in all.iter().enumerate() {
+        for (other, b) in &all[..n] {
+            let v4 = a.ipv4_pool.zip(b.ipv4_pool).is_some_and(|(x, y)| bits(x, x.1.min(y.1)) == bits(y, x.1.min(y.1)));
+            let v6 =
+                a.ipv6_pool.zip(b.ipv6_pool).is_some_and(|(x, y)| bits6(x, x.1.min(y.1)) == bits6(y, x.1.min(y.1)));
+            for (overlap, pool) in [(v4, "ipv4-pool"), (v6, "ipv6-pool")] {
+                if overlap {
+                    problems.add(format_args!("dnn.{name}.{pool}"), format_args!("overlaps that of dnn.{other}"));
+                }
+            }
+        }
+    }
+}
+
+fn upfs(file: &File, dnns: &[DnnConfig], problems: &mut Problems) -> Vec<UpfConfig> {
+    let mut upfs = Vec::new();
+    for (n, upf) in file.external_upf.iter().enumerate() {
+        let mut names = Vec::new();
+        for name in &upf.dnns {
+            match dnns.iter().find(|d| d.name.as_str() == name) {
+                Some(dnn) => names.push(dnn.name.clone()),
+                None => problems.add(format_args!("external-upf.{n}.dnns"), format_args!("there is no [dnn.{name}]")),
+            }
+        }
+        upfs.push(UpfConfig { n4: upf.n4, dnns: names });
+    }
+    let any = file.upf.enabled || !upfs.is_empty();
+    problems.check(any, "upf.enabled", "without an [[external-upf]] the embedded one must be enabled");
+    upfs
+}
+
+fn security(security: &file::Security, problems: &mut Problems) -> SecurityConfig {
+    let (key, what) = ("core.security.integrity", "NIA2, NIA1 and NIA3 are allowed, at least one, each once");
+    let mut integrity = Vec::new();
+    for name in &security.integrity {
+        match name.as_str() {
+            "NIA1" => integrity.push(IntegrityAlgorithm::NIA1),
+            "NIA2" => integrity.push(IntegrityAlgorithm::NIA2),
+            "NIA3" => integrity.push(IntegrityAlgorithm::NIA3),
+            "NIA0" => problems.add(key, "NIA0 is refused: it protects nothing (TS 33.501 5.5.2)"),
+            other => problems.add(key, format_args!("{other:?}: {what}")),
+        }
+    }
+    problems.check(!security.integrity.is_empty() && unique(&security.integrity), key, what);
+    let (key, what) = ("core.security.ciphering", "NEA2, NEA1, NEA3 and NEA0 are allowed, at least one, each once");
+    let mut ciphering = Vec::new();
+    for name in &security.ciphering {
+        match name.as_str() {
+            "NEA0" => ciphering.push(CipheringAlgorithm::NEA0),
+            "NEA1" => ciphering.push(CipheringAlgorithm::NEA1),
+            "NEA2" => ciphering.push(CipheringAlgorithm::NEA2),
+            "NEA3" => ciphering.push(CipheringAlgorithm::NEA3),
+            other => problems.add(key, format_args!("{other:?}: {what}")),
+        }
+    }
+    problems.check(!security.ciphering.is_empty() && unique(&security.ciphering), key, what);
+    SecurityConfig { integrity, ciphering }
+}
+
+fn timers(t: &file::Timers, problems: &mut Problems) -> Timers {
+    let mut span = |key: &str, span: Span, least: Duration, most: Duration| {
+        let show = |d: Duration| humantime::format_duration(d.into()).to_string();
+        let good = (least..=most).contains(&span.0);
+        problems.check(
+            good,
+            &format!("core.timers.{key}"),
+            format_args!("{} to {} is allowed", show(least), show(most)),
+        );
+        span.0
+    };
+    let (tick, hour) = (Duration::from_millis(100), Duration::from_secs(3600));
+    let timers = Timers {
+        t3512: span("t3512", t.t3512, Duration(0), LONGEST),
+        t3550: span("t3550", t.t3550, tick, hour),
+        t3560: span("t3560", t.t3560, tick, hour),
+        t3570: span("t3570", t.t3570, tick, hour),
+        t3522: span("t3522", t.t3522, tick, hour),
+        t3592: span("t3592", t.t3592, tick, hour),
+        retransmissions: t.retransmissions,
+        ran_response: span("ran-response", t.ran_response, tick, hour),
+        implicit_deregistration: span("implicit-deregistration", t.implicit_deregistration, Duration(0), LONGEST),
+    };
+    problems.check(t.retransmissions <= 10, "core.timers.retransmissions", "0 to 10 is allowed");
+    timers
+}
+
+fn n2(n2: &file::N2, problems: &mut Problems) -> N2Config {
+    let addresses = n2.addresses.iter().filter_map(|a| match a.resolve() {
+        Ok(address) => Some(address),
+        Err(what) => {
+            problems.add("n2.addresses", what);
+            None
+        }
+    });
+    let addresses: Vec<IpAddr> = addresses.collect();
+    problems.check(
+        (1..=8).contains(&n2.addresses.len()),
+        "n2.addresses",
+        "1 to 8 addresses of this machine are allowed",
+    );
+    for (key, port) in [("n2.port", n2.port), ("n2.udp-port", n2.udp_port), ("n2.udp-peer-port", n2.udp_peer_port)] {
+        problems.check(port != 0, key, "1 to 65535 is allowed");
+    }
+    let driver = match n2.driver {
+        SctpDriver::Auto => Driver::Auto,
+        SctpDriver::Kernel => Driver::Kernel,
+        SctpDriver::UserspaceIp => Driver::UserspaceIp,
+        SctpDriver::UserspaceUdp => Driver::UserspaceUdp,
+    };
+    N2Config { driver, addresses, port: n2.port, udp_port: n2.udp_port, udp_peer_port: n2.udp_peer_port }
+}
+
+fn host(host: &file::Host, problems: &mut Problems) -> HostConfig {
+    let workers = host.workers.or(HostConfig::default().workers);
+    problems.check(workers <= 1024, "host.workers", "1 to 1024 or \"auto\" is allowed");
+    problems.check(host.slot < 32, "host.slot", "0 to 31 is allowed");
+    HostConfig { workers, slot: host.slot }
+}
+
+fn subscribers(file: &File, problems: &mut Problems) -> SubscribersConfig {
+    let s = &file.subscribers;
+    problems.check(!s.database.is_empty(), "subscribers.database", "give a file name");
+    let records = (1024..=100_000_000).contains(&s.cache_records);
+    problems.check(records, "subscribers.cache-records", "1024 to 100000000 is allowed");
+    problems.check((1..=1_000_000).contains(&s.queue), "subscribers.queue", "1 to 1000000 is allowed");
+    let threads = s.deconceal_threads.or(UdmConfig::default().deconceal_threads);
+    problems.check(threads <= 1024, "subscribers.deconceal-threads", "1 to 1024 or \"auto\" is allowed");
+    let mut keys: Vec<vireo_subscribers::HomeNetworkKey> = Vec::new();
+    for (n, entry) in s.home_network_key.iter().enumerate() {
+        let place = format!("subscribers.home-network-key.{n}");
+        match home_network::key(entry) {
+            Ok(key) if keys.iter().any(|k| k.id == key.id && k.profile() == key.profile()) => {
+                problems.add(place, "another key has this id and profile");
+            }
+            Ok(key) => keys.push(key),
+            Err(what) => problems.add(place, what),
+        }
+    }
+    let udm = UdmConfig {
+        cache_records: s.cache_records,
+        preload: s.preload,
+        deconceal_threads: threads,
+        queue: s.queue,
+        ind: file.host.slot & 31,
+        home_network_keys: keys,
+    };
+    SubscribersConfig { database: s.database.clone(), udm }
+}
+
+fn log(log: &file::Log, problems: &mut Problems) -> LogConfig {
+    if let Err(why) = crate::logging::directives(&log.level) {
+        let allowed =
+            "\"off\", \"error\", \"warn\", \"info\", \"debug\", \"trace\" or directives like \"info,vireo_node=debug\"";
+        problems.add("log.level", format_args!("{:?} is not allowed ({why}); allowed: {allowed}", log.level));
+    }
+    LogConfig { level: log.level.clone(), reveal_supi: log.reveal_supi }
+}
+
+fn unique<T: PartialEq>(all: &[T]) -> bool {
+    all.iter().enumerate().all(|(n, a)| !all[..n].contains(a))
+}

@@ -1,0 +1,319 @@
+//! The file's sections and keys with their defaults, as a person writes them. `examples/reference.toml` explains each.
+
+use super::values::{Count, Listen, Local, Net, Secret, Span};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use vireo_core::config::Timers as CoreTimers;
+use vireo_node::config::{ApiConfig, HostConfig, N2Config, N4Config};
+use vireo_types::{Duration, PduSessionType, Plmn};
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct File {
+    pub(super) core: Core,
+    /// Empty = the one of [`File::slices`].
+    pub(super) slice: BTreeMap<String, Slice>,
+    /// Empty = the one of [`File::dnns`].
+    pub(super) dnn: BTreeMap<String, Dnn>,
+    pub(super) n2: N2,
+    pub(super) n4: N4,
+    pub(super) upf: Upf,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) external_upf: Vec<ExternalUpf>,
+    pub(super) datapath: Datapath,
+    pub(super) host: Host,
+    pub(super) subscribers: Subscribers,
+    pub(super) api: Api,
+    pub(super) log: Log,
+}
+
+impl File {
+    /// The slices, or SST 1 if none is written down.
+    pub(super) fn slices(&self) -> BTreeMap<String, Slice> {
+        let default = || BTreeMap::from([("default".to_owned(), Slice { snssai: SliceId { sst: 1, sd: None } })]);
+        if self.slice.is_empty() { default() } else { self.slice.clone() }
+    }
+
+    /// The data networks, or `internet` if none is written down.
+    pub(super) fn dnns(&self) -> BTreeMap<String, Dnn> {
+        let default = || {
+            let internet = Dnn {
+                ipv4_pool: Some(Net(Ipv4Addr::new(10, 45, 0, 0), 16)),
+                ipv6_pool: Some(Net(Ipv6Addr::new(0xfd45, 0x45, 0, 0, 0, 0, 0, 0), 48)),
+                dns: vec![IpAddr::from([1, 1, 1, 1]), IpAddr::from([8, 8, 8, 8])],
+                ..Dnn::default()
+            };
+            BTreeMap::from([("internet".to_owned(), internet)])
+        };
+        if self.dnn.is_empty() { default() } else { self.dnn.clone() }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Core {
+    pub(super) name: String,
+    pub(super) plmns: Vec<Plmn>,
+    pub(super) tacs: Vec<u32>,
+    pub(super) relative_capacity: u8,
+    pub(super) amf: Amf,
+    pub(super) security: Security,
+    pub(super) timers: Timers,
+}
+
+impl Default for Core {
+    fn default() -> Self {
+        Core {
+            name: "vireo".into(),
+            plmns: "99970".parse().into_iter().collect(),
+            tacs: vec![1],
+            relative_capacity: 255,
+            amf: Amf { region: 2, set: 1, pointer: 0 },
+            security: Security::default(),
+            timers: Timers::default(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Amf {
+    pub(super) region: u8,
+    pub(super) set: u16,
+    pub(super) pointer: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Security {
+    pub(super) integrity: Vec<String>,
+    pub(super) ciphering: Vec<String>,
+}
+
+impl Default for Security {
+    fn default() -> Self {
+        let names = |all: &[&str]| all.iter().map(|n| (*n).to_owned()).collect();
+        Security { integrity: names(&["NIA2", "NIA1", "NIA3"]), ciphering: names(&["NEA2", "NEA1", "NEA3", "NEA0"]) }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Timers {
+    pub(super) t3512: Span,
+    pub(super) t3550: Span,
+    pub(super) t3560: Span,
+    pub(super) t3570: Span,
+    pub(super) t3522: Span,
+    pub(super) t3592: Span,
+    pub(super) retransmissions: u8,
+    pub(super) ran_response: Span,
+    pub(super) implicit_deregistration: Span,
+}
+
+impl Default for Timers {
+    fn default() -> Self {
+        let t = CoreTimers::default();
+        Timers {
+            t3512: Span(t.t3512),
+            t3550: Span(t.t3550),
+            t3560: Span(t.t3560),
+            t3570: Span(t.t3570),
+            t3522: Span(t.t3522),
+            t3592: Span(t.t3592),
+            retransmissions: t.retransmissions,
+            ran_response: Span(t.ran_response),
+            implicit_deregistration: Span(t.implicit_deregistration),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Slice {
+    pub(super) snssai: SliceId,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct SliceId {
+    pub(super) sst: u8,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) sd: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Dnn {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ipv4_pool: Option<Net<Ipv4Addr>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ipv6_pool: Option<Net<Ipv6Addr>>,
+    /// Empty = all that the pools allow.
+    pub(super) types: Vec<PduSessionType>,
+    pub(super) dns: Vec<IpAddr>,
+    pub(super) mtu: u16,
+    pub(super) slices: Vec<String>,
+}
+
+impl Default for Dnn {
+    fn default() -> Self {
+        Dnn { ipv4_pool: None, ipv6_pool: None, types: Vec::new(), dns: Vec::new(), mtu: 1400, slices: Vec::new() }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct N2 {
+    pub(super) driver: SctpDriver,
+    pub(super) addresses: Vec<Local>,
+    pub(super) port: u16,
+    pub(super) udp_port: u16,
+    pub(super) udp_peer_port: u16,
+}
+
+impl Default for N2 {
+    fn default() -> Self {
+        let N2Config { addresses, port, udp_port, udp_peer_port, .. } = N2Config::default();
+        let addresses = addresses.into_iter().map(Local::Fixed).collect();
+        N2 { driver: SctpDriver::Auto, addresses, port, udp_port, udp_peer_port }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum SctpDriver {
+    Auto,
+    Kernel,
+    UserspaceIp,
+    UserspaceUdp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct N4 {
+    pub(super) listen: SocketAddr,
+}
+
+impl Default for N4 {
+    fn default() -> Self {
+        N4 { listen: N4Config::default().listen }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Upf {
+    pub(super) enabled: bool,
+}
+
+impl Default for Upf {
+    fn default() -> Self {
+        Upf { enabled: true }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct ExternalUpf {
+    pub(super) n4: SocketAddr,
+    #[serde(default)]
+    pub(super) dnns: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Datapath {
+    pub(super) driver: PacketDriver,
+}
+
+impl Default for Datapath {
+    fn default() -> Self {
+        Datapath { driver: PacketDriver::Sockets }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum PacketDriver {
+    Sockets,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Host {
+    pub(super) workers: Count,
+    pub(super) slot: u8,
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Host { workers: Count::Auto, slot: HostConfig::default().slot }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Subscribers {
+    pub(super) database: String,
+    pub(super) cache_records: usize,
+    pub(super) preload: bool,
+    pub(super) deconceal_threads: Count,
+    pub(super) queue: usize,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) home_network_key: Vec<HnKey>,
+}
+
+impl Default for Subscribers {
+    fn default() -> Self {
+        let udm = vireo_subscribers::UdmConfig::default();
+        Subscribers {
+            database: "vireo.db".into(),
+            cache_records: udm.cache_records,
+            preload: udm.preload,
+            deconceal_threads: Count::Auto,
+            queue: udm.queue,
+            home_network_key: Vec::new(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct HnKey {
+    pub(super) id: u8,
+    pub(super) profile: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) private: Option<Secret>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) file: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Api {
+    pub(super) listen: Listen,
+}
+
+impl Default for Api {
+    fn default() -> Self {
+        Api { listen: Listen(ApiConfig::default().listen) }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Log {
+    pub(super) level: String,
+    pub(super) reveal_supi: bool,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Log { level: "info".into(), reveal_supi: false }
+    }
+}
+
+/// The longest time any timer may be set to: T3512's largest value (TS 24.008 10.5.7.4a: 31 times 320 hours).
+pub(super) const LONGEST: Duration = Duration::from_secs(31 * 320 * 3600);

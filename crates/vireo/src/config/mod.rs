@@ -1,0 +1,157 @@
+//! `vireo.toml`: read, checked as a whole, and turned into the plain structs that the parts are told.
+//!
+//! The file's shape is in [`file`], what is allowed in [`check`]; `examples/reference.toml` says every key with its
+//! default. A variable `VIREO_SECTION__KEY` overrides a key: `VIREO_CORE__TACS=[1,2]`, `VIREO_LOG__REVEAL_SUPI=true`.
+
+mod check;
+mod command;
+mod file;
+mod home_network;
+mod later;
+mod values;
+
+pub(crate) use command::{Args, run};
+use figment::Figment;
+use figment::error::Kind;
+use figment::providers::{Env, Format, Toml};
+use file::File;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use vireo_core::config::CoreConfig;
+use vireo_node::config::{ApiConfig, HostConfig, N2Config, N4Config};
+use vireo_subscribers::UdmConfig;
+
+/// The file that is read when none is named.
+pub(crate) const DEFAULT_FILE: &str = "vireo.toml";
+
+/// Everything that a running core is told, checked.
+#[derive(Debug)]
+#[allow(dead_code, reason = "`vireo run` reads what no command reads yet")]
+pub(crate) struct Config {
+    pub(crate) core: CoreConfig,
+    pub(crate) n2: N2Config,
+    pub(crate) n4: N4Config,
+    pub(crate) api: ApiConfig,
+    pub(crate) host: HostConfig,
+    pub(crate) subscribers: SubscribersConfig,
+    pub(crate) log: LogConfig,
+}
+
+/// Where subscribers are, and the service on them.
+#[derive(Debug)]
+#[allow(dead_code, reason = "`vireo run` reads what no command reads yet")]
+pub(crate) struct SubscribersConfig {
+    /// For `vireo_subscribers::Store::open`; relative to the working directory.
+    pub(crate) database: String,
+    pub(crate) udm: UdmConfig,
+}
+
+/// What is logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LogConfig {
+    /// A level, or directives as `RUST_LOG` has them, which overrides it.
+    pub(crate) level: String,
+    /// Whether log lines show SUPIs whole.
+    pub(crate) reveal_supi: bool,
+}
+
+/// Everything that is wrong with a configuration, a line each.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ConfigError {
+    source: String,
+    problems: Vec<String>,
+}
+
+impl std::error::Error for ConfigError {}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.problems.as_slice() {
+            [one] => write!(f, "{}: {one}", self.source),
+            many => write!(f, "{} is wrong in {} places:\n  {}", self.source, many.len(), many.join("\n  ")),
+        }
+    }
+}
+
+impl Config {
+    /// The configuration of a file (of [`DEFAULT_FILE`] if none is named, which need not be there) under the
+    /// environment.
+    pub(crate) fn load(path: Option<&Path>) -> Result<Self, ConfigError> {
+        let file = read(path)?;
+        check::config(&file).map_err(|problems| ConfigError { source: name(path), problems })
+    }
+}
+
+/// The file as it is written, with the defaults.
+fn read(path: Option<&Path>) -> Result<File, ConfigError> {
+    let named = path.map(Path::to_path_buf);
+    let path_or_default = named.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_FILE));
+    let fail = |problem: String| ConfigError { source: name(path), problems: vec![problem] };
+    let text = match std::fs::read_to_string(&path_or_default) {
+        Ok(text) => text,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound && named.is_none() => String::new(),
+        Err(e) => return Err(fail(format!("the file cannot be read: {e}"))),
+    };
+    parse(&text, environment()).map_err(|problems| ConfigError { source: name(path), problems })
+}
+
+fn name(path: Option<&Path>) -> String {
+    path.map_or_else(|| DEFAULT_FILE.to_owned(), |p| p.display().to_string())
+}
+
+/// Variables with a double underscore, which no other use of the prefix has.
+fn environment() -> Env {
+    Env::prefixed("VIREO_")
+        .filter(|key| key.as_str().contains("__"))
+        .map(|key| key.as_str().to_ascii_lowercase().replace("__", ".").replace('_', "-").into())
+}
+
+/// The file of a text under an environment.
+fn parse(text: &str, environment: Env) -> Result<File, Vec<String>> {
+    let figment = Figment::new().merge(Toml::string(text)).merge(environment);
+    let value = figment.extract().map_err(|e| e.into_iter().map(|e| said(&e)).collect::<Vec<_>>())?;
+    let not_yet = later::refused(&value);
+    if !not_yet.is_empty() {
+        return Err(not_yet);
+    }
+    figment.extract().map_err(|e| e.into_iter().map(|e| said(&e)).collect())
+}
+
+/// An error of the reader in our words: the key first, then what is allowed.
+fn said(error: &figment::Error) -> String {
+    let place = |key: Option<&str>| {
+        let path = error.path.iter().map(String::as_str).chain(key).collect::<Vec<_>>().join(".");
+        if path.is_empty() { "the file".to_owned() } else { path }
+    };
+    match &error.kind {
+        Kind::UnknownField(key, allowed) => {
+            let known = allowed.join(", ");
+            let mut path = error.path.clone();
+            // Depending on the level the path has the unknown key already
+            if path.last().is_none_or(|last| last != key) {
+                path.push(key.clone());
+            }
+            format!("{}: there is no such key; allowed here: {known}", path.join("."))
+        }
+        Kind::MissingField(key) => format!("{}: the key is missing", place(Some(key))),
+        Kind::InvalidType(found, expected) => format!("{}: found {found}, expected {expected}", place(None)),
+        Kind::UnknownVariant(found, allowed) => {
+            format!("{}: {found:?} is not allowed; allowed: {}", place(None), allowed.join(", "))
+        }
+        Kind::InvalidValue(found, expected) => format!("{}: found {found}, expected {expected}", place(None)),
+        Kind::Message(text) => format!("{}: {}", place(None), in_one_line(text)),
+        other => format!("{}: {other}", place(None)),
+    }
+}
+
+/// Where and what, without the excerpt of the file that the TOML reader puts in between.
+fn in_one_line(text: &str) -> String {
+    let mut lines = text.lines();
+    match (lines.next(), lines.next_back()) {
+        (Some(first), Some(last)) => format!("{first}: {last}"),
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

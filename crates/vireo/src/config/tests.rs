@@ -1,0 +1,222 @@
+use super::*;
+use std::net::Ipv4Addr;
+use vireo_types::{Duration, PduSessionType, Snssai, Tac};
+use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
+
+/// No variable has this prefix.
+fn nothing() -> Env {
+    Env::prefixed("VIREO_TESTS_HAVE_NONE__")
+}
+
+fn load(text: &str) -> Result<Config, Vec<String>> {
+    parse(text, nothing()).and_then(|file| check::config(&file))
+}
+
+fn problem(text: &str) -> String {
+    load(text).expect_err(text).join("\n")
+}
+
+fn example(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
+    std::fs::read_to_string(path).expect("the example is there")
+}
+
+#[test]
+fn the_reference_says_exactly_the_defaults() {
+    let written = parse(&example("reference.toml"), nothing()).expect("the reference is right");
+    let mut defaults = File::default();
+    (defaults.slice, defaults.dnn) = (defaults.slices(), defaults.dnns());
+    assert_eq!(written, defaults);
+    // And every key is in it: what the defaults print as is all there
+    let all: toml::Table = toml::from_str(&toml::to_string(&defaults).expect("printed")).expect("read");
+    let reference: toml::Table = toml::from_str(&example("reference.toml")).expect("read");
+    assert_eq!(reference, all);
+    assert!(load(&example("reference.toml")).is_ok());
+}
+
+#[test]
+fn the_lab_example_has_the_lab_values() {
+    let text = example("lab.toml").replace("\"auto\"", "\"192.0.2.10\"");
+    let config = load(&text).expect("the example is right");
+    assert_eq!(config.core.plmns[0].to_string(), "99970");
+    assert_eq!(config.core.tacs, [Tac(1)]);
+    assert_eq!(config.core.slices[0].snssai, Snssai { sst: 1, sd: None });
+    assert_eq!(config.core.dnns[0].name.as_str(), "internet");
+    assert_eq!(config.core.dnns[0].ipv4_pool, Some((Ipv4Addr::new(10, 45, 0, 0), 16)));
+    assert_eq!(config.n2.addresses, ["192.0.2.10".parse::<std::net::IpAddr>().expect("an address")]);
+    assert_eq!(config.n2.port, 38412);
+}
+
+#[test]
+fn an_empty_file_is_a_whole_configuration() {
+    let config = load("").expect("defaults are right");
+    assert_eq!(config.core.security.integrity[0], IntegrityAlgorithm::NIA2);
+    assert_eq!(config.core.security.ciphering.last(), Some(&CipheringAlgorithm::NEA0));
+    assert_eq!(config.core.timers.t3512, Duration::from_secs(54 * 60));
+    assert_eq!(config.core.dnns[0].types.len(), 3);
+    assert_eq!(config.api.listen, Some(([127, 0, 0, 1], 9090).into()));
+    assert!(config.host.workers >= 1);
+    assert_eq!(config.log, LogConfig { level: "info".into(), reveal_supi: false });
+}
+
+#[test]
+fn what_is_written_is_what_the_parts_are_told() {
+    let config = load(
+        r#"
+        core.plmns = ["00101", "310410"]
+        core.amf = { region = 1, set = 1023, pointer = 63 }
+        core.security = { integrity = ["NIA3"], ciphering = ["NEA0"] }
+        core.timers.t3550 = "1s 500ms"
+        slice.phones.snssai = { sst = 1 }
+        slice.meters.snssai = { sst = 3, sd = "0000ab" }
+        dnn.ims = { ipv6-pool = "2001:db8::/56", slices = ["meters"] }
+        dnn.web = { ipv4-pool = "10.1.0.0/24", mtu = 1300, types = ["ipv4"] }
+        upf.enabled = false
+        external-upf = [{ n4 = "192.0.2.1:8805", dnns = ["web"] }]
+        host = { workers = 3, slot = 31 }
+        n4.listen = "192.0.2.9:8805"
+        api.listen = "off"
+        subscribers.database = "/tmp/x.db"
+        subscribers.deconceal-threads = 5
+        [[subscribers.home-network-key]]
+        id = 9
+        profile = "A"
+        private = "c53c22208b61860b06c62e5406a7b330c2b577aa5558981510d128247d38bd1d"
+        "#,
+    )
+    .expect("right");
+    let core = &config.core;
+    assert_eq!((core.amf_region, core.amf_set, core.amf_pointer), (1, 1023, 63));
+    assert_eq!(core.timers.t3550, Duration::from_millis(1500));
+    assert_eq!((core.security.integrity.len(), core.security.ciphering.len()), (1, 1));
+    let (ims, web) = (&core.dnns[0], &core.dnns[1]);
+    assert_eq!(
+        (ims.types.as_slice(), ims.slices.as_slice()),
+        (&[PduSessionType::Ipv6][..], &[Snssai { sst: 3, sd: Some(0xab) }][..])
+    );
+    assert_eq!((web.types.as_slice(), web.mtu, web.ipv6_pool), (&[PduSessionType::Ipv4][..], 1300, None));
+    assert_eq!((core.upfs.len(), core.upfs[0].dnns[0].as_str()), (1, "web"));
+    assert_eq!(core.n4_address.to_string(), "192.0.2.9");
+    assert_eq!((config.host.workers, config.subscribers.udm.ind), (3, 31));
+    assert_eq!((config.api.listen, config.subscribers.database.as_str()), (None, "/tmp/x.db"));
+    assert_eq!(config.subscribers.udm.deconceal_threads, 5);
+    assert_eq!(config.subscribers.udm.home_network_keys[0].id, 9);
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_those_that_are_known() {
+    for (text, expected) in [
+        ("core.tac = [1]", "core.tac: there is no such key; allowed here: name, plmns, tacs, "),
+        ("foo = 1", "foo: there is no such key; allowed here: core, slice, "),
+        ("slice.a.snssai = { sst = 1, x = 2 }", "slice.a.snssai.x: there is no such key; allowed here: sst, sd"),
+        ("[[external-upf]]\nn4 = '1.2.3.4:5'\ny = 1", "y: there is no such key; allowed here: n4, dnns"),
+        ("[slice.a]", "slice.a.snssai: the key is missing"),
+    ] {
+        assert!(problem(text).contains(expected), "{}", problem(text));
+    }
+}
+
+#[test]
+fn a_wrong_value_is_refused_with_its_key_and_what_is_allowed() {
+    for (text, expected) in [
+        ("core.plmns = []", "core.plmns: 1 to 12 different PLMNs"),
+        ("core.plmns = ['9997']", "core.plmns.0: \"9997\": a PLMN is five or six decimal digits"),
+        ("core.tacs = [16777214]", "core.tacs: a tracking area code is 1 to 16777213"),
+        ("core.tacs = 'x'", "core.tacs: found string \"x\", expected a sequence"),
+        (
+            "core.amf = { region = 1, set = 1024, pointer = 64 }",
+            "core.amf.set: 0 to 1023 is allowed\ncore.amf.pointer: 0 to 63",
+        ),
+        ("core.amf = { region = 256, set = 1, pointer = 0 }", "core.amf.region: "),
+        ("core.security.integrity = ['NIA0']", "core.security.integrity: NIA0 is refused"),
+        ("core.security.integrity = []", "core.security.integrity: NIA2, NIA1 and NIA3 are allowed"),
+        (
+            "core.security.ciphering = ['AES']",
+            "core.security.ciphering: \"AES\": NEA2, NEA1, NEA3 and NEA0 are allowed",
+        ),
+        ("core.timers.t3550 = 6", "core.timers.t3550: found signed int `6`"),
+        ("core.timers.t3550 = '6'", "core.timers.t3550: \"6\" is no span of time"),
+        ("core.timers.t3550 = '2h'", "core.timers.t3550: 100ms to 1h is allowed"),
+        ("slice.a.snssai = { sst = 1, sd = 'ffffff' }", "slice.a.snssai.sd: \"ffffff\" is not allowed: six hex"),
+        ("slice.a.snssai.sst = 1\nslice.b.snssai.sst = 1", "slice.b.snssai: slice.a has this S-NSSAI"),
+        ("dnn.x = {}", "dnn.x.ipv4-pool: give this pool, or ipv6-pool, or both"),
+        ("dnn.x.ipv4-pool = '10.0.0.1/8'", "dnn.x.ipv4-pool: \"10.0.0.1/8\" has bits after its prefix"),
+        ("dnn.x.ipv4-pool = '10.0.0.0/31'", "dnn.x.ipv4-pool: /8 to /30 is allowed"),
+        ("dnn.x.ipv6-pool = 'fd00::/80'", "dnn.x.ipv6-pool: /16 to /64 is allowed"),
+        ("dnn.x = { ipv4-pool = '10.0.0.0/8', types = ['ipv6'] }", "dnn.x.types: \"ipv4\" needs ipv4-pool"),
+        (
+            "dnn.x = { ipv4-pool = '10.0.0.0/8', types = ['ppp'] }",
+            "dnn.x.types.0: \"ppp\" is not allowed; allowed: ipv4, ipv6, ipv4v6",
+        ),
+        ("dnn.x = { ipv4-pool = '10.0.0.0/8', slices = ['s'] }", "dnn.x.slices: there is no [slice.s]"),
+        ("dnn.x.ipv4-pool = '10.0.0.0/8'\ndnn.y.ipv4-pool = '10.9.0.0/16'", "dnn.y.ipv4-pool: overlaps that of dnn.x"),
+        ("dnn.'a b'.ipv4-pool = '10.0.0.0/8'", "dnn.a b: a DNN is labels"),
+        ("n2.driver = 'udp'", "n2.driver: \"udp\" is not allowed; allowed: auto, kernel, userspace-ip, userspace-udp"),
+        ("n2.addresses = ['x']", "n2.addresses.0: \"x\" is no IP address"),
+        ("n2.addresses = []", "n2.addresses: 1 to 8 addresses"),
+        ("n2.port = 0", "n2.port: 1 to 65535 is allowed"),
+        ("n4.listen = '0.0.0.0:8805'", "n4.listen: UPFs need an address"),
+        ("upf.enabled = false", "upf.enabled: without an [[external-upf]]"),
+        ("external-upf = [{ n4 = '1.2.3.4:8805', dnns = ['x'] }]", "external-upf.0.dnns: there is no [dnn.x]"),
+        ("host.workers = 0", "host.workers: a number above 0 or \"auto\" is allowed"),
+        ("host.slot = 32", "host.slot: 0 to 31 is allowed"),
+        ("subscribers.cache-records = 1", "subscribers.cache-records: 1024 to 100000000 is allowed"),
+        (
+            "[[subscribers.home-network-key]]\nid = 1\nprofile = 'A'\nprivate = 'aa'",
+            "subscribers.home-network-key.0: private: write 64 hex",
+        ),
+        ("api.listen = '9090'", "api.listen: \"9090\" is no address with a port"),
+        ("log.level = 'loud=x=y'", "log.level: \"loud=x=y\" is not allowed"),
+        ("core.plmns = [", "the file: TOML parse error at line 1, column 15: "),
+    ] {
+        assert!(problem(text).contains(expected), "{text}\n{}\n{expected}", problem(text));
+    }
+}
+
+#[test]
+fn what_is_not_implemented_is_refused_by_name() {
+    for (text, key) in [
+        ("pools.key = 'slice,procedure'", "pools: not implemented in this release"),
+        ("[state]", "state: not implemented in this release"),
+        ("replication.mode = 'hot'", "replication: not implemented in this release"),
+        ("steering.inter = 'skewed-ch'", "steering: not implemented in this release"),
+        ("slice.a = { snssai = { sst = 1 }, replicas = 0 }", "slice.a.replicas: not implemented in this release"),
+        ("slice.a = { snssai = { sst = 1 }, slo = { registration = '1s' } }", "slice.a.slo: not implemented"),
+        (
+            "datapath.driver = 'xdp'",
+            "datapath.driver: \"xdp\" is not implemented in this release; allowed: \"sockets\"",
+        ),
+    ] {
+        assert!(problem(text).contains(key), "{}", problem(text));
+    }
+    assert!(load("datapath.driver = 'sockets'").is_ok());
+}
+
+#[test]
+fn all_that_is_wrong_is_said_at_once() {
+    let text = "n2.port = 0\nhost.slot = 77\ncore.tacs = [0]";
+    assert_eq!(load(text).expect_err("wrong").len(), 3);
+    let error = ConfigError { source: "x.toml".into(), problems: load(text).expect_err("wrong") };
+    assert!(error.to_string().starts_with("x.toml is wrong in 3 places:\n  n2.port: "), "{error}");
+}
+
+#[test]
+#[allow(clippy::result_large_err, reason = "figment's")]
+fn the_environment_overrides_the_file() {
+    figment::Jail::expect_with(|jail| {
+        jail.set_env("VIREO_CORE__TACS", "[5]");
+        jail.set_env("VIREO_LOG__REVEAL_SUPI", "true");
+        jail.set_env("VIREO_SOMETHING", "else");
+        let file = parse("core.tacs = [1]\ncore.name = 'x'", environment()).expect("right");
+        assert_eq!((file.core.tacs.as_slice(), file.core.name.as_str(), file.log.reveal_supi), (&[5][..], "x", true));
+        jail.set_env("VIREO_CORE__TYPO", "1");
+        assert!(parse("", environment()).expect_err("unknown")[0].contains("core.typo: there is no such key"));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_file_that_is_named_must_be_there() {
+    let error = Config::load(Some(Path::new("/no/such/vireo.toml"))).expect_err("absent").to_string();
+    assert!(error.starts_with("/no/such/vireo.toml: the file cannot be read"), "{error}");
+}
