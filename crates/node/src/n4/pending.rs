@@ -1,0 +1,238 @@
+//! Requests that wait for their response.
+
+use std::collections::{HashMap, VecDeque};
+use vireo_types::{Duration, Instant, Seid};
+use vireo_wire::pfcp::MessageType;
+
+/// Which of the configured UPFs.
+pub(super) type PeerIndex = u16;
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A session's.
+    Session,
+    /// To have an association.
+    Setup,
+    /// To see whether the UPF lives.
+    Heartbeat,
+    /// To end the association.
+    Release,
+}
+
+/// A request as far as its response and its end need it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    pub(super) peer: PeerIndex,
+    pub(super) sequence: u32,
+    pub(super) kind: MessageType,
+    pub(super) purpose: Purpose,
+    /// The session, of a session's request.
+    pub(super) seid: Seid,
+    /// The caller's name for the request.
+    pub(super) key: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    request: Option<Request>,
+    /// Tells a deadline of an earlier request in this slot from one of this request.
+    generation: u32,
+    repeats_left: u8,
+    /// The encoded request; its capacity stays with the slot.
+    octets: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    at: Instant,
+    slot: u32,
+    generation: u32,
+}
+
+/// What happens to a request whose time has come.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Expiry<'a> {
+    /// It is sent again.
+    Again(PeerIndex, &'a [u8]),
+    /// It is given up.
+    Over(Request),
+}
+
+/// The requests by slot, by number and by key. All wait the same T1, so their deadlines form a queue; what was answered
+/// leaves its deadline behind, which is skipped when it comes up. After the first full load nothing allocates.
+#[derive(Debug)]
+pub(super) struct Pending {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    limit: usize,
+    t1: Duration,
+    due: VecDeque<Due>,
+    by_number: HashMap<(PeerIndex, u32), u32>,
+    by_key: HashMap<u64, u32>,
+    answered: Answered,
+}
+
+impl Pending {
+    pub(super) fn new(limit: usize, t1: Duration, memory: Duration) -> Self {
+        Pending {
+            slots: Vec::new(),
+            free: Vec::new(),
+            limit,
+            t1,
+            due: VecDeque::new(),
+            by_number: HashMap::new(),
+            by_key: HashMap::new(),
+            answered: Answered { limit, memory, numbers: HashMap::new(), order: VecDeque::new() },
+        }
+    }
+
+    /// How many requests wait.
+    pub(super) fn len(&self) -> usize {
+        self.by_number.len()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.len() >= self.limit
+    }
+
+    pub(super) fn has_number(&self, peer: PeerIndex, sequence: u32) -> bool {
+        self.by_number.contains_key(&(peer, sequence))
+    }
+
+    pub(super) fn has_key(&self, key: u64) -> bool {
+        self.by_key.contains_key(&key)
+    }
+
+    /// The sequence number that a request of this key had at that UPF, if it was answered a short time ago.
+    pub(super) fn answered(&mut self, now: Instant, key: u64) -> Option<(PeerIndex, u32)> {
+        self.answered.get(now, key)
+    }
+
+    /// Keeps a request until it is closed. The caller has seen that its number is free and the table is not full.
+    pub(super) fn open(&mut self, now: Instant, request: Request, repeats: u8, octets: &[u8]) {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { request: None, generation: 0, repeats_left: 0, octets: Vec::new() });
+            (self.slots.len() - 1) as u32
+        });
+        let entry = &mut self.slots[slot as usize];
+        entry.request = Some(request);
+        entry.generation = entry.generation.wrapping_add(1);
+        entry.repeats_left = repeats;
+        entry.octets.clear();
+        entry.octets.extend_from_slice(octets);
+        self.due.push_back(Due { at: now + self.t1, slot, generation: entry.generation });
+        self.by_number.insert((request.peer, request.sequence), slot);
+        if let Some(key) = request.key {
+            self.by_key.insert(key, slot);
+        }
+    }
+
+    /// The request that this response answers, which waits no more.
+    pub(super) fn close(
+        &mut self,
+        now: Instant,
+        peer: PeerIndex,
+        sequence: u32,
+        response: MessageType,
+    ) -> Option<Request> {
+        let slot = *self.by_number.get(&(peer, sequence))?;
+        let request = self.slots[slot as usize].request?;
+        let answers =
+            request.kind.response() == Some(response) || response == MessageType::VERSION_NOT_SUPPORTED_RESPONSE;
+        if !answers {
+            return None;
+        }
+        self.free(slot);
+        if let Some(key) = request.key {
+            self.answered.put(now, key, (peer, sequence));
+        }
+        Some(request)
+    }
+
+    fn free(&mut self, slot: u32) -> Option<Request> {
+        let request = self.slots[slot as usize].request.take()?;
+        self.by_number.remove(&(request.peer, request.sequence));
+        if let Some(key) = request.key {
+            self.by_key.remove(&key);
+        }
+        self.free.push(slot);
+        Some(request)
+    }
+
+    /// Gives up the requests of a UPF for which `which` holds, one after the other.
+    pub(super) fn abandon(&mut self, peer: PeerIndex, which: impl Fn(&Request) -> bool, mut each: impl FnMut(Request)) {
+        for slot in 0..self.slots.len() as u32 {
+            let hit = self.slots[slot as usize].request.is_some_and(|r| r.peer == peer && which(&r));
+            if hit && let Some(request) = self.free(slot) {
+                each(request);
+            }
+        }
+    }
+
+    /// The next request whose time has come.
+    pub(super) fn expire(&mut self, now: Instant) -> Option<Expiry<'_>> {
+        self.skip_closed();
+        let due = *self.due.front().filter(|due| due.at <= now)?;
+        self.due.pop_front();
+        let again = self.slots[due.slot as usize].repeats_left > 0;
+        if !again {
+            return self.free(due.slot).map(Expiry::Over);
+        }
+        self.due.push_back(Due { at: now + self.t1, ..due });
+        let entry = &mut self.slots[due.slot as usize];
+        entry.repeats_left -= 1;
+        entry.request.map(|request| Expiry::Again(request.peer, &entry.octets[..]))
+    }
+
+    /// When the next request's time comes.
+    pub(super) fn next_deadline(&mut self) -> Option<Instant> {
+        self.skip_closed();
+        self.due.front().map(|due| due.at)
+    }
+
+    fn skip_closed(&mut self) {
+        while let Some(due) = self.due.front() {
+            let slot = &self.slots[due.slot as usize];
+            if slot.request.is_some() && slot.generation == due.generation {
+                break;
+            }
+            self.due.pop_front();
+        }
+    }
+}
+
+/// The sequence numbers of keyed requests that were answered a short time ago.
+#[derive(Debug)]
+struct Answered {
+    limit: usize,
+    memory: Duration,
+    numbers: HashMap<u64, (PeerIndex, u32)>,
+    order: VecDeque<(Instant, u64)>,
+}
+
+impl Answered {
+    fn put(&mut self, now: Instant, key: u64, number: (PeerIndex, u32)) {
+        self.forget(now);
+        if self.order.len() >= self.limit
+            && let Some((_, oldest)) = self.order.pop_front()
+        {
+            self.numbers.remove(&oldest);
+        }
+        if self.numbers.insert(key, number).is_none() {
+            self.order.push_back((now + self.memory, key));
+        }
+    }
+
+    fn get(&mut self, now: Instant, key: u64) -> Option<(PeerIndex, u32)> {
+        self.forget(now);
+        self.numbers.get(&key).copied()
+    }
+
+    fn forget(&mut self, now: Instant) {
+        while let Some((_, key)) = self.order.front().filter(|(until, _)| *until <= now) {
+            self.numbers.remove(key);
+            self.order.pop_front();
+        }
+    }
+}

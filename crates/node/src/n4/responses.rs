@@ -1,0 +1,189 @@
+//! What responses and their absence mean.
+
+use super::peer::State;
+use super::pending::{PeerIndex, Purpose, Request};
+use super::{Event, N4, Sink};
+use std::net::SocketAddr;
+use vireo_types::Instant;
+use vireo_wire::pfcp::{
+    AssociationSetupResponse, Cause, HeartbeatResponse, Message, MessageType, RecoveryTimeStamp, UpFunctionFeatures,
+};
+
+impl N4 {
+    pub(super) fn on_response(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        message: &Message<'_>,
+        octets: &[u8],
+        sink: &mut dyn Sink,
+    ) {
+        let Some(peer) = self.peer_of(from) else {
+            self.counters.strangers += 1;
+            return;
+        };
+        let Some(request) = self.pending.close(now, peer, message.sequence(), message.message_type()) else {
+            self.counters.unexpected += 1;
+            return;
+        };
+        if message.message_type() == MessageType::VERSION_NOT_SUPPORTED_RESPONSE {
+            // TS 29.244 7.6.2: this UPF cannot be talked to
+            return self.on_timeout(now, request, sink);
+        }
+        match request.purpose {
+            Purpose::Session => self.on_session_response(now, request, message, octets, sink),
+            Purpose::Setup => match AssociationSetupResponse::parse(message) {
+                Ok(response) if response.cause.is_accepted() => {
+                    let features = response.up_function_features.unwrap_or_default();
+                    self.associated(now, peer, response.recovery_time_stamp, features, sink);
+                }
+                Ok(response) => self.setup_failed(now, peer, Some(response.cause), sink),
+                Err(error) => self.setup_failed(now, peer, Some(error.cause), sink),
+            },
+            Purpose::Heartbeat => match HeartbeatResponse::parse(message) {
+                Ok(response) => self.alive(now, peer, response.recovery_time_stamp, sink),
+                Err(_) => self.on_timeout(now, request, sink),
+            },
+            Purpose::Release => self.released(now, peer, sink),
+        }
+    }
+
+    fn on_session_response(
+        &mut self,
+        now: Instant,
+        request: Request,
+        message: &Message<'_>,
+        octets: &[u8],
+        sink: &mut dyn Sink,
+    ) {
+        let upf = self.peers[usize::from(request.peer)].address;
+        sink.event(Event::Deliver { upf, seid: request.seid, request: false, message: octets });
+        let forgotten = message.get() == Ok(Some(Cause::NO_ESTABLISHED_ASSOCIATION));
+        if forgotten && self.peers[usize::from(request.peer)].state.is_up() {
+            self.restarted(now, request.peer, sink);
+        }
+    }
+
+    /// A request is given up.
+    pub(super) fn on_timeout(&mut self, now: Instant, request: Request, sink: &mut dyn Sink) {
+        self.counters.timeouts += 1;
+        let peer = &mut self.peers[usize::from(request.peer)];
+        match request.purpose {
+            Purpose::Session => {
+                sink.event(Event::Timeout { upf: peer.address, seid: request.seid, key: request.key });
+            }
+            Purpose::Setup => self.setup_failed(now, request.peer, None, sink),
+            Purpose::Heartbeat => self.silent(now, request.peer, sink),
+            Purpose::Release => self.released(now, request.peer, sink),
+        }
+    }
+
+    fn setup_failed(&mut self, now: Instant, peer: PeerIndex, cause: Option<Cause>, sink: &mut dyn Sink) {
+        let peer = &mut self.peers[usize::from(peer)];
+        if peer.state == State::Asking {
+            let retry_in = peer.back_off(self.config.retry_longest);
+            peer.state = State::Idle { at: now + retry_in };
+            sink.event(Event::SetupFailed { upf: peer.address, cause, retry_in });
+        }
+    }
+
+    /// There is an association with a UPF that started then.
+    pub(super) fn associated(
+        &mut self,
+        now: Instant,
+        peer: PeerIndex,
+        recovery: RecoveryTimeStamp,
+        features: UpFunctionFeatures,
+        sink: &mut dyn Sink,
+    ) {
+        let index = usize::from(peer);
+        if self.peers[index].recovery.is_some_and(|before| before != recovery) {
+            self.forget_sessions(peer, sink);
+            // the association that is reported below is a new one
+            self.peers[index].state = State::Asking;
+        }
+        let entry = &mut self.peers[index];
+        entry.recovery = Some(recovery);
+        entry.features = features;
+        entry.reset_backoff(self.config.retry_first);
+        if !entry.state.is_up() {
+            let heartbeat_at = Some(now + self.config.heartbeat_interval);
+            entry.state = State::Up { since: now, heartbeat_at, release_at: None };
+            sink.event(Event::UpfUp { upf: entry.address, features });
+        }
+    }
+
+    /// The UPF answered a heartbeat.
+    fn alive(&mut self, now: Instant, peer: PeerIndex, recovery: RecoveryTimeStamp, sink: &mut dyn Sink) {
+        let entry = &mut self.peers[usize::from(peer)];
+        let next = Some(now + self.config.heartbeat_interval);
+        if !matches!(entry.state, State::Up { .. } | State::Lost { .. }) {
+            return;
+        }
+        if entry.recovery.is_some_and(|before| before != recovery) {
+            entry.recovery = Some(recovery);
+            return self.restarted(now, peer, sink);
+        }
+        match &mut entry.state {
+            State::Up { heartbeat_at, .. } => *heartbeat_at = next,
+            state => {
+                *state = State::Up { since: now, heartbeat_at: next, release_at: None };
+                entry.reset_backoff(self.config.retry_first);
+                sink.event(Event::UpfUp { upf: entry.address, features: entry.features });
+            }
+        }
+    }
+
+    /// The UPF answered no heartbeat.
+    fn silent(&mut self, now: Instant, peer: PeerIndex, sink: &mut dyn Sink) {
+        let entry = &mut self.peers[usize::from(peer)];
+        match entry.state {
+            State::Up { .. } => {
+                let heartbeat_at = Some(now + entry.back_off(self.config.retry_longest));
+                entry.state = State::Lost { heartbeat_at };
+                sink.event(Event::UpfDown { upf: entry.address, sessions_kept: true });
+                self.abandon_sessions(peer, sink);
+            }
+            State::Lost { .. } => {
+                let heartbeat_at = Some(now + entry.back_off(self.config.retry_longest));
+                entry.state = State::Lost { heartbeat_at };
+            }
+            State::Idle { .. } | State::Asking | State::Releasing => {}
+        }
+    }
+
+    /// The UPF lost its sessions and the association: set up a new one at once.
+    pub(super) fn restarted(&mut self, now: Instant, peer: PeerIndex, sink: &mut dyn Sink) {
+        self.forget_sessions(peer, sink);
+        self.pending.abandon(peer, |request| request.purpose != Purpose::Session, |_| {});
+        self.peers[usize::from(peer)].state = State::Idle { at: now };
+        self.tend(now, peer, sink);
+    }
+
+    /// The association is over by the will of one side.
+    pub(super) fn released(&mut self, now: Instant, peer: PeerIndex, sink: &mut dyn Sink) {
+        self.pending.abandon(peer, |request| request.purpose != Purpose::Session, |_| {});
+        let entry = &mut self.peers[usize::from(peer)];
+        entry.state = State::Idle { at: now + self.config.retry_longest };
+        sink.event(Event::UpfDown { upf: entry.address, sessions_kept: false });
+        self.abandon_sessions(peer, sink);
+    }
+
+    pub(super) fn forget_sessions(&mut self, peer: PeerIndex, sink: &mut dyn Sink) {
+        sink.event(Event::UpfRestarted { upf: self.peers[usize::from(peer)].address });
+        self.abandon_sessions(peer, sink);
+    }
+
+    fn abandon_sessions(&mut self, peer: PeerIndex, sink: &mut dyn Sink) {
+        let upf = self.peers[usize::from(peer)].address;
+        let timeouts = &mut self.counters.timeouts;
+        self.pending.abandon(
+            peer,
+            |request| request.purpose == Purpose::Session,
+            |request| {
+                *timeouts += 1;
+                sink.event(Event::Timeout { upf, seid: request.seid, key: request.key });
+            },
+        );
+    }
+}

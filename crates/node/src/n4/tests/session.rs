@@ -1,0 +1,192 @@
+use super::*;
+
+#[test]
+fn a_lost_request_is_repeated_under_its_number_and_given_up() {
+    let mut bench = Bench::associated();
+    assert_eq!(bench.submit(Some(5), seid(1), &deletion()), Ok(Submitted::Sent));
+    let first = bench.sent_one();
+    for _ in 0..3 {
+        bench.pass(Duration::from_millis(999));
+        assert_eq!(bench.sent().len(), 0);
+        bench.pass(Duration::from_millis(1));
+        bench.tick();
+        assert_eq!(bench.sent_one(), first);
+    }
+    assert_eq!(bench.seen(), []);
+    bench.pass(SECOND);
+    bench.tick();
+    assert_eq!(bench.seen(), [Seen::Timeout(seid(1), Some(5))]);
+    assert_eq!((bench.sent().len(), bench.n4.counters().outstanding), (0, 0));
+    assert_eq!((bench.n4.counters().repeated, bench.n4.counters().timeouts), (3, 1));
+}
+
+#[test]
+fn a_lost_response_comes_with_the_repeat() {
+    let mut bench = Bench::associated();
+    bench.submit(None, seid(1), &deletion()).expect("sent");
+    bench.pass(Duration::from_millis(2_500));
+    let sent = bench.sent();
+    assert_eq!(sent.len(), 3);
+    let response = deletion_response(Cause::REQUEST_ACCEPTED, seid(1).0, view(&sent[2]).sequence());
+    bench.receive(&response);
+    assert_eq!(bench.seen(), [Seen::Delivered { seid: seid(1), request: false, message: response }]);
+    bench.pass(Duration::from_secs(5));
+    assert_eq!((bench.sent().len(), bench.seen()), (0, vec![]));
+}
+
+#[test]
+fn a_repeated_response_and_a_late_one_are_dropped() {
+    let mut bench = Bench::associated();
+    bench.submit(None, seid(1), &deletion()).expect("sent");
+    let response = deletion_response(Cause::REQUEST_ACCEPTED, seid(1).0, view(&bench.sent_one()).sequence());
+    bench.receive(&response);
+    bench.receive(&response);
+    assert_eq!(bench.seen().len(), 1);
+    bench.submit(None, seid(2), &deletion()).expect("sent");
+    let response = deletion_response(Cause::REQUEST_ACCEPTED, seid(2).0, view(&bench.sent_one()).sequence());
+    bench.pass(Duration::from_millis(4_001));
+    assert_eq!(bench.seen(), [Seen::Timeout(seid(2), None)]);
+    bench.receive(&response);
+    assert_eq!((bench.seen(), bench.n4.counters().unexpected), (vec![], 2));
+}
+
+#[test]
+fn a_response_belongs_to_the_session_that_asked() {
+    let mut bench = Bench::associated();
+    // the UPF does not know the session and writes SEID 0, or is wrong about it
+    for wrong in [0, seid(9).0] {
+        bench.submit(None, seid(1), &deletion()).expect("sent");
+        let response = deletion_response(Cause::SESSION_CONTEXT_NOT_FOUND, wrong, view(&bench.sent_one()).sequence());
+        bench.receive(&response);
+        assert_eq!(bench.seen(), [Seen::Delivered { seid: seid(1), request: false, message: response }]);
+    }
+    // a response of another kind under the number answers nothing
+    bench.submit(None, seid(1), &deletion()).expect("sent");
+    let sequence = view(&bench.sent_one()).sequence();
+    bench.receive(&heartbeat_response(STARTED, sequence));
+    assert_eq!(bench.seen(), []);
+    // nor does one of another address
+    let other = SocketAddr::from(([192, 0, 2, 66], PORT));
+    bench.receive_from(other, &deletion_response(Cause::REQUEST_ACCEPTED, seid(1).0, sequence));
+    assert_eq!((bench.seen(), bench.n4.counters().outstanding), (vec![], 1));
+}
+
+#[test]
+fn a_key_names_one_request() {
+    let mut bench = Bench::associated();
+    bench.submit(Some(9), seid(1), &deletion()).expect("sent");
+    let first = bench.sent_one();
+    assert_eq!(bench.submit(Some(9), seid(1), &deletion()), Ok(Submitted::Waiting));
+    assert_eq!(bench.sent().len(), 0);
+    // other keys are other requests
+    bench.submit(Some(10), seid(1), &deletion()).expect("sent");
+    assert_eq!(view(&bench.sent_one()).sequence(), view(&first).sequence() + 1);
+    // submitted again after its answer, which a crash may have lost, it goes out as the same request
+    let response = deletion_response(Cause::REQUEST_ACCEPTED, seid(1).0, view(&first).sequence());
+    bench.receive(&response);
+    bench.submit(Some(9), seid(1), &deletion()).expect("sent");
+    assert_eq!(bench.sent_one(), first);
+    bench.receive(&response);
+    let delivered = Seen::Delivered { seid: seid(1), request: false, message: response };
+    assert_eq!(bench.seen(), [delivered.clone(), delivered]);
+    // once the UPF has forgotten it, it is a new one
+    bench.now = bench.now + Duration::from_secs(11);
+    bench.submit(Some(9), seid(1), &deletion()).expect("sent");
+    let sent = bench.sent();
+    assert_ne!(view(&sent[0]).sequence(), view(&first).sequence());
+}
+
+#[test]
+fn numbers_wrap_and_skip_those_in_use() {
+    let mut bench = Bench::associated_with(|config| {
+        config.first_sequence = 0x00ff_fffe;
+        config.n1 = 200;
+    });
+    // the setup had fffffe; this one keeps ffffff for the whole round
+    bench.submit(None, seid(0), &deletion()).expect("sent");
+    assert_eq!(view(&bench.sent_one()).sequence(), 0x00ff_ffff);
+    bench.submit(None, seid(1), &deletion()).expect("sent");
+    assert_eq!(view(&bench.sent_one()).sequence(), 0);
+    bench.n4.peers[0] = Peer::new(UPF, 0x00ff_ffff, SECOND);
+    bench.n4.peers[0].state = State::Up { since: bench.now, heartbeat_at: None, release_at: None };
+    bench.submit(None, seid(2), &deletion()).expect("sent");
+    assert_eq!(view(&bench.sent_one()).sequence(), 1);
+}
+
+#[test]
+fn what_waits_is_bounded() {
+    let mut bench = Bench::associated_with(|config| config.outstanding = 3);
+    for n in 0..3 {
+        bench.submit(None, seid(n), &deletion()).expect("room");
+    }
+    assert_eq!(bench.submit(None, seid(3), &deletion()), Err(SubmitError::Full));
+    let sequence = view(&bench.sent()[1]).sequence();
+    bench.receive(&deletion_response(Cause::REQUEST_ACCEPTED, 1, sequence));
+    assert_eq!(bench.submit(None, seid(3), &deletion()), Ok(Submitted::Sent));
+}
+
+#[test]
+fn a_report_is_delivered_once_and_its_answer_repeated() {
+    let mut bench = Bench::associated();
+    // from another port of the UPF than the configured one
+    let from = SocketAddr::new(UPF.ip(), 40_000);
+    let request = report(seid(4).0, 7);
+    bench.receive_from(from, &request);
+    bench.receive_from(from, &request);
+    assert_eq!(bench.seen(), [Seen::Delivered { seid: seid(4), request: true, message: request.clone() }]);
+    assert_eq!(bench.sent().len(), 0);
+    let response = report_response(7);
+    assert_eq!(bench.submit(None, seid(4), &response), Ok(Submitted::Sent));
+    assert_eq!(bench.net.sent, [(from, response.clone())]);
+    bench.sent();
+    bench.receive_from(from, &request);
+    assert_eq!((bench.sent_one(), bench.seen()), (response, vec![]));
+    // the number is free for another report once no repeat can come any more
+    bench.now = bench.now + Duration::from_secs(11);
+    bench.receive_from(from, &request);
+    assert_eq!(bench.seen().len(), 1);
+}
+
+#[test]
+fn answers_kept_for_repeats_are_bounded() {
+    let mut bench = Bench::associated_with(|config| config.replies = 2);
+    for sequence in 0..5 {
+        bench.receive(&report(seid(4).0, sequence));
+        bench.n4.send_response(bench.now, UPF, &report_response(sequence), &mut bench.net);
+    }
+    assert_eq!((bench.seen().len(), bench.sent().len()), (5, 5));
+    bench.receive(&report(seid(4).0, 4));
+    bench.receive(&report(seid(4).0, 3));
+    assert_eq!((bench.seen().len(), bench.sent().len()), (0, 2));
+    bench.receive(&report(seid(4).0, 2));
+    assert_eq!(bench.seen().len(), 1);
+}
+
+#[test]
+fn reports_that_nobody_wants_are_refused() {
+    let mut bench = Bench::associated();
+    bench.receive(&report(0, 1));
+    assert_eq!(view(&bench.sent_one()).get(), Ok(Some(Cause::SESSION_CONTEXT_NOT_FOUND)));
+    let request = report(seid(4).0, 2);
+    bench.receive(&request);
+    assert_eq!(bench.seen().len(), 1);
+    let error = Error { cause: Cause::SESSION_CONTEXT_NOT_FOUND, offending_ie: None };
+    bench.n4.refuse_report(bench.now, UPF, &request, error, &mut bench.net);
+    let response = bench.sent_one();
+    assert_eq!(view(&response).sequence(), 2);
+    bench.receive(&request);
+    assert_eq!((bench.sent_one(), bench.seen()), (response, vec![]));
+}
+
+#[test]
+fn a_clock_that_steps_back_delays_nothing_for_ever() {
+    let mut bench = Bench::associated();
+    bench.submit(None, seid(1), &deletion()).expect("sent");
+    bench.sent();
+    bench.now = Instant(0);
+    bench.submit(None, seid(2), &deletion()).expect("sent");
+    bench.sent();
+    bench.now = Instant(2_000_001);
+    bench.tick();
+    assert_eq!(bench.sent().len(), 2);
+}

@@ -1,0 +1,36 @@
+use super::*;
+use std::net::UdpSocket;
+use std::time::Duration as Span;
+
+/// The shell over loopback: the association, a request and its response.
+#[test]
+fn the_shell_moves_datagrams() {
+    let upf = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    upf.set_read_timeout(Some(Span::from_secs(5))).expect("a timeout");
+    let upf_address = upf.local_addr().expect("bound");
+    let config = Config::new(upf_address.ip(), vec![upf_address], RecoveryTimeStamp(1), 0);
+    let mut shell = Endpoint::bind("127.0.0.1:0".parse().expect("an address"), config).expect("loopback");
+    let mut seen = Vec::new();
+    let mut buffer = [0; 1_500];
+    let mut poll = |shell: &mut Endpoint, events: usize| {
+        let deadline = std::time::Instant::now() + Span::from_secs(5);
+        while seen.len() < events && std::time::Instant::now() < deadline {
+            shell.poll(Instant(1), &mut |event| seen.push(format!("{event:?}"))).expect("a good socket");
+            std::thread::sleep(Span::from_millis(1));
+        }
+        seen.clone()
+    };
+    poll(&mut shell, 0);
+    shell.poll(Instant(1), &mut |_| {}).expect("a good socket");
+    let (length, from) = upf.recv_from(&mut buffer).expect("the setup request");
+    assert_eq!(from, shell.address().expect("bound"));
+    let sequence = view(&buffer[..length]).sequence();
+    upf.send_to(&setup_response(Cause::REQUEST_ACCEPTED, STARTED, sequence), from).expect("sent");
+    assert!(poll(&mut shell, 1)[0].starts_with("UpfUp"));
+    shell.submit(Instant(2), upf_address, Some(1), seid(1), &deletion(), &mut |_| {}).expect("sent");
+    let (length, _) = upf.recv_from(&mut buffer).expect("the deletion request");
+    let sequence = view(&buffer[..length]).sequence();
+    upf.send_to(&deletion_response(Cause::REQUEST_ACCEPTED, 0, sequence), from).expect("sent");
+    assert!(poll(&mut shell, 2)[1].starts_with("Deliver"));
+    assert_eq!((shell.unsent(), shell.counters().outstanding), (0, 0));
+}

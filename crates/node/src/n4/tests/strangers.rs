@@ -1,0 +1,112 @@
+use super::*;
+
+const STRANGER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 5)), 1_234);
+
+#[test]
+fn strangers_get_the_cause_of_the_specification() {
+    let mut bench = Bench::associated();
+    let requests = [
+        node(&AssociationReleaseRequest { node_id: upf_node_id() }, 1),
+        node(
+            &AssociationSetupRequest {
+                node_id: upf_node_id(),
+                recovery_time_stamp: STARTED,
+                up_function_features: None,
+                cp_function_features: None,
+            },
+            2,
+        ),
+        report(seid(1).0, 3),
+    ];
+    for request in requests {
+        bench.receive_from(STRANGER, &request);
+        let (to, response) = bench.net.sent.remove(0);
+        assert_eq!((to, view(&response).sequence()), (STRANGER, view(&request).sequence()));
+        assert_eq!(Some(view(&response).message_type()), view(&request).message_type().response());
+        assert_eq!(view(&response).get(), Ok(Some(Cause::NO_ESTABLISHED_ASSOCIATION)));
+        let text = format!("{:?}", walk(&response));
+        assert!(text.contains("Response"), "the refusal itself is sound: {text}");
+    }
+    bench.receive_from(STRANGER, &node(&HeartbeatRequest { recovery_time_stamp: STARTED }, 4));
+    assert_eq!(bench.sent_kinds(), [MessageType::HEARTBEAT_RESPONSE]);
+    assert_eq!(bench.seen(), []);
+}
+
+#[test]
+fn a_upf_without_an_association_is_a_stranger_too() {
+    let mut bench = Bench::new(|_| {});
+    bench.receive(&report(seid(1).0, 3));
+    assert_eq!(view(&bench.sent_one()).get(), Ok(Some(Cause::NO_ESTABLISHED_ASSOCIATION)));
+    assert_eq!(bench.seen(), []);
+}
+
+#[test]
+fn what_a_control_plane_does_not_take_is_dropped() {
+    let mut bench = Bench::associated();
+    bench.receive(&deletion());
+    bench.receive_from(STRANGER, &deletion());
+    let mut unknown = deletion();
+    unknown[1] = 99;
+    bench.receive(&unknown);
+    assert_eq!((bench.sent().len(), bench.seen()), (0, vec![]));
+    assert_eq!((bench.n4.counters().garbage, bench.n4.counters().strangers), (2, 1));
+}
+
+#[test]
+fn another_version_is_answered_once_per_datagram_and_never_in_a_circle() {
+    let mut bench = Bench::associated();
+    let mut other = deletion();
+    other[0] = 2 << 5 | 1;
+    set_sequence(&mut other, 77);
+    bench.receive(&other);
+    let response = bench.sent_one();
+    assert_eq!(view(&response).message_type(), MessageType::VERSION_NOT_SUPPORTED_RESPONSE);
+    assert_eq!(view(&response).sequence(), 77);
+    let mut answer = response;
+    answer[0] = 2 << 5;
+    bench.receive(&answer);
+    assert_eq!(bench.sent().len(), 0);
+    // as the answer to our request it ends that request
+    bench.submit(None, seid(1), &deletion()).expect("sent");
+    let sequence = view(&bench.sent_one()).sequence();
+    bench.receive(&node(&VersionNotSupportedResponse {}, sequence));
+    assert_eq!(bench.seen(), [Seen::Timeout(seid(1), None)]);
+}
+
+#[test]
+fn garbage_is_counted_and_dropped() {
+    let mut bench = Bench::associated();
+    let sound = report(seid(1).0, 3);
+    for length in 0..sound.len() {
+        bench.receive(&sound[..length]);
+    }
+    assert_eq!((bench.sent().len(), bench.seen()), (0, vec![]));
+    assert_eq!(bench.n4.counters().garbage, sound.len() as u64);
+    // a linear congruential generator is noise enough
+    let mut state = 1_u64;
+    for _ in 0..20_000 {
+        let mut octets = [0_u8; 40];
+        for octet in &mut octets {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *octet = (state >> 56) as u8;
+        }
+        // half of it with a header that is sound
+        if state >> 63 == 0 {
+            let kind = octets[1] % 60;
+            octets[..4].copy_from_slice(&[0x21, kind, 0, 36]);
+        }
+        bench.receive(&octets);
+    }
+    assert!(bench.n4.counters().outstanding < 10);
+    bench.pass(Duration::from_secs(60));
+}
+
+#[test]
+fn what_cannot_be_sent_is_told() {
+    let mut bench = Bench::associated();
+    let nobody = SocketAddr::from(([192, 0, 2, 99], PORT));
+    let result = bench.n4.submit(bench.now, nobody, None, seid(1), &deletion(), &mut bench.net);
+    assert_eq!(result, Err(SubmitError::UnknownUpf(nobody)));
+    assert_eq!(bench.submit(None, seid(1), &[0x20]), Err(SubmitError::Malformed(HeaderError::Short(1))));
+    assert_eq!(bench.sent().len(), 0);
+}
