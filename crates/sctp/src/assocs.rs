@@ -1,0 +1,112 @@
+//! The associations of an endpoint, by the identifier its owner knows and by the driver's own.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicU32, Ordering};
+use vireo_types::AssocId;
+
+/// Spreads the bits of one integer. Keys are numbers this process gave out, so no peer can choose them to collide.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64((self.0 << 8) | u64::from(*byte));
+        }
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(value.into());
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        let product = value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ (product >> 32);
+    }
+}
+
+pub(crate) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
+
+/// The next identifier: never the same twice while the process lives (until 2^32 have been given out).
+pub(crate) fn next_id() -> AssocId {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    AssocId(NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Associations `T` under both names. `key` is the driver's name, and is free again after [`Assocs::remove`].
+#[derive(Debug)]
+pub(crate) struct Assocs<T> {
+    by_id: FastMap<u32, (u64, T)>,
+    by_key: FastMap<u64, AssocId>,
+}
+
+impl<T> Default for Assocs<T> {
+    fn default() -> Self {
+        Self { by_id: FastMap::default(), by_key: FastMap::default() }
+    }
+}
+
+impl<T> Assocs<T> {
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(crate) fn insert(&mut self, key: u64, value: T) -> AssocId {
+        let id = next_id();
+        self.by_id.insert(id.0, (key, value));
+        self.by_key.insert(key, id);
+        id
+    }
+
+    pub(crate) fn id(&self, key: u64) -> Option<AssocId> {
+        self.by_key.get(&key).copied()
+    }
+
+    pub(crate) fn get(&self, id: AssocId) -> Option<&T> {
+        self.by_id.get(&id.0).map(|(_, value)| value)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: AssocId) -> Option<&mut T> {
+        self.by_id.get_mut(&id.0).map(|(_, value)| value)
+    }
+
+    pub(crate) fn remove(&mut self, id: AssocId) -> Option<T> {
+        let (key, value) = self.by_id.remove(&id.0)?;
+        self.by_key.remove(&key);
+        Some(value)
+    }
+}
+
+/// The stream to use when the peer allows `allowed`: 0 stays 0 (non-UE signalling, TS 38.412 clause 7), and the
+/// others share what is left.
+pub(crate) fn stream(wanted: u16, allowed: u16) -> u16 {
+    if wanted == 0 || allowed <= 1 { 0 } else { 1 + (wanted - 1) % (allowed - 1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_are_reduced_to_what_is_allowed_and_never_to_stream_0() {
+        assert_eq!([0, 1, 2, 3, 4].map(|wanted| stream(wanted, 3)), [0, 1, 2, 1, 2]);
+        assert_eq!([0, 1, u16::MAX].map(|wanted| stream(wanted, 1)), [0, 0, 0]);
+        assert_eq!(stream(u16::MAX, 16), 1 + (u16::MAX - 1) % 15);
+    }
+
+    #[test]
+    fn an_association_goes_by_both_names_until_it_is_removed() {
+        let mut assocs = Assocs::default();
+        let first = assocs.insert(9, "first");
+        assert_eq!((assocs.id(9), assocs.get(first), assocs.len()), (Some(first), Some(&"first"), 1));
+        assert_eq!(assocs.remove(first), Some("first"));
+        let second = assocs.insert(9, "second");
+        assert_ne!(first, second);
+        assert_eq!((assocs.id(9), assocs.get(first)), (Some(second), None));
+    }
+}

@@ -1,0 +1,180 @@
+//! One endpoint of a memory network.
+
+use super::network::{Network, Queued};
+use crate::assocs::stream;
+use crate::endpoint::{Endpoint, Event, SendError};
+use crate::sys::{Reactor, Ready, Waker};
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
+use vireo_types::AssocId;
+
+/// Message buffers an endpoint keeps for use again.
+const SPARE: usize = 1024;
+
+#[derive(Debug)]
+pub(super) struct Memory {
+    network: Network,
+    number: u64,
+    port: u16,
+    reactor: Reactor,
+    /// Events being delivered; empty between polls.
+    taken: VecDeque<Queued>,
+}
+
+impl Memory {
+    pub(super) fn new(network: Network, number: u64, port: u16, reactor: Reactor) -> Self {
+        Self { network, number, port, reactor, taken: VecDeque::new() }
+    }
+
+    /// Takes what waits, and tells the senders that there is room again.
+    fn take(&mut self) {
+        let mut state = self.network.lock();
+        let Some(node) = state.nodes.get_mut(&self.number) else { return };
+        std::mem::swap(&mut node.queue, &mut self.taken);
+        for event in &self.taken {
+            let Queued::Message { assoc, data, .. } = event else { continue };
+            let Some(other) = state.halves.get(assoc).and_then(|half| half.other) else { continue };
+            let Some(half) = state.halves.get_mut(&other) else { continue };
+            half.queued = half.queued.saturating_sub(data.len());
+            if half.full && half.queued <= half.limit / 2 {
+                half.full = false;
+                state.tell(other, Queued::Writable { assoc: other });
+            }
+        }
+        // A shutdown is complete when everything the closing side sent has been taken.
+        let done = |half: &super::network::Half| half.closing && half.queued == 0;
+        let closed: Vec<AssocId> = state.halves.iter().filter(|(_, half)| done(half)).map(|(id, _)| *id).collect();
+        for assoc in closed {
+            state.end_both(assoc, "shut down", "shut down");
+        }
+    }
+
+    fn deliver(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+        let count = self.taken.len();
+        for event in self.taken.drain(..) {
+            match event {
+                Queued::Up { assoc, peer, outbound_streams } => sink(Event::Up { assoc, peer, outbound_streams }),
+                Queued::Restarted { assoc } => sink(Event::Restarted { assoc }),
+                Queued::Down { assoc, reason } => sink(Event::Down { assoc, reason }),
+                Queued::Writable { assoc } => sink(Event::Writable { assoc }),
+                Queued::Message { assoc, stream, ppid, mut data } => {
+                    sink(Event::Message { assoc, stream, ppid, data: &data });
+                    data.clear();
+                    let mut state = self.network.lock();
+                    if let Some(node) = state.nodes.get_mut(&self.number)
+                        && node.spare.len() < SPARE
+                    {
+                        node.spare.push(data);
+                    }
+                }
+            }
+        }
+        count
+    }
+}
+
+impl Endpoint for Memory {
+    fn poll(&mut self, timeout: Option<Duration>, sink: &mut dyn FnMut(Event<'_>)) -> io::Result<usize> {
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let mut total = 0;
+        loop {
+            self.take();
+            total += self.deliver(sink);
+            let rest = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let woken = self.reactor.wait(if total > 0 { Some(Duration::ZERO) } else { rest })?;
+            let ready = self.reactor.take_ready();
+            for item in &ready {
+                if let Ready::Watched(token) = *item {
+                    sink(Event::Readable { token });
+                    total += 1;
+                }
+            }
+            self.reactor.put_back(ready);
+            if woken {
+                // What woke us may be events of the network.
+                self.take();
+                total += self.deliver(sink);
+            }
+            if total > 0 || woken || rest.is_some_and(|rest| rest.is_zero()) {
+                return Ok(total);
+            }
+        }
+    }
+
+    fn send(&mut self, assoc: AssocId, wanted: u16, ppid: u32, data: &[u8]) -> Result<(), SendError> {
+        if data.is_empty() || data.len() > crate::MAX_MESSAGE {
+            return Err(SendError::Io(io::ErrorKind::InvalidInput.into()));
+        }
+        let mut state = self.network.lock();
+        let half = state.halves.get_mut(&assoc).filter(|half| half.owner == self.number).ok_or(SendError::Gone)?;
+        if !half.up || half.closing {
+            return Err(SendError::Gone);
+        }
+        if half.queued + data.len() > half.limit {
+            half.full = true;
+            return Err(SendError::Full);
+        }
+        half.queued += data.len();
+        let stream = stream(wanted, half.outbound_streams);
+        let Some(half) = state.halves.get(&assoc) else { return Err(SendError::Gone) };
+        if let Some(other) = half.other.filter(|_| state.reaches(half)) {
+            let owner = state.halves.get(&other).map(|half| half.owner);
+            let spare = owner.and_then(|owner| state.nodes.get_mut(&owner)?.spare.pop());
+            let mut copy = spare.unwrap_or_default();
+            copy.extend_from_slice(data);
+            state.tell(other, Queued::Message { assoc: other, stream, ppid, data: copy });
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self, peer: SocketAddr) -> io::Result<AssocId> {
+        self.network.lock().connect(self.number, peer)
+    }
+
+    fn shutdown(&mut self, assoc: AssocId) {
+        let mut state = self.network.lock();
+        let Some(half) = state.halves.get_mut(&assoc).filter(|half| half.owner == self.number) else { return };
+        half.closing = true;
+        if half.queued == 0 {
+            state.end_both(assoc, "shut down", "shut down");
+        }
+    }
+
+    fn abort(&mut self, assoc: AssocId) {
+        let mut state = self.network.lock();
+        if state.halves.get(&assoc).is_some_and(|half| half.owner == self.number) {
+            state.end_both(assoc, "aborted by this side", "aborted by the peer");
+        }
+    }
+
+    fn watch(&mut self, fd: RawFd, token: u64) -> io::Result<()> {
+        self.reactor.watch(fd, token)
+    }
+
+    fn waker(&self) -> Waker {
+        self.reactor.waker()
+    }
+
+    fn driver(&self) -> &str {
+        "memory (for tests)"
+    }
+
+    fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let mut state = self.network.lock();
+        let mine = |half: &super::network::Half| half.owner == self.number;
+        let own: Vec<AssocId> = state.halves.iter().filter(|(_, half)| mine(half)).map(|(id, _)| *id).collect();
+        for assoc in own {
+            state.end_both(assoc, "aborted by this side", "aborted by the peer");
+        }
+        state.nodes.remove(&self.number);
+    }
+}

@@ -1,0 +1,241 @@
+//! Datagrams in batches: one system call for up to [`BATCH`] of them.
+
+use super::SockAddr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::RawFd;
+
+/// Datagrams of one system call.
+pub(crate) const BATCH: usize = 32;
+/// The largest datagram IP can carry: peers on loopback or on jumbo networks send more than our own path MTU.
+const ROOM: usize = 65_536;
+/// Enough for one IP_PKTINFO or IPV6_PKTINFO.
+const CONTROL: usize = 64;
+
+/// Room for the ancillary data of one datagram, aligned as the kernel wants it.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Control([u8; CONTROL]);
+
+/// One datagram that arrived.
+#[derive(Debug)]
+pub(crate) struct Received<'a> {
+    pub(crate) data: &'a mut [u8],
+    pub(crate) from: Option<SocketAddr>,
+    /// The address it was sent to, where the socket was asked to tell.
+    pub(crate) to: Option<IpAddr>,
+}
+
+/// The buffers of `recvmmsg`. Pages that no datagram ever reached are never touched.
+pub(crate) struct RecvBatch {
+    buffers: Vec<u8>,
+    names: Box<[SockAddr; BATCH]>,
+    controls: Box<[Control; BATCH]>,
+    vectors: Box<[libc::iovec; BATCH]>,
+    headers: Box<[libc::mmsghdr; BATCH]>,
+}
+
+// SAFETY: the raw pointers in `vectors` and `headers` point into the heap blocks of the same value and nowhere else.
+unsafe impl Send for RecvBatch {}
+
+impl std::fmt::Debug for RecvBatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RecvBatch").finish_non_exhaustive()
+    }
+}
+
+impl RecvBatch {
+    pub(crate) fn new() -> Self {
+        let mut batch = Self {
+            buffers: vec![0; BATCH * ROOM],
+            names: Box::new([SockAddr::EMPTY; BATCH]),
+            controls: Box::new([Control([0; CONTROL]); BATCH]),
+            vectors: Box::new([libc::iovec { iov_base: std::ptr::null_mut(), iov_len: ROOM }; BATCH]),
+            headers: Box::new([EMPTY_HEADER; BATCH]),
+        };
+        for slot in 0..BATCH {
+            batch.vectors[slot].iov_base = batch.buffers[slot * ROOM..][..ROOM].as_mut_ptr().cast();
+            let header = &mut batch.headers[slot].msg_hdr;
+            header.msg_name = batch.names[slot].as_mut_ptr().cast();
+            header.msg_iov = &raw mut batch.vectors[slot];
+            header.msg_iovlen = 1;
+            header.msg_control = batch.controls[slot].0.as_mut_ptr().cast();
+        }
+        batch
+    }
+
+    /// Reads what is there, at most [`BATCH`] datagrams, without waiting. [`RecvBatch::get`] gives them.
+    pub(crate) fn receive(&mut self, fd: RawFd) -> io::Result<usize> {
+        for header in self.headers.iter_mut() {
+            header.msg_hdr.msg_namelen = size_of::<SockAddr>() as libc::socklen_t;
+            header.msg_hdr.msg_controllen = CONTROL;
+            header.msg_hdr.msg_flags = 0;
+        }
+        let headers = self.headers.as_mut_ptr();
+        // SAFETY: every header points to a name, a buffer and a control block of the lengths it says, owned by `self`.
+        let count = unsafe { libc::recvmmsg(fd, headers, BATCH as u32, libc::MSG_DONTWAIT, std::ptr::null_mut()) };
+        if count >= 0 {
+            return Ok(count as usize);
+        }
+        match io::Error::last_os_error() {
+            error if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(0),
+            error => Err(error),
+        }
+    }
+
+    /// The datagram in a slot that the last [`RecvBatch::receive`] filled; `None` if it was cut short.
+    pub(crate) fn get(&mut self, slot: usize) -> Option<Received<'_>> {
+        let header = &self.headers[slot];
+        if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
+            return None;
+        }
+        let to = local_address(&header.msg_hdr);
+        let data = self.buffers.get_mut(slot * ROOM..)?.get_mut(..header.msg_len as usize)?;
+        Some(Received { data, from: self.names[slot].get(), to })
+    }
+}
+
+/// The destination a datagram had, from its ancillary data.
+fn local_address(header: &libc::msghdr) -> Option<IpAddr> {
+    // SAFETY: `header` was filled by `recvmmsg` and its control block is alive; the macros stay inside
+    // `msg_controllen`, and the reads are unaligned copies of plain data that the kernel wrote.
+    unsafe {
+        let mut item = libc::CMSG_FIRSTHDR(header);
+        while !item.is_null() {
+            match ((*item).cmsg_level, (*item).cmsg_type) {
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                    let info: libc::in_pktinfo = libc::CMSG_DATA(item).cast::<libc::in_pktinfo>().read_unaligned();
+                    return Some(Ipv4Addr::from(info.ipi_addr.s_addr.to_ne_bytes()).into());
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    let info: libc::in6_pktinfo = libc::CMSG_DATA(item).cast::<libc::in6_pktinfo>().read_unaligned();
+                    return Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).into());
+                }
+                _ => item = libc::CMSG_NXTHDR(header, item),
+            }
+        }
+    }
+    None
+}
+
+/// The headers of `sendmmsg`: filled by [`SendBatch::push`] with borrowed data, sent when full and by [`SendBatch::finish`].
+pub(crate) struct SendBatch<'a> {
+    fd: RawFd,
+    count: usize,
+    names: [SockAddr; BATCH],
+    controls: [Control; BATCH],
+    vectors: [libc::iovec; BATCH],
+    sources: [Option<IpAddr>; BATCH],
+    data: std::marker::PhantomData<&'a [u8]>,
+    refused: u64,
+}
+
+impl<'a> SendBatch<'a> {
+    pub(crate) fn new(fd: RawFd) -> Self {
+        Self {
+            fd,
+            count: 0,
+            names: [SockAddr::EMPTY; BATCH],
+            controls: [Control([0; CONTROL]); BATCH],
+            vectors: [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH],
+            sources: [None; BATCH],
+            data: std::marker::PhantomData,
+            refused: 0,
+        }
+    }
+
+    /// Adds a datagram, sent from `source` if that is given, else from the socket's address.
+    pub(crate) fn push(&mut self, data: &'a [u8], to: SocketAddr, source: Option<IpAddr>) {
+        if self.count == BATCH {
+            self.flush();
+        }
+        let slot = self.count;
+        self.names[slot] = SockAddr::new(to);
+        self.vectors[slot] = libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
+        self.sources[slot] = source;
+        self.count += 1;
+    }
+
+    /// Sends the rest. How many datagrams the kernel refused: for a protocol that repeats what is lost, a number.
+    pub(crate) fn finish(mut self) -> u64 {
+        self.flush();
+        self.refused
+    }
+
+    /// Sends what was added. A datagram that the kernel refuses is counted and skipped.
+    fn flush(&mut self) {
+        let mut headers = [EMPTY_HEADER; BATCH];
+        for (slot, header) in headers[..self.count].iter_mut().enumerate() {
+            let header = &mut header.msg_hdr;
+            header.msg_name = self.names[slot].as_mut_ptr().cast();
+            header.msg_namelen = self.names[slot].len();
+            header.msg_iov = &raw mut self.vectors[slot];
+            header.msg_iovlen = 1;
+            if let Some(source) = self.sources[slot] {
+                set_source(header, &mut self.controls[slot], source);
+            }
+        }
+        let mut sent = 0;
+        while sent < self.count {
+            let rest = &mut headers[sent..self.count];
+            // SAFETY: every header points to a name, a buffer and perhaps a control block that `self` or the data it
+            // borrows keeps alive; `sendmmsg` only reads the data.
+            match unsafe { libc::sendmmsg(self.fd, rest.as_mut_ptr(), rest.len() as u32, libc::MSG_DONTWAIT) } {
+                count if count > 0 => sent += count as usize,
+                _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+                _ => {
+                    self.refused += 1;
+                    sent += 1;
+                }
+            }
+        }
+        self.count = 0;
+    }
+}
+
+/// Asks for a source address by IP_PKTINFO or IPV6_PKTINFO.
+fn set_source(header: &mut libc::msghdr, control: &mut Control, source: IpAddr) {
+    // SAFETY: the control block is aligned and larger than the space either form needs (40 bytes at most), and stays
+    // where it is until the call that reads it.
+    unsafe {
+        header.msg_control = control.0.as_mut_ptr().cast();
+        header.msg_controllen = CONTROL;
+        let item = libc::CMSG_FIRSTHDR(header);
+        match source {
+            IpAddr::V4(source) => {
+                (*item).cmsg_level = libc::IPPROTO_IP;
+                (*item).cmsg_type = libc::IP_PKTINFO;
+                (*item).cmsg_len = libc::CMSG_LEN(size_of::<libc::in_pktinfo>() as u32) as usize;
+                let info = libc::in_pktinfo {
+                    ipi_ifindex: 0,
+                    ipi_spec_dst: libc::in_addr { s_addr: u32::from_ne_bytes(source.octets()) },
+                    ipi_addr: libc::in_addr { s_addr: 0 },
+                };
+                libc::CMSG_DATA(item).cast::<libc::in_pktinfo>().write_unaligned(info);
+                header.msg_controllen = libc::CMSG_SPACE(size_of::<libc::in_pktinfo>() as u32) as usize;
+            }
+            IpAddr::V6(source) => {
+                (*item).cmsg_level = libc::IPPROTO_IPV6;
+                (*item).cmsg_type = libc::IPV6_PKTINFO;
+                (*item).cmsg_len = libc::CMSG_LEN(size_of::<libc::in6_pktinfo>() as u32) as usize;
+                let address = libc::in6_addr { s6_addr: source.octets() };
+                let info = libc::in6_pktinfo { ipi6_addr: address, ipi6_ifindex: 0 };
+                libc::CMSG_DATA(item).cast::<libc::in6_pktinfo>().write_unaligned(info);
+                header.msg_controllen = libc::CMSG_SPACE(size_of::<libc::in6_pktinfo>() as u32) as usize;
+            }
+        }
+    }
+}
+
+const EMPTY_HEADER: libc::mmsghdr = libc::mmsghdr {
+    msg_hdr: libc::msghdr {
+        msg_name: std::ptr::null_mut(),
+        msg_namelen: 0,
+        msg_iov: std::ptr::null_mut(),
+        msg_iovlen: 0,
+        msg_control: std::ptr::null_mut(),
+        msg_controllen: 0,
+        msg_flags: 0,
+    },
+    msg_len: 0,
+};

@@ -1,0 +1,71 @@
+//! Opening sockets and setting their options.
+
+use super::{SockAddr, address, check};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Opens a non-blocking socket for the family of `ip`.
+pub(crate) fn open(ip: IpAddr, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
+    let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers are passed; the result is checked and owned at once.
+    unsafe { Ok(OwnedFd::from_raw_fd(check(libc::socket(address::family(ip), kind, protocol))?)) }
+}
+
+/// Binds to an address.
+pub(crate) fn bind(fd: &OwnedFd, to: SocketAddr) -> io::Result<()> {
+    let name = SockAddr::new(to);
+    // SAFETY: the descriptor is open and the name has the length that is passed.
+    check(unsafe { libc::bind(fd.as_raw_fd(), name.as_ptr(), name.len()) })?;
+    Ok(())
+}
+
+/// Sets an option whose value is the plain structure `T`.
+pub(crate) fn set<T: Copy>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
+    let (value, size) = ((&raw const *value).cast(), size_of::<T>() as libc::socklen_t);
+    // SAFETY: the descriptor is open and the value has the size that is passed.
+    check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, value, size) })?;
+    Ok(())
+}
+
+/// Gives a socket the largest buffers it may have up to `bytes`, more than the system's limit where we may.
+pub(crate) fn set_buffers(fd: &OwnedFd, bytes: i32) {
+    for (forced, asked) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
+        if set(fd, libc::SOL_SOCKET, forced, &bytes).is_err() {
+            let _ = set(fd, libc::SOL_SOCKET, asked, &bytes);
+        }
+    }
+}
+
+/// Takes a name in the network namespace that only one socket can have, until the descriptor is closed.
+pub(crate) fn claim_name(name: &str) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers are passed; the result is checked and owned at once.
+    let fd =
+        unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0))?) };
+    let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
+    // A leading zero byte makes the name abstract: of the namespace, not of a file.
+    for (to, from) in address.sun_path[1..].iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    let used = name.len().min(address.sun_path.len() - 1);
+    let length = (std::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + used) as libc::socklen_t;
+    // SAFETY: the descriptor is open and the address has at least the length that is passed.
+    check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length) })?;
+    Ok(fd)
+}
+
+/// The address this machine would speak to `to` from.
+pub(crate) fn source_for(to: SocketAddr) -> io::Result<IpAddr> {
+    let fd = open(to.ip(), libc::SOCK_DGRAM, 0)?;
+    let mut to = to;
+    // Connecting a UDP socket sends nothing, but wants a port.
+    to.set_port(9);
+    let (name, mut own) = (SockAddr::new(to), SockAddr::EMPTY);
+    let mut length = size_of::<SockAddr>() as libc::socklen_t;
+    // SAFETY: the descriptor is open and both names have the lengths that are passed.
+    unsafe {
+        check(libc::connect(fd.as_raw_fd(), name.as_ptr(), name.len()))?;
+        check(libc::getsockname(fd.as_raw_fd(), own.as_mut_ptr(), &raw mut length))?;
+    }
+    own.get().map(|own| own.ip()).ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+}

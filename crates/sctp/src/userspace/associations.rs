@@ -1,0 +1,333 @@
+//! The sockets and associations of one endpoint, and what the library's events do to them.
+
+use super::callbacks::{Events, Happening, Tag, What};
+use super::ffi;
+use super::library::{Library, Socket};
+use super::peers::Peer;
+use super::ports::{self, Lease};
+use super::shared::Shared;
+use crate::assocs::{Assocs, FastMap};
+use crate::config::{BindError, Config, Driver};
+use crate::endpoint::Event;
+use crate::sys::socket;
+use std::io;
+use std::net::SocketAddr;
+use vireo_types::AssocId;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Connecting,
+    Up,
+    /// We asked for a shutdown.
+    Closing,
+}
+
+#[derive(Debug)]
+pub(super) struct Association {
+    pub(super) id: AssocId,
+    /// The library's identifier, unique within its socket.
+    pub(super) raw: u32,
+    pub(super) outbound_streams: u16,
+    pub(super) phase: Phase,
+    socket: u32,
+    /// The peer's virtual port.
+    peer: u16,
+}
+
+/// A socket of the library with its SCTP port.
+#[derive(Debug)]
+struct Bound {
+    socket: Socket,
+    lease: Lease,
+}
+
+/// The socket that has the endpoint's own port; the others have one association each.
+const MAIN: u32 = 0;
+
+#[derive(Debug)]
+pub(super) struct Associations {
+    sockets: FastMap<u32, Bound>,
+    /// SCTP port to the library's port.
+    ports: FastMap<u32, u16>,
+    assocs: Assocs<Association>,
+    /// Those that owe their owner an [`Event::Writable`].
+    blocked: Vec<AssocId>,
+    /// Those that ended by our own doing, and why.
+    ended: Vec<(AssocId, &'static str)>,
+    next_socket: u32,
+    next_port: u16,
+    mtu: u32,
+    limit: usize,
+    send_buffer: u32,
+}
+
+fn key(socket: u32, raw: u32) -> u64 {
+    u64::from(socket) << 32 | u64::from(raw)
+}
+
+impl Associations {
+    /// Opens the main socket, if the endpoint has a port.
+    pub(super) fn open(library: &mut Library, shared: &Shared, config: &Config, mtu: u32) -> Result<Self, BindError> {
+        let mut this = Self {
+            sockets: FastMap::default(),
+            ports: FastMap::default(),
+            assocs: Assocs::default(),
+            blocked: Vec::new(),
+            ended: Vec::new(),
+            next_socket: MAIN + 1,
+            // Somewhere in the dynamic range, so that a process that starts again does not meet its old associations.
+            next_port: 49_152 | (std::process::id() as u16).wrapping_mul(0x1f35),
+            mtu,
+            limit: config.max_associations,
+            send_buffer: config.send_buffer,
+        };
+        if config.port != 0 {
+            let addresses = shared.transports.iter().map(|transport| transport.local);
+            let lease = ports::claim(addresses, config.port, config.driver != Driver::UserspaceUdp)?;
+            this.add_socket(library, shared, config, MAIN, lease)
+                .map_err(BindError::system("opening the SCTP socket"))?;
+        }
+        Ok(this)
+    }
+
+    fn add_socket(
+        &mut self,
+        library: &mut Library,
+        shared: &Shared,
+        config: &Config,
+        number: u32,
+        lease: Lease,
+    ) -> io::Result<()> {
+        let tag = Tag { endpoint: shared.number, socket: number };
+        let socket = library.open(tag, lease.port, config, self.mtu)?;
+        self.ports.insert(lease.port.into(), socket.port);
+        self.sockets.insert(number, Bound { socket, lease });
+        Ok(())
+    }
+
+    /// The library's port for an SCTP port of this endpoint.
+    pub(super) fn virtual_port(&self, port: u16) -> Option<u16> {
+        self.ports.get(&u32::from(port)).copied()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.assocs.len() == 0
+    }
+
+    /// Whether there are events that need no packet.
+    pub(super) fn has_pending(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    pub(super) fn get(&self, id: AssocId) -> Option<(&Association, &Socket)> {
+        let assoc = self.assocs.get(id)?;
+        Some((assoc, &self.sockets.get(&assoc.socket)?.socket))
+    }
+
+    /// Remembers that an association's buffer was full.
+    pub(super) fn block(&mut self, id: AssocId) {
+        if !self.blocked.contains(&id) {
+            self.blocked.push(id);
+        }
+    }
+
+    pub(super) fn connect(
+        &mut self,
+        library: &mut Library,
+        shared: &Shared,
+        config: &Config,
+        remote: SocketAddr,
+        port: u16,
+    ) -> io::Result<AssocId> {
+        if self.assocs.len() >= self.limit {
+            return Err(io::Error::other("the endpoint has all the associations it may have"));
+        }
+        let transport = shared.transports.iter().position(|transport| transport.local.is_ipv4() == remote.is_ipv4());
+        let transport = transport.ok_or(io::ErrorKind::AddrNotAvailable)?;
+        // Where any address will do, the answers must find the one that was used.
+        let any = shared.transports.get(transport).is_some_and(|transport| transport.local.is_unspecified());
+        let source = any.then(|| socket::source_for(remote)).transpose()?;
+        let mut routes = shared.routes();
+        let peer = Peer { address: remote, port, local: routes.local(transport as u8, source) };
+        let peer = routes.peers.enter(peer).ok_or(io::ErrorKind::AddrInUse)?;
+        drop(routes);
+        let number = if config.port == 0 { self.add_dynamic(library, shared, config)? } else { MAIN };
+        let Some(bound) = self.sockets.get(&number) else { return Err(io::ErrorKind::NotConnected.into()) };
+        let raw = match library.connect(&bound.socket, shared.number, peer) {
+            Ok(raw) => raw,
+            Err(error) => {
+                self.remove_socket(library, number);
+                return Err(error);
+            }
+        };
+        Ok(self.insert(shared, number, raw, (peer, Phase::Connecting, config.outbound_streams)))
+    }
+
+    /// Opens a socket with a port of its own.
+    fn add_dynamic(&mut self, library: &mut Library, shared: &Shared, config: &Config) -> io::Result<u32> {
+        let ports = &self.ports;
+        let shared_ports = config.driver != Driver::UserspaceUdp;
+        let used = |port: u16| ports.contains_key(&u32::from(port));
+        let lease = ports::claim_dynamic(&mut self.next_port, shared_ports, used)?;
+        let number = self.next_socket;
+        self.next_socket = self.next_socket.checked_add(1).unwrap_or(MAIN + 1);
+        self.add_socket(library, shared, config, number, lease)?;
+        Ok(number)
+    }
+
+    fn insert(&mut self, shared: &Shared, socket: u32, raw: u32, (peer, phase, streams): (u16, Phase, u16)) -> AssocId {
+        shared.routes().peers.pin(peer);
+        let id = AssocId(0);
+        let id = self
+            .assocs
+            .insert(key(socket, raw), Association { id, raw, outbound_streams: streams, phase, socket, peer });
+        if let Some(assoc) = self.assocs.get_mut(id) {
+            assoc.id = id;
+        }
+        id
+    }
+
+    /// Forgets an association, and its socket if it had one of its own.
+    fn remove(&mut self, library: &mut Library, shared: &Shared, id: AssocId) {
+        if let Some(assoc) = self.assocs.remove(id) {
+            shared.routes().peers.unpin(assoc.peer);
+            self.blocked.retain(|blocked| *blocked != id);
+            self.remove_socket(library, assoc.socket);
+        }
+    }
+
+    fn remove_socket(&mut self, library: &mut Library, number: u32) {
+        if number != MAIN
+            && let Some(bound) = self.sockets.remove(&number)
+        {
+            self.ports.remove(&u32::from(bound.lease.port));
+            library.close(bound.socket);
+        }
+    }
+
+    pub(super) fn shutdown(&mut self, library: &mut Library, id: AssocId) {
+        let Some(assoc) = self.assocs.get_mut(id) else { return };
+        let (raw, socket) = (assoc.raw, assoc.socket);
+        assoc.phase = Phase::Closing;
+        if let Some(bound) = self.sockets.get(&socket) {
+            // It fails only when the association is on its way out already, which its event tells.
+            let _ = library.send(&bound.socket, raw, (0, 0, ffi::SCTP_EOF), &[]);
+        }
+    }
+
+    pub(super) fn abort(&mut self, library: &mut Library, shared: &Shared, id: AssocId, reason: &'static str) {
+        let Some(assoc) = self.assocs.get(id) else { return };
+        self.abort_raw(library, assoc.socket, assoc.raw);
+        self.remove(library, shared, id);
+        self.ended.push((id, reason));
+    }
+
+    fn abort_raw(&self, library: &mut Library, socket: u32, raw: u32) {
+        if let Some(bound) = self.sockets.get(&socket) {
+            let _ = library.send(&bound.socket, raw, (0, 0, ffi::SCTP_ABORT), &[]);
+        }
+    }
+
+    /// Closes every socket; what associations there are get an ABORT.
+    pub(super) fn close(&mut self, library: &mut Library) {
+        for (_, bound) in self.sockets.drain() {
+            library.close(bound.socket);
+        }
+    }
+
+    /// Turns the library's events into ours. Returns how many.
+    pub(super) fn apply(
+        &mut self,
+        library: &mut Library,
+        shared: &Shared,
+        events: &Events,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) -> usize {
+        let mut count = 0;
+        let mut counted = |event: Event<'_>| {
+            count += 1;
+            sink(event);
+        };
+        for event in &events.list {
+            self.apply_one(library, shared, event, &events.bytes, &mut counted);
+        }
+        for (assoc, reason) in self.ended.drain(..) {
+            counted(Event::Down { assoc, reason });
+        }
+        let (low, assocs, sockets) = (self.send_buffer / 2, &self.assocs, &self.sockets);
+        self.blocked.retain(|id| {
+            let bound = assocs.get(*id).and_then(|assoc| Some((assoc, sockets.get(&assoc.socket)?)));
+            let queued = bound.and_then(|(assoc, bound)| library.queued(&bound.socket, assoc.raw));
+            let blocked = queued.is_some_and(|queued| queued > low);
+            if !blocked && queued.is_some() {
+                counted(Event::Writable { assoc: *id });
+            }
+            blocked
+        });
+        count
+    }
+
+    fn apply_one(
+        &mut self,
+        library: &mut Library,
+        shared: &Shared,
+        event: &Happening,
+        bytes: &[u8],
+        sink: &mut dyn FnMut(Event<'_>),
+    ) {
+        let Happening { tag: Tag { socket, .. }, assoc: raw, what } = *event;
+        let known = self.assocs.id(key(socket, raw));
+        match (what, known) {
+            (What::Message { stream, ppid, start, end }, Some(assoc)) => {
+                let data = bytes.get(start..end).unwrap_or_default();
+                sink(Event::Message { assoc, stream, ppid, data });
+            }
+            (What::TooLong, Some(assoc)) => {
+                self.abort(library, shared, assoc, "the peer sent a message that is too long");
+            }
+            (What::Change { state: ffi::SCTP_COMM_UP, outbound_streams, port, .. }, known) => {
+                let Some(peer) = shared.routes().peers.get(port).copied() else {
+                    return self.abort_raw(library, socket, raw);
+                };
+                if known.is_none() && self.assocs.len() >= self.limit {
+                    tracing::warn!(limit = self.limit, "an SCTP association is refused: there are too many");
+                    return self.abort_raw(library, socket, raw);
+                }
+                let assoc =
+                    known.unwrap_or_else(|| self.insert(shared, socket, raw, (port, Phase::Up, outbound_streams)));
+                if let Some(state) = self.assocs.get_mut(assoc) {
+                    state.outbound_streams = outbound_streams;
+                    if state.phase == Phase::Connecting {
+                        state.phase = Phase::Up;
+                    }
+                }
+                sink(Event::Up { assoc, peer: peer.name(), outbound_streams });
+            }
+            (What::Change { state: ffi::SCTP_RESTART, outbound_streams, .. }, Some(assoc)) => {
+                if let Some(state) = self.assocs.get_mut(assoc) {
+                    state.outbound_streams = outbound_streams;
+                }
+                sink(Event::Restarted { assoc });
+            }
+            (What::Change { state, aborted, .. }, Some(assoc)) => {
+                let Some(reason) = reason(state, aborted) else { return };
+                self.remove(library, shared, assoc);
+                sink(Event::Down { assoc, reason });
+            }
+            // Events of an association that was aborted here or never wanted.
+            (_, None) => {}
+        }
+    }
+}
+
+/// Why an association ended; `None` if it did not.
+fn reason(state: u16, aborted: bool) -> Option<&'static str> {
+    match (state, aborted) {
+        (ffi::SCTP_SHUTDOWN_COMP, _) => Some("shut down"),
+        (ffi::SCTP_COMM_LOST, true) => Some("aborted by the peer"),
+        (ffi::SCTP_COMM_LOST, false) => Some("the peer stopped answering"),
+        (ffi::SCTP_CANT_STR_ASSOC, true) => Some("refused by the peer"),
+        (ffi::SCTP_CANT_STR_ASSOC, false) => Some("no answer from the peer"),
+        _ => None,
+    }
+}

@@ -1,0 +1,187 @@
+//! What the library gives back while it is called: packets to send and events to report. Both are copied into buffers
+//! of the calling thread, which takes them when the call has returned; nothing is done inside a callback.
+
+use super::ffi;
+use std::cell::RefCell;
+use std::ffi::{c_int, c_void};
+
+/// Which socket of which endpoint: what the library hands back with each event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tag {
+    pub(super) endpoint: u8,
+    pub(super) socket: u32,
+}
+
+impl Tag {
+    pub(super) fn to_ptr(self) -> *mut c_void {
+        std::ptr::without_provenance_mut((u64::from(self.socket) << 8 | u64::from(self.endpoint)) as usize)
+    }
+
+    fn from_ptr(ptr: *mut c_void) -> Self {
+        let bits = ptr.addr() as u64;
+        Self { endpoint: bits as u8, socket: (bits >> 8) as u32 }
+    }
+}
+
+/// What an event says; the bytes of a message are in [`Events::bytes`].
+#[derive(Clone, Copy, Debug)]
+pub(super) enum What {
+    Message {
+        stream: u16,
+        ppid: u32,
+        start: usize,
+        end: usize,
+    },
+    /// The first part of a message beyond [`crate::MAX_MESSAGE`].
+    TooLong,
+    Change {
+        state: u16,
+        outbound_streams: u16,
+        /// An ABORT chunk of the peer came with it.
+        aborted: bool,
+        /// The peer's virtual port.
+        port: u16,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Happening {
+    pub(super) tag: Tag,
+    pub(super) assoc: u32,
+    pub(super) what: What,
+}
+
+/// Events in order, with the bytes of their messages.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    pub(super) list: Vec<Happening>,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Events {
+    pub(super) fn clear(&mut self) {
+        self.list.clear();
+        self.bytes.clear();
+        // One storm must not keep its memory for ever.
+        self.bytes.shrink_to(1 << 20);
+    }
+
+    /// Appends an event of another list.
+    pub(super) fn copy(&mut self, mut event: Happening, bytes: &[u8]) {
+        if let What::Message { start, end, .. } = &mut event.what {
+            let from = self.bytes.len();
+            self.bytes.extend_from_slice(bytes.get(*start..*end).unwrap_or_default());
+            (*start, *end) = (from, self.bytes.len());
+        }
+        self.list.push(event);
+    }
+}
+
+/// What the calls of a thread produced since it was last taken.
+#[derive(Debug, Default)]
+pub(super) struct Produced {
+    /// Packets in order: the endpoint's number, and where in `bytes` it is.
+    pub(super) packets: Vec<(u8, std::ops::Range<usize>)>,
+    pub(super) bytes: Vec<u8>,
+    pub(super) events: Events,
+}
+
+impl Produced {
+    pub(super) fn clear(&mut self) {
+        self.packets.clear();
+        self.bytes.clear();
+        self.bytes.shrink_to(1 << 20);
+        self.events.clear();
+    }
+}
+
+/// The address that the library knows an endpoint, and all its peers, by.
+pub(super) fn address(endpoint: u8) -> *mut c_void {
+    std::ptr::without_provenance_mut(usize::from(endpoint))
+}
+
+thread_local! {
+    static PRODUCED: RefCell<Produced> = RefCell::default();
+}
+
+/// Runs `take` on what the calls of this thread produced.
+pub(super) fn with_produced<R>(take: impl FnOnce(&mut Produced) -> R) -> R {
+    PRODUCED.with_borrow_mut(take)
+}
+
+/// Called by the library for each packet to send.
+pub(super) extern "C" fn output(addr: *mut c_void, buffer: *mut c_void, length: usize, _tos: u8, _df: u8) -> c_int {
+    if buffer.is_null() {
+        return 0;
+    }
+    // SAFETY: the library passes a buffer of `length` readable bytes that lives until this function returns.
+    let packet = unsafe { std::slice::from_raw_parts(buffer.cast::<u8>(), length) };
+    PRODUCED.with(|produced| {
+        if let Ok(mut produced) = produced.try_borrow_mut() {
+            let start = produced.bytes.len();
+            produced.bytes.extend_from_slice(packet);
+            let end = produced.bytes.len();
+            produced.packets.push((addr.addr() as u8, start..end));
+        }
+    });
+    0
+}
+
+/// Called by the library for each message and notification; `data` is ours to free.
+pub(super) extern "C" fn receive(
+    _sock: *mut ffi::socket,
+    addr: ffi::sctp_sockstore,
+    data: *mut c_void,
+    length: usize,
+    info: ffi::sctp_rcvinfo,
+    flags: c_int,
+    ulp_info: *mut c_void,
+) -> c_int {
+    if data.is_null() {
+        return 1;
+    }
+    // SAFETY: the library passes a buffer of `length` readable bytes, made by `malloc`, that is ours from now on.
+    let bytes = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length) };
+    // SAFETY: sockets of this driver are AF_CONN, so this is the member that was written.
+    let peer = unsafe { addr.sconn };
+    PRODUCED.with(|produced| {
+        if let Ok(mut produced) = produced.try_borrow_mut() {
+            let tag = Tag::from_ptr(ulp_info);
+            if flags & ffi::MSG_NOTIFICATION != 0 {
+                produced.events.list.extend(notification(tag, bytes, peer));
+            } else {
+                message(&mut produced.events, tag, bytes, &info, flags);
+            }
+        }
+    });
+    // SAFETY: `data` came from `malloc`, and nothing refers to it any more.
+    unsafe { libc::free(data) };
+    1
+}
+
+fn message(events: &mut Events, tag: Tag, bytes: &[u8], info: &ffi::sctp_rcvinfo, flags: c_int) {
+    let what = if flags & libc::MSG_EOR == 0 {
+        What::TooLong
+    } else {
+        let start = events.bytes.len();
+        events.bytes.extend_from_slice(bytes);
+        What::Message { stream: info.sid, ppid: u32::from_be(info.ppid), start, end: events.bytes.len() }
+    };
+    events.list.push(Happening { tag, assoc: info.assoc_id, what });
+}
+
+fn notification(tag: Tag, bytes: &[u8], peer: ffi::sockaddr_conn) -> Option<Happening> {
+    let size = size_of::<ffi::sctp_assoc_change>();
+    if bytes.len() < size || u16::from_ne_bytes([bytes[0], bytes[1]]) != ffi::SCTP_ASSOC_CHANGE {
+        return None;
+    }
+    // SAFETY: there are enough bytes, and every bit pattern is a value of this plain structure.
+    let change = unsafe { bytes.as_ptr().cast::<ffi::sctp_assoc_change>().read_unaligned() };
+    let what = What::Change {
+        state: change.state,
+        outbound_streams: change.outbound_streams,
+        aborted: bytes.len() > size,
+        port: u16::from_be(peer.port),
+    };
+    Some(Happening { tag, assoc: change.assoc_id, what })
+}

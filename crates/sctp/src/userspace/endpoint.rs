@@ -1,0 +1,254 @@
+//! The userspace driver's [`Endpoint`]: usrsctp on the polling thread.
+
+use super::associations::{Associations, Phase};
+use super::callbacks::Events;
+use super::library::{self, TICK};
+use super::peers::{Peer, is_unicast};
+use super::shared::{Packets, Shared};
+use super::{checksum, ffi, transport};
+use crate::assocs::stream;
+use crate::config::{BindError, Config, Driver};
+use crate::endpoint::{Endpoint, Event, SendError};
+use crate::sys::{Reactor, Ready, RecvBatch, Waker};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use vireo_types::AssocId;
+
+/// Batches read from one transport before the others get their turn.
+const BATCHES: usize = 4;
+/// How long an endpoint without associations may sleep: the library renews its cookie secret by a timer.
+const IDLE: Duration = Duration::from_secs(1);
+/// The smallest packet there is: a common header and one chunk header.
+const SMALLEST: usize = 16;
+
+/// An endpoint over usrsctp.
+#[derive(Debug)]
+pub(crate) struct Userspace {
+    shared: Arc<Shared>,
+    reactor: Reactor,
+    received: RecvBatch,
+    packets: Packets,
+    events: Events,
+    associations: Associations,
+    config: Config,
+    driver: String,
+}
+
+impl Userspace {
+    pub(crate) fn bind(config: &Config, driver: String) -> Result<Box<dyn Endpoint>, BindError> {
+        let reactor = Reactor::new().map_err(BindError::system("making an epoll instance"))?;
+        let transports = transport::open(config)?;
+        for (number, transport) in transports.iter().enumerate() {
+            reactor.add(transport.fd(), number as u32).map_err(BindError::system("watching a socket"))?;
+        }
+        let mtu = transports.iter().map(|transport| transport.mtu(config.path_mtu)).min().unwrap_or(512);
+        let waker = reactor.waker();
+        let mut library = library::lock();
+        let shared = library.enter(|number| Shared::new(number, transports, waker))?;
+        let associations = match Associations::open(&mut library, &shared, config, mtu) {
+            Ok(associations) => associations,
+            Err(error) => {
+                library.leave(shared.number);
+                return Err(error);
+            }
+        };
+        drop(library);
+        Ok(Box::new(Self {
+            shared,
+            reactor,
+            received: RecvBatch::new(),
+            packets: Packets::default(),
+            events: Events::default(),
+            associations,
+            config: config.clone(),
+            driver,
+        }))
+    }
+
+    fn flush(&mut self) {
+        if self.packets.len() > 0 {
+            self.shared.transmit(&self.packets);
+            self.packets.clear();
+        }
+    }
+
+    /// Reads what a transport has and gives it to the library.
+    fn receive(&mut self, number: u32) -> io::Result<()> {
+        let Some(transport) = self.shared.transports.get(number as usize) else { return Ok(()) };
+        for _ in 0..BATCHES {
+            let count = self.received.receive(transport.fd())?;
+            let mut library = library::lock();
+            let mut routes = self.shared.routes();
+            for slot in 0..count {
+                let Some(datagram) = self.received.get(slot) else { continue };
+                let Some(incoming) = transport.parse(datagram) else { continue };
+                let Some((source, destination)) = ports(incoming.packet) else { continue };
+                let Some(destination) = self.associations.virtual_port(destination) else { continue };
+                if !is_unicast(incoming.from.ip())
+                    || incoming.to.is_some_and(|to| !is_unicast(to))
+                    || !checksum::is_right(incoming.packet)
+                {
+                    continue;
+                }
+                let local = routes.local(number as u8, incoming.to);
+                let peer = Peer { address: incoming.from, port: source, local };
+                let Some(source) = routes.peers.enter(peer) else { continue };
+                incoming.packet[..2].copy_from_slice(&source.to_be_bytes());
+                incoming.packet[2..4].copy_from_slice(&destination.to_be_bytes());
+                library.input(self.shared.number, incoming.packet);
+            }
+            drop(routes);
+            library.collect(&self.shared, &mut self.packets, &mut self.events);
+            drop(library);
+            if count < crate::sys::DATAGRAMS {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// One wait and what it brought.
+    fn turn(&mut self, wait: Duration, sink: &mut dyn FnMut(Event<'_>)) -> io::Result<(usize, bool)> {
+        let woken = self.reactor.wait(Some(wait))?;
+        let mut count = 0;
+        let ready = self.reactor.take_ready();
+        for item in &ready {
+            match *item {
+                Ready::Own(number) => self.receive(number)?,
+                Ready::Watched(token) => {
+                    sink(Event::Readable { token });
+                    count += 1;
+                }
+            }
+        }
+        self.reactor.put_back(ready);
+        self.shared.take_delivered(&mut self.events);
+        let mut library = library::lock();
+        library.tick(Instant::now());
+        library.collect(&self.shared, &mut self.packets, &mut self.events);
+        count += self.associations.apply(&mut library, &self.shared, &self.events, sink);
+        self.events.clear();
+        // What applying the events produced (aborts of associations that are not wanted).
+        library.collect(&self.shared, &mut self.packets, &mut self.events);
+        drop(library);
+        self.shared.routes().peers.forget_passing();
+        self.flush();
+        Ok((count, woken))
+    }
+}
+
+/// The ports of a packet that is long enough to be one.
+fn ports(packet: &[u8]) -> Option<(u16, u16)> {
+    let number = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
+    (packet.len() >= SMALLEST).then(|| (number(0), number(2)))
+}
+
+impl Endpoint for Userspace {
+    fn poll(&mut self, timeout: Option<Duration>, sink: &mut dyn FnMut(Event<'_>)) -> io::Result<usize> {
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let mut total = 0;
+        self.flush();
+        loop {
+            let rest = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let most = if self.associations.is_empty() { IDLE } else { TICK };
+            let pending = total > 0 || self.associations.has_pending() || !self.events.list.is_empty();
+            let wait = if pending { Duration::ZERO } else { rest.map_or(most, |rest| rest.min(most)) };
+            let (count, woken) = self.turn(wait, sink)?;
+            total += count;
+            if total > 0 || woken || rest.is_some_and(|rest| rest.is_zero()) {
+                return Ok(total);
+            }
+        }
+    }
+
+    fn send(&mut self, assoc: AssocId, wanted: u16, ppid: u32, data: &[u8]) -> Result<(), SendError> {
+        if data.is_empty() || data.len() > crate::MAX_MESSAGE {
+            return Err(SendError::Io(io::ErrorKind::InvalidInput.into()));
+        }
+        let Some((assoc, socket)) = self.associations.get(assoc) else { return Err(SendError::Gone) };
+        if assoc.phase != Phase::Up {
+            return Err(SendError::Gone);
+        }
+        let flags = if self.config.sack_immediately { ffi::SCTP_SACK_IMMEDIATELY } else { 0 };
+        let stream = stream(wanted, assoc.outbound_streams);
+        let mut library = library::lock();
+        let sent = library.send(socket, assoc.raw, (stream, ppid, flags), data);
+        library.collect(&self.shared, &mut self.packets, &mut self.events);
+        drop(library);
+        match sent {
+            Ok(()) => {
+                if self.packets.len() >= crate::sys::DATAGRAMS {
+                    self.flush();
+                }
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let id = assoc.id;
+                self.associations.block(id);
+                Err(SendError::Full)
+            }
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ENOENT | libc::ENOTCONN | libc::EPIPE | libc::ECONNRESET) => Err(SendError::Gone),
+                _ => Err(error.into()),
+            },
+        }
+    }
+
+    fn connect(&mut self, peer: SocketAddr) -> io::Result<AssocId> {
+        let udp = self.config.driver == Driver::UserspaceUdp;
+        let mut remote = peer;
+        remote.set_port(if udp { self.config.udp_remote_port } else { 0 });
+        let mut library = library::lock();
+        let connected = self.associations.connect(&mut library, &self.shared, &self.config, remote, peer.port());
+        library.collect(&self.shared, &mut self.packets, &mut self.events);
+        drop(library);
+        self.flush();
+        connected
+    }
+
+    fn shutdown(&mut self, assoc: AssocId) {
+        let mut library = library::lock();
+        self.associations.shutdown(&mut library, assoc);
+        library.collect(&self.shared, &mut self.packets, &mut self.events);
+        drop(library);
+        self.flush();
+    }
+
+    fn abort(&mut self, assoc: AssocId) {
+        let mut library = library::lock();
+        self.associations.abort(&mut library, &self.shared, assoc, "aborted by this side");
+        library.collect(&self.shared, &mut self.packets, &mut self.events);
+        drop(library);
+        self.flush();
+    }
+
+    fn watch(&mut self, fd: RawFd, token: u64) -> io::Result<()> {
+        self.reactor.watch(fd, token)
+    }
+
+    fn waker(&self) -> Waker {
+        self.reactor.waker()
+    }
+
+    fn driver(&self) -> &str {
+        &self.driver
+    }
+
+    fn port(&self) -> u16 {
+        self.config.port
+    }
+}
+
+impl Drop for Userspace {
+    fn drop(&mut self) {
+        let mut library = library::lock();
+        self.associations.close(&mut library);
+        library.collect(&self.shared, &mut self.packets, &mut self.events);
+        library.leave(self.shared.number);
+        drop(library);
+        self.flush();
+    }
+}

@@ -1,0 +1,65 @@
+//! Peers in processes of their own, that can be killed without a word.
+
+use crate::peer::World;
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use vireo_sctp::{Config, Driver, Event, bind};
+
+/// A client that a case will kill.
+pub(crate) trait Doomed {
+    /// Lets it do its part.
+    fn poll(&mut self) {}
+    /// Ends it at once.
+    fn kill(self: Box<Self>);
+}
+
+/// A process with one association.
+pub(crate) struct Process(Child);
+
+impl Doomed for Process {
+    fn kill(self: Box<Self>) {}
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const VARIABLE: &str = "VIREO_SCTP_DOOMED";
+
+/// Starts a process that connects from the `n`th address and `port` of `world` to `to`, and stays.
+pub(crate) fn spawn(world: &dyn World, n: u8, port: u16, to: SocketAddr) -> Process {
+    let driver = match world.config().driver {
+        Driver::UserspaceIp => "ip",
+        Driver::UserspaceUdp => "udp",
+        Driver::Kernel | Driver::Auto => "kernel",
+    };
+    let parameters = format!("{driver} {} {port} {to}", world.address(n));
+    let mut command = Command::new(std::env::current_exe().expect("the test's own path"));
+    command.args(["--exact", "doomed::process", "--ignored", "--nocapture"]);
+    command.env(VARIABLE, parameters).stdout(Stdio::null()).stderr(Stdio::null());
+    Process(command.spawn().expect("a process"))
+}
+
+/// Not a test: the process that [`spawn`] starts.
+#[test]
+#[ignore = "only as a process of other tests"]
+fn process() {
+    let parameters = std::env::var(VARIABLE).expect("started by another test");
+    let parts: Vec<&str> = parameters.split(' ').collect();
+    let driver = match parts[0] {
+        "ip" => Driver::UserspaceIp,
+        "udp" => Driver::UserspaceUdp,
+        _ => Driver::Kernel,
+    };
+    let addresses = vec![parts[1].parse().expect("an address")];
+    let port = parts[2].parse().expect("a port");
+    let mut endpoint = bind(&Config { driver, addresses, port, ..Config::default() }).expect("bind");
+    endpoint.connect(parts[3].parse().expect("an address and port")).expect("connect");
+    let mut down = false;
+    while !down {
+        endpoint.poll(None, &mut |event| down = matches!(event, Event::Down { .. })).expect("poll");
+    }
+}

@@ -1,0 +1,49 @@
+//! One suite over every driver: what an [`vireo_sctp::Endpoint`] promises, whoever keeps it.
+
+mod cases;
+mod doomed;
+mod peer;
+mod worlds;
+
+/// Makes a test of each case for each driver.
+macro_rules! suite {
+    ($($case:ident)*) => {
+        suite!(@driver memory, [$($case)*]);
+        suite!(@driver userspace_ip, [$($case)*]);
+        suite!(@driver userspace_ipv6, [$($case)*]);
+        suite!(@driver userspace_udp, [$($case)*]);
+    };
+    (@driver $driver:ident, [$($case:ident)*]) => {
+        mod $driver {
+            $(
+                #[test]
+                fn $case() {
+                    super::cases::$case(&super::worlds::$driver());
+                }
+            )*
+        }
+    };
+}
+
+suite! {
+    connects_and_accepts
+    streams_are_negotiated
+    messages_of_every_size_arrive_whole_both_ways
+    messages_out_of_bounds_are_refused
+    each_stream_keeps_its_order
+    several_peers_are_told_apart
+    a_hundred_associations
+    too_many_associations_are_refused
+    a_full_buffer_says_so_and_then_that_it_is_not
+    shutdown_delivers_what_is_queued
+    abort_tells_both_sides_why
+    dropping_an_endpoint_aborts
+    a_connect_without_a_server_fails
+    a_dead_peer_is_given_up
+    a_peer_that_comes_back_restarts_its_association
+    an_idle_association_stays_up
+    a_second_association_with_the_same_ports_is_refused
+    a_wake_ends_the_wait
+    watched_descriptors_are_reported
+    garbage_is_ignored
+}

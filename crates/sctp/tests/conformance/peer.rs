@@ -1,0 +1,174 @@
+//! An endpoint with a memory of what it reported, and a way to run several of them until something is so.
+
+use crate::doomed::Doomed;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+use vireo_sctp::{Config, Endpoint, Event, SendError};
+use vireo_types::AssocId;
+
+/// How long anything may take that is not a timeout by itself.
+pub(crate) const LIMIT: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) assoc: AssocId,
+    pub(crate) stream: u16,
+    pub(crate) ppid: u32,
+    pub(crate) data: Vec<u8>,
+}
+
+pub(crate) struct Peer {
+    pub(crate) endpoint: Box<dyn Endpoint>,
+    pub(crate) up: BTreeMap<AssocId, (SocketAddr, u16)>,
+    /// Every `Up` in order, those that went down again included.
+    pub(crate) ups: Vec<AssocId>,
+    pub(crate) down: BTreeMap<AssocId, &'static str>,
+    pub(crate) restarted: Vec<AssocId>,
+    pub(crate) writable: Vec<AssocId>,
+    pub(crate) readable: Vec<u64>,
+    pub(crate) messages: Vec<Message>,
+    /// Send back each message as it comes.
+    pub(crate) echo: bool,
+}
+
+impl Peer {
+    pub(crate) fn new(endpoint: Box<dyn Endpoint>) -> Self {
+        Self {
+            endpoint,
+            up: BTreeMap::new(),
+            ups: Vec::new(),
+            down: BTreeMap::new(),
+            restarted: Vec::new(),
+            writable: Vec::new(),
+            readable: Vec::new(),
+            messages: Vec::new(),
+            echo: false,
+        }
+    }
+
+    pub(crate) fn poll(&mut self, timeout: Duration) {
+        let before = self.messages.len();
+        let Self { endpoint, up, ups, down, restarted, writable, readable, messages, .. } = self;
+        let mut count = 0;
+        let reported = endpoint.poll(Some(timeout), &mut |event| {
+            count += 1;
+            match event {
+                Event::Up { assoc, peer, outbound_streams } => {
+                    assert!(up.insert(assoc, (peer, outbound_streams)).is_none(), "two Ups of {assoc:?}");
+                    assert!(!down.contains_key(&assoc), "{assoc:?} came back from the dead");
+                    ups.push(assoc);
+                }
+                Event::Down { assoc, reason } => {
+                    up.remove(&assoc);
+                    assert!(down.insert(assoc, reason).is_none(), "two Downs of {assoc:?}");
+                }
+                Event::Restarted { assoc } => {
+                    assert!(up.contains_key(&assoc), "a restart of {assoc:?}, which is not up");
+                    restarted.push(assoc);
+                }
+                Event::Message { assoc, stream, ppid, data } => {
+                    assert!(up.contains_key(&assoc), "a message of {assoc:?}, which is not up");
+                    messages.push(Message { assoc, stream, ppid, data: data.to_vec() });
+                }
+                Event::Writable { assoc } => writable.push(assoc),
+                Event::Readable { token } => readable.push(token),
+            }
+        });
+        assert_eq!(reported.expect("poll"), count, "poll must return the number of events it gave");
+        if self.echo {
+            for message in self.messages.drain(before..).collect::<Vec<_>>() {
+                let Message { assoc, stream, ppid, data } = message;
+                match self.endpoint.send(assoc, stream, ppid, &data) {
+                    Ok(()) | Err(SendError::Gone) => {}
+                    Err(error) => panic!("echo: {error}"),
+                }
+            }
+        }
+    }
+
+    /// The only association there is.
+    pub(crate) fn only(&self) -> AssocId {
+        assert_eq!(self.up.len(), 1, "exactly one association");
+        *self.up.keys().next().expect("one")
+    }
+}
+
+/// Polls all peers in turn until `done`, or fails with `what`.
+pub(crate) fn run(peers: &mut [&mut Peer], what: &str, limit: Duration, mut done: impl FnMut(&[&mut Peer]) -> bool) {
+    let start = Instant::now();
+    while !done(peers) {
+        assert!(start.elapsed() < limit, "not within {limit:?}: {what}");
+        for peer in peers.iter_mut() {
+            peer.poll(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Lets time pass, with everybody polling.
+pub(crate) fn idle(peers: &mut [&mut Peer], time: Duration) {
+    let start = Instant::now();
+    run(peers, "time passing", time + LIMIT, |_| start.elapsed() >= time);
+}
+
+/// A server on `port` of the first address and a client on the second, associated.
+pub(crate) fn connected(world: &dyn World, port: u16, change: impl Fn(&mut Config)) -> (Peer, Peer) {
+    let mut config = server_config(world, port);
+    change(&mut config);
+    let mut server = Peer::new(world.bind(&config));
+    let mut config = client_config(world);
+    change(&mut config);
+    let mut client = Peer::new(world.bind(&config));
+    connect(&mut server, &mut client, world.address(1), port);
+    (server, client)
+}
+
+pub(crate) fn connect(server: &mut Peer, client: &mut Peer, to: IpAddr, port: u16) -> AssocId {
+    let assoc = client.endpoint.connect(SocketAddr::new(to, port)).expect("connect");
+    let before = server.ups.len();
+    run(&mut [server, client], "an association", LIMIT, |peers| {
+        assert!(!peers[1].down.contains_key(&assoc), "connect failed: {}", peers[1].down[&assoc]);
+        peers[0].ups.len() > before && peers[1].up.contains_key(&assoc)
+    });
+    assoc
+}
+
+pub(crate) fn server_config(world: &dyn World, port: u16) -> Config {
+    Config { addresses: vec![world.address(1)], port, listen: true, ..world.config() }
+}
+
+pub(crate) fn client_config(world: &dyn World) -> Config {
+    Config { addresses: vec![world.address(2)], ..world.config() }
+}
+
+/// A driver under test, with addresses of its own.
+pub(crate) trait World {
+    /// The driver's settings, with short timeouts.
+    fn config(&self) -> Config;
+    fn bind(&self, config: &Config) -> Box<dyn Endpoint>;
+    /// The `n`th address, `n` from 1.
+    fn address(&self, n: u8) -> IpAddr;
+    /// An address where nobody answers.
+    fn silent_address(&self) -> IpAddr;
+    /// A client at the `n`th address that connects from `port` to `to`, and that can be killed.
+    fn doomed(&self, n: u8, port: u16, to: SocketAddr) -> Box<dyn Doomed + '_>;
+    /// Time passes until a silent peer must have been given up.
+    fn time_out(&self) {}
+    /// Sends bytes that are no SCTP to a server; `false` if the driver has no wire to send them on.
+    fn garbage(&self, _to: SocketAddr, _bytes: &[u8]) -> bool {
+        false
+    }
+}
+
+/// Short timeouts: a silent peer is given up within a few seconds.
+pub(crate) fn short(config: Config) -> Config {
+    Config {
+        heartbeat: Duration::from_millis(200),
+        retries: 2,
+        init_retries: 2,
+        rto_initial: Duration::from_millis(100),
+        rto_min: Duration::from_millis(50),
+        rto_max: Duration::from_millis(200),
+        ..config
+    }
+}
