@@ -14,6 +14,7 @@ pub mod procedures;
 pub mod ran;
 pub mod session;
 pub mod subscription;
+pub mod tmsi;
 pub mod turn;
 
 pub use env::{Env, Identifiers};

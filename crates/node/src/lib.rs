@@ -1,5 +1,9 @@
 //! The threads, queues, clocks and effects of a running core. See ARCHITECTURE.md.
+
 pub mod api;
+pub mod balancer;
 pub mod config;
+pub mod control;
+pub mod host;
 pub mod metrics;
 pub mod n4;

@@ -14,6 +14,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run the whole core as one process
+    Run(crate::run::Args),
     /// Check, show or explain configurations
     Config(crate::config::Args),
     /// Show gNBs, UEs and sessions of a running core

@@ -19,7 +19,6 @@ pub(crate) fn directives(text: &str) -> Result<EnvFilter, ParseError> {
 }
 
 /// Starts logging for the whole process; the first call counts. `RUST_LOG` overrides the level.
-#[allow(dead_code, reason = "for the commands that run for long")]
 pub(crate) fn start(config: &LogConfig) {
     let directives = std::env::var("RUST_LOG").unwrap_or_else(|_| config.level.clone());
     let filter = EnvFilter::builder().parse_lossy(directives);

@@ -3,6 +3,7 @@
 mod cli;
 mod config;
 mod logging;
+mod run;
 mod status;
 mod subscriber;
 
@@ -11,6 +12,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
+        cli::Command::Run(args) => run::run(&args),
         cli::Command::Status(args) => status::run(&args),
         cli::Command::Config(args) => config::run(&args),
         cli::Command::Subscriber(args) => subscriber::run(args),

@@ -24,4 +24,5 @@ pub mod security {
 }
 
 pub mod gtpu;
+pub mod permutation;
 pub mod pfcp;

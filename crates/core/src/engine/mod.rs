@@ -19,13 +19,20 @@ use vireo_types::{AmfUeNgapId, AssocId, RanUeNgapId, Seid};
 use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::CauseRadioNetwork;
 
-pub use nas::is_authentic;
+pub use nas::{is_authentic, named_tmsi};
 
 /// What can happen to a UE. Everything a step waits for comes as an event through the same door.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// The first message of an NG connection.
     Initial {
+        /// The RAN node's association.
+        assoc: AssocId,
+        /// The message.
+        message: Initial,
+    },
+    /// The first message of an NG connection of a UE that there is no room for.
+    Congested {
         /// The RAN node's association.
         assoc: AssocId,
         /// The message.
@@ -80,6 +87,10 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> Outcome 
     let mut turn = Turn { ue, env, out: Outcome::default() };
     match event {
         Event::Initial { assoc, message } => initial(&mut turn, assoc, message),
+        Event::Congested { assoc, message } => {
+            connect(&mut turn, assoc, &message);
+            registration::reject(&mut turn, GmmCause::Congestion);
+        }
         Event::Ngap { assoc, amf_id, pdu } => ngap(&mut turn, assoc, amf_id, pdu),
         Event::Authentication(answer) => authentication(&mut turn, answer),
         Event::Pfcp { seid, message } => pfcp(&mut turn, seid, || Input::Pfcp(message)),
@@ -115,6 +126,16 @@ fn initial(turn: &mut Turn<'_, '_>, assoc: AssocId, message: Initial) {
         interrupt(turn);
         user_plane::step_all(turn, || Input::Deactivate);
     }
+    connect(turn, assoc, &message);
+    nas::initial(turn, &message.nas);
+    // A message that asked for nothing leaves a connection that nobody will use.
+    let idle = turn.ue.procedure.is_none() && turn.ue.connection.is_some_and(|c| c.ran == RanContext::None);
+    if idle {
+        turn.release(Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason));
+    }
+}
+
+fn connect(turn: &mut Turn<'_, '_>, assoc: AssocId, message: &Initial) {
     turn.ue.connections = turn.ue.connections.wrapping_add(1);
     turn.ue.connection = Some(Connection {
         assoc,
@@ -124,11 +145,18 @@ fn initial(turn: &mut Turn<'_, '_>, assoc: AssocId, message: Initial) {
         cell: message.cell,
         ran: RanContext::None,
     });
-    nas::initial(turn, &message.nas);
-    // A message that asked for nothing leaves a connection that nobody will use.
-    let idle = turn.ue.procedure.is_none() && turn.ue.connection.is_some_and(|c| c.ran == RanContext::None);
-    if idle {
-        turn.release(Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason));
+}
+
+/// The fault of a message about a UE that there is none of; `None` if it is to be ignored.
+pub fn unknown_ue(pdu: &[u8]) -> Option<Box<Fault>> {
+    let ids = n2::ue_ids(pdu);
+    match n2::ue_message(pdu) {
+        Ok((_, UeMessage::ReleaseComplete | UeMessage::Error(_) | UeMessage::NonDelivery)) => None,
+        Ok(_) => {
+            let cause = Cause::radioNetwork(CauseRadioNetwork::unknown_local_UE_NGAP_ID);
+            Some(Fault::logical("unknown-local-ue-ngap-id", cause, ids.0, ids.1))
+        }
+        Err(fault) => Some(fault),
     }
 }
 

@@ -1,8 +1,10 @@
 //! Uplink NAS messages: which may be acted on, and what they are for (TS 24.501 4.4.4.3).
 
+use crate::config::CoreConfig;
 use crate::context::{Procedure, SecurityFault, UeContext};
 use crate::procedures::{deregistration, registration, service_request, session};
 use crate::turn::{Note, Turn};
+use vireo_types::Tmsi;
 use vireo_wire::nas::*;
 
 /// Security header types of an uplink message (TS 24.501 table 9.3.1).
@@ -23,6 +25,37 @@ struct Received {
 pub fn is_authentic(ue: &UeContext, nas: &[u8]) -> bool {
     let protected = matches!(nas, [0x7e, INTEGRITY | CIPHERED, ..]);
     protected && ue.security.as_ref().is_some_and(|security| security.verify(nas).is_ok())
+}
+
+/// The 5G-TMSI that an initial NAS message names its UE by, if this AMF gave it: for RAN nodes that do not say the
+/// 5G-S-TMSI themselves (a UE that registers with its 5G-GUTI).
+pub fn named_tmsi(nas: &[u8], config: &CoreConfig) -> Option<Tmsi> {
+    let plain = match nas {
+        [0x7e, INTEGRITY, ..] => nas.get(7..)?,
+        [0x7e, 0, ..] => nas,
+        _ => return None,
+    };
+    let Ok(Nas5gsMessage::Gmm(_, message)) = Nas5gsMessage::decode(plain) else { return None };
+    let identity = match &message {
+        Nas5gmmMessage::RegistrationRequest(m) => &m.fgs_mobile_identity,
+        Nas5gmmMessage::ServiceRequest(m) => &m.fg_s_tmsi,
+        Nas5gmmMessage::DeregistrationRequestUeOriginating(m) => &m.fgs_mobile_identity,
+        _ => return None,
+    };
+    // TS 24.501 figures 9.11.3.4.1 (5G-GUTI) and 9.11.3.4.5 (5G-S-TMSI): AMF Set ID 10 | AMF Pointer 6, then 5G-TMSI.
+    let tail = match (identity.as_guti().is_some(), identity.as_s_tmsi().is_some()) {
+        (true, _) if identity.value.get(1..4)? == config.guami().plmn.nas() => {
+            if *identity.value.get(4)? != config.amf_region {
+                return None;
+            }
+            identity.value.get(5..11)?
+        }
+        (_, true) => identity.value.get(1..7)?,
+        _ => return None,
+    };
+    let amf = u16::from_be_bytes([tail[0], tail[1]]);
+    let ours = config.amf_set << 6 | u16::from(config.amf_pointer & 0x3f);
+    (amf == ours).then(|| Tmsi(u32::from_be_bytes([tail[2], tail[3], tail[4], tail[5]])))
 }
 
 /// The NAS message of an Initial UE Message.

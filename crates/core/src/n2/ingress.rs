@@ -205,3 +205,14 @@ fn uplink_nas(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
     // Criticality ignore: a location that does not decode leaves the known one.
     Ok(UeMessage::UplinkNas { nas: nas(pdu)?, location: location(pdu).unwrap_or_default() })
 }
+
+/// The AMF-UE-NGAP-ID and RAN-UE-NGAP-ID that a message has, as far as they decode: for the answer to a fault.
+pub fn ue_ids(octets: &[u8]) -> (Option<u64>, Option<u32>) {
+    match NGAP_PDU::decode_borrowed(octets) {
+        Ok(pdu) => (
+            pdu.ie::<ie::AMF_UE_NGAP_ID>().and_then(Result::ok).map(|id| id.0),
+            pdu.ie::<ie::RAN_UE_NGAP_ID>().and_then(Result::ok).map(|id| id.0),
+        ),
+        Err(_) => (None, None),
+    }
+}

@@ -10,7 +10,7 @@ mod route;
 mod send;
 
 pub use fault::{Fault, error_indication};
-pub use ingress::{Initial, SessionItems, UeMessage, ue_message};
+pub use ingress::{Initial, SessionItems, UeMessage, ue_ids, ue_message};
 pub use route::{Route, route};
 pub(crate) use send::encode;
 pub use send::{

@@ -26,12 +26,12 @@ pub(crate) const DEFAULT_FILE: &str = "vireo.toml";
 
 /// Everything that a running core is told, checked.
 #[derive(Debug)]
-#[allow(dead_code, reason = "`vireo run` reads what no command reads yet")]
 pub(crate) struct Config {
     pub(crate) core: CoreConfig,
     pub(crate) n2: N2Config,
     pub(crate) n4: N4Config,
     pub(crate) api: ApiConfig,
+    #[allow(dead_code, reason = "one worker runs every step until the host runtime has more")]
     pub(crate) host: HostConfig,
     pub(crate) subscribers: SubscribersConfig,
     pub(crate) log: LogConfig,
@@ -39,7 +39,6 @@ pub(crate) struct Config {
 
 /// Where subscribers are, and the service on them.
 #[derive(Debug)]
-#[allow(dead_code, reason = "`vireo run` reads what no command reads yet")]
 pub(crate) struct SubscribersConfig {
     /// For `vireo_subscribers::Store::open`; relative to the working directory.
     pub(crate) database: String,

@@ -1,0 +1,356 @@
+//! The balancer: holds the RAN's associations and the N4 endpoint, and hands each message to the host that decides.
+//!
+//! It takes a shallow view of a message ([`vireo_core::n2::route`]) and knows nothing of UEs or procedures. One thread
+//! polls everything. It never waits for the host: when the host's queue is full, it stops reading, and SCTP's windows
+//! hold the RAN back.
+
+mod outbound;
+
+pub use outbound::{Command, Outbound};
+
+use crate::host::{Input, clock};
+use crate::metrics::{Fault, Flow, Metrics};
+use crate::n4;
+use crossbeam_channel::{Sender, TrySendError};
+use outbound::Commands;
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant as Monotonic};
+use vireo_core::n2;
+use vireo_sctp::{Endpoint, Event, SendError, Waker};
+use vireo_types::{AssocId, Instant, Ltmsi, Seid, limits};
+
+/// NGAP's payload protocol identifier (TS 38.412 clause 7).
+pub const PPID_NGAP: u32 = 60;
+/// Commands that may wait for the balancer.
+const COMMANDS: usize = 65_536;
+/// Octets that may wait for one association whose peer does not read; beyond, it is given up.
+const UNSENT_LIMIT: usize = 16 << 20;
+/// Time for what is on its way when the core stops.
+const DRAIN: Duration = Duration::from_secs(2);
+const N4_TOKEN: u64 = 1;
+
+/// A balancer.
+pub struct Balancer {
+    endpoint: Box<dyn Endpoint>,
+    n4: n4::Endpoint,
+    n4_due: Option<Instant>,
+    host: Sender<Input>,
+    /// What the host's queue had no room for. While it is not empty, nothing is read.
+    held: VecDeque<Input>,
+    commands: Commands,
+    associations: FxHashMap<AssocId, Association>,
+    metrics: Arc<Metrics>,
+    stop: Arc<AtomicBool>,
+}
+
+impl std::fmt::Debug for Balancer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Balancer").field("driver", &self.endpoint.driver()).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Association {
+    streams: u16,
+    /// Messages that the association's send buffer had no room for, in order.
+    unsent: VecDeque<(u16, Vec<u8>)>,
+    unsent_octets: usize,
+}
+
+/// Ends a balancer from another thread.
+#[derive(Clone, Debug)]
+pub struct Stopper {
+    stop: Arc<AtomicBool>,
+    waker: Waker,
+}
+
+impl Stopper {
+    /// Lets the balancer end: associations are shut down in order.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.waker.wake();
+    }
+}
+
+impl Balancer {
+    /// A balancer over endpoints that are bound, with the host's end of its queue.
+    pub fn new(
+        mut endpoint: Box<dyn Endpoint>,
+        n4: n4::Endpoint,
+        host: Sender<Input>,
+        metrics: Arc<Metrics>,
+    ) -> std::io::Result<(Self, Outbound, Stopper)> {
+        endpoint.watch(n4.as_raw_fd(), N4_TOKEN)?;
+        let (outbound, commands) = outbound::channel(COMMANDS, endpoint.waker());
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopper = Stopper { stop: Arc::clone(&stop), waker: endpoint.waker() };
+        let balancer = Balancer {
+            endpoint,
+            n4,
+            n4_due: Some(Instant::default()),
+            host,
+            held: VecDeque::new(),
+            commands,
+            associations: FxHashMap::default(),
+            metrics,
+            stop,
+        };
+        Ok((balancer, outbound, stopper))
+    }
+
+    /// Runs until it is stopped, then shuts the associations down.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses to poll: nothing can be received any more.
+    pub fn run(mut self) -> std::io::Result<()> {
+        while !self.stop.load(Ordering::SeqCst) {
+            self.turn()?;
+        }
+        self.drain()
+    }
+
+    fn turn(&mut self) -> std::io::Result<()> {
+        self.commands();
+        self.release_held();
+        if !self.held.is_empty() {
+            // Nothing is read until the host has room; it wakes nobody for that, so look again soon.
+            std::thread::sleep(Duration::from_micros(100));
+            return Ok(());
+        }
+        let now = clock();
+        let wait = self.n4_due.map_or(Duration::from_secs(1), |due| due.since(now).into());
+        let wait = if self.commands.sleep() { wait.min(Duration::from_secs(1)) } else { Duration::ZERO };
+        let readable = self.poll(wait)?;
+        self.commands.awake();
+        if readable || self.n4_due.is_some_and(|due| due <= clock()) {
+            self.poll_n4()?;
+        }
+        Ok(())
+    }
+
+    /// Takes what the SCTP endpoint has; says whether N4 has something.
+    fn poll(&mut self, wait: Duration) -> std::io::Result<bool> {
+        let mut n4 = false;
+        let mut writable = Vec::new();
+        let (host, held, metrics) = (&self.host, &mut self.held, &self.metrics);
+        let associations = &mut self.associations;
+        let mut received = 0;
+        let polled = self.endpoint.poll(Some(wait), &mut |event| {
+            let input = match event {
+                Event::Up { assoc, peer, outbound_streams } => {
+                    associations.insert(assoc, Association { streams: outbound_streams, ..Association::default() });
+                    Input::Up { assoc, peer }
+                }
+                Event::Restarted { assoc } => {
+                    let streams = associations.get(&assoc).map_or(1, |a| a.streams);
+                    associations.insert(assoc, Association { streams, ..Association::default() });
+                    Input::Down { assoc, restarted: true }
+                }
+                Event::Down { assoc, reason } => {
+                    if associations.remove(&assoc).is_none() {
+                        return;
+                    }
+                    tracing::debug!(assoc = assoc.0, reason, "an association ended");
+                    Input::Down { assoc, restarted: false }
+                }
+                Event::Message { assoc, ppid, data, .. }
+                    if ppid != PPID_NGAP || data.len() > limits::NGAP_PDU_OCTETS =>
+                {
+                    // TS 38.412 clause 7: what has another PPID is not NGAP, and nobody here is asked to answer it.
+                    metrics.fault(if ppid == PPID_NGAP { Fault::Limit } else { Fault::SctpPpid });
+                    tracing::debug!(
+                        assoc = assoc.0,
+                        ppid,
+                        octets = data.len(),
+                        "a message that is no NGAP was dropped"
+                    );
+                    return;
+                }
+                Event::Message { assoc, data, .. } => {
+                    received += 1;
+                    Input::Ngap { assoc, route: n2::route(data), pdu: data.to_vec() }
+                }
+                Event::Writable { assoc } => {
+                    writable.push(assoc);
+                    return;
+                }
+                Event::Readable { .. } => {
+                    n4 = true;
+                    return;
+                }
+            };
+            offer(host, held, input);
+        });
+        metrics.messages(Flow::NgapIn, received);
+        polled?;
+        for assoc in writable {
+            self.send_unsent(assoc);
+        }
+        Ok(n4)
+    }
+
+    fn poll_n4(&mut self) -> std::io::Result<()> {
+        let (host, held) = (&self.host, &mut self.held);
+        self.n4_due = self.n4.poll(clock(), &mut |event| n4_event(host, held, event))?;
+        Ok(())
+    }
+
+    fn release_held(&mut self) {
+        while let Some(input) = self.held.pop_front() {
+            if let Err(TrySendError::Full(input)) = self.host.try_send(input) {
+                self.held.push_front(input);
+                return;
+            }
+        }
+    }
+
+    /// Carries out what the host wants.
+    fn commands(&mut self) {
+        let mut sent = 0;
+        while let Ok(command) = self.commands.queue.try_recv() {
+            match command {
+                Command::Ngap { assoc, ue, pdu } => {
+                    sent += 1;
+                    self.send(assoc, ue, pdu);
+                }
+                Command::Pfcp { upf, key, seid, message } => {
+                    let (host, held) = (&self.host, &mut self.held);
+                    let now = clock();
+                    let session = seid.unwrap_or_default();
+                    let submitted = self.n4.submit(now, upf, Some(key), session, &message, &mut |event| {
+                        n4_event(host, held, event);
+                    });
+                    // The request may be due earlier than what was waited for.
+                    self.n4_due = Some(now);
+                    if let Err(error) = submitted {
+                        tracing::debug!(%error, "a PFCP request was not sent");
+                        // For the session it is as if the UPF had not answered.
+                        if let Some(seid) = seid {
+                            offer(&self.host, &mut self.held, Input::PfcpTimeout { seid });
+                        }
+                    }
+                }
+                Command::Abort { assoc } => self.endpoint.abort(assoc),
+            }
+        }
+        if sent > 0 {
+            self.metrics.messages(Flow::NgapOut, sent);
+        }
+    }
+
+    /// Sends an NGAP PDU: on stream 0 if it is about no UE, else on the UE's (TS 38.412 clause 7).
+    fn send(&mut self, assoc: AssocId, ue: Option<Ltmsi>, pdu: Vec<u8>) {
+        let Some(association) = self.associations.get_mut(&assoc) else { return };
+        let others = u32::from(association.streams.saturating_sub(1));
+        let stream = match ue {
+            Some(ue) if others > 0 => 1 + (u32::from(ue.number()) % others) as u16,
+            _ => 0,
+        };
+        if pdu.is_empty() {
+            // What does not encode is a fault of this build, and was counted where it was built.
+            return;
+        }
+        if association.unsent.is_empty() {
+            match self.endpoint.send(assoc, stream, PPID_NGAP, &pdu) {
+                Ok(()) | Err(SendError::Gone) => return,
+                Err(SendError::Full) => {}
+                Err(SendError::Io(error)) => {
+                    tracing::warn!(assoc = assoc.0, %error, "a message was not taken by SCTP");
+                    return;
+                }
+            }
+        }
+        association.unsent_octets += pdu.len();
+        association.unsent.push_back((stream, pdu));
+        if association.unsent_octets > UNSENT_LIMIT {
+            tracing::warn!(assoc = assoc.0, "a RAN node does not read what is sent to it: its association is aborted");
+            self.endpoint.abort(assoc);
+        }
+    }
+
+    fn send_unsent(&mut self, assoc: AssocId) {
+        let Some(association) = self.associations.get_mut(&assoc) else { return };
+        while let Some((stream, pdu)) = association.unsent.front() {
+            if matches!(self.endpoint.send(assoc, *stream, PPID_NGAP, pdu), Err(SendError::Full)) {
+                return;
+            }
+            association.unsent_octets -= pdu.len();
+            association.unsent.pop_front();
+        }
+    }
+
+    /// The end: what the host still says is sent, associations are shut down and their end awaited, within bounds.
+    fn drain(mut self) -> std::io::Result<()> {
+        let until = Monotonic::now() + DRAIN;
+        let _ = self.host.try_send(Input::Stop);
+        self.commands();
+        self.n4.release_all(clock());
+        for assoc in self.associations.keys() {
+            self.endpoint.shutdown(*assoc);
+        }
+        while !self.associations.is_empty() && Monotonic::now() < until {
+            let associations = &mut self.associations;
+            self.endpoint.poll(Some(Duration::from_millis(50)), &mut |event| {
+                if let Event::Down { assoc, .. } = event {
+                    associations.remove(&assoc);
+                }
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Hands an input to the host, or holds it until there is room.
+fn offer(host: &Sender<Input>, held: &mut VecDeque<Input>, input: Input) {
+    if held.is_empty() {
+        match host.try_send(input) {
+            Ok(()) | Err(TrySendError::Disconnected(_)) => {}
+            Err(TrySendError::Full(input)) => held.push_back(input),
+        }
+    } else {
+        held.push_back(input);
+    }
+}
+
+fn n4_event(host: &Sender<Input>, held: &mut VecDeque<Input>, event: n4::Event<'_>) {
+    let input = match event {
+        n4::Event::Deliver { seid, message, .. } => Input::Pfcp { seid, message: message.to_vec() },
+        n4::Event::Timeout { seid, .. } if seid == Seid::default() => return,
+        n4::Event::Timeout { seid, .. } => Input::PfcpTimeout { seid },
+        n4::Event::UpfUp { upf, .. } => {
+            tracing::info!(%upf, "a UPF is associated");
+            Input::Upf { upf, up: true }
+        }
+        n4::Event::SetupFailed { upf, cause, retry_in } => {
+            let retry_ms = retry_in.as_micros() / 1000;
+            tracing::warn!(%upf, ?cause, retry_ms, "no association with a UPF: is it up, and does it allow this Node ID?");
+            return;
+        }
+        n4::Event::UpfDown { upf, sessions_kept } => {
+            tracing::warn!(%upf, sessions_kept, "a UPF is down");
+            offer(host, held, Input::Upf { upf, up: false });
+            if sessions_kept {
+                return;
+            }
+            Input::UpfLost { upf }
+        }
+        n4::Event::UpfRestarted { upf } => {
+            tracing::warn!(%upf, "a UPF has restarted: its sessions are set up anew");
+            Input::UpfLost { upf }
+        }
+        n4::Event::UpfReleasing { upf, within } => {
+            tracing::warn!(%upf, seconds = within.as_secs(), "a UPF is about to leave");
+            return;
+        }
+        n4::Event::GtpuPath { upf, peer, works } => {
+            tracing::warn!(%upf, %peer, works, "the GTP-U path of a UPF to a RAN node");
+            return;
+        }
+    };
+    offer(host, held, input);
+}

@@ -1,0 +1,115 @@
+//! What goes from the host to the balancer, and how the balancer is woken for it.
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use vireo_sctp::Waker;
+use vireo_types::{AssocId, Ltmsi, Seid};
+
+/// What the host wants sent.
+#[derive(Debug)]
+pub enum Command {
+    /// An NGAP PDU.
+    Ngap {
+        /// The RAN node's association.
+        assoc: AssocId,
+        /// The UE it is about, if it is about one: its messages keep to one stream.
+        ue: Option<Ltmsi>,
+        /// The PDU.
+        pdu: Vec<u8>,
+    },
+    /// A PFCP message.
+    Pfcp {
+        /// The UPF.
+        upf: SocketAddr,
+        /// The name of the request, the same when its step runs again.
+        key: u64,
+        /// The session; `None` once the context has forgotten it.
+        seid: Option<Seid>,
+        /// The message.
+        message: Vec<u8>,
+    },
+    /// The association ends at once.
+    Abort {
+        /// Which.
+        assoc: AssocId,
+    },
+}
+
+/// The host's end: a bounded queue. It waits when the balancer is behind; the balancer never waits for the host, so
+/// that the two cannot wait for each other.
+#[derive(Debug)]
+pub struct Outbound {
+    queue: Sender<Command>,
+    sleeping: Arc<AtomicBool>,
+    waker: Waker,
+    unflushed: bool,
+}
+
+/// The balancer's end.
+#[derive(Debug)]
+pub(super) struct Commands {
+    pub(super) queue: Receiver<Command>,
+    sleeping: Arc<AtomicBool>,
+}
+
+/// Both ends of a queue of at most `capacity` commands.
+pub(super) fn channel(capacity: usize, waker: Waker) -> (Outbound, Commands) {
+    let (sender, receiver) = bounded(capacity);
+    let sleeping = Arc::new(AtomicBool::new(false));
+    let outbound = Outbound { queue: sender, sleeping: Arc::clone(&sleeping), waker, unflushed: false };
+    (outbound, Commands { queue: receiver, sleeping })
+}
+
+impl Outbound {
+    /// Queues a command. It may stay there until [`Outbound::flush`].
+    pub fn send(&mut self, command: Command) {
+        self.unflushed = true;
+        if let Err(error) = self.queue.try_send(command) {
+            // Full: the balancer is woken to make room. Without a balancer there is nobody to send for.
+            self.flush();
+            let _ = self.queue.send(error.into_inner());
+            self.unflushed = true;
+        }
+    }
+
+    /// Wakes the balancer if it sleeps over commands.
+    pub fn flush(&mut self) {
+        if !std::mem::take(&mut self.unflushed) {
+            return;
+        }
+        // Pairs with the fence of `Commands::sleep`: either it sees the command, or this sees that it sleeps.
+        fence(Ordering::SeqCst);
+        if self.sleeping.swap(false, Ordering::SeqCst) {
+            self.waker.wake();
+        }
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+}
+
+impl Commands {
+    /// Says that the balancer is about to sleep; `false` if there is something to do first.
+    pub(super) fn sleep(&self) -> bool {
+        self.sleeping.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if self.queue.is_empty() {
+            return true;
+        }
+        self.sleeping.store(false, Ordering::SeqCst);
+        false
+    }
+
+    pub(super) fn awake(&self) {
+        self.sleeping.store(false, Ordering::SeqCst);
+    }
+}

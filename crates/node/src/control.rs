@@ -1,0 +1,180 @@
+//! The control plane of one process: subscriber service, host, balancer and status interface, started in the order in
+//! which each needs the other and stopped in the reverse.
+
+use crate::api::{self, Status, StatusFilter, StatusSource};
+use crate::balancer::{Balancer, Stopper};
+use crate::config::{ApiConfig, N2Config, N4Config};
+use crate::host::{Host, Input, clock};
+use crate::metrics::Metrics;
+use crate::n4;
+use crossbeam_channel::{Sender, bounded};
+use rand::RngCore;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use vireo_core::config::CoreConfig;
+use vireo_subscribers::{Store, Udm, UdmConfig, UdmError};
+use vireo_types::{Ltmsi, Supi};
+use vireo_wire::pfcp::RecoveryTimeStamp;
+
+/// Inputs that may wait for the host.
+const INPUTS: usize = 65_536;
+/// How long the status interface waits for the host.
+const STATUS_WAIT: Duration = Duration::from_secs(2);
+
+/// What a control plane is started with.
+#[derive(Debug)]
+pub struct ControlConfig {
+    /// What decisions depend on.
+    pub core: CoreConfig,
+    /// N2.
+    pub n2: N2Config,
+    /// N4.
+    pub n4: N4Config,
+    /// The status interface.
+    pub api: ApiConfig,
+    /// The subscriber service.
+    pub udm: UdmConfig,
+}
+
+/// Why a control plane does not start; nothing of it runs then.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// N2.
+    #[error("N2 does not start: {0}")]
+    N2(#[from] vireo_sctp::BindError),
+    /// N4.
+    #[error("N4 does not start: {address}: {error}; check n4.listen and that no other control plane runs there")]
+    N4 {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// The subscriber service.
+    #[error(transparent)]
+    Subscribers(#[from] UdmError),
+    /// The status interface.
+    #[error(transparent)]
+    Api(#[from] api::ApiError),
+    /// A thread.
+    #[error("the system gives no thread: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// A control plane that runs. Dropping it without [`Control::stop`] leaves its threads to the end of the process.
+#[derive(Debug)]
+pub struct Control {
+    inputs: Sender<Input>,
+    stopper: Stopper,
+    balancer: Option<JoinHandle<std::io::Result<()>>>,
+    host: Option<JoinHandle<()>>,
+    api: Option<api::Server>,
+    driver: String,
+}
+
+impl Control {
+    /// Starts a control plane on a subscriber database.
+    pub fn start(config: ControlConfig, store: Store, metrics: Arc<Metrics>) -> Result<Self, StartError> {
+        // What can be refused comes first: nothing is half started.
+        let endpoint = vireo_sctp::bind(&sctp(&config.n2))?;
+        let driver = endpoint.driver().to_owned();
+        let n4 = bind_n4(&config)?;
+        let (inputs, received) = bounded(INPUTS);
+        let answers = inputs.clone();
+        let udm = Udm::start(store, config.udm, clock(), move |token, answer| {
+            let ltmsi = Ltmsi::from_raw(token as u32);
+            // The host is gone when the core stops: nobody waits for the answer then.
+            let _ = answers.send(Input::Authentication { ltmsi, answer: Box::new(answer) });
+        })?;
+        let source = Source { inputs: inputs.clone() };
+        let api = match config.api.listen {
+            Some(address) => Some(api::Server::start(address, Arc::new(source), Arc::clone(&metrics))?),
+            None => None,
+        };
+        let (balancer, outbound, stopper) = Balancer::new(endpoint, n4, inputs.clone(), Arc::clone(&metrics))?;
+        let core = Arc::new(config.core);
+        let host = std::thread::Builder::new().name("host".into()).spawn(move || {
+            // Made on its own thread: the steps' randomness and timers belong to it.
+            Host::new(core, udm, metrics, received, outbound).run();
+        })?;
+        let balancer = std::thread::Builder::new().name("balancer".into()).spawn(move || balancer.run())?;
+        Ok(Control { inputs, stopper, balancer: Some(balancer), host: Some(host), api, driver })
+    }
+
+    /// The SCTP driver and why it was chosen.
+    pub fn driver(&self) -> &str {
+        &self.driver
+    }
+
+    /// The address of the status interface, if there is one.
+    pub fn api(&self) -> Option<std::net::SocketAddr> {
+        self.api.as_ref().map(api::Server::address)
+    }
+
+    /// Deregisters a subscriber's UE; whether there was one.
+    pub fn deregister(&self, supi: Supi) -> bool {
+        let (reply, answer) = bounded(1);
+        let sent = self.inputs.send_timeout(Input::Deregister { supi, reply }, STATUS_WAIT).is_ok();
+        sent && answer.recv_timeout(STATUS_WAIT).unwrap_or(false)
+    }
+
+    /// Whether a thread has ended that should not have.
+    pub fn has_failed(&self) -> bool {
+        let ended = |thread: Option<bool>| thread.unwrap_or(true);
+        ended(self.balancer.as_ref().map(JoinHandle::is_finished))
+            || ended(self.host.as_ref().map(JoinHandle::is_finished))
+    }
+
+    /// Stops in order: no new messages, what is there is finished, associations are shut down.
+    ///
+    /// # Errors
+    ///
+    /// What the balancer ended with, if it ended before.
+    pub fn stop(mut self) -> std::io::Result<()> {
+        self.stopper.stop();
+        let result = self.balancer.take().map_or(Ok(()), |thread| thread.join().unwrap_or(Ok(())));
+        let _ = self.inputs.send_timeout(Input::Stop, STATUS_WAIT);
+        if let Some(host) = self.host.take() {
+            let _ = host.join();
+        }
+        result
+    }
+}
+
+fn sctp(n2: &N2Config) -> vireo_sctp::Config {
+    vireo_sctp::Config {
+        driver: n2.driver,
+        addresses: n2.addresses.clone(),
+        port: n2.port,
+        listen: true,
+        udp_local_port: n2.udp_port,
+        udp_remote_port: n2.udp_peer_port,
+        ..vireo_sctp::Config::default()
+    }
+}
+
+fn bind_n4(config: &ControlConfig) -> Result<n4::Endpoint, StartError> {
+    let upfs = config.core.upfs.iter().map(|u| u.n4).collect();
+    // Seconds since 1900 (TS 29.244 8.2.65, RFC 5905).
+    let seconds = clock().as_micros() / 1_000_000 + 2_208_988_800;
+    let stamp = RecoveryTimeStamp(seconds as u32);
+    let first = rand::rng().next_u32() & 0x00ff_ffff;
+    let settings = n4::Config::new(config.core.n4_address, upfs, stamp, first);
+    let address = config.n4.listen;
+    n4::Endpoint::bind(address, settings).map_err(|error| StartError::N4 { address, error })
+}
+
+/// Answers the status interface by asking the host.
+#[derive(Debug)]
+struct Source {
+    inputs: Sender<Input>,
+}
+
+impl StatusSource for Source {
+    fn status(&self, filter: &StatusFilter) -> Status {
+        let (reply, answer) = bounded(1);
+        let asked = self.inputs.send_timeout(Input::Status { filter: filter.clone(), reply }, STATUS_WAIT);
+        asked.ok().and_then(|()| answer.recv_timeout(STATUS_WAIT).ok()).unwrap_or_default()
+    }
+}

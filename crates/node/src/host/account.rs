@@ -1,0 +1,138 @@
+//! Counting: what steps note, and how many UEs are in which state.
+
+use crate::metrics::{Failure, Fault, Metrics, Procedure};
+use std::sync::Arc;
+use vireo_core::context::UeContext;
+use vireo_core::turn::{Kind, Note};
+use vireo_types::{AssocId, Instant};
+
+/// Log lines of one kind of fault in one second; the rest are counted only, so that a flood fills no disk.
+const LINES_PER_SECOND: u32 = 10;
+
+/// What of a context is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Summary {
+    pub(super) registered: bool,
+    pub(super) assoc: Option<AssocId>,
+    pub(super) sessions: usize,
+    pub(super) known: bool,
+}
+
+impl Summary {
+    pub(super) fn of(ue: &UeContext) -> Self {
+        Summary {
+            registered: ue.is_registered(),
+            assoc: ue.connection.map(|c| c.assoc),
+            sessions: ue.sessions.iter().filter(|s| s.is_live()).count(),
+            known: ue.identity.supi.is_some(),
+        }
+    }
+}
+
+/// Totals over all contexts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Totals {
+    pub(super) registered: usize,
+    pub(super) connected: usize,
+    pub(super) sessions: usize,
+    /// Contexts of UEs that have not proved who they are.
+    pub(super) unknown: usize,
+}
+
+impl Totals {
+    /// A context went from one state to another; `None` = there is none.
+    pub(super) fn change(&mut self, before: Option<Summary>, after: Option<Summary>) {
+        for (summary, add) in [(before, false), (after, true)] {
+            let Some(s) = summary else { continue };
+            let step = |total: &mut usize, by: usize| {
+                *total = if add { *total + by } else { total.saturating_sub(by) };
+            };
+            step(&mut self.registered, usize::from(s.registered));
+            step(&mut self.connected, usize::from(s.assoc.is_some()));
+            step(&mut self.sessions, s.sessions);
+            step(&mut self.unknown, usize::from(!s.known));
+        }
+    }
+}
+
+/// Counts notes and writes the log line of a fault.
+#[derive(Debug)]
+pub(super) struct Account {
+    pub(super) metrics: Arc<Metrics>,
+    second: u64,
+    lines: u32,
+}
+
+impl Account {
+    pub(super) fn new(metrics: Arc<Metrics>) -> Self {
+        Account { metrics, second: 0, lines: 0 }
+    }
+
+    pub(super) fn note(&mut self, note: &Note, now: Instant, whom: impl std::fmt::Display) {
+        let procedures = &self.metrics.procedures;
+        match note {
+            Note::Started(kind) => {
+                if let Some(procedure) = procedure(*kind) {
+                    procedures.started(procedure);
+                }
+            }
+            Note::Succeeded(kind, since) => {
+                if let Some(procedure) = procedure(*kind) {
+                    procedures.succeeded(procedure, now.since(*since));
+                }
+            }
+            Note::Failed(kind, cause) => {
+                if let Some(procedure) = procedure(*kind) {
+                    let failure = if *cause == 0 { Failure::Lost } else { Failure::Cause(*cause) };
+                    procedures.failed(procedure, failure);
+                }
+                tracing::debug!(%whom, procedure = ?kind, cause, "a procedure failed");
+            }
+            Note::Fault(word) => self.fault(word, now, whom),
+        }
+    }
+
+    /// Counts a fault and logs it, within bounds.
+    pub(super) fn fault(&mut self, word: &'static str, now: Instant, whom: impl std::fmt::Display) {
+        self.metrics.fault(kind(word));
+        let second = now.as_micros() / 1_000_000;
+        if second != self.second {
+            (self.second, self.lines) = (second, 0);
+        }
+        self.lines += 1;
+        if self.lines <= LINES_PER_SECOND {
+            tracing::warn!(fault = word, %whom, "a message was at fault");
+        }
+    }
+}
+
+fn procedure(kind: Kind) -> Option<Procedure> {
+    Some(match kind {
+        Kind::Registration => Procedure::Registration,
+        Kind::Session => Procedure::SessionEstablishment,
+        Kind::SessionRelease => Procedure::SessionRelease,
+        Kind::ServiceRequest => Procedure::ServiceRequest,
+        Kind::Deregistration => Procedure::Deregistration,
+        Kind::Release => Procedure::AnRelease,
+        // A part of a service request, whose latency is counted as a whole.
+        Kind::Activation => return None,
+    })
+}
+
+/// The counter of a fault's word.
+fn kind(word: &str) -> Fault {
+    match word {
+        "transfer-syntax-error" => Fault::NgapTransferSyntax,
+        "abstract-syntax-error" | "unknown-procedure" | "unexpected-outcome" => Fault::NgapAbstractSyntax,
+        "unknown-local-ue-ngap-id" | "inconsistent-remote-ue-ngap-id" => Fault::NgapUnknownUe,
+        "before-ng-setup" => Fault::NgapNotSetUp,
+        "sctp-ppid" => Fault::SctpPpid,
+        "nas-malformed" | "nas-header" | "nas-truncated" | "nas-not-5gmm" => Fault::NasDecode,
+        "nas-bad-mac" | "nas-count-exhausted" => Fault::NasIntegrity,
+        "nas-unprotected" => Fault::NasUnprotected,
+        "nas-out-of-place" | "nas-initial-unexpected" | "nas-transport-unserved" => Fault::NasUnexpected,
+        "pfcp-unknown-session" | "session-unknown" => Fault::PfcpUnknownSession,
+        "limit" => Fault::Limit,
+        _ => Fault::NgapSemantic,
+    }
+}

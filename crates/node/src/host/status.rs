@@ -1,0 +1,94 @@
+//! What the host says of itself to the status interface.
+
+use super::Host;
+use super::nodes::Node;
+use crate::api::{Counts, GnbStatus, SessionStatus, Status, StatusFilter, UeStatus, UpfStatus};
+use vireo_core::context::{self, Procedure, UeContext};
+use vireo_core::session::SessionState;
+use vireo_store::ContextStore;
+
+impl Host {
+    pub(super) fn status(&self, filter: &StatusFilter) -> Status {
+        let filter = filter.clone().bounded();
+        let mut numbers = Vec::new();
+        self.store.each(&mut |ltmsi, _| {
+            numbers.push(ltmsi);
+            true
+        });
+        // In the order of their numbers, so that pages do not overlap.
+        numbers.sort_unstable();
+        let page = numbers.into_iter().skip(filter.offset).take(filter.limit);
+        let ues = page.filter_map(|l| context::decode(self.store.load(l)?.octets).ok());
+        let mut nodes: Vec<_> = self.nodes.iter().filter(|(_, n)| n.record.is_some()).collect();
+        nodes.sort_unstable_by_key(|(assoc, _)| *assoc);
+        Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            uptime_s: self.started.elapsed().as_secs(),
+            counts: Counts {
+                gnbs: self.nodes.set_up(),
+                ues: self.store.len(),
+                registered: self.totals.registered,
+                connected: self.totals.connected,
+                sessions: self.totals.sessions,
+            },
+            ues: ues.map(|ue| self.ue(&ue, filter.reveal_supi)).collect(),
+            gnbs: nodes.into_iter().skip(filter.offset).take(filter.limit).map(|(_, n)| gnb(n)).collect(),
+            upfs: self
+                .upfs
+                .iter()
+                .map(|(upf, up)| UpfStatus { node: upf.to_string(), associated: *up, ..UpfStatus::default() })
+                .collect(),
+        }
+    }
+
+    fn ue(&self, ue: &UeContext, reveal: bool) -> UeStatus {
+        let supi = ue.identity.supi.map(|s| if reveal { format!("imsi-{}", s.reveal()) } else { s.to_string() });
+        let rm = match (&ue.procedure, ue.is_registered()) {
+            (Some(Procedure::Registration(_)), _) => "REGISTERING",
+            (_, true) => "REGISTERED",
+            (_, false) => "DEREGISTERED",
+        };
+        let node = ue.connection.and_then(|c| self.nodes.get(c.assoc)).and_then(|n| n.record.as_ref());
+        let sessions = ue.sessions.iter().filter(|s| s.is_live()).map(|s| SessionStatus {
+            psi: s.psi,
+            dnn: s.dnn.to_string(),
+            snssai: s.snssai.to_string(),
+            ipv4: s.address.ipv4.map(|a| a.to_string()),
+            ipv6: s.address.ipv6_prefix.map(|a| format!("{a}/64")),
+            state: match s.state() {
+                SessionState::Establishing => "ESTABLISHING",
+                SessionState::Active => "ACTIVE",
+                SessionState::Inactive => "INACTIVE",
+                SessionState::Releasing => "RELEASING",
+            }
+            .into(),
+            qfi: 1,
+        });
+        UeStatus {
+            supi: supi.unwrap_or_default(),
+            tmsi: ue.identity.tmsi.map(|t| format!("{:08x}", t.0)).unwrap_or_default(),
+            rm: rm.into(),
+            cm: if ue.connection.is_some() { "CONNECTED" } else { "IDLE" }.into(),
+            tai: ue.connection.map(|c| format!("{}-{}", c.tai.plmn, c.tai.tac.0)).unwrap_or_default(),
+            gnb: node.map(|r| r.name.clone()),
+            sessions: sessions.collect(),
+        }
+    }
+}
+
+fn gnb(node: &Node) -> GnbStatus {
+    let Some(record) = &node.record else { return GnbStatus::default() };
+    let mut tacs: Vec<_> = record.areas.iter().map(|a| a.tai.tac.0).collect();
+    tacs.dedup();
+    let mut slices: Vec<_> = record.areas.iter().flat_map(|a| &a.slices).map(|s| s.to_string()).collect();
+    slices.sort();
+    slices.dedup();
+    GnbStatus {
+        name: record.name.clone(),
+        id: format!("{}-{}", record.id.plmn, record.id.id),
+        address: node.peer.to_string(),
+        tacs,
+        slices,
+        ues: node.ues.len(),
+    }
+}

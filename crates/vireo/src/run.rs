@@ -1,0 +1,68 @@
+//! `vireo run`: the whole core as one process, until a signal ends it.
+
+use crate::cli::Failure;
+use crate::config::Config;
+use crate::logging;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use vireo_node::control::{Control, ControlConfig};
+use vireo_node::metrics::Metrics;
+use vireo_subscribers::Store;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The configuration; vireo.toml in the working directory if it is there, else the defaults
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// How often it is looked whether a part has ended that should not.
+const WATCH: Duration = Duration::from_millis(500);
+
+/// Runs the core.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let config = Config::load(args.config.as_deref())?;
+    logging::start(&config.log);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut signals = runtime.block_on(async { Signals::new() })?;
+    let metrics = Arc::new(Metrics::new());
+    let store = Store::open(&config.subscribers.database)?;
+    let control =
+        ControlConfig { core: config.core, n2: config.n2, n4: config.n4, api: config.api, udm: config.subscribers.udm };
+    let control = Control::start(control, store, metrics)?;
+    tracing::info!(sctp = control.driver(), api = ?control.api(), "the core is up");
+    let failed = runtime.block_on(async {
+        loop {
+            tokio::select! {
+                name = signals.next() => {
+                    tracing::info!(signal = name, "the core stops");
+                    return false;
+                }
+                () = tokio::time::sleep(WATCH) => if control.has_failed() { return true },
+            }
+        }
+    });
+    control.stop().map_err(|e| Failure(format!("the N2 endpoint has failed: {e}; see the log")))?;
+    if failed { Err(Failure("a part of the core has ended by itself; see the log".into())) } else { Ok(()) }
+}
+
+/// The signals that end the core in order.
+struct Signals {
+    term: tokio::signal::unix::Signal,
+    int: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Signals { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.term.recv() => "SIGTERM",
+            _ = self.int.recv() => "SIGINT",
+        }
+    }
+}
