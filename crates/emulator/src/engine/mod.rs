@@ -1,0 +1,212 @@
+//! Runs a scenario: threads, associations, sockets, clocks and counters around the pure parts.
+//!
+//! One worker thread owns one SCTP endpoint, some gNBs and their UEs, and shares nothing with the others but
+//! counters; the calling thread tells the progress.
+
+mod link;
+mod n3;
+mod slot;
+mod steps;
+mod timers;
+mod worker;
+
+pub(crate) use worker::gnb_config;
+
+use crate::options::Options;
+use crate::report::{Report, Stats};
+use crate::scenario::Mode;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use vireo_sctp::Endpoint;
+
+/// Why a run could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An option makes no sense.
+    #[error("{0}")]
+    Options(String),
+    /// A socket could not be had.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// There is no SCTP endpoint.
+    #[error("SCTP: {0}")]
+    Sctp(Box<dyn std::error::Error + Send + Sync>),
+    /// The core did not take a gNB.
+    #[error("the core at {core} did not take gNB {gnb}: {why}")]
+    NgSetup {
+        /// The core.
+        core: SocketAddr,
+        /// The gNB's number, from 0.
+        gnb: u32,
+        /// Why.
+        why: String,
+    },
+    /// The run was stopped before it began.
+    #[error("stopped")]
+    Stopped,
+}
+
+impl Error {
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
+        let what = what.into();
+        move |source| Error::Io { what, source }
+    }
+}
+
+/// Where a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// gNBs connect.
+    Connecting,
+    /// UEs are under way.
+    Running,
+    /// Every UE is done and all associations are still up: what the callback does now (measuring the core's memory, for
+    /// example) it does with all the UEs where their scenario left them.
+    Settled,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The phase.
+    pub phase: Phase,
+    /// UEs asked for.
+    pub ues: u64,
+    /// UEs that started.
+    pub started: u64,
+    /// UEs that are done, well or not.
+    pub done: u64,
+    /// UEs that failed.
+    pub failed: u64,
+    /// Registrations accepted.
+    pub registered: u64,
+    /// PDU sessions established.
+    pub sessions: u64,
+    /// Since the run began.
+    pub elapsed: Duration,
+}
+
+/// What the workers and the calling thread share.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) connected: AtomicU64,
+    pub(crate) started: AtomicU64,
+    pub(crate) done: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) registered: AtomicU64,
+    pub(crate) sessions: AtomicU64,
+    pub(crate) settled: AtomicU64,
+    /// Workers let go of their associations.
+    pub(crate) finish: AtomicBool,
+    /// No UE starts any more.
+    pub(crate) stop: AtomicBool,
+}
+
+/// Opens the SCTP endpoint of worker `n`.
+pub type Open<'a> = &'a (dyn Fn(u32) -> Result<Box<dyn Endpoint>, Box<dyn std::error::Error + Send + Sync>> + Sync);
+
+/// Runs with SCTP endpoints that `open` makes, for tests and for drivers of one's own.
+pub fn run_with(options: &Options, open: Open<'_>, progress: &mut dyn FnMut(Progress)) -> Result<Report, Error> {
+    check(options)?;
+    if !matches!(options.scenario.mode, Mode::Steps(_)) {
+        return crate::abuse::run(options, open, progress);
+    }
+    let threads = worker::threads(options);
+    let counters = Counters::default();
+    let begun = Instant::now();
+    let results: Vec<Result<(Stats, String), Error>> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|n| {
+                let counters = &counters;
+                scope.spawn(move || {
+                    let result = worker::run(options, n, threads, open, counters, begun);
+                    if result.is_err() {
+                        counters.stop.store(true, Ordering::Relaxed);
+                        counters.finish.store(true, Ordering::Relaxed);
+                    }
+                    counters.settled.fetch_add(u64::from(result.is_err()), Ordering::Relaxed);
+                    result
+                })
+            })
+            .collect();
+        watch(options, &counters, threads, begun, progress);
+        workers.into_iter().map(|worker| worker.join().unwrap_or(Err(Error::Stopped))).collect()
+    });
+    let mut total = Stats::new();
+    let mut driver = String::new();
+    for result in results {
+        let (stats, its_driver) = result?;
+        total.merge(&stats);
+        driver = its_driver;
+    }
+    let mut report = total.finish();
+    report.scenario = options.scenario.name.into();
+    report.gnbs = options.gnbs;
+    report.ues = options.ues;
+    report.driver = driver;
+    Ok(report)
+}
+
+/// Tells the progress until all workers are settled, then lets them go.
+fn watch(options: &Options, counters: &Counters, threads: u32, begun: Instant, progress: &mut dyn FnMut(Progress)) {
+    let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let snapshot = |phase| Progress {
+        phase,
+        ues: u64::from(options.ues),
+        started: get(&counters.started),
+        done: get(&counters.done),
+        failed: get(&counters.failed),
+        registered: get(&counters.registered),
+        sessions: get(&counters.sessions),
+        elapsed: begun.elapsed(),
+    };
+    let mut pause = Duration::from_millis(1);
+    while get(&counters.settled) < u64::from(threads) && !counters.finish.load(Ordering::Relaxed) {
+        let stopped = options.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed));
+        counters.stop.fetch_or(stopped, Ordering::Relaxed);
+        let connecting = get(&counters.connected) < u64::from(options.gnbs);
+        progress(snapshot(if connecting { Phase::Connecting } else { Phase::Running }));
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+    if !counters.finish.load(Ordering::Relaxed) {
+        progress(snapshot(Phase::Settled));
+    }
+    counters.finish.store(true, Ordering::Relaxed);
+}
+
+fn check(options: &Options) -> Result<(), Error> {
+    let bad = |why: &str| Err(Error::Options(why.into()));
+    if options.core.is_empty() {
+        return bad("no core: give --core ADDR");
+    }
+    if options.gnbs == 0 || options.ues == 0 {
+        return bad("there must be at least one gNB and one UE");
+    }
+    if options.ues >= 1 << 24 {
+        return bad("at most 16,777,215 UEs");
+    }
+    if options.n3.is_empty() {
+        return bad("no N3 address: give --n3 ADDR");
+    }
+    if options.subscribers.get(options.ues - 1).is_none() {
+        return bad("there are fewer subscribers than UEs: check --ues against --imsi or --subscribers");
+    }
+    if options.scenario.has_traffic() && options.echoes.v4.is_none() && options.echoes.v6.is_none() {
+        return bad("this scenario sends traffic: give --echo ADDR, an address in the data network");
+    }
+    Ok(())
+}
+
+impl From<Error> for String {
+    fn from(error: Error) -> String {
+        error.to_string()
+    }
+}

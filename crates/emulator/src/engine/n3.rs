@@ -1,0 +1,106 @@
+//! The gNBs' GTP-U sockets.
+
+use crate::engine::Error;
+use crate::gnb::Tunnel;
+use crate::report::UserPlane;
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use vireo_sctp::Endpoint;
+use vireo_types::Teid;
+use vireo_wire::gtpu::{self, MessageType, Packet, PduSession};
+
+/// Datagrams that one readiness of a socket gives at most, so that signalling is not kept waiting.
+const BURST: usize = 64;
+
+/// What came on N3.
+#[derive(Debug)]
+pub(super) enum Received {
+    /// A user packet of a tunnel: the range of the buffer.
+    Packet(Teid, std::ops::Range<usize>),
+    /// An error indication.
+    ErrorIndication,
+    /// What does not parse.
+    Bad,
+}
+
+/// The sockets of a worker's gNBs.
+#[derive(Debug, Default)]
+pub(super) struct N3 {
+    sockets: Vec<(IpAddr, UdpSocket)>,
+    /// Where a datagram is read to.
+    pub(super) buffer: Vec<u8>,
+    frame: Vec<u8>,
+    pub(super) counts: UserPlane,
+}
+
+impl N3 {
+    /// Binds a socket for each address and lets the endpoint watch it.
+    pub(super) fn open(addresses: &[IpAddr], endpoint: &mut dyn Endpoint) -> Result<Self, Error> {
+        let mut n3 = N3 { buffer: vec![0; 65_536], ..N3::default() };
+        for address in addresses {
+            if n3.sockets.iter().any(|(known, _)| known == address) {
+                continue;
+            }
+            let what = || format!("binding the gNB's GTP-U socket to {address} port {}", gtpu::PORT);
+            let socket = UdpSocket::bind((*address, gtpu::PORT)).map_err(Error::io(what()))?;
+            socket.set_nonblocking(true).map_err(Error::io(what()))?;
+            endpoint.watch(socket.as_raw_fd(), n3.sockets.len() as u64).map_err(Error::io(what()))?;
+            n3.sockets.push((*address, socket));
+        }
+        Ok(n3)
+    }
+
+    /// Sends an uplink packet, which `write` puts behind its header, through a tunnel of the gNB at `from`.
+    pub(super) fn send(
+        &mut self,
+        from: IpAddr,
+        tunnel: &Tunnel,
+        write: impl FnOnce(&mut Vec<u8>) -> Option<()>,
+    ) -> Option<()> {
+        let (_, socket) = self.sockets.iter().find(|(address, _)| *address == from)?;
+        self.frame.clear();
+        self.frame.resize(gtpu::G_PDU_HEADER, 0);
+        write(&mut self.frame)?;
+        let length = self.frame.len() - gtpu::G_PDU_HEADER;
+        let header = gtpu::g_pdu_header(tunnel.uplink, PduSession::Uplink { qfi: tunnel.qfi }, length)?;
+        self.frame[..gtpu::G_PDU_HEADER].copy_from_slice(&header);
+        // a full socket or a refusal is loss, which the echo's deadline sees
+        if socket.send_to(&self.frame, SocketAddr::new(tunnel.upf, gtpu::PORT)).is_ok() {
+            self.counts.up_packets += 1;
+            self.counts.up_octets += length as u64;
+        }
+        Some(())
+    }
+
+    /// Takes the next datagram of a socket; answers what is about the path itself.
+    pub(super) fn receive(&mut self, token: u64) -> Option<Received> {
+        for _ in 0..BURST {
+            let (_, socket) = self.sockets.get(token as usize)?;
+            let (length, from) = match socket.recv_from(&mut self.buffer) {
+                Ok(received) => received,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                // an ICMP error for an earlier packet
+                Err(_) => continue,
+            };
+            let Ok(packet) = Packet::parse(&self.buffer[..length]) else { return Some(Received::Bad) };
+            match packet.kind {
+                MessageType::GPdu => {
+                    self.counts.down_packets += 1;
+                    self.counts.down_octets += packet.payload.len() as u64;
+                    let start = packet.payload.as_ptr() as usize - self.buffer.as_ptr() as usize;
+                    return Some(Received::Packet(packet.teid, start..start + packet.payload.len()));
+                }
+                MessageType::EchoRequest => {
+                    let mut answer = [0; gtpu::SIGNALLING_OCTETS];
+                    if let Ok(answer) = gtpu::echo_response(&mut answer, packet.sequence.unwrap_or(0)) {
+                        let _ = socket.send_to(answer, from);
+                    }
+                }
+                MessageType::ErrorIndication => return Some(Received::ErrorIndication),
+                _ => {}
+            }
+        }
+        None
+    }
+}

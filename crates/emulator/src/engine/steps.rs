@@ -1,0 +1,492 @@
+//! How a UE goes through its script: what starts a step, what ends it, and what makes it fail.
+
+use super::slot::{Flow, Life, flag};
+use super::timers::Kind;
+use super::worker::Worker;
+use crate::gnb::downlink_owner;
+use crate::report::Procedure;
+use crate::scenario::Step;
+use crate::traffic::{self, Echo, Mark, Received, ipv6};
+use crate::ue::{CommandError, Event, Fault, Mm, Registration, Service};
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+use vireo_types::{Teid, Tmsi};
+use vireo_wire::ngap::{Cause, CauseRadioNetwork, RRCEstablishmentCause};
+
+/// A T3346 that is longer than this counts as a refusal.
+const LONGEST_BACK_OFF_S: u32 = 60;
+
+impl Worker<'_> {
+    fn step(&self, owner: u32) -> Option<Step> {
+        self.options.scenario.steps().get(usize::from(self.slots[owner as usize].step)).copied()
+    }
+
+    /// Starts steps until one has to wait. The first one may have been due earlier than now.
+    pub(super) fn advance(&mut self, owner: u32, due_us: Option<u64>) {
+        let mut due_us = due_us;
+        while self.slots[owner as usize].life == Life::Running {
+            let Some(step) = self.step(owner) else { return self.finish(owner) };
+            let slot = &mut self.slots[owner as usize];
+            // a page that cut the rest short is answered by the service request after it
+            slot.flags &= if step == Step::Service { flag::PAGED } else { 0 };
+            slot.sequence = slot.sequence.wrapping_add(1);
+            slot.step_us = due_us.take().unwrap_or(self.now_us);
+            let deadline = self.now_us + self.options.timeout.as_micros() as u64;
+            self.timers.set(deadline, owner, slot.sequence, Kind::Guard);
+            self.start(owner, step);
+            if !self.is_step_over(owner) {
+                return;
+            }
+            self.complete(owner);
+        }
+    }
+
+    /// Goes on if the current step is over.
+    pub(super) fn settle(&mut self, owner: u32) {
+        if self.slots[owner as usize].life == Life::Running && self.is_step_over(owner) {
+            self.complete(owner);
+            self.advance(owner, None);
+        }
+    }
+
+    fn start(&mut self, owner: u32, step: Step) {
+        self.out.clear();
+        let profile = &self.options.profile;
+        let slot = &mut self.slots[owner as usize];
+        let paged = slot.has(flag::PAGED);
+        let ue = &mut slot.ue;
+        let signalling = RRCEstablishmentCause::mo_Signalling;
+        let (commanded, cause) = match step {
+            Step::Register(registration) => {
+                slot.registration_us = Some(slot.step_us);
+                (ue.register(profile, registration, &mut self.out), signalling)
+            }
+            Step::Faulty(fault) => {
+                ue.inject(fault);
+                if fault == Fault::WrongResponse {
+                    slot.flags |= flag::FAULTED;
+                }
+                (ue.register(profile, Registration::Fresh, &mut self.out), signalling)
+            }
+            Step::Establish { psi, kind } => {
+                let kind = kind.unwrap_or(self.options.session_type);
+                (ue.establish(profile, psi, kind, &mut self.out), signalling)
+            }
+            Step::Release { psi } => (ue.release(psi, &mut self.out), signalling),
+            Step::Service if paged => {
+                (ue.service_request(Service::Paged, &mut self.out), RRCEstablishmentCause::mt_Access)
+            }
+            Step::Service => (ue.service_request(Service::Data, &mut self.out), RRCEstablishmentCause::mo_Data),
+            Step::Deregister => (ue.deregister(profile, false, &mut self.out), signalling),
+            Step::SwitchOff => (ue.deregister(profile, true, &mut self.out), signalling),
+            Step::Leave if ue.mm() == Mm::Registered => (ue.deregister(profile, true, &mut self.out), signalling),
+            Step::Idle => return self.request_release(owner, CauseRadioNetwork::user_inactivity),
+            Step::Rest => {
+                let pause = self.now_us + self.options.idle.as_micros() as u64;
+                return self.timers.set(pause, owner, slot.sequence, Kind::Pause);
+            }
+            Step::Traffic => return self.start_traffic(owner),
+            Step::Leave | Step::Repeat { .. } => return,
+        };
+        self.commanded(owner, commanded, cause);
+    }
+
+    fn commanded(&mut self, owner: u32, commanded: Result<(), CommandError>, cause: RRCEstablishmentCause) {
+        match commanded {
+            Ok(()) => self.transmit(owner, Some(cause)),
+            Err(error) => self.fail(owner, error.to_string()),
+        }
+    }
+
+    /// Gives the UE's messages to its gNB, then acts on its events. With `cause` they may open an NG connection.
+    fn transmit(&mut self, owner: u32, cause: Option<RRCEstablishmentCause>) {
+        let slot = &mut self.slots[owner as usize];
+        let link = &mut self.links[usize::from(slot.link)];
+        let mut trouble = None;
+        for nas in self.out.messages() {
+            let sent = match (slot.ran, cause) {
+                (Some(ran), _) => link.gnb.uplink_nas(ran, nas, &mut link.outbox),
+                (None, Some(cause)) => {
+                    let guti = slot.ue.guti();
+                    if let Some(guti) = guti {
+                        self.idle.remove(&guti.tmsi.0);
+                    }
+                    let opened = link.gnb.initial_ue(owner, nas, guti, cause, &mut link.outbox);
+                    opened.map(|ran| slot.ran = Some(ran))
+                }
+                (None, None) => Ok(()),
+            };
+            trouble = trouble.or(sent.err());
+        }
+        let mut events = std::mem::take(&mut self.out.events);
+        for event in events.drain(..) {
+            self.on_ue_event(owner, event);
+        }
+        self.out.events = events;
+        if let Some(error) = trouble {
+            self.fail(owner, error.to_string());
+        }
+    }
+
+    pub(super) fn on_nas(&mut self, owner: u32, nas: &[u8]) {
+        self.out.clear();
+        self.slots[owner as usize].ue.receive(&self.options.profile, nas, &mut self.out);
+        self.transmit(owner, None);
+        self.settle(owner);
+    }
+
+    pub(super) fn on_key(&mut self, owner: u32, key: &[u8; 32]) {
+        self.out.clear();
+        self.slots[owner as usize].ue.check_access_key(key, &mut self.out);
+        self.transmit(owner, None);
+    }
+
+    fn on_ue_event(&mut self, owner: u32, event: Event) {
+        let slot = &mut self.slots[owner as usize];
+        match event {
+            Event::Registered { .. } => {
+                slot.flags |= flag::REGISTERED;
+                self.stats.report.registered += 1;
+                self.counters.registered.fetch_add(1, Ordering::Relaxed);
+            }
+            Event::SessionUp { .. } => {
+                self.stats.report.sessions += 1;
+                self.counters.sessions.fetch_add(1, Ordering::Relaxed);
+            }
+            Event::ServiceAccepted => {
+                slot.flags |= flag::SERVED;
+                self.stats.report.service_requests += 1;
+            }
+            Event::Deregistered => {
+                slot.flags |= flag::DEREGISTERED;
+                self.stats.report.deregistered += 1;
+                if self.step(owner) == Some(Step::Deregister) {
+                    self.record(owner, Procedure::Deregistration);
+                }
+            }
+            Event::AuthenticationFailed { .. } => slot.flags |= flag::FAULTED,
+            Event::RegistrationRejected { cause, retry_after_s } => self.on_rejected(owner, cause, retry_after_s),
+            Event::AuthenticationRejected => {
+                slot.flags |= flag::REJECTED;
+                if !matches!(self.step(owner), Some(Step::Faulty(_))) {
+                    self.fail(owner, "authentication rejected".into());
+                }
+            }
+            Event::SessionRejected { cause, .. } => self.fail(owner, format!("PDU session rejected: {cause}")),
+            Event::ServiceRejected { cause, .. } => self.fail(owner, format!("service rejected: 5GMM cause #{cause}")),
+            Event::DeregisteredByNetwork { cause, .. } => {
+                self.fail(owner, format!("the network deregistered the UE: 5GMM cause {cause:?}"));
+            }
+            Event::Status(cause) => self.fail(owner, format!("status message: {cause}")),
+            Event::Violation(violation) => {
+                self.stats.violation(violation.to_string());
+                self.fail(owner, violation.to_string());
+            }
+            Event::Secured { .. } | Event::SessionReleased { .. } | Event::ConfigurationUpdated => {}
+        }
+    }
+
+    fn on_rejected(&mut self, owner: u32, cause: u8, retry_after_s: Option<u32>) {
+        let faulty = matches!(self.step(owner), Some(Step::Faulty(_)));
+        let slot = &mut self.slots[owner as usize];
+        match retry_after_s {
+            _ if faulty => slot.flags |= flag::REJECTED,
+            Some(wait_s) if wait_s <= LONGEST_BACK_OFF_S => {
+                // TS 24.501 5.3.9: no registration while T3346 runs
+                self.stats.report.back_offs += 1;
+                slot.flags |= flag::BACKING_OFF;
+                slot.sequence = slot.sequence.wrapping_add(1);
+                let over = self.now_us + u64::from(wait_s) * 1_000_000;
+                self.timers.set(over, owner, slot.sequence, Kind::Pause);
+            }
+            _ => self.fail(owner, format!("registration rejected: 5GMM cause #{cause}")),
+        }
+    }
+
+    pub(super) fn on_pause_over(&mut self, owner: u32) {
+        let slot = &mut self.slots[owner as usize];
+        if !slot.has(flag::BACKING_OFF) {
+            slot.flags |= flag::PAUSED;
+            return self.settle(owner);
+        }
+        self.disconnect(owner);
+        let began_us = self.slots[owner as usize].step_us;
+        self.advance(owner, Some(began_us));
+    }
+
+    pub(super) fn on_paging(&mut self, tmsi: Tmsi) {
+        let Some(owner) = self.idle.get(&tmsi.0).copied() else { return };
+        if self.step(owner) == Some(Step::Rest) {
+            self.slots[owner as usize].flags |= flag::PAUSED | flag::PAGED;
+            self.settle(owner);
+        }
+    }
+
+    pub(super) fn on_released(&mut self, owner: u32, why: impl FnOnce() -> String) {
+        let slot = &mut self.slots[owner as usize];
+        slot.ran = None;
+        slot.ue.connection_released();
+        if let (Mm::Registered, Some(guti)) = (slot.ue.mm(), slot.ue.guti()) {
+            self.idle.insert(guti.tmsi.0, owner);
+        }
+        if slot.life != Life::Running || slot.has(flag::BACKING_OFF) {
+            return;
+        }
+        match self.step(owner) {
+            Some(Step::Idle | Step::Leave | Step::Deregister | Step::SwitchOff) => self.settle(owner),
+            Some(Step::Faulty(_)) if self.slots[owner as usize].has(flag::REJECTED) => self.settle(owner),
+            _ => {
+                let why = why();
+                self.fail(owner, why);
+            }
+        }
+    }
+
+    pub(super) fn on_timeout(&mut self, owner: u32) {
+        let what = match self.step(owner) {
+            Some(Step::Register(_) | Step::Faulty(_)) => "registration",
+            Some(Step::Establish { .. }) => "PDU session establishment",
+            Some(Step::Release { .. }) => "PDU session release",
+            Some(Step::Service) => "service request",
+            Some(Step::Deregister | Step::SwitchOff | Step::Leave) => "deregistration",
+            Some(Step::Idle) => "release of the UE context",
+            Some(Step::Traffic) => "traffic",
+            _ => "step",
+        };
+        self.fail(owner, format!("{what} not done within {:?}", self.options.timeout));
+    }
+
+    /// Whether the current step has reached its end.
+    fn is_step_over(&self, owner: u32) -> bool {
+        let slot = &self.slots[owner as usize];
+        let tunnels = slot.ran.map_or(&[][..], |ran| self.links[usize::from(slot.link)].gnb.tunnels(ran));
+        match self.step(owner) {
+            None => false,
+            Some(Step::Register(_)) => slot.has(flag::REGISTERED),
+            Some(Step::Faulty(_)) => slot.has(flag::FAULTED) && slot.has(flag::REGISTERED | flag::REJECTED),
+            Some(Step::Establish { psi, .. }) => {
+                slot.ue.active_sessions().any(|active| active == psi) && tunnels.iter().any(|t| t.psi == psi)
+            }
+            Some(Step::Release { psi }) => {
+                slot.ue.sessions().iter().all(|session| session.psi != psi) && tunnels.iter().all(|t| t.psi != psi)
+            }
+            Some(Step::Service) => {
+                slot.has(flag::SERVED) && slot.ue.active_sessions().all(|psi| tunnels.iter().any(|t| t.psi == psi))
+            }
+            Some(Step::Idle) => slot.ran.is_none(),
+            Some(Step::Deregister | Step::SwitchOff | Step::Leave) => {
+                slot.ran.is_none() && slot.ue.mm() == Mm::Deregistered
+            }
+            Some(Step::Rest) => slot.has(flag::PAUSED),
+            Some(Step::Traffic) => slot.flows.is_empty(),
+            Some(Step::Repeat { .. }) => true,
+        }
+    }
+
+    fn record(&mut self, owner: u32, procedure: Procedure) {
+        let latency = self.now_us.saturating_sub(self.slots[owner as usize].step_us);
+        self.stats.record(procedure, latency);
+    }
+
+    /// Notes what the step that is over took, and goes to the next one.
+    fn complete(&mut self, owner: u32) {
+        match self.step(owner) {
+            Some(Step::Register(_)) => self.record(owner, Procedure::Registration),
+            Some(Step::Establish { .. }) => {
+                self.record(owner, Procedure::Session);
+                if let Some(start) = self.slots[owner as usize].registration_us.take() {
+                    self.stats.record(Procedure::RegistrationAndSession, self.now_us.saturating_sub(start));
+                }
+            }
+            Some(Step::Service) => self.record(owner, Procedure::ServiceRequest),
+            Some(Step::Idle) => self.record(owner, Procedure::Release),
+            Some(Step::Release { .. }) => self.record(owner, Procedure::SessionRelease),
+            Some(Step::SwitchOff) => self.record(owner, Procedure::Deregistration),
+            Some(Step::Repeat { to }) => {
+                let again = self.slots[owner as usize].round + 1 < self.options.rounds && !self.is_over();
+                let slot = &mut self.slots[owner as usize];
+                if again {
+                    slot.round += 1;
+                    slot.step = to;
+                    return;
+                }
+                slot.round = 0;
+            }
+            _ => {}
+        }
+        let slot = &mut self.slots[owner as usize];
+        slot.step += 1;
+    }
+
+    fn finish(&mut self, owner: u32) {
+        self.end(owner, Life::Done);
+        self.stats.report.succeeded += 1;
+    }
+
+    pub(super) fn fail(&mut self, owner: u32, what: String) {
+        if self.slots[owner as usize].life != Life::Running {
+            return;
+        }
+        self.end(owner, Life::Failed);
+        self.stats.fail(what);
+        self.counters.failed.fetch_add(1, Ordering::Relaxed);
+        self.disconnect(owner);
+    }
+
+    fn end(&mut self, owner: u32, life: Life) {
+        let slot = &mut self.slots[owner as usize];
+        slot.life = life;
+        slot.sequence = slot.sequence.wrapping_add(1);
+        slot.flows = Vec::new();
+        let born = slot.born_us;
+        self.stats.lived(born, self.now_us);
+        self.active -= 1;
+        self.counters.done.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Lets go of the UE's NG connection, if it has one.
+    fn disconnect(&mut self, owner: u32) {
+        let slot = &mut self.slots[owner as usize];
+        let link = &mut self.links[usize::from(slot.link)];
+        let Some(ran) = slot.ran else { return };
+        let lost = Cause::radioNetwork(CauseRadioNetwork::radio_connection_with_ue_lost);
+        if link.gnb.request_release(ran, lost, &mut link.outbox).is_err() {
+            // the AMF never answered, so it does not know the UE either
+            link.gnb.forget(ran);
+            slot.ran = None;
+            slot.ue.connection_released();
+        }
+    }
+
+    fn request_release(&mut self, owner: u32, cause: CauseRadioNetwork) {
+        let slot = &mut self.slots[owner as usize];
+        let link = &mut self.links[usize::from(slot.link)];
+        let Some(ran) = slot.ran else { return };
+        if let Err(error) = link.gnb.request_release(ran, Cause::radioNetwork(cause), &mut link.outbox) {
+            self.fail(owner, error.to_string());
+        }
+    }
+
+    fn start_traffic(&mut self, owner: u32) {
+        let echoes = &self.options.echoes;
+        let slot = &mut self.slots[owner as usize];
+        let new = |psi, source, target, soliciting| Flow {
+            psi,
+            source,
+            target,
+            soliciting,
+            remaining: echoes.count,
+            sequence: 0,
+            sent_us: 0,
+            tries: 0,
+        };
+        let mut flows = Vec::new();
+        for session in slot.ue.sessions() {
+            if let (Some(own), Some(target)) = (session.address.ipv4, echoes.v4) {
+                flows.push(new(session.psi, IpAddr::V4(own), IpAddr::V4(target), None));
+            }
+            if let (Some(own), Some(target)) = (session.address.interface, echoes.v6) {
+                flows.push(new(session.psi, IpAddr::V6(ipv6::link_local(own)), IpAddr::V6(target), Some(own)));
+            }
+        }
+        if flows.is_empty() {
+            return self.fail(owner, "no echo target of the sessions' IP version: give --echo".into());
+        }
+        let count = flows.len() as u8;
+        slot.flows = flows;
+        for flow in 0..count {
+            self.send_flow(owner, flow);
+        }
+    }
+
+    /// Sends what the flow waits for: a Router Solicitation or an echo.
+    fn send_flow(&mut self, owner: u32, index: u8) {
+        let patience = self.options.echoes.patience.as_micros() as u64;
+        let echoes = &self.options.echoes;
+        let slot = &mut self.slots[owner as usize];
+        let link = &self.links[usize::from(slot.link)];
+        let Some(flow) = slot.flows.get_mut(usize::from(index)) else { return };
+        let tunnels = slot.ran.map_or(&[][..], |ran| link.gnb.tunnels(ran));
+        let Some(tunnel) = tunnels.iter().find(|tunnel| tunnel.psi == flow.psi) else {
+            return self.fail(owner, "no tunnel for the session".into());
+        };
+        if flow.tries == 0 {
+            flow.sent_us = self.now_us;
+            self.n3.counts.echoes += u64::from(flow.soliciting.is_none());
+        }
+        flow.tries += 1;
+        let mark = Mark { identifier: 0x4000 | (owner as u16 & 0x3fff), sequence: flow.sequence };
+        let echo = Echo { kind: echoes.kind, mark, octets: echoes.octets };
+        let sent = self.n3.send(link.gnb.config().n3, tunnel, |frame| match flow.soliciting {
+            Some(interface) => ipv6::write_solicitation(interface, frame),
+            None => traffic::write_echo(echo, flow.source, flow.target, frame),
+        });
+        if sent.is_none() {
+            return self.fail(owner, "an echo could not be written: check --echo-octets".into());
+        }
+        self.timers.set(self.now_us + patience, owner, slot.sequence, Kind::Echo(index));
+    }
+
+    pub(super) fn on_echo_due(&mut self, owner: u32, index: u8) {
+        let patience = self.options.echoes.patience.as_micros() as u64;
+        let Some(flow) = self.slots[owner as usize].flows.get(usize::from(index)) else { return };
+        let waited = self.now_us.saturating_sub(flow.sent_us);
+        if flow.remaining == 0 || waited < patience * u64::from(flow.tries) {
+            return;
+        }
+        if flow.tries < self.options.echoes.tries {
+            return self.send_flow(owner, index);
+        }
+        let what = if flow.soliciting.is_some() { "no router advertisement" } else { "an echo was not answered" };
+        self.n3.counts.echoes_lost += 1;
+        self.fail(owner, what.into());
+    }
+
+    pub(super) fn on_packet(&mut self, teid: Teid, range: std::ops::Range<usize>) {
+        let (owner, psi) = downlink_owner(teid);
+        let Some(slot) = self.slots.get_mut(owner as usize) else {
+            self.n3.counts.bad_packets += 1;
+            return;
+        };
+        let link = &self.links[usize::from(slot.link)];
+        let tunnels = slot.ran.map_or(&[][..], |ran| link.gnb.tunnels(ran));
+        if !tunnels.iter().any(|tunnel| tunnel.downlink == teid) {
+            self.n3.counts.bad_packets += 1;
+            return;
+        }
+        let version = self.n3.buffer.get(range.start).map_or(0, |octet| octet >> 4);
+        let flow = slot
+            .flows
+            .iter_mut()
+            .zip(0u8..)
+            .find(|(flow, _)| flow.psi == psi && (version == 4) == flow.source.is_ipv4() && flow.remaining > 0);
+        // what comes between traffic steps (router advertisements, late answers) is nobody's
+        let Some((flow, index)) = flow else { return };
+        match traffic::read(&self.n3.buffer[range], &[flow.source]) {
+            Received::Echo { from, mark } if from == flow.target && mark.sequence == flow.sequence => {
+                self.n3.counts.echoes_answered += 1;
+                self.stats.record(Procedure::Echo, self.now_us.saturating_sub(flow.sent_us));
+                flow.remaining -= 1;
+                flow.sequence = flow.sequence.wrapping_add(1);
+            }
+            Received::Prefix(prefix) if flow.soliciting.is_some() => {
+                let interface = flow.soliciting.take().unwrap_or_default();
+                flow.source = IpAddr::V6(ipv6::address(prefix, interface));
+            }
+            Received::Bad => {
+                self.n3.counts.bad_packets += 1;
+                return;
+            }
+            // an answer to an echo that was sent again, or traffic of others
+            _ => return,
+        }
+        flow.tries = 0;
+        if flow.remaining > 0 {
+            return self.send_flow(owner, index);
+        }
+        if slot.flows.iter().all(|flow| flow.remaining == 0) {
+            slot.flows.clear();
+            self.settle(owner);
+        }
+    }
+}

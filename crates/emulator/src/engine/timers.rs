@@ -1,0 +1,81 @@
+//! The deadlines of one worker's UEs.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// What a deadline is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// The step took too long.
+    Guard,
+    /// A pause is over.
+    Pause,
+    /// An echo of flow `n` may be lost.
+    Echo(u8),
+}
+
+/// A deadline that came: whose, what for, and the sequence number the UE had when it was set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Due {
+    at_us: u64,
+    pub(super) owner: u32,
+    pub(super) sequence: u32,
+    pub(super) kind: Kind,
+}
+
+/// Deadlines are never taken back: a UE that went on has another sequence number when its old deadline comes. Guards
+/// all have the same length, so they are in order in a queue; the others are in a heap.
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    guards: VecDeque<Due>,
+    others: BinaryHeap<Reverse<Due>>,
+}
+
+impl Timers {
+    pub(super) fn set(&mut self, at_us: u64, owner: u32, sequence: u32, kind: Kind) {
+        let due = Due { at_us, owner, sequence, kind };
+        match kind {
+            Kind::Guard if self.guards.back().is_none_or(|last| last.at_us <= at_us) => self.guards.push_back(due),
+            _ => self.others.push(Reverse(due)),
+        }
+    }
+
+    /// A deadline that is not later than `now_us`.
+    pub(super) fn pop(&mut self, now_us: u64) -> Option<Due> {
+        let other = self.others.peek().map(|Reverse(due)| due.at_us);
+        let guard = self.guards.front().map(|due| due.at_us);
+        match (guard, other) {
+            (Some(guard), other) if guard <= now_us && other.is_none_or(|other| guard <= other) => {
+                self.guards.pop_front()
+            }
+            (_, Some(other)) if other <= now_us => self.others.pop().map(|Reverse(due)| due),
+            _ => None,
+        }
+    }
+
+    /// When the next deadline comes.
+    pub(super) fn next(&self) -> Option<u64> {
+        let other = self.others.peek().map(|Reverse(due)| due.at_us);
+        self.guards.front().map(|due| due.at_us).into_iter().chain(other).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_come_in_order_whatever_their_kind() {
+        let mut timers = Timers::default();
+        for (at, kind) in
+            [(50, Kind::Guard), (20, Kind::Pause), (60, Kind::Guard), (30, Kind::Echo(1)), (40, Kind::Guard)]
+        {
+            timers.set(at, 1, 0, kind);
+        }
+        assert_eq!(timers.next(), Some(20));
+        assert_eq!(timers.pop(10), None);
+        let order: Vec<_> = std::iter::from_fn(|| timers.pop(55)).map(|due| due.at_us).collect();
+        assert_eq!(order, [20, 30, 40, 50]);
+        assert_eq!(timers.next(), Some(60));
+    }
+}

@@ -1,0 +1,404 @@
+//! One worker thread: its endpoint, its gNBs, its UEs, and the loop that turns events into steps.
+
+use super::link::Link;
+use super::n3::{N3, Received};
+use super::slot::{Life, Slot};
+use super::timers::{Kind, Timers};
+use super::{Counters, Error, Open};
+use crate::gnb::{self, Gnb, GnbConfig, Inbox, NgState, PPID};
+use crate::options::{Load, Options};
+use crate::report::Stats;
+use crate::ue::{self, Ue};
+use crate::usim::Usim;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use vireo_sctp::{Endpoint, Event};
+use vireo_types::{AssocId, GnbId, Tai};
+
+/// A gNB that lost its association connects again after this.
+const RECONNECT_US: u64 = 200_000;
+/// How long a stopped run waits for the UEs under way.
+const GRACE: Duration = Duration::from_secs(2);
+/// A turn waits no longer than this, so that a stop is seen.
+const TURN: Duration = Duration::from_millis(50);
+
+/// How many workers a run has: gNBs that share an N3 address share a worker, since they share its socket.
+pub(super) fn threads(options: &Options) -> u32 {
+    let mut addresses = options.n3.clone();
+    addresses.sort();
+    addresses.dedup();
+    let most = if options.scenario.has_traffic() { addresses.len() as u32 } else { options.gnbs };
+    options.threads.min(most).min(options.gnbs).max(1)
+}
+
+/// Runs worker `n` until its UEs are done and the run lets it go.
+pub(super) fn run(
+    options: &Options,
+    n: u32,
+    threads: u32,
+    open: Open<'_>,
+    counters: &Counters,
+    begun: Instant,
+) -> Result<(Stats, String), Error> {
+    let mut endpoint = open(n).map_err(Error::Sctp)?;
+    let driver = endpoint.driver().to_string();
+    let mut worker = Worker::new(options, n, threads, &mut *endpoint, counters, begun)?;
+    worker.bring_up(&mut *endpoint)?;
+    worker.origin_us = worker.tick();
+    let mut stopped = None;
+    while !worker.is_settled() && stopped.is_none_or(|at: Instant| at.elapsed() < GRACE) {
+        worker.turn(&mut *endpoint, TURN)?;
+        if counters.stop.load(Ordering::Relaxed) {
+            stopped.get_or_insert_with(Instant::now);
+        }
+    }
+    counters.settled.fetch_add(1, Ordering::Relaxed);
+    while !counters.finish.load(Ordering::Relaxed) {
+        worker.turn(&mut *endpoint, TURN)?;
+    }
+    worker.let_go(&mut *endpoint);
+    let mut stats = worker.stats;
+    stats.report.user_plane = worker.n3.counts;
+    stats.report.worker_cpu_us = thread_cpu_us();
+    Ok((stats, driver))
+}
+
+/// CPU time of the calling thread, from the kernel's scheduler statistics.
+fn thread_cpu_us() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0) / 1000
+}
+
+/// All that a worker has but its endpoint, which lends itself to [`Endpoint::poll`].
+pub(super) struct Worker<'a> {
+    pub(super) options: &'a Options,
+    pub(super) counters: &'a Counters,
+    begun: Instant,
+    pub(super) now_us: u64,
+    /// When UEs began to start.
+    origin_us: u64,
+    number: u32,
+    threads: u32,
+    /// UEs of this worker.
+    share: u32,
+    pub(super) links: Vec<Link>,
+    by_assoc: HashMap<AssocId, usize>,
+    pub(super) slots: Vec<Slot>,
+    pub(super) active: u32,
+    pub(super) timers: Timers,
+    pub(super) n3: N3,
+    pub(super) stats: Stats,
+    pub(super) out: ue::Out,
+    inbox: Inbox,
+    /// Idle UEs by their 5G-TMSI, for paging.
+    pub(super) idle: HashMap<u32, u32>,
+}
+
+impl<'a> Worker<'a> {
+    fn new(
+        options: &'a Options,
+        number: u32,
+        threads: u32,
+        endpoint: &mut dyn Endpoint,
+        counters: &'a Counters,
+        begun: Instant,
+    ) -> Result<Self, Error> {
+        let mine = (0..options.gnbs).filter(|gnb| gnb % threads == number);
+        let links: Vec<_> = mine.map(|gnb| link(options, gnb)).collect();
+        let addresses: Vec<IpAddr> = links.iter().map(|link| link.gnb.config().n3).collect();
+        let n3 = if options.scenario.has_traffic() { N3::open(&addresses, endpoint)? } else { N3::default() };
+        let share = options.ues / threads + u32::from(number < options.ues % threads);
+        Ok(Worker {
+            options,
+            counters,
+            begun,
+            now_us: 0,
+            origin_us: 0,
+            number,
+            threads,
+            share,
+            links,
+            by_assoc: HashMap::new(),
+            slots: Vec::with_capacity(share as usize),
+            active: 0,
+            timers: Timers::default(),
+            n3,
+            stats: Stats::new(),
+            out: ue::Out::default(),
+            inbox: Inbox::default(),
+            idle: HashMap::new(),
+        })
+    }
+
+    /// Reads the clock: microseconds since the run began.
+    pub(super) fn tick(&mut self) -> u64 {
+        self.now_us = self.begun.elapsed().as_micros() as u64;
+        self.now_us
+    }
+
+    /// Connects all gNBs and waits for their NG SETUP.
+    fn bring_up(&mut self, endpoint: &mut dyn Endpoint) -> Result<(), Error> {
+        for index in 0..self.links.len() {
+            self.connect(index, endpoint);
+        }
+        let deadline = Instant::now() + self.options.timeout;
+        while let Some(link) = self.links.iter().find(|link| link.gnb.state() != NgState::Up) {
+            let refused = link.trouble.clone().filter(|_| link.retry_us.is_none());
+            if self.counters.stop.load(Ordering::Relaxed) {
+                return Err(Error::Stopped);
+            }
+            if Instant::now() > deadline || refused.is_some() {
+                let (core, gnb) = (link.core, link.number);
+                let why = link.trouble.clone().unwrap_or_else(|| "no answer: is it running and reachable?".into());
+                return Err(Error::NgSetup { core, gnb, why });
+            }
+            self.turn(endpoint, TURN)?;
+        }
+        self.counters.connected.fetch_add(self.links.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn connect(&mut self, index: usize, endpoint: &mut dyn Endpoint) {
+        let link = &mut self.links[index];
+        link.retry_us = None;
+        match endpoint.connect(link.core) {
+            Ok(assoc) => {
+                link.assoc = Some(assoc);
+                self.by_assoc.insert(assoc, index);
+            }
+            Err(error) => {
+                link.trouble = Some(error.to_string());
+                link.retry_us = Some(self.now_us + RECONNECT_US);
+            }
+        }
+    }
+
+    /// No UE is to start any more, and none is under way.
+    fn is_settled(&self) -> bool {
+        self.active == 0 && (self.slots.len() as u32 >= self.share || self.is_over())
+    }
+
+    /// No UE and no round starts any more.
+    pub(super) fn is_over(&self) -> bool {
+        let late = |limit: Duration| self.now_us - self.origin_us > limit.as_micros() as u64;
+        self.counters.stop.load(Ordering::Relaxed) || self.options.duration.is_some_and(late)
+    }
+
+    /// One turn: what is due, then what comes.
+    fn turn(&mut self, endpoint: &mut dyn Endpoint, longest: Duration) -> Result<(), Error> {
+        self.tick();
+        let next_start = self.launch();
+        while let Some(due) = self.timers.pop(self.now_us) {
+            self.on_due(due);
+        }
+        for index in 0..self.links.len() {
+            if self.links[index].retry_us.is_some_and(|at| at <= self.now_us) {
+                self.connect(index, endpoint);
+            }
+        }
+        self.flush(endpoint);
+        let retry = self.links.iter().filter_map(|link| link.retry_us).min();
+        let next = [next_start, self.timers.next(), retry].into_iter().flatten().min();
+        let wait = next.map_or(longest, |at| Duration::from_micros(at.saturating_sub(self.now_us)).min(longest));
+        endpoint.poll(Some(wait), &mut |event| self.on_event(event)).map_err(Error::io("polling SCTP"))?;
+        self.flush(endpoint);
+        Ok(())
+    }
+
+    /// Starts the UEs whose time has come; tells when the next one's comes.
+    fn launch(&mut self) -> Option<u64> {
+        if self.origin_us == 0 {
+            return None;
+        }
+        loop {
+            let started = self.slots.len() as u32;
+            if started >= self.share || self.is_over() {
+                return None;
+            }
+            let intended = match self.options.load {
+                Load::Window(window) => {
+                    if self.active >= (window / self.threads).max(1) {
+                        return None;
+                    }
+                    self.now_us
+                }
+                Load::Rate(rate) => {
+                    let index = u64::from(started) * u64::from(self.threads) + u64::from(self.number);
+                    self.origin_us + (index as f64 * 1e6 / rate) as u64
+                }
+            };
+            if intended > self.now_us {
+                return Some(intended);
+            }
+            self.start_ue(started, intended);
+        }
+    }
+
+    fn start_ue(&mut self, index: u32, intended_us: u64) {
+        let Some((supi, keys)) = self.options.subscribers.get(index * self.threads + self.number) else { return };
+        let link = index as usize % self.links.len();
+        let mut slot = Slot::new(Ue::new(Usim::new(supi, keys)), link as u16);
+        slot.life = Life::Running;
+        slot.born_us = intended_us;
+        self.slots.push(slot);
+        self.active += 1;
+        self.stats.report.started += 1;
+        self.counters.started.fetch_add(1, Ordering::Relaxed);
+        self.advance(index, Some(intended_us));
+    }
+
+    fn on_event(&mut self, event: Event<'_>) {
+        self.tick();
+        match event {
+            Event::Up { assoc, outbound_streams, .. } => self.on_up(assoc, outbound_streams),
+            Event::Message { assoc, ppid, data, .. } => match self.by_assoc.get(&assoc) {
+                Some(_) if ppid != PPID => self.stats.violation(format!("a message with PPID {ppid}")),
+                Some(link) => self.on_pdu(*link, data),
+                None => {}
+            },
+            Event::Restarted { assoc } => {
+                if let Some(link) = self.by_assoc.get(&assoc).copied() {
+                    self.on_lost(link, "the core restarted the association");
+                    self.links[link].assoc = Some(assoc);
+                    self.on_up(assoc, 2);
+                }
+            }
+            Event::Down { assoc, reason } => {
+                if let Some(link) = self.by_assoc.remove(&assoc) {
+                    self.on_lost(link, reason);
+                    self.links[link].retry_us = Some(self.now_us + RECONNECT_US);
+                }
+            }
+            Event::Writable { assoc } => {
+                if let Some(link) = self.by_assoc.get(&assoc) {
+                    self.links[*link].unblock();
+                }
+            }
+            Event::Readable { token } => self.on_n3(token),
+        }
+    }
+
+    fn on_up(&mut self, assoc: AssocId, streams: u16) {
+        let Some(index) = self.by_assoc.get(&assoc) else { return };
+        let link = &mut self.links[*index];
+        if let Err(error) = link.gnb.set_up(streams, &mut link.outbox) {
+            link.trouble = Some(error.to_string());
+        }
+    }
+
+    fn on_lost(&mut self, index: usize, reason: &str) {
+        self.links[index].lost();
+        self.links[index].trouble = Some(format!("the association was lost: {reason}"));
+        for owner in 0..self.slots.len() as u32 {
+            let slot = &self.slots[owner as usize];
+            if usize::from(slot.link) == index && slot.ran.is_some() {
+                self.on_released(owner, || format!("the association was lost: {reason}"));
+            }
+        }
+    }
+
+    fn on_pdu(&mut self, index: usize, data: &[u8]) {
+        let mut inbox = std::mem::take(&mut self.inbox);
+        inbox.clear();
+        let link = &mut self.links[index];
+        if let Err(error) = link.gnb.receive(data, &mut inbox, &mut link.outbox) {
+            self.stats.violation(format!("the gNB could not answer: {error}"));
+        }
+        for event in inbox.events.drain(..) {
+            match event {
+                gnb::Event::Nas { owner, range } => self.on_nas(owner, &inbox.nas[range]),
+                gnb::Event::ContextSetup { owner, key } => self.on_key(owner, &key),
+                gnb::Event::TunnelUp { owner, .. } | gnb::Event::TunnelDown { owner, .. } => self.settle(owner),
+                gnb::Event::Released { owner, cause } => {
+                    self.on_released(owner, || format!("the core released the UE: {cause:?}"));
+                }
+                gnb::Event::SetupFailed(cause) => {
+                    self.links[index].trouble = Some(format!("NG SETUP FAILURE, {cause:?}"));
+                }
+                gnb::Event::Paging(tmsi) => self.on_paging(tmsi),
+                gnb::Event::ErrorIndication(report) => {
+                    self.stats.violation(format!("ERROR INDICATION of the core: {:?}", report.cause));
+                }
+                gnb::Event::Violation(violation) => self.stats.violation(violation.to_string()),
+                gnb::Event::Ready
+                | gnb::Event::ResetDone
+                | gnb::Event::ConfigurationUpdated(_)
+                | gnb::Event::Overload(_) => {}
+            }
+        }
+        self.inbox = inbox;
+    }
+
+    fn on_n3(&mut self, token: u64) {
+        while let Some(received) = self.n3.receive(token) {
+            match received {
+                Received::Packet(teid, range) => self.on_packet(teid, range),
+                Received::ErrorIndication => self.stats.violation("GTP-U error indication of the core".into()),
+                Received::Bad => self.n3.counts.bad_packets += 1,
+            }
+        }
+    }
+
+    fn on_due(&mut self, due: super::timers::Due) {
+        let Some(slot) = self.slots.get(due.owner as usize) else { return };
+        if slot.sequence != due.sequence || slot.life != Life::Running {
+            return;
+        }
+        match due.kind {
+            Kind::Guard => self.on_timeout(due.owner),
+            Kind::Pause => self.on_pause_over(due.owner),
+            Kind::Echo(flow) => self.on_echo_due(due.owner, flow),
+        }
+    }
+
+    fn flush(&mut self, endpoint: &mut dyn Endpoint) {
+        for index in 0..self.links.len() {
+            if let Err(reason) = self.links[index].flush(endpoint) {
+                if let Some(assoc) = self.links[index].assoc {
+                    endpoint.abort(assoc);
+                    self.by_assoc.remove(&assoc);
+                }
+                self.on_lost(index, &reason);
+                self.links[index].retry_us = Some(self.now_us + RECONNECT_US);
+            }
+        }
+    }
+
+    /// Ends the associations gracefully, as far as the core plays along.
+    fn let_go(&mut self, endpoint: &mut dyn Endpoint) {
+        let mut open: Vec<_> = self.links.iter().filter_map(|link| link.assoc).collect();
+        for assoc in &open {
+            endpoint.shutdown(*assoc);
+        }
+        let deadline = Instant::now() + Duration::from_millis(500);
+        while !open.is_empty() && Instant::now() < deadline {
+            let mut down = |event: Event<'_>| {
+                if let Event::Down { assoc, .. } = event {
+                    open.retain(|known| *known != assoc);
+                }
+            };
+            if endpoint.poll(Some(Duration::from_millis(20)), &mut down).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// gNB number `number` of a run.
+pub(crate) fn gnb_config(options: &Options, number: u32) -> GnbConfig {
+    let plmn = options.profile.plmn;
+    GnbConfig {
+        id: GnbId { plmn, id: options.first_gnb_id.wrapping_add(number) & 0x00ff_ffff, bits: 24 },
+        name: format!("gnb-{}", options.first_gnb_id.wrapping_add(number)),
+        tai: Tai { plmn, tac: options.tac },
+        slices: options.slices.clone(),
+        n3: options.n3[number as usize % options.n3.len()],
+    }
+}
+
+fn link(options: &Options, number: u32) -> Link {
+    let core = options.core[number as usize % options.core.len()];
+    Link::new(Gnb::new(gnb_config(options, number)), number, core)
+}

@@ -1,0 +1,320 @@
+//! A gNB as a pure state machine over NGAP (TS 38.413): NGAP PDUs in, NGAP PDUs and events out.
+//!
+//! It knows no SCTP, no clock and no NAS: what it carries for a UE are octets, and the UE is a number that its caller
+//! chose (the *owner*). It allocates RAN-UE-NGAP-IDs and the TEIDs of its side of N3.
+
+mod receive;
+mod request;
+mod resource;
+
+use std::net::IpAddr;
+use vireo_types::{GnbId, RanUeNgapId, Snssai, Tai, Teid, Tmsi};
+use vireo_wire::ngap::{Cause, Error};
+
+/// NGAP's payload protocol identifier (TS 38.412 7).
+pub const PPID: u32 = 60;
+
+/// What a gNB is.
+#[derive(Clone, Debug)]
+pub struct GnbConfig {
+    /// Global gNB ID.
+    pub id: GnbId,
+    /// RAN Node Name.
+    pub name: String,
+    /// Its tracking area.
+    pub tai: Tai,
+    /// The slices it serves there.
+    pub slices: Vec<Snssai>,
+    /// Its address on N3.
+    pub n3: IpAddr,
+}
+
+/// One PDU session's tunnel on N3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tunnel {
+    /// PDU session identity.
+    pub psi: u8,
+    /// QoS flow that uplink packets take.
+    pub qfi: u8,
+    /// The UPF's address.
+    pub upf: IpAddr,
+    /// The UPF's TEID.
+    pub uplink: Teid,
+    /// The gNB's TEID.
+    pub downlink: Teid,
+}
+
+/// State of the NG interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NgState {
+    /// No association, or no NG SETUP yet.
+    Down,
+    /// NG SETUP REQUEST was sent.
+    SettingUp,
+    /// NG SETUP RESPONSE came.
+    Up,
+}
+
+/// What happened, for whoever drives the gNB.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// NG SETUP RESPONSE: the interface is up.
+    Ready,
+    /// NG SETUP FAILURE.
+    SetupFailed(Cause),
+    /// NAS for a UE: the range of [`Inbox::nas`].
+    Nas {
+        /// The UE.
+        owner: u32,
+        /// Where its octets are.
+        range: std::ops::Range<usize>,
+    },
+    /// INITIAL CONTEXT SETUP: the key that the gNB was given. Its NAS follows as [`Event::Nas`].
+    ContextSetup {
+        /// The UE.
+        owner: u32,
+        /// Security Key.
+        key: [u8; 32],
+    },
+    /// A PDU session has its tunnel.
+    TunnelUp {
+        /// The UE.
+        owner: u32,
+        /// PDU session identity.
+        psi: u8,
+    },
+    /// A PDU session's tunnel is gone.
+    TunnelDown {
+        /// The UE.
+        owner: u32,
+        /// PDU session identity.
+        psi: u8,
+    },
+    /// The UE's NG connection is gone.
+    Released {
+        /// The UE.
+        owner: u32,
+        /// Why.
+        cause: Cause,
+    },
+    /// A UE is paged.
+    Paging(Tmsi),
+    /// NG RESET ACKNOWLEDGE to the gNB's own NG RESET.
+    ResetDone,
+    /// RAN CONFIGURATION UPDATE ACKNOWLEDGE or FAILURE.
+    ConfigurationUpdated(bool),
+    /// ERROR INDICATION of the AMF.
+    ErrorIndication(ErrorReport),
+    /// OVERLOAD START (true) or STOP (false).
+    Overload(bool),
+    /// The AMF deviated from the specification.
+    Violation(Violation),
+}
+
+/// What an ERROR INDICATION tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorReport {
+    /// AMF-UE-NGAP-ID, if it is about a UE.
+    pub amf_id: Option<u64>,
+    /// RAN-UE-NGAP-ID, if it is about a UE.
+    pub ran_id: Option<u32>,
+    /// Why, if it tells.
+    pub cause: Option<Cause>,
+    /// Criticality Diagnostics are there.
+    pub diagnostics: bool,
+}
+
+/// What the AMF did wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+pub enum Violation {
+    /// A PDU does not decode, or lacks what it must have.
+    #[error("an NGAP PDU of the AMF does not decode")]
+    Undecodable,
+    /// A procedure that an AMF does not start or that the state does not allow.
+    #[error("procedure {0} of the AMF is not expected")]
+    Unexpected(u8),
+    /// RAN-UE-NGAP-ID of nobody, or with another AMF-UE-NGAP-ID than before.
+    #[error("the AMF used UE NGAP IDs that do not belong together")]
+    UnknownUe,
+}
+
+/// What a received PDU gave. Reused, so that steps do not allocate.
+#[derive(Debug, Default)]
+pub struct Inbox {
+    /// The octets that [`Event::Nas`] points into.
+    pub nas: Vec<u8>,
+    /// What happened, in order.
+    pub events: Vec<Event>,
+}
+
+impl Inbox {
+    /// Forgets everything but the memory.
+    pub fn clear(&mut self) {
+        self.nas.clear();
+        self.events.clear();
+    }
+
+    fn deliver(&mut self, owner: u32, nas: &[u8]) {
+        let start = self.nas.len();
+        self.nas.extend_from_slice(nas);
+        self.events.push(Event::Nas { owner, range: start..self.nas.len() });
+    }
+}
+
+/// The PDUs that are to be sent, in order, each with its SCTP stream. Reused, so that steps do not allocate.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    octets: Vec<u8>,
+    pdus: Vec<(u16, usize)>,
+}
+
+impl Outbox {
+    /// Forgets everything but the memory.
+    pub fn clear(&mut self) {
+        self.octets.clear();
+        self.pdus.clear();
+    }
+
+    /// Whether there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.pdus.is_empty()
+    }
+
+    /// The PDUs with their streams.
+    pub fn pdus(&self) -> impl Iterator<Item = (u16, &[u8])> {
+        let starts = std::iter::once(0).chain(self.pdus.iter().map(|(_, end)| *end));
+        starts.zip(&self.pdus).map(|(start, (stream, end))| (*stream, &self.octets[start..*end]))
+    }
+
+    /// Adds a PDU that is already encoded.
+    pub fn push(&mut self, stream: u16, pdu: &[u8]) {
+        self.octets.extend_from_slice(pdu);
+        self.pdus.push((stream, self.octets.len()));
+    }
+
+    fn encode(&mut self, stream: u16, pdu: Result<vireo_wire::ngap::NGAPPDU<'_>, Error>) -> Result<(), Error> {
+        pdu?.encode_into(&mut self.octets)?;
+        self.pdus.push((stream, self.octets.len()));
+        Ok(())
+    }
+}
+
+const FREE: u32 = u32::MAX;
+
+/// A UE's NG connection.
+#[derive(Debug)]
+struct Connection {
+    owner: u32,
+    generation: u8,
+    amf_id: Option<u64>,
+    tunnels: Vec<Tunnel>,
+}
+
+/// One gNB.
+#[derive(Debug)]
+pub struct Gnb {
+    config: GnbConfig,
+    state: NgState,
+    streams: u16,
+    connections: Vec<Connection>,
+    free: Vec<u32>,
+}
+
+impl Gnb {
+    /// A gNB whose association is not up.
+    pub fn new(config: GnbConfig) -> Self {
+        Gnb { config, state: NgState::Down, streams: 2, connections: Vec::new(), free: Vec::new() }
+    }
+
+    /// What it is.
+    pub fn config(&self) -> &GnbConfig {
+        &self.config
+    }
+
+    /// State of the NG interface.
+    pub fn state(&self) -> NgState {
+        self.state
+    }
+
+    /// How many UEs are connected.
+    pub fn connected(&self) -> usize {
+        self.connections.len() - self.free.len()
+    }
+
+    /// The UE of a RAN-UE-NGAP-ID.
+    pub fn owner(&self, ran: RanUeNgapId) -> Option<u32> {
+        self.connection(ran).map(|connection| connection.owner)
+    }
+
+    /// The AMF-UE-NGAP-ID of a connection, once the AMF has given it.
+    pub fn amf_id(&self, ran: RanUeNgapId) -> Option<u64> {
+        self.connection(ran)?.amf_id
+    }
+
+    /// The tunnels of a UE.
+    pub fn tunnels(&self, ran: RanUeNgapId) -> &[Tunnel] {
+        self.connection(ran).map_or(&[], |connection| &connection.tunnels)
+    }
+
+    /// The association is lost: every UE is idle and the interface is down.
+    pub fn lost(&mut self) {
+        self.state = NgState::Down;
+        self.connections.clear();
+        self.free.clear();
+    }
+
+    /// RAN-UE-NGAP-ID: index 24 | generation 8, so that a late message of an earlier use is recognised.
+    fn connection(&self, ran: RanUeNgapId) -> Option<&Connection> {
+        let connection = self.connections.get((ran.0 >> 8) as usize)?;
+        (connection.owner != FREE && connection.generation == ran.0 as u8).then_some(connection)
+    }
+
+    fn connection_mut(&mut self, ran: RanUeNgapId) -> Option<&mut Connection> {
+        let connection = self.connections.get_mut((ran.0 >> 8) as usize)?;
+        (connection.owner != FREE && connection.generation == ran.0 as u8).then_some(connection)
+    }
+
+    fn allocate(&mut self, owner: u32) -> RanUeNgapId {
+        let index = self.free.pop().unwrap_or_else(|| {
+            let connection = Connection { owner: FREE, generation: 0, amf_id: None, tunnels: Vec::new() };
+            self.connections.push(connection);
+            self.connections.len() as u32 - 1
+        });
+        let connection = &mut self.connections[index as usize];
+        connection.owner = owner;
+        connection.amf_id = None;
+        RanUeNgapId(index << 8 | u32::from(connection.generation))
+    }
+
+    /// Forgets a connection that the AMF never answered; gives its owner.
+    pub fn forget(&mut self, ran: RanUeNgapId) -> Option<u32> {
+        self.remove(ran)
+    }
+
+    /// Forgets a connection; gives its owner.
+    fn remove(&mut self, ran: RanUeNgapId) -> Option<u32> {
+        let connection = self.connection_mut(ran)?;
+        let owner = std::mem::replace(&mut connection.owner, FREE);
+        connection.generation = connection.generation.wrapping_add(1);
+        connection.tunnels.clear();
+        self.free.push(ran.0 >> 8);
+        Some(owner)
+    }
+
+    /// UE-associated signalling keeps to one stream per UE, and off stream 0 (TS 38.412 7).
+    fn stream(&self, ran: RanUeNgapId) -> u16 {
+        let streams = u32::from(self.streams.max(2)) - 1;
+        1 + (ran.0 >> 8).wrapping_rem(streams) as u16
+    }
+}
+
+/// The gNB's TEID of a UE's PDU session: generation 4 | owner 24 | PSI 4. A caller can tell from it whose packet came
+/// without a table, as long as owners are unique on one N3 address.
+pub fn downlink_teid(owner: u32, psi: u8, generation: u8) -> Teid {
+    Teid(u32::from(generation) << 28 | (owner & 0x00ff_ffff) << 4 | u32::from(psi & 0xf))
+}
+
+/// The owner and the PDU session of a gNB's TEID.
+pub fn downlink_owner(teid: Teid) -> (u32, u8) {
+    (teid.0 >> 4 & 0x00ff_ffff, (teid.0 & 0xf) as u8)
+}

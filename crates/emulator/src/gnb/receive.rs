@@ -1,0 +1,218 @@
+//! What a gNB takes from the AMF.
+
+use super::request::SendError;
+use super::{ErrorReport, Event, Gnb, Inbox, NgState, Outbox, Violation};
+use vireo_types::{RanUeNgapId, Tmsi};
+use vireo_wire::ngap::*;
+use vireo_wire::ngap::{build_ngap, extract_ngap_ies};
+
+/// Why a PDU was not taken.
+pub(super) enum Fault {
+    Peer(Violation),
+    Own(SendError),
+}
+
+impl From<Error> for Fault {
+    fn from(_: Error) -> Self {
+        Fault::Peer(Violation::Undecodable)
+    }
+}
+
+impl From<SendError> for Fault {
+    fn from(error: SendError) -> Self {
+        Fault::Own(error)
+    }
+}
+
+impl Gnb {
+    /// Takes one NGAP PDU: what is to be answered goes to `out`, what happened to `inbox`.
+    pub fn receive(&mut self, octets: &[u8], inbox: &mut Inbox, out: &mut Outbox) -> Result<(), SendError> {
+        match self.dispatch(octets, inbox, out) {
+            Ok(()) => Ok(()),
+            Err(Fault::Own(error)) => Err(error),
+            Err(Fault::Peer(violation)) => {
+                inbox.events.push(Event::Violation(violation));
+                let cause = match violation {
+                    Violation::Undecodable => Cause::protocol(CauseProtocol::transfer_syntax_error),
+                    Violation::Unexpected(_) => {
+                        Cause::protocol(CauseProtocol::message_not_compatible_with_receiver_state)
+                    }
+                    Violation::UnknownUe => Cause::radioNetwork(CauseRadioNetwork::unknown_local_UE_NGAP_ID),
+                };
+                self.indicate_error(
+                    ErrorReport { amf_id: None, ran_id: None, cause: Some(cause), diagnostics: false },
+                    out,
+                )
+            }
+        }
+    }
+
+    fn dispatch(&mut self, octets: &[u8], inbox: &mut Inbox, out: &mut Outbox) -> Result<(), Fault> {
+        use NgapPduKind as Kind;
+        let pdu = NGAP_PDU::decode_borrowed(octets)?;
+        match pdu.kind() {
+            Kind::Initiating_DownlinkNASTransport => self.downlink_nas(&pdu, inbox),
+            Kind::Initiating_InitialContextSetup => self.initial_context_setup(&pdu, inbox, out),
+            Kind::Initiating_PDUSessionResourceSetup => self.resource_setup(&pdu, inbox, out),
+            Kind::Initiating_PDUSessionResourceRelease => self.resource_release(&pdu, inbox, out),
+            Kind::Initiating_PDUSessionResourceModify => self.resource_modify(&pdu, inbox, out),
+            Kind::Initiating_UEContextRelease => self.context_release(&pdu, inbox, out),
+            Kind::Successful_NGSetup => {
+                self.expect_set_up(&pdu)?;
+                self.state = NgState::Up;
+                inbox.events.push(Event::Ready);
+                Ok(())
+            }
+            Kind::Unsuccessful_NGSetup => {
+                self.expect_set_up(&pdu)?;
+                self.state = NgState::Down;
+                extract_ngap_ies!(pdu, NGSetupFailure, req cause: Cause = Cause(cause) => cause,);
+                inbox.events.push(Event::SetupFailed(cause));
+                Ok(())
+            }
+            Kind::Initiating_NGReset => self.amf_reset(&pdu, inbox, out),
+            Kind::Successful_NGReset => {
+                inbox.events.push(Event::ResetDone);
+                Ok(())
+            }
+            Kind::Successful_RANConfigurationUpdate | Kind::Unsuccessful_RANConfigurationUpdate => {
+                let taken = pdu.kind() == Kind::Successful_RANConfigurationUpdate;
+                inbox.events.push(Event::ConfigurationUpdated(taken));
+                Ok(())
+            }
+            Kind::Initiating_AMFConfigurationUpdate => {
+                let answer = build_ngap!(SuccessfulOutcome, AMFConfigurationUpdate, AMFConfigurationUpdateAcknowledge,);
+                Ok(out.encode(0, answer)?)
+            }
+            Kind::Initiating_Paging => paging(&pdu, inbox),
+            Kind::Initiating_ErrorIndication => error_indication(&pdu, inbox),
+            Kind::Initiating_OverloadStart | Kind::Initiating_OverloadStop => {
+                inbox.events.push(Event::Overload(pdu.kind() == Kind::Initiating_OverloadStart));
+                Ok(())
+            }
+            Kind::Initiating_AMFStatusIndication => Ok(()),
+            _ => Err(Fault::Peer(Violation::Unexpected(pdu.procedure_code()))),
+        }
+    }
+
+    fn expect_set_up(&self, pdu: &NGAPPDU<'_>) -> Result<(), Fault> {
+        match self.state {
+            NgState::SettingUp => Ok(()),
+            _ => Err(Fault::Peer(Violation::Unexpected(pdu.procedure_code()))),
+        }
+    }
+
+    /// Checks the two identifiers of UE-associated signalling, and learns the AMF's from its first message
+    /// (TS 38.413 10.6).
+    pub(super) fn identify(&mut self, amf: u64, ran: u32) -> Result<(RanUeNgapId, u32), Fault> {
+        let unknown = Fault::Peer(Violation::UnknownUe);
+        let Some(connection) = self.connection_mut(RanUeNgapId(ran)) else { return Err(unknown) };
+        match connection.amf_id {
+            Some(known) if known != amf => Err(unknown),
+            _ => {
+                connection.amf_id = Some(amf);
+                Ok((RanUeNgapId(ran), connection.owner))
+            }
+        }
+    }
+
+    fn downlink_nas(&mut self, pdu: &NGAPPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
+        extract_ngap_ies!(pdu, DownlinkNASTransport,
+            req amf: u64 = AMF_UE_NGAP_ID(id),
+            req ran: u32 = RAN_UE_NGAP_ID(id),
+            req nas: NASPDU = NAS_PDU(nas) => nas,
+        );
+        let (_, owner) = self.identify(amf, ran)?;
+        inbox.deliver(owner, &nas.0);
+        Ok(())
+    }
+
+    fn context_release(&mut self, pdu: &NGAPPDU<'_>, inbox: &mut Inbox, out: &mut Outbox) -> Result<(), Fault> {
+        extract_ngap_ies!(pdu, UEContextReleaseCommand,
+            req ids: UENGAPIDs = UE_NGAP_IDs(ids) => ids,
+            req cause: Cause = Cause(cause) => cause,
+        );
+        let (amf, ran) = match ids {
+            UENGAPIDs::uE_NGAP_ID_pair(pair) => (pair.amf_ue_ngap_id.0, RanUeNgapId(pair.ran_ue_ngap_id.0)),
+            UENGAPIDs::aMF_UE_NGAP_ID(amf) => {
+                // the only message that may name the UE by the AMF's identifier alone
+                let found =
+                    (0u32..).zip(&self.connections).find(|(_, c)| c.owner != super::FREE && c.amf_id == Some(amf.0));
+                let (index, connection) = found.ok_or(Fault::Peer(Violation::UnknownUe))?;
+                (amf.0, RanUeNgapId(index << 8 | u32::from(connection.generation)))
+            }
+            _ => return Err(Fault::Peer(Violation::Undecodable)),
+        };
+        let (ran, owner) = self.identify(amf, ran.0)?;
+        let stream = self.stream(ran);
+        let sessions =
+            self.tunnels(ran).iter().map(|t| PDUSessionResourceItemCxtRelCpl::new(PDUSessionID(t.psi), None));
+        let sessions: Vec<_> = sessions.collect();
+        let answer = if sessions.is_empty() {
+            build_ngap!(
+                SuccessfulOutcome,
+                UEContextRelease,
+                UEContextReleaseComplete,
+                AMF_UE_NGAP_ID(amf),
+                RAN_UE_NGAP_ID(ran.0),
+            )
+        } else {
+            build_ngap!(
+                SuccessfulOutcome,
+                UEContextRelease,
+                UEContextReleaseComplete,
+                AMF_UE_NGAP_ID(amf),
+                RAN_UE_NGAP_ID(ran.0),
+                PDUSessionResourceListCxtRelCpl(PDUSessionResourceListCxtRelCpl(sessions)),
+            )
+        };
+        out.encode(stream, answer)?;
+        self.remove(ran);
+        inbox.events.push(Event::Released { owner, cause: cause.clone() });
+        Ok(())
+    }
+
+    fn amf_reset(&mut self, pdu: &NGAPPDU<'_>, inbox: &mut Inbox, out: &mut Outbox) -> Result<(), Fault> {
+        extract_ngap_ies!(pdu, NGReset,
+            req cause: Cause = Cause(cause) => cause,
+            req kind: ResetType = ResetType(kind) => kind,
+        );
+        let answer = match kind {
+            ResetType::nG_Interface(_) => {
+                let gone = self.remove_all();
+                inbox.events.extend(gone.into_iter().map(|owner| Event::Released { owner, cause: cause.clone() }));
+                build_ngap!(SuccessfulOutcome, NGReset, NGResetAcknowledge,)
+            }
+            ResetType::partOfNG_Interface(list) => {
+                for item in &list.0 {
+                    let ran = item.ran_ue_ngap_id.map(|id| RanUeNgapId(id.0));
+                    if let Some(owner) = ran.and_then(|ran| self.remove(ran)) {
+                        inbox.events.push(Event::Released { owner, cause: cause.clone() });
+                    }
+                }
+                build_ngap!(SuccessfulOutcome, NGReset, NGResetAcknowledge, UE_associatedLogicalNG_connectionList(list),)
+            }
+            _ => return Err(Fault::Peer(Violation::Undecodable)),
+        };
+        Ok(out.encode(0, answer)?)
+    }
+}
+
+fn paging(pdu: &NGAPPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
+    extract_ngap_ies!(pdu, Paging, req id: UEPagingIdentity = UEPagingIdentity(id) => id,);
+    let UEPagingIdentity::fiveG_S_TMSI(id) = id else { return Err(Fault::Peer(Violation::Undecodable)) };
+    inbox.events.push(Event::Paging(Tmsi(u32::from_be_bytes(id.five_g_tmsi.0))));
+    Ok(())
+}
+
+fn error_indication(pdu: &NGAPPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
+    extract_ngap_ies!(pdu, ErrorIndication,
+        opt amf_id: u64 = AMF_UE_NGAP_ID(id),
+        opt ran_id: u32 = RAN_UE_NGAP_ID(id),
+        opt cause: Cause = Cause(cause) => cause,
+        opt diagnostics: bool = CriticalityDiagnostics(_d) => true,
+    );
+    let diagnostics = diagnostics.is_some();
+    inbox.events.push(Event::ErrorIndication(ErrorReport { amf_id, ran_id, cause, diagnostics }));
+    Ok(())
+}

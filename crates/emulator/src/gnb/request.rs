@@ -1,0 +1,216 @@
+//! What a gNB starts: NG SETUP, the NAS transport of its UEs, release requests, NG RESET, updates and error
+//! indications.
+
+use super::{ErrorReport, Gnb, NgState, Outbox};
+use vireo_types::{Guti, RanUeNgapId};
+use vireo_wire::ngap::build_ngap;
+use vireo_wire::ngap::*;
+
+/// The cell of every UE of a gNB.
+const CELL: u16 = 1;
+
+/// Why a message could not be sent.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// The UE has no NG connection, or none that the AMF knows.
+    #[error("the UE has no NG connection that could carry it")]
+    NoConnection,
+    /// The PDU does not encode.
+    #[error("the NGAP PDU does not encode: {0}")]
+    Encoding(#[from] Error),
+}
+
+impl Gnb {
+    pub(super) fn plmn(&self) -> PLMNIdentity {
+        PLMNIdentity(self.config.tai.plmn.ngap())
+    }
+
+    fn tac(&self) -> [u8; 3] {
+        let [_, a, b, c] = self.config.tai.tac.0.to_be_bytes();
+        [a, b, c]
+    }
+
+    fn location(&self) -> Result<UserLocationInformation<'static>, Error> {
+        let (plmn, id) = (self.plmn(), self.config.id);
+        let cell = helpers::nr_cgi(plmn, id.id, u32::from(id.bits), CELL)?;
+        let location = UserLocationInformationNR::new(cell, helpers::tai(plmn, self.tac()), None, None);
+        Ok(UserLocationInformation::userLocationInformationNR(location))
+    }
+
+    fn areas(&self) -> SupportedTAList {
+        let slices = self.config.slices.iter().map(|slice| {
+            let sd = slice.sd.map(crate::ue::sd_octets);
+            SliceSupportItem::new(helpers::s_nssai(slice.sst, sd), None)
+        });
+        let plmns = BroadcastPLMNItem::new(self.plmn(), SliceSupportList(slices.collect()), None);
+        let area = SupportedTAItem::new(TAC(self.tac()), BroadcastPLMNList(vec![plmns]), None);
+        SupportedTAList(vec![area])
+    }
+
+    /// The association is up with so many outbound streams: sends NG SETUP REQUEST.
+    pub fn set_up(&mut self, streams: u16, out: &mut Outbox) -> Result<(), SendError> {
+        self.lost();
+        self.streams = streams;
+        let id = self.config.id;
+        let id = helpers::global_gnb_id(PLMNIdentity(id.plmn.ngap()), id.id, u32::from(id.bits))?;
+        let request = build_ngap!(
+            InitiatingMessage,
+            NGSetup,
+            NGSetupRequest,
+            GlobalRANNodeID(GlobalRANNodeID::globalGNB_ID(id)),
+            RANNodeName(self.config.name.as_str()),
+            SupportedTAList(self.areas()),
+            DefaultPagingDRX(PagingDRX::v128),
+        );
+        out.encode(0, request)?;
+        self.state = NgState::SettingUp;
+        Ok(())
+    }
+
+    /// Sends RAN CONFIGURATION UPDATE with the node's name and tracking areas.
+    pub fn update_configuration(&mut self, out: &mut Outbox) -> Result<(), SendError> {
+        let update = build_ngap!(
+            InitiatingMessage,
+            RANConfigurationUpdate,
+            RANConfigurationUpdate,
+            RANNodeName(self.config.name.as_str()),
+            SupportedTAList(self.areas()),
+        );
+        Ok(out.encode(0, update)?)
+    }
+
+    /// A new NG connection: INITIAL UE MESSAGE. The 5G-S-TMSI goes with it if the UE gave one in RRC.
+    pub fn initial_ue(
+        &mut self,
+        owner: u32,
+        nas: &[u8],
+        guti: Option<Guti>,
+        cause: RRCEstablishmentCause,
+        out: &mut Outbox,
+    ) -> Result<RanUeNgapId, SendError> {
+        let ran = self.allocate(owner);
+        let stream = self.stream(ran);
+        let location = self.location()?;
+        let message = match guti {
+            None => build_ngap!(
+                InitiatingMessage,
+                InitialUEMessage,
+                InitialUEMessage,
+                RAN_UE_NGAP_ID(ran.0),
+                NAS_PDU(NASPDU(nas.into())),
+                UserLocationInformation(location),
+                RRCEstablishmentCause(cause),
+                UEContextRequest(UEContextRequest::requested),
+            ),
+            Some(guti) => {
+                let g = guti.guami;
+                let guami = helpers::guami(PLMNIdentity(g.plmn.ngap()), g.region, g.set, g.pointer)?;
+                let tmsi = FiveGTMSI(guti.tmsi.0.to_be_bytes());
+                let s_tmsi = FiveGSTMSI::new(guami.amf_set_id, guami.amf_pointer, tmsi, None);
+                build_ngap!(
+                    InitiatingMessage,
+                    InitialUEMessage,
+                    InitialUEMessage,
+                    RAN_UE_NGAP_ID(ran.0),
+                    NAS_PDU(NASPDU(nas.into())),
+                    UserLocationInformation(location),
+                    RRCEstablishmentCause(cause),
+                    FiveG_S_TMSI(s_tmsi),
+                    UEContextRequest(UEContextRequest::requested),
+                )
+            }
+        };
+        out.encode(stream, message)?;
+        Ok(ran)
+    }
+
+    /// UPLINK NAS TRANSPORT.
+    pub fn uplink_nas(&self, ran: RanUeNgapId, nas: &[u8], out: &mut Outbox) -> Result<(), SendError> {
+        let amf = self.amf_id(ran).ok_or(SendError::NoConnection)?;
+        let message = build_ngap!(
+            InitiatingMessage,
+            UplinkNASTransport,
+            UplinkNASTransport,
+            AMF_UE_NGAP_ID(amf),
+            RAN_UE_NGAP_ID(ran.0),
+            NAS_PDU(NASPDU(nas.into())),
+            UserLocationInformation(self.location()?),
+        );
+        Ok(out.encode(self.stream(ran), message)?)
+    }
+
+    /// UE CONTEXT RELEASE REQUEST, with the UE's PDU sessions.
+    pub fn request_release(&self, ran: RanUeNgapId, cause: Cause, out: &mut Outbox) -> Result<(), SendError> {
+        let amf = self.amf_id(ran).ok_or(SendError::NoConnection)?;
+        let sessions =
+            self.tunnels(ran).iter().map(|t| PDUSessionResourceItemCxtRelReq::new(PDUSessionID(t.psi), None));
+        let sessions: Vec<_> = sessions.collect();
+        let message = if sessions.is_empty() {
+            build_ngap!(
+                InitiatingMessage,
+                UEContextReleaseRequest,
+                UEContextReleaseRequest,
+                AMF_UE_NGAP_ID(amf),
+                RAN_UE_NGAP_ID(ran.0),
+                Cause(cause),
+            )
+        } else {
+            build_ngap!(
+                InitiatingMessage,
+                UEContextReleaseRequest,
+                UEContextReleaseRequest,
+                AMF_UE_NGAP_ID(amf),
+                RAN_UE_NGAP_ID(ran.0),
+                PDUSessionResourceListCxtRelReq(PDUSessionResourceListCxtRelReq(sessions)),
+                Cause(cause),
+            )
+        };
+        Ok(out.encode(self.stream(ran), message)?)
+    }
+
+    /// NG RESET of everything (`None`) or of these UEs. Their connections are gone at once; the owners are given back.
+    pub fn reset(&mut self, ues: Option<&[RanUeNgapId]>, out: &mut Outbox) -> Result<Vec<u32>, SendError> {
+        let kind = match ues {
+            None => ResetType::nG_Interface(ResetAll::reset_all),
+            Some(ues) => {
+                let item = |ran: &RanUeNgapId| {
+                    let amf = self.amf_id(*ran).map(AMFUENGAPID);
+                    UEAssociatedLogicalNGConnectionItem::new(amf, Some(RANUENGAPID(ran.0)), None)
+                };
+                let list = UEAssociatedLogicalNGConnectionList(ues.iter().map(item).collect());
+                ResetType::partOfNG_Interface(list)
+            }
+        };
+        let cause = Cause::radioNetwork(CauseRadioNetwork::release_due_to_ngran_generated_reason);
+        let message = build_ngap!(InitiatingMessage, NGReset, NGReset, Cause(cause), ResetType(kind));
+        out.encode(0, message)?;
+        let gone = match ues {
+            Some(ues) => ues.iter().filter_map(|ran| self.remove(*ran)).collect(),
+            None => self.remove_all(),
+        };
+        Ok(gone)
+    }
+
+    pub(super) fn remove_all(&mut self) -> Vec<u32> {
+        let rans = (0u32..).zip(&self.connections).filter(|(_, connection)| connection.owner != super::FREE);
+        let rans: Vec<_> = rans.map(|(index, c)| RanUeNgapId(index << 8 | u32::from(c.generation))).collect();
+        rans.into_iter().filter_map(|ran| self.remove(ran)).collect()
+    }
+
+    /// ERROR INDICATION (TS 38.413 8.7.4).
+    pub fn indicate_error(&self, report: ErrorReport, out: &mut Outbox) -> Result<(), SendError> {
+        let cause = report.cause.unwrap_or(Cause::protocol(CauseProtocol::unspecified));
+        let message = match (report.amf_id, report.ran_id) {
+            (Some(amf), Some(ran)) => build_ngap!(
+                InitiatingMessage,
+                ErrorIndication,
+                ErrorIndication,
+                AMF_UE_NGAP_ID(amf),
+                RAN_UE_NGAP_ID(ran),
+                Cause(cause),
+            ),
+            _ => build_ngap!(InitiatingMessage, ErrorIndication, ErrorIndication, Cause(cause)),
+        };
+        Ok(out.encode(0, message)?)
+    }
+}

@@ -1,0 +1,302 @@
+//! PDU session resources and the initial context (TS 38.413 8.2, 8.3.1).
+
+use super::receive::Fault;
+use super::{Event, Gnb, Inbox, Outbox, Tunnel, Violation, downlink_teid};
+use std::net::IpAddr;
+use vireo_types::{RanUeNgapId, Teid};
+use vireo_wire::ngap::*;
+use vireo_wire::ngap::{build_ngap, extract_ngap_ies};
+
+/// One PDU session that the AMF asks for.
+struct Asked<'a> {
+    psi: u8,
+    nas: Option<NASPDU<'a>>,
+    transfer: &'a [u8],
+}
+
+/// The answers for the sessions of one request: response transfers, and those that failed.
+#[derive(Default)]
+struct Answers {
+    up: Vec<(u8, Vec<u8>)>,
+    failed: Vec<(u8, Vec<u8>)>,
+}
+
+impl Gnb {
+    pub(super) fn initial_context_setup(
+        &mut self,
+        pdu: &NGAPPDU<'_>,
+        inbox: &mut Inbox,
+        out: &mut Outbox,
+    ) -> Result<(), Fault> {
+        extract_ngap_ies!(pdu, InitialContextSetupRequest,
+            req amf: u64 = AMF_UE_NGAP_ID(id),
+            req ran: u32 = RAN_UE_NGAP_ID(id),
+            req key: SecurityKey = SecurityKey(key) => key,
+            opt nas: NASPDU = NAS_PDU(nas) => nas,
+            opt list: PDUSessionResourceSetupListCxtReq = PDUSessionResourceSetupListCxtReq(list) => list,
+        );
+        let (ran, owner) = self.identify(amf, ran)?;
+        let key = <[u8; 32]>::try_from(key.0.as_octets()).map_err(|_| Fault::Peer(Violation::Undecodable))?;
+        inbox.events.push(Event::ContextSetup { owner, key });
+        let list = list.map(|list| list.0).unwrap_or_default();
+        let mut answers = Answers::default();
+        for item in &list {
+            let transfer: &[u8] = &item.pdu_session_resource_setup_request_transfer;
+            self.add_tunnel(ran, owner, item.pdu_session_id.0, transfer, &mut answers, inbox);
+        }
+        self.answer_context(amf, ran, answers, out)?;
+        if let Some(nas) = nas {
+            inbox.deliver(owner, &nas.0);
+        }
+        for nas in list.iter().filter_map(|item| item.nas_pdu.as_ref()) {
+            inbox.deliver(owner, &nas.0);
+        }
+        Ok(())
+    }
+
+    fn answer_context(&self, amf: u64, ran: RanUeNgapId, answers: Answers, out: &mut Outbox) -> Result<(), Fault> {
+        let up = answers.up.into_iter();
+        let up = up.map(|(psi, t)| PDUSessionResourceSetupItemCxtRes::new(PDUSessionID(psi), t.into(), None));
+        let up = PDUSessionResourceSetupListCxtRes(up.collect());
+        let failed = answers.failed.into_iter();
+        let failed =
+            failed.map(|(psi, t)| PDUSessionResourceFailedToSetupItemCxtRes::new(PDUSessionID(psi), t.into(), None));
+        let failed = PDUSessionResourceFailedToSetupListCxtRes(failed.collect());
+        let answer = match (up.0.is_empty(), failed.0.is_empty()) {
+            (true, true) => build_ngap!(
+                SuccessfulOutcome,
+                InitialContextSetup,
+                InitialContextSetupResponse,
+                AMF_UE_NGAP_ID(amf),
+                RAN_UE_NGAP_ID(ran.0),
+            ),
+            (false, true) => build_ngap!(
+                SuccessfulOutcome,
+                InitialContextSetup,
+                InitialContextSetupResponse,
+                AMF_UE_NGAP_ID(amf),
+                RAN_UE_NGAP_ID(ran.0),
+                PDUSessionResourceSetupListCxtRes(up),
+            ),
+            (true, false) => build_ngap!(
+                SuccessfulOutcome,
+                InitialContextSetup,
+                InitialContextSetupResponse,
+                AMF_UE_NGAP_ID(amf),
+                RAN_UE_NGAP_ID(ran.0),
+                PDUSessionResourceFailedToSetupListCxtRes(failed),
+            ),
+            (false, false) => build_ngap!(
+                SuccessfulOutcome,
+                InitialContextSetup,
+                InitialContextSetupResponse,
+                AMF_UE_NGAP_ID(amf),
+                RAN_UE_NGAP_ID(ran.0),
+                PDUSessionResourceSetupListCxtRes(up),
+                PDUSessionResourceFailedToSetupListCxtRes(failed),
+            ),
+        };
+        Ok(out.encode(self.stream(ran), answer)?)
+    }
+
+    pub(super) fn resource_setup(
+        &mut self,
+        pdu: &NGAPPDU<'_>,
+        inbox: &mut Inbox,
+        out: &mut Outbox,
+    ) -> Result<(), Fault> {
+        extract_ngap_ies!(pdu, PDUSessionResourceSetupRequest,
+            req amf: u64 = AMF_UE_NGAP_ID(id),
+            req ran: u32 = RAN_UE_NGAP_ID(id),
+            opt nas: NASPDU = NAS_PDU(nas) => nas,
+            req list: PDUSessionResourceSetupListSUReq = PDUSessionResourceSetupListSUReq(list) => list,
+        );
+        let (ran, owner) = self.identify(amf, ran)?;
+        let mut answers = Answers::default();
+        let asked = list.0.iter().map(|item| Asked {
+            psi: item.pdu_session_id.0,
+            nas: item.pdu_session_nas_pdu.clone(),
+            transfer: &item.pdu_session_resource_setup_request_transfer,
+        });
+        let asked: Vec<_> = asked.collect();
+        for session in &asked {
+            self.add_tunnel(ran, owner, session.psi, session.transfer, &mut answers, inbox);
+        }
+        let up = answers.up.into_iter();
+        let up = up.map(|(psi, t)| PDUSessionResourceSetupItemSURes::new(PDUSessionID(psi), t.into(), None));
+        let up = PDUSessionResourceSetupListSURes(up.collect());
+        let failed = answers.failed.into_iter();
+        let failed =
+            failed.map(|(psi, t)| PDUSessionResourceFailedToSetupItemSURes::new(PDUSessionID(psi), t.into(), None));
+        let failed = PDUSessionResourceFailedToSetupListSURes(failed.collect());
+        let answer = match (up.0.is_empty(), failed.0.is_empty()) {
+            (false, true) => build_ngap!(
+                SuccessfulOutcome,
+                PDUSessionResourceSetup,
+                PDUSessionResourceSetupResponse,
+                AMF_UE_NGAP_ID(amf),
+                RAN_UE_NGAP_ID(ran.0),
+                PDUSessionResourceSetupListSURes(up),
+            ),
+            (true, _) => build_ngap!(
+                SuccessfulOutcome,
+                PDUSessionResourceSetup,
+                PDUSessionResourceSetupResponse,
+                AMF_UE_NGAP_ID(amf),
+                RAN_UE_NGAP_ID(ran.0),
+                PDUSessionResourceFailedToSetupListSURes(failed),
+            ),
+            (false, false) => build_ngap!(
+                SuccessfulOutcome,
+                PDUSessionResourceSetup,
+                PDUSessionResourceSetupResponse,
+                AMF_UE_NGAP_ID(amf),
+                RAN_UE_NGAP_ID(ran.0),
+                PDUSessionResourceSetupListSURes(up),
+                PDUSessionResourceFailedToSetupListSURes(failed),
+            ),
+        };
+        out.encode(self.stream(ran), answer)?;
+        for nas in nas.iter().chain(asked.iter().filter_map(|session| session.nas.as_ref())) {
+            inbox.deliver(owner, &nas.0);
+        }
+        Ok(())
+    }
+
+    /// Reads a set-up request transfer and sets the tunnel up, or answers why not.
+    fn add_tunnel(
+        &mut self,
+        ran: RanUeNgapId,
+        owner: u32,
+        psi: u8,
+        transfer: &[u8],
+        answers: &mut Answers,
+        inbox: &mut Inbox,
+    ) {
+        let n3 = self.config.n3;
+        let Some(connection) = self.connection_mut(ran) else { return };
+        let downlink = downlink_teid(owner, psi, connection.generation);
+        let set_up = read_setup(transfer).and_then(|(upf, uplink, flows)| {
+            let qfi = *flows.first()?;
+            let answer = setup_response(n3, downlink, &flows)?;
+            Some((Tunnel { psi, qfi, upf, uplink, downlink }, answer))
+        });
+        match set_up {
+            Some((tunnel, answer)) => {
+                connection.tunnels.retain(|known| known.psi != psi);
+                connection.tunnels.push(tunnel);
+                answers.up.push((psi, answer));
+                inbox.events.push(Event::TunnelUp { owner, psi });
+            }
+            None => {
+                let cause = Cause::protocol(CauseProtocol::semantic_error);
+                let failure = encode_open_type(&PDUSessionResourceSetupUnsuccessfulTransfer::new(cause, None, None));
+                answers.failed.extend(failure.ok().map(|failure| (psi, failure.to_vec())));
+                inbox.events.push(Event::Violation(Violation::Undecodable));
+            }
+        }
+    }
+
+    pub(super) fn resource_release(
+        &mut self,
+        pdu: &NGAPPDU<'_>,
+        inbox: &mut Inbox,
+        out: &mut Outbox,
+    ) -> Result<(), Fault> {
+        extract_ngap_ies!(pdu, PDUSessionResourceReleaseCommand,
+            req amf: u64 = AMF_UE_NGAP_ID(id),
+            req ran: u32 = RAN_UE_NGAP_ID(id),
+            opt nas: NASPDU = NAS_PDU(nas) => nas,
+            req list: PDUSessionResourceToReleaseListRelCmd = PDUSessionResourceToReleaseListRelCmd(list) => list,
+        );
+        let (ran, owner) = self.identify(amf, ran)?;
+        let transfer = encode_open_type(&PDUSessionResourceReleaseResponseTransfer::new(None))?;
+        let mut released = Vec::with_capacity(list.0.len());
+        for item in &list.0 {
+            let psi = item.pdu_session_id.0;
+            if let Some(connection) = self.connection_mut(ran) {
+                connection.tunnels.retain(|tunnel| tunnel.psi != psi);
+            }
+            released.push(PDUSessionResourceReleasedItemRelRes::new(PDUSessionID(psi), transfer.clone(), None));
+            inbox.events.push(Event::TunnelDown { owner, psi });
+        }
+        let answer = build_ngap!(
+            SuccessfulOutcome,
+            PDUSessionResourceRelease,
+            PDUSessionResourceReleaseResponse,
+            AMF_UE_NGAP_ID(amf),
+            RAN_UE_NGAP_ID(ran.0),
+            PDUSessionResourceReleasedListRelRes(PDUSessionResourceReleasedListRelRes(released)),
+        );
+        out.encode(self.stream(ran), answer)?;
+        if let Some(nas) = nas {
+            inbox.deliver(owner, &nas.0);
+        }
+        Ok(())
+    }
+
+    pub(super) fn resource_modify(
+        &mut self,
+        pdu: &NGAPPDU<'_>,
+        inbox: &mut Inbox,
+        out: &mut Outbox,
+    ) -> Result<(), Fault> {
+        extract_ngap_ies!(pdu, PDUSessionResourceModifyRequest,
+            req amf: u64 = AMF_UE_NGAP_ID(id),
+            req ran: u32 = RAN_UE_NGAP_ID(id),
+            req list: PDUSessionResourceModifyListModReq = PDUSessionResourceModifyListModReq(list) => list,
+        );
+        let (ran, owner) = self.identify(amf, ran)?;
+        let transfer =
+            encode_open_type(&PDUSessionResourceModifyResponseTransfer::new(None, None, None, None, None, None))?;
+        let mut modified = Vec::with_capacity(list.0.len());
+        for item in &list.0 {
+            let psi = item.pdu_session_id;
+            modified.push(PDUSessionResourceModifyItemModRes::new(psi, transfer.clone(), None));
+        }
+        let answer = build_ngap!(
+            SuccessfulOutcome,
+            PDUSessionResourceModify,
+            PDUSessionResourceModifyResponse,
+            AMF_UE_NGAP_ID(amf),
+            RAN_UE_NGAP_ID(ran.0),
+            PDUSessionResourceModifyListModRes(PDUSessionResourceModifyListModRes(modified)),
+        );
+        out.encode(self.stream(ran), answer)?;
+        for nas in list.0.iter().filter_map(|item| item.nas_pdu.as_ref()) {
+            inbox.deliver(owner, &nas.0);
+        }
+        Ok(())
+    }
+}
+
+/// The UPF's address and TEID and the QoS flows of a PDU Session Resource Setup Request Transfer.
+fn read_setup(transfer: &[u8]) -> Option<(IpAddr, Teid, Vec<u8>)> {
+    let transfer: PDUSessionResourceSetupRequestTransfer<'_> = decode_open_type(transfer).ok()?;
+    let tunnel = transfer.ie::<ie::UL_NGU_UP_TNLInformation>()?.ok()?;
+    let UPTransportLayerInformation::gTPTunnel(tunnel) = tunnel else { return None };
+    let flows = transfer.ie::<ie::QosFlowSetupRequestList>()?.ok()?;
+    let flows = flows.0.iter().filter_map(|flow| u8::try_from(flow.qos_flow_identifier.0).ok()).collect();
+    let address = tunnel.transport_layer_address.0;
+    let address = match *address.as_octets() {
+        [a, b, c, d, ..] if address.len() == 32 || address.len() == 160 => IpAddr::from([a, b, c, d]),
+        ref octets if address.len() == 128 => IpAddr::from(<[u8; 16]>::try_from(octets).ok()?),
+        _ => return None,
+    };
+    Some((address, Teid(u32::from_be_bytes(tunnel.gtp_teid.0)), flows))
+}
+
+/// A PDU Session Resource Setup Response Transfer that takes all flows into one tunnel.
+fn setup_response(n3: IpAddr, teid: Teid, flows: &[u8]) -> Option<Vec<u8>> {
+    let address = match n3 {
+        IpAddr::V4(v4) => TransportLayerAddress(v4.octets().into()),
+        IpAddr::V6(v6) => TransportLayerAddress(v6.octets().into()),
+    };
+    let tunnel = GTPTunnel::new(address, GTPTEID(teid.0.to_be_bytes()), None);
+    let flows =
+        flows.iter().map(|qfi| AssociatedQosFlowItem::new(QosFlowIdentifier(u64::from(*qfi)), None, None)).collect();
+    let tunnel = UPTransportLayerInformation::gTPTunnel(tunnel);
+    let flows = QosFlowPerTNLInformation::new(tunnel, AssociatedQosFlowList(flows), None);
+    let transfer = PDUSessionResourceSetupResponseTransfer::new(flows, None, None, None, None);
+    encode_open_type(&transfer).ok().map(|octets| octets.to_vec())
+}

@@ -1,0 +1,240 @@
+//! What each UE of a run does, step by step, and what it expects.
+
+use crate::abuse::Case;
+use crate::ue::{Fault, Registration};
+use vireo_types::PduSessionType;
+
+/// One step of a UE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Registers; REGISTRATION ACCEPT ends the step.
+    Register(Registration),
+    /// Registers with a fault in its authentication. Ends with rejection or, where the network may try again, with
+    /// registration; the fault must have shown.
+    Faulty(Fault),
+    /// Establishes PDU session `psi` of this type, or of the run's.
+    Establish {
+        /// PDU session identity.
+        psi: u8,
+        /// Session type.
+        kind: Option<PduSessionType>,
+    },
+    /// Releases PDU session `psi`.
+    Release {
+        /// PDU session identity.
+        psi: u8,
+    },
+    /// Echoes on every active session; each must be answered.
+    Traffic,
+    /// Goes idle: the gNB asks for the release of the UE context.
+    Idle,
+    /// Stays idle for [`crate::Options::idle`].
+    Rest,
+    /// Comes back by service request, with the user plane of all sessions.
+    Service,
+    /// Deregisters and waits for the accept and for the release.
+    Deregister,
+    /// Deregisters by switching off, and waits for the release.
+    SwitchOff,
+    /// Whatever the state: ends up deregistered and without a connection.
+    Leave,
+    /// Goes back to step `to`, [`crate::Options::rounds`] times in all.
+    Repeat {
+        /// Index of the step.
+        to: u16,
+    },
+}
+
+/// How a scenario runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Every UE runs these steps.
+    Steps(&'static [Step]),
+    /// Misbehaviour of a gNB or UE of its own; see [`crate::abuse`].
+    Abuse(Case),
+    /// All misbehaviour cases, one after the other.
+    AllAbuse,
+}
+
+/// How identities are concealed in a scenario.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// As the profile says.
+    Any,
+    /// Profile A.
+    A,
+    /// Profile B.
+    B,
+}
+
+/// A scenario.
+#[derive(Debug)]
+pub struct Scenario {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub about: &'static str,
+    /// What its UEs do.
+    pub mode: Mode,
+    /// The concealment it needs.
+    pub scheme: Scheme,
+}
+
+impl Scenario {
+    /// The steps of each UE; none for misbehaviour.
+    pub fn steps(&self) -> &'static [Step] {
+        match self.mode {
+            Mode::Steps(steps) => steps,
+            _ => &[],
+        }
+    }
+
+    /// Whether it sends user packets.
+    pub fn has_traffic(&self) -> bool {
+        self.steps().contains(&Step::Traffic)
+    }
+
+    /// The scenario of this name.
+    pub fn find(name: &str) -> Option<&'static Scenario> {
+        ALL.iter().find(|scenario| scenario.name == name)
+    }
+}
+
+const FRESH: Step = Step::Register(Registration::Fresh);
+const IPV4_OR_RUN: Step = Step::Establish { psi: 1, kind: None };
+const IPV6: Step = Step::Establish { psi: 2, kind: Some(PduSessionType::Ipv6) };
+
+const fn steps(name: &'static str, about: &'static str, steps: &'static [Step]) -> Scenario {
+    Scenario { name, about, mode: Mode::Steps(steps), scheme: Scheme::Any }
+}
+
+/// Every scenario there is.
+pub static ALL: &[Scenario] = &[
+    steps("register", "registration with the SUCI; the UEs stay registered", &[FRESH]),
+    steps("session", "registration and one PDU session; the UEs stay", &[FRESH, IPV4_OR_RUN]),
+    steps("traffic", "registration, PDU session and echoes", &[FRESH, IPV4_OR_RUN, Step::Traffic]),
+    steps(
+        "full",
+        "registration, session, echoes, idle, service request, echoes, deregistration",
+        &[FRESH, IPV4_OR_RUN, Step::Traffic, Step::Idle, Step::Rest, Step::Service, Step::Traffic, Step::Deregister],
+    ),
+    steps(
+        "idle-service",
+        "registration and session, then idle and service request again and again (--rounds)",
+        &[FRESH, IPV4_OR_RUN, Step::Idle, Step::Rest, Step::Service, Step::Repeat { to: 2 }],
+    ),
+    steps(
+        "deregister",
+        "registration and deregistration again and again (--rounds), the last one by switching off",
+        &[FRESH, Step::Deregister, Step::Repeat { to: 0 }, FRESH, Step::SwitchOff],
+    ),
+    steps(
+        "guti",
+        "registration with the 5G-GUTI: known after deregistration, as periodic update, and unknown",
+        &[
+            FRESH,
+            Step::Deregister,
+            Step::Register(Registration::Initial),
+            Step::Idle,
+            Step::Register(Registration::Periodic),
+            Step::Deregister,
+            Step::Register(Registration::UnknownGuti),
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "ipv6",
+        "an IPv6 session: router advertisement, address autoconfiguration and echoes",
+        &[FRESH, IPV6, Step::Traffic, Step::Release { psi: 2 }, Step::Deregister],
+    ),
+    steps(
+        "multi-session",
+        "three sessions of each type at once, echoes on all, one released, the others kept over idle",
+        &[
+            FRESH,
+            Step::Establish { psi: 1, kind: Some(PduSessionType::Ipv4) },
+            IPV6,
+            Step::Establish { psi: 3, kind: Some(PduSessionType::Ipv4v6) },
+            Step::Traffic,
+            Step::Release { psi: 2 },
+            Step::Idle,
+            Step::Rest,
+            Step::Service,
+            Step::Traffic,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "sessions",
+        "registration, then a session established and released again and again (--rounds)",
+        &[FRESH, IPV4_OR_RUN, Step::Release { psi: 1 }, Step::Repeat { to: 1 }],
+    ),
+    Scenario {
+        name: "profile-a",
+        about: "registration and session with a SUCI of Profile A (needs --home-key)",
+        mode: Mode::Steps(&[FRESH, IPV4_OR_RUN]),
+        scheme: Scheme::A,
+    },
+    Scenario {
+        name: "profile-b",
+        about: "registration and session with a SUCI of Profile B (needs --home-key)",
+        mode: Mode::Steps(&[FRESH, IPV4_OR_RUN]),
+        scheme: Scheme::B,
+    },
+    steps(
+        "auth-failures",
+        "MAC failure, wrong RES*, synch failure and ngKSI clash, then a good registration",
+        &[
+            Step::Faulty(Fault::MacFailure),
+            Step::Leave,
+            Step::Faulty(Fault::WrongResponse),
+            Step::Leave,
+            Step::Faulty(Fault::SynchFailure),
+            Step::Leave,
+            Step::Faulty(Fault::KeySetInUse),
+            Step::Leave,
+            FRESH,
+            Step::Deregister,
+        ],
+    ),
+    Scenario {
+        name: "bad-input",
+        about: "every misbehaviour below; each must get its answer and leave another UE served",
+        mode: Mode::AllAbuse,
+        scheme: Scheme::Any,
+    },
+    abuse("bad-random", "random octets as NGAP", Case::Random),
+    abuse("bad-truncated", "NGAP messages cut at every length", Case::Truncated),
+    abuse("bad-ppid", "NGAP under other payload protocol identifiers", Case::Ppid),
+    abuse("bad-stream", "NG SETUP off stream 0 and UE signalling on it", Case::Stream),
+    abuse("bad-procedure", "a procedure code that does not exist, with each criticality", Case::Procedure),
+    abuse("bad-missing-ie", "messages without a mandatory IE", Case::MissingIe),
+    abuse("bad-ue-ids", "UE NGAP IDs of nobody and of others", Case::UeIds),
+    abuse("bad-nas-mac", "NAS with a wrong MAC", Case::NasMac),
+    abuse("bad-replay", "NAS with a COUNT that was used before", Case::Replay),
+    abuse("bad-order", "messages of procedures that nobody started", Case::Order),
+    abuse("bad-nas", "random octets as NAS", Case::NasGarbage),
+    abuse("bad-setup", "NG SETUP of another network or slice, and signalling before it", Case::Setup),
+    abuse("bad-half-open", "as many registrations as --ues that stop after the first message", Case::HalfOpen),
+];
+
+const fn abuse(name: &'static str, about: &'static str, case: Case) -> Scenario {
+    Scenario { name, about, mode: Mode::Abuse(case), scheme: Scheme::Any }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_loops_go_back() {
+        for (index, scenario) in ALL.iter().enumerate() {
+            assert!(ALL[..index].iter().all(|other| other.name != scenario.name), "{}", scenario.name);
+            assert!(std::ptr::eq(Scenario::find(scenario.name).expect("is listed"), scenario));
+            for (place, step) in scenario.steps().iter().enumerate() {
+                assert!(!matches!(step, Step::Repeat { to } if usize::from(*to) >= place), "{}", scenario.name);
+            }
+        }
+        assert!(Scenario::find("nothing").is_none());
+    }
+}

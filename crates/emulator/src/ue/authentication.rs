@@ -1,0 +1,179 @@
+//! 5G-AKA and security mode control, the UE's side (TS 24.501 5.4.1.3, 5.4.2).
+
+use super::nas::{self, kind};
+use super::registration::capability;
+use super::security::{HEADER, NasSecurity, header};
+use super::{Event, Fault, Mm, Out, Profile, Ue, Violation};
+use crate::usim::{Answer, Challenge};
+use vireo_wire::nas::{
+    GmmCause, KeySetIdentifier, Nas5gmmMessage, Nas5gsMessage, NasAuthenticationFailure,
+    NasAuthenticationFailureParameter, NasAuthenticationRequest, NasFGmmCause, NasMessageContainer,
+    NasSecurityModeCommand, NasSecurityModeComplete,
+};
+use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
+
+/// How far ahead of the network a USIM runs for [`Fault::SynchFailure`].
+const AHEAD: u32 = 1 << 16;
+
+/// AUTHENTICATION RESPONSE: header, then RES* as IEI 0x2d of 16 octets.
+fn response(res_star: &[u8; 16]) -> [u8; 21] {
+    let mut octets = [0; 21];
+    octets[..5].copy_from_slice(&[0x7e, 0, 0x57, 0x2d, 16]);
+    octets[5..].copy_from_slice(res_star);
+    octets
+}
+
+impl Ue {
+    pub(super) fn authentication_request(
+        &mut self,
+        p: &Profile,
+        request: &NasAuthenticationRequest,
+        out: &mut Out,
+    ) -> Result<(), Violation> {
+        let incomplete = Violation::Incomplete(kind::AUTHENTICATION_REQUEST);
+        let KeySetIdentifier::Native(ksi) = request.ngksi.key_set_identifier() else { return Err(incomplete) };
+        let octets = |value: Option<&[u8]>| <[u8; 16]>::try_from(value?).ok();
+        let rand =
+            octets(request.authentication_parameter_rand.as_ref().map(|v| v.value.as_ref())).ok_or(incomplete)?;
+        let autn =
+            octets(request.authentication_parameter_autn.as_ref().map(|v| v.value.as_ref())).ok_or(incomplete)?;
+        let pending = self.pending.get_or_insert_default();
+        if let Some((known, res_star)) = &pending.challenge
+            && *known == rand
+        {
+            // TS 24.501 5.4.1.3.2: a challenge sent again gets the same response
+            let again = response(res_star);
+            return self.answer(&again, out);
+        }
+        let fault = self.fault.take();
+        if fault == Some(Fault::KeySetInUse) || self.security.as_ref().is_some_and(|s| s.ksi() == ksi) {
+            return self.authentication_failure(GmmCause::NgKsiAlreadyInUse, None, out);
+        }
+        match fault {
+            Some(Fault::MacFailure) => return self.authentication_failure(GmmCause::MacFailure, None, out),
+            Some(Fault::SynchFailure) => self.usim.run_ahead(AHEAD),
+            _ => {}
+        }
+        let challenge = Challenge { rand, autn };
+        let answer = self.usim.answer(&challenge, p.network_name(), &request.abba.value).map_err(|_| incomplete)?;
+        match answer {
+            Answer::Accepted { mut res_star, k_amf } => {
+                if fault == Some(Fault::WrongResponse) {
+                    res_star[0] ^= 0xff;
+                }
+                let pending = self.pending.get_or_insert_default();
+                pending.challenge = Some((rand, res_star));
+                pending.k_amf = Some((k_amf, ksi));
+                self.answer(&response(&res_star), out)
+            }
+            Answer::MacFailure => self.authentication_failure(GmmCause::MacFailure, None, out),
+            Answer::SynchFailure(auts) => self.authentication_failure(GmmCause::SynchFailure, Some(auts), out),
+            Answer::NotFor5G => self.authentication_failure(GmmCause::NonFiveGAuthenticationUnacceptable, None, out),
+        }
+    }
+
+    fn authentication_failure(
+        &mut self,
+        cause: GmmCause,
+        auts: Option<[u8; 14]>,
+        out: &mut Out,
+    ) -> Result<(), Violation> {
+        let mut failure = NasAuthenticationFailure::new(NasFGmmCause::from_cause(cause));
+        if let Some(auts) = auts {
+            failure.set_authentication_failure_parameter(NasAuthenticationFailureParameter::from_auts(auts));
+        }
+        let failure = nas::encode(failure).map_err(|_| Violation::Incomplete(kind::AUTHENTICATION_REQUEST))?;
+        out.events.push(Event::AuthenticationFailed { cause: cause as u8 });
+        self.answer(&failure, out)
+    }
+
+    pub(super) fn authentication_rejected(&mut self, protected: bool, out: &mut Out) {
+        self.mm = Mm::Deregistered;
+        self.pending = None;
+        self.sessions.clear();
+        // TS 24.501 5.4.1.3.5: the identity and keys are deleted; an unprotected one in secure exchange was refused
+        debug_assert!(protected || !self.secured);
+        (self.guti, self.security) = (None, None);
+        out.events.push(Event::AuthenticationRejected);
+    }
+
+    /// SECURITY MODE COMMAND is integrity protected with the context that it takes into use, and not ciphered.
+    pub(super) fn security_mode_command(
+        &mut self,
+        p: &Profile,
+        message: &[u8],
+        out: &mut Out,
+    ) -> Result<(), Violation> {
+        let plain = message.get(HEADER..).ok_or(Violation::Undecodable)?;
+        let command = match Nas5gsMessage::decode(plain) {
+            Ok(Nas5gsMessage::Gmm(_, Nas5gmmMessage::SecurityModeCommand(command))) => command,
+            Ok(_) => return Err(Violation::Unexpected(plain.get(2).copied().unwrap_or(0))),
+            Err(_) => return Err(Violation::Undecodable),
+        };
+        self.take_context(&command, message)?;
+        let acceptable = command.replayed_ue_security_capabilities == capability(p);
+        let offered = self.security.as_ref().is_some_and(|security| offered(p, security));
+        if !acceptable || !offered {
+            let cause = if acceptable { 24 } else { 23 };
+            self.answer(&[0x7e, 0, 0x5f, cause], out)?;
+            return Err(Violation::SecurityMode);
+        }
+        self.secured = true;
+        self.security_mode_complete(&command, out)
+    }
+
+    /// Finds the context that the command names and checks the command's MAC with it.
+    fn take_context(&mut self, command: &NasSecurityModeCommand, message: &[u8]) -> Result<(), Violation> {
+        let algorithms = command.selected_nas_security_algorithms.value;
+        let ciphering = CipheringAlgorithm::try_from(algorithms >> 4).map_err(|_| Violation::SecurityMode)?;
+        let integrity = IntegrityAlgorithm::try_from(algorithms & 0xf).map_err(|_| Violation::SecurityMode)?;
+        let KeySetIdentifier::Native(ksi) = command.ngksi.key_set_identifier() else {
+            return Err(Violation::SecurityMode);
+        };
+        let mut plain = Vec::new();
+        let fresh = self.pending.as_mut().and_then(|pending| pending.k_amf.take_if(|(_, fresh)| *fresh == ksi));
+        if let Some((k_amf, _)) = fresh {
+            let mut security = NasSecurity::new(k_amf, ksi, ciphering, integrity);
+            security.unprotect(message, &mut plain).map_err(|_| Violation::WrongMac)?;
+            self.security = Some(security);
+            return Ok(());
+        }
+        // the current context again, perhaps with other algorithms
+        let security = self.security.as_mut().filter(|s| s.ksi() == ksi).ok_or(Violation::SecurityMode)?;
+        let before = security.algorithms();
+        security.reselect(ciphering, integrity);
+        if security.unprotect(message, &mut plain).is_err() {
+            security.reselect(before.0, before.1);
+            return Err(Violation::WrongMac);
+        }
+        Ok(())
+    }
+
+    fn security_mode_complete(&mut self, command: &NasSecurityModeCommand, out: &mut Out) -> Result<(), Violation> {
+        let violation = Violation::Incomplete(kind::SECURITY_MODE_COMMAND);
+        let mut complete = NasSecurityModeComplete::new();
+        if command.imeisv_request.as_ref().is_some_and(|request| request.value & 7 == 1) {
+            complete.set_imeisv(self.imeisv().ok_or(violation)?);
+        }
+        // TS 24.501 4.4.6: the whole initial message, which went in part or not protected at all
+        if let Some(pending) = self.pending.as_mut().filter(|pending| !pending.complete.is_empty()) {
+            complete.set_nas_message_container(NasMessageContainer::new(pending.complete.as_slice()));
+        }
+        let complete = nas::encode(complete).map_err(|_| violation)?;
+        let Some(security) = &self.security else { return Err(Violation::NoContext) };
+        let (ciphering, integrity) = security.algorithms();
+        self.access_count = security.uplink_count();
+        self.send(header::NEW_CIPHERED, &complete, out).map_err(|_| Violation::NoContext)?;
+        out.events.push(Event::Secured { ciphering: ciphering as u8, integrity: integrity as u8 });
+        Ok(())
+    }
+}
+
+/// Whether the UE offered these algorithms; NIA0 is never taken (no emergency services here, TS 33.501 5.5.2).
+fn offered(p: &Profile, security: &NasSecurity) -> bool {
+    let (ciphering, integrity) = security.algorithms();
+    let bit = |n: u8| 0x80u8 >> n;
+    p.ciphering & bit(ciphering as u8) != 0
+        && p.integrity & bit(integrity as u8) != 0
+        && integrity != IntegrityAlgorithm::Null
+}

@@ -1,0 +1,154 @@
+//! Service request, deregistration and configuration update (TS 24.501 5.6.1, 5.5.2, 5.4.4).
+
+use super::nas::{self, kind};
+use super::registration::ngksi;
+use super::security::header;
+use super::{CommandError, Event, Mm, Out, Profile, Ue, Violation};
+use vireo_wire::nas::{
+    DeregistrationAccessType, NasConfigurationUpdateCommand, NasDeRegistrationType,
+    NasDeregistrationRequestUeOriginating, NasDeregistrationRequestUeTerminated, NasFGsMobileIdentity,
+    NasServiceAccept, NasServiceReject, NasServiceRequest, NasServiceType, NasUplinkDataStatus, ServiceType,
+};
+
+/// Why a UE asks for service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// It has uplink signalling.
+    Signalling,
+    /// It has uplink data for its active sessions.
+    Data,
+    /// It was paged.
+    Paged,
+}
+
+impl Ue {
+    /// Starts a service request from idle.
+    pub fn service_request(&mut self, service: Service, out: &mut Out) -> Result<(), CommandError> {
+        if self.mm != Mm::Registered || self.secured {
+            return Err(CommandError::State(self.mm));
+        }
+        let guti = self.guti.ok_or(CommandError::NoContext)?;
+        let ksi = self.security.as_ref().map(|security| security.ksi());
+        let kind = match service {
+            Service::Signalling => ServiceType::Signalling,
+            Service::Data => ServiceType::Data,
+            Service::Paged => ServiceType::MobileTerminatedServices,
+        };
+        let identity = NasFGsMobileIdentity::new(&nas::s_tmsi_octets(guti)[..]);
+        let clear = NasServiceRequest::new(ngksi(ksi)?, NasServiceType::from_service_type(kind), identity);
+        let octets = nas::encode(clear.clone())?;
+        let mut whole = clear.with_pdu_session_status(self.session_status()?);
+        if service != Service::Signalling {
+            let active: Vec<u8> = self.active_sessions().collect();
+            let status = NasUplinkDataStatus::from_sessions(&active);
+            whole.set_uplink_data_status(status.map_err(|e| CommandError::Encoding(e.to_string()))?);
+        }
+        let whole = nas::encode(whole)?;
+        let security = self.security.as_mut().ok_or(CommandError::NoContext)?;
+        self.access_count = security.uplink_count();
+        security.protect_initial(&octets, &whole, &mut out.octets).map_err(|_| CommandError::NoContext)?;
+        out.ends.push(out.octets.len());
+        self.mm = Mm::ServiceRequested;
+        Ok(())
+    }
+
+    pub(super) fn service_accept(&mut self, accept: &NasServiceAccept, out: &mut Out) -> Result<(), Violation> {
+        if self.mm != Mm::ServiceRequested {
+            return Err(Violation::Unexpected(kind::SERVICE_ACCEPT));
+        }
+        self.mm = Mm::Registered;
+        if let Some(status) = &accept.pdu_session_status {
+            self.drop_sessions(|psi| status.is_active(psi), out);
+        }
+        out.events.push(Event::ServiceAccepted);
+        Ok(())
+    }
+
+    pub(super) fn service_reject(&mut self, reject: &NasServiceReject, out: &mut Out) -> Result<(), Violation> {
+        if self.mm != Mm::ServiceRequested {
+            return Err(Violation::Unexpected(kind::SERVICE_REJECT));
+        }
+        let cause = reject.fgmm_cause.value;
+        let retry_after_s = reject.t3346_value.as_ref().and_then(|t| t.to_seconds()).map(|s| s as u32);
+        // TS 24.501 5.6.1.5: #9 and #10 (and what is worse) end the registration, #22 does not
+        if cause == 22 {
+            self.mm = Mm::Registered;
+        } else {
+            self.forget();
+        }
+        out.events.push(Event::ServiceRejected { cause, retry_after_s });
+        Ok(())
+    }
+
+    fn forget(&mut self) {
+        self.mm = Mm::Deregistered;
+        self.sessions.clear();
+        (self.guti, self.security) = (None, None);
+    }
+
+    /// Starts a deregistration. With `switch_off` no answer is awaited (TS 24.501 5.5.2.2.1).
+    pub fn deregister(&mut self, _p: &Profile, switch_off: bool, out: &mut Out) -> Result<(), CommandError> {
+        if self.mm != Mm::Registered {
+            return Err(CommandError::State(self.mm));
+        }
+        let guti = self.guti.ok_or(CommandError::NoContext)?;
+        let ksi = self.security.as_ref().map(|security| security.ksi());
+        let kind = NasDeRegistrationType::new(0)
+            .with_deregistration_access_type(DeregistrationAccessType::ThreeGppAccess)
+            .with_switch_off(switch_off);
+        let identity = NasFGsMobileIdentity::new(&nas::guti_octets(guti)[..]);
+        let request = nas::encode(NasDeregistrationRequestUeOriginating::new(kind, ngksi(ksi)?, identity))?;
+        // from idle it is an initial message with cleartext IEs only, so it is not ciphered (TS 24.501 4.4.6)
+        let protection = if self.secured { header::CIPHERED } else { header::INTEGRITY };
+        self.send(protection, &request, out)?;
+        self.sessions.clear();
+        if switch_off {
+            self.mm = Mm::Deregistered;
+            out.events.push(Event::Deregistered);
+        } else {
+            self.mm = Mm::Deregistering;
+        }
+        Ok(())
+    }
+
+    pub(super) fn deregistration_accept(&mut self, out: &mut Out) -> Result<(), Violation> {
+        if self.mm != Mm::Deregistering {
+            return Err(Violation::Unexpected(kind::DEREGISTRATION_ACCEPT));
+        }
+        self.mm = Mm::Deregistered;
+        out.events.push(Event::Deregistered);
+        Ok(())
+    }
+
+    pub(super) fn deregistered_by_network(
+        &mut self,
+        request: &NasDeregistrationRequestUeTerminated,
+        out: &mut Out,
+    ) -> Result<(), Violation> {
+        let cause = request.fgmm_cause.as_ref().map(|cause| cause.value);
+        let reregister = request.de_registration_type.re_registration_required();
+        // DEREGISTRATION ACCEPT (UE terminated)
+        self.send(header::CIPHERED, &[0x7e, 0, 0x48], out).map_err(|_| Violation::NoContext)?;
+        self.mm = Mm::Deregistered;
+        self.sessions.clear();
+        out.events.push(Event::DeregisteredByNetwork { cause, reregister });
+        Ok(())
+    }
+
+    pub(super) fn configuration_update(
+        &mut self,
+        command: &NasConfigurationUpdateCommand,
+        out: &mut Out,
+    ) -> Result<(), Violation> {
+        if let Some(guti) = command.fg_guti.as_ref().and_then(|identity| nas::guti(&identity.value)) {
+            self.guti = Some(guti);
+        }
+        let acknowledge = command.configuration_update_indication.as_ref().is_some_and(|indication| indication.ack());
+        if acknowledge {
+            // CONFIGURATION UPDATE COMPLETE
+            self.send(header::CIPHERED, &[0x7e, 0, 0x55], out).map_err(|_| Violation::NoContext)?;
+        }
+        out.events.push(Event::ConfigurationUpdated);
+        Ok(())
+    }
+}

@@ -1,0 +1,199 @@
+//! Registration and identification (TS 24.501 5.5.1, 5.4.3).
+
+use super::nas::{self, kind};
+use super::security::header;
+use super::{CommandError, Event, Mm, Out, Pending, Profile, Registration, Ue, Violation};
+use vireo_types::{Guami, Guti, Tmsi};
+use vireo_wire::nas::{
+    KeySetIdentifier, NasFGmmCapability, NasFGsMobileIdentity, NasFGsRegistrationType, NasIdentityRequest,
+    NasIdentityResponse, NasKeySetIdentifier, NasNssai, NasPduSessionStatus, NasRegistrationAccept,
+    NasRegistrationReject, NasRegistrationRequest, NasSNssai, NasUeSecurityCapability, RegistrationType,
+};
+
+/// REGISTRATION COMPLETE without an optional IE.
+const COMPLETE: [u8; 3] = [0x7e, 0, 0x43];
+
+pub(super) fn ngksi(ksi: Option<u8>) -> Result<NasKeySetIdentifier, CommandError> {
+    let ksi = ksi.map_or(KeySetIdentifier::NoKey, KeySetIdentifier::Native);
+    NasKeySetIdentifier::from_key_set_identifier(ksi).map_err(|e| CommandError::Encoding(e.to_string()))
+}
+
+pub(super) fn capability(profile: &Profile) -> NasUeSecurityCapability {
+    NasUeSecurityCapability::from_capabilities(profile.ciphering, profile.integrity)
+}
+
+pub(crate) fn sd_octets(sd: u32) -> [u8; 3] {
+    let [_, a, b, c] = sd.to_be_bytes();
+    [a, b, c]
+}
+
+fn identity_octets(octets: &[u8]) -> NasFGsMobileIdentity {
+    NasFGsMobileIdentity::new(octets)
+}
+
+impl Ue {
+    /// Starts a registration.
+    pub fn register(&mut self, p: &Profile, registration: Registration, out: &mut Out) -> Result<(), CommandError> {
+        let initial = !matches!(registration, Registration::Mobility | Registration::Periodic);
+        let fits = if initial { Mm::Deregistered } else { Mm::Registered };
+        if self.mm != fits {
+            return Err(CommandError::State(self.mm));
+        }
+        match registration {
+            Registration::Fresh => (self.guti, self.security) = (None, None),
+            Registration::UnknownGuti => {
+                let guami = Guami { plmn: p.plmn, region: 254, set: 1023, pointer: 63 };
+                self.guti = Some(Guti { guami, tmsi: Tmsi(self.usim.supi().as_u64() as u32) });
+                self.security = None;
+            }
+            _ => {}
+        }
+        let identity = match self.guti {
+            Some(guti) => nas::guti_octets(guti).to_vec(),
+            None => self.usim.suci(p.plmn, &p.concealment)?,
+        };
+        let (clear, complete) = self.registration_request(p, registration, &identity)?;
+        match (&mut self.security, self.guti.is_some()) {
+            (Some(security), true) => {
+                self.access_count = security.uplink_count();
+                security.protect_initial(&clear, &complete, &mut out.octets).map_err(|_| CommandError::NoContext)?;
+                out.ends.push(out.octets.len());
+            }
+            _ => out.plain(&clear),
+        }
+        self.pending = Some(Box::new(Pending { complete, ..Pending::default() }));
+        self.mm = Mm::Registering;
+        Ok(())
+    }
+
+    /// The request twice: with the cleartext IEs alone, and whole (TS 24.501 4.4.6).
+    fn registration_request(
+        &self,
+        p: &Profile,
+        registration: Registration,
+        identity: &[u8],
+    ) -> Result<(Vec<u8>, Vec<u8>), CommandError> {
+        let encoding = |e: &dyn std::fmt::Display| CommandError::Encoding(e.to_string());
+        let kind = match registration {
+            Registration::Mobility => RegistrationType::MobilityRegistrationUpdating,
+            Registration::Periodic => RegistrationType::PeriodicRegistrationUpdating,
+            _ => RegistrationType::InitialRegistration,
+        };
+        let kind = NasFGsRegistrationType::from_registration_type(kind).with_follow_on_request(true);
+        let ksi = self.guti.and(self.security.as_ref()).map(|security| security.ksi());
+        let clear = NasRegistrationRequest::new(kind, ngksi(ksi)?, identity_octets(identity))
+            .with_ue_security_capability(capability(p));
+        let octets = nas::encode(clear.clone())?;
+        let snssai = NasSNssai::from_sst_sd(p.snssai.sst, p.snssai.sd.map(sd_octets));
+        let nssai = NasNssai::from_snssais(&[snssai]).map_err(|e| encoding(&e))?;
+        let capability = NasFGmmCapability::from_octets(vec![0]).map_err(|e| encoding(&e))?;
+        let mut whole = clear.with_fgmm_capability(capability).with_requested_nssai(nssai);
+        if matches!(registration, Registration::Mobility | Registration::Periodic) {
+            whole.set_pdu_session_status(self.session_status()?);
+        }
+        Ok((octets, nas::encode(whole)?))
+    }
+
+    /// The PDU session status IE of the active sessions.
+    pub(super) fn session_status(&self) -> Result<NasPduSessionStatus, CommandError> {
+        let active: Vec<u8> = self.active_sessions().collect();
+        NasPduSessionStatus::from_sessions(&active).map_err(|e| CommandError::Encoding(e.to_string()))
+    }
+
+    pub(super) fn identity_request(
+        &mut self,
+        p: &Profile,
+        request: &NasIdentityRequest,
+        protected: bool,
+        out: &mut Out,
+    ) -> Result<(), Violation> {
+        // TS 24.501 9.11.3.3: 1 SUCI, 2 5G-GUTI, 3 IMEI, 4 5G-S-TMSI, 5 IMEISV
+        let asked = request.identity_type.value & 7;
+        let incomplete = Violation::Incomplete(kind::IDENTITY_REQUEST);
+        let identity = match (asked, self.guti) {
+            (1, _) => identity_octets(&self.usim.suci(p.plmn, &p.concealment).map_err(|_| incomplete)?),
+            (2, Some(guti)) => identity_octets(&nas::guti_octets(guti)),
+            (4, Some(guti)) => identity_octets(&nas::s_tmsi_octets(guti)),
+            (5, _) if protected => self.imeisv().ok_or(incomplete)?,
+            // TS 24.501 5.4.3.2: other identities than the SUCI only under protection
+            (3 | 5, _) if !protected => return Err(Violation::Unprotected(kind::IDENTITY_REQUEST)),
+            _ => NasFGsMobileIdentity::from_no_identity(),
+        };
+        let response = nas::encode(NasIdentityResponse::new(identity)).map_err(|_| incomplete)?;
+        self.answer(&response, out)
+    }
+
+    /// Sends an answer protected if secure exchange is established, else plain.
+    pub(super) fn answer(&mut self, plain: &[u8], out: &mut Out) -> Result<(), Violation> {
+        if self.secured {
+            self.send(header::CIPHERED, plain, out).map_err(|_| Violation::NoContext)
+        } else {
+            out.plain(plain);
+            Ok(())
+        }
+    }
+
+    pub(super) fn imeisv(&self) -> Option<NasFGsMobileIdentity> {
+        let digits = self.usim.imeisv();
+        NasFGsMobileIdentity::from_imeisv(std::str::from_utf8(&digits).ok()?).ok()
+    }
+
+    pub(super) fn registration_accept(
+        &mut self,
+        accept: &NasRegistrationAccept,
+        out: &mut Out,
+    ) -> Result<(), Violation> {
+        let reply =
+            |ue: &mut Self, out: &mut Out| ue.send(header::CIPHERED, &COMPLETE, out).map_err(|_| Violation::NoContext);
+        if self.mm == Mm::Registered && accept.fg_guti.is_some() {
+            // a repeat after T3550: the COMPLETE was lost (TS 24.501 5.5.1.2.8)
+            return reply(self, out);
+        }
+        if self.mm != Mm::Registering {
+            return Err(Violation::Unexpected(kind::REGISTRATION_ACCEPT));
+        }
+        let given = match &accept.fg_guti {
+            Some(identity) => {
+                let guti = nas::guti(&identity.value).ok_or(Violation::Incomplete(kind::REGISTRATION_ACCEPT))?;
+                self.guti = Some(guti);
+                true
+            }
+            None => false,
+        };
+        if accept.tai_list.is_none() && given {
+            // TS 24.501 5.5.1.2.4: the registration area goes with the 5G-GUTI of an initial registration
+            out.events.push(Event::Violation(Violation::Incomplete(kind::REGISTRATION_ACCEPT)));
+        }
+        if let Some(status) = &accept.pdu_session_status {
+            self.drop_sessions(|psi| status.is_active(psi), out);
+        }
+        self.mm = Mm::Registered;
+        self.pending = None;
+        if given || accept.configured_nssai.is_some() || accept.network_slicing_indication.is_some() {
+            reply(self, out)?;
+        }
+        out.events.push(Event::Registered { guti: given });
+        Ok(())
+    }
+
+    pub(super) fn registration_reject(
+        &mut self,
+        reject: &NasRegistrationReject,
+        out: &mut Out,
+    ) -> Result<(), Violation> {
+        if self.mm != Mm::Registering {
+            return Err(Violation::Unexpected(kind::REGISTRATION_REJECT));
+        }
+        let cause = reject.fgmm_cause.value;
+        let retry_after_s = reject.t3346_value.as_ref().and_then(|t| t.to_seconds()).map(|s| s as u32);
+        self.mm = Mm::Deregistered;
+        self.pending = None;
+        self.sessions.clear();
+        // congestion leaves the identity and the keys valid (TS 24.501 5.5.1.2.5)
+        if cause != 22 {
+            (self.guti, self.security) = (None, None);
+        }
+        out.events.push(Event::RegistrationRejected { cause, retry_after_s });
+        Ok(())
+    }
+}

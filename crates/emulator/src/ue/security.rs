@@ -1,0 +1,156 @@
+//! A UE's 5G NAS security context: keys, algorithms and NAS COUNTs, and the protection of one message
+//! (TS 24.501 4.4, TS 33.501 6.4).
+//!
+//! Written here and not taken from the NAS codec, so that the emulator stays an independent witness of the core's
+//! protection; only the algorithms are shared.
+
+use vireo_wire::security::nas_5gs::{
+    KAmf, KNasEnc, KNasInt, NasConnection, derive_kgnb, derive_knas_enc, derive_knas_int, nas_cipher, nas_mac,
+};
+use vireo_wire::security::{CipheringAlgorithm, Direction, IntegrityAlgorithm, NasCount, constant_time_eq};
+
+/// Octets of a security header: EPD, header type, MAC, sequence number.
+pub const HEADER: usize = 7;
+/// Extended protocol discriminator of 5GMM.
+pub const EPD_5GMM: u8 = 0x7e;
+/// Extended protocol discriminator of 5GSM.
+pub const EPD_5GSM: u8 = 0x2e;
+
+/// Security header types (TS 24.501 9.3).
+pub mod header {
+    /// Plain.
+    pub const PLAIN: u8 = 0;
+    /// Integrity protected.
+    pub const INTEGRITY: u8 = 1;
+    /// Integrity protected and ciphered.
+    pub const CIPHERED: u8 = 2;
+    /// Integrity protected with a new context: SECURITY MODE COMMAND.
+    pub const NEW_INTEGRITY: u8 = 3;
+    /// Integrity protected and ciphered with a new context: SECURITY MODE COMPLETE.
+    pub const NEW_CIPHERED: u8 = 4;
+}
+
+/// Why a protected message was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is shorter than a security header.
+    Short,
+    /// The MAC is wrong, or the NAS COUNT was used before (they cannot be told apart).
+    Mac,
+    /// The NAS COUNT is used up.
+    Exhausted,
+}
+
+/// A 5G NAS security context.
+#[derive(Debug)]
+pub struct NasSecurity {
+    k_amf: KAmf,
+    k_enc: KNasEnc,
+    k_int: KNasInt,
+    ciphering: CipheringAlgorithm,
+    integrity: IntegrityAlgorithm,
+    ksi: u8,
+    uplink: NasCount,
+    /// The lowest downlink NAS COUNT that is still accepted.
+    downlink: NasCount,
+}
+
+impl NasSecurity {
+    /// The context of a fresh K_AMF, both COUNTs zero.
+    pub fn new(k_amf: KAmf, ksi: u8, ciphering: CipheringAlgorithm, integrity: IntegrityAlgorithm) -> Self {
+        let (k_enc, k_int) = (derive_knas_enc(&k_amf, ciphering), derive_knas_int(&k_amf, integrity));
+        let (uplink, downlink) = (NasCount::ZERO, NasCount::ZERO);
+        NasSecurity { k_amf, k_enc, k_int, ciphering, integrity, ksi, uplink, downlink }
+    }
+
+    /// Takes other algorithms under the same K_AMF; the COUNTs go on (TS 33.501 6.7.2).
+    pub fn reselect(&mut self, ciphering: CipheringAlgorithm, integrity: IntegrityAlgorithm) {
+        self.k_enc = derive_knas_enc(&self.k_amf, ciphering);
+        self.k_int = derive_knas_int(&self.k_amf, integrity);
+        (self.ciphering, self.integrity) = (ciphering, integrity);
+    }
+
+    /// The key set identifier.
+    pub fn ksi(&self) -> u8 {
+        self.ksi
+    }
+
+    /// The algorithms in use.
+    pub fn algorithms(&self) -> (CipheringAlgorithm, IntegrityAlgorithm) {
+        (self.ciphering, self.integrity)
+    }
+
+    /// The NAS COUNT that the next uplink message takes.
+    pub fn uplink_count(&self) -> u32 {
+        self.uplink.get()
+    }
+
+    /// K_gNB for the NAS COUNT of the message that started the access (TS 33.501 A.9).
+    pub fn k_gnb(&self, uplink_count: u32) -> Option<[u8; 32]> {
+        let count = NasCount::new(uplink_count).ok()?;
+        Some(*derive_kgnb(&self.k_amf, count).as_octets())
+    }
+
+    /// Protects `plain` with the next uplink COUNT and appends the whole message to `out`. The content is ciphered for
+    /// the header types that say so.
+    pub fn protect(&mut self, kind: u8, plain: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        let count = self.uplink;
+        let start = self.begin(kind, count, out);
+        out.extend_from_slice(plain);
+        if kind == header::CIPHERED || kind == header::NEW_CIPHERED {
+            self.cipher(count, &mut out[start + HEADER..]);
+        }
+        self.finish(count, &mut out[start..])
+    }
+
+    /// Protects an initial NAS message (TS 24.501 4.4.6): `cleartext` goes as it is, and after it a NAS message
+    /// container IE (IEI 0x71) with `complete`, ciphered by itself.
+    pub fn protect_initial(&mut self, cleartext: &[u8], complete: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        let count = self.uplink;
+        let start = self.begin(header::INTEGRITY, count, out);
+        out.extend_from_slice(cleartext);
+        let length = u16::try_from(complete.len()).map_err(|_| Refusal::Short)?;
+        out.push(0x71);
+        out.extend_from_slice(&length.to_be_bytes());
+        let content = out.len();
+        out.extend_from_slice(complete);
+        self.cipher(count, &mut out[content..]);
+        self.finish(count, &mut out[start..])
+    }
+
+    fn begin(&self, kind: u8, count: NasCount, out: &mut Vec<u8>) -> usize {
+        let start = out.len();
+        out.extend_from_slice(&[EPD_5GMM, kind, 0, 0, 0, 0, count.sequence_number()]);
+        start
+    }
+
+    fn cipher(&self, count: NasCount, data: &mut [u8]) {
+        nas_cipher(&self.k_enc, count, NasConnection::ThreeGpp, Direction::Uplink, data, self.ciphering);
+    }
+
+    fn finish(&mut self, count: NasCount, message: &mut [u8]) -> Result<(), Refusal> {
+        let access = NasConnection::ThreeGpp;
+        let mac = nas_mac(&self.k_int, count, access, Direction::Uplink, &message[6..], self.integrity);
+        message[2..6].copy_from_slice(&mac.to_be_bytes());
+        self.uplink = count.next().map_err(|_| Refusal::Exhausted)?;
+        Ok(())
+    }
+
+    /// Checks a downlink message and appends its plain content to `out`.
+    pub fn unprotect(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        let Some((head, content)) = message.split_at_checked(HEADER) else { return Err(Refusal::Short) };
+        let (access, downlink) = (NasConnection::ThreeGpp, Direction::Downlink);
+        let count = self.downlink.estimate(head[6]).map_err(|_| Refusal::Exhausted)?;
+        let mac = nas_mac(&self.k_int, count, access, downlink, &message[6..], self.integrity);
+        if !constant_time_eq(&mac.to_be_bytes(), &head[2..6]) {
+            return Err(Refusal::Mac);
+        }
+        self.downlink = count.next().map_err(|_| Refusal::Exhausted)?;
+        let start = out.len();
+        out.extend_from_slice(content);
+        if matches!(head[1] & 0xf, header::CIPHERED | header::NEW_CIPHERED) {
+            nas_cipher(&self.k_enc, count, access, downlink, &mut out[start..], self.ciphering);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,191 @@
+//! PDU sessions: 5GSM inside UL and DL NAS TRANSPORT (TS 24.501 6.4, 5.4.5).
+
+use super::nas::{self, kind};
+use super::registration::sd_octets;
+use super::security::header;
+use super::{Address, Cause, CommandError, Event, Mm, Out, Profile, Session, SessionState, Ue, Violation};
+use vireo_types::PduSessionType;
+use vireo_wire::nas::{
+    Nas5gsMessage, Nas5gsmMessage, NasDlNasTransport, NasDnn, NasExtendedProtocolConfigurationOptions,
+    NasIntegrityProtectionMaximumDataRate, NasPayloadContainer, NasPayloadContainerType,
+    NasPduSessionEstablishmentAccept, NasPduSessionEstablishmentRequest, NasPduSessionIdentity2, NasPduSessionType,
+    NasRequestType, NasSNssai, NasSscMode, NasUlNasTransport, PayloadContainerKind, PduSessionTypeValue,
+    RequestTypeValue, SscModeValue,
+};
+
+/// Extended PCO of a UE that asks for what it needs: IPv6 and IPv4 DNS servers and the IPv4 link MTU (TS 24.008
+/// 10.5.6.3).
+const PCO: [u8; 10] = [0x80, 0, 0x03, 0, 0, 0x0d, 0, 0, 0x10, 0];
+
+/// 5GSM message types (TS 24.501 9.7).
+const RELEASE_REQUEST: u8 = 0xd1;
+const RELEASE_COMPLETE: u8 = 0xd4;
+const MODIFICATION_COMPLETE: u8 = 0xcc;
+
+fn wire_kind(kind: PduSessionType) -> PduSessionTypeValue {
+    match kind {
+        PduSessionType::Ipv4 => PduSessionTypeValue::Ipv4,
+        PduSessionType::Ipv6 => PduSessionTypeValue::Ipv6,
+        PduSessionType::Ipv4v6 => PduSessionTypeValue::Ipv4v6,
+    }
+}
+
+impl Ue {
+    /// The identities of the active sessions.
+    pub fn active_sessions(&self) -> impl Iterator<Item = u8> + '_ {
+        self.sessions.iter().filter(|s| s.state == SessionState::Active).map(|s| s.psi)
+    }
+
+    fn session(&mut self, psi: u8) -> Option<&mut Session> {
+        self.sessions.iter_mut().find(|session| session.psi == psi)
+    }
+
+    fn next_pti(&mut self) -> u8 {
+        // TS 24.501 9.6: 1 to 254
+        self.last_pti = if self.last_pti >= 254 { 1 } else { self.last_pti + 1 };
+        self.last_pti
+    }
+
+    /// Starts the establishment of PDU session `psi`.
+    pub fn establish(&mut self, p: &Profile, psi: u8, kind: PduSessionType, out: &mut Out) -> Result<(), CommandError> {
+        if self.mm != Mm::Registered || !self.secured {
+            return Err(CommandError::State(self.mm));
+        }
+        if !(1..=15).contains(&psi) || self.sessions.iter().any(|session| session.psi == psi) {
+            return Err(CommandError::Session(psi));
+        }
+        let pti = self.next_pti();
+        let encoding = |e: &dyn std::fmt::Display| CommandError::Encoding(e.to_string());
+        let request = NasPduSessionEstablishmentRequest::new(NasIntegrityProtectionMaximumDataRate::new(0xffff))
+            .with_pdu_session_type(NasPduSessionType::from_session_type(wire_kind(kind)))
+            .with_ssc_mode(NasSscMode::from_mode(SscModeValue::Ssc1))
+            .with_extended_protocol_configuration_options(NasExtendedProtocolConfigurationOptions::new(&PCO[..]));
+        let request = Nas5gsMessage::new_5gsm(request, psi, pti).encode().map_err(|e| encoding(&e))?;
+        let transport = uplink_transport(&request, psi)
+            .with_request_type(NasRequestType::from_request_type(RequestTypeValue::InitialRequest))
+            .with_s_nssai(NasSNssai::from_sst_sd(p.snssai.sst, p.snssai.sd.map(sd_octets)))
+            .with_dnn(NasDnn::from_string(p.dnn.as_str()).map_err(|e| encoding(&e))?);
+        self.send(header::CIPHERED, &nas::encode(transport)?, out)?;
+        let (state, address) = (SessionState::Pending, Address::default());
+        self.sessions.push(Session { psi, pti, kind, state, address });
+        Ok(())
+    }
+
+    /// Starts the release of PDU session `psi`.
+    pub fn release(&mut self, psi: u8, out: &mut Out) -> Result<(), CommandError> {
+        if self.mm != Mm::Registered || !self.secured {
+            return Err(CommandError::State(self.mm));
+        }
+        let pti = self.next_pti();
+        let session = self.session(psi).ok_or(CommandError::Session(psi))?;
+        (session.state, session.pti) = (SessionState::Releasing, pti);
+        self.send_5gsm(psi, [0x2e, psi, pti, RELEASE_REQUEST], out)
+    }
+
+    fn send_5gsm(&mut self, psi: u8, message: [u8; 4], out: &mut Out) -> Result<(), CommandError> {
+        let transport = nas::encode(uplink_transport(&message, psi))?;
+        self.send(header::CIPHERED, &transport, out)
+    }
+
+    pub(super) fn downlink_transport(&mut self, transport: &NasDlNasTransport, out: &mut Out) -> Result<(), Violation> {
+        let incomplete = Violation::Incomplete(kind::DL_NAS_TRANSPORT);
+        if transport.payload_container_type.kind() != Some(PayloadContainerKind::N1SmInformation) {
+            return Err(Violation::Unexpected(kind::DL_NAS_TRANSPORT));
+        }
+        if let Some(cause) = &transport.fgmm_cause {
+            // the network gives the payload back unsent (TS 24.501 5.4.5.3.1 case a)
+            let psi = transport.pdu_session_id.as_ref().map(|id| id.pdu_session_id()).ok_or(incomplete)?;
+            self.sessions.retain(|session| session.psi != psi || session.state == SessionState::Active);
+            out.events.push(Event::SessionRejected { psi, cause: Cause::Mm(cause.value) });
+            return Ok(());
+        }
+        match Nas5gsMessage::decode(&transport.payload_container.value) {
+            Ok(Nas5gsMessage::Gsm(head, message)) => {
+                let (psi, pti) = (head.pdu_session_identity, head.procedure_transaction_identity);
+                self.receive_5gsm(psi, pti, message, head.message_type.as_u8(), out)
+            }
+            _ => Err(Violation::Undecodable),
+        }
+    }
+
+    fn receive_5gsm(
+        &mut self,
+        psi: u8,
+        pti: u8,
+        message: Nas5gsmMessage,
+        kind: u8,
+        out: &mut Out,
+    ) -> Result<(), Violation> {
+        let Some(session) = self.session(psi) else { return Err(Violation::Unexpected(kind)) };
+        let answers = session.pti == pti && session.state == SessionState::Pending;
+        let sent = |sent: Result<(), CommandError>| sent.map_err(|_| Violation::NoContext);
+        match message {
+            Nas5gsmMessage::PduSessionEstablishmentAccept(accept) if answers => {
+                let address = addresses(session.kind, &accept).ok_or(Violation::Incomplete(kind))?;
+                (session.state, session.address) = (SessionState::Active, address);
+                out.events.push(Event::SessionUp { psi, address });
+                Ok(())
+            }
+            Nas5gsmMessage::PduSessionEstablishmentReject(reject) if answers => {
+                self.sessions.retain(|session| session.psi != psi);
+                out.events.push(Event::SessionRejected { psi, cause: Cause::Sm(reject.fgsm_cause.value) });
+                Ok(())
+            }
+            Nas5gsmMessage::PduSessionReleaseReject(reject) if session.pti == pti => {
+                session.state = SessionState::Active;
+                out.events.push(Event::SessionRejected { psi, cause: Cause::Sm(reject.fgsm_cause.value) });
+                Ok(())
+            }
+            Nas5gsmMessage::PduSessionReleaseCommand(_) => {
+                self.sessions.retain(|session| session.psi != psi);
+                sent(self.send_5gsm(psi, [0x2e, psi, pti, RELEASE_COMPLETE], out))?;
+                out.events.push(Event::SessionReleased { psi });
+                Ok(())
+            }
+            Nas5gsmMessage::PduSessionModificationCommand(_) => {
+                sent(self.send_5gsm(psi, [0x2e, psi, pti, MODIFICATION_COMPLETE], out))
+            }
+            Nas5gsmMessage::FiveGsmStatus(status) => {
+                out.events.push(Event::Status(Cause::Sm(status.fgsm_cause.value)));
+                Ok(())
+            }
+            _ => Err(Violation::Unexpected(kind)),
+        }
+    }
+
+    /// Ends locally the active sessions that the network does not have (TS 24.501 5.5.1.3.4, 5.6.1.4).
+    pub(super) fn drop_sessions(&mut self, kept: impl Fn(u8) -> bool, out: &mut Out) {
+        self.sessions.retain(|session| {
+            let keep = session.state != SessionState::Active || kept(session.psi);
+            if !keep {
+                out.events.push(Event::SessionReleased { psi: session.psi });
+            }
+            keep
+        });
+    }
+}
+
+fn uplink_transport(message: &[u8], psi: u8) -> NasUlNasTransport {
+    let kind = NasPayloadContainerType::from_kind(PayloadContainerKind::N1SmInformation);
+    NasUlNasTransport::new(kind, NasPayloadContainer::new(message))
+        .with_pdu_session_id(NasPduSessionIdentity2::from_pdu_session_id(psi))
+}
+
+/// The addresses of an accept, if they fit what was asked for (TS 24.501 6.4.1.3) and it has QoS rules.
+fn addresses(asked: PduSessionType, accept: &NasPduSessionEstablishmentAccept) -> Option<Address> {
+    let selected = accept.selected_pdu_session_type.session_type()?;
+    let fits = match asked {
+        PduSessionType::Ipv4v6 => {
+            matches!(selected, PduSessionTypeValue::Ipv4 | PduSessionTypeValue::Ipv6 | PduSessionTypeValue::Ipv4v6)
+        }
+        kind => wire_kind(kind) == selected,
+    };
+    let told = accept.pdu_address.as_ref()?;
+    let (v4, v6) = (selected != PduSessionTypeValue::Ipv6, selected != PduSessionTypeValue::Ipv4);
+    let address = Address {
+        ipv4: told.ipv4().filter(|_| v4).map(Into::into),
+        interface: told.ipv6_interface_id().filter(|_| v6),
+    };
+    let complete = address.ipv4.is_some() == v4 && address.interface.is_some() == v6;
+    (fits && complete && !accept.authorized_qos_rules.value.is_empty()).then_some(address)
+}

@@ -1,0 +1,259 @@
+//! The USIM of one subscriber: its keys, the freshness of a challenge, and the concealed identity.
+//!
+//! It knows nothing of NAS messages or of security contexts: it answers a challenge and writes a mobile identity.
+
+use vireo_types::{Plmn, Supi};
+use vireo_wire::security::milenage::{K, Milenage, Opc, Sqn};
+use vireo_wire::security::nas_5gs::{
+    HomeNetworkPublicKey, KAmf, Protection, RoutingIndicator, Suci, Supi as SupiText, derive_kamf, derive_kausf,
+    derive_kseaf,
+};
+use vireo_wire::security::{Autn, Rand, SecurityError};
+
+/// How a UE conceals its SUPI (TS 33.501 C.3).
+#[derive(Clone, Debug, Default)]
+pub enum Concealment {
+    /// The null scheme: not at all.
+    #[default]
+    Null,
+    /// Profile A or B, by the home network's public key.
+    Ecies {
+        /// Home network public key identifier, 1 to 254.
+        key_id: u8,
+        /// The public key; its kind tells the profile.
+        key: HomeNetworkPublicKey,
+    },
+}
+
+/// The long-term keys of a subscriber.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Keys {
+    /// The permanent key K.
+    pub k: [u8; 16],
+    /// OPc (TS 35.206).
+    pub opc: [u8; 16],
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Keys(..)")
+    }
+}
+
+/// What a challenge asks for, and the values it came with.
+#[derive(Debug)]
+pub struct Challenge {
+    /// RAND.
+    pub rand: [u8; 16],
+    /// AUTN.
+    pub autn: [u8; 16],
+}
+
+/// The USIM's and ME's judgement of a challenge (TS 24.501 5.4.1.3).
+#[derive(Debug)]
+pub enum Answer {
+    /// It is from the home network and fresh.
+    Accepted {
+        /// RES* for the response.
+        res_star: [u8; 16],
+        /// K_AMF for the security mode that follows.
+        k_amf: KAmf,
+    },
+    /// The MAC of AUTN is wrong: cause #20.
+    MacFailure,
+    /// The SQN is not fresh: cause #21 with this AUTS.
+    SynchFailure([u8; 14]),
+    /// The separation bit of the AMF field is zero: cause #26.
+    NotFor5G,
+}
+
+/// One subscriber's USIM.
+#[derive(Debug)]
+pub struct Usim {
+    supi: Supi,
+    keys: Keys,
+    /// The highest SEQ accepted for each IND seen (TS 33.102 C.2.1), few in practice.
+    accepted: Vec<(u8, u64)>,
+    /// See [`Usim::run_ahead`].
+    ahead: u32,
+}
+
+/// IND is the low five bits of SQN (TS 33.102 C.3.2: 32 array elements).
+const IND_BITS: u32 = 5;
+const SQN_MASK: u64 = (1 << 48) - 1;
+
+impl Usim {
+    /// The USIM of `supi`, which has seen no challenge yet.
+    pub fn new(supi: Supi, keys: Keys) -> Self {
+        Usim { supi, keys, accepted: Vec::new(), ahead: 0 }
+    }
+
+    /// Whom it identifies.
+    pub fn supi(&self) -> Supi {
+        self.supi
+    }
+
+    /// The 16 digits of an IMEISV that belongs to this subscriber alone: it is made of the last digits of the IMSI.
+    pub fn imeisv(&self) -> [u8; 16] {
+        let mut digits = *b"3500000000000001";
+        let mut rest = self.supi.as_u64() & ((1 << 56) - 1);
+        for digit in digits[2..14].iter_mut().rev() {
+            *digit = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        digits
+    }
+
+    /// Makes the next genuine challenge look stale: the USIM then behaves as if it had already accepted sequence
+    /// numbers that are `ahead` above it, so that the home network must resynchronise (TS 33.102 6.3.5).
+    pub fn run_ahead(&mut self, ahead: u32) {
+        self.ahead = ahead;
+    }
+
+    /// Judges a challenge and, if it is good, derives what follows from it.
+    pub fn answer(&mut self, challenge: &Challenge, network: &[u8], abba: &[u8]) -> Result<Answer, SecurityError> {
+        let milenage = Milenage::new(&K::new(&self.keys.k), &Opc::new(&self.keys.opc));
+        let (rand, autn) = (Rand::new(&challenge.rand), Autn::new(&challenge.autn));
+        let response = match milenage.check_autn(&rand, &autn) {
+            Ok(response) => response,
+            Err(SecurityError::MacFailure) => return Ok(Answer::MacFailure),
+            Err(error) => return Err(error),
+        };
+        if !response.amf().separation_bit() {
+            return Ok(Answer::NotFor5G);
+        }
+        if !self.accept(response.sqn().get()) {
+            let sqn_ms = Sqn::try_from(self.sqn_ms())?;
+            return Ok(Answer::SynchFailure(*milenage.auts(&rand, &sqn_ms).as_octets()));
+        }
+        let res_star = *response.res_star(network)?.as_octets();
+        let k_ausf = derive_kausf(response.ck(), response.ik(), network, &autn)?;
+        let k_seaf = derive_kseaf(&k_ausf, network)?;
+        let digits = self.supi.reveal();
+        let k_amf = derive_kamf(&k_seaf, &SupiText::imsi(&digits)?, abba)?;
+        Ok(Answer::Accepted { res_star, k_amf })
+    }
+
+    /// SQN_MS: the highest SQN accepted (TS 33.102 6.3.3).
+    fn sqn_ms(&self) -> u64 {
+        let newest = self.accepted.iter().max_by_key(|(_, seq)| *seq);
+        newest.map_or(0, |(ind, seq)| (seq << IND_BITS | u64::from(*ind)) & SQN_MASK)
+    }
+
+    /// Takes an SQN that is higher than the last accepted of its IND (TS 33.102 C.2.2).
+    fn accept(&mut self, sqn: u64) -> bool {
+        let (ind, seq) = ((sqn & ((1 << IND_BITS) - 1)) as u8, sqn >> IND_BITS);
+        if self.ahead > 0 {
+            let ahead = seq + u64::from(std::mem::take(&mut self.ahead));
+            self.accepted = (0..1 << IND_BITS).map(|ind| (ind, ahead)).collect();
+        }
+        match self.accepted.iter_mut().find(|(known, _)| *known == ind) {
+            Some((_, last)) if seq <= *last => false,
+            Some((_, last)) => {
+                *last = seq;
+                true
+            }
+            None if seq == 0 => false,
+            None => {
+                self.accepted.push((ind, seq));
+                true
+            }
+        }
+    }
+
+    /// The mobile identity IE's octets with the SUCI (TS 24.501 9.11.3.4).
+    pub fn suci(&self, home: Plmn, concealment: &Concealment) -> Result<Vec<u8>, SuciFailure> {
+        let digits = self.supi.reveal();
+        let (mcc, mnc) = (home.mcc(), home.mnc());
+        let msin = digits
+            .strip_prefix(mcc.as_str())
+            .and_then(|rest| rest.strip_prefix(mnc.as_str()))
+            .ok_or(SuciFailure::OtherNetwork)?;
+        let plmn = vireo_wire::security::Plmn::new(&mcc, &mnc).map_err(|_| SuciFailure::OtherNetwork)?;
+        let protection = match concealment {
+            Concealment::Null => Protection::Null,
+            Concealment::Ecies { key_id, key } => Protection::Ecies { key_id: *key_id, key },
+        };
+        let suci = Suci::conceal_imsi(plmn, msin, RoutingIndicator::default(), protection)
+            .map_err(|e| SuciFailure::Concealment(e.to_string()))?;
+        suci.to_nas_octets().map_err(|e| SuciFailure::Concealment(e.to_string()))
+    }
+}
+
+/// Why no SUCI could be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SuciFailure {
+    /// The IMSI does not begin with the home network's digits.
+    #[error("the IMSI does not begin with the PLMN: give --imsi and --plmn that belong together")]
+    OtherNetwork,
+    /// The concealment failed.
+    #[error("the SUPI could not be concealed: {0}")]
+    Concealment(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vireo_wire::security::milenage::Amf;
+
+    const K_: [u8; 16] = [0x46; 16];
+    const OPC: [u8; 16] = [0xe8; 16];
+    const NETWORK: &[u8] = b"5G:mnc070.mcc999.3gppnetwork.org";
+
+    fn usim() -> Usim {
+        let supi = "999700000000001".parse().expect("digits");
+        Usim::new(supi, Keys { k: K_, opc: OPC })
+    }
+
+    fn challenge(sqn: u64, amf: [u8; 2]) -> Challenge {
+        let home = Milenage::new(&K::new(&K_), &Opc::new(&OPC));
+        let rand = Rand::new(&[7; 16]);
+        let sqn = Sqn::try_from(sqn).expect("48 bits");
+        let vector = home.authentication_vector(&rand, &sqn, &Amf::new(&amf));
+        Challenge { rand: [7; 16], autn: *vector.autn().as_octets() }
+    }
+
+    #[test]
+    fn a_fresh_challenge_is_accepted_once() {
+        let mut usim = usim();
+        let first = challenge(0x40, [0x80, 0]);
+        assert!(matches!(usim.answer(&first, NETWORK, &[0, 0]), Ok(Answer::Accepted { .. })));
+        let Ok(Answer::SynchFailure(auts)) = usim.answer(&first, NETWORK, &[0, 0]) else { panic!("a replay is fresh") };
+        let home = Milenage::new(&K::new(&K_), &Opc::new(&OPC));
+        let auts = vireo_wire::security::milenage::Auts::new(&auts);
+        assert_eq!(home.verify_auts(&Rand::new(&[7; 16]), &auts).map(|sqn| sqn.get()), Ok(0x40));
+        // another IND has its own freshness
+        let other = challenge(0x41, [0x80, 0]);
+        assert!(matches!(usim.answer(&other, NETWORK, &[0, 0]), Ok(Answer::Accepted { .. })));
+    }
+
+    #[test]
+    fn a_usim_run_ahead_asks_for_resynchronisation() {
+        let mut usim = usim();
+        usim.run_ahead(1 << 20);
+        let stale = challenge(0x40, [0x80, 0]);
+        assert!(matches!(usim.answer(&stale, NETWORK, &[0, 0]), Ok(Answer::SynchFailure(_))));
+        assert!(matches!(usim.answer(&stale, NETWORK, &[0, 0]), Ok(Answer::SynchFailure(_))));
+        let fresh = challenge(((1 << 20) + 3) << 5, [0x80, 0]);
+        assert!(matches!(usim.answer(&fresh, NETWORK, &[0, 0]), Ok(Answer::Accepted { .. })));
+    }
+
+    #[test]
+    fn forged_and_foreign_challenges_are_told_apart() {
+        let mut forged = challenge(0x40, [0x80, 0]);
+        forged.autn[15] ^= 1;
+        assert!(matches!(usim().answer(&forged, NETWORK, &[0, 0]), Ok(Answer::MacFailure)));
+        let eps = challenge(0x40, [0, 0]);
+        assert!(matches!(usim().answer(&eps, NETWORK, &[0, 0]), Ok(Answer::NotFor5G)));
+    }
+
+    #[test]
+    fn a_null_scheme_suci_has_the_octets_of_the_specification() {
+        let home: Plmn = "99970".parse().expect("digits");
+        let suci = usim().suci(home, &Concealment::Null).expect("belongs to the network");
+        // SUPI format IMSI, PLMN, routing indicator 0, null scheme, key 0, MSIN 0000000001
+        assert_eq!(suci, [1, 0x99, 0xf9, 0x07, 0xf0, 0xff, 0, 0, 0, 0, 0, 0, 0x10]);
+        assert_eq!(usim().suci("00101".parse().expect("digits"), &Concealment::Null), Err(SuciFailure::OtherNetwork));
+        assert_eq!(&usim().imeisv(), b"3570000000000101");
+    }
+}
