@@ -179,7 +179,7 @@ impl Element for DownlinkDataServiceInformation {
     }
 }
 
-/// DL Buffering Suggested Packet Count (TS 29.244 8.2.34), one octet or two.
+/// DL Buffering Suggested Packet Count (TS 29.244 8.2.30), one octet or two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DlBufferingSuggestedPacketCount(pub u16);
 

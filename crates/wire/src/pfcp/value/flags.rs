@@ -253,7 +253,7 @@ flags! {
         TEBUR = 1 << 17;
     }
 
-    /// PFCPSMReq-Flags (8.2.30), of session modifications and of Update Forwarding Parameters.
+    /// PFCPSMReq-Flags (8.2.31), of session modifications and of Update Forwarding Parameters.
     SmReqFlags(u8) = 49, min 1, out 1 {
         /// Drop buffered packets.
         DROBU = 1;
@@ -263,7 +263,7 @@ flags! {
         QAURR = 1 << 2;
     }
 
-    /// PFCPSRRsp-Flags (8.2.31), of session report responses.
+    /// PFCPSRRsp-Flags (8.2.32), of session report responses.
     SrRspFlags(u8) = 50, min 1, out 1 {
         /// Drop buffered packets.
         DROBU = 1;
@@ -275,7 +275,7 @@ flags! {
         PSDBU = 1;
     }
 
-    /// PFCPSEReq-Flags (8.2.138), of session establishments.
+    /// PFCPSEReq-Flags (IE type 186), of session establishments.
     SeReqFlags(u8) = 186, min 1, out 1 {
         /// A session that was there before is restored.
         RESTI = 1;
@@ -311,11 +311,7 @@ flags! {
 
     /// QER Control Indications (8.2.174).
     QerControlIndications(u8) = 251, min 1, out 1 {
-        /// Rate control of user data.
+        /// Report the status of rate control.
         RCSR = 1;
-        /// Mobile-originated exception data.
-        MOED = 1 << 1;
-        /// No rate enforcement by the session's aggregate.
-        NORD = 1 << 2;
     }
 }

@@ -2,7 +2,7 @@ use super::text::{Octets, labels, labels_are};
 use crate::pfcp::Error;
 use crate::pfcp::ie::{Element, Reader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use vireo_types::{Duration, Snssai};
+use vireo_types::{Duration, Snssai, Supi};
 
 /// Node ID (TS 29.244 8.2.38).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -215,6 +215,14 @@ pub struct UserId {
 }
 
 impl UserId {
+    /// The User ID of a SUPI of the IMSI kind.
+    pub fn imsi(supi: Supi) -> Self {
+        let digits = supi.reveal();
+        let digit = |n: usize| digits.as_bytes().get(n).map_or(0x0f, |d| d - b'0');
+        let octets: Vec<u8> = (0..digits.len()).step_by(2).map(|n| digit(n + 1) << 4 | digit(n)).collect();
+        UserId { imsi: Some(octets[..].into()), ..UserId::default() }
+    }
+
     fn fields(&self) -> [&Option<Octets>; 4] {
         [&self.imsi, &self.imei, &self.msisdn, &self.nai]
     }

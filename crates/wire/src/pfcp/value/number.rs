@@ -134,7 +134,7 @@ numbers! {
     OffendingIe(u16) = 40;
     /// Framed-Routing (8.2.110): the value of RADIUS attribute 10.
     FramedRouting(u32) = 154;
-    /// Measurement Period (8.2.43) in seconds.
+    /// Measurement Period (8.2.42) in seconds.
     MeasurementPeriod(u32) = 64;
     /// Time Threshold (8.2.14) in seconds.
     TimeThreshold(u32) = 32;
@@ -146,11 +146,11 @@ numbers! {
     SubsequentTimeQuota(u32) = 122;
     /// Quota Holding Time (8.2.48) in seconds.
     QuotaHoldingTime(u32) = 71;
-    /// Quota Validity Time (8.2.134) in seconds.
+    /// Quota Validity Time (IE type 181) in seconds.
     QuotaValidityTime(u32) = 181;
     /// Inactivity Detection Time (8.2.18) in seconds.
     InactivityDetectionTime(u32) = 36;
-    /// Number of Reports (8.2.133).
+    /// Number of Reports (IE type 182).
     NumberOfReports(u16) = 182;
     /// Monitoring Time (8.2.15) in seconds since 1900-01-01.
     MonitoringTime(u32) = 33;

@@ -104,7 +104,7 @@ texts! {
     FramedRoute = 153;
     /// Framed-IPv6-Route (8.2.111): the text of RADIUS attribute 99.
     FramedIpv6Route = 155;
-    /// FQ-CSID (8.2.61): a set of sessions; its parts are not read here.
+    /// FQ-CSID (8.2.43): a set of sessions; its parts are not read here.
     FqCsid = 65;
     /// APN/DNN (8.2.117), as labels.
     ApnDnn = 159;
