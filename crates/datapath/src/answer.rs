@@ -1,7 +1,7 @@
 //! The datagrams that the UPF itself sends on N3: answers, End Markers, and what was buffered. All of it is rare.
 
 use crate::ndp;
-use crate::record::Tunnel;
+use crate::record::{DownlinkRule, Tunnel};
 use crate::tables::{DownlinkId, Tables};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use vireo_types::Teid;
@@ -69,16 +69,16 @@ fn into_tunnel<'b>(
     let rule = &tables.downlinks.get(id.0)?.record.rule;
     let tunnel = rule.tunnel?;
     let end = gtpu::G_PDU_HEADER + length;
-    let start = gtpu::prepend_g_pdu(buffer, gtpu::G_PDU_HEADER, end, tunnel.teid, container(rule.qfi)).ok()?;
+    let start = gtpu::prepend_g_pdu(buffer, gtpu::G_PDU_HEADER, end, tunnel.teid, container(rule)).ok()?;
     Some((destination(tunnel), &buffer[start..end]))
 }
 
 /// The datagram of one packet that was buffered.
-pub(crate) fn g_pdu(tunnel: Tunnel, qfi: Option<u8>, packet: &[u8]) -> Option<(SocketAddr, Vec<u8>)> {
+pub(crate) fn g_pdu(tunnel: Tunnel, marked: Option<PduSession>, packet: &[u8]) -> Option<(SocketAddr, Vec<u8>)> {
     let mut datagram = vec![0; gtpu::G_PDU_HEADER + packet.len()];
     datagram[gtpu::G_PDU_HEADER..].copy_from_slice(packet);
     let end = datagram.len();
-    let start = gtpu::prepend_g_pdu(&mut datagram, gtpu::G_PDU_HEADER, end, tunnel.teid, container(qfi)).ok()?;
+    let start = gtpu::prepend_g_pdu(&mut datagram, gtpu::G_PDU_HEADER, end, tunnel.teid, marked).ok()?;
     datagram.drain(..start);
     Some((destination(tunnel), datagram))
 }
@@ -89,8 +89,8 @@ pub(crate) fn end_marker(tunnel: Tunnel) -> Option<(SocketAddr, Vec<u8>)> {
 }
 
 #[inline]
-pub(crate) fn container(qfi: Option<u8>) -> Option<PduSession> {
-    qfi.map(|qfi| PduSession::Downlink { qfi, rqi: false })
+pub(crate) fn container(rule: &DownlinkRule) -> Option<PduSession> {
+    rule.qfi.map(|qfi| PduSession::Downlink { qfi, rqi: rule.rqi })
 }
 
 #[inline]

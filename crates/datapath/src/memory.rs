@@ -17,7 +17,7 @@ pub struct Memory {
     /// Sent to the data network.
     pub n6: Vec<Vec<u8>>,
     /// Sent to the RAN.
-    pub n3: Released,
+    pub n3: Vec<(SocketAddr, Vec<u8>)>,
     /// Told to the owner of the sessions.
     pub events: Vec<Event>,
     /// Our address on N3.
@@ -25,7 +25,7 @@ pub struct Memory {
 }
 
 struct Lists<'a> {
-    n3: &'a mut Released,
+    n3: &'a mut Vec<(SocketAddr, Vec<u8>)>,
     events: &'a mut Vec<Event>,
 }
 
@@ -45,6 +45,14 @@ impl Memory {
     /// A user plane of these tables, at this address.
     pub fn new(tables: Tables, local: IpAddr) -> Self {
         Memory { tables, stats: Stats::default(), n6: vec![], n3: vec![], events: vec![], local }
+    }
+
+    /// Changes the tables; what the change lets go is sent on N3.
+    pub fn change<R>(&mut self, change: impl FnOnce(&mut Tables, &mut Released) -> R) -> R {
+        let mut released = Released::default();
+        let result = change(&mut self.tables, &mut released);
+        self.n3.append(&mut released.datagrams);
+        result
     }
 
     /// A datagram comes from N3.

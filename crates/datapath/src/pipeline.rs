@@ -82,10 +82,9 @@ pub(crate) fn downlink(
         return None;
     };
     match tables.downlink(packet, now) {
-        DownlinkVerdict::Forward { tunnel, qfi, octets } => {
+        DownlinkVerdict::Forward { tunnel, marked, octets } => {
             let end = HEADROOM + octets;
-            let container = answer::container(qfi);
-            match gtpu::prepend_g_pdu(buffer, HEADROOM, end, tunnel.teid, container) {
+            match gtpu::prepend_g_pdu(buffer, HEADROOM, end, tunnel.teid, marked) {
                 Ok(start) => return Some(Outgoing { to: answer::destination(tunnel), start, end, octets }),
                 Err(_) => stats.drop(DropReason::InnerMalformed),
             }

@@ -57,6 +57,8 @@ pub struct DownlinkRule {
     pub pdr: u16,
     /// The QoS flow to mark packets with; `None` = no PDU Session Container.
     pub qfi: Option<u8>,
+    /// Whether the UE is told to use reflective QoS (TS 38.415 5.5.3.4).
+    pub rqi: bool,
     /// Whether the gate is open (QER).
     pub gate_open: bool,
     /// Forward, buffer or drop.

@@ -127,17 +127,18 @@ impl Sockets {
 
     /// Changes the tables. What the change lets go is sent before any later packet.
     pub fn change<R>(&self, change: impl FnOnce(&mut Tables, &mut Released) -> R) -> R {
-        let mut released = Released::new();
+        let mut released = Released::default();
         // a worker that panicked only read: the tables are as their last change left them
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut tables, &mut released);
         let mut stats = Stats::default();
-        for (to, datagram) in &released {
+        for (to, datagram) in &released.datagrams {
             if !send(&self.sockets, *to, datagram) {
                 stats.drop(DropReason::N3Send);
             }
         }
         drop(tables);
+        stats.drops[DropReason::Action as usize] += released.dropped;
         self.counters.flush(&mut stats);
         result
     }
@@ -152,6 +153,11 @@ impl Sockets {
         let mut stats = Stats::default();
         stats.drops[DropReason::BufferExpired as usize] = self.look(|tables| tables.expire_buffers(self.clock.now()));
         self.counters.flush(&mut stats);
+    }
+
+    /// The clock that buffers and rates go by.
+    pub fn clock(&self) -> Clock {
+        self.clock
     }
 
     /// What was counted so far.

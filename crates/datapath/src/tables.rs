@@ -57,8 +57,14 @@ pub enum TableError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DownlinkId(pub(crate) u32);
 
-/// Datagrams that a change of the tables lets go: they must leave before the next packet is decided on.
-pub type Released = Vec<(SocketAddr, Vec<u8>)>;
+/// What a change of the tables lets go.
+#[derive(Debug, Default)]
+pub struct Released {
+    /// Datagrams for N3: they must leave before the next packet is decided on.
+    pub datagrams: Vec<(SocketAddr, Vec<u8>)>,
+    /// Packets that were buffered and are dropped.
+    pub dropped: u64,
+}
 
 #[derive(Debug)]
 pub(crate) struct Uplink {
@@ -175,6 +181,7 @@ impl Tables {
             session,
             pdr: 0,
             qfi: None,
+            rqi: false,
             gate_open: true,
             action: Action::Drop,
             tunnel: None,
@@ -190,18 +197,12 @@ impl Tables {
         Ok(DownlinkId(index))
     }
 
-    /// Replaces the rule of a downlink record. What was buffered is let go if the rule forwards, dropped if it drops
-    /// (and `dropped` counts it); a tunnel that comes up tells an IPv6 UE its prefix; with `end_marker` the old tunnel
-    /// is ended when there is a new one.
-    pub fn set_downlink(
-        &mut self,
-        id: DownlinkId,
-        rule: DownlinkRule,
-        end_marker: bool,
-        released: &mut Released,
-    ) -> u64 {
+    /// Replaces the rule of a downlink record. What was buffered is let go if the rule forwards and dropped if it
+    /// drops; a tunnel that comes up tells an IPv6 UE its prefix; with `end_marker` the old tunnel is ended when there
+    /// is a new one. A rule that buffers reports its first packet anew, be it the same rule or another.
+    pub fn set_downlink(&mut self, id: DownlinkId, rule: DownlinkRule, end_marker: bool, released: &mut Released) {
         let Some(downlink) = self.downlinks.get_mut(id.0) else {
-            return 0;
+            return;
         };
         let old = std::mem::replace(&mut downlink.record.rule, rule);
         downlink.record.report_again(DATA);
@@ -214,28 +215,39 @@ impl Tables {
                 self.tunnels.insert(tunnel, id.0);
             }
             if let (Some(tunnel), true, true) = (old.tunnel, end_marker, rule.tunnel.is_some()) {
-                released.extend(answer::end_marker(tunnel));
+                released.datagrams.extend(answer::end_marker(tunnel));
             }
         }
         let was_up = old.action == Action::Forward && old.tunnel == rule.tunnel;
         match (rule.action, rule.tunnel) {
             (Action::Forward, Some(tunnel)) => {
                 if !was_up {
-                    released.extend(self.advertisement(id));
+                    released.datagrams.extend(self.advertisement(id));
                 }
                 let packets = self.buffers().take(id.0);
-                released.extend(packets.iter().filter_map(|packet| answer::g_pdu(tunnel, rule.qfi, packet)));
-                0
+                let marked = answer::container(&rule);
+                let datagrams = packets.iter().filter_map(|packet| answer::g_pdu(tunnel, marked, packet));
+                released.datagrams.extend(datagrams);
             }
-            (Action::Buffer { .. }, _) => 0,
-            (Action::Drop | Action::Forward, _) => self.buffers().take(id.0).len() as u64,
+            (Action::Buffer { .. }, _) => {}
+            (Action::Drop | Action::Forward, _) => self.drop_buffered(id, released),
         }
     }
 
-    /// Removes a downlink record; tells what it carried and how many packets were still waiting.
-    pub fn remove_downlink(&mut self, id: DownlinkId) -> (Volume, u64) {
+    /// The rule of a downlink record.
+    pub fn downlink_rule(&self, id: DownlinkId) -> Option<DownlinkRule> {
+        self.downlinks.get(id.0).map(|downlink| downlink.record.rule)
+    }
+
+    /// Drops what is buffered for a downlink record.
+    pub fn drop_buffered(&self, id: DownlinkId, released: &mut Released) {
+        released.dropped += self.buffers().take(id.0).len() as u64;
+    }
+
+    /// Removes a downlink record, and drops what is buffered for it; tells what it carried.
+    pub fn remove_downlink(&mut self, id: DownlinkId, released: &mut Released) -> Volume {
         let Some(downlink) = self.downlinks.remove(id.0) else {
-            return Default::default();
+            return Volume::default();
         };
         if let Some(v4) = downlink.ue.ipv4 {
             self.ipv4.remove(u64::from(v4.to_bits()));
@@ -246,7 +258,8 @@ impl Tables {
         if let Some(tunnel) = downlink.record.rule.tunnel.filter(|t| self.tunnels.get(t) == Some(&id.0)) {
             self.tunnels.remove(&tunnel);
         }
-        (downlink.record.volume(), self.buffers().take(id.0).len() as u64)
+        self.drop_buffered(id, released);
+        downlink.record.volume()
     }
 
     /// What a downlink record has carried.

@@ -1,6 +1,6 @@
 //! What becomes of one packet: the reference that every driver follows, in memory, sockets and (later) BPF alike.
 
-use crate::answer::Answer;
+use crate::answer::{Answer, container};
 use crate::counters::DropReason;
 use crate::inner::Inner;
 use crate::ndp;
@@ -46,8 +46,8 @@ pub(crate) enum UplinkVerdict<'a> {
 /// What becomes of a packet from N6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DownlinkVerdict {
-    /// So many octets go into the tunnel, marked with the QoS flow.
-    Forward { tunnel: Tunnel, qfi: Option<u8>, octets: usize },
+    /// So many octets go into the tunnel, with this PDU Session Container.
+    Forward { tunnel: Tunnel, marked: Option<PduSession>, octets: usize },
     /// It was put into the buffer of the record; the owner gets to know the first.
     Buffered(DownlinkId, Option<Event>),
     /// It is dropped.
@@ -179,7 +179,7 @@ impl Tables {
                     return DownlinkVerdict::Drop(DropReason::RateExceeded);
                 }
                 downlink.record.count(inner.len());
-                DownlinkVerdict::Forward { tunnel, qfi: rule.qfi, octets: inner.len() }
+                DownlinkVerdict::Forward { tunnel, marked: container(rule), octets: inner.len() }
             }
         }
     }

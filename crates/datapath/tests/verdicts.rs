@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_datapath::{
-    ALL_FLOWS, Action, BufferLimits, DownlinkId, DownlinkRule, DropReason, Event, Limits, Memory, Pool, Rate,
+    ALL_FLOWS, Action, BufferLimits, DownlinkId, DownlinkRule, DropReason, Event, Limits, Memory, Pool, Rate, Released,
     TableError, Tables, Tunnel, UplinkRule,
 };
 use vireo_types::{Duration, Instant, SessionAddress, Teid};
@@ -40,6 +40,7 @@ fn bench() -> Bench {
         session: 7,
         pdr: 2,
         qfi: Some(9),
+        rqi: false,
         gate_open: true,
         action: Action::Forward,
         tunnel: Some(Tunnel { teid: RAN_TEID, address: GNB }),
@@ -47,9 +48,9 @@ fn bench() -> Bench {
     };
     let teid = tables.add_uplink(None, uplink_rule).expect("room");
     let downlink = tables.add_downlink(ue, 7).expect("room");
-    let mut released = vec![];
-    assert_eq!(tables.set_downlink(downlink, downlink_rule, false, &mut released), 0);
-    assert_eq!(released.len(), 1, "a router advertisement as the tunnel comes up");
+    let mut released = Released::default();
+    tables.set_downlink(downlink, downlink_rule, false, &mut released);
+    assert_eq!(released.datagrams.len(), 1, "a router advertisement as the tunnel comes up");
     Bench { upf: Memory::new(tables, UPF), teid, downlink, uplink_rule, downlink_rule }
 }
 
@@ -61,9 +62,9 @@ impl Bench {
 
     fn set_downlink(&mut self, change: impl FnOnce(&mut DownlinkRule)) -> Vec<(SocketAddr, Vec<u8>)> {
         change(&mut self.downlink_rule);
-        let mut released = vec![];
+        let mut released = Released::default();
         self.upf.tables.set_downlink(self.downlink, self.downlink_rule, true, &mut released);
-        released
+        released.datagrams
     }
 
     fn send_up(&mut self, packet: &[u8]) {
@@ -342,7 +343,7 @@ fn a_router_solicitation_is_answered_through_the_tunnel() {
 fn what_is_removed_is_unknown_at_once_and_room_comes_back() {
     let mut b = bench();
     b.upf.tables.remove_uplink(b.teid);
-    b.upf.tables.remove_downlink(b.downlink);
+    b.upf.tables.remove_downlink(b.downlink, &mut Released::default());
     assert!(b.upf.tables.is_empty());
     b.upf.receive_n6(&ipv4(SERVER, UE, 10), NOW);
     b.dropped(DropReason::UnknownUe, 1);

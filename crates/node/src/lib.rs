@@ -7,3 +7,4 @@ pub mod control;
 pub mod host;
 pub mod metrics;
 pub mod n4;
+pub mod upf;

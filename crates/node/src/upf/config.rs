@@ -1,0 +1,65 @@
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+use vireo_datapath::BufferLimits;
+use vireo_types::Dnn;
+
+/// What a UPF is told at start.
+#[derive(Clone, Debug)]
+pub struct UpfConfig {
+    /// Where the UPF listens for PFCP: one address of the machine, not all of them, because it is told to peers as
+    /// Node ID and in F-SEIDs.
+    pub n4: SocketAddr,
+    /// Addresses on N3, at least one. The first of each family is told in F-TEIDs; all are listened on.
+    pub n3: Vec<IpAddr>,
+    /// Name of the TUN device on N6.
+    pub tun: String,
+    /// The data networks and their pools of UE addresses. Of each pool the first /32 or /128 is the UPF's own and the
+    /// network address is unused: UEs get addresses from the third on, and prefixes from the second /64 on.
+    pub pools: Vec<Pool>,
+    /// Whether UEs reach the outside by the machine's address (nftables, table `inet vireo`).
+    pub nat: bool,
+    /// Packet threads. More than one only helps where several RAN nodes send.
+    pub workers: usize,
+    /// Sessions at the same time; 2^24 at the most.
+    pub max_sessions: usize,
+    /// Buffering of downlink packets for idle UEs.
+    pub buffer: BufferLimits,
+    /// How long the UPF waits for the answer to a request of its own (T1, TS 29.244 6.4).
+    pub response_time: Duration,
+    /// How often it sends the request in all (N1, TS 29.244 6.4).
+    pub attempts: u8,
+}
+
+/// A data network behind the UPF.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    /// Its name.
+    pub dnn: Dnn,
+    /// IPv4 network and prefix length, /8 to /30.
+    pub ipv4: Option<(Ipv4Addr, u8)>,
+    /// IPv6 network and prefix length, /16 to /64; each UE has a /64 of it.
+    pub ipv6: Option<(Ipv6Addr, u8)>,
+    /// Link MTU in octets: what the host's IP stack answers "too big" above, and what router advertisements tell.
+    /// 1,400 leaves room for the tunnel's headers on links of 1,500.
+    pub mtu: u16,
+    /// DNS servers; the IPv6 ones are told in router advertisements.
+    pub dns: Vec<IpAddr>,
+}
+
+impl Default for UpfConfig {
+    /// The embedded UPF of a lab: loopback addresses apart from the control plane's, no pool.
+    fn default() -> Self {
+        UpfConfig {
+            n4: SocketAddr::from((Ipv4Addr::new(127, 0, 0, 8), 8805)),
+            n3: vec![IpAddr::V4(Ipv4Addr::new(127, 0, 0, 8))],
+            tun: "vireo0".to_owned(),
+            pools: vec![],
+            nat: false,
+            workers: 1,
+            max_sessions: 65_536,
+            buffer: BufferLimits::default(),
+            response_time: Duration::from_secs(3),
+            attempts: 3,
+        }
+    }
+}

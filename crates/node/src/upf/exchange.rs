@@ -1,0 +1,194 @@
+//! Reliable delivery of PFCP messages (TS 29.244 6.4): requests are sent again until they are answered, and a request
+//! that comes again gets the answer it got before.
+
+use std::collections::hash_map::RandomState;
+use std::collections::{HashMap, VecDeque};
+use std::hash::BuildHasher;
+use std::net::SocketAddr;
+use vireo_types::{Duration, Instant};
+
+/// Datagrams to send.
+pub(super) type Outgoing = Vec<(SocketAddr, Vec<u8>)>;
+
+/// Requests of our own that may be unanswered at a time.
+const REQUESTS: usize = 65_536;
+/// Answers that are kept for repeated requests.
+const RESPONSES: usize = 65_536;
+/// How long: more than a peer goes on repeating (T1 * N1 of 3 s and 3).
+const KEEP: Duration = Duration::from_secs(12);
+
+/// The requests that we have sent.
+#[derive(Debug)]
+pub(super) struct Requests {
+    response_time: Duration,
+    attempts: u8,
+    next: u32,
+    pending: HashMap<u32, Pending>,
+    /// Deadlines in order: each wait is equally long.
+    deadlines: VecDeque<(Instant, u32)>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    to: SocketAddr,
+    message: Vec<u8>,
+    session: u64,
+    left: u8,
+}
+
+impl Requests {
+    pub(super) fn new(response_time: Duration, attempts: u8) -> Self {
+        Requests {
+            response_time,
+            attempts: attempts.max(1),
+            next: 1,
+            pending: HashMap::new(),
+            deadlines: VecDeque::new(),
+        }
+    }
+
+    /// Sends the request that `build` writes for a sequence number; `false` if too many are unanswered.
+    pub(super) fn send(
+        &mut self,
+        session: u64,
+        to: SocketAddr,
+        now: Instant,
+        out: &mut Outgoing,
+        build: impl FnOnce(u32) -> Option<Vec<u8>>,
+    ) -> bool {
+        if self.pending.len() >= REQUESTS {
+            return false;
+        }
+        let sequence = self.next;
+        self.next = if sequence == 0xff_ffff { 1 } else { sequence + 1 };
+        let Some(message) = build(sequence) else {
+            return false;
+        };
+        out.push((to, message.clone()));
+        self.pending.insert(sequence, Pending { to, message, session, left: self.attempts - 1 });
+        self.deadlines.push_back((now + self.response_time, sequence));
+        true
+    }
+
+    /// The session of the request that this response answers, the first time it is answered.
+    pub(super) fn answered(&mut self, from: SocketAddr, sequence: u32) -> Option<u64> {
+        if self.pending.get(&sequence)?.to.ip() != from.ip() {
+            return None;
+        }
+        self.pending.remove(&sequence).map(|pending| pending.session)
+    }
+
+    /// When [`Requests::tick`] has something to do.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.deadlines.front().map(|(deadline, _)| *deadline)
+    }
+
+    /// Sends again what is overdue; tells the sessions of the requests that are given up.
+    pub(super) fn tick(&mut self, now: Instant, out: &mut Outgoing) -> Vec<u64> {
+        let mut given_up = vec![];
+        while let Some((deadline, sequence)) = self.deadlines.front().copied() {
+            if deadline > now {
+                break;
+            }
+            self.deadlines.pop_front();
+            let Some(pending) = self.pending.get_mut(&sequence) else { continue };
+            if pending.left == 0 {
+                given_up.push(pending.session);
+                self.pending.remove(&sequence);
+                continue;
+            }
+            pending.left -= 1;
+            out.push((pending.to, pending.message.clone()));
+            self.deadlines.push_back((now + self.response_time, sequence));
+        }
+        given_up
+    }
+}
+
+/// The answers that we have given. An answer is found only by the very same request: a peer that starts anew counts
+/// from the same sequence numbers.
+#[derive(Debug, Default)]
+pub(super) struct Responses {
+    hasher: RandomState,
+    answers: HashMap<(SocketAddr, u32), Answer>,
+    order: VecDeque<(Instant, (SocketAddr, u32))>,
+}
+
+#[derive(Debug)]
+struct Answer {
+    since: Instant,
+    request: u64,
+    octets: Vec<u8>,
+}
+
+impl Responses {
+    /// The answer that this request got before.
+    pub(super) fn find(&self, from: SocketAddr, sequence: u32, request: &[u8]) -> Option<&[u8]> {
+        let answer = self.answers.get(&(from, sequence))?;
+        (answer.request == self.hasher.hash_one(request)).then_some(&answer.octets[..])
+    }
+
+    /// Keeps an answer; the oldest go when they are too many or too old.
+    pub(super) fn keep(&mut self, from: SocketAddr, sequence: u32, request: &[u8], octets: Vec<u8>, now: Instant) {
+        while let Some((since, key)) = self.order.front().copied() {
+            if self.order.len() < RESPONSES && now.since(since) < KEEP {
+                break;
+            }
+            self.order.pop_front();
+            // one that was replaced has an entry of its own further back
+            if self.answers.get(&key).is_some_and(|answer| answer.since == since) {
+                self.answers.remove(&key);
+            }
+        }
+        let key = (from, sequence);
+        let request = self.hasher.hash_one(request);
+        self.answers.insert(key, Answer { since: now, request, octets });
+        self.order.push_back((now, key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEER: &str = "192.0.2.1:8805";
+
+    #[test]
+    fn a_request_is_sent_until_it_is_answered_or_given_up() {
+        let peer: SocketAddr = PEER.parse().expect("an address");
+        let mut requests = Requests::new(Duration::from_secs(3), 3);
+        let mut out = vec![];
+        for session in [10, 20] {
+            assert!(requests.send(session, peer, Instant(0), &mut out, |sequence| Some(vec![sequence as u8])));
+        }
+        assert_eq!(requests.answered("192.0.2.2:8805".parse().expect("an address"), 1), None, "of somebody else");
+        assert_eq!(requests.answered("192.0.2.1:40000".parse().expect("an address"), 1), Some(10));
+        assert_eq!(requests.answered(peer, 1), None, "once");
+        out.clear();
+        for (at, sent, given_up) in [(2_999_999, 0, 0), (3_000_000, 1, 0), (6_000_000, 1, 0), (9_000_000, 0, 1)] {
+            assert_eq!(requests.tick(Instant(at), &mut out).len(), given_up, "at {at}");
+            assert_eq!(out.len(), sent, "at {at}");
+            out.clear();
+        }
+        assert_eq!((requests.answered(peer, 2), requests.deadline()), (None, None));
+    }
+
+    #[test]
+    fn an_answer_is_kept_for_the_same_request_and_not_for_ever() {
+        let peer: SocketAddr = PEER.parse().expect("an address");
+        let mut responses = Responses::default();
+        responses.keep(peer, 1, b"first", vec![1], Instant(0));
+        assert_eq!(responses.find(peer, 1, b"first"), Some(&[1][..]));
+        assert_eq!(responses.find(peer, 1, b"other"), None);
+        assert_eq!(responses.find(peer, 2, b"first"), None);
+        responses.keep(peer, 1, b"other", vec![2], Instant(0) + Duration::from_secs(6));
+        responses.keep(peer, 3, b"third", vec![3], Instant(0) + Duration::from_secs(13));
+        assert_eq!(responses.find(peer, 1, b"other"), Some(&[2][..]), "the newer one is not too old yet");
+        responses.keep(peer, 4, b"fourth", vec![4], Instant(0) + Duration::from_secs(19));
+        assert_eq!((responses.find(peer, 1, b"other"), responses.answers.len()), (None, 2));
+        for n in 0..RESPONSES as u32 + 10 {
+            responses.keep(peer, n, b"x", vec![], Instant(0) + Duration::from_secs(20));
+        }
+        assert!(responses.answers.len() <= RESPONSES && responses.order.len() <= RESPONSES);
+    }
+}

@@ -1,0 +1,301 @@
+//! The thread around the state machine: a socket, a clock, the datapath and its events.
+
+use super::config::UpfConfig;
+use super::exchange::Outgoing;
+use super::state::{Now, PfcpStats, Settings, Upf};
+use crossbeam_channel::{Receiver, bounded};
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tracing::{debug, info};
+use vireo_datapath::poll::{Poller, Waker};
+use vireo_datapath::{Clock, Event, Limits, Sockets, SocketsConfig, StartError, Stats};
+
+/// Events that may wait for the N4 thread; more are told again by their next packet.
+const EVENTS: usize = 16_384;
+/// PFCP messages that are handled before the events get their turn.
+const BURST: usize = 256;
+/// The longest datagram there is.
+const DATAGRAM: usize = 65_536;
+/// Seconds from 1900-01-01, where NTP counts from, to 1970-01-01.
+const NTP_EPOCH: u64 = 2_208_988_800;
+/// How often buffers and usage are looked through.
+const UPKEEP: Duration = Duration::from_secs(1);
+
+/// Why a UPF does not start. Each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum UpfError {
+    /// Another process has the port.
+    #[error("UDP port {} of {} is in use: end the other UPF or choose another N4 address", .0.port(), .0.ip())]
+    N4InUse(SocketAddr),
+    /// The address belongs to another machine.
+    #[error("the N4 address {0} is not an address of this machine: see `ip address`, then correct the configuration")]
+    N4NotLocal(IpAddr),
+    /// All addresses is no address.
+    #[error("the N4 address must be one address of this machine, not {0}: control planes are told it")]
+    N4Unspecified(IpAddr),
+    /// Two data networks share addresses.
+    #[error("the pools {0} and {1} overlap: give each data network addresses of its own")]
+    Overlap(String, String),
+    /// Anything else about the socket.
+    #[error("cannot open the N4 socket at {address}: {source}")]
+    N4 {
+        /// The address.
+        address: SocketAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The datapath.
+    #[error(transparent)]
+    Datapath(#[from] StartError),
+    /// Threads or descriptors ran out.
+    #[error("cannot start the UPF: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// What a UPF has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UpfStats {
+    /// Sessions now.
+    pub sessions: usize,
+    /// Octets in buffers now.
+    pub buffered_octets: usize,
+    /// Packets.
+    pub packets: Stats,
+    /// PFCP.
+    pub pfcp: PfcpStats,
+}
+
+/// A running UPF; it ends when this is dropped.
+#[derive(Debug)]
+pub struct UpfHandle {
+    n4: SocketAddr,
+    datapath: Arc<Sockets>,
+    shared: Arc<Mutex<(usize, PfcpStats)>>,
+    stop: Waker,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl UpfHandle {
+    /// What was counted so far.
+    pub fn stats(&self) -> UpfStats {
+        let (sessions, pfcp) = *self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let buffered_octets = self.datapath.look(|tables| tables.buffered_octets());
+        UpfStats { sessions, buffered_octets, packets: self.datapath.stats(), pfcp }
+    }
+
+    /// Where it listens for PFCP.
+    pub fn n4(&self) -> SocketAddr {
+        self.n4
+    }
+
+    /// Ends it: threads, sockets, TUN device and address translation are gone when this returns.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for UpfHandle {
+    fn drop(&mut self) {
+        self.stop.wake();
+        if let Some(thread) = self.thread.take() {
+            // one that panicked has said so already
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Starts a UPF.
+pub fn start(config: UpfConfig) -> Result<UpfHandle, UpfError> {
+    check_pools(&config)?;
+    let n4 = config.n4;
+    if n4.ip().is_unspecified() {
+        return Err(UpfError::N4Unspecified(n4.ip()));
+    }
+    let socket = UdpSocket::bind(n4).map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => UpfError::N4InUse(n4),
+        io::ErrorKind::AddrNotAvailable => UpfError::N4NotLocal(n4.ip()),
+        _ => UpfError::N4 { address: n4, source },
+    })?;
+    socket.set_nonblocking(true)?;
+    let n4 = socket.local_addr()?;
+    let (events_in, events) = bounded(EVENTS);
+    let (stop, wake) = (Waker::new()?, Waker::new()?);
+    let poller = Poller::new()?;
+    poller.add(socket.as_fd(), SOCKET)?;
+    poller.add(wake.as_fd(), EVENT)?;
+    poller.add(stop.as_fd(), STOP)?;
+    let sink_wake = wake.clone();
+    let sink = move |event: Event| {
+        let taken = events_in.try_send(event).is_ok();
+        sink_wake.wake();
+        taken
+    };
+    let datapath = Arc::new(Sockets::start(datapath_config(&config), Arc::new(sink))?);
+    let settings = Settings {
+        address: n4.ip(),
+        n3_ipv4: config.n3.iter().find_map(|address| match address {
+            IpAddr::V4(v4) => Some(*v4),
+            IpAddr::V6(_) => None,
+        }),
+        n3_ipv6: config.n3.iter().find_map(|address| match address {
+            IpAddr::V6(v6) => Some(*v6),
+            IpAddr::V4(_) => None,
+        }),
+        max_sessions: config.max_sessions,
+        response_time: config.response_time.into(),
+        attempts: config.attempts,
+        started: ntp_now(),
+    };
+    info!("UPF: N4 {n4}, N3 {:?}, N6 {}", config.n3, config.tun);
+    let shared = Arc::default();
+    let server = Server {
+        upf: Upf::new(settings),
+        socket,
+        poller,
+        wake,
+        events,
+        clock: datapath.clock(),
+        datapath: datapath.clone(),
+        shared: Arc::clone(&shared),
+    };
+    let thread = std::thread::Builder::new().name("upf-n4".to_owned()).spawn(move || server.run())?;
+    Ok(UpfHandle { n4, datapath, shared, stop, thread: Some(thread) })
+}
+
+fn datapath_config(config: &UpfConfig) -> SocketsConfig {
+    let pools = config.pools.iter().map(|pool| vireo_datapath::Pool {
+        ipv4: pool.ipv4,
+        ipv6: pool.ipv6,
+        mtu: pool.mtu,
+        dns: pool.dns.clone(),
+    });
+    SocketsConfig {
+        n3: config.n3.clone(),
+        tun: config.tun.clone(),
+        pools: pools.collect(),
+        limits: Limits { records: config.max_sessions.saturating_mul(2), buffer: config.buffer },
+        workers: config.workers,
+        nat: config.nat,
+    }
+}
+
+fn check_pools(config: &UpfConfig) -> Result<(), UpfError> {
+    // addresses of either family as numbers of 128 bits, with the length of what must differ
+    let networks: Vec<(IpAddr, u8)> = config
+        .pools
+        .iter()
+        .flat_map(|pool| {
+            let v4 = pool.ipv4.map(|(network, length)| (IpAddr::V4(network), length));
+            v4.into_iter().chain(pool.ipv6.map(|(network, length)| (IpAddr::V6(network), length)))
+        })
+        .collect();
+    for (n, (a, a_length)) in networks.iter().enumerate() {
+        for (b, b_length) in &networks[n + 1..] {
+            let length = u32::from(*a_length.min(b_length));
+            let differ = match (a, b) {
+                (IpAddr::V4(a), IpAddr::V4(b)) => u128::from(a.to_bits() ^ b.to_bits()) << 96,
+                (IpAddr::V6(a), IpAddr::V6(b)) => a.to_bits() ^ b.to_bits(),
+                _ => continue,
+            };
+            if differ.leading_zeros() >= length {
+                return Err(UpfError::Overlap(format!("{a}/{a_length}"), format!("{b}/{b_length}")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Seconds since 1900-01-01, modulo 2^32 as RFC 5905 has it.
+fn ntp_now() -> u32 {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    (unix + NTP_EPOCH) as u32
+}
+
+const SOCKET: u64 = 0;
+const EVENT: u64 = 1;
+const STOP: u64 = 2;
+
+struct Server {
+    upf: Upf,
+    socket: UdpSocket,
+    poller: Poller,
+    wake: Waker,
+    events: Receiver<Event>,
+    clock: Clock,
+    datapath: Arc<Sockets>,
+    shared: Arc<Mutex<(usize, PfcpStats)>>,
+}
+
+impl Server {
+    fn now(&self) -> Now {
+        Now { instant: self.clock.now(), ntp: ntp_now() }
+    }
+
+    /// Runs until it is told to stop.
+    fn run(mut self) {
+        let mut buffer = vec![0; DATAGRAM];
+        let mut out = Outgoing::new();
+        let mut upkeep = self.clock.now() + UPKEEP.into();
+        loop {
+            let next = self.upf.deadline().map_or(upkeep, |deadline| deadline.min(upkeep));
+            let wait = next.since(self.clock.now());
+            let (mut received, mut stop) = (false, false);
+            let waited = self.poller.wait(Some(wait.into()), |token| match token {
+                SOCKET => received = true,
+                STOP => stop = true,
+                _ => {}
+            });
+            if let Err(error) = waited {
+                tracing::error!("the UPF's N4 thread ends: {error}");
+                return;
+            }
+            if stop {
+                return;
+            }
+            if received {
+                self.receive(&mut buffer, &mut out);
+            }
+            self.wake.clear();
+            while let Ok(event) = self.events.try_recv() {
+                let now = self.now();
+                self.upf.event(event, now, &mut out);
+            }
+            let now = self.now();
+            self.upf.tick(now, &mut out);
+            if now.instant >= upkeep {
+                upkeep = now.instant + UPKEEP.into();
+                self.datapath.expire_buffers();
+                self.upf.report_usage(now, &mut &*self.datapath, &mut out);
+            }
+            self.send(&mut out);
+            *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = (self.upf.sessions(), self.upf.stats);
+        }
+    }
+
+    fn receive(&mut self, buffer: &mut [u8], out: &mut Outgoing) {
+        for _ in 0..BURST {
+            match self.socket.recv_from(buffer) {
+                Ok((length, from)) => {
+                    let now = self.now();
+                    self.upf.receive(from, &buffer[..length], now, &mut &*self.datapath, out);
+                    self.send(out);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // the ICMP error of an earlier datagram: its peer is gone, the others are not
+                Err(error) => debug!("N4: {error}"),
+            }
+        }
+    }
+
+    fn send(&self, out: &mut Outgoing) {
+        for (to, datagram) in out.drain(..) {
+            if let Err(error) = self.socket.send_to(&datagram, to) {
+                debug!("N4 to {to}: {error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+use super::*;
+
+#[test]
+fn without_an_association_there_is_no_session() {
+    let mut b = bench();
+    assert_eq!(b.establish(&request()).cause, Cause::NO_ESTABLISHED_ASSOCIATION);
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let mut b = bench();
+    b.associate();
+    let mut refused = |change: &dyn Fn(&mut SessionEstablishmentRequest)| {
+        let mut request = request();
+        change(&mut request);
+        let response = b.establish(&request);
+        assert!(response.up_f_seid.is_none() && b.plane.tables.is_empty(), "{response:?}");
+        (response.cause, response.offending_ie.map(|ie| ie.0), response.failed_rule_id)
+    };
+    let missing = |ie| (Cause::MANDATORY_IE_MISSING, Some(ie), None);
+    let conditional = |ie| (Cause::CONDITIONAL_IE_MISSING, Some(ie), None);
+    let failed = |rule| (Cause::RULE_FAILURE, None, Some(rule));
+    assert_eq!(refused(&|r| r.create_pdrs.clear()), missing(CreatePdr::ID));
+    assert_eq!(refused(&|r| r.create_fars.clear()), missing(CreateFar::ID));
+    assert_eq!(refused(&|r| r.create_pdrs[0].pdi.f_teid = None), conditional(FTeid::ID));
+    assert_eq!(refused(&|r| r.create_pdrs[0].outer_header_removal = None), conditional(OuterHeaderRemoval::ID));
+    assert_eq!(refused(&|r| r.create_pdrs[0].far_id = None), conditional(FarId::ID));
+    assert_eq!(refused(&|r| r.create_pdrs[1].pdi.ue_ip_addresses.clear()), conditional(UeIpAddress::ID));
+    assert_eq!(refused(&|r| r.create_fars[0].forwarding_parameters = None), conditional(ForwardingParameters::ID));
+    // rules that name none, twice the same, or more than is served
+    assert_eq!(refused(&|r| r.create_pdrs[1].far_id = Some(FarId(8))), failed(FailedRuleId::Pdr(2)));
+    assert_eq!(refused(&|r| r.create_pdrs[0].qer_ids[0] = QerId(8)), failed(FailedRuleId::Pdr(1)));
+    assert_eq!(refused(&|r| r.create_pdrs[0].urr_ids.push(UrrId(8))), failed(FailedRuleId::Pdr(1)));
+    assert_eq!(refused(&|r| r.create_pdrs[1].pdr_id = PdrId(1)), failed(FailedRuleId::Pdr(1)));
+    assert_eq!(refused(&|r| r.create_fars[1].far_id = FarId(1)), failed(FailedRuleId::Far(1)));
+    let both = ApplyAction::FORW | ApplyAction::BUFF;
+    assert_eq!(refused(&|r| r.create_fars[0].apply_action = both), failed(FailedRuleId::Far(1)));
+    let filter = |text: &str| vec![SdfFilter::new(text)];
+    let port = "permit out udp from any 53 to assigned";
+    assert_eq!(refused(&|r| r.create_pdrs[1].pdi.sdf_filters = filter(port)), failed(FailedRuleId::Pdr(2)));
+    let app = Some(ApplicationId::from("video"));
+    let unknown = (Cause::UNKNOWN_APPLICATION, None, Some(FailedRuleId::Pdr(1)));
+    assert_eq!(refused(&|r| r.create_pdrs[0].pdi.application_id = app.clone()), unknown);
+    let wants_v6 = FTeid::Choose { ipv4: false, ipv6: true, id: None };
+    let (cause, _, rule) = refused(&|r| r.create_pdrs[0].pdi.f_teid = Some(wants_v6));
+    assert_eq!((cause, rule), (Cause::INVALID_F_TEID_ALLOCATION, Some(FailedRuleId::Pdr(1))));
+    // a filter that everything passes is none
+    let mut request = request();
+    request.create_pdrs[1].pdi.sdf_filters = filter("permit out ip from any to assigned");
+    assert_eq!(b.establish(&request).cause, Cause::REQUEST_ACCEPTED);
+}
+
+#[test]
+fn a_modification_that_fails_changes_nothing() {
+    let mut b = bench();
+    let (seid, teid) = b.session();
+    b.modify(seid, &forward(RAN_TEID));
+    let before = b.plane.tables.len();
+    let mut change = forward(Teid(0xcafe));
+    change.create_pdrs.push(uplink_pdr(5, CHOOSE));
+    change.create_pdrs.push(downlink_pdr(6, Some(UE), Some("2001:db8:45:9::".parse().expect("an address"))));
+    let response = b.modify(seid, &change);
+    assert_eq!((response.cause, response.failed_rule_id), (Cause::RULE_FAILURE, Some(FailedRuleId::Pdr(6))));
+    assert_eq!(b.plane.tables.len(), before);
+    b.uplink(teid, &ipv4(UE, SERVER, 40));
+    b.plane.receive_n6(&ipv4(SERVER, UE, 40), b.now.instant);
+    assert_eq!((b.plane.n6.len(), b.tunnelled()[0].0), (1, RAN_TEID));
+    let unknown = |far_id| {
+        let mut request = SessionModificationRequest::default();
+        request.update_fars.push(UpdateFar { far_id: FarId(far_id), ..UpdateFar::default() });
+        request
+    };
+    assert_eq!(b.modify(seid, &unknown(44)).failed_rule_id, Some(FailedRuleId::Far(44)));
+}
+
+#[test]
+fn an_address_has_one_session_and_the_upf_its_limit() {
+    let mut b = bench();
+    b.session();
+    let response = b.establish(&request());
+    assert_eq!((response.cause, response.offending_ie), (Cause::RULE_FAILURE, Some(OffendingIe(UeIpAddress::ID))));
+    assert_eq!(b.plane.tables.len(), (1, 1), "the tunnel end is given back");
+    let mut nth = |n| {
+        let mut request = request();
+        request.create_pdrs[1] = downlink_pdr(2, Some(Ipv4Addr::new(10, 45, 0, n)), None);
+        b.establish(&request).cause
+    };
+    assert_eq!([nth(3), nth(4), nth(5)], [Cause::REQUEST_ACCEPTED; 3]);
+    assert_eq!(nth(6), Cause::NO_RESOURCES);
+}
+
+#[test]
+fn what_is_no_pfcp_is_not_answered_and_does_no_harm() {
+    let mut b = bench();
+    let (seid, _) = b.session();
+    let mut good = vec![];
+    forward(RAN_TEID).emit(&mut good, seid, 50).expect("short");
+    for end in 0..good.len() {
+        assert_eq!(b.deliver(&good[..end]), vec![], "a datagram of {end} octets");
+    }
+    // another version is told ours
+    let mut other = good.clone();
+    other[0] = 0x41;
+    let answer = b.deliver(&other);
+    assert_eq!(Message::new(&answer[0].1).expect("sound").message_type(), MessageType::VERSION_NOT_SUPPORTED_RESPONSE);
+    // a response that nobody asked for, a request that only control planes answer, an unknown type
+    for kind in [57, 56, 12, 3, 200] {
+        let mut stray = good.clone();
+        stray[1] = kind;
+        assert_eq!(b.deliver(&stray), vec![], "type {kind}");
+    }
+    // an element that ends too early, in a message of right length
+    let mut cut = vec![];
+    let mut builder = Builder::new(&mut cut, MessageType::SESSION_MODIFICATION_REQUEST, Some(seid), 51);
+    builder.put_raw(UpdateFar::ID, &[0, 108, 0, 4, 0, 0]);
+    builder.finish().expect("short");
+    let answer = b.deliver(&cut);
+    let message = Message::new(&answer[0].1).expect("sound");
+    let response = SessionModificationResponse::parse(&message).expect("an answer");
+    assert_eq!((response.cause, response.offending_ie), (Cause::INVALID_LENGTH, Some(OffendingIe(FarId::ID))));
+    // unknown elements are passed over
+    let mut unknown = vec![];
+    let mut builder = Builder::new(&mut unknown, MessageType::SESSION_MODIFICATION_REQUEST, Some(seid), 52);
+    builder.put_raw(999, &[1, 2, 3]).put_raw(0x8001, &[0, 10, 1]);
+    builder.finish().expect("short");
+    let answer = b.deliver(&unknown);
+    let message = Message::new(&answer[0].1).expect("sound");
+    assert_eq!(message.need(), Ok(Cause::REQUEST_ACCEPTED));
+}
+
+#[test]
+fn random_changes_of_a_good_request_never_break_the_books() {
+    // a fixed sequence of pseudo-random changes (xorshift), so that a failure comes again
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut b = bench();
+    b.associate();
+    // apart from those of the loop
+    b.sequence = 1 << 20;
+    let mut good = vec![];
+    request().emit(&mut good, 0, 1).expect("short");
+    for sequence in 0..20_000 {
+        let mut octets = good.clone();
+        pfcp::set_sequence(&mut octets, sequence);
+        for _ in 0..1 + random() % 3 {
+            let at = 16 + random() as usize % (octets.len() - 16);
+            octets[at] = random() as u8;
+        }
+        for (_, answer) in b.deliver(&octets) {
+            let message = Message::new(&answer).expect("a sound answer");
+            let cause: Cause = message.need().expect("a cause");
+            let (sessions, tables) = (b.upf.sessions(), &b.plane.tables);
+            assert_eq!(tables.is_empty(), sessions == 0, "{sessions} sessions and {:?} records", tables.len());
+            if cause.is_accepted() {
+                let seid = message.need::<FSeid>().expect("accepted").seid;
+                assert_eq!(b.delete(seid).cause, Cause::REQUEST_ACCEPTED);
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+use super::*;
+
+fn the_report(out: &Outgoing) -> (u32, SessionReportRequest) {
+    assert_eq!((out.len(), out[0].0), (1, Bench::smf()), "one report, to the control plane's port");
+    let message = Message::new(&out[0].1).expect("sound");
+    assert_eq!(message.seid(), CP_SEID);
+    (message.sequence(), SessionReportRequest::parse(&message).expect("a report"))
+}
+
+fn answer(b: &mut Bench, sequence: u32, change: impl FnOnce(&mut SessionReportResponse)) {
+    let mut response = SessionReportResponse::new(Cause::REQUEST_ACCEPTED);
+    change(&mut response);
+    let mut octets = vec![];
+    response.emit(&mut octets, 1, sequence).expect("short");
+    assert_eq!(b.deliver(&octets), vec![]);
+}
+
+#[test]
+fn a_packet_for_an_idle_ue_is_reported_once_and_waits() {
+    let mut b = bench();
+    let (seid, _) = b.session();
+    let packets = [ipv4(SERVER, UE, 40), ipv4(SERVER, UE, 41)];
+    packets.iter().for_each(|packet| b.plane.receive_n6(packet, b.now.instant));
+    let out = b.events();
+    let (sequence, report) = the_report(&out);
+    assert_eq!(report.report_type, ReportType::DLDR);
+    assert_eq!(report.downlink_data.expect("there").pdr_ids[..], [PdrId(2)]);
+    answer(&mut b, sequence, |_| {});
+    assert_eq!(b.upf.deadline().map(|_| ()), Some(()), "the deadline passes without effect");
+    let mut again = vec![];
+    b.later(4);
+    b.upf.tick(b.now, &mut again);
+    assert_eq!(again, vec![], "it was answered");
+
+    b.modify(seid, &forward(RAN_TEID));
+    let released: Vec<_> = b.tunnelled().into_iter().map(|(_, packet)| packet).collect();
+    assert_eq!(released, packets);
+    b.modify(seid, &buffer());
+    b.plane.receive_n6(&packets[0], b.now.instant);
+    assert_eq!(the_report(&b.events()).1.report_type, ReportType::DLDR);
+}
+
+#[test]
+fn a_report_is_sent_again_until_it_is_given_up() {
+    let mut b = bench();
+    b.session();
+    b.plane.receive_n6(&ipv4(SERVER, UE, 40), b.now.instant);
+    let first = b.events();
+    let mut sent = 1;
+    for _ in 0..5 {
+        b.later(3);
+        let mut out = vec![];
+        b.upf.tick(b.now, &mut out);
+        if !out.is_empty() {
+            assert_eq!(out, first, "the very same octets");
+            sent += 1;
+        }
+    }
+    assert_eq!((sent, b.upf.stats.unanswered), (3, 1));
+}
+
+#[test]
+fn the_answer_to_a_report_may_drop_what_waits_or_the_session() {
+    let mut b = bench();
+    let (seid, _) = b.session();
+    b.plane.receive_n6(&ipv4(SERVER, UE, 40), b.now.instant);
+    let (sequence, _) = the_report(&b.events());
+    assert!(b.plane.tables.buffered_octets() > 0);
+    answer(&mut b, sequence, |response| response.flags = Some(SrRspFlags::DROBU));
+    assert_eq!(b.plane.tables.buffered_octets(), 0);
+
+    b.modify(seid, &buffer());
+    b.plane.receive_n6(&ipv4(SERVER, UE, 40), b.now.instant);
+    let (sequence, _) = the_report(&b.events());
+    answer(&mut b, sequence, |response| response.cause = Cause::SESSION_CONTEXT_NOT_FOUND);
+    assert!(b.upf.sessions() == 0 && b.plane.tables.is_empty());
+}
+
+#[test]
+fn a_tunnel_that_the_ran_does_not_know_is_reported() {
+    let mut b = bench();
+    let (seid, _) = b.session();
+    b.modify(seid, &forward(RAN_TEID));
+    let mut buffer = [0; gtpu::SIGNALLING_OCTETS];
+    let indication = gtpu::error_indication_message(&mut buffer, 0, RAN_TEID, GNB.into()).expect("room").to_vec();
+    b.plane.receive_n3((GNB, 2152).into(), &indication, b.now.instant);
+    let (_, report) = the_report(&b.events());
+    assert_eq!(report.report_type, ReportType::ERIR);
+    let remote = report.error_indication.expect("there").remote_f_teids[0];
+    assert_eq!((remote.teid(), remote.address()), (Some(RAN_TEID), Some(GNB.into())));
+}
+
+fn counted(b: &mut Bench, urr: CreateUrr) -> (u64, Teid) {
+    b.associate();
+    let mut request = request();
+    request.create_pdrs.iter_mut().for_each(|pdr| pdr.urr_ids.push(urr.urr_id));
+    request.create_urrs.push(urr);
+    let (seid, teid) = established(&b.establish(&request));
+    b.modify(seid, &forward(RAN_TEID));
+    (seid, teid)
+}
+
+fn volume(report: &UsageReport) -> (Option<u64>, Option<u64>, Option<u64>) {
+    let volume = report.volume.expect("a volume");
+    (volume.total, volume.uplink, volume.downlink)
+}
+
+#[test]
+fn usage_is_told_on_demand_and_at_the_end() {
+    let mut b = bench();
+    let urr = CreateUrr {
+        urr_id: UrrId(3),
+        measurement_method: MeasurementMethod::VOLUM | MeasurementMethod::DURAT,
+        measurement_information: Some(MeasurementInformation::MNOP),
+        ..CreateUrr::default()
+    };
+    let (seid, teid) = counted(&mut b, urr);
+    b.uplink(teid, &ipv4(UE, SERVER, 100));
+    b.plane.receive_n6(&ipv4(SERVER, UE, 60), b.now.instant);
+    b.plane.receive_n6(&ipv4(SERVER, UE, 60), b.now.instant);
+    b.later(10);
+    let mut query = SessionModificationRequest::default();
+    query.query_urrs.push(QueryUrr { urr_id: UrrId(3) });
+    let reports = b.modify(seid, &query).usage_reports;
+    let report = &reports[0].0;
+    assert_eq!((report.urr_id, report.ur_seqn, report.trigger), (UrrId(3), UrSeqn(0), UsageReportTrigger::IMMER));
+    assert_eq!(volume(report), (Some(220), Some(100), Some(120)));
+    let packets = report.volume.expect("there");
+    assert_eq!((packets.uplink_packets, packets.downlink_packets), (Some(1), Some(2)));
+    assert_eq!(report.duration, Some(DurationMeasurement(10)));
+
+    // a tunnel that is replaced takes nothing of the count with it
+    b.uplink(teid, &ipv4(UE, SERVER, 100));
+    let mut change = SessionModificationRequest::default();
+    let mut pdr = uplink_pdr(7, CHOOSE);
+    pdr.urr_ids.push(UrrId(3));
+    change.create_pdrs.push(pdr);
+    change.remove_pdrs.push(RemovePdr { pdr_id: PdrId(1) });
+    let response = b.modify(seid, &change);
+    let teid = response.created_pdrs[0].f_teid.and_then(|f_teid| f_teid.teid()).expect("chosen");
+    b.uplink(teid, &ipv4(UE, SERVER, 50));
+    let reports = b.delete(seid).usage_reports;
+    let report = &reports[0].0;
+    assert_eq!((report.ur_seqn, report.trigger), (UrSeqn(1), UsageReportTrigger::TERMR));
+    assert_eq!(volume(report), (Some(150), Some(150), Some(0)));
+}
+
+#[test]
+fn usage_is_told_when_a_threshold_or_period_is_reached() {
+    let mut b = bench();
+    let urr = CreateUrr {
+        urr_id: UrrId(3),
+        measurement_method: MeasurementMethod::VOLUM,
+        reporting_triggers: ReportingTriggers::VOLTH | ReportingTriggers::PERIO,
+        volume_threshold: Some(VolumeThreshold { total: Some(1_000), ..VolumeThreshold::default() }),
+        measurement_period: Some(MeasurementPeriod(60)),
+        ..CreateUrr::default()
+    };
+    let (_, teid) = counted(&mut b, urr);
+    let look = |b: &mut Bench| {
+        let mut out = vec![];
+        b.upf.report_usage(b.now, &mut b.plane, &mut out);
+        out
+    };
+    b.uplink(teid, &ipv4(UE, SERVER, 999));
+    assert_eq!(look(&mut b), vec![]);
+    b.uplink(teid, &ipv4(UE, SERVER, 30));
+    let (_, report) = the_report(&look(&mut b));
+    assert_eq!((report.report_type, report.usage_reports[0].trigger), (ReportType::USAR, UsageReportTrigger::VOLTH));
+    assert_eq!(volume(&report.usage_reports[0]).0, Some(1_029));
+    assert_eq!(look(&mut b), vec![]);
+    b.later(60);
+    let (_, report) = the_report(&look(&mut b));
+    assert_eq!(
+        (report.usage_reports[0].trigger, volume(&report.usage_reports[0]).0),
+        (UsageReportTrigger::PERIO, Some(0))
+    );
+}
