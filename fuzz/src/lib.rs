@@ -1,0 +1,36 @@
+//! The entry of every decode path, for fuzzers and for the replay of their seeds (crates/vireo/tests/fuzz_seeds.rs).
+//!
+//! Each target takes any octets and must come back: no panic, no endless loop, memory in proportion to the input. What a
+//! target asserts beyond that (what is read and written again stays the same) holds for every input.
+
+pub mod codecs;
+pub mod engine;
+pub mod input;
+pub mod seeds;
+pub mod session;
+pub mod user_plane;
+
+/// A decode path: its name, its entry, and octets that reach deep into it.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// The name of the fuzz target and its corpus.
+    pub name: &'static str,
+    /// The entry.
+    pub run: fn(&[u8]),
+    /// Where a search begins.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// Every decode path.
+pub const TARGETS: &[Target] = &[
+    Target { name: "ngap", run: codecs::ngap, seeds: seeds::ngap },
+    Target { name: "nas", run: codecs::nas, seeds: seeds::nas },
+    Target { name: "nas_protected", run: codecs::nas_protected, seeds: seeds::nas_protected },
+    Target { name: "identity", run: codecs::identity, seeds: seeds::identity },
+    Target { name: "pfcp", run: codecs::pfcp, seeds: seeds::pfcp },
+    Target { name: "gtpu", run: codecs::gtpu, seeds: seeds::gtpu },
+    Target { name: "user_plane", run: user_plane::packets, seeds: seeds::user_plane },
+    Target { name: "session", run: session::steps, seeds: seeds::session },
+    Target { name: "core_step", run: engine::steps, seeds: seeds::core_step },
+    Target { name: "ran_node", run: engine::node_messages, seeds: seeds::ran_node },
+];

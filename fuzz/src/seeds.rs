@@ -1,0 +1,197 @@
+//! Octets to start from: the golden messages of tests/witness, and short scripts.
+
+use super::input::script;
+use vireo_types::Seid;
+
+/// A committed file of tests/witness: a name and octets in hexadecimal on each line.
+fn parsed(text: &str) -> Vec<(String, Vec<u8>)> {
+    text.lines().filter(|line| !line.starts_with('#')).filter_map(pair).collect()
+}
+
+fn pair(line: &str) -> Option<(String, Vec<u8>)> {
+    let (name, digits) = line.split_once(' ')?;
+    let octet = |at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+    Some((name.to_owned(), (0..digits.len()).step_by(2).map_while(octet).collect()))
+}
+
+fn golden() -> Vec<(String, Vec<u8>)> {
+    parsed(include_str!("../../tests/witness/golden.txt"))
+}
+
+/// tests/witness/security.txt.
+pub fn security() -> Vec<(String, Vec<u8>)> {
+    parsed(include_str!("../../tests/witness/security.txt"))
+}
+
+fn is_nas(octets: &[u8]) -> bool {
+    matches!(octets.first(), Some(0x7e | 0x2e))
+}
+
+/// NGAP PDUs.
+pub fn ngap() -> Vec<Vec<u8>> {
+    golden().into_iter().map(|(_, octets)| octets).filter(|octets| !is_nas(octets)).collect()
+}
+
+/// NAS messages without protection.
+pub fn nas() -> Vec<Vec<u8>> {
+    golden().into_iter().map(|(_, octets)| octets).filter(|octets| is_nas(octets)).collect()
+}
+
+/// A NAS message by its name.
+pub fn named(name: &str) -> Vec<u8> {
+    golden().into_iter().find(|(n, _)| n == name).map(|(_, octets)| octets).expect("a message of golden.txt")
+}
+
+/// Three octets of NAS COUNT and a protected message.
+pub fn nas_protected() -> Vec<Vec<u8>> {
+    let protected = security().into_iter().filter_map(|(name, octets)| {
+        let count: u32 = name.rsplit_once('-')?.1.parse().ok()?;
+        Some([&count.to_be_bytes()[1..], &octets].concat())
+    });
+    protected.collect()
+}
+
+/// 5GS mobile identities.
+pub fn identity() -> Vec<Vec<u8>> {
+    let mut seeds: Vec<_> = security().into_iter().filter(|(n, _)| n.starts_with("suci")).map(|(_, o)| o).collect();
+    // SUCI with the null scheme, 5G-GUTI, 5G-S-TMSI, IMEISV, none, and a SUCI in NAI form
+    for digits in [
+        "0199f907f0ff00000000000010",
+        "f299f907020043deadbeef",
+        "f40043deadbeef",
+        "4573806121856151f1",
+        "00",
+        "11747970653120",
+    ] {
+        seeds.extend(pair(&format!("x {digits}")).map(|(_, octets)| octets));
+    }
+    seeds
+}
+
+/// PFCP datagrams: what a session sends and is answered, a heartbeat, an association and a report.
+pub fn pfcp() -> Vec<Vec<u8>> {
+    let digits = [
+        "2001000c00000100006000045a5b5c5d",
+        "2005001a00000200003c000500c0a8000100600004e1e2e3e400590001ff",
+        "2138001b000000000000000100000600002700010100530006003800020001",
+    ];
+    let mut seeds: Vec<Vec<u8>> = digits.iter().filter_map(|d| pair(&format!("x {d}"))).map(|(_, o)| o).collect();
+    let sent: Vec<Vec<u8>> = session().iter().flat_map(|seed| super::session::sent(seed)).collect();
+    seeds.extend(sent.iter().map(|request| super::session::pfcp_answer(request, &[], Seid(1))));
+    seeds.extend(sent);
+    seeds.sort();
+    seeds.dedup();
+    seeds
+}
+
+/// GTP-U datagrams: a G-PDU with a PDU session container, echo, error indication, end marker.
+pub fn gtpu() -> Vec<Vec<u8>> {
+    let digits = [
+        "34ff0010000001010000008501100100450000080000000040110000",
+        "320100040000000000010000",
+        "32020006000000000001000000e00",
+        "361a00100000000000010000100000010185000047f000001",
+        "30fe000000000101",
+    ];
+    digits.iter().filter_map(|d| pair(&format!("x {d}"))).map(|(_, octets)| octets).collect()
+}
+
+/// UDP from 10.45.0.2 to 198.51.100.7 and back, an ICMPv6 router solicitation, an echo request.
+pub fn user_plane() -> Vec<Vec<u8>> {
+    let up = [0x45, 0, 0, 0x1c, 0, 0, 0, 0, 64, 17, 0, 0, 10, 45, 0, 2, 198, 51, 100, 7, 0x30, 0x39, 0, 7, 0, 8, 0, 0];
+    let down =
+        [0x45, 0, 0, 0x1c, 0, 0, 0, 0, 64, 17, 0, 0, 198, 51, 100, 7, 10, 45, 0, 2, 0, 7, 0x30, 0x39, 0, 8, 0, 0];
+    let mut solicitation = vec![0x60, 0, 0, 0, 0, 8, 58, 255, 0xfe, 0x80];
+    solicitation.extend([0; 13]);
+    solicitation.extend([5, 0xff, 2]);
+    solicitation.extend([0; 13]);
+    solicitation.extend([2, 133, 0, 0x7b, 0x31, 0, 0, 0, 0]);
+    let echo = [0x32, 1, 0, 4, 0, 0, 0, 0, 0, 1, 0, 0];
+    vec![script(&[(1, &up), (3, &down), (0, &echo)]), script(&[(1, &solicitation), (2, &down)])]
+}
+
+/// A session set up, idle, back, and released.
+pub fn session() -> Vec<Vec<u8>> {
+    let request = named("PDUSessionEstablishmentRequest");
+    let response = [0, 3, 0xe0, 127, 0, 0, 9, 0x0a, 0x0b, 0x0c, 0x0d, 0, 1];
+    let release = named("PDUSessionReleaseRequest");
+    let complete = named("PDUSessionReleaseComplete");
+    let set_up: &[(u8, &[u8])] = &[(0, &request), (13, &[]), (1, &response), (13, &[])];
+    let idle: &[(u8, &[u8])] = &[(5, &[]), (13, &[]), (4, &[]), (1, &response), (13, &[])];
+    let gone: &[(u8, &[u8])] = &[(0, &release), (13, &[]), (3, &[0]), (0, &complete), (13, &[])];
+    vec![
+        script(&[set_up, gone].concat()),
+        script(&[set_up, idle, gone].concat()),
+        script(&[set_up, &[(6, &[39]), (11, &[20]), (11, &[20]), (7, &[]), (9, &[])]].concat()),
+    ]
+}
+
+/// A node that sets up, updates, resets, and says what is not for it.
+pub fn ran_node() -> Vec<Vec<u8>> {
+    let setup = named("NGSetupRequest");
+    let others = [
+        "RANConfigurationUpdate",
+        "NGReset-interface",
+        "NGReset-part",
+        "ErrorIndication",
+        "UplinkNASTransport",
+        "HandoverRequired",
+        "NGResetAcknowledge",
+        "PathSwitchRequest",
+    ];
+    let other = |name: &&str| script(&[(0, &setup), (0, &named(name)), (0, &setup)]);
+    others.iter().map(other).chain([script(&[(0, &named("InitialUEMessage"))])]).collect()
+}
+
+/// The number of a golden NAS message, as a step takes it.
+fn number(name: &str) -> [u8; 1] {
+    let names = golden().into_iter().filter(|(_, octets)| is_nas(octets)).map(|(name, _)| name);
+    [names.take_while(|n| n != name).count() as u8]
+}
+
+/// A UE that registers, gets a session, goes idle, comes back and leaves; and ways in which that goes wrong.
+pub fn core_step() -> Vec<Vec<u8>> {
+    use super::engine::step as s;
+    let [null, profile_a, guti] = ["null", "A", "GUTI"].map(|n| number(&format!("RegistrationRequest-{n}")));
+    let [complete, registered, transport, service, deregister, status] = [
+        "SecurityModeComplete",
+        "RegistrationComplete",
+        "ULNASTransport",
+        "ServiceRequest",
+        "DeregistrationRequest-UE",
+        "Status",
+    ]
+    .map(number);
+    let [identity, synch, mac] =
+        ["IdentityResponse-SUCI", "AuthenticationFailure-synch", "AuthenticationFailure-MAC"].map(number);
+    let keys: &[(u8, &[u8])] = &[(s::VECTOR, &[]), (s::RESPONSE, &[]), (s::NEW_CONTEXT, &complete)];
+    let set_up: &[(u8, &[u8])] = &[(s::CONTEXT_SET_UP, &[]), (s::UPLINK_GOLDEN, &registered)];
+    let begin: &[(u8, &[u8])] = &[(s::INITIAL_GOLDEN, &null)];
+    let register = [begin, keys, set_up].concat();
+    let session: &[(u8, &[u8])] =
+        &[(s::UPLINK_GOLDEN, &transport), (s::UPF_ANSWER, &[]), (s::SESSION_SET_UP, &[]), (s::UPF_ANSWER, &[])];
+    let idle: &[(u8, &[u8])] = &[(s::RELEASE_REQUEST, &[]), (s::UPF_ANSWER, &[]), (s::RELEASE_COMPLETE, &[])];
+    let back: &[(u8, &[u8])] = &[(s::INITIAL_PROTECTED, &service), (s::UPF_ANSWER, &[]), (s::CONTEXT_SET_UP, &[])];
+    let leave: &[(u8, &[u8])] = &[(s::UPLINK_GOLDEN, &deregister), (s::UPF_ANSWER, &[]), (s::RELEASE_COMPLETE, &[])];
+    let failing: &[(u8, &[u8])] = &[
+        (s::INITIAL_GOLDEN, &guti),
+        (s::UPLINK_GOLDEN, &identity),
+        (s::VECTOR, &[]),
+        (s::UPLINK_GOLDEN, &mac),
+        (s::UPLINK_GOLDEN, &identity),
+        (s::VECTOR, &[]),
+        (s::UPLINK_GOLDEN, &synch),
+    ];
+    let silent: &[(u8, &[u8])] = &[(s::TIME, &[7]), (s::TIME, &[7]), (s::TIME, &[7]), (s::TIME, &[7]), (s::TIME, &[7])];
+    let refused: &[(u8, &[u8])] = &[(s::INITIAL_GOLDEN, &profile_a), (s::NO_VECTOR, &[1])];
+    let lost: &[(u8, &[u8])] = &[(s::UPF_LOST, &[]), (s::DEREGISTER, &[1])];
+    let superseded: &[(u8, &[u8])] = &[(s::SUPERSEDED, &[]), (s::UPF_SILENT, &[])];
+    vec![
+        script(&[&register, session, idle, back, leave].concat()),
+        script(&[&register, session, lost, silent].concat()),
+        script(&[failing, keys, set_up, &[(s::UPLINK_GOLDEN, &status), (s::LOST, &[])]].concat()),
+        script(&[begin, silent].concat()),
+        script(&[refused, &[(s::RELEASE_COMPLETE, &[])]].concat()),
+        script(&[&register, session, superseded, silent].concat()),
+    ]
+}
