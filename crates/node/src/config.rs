@@ -59,20 +59,3 @@ impl Default for ApiConfig {
         ApiConfig { listen: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9090))) }
     }
 }
-
-/// The host: the threads that run procedures.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostConfig {
-    /// NF worker threads; at least one.
-    pub workers: usize,
-    /// Which of at most 32 hosts this is: the IND of its sequence numbers (TS 33.102 C.1.2), so that two hosts never
-    /// make the same one.
-    pub slot: u8,
-}
-
-impl Default for HostConfig {
-    /// One worker for each processor, slot 0.
-    fn default() -> Self {
-        HostConfig { workers: std::thread::available_parallelism().map_or(1, usize::from), slot: 0 }
-    }
-}

@@ -30,6 +30,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let store = Store::open(&config.subscribers.database)?;
     let control =
         ControlConfig { core: config.core, n2: config.n2, n4: config.n4, api: config.api, udm: config.subscribers.udm };
+    // The UPF first, so that the control plane finds it.
+    let upf = config.upf.map(vireo_node::upf::start).transpose()?;
     let control = Control::start(control, store, metrics)?;
     tracing::info!(sctp = control.driver(), api = ?control.api(), "the core is up");
     let failed = runtime.block_on(async {
@@ -43,7 +45,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             }
         }
     });
-    control.stop().map_err(|e| Failure(format!("the N2 endpoint has failed: {e}; see the log")))?;
+    let stopped = control.stop();
+    drop(upf);
+    stopped.map_err(|e| Failure(format!("the N2 endpoint has failed: {e}; see the log")))?;
     if failed { Err(Failure("a part of the core has ended by itself; see the log".into())) } else { Ok(()) }
 }
 

@@ -1,12 +1,13 @@
 //! What is allowed, and the plain structs that come of it. Everything that is wrong is found in one go.
 
 use super::file::{self, Dnn, File, LONGEST, SctpDriver, SliceId};
-use super::values::{Net, Span};
+use super::values::{Local, Net, Span};
 use super::{Config, LogConfig, SubscribersConfig, home_network};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use vireo_core::config::{CoreConfig, DnnConfig, SecurityConfig, SliceConfig, Timers, UpfConfig};
-use vireo_node::config::{ApiConfig, HostConfig, N2Config, N4Config};
+use vireo_node::config::{ApiConfig, N2Config, N4Config};
+use vireo_node::upf::{Pool, UpfConfig as EmbeddedUpf};
 use vireo_sctp::Driver;
 use vireo_subscribers::UdmConfig;
 use vireo_types::{Duration, PduSessionType, Snssai, Tac};
@@ -28,7 +29,7 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
         n2: n2(&file.n2, &mut problems),
         n4: N4Config { listen: file.n4.listen },
         api: ApiConfig { listen: file.api.listen.0 },
-        host: host(&file.host, &mut problems),
+        upf: upf(&file.upf, &dnns, &mut problems),
         subscribers: subscribers(file, &mut problems),
         log: log(&file.log, &mut problems),
         core: core(file, slices, dnns, &mut problems),
@@ -200,6 +201,9 @@ fn overlaps(dnns: &BTreeMap<String, Dnn>, problems: &mut Problems) {
 
 fn upfs(file: &File, dnns: &[DnnConfig], problems: &mut Problems) -> Vec<UpfConfig> {
     let mut upfs = Vec::new();
+    if file.upf.enabled {
+        upfs.push(UpfConfig { n4: file.upf.n4, dnns: Vec::new() });
+    }
     for (n, upf) in file.external_upf.iter().enumerate() {
         let mut names = Vec::new();
         for name in &upf.dnns {
@@ -210,7 +214,7 @@ fn upfs(file: &File, dnns: &[DnnConfig], problems: &mut Problems) -> Vec<UpfConf
         }
         upfs.push(UpfConfig { n4: upf.n4, dnns: names });
     }
-    let any = file.upf.enabled || !upfs.is_empty();
+    let any = !upfs.is_empty();
     problems.check(any, "upf.enabled", "without an [[external-upf]] the embedded one must be enabled");
     upfs
 }
@@ -271,19 +275,7 @@ fn timers(t: &file::Timers, problems: &mut Problems) -> Timers {
 }
 
 fn n2(n2: &file::N2, problems: &mut Problems) -> N2Config {
-    let addresses = n2.addresses.iter().filter_map(|a| match a.resolve() {
-        Ok(address) => Some(address),
-        Err(what) => {
-            problems.add("n2.addresses", what);
-            None
-        }
-    });
-    let addresses: Vec<IpAddr> = addresses.collect();
-    problems.check(
-        (1..=8).contains(&n2.addresses.len()),
-        "n2.addresses",
-        "1 to 8 addresses of this machine are allowed",
-    );
+    let addresses = addresses("n2.addresses", &n2.addresses, problems);
     for (key, port) in [("n2.port", n2.port), ("n2.udp-port", n2.udp_port), ("n2.udp-peer-port", n2.udp_peer_port)] {
         problems.check(port != 0, key, "1 to 65535 is allowed");
     }
@@ -296,14 +288,44 @@ fn n2(n2: &file::N2, problems: &mut Problems) -> N2Config {
     N2Config { driver, addresses, port: n2.port, udp_port: n2.udp_port, udp_peer_port: n2.udp_peer_port }
 }
 
-fn host(host: &file::Host, problems: &mut Problems) -> HostConfig {
-    let workers = host.workers.or(HostConfig::default().workers);
-    problems.check(workers <= 1024, "host.workers", "1 to 1024 or \"auto\" is allowed");
-    problems.check(host.slot < 32, "host.slot", "0 to 31 is allowed");
-    HostConfig { workers, slot: host.slot }
+/// The embedded UPF: it has the pools of every data network.
+fn upf(upf: &file::Upf, dnns: &[DnnConfig], problems: &mut Problems) -> Option<EmbeddedUpf> {
+    if !upf.enabled {
+        return None;
+    }
+    let n3 = addresses("upf.n3", &upf.n3, problems);
+    let name = (1..16).contains(&upf.tun.len()) && !upf.tun.contains(['/', ' ', ':']);
+    problems.check(name, "upf.tun", "a network device name of 1 to 15 characters without / : and space is allowed");
+    problems.check(!upf.n4.ip().is_unspecified(), "upf.n4", "one address of this machine is allowed, not all of them");
+    let sessions = (1..=1 << 24).contains(&upf.max_sessions);
+    problems.check(sessions, "upf.max-sessions", "1 to 16777216 is allowed");
+    let pool = |d: &DnnConfig| Pool {
+        dnn: d.name.clone(),
+        ipv4: d.ipv4_pool,
+        ipv6: d.ipv6_pool,
+        mtu: d.mtu,
+        dns: d.dns.clone(),
+    };
+    Some(EmbeddedUpf {
+        n4: upf.n4,
+        n3,
+        tun: upf.tun.clone(),
+        pools: dnns.iter().map(pool).collect(),
+        nat: upf.nat,
+        max_sessions: upf.max_sessions,
+        ..EmbeddedUpf::default()
+    })
+}
+
+/// Addresses of this machine.
+fn addresses(key: &str, addresses: &[Local], problems: &mut Problems) -> Vec<IpAddr> {
+    problems.check((1..=8).contains(&addresses.len()), key, "1 to 8 addresses of this machine are allowed");
+    let resolve = |a: &Local| a.resolve().map_err(|what| problems.add(key, what)).ok();
+    addresses.iter().filter_map(resolve).collect()
 }
 
 fn subscribers(file: &File, problems: &mut Problems) -> SubscribersConfig {
+    problems.check(file.host.slot < 32, "host.slot", "0 to 31 is allowed");
     let s = &file.subscribers;
     problems.check(!s.database.is_empty(), "subscribers.database", "give a file name");
     let records = (1024..=100_000_000).contains(&s.cache_records);

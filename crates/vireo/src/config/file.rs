@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_core::config::Timers as CoreTimers;
-use vireo_node::config::{ApiConfig, HostConfig, N2Config, N4Config};
+use vireo_node::config::{ApiConfig, N2Config, N4Config};
+use vireo_node::upf::UpfConfig;
 use vireo_types::{Duration, PduSessionType, Plmn};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -206,11 +207,18 @@ impl Default for N4 {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Upf {
     pub(super) enabled: bool,
+    pub(super) n4: SocketAddr,
+    pub(super) n3: Vec<Local>,
+    pub(super) tun: String,
+    pub(super) nat: bool,
+    pub(super) max_sessions: usize,
 }
 
 impl Default for Upf {
     fn default() -> Self {
-        Upf { enabled: true }
+        let upf = UpfConfig::default();
+        let n3 = upf.n3.into_iter().map(Local::Fixed).collect();
+        Upf { enabled: true, n4: upf.n4, n3, tun: upf.tun, nat: upf.nat, max_sessions: upf.max_sessions }
     }
 }
 
@@ -240,17 +248,10 @@ pub(super) enum PacketDriver {
     Sockets,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Host {
-    pub(super) workers: Count,
     pub(super) slot: u8,
-}
-
-impl Default for Host {
-    fn default() -> Self {
-        Host { workers: Count::Auto, slot: HostConfig::default().slot }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -18,7 +18,8 @@ use file::File;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use vireo_core::config::CoreConfig;
-use vireo_node::config::{ApiConfig, HostConfig, N2Config, N4Config};
+use vireo_node::config::{ApiConfig, N2Config, N4Config};
+use vireo_node::upf::UpfConfig;
 use vireo_subscribers::UdmConfig;
 
 /// The file that is read when none is named.
@@ -31,8 +32,8 @@ pub(crate) struct Config {
     pub(crate) n2: N2Config,
     pub(crate) n4: N4Config,
     pub(crate) api: ApiConfig,
-    #[allow(dead_code, reason = "one worker runs every step until the host runtime has more")]
-    pub(crate) host: HostConfig,
+    /// The embedded UPF, if there is one.
+    pub(crate) upf: Option<UpfConfig>,
     pub(crate) subscribers: SubscribersConfig,
     pub(crate) log: LogConfig,
 }

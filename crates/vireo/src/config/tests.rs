@@ -55,7 +55,9 @@ fn an_empty_file_is_a_whole_configuration() {
     assert_eq!(config.core.timers.t3512, Duration::from_secs(54 * 60));
     assert_eq!(config.core.dnns[0].types.len(), 3);
     assert_eq!(config.api.listen, Some(([127, 0, 0, 1], 9090).into()));
-    assert!(config.host.workers >= 1);
+    let upf = config.upf.expect("the embedded UPF is on");
+    assert_eq!((config.core.upfs[0].n4, config.core.upfs.len()), (upf.n4, 1));
+    assert_eq!(upf.pools[0].ipv4, config.core.dnns[0].ipv4_pool);
     assert_eq!(config.log, LogConfig { level: "info".into(), reveal_supi: false });
 }
 
@@ -73,7 +75,7 @@ fn what_is_written_is_what_the_parts_are_told() {
         dnn.web = { ipv4-pool = "10.1.0.0/24", mtu = 1300, types = ["ipv4"] }
         upf.enabled = false
         external-upf = [{ n4 = "192.0.2.1:8805", dnns = ["web"] }]
-        host = { workers = 3, slot = 31 }
+        host = { slot = 31 }
         n4.listen = "192.0.2.9:8805"
         api.listen = "off"
         subscribers.database = "/tmp/x.db"
@@ -97,7 +99,7 @@ fn what_is_written_is_what_the_parts_are_told() {
     assert_eq!((web.types.as_slice(), web.mtu, web.ipv6_pool), (&[PduSessionType::Ipv4][..], 1300, None));
     assert_eq!((core.upfs.len(), core.upfs[0].dnns[0].as_str()), (1, "web"));
     assert_eq!(core.n4_address.to_string(), "192.0.2.9");
-    assert_eq!((config.host.workers, config.subscribers.udm.ind), (3, 31));
+    assert_eq!((config.upf.is_none(), config.subscribers.udm.ind), (true, 31));
     assert_eq!((config.api.listen, config.subscribers.database.as_str()), (None, "/tmp/x.db"));
     assert_eq!(config.subscribers.udm.deconceal_threads, 5);
     assert_eq!(config.subscribers.udm.home_network_keys[0].id, 9);
@@ -158,7 +160,6 @@ fn a_wrong_value_is_refused_with_its_key_and_what_is_allowed() {
         ("n4.listen = '0.0.0.0:8805'", "n4.listen: UPFs need an address"),
         ("upf.enabled = false", "upf.enabled: without an [[external-upf]]"),
         ("external-upf = [{ n4 = '1.2.3.4:8805', dnns = ['x'] }]", "external-upf.0.dnns: there is no [dnn.x]"),
-        ("host.workers = 0", "host.workers: a number above 0 or \"auto\" is allowed"),
         ("host.slot = 32", "host.slot: 0 to 31 is allowed"),
         ("subscribers.cache-records = 1", "subscribers.cache-records: 1024 to 100000000 is allowed"),
         (
