@@ -2,7 +2,9 @@
 
 use super::input::Script;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use vireo_datapath::{ALL_FLOWS, Action, DownlinkRule, Limits, Memory, Pool, Rate, Tables, Tunnel, UplinkRule};
+use vireo_datapath::{
+    ALL_FLOWS, Action, DownlinkRule, Limits, Memory, Pool, Rate, Released, Tables, Tunnel, UplinkRule,
+};
 use vireo_types::{Instant, SessionAddress, Teid};
 
 const GNB: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9));
@@ -53,7 +55,16 @@ fn with_session() -> (Memory, Teid) {
     let teid = tables.add_uplink(None, up).expect("room");
     let down = tables.add_downlink(ue, 7).expect("room");
     let tunnel = Some(Tunnel { teid: Teid(1), address: GNB });
-    let rule = DownlinkRule { session: 7, pdr: 2, qfi: Some(9), gate_open: true, action: Action::Forward, tunnel, mbr };
-    tables.set_downlink(down, rule, false, &mut vec![]);
+    let rule = DownlinkRule {
+        session: 7,
+        pdr: 2,
+        qfi: Some(9),
+        rqi: false,
+        gate_open: true,
+        action: Action::Forward,
+        tunnel,
+        mbr,
+    };
+    tables.set_downlink(down, rule, false, &mut Released::default());
     (Memory::new(tables, Ipv4Addr::new(127, 0, 0, 8).into()), teid)
 }
