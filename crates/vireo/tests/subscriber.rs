@@ -1,0 +1,152 @@
+//! `vireo subscriber` as a person or a script uses it: output, exit codes, what is never shown.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+const K: &str = "465B5CE8B199B49FAA5F0A2EE238A6BC";
+const OPC: &str = "E8ED289DEBA952E4283B54E88E6183CA";
+
+struct Lab(tempfile::TempDir);
+
+impl Lab {
+    fn new() -> Self {
+        Lab(tempfile::tempdir().expect("a directory"))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn vireo(&self, args: &[&str]) -> Output {
+        let program =
+            Command::new(env!("CARGO_BIN_EXE_vireo")).arg("subscriber").args(args).current_dir(self.path()).output();
+        program.expect("vireo runs")
+    }
+
+    /// Standard output of a command that must succeed.
+    fn good(&self, args: &[&str]) -> String {
+        let output = self.vireo(args);
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Standard error of a command that must fail with this code.
+    fn bad(&self, code: i32, args: &[&str]) -> String {
+        let output = self.vireo(args);
+        let error = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {error}");
+        assert!(output.stdout.is_empty());
+        error
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path().join(name), text).expect("written");
+    }
+}
+
+fn shows_no_key(text: &str) {
+    let text = text.to_uppercase();
+    assert!(!text.contains(&K[..8]) && !text.contains(&OPC[..8]), "{text}");
+}
+
+#[test]
+fn a_range_is_added_listed_and_removed() {
+    let lab = Lab::new();
+    let add = ["add", "--imsi", "999700000000001", "--k", K, "--opc", OPC];
+    assert_eq!(lab.good(&[&add[..], &["--count", "30"]].concat()), "added 30\n");
+    assert!(lab.path().join("vireo.db").exists(), "the default database");
+    let error = lab.bad(1, &add);
+    assert_eq!(error, "vireo: 999700000000001 is there already: remove it first, or import with --replace\n");
+    assert_eq!(
+        lab.good(&[&add[..], &["--replace", "--slice", "1,2-0000ab", "--dnn", "ims,internet"]].concat()),
+        "added 1\n"
+    );
+
+    let list = lab.good(&["list", "--limit", "2"]);
+    assert!(list.contains("999700000000001  1,2-0000ab            ims,internet"), "{list}");
+    assert!(list.ends_with("2 of 30; more with --limit or --after\n"), "{list}");
+    assert_eq!(lab.good(&["list", "--count", "--prefix", "99970000000001"]), "10\n");
+    let json: serde_json::Value =
+        serde_json::from_str(&lab.good(&["list", "--json", "--after", "999700000000029"])).expect("JSON");
+    assert_eq!(json["total"], 30);
+    assert_eq!(json["subscribers"][0]["imsi"], "999700000000030");
+    assert_eq!(json["subscribers"].as_array().map(Vec::len), Some(1));
+    shows_no_key(&(list + &json.to_string()));
+
+    assert_eq!(lab.good(&["remove", "999700000000001", "imsi-999700000000002"]), "removed 2\n");
+    let error = lab.bad(1, &["remove", "999700000000001"]);
+    assert!(error.contains("removed 0 of 1"), "{error}");
+    assert_eq!(lab.good(&["list", "--count"]), "28\n");
+}
+
+#[test]
+fn an_export_carries_keys_only_when_asked_and_an_import_takes_it_back() {
+    let lab = Lab::new();
+    lab.write("in.csv", &format!("imsi,k,opc,sst\n999700000000001,{K},{OPC},1\n999700000000002,{K},{OPC},3\n"));
+    assert_eq!(lab.good(&["import", "in.csv", "--database", "a.db"]), "imported 2\n");
+    for format in ["csv", "json"] {
+        shows_no_key(&lab.good(&["export", "--format", format, "--database", "a.db"]));
+        let file = format!("out.{format}");
+        assert_eq!(lab.good(&["export", &file, "--with-keys", "--database", "a.db"]), "");
+        let copy = format!("{format}.db");
+        assert_eq!(lab.good(&["import", &file, "--database", &copy]), "imported 2\n");
+        let written = std::fs::read_to_string(lab.path().join(&file)).expect("exported");
+        assert!(written.to_uppercase().contains(K));
+        let again = lab.good(&["export", "--format", format, "--with-keys", "--database", &copy]);
+        assert_eq!(again, written);
+    }
+    let mode = std::fs::metadata(lab.path().join("out.csv")).expect("there").permissions();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o600);
+}
+
+#[test]
+fn a_bad_file_imports_nothing() {
+    let lab = Lab::new();
+    lab.write("in.csv", &format!("imsi,k,opc\n999700000000001,{K},{OPC}\nx,{K},{OPC}\n999700000000003,{K}00,{OPC}\n"));
+    let error = lab.bad(1, &["import", "in.csv"]);
+    assert!(error.contains("line 3: imsi") && error.contains("line 4: k: a key has 32"), "{error}");
+    shows_no_key(&error);
+    assert_eq!(lab.good(&["list", "--count"]), "0\n");
+    assert!(lab.bad(1, &["import", "absent.csv"]).contains("absent.csv cannot be read"));
+    assert!(lab.bad(1, &["import", "in.csv.old"]).contains("give --format csv or json"));
+}
+
+#[test]
+fn errors_are_one_sentence_and_show_no_key() {
+    let lab = Lab::new();
+    let error = lab.bad(1, &["list"]);
+    assert_eq!(
+        error,
+        "vireo: there is no subscriber database at vireo.db: add a subscriber first (vireo subscriber add)\n"
+    );
+    lab.bad(2, &["list", "--nonsense"]);
+    lab.bad(2, &["add", "--imsi", "12", "--k", K, "--opc", OPC]);
+    lab.bad(2, &["add", "--imsi", "999700000000001", "--k", K]);
+    let error = lab.bad(1, &["add", "--imsi", "999700000000001", "--k", &format!("{K}7"), "--opc", OPC]);
+    assert_eq!(error, "vireo: --k: a key has 32 hexadecimal digits\n");
+    lab.write("x.db", &"this is no database".repeat(100));
+    assert!(lab.bad(1, &["list", "--database", "x.db"]).contains("x.db is no subscriber database or is damaged"));
+    lab.write("vireo.toml", "subscribers.databse = 'y'");
+    let error = lab.bad(1, &["list"]);
+    assert!(error.starts_with("vireo: vireo.toml: subscribers.databse: there is no such key"), "{error}");
+}
+
+#[test]
+fn the_configuration_names_the_database() {
+    let lab = Lab::new();
+    lab.write("my.toml", "subscribers.database = 'mine.db'");
+    lab.good(&["add", "--config", "my.toml", "--imsi", "999700000000001", "--k", K, "--op", OPC]);
+    assert!(lab.path().join("mine.db").exists() && !lab.path().join("vireo.db").exists());
+    lab.bad(2, &["list", "--config", "my.toml", "--database", "mine.db"]);
+}
+
+#[test]
+fn a_home_network_key_is_made_for_the_configuration() {
+    let lab = Lab::new();
+    for profile in ["A", "B"] {
+        let text = lab.good(&["hn-key", "--profile", profile, "--id", "7"]);
+        lab.write("vireo.toml", &text);
+        assert!(!lab.good(&["add", "--replace", "--imsi", "999700000000001", "--k", K, "--opc", OPC]).is_empty());
+    }
+    lab.bad(2, &["hn-key", "--profile", "A", "--id", "255"]);
+}
