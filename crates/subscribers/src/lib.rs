@@ -2,7 +2,7 @@
 //!
 //! [`Store`] is the database (SQLite; one file), [`format`] reads and writes records as CSV and JSON, [`Udm`] answers
 //! authentication requests. This crate knows keys and sequence numbers and never prints them; it deliberately does not
-//! know contexts, messages or associations, reads no clock for a decision and draws no random number.
+//! know contexts, messages or associations, and for what it decides it reads no clock and draws no random number.
 #![forbid(unsafe_code)]
 
 pub mod format;

@@ -29,6 +29,9 @@ pub enum HomeNetworkKeyError {
     /// The scalar is zero or not below the order of the curve.
     #[error("these 32 octets are no private key of secp256r1: make one with vireo subscriber hn-key")]
     Scalar,
+    /// No new key could be drawn.
+    #[error("the system gives no random numbers")]
+    Random,
 }
 
 impl HomeNetworkKey {
@@ -42,6 +45,19 @@ impl HomeNetworkKey {
             Profile::B => HomeNetworkPrivateKey::profile_b(private).map_err(|_| HomeNetworkKeyError::Scalar)?,
         };
         Ok(HomeNetworkKey { id, key })
+    }
+
+    /// A new key from the system's random numbers, and its 32 private octets.
+    pub fn generate(id: u8, profile: Profile) -> Result<(Self, [u8; 32]), HomeNetworkKeyError> {
+        loop {
+            let mut private = [0; 32];
+            getrandom::fill(&mut private).map_err(|_| HomeNetworkKeyError::Random)?;
+            match Self::new(id, profile, &private) {
+                // One number in 2^32 is above the order of the curve
+                Err(HomeNetworkKeyError::Scalar) => {}
+                made => return made.map(|key| (key, private)),
+            }
+        }
     }
 
     /// The public key for USIMs: 32 octets, or the 33 of a compressed point.

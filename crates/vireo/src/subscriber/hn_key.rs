@@ -2,7 +2,7 @@
 
 use crate::cli::Failure;
 use clap::{Args as ClapArgs, ValueEnum};
-use vireo_subscribers::{HomeNetworkKey, HomeNetworkKeyError, Profile};
+use vireo_subscribers::{HomeNetworkKey, Profile};
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Scheme {
@@ -30,16 +30,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         Scheme::A => Profile::A,
         Scheme::B => Profile::B,
     };
-    let (private, key) = loop {
-        let mut private = [0; 32];
-        getrandom::fill(&mut private).map_err(|e| Failure(format!("the system gives no random numbers: {e}")))?;
-        match HomeNetworkKey::new(args.id, profile, &private) {
-            Ok(key) => break (private, key),
-            // One in 2^32 random numbers is above the order of the curve
-            Err(HomeNetworkKeyError::Scalar) => {}
-            Err(error) => return Err(error.into()),
-        }
-    };
+    let (key, private) = HomeNetworkKey::generate(args.id, profile)?;
     println!("# For vireo.toml. Keep it secret.");
     println!("[[subscribers.home-network-key]]");
     println!("id = {}", args.id);
