@@ -6,6 +6,7 @@
 mod assocs;
 mod config;
 mod endpoint;
+mod kernel;
 pub mod memory;
 mod sys;
 mod userspace;
@@ -21,9 +22,24 @@ pub const MAX_MESSAGE: usize = 65_535;
 pub fn bind(config: &Config) -> Result<Box<dyn Endpoint>, BindError> {
     config.validate()?;
     match config.driver {
-        Driver::Auto => userspace::Userspace::bind(config, "usrsctp over raw IP".into()),
-        Driver::Kernel => Err(BindError::NoKernelSctp(std::io::Error::from_raw_os_error(libc::ENOSYS))),
-        Driver::UserspaceIp => userspace::Userspace::bind(config, "usrsctp over raw IP (as configured)".into()),
+        Driver::Auto => match kernel::available() {
+            Ok(()) => kernel::Kernel::bind(config, "the kernel's SCTP (the kernel has it)".into()),
+            Err(error) => {
+                let config = Config { driver: Driver::UserspaceIp, ..config.clone() };
+                let why = format!("usrsctp over raw IP (this kernel has no SCTP: {error})");
+                userspace::Userspace::bind(&config, why)
+            }
+        },
+        Driver::Kernel => {
+            kernel::available().map_err(BindError::NoKernelSctp)?;
+            kernel::Kernel::bind(config, "the kernel's SCTP (as configured)".into())
+        }
+        Driver::UserspaceIp => {
+            if std::path::Path::new("/proc/net/sctp").exists() {
+                tracing::warn!("this kernel answers SCTP packets too, and aborts what usrsctp over raw IP sets up");
+            }
+            userspace::Userspace::bind(config, "usrsctp over raw IP (as configured)".into())
+        }
         Driver::UserspaceUdp => userspace::Userspace::bind(config, "usrsctp over UDP (as configured)".into()),
     }
 }

@@ -83,6 +83,16 @@ impl RecvBatch {
         }
     }
 
+    /// The flags of a slot that the last [`RecvBatch::receive`] filled.
+    pub(crate) fn flags(&self, slot: usize) -> libc::c_int {
+        self.headers[slot].msg_hdr.msg_flags
+    }
+
+    /// Ancillary data of a slot, which the caller knows to be a plain `T`.
+    pub(crate) fn ancillary<T: Copy>(&self, slot: usize, level: libc::c_int, kind: libc::c_int) -> Option<T> {
+        ancillary(&self.headers[slot].msg_hdr, level, kind)
+    }
+
     /// The datagram in a slot that the last [`RecvBatch::receive`] filled; `None` if it was cut short.
     pub(crate) fn get(&mut self, slot: usize) -> Option<Received<'_>> {
         let header = &self.headers[slot];
@@ -95,27 +105,35 @@ impl RecvBatch {
     }
 }
 
-/// The destination a datagram had, from its ancillary data.
-fn local_address(header: &libc::msghdr) -> Option<IpAddr> {
+/// The first item of ancillary data of a kind, which the caller knows to be a `T`.
+fn ancillary<T: Copy>(header: &libc::msghdr, level: libc::c_int, kind: libc::c_int) -> Option<T> {
     // SAFETY: `header` was filled by `recvmmsg` and its control block is alive; the macros stay inside
-    // `msg_controllen`, and the reads are unaligned copies of plain data that the kernel wrote.
+    // `msg_controllen`, an item that is shorter than a `T` is skipped, and the read is an unaligned copy of plain data
+    // that the kernel wrote.
     unsafe {
         let mut item = libc::CMSG_FIRSTHDR(header);
         while !item.is_null() {
-            match ((*item).cmsg_level, (*item).cmsg_type) {
-                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-                    let info: libc::in_pktinfo = libc::CMSG_DATA(item).cast::<libc::in_pktinfo>().read_unaligned();
-                    return Some(Ipv4Addr::from(info.ipi_addr.s_addr.to_ne_bytes()).into());
-                }
-                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
-                    let info: libc::in6_pktinfo = libc::CMSG_DATA(item).cast::<libc::in6_pktinfo>().read_unaligned();
-                    return Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).into());
-                }
-                _ => item = libc::CMSG_NXTHDR(header, item),
+            let long = (*item).cmsg_len >= libc::CMSG_LEN(size_of::<T>() as u32) as usize;
+            if ((*item).cmsg_level, (*item).cmsg_type) == (level, kind) && long {
+                return Some(libc::CMSG_DATA(item).cast::<T>().read_unaligned());
             }
+            item = libc::CMSG_NXTHDR(header, item);
         }
     }
     None
+}
+
+/// The destination a datagram had.
+fn local_address(header: &libc::msghdr) -> Option<IpAddr> {
+    if header.msg_controllen == 0 {
+        return None;
+    }
+    let v4: Option<libc::in_pktinfo> = ancillary(header, libc::IPPROTO_IP, libc::IP_PKTINFO);
+    if let Some(info) = v4 {
+        return Some(Ipv4Addr::from(info.ipi_addr.s_addr.to_ne_bytes()).into());
+    }
+    let v6: Option<libc::in6_pktinfo> = ancillary(header, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO);
+    v6.map(|info| Ipv6Addr::from(info.ipi6_addr.s6_addr).into())
 }
 
 /// The headers of `sendmmsg`: filled by [`SendBatch::push`] with borrowed data, sent when full and by [`SendBatch::finish`].

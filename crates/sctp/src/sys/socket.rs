@@ -54,18 +54,23 @@ pub(crate) fn claim_name(name: &str) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
+/// The address a socket is bound to.
+pub(crate) fn name(fd: &OwnedFd) -> io::Result<Option<SocketAddr>> {
+    let mut name = SockAddr::EMPTY;
+    let mut length = size_of::<SockAddr>() as libc::socklen_t;
+    // SAFETY: the descriptor is open and the name has the length that is passed.
+    check(unsafe { libc::getsockname(fd.as_raw_fd(), name.as_mut_ptr(), &raw mut length) })?;
+    Ok(name.get())
+}
+
 /// The address this machine would speak to `to` from.
 pub(crate) fn source_for(to: SocketAddr) -> io::Result<IpAddr> {
     let fd = open(to.ip(), libc::SOCK_DGRAM, 0)?;
     let mut to = to;
     // Connecting a UDP socket sends nothing, but wants a port.
     to.set_port(9);
-    let (name, mut own) = (SockAddr::new(to), SockAddr::EMPTY);
-    let mut length = size_of::<SockAddr>() as libc::socklen_t;
-    // SAFETY: the descriptor is open and both names have the lengths that are passed.
-    unsafe {
-        check(libc::connect(fd.as_raw_fd(), name.as_ptr(), name.len()))?;
-        check(libc::getsockname(fd.as_raw_fd(), own.as_mut_ptr(), &raw mut length))?;
-    }
-    own.get().map(|own| own.ip()).ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+    let to = SockAddr::new(to);
+    // SAFETY: the descriptor is open and the name has the length that is passed.
+    check(unsafe { libc::connect(fd.as_raw_fd(), to.as_ptr(), to.len()) })?;
+    name(&fd)?.map(|own| own.ip()).ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
 }

@@ -232,7 +232,7 @@ pub(crate) fn a_dead_peer_is_given_up(world: &dyn World) {
         !peers[0].up.is_empty()
     });
     let assoc = server.only();
-    client.kill();
+    client.vanish();
     world.time_out();
     run(&mut [&mut server], "the peer given up", LIMIT, |peers| peers[0].up.is_empty());
     assert_eq!(server.down[&assoc], "the peer stopped answering");

@@ -1,7 +1,7 @@
 //! Peers in processes of their own, that can be killed without a word.
 
 use crate::peer::World;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 use vireo_sctp::{Config, Driver, Event, bind};
 
@@ -9,21 +9,36 @@ use vireo_sctp::{Config, Driver, Event, bind};
 pub(crate) trait Doomed {
     /// Lets it do its part.
     fn poll(&mut self) {}
-    /// Ends it at once.
+    /// Ends its process at once. (A kernel then says goodbye in its name.)
     fn kill(self: Box<Self>);
+    /// Ends its whole machine at once.
+    fn vanish(self: Box<Self>);
 }
 
 /// A process with one association.
-pub(crate) struct Process(Child);
+pub(crate) struct Process {
+    child: Child,
+    driver: Driver,
+    at: IpAddr,
+}
 
 impl Doomed for Process {
     fn kill(self: Box<Self>) {}
+
+    fn vanish(self: Box<Self>) {
+        if self.driver == Driver::Kernel {
+            let length = if self.at.is_ipv4() { 32 } else { 128 };
+            let address = format!("{}/{length}", self.at);
+            let status = Command::new("ip").args(["address", "delete", &address, "dev", "lo"]).status();
+            assert!(status.expect("ip").success(), "{address} could not be taken away");
+        }
+    }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -40,7 +55,8 @@ pub(crate) fn spawn(world: &dyn World, n: u8, port: u16, to: SocketAddr) -> Proc
     let mut command = Command::new(std::env::current_exe().expect("the test's own path"));
     command.args(["--exact", "doomed::process", "--ignored", "--nocapture"]);
     command.env(VARIABLE, parameters).stdout(Stdio::null()).stderr(Stdio::null());
-    Process(command.spawn().expect("a process"))
+    let child = command.spawn().expect("a process");
+    Process { child, driver: world.config().driver, at: world.address(n) }
 }
 
 /// Not a test: the process that [`spawn`] starts.

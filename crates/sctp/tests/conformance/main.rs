@@ -3,24 +3,36 @@
 mod cases;
 mod doomed;
 mod peer;
+mod sys;
 mod worlds;
 
-/// Makes a test of each case for each driver.
+/// Makes a test of each case for each driver. Those of the kernel run where the kernel has SCTP:
+/// `make test-kernel-sctp` makes such a place.
 macro_rules! suite {
     ($($case:ident)*) => {
         suite!(@driver memory, [$($case)*]);
         suite!(@driver userspace_ip, [$($case)*]);
         suite!(@driver userspace_ipv6, [$($case)*]);
         suite!(@driver userspace_udp, [$($case)*]);
+        suite!(@ignored kernel, [$($case)*]);
+        suite!(@ignored kernel_ipv6, [$($case)*]);
     };
     (@driver $driver:ident, [$($case:ident)*]) => {
+        suite!(@each $driver, (), [$($case)*]);
+    };
+    (@ignored $driver:ident, [$($case:ident)*]) => {
+        suite!(@each $driver, (#[ignore = "make test-kernel-sctp"]), [$($case)*]);
+    };
+    (@each $driver:ident, $ignore:tt, [$($case:ident)*]) => {
         mod $driver {
-            $(
-                #[test]
-                fn $case() {
-                    super::cases::$case(&super::worlds::$driver());
-                }
-            )*
+            $(suite!(@test $driver, $ignore, $case);)*
+        }
+    };
+    (@test $driver:ident, ($(#[$ignore:meta])?), $case:ident) => {
+        #[test]
+        $(#[$ignore])?
+        fn $case() {
+            super::cases::$case(&super::worlds::$driver());
         }
     };
 }

@@ -2,6 +2,7 @@
 
 use crate::doomed::{self, Doomed};
 use crate::peer::{World, short};
+use crate::sys::{RawSocket, namespace};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -58,43 +59,58 @@ impl Doomed for Crashing<'_> {
     fn kill(self: Box<Self>) {
         self.network.crash(self.at);
     }
+
+    fn vanish(self: Box<Self>) {
+        self.network.crash(self.at);
+    }
 }
 
 /// A driver with a wire, on loopback.
 pub(crate) struct Loopback {
     driver: Driver,
-    number: u8,
-    v6: bool,
+    /// The `n`th address is this and `n`.
+    prefix: String,
+    silent: IpAddr,
 }
 
-fn loopback(driver: Driver, v6: bool) -> Loopback {
+/// On 127.0.0.0/8, where every address is there without asking.
+fn loopback(driver: Driver) -> Loopback {
     static NEXT: AtomicU8 = AtomicU8::new(1);
-    Loopback { driver, number: NEXT.fetch_add(1, Ordering::Relaxed), v6 }
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    Loopback { driver, prefix: format!("127.77.{number}."), silent: Ipv4Addr::new(127, 77, number, 99).into() }
+}
+
+/// In a namespace of its own, with nine addresses, and a network where nobody is.
+fn namespaced(driver: Driver, prefix: &str, silent_net: &str, silent: &str) -> Loopback {
+    let length = if prefix.contains(':') { "128" } else { "32" };
+    namespace(&format!(
+        "ip link set lo up
+         for n in 1 2 3 4 5 6 7 8 9; do ip address add {prefix}$n/{length} dev lo; done
+         ip link add silent type dummy
+         ip link set silent up
+         ip address add {silent_net} dev silent"
+    ));
+    Loopback { driver, prefix: prefix.into(), silent: silent.parse().expect("an address") }
 }
 
 pub(crate) fn userspace_ip() -> Loopback {
-    loopback(Driver::UserspaceIp, false)
+    loopback(Driver::UserspaceIp)
 }
 
 pub(crate) fn userspace_udp() -> Loopback {
-    loopback(Driver::UserspaceUdp, false)
+    loopback(Driver::UserspaceUdp)
+}
+
+pub(crate) fn kernel() -> Loopback {
+    namespaced(Driver::Kernel, "10.77.0.", "10.99.0.1/24", "10.99.0.99")
+}
+
+pub(crate) fn kernel_ipv6() -> Loopback {
+    namespaced(Driver::Kernel, "fd00::", "fd99::1/64 nodad", "fd99::99")
 }
 
 pub(crate) fn userspace_ipv6() -> Loopback {
-    namespace();
-    loopback(Driver::UserspaceIp, true)
-}
-
-/// Moves this thread into a network namespace of its own, with addresses fd00::1 to fd00::9. The namespace goes when
-/// the thread and its sockets do.
-fn namespace() {
-    // SAFETY: a plain system call that concerns this thread only.
-    let made = unsafe { libc::unshare(libc::CLONE_NEWNET) };
-    assert_eq!(made, 0, "a network namespace needs root: {}", std::io::Error::last_os_error());
-    let script =
-        "ip link set lo up && for n in 1 2 3 4 5 6 7 8 9 99; do ip address add fd00::$n/128 dev lo nodad; done";
-    let status = std::process::Command::new("sh").args(["-c", script]).status().expect("sh");
-    assert!(status.success(), "ip (package iproute2) could not set up the namespace");
+    namespaced(Driver::UserspaceIp, "fd00::", "fd99::1/64 nodad", "fd99::99")
 }
 
 impl World for Loopback {
@@ -107,14 +123,11 @@ impl World for Loopback {
     }
 
     fn address(&self, n: u8) -> IpAddr {
-        if self.v6 {
-            return format!("fd00::{n}").parse().expect("an address");
-        }
-        Ipv4Addr::new(127, 77, self.number, n).into()
+        format!("{}{n}", self.prefix).parse().expect("an address")
     }
 
     fn silent_address(&self) -> IpAddr {
-        self.address(99)
+        self.silent
     }
 
     fn doomed(&self, n: u8, port: u16, to: SocketAddr) -> Box<dyn Doomed + '_> {
@@ -127,6 +140,8 @@ impl World for Loopback {
             socket.send_to(bytes, SocketAddr::new(to.ip(), vireo_sctp::UDP_ENCAPSULATION_PORT)).expect("send");
             return true;
         }
-        false
+        let (IpAddr::V4(from), IpAddr::V4(to)) = (self.address(9), to.ip()) else { return false };
+        RawSocket::new(from).send(to, bytes);
+        true
     }
 }

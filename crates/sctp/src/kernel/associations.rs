@@ -1,0 +1,279 @@
+//! The sockets and associations of one endpoint, and what the kernel's notifications do to them.
+
+use super::ffi;
+use super::socket::Socket;
+use crate::assocs::{Assocs, FastMap, stream};
+use crate::config::Config;
+use crate::endpoint::{Event, SendError};
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use vireo_types::AssocId;
+
+/// The socket that has the endpoint's own port; the others have one association each.
+pub(super) const MAIN: u32 = 0;
+/// Payload a DATA chunk of a message that fills its packet carries, to estimate bytes from chunks.
+const CHUNK: usize = 1400;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Connecting(Instant),
+    Up,
+    Closing,
+}
+
+#[derive(Debug)]
+pub(super) struct Association {
+    socket: u32,
+    raw: i32,
+    outbound_streams: u16,
+    phase: Phase,
+    /// Bytes sent since the kernel was last asked what is outstanding, and that then.
+    queued: usize,
+    /// The parts so far of a message that comes in several.
+    partial: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(super) struct Associations {
+    pub(super) sockets: FastMap<u32, Socket>,
+    assocs: Assocs<Association>,
+    /// Those that owe their owner an [`Event::Writable`].
+    blocked: Vec<AssocId>,
+    /// Those that ended by our own doing, and why.
+    ended: Vec<(AssocId, &'static str)>,
+    pub(super) config: Config,
+}
+
+fn key(socket: u32, raw: i32) -> u64 {
+    (u64::from(socket) << 32) | u64::from(raw.cast_unsigned())
+}
+
+impl Associations {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            sockets: FastMap::default(),
+            assocs: Assocs::default(),
+            blocked: Vec::new(),
+            ended: Vec::new(),
+            config: config.clone(),
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.assocs.len() >= self.config.max_associations
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    pub(super) fn has_blocked(&self) -> bool {
+        !self.blocked.is_empty()
+    }
+
+    /// Tells which associations this side ended.
+    pub(super) fn tell_ended(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+        let count = self.ended.len();
+        for (assoc, reason) in self.ended.drain(..) {
+            sink(Event::Down { assoc, reason });
+        }
+        count
+    }
+
+    pub(super) fn send(&mut self, id: AssocId, wanted: u16, ppid: u32, data: &[u8]) -> Result<(), SendError> {
+        let Some(assoc) = self.assocs.get_mut(id).filter(|assoc| assoc.phase == Phase::Up) else {
+            return Err(SendError::Gone);
+        };
+        let Some(socket) = self.sockets.get(&assoc.socket) else { return Err(SendError::Gone) };
+        if assoc.queued + data.len() > self.config.send_buffer as usize {
+            let Some(chunks) = socket.outstanding(assoc.raw) else { return Err(SendError::Gone) };
+            assoc.queued = assoc.queued.min(chunks * CHUNK);
+            if assoc.queued + data.len() > self.config.send_buffer as usize {
+                return Err(self.block(id));
+            }
+        }
+        let flags = if self.config.sack_immediately { ffi::SCTP_SACK_IMMEDIATELY } else { 0 };
+        let sid = stream(wanted, assoc.outbound_streams);
+        let info = ffi::SndInfo { sid, flags, ppid: ppid.to_be(), context: 0, assoc_id: assoc.raw };
+        match socket.send(info, data) {
+            Ok(()) => {
+                assoc.queued += data.len();
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(self.block(id)),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EINVAL | libc::EPIPE | libc::ENOTCONN | libc::ESHUTDOWN | libc::ECONNRESET) => {
+                    Err(SendError::Gone)
+                }
+                _ => Err(error.into()),
+            },
+        }
+    }
+
+    pub(super) fn shutdown(&mut self, id: AssocId) {
+        let Some(assoc) = self.assocs.get_mut(id) else { return };
+        assoc.phase = Phase::Closing;
+        let (socket, raw) = (assoc.socket, assoc.raw);
+        self.end_raw(socket, raw, ffi::SCTP_EOF);
+    }
+
+    /// A message, or a part of one. Whether it made an event.
+    pub(super) fn message(
+        &mut self,
+        number: u32,
+        info: &ffi::RcvInfo,
+        data: &[u8],
+        whole: bool,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) -> bool {
+        let Some(id) = self.assocs.id(key(number, info.assoc_id)) else { return false };
+        let Some(assoc) = self.assocs.get_mut(id) else { return false };
+        if assoc.partial.len() + data.len() > crate::MAX_MESSAGE || (!whole && data.len() == crate::MAX_MESSAGE) {
+            self.end(id, "the peer sent a message that is too long");
+            return false;
+        }
+        let (stream, ppid) = (info.sid, u32::from_be(info.ppid));
+        if whole && assoc.partial.is_empty() {
+            sink(Event::Message { assoc: id, stream, ppid, data });
+            return true;
+        }
+        assoc.partial.extend_from_slice(data);
+        if whole {
+            sink(Event::Message { assoc: id, stream, ppid, data: &assoc.partial });
+            assoc.partial = Vec::new();
+        }
+        whole
+    }
+
+    /// A notification. Whether it made an event.
+    pub(super) fn notified(
+        &mut self,
+        number: u32,
+        data: &[u8],
+        from: Option<SocketAddr>,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) -> bool {
+        let Some(change) = ffi::AssocChange::read(data) else { return false };
+        let known = self.assocs.id(key(number, change.assoc_id));
+        match (change.state, known) {
+            (ffi::SCTP_COMM_UP, known) => {
+                let outbound_streams = change.outbound_streams;
+                let full = known.is_none() && self.is_full();
+                let Some(peer) = from.filter(|_| !full) else {
+                    tracing::warn!(limit = self.config.max_associations, "an SCTP association is refused");
+                    self.end_raw(number, change.assoc_id, ffi::SCTP_ABORT);
+                    return false;
+                };
+                let assoc = known.unwrap_or_else(|| self.insert(number, change.assoc_id, Phase::Up));
+                if let Some(state) = self.assocs.get_mut(assoc) {
+                    state.outbound_streams = outbound_streams;
+                    if matches!(state.phase, Phase::Connecting(_)) {
+                        state.phase = Phase::Up;
+                    }
+                }
+                sink(Event::Up { assoc, peer, outbound_streams });
+            }
+            (ffi::SCTP_RESTART, Some(assoc)) => {
+                if let Some(state) = self.assocs.get_mut(assoc) {
+                    state.outbound_streams = change.outbound_streams;
+                    state.queued = 0;
+                    state.partial = Vec::new();
+                }
+                sink(Event::Restarted { assoc });
+            }
+            (ffi::SCTP_COMM_LOST | ffi::SCTP_SHUTDOWN_COMP | ffi::SCTP_CANT_STR_ASSOC, Some(assoc)) => {
+                let state = self.assocs.get(assoc).map(|assoc| assoc.phase);
+                let aborted = data.len() > size_of::<ffi::AssocChange>();
+                let reason = reason(change.state, aborted, state, self.config.rto_initial);
+                self.remove(assoc);
+                sink(Event::Down { assoc, reason });
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    pub(super) fn insert(&mut self, socket: u32, raw: i32, phase: Phase) -> AssocId {
+        let outbound_streams = self.config.outbound_streams;
+        let assoc = Association { socket, raw, outbound_streams, phase, queued: 0, partial: Vec::new() };
+        self.assocs.insert(key(socket, raw), assoc)
+    }
+
+    /// Forgets an association, and its socket if it had one of its own.
+    fn remove(&mut self, id: AssocId) {
+        if let Some(assoc) = self.assocs.remove(id) {
+            self.blocked.retain(|blocked| *blocked != id);
+            if assoc.socket != MAIN {
+                self.sockets.remove(&assoc.socket);
+            }
+        }
+    }
+
+    fn end_raw(&self, number: u32, raw: i32, flags: u16) {
+        if let Some(socket) = self.sockets.get(&number) {
+            let info = ffi::SndInfo { sid: 0, flags, ppid: 0, context: 0, assoc_id: raw };
+            // It fails only when the association is on its way out already, which its event tells.
+            let _ = socket.send(info, &[]);
+        }
+    }
+
+    /// Aborts an association.
+    pub(super) fn end(&mut self, id: AssocId, reason: &'static str) {
+        let Some(assoc) = self.assocs.get(id) else { return };
+        self.end_raw(assoc.socket, assoc.raw, ffi::SCTP_ABORT);
+        self.remove(id);
+        self.ended.push((id, reason));
+    }
+
+    /// Tells which associations take messages again.
+    pub(super) fn unblock(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+        let (mut count, low) = (0, self.config.send_buffer as usize / 2);
+        let (assocs, sockets) = (&mut self.assocs, &self.sockets);
+        self.blocked.retain(|id| {
+            let Some(assoc) = assocs.get_mut(*id) else { return false };
+            let Some(socket) = sockets.get(&assoc.socket) else { return false };
+            let Some(chunks) = socket.outstanding(assoc.raw) else { return false };
+            assoc.queued = assoc.queued.min(chunks * CHUNK);
+            let free = assoc.queued <= low && socket.is_writable();
+            if free {
+                count += 1;
+                sink(Event::Writable { assoc: *id });
+            }
+            !free
+        });
+        count
+    }
+
+    fn block(&mut self, id: AssocId) -> SendError {
+        if !self.blocked.contains(&id) {
+            self.blocked.push(id);
+        }
+        SendError::Full
+    }
+}
+
+impl ffi::AssocChange {
+    fn read(data: &[u8]) -> Option<Self> {
+        let [a, b, ..] = *data.first_chunk::<{ size_of::<Self>() }>()?;
+        if u16::from_ne_bytes([a, b]) != ffi::SCTP_ASSOC_CHANGE {
+            return None;
+        }
+        // SAFETY: there are enough bytes, and every bit pattern is a value of this plain structure.
+        Some(unsafe { data.as_ptr().cast::<Self>().read_unaligned() })
+    }
+}
+
+/// Why an association ended. The kernel does not say whether a connect was refused or not answered, but an answer
+/// comes before the first repetition of INIT.
+fn reason(state: u16, aborted: bool, phase: Option<Phase>, rto_initial: Duration) -> &'static str {
+    match (state, phase) {
+        (ffi::SCTP_SHUTDOWN_COMP, _) => "shut down",
+        (ffi::SCTP_CANT_STR_ASSOC, Some(Phase::Connecting(start))) if start.elapsed() < rto_initial => {
+            "refused by the peer"
+        }
+        (ffi::SCTP_CANT_STR_ASSOC, _) => "no answer from the peer",
+        _ if aborted => "aborted by the peer",
+        _ => "the peer stopped answering",
+    }
+}

@@ -1,0 +1,177 @@
+//! The kernel driver's [`Endpoint`].
+
+use super::associations::{Associations, MAIN, Phase};
+use super::ffi;
+use super::socket::Socket;
+use crate::config::{BindError, Config};
+use crate::endpoint::{Endpoint, Event, SendError};
+use crate::sys::{DATAGRAMS, Reactor, Ready, RecvBatch, Waker};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
+use vireo_types::AssocId;
+
+/// Batches read from one socket before the others get their turn.
+const BATCHES: usize = 4;
+/// How often associations with a full buffer are looked at.
+const TICK: Duration = Duration::from_millis(5);
+
+/// An endpoint over the kernel's SCTP.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    reactor: Reactor,
+    received: RecvBatch,
+    associations: Associations,
+    next_socket: u32,
+    driver: String,
+}
+
+impl Kernel {
+    pub(crate) fn bind(config: &Config, driver: String) -> Result<Box<dyn Endpoint>, BindError> {
+        let mut this = Self {
+            reactor: Reactor::new().map_err(BindError::system("making an epoll instance"))?,
+            received: RecvBatch::new(),
+            associations: Associations::new(config),
+            next_socket: MAIN + 1,
+            driver,
+        };
+        if config.port == 0 {
+            // Tells now what would else fail with the first association.
+            Socket::open(config, 0)?;
+        } else {
+            let socket = Socket::open(config, config.port)?;
+            this.reactor.add(socket.fd(), MAIN).map_err(BindError::system("watching a socket"))?;
+            this.associations.sockets.insert(MAIN, socket);
+        }
+        Ok(Box::new(this))
+    }
+
+    /// Reads what a socket has.
+    fn receive(&mut self, number: u32, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+        let mut events = 0;
+        for _ in 0..BATCHES {
+            let Some(socket) = self.associations.sockets.get(&number) else { break };
+            // An error of one association's is no error of the socket, and what it means comes as an event.
+            let count = self.received.receive(socket.fd()).unwrap_or(0);
+            for slot in 0..count {
+                let flags = self.received.flags(slot);
+                let info: Option<ffi::RcvInfo> = self.received.ancillary(slot, libc::IPPROTO_SCTP, ffi::SCTP_RCVINFO);
+                let Some(received) = self.received.get(slot) else { continue };
+                let event = if flags & ffi::MSG_NOTIFICATION != 0 {
+                    self.associations.notified(number, received.data, received.from, sink)
+                } else if let Some(info) = info {
+                    let whole = flags & libc::MSG_EOR != 0;
+                    self.associations.message(number, &info, received.data, whole, sink)
+                } else {
+                    false
+                };
+                events += usize::from(event);
+            }
+            if count < DATAGRAMS {
+                break;
+            }
+        }
+        events
+    }
+
+    /// One wait and what it brought.
+    fn turn(&mut self, wait: Option<Duration>, sink: &mut dyn FnMut(Event<'_>)) -> io::Result<(usize, bool)> {
+        let woken = self.reactor.wait(wait)?;
+        let ready = self.reactor.take_ready();
+        let mut count = 0;
+        for item in &ready {
+            match *item {
+                Ready::Own(number) => count += self.receive(number, sink),
+                Ready::Watched(token) => {
+                    sink(Event::Readable { token });
+                    count += 1;
+                }
+            }
+        }
+        self.reactor.put_back(ready);
+        count += self.associations.tell_ended(sink);
+        Ok((count + self.associations.unblock(sink), woken))
+    }
+}
+
+impl Endpoint for Kernel {
+    fn poll(&mut self, timeout: Option<Duration>, sink: &mut dyn FnMut(Event<'_>)) -> io::Result<usize> {
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        loop {
+            let rest = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let wait = match (self.associations.has_ended(), self.associations.has_blocked()) {
+                (true, _) => Some(Duration::ZERO),
+                (false, false) => rest,
+                (false, true) => Some(rest.map_or(TICK, |rest| rest.min(TICK))),
+            };
+            let (count, woken) = self.turn(wait, sink)?;
+            if count > 0 || woken || rest.is_some_and(|rest| rest.is_zero()) {
+                return Ok(count);
+            }
+        }
+    }
+
+    fn send(&mut self, id: AssocId, wanted: u16, ppid: u32, data: &[u8]) -> Result<(), SendError> {
+        if data.is_empty() || data.len() > crate::MAX_MESSAGE {
+            return Err(SendError::Io(io::ErrorKind::InvalidInput.into()));
+        }
+        self.associations.send(id, wanted, ppid, data)
+    }
+
+    fn connect(&mut self, peer: SocketAddr) -> io::Result<AssocId> {
+        if self.associations.is_full() {
+            return Err(io::Error::other("the endpoint has all the associations it may have"));
+        }
+        let number = if self.associations.config.port == 0 {
+            let socket = Socket::open(&self.associations.config, 0).map_err(io::Error::other)?;
+            let number = self.next_socket;
+            self.next_socket = self.next_socket.checked_add(1).unwrap_or(MAIN + 1);
+            self.reactor.add(socket.fd(), number)?;
+            self.associations.sockets.insert(number, socket);
+            number
+        } else {
+            MAIN
+        };
+        let Some(socket) = self.associations.sockets.get(&number) else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        let connected = socket.connect(peer);
+        if connected.is_err() && number != MAIN {
+            self.associations.sockets.remove(&number);
+        }
+        Ok(self.associations.insert(number, connected?, Phase::Connecting(Instant::now())))
+    }
+
+    fn shutdown(&mut self, id: AssocId) {
+        self.associations.shutdown(id);
+    }
+
+    fn abort(&mut self, id: AssocId) {
+        self.associations.end(id, "aborted by this side");
+    }
+
+    fn watch(&mut self, fd: RawFd, token: u64) -> io::Result<()> {
+        self.reactor.watch(fd, token)
+    }
+
+    fn waker(&self) -> Waker {
+        self.reactor.waker()
+    }
+
+    fn driver(&self) -> &str {
+        &self.driver
+    }
+
+    fn port(&self) -> u16 {
+        self.associations.config.port
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        for socket in self.associations.sockets.values() {
+            socket.abort_on_close();
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The system calls of the suite: a network namespace for a thread, and packets made by hand.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::process::Command;
+
+/// Moves this thread into a network namespace of its own and sets it up by a shell script. The namespace goes when the
+/// thread and its sockets do.
+pub(crate) fn namespace(script: &str) {
+    // SAFETY: a plain system call that concerns this thread only.
+    let made = unsafe { libc::unshare(libc::CLONE_NEWNET) };
+    assert_eq!(made, 0, "a network namespace needs root: {}", io::Error::last_os_error());
+    let status = Command::new("sh").args(["-ec", script]).status().expect("sh");
+    assert!(status.success(), "ip (package iproute2) could not set up the namespace");
+}
+
+/// A socket that sends packets of protocol 132 as they are given.
+pub(crate) struct RawSocket(OwnedFd);
+
+impl RawSocket {
+    /// One that sends from `source`.
+    pub(crate) fn new(source: Ipv4Addr) -> Self {
+        // SAFETY: no pointers are passed, and the result is checked before it is used.
+        let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::IPPROTO_SCTP) };
+        assert!(fd >= 0, "a raw socket needs root: {}", io::Error::last_os_error());
+        // SAFETY: the descriptor is open and nobody else's.
+        let socket = Self(unsafe { OwnedFd::from_raw_fd(fd) });
+        let name = address(source);
+        let size = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+        // SAFETY: the descriptor is open and the name has the size that is passed.
+        let bound = unsafe { libc::bind(socket.0.as_raw_fd(), (&raw const name).cast(), size) };
+        assert_eq!(bound, 0, "{source}: {}", io::Error::last_os_error());
+        socket
+    }
+
+    pub(crate) fn send(&self, to: Ipv4Addr, packet: &[u8]) {
+        let name = address(to);
+        let size = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+        let (data, length) = (packet.as_ptr().cast(), packet.len());
+        // SAFETY: the descriptor is open, and data and name have the sizes that are passed.
+        let sent = unsafe { libc::sendto(self.0.as_raw_fd(), data, length, 0, (&raw const name).cast(), size) };
+        assert_eq!(usize::try_from(sent).ok(), Some(length), "{}", io::Error::last_os_error());
+    }
+}
+
+fn address(ip: Ipv4Addr) -> libc::sockaddr_in {
+    libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: 0,
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(ip.octets()) },
+        sin_zero: [0; 8],
+    }
+}
