@@ -16,6 +16,6 @@ pub mod traffic;
 pub mod ue;
 pub mod usim;
 
-pub use engine::{Error, Open, Phase, Progress, run_with};
+pub use engine::{Error, Open, Phase, Progress, run, run_with};
 pub use options::{Echoes, LAB_K, LAB_OPC, Load, NGAP_PORT, Options, Subscribers};
 pub use report::{Latency, PROCEDURES, Procedure, Report, UserPlane};

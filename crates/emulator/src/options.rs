@@ -92,7 +92,7 @@ pub struct Options {
     pub n3: Vec<IpAddr>,
     /// The SCTP driver.
     pub driver: Driver,
-    /// UDP ports of SCTP over UDP (RFC 6951): ours and the core's.
+    /// UDP ports of SCTP over UDP (RFC 6951): ours (0: the system chooses) and the core's.
     pub sctp_udp_ports: (u16, u16),
     /// gNBs.
     pub gnbs: u32,
@@ -149,7 +149,7 @@ impl Options {
             n2: Vec::new(),
             n3: vec![core.ip()],
             driver: Driver::Auto,
-            sctp_udp_ports: (9899, 9899),
+            sctp_udp_ports: (0, vireo_sctp::UDP_ENCAPSULATION_PORT),
             gnbs: 1,
             ues: 1,
             subscribers: Subscribers::Range { first, keys: Keys { k: LAB_K, opc: LAB_OPC } },

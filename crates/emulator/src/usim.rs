@@ -4,9 +4,9 @@
 
 use vireo_types::{Plmn, Supi};
 use vireo_wire::security::milenage::{K, Milenage, Opc, Sqn};
+pub use vireo_wire::security::nas_5gs::HomeNetworkPublicKey;
 use vireo_wire::security::nas_5gs::{
-    HomeNetworkPublicKey, KAmf, Protection, RoutingIndicator, Suci, Supi as SupiText, derive_kamf, derive_kausf,
-    derive_kseaf,
+    KAmf, Protection, RoutingIndicator, Suci, Supi as SupiText, derive_kamf, derive_kausf, derive_kseaf,
 };
 use vireo_wire::security::{Autn, Rand, SecurityError};
 

@@ -18,6 +18,8 @@ pub(crate) enum Command {
     Run(crate::run::Args),
     /// Check, show or explain configurations
     Config(crate::config::Args),
+    /// Run gNBs and UEs against any 5G core
+    Emulate(Box<crate::emulate::Args>),
     /// Show gNBs, UEs and sessions of a running core
     Status(crate::status::Args),
     /// Add, import, export, list and remove subscribers

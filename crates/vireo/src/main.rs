@@ -2,6 +2,7 @@
 
 mod cli;
 mod config;
+mod emulate;
 mod logging;
 mod run;
 mod status;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
         cli::Command::Run(args) => run::run(&args),
+        cli::Command::Emulate(args) => emulate::run(&args),
         cli::Command::Status(args) => status::run(&args),
         cli::Command::Config(args) => config::run(&args),
         cli::Command::Subscriber(args) => subscriber::run(args),

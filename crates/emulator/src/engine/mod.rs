@@ -5,11 +5,13 @@
 
 mod link;
 mod n3;
+mod open;
 mod slot;
 mod steps;
 mod timers;
 mod worker;
 
+pub use open::run;
 pub(crate) use worker::gnb_config;
 
 use crate::options::Options;
