@@ -11,8 +11,13 @@ pub(crate) fn namespace(script: &str) {
     // SAFETY: a plain system call that concerns this thread only.
     let made = unsafe { libc::unshare(libc::CLONE_NEWNET) };
     assert_eq!(made, 0, "a network namespace needs root: {}", io::Error::last_os_error());
+    sh(script);
+}
+
+/// Runs a shell script in this thread's namespace.
+pub(crate) fn sh(script: &str) {
     let status = Command::new("sh").args(["-ec", script]).status().expect("sh");
-    assert!(status.success(), "ip (package iproute2) could not set up the namespace");
+    assert!(status.success(), "ip (package iproute2) could not set up the namespace: {script}");
 }
 
 /// A socket that sends packets of protocol 132 as they are given.

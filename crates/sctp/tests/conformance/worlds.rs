@@ -2,7 +2,7 @@
 
 use crate::doomed::{self, Doomed};
 use crate::peer::{World, short};
-use crate::sys::{RawSocket, namespace};
+use crate::sys::{RawSocket, namespace, sh};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -80,17 +80,19 @@ fn loopback(driver: Driver) -> Loopback {
     Loopback { driver, prefix: format!("127.77.{number}."), silent: Ipv4Addr::new(127, 77, number, 99).into() }
 }
 
-/// In a namespace of its own, with nine addresses, and a network where nobody is.
-fn namespaced(driver: Driver, prefix: &str, silent_net: &str, silent: &str) -> Loopback {
-    let length = if prefix.contains(':') { "128" } else { "32" };
-    namespace(&format!(
-        "ip link set lo up
-         for n in 1 2 3 4 5 6 7 8 9; do ip address add {prefix}$n/{length} dev lo; done
-         ip link add silent type dummy
-         ip link set silent up
-         ip address add {silent_net} dev silent"
-    ));
-    Loopback { driver, prefix: prefix.into(), silent: silent.parse().expect("an address") }
+/// In a namespace of its own, with ten addresses.
+fn namespaced(driver: Driver, prefix: &str) -> Loopback {
+    let length = if prefix.contains(':') { "128 nodad" } else { "32" };
+    let addresses = format!("for n in 1 2 3 4 5 6 7 8 9 99; do ip address add {prefix}$n/{length} dev lo; done");
+    namespace(&format!("ip link set lo up; {addresses}"));
+    Loopback { driver, prefix: prefix.into(), silent: format!("{prefix}99").parse().expect("an address") }
+}
+
+/// The same with a network where nobody is: at an address of its own the kernel would answer.
+fn kernel_world(prefix: &str, own: &str, silent: &str) -> Loopback {
+    let world = namespaced(Driver::Kernel, prefix);
+    sh(&format!("ip link add silent type dummy; ip link set silent up; ip address add {own} dev silent"));
+    Loopback { silent: silent.parse().expect("an address"), ..world }
 }
 
 pub(crate) fn userspace_ip() -> Loopback {
@@ -102,15 +104,15 @@ pub(crate) fn userspace_udp() -> Loopback {
 }
 
 pub(crate) fn kernel() -> Loopback {
-    namespaced(Driver::Kernel, "10.77.0.", "10.99.0.1/24", "10.99.0.99")
+    kernel_world("10.77.0.", "10.99.0.1/24", "10.99.0.99")
 }
 
 pub(crate) fn kernel_ipv6() -> Loopback {
-    namespaced(Driver::Kernel, "fd00::", "fd99::1/64 nodad", "fd99::99")
+    kernel_world("fd00::", "fd99::1/64 nodad", "fd99::99")
 }
 
 pub(crate) fn userspace_ipv6() -> Loopback {
-    namespaced(Driver::UserspaceIp, "fd00::", "fd99::1/64 nodad", "fd99::99")
+    namespaced(Driver::UserspaceIp, "fd00::")
 }
 
 impl World for Loopback {
