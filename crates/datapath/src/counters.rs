@@ -35,7 +35,7 @@ reasons! {
     InnerMalformed = "inner_malformed",
     /// The source is not the session's address.
     Spoofed = "spoofed_source",
-    /// Link-local traffic of the UE that asks nothing of a router.
+    /// What does not leave its link: the UE's that asks nothing of a router, and the machine's own multicast.
     LinkLocal = "link_local",
     /// A QoS flow that the session's rule does not allow.
     WrongFlow = "wrong_qos_flow",

@@ -28,7 +28,7 @@ pub use host::StartError;
 pub use memory::Memory;
 pub use rate::Rate;
 pub use record::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
-pub use sockets::{Clock, EventSink, Sockets, SocketsConfig};
+pub use sockets::{Clock, EventSink, Sockets, SocketsConfig, View};
 pub use sys::poll;
 pub use tables::{DownlinkId, Limits, Pool, Released, TableError, Tables};
 pub use verdict::Event;

@@ -58,10 +58,30 @@ impl Clock {
     }
 }
 
-/// A running user plane; it ends when it is dropped.
-pub struct Sockets {
+/// What others may see of a running user plane.
+#[derive(Clone, Debug)]
+pub struct View {
     tables: Arc<RwLock<Tables>>,
     counters: Arc<Counters>,
+}
+
+impl View {
+    /// What was counted so far.
+    pub fn stats(&self) -> Stats {
+        self.counters.read()
+    }
+
+    /// Looks at the tables.
+    pub fn look<R>(&self, look: impl FnOnce(&Tables) -> R) -> R {
+        // a worker that panicked only read: the tables are as their last change left them
+        look(&self.tables.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A running user plane; it ends when it is dropped. Address translation is removed from the network namespace of the
+/// thread that drops it, which should therefore be that of the thread that started it.
+pub struct Sockets {
+    view: View,
     /// Those of the first worker, to send what changes let go.
     sockets: Arc<[Socket]>,
     clock: Clock,
@@ -95,8 +115,10 @@ impl Sockets {
         };
         let mtu = config.pools.iter().map(|pool| usize::from(pool.mtu)).max().unwrap_or(0).max(1500);
         let mut driver = Sockets {
-            tables: Arc::new(RwLock::new(Tables::new(config.pools, config.limits))),
-            counters: Arc::default(),
+            view: View {
+                tables: Arc::new(RwLock::new(Tables::new(config.pools, config.limits))),
+                counters: Arc::default(),
+            },
             sockets: sockets[0].clone(),
             clock: Clock::start(),
             stop: Waker::new()?,
@@ -105,8 +127,7 @@ impl Sockets {
         };
         for (number, (sockets, tun)) in sockets.into_iter().zip(queues).enumerate() {
             let worker = Worker {
-                tables: driver.tables.clone(),
-                counters: driver.counters.clone(),
+                view: driver.view.clone(),
                 sockets,
                 tun,
                 events: events.clone(),
@@ -128,8 +149,7 @@ impl Sockets {
     /// Changes the tables. What the change lets go is sent before any later packet.
     pub fn change<R>(&self, change: impl FnOnce(&mut Tables, &mut Released) -> R) -> R {
         let mut released = Released::default();
-        // a worker that panicked only read: the tables are as their last change left them
-        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        let mut tables = self.view.tables.write().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut tables, &mut released);
         let mut stats = Stats::default();
         for (to, datagram) in &released.datagrams {
@@ -139,20 +159,16 @@ impl Sockets {
         }
         drop(tables);
         stats.drops[DropReason::Action as usize] += released.dropped;
-        self.counters.flush(&mut stats);
+        self.view.counters.flush(&mut stats);
         result
-    }
-
-    /// Looks at the tables.
-    pub fn look<R>(&self, look: impl FnOnce(&Tables) -> R) -> R {
-        look(&self.tables.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Gives up what was buffered for too long. To be called about once a second.
     pub fn expire_buffers(&self) {
         let mut stats = Stats::default();
-        stats.drops[DropReason::BufferExpired as usize] = self.look(|tables| tables.expire_buffers(self.clock.now()));
-        self.counters.flush(&mut stats);
+        stats.drops[DropReason::BufferExpired as usize] =
+            self.view.look(|tables| tables.expire_buffers(self.clock.now()));
+        self.view.counters.flush(&mut stats);
     }
 
     /// The clock that buffers and rates go by.
@@ -160,9 +176,9 @@ impl Sockets {
         self.clock
     }
 
-    /// What was counted so far.
-    pub fn stats(&self) -> Stats {
-        self.counters.read()
+    /// What others may see of it, for as long as they like.
+    pub fn view(&self) -> View {
+        self.view.clone()
     }
 }
 
@@ -201,8 +217,7 @@ fn position(sockets: &[Socket], to: SocketAddr) -> Option<usize> {
 }
 
 struct Worker {
-    tables: Arc<RwLock<Tables>>,
-    counters: Arc<Counters>,
+    view: View,
     sockets: Arc<[Socket]>,
     tun: Tun,
     events: EventSink,
@@ -256,7 +271,7 @@ impl Worker {
                     n => self.uplink(&self.sockets[n as usize], &mut receiver, &mut stats),
                 }
             }
-            self.counters.flush(&mut stats);
+            self.view.counters.flush(&mut stats);
         }
     }
 
@@ -270,7 +285,7 @@ impl Worker {
         let mut rare = Rare { sockets: &self.sockets, events: &self.events };
         let mut forward: [Option<&[u8]>; BATCH] = [None; BATCH];
         {
-            let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+            let tables = self.view.tables.read().unwrap_or_else(PoisonError::into_inner);
             for (n, forward) in forward.iter_mut().enumerate().take(count) {
                 *forward = match receiver.datagram(n) {
                     (from, Some(datagram)) => {
@@ -305,7 +320,7 @@ impl Worker {
         }
         let now = self.clock.now();
         let mut rare = Rare { sockets: &self.sockets, events: &self.events };
-        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let tables = self.view.tables.read().unwrap_or_else(PoisonError::into_inner);
         for (n, end) in ends.into_iter().enumerate().take(count) {
             let base = n * self.slot;
             let slot = &mut buffer[base..base + self.slot];

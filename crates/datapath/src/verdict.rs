@@ -159,6 +159,10 @@ impl Tables {
         let (found, inner) = match Inner::read(packet) {
             None => return DownlinkVerdict::Drop(DropReason::InnerMalformed),
             Some(Inner::V4 { destination, packet, .. }) => (self.find_ipv4(destination), packet),
+            // the kernel's own, as the device comes up
+            Some(Inner::V6 { destination, .. }) if destination >> 120 == 0xff => {
+                return DownlinkVerdict::Drop(DropReason::LinkLocal);
+            }
             Some(Inner::V6 { destination, packet, .. }) => (self.find_ipv6(destination), packet),
         };
         let Some((id, downlink)) = found else {

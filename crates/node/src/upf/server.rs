@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tracing::{debug, info};
 use vireo_datapath::poll::{Poller, Waker};
-use vireo_datapath::{Clock, Event, Limits, Sockets, SocketsConfig, StartError, Stats};
+use vireo_datapath::{Clock, Event, Limits, Sockets, SocketsConfig, StartError, Stats, View};
 
 /// Events that may wait for the N4 thread; more are told again by their next packet.
 const EVENTS: usize = 16_384;
@@ -73,7 +73,7 @@ pub struct UpfStats {
 #[derive(Debug)]
 pub struct UpfHandle {
     n4: SocketAddr,
-    datapath: Arc<Sockets>,
+    datapath: View,
     shared: Arc<Mutex<(usize, PfcpStats)>>,
     stop: Waker,
     thread: Option<JoinHandle<()>>,
@@ -134,7 +134,7 @@ pub fn start(config: UpfConfig) -> Result<UpfHandle, UpfError> {
         sink_wake.wake();
         taken
     };
-    let datapath = Arc::new(Sockets::start(datapath_config(&config), Arc::new(sink))?);
+    let datapath = Sockets::start(datapath_config(&config), Arc::new(sink))?;
     let settings = Settings {
         address: n4.ip(),
         n3_ipv4: config.n3.iter().find_map(|address| match address {
@@ -151,7 +151,7 @@ pub fn start(config: UpfConfig) -> Result<UpfHandle, UpfError> {
         started: ntp_now(),
     };
     info!("UPF: N4 {n4}, N3 {:?}, N6 {}", config.n3, config.tun);
-    let shared = Arc::default();
+    let (shared, view) = (Arc::default(), datapath.view());
     let server = Server {
         upf: Upf::new(settings),
         socket,
@@ -159,11 +159,11 @@ pub fn start(config: UpfConfig) -> Result<UpfHandle, UpfError> {
         wake,
         events,
         clock: datapath.clock(),
-        datapath: datapath.clone(),
+        datapath,
         shared: Arc::clone(&shared),
     };
     let thread = std::thread::Builder::new().name("upf-n4".to_owned()).spawn(move || server.run())?;
-    Ok(UpfHandle { n4, datapath, shared, stop, thread: Some(thread) })
+    Ok(UpfHandle { n4, datapath: view, shared, stop, thread: Some(thread) })
 }
 
 fn datapath_config(config: &UpfConfig) -> SocketsConfig {
@@ -226,7 +226,8 @@ struct Server {
     wake: Waker,
     events: Receiver<Event>,
     clock: Clock,
-    datapath: Arc<Sockets>,
+    /// Owned by this thread, so that what it set up goes from the network namespace where it is.
+    datapath: Sockets,
     shared: Arc<Mutex<(usize, PfcpStats)>>,
 }
 
@@ -269,7 +270,7 @@ impl Server {
             if now.instant >= upkeep {
                 upkeep = now.instant + UPKEEP.into();
                 self.datapath.expire_buffers();
-                self.upf.report_usage(now, &mut &*self.datapath, &mut out);
+                self.upf.report_usage(now, &mut &self.datapath, &mut out);
             }
             self.send(&mut out);
             *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = (self.upf.sessions(), self.upf.stats);
@@ -281,7 +282,7 @@ impl Server {
             match self.socket.recv_from(buffer) {
                 Ok((length, from)) => {
                     let now = self.now();
-                    self.upf.receive(from, &buffer[..length], now, &mut &*self.datapath, out);
+                    self.upf.receive(from, &buffer[..length], now, &mut &self.datapath, out);
                     self.send(out);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,

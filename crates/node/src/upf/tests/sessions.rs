@@ -215,8 +215,7 @@ fn a_release_ends_the_association_and_its_sessions() {
     let (_, response): (_, AssociationUpdateResponse) = b.ask(|out, sequence| update.emit(out, sequence));
     assert_eq!(response.cause, Cause::REQUEST_ACCEPTED);
     let release = AssociationReleaseRequest { node_id: node() };
-    let ask =
-        |b: &mut Bench| -> AssociationReleaseResponse { b.ask(|out, sequence| release.emit(out, sequence)).1 };
+    let ask = |b: &mut Bench| -> AssociationReleaseResponse { b.ask(|out, sequence| release.emit(out, sequence)).1 };
     assert_eq!(ask(&mut b).cause, Cause::REQUEST_ACCEPTED);
     assert!(b.plane.tables.is_empty());
     assert_eq!(ask(&mut b).cause, Cause::NO_ESTABLISHED_ASSOCIATION);

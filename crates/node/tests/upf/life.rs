@@ -1,0 +1,153 @@
+use crate::world::*;
+use std::io::{BufRead, BufReader};
+use std::net::Ipv4Addr;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use vireo_datapath::StartError;
+use vireo_node::upf::{UpfConfig, UpfError};
+
+/// Set for the process that runs nothing but a UPF, with address translation.
+const CHILD: &str = "VIREO_TEST_UPF";
+
+fn nat() -> UpfConfig {
+    UpfConfig { nat: true, ..config() }
+}
+
+/// Not a test: what [`Killed`] runs in the UPF's namespace.
+#[test]
+fn upf_process() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    // a program that another test is just starting holds the sockets of this program until it is loaded
+    let mut started = vireo_node::upf::start(nat());
+    for _ in 0..20 {
+        if let Err(UpfError::N4InUse(_) | UpfError::Datapath(StartError::N3InUse(_))) = started {
+            std::thread::sleep(Duration::from_millis(50));
+            started = vireo_node::upf::start(nat());
+        }
+    }
+    let _upf = started.expect("started");
+    println!("\nready");
+    loop {
+        std::thread::park();
+    }
+}
+
+/// A UPF in a process of its own.
+struct Killed(Child);
+
+impl Killed {
+    fn start(w: &World) -> Self {
+        let exe = std::env::current_exe().expect("this program");
+        let mut child = Command::new("ip")
+            .args(["netns", "exec", &w.name("upf")])
+            .arg(exe)
+            .args(["--exact", "life::upf_process", "--nocapture"])
+            .env(CHILD, "1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("ip");
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        assert!(output.lines().map_while(Result::ok).any(|line| line == "ready"), "the process has started");
+        Killed(child)
+    }
+
+    fn kill(mut self) {
+        self.0.kill().expect("killed");
+        self.0.wait().expect("ended");
+    }
+}
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn address_translation_lets_a_ue_out_and_goes_with_the_upf() {
+    let mut w = World::new();
+    w.run("dn", "ip route del 10.45.0.0/16");
+    let upf = w.start(nat()).expect("started");
+    let (_, teid) = w.active_session();
+    w.ping(teid, 1);
+    let rules = w.run("upf", "nft list tables");
+    assert!(rules.contains("table inet vireo"), "{rules}");
+    upf.stop();
+    assert_eq!(w.run("upf", "nft list tables"), "");
+}
+
+#[test]
+fn what_a_killed_upf_leaves_is_replaced() {
+    let mut w = World::new();
+    let killed = Killed::start(&w);
+    let (_, teid) = w.active_session();
+    w.ping(teid, 1);
+    killed.kill();
+    assert!(!w.run("upf", "ip -o link").contains(TUN), "the device goes with its process");
+
+    let upf = w.start(nat()).expect("started again");
+    let (_, teid) = w.active_session();
+    w.ping(teid, 2);
+    let rules = w.run("upf", "nft list table inet vireo");
+    assert_eq!(rules.matches("masquerade").count(), 2, "one for each family, not one for each start: {rules}");
+    upf.stop();
+    assert_eq!(w.run("upf", "nft list tables"), "");
+
+    // without address translation a start removes what is left too
+    Killed::start(&w).kill();
+    let upf = w.start(config()).expect("started");
+    assert_eq!(w.run("upf", "nft list tables"), "");
+    drop(upf);
+}
+
+#[test]
+fn a_start_that_fails_says_why_and_leaves_nothing() {
+    let w = World::new();
+    let fails = |change: &dyn Fn(&mut UpfConfig)| {
+        let mut config = config();
+        change(&mut config);
+        w.start(config).expect_err("must not start").to_string()
+    };
+    let elsewhere = Ipv4Addr::new(192, 0, 2, 77);
+    let words = fails(&|c| c.n3 = vec![elsewhere.into()]);
+    assert!(words.contains("192.0.2.77 is not an address of this machine"), "{words}");
+    let words = fails(&|c| c.n4 = (elsewhere, 8805).into());
+    assert!(words.contains("N4 address 192.0.2.77 is not an address of this machine"), "{words}");
+    let words = fails(&|c| c.n4.set_ip(Ipv4Addr::UNSPECIFIED.into()));
+    assert!(words.contains("one address of this machine"), "{words}");
+    let words = fails(&|c| c.n3.clear());
+    assert!(words.contains("no N3 address"), "{words}");
+    let words = fails(&|c| c.tun = "n6".to_owned());
+    assert!(words.contains("the interface n6 is in use"), "{words}");
+    let words = fails(&|c| c.pools[0].ipv4 = Some((Ipv4Addr::new(10, 45, 0, 0), 31)));
+    assert!(words.contains("10.45.0.0/31"), "{words}");
+    let words = fails(&|c| {
+        let mut other = c.pools[0].clone();
+        (other.ipv4, other.ipv6) = (Some((Ipv4Addr::new(10, 45, 128, 0), 17)), None);
+        c.pools.push(other);
+    });
+    assert!(words.contains("10.45.0.0/16 and 10.45.128.0/17 overlap"), "{words}");
+    let words = fails(&|c| c.pools[0].ipv4 = Some((Ipv4Addr::new(198, 51, 100, 0), 24)));
+    assert!(words.contains("198.51.100.0/24"), "{words}");
+
+    let upf = w.start(config()).expect("nothing is left in the way");
+    assert!(matches!(w.start(config()), Err(UpfError::N4InUse(_))));
+    let words = fails(&|c| c.n4.set_port(8806));
+    assert!(words.contains("UDP port 2152 of 192.0.2.1 is in use"), "{words}");
+    drop(upf);
+    let words = w.inside("upf", || {
+        let exe = std::env::current_exe().expect("this program");
+        let output = Command::new("setpriv")
+            .args(["--bounding-set=-net_admin", "--inh-caps=-net_admin"])
+            .arg(exe)
+            .args(["--exact", "life::upf_process", "--nocapture"])
+            .env(CHILD, "1")
+            .output()
+            .expect("setpriv (package util-linux)");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    });
+    assert!(words.contains("TunPermission"), "{words}");
+}

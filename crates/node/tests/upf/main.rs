@@ -1,0 +1,6 @@
+//! The UPF between real interfaces, in namespaces that each test makes: a scripted SMF and gNB on one side, the
+//! kernel's own IP stack as the data network on the other. Needs root.
+
+mod life;
+mod packets;
+mod world;

@@ -1,0 +1,164 @@
+use crate::world::*;
+use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::time::Duration;
+use vireo_datapath::DropReason;
+use vireo_types::Teid;
+use vireo_wire::gtpu::{self, MessageType};
+use vireo_wire::pfcp::{self, *};
+
+#[test]
+fn an_echo_crosses_and_the_kernel_counts_what_we_count() {
+    let mut w = World::new();
+    let upf = w.start(config()).expect("started");
+    let (seid, teid) = w.active_session();
+    (0..20).for_each(|n| w.ping(teid, n));
+    let stats = counted(&upf, |stats| stats.packets.downlink.packets == 20);
+    // the device receives what we write and sends what we read
+    let [received, sent] = w.counters("upf", TUN);
+    assert_eq!(received, (stats.packets.uplink.packets, stats.packets.uplink.octets));
+    let dropped: u64 = stats.packets.drops.iter().sum();
+    assert_eq!(sent.0, stats.packets.downlink.packets + dropped, "{stats:?}");
+    assert_eq!((stats.packets.uplink.packets, stats.packets.downlink.packets, stats.sessions), (20, 20, 1));
+    assert_eq!(stats.packets.downlink.octets, 20 * 84);
+    // and so many packets of that length were seen by the other end of the data network's cable
+    let [at_host, _] = w.counters("dn", "eth");
+    assert!(at_host.0 >= 20, "{at_host:?}");
+
+    let deletion: SessionDeletionResponse =
+        w.ask(|out, sequence| (SessionDeletionRequest {}).emit(out, seid, sequence));
+    assert_eq!(deletion.cause, Cause::REQUEST_ACCEPTED);
+    upf.stop();
+    let links = w.run("upf", "ip -o link");
+    assert!(!links.contains(TUN), "the device is gone: {links}");
+}
+
+#[test]
+fn bad_packets_are_dropped_or_answered_and_disturb_nobody() {
+    let mut w = World::new();
+    let upf = w.start(config()).expect("started");
+    let (_, teid) = w.active_session();
+    w.tunnel_up(teid, &echo(Ipv4Addr::new(10, 45, 0, 3), HOST, 1));
+    w.ping(teid, 2);
+    counted(&upf, |stats| stats.packets.dropped(DropReason::Spoofed) == 1);
+
+    let unknown = Teid(teid.0 ^ 0x00ff_0000);
+    w.tunnel_up(unknown, &echo(UE, HOST, 3));
+    let datagram = w.for_gnb();
+    let packet = gtpu::Packet::parse(&datagram).expect("sound");
+    assert_eq!(packet.kind, MessageType::ErrorIndication);
+    let indication = gtpu::error_indication(packet.payload).expect("sound");
+    assert_eq!((indication.teid, indication.peer), (unknown, UPF.into()));
+
+    let good = {
+        let mut datagram = vec![0x34, 0xff, 0, 92];
+        datagram.extend(teid.0.to_be_bytes());
+        datagram.extend([0, 0, 0, 0x85, 1, 0x10, QFI, 0]);
+        datagram.extend(echo(UE, HOST, 4));
+        datagram
+    };
+    for end in 0..good.len() {
+        w.gnb.send_to(&good[..end], (UPF, gtpu::PORT)).expect("sent");
+    }
+    for n in 0..=255_u8 {
+        w.gnb.send_to(&[n; 64], (UPF, gtpu::PORT)).expect("sent");
+        w.gnb.send_to(&[0x34, 0xff, 0, 12, n, n, n, n, 0, 0, 0, n, n, 1, 2, 3, 4, 5, 6, 7], (UPF, gtpu::PORT)).ok();
+    }
+    let mut big = vec![0x30, 0xff, 0xff, 0xf0];
+    big.resize(60_000, 0);
+    w.gnb.send_to(&big, (UPF, gtpu::PORT)).expect("sent");
+    w.gnb.set_read_timeout(Some(Duration::from_millis(300))).expect("set");
+    let mut buffer = [0; 4096];
+    while w.gnb.recv(&mut buffer).is_ok() {}
+    w.gnb.set_read_timeout(Some(Duration::from_secs(5))).expect("set");
+    w.ping(teid, 5);
+    // nothing else reached the data network
+    let stats = counted(&upf, |s| (s.packets.uplink.packets, s.packets.downlink.packets) == (2, 2));
+    assert!(stats.packets.dropped(DropReason::Malformed) > 300, "{stats:?}");
+
+    let mut buffer = [0; gtpu::SIGNALLING_OCTETS];
+    let echo = gtpu::echo_request(&mut buffer, 77).expect("room");
+    w.gnb.send_to(echo, (UPF, gtpu::PORT)).expect("sent");
+    let datagram = w.for_gnb();
+    let response = gtpu::Packet::parse(&datagram).expect("sound");
+    assert_eq!((response.kind, response.sequence), (MessageType::EchoResponse, Some(77)));
+}
+
+#[test]
+fn an_ipv6_ue_finds_its_router_and_the_host() {
+    let mut w = World::new();
+    let _upf = w.start(config()).expect("started");
+    let (_, teid) = w.active_session();
+    let link_local: Ipv6Addr = "fe80::2".parse().expect("an address");
+    let all_routers: Ipv6Addr = "ff02::2".parse().expect("an address");
+    w.tunnel_up(teid, &icmpv6(link_local, all_routers, 133, &[0; 4]));
+    let advertisement = w.tunnel_down();
+    assert_eq!((advertisement[40], &advertisement[24..40]), (134, &link_local.octets()[..]));
+    assert_eq!(advertisement[72..88], PREFIX.octets(), "its prefix");
+    assert_eq!(advertisement[88..96], [5, 1, 0, 0, 0, 0, 0x05, 0x78], "the MTU");
+    let router: [u8; 16] = *advertisement[8..].first_chunk().expect("a source");
+    // its checksum is right: an echo built from the same octets is the same octets
+    let again = icmpv6(router.into(), link_local, 134, &advertisement[44..]);
+    assert_eq!(again[42..44], advertisement[42..44]);
+
+    let own = Ipv6Addr::from_bits(PREFIX.to_bits() | 0x1234_5678);
+    w.tunnel_up(teid, &icmpv6(own, HOST6, 128, b"\x12\x34\x00\x01some data"));
+    let reply = w.tunnel_down();
+    assert_eq!((&reply[8..24], &reply[24..40]), (&HOST6.octets()[..], &own.octets()[..]));
+    assert_eq!((reply[40], &reply[44..]), (129, &b"\x12\x34\x00\x01some data"[..]));
+}
+
+#[test]
+fn packets_for_an_idle_ue_are_reported_and_kept() {
+    let mut w = World::new();
+    let upf = w.start(config()).expect("started");
+    let (seid, _) = w.active_session();
+    w.downlink(seid, false);
+    let host = w.inside("dn", || UdpSocket::bind((HOST, 4000))).expect("bound");
+    for n in 1..=3_u8 {
+        host.send_to(&[n; 10], (UE, 5000)).expect("sent");
+    }
+    let mut buffer = [0; 2048];
+    let (length, from) = w.smf.recv_from(&mut buffer).expect("a report");
+    let message = Message::new(&buffer[..length]).expect("sound");
+    let report = SessionReportRequest::parse(&message).expect("a report");
+    assert_eq!((report.report_type, message.seid(), from.port()), (ReportType::DLDR, 0x77, pfcp::PORT));
+    let mut answer = vec![];
+    SessionReportResponse::new(Cause::REQUEST_ACCEPTED).emit(&mut answer, seid, message.sequence()).expect("short");
+    w.smf.send_to(&answer, from).expect("sent");
+    w.downlink(seid, true);
+    assert_eq!(w.tunnel_down()[40], 134);
+    for n in 1..=3_u8 {
+        assert_eq!(w.tunnel_down()[28..], [n; 10], "in the order they came");
+    }
+    counted(&upf, |s| (s.packets.buffered, s.buffered_octets, s.pfcp.reports) == (3, 0, 1));
+}
+
+#[test]
+fn the_host_is_told_the_mtu_of_the_data_network() {
+    let mut w = World::new();
+    let _upf = w.start(config()).expect("started");
+    let (_, _) = w.active_session();
+    // the kernel forbids fragments of what an application sends: 1,472 octets make a packet of 1,500
+    let host = w.inside("dn", || UdpSocket::bind((HOST, 4000))).expect("bound");
+    host.send_to(&[0; 1472], (UE, 5000)).expect("sent");
+    std::thread::sleep(Duration::from_millis(100));
+    let route = w.run("dn", &format!("ip route get {UE}"));
+    assert!(route.contains("mtu 1400"), "{route}");
+}
+
+#[test]
+fn two_workers_share_the_tables() {
+    let mut w = World::new();
+    let upf = w.start(vireo_node::upf::UpfConfig { workers: 2, ..config() }).expect("started");
+    let (_, teid) = w.active_session();
+    let bind = |port| UdpSocket::bind((GNB, port)).expect("bound");
+    let others: Vec<UdpSocket> = w.inside("ran", || (40_000..40_016).map(bind).collect());
+    // from many ports, so that the kernel gives some to each worker
+    let mut header = gtpu::g_pdu_header(teid, gtpu::PduSession::Uplink { qfi: QFI }, 84).expect("short").to_vec();
+    header.extend(echo(UE, HOST, 1));
+    for socket in &others {
+        socket.send_to(&header, (UPF, gtpu::PORT)).expect("sent");
+        assert_eq!(w.tunnel_down()[20], 0);
+    }
+    counted(&upf, |stats| (stats.packets.uplink.packets, stats.packets.downlink.packets) == (16, 16));
+}
