@@ -16,6 +16,10 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the whole core as one process
     Run(crate::run::Args),
+    /// Measure this machine
+    Bench(crate::bench::Args),
+    /// Run core, RAN and data network in namespaces: register, session, traffic, leave
+    Demo(crate::demo::Args),
     /// Check, show or explain configurations
     Config(crate::config::Args),
     /// Run gNBs and UEs against any 5G core

@@ -1,8 +1,11 @@
 //! `vireo`: the command line. Each command is a module of its own; here they are only told apart.
 
+mod bench;
 mod cli;
 mod config;
+mod demo;
 mod emulate;
+mod lab;
 mod logging;
 mod run;
 mod status;
@@ -15,6 +18,8 @@ fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
         cli::Command::Run(args) => run::run(&args),
         cli::Command::Emulate(args) => emulate::run(&args),
+        cli::Command::Bench(args) => bench::run(&args),
+        cli::Command::Demo(args) => demo::run(&args),
         cli::Command::Status(args) => status::run(&args),
         cli::Command::Config(args) => config::run(&args),
         cli::Command::Subscriber(args) => subscriber::run(args),

@@ -1,0 +1,240 @@
+//! `vireo bench control`: what a registration with a PDU session costs, and how many there can be.
+//!
+//! * CPU: of all threads of the core, the SCTP stack among them where it is in user space, for UEs that register (5G AKA,
+//!   security mode, 5G-GUTI) and establish a session (PFCP to the embedded UPF). SUCI schemes apart.
+//! * Rate: as many as go through with a fixed number of UEs under way, the emulator on the same processors.
+//! * Latency: at 100 UEs per second, counted from the intended start.
+//! * Memory: how much more is resident with 2N UEs than with N, per UE. All keep their session; the gNBs have gone.
+
+use super::stats::Measured;
+use crate::cli::Failure;
+use crate::lab::core::{Core, CoreOptions, UE_NETWORKS};
+use crate::lab::emulator::{self, Emulated, EmulatorOptions, Load};
+use crate::lab::{Interrupt, Lab, create};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Write the numbers as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// How often everything is measured
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=50))]
+    runs: u32,
+    /// UEs of one measurement
+    #[arg(long, value_name = "N", default_value_t = 3000, value_parser = clap::value_parser!(u32).range(100..=30_000))]
+    ues: u32,
+    /// UEs under way at once when the rate is measured
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    window: u32,
+}
+
+/// UEs per second when latency is measured.
+const LATENCY_RATE: u32 = 100;
+const GNBS: u32 = 2;
+/// The emulator's name of the whole of registration and session.
+const WHOLE: &str = "registration_and_session";
+
+/// SUCI scheme and the scenario that has it: registration and one session, and the UEs stay.
+const SCHEMES: [(&str, &str); 3] = [("null", "session"), ("profile_a", "profile-a"), ("profile_b", "profile-b")];
+
+/// All numbers. The names of the JSON are a contract.
+#[derive(Debug, Serialize)]
+struct Numbers {
+    machine: Machine,
+    ues_per_run: u32,
+    window: u32,
+    sctp: String,
+    /// Core CPU per registration and session by SUCI scheme, at full load.
+    cpu_us_per_ue: BTreeMap<&'static str, Measured>,
+    /// The same at 100 UEs per second.
+    cpu_us_per_ue_at_100_per_s: Measured,
+    /// Registrations with session per second by SUCI scheme.
+    sustained_per_s: BTreeMap<&'static str, Measured>,
+    /// At 100 UEs per second.
+    latency_us: BTreeMap<&'static str, Percentiles>,
+    rss_bytes_per_ue: Measured,
+}
+
+#[derive(Debug, Serialize)]
+struct Percentiles {
+    p50: Measured,
+    p99: Measured,
+}
+
+#[derive(Debug, Serialize)]
+struct Machine {
+    cpu: String,
+    cpus: usize,
+    kernel: String,
+}
+
+/// Does what `vireo bench control` was asked.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let mut json = args.json.as_deref().map(create).transpose()?;
+    let lab = Lab::build(&UE_NETWORKS)?;
+    let bench = Bench { lab, interrupt: Interrupt::listen()?, args };
+    let (mut cpu, mut rate) = (BTreeMap::new(), BTreeMap::new());
+    let mut sctp = String::new();
+    for (scheme, scenario) in SCHEMES {
+        let runs = bench.repeat(scheme, |bench| bench.full_load(scenario))?;
+        sctp.clone_from(&runs[0].result.driver);
+        cpu.insert(scheme, measured(&runs, |e| e.core_cpu.as_secs_f64() * 1e6 / e.result.succeeded as f64)?);
+        rate.insert(scheme, measured(&runs, |e| e.result.ues_per_second)?);
+    }
+    let paced = bench.repeat("latency", |bench| bench.paced())?;
+    let percentiles = |procedure: &'static str| -> Result<Percentiles, Failure> {
+        Ok(Percentiles {
+            p50: measured(&paced, |e| e.result.latency(procedure).p50 as f64)?,
+            p99: measured(&paced, |e| e.result.latency(procedure).p99 as f64)?,
+        })
+    };
+    let mut latency_us = BTreeMap::new();
+    for procedure in ["registration", "session", WHOLE] {
+        latency_us.insert(procedure, percentiles(procedure)?);
+    }
+    let memory = bench.repeat("memory", |bench| bench.memory())?;
+    let numbers = Numbers {
+        machine: Machine::read(),
+        ues_per_run: args.ues,
+        window: args.window,
+        sctp,
+        cpu_us_per_ue: cpu,
+        cpu_us_per_ue_at_100_per_s: measured(&paced, |e| e.core_cpu.as_secs_f64() * 1e6 / e.result.succeeded as f64)?,
+        sustained_per_s: rate,
+        latency_us,
+        rss_bytes_per_ue: measured(&memory, |bytes| *bytes)?,
+    };
+    print!("{}", numbers.table());
+    if let Some(file) = &mut json {
+        serde_json::to_writer_pretty(&mut *file, &numbers)?;
+        file.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+fn measured<T>(runs: &[T], value: impl Fn(&T) -> f64) -> Result<Measured, Failure> {
+    Measured::of(runs.iter().map(value).collect()).ok_or_else(|| Failure("nothing was measured".into()))
+}
+
+struct Bench<'a> {
+    lab: Lab,
+    interrupt: Interrupt,
+    args: &'a Args,
+}
+
+impl Bench<'_> {
+    fn repeat<T>(&self, what: &str, run: impl Fn(&Self) -> Result<T, Failure>) -> Result<Vec<T>, Failure> {
+        (1..=self.args.runs)
+            .map(|n| {
+                eprintln!("bench: {what}, run {n} of {}", self.args.runs);
+                run(self)
+            })
+            .collect()
+    }
+
+    fn core(&self, subscribers: u32) -> Result<Core, Failure> {
+        let options = CoreOptions { subscribers: subscribers.into(), ciphering: vec!["NEA2".into()] };
+        Core::start(&self.lab, &options, create(Path::new("/tmp/core.log"))?, &self.interrupt)
+    }
+
+    /// `ues` UEs that must all succeed.
+    fn emulate(&self, core: &mut Core, scenario: &str, first: u32, ues: u32, load: Load) -> Result<Emulated, Failure> {
+        let options = EmulatorOptions {
+            gnbs: GNBS,
+            ues,
+            first: first.into(),
+            load,
+            scenario: scenario.into(),
+            quiet: true,
+            limit: Duration::from_secs(300),
+        };
+        let emulated = emulator::run(&self.lab, core, &options, &self.interrupt)?;
+        if emulated.result.succeeded != u64::from(ues) {
+            let complaints = emulated.result.complaints().join(", ");
+            return Err(Failure(format!("{} of {ues} UEs succeeded: {complaints}", emulated.result.succeeded)));
+        }
+        Ok(emulated)
+    }
+
+    fn full_load(&self, scenario: &str) -> Result<Emulated, Failure> {
+        let warm_up = self.args.ues / 10;
+        let mut core = self.core(warm_up + self.args.ues)?;
+        let load = Load::Window(self.args.window);
+        self.emulate(&mut core, scenario, 0, warm_up, load)?;
+        let emulated = self.emulate(&mut core, scenario, warm_up, self.args.ues, load)?;
+        core.stop()?;
+        Ok(emulated)
+    }
+
+    fn paced(&self) -> Result<Emulated, Failure> {
+        // Ten seconds' worth: enough for a 99th percentile of ten values.
+        let (warm_up, ues) = (LATENCY_RATE, LATENCY_RATE * 10);
+        let mut core = self.core(warm_up + ues)?;
+        let load = Load::Rate(LATENCY_RATE);
+        self.emulate(&mut core, "session", 0, warm_up, load)?;
+        let emulated = self.emulate(&mut core, "session", warm_up, ues, load)?;
+        core.stop()?;
+        Ok(emulated)
+    }
+
+    /// Octets per UE between N and 2N UEs.
+    fn memory(&self) -> Result<f64, Failure> {
+        let n = self.args.ues;
+        let mut core = self.core(2 * n)?;
+        let mut resident = Vec::new();
+        for first in [0, n] {
+            self.emulate(&mut core, "session", first, n, Load::Window(self.args.window))?;
+            // The contexts of the gNBs that have gone are released meanwhile.
+            std::thread::sleep(Duration::from_secs(1));
+            resident.push(core.process.resident_bytes()? as f64);
+        }
+        core.stop()?;
+        Ok((resident[1] - resident[0]) / f64::from(n))
+    }
+}
+
+impl Numbers {
+    fn table(&self) -> String {
+        let mut lines = vec![(
+            format!("{} x {}, Linux {}", self.machine.cpus, self.machine.cpu, self.machine.kernel),
+            String::new(),
+        )];
+        lines.push((format!("SCTP: {}", self.sctp), String::new()));
+        for (scheme, _) in SCHEMES {
+            lines.push((
+                format!("core CPU per registration + session, SUCI {scheme} (us)"),
+                self.cpu_us_per_ue[scheme].to_string(),
+            ));
+        }
+        lines.push(("the same at 100 UEs per second, null (us)".into(), self.cpu_us_per_ue_at_100_per_s.to_string()));
+        for (scheme, _) in SCHEMES {
+            lines.push((format!("sustained, SUCI {scheme} (UEs/s)"), self.sustained_per_s[scheme].to_string()));
+        }
+        for (procedure, l) in &self.latency_us {
+            let name = procedure.replace('_', " ");
+            lines.push((format!("{name} at 100/s, p50 (us)"), l.p50.to_string()));
+            lines.push((format!("{name} at 100/s, p99 (us)"), l.p99.to_string()));
+        }
+        lines.push(("memory per registered UE with session (octets)".into(), self.rss_bytes_per_ue.to_string()));
+        let width = lines.iter().filter(|(_, v)| !v.is_empty()).map(|(name, _)| name.len()).max().unwrap_or(0);
+        lines.iter().map(|(name, value)| format!("{}\n", format!("{name:<width$}  {value}").trim_end())).collect()
+    }
+}
+
+impl Machine {
+    fn read() -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let cpuinfo = read("/proc/cpuinfo");
+        let model = cpuinfo.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':'));
+        Machine {
+            cpu: model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.trim().to_owned()),
+            cpus: std::thread::available_parallelism().map_or(0, usize::from),
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! `vireo demo`: a core, a RAN with UEs and a data network on this machine, in namespaces of their own: the UEs
+//! register, get sessions, exchange packets with the data network and leave. Succeeds only if every UE did.
+
+mod report;
+
+use crate::cli::Failure;
+use crate::lab::capture::Capture;
+use crate::lab::core::{Core, CoreOptions, UE_NETWORKS};
+use crate::lab::emulator::{self, EmulatorOptions, Load};
+use crate::lab::{Interrupt, Lab, N2, create};
+use clap::ValueEnum;
+use report::Report;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// How many UEs
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    ues: u32,
+    /// How many gNBs they are spread over
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    gnbs: u32,
+    /// Registrations begun per second
+    #[arg(long, value_name = "R", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rate: u32,
+    /// The radio access
+    #[arg(long, value_enum, default_value_t = Rat::Nr)]
+    rat: Rat,
+    /// NAS ciphering that the core prefers; nea0 leaves the messages readable in a capture
+    #[arg(long, value_enum, default_value_t = Ciphering::Nea2)]
+    ciphering: Ciphering,
+    /// What the UEs do (`vireo emulate --list`)
+    #[arg(long, value_name = "S", default_value = report::FULL)]
+    scenario: String,
+    /// Write the result as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Capture N2, N3 and N4 to a pcap file
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// Keep the core's log
+    #[arg(long, value_name = "FILE")]
+    core_log: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Rat {
+    /// 5G
+    Nr,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Ciphering {
+    /// None
+    Nea0,
+    /// SNOW 3G
+    Nea1,
+    /// AES
+    Nea2,
+    /// ZUC
+    Nea3,
+}
+
+/// The text of a value as it is on the command line.
+fn text(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
+}
+
+/// Does what `vireo demo` was asked.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let Rat::Nr = args.rat;
+    // Before the namespaces: afterwards `/tmp` is another one, and a wrong path should not cost a run.
+    let mut json = args.json.as_deref().map(create).transpose()?;
+    let pcap = args.pcap.as_deref().map(create).transpose()?;
+    let log = args.core_log.as_deref().map(create).transpose()?;
+
+    let lab = Lab::build(&UE_NETWORKS)?;
+    let interrupt = Interrupt::listen()?;
+    eprintln!("demo: namespaces for core, RAN and data network are up");
+    let log = log.map_or_else(|| create(Path::new("/tmp/core.log")), Ok)?;
+    let options = CoreOptions { subscribers: args.ues.into(), ciphering: vec![text(args.ciphering).to_uppercase()] };
+    let mut core = Core::start(&lab, &options, log, &interrupt)?;
+    eprintln!("demo: the core is ready; {} UEs on {} gNBs, {} per second", args.ues, args.gnbs, args.rate);
+
+    let capture = pcap.map(|file| Capture::start(file, &[N2, "lo"])).transpose()?;
+    let before = lab.data_network_counters()?;
+    let emulated = emulator::run(&lab, &mut core, &emulator_options(args), &interrupt)?;
+    let after = lab.data_network_counters()?;
+    core.stop()?;
+    if let (Some(capture), Some(path)) = (capture, &args.pcap) {
+        let written = capture.finish()?;
+        eprintln!("demo: {} packets in {}, {} lost", written.packets, path.display(), written.lost);
+    }
+
+    let report = Report::new(args.ues, &args.scenario, &emulated, before, after);
+    println!("{report}");
+    if let Some(file) = &mut json {
+        serde_json::to_writer_pretty(&mut *file, &report)?;
+        file.write_all(b"\n")?;
+    }
+    if report.complete() {
+        return Ok(());
+    }
+    for complaint in emulated.result.complaints() {
+        eprintln!("demo: {complaint}");
+    }
+    Err(Failure("not every UE succeeded: see the table".into()))
+}
+
+fn emulator_options(args: &Args) -> EmulatorOptions {
+    EmulatorOptions {
+        gnbs: args.gnbs,
+        ues: args.ues,
+        first: 0,
+        load: Load::Rate(args.rate),
+        scenario: args.scenario.clone(),
+        quiet: false,
+        // Far more than it takes: only to end a run in which somebody waits for ever.
+        limit: Duration::from_secs(120 + u64::from(args.ues / args.rate.min(100))),
+    }
+}

@@ -1,0 +1,187 @@
+//! The core in the laboratory: `vireo run` as a process of its own with a configuration and subscribers made for it.
+
+use super::process::Process;
+use super::{CORE, Interrupt, Lab};
+use crate::cli::Failure;
+use crate::status;
+use std::fs::{self, File};
+use std::time::{Duration, Instant};
+use vireo_subscribers::{OnExisting, Store, Subscriber};
+use vireo_types::Supi;
+
+/// The first of the lab's subscribers; the others follow it.
+pub(crate) const FIRST_IMSI: &str = "999700000000001";
+/// K of all of them.
+pub(crate) const K: &str = "465B5CE8B199B49FAA5F0A2EE238A6BC";
+/// OPc of all of them.
+pub(crate) const OPC: &str = "E8ED289DEBA952E4283B54E88E6183CA";
+/// Addresses of UEs.
+pub(crate) const UE_NETWORKS: [&str; 2] = ["10.45.0.0/16", "fd45::/48"];
+
+/// A key pair of the home network: the published examples of TS 33.501 C.4, which protect nothing.
+#[derive(Debug)]
+pub(crate) struct HnKey {
+    /// Home network public key identifier.
+    pub(crate) id: u8,
+    /// `A` or `B`.
+    pub(crate) profile: char,
+    /// The emulator's scenario whose UEs use it.
+    pub(crate) scenario: &'static str,
+    private: &'static str,
+    /// What UEs have.
+    pub(crate) public: &'static str,
+}
+
+/// One for each profile.
+pub(crate) const HN_KEYS: [HnKey; 2] = [
+    HnKey {
+        id: 1,
+        profile: 'A',
+        scenario: "profile-a",
+        private: "c53c22208b61860b06c62e5406a7b330c2b577aa5558981510d128247d38bd1d",
+        public: "5a8d38864820197c3394b92613b20b91633cbd897119273bf8e4a6f4eec0a650",
+    },
+    HnKey {
+        id: 2,
+        profile: 'B',
+        scenario: "profile-b",
+        private: "f1ab1074477ebcc7f554ea1c5fc368b1616730155e0041ac447d6301975fecda",
+        public: "0272da71976234ce833a6907425867b82e074d44ef907dfb4b3e21c1c2256ebcd1",
+    },
+];
+
+/// In the laboratory's own `/tmp`.
+const CONFIG: &str = "/tmp/vireo.toml";
+const DATABASE: &str = "/tmp/vireo.db";
+const API: &str = "http://127.0.0.1:9090";
+const START_WITHIN: Duration = Duration::from_secs(20);
+/// Lines of a log that are shown when its process failed.
+const LAST_WORDS: usize = 15;
+
+/// What differs between laboratories.
+#[derive(Clone, Debug)]
+pub(crate) struct CoreOptions {
+    /// Subscribers to provision.
+    pub(crate) subscribers: u64,
+    /// NAS ciphering algorithms, the preferred first.
+    pub(crate) ciphering: Vec<String>,
+}
+
+/// A running core.
+#[derive(Debug)]
+pub(crate) struct Core {
+    /// Its process.
+    pub(crate) process: Process,
+}
+
+impl Core {
+    /// Provisions, configures and starts it, and waits until it is ready. Its log goes to `log`.
+    pub(crate) fn start(lab: &Lab, options: &CoreOptions, log: File, interrupt: &Interrupt) -> Result<Self, Failure> {
+        provision(options.subscribers)?;
+        fs::write(CONFIG, config(options))?;
+        let mut command = Process::this_program();
+        command.args(["run", "--config", CONFIG]);
+        let mut core = Core { process: Process::start("core", &lab.core, &mut command, Some(log))? };
+        let deadline = Instant::now() + START_WITHIN;
+        while status::fetch(API, "/healthz").is_err() {
+            core.check()?;
+            interrupt.check()?;
+            if Instant::now() > deadline {
+                let words = core.process.last_words(LAST_WORDS);
+                return Err(Failure(format!("the core is not ready after {START_WITHIN:?}; it says:\n{words}")));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(core)
+    }
+
+    /// Fails if it has ended.
+    pub(crate) fn check(&mut self) -> Result<(), Failure> {
+        match self.process.ended()? {
+            None => Ok(()),
+            Some(status) => {
+                let words = self.process.last_words(LAST_WORDS);
+                Err(Failure(format!("the core ended early ({status}); its last words:\n{words}")))
+            }
+        }
+    }
+
+    /// Ends it in good order; anything but exit code 0 is a failure.
+    pub(crate) fn stop(mut self) -> Result<(), Failure> {
+        self.check()?;
+        let status = self.process.terminate()?;
+        if status.success() {
+            return Ok(());
+        }
+        let words = self.process.last_words(LAST_WORDS);
+        Err(Failure(format!("the core did not end in good order ({status}); its last words:\n{words}")))
+    }
+}
+
+fn provision(subscribers: u64) -> Result<(), Failure> {
+    let first: Supi = FIRST_IMSI.parse()?;
+    let one = Subscriber::new(first, K.parse()?, OPC.parse()?);
+    let all: Vec<Subscriber> = (0..subscribers)
+        .map(|n| Ok(Subscriber { supi: first.offset(n)?, ..one.clone() }))
+        .collect::<Result<_, Failure>>()?;
+    Store::open(DATABASE)?.import(&all, OnExisting::Replace, &mut |_| ())?;
+    Ok(())
+}
+
+fn config(options: &CoreOptions) -> String {
+    let ciphering: Vec<String> = options.ciphering.iter().map(|c| format!("{c:?}")).collect();
+    let mut text = format!(
+        r#"[core]
+plmns = ["99970"]
+tacs = [1]
+security = {{ ciphering = [{}] }}
+
+[slice.default]
+snssai = {{ sst = 1 }}
+
+[dnn.internet]
+ipv4-pool = "{}"
+ipv6-pool = "{}"
+
+[n2]
+addresses = ["{CORE}"]
+
+[upf]
+n3 = ["{CORE}"]
+
+[subscribers]
+database = "{DATABASE}"
+"#,
+        ciphering.join(", "),
+        UE_NETWORKS[0],
+        UE_NETWORKS[1],
+    );
+    for key in &HN_KEYS {
+        text.push_str(&format!(
+            "\n[[subscribers.home-network-key]]\nid = {}\nprofile = \"{}\"\nprivate = \"{}\"\n",
+            key.id, key.profile, key.private
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn the_configuration_is_accepted() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("vireo.toml");
+        let options = CoreOptions { subscribers: 1, ciphering: vec!["NEA0".into()] };
+        fs::write(&path, config(&options)).unwrap();
+        let config = Config::load(Some(&path)).unwrap();
+        assert_eq!(config.n2.addresses, [std::net::IpAddr::from(CORE)]);
+        assert_eq!(config.subscribers.database, DATABASE);
+        let mut wrong = options.clone();
+        wrong.ciphering = vec!["NEA9".into()];
+        fs::write(&path, super::config(&wrong)).unwrap();
+        assert!(Config::load(Some(&path)).is_err());
+    }
+}

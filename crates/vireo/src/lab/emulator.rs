@@ -1,0 +1,180 @@
+//! The RAN in the laboratory: `vireo emulate` as a process of its own, measured from outside while it runs.
+
+use super::core::{self, Core};
+use super::create;
+use super::process::{self, Process};
+use super::{CORE, DN, DN_V6, Interrupt, Lab, RAN};
+use crate::cli::Failure;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use vireo_types::Supi;
+
+/// In the laboratory's own `/tmp`.
+const RESULT: &str = "/tmp/emulator.json";
+const LOG: &str = "/tmp/emulator.log";
+const SAMPLE_EVERY: Duration = Duration::from_millis(10);
+
+/// When UEs start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Load {
+    /// So many in a second, whatever the core does.
+    Rate(u32),
+    /// So many under way at once.
+    Window(u32),
+}
+
+/// What the emulator is told.
+#[derive(Clone, Debug)]
+pub(crate) struct EmulatorOptions {
+    /// gNBs.
+    pub(crate) gnbs: u32,
+    /// UEs.
+    pub(crate) ues: u32,
+    /// How many of the lab's subscribers are left out first.
+    pub(crate) first: u64,
+    /// When UEs start.
+    pub(crate) load: Load,
+    /// What they do.
+    pub(crate) scenario: String,
+    /// Whether it shows its progress and its own table.
+    pub(crate) quiet: bool,
+    /// The longest that it may take.
+    pub(crate) limit: Duration,
+}
+
+/// What a run of the emulator came to.
+#[derive(Debug)]
+pub(crate) struct Emulated {
+    /// What it says itself.
+    pub(crate) result: EmulatorResult,
+    /// CPU time of the emulator, by the kernel.
+    pub(crate) cpu: Duration,
+    /// CPU time of the core meanwhile, by the kernel.
+    pub(crate) core_cpu: Duration,
+    /// By how much the core's resident memory was greater at its peak than before.
+    pub(crate) core_growth_bytes: u64,
+}
+
+/// The emulator's own JSON, as far as it is used here.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct EmulatorResult {
+    /// UEs that did all their steps.
+    pub(crate) succeeded: u64,
+    /// Registrations accepted.
+    pub(crate) registered: u64,
+    /// PDU sessions established.
+    pub(crate) sessions: u64,
+    /// Deregistrations done.
+    pub(crate) deregistered: u64,
+    /// UEs done in a second.
+    pub(crate) ues_per_second: f64,
+    /// By procedure, in microseconds.
+    pub(crate) latency_us: BTreeMap<String, Latency>,
+    /// How many UEs failed, by what happened.
+    pub(crate) failures: BTreeMap<String, u64>,
+    /// What the core did against the specifications.
+    pub(crate) violations: BTreeMap<String, u64>,
+    /// Echoes.
+    pub(crate) user_plane: UserPlane,
+    /// The SCTP driver.
+    pub(crate) driver: String,
+}
+
+/// Percentiles of one procedure's latency, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Latency {
+    /// Half of them were faster.
+    pub(crate) p50: u64,
+    /// One in a hundred was slower.
+    pub(crate) p99: u64,
+}
+
+/// Echoes through the user plane.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(crate) struct UserPlane {
+    /// Asked for.
+    pub(crate) echoes: u64,
+    /// Answered.
+    pub(crate) echoes_answered: u64,
+}
+
+impl EmulatorResult {
+    /// The latency of a procedure, zero if it did not happen.
+    pub(crate) fn latency(&self, procedure: &str) -> Latency {
+        self.latency_us.get(procedure).copied().unwrap_or_default()
+    }
+
+    /// What went wrong, a line each.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        self.failures.iter().chain(&self.violations).map(|(what, count)| format!("{count} x {what}")).collect()
+    }
+}
+
+/// Runs it to its end.
+pub(crate) fn run(
+    lab: &Lab,
+    core: &mut Core,
+    options: &EmulatorOptions,
+    interrupt: &Interrupt,
+) -> Result<Emulated, Failure> {
+    let mut command = Process::this_program();
+    command.args(arguments(options)?);
+    // An earlier run's result must not be taken for this one's.
+    let _ = std::fs::remove_file(RESULT);
+    let core_before = core.process.cpu()?;
+    let resident_before = core.process.resident_bytes()?;
+    let children_before = process::cpu_of_ended_children()?;
+    let log = if options.quiet { Some(create(Path::new(LOG))?) } else { None };
+    let mut emulator = Process::start("emulator", &lab.ran, &mut command, log)?;
+    let deadline = Instant::now() + options.limit;
+    let mut resident_peak = resident_before;
+    let status = loop {
+        if let Some(status) = emulator.ended()? {
+            break status;
+        }
+        core.check()?;
+        interrupt.check()?;
+        if Instant::now() > deadline {
+            return Err(Failure(format!("the emulator is not done after {:?}", options.limit)));
+        }
+        resident_peak = resident_peak.max(core.process.resident_bytes()?);
+        std::thread::sleep(SAMPLE_EVERY);
+    };
+    let text = std::fs::read_to_string(RESULT).map_err(|e| {
+        let words = emulator.last_words(10);
+        Failure(format!("the emulator ended ({status}) without a result ({e}) {words}"))
+    })?;
+    Ok(Emulated {
+        result: serde_json::from_str(&text)?,
+        cpu: process::cpu_of_ended_children()?.saturating_sub(children_before),
+        core_cpu: core.process.cpu()?.saturating_sub(core_before),
+        core_growth_bytes: resident_peak - resident_before,
+    })
+}
+
+fn arguments(options: &EmulatorOptions) -> Result<Vec<String>, Failure> {
+    let first: Supi = core::FIRST_IMSI.parse()?;
+    let mut arguments: Vec<String> = vec!["emulate".into()];
+    let mut add = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
+    add("--core", CORE.to_string());
+    add("--n2", RAN.to_string());
+    add("--n3", RAN.to_string());
+    add("--echo-v4", DN.to_string());
+    add("--echo-v6", DN_V6.to_string());
+    add("--gnbs", options.gnbs.to_string());
+    add("--ues", options.ues.to_string());
+    add("--imsi", first.offset(options.first)?.reveal());
+    add("--scenario", options.scenario.clone());
+    add("--json", RESULT.to_owned());
+    if let Some(key) = core::HN_KEYS.iter().find(|key| options.scenario == key.scenario) {
+        add("--home-key", key.public.to_owned());
+        add("--home-key-id", key.id.to_string());
+    }
+    match options.load {
+        Load::Rate(rate) => add("--rate", rate.to_string()),
+        Load::Window(window) => add("--window", window.to_string()),
+    }
+    Ok(arguments)
+}

@@ -1,0 +1,223 @@
+//! A laboratory on one machine: core, RAN and data network in network namespaces of their own, joined by veth pairs.
+//!
+//! ```text
+//!   ran ----- n2 -----  core  ----- n6 ----- dn
+//!  emulator  N2, N3   vireo run             echo
+//! ```
+//!
+//! `vireo demo` and `vireo bench` build on it. It knows how to start the programs and what the kernel counts of them;
+//! it knows nothing of what they say to each other.
+
+pub(crate) mod capture;
+pub(crate) mod core;
+pub(crate) mod emulator;
+pub(crate) mod netns;
+pub(crate) mod process;
+
+use crate::cli::Failure;
+use netns::{InterfaceCounters, Netns};
+use std::fs::File;
+use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The core on the RAN's side: N2 and N3.
+pub(crate) const CORE: Ipv4Addr = Ipv4Addr::new(192, 168, 127, 1);
+/// The RAN.
+pub(crate) const RAN: Ipv4Addr = Ipv4Addr::new(192, 168, 127, 2);
+/// The core on the data network's side: N6.
+pub(crate) const CORE_N6: Ipv4Addr = Ipv4Addr::new(192, 168, 128, 1);
+/// The host of the data network: answers ICMP echo (its kernel) and UDP echo (port 7).
+pub(crate) const DN: Ipv4Addr = Ipv4Addr::new(192, 168, 128, 2);
+/// The same by IPv6.
+pub(crate) const DN_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 6, 0, 0, 0, 0, 0, 2);
+const CORE_N6_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 6, 0, 0, 0, 0, 0, 1);
+
+/// Interface of the core towards the RAN.
+pub(crate) const N2: &str = "n2";
+/// Interface of the core towards the data network.
+pub(crate) const N6: &str = "n6";
+const RAN_INTERFACE: &str = "ran0";
+const DN_INTERFACE: &str = "dn0";
+/// RFC 862.
+const ECHO_PORT: u16 = 7;
+
+/// The namespaces while they exist. The thread that made them is in the core's.
+#[derive(Debug)]
+pub(crate) struct Lab {
+    /// The core's.
+    pub(crate) core: Netns,
+    /// The RAN's.
+    pub(crate) ran: Netns,
+    dn: Netns,
+}
+
+impl Lab {
+    /// Builds it with routes for the UEs' addresses (`network/prefix`). To be called once, from the main thread and
+    /// before there are others; the core's namespace is the process's afterwards.
+    pub(crate) fn build(ue_networks: &[&str]) -> Result<Self, Failure> {
+        netns::isolate()?;
+        File::options().read(true).write(true).open("/dev/net/tun").map_err(|e| {
+            Failure(format!(
+                "this needs read and write access to /dev/net/tun, which is refused ({e}): run it with sudo"
+            ))
+        })?;
+        let (dn, ran, core) = (Netns::new()?, Netns::new()?, Netns::new()?);
+        Netns::join((&core, N2, &format!("{CORE}/24")), (&ran, RAN_INTERFACE, &format!("{RAN}/24")))?;
+        Netns::join((&core, N6, &format!("{CORE_N6}/24")), (&dn, DN_INTERFACE, &format!("{DN}/24")))?;
+        // No duplicate address detection: there is nobody else, and it would cost two seconds.
+        core.ip(&format!("address add {CORE_N6_V6}/64 dev {N6} nodad"))?;
+        dn.ip(&format!("address add {DN_V6}/64 dev {DN_INTERFACE} nodad"))?;
+        for network in ue_networks {
+            let via = if network.contains(':') { CORE_N6_V6.to_string() } else { CORE_N6.to_string() };
+            dn.ip(&format!("route add {network} via {via}"))?;
+        }
+        core.enter()?;
+        for file in ["/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"] {
+            std::fs::write(file, "1").map_err(|e| Failure(format!("{file}: {e}")))?;
+        }
+        let lab = Lab { core, ran, dn };
+        lab.start_echo()?;
+        Ok(lab)
+    }
+
+    /// What the kernel counted on the data network's interface so far: `rx` is what came from the UEs.
+    pub(crate) fn data_network_counters(&self) -> Result<InterfaceCounters, Failure> {
+        self.in_data_network(|| netns::interface_counters(DN_INTERFACE))?.map_err(Failure::from)
+    }
+
+    /// Runs `work` on a thread in the data network.
+    fn in_data_network<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| self.dn.enter().map(|()| work()));
+            thread.join().map_err(|_| Failure("a thread in the data network panicked".into()))?.map_err(Failure::from)
+        })
+    }
+
+    /// UDP echo, which unlike ICMP echo the kernel does not do by itself. The threads last as long as the process.
+    fn start_echo(&self) -> Result<(), Failure> {
+        for address in [(DN.into(), ECHO_PORT), (std::net::IpAddr::from(DN_V6), ECHO_PORT)] {
+            let socket = self.in_data_network(|| UdpSocket::bind(address))??;
+            std::thread::Builder::new().name("echo".into()).spawn(move || echo(&socket))?;
+        }
+        Ok(())
+    }
+}
+
+fn echo(socket: &UdpSocket) {
+    let mut buffer = [0; 65_535];
+    loop {
+        // Errors are ICMP messages about an earlier answer; the next datagram is not their business.
+        if let Ok((length, from)) = socket.recv_from(&mut buffer) {
+            let _ = socket.send_to(&buffer[..length], from);
+        }
+    }
+}
+
+/// Makes a file, to be written and read again.
+pub(crate) fn create(path: &Path) -> Result<File, Failure> {
+    File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(path)
+        .map_err(|e| Failure(format!("{}: {e}", path.display())))
+}
+
+/// Whether the user wants it to end: SIGINT or SIGTERM.
+#[derive(Clone, Debug)]
+pub(crate) struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Listens from now on. Starts a thread, so namespaces come first.
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let flag = Arc::new(AtomicBool::new(false));
+        let interrupt = Interrupt(flag.clone());
+        let (mut int, mut term) = {
+            use tokio::signal::unix::{SignalKind, signal};
+            let _inside = runtime.enter();
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+        };
+        std::thread::Builder::new().name("signals".into()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }
+            });
+            flag.store(true, Ordering::Release);
+        })?;
+        Ok(interrupt)
+    }
+
+    /// Fails if it came.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if self.0.load(Ordering::Acquire) { Err(Failure("interrupted".into())) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::process::Process;
+    use super::*;
+    use std::io::{Seek, Write};
+    use std::process::Command;
+    use std::time::{Duration, Instant};
+
+    /// A packet crosses from the RAN's side to the data network and back by the core's routing; the kernel counts it
+    /// and the capture has it.
+    #[test]
+    fn packets_cross_the_lab() {
+        if !std::fs::read_to_string("/proc/self/status").unwrap().contains("Uid:\t0\t0") {
+            eprintln!("skipped: only root may make a laboratory from a process with threads");
+            return;
+        }
+        let mut file = tempfile::tempfile().unwrap();
+        let lab = Lab::build(&core::UE_NETWORKS).unwrap();
+        let capture = capture::Capture::start(file.try_clone().unwrap(), &[N2]).unwrap();
+        lab.ran.ip("address add 10.45.0.9/32 dev lo").unwrap();
+        lab.ran.ip(&format!("route add default via {CORE} src 10.45.0.9")).unwrap();
+        lab.core.ip(&format!("route add 10.45.0.0/16 via {RAN}")).unwrap();
+        let before = lab.data_network_counters().unwrap();
+        lab.ran.enter().unwrap();
+        let socket = UdpSocket::bind((Ipv4Addr::new(10, 45, 0, 9), 0)).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        socket.send_to(b"VIREO-ECHO", (DN, ECHO_PORT)).unwrap();
+        let mut answer = [0; 32];
+        assert_eq!(socket.recv(&mut answer).unwrap(), 10);
+        let after = lab.data_network_counters().unwrap();
+        assert!(after.rx_packets > before.rx_packets && after.tx_packets > before.tx_packets);
+        let written = capture.finish().unwrap();
+        assert!(written.packets >= 2 && written.lost == 0, "{written:?}");
+        file.rewind().unwrap();
+        let mut pcap = Vec::new();
+        std::io::Read::read_to_end(&mut file, &mut pcap).unwrap();
+        assert_eq!(pcap[..4], 0xa1b2_3c4d_u32.to_ne_bytes());
+        assert_eq!(pcap.windows(10).filter(|w| w == b"VIREO-ECHO").count(), 2, "once each way");
+    }
+
+    #[test]
+    fn children_are_measured_and_end() {
+        if Netns::new().is_err() {
+            eprintln!("skipped: only root may make network namespaces here");
+            return;
+        }
+        let netns = Netns::new().unwrap();
+        let mut log = tempfile::tempfile().unwrap();
+        log.write_all(b"before\n").unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo started; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; exec sleep 60"]);
+        let mut child = Process::start("sleeper", &netns, &mut command, Some(log)).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !(child.last_words(1) == "started" && child.cpu().unwrap() > Duration::from_millis(1)) {
+            assert!(Instant::now() < deadline, "{:?} {:?}", child.last_words(9), child.cpu());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(child.resident_bytes().unwrap() > 100_000);
+        let begun = Instant::now();
+        assert_eq!(child.ended().unwrap(), None);
+        assert!(!child.terminate().unwrap().success(), "sleep ends by the signal");
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        assert!(process::cpu_of_ended_children().unwrap() > Duration::from_millis(1));
+    }
+}
