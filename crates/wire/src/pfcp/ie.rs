@@ -84,6 +84,20 @@ pub trait Element: Sized {
 
     /// Appends the content.
     fn encode(&self, out: &mut Vec<u8>);
+
+    /// Reads the content into a value that [`Element::place`] or `Default` made. Grouped elements are read member by member where they will stay, because
+    /// moving them costs more than reading them.
+    #[inline]
+    fn decode_into(&mut self, octets: &[u8]) -> Result<(), Error> {
+        *self = Self::decode(octets)?;
+        Ok(())
+    }
+
+    /// A place for [`Element::decode_into`]; `None` for elements so small that they are moved.
+    #[inline]
+    fn place() -> Option<Self> {
+        None
+    }
 }
 
 /// Appends the element's type, length and content.
@@ -112,11 +126,17 @@ pub(super) fn close(out: &mut [u8], at: usize) {
 pub(super) trait Field: Sized {
     /// The element's type.
     const ID: u16;
-    /// What is collected while the elements are read.
+    /// What is collected while a message's elements are read.
     type Slot: Default;
 
+    /// Reads an element into a slot.
     fn fill(slot: &mut Self::Slot, ie: &Ie<'_>) -> Result<(), Error>;
+    /// What was collected, if that is enough.
     fn take(slot: Self::Slot) -> Result<Self, Error>;
+    /// Reads an element into the field of a group; `seen` tells whether there was one before.
+    fn fill_here(&mut self, seen: &mut bool, ie: &Ie<'_>) -> Result<(), Error>;
+    /// Whether it may be that no element was `seen`.
+    fn check(seen: bool) -> Result<(), Error>;
     fn write(&self, out: &mut Vec<u8>);
 }
 
@@ -126,15 +146,29 @@ impl<T: Element> Field for T {
 
     #[inline]
     fn fill(slot: &mut Option<T>, ie: &Ie<'_>) -> Result<(), Error> {
-        if slot.is_none() {
-            *slot = Some(ie.read()?);
+        match (&slot, T::place()) {
+            (Some(_), _) => Ok(()),
+            (None, Some(place)) => slot.insert(place).decode_into(ie.value),
+            (None, None) => {
+                *slot = Some(ie.read()?);
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     #[inline]
     fn take(slot: Option<T>) -> Result<T, Error> {
         slot.ok_or(Error::missing(T::ID))
+    }
+
+    #[inline]
+    fn fill_here(&mut self, seen: &mut bool, ie: &Ie<'_>) -> Result<(), Error> {
+        if std::mem::replace(seen, true) { Ok(()) } else { self.decode_into(ie.value) }
+    }
+
+    #[inline]
+    fn check(seen: bool) -> Result<(), Error> {
+        if seen { Ok(()) } else { Err(Error::missing(T::ID)) }
     }
 
     #[inline]
@@ -158,6 +192,16 @@ impl<T: Element> Field for Option<T> {
     }
 
     #[inline]
+    fn fill_here(&mut self, _seen: &mut bool, ie: &Ie<'_>) -> Result<(), Error> {
+        T::fill(self, ie)
+    }
+
+    #[inline]
+    fn check(_seen: bool) -> Result<(), Error> {
+        Ok(())
+    }
+
+    #[inline]
     fn write(&self, out: &mut Vec<u8>) {
         if let Some(element) = self {
             put(out, element);
@@ -165,44 +209,48 @@ impl<T: Element> Field for Option<T> {
     }
 }
 
-impl<T: Element, const N: usize> Field for List<T, N> {
-    const ID: u16 = T::ID;
-    type Slot = List<T, N>;
+/// The two kinds of list differ in their type only.
+macro_rules! list_field {
+    ([$($bounds:tt)*] $list:ty) => {
+        impl<T: Element $($bounds)*> Field for $list {
+            const ID: u16 = T::ID;
+            type Slot = $list;
 
-    #[inline]
-    fn fill(slot: &mut List<T, N>, ie: &Ie<'_>) -> Result<(), Error> {
-        slot.push(ie.read()?);
-        Ok(())
-    }
+            #[inline]
+            fn fill(slot: &mut $list, ie: &Ie<'_>) -> Result<(), Error> {
+                let Some(place) = T::place() else {
+                    slot.push(ie.read()?);
+                    return Ok(());
+                };
+                slot.push(place);
+                slot.last_mut().map_or(Ok(()), |last| last.decode_into(ie.value))
+            }
 
-    #[inline]
-    fn take(slot: List<T, N>) -> Result<List<T, N>, Error> {
-        Ok(slot)
-    }
+            #[inline]
+            fn take(slot: $list) -> Result<$list, Error> {
+                Ok(slot)
+            }
 
-    #[inline]
-    fn write(&self, out: &mut Vec<u8>) {
-        self.iter().for_each(|element| put(out, element));
-    }
+            #[inline]
+            fn fill_here(&mut self, _seen: &mut bool, ie: &Ie<'_>) -> Result<(), Error> {
+                Self::fill(self, ie)
+            }
+
+            #[inline]
+            fn check(_seen: bool) -> Result<(), Error> {
+                Ok(())
+            }
+
+            #[inline]
+            fn write(&self, out: &mut Vec<u8>) {
+                self.iter().for_each(|element| put(out, element));
+            }
+        }
+    };
 }
 
-impl<T: Element> Field for Vec<T> {
-    const ID: u16 = T::ID;
-    type Slot = Vec<T>;
-
-    fn fill(slot: &mut Vec<T>, ie: &Ie<'_>) -> Result<(), Error> {
-        slot.push(ie.read()?);
-        Ok(())
-    }
-
-    fn take(slot: Vec<T>) -> Result<Vec<T>, Error> {
-        Ok(slot)
-    }
-
-    fn write(&self, out: &mut Vec<u8>) {
-        self.iter().for_each(|element| put(out, element));
-    }
-}
+list_field!([, const N: usize] List<T, N>);
+list_field!([] Vec<T>);
 
 /// A grouped element (TS 29.244 8.1.1): its members by field, unknown ones skipped.
 macro_rules! group {
@@ -215,16 +263,27 @@ macro_rules! group {
             const ID: u16 = $id;
 
             fn decode(octets: &[u8]) -> Result<Self, $crate::pfcp::Error> {
+                let mut value = $name::default();
+                value.decode_into(octets).map(|()| value)
+            }
+
+            fn decode_into(&mut self, octets: &[u8]) -> Result<(), $crate::pfcp::Error> {
                 use $crate::pfcp::ie::Field;
-                $(let mut $field = <$ty as Field>::Slot::default();)*
+                $(let mut $field = false;)*
                 for ie in $crate::pfcp::Ies::new(octets) {
                     let ie = ie?;
                     match ie.id {
-                        $(<$ty as Field>::ID => <$ty as Field>::fill(&mut $field, &ie)?,)*
+                        $(<$ty as Field>::ID => self.$field.fill_here(&mut $field, &ie)?,)*
                         _ => {}
                     }
                 }
-                Ok($name { $($field: <$ty as Field>::take($field)?,)* })
+                $(<$ty as Field>::check($field)?;)*
+                Ok(())
+            }
+
+            #[inline]
+            fn place() -> Option<Self> {
+                Some($name::default())
             }
 
             fn encode(&self, out: &mut Vec<u8>) {

@@ -190,3 +190,35 @@ fn a_clock_that_steps_back_delays_nothing_for_ever() {
     bench.tick();
     assert_eq!(bench.sent().len(), 2);
 }
+
+/// A sink that only keeps what the answer needs.
+struct Last(Vec<u8>);
+
+impl Sink for Last {
+    fn send(&mut self, _to: SocketAddr, octets: &[u8]) {
+        self.0.clear();
+        self.0.extend_from_slice(octets);
+    }
+
+    fn event(&mut self, _event: Event<'_>) {}
+}
+
+#[test]
+#[ignore = "a measurement; run it in release mode on a quiet machine"]
+fn time_of_a_request_and_its_response() {
+    const CALLS: u32 = 1_000_000;
+    let mut bench = Bench::associated();
+    let (message, mut last) = (deletion(), Last(Vec::new()));
+    let mut response = deletion_response(Cause::REQUEST_ACCEPTED, 1, 0);
+    let start = std::time::Instant::now();
+    for n in 0..CALLS {
+        // 100,000 a second, so that a second's worth of deadlines is in the queue
+        bench.now = bench.now + Duration(10);
+        bench.n4.submit(bench.now, UPF, Some(n.into()), seid(n), &message, &mut last).expect("sent");
+        set_sequence(&mut response, view(&last.0).sequence());
+        bench.n4.on_datagram(bench.now, UPF, &response, &mut last);
+        bench.n4.on_time(bench.now, &mut last);
+    }
+    println!("{} ns per request, response and timer", start.elapsed().as_nanos() / u128::from(CALLS));
+    assert_eq!(bench.n4.counters().outstanding, 1, "the heartbeat");
+}
