@@ -67,7 +67,7 @@ pub struct Subscriber {
     pub amf: [u8; 2],
     /// What is added to the clock to give SEQ, in SEQ units: 0 until a resynchronisation (see [`crate::Udm`]).
     pub sqn_offset: i64,
-    /// A fixed IPv4 address for its sessions.
+    /// A fixed IPv4 address for its sessions: kept for when the SMF part gives such, which it does not yet.
     pub static_ipv4: Option<Ipv4Addr>,
     /// What it may do.
     pub subscription: Subscription,

@@ -1,7 +1,7 @@
 //! `vireo run`: the whole core as one process, until a signal ends it.
 
 use crate::cli::Failure;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::logging;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,6 +15,9 @@ pub(crate) struct Args {
     /// The configuration; vireo.toml in the working directory if it is there, else the defaults
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Print the configuration with all defaults and run nothing; secrets are not shown
+    #[arg(long)]
+    print_config: bool,
 }
 
 /// How often it is looked whether a part has ended that should not.
@@ -23,6 +26,10 @@ const WATCH: Duration = Duration::from_millis(500);
 /// Runs the core.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let config = Config::load(args.config.as_deref())?;
+    if args.print_config {
+        print!("{}", config::shown(args.config.as_deref())?);
+        return Ok(());
+    }
     logging::start(&config.log);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;

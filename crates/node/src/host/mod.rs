@@ -120,6 +120,8 @@ pub enum Input {
 /// A host.
 #[derive(Debug)]
 pub struct Host {
+    /// Dropped before `udm`, whose threads end only when no answer of theirs waits for room here.
+    inputs: Receiver<Input>,
     config: Arc<CoreConfig>,
     store: Memory,
     directory: Directory,
@@ -134,7 +136,6 @@ pub struct Host {
     /// Events that steps caused for other UEs or that answers to be had at once are: they go through the same door.
     follow: VecDeque<(Ltmsi, Follow)>,
     egress: Outbound,
-    inputs: Receiver<Input>,
     started: std::time::Instant,
     buffer: Vec<u8>,
 }

@@ -13,7 +13,7 @@
 //! | `types` | session types with `;` between, the default one first: `ipv4`, `ipv6`, `ipv4v6` | all three |
 //! | `uplink_bps`, `downlink_bps` | bit rates of the UE and of each session | 1000000000 |
 //! | `five_qi`, `arp_priority` | of the default QoS flow: 1 to 255, 1 to 15 | `9`, `8` |
-//! | `ipv4` | a fixed address | none |
+//! | `ipv4` | a fixed address (kept, but this release gives addresses from the pools only) | none |
 //!
 //! **JSON** is an array of objects with `imsi`, `k`, `opc` or `op`, and optionally `amf`, `ipv4` and `subscription`,
 //! the last as `vireo_core::subscription::Subscription` has it.

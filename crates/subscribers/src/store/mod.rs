@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 use vireo_types::Supi;
 
 /// How long a statement waits for another process's transaction to end.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 5_000 });
 
 /// A connection to the subscriber database. Its calls block, so it is for threads of its own, not for async tasks.
 #[derive(Debug)]

@@ -157,6 +157,18 @@ fn what_is_wrong_with_a_database_is_said_in_one_sentence() {
 }
 
 #[test]
+fn a_writer_that_stays_is_named_as_the_trouble_and_readers_go_on() {
+    let (_directory, path) = file();
+    let (mut one, mut other) = (Store::open(&path).expect("made"), Store::open(&path).expect("opened"));
+    one.run_for_test("BEGIN IMMEDIATE");
+    let error = other.add(&subscriber(0)).expect_err("locked").to_string();
+    assert!(error.ends_with("is locked by another process: wait until that ends, or end it"), "{error}");
+    assert_eq!(other.count(&Filter::default()).expect("readers do not wait"), 0);
+    one.run_for_test("COMMIT");
+    other.add(&subscriber(0)).expect("free again");
+}
+
+#[test]
 fn the_file_is_for_its_owner_only() {
     use std::os::unix::fs::PermissionsExt;
     let (_directory, path) = file();
@@ -169,11 +181,10 @@ fn the_file_is_for_its_owner_only() {
 }
 
 impl Store {
-    /// Takes the database's table away, as a damage does, or gives it back.
-    pub(crate) fn rename_table_for_test(&mut self, from: &str, to: &str) {
-        let sql = format!("ALTER TABLE {from} RENAME TO {to}");
-        let query = sqlx::query(&sql);
-        self.runtime.block_on(query.execute(&mut self.connection)).expect("renamed");
+    /// Runs a statement as it is.
+    pub(crate) fn run_for_test(&mut self, sql: &str) {
+        let query = sqlx::query(sql);
+        self.runtime.block_on(query.execute(&mut self.connection)).expect("run");
     }
 }
 

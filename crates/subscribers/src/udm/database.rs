@@ -8,6 +8,7 @@ use crate::store::{Changes, Filter, Page, Store, StoreError};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Watch};
 use vireo_core::subscription::{AuthenticationError, AuthenticationRequest, Resync, Subscription};
@@ -68,7 +69,7 @@ impl Database {
         let mut preload = (preload > 0).then_some((None, preload));
         let mut next_watch = Watch::now() + WATCH;
         let mut batch = Vec::with_capacity(BATCH);
-        loop {
+        while !self.shared.stopping.load(Ordering::Relaxed) {
             let wait = match preload {
                 Some(_) => Duration::ZERO,
                 None => next_watch.saturating_duration_since(Watch::now()),
@@ -144,7 +145,7 @@ impl Database {
                 Err(Miss::Reservation(tick)) => self.reserve(tick)?,
                 Err(Miss::Absent) => return Ok(Err(AuthenticationError::UnknownSubscriber)),
                 Err(Miss::Offset) => {
-                    tracing::warn!(supi = %lookup.supi, "the stored SQN offset is out of range: set it to 0");
+                    tracing::warn!(supi = lookup.supi.as_u64(), "the stored SQN offset is out of range: set it to 0");
                     return Ok(Err(AuthenticationError::Unavailable));
                 }
             }
@@ -178,7 +179,7 @@ impl Database {
         if new != offset {
             self.store.set_sqn_offset(lookup.supi, new)?;
             shared.cache.set_offset(lookup.supi, new);
-            tracing::info!(supi = %lookup.supi, "sequence number resynchronised");
+            tracing::info!(supi = lookup.supi.as_u64(), "sequence number resynchronised");
         }
         Ok(Ok(()))
     }

@@ -15,6 +15,7 @@ use database::Lookup;
 pub use sidf::{HomeNetworkKey, HomeNetworkKeyError, Profile};
 use sqn::Clock;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo, AuthenticationRequest, SubscriberIdentity};
 use vireo_types::{Instant, Plmn, Supi};
@@ -106,6 +107,8 @@ struct Shared {
     clock: Clock,
     keys: Vec<HomeNetworkKey>,
     answer: Box<dyn Fn(u64, Answer) + Send + Sync>,
+    /// Nobody waits for an answer any more.
+    stopping: AtomicBool,
 }
 
 impl std::fmt::Debug for Shared {
@@ -129,6 +132,7 @@ impl Udm {
             clock,
             keys: config.home_network_keys,
             answer: Box::new(answer),
+            stopping: AtomicBool::new(false),
         });
         let (database, lookups) = bounded(config.queue.max(1));
         let preload = if config.preload { config.cache_records } else { 0 };
@@ -194,8 +198,9 @@ impl Udm {
 }
 
 impl Drop for Udm {
-    /// Answers what waits, leaves the sequence numbers in order and ends the threads.
+    /// Ends the threads and leaves the sequence numbers in order; what waits gets no answer.
     fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::Relaxed);
         self.deconceal = None;
         for thread in self.pool.drain(..) {
             // A thread that panicked has reported it itself
@@ -232,6 +237,9 @@ fn taken(sent: Option<bool>) -> Result<(), AuthenticationError> {
 /// The life of a de-concealing thread.
 fn deconceal_all(shared: &Shared, jobs: &Receiver<Job>, database: &Sender<Lookup>) {
     for Job { token, request, now, rand } in jobs {
+        if shared.stopping.load(Ordering::Relaxed) {
+            return;
+        }
         let SubscriberIdentity::Suci(octets) = &request.identity else { continue };
         let supi = match sidf::deconceal(octets, &shared.keys) {
             Ok(supi) => supi,

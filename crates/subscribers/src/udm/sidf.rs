@@ -170,6 +170,29 @@ mod tests {
         assert_eq!(in_clear(&letter), Err(Malformed));
     }
 
+    proptest::proptest! {
+        /// Our reader of the null scheme against the security crate's, on octets near a SUCI.
+        #[test]
+        fn the_two_readers_agree(
+            head in proptest::sample::select(vec![0x01u8, 0x01, 0x41, 0x11, 0x02]),
+            scheme in proptest::sample::select(vec![0u8, 0, 0, 1, 0xf0]),
+            plmn in proptest::array::uniform3(proptest::sample::select(vec![0x99u8, 0xf9, 0x07, 0x00, 0x1a])),
+            msin in proptest::collection::vec(proptest::sample::select(vec![0x00u8, 0x21, 0x99, 0xf1, 0x0f, 0xa0]), 0..8),
+        ) {
+            let octets = [&[head][..], &plmn, &[0xf0, 0xff, scheme, 0], &msin].concat();
+            let ours = in_clear(&octets);
+            match deconceal(&octets, &[]) {
+                Ok(supi) => proptest::prop_assert_eq!(ours, Ok(Some(supi))),
+                Err(_) => proptest::prop_assert!(!matches!(ours, Ok(Some(_))), "{:02x?} {:?}", octets, ours),
+            }
+        }
+
+        #[test]
+        fn no_octets_make_a_reader_panic(octets in proptest::collection::vec(proptest::num::u8::ANY, 0..80)) {
+            let _ = (in_clear(&octets), deconceal(&octets, &[]));
+        }
+    }
+
     /// TS 33.501 Annex C.4.3 (Profile A) and C.4.4 (Profile B): the SUCIs of the specification.
     #[test]
     fn the_sucis_of_the_specification_deconceal() {

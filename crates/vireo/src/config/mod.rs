@@ -10,7 +10,7 @@ mod home_network;
 mod later;
 mod values;
 
-pub(crate) use command::{Args, run};
+pub(crate) use command::{Args, run, shown};
 use figment::Figment;
 use figment::error::Kind;
 use figment::providers::{Env, Format, Toml};

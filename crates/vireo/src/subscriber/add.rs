@@ -33,7 +33,7 @@ pub(super) struct Args {
     #[arg(long, value_delimiter = ',', value_name = "TYPE", default_value = "ipv4,ipv6,ipv4v6",
           value_parser = vireo_subscribers::format::parse_type)]
     types: Vec<PduSessionType>,
-    /// A fixed IPv4 address
+    /// A fixed IPv4 address; kept, but this release gives addresses from the pools only
     #[arg(long, conflicts_with = "count")]
     static_ipv4: Option<Ipv4Addr>,
     /// Add this many subscribers with consecutive IMSIs and the same keys, for a lab

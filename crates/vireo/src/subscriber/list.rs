@@ -1,7 +1,7 @@
 use crate::cli::Failure;
 use clap::Args as ClapArgs;
 use serde_json::json;
-use std::io::Write;
+use std::io::{self, Write};
 use vireo_subscribers::{Filter, Page, Store, Subscriber};
 use vireo_types::Supi;
 
@@ -24,6 +24,7 @@ pub(super) struct Args {
     count: bool,
 }
 
+/// Lists subscribers, or counts them.
 pub(super) fn run(store: &mut Store, args: &Args) -> Result<(), Failure> {
     let filter = Filter { prefix: args.prefix.clone() };
     let total = store.count(&filter)?;
@@ -32,15 +33,22 @@ pub(super) fn run(store: &mut Store, args: &Args) -> Result<(), Failure> {
         return Ok(());
     }
     let found = store.list(&filter, Page { after: args.after, limit: args.limit })?;
-    let mut out = std::io::stdout().lock();
+    match print(args, total, &found) {
+        // The reader has seen enough, as `head` does
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        printed => Ok(printed?),
+    }
+}
+
+fn print(args: &Args, total: u64, found: &[Subscriber]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
     if args.json {
         let list: Vec<_> = found.iter().map(without_keys).collect();
         serde_json::to_writer_pretty(&mut out, &json!({ "total": total, "subscribers": list }))?;
-        writeln!(out)?;
-        return Ok(());
+        return writeln!(out);
     }
     writeln!(out, "{:<15}  {:<20}  {:<24}  IPV4", "IMSI", "SLICES", "DNNS")?;
-    for subscriber in &found {
+    for subscriber in found {
         writeln!(out, "{}", line(subscriber))?;
     }
     if (found.len() as u64) < total {

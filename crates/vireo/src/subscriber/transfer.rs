@@ -5,7 +5,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use vireo_subscribers::format::{Keys, read_csv, read_json, write_csv, write_json};
+use vireo_subscribers::format::{FormatError, Keys, read_csv, read_json, write_csv, write_json};
 use vireo_subscribers::{Filter, OnExisting, Page, Store};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -103,9 +103,14 @@ pub(super) fn export(store: &mut Store, args: &ExportArgs) -> Result<(), Failure
         };
         match trouble {
             Some(error) => Err(error.into()),
-            None => written.map_err(|e| Failure(format!("{name}: {e}"))),
+            None => match written {
+                // The reader has seen enough, as `head` does
+                Err(FormatError::Io(e)) if e.kind() == io::ErrorKind::BrokenPipe => Ok(None),
+                written => written.map(Some).map_err(|e| Failure(format!("{name}: {e}"))),
+            },
         }
     })?;
+    let Some(written) = written else { return Ok(()) };
     eprintln!("exported {written}{}", if args.with_keys { "" } else { " without keys (--with-keys writes them)" });
     Ok(())
 }
