@@ -99,8 +99,10 @@ pub struct UserPlane {
     pub down_packets: u64,
     /// Octets received.
     pub down_octets: u64,
-    /// Packets received that were damaged, misdirected or for no tunnel.
+    /// Packets received that were damaged or misdirected.
     pub bad_packets: u64,
+    /// Packets received for a tunnel that is no longer there.
+    pub late_packets: u64,
     /// Echoes asked for.
     pub echoes: u64,
     /// Echoes answered.
@@ -285,6 +287,7 @@ impl Stats {
         u.down_packets += v.down_packets;
         u.down_octets += v.down_octets;
         u.bad_packets += v.bad_packets;
+        u.late_packets += v.late_packets;
         u.echoes += v.echoes;
         u.echoes_answered += v.echoes_answered;
         u.echoes_lost += v.echoes_lost;

@@ -184,8 +184,9 @@ fn sessions_come_and_go() {
     let both = lab.ue.sessions()[2].address;
     assert!(both.ipv4.is_some() && both.interface.is_some());
     let ran = lab.ran.expect("connected");
-    let told: Vec<_> = lab.network.tunnels.iter().map(|(_, teid)| *teid).collect();
-    assert_eq!(lab.gnb.tunnels(ran).iter().map(|t| t.downlink.0).collect::<Vec<_>>(), told);
+    for tunnel in lab.gnb.tunnels(ran) {
+        assert_eq!(lab.network.routes[&tunnel.uplink.0], ("127.0.0.3".parse().expect("one"), tunnel.downlink.0));
+    }
     assert_eq!(gnb::downlink_owner(lab.gnb.tunnels(ran)[1].downlink), (7, 2));
     let mut said = ue::Out::default();
     lab.ue.release(2, &mut said).expect("may release");

@@ -206,7 +206,7 @@ fn core_address(text: &str) -> Result<SocketAddr, String> {
 
 fn octets(text: &str) -> Option<Vec<u8>> {
     let pair = |place: usize| u8::from_str_radix(text.get(place..place + 2)?, 16).ok();
-    let hexadecimal = text.len() % 2 == 0 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    let hexadecimal = text.len().is_multiple_of(2) && text.bytes().all(|b| b.is_ascii_hexdigit());
     hexadecimal.then(|| (0..text.len()).step_by(2).map(pair).collect()).flatten()
 }
 

@@ -155,9 +155,9 @@ fn procedure(wire: &mut Wire<'_>, bad: usize, outcome: &mut Outcome) -> Result<(
         let wait = if criticality == "ignore" { SILENCE } else { ANSWER };
         let answer = wire.answer(bad, wait, outcome);
         // TS 38.413 10.3.4.1
-        let right = match (criticality, &answer) {
-            ("reject" | "notify", Some(Answer::ErrorIndication(..))) | ("ignore", None) => true,
-            _ => false,
+        let right = match criticality {
+            "ignore" => answer.is_none(),
+            _ => matches!(answer, Some(Answer::ErrorIndication(..))),
         };
         if !right {
             outcome.faults.push(format!("an unknown procedure of criticality {criticality} gave {answer:?}"));
@@ -390,7 +390,7 @@ fn half_open(wire: &mut Wire<'_>, bad: usize, outcome: &mut Outcome) -> Result<(
         let mut nas = REGISTRATION;
         for (place, octet) in nas[14..19].iter_mut().enumerate() {
             let digits = n / 100u32.pow(place as u32) % 100;
-            *octet = (digits / 10 << 4 | digits % 10) as u8;
+            *octet = (((digits / 10) << 4) | (digits % 10)) as u8;
         }
         let pdu = initial_ue(wire, bad, &nas, 0x0100_0000 + n);
         wire.send(bad, 1 + (n % 8) as u16, PPID, &pdu, outcome);

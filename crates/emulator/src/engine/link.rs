@@ -22,8 +22,10 @@ pub(super) struct Link {
     blocked: bool,
     /// When to connect again after a loss, in microseconds.
     pub(super) retry_us: Option<u64>,
-    /// Why the association or the NG interface went down last.
+    /// Why the association went down last.
     pub(super) trouble: Option<String>,
+    /// Why the core refused NG SETUP.
+    pub(super) refused: Option<String>,
 }
 
 impl Link {
@@ -38,6 +40,7 @@ impl Link {
             blocked: false,
             retry_us: None,
             trouble: None,
+            refused: None,
         }
     }
 

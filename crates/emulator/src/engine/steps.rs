@@ -16,6 +16,9 @@ use vireo_wire::ngap::{Cause, CauseRadioNetwork, RRCEstablishmentCause};
 /// A T3346 that is longer than this counts as a refusal.
 const LONGEST_BACK_OFF_S: u32 = 60;
 
+/// How long the release of a UE that backs off may take.
+const RELEASE_US: u64 = 100_000;
+
 impl Worker<'_> {
     fn step(&self, owner: u32) -> Option<Step> {
         self.options.scenario.steps().get(usize::from(self.slots[owner as usize].step)).copied()
@@ -209,9 +212,21 @@ impl Worker<'_> {
             slot.flags |= flag::PAUSED;
             return self.settle(owner);
         }
-        self.disconnect(owner);
-        let began_us = self.slots[owner as usize].step_us;
-        self.advance(owner, Some(began_us));
+        let Some(ran) = slot.ran else {
+            let began_us = slot.step_us;
+            return self.advance(owner, Some(began_us));
+        };
+        // the network should have released the UE that it refused (TS 24.501 5.5.1.2.5)
+        if slot.has(flag::RELEASING) {
+            self.links[usize::from(slot.link)].gnb.forget(ran);
+            slot.ran = None;
+            slot.ue.connection_released();
+        } else {
+            slot.flags |= flag::RELEASING;
+            self.disconnect(owner);
+        }
+        let sequence = self.slots[owner as usize].sequence;
+        self.timers.set(self.now_us + RELEASE_US, owner, sequence, Kind::Pause);
     }
 
     pub(super) fn on_paging(&mut self, tmsi: Tmsi) {
@@ -451,7 +466,7 @@ impl Worker<'_> {
         let link = &self.links[usize::from(slot.link)];
         let tunnels = slot.ran.map_or(&[][..], |ran| link.gnb.tunnels(ran));
         if !tunnels.iter().any(|tunnel| tunnel.downlink == teid) {
-            self.n3.counts.bad_packets += 1;
+            self.n3.counts.late_packets += 1;
             return;
         }
         let version = self.n3.buffer.get(range.start).map_or(0, |octet| octet >> 4);

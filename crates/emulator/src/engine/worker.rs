@@ -145,13 +145,13 @@ impl<'a> Worker<'a> {
         }
         let deadline = Instant::now() + self.options.timeout;
         while let Some(link) = self.links.iter().find(|link| link.gnb.state() != NgState::Up) {
-            let refused = link.trouble.clone().filter(|_| link.retry_us.is_none());
             if self.counters.stop.load(Ordering::Relaxed) {
                 return Err(Error::Stopped);
             }
-            if Instant::now() > deadline || refused.is_some() {
+            if Instant::now() > deadline || link.refused.is_some() {
                 let (core, gnb) = (link.core, link.number);
-                let why = link.trouble.clone().unwrap_or_else(|| "no answer: is it running and reachable?".into());
+                let why = link.refused.clone().or(link.trouble.clone());
+                let why = why.unwrap_or_else(|| "no answer: is it running and reachable?".into());
                 return Err(Error::NgSetup { core, gnb, why });
             }
             self.turn(endpoint, TURN)?;
@@ -315,7 +315,7 @@ impl<'a> Worker<'a> {
                     self.on_released(owner, || format!("the core released the UE: {cause:?}"));
                 }
                 gnb::Event::SetupFailed(cause) => {
-                    self.links[index].trouble = Some(format!("NG SETUP FAILURE, {cause:?}"));
+                    self.links[index].refused = Some(format!("NG SETUP FAILURE, {cause:?}"));
                 }
                 gnb::Event::Paging(tmsi) => self.on_paging(tmsi),
                 gnb::Event::ErrorIndication(report) => {

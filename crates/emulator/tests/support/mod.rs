@@ -2,6 +2,8 @@
 //! the codec's, not the emulator's, so each proves the other.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod lab;
+pub mod upf;
 pub mod wire;
 
 use std::collections::HashMap;
@@ -33,6 +35,8 @@ pub struct Behaviour {
     pub forge: bool,
     /// Gives IPv6 interface identifiers too.
     pub ipv6: bool,
+    /// Answers NG SETUP and nothing else.
+    pub mute: bool,
     pub upf: Ipv4Addr,
 }
 
@@ -47,6 +51,7 @@ impl Default for Behaviour {
             bid_down: false,
             forge: false,
             ipv6: false,
+            mute: false,
             upf: Ipv4Addr::new(127, 0, 1, 1),
         }
     }
@@ -62,7 +67,8 @@ struct UeRecord {
     xres_star: [u8; 16],
     rand: [u8; 16],
     capability: Option<NasUeSecurityCapability>,
-    sessions: Vec<u8>,
+    /// PSI and the UPF's TEID of each session.
+    sessions: Vec<(u8, u32)>,
     registered: bool,
     /// What the pending registration is for, to be answered after the security mode.
     stage: Stage,
@@ -95,7 +101,8 @@ pub struct Network {
     pub registered: usize,
     pub deregistered: usize,
     pub imeisvs: Vec<String>,
-    pub tunnels: Vec<(u32, u32)>,
+    /// The gNB's address and TEID behind each TEID of the UPF.
+    pub routes: HashMap<u32, (Ipv4Addr, u32)>,
     pub log: Vec<String>,
 }
 
@@ -108,6 +115,7 @@ impl Network {
     pub fn receive(&mut self, pdu: &[u8]) -> Vec<Vec<u8>> {
         match wire::read(pdu) {
             Uplink::NgSetup => vec![wire::ng_setup_response()],
+            Uplink::InitialUe { .. } if self.behaviour.mute => vec![],
             Uplink::InitialUe { ran, nas, s_tmsi } => self.initial(ran, &nas, s_tmsi),
             Uplink::Nas { amf, ran, nas } => self.nas(amf, ran, &nas),
             Uplink::ReleaseRequest { amf, ran } => vec![wire::release_command(amf, ran)],
@@ -117,8 +125,13 @@ impl Network {
                 }
                 vec![]
             }
-            Uplink::Tunnels { teids } => {
-                self.tunnels.extend(teids);
+            Uplink::Tunnels { amf, tunnels } => {
+                let sessions = self.by_amf_id.get(&amf).map(|index| self.ues[*index].sessions.clone());
+                for (psi, address, teid) in tunnels {
+                    let known = sessions.iter().flatten().find(|(known, _)| *known == psi);
+                    let (_, uplink) = known.expect("a tunnel of a session that there is");
+                    self.routes.insert(*uplink, (address, teid));
+                }
                 vec![]
             }
             Uplink::Reset(whole) => {
@@ -273,7 +286,7 @@ impl Network {
             Nas5gmmMessage::AuthenticationResponse(response) => {
                 let res_star = response.authentication_response_parameter.as_ref().map(|p| p.value.to_vec());
                 if res_star.as_deref() != Some(&self.ues[index].xres_star[..]) {
-                    return vec![self.downlink(index, vec![0x7e, 0, 0x58])];
+                    return self.refuse(index);
                 }
                 self.security_mode(index)
             }
@@ -288,7 +301,7 @@ impl Network {
                     self.challenge(index)
                 }
                 Some(GmmCause::NgKsiAlreadyInUse) => self.challenge(index),
-                _ => vec![self.downlink(index, vec![0x7e, 0, 0x58])],
+                _ => self.refuse(index),
             },
             Nas5gmmMessage::IdentityResponse(response) => match self.supi(&response.mobile_identity.value) {
                 Some(supi) => {
@@ -318,6 +331,12 @@ impl Network {
                 vec![]
             }
         }
+    }
+
+    /// AUTHENTICATION REJECT, and the end of the connection.
+    fn refuse(&self, index: usize) -> Vec<Vec<u8>> {
+        let (amf, ran) = self.ues[index].connection.expect("connected");
+        vec![self.downlink(index, vec![0x7e, 0, 0x58]), wire::release_command(amf, ran)]
     }
 
     fn security_mode(&mut self, index: usize) -> Vec<Vec<u8>> {
@@ -372,6 +391,8 @@ impl Network {
                 self.log.push(format!("service request for {asked:?}"));
                 let accept = self.protect(index, NasServiceAccept::new());
                 let (connection, key) = self.access(index);
+                let sessions = self.ues[index].sessions.iter().copied();
+                let asked: Vec<_> = sessions.filter(|(psi, _)| asked.contains(psi)).collect();
                 vec![wire::context_setup(connection, key, accept, &asked, self.behaviour.upf)]
             }
             Nas5gmmMessage::DeregistrationRequestUeOriginating(request) => {
@@ -453,7 +474,7 @@ impl Network {
                 self.next_address += 1;
                 let kind = request.pdu_session_type.and_then(|t| t.session_type()).expect("a type");
                 let accept = wire::session_accept(kind, self.next_address, self.behaviour.ipv6);
-                self.ues[index].sessions.push(psi);
+                self.ues[index].sessions.push((psi, self.next_address));
                 let nas = self.transport(index, Nas5gsMessage::new_5gsm(accept, psi, pti), psi);
                 vec![wire::resource_setup(connection, psi, nas, self.behaviour.upf, self.next_address)]
             }
@@ -463,7 +484,7 @@ impl Network {
                 vec![wire::resource_release(connection, psi, nas)]
             }
             Nas5gsmMessage::PduSessionReleaseComplete(_) => {
-                self.ues[index].sessions.retain(|known| *known != psi);
+                self.ues[index].sessions.retain(|(known, _)| *known != psi);
                 vec![]
             }
             other => {

@@ -25,9 +25,10 @@ pub enum Uplink {
     ReleaseComplete {
         amf: u64,
     },
-    /// The gNB's tunnels: address and TEID.
+    /// The gNB's tunnels: PSI, address and TEID.
     Tunnels {
-        teids: Vec<(u32, u32)>,
+        amf: u64,
+        tunnels: Vec<(u8, Ipv4Addr, u32)>,
     },
     Reset(bool),
     Update,
@@ -80,14 +81,18 @@ fn read_kind(pdu: &NGAP_PDU) -> Result<Uplink, n::Error> {
         }
         Kind::Successful_PDUSessionResourceSetup => {
             let list = pdu.ie::<ie::PDUSessionResourceSetupListSURes>().expect("every session was set up")?;
-            let transfers = list.0.iter().map(|item| item.pdu_session_resource_setup_response_transfer.to_vec());
-            Uplink::Tunnels { teids: transfers.map(|t| tunnel(&t)).collect() }
+            let amf = pdu.ie::<ie::AMF_UE_NGAP_ID>().expect("is mandatory")?.0;
+            let items = list.0.iter();
+            let items = items.map(|i| tunnel(i.pdu_session_id.0, &i.pdu_session_resource_setup_response_transfer));
+            Uplink::Tunnels { amf, tunnels: items.collect() }
         }
         Kind::Successful_InitialContextSetup => match pdu.ie::<ie::PDUSessionResourceSetupListCxtRes>() {
             Some(list) => {
                 let list = list?;
-                let transfers = list.0.iter().map(|item| item.pdu_session_resource_setup_response_transfer.to_vec());
-                Uplink::Tunnels { teids: transfers.map(|t| tunnel(&t)).collect() }
+                let amf = pdu.ie::<ie::AMF_UE_NGAP_ID>().expect("is mandatory")?.0;
+                let items = list.0.iter();
+                let items = items.map(|i| tunnel(i.pdu_session_id.0, &i.pdu_session_resource_setup_response_transfer));
+                Uplink::Tunnels { amf, tunnels: items.collect() }
             }
             None => Uplink::Answer,
         },
@@ -102,12 +107,12 @@ fn read_kind(pdu: &NGAP_PDU) -> Result<Uplink, n::Error> {
     })
 }
 
-fn tunnel(transfer: &[u8]) -> (u32, u32) {
+fn tunnel(psi: u8, transfer: &[u8]) -> (u8, Ipv4Addr, u32) {
     let transfer: n::PDUSessionResourceSetupResponseTransfer<'_> = n::decode_open_type(transfer).expect("decodes");
     match transfer.dl_qos_flow_per_tnl_information.up_transport_layer_information {
         n::UPTransportLayerInformation::gTPTunnel(tunnel) => {
             let address: [u8; 4] = tunnel.transport_layer_address.0.as_octets().try_into().expect("IPv4");
-            (u32::from_be_bytes(address), u32::from_be_bytes(tunnel.gtp_teid.0))
+            (psi, address.into(), u32::from_be_bytes(tunnel.gtp_teid.0))
         }
         _ => panic!("no GTP tunnel"),
     }
@@ -199,12 +204,18 @@ fn setup_transfer(upf: Ipv4Addr, teid: u32) -> Vec<u8> {
     encode_open_type(&transfer).expect("encodes").to_vec()
 }
 
-pub fn context_setup((amf, ran): (u64, u32), key: [u8; 32], nas: Vec<u8>, sessions: &[u8], upf: Ipv4Addr) -> Vec<u8> {
+pub fn context_setup(
+    (amf, ran): (u64, u32),
+    key: [u8; 32],
+    nas: Vec<u8>,
+    sessions: &[(u8, u32)],
+    upf: Ipv4Addr,
+) -> Vec<u8> {
     use n::*;
     let guami = helpers::guami(plmn(), 2, 1, 0).expect("in range");
     let allowed = AllowedNSSAI(vec![AllowedNSSAIItem::new(helpers::s_nssai(1, None), None)]);
-    let item = |psi: &u8| {
-        let transfer = setup_transfer(upf, 0x100 + u32::from(*psi));
+    let item = |(psi, teid): &(u8, u32)| {
+        let transfer = setup_transfer(upf, *teid);
         PDUSessionResourceSetupItemCxtReq::new(
             PDUSessionID(*psi),
             None,

@@ -1,0 +1,187 @@
+//! Whole runs: threads, SCTP in memory, GTP-U over loopback, and the scripted network.
+
+mod support;
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+use support::Behaviour;
+use support::lab::{CORE, Lab};
+use support::upf::Upf;
+use vireo_emulator::scenario::Scenario;
+use vireo_emulator::traffic::{ECHO_PORT, Kind};
+use vireo_emulator::{Error, Load, Options, Phase, Procedure, Report};
+use vireo_wire::nas::GmmCause;
+
+fn options(scenario: &str) -> Options {
+    let scenario = Scenario::find(scenario).expect("is listed");
+    let mut options = Options::lab((CORE, 38412).into(), scenario);
+    options.timeout = Duration::from_secs(5);
+    options
+}
+
+fn check(lab: &Lab, report: &Report, ues: u64) {
+    assert_eq!(lab.network.lock().expect("no panic").faults, Vec::<String>::new());
+    assert!(report.is_success(), "{report}");
+    assert_eq!((report.succeeded, report.failed), (ues, 0));
+}
+
+#[test]
+fn ues_register_and_stay_until_the_caller_has_measured() {
+    let lab = Lab::new(Behaviour::default());
+    let mut options = options("session");
+    (options.gnbs, options.ues, options.threads) = (3, 200, 2);
+    let mut settled = None;
+    let report = lab.run_watched(&options, &mut |progress| {
+        if progress.phase == Phase::Settled {
+            settled = Some((progress.done, progress.sessions));
+        }
+    });
+    let report = report.expect("the core is there");
+    check(&lab, &report, 200);
+    assert_eq!(settled, Some((200, 200)));
+    assert_eq!((report.registered, report.sessions), (200, 200));
+    assert_eq!(lab.network.lock().expect("no panic").registered, 200);
+    for procedure in [Procedure::Registration, Procedure::Session, Procedure::RegistrationAndSession] {
+        let latency = report.latency(procedure).expect("happened");
+        assert_eq!(latency.count, 200);
+        assert!(latency.p50 <= latency.p99 && latency.p99 <= latency.max && latency.p50 > 0);
+    }
+    let json = serde_json::to_value(&report).expect("serialises");
+    assert_eq!(json["latency_us"]["registration"]["count"], 200);
+}
+
+#[test]
+fn the_full_scenario_carries_traffic_both_before_and_after_idle() {
+    let upf = Ipv4Addr::new(127, 45, 1, 1);
+    let mut lab = Lab::new(Behaviour { upf, ..Behaviour::default() });
+    lab.upf = Some((upf, Upf::Answers));
+    let mut options = options("full");
+    (options.gnbs, options.ues) = (2, 20);
+    options.n3 = vec![Ipv4Addr::new(127, 45, 1, 2).into()];
+    options.echoes.v4 = Some(Ipv4Addr::new(10, 46, 0, 1));
+    let report = lab.run(&options).expect("the core is there");
+    check(&lab, &report, 20);
+    let counts = report.user_plane;
+    assert_eq!((counts.echoes, counts.echoes_answered, counts.bad_packets), (120, 120, 0));
+    // a busy machine may make an echo go twice
+    assert!(counts.up_packets >= 120 && counts.down_packets >= 120);
+    // IPv4, ICMP and 56 octets of payload
+    assert_eq!((counts.up_octets, counts.down_octets), (counts.up_packets * 84, counts.down_packets * 84));
+    assert_eq!((report.service_requests, report.deregistered), (20, 20));
+}
+
+#[test]
+fn every_session_type_at_once_and_udp() {
+    let upf = Ipv4Addr::new(127, 45, 2, 1);
+    let mut lab = Lab::new(Behaviour { upf, ipv6: true, ..Behaviour::default() });
+    lab.upf = Some((upf, Upf::Loses));
+    let mut options = options("multi-session");
+    options.ues = 3;
+    options.n3 = vec![Ipv4Addr::new(127, 45, 2, 2).into()];
+    options.echoes.v4 = Some(Ipv4Addr::new(10, 46, 0, 1));
+    options.echoes.v6 = Some("fd46::1".parse().expect("an address"));
+    options.echoes.patience = Duration::from_millis(50);
+    // one packet in three is lost, but not three of one echo in a row, or hardly ever
+    options.echoes.tries = 20;
+    options.echoes.kind = Kind::Udp(ECHO_PORT);
+    let report = lab.run(&options).expect("the core is there");
+    check(&lab, &report, 3);
+    // 4 flows (two of the dual session), then 3 without the released IPv6 session
+    assert_eq!(report.user_plane.echoes_answered, 3 * 3 * (4 + 3));
+    assert!(report.user_plane.up_packets > report.user_plane.down_packets);
+}
+
+#[test]
+fn lost_and_damaged_traffic_fails_the_run() {
+    for (last, mode, what) in
+        [(3, Upf::Silent, "an echo was not answered"), (4, Upf::Damages, "an echo was not answered")]
+    {
+        let upf = Ipv4Addr::new(127, 45, last, 1);
+        let mut lab = Lab::new(Behaviour { upf, ..Behaviour::default() });
+        lab.upf = Some((upf, mode));
+        let mut options = options("traffic");
+        options.n3 = vec![Ipv4Addr::new(127, 45, last, 2).into()];
+        options.echoes.v4 = Some(Ipv4Addr::new(10, 46, 0, 1));
+        options.echoes.patience = Duration::from_millis(100);
+        let report = lab.run(&options).expect("the core is there");
+        assert!(!report.is_success());
+        assert_eq!(report.failures.get(what), Some(&1), "{report}");
+        assert_eq!(report.user_plane.bad_packets > 0, mode == Upf::Damages);
+    }
+}
+
+#[test]
+fn loops_identities_and_failures_run_to_their_end() {
+    for (scenario, rounds, registered) in
+        [("idle-service", 5, 10), ("deregister", 3, 40), ("guti", 1, 40), ("sessions", 4, 10), ("auth-failures", 1, 30)]
+    {
+        let lab = Lab::new(Behaviour::default());
+        let mut options = options(scenario);
+        (options.ues, options.rounds) = (10, rounds);
+        let report = lab.run(&options).expect("the core is there");
+        check(&lab, &report, 10);
+        assert_eq!(report.registered, registered, "{scenario}");
+    }
+}
+
+#[test]
+fn an_open_loop_keeps_its_rate() {
+    let lab = Lab::new(Behaviour::default());
+    let mut options = options("register");
+    (options.ues, options.load) = (100, Load::Rate(500.0));
+    let report = lab.run(&options).expect("the core is there");
+    check(&lab, &report, 100);
+    // the last of 100 UEs starts at 198 ms
+    assert!((0.19..0.5).contains(&report.seconds), "{}", report.seconds);
+    let lab = Lab::new(Behaviour::default());
+    options.duration = Some(Duration::from_millis(100));
+    let report = lab.run(&options).expect("the core is there");
+    assert!((40..=60).contains(&report.started), "{}", report.started);
+    assert!(report.is_success());
+}
+
+#[test]
+fn a_refused_ue_fails_and_a_congested_one_comes_back() {
+    let lab = Lab::new(Behaviour { reject: Some((GmmCause::PlmnNotAllowed, None)), ..Behaviour::default() });
+    let report = lab.run(&options("register")).expect("the core is there");
+    assert!(!report.is_success());
+    assert_eq!(report.failures.keys().collect::<Vec<_>>(), ["registration rejected: 5GMM cause #11"]);
+    let lab = Lab::new(Behaviour { reject: Some((GmmCause::Congestion, Some(2))), ..Behaviour::default() });
+    let network = lab.network.clone();
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(500));
+        network.lock().expect("no panic").behaviour.reject = None;
+    });
+    let report = lab.run(&options("register")).expect("the core is there");
+    assert_eq!((report.back_offs, report.succeeded), (1, 1), "{report}");
+    assert!(report.latency(Procedure::Registration).expect("happened").max >= 2_000_000);
+}
+
+#[test]
+fn a_silent_core_ends_the_run_all_the_same() {
+    let lab = Lab::new(Behaviour { mute: true, ..Behaviour::default() });
+    let mut options = options("register");
+    (options.ues, options.timeout) = (5, Duration::from_millis(300));
+    let report = lab.run(&options).expect("NG SETUP is answered");
+    assert_eq!(report.failures.get("registration not done within 300ms"), Some(&5), "{report}");
+    let lab = Lab::new(Behaviour::default());
+    options.core = vec![(Ipv4Addr::new(10, 0, 0, 9), 38412).into()];
+    assert!(matches!(lab.run(&options), Err(Error::NgSetup { .. })));
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused() {
+    let lab = Lab::new(Behaviour::default());
+    let refused = |change: fn(&mut Options)| {
+        let mut options = options("traffic");
+        options.echoes.v4 = Some(Ipv4Addr::LOCALHOST);
+        change(&mut options);
+        matches!(lab.run(&options), Err(Error::Options(_)))
+    };
+    assert!(refused(|o| o.ues = 0));
+    assert!(refused(|o| o.gnbs = 0));
+    assert!(refused(|o| o.core.clear()));
+    assert!(refused(|o| o.n3.clear()));
+    assert!(refused(|o| o.echoes.v4 = None));
+    assert!(refused(|o| o.subscribers = vireo_emulator::Subscribers::List([].into())));
+}
