@@ -3,6 +3,7 @@
 use super::wire::{ANSWER, Answer, Device, SILENCE, Wire};
 use super::{Case, Outcome};
 use crate::gnb::{Gnb, Outbox, PPID};
+use std::time::Duration;
 use vireo_types::{Plmn, RanUeNgapId, Snssai};
 use vireo_wire::ngap::*;
 
@@ -151,7 +152,7 @@ fn stream(wire: &mut Wire<'_>, bad: usize, index: u32, outcome: &mut Outcome) ->
 fn procedure(wire: &mut Wire<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), String> {
     for (criticality, octet) in [("reject", 0x00), ("ignore", 0x40), ("notify", 0x80)] {
         // initiating message, procedure code 200, criticality, an open type with an empty IE container
-        wire.send(bad, 0, PPID, &[0x00, 200, octet, 4, 0, 0, 0, 0], outcome);
+        wire.send(bad, 0, PPID, &[0x00, 200, octet, 3, 0, 0, 0], outcome);
         let wait = if criticality == "ignore" { SILENCE } else { ANSWER };
         let answer = wire.answer(bad, wait, outcome);
         // TS 38.413 10.3.4.1
@@ -385,16 +386,25 @@ fn setup(wire: &mut Wire<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), S
     wire.set_up(bad).map_err(|error| format!("a good NG SETUP after the refused ones: {error}"))
 }
 
+/// Subscribers before this one belong to the other cases.
+const HALF_OPEN_FIRST: u32 = 64;
+
 fn half_open(wire: &mut Wire<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), String> {
+    let mut answers = Vec::new();
     for n in 0..wire.options.ues {
-        let mut nas = REGISTRATION;
-        for (place, octet) in nas[14..19].iter_mut().enumerate() {
-            let digits = n / 100u32.pow(place as u32) % 100;
-            *octet = (((digits / 10) << 4) | (digits % 10)) as u8;
-        }
+        let mut device = Device::new(wire.options, HALF_OPEN_FIRST + n)?;
+        let nas = device.registration_request(wire.options)?;
         let pdu = initial_ue(wire, bad, &nas, 0x0100_0000 + n);
         wire.send(bad, 1 + (n % 8) as u16, PPID, &pdu, outcome);
+        // keep the receive buffer empty while sending
+        answers.extend(wire.answer(bad, Duration::ZERO, outcome));
     }
-    wire.answers(bad, outcome);
+    answers.extend(wire.answers(bad, outcome));
+    // AUTHENTICATION REQUEST, or a refusal under overload; nothing else
+    for answer in answers {
+        if !matches!(answer, Answer::Nas(Some(0x56 | 0x44)) | Answer::Release) {
+            outcome.faults.push(format!("{answer:?} answers a registration"));
+        }
+    }
     Ok(())
 }
