@@ -10,6 +10,7 @@
 //! - A request keeps its sequence number over all repeats, also over those of the caller: a second
 //!   [`N4::submit`] of the same key sends nothing while the first waits, and goes out under the first one's number if
 //!   that was answered a short time ago, so that the UPF takes it for the repeat it is.
+//! - A session that comes into being after its establishment was given up is ended from here: nobody else knows it.
 //! - Everything is bounded: requests that wait, answers kept for repeats, and work per datagram.
 
 mod config;

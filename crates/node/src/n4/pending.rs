@@ -1,8 +1,12 @@
 //! Requests that wait for their response.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 use vireo_types::{Duration, Instant, Seid};
 use vireo_wire::pfcp::MessageType;
+
+/// How late the response to a session establishment that was given up may come and be dealt with.
+const GIVEN_UP_MEMORY: Duration = Duration::from_secs(60);
 
 /// Which of the configured UPFs.
 pub(super) type PeerIndex = u16;
@@ -18,6 +22,8 @@ pub(super) enum Purpose {
     Heartbeat,
     /// To end the association.
     Release,
+    /// To end a session that nobody wants.
+    CleanUp,
 }
 
 /// A request as far as its response and its end need it.
@@ -70,7 +76,10 @@ pub(super) struct Pending {
     due: VecDeque<Due>,
     by_number: HashMap<(PeerIndex, u32), u32>,
     by_key: HashMap<u64, u32>,
-    answered: Answered,
+    /// The numbers of keyed requests that were answered.
+    answered: Recent<u64, (PeerIndex, u32)>,
+    /// The numbers of session establishments that were given up: their response may still come.
+    given_up: Recent<(PeerIndex, u32), ()>,
 }
 
 impl Pending {
@@ -83,7 +92,8 @@ impl Pending {
             due: VecDeque::new(),
             by_number: HashMap::new(),
             by_key: HashMap::new(),
-            answered: Answered { limit, memory, numbers: HashMap::new(), order: VecDeque::new() },
+            answered: Recent::new(limit, memory),
+            given_up: Recent::new(limit, GIVEN_UP_MEMORY),
         }
     }
 
@@ -106,7 +116,19 @@ impl Pending {
 
     /// The sequence number that a request of this key had at that UPF, if it was answered a short time ago.
     pub(super) fn answered(&mut self, now: Instant, key: u64) -> Option<(PeerIndex, u32)> {
-        self.answered.get(now, key)
+        self.answered.get(now, key).copied()
+    }
+
+    /// Remembers that nobody waits for this establishment's response any more.
+    pub(super) fn give_up(&mut self, now: Instant, request: &Request) {
+        if request.kind == MessageType::SESSION_ESTABLISHMENT_REQUEST {
+            self.given_up.put(now, (request.peer, request.sequence), ());
+        }
+    }
+
+    /// Whether this is the number of an establishment that was given up; says so once.
+    pub(super) fn was_given_up(&mut self, now: Instant, peer: PeerIndex, sequence: u32) -> bool {
+        self.given_up.take(now, (peer, sequence)).is_some()
     }
 
     /// Keeps a request until it is closed. The caller has seen that its number is free and the table is not full.
@@ -161,10 +183,17 @@ impl Pending {
     }
 
     /// Gives up the requests of a UPF for which `which` holds, one after the other.
-    pub(super) fn abandon(&mut self, peer: PeerIndex, which: impl Fn(&Request) -> bool, mut each: impl FnMut(Request)) {
+    pub(super) fn abandon(
+        &mut self,
+        now: Instant,
+        peer: PeerIndex,
+        which: impl Fn(&Request) -> bool,
+        mut each: impl FnMut(Request),
+    ) {
         for slot in 0..self.slots.len() as u32 {
             let hit = self.slots[slot as usize].request.is_some_and(|r| r.peer == peer && which(&r));
             if hit && let Some(request) = self.free(slot) {
+                self.give_up(now, &request);
                 each(request);
             }
         }
@@ -202,36 +231,45 @@ impl Pending {
     }
 }
 
-/// The sequence numbers of keyed requests that were answered a short time ago.
+/// What happened a short time ago: the newest `limit` entries of the last `memory`.
 #[derive(Debug)]
-struct Answered {
+struct Recent<K, V> {
     limit: usize,
     memory: Duration,
-    numbers: HashMap<u64, (PeerIndex, u32)>,
-    order: VecDeque<(Instant, u64)>,
+    values: HashMap<K, V>,
+    order: VecDeque<(Instant, K)>,
 }
 
-impl Answered {
-    fn put(&mut self, now: Instant, key: u64, number: (PeerIndex, u32)) {
+impl<K: Copy + Eq + Hash, V> Recent<K, V> {
+    fn new(limit: usize, memory: Duration) -> Self {
+        Recent { limit, memory, values: HashMap::new(), order: VecDeque::new() }
+    }
+
+    fn put(&mut self, now: Instant, key: K, value: V) {
         self.forget(now);
         if self.order.len() >= self.limit
             && let Some((_, oldest)) = self.order.pop_front()
         {
-            self.numbers.remove(&oldest);
+            self.values.remove(&oldest);
         }
-        if self.numbers.insert(key, number).is_none() {
+        if self.values.insert(key, value).is_none() {
             self.order.push_back((now + self.memory, key));
         }
     }
 
-    fn get(&mut self, now: Instant, key: u64) -> Option<(PeerIndex, u32)> {
+    fn get(&mut self, now: Instant, key: K) -> Option<&V> {
         self.forget(now);
-        self.numbers.get(&key).copied()
+        self.values.get(&key)
+    }
+
+    fn take(&mut self, now: Instant, key: K) -> Option<V> {
+        self.forget(now);
+        self.values.remove(&key)
     }
 
     fn forget(&mut self, now: Instant) {
         while let Some((_, key)) = self.order.front().filter(|(until, _)| *until <= now) {
-            self.numbers.remove(key);
+            self.values.remove(key);
             self.order.pop_front();
         }
     }

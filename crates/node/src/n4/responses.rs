@@ -4,9 +4,10 @@ use super::peer::State;
 use super::pending::{PeerIndex, Purpose, Request};
 use super::{Event, N4, Sink};
 use std::net::SocketAddr;
-use vireo_types::Instant;
+use vireo_types::{Instant, Seid};
 use vireo_wire::pfcp::{
-    AssociationSetupResponse, Cause, HeartbeatResponse, Message, MessageType, RecoveryTimeStamp, UpFunctionFeatures,
+    AssociationSetupResponse, Cause, HeartbeatResponse, Message, MessageType, RecoveryTimeStamp,
+    SessionDeletionRequest, SessionEstablishmentResponse, UpFunctionFeatures,
 };
 
 impl N4 {
@@ -24,7 +25,7 @@ impl N4 {
         };
         let Some(request) = self.pending.close(now, peer, message.sequence(), message.message_type()) else {
             self.counters.unexpected += 1;
-            return;
+            return self.on_late_response(now, peer, message, sink);
         };
         if message.message_type() == MessageType::VERSION_NOT_SUPPORTED_RESPONSE {
             // TS 29.244 7.6.2: this UPF cannot be talked to
@@ -45,6 +46,31 @@ impl N4 {
                 Err(_) => self.on_timeout(now, request, sink),
             },
             Purpose::Release => self.released(now, peer, sink),
+            Purpose::CleanUp => {}
+        }
+    }
+
+    /// A session that came into being after its request was given up would keep its address and tunnel for ever: the
+    /// control plane has told nobody of it, so it is ended from here.
+    fn on_late_response(&mut self, now: Instant, peer: PeerIndex, message: &Message<'_>, sink: &mut dyn Sink) {
+        let sequence = message.sequence();
+        if message.message_type() != MessageType::SESSION_ESTABLISHMENT_RESPONSE
+            || !self.pending.was_given_up(now, peer, sequence)
+            || self.pending.is_full()
+        {
+            return;
+        }
+        let Ok(SessionEstablishmentResponse { up_f_seid: Some(session), .. }) =
+            SessionEstablishmentResponse::parse(message)
+        else {
+            return;
+        };
+        let mut octets = Vec::new();
+        if SessionDeletionRequest::default().emit(&mut octets, session.seid, 0).is_ok() {
+            let (kind, purpose) = (MessageType::SESSION_DELETION_REQUEST, Purpose::CleanUp);
+            let sequence = self.next_sequence(peer);
+            let request = Request { peer, sequence, kind, purpose, seid: Seid::default(), key: None };
+            self.request(request, self.config.n1, &mut octets, sink);
         }
     }
 
@@ -70,11 +96,13 @@ impl N4 {
         let peer = &mut self.peers[usize::from(request.peer)];
         match request.purpose {
             Purpose::Session => {
+                self.pending.give_up(now, &request);
                 sink.event(Event::Timeout { upf: peer.address, seid: request.seid, key: request.key });
             }
             Purpose::Setup => self.setup_failed(now, request.peer, None, sink),
             Purpose::Heartbeat => self.silent(now, request.peer, sink),
             Purpose::Release => self.released(now, request.peer, sink),
+            Purpose::CleanUp => {}
         }
     }
 
@@ -155,14 +183,14 @@ impl N4 {
     /// The UPF lost its sessions and the association: set up a new one at once.
     pub(super) fn restarted(&mut self, now: Instant, peer: PeerIndex, sink: &mut dyn Sink) {
         self.forget_sessions(peer, sink);
-        self.pending.abandon(peer, |request| request.purpose != Purpose::Session, |_| {});
+        self.pending.abandon(now, peer, |request| request.purpose != Purpose::Session, |_| {});
         self.peers[usize::from(peer)].state = State::Idle { at: now };
         self.tend(now, peer, sink);
     }
 
     /// The association is over by the will of one side.
     pub(super) fn released(&mut self, now: Instant, peer: PeerIndex, sink: &mut dyn Sink) {
-        self.pending.abandon(peer, |request| request.purpose != Purpose::Session, |_| {});
+        self.pending.abandon(now, peer, |request| request.purpose != Purpose::Session, |_| {});
         let entry = &mut self.peers[usize::from(peer)];
         entry.state = State::Idle { at: now + self.config.retry_longest };
         sink.event(Event::UpfDown { upf: entry.address, sessions_kept: false });
@@ -176,8 +204,10 @@ impl N4 {
 
     fn abandon_sessions(&mut self, peer: PeerIndex, sink: &mut dyn Sink) {
         let upf = self.peers[usize::from(peer)].address;
+        let now = self.now;
         let timeouts = &mut self.counters.timeouts;
         self.pending.abandon(
+            now,
             peer,
             |request| request.purpose == Purpose::Session,
             |request| {

@@ -51,6 +51,37 @@ fn a_repeated_response_and_a_late_one_are_dropped() {
 }
 
 #[test]
+fn a_session_that_comes_too_late_is_ended() {
+    let mut bench = Bench::associated();
+    let mut establishment = Vec::new();
+    let request = SessionEstablishmentRequest::new(CP.into(), FSeid::new(seid(1).0, CP));
+    request.emit(&mut establishment, 0, 0).expect("fits");
+    bench.submit(Some(1), seid(1), &establishment).expect("sent");
+    let sequence = view(&bench.sent_one()).sequence();
+    bench.pass(Duration::from_millis(4_001));
+    assert_eq!(bench.seen(), [Seen::Timeout(seid(1), Some(1))]);
+    bench.sent();
+    let mut late = Vec::new();
+    let response = SessionEstablishmentResponse::accepted(upf_node_id(), FSeid::new(0xabc, UPF.ip()));
+    response.emit(&mut late, seid(1).0, sequence).expect("fits");
+    bench.receive(&late);
+    let deletion = bench.sent_one();
+    assert_eq!(
+        (view(&deletion).message_type(), view(&deletion).seid()),
+        (MessageType::SESSION_DELETION_REQUEST, 0xabc)
+    );
+    bench.receive(&deletion_response(Cause::REQUEST_ACCEPTED, 0, view(&deletion).sequence()));
+    // neither a repeat of it nor one whose request was answered ends a session
+    bench.receive(&late);
+    bench.submit(Some(2), seid(2), &establishment).expect("sent");
+    let mut good = Vec::new();
+    response.emit(&mut good, seid(2).0, view(&bench.sent_one()).sequence()).expect("fits");
+    bench.receive(&good);
+    bench.receive(&good);
+    assert_eq!((bench.sent().len(), bench.seen().len(), bench.n4.counters().outstanding), (0, 1, 0));
+}
+
+#[test]
 fn a_response_belongs_to_the_session_that_asked() {
     let mut bench = Bench::associated();
     // the UPF does not know the session and writes SEID 0, or is wrong about it
