@@ -6,6 +6,8 @@
 //!
 //! It knows nothing of PFCP, sessions beyond a number, or configuration files.
 
+#[cfg(test)]
+mod allocations;
 mod answer;
 mod buffer;
 mod counters;

@@ -170,6 +170,11 @@ impl<T> Slab<T> {
         self.slots.get_mut(index as usize)?.value.as_mut()
     }
 
+    /// All indexes are below this.
+    pub(crate) fn indexes(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

@@ -163,12 +163,13 @@ impl Sockets {
         result
     }
 
-    /// Gives up what was buffered for too long. To be called about once a second.
-    pub fn expire_buffers(&self) {
+    /// Gives up what was buffered for too long, and tells UEs their prefixes again. To be called once a second.
+    pub fn upkeep(&self) {
         let mut stats = Stats::default();
         stats.drops[DropReason::BufferExpired as usize] =
             self.view.look(|tables| tables.expire_buffers(self.clock.now()));
         self.view.counters.flush(&mut stats);
+        self.change(|tables, released| tables.advertise_again(released));
     }
 
     /// The clock that buffers and rates go by.

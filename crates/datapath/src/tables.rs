@@ -95,11 +95,17 @@ pub struct Tables {
     buffers: Mutex<Buffers>,
     pools: Vec<Pool>,
     links: Vec<Link>,
+    /// Where [`Tables::advertise_again`] goes on, and how much of the next record's turn has passed.
+    next_advertised: u32,
+    advertising_credit: u64,
     /// Answers to what nobody asked for are limited: 1,000 a second and kind.
     pub(crate) errors: Policer,
     pub(crate) echoes: Policer,
     pub(crate) solicitations: Policer,
 }
+
+/// In how many calls of [`Tables::advertise_again`] every UE has its turn: with one a second, 6 hours.
+const ADVERTISING_ROUND: u64 = 6 * 3600;
 
 /// An answer counts as one octet: one a millisecond.
 pub(crate) const ANSWERS: Rate = Rate::from_kbps(8);
@@ -118,6 +124,8 @@ impl Tables {
             buffers: Mutex::new(Buffers::new(limits.buffer)),
             links: pools.iter().map(|pool| Link::new(pool.mtu, &pool.dns)).collect(),
             pools,
+            next_advertised: 0,
+            advertising_credit: 0,
             errors: Policer::default(),
             echoes: Policer::default(),
             solicitations: Policer::default(),
@@ -278,6 +286,22 @@ impl Tables {
             }
         });
         packets
+    }
+
+    /// Tells some of the IPv6 UEs their prefix again, so that each hears it well before its router's lifetime of 18
+    /// hours ends (RFC 4861 6.2.1). Idle UEs are told when they are back. To be called about once a second.
+    pub fn advertise_again(&mut self, released: &mut Released) {
+        let records = self.downlinks.indexes();
+        self.advertising_credit += u64::from(records);
+        while self.advertising_credit >= ADVERTISING_ROUND {
+            self.advertising_credit -= ADVERTISING_ROUND;
+            let id = DownlinkId(self.next_advertised);
+            self.next_advertised = if id.0 + 1 < records { id.0 + 1 } else { 0 };
+            let active = self.downlinks.get(id.0).is_some_and(|d| d.record.rule.action == Action::Forward);
+            if active {
+                released.datagrams.extend(self.advertisement(id));
+            }
+        }
     }
 
     /// The report of the first buffered packet was lost: the next packet is reported.

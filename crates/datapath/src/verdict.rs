@@ -158,6 +158,10 @@ impl Tables {
     pub(crate) fn downlink(&self, packet: &[u8], now: Instant) -> DownlinkVerdict {
         let (found, inner) = match Inner::read(packet) {
             None => return DownlinkVerdict::Drop(DropReason::InnerMalformed),
+            // when UEs talk to each other the kernel sees a packet leave where it came in, and advises a shorter way
+            Some(Inner::V4 { packet, .. }) if is_redirect(packet) => {
+                return DownlinkVerdict::Drop(DropReason::LinkLocal);
+            }
             Some(Inner::V4 { destination, packet, .. }) => (self.find_ipv4(destination), packet),
             // the kernel's own, as the device comes up
             Some(Inner::V6 { destination, .. }) if destination >> 120 == 0xff => {
@@ -201,4 +205,11 @@ impl Tables {
             .then_some(Event::DownlinkData { session: rule.session, pdr: rule.pdr });
         DownlinkVerdict::Buffered(id, event)
     }
+}
+
+/// ICMP Redirect (RFC 792), which has a meaning among neighbours on one link only.
+#[inline]
+fn is_redirect(packet: &[u8]) -> bool {
+    const ICMP: u8 = 1;
+    packet[9] == ICMP && packet.get(usize::from(packet[0] & 0xf) * 4) == Some(&5)
 }

@@ -340,6 +340,19 @@ fn a_router_solicitation_is_answered_through_the_tunnel() {
 }
 
 #[test]
+fn an_active_ue_hears_its_prefix_again_in_time() {
+    let mut b = bench();
+    let heard = |b: &mut Bench, hours: u32| {
+        b.upf.n3.clear();
+        (0..hours * 3600).for_each(|_| b.upf.change(|tables, released| tables.advertise_again(released)));
+        b.upf.n3.len()
+    };
+    assert_eq!(heard(&mut b, 18), 3, "three times in the lifetime of its router");
+    b.set_downlink(|rule| rule.action = Action::Buffer { notify: true });
+    assert_eq!(heard(&mut b, 18), 0, "an idle one is not woken");
+}
+
+#[test]
 fn what_is_removed_is_unknown_at_once_and_room_comes_back() {
     let mut b = bench();
     b.upf.tables.remove_uplink(b.teid);

@@ -234,6 +234,12 @@ impl Metrics {
         self.messages[flow as usize].increment(count);
     }
 
+    /// The metrics of an embedded UPF: `vireo_upf_*`.
+    pub fn upf(&self) -> crate::upf::UpfMetrics {
+        let recorder = self.procedures.recorder.lock().unwrap_or_else(PoisonError::into_inner);
+        crate::upf::UpfMetrics::register(&*recorder)
+    }
+
     /// Sorts what was recorded since the last call into buckets. Called every few seconds by the API's thread, so that
     /// samples do not pile up when nobody scrapes.
     pub fn upkeep(&self) {

@@ -8,6 +8,7 @@
 
 mod config;
 mod exchange;
+mod metrics;
 mod plan;
 mod rules;
 mod server;
@@ -19,5 +20,6 @@ mod usage;
 mod tests;
 
 pub use config::{Pool, UpfConfig};
+pub use metrics::UpfMetrics;
 pub use server::{UpfError, UpfHandle, UpfStats, start};
 pub use state::PfcpStats;

@@ -2,12 +2,13 @@
 
 use super::config::UpfConfig;
 use super::exchange::Outgoing;
+use super::metrics::UpfMetrics;
 use super::state::{Now, PfcpStats, Settings, Upf};
 use crossbeam_channel::{Receiver, bounded};
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tracing::{debug, info};
@@ -74,17 +75,39 @@ pub struct UpfStats {
 pub struct UpfHandle {
     n4: SocketAddr,
     datapath: View,
-    shared: Arc<Mutex<(usize, PfcpStats)>>,
+    shared: Arc<Mutex<Shared>>,
     stop: Waker,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What the N4 thread and the handle share.
+#[derive(Debug, Default)]
+struct Shared {
+    sessions: usize,
+    pfcp: PfcpStats,
+    metrics: Option<UpfMetrics>,
+}
+
+impl Shared {
+    fn stats(&self, datapath: &View) -> UpfStats {
+        let buffered_octets = datapath.look(|tables| tables.buffered_octets());
+        UpfStats { sessions: self.sessions, buffered_octets, packets: datapath.stats(), pfcp: self.pfcp }
+    }
 }
 
 impl UpfHandle {
     /// What was counted so far.
     pub fn stats(&self) -> UpfStats {
-        let (sessions, pfcp) = *self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let buffered_octets = self.datapath.look(|tables| tables.buffered_octets());
-        UpfStats { sessions, buffered_octets, packets: self.datapath.stats(), pfcp }
+        self.shared().stats(&self.datapath)
+    }
+
+    /// Sets these metrics once a second from now on.
+    pub fn publish(&self, metrics: UpfMetrics) {
+        self.shared().metrics = Some(metrics);
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where it listens for PFCP.
@@ -228,7 +251,7 @@ struct Server {
     clock: Clock,
     /// Owned by this thread, so that what it set up goes from the network namespace where it is.
     datapath: Sockets,
-    shared: Arc<Mutex<(usize, PfcpStats)>>,
+    shared: Arc<Mutex<Shared>>,
 }
 
 impl Server {
@@ -267,13 +290,18 @@ impl Server {
             }
             let now = self.now();
             self.upf.tick(now, &mut out);
-            if now.instant >= upkeep {
+            let second = now.instant >= upkeep;
+            if second {
                 upkeep = now.instant + UPKEEP.into();
-                self.datapath.expire_buffers();
+                self.datapath.upkeep();
                 self.upf.report_usage(now, &mut &self.datapath, &mut out);
             }
             self.send(&mut out);
-            *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = (self.upf.sessions(), self.upf.stats);
+            let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            (shared.sessions, shared.pfcp) = (self.upf.sessions(), self.upf.stats);
+            if second && let Some(metrics) = &shared.metrics {
+                metrics.set(&shared.stats(&self.datapath.view()));
+            }
         }
     }
 

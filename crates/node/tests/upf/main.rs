@@ -2,5 +2,6 @@
 //! kernel's own IP stack as the data network on the other. Needs root.
 
 mod life;
+mod pace;
 mod packets;
 mod world;

@@ -19,6 +19,8 @@ use vireo_wire::pfcp::*;
 pub(crate) const UPF: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 pub(crate) const SMF: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 5);
 pub(crate) const GNB: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
+pub(crate) const UPF6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x200, 0, 0, 0, 0, 1);
+pub(crate) const GNB6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x200, 0, 0, 0, 0, 9);
 pub(crate) const HOST: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
 pub(crate) const HOST6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x100, 0, 0, 0, 0, 7);
 pub(crate) const UE: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 2);
@@ -71,6 +73,7 @@ impl World {
              ip -n {tag}-dn link add eth type veth peer name n6 netns {tag}-upf
              ip -n {tag}-ran address add {GNB}/24 dev n2; ip -n {tag}-ran address add {SMF}/24 dev n2
              ip -n {tag}-upf address add {UPF}/24 dev n3; ip -n {tag}-upf address add 198.51.100.1/24 dev n6
+             ip -n {tag}-ran address add {GNB6}/64 dev n2 nodad; ip -n {tag}-upf address add {UPF6}/64 dev n3 nodad
              ip -n {tag}-upf address add 2001:db8:100::1/64 dev n6 nodad
              ip -n {tag}-dn address add {HOST}/24 dev eth; ip -n {tag}-dn address add {HOST6}/64 dev eth nodad
              for l in ran:n2 upf:n3 upf:n6 dn:eth; do ip -n {tag}-${{l%%:*}} link set ${{l##*:}} up; done
@@ -139,7 +142,12 @@ impl World {
     /// The session of the UE, for both families, with its downlink buffered: its SEID and uplink TEID.
     pub(crate) fn establish(&mut self) -> (u64, Teid) {
         self.associate();
-        let request = establishment();
+        self.establish_for(UE, PREFIX)
+    }
+
+    /// The same for another UE.
+    pub(crate) fn establish_for(&mut self, ue: Ipv4Addr, prefix: Ipv6Addr) -> (u64, Teid) {
+        let request = establishment(ue, prefix);
         let response: SessionEstablishmentResponse = self.ask(|out, sequence| request.emit(out, 0, sequence));
         assert_eq!(response.cause, Cause::REQUEST_ACCEPTED, "{response:?}");
         let f_teid = response.created_pdrs[0].f_teid.expect("chosen");
@@ -149,13 +157,18 @@ impl World {
 
     /// Changes the downlink FAR: forward to the gNB, or buffer.
     pub(crate) fn downlink(&mut self, seid: u64, forward: bool) {
+        self.downlink_to(seid, forward.then_some((RAN_TEID, GNB.into())));
+    }
+
+    /// Changes the downlink FAR: forward to a tunnel, or buffer.
+    pub(crate) fn downlink_to(&mut self, seid: u64, tunnel: Option<(Teid, IpAddr)>) {
         let mut request = SessionModificationRequest::default();
         let mut far = UpdateFar { far_id: FarId(2), ..UpdateFar::default() };
-        if forward {
+        if let Some((teid, address)) = tunnel {
             far.apply_action = Some(ApplyAction::FORW);
             far.update_forwarding_parameters = Some(UpdateForwardingParameters {
                 destination_interface: Some(DestinationInterface::ACCESS),
-                outer_header_creation: Some(OuterHeaderCreation::gtpu(RAN_TEID, GNB.into())),
+                outer_header_creation: Some(OuterHeaderCreation::gtpu(teid, address)),
                 ..UpdateForwardingParameters::default()
             });
         } else {
@@ -238,7 +251,7 @@ pub(crate) fn config() -> UpfConfig {
     }
 }
 
-fn establishment() -> SessionEstablishmentRequest {
+fn establishment(ue: Ipv4Addr, prefix: Ipv6Addr) -> SessionEstablishmentRequest {
     let mut request = SessionEstablishmentRequest::new(NodeId::Ipv4(SMF), FSeid::new(0x77, SMF.into()));
     let pdr = |id, pdi| CreatePdr {
         pdr_id: PdrId(id),
@@ -255,7 +268,7 @@ fn establishment() -> SessionEstablishmentRequest {
     uplink.outer_header_removal = Some(OuterHeaderRemoval::GTPU);
     request.create_pdrs.push(uplink);
     let mut core = Pdi { source_interface: SourceInterface::CORE, ..Pdi::default() };
-    core.ue_ip_addresses.push(UeIpAddress::destination(Some(UE), Some(PREFIX)));
+    core.ue_ip_addresses.push(UeIpAddress::destination(Some(ue), Some(prefix)));
     request.create_pdrs.push(pdr(2, core));
     request.create_fars.push(CreateFar {
         far_id: FarId(1),
@@ -275,7 +288,7 @@ fn establishment() -> SessionEstablishmentRequest {
     request
 }
 
-fn checksum(octets: &[u8]) -> [u8; 2] {
+pub(crate) fn checksum(octets: &[u8]) -> [u8; 2] {
     let mut sum: u32 = octets.chunks(2).map(|w| u32::from(w[0]) << 8 | w.get(1).map_or(0, |b| u32::from(*b))).sum();
     while sum >> 16 != 0 {
         sum = (sum & 0xffff) + (sum >> 16);

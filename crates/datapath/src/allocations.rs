@@ -1,0 +1,98 @@
+//! A test that deciding on a packet allocates nothing: every allocation of this crate's unit tests is counted.
+
+use crate::pipeline::{self, HEADROOM, Unusual};
+use crate::record::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
+use crate::tables::{Limits, Pool, Released, Tables};
+use crate::verdict::Event;
+use crate::{Rate, Stats};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use vireo_types::{Instant, SessionAddress, Teid};
+use vireo_wire::gtpu::{self, PduSession};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: the system's allocator does the work; counting touches only a plain cell of this thread
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
+        // SAFETY: the caller's promises are the system allocator's
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are the system allocator's
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn allocations(work: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.get();
+    work();
+    ALLOCATIONS.get() - before
+}
+
+struct Nobody;
+
+impl Unusual for Nobody {
+    fn answer(&mut self, _: SocketAddr, _: &[u8]) -> bool {
+        true
+    }
+
+    fn event(&mut self, _: Event) -> bool {
+        true
+    }
+}
+
+#[test]
+fn no_packet_allocates() {
+    let gnb = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9));
+    let from = SocketAddr::new(gnb, gtpu::PORT);
+    let pool = Pool { ipv4: Some((Ipv4Addr::new(10, 45, 0, 0), 16)), mtu: 1400, ..Pool::default() };
+    let mut tables = Tables::new(vec![pool], Limits { records: 4, ..Limits::default() });
+    let ue = SessionAddress { ipv4: Some(Ipv4Addr::new(10, 45, 0, 2)), ipv6_prefix: None };
+    let mbr = Rate::from_kbps(1 << 39);
+    let rule = UplinkRule { session: 1, ue, flows: ALL_FLOWS, gate_open: true, forward: true, mbr };
+    let teid = tables.add_uplink(None, rule).expect("room");
+    let id = tables.add_downlink(ue, 1).expect("room");
+    let tunnel = Some(Tunnel { teid: Teid(9), address: gnb });
+    let rule = DownlinkRule {
+        session: 1,
+        pdr: 1,
+        qfi: Some(9),
+        rqi: false,
+        gate_open: true,
+        action: Action::Forward,
+        tunnel,
+        mbr,
+    };
+    tables.set_downlink(id, rule, false, &mut Released::default());
+
+    let mut up = gtpu::g_pdu_header(teid, PduSession::Uplink { qfi: 9 }, 20).expect("short").to_vec();
+    up.extend([0x45, 0, 0, 20, 0, 0, 0, 0, 64, 59, 0, 0, 10, 45, 0, 2, 198, 51, 100, 7]);
+    let mut down = vec![0; HEADROOM];
+    down.extend([0x45, 0, 0, 20, 0, 0, 0, 0, 64, 59, 0, 0, 198, 51, 100, 7, 10, 45, 0, 2]);
+    let (mut stats, mut crossed) = (Stats::default(), 0);
+    // what is unusual does not allocate either, but for buffering
+    let stranger = gtpu::g_pdu_header(Teid(0xffff_ffff), PduSession::Uplink { qfi: 9 }, 0).expect("short");
+    let count = allocations(|| {
+        for n in 0..1000 {
+            let now = Instant(1_000_000 + n);
+            let end = down.len();
+            let packet = pipeline::uplink(&tables, from, gnb, &up, now, &mut stats, &mut Nobody);
+            let out = pipeline::downlink(&tables, &mut down, end, now, &mut stats, &mut Nobody);
+            crossed += usize::from(packet.is_some()) + usize::from(out.is_some());
+            pipeline::uplink(&tables, from, gnb, &stranger, now, &mut stats, &mut Nobody);
+        }
+    });
+    assert_eq!((count, crossed, stats.answers), (0, 2000, 1000));
+    assert!(allocations(|| drop(vec![1])) > 0, "the counter counts");
+}

@@ -1,0 +1,121 @@
+//! The UPF's counts as metrics, with the names that dashboards know:
+//!
+//! `vireo_upf_sessions`, `vireo_upf_buffered_octets`, `vireo_upf_packets_total{direction}`,
+//! `vireo_upf_octets_total{direction}` (`uplink`, `downlink`), `vireo_upf_buffered_packets_total`,
+//! `vireo_upf_answers_total`, `vireo_upf_dropped_packets_total{reason}` and
+//! `vireo_upf_pfcp_total{outcome}` (`accepted`, `rejected`, `discarded`, `repeated`, `report`, `unanswered-report`).
+
+use super::server::UpfStats;
+use metrics::{Counter, Gauge, Key, Label, Level, Metadata, Recorder};
+use vireo_datapath::DropReason;
+
+const METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, None);
+
+/// The metrics, registered once.
+pub struct UpfMetrics {
+    sessions: Gauge,
+    buffered_octets: Gauge,
+    packets: [Counter; 2],
+    octets: [Counter; 2],
+    buffered: Counter,
+    answers: Counter,
+    drops: Vec<Counter>,
+    pfcp: [Counter; 6],
+}
+
+impl std::fmt::Debug for UpfMetrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UpfMetrics").finish_non_exhaustive()
+    }
+}
+
+impl UpfMetrics {
+    /// Registers all of them, at zero.
+    pub fn register(recorder: &dyn Recorder) -> Self {
+        describe(recorder);
+        let counter = |name: &'static str, labels: Vec<Label>| {
+            recorder.register_counter(&Key::from_parts(name, labels), &METADATA)
+        };
+        let gauge = |name: &'static str| recorder.register_gauge(&Key::from_name(name), &METADATA);
+        let directions =
+            |name| ["uplink", "downlink"].map(|direction| counter(name, vec![Label::new("direction", direction)]));
+        let outcomes = ["accepted", "rejected", "discarded", "repeated", "report", "unanswered-report"];
+        UpfMetrics {
+            sessions: gauge("vireo_upf_sessions"),
+            buffered_octets: gauge("vireo_upf_buffered_octets"),
+            packets: directions("vireo_upf_packets_total"),
+            octets: directions("vireo_upf_octets_total"),
+            buffered: counter("vireo_upf_buffered_packets_total", vec![]),
+            answers: counter("vireo_upf_answers_total", vec![]),
+            drops: DropReason::ALL
+                .iter()
+                .map(|r| counter("vireo_upf_dropped_packets_total", vec![Label::new("reason", r.name())]))
+                .collect(),
+            pfcp: outcomes.map(|outcome| counter("vireo_upf_pfcp_total", vec![Label::new("outcome", outcome)])),
+        }
+    }
+
+    /// Sets all of them.
+    pub fn set(&self, stats: &UpfStats) {
+        self.sessions.set(stats.sessions as f64);
+        self.buffered_octets.set(stats.buffered_octets as f64);
+        let UpfStats { packets, pfcp, .. } = stats;
+        for (n, volume) in [packets.uplink, packets.downlink].into_iter().enumerate() {
+            self.packets[n].absolute(volume.packets);
+            self.octets[n].absolute(volume.octets);
+        }
+        self.buffered.absolute(packets.buffered);
+        self.answers.absolute(packets.answers);
+        for (counter, n) in self.drops.iter().zip(packets.drops) {
+            counter.absolute(n);
+        }
+        let counts = [pfcp.accepted, pfcp.rejected, pfcp.discarded, pfcp.repeated, pfcp.reports, pfcp.unanswered];
+        for (counter, n) in self.pfcp.iter().zip(counts) {
+            counter.absolute(n);
+        }
+    }
+}
+
+fn describe(recorder: &dyn Recorder) {
+    let counters = [
+        ("vireo_upf_packets_total", "User packets forwarded, by direction."),
+        ("vireo_upf_octets_total", "Octets of the user packets forwarded, by direction."),
+        ("vireo_upf_buffered_packets_total", "Downlink packets buffered for idle UEs."),
+        ("vireo_upf_answers_total", "Echo responses, error indications and router advertisements sent."),
+        ("vireo_upf_dropped_packets_total", "Packets dropped, by reason."),
+        ("vireo_upf_pfcp_total", "PFCP requests by outcome, and reports of our own."),
+    ];
+    for (name, text) in counters {
+        recorder.describe_counter(name.into(), None, text.into());
+    }
+    recorder.describe_gauge("vireo_upf_sessions".into(), None, "PFCP sessions.".into());
+    recorder.describe_gauge("vireo_upf_buffered_octets".into(), None, "Octets in downlink buffers.".into());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Metrics;
+
+    #[test]
+    fn every_count_is_told_by_name() {
+        let metrics = Metrics::new();
+        let upf = metrics.upf();
+        let mut stats = UpfStats { sessions: 3, buffered_octets: 44, ..UpfStats::default() };
+        stats.packets.downlink.packets = 5;
+        stats.packets.drops[DropReason::Spoofed as usize] = 6;
+        stats.pfcp.repeated = 7;
+        upf.set(&stats);
+        let text = metrics.render();
+        for line in [
+            "vireo_upf_sessions 3",
+            "vireo_upf_buffered_octets 44",
+            r#"vireo_upf_packets_total{direction="downlink"} 5"#,
+            r#"vireo_upf_packets_total{direction="uplink"} 0"#,
+            r#"vireo_upf_dropped_packets_total{reason="spoofed_source"} 6"#,
+            r#"vireo_upf_pfcp_total{outcome="repeated"} 7"#,
+        ] {
+            assert!(text.lines().any(|have| have == line), "{line} is not in {text}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! How much of a core a packet costs. Not part of the suite: run it by
+//! `cargo test --release -p vireo-node --test upf -- --ignored --nocapture pace`.
+
+use crate::world::*;
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+use vireo_wire::gtpu;
+
+const FOR: Duration = Duration::from_secs(3);
+/// Octets of an inner packet.
+const INNER: usize = 128;
+
+/// CPU time that the packet thread has used, in clock ticks of 10 ms.
+fn ticks() -> (u64, u64) {
+    for task in std::fs::read_dir("/proc/self/task").expect("proc").flatten() {
+        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        if stat.contains("(upf-0)") {
+            let words: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+            return (words[11].parse().expect("user"), words[12].parse().expect("system"));
+        }
+    }
+    panic!("no packet thread")
+}
+
+fn tell(what: &str, packets: u64, before: (u64, u64)) {
+    let (user, system) = ticks();
+    let (user, system) = ((user - before.0) * 10_000_000, (system - before.1) * 10_000_000);
+    let packets = packets.max(1);
+    println!(
+        "{what}: {:.0} packets/s offered and carried, {} ns user + {} ns system a packet, {:.0} packets/s on a core",
+        packets as f64 / FOR.as_secs_f64(),
+        user / packets,
+        system / packets,
+        1e9 * packets as f64 / (user + system).max(1) as f64
+    );
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn pace() {
+    let mut w = World::new();
+    let upf = w.start(config()).expect("started");
+    let (_, teid) = w.active_session();
+    // to a port of the host that nobody listens on would be answered by ICMP: to a socket that is never read
+    let sink = w.inside("dn", || UdpSocket::bind((HOST, 9))).expect("bound");
+    let mut packet = vec![0x45, 0, 0, INNER as u8, 0, 0, 0x40, 0, 64, 17, 0, 0];
+    packet.extend(UE.octets());
+    packet.extend(HOST.octets());
+    let sum = checksum(&packet);
+    packet[10..12].copy_from_slice(&sum);
+    packet.extend([0x10, 0, 0, 9, 0, (INNER - 20) as u8, 0, 0]);
+    packet.resize(INNER, 0);
+    let mut datagram = gtpu::g_pdu_header(teid, gtpu::PduSession::Uplink { qfi: QFI }, INNER).expect("short").to_vec();
+    datagram.extend(packet);
+
+    let (start, before) = (Instant::now(), ticks());
+    while start.elapsed() < FOR {
+        w.gnb.send_to(&datagram, (UPF, gtpu::PORT)).expect("sent");
+    }
+    let carried = upf.stats().packets.uplink.packets;
+    tell("uplink", carried, before);
+    assert!(carried > 10_000);
+
+    let (start, before) = (Instant::now(), ticks());
+    while start.elapsed() < FOR {
+        sink.send_to(&[0; INNER - 28], (UE, 9)).expect("sent");
+    }
+    let carried = upf.stats().packets.downlink.packets;
+    tell("downlink", carried, before);
+    assert!(carried > 10_000);
+}
