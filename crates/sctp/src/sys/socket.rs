@@ -37,6 +37,32 @@ pub(crate) fn set_buffers(fd: &OwnedFd, bytes: i32) {
     }
 }
 
+/// Lets a socket receive only packets whose bytes 2 and 3 of the payload (the destination port of SCTP) are in a range.
+/// `ip_header` tells whether the socket sees the IPv4 header before them.
+pub(crate) fn filter_ports(fd: &OwnedFd, ip_header: bool, ports: std::ops::RangeInclusive<u16>) -> io::Result<()> {
+    let code = |class: u32, value: u32| libc::sock_filter { code: class as u16, jt: 0, jf: 0, k: value };
+    let jump = |class: u32, value: u16, jt: u8, jf: u8| libc::sock_filter { jt, jf, ..code(class, value.into()) };
+    let x_is_header_length = if ip_header {
+        code(libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH, 0)
+    } else {
+        code(libc::BPF_LDX | libc::BPF_IMM, 0)
+    };
+    let mut program = [
+        x_is_header_length,
+        code(libc::BPF_LD | libc::BPF_H | libc::BPF_IND, 2),
+        jump(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, *ports.start(), 0, 2),
+        jump(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, *ports.end(), 1, 0),
+        code(libc::BPF_RET | libc::BPF_K, u32::MAX),
+        code(libc::BPF_RET | libc::BPF_K, 0),
+    ];
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    let size = size_of::<libc::sock_fprog>() as libc::socklen_t;
+    let (level, option, value) = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, (&raw const filter).cast());
+    // SAFETY: the descriptor is open, and the kernel copies the program, whose length is passed with it.
+    check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, value, size) })?;
+    Ok(())
+}
+
 /// Takes a name in the network namespace that only one socket can have, until the descriptor is closed.
 pub(crate) fn claim_name(name: &str) -> io::Result<OwnedFd> {
     // SAFETY: no pointers are passed; the result is checked and owned at once.

@@ -2,7 +2,7 @@
 
 use super::callbacks::{Events, Happening, Tag, What};
 use super::ffi;
-use super::library::{Library, Socket};
+use super::library::{self, Library, Socket};
 use super::peers::Peer;
 use super::ports::{self, Lease};
 use super::shared::Shared;
@@ -12,6 +12,7 @@ use crate::endpoint::Event;
 use crate::sys::socket;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use vireo_types::AssocId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +55,8 @@ pub(super) struct Associations {
     blocked: Vec<AssocId>,
     /// Those that ended by our own doing, and why.
     ended: Vec<(AssocId, &'static str)>,
+    /// The ports the transports' filters let through.
+    filtered: Option<RangeInclusive<u16>>,
     next_socket: u32,
     next_port: u16,
     mtu: u32,
@@ -74,6 +77,7 @@ impl Associations {
             assocs: Assocs::default(),
             blocked: Vec::new(),
             ended: Vec::new(),
+            filtered: None,
             next_socket: MAIN + 1,
             // Somewhere in the dynamic range, so that a process that starts again does not meet its old associations.
             next_port: 49_152 | (std::process::id() as u16).wrapping_mul(0x1f35),
@@ -102,7 +106,21 @@ impl Associations {
         let socket = library.open(tag, lease.port, config, self.mtu)?;
         self.ports.insert(lease.port.into(), socket.port);
         self.sockets.insert(number, Bound { socket, lease });
+        self.widen_filter(shared);
         Ok(())
+    }
+
+    /// Lets the transports receive for all ports from the lowest to the highest in use. It is never narrowed: packets
+    /// for a port that is not in use any more are dropped here.
+    fn widen_filter(&mut self, shared: &Shared) {
+        let used = || self.sockets.values().map(|bound| bound.lease.port);
+        let ports = used().min().unwrap_or(0)..=used().max().unwrap_or(0);
+        let known =
+            self.filtered.clone().is_some_and(|known| known.contains(ports.start()) && known.contains(ports.end()));
+        if !known {
+            shared.transports.iter().for_each(|transport| transport.filter(ports.clone()));
+            self.filtered = Some(ports);
+        }
     }
 
     /// The library's port for an SCTP port of this endpoint.
@@ -235,46 +253,45 @@ impl Associations {
         }
     }
 
-    /// Turns the library's events into ours. Returns how many.
-    pub(super) fn apply(
-        &mut self,
-        library: &mut Library,
-        shared: &Shared,
-        events: &Events,
-        sink: &mut dyn FnMut(Event<'_>),
-    ) -> usize {
+    /// Turns the library's events into ours. Returns how many. The library must not be held: `sink` is the owner's.
+    pub(super) fn apply(&mut self, shared: &Shared, events: &Events, sink: &mut dyn FnMut(Event<'_>)) -> usize {
         let mut count = 0;
         let mut counted = |event: Event<'_>| {
             count += 1;
             sink(event);
         };
         for event in &events.list {
-            self.apply_one(library, shared, event, &events.bytes, &mut counted);
+            self.apply_one(shared, event, &events.bytes, &mut counted);
         }
         for (assoc, reason) in self.ended.drain(..) {
             counted(Event::Down { assoc, reason });
         }
+        for assoc in self.unblock() {
+            counted(Event::Writable { assoc });
+        }
+        count
+    }
+
+    /// The associations that were full and are not any more.
+    fn unblock(&mut self) -> Vec<AssocId> {
+        let mut free = Vec::new();
+        if self.blocked.is_empty() {
+            return free;
+        }
+        let mut library = library::lock();
         let (low, assocs, sockets) = (self.send_buffer / 2, &self.assocs, &self.sockets);
         self.blocked.retain(|id| {
             let bound = assocs.get(*id).and_then(|assoc| Some((assoc, sockets.get(&assoc.socket)?)));
             let queued = bound.and_then(|(assoc, bound)| library.queued(&bound.socket, assoc.raw));
-            let blocked = queued.is_some_and(|queued| queued > low);
-            if !blocked && queued.is_some() {
-                counted(Event::Writable { assoc: *id });
+            if queued.is_some_and(|queued| queued <= low) {
+                free.push(*id);
             }
-            blocked
+            queued.is_some_and(|queued| queued > low)
         });
-        count
+        free
     }
 
-    fn apply_one(
-        &mut self,
-        library: &mut Library,
-        shared: &Shared,
-        event: &Happening,
-        bytes: &[u8],
-        sink: &mut dyn FnMut(Event<'_>),
-    ) {
+    fn apply_one(&mut self, shared: &Shared, event: &Happening, bytes: &[u8], sink: &mut dyn FnMut(Event<'_>)) {
         let Happening { tag: Tag { socket, .. }, assoc: raw, what } = *event;
         let known = self.assocs.id(key(socket, raw));
         match (what, known) {
@@ -283,25 +300,10 @@ impl Associations {
                 sink(Event::Message { assoc, stream, ppid, data });
             }
             (What::TooLong, Some(assoc)) => {
-                self.abort(library, shared, assoc, "the peer sent a message that is too long");
+                self.abort(&mut library::lock(), shared, assoc, "the peer sent a message that is too long");
             }
             (What::Change { state: ffi::SCTP_COMM_UP, outbound_streams, port, .. }, known) => {
-                let Some(peer) = shared.routes().peers.get(port).copied() else {
-                    return self.abort_raw(library, socket, raw);
-                };
-                if known.is_none() && self.assocs.len() >= self.limit {
-                    tracing::warn!(limit = self.limit, "an SCTP association is refused: there are too many");
-                    return self.abort_raw(library, socket, raw);
-                }
-                let assoc =
-                    known.unwrap_or_else(|| self.insert(shared, socket, raw, (port, Phase::Up, outbound_streams)));
-                if let Some(state) = self.assocs.get_mut(assoc) {
-                    state.outbound_streams = outbound_streams;
-                    if state.phase == Phase::Connecting {
-                        state.phase = Phase::Up;
-                    }
-                }
-                sink(Event::Up { assoc, peer: peer.name(), outbound_streams });
+                self.came_up(shared, (socket, raw), (port, outbound_streams), known, sink);
             }
             (What::Change { state: ffi::SCTP_RESTART, outbound_streams, .. }, Some(assoc)) => {
                 if let Some(state) = self.assocs.get_mut(assoc) {
@@ -311,12 +313,38 @@ impl Associations {
             }
             (What::Change { state, aborted, .. }, Some(assoc)) => {
                 let Some(reason) = reason(state, aborted) else { return };
-                self.remove(library, shared, assoc);
+                self.remove(&mut library::lock(), shared, assoc);
                 sink(Event::Down { assoc, reason });
             }
             // Events of an association that was aborted here or never wanted.
             (_, None) => {}
         }
+    }
+
+    fn came_up(
+        &mut self,
+        shared: &Shared,
+        (socket, raw): (u32, u32),
+        (port, outbound_streams): (u16, u16),
+        known: Option<AssocId>,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) {
+        let peer = shared.routes().peers.get(port).copied();
+        let full = known.is_none() && self.assocs.len() >= self.limit;
+        if full {
+            tracing::warn!(limit = self.limit, "an SCTP association is refused: there are too many");
+        }
+        let Some(peer) = peer.filter(|_| !full) else {
+            return self.abort_raw(&mut library::lock(), socket, raw);
+        };
+        let assoc = known.unwrap_or_else(|| self.insert(shared, socket, raw, (port, Phase::Up, outbound_streams)));
+        if let Some(state) = self.assocs.get_mut(assoc) {
+            state.outbound_streams = outbound_streams;
+            if state.phase == Phase::Connecting {
+                state.phase = Phase::Up;
+            }
+        }
+        sink(Event::Up { assoc, peer: peer.name(), outbound_streams });
     }
 }
 

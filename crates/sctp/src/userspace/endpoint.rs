@@ -3,8 +3,9 @@
 use super::associations::{Associations, Phase};
 use super::callbacks::Events;
 use super::library::{self, TICK};
+use super::packets::Packets;
 use super::peers::{Peer, is_unicast};
-use super::shared::{Packets, Shared};
+use super::shared::Shared;
 use super::{checksum, ffi, transport};
 use crate::assocs::stream;
 use crate::config::{BindError, Config, Driver};
@@ -60,7 +61,7 @@ impl Userspace {
             shared,
             reactor,
             received: RecvBatch::new(),
-            packets: Packets::default(),
+            packets: Packets::new(mtu as usize + 12),
             events: Events::default(),
             associations,
             config: config.clone(),
@@ -70,8 +71,7 @@ impl Userspace {
 
     fn flush(&mut self) {
         if self.packets.len() > 0 {
-            self.shared.transmit(&self.packets);
-            self.packets.clear();
+            self.shared.transmit(&mut self.packets);
         }
     }
 
@@ -129,13 +129,17 @@ impl Userspace {
         let mut library = library::lock();
         library.tick(Instant::now());
         library.collect(&self.shared, &mut self.packets, &mut self.events);
-        count += self.associations.apply(&mut library, &self.shared, &self.events, sink);
+        drop(library);
+        // The library is free while the owner looks at its events: they may make it use another endpoint.
+        count += self.associations.apply(&self.shared, &self.events, sink);
         self.events.clear();
         // What applying the events produced (aborts of associations that are not wanted).
-        library.collect(&self.shared, &mut self.packets, &mut self.events);
-        drop(library);
+        library::lock().collect(&self.shared, &mut self.packets, &mut self.events);
         self.shared.routes().peers.forget_passing();
-        self.flush();
+        if count == 0 {
+            self.flush();
+        }
+        // Else the acknowledgements wait for the owner's answers, which share their packets: see `poll`.
         Ok((count, woken))
     }
 }

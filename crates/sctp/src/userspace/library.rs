@@ -7,7 +7,8 @@
 
 use super::callbacks::{self, Events, Tag};
 use super::ffi;
-use super::shared::{Packets, Shared};
+use super::packets::Packets;
+use super::shared::Shared;
 use crate::config::{BindError, Config};
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -232,11 +233,11 @@ impl Library {
     pub(super) fn collect(&mut self, mine: &Shared, packets: &mut Packets, events: &mut Events) {
         callbacks::with_produced(|produced| {
             if !produced.packets.is_empty() {
-                let mut routes = mine.routes();
+                let routes = mine.routes();
                 for (endpoint, range) in &produced.packets {
-                    let packet = &mut produced.bytes[range.clone()];
+                    let packet = &produced.bytes[range.clone()];
                     if *endpoint == mine.number {
-                        packets.push(&mut routes, packet, &self.wire_ports);
+                        packets.push(&routes, packet, &self.wire_ports);
                     } else if let Some(Some(other)) = self.endpoints.get(usize::from(*endpoint)) {
                         other.transmit_one(packet, &self.wire_ports);
                     }

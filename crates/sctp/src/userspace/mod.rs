@@ -13,6 +13,7 @@ mod endpoint;
 mod ffi;
 mod library;
 mod options;
+mod packets;
 mod peers;
 mod ports;
 mod shared;

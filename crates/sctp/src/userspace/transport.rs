@@ -4,6 +4,7 @@ use crate::config::{BindError, Config, Driver};
 use crate::sys::{Received, socket};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// One socket: an address of this machine, or all of one family.
@@ -71,6 +72,17 @@ impl Transport {
                 let tell = i32::from(all);
                 socket::set(&self.fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, &tell)
             }
+        }
+    }
+
+    /// Keeps packets for other ports away: every raw socket of an address gets every packet to it, also those of other
+    /// processes.
+    pub(super) fn filter(&self, ports: RangeInclusive<u16>) {
+        if !self.udp
+            && let Err(error) = socket::filter_ports(&self.fd, self.local.is_ipv4(), ports)
+        {
+            // Without it such packets are read and dropped, which costs time and changes nothing.
+            tracing::debug!(%error, "no packet filter on a raw socket");
         }
     }
 
