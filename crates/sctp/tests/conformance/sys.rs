@@ -49,6 +49,19 @@ impl RawSocket {
     }
 }
 
+impl RawSocket {
+    /// The next packet to this socket's address, without its IP header; `None` if there is none.
+    pub(crate) fn receive(&self) -> Option<Vec<u8>> {
+        let mut packet = vec![0; 65_536];
+        let (fd, room) = (self.0.as_raw_fd(), packet.as_mut_ptr().cast());
+        // SAFETY: the descriptor is open and the buffer has the size that is passed.
+        let got = unsafe { libc::recv(fd, room, packet.len(), libc::MSG_DONTWAIT) };
+        packet.truncate(usize::try_from(got).ok()?);
+        let header = usize::from(packet.first()? & 0xf) * 4;
+        Some(packet.split_off(header.min(packet.len())))
+    }
+}
+
 fn address(ip: Ipv4Addr) -> libc::sockaddr_in {
     libc::sockaddr_in {
         sin_family: libc::AF_INET as libc::sa_family_t,
