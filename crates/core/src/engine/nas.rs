@@ -12,6 +12,11 @@ const INTEGRITY: u8 = 1;
 const CIPHERED: u8 = 2;
 const CIPHERED_NEW_CONTEXT: u8 = 4;
 
+/// Messages that are acted on without protection although the UE has keys (4.4.4.3): Registration Request, Authentication
+/// Response and Failure, Identity Response, Security Mode Reject. A Deregistration Request is not among them here: on a
+/// connection whose UE has keys it must prove itself.
+const UNPROTECTED: [u8; 5] = [0x41, 0x57, 0x59, 0x5c, 0x5f];
+
 /// A message as it is acted on.
 struct Received {
     message: Nas5gmmMessage,
@@ -241,23 +246,12 @@ fn unverified(turn: &mut Turn<'_, '_>, nas: &[u8], fault: SecurityFault) -> Opti
 }
 
 fn plain(turn: &mut Turn<'_, '_>, nas: &[u8]) -> Option<Received> {
-    let message = decode(turn, nas)?;
-    let secured = turn.ue.security.is_some();
-    let taken = match &message {
-        Nas5gmmMessage::RegistrationRequest(_)
-        | Nas5gmmMessage::IdentityResponse(_)
-        | Nas5gmmMessage::AuthenticationResponse(_)
-        | Nas5gmmMessage::AuthenticationFailure(_)
-        | Nas5gmmMessage::SecurityModeReject(_) => true,
-        // Without keys there is nothing that these could end or start; with keys they must prove themselves.
-        Nas5gmmMessage::DeregistrationRequestUeOriginating(_) | Nas5gmmMessage::ServiceRequest(_) => !secured,
-        _ => false,
-    };
-    if !taken {
+    // What must be protected is discarded unread, so that a UE with keys can be made to answer nothing without them.
+    if turn.ue.security.is_some() && !nas.get(2).is_some_and(|kind| UNPROTECTED.contains(kind)) {
         turn.note(Note::Fault("nas-unprotected"));
         return None;
     }
-    Some(Received { message, verified: None })
+    decode(turn, nas).map(|message| Received { message, verified: None })
 }
 
 /// Decodes a plain message; one that is at fault gets the answer of TS 24.501 clause 7.

@@ -1,0 +1,442 @@
+//! A network in a test: the real steps of the core on one side, the emulator's gNB and UE on the other, a home network
+//! and a UPF that answer at once, and a clock that the test moves. No I/O.
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr};
+use vireo_core::config::*;
+use vireo_core::context::{self, UeContext};
+use vireo_core::engine::{self, Event};
+use vireo_core::n2::{self, Route, UeMessage};
+use vireo_core::ran::{self, RanNode};
+use vireo_core::subscription::*;
+use vireo_core::turn::{Effect, Note};
+use vireo_core::{Env, Identifiers};
+use vireo_emulator::gnb::{self, Gnb, GnbConfig, Inbox, Outbox};
+use vireo_emulator::ue::{self, Out, Profile, Ue};
+use vireo_emulator::usim::{Keys, Usim};
+use vireo_types::*;
+use vireo_wire::ngap::{Cause, CauseRadioNetwork, RRCEstablishmentCause};
+use vireo_wire::pfcp::{self, Element};
+use vireo_wire::security::milenage::{Amf, Auts, K, Milenage, Opc, Sqn};
+use vireo_wire::security::nas_5gs::{derive_kausf, derive_kseaf};
+use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm, Rand};
+
+const KEYS: Keys = Keys {
+    k: [0x46, 0x5b, 0x5c, 0xe8, 0xb1, 0x99, 0xb4, 0x9f, 0xaa, 0x5f, 0x0a, 0x2e, 0xe2, 0x38, 0xa6, 0xbc],
+    opc: [0xe8, 0xed, 0x28, 0x9d, 0xeb, 0xa9, 0x52, 0xe4, 0x28, 0x3b, 0x54, 0xe8, 0x8e, 0x61, 0x83, 0xca],
+};
+pub(crate) const ASSOC: AssocId = AssocId(7);
+const OWNER: u32 = 1;
+pub(crate) const SLICE: Snssai = Snssai { sst: 1, sd: None };
+
+fn config() -> CoreConfig {
+    CoreConfig {
+        name: "vireo".into(),
+        plmns: vec!["99970".parse().expect("a PLMN")],
+        tacs: vec![Tac(1)],
+        amf_region: 2,
+        amf_set: 1,
+        amf_pointer: 0,
+        relative_capacity: 255,
+        slices: vec![SliceConfig { name: "phones".into(), snssai: SLICE }],
+        dnns: vec![DnnConfig {
+            name: "internet".parse().expect("a DNN"),
+            slices: Vec::new(),
+            types: vec![PduSessionType::Ipv4],
+            ipv4_pool: Some((Ipv4Addr::new(10, 45, 0, 0), 16)),
+            ipv6_pool: None,
+            dns: Vec::new(),
+            mtu: 1400,
+        }],
+        security: SecurityConfig {
+            integrity: vec![IntegrityAlgorithm::NIA2, IntegrityAlgorithm::NIA1],
+            ciphering: vec![CipheringAlgorithm::NEA2, CipheringAlgorithm::NEA0],
+        },
+        timers: Timers::default(),
+        upfs: vec![UpfConfig { n4: SocketAddr::from(([127, 0, 0, 8], 8805)), dnns: Vec::new() }],
+        n4_address: Ipv4Addr::LOCALHOST.into(),
+    }
+}
+
+/// Identifiers in order; the home slice's LTMSIs have bucket 2.
+#[derive(Debug, Default)]
+pub(crate) struct Ids {
+    next: u32,
+    pub(crate) address_pool_empty: bool,
+}
+
+impl Identifiers for Ids {
+    fn tmsi(&mut self, _: Ltmsi) -> Option<Tmsi> {
+        self.next += 1;
+        Some(Tmsi(0xc000_0000 + self.next))
+    }
+
+    fn rekey(&mut self, current: Ltmsi, _: Snssai) -> Option<Ltmsi> {
+        (current.bucket().get() != 2).then(|| {
+            self.next += 1;
+            Ltmsi::new(Bucket::new(2), self.next as u16)
+        })
+    }
+
+    fn address(&mut self, _: &Dnn, _: PduSessionType) -> Option<SessionAddress> {
+        self.next += 1;
+        let ipv4 = Some(Ipv4Addr::new(10, 45, 0, self.next as u8));
+        (!self.address_pool_empty).then_some(SessionAddress { ipv4, ipv6_prefix: None })
+    }
+}
+
+/// The network.
+pub(crate) struct Lab {
+    pub(crate) config: CoreConfig,
+    pub(crate) now: Instant,
+    pub(crate) ids: Ids,
+    /// The UE's context, in its stored form: every step loads and stores it.
+    stored: Option<Vec<u8>>,
+    /// Contexts that the UE had before and that the core still keeps.
+    pub(crate) others: Vec<UeContext>,
+    node: Option<RanNode>,
+    pub(crate) gnb: Gnb,
+    pub(crate) ue: Ue,
+    pub(crate) profile: Profile,
+    ran: Option<RanUeNgapId>,
+    sqn: u64,
+    pub(crate) subscription: Subscription,
+    /// The home network's next answer, if it is not to be the right one.
+    pub(crate) home_says: Option<AuthenticationError>,
+    pub(crate) upf_answers: bool,
+    /// Whether new UEs are turned away.
+    pub(crate) congested: bool,
+    /// Whether the UE and its gNB receive what is sent.
+    pub(crate) reachable: bool,
+    pub(crate) events: Vec<ue::Event>,
+    pub(crate) gnb_events: Vec<gnb::Event>,
+    pub(crate) notes: Vec<Note>,
+    pub(crate) effects: Vec<Effect>,
+    /// NGAP PDUs to the gNB that have not been read.
+    downlink: VecDeque<Vec<u8>>,
+    /// Every PDU that was ever sent to the gNB.
+    pub(crate) sent: Vec<Vec<u8>>,
+}
+
+impl Lab {
+    /// A network whose gNB has set NG up.
+    pub(crate) fn new() -> Self {
+        let plmn: Plmn = "99970".parse().expect("a PLMN");
+        let gnb = GnbConfig {
+            id: GnbId { plmn, id: 1, bits: 24 },
+            name: "gnb".into(),
+            tai: Tai { plmn, tac: Tac(1) },
+            slices: vec![SLICE],
+            n3: Ipv4Addr::new(127, 0, 0, 2).into(),
+        };
+        let supi = "999700000000001".parse().expect("a SUPI");
+        let slice = SliceSubscription { snssai: SLICE, default: true, dnns: vec![DnnSubscription::default()] };
+        let mut lab = Lab {
+            config: config(),
+            now: Instant(1_000_000_000),
+            ids: Ids::default(),
+            stored: None,
+            others: Vec::new(),
+            node: None,
+            gnb: Gnb::new(gnb),
+            ue: Ue::new(Usim::new(supi, KEYS)),
+            profile: Profile::new(plmn, SLICE, "internet".parse().expect("a DNN")),
+            ran: None,
+            sqn: 32,
+            subscription: Subscription { slices: vec![slice], ambr: Ambr::default() },
+            home_says: None,
+            upf_answers: true,
+            congested: false,
+            reachable: true,
+            events: Vec::new(),
+            gnb_events: Vec::new(),
+            notes: Vec::new(),
+            effects: Vec::new(),
+            downlink: VecDeque::new(),
+            sent: Vec::new(),
+        };
+        let mut out = Outbox::default();
+        lab.gnb.set_up(4, &mut out).expect("NG SETUP REQUEST");
+        lab.to_core(&out);
+        lab.settle();
+        assert_eq!(lab.gnb.state(), gnb::NgState::Up);
+        lab
+    }
+
+    /// The UE's context.
+    pub(crate) fn context(&self) -> Option<UeContext> {
+        self.stored.as_ref().map(|octets| context::decode(octets).expect("it decodes"))
+    }
+
+    /// Sends what the UE has to say, as the first message of a connection if it has none, and lets all answer.
+    pub(crate) fn ue_does(&mut self, act: impl FnOnce(&mut Ue, &Profile, &mut Out)) {
+        let mut out = Out::default();
+        act(&mut self.ue, &self.profile, &mut out);
+        self.uplink(out);
+        self.settle();
+    }
+
+    /// A NAS message as it is, past the UE.
+    pub(crate) fn inject(&mut self, nas: &[u8]) {
+        self.uplink_nas(nas);
+        self.settle();
+    }
+
+    /// The same, and then only the next `left` messages reach the UE.
+    pub(crate) fn inject_until(&mut self, nas: &[u8], left: &mut u32) {
+        self.uplink_nas(nas);
+        while let Some(pdu) = self.downlink.pop_front() {
+            if *left == 0 {
+                self.reachable = false;
+            }
+            if self.reachable {
+                *left -= 1;
+                self.to_gnb(&pdu);
+            }
+        }
+    }
+
+    /// The UE and its gNB lost each other without anybody telling the core.
+    pub(crate) fn forget_connection(&mut self) {
+        self.ran = None;
+    }
+
+    /// The gNB does something of its own about the UE.
+    pub(crate) fn gnb_does(&mut self, act: impl FnOnce(&mut Gnb, RanUeNgapId, &mut Outbox)) {
+        let mut out = Outbox::default();
+        act(&mut self.gnb, self.ran.expect("a connection"), &mut out);
+        self.to_core(&out);
+        self.settle();
+    }
+
+    /// Registers the UE, which must work.
+    pub(crate) fn register(&mut self) {
+        self.ue_does(|ue, p, out| ue.register(p, ue::Registration::Initial, out).expect("a request"));
+        assert_eq!(self.ue.mm(), ue::Mm::Registered, "{:?} {:?}", self.events, self.notes);
+    }
+
+    /// Establishes a session, which must work.
+    pub(crate) fn session(&mut self, psi: u8) {
+        self.ue_does(|ue, p, out| ue.establish(p, psi, PduSessionType::Ipv4, out).expect("a request"));
+        assert!(self.ue.active_sessions().any(|s| s == psi), "{:?} {:?}", self.events, self.notes);
+    }
+
+    /// The gNB releases the idle UE.
+    pub(crate) fn idle(&mut self) {
+        let cause = Cause::radioNetwork(CauseRadioNetwork::user_inactivity);
+        self.gnb_does(|gnb, ran, out| gnb.request_release(ran, cause, out).expect("a request"));
+        assert!(self.ran.is_none(), "the connection is gone");
+    }
+
+    /// Lets time pass, deadline by deadline.
+    pub(crate) fn wait(&mut self, span: Duration) {
+        let end = self.now + span;
+        while let Some(deadline) = self.context().and_then(|c| c.deadline()).filter(|d| *d <= end) {
+            self.now = deadline.max(self.now);
+            self.event(Event::Deadline);
+            self.settle();
+        }
+        self.now = end;
+    }
+
+    /// One event for the UE's context.
+    pub(crate) fn event(&mut self, event: Event<'_>) {
+        let Some(mut ue) = self.context() else { return };
+        self.step(&mut ue, event);
+    }
+
+    fn step(&mut self, ue: &mut UeContext, event: Event<'_>) {
+        let mut random = |octets: &mut [u8]| octets.fill(0x5a);
+        let mut env = Env { now: self.now, config: &self.config, random: &mut random, ids: &mut self.ids };
+        let outcome = engine::step(ue, event, &mut env);
+        let forgotten = outcome.effects.contains(&Effect::Forget);
+        let octets = context::encode(ue, Vec::new()).expect("it encodes");
+        assert_eq!(context::decode(&octets).as_ref(), Ok(&*ue), "a context is all in its stored form");
+        self.stored = (!forgotten).then_some(octets);
+        self.notes.extend(outcome.notes);
+        for effect in outcome.effects {
+            self.effects.push(effect.clone());
+            match effect {
+                Effect::Ngap { pdu, .. } => {
+                    self.sent.push(pdu.clone());
+                    self.downlink.push_back(pdu);
+                }
+                Effect::Authenticate(request) => {
+                    let answer = self.home(&request);
+                    self.event(Event::Authentication(answer));
+                }
+                Effect::Pfcp { message, .. } if self.upf_answers => self.upf(&message),
+                _ => {}
+            }
+        }
+    }
+
+    /// Delivers what is on its way until nothing is.
+    pub(crate) fn settle(&mut self) {
+        while let Some(pdu) = self.downlink.pop_front() {
+            if self.reachable {
+                self.to_gnb(&pdu);
+            }
+        }
+    }
+
+    fn to_gnb(&mut self, pdu: &[u8]) {
+        let (mut inbox, mut out) = (Inbox::default(), Outbox::default());
+        self.gnb.receive(pdu, &mut inbox, &mut out).expect("the gNB answers");
+        self.to_core(&out);
+        for event in std::mem::take(&mut inbox.events) {
+            match &event {
+                gnb::Event::Nas { range, .. } => {
+                    let mut out = Out::default();
+                    self.ue.receive(&self.profile, &inbox.nas[range.clone()], &mut out);
+                    self.uplink(out);
+                }
+                gnb::Event::ContextSetup { key, .. } => {
+                    let mut out = Out::default();
+                    self.ue.check_access_key(key, &mut out);
+                    self.uplink(out);
+                }
+                // Not of an earlier connection of the UE.
+                gnb::Event::Released { .. } if self.ran.is_none_or(|ran| self.gnb.owner(ran).is_none()) => {
+                    self.ran = None;
+                    self.ue.connection_released();
+                }
+                _ => {}
+            }
+            self.gnb_events.push(event);
+        }
+    }
+
+    fn uplink(&mut self, mut out: Out) {
+        let events = std::mem::take(&mut out.events);
+        let violation = events.iter().find(|e| matches!(e, ue::Event::Violation(_)));
+        assert_eq!(violation, None, "the network kept to the specification");
+        self.events.extend(events);
+        let messages: Vec<_> = out.messages().map(<[u8]>::to_vec).collect();
+        for nas in messages {
+            self.uplink_nas(&nas);
+        }
+    }
+
+    fn uplink_nas(&mut self, nas: &[u8]) {
+        let mut out = Outbox::default();
+        match self.ran {
+            Some(ran) => self.gnb.uplink_nas(ran, nas, &mut out).expect("a message"),
+            None => {
+                let cause = RRCEstablishmentCause::mo_Signalling;
+                let guti = self.ue.guti();
+                self.ran = Some(self.gnb.initial_ue(OWNER, nas, guti, cause, &mut out).expect("a message"));
+            }
+        }
+        self.to_core(&out);
+    }
+
+    fn to_core(&mut self, out: &Outbox) {
+        let pdus: Vec<_> = out.pdus().map(|(_, pdu)| pdu.to_vec()).collect();
+        for pdu in pdus {
+            self.from_gnb(&pdu);
+        }
+    }
+
+    /// A PDU from the gNB, as the balancer and the host would take it.
+    pub(crate) fn from_gnb(&mut self, pdu: &[u8]) {
+        match n2::route(pdu).expect("a sound PDU") {
+            Route::Node => {
+                let outcome = ran::step(&mut self.node, pdu, &self.config);
+                self.downlink.extend(outcome.answer);
+                if let Some(ran::Request::Reset(_)) = outcome.request {
+                    self.event(Event::ConnectionLost { assoc: ASSOC });
+                }
+            }
+            Route::Ue(amf_id) => self.event(Event::Ngap { assoc: ASSOC, amf_id, pdu }),
+            Route::Initial { .. } => self.initial(pdu),
+        }
+    }
+
+    fn initial(&mut self, pdu: &[u8]) {
+        let Ok((_, UeMessage::Initial(message))) = n2::ue_message(pdu) else { panic!("an Initial UE Message") };
+        let named = engine::named_tmsi(&message.nas, &self.config);
+        let known = self.context().filter(|c| {
+            let tmsis = [c.identity.tmsi, c.identity.old_tmsi];
+            named.is_some() && tmsis.contains(&named) && engine::is_authentic(c, &message.nas)
+        });
+        let mut ue = known.unwrap_or_else(|| {
+            self.others.extend(self.context());
+            self.ids.next += 1;
+            UeContext::new(Ltmsi::new(Bucket::new(1), self.ids.next as u16))
+        });
+        let event = match self.congested {
+            true => Event::Congested { assoc: ASSOC, message },
+            false => Event::Initial { assoc: ASSOC, message },
+        };
+        self.step(&mut ue, event);
+    }
+
+    fn home(&mut self, request: &AuthenticationRequest) -> Result<AuthenticationInfo, AuthenticationError> {
+        if let Some(error) = self.home_says.take() {
+            return Err(error);
+        }
+        let milenage = Milenage::new(&K::new(&KEYS.k), &Opc::new(&KEYS.opc));
+        if let Some(resync) = &request.resync {
+            let auts = Auts::new(&resync.auts);
+            let sqn = milenage.verify_auts(&Rand::new(&resync.rand), &auts);
+            self.sqn = sqn.map_err(|_| AuthenticationError::BadAuts)?.get();
+        }
+        self.sqn += 32;
+        let rand = [self.sqn as u8; 16];
+        let network = request.serving_network.serving_network_name();
+        let sqn = Sqn::try_from(self.sqn).expect("48 bits");
+        let vector = milenage.authentication_vector(&Rand::new(&rand), &sqn, &Amf::new(&[0x80, 0]));
+        let kausf = derive_kausf(vector.ck(), vector.ik(), network.as_bytes(), vector.autn()).expect("a key");
+        Ok(AuthenticationInfo {
+            supi: self.ue.usim().supi(),
+            rand,
+            autn: *vector.autn().as_octets(),
+            xres_star: *vector.xres_star(network.as_bytes()).expect("XRES*").as_octets(),
+            kseaf: *derive_kseaf(&kausf, network.as_bytes()).expect("a key").as_octets(),
+            subscription: self.subscription.clone(),
+        })
+    }
+
+    /// A UPF that does what it is asked.
+    fn upf(&mut self, request: &[u8]) {
+        let message = pfcp::Message::new(request).expect("a PFCP message");
+        let kind = match message.message_type() {
+            pfcp::MessageType::SESSION_ESTABLISHMENT_REQUEST => pfcp::MessageType::SESSION_ESTABLISHMENT_RESPONSE,
+            pfcp::MessageType::SESSION_MODIFICATION_REQUEST => pfcp::MessageType::SESSION_MODIFICATION_RESPONSE,
+            pfcp::MessageType::SESSION_DELETION_REQUEST => pfcp::MessageType::SESSION_DELETION_RESPONSE,
+            _ => return,
+        };
+        let waits = |s: &&vireo_core::session::SmContext| {
+            use vireo_core::session::N4;
+            matches!(s.n4, N4::Establishing | N4::Telling { .. } | N4::Deleting)
+        };
+        let Some(seid) = self.context().and_then(|c| c.sessions.iter().find(waits).map(|s| s.cp_seid)) else { return };
+        let mut octets = Vec::new();
+        let mut answer = pfcp::Builder::new(&mut octets, kind, Some(seid.0), 0);
+        let address = Ipv4Addr::new(127, 0, 0, 8);
+        answer.put(&pfcp::NodeId::Ipv4(address)).put(&pfcp::Cause::REQUEST_ACCEPTED);
+        if kind == pfcp::MessageType::SESSION_ESTABLISHMENT_RESPONSE {
+            answer.put(&pfcp::FSeid::new(99, address.into()));
+            answer.group(pfcp::CreatedPdr::ID, |pdr| {
+                pdr.put(&pfcp::PdrId(1)).put(&pfcp::FTeid::new(Teid(0x100), address.into()));
+            });
+        }
+        answer.finish().expect("a short message");
+        self.event(Event::Pfcp { seid, message: &octets });
+    }
+}
+
+/// UPLINK NAS TRANSPORT with identifiers of one's choice.
+pub(crate) fn uplink_nas(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, nas: &[u8]) -> Vec<u8> {
+    use vireo_wire::ngap::*;
+    let pdu = build_ngap!(
+        InitiatingMessage,
+        UplinkNASTransport,
+        UplinkNASTransport,
+        AMF_UE_NGAP_ID(amf_id.get()),
+        RAN_UE_NGAP_ID(ran_id.0),
+        NAS_PDU(nas.to_vec()),
+    );
+    pdu.and_then(|pdu| pdu.encode()).expect("it encodes")
+}

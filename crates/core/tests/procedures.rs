@@ -1,0 +1,421 @@
+//! The procedures, step by step, against the emulator's UE and gNB: what a UE sees when all goes well, when messages are
+//! lost, and when it or somebody else misbehaves.
+
+mod lab;
+
+use lab::{ASSOC, Lab, SLICE};
+use vireo_core::context::{Procedure, Registration};
+use vireo_core::engine::Event;
+use vireo_core::subscription::{AuthenticationError, SubscriberIdentity};
+use vireo_core::turn::{Effect, Kind, Note};
+use vireo_emulator::ue::{self, Event as UeEvent, Fault, Mm};
+use vireo_types::*;
+
+fn succeeded(lab: &Lab, kind: Kind) -> usize {
+    lab.notes.iter().filter(|n| matches!(n, Note::Succeeded(k, _) if *k == kind)).count()
+}
+
+fn failed(lab: &Lab, kind: Kind) -> Option<u8> {
+    lab.notes.iter().find_map(|n| if let Note::Failed(k, cause) = n { (*k == kind).then_some(*cause) } else { None })
+}
+
+fn fault(lab: &Lab, word: &str) -> bool {
+    lab.notes.contains(&Note::Fault(match word {
+        "nas-bad-mac" => "nas-bad-mac",
+        "nas-unprotected" => "nas-unprotected",
+        "unknown-local-ue-ngap-id" => "unknown-local-ue-ngap-id",
+        "inconsistent-remote-ue-ngap-id" => "inconsistent-remote-ue-ngap-id",
+        other => panic!("{other} is not looked for"),
+    }))
+}
+
+#[test]
+fn a_ue_registers_and_moves_to_its_home_slice() {
+    let mut lab = Lab::new();
+    lab.register();
+    let context = lab.context().expect("a context");
+    assert_eq!((context.registration, context.allowed.as_slice()), (Registration::Registered, &[SLICE][..]));
+    assert_eq!(context.ltmsi.bucket().get(), 2, "a number of its home slice");
+    let connection = context.connection.expect("it is connected");
+    assert_eq!(connection.amf_id.ltmsi().bucket().get(), 1, "the NG connection keeps the number it began with");
+    assert!(context.identity.pei.is_some() && context.identity.old_tmsi.is_none() && context.procedure.is_none());
+    assert_eq!(context.identity.tmsi, lab.ue.guti().map(|g| g.tmsi));
+    assert_eq!(succeeded(&lab, Kind::Registration), 1);
+    assert!(lab.events.contains(&UeEvent::Secured { ciphering: 2, integrity: 2 }), "{:?}", lab.events);
+    let supi = lab.ue.usim().supi();
+    assert!(lab.effects.contains(&Effect::BindSupi(supi)));
+}
+
+#[test]
+fn algorithms_follow_the_preference_and_what_the_ue_has() {
+    let mut lab = Lab::new();
+    (lab.profile.ciphering, lab.profile.integrity) = (0x80, 0x40);
+    lab.register();
+    assert!(lab.events.contains(&UeEvent::Secured { ciphering: 0, integrity: 1 }), "{:?}", lab.events);
+
+    let mut lab = Lab::new();
+    lab.profile.integrity = 0x80;
+    lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Fresh, out).expect("a request"));
+    assert_eq!(failed(&lab, Kind::Registration), Some(23), "NIA0 alone is refused");
+    assert_eq!(lab.ue.mm(), Mm::Deregistered);
+}
+
+#[test]
+fn a_session_is_set_up_used_idle_and_back() {
+    let mut lab = Lab::new();
+    lab.register();
+    lab.session(5);
+    assert_eq!(succeeded(&lab, Kind::Session), 1);
+    lab.idle();
+    let context = lab.context().expect("it is kept");
+    assert!(context.connection.is_none() && context.is_registered() && context.sessions.len() == 1);
+
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+    assert!(lab.events.contains(&UeEvent::ServiceAccepted));
+    assert_eq!((succeeded(&lab, Kind::ServiceRequest), succeeded(&lab, Kind::Activation)), (1, 1), "{:?}", lab.notes);
+
+    lab.ue_does(|ue, _, out| ue.release(5, out).expect("a request"));
+    assert!(lab.events.contains(&UeEvent::SessionReleased { psi: 5 }));
+    assert!(lab.context().expect("it is kept").sessions.is_empty());
+    let freed = lab.effects.iter().filter(|e| matches!(e, Effect::FreeAddress(..))).count();
+    assert_eq!(freed, 1, "its address goes back");
+}
+
+#[test]
+fn several_sessions_come_back_together() {
+    let mut lab = Lab::new();
+    lab.register();
+    for psi in 1..=4 {
+        lab.session(psi);
+    }
+    lab.idle();
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+    assert_eq!(succeeded(&lab, Kind::Activation), 4);
+    let seids: std::collections::HashSet<_> =
+        lab.context().expect("it is kept").sessions.iter().map(|s| s.cp_seid).collect();
+    assert_eq!(seids.len(), 4);
+}
+
+#[test]
+fn a_guti_that_proves_itself_needs_no_authentication() {
+    let mut lab = Lab::new();
+    lab.register();
+    let first = lab.ue.guti();
+    lab.ue_does(|ue, p, out| ue.deregister(p, false, out).expect("a request"));
+    assert!(lab.events.contains(&UeEvent::Deregistered) && lab.context().is_some_and(|c| !c.is_registered()));
+    lab.effects.clear();
+    lab.register();
+    assert!(!lab.effects.iter().any(|e| matches!(e, Effect::Authenticate(_))), "its keys are known");
+    assert_ne!(lab.ue.guti(), first, "a new 5G-GUTI each time");
+    assert!(lab.others.is_empty(), "it is the same context");
+}
+
+#[test]
+fn an_unknown_guti_is_asked_for_the_suci() {
+    let mut lab = Lab::new();
+    lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::UnknownGuti, out).expect("a request"));
+    assert_eq!(lab.ue.mm(), Mm::Registered);
+    let asked = lab.effects.iter().find_map(|e| if let Effect::Authenticate(r) = e { Some(&r.identity) } else { None });
+    assert!(matches!(asked, Some(SubscriberIdentity::Suci(_))));
+}
+
+#[test]
+fn a_known_guti_with_a_bad_mac_disturbs_nobody() {
+    let mut lab = Lab::new();
+    lab.register();
+    lab.session(1);
+    lab.idle();
+    let before = lab.context().expect("it is kept");
+    // Somebody else's Service Request with this UE's 5G-S-TMSI: the octets of another one, one bit changed.
+    let mut out = ue::Out::default();
+    lab.ue.service_request(ue::Service::Data, &mut out).expect("a request");
+    let mut forged = out.messages().next().expect("a message").to_vec();
+    forged[3] ^= 1;
+    lab.inject(&forged);
+    assert!(fault(&lab, "nas-bad-mac"));
+    assert_eq!(lab.others, [before], "the UE's own context is as it was");
+    assert!(lab.context().is_none(), "the stranger's is forgotten once it is released");
+    assert_eq!(failed(&lab, Kind::ServiceRequest), Some(9));
+}
+
+#[test]
+fn the_network_resynchronises_with_a_usim_that_is_ahead() {
+    let mut lab = Lab::new();
+    lab.ue.inject(Fault::SynchFailure);
+    lab.register();
+    assert!(lab.events.contains(&UeEvent::AuthenticationFailed { cause: 21 }));
+}
+
+#[test]
+fn mac_failure_and_wrong_answers_are_refused() {
+    for (fault, wants) in [(Fault::MacFailure, 20), (Fault::WrongResponse, 0)] {
+        let mut lab = Lab::new();
+        lab.ue.inject(fault);
+        lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Fresh, out).expect("a request"));
+        assert!(lab.events.contains(&UeEvent::AuthenticationRejected), "{fault:?}: {:?}", lab.events);
+        if wants != 0 {
+            assert!(lab.events.contains(&UeEvent::AuthenticationFailed { cause: wants }));
+        }
+        assert!(lab.context().is_none(), "nothing is left of it");
+    }
+}
+
+#[test]
+fn a_key_set_in_use_gets_another() {
+    let mut lab = Lab::new();
+    lab.ue.inject(Fault::KeySetInUse);
+    lab.register();
+    assert!(lab.events.contains(&UeEvent::AuthenticationFailed { cause: 71 }));
+}
+
+#[test]
+fn the_home_network_says_why() {
+    let cases = [
+        (AuthenticationError::UnknownSubscriber, 3),
+        (AuthenticationError::BadSuci, 3),
+        (AuthenticationError::Unavailable, 22),
+    ];
+    for (error, cause) in cases {
+        let mut lab = Lab::new();
+        lab.home_says = Some(error);
+        lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Fresh, out).expect("a request"));
+        let rejected = |e: &UeEvent| matches!(e, UeEvent::RegistrationRejected { cause: c, .. } if *c == cause);
+        assert!(lab.events.iter().any(rejected), "{error}: {:?}", lab.events);
+        let waits = |e: &UeEvent| matches!(e, UeEvent::RegistrationRejected { retry_after_s: Some(_), .. });
+        assert_eq!(lab.events.iter().any(waits), cause == 22, "congestion tells when to come back");
+        assert!(lab.context().is_none());
+    }
+}
+
+#[test]
+fn no_common_slice_is_no_registration() {
+    let mut lab = Lab::new();
+    lab.subscription.slices[0].snssai = Snssai { sst: 9, sd: None };
+    lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Fresh, out).expect("a request"));
+    assert_eq!(failed(&lab, Kind::Registration), Some(62));
+    assert!(lab.context().is_none());
+}
+
+#[test]
+fn every_request_is_repeated_four_times_and_then_given_up() {
+    // (what the UE never receives, counted in downlink messages before it; the timer)
+    for lost_after in 0..3 {
+        let mut lab = Lab::new();
+        lab.reachable = lost_after > 0;
+        let mut left = lost_after;
+        let mut out = ue::Out::default();
+        let p = lab.profile.clone();
+        lab.ue.register(&p, ue::Registration::Fresh, &mut out).expect("a request");
+        let nas = out.messages().next().expect("a message").to_vec();
+        // Let the exchange run until the UE falls silent.
+        lab.inject_until(&nas, &mut left);
+        let sent = lab.sent.len();
+        lab.reachable = false;
+        lab.wait(Duration::from_secs(29));
+        // A RAN that does not even answer the context set-up is released after one repeat and ten seconds.
+        let repeats = if lost_after == 2 { 2 } else { 4 };
+        assert_eq!(lab.sent.len() - sent, repeats, "case {lost_after}: one each six seconds");
+        lab.wait(Duration::from_secs(20));
+        match lost_after {
+            // Registration Accept: the UE counts as registered, with both 5G-GUTIs.
+            2 => assert!(lab.context().is_some_and(|c| c.is_registered() && c.procedure.is_none())),
+            _ => assert!(lab.context().is_none(), "case {lost_after}: given up and forgotten"),
+        }
+    }
+}
+
+#[test]
+fn an_identity_request_is_repeated_too() {
+    let mut lab = Lab::new();
+    lab.reachable = false;
+    lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::UnknownGuti, out).expect("a request"));
+    let sent = lab.sent.len();
+    lab.wait(Duration::from_secs(29));
+    assert_eq!(lab.sent.len() - sent, 4);
+    lab.wait(Duration::from_secs(30));
+    assert!(lab.context().is_none());
+}
+
+#[test]
+fn a_registration_complete_that_was_lost_leaves_both_gutis() {
+    let mut lab = Lab::new();
+    lab.register();
+    let first = lab.context().and_then(|c| c.identity.tmsi);
+    // The UE registers anew on the same connection and never hears the accept.
+    lab.reachable = false;
+    lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Mobility, out).expect("a request"));
+    let context = lab.context().expect("it is kept");
+    assert_eq!((context.identity.old_tmsi, context.identity.tmsi != first), (first, true));
+    lab.wait(Duration::from_secs(60));
+    let context = lab.context().expect("it is kept");
+    assert!(context.is_registered() && context.procedure.is_none());
+    assert_eq!(context.identity.old_tmsi, first, "the UE may know either");
+}
+
+#[test]
+fn the_network_deregisters_a_ue() {
+    let mut lab = Lab::new();
+    lab.register();
+    lab.session(1);
+    lab.event(Event::Deregister { again: true });
+    lab.settle();
+    assert!(lab.events.contains(&UeEvent::DeregisteredByNetwork { cause: None, reregister: true }));
+    let context = lab.context().expect("its keys are kept for a while");
+    assert!(!context.is_registered() && context.sessions.is_empty() && context.connection.is_none());
+    lab.wait(Duration::from_secs(700));
+    assert!(lab.context().is_none(), "and then it is forgotten");
+}
+
+#[test]
+fn a_deregistration_without_answer_happens_all_the_same() {
+    let mut lab = Lab::new();
+    lab.register();
+    lab.reachable = false;
+    lab.event(Event::Deregister { again: false });
+    assert!(matches!(lab.context().and_then(|c| c.procedure), Some(Procedure::Deregistration(_))));
+    let sent = lab.sent.len();
+    lab.wait(Duration::from_secs(29));
+    assert_eq!(lab.sent.len() - sent, 4, "T3522, four times");
+    lab.wait(Duration::from_secs(2));
+    assert!(lab.context().is_some_and(|c| !c.is_registered()));
+}
+
+#[test]
+fn a_ue_that_is_never_heard_of_again_is_deregistered() {
+    let mut lab = Lab::new();
+    lab.register();
+    lab.session(1);
+    lab.idle();
+    lab.wait(Duration::from_secs(54 * 60 + 239));
+    assert!(lab.context().is_some_and(|c| c.is_registered()));
+    lab.wait(Duration::from_secs(2));
+    assert!(lab.context().is_some_and(|c| !c.is_registered() && c.sessions.is_empty()));
+    lab.wait(Duration::from_secs(601));
+    assert!(lab.context().is_none());
+}
+
+#[test]
+fn a_switched_off_ue_gets_no_answer() {
+    let mut lab = Lab::new();
+    lab.register();
+    let sent = lab.sent.len();
+    lab.ue_does(|ue, p, out| ue.deregister(p, true, out).expect("a request"));
+    assert_eq!(lab.sent.len() - sent, 1, "only the release of the connection");
+    assert!(lab.context().is_some_and(|c| !c.is_registered() && c.connection.is_none()));
+}
+
+#[test]
+fn a_lost_connection_leaves_an_idle_ue() {
+    let mut lab = Lab::new();
+    lab.register();
+    lab.session(1);
+    lab.event(Event::ConnectionLost { assoc: AssocId(99) });
+    assert!(lab.context().is_some_and(|c| c.connection.is_some()), "another association's loss");
+    lab.event(Event::ConnectionLost { assoc: ASSOC });
+    let context = lab.context().expect("it is kept");
+    assert!(context.connection.is_none() && context.is_registered() && context.sessions.len() == 1);
+}
+
+#[test]
+fn a_ue_that_comes_back_on_another_connection_loses_the_first() {
+    let mut lab = Lab::new();
+    lab.register();
+    lab.session(1);
+    let first = lab.context().and_then(|c| c.connection).expect("it is connected");
+    lab.ue.connection_released();
+    lab.forget_connection();
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+    let second = lab.context().and_then(|c| c.connection).expect("it is connected");
+    assert!(second.amf_id != first.amf_id && second.ran_id != first.ran_id);
+    assert_eq!(succeeded(&lab, Kind::ServiceRequest), 1);
+}
+
+#[test]
+fn wrong_ue_identifiers_get_an_error_indication() {
+    let mut lab = Lab::new();
+    lab.register();
+    let connection = lab.context().and_then(|c| c.connection).expect("it is connected");
+    let nas = [0x7e, 0x00, 0x64, 0x6f];
+    let before = lab.context();
+    let amf_id = AmfUeNgapId::new(connection.amf_id.ltmsi(), connection.amf_id.generation() + 1);
+    lab.from_gnb(&lab::uplink_nas(amf_id, connection.ran_id, &nas));
+    assert!(fault(&lab, "unknown-local-ue-ngap-id"));
+    lab.from_gnb(&lab::uplink_nas(connection.amf_id, RanUeNgapId(connection.ran_id.0 + 1), &nas));
+    assert!(fault(&lab, "inconsistent-remote-ue-ngap-id"));
+    assert_eq!(lab.context(), before, "nothing changed");
+    lab.settle();
+    let indications = lab.gnb_events.iter().filter(|e| matches!(e, vireo_emulator::gnb::Event::ErrorIndication(_)));
+    assert_eq!(indications.count(), 2);
+}
+
+#[test]
+fn replays_and_plain_messages_are_discarded() {
+    let mut lab = Lab::new();
+    lab.register();
+    let mut out = ue::Out::default();
+    let p = lab.profile.clone();
+    lab.ue.establish(&p, 1, PduSessionType::Ipv4, &mut out).expect("a request");
+    let request = out.messages().next().expect("a message").to_vec();
+    lab.inject(&request);
+    assert_eq!(lab.context().expect("it is kept").sessions.len(), 1);
+    let before = lab.context();
+    lab.inject(&request);
+    assert!(fault(&lab, "nas-bad-mac"), "the COUNT was used");
+    // A plain UL NAS TRANSPORT and a plain Deregistration Request of a UE that has keys
+    lab.inject(&[0x7e, 0x00, 0x67, 0x01, 0x00, 0x06, 0x2e, 0x05, 0x01, 0xc1, 0xff, 0xff, 0x12, 0x05, 0x81]);
+    lab.inject(&[0x7e, 0x00, 0x45, 0x09, 0x00, 0x01, 0x00]);
+    assert!(fault(&lab, "nas-unprotected"));
+    let after = lab.context().map(|mut c| {
+        c.sequence = before.as_ref().map_or(0, |b| b.sequence);
+        c
+    });
+    assert_eq!(after, before, "and nothing changed");
+}
+
+#[test]
+fn a_superseded_context_gives_back_what_it_holds() {
+    let mut lab = Lab::new();
+    lab.register();
+    lab.session(1);
+    lab.idle();
+    lab.effects.clear();
+    lab.event(Event::Superseded);
+    lab.settle();
+    assert!(lab.context().is_none());
+    let freed = |f: fn(&Effect) -> bool| lab.effects.iter().filter(|e| f(e)).count();
+    assert_eq!(freed(|e| matches!(e, Effect::FreeTmsi(_))), 1);
+    assert_eq!(freed(|e| matches!(e, Effect::FreeAddress(..))), 1);
+    assert!(lab.effects.contains(&Effect::Forget));
+}
+
+#[test]
+fn a_used_up_address_pool_refuses_the_session_only() {
+    let mut lab = Lab::new();
+    lab.register();
+    lab.ids.address_pool_empty = true;
+    lab.ue_does(|ue, p, out| ue.establish(p, 1, PduSessionType::Ipv4, out).expect("a request"));
+    assert!(lab.events.iter().any(|e| matches!(e, UeEvent::SessionRejected { psi: 1, .. })), "{:?}", lab.events);
+    assert!(lab.context().is_some_and(|c| c.is_registered() && c.sessions.is_empty()));
+    lab.ids.address_pool_empty = false;
+    lab.session(2);
+}
+
+#[test]
+fn an_unknown_data_network_is_told_to_the_ue() {
+    let mut lab = Lab::new();
+    lab.register();
+    lab.profile.dnn = "nowhere".parse().expect("a DNN");
+    lab.ue_does(|ue, p, out| ue.establish(p, 1, PduSessionType::Ipv4, out).expect("a request"));
+    assert!(lab.events.iter().any(|e| matches!(e, UeEvent::SessionRejected { psi: 1, .. })), "{:?}", lab.events);
+    assert_eq!(failed(&lab, Kind::Session), Some(91));
+}
+
+#[test]
+fn a_congested_network_turns_new_ues_away() {
+    let mut lab = Lab::new();
+    lab.congested = true;
+    lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Fresh, out).expect("a request"));
+    let told = |e: &UeEvent| matches!(e, UeEvent::RegistrationRejected { cause: 22, retry_after_s: Some(_) });
+    assert!(lab.events.iter().any(told), "{:?}", lab.events);
+    assert!(lab.context().is_none());
+}
