@@ -43,6 +43,8 @@ pub(super) struct Library {
     registered: u8,
     /// Virtual port to SCTP port.
     wire_ports: Box<[u16]>,
+    /// Virtual ports of closed sockets, whose last packets are still to be collected.
+    released: Vec<u16>,
     next_port: u16,
     last_tick: Instant,
 }
@@ -73,6 +75,7 @@ impl Library {
             endpoints: vec![None; MAX_ENDPOINTS + 1],
             registered: 0,
             wire_ports: vec![0; 1 << 16].into(),
+            released: Vec::new(),
             next_port: FIRST_PORT,
             last_tick: Instant::now(),
         }
@@ -214,7 +217,7 @@ impl Library {
         let _ = set_option(&socket, libc::SOL_SOCKET, libc::SO_LINGER, &linger);
         // SAFETY: the socket is open, this is the last use of the pointer, and the library is locked.
         unsafe { ffi::usrsctp_close(socket.raw.as_ptr()) };
-        self.wire_ports[usize::from(socket.port)] = 0;
+        self.released.push(socket.port);
     }
 
     /// Runs the timers that are due.
@@ -252,6 +255,9 @@ impl Library {
             }
             produced.clear();
         });
+        for port in self.released.drain(..) {
+            self.wire_ports[usize::from(port)] = 0;
+        }
     }
 }
 

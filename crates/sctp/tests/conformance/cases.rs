@@ -201,6 +201,12 @@ pub(crate) fn abort_tells_both_sides_why(world: &dyn World) {
     server.endpoint.abort(theirs);
     run(&mut [&mut server, &mut client], "both down", LIMIT, |peers| peers.iter().all(|peer| peer.up.is_empty()));
     assert_eq!((server.down[&theirs], client.down[&assoc]), ("aborted by this side", "aborted by the peer"));
+    let assoc = connect(&mut server, &mut client, world.address(1), 38412);
+    let theirs = server.only();
+    client.endpoint.abort(assoc);
+    assert!(matches!(client.endpoint.send(assoc, 0, NGAP, &[1]), Err(SendError::Gone)));
+    run(&mut [&mut server, &mut client], "both down", LIMIT, |peers| peers.iter().all(|peer| peer.up.is_empty()));
+    assert_eq!((server.down[&theirs], client.down[&assoc]), ("aborted by the peer", "aborted by this side"));
     connect(&mut server, &mut client, world.address(1), 38412);
 }
 
@@ -209,9 +215,13 @@ pub(crate) fn dropping_an_endpoint_aborts(world: &dyn World) {
     let assoc = client.only();
     drop(server);
     run(&mut [&mut client], "down", LIMIT, |peers| peers[0].up.is_empty());
-    assert!(!client.down[&assoc].is_empty());
+    assert_eq!(client.down[&assoc], "aborted by the peer");
     let mut server = Peer::new(world.bind(&server_config(world, 38412)));
     connect(&mut server, &mut client, world.address(1), 38412);
+    let theirs = server.only();
+    drop(client);
+    run(&mut [&mut server], "down", LIMIT, |peers| peers[0].up.is_empty());
+    assert_eq!(server.down[&theirs], "aborted by the peer");
 }
 
 pub(crate) fn a_connect_without_a_server_fails(world: &dyn World) {

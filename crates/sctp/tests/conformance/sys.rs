@@ -1,23 +1,26 @@
 //! The system calls of the suite: a network namespace for a thread, and packets made by hand.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-/// Moves this thread into a network namespace of its own and sets it up by a shell script. The namespace goes when the
-/// thread and its sockets do.
-pub(crate) fn namespace(script: &str) {
+/// Moves this thread into a network namespace of its own, whose loopback is up. The namespace goes when the thread and
+/// its sockets do.
+pub(crate) fn namespace() {
     // SAFETY: a plain system call that concerns this thread only.
     let made = unsafe { libc::unshare(libc::CLONE_NEWNET) };
     assert_eq!(made, 0, "a network namespace needs root: {}", io::Error::last_os_error());
-    sh(script);
+    ip(&["link set lo up".into()]);
 }
 
-/// Runs a shell script in this thread's namespace.
-pub(crate) fn sh(script: &str) {
-    let status = Command::new("sh").args(["-ec", script]).status().expect("sh");
-    assert!(status.success(), "ip (package iproute2) could not set up the namespace: {script}");
+/// Runs commands of `ip` (package iproute2) in this thread's namespace.
+pub(crate) fn ip(commands: &[String]) {
+    let mut ip = Command::new("ip").args(["-batch", "-"]).stdin(Stdio::piped()).spawn().expect("ip");
+    let mut input = ip.stdin.take().expect("a pipe");
+    input.write_all((commands.join("\n") + "\n").as_bytes()).expect("ip reads");
+    drop(input);
+    assert!(ip.wait().expect("ip").success(), "ip could not do {commands:?}");
 }
 
 /// A socket that sends packets of protocol 132 as they are given.

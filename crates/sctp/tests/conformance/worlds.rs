@@ -2,7 +2,7 @@
 
 use crate::doomed::{self, Doomed};
 use crate::peer::{World, short};
-use crate::sys::{RawSocket, namespace, sh};
+use crate::sys::{RawSocket, ip, namespace};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -83,15 +83,17 @@ fn loopback(driver: Driver) -> Loopback {
 /// In a namespace of its own, with ten addresses.
 fn namespaced(driver: Driver, prefix: &str) -> Loopback {
     let length = if prefix.contains(':') { "128 nodad" } else { "32" };
-    let addresses = format!("for n in 1 2 3 4 5 6 7 8 9 99; do ip address add {prefix}$n/{length} dev lo; done");
-    namespace(&format!("ip link set lo up; {addresses}"));
+    let numbers = [1, 2, 3, 4, 5, 6, 7, 8, 9, 99];
+    namespace();
+    ip(&numbers.map(|n| format!("address add {prefix}{n}/{length} dev lo")));
     Loopback { driver, prefix: prefix.into(), silent: format!("{prefix}99").parse().expect("an address") }
 }
 
 /// The same with a network where nobody is: at an address of its own the kernel would answer.
 fn kernel_world(prefix: &str, own: &str, silent: &str) -> Loopback {
     let world = namespaced(Driver::Kernel, prefix);
-    sh(&format!("ip link add silent type dummy; ip link set silent up; ip address add {own} dev silent"));
+    let address = format!("address add {own} dev silent");
+    ip(&["link add silent type dummy".into(), "link set silent up".into(), address]);
     Loopback { silent: silent.parse().expect("an address"), ..world }
 }
 
