@@ -155,6 +155,8 @@ impl Usim {
             }
             None if seq == 0 => false,
             None => {
+                // one is all that most cores use, and there may be a million USIMs
+                self.accepted.reserve_exact(1);
                 self.accepted.push((ind, seq));
                 true
             }

@@ -185,3 +185,61 @@ fn options_that_make_no_sense_are_refused() {
     assert!(refused(|o| o.echoes.v4 = None));
     assert!(refused(|o| o.subscribers = vireo_emulator::Subscribers::List([].into())));
 }
+
+#[test]
+fn a_paged_ue_comes_back_before_its_rest_is_over() {
+    let lab = Lab::new(Behaviour { page: true, ..Behaviour::default() });
+    let mut options = options("idle-service");
+    (options.ues, options.rounds, options.idle) = (5, 2, Duration::from_secs(60));
+    options.timeout = Duration::from_secs(20);
+    let report = lab.run(&options).expect("the core is there");
+    check(&lab, &report, 5);
+    assert_eq!(report.service_requests, 10);
+    assert!(report.seconds < 20.0);
+}
+
+#[test]
+fn misbehaviour_is_judged_by_the_answers_and_by_another_ue() {
+    for (scenario, right) in [
+        ("bad-ppid", true),
+        ("bad-nas-mac", true),
+        ("bad-replay", true),
+        ("bad-truncated", true),
+        ("bad-random", true),
+        // the scripted network knows no criticality, takes no notice of foreign networks, and is no AMF for the rest
+        ("bad-procedure", false),
+        ("bad-setup", false),
+    ] {
+        let lab = Lab::new(Behaviour::default());
+        let report = lab.run(&options(scenario)).expect("the core is there");
+        assert_eq!(report.is_success(), right, "{report}");
+        assert!(report.cases[0].sent > 0 && report.cases[0].association_kept, "{report}");
+        assert!(report.cases[0].witness_us.is_some(), "{report}");
+    }
+    let lab = Lab::new(Behaviour { mute: true, ..Behaviour::default() });
+    let mut options = options("bad-truncated");
+    options.timeout = Duration::from_millis(300);
+    let report = lab.run(&options).expect("NG SETUP is answered");
+    assert!(!report.is_success());
+    let case = &report.cases[0];
+    assert!(case.witness_us.is_none() && case.faults.len() == 2, "{report}");
+}
+
+#[test]
+fn a_lost_association_fails_its_ues_and_comes_back_for_the_others() {
+    let lab = Lab::new(Behaviour::default());
+    let mut options = options("register");
+    (options.ues, options.load) = (100, Load::Rate(100.0));
+    let mut lost = false;
+    let report = lab.run_watched(&options, &mut |progress| {
+        if progress.registered > 20 && !lost {
+            lost = true;
+            lab.sctp.lose(lab.assocs.lock().expect("no panic")[0]);
+        }
+    });
+    let report = report.expect("the core is there");
+    assert!(lost);
+    assert_eq!(lab.assocs.lock().expect("no panic").len(), 2);
+    // those that start while there is no association, and those that were under way
+    assert!(report.succeeded + report.failed == 100 && report.succeeded >= 50 && report.failed > 0, "{report}");
+}

@@ -333,6 +333,8 @@ impl<'a> Worker<'a> {
 
     fn on_n3(&mut self, token: u64) {
         while let Some(received) = self.n3.receive(token) {
+            // an answer may come within this very burst
+            self.tick();
             match received {
                 Received::Packet(teid, range) => self.on_packet(teid, range),
                 Received::ErrorIndication => self.stats.violation("GTP-U error indication of the core".into()),

@@ -184,6 +184,7 @@ impl Gnb {
         match set_up {
             Some((tunnel, answer)) => {
                 connection.tunnels.retain(|known| known.psi != psi);
+                connection.tunnels.reserve_exact(1);
                 connection.tunnels.push(tunnel);
                 answers.up.push((psi, answer));
                 inbox.events.push(Event::TunnelUp { owner, psi });

@@ -67,6 +67,7 @@ impl Ue {
             .with_dnn(NasDnn::from_string(p.dnn.as_str()).map_err(|e| encoding(&e))?);
         self.send(header::CIPHERED, &nas::encode(transport)?, out)?;
         let (state, address) = (SessionState::Pending, Address::default());
+        self.sessions.reserve_exact(1);
         self.sessions.push(Session { psi, pti, kind, state, address });
         Ok(())
     }

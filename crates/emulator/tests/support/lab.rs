@@ -8,19 +8,27 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use vireo_emulator::{Error, Options, Progress, Report, run_with};
 use vireo_sctp::{Config, Endpoint, Event, memory};
+use vireo_types::AssocId;
 
 /// A core on a memory network, with a user plane at `upf`.
 pub struct Lab {
     pub sctp: memory::Network,
     pub network: Arc<Mutex<Network>>,
     pub upf: Option<(Ipv4Addr, Upf)>,
+    /// The core's associations, oldest first.
+    pub assocs: Mutex<Vec<AssocId>>,
 }
 
 pub const CORE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
 impl Lab {
     pub fn new(behaviour: Behaviour) -> Self {
-        Lab { sctp: memory::Network::new(), network: Arc::new(Mutex::new(Network::new(behaviour))), upf: None }
+        Lab {
+            sctp: memory::Network::new(),
+            network: Arc::new(Mutex::new(Network::new(behaviour))),
+            upf: None,
+            assocs: Mutex::default(),
+        }
     }
 
     /// Runs the emulator against the core and gives its report.
@@ -52,8 +60,10 @@ impl Lab {
         while !stop.load(Ordering::Relaxed) {
             let mut answers = Vec::new();
             let mut sink = |event: Event<'_>| {
-                if let Event::Message { assoc, stream, ppid, data } = event {
-                    assert_eq!(ppid, 60, "NGAP's PPID");
+                if let Event::Up { assoc, .. } = event {
+                    self.assocs.lock().expect("no panic").push(assoc);
+                }
+                if let Event::Message { assoc, stream, ppid: 60, data } = event {
                     let mut network = self.network.lock().expect("no panic");
                     answers.extend(network.receive(data).into_iter().map(|pdu| (assoc, stream, pdu)));
                 }

@@ -35,6 +35,8 @@ pub struct Behaviour {
     pub forge: bool,
     /// Gives IPv6 interface identifiers too.
     pub ipv6: bool,
+    /// Pages every UE as soon as it is idle.
+    pub page: bool,
     /// Answers NG SETUP and nothing else.
     pub mute: bool,
     pub upf: Ipv4Addr,
@@ -51,6 +53,7 @@ impl Default for Behaviour {
             bid_down: false,
             forge: false,
             ipv6: false,
+            page: false,
             mute: false,
             upf: Ipv4Addr::new(127, 0, 1, 1),
         }
@@ -115,15 +118,17 @@ impl Network {
     pub fn receive(&mut self, pdu: &[u8]) -> Vec<Vec<u8>> {
         match wire::read(pdu) {
             Uplink::NgSetup => vec![wire::ng_setup_response()],
-            Uplink::InitialUe { .. } if self.behaviour.mute => vec![],
+            _ if self.behaviour.mute => vec![],
             Uplink::InitialUe { ran, nas, s_tmsi } => self.initial(ran, &nas, s_tmsi),
             Uplink::Nas { amf, ran, nas } => self.nas(amf, ran, &nas),
             Uplink::ReleaseRequest { amf, ran } => vec![wire::release_command(amf, ran)],
             Uplink::ReleaseComplete { amf } => {
-                if let Some(index) = self.by_amf_id.remove(&amf) {
-                    self.ues[index].connection = None;
+                let Some(index) = self.by_amf_id.remove(&amf) else { return vec![] };
+                self.ues[index].connection = None;
+                match self.behaviour.page && self.ues[index].registered {
+                    true => vec![wire::paging(self.ues[index].tmsi)],
+                    false => vec![],
                 }
-                vec![]
             }
             Uplink::Tunnels { amf, tunnels } => {
                 let sessions = self.by_amf_id.get(&amf).map(|index| self.ues[*index].sessions.clone());
@@ -142,6 +147,10 @@ impl Network {
             }
             Uplink::Update => vec![wire::update_acknowledge()],
             Uplink::Answer => vec![],
+            Uplink::Bad(what) => {
+                self.faults.push(what);
+                vec![wire::error_indication()]
+            }
             Uplink::Other(name) => {
                 self.faults.push(format!("unexpected {name}"));
                 vec![]

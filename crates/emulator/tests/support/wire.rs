@@ -33,15 +33,20 @@ pub enum Uplink {
     Reset(bool),
     Update,
     Answer,
+    /// Something that a gNB does not send here.
     Other(String),
+    /// Something that is no right NGAP.
+    Bad(String),
 }
 
 /// Reads a PDU and insists that the codec finds no deviation from the specification in it.
 pub fn read(octets: &[u8]) -> Uplink {
-    let pdu = NGAP_PDU::decode(octets).expect("the gNB's PDU decodes");
-    let deviations = pdu.check().expect("the gNB's PDU can be checked");
-    assert!(deviations.is_empty(), "{pdu}: {deviations:?}");
-    read_kind(&pdu).expect("the gNB's PDU has its IEs")
+    let Ok(pdu) = NGAP_PDU::decode(octets) else { return Uplink::Bad("does not decode".into()) };
+    match pdu.check() {
+        Ok(deviations) if deviations.is_empty() => {}
+        other => return Uplink::Bad(format!("{pdu}: {other:?}")),
+    }
+    read_kind(&pdu).unwrap_or_else(|error| Uplink::Bad(format!("{pdu}: {error}")))
 }
 
 fn read_kind(pdu: &NGAP_PDU) -> Result<Uplink, n::Error> {
@@ -288,6 +293,31 @@ pub fn resource_release((amf, ran): (u64, u32), psi: u8, nas: Vec<u8>) -> Vec<u8
         RAN_UE_NGAP_ID(ran),
         NAS_PDU(nas),
         PDUSessionResourceToReleaseListRelCmd(PDUSessionResourceToReleaseListRelCmd(vec![item])),
+    ))
+}
+
+pub fn error_indication() -> Vec<u8> {
+    use n::*;
+    encode(build_ngap!(
+        InitiatingMessage,
+        ErrorIndication,
+        ErrorIndication,
+        Cause(Cause::protocol(CauseProtocol::transfer_syntax_error)),
+    ))
+}
+
+pub fn paging(tmsi: u32) -> Vec<u8> {
+    use n::*;
+    let guami = helpers::guami(plmn(), 2, 1, 0).expect("in range");
+    let tmsi = FiveGTMSI(tmsi.to_be_bytes());
+    let id = FiveGSTMSI::new(guami.amf_set_id, guami.amf_pointer, tmsi, None);
+    let item = TAIListForPagingItem::new(helpers::tai(plmn(), [0, 0, 1]), None);
+    encode(build_ngap!(
+        InitiatingMessage,
+        Paging,
+        Paging,
+        UEPagingIdentity(UEPagingIdentity::fiveG_S_TMSI(id)),
+        TAIListForPaging(TAIListForPaging(vec![item])),
     ))
 }
 
