@@ -1,6 +1,6 @@
 //! Faults of a received NGAP message, and the Error Indication that answers them (TS 38.413 clause 10, 8.7.5).
 
-use vireo_wire::ngap::{self, Message, *};
+use vireo_wire::ngap::{self, Deviation, Message, *};
 
 /// Why a message was not acted on. Carries what the answer needs; `kind` is the label of its counter.
 #[derive(Clone, Debug)]
@@ -34,13 +34,15 @@ impl Fault {
         })
     }
 
-    /// A PDU that does not have what its message must have, or has what does not decode (10.3).
+    /// A PDU that does not have what its message must have, or has what does not decode (10.3). A faulty outcome is
+    /// handled locally (10.3.4.2, 10.3.5), and an Error Indication is never answered by another.
     pub fn of_message(pdu: &NGAPPDU<'_>) -> Box<Self> {
         let deviations = pdu.check().unwrap_or_default();
         let cause = deviations.iter().find_map(ngap::Deviation::cause);
+        let answered = pdu.direction() == "InitiatingMessage" && pdu.kind() != NgapPduKind::Initiating_ErrorIndication;
         Box::new(Fault {
             kind: "abstract-syntax-error",
-            cause: Some(Cause::protocol(cause.unwrap_or(CauseProtocol::transfer_syntax_error))),
+            cause: answered.then(|| Cause::protocol(cause.unwrap_or(CauseProtocol::transfer_syntax_error))),
             amf_ue_id: pdu.ie::<ie::AMF_UE_NGAP_ID>().and_then(Result::ok).map(|id| id.0),
             ran_ue_id: pdu.ie::<ie::RAN_UE_NGAP_ID>().and_then(Result::ok).map(|id| id.0),
             diagnostics: Some(pdu.criticality_diagnostics(&deviations)),
@@ -75,6 +77,13 @@ impl Fault {
         let cause = self.cause.clone()?;
         Some(error_indication(self.amf_ue_id, self.ran_ue_id, cause, self.diagnostics.clone()))
     }
+}
+
+/// Whether a PDU has an IE that its message does not have and that its sender wants understood or the message rejected
+/// (10.3.4.2).
+pub(crate) fn has_unknown_to_reject(pdu: &NGAPPDU<'_>) -> bool {
+    let unknown = |d: &Deviation| matches!(d, Deviation::UnexpectedIe { criticality: Criticality::reject, .. });
+    pdu.check_structure().is_ok_and(|deviations| deviations.iter().any(unknown))
 }
 
 /// ERROR INDICATION (9.2.7.2).

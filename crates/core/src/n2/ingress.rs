@@ -1,6 +1,6 @@
 //! What a received UE-associated message says, as plain values.
 
-use super::{Cause, Fault, cell_of, tai_of};
+use super::{Cause, Fault, cell_of, has_unknown_to_reject, tai_of};
 use vireo_types::{NrCgi, RanUeNgapId, Tai, limits};
 use vireo_wire::ngap::{self, *};
 
@@ -104,6 +104,11 @@ pub fn ue_message(octets: &[u8]) -> Result<(Option<RanUeNgapId>, UeMessage), Box
     let pdu = NGAP_PDU::decode_borrowed(octets).map_err(|_| Fault::transfer_syntax())?;
     let message = read(&pdu)?;
     let ran_id = pdu.ie::<ie::RAN_UE_NGAP_ID>().transpose().map_err(|_| Fault::of_message(&pdu))?;
+    // Mandatory in all of them but Error Indication (9.2.7.2).
+    let incomplete = ran_id.is_none() && !matches!(message, UeMessage::Error(_));
+    if incomplete || has_unknown_to_reject(&pdu) {
+        return Err(Fault::of_message(&pdu));
+    }
     Ok((ran_id.map(|id| RanUeNgapId(id.0)), message))
 }
 

@@ -37,7 +37,9 @@ pub fn route(octets: &[u8]) -> Result<Route, Box<Fault>> {
             });
             Ok(Route::Initial { ran_id: RanUeNgapId(ran_id.0), s_tmsi })
         }
-        NgapPduKind::Initiating_NGSetup
+        // What the specification does not have says nothing of UEs: its criticality alone decides (10.3.4.1).
+        NgapPduKind::Other { .. }
+        | NgapPduKind::Initiating_NGSetup
         | NgapPduKind::Initiating_RANConfigurationUpdate
         | NgapPduKind::Initiating_NGReset
         | NgapPduKind::Successful_NGReset => Ok(Route::Node),

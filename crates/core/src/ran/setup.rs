@@ -56,6 +56,9 @@ pub(super) fn ng_setup(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &C
     let (Some(id), Some(supported)) = (id, supported) else {
         return failure(pdu, None, "ng-setup-malformed");
     };
+    if n2::has_unknown_to_reject(pdu) {
+        return failure(pdu, None, "ng-setup-not-understood");
+    }
     let areas = areas(&supported);
     if let Err(refusal) = check(&areas, config) {
         return failure(pdu, Some(refusal.cause()), refusal.kind());
@@ -111,6 +114,9 @@ fn response(config: &CoreConfig) -> Vec<u8> {
 
 /// RAN CONFIGURATION UPDATE: what it does not say stays as it was.
 pub(super) fn configuration_update(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -> Outcome {
+    if n2::has_unknown_to_reject(pdu) {
+        return update_failure(Cause::protocol(CauseProtocol::abstract_syntax_error_reject));
+    }
     let supported = match pdu.ie::<ie::SupportedTAList>() {
         None => None,
         Some(Ok(list)) => Some(areas(&list)),

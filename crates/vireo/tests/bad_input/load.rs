@@ -1,0 +1,74 @@
+//! Very much of it: memory stays bounded and comes back.
+
+use crate::core::Core;
+use crate::device::{Device, registration};
+use crate::messages;
+use crate::ran::Ran;
+use crate::serves_another;
+
+/// Registrations that stop after their first message.
+const HALF_OPEN: u32 = 10_000;
+/// What one of them may hold of the core's memory, in octets.
+const MEMORY_EACH: u64 = 8 * 1024;
+
+#[test]
+fn ten_thousand_half_open_registrations_are_bounded_and_go() {
+    // Challenges are given up quickly, so that the test sees the end of it.
+    let mut core = Core::start(HALF_OPEN + 2, "[core.timers]\nt3560 = \"1s\"\nretransmissions = 1\n");
+    let mut keeper = Ran::set_up(&core, 1);
+    let mut kept = Device::new(HALF_OPEN + 1);
+    kept.register(&mut keeper);
+    let mut ran = Ran::set_up(&core, 2);
+    let before = core.resident();
+    let mut most = 0;
+    for number in 1..=HALF_OPEN {
+        ran.send(
+            (1 + number % 8) as u16,
+            &messages::initial_ue(number, &registration(number).encode().expect("octets"), None),
+        );
+        ran.rest_now();
+        if number % 1000 == 0 {
+            most = most.max(core.resident());
+            kept.assert_served(&mut keeper, "a registered UE meanwhile");
+        }
+    }
+    let each = most.saturating_sub(before) / u64::from(HALF_OPEN);
+    assert!(each <= MEMORY_EACH, "{each} octets for each half-open registration");
+    serves_another(&mut core, HALF_OPEN + 2);
+    // Nobody answers: after the last repetition each is forgotten. What is left is the two registered UEs.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while core.count("ues") > 2 {
+        assert!(std::time::Instant::now() < deadline, "{} contexts are left", core.count("ues"));
+        for octets in ran.rest_now() {
+            release(&mut ran, &octets);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    kept.assert_served(&mut keeper, "a registered UE afterwards");
+    assert!(core.log().len() < 4 << 20, "{} octets of log", core.log().len());
+}
+
+/// Completes a release that the core asks for.
+fn release(ran: &mut Ran, octets: &[u8]) {
+    use vireo_wire::ngap::{NGAP_PDU, UENGAPIDs, ie};
+    let pdu = NGAP_PDU::decode(octets).expect("a PDU");
+    if let Some(Ok(UENGAPIDs::uE_NGAP_ID_pair(pair))) = pdu.ie::<ie::UE_NGAP_IDs>() {
+        ran.send(1, &messages::release_complete(pair.amf_ue_ngap_id.0, pair.ran_ue_ngap_id.0));
+    }
+}
+
+/// A gNB that sends without ever reading what comes back must not make the core hold it all.
+#[test]
+fn a_gnb_that_repeats_itself_gets_no_second_context() {
+    let mut core = Core::start(4, "");
+    let mut ran = Ran::set_up(&core, 1);
+    let request = messages::initial_ue(7, &registration(1).encode().expect("octets"), None);
+    for _ in 0..2_000 {
+        ran.send(1, &request);
+        ran.rest_now();
+    }
+    ran.rest();
+    assert!(core.count("ues") <= 2_001, "{} contexts", core.count("ues"));
+    assert!(core.count("connected") <= core.count("ues"));
+    serves_another(&mut core, 2);
+}

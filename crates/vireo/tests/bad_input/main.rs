@@ -1,0 +1,26 @@
+//! Bad input to a running core, as a black box: `vireo run` is a process of its own, and the tests send it octets.
+//!
+//! Each test asserts the answer that TS 38.412, TS 38.413 and TS 24.501 ask for, silence included, and that a UE on
+//! another association is served afterwards. When a core is stopped it must still exit with 0.
+
+mod core;
+mod device;
+mod load;
+mod messages;
+mod nas;
+mod ngap;
+mod ran;
+mod transport;
+
+use crate::core::Core;
+use device::Device;
+use ran::Ran;
+
+/// A UE that has nothing to do with what happened before registers over an association of its own.
+fn serves_another(core: &mut Core, number: u32) {
+    core.assert_alive();
+    let mut ran = Ran::set_up(core, 0x00f0_0000 + number);
+    let mut device = Device::new(number);
+    device.register(&mut ran);
+    device.assert_served(&mut ran, "a UE that has nothing to do with it");
+}

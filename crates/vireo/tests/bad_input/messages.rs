@@ -1,0 +1,145 @@
+//! NGAP PDUs of a gNB, and PDUs gone wrong.
+
+use vireo_wire::ngap::*;
+
+fn network() -> PLMNIdentity {
+    helpers::plmn("999", "70").expect("a PLMN")
+}
+
+fn encoded(pdu: Result<NGAPPDU<'_>, Error>) -> Vec<u8> {
+    pdu.and_then(|pdu| pdu.encode()).expect("it encodes")
+}
+
+/// NG SETUP REQUEST of gNB `gnb`: TAC 1, SST 1.
+pub(crate) fn ng_setup(gnb: u32) -> Vec<u8> {
+    ng_setup_with(gnb, network(), &[helpers::s_nssai(1, None)])
+}
+
+/// NG SETUP REQUEST with another network or other slices.
+pub(crate) fn ng_setup_with(gnb: u32, plmn: PLMNIdentity, slices: &[SNSSAI]) -> Vec<u8> {
+    let id = GlobalRANNodeID::globalGNB_ID(helpers::global_gnb_id(network(), gnb, 24).expect("a gNB ID"));
+    let slices = SliceSupportList(slices.iter().map(|s| SliceSupportItem::new(s.clone(), None)).collect());
+    let plmns = BroadcastPLMNList(vec![BroadcastPLMNItem::new(plmn, slices, None)]);
+    let areas = SupportedTAList(vec![SupportedTAItem::new(TAC([0, 0, 1]), plmns, None)]);
+    encoded(build_ngap!(
+        InitiatingMessage,
+        NGSetup,
+        NGSetupRequest,
+        GlobalRANNodeID(id),
+        RANNodeName("bad-input"),
+        SupportedTAList(areas),
+        DefaultPagingDRX(PagingDRX::v128)
+    ))
+}
+
+pub(crate) fn foreign() -> PLMNIdentity {
+    helpers::plmn("001", "01").expect("a PLMN")
+}
+
+fn location() -> UserLocationInformation<'static> {
+    let cell = helpers::nr_cgi(network(), 1, 24, 1).expect("a cell");
+    let location = UserLocationInformationNR::new(cell, helpers::tai(network(), [0, 0, 1]), None, None);
+    UserLocationInformation::userLocationInformationNR(location)
+}
+
+/// INITIAL UE MESSAGE, with a 5G-S-TMSI where it is given (AMF Set 1, Pointer 0).
+pub(crate) fn initial_ue(ran_id: u32, nas: &[u8], tmsi: Option<[u8; 4]>) -> Vec<u8> {
+    let mut ies = vec![
+        build_ngap_ie!(InitialUEMessage, RAN_UE_NGAP_ID(ran_id)),
+        build_ngap_ie!(InitialUEMessage, NAS_PDU(nas.to_vec())),
+        build_ngap_ie!(InitialUEMessage, UserLocationInformation(location())),
+        build_ngap_ie!(InitialUEMessage, RRCEstablishmentCause(RRCEstablishmentCause::mo_Signalling)),
+    ];
+    if let Some(tmsi) = tmsi {
+        let (set, pointer) = (aper::Bits::new(1, 10).expect("10 bits"), aper::Bits::new(0, 6).expect("6 bits"));
+        let tmsi = FiveGSTMSI::new(AMFSetID(set), AMFPointer(pointer), FiveGTMSI(tmsi), None);
+        ies.push(build_ngap_ie!(InitialUEMessage, FiveG_S_TMSI(tmsi)));
+    }
+    let ies = ies.into_iter().map(|ie| ie.expect("it builds")).collect();
+    let message = InitialUEMessage::new(ProtocolIEContainer(ies));
+    encoded(NGAP_PDU::of_message(&message, InitialUEMessage::CRITICALITY))
+}
+
+/// UPLINK NAS TRANSPORT.
+pub(crate) fn uplink_nas(amf_id: u64, ran_id: u32, nas: &[u8]) -> Vec<u8> {
+    encoded(build_ngap!(
+        InitiatingMessage,
+        UplinkNASTransport,
+        UplinkNASTransport,
+        AMF_UE_NGAP_ID(amf_id),
+        RAN_UE_NGAP_ID(ran_id),
+        NAS_PDU(nas.to_vec()),
+        UserLocationInformation(location())
+    ))
+}
+
+/// INITIAL CONTEXT SETUP RESPONSE without sessions.
+pub(crate) fn context_set_up(amf_id: u64, ran_id: u32) -> Vec<u8> {
+    encoded(build_ngap!(
+        SuccessfulOutcome,
+        InitialContextSetup,
+        InitialContextSetupResponse,
+        AMF_UE_NGAP_ID(amf_id),
+        RAN_UE_NGAP_ID(ran_id)
+    ))
+}
+
+/// UE CONTEXT RELEASE REQUEST.
+pub(crate) fn release_request(amf_id: u64, ran_id: u32) -> Vec<u8> {
+    encoded(build_ngap!(
+        InitiatingMessage,
+        UEContextReleaseRequest,
+        UEContextReleaseRequest,
+        AMF_UE_NGAP_ID(amf_id),
+        RAN_UE_NGAP_ID(ran_id),
+        Cause(Cause::radioNetwork(CauseRadioNetwork::user_inactivity))
+    ))
+}
+
+/// UE CONTEXT RELEASE COMPLETE.
+pub(crate) fn release_complete(amf_id: u64, ran_id: u32) -> Vec<u8> {
+    encoded(build_ngap!(
+        SuccessfulOutcome,
+        UEContextRelease,
+        UEContextReleaseComplete,
+        AMF_UE_NGAP_ID(amf_id),
+        RAN_UE_NGAP_ID(ran_id)
+    ))
+}
+
+/// NG RESET of one connection.
+pub(crate) fn reset_of(amf_id: u64, ran_id: u32) -> Vec<u8> {
+    let item = UEAssociatedLogicalNGConnectionItem::new(Some(AMFUENGAPID(amf_id)), Some(RANUENGAPID(ran_id)), None);
+    let part = ResetType::partOfNG_Interface(UEAssociatedLogicalNGConnectionList(vec![item]));
+    encoded(build_ngap!(
+        InitiatingMessage,
+        NGReset,
+        NGReset,
+        Cause(Cause::radioNetwork(CauseRadioNetwork::unspecified)),
+        ResetType(part)
+    ))
+}
+
+/// The PDU without the IEs of this number.
+pub(crate) fn without(pdu: &[u8], id: ProtocolIEID) -> Vec<u8> {
+    change(pdu, |ies| ies.retain(|ie| ie.id != id))
+}
+
+/// The PDU with an IE more that no release has, of this criticality.
+pub(crate) fn with_unknown_ie(pdu: &[u8], criticality: Criticality) -> Vec<u8> {
+    change(pdu, |ies| ies.push(ProtocolIEField::new(ProtocolIEID(65_000), criticality, vec![0xc0, 0xff].into())))
+}
+
+fn change(pdu: &[u8], how: impl FnOnce(&mut Vec<ProtocolIEField<'static>>)) -> Vec<u8> {
+    let mut decoded = NGAP_PDU::decode(pdu).expect("a PDU");
+    let mut ies = decoded.protocol_ies().expect("IEs").into_owned();
+    how(&mut ies.0);
+    decoded.set_protocol_ies(ies).expect("IEs");
+    decoded.encode().expect("it encodes")
+}
+
+/// The cause of an ERROR INDICATION; panics on another message.
+pub(crate) fn error_cause(pdu: &NGAPPDU<'_>) -> Cause {
+    assert_eq!(pdu.kind(), NgapPduKind::Initiating_ErrorIndication, "{pdu}");
+    pdu.ie::<ie::Cause>().expect("a cause").expect("a cause that decodes")
+}

@@ -1,0 +1,172 @@
+//! The test's end of an association: it sends any octets, and gives what comes back.
+
+use crate::core::{Core, SCTP_PORT};
+use crate::messages;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::time::{Duration, Instant};
+use vireo_sctp::{Config, Driver, Endpoint, Event, SendError, Waker};
+use vireo_types::AssocId;
+use vireo_wire::ngap::{NGAP_PDU, NGAPPDU, NgapPduKind};
+
+pub(crate) const NGAP: u32 = 60;
+/// How long an answer may take.
+pub(crate) const ANSWER: Duration = Duration::from_secs(5);
+/// How long nothing must come for silence.
+pub(crate) const SILENCE: Duration = Duration::from_millis(300);
+
+/// One association with the core. A thread of its own polls it, so that it lives while the test looks elsewhere.
+pub(crate) struct Ran {
+    commands: SyncSender<(u16, u32, Vec<u8>)>,
+    received: Receiver<Received>,
+    waker: Waker,
+    up: bool,
+}
+
+/// What the thread says.
+enum Received {
+    Up,
+    Message(u16, u32, Vec<u8>),
+    Down,
+}
+
+/// Messages that may wait in either direction.
+const QUEUE: usize = 1 << 17;
+
+impl Ran {
+    /// An association without NG Setup.
+    pub(crate) fn connect(core: &Core) -> Self {
+        let config = Config {
+            driver: Driver::UserspaceUdp,
+            addresses: vec![Ipv4Addr::LOCALHOST.into()],
+            udp_local_port: 0,
+            udp_remote_port: core.udp_port,
+            ..Config::default()
+        };
+        let mut endpoint = vireo_sctp::bind(&config).expect("an SCTP endpoint");
+        let assoc = endpoint.connect(SocketAddr::from((Ipv4Addr::LOCALHOST, SCTP_PORT))).expect("an association");
+        let (commands, todo) = sync_channel(QUEUE);
+        let (events, received) = sync_channel(QUEUE);
+        let waker = endpoint.waker();
+        std::thread::spawn(move || poll(endpoint, assoc, &todo, &events));
+        let mut ran = Ran { commands, received, waker, up: false };
+        let deadline = Instant::now() + ANSWER;
+        while !ran.up {
+            assert!(Instant::now() < deadline, "no association:\n{}", core.log());
+            ran.next(Duration::from_millis(20));
+        }
+        ran
+    }
+
+    /// An association with NG Setup done as gNB number `gnb`.
+    pub(crate) fn set_up(core: &Core, gnb: u32) -> Self {
+        let mut ran = Ran::connect(core);
+        ran.send(0, &messages::ng_setup(gnb));
+        ran.expect("NG Setup", |pdu| pdu.kind() == NgapPduKind::Successful_NGSetup);
+        ran
+    }
+
+    /// Sends an NGAP PDU, or what passes for one.
+    pub(crate) fn send(&mut self, stream: u16, octets: &[u8]) {
+        self.send_as(stream, NGAP, octets);
+    }
+
+    /// Sends octets under any PPID.
+    pub(crate) fn send_as(&mut self, stream: u16, ppid: u32, octets: &[u8]) {
+        self.commands.send((stream, ppid, octets.to_vec())).expect("the association's thread runs");
+        self.waker.wake();
+    }
+
+    /// The next message within `wait`: its stream and octets.
+    pub(crate) fn next(&mut self, wait: Duration) -> Option<(u16, Vec<u8>)> {
+        let deadline = Instant::now() + wait;
+        loop {
+            match self.received.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Received::Message(stream, ppid, octets)) => {
+                    assert_eq!(ppid, NGAP, "the core sends NGAP with PPID 60");
+                    return Some((stream, octets));
+                }
+                Ok(Received::Up) => {
+                    self.up = true;
+                    return None;
+                }
+                Ok(Received::Down) => self.up = false,
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// The next message, which must be there, without faults and what `wanted` says.
+    pub(crate) fn expect(&mut self, what: &str, wanted: impl Fn(&NGAPPDU<'_>) -> bool) -> NGAPPDU<'static> {
+        let (_, octets) =
+            self.next(ANSWER).unwrap_or_else(|| panic!("{what}: no answer (association up: {})", self.up));
+        let pdu = NGAP_PDU::decode(&octets).unwrap_or_else(|e| panic!("{what}: {e} in {octets:02x?}"));
+        let deviations = pdu.check().unwrap_or_else(|e| panic!("{what}: {e} in {octets:02x?}"));
+        assert!(deviations.is_empty(), "{what}: {deviations:?} in {pdu}");
+        assert!(wanted(&pdu), "{what}: the answer is {pdu}, {octets:02x?}");
+        pdu
+    }
+
+    /// Everything that comes until nothing has come for a while.
+    pub(crate) fn rest(&mut self) -> Vec<Vec<u8>> {
+        std::iter::from_fn(|| self.next(SILENCE)).map(|(_, octets)| octets).collect()
+    }
+
+    /// Everything that has come by now.
+    pub(crate) fn rest_now(&mut self) -> Vec<Vec<u8>> {
+        std::iter::from_fn(|| self.next(Duration::ZERO)).map(|(_, octets)| octets).collect()
+    }
+
+    /// Nothing may come for a while, and the association stays.
+    pub(crate) fn silence(&mut self, what: &str) {
+        let rest: Vec<_> = self.rest().iter().map(|octets| format!("{:?}", NGAP_PDU::decode(octets))).collect();
+        assert!(rest.is_empty(), "{what}: {rest:?}");
+        self.assert_up(what);
+    }
+
+    /// The association stays.
+    pub(crate) fn assert_up(&mut self, what: &str) {
+        assert!(self.up, "{what}: the association is gone");
+    }
+}
+
+/// Polls until nobody wants the association any more; then the association is aborted.
+fn poll(
+    mut endpoint: Box<dyn Endpoint>,
+    assoc: AssocId,
+    todo: &Receiver<(u16, u32, Vec<u8>)>,
+    events: &SyncSender<Received>,
+) {
+    let mut waiting: Option<(u16, u32, Vec<u8>)> = None;
+    loop {
+        loop {
+            let next = match waiting.take() {
+                Some(next) => next,
+                None => match todo.try_recv() {
+                    Ok(next) => next,
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => return endpoint.abort(assoc),
+                },
+            };
+            if matches!(endpoint.send(assoc, next.0, next.1, &next.2), Err(SendError::Full)) {
+                waiting = Some(next);
+                break;
+            }
+        }
+        let mut gone = false;
+        let mut sink = |event: Event<'_>| {
+            let event = match event {
+                Event::Up { assoc: which, .. } if which == assoc => Received::Up,
+                Event::Down { assoc: which, .. } if which == assoc => Received::Down,
+                Event::Message { assoc: which, stream, ppid, data } if which == assoc => {
+                    Received::Message(stream, ppid, data.to_vec())
+                }
+                _ => return,
+            };
+            gone |= events.send(event).is_err();
+        };
+        if endpoint.poll(Some(Duration::from_millis(5)), &mut sink).is_err() || gone {
+            return;
+        }
+    }
+}
