@@ -23,6 +23,8 @@ macro_rules! reasons {
 reasons! {
     /// Not GTP-U, or longer than any link's MTU.
     Malformed = "malformed",
+    /// GTP-U that a UE sent through its tunnel.
+    FromUe = "gtpu_from_ue",
     /// A GTP-U message that a UPF has no use for.
     Unexpected = "unexpected_message",
     /// An extension header that must be understood and is not.

@@ -28,9 +28,10 @@ pub(crate) enum Solicitation {
     Neighbor { reply_to: Ipv6Addr, solicited: bool },
 }
 
-/// Whether an address is one that only this link knows: link-local, or none yet.
-pub(crate) fn is_link_scope(source: u128) -> bool {
-    source == 0 || source >> 118 == 0xfe80 >> 6
+/// Whether an address is one that only this link knows: none yet, link-local, or multicast on the link.
+#[inline]
+pub(crate) fn is_link_scope(address: u128) -> bool {
+    address == 0 || address >> 118 == 0xfe80 >> 6 || address >> 112 == 0xff02
 }
 
 /// Reads a solicitation; `None` for any other packet and for what RFC 4861 6.1.1 and 7.1.1 tell to discard.
@@ -204,9 +205,9 @@ mod tests {
     }
 
     #[test]
-    fn link_scope_is_fe80_and_the_unspecified() {
+    fn link_scope_is_fe80_ff02_and_the_unspecified() {
         let link = |text: &str| is_link_scope(text.parse::<Ipv6Addr>().expect("an address").to_bits());
-        assert!(link("fe80::1") && link("febf::1") && link("::"));
-        assert!(!link("fec0::1") && !link("2001:db8::1") && !link("::1"));
+        assert!(link("fe80::1") && link("febf::1") && link("::") && link("ff02::2"));
+        assert!(!link("fec0::1") && !link("2001:db8::1") && !link("::1") && !link("ff05::2"));
     }
 }

@@ -32,6 +32,10 @@ pub(crate) fn uplink<'a>(
     stats: &mut Stats,
     unusual: &mut impl Unusual,
 ) -> Option<&'a [u8]> {
+    if tables.is_of_a_ue(from.ip()) {
+        stats.drop(DropReason::FromUe);
+        return None;
+    }
     match tables.uplink(datagram, now) {
         UplinkVerdict::Forward(packet) => return Some(packet),
         UplinkVerdict::Nothing => {}

@@ -172,6 +172,11 @@ impl Sockets {
         self.change(|tables, released| tables.advertise_again(released));
     }
 
+    /// Whether a worker has ended by itself.
+    pub fn has_failed(&self) -> bool {
+        self.threads.iter().any(JoinHandle::is_finished)
+    }
+
     /// The clock that buffers and rates go by.
     pub fn clock(&self) -> Clock {
         self.clock

@@ -24,6 +24,22 @@ pub struct Pool {
     pub dns: Vec<IpAddr>,
 }
 
+impl Pool {
+    /// Whether an address lies in the pool.
+    #[inline]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (address, self.ipv4, self.ipv6) {
+            (IpAddr::V4(address), Some((base, length)), _) => {
+                (address.to_bits() ^ base.to_bits()).leading_zeros() >= u32::from(length)
+            }
+            (IpAddr::V6(address), _, Some((base, length))) => {
+                (address.to_bits() ^ base.to_bits()).leading_zeros() >= u32::from(length)
+            }
+            _ => false,
+        }
+    }
+}
+
 /// The bounds of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -365,15 +381,14 @@ impl Tables {
 
     /// What is told of the link that a prefix is on.
     pub(crate) fn link(&self, prefix: Ipv6Addr) -> Option<&Link> {
-        let key = prefix_key(prefix);
-        let within = |pool: &Pool| {
-            pool.ipv6.is_some_and(|(base, length)| {
-                let host_bits = 64 - u32::from(length.min(64));
-                (prefix_key(base) ^ key).checked_shr(host_bits).unwrap_or(0) == 0
-            })
-        };
-        let position = self.pools.iter().position(within)?;
+        let position = self.pools.iter().position(|pool| pool.contains(prefix.into()))?;
         self.links.get(position)
+    }
+
+    /// Whether an address belongs to a UE, or to nobody but a pool: what it sends to N3 or N4 came through a tunnel,
+    /// and no UE is a RAN node or a control plane.
+    pub fn is_of_a_ue(&self, address: IpAddr) -> bool {
+        self.pools.iter().any(|pool| pool.contains(address))
     }
 
     pub(crate) fn buffers(&self) -> MutexGuard<'_, Buffers> {

@@ -100,9 +100,13 @@ impl Tables {
                 }
                 packet
             }
-            Some(Inner::V6 { source, packet, .. }) => {
-                if rule.ue.ipv6_prefix.map(|own| own.to_bits() >> 64) != Some(source >> 64) {
-                    return self.beside_the_prefix(uplink, source, packet, now);
+            Some(Inner::V6 { source, destination, packet }) => {
+                let own = rule.ue.ipv6_prefix.is_some_and(|own| own.to_bits() >> 64 == source >> 64);
+                if !own && !ndp::is_link_scope(source) {
+                    return UplinkVerdict::Drop(DropReason::Spoofed);
+                }
+                if !own || ndp::is_link_scope(destination) {
+                    return self.to_the_router(uplink, packet, now);
                 }
                 packet
             }
@@ -120,12 +124,10 @@ impl Tables {
         UplinkVerdict::Forward(inner)
     }
 
-    /// An IPv6 packet whose source is not of the session's prefix: a question to the router, or nothing good.
-    fn beside_the_prefix(&self, uplink: &Uplink, source: u128, packet: &[u8], now: Instant) -> UplinkVerdict<'static> {
-        let Some(prefix) = uplink.record.rule.ue.ipv6_prefix.filter(|_| ndp::is_link_scope(source)) else {
-            return UplinkVerdict::Drop(DropReason::Spoofed);
-        };
-        match (ndp::solicitation(packet), self.find_ipv6(prefix.to_bits())) {
+    /// An IPv6 packet that stays on its link: a question to the router, or nothing that concerns anybody.
+    fn to_the_router(&self, uplink: &Uplink, packet: &[u8], now: Instant) -> UplinkVerdict<'static> {
+        let found = uplink.record.rule.ue.ipv6_prefix.and_then(|prefix| self.find_ipv6(prefix.to_bits()));
+        match (ndp::solicitation(packet), found) {
             (Some(solicitation), Some((id, _))) => {
                 self.limited(&self.solicitations, Some(Answer::Router(id, solicitation)), now)
             }

@@ -340,6 +340,44 @@ fn a_router_solicitation_is_answered_through_the_tunnel() {
 }
 
 #[test]
+fn a_router_is_asked_from_any_address_of_the_ue() {
+    let mut b = bench();
+    let router = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0xffff);
+    let own = Ipv6Addr::from_bits(PREFIX.to_bits() | 0x1234);
+    // Neighbor Solicitation: is the router still there?
+    let mut packet = vec![0x60, 0, 0, 0, 0, 24, 58, 255];
+    packet.extend(own.octets());
+    packet.extend(router.octets());
+    packet.extend([135, 0, 0, 0, 0, 0, 0, 0]);
+    packet.extend(router.octets());
+    let words = |octets: &[u8]| -> u32 { octets.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum() };
+    let sum = words(&packet[8..]) + 24 + 58;
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    packet[42..44].copy_from_slice(&sum.to_be_bytes());
+    b.send_up(&packet);
+    let (_, datagram) = b.answer();
+    let answer = Packet::parse(&datagram).expect("good").payload.to_vec();
+    assert_eq!(
+        (answer[40], answer[44], &answer[24..40]),
+        (136, 0xe0, &own.octets()[..]),
+        "router, solicited, override"
+    );
+    // what else is for the link only does not leave it
+    b.send_up(&ipv6(own, "ff02::fb".parse().expect("an address")));
+    b.dropped(DropReason::LinkLocal, 1);
+}
+
+#[test]
+fn a_ue_cannot_play_a_ran_node_through_its_tunnel() {
+    let mut b = bench();
+    let datagram = g_pdu(b.teid, None, &ipv4(UE, SERVER, 10));
+    b.upf.receive_n3((Ipv4Addr::new(10, 45, 77, 1), 2152).into(), &datagram, NOW);
+    b.upf.receive_n3((Ipv6Addr::from_bits(PREFIX.to_bits() | 7), 2152).into(), &datagram, NOW);
+    b.dropped(DropReason::FromUe, 2);
+    assert!(b.upf.n3.is_empty());
+}
+
+#[test]
 fn an_active_ue_hears_its_prefix_again_in_time() {
     let mut b = bench();
     let heard = |b: &mut Bench, hours: u32| {

@@ -110,6 +110,11 @@ impl UpfHandle {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether a part of it has ended by itself; the log says why.
+    pub fn has_failed(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// Where it listens for PFCP.
     pub fn n4(&self) -> SocketAddr {
         self.n4
@@ -183,6 +188,7 @@ pub fn start(config: UpfConfig) -> Result<UpfHandle, UpfError> {
         events,
         clock: datapath.clock(),
         datapath,
+        view: view.clone(),
         shared: Arc::clone(&shared),
     };
     let thread = std::thread::Builder::new().name("upf-n4".to_owned()).spawn(move || server.run())?;
@@ -251,6 +257,7 @@ struct Server {
     clock: Clock,
     /// Owned by this thread, so that what it set up goes from the network namespace where it is.
     datapath: Sockets,
+    view: View,
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -293,6 +300,10 @@ impl Server {
             let second = now.instant >= upkeep;
             if second {
                 upkeep = now.instant + UPKEEP.into();
+                if self.datapath.has_failed() {
+                    tracing::error!("the UPF ends, because a packet thread has");
+                    return;
+                }
                 self.datapath.upkeep();
                 self.upf.report_usage(now, &mut &self.datapath, &mut out);
             }
@@ -300,7 +311,7 @@ impl Server {
             let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
             (shared.sessions, shared.pfcp) = (self.upf.sessions(), self.upf.stats);
             if second && let Some(metrics) = &shared.metrics {
-                metrics.set(&shared.stats(&self.datapath.view()));
+                metrics.set(&shared.stats(&self.view));
             }
         }
     }
@@ -308,6 +319,10 @@ impl Server {
     fn receive(&mut self, buffer: &mut [u8], out: &mut Outgoing) {
         for _ in 0..BURST {
             match self.socket.recv_from(buffer) {
+                // a UE reaches the address through its tunnel, and is no control plane
+                Ok((_, from)) if self.view.look(|tables| tables.is_of_a_ue(from.ip())) => {
+                    debug!("PFCP of the UE {from} is ignored");
+                }
                 Ok((length, from)) => {
                     let now = self.now();
                     self.upf.receive(from, &buffer[..length], now, &mut &self.datapath, out);

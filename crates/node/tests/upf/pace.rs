@@ -43,13 +43,7 @@ fn pace() {
     let (_, teid) = w.active_session();
     // to a port of the host that nobody listens on would be answered by ICMP: to a socket that is never read
     let sink = w.inside("dn", || UdpSocket::bind((HOST, 9))).expect("bound");
-    let mut packet = vec![0x45, 0, 0, INNER as u8, 0, 0, 0x40, 0, 64, 17, 0, 0];
-    packet.extend(UE.octets());
-    packet.extend(HOST.octets());
-    let sum = checksum(&packet);
-    packet[10..12].copy_from_slice(&sum);
-    packet.extend([0x10, 0, 0, 9, 0, (INNER - 20) as u8, 0, 0]);
-    packet.resize(INNER, 0);
+    let packet = udp(UE, HOST, 9, &[0; INNER - 28]);
     let mut datagram = gtpu::g_pdu_header(teid, gtpu::PduSession::Uplink { qfi: QFI }, INNER).expect("short").to_vec();
     datagram.extend(packet);
 

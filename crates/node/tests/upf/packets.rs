@@ -165,6 +165,25 @@ fn two_workers_share_the_tables() {
 }
 
 #[test]
+fn a_ue_is_no_control_plane() {
+    let mut w = World::new();
+    let upf = w.start(config()).expect("started");
+    let (_, teid) = w.active_session();
+    let mut request = vec![];
+    let heartbeat = HeartbeatRequest { recovery_time_stamp: RecoveryTimeStamp(9) };
+    heartbeat.emit(&mut request, 5).expect("short");
+    w.tunnel_up(teid, &udp(UE, UPF, pfcp::PORT, &request));
+    w.tunnel_up(
+        teid,
+        &udp(UE, UPF, gtpu::PORT, &gtpu::g_pdu_header(teid, gtpu::PduSession::Uplink { qfi: 9 }, 0).expect("short")),
+    );
+    counted(&upf, |stats| stats.packets.dropped(DropReason::FromUe) == 1);
+    // the UE's echo is the first that comes back: no answer to its PFCP
+    w.ping(teid, 1);
+    assert_eq!(upf.stats().pfcp.accepted, 3, "of the control plane alone");
+}
+
+#[test]
 fn two_ues_reach_each_other() {
     let mut w = World::new();
     let _upf = w.start(config()).expect("started");

@@ -288,7 +288,7 @@ fn establishment(ue: Ipv4Addr, prefix: Ipv6Addr) -> SessionEstablishmentRequest 
     request
 }
 
-pub(crate) fn checksum(octets: &[u8]) -> [u8; 2] {
+fn checksum(octets: &[u8]) -> [u8; 2] {
     let mut sum: u32 = octets.chunks(2).map(|w| u32::from(w[0]) << 8 | w.get(1).map_or(0, |b| u32::from(*b))).sum();
     while sum >> 16 != 0 {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -309,6 +309,23 @@ pub(crate) fn echo(source: Ipv4Addr, destination: Ipv4Addr, sequence: u16) -> Ve
     let sum = checksum(&message);
     message[2..4].copy_from_slice(&sum);
     packet.extend(message);
+    packet
+}
+
+/// A UDP packet from port 4000, without a checksum of its own.
+pub(crate) fn udp(source: Ipv4Addr, destination: Ipv4Addr, port: u16, data: &[u8]) -> Vec<u8> {
+    let length = 28 + data.len() as u16;
+    let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0];
+    packet[2..4].copy_from_slice(&length.to_be_bytes());
+    packet.extend(source.octets());
+    packet.extend(destination.octets());
+    let sum = checksum(&packet);
+    packet[10..12].copy_from_slice(&sum);
+    packet.extend(4000_u16.to_be_bytes());
+    packet.extend(port.to_be_bytes());
+    packet.extend((length - 20).to_be_bytes());
+    packet.extend([0, 0]);
+    packet.extend(data);
     packet
 }
 
