@@ -150,6 +150,7 @@ impl Bench<'_> {
             first: first.into(),
             load,
             scenario: scenario.into(),
+            idle: Duration::ZERO,
             quiet: true,
             limit: Duration::from_secs(300),
         };

@@ -6,6 +6,7 @@ use crate::cli::Failure;
 use crate::status;
 use std::fs::{self, File};
 use std::time::{Duration, Instant};
+use vireo_node::api::Status;
 use vireo_subscribers::{OnExisting, Store, Subscriber};
 use vireo_types::Supi;
 
@@ -93,6 +94,12 @@ impl Core {
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(core)
+    }
+
+    /// How many UEs it holds registered, as it says itself.
+    pub(crate) fn registered(&self) -> Result<usize, Failure> {
+        let status: Status = serde_json::from_str(&status::fetch(API, "/status?limit=0")?)?;
+        Ok(status.counts.registered)
     }
 
     /// Fails if it has ended.

@@ -15,6 +15,8 @@ use vireo_types::Supi;
 const RESULT: &str = "/tmp/emulator.json";
 const LOG: &str = "/tmp/emulator.log";
 const SAMPLE_EVERY: Duration = Duration::from_millis(10);
+/// Samples of memory for each question to the core.
+const ASK_EVERY: u32 = 5;
 
 /// When UEs start.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +40,8 @@ pub(crate) struct EmulatorOptions {
     pub(crate) load: Load,
     /// What they do.
     pub(crate) scenario: String,
+    /// How long they stay idle in scenarios where they do.
+    pub(crate) idle: Duration,
     /// Whether it shows its progress and its own table.
     pub(crate) quiet: bool,
     /// The longest that it may take.
@@ -53,8 +57,9 @@ pub(crate) struct Emulated {
     pub(crate) cpu: Duration,
     /// CPU time of the core meanwhile, by the kernel.
     pub(crate) core_cpu: Duration,
-    /// By how much the core's resident memory was greater at its peak than before.
-    pub(crate) core_growth_bytes: u64,
+    /// How much more of the core was resident when all UEs had registered than when half of them had, for each UE of
+    /// that half: what the core needs once is not in it. Measured only where UEs start at a rate.
+    pub(crate) core_bytes_per_ue: f64,
 }
 
 /// The emulator's own JSON, as far as it is used here.
@@ -124,12 +129,11 @@ pub(crate) fn run(
     // An earlier run's result must not be taken for this one's.
     let _ = std::fs::remove_file(RESULT);
     let core_before = core.process.cpu()?;
-    let resident_before = core.process.resident_bytes()?;
     let children_before = process::cpu_of_ended_children()?;
     let log = if options.quiet { Some(create(Path::new(LOG))?) } else { None };
     let mut emulator = Process::start("emulator", &lab.ran, &mut command, log)?;
     let deadline = Instant::now() + options.limit;
-    let mut resident_peak = resident_before;
+    let mut memory = Memory::new(options);
     let status = loop {
         if let Some(status) = emulator.ended()? {
             break status;
@@ -139,7 +143,7 @@ pub(crate) fn run(
         if Instant::now() > deadline {
             return Err(Failure(format!("the emulator is not done after {:?}", options.limit)));
         }
-        resident_peak = resident_peak.max(core.process.resident_bytes()?);
+        memory.sample(core)?;
         std::thread::sleep(SAMPLE_EVERY);
     };
     let text = std::fs::read_to_string(RESULT).map_err(|e| {
@@ -150,8 +154,49 @@ pub(crate) fn run(
         result: serde_json::from_str(&text)?,
         cpu: process::cpu_of_ended_children()?.saturating_sub(children_before),
         core_cpu: core.process.cpu()?.saturating_sub(core_before),
-        core_growth_bytes: resident_peak - resident_before,
+        core_bytes_per_ue: memory.per_ue(),
     })
+}
+
+/// Watches the core's memory between half of the UEs and all.
+#[derive(Debug)]
+struct Memory {
+    ues: usize,
+    watched: bool,
+    ticks: u32,
+    half: Option<(usize, u64)>,
+    peak: u64,
+}
+
+impl Memory {
+    fn new(options: &EmulatorOptions) -> Self {
+        let watched = matches!(options.load, Load::Rate(_));
+        Memory { ues: options.ues as usize, watched, ticks: 0, half: None, peak: 0 }
+    }
+
+    fn sample(&mut self, core: &Core) -> Result<(), Failure> {
+        if !self.watched {
+            return Ok(());
+        }
+        let resident = core.process.resident_bytes()?;
+        self.peak = self.peak.max(resident);
+        // Asking costs the core CPU time that is measured too, so it is asked rarely, and no more than needed.
+        if self.half.is_none() && self.ticks.is_multiple_of(ASK_EVERY) {
+            let registered = core.registered()?;
+            self.half = (registered >= self.ues / 2).then_some((registered, resident));
+        }
+        self.ticks += 1;
+        Ok(())
+    }
+
+    fn per_ue(&self) -> f64 {
+        match self.half {
+            Some((registered, resident)) if registered < self.ues => {
+                self.peak.saturating_sub(resident) as f64 / (self.ues - registered) as f64
+            }
+            _ => 0.0,
+        }
+    }
 }
 
 fn arguments(options: &EmulatorOptions) -> Result<Vec<String>, Failure> {
@@ -172,6 +217,7 @@ fn arguments(options: &EmulatorOptions) -> Result<Vec<String>, Failure> {
         add("--home-key", key.public.to_owned());
         add("--home-key-id", key.id.to_string());
     }
+    add("--idle", options.idle.as_millis().to_string());
     match options.load {
         Load::Rate(rate) => add("--rate", rate.to_string()),
         Load::Window(window) => add("--window", window.to_string()),

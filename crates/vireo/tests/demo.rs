@@ -1,0 +1,150 @@
+//! `vireo demo` as a user runs it: that it succeeds, with and without root, and that it leaves nothing behind.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
+
+/// Whether the system refuses what every demo needs; then there is nothing to be tested here.
+fn refused(stderr: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(stderr);
+    let refused = text.contains("vireo: this needs ");
+    if refused {
+        eprintln!("skipped: {}", text.trim());
+    }
+    refused
+}
+
+fn check(output: &Output, json: &Path, ues: u64) {
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    for name in ["ues", "registered", "sessions", "echo_ok", "deregistered"] {
+        assert_eq!(report[name], ues, "{name} in {report}");
+    }
+    assert_eq!(report["failures"], 0);
+    for name in ["registration_us", "session_us"] {
+        let (p50, p99) = (report[name]["p50"].as_u64().unwrap(), report[name]["p99"].as_u64().unwrap());
+        assert!(0 < p50 && p50 <= p99, "{name} in {report}");
+    }
+    for name in ["core_cpu_us_per_ue", "emulator_cpu_us_per_ue"] {
+        assert!(report[name].as_f64().unwrap() > 1.0, "{name} in {report}");
+    }
+    // Each UE sends three echoes before it goes idle and three after it comes back.
+    assert!(report["n6_packets_kernel"].as_u64().unwrap() >= 6 * ues, "{report}");
+    assert!(report["n6_answers_kernel"].as_u64().unwrap() >= 6 * ues, "{report}");
+}
+
+#[test]
+fn every_ue_succeeds() {
+    let directory = tempfile::tempdir().unwrap();
+    let json = directory.path().join("out.json");
+    let output = Command::new(VIREO).args(["demo", "--ues", "10", "--json"]).arg(&json).output().unwrap();
+    if !refused(&output.stderr) {
+        check(&output, &json, 10);
+    }
+}
+
+/// Somebody without any privilege, on a system where everybody may open `/dev/net/tun` (as Debian and Ubuntu have it).
+#[test]
+fn root_is_not_needed() {
+    if !std::fs::read_to_string("/proc/self/status").unwrap().contains("Uid:\t0\t0") {
+        eprintln!("skipped: without root this is what every_ue_succeeds tests");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    std::fs::copy(VIREO, path("vireo")).unwrap();
+    // In a mount namespace of its own; `$1` is the directory.
+    let script =
+        "chmod 777 $1 && mknod $1/tun c 10 200 && chmod 666 $1/tun && mount --bind $1/tun /dev/net/tun || exit 77
+        cd $1 && exec setpriv --reuid 65534 --regid 65534 --clear-groups ./vireo demo --ues 5 --json out.json";
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh", directory.path().to_str().unwrap()])
+        .output()
+        .unwrap();
+    if output.status.code() == Some(77) {
+        eprintln!("skipped: no device can be made here: {}", String::from_utf8_lossy(&output.stderr));
+    } else if !refused(&output.stderr) {
+        check(&output, Path::new(&path("out.json")), 5);
+    }
+}
+
+/// A demo that would go on for long, at the moment when its UEs begin to register; `None` where there is none.
+fn long_demo() -> Option<(Child, BufReader<std::process::ChildStderr>)> {
+    let mut demo = Command::new(VIREO)
+        .args(["demo", "--ues", "5000", "--rate", "20"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = BufReader::new(demo.stderr.take().unwrap());
+    let mut text = String::new();
+    while !text.contains("the core is ready") {
+        if stderr.read_line(&mut text).unwrap() == 0 {
+            assert!(refused(text.as_bytes()), "{text}");
+            demo.wait().unwrap();
+            return None;
+        }
+    }
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while children(demo.id()).len() < 2 {
+        assert!(Instant::now() < deadline, "core and emulator run");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Some((demo, stderr))
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_whitespace().map(|n| n.parse().unwrap()).collect()
+}
+
+fn signal(pid: u32, name: &str) {
+    assert!(Command::new("kill").args(["-s", name, &pid.to_string()]).status().unwrap().success());
+}
+
+/// Waits until none of the processes runs (a zombie does not).
+fn gone(pids: &[u32]) {
+    let runs = |pid: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|rest| !rest.trim().is_empty() && !rest.trim().starts_with(['Z', 'X']))
+    };
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while pids.iter().any(runs) {
+        assert!(Instant::now() < deadline, "{pids:?} still run");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn an_interrupt_ends_it_in_order() {
+    let Some((mut demo, mut stderr)) = long_demo() else { return };
+    let pids = children(demo.id());
+    signal(demo.id(), "INT");
+    let status = demo.wait().unwrap();
+    assert_eq!(status.code(), Some(1), "{status}");
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut stderr, &mut text).unwrap();
+    assert!(text.contains("vireo: interrupted"), "{text}");
+    gone(&pids);
+}
+
+#[test]
+fn nothing_remains_after_it_is_killed() {
+    let Some((mut demo, _stderr)) = long_demo() else { return };
+    let pids = children(demo.id());
+    let files = || std::fs::read_dir("/tmp").unwrap().filter(|e| e.as_ref().unwrap().file_name() == "vireo.db").count();
+    let before = files();
+    signal(demo.id(), "KILL");
+    assert_eq!(demo.wait().unwrap().code(), None);
+    gone(&pids);
+    // Namespaces and the private /tmp live by their processes alone; nothing of them is outside.
+    assert_eq!(files(), before);
+    let links = Command::new("ip").args(["-o", "link"]).output().unwrap();
+    let links = String::from_utf8_lossy(&links.stdout);
+    assert!(!links.contains("vireo0") && !links.contains(" n2") && !links.contains(" n6"), "{links}");
+}
