@@ -47,7 +47,8 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Further edges that tests alone may have.
-pub(super) const DEV_ONLY: &[(&str, &[&str])] = &[("vireo-node", &["vireo-emulator"])];
+pub(super) const DEV_ONLY: &[(&str, &[&str])] =
+    &[("vireo-core", &["vireo-emulator"]), ("vireo-node", &["vireo-emulator"])];
 
 /// Dependencies from outside that only the named crates of the workspace may use. (`deny.toml` says the same of
 /// crates that nothing outside the workspace uses.)
