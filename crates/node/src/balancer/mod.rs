@@ -22,6 +22,7 @@ use std::time::{Duration, Instant as Monotonic};
 use vireo_core::n2;
 use vireo_sctp::{Endpoint, Event, SendError, Waker};
 use vireo_types::{AssocId, Instant, Ltmsi, Seid, limits};
+use vireo_wire::pfcp::{Cause, Error};
 
 /// NGAP's payload protocol identifier (TS 38.412 clause 7).
 pub const PPID_NGAP: u32 = 60;
@@ -235,6 +236,10 @@ impl Balancer {
                         }
                     }
                 }
+                Command::RefuseReport { upf, message } => {
+                    let error = Error { cause: Cause::SESSION_CONTEXT_NOT_FOUND, offending_ie: None };
+                    self.n4.refuse_report(clock(), upf, &message, error);
+                }
                 Command::Abort { assoc } => self.endpoint.abort(assoc),
             }
         }
@@ -319,7 +324,9 @@ fn offer(host: &Sender<Input>, held: &mut VecDeque<Input>, input: Input) {
 
 fn n4_event(host: &Sender<Input>, held: &mut VecDeque<Input>, event: n4::Event<'_>) {
     let input = match event {
-        n4::Event::Deliver { seid, message, .. } => Input::Pfcp { seid, message: message.to_vec() },
+        n4::Event::Deliver { upf, seid, request, message } => {
+            Input::Pfcp { upf, seid, request, message: message.to_vec() }
+        }
         n4::Event::Timeout { seid, .. } if seid == Seid::default() => return,
         n4::Event::Timeout { seid, .. } => Input::PfcpTimeout { seid },
         n4::Event::UpfUp { upf, .. } => {

@@ -30,6 +30,13 @@ pub enum Command {
         /// The message.
         message: Vec<u8>,
     },
+    /// A report of a UPF about a session that nobody has.
+    RefuseReport {
+        /// The UPF.
+        upf: SocketAddr,
+        /// The report.
+        message: Vec<u8>,
+    },
     /// The association ends at once.
     Abort {
         /// Which.

@@ -77,8 +77,12 @@ pub enum Input {
     },
     /// A PFCP message for a session.
     Pfcp {
+        /// The UPF.
+        upf: SocketAddr,
         /// The session.
         seid: Seid,
+        /// Whether it is a request, which is owed an answer.
+        request: bool,
         /// The message.
         message: Vec<u8>,
     },
@@ -229,7 +233,14 @@ impl Host {
             Input::Down { assoc, restarted } => self.association_lost(assoc, restarted),
             Input::Ngap { assoc, route, pdu } => self.ngap(assoc, route, &pdu),
             Input::Authentication { ltmsi, answer } => self.event(ltmsi, Event::Authentication(*answer)),
-            Input::Pfcp { seid, message } => self.session(seid, Event::Pfcp { seid, message: &message }),
+            Input::Pfcp { upf, seid, request, message } => {
+                if request && !self.has_session(seid) {
+                    self.account.fault("pfcp-unknown-session", clock(), format_args!("UPF {upf}"));
+                    self.egress.send(Command::RefuseReport { upf, message });
+                } else {
+                    self.session(seid, Event::Pfcp { seid, message: &message });
+                }
+            }
             Input::PfcpTimeout { seid } => self.session(seid, Event::PfcpTimeout { seid }),
             Input::Upf { upf, up } => {
                 self.upfs.insert(upf, up);
@@ -340,6 +351,12 @@ impl Host {
 
     fn session(&mut self, seid: Seid, event: Event<'_>) {
         self.event(self.directory.resolve(seid.ltmsi()), event);
+    }
+
+    fn has_session(&self, seid: Seid) -> bool {
+        let stored = self.store.load(self.directory.resolve(seid.ltmsi()));
+        let ue = stored.and_then(|s| context::decode(s.octets).ok());
+        ue.is_some_and(|ue| ue.sessions.iter().any(|s| s.cp_seid == seid))
     }
 
     /// Every UE may have a session there: contexts that have are told, one by one.
