@@ -6,8 +6,9 @@ capture.py demo VIREO [DIR]   runs `VIREO demo` with NEA0 and checks its capture
 capture.py FILE...            checks captures that are there
 
 A capture passes when every NGAP, NAS, PFCP and GTP-U message that is counted without tshark is also named by tshark,
-none is malformed or has an expert note of the severity error, and pycrate decodes and encodes each NGAP and NAS message to
-the same octets. With `demo`, the kinds of message that a run must show are listed below.
+none is malformed or has an expert note of the severity error, pycrate decodes each and encodes it to the same octets, and
+NGAP messages are on the streams that TS 38.412 clause 7 wants. With `demo`, the kinds of message that a run must show
+are listed below.
 """
 
 import pathlib
@@ -15,6 +16,9 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+
+from pycrate_mobile.TS29244_PFCP import parse_PFCP
+from pycrate_mobile.TS29281_GTPU import parse_GTPU
 
 import dissect
 import nas_values
@@ -28,22 +32,29 @@ EXPECTED = {
     "ngap": {
         "NGSetupRequest", "NGSetupResponse", "InitialUEMessage", "DownlinkNASTransport", "UplinkNASTransport",
         "InitialContextSetupRequest", "InitialContextSetupResponse", "PDUSessionResourceSetupRequest",
-        "PDUSessionResourceSetupResponse", "UEContextReleaseCommand", "UEContextReleaseComplete",
+        "PDUSessionResourceSetupResponse", "UEContextReleaseRequest", "UEContextReleaseCommand",
+        "UEContextReleaseComplete",
     },
     "nas": {
         "Registration request", "Authentication request", "Authentication response", "Security mode command",
         "Security mode complete", "Registration accept", "Registration complete", "UL NAS transport",
         "DL NAS transport", "PDU session establishment request", "PDU session establishment accept",
-        "Deregistration request (UE originating)",
+        "Service request", "Service accept", "Deregistration request (UE originating)",
+        "Deregistration accept (UE originating)",
     },
     "pfcp": {
         "PFCP Association Setup Request", "PFCP Association Setup Response",
         "PFCP Session Establishment Request", "PFCP Session Establishment Response",
         "PFCP Session Modification Request", "PFCP Session Modification Response",
+        "PFCP Session Report Request", "PFCP Session Report Response",
         "PFCP Session Deletion Request", "PFCP Session Deletion Response",
     },
     "gtp": {"T-PDU"},
 }
+
+# IEs that make a message UE-associated: AMF-UE-NGAP-ID, RAN-UE-NGAP-ID, UE-NGAP-IDs. Error Indication (9) is both.
+UE_IDS = {10, 85, 114}
+EITHER_STREAM = {9}
 
 # Complaints of tshark 4.0 that are known to be wrong: (text, why).
 ALLOWED = []
@@ -64,17 +75,25 @@ def check(path):
         named = sum(seen.messages[kind].values())
         if named != count:
             wrong.append(f"{path}: {count} {kind} messages were sent and tshark names {named}")
-    for frame, _, octets in ngap:
-        wrong += [f"{path}: frame {frame}: {text}" for text in again(octets)]
+    for frame, stream, octets in ngap:
+        wrong += [f"{path}: frame {frame}: {text}" for text in again(stream, octets)]
+    for port, parse in ((packets.PFCP_PORT, parse_PFCP), (packets.GTPU_PORT, parse_GTPU)):
+        for frame, octets in packets.udp_messages(path, port):
+            message, error = parse(octets)
+            if error or message is None or message.to_bytes() != octets:
+                wrong.append(f"{path}: frame {frame}: pycrate does not read and write it: {octets.hex()}")
     return wrong, seen.messages
 
 
-def again(octets):
+def again(stream, octets):
     """What pycrate finds wrong with an NGAP message and the NAS messages in it."""
     try:
         value = ngap_values.decode(octets)
         if ngap_values.encode(value) != octets:
             yield f"pycrate encodes this NGAP message differently: {octets.hex()}"
+        about_ue = any(ie["id"] in UE_IDS for ie in value[1]["value"][1]["protocolIEs"])
+        if about_ue != (stream != 0) and value[1]["procedureCode"] not in EITHER_STREAM:
+            yield f"it is about {'a UE' if about_ue else 'no UE'} and on stream {stream}: {octets.hex()}"
         for nas in nas_pdus(value):
             plain = nas[7:] if nas[0] == 0x7E and 1 <= nas[1] & 15 <= 4 else nas
             if nas_values.decode(plain).to_bytes() != plain:
@@ -98,6 +117,12 @@ def nas_pdus(value):
             yield from nas_pdus(inner)
 
 
+def stream_of(octets):
+    """1 for a message about a UE, else 0."""
+    fields = ngap_values.decode(octets)[1]["value"][1]["protocolIEs"]
+    return int(any(ie["id"] in UE_IDS for ie in fields))
+
+
 def golden():
     """Every golden message, NAS in a Downlink or Uplink NAS Transport; and one that must be found broken."""
     octets = dict(line.split() for line in GOLDEN.read_text().splitlines() if not line.startswith("#"))
@@ -117,7 +142,7 @@ def golden():
         messages.append(ngap_values.encode(ngap_values.initiating(transport, *fields)))
     with tempfile.TemporaryDirectory() as directory:
         path = pathlib.Path(directory) / "golden.pcap"
-        packets.write(path, [packets.sctp_packet(n, 1, octets) for n, octets in enumerate(messages)])
+        packets.write(path, [packets.sctp_packet(n, stream_of(octets), octets) for n, octets in enumerate(messages)])
         wrong, seen = check(path)
         names = {name.partition("-")[0] for name in ngap_values.messages()}
         wrong += [f"tshark never names {name}" for name in names - seen["ngap"].keys()]
@@ -147,7 +172,11 @@ def demo(vireo, directory):
 
 def run_demo(vireo, directory):
     path = directory / "demo.pcap"
-    subprocess.run([vireo, "demo", "--ues", "12", "--pcap", path], check=True)
+    log = directory / "demo.log"
+    command = [vireo, "demo", "--ues", "12", "--ciphering", "nea0", "--pcap", path, "--core-log", directory / "core.log"]
+    with open(log, "w") as file:
+        if subprocess.run(command, stdout=file, stderr=subprocess.STDOUT).returncode:
+            raise SystemExit(log.read_text() + "vireo demo fails")
     return [path]
 
 

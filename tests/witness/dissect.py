@@ -42,6 +42,10 @@ def read(path):
 
 def packet(seen, element):
     frame = int(element.find("proto[@name='geninfo']/field[@name='num']").get("show"))
+    protocols = element.find("proto[@name='frame']/field[@name='frame.protocols']").get("show").split(":")
+    carrier = next((name for name in protocols if name in ("sctp", "udp", "icmp", "icmpv6")), None)
+    if carrier in ("icmp", "icmpv6"):
+        return  # an ICMP error quotes a packet, it is none
     for field in element.iter():
         name = field.get("name", "")
         if name == "_ws.malformed":

@@ -79,12 +79,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let lab = Lab::build(&UE_NETWORKS)?;
     let interrupt = Interrupt::listen()?;
     eprintln!("demo: namespaces for core, RAN and data network are up");
+    // Before the core, so that its association with the UPF is in it.
+    let capture = pcap.map(|file| Capture::start(file, &[N2, "lo"])).transpose()?;
     let log = log.map_or_else(|| create(Path::new("/tmp/core.log")), Ok)?;
     let options = CoreOptions { subscribers: args.ues.into(), ciphering: vec![text(args.ciphering).to_uppercase()] };
     let mut core = Core::start(&lab, &options, log, &interrupt)?;
     eprintln!("demo: the core is ready; {} UEs on {} gNBs, {} per second", args.ues, args.gnbs, args.rate);
 
-    let capture = pcap.map(|file| Capture::start(file, &[N2, "lo"])).transpose()?;
     let before = lab.data_network_counters()?;
     let emulated = emulator::run(&lab, &mut core, &emulator_options(args), &interrupt)?;
     let after = lab.data_network_counters()?;
