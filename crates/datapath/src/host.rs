@@ -40,6 +40,11 @@ pub enum StartError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The kernel does not do IPv6.
+    #[error(
+        "the kernel has no IPv6 for the pool {0}: remove the pool, or turn IPv6 on (sysctl net.ipv6.conf.all.disable_ipv6=0)"
+    )]
+    NoIpv6(String),
     /// The N3 address belongs to another machine.
     #[error("the N3 address {0} is not an address of this machine: see `ip address`, then correct the configuration")]
     N3NotLocal(IpAddr),
@@ -123,13 +128,22 @@ pub(crate) fn tun(name: &str, queues: usize, pools: &[Pool]) -> Result<Vec<Tun>,
     let kernel = Netlink::open().map_err(refused)?;
     let index = netlink::index_of(name).map_err(refused)?;
     let mtu = networks.iter().map(|(_, _, mtu)| *mtu).max().unwrap_or(1400);
+    // containers often turn IPv6 off for every device; this one is ours. What fails shows below.
+    let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "0");
     kernel.up(index, mtu.into()).map_err(refused)?;
     for (network, length, mtu) in networks {
         let gateway = match network {
             IpAddr::V4(v4) => gateway_v4(v4, length).into(),
             IpAddr::V6(v6) => gateway_v6(v6, length).into(),
         };
-        let source = |source| StartError::Route { pool: format!("{network}/{length}"), name: name.to_owned(), source };
+        let pool = format!("{network}/{length}");
+        let source = |source: io::Error| match source.raw_os_error() {
+            // an IPv4 address of the same device would not have been refused like this
+            Some(libc::EACCES | libc::EAFNOSUPPORT | libc::EOPNOTSUPP) if network.is_ipv6() => {
+                StartError::NoIpv6(pool.clone())
+            }
+            _ => StartError::Route { pool: pool.clone(), name: name.to_owned(), source },
+        };
         kernel.address(index, gateway).map_err(source)?;
         kernel.route(index, network, length, mtu.into()).map_err(source)?;
     }

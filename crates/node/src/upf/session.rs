@@ -191,3 +191,12 @@ fn touched(request: &SessionModificationRequest) -> Touched {
         end_markers: request.update_fars.iter().filter(ends).map(|far| far.far_id.0).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_session_is_small() {
+        // of the 2 KiB that one may have in all (DESIGN, numbers to reach)
+        assert!(size_of::<super::Session>() <= 1024, "{} octets", size_of::<super::Session>());
+    }
+}

@@ -87,6 +87,8 @@ fn bad_packets_are_dropped_or_answered_and_disturb_nobody() {
 #[test]
 fn an_ipv6_ue_finds_its_router_and_the_host() {
     let mut w = World::new();
+    // as in many containers
+    w.run("upf", "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6");
     let _upf = w.start(config()).expect("started");
     let (_, teid) = w.active_session();
     let link_local: Ipv6Addr = "fe80::2".parse().expect("an address");
