@@ -1,4 +1,5 @@
-//! Echo over SCTP: `echo server ADDR:PORT` or `echo client LOCAL ADDR:PORT [messages] [size] [window]`, to measure
+//! Echo over SCTP: `echo server ADDR:PORT` or `echo client LOCAL ADDR:PORT [messages] [size] [window] [associations]`, to
+//! measure
 //! rate and CPU of a driver (environment SCTP_DRIVER: auto, kernel, ip, udp).
 
 use std::net::{IpAddr, SocketAddr};
@@ -32,7 +33,10 @@ fn main() -> Result<(), Failure> {
     match args.first().map(String::as_str) {
         Some("server") => server(base, args[1].parse()?),
         Some("client") => client(base, args[1].parse()?, args[2].parse()?, &args[3..]),
-        _ => Err("usage: echo server ADDR:PORT | echo client LOCAL ADDR:PORT [messages] [size] [window]".into()),
+        _ => {
+            Err("usage: echo server ADDR:PORT | echo client LOCAL ADDR:PORT [messages] [size] [window] [associations]"
+                .into())
+        }
     }
 }
 
@@ -40,8 +44,8 @@ fn server(base: Config, at: SocketAddr) -> Result<(), Failure> {
     let mut endpoint = bind(&Config { addresses: vec![at.ip()], port: at.port(), listen: true, ..base })?;
     eprintln!("server: {}", endpoint.driver());
     let mut replies: Vec<(AssocId, u16, u32, Vec<u8>)> = Vec::new();
-    let (mut done, mut count, mut start) = (false, 0_u64, cpu());
-    while !done {
+    let (mut up, mut down, mut count, mut start) = (0, 0, 0_u64, cpu());
+    while up == 0 || down < up {
         let mut used = 0;
         endpoint.poll(None, &mut |event| match event {
             Event::Message { assoc, stream, ppid, data } => {
@@ -54,8 +58,11 @@ fn server(base: Config, at: SocketAddr) -> Result<(), Failure> {
                 reply.3.extend_from_slice(data);
                 used += 1;
             }
-            Event::Up { .. } => start = cpu(),
-            Event::Down { .. } => done = true,
+            Event::Up { .. } => {
+                up += 1;
+                start = cpu();
+            }
+            Event::Down { .. } => down += 1,
             _ => {}
         })?;
         for (assoc, stream, ppid, data) in &replies[..used] {
@@ -76,23 +83,25 @@ fn report(who: &str, count: u64, cpu: Duration, wall: Option<Duration>) {
 fn client(base: Config, local: IpAddr, to: SocketAddr, rest: &[String]) -> Result<(), Failure> {
     let number = |n: usize, default| rest.get(n).map_or(Ok(default), |text: &String| text.parse::<usize>());
     let (messages, size, window) = (number(0, 100_000)?, number(1, 100)?, number(2, 1)?);
-    let udp_local_port = 0;
-    let mut endpoint = bind(&Config { addresses: vec![local], udp_local_port, ..base })?;
-    let assoc = endpoint.connect(to)?;
-    let mut up = false;
-    while !up {
+    let associations = number(3, 1)?;
+    let mut endpoint = bind(&Config { addresses: vec![local], udp_local_port: 0, ..base })?;
+    let start = Instant::now();
+    let assocs = (0..associations).map(|_| endpoint.connect(to)).collect::<Result<Vec<_>, _>>()?;
+    let mut up = 0;
+    while up < associations {
         endpoint.poll(None, &mut |event| match event {
-            Event::Up { .. } => up = true,
+            Event::Up { .. } => up += 1,
             Event::Down { reason, .. } => panic!("{reason}"),
             _ => {}
         })?;
     }
+    println!("client: {associations} associations in {:?}", start.elapsed());
     let data = vec![7; size];
     let (mut sent, mut received) = (0, 0);
     let (start, cpu_start) = (Instant::now(), cpu());
     while received < messages {
         while sent < messages && sent - received < window {
-            endpoint.send(assoc, 1 + (sent % 8) as u16, 60, &data)?;
+            endpoint.send(assocs[sent % associations], 1 + (sent % 8) as u16, 60, &data)?;
             sent += 1;
         }
         let mut down = None;
@@ -106,14 +115,14 @@ fn client(base: Config, local: IpAddr, to: SocketAddr, rest: &[String]) -> Resul
         }
     }
     report("client", received as u64, cpu() - cpu_start, Some(start.elapsed()));
-    finish(&mut *endpoint, assoc)
+    finish(&mut *endpoint, &assocs)
 }
 
-fn finish(endpoint: &mut dyn Endpoint, assoc: AssocId) -> Result<(), Failure> {
-    endpoint.shutdown(assoc);
-    let mut down = false;
-    while !down {
-        endpoint.poll(None, &mut |event| down |= matches!(event, Event::Down { .. }))?;
+fn finish(endpoint: &mut dyn Endpoint, assocs: &[AssocId]) -> Result<(), Failure> {
+    assocs.iter().for_each(|assoc| endpoint.shutdown(*assoc));
+    let mut down = 0;
+    while down < assocs.len() {
+        endpoint.poll(None, &mut |event| down += usize::from(matches!(event, Event::Down { .. })))?;
     }
     Ok(())
 }

@@ -305,7 +305,8 @@ impl Associations {
             (What::Change { state: ffi::SCTP_COMM_UP, outbound_streams, port, .. }, known) => {
                 self.came_up(shared, (socket, raw), (port, outbound_streams), known, sink);
             }
-            (What::Change { state: ffi::SCTP_RESTART, outbound_streams, .. }, Some(assoc)) => {
+            (What::Change { state: ffi::SCTP_RESTART, outbound_streams, port, .. }, Some(assoc)) => {
+                shared.routes().peers.came_up(port);
                 if let Some(state) = self.assocs.get_mut(assoc) {
                     state.outbound_streams = outbound_streams;
                 }
@@ -344,6 +345,7 @@ impl Associations {
                 state.phase = Phase::Up;
             }
         }
+        shared.routes().peers.came_up(port);
         sink(Event::Up { assoc, peer: peer.name(), outbound_streams });
     }
 }

@@ -22,8 +22,12 @@ use vireo_types::AssocId;
 const BATCHES: usize = 4;
 /// How long an endpoint without associations may sleep: the library renews its cookie secret by a timer.
 const IDLE: Duration = Duration::from_secs(1);
+/// Bytes of the common header.
+const HEADER: usize = 12;
 /// The smallest packet there is: a common header and one chunk header.
-const SMALLEST: usize = 16;
+const SMALLEST: usize = HEADER + 4;
+/// A chunk type (RFC 9260 3.3.11).
+const COOKIE_ECHO: u8 = 10;
 
 /// An endpoint over usrsctp.
 #[derive(Debug)]
@@ -95,7 +99,11 @@ impl Userspace {
                 }
                 let local = routes.local(number as u8, incoming.to);
                 let peer = Peer { address: incoming.from, port: source, local };
-                let Some(source) = routes.peers.enter(peer) else { continue };
+                let tag = tag(incoming.packet);
+                let Some(source) = routes.peers.enter_by_tag(peer, tag) else { continue };
+                if incoming.packet[HEADER] == COOKIE_ECHO {
+                    routes.peers.propose_tag(source, tag);
+                }
                 incoming.packet[..2].copy_from_slice(&source.to_be_bytes());
                 incoming.packet[2..4].copy_from_slice(&destination.to_be_bytes());
                 library.input(self.shared.number, incoming.packet);
@@ -142,6 +150,11 @@ impl Userspace {
         // Else the acknowledgements wait for the owner's answers, which share their packets: see `poll`.
         Ok((count, woken))
     }
+}
+
+/// The verification tag of a packet that is long enough.
+fn tag(packet: &[u8]) -> u32 {
+    u32::from_be_bytes([packet[4], packet[5], packet[6], packet[7]])
 }
 
 /// The ports of a packet that is long enough to be one.

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// Endpoints a process may have: the library walks the list of their addresses for each packet.
 pub(super) const MAX_ENDPOINTS: usize = 127;
 /// How often the library's timers run while there is something to time.
-pub(super) const TICK: Duration = Duration::from_millis(10);
+pub(super) const TICK: Duration = Duration::from_millis(20);
 /// The first virtual port; the library refuses those below to processes without privileges.
 const FIRST_PORT: u16 = 1024;
 
@@ -236,11 +236,11 @@ impl Library {
     pub(super) fn collect(&mut self, mine: &Shared, packets: &mut Packets, events: &mut Events) {
         callbacks::with_produced(|produced| {
             if !produced.packets.is_empty() {
-                let routes = mine.routes();
+                let mut routes = mine.routes();
                 for (endpoint, range) in &produced.packets {
                     let packet = &produced.bytes[range.clone()];
                     if *endpoint == mine.number {
-                        packets.push(&routes, packet, &self.wire_ports);
+                        packets.push(&mut routes, packet, &self.wire_ports);
                     } else if let Some(Some(other)) = self.endpoints.get(usize::from(*endpoint)) {
                         other.transmit_one(packet, &self.wire_ports);
                     }

@@ -4,7 +4,8 @@
 //! gives packets ([`callbacks::output`]), and it knows peers by numbers ([`peers`]). It knows neither IP nor UDP;
 //! [`transport`] does. Everything runs on the thread that polls.
 //!
-//! One path an association: addresses that a multi-homed peer lists beyond the one it speaks from are not used.
+//! One path an association: a multi-homed peer is heard from all its addresses, and answered at the one it associated
+//! from. Fail-over to another needs the kernel's driver.
 
 mod associations;
 mod callbacks;

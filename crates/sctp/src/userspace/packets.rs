@@ -13,6 +13,8 @@ use std::ops::Range;
 /// Chunk types (RFC 9260 3.2) that may share a packet with what came before.
 const DATA: u8 = 0;
 const SACK: u8 = 3;
+/// The one that says which verification tag the peer must use.
+const INIT: u8 = 1;
 /// Bytes of the common header, and of a chunk's.
 const HEADER: usize = 12;
 const CHUNK_HEADER: usize = 4;
@@ -54,7 +56,7 @@ impl Packets {
     }
 
     /// Adds a packet of the library. One whose peer is not known any more is dropped.
-    pub(super) fn push(&mut self, routes: &Routes, packet: &[u8], wire_ports: &[u16]) {
+    pub(super) fn push(&mut self, routes: &mut Routes, packet: &[u8], wire_ports: &[u16]) {
         let Some(&[a, b, c, d]) = packet.first_chunk() else { return };
         let (own, virtual_peer) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
         let key = (u32::from(own) << 16) | u32::from(virtual_peer);
@@ -66,6 +68,9 @@ impl Packets {
             return;
         }
         let Some((peer, transport, source)) = routes.find(virtual_peer) else { return };
+        if let Some(&[INIT, _, _, _, t, a, g, s]) = packet.get(HEADER..).and_then(|chunk| chunk.first_chunk()) {
+            routes.peers.propose_tag(virtual_peer, u32::from_be_bytes([t, a, g, s]));
+        }
         let room = if shape == Shape::Alone { packet.len() } else { self.room.max(packet.len()) };
         let (start, length) = (self.bytes.len(), packet.len());
         self.bytes.extend_from_slice(packet);
@@ -207,24 +212,24 @@ mod tests {
 
     #[test]
     fn messages_share_a_packet_with_the_latest_sack_in_front() {
-        let (routes, peer, ports) = setup();
+        let (mut routes, peer, ports) = setup();
         let mut packets = Packets::new(1480);
         let (first, second) = (chunk(SACK, 1, 12), chunk(SACK, 2, 20));
         for chunks in [vec![first.clone()], vec![chunk(DATA, 3, 50)], vec![second.clone()], vec![chunk(DATA, 4, 7)]] {
-            packets.push(&routes, &packet(peer, 5, &chunks), &ports);
+            packets.push(&mut routes, &packet(peer, 5, &chunks), &ports);
         }
         let both = vec![first, chunk(DATA, 5, 9)];
-        packets.push(&routes, &packet(peer, 5, &both), &ports);
+        packets.push(&mut routes, &packet(peer, 5, &both), &ports);
         let want = [chunk(SACK, 1, 12), chunk(DATA, 3, 50), chunk(DATA, 4, 7), chunk(DATA, 5, 9)].concat();
         assert_eq!(leaving(&mut packets), [want]);
     }
 
     #[test]
     fn a_full_packet_is_followed_by_another_and_nothing_is_lost() {
-        let (routes, peer, ports) = setup();
+        let (mut routes, peer, ports) = setup();
         let mut packets = Packets::new(300);
         for mark in 0..20 {
-            packets.push(&routes, &packet(peer, 5, &[chunk(DATA, mark, 60)]), &ports);
+            packets.push(&mut routes, &packet(peer, 5, &[chunk(DATA, mark, 60)]), &ports);
         }
         let left = leaving(&mut packets);
         assert!(left.iter().all(|chunks| chunks.len() + HEADER <= 300), "{left:?}");
@@ -234,14 +239,14 @@ mod tests {
 
     #[test]
     fn other_chunks_and_other_associations_stay_apart() {
-        let (routes, peer, ports) = setup();
+        let (mut routes, peer, ports) = setup();
         let mut packets = Packets::new(1480);
         let (data, heartbeat) = (chunk(DATA, 1, 8), chunk(4, 2, 40));
-        packets.push(&routes, &packet(peer, 5, std::slice::from_ref(&data)), &ports);
-        packets.push(&routes, &packet(peer, 5, std::slice::from_ref(&heartbeat)), &ports);
-        packets.push(&routes, &packet(peer, 5, std::slice::from_ref(&data)), &ports);
-        packets.push(&routes, &packet(peer, 6, std::slice::from_ref(&data)), &ports);
-        packets.push(&routes, &packet(peer ^ 1, 5, std::slice::from_ref(&data)), &ports);
+        packets.push(&mut routes, &packet(peer, 5, std::slice::from_ref(&data)), &ports);
+        packets.push(&mut routes, &packet(peer, 5, std::slice::from_ref(&heartbeat)), &ports);
+        packets.push(&mut routes, &packet(peer, 5, std::slice::from_ref(&data)), &ports);
+        packets.push(&mut routes, &packet(peer, 6, std::slice::from_ref(&data)), &ports);
+        packets.push(&mut routes, &packet(peer ^ 1, 5, std::slice::from_ref(&data)), &ports);
         assert_eq!(leaving(&mut packets), [data.clone(), heartbeat, data.clone(), data]);
     }
 

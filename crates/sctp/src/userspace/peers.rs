@@ -1,11 +1,15 @@
 //! Who stands behind a port number inside the library.
 //!
 //! usrsctp is told that all peers of an endpoint have one address, and that each has a *virtual* port: a keyed hash
-//! of its real address and port. So INITs of any number of forged peers take no memory (the state cookie comes back
-//! with the same hash), the library's tables are evenly filled even if all peers use one port, and its list of local
+//! of its real address and port. So INITs of any number of forged peers take a bounded memory (the state cookie comes
+//! back with the same hash, if it does not come while we still remember), the library's tables are evenly filled even if all peers use one port, and its list of local
 //! addresses, which it walks for each packet, has one entry an endpoint.
+//!
+//! A peer with several addresses has one port: that of the address it associated from. What comes from the others is
+//! known by the verification tag we gave it, and answers go to the first.
 
 use crate::assocs::FastMap;
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 
@@ -32,14 +36,24 @@ impl Peer {
 pub(super) struct Peers {
     key: RandomState,
     by_port: FastMap<u32, Entry>,
-    /// Virtual ports whose peers had no association when they were last looked at.
-    passing: Vec<u16>,
+    /// The verification tags that peers with an association must use, and their virtual ports.
+    by_tag: FastMap<u32, u16>,
+    /// Virtual ports whose peers had no association when they came, oldest first.
+    passing: VecDeque<u16>,
 }
+
+/// Peers without an association that are remembered, so that two which shake hands at the same time do not take one
+/// port. Beyond them the hash alone decides, which is right unless two hashes clash.
+const PASSING: usize = 8192;
 
 #[derive(Debug)]
 struct Entry {
     peer: Peer,
     associations: u32,
+    /// The verification tag it must use, if it has (or is about to have) an association; else 0.
+    tag: u32,
+    /// Whether its port is in `passing`.
+    passing: bool,
 }
 
 impl Peers {
@@ -53,9 +67,37 @@ impl Peers {
             return Some(*known);
         }
         let free = *candidates.iter().find(|port| **port != 0 && of(port).is_none())?;
-        self.by_port.insert(free.into(), Entry { peer, associations: 0 });
-        self.passing.push(free);
+        self.by_port.insert(free.into(), Entry { peer, associations: 0, tag: 0, passing: true });
+        self.passing.push_back(free);
         Some(free)
+    }
+
+    /// The virtual port for a packet with verification tag `tag` from `peer`: that of the peer itself, or that of the
+    /// peer whose further address this is.
+    pub(super) fn enter_by_tag(&mut self, peer: Peer, tag: u32) -> Option<u16> {
+        let port = self.enter(peer)?;
+        let known = self.by_port.get(&u32::from(port)).is_some_and(|entry| entry.associations > 0);
+        if known || tag == 0 {
+            return Some(port);
+        }
+        let first =
+            self.by_tag.get(&tag).filter(|first| self.get(**first).is_some_and(|known| known.port == peer.port));
+        Some(first.copied().unwrap_or(port))
+    }
+
+    /// Notes the tag an association that is being set up will have: what the peer's COOKIE ECHO, or our INIT, says.
+    /// It counts from the next [`Peers::came_up`] on.
+    pub(super) fn propose_tag(&mut self, port: u16, tag: u32) {
+        if let Some(entry) = self.by_port.get_mut(&u32::from(port)) {
+            entry.tag = tag;
+        }
+    }
+
+    /// An association with the peer came up, or restarted: its tag is what was proposed last.
+    pub(super) fn came_up(&mut self, port: u16) {
+        if let Some(entry) = self.by_port.get(&u32::from(port)).filter(|entry| entry.tag != 0) {
+            self.by_tag.insert(entry.tag, port);
+        }
     }
 
     /// The peer behind a virtual port.
@@ -74,15 +116,24 @@ impl Peers {
     pub(super) fn unpin(&mut self, port: u16) {
         if let Some(entry) = self.by_port.get_mut(&u32::from(port)) {
             entry.associations = entry.associations.saturating_sub(1);
-            self.passing.push(port);
+            if !entry.passing {
+                entry.passing = true;
+                self.passing.push_back(port);
+            }
+            if entry.associations == 0 {
+                self.by_tag.retain(|_, of| *of != port);
+            }
         }
     }
 
-    /// Forgets the peers that have no association: called when the answers to their packets are on their way.
+    /// Forgets the oldest peers that have no association, beyond those worth remembering. Called when the answers to
+    /// their packets are on their way.
     pub(super) fn forget_passing(&mut self) {
-        for port in self.passing.drain(..) {
-            if self.by_port.get(&u32::from(port)).is_some_and(|entry| entry.associations == 0) {
-                self.by_port.remove(&u32::from(port));
+        while self.passing.len() > PASSING {
+            let Some(port) = self.passing.pop_front() else { return };
+            match self.by_port.get_mut(&u32::from(port)) {
+                Some(entry) if entry.associations > 0 => entry.passing = false,
+                _ => drop(self.by_port.remove(&u32::from(port))),
             }
         }
     }
@@ -107,26 +158,62 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_peers_leaves_nothing_behind_and_spares_those_with_associations() {
+    fn a_flood_of_peers_is_bounded_and_spares_those_with_associations() {
         let mut peers = Peers::default();
         let kept = peers.enter(peer(0)).expect("a port");
         peers.pin(kept);
-        for n in 1..1_000_000 {
-            assert_ne!(peers.enter(peer(n)), Some(kept));
-            if n % 32 == 0 {
-                peers.forget_passing();
-                assert_eq!((peers.by_port.len(), peers.passing.len()), (1, 0));
+        let flood = |peers: &mut Peers, kept: u16| {
+            for n in 1..200_000 {
+                assert_ne!(peers.enter(peer(n)), Some(kept));
+                if n % 32 == 0 {
+                    peers.forget_passing();
+                    assert!(peers.by_port.len() <= PASSING + 1 && peers.passing.len() <= PASSING);
+                }
             }
-        }
+        };
+        flood(&mut peers, kept);
         assert_eq!((peers.get(kept).copied(), peers.enter(peer(0))), (Some(peer(0)), Some(kept)));
         peers.unpin(kept);
-        assert_eq!(peers.get(kept), Some(&peer(0)), "its last packets still need it");
         peers.forget_passing();
-        assert_eq!(
-            (peers.get(kept).copied(), peers.enter(peer(0))),
-            (None, Some(kept)),
-            "the state cookie needs the same port"
+        assert_eq!(peers.get(kept), Some(&peer(0)), "its last packets still need it");
+        for n in 200_000..220_000 {
+            peers.enter(peer(n));
+            peers.forget_passing();
+        }
+        assert_ne!(peers.get(kept), Some(&peer(0)));
+    }
+
+    #[test]
+    fn peers_that_shake_hands_at_the_same_time_keep_the_ports_of_their_cookies() {
+        let mut peers = Peers::default();
+        let inits: Vec<_> = (0..4000).map(|n| peers.enter(peer(n)).expect("a port")).collect();
+        peers.forget_passing();
+        for (n, port) in inits.iter().enumerate() {
+            assert_eq!(peers.enter(peer(n as u32)), Some(*port), "COOKIE ECHO");
+            peers.pin(*port);
+            peers.forget_passing();
+        }
+    }
+
+    #[test]
+    fn a_further_address_is_known_by_its_tag_while_the_association_lives() {
+        let mut peers = Peers::default();
+        let (first, further) = (peer(1), peer(2));
+        let port = peers.enter(first).expect("a port");
+        peers.propose_tag(port, 77);
+        assert_ne!(peers.enter_by_tag(further, 77), Some(port), "not before it is up");
+        peers.pin(port);
+        peers.came_up(port);
+        assert_eq!(peers.enter_by_tag(further, 77), Some(port));
+        assert_ne!(peers.enter_by_tag(further, 78), Some(port));
+        assert_ne!(
+            peers.enter_by_tag(Peer { port: 1, ..further }, 77),
+            Some(port),
+            "another SCTP port is another peer"
         );
+        peers.unpin(port);
+        assert_ne!(peers.enter_by_tag(further, 77), Some(port), "not after it is gone");
+        assert!(peers.by_tag.is_empty());
     }
 
     #[test]
@@ -141,9 +228,8 @@ mod tests {
             .collect();
         let refused = ports.iter().filter(|port| port.is_none()).count();
         assert!(refused <= 64, "{refused} of 16384 with a quarter of the ports taken");
-        for (n, port) in ports.iter().enumerate().step_by(2) {
+        for port in ports.iter().step_by(2) {
             port.inspect(|port| peers.unpin(*port));
-            assert_eq!(peers.get(port.unwrap_or(0)).is_some(), port.is_some(), "{n}");
         }
         peers.forget_passing();
         for (n, port) in ports.iter().enumerate().skip(1).step_by(2).filter(|(_, port)| port.is_some()) {

@@ -93,7 +93,7 @@ impl Shared {
     /// Sends one packet that another endpoint's thread produced.
     pub(super) fn transmit_one(&self, packet: &[u8], wire_ports: &[u16]) {
         let mut packets = Packets::new(packet.len());
-        packets.push(&self.routes(), packet, wire_ports);
+        packets.push(&mut self.routes(), packet, wire_ports);
         self.transmit(&mut packets);
     }
 

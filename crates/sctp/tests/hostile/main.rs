@@ -195,6 +195,25 @@ fn a_cookie_is_good_for_the_address_it_was_given_to() {
 }
 
 #[test]
+fn a_peer_is_heard_from_its_further_addresses() {
+    let (at, to) = (Ipv4Addr::new(127, 78, 9, 2), Ipv4Addr::new(127, 78, 9, 1));
+    let mut server = server(to);
+    let mut client = Client::new(at, 7, to, PORT);
+    client.associate(&mut server);
+    let mut further = Client::new(Ipv4Addr::new(127, 78, 9, 3), 7, to, PORT);
+    further.tag = client.tag;
+    further.send(&[data(3, client.tsn, 1, 0, 60, b"from here")]);
+    client.wait_for(SACK, &mut server);
+    server.poll_until("a message", |server| !server.messages.is_empty());
+    assert_eq!(server.messages, [(1, 60, b"from here".to_vec())]);
+    // With another tag it is a stranger, who is told so.
+    further.tag ^= 1;
+    further.send(&[data(3, client.tsn + 1, 1, 1, 60, b"from nowhere")]);
+    further.wait_for(ABORT, &mut server);
+    assert_eq!((server.messages.len(), server.downs.len()), (1, 0));
+}
+
+#[test]
 fn a_message_without_end_ends_the_association() {
     let (at, to) = (Ipv4Addr::new(127, 78, 6, 2), Ipv4Addr::new(127, 78, 6, 1));
     let mut server = server(to);
