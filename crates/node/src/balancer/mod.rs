@@ -289,7 +289,8 @@ impl Balancer {
         }
     }
 
-    /// The end: what the host still says is sent, associations are shut down and their end awaited, within bounds.
+    /// The end: what the host still says is sent, associations with RAN nodes and UPFs are ended and their end awaited,
+    /// within bounds.
     fn drain(mut self) -> std::io::Result<()> {
         let until = Monotonic::now() + DRAIN;
         let _ = self.host.try_send(Input::Stop);
@@ -298,13 +299,14 @@ impl Balancer {
         for assoc in self.associations.keys() {
             self.endpoint.shutdown(*assoc);
         }
-        while !self.associations.is_empty() && Monotonic::now() < until {
+        while (!self.associations.is_empty() || self.n4.n4().is_releasing()) && Monotonic::now() < until {
             let associations = &mut self.associations;
             self.endpoint.poll(Some(Duration::from_millis(50)), &mut |event| {
                 if let Event::Down { assoc, .. } = event {
                     associations.remove(&assoc);
                 }
             })?;
+            self.n4.poll(clock(), &mut |_| ())?;
         }
         Ok(())
     }

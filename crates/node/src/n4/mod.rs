@@ -185,7 +185,12 @@ impl N4 {
         peers.into_iter().chain(self.pending.next_deadline()).min()
     }
 
-    /// Tells every UPF that the associations end. What they answer is not waited for.
+    /// Whether an answer to [`N4::release_all`] is still awaited.
+    pub fn is_releasing(&self) -> bool {
+        self.peers.iter().any(|peer| matches!(peer.state, State::Releasing))
+    }
+
+    /// Tells every UPF that the associations end; [`N4::is_releasing`] until they have answered or are given up.
     pub fn release_all(&mut self, now: Instant, sink: &mut dyn Sink) {
         self.advance(now);
         for peer in 0..self.peers.len() as PeerIndex {

@@ -28,9 +28,9 @@ pub(crate) struct Args {
     /// The radio access
     #[arg(long, value_enum, default_value_t = Rat::Nr)]
     rat: Rat,
-    /// NAS ciphering that the core prefers; nea0 leaves the messages readable in a capture
-    #[arg(long, value_enum, default_value_t = Ciphering::Nea2)]
-    ciphering: Ciphering,
+    /// NAS ciphering that the core prefers [default: nea2; with --pcap nea0, so that the capture can be read]
+    #[arg(long, value_enum)]
+    ciphering: Option<Ciphering>,
     /// What the UEs do (`vireo emulate --list`)
     #[arg(long, value_name = "S", default_value = report::FULL)]
     scenario: String,
@@ -82,7 +82,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     // Before the core, so that its association with the UPF is in it.
     let capture = pcap.map(|file| Capture::start(file, &[N2, "lo"])).transpose()?;
     let log = log.map_or_else(|| create(Path::new("/tmp/core.log")), Ok)?;
-    let options = CoreOptions { subscribers: args.ues.into(), ciphering: vec![text(args.ciphering).to_uppercase()] };
+    let ciphering = args.ciphering.unwrap_or(if args.pcap.is_some() { Ciphering::Nea0 } else { Ciphering::Nea2 });
+    let options = CoreOptions { subscribers: args.ues.into(), ciphering: vec![text(ciphering).to_uppercase()] };
     let mut core = Core::start(&lab, &options, log, &interrupt)?;
     eprintln!("demo: the core is ready; {} UEs on {} gNBs, {} per second", args.ues, args.gnbs, args.rate);
 

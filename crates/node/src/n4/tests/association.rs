@@ -209,9 +209,15 @@ fn a_drain_tells_every_upf() {
     let requests = bench.sent();
     assert_eq!(requests.len(), 2);
     bench.receive(&setup_response(Cause::REQUEST_ACCEPTED, STARTED, view(&requests[0]).sequence()));
+    assert!(!bench.n4.is_releasing());
     bench.n4.release_all(bench.now, &mut bench.net);
     assert_eq!(bench.net.sent.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [UPF]);
-    assert_eq!(bench.sent_kinds(), [MessageType::ASSOCIATION_RELEASE_REQUEST]);
+    let request = bench.sent_one();
+    assert_eq!(view(&request).message_type(), MessageType::ASSOCIATION_RELEASE_REQUEST);
+    assert!(bench.n4.is_releasing());
+    let response = AssociationReleaseResponse { node_id: upf_node_id(), cause: Cause::REQUEST_ACCEPTED };
+    bench.receive(&node(&response, view(&request).sequence()));
+    assert!(!bench.n4.is_releasing());
 }
 
 #[test]
