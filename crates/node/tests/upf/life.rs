@@ -2,8 +2,6 @@ use crate::world::*;
 use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
-use vireo_datapath::StartError;
 use vireo_node::upf::{UpfConfig, UpfError};
 
 /// Set for the process that runs nothing but a UPF, with address translation.
@@ -20,15 +18,7 @@ fn upf_process() {
     if std::env::var_os(CHILD).is_none() {
         return;
     }
-    // a program that another test is just starting holds the sockets of this program until it is loaded
-    let mut started = vireo_node::upf::start(nat());
-    for _ in 0..20 {
-        if let Err(UpfError::N4InUse(_) | UpfError::Datapath(StartError::N3InUse(_))) = started {
-            std::thread::sleep(Duration::from_millis(50));
-            started = vireo_node::upf::start(nat());
-        }
-    }
-    let _upf = started.expect("started");
+    let _upf = start(&nat()).expect("started");
     println!("\nready");
     loop {
         std::thread::park();

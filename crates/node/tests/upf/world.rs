@@ -11,6 +11,7 @@ use std::os::fd::AsFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+use vireo_datapath::StartError;
 use vireo_node::upf::{Pool, UpfConfig, UpfError, UpfHandle, UpfStats};
 use vireo_types::Teid;
 use vireo_wire::gtpu::{self, PduSession};
@@ -50,6 +51,19 @@ pub(crate) fn sh(line: &str) -> String {
     let output = Command::new("sh").args(["-ec", line]).output().expect("sh");
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Starts a UPF. A program that another test is just starting holds the sockets of this program, closed ones too, until
+/// it is loaded: what is in use is tried again for a while.
+pub(crate) fn start(config: &UpfConfig) -> Result<UpfHandle, UpfError> {
+    let mut started = vireo_node::upf::start(config.clone());
+    for _ in 0..20 {
+        if let Err(UpfError::N4InUse(_) | UpfError::Datapath(StartError::N3InUse(_))) = started {
+            std::thread::sleep(Duration::from_millis(50));
+            started = vireo_node::upf::start(config.clone());
+        }
+    }
+    started
 }
 
 fn inside<T: Send>(namespace: &str, f: impl FnOnce() -> T + Send) -> T {
@@ -102,8 +116,9 @@ impl World {
         inside(&self.name(side), f)
     }
 
+    /// Starts a UPF in its namespace.
     pub(crate) fn start(&self, config: UpfConfig) -> Result<UpfHandle, UpfError> {
-        self.inside("upf", || vireo_node::upf::start(config))
+        self.inside("upf", || start(&config))
     }
 
     /// Packets and octets of an interface as the kernel counts them: received, sent.
