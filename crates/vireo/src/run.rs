@@ -39,6 +39,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         ControlConfig { core: config.core, n2: config.n2, n4: config.n4, api: config.api, udm: config.subscribers.udm };
     // The UPF first, so that the control plane finds it.
     let upf = config.upf.map(vireo_node::upf::start).transpose()?;
+    if let Some(upf) = &upf {
+        upf.publish(metrics.upf());
+    }
     let control = Control::start(control, store, metrics)?;
     tracing::info!(sctp = control.driver(), api = ?control.api(), "the core is up");
     let failed = runtime.block_on(async {
@@ -48,7 +51,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                     tracing::info!(signal = name, "the core stops");
                     return false;
                 }
-                () = tokio::time::sleep(WATCH) => if control.has_failed() { return true },
+                () = tokio::time::sleep(WATCH) => {
+                    if control.has_failed() || upf.as_ref().is_some_and(|upf| upf.has_failed()) {
+                        return true;
+                    }
+                }
             }
         }
     });
