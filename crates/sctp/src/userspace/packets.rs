@@ -28,6 +28,8 @@ pub(super) struct Packets {
     open: FastMap<u32, usize>,
     /// Bytes a packet may have, the common header included.
     room: usize,
+    /// Whether there is more than acknowledgements.
+    urgent: bool,
 }
 
 #[derive(Debug)]
@@ -52,7 +54,7 @@ enum Shape {
 impl Packets {
     /// `room` is what the path takes, without IP and UDP headers.
     pub(super) fn new(room: usize) -> Self {
-        Self { list: Vec::new(), bytes: Vec::new(), open: FastMap::default(), room }
+        Self { list: Vec::new(), bytes: Vec::new(), open: FastMap::default(), room, urgent: false }
     }
 
     /// Adds a packet of the library. One whose peer is not known any more is dropped.
@@ -61,6 +63,7 @@ impl Packets {
         let (own, virtual_peer) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
         let key = (u32::from(own) << 16) | u32::from(virtual_peer);
         let shape = shape(packet);
+        self.urgent |= !matches!(shape, Shape::Bundles { sack } if HEADER + sack == packet.len());
         if let Shape::Bundles { sack } = shape
             && let Some(index) = self.open.get(&key)
             && self.bundle(*index, packet, sack)
@@ -130,6 +133,11 @@ impl Packets {
         &self.bytes[outgoing.range()]
     }
 
+    /// Whether there is nothing but acknowledgements.
+    pub(super) fn are_sacks(&self) -> bool {
+        !self.urgent
+    }
+
     pub(super) fn len(&self) -> usize {
         self.list.len()
     }
@@ -138,6 +146,7 @@ impl Packets {
         self.list.clear();
         self.bytes.clear();
         self.open.clear();
+        self.urgent = false;
         // One storm must not keep its memory for ever.
         self.bytes.shrink_to(1 << 20);
     }
@@ -215,11 +224,14 @@ mod tests {
         let (mut routes, peer, ports) = setup();
         let mut packets = Packets::new(1480);
         let (first, second) = (chunk(SACK, 1, 12), chunk(SACK, 2, 20));
+        packets.push(&mut routes, &packet(peer, 5, std::slice::from_ref(&second)), &ports);
+        assert!(packets.are_sacks());
         for chunks in [vec![first.clone()], vec![chunk(DATA, 3, 50)], vec![second.clone()], vec![chunk(DATA, 4, 7)]] {
             packets.push(&mut routes, &packet(peer, 5, &chunks), &ports);
         }
         let both = vec![first, chunk(DATA, 5, 9)];
         packets.push(&mut routes, &packet(peer, 5, &both), &ports);
+        assert!(!packets.are_sacks());
         let want = [chunk(SACK, 1, 12), chunk(DATA, 3, 50), chunk(DATA, 4, 7), chunk(DATA, 5, 9)].concat();
         assert_eq!(leaving(&mut packets), [want]);
     }

@@ -2,6 +2,7 @@
 
 mod cases;
 mod doomed;
+mod multihoming;
 mod peer;
 #[allow(dead_code, reason = "the suite of hostile peers needs the rest")]
 mod sys;

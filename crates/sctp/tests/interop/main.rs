@@ -2,7 +2,9 @@
 //! two ends, and `crates/sctp/tests/uml/run` (`make test-kernel-sctp`) starts both.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use vireo_sctp::{Config, Driver, Endpoint, Event, SendError, bind};
 use vireo_types::AssocId;
@@ -18,6 +20,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 const ORDER: u32 = 999;
 const CONNECT: &[u8] = b"connect to me";
 const WHY: &[u8] = b"why did the last association end?";
+const RESTARTS: &[u8] = b"how many associations were restarted?";
 const END: &[u8] = b"end";
 
 struct Peer {
@@ -74,6 +77,13 @@ impl Peer {
         }
     }
 
+    fn ask(&mut self, assoc: AssocId, order: &[u8]) -> String {
+        self.messages.clear();
+        self.endpoint.send(assoc, 0, ORDER, order).expect("send");
+        self.poll_until("an answer", |peer| !peer.messages.is_empty());
+        String::from_utf8_lossy(&self.messages[0].3).into_owned()
+    }
+
     /// Sends messages and checks that they come back.
     fn echo(&mut self, assoc: AssocId, messages: &[(u16, u32, Vec<u8>)]) {
         self.messages.clear();
@@ -127,6 +137,10 @@ fn guest() {
                         let why = *peer.downs.last().expect("one ended");
                         peer.answer(assoc, stream, ppid, why.as_bytes());
                     }
+                    (ORDER, RESTARTS) => {
+                        let restarts = peer.restarted.to_string();
+                        peer.answer(assoc, stream, ppid, restarts.as_bytes());
+                    }
                     (ORDER, CONNECT) => connect = true,
                     _ => peer.answer(assoc, stream, ppid, &data),
                 }
@@ -135,6 +149,42 @@ fn guest() {
         if connect {
             client.endpoint.connect(SocketAddr::from((HOST, HOST_PORT))).expect("connect");
         }
+    }
+}
+
+/// A usrsctp client in a process of its own, killed when dropped: it says no goodbye.
+struct Doomed(Child);
+
+impl Doomed {
+    fn start() -> Self {
+        let mut command = Command::new(std::env::current_exe().expect("the test's own path"));
+        command.args(["--exact", "doomed", "--ignored", "--nocapture"]).stdout(Stdio::piped());
+        Self(command.spawn().expect("a process"))
+    }
+
+    fn wait_until_up(&mut self) {
+        let output = BufReader::new(self.0.stdout.take().expect("a pipe"));
+        assert!(output.lines().any(|line| line.expect("text").ends_with("up")), "it did not come up");
+    }
+}
+
+impl Drop for Doomed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The process that [`Doomed`] starts.
+#[test]
+#[ignore = "only as a process of another test"]
+fn doomed() {
+    let addresses = vec![HOST.into()];
+    let mut client = Peer::new(&Config { driver: Driver::UserspaceIp, addresses, port: 5000, ..Config::default() });
+    client.connect(SocketAddr::from((GUEST[0], GUEST_PORT)));
+    println!("up");
+    loop {
+        client.poll();
     }
 }
 
@@ -184,10 +234,14 @@ fn host() {
     client.endpoint.abort(assoc);
     client.poll_until("down", |peer| peer.downs.len() == 2);
     let assoc = client.connect(to);
-    client.messages.clear();
-    client.endpoint.send(assoc, 0, ORDER, WHY).expect("send");
-    client.poll_until("the reason", |peer| !peer.messages.is_empty());
-    assert_eq!(String::from_utf8_lossy(&client.messages[0].3), "aborted by the peer");
+    assert_eq!(client.ask(assoc, WHY), "aborted by the peer");
+
+    println!("a client that is killed and comes back at the same port");
+    for _ in 0..2 {
+        let mut doomed = Doomed::start();
+        doomed.wait_until_up();
+    }
+    assert_eq!(client.ask(assoc, RESTARTS), "1");
 
     println!("the kernel to usrsctp over raw IP, from a port with two addresses");
     let mut server = Peer::new(&Config { port: HOST_PORT, listen: true, ..config.clone() });
