@@ -212,8 +212,8 @@ fn every_request_is_repeated_four_times_and_then_given_up() {
         let sent = lab.sent.len();
         lab.reachable = false;
         lab.wait(Duration::from_secs(29));
-        // A RAN that does not even answer the context set-up is released after one repeat and ten seconds.
-        let repeats = if lost_after == 2 { 2 } else { 4 };
+        // A RAN that does not even answer the context set-up is released after ten seconds, and reset after ten more.
+        let repeats = if lost_after == 2 { 3 } else { 4 };
         assert_eq!(lab.sent.len() - sent, repeats, "case {lost_after}: one each six seconds");
         lab.wait(Duration::from_secs(20));
         match lost_after {

@@ -7,6 +7,7 @@ use crate::config::{ApiConfig, N2Config, N4Config};
 use crate::host::{Host, Input, clock};
 use crate::metrics::Metrics;
 use crate::n4;
+use crate::upf::UpfHandle;
 use crossbeam_channel::{Sender, bounded};
 use rand::RngCore;
 use std::sync::Arc;
@@ -35,6 +36,8 @@ pub struct ControlConfig {
     pub api: ApiConfig,
     /// The subscriber service.
     pub udm: UdmConfig,
+    /// The embedded UPF, for the status interface.
+    pub upf: Option<Arc<UpfHandle>>,
 }
 
 /// Why a control plane does not start; nothing of it runs then.
@@ -87,7 +90,7 @@ impl Control {
             // The host is gone when the core stops: nobody waits for the answer then.
             let _ = answers.send(Input::Authentication { ltmsi, answer: Box::new(answer) });
         })?;
-        let source = Source { inputs: inputs.clone() };
+        let source = Source { inputs: inputs.clone(), upf: config.upf };
         let api = match config.api.listen {
             Some(address) => Some(api::Server::start(address, Arc::new(source), Arc::clone(&metrics))?),
             None => None,
@@ -110,13 +113,6 @@ impl Control {
     /// The address of the status interface, if there is one.
     pub fn api(&self) -> Option<std::net::SocketAddr> {
         self.api.as_ref().map(api::Server::address)
-    }
-
-    /// Deregisters a subscriber's UE; whether there was one.
-    pub fn deregister(&self, supi: Supi) -> bool {
-        let (reply, answer) = bounded(1);
-        let sent = self.inputs.send_timeout(Input::Deregister { supi, reply }, STATUS_WAIT).is_ok();
-        sent && answer.recv_timeout(STATUS_WAIT).unwrap_or(false)
     }
 
     /// Whether a thread has ended that should not have.
@@ -169,12 +165,31 @@ fn bind_n4(config: &ControlConfig) -> Result<n4::Endpoint, StartError> {
 #[derive(Debug)]
 struct Source {
     inputs: Sender<Input>,
+    upf: Option<Arc<UpfHandle>>,
 }
 
 impl StatusSource for Source {
     fn status(&self, filter: &StatusFilter) -> Status {
         let (reply, answer) = bounded(1);
         let asked = self.inputs.send_timeout(Input::Status { filter: filter.clone(), reply }, STATUS_WAIT);
-        asked.ok().and_then(|()| answer.recv_timeout(STATUS_WAIT).ok()).unwrap_or_default()
+        let mut status: Status = asked.ok().and_then(|()| answer.recv_timeout(STATUS_WAIT).ok()).unwrap_or_default();
+        if let Some(upf) = &self.upf {
+            let (node, stats) = (upf.n4().to_string(), upf.stats());
+            for entry in status.upfs.iter_mut().filter(|u| u.node == node) {
+                entry.sessions = stats.sessions as u64;
+                entry.uplink_packets = stats.packets.uplink.packets;
+                entry.uplink_bytes = stats.packets.uplink.octets;
+                entry.downlink_packets = stats.packets.downlink.packets;
+                entry.downlink_bytes = stats.packets.downlink.octets;
+                entry.dropped_packets = stats.packets.drops.iter().sum();
+            }
+        }
+        status
+    }
+
+    fn deregister(&self, supi: Supi, again: bool) -> bool {
+        let (reply, answer) = bounded(1);
+        let sent = self.inputs.send_timeout(Input::Deregister { supi, again, reply }, STATUS_WAIT).is_ok();
+        sent && answer.recv_timeout(STATUS_WAIT).unwrap_or(false)
     }
 }

@@ -35,13 +35,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut signals = runtime.block_on(async { Signals::new() })?;
     let metrics = Arc::new(Metrics::new());
     let store = Store::open(&config.subscribers.database)?;
-    let control =
-        ControlConfig { core: config.core, n2: config.n2, n4: config.n4, api: config.api, udm: config.subscribers.udm };
     // The UPF first, so that the control plane finds it.
-    let upf = config.upf.map(vireo_node::upf::start).transpose()?;
+    let upf = config.upf.map(vireo_node::upf::start).transpose()?.map(Arc::new);
     if let Some(upf) = &upf {
         upf.publish(metrics.upf());
     }
+    let control = ControlConfig {
+        core: config.core,
+        n2: config.n2,
+        n4: config.n4,
+        api: config.api,
+        udm: config.subscribers.udm,
+        upf: upf.clone(),
+    };
     let control = Control::start(control, store, metrics)?;
     tracing::info!(sctp = control.driver(), api = ?control.api(), "the core is up");
     let failed = runtime.block_on(async {

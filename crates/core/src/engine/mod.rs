@@ -11,6 +11,7 @@ use crate::context::{Connection, Procedure, RanContext, UeContext};
 use crate::n2::{self, Cause, Fault, Initial, UeMessage};
 use crate::procedures::common::user_plane;
 use crate::procedures::{an_release, deregistration, registration, service_request, session};
+use crate::ran::{self, ResetItem};
 use crate::session::{Input, N2Sm};
 use crate::subscription::{AuthenticationError, AuthenticationInfo};
 use crate::turn::{Effect, Note, Outcome, Turn};
@@ -321,7 +322,16 @@ fn deadline(turn: &mut Turn<'_, '_>) {
             interrupt(turn);
             turn.release(registration::network_release());
         }
-        Some(RanContext::Releasing { deadline }) if deadline <= now => connection_lost(turn),
+        Some(RanContext::Releasing { deadline }) if deadline <= now => {
+            // The RAN did not answer: a reset of the connection makes both sides agree that it is gone (TS 38.413 8.7.4).
+            turn.note(Note::Fault("release-timeout"));
+            turn.send(|c| {
+                let item = ResetItem { amf_id: Some(c.amf_id), ran_id: Some(c.ran_id) };
+                let cause = Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason);
+                ran::ng_reset_part(cause, &[item])
+            });
+            connection_lost(turn);
+        }
         _ => {}
     }
     if turn.ue.expires.is_some_and(|e| e <= now) {

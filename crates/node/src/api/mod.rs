@@ -12,13 +12,15 @@ use axum::Router;
 use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
+use serde::Deserialize;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
+use vireo_types::Supi;
 
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
@@ -100,6 +102,7 @@ async fn serve(listener: TcpListener, shared: Shared, stopped: oneshot::Receiver
     let app = Router::new()
         .route("/status", get(status))
         .route("/metrics", get(prometheus))
+        .route("/deregister", post(deregister))
         .route("/healthz", get(|| async { "ok\n" }))
         .with_state(shared);
     let upkeep = async {
@@ -130,6 +133,30 @@ async fn status(
         Err(error) => return (StatusCode::BAD_REQUEST, format!("{}\n", error.body_text())).into_response(),
     };
     axum::Json(shared.source.status(&filter)).into_response()
+}
+
+/// What `POST /deregister` says.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Deregister {
+    /// `imsi-` and digits, or digits.
+    supi: String,
+    /// Whether the UE shall register again.
+    #[serde(default)]
+    again: bool,
+}
+
+async fn deregister(
+    State(shared): State<Shared>,
+    request: Result<Query<Deregister>, axum::extract::rejection::QueryRejection>,
+) -> Response {
+    let request = request.map_err(|error| error.body_text());
+    let request = request.and_then(|Query(r)| Ok((r.supi.parse::<Supi>().map_err(|e| e.to_string())?, r.again)));
+    match request {
+        Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
+        Ok((supi, again)) if shared.source.deregister(supi, again) => (StatusCode::ACCEPTED, "ok\n").into_response(),
+        Ok(_) => (StatusCode::NOT_FOUND, "no such UE is registered\n").into_response(),
+    }
 }
 
 async fn prometheus(State(shared): State<Shared>) -> Response {

@@ -1,6 +1,7 @@
 //! What the status says, as plain data.
 
 use serde::{Deserialize, Serialize};
+use vireo_types::Supi;
 
 /// The most UEs (and gNBs) that one answer lists.
 const LIMIT_MAX: usize = 1000;
@@ -35,6 +36,9 @@ impl StatusFilter {
 pub trait StatusSource: Send + Sync {
     /// The status now; lists hold at most `filter.limit` entries from `filter.offset` on.
     fn status(&self, filter: &StatusFilter) -> Status;
+
+    /// Deregisters a subscriber's UE (TS 24.501 5.5.2.3), asking it to register `again` or not. Whether there is one.
+    fn deregister(&self, supi: Supi, again: bool) -> bool;
 }
 
 /// How the core is.

@@ -9,6 +9,10 @@ use std::sync::Mutex;
 struct Source(Mutex<Vec<StatusFilter>>);
 
 impl StatusSource for Source {
+    fn deregister(&self, supi: vireo_types::Supi, again: bool) -> bool {
+        again && supi.reveal() == "999700000000001"
+    }
+
     fn status(&self, filter: &StatusFilter) -> Status {
         self.0.lock().unwrap().push(filter.clone());
         Status {
@@ -28,8 +32,12 @@ fn start() -> (Server, Arc<Source>, Arc<Metrics>) {
 
 /// Status line and body of `GET path`, spoken by hand.
 fn fetch(server: &Server, path: &str) -> (String, String) {
+    ask(server, "GET", path)
+}
+
+fn ask(server: &Server, method: &str, path: &str) -> (String, String) {
     let mut stream = TcpStream::connect(server.address()).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: vireo\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: vireo\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -56,6 +64,17 @@ fn bad_questions_are_refused() {
     assert_eq!(fetch(&server, "/nothing").0, "HTTP/1.1 404 Not Found");
     assert!(source.0.lock().unwrap().is_empty());
     assert_eq!(fetch(&server, "/healthz"), ("HTTP/1.1 200 OK".into(), "ok\n".into()));
+}
+
+#[test]
+fn a_ue_is_deregistered_by_post_alone() {
+    let (server, _, _) = start();
+    let path = "/deregister?supi=imsi-999700000000001&again=true";
+    assert_eq!(fetch(&server, path).0, "HTTP/1.1 405 Method Not Allowed");
+    assert_eq!(ask(&server, "POST", path).0, "HTTP/1.1 202 Accepted");
+    assert_eq!(ask(&server, "POST", "/deregister?supi=999700000000002&again=true").0, "HTTP/1.1 404 Not Found");
+    assert_eq!(ask(&server, "POST", "/deregister?supi=me").0, "HTTP/1.1 400 Bad Request");
+    assert_eq!(ask(&server, "POST", "/deregister").0, "HTTP/1.1 400 Bad Request");
 }
 
 #[test]

@@ -30,12 +30,14 @@ use vireo_core::Env;
 use vireo_core::config::CoreConfig;
 use vireo_core::context::{self, UeContext};
 use vireo_core::engine::{self, Event};
-use vireo_core::n2::{self, Fault, Route};
+use vireo_core::n2::{self, Cause, Fault, Route};
+use vireo_core::ran;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo};
 use vireo_core::turn::{Effect, Outcome};
 use vireo_store::{ContextStore, Memory, Version};
 use vireo_subscribers::Udm;
 use vireo_types::{AssocId, Instant, Ltmsi, Seid, Supi, Tmsi};
+use vireo_wire::ngap::CauseMisc;
 
 /// Inputs taken in one go before the egress is woken and timers are looked at.
 const BATCH: usize = 64;
@@ -114,6 +116,8 @@ pub enum Input {
     Deregister {
         /// Whose.
         supi: Supi,
+        /// Whether it shall register again.
+        again: bool,
         /// Whether there was such a UE.
         reply: Sender<bool>,
     },
@@ -209,6 +213,12 @@ impl Host {
     }
 
     fn finish(mut self) {
+        // The contexts go with this process: the RAN lets its UEs go too, instead of finding out one by one.
+        let cause = Cause::misc(CauseMisc::om_intervention);
+        let nodes: Vec<_> = self.nodes.iter().filter(|(_, n)| n.record.is_some()).map(|(assoc, _)| assoc).collect();
+        for assoc in nodes {
+            self.egress.send(Command::Ngap { assoc, ue: None, pdu: ran::ng_reset(cause.clone()) });
+        }
         self.egress.flush();
         self.gauges();
     }
@@ -250,11 +260,11 @@ impl Host {
                 // Whoever asked may have given up meanwhile.
                 let _ = reply.try_send(self.status(&filter));
             }
-            Input::Deregister { supi, reply } => {
+            Input::Deregister { supi, again, reply } => {
                 let ltmsi = self.directory.by_supi(supi);
                 let _ = reply.try_send(ltmsi.is_some());
                 if let Some(ltmsi) = ltmsi {
-                    self.event(ltmsi, Event::Deregister { again: false });
+                    self.event(ltmsi, Event::Deregister { again });
                 }
             }
             Input::Stop => {}

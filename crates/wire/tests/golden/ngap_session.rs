@@ -154,8 +154,9 @@ fn handover() -> Vec<Case> {
                 .into(),
                 None
             )]),
-            SourceToTarget_TransparentContainer =
-                SourceToTargetTransparentContainer(octets("000200000099f9070001020030000099f9070001020030800005").into())
+            SourceToTarget_TransparentContainer = SourceToTargetTransparentContainer(
+                octets("000200000099f9070001020030000099f9070001020030800005").into()
+            )
         ),
         ngap_case!(
             "HandoverPreparationFailure",
