@@ -1,5 +1,6 @@
 //! Codecs: octets to values and back.
 
+use super::seeds;
 use vireo_wire::nas::{
     Direction, KAmf, Nas5gmmMessage, Nas5gsMessage, NasCount, NasFGsMobileIdentity, NasSecurityContext, Validate,
 };
@@ -84,14 +85,10 @@ pub fn nas_protected(data: &[u8]) {
 /// The context of tests/witness/security.txt, with this NAS COUNT next.
 pub fn seed_context(count: u32) -> NasSecurityContext {
     use vireo_wire::nas::{CipheringAlgorithm::NEA2, IntegrityAlgorithm::NIA2};
-    let kamf = crate_values("kamf");
-    let kamf = KAmf::from_slice(&kamf).expect("32 octets");
+    let (_, kamf) = seeds::security().iter().find(|(name, _)| name == "kamf").expect("it is in the file");
+    let kamf = KAmf::from_slice(kamf).expect("32 octets");
     let next = Some(NasCount::new(count & 0xff_ffff).expect("24 bits"));
     NasSecurityContext::restore_from_kamf(&kamf, NIA2, NEA2, (next, next), (None, None)).expect("counts")
-}
-
-fn crate_values(name: &str) -> Vec<u8> {
-    super::seeds::security().into_iter().find(|(n, _)| n == name).expect("a value of security.txt").1
 }
 
 /// A 5GS mobile identity: as the AMF reads it and, if it is a SUCI, as the home network does.

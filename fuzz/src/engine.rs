@@ -141,8 +141,7 @@ pub fn node_messages(data: &[u8]) {
 }
 
 fn golden_nas(piece: &[u8]) -> Vec<u8> {
-    let messages = seeds::nas();
-    messages[usize::from(piece.first().copied().unwrap_or(0)) % messages.len()].clone()
+    seeds::nth_nas(piece.first().copied().unwrap_or(0).into())
 }
 
 impl Bench {

@@ -8,6 +8,7 @@ pub mod engine;
 pub mod input;
 pub mod seeds;
 pub mod session;
+pub mod subscribers;
 pub mod user_plane;
 
 /// A decode path: its name, its entry, and octets that reach deep into it.
@@ -33,4 +34,5 @@ pub const TARGETS: &[Target] = &[
     Target { name: "session", run: session::steps, seeds: seeds::session },
     Target { name: "core_step", run: engine::steps, seeds: seeds::core_step },
     Target { name: "ran_node", run: engine::node_messages, seeds: seeds::ran_node },
+    Target { name: "subscribers", run: subscribers::import, seeds: seeds::subscribers },
 ];

@@ -1,6 +1,7 @@
 //! Octets to start from: the golden messages of tests/witness, and short scripts.
 
 use super::input::script;
+use std::sync::LazyLock;
 use vireo_types::Seid;
 
 /// A committed file of tests/witness: a name and octets in hexadecimal on each line.
@@ -14,13 +15,17 @@ fn pair(line: &str) -> Option<(String, Vec<u8>)> {
     Some((name.to_owned(), (0..digits.len()).step_by(2).map_while(octet).collect()))
 }
 
-fn golden() -> Vec<(String, Vec<u8>)> {
-    parsed(include_str!("../../tests/witness/golden.txt"))
+fn golden() -> &'static [(String, Vec<u8>)] {
+    static GOLDEN: LazyLock<Vec<(String, Vec<u8>)>> =
+        LazyLock::new(|| parsed(include_str!("../../tests/witness/golden.txt")));
+    &GOLDEN
 }
 
 /// tests/witness/security.txt.
-pub fn security() -> Vec<(String, Vec<u8>)> {
-    parsed(include_str!("../../tests/witness/security.txt"))
+pub fn security() -> &'static [(String, Vec<u8>)] {
+    static SECURITY: LazyLock<Vec<(String, Vec<u8>)>> =
+        LazyLock::new(|| parsed(include_str!("../../tests/witness/security.txt")));
+    &SECURITY
 }
 
 fn is_nas(octets: &[u8]) -> bool {
@@ -29,31 +34,37 @@ fn is_nas(octets: &[u8]) -> bool {
 
 /// NGAP PDUs.
 pub fn ngap() -> Vec<Vec<u8>> {
-    golden().into_iter().map(|(_, octets)| octets).filter(|octets| !is_nas(octets)).collect()
+    golden().iter().map(|(_, octets)| octets).filter(|octets| !is_nas(octets)).cloned().collect()
 }
 
 /// NAS messages without protection.
 pub fn nas() -> Vec<Vec<u8>> {
-    golden().into_iter().map(|(_, octets)| octets).filter(|octets| is_nas(octets)).collect()
+    golden().iter().map(|(_, octets)| octets).filter(|octets| is_nas(octets)).cloned().collect()
+}
+
+/// The golden NAS message of this number, modulo how many there are.
+pub fn nth_nas(number: usize) -> Vec<u8> {
+    static NAS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(nas);
+    NAS[number % NAS.len()].clone()
 }
 
 /// A NAS message by its name.
 pub fn named(name: &str) -> Vec<u8> {
-    golden().into_iter().find(|(n, _)| n == name).map(|(_, octets)| octets).expect("a message of golden.txt")
+    golden().iter().find(|(n, _)| n == name).map(|(_, octets)| octets.clone()).expect("a message of golden.txt")
 }
 
 /// Three octets of NAS COUNT and a protected message.
 pub fn nas_protected() -> Vec<Vec<u8>> {
-    let protected = security().into_iter().filter_map(|(name, octets)| {
+    let protected = security().iter().filter_map(|(name, octets)| {
         let count: u32 = name.rsplit_once('-')?.1.parse().ok()?;
-        Some([&count.to_be_bytes()[1..], &octets].concat())
+        Some([&count.to_be_bytes()[1..], octets].concat())
     });
     protected.collect()
 }
 
 /// 5GS mobile identities.
 pub fn identity() -> Vec<Vec<u8>> {
-    let mut seeds: Vec<_> = security().into_iter().filter(|(n, _)| n.starts_with("suci")).map(|(_, o)| o).collect();
+    let mut seeds: Vec<_> = security().iter().filter(|(n, _)| n.starts_with("suci")).map(|(_, o)| o.clone()).collect();
     // SUCI with the null scheme, 5G-GUTI, 5G-S-TMSI, IMEISV, none, and a SUCI in NAI form
     for digits in [
         "0199f907f0ff00000000000010",
@@ -145,8 +156,8 @@ pub fn ran_node() -> Vec<Vec<u8>> {
 
 /// The number of a golden NAS message, as a step takes it.
 fn number(name: &str) -> [u8; 1] {
-    let names = golden().into_iter().filter(|(_, octets)| is_nas(octets)).map(|(name, _)| name);
-    [names.take_while(|n| n != name).count() as u8]
+    let names = golden().iter().filter(|(_, octets)| is_nas(octets)).map(|(name, _)| name);
+    [names.take_while(|n| n.as_str() != name).count() as u8]
 }
 
 /// A UE that registers, gets a session, goes idle, comes back and leaves; and ways in which that goes wrong.
@@ -194,4 +205,18 @@ pub fn core_step() -> Vec<Vec<u8>> {
         script(&[refused, &[(s::RELEASE_COMPLETE, &[])]].concat()),
         script(&[&register, session, superseded, silent].concat()),
     ]
+}
+
+/// Files of subscribers.
+pub fn subscribers() -> Vec<Vec<u8>> {
+    const K: &str = "465B5CE8B199B49FAA5F0A2EE238A6BC";
+    const OPC: &str = "E8ED289DEBA952E4283B54E88E6183CA";
+    let csv = format!(
+        "imsi,k,opc,amf,sst,sd,dnn,types,uplink_bps,downlink_bps,five_qi,arp_priority,ipv4\n\
+         999700000000001,{K},{OPC},8000,1,,internet,ipv4;ipv6,1000000,2000000,9,8,10.45.0.9\n\
+         # a comment\n999700000000002,{K},{OPC},8000,3,0000ab,internet,ipv4,,,,,\n"
+    );
+    let short = format!("imsi,k,op\n001010000000001,{K},{OPC}\n");
+    let json = format!("[{{\"imsi\":\"999700000000001\",\"k\":\"{K}\",\"opc\":\"{OPC}\",\"amf\":\"8000\"}}]");
+    [csv, short, json].map(String::into_bytes).to_vec()
 }

@@ -9,7 +9,7 @@ use std::panic::catch_unwind;
 use targets::{TARGETS, Target};
 
 /// How many changed inputs each target gets.
-const INPUTS: usize = 4_000;
+const INPUTS: usize = 3_000;
 
 /// xorshift64: a fixed sequence is what is wanted, not good random numbers.
 struct Sequence(u64);
@@ -83,6 +83,7 @@ replay! {
     sessions "session"
     steps_of_the_core "core_step"
     ran_nodes "ran_node"
+    subscriber_files "subscribers"
 }
 
 fn replay(name: &str) {

@@ -1,0 +1,26 @@
+//! Files of subscribers.
+
+use vireo_subscribers::Subscriber;
+use vireo_subscribers::format::{FormatError, Keys, read_csv, read_json, write_csv, write_json};
+
+/// A file as CSV and as JSON. What is read and written is read as the same again.
+pub fn import(data: &[u8]) {
+    if let Ok(all) = read_csv(data) {
+        let written = written(&all, |out, next| write_csv(out, Keys::With, next).map(drop));
+        assert_eq!(read_csv(&written[..]).ok(), Some(all), "subscribers change in CSV");
+    }
+    if let Ok(all) = read_json(data) {
+        let written = written(&all, |out, next| write_json(out, Keys::With, next).map(drop));
+        assert_eq!(read_json(&written[..]).ok(), Some(all), "subscribers change in JSON");
+    }
+}
+
+/// What a writer makes of the subscribers.
+fn written(
+    all: &[Subscriber],
+    write: impl Fn(&mut Vec<u8>, &mut dyn FnMut() -> Option<Subscriber>) -> Result<(), FormatError>,
+) -> Vec<u8> {
+    let (mut out, mut rest) = (Vec::new(), all.iter().cloned());
+    write(&mut out, &mut || rest.next()).expect("what is read can be written");
+    out
+}
