@@ -10,9 +10,11 @@ use crate::assocs::{Assocs, FastMap};
 use crate::config::{BindError, Config, Driver};
 use crate::endpoint::Event;
 use crate::sys::socket;
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
 use vireo_types::AssocId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +46,8 @@ struct Bound {
 
 /// The socket that has the endpoint's own port; the others have one association each.
 const MAIN: u32 = 0;
+/// How long a socket outlives its association.
+const LINGER: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Associations {
@@ -55,6 +59,8 @@ pub(super) struct Associations {
     blocked: Vec<AssocId>,
     /// Those that ended by our own doing, and why.
     ended: Vec<(AssocId, &'static str)>,
+    /// Sockets whose associations ended, and when to close them.
+    retired: VecDeque<(Instant, u32)>,
     /// The ports the transports' filters let through.
     filtered: Option<RangeInclusive<u16>>,
     next_socket: u32,
@@ -77,6 +83,7 @@ impl Associations {
             assocs: Assocs::default(),
             blocked: Vec::new(),
             ended: Vec::new(),
+            retired: VecDeque::new(),
             filtered: None,
             next_socket: MAIN + 1,
             // Somewhere in the dynamic range, so that a process that starts again does not meet its old associations.
@@ -174,7 +181,7 @@ impl Associations {
         let raw = match library.connect(&bound.socket, shared.number, peer) {
             Ok(raw) => raw,
             Err(error) => {
-                self.remove_socket(library, number);
+                self.retire_socket(number);
                 return Err(error);
             }
         };
@@ -206,20 +213,29 @@ impl Associations {
     }
 
     /// Forgets an association, and its socket if it had one of its own.
-    fn remove(&mut self, library: &mut Library, shared: &Shared, id: AssocId) {
+    fn remove(&mut self, shared: &Shared, id: AssocId) {
         if let Some(assoc) = self.assocs.remove(id) {
             shared.routes().peers.unpin(assoc.peer);
             self.blocked.retain(|blocked| *blocked != id);
-            self.remove_socket(library, assoc.socket);
+            self.retire_socket(assoc.socket);
         }
     }
 
-    fn remove_socket(&mut self, library: &mut Library, number: u32) {
-        if number != MAIN
-            && let Some(bound) = self.sockets.remove(&number)
-        {
-            self.ports.remove(&u32::from(bound.lease.port));
-            library.close(bound.socket);
+    /// Closes the socket of an association that ended, in a while: until then the library answers a peer whose last
+    /// packet, or ours, was lost.
+    fn retire_socket(&mut self, number: u32) {
+        if number != MAIN {
+            self.retired.push_back((Instant::now() + LINGER, number));
+        }
+    }
+
+    /// Closes the sockets that are due.
+    pub(super) fn close_retired(&mut self, library: &mut Library, now: Instant) {
+        while let Some((_, number)) = self.retired.pop_front_if(|(due, _)| *due <= now) {
+            if let Some(bound) = self.sockets.remove(&number) {
+                self.ports.remove(&u32::from(bound.lease.port));
+                library.close(bound.socket);
+            }
         }
     }
 
@@ -236,7 +252,7 @@ impl Associations {
     pub(super) fn abort(&mut self, library: &mut Library, shared: &Shared, id: AssocId, reason: &'static str) {
         let Some(assoc) = self.assocs.get(id) else { return };
         self.abort_raw(library, assoc.socket, assoc.raw);
-        self.remove(library, shared, id);
+        self.remove(shared, id);
         self.ended.push((id, reason));
     }
 
@@ -314,7 +330,7 @@ impl Associations {
             }
             (What::Change { state, aborted, .. }, Some(assoc)) => {
                 let Some(reason) = reason(state, aborted) else { return };
-                self.remove(&mut library::lock(), shared, assoc);
+                self.remove(shared, assoc);
                 sink(Event::Down { assoc, reason });
             }
             // Events of an association that was aborted here or never wanted.

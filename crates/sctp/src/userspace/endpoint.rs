@@ -155,7 +155,9 @@ impl Userspace {
         self.reactor.put_back(ready);
         self.shared.take_delivered(&mut self.events);
         let mut library = library::lock();
-        library.tick(Instant::now());
+        let now = Instant::now();
+        library.tick(now);
+        self.associations.close_retired(&mut library, now);
         library.collect(&self.shared, &mut self.packets, &mut self.events);
         drop(library);
         // The library is free while the owner looks at its events: they may make it use another endpoint.

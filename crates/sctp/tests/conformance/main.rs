@@ -1,5 +1,6 @@
 //! One suite over every driver: what an [`vireo_sctp::Endpoint`] promises, whoever keeps it.
 
+mod binding;
 mod cases;
 mod doomed;
 mod multihoming;
