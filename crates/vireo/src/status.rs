@@ -167,6 +167,10 @@ mod tests {
     struct Core;
 
     impl StatusSource for Core {
+        fn deregister(&self, _: vireo_types::Supi, _: bool) -> bool {
+            false
+        }
+
         fn status(&self, filter: &StatusFilter) -> Status {
             let session = |psi, ipv4: &str| SessionStatus {
                 psi,
