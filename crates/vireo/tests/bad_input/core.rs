@@ -18,7 +18,8 @@ pub(crate) struct Core {
     process: Child,
     directory: tempfile::TempDir,
     pub(crate) udp_port: u16,
-    api: SocketAddr,
+    pub(crate) n4_port: u16,
+    pub(crate) api: SocketAddr,
 }
 
 /// A port that nobody has now. Another process could take it before the core does; then the core says so and exits.
@@ -59,7 +60,7 @@ impl Core {
             .stderr(log)
             .spawn()
             .expect("the core starts");
-        let mut core = Core { process, directory, udp_port, api };
+        let mut core = Core { process, directory, udp_port, n4_port, api };
         core.wait_until_up();
         core
     }

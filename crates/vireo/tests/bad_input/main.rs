@@ -9,6 +9,7 @@ mod load;
 mod messages;
 mod nas;
 mod ngap;
+mod others;
 mod ran;
 mod transport;
 
