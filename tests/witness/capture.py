@@ -2,6 +2,7 @@
 """Captures before tshark and pycrate.
 
 capture.py golden             every golden message in a capture of our making is named by tshark without a complaint
+capture.py answers FILE       the same of what a core answered to bad input (crates/vireo/tests/bad_input)
 capture.py demo VIREO [DIR]   runs `VIREO demo` with NEA0 and checks its captures, which are kept in DIR
 capture.py FILE...            checks captures that are there
 
@@ -50,6 +51,12 @@ EXPECTED = {
         "PFCP Session Deletion Request", "PFCP Session Deletion Response",
     },
     "gtp": {"T-PDU"},
+}
+
+# What the answers to bad input must show beside what a demo shows.
+REFUSALS = {
+    "ngap": {"NGSetupFailure", "ErrorIndication", "NGResetAcknowledge", "UEContextReleaseCommand"},
+    "nas": {"5GMM status", "Authentication reject", "Registration reject", "Service reject"},
 }
 
 # IEs that make a message UE-associated: AMF-UE-NGAP-ID, RAN-UE-NGAP-ID, UE-NGAP-IDs. Error Indication (9) is both.
@@ -155,6 +162,19 @@ def golden():
     report(wrong, seen)
 
 
+def answers(file):
+    """Messages that a core sent, with their streams, put into a capture."""
+    lines = sorted(set(pathlib.Path(file).read_text().splitlines()))
+    sent = [(int(stream), bytes.fromhex(octets)) for stream, octets in map(str.split, lines)]
+    with tempfile.TemporaryDirectory() as directory:
+        path = pathlib.Path(directory) / "answers.pcap"
+        packets.write(path, [packets.sctp_packet(n, stream, octets) for n, (stream, octets) in enumerate(sent)])
+        wrong, seen = check(path)
+    for kind, names in REFUSALS.items():
+        wrong += [f"no {name} among the answers" for name in sorted(names - seen[kind].keys())]
+    report(wrong, seen)
+
+
 def demo(vireo, directory):
     directory.mkdir(parents=True, exist_ok=True)
     files = run_demo(vireo, directory)
@@ -190,6 +210,8 @@ def report(wrong, seen):
 def main(arguments):
     if arguments == ["golden"]:
         golden()
+    elif len(arguments) == 2 and arguments[0] == "answers":
+        answers(arguments[1])
     elif len(arguments) in (2, 3) and arguments[0] == "demo":
         demo(arguments[1], pathlib.Path(arguments[2] if len(arguments) == 3 else "target/witness"))
     elif arguments and not arguments[0].startswith("-"):

@@ -44,8 +44,14 @@ impl Core {
         let config = format!(
             "[n2]\ndriver = \"userspace-udp\"\naddresses = [\"127.0.0.1\"]\nport = {SCTP_PORT}\nudp-port = {udp_port}\n\
              [n4]\nlisten = \"127.0.0.1:{n4_port}\"\n[upf]\nenabled = false\n[[external-upf]]\nn4 = \"127.0.0.1:{upf_port}\"\n[api]\nlisten = \"{api}\"\n\
-             [subscribers]\ndatabase = \"{}\"\n[slice.default]\nsnssai = {{ sst = 1 }}\n{more}",
-            database.display()
+             [subscribers]\ndatabase = \"{}\"\n[slice.default]\nsnssai = {{ sst = 1 }}\n{}{more}",
+            database.display(),
+            // What is recorded for others to read is not ciphered.
+            if std::env::var_os("VIREO_WITNESS_OUT").is_some() {
+                "[core.security]\nciphering = [\"NEA0\"]\n"
+            } else {
+                ""
+            },
         );
         let file = directory.path().join("vireo.toml");
         fs::write(&file, config).expect("a configuration file");

@@ -2,6 +2,8 @@
 
 use crate::core::{Core, SCTP_PORT};
 use crate::messages;
+use std::fs::File;
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
@@ -21,6 +23,15 @@ pub(crate) struct Ran {
     received: Receiver<Received>,
     waker: Waker,
     up: bool,
+    record: Option<File>,
+}
+
+/// The file for the independent witnesses (tests/witness): every message that comes back, in hexadecimal, on a line with
+/// its stream. Only when it is asked for, and not for the thousands of a load test.
+fn record() -> Option<File> {
+    let is_load = std::thread::current().name().is_some_and(|name| name.starts_with("load::"));
+    let path = std::env::var_os("VIREO_WITNESS_OUT").filter(|_| !is_load)?;
+    Some(File::options().create(true).append(true).open(path).expect("the file of VIREO_WITNESS_OUT can be written"))
 }
 
 /// What the thread says.
@@ -49,7 +60,7 @@ impl Ran {
         let (events, received) = sync_channel(QUEUE);
         let waker = endpoint.waker();
         std::thread::spawn(move || poll(endpoint, assoc, &todo, &events));
-        let mut ran = Ran { commands, received, waker, up: false };
+        let mut ran = Ran { commands, received, waker, up: false, record: record() };
         let deadline = Instant::now() + ANSWER;
         while !ran.up {
             assert!(Instant::now() < deadline, "no association:\n{}", core.log());
@@ -84,6 +95,9 @@ impl Ran {
             match self.received.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(Received::Message(stream, ppid, octets)) => {
                     assert_eq!(ppid, NGAP, "the core sends NGAP with PPID 60");
+                    if let Some(file) = &mut self.record {
+                        file.write_all(format!("{stream} {}\n", hex::encode(&octets)).as_bytes()).expect("room");
+                    }
                     return Some((stream, octets));
                 }
                 Ok(Received::Up) => {
