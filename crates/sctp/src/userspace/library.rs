@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 pub(super) const MAX_ENDPOINTS: usize = 127;
 /// How often the library's timers run while there is something to time.
 pub(super) const TICK: Duration = Duration::from_millis(20);
+/// Seconds a shutdown may take to deliver what is queued (T5, RFC 9260 9.2), whatever the timeouts of an endpoint.
+const SHUTDOWN_GUARD_S: u32 = 30;
 /// The first virtual port; the library refuses those below to processes without privileges.
 const FIRST_PORT: u16 = 1024;
 
@@ -70,6 +72,7 @@ impl Library {
             ffi::usrsctp_sysctl_set_sctp_nrsack_enable(0);
             ffi::usrsctp_sysctl_set_sctp_pktdrop_enable(0);
             ffi::usrsctp_sysctl_set_sctp_pr_enable(0);
+            ffi::usrsctp_sysctl_set_sctp_shutdown_guard_time_default(SHUTDOWN_GUARD_S);
         }
         Self {
             endpoints: vec![None; MAX_ENDPOINTS + 1],
