@@ -1,7 +1,7 @@
 //! The core in the laboratory: `vireo run` as a process of its own with a configuration and subscribers made for it.
 
 use super::process::Process;
-use super::{CORE, Interrupt, Lab};
+use super::{CORE, Interrupt, Lab, has_ipv6};
 use crate::cli::Failure;
 use crate::status;
 use std::fs::{self, File};
@@ -148,7 +148,7 @@ snssai = {{ sst = 1 }}
 
 [dnn.internet]
 ipv4-pool = "{}"
-ipv6-pool = "{}"
+{}
 
 [n2]
 addresses = ["{CORE}"]
@@ -161,7 +161,7 @@ database = "{DATABASE}"
 "#,
         ciphering.join(", "),
         UE_NETWORKS[0],
-        UE_NETWORKS[1],
+        if has_ipv6() { format!("ipv6-pool = {:?}", UE_NETWORKS[1]) } else { String::new() },
     );
     for key in &HN_KEYS {
         text.push_str(&format!(

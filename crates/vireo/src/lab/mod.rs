@@ -17,7 +17,7 @@ pub(crate) mod process;
 use crate::cli::Failure;
 use netns::{InterfaceCounters, Netns};
 use std::fs::File;
-use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,15 +66,17 @@ impl Lab {
         let (dn, ran, core) = (Netns::new()?, Netns::new()?, Netns::new()?);
         Netns::join((&core, N2, &format!("{CORE}/24")), (&ran, RAN_INTERFACE, &format!("{RAN}/24")))?;
         Netns::join((&core, N6, &format!("{CORE_N6}/24")), (&dn, DN_INTERFACE, &format!("{DN}/24")))?;
-        // No duplicate address detection: there is nobody else, and it would cost two seconds.
-        core.ip(&format!("address add {CORE_N6_V6}/64 dev {N6} nodad"))?;
-        dn.ip(&format!("address add {DN_V6}/64 dev {DN_INTERFACE} nodad"))?;
-        for network in ue_networks {
+        if has_ipv6() {
+            core.ip(&format!("address add {CORE_N6_V6}/64 dev {N6}"))?;
+            dn.ip(&format!("address add {DN_V6}/64 dev {DN_INTERFACE}"))?;
+        }
+        for network in ue_networks.iter().filter(|n| has_ipv6() || !n.contains(':')) {
             let via = if network.contains(':') { CORE_N6_V6.to_string() } else { CORE_N6.to_string() };
             dn.ip(&format!("route add {network} via {via}"))?;
         }
         core.enter()?;
-        for file in ["/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"] {
+        let forwarding = ["/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"];
+        for file in forwarding.iter().filter(|file| Path::new(file).exists()) {
             std::fs::write(file, "1").map_err(|e| Failure(format!("{file}: {e}")))?;
         }
         let lab = Lab { core, ran, dn };
@@ -97,7 +99,9 @@ impl Lab {
 
     /// UDP echo, which unlike ICMP echo the kernel does not do by itself. The threads last as long as the process.
     fn start_echo(&self) -> Result<(), Failure> {
-        for address in [(DN.into(), ECHO_PORT), (std::net::IpAddr::from(DN_V6), ECHO_PORT)] {
+        let addresses: [IpAddr; 2] = [DN.into(), DN_V6.into()];
+        for address in addresses.into_iter().filter(|a| has_ipv6() || a.is_ipv4()) {
+            let address = (address, ECHO_PORT);
             let socket = self.in_data_network(|| UdpSocket::bind(address))??;
             std::thread::Builder::new().name("echo".into()).spawn(move || echo(&socket))?;
         }
@@ -113,6 +117,11 @@ fn echo(socket: &UdpSocket) {
             let _ = socket.send_to(&buffer[..length], from);
         }
     }
+}
+
+/// Whether this kernel has IPv6 at all.
+pub(crate) fn has_ipv6() -> bool {
+    Path::new("/proc/sys/net/ipv6").exists()
 }
 
 /// Makes a file, to be written and read again.

@@ -93,6 +93,14 @@ impl Netns {
         unshare(libc::CLONE_NEWNET).map_err(step("making a network namespace"))?;
         let file = File::open("/proc/thread-self/ns/net").map_err(step("opening a network namespace"))?;
         let netns = Netns { fd: file.into() };
+        // No duplicate address detection: nobody else is there, and links would be of no use for a second or two.
+        for name in ["accept_dad", "dad_transmits"] {
+            let file = format!("/proc/sys/net/ipv6/conf/default/{name}");
+            match fs::write(&file, "0") {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(step(&file)(error)),
+                _ => {}
+            }
+        }
         netns.ip("link set lo up")?;
         Ok(netns)
     }
