@@ -13,7 +13,7 @@ use vireo_wire::ngap::{NGAP_PDU, NGAPPDU, NgapPduKind};
 
 pub(crate) const NGAP: u32 = 60;
 /// How long an answer may take.
-pub(crate) const ANSWER: Duration = Duration::from_secs(5);
+pub(crate) const ANSWER: Duration = Duration::from_secs(10);
 /// How long nothing must come for silence.
 pub(crate) const SILENCE: Duration = Duration::from_millis(300);
 
