@@ -248,7 +248,9 @@ pub fn on_deadline(turn: &mut Turn<'_, '_>, mut registering: Registering) -> Nex
         Stage::Accepted(retry) => match retry.next(turn.now(), timers.t3550, timers.retransmissions) {
             Some(again) => {
                 *retry = again;
-                if let Some(nas) = nr::accept(turn, &registering.request, &[]) {
+                let subscription = turn.ue.subscription.clone().unwrap_or_default();
+                let (_, rejected) = slices(turn.env.config, &subscription, &registering.request.requested);
+                if let Some(nas) = nr::accept(turn, &registering.request, &rejected) {
                     turn.send(|c| crate::n2::downlink_nas_transport(c, nas));
                 }
                 Some(registering)
