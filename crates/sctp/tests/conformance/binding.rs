@@ -1,6 +1,6 @@
 //! Binding: every address at once, and what is refused with which words.
 
-use crate::peer::{LIMIT, Peer, connect, run, short};
+use crate::peer::{LIMIT, Peer, brisk, connect, run};
 use crate::sys;
 use std::net::{IpAddr, Ipv4Addr};
 use vireo_sctp::{BindError, Config, Driver, Endpoint, bind};
@@ -9,7 +9,7 @@ use vireo_sctp::{BindError, Config, Driver, Endpoint, bind};
 fn every_address(driver: Driver) {
     sys::namespace();
     sys::ip(&["address add 10.77.0.1/32 dev lo".into(), "address add fd00::1/128 dev lo nodad".into()]);
-    let config = short(Config { driver, ..Config::default() });
+    let config = brisk(Config { driver, ..Config::default() });
     let mut server =
         Peer::new(bind(&Config { port: 38412, listen: true, ..config.clone() }).expect("raw sockets need root"));
     server.echo = true;

@@ -1,6 +1,6 @@
 //! The cases every driver must pass.
 
-use crate::peer::{LIMIT, Message, Peer, World, client_config, connect, connected, idle, run, server_config};
+use crate::peer::{LIMIT, Message, Peer, World, client_config, connect, connected, idle, run, server_config, short};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -225,7 +225,7 @@ pub(crate) fn dropping_an_endpoint_aborts(world: &dyn World) {
 }
 
 pub(crate) fn a_connect_without_a_server_fails(world: &dyn World) {
-    let mut client = Peer::new(world.bind(&client_config(world)));
+    let mut client = Peer::new(world.bind(&short(client_config(world))));
     let to = SocketAddr::new(world.silent_address(), 38412);
     let assoc = client.endpoint.connect(to).expect("connect starts");
     client.poll(Duration::from_millis(1));
@@ -235,7 +235,7 @@ pub(crate) fn a_connect_without_a_server_fails(world: &dyn World) {
 }
 
 pub(crate) fn a_dead_peer_is_given_up(world: &dyn World) {
-    let mut server = Peer::new(world.bind(&server_config(world, 38412)));
+    let mut server = Peer::new(world.bind(&short(server_config(world, 38412))));
     let mut client = world.doomed(2, 0, SocketAddr::new(world.address(1), 38412));
     run(&mut [&mut server], "an association", LIMIT, |peers| {
         client.poll();
@@ -249,8 +249,7 @@ pub(crate) fn a_dead_peer_is_given_up(world: &dyn World) {
 }
 
 pub(crate) fn a_peer_that_comes_back_restarts_its_association(world: &dyn World) {
-    let long = Config { retries: 50, ..server_config(world, 38412) };
-    let mut server = Peer::new(world.bind(&long));
+    let mut server = Peer::new(world.bind(&server_config(world, 38412)));
     let to = SocketAddr::new(world.address(1), 38412);
     let mut client = world.doomed(2, 5000, to);
     run(&mut [&mut server], "an association", LIMIT, |peers| {
@@ -280,7 +279,7 @@ pub(crate) fn a_peer_that_comes_back_restarts_its_association(world: &dyn World)
 
 pub(crate) fn an_idle_association_stays_up(world: &dyn World) {
     let (mut server, mut client) = connected(world, 38412, |_| ());
-    idle(&mut [&mut server, &mut client], Duration::from_millis(1500));
+    idle(&mut [&mut server, &mut client], Duration::from_millis(2500));
     assert_eq!((server.up.len(), client.up.len()), (1, 1), "heartbeats keep it");
 }
 

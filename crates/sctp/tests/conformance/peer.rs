@@ -143,7 +143,7 @@ pub(crate) fn client_config(world: &dyn World) -> Config {
 
 /// A driver under test, with addresses of its own.
 pub(crate) trait World {
-    /// The driver's settings, with short timeouts.
+    /// The driver's settings.
     fn config(&self) -> Config;
     fn bind(&self, config: &Config) -> Box<dyn Endpoint>;
     /// The `n`th address, `n` from 1.
@@ -160,16 +160,26 @@ pub(crate) trait World {
     }
 }
 
-/// Short timeouts: a silent peer is given up within a few seconds. With VIREO_SCTP_PATIENT in the environment, for paths
-/// that lose packets, it is not.
+/// Timeouts that recover quickly from a lost packet, and outlast a machine that is busy elsewhere for seconds.
+pub(crate) fn brisk(config: Config) -> Config {
+    Config {
+        heartbeat: Duration::from_secs(1),
+        retries: 10,
+        init_retries: 10,
+        rto_initial: Duration::from_millis(200),
+        rto_min: Duration::from_millis(50),
+        rto_max: Duration::from_secs(1),
+        ..config
+    }
+}
+
+/// Timeouts with which a silent peer is given up within a second or two.
 pub(crate) fn short(config: Config) -> Config {
-    let retries = if std::env::var_os("VIREO_SCTP_PATIENT").is_some() { 20 } else { 2 };
     Config {
         heartbeat: Duration::from_millis(200),
-        retries,
-        init_retries: retries,
+        retries: 2,
+        init_retries: 2,
         rto_initial: Duration::from_millis(100),
-        rto_min: Duration::from_millis(50),
         rto_max: Duration::from_millis(200),
         ..config
     }

@@ -1,7 +1,7 @@
 //! The drivers under test. Each world has addresses of its own, so that all tests may run at once.
 
 use crate::doomed::{self, Doomed};
-use crate::peer::{World, short};
+use crate::peer::{World, brisk};
 use crate::sys::{RawSocket, ip, namespace};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -119,7 +119,7 @@ pub(crate) fn userspace_ipv6() -> Loopback {
 
 impl World for Loopback {
     fn config(&self) -> Config {
-        short(Config { driver: self.driver, ..Config::default() })
+        brisk(Config { driver: self.driver, ..Config::default() })
     }
 
     fn bind(&self, config: &Config) -> Box<dyn Endpoint> {
