@@ -39,18 +39,10 @@ labels! {
     Procedure {
         /// NG Setup (TS 38.413 8.7.1).
         NgSetup = "ng-setup",
-        /// RAN Configuration Update (TS 38.413 8.7.2).
-        RanConfigurationUpdate = "ran-configuration-update",
         /// NG Reset, by either side (TS 38.413 8.7.4).
         NgReset = "ng-reset",
         /// Initial registration (TS 23.502 4.2.2.2).
         Registration = "registration",
-        /// Mobility and periodic registration update (TS 24.501 5.5.1.3).
-        RegistrationUpdate = "registration-update",
-        /// Primary authentication, as part of another procedure (TS 33.501 6.1.3).
-        Authentication = "authentication",
-        /// NAS security mode control (TS 24.501 5.4.2).
-        SecurityMode = "security-mode",
         /// Service request (TS 23.502 4.2.3).
         ServiceRequest = "service-request",
         /// AN release to CM-IDLE (TS 23.502 4.2.6).
@@ -61,8 +53,6 @@ labels! {
         SessionEstablishment = "session-establishment",
         /// PDU session release (TS 23.502 4.3.4).
         SessionRelease = "session-release",
-        /// Paging (TS 23.502 4.2.3.3).
-        Paging = "paging",
     }
 }
 
@@ -81,20 +71,14 @@ labels! {
         NgapNotSetUp = "ngap-not-set-up",
         /// SCTP: a payload protocol identifier that is not NGAP's.
         SctpPpid = "sctp-ppid",
-        /// SCTP: UE-associated signalling on stream 0 or the reverse (TS 38.412 7).
-        SctpStream = "sctp-stream",
         /// NAS: too short, unknown or malformed (TS 24.501 7).
         NasDecode = "nas-decode",
         /// NAS: the MAC is wrong (TS 24.501 4.4.3.3).
         NasIntegrity = "nas-integrity",
-        /// NAS: a COUNT that was received before (TS 24.501 4.4.3.2).
-        NasReplay = "nas-replay",
         /// NAS: a message without protection that needs it (TS 24.501 4.4.4.3).
         NasUnprotected = "nas-unprotected",
         /// NAS: a message that does not fit the state.
         NasUnexpected = "nas-unexpected",
-        /// PFCP: malformed (TS 29.244 7.6).
-        PfcpDecode = "pfcp-decode",
         /// PFCP: no such session or no association.
         PfcpUnknownSession = "pfcp-unknown-session",
         /// A limit was reached: contexts, half-open registrations, mailboxes.
@@ -105,8 +89,6 @@ labels! {
 labels! {
     /// A number that goes up and down.
     Population {
-        /// SCTP associations that are up.
-        Associations = "associations",
         /// gNBs with NG Setup done.
         Gnbs = "gnbs",
         /// UE contexts held, registered or not.
@@ -131,8 +113,6 @@ labels! {
         N4 = "n4",
         /// Questions to the subscriber database.
         Subscribers = "subscribers",
-        /// Messages waiting for a UE whose step is in flight.
-        Mailboxes = "mailboxes",
     }
 }
 
@@ -143,10 +123,6 @@ labels! {
         NgapIn = "ngap-in",
         /// NGAP sent.
         NgapOut = "ngap-out",
-        /// PFCP received.
-        PfcpIn = "pfcp-in",
-        /// PFCP sent.
-        PfcpOut = "pfcp-out",
     }
 }
 
@@ -170,7 +146,6 @@ pub struct Metrics {
     faults: Vec<Counter>,
     populations: Vec<Gauge>,
     depths: Vec<Gauge>,
-    dropped: Vec<Counter>,
     messages: Vec<Counter>,
     handle: PrometheusHandle,
 }
@@ -200,13 +175,12 @@ impl Metrics {
             values.map(|v| recorder.register_counter(&key(name, &[(label, v)]), &METADATA)).collect()
         };
         let faults = counters("vireo_faults_total", "fault", &mut Fault::ALL.iter().map(|f| f.label()));
-        let dropped = counters("vireo_queue_dropped_total", "queue", &mut Queue::ALL.iter().map(|q| q.label()));
         let messages = counters("vireo_messages_total", "flow", &mut Flow::ALL.iter().map(|q| q.label()));
         let gauge = |key: Key| recorder.register_gauge(&key, &METADATA);
         let populations =
             Population::ALL.iter().map(|p| gauge(Key::from_name(format!("vireo_{}", p.label())))).collect();
         let depths = Queue::ALL.iter().map(|q| gauge(key("vireo_queue_depth", &[("queue", q.label())]))).collect();
-        Metrics { procedures: Procedures::new(recorder), faults, populations, depths, dropped, messages, handle }
+        Metrics { procedures: Procedures::new(recorder), faults, populations, depths, messages, handle }
     }
 
     /// A peer's mistake: `vireo_faults_total{fault}`.
@@ -214,7 +188,7 @@ impl Metrics {
         self.faults[fault as usize].increment(1);
     }
 
-    /// How many there are now: `vireo_associations`, `vireo_ue_registered` and so on.
+    /// How many there are now: `vireo_gnbs`, `vireo_ue_registered` and so on.
     pub fn population(&self, of: Population, now: usize) {
         self.populations[of as usize].set(now as f64);
     }
@@ -222,11 +196,6 @@ impl Metrics {
     /// Messages waiting now: `vireo_queue_depth{queue}`.
     pub fn queue_depth(&self, queue: Queue, now: usize) {
         self.depths[queue as usize].set(now as f64);
-    }
-
-    /// A message that found the queue full: `vireo_queue_dropped_total{queue}`.
-    pub fn queue_dropped(&self, queue: Queue) {
-        self.dropped[queue as usize].increment(1);
     }
 
     /// Messages that passed: `vireo_messages_total{flow}`.
@@ -343,14 +312,12 @@ fn describe(recorder: &PrometheusRecorder) {
             "Procedures that ended, by result and cause (cause value, timeout, lost, superseded).",
         ),
         ("vireo_faults_total", "Mistakes of peers, by protocol and kind."),
-        ("vireo_queue_dropped_total", "Messages that found their queue full."),
         ("vireo_messages_total", "Messages by protocol and direction."),
     ];
     for (name, text) in counters {
         recorder.describe_counter(name.into(), None, text.into());
     }
     let gauges = [
-        ("vireo_associations", "SCTP associations that are up."),
         ("vireo_gnbs", "gNBs with NG Setup done."),
         ("vireo_ue_contexts", "UE contexts held."),
         ("vireo_ue_registered", "UEs in 5GMM-REGISTERED."),
@@ -397,17 +364,15 @@ mod tests {
     fn the_rest_is_there_from_the_start() {
         let metrics = Metrics::new();
         let text = metrics.render();
-        assert_eq!(value(&text, r#"vireo_faults_total{fault="nas-replay"}"#), Some(0.0), "{text}");
-        metrics.fault(Fault::NasReplay);
+        assert_eq!(value(&text, r#"vireo_faults_total{fault="nas-integrity"}"#), Some(0.0), "{text}");
+        metrics.fault(Fault::NasIntegrity);
         metrics.population(Population::Registered, 12);
         metrics.queue_depth(Queue::N4, 3);
-        metrics.queue_dropped(Queue::N4);
         metrics.messages(Flow::NgapIn, 5);
         let text = metrics.render();
-        assert_eq!(value(&text, r#"vireo_faults_total{fault="nas-replay"}"#), Some(1.0));
+        assert_eq!(value(&text, r#"vireo_faults_total{fault="nas-integrity"}"#), Some(1.0));
         assert_eq!(value(&text, "vireo_ue_registered"), Some(12.0));
         assert_eq!(value(&text, r#"vireo_queue_depth{queue="n4"}"#), Some(3.0));
-        assert_eq!(value(&text, r#"vireo_queue_dropped_total{queue="n4"}"#), Some(1.0));
         assert_eq!(value(&text, r#"vireo_messages_total{flow="ngap-in"}"#), Some(5.0));
         assert!(value(&text, "process_resident_memory_bytes").is_some_and(|v| v > 1e6), "{text}");
         assert!(value(&text, "process_cpu_seconds_total").is_some(), "{text}");

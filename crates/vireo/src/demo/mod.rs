@@ -120,6 +120,7 @@ fn emulator_options(args: &Args) -> EmulatorOptions {
         scenario: args.scenario.clone(),
         // The first UEs rest until the last ones have registered, so that all are there at one time.
         idle: Duration::from_millis(500) + Duration::from_secs(1) * args.ues / args.rate,
+        watch_memory: true,
         quiet: false,
         // Far more than it takes: only to end a run in which somebody waits for ever.
         limit: Duration::from_secs(120 + u64::from(args.ues / args.rate.min(100))),

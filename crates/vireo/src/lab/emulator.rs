@@ -42,6 +42,8 @@ pub(crate) struct EmulatorOptions {
     pub(crate) scenario: String,
     /// How long they stay idle in scenarios where they do.
     pub(crate) idle: Duration,
+    /// Whether the core's memory is watched: it costs the core some CPU time. Needs [`Load::Rate`].
+    pub(crate) watch_memory: bool,
     /// Whether it shows its progress and its own table.
     pub(crate) quiet: bool,
     /// The longest that it may take.
@@ -58,7 +60,7 @@ pub(crate) struct Emulated {
     /// CPU time of the core meanwhile, by the kernel.
     pub(crate) core_cpu: Duration,
     /// How much more of the core was resident when all UEs had registered than when half of them had, for each UE of
-    /// that half: what the core needs once is not in it. Measured only where UEs start at a rate.
+    /// that half: what the core needs once is not in it. Zero if it was not watched.
     pub(crate) core_bytes_per_ue: f64,
 }
 
@@ -170,8 +172,7 @@ struct Memory {
 
 impl Memory {
     fn new(options: &EmulatorOptions) -> Self {
-        let watched = matches!(options.load, Load::Rate(_));
-        Memory { ues: options.ues as usize, watched, ticks: 0, half: None, peak: 0 }
+        Memory { ues: options.ues as usize, watched: options.watch_memory, ticks: 0, half: None, peak: 0 }
     }
 
     fn sample(&mut self, core: &Core) -> Result<(), Failure> {
