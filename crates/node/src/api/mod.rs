@@ -1,7 +1,8 @@
-//! The operator's window: `GET /status`, `GET /metrics`, `GET /healthz`, over HTTP on its own thread.
+//! The operator's window: `GET /status`, `GET /metrics`, `GET /healthz` and `POST /deregister`, over HTTP on its own
+//! thread.
 //!
-//! Only reads. It knows the core through [`StatusSource`] and [`Metrics`] alone, and it has no authentication: it
-//! listens on a loopback address unless told otherwise.
+//! It knows the core through [`StatusSource`] and [`Metrics`] alone, and it has no authentication: it listens on a
+//! loopback address unless told otherwise, and it changes nothing at the request of a web page.
 
 mod status;
 
@@ -10,7 +11,7 @@ pub use status::{Counts, GnbStatus, SessionStatus, Status, StatusFilter, StatusS
 use crate::metrics::Metrics;
 use axum::Router;
 use axum::extract::{Query, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
@@ -148,8 +149,13 @@ struct Deregister {
 
 async fn deregister(
     State(shared): State<Shared>,
+    headers: HeaderMap,
     request: Result<Query<Deregister>, axum::extract::rejection::QueryRejection>,
 ) -> Response {
+    // Browsers name the page that a request comes from; any page could make one to a loopback address.
+    if headers.contains_key(header::ORIGIN) {
+        return (StatusCode::FORBIDDEN, "not for web pages\n").into_response();
+    }
     let request = request.map_err(|error| error.body_text());
     let request = request.and_then(|Query(r)| Ok((r.supi.parse::<Supi>().map_err(|e| e.to_string())?, r.again)));
     match request {

@@ -36,8 +36,12 @@ fn fetch(server: &Server, path: &str) -> (String, String) {
 }
 
 fn ask(server: &Server, method: &str, path: &str) -> (String, String) {
+    ask_with(server, method, path, "")
+}
+
+fn ask_with(server: &Server, method: &str, path: &str, header: &str) -> (String, String) {
     let mut stream = TcpStream::connect(server.address()).unwrap();
-    write!(stream, "{method} {path} HTTP/1.1\r\nHost: vireo\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: vireo\r\n{header}Connection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -105,4 +109,12 @@ fn dropping_ends_it_at_once() {
     assert!(begun.elapsed() < Duration::from_secs(2));
     drop(idle);
     TcpListener::bind(address).expect("the port is free again");
+}
+
+#[test]
+fn web_pages_change_nothing() {
+    let (server, _, _) = start();
+    let path = "/deregister?supi=imsi-999700000000001&again=true";
+    assert_eq!(ask_with(&server, "POST", path, "Origin: http://example.org\r\n").0, "HTTP/1.1 403 Forbidden");
+    assert_eq!(ask_with(&server, "POST", path, "").0, "HTTP/1.1 202 Accepted");
 }
