@@ -45,6 +45,8 @@ pub(crate) struct Userspace {
     driver: String,
     /// Since when acknowledgements wait for company.
     held: Option<Instant>,
+    /// Whether wrong checksums were spoken of.
+    warned: bool,
 }
 
 impl Userspace {
@@ -76,6 +78,7 @@ impl Userspace {
             config: config.clone(),
             driver,
             held: None,
+            warned: false,
         }))
     }
 
@@ -111,10 +114,11 @@ impl Userspace {
                 let Some(incoming) = transport.parse(datagram) else { continue };
                 let Some((source, destination)) = ports(incoming.packet) else { continue };
                 let Some(destination) = self.associations.virtual_port(destination) else { continue };
-                if !is_unicast(incoming.from.ip())
-                    || incoming.to.is_some_and(|to| !is_unicast(to))
-                    || !checksum::is_right(incoming.packet)
-                {
+                if !is_unicast(incoming.from.ip()) || incoming.to.is_some_and(|to| !is_unicast(to)) {
+                    continue;
+                }
+                if !checksum::is_right(incoming.packet) {
+                    warn_once(&mut self.warned, incoming.from);
                     continue;
                 }
                 let local = routes.local(number as u8, incoming.to);
@@ -167,6 +171,17 @@ impl Userspace {
         library::lock().collect(&self.shared, &mut self.packets, &mut self.events);
         self.shared.routes().peers.forget_passing();
         Ok((count, woken))
+    }
+}
+
+/// Says once that checksums are wrong: that is noise, or a peer which nothing else tells why it gets no answer.
+fn warn_once(warned: &mut bool, from: SocketAddr) {
+    if !std::mem::replace(warned, true) {
+        tracing::warn!(
+            peer = %from.ip(),
+            "dropping SCTP packets with wrong checksums; if the peer is a kernel on this machine that leaves them to its \
+             interface, use `ethtool -K INTERFACE tx-checksum-sctp off`"
+        );
     }
 }
 
