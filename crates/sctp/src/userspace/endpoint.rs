@@ -103,10 +103,14 @@ impl Userspace {
     }
 
     /// Reads what a transport has and gives it to the library.
-    fn receive(&mut self, number: u32) -> io::Result<()> {
-        let Some(transport) = self.shared.transports.get(number as usize) else { return Ok(()) };
+    fn receive(&mut self, number: u32) {
+        let Some(transport) = self.shared.transports.get(number as usize) else { return };
         for _ in 0..BATCHES {
-            let count = self.received.receive(transport.fd())?;
+            // What an interface or a router says of one peer (down, unreachable) must not end the others.
+            let count = self.received.receive(transport.fd()).unwrap_or_else(|error| {
+                tracing::debug!(%error, local = %transport.local, "receiving SCTP packets");
+                0
+            });
             let mut library = library::lock();
             let mut routes = self.shared.routes();
             for slot in 0..count {
@@ -139,7 +143,6 @@ impl Userspace {
                 break;
             }
         }
-        Ok(())
     }
 
     /// One wait and what it brought.
@@ -149,7 +152,7 @@ impl Userspace {
         let ready = self.reactor.take_ready();
         for item in &ready {
             match *item {
-                Ready::Own(number) => self.receive(number)?,
+                Ready::Own(number) => self.receive(number),
                 Ready::Watched(token) => {
                     sink(Event::Readable { token });
                     count += 1;
