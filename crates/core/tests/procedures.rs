@@ -338,9 +338,9 @@ fn wrong_ue_identifiers_get_an_error_indication() {
     let nas = [0x7e, 0x00, 0x64, 0x6f];
     let before = lab.context();
     let amf_id = AmfUeNgapId::new(connection.amf_id.ltmsi(), connection.amf_id.generation() + 1);
-    lab.from_gnb(&lab::uplink_nas(amf_id, connection.ran_id, &nas));
+    lab.take_from_gnb(&lab::uplink_nas(amf_id, connection.ran_id, &nas));
     assert!(fault(&lab, "unknown-local-ue-ngap-id"));
-    lab.from_gnb(&lab::uplink_nas(connection.amf_id, RanUeNgapId(connection.ran_id.0 + 1), &nas));
+    lab.take_from_gnb(&lab::uplink_nas(connection.amf_id, RanUeNgapId(connection.ran_id.0 + 1), &nas));
     assert!(fault(&lab, "inconsistent-remote-ue-ngap-id"));
     assert_eq!(lab.context(), before, "nothing changed");
     lab.settle();

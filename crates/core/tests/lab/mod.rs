@@ -157,7 +157,7 @@ impl Lab {
         };
         let mut out = Outbox::default();
         lab.gnb.set_up(4, &mut out).expect("NG SETUP REQUEST");
-        lab.to_core(&out);
+        lab.bring_to_core(&out);
         lab.settle();
         assert_eq!(lab.gnb.state(), gnb::NgState::Up);
         lab
@@ -191,7 +191,7 @@ impl Lab {
             }
             if self.reachable {
                 *left -= 1;
-                self.to_gnb(&pdu);
+                self.bring_to_gnb(&pdu);
             }
         }
     }
@@ -205,7 +205,7 @@ impl Lab {
     pub(crate) fn gnb_does(&mut self, act: impl FnOnce(&mut Gnb, RanUeNgapId, &mut Outbox)) {
         let mut out = Outbox::default();
         act(&mut self.gnb, self.ran.expect("a connection"), &mut out);
-        self.to_core(&out);
+        self.bring_to_core(&out);
         self.settle();
     }
 
@@ -275,15 +275,15 @@ impl Lab {
     pub(crate) fn settle(&mut self) {
         while let Some(pdu) = self.downlink.pop_front() {
             if self.reachable {
-                self.to_gnb(&pdu);
+                self.bring_to_gnb(&pdu);
             }
         }
     }
 
-    fn to_gnb(&mut self, pdu: &[u8]) {
+    fn bring_to_gnb(&mut self, pdu: &[u8]) {
         let (mut inbox, mut out) = (Inbox::default(), Outbox::default());
         self.gnb.receive(pdu, &mut inbox, &mut out).expect("the gNB answers");
-        self.to_core(&out);
+        self.bring_to_core(&out);
         for event in std::mem::take(&mut inbox.events) {
             match &event {
                 gnb::Event::Nas { range, .. } => {
@@ -328,18 +328,18 @@ impl Lab {
                 self.ran = Some(self.gnb.initial_ue(OWNER, nas, guti, cause, &mut out).expect("a message"));
             }
         }
-        self.to_core(&out);
+        self.bring_to_core(&out);
     }
 
-    fn to_core(&mut self, out: &Outbox) {
+    fn bring_to_core(&mut self, out: &Outbox) {
         let pdus: Vec<_> = out.pdus().map(|(_, pdu)| pdu.to_vec()).collect();
         for pdu in pdus {
-            self.from_gnb(&pdu);
+            self.take_from_gnb(&pdu);
         }
     }
 
     /// A PDU from the gNB, as the balancer and the host would take it.
-    pub(crate) fn from_gnb(&mut self, pdu: &[u8]) {
+    pub(crate) fn take_from_gnb(&mut self, pdu: &[u8]) {
         match n2::route(pdu).expect("a sound PDU") {
             Route::Node => {
                 let outcome = ran::step(&mut self.node, pdu, &self.config);
