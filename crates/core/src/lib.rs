@@ -12,6 +12,7 @@ pub mod n2;
 pub mod pools;
 pub mod procedures;
 pub mod ran;
+pub mod schedule;
 pub mod session;
 pub mod subscription;
 pub mod tmsi;

@@ -1,0 +1,116 @@
+//! Weighted deficit round robin among the NFs of a worker: each is given time in proportion to its share, and pays with
+//! the time its procedures really took, so that long procedures gain nothing.
+
+/// The time that all NFs together are given in one round, in nanoseconds: long enough that a round runs several
+/// procedures, short enough that no NF waits noticeably for the others.
+const ROUND_NANOS: f64 = 1_000_000.0;
+/// Rounds of credit that an NF may save while others run.
+const SAVED_ROUNDS: f64 = 2.0;
+
+/// What an NF can owe: a procedure that hung for longer was the machine's doing, and is forgiven.
+const DEBT_NANOS: f64 = 100_000_000.0;
+
+/// The round robin of one worker.
+#[derive(Clone, Debug, Default)]
+pub struct Deficit {
+    credit: Vec<f64>,
+    at: usize,
+}
+
+impl Deficit {
+    /// The NF that runs next: one with work and credit. `shares` and `waiting` are in the same order; `None` if none
+    /// has work.
+    pub fn next(&mut self, shares: &[f64], waiting: impl Fn(usize) -> bool) -> Option<usize> {
+        let count = shares.len();
+        self.credit.resize(count, 0.0);
+        if !(0..count).any(&waiting) {
+            // Who has no work saves nothing for later.
+            self.credit.fill(0.0);
+            return None;
+        }
+        loop {
+            for step in 0..count {
+                let nf = (self.at + step) % count;
+                if waiting(nf) && self.credit[nf] > 0.0 {
+                    self.at = nf;
+                    return Some(nf);
+                }
+            }
+            self.refill(shares, &waiting);
+        }
+    }
+
+    /// A new round: everyone with work gets its part.
+    fn refill(&mut self, shares: &[f64], waiting: &impl Fn(usize) -> bool) {
+        let total: f64 = (0..shares.len()).filter(|nf| waiting(*nf)).map(|nf| shares[nf].max(0.0)).sum();
+        for (nf, credit) in self.credit.iter_mut().enumerate() {
+            if !waiting(nf) {
+                *credit = 0.0;
+                continue;
+            }
+            // Shares that add up to nothing are equal ones: work is never left undone.
+            let part = if total > 0.0 { (shares[nf].max(0.0) / total).max(1e-3) } else { 1.0 };
+            *credit = (*credit + part * ROUND_NANOS).min(part * ROUND_NANOS * SAVED_ROUNDS);
+        }
+        self.at = (self.at + 1) % shares.len().max(1);
+    }
+
+    /// The NF has run for so long.
+    pub fn ran(&mut self, nf: usize, nanos: u64) {
+        if let Some(credit) = self.credit.get_mut(nf) {
+            *credit = (*credit - nanos as f64).max(-DEBT_NANOS);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The part of the time that each NF gets when all always have work of these lengths.
+    fn parts<const N: usize>(shares: [f64; N], lengths: [u64; N]) -> [f64; N] {
+        let (mut deficit, mut time) = (Deficit::default(), [0u64; N]);
+        while time.iter().sum::<u64>() < 1_000_000_000 {
+            let nf = deficit.next(&shares, |_| true).expect("there is work");
+            deficit.ran(nf, lengths[nf]);
+            time[nf] += lengths[nf];
+        }
+        time.map(|t| t as f64 / time.iter().sum::<u64>() as f64)
+    }
+
+    #[test]
+    fn time_follows_the_shares_whatever_the_procedures_take() {
+        for lengths in [[20_000, 20_000, 20_000], [200_000, 5_000, 20_000], [1_000, 3_000_000, 10_000]] {
+            let got = parts([0.5, 0.3, 0.2], lengths);
+            for (got, wanted) in got.iter().zip([0.5, 0.3, 0.2]) {
+                assert!((got - wanted).abs() < 0.02, "{got} instead of {wanted} with {lengths:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_has_no_work_saves_nothing() {
+        let mut deficit = Deficit::default();
+        for _ in 0..100 {
+            let nf = deficit.next(&[0.9, 0.1], |nf| nf == 1).expect("there is work");
+            deficit.ran(nf, 500_000);
+            assert_eq!(nf, 1, "the only one with work has the whole core");
+        }
+        assert_eq!(deficit.next(&[0.9, 0.1], |_| false), None);
+        let first: Vec<_> = (0..20)
+            .map(|_| {
+                let nf = deficit.next(&[0.9, 0.1], |_| true).expect("there is work");
+                deficit.ran(nf, 50_000);
+                nf
+            })
+            .collect();
+        assert!(first.iter().filter(|nf| **nf == 1).count() >= 1, "{first:?}");
+    }
+
+    #[test]
+    fn no_share_is_still_some_service() {
+        let got = parts([1.0, 0.0], [10_000, 10_000]);
+        assert!(got[1] > 0.0 && got[1] < 0.01, "{got:?}");
+        assert_eq!(parts([0.0, 0.0], [10_000, 10_000]).map(|p| (p * 10.0).round()), [5.0, 5.0]);
+    }
+}

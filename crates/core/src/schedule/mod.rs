@@ -1,0 +1,11 @@
+//! Who runs a procedure next, and with which part of a core: seed 1's intra-host decisions as pure functions over
+//! queue lengths, shares and measured times.
+//!
+//! [`estimate`]: how long a procedure would take at an NF (its equations 1 and 2). [`forward`]: which NF it goes to
+//! (its Algorithm 2 and the baselines). [`shares`]: which part of a core each NF has. [`deficit`]: how a worker keeps to
+//! these parts. Nothing here knows threads, queues as data structures, or clocks.
+
+pub mod deficit;
+pub mod estimate;
+pub mod forward;
+pub mod shares;
