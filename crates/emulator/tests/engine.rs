@@ -206,6 +206,7 @@ fn misbehaviour_is_judged_by_the_answers_and_by_another_ue() {
         ("bad-replay", true),
         ("bad-truncated", true),
         ("bad-random", true),
+        ("ng-reset", true),
         // the scripted network knows no criticality, takes no notice of foreign networks, and is no AMF for the rest
         ("bad-procedure", false),
         ("bad-setup", false),
@@ -229,7 +230,7 @@ fn misbehaviour_is_judged_by_the_answers_and_by_another_ue() {
 fn a_lost_association_fails_its_ues_and_comes_back_for_the_others() {
     let lab = Lab::new(Behaviour::default());
     let mut options = options("register");
-    (options.ues, options.load) = (100, Load::Rate(100.0));
+    (options.ues, options.load, options.timeout) = (100, Load::Rate(100.0), Duration::from_secs(2));
     let mut lost = false;
     let report = lab.run_watched(&options, &mut |progress| {
         if progress.registered > 20 && !lost {

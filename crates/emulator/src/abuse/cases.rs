@@ -23,6 +23,7 @@ pub(super) fn play(case: Case, wire: &mut Wire<'_>, bad: usize, index: u32, outc
             Case::Replay => replay(wire, bad, index, outcome),
             Case::Order => order(wire, bad, outcome),
             Case::NasGarbage => nas_garbage(wire, bad, outcome),
+            Case::Node => node(wire, bad, index, outcome),
             _ => half_open(wire, bad, outcome),
         }),
     };
@@ -407,4 +408,38 @@ fn half_open(wire: &mut Wire<'_>, bad: usize, outcome: &mut Outcome) -> Result<(
         }
     }
     Ok(())
+}
+
+/// The gNB's own procedures: each is acknowledged, and a UE whose connection was reset is idle at the core too.
+fn node(wire: &mut Wire<'_>, bad: usize, index: u32, outcome: &mut Outcome) -> Result<(), String> {
+    wire.start(bad, |gnb, out| gnb.update_configuration(out))?;
+    expect(wire, bad, "RANConfigurationUpdate", outcome);
+    let mut first = Device::new(wire.options, 2 * index)?;
+    let mut second = Device::new(wire.options, HALF_OPEN_FIRST)?;
+    for whole in [false, true] {
+        for device in [&mut first, &mut second] {
+            match whole {
+                false => wire.register(bad, device)?,
+                true if device.ran.is_none() => wire.update(bad, device)?,
+                true => {}
+            }
+        }
+        let gone = first.ran.ok_or("no NG connection")?;
+        let some = [gone];
+        wire.start(bad, |gnb, out| gnb.reset((!whole).then_some(&some[..]), out).map(|_| ()))?;
+        expect(wire, bad, "NGReset", outcome);
+        first.disconnected();
+        if whole {
+            second.disconnected();
+        }
+    }
+    wire.update(bad, &mut second)
+}
+
+fn expect(wire: &mut Wire<'_>, bad: usize, procedure: &str, outcome: &mut Outcome) {
+    outcome.sent += 1;
+    let answer = wire.answer(bad, ANSWER, outcome);
+    if answer != Some(Answer::Acknowledge(procedure.into())) {
+        outcome.faults.push(format!("{procedure} was answered by {answer:?}"));
+    }
 }

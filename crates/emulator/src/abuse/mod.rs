@@ -46,9 +46,11 @@ pub enum Case {
     Setup,
     /// Many registrations that stop after the first message (`--ues` tells how many).
     HalfOpen,
+    /// No misbehaviour: RAN CONFIGURATION UPDATE, and NG RESET of one UE and of all. Not one of [`CASES`].
+    Node,
 }
 
-/// All of them.
+/// All the misbehaviour.
 pub const CASES: [Case; 13] = [
     Case::Random,
     Case::Truncated,

@@ -30,6 +30,8 @@ pub(super) enum Answer {
     Nas(Option<u8>),
     /// UE CONTEXT RELEASE COMMAND.
     Release,
+    /// A successful outcome; the procedure.
+    Acknowledge(String),
     /// Another PDU.
     Other(String),
 }
@@ -50,6 +52,8 @@ impl Answer {
                 Answer::Nas(nas.filter(|nas| nas.0.get(1) == Some(&0)).and_then(|nas| nas.0.get(2).copied()))
             }
             Kind::Initiating_UEContextRelease => Answer::Release,
+            Kind::Successful_NGReset => Answer::Acknowledge("NGReset".into()),
+            Kind::Successful_RANConfigurationUpdate => Answer::Acknowledge("RANConfigurationUpdate".into()),
             _ => Answer::Other(pdu.procedure_name().into()),
         }
     }
@@ -64,6 +68,7 @@ impl Answer {
             Answer::Nas(Some(kind)) => format!("NAS {kind:#04x}"),
             Answer::Nas(None) => "protected NAS".into(),
             Answer::Release => "UE CONTEXT RELEASE COMMAND".into(),
+            Answer::Acknowledge(name) => format!("{name} acknowledged"),
             Answer::Other(name) => name.clone(),
         }
     }
@@ -95,6 +100,12 @@ impl Device {
         let (supi, keys) = subscriber.ok_or_else(|| Error::Options("there are no subscribers".into()))?;
         let ue = Ue::new(Usim::new(supi, keys));
         Ok(Device { ue, ran: None, sent: Vec::new(), trouble: None, out: ue::Out::default() })
+    }
+
+    /// Its NG connection was reset.
+    pub(super) fn disconnected(&mut self) {
+        self.ran = None;
+        self.ue.connection_released();
     }
 
     /// The REGISTRATION REQUEST that starts its registration.
@@ -308,6 +319,25 @@ impl<'a> Wire<'a> {
         commanded.map_err(|error| error.to_string())?;
         self.speak(peer, device)?;
         self.drive(peer, device, |device| device.ue.mm() == Mm::Registered)
+    }
+
+    /// Brings an idle device back by a periodic registration update.
+    pub(super) fn update(&mut self, peer: usize, device: &mut Device) -> Result<(), String> {
+        device.out.clear();
+        let commanded = device.ue.register(&self.options.profile, Registration::Periodic, &mut device.out);
+        commanded.map_err(|error| error.to_string())?;
+        self.speak(peer, device)?;
+        self.drive(peer, device, |device| device.ue.mm() == Mm::Registered)
+    }
+
+    /// Lets the gNB start a procedure of its own.
+    pub(super) fn start(
+        &mut self,
+        peer: usize,
+        what: impl FnOnce(&mut Gnb, &mut Outbox) -> Result<(), gnb::SendError>,
+    ) -> Result<(), String> {
+        what(&mut self.peers[peer].gnb, &mut self.outbox).map_err(|error| error.to_string())?;
+        self.flush(peer)
     }
 
     pub(super) fn establish(&mut self, peer: usize, device: &mut Device) -> Result<(), String> {

@@ -7,6 +7,8 @@ mod receive;
 mod request;
 mod resource;
 
+pub use request::SendError;
+
 use std::net::IpAddr;
 use vireo_types::{GnbId, RanUeNgapId, Snssai, Tai, Teid, Tmsi};
 use vireo_wire::ngap::{Cause, Error};

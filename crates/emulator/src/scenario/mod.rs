@@ -197,6 +197,7 @@ pub static ALL: &[Scenario] = &[
             Step::Deregister,
         ],
     ),
+    abuse("ng-reset", "RAN CONFIGURATION UPDATE, NG RESET of one UE and of all; the UEs come back", Case::Node),
     Scenario {
         name: "bad-input",
         about: "every misbehaviour below; each must get its answer and leave another UE served",
