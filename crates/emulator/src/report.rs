@@ -146,6 +146,8 @@ pub struct Report {
     pub failures: BTreeMap<String, u64>,
     /// What the core did against the specifications, and how often.
     pub violations: BTreeMap<String, u64>,
+    /// The first message behind each violation, in hexadecimal digits.
+    pub evidence: BTreeMap<String, String>,
     /// The user plane.
     pub user_plane: UserPlane,
     /// CPU of the emulator's worker threads, in microseconds (the SCTP stack's own threads apart).
@@ -218,6 +220,9 @@ impl fmt::Display for Report {
         }
         for (what, count) in &self.violations {
             writeln!(f, "violation: {count} x {what}")?;
+            if let Some(message) = self.evidence.get(what) {
+                writeln!(f, "           the first in {message}")?;
+            }
         }
         Ok(())
     }
@@ -255,6 +260,13 @@ impl Stats {
         *self.report.violations.entry(what).or_default() += 1;
     }
 
+    /// A violation with the message that shows it.
+    pub(crate) fn violation_in(&mut self, what: String, message: &[u8]) {
+        let hexadecimal = || message.iter().fold(String::new(), |text, octet| text + &format!("{octet:02x}"));
+        self.report.evidence.entry(what.clone()).or_insert_with(hexadecimal);
+        self.violation(what);
+    }
+
     pub(crate) fn lived(&mut self, start_us: u64, end_us: u64) {
         let (first, last) = self.span.unwrap_or((start_us, end_us));
         self.span = Some((first.min(start_us), last.max(end_us)));
@@ -280,6 +292,9 @@ impl Stats {
         }
         for (what, count) in &b.violations {
             *a.violations.entry(what.clone()).or_default() += count;
+        }
+        for (what, message) in &b.evidence {
+            a.evidence.entry(what.clone()).or_insert_with(|| message.clone());
         }
         let (u, v) = (&mut a.user_plane, &b.user_plane);
         u.up_packets += v.up_packets;

@@ -319,9 +319,10 @@ impl<'a> Worker<'a> {
                 }
                 gnb::Event::Paging(tmsi) => self.on_paging(tmsi),
                 gnb::Event::ErrorIndication(report) => {
-                    self.stats.violation(format!("ERROR INDICATION of the core: {:?}", report.cause));
+                    let what = format!("ERROR INDICATION of the core: {:?}", report.cause);
+                    self.stats.violation_in(what, data);
                 }
-                gnb::Event::Violation(violation) => self.stats.violation(violation.to_string()),
+                gnb::Event::Violation(violation) => self.stats.violation_in(violation.to_string(), data),
                 gnb::Event::Ready
                 | gnb::Event::ResetDone
                 | gnb::Event::ConfigurationUpdated(_)
