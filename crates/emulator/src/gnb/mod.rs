@@ -303,10 +303,12 @@ impl Gnb {
         Some(owner)
     }
 
-    /// UE-associated signalling keeps to one stream per UE, and off stream 0 (TS 38.412 7).
+    /// UE-associated signalling keeps off stream 0 (TS 38.412 7). All that is about one UE takes one stream, also over
+    /// successive connections: SCTP keeps no order between streams, and the INITIAL UE MESSAGE of a new connection must
+    /// not overtake the UE CONTEXT RELEASE COMPLETE of the one before.
     fn stream(&self, ran: RanUeNgapId) -> u16 {
-        let streams = u32::from(self.streams.max(2)) - 1;
-        1 + (ran.0 >> 8).wrapping_rem(streams) as u16
+        let owner = self.connection(ran).map_or(0, |connection| connection.owner);
+        1 + owner.wrapping_rem(u32::from(self.streams.max(2)) - 1) as u16
     }
 }
 
