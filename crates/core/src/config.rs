@@ -97,13 +97,16 @@ pub struct Timers {
     pub t3570: Duration,
     /// Deregistration Request by the network.
     pub t3522: Duration,
+    /// Paging (T3513).
+    pub t3513: Duration,
     /// PDU Session Release Command (T3592).
     pub t3592: Duration,
     /// How often a message is sent again before its procedure is aborted (4 in TS 24.501).
     pub retransmissions: u8,
     /// How long a context waits for an answer of the RAN (context set-up and release).
     pub ran_response: Duration,
-    /// How long after T3512 an unreachable UE is deregistered (implicit deregistration, TS 24.501 5.3.7: 4 minutes).
+    /// How much longer than T3512 the mobile reachable timer is, and how long the implicit deregistration timer runs
+    /// after it (TS 24.501 5.3.7: 4 minutes).
     pub implicit_deregistration: Duration,
 }
 
@@ -116,6 +119,8 @@ impl Default for Timers {
             t3560: Duration::from_secs(6),
             t3570: Duration::from_secs(6),
             t3522: Duration::from_secs(6),
+            // The specification leaves it to the network: a few paging cycles of 1.28 s (TS 38.304 7.1).
+            t3513: Duration::from_secs(3),
             t3592: Duration::from_secs(16),
             retransmissions: 4,
             ran_response: Duration::from_secs(10),

@@ -1,5 +1,5 @@
 use crate::config::CoreConfig;
-use vireo_types::{Dnn, Instant, Ltmsi, PduSessionType, SessionAddress, Snssai, Tmsi};
+use vireo_types::{AssocId, Dnn, GnbId, Instant, Ltmsi, PduSessionType, SessionAddress, Snssai, Tai, Tmsi};
 
 /// Everything a step may know that is not in the context or the event.
 pub struct Env<'a> {
@@ -11,6 +11,8 @@ pub struct Env<'a> {
     pub random: &'a mut dyn FnMut(&mut [u8]),
     /// Gives out identifiers that are unique in the cluster.
     pub ids: &'a mut dyn Identifiers,
+    /// The RAN nodes that have NG set up.
+    pub ran: &'a dyn RanNodes,
 }
 
 impl std::fmt::Debug for Env<'_> {
@@ -40,4 +42,24 @@ pub trait Identifiers {
 
     /// Addresses of the data network's pools; `None` when a pool that is needed is used up.
     fn address(&mut self, dnn: &Dnn, kind: PduSessionType) -> Option<SessionAddress>;
+}
+
+/// The RAN nodes that have NG set up, as far as a step over a UE must find them.
+pub trait RanNodes {
+    /// The associations of the nodes that serve one of these tracking areas, each once.
+    fn serving(&self, areas: &[Tai]) -> Vec<AssocId>;
+
+    /// The association of the node of a Global gNB ID.
+    fn find(&self, id: GnbId) -> Option<AssocId>;
+}
+
+/// No RAN node.
+impl RanNodes for () {
+    fn serving(&self, _: &[Tai]) -> Vec<AssocId> {
+        Vec::new()
+    }
+
+    fn find(&self, _: GnbId) -> Option<AssocId> {
+        None
+    }
 }

@@ -18,4 +18,4 @@ pub mod subscription;
 pub mod tmsi;
 pub mod turn;
 
-pub use env::{Env, Identifiers};
+pub use env::{Env, Identifiers, RanNodes};

@@ -59,6 +59,8 @@ pub enum Kind {
     Deregistration,
     /// AN release.
     Release,
+    /// Paging, from the first page to the UE's answer.
+    Paging,
 }
 
 /// What a step says to counters and logs; never acted on.

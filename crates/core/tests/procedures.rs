@@ -1,6 +1,7 @@
 //! The procedures, step by step, against the emulator's UE and gNB: what a UE sees when all goes well, when messages are
 //! lost, and when it or somebody else misbehaves.
 
+#[allow(dead_code, reason = "a part of it is used by other tests")]
 mod lab;
 
 use lab::{ASSOC, Lab, SLICE};
@@ -287,8 +288,10 @@ fn a_ue_that_is_never_heard_of_again_is_deregistered() {
     lab.session(1);
     lab.idle();
     lab.wait(Duration::from_secs(54 * 60 + 239));
-    assert!(lab.context().is_some_and(|c| c.is_registered()));
+    assert!(lab.context().is_some_and(|c| c.is_registered() && !c.unreachable));
     lab.wait(Duration::from_secs(2));
+    assert!(lab.context().is_some_and(|c| c.is_registered() && c.unreachable), "the mobile reachable timer");
+    lab.wait(Duration::from_secs(240));
     assert!(lab.context().is_some_and(|c| !c.is_registered() && c.sessions.is_empty()));
     lab.wait(Duration::from_secs(601));
     assert!(lab.context().is_none());
@@ -338,9 +341,9 @@ fn wrong_ue_identifiers_get_an_error_indication() {
     let nas = [0x7e, 0x00, 0x64, 0x6f];
     let before = lab.context();
     let amf_id = AmfUeNgapId::new(connection.amf_id.ltmsi(), connection.amf_id.generation() + 1);
-    lab.take_from_gnb(&lab::uplink_nas(amf_id, connection.ran_id, &nas));
+    lab.take_from_gnb(0, &lab::uplink_nas(amf_id, connection.ran_id, &nas));
     assert!(fault(&lab, "unknown-local-ue-ngap-id"));
-    lab.take_from_gnb(&lab::uplink_nas(connection.amf_id, RanUeNgapId(connection.ran_id.0 + 1), &nas));
+    lab.take_from_gnb(0, &lab::uplink_nas(connection.amf_id, RanUeNgapId(connection.ran_id.0 + 1), &nas));
     assert!(fault(&lab, "inconsistent-remote-ue-ngap-id"));
     assert_eq!(lab.context(), before, "nothing changed");
     lab.settle();

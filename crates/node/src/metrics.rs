@@ -53,6 +53,8 @@ labels! {
         SessionEstablishment = "session-establishment",
         /// PDU session release (TS 23.502 4.3.4).
         SessionRelease = "session-release",
+        /// Paging (TS 23.502 4.2.3.3).
+        Paging = "paging",
     }
 }
 

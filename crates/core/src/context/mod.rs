@@ -10,7 +10,7 @@ mod security;
 pub use codec::{CodecError, LAYOUT_VERSION, decode, encode};
 pub use security::{NasSecurity, NextHop, SecurityFault};
 
-use crate::procedures::{deregistration, registration, service_request};
+use crate::procedures::{deregistration, paging, registration, service_request};
 use crate::session::SmContext;
 use crate::subscription::{Ambr, Subscription};
 use serde::{Deserialize, Serialize};
@@ -47,9 +47,26 @@ pub struct UeContext {
     pub connections: u16,
     /// The 5GMM procedure that runs.
     pub procedure: Option<Procedure>,
+    /// The registration area: where an idle UE is paged (TS 23.501 5.3.2.3).
+    pub area: Vec<Tai>,
+    /// What the network wants of the UE as soon as it can be reached.
+    pub wanted: Wanted,
+    /// The mobile reachable timer has expired: the UE is not paged any more (TS 24.501 5.3.7).
+    pub unreachable: bool,
     /// When a UE that is not heard of is taken for gone (mobile reachable and implicit deregistration timers,
     /// TS 24.501 5.3.7), or when a deregistered context is forgotten.
     pub expires: Option<Instant>,
+}
+
+/// What the network wants of a UE that is idle or not yet ready for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wanted {
+    /// Sessions whose user plane is wanted, a bit each.
+    pub sessions: u16,
+    /// A session has a NAS message for the UE.
+    pub signalling: bool,
+    /// The UE is to be deregistered; whether it shall register again.
+    pub deregister: Option<bool>,
 }
 
 /// Who a UE is.
@@ -162,6 +179,8 @@ pub enum Procedure {
     ServiceRequest(service_request::Serving),
     /// Deregistration by the network.
     Deregistration(deregistration::Deregistering),
+    /// Paging.
+    Paging(paging::Paging),
 }
 
 impl Procedure {
@@ -210,6 +229,9 @@ impl UeContext {
             connection: None,
             connections: 0,
             procedure: None,
+            area: Vec::new(),
+            wanted: Wanted::default(),
+            unreachable: false,
             expires: None,
         }
     }
@@ -236,6 +258,7 @@ impl UeContext {
             Some(Procedure::Registration(r)) => r.deadline(),
             Some(Procedure::ServiceRequest(s)) => Some(s.deadline()),
             Some(Procedure::Deregistration(d)) => Some(d.deadline()),
+            Some(Procedure::Paging(p)) => Some(p.deadline()),
         };
         let ran = self.connection.and_then(|c| match c.ran {
             RanContext::SettingUp { deadline } | RanContext::Releasing { deadline } => Some(deadline),

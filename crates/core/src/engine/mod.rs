@@ -7,10 +7,10 @@
 mod nas;
 
 use crate::Env;
-use crate::context::{Connection, Procedure, RanContext, UeContext};
+use crate::context::{Connection, Procedure, RanContext, UeContext, Wanted};
 use crate::n2::{self, Cause, Fault, Initial, UeMessage};
 use crate::procedures::common::user_plane;
-use crate::procedures::{an_release, deregistration, registration, service_request, session};
+use crate::procedures::{an_release, deregistration, paging, registration, service_request, session};
 use crate::ran::{self, ResetItem};
 use crate::session::{Input, N2Sm};
 use crate::subscription::{AuthenticationError, AuthenticationInfo};
@@ -108,15 +108,58 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> Outcome 
             deregistration::superseded(&mut turn);
         }
         Event::Deregister { again } => {
-            if turn.ue.is_registered() {
+            if turn.ue.is_registered() && turn.ue.connection.is_some() {
                 interrupt(&mut turn);
                 let procedure = deregistration::by_network(&mut turn, again, None);
                 turn.ue.procedure = procedure.map(Procedure::Deregistration);
+            } else if turn.ue.is_registered() {
+                turn.ue.wanted.deregister = Some(again);
             }
         }
     }
+    reach(&mut turn);
     an_release::forget_if_empty(&mut turn);
     turn.out
+}
+
+/// Does what is wanted of the UE as soon as it can be done: an idle UE is paged for it.
+fn reach(turn: &mut Turn<'_, '_>) {
+    if turn.ue.wanted == Wanted::default() {
+        return;
+    }
+    if !turn.ue.is_registered() {
+        turn.ue.wanted = Wanted::default();
+        return;
+    }
+    if turn.ue.procedure.is_some() {
+        return;
+    }
+    match turn.ue.connection.map(|c| c.ran) {
+        None => match paging::begin(turn) {
+            Some(paging) => turn.ue.procedure = Some(Procedure::Paging(paging)),
+            None => unreached(turn),
+        },
+        Some(RanContext::SetUp) => {
+            let wanted = std::mem::take(&mut turn.ue.wanted);
+            if let Some(again) = wanted.deregister {
+                let procedure = deregistration::by_network(turn, again, None);
+                turn.ue.procedure = procedure.map(Procedure::Deregistration);
+                return;
+            }
+            if wanted.signalling {
+                user_plane::step_all(turn, || Input::Reachable);
+            }
+            user_plane::restore(turn, wanted.sessions);
+        }
+        Some(RanContext::None | RanContext::SettingUp { .. } | RanContext::Releasing { .. }) => {}
+    }
+}
+
+/// The UE does not answer: what can be done without it is done.
+fn unreached(turn: &mut Turn<'_, '_>) {
+    if let Some(again) = turn.ue.wanted.deregister.take() {
+        deregistration::by_network(turn, again, None);
+    }
 }
 
 fn initial(turn: &mut Turn<'_, '_>, assoc: AssocId, message: Initial) {
@@ -126,6 +169,9 @@ fn initial(turn: &mut Turn<'_, '_>, assoc: AssocId, message: Initial) {
         turn.effect(Effect::Ngap { assoc: old.assoc, pdu: n2::context_release_command(&old, cause) });
         interrupt(turn);
         user_plane::step_all(turn, || Input::Deactivate);
+    }
+    if let Some(Procedure::Paging(paging)) = turn.ue.procedure.take_if(|p| matches!(p, Procedure::Paging(_))) {
+        paging::answered(turn, paging);
     }
     connect(turn, assoc, &message);
     nas::initial(turn, &message.nas);
@@ -146,6 +192,7 @@ fn connect(turn: &mut Turn<'_, '_>, assoc: AssocId, message: &Initial) {
         cell: message.cell,
         ran: RanContext::None,
     });
+    turn.ue.unreachable = false;
 }
 
 /// The fault of a message about a UE that there is none of; `None` if it is to be ignored.
@@ -269,6 +316,8 @@ fn interrupt(turn: &mut Turn<'_, '_>) {
         }
         Some(Procedure::ServiceRequest(_)) => service_request::failed(turn),
         Some(Procedure::Deregistration(deregistering)) => deregistration::accepted(turn, deregistering),
+        // It has no connection that could be lost.
+        Some(paging @ Procedure::Paging(_)) => turn.ue.procedure = Some(paging),
         None => {}
     }
 }
@@ -314,6 +363,10 @@ fn deadline(turn: &mut Turn<'_, '_>) {
         Some(Procedure::Deregistration(deregistering)) => {
             turn.ue.procedure = deregistration::on_deadline(turn, deregistering).map(Procedure::Deregistration);
         }
+        Some(Procedure::Paging(paging)) => match paging::on_deadline(turn, paging) {
+            Some(paging) => turn.ue.procedure = Some(Procedure::Paging(paging)),
+            None => unreached(turn),
+        },
         other => turn.ue.procedure = other,
     }
     match turn.ue.connection.map(|c| c.ran) {
@@ -336,7 +389,12 @@ fn deadline(turn: &mut Turn<'_, '_>) {
     }
     if turn.ue.expires.is_some_and(|e| e <= now) {
         turn.ue.expires = None;
-        if turn.ue.is_registered() {
+        if turn.ue.is_registered() && !turn.ue.unreachable {
+            // The mobile reachable timer: no more paging, and the implicit deregistration timer starts (5.3.7).
+            turn.ue.unreachable = true;
+            turn.ue.expires = Some(now + turn.env.config.timers.implicit_deregistration);
+        } else if turn.ue.is_registered() {
+            turn.ue.procedure = None;
             // Implicit deregistration: the UE was not heard of for too long.
             deregistration::by_network(turn, false, Some(GmmCause::ImplicitlyDeregistered));
         } else {

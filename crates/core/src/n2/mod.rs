@@ -35,6 +35,11 @@ pub(crate) fn tac_of(tac: &ngap::TAC) -> Tac {
     Tac(u32::from_be_bytes([0, a, b, c]))
 }
 
+pub(crate) fn tac_octets(tac: Tac) -> [u8; 3] {
+    let [_, a, b, c] = tac.0.to_be_bytes();
+    [a, b, c]
+}
+
 pub(crate) fn cell_of(cell: &ngap::NRCGI) -> NrCgi {
     NrCgi { plmn: Plmn::from_ngap(cell.plmn_identity.0), cell: cell.nr_cell_identity.0.value() }
 }

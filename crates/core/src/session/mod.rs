@@ -72,6 +72,11 @@ pub enum Input<'a> {
     Activate,
     /// The AN is released: buffer downlink packets.
     Deactivate,
+    /// The UE answers to paging: what it was not told, it is told now.
+    Reachable,
+    /// The UE does not answer to paging (TS 23.502 4.2.3.3 step 5): the packets that wait for it are dropped, so that
+    /// the next one is reported again, and a release that it was to be told is over without it.
+    Unreachable,
     /// The network ends the session towards the UE, by a PDU Session Release Command with this 5GSM cause.
     Release(u8),
     /// The session ends without telling the UE (deregistration, TS 24.501 5.5.2): only the UPF is told.
@@ -125,6 +130,8 @@ pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> 
         Input::N2(kind, octets) => userplane::ran_answered(sm, kind, octets, env, &mut out),
         Input::Activate => userplane::activate(sm, env, &mut out),
         Input::Deactivate => userplane::deactivate(sm, &mut out),
+        Input::Reachable => release::remind(sm, &mut out),
+        Input::Unreachable => userplane::unreachable(sm, &mut out),
         Input::Release(cause) => release::start(sm, release::NO_PTI, cause, env, &mut out),
         Input::ReleaseLocally => release::end(sm, &mut out),
         Input::Pfcp(octets) => upf::received(sm, octets, env, &mut out),

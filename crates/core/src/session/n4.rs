@@ -100,6 +100,13 @@ pub(super) fn modification_request(sm: &SmContext) -> Output {
     })
 }
 
+/// Session Modification Request: drop what is buffered.
+pub(super) fn drop_buffered(sm: &SmContext) -> Output {
+    request(sm, MessageType::SESSION_MODIFICATION_REQUEST, sm.up_seid, |message| {
+        message.put(&SmReqFlags::DROBU);
+    })
+}
+
 /// Session Deletion Request.
 pub(super) fn deletion_request(sm: &SmContext) -> Output {
     request(sm, MessageType::SESSION_DELETION_REQUEST, sm.up_seid, |_| {})

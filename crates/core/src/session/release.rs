@@ -84,6 +84,13 @@ pub(super) fn completed(sm: &mut SmContext, pti: u8, out: &mut Vec<Output>) {
     }
 }
 
+/// The UE can be reached again: the command that it may not have got is sent again.
+pub(super) fn remind(sm: &SmContext, out: &mut Vec<Output>) {
+    if let Stage::Releasing { pti, cause, .. } = sm.stage {
+        out.extend(n1::release_command(sm.psi, pti, cause));
+    }
+}
+
 /// T3592 has expired: the command is sent again, until the UE is given up (TS 24.501 6.3.3.5).
 pub(super) fn t3592_expired(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     let Stage::Releasing { pti, cause, repeats } = &mut sm.stage else {

@@ -48,6 +48,19 @@ pub(super) fn deactivate(sm: &mut SmContext, out: &mut Vec<Output>) {
     }
 }
 
+/// The UE does not answer to paging.
+pub(super) fn unreachable(sm: &mut SmContext, out: &mut Vec<Output>) {
+    match sm.stage {
+        // It learns of it by the PDU session status of its next request.
+        Stage::Releasing { .. } => release::end(sm, out),
+        Stage::Established if sm.ran == Ran::Idle && sm.downlink.is_none() && sm.n4 == N4::Told => {
+            sm.n4 = N4::Telling { stale: false };
+            out.push(n4::drop_buffered(sm));
+        }
+        _ => {}
+    }
+}
+
 /// The RAN has answered.
 pub(super) fn ran_answered(sm: &mut SmContext, kind: N2Sm, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
     match (kind, sm.ran) {

@@ -1,4 +1,4 @@
-//! A network in a test: the real steps of the core on one side, the emulator's gNB and UE on the other, a home network
+//! A network in a test: the real steps of the core on one side, the emulator's gNBs and UE on the other, a home network
 //! and a UPF that answer at once, and a clock that the test moves. No I/O.
 
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use vireo_core::n2::{self, Route, UeMessage};
 use vireo_core::ran::{self, RanNode};
 use vireo_core::subscription::*;
 use vireo_core::turn::{Effect, Note};
-use vireo_core::{Env, Identifiers};
+use vireo_core::{Env, Identifiers, RanNodes};
 use vireo_emulator::gnb::{self, Gnb, GnbConfig, Inbox, Outbox};
 use vireo_emulator::ue::{self, Out, Profile, Ue};
 use vireo_emulator::usim::{Keys, Usim};
@@ -33,7 +33,7 @@ fn config() -> CoreConfig {
     CoreConfig {
         name: "vireo".into(),
         plmns: vec!["99970".parse().expect("a PLMN")],
-        tacs: vec![Tac(1)],
+        tacs: vec![Tac(1), Tac(2)],
         amf_region: 2,
         amf_set: 1,
         amf_pointer: 0,
@@ -85,6 +85,21 @@ impl Identifiers for Ids {
     }
 }
 
+/// What the core knows of the RAN.
+#[derive(Default)]
+pub(crate) struct Nodes(Vec<(AssocId, Option<RanNode>)>);
+
+impl RanNodes for Nodes {
+    fn serving(&self, areas: &[Tai]) -> Vec<AssocId> {
+        let serves = |n: &RanNode| n.areas.iter().any(|a| areas.contains(&a.tai));
+        self.0.iter().filter(|(_, n)| n.as_ref().is_some_and(serves)).map(|(assoc, _)| *assoc).collect()
+    }
+
+    fn find(&self, id: GnbId) -> Option<AssocId> {
+        self.0.iter().find(|(_, n)| n.as_ref().is_some_and(|n| n.id == id)).map(|(assoc, _)| *assoc)
+    }
+}
+
 /// The network.
 pub(crate) struct Lab {
     pub(crate) config: CoreConfig,
@@ -94,11 +109,14 @@ pub(crate) struct Lab {
     stored: Option<Vec<u8>>,
     /// Contexts that the UE had before and that the core still keeps.
     pub(crate) others: Vec<UeContext>,
-    node: Option<RanNode>,
-    pub(crate) gnb: Gnb,
+    nodes: Nodes,
+    /// The gNBs; number `n` has association `ASSOC + n` and tracking area 1 + `n`.
+    pub(crate) gnbs: Vec<Gnb>,
+    /// The gNB that the UE is at.
+    pub(crate) at: usize,
     pub(crate) ue: Ue,
     pub(crate) profile: Profile,
-    ran: Option<RanUeNgapId>,
+    pub(crate) ran: Option<RanUeNgapId>,
     sqn: u64,
     pub(crate) subscription: Subscription,
     /// The home network's next answer, if it is not to be the right one.
@@ -108,26 +126,30 @@ pub(crate) struct Lab {
     pub(crate) congested: bool,
     /// Whether the UE and its gNB receive what is sent.
     pub(crate) reachable: bool,
+    /// Whether the UE answers to paging.
+    pub(crate) hears_paging: bool,
     pub(crate) events: Vec<ue::Event>,
     pub(crate) gnb_events: Vec<gnb::Event>,
     pub(crate) notes: Vec<Note>,
     pub(crate) effects: Vec<Effect>,
-    /// NGAP PDUs to the gNB that have not been read.
-    downlink: VecDeque<Vec<u8>>,
-    /// Every PDU that was ever sent to the gNB.
+    /// NGAP PDUs to gNBs that have not been read.
+    downlink: VecDeque<(usize, Vec<u8>)>,
+    /// Every PDU that was ever sent to a gNB.
     pub(crate) sent: Vec<Vec<u8>>,
+    /// Every PFCP message that was ever sent to the UPF.
+    pub(crate) pfcp: Vec<Vec<u8>>,
 }
 
 impl Lab {
-    /// A network whose gNB has set NG up.
+    /// A network whose gNBs have set NG up.
     pub(crate) fn new() -> Self {
         let plmn: Plmn = "99970".parse().expect("a PLMN");
-        let gnb = GnbConfig {
-            id: GnbId { plmn, id: 1, bits: 24 },
-            name: "gnb".into(),
-            tai: Tai { plmn, tac: Tac(1) },
+        let gnb = |n: u32| GnbConfig {
+            id: GnbId { plmn, id: 1 + n, bits: 24 },
+            name: format!("gnb-{n}"),
+            tai: Tai { plmn, tac: Tac(1 + n) },
             slices: vec![SLICE],
-            n3: Ipv4Addr::new(127, 0, 0, 2).into(),
+            n3: Ipv4Addr::new(127, 0, 0, 2 + n as u8).into(),
         };
         let supi = "999700000000001".parse().expect("a SUPI");
         let slice = SliceSubscription { snssai: SLICE, default: true, dnns: vec![DnnSubscription::default()] };
@@ -137,8 +159,9 @@ impl Lab {
             ids: Ids::default(),
             stored: None,
             others: Vec::new(),
-            node: None,
-            gnb: Gnb::new(gnb),
+            nodes: Nodes((0..2).map(|n| (AssocId(ASSOC.0 + n), None)).collect()),
+            gnbs: (0..2).map(|n| Gnb::new(gnb(n))).collect(),
+            at: 0,
             ue: Ue::new(Usim::new(supi, KEYS)),
             profile: Profile::new(plmn, SLICE, "internet".parse().expect("a DNN")),
             ran: None,
@@ -148,24 +171,35 @@ impl Lab {
             upf_answers: true,
             congested: false,
             reachable: true,
+            hears_paging: true,
             events: Vec::new(),
             gnb_events: Vec::new(),
             notes: Vec::new(),
             effects: Vec::new(),
             downlink: VecDeque::new(),
             sent: Vec::new(),
+            pfcp: Vec::new(),
         };
-        let mut out = Outbox::default();
-        lab.gnb.set_up(4, &mut out).expect("NG SETUP REQUEST");
-        lab.bring_to_core(&out);
-        lab.settle();
-        assert_eq!(lab.gnb.state(), gnb::NgState::Up);
+        for n in 0..lab.gnbs.len() {
+            let mut out = Outbox::default();
+            lab.gnbs[n].set_up(4, &mut out).expect("NG SETUP REQUEST");
+            lab.bring_to_core(n, &out);
+            lab.settle();
+            assert_eq!(lab.gnbs[n].state(), gnb::NgState::Up);
+        }
         lab
     }
 
     /// The UE's context.
     pub(crate) fn context(&self) -> Option<UeContext> {
         self.stored.as_ref().map(|octets| context::decode(octets).expect("it decodes"))
+    }
+
+    /// Changes the stored context past all steps.
+    pub(crate) fn change(&mut self, change: impl FnOnce(&mut UeContext)) {
+        let mut context = self.context().expect("a context");
+        change(&mut context);
+        self.stored = Some(context::encode(&context, Vec::new()).expect("it encodes"));
     }
 
     /// Sends what the UE has to say, as the first message of a connection if it has none, and lets all answer.
@@ -185,13 +219,13 @@ impl Lab {
     /// The same, and then only the next `left` messages reach the UE.
     pub(crate) fn inject_until(&mut self, nas: &[u8], left: &mut u32) {
         self.uplink_nas(nas);
-        while let Some(pdu) = self.downlink.pop_front() {
+        while let Some((n, pdu)) = self.downlink.pop_front() {
             if *left == 0 {
                 self.reachable = false;
             }
             if self.reachable {
                 *left -= 1;
-                self.bring_to_gnb(&pdu);
+                self.bring_to_gnb(n, &pdu);
             }
         }
     }
@@ -204,8 +238,8 @@ impl Lab {
     /// The gNB does something of its own about the UE.
     pub(crate) fn gnb_does(&mut self, act: impl FnOnce(&mut Gnb, RanUeNgapId, &mut Outbox)) {
         let mut out = Outbox::default();
-        act(&mut self.gnb, self.ran.expect("a connection"), &mut out);
-        self.bring_to_core(&out);
+        act(&mut self.gnbs[self.at], self.ran.expect("a connection"), &mut out);
+        self.bring_to_core(self.at, &out);
         self.settle();
     }
 
@@ -247,7 +281,8 @@ impl Lab {
 
     fn step(&mut self, ue: &mut UeContext, event: Event<'_>) {
         let mut random = |octets: &mut [u8]| octets.fill(0x5a);
-        let mut env = Env { now: self.now, config: &self.config, random: &mut random, ids: &mut self.ids };
+        let mut env =
+            Env { now: self.now, config: &self.config, random: &mut random, ids: &mut self.ids, ran: &self.nodes };
         let outcome = engine::step(ue, event, &mut env);
         let forgotten = outcome.effects.contains(&Effect::Forget);
         let octets = context::encode(ue, Vec::new()).expect("it encodes");
@@ -257,15 +292,20 @@ impl Lab {
         for effect in outcome.effects {
             self.effects.push(effect.clone());
             match effect {
-                Effect::Ngap { pdu, .. } => {
+                Effect::Ngap { assoc, pdu } => {
                     self.sent.push(pdu.clone());
-                    self.downlink.push_back(pdu);
+                    self.downlink.push_back(((assoc.0 - ASSOC.0) as usize, pdu));
                 }
                 Effect::Authenticate(request) => {
                     let answer = self.home(&request);
                     self.event(Event::Authentication(answer));
                 }
-                Effect::Pfcp { message, .. } if self.upf_answers => self.upf(&message),
+                Effect::Pfcp { message, .. } => {
+                    self.pfcp.push(message.clone());
+                    if self.upf_answers {
+                        self.upf(&message);
+                    }
+                }
                 _ => {}
             }
         }
@@ -273,17 +313,17 @@ impl Lab {
 
     /// Delivers what is on its way until nothing is.
     pub(crate) fn settle(&mut self) {
-        while let Some(pdu) = self.downlink.pop_front() {
+        while let Some((n, pdu)) = self.downlink.pop_front() {
             if self.reachable {
-                self.bring_to_gnb(&pdu);
+                self.bring_to_gnb(n, &pdu);
             }
         }
     }
 
-    fn bring_to_gnb(&mut self, pdu: &[u8]) {
+    fn bring_to_gnb(&mut self, n: usize, pdu: &[u8]) {
         let (mut inbox, mut out) = (Inbox::default(), Outbox::default());
-        self.gnb.receive(pdu, &mut inbox, &mut out).expect("the gNB answers");
-        self.bring_to_core(&out);
+        self.gnbs[n].receive(pdu, &mut inbox, &mut out).expect("the gNB answers");
+        self.bring_to_core(n, &out);
         for event in std::mem::take(&mut inbox.events) {
             match &event {
                 gnb::Event::Nas { range, .. } => {
@@ -297,14 +337,27 @@ impl Lab {
                     self.uplink(out);
                 }
                 // Not of an earlier connection of the UE.
-                gnb::Event::Released { .. } if self.ran.is_none_or(|ran| self.gnb.owner(ran).is_none()) => {
+                gnb::Event::Released { .. }
+                    if n == self.at && self.ran.is_none_or(|ran| self.gnbs[n].owner(ran).is_none()) =>
+                {
                     self.ran = None;
                     self.ue.connection_released();
+                }
+                gnb::Event::Paging(tmsi) if n == self.at && self.hears(*tmsi) => {
+                    let mut out = Out::default();
+                    self.ue.service_request(ue::Service::Paged, &mut out).expect("a request");
+                    self.uplink(out);
                 }
                 _ => {}
             }
             self.gnb_events.push(event);
         }
+    }
+
+    /// Whether the UE is idle and answers to a page of this 5G-TMSI.
+    fn hears(&self, tmsi: Tmsi) -> bool {
+        let named = self.ue.guti().is_some_and(|guti| guti.tmsi == tmsi);
+        named && self.hears_paging && self.ran.is_none() && self.ue.mm() == ue::Mm::Registered
     }
 
     fn uplink(&mut self, mut out: Out) {
@@ -321,39 +374,40 @@ impl Lab {
     fn uplink_nas(&mut self, nas: &[u8]) {
         let mut out = Outbox::default();
         match self.ran {
-            Some(ran) => self.gnb.uplink_nas(ran, nas, &mut out).expect("a message"),
+            Some(ran) => self.gnbs[self.at].uplink_nas(ran, nas, &mut out).expect("a message"),
             None => {
                 let cause = RRCEstablishmentCause::mo_Signalling;
                 let guti = self.ue.guti();
-                self.ran = Some(self.gnb.initial_ue(OWNER, nas, guti, cause, &mut out).expect("a message"));
+                self.ran = Some(self.gnbs[self.at].initial_ue(OWNER, nas, guti, cause, &mut out).expect("a message"));
             }
         }
-        self.bring_to_core(&out);
+        self.bring_to_core(self.at, &out);
     }
 
-    fn bring_to_core(&mut self, out: &Outbox) {
+    pub(crate) fn bring_to_core(&mut self, n: usize, out: &Outbox) {
         let pdus: Vec<_> = out.pdus().map(|(_, pdu)| pdu.to_vec()).collect();
         for pdu in pdus {
-            self.take_from_gnb(&pdu);
+            self.take_from_gnb(n, &pdu);
         }
     }
 
-    /// A PDU from the gNB, as the balancer and the host would take it.
-    pub(crate) fn take_from_gnb(&mut self, pdu: &[u8]) {
+    /// A PDU from gNB `n`, as the balancer and the host would take it.
+    pub(crate) fn take_from_gnb(&mut self, n: usize, pdu: &[u8]) {
+        let assoc = AssocId(ASSOC.0 + n as u32);
         match n2::route(pdu).expect("a sound PDU") {
             Route::Node => {
-                let outcome = ran::step(&mut self.node, pdu, &self.config);
-                self.downlink.extend(outcome.answer);
+                let outcome = ran::step(&mut self.nodes.0[n].1, pdu, &self.config);
+                self.downlink.extend(outcome.answer.map(|pdu| (n, pdu)));
                 if let Some(ran::Request::Reset(_)) = outcome.request {
-                    self.event(Event::ConnectionLost { assoc: ASSOC });
+                    self.event(Event::ConnectionLost { assoc });
                 }
             }
-            Route::Ue(amf_id) => self.event(Event::Ngap { assoc: ASSOC, amf_id, pdu }),
-            Route::Initial { .. } => self.initial(pdu),
+            Route::Ue(amf_id) => self.event(Event::Ngap { assoc, amf_id, pdu }),
+            Route::Initial { .. } => self.initial(assoc, pdu),
         }
     }
 
-    fn initial(&mut self, pdu: &[u8]) {
+    fn initial(&mut self, assoc: AssocId, pdu: &[u8]) {
         let Ok((_, UeMessage::Initial(message))) = n2::ue_message(pdu) else { panic!("an Initial UE Message") };
         let named = engine::named_tmsi(&message.nas, &self.config);
         let known = self.context().filter(|c| {
@@ -366,8 +420,8 @@ impl Lab {
             UeContext::new(Ltmsi::new(Bucket::new(1), self.ids.next as u16))
         });
         let event = match self.congested {
-            true => Event::Congested { assoc: ASSOC, message },
-            false => Event::Initial { assoc: ASSOC, message },
+            true => Event::Congested { assoc, message },
+            false => Event::Initial { assoc, message },
         };
         self.step(&mut ue, event);
     }

@@ -192,6 +192,9 @@ fn check(options: &Options) -> Result<(), Error> {
     if options.gnbs == 0 || options.ues == 0 {
         return bad("there must be at least one gNB and one UE");
     }
+    if options.scenario.moves() && options.gnbs < 2 {
+        return bad("the UEs of this scenario go from gNB to gNB: give --gnbs 2 or more");
+    }
     if options.ues >= 1 << 24 {
         return bad("at most 16,777,215 UEs");
     }

@@ -19,6 +19,11 @@ const LONGEST_BACK_OFF_S: u32 = 60;
 /// How long the release of a UE that backs off may take.
 const RELEASE_US: u64 = 100_000;
 
+/// When a UE that is to be paged gets its packet: once the user plane knows that it is idle; and again if that took
+/// longer.
+const PROVOKE_FIRST_US: u64 = 100_000;
+const PROVOKE_AGAIN_US: u64 = 500_000;
+
 impl Worker<'_> {
     fn step(&self, owner: u32) -> Option<Step> {
         self.options.scenario.steps().get(usize::from(self.slots[owner as usize].step)).copied()
@@ -89,6 +94,11 @@ impl Worker<'_> {
                 return self.timers.set(pause, owner, slot.sequence, Kind::Pause);
             }
             Step::Traffic => return self.start_traffic(owner),
+            Step::AwaitPage => {
+                let soon = self.now_us + PROVOKE_FIRST_US;
+                return self.timers.set(soon, owner, slot.sequence, Kind::Pause);
+            }
+            Step::Roam => return self.roam(owner),
             Step::Leave | Step::Repeat { .. } => return,
         };
         self.commanded(owner, commanded, cause);
@@ -207,6 +217,9 @@ impl Worker<'_> {
     }
 
     pub(super) fn on_pause_over(&mut self, owner: u32) {
+        if self.step(owner) == Some(Step::AwaitPage) {
+            return self.provoke(owner);
+        }
         let slot = &mut self.slots[owner as usize];
         if !slot.has(flag::BACKING_OFF) {
             slot.flags |= flag::PAUSED;
@@ -231,7 +244,7 @@ impl Worker<'_> {
 
     pub(super) fn on_paging(&mut self, tmsi: Tmsi) {
         let Some(owner) = self.idle.get(&tmsi.0).copied() else { return };
-        if self.step(owner) == Some(Step::Rest) {
+        if matches!(self.step(owner), Some(Step::Rest | Step::AwaitPage)) {
             self.slots[owner as usize].flags |= flag::PAUSED | flag::PAGED;
             self.settle(owner);
         }
@@ -266,6 +279,7 @@ impl Worker<'_> {
             Some(Step::Deregister | Step::SwitchOff | Step::Leave) => "deregistration",
             Some(Step::Idle) => "release of the UE context",
             Some(Step::Traffic) => "traffic",
+            Some(Step::AwaitPage) => "paging",
             _ => "step",
         };
         self.fail(owner, format!("{what} not done within {:?}", self.options.timeout));
@@ -293,6 +307,8 @@ impl Worker<'_> {
                 slot.ran.is_none() && slot.ue.mm() == Mm::Deregistered
             }
             Some(Step::Rest) => slot.has(flag::PAUSED),
+            Some(Step::AwaitPage) => slot.has(flag::PAGED),
+            Some(Step::Roam) => true,
             Some(Step::Traffic) => slot.flows.is_empty(),
             Some(Step::Repeat { .. }) => true,
         }
@@ -377,9 +393,37 @@ impl Worker<'_> {
         let slot = &mut self.slots[owner as usize];
         let link = &mut self.links[usize::from(slot.link)];
         let Some(ran) = slot.ran else { return };
+        let paged = self.options.scenario.steps().get(usize::from(slot.step) + 1) == Some(&Step::AwaitPage);
+        if let (true, Some(tunnel)) = (paged, link.gnb.tunnels(ran).first()) {
+            self.late.insert(owner, (link.gnb.config().n3, *tunnel));
+        }
         if let Err(error) = link.gnb.request_release(ran, Cause::radioNetwork(cause), &mut link.outbox) {
             self.fail(owner, error.to_string());
         }
+    }
+
+    /// Goes to the worker's next gNB.
+    fn roam(&mut self, owner: u32) {
+        let links = self.links.len() as u16;
+        let slot = &mut self.slots[owner as usize];
+        slot.link = (slot.link + 1) % links;
+    }
+
+    /// Has the network answer an idle UE: sends an echo into the tunnel that it had, as a gNB may that is late.
+    fn provoke(&mut self, owner: u32) {
+        let echoes = &self.options.echoes;
+        let slot = &mut self.slots[owner as usize];
+        let source = slot.ue.sessions().iter().find_map(|session| session.address.ipv4);
+        let (Some(source), Some(target), Some((n3, tunnel))) = (source, echoes.v4, self.late.get(&owner)) else {
+            return self.fail(owner, "no session that a packet could come for: give --echo-v4".into());
+        };
+        let mark = Mark { identifier: 0x4000 | (owner as u16 & 0x3fff), sequence: u16::MAX };
+        let echo = Echo { kind: echoes.kind, mark, octets: echoes.octets };
+        let write = |frame: &mut Vec<u8>| traffic::write_echo(echo, IpAddr::V4(source), IpAddr::V4(target), frame);
+        if self.n3.send(*n3, tunnel, write).is_none() {
+            return self.fail(owner, "an echo could not be written: check --echo-octets".into());
+        }
+        self.timers.set(self.now_us + PROVOKE_AGAIN_US, owner, slot.sequence, Kind::Pause);
     }
 
     fn start_traffic(&mut self, owner: u32) {

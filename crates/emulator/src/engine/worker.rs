@@ -5,7 +5,7 @@ use super::n3::{N3, Received};
 use super::slot::{Life, Slot};
 use super::timers::{Kind, Timers};
 use super::{Counters, Error, Open};
-use crate::gnb::{self, Gnb, GnbConfig, Inbox, NgState, PPID};
+use crate::gnb::{self, Gnb, GnbConfig, Inbox, NgState, PPID, Tunnel};
 use crate::options::{Load, Options};
 use crate::report::Stats;
 use crate::ue::{self, Ue};
@@ -30,6 +30,8 @@ pub(super) fn threads(options: &Options) -> u32 {
     addresses.sort();
     addresses.dedup();
     let most = if options.scenario.has_traffic() { addresses.len() as u32 } else { options.gnbs };
+    // UEs that move stay with their worker: it has two gNBs at the least.
+    let most = if options.scenario.moves() { most.min(options.gnbs / 2) } else { most };
     options.threads.min(most).min(options.gnbs).max(1)
 }
 
@@ -94,6 +96,8 @@ pub(super) struct Worker<'a> {
     inbox: Inbox,
     /// Idle UEs by their 5G-TMSI, for paging.
     pub(super) idle: HashMap<u32, u32>,
+    /// The tunnels that UEs had when they went idle to be paged, with their gNB's address.
+    pub(super) late: HashMap<u32, (IpAddr, Tunnel)>,
 }
 
 impl<'a> Worker<'a> {
@@ -129,6 +133,7 @@ impl<'a> Worker<'a> {
             out: ue::Out::default(),
             inbox: Inbox::default(),
             idle: HashMap::new(),
+            late: HashMap::new(),
         })
     }
 

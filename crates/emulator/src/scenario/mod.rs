@@ -30,6 +30,11 @@ pub enum Step {
     Idle,
     /// Stays idle for [`crate::Options::idle`].
     Rest,
+    /// Stays idle until it is paged. What it is paged for is the answer to a late echo, which its gNB sends into the
+    /// tunnel of the session that the UE had when it went idle.
+    AwaitPage,
+    /// Goes to another gNB of the run while it is idle.
+    Roam,
     /// Comes back by service request, with the user plane of all sessions.
     Service,
     /// Deregisters and waits for the accept and for the release.
@@ -94,6 +99,11 @@ impl Scenario {
         self.steps().contains(&Step::Traffic)
     }
 
+    /// Whether its UEs go from gNB to gNB.
+    pub fn moves(&self) -> bool {
+        self.steps().contains(&Step::Roam)
+    }
+
     /// The scenario of this name.
     pub fn find(name: &str) -> Option<&'static Scenario> {
         ALL.iter().find(|scenario| scenario.name == name)
@@ -139,6 +149,63 @@ pub static ALL: &[Scenario] = &[
             Step::Register(Registration::Periodic),
             Step::Deregister,
             Step::Register(Registration::UnknownGuti),
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "paging",
+        "an idle UE is paged for a downlink packet and comes back by service request",
+        &[
+            FRESH,
+            IPV4_OR_RUN,
+            Step::Traffic,
+            Step::Idle,
+            Step::AwaitPage,
+            Step::Service,
+            Step::Traffic,
+            Step::Idle,
+            Step::AwaitPage,
+            Step::Service,
+            Step::Traffic,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "periodic",
+        "periodic registration updates between times of rest; the session stays",
+        &[
+            FRESH,
+            IPV4_OR_RUN,
+            Step::Traffic,
+            Step::Idle,
+            Step::Rest,
+            Step::Register(Registration::Periodic),
+            Step::Idle,
+            Step::Rest,
+            Step::Register(Registration::Periodic),
+            Step::Idle,
+            Step::Service,
+            Step::Traffic,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "mobility",
+        "an idle UE goes to another gNB and back; each mobility update brings its user plane with it",
+        &[
+            FRESH,
+            IPV4_OR_RUN,
+            Step::Traffic,
+            Step::Idle,
+            Step::Rest,
+            Step::Roam,
+            Step::Register(Registration::Mobility),
+            Step::Traffic,
+            Step::Idle,
+            Step::Rest,
+            Step::Roam,
+            Step::Register(Registration::Mobility),
+            Step::Traffic,
             Step::Deregister,
         ],
     ),

@@ -7,7 +7,8 @@ use vireo_types::{Guami, Guti, Tmsi};
 use vireo_wire::nas::{
     KeySetIdentifier, NasFGmmCapability, NasFGsMobileIdentity, NasFGsRegistrationType, NasIdentityRequest,
     NasIdentityResponse, NasKeySetIdentifier, NasNssai, NasPduSessionStatus, NasRegistrationAccept,
-    NasRegistrationReject, NasRegistrationRequest, NasSNssai, NasUeSecurityCapability, RegistrationType,
+    NasRegistrationReject, NasRegistrationRequest, NasSNssai, NasUeSecurityCapability, NasUplinkDataStatus,
+    RegistrationType,
 };
 
 /// REGISTRATION COMPLETE without an optional IE.
@@ -79,7 +80,8 @@ impl Ue {
             Registration::Periodic => RegistrationType::PeriodicRegistrationUpdating,
             _ => RegistrationType::InitialRegistration,
         };
-        let kind = NasFGsRegistrationType::from_registration_type(kind).with_follow_on_request(true);
+        let kind = NasFGsRegistrationType::from_registration_type(kind)
+            .with_follow_on_request(registration != Registration::Periodic);
         let ksi = self.guti.and(self.security.as_ref()).map(|security| security.ksi());
         let clear = NasRegistrationRequest::new(kind, ngksi(ksi)?, identity_octets(identity))
             .with_ue_security_capability(capability(p));
@@ -90,6 +92,12 @@ impl Ue {
         let mut whole = clear.with_fgmm_capability(capability).with_requested_nssai(nssai);
         if matches!(registration, Registration::Mobility | Registration::Periodic) {
             whole.set_pdu_session_status(self.session_status()?);
+        }
+        if registration == Registration::Mobility {
+            // The data that brought it here waits: the user plane of all sessions is wanted back.
+            let active: Vec<u8> = self.active_sessions().collect();
+            let status = NasUplinkDataStatus::from_sessions(&active).map_err(|e| encoding(&e))?;
+            whole.set_uplink_data_status(status);
         }
         Ok((octets, nas::encode(whole)?))
     }

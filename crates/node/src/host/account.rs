@@ -114,6 +114,7 @@ fn procedure(kind: Kind) -> Option<Procedure> {
         Kind::ServiceRequest => Procedure::ServiceRequest,
         Kind::Deregistration => Procedure::Deregistration,
         Kind::Release => Procedure::AnRelease,
+        Kind::Paging => Procedure::Paging,
         // A part of a service request, whose latency is counted as a whole.
         Kind::Activation => return None,
     })

@@ -405,7 +405,7 @@ impl Host {
         let rng = &mut self.rng;
         let mut random = |octets: &mut [u8]| rng.fill_bytes(octets);
         let mut ids = Ids(&mut self.directory);
-        let mut env = Env { now, config: &self.config, random: &mut random, ids: &mut ids };
+        let mut env = Env { now, config: &self.config, random: &mut random, ids: &mut ids, ran: &self.nodes };
         let outcome = engine::step(ue, event, &mut env);
         if self.commit(ue, from, version, &outcome, now).is_err() {
             tracing::error!(ltmsi = %from, "a context was changed by somebody else: the step is void");

@@ -5,10 +5,11 @@ use crate::balancer::Command;
 use crate::metrics::{Failure, Procedure};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::net::SocketAddr;
+use vireo_core::RanNodes;
 use vireo_core::context;
 use vireo_core::engine::Event;
 use vireo_core::ran::{self, RanNode, Request, ResetItem};
-use vireo_types::{AssocId, Ltmsi};
+use vireo_types::{AssocId, GnbId, Ltmsi, Tai};
 
 /// One association.
 #[derive(Debug)]
@@ -21,6 +22,17 @@ pub(super) struct Node {
 /// All associations.
 #[derive(Debug, Default)]
 pub(super) struct Nodes(FxHashMap<AssocId, Node>);
+
+impl RanNodes for Nodes {
+    fn serving(&self, areas: &[Tai]) -> Vec<AssocId> {
+        let serves = |r: &RanNode| r.areas.iter().any(|a| areas.contains(&a.tai));
+        self.iter().filter(|(_, n)| n.record.as_ref().is_some_and(serves)).map(|(assoc, _)| assoc).collect()
+    }
+
+    fn find(&self, id: GnbId) -> Option<AssocId> {
+        self.iter().find(|(_, n)| n.record.as_ref().is_some_and(|r| r.id == id)).map(|(assoc, _)| assoc)
+    }
+}
 
 impl Nodes {
     pub(super) fn up(&mut self, assoc: AssocId, peer: SocketAddr) {

@@ -265,6 +265,7 @@ fn timers(t: &file::Timers, problems: &mut Problems) -> Timers {
         t3560: span("t3560", t.t3560, tick, hour),
         t3570: span("t3570", t.t3570, tick, hour),
         t3522: span("t3522", t.t3522, tick, hour),
+        t3513: span("t3513", t.t3513, tick, hour),
         t3592: span("t3592", t.t3592, tick, hour),
         retransmissions: t.retransmissions,
         ran_response: span("ran-response", t.ran_response, tick, hour),

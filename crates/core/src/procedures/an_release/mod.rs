@@ -21,7 +21,7 @@ pub fn released(turn: &mut Turn<'_, '_>) {
     user_plane::step_all(turn, || Input::Deactivate);
     let timers = turn.env.config.timers;
     if turn.ue.is_registered() {
-        // Mobile reachable timer, then implicit deregistration: each T3512 and four minutes at the least (5.3.7).
+        // The mobile reachable timer (5.3.7).
         turn.ue.expires =
             (timers.t3512.as_micros() > 0).then(|| turn.now() + timers.t3512 + timers.implicit_deregistration);
     }

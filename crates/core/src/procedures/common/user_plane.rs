@@ -1,6 +1,6 @@
 //! Between the 5GMM side and the session part: what a session step says is carried to UE, RAN, UPF and counters.
 
-use crate::context::{RanContext, UeContext};
+use crate::context::UeContext;
 use crate::n2::{self, SessionSetup};
 use crate::session::{self, Input, N2Sm, Output};
 use crate::turn::{Effect, Kind, Note, Turn};
@@ -64,8 +64,8 @@ pub fn deliver(turn: &mut Turn<'_, '_>, psi: u8, index: SessionIndex, outputs: V
             Output::Gone => turn.ue.sessions.retain(|s| s.index != index),
             Output::Established => finished(turn, index, Kind::Session),
             Output::Activated => finished(turn, index, Kind::Activation),
-            // Paging comes with the network-triggered service request; a UE that is connected gets its user plane back.
-            Output::DownlinkData => downlink_data(turn, index),
+            // The engine sees to it: an idle UE is paged, a connected one gets its user plane back.
+            Output::DownlinkData => turn.ue.wanted.sessions |= 1 << psi,
         }
     }
     match n2 {
@@ -84,13 +84,11 @@ fn finished(turn: &mut Turn<'_, '_>, index: SessionIndex, kind: Kind) {
     }
 }
 
-fn downlink_data(turn: &mut Turn<'_, '_>, index: SessionIndex) {
-    if !turn.ue.connection.is_some_and(|c| c.ran == RanContext::SetUp) {
-        turn.note(Note::Fault("downlink-data-idle"));
-        return;
-    }
-    let psi = turn.ue.sessions.iter().find(|s| s.index == index).map(|s| s.psi);
-    let items = activate(turn, |p| Some(p) == psi);
+/// Gives a connected UE the user plane of the sessions back that it has none for.
+pub fn restore(turn: &mut Turn<'_, '_>, sessions: u16) {
+    let idle = |s: &session::SmContext| s.ran == session::Ran::Idle && sessions >> s.psi & 1 == 1;
+    let bits = turn.ue.sessions.iter().filter(|s| idle(s)).fold(0u16, |bits, s| bits | 1 << s.psi);
+    let items = activate(turn, |psi| bits >> psi & 1 == 1);
     let ambr = turn.ue.ambr();
     for item in items {
         turn.send(|c| n2::session_setup_request(c, ambr, item));
@@ -107,9 +105,10 @@ fn transport(turn: &mut Turn<'_, '_>, psi: u8, message: Vec<u8>) -> Option<Vec<u
     turn.nas(transport.into())
 }
 
-/// Sends a 5GSM message to the UE on its own; one for a UE that is idle is dropped, its timer sends it again.
+/// Sends a 5GSM message to the UE on its own; a UE that is idle is paged for it, and its session says it again then.
 pub fn send_n1(turn: &mut Turn<'_, '_>, psi: u8, message: Vec<u8>) {
     if turn.ue.connection.is_none() {
+        turn.ue.wanted.signalling = true;
         return;
     }
     if let Some(nas) = transport(turn, psi, message) {
@@ -119,6 +118,7 @@ pub fn send_n1(turn: &mut Turn<'_, '_>, psi: u8, message: Vec<u8>) {
 
 fn send_n2(turn: &mut Turn<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8>, n1: Option<Vec<u8>>) {
     if turn.ue.connection.is_none() {
+        turn.ue.wanted.signalling |= n1.is_some();
         return;
     }
     let nas = n1.and_then(|n1| transport(turn, psi, n1));
@@ -145,9 +145,11 @@ pub fn drop_unknown(turn: &mut Turn<'_, '_>, status: u16) {
     }
 }
 
-/// The PDU session status IE of the sessions that are there.
+/// The PDU session status IE of the sessions that are there: a session whose release the UE is still to be told is not
+/// PDU SESSION INACTIVE (TS 24.501 9.11.3.44).
 pub fn status(ue: &UeContext) -> u16 {
-    ue.sessions.iter().filter(|s| s.is_established()).fold(0, |bits, s| bits | 1 << s.psi)
+    let there = |s: &&session::SmContext| s.is_established() || matches!(s.stage, session::Stage::Releasing { .. });
+    ue.sessions.iter().filter(there).fold(0, |bits, s| bits | 1 << s.psi)
 }
 
 /// The octets of a bit map of sessions as the IEs have it: sessions 0 to 7, then 8 to 15 (TS 24.501 9.11.3.44).

@@ -2,15 +2,15 @@
 
 pub mod nr;
 
-use crate::context::{Capability, Registration, Retry};
+use crate::context::{Capability, Registration, Retry, Wanted};
 use crate::n2::Cause;
 use crate::procedures::common::securing::{Progress, Securing};
 use crate::procedures::common::{context_setup, user_plane};
-use crate::session::Input;
+use crate::session::{Input, Ran};
 use crate::subscription::{SubscriberIdentity, Subscription};
 use crate::turn::{Effect, Kind, Note, Turn};
 use serde::{Deserialize, Serialize};
-use vireo_types::{Instant, Snssai, limits};
+use vireo_types::{Instant, Snssai, Tai, limits};
 use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::{CauseNas, CauseRadioNetwork};
 
@@ -19,6 +19,8 @@ use vireo_wire::ngap::{CauseNas, CauseRadioNetwork};
 pub struct Request {
     /// What kind.
     pub kind: RequestKind,
+    /// Whether the UE has more to say on this connection.
+    pub follow_on: bool,
     /// ngKSI of the UE, 7 if it has no key.
     pub ngksi: u8,
     /// How the UE named itself.
@@ -70,7 +72,11 @@ enum Stage {
     /// Identification, authentication, security mode.
     Securing(Securing),
     /// Registration Accept sent (T3550).
-    Accepted(Retry),
+    Accepted {
+        retry: Retry,
+        /// The sessions whose user plane came back with it.
+        back: u16,
+    },
 }
 
 impl Registering {
@@ -78,7 +84,7 @@ impl Registering {
     pub fn deadline(&self) -> Option<Instant> {
         match &self.stage {
             Stage::Securing(securing) => Some(securing.deadline()),
-            Stage::Accepted(retry) => Some(retry.deadline),
+            Stage::Accepted { retry, .. } => Some(retry.deadline),
         }
     }
 
@@ -86,7 +92,7 @@ impl Registering {
     pub fn securing(&mut self) -> Option<&mut Securing> {
         match &mut self.stage {
             Stage::Securing(securing) => Some(securing),
-            Stage::Accepted(_) => None,
+            Stage::Accepted { .. } => None,
         }
     }
 }
@@ -105,6 +111,9 @@ pub fn begin(turn: &mut Turn<'_, '_>, request: Request, verified: bool) -> Next 
         return reject(turn, GmmCause::TrackingAreaNotAllowed);
     }
     if verified && turn.ue.identity.supi.is_some() && turn.ue.subscription.is_some() {
+        if let Some(capability) = request.capability {
+            turn.ue.security_capability = capability;
+        }
         return accept(turn, request, started);
     }
     // A request without a UE security capability cannot start a security context (8.2.6.7).
@@ -131,7 +140,7 @@ pub fn secure(
             let progress = step(securing, turn);
             carry_on(turn, request, started, progress)
         }
-        accepted @ Stage::Accepted(_) => {
+        accepted @ Stage::Accepted { .. } => {
             turn.out_of_place();
             Some(Registering { request, started, stage: accepted })
         }
@@ -172,7 +181,11 @@ fn slices(
 
 fn accept(turn: &mut Turn<'_, '_>, request: Request, started: Instant) -> Next {
     let subscription = turn.ue.subscription.clone().unwrap_or_default();
-    let (allowed, rejected) = slices(turn.env.config, &subscription, &request.requested);
+    let (mut allowed, rejected) = slices(turn.env.config, &subscription, &request.requested);
+    if request.kind != RequestKind::Initial && request.requested.is_empty() && !turn.ue.allowed.is_empty() {
+        // An update that does not ask for slices leaves them as they are (5.5.1.3.4).
+        allowed.clone_from(&turn.ue.allowed);
+    }
     let Some(home) = allowed.first().copied() else {
         return reject_slices(turn, &rejected);
     };
@@ -206,20 +219,43 @@ fn accept(turn: &mut Turn<'_, '_>, request: Request, started: Instant) -> Next {
     }
     turn.ue.registration = Registration::Registered;
     turn.ue.expires = None;
-    let wanted = request.uplink_data;
+    turn.ue.area = area(turn);
+    // What an idle UE was paged for comes with what it asks for (TS 23.502 4.2.2.2.2 step 17).
+    let wanted = request.uplink_data | std::mem::take(&mut turn.ue.wanted.sessions);
     let sessions = user_plane::activate(turn, |psi| wanted >> psi & 1 == 1);
-    let nas = nr::accept(turn, &request, &rejected);
+    let back = sessions.iter().fold(0u16, |bits, s| bits | 1 << s.psi);
+    let nas = nr::accept(turn, &request, &rejected, back);
     context_setup::set_up(turn, nas, sessions);
     let retry = Retry::start(turn.now(), turn.env.config.timers.t3550);
-    Some(Registering { request, started, stage: Stage::Accepted(retry) })
+    Some(Registering { request, started, stage: Stage::Accepted { retry, back } })
+}
+
+/// The registration area: all areas of the network, of the PLMN that the UE is in, its own first.
+fn area(turn: &Turn<'_, '_>) -> Vec<Tai> {
+    let config = turn.env.config;
+    let here = turn.ue.connection.map(|c| c.tai);
+    let plmn = here.map_or(config.plmns[0], |tai| tai.plmn);
+    let all = config.tacs.iter().map(|tac| Tai { plmn, tac: *tac });
+    let others = all.filter(|tai| Some(*tai) != here);
+    here.into_iter().chain(others).take(limits::TAIS_PER_LIST).collect()
+}
+
+/// An update of a UE that has no more to say leaves a connection that nobody needs (5.5.1.3.4, TS 23.502 4.2.2.2.2).
+fn release_if_done(turn: &mut Turn<'_, '_>, request: &Request) {
+    let update = matches!(request.kind, RequestKind::Mobility | RequestKind::Periodic);
+    let idle = turn.ue.sessions.iter().all(|s| s.ran == Ran::Idle) && turn.ue.wanted == Wanted::default();
+    if update && !request.follow_on && idle {
+        turn.release(Cause::nas(CauseNas::normal_release));
+    }
 }
 
 /// REGISTRATION COMPLETE.
 pub fn complete(turn: &mut Turn<'_, '_>, registering: Registering) -> Next {
     match registering.stage {
-        Stage::Accepted(_) => {
+        Stage::Accepted { .. } => {
             turn.note(Note::Succeeded(Kind::Registration, registering.started));
             settle(turn);
+            release_if_done(turn, &registering.request);
             None
         }
         Stage::Securing(_) => {
@@ -244,13 +280,13 @@ pub fn on_deadline(turn: &mut Turn<'_, '_>, mut registering: Registering) -> Nex
     let timers = turn.env.config.timers;
     match &mut registering.stage {
         Stage::Securing(_) => secure(turn, registering, |s, turn| s.on_deadline(turn)),
-        Stage::Accepted(retry) if retry.deadline > turn.now() => Some(registering),
-        Stage::Accepted(retry) => match retry.next(turn.now(), timers.t3550, timers.retransmissions) {
+        Stage::Accepted { retry, .. } if retry.deadline > turn.now() => Some(registering),
+        Stage::Accepted { retry, back } => match retry.next(turn.now(), timers.t3550, timers.retransmissions) {
             Some(again) => {
                 *retry = again;
                 let subscription = turn.ue.subscription.clone().unwrap_or_default();
                 let (_, rejected) = slices(turn.env.config, &subscription, &registering.request.requested);
-                if let Some(nas) = nr::accept(turn, &registering.request, &rejected) {
+                if let Some(nas) = nr::accept(turn, &registering.request, &rejected, *back) {
                     turn.send(|c| crate::n2::downlink_nas_transport(c, nas));
                 }
                 Some(registering)
@@ -270,7 +306,7 @@ pub fn on_deadline(turn: &mut Turn<'_, '_>, mut registering: Registering) -> Nex
 /// The NG connection is gone (5.5.1.2.8 b): what was accepted stays accepted.
 pub fn on_connection_lost(turn: &mut Turn<'_, '_>, registering: &Registering) -> Next {
     turn.note(Note::Failed(Kind::Registration, 0));
-    if let (Stage::Accepted(_), Some(supi)) = (&registering.stage, turn.ue.identity.supi) {
+    if let (Stage::Accepted { .. }, Some(supi)) = (&registering.stage, turn.ue.identity.supi) {
         turn.effect(Effect::BindSupi(supi));
     }
     None

@@ -2,10 +2,10 @@
 
 use super::{Request, RequestIdentity, RequestKind};
 use crate::context::{Capability, UeContext};
-use crate::n2::sd_octets;
+use crate::n2::{sd_octets, tac_octets};
 use crate::procedures::common::user_plane::{bitmap, bitmap_octets, status};
 use crate::turn::Turn;
-use vireo_types::{Guti, Snssai, limits};
+use vireo_types::{Guti, Snssai, Tai, limits};
 use vireo_wire::nas::*;
 
 /// T3346 told with a rejection for congestion: the UE stays away that long (TS 24.501 5.3.9).
@@ -29,6 +29,7 @@ pub fn read(message: &NasRegistrationRequest) -> Request {
     };
     Request {
         kind,
+        follow_on: message.fgs_registration_type.follow_on_request(),
         ngksi: message.ngksi.value & 0x07,
         identity,
         capability: message.ue_security_capability.as_ref().map(|c| Capability::new(&c.value)),
@@ -71,31 +72,28 @@ fn mobile_identity(guti: Guti) -> NasFGsMobileIdentity {
     NasFGsMobileIdentity::new(octets)
 }
 
-/// The TAI list: all areas of the network, of the PLMN that the UE is in (TS 24.501 9.11.3.9, type 00).
-fn tai_list(turn: &Turn<'_, '_>) -> NasFGsTrackingAreaIdentityList {
-    let config = turn.env.config;
-    let plmn = turn.ue.connection.map_or(config.plmns[0], |c| c.tai.plmn);
-    let here = turn.ue.connection.map(|c| c.tai.tac);
-    let others = config.tacs.iter().filter(|t| Some(**t) != here);
-    let tacs: Vec<_> = here.iter().chain(others).take(limits::TAIS_PER_LIST).collect();
-    let mut octets = vec![(tacs.len() - 1) as u8];
-    octets.extend_from_slice(&plmn.nas());
-    for tac in tacs {
-        octets.extend_from_slice(&tac.0.to_be_bytes()[1..]);
+/// The registration area as TAI list, of one PLMN (TS 24.501 9.11.3.9, type 00).
+fn tai_list(area: &[Tai]) -> Option<NasFGsTrackingAreaIdentityList> {
+    let mut octets = vec![(area.len().checked_sub(1)?) as u8];
+    octets.extend_from_slice(&area[0].plmn.nas());
+    for tai in area {
+        octets.extend_from_slice(&tac_octets(tai.tac));
     }
-    NasFGsTrackingAreaIdentityList::new(octets)
+    Some(NasFGsTrackingAreaIdentityList::new(octets))
 }
 
-/// REGISTRATION ACCEPT (8.2.7) of the context as it is, protected.
-pub fn accept(turn: &mut Turn<'_, '_>, request: &Request, rejected: &[Snssai]) -> Option<Vec<u8>> {
+/// REGISTRATION ACCEPT (8.2.7) of the context as it is, protected. `back`: the sessions whose user plane comes back.
+pub fn accept(turn: &mut Turn<'_, '_>, request: &Request, rejected: &[Snssai], back: u16) -> Option<Vec<u8>> {
     let config = turn.env.config;
     let t3512 = config.timers.t3512.as_secs();
     let t3512 = if t3512 == 0 { Ok(NasT3512Value::deactivated()) } else { NasT3512Value::from_seconds(t3512) };
     let mut message =
         NasRegistrationAccept::new(NasFGsRegistrationResult::from_result(RegistrationResult::ThreeGppAccess))
-            .with_tai_list(tai_list(turn))
             // No IMS voice, no emergency services: said, so that a phone does not look for them.
             .with_fgs_network_feature_support(NasFGsNetworkFeatureSupport::new(vec![0, 0]));
+    if let Some(areas) = tai_list(&turn.ue.area) {
+        message = message.with_tai_list(areas);
+    }
     if let Some(tmsi) = turn.ue.identity.tmsi {
         message = message.with_fg_guti(mobile_identity(UeContext::guti(config, tmsi)));
     }
@@ -112,6 +110,11 @@ pub fn accept(turn: &mut Turn<'_, '_>, request: &Request, rejected: &[Snssai]) -
     }
     if request.session_status.is_some() {
         message = message.with_pdu_session_status(NasPduSessionStatus::new(bitmap_octets(status(turn.ue))));
+    }
+    if request.uplink_data != 0 {
+        // A bit is set for a session whose user plane was asked for and does not come back (9.11.3.42).
+        let failed = bitmap_octets(request.uplink_data & !back);
+        message = message.with_pdu_session_reactivation_result(NasPduSessionReactivationResult::new(failed));
     }
     turn.nas(message.into())
 }

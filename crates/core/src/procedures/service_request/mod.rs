@@ -42,7 +42,9 @@ pub fn begin(turn: &mut Turn<'_, '_>, request: Request) -> Option<Serving> {
     if let Some(status) = request.session_status {
         user_plane::drop_unknown(turn, status);
     }
-    let sessions = user_plane::activate(turn, |psi| request.uplink_data >> psi & 1 == 1);
+    // What the UE was paged for comes with what it asks for (TS 23.502 4.2.3.2 step 4).
+    let wanted = request.uplink_data | std::mem::take(&mut turn.ue.wanted.sessions);
+    let sessions = user_plane::activate(turn, |psi| wanted >> psi & 1 == 1);
     let back: u16 = sessions.iter().fold(0, |bits, s| bits | 1 << s.psi);
     let nas = nr::accept(turn, request, back);
     context_setup::set_up(turn, nas, sessions);

@@ -1,0 +1,210 @@
+//! Paging and what an idle UE is wanted for: downlink packets, a session's end, deregistration; and a UE that does not
+//! answer.
+
+#[allow(dead_code, reason = "a part of what the procedures' tests use")]
+mod lab;
+
+use lab::Lab;
+use vireo_core::context::{Procedure, Wanted};
+use vireo_core::engine::Event;
+use vireo_core::session::{Ran, Stage};
+use vireo_core::turn::{Kind, Note};
+use vireo_emulator::gnb;
+use vireo_emulator::ue::{self, Event as UeEvent};
+use vireo_types::*;
+use vireo_wire::pfcp::{self, Element};
+
+/// An idle UE with session 1.
+fn idle() -> Lab {
+    let mut lab = Lab::new();
+    lab.register();
+    lab.session(1);
+    lab.idle();
+    lab
+}
+
+/// The UPF reports a packet for session 1.
+fn downlink_packet(lab: &mut Lab) {
+    let seid = lab.context().expect("a context").sessions[0].cp_seid;
+    let mut octets = Vec::new();
+    let mut report = pfcp::Builder::new(&mut octets, pfcp::MessageType::SESSION_REPORT_REQUEST, Some(seid.0), 7);
+    report.put(&pfcp::ReportType::DLDR).group(pfcp::DownlinkDataReport::ID, |data| {
+        data.put(&pfcp::PdrId(2));
+    });
+    report.finish().expect("a short message");
+    lab.event(Event::Pfcp { seid, message: &octets });
+}
+
+fn pages(lab: &Lab) -> usize {
+    lab.gnb_events.iter().filter(|e| matches!(e, gnb::Event::Paging(_))).count()
+}
+
+fn paged(lab: &Lab) -> (usize, usize) {
+    let count = |f: fn(&Note) -> bool| lab.notes.iter().filter(|n| f(n)).count();
+    (count(|n| matches!(n, Note::Succeeded(Kind::Paging, _))), count(|n| matches!(n, Note::Failed(Kind::Paging, _))))
+}
+
+#[test]
+fn a_downlink_packet_brings_an_idle_ue_back() {
+    let mut lab = idle();
+    downlink_packet(&mut lab);
+    assert!(matches!(lab.context().and_then(|c| c.procedure), Some(Procedure::Paging(_))));
+    lab.settle();
+    assert_eq!(pages(&lab), 2, "every gNB of the registration area");
+    assert_eq!(paged(&lab), (1, 0));
+    assert!(lab.events.contains(&UeEvent::ServiceAccepted));
+    let context = lab.context().expect("a context");
+    assert!(context.procedure.is_none() && context.wanted == Wanted::default());
+    assert!(context.connection.is_some() && context.sessions[0].ran == Ran::Up, "its user plane is back");
+    assert!(context.sessions[0].downlink.is_some());
+}
+
+#[test]
+fn a_service_request_without_data_gets_the_user_plane_that_waits() {
+    let mut lab = idle();
+    lab.hears_paging = false;
+    downlink_packet(&mut lab);
+    lab.settle();
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Signalling, out).expect("a request"));
+    assert_eq!(paged(&lab), (1, 0));
+    assert_eq!(lab.context().expect("a context").sessions[0].ran, Ran::Up);
+}
+
+#[test]
+fn a_registration_answers_to_paging_too() {
+    let mut lab = idle();
+    lab.hears_paging = false;
+    downlink_packet(&mut lab);
+    lab.settle();
+    lab.at = 1;
+    lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Mobility, out).expect("a request"));
+    assert_eq!(paged(&lab), (1, 0));
+    assert_eq!(lab.context().expect("a context").sessions[0].ran, Ran::Up);
+}
+
+#[test]
+fn a_page_is_repeated_and_then_given_up() {
+    let mut lab = idle();
+    lab.hears_paging = false;
+    downlink_packet(&mut lab);
+    lab.settle();
+    downlink_packet(&mut lab);
+    lab.settle();
+    assert_eq!(pages(&lab), 2, "one paging at a time");
+    lab.wait(Duration::from_millis(14_900));
+    assert_eq!((pages(&lab), paged(&lab)), (10, (0, 0)), "four times more");
+    let told = lab.pfcp.len();
+    lab.wait(Duration::from_millis(200));
+    assert_eq!((pages(&lab), paged(&lab)), (10, (0, 1)));
+    let last = pfcp::Message::new(&lab.pfcp[told]).expect("a PFCP message");
+    assert_eq!(last.get::<pfcp::SmReqFlags>(), Ok(Some(pfcp::SmReqFlags::DROBU)), "what waits is dropped");
+    let context = lab.context().expect("a context");
+    assert!(context.is_registered() && context.procedure.is_none() && context.sessions.len() == 1);
+    // The next packet is another chance.
+    lab.hears_paging = true;
+    downlink_packet(&mut lab);
+    lab.settle();
+    assert_eq!(paged(&lab), (1, 1));
+}
+
+#[test]
+fn nobody_is_paged_after_the_mobile_reachable_timer() {
+    let mut lab = idle();
+    lab.wait(Duration::from_secs(58 * 60 + 1));
+    assert!(lab.context().is_some_and(|c| c.unreachable && c.is_registered()));
+    downlink_packet(&mut lab);
+    lab.settle();
+    assert_eq!((pages(&lab), paged(&lab)), (0, (0, 1)));
+    lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Periodic, out).expect("a request"));
+    assert!(lab.context().is_some_and(|c| !c.unreachable && c.sessions.len() == 1), "it is back in time");
+}
+
+#[test]
+fn an_idle_ue_is_paged_to_be_deregistered() {
+    let mut lab = idle();
+    lab.event(Event::Deregister { again: true });
+    lab.settle();
+    assert_eq!(paged(&lab), (1, 0));
+    assert!(lab.events.contains(&UeEvent::DeregisteredByNetwork { cause: None, reregister: true }), "{:?}", lab.events);
+    assert!(lab.context().is_some_and(|c| !c.is_registered() && c.sessions.is_empty() && c.connection.is_none()));
+}
+
+#[test]
+fn a_ue_that_does_not_answer_is_deregistered_all_the_same() {
+    let mut lab = idle();
+    lab.hears_paging = false;
+    lab.event(Event::Deregister { again: false });
+    lab.wait(Duration::from_secs(14));
+    assert!(lab.context().is_some_and(|c| c.is_registered()));
+    lab.wait(Duration::from_secs(2));
+    assert!(
+        lab.context().is_some_and(|c| !c.is_registered() && c.sessions.is_empty() && c.wanted == Wanted::default())
+    );
+}
+
+/// The UPF gives the session up while the UE is idle: the UE is paged and told to release it.
+#[test]
+fn an_idle_ue_is_paged_for_the_release_of_its_session() {
+    let mut lab = idle();
+    lose_session(&mut lab);
+    lab.settle();
+    assert_eq!(paged(&lab), (1, 0));
+    assert!(lab.events.contains(&UeEvent::SessionReleased { psi: 1 }), "{:?}", lab.events);
+    assert!(lab.context().is_some_and(|c| c.sessions.is_empty()));
+}
+
+#[test]
+fn a_release_is_over_when_the_ue_cannot_be_reached() {
+    let mut lab = idle();
+    lab.hears_paging = false;
+    lose_session(&mut lab);
+    assert!(matches!(lab.context().expect("a context").sessions[0].stage, Stage::Releasing { .. }));
+    lab.wait(Duration::from_secs(16));
+    assert_eq!(paged(&lab), (0, 1));
+    assert!(lab.context().is_some_and(|c| c.sessions.is_empty() && c.is_registered()));
+}
+
+/// The UPF loses the session and refuses to have it back.
+fn lose_session(lab: &mut Lab) {
+    lab.upf_answers = false;
+    let upf = lab.context().expect("a context").sessions[0].upf;
+    let seid = lab.context().expect("a context").sessions[0].cp_seid;
+    lab.event(Event::UpfLost { upf });
+    lab.event(Event::PfcpTimeout { seid });
+    lab.upf_answers = true;
+}
+
+#[test]
+fn updates_keep_sessions_and_slices_and_give_another_guti() {
+    let mut lab = idle();
+    let (guti, allowed) = (lab.ue.guti(), lab.context().expect("a context").allowed);
+    lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Periodic, out).expect("a request"));
+    let context = lab.context().expect("a context");
+    assert!(context.connection.is_none() && context.expires.is_some(), "released: the UE had nothing more to say");
+    assert_eq!((context.sessions.len(), context.sessions[0].ran), (1, Ran::Idle));
+    assert_eq!(context.allowed, allowed);
+    assert_ne!(lab.ue.guti(), guti);
+    assert_eq!(context.area.len(), 2);
+
+    lab.at = 1;
+    lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Mobility, out).expect("a request"));
+    let context = lab.context().expect("a context");
+    assert_eq!(context.area.first().map(|tai| tai.tac), Some(Tac(2)), "the area it is in comes first");
+    assert_eq!((context.sessions.len(), context.sessions[0].ran), (1, Ran::Up), "with uplink data: its user plane");
+    assert!(context.connection.is_some_and(|c| c.assoc == AssocId(lab::ASSOC.0 + 1)));
+}
+
+#[test]
+fn an_update_ends_the_sessions_that_the_ue_does_not_have() {
+    let mut lab = idle();
+    // The context knows a session 2 that the UE has lost.
+    lab.change(|context| {
+        let mut lost = context.sessions[0].clone();
+        (lost.psi, lost.index) = (2, 9);
+        context.sessions.push(lost);
+    });
+    lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Periodic, out).expect("a request"));
+    let live: Vec<_> =
+        lab.context().expect("a context").sessions.iter().filter(|s| s.is_live()).map(|s| s.psi).collect();
+    assert_eq!(live, [1]);
+}
