@@ -21,14 +21,16 @@ pub enum Procedure {
     Release,
     /// From the PDU SESSION RELEASE REQUEST to the command.
     SessionRelease,
-    /// From the DEREGISTRATION REQUEST to the accept, or to the release after switching off.
+    /// From the DEREGISTRATION REQUEST to the accept.
     Deregistration,
+    /// From the DEREGISTRATION REQUEST to the UE CONTEXT RELEASE COMMAND that ends the connection.
+    Departure,
     /// From an echo to its answer.
     Echo,
 }
 
 /// All procedures, in the order of the table.
-pub const PROCEDURES: [Procedure; 8] = [
+pub const PROCEDURES: [Procedure; 9] = [
     Procedure::Registration,
     Procedure::Session,
     Procedure::RegistrationAndSession,
@@ -36,6 +38,7 @@ pub const PROCEDURES: [Procedure; 8] = [
     Procedure::Release,
     Procedure::SessionRelease,
     Procedure::Deregistration,
+    Procedure::Departure,
     Procedure::Echo,
 ];
 
@@ -50,6 +53,7 @@ impl Procedure {
             Procedure::Release => "idle (AN release)",
             Procedure::SessionRelease => "session release",
             Procedure::Deregistration => "deregistration",
+            Procedure::Departure => "departure",
             Procedure::Echo => "echo",
         }
     }

@@ -217,6 +217,21 @@ fn an_idle_ue_comes_back_by_service_request() {
 }
 
 #[test]
+fn all_that_is_about_one_ue_takes_one_stream() {
+    let mut lab = Lab::new(Behaviour::default());
+    let mut out = Outbox::default();
+    let cause = || RRCEstablishmentCause::mo_Signalling;
+    let nas = [0x7e, 0, 0x64, 0x6f];
+    let first = lab.gnb.initial_ue(5, &nas, None, cause(), &mut out).expect("encodes");
+    lab.gnb.initial_ue(6, &nas, None, cause(), &mut out).expect("encodes");
+    lab.gnb.forget(first);
+    let again = lab.gnb.initial_ue(5, &nas, None, cause(), &mut out).expect("encodes");
+    assert_ne!(first, again);
+    let streams: Vec<_> = out.pdus().map(|(stream, _)| stream).collect();
+    assert!(streams[0] == streams[2] && streams[0] != streams[1] && !streams.contains(&0), "{streams:?}");
+}
+
+#[test]
 fn a_ue_leaves_and_returns_with_its_guti() {
     let mut lab = Lab::new(Behaviour::default());
     lab.register(Registration::Fresh);

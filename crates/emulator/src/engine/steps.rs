@@ -332,7 +332,7 @@ impl Worker<'_> {
             Some(Step::Service) => self.record(owner, Procedure::ServiceRequest),
             Some(Step::Idle) => self.record(owner, Procedure::Release),
             Some(Step::Release { .. }) => self.record(owner, Procedure::SessionRelease),
-            Some(Step::SwitchOff) => self.record(owner, Procedure::Deregistration),
+            Some(Step::Deregister | Step::SwitchOff) => self.record(owner, Procedure::Departure),
             Some(Step::Repeat { to }) => {
                 let again = self.slots[owner as usize].round + 1 < self.options.rounds && !self.is_over();
                 let slot = &mut self.slots[owner as usize];
