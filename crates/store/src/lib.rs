@@ -1,19 +1,34 @@
 //! Where UE contexts are kept, behind one interface: octets under an LTMSI, changed by compare-and-swap.
 //!
-//! A store knows nothing of what the octets mean. [`Memory`] keeps them in this process; every further form passes
-//! [`conformance::suite`].
-#![forbid(unsafe_code)]
+//! A store knows nothing of what the octets mean. [`Memory`] keeps them in this process, [`Shm`] in a [`region::Region`]
+//! of shared memory; every form passes [`conformance::suite`]. Unsafe code is only in `region/mem.rs`.
+#![deny(unsafe_code)]
 
+#[cfg(not(loom))]
 pub mod conformance;
 mod memory;
+pub mod region;
+#[cfg(not(loom))]
+mod shm;
 
 pub use memory::Memory;
+#[cfg(not(loom))]
+pub use shm::Shm;
 use vireo_types::{Instant, Ltmsi};
 
-/// What a commit found instead of the version it expected.
+/// Why nothing was committed; nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the context was committed by somebody else in the meantime")]
-pub struct Conflict;
+pub enum CommitError {
+    /// Another version is there.
+    #[error("the context was committed by somebody else in the meantime")]
+    Conflict,
+    /// There is no room.
+    #[error("the state region is full; give it more memory (state.bytes) or room for more UEs (state.ues)")]
+    Full,
+    /// Nothing so large can be kept.
+    #[error("a record of {0} octets is larger than the largest buffer")]
+    TooLarge(usize),
+}
 
 /// The version of a stored context: it grows with each commit. 0 = there is none.
 pub type Version = u32;
@@ -39,21 +54,21 @@ pub trait ContextStore {
     ///
     /// # Errors
     ///
-    /// [`Conflict`] if another version is there; nothing has changed then.
+    /// If another version is there, or there is no room; nothing has changed then.
     fn commit(
         &mut self,
         ltmsi: Ltmsi,
         expected: Version,
         octets: &[u8],
         deadline: Option<Instant>,
-    ) -> Result<Version, Conflict>;
+    ) -> Result<Version, CommitError>;
 
     /// Takes a context of that version out.
     ///
     /// # Errors
     ///
-    /// [`Conflict`] if another version is there; nothing has changed then.
-    fn remove(&mut self, ltmsi: Ltmsi, expected: Version) -> Result<(), Conflict>;
+    /// If another version is there, or there is no room; nothing has changed then.
+    fn remove(&mut self, ltmsi: Ltmsi, expected: Version) -> Result<(), CommitError>;
 
     /// How many there are.
     fn len(&self) -> usize;

@@ -1,4 +1,4 @@
-use crate::{Conflict, ContextStore, Stored, Version};
+use crate::{CommitError, ContextStore, Stored, Version};
 use rustc_hash::FxHashMap;
 use vireo_types::{Instant, Ltmsi};
 
@@ -41,7 +41,7 @@ impl ContextStore for Memory {
         expected: Version,
         octets: &[u8],
         deadline: Option<Instant>,
-    ) -> Result<Version, Conflict> {
+    ) -> Result<Version, CommitError> {
         let deadline = deadline.map_or(u64::MAX, |d| d.0);
         match self.slots.get_mut(&ltmsi) {
             Some(slot) if slot.version == expected => {
@@ -59,17 +59,17 @@ impl ContextStore for Memory {
                 self.slots.insert(ltmsi, Slot { octets: octets.into(), deadline, version: 1 });
                 Ok(1)
             }
-            _ => Err(Conflict),
+            _ => Err(CommitError::Conflict),
         }
     }
 
-    fn remove(&mut self, ltmsi: Ltmsi, expected: Version) -> Result<(), Conflict> {
+    fn remove(&mut self, ltmsi: Ltmsi, expected: Version) -> Result<(), CommitError> {
         match self.slots.get(&ltmsi) {
             Some(slot) if slot.version == expected => {
                 self.slots.remove(&ltmsi);
                 Ok(())
             }
-            _ => Err(Conflict),
+            _ => Err(CommitError::Conflict),
         }
     }
 

@@ -1,0 +1,280 @@
+//! Buffers for records: chunks of 64 KiB, each cut into buffers of one size and owned by one worker, who alone takes
+//! buffers from it; anybody gives them back.
+//!
+//! A bit in the chunk's record says whether a buffer is taken, and nothing else does: a worker's own list of buffers to
+//! use again is a private hint about taken buffers that nothing refers to. So a dead worker's buffers are found by
+//! walking its chunks. The first word of a buffer is {generation, flags}; a generation ends when the buffer is freed, so
+//! that nothing is freed twice.
+
+use super::layout::{BUFFER_HEADER, CHUNK, CHUNK_META, CLASSES, UNIT};
+use super::mem::{Ordering, WORD, fence};
+use super::{Region, halves, joined};
+
+/// It was current in its slot when somebody set out to supersede it.
+pub(super) const COMMITTED: u32 = 1;
+/// Another record is current in its slot.
+pub(super) const SUPERSEDED: u32 = 2;
+/// Its effects have left.
+pub(super) const SENT: u32 = 4;
+
+/// Chunks that are looked into for a free buffer before another chunk is taken.
+const LOOKS: usize = 8;
+/// Buffers that a worker keeps for itself, of each size.
+const KEPT: usize = 256;
+/// Nobody's, in a chunk's record.
+const NOBODY: u64 = 0xff;
+
+/// One use of a buffer: its number and generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Buffer {
+    pub(super) number: u32,
+    pub(super) generation: u32,
+}
+
+impl Buffer {
+    /// As an item of a ring: 40 bits, its generation not in full. [`Region::buffer_of`] is the way back.
+    pub const fn to_item(self) -> u64 {
+        (self.generation as u64 & 0xff) << 32 | self.number as u64
+    }
+
+    /// As one word; never 0.
+    pub(super) const fn to_word(self) -> u64 {
+        joined(self.generation, self.number)
+    }
+
+    /// Of the word.
+    pub(super) const fn from_word(word: u64) -> Option<Self> {
+        let (generation, number) = halves(word);
+        if number == 0 { None } else { Some(Buffer { number, generation }) }
+    }
+}
+
+/// What became of a flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Marked {
+    /// The buffer's generation is over.
+    Stale,
+    /// It is set.
+    Set,
+    /// It is set and ended the generation: the caller gives the buffer back.
+    Free,
+}
+
+/// What a worker knows of its chunks, in its own memory.
+#[derive(Debug, Default)]
+pub(super) struct Arena {
+    classes: [Class; CLASSES.len()],
+    /// Where the search for another chunk goes on.
+    cursor: usize,
+}
+
+#[derive(Debug, Default)]
+struct Class {
+    chunks: Vec<u32>,
+    cursor: usize,
+    kept: Vec<u32>,
+}
+
+/// Octets that a record can have at most.
+pub(super) const LARGEST: usize = (CLASSES[CLASSES.len() - 1] - BUFFER_HEADER) * WORD;
+
+impl Region {
+    /// The first word of a buffer.
+    #[inline]
+    pub(super) fn buffer(&self, number: u32) -> usize {
+        self.lay.heap + (number as usize - 1) * UNIT
+    }
+
+    fn meta(&self, chunk: usize) -> usize {
+        self.lay.chunks + chunk * CHUNK_META
+    }
+
+    /// The chunk of a buffer and its place there; `None` if there is no such buffer.
+    fn locate(&self, number: u32) -> Option<(usize, usize, usize)> {
+        let at = (number as usize).checked_sub(1)? * UNIT;
+        let chunk = at / CHUNK;
+        if chunk >= self.lay.chunk_count {
+            return None;
+        }
+        let class = self.class_of(chunk)?;
+        Some((chunk, at % CHUNK / CLASSES[class], class))
+    }
+
+    fn class_of(&self, chunk: usize) -> Option<usize> {
+        let class = self.word(self.meta(chunk)).load(Ordering::Acquire) & 0xff;
+        usize::try_from(class).ok()?.checked_sub(1).filter(|c| *c < CLASSES.len())
+    }
+
+    /// Words that a buffer has after its header; `None` if there is no such buffer.
+    #[inline]
+    pub(super) fn capacity(&self, number: u32) -> Option<usize> {
+        self.locate(number).map(|(_, _, class)| CLASSES[class] - BUFFER_HEADER)
+    }
+
+    /// The present use of a buffer.
+    #[inline]
+    pub(super) fn in_use(&self, number: u32) -> Buffer {
+        let (generation, _) = halves(self.word(self.buffer(number)).load(Ordering::Acquire));
+        Buffer { number, generation }
+    }
+
+    /// Sets a flag of this use of the buffer; superseded and sent together end it.
+    pub(super) fn mark(&self, buffer: Buffer, flag: u32) -> Marked {
+        if self.locate(buffer.number).is_none() {
+            return Marked::Stale;
+        }
+        let word = self.word(self.buffer(buffer.number));
+        let mut now = word.load(Ordering::Acquire);
+        loop {
+            let (generation, flags) = halves(now);
+            if generation != buffer.generation {
+                return Marked::Stale;
+            }
+            let flags = flags | flag;
+            let over = flags & (SUPERSEDED | SENT) == SUPERSEDED | SENT;
+            let next = if over { joined(generation.wrapping_add(1), 0) } else { joined(generation, flags) };
+            match word.compare_exchange(now, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return if over { Marked::Free } else { Marked::Set },
+                Err(seen) => now = seen,
+            }
+        }
+    }
+
+    /// Ends a use that nothing refers to.
+    pub(super) fn void(&self, buffer: Buffer) {
+        let word = self.word(self.buffer(buffer.number));
+        let now = word.load(Ordering::Acquire);
+        if halves(now).0 == buffer.generation {
+            let next = joined(buffer.generation.wrapping_add(1), 0);
+            // Only its owner or who buried the owner voids a buffer: if it fails, somebody else ended the use.
+            let _ = word.compare_exchange(now, next, Ordering::AcqRel, Ordering::Acquire);
+        }
+    }
+
+    /// Makes a buffer free for its chunk's owner.
+    pub(super) fn give_back(&self, number: u32) {
+        if let Some((chunk, place, _)) = self.locate(number) {
+            self.word(self.meta(chunk) + 1 + place / 64).fetch_and(!(1 << (place % 64)), Ordering::Release);
+        }
+    }
+
+    /// The buffers of a chunk that are taken.
+    fn taken(&self, chunk: usize) -> Vec<u32> {
+        let Some(class) = self.class_of(chunk) else { return Vec::new() };
+        let bits = |place: usize| self.word(self.meta(chunk) + 1 + place / 64).load(Ordering::Acquire) >> (place % 64);
+        let places = (0..CHUNK / CLASSES[class]).filter(|place| bits(*place) & 1 != 0);
+        places.map(|place| ((chunk * CHUNK + place * CLASSES[class]) / UNIT + 1) as u32).collect()
+    }
+
+    /// The taken buffers of the chunks that a worker owns.
+    pub(super) fn owned_by(&self, worker: u8) -> impl Iterator<Item = u32> {
+        self.chunks_of(worker).flat_map(|chunk| self.taken(chunk))
+    }
+
+    fn chunks_of(&self, worker: u8) -> impl Iterator<Item = usize> {
+        let owner = u64::from(worker) << 8;
+        (0..self.lay.chunk_count).filter(move |chunk| {
+            let meta = self.word(self.meta(*chunk)).load(Ordering::Acquire);
+            meta != 0 && meta & 0xff00 == owner
+        })
+    }
+
+    /// Makes the chunks of a worker anybody's.
+    pub(super) fn orphan(&self, worker: u8) {
+        for chunk in self.chunks_of(worker) {
+            let meta = self.word(self.meta(chunk));
+            meta.store(meta.load(Ordering::Relaxed) & 0xff | NOBODY << 8, Ordering::Release);
+        }
+    }
+
+    /// Buffers taken in the whole region, and the octets of the chunks they are cut from.
+    pub fn heap_use(&self) -> (usize, usize) {
+        let chunks = (0..self.lay.chunk_count).filter(|chunk| self.class_of(*chunk).is_some());
+        chunks.fold((0, 0), |(buffers, octets), chunk| (buffers + self.taken(chunk).len(), octets + CHUNK * WORD))
+    }
+}
+
+impl Arena {
+    /// A buffer with room for so many octets. It is the caller's alone; its generation is a fresh one.
+    pub(super) fn take(&mut self, region: &Region, worker: u8, octets: usize) -> Option<u32> {
+        let words = BUFFER_HEADER + octets.div_ceil(WORD);
+        let first = CLASSES.partition_point(|c| *c < words);
+        let number = (first..CLASSES.len()).find_map(|class| self.take_class(region, worker, class))?;
+        // Orders what a reader may still see of the buffer's last use before what is written now.
+        fence(Ordering::Release);
+        Some(number)
+    }
+
+    fn take_class(&mut self, region: &Region, worker: u8, index: usize) -> Option<u32> {
+        let class = &mut self.classes[index];
+        if let Some(number) = class.kept.pop() {
+            return Some(number);
+        }
+        if let Some(number) = class.look(region, index, LOOKS) {
+            return Some(number);
+        }
+        if let Some(chunk) = self.claim(region, worker, index) {
+            let class = &mut self.classes[index];
+            class.chunks.push(chunk);
+            class.cursor = class.chunks.len() - 1;
+        }
+        let class = &mut self.classes[index];
+        class.look(region, index, class.chunks.len())
+    }
+
+    /// Another chunk: a fresh one, or one of this size that nobody owns and that has room.
+    fn claim(&mut self, region: &Region, worker: u8, class: usize) -> Option<u32> {
+        let count = region.lay.chunk_count;
+        for _ in 0..count {
+            let chunk = self.cursor;
+            self.cursor = (self.cursor + 1) % count;
+            let meta = region.word(region.meta(chunk));
+            let now = meta.load(Ordering::Acquire);
+            let orphan = now == (class as u64 + 1) | NOBODY << 8;
+            let room = now == 0 || orphan && region.free_place(chunk, class).is_some();
+            let mine = (class as u64 + 1) | u64::from(worker) << 8;
+            if room && meta.compare_exchange(now, mine, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return Some(chunk as u32);
+            }
+        }
+        None
+    }
+
+    /// Gives back a buffer: kept for the next record, if it is the worker's own.
+    pub(super) fn put(&mut self, region: &Region, worker: u8, number: u32) {
+        let Some((chunk, _, class)) = region.locate(number) else { return };
+        let owner = region.word(region.meta(chunk)).load(Ordering::Relaxed) >> 8;
+        let kept = &mut self.classes[class].kept;
+        if owner == u64::from(worker) && kept.len() < KEPT {
+            kept.push(number);
+        } else {
+            region.give_back(number);
+        }
+    }
+}
+
+impl Region {
+    fn free_place(&self, chunk: usize, class: usize) -> Option<usize> {
+        let places = CHUNK / CLASSES[class];
+        (0..places.div_ceil(64)).find_map(|i| {
+            let bits = self.word(self.meta(chunk) + 1 + i).load(Ordering::Acquire);
+            let place = i * 64 + (!bits).trailing_zeros() as usize;
+            (bits != u64::MAX && place < places).then_some(place)
+        })
+    }
+}
+
+impl Class {
+    fn look(&mut self, region: &Region, class: usize, chunks: usize) -> Option<u32> {
+        for _ in 0..chunks.min(self.chunks.len()) {
+            let chunk = self.chunks[self.cursor] as usize;
+            if let Some(place) = region.free_place(chunk, class) {
+                // Only this worker sets bits of this chunk.
+                region.word(region.meta(chunk) + 1 + place / 64).fetch_or(1 << (place % 64), Ordering::AcqRel);
+                return Some(((chunk * CHUNK + place * CLASSES[class]) / UNIT + 1) as u32);
+            }
+            self.cursor = (self.cursor + 1) % self.chunks.len();
+        }
+        None
+    }
+}

@@ -1,0 +1,247 @@
+//! A mailbox for each UE: one event of a UE is in flight at a time, and who works on it is the holder.
+//!
+//! The mailbox's word {holder 8, count 8, changes 16, newest packet 32} changes by one compare-and-swap. Packets are
+//! linked from the newest to the oldest. Anybody adds one at the newest end; only the holder takes the oldest out: it
+//! notes it as in flight first and unlinks it then, so that whoever takes over from a dead holder finds it.
+
+use super::mem::Ordering;
+use super::pool::P_NEXT;
+use super::{Dead, Packet, Region, Slot, Worker};
+
+const S_MAIL: usize = 2;
+const S_FLIGHT: usize = 3;
+
+/// Packets that a UE may have waiting: an honest one has a few.
+const MOST: u64 = 64;
+/// So that the word of a packet in flight is never 0.
+const FLYING: u64 = 1 << 63;
+
+/// What became of a packet that was posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Posted {
+    /// The UE had no holder, and has the one given now: it is to be told, and gets the packet by [`Region::next`].
+    Holder,
+    /// A worker holds the UE, and comes to it.
+    Queued,
+    /// It was posted before, and perhaps done.
+    Before,
+}
+
+/// The UE has too many packets waiting; who posts counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the UE's mailbox is full")]
+pub struct MailboxFull;
+
+#[derive(Clone, Copy)]
+struct Mail {
+    holder: u64,
+    count: u64,
+    changes: u64,
+    /// 1 + its number; 0 = none.
+    newest: u64,
+}
+
+impl Mail {
+    fn of(word: u64) -> Self {
+        Mail { holder: word >> 56, count: word >> 48 & 0xff, changes: word >> 32 & 0xffff, newest: word & 0xffff_ffff }
+    }
+
+    fn word(self) -> u64 {
+        self.holder << 56 | self.count << 48 | ((self.changes + 1) & 0xffff) << 32 | self.newest
+    }
+}
+
+impl Region {
+    fn mail(&self, slot: Slot) -> (u64, Mail) {
+        let word = self.word(self.slot(slot.0, S_MAIL)).load(Ordering::SeqCst);
+        (word, Mail::of(word))
+    }
+
+    fn change(&self, slot: Slot, old: u64, new: Mail) -> bool {
+        let word = self.word(self.slot(slot.0, S_MAIL));
+        word.compare_exchange(old, new.word(), Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    }
+
+    fn link(&self, packet: u64) -> u64 {
+        self.word(self.packet(packet as u32 - 1, P_NEXT)).load(Ordering::SeqCst)
+    }
+
+    /// Whether a packet waits in a mailbox or is in flight there. Packets before it in the list are newer, so they are
+    /// not taken out before it is: the way to it stays as it is as long as it is there.
+    pub(super) fn is_posted(&self, slot: Slot, packet: Packet) -> bool {
+        if slot.0 as usize >= self.lay.slot_count {
+            return false;
+        }
+        let mut at = self.mail(slot).1.newest;
+        for _ in 0..=MOST {
+            if at == 0 || at > u64::from(self.config.packets) {
+                break;
+            }
+            if at == u64::from(packet.number) + 1 {
+                return self.is_live(packet);
+            }
+            at = self.link(at);
+        }
+        self.in_flight(slot) == Some(packet)
+    }
+
+    fn in_flight(&self, slot: Slot) -> Option<Packet> {
+        let word = self.word(self.slot(slot.0, S_FLIGHT)).load(Ordering::SeqCst);
+        (word & FLYING != 0).then(|| Packet::from_item(word & !FLYING)).filter(|packet| self.is_live(*packet))
+    }
+
+    /// Posts a packet to a UE, whose holder is to be worker `holder` if it has none. Afterwards the packet is the
+    /// mailbox's, and is freed when it is finished.
+    ///
+    /// # Errors
+    ///
+    /// When too many wait; the packet is still the caller's.
+    pub fn post(&self, worker: &Worker, slot: Slot, packet: Packet, holder: u8) -> Result<Posted, MailboxFull> {
+        if self.mail(slot).1.count >= MOST {
+            return Err(MailboxFull);
+        }
+        self.set_posted(packet, slot, worker.number);
+        loop {
+            let (word, mail) = self.mail(slot);
+            let holder = if mail.holder == 0 { u64::from(holder) + 1 } else { mail.holder };
+            self.word(self.packet(packet.number, P_NEXT)).store(mail.newest, Ordering::SeqCst);
+            let newest = u64::from(packet.number) + 1;
+            // Posters may meet here at the limit: the count has room for all workers beyond it.
+            let count = (mail.count + 1).min(0xff);
+            if self.change(slot, word, Mail { holder, count, newest, ..mail }) {
+                return Ok(if mail.holder == 0 { Posted::Holder } else { Posted::Queued });
+            }
+        }
+    }
+
+    /// Posts a packet that a dead worker had in flight in a ring: it may have posted it already.
+    ///
+    /// # Errors
+    ///
+    /// When too many wait.
+    pub fn post_again(&self, worker: &Worker, slot: Slot, packet: Packet, holder: u8) -> Result<Posted, MailboxFull> {
+        if !self.is_live(packet) || self.is_posted(slot, packet) || !self.is_live(packet) {
+            return Ok(Posted::Before);
+        }
+        self.post(worker, slot, packet, holder)
+    }
+
+    /// The packet in flight of a UE that the worker holds, which a dead holder may have carried out (the record's input
+    /// sequence number says so); else the oldest that waits, which is in flight from now until [`Worker::finish`]. With
+    /// none, the worker holds the UE no more.
+    pub fn next(&self, worker: &Worker, slot: Slot) -> Option<Packet> {
+        loop {
+            let (word, mail) = self.mail(slot);
+            if mail.holder != u64::from(worker.number) + 1 {
+                return None;
+            }
+            if let Some(packet) = self.in_flight(slot) {
+                // A dead holder may not have come to unlinking it.
+                self.unlink(slot, packet);
+                return Some(packet);
+            }
+            if mail.newest == 0 {
+                if self.change(slot, word, Mail { holder: 0, count: 0, ..mail }) {
+                    return None;
+                }
+                continue;
+            }
+            let packet = self.oldest(mail);
+            let flying = FLYING | packet.to_item();
+            self.word(self.slot(slot.0, S_FLIGHT)).store(flying, Ordering::SeqCst);
+            if self.unlink(slot, packet) {
+                return Some(packet);
+            }
+        }
+    }
+
+    fn oldest(&self, mail: Mail) -> Packet {
+        let mut at = mail.newest;
+        loop {
+            match self.link(at) {
+                0 => return self.packet_now(at as u32 - 1),
+                next => at = next,
+            }
+        }
+    }
+
+    /// Takes the oldest packet out of the list, if it is this one. Only the holder does.
+    fn unlink(&self, slot: Slot, packet: Packet) -> bool {
+        let place = u64::from(packet.number) + 1;
+        loop {
+            let (word, mail) = self.mail(slot);
+            let count = mail.count.saturating_sub(1);
+            if mail.newest == place {
+                if self.change(slot, word, Mail { newest: 0, count, ..mail }) {
+                    return true;
+                }
+                continue;
+            }
+            let mut at = mail.newest;
+            while at != 0 && self.link(at) != place {
+                at = self.link(at);
+            }
+            if at == 0 {
+                return false;
+            }
+            self.word(self.packet(at as u32 - 1, P_NEXT)).store(0, Ordering::SeqCst);
+            return self.less(slot);
+        }
+    }
+
+    fn less(&self, slot: Slot) -> bool {
+        loop {
+            let (word, mail) = self.mail(slot);
+            if self.change(slot, word, Mail { count: mail.count.saturating_sub(1), ..mail }) {
+                return true;
+            }
+        }
+    }
+
+    /// The UEs that a dead worker held.
+    pub fn held_by(&self, dead: &Dead) -> impl Iterator<Item = Slot> {
+        let holder = u64::from(dead.number) + 1;
+        (0..self.lay.slot_count as u32).map(Slot).filter(move |slot| self.mail(*slot).1.holder == holder)
+    }
+
+    /// Takes a UE from its dead holder and gives it to another, who is told and goes on by [`Region::next`]. False if it
+    /// was not the dead one's any more.
+    pub fn take_over(&self, slot: Slot, dead: &Dead, holder: u8) -> bool {
+        loop {
+            let (word, mail) = self.mail(slot);
+            if mail.holder != u64::from(dead.number) + 1 {
+                return false;
+            }
+            // The dead one may have died before it counted what it took out.
+            let (mut count, mut at) = (0, mail.newest);
+            while at != 0 {
+                count += 1;
+                at = self.link(at);
+            }
+            if self.change(slot, word, Mail { holder: u64::from(holder) + 1, count, ..mail }) {
+                return true;
+            }
+        }
+    }
+
+    /// Whether nobody holds the UE of a slot and nothing waits for it.
+    pub(super) fn is_idle(&self, slot: u32) -> bool {
+        let mail = self.mail(Slot(slot)).1;
+        mail.holder == 0 && mail.newest == 0
+    }
+}
+
+impl Worker {
+    /// The packet in flight of a UE that the worker holds is done with, committed and its effects on their way: frees it
+    /// and returns the next; with none, the worker holds the UE no more.
+    pub fn finish(&mut self, slot: Slot) -> Option<Packet> {
+        if self.region.mail(slot).1.holder != u64::from(self.number) + 1 {
+            return None;
+        }
+        if let Some(packet) = self.region.in_flight(slot) {
+            self.free(packet);
+        }
+        self.region.word(self.region.slot(slot.0, S_FLIGHT)).store(0, Ordering::SeqCst);
+        self.region.next(self, slot)
+    }
+}

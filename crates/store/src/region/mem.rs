@@ -1,0 +1,223 @@
+//! The memory itself: a memfd mapped shared, seen as 64-bit atomic words.
+//!
+//! This is all the unsafe code there is to the region: everything above speaks of words by their number, so that it is
+//! the same in every process, whatever address the mapping has there, and the same under loom, where the words are
+//! loom's. It knows nothing of what the words mean.
+
+#[cfg(not(loom))]
+pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+#[cfg(loom)]
+pub(super) use loom::sync::atomic::{AtomicU64, Ordering, fence};
+
+#[cfg(not(loom))]
+use super::worker::Sole;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// Octets of a word.
+pub(super) const WORD: usize = 8;
+
+/// Words that several processes share.
+#[cfg(not(loom))]
+#[derive(Debug)]
+pub(super) struct Mem {
+    base: std::ptr::NonNull<AtomicU64>,
+    words: usize,
+    fd: OwnedFd,
+    huge: bool,
+}
+
+// SAFETY: the mapping lives as long as the value, and is reached only as atomics or, by `octets`, under its contract.
+#[cfg(not(loom))]
+unsafe impl Send for Mem {}
+// SAFETY: as above.
+#[cfg(not(loom))]
+unsafe impl Sync for Mem {}
+
+#[cfg(not(loom))]
+impl Mem {
+    /// A new region of at least `bytes`, of huge pages if the machine has enough of them set aside.
+    pub(super) fn create(bytes: usize) -> io::Result<Self> {
+        const HUGE: usize = 2 << 20;
+        Self::memfd(bytes.next_multiple_of(HUGE), true).or_else(|_| Self::memfd(bytes.next_multiple_of(4096), false))
+    }
+
+    fn memfd(bytes: usize, huge: bool) -> io::Result<Self> {
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        let flags = if huge { libc::MFD_CLOEXEC | libc::MFD_HUGETLB | libc::MFD_HUGE_2MB } else { flags };
+        // SAFETY: the name is a C string; the result is checked before it is owned.
+        let fd = unsafe { libc::memfd_create(c"vireo-state".as_ptr(), flags) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor was made here and belongs to nobody else.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let length = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
+        // SAFETY: a plain call on a descriptor that is open.
+        if unsafe { libc::ftruncate(fd.as_raw_fd(), length) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if !huge {
+            // Nobody may cut it short below a mapping of ours (a touched page would then raise SIGBUS).
+            // SAFETY: a plain call on a descriptor that is open.
+            unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW) };
+        }
+        Self::map(fd, huge)
+    }
+
+    /// The region behind a descriptor, as another process made it.
+    pub(super) fn map(fd: OwnedFd, huge: bool) -> io::Result<Self> {
+        // SAFETY: all-zero is a value of this plain C structure.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: the structure is ours and large enough.
+        if unsafe { libc::fstat(fd.as_raw_fd(), &mut stat) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let bytes = usize::try_from(stat.st_size).map_err(io::Error::other)?;
+        if bytes < 4096 {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is too small to be a state region"));
+        }
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory that anybody has.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, fd.as_raw_fd(), 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        if !huge {
+            // Transparent huge pages, where the kernel allows them for shared memory; only advice.
+            // SAFETY: the range is the mapping that was just made.
+            unsafe { libc::madvise(base, bytes, libc::MADV_HUGEPAGE) };
+        }
+        let base = std::ptr::NonNull::new(base.cast()).expect("a mapping is not at address 0");
+        Ok(Mem { base, words: bytes / WORD, fd, huge })
+    }
+
+    /// A word, by its number.
+    ///
+    /// # Panics
+    ///
+    /// When the number is outside of the region.
+    #[inline]
+    pub(super) fn word(&self, number: usize) -> &AtomicU64 {
+        assert!(number < self.words, "word {number} is outside of the region");
+        // SAFETY: within the mapping by the check, aligned as the mapping is to pages, and every value is a valid u64.
+        unsafe { self.base.add(number).as_ref() }
+    }
+
+    /// How many words there are.
+    pub(super) fn words(&self) -> usize {
+        self.words
+    }
+
+    /// Whether it lies in huge pages that were set aside.
+    pub(super) fn is_huge(&self) -> bool {
+        self.huge
+    }
+
+    /// The descriptor behind it.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(not(loom))]
+impl Sole {
+    /// The octets of a record that is current, in place.
+    pub(crate) fn octets(&self, number: usize, octets: usize) -> &[u8] {
+        let mem = &self.region().mem;
+        assert!(number <= mem.words && octets <= (mem.words - number) * WORD, "octets outside of the region");
+        // SAFETY: within the mapping by the check. Nobody writes to it as long as the borrow lives: every write to a
+        // record goes through a worker that is borrowed mutably; the region has no other worker as long as this one
+        // is there (`Region::join_alone`), and this one is borrowed.
+        unsafe { std::slice::from_raw_parts(mem.base.as_ptr().add(number).cast(), octets) }
+    }
+}
+
+#[cfg(not(loom))]
+impl Drop for Mem {
+    fn drop(&mut self) {
+        // SAFETY: the range is the mapping of `map`, and nothing borrows from it any more.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.words * WORD) };
+    }
+}
+
+/// Words of a model.
+#[cfg(loom)]
+#[derive(Debug)]
+pub(super) struct Mem {
+    words: Box<[AtomicU64]>,
+}
+
+#[cfg(loom)]
+impl Mem {
+    pub(super) fn model(words: usize) -> Self {
+        Mem { words: (0..words).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    pub(super) fn word(&self, number: usize) -> &AtomicU64 {
+        &self.words[number]
+    }
+
+    pub(super) fn words(&self) -> usize {
+        self.words.len()
+    }
+}
+
+impl Mem {
+    /// Writes octets from a word on. Others may read meanwhile; they find out by the word that they recheck.
+    #[inline]
+    pub(super) fn write(&self, number: usize, octets: &[u8]) {
+        let (chunks, rest) = octets.as_chunks::<WORD>();
+        for (i, chunk) in chunks.iter().enumerate() {
+            self.word(number + i).store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
+        }
+        if !rest.is_empty() {
+            let mut last = [0; WORD];
+            last[..rest.len()].copy_from_slice(rest);
+            self.word(number + chunks.len()).store(u64::from_le_bytes(last), Ordering::Relaxed);
+        }
+    }
+
+    /// Appends the octets from a word on to `to`. They are what was written only if the recheck says so.
+    #[inline]
+    pub(super) fn read(&self, number: usize, octets: usize, to: &mut Vec<u8>) {
+        to.reserve(octets + WORD);
+        for i in 0..octets.div_ceil(WORD) {
+            to.extend_from_slice(&self.word(number + i).load(Ordering::Relaxed).to_le_bytes());
+        }
+        to.truncate(to.len() - (octets.next_multiple_of(WORD) - octets));
+    }
+}
+
+/// A descriptor like `fd` that a process started from here inherits.
+pub(super) fn inheritable(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    // SAFETY: a plain call on a descriptor that is open; the result is checked before it is owned.
+    let copy = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD, 3) };
+    if copy < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was made here and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
+/// Sleeps until the word is not `seen` in its low half any more, somebody wakes it, or the time is over.
+#[cfg(not(loom))]
+pub(super) fn futex_wait(word: &AtomicU64, seen: u32, at_most: std::time::Duration) {
+    let time = libc::timespec {
+        tv_sec: libc::time_t::try_from(at_most.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: libc::c_long::from(at_most.subsec_nanos() as i32),
+    };
+    // SAFETY: the futex is the low half of a word that lives as long as the borrow (little-endian); `time` is ours.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr().cast::<u32>(), libc::FUTEX_WAIT, seen, &raw const time) };
+}
+
+/// Wakes those who sleep on the word, in any process.
+#[cfg(not(loom))]
+pub(super) fn futex_wake(word: &AtomicU64, waiters: i32) {
+    // SAFETY: as in `futex_wait`.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr().cast::<u32>(), libc::FUTEX_WAKE, waiters) };
+}
+
+#[cfg(target_endian = "big")]
+compile_error!("the state region's futex is the low half of a little-endian word");

@@ -1,0 +1,220 @@
+//! The state region: the contexts of a host's UEs, what leads to them and what waits for them, in memory that worker
+//! processes share (DESIGN decisions 3 and 4).
+//!
+//! Everything is a 64-bit word with a number, so that it is the same wherever a process maps it. What one process writes
+//! becomes true by one compare-and-swap; killed at any instruction it leaves the old or the new, and what it held is
+//! found again by [`Region::bury`] and [`Worker::reclaim`]. It knows nothing of what a context or a packet means, and
+//! trusts the processes that it is shared with: they are workers of one host.
+
+#[cfg(not(loom))]
+mod bell;
+mod heap;
+mod index;
+mod layout;
+mod mailbox;
+#[allow(unsafe_code)]
+mod mem;
+mod pool;
+mod ring;
+mod slots;
+mod worker;
+
+#[cfg(not(loom))]
+pub use bell::Bell;
+pub use heap::Buffer;
+pub use layout::Key;
+pub use mailbox::{MailboxFull, Posted};
+pub use pool::{PACKET_OCTETS, Packet};
+pub use ring::{Ring, RingFull, Taken};
+pub use slots::{Committed, InsertError, Record, Slot, Snapshot};
+pub(crate) use worker::Sole;
+pub use worker::{BuryError, Dead, JoinError, Worker};
+
+use layout::Layout;
+#[cfg(not(loom))]
+use layout::{H_BYTES, H_CELLS, H_MAGIC, H_PACKETS, H_READY, H_RINGS, H_UES, H_VERSION, H_WORKERS, MAGIC, VERSION};
+use mem::{AtomicU64, Mem, Ordering};
+use std::io;
+#[cfg(not(loom))]
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// The sizes of a region, fixed when it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegionConfig {
+    /// UEs at most.
+    pub ues: u32,
+    /// Workers at most, numbered from 0: 1 to 250.
+    pub workers: u8,
+    /// Octets in all. Pages that are not used cost no memory, unless they are huge pages that were set aside.
+    pub bytes: usize,
+    /// Packets in the pool.
+    pub packets: u32,
+    /// Rings.
+    pub rings: u16,
+    /// Items that a ring holds, those in flight included: a power of two.
+    pub ring_cells: u32,
+}
+
+impl RegionConfig {
+    /// Sizes with 4,096 packets of 2 KiB and, for each worker, two rings of 1,024 items.
+    pub fn new(ues: u32, workers: u8, bytes: usize) -> Self {
+        RegionConfig { ues, workers, bytes, packets: 4096, rings: u16::from(workers) * 2, ring_cells: 1024 }
+    }
+
+    fn check(&self) -> Result<(), RegionError> {
+        match () {
+            () if self.ues == 0 || self.ues > 1 << 28 => Err(RegionError::Config("UEs are 1 to 2^28")),
+            () if self.workers == 0 || self.workers > 250 => Err(RegionError::Config("workers are 1 to 250")),
+            () if self.packets > pool::MOST => Err(RegionError::Config("packets are at most 2^20")),
+            () if !self.ring_cells.is_power_of_two() || self.ring_cells < 2 => {
+                Err(RegionError::Config("a ring's items are a power of two, at least 2"))
+            }
+            () => Ok(()),
+        }
+    }
+}
+
+/// Why there is no region.
+#[derive(Debug, thiserror::Error)]
+pub enum RegionError {
+    /// The system refuses the memory.
+    #[error("the state region cannot be mapped; see whether the machine has the memory, or make state.bytes smaller")]
+    Io(#[from] io::Error),
+    /// The sizes do not fit together.
+    #[error("the sizes of a state region are wrong: {0}")]
+    Config(&'static str),
+    /// There is no room for what was asked for.
+    #[error("a state region for so many UEs needs at least {needed} octets, and has {given}; give it more")]
+    TooSmall {
+        /// What it needs.
+        needed: usize,
+        /// What it was given.
+        given: usize,
+    },
+    /// The descriptor is not that of a region.
+    #[error("the descriptor is not that of a state region")]
+    NotARegion,
+    /// It was made by another release.
+    #[error("the state region has layout {0}, and this release speaks another; run one release on a host")]
+    Layout(u64),
+}
+
+/// A region, mapped into this process. Clones share the mapping.
+#[derive(Clone, Debug)]
+pub struct Region {
+    mem: Arc<Mem>,
+    lay: Arc<Layout>,
+    config: RegionConfig,
+}
+
+#[cfg(not(loom))]
+impl Region {
+    /// Makes a region.
+    ///
+    /// # Errors
+    ///
+    /// When the sizes do not fit together or the system refuses the memory.
+    pub fn create(config: RegionConfig) -> Result<Self, RegionError> {
+        config.check()?;
+        // The layout of the sizes asked for, before any memory is: a region too small must not be half made.
+        Layout::new(&config, config.bytes / mem::WORD)?;
+        let mem = Mem::create(config.bytes)?;
+        let lay = Layout::new(&config, config.bytes / mem::WORD)?;
+        let put = |number: usize, value: u64| mem.word(number).store(value, Ordering::Relaxed);
+        put(H_MAGIC, MAGIC);
+        put(H_VERSION, VERSION);
+        put(H_UES, u64::from(config.ues));
+        put(H_WORKERS, u64::from(config.workers));
+        put(H_BYTES, config.bytes as u64);
+        put(H_PACKETS, u64::from(config.packets));
+        put(H_RINGS, u64::from(config.rings));
+        put(H_CELLS, u64::from(config.ring_cells));
+        mem.word(H_READY).store(1, Ordering::Release);
+        Ok(Region { mem: Arc::new(mem), lay: Arc::new(lay), config })
+    }
+
+    /// Maps the region behind a descriptor that this process inherited or received.
+    ///
+    /// # Errors
+    ///
+    /// When it is none, or one of another layout.
+    pub fn attach(fd: OwnedFd) -> Result<Self, RegionError> {
+        let mem = Mem::map(fd, false)?;
+        let get = |number: usize| mem.word(number).load(Ordering::Acquire);
+        if get(H_MAGIC) != MAGIC || get(H_READY) != 1 {
+            return Err(RegionError::NotARegion);
+        }
+        if get(H_VERSION) != VERSION {
+            return Err(RegionError::Layout(get(H_VERSION)));
+        }
+        fn small<T: TryFrom<u64>>(value: u64) -> Result<T, RegionError> {
+            T::try_from(value).map_err(|_| RegionError::NotARegion)
+        }
+        let config = RegionConfig {
+            ues: small(get(H_UES))?,
+            workers: small(get(H_WORKERS))?,
+            bytes: small(get(H_BYTES))?,
+            packets: small(get(H_PACKETS))?,
+            rings: small(get(H_RINGS))?,
+            ring_cells: small(get(H_CELLS))?,
+        };
+        if config.bytes / mem::WORD > mem.words() {
+            return Err(RegionError::NotARegion);
+        }
+        let lay = Layout::new(&config, config.bytes / mem::WORD)?;
+        Ok(Region { mem: Arc::new(mem), lay: Arc::new(lay), config })
+    }
+
+    /// A descriptor of the region that a process started from here inherits; close it once they are started.
+    ///
+    /// # Errors
+    ///
+    /// When this process has no descriptor left.
+    pub fn share(&self) -> io::Result<OwnedFd> {
+        mem::inheritable(self.mem.fd())
+    }
+
+    /// Whether it lies in huge pages that were set aside for it.
+    pub fn is_huge(&self) -> bool {
+        self.mem.is_huge()
+    }
+}
+
+impl Region {
+    /// Its sizes.
+    pub fn config(&self) -> &RegionConfig {
+        &self.config
+    }
+
+    /// Octets that the fixed parts take for each UE: its slot and its places in the indexes.
+    pub fn fixed_bytes_per_ue(&self) -> usize {
+        let indexes: usize = self.lay.indexes.iter().map(|(_, lines)| lines * layout::LINE).sum();
+        (self.lay.slot_count * layout::SLOT + indexes) * mem::WORD / self.config.ues as usize
+    }
+
+    #[inline]
+    fn word(&self, number: usize) -> &AtomicU64 {
+        self.mem.word(number)
+    }
+}
+
+/// A region of a model.
+#[cfg(loom)]
+impl Region {
+    /// A region in loom's memory: `config.bytes` is its size.
+    pub fn model(config: RegionConfig) -> Result<Self, RegionError> {
+        let lay = Layout::new(&config, config.bytes / mem::WORD)?;
+        Ok(Region { mem: Arc::new(Mem::model(config.bytes / mem::WORD)), lay: Arc::new(lay), config })
+    }
+}
+
+/// The upper and the lower half of a word.
+const fn halves(word: u64) -> (u32, u32) {
+    ((word >> 32) as u32, word as u32)
+}
+
+/// A word of two halves.
+const fn joined(upper: u32, lower: u32) -> u64 {
+    (upper as u64) << 32 | lower as u64
+}

@@ -1,0 +1,565 @@
+//! UE slots and the commit. A slot's first word {version, buffer} says which record is a UE's; a commit writes another
+//! buffer and changes that word by one compare-and-swap.
+//!
+//! A record is what one step made true: the context, the sequence number of the input that was consumed, and the outbox:
+//! the effects that may leave now. Its buffer is free again when another record is current *and* its effects have left.
+
+use super::heap::{self, Buffer, Marked};
+use super::layout::{BUFFER_HEADER, Key, SLOT};
+use super::mem::{Ordering, WORD, fence};
+use super::{Dead, Region, Worker, halves, index, joined};
+use crate::{CommitError, Version};
+use vireo_types::{Instant, Ltmsi};
+
+pub(super) const S_WORD: usize = 0;
+/// {worker 8 | 1 + LTMSI}: whose, and who took or is leaving the slot.
+pub(super) const S_ID: usize = 1;
+const S_SUPI: usize = 4;
+const S_RAN: usize = 5;
+/// Two 5G-TMSIs, inverted: all ones is no TMSI (TS 23.003 2.4), so 0 is none.
+const S_TMSI: usize = 6;
+/// The last record, while it is being removed.
+const S_LEAVING: usize = 7;
+
+const B_PLACE: usize = 1;
+const B_PREVIOUS: usize = 2;
+const B_CONSUMED: usize = 3;
+const B_DEADLINE: usize = 4;
+const B_LENGTHS: usize = 5;
+const B_PIN: usize = 6;
+
+/// The slot of a UE, as long as the UE is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slot(pub(super) u32);
+
+/// What a step commits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Record<'a> {
+    /// The sequence number of the last input consumed: an input at or below it has been carried out.
+    pub consumed: u64,
+    /// When something is due.
+    pub deadline: Option<Instant>,
+    /// Whom the UE's procedure is pinned to, in the host's terms.
+    pub pin: u64,
+    /// The context.
+    pub context: &'a [u8],
+    /// The effects.
+    pub outbox: &'a [u8],
+}
+
+/// What a reader finds: a record as it was at one moment. Kept and used again, it allocates nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    pub(super) word: u64,
+    buffer: Option<Buffer>,
+    /// The sequence number of the last input consumed.
+    pub consumed: u64,
+    /// When something is due.
+    pub deadline: Option<Instant>,
+    /// Whom the UE's procedure is pinned to.
+    pub pin: u64,
+    /// Whether its effects have left.
+    pub sent: bool,
+    /// The context.
+    pub context: Vec<u8>,
+    /// The effects.
+    pub outbox: Vec<u8>,
+}
+
+impl Snapshot {
+    /// The version of the record; 0 = none.
+    pub fn version(&self) -> Version {
+        if self.buffer.is_some() { halves(self.word).0 } else { 0 }
+    }
+
+    /// The buffer the record lies in: what the egress is told.
+    pub fn buffer(&self) -> Option<Buffer> {
+        self.buffer
+    }
+}
+
+/// A commit that succeeded. Only now may its effects leave; when they have, [`Worker::sent`] is told of `buffer`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "the effects leave now, and the egress is told of the buffer"]
+pub struct Committed {
+    /// The version of the record.
+    pub version: Version,
+    /// Where the record lies, with its effects.
+    pub buffer: Buffer,
+    /// The record that it superseded: freed once its own effects have left.
+    pub old: Option<Buffer>,
+}
+
+/// Why a UE or an identifier was not entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InsertError {
+    /// It is another slot's.
+    #[error("the identifier leads to another UE")]
+    Taken(Slot),
+    /// There is no room.
+    #[error("the state region has as many UEs as it was made for; make it larger (state.ues)")]
+    Full,
+}
+
+fn taken(taken: index::Taken) -> InsertError {
+    match taken {
+        index::Taken::By(slot) => InsertError::Taken(Slot(slot)),
+        index::Taken::Full => InsertError::Full,
+    }
+}
+
+impl Region {
+    #[inline]
+    pub(super) fn slot(&self, slot: u32, word: usize) -> usize {
+        self.lay.slots + slot as usize * SLOT + word
+    }
+
+    /// Whether a slot has this identifier.
+    pub(super) fn holds(&self, key: Key, value: u64, slot: u32) -> bool {
+        if slot as usize >= self.lay.slot_count {
+            return false;
+        }
+        match key {
+            Key::Ltmsi | Key::Tmsi => true,
+            Key::Supi => self.word(self.slot(slot, S_SUPI)).load(Ordering::Acquire) == value.wrapping_add(1),
+            Key::Ran => self.word(self.slot(slot, S_RAN)).load(Ordering::Acquire) == value.wrapping_add(1),
+        }
+    }
+
+    /// The slot of a UE.
+    #[inline]
+    pub fn slot_of(&self, ltmsi: Ltmsi) -> Option<Slot> {
+        self.find(Key::Ltmsi, u64::from(ltmsi.get())).map(Slot)
+    }
+
+    /// The UE that a slot is of.
+    pub fn ltmsi_of(&self, slot: Slot) -> Option<Ltmsi> {
+        let id = self.word(self.slot(slot.0, S_ID)).load(Ordering::Acquire) as u32;
+        id.checked_sub(1).map(Ltmsi::from_raw)
+    }
+
+    /// The slot that an identifier leads to.
+    pub fn lookup(&self, key: Key, value: u64) -> Option<Slot> {
+        self.find(key, value).map(Slot)
+    }
+
+    /// The record that is current in a slot now: {version, buffer}.
+    #[inline]
+    pub(super) fn current(&self, slot: u32) -> u64 {
+        self.word(self.slot(slot, S_WORD)).load(Ordering::Acquire)
+    }
+
+    /// Reads the record of a UE; false if there is none.
+    pub fn read(&self, slot: Slot, to: &mut Snapshot) -> bool {
+        loop {
+            to.word = self.current(slot.0);
+            to.buffer = None;
+            to.context.clear();
+            to.outbox.clear();
+            let number = halves(to.word).1;
+            if number == 0 {
+                return false;
+            }
+            let read = self.read_buffer(number, to);
+            fence(Ordering::Acquire);
+            if self.word(self.slot(slot.0, S_WORD)).load(Ordering::Relaxed) == to.word && read {
+                return true;
+            }
+        }
+    }
+
+    /// The record that an item of a queue of effects speaks of; `None` if its use is over.
+    pub fn buffer_of(&self, item: u64) -> Option<Buffer> {
+        let number = item as u32;
+        self.capacity(number)?;
+        Some(self.in_use(number)).filter(|buffer| buffer.to_item() == item)
+    }
+
+    /// Reads a record for its effects; false if it was never committed, or is gone: superseded and its effects sent.
+    pub fn read_outbox(&self, buffer: Buffer, to: &mut Snapshot) -> bool {
+        to.word = 0;
+        to.context.clear();
+        to.outbox.clear();
+        if self.capacity(buffer.number).is_none() || self.in_use(buffer.number) != buffer {
+            return false;
+        }
+        let read = self.read_buffer(buffer.number, to) && self.was_committed(buffer.number);
+        fence(Ordering::Acquire);
+        read && self.in_use(buffer.number) == buffer
+    }
+
+    /// Whether a buffer's record is or was current in its slot.
+    fn was_committed(&self, number: u32) -> bool {
+        let base = self.buffer(number);
+        let (version, slot) = halves(self.word(base + B_PLACE).load(Ordering::Acquire));
+        let current = || (slot as usize) < self.lay.slot_count && self.current(slot) == joined(version, number);
+        current() || halves(self.word(base).load(Ordering::Acquire)).1 & heap::COMMITTED != 0
+    }
+
+    /// Copies a buffer; false if what is there cannot be a record, because it is being written.
+    fn read_buffer(&self, number: u32, to: &mut Snapshot) -> bool {
+        let base = self.buffer(number);
+        let get = |word: usize| self.word(base + word).load(Ordering::Relaxed);
+        let (generation, flags) = halves(self.word(base).load(Ordering::Acquire));
+        let (context, outbox) = halves(get(B_LENGTHS));
+        let (context, outbox) = (context as usize, outbox as usize);
+        let words = context.div_ceil(WORD) + outbox.div_ceil(WORD);
+        if self.capacity(number).is_none_or(|capacity| words > capacity) {
+            return false;
+        }
+        to.buffer = Some(Buffer { number, generation });
+        to.sent = flags & heap::SENT != 0;
+        to.consumed = get(B_CONSUMED);
+        to.deadline = deadline(get(B_DEADLINE));
+        to.pin = get(B_PIN);
+        self.mem.read(base + BUFFER_HEADER, context, &mut to.context);
+        self.mem.read(base + BUFFER_HEADER + context.div_ceil(WORD), outbox, &mut to.outbox);
+        true
+    }
+
+    /// The word of a slot: which record is its UE's.
+    #[cfg(not(loom))]
+    #[inline]
+    pub(crate) fn word_of(&self, slot: Slot) -> u64 {
+        self.current(slot.0)
+    }
+
+    /// Where the context of a record lies, and its length and deadline.
+    #[cfg(not(loom))]
+    pub(crate) fn context_at(&self, number: u32) -> (usize, usize, Option<Instant>) {
+        let base = self.buffer(number);
+        let length = halves(self.word(base + B_LENGTHS).load(Ordering::Relaxed)).0 as usize;
+        (base + BUFFER_HEADER, length, deadline(self.word(base + B_DEADLINE).load(Ordering::Relaxed)))
+    }
+
+    /// Every slot with a UE in it.
+    pub fn slots(&self) -> impl Iterator<Item = Slot> {
+        (0..self.lay.slot_count as u32).map(Slot).filter(|slot| halves(self.current(slot.0)).1 != 0)
+    }
+
+    /// Leads an identifier of a UE to its slot. A UE has one SUPI and one RAN id; another takes the place of the first.
+    ///
+    /// # Errors
+    ///
+    /// When it leads to another slot already, or there is no room.
+    pub fn bind(&self, slot: Slot, key: Key, value: u64) -> Result<(), InsertError> {
+        let word = match key {
+            Key::Ltmsi => return self.enter(key, value, slot.0).map_err(taken),
+            Key::Tmsi => return self.bind_tmsi(slot.0, value as u32),
+            Key::Supi => self.slot(slot.0, S_SUPI),
+            Key::Ran => self.slot(slot.0, S_RAN),
+        };
+        let before = self.word(word).load(Ordering::Acquire);
+        if before != 0 && before != value.wrapping_add(1) {
+            self.leave_index(key, before.wrapping_sub(1), slot.0);
+        }
+        // The slot first: whatever the index leads here is written here too.
+        self.word(word).store(value.wrapping_add(1), Ordering::SeqCst);
+        self.enter(key, value, slot.0).map_err(|error| {
+            self.word(word).store(0, Ordering::Release);
+            taken(error)
+        })
+    }
+
+    fn bind_tmsi(&self, slot: u32, tmsi: u32) -> Result<(), InsertError> {
+        let word = self.word(self.slot(slot, S_TMSI));
+        let (old, new) = halves(word.load(Ordering::Acquire));
+        if old != !tmsi && new != !tmsi {
+            if old != 0 {
+                self.leave_index(Key::Tmsi, u64::from(!old), slot);
+            }
+            word.store(joined(new, !tmsi), Ordering::SeqCst);
+        }
+        self.enter(Key::Tmsi, u64::from(tmsi), slot).map_err(|error| {
+            self.forget_tmsi(slot, tmsi);
+            taken(error)
+        })
+    }
+
+    fn forget_tmsi(&self, slot: u32, tmsi: u32) {
+        let word = self.word(self.slot(slot, S_TMSI));
+        let (old, new) = halves(word.load(Ordering::Acquire));
+        let without = |half: u32| if half == !tmsi { 0 } else { half };
+        word.store(joined(without(old), without(new)), Ordering::Release);
+    }
+
+    /// Takes an identifier of a UE out.
+    pub fn unbind(&self, slot: Slot, key: Key, value: u64) {
+        self.leave_index(key, value, slot.0);
+        let word = match key {
+            Key::Ltmsi => return,
+            Key::Tmsi => return self.forget_tmsi(slot.0, value as u32),
+            Key::Supi => self.slot(slot.0, S_SUPI),
+            Key::Ran => self.slot(slot.0, S_RAN),
+        };
+        // Not if the slot has another one by now.
+        let _ = self.word(word).compare_exchange(value.wrapping_add(1), 0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    fn bound(&self, slot: u32) -> impl Iterator<Item = (Key, u64)> {
+        let get = |word: usize| self.word(self.slot(slot, word)).load(Ordering::Acquire);
+        let (old, new) = halves(get(S_TMSI));
+        let tmsi = |half: u32| (half != 0).then_some((Key::Tmsi, u64::from(!half)));
+        let word = |key: Key, word: u64| (word != 0).then(|| (key, word.wrapping_sub(1)));
+        let id = (get(S_ID) as u32).checked_sub(1).map(|ltmsi| (Key::Ltmsi, u64::from(ltmsi)));
+        [tmsi(old), tmsi(new), word(Key::Supi, get(S_SUPI)), word(Key::Ran, get(S_RAN)), id].into_iter().flatten()
+    }
+
+    /// Makes the indexes anew from the slots. Nobody else uses the region meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// When two slots have the same identifier.
+    pub fn rebuild(&self) -> Result<(), InsertError> {
+        for key in [Key::Ltmsi, Key::Tmsi, Key::Supi, Key::Ran] {
+            self.empty_index(key);
+        }
+        for slot in self.slots() {
+            for (key, value) in self.bound(slot.0) {
+                self.enter(key, value, slot.0).map_err(taken)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees a slot that has no record: its identifiers first, so that nothing leads to it any more.
+    pub(super) fn release(&self, slot: u32) {
+        for (key, value) in self.bound(slot) {
+            self.unbind(Slot(slot), key, value);
+        }
+        self.word(self.slot(slot, S_ID)).store(0, Ordering::Release);
+    }
+
+    /// Slots that a dead worker took and never filled, or was emptying; and the records it was removing.
+    pub(super) fn reclaim_slots(&self, worker: u8) -> usize {
+        let of = |slot: &u32| {
+            let id = self.word(self.slot(*slot, S_ID)).load(Ordering::Acquire);
+            id != 0 && id >> 32 == u64::from(worker)
+        };
+        let mut freed = 0;
+        for slot in (0..self.lay.slot_count as u32).filter(of) {
+            let leaving = self.word(self.slot(slot, S_LEAVING));
+            if halves(self.current(slot)).1 == 0 {
+                if let Some(buffer) = Buffer::from_word(leaving.load(Ordering::Acquire)) {
+                    self.supersede(buffer);
+                }
+                self.release(slot);
+                freed += 1;
+            }
+            leaving.store(0, Ordering::Release);
+        }
+        freed
+    }
+
+    /// The buffers of a dead worker's chunks that nothing refers to become free. Returns how many.
+    pub(super) fn reclaim_buffers(&self, worker: u8) -> usize {
+        let mut freed = 0;
+        for number in self.owned_by(worker) {
+            let base = self.buffer(number);
+            let slot = self.word(base + B_PLACE).load(Ordering::Acquire) as u32;
+            let current = (slot as usize) < self.lay.slot_count && halves(self.current(slot)).1 == number;
+            let (generation, flags) = halves(self.word(base).load(Ordering::Acquire));
+            if current {
+                // It died between its commit and the word about it.
+                if let Some(previous) = Buffer::from_word(self.word(base + B_PREVIOUS).load(Ordering::Acquire)) {
+                    self.supersede(previous);
+                }
+            } else if flags & heap::COMMITTED == 0 {
+                self.void(Buffer { number, generation });
+                self.give_back(number);
+                freed += 1;
+            }
+        }
+        freed
+    }
+
+    /// The records that a dead worker committed and whose effects were not noted as sent. Who takes over lets them leave
+    /// (again, perhaps: with the same octets) before it reclaims the worker.
+    pub fn unsent(&self, dead: &Dead) -> Vec<Buffer> {
+        let unsent = self.owned_by(dead.number).filter_map(|number| {
+            let (generation, flags) = halves(self.word(self.buffer(number)).load(Ordering::Acquire));
+            (flags & heap::SENT == 0 && self.was_committed(number)).then_some(Buffer { number, generation })
+        });
+        unsent.collect()
+    }
+
+    /// Before the record of `seen` is superseded: says of it that it was current, and finishes for its committer, who may
+    /// have died, what it had to do about the record before.
+    fn set_out(&self, slot: Slot, seen: u64) -> Result<Option<Buffer>, CommitError> {
+        let number = halves(seen).1;
+        let old = (number != 0).then(|| self.in_use(number));
+        let previous = old.map_or(0, |_| self.word(self.buffer(number) + B_PREVIOUS).load(Ordering::Acquire));
+        // Versions never come back: if the record is still current, so it was when all this was read.
+        if self.current(slot.0) != seen {
+            return Err(CommitError::Conflict);
+        }
+        if let Some(previous) = Buffer::from_word(previous) {
+            self.supersede(previous);
+        }
+        if let Some(old) = old {
+            self.mark(old, heap::COMMITTED);
+        }
+        Ok(old)
+    }
+
+    /// The record before that in `number` is dealt with.
+    fn settle(&self, number: u32, previous: Buffer) {
+        let word = self.word(self.buffer(number) + B_PREVIOUS);
+        // By compare-and-swap: the buffer may be another record's by now.
+        let _ = word.compare_exchange(previous.to_word(), 0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    fn supersede(&self, buffer: Buffer) {
+        if self.mark(buffer, heap::SUPERSEDED) == Marked::Free {
+            self.give_back(buffer.number);
+        }
+    }
+}
+
+fn deadline(word: u64) -> Option<Instant> {
+    (word != u64::MAX).then_some(Instant(word))
+}
+
+impl Worker {
+    /// A slot for a UE that has none, with no record yet; or the slot that it has.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room.
+    pub fn insert(&mut self, ltmsi: Ltmsi) -> Result<Slot, InsertError> {
+        if let Some(slot) = self.region.slot_of(ltmsi) {
+            return Ok(slot);
+        }
+        let id = u64::from(self.number) << 32 | u64::from(ltmsi.get() + 1);
+        let count = self.region.lay.slot_count;
+        for _ in 0..count {
+            let slot = self.slot_cursor;
+            self.slot_cursor = (slot + 1) % count as u32;
+            let word = self.region.word(self.region.slot(slot, S_ID));
+            // One that somebody works on still is not taken: what waits there is its predecessor's.
+            let free = word.load(Ordering::Relaxed) == 0 && self.region.is_idle(slot);
+            if free && word.compare_exchange(0, id, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return match self.region.enter(Key::Ltmsi, u64::from(ltmsi.get()), slot) {
+                    Ok(()) => Ok(Slot(slot)),
+                    Err(error) => {
+                        self.region.word(self.region.slot(slot, S_ID)).store(0, Ordering::Release);
+                        match taken(error) {
+                            InsertError::Taken(slot) => Ok(slot),
+                            full => Err(full),
+                        }
+                    }
+                };
+            }
+        }
+        Err(InsertError::Full)
+    }
+
+    /// Makes `record` the record of a UE, if that of `seen` still is.
+    ///
+    /// # Errors
+    ///
+    /// When another is, or there is no room; nothing has changed then.
+    pub fn commit(&mut self, slot: Slot, seen: &Snapshot, record: &Record<'_>) -> Result<Committed, CommitError> {
+        self.commit_word(slot, seen.word, record)
+    }
+
+    pub(crate) fn commit_word(&mut self, slot: Slot, seen: u64, record: &Record<'_>) -> Result<Committed, CommitError> {
+        let octets = record.context.len().next_multiple_of(WORD) + record.outbox.len();
+        if octets > heap::LARGEST {
+            return Err(CommitError::TooLarge(octets));
+        }
+        let number = self.arena.take(&self.region, self.number, octets).ok_or(CommitError::Full)?;
+        let region = &self.region;
+        let word = region.word(region.slot(slot.0, S_WORD));
+        let old = match region.set_out(slot, seen) {
+            Ok(old) => old,
+            Err(error) => {
+                self.arena.put(&self.region, self.number, number);
+                return Err(error);
+            }
+        };
+        let version = halves(seen).0.wrapping_add(1).max(1);
+        let buffer = region.fill(number, slot, version, old, record);
+        match word.compare_exchange(seen, joined(version, number), Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => {
+                if let Some(old) = old {
+                    self.done(old, heap::SUPERSEDED);
+                    self.region.settle(number, old);
+                }
+                Ok(Committed { version, buffer, old })
+            }
+            Err(_) => {
+                self.region.void(buffer);
+                self.arena.put(&self.region, self.number, number);
+                Err(CommitError::Conflict)
+            }
+        }
+    }
+
+    /// Takes the record of `seen` and its UE out. Effects of that record may still leave.
+    ///
+    /// # Errors
+    ///
+    /// When another record is current; nothing has changed then.
+    pub fn remove(&mut self, slot: Slot, seen: &Snapshot) -> Result<(), CommitError> {
+        self.remove_word(slot, seen.word)
+    }
+
+    pub(crate) fn remove_word(&mut self, slot: Slot, seen: u64) -> Result<(), CommitError> {
+        let region = &self.region;
+        let version = halves(seen).0;
+        let word = region.word(region.slot(slot.0, S_WORD));
+        let Some(old) = region.set_out(slot, seen)? else { return Err(CommitError::Conflict) };
+        // From here on it is this worker's to empty, should it die.
+        let id = region.word(region.slot(slot.0, S_ID));
+        let ltmsi = id.load(Ordering::Acquire) & u64::from(u32::MAX);
+        id.store(u64::from(self.number) << 32 | ltmsi, Ordering::Release);
+        region.word(region.slot(slot.0, S_LEAVING)).store(old.to_word(), Ordering::Release);
+        let next = joined(version.wrapping_add(1).max(1), 0);
+        let done = word.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed);
+        if done.is_ok() {
+            self.done(old, heap::SUPERSEDED);
+        }
+        self.region.word(self.region.slot(slot.0, S_LEAVING)).store(0, Ordering::Release);
+        done.map_err(|_| CommitError::Conflict)?;
+        self.region.release(slot.0);
+        Ok(())
+    }
+
+    /// The effects of a record have left: it is never asked for them again.
+    pub fn sent(&mut self, buffer: Buffer) {
+        self.done(buffer, heap::SENT);
+    }
+
+    pub(super) fn done(&mut self, buffer: Buffer, flag: u32) {
+        if self.region.mark(buffer, flag) == Marked::Free {
+            self.arena.put(&self.region, self.number, buffer.number);
+        }
+    }
+}
+
+impl Region {
+    /// As [`Worker::sent`], for who is no worker.
+    pub fn sent(&self, buffer: Buffer) {
+        if self.mark(buffer, heap::SENT) == Marked::Free {
+            self.give_back(buffer.number);
+        }
+    }
+
+    fn fill(&self, number: u32, slot: Slot, version: Version, old: Option<Buffer>, record: &Record<'_>) -> Buffer {
+        let base = self.buffer(number);
+        let put = |word: usize, value: u64| self.word(base + word).store(value, Ordering::Relaxed);
+        let generation = halves(self.word(base).load(Ordering::Relaxed)).0;
+        let flags = if record.outbox.is_empty() { heap::SENT } else { 0 };
+        put(0, joined(generation, flags));
+        put(B_PLACE, joined(version, slot.0));
+        put(B_PREVIOUS, old.map_or(0, Buffer::to_word));
+        put(B_CONSUMED, record.consumed);
+        put(B_DEADLINE, record.deadline.map_or(u64::MAX, |d| d.0));
+        put(B_LENGTHS, joined(record.context.len() as u32, record.outbox.len() as u32));
+        put(B_PIN, record.pin);
+        self.mem.write(base + BUFFER_HEADER, record.context);
+        self.mem.write(base + BUFFER_HEADER + record.context.len().div_ceil(WORD), record.outbox);
+        Buffer { number, generation }
+    }
+}

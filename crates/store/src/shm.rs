@@ -1,0 +1,112 @@
+//! A [`ContextStore`] over a [`Region`], for a host whose one thread runs every step.
+
+use crate::region::{JoinError, Record, Region, Sole};
+use crate::{CommitError, ContextStore, Stored, Version};
+use vireo_types::{Instant, Ltmsi};
+
+/// A store in a region that it has for itself: nobody else commits, so contexts are read in place.
+#[derive(Debug)]
+pub struct Shm {
+    sole: Sole,
+    len: usize,
+}
+
+impl Shm {
+    /// The store over a region, as its worker 0. What is in the region already is in the store.
+    ///
+    /// # Errors
+    ///
+    /// When another worker is there.
+    pub fn new(region: &Region) -> Result<Self, JoinError> {
+        let sole = region.join_alone(0)?;
+        Ok(Shm { len: region.slots().count(), sole })
+    }
+
+    /// The region.
+    pub fn region(&self) -> &Region {
+        self.sole.region()
+    }
+
+    fn stored(&self, word: u64) -> Option<Stored<'_>> {
+        let (version, buffer) = ((word >> 32) as Version, word as u32);
+        if buffer == 0 {
+            return None;
+        }
+        let (at, length, deadline) = self.sole.region().context_at(buffer);
+        Some(Stored { version, octets: self.sole.octets(at, length), deadline })
+    }
+}
+
+impl ContextStore for Shm {
+    fn load(&self, ltmsi: Ltmsi) -> Option<Stored<'_>> {
+        let region = self.sole.region();
+        self.stored(region.word_of(region.slot_of(ltmsi)?))
+    }
+
+    fn commit(
+        &mut self,
+        ltmsi: Ltmsi,
+        expected: Version,
+        octets: &[u8],
+        deadline: Option<Instant>,
+    ) -> Result<Version, CommitError> {
+        let region = self.sole.region();
+        let slot = match region.slot_of(ltmsi) {
+            Some(slot) => slot,
+            None if expected != 0 => return Err(CommitError::Conflict),
+            None => self.sole.worker().insert(ltmsi).map_err(|_| CommitError::Full)?,
+        };
+        let word = self.sole.region().word_of(slot);
+        let found = if word as u32 == 0 { 0 } else { (word >> 32) as Version };
+        if found != expected {
+            return Err(CommitError::Conflict);
+        }
+        let record = Record { deadline, context: octets, ..Record::default() };
+        let committed = self.sole.worker().commit_word(slot, word, &record)?;
+        self.len += usize::from(found == 0);
+        Ok(committed.version)
+    }
+
+    fn remove(&mut self, ltmsi: Ltmsi, expected: Version) -> Result<(), CommitError> {
+        let region = self.sole.region();
+        let slot = region.slot_of(ltmsi).ok_or(CommitError::Conflict)?;
+        let word = region.word_of(slot);
+        if expected == 0 || (word >> 32) as Version != expected {
+            return Err(CommitError::Conflict);
+        }
+        self.sole.worker().remove_word(slot, word)?;
+        self.len -= 1;
+        Ok(())
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn each(&self, visit: &mut dyn FnMut(Ltmsi, Stored<'_>) -> bool) {
+        let region = self.sole.region();
+        for slot in region.slots() {
+            let Some(ltmsi) = region.ltmsi_of(slot) else { continue };
+            if self.stored(region.word_of(slot)).is_some_and(|stored| !visit(ltmsi, stored)) {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Shm;
+    use crate::region::{JoinError, Region, RegionConfig};
+
+    #[test]
+    fn the_region_keeps_the_contract() {
+        let region = Region::create(RegionConfig::new(2000, 2, 16 << 20)).unwrap();
+        let mut store = Shm::new(&region).unwrap();
+        crate::conformance::suite(&mut store);
+        assert_eq!(region.join(1).err(), Some(JoinError::Sole), "nobody else commits");
+        drop(store);
+        assert_eq!(region.heap_use().0, 0, "nothing is left behind");
+        drop(region.join(1).unwrap());
+    }
+}

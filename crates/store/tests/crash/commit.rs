@@ -1,0 +1,197 @@
+//! Workers commit to the same UEs, and are killed.
+
+use crate::process::{Log, Random, hash, kill, kills, role, start, stop_and_kill};
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+use vireo_store::CommitError;
+use vireo_store::region::{Buffer, Key, Record, Region, RegionConfig, Snapshot, Worker};
+use vireo_types::{Bucket, Ltmsi};
+
+const UES: u16 = 64;
+const WORKERS: u8 = 3;
+
+fn ltmsi(n: u16) -> Ltmsi {
+    Ltmsi::new(Bucket::new(n % 5), n)
+}
+
+/// A record of a UE after `n` steps. Who makes it chooses the salt, so that two that make the same step make different
+/// octets; its length changes the size of its buffer.
+fn content(ltmsi: Ltmsi, n: u64, salt: u64, to: &mut Vec<u8>) {
+    to.clear();
+    let mut random = Random((u64::from(ltmsi.get()) << 32 | n) ^ salt | 1 << 63);
+    let length = 24 + random.below(1500);
+    [u64::from(ltmsi.get()), n, salt].iter().for_each(|word| to.extend_from_slice(&word.to_le_bytes()));
+    (24..length).for_each(|_| to.push(random.below(256) as u8));
+}
+
+/// Whether the record is one that was committed, whole: the number of the step it is of.
+fn check(ltmsi: Ltmsi, seen: &Snapshot, expected: &mut Vec<u8>) -> u64 {
+    let salt = u64::from_le_bytes(seen.context[16..24].try_into().unwrap());
+    content(ltmsi, seen.consumed, salt, expected);
+    assert_eq!(&seen.context, expected, "the context of {ltmsi} at step {}", seen.consumed);
+    let outbox = &expected[..expected.len() / 3 * (seen.consumed % 2) as usize];
+    assert_eq!(seen.outbox, outbox, "the outbox of {ltmsi} at step {}", seen.consumed);
+    assert_eq!(u64::from(seen.version()), seen.consumed, "each commit is one step");
+    seen.consumed
+}
+
+/// Lets the effects of a record leave: whom they are of, of which step, and what they are.
+fn send(region: &Region, buffer: Buffer, seen: &mut Snapshot, log: &mut Log) {
+    if region.read_outbox(buffer, seen) && !seen.sent {
+        let ltmsi = u64::from_le_bytes(seen.context[..8].try_into().unwrap());
+        log.write(&[ltmsi, seen.consumed, hash(&seen.outbox)]);
+    }
+}
+
+fn work(mut worker: Worker) {
+    let mut log = Log::inherited();
+    let mut random = Random(std::process::id().into());
+    let (mut seen, mut octets) = (Snapshot::default(), Vec::new());
+    let mut unsent = VecDeque::new();
+    let mut sent = Snapshot::default();
+    loop {
+        come_and_go(&mut worker, &mut random, &mut seen);
+        let ltmsi = ltmsi(random.below(UES.into()) as u16);
+        let slot = worker.region().slot_of(ltmsi).expect("it is there");
+        assert!(worker.region().read(slot, &mut seen), "it is there");
+        let n = check(ltmsi, &seen, &mut octets) + 1;
+        content(ltmsi, n, random.below(u64::MAX), &mut octets);
+        let outbox = &octets[..octets.len() / 3 * (n % 2) as usize];
+        let record = Record { consumed: n, context: &octets, outbox, ..Record::default() };
+        match worker.commit(slot, &seen, &record) {
+            Ok(committed) => {
+                // Effects leave some commits later.
+                unsent.push_back(committed.buffer);
+                if unsent.len() > 5 {
+                    let buffer = unsent.pop_front().unwrap();
+                    send(worker.region(), buffer, &mut sent, &mut log);
+                    worker.sent(buffer);
+                }
+            }
+            Err(CommitError::Conflict) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// A UE of this worker alone, who comes and goes with its identifiers.
+fn come_and_go(worker: &mut Worker, random: &mut Random, seen: &mut Snapshot) {
+    let n = UES + u16::from(worker.number()) * 16 + random.below(16) as u16;
+    let slot = worker.insert(ltmsi(n)).expect("there is room");
+    if worker.region().read(slot, seen) {
+        assert_eq!(worker.region().lookup(Key::Supi, u64::from(n) << 40), Some(slot));
+        worker.remove(slot, seen).expect("nobody else knows it");
+        return;
+    }
+    worker.region().bind(slot, Key::Supi, u64::from(n) << 40).expect("nobody else has it");
+    worker.region().bind(slot, Key::Tmsi, u64::from(n) << 8).expect("nobody else has it");
+    let _ = worker.commit(slot, seen, &Record { context: &[n as u8; 300], ..Record::default() }).expect("as above");
+}
+
+#[test]
+#[ignore = "a worker of the tests here"]
+fn worker() {
+    if let Some(worker) = role() {
+        work(worker);
+    }
+}
+
+/// Every UE is whole, and not older than it was.
+fn look(region: &Region, steps: &mut [u64]) {
+    let (mut seen, mut octets) = (Snapshot::default(), Vec::new());
+    for n in 0..UES {
+        let slot = region.slot_of(ltmsi(n)).filter(|slot| region.read(*slot, &mut seen));
+        assert!(slot.is_some(), "UE {n} was lost");
+        let now = check(ltmsi(n), &seen, &mut octets);
+        assert!(now >= steps[usize::from(n)], "UE {n} went back");
+        steps[usize::from(n)] = now;
+    }
+}
+
+/// The identifiers of those who are there lead to them, and no others to anything; made anew, they are the same.
+fn look_at_indexes(region: &Region) {
+    for _ in 0..2 {
+        for n in 0..UES + u16::from(WORKERS) * 16 {
+            let slot = region.slot_of(ltmsi(n));
+            assert_eq!(slot.is_some(), region.slots().any(|slot| region.ltmsi_of(slot) == Some(ltmsi(n))));
+            let expected = slot.filter(|_| n >= UES);
+            assert_eq!(region.lookup(Key::Supi, u64::from(n) << 40), expected);
+            assert_eq!(region.lookup(Key::Tmsi, u64::from(n) << 8), expected);
+        }
+        region.rebuild().unwrap();
+    }
+}
+
+/// What a host does about a dead worker.
+fn take_over(region: &Region, number: u8, log: &mut Log) {
+    // One killed before it joined has left nothing to bury.
+    let Ok(dead) = region.bury(number) else { return };
+    let mut seen = Snapshot::default();
+    for buffer in region.unsent(&dead) {
+        send(region, buffer, &mut seen, log);
+        region.sent(buffer);
+    }
+    region.reclaim(dead);
+}
+
+/// Everything that had to leave did, and whatever left twice left with the same octets. Returns what left twice.
+fn look_at_sent(lines: &[[u64; 3]], steps: &[u64]) -> usize {
+    let mut sent = HashMap::new();
+    for [ltmsi, n, hash] in lines {
+        if let Some(before) = sent.insert((*ltmsi, *n), *hash) {
+            assert_eq!(before, *hash, "step {n} of {ltmsi:x} was sent twice, with different octets");
+        }
+    }
+    for (ue, steps) in (0..).zip(steps) {
+        let ltmsi = u64::from(ltmsi(ue).get());
+        let lost = (1..=*steps).step_by(2).find(|n| !sent.contains_key(&(ltmsi, *n)));
+        assert_eq!(lost, None, "the effects of a step of UE {ue} never left");
+    }
+    lines.len() - sent.len()
+}
+
+#[test]
+fn killed_workers_leave_old_or_new() {
+    let region = Region::create(RegionConfig::new(u32::from(UES) + 64, WORKERS + 1, 64 << 20)).unwrap();
+    let mut log = Log::create("commit");
+    let mut random = Random(0x5eed);
+    // All are there from the start, each in a slot that nobody had before: its versions are then its steps.
+    let (mut first, mut octets) = (region.join(WORKERS).unwrap(), Vec::new());
+    for n in 0..UES {
+        let slot = first.insert(ltmsi(n)).unwrap();
+        content(ltmsi(n), 1, 0, &mut octets);
+        let record = Record { consumed: 1, context: &octets, outbox: &octets[..octets.len() / 3], ..Record::default() };
+        let buffer = first.commit(slot, &Snapshot::default(), &record).unwrap().buffer;
+        send(&region, buffer, &mut Snapshot::default(), &mut log);
+        first.sent(buffer);
+    }
+    drop(first);
+    let mut steps = vec![1; usize::from(UES)];
+    let mut workers: Vec<_> = (0..WORKERS).map(|n| start(&region, "commit::worker", n, &log)).collect();
+    let kills = kills(200);
+    for _ in 0..kills {
+        std::thread::sleep(Duration::from_micros(random.below(8000)));
+        let number = random.below(WORKERS.into()) as u8;
+        let child = &mut workers[usize::from(number)];
+        if random.below(10) == 0 {
+            stop_and_kill(&region, number, child)
+        } else {
+            kill(child)
+        }
+        look(&region, &mut steps);
+        take_over(&region, number, &mut log);
+        workers[usize::from(number)] = start(&region, "commit::worker", number, &log);
+    }
+    for (number, mut child) in (0..).zip(workers) {
+        kill(&mut child);
+        take_over(&region, number, &mut log);
+    }
+    look(&region, &mut steps);
+    assert_eq!(region.heap_use().0, region.slots().count(), "a buffer in use is a UE's record");
+    look_at_indexes(&region);
+    let repeats = look_at_sent(&log.finish(), &steps);
+    assert!(repeats <= kills as usize + usize::from(WORKERS), "{repeats} repeats: one for each death at most");
+    let total: u64 = steps.iter().sum();
+    assert!(total > u64::from(kills), "they worked: {total} steps");
+    println!("{kills} kills, {total} steps, {repeats} sent twice");
+}
