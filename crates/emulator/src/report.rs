@@ -17,6 +17,8 @@ pub enum Procedure {
     RegistrationAndSession,
     /// From the SERVICE REQUEST to the accept with all tunnels.
     ServiceRequest,
+    /// From a packet for an idle UE to its paging.
+    Paging,
     /// From the UE CONTEXT RELEASE REQUEST to the command.
     Release,
     /// From the PDU SESSION RELEASE REQUEST to the command.
@@ -30,11 +32,12 @@ pub enum Procedure {
 }
 
 /// All procedures, in the order of the table.
-pub const PROCEDURES: [Procedure; 9] = [
+pub const PROCEDURES: [Procedure; 10] = [
     Procedure::Registration,
     Procedure::Session,
     Procedure::RegistrationAndSession,
     Procedure::ServiceRequest,
+    Procedure::Paging,
     Procedure::Release,
     Procedure::SessionRelease,
     Procedure::Deregistration,
@@ -50,6 +53,7 @@ impl Procedure {
             Procedure::Session => "session",
             Procedure::RegistrationAndSession => "registration+session",
             Procedure::ServiceRequest => "service request",
+            Procedure::Paging => "paging",
             Procedure::Release => "idle (AN release)",
             Procedure::SessionRelease => "session release",
             Procedure::Deregistration => "deregistration",

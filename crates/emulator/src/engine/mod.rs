@@ -9,6 +9,7 @@ mod open;
 mod slot;
 mod steps;
 mod timers;
+mod user;
 mod worker;
 
 pub use open::run;

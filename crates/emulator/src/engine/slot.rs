@@ -16,6 +16,8 @@ pub(super) mod flag {
     /// A T3346 back-off is under way: the step starts again when it is over.
     pub(in crate::engine) const BACKING_OFF: u16 = 64;
     pub(in crate::engine) const PAGED: u16 = 128;
+    /// The packet that the UE is to be paged for was sent.
+    pub(in crate::engine) const CALLED: u16 = 512;
     /// The NG connection of a UE that backs off was asked to be released.
     pub(in crate::engine) const RELEASING: u16 = 256;
 }

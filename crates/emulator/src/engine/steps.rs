@@ -1,16 +1,13 @@
 //! How a UE goes through its script: what starts a step, what ends it, and what makes it fail.
 
-use super::slot::{Flow, Life, flag};
+use super::slot::{Life, flag};
 use super::timers::Kind;
 use super::worker::Worker;
-use crate::gnb::downlink_owner;
 use crate::report::Procedure;
 use crate::scenario::Step;
-use crate::traffic::{self, Echo, Mark, Received, ipv6};
 use crate::ue::{CommandError, Event, Fault, Mm, Registration, Service};
-use std::net::IpAddr;
 use std::sync::atomic::Ordering;
-use vireo_types::{Teid, Tmsi};
+use vireo_types::Tmsi;
 use vireo_wire::ngap::{Cause, CauseRadioNetwork, RRCEstablishmentCause};
 
 /// A T3346 that is longer than this counts as a refusal.
@@ -19,10 +16,8 @@ const LONGEST_BACK_OFF_S: u32 = 60;
 /// How long the release of a UE that backs off may take.
 const RELEASE_US: u64 = 100_000;
 
-/// When a UE that is to be paged gets its packet: once the user plane knows that it is idle; and again if that took
-/// longer.
+/// When a UE that is to be paged gets its packet: once the user plane knows that it is idle.
 const PROVOKE_FIRST_US: u64 = 100_000;
-const PROVOKE_AGAIN_US: u64 = 500_000;
 
 impl Worker<'_> {
     fn step(&self, owner: u32) -> Option<Step> {
@@ -330,6 +325,7 @@ impl Worker<'_> {
                 }
             }
             Some(Step::Service) => self.record(owner, Procedure::ServiceRequest),
+            Some(Step::AwaitPage) => self.record(owner, Procedure::Paging),
             Some(Step::Idle) => self.record(owner, Procedure::Release),
             Some(Step::Release { .. }) => self.record(owner, Procedure::SessionRelease),
             Some(Step::Deregister | Step::SwitchOff) => self.record(owner, Procedure::Departure),
@@ -407,145 +403,5 @@ impl Worker<'_> {
         let links = self.links.len() as u16;
         let slot = &mut self.slots[owner as usize];
         slot.link = (slot.link + 1) % links;
-    }
-
-    /// Has the network answer an idle UE: sends an echo into the tunnel that it had, as a gNB may that is late.
-    fn provoke(&mut self, owner: u32) {
-        let echoes = &self.options.echoes;
-        let slot = &mut self.slots[owner as usize];
-        let source = slot.ue.sessions().iter().find_map(|session| session.address.ipv4);
-        let (Some(source), Some(target), Some((n3, tunnel))) = (source, echoes.v4, self.late.get(&owner)) else {
-            return self.fail(owner, "no session that a packet could come for: give --echo-v4".into());
-        };
-        let mark = Mark { identifier: 0x4000 | (owner as u16 & 0x3fff), sequence: u16::MAX };
-        let echo = Echo { kind: echoes.kind, mark, octets: echoes.octets };
-        let write = |frame: &mut Vec<u8>| traffic::write_echo(echo, IpAddr::V4(source), IpAddr::V4(target), frame);
-        if self.n3.send(*n3, tunnel, write).is_none() {
-            return self.fail(owner, "an echo could not be written: check --echo-octets".into());
-        }
-        self.timers.set(self.now_us + PROVOKE_AGAIN_US, owner, slot.sequence, Kind::Pause);
-    }
-
-    fn start_traffic(&mut self, owner: u32) {
-        let echoes = &self.options.echoes;
-        let slot = &mut self.slots[owner as usize];
-        let new = |psi, source, target, soliciting| Flow {
-            psi,
-            source,
-            target,
-            soliciting,
-            remaining: echoes.count,
-            sequence: 0,
-            sent_us: 0,
-            tries: 0,
-        };
-        let mut flows = Vec::new();
-        for session in slot.ue.sessions() {
-            if let (Some(own), Some(target)) = (session.address.ipv4, echoes.v4) {
-                flows.push(new(session.psi, IpAddr::V4(own), IpAddr::V4(target), None));
-            }
-            if let (Some(own), Some(target)) = (session.address.interface, echoes.v6) {
-                flows.push(new(session.psi, IpAddr::V6(ipv6::link_local(own)), IpAddr::V6(target), Some(own)));
-            }
-        }
-        if flows.is_empty() {
-            return self.fail(owner, "no echo target of the sessions' IP version: give --echo".into());
-        }
-        let count = flows.len() as u8;
-        slot.flows = flows;
-        for flow in 0..count {
-            self.send_flow(owner, flow);
-        }
-    }
-
-    /// Sends what the flow waits for: a Router Solicitation or an echo.
-    fn send_flow(&mut self, owner: u32, index: u8) {
-        let patience = self.options.echoes.patience.as_micros() as u64;
-        let echoes = &self.options.echoes;
-        let slot = &mut self.slots[owner as usize];
-        let link = &self.links[usize::from(slot.link)];
-        let Some(flow) = slot.flows.get_mut(usize::from(index)) else { return };
-        let tunnels = slot.ran.map_or(&[][..], |ran| link.gnb.tunnels(ran));
-        let Some(tunnel) = tunnels.iter().find(|tunnel| tunnel.psi == flow.psi) else {
-            return self.fail(owner, "no tunnel for the session".into());
-        };
-        if flow.tries == 0 {
-            flow.sent_us = self.now_us;
-            self.n3.counts.echoes += u64::from(flow.soliciting.is_none());
-        }
-        flow.tries += 1;
-        let mark = Mark { identifier: 0x4000 | (owner as u16 & 0x3fff), sequence: flow.sequence };
-        let echo = Echo { kind: echoes.kind, mark, octets: echoes.octets };
-        let sent = self.n3.send(link.gnb.config().n3, tunnel, |frame| match flow.soliciting {
-            Some(interface) => ipv6::write_solicitation(interface, frame),
-            None => traffic::write_echo(echo, flow.source, flow.target, frame),
-        });
-        if sent.is_none() {
-            return self.fail(owner, "an echo could not be written: check --echo-octets".into());
-        }
-        self.timers.set(self.now_us + patience, owner, slot.sequence, Kind::Echo(index));
-    }
-
-    pub(super) fn on_echo_due(&mut self, owner: u32, index: u8) {
-        let patience = self.options.echoes.patience.as_micros() as u64;
-        let Some(flow) = self.slots[owner as usize].flows.get(usize::from(index)) else { return };
-        let waited = self.now_us.saturating_sub(flow.sent_us);
-        if flow.remaining == 0 || waited < patience * u64::from(flow.tries) {
-            return;
-        }
-        if flow.tries < self.options.echoes.tries {
-            return self.send_flow(owner, index);
-        }
-        let what = if flow.soliciting.is_some() { "no router advertisement" } else { "an echo was not answered" };
-        self.n3.counts.echoes_lost += 1;
-        self.fail(owner, what.into());
-    }
-
-    pub(super) fn on_packet(&mut self, teid: Teid, range: std::ops::Range<usize>) {
-        let (owner, psi) = downlink_owner(teid);
-        let Some(slot) = self.slots.get_mut(owner as usize) else {
-            self.n3.counts.bad_packets += 1;
-            return;
-        };
-        let link = &self.links[usize::from(slot.link)];
-        let tunnels = slot.ran.map_or(&[][..], |ran| link.gnb.tunnels(ran));
-        if !tunnels.iter().any(|tunnel| tunnel.downlink == teid) {
-            self.n3.counts.late_packets += 1;
-            return;
-        }
-        let version = self.n3.buffer.get(range.start).map_or(0, |octet| octet >> 4);
-        let flow = slot
-            .flows
-            .iter_mut()
-            .zip(0u8..)
-            .find(|(flow, _)| flow.psi == psi && (version == 4) == flow.source.is_ipv4() && flow.remaining > 0);
-        // what comes between traffic steps (router advertisements, late answers) is nobody's
-        let Some((flow, index)) = flow else { return };
-        match traffic::read(&self.n3.buffer[range], &[flow.source]) {
-            Received::Echo { from, mark } if from == flow.target && mark.sequence == flow.sequence => {
-                self.n3.counts.echoes_answered += 1;
-                self.stats.record(Procedure::Echo, self.now_us.saturating_sub(flow.sent_us));
-                flow.remaining -= 1;
-                flow.sequence = flow.sequence.wrapping_add(1);
-            }
-            Received::Prefix(prefix) if flow.soliciting.is_some() => {
-                let interface = flow.soliciting.take().unwrap_or_default();
-                flow.source = IpAddr::V6(ipv6::address(prefix, interface));
-            }
-            Received::Bad => {
-                self.n3.counts.bad_packets += 1;
-                return;
-            }
-            // an answer to an echo that was sent again, or traffic of others
-            _ => return,
-        }
-        flow.tries = 0;
-        if flow.remaining > 0 {
-            return self.send_flow(owner, index);
-        }
-        if slot.flows.iter().all(|flow| flow.remaining == 0) {
-            slot.flows.clear();
-            self.settle(owner);
-        }
     }
 }
