@@ -9,8 +9,10 @@ use support::lab::{CORE, Lab};
 use support::upf::Upf;
 use vireo_emulator::scenario::Scenario;
 use vireo_emulator::traffic::{ECHO_PORT, Kind};
+use vireo_emulator::usim::Concealment;
 use vireo_emulator::{Error, Load, Options, Phase, Procedure, Report};
 use vireo_wire::nas::GmmCause;
+use vireo_wire::security::nas_5gs::HomeNetworkPrivateKey;
 
 fn options(scenario: &str) -> Options {
     let scenario = Scenario::find(scenario).expect("is listed");
@@ -108,6 +110,19 @@ fn lost_and_damaged_traffic_fails_the_run() {
         assert_eq!(report.failures.get(what), Some(&1), "{report}");
         assert_eq!(report.user_plane.bad_packets > 0, mode == Upf::Damages);
     }
+}
+
+#[test]
+fn concealed_identities_are_made_ahead_and_used_once() {
+    let private = HomeNetworkPrivateKey::profile_a(&[0x42; 32]);
+    let key = private.public_key();
+    let lab = Lab::new(Behaviour { private: Some(private), ..Behaviour::default() });
+    let mut options = options("deregister");
+    (options.ues, options.rounds) = (20, 2);
+    options.profile.concealment = Concealment::Ecies { key_id: 1, key };
+    let report = lab.run(&options).expect("the core is there");
+    check(&lab, &report, 20);
+    assert_eq!(report.registered, 60);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::gnb::{self, Gnb, GnbConfig, Inbox, NgState, PPID, Tunnel};
 use crate::options::{Load, Options};
 use crate::report::Stats;
 use crate::ue::{self, Ue};
-use crate::usim::Usim;
+use crate::usim::{Concealment, Usim};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
@@ -47,6 +47,7 @@ pub(super) fn run(
     let mut endpoint = open(n).map_err(Error::Sctp)?;
     let driver = endpoint.driver().to_string();
     let mut worker = Worker::new(options, n, threads, &mut *endpoint, counters, begun)?;
+    worker.prepare()?;
     worker.bring_up(&mut *endpoint)?;
     worker.origin_us = worker.tick();
     let mut stopped = None;
@@ -88,6 +89,8 @@ pub(super) struct Worker<'a> {
     pub(super) links: Vec<Link>,
     by_assoc: HashMap<AssocId, usize>,
     pub(super) slots: Vec<Slot>,
+    /// USIMs of UEs to come whose SUCIs are made already, the next one last.
+    prepared: Vec<Usim>,
     pub(super) active: u32,
     pub(super) timers: Timers,
     pub(super) n3: N3,
@@ -126,6 +129,7 @@ impl<'a> Worker<'a> {
             links,
             by_assoc: HashMap::new(),
             slots: Vec::with_capacity(share as usize),
+            prepared: Vec::new(),
             active: 0,
             timers: Timers::default(),
             n3,
@@ -141,6 +145,30 @@ impl<'a> Worker<'a> {
     pub(super) fn tick(&mut self) -> u64 {
         self.now_us = self.begun.elapsed().as_micros() as u64;
         self.now_us
+    }
+
+    /// Makes the SUCIs of all UEs if they cost much.
+    fn prepare(&mut self) -> Result<(), Error> {
+        let profile = &self.options.profile;
+        if matches!(profile.concealment, Concealment::Null) {
+            return Ok(());
+        }
+        for index in (0..self.share).rev() {
+            if self.counters.stop.load(Ordering::Relaxed) {
+                return Err(Error::Stopped);
+            }
+            let Some(mut usim) = self.usim(index) else { continue };
+            let prepared = usim.prepare(profile.plmn, &profile.concealment);
+            prepared.map_err(|error| Error::Options(error.to_string()))?;
+            self.prepared.push(usim);
+        }
+        Ok(())
+    }
+
+    /// The USIM of this worker's UE `index`.
+    fn usim(&self, index: u32) -> Option<Usim> {
+        let (supi, keys) = self.options.subscribers.get(index * self.threads + self.number)?;
+        Some(Usim::new(supi, keys))
     }
 
     /// Connects all gNBs and waits for their NG SETUP.
@@ -242,9 +270,10 @@ impl<'a> Worker<'a> {
     }
 
     fn start_ue(&mut self, index: u32, intended_us: u64) {
-        let Some((supi, keys)) = self.options.subscribers.get(index * self.threads + self.number) else { return };
+        // there is one for each UE: that was checked before the run
+        let Some(usim) = self.prepared.pop().or_else(|| self.usim(index)) else { return };
         let link = index as usize % self.links.len();
-        let mut slot = Slot::new(Ue::new(Usim::new(supi, keys)), link as u16);
+        let mut slot = Slot::new(Ue::new(usim), link as u16);
         slot.life = Life::Running;
         slot.born_us = intended_us;
         self.slots.push(slot);
