@@ -3,6 +3,8 @@
 //! A store knows nothing of what the octets mean. [`Memory`] keeps them in this process, [`Shm`] in a [`region::Region`]
 //! of shared memory; every form passes [`conformance::suite`]. Unsafe code is only in `region/mem.rs`.
 #![deny(unsafe_code)]
+// A model is of less than the whole.
+#![cfg_attr(loom, allow(dead_code, unused_imports))]
 
 #[cfg(not(loom))]
 pub mod conformance;

@@ -105,6 +105,13 @@ impl Mem {
         unsafe { self.base.add(number).as_ref() }
     }
 
+    /// So many words from one on.
+    fn span(&self, number: usize, count: usize) -> &[AtomicU64] {
+        assert!(number <= self.words && count <= self.words - number, "words outside of the region");
+        // SAFETY: within the mapping by the check, aligned as the mapping is to pages, and every value is a valid u64.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(number), count) }
+    }
+
     /// How many words there are.
     pub(super) fn words(&self) -> usize {
         self.words
@@ -159,6 +166,10 @@ impl Mem {
         &self.words[number]
     }
 
+    fn span(&self, number: usize, count: usize) -> &[AtomicU64] {
+        &self.words[number..number + count]
+    }
+
     pub(super) fn words(&self) -> usize {
         self.words.len()
     }
@@ -169,8 +180,8 @@ impl Mem {
     #[inline]
     pub(super) fn write(&self, number: usize, octets: &[u8]) {
         let (chunks, rest) = octets.as_chunks::<WORD>();
-        for (i, chunk) in chunks.iter().enumerate() {
-            self.word(number + i).store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
+        for (word, chunk) in self.span(number, chunks.len()).iter().zip(chunks) {
+            word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
         }
         if !rest.is_empty() {
             let mut last = [0; WORD];
@@ -183,8 +194,8 @@ impl Mem {
     #[inline]
     pub(super) fn read(&self, number: usize, octets: usize, to: &mut Vec<u8>) {
         to.reserve(octets + WORD);
-        for i in 0..octets.div_ceil(WORD) {
-            to.extend_from_slice(&self.word(number + i).load(Ordering::Relaxed).to_le_bytes());
+        for word in self.span(number, octets.div_ceil(WORD)) {
+            to.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
         }
         to.truncate(to.len() - (octets.next_multiple_of(WORD) - octets));
     }

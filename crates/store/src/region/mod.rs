@@ -207,6 +207,17 @@ impl Region {
         let lay = Layout::new(&config, config.bytes / mem::WORD)?;
         Ok(Region { mem: Arc::new(Mem::model(config.bytes / mem::WORD)), lay: Arc::new(lay), config })
     }
+
+    /// A worker of a model has ended as if it were killed.
+    pub fn declare_dead(&self, number: u8) -> Dead {
+        Dead { number }
+    }
+
+    /// Buffers in the chunks of a worker that no slot refers to.
+    pub fn buffers_unused_by(&self, number: u8) -> usize {
+        let current: Vec<u32> = self.slots().map(|slot| halves(self.current(slot.0)).1).collect();
+        self.owned_by(number).filter(|buffer| !current.contains(buffer)).count()
+    }
 }
 
 /// The upper and the lower half of a word.

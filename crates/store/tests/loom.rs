@@ -1,0 +1,206 @@
+//! Models of what the region's processes do to each other, in every order that the memory model allows: run by
+//! `scripts/test` with `--cfg loom`, and empty otherwise. (loom takes SeqCst for AcqRel; what is shown here needs no more.)
+#![cfg(loom)]
+
+use loom::thread;
+use std::mem::forget;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use vireo_store::CommitError;
+use vireo_store::region::{Posted, Record, Region, RegionConfig, Slot, Snapshot, Worker};
+use vireo_types::{Bucket, Ltmsi};
+
+fn region() -> Region {
+    let config = RegionConfig { ues: 1, workers: 3, bytes: 8192, packets: 2, rings: 1, ring_cells: 2 };
+    Region::model(config).unwrap()
+}
+
+/// A worker that leaves as a killed one does: without a word.
+fn worker(region: &Region, number: u8) -> Worker {
+    region.join(number).unwrap()
+}
+
+/// Runs a model in every order with so many preemptions at most.
+fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+#[test]
+fn each_item_is_taken_once() {
+    check(3, || {
+        let region = region();
+        let (one, two) = (worker(&region, 0), worker(&region, 1));
+        let ring = region.ring(0).unwrap();
+        ring.push(1).unwrap();
+        let other = thread::spawn({
+            let ring = ring.clone();
+            move || {
+                ring.push(2).unwrap();
+                let taken = ring.take(&one).map(|taken| taken.item);
+                forget(one);
+                taken
+            }
+        });
+        let mine = ring.take(&two).expect("one was there before").item;
+        let theirs = other.join().unwrap();
+        let dead = region.declare_dead(0);
+        let back: Vec<u64> = ring.requeue(&dead, &two).iter().map(|taken| taken.item).collect();
+        assert_eq!(back, Vec::from_iter(theirs), "what was in flight comes back");
+        let rest = ring.take(&two).map(|taken| taken.item);
+        let mut all: Vec<u64> = [Some(mine), theirs, rest].into_iter().flatten().collect();
+        all.sort_unstable();
+        assert_eq!(all, [1, 2], "each once");
+        assert!(ring.push(3).is_err(), "what is in flight has its place still");
+        forget(two);
+    });
+}
+
+#[test]
+fn a_full_ring_goes_round() {
+    check(3, || {
+        let region = region();
+        let one = worker(&region, 0);
+        let ring = region.ring(0).unwrap();
+        (1..=2).for_each(|item| ring.push(item).unwrap());
+        let producer = thread::spawn({
+            let ring = ring.clone();
+            move || ring.push(3).is_ok()
+        });
+        let first = ring.take(&one).unwrap();
+        assert!(first.item == 1 && ring.acknowledge(&one, first));
+        let pushed = producer.join().unwrap();
+        assert_eq!(ring.take(&one).map(|taken| taken.item), Some(2), "in order");
+        assert_eq!(ring.take(&one).map(|taken| taken.item), pushed.then_some(3));
+        forget(one);
+    });
+}
+
+fn commit(worker: &mut Worker, slot: Slot, octet: u8) -> Result<(), CommitError> {
+    let mut seen = Snapshot::default();
+    worker.region().read(slot, &mut seen);
+    let record = Record { consumed: u64::from(octet), context: &[octet; 16], ..Record::default() };
+    worker.commit(slot, &seen, &record).map(|_| ())
+}
+
+fn is_whole(region: &Region, slot: Slot) -> u8 {
+    let mut seen = Snapshot::default();
+    assert!(region.read(slot, &mut seen));
+    let octet = seen.consumed as u8;
+    assert_eq!(seen.context, [octet; 16], "a record is read whole");
+    octet
+}
+
+#[test]
+fn a_reader_sees_one_record() {
+    check(1, || {
+        let region = region();
+        let mut one = worker(&region, 0);
+        let slot = one.insert(Ltmsi::new(Bucket::new(0), 0)).unwrap();
+        commit(&mut one, slot, 1).unwrap();
+        let reader = thread::spawn({
+            let region = region.clone();
+            move || is_whole(&region, slot)
+        });
+        // The second writes into the buffer that the first made free.
+        commit(&mut one, slot, 2).unwrap();
+        commit(&mut one, slot, 3).unwrap();
+        forget(one);
+        reader.join().unwrap();
+        assert_eq!(is_whole(&region, slot), 3);
+        assert_eq!(region.buffers_unused_by(0), 1, "one buffer is the record, the other is kept");
+    });
+}
+
+#[test]
+fn one_of_two_commits_wins() {
+    check(3, || {
+        let region = region();
+        let (mut one, mut two) = (worker(&region, 0), worker(&region, 1));
+        let slot = one.insert(Ltmsi::new(Bucket::new(0), 0)).unwrap();
+        commit(&mut one, slot, 1).unwrap();
+        let mut seen = Snapshot::default();
+        region.read(slot, &mut seen);
+        let theirs = seen.clone();
+        let other = thread::spawn(move || {
+            let record = Record { consumed: 2, context: &[2; 16], ..Record::default() };
+            let done = one.commit(slot, &theirs, &record).is_ok();
+            forget(one);
+            done
+        });
+        let record = Record { consumed: 3, context: &[3; 16], ..Record::default() };
+        let mine = two.commit(slot, &seen, &record).is_ok();
+        let theirs = other.join().unwrap();
+        assert!(mine != theirs, "one wins");
+        assert_eq!(is_whole(&region, slot), if mine { 3 } else { 2 });
+        forget(two);
+    });
+}
+
+#[test]
+fn one_packet_of_a_ue_is_in_flight() {
+    check(3, || {
+        let region = region();
+        let slot = {
+            let mut one = worker(&region, 2);
+            let slot = one.insert(Ltmsi::new(Bucket::new(0), 0)).unwrap();
+            forget(one);
+            slot
+        };
+        let (busy, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let run = move |mut worker: Worker, busy: Arc<AtomicUsize>, done: Arc<AtomicUsize>| {
+            let packet = worker.packet(1, &[]).unwrap();
+            let posted = worker.region().post(&worker, slot, packet, worker.number()).unwrap();
+            if posted == Posted::Holder {
+                let mut next = worker.region().next(&worker, slot);
+                while next.is_some() {
+                    assert_eq!(busy.fetch_add(1, Ordering::SeqCst), 0, "nobody else works on the UE");
+                    done.fetch_add(1, Ordering::SeqCst);
+                    busy.fetch_sub(1, Ordering::SeqCst);
+                    next = worker.finish(slot);
+                }
+            }
+            forget(worker);
+        };
+        let (one, two) = (worker(&region, 0), worker(&region, 1));
+        let other = thread::spawn({
+            let (busy, done) = (busy.clone(), done.clone());
+            move || run(one, busy, done)
+        });
+        run(two, busy.clone(), done.clone());
+        other.join().unwrap();
+        assert_eq!(done.load(Ordering::SeqCst), 2, "both are done");
+        assert_eq!(region.packets_used(), 0);
+    });
+}
+
+#[test]
+fn a_dead_holders_ue_goes_on() {
+    check(3, || {
+        let region = region();
+        let mut one = worker(&region, 0);
+        let slot = one.insert(Ltmsi::new(Bucket::new(0), 0)).unwrap();
+        let first = one.packet(1, &[]).unwrap();
+        assert_eq!(region.post(&one, slot, first, 0), Ok(Posted::Holder));
+        assert_eq!(region.next(&one, slot), Some(first));
+        forget(one);
+        let dead = region.declare_dead(0);
+        let mut two = worker(&region, 1);
+        let mut three = worker(&region, 2);
+        // Another packet comes while the UE is taken over.
+        let poster = thread::spawn(move || {
+            let packet = two.packet(2, &[]).unwrap();
+            assert_eq!(two.region().post(&two, slot, packet, 1), Ok(Posted::Queued), "it has a holder, dead or not");
+            forget(two);
+            packet
+        });
+        assert!(region.take_over(slot, &dead, 2) && !region.take_over(slot, &dead, 2), "once");
+        assert_eq!(region.next(&three, slot), Some(first), "what was in flight comes first");
+        let second = poster.join().unwrap();
+        assert_eq!(three.finish(slot), Some(second));
+        assert_eq!(three.finish(slot), None);
+        assert_eq!(region.packets_used(), 0);
+        forget(three);
+    });
+}
