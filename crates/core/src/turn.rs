@@ -59,6 +59,10 @@ pub enum Kind {
     Deregistration,
     /// AN release.
     Release,
+    /// Xn handover, from Path Switch Request to its answer.
+    PathSwitch,
+    /// N2 handover, from Handover Required to Handover Notify.
+    Handover,
     /// Paging, from the first page to the UE's answer.
     Paging,
 }

@@ -55,6 +55,10 @@ labels! {
         SessionRelease = "session-release",
         /// Paging (TS 23.502 4.2.3.3).
         Paging = "paging",
+        /// Xn handover: path switch (TS 23.502 4.9.1.2).
+        PathSwitch = "path-switch",
+        /// N2 handover (TS 23.502 4.9.1.3).
+        Handover = "n2-handover",
     }
 }
 

@@ -4,7 +4,7 @@ use super::UeContext;
 
 /// The layout that this build writes, in the first octet of every encoded context. It grows with each change of
 /// [`UeContext`] or what it is made of, so that a rolling upgrade can tell contexts apart.
-pub const LAYOUT_VERSION: u8 = 2;
+pub const LAYOUT_VERSION: u8 = 3;
 
 /// Why octets are no context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

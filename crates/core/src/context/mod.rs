@@ -10,7 +10,7 @@ mod security;
 pub use codec::{CodecError, LAYOUT_VERSION, decode, encode};
 pub use security::{NasSecurity, NextHop, SecurityFault};
 
-use crate::procedures::{deregistration, paging, registration, service_request};
+use crate::procedures::{deregistration, handover, paging, registration, service_request};
 use crate::session::SmContext;
 use crate::subscription::{Ambr, Subscription};
 use serde::{Deserialize, Serialize};
@@ -47,6 +47,8 @@ pub struct UeContext {
     pub connections: u16,
     /// The 5GMM procedure that runs.
     pub procedure: Option<Procedure>,
+    /// A handover in progress: it goes on beside the 5GMM procedure.
+    pub handover: Option<handover::Handover>,
     /// The registration area: where an idle UE is paged (TS 23.501 5.3.2.3).
     pub area: Vec<Tai>,
     /// What the network wants of the UE as soon as it can be reached.
@@ -229,6 +231,7 @@ impl UeContext {
             connection: None,
             connections: 0,
             procedure: None,
+            handover: None,
             area: Vec::new(),
             wanted: Wanted::default(),
             unreachable: false,
@@ -265,7 +268,8 @@ impl UeContext {
             RanContext::None | RanContext::SetUp => None,
         });
         let sessions = self.sessions.iter().filter_map(crate::session::deadline).min();
-        [procedure, ran, sessions, self.expires].into_iter().flatten().min()
+        let handover = self.handover.as_ref().and_then(handover::Handover::deadline);
+        [procedure, ran, sessions, handover, self.expires].into_iter().flatten().min()
     }
 
     /// The 5G-GUTI of a 5G-TMSI.

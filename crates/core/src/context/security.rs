@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use vireo_wire::nas::Nas5gsSecurityHeaderType as Header;
 use vireo_wire::security::nas_5gs::{
-    KAmf, KNasEnc, KNasInt, NasConnection, derive_kgnb, derive_knas_enc, derive_knas_int, derive_nh, nas_cipher,
+    KAmf, KNasEnc, KNasInt, NasConnection, Nh, derive_kgnb, derive_knas_enc, derive_knas_int, derive_nh, nas_cipher,
     nas_mac,
 };
 use vireo_wire::security::{CipheringAlgorithm, Direction, IntegrityAlgorithm, NasCount, constant_time_eq};
@@ -151,6 +151,16 @@ impl NasSecurity {
             let key = KNasEnc::new(&self.knas_enc);
             nas_cipher(&key, count, CONNECTION, Direction::Uplink, octets, self.nea());
         }
+    }
+
+    /// The next {NH, NCC} of the chain, fresh for the RAN node that the UE is handed over to, and stored as the last
+    /// one (TS 33.501 6.9.2.3.2, 6.9.2.3.3). `None` before an initial context set-up.
+    pub fn advance(&mut self) -> Option<NextHop> {
+        let last = self.next_hop?;
+        let nh = derive_nh(&KAmf::new(&self.kamf), &Nh::new(&last.nh));
+        let next = NextHop { nh: *nh.as_octets(), ncc: (last.ncc + 1) & 7 };
+        self.next_hop = Some(next);
+        Some(next)
     }
 
     /// KgNB for an initial context set-up after the uplink message `uplink - 1` (TS 33.501 6.8.1.2.2, A.9), and the

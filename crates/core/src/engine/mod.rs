@@ -4,13 +4,14 @@
 //! The caller commits the context and only then carries the effects out. Deadlines are in the context
 //! ([`UeContext::deadline`]); when one passes, the caller brings [`Event::Deadline`].
 
+mod handover;
 mod nas;
 
 use crate::Env;
 use crate::context::{Connection, Procedure, RanContext, UeContext, Wanted};
 use crate::n2::{self, Cause, Fault, Initial, UeMessage};
 use crate::procedures::common::user_plane;
-use crate::procedures::{an_release, deregistration, paging, registration, service_request, session};
+use crate::procedures::{self, an_release, deregistration, paging, registration, service_request, session};
 use crate::ran::{self, ResetItem};
 use crate::session::{Input, N2Sm};
 use crate::subscription::{AuthenticationError, AuthenticationInfo};
@@ -99,6 +100,7 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> Outcome 
         Event::UpfLost { upf } => upf_lost(&mut turn, upf),
         Event::Deadline => deadline(&mut turn),
         Event::ConnectionLost { assoc } => {
+            handover::target_lost(&mut turn, assoc);
             if turn.ue.connection.is_some_and(|c| c.assoc == assoc) {
                 connection_lost(&mut turn);
             }
@@ -117,6 +119,7 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> Outcome 
             }
         }
     }
+    procedures::handover::proceed(&mut turn);
     reach(&mut turn);
     an_release::forget_if_empty(&mut turn);
     turn.out
@@ -163,6 +166,7 @@ fn unreached(turn: &mut Turn<'_, '_>) {
 }
 
 fn initial(turn: &mut Turn<'_, '_>, assoc: AssocId, message: Initial) {
+    procedures::handover::abort(turn);
     if let Some(old) = turn.ue.connection.take() {
         // The UE is back on another connection: what the RAN has of the old one goes (TS 23.502 4.2.6).
         let cause = Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason);
@@ -231,9 +235,13 @@ fn ngap(turn: &mut Turn<'_, '_>, assoc: AssocId, amf_id: AmfUeNgapId, pdu: &[u8]
     let read = n2::ue_message(pdu);
     // The answer to a release of an earlier connection, and what is said about errors, is never answered with an error.
     let silent = matches!(read, Ok((_, UeMessage::ReleaseComplete | UeMessage::Error(_) | UeMessage::NonDelivery)));
-    let named = read.and_then(|(ran_id, message)| named(turn, assoc, amf_id, ran_id).map(|_| message));
-    match named {
-        Ok(message) => ue_message(turn, message),
+    let read = read.and_then(|(ran_id, message)| {
+        let message = handover::elsewhere(turn, assoc, amf_id, ran_id, message)?;
+        message.map(|message| named(turn, assoc, amf_id, ran_id).map(|_| message)).transpose()
+    });
+    match read {
+        Ok(Some(message)) => ue_message(turn, message),
+        Ok(None) => {}
         Err(_) if silent => {}
         Err(fault) => {
             turn.note(Note::Fault(fault.kind));
@@ -247,6 +255,14 @@ fn ngap(turn: &mut Turn<'_, '_>, assoc: AssocId, amf_id: AmfUeNgapId, pdu: &[u8]
 fn ue_message(turn: &mut Turn<'_, '_>, message: UeMessage) {
     match message {
         UeMessage::Initial(_) | UeMessage::NonDelivery | UeMessage::Report => {}
+        UeMessage::HandoverRequired(request) => procedures::handover::required(turn, &request),
+        UeMessage::HandoverCancel { .. } => procedures::handover::cancelled(turn),
+        UeMessage::StatusTransfer(container) => procedures::handover::status_transfer(turn, &container),
+        // Of a target, where there is none.
+        UeMessage::PathSwitch(_)
+        | UeMessage::HandoverAcknowledge { .. }
+        | UeMessage::HandoverFailure { .. }
+        | UeMessage::HandoverNotify { .. } => turn.note(Note::Fault("handover-out-of-place")),
         UeMessage::UplinkNas { nas, location } => {
             if let (Some((tai, cell)), Some(connection)) = (location, &mut turn.ue.connection) {
                 (connection.tai, connection.cell) = (tai, cell);
@@ -304,6 +320,7 @@ fn is_unknown_ue(cause: &Cause) -> bool {
 
 /// The connection is gone: the procedure that needed it ends, and the UE is idle.
 fn connection_lost(turn: &mut Turn<'_, '_>) {
+    procedures::handover::abort(turn);
     interrupt(turn);
     an_release::released(turn);
 }
@@ -350,6 +367,7 @@ fn upf_lost(turn: &mut Turn<'_, '_>, upf: SocketAddr) {
 
 fn deadline(turn: &mut Turn<'_, '_>) {
     let now = turn.now();
+    procedures::handover::on_deadline(turn);
     for at in (0..turn.ue.sessions.len()).rev() {
         if crate::session::deadline(&turn.ue.sessions[at]).is_some_and(|d| d <= now) {
             user_plane::step(turn, at, Input::Deadline);

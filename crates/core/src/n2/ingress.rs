@@ -1,7 +1,7 @@
 //! What a received UE-associated message says, as plain values.
 
-use super::{Cause, Fault, cell_of, has_unknown_to_reject, tai_of};
-use vireo_types::{NrCgi, RanUeNgapId, Tai, limits};
+use super::{Cause, Fault, cell_of, gnb_of, has_unknown_to_reject, tai_of};
+use vireo_types::{GnbId, NrCgi, RanUeNgapId, Tai, limits};
 use vireo_wire::ngap::{self, *};
 
 /// The items of a list of PDU sessions: identity and NGAP transfer.
@@ -73,6 +73,62 @@ pub enum UeMessage {
     Error(Option<Cause>),
     /// Reports that ask for nothing of this AMF.
     Report,
+    /// PATH SWITCH REQUEST.
+    PathSwitch(PathSwitch),
+    /// HANDOVER REQUIRED.
+    HandoverRequired(Required),
+    /// HANDOVER REQUEST ACKNOWLEDGE.
+    HandoverAcknowledge {
+        /// Sessions with resources.
+        admitted: SessionItems,
+        /// Target to Source Transparent Container.
+        container: Vec<u8>,
+    },
+    /// HANDOVER FAILURE.
+    HandoverFailure {
+        /// Why.
+        cause: Cause,
+    },
+    /// HANDOVER NOTIFY.
+    HandoverNotify {
+        /// Where the UE is.
+        location: Option<(Tai, NrCgi)>,
+    },
+    /// HANDOVER CANCEL.
+    HandoverCancel {
+        /// Why.
+        cause: Cause,
+    },
+    /// UPLINK RAN STATUS TRANSFER: the encoded container.
+    StatusTransfer(Vec<u8>),
+}
+
+/// PATH SWITCH REQUEST (TS 38.413 9.2.3.8).
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathSwitch {
+    /// The new RAN node's number for the UE.
+    pub ran_id: RanUeNgapId,
+    /// Where the UE is.
+    pub location: Option<(Tai, NrCgi)>,
+    /// UE security capabilities as the RAN has them: 5G-EA and 5G-IA without the null algorithms, as NGAP has them.
+    pub capability: Option<(u8, u8)>,
+    /// Sessions to be switched.
+    pub switched: SessionItems,
+    /// Sessions that the new RAN node did not set up.
+    pub failed: SessionItems,
+}
+
+/// HANDOVER REQUIRED (9.2.3.1).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Required {
+    /// Why.
+    pub cause: Cause,
+    /// The gNB that the UE is to go to; `None` for another kind of target.
+    pub target: Option<(GnbId, Tai)>,
+    /// Its sessions.
+    pub sessions: SessionItems,
+    /// Source to Target Transparent Container.
+    pub container: Vec<u8>,
 }
 
 impl UeMessage {
@@ -91,6 +147,13 @@ impl UeMessage {
             UeMessage::NonDelivery => "NASNonDeliveryIndication",
             UeMessage::Error(_) => "ErrorIndication",
             UeMessage::Report => "Report",
+            UeMessage::PathSwitch(_) => "PathSwitchRequest",
+            UeMessage::HandoverRequired(_) => "HandoverRequired",
+            UeMessage::HandoverAcknowledge { .. } => "HandoverRequestAcknowledge",
+            UeMessage::HandoverFailure { .. } => "HandoverFailure",
+            UeMessage::HandoverNotify { .. } => "HandoverNotify",
+            UeMessage::HandoverCancel { .. } => "HandoverCancel",
+            UeMessage::StatusTransfer(_) => "UplinkRANStatusTransfer",
         }
     }
 }
@@ -104,8 +167,9 @@ pub fn ue_message(octets: &[u8]) -> Result<(Option<RanUeNgapId>, UeMessage), Box
     let pdu = NGAP_PDU::decode_borrowed(octets).map_err(|_| Fault::transfer_syntax())?;
     let message = read(&pdu)?;
     let ran_id = pdu.ie::<ie::RAN_UE_NGAP_ID>().transpose().map_err(|_| Fault::of_message(&pdu))?;
-    // Mandatory in all of them but Error Indication (9.2.7.2).
-    let incomplete = ran_id.is_none() && !matches!(message, UeMessage::Error(_));
+    // Mandatory in all of them but Error Indication (9.2.7.2) and Handover Failure (9.2.3.6).
+    let optional = matches!(message, UeMessage::Error(_) | UeMessage::HandoverFailure { .. });
+    let incomplete = ran_id.is_none() && !optional;
     if incomplete || has_unknown_to_reject(&pdu) {
         return Err(Fault::of_message(&pdu));
     }
@@ -167,6 +231,22 @@ fn read(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
         | NgapPduKind::Initiating_LocationReport
         | NgapPduKind::Initiating_PDUSessionResourceNotify
         | NgapPduKind::Initiating_SecondaryRATDataUsageReport => UeMessage::Report,
+        NgapPduKind::Initiating_PathSwitchRequest => return path_switch(pdu),
+        NgapPduKind::Initiating_HandoverPreparation => return handover_required(pdu),
+        NgapPduKind::Successful_HandoverResourceAllocation => UeMessage::HandoverAcknowledge {
+            admitted: items!(pdu, PDUSessionResourceAdmittedList, handover_request_acknowledge_transfer),
+            container: required(pdu, pdu.ie::<ie::TargetToSource_TransparentContainer>())?.0.into_vec(),
+        },
+        NgapPduKind::Unsuccessful_HandoverResourceAllocation => UeMessage::HandoverFailure { cause: cause(pdu)? },
+        NgapPduKind::Initiating_HandoverNotification => {
+            UeMessage::HandoverNotify { location: location(pdu).unwrap_or_default() }
+        }
+        NgapPduKind::Initiating_HandoverCancel => UeMessage::HandoverCancel { cause: cause(pdu)? },
+        NgapPduKind::Initiating_UplinkRANStatusTransfer => {
+            let container = required(pdu, pdu.ie::<ie::RANStatusTransfer_TransparentContainer>())?;
+            let octets = encode_open_type(&container).map_err(|_| Fault::of_message(pdu))?;
+            UeMessage::StatusTransfer(octets.to_vec())
+        }
         _ => return Err(Fault::unknown_procedure(pdu)),
     };
     Ok(message)
@@ -209,6 +289,39 @@ fn initial(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
 fn uplink_nas(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
     // Criticality ignore: a location that does not decode leaves the known one.
     Ok(UeMessage::UplinkNas { nas: nas(pdu)?, location: location(pdu).unwrap_or_default() })
+}
+
+fn path_switch(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
+    let ran_id = RanUeNgapId(required(pdu, pdu.ie::<ie::RAN_UE_NGAP_ID>())?.0);
+    let bits = |bits: &BitString<'_>| bits.as_octets().first().copied().unwrap_or(0);
+    // Criticality ignore: one that does not decode is not compared.
+    let capability = pdu.ie::<ie::UESecurityCapabilities>().and_then(Result::ok);
+    let list = required(pdu, pdu.ie::<ie::PDUSessionResourceToBeSwitchedDLList>())?;
+    Ok(UeMessage::PathSwitch(PathSwitch {
+        ran_id,
+        location: location(pdu).unwrap_or_default(),
+        capability: capability
+            .map(|c| (bits(&c.nr_encryption_algorithms.0), bits(&c.nr_integrity_protection_algorithms.0))),
+        switched: list.0.into_iter().map(|i| (i.pdu_session_id.0, i.path_switch_request_transfer.into_vec())).collect(),
+        failed: items!(pdu, PDUSessionResourceFailedToSetupListPSReq, path_switch_request_setup_failed_transfer),
+    }))
+}
+
+fn handover_required(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
+    let kind = required(pdu, pdu.ie::<ie::HandoverType>())?;
+    let target = match required(pdu, pdu.ie::<ie::TargetID>())? {
+        TargetID::targetRANNodeID(node) if kind == HandoverType::intra5gs => {
+            gnb_of(&node.global_ran_node_id).map(|id| (id, tai_of(&node.selected_tai)))
+        }
+        _ => None,
+    };
+    let list = required(pdu, pdu.ie::<ie::PDUSessionResourceListHORqd>())?;
+    Ok(UeMessage::HandoverRequired(Required {
+        cause: cause(pdu)?,
+        target,
+        sessions: list.0.into_iter().map(|i| (i.pdu_session_id.0, i.handover_required_transfer.into_vec())).collect(),
+        container: required(pdu, pdu.ie::<ie::SourceToTarget_TransparentContainer>())?.0.into_vec(),
+    }))
 }
 
 /// The AMF-UE-NGAP-ID and RAN-UE-NGAP-ID that a message has, as far as they decode: for the answer to a fault.

@@ -11,13 +11,13 @@ mod send;
 
 pub(crate) use fault::has_unknown_to_reject;
 pub use fault::{Fault, error_indication};
-pub use ingress::{Initial, SessionItems, UeMessage, ue_ids, ue_message};
+pub use ingress::{Initial, PathSwitch, Required, SessionItems, UeMessage, ue_ids, ue_message};
 pub use route::{Route, route};
-pub(crate) use send::encode;
 pub use send::{
     ContextSetup, SessionSetup, context_release_command, context_setup_request, downlink_nas_transport,
     session_release_command, session_setup_request,
 };
+pub(crate) use send::{ambr_to, capability_to, encode};
 
 use vireo_types::{GnbId, NrCgi, Plmn, Snssai, Tac, Tai};
 use vireo_wire::ngap;

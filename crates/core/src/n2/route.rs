@@ -43,6 +43,12 @@ pub fn route(octets: &[u8]) -> Result<Route, Box<Fault>> {
         | NgapPduKind::Initiating_RANConfigurationUpdate
         | NgapPduKind::Initiating_NGReset
         | NgapPduKind::Successful_NGReset => Ok(Route::Node),
+        // From a node that the UE has come to: the AMF's number is the one that the node before had.
+        NgapPduKind::Initiating_PathSwitchRequest => {
+            let id =
+                pdu.ie::<ie::SourceAMF_UE_NGAP_ID>().and_then(Result::ok).ok_or_else(|| Fault::of_message(&pdu))?;
+            AmfUeNgapId::from_raw(id.0).map(Route::Ue).ok_or_else(|| Fault::of_message(&pdu))
+        }
         _ => match pdu.ie::<ie::AMF_UE_NGAP_ID>() {
             None => Ok(Route::Node),
             Some(id) => {

@@ -162,14 +162,14 @@ fn try_session_release<'a>(
     NGAP_PDU::of_message(&message, PDUSessionResourceReleaseCommand::CRITICALITY)
 }
 
-fn ambr_to(ambr: Ambr) -> UEAggregateMaximumBitRate {
+pub(crate) fn ambr_to(ambr: Ambr) -> UEAggregateMaximumBitRate {
     // BitRate is at most 4 Tbit/s (9.3.1.4).
     let rate = |bps: u64| BitRate(bps.min(4_000_000_000_000));
     UEAggregateMaximumBitRate::new(rate(ambr.downlink_bps), rate(ambr.uplink_bps), None)
 }
 
 /// UE Security Capabilities (9.3.1.86): the bits of algorithms 1 to 7 from the left, without the null ones.
-fn capability_to(capability: Capability) -> UESecurityCapabilities<'static> {
+pub(crate) fn capability_to(capability: Capability) -> UESecurityCapabilities<'static> {
     let bits = |octet: u8| ngap::BitString::from([octet << 1, 0]);
     UESecurityCapabilities::new(
         NRencryptionAlgorithms(bits(capability.ea())),

@@ -5,6 +5,7 @@
 pub mod an_release;
 pub mod common;
 pub mod deregistration;
+pub mod handover;
 pub mod paging;
 pub mod registration;
 pub mod service_request;

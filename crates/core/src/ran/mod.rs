@@ -93,6 +93,12 @@ fn message(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -
         | NgapPduKind::Successful_UEContextRelease
         | NgapPduKind::Successful_PDUSessionResourceSetup
         | NgapPduKind::Successful_PDUSessionResourceRelease
+        | NgapPduKind::Initiating_HandoverPreparation
+        | NgapPduKind::Successful_HandoverResourceAllocation
+        | NgapPduKind::Unsuccessful_HandoverResourceAllocation
+        | NgapPduKind::Initiating_HandoverNotification
+        | NgapPduKind::Initiating_HandoverCancel
+        | NgapPduKind::Initiating_UplinkRANStatusTransfer
         | NgapPduKind::Initiating_UERadioCapabilityInfoIndication => Err(Fault::of_message(pdu)),
         // Answers to what was never asked say nothing (10.4).
         _ if pdu.direction() != "InitiatingMessage" => {

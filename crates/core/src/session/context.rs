@@ -38,6 +38,10 @@ pub struct SmContext {
     pub uplink: Option<Tunnel>,
     /// The RAN's end of N3, which the UPF shall forward to; `None` while it shall buffer.
     pub downlink: Option<Tunnel>,
+    /// The end of N3 of the RAN node that the UE is being handed over to.
+    pub target: Option<Tunnel>,
+    /// The UPF is to end the path to the RAN node before (end marker, TS 29.281 7.3.2).
+    pub end_marker: bool,
     /// Where the session stands towards the UE.
     pub stage: Stage,
     /// Where it stands towards the RAN.
@@ -183,6 +187,11 @@ impl SmContext {
     /// Whether the UE has the session.
     pub fn is_established(&self) -> bool {
         self.stage == Stage::Established
+    }
+
+    /// Whether it has its user plane at the RAN: of a new session, the UPF's last answer may still be on its way.
+    pub fn is_up(&self) -> bool {
+        self.ran == Ran::Up && matches!(self.stage, Stage::Accepted { .. } | Stage::Established)
     }
 
     /// Whether the session is anything to the UE: one that has ended is only waiting for the UPF.

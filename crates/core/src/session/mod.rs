@@ -6,6 +6,7 @@
 
 mod context;
 mod establish;
+mod handover;
 mod n1;
 mod n2;
 mod n4;
@@ -18,6 +19,7 @@ mod upf;
 mod userplane;
 
 pub use context::{N4, Ran, SessionState, SessionStatus, SmContext, Stage, Tunnel};
+pub use n2::{HandoverRefusal, path_switch_acknowledge, refusal};
 
 use crate::Env;
 use crate::subscription::DnnSubscription;
@@ -38,6 +40,16 @@ pub enum N2Sm {
     ReleaseCommand,
     /// PDU Session Resource Release Response Transfer.
     ReleaseResponse,
+    /// Path Switch Request Transfer.
+    PathSwitchRequest,
+    /// Path Switch Request Setup Failed Transfer.
+    PathSwitchSetupFailed,
+    /// Handover Required Transfer. Its answer, the Handover Request Transfer, is a [`N2Sm::SetupRequest`].
+    HandoverRequired,
+    /// Handover Request Acknowledge Transfer.
+    HandoverRequestAcknowledge,
+    /// Handover Command Transfer (to the RAN).
+    HandoverCommand,
 }
 
 /// Nsmf_PDUSession_CreateSMContext: what the AMF part knows when a UE asks for a new session.
@@ -72,6 +84,10 @@ pub enum Input<'a> {
     Activate,
     /// The AN is released: buffer downlink packets.
     Deactivate,
+    /// The UE has arrived at the RAN node that it was handed over to (TS 23.502 4.9.1.3.3).
+    HandoverComplete,
+    /// The handover will not take place.
+    HandoverCancelled,
     /// The UE answers to paging: what it was not told, it is told now.
     Reachable,
     /// The UE does not answer to paging (TS 23.502 4.2.3.3 step 5): the packets that wait for it are dropped, so that
@@ -127,6 +143,12 @@ pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> 
     }
     match input {
         Input::N1(octets) => signalling::received(sm, octets, env, &mut out),
+        Input::N2(N2Sm::PathSwitchRequest, octets) => handover::switch(sm, octets, env, &mut out),
+        Input::N2(N2Sm::PathSwitchSetupFailed, _) => handover::lost(sm, env, &mut out),
+        Input::N2(N2Sm::HandoverRequired, _) => handover::required(sm, &mut out),
+        Input::N2(N2Sm::HandoverRequestAcknowledge, octets) => handover::prepared(sm, octets, &mut out),
+        Input::HandoverComplete => handover::complete(sm, env, &mut out),
+        Input::HandoverCancelled => sm.target = None,
         Input::N2(kind, octets) => userplane::ran_answered(sm, kind, octets, env, &mut out),
         Input::Activate => userplane::activate(sm, env, &mut out),
         Input::Deactivate => userplane::deactivate(sm, &mut out),

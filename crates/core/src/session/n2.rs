@@ -61,11 +61,64 @@ pub(super) fn setup_response(octets: &[u8]) -> Option<Tunnel> {
     if !flows.associated_qos_flow_list.0.iter().any(|f| f.qos_flow_identifier.0 == DEFAULT_QFI.into()) {
         return None;
     }
-    let UPTransportLayerInformation::gTPTunnel(tunnel) = &flows.up_transport_layer_information else {
-        return None;
-    };
+    tunnel_of(&flows.up_transport_layer_information)
+}
+
+fn tunnel_of(information: &UPTransportLayerInformation<'_>) -> Option<Tunnel> {
+    let UPTransportLayerInformation::gTPTunnel(tunnel) = information else { return None };
     let address = address(tunnel.transport_layer_address.0.as_octets())?;
     Some(Tunnel { address, teid: Teid(u32::from_be_bytes(tunnel.gtp_teid.0)) })
+}
+
+/// The RAN's new end of N3 from a Path Switch Request Transfer; `None` if it does not take the default flow.
+pub(super) fn path_switch_request(octets: &[u8]) -> Option<Tunnel> {
+    let transfer: PathSwitchRequestTransfer<'_> = decode_open_type(octets).ok()?;
+    let flows = &transfer.qos_flow_accepted_list.0;
+    let taken = flows.iter().any(|f| f.qos_flow_identifier.0 == DEFAULT_QFI.into());
+    if taken { tunnel_of(&transfer.dl_ngu_up_tnl_information) } else { None }
+}
+
+/// The target's end of N3 from a Handover Request Acknowledge Transfer, and the Handover Command Transfer that tells the
+/// source where the target takes forwarded packets.
+pub(super) fn handover_acknowledge(octets: &[u8]) -> Option<(Tunnel, Vec<u8>)> {
+    let transfer: HandoverRequestAcknowledgeTransfer<'_> = decode_open_type(octets).ok()?;
+    let flows = &transfer.qos_flow_setup_response_list.0;
+    if !flows.iter().any(|f| f.qos_flow_identifier.0 == DEFAULT_QFI.into()) {
+        return None;
+    }
+    let tunnel = tunnel_of(&transfer.dl_ngu_up_tnl_information)?;
+    let command = HandoverCommandTransfer::new(
+        transfer.dl_forwarding_up_tnl_information,
+        None,
+        transfer.data_forwarding_response_drb_list,
+        None,
+    );
+    Some((tunnel, encode_open_type(&command).ok()?.to_vec()))
+}
+
+/// Path Switch Request Acknowledge Transfer: the UPF's end of N3 stays.
+pub fn path_switch_acknowledge() -> Vec<u8> {
+    let transfer = PathSwitchRequestAcknowledgeTransfer::new(None, None, None);
+    encode_open_type(&transfer).map(|octets| octets.to_vec()).unwrap_or_default()
+}
+
+/// Which transfer tells the RAN that a session was not taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandoverRefusal {
+    /// Path Switch Request Unsuccessful Transfer.
+    PathSwitch,
+    /// Handover Preparation Unsuccessful Transfer.
+    Preparation,
+}
+
+/// The transfer of a session that was not taken over.
+pub fn refusal(kind: HandoverRefusal) -> Vec<u8> {
+    let cause = Cause::radioNetwork(CauseRadioNetwork::unspecified);
+    let octets = match kind {
+        HandoverRefusal::PathSwitch => encode_open_type(&PathSwitchRequestUnsuccessfulTransfer::new(cause, None)),
+        HandoverRefusal::Preparation => encode_open_type(&HandoverPreparationUnsuccessfulTransfer::new(cause, None)),
+    };
+    octets.map(|octets| octets.to_vec()).unwrap_or_default()
 }
 
 fn gtp_tunnel(tunnel: Tunnel) -> GTPTunnel<'static> {

@@ -94,6 +94,9 @@ pub(super) fn modification_request(sm: &SmContext) -> Output {
                     where_to
                         .put(&DestinationInterface::ACCESS)
                         .put(&OuterHeaderCreation::gtpu(tunnel.teid, tunnel.address));
+                    if sm.end_marker {
+                        where_to.put(&SmReqFlags::SNDEM);
+                    }
                 }),
             };
         });

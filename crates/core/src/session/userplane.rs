@@ -40,6 +40,7 @@ pub(super) fn deactivate(sm: &mut SmContext, out: &mut Vec<Output>) {
         Stage::Accepted { .. } | Stage::Established => {
             sm.stage = Stage::Established;
             sm.ran = Ran::Idle;
+            sm.target = None;
             sm.deadline = None;
             forward_to(sm, None, out);
         }
@@ -137,6 +138,7 @@ pub(super) fn forward_to(sm: &mut SmContext, tunnel: Option<Tunnel>, out: &mut V
     if sm.downlink == tunnel {
         return;
     }
+    sm.end_marker = sm.downlink.is_some() && tunnel.is_some();
     sm.downlink = tunnel;
     match sm.n4 {
         N4::Told => tell(sm, out),
@@ -149,6 +151,7 @@ pub(super) fn forward_to(sm: &mut SmContext, tunnel: Option<Tunnel>, out: &mut V
 pub(super) fn tell(sm: &mut SmContext, out: &mut Vec<Output>) {
     sm.n4 = N4::Telling { stale: false };
     out.push(n4::modification_request(sm));
+    sm.end_marker = false;
 }
 
 /// The UPF does what it shall.
@@ -167,7 +170,7 @@ pub(super) fn settled(sm: &mut SmContext, out: &mut Vec<Output>) {
 /// The UPF has forgotten the session: it is established there anew with the same addresses. The tunnel is another
 /// then, so a RAN that sends to the old one drops its part and sets it up again.
 pub(super) fn upf_lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
-    (sm.up_seid, sm.uplink, sm.downlink) = (0, None, None);
+    (sm.up_seid, sm.uplink, sm.downlink, sm.target) = (0, None, None, None);
     match sm.stage {
         Stage::Requested { .. } => {}
         Stage::Accepted { .. } => {

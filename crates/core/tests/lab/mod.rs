@@ -126,6 +126,8 @@ pub(crate) struct Lab {
     pub(crate) congested: bool,
     /// Whether the UE and its gNB receive what is sent.
     pub(crate) reachable: bool,
+    /// Whether the UE arrives at the gNB that it is handed over to.
+    pub(crate) arrives: bool,
     /// Whether the UE answers to paging.
     pub(crate) hears_paging: bool,
     pub(crate) events: Vec<ue::Event>,
@@ -172,6 +174,7 @@ impl Lab {
             congested: false,
             reachable: true,
             hears_paging: true,
+            arrives: true,
             events: Vec::new(),
             gnb_events: Vec::new(),
             notes: Vec::new(),
@@ -300,10 +303,10 @@ impl Lab {
                     let answer = self.home(&request);
                     self.event(Event::Authentication(answer));
                 }
-                Effect::Pfcp { message, .. } => {
+                Effect::Pfcp { message, session, .. } => {
                     self.pfcp.push(message.clone());
                     if self.upf_answers {
-                        self.upf(&message);
+                        self.upf(&message, session);
                     }
                 }
                 _ => {}
@@ -342,6 +345,17 @@ impl Lab {
                 {
                     self.ran = None;
                     self.ue.connection_released();
+                }
+                gnb::Event::PathSwitched { key, chaining, .. } | gnb::Event::HandoverPrepared { key, chaining, .. } => {
+                    let mut out = Out::default();
+                    self.ue.check_next_hop(key, *chaining, &mut out);
+                    self.uplink(out);
+                }
+                gnb::Event::HandoverCommand { target, .. } if self.arrives => {
+                    let mut out = Outbox::default();
+                    (self.at, self.ran) = (1 - n, Some(*target));
+                    self.gnbs[self.at].notify(*target, &mut out).expect("a message");
+                    self.bring_to_core(self.at, &out);
                 }
                 gnb::Event::Paging(tmsi) if n == self.at && self.hears(*tmsi) => {
                     let mut out = Out::default();
@@ -453,7 +467,7 @@ impl Lab {
     }
 
     /// A UPF that does what it is asked.
-    fn upf(&mut self, request: &[u8]) {
+    fn upf(&mut self, request: &[u8], session: SessionIndex) {
         let message = pfcp::Message::new(request).expect("a PFCP message");
         let kind = match message.message_type() {
             pfcp::MessageType::SESSION_ESTABLISHMENT_REQUEST => pfcp::MessageType::SESSION_ESTABLISHMENT_RESPONSE,
@@ -461,11 +475,8 @@ impl Lab {
             pfcp::MessageType::SESSION_DELETION_REQUEST => pfcp::MessageType::SESSION_DELETION_RESPONSE,
             _ => return,
         };
-        let waits = |s: &&vireo_core::session::SmContext| {
-            use vireo_core::session::N4;
-            matches!(s.n4, N4::Establishing | N4::Telling { .. } | N4::Deleting)
-        };
-        let Some(seid) = self.context().and_then(|c| c.sessions.iter().find(waits).map(|s| s.cp_seid)) else { return };
+        let seid = self.context().and_then(|c| c.sessions.iter().find(|s| s.index == session).map(|s| s.cp_seid));
+        let Some(seid) = seid else { return };
         let mut octets = Vec::new();
         let mut answer = pfcp::Builder::new(&mut octets, kind, Some(seid.0), 0);
         let address = Ipv4Addr::new(127, 0, 0, 8);

@@ -3,6 +3,7 @@
 //! One worker thread owns one SCTP endpoint, some gNBs and their UEs, and shares nothing with the others but
 //! counters; the calling thread tells the progress.
 
+mod handover;
 mod link;
 mod n3;
 mod open;

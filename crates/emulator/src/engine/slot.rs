@@ -20,6 +20,8 @@ pub(super) mod flag {
     pub(in crate::engine) const CALLED: u16 = 512;
     /// The NG connection of a UE that backs off was asked to be released.
     pub(in crate::engine) const RELEASING: u16 = 256;
+    /// A handover is complete.
+    pub(in crate::engine) const MOVED: u16 = 512;
 }
 
 /// The life of a slot.

@@ -94,6 +94,8 @@ impl Worker<'_> {
                 return self.timers.set(soon, owner, slot.sequence, Kind::Pause);
             }
             Step::Roam => return self.roam(owner),
+            Step::XnHandover => return self.xn_handover(owner),
+            Step::N2Handover => return self.n2_handover(owner),
             Step::Leave | Step::Repeat { .. } => return,
         };
         self.commanded(owner, commanded, cause);
@@ -146,6 +148,12 @@ impl Worker<'_> {
     pub(super) fn on_key(&mut self, owner: u32, key: &[u8; 32]) {
         self.out.clear();
         self.slots[owner as usize].ue.check_access_key(key, &mut self.out);
+        self.transmit(owner, None);
+    }
+
+    pub(super) fn on_next_hop(&mut self, owner: u32, key: &[u8; 32], chaining: u8) {
+        self.out.clear();
+        self.slots[owner as usize].ue.check_next_hop(key, chaining, &mut self.out);
         self.transmit(owner, None);
     }
 
@@ -275,6 +283,7 @@ impl Worker<'_> {
             Some(Step::Idle) => "release of the UE context",
             Some(Step::Traffic) => "traffic",
             Some(Step::AwaitPage) => "paging",
+            Some(Step::XnHandover | Step::N2Handover) => "handover",
             _ => "step",
         };
         self.fail(owner, format!("{what} not done within {:?}", self.options.timeout));
@@ -304,6 +313,7 @@ impl Worker<'_> {
             Some(Step::Rest) => slot.has(flag::PAUSED),
             Some(Step::AwaitPage) => slot.has(flag::PAGED),
             Some(Step::Roam) => true,
+            Some(Step::XnHandover | Step::N2Handover) => slot.has(flag::MOVED),
             Some(Step::Traffic) => slot.flows.is_empty(),
             Some(Step::Repeat { .. }) => true,
         }
@@ -396,12 +406,5 @@ impl Worker<'_> {
         if let Err(error) = link.gnb.request_release(ran, Cause::radioNetwork(cause), &mut link.outbox) {
             self.fail(owner, error.to_string());
         }
-    }
-
-    /// Goes to the worker's next gNB.
-    fn roam(&mut self, owner: u32) {
-        let links = self.links.len() as u16;
-        let slot = &mut self.slots[owner as usize];
-        slot.link = (slot.link + 1) % links;
     }
 }

@@ -345,6 +345,16 @@ impl<'a> Worker<'a> {
                 gnb::Event::Nas { owner, range } => self.on_nas(owner, &inbox.nas[range]),
                 gnb::Event::ContextSetup { owner, key } => self.on_key(owner, &key),
                 gnb::Event::TunnelUp { owner, .. } | gnb::Event::TunnelDown { owner, .. } => self.settle(owner),
+                gnb::Event::Released { owner, .. } if self.is_elsewhere(owner, index) => self.on_left(owner),
+                gnb::Event::PathSwitched { owner, key, chaining } => {
+                    self.on_next_hop(owner, &key, chaining);
+                    self.on_left(owner);
+                }
+                gnb::Event::HandoverPrepared { owner, key, chaining } => self.on_next_hop(owner, &key, chaining),
+                gnb::Event::HandoverCommand { owner, target } => self.on_handover_command(owner, target),
+                gnb::Event::PathSwitchFailed { owner } | gnb::Event::HandoverRefused { owner } => {
+                    self.fail(owner, "the core refused the handover".into());
+                }
                 gnb::Event::Released { owner, cause } => {
                     self.on_released(owner, || format!("the core released the UE: {cause:?}"));
                 }
@@ -360,6 +370,8 @@ impl<'a> Worker<'a> {
                 gnb::Event::Ready
                 | gnb::Event::ResetDone
                 | gnb::Event::ConfigurationUpdated(_)
+                | gnb::Event::HandoverCancelled { .. }
+                | gnb::Event::StatusTransfer { .. }
                 | gnb::Event::Overload(_) => {}
             }
         }

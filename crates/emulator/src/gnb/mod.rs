@@ -3,11 +3,14 @@
 //! It knows no SCTP, no clock and no NAS: what it carries for a UE are octets, and the UE is a number that its caller
 //! chose (the *owner*). It allocates RAN-UE-NGAP-IDs and the TEIDs of its side of N3.
 
+mod handover;
 mod receive;
 mod request;
 mod resource;
 
 pub use request::SendError;
+
+pub use handover::HandedOver;
 
 use std::net::IpAddr;
 use vireo_types::{GnbId, RanUeNgapId, Snssai, Tai, Teid, Tmsi};
@@ -98,6 +101,51 @@ pub enum Event {
         owner: u32,
         /// Why.
         cause: Cause,
+    },
+    /// PATH SWITCH REQUEST ACKNOWLEDGE: the NH that was given, and its chaining counter.
+    PathSwitched {
+        /// The UE.
+        owner: u32,
+        /// NH.
+        key: [u8; 32],
+        /// NCC.
+        chaining: u8,
+    },
+    /// PATH SWITCH REQUEST FAILURE: the UE is lost here.
+    PathSwitchFailed {
+        /// The UE.
+        owner: u32,
+    },
+    /// HANDOVER REQUEST was accepted: the NH that was given, and its chaining counter.
+    HandoverPrepared {
+        /// The UE.
+        owner: u32,
+        /// NH.
+        key: [u8; 32],
+        /// NCC.
+        chaining: u8,
+    },
+    /// HANDOVER COMMAND: the UE goes to the target.
+    HandoverCommand {
+        /// The UE.
+        owner: u32,
+        /// The target's number for it.
+        target: RanUeNgapId,
+    },
+    /// HANDOVER PREPARATION FAILURE.
+    HandoverRefused {
+        /// The UE.
+        owner: u32,
+    },
+    /// HANDOVER CANCEL ACKNOWLEDGE.
+    HandoverCancelled {
+        /// The UE.
+        owner: u32,
+    },
+    /// DOWNLINK RAN STATUS TRANSFER.
+    StatusTransfer {
+        /// The UE.
+        owner: u32,
     },
     /// A UE is paged.
     Paging(Tmsi),
@@ -220,12 +268,20 @@ pub struct Gnb {
     streams: u16,
     connections: Vec<Connection>,
     free: Vec<u32>,
+    refuses_handover: bool,
 }
 
 impl Gnb {
     /// A gNB whose association is not up.
     pub fn new(config: GnbConfig) -> Self {
-        Gnb { config, state: NgState::Down, streams: 2, connections: Vec::new(), free: Vec::new() }
+        Gnb {
+            config,
+            state: NgState::Down,
+            streams: 2,
+            connections: Vec::new(),
+            free: Vec::new(),
+            refuses_handover: false,
+        }
     }
 
     /// What it is.

@@ -56,6 +56,13 @@ impl Gnb {
             Kind::Initiating_PDUSessionResourceSetup => self.resource_setup(&pdu, inbox, out),
             Kind::Initiating_PDUSessionResourceRelease => self.resource_release(&pdu, inbox, out),
             Kind::Initiating_PDUSessionResourceModify => self.resource_modify(&pdu, inbox, out),
+            Kind::Successful_PathSwitchRequest => self.path_switched(&pdu, inbox),
+            Kind::Unsuccessful_PathSwitchRequest => self.path_switch_failed(&pdu, inbox),
+            Kind::Initiating_HandoverResourceAllocation => self.handover_request(&pdu, inbox, out),
+            Kind::Successful_HandoverPreparation => self.handover_command(&pdu, inbox, out),
+            Kind::Unsuccessful_HandoverPreparation
+            | Kind::Successful_HandoverCancel
+            | Kind::Initiating_DownlinkRANStatusTransfer => self.handover_answer(&pdu, inbox),
             Kind::Initiating_UEContextRelease => self.context_release(&pdu, inbox, out),
             Kind::Successful_NGSetup => {
                 self.expect_set_up(&pdu)?;

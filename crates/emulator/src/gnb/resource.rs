@@ -1,7 +1,7 @@
 //! PDU session resources and the initial context (TS 38.413 8.2, 8.3.1).
 
 use super::receive::Fault;
-use super::{Event, Gnb, Inbox, Outbox, Tunnel, Violation, downlink_teid};
+use super::{Event, Gnb, Inbox, Outbox, Tunnel, Violation};
 use std::net::IpAddr;
 use vireo_types::{RanUeNgapId, Teid};
 use vireo_wire::ngap::*;
@@ -174,8 +174,8 @@ impl Gnb {
         inbox: &mut Inbox,
     ) {
         let n3 = self.config.n3;
+        let downlink = self.teid(ran, owner, psi);
         let Some(connection) = self.connection_mut(ran) else { return };
-        let downlink = downlink_teid(owner, psi, connection.generation);
         let set_up = read_setup(transfer).and_then(|(upf, uplink, flows)| {
             let qfi = *flows.first()?;
             let answer = setup_response(n3, downlink, &flows)?;
@@ -272,7 +272,7 @@ impl Gnb {
 }
 
 /// The UPF's address and TEID and the QoS flows of a PDU Session Resource Setup Request Transfer.
-fn read_setup(transfer: &[u8]) -> Option<(IpAddr, Teid, Vec<u8>)> {
+pub(super) fn read_setup(transfer: &[u8]) -> Option<(IpAddr, Teid, Vec<u8>)> {
     let transfer: PDUSessionResourceSetupRequestTransfer<'_> = decode_open_type(transfer).ok()?;
     let tunnel = transfer.ie::<ie::UL_NGU_UP_TNLInformation>()?.ok()?;
     let UPTransportLayerInformation::gTPTunnel(tunnel) = tunnel else { return None };
@@ -289,15 +289,18 @@ fn read_setup(transfer: &[u8]) -> Option<(IpAddr, Teid, Vec<u8>)> {
 
 /// A PDU Session Resource Setup Response Transfer that takes all flows into one tunnel.
 fn setup_response(n3: IpAddr, teid: Teid, flows: &[u8]) -> Option<Vec<u8>> {
-    let address = match n3 {
-        IpAddr::V4(v4) => TransportLayerAddress(v4.octets().into()),
-        IpAddr::V6(v6) => TransportLayerAddress(v6.octets().into()),
-    };
-    let tunnel = GTPTunnel::new(address, GTPTEID(teid.0.to_be_bytes()), None);
+    let tunnel = GTPTunnel::new(address_of(n3), GTPTEID(teid.0.to_be_bytes()), None);
     let flows =
         flows.iter().map(|qfi| AssociatedQosFlowItem::new(QosFlowIdentifier(u64::from(*qfi)), None, None)).collect();
     let tunnel = UPTransportLayerInformation::gTPTunnel(tunnel);
     let flows = QosFlowPerTNLInformation::new(tunnel, AssociatedQosFlowList(flows), None);
     let transfer = PDUSessionResourceSetupResponseTransfer::new(flows, None, None, None, None);
     encode_open_type(&transfer).ok().map(|octets| octets.to_vec())
+}
+
+pub(super) fn address_of(n3: IpAddr) -> TransportLayerAddress<'static> {
+    match n3 {
+        IpAddr::V4(v4) => TransportLayerAddress(v4.octets().into()),
+        IpAddr::V6(v6) => TransportLayerAddress(v6.octets().into()),
+    }
 }

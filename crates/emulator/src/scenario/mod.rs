@@ -35,6 +35,10 @@ pub enum Step {
     AwaitPage,
     /// Goes to another gNB of the run while it is idle.
     Roam,
+    /// Goes to another gNB of the run by Xn: path switch.
+    XnHandover,
+    /// Goes to another gNB of the run by N2.
+    N2Handover,
     /// Comes back by service request, with the user plane of all sessions.
     Service,
     /// Deregisters and waits for the accept and for the release.
@@ -101,7 +105,7 @@ impl Scenario {
 
     /// Whether its UEs go from gNB to gNB.
     pub fn moves(&self) -> bool {
-        self.steps().contains(&Step::Roam)
+        self.steps().iter().any(|step| matches!(step, Step::Roam | Step::XnHandover | Step::N2Handover))
     }
 
     /// The scenario of this name.
@@ -205,6 +209,42 @@ pub static ALL: &[Scenario] = &[
             Step::Rest,
             Step::Roam,
             Step::Register(Registration::Mobility),
+            Step::Traffic,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "xn-handover",
+        "a connected UE goes to another gNB and back by Xn; echoes come through each gNB's tunnel",
+        &[
+            FRESH,
+            IPV4_OR_RUN,
+            Step::Traffic,
+            Step::XnHandover,
+            Step::Traffic,
+            Step::XnHandover,
+            Step::Traffic,
+            Step::Idle,
+            Step::Rest,
+            Step::Service,
+            Step::Traffic,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "n2-handover",
+        "a connected UE goes to another gNB and back by N2; echoes come through each gNB's tunnel",
+        &[
+            FRESH,
+            IPV4_OR_RUN,
+            Step::Traffic,
+            Step::N2Handover,
+            Step::Traffic,
+            Step::N2Handover,
+            Step::Traffic,
+            Step::Idle,
+            Step::Rest,
+            Step::Service,
             Step::Traffic,
             Step::Deregister,
         ],

@@ -398,6 +398,15 @@ impl Ue {
         }
     }
 
+    /// Compares the NH that the gNB of a handover was given with the UE's own of that chaining counter, which is 2 at the
+    /// first handover of a connection (TS 33.501 6.9.2.3.3 note).
+    pub fn check_next_hop(&self, key: &[u8], chaining: u8, out: &mut Out) {
+        let own = self.security.as_ref().and_then(|security| security.next_hop(self.access_count, chaining));
+        if chaining < 2 || own.is_none_or(|own| own != key) {
+            out.events.push(Event::Violation(Violation::AccessKey));
+        }
+    }
+
     /// Protects `plain` by the current context and sends it.
     fn send(&mut self, kind: u8, plain: &[u8], out: &mut Out) -> Result<(), CommandError> {
         let security = self.security.as_mut().ok_or(CommandError::NoContext)?;

@@ -5,7 +5,8 @@
 //! protection; only the algorithms are shared.
 
 use vireo_wire::security::nas_5gs::{
-    KAmf, KNasEnc, KNasInt, NasConnection, derive_kgnb, derive_knas_enc, derive_knas_int, nas_cipher, nas_mac,
+    KAmf, KGnb, KNasEnc, KNasInt, NasConnection, Nh, derive_kgnb, derive_knas_enc, derive_knas_int, derive_nh,
+    nas_cipher, nas_mac,
 };
 use vireo_wire::security::{CipheringAlgorithm, Direction, IntegrityAlgorithm, NasCount, constant_time_eq};
 
@@ -89,6 +90,17 @@ impl NasSecurity {
     pub fn k_gnb(&self, uplink_count: u32) -> Option<[u8; 32]> {
         let count = NasCount::new(uplink_count).ok()?;
         Some(*derive_kgnb(&self.k_amf, count).as_octets())
+    }
+
+    /// NH of chaining counter `ncc` after the K_gNB of `uplink_count`, which counts as 0 (TS 33.501 6.9.2.1.1, A.10).
+    /// A counter that has gone around 8 times over is not told apart: no connection of the emulator lasts that long.
+    pub fn next_hop(&self, uplink_count: u32, ncc: u8) -> Option<[u8; 32]> {
+        let k_gnb = self.k_gnb(uplink_count)?;
+        let mut nh = derive_nh(&self.k_amf, &KGnb::new(&k_gnb));
+        for _ in 1..ncc {
+            nh = derive_nh(&self.k_amf, &Nh::new(nh.as_octets()));
+        }
+        Some(*nh.as_octets())
     }
 
     /// Protects `plain` with the next uplink COUNT and appends the whole message to `out`. The content is ciphered for

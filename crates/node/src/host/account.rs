@@ -14,15 +14,23 @@ const LINES_PER_SECOND: u32 = 10;
 pub(super) struct Summary {
     pub(super) registered: bool,
     pub(super) assoc: Option<AssocId>,
+    /// The association of the target of a handover.
+    pub(super) target: Option<AssocId>,
     pub(super) sessions: usize,
     pub(super) known: bool,
 }
 
 impl Summary {
+    /// The associations that the UE has a connection on, or is about to.
+    pub(super) fn associations(&self) -> [Option<AssocId>; 2] {
+        [self.assoc, self.target]
+    }
+
     pub(super) fn of(ue: &UeContext) -> Self {
         Summary {
             registered: ue.is_registered(),
             assoc: ue.connection.map(|c| c.assoc),
+            target: ue.handover.as_ref().and_then(|h| h.target()).map(|m| m.assoc),
             sessions: ue.sessions.iter().filter(|s| s.is_live()).count(),
             known: ue.identity.supi.is_some(),
         }
@@ -115,6 +123,8 @@ fn procedure(kind: Kind) -> Option<Procedure> {
         Kind::Deregistration => Procedure::Deregistration,
         Kind::Release => Procedure::AnRelease,
         Kind::Paging => Procedure::Paging,
+        Kind::PathSwitch => Procedure::PathSwitch,
+        Kind::Handover => Procedure::Handover,
         // A part of a service request, whose latency is counted as a whole.
         Kind::Activation => return None,
     })

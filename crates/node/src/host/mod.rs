@@ -414,7 +414,8 @@ impl Host {
         let forgotten = outcome.effects.contains(&Effect::Forget);
         let after = (!forgotten).then(|| Summary::of(ue));
         self.totals.change(before, after);
-        self.nodes.moved(from, before.and_then(|b| b.assoc), ue.ltmsi, after.and_then(|a| a.assoc));
+        let associations = |s: Option<Summary>| s.map(|s| s.associations()).unwrap_or_default();
+        self.nodes.moved(from, associations(before), ue.ltmsi, associations(after));
         for old in old_references {
             if forgotten || !references(ue).contains(&old) {
                 self.directory.settle(old);
@@ -510,8 +511,9 @@ impl Host {
 /// The numbers other than its own that a context is still reached by.
 fn references(ue: &UeContext) -> Vec<Ltmsi> {
     let connection = ue.connection.map(|c| c.amf_id.ltmsi());
+    let target = ue.handover.as_ref().and_then(|h| h.target()).map(|m| m.amf_id.ltmsi());
     let sessions = ue.sessions.iter().map(|s| s.cp_seid.ltmsi());
-    connection.into_iter().chain(sessions).filter(|l| *l != ue.ltmsi).collect()
+    connection.into_iter().chain(target).chain(sessions).filter(|l| *l != ue.ltmsi).collect()
 }
 
 /// Microseconds since the Unix epoch, never going back while the process runs.

@@ -57,16 +57,20 @@ impl Nodes {
         self.0.get(&assoc)
     }
 
-    /// A UE went from one number and association to another.
-    pub(super) fn moved(&mut self, from: Ltmsi, old: Option<AssocId>, to: Ltmsi, new: Option<AssocId>) {
+    /// A UE went from one number and some associations to another: it has two of them while it is handed over.
+    pub(super) fn moved(&mut self, from: Ltmsi, old: [Option<AssocId>; 2], to: Ltmsi, new: [Option<AssocId>; 2]) {
         if (from, old) == (to, new) {
             return;
         }
-        if let Some(node) = old.and_then(|a| self.0.get_mut(&a)) {
-            node.ues.remove(&from);
+        for assoc in old.into_iter().flatten() {
+            if let Some(node) = self.0.get_mut(&assoc) {
+                node.ues.remove(&from);
+            }
         }
-        if let Some(node) = new.and_then(|a| self.0.get_mut(&a)) {
-            node.ues.insert(to);
+        for assoc in new.into_iter().flatten() {
+            if let Some(node) = self.0.get_mut(&assoc) {
+                node.ues.insert(to);
+            }
         }
     }
 
@@ -162,13 +166,15 @@ impl Host {
     /// The UE of a connection that a partial reset names, by either number.
     fn connection_of(&self, assoc: AssocId, item: ResetItem) -> Option<Ltmsi> {
         use vireo_store::ContextStore;
-        let connection = |ltmsi: Ltmsi| {
-            let ue = context::decode(self.store.load(ltmsi)?.octets).ok()?;
-            ue.connection.filter(|c| c.assoc == assoc)
-        };
         let fits = |ltmsi: Ltmsi| {
-            connection(ltmsi).is_some_and(|c| {
-                item.amf_id.is_none_or(|id| id == c.amf_id) && item.ran_id.is_none_or(|id| id == c.ran_id)
+            let ue = self.store.load(ltmsi).and_then(|stored| context::decode(stored.octets).ok());
+            let Some(ue) = ue else { return false };
+            let serving = ue.connection.map(|c| (c.assoc, c.amf_id, Some(c.ran_id)));
+            let target = ue.handover.as_ref().and_then(|h| h.target()).map(|m| (m.assoc, m.amf_id, m.ran_id));
+            serving.into_iter().chain(target).any(|(of, amf_id, ran_id)| {
+                of == assoc
+                    && item.amf_id.is_none_or(|id| id == amf_id)
+                    && item.ran_id.is_none_or(|id| Some(id) == ran_id)
             })
         };
         match item {

@@ -46,6 +46,23 @@ pub fn activate(turn: &mut Turn<'_, '_>, wanted: impl Fn(u8) -> bool) -> Vec<Ses
     items
 }
 
+/// Steps the session at `at` and carries out what it says, but for the NGAP transfer, which goes into a message of the
+/// caller's.
+pub fn ask(turn: &mut Turn<'_, '_>, at: usize, input: Input<'_>) -> Option<Vec<u8>> {
+    let sm = turn.ue.sessions.get_mut(at)?;
+    let (psi, index) = (sm.psi, sm.index);
+    let mut transfer = None;
+    let mut rest = Vec::new();
+    for output in session::step(sm, input, turn.env) {
+        match output {
+            Output::N2(_, octets) => transfer = Some(octets),
+            other => rest.push(other),
+        }
+    }
+    deliver(turn, psi, index, rest);
+    transfer
+}
+
 /// Carries out what a session step says.
 pub fn deliver(turn: &mut Turn<'_, '_>, psi: u8, index: SessionIndex, outputs: Vec<Output>) {
     let mut n1 = None;
@@ -129,8 +146,15 @@ fn send_n2(turn: &mut Turn<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8>, n1: 
             turn.send(|c| n2::session_setup_request(c, ambr, SessionSetup { psi, snssai, nas, transfer }));
         }
         N2Sm::ReleaseCommand => turn.send(|c| n2::session_release_command(c, psi, nas, transfer)),
-        // What the RAN sends is never sent to it.
-        N2Sm::SetupResponse | N2Sm::SetupUnsuccessful | N2Sm::ReleaseResponse => {
+        // What the RAN sends is never sent to it, and what goes with a handover's messages never on its own.
+        N2Sm::SetupResponse
+        | N2Sm::SetupUnsuccessful
+        | N2Sm::ReleaseResponse
+        | N2Sm::PathSwitchRequest
+        | N2Sm::PathSwitchSetupFailed
+        | N2Sm::HandoverRequired
+        | N2Sm::HandoverRequestAcknowledge
+        | N2Sm::HandoverCommand => {
             turn.note(Note::Fault("session-n2-direction"));
         }
     }

@@ -1,0 +1,57 @@
+//! Which of a UE's two connections a message is of while it is handed over, and the messages that only handovers have.
+
+use crate::context::Connection;
+use crate::n2::{Cause, Fault, UeMessage};
+use crate::procedures::handover;
+use crate::turn::{Note, Turn};
+use vireo_types::{AmfUeNgapId, AssocId, RanUeNgapId};
+use vireo_wire::ngap::CauseRadioNetwork;
+
+/// Acts on a message that is of the target of a handover, or of a node that the UE has come to. Gives back what is not.
+pub(super) fn elsewhere(
+    turn: &mut Turn<'_, '_>,
+    assoc: AssocId,
+    amf_id: AmfUeNgapId,
+    ran_id: Option<RanUeNgapId>,
+    message: UeMessage,
+) -> Result<Option<UeMessage>, Box<Fault>> {
+    if let UeMessage::PathSwitch(request) = &message {
+        if turn.ue.connection.is_none_or(|c| c.amf_id != amf_id) {
+            let cause = Cause::radioNetwork(CauseRadioNetwork::unknown_local_UE_NGAP_ID);
+            let ran_id = ran_id.map(|id| id.0);
+            return Err(Fault::logical("unknown-local-ue-ngap-id", cause, Some(amf_id.get()), ran_id));
+        }
+        handover::path_switch(turn, assoc, request);
+        return Ok(None);
+    }
+    let target = turn.ue.handover.as_ref().and_then(handover::Handover::target);
+    let Some(target) = target.filter(|m| m.assoc == assoc && m.amf_id == amf_id) else { return Ok(Some(message)) };
+    if target.ran_id.is_some() && ran_id.is_some() && target.ran_id != ran_id {
+        let cause = Cause::radioNetwork(CauseRadioNetwork::inconsistent_remote_UE_NGAP_ID);
+        let ran_id = ran_id.map(|id| id.0);
+        return Err(Fault::logical("inconsistent-remote-ue-ngap-id", cause, Some(amf_id.get()), ran_id));
+    }
+    match message {
+        UeMessage::HandoverAcknowledge { admitted, container } => {
+            if let Some(ran_id) = ran_id {
+                handover::acknowledged(turn, ran_id, &admitted, &container);
+            }
+        }
+        UeMessage::HandoverFailure { cause } => handover::refused(turn, cause),
+        UeMessage::HandoverNotify { location } => handover::notified(turn, location),
+        // It gives up: because of itself, or because it does not know the UE (any more).
+        UeMessage::ReleaseRequest { .. } | UeMessage::Error(_) => handover::target_lost(turn),
+        UeMessage::ReleaseComplete | UeMessage::NonDelivery | UeMessage::Report => {}
+        _ => turn.note(Note::Fault("handover-out-of-place")),
+    }
+    Ok(None)
+}
+
+/// The connection of an association that is gone, or of a partial reset, may be the target's.
+pub(super) fn target_lost(turn: &mut Turn<'_, '_>, assoc: AssocId) {
+    let of_target = turn.ue.handover.as_ref().and_then(handover::Handover::target).is_some_and(|m| m.assoc == assoc);
+    let serving = |c: &Connection| c.assoc == assoc;
+    if of_target && !turn.ue.connection.as_ref().is_some_and(serving) {
+        handover::target_lost(turn);
+    }
+}

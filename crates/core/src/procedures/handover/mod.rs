@@ -1,0 +1,317 @@
+//! Handover within 5GS: Xn (TS 23.502 4.9.1.2, [`path_switch`]) and N2 (4.9.1.3, [`required`] to [`notified`]).
+//!
+//! A handover goes on beside the 5GMM procedure. Until it is complete, the UE's connection is the source's; that of the
+//! target is here, with an AMF-UE-NGAP-ID of its own, so that messages of the two cannot be taken for each other.
+
+pub mod nr;
+
+use crate::context::{Connection, RanContext, is_served};
+use crate::n2::{self, Cause, PathSwitch, Required, SessionItems};
+use crate::procedures::common::user_plane;
+use crate::session::{Input, N2Sm, N4, Ran};
+use crate::turn::{Effect, Kind, Note, Turn};
+use serde::{Deserialize, Serialize};
+use vireo_types::{AmfUeNgapId, AssocId, Instant, NrCgi, RanUeNgapId, Tai};
+use vireo_wire::ngap::CauseRadioNetwork as Radio;
+
+/// A handover in progress.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Handover {
+    /// Xn: the UPFs are told of the new path.
+    Switching(Switching),
+    /// N2: the target prepares, or the UE is on its way.
+    Moving(Moving),
+}
+
+/// An Xn handover: the UE is at the target already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Switching {
+    /// The sessions that were to be switched, a bit each.
+    asked: u16,
+    /// Those that the target did not set up.
+    failed: u16,
+    /// The RAN has other UE security capabilities than the context: it is told.
+    mismatch: bool,
+    started: Instant,
+}
+
+/// An N2 handover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moving {
+    /// The target's association.
+    pub assoc: AssocId,
+    /// Our number for the UE there.
+    pub amf_id: AmfUeNgapId,
+    /// The target's number for the UE, once it has given one.
+    pub ran_id: Option<RanUeNgapId>,
+    tai: Tai,
+    /// The sessions that the target was asked for, a bit each.
+    asked: u16,
+    /// The source has its command: the UE is on its way.
+    commanded: bool,
+    started: Instant,
+    deadline: Instant,
+}
+
+impl Handover {
+    /// When it is given up. A path switch ends with the answers of the UPFs, each of which has its own limit.
+    pub fn deadline(&self) -> Option<Instant> {
+        match self {
+            Handover::Switching(_) => None,
+            Handover::Moving(moving) => Some(moving.deadline),
+        }
+    }
+
+    /// The target of an N2 handover.
+    pub fn target(&self) -> Option<&Moving> {
+        match self {
+            Handover::Switching(_) => None,
+            Handover::Moving(moving) => Some(moving),
+        }
+    }
+}
+
+fn bits<'a>(items: impl IntoIterator<Item = &'a (u8, Vec<u8>)>) -> u16 {
+    // PDU session identities of NGAP are octets; those of 5GSM are 1 to 15.
+    items.into_iter().filter(|(psi, _)| *psi < 16).fold(0, |bits, (psi, _)| bits | 1 << psi)
+}
+
+fn has(bits: u16, psi: u8) -> bool {
+    bits >> psi & 1 == 1
+}
+
+fn position(turn: &Turn<'_, '_>, psi: u8) -> Option<usize> {
+    turn.ue.sessions.iter().position(|s| s.psi == psi && s.is_live())
+}
+
+/// PATH SWITCH REQUEST of a RAN node that the UE has come to.
+pub fn path_switch(turn: &mut Turn<'_, '_>, assoc: AssocId, request: &PathSwitch) {
+    turn.note(Note::Started(Kind::PathSwitch));
+    let Some(old) = turn.ue.connection else { return };
+    let (tai, cell) = request.location.unwrap_or((old.tai, old.cell));
+    let asked = bits(&request.switched);
+    let switchable = turn.ue.sessions.iter().any(|s| s.is_up() && has(asked, s.psi));
+    if old.ran != RanContext::SetUp || !is_served(turn.env.config, tai) || !switchable {
+        turn.note(Note::Failed(Kind::PathSwitch, 0));
+        let asked: Vec<_> = request.switched.iter().chain(&request.failed).map(|(psi, _)| *psi).collect();
+        let pdu = nr::path_switch_failure(old.amf_id, request.ran_id, &asked);
+        return turn.effect(Effect::Ngap { assoc, pdu });
+    }
+    // The UE is where it is: what was prepared elsewhere is of no use, and a switch that goes on is overtaken.
+    abort(turn);
+    turn.ue.connection = Some(Connection { assoc, ran_id: request.ran_id, tai, cell, ..old });
+    let own = turn.ue.security_capability;
+    let mismatch = request.capability.is_some_and(|c| c != (own.ea() << 1, own.ia() << 1));
+    if mismatch {
+        turn.note(Note::Fault("security-capability-mismatch"));
+    }
+    let switching =
+        Switching { asked: bits(&request.switched), failed: bits(&request.failed), mismatch, started: turn.now() };
+    turn.ue.handover = Some(Handover::Switching(switching));
+    let items = request.switched.iter().map(|item| (N2Sm::PathSwitchRequest, item));
+    let failed = request.failed.iter().map(|item| (N2Sm::PathSwitchSetupFailed, item));
+    for (kind, (psi, transfer)) in items.chain(failed) {
+        if let Some(at) = position(turn, *psi) {
+            user_plane::step(turn, at, Input::N2(kind, transfer));
+        }
+    }
+    // What the target does not name, it has released (TS 38.413 8.4.4.2).
+    for at in (0..turn.ue.sessions.len()).rev() {
+        let sm = &turn.ue.sessions[at];
+        if sm.ran == Ran::Up && !has(switching.asked | switching.failed, sm.psi) {
+            user_plane::step(turn, at, Input::Deactivate);
+        }
+    }
+}
+
+/// Answers a path switch once all UPFs have.
+pub fn proceed(turn: &mut Turn<'_, '_>) {
+    let Some(Handover::Switching(switching)) = turn.ue.handover else { return };
+    let asked = |psi: u8| has(switching.asked, psi);
+    let waits = |s: &crate::session::SmContext| asked(s.psi) && s.is_live() && matches!(s.n4, N4::Telling { .. });
+    if turn.ue.sessions.iter().any(waits) {
+        return;
+    }
+    turn.ue.handover = None;
+    let up = turn.ue.sessions.iter().filter(|s| asked(s.psi) && s.is_up());
+    let switched: Vec<_> = up.map(|s| s.psi).collect();
+    let named = switching.asked | switching.failed;
+    let released: Vec<_> = (0..16).filter(|psi| has(named, *psi) && !switched.contains(psi)).collect();
+    let next_hop = turn.ue.security.as_mut().and_then(|s| s.advance());
+    let Some(connection) = turn.ue.connection else { return };
+    let (false, Some(next_hop)) = (switched.is_empty(), next_hop) else {
+        turn.note(Note::Failed(Kind::PathSwitch, 0));
+        turn.send(|c| nr::path_switch_failure(c.amf_id, c.ran_id, &released));
+        return turn.release(Cause::radioNetwork(Radio::release_due_to_5gc_generated_reason));
+    };
+    let capability = switching.mismatch.then_some(turn.ue.security_capability);
+    let pdu = nr::path_switch_acknowledge(&connection, capability, next_hop, &switched, &released, &turn.ue.allowed);
+    turn.send(|_| pdu);
+    turn.note(Note::Succeeded(Kind::PathSwitch, switching.started));
+}
+
+/// HANDOVER REQUIRED of the source.
+pub fn required(turn: &mut Turn<'_, '_>, request: &Required) {
+    turn.note(Note::Started(Kind::Handover));
+    let refuse = |turn: &mut Turn<'_, '_>, cause: Radio| {
+        turn.note(Note::Failed(Kind::Handover, 0));
+        turn.send(|c| nr::preparation_failure(c, Cause::radioNetwork(cause)));
+    };
+    let ready = turn.ue.connection.is_some_and(|c| c.ran == RanContext::SetUp) && turn.ue.handover.is_none();
+    if !ready {
+        return refuse(turn, Radio::interaction_with_other_procedure);
+    }
+    let target = request.target.filter(|(_, tai)| is_served(turn.env.config, *tai));
+    let Some((assoc, tai)) = target.and_then(|(id, tai)| turn.env.ran.find(id).map(|assoc| (assoc, tai))) else {
+        return refuse(turn, Radio::unknown_targetID);
+    };
+    let mut items = Vec::new();
+    for (psi, transfer) in &request.sessions {
+        let Some(at) = position(turn, *psi) else { continue };
+        let snssai = turn.ue.sessions[at].snssai;
+        if let Some(transfer) = user_plane::ask(turn, at, Input::N2(N2Sm::HandoverRequired, transfer)) {
+            items.push((*psi, snssai, transfer));
+        }
+    }
+    let next_hop = turn.ue.security.as_mut().and_then(|s| s.advance());
+    let (false, Some(next_hop)) = (items.is_empty(), next_hop) else {
+        return refuse(turn, Radio::unspecified);
+    };
+    turn.ue.connections = turn.ue.connections.wrapping_add(1);
+    let started = turn.now();
+    let moving = Moving {
+        assoc,
+        amf_id: AmfUeNgapId::new(turn.ue.ltmsi, turn.ue.connections),
+        ran_id: None,
+        tai,
+        asked: items.iter().fold(0, |bits, (psi, ..)| bits | 1 << psi),
+        commanded: false,
+        started,
+        deadline: started + turn.env.config.timers.ran_response,
+    };
+    let request = nr::Request {
+        guami: turn.env.config.guami(),
+        cause: request.cause.clone(),
+        ambr: turn.ue.ambr(),
+        capability: turn.ue.security_capability,
+        next_hop,
+        sessions: items,
+        allowed: &turn.ue.allowed,
+        container: &request.container,
+    };
+    let pdu = nr::handover_request(moving.amf_id, request);
+    turn.effect(Effect::Ngap { assoc, pdu });
+    turn.ue.handover = Some(Handover::Moving(moving));
+}
+
+/// Takes the N2 handover if it is at that stage.
+fn moving(turn: &mut Turn<'_, '_>, commanded: bool) -> Option<Moving> {
+    match turn.ue.handover {
+        Some(Handover::Moving(moving)) if moving.commanded == commanded => {
+            turn.ue.handover = None;
+            Some(moving)
+        }
+        _ => {
+            turn.note(Note::Fault("handover-out-of-place"));
+            None
+        }
+    }
+}
+
+/// HANDOVER REQUEST ACKNOWLEDGE of the target: the source gets its command.
+pub fn acknowledged(turn: &mut Turn<'_, '_>, ran_id: RanUeNgapId, admitted: &SessionItems, container: &[u8]) {
+    let Some(mut moving) = moving(turn, false) else { return };
+    moving.ran_id = Some(ran_id);
+    let mut commands = Vec::new();
+    for (psi, transfer) in admitted.iter().filter(|(psi, _)| *psi < 16 && has(moving.asked, *psi)) {
+        let Some(at) = position(turn, *psi) else { continue };
+        let command = user_plane::ask(turn, at, Input::N2(N2Sm::HandoverRequestAcknowledge, transfer));
+        commands.extend(command.map(|transfer| (*psi, transfer)));
+    }
+    turn.ue.handover = Some(Handover::Moving(moving));
+    if commands.is_empty() {
+        return fail(turn, Radio::ho_failure_in_target_5GC_ngran_node_or_target_system);
+    }
+    let lost = moving.asked & !bits(&commands);
+    let lost: Vec<_> = (0..16).filter(|psi| has(lost, *psi)).collect();
+    turn.send(|c| nr::handover_command(c, commands, &lost, container));
+    moving.commanded = true;
+    moving.deadline = turn.now() + turn.env.config.timers.ran_response;
+    turn.ue.handover = Some(Handover::Moving(moving));
+}
+
+/// HANDOVER FAILURE of the target.
+pub fn refused(turn: &mut Turn<'_, '_>, cause: Cause) {
+    let Some(_) = moving(turn, false) else { return };
+    turn.note(Note::Failed(Kind::Handover, 0));
+    user_plane::step_all(turn, || Input::HandoverCancelled);
+    turn.send(|c| nr::preparation_failure(c, cause));
+}
+
+/// HANDOVER NOTIFY of the target: the UE is there.
+pub fn notified(turn: &mut Turn<'_, '_>, location: Option<(Tai, NrCgi)>) {
+    let Some(moving) = moving(turn, true) else { return };
+    let (Some(old), Some(ran_id)) = (turn.ue.connection, moving.ran_id) else { return };
+    let (tai, cell) = location.unwrap_or((moving.tai, old.cell));
+    turn.ue.connection =
+        Some(Connection { assoc: moving.assoc, ran_id, amf_id: moving.amf_id, tai, cell, ran: RanContext::SetUp });
+    user_plane::step_all(turn, || Input::HandoverComplete);
+    let pdu = n2::context_release_command(&old, Cause::radioNetwork(Radio::successful_handover));
+    turn.effect(Effect::Ngap { assoc: old.assoc, pdu });
+    turn.note(Note::Succeeded(Kind::Handover, moving.started));
+}
+
+/// HANDOVER CANCEL of the source.
+pub fn cancelled(turn: &mut Turn<'_, '_>) {
+    abort(turn);
+    turn.send(nr::cancel_acknowledge);
+}
+
+/// UPLINK RAN STATUS TRANSFER of the source: goes on to the target.
+pub fn status_transfer(turn: &mut Turn<'_, '_>, container: &[u8]) {
+    match turn.ue.handover {
+        Some(Handover::Moving(Moving { assoc, amf_id, ran_id: Some(ran_id), commanded: true, .. })) => {
+            let pdu = nr::downlink_status_transfer(amf_id, ran_id, container);
+            turn.effect(Effect::Ngap { assoc, pdu });
+        }
+        _ => turn.note(Note::Fault("handover-out-of-place")),
+    }
+}
+
+/// The deadline of an N2 handover has passed: a target that did not answer, or a UE that did not arrive. Where the UE is
+/// then, the source knows: it keeps it or releases it (TNGRELOCoverall).
+pub fn on_deadline(turn: &mut Turn<'_, '_>) {
+    let due = turn.ue.handover.as_ref().and_then(Handover::deadline).is_some_and(|d| d <= turn.now());
+    if due {
+        turn.note(Note::Fault("handover-timeout"));
+        fail(turn, Radio::ho_failure_in_target_5GC_ngran_node_or_target_system);
+    }
+}
+
+/// The target cannot take the UE: the source is told if it waits for that.
+pub fn fail(turn: &mut Turn<'_, '_>, cause: Radio) {
+    if turn.ue.handover.as_ref().and_then(Handover::target).is_some_and(|m| !m.commanded) {
+        turn.send(|c| nr::preparation_failure(c, Cause::radioNetwork(cause)));
+    }
+    abort(turn);
+}
+
+/// The target's association is gone, and what was prepared there with it.
+pub fn target_lost(turn: &mut Turn<'_, '_>) {
+    fail(turn, Radio::ho_failure_in_target_5GC_ngran_node_or_target_system);
+}
+
+/// Ends a handover without its success: what was prepared at the target is released.
+pub fn abort(turn: &mut Turn<'_, '_>) {
+    match turn.ue.handover.take() {
+        None => {}
+        Some(Handover::Switching(_)) => turn.note(Note::Failed(Kind::PathSwitch, 0)),
+        Some(Handover::Moving(moving)) => {
+            turn.note(Note::Failed(Kind::Handover, 0));
+            user_plane::step_all(turn, || Input::HandoverCancelled);
+            let cause = Cause::radioNetwork(Radio::handover_cancelled);
+            let pdu = nr::release_target(moving.amf_id, moving.ran_id, cause);
+            turn.effect(Effect::Ngap { assoc: moving.assoc, pdu });
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Handover's messages in NGAP (TS 38.413 9.2.3).
+
+use crate::context::{Capability, Connection, NextHop};
+use crate::n2::{Cause, ambr_to, capability_to, encode, plmn_to, snssai_to};
+use crate::session::{HandoverRefusal, path_switch_acknowledge as acknowledge_transfer, refusal};
+use crate::subscription::Ambr;
+use vireo_types::{AmfUeNgapId, Guami, RanUeNgapId, Snssai};
+use vireo_wire::ngap::{self, Message, *};
+
+fn security_context(next_hop: NextHop) -> SecurityContext<'static> {
+    SecurityContext::new(NextHopChainingCount(next_hop.ncc), SecurityKey(next_hop.nh.into()), None)
+}
+
+fn allowed_nssai(allowed: &[Snssai]) -> AllowedNSSAI {
+    AllowedNSSAI(allowed.iter().map(|s| AllowedNSSAIItem::new(snssai_to(*s), None)).collect())
+}
+
+/// PATH SWITCH REQUEST ACKNOWLEDGE (9.2.3.9). `capability`: the UE security capabilities, if the RAN has others.
+pub fn path_switch_acknowledge(
+    connection: &Connection,
+    capability: Option<Capability>,
+    next_hop: NextHop,
+    switched: &[u8],
+    released: &[u8],
+    allowed: &[Snssai],
+) -> Vec<u8> {
+    let item = |psi: &u8| PDUSessionResourceSwitchedItem::new(PDUSessionID(*psi), acknowledge_transfer().into(), None);
+    let switched = PDUSessionResourceSwitchedList(switched.iter().map(item).collect());
+    let gone = |psi: &u8| {
+        let transfer = refusal(HandoverRefusal::PathSwitch);
+        PDUSessionResourceReleasedItemPSAck::new(PDUSessionID(*psi), transfer.into(), None)
+    };
+    let released = PDUSessionResourceReleasedListPSAck(released.iter().map(gone).collect());
+    let build = || -> Result<NGAPPDU<'_>, ngap::Error> {
+        let mut ies = vec![
+            build_ngap_ie!(PathSwitchRequestAcknowledge, AMF_UE_NGAP_ID(connection.amf_id.get()))?,
+            build_ngap_ie!(PathSwitchRequestAcknowledge, RAN_UE_NGAP_ID(connection.ran_id.0))?,
+        ];
+        if let Some(capability) = capability {
+            let capability = capability_to(capability);
+            ies.push(build_ngap_ie!(PathSwitchRequestAcknowledge, UESecurityCapabilities(capability))?);
+        }
+        ies.push(build_ngap_ie!(PathSwitchRequestAcknowledge, SecurityContext(security_context(next_hop)))?);
+        ies.push(build_ngap_ie!(PathSwitchRequestAcknowledge, PDUSessionResourceSwitchedList(switched))?);
+        if !released.0.is_empty() {
+            ies.push(build_ngap_ie!(PathSwitchRequestAcknowledge, PDUSessionResourceReleasedListPSAck(released))?);
+        }
+        ies.push(build_ngap_ie!(PathSwitchRequestAcknowledge, AllowedNSSAI(allowed_nssai(allowed)))?);
+        let message = PathSwitchRequestAcknowledge::new(ProtocolIEContainer(ies));
+        NGAP_PDU::of_message(&message, PathSwitchRequestAcknowledge::CRITICALITY)
+    };
+    encode(build())
+}
+
+/// PATH SWITCH REQUEST FAILURE (9.2.3.10).
+pub fn path_switch_failure(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, sessions: &[u8]) -> Vec<u8> {
+    let item = |psi: &u8| {
+        let transfer = refusal(HandoverRefusal::PathSwitch);
+        PDUSessionResourceReleasedItemPSFail::new(PDUSessionID(*psi), transfer.into(), None)
+    };
+    let list = PDUSessionResourceReleasedListPSFail(sessions.iter().map(item).collect());
+    encode(build_ngap!(
+        UnsuccessfulOutcome,
+        PathSwitchRequest,
+        PathSwitchRequestFailure,
+        AMF_UE_NGAP_ID(amf_id.get()),
+        RAN_UE_NGAP_ID(ran_id.0),
+        PDUSessionResourceReleasedListPSFail(list),
+    ))
+}
+
+/// What a HANDOVER REQUEST tells the target of a UE.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// The AMF.
+    pub guami: Guami,
+    /// Why, as the source says.
+    pub cause: Cause,
+    /// UE aggregate maximum bit rate.
+    pub ambr: Ambr,
+    /// UE security capabilities.
+    pub capability: Capability,
+    /// {NH, NCC}.
+    pub next_hop: NextHop,
+    /// Sessions: identity, slice and Handover Request Transfer.
+    pub sessions: Vec<(u8, Snssai, Vec<u8>)>,
+    /// Allowed NSSAI.
+    pub allowed: &'a [Snssai],
+    /// Source to Target Transparent Container.
+    pub container: &'a [u8],
+}
+
+/// HANDOVER REQUEST (9.2.3.4).
+pub fn handover_request(amf_id: AmfUeNgapId, request: Request<'_>) -> Vec<u8> {
+    let item = |(psi, snssai, transfer): (u8, Snssai, Vec<u8>)| {
+        PDUSessionResourceSetupItemHOReq::new(PDUSessionID(psi), snssai_to(snssai), transfer.into(), None)
+    };
+    let sessions = PDUSessionResourceSetupListHOReq(request.sessions.into_iter().map(item).collect());
+    let g = request.guami;
+    let pdu = ngap::helpers::guami(plmn_to(g.plmn), g.region, g.set, g.pointer).and_then(|guami| {
+        build_ngap!(
+            InitiatingMessage,
+            HandoverResourceAllocation,
+            HandoverRequest,
+            AMF_UE_NGAP_ID(amf_id.get()),
+            HandoverType(HandoverType::intra5gs),
+            Cause(request.cause),
+            UEAggregateMaximumBitRate(ambr_to(request.ambr)),
+            UESecurityCapabilities(capability_to(request.capability)),
+            SecurityContext(security_context(request.next_hop)),
+            PDUSessionResourceSetupListHOReq(sessions),
+            AllowedNSSAI(allowed_nssai(request.allowed)),
+            SourceToTarget_TransparentContainer(SourceToTargetTransparentContainer(request.container.to_vec().into())),
+            GUAMI(guami),
+        )
+    });
+    encode(pdu)
+}
+
+/// HANDOVER COMMAND (9.2.3.2), with the sessions that go along and those that do not.
+pub fn handover_command(
+    connection: &Connection,
+    sessions: Vec<(u8, Vec<u8>)>,
+    lost: &[u8],
+    container: &[u8],
+) -> Vec<u8> {
+    let item =
+        |(psi, transfer): (u8, Vec<u8>)| PDUSessionResourceHandoverItem::new(PDUSessionID(psi), transfer.into(), None);
+    let sessions = PDUSessionResourceHandoverList(sessions.into_iter().map(item).collect());
+    let gone = |psi: &u8| {
+        let transfer = refusal(HandoverRefusal::Preparation);
+        PDUSessionResourceToReleaseItemHOCmd::new(PDUSessionID(*psi), transfer.into(), None)
+    };
+    let lost = PDUSessionResourceToReleaseListHOCmd(lost.iter().map(gone).collect());
+    let container = TargetToSourceTransparentContainer(container.to_vec().into());
+    let build = || -> Result<NGAPPDU<'_>, ngap::Error> {
+        let mut ies = vec![
+            build_ngap_ie!(HandoverCommand, AMF_UE_NGAP_ID(connection.amf_id.get()))?,
+            build_ngap_ie!(HandoverCommand, RAN_UE_NGAP_ID(connection.ran_id.0))?,
+            build_ngap_ie!(HandoverCommand, HandoverType(HandoverType::intra5gs))?,
+            build_ngap_ie!(HandoverCommand, PDUSessionResourceHandoverList(sessions))?,
+        ];
+        if !lost.0.is_empty() {
+            ies.push(build_ngap_ie!(HandoverCommand, PDUSessionResourceToReleaseListHOCmd(lost))?);
+        }
+        ies.push(build_ngap_ie!(HandoverCommand, TargetToSource_TransparentContainer(container))?);
+        let message = HandoverCommand::new(ProtocolIEContainer(ies));
+        NGAP_PDU::of_message(&message, HandoverCommand::CRITICALITY)
+    };
+    encode(build())
+}
+
+/// HANDOVER PREPARATION FAILURE (9.2.3.3).
+pub fn preparation_failure(connection: &Connection, cause: Cause) -> Vec<u8> {
+    encode(build_ngap!(
+        UnsuccessfulOutcome,
+        HandoverPreparation,
+        HandoverPreparationFailure,
+        AMF_UE_NGAP_ID(connection.amf_id.get()),
+        RAN_UE_NGAP_ID(connection.ran_id.0),
+        Cause(cause),
+    ))
+}
+
+/// HANDOVER CANCEL ACKNOWLEDGE (9.2.3.12).
+pub fn cancel_acknowledge(connection: &Connection) -> Vec<u8> {
+    encode(build_ngap!(
+        SuccessfulOutcome,
+        HandoverCancel,
+        HandoverCancelAcknowledge,
+        AMF_UE_NGAP_ID(connection.amf_id.get()),
+        RAN_UE_NGAP_ID(connection.ran_id.0),
+    ))
+}
+
+/// DOWNLINK RAN STATUS TRANSFER (9.2.3.14) with the container of the uplink one.
+pub fn downlink_status_transfer(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, container: &[u8]) -> Vec<u8> {
+    let pdu = decode_open_type::<RANStatusTransferTransparentContainer<'_>>(container).and_then(|container| {
+        build_ngap!(
+            InitiatingMessage,
+            DownlinkRANStatusTransfer,
+            DownlinkRANStatusTransfer,
+            AMF_UE_NGAP_ID(amf_id.get()),
+            RAN_UE_NGAP_ID(ran_id.0),
+            RANStatusTransfer_TransparentContainer(container),
+        )
+    });
+    encode(pdu)
+}
+
+/// UE CONTEXT RELEASE COMMAND for what a target has prepared: by both numbers, or by ours while it has told none.
+pub fn release_target(amf_id: AmfUeNgapId, ran_id: Option<RanUeNgapId>, cause: Cause) -> Vec<u8> {
+    let amf = AMFUENGAPID(amf_id.get());
+    let ids = match ran_id {
+        Some(ran) => UENGAPIDs::uE_NGAP_ID_pair(UENGAPIDPair::new(amf, RANUENGAPID(ran.0), None)),
+        None => UENGAPIDs::aMF_UE_NGAP_ID(amf),
+    };
+    encode(build_ngap!(InitiatingMessage, UEContextRelease, UEContextReleaseCommand, UE_NGAP_IDs(ids), Cause(cause),))
+}

@@ -1,0 +1,60 @@
+//! The session's part in a handover (TS 23.502 4.9.1.2 and 4.9.1.3): the RAN's end of N3 becomes another one, and the
+//! path to the one before is ended with an end marker.
+
+use super::context::{N4, Ran, SmContext, Stage};
+use super::{N2Sm, Output, n2, release, userplane};
+use crate::Env;
+use vireo_wire::nas::GsmCause;
+
+/// Whether the session has a user plane that can be handed over.
+fn is_up(sm: &SmContext) -> bool {
+    sm.is_up() && matches!(sm.n4, N4::Told | N4::Telling { .. })
+}
+
+/// Path Switch Request: the UE is at another RAN node already. One that cannot be switched is lost.
+pub(super) fn switch(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
+    match n2::path_switch_request(octets) {
+        Some(tunnel) if is_up(sm) => {
+            sm.since = env.now;
+            userplane::forward_to(sm, Some(tunnel), out);
+        }
+        _ => lost(sm, env, out),
+    }
+}
+
+/// The new RAN node does not take the session over: it ends.
+pub(super) fn lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+    sm.target = None;
+    if matches!(sm.stage, Stage::Accepted { .. } | Stage::Established) {
+        // There is nothing of it at the RAN node that the UE is at now.
+        sm.ran = Ran::Idle;
+        release::start(sm, release::NO_PTI, GsmCause::InsufficientResources.as_u8(), env, out);
+    }
+}
+
+/// Handover Required: the target is told what it needs, and nothing changes yet.
+pub(super) fn required(sm: &SmContext, out: &mut Vec<Output>) {
+    if is_up(sm) {
+        out.extend(n2::setup_request(sm));
+    }
+}
+
+/// Handover Request Acknowledge: the target is ready; the source is told.
+pub(super) fn prepared(sm: &mut SmContext, octets: &[u8], out: &mut Vec<Output>) {
+    if let (true, Some((tunnel, command))) = (is_up(sm), n2::handover_acknowledge(octets)) {
+        sm.target = Some(tunnel);
+        out.push(Output::N2(N2Sm::HandoverCommand, command));
+    }
+}
+
+/// Handover Notify: the UE is there.
+pub(super) fn complete(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+    match sm.target.take() {
+        Some(tunnel) if is_up(sm) => {
+            sm.since = env.now;
+            userplane::forward_to(sm, Some(tunnel), out);
+        }
+        _ if sm.ran != Ran::Idle => lost(sm, env, out),
+        _ => {}
+    }
+}

@@ -1,0 +1,272 @@
+//! Xn and N2 handover, step by step, against the emulator's UE and two gNBs: when all goes well, when a session, the
+//! target or the UE is lost, and when somebody gives up.
+
+#[allow(dead_code, reason = "a part of what the procedures' tests use")]
+mod lab;
+
+use lab::{ASSOC, Lab};
+use std::net::{IpAddr, Ipv4Addr};
+use vireo_core::context::NextHop;
+use vireo_core::engine::Event;
+use vireo_core::session::Ran;
+use vireo_core::turn::{Kind, Note};
+use vireo_emulator::gnb::{self, Outbox};
+use vireo_emulator::ue;
+use vireo_types::*;
+use vireo_wire::ngap::{Cause, CauseRadioNetwork, NGAP_PDU, NgapPduKind};
+use vireo_wire::pfcp;
+
+const TARGET: AssocId = AssocId(ASSOC.0 + 1);
+
+/// A connected UE with these sessions at gNB 0.
+fn connected(sessions: &[u8]) -> Lab {
+    let mut lab = Lab::new();
+    lab.register();
+    for psi in sessions {
+        lab.session(*psi);
+    }
+    lab
+}
+
+fn count(lab: &Lab, f: fn(&Note) -> bool) -> usize {
+    lab.notes.iter().filter(|n| f(n)).count()
+}
+
+/// Handovers and path switches that succeeded and failed.
+fn outcomes(lab: &Lab) -> (usize, usize) {
+    (
+        count(lab, |n| matches!(n, Note::Succeeded(Kind::Handover | Kind::PathSwitch, _))),
+        count(lab, |n| matches!(n, Note::Failed(Kind::Handover | Kind::PathSwitch, _))),
+    )
+}
+
+fn kinds(lab: &Lab) -> Vec<NgapPduKind> {
+    lab.sent.iter().map(|pdu| NGAP_PDU::decode_borrowed(pdu).expect("a PDU").kind()).collect()
+}
+
+fn sends(lab: &Lab, kind: NgapPduKind) -> bool {
+    kinds(lab).contains(&kind)
+}
+
+/// The UE is at a gNB, its sessions' downlink goes there, and the path before was ended.
+fn is_at(lab: &Lab, n: usize, sessions: &[u8]) {
+    let context = lab.context().expect("a context");
+    let connection = context.connection.expect("it is connected");
+    assert_eq!((connection.assoc, Some(connection.ran_id)), (AssocId(ASSOC.0 + n as u32), lab.ran));
+    assert_eq!(connection.tai.tac, Tac(1 + n as u32));
+    assert!(context.handover.is_none());
+    let up: Vec<_> = context.sessions.iter().filter(|s| s.ran == Ran::Up).map(|s| s.psi).collect();
+    assert_eq!(up, sessions);
+    let n3 = IpAddr::from(Ipv4Addr::new(127, 0, 0, 2 + n as u8));
+    for session in &context.sessions {
+        let tunnels = lab.gnbs[n].tunnels(connection.ran_id);
+        let own = tunnels.iter().find(|t| t.psi == session.psi).expect("a tunnel");
+        assert_eq!(session.downlink.map(|t| (t.address, t.teid)), Some((n3, own.downlink)));
+        assert_eq!(Some(own.uplink), session.uplink.map(|t| t.teid));
+    }
+}
+
+fn end_markers(lab: &Lab) -> usize {
+    // PFCPSMReq-Flags (type 49, length 1) with SNDEM.
+    lab.pfcp.iter().filter(|m| m.windows(5).any(|w| w == [0, 49, 0, 1, 2])).count()
+}
+
+/// The UE goes to the other gNB by Xn; `accept` says which sessions that one takes.
+fn xn(lab: &mut Lab, capability: (u8, u8), accept: impl Fn(u8) -> bool) {
+    let (from, to) = (lab.at, 1 - lab.at);
+    let ran = lab.ran.expect("a connection");
+    let handed = lab.gnbs[from].hand_over(ran, capability).expect("a UE");
+    lab.gnbs[from].forget(ran);
+    let mut out = Outbox::default();
+    lab.ran = Some(lab.gnbs[to].path_switch(handed, accept, &mut out).expect("a request"));
+    lab.at = to;
+    lab.bring_to_core(to, &out);
+    lab.settle();
+}
+
+/// The UE's gNB asks for its handover to the gNB of this number.
+fn n2(lab: &mut Lab, target: u32) {
+    let id = GnbId { id: target, ..lab.gnbs[0].config().id };
+    let area = lab.gnbs[1 - lab.at].config().tai;
+    lab.gnb_does(|gnb, ran, out| gnb.require_handover(ran, id, area, out).expect("a request"));
+}
+
+const ALL: (u8, u8) = (0xf0, 0x70);
+
+#[test]
+fn a_ue_goes_to_and_fro_by_xn() {
+    let mut lab = connected(&[1, 2]);
+    let before = lab.context().and_then(|c| c.connection).expect("it is connected").amf_id;
+    for (n, ncc) in [(1, 2), (0, 3), (1, 4)] {
+        xn(&mut lab, ALL, |_| true);
+        is_at(&lab, n, &[1, 2]);
+        let context = lab.context().expect("a context");
+        assert_eq!(context.connection.map(|c| c.amf_id), Some(before), "the AMF's number stays");
+        let next_hop: Option<NextHop> = context.security.and_then(|s| s.next_hop);
+        assert_eq!(next_hop.map(|n| n.ncc), Some(ncc));
+    }
+    assert_eq!((outcomes(&lab), end_markers(&lab)), ((3, 0), 6));
+    // The UE is served where it is.
+    lab.ue_does(|ue, _, out| ue.release(2, out).expect("a request"));
+    lab.idle();
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+    is_at(&lab, 1, &[1]);
+}
+
+#[test]
+fn the_answer_waits_for_the_user_plane() {
+    let mut lab = connected(&[1]);
+    lab.upf_answers = false;
+    xn(&mut lab, ALL, |_| true);
+    assert!(!sends(&lab, NgapPduKind::Successful_PathSwitchRequest));
+    let seid = lab.context().expect("a context").sessions[0].cp_seid;
+    // The UPF never answers: the session is given up, and with it the switch.
+    lab.upf_answers = true;
+    lab.event(Event::PfcpTimeout { seid });
+    lab.settle();
+    assert!(sends(&lab, NgapPduKind::Unsuccessful_PathSwitchRequest));
+    assert_eq!(outcomes(&lab), (0, 1));
+    assert!(lab.context().is_some_and(|c| c.connection.is_none() && c.is_registered() && c.handover.is_none()));
+}
+
+#[test]
+fn a_session_that_the_new_gnb_does_not_take_is_released() {
+    let mut lab = connected(&[1, 2]);
+    xn(&mut lab, ALL, |psi| psi == 2);
+    assert_eq!(outcomes(&lab), (1, 0));
+    assert!(lab.events.contains(&ue::Event::SessionReleased { psi: 1 }), "{:?}", lab.events);
+    is_at(&lab, 1, &[2]);
+}
+
+#[test]
+fn a_path_switch_of_a_stranger_or_of_nothing_is_refused() {
+    let mut lab = connected(&[1]);
+    let before = lab.context();
+    let ran = lab.ran.expect("a connection");
+    let mut handed = lab.gnbs[0].hand_over(ran, ALL).expect("a UE");
+    handed.tunnels[0].psi = 9;
+    let mut out = Outbox::default();
+    lab.gnbs[1].path_switch(handed.clone(), |_| true, &mut out).expect("a request");
+    handed.amf_id += 1;
+    lab.gnbs[1].path_switch(handed, |_| true, &mut out).expect("a request");
+    lab.bring_to_core(1, &out);
+    lab.settle();
+    assert!(sends(&lab, NgapPduKind::Unsuccessful_PathSwitchRequest));
+    assert!(sends(&lab, NgapPduKind::Initiating_ErrorIndication));
+    let after = lab.context().map(|mut c| {
+        c.sequence = before.as_ref().map_or(0, |b| b.sequence);
+        c
+    });
+    assert_eq!(after, before, "and nothing changed");
+}
+
+#[test]
+fn other_security_capabilities_are_put_right() {
+    let mut lab = connected(&[1]);
+    xn(&mut lab, (0x80, 0x70), |_| true);
+    assert!(lab.notes.contains(&Note::Fault("security-capability-mismatch")));
+    let answer = lab.sent.iter().rev().find_map(|pdu| {
+        let pdu = NGAP_PDU::decode_borrowed(pdu).expect("a PDU");
+        (pdu.kind() == NgapPduKind::Successful_PathSwitchRequest)
+            .then(|| pdu.ie::<vireo_wire::ngap::ie::UESecurityCapabilities>().is_some_and(|c| c.is_ok()))
+    });
+    assert_eq!(answer, Some(true));
+}
+
+#[test]
+fn a_ue_goes_to_and_fro_by_n2() {
+    let mut lab = connected(&[1, 2]);
+    let first = lab.context().and_then(|c| c.connection).expect("it is connected").amf_id;
+    n2(&mut lab, 2);
+    is_at(&lab, 1, &[1, 2]);
+    assert_ne!(lab.context().and_then(|c| c.connection).map(|c| c.amf_id), Some(first), "a number of its own");
+    assert_eq!(lab.gnbs[0].connected(), 0, "the source has let it go");
+    let transfers = lab.gnb_events.iter().filter(|e| matches!(e, gnb::Event::StatusTransfer { .. })).count();
+    n2(&mut lab, 1);
+    is_at(&lab, 0, &[1, 2]);
+    assert_eq!((outcomes(&lab), end_markers(&lab), transfers), ((2, 0), 4, 1));
+    assert_eq!(lab.context().and_then(|c| c.security).and_then(|s| s.next_hop).map(|n| n.ncc), Some(3));
+    lab.ue_does(|ue, p, out| ue.deregister(p, false, out).expect("a request"));
+    assert!(lab.context().is_some_and(|c| !c.is_registered() && c.connection.is_none()));
+}
+
+#[test]
+fn a_handover_to_nowhere_or_that_the_target_refuses_fails() {
+    let mut lab = connected(&[1]);
+    n2(&mut lab, 77);
+    assert!(sends(&lab, NgapPduKind::Unsuccessful_HandoverPreparation));
+    is_at(&lab, 0, &[1]);
+    lab.gnbs[1].refuse_handover(true);
+    n2(&mut lab, 2);
+    let refused = lab.gnb_events.iter().filter(|e| matches!(e, gnb::Event::HandoverRefused { .. })).count();
+    assert_eq!((refused, outcomes(&lab)), (2, (0, 2)));
+    is_at(&lab, 0, &[1]);
+    // And the next one works.
+    lab.gnbs[1].refuse_handover(false);
+    n2(&mut lab, 2);
+    is_at(&lab, 1, &[1]);
+}
+
+#[test]
+fn a_cancelled_handover_leaves_the_ue_where_it_is() {
+    let mut lab = connected(&[1]);
+    lab.arrives = false;
+    n2(&mut lab, 2);
+    assert_eq!(lab.gnbs[1].connected(), 1, "the target is prepared");
+    lab.gnb_does(|gnb, ran, out| gnb.cancel_handover(ran, out).expect("a request"));
+    assert!(lab.gnb_events.iter().any(|e| matches!(e, gnb::Event::HandoverCancelled { .. })));
+    assert_eq!((lab.gnbs[1].connected(), outcomes(&lab)), (0, (0, 1)));
+    is_at(&lab, 0, &[1]);
+}
+
+#[test]
+fn a_ue_that_does_not_arrive_is_waited_for_ten_seconds() {
+    let mut lab = connected(&[1]);
+    lab.arrives = false;
+    n2(&mut lab, 2);
+    lab.wait(Duration::from_secs(9));
+    assert!(lab.context().is_some_and(|c| c.handover.is_some()));
+    lab.wait(Duration::from_secs(2));
+    assert_eq!((lab.gnbs[1].connected(), outcomes(&lab)), (0, (0, 1)));
+    is_at(&lab, 0, &[1]);
+}
+
+#[test]
+fn a_target_that_does_not_answer_is_given_up() {
+    let mut lab = connected(&[1]);
+    lab.reachable = false;
+    n2(&mut lab, 2);
+    lab.wait(Duration::from_secs(11));
+    assert!(sends(&lab, NgapPduKind::Unsuccessful_HandoverPreparation));
+    assert!(lab.context().is_some_and(|c| c.handover.is_none() && c.connection.is_some_and(|c| c.assoc == ASSOC)));
+}
+
+#[test]
+fn a_loss_at_either_side_ends_the_handover() {
+    for lost in [ASSOC, TARGET] {
+        let mut lab = connected(&[1]);
+        lab.arrives = false;
+        n2(&mut lab, 2);
+        lab.event(Event::ConnectionLost { assoc: lost });
+        lab.settle();
+        let context = lab.context().expect("a context");
+        assert!(context.handover.is_none() && context.sessions[0].target.is_none() && context.is_registered());
+        assert_eq!(context.connection.is_some(), lost == TARGET);
+        assert_eq!(outcomes(&lab), (0, 1));
+    }
+    // The source releases the UE that it has sent away.
+    let mut lab = connected(&[1]);
+    lab.arrives = false;
+    n2(&mut lab, 2);
+    let cause = Cause::radioNetwork(CauseRadioNetwork::tngrelocoverall_expiry);
+    lab.gnb_does(|gnb, ran, out| gnb.request_release(ran, cause, out).expect("a request"));
+    assert!(lab.context().is_some_and(|c| c.handover.is_none() && c.connection.is_none()));
+    assert_eq!(lab.gnbs[1].connected(), 0);
+}
+
+#[test]
+fn a_modification_without_a_path_before_has_no_end_marker() {
+    let lab = connected(&[1]);
+    assert_eq!(end_markers(&lab), 0);
+    assert!(lab.pfcp.iter().all(|m| pfcp::Message::new(m).is_ok()));
+}

@@ -1,0 +1,73 @@
+//! How UEs go from gNB to gNB of their worker.
+
+use super::slot::flag;
+use super::worker::Worker;
+use crate::gnb::SendError;
+use vireo_types::RanUeNgapId;
+
+impl Worker<'_> {
+    fn next_link(&self, owner: u32) -> usize {
+        (usize::from(self.slots[owner as usize].link) + 1) % self.links.len()
+    }
+
+    /// An idle UE camps on the next gNB.
+    pub(super) fn roam(&mut self, owner: u32) {
+        self.slots[owner as usize].link = self.next_link(owner) as u16;
+    }
+
+    /// The UE goes to the next gNB by Xn, which this emulator does without messages between the two.
+    pub(super) fn xn_handover(&mut self, owner: u32) {
+        if let Err(error) = self.try_xn_handover(owner) {
+            self.fail(owner, error.to_string());
+        }
+    }
+
+    fn try_xn_handover(&mut self, owner: u32) -> Result<(), SendError> {
+        let next = self.next_link(owner);
+        let slot = &mut self.slots[owner as usize];
+        let ran = slot.ran.ok_or(SendError::NoConnection)?;
+        let capability = (self.options.profile.ciphering, self.options.profile.integrity);
+        let source = &mut self.links[usize::from(slot.link)].gnb;
+        let ue = source.hand_over(ran, capability)?;
+        source.forget(ran);
+        let target = &mut self.links[next];
+        slot.link = next as u16;
+        slot.ran = Some(target.gnb.path_switch(ue, |_| true, &mut target.outbox)?);
+        Ok(())
+    }
+
+    /// The gNB has the core prepare the next one.
+    pub(super) fn n2_handover(&mut self, owner: u32) {
+        let target = self.links[self.next_link(owner)].gnb.config();
+        let (id, area) = (target.id, target.tai);
+        let slot = &self.slots[owner as usize];
+        let link = &mut self.links[usize::from(slot.link)];
+        let sent = slot.ran.ok_or(SendError::NoConnection);
+        let sent = sent.and_then(|ran| link.gnb.require_handover(ran, id, area, &mut link.outbox));
+        if let Err(error) = sent {
+            self.fail(owner, error.to_string());
+        }
+    }
+
+    /// The UE leaves for the gNB that is prepared, and comes there.
+    pub(super) fn on_handover_command(&mut self, owner: u32, target: RanUeNgapId) {
+        let next = self.next_link(owner);
+        let link = &mut self.links[next];
+        let slot = &mut self.slots[owner as usize];
+        (slot.link, slot.ran) = (next as u16, Some(target));
+        if let Err(error) = link.gnb.notify(target, &mut link.outbox) {
+            self.fail(owner, error.to_string());
+        }
+    }
+
+    /// Whether the UE is at another gNB than this one.
+    pub(super) fn is_elsewhere(&self, owner: u32, link: usize) -> bool {
+        self.slots.get(owner as usize).is_some_and(|slot| usize::from(slot.link) != link)
+    }
+
+    /// The gNB that the UE has left knows it no more: the handover is complete.
+    pub(super) fn on_left(&mut self, owner: u32) {
+        self.slots[owner as usize].flags |= flag::MOVED;
+        self.settle(owner);
+    }
+}

@@ -1,0 +1,305 @@
+//! Handover (TS 38.413 8.4): as source and as target, by Xn and by N2.
+//!
+//! What RRC would carry between source and target in the transparent containers is here the UE's number alone.
+
+use super::receive::Fault;
+use super::request::SendError;
+use super::resource::{address_of, read_setup};
+use super::{Event, Gnb, Inbox, Outbox, Tunnel, Violation, downlink_teid};
+use vireo_types::{GnbId, RanUeNgapId, Tai};
+use vireo_wire::ngap::*;
+use vireo_wire::ngap::{build_ngap, build_ngap_ie, extract_ngap_ies};
+
+/// What a source gives to the target by Xn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandedOver {
+    /// The UE.
+    pub owner: u32,
+    /// AMF-UE-NGAP-ID.
+    pub amf_id: u64,
+    /// UE security capabilities as the source has them: 5G-EA and 5G-IA octets of NAS.
+    pub capability: (u8, u8),
+    /// Its tunnels.
+    pub tunnels: Vec<Tunnel>,
+}
+
+fn tunnel_information(n3: std::net::IpAddr, teid: vireo_types::Teid) -> UPTransportLayerInformation<'static> {
+    let tunnel = GTPTunnel::new(address_of(n3), GTPTEID(teid.0.to_be_bytes()), None);
+    UPTransportLayerInformation::gTPTunnel(tunnel)
+}
+
+impl Gnb {
+    /// What this gNB has of a UE, for the target of an Xn handover.
+    pub fn hand_over(&self, ran: RanUeNgapId, capability: (u8, u8)) -> Result<HandedOver, SendError> {
+        let amf_id = self.amf_id(ran).ok_or(SendError::NoConnection)?;
+        let owner = self.owner(ran).ok_or(SendError::NoConnection)?;
+        Ok(HandedOver { owner, amf_id, capability, tunnels: self.tunnels(ran).to_vec() })
+    }
+
+    /// The TEID of this gNB for a session: another one than that of a neighbour for the same UE.
+    pub(super) fn teid(&self, ran: RanUeNgapId, owner: u32, psi: u8) -> vireo_types::Teid {
+        let generation = ran.0 as u8;
+        downlink_teid(owner, psi, (self.config().id.id as u8 & 3) << 2 | generation & 3)
+    }
+
+    /// A UE has come by Xn: PATH SWITCH REQUEST. Sessions for which `accept` says no are not taken over.
+    pub fn path_switch(
+        &mut self,
+        ue: HandedOver,
+        accept: impl Fn(u8) -> bool,
+        out: &mut Outbox,
+    ) -> Result<RanUeNgapId, SendError> {
+        let ran = self.allocate(ue.owner);
+        let n3 = self.config.n3;
+        let mut tunnels = ue.tunnels;
+        let (mut switched, mut failed) = (Vec::new(), Vec::new());
+        for tunnel in &mut tunnels {
+            let psi = PDUSessionID(tunnel.psi);
+            if !accept(tunnel.psi) {
+                let cause = Cause::radioNetwork(CauseRadioNetwork::radio_resources_not_available);
+                let transfer = encode_open_type(&PathSwitchRequestSetupFailedTransfer::new(cause, None))?;
+                failed.push(PDUSessionResourceFailedToSetupItemPSReq::new(psi, transfer, None));
+                continue;
+            }
+            tunnel.downlink = self.teid(ran, ue.owner, tunnel.psi);
+            let flow = QosFlowAcceptedItem::new(QosFlowIdentifier(u64::from(tunnel.qfi)), None);
+            let information = tunnel_information(n3, tunnel.downlink);
+            let flows = QosFlowAcceptedList(vec![flow]);
+            let transfer = PathSwitchRequestTransfer::new(information, None, None, flows, None);
+            let transfer = encode_open_type(&transfer)?;
+            switched.push(PDUSessionResourceToBeSwitchedDLItem::new(psi, transfer, None));
+        }
+        tunnels.retain(|tunnel| accept(tunnel.psi));
+        let bits = |octet: u8| BitString::from([octet << 1, 0]);
+        let capability = UESecurityCapabilities::new(
+            NRencryptionAlgorithms(bits(ue.capability.0)),
+            NRintegrityProtectionAlgorithms(bits(ue.capability.1)),
+            EUTRAencryptionAlgorithms(bits(0)),
+            EUTRAintegrityProtectionAlgorithms(bits(0)),
+            None,
+        );
+        let list = PDUSessionResourceToBeSwitchedDLList(switched);
+        let mut ies = vec![
+            build_ngap_ie!(PathSwitchRequest, RAN_UE_NGAP_ID(ran.0))?,
+            build_ngap_ie!(PathSwitchRequest, SourceAMF_UE_NGAP_ID(ue.amf_id))?,
+            build_ngap_ie!(PathSwitchRequest, UserLocationInformation(self.location()?))?,
+            build_ngap_ie!(PathSwitchRequest, UESecurityCapabilities(capability))?,
+            build_ngap_ie!(PathSwitchRequest, PDUSessionResourceToBeSwitchedDLList(list))?,
+        ];
+        if !failed.is_empty() {
+            let failed = PDUSessionResourceFailedToSetupListPSReq(failed);
+            ies.push(build_ngap_ie!(PathSwitchRequest, PDUSessionResourceFailedToSetupListPSReq(failed))?);
+        }
+        let message = PathSwitchRequest::new(ProtocolIEContainer(ies));
+        let stream = self.stream(ran);
+        out.encode(stream, NGAP_PDU::of_message(&message, PathSwitchRequest::CRITICALITY))?;
+        if let Some(connection) = self.connection_mut(ran) {
+            (connection.amf_id, connection.tunnels) = (Some(ue.amf_id), tunnels);
+        }
+        Ok(ran)
+    }
+
+    pub(super) fn path_switched(&mut self, pdu: &NGAPPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
+        extract_ngap_ies!(pdu, PathSwitchRequestAcknowledge,
+            req amf: u64 = AMF_UE_NGAP_ID(id),
+            req ran: u32 = RAN_UE_NGAP_ID(id),
+            req context: SecurityContext = SecurityContext(context) => context,
+            req list: PDUSessionResourceSwitchedList = PDUSessionResourceSwitchedList(list) => list,
+        );
+        let (ran, owner) = self.identify(amf, ran)?;
+        if let Some(connection) = self.connection_mut(ran) {
+            connection.tunnels.retain(|tunnel| list.0.iter().any(|item| item.pdu_session_id.0 == tunnel.psi));
+        }
+        let (key, chaining) = next_hop(&context)?;
+        inbox.events.push(Event::PathSwitched { owner, key, chaining });
+        Ok(())
+    }
+
+    pub(super) fn path_switch_failed(&mut self, pdu: &NGAPPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
+        extract_ngap_ies!(pdu, PathSwitchRequestFailure,
+            req amf: u64 = AMF_UE_NGAP_ID(id),
+            req ran: u32 = RAN_UE_NGAP_ID(id),
+        );
+        // The AMF releases the UE, or does not know it.
+        let (_, owner) = self.identify(amf, ran)?;
+        inbox.events.push(Event::PathSwitchFailed { owner });
+        Ok(())
+    }
+
+    /// HANDOVER REQUIRED: the UE shall go to another gNB.
+    pub fn require_handover(
+        &self,
+        ran: RanUeNgapId,
+        target: GnbId,
+        area: Tai,
+        out: &mut Outbox,
+    ) -> Result<(), SendError> {
+        let amf = self.amf_id(ran).ok_or(SendError::NoConnection)?;
+        let owner = self.owner(ran).ok_or(SendError::NoConnection)?;
+        let id = helpers::global_gnb_id(PLMNIdentity(target.plmn.ngap()), target.id, u32::from(target.bits))?;
+        let [_, a, b, c] = area.tac.0.to_be_bytes();
+        let tai = helpers::tai(PLMNIdentity(area.plmn.ngap()), [a, b, c]);
+        let target = TargetRANNodeID::new(GlobalRANNodeID::globalGNB_ID(id), tai, None);
+        let transfer = encode_open_type(&HandoverRequiredTransfer::new(None, None))?;
+        let item = |t: &Tunnel| PDUSessionResourceItemHORqd::new(PDUSessionID(t.psi), transfer.clone(), None);
+        let sessions = PDUSessionResourceListHORqd(self.tunnels(ran).iter().map(item).collect());
+        let container = owner.to_be_bytes().to_vec();
+        let message = build_ngap!(
+            InitiatingMessage,
+            HandoverPreparation,
+            HandoverRequired,
+            AMF_UE_NGAP_ID(amf),
+            RAN_UE_NGAP_ID(ran.0),
+            HandoverType(HandoverType::intra5gs),
+            Cause(Cause::radioNetwork(CauseRadioNetwork::handover_desirable_for_radio_reason)),
+            TargetID(TargetID::targetRANNodeID(target)),
+            PDUSessionResourceListHORqd(sessions),
+            SourceToTarget_TransparentContainer(SourceToTargetTransparentContainer(container.into())),
+        );
+        Ok(out.encode(self.stream(ran), message)?)
+    }
+
+    /// HANDOVER REQUEST: makes room for the UE, unless this gNB refuses, and answers.
+    pub(super) fn handover_request(
+        &mut self,
+        pdu: &NGAPPDU<'_>,
+        inbox: &mut Inbox,
+        out: &mut Outbox,
+    ) -> Result<(), Fault> {
+        extract_ngap_ies!(pdu, HandoverRequest,
+            req amf: u64 = AMF_UE_NGAP_ID(id),
+            req context: SecurityContext = SecurityContext(context) => context,
+            req list: PDUSessionResourceSetupListHOReq = PDUSessionResourceSetupListHOReq(list) => list,
+            req container: SourceToTargetTransparentContainer = SourceToTarget_TransparentContainer(c) => c,
+        );
+        let undecodable = || Fault::Peer(Violation::Undecodable);
+        let owner: [u8; 4] = container.0.as_slice().try_into().map_err(|_| undecodable())?;
+        let owner = u32::from_be_bytes(owner);
+        let (key, chaining) = next_hop(&context)?;
+        if self.refuses_handover {
+            let cause = Cause::radioNetwork(CauseRadioNetwork::no_radio_resources_available_in_target_cell);
+            let failure = build_ngap!(
+                UnsuccessfulOutcome,
+                HandoverResourceAllocation,
+                HandoverFailure,
+                AMF_UE_NGAP_ID(amf),
+                Cause(cause),
+            );
+            return Ok(out.encode(1, failure)?);
+        }
+        let ran = self.allocate(owner);
+        let (mut tunnels, mut admitted) = (Vec::new(), Vec::new());
+        for item in &list.0 {
+            let psi = item.pdu_session_id.0;
+            let (upf, uplink, flows) = read_setup(&item.handover_request_transfer).ok_or_else(undecodable)?;
+            let downlink = self.teid(ran, owner, psi);
+            let qfi = *flows.first().ok_or_else(undecodable)?;
+            let flow = |qfi: &u8| QosFlowItemWithDataForwarding::new(QosFlowIdentifier(u64::from(*qfi)), None, None);
+            let flows = QosFlowListWithDataForwarding(flows.iter().map(flow).collect());
+            let information = tunnel_information(self.config.n3, downlink);
+            let transfer = HandoverRequestAcknowledgeTransfer::new(information, None, None, flows, None, None, None);
+            let transfer = encode_open_type(&transfer)?;
+            admitted.push(PDUSessionResourceAdmittedItem::new(item.pdu_session_id, transfer, None));
+            tunnels.push(Tunnel { psi, qfi, upf, uplink, downlink });
+        }
+        let answer = build_ngap!(
+            SuccessfulOutcome,
+            HandoverResourceAllocation,
+            HandoverRequestAcknowledge,
+            AMF_UE_NGAP_ID(amf),
+            RAN_UE_NGAP_ID(ran.0),
+            PDUSessionResourceAdmittedList(PDUSessionResourceAdmittedList(admitted)),
+            TargetToSource_TransparentContainer(TargetToSourceTransparentContainer(
+                ran.0.to_be_bytes().to_vec().into()
+            )),
+        );
+        out.encode(self.stream(ran), answer)?;
+        if let Some(connection) = self.connection_mut(ran) {
+            (connection.amf_id, connection.tunnels) = (Some(amf), tunnels);
+        }
+        inbox.events.push(Event::HandoverPrepared { owner, key, chaining });
+        Ok(())
+    }
+
+    /// HANDOVER COMMAND: the source tells how far its bearers are, and the UE goes.
+    pub(super) fn handover_command(
+        &mut self,
+        pdu: &NGAPPDU<'_>,
+        inbox: &mut Inbox,
+        out: &mut Outbox,
+    ) -> Result<(), Fault> {
+        extract_ngap_ies!(pdu, HandoverCommand,
+            req amf: u64 = AMF_UE_NGAP_ID(id),
+            req ran: u32 = RAN_UE_NGAP_ID(id),
+            req container: TargetToSourceTransparentContainer = TargetToSource_TransparentContainer(c) => c,
+        );
+        let (ran, owner) = self.identify(amf, ran)?;
+        let octets: [u8; 4] = container.0.as_slice().try_into().map_err(|_| Fault::Peer(Violation::Undecodable))?;
+        let up = DRBStatusUL::dRBStatusUL18(DRBStatusUL18::new(COUNTValueForPDCPSN18::new(3, 0, None), None, None));
+        let down = DRBStatusDL::dRBStatusDL18(DRBStatusDL18::new(COUNTValueForPDCPSN18::new(5, 0, None), None));
+        let bearer = DRBsSubjectToStatusTransferItem::new(DRBID(1), up, down, None);
+        let status = RANStatusTransferTransparentContainer::new(DRBsSubjectToStatusTransferList(vec![bearer]), None);
+        let message = build_ngap!(
+            InitiatingMessage,
+            UplinkRANStatusTransfer,
+            UplinkRANStatusTransfer,
+            AMF_UE_NGAP_ID(amf),
+            RAN_UE_NGAP_ID(ran.0),
+            RANStatusTransfer_TransparentContainer(status),
+        );
+        out.encode(self.stream(ran), message)?;
+        inbox.events.push(Event::HandoverCommand { owner, target: RanUeNgapId(u32::from_be_bytes(octets)) });
+        Ok(())
+    }
+
+    pub(super) fn handover_answer(&mut self, pdu: &NGAPPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
+        let amf = pdu.ie::<ie::AMF_UE_NGAP_ID>().and_then(Result::ok).map(|id| id.0);
+        let ran = pdu.ie::<ie::RAN_UE_NGAP_ID>().and_then(Result::ok).map(|id| id.0);
+        let (Some(amf), Some(ran)) = (amf, ran) else { return Err(Fault::Peer(Violation::Undecodable)) };
+        let (_, owner) = self.identify(amf, ran)?;
+        inbox.events.push(match pdu.kind() {
+            NgapPduKind::Unsuccessful_HandoverPreparation => Event::HandoverRefused { owner },
+            NgapPduKind::Successful_HandoverCancel => Event::HandoverCancelled { owner },
+            _ => Event::StatusTransfer { owner },
+        });
+        Ok(())
+    }
+
+    /// HANDOVER NOTIFY: the UE has come.
+    pub fn notify(&self, ran: RanUeNgapId, out: &mut Outbox) -> Result<(), SendError> {
+        let amf = self.amf_id(ran).ok_or(SendError::NoConnection)?;
+        let message = build_ngap!(
+            InitiatingMessage,
+            HandoverNotification,
+            HandoverNotify,
+            AMF_UE_NGAP_ID(amf),
+            RAN_UE_NGAP_ID(ran.0),
+            UserLocationInformation(self.location()?),
+        );
+        Ok(out.encode(self.stream(ran), message)?)
+    }
+
+    /// HANDOVER CANCEL: the UE stays.
+    pub fn cancel_handover(&self, ran: RanUeNgapId, out: &mut Outbox) -> Result<(), SendError> {
+        let amf = self.amf_id(ran).ok_or(SendError::NoConnection)?;
+        let message = build_ngap!(
+            InitiatingMessage,
+            HandoverCancel,
+            HandoverCancel,
+            AMF_UE_NGAP_ID(amf),
+            RAN_UE_NGAP_ID(ran.0),
+            Cause(Cause::radioNetwork(CauseRadioNetwork::handover_cancelled)),
+        );
+        Ok(out.encode(self.stream(ran), message)?)
+    }
+
+    /// Whether HANDOVER REQUESTs are answered by HANDOVER FAILURE.
+    pub fn refuse_handover(&mut self, refuse: bool) {
+        self.refuses_handover = refuse;
+    }
+}
+
+fn next_hop(context: &SecurityContext<'_>) -> Result<([u8; 32], u8), Fault> {
+    let key = <[u8; 32]>::try_from(context.next_hop_nh.0.as_octets());
+    Ok((key.map_err(|_| Fault::Peer(Violation::Undecodable))?, context.next_hop_chaining_count.0))
+}
