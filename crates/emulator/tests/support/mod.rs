@@ -521,6 +521,14 @@ impl Network {
         wire::downlink_nas(self.ues[index].connection.expect("connected"), nas)
     }
 
+    /// Any octets for a UE, well protected.
+    pub fn push_octets(&mut self, supi: &str, octets: &[u8]) -> Vec<u8> {
+        let index = self.find(supi);
+        let security = self.ues[index].security.as_mut().expect("secured");
+        let header = Nas5gsSecurityHeaderType::IntegrityProtectedAndCiphered;
+        security.protect_opaque_payload(octets.to_vec(), header, Direction::Downlink).expect("protects")
+    }
+
     /// A message of the network's own for a UE, as DOWNLINK NAS TRANSPORT.
     pub fn push(&mut self, supi: &str, message: impl Into<Nas5gmmMessage>) -> Vec<u8> {
         let index = self.find(supi);
