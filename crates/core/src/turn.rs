@@ -176,7 +176,11 @@ impl Turn<'_, '_> {
         let deadline = self.now() + self.env.config.timers.ran_response;
         self.send(|c| n2::context_release_command(c, cause));
         if let Some(connection) = &mut self.ue.connection {
+            let begins = !matches!(connection.ran, RanContext::Releasing { .. });
             connection.ran = RanContext::Releasing { deadline };
+            if begins {
+                self.note(Note::Started(Kind::Release));
+            }
         }
     }
 

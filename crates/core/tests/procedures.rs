@@ -70,6 +70,7 @@ fn a_session_is_set_up_used_idle_and_back() {
     lab.idle();
     let context = lab.context().expect("it is kept");
     assert!(context.connection.is_none() && context.is_registered() && context.sessions.len() == 1);
+    assert_eq!(succeeded(&lab, Kind::Release), 1);
 
     lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
     assert!(lab.events.contains(&UeEvent::ServiceAccepted));

@@ -6,10 +6,10 @@ use crate::n2::Cause;
 use crate::procedures::common::user_plane;
 use crate::session::Input;
 use crate::turn::{Effect, Kind, Note, Turn};
+use vireo_types::Instant;
 
 /// UE CONTEXT RELEASE REQUEST of the RAN: the command follows, with its cause.
 pub fn requested(turn: &mut Turn<'_, '_>, cause: Cause) {
-    turn.note(Note::Started(Kind::Release));
     if !turn.ue.connection.is_some_and(|c| matches!(c.ran, RanContext::Releasing { .. })) {
         turn.release(cause);
     }
@@ -17,7 +17,12 @@ pub fn requested(turn: &mut Turn<'_, '_>, cause: Cause) {
 
 /// The RAN has released the UE, or the association, or did not answer: there is no NG connection any more.
 pub fn released(turn: &mut Turn<'_, '_>) {
-    turn.ue.connection = None;
+    let connection = turn.ue.connection.take();
+    if let Some(RanContext::Releasing { deadline }) = connection.map(|c| c.ran) {
+        let since = Instant(deadline.0.saturating_sub(turn.env.config.timers.ran_response.0));
+        let answered = turn.now() < deadline;
+        turn.note(if answered { Note::Succeeded(Kind::Release, since) } else { Note::Failed(Kind::Release, 0) });
+    }
     user_plane::step_all(turn, || Input::Deactivate);
     let timers = turn.env.config.timers;
     if turn.ue.is_registered() {
