@@ -224,7 +224,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     let mut options = options(args)?;
     let mut json = args.json.as_deref().map(create).transpose()?;
-    options.stop = Some(stop_on_signal()?);
+    let stop = stop_on_signal()?;
+    options.stop = Some(Arc::clone(&stop));
     let bar = if args.quiet { ProgressBar::hidden() } else { bar(u64::from(options.ues)) };
     let result = vireo_emulator::run(&options, &mut |progress| show(&bar, progress));
     bar.finish_and_clear();
@@ -235,6 +236,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(file) = &mut json {
         serde_json::to_writer_pretty(&mut *file, &report)?;
         file.write_all(b"\n")?;
+    }
+    if stop.load(Ordering::Relaxed) {
+        return Err(Failure(format!("stopped after {} of {} UEs", report.started, report.ues)));
     }
     if report.is_success() {
         return Ok(());
