@@ -2,8 +2,9 @@
 # Every target calls `setup` first, which costs a few milliseconds when nothing is missing.
 
 SHELL := /bin/sh
-CARGO := $(shell scripts/setup --print-cargo)
-export PATH := $(dir $(CARGO)):$(PATH)
+# Looked for when it is needed: `setup` may have installed it a moment ago.
+CARGO = $(shell scripts/setup --print-cargo)
+export PATH := $(PATH):$(HOME)/.cargo/bin
 TOOLS := $(CURDIR)/.tools
 VIREO := target/release/vireo
 OUT ?= bench.json
