@@ -321,10 +321,10 @@ impl<'a> Wire<'a> {
         self.drive(peer, device, |device| device.ue.mm() == Mm::Registered)
     }
 
-    /// Brings an idle device back by a periodic registration update.
+    /// Brings an idle device back by a mobility registration update, after which it stays connected.
     pub(super) fn update(&mut self, peer: usize, device: &mut Device) -> Result<(), String> {
         device.out.clear();
-        let commanded = device.ue.register(&self.options.profile, Registration::Periodic, &mut device.out);
+        let commanded = device.ue.register(&self.options.profile, Registration::Mobility, &mut device.out);
         commanded.map_err(|error| error.to_string())?;
         self.speak(peer, device)?;
         self.drive(peer, device, |device| device.ue.mm() == Mm::Registered)

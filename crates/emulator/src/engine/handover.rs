@@ -49,13 +49,20 @@ impl Worker<'_> {
         }
     }
 
-    /// The UE leaves for the gNB that is prepared, and comes there.
+    /// The UE leaves for the gNB that is prepared.
     pub(super) fn on_handover_command(&mut self, owner: u32, target: RanUeNgapId) {
         let next = self.next_link(owner);
-        let link = &mut self.links[next];
         let slot = &mut self.slots[owner as usize];
         (slot.link, slot.ran) = (next as u16, Some(target));
-        if let Err(error) = link.gnb.notify(target, &mut link.outbox) {
+    }
+
+    /// The UE comes to the target once that has the status of its bearers: a real one takes longer than that, and the
+    /// source's UPLINK RAN STATUS TRANSFER must not find its connection gone (the two gNBs have no common order).
+    pub(super) fn on_status_transfer(&mut self, owner: u32) {
+        let slot = &self.slots[owner as usize];
+        let link = &mut self.links[usize::from(slot.link)];
+        let notified = slot.ran.ok_or(SendError::NoConnection);
+        if let Err(error) = notified.and_then(|ran| link.gnb.notify(ran, &mut link.outbox)) {
             self.fail(owner, error.to_string());
         }
     }

@@ -352,6 +352,7 @@ impl<'a> Worker<'a> {
                 }
                 gnb::Event::HandoverPrepared { owner, key, chaining } => self.on_next_hop(owner, &key, chaining),
                 gnb::Event::HandoverCommand { owner, target } => self.on_handover_command(owner, target),
+                gnb::Event::StatusTransfer { owner } => self.on_status_transfer(owner),
                 gnb::Event::PathSwitchFailed { owner } | gnb::Event::HandoverRefused { owner } => {
                     self.fail(owner, "the core refused the handover".into());
                 }
@@ -371,7 +372,6 @@ impl<'a> Worker<'a> {
                 | gnb::Event::ResetDone
                 | gnb::Event::ConfigurationUpdated(_)
                 | gnb::Event::HandoverCancelled { .. }
-                | gnb::Event::StatusTransfer { .. }
                 | gnb::Event::Overload(_) => {}
             }
         }

@@ -151,6 +151,8 @@ pub static ALL: &[Scenario] = &[
             Step::Register(Registration::Initial),
             Step::Idle,
             Step::Register(Registration::Periodic),
+            // without follow-on request the core lets go of the connection by itself
+            Step::Idle,
             Step::Deregister,
             Step::Register(Registration::UnknownGuti),
             Step::Deregister,
