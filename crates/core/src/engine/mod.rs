@@ -168,9 +168,12 @@ fn unreached(turn: &mut Turn<'_, '_>) {
 fn initial(turn: &mut Turn<'_, '_>, assoc: AssocId, message: Initial) {
     procedures::handover::abort(turn);
     if let Some(old) = turn.ue.connection.take() {
-        // The UE is back on another connection: what the RAN has of the old one goes (TS 23.502 4.2.6).
-        let cause = Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason);
-        turn.effect(Effect::Ngap { assoc: old.assoc, pdu: n2::context_release_command(&old, cause) });
+        // The UE is back on another connection: what the RAN has of the old one goes (TS 23.502 4.2.6), if it was not
+        // told already; streams of SCTP can overtake each other.
+        if !matches!(old.ran, RanContext::Releasing { .. }) {
+            let cause = Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason);
+            turn.effect(Effect::Ngap { assoc: old.assoc, pdu: n2::context_release_command(&old, cause) });
+        }
         interrupt(turn);
         user_plane::step_all(turn, || Input::Deactivate);
     }

@@ -40,6 +40,7 @@ impl Endpoint {
     /// Opens the socket at `address`; its port is 8805 unless the peers know better.
     pub fn bind(address: SocketAddr, config: Config) -> io::Result<Self> {
         let socket = UdpSocket::bind(address)?;
+        crate::burst_buffer(&socket);
         socket.set_nonblocking(true)?;
         Ok(Endpoint { socket, n4: N4::new(config), buffer: vec![0; usize::from(u16::MAX)], unsent: 0 })
     }

@@ -143,7 +143,7 @@ pub fn start(config: UpfConfig) -> Result<UpfHandle, UpfError> {
     if n4.ip().is_unspecified() {
         return Err(UpfError::N4Unspecified(n4.ip()));
     }
-    let socket = UdpSocket::bind(n4).map_err(|source| match source.kind() {
+    let socket = UdpSocket::bind(n4).inspect(crate::burst_buffer).map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => UpfError::N4InUse(n4),
         io::ErrorKind::AddrNotAvailable => UpfError::N4NotLocal(n4.ip()),
         _ => UpfError::N4 { address: n4, source },
