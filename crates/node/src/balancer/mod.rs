@@ -257,7 +257,8 @@ impl Balancer {
             _ => 0,
         };
         if pdu.is_empty() {
-            // What does not encode is a fault of this build, and was counted where it was built.
+            // What does not encode is a fault of this build, not of an input: it is never sent, and never passed over.
+            tracing::error!(assoc = assoc.0, ?ue, "an NGAP message did not encode and was not sent: please report it");
             return;
         }
         if association.unsent.is_empty() {
