@@ -2,7 +2,10 @@
 //! decisions depend on is apart, in `vireo_core::config`; the user plane's is in `upf`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+use vireo_core::schedule::forward::Policy;
 use vireo_sctp::Driver;
+use vireo_types::Snssai;
 
 /// The N2 endpoint: where RAN nodes connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,5 +60,141 @@ impl Default for ApiConfig {
     /// Loopback only: it has no access control of its own.
     fn default() -> Self {
         ApiConfig { listen: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9090))) }
+    }
+}
+
+/// Kinds of procedure that have NFs of their own, in the order of [`SliceRuntime::slo`]: registration, service request,
+/// deregistration, handover, mobility update, session, paging, state management.
+pub const NF_KINDS: usize = 8;
+
+/// What an NF is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PoolKey {
+    /// One kind of procedure of one slice.
+    #[default]
+    SliceProcedure,
+    /// Everything: the unified NF that decomposition is compared with.
+    Wildcard,
+}
+
+/// The worker processes of a host and the NFs in them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolsConfig {
+    /// What an NF is for.
+    pub key: PoolKey,
+    /// NFs in a worker process, 1 to 64; 1 = each NF a process of its own.
+    pub nfs_per_worker: u8,
+    /// With [`PoolKey::Wildcard`]: how many worker processes are active; 0 = one for each of [`PoolsConfig::cores`].
+    pub workers: u8,
+    /// Idle NFs kept ready for each kind.
+    pub idle: u8,
+    /// How the NF is chosen for a procedure.
+    pub intra: Policy,
+    /// The processors that workers run on, dealt in turn; empty = all, and the kernel places them.
+    pub cores: Vec<usize>,
+    /// How long a worker with work may show no progress before it is looked at, and killed if it was stopped.
+    pub stopped_after: Duration,
+    /// How long a worker with work may show no progress before it is killed in any case.
+    pub stuck_after: Duration,
+}
+
+impl Default for PoolsConfig {
+    /// NFs by slice and procedure, 8 to a worker, on all processors.
+    fn default() -> Self {
+        PoolsConfig {
+            key: PoolKey::SliceProcedure,
+            nfs_per_worker: 8,
+            workers: 0,
+            idle: 1,
+            intra: Policy::Optimal,
+            cores: Vec::new(),
+            stopped_after: Duration::from_millis(20),
+            stuck_after: Duration::from_millis(500),
+        }
+    }
+}
+
+/// Where the contexts of UEs are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StateLocation {
+    /// In memory that all workers of the host share: any of them runs any UE's next step, and none is needed.
+    #[default]
+    Shm,
+    /// In the memory of one worker, with which they end: the stateful baseline.
+    Memory,
+}
+
+/// The state region of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateConfig {
+    /// Where the contexts are.
+    pub location: StateLocation,
+    /// UEs at most.
+    pub ues: u32,
+    /// Octets of the region in all; pages that are not used cost no memory.
+    pub bytes: usize,
+    /// Messages that may wait or be worked at, for all UEs, 2 KiB each.
+    pub packets: u32,
+}
+
+impl StateConfig {
+    /// Octets that suit so many UEs and packets: 8 KiB a UE (its place in the indexes, its context twice while it
+    /// changes, room for large UE capabilities), 2 KiB a packet, and 32 MiB for rings and for what workers keep ready.
+    pub const fn bytes_for(ues: u32, packets: u32) -> usize {
+        ues as usize * 8192 + packets as usize * 2048 + (32 << 20)
+    }
+}
+
+impl Default for StateConfig {
+    /// Shared memory for 100,000 UEs.
+    fn default() -> Self {
+        let (ues, packets) = (100_000, 16_384);
+        StateConfig { location: StateLocation::Shm, ues, bytes: StateConfig::bytes_for(ues, packets), packets }
+    }
+}
+
+/// What is shed when there is more work than the host can do. Thresholds are parts, 0 to 1, of the room for waiting
+/// messages (packets of the region, items of a ring: whichever is fuller).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OverloadConfig {
+    /// Above it, RAN nodes are told to send less (Overload Start, TS 38.413 8.7.7).
+    pub start: f64,
+    /// Below it, they are told that it is over (Overload Stop, TS 38.413 8.7.8).
+    pub stop: f64,
+    /// Above it, registrations that are neither of an emergency nor of a UE known here are refused: cause #22
+    /// (congestion) and a back-off timer (T3346, TS 24.501 5.3.9).
+    pub registrations: f64,
+    /// Above it, so is everything but emergencies, handovers, releases and procedures that have begun.
+    pub others: f64,
+    /// The back-off timer's mean; each UE is told another value around it, so that they do not come back at once.
+    pub back_off: Duration,
+}
+
+impl Default for OverloadConfig {
+    fn default() -> Self {
+        OverloadConfig { start: 0.5, stop: 0.25, registrations: 0.6, others: 0.85, back_off: Duration::from_secs(60) }
+    }
+}
+
+/// A slice, as its NFs see it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SliceRuntime {
+    /// The operator's name for it.
+    pub name: String,
+    /// What UEs and RAN know it by.
+    pub snssai: Snssai,
+    /// The latency objective of each kind of procedure, in the order of [`NF_KINDS`].
+    pub slo: [vireo_types::Duration; NF_KINDS],
+    /// The largest part of a core that its NFs have together, above 0 to 1.
+    pub limit: f64,
+}
+
+impl SliceRuntime {
+    /// The latency objective where none is written down.
+    pub const SLO: vireo_types::Duration = vireo_types::Duration::from_millis(100);
+
+    /// A slice with the usual objectives and no limit.
+    pub fn new(name: impl Into<String>, snssai: Snssai) -> Self {
+        SliceRuntime { name: name.into(), snssai, slo: [Self::SLO; NF_KINDS], limit: 1.0 }
     }
 }
