@@ -1,11 +1,13 @@
-//! The configuration that decisions depend on. It is checked when it is loaded (by the binary); here it is data.
+//! The configuration that decisions depend on. It is checked when it is loaded (by the binary); here it is data, which
+//! worker processes get in its binary encoding.
 
+use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_types::{Dnn, Duration, Guami, PduSessionType, Plmn, Snssai, Tac};
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
 /// The network as one AMF and SMF sees it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoreConfig {
     /// AMF Name (TS 38.413 9.3.3.21).
     pub name: String,
@@ -48,7 +50,7 @@ impl CoreConfig {
 }
 
 /// A slice.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceConfig {
     /// The operator's name for it.
     pub name: String,
@@ -57,7 +59,7 @@ pub struct SliceConfig {
 }
 
 /// A data network.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DnnConfig {
     /// Its name.
     pub name: Dnn,
@@ -76,16 +78,34 @@ pub struct DnnConfig {
 }
 
 /// NAS security of the network.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecurityConfig {
     /// Integrity algorithms, the preferred first. NIA0 is never chosen outside an emergency (TS 33.501 5.5.2).
+    #[serde(with = "identifiers")]
     pub integrity: Vec<IntegrityAlgorithm>,
     /// Ciphering algorithms, the preferred first.
+    #[serde(with = "identifiers")]
     pub ciphering: Vec<CipheringAlgorithm>,
 }
 
+/// Algorithms as the identifiers that TS 33.501 5.11.1 gives them.
+mod identifiers {
+    use serde::de::{Deserialize, Deserializer, Error};
+    use serde::ser::{Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer, A: Copy + Into<u8>>(algorithms: &[A], s: S) -> Result<S::Ok, S::Error> {
+        algorithms.iter().map(|a| (*a).into()).collect::<Vec<u8>>().serialize(s)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>, A: TryFrom<u8>>(d: D) -> Result<Vec<A>, D::Error> {
+        let identifiers = Vec::<u8>::deserialize(d)?;
+        let unknown = |i: u8| Error::custom(format!("{i} is no security algorithm"));
+        identifiers.into_iter().map(|i| A::try_from(i).map_err(|_| unknown(i))).collect()
+    }
+}
+
 /// NAS timers (TS 24.501 clause 10) and their limits.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timers {
     /// Periodic registration update, told to the UE. Zero = deactivated.
     pub t3512: Duration,
@@ -130,10 +150,53 @@ impl Default for Timers {
 }
 
 /// A user plane function that the SMF part may choose.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpfConfig {
     /// Where its PFCP endpoint is.
     pub n4: SocketAddr,
     /// The data networks it reaches; empty = all.
     pub dnns: Vec<Dnn>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the parent process hands to its workers is what they read.
+    #[test]
+    fn a_configuration_survives_its_binary_encoding() {
+        let config = CoreConfig {
+            name: "amf".into(),
+            plmns: vec!["99970".parse().expect("a PLMN"), "310410".parse().expect("a PLMN")],
+            tacs: vec![Tac(1), Tac(0xff_fffe)],
+            amf_region: 1,
+            amf_set: 1023,
+            amf_pointer: 63,
+            relative_capacity: 255,
+            slices: vec![SliceConfig { name: "s".into(), snssai: Snssai { sst: 1, sd: Some(0x0a_0b0c) } }],
+            dnns: vec![DnnConfig {
+                name: "internet".parse().expect("a DNN"),
+                slices: vec![Snssai { sst: 1, sd: None }],
+                types: vec![PduSessionType::Ipv4, PduSessionType::Ipv6, PduSessionType::Ipv4v6],
+                ipv4_pool: Some((Ipv4Addr::new(10, 45, 0, 0), 16)),
+                ipv6_pool: Some(("2001:db8:45::".parse().expect("an address"), 48)),
+                dns: vec![IpAddr::from([9, 9, 9, 9]), "2001:db8::53".parse().expect("an address")],
+                mtu: 1400,
+            }],
+            security: SecurityConfig {
+                integrity: vec![IntegrityAlgorithm::NIA2, IntegrityAlgorithm::NIA1, IntegrityAlgorithm::NIA3],
+                ciphering: vec![CipheringAlgorithm::NEA0, CipheringAlgorithm::NEA2],
+            },
+            timers: Timers { t3512: Duration(0), ..Timers::default() },
+            upfs: vec![UpfConfig {
+                n4: "[::1]:8805".parse().expect("an address"),
+                dnns: vec!["ims".parse().expect("a DNN")],
+            }],
+            n4_address: IpAddr::from([127, 0, 0, 1]),
+        };
+        let octets = postcard::to_allocvec(&config).expect("it encodes");
+        assert_eq!(postcard::from_bytes(&octets), Ok(config));
+        let unknown = postcard::to_allocvec(&(vec![2u8], vec![9u8])).expect("it encodes");
+        assert!(postcard::from_bytes::<SecurityConfig>(&unknown).is_err());
+    }
 }

@@ -5,6 +5,7 @@ use crate::context::{Connection, NasSecurity, RanContext, UeContext};
 use crate::n2::{self, Cause};
 use crate::subscription::AuthenticationRequest;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use vireo_types::{AssocId, Dnn, Instant, Ltmsi, SessionAddress, SessionIndex, Supi, Tmsi};
 use vireo_wire::nas::{Nas5gmmMessage, Nas5gsMessage, Nas5gsSecurityHeaderType as Header, NasFGmmCause, NasFGmmStatus};
@@ -68,7 +69,7 @@ pub enum Kind {
 }
 
 /// What a step says to counters and logs; never acted on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Note {
     /// A procedure began.
     Started(Kind),
@@ -77,11 +78,18 @@ pub enum Note {
     /// It failed with this 5GMM or 5GSM cause, or 0 for none.
     Failed(Kind, u8),
     /// A message was at fault or out of place; the word labels a counter.
-    Fault(&'static str),
+    Fault(Cow<'static, str>),
+}
+
+impl Note {
+    /// A message was at fault or out of place.
+    pub const fn fault(word: &'static str) -> Self {
+        Note::Fault(Cow::Borrowed(word))
+    }
 }
 
 /// What a step leaves behind it beside the context.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// What to do after the commit.
     pub effects: Vec<Effect>,
@@ -136,7 +144,7 @@ impl Turn<'_, '_> {
     pub fn plain(&mut self, message: Nas5gmmMessage) -> Option<Vec<u8>> {
         let encoded = Nas5gsMessage::new_5gmm(message).encode();
         if encoded.is_err() {
-            self.note(Note::Fault("nas-encode"));
+            self.note(Note::fault("nas-encode"));
         }
         encoded.ok()
     }
@@ -166,7 +174,7 @@ impl Turn<'_, '_> {
 
     /// Answers a message that the state does not foresee with 5GMM STATUS #98 (TS 24.501 7.4).
     pub fn out_of_place(&mut self) {
-        self.note(Note::Fault("nas-out-of-place"));
+        self.note(Note::fault("nas-out-of-place"));
         let status = NasFGmmStatus::new(NasFGmmCause::new(98));
         self.send_nas(status.into());
     }
@@ -193,7 +201,26 @@ impl Turn<'_, '_> {
 fn protect(security: &mut NasSecurity, plain: &[u8], header: Header, out: &mut Outcome) -> Option<Vec<u8>> {
     let protected = security.protect(plain, header);
     if protected.is_err() {
-        out.notes.push(Note::Fault("nas-count-exhausted"));
+        out.notes.push(Note::fault("nas-count-exhausted"));
     }
     protected.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_survives_its_binary_encoding() {
+        let outcome = Outcome {
+            effects: vec![Effect::BindTmsi(Tmsi(7)), Effect::Ngap { assoc: AssocId(1), pdu: vec![1, 2] }],
+            notes: vec![
+                Note::fault("nas-bad-mac"),
+                Note::Succeeded(Kind::Paging, Instant(9)),
+                Note::Failed(Kind::Session, 26),
+            ],
+        };
+        let octets = postcard::to_allocvec(&outcome).expect("it encodes");
+        assert_eq!(postcard::from_bytes(&octets), Ok(outcome));
+    }
 }

@@ -164,7 +164,7 @@ fn a_path_switch_of_a_stranger_or_of_nothing_is_refused() {
 fn other_security_capabilities_are_put_right() {
     let mut lab = connected(&[1]);
     xn(&mut lab, (0x80, 0x70), |_| true);
-    assert!(lab.notes.contains(&Note::Fault("security-capability-mismatch")));
+    assert!(lab.notes.contains(&Note::fault("security-capability-mismatch")));
     let answer = lab.sent.iter().rev().find_map(|pdu| {
         let pdu = NGAP_PDU::decode_borrowed(pdu).expect("a PDU");
         (pdu.kind() == NgapPduKind::Successful_PathSwitchRequest)

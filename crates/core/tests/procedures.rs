@@ -20,14 +20,8 @@ fn failed(lab: &Lab, kind: Kind) -> Option<u8> {
     lab.notes.iter().find_map(|n| if let Note::Failed(k, cause) = n { (*k == kind).then_some(*cause) } else { None })
 }
 
-fn fault(lab: &Lab, word: &str) -> bool {
-    lab.notes.contains(&Note::Fault(match word {
-        "nas-bad-mac" => "nas-bad-mac",
-        "nas-unprotected" => "nas-unprotected",
-        "unknown-local-ue-ngap-id" => "unknown-local-ue-ngap-id",
-        "inconsistent-remote-ue-ngap-id" => "inconsistent-remote-ue-ngap-id",
-        other => panic!("{other} is not looked for"),
-    }))
+fn fault(lab: &Lab, word: &'static str) -> bool {
+    lab.notes.contains(&Note::fault(word))
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub(super) fn elsewhere(
         // It gives up: because of itself, or because it does not know the UE (any more).
         UeMessage::ReleaseRequest { .. } | UeMessage::Error(_) => handover::target_lost(turn),
         UeMessage::ReleaseComplete | UeMessage::NonDelivery | UeMessage::Report => {}
-        _ => turn.note(Note::Fault("handover-out-of-place")),
+        _ => turn.note(Note::fault("handover-out-of-place")),
     }
     Ok(None)
 }

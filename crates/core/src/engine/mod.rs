@@ -247,7 +247,7 @@ fn ngap(turn: &mut Turn<'_, '_>, assoc: AssocId, amf_id: AmfUeNgapId, pdu: &[u8]
         Ok(None) => {}
         Err(_) if silent => {}
         Err(fault) => {
-            turn.note(Note::Fault(fault.kind));
+            turn.note(Note::fault(fault.kind));
             if let Some(pdu) = fault.answer() {
                 turn.effect(Effect::Ngap { assoc, pdu });
             }
@@ -265,7 +265,7 @@ fn ue_message(turn: &mut Turn<'_, '_>, message: UeMessage) {
         UeMessage::PathSwitch(_)
         | UeMessage::HandoverAcknowledge { .. }
         | UeMessage::HandoverFailure { .. }
-        | UeMessage::HandoverNotify { .. } => turn.note(Note::Fault("handover-out-of-place")),
+        | UeMessage::HandoverNotify { .. } => turn.note(Note::fault("handover-out-of-place")),
         UeMessage::UplinkNas { nas, location } => {
             if let (Some((tai, cell)), Some(connection)) = (location, &mut turn.ue.connection) {
                 (connection.tai, connection.cell) = (tai, cell);
@@ -286,7 +286,7 @@ fn ue_message(turn: &mut Turn<'_, '_>, message: UeMessage) {
         }
         UeMessage::ContextSetupFailure { cause, failed } => {
             session::transfers(turn, N2Sm::SetupUnsuccessful, failed);
-            turn.note(Note::Fault("context-setup-failure"));
+            turn.note(Note::fault("context-setup-failure"));
             interrupt(turn);
             turn.release(cause);
         }
@@ -299,7 +299,7 @@ fn ue_message(turn: &mut Turn<'_, '_>, message: UeMessage) {
         UeMessage::SessionReleaseResponse { released } => session::transfers(turn, N2Sm::ReleaseResponse, released),
         UeMessage::RadioCapability(octets) => turn.ue.radio_capability = octets,
         UeMessage::Error(cause) => {
-            turn.note(Note::Fault("error-indication-received"));
+            turn.note(Note::fault("error-indication-received"));
             if cause.is_some_and(|c| is_unknown_ue(&c)) {
                 connection_lost(turn);
             }
@@ -356,7 +356,7 @@ fn is_registration(procedure: &mut Procedure) -> bool {
 fn pfcp<'a>(turn: &mut Turn<'_, '_>, seid: Seid, input: impl FnOnce() -> Input<'a>) {
     match turn.ue.sessions.iter().position(|s| s.cp_seid == seid) {
         Some(at) => user_plane::step(turn, at, input()),
-        None => turn.note(Note::Fault("pfcp-unknown-session")),
+        None => turn.note(Note::fault("pfcp-unknown-session")),
     }
 }
 
@@ -392,13 +392,13 @@ fn deadline(turn: &mut Turn<'_, '_>) {
     }
     match turn.ue.connection.map(|c| c.ran) {
         Some(RanContext::SettingUp { deadline }) if deadline <= now => {
-            turn.note(Note::Fault("context-setup-timeout"));
+            turn.note(Note::fault("context-setup-timeout"));
             interrupt(turn);
             turn.release(registration::network_release());
         }
         Some(RanContext::Releasing { deadline }) if deadline <= now => {
             // The RAN did not answer: a reset of the connection makes both sides agree that it is gone (TS 38.413 8.7.4).
-            turn.note(Note::Fault("release-timeout"));
+            turn.note(Note::fault("release-timeout"));
             turn.send(|c| {
                 let item = ResetItem { amf_id: Some(c.amf_id), ran_id: Some(c.ran_id) };
                 let cause = Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason);

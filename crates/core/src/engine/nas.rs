@@ -80,7 +80,7 @@ pub(super) fn initial(turn: &mut Turn<'_, '_>, nas: &[u8]) {
             deregistration::by_ue(turn, request.de_registration_type.switch_off());
         }
         // 4.4.4.3 foresees no other initial message; TS 24.501 7.4 wants no state for it.
-        _ => turn.note(Note::Fault("nas-initial-unexpected")),
+        _ => turn.note(Note::fault("nas-initial-unexpected")),
     }
 }
 
@@ -106,7 +106,7 @@ pub(super) fn uplink(turn: &mut Turn<'_, '_>, nas: &[u8]) {
         Nas5gmmMessage::FiveGmmStatus(status) => {
             // 5.4.6: no state changes; what the UE did not like is counted.
             let _ = status.fgmm_cause;
-            turn.note(Note::Fault("5gmm-status-received"));
+            turn.note(Note::fault("5gmm-status-received"));
         }
         Nas5gmmMessage::ConfigurationUpdateComplete(_) | Nas5gmmMessage::NotificationResponse(_) => {}
         message => registering(turn, message),
@@ -178,7 +178,7 @@ fn ul_transport(turn: &mut Turn<'_, '_>, message: &NasUlNasTransport) {
     match session::nr::read(message) {
         Some(transport) => session::uplink(turn, transport),
         // SMS, LPP and the like: nobody here to take them; 5.4.5.2.5 has the network discard them.
-        None => turn.note(Note::Fault("nas-transport-unserved")),
+        None => turn.note(Note::fault("nas-transport-unserved")),
     }
 }
 
@@ -209,7 +209,7 @@ fn receive(turn: &mut Turn<'_, '_>, nas: &[u8]) -> Option<Received> {
         [0x7e, INTEGRITY | CIPHERED, ..] => unverified(turn, nas, SecurityFault::BadMac),
         [0x7e, CIPHERED_NEW_CONTEXT, ..] => new_context(turn, nas),
         _ => {
-            turn.note(Note::Fault("nas-header"));
+            turn.note(Note::fault("nas-header"));
             None
         }
     }
@@ -224,7 +224,7 @@ fn new_context(turn: &mut Turn<'_, '_>, nas: &[u8]) -> Option<Received> {
     match plain {
         Some(Ok(plain)) => decode(turn, &plain).map(|message| Received { message, verified: None }),
         Some(Err(_)) | None => {
-            turn.note(Note::Fault("nas-bad-mac"));
+            turn.note(Note::fault("nas-bad-mac"));
             None
         }
     }
@@ -232,7 +232,7 @@ fn new_context(turn: &mut Turn<'_, '_>, nas: &[u8]) -> Option<Received> {
 
 /// A protected message that does not verify: only what 4.4.4.3 lists is acted on, as if it were plain.
 fn unverified(turn: &mut Turn<'_, '_>, nas: &[u8], fault: SecurityFault) -> Option<Received> {
-    turn.note(Note::Fault(match fault {
+    turn.note(Note::fault(match fault {
         SecurityFault::Truncated => "nas-truncated",
         SecurityFault::BadMac => "nas-bad-mac",
         SecurityFault::Exhausted => "nas-count-exhausted",
@@ -248,7 +248,7 @@ fn unverified(turn: &mut Turn<'_, '_>, nas: &[u8], fault: SecurityFault) -> Opti
 fn plain(turn: &mut Turn<'_, '_>, nas: &[u8]) -> Option<Received> {
     // What must be protected is discarded unread, so that a UE with keys can be made to answer nothing without them.
     if turn.ue.security.is_some() && !nas.get(2).is_some_and(|kind| UNPROTECTED.contains(kind)) {
-        turn.note(Note::Fault("nas-unprotected"));
+        turn.note(Note::fault("nas-unprotected"));
         return None;
     }
     decode(turn, nas).map(|message| Received { message, verified: None })
@@ -265,14 +265,14 @@ fn decode(turn: &mut Turn<'_, '_>, plain: &[u8]) -> Option<Nas5gmmMessage> {
         Ok(Nas5gsMessage::Gmm(_, message)) => Some(message.clone()),
         Ok(_) => {
             // 5GSM outside a transport, or protection inside protection: no such message (4.2).
-            turn.note(Note::Fault("nas-not-5gmm"));
+            turn.note(Note::fault("nas-not-5gmm"));
             return None;
         }
         Err(_) => None,
     };
     match Nas5gsMessage::answer_to(plain, &received, Direction::Uplink) {
         Some(answer) => {
-            turn.note(Note::Fault("nas-malformed"));
+            turn.note(Note::fault("nas-malformed"));
             if let Nas5gsMessage::Gmm(_, answer) = answer {
                 turn.send_nas(answer);
             }
@@ -280,7 +280,7 @@ fn decode(turn: &mut Turn<'_, '_>, plain: &[u8]) -> Option<Nas5gmmMessage> {
         }
         None => {
             if message.is_none() {
-                turn.note(Note::Fault("nas-malformed"));
+                turn.note(Note::fault("nas-malformed"));
             }
             message
         }

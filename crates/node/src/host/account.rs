@@ -101,7 +101,7 @@ impl Account {
     }
 
     /// Counts a fault and logs it, within bounds.
-    pub(super) fn fault(&mut self, word: &'static str, now: Instant, whom: impl std::fmt::Display) {
+    pub(super) fn fault(&mut self, word: &str, now: Instant, whom: impl std::fmt::Display) {
         self.metrics.fault(kind(word));
         let second = now.as_micros() / 1_000_000;
         if second != self.second {

@@ -155,7 +155,7 @@ fn send_n2(turn: &mut Turn<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8>, n1: 
         | N2Sm::HandoverRequired
         | N2Sm::HandoverRequestAcknowledge
         | N2Sm::HandoverCommand => {
-            turn.note(Note::Fault("session-n2-direction"));
+            turn.note(Note::fault("session-n2-direction"));
         }
     }
 }

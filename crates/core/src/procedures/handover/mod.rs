@@ -103,7 +103,7 @@ pub fn path_switch(turn: &mut Turn<'_, '_>, assoc: AssocId, request: &PathSwitch
     let own = turn.ue.security_capability;
     let mismatch = request.capability.is_some_and(|c| c != (own.ea() << 1, own.ia() << 1));
     if mismatch {
-        turn.note(Note::Fault("security-capability-mismatch"));
+        turn.note(Note::fault("security-capability-mismatch"));
     }
     let switching =
         Switching { asked: bits(&request.switched), failed: bits(&request.failed), mismatch, started: turn.now() };
@@ -212,7 +212,7 @@ fn moving(turn: &mut Turn<'_, '_>, commanded: bool) -> Option<Moving> {
             Some(moving)
         }
         _ => {
-            turn.note(Note::Fault("handover-out-of-place"));
+            turn.note(Note::fault("handover-out-of-place"));
             None
         }
     }
@@ -274,7 +274,7 @@ pub fn status_transfer(turn: &mut Turn<'_, '_>, container: &[u8]) {
             let pdu = nr::downlink_status_transfer(amf_id, ran_id, container);
             turn.effect(Effect::Ngap { assoc, pdu });
         }
-        _ => turn.note(Note::Fault("handover-out-of-place")),
+        _ => turn.note(Note::fault("handover-out-of-place")),
     }
 }
 
@@ -283,7 +283,7 @@ pub fn status_transfer(turn: &mut Turn<'_, '_>, container: &[u8]) {
 pub fn on_deadline(turn: &mut Turn<'_, '_>) {
     let due = turn.ue.handover.as_ref().and_then(Handover::deadline).is_some_and(|d| d <= turn.now());
     if due {
-        turn.note(Note::Fault("handover-timeout"));
+        turn.note(Note::fault("handover-timeout"));
         fail(turn, Radio::ho_failure_in_target_5GC_ngran_node_or_target_system);
     }
 }

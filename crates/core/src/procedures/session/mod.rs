@@ -107,7 +107,7 @@ pub fn transfers(turn: &mut Turn<'_, '_>, kind: N2Sm, items: SessionItems) {
     for (psi, transfer) in items {
         match turn.ue.sessions.iter().position(|s| s.psi == psi && s.is_live()) {
             Some(at) => user_plane::step(turn, at, Input::N2(kind, &transfer)),
-            None => turn.note(Note::Fault("session-unknown")),
+            None => turn.note(Note::fault("session-unknown")),
         }
     }
 }
