@@ -37,7 +37,7 @@ fn main() {
     let octets = arguments.next().unwrap_or(600) as usize;
     println!("{ues} UEs of {octets} octets, load and commit:");
     println!("  memory  {:6.0} ns", cost(&mut Memory::new(), ues, octets));
-    let bytes = ues as usize * (octets * 2 + 1024) + (64 << 20);
+    let bytes = ues as usize * (octets * 2 + 1024) + (96 << 20);
     let region = Region::create(RegionConfig::new(ues, 2, bytes)).expect("the machine has the memory");
     let mut store = Shm::new(&region).expect("nobody else is there");
     println!("  region  {:6.0} ns", cost(&mut store, ues, octets));

@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn the_region_keeps_the_contract() {
-        let region = Region::create(RegionConfig::new(2000, 2, 16 << 20)).unwrap();
+        let region = Region::create(RegionConfig::new(2000, 2, 32 << 20)).unwrap();
         let mut store = Shm::new(&region).unwrap();
         crate::conformance::suite(&mut store);
         assert_eq!(region.join(1).err(), Some(JoinError::Sole), "nobody else commits");

@@ -11,7 +11,16 @@ use vireo_store::region::{Posted, Record, Region, RegionConfig, Slot, Snapshot, 
 use vireo_types::{Bucket, Ltmsi};
 
 fn region() -> Region {
-    let config = RegionConfig { ues: 1, workers: 3, bytes: 8192, packets: 2, rings: 1, ring_cells: 2 };
+    let config = RegionConfig {
+        packets: 2,
+        large_packets: 0,
+        rings: 1,
+        ring_cells: 2,
+        board: 0,
+        bulletins: 1,
+        bulletin_bytes: 16,
+        ..RegionConfig::new(1, 3, 8192)
+    };
     Region::model(config).unwrap()
 }
 
@@ -74,6 +83,25 @@ fn a_full_ring_goes_round() {
         assert_eq!(ring.take(&one).map(|taken| taken.item), Some(2), "in order");
         assert_eq!(ring.take(&one).map(|taken| taken.item), pushed.then_some(3));
         forget(one);
+    });
+}
+
+#[test]
+fn a_bulletin_is_read_whole() {
+    check(3, || {
+        let region = region();
+        region.publish(0, &[1; 16]).unwrap();
+        let reader = thread::spawn({
+            let region = region.clone();
+            move || {
+                let mut seen = Vec::new();
+                let version = region.read_bulletin(0, &mut seen);
+                assert_eq!(seen, [version as u8; 16]);
+            }
+        });
+        region.publish(0, &[2; 16]).unwrap();
+        region.publish(0, &[3; 16]).unwrap();
+        reader.join().unwrap();
     });
 }
 

@@ -1,11 +1,11 @@
 //! Where everything lies in a region, in words. It follows from the sizes alone, so that every process computes the same.
 
-use super::{RegionConfig, RegionError};
+use super::{RegionConfig, RegionError, TABLES};
 
 /// "VIREOreg" as a number.
 pub(super) const MAGIC: u64 = u64::from_be_bytes(*b"VIREOreg");
 /// Grows with every change of what the words mean: processes of different layouts do not share a region.
-pub(super) const VERSION: u64 = 1;
+pub(super) const VERSION: u64 = 2;
 
 /// Words of the header, and which is which.
 pub(super) const HEADER: usize = 64;
@@ -18,20 +18,32 @@ pub(super) const H_PACKETS: usize = 5;
 pub(super) const H_RINGS: usize = 6;
 pub(super) const H_CELLS: usize = 7;
 pub(super) const H_READY: usize = 8;
+pub(super) const H_BOARD: usize = 9;
+pub(super) const H_BULLETINS: usize = 10;
+pub(super) const H_BULLETIN_BYTES: usize = 11;
+pub(super) const H_LARGE: usize = 12;
 /// 1 + the worker that has the whole region for itself; 0 = it is shared.
 pub(super) const H_SOLE: usize = 16;
+/// The sizes of the number tables, a word each.
+pub(super) const H_TABLES: usize = 24;
 
 /// Words of a worker's record.
 pub(super) const WORKER: usize = 8;
-/// Words of a UE slot: one cache line.
-pub(super) const SLOT: usize = 8;
+/// Words of a UE slot: a cache line that every event needs, and one that few do.
+pub(super) const SLOT: usize = 16;
 /// Cells of an index's line: one cache line.
 pub(super) const LINE: usize = 8;
 /// Words of a ring before its cells: head, tail and wake-up each have a cache line of their own.
 pub(super) const RING: usize = 24;
+/// Words of a bulletin before its two copies: its version, and the length of each copy.
+pub(super) const BULLETIN: usize = 8;
+/// Words of a number table before its numbers: where the search goes on, and how many are used.
+pub(super) const NUMBERS: usize = 16;
 /// Words of a packet, and how many of them are its header.
 pub(super) const PACKET: usize = if cfg!(loom) { 8 } else { 256 };
 pub(super) const PACKET_HEADER: usize = 8;
+/// Words of a large packet: room for 64 KiB.
+pub(super) const LARGE_PACKET: usize = if cfg!(loom) { 16 } else { PACKET_HEADER + 8192 };
 /// Words of a chunk's record: what it holds, and a bit for each of its buffers.
 pub(super) const CHUNK_META: usize = 8;
 /// Words of a chunk of the heap.
@@ -69,6 +81,11 @@ pub(super) struct Layout {
     pub(super) indexes: [(usize, usize); 4],
     pub(super) rings: usize,
     pub(super) packets: usize,
+    pub(super) large_packets: usize,
+    pub(super) board: usize,
+    pub(super) bulletins: usize,
+    /// Of each number table: where it begins.
+    pub(super) tables: [usize; TABLES],
     pub(super) chunks: usize,
     pub(super) chunk_count: usize,
     pub(super) heap: usize,
@@ -92,6 +109,11 @@ impl Layout {
         });
         let rings = take(usize::from(config.rings) * (RING + config.ring_cells as usize));
         let packets = take(config.packets as usize * PACKET);
+        let large_packets = take(config.large_packets as usize * LARGE_PACKET);
+        let board = take(config.board as usize);
+        let bulletins = take(usize::from(config.bulletins) * bulletin_words(config));
+        // Two numbers' owners share a word.
+        let tables = config.tables.map(|size| if size == 0 { 0 } else { take(NUMBERS + (size as usize).div_ceil(2)) });
         let page = if cfg!(loom) { LINE } else { 512 };
         let left = words.saturating_sub(at + page);
         let chunk_count = left / (CHUNK + CHUNK_META);
@@ -105,8 +127,27 @@ impl Layout {
         if chunk_count * (CHUNK / UNIT) >= u32::MAX as usize {
             return Err(RegionError::Config("a region has at most 512 GiB of buffers"));
         }
-        Ok(Layout { slots, slot_count, workers, indexes, rings, packets, chunks, chunk_count, heap })
+        Ok(Layout {
+            slots,
+            slot_count,
+            workers,
+            indexes,
+            rings,
+            packets,
+            large_packets,
+            board,
+            bulletins,
+            tables,
+            chunks,
+            chunk_count,
+            heap,
+        })
     }
+}
+
+/// Words of a bulletin: its header and two copies, each in whole cache lines.
+pub(super) fn bulletin_words(config: &RegionConfig) -> usize {
+    BULLETIN + 2 * (config.bulletin_bytes as usize).div_ceil(super::mem::WORD).next_multiple_of(LINE)
 }
 
 /// So many words from here on, in whole cache lines.

@@ -5,10 +5,14 @@
 //! loom's. It knows nothing of what the words mean.
 
 #[cfg(not(loom))]
-pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
+pub use std::sync::atomic::AtomicU64;
+#[cfg(not(loom))]
+pub(super) use std::sync::atomic::{Ordering, fence};
 
 #[cfg(loom)]
-pub(super) use loom::sync::atomic::{AtomicU64, Ordering, fence};
+pub use loom::sync::atomic::AtomicU64;
+#[cfg(loom)]
+pub(super) use loom::sync::atomic::{Ordering, fence};
 
 #[cfg(not(loom))]
 use super::worker::Sole;

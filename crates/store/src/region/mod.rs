@@ -8,6 +8,7 @@
 
 #[cfg(not(loom))]
 mod bell;
+mod board;
 mod heap;
 mod index;
 mod layout;
@@ -21,9 +22,11 @@ mod worker;
 
 #[cfg(not(loom))]
 pub use bell::Bell;
+pub use board::PublishError;
 pub use heap::Buffer;
 pub use layout::Key;
 pub use mailbox::{MailboxFull, Posted};
+pub use mem::AtomicU64;
 pub use pool::{PACKET_OCTETS, Packet};
 pub use ring::{Ring, RingFull, Taken};
 pub use slots::{Committed, InsertError, Record, Slot, Snapshot};
@@ -32,12 +35,18 @@ pub use worker::{BuryError, Dead, JoinError, Worker};
 
 use layout::Layout;
 #[cfg(not(loom))]
-use layout::{H_BYTES, H_CELLS, H_MAGIC, H_PACKETS, H_READY, H_RINGS, H_UES, H_VERSION, H_WORKERS, MAGIC, VERSION};
-use mem::{AtomicU64, Mem, Ordering};
+use layout::{
+    H_BOARD, H_BULLETIN_BYTES, H_BULLETINS, H_BYTES, H_CELLS, H_LARGE, H_MAGIC, H_PACKETS, H_READY, H_RINGS, H_TABLES,
+    H_UES, H_VERSION, H_WORKERS, MAGIC, VERSION,
+};
+use mem::{Mem, Ordering};
 use std::io;
 #[cfg(not(loom))]
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+
+/// Number tables that a region has at most.
+pub const TABLES: usize = 8;
 
 /// The sizes of a region, fixed when it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,23 +59,51 @@ pub struct RegionConfig {
     pub bytes: usize,
     /// Packets in the pool.
     pub packets: u32,
+    /// Packets in the pool that hold 64 KiB.
+    pub large_packets: u32,
     /// Rings.
     pub rings: u16,
     /// Items that a ring holds, those in flight included: a power of two.
     pub ring_cells: u32,
+    /// Words of the board.
+    pub board: u32,
+    /// Bulletins.
+    pub bulletins: u8,
+    /// Octets that a bulletin holds at most.
+    pub bulletin_bytes: u32,
+    /// Numbers of each number table, at most 2^24; 0 = there is no such table.
+    pub tables: [u32; TABLES],
 }
 
 impl RegionConfig {
-    /// Sizes with 4,096 packets of 2 KiB and, for each worker, two rings of 1,024 items.
+    /// Sizes with 4,096 packets of 2 KiB and 64 of 64 KiB; two rings of 1,024 items for each worker; a board of 16,384
+    /// words, four bulletins of 1 MiB, and no number tables.
     pub fn new(ues: u32, workers: u8, bytes: usize) -> Self {
-        RegionConfig { ues, workers, bytes, packets: 4096, rings: u16::from(workers) * 2, ring_cells: 1024 }
+        RegionConfig {
+            ues,
+            workers,
+            bytes,
+            packets: 4096,
+            large_packets: 64,
+            rings: u16::from(workers) * 2,
+            ring_cells: 1024,
+            board: 16384,
+            bulletins: 4,
+            bulletin_bytes: 1 << 20,
+            tables: [0; TABLES],
+        }
     }
 
     fn check(&self) -> Result<(), RegionError> {
         match () {
             () if self.ues == 0 || self.ues > 1 << 28 => Err(RegionError::Config("UEs are 1 to 2^28")),
             () if self.workers == 0 || self.workers > 250 => Err(RegionError::Config("workers are 1 to 250")),
-            () if self.packets > pool::MOST => Err(RegionError::Config("packets are at most 2^20")),
+            () if self.packets > pool::MOST || self.large_packets > pool::MOST - self.packets => {
+                Err(RegionError::Config("packets are at most 2^20"))
+            }
+            () if self.tables.iter().any(|size| *size > 1 << 24) => {
+                Err(RegionError::Config("a number table has at most 2^24 numbers"))
+            }
             () if !self.ring_cells.is_power_of_two() || self.ring_cells < 2 => {
                 Err(RegionError::Config("a ring's items are a power of two, at least 2"))
             }
@@ -130,6 +167,13 @@ impl Region {
         put(H_PACKETS, u64::from(config.packets));
         put(H_RINGS, u64::from(config.rings));
         put(H_CELLS, u64::from(config.ring_cells));
+        put(H_LARGE, u64::from(config.large_packets));
+        put(H_BOARD, u64::from(config.board));
+        put(H_BULLETINS, u64::from(config.bulletins));
+        put(H_BULLETIN_BYTES, u64::from(config.bulletin_bytes));
+        for (number, size) in config.tables.iter().enumerate() {
+            put(H_TABLES + number, u64::from(*size));
+        }
         mem.word(H_READY).store(1, Ordering::Release);
         Ok(Region { mem: Arc::new(mem), lay: Arc::new(lay), config })
     }
@@ -151,6 +195,10 @@ impl Region {
         fn small<T: TryFrom<u64>>(value: u64) -> Result<T, RegionError> {
             T::try_from(value).map_err(|_| RegionError::NotARegion)
         }
+        let mut tables = [0; TABLES];
+        for (number, size) in tables.iter_mut().enumerate() {
+            *size = small(get(H_TABLES + number))?;
+        }
         let config = RegionConfig {
             ues: small(get(H_UES))?,
             workers: small(get(H_WORKERS))?,
@@ -158,6 +206,11 @@ impl Region {
             packets: small(get(H_PACKETS))?,
             rings: small(get(H_RINGS))?,
             ring_cells: small(get(H_CELLS))?,
+            large_packets: small(get(H_LARGE))?,
+            board: small(get(H_BOARD))?,
+            bulletins: small(get(H_BULLETINS))?,
+            bulletin_bytes: small(get(H_BULLETIN_BYTES))?,
+            tables,
         };
         if config.bytes / mem::WORD > mem.words() {
             return Err(RegionError::NotARegion);
