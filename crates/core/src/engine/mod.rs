@@ -17,7 +17,7 @@ use crate::session::{Input, N2Sm};
 use crate::subscription::{AuthenticationError, AuthenticationInfo};
 use crate::turn::{Effect, Note, Outcome, Turn};
 use std::net::SocketAddr;
-use vireo_types::{AmfUeNgapId, AssocId, RanUeNgapId, Seid};
+use vireo_types::{AmfUeNgapId, AssocId, RanUeNgapId, Seid, Snssai};
 use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::CauseRadioNetwork;
 
@@ -123,6 +123,12 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> Outcome 
     reach(&mut turn);
     an_release::forget_if_empty(&mut turn);
     turn.out
+}
+
+/// The home slice of a UE, whose NFs serve it: the first of its allowed NSSAI (its default S-NSSAI if it asked for none).
+/// `None` while it is not known: such a UE is slice 0's (DESIGN decision 7).
+pub fn slice_of(ue: &UeContext) -> Option<Snssai> {
+    ue.allowed.first().copied()
 }
 
 /// Does what is wanted of the UE as soon as it can be done: an idle UE is paged for it.

@@ -1,7 +1,7 @@
 //! NGAP in and out of the decisions: what a received message says as plain values, and the octets of what is sent.
 //!
-//! [`route`] is the shallow view of the balancer: it reads the identifiers that say where a message goes and nothing
-//! else. [`ue_message`] reads what a step needs. A message that is at fault becomes a [`Fault`] with the answer that
+//! [`view`] is the shallow view of the balancer: it reads the identifiers that say where a message goes, what kind of
+//! procedure it is of, and nothing else. [`ue_message`] reads what a step needs. A message that is at fault becomes a [`Fault`] with the answer that
 //! TS 38.413 clause 10 asks for.
 
 mod fault;
@@ -12,7 +12,7 @@ mod send;
 pub(crate) use fault::has_unknown_to_reject;
 pub use fault::{Fault, error_indication};
 pub use ingress::{Initial, PathSwitch, Required, SessionItems, UeMessage, ue_ids, ue_message};
-pub use route::{Route, route};
+pub use route::{Establishment, Route, View, route, view};
 pub use send::{
     ContextSetup, SessionSetup, context_release_command, context_setup_request, downlink_nas_transport,
     session_release_command, session_setup_request,

@@ -1,6 +1,8 @@
-//! The shallow view: where a message goes.
+//! The shallow view: where a message goes, and what for.
 
 use super::Fault;
+use crate::schedule::kind::{self, NfKind};
+use serde::{Deserialize, Serialize};
 use vireo_types::{AmfUeNgapId, RanUeNgapId, Tmsi};
 use vireo_wire::ngap::*;
 
@@ -20,41 +22,146 @@ pub enum Route {
     },
 }
 
+/// Why a UE has come, as far as overload control tells UEs apart (RRC Establishment Cause, TS 38.413 9.3.1.111), the most
+/// urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Establishment {
+    /// An emergency.
+    Emergency,
+    /// Access with priority: the UE's own, multimedia priority service, mission critical services.
+    Priority,
+    /// It answers to paging.
+    Terminating,
+    /// It wants something itself.
+    Originating,
+}
+
+/// What is known of a message without decoding it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Where it goes.
+    pub route: Route,
+    /// The kind of procedure that it begins; one that is under way goes on at the NF it has.
+    pub kind: NfKind,
+    /// Of the first message of an NG connection: why the UE has come.
+    pub establishment: Option<Establishment>,
+}
+
 /// Where the message of `octets` goes; it is not decoded further.
 ///
 /// # Errors
 ///
-/// A [`Fault`] when the octets are no NGAP PDU or an identifier that routes it does not decode.
+/// See [`view`].
 pub fn route(octets: &[u8]) -> Result<Route, Box<Fault>> {
+    view(octets).map(|view| view.route)
+}
+
+/// Where the message of `octets` goes and what for; it is not decoded further, and nothing is copied.
+///
+/// # Errors
+///
+/// A [`Fault`] when the octets are no NGAP PDU or an identifier that routes it does not decode.
+pub fn view(octets: &[u8]) -> Result<View, Box<Fault>> {
     let pdu = NGAP_PDU::decode_borrowed(octets).map_err(|_| Fault::transfer_syntax())?;
-    match pdu.kind() {
-        NgapPduKind::Initiating_InitialUEMessage => {
-            let ran_id = pdu.ie::<ie::RAN_UE_NGAP_ID>().and_then(Result::ok).ok_or_else(|| Fault::of_message(&pdu))?;
-            let s_tmsi = pdu.ie::<ie::FiveG_S_TMSI>().transpose().map_err(|_| Fault::of_message(&pdu))?.map(|s| {
-                let set = u16::try_from(s.amf_set_id.0.value()).unwrap_or(u16::MAX);
-                let pointer = u8::try_from(s.amf_pointer.0.value()).unwrap_or(u8::MAX);
-                (set, pointer, Tmsi(u32::from_be_bytes(s.five_g_tmsi.0)))
-            });
-            Ok(Route::Initial { ran_id: RanUeNgapId(ran_id.0), s_tmsi })
-        }
+    let pdu_kind = pdu.kind();
+    if pdu_kind == NgapPduKind::Initiating_InitialUEMessage {
+        return initial(&pdu);
+    }
+    let route = match pdu_kind {
         // What the specification does not have says nothing of UEs: its criticality alone decides (10.3.4.1).
         NgapPduKind::Other { .. }
         | NgapPduKind::Initiating_NGSetup
         | NgapPduKind::Initiating_RANConfigurationUpdate
         | NgapPduKind::Initiating_NGReset
-        | NgapPduKind::Successful_NGReset => Ok(Route::Node),
+        | NgapPduKind::Successful_NGReset => Route::Node,
         // From a node that the UE has come to: the AMF's number is the one that the node before had.
         NgapPduKind::Initiating_PathSwitchRequest => {
             let id =
                 pdu.ie::<ie::SourceAMF_UE_NGAP_ID>().and_then(Result::ok).ok_or_else(|| Fault::of_message(&pdu))?;
-            AmfUeNgapId::from_raw(id.0).map(Route::Ue).ok_or_else(|| Fault::of_message(&pdu))
+            AmfUeNgapId::from_raw(id.0).map(Route::Ue).ok_or_else(|| Fault::of_message(&pdu))?
         }
         _ => match pdu.ie::<ie::AMF_UE_NGAP_ID>() {
-            None => Ok(Route::Node),
+            None => Route::Node,
             Some(id) => {
                 let id = id.map_err(|_| Fault::of_message(&pdu))?.0;
-                AmfUeNgapId::from_raw(id).map(Route::Ue).ok_or_else(|| Fault::of_message(&pdu))
+                AmfUeNgapId::from_raw(id).map(Route::Ue).ok_or_else(|| Fault::of_message(&pdu))?
             }
         },
+    };
+    Ok(View { route, kind: kind_of(&pdu, pdu_kind), establishment: None })
+}
+
+fn kind_of(pdu: &NGAPPDU<'_>, kind: NgapPduKind) -> NfKind {
+    match kind {
+        NgapPduKind::Initiating_PathSwitchRequest
+        | NgapPduKind::Initiating_HandoverPreparation
+        | NgapPduKind::Successful_HandoverResourceAllocation
+        | NgapPduKind::Unsuccessful_HandoverResourceAllocation
+        | NgapPduKind::Initiating_HandoverNotification
+        | NgapPduKind::Initiating_HandoverCancel
+        | NgapPduKind::Initiating_UplinkRANStatusTransfer => NfKind::Handover,
+        // What is ciphered is a connected UE's, and such a UE has little else to say than about its sessions.
+        NgapPduKind::Initiating_UplinkNASTransport => {
+            nas(pdu).and_then(|nas| NfKind::of_nas(&nas.0)).unwrap_or(NfKind::Session)
+        }
+        NgapPduKind::Successful_PDUSessionResourceSetup
+        | NgapPduKind::Successful_PDUSessionResourceRelease
+        | NgapPduKind::Successful_PDUSessionResourceModify
+        | NgapPduKind::Initiating_PDUSessionResourceNotify
+        | NgapPduKind::Initiating_PDUSessionResourceModifyIndication => NfKind::Session,
+        NgapPduKind::Successful_InitialContextSetup | NgapPduKind::Unsuccessful_InitialContextSetup => {
+            NfKind::ServiceRequest
+        }
+        _ => NfKind::StateManagement,
+    }
+}
+
+/// INITIAL UE MESSAGE (9.2.5.1).
+fn initial(pdu: &NGAPPDU<'_>) -> Result<View, Box<Fault>> {
+    let ran_id = pdu.ie::<ie::RAN_UE_NGAP_ID>().and_then(Result::ok).ok_or_else(|| Fault::of_message(pdu))?;
+    let s_tmsi = pdu.ie::<ie::FiveG_S_TMSI>().transpose().map_err(|_| Fault::of_message(pdu))?.map(|s| {
+        let set = u16::try_from(s.amf_set_id.0.value()).unwrap_or(u16::MAX);
+        let pointer = u8::try_from(s.amf_pointer.0.value()).unwrap_or(u8::MAX);
+        (set, pointer, Tmsi(u32::from_be_bytes(s.five_g_tmsi.0)))
+    });
+    let nas = nas(pdu);
+    let nas = nas.as_ref().map_or(&[][..], |nas| &nas.0);
+    let clear = kind::clear(nas);
+    let kind = NfKind::of_nas(nas);
+    // Nothing else begins a connection; what claims to is answered where registrations are.
+    let kind = kind.filter(|k| *k != NfKind::StateManagement).unwrap_or(NfKind::Registration);
+    let cause = pdu.ie::<ie::RRCEstablishmentCause>().and_then(Result::ok);
+    let establishment = cause.map_or(Establishment::Originating, of_cause).min(of_nas(clear));
+    let route = Route::Initial { ran_id: RanUeNgapId(ran_id.0), s_tmsi };
+    Ok(View { route, kind, establishment: Some(establishment) })
+}
+
+fn nas<'p>(pdu: &'p NGAPPDU<'_>) -> Option<NASPDU<'p>> {
+    pdu.ie::<ie::NAS_PDU>().and_then(Result::ok)
+}
+
+fn of_cause(cause: RRCEstablishmentCause) -> Establishment {
+    match cause {
+        RRCEstablishmentCause::emergency => Establishment::Emergency,
+        RRCEstablishmentCause::highPriorityAccess
+        | RRCEstablishmentCause::mps_PriorityAccess
+        | RRCEstablishmentCause::mcs_PriorityAccess => Establishment::Priority,
+        RRCEstablishmentCause::mt_Access => Establishment::Terminating,
+        _ => Establishment::Originating,
+    }
+}
+
+/// What a NAS message says of its own urgency: 5GS registration type (TS 24.501 9.11.3.7) and service type (9.11.3.50).
+fn of_nas(clear: Option<&[u8]>) -> Establishment {
+    match clear {
+        Some([kind::REGISTRATION_REQUEST, of, ..]) if of & 0x07 == 4 => Establishment::Emergency,
+        Some([kind::SERVICE_REQUEST, of, ..]) => match of >> 4 {
+            3 | 4 => Establishment::Emergency,
+            5 => Establishment::Priority,
+            2 => Establishment::Terminating,
+            _ => Establishment::Originating,
+        },
+        _ => Establishment::Originating,
     }
 }

@@ -8,6 +8,7 @@ use vireo_core::context::{self, UeContext};
 use vireo_core::engine::{self, Event};
 use vireo_core::n2::{self, Route, UeMessage};
 use vireo_core::ran::{self, RanNode};
+use vireo_core::schedule::kind::running;
 use vireo_core::subscription::*;
 use vireo_core::turn::{Effect, Note};
 use vireo_core::{Env, Identifiers, RanNodes};
@@ -138,6 +139,8 @@ pub(crate) struct Lab {
     downlink: VecDeque<(usize, Vec<u8>)>,
     /// Every PDU that was ever sent to a gNB.
     pub(crate) sent: Vec<Vec<u8>>,
+    /// Every PDU that a gNB ever sent.
+    pub(crate) received: Vec<Vec<u8>>,
     /// Every PFCP message that was ever sent to the UPF.
     pub(crate) pfcp: Vec<Vec<u8>>,
 }
@@ -181,6 +184,7 @@ impl Lab {
             effects: Vec::new(),
             downlink: VecDeque::new(),
             sent: Vec::new(),
+            received: Vec::new(),
             pfcp: Vec::new(),
         };
         for n in 0..lab.gnbs.len() {
@@ -290,6 +294,9 @@ impl Lab {
         let forgotten = outcome.effects.contains(&Effect::Forget);
         let octets = context::encode(ue, Vec::new()).expect("it encodes");
         assert_eq!(context::decode(&octets).as_ref(), Ok(&*ue), "a context is all in its stored form");
+        if running(ue).is_none() {
+            assert_eq!(ue.deadline(), ue.expires, "nothing is under way, so nothing is waited for");
+        }
         self.stored = (!forgotten).then_some(octets);
         self.notes.extend(outcome.notes);
         for effect in outcome.effects {
@@ -407,6 +414,7 @@ impl Lab {
 
     /// A PDU from gNB `n`, as the balancer and the host would take it.
     pub(crate) fn take_from_gnb(&mut self, n: usize, pdu: &[u8]) {
+        self.received.push(pdu.to_vec());
         let assoc = AssocId(ASSOC.0 + n as u32);
         match n2::route(pdu).expect("a sound PDU") {
             Route::Node => {

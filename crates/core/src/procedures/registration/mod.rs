@@ -80,6 +80,11 @@ enum Stage {
 }
 
 impl Registering {
+    /// What the UE has asked for.
+    pub fn kind(&self) -> RequestKind {
+        self.request.kind
+    }
+
     /// When something is due.
     pub fn deadline(&self) -> Option<Instant> {
         match &self.stage {

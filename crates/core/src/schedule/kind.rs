@@ -1,0 +1,188 @@
+//! The kinds of procedure that network functions are for, and which of them a UE is in the middle of.
+//!
+//! What a *message* is for is told by [`crate::n2::view`] without decoding it; what a *context* is in the middle of, by
+//! [`running`]. The first chooses the NF of a procedure that begins, the second keeps the UE at that NF until it ends.
+
+use crate::context::{Procedure, RanContext, UeContext};
+use crate::procedures::registration::RequestKind;
+use crate::session::{N4, Ran, SmContext, Stage};
+use serde::{Deserialize, Serialize};
+
+/// What a network function is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NfKind {
+    /// Initial and emergency registration.
+    Registration,
+    /// Service request: an idle UE comes back.
+    ServiceRequest,
+    /// Deregistration by the UE.
+    Deregistration,
+    /// Xn and N2 handover.
+    Handover,
+    /// Mobility and periodic registration updating.
+    Mobility,
+    /// PDU sessions of a connected UE, and whatever comes ciphered.
+    Session,
+    /// Reports of the UPF, which idle UEs are paged for.
+    Paging,
+    /// Releases, deadlines, the operator's commands, and what belongs to nothing else.
+    StateManagement,
+}
+
+impl NfKind {
+    /// All of them, in the order of [`NfKind::index`].
+    pub const ALL: [NfKind; 8] = [
+        NfKind::Registration,
+        NfKind::ServiceRequest,
+        NfKind::Deregistration,
+        NfKind::Handover,
+        NfKind::Mobility,
+        NfKind::Session,
+        NfKind::Paging,
+        NfKind::StateManagement,
+    ];
+
+    /// Its position in [`NfKind::ALL`].
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Its name in the configuration, in metrics and in `vireo top`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            NfKind::Registration => "registration",
+            NfKind::ServiceRequest => "service-request",
+            NfKind::Deregistration => "deregistration",
+            NfKind::Handover => "handover",
+            NfKind::Mobility => "mobility",
+            NfKind::Session => "session",
+            NfKind::Paging => "paging",
+            NfKind::StateManagement => "state-management",
+        }
+    }
+
+    /// The kind of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        NfKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// What a 5GMM message begins or goes on with, as far as its header tells in the clear (TS 24.501 9.7): `None` for
+    /// one that is ciphered.
+    pub fn of_nas(nas: &[u8]) -> Option<Self> {
+        Some(match clear(nas)? {
+            [REGISTRATION_REQUEST, kind, ..] if matches!(kind & 0x07, MOBILITY | PERIODIC) => NfKind::Mobility,
+            [REGISTRATION_REQUEST..=REGISTRATION_REJECT, ..] => NfKind::Registration,
+            [DEREGISTRATION_REQUEST_BY_UE..=DEREGISTRATION_ACCEPT_BY_UE, ..] => NfKind::Deregistration,
+            [SERVICE_REQUEST | CONTROL_PLANE_SERVICE_REQUEST, ..] => NfKind::ServiceRequest,
+            // Authentication, identification and security mode control are parts of a registration.
+            [0x56..=0x5f, ..] => NfKind::Registration,
+            [UL_NAS_TRANSPORT, ..] => NfKind::Session,
+            _ => NfKind::StateManagement,
+        })
+    }
+
+    /// What a PFCP message of a UPF is for: a report pages the UE, answers belong to its session (TS 29.244 7.3).
+    pub fn of_pfcp(message: &[u8]) -> Self {
+        if message.get(1) == Some(&SESSION_REPORT_REQUEST) { NfKind::Paging } else { NfKind::Session }
+    }
+}
+
+impl std::fmt::Display for NfKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+// Message types (TS 24.501 table 9.7.1).
+pub(crate) const REGISTRATION_REQUEST: u8 = 0x41;
+const REGISTRATION_REJECT: u8 = 0x44;
+const DEREGISTRATION_REQUEST_BY_UE: u8 = 0x45;
+const DEREGISTRATION_ACCEPT_BY_UE: u8 = 0x48;
+pub(crate) const SERVICE_REQUEST: u8 = 0x4c;
+const CONTROL_PLANE_SERVICE_REQUEST: u8 = 0x4f;
+const UL_NAS_TRANSPORT: u8 = 0x67;
+// 5GS registration types (9.11.3.7); what is not defined counts as an initial registration.
+const MOBILITY: u8 = 2;
+const PERIODIC: u8 = 3;
+// TS 29.244 table 7.3-1.
+const SESSION_REPORT_REQUEST: u8 = 56;
+
+/// A 5GMM message from its message type on, if it is readable: plain, or only integrity protected (TS 24.501 9.1.1). The
+/// first message under new keys is a Security Mode Complete, whatever it hides.
+pub(crate) fn clear(nas: &[u8]) -> Option<&[u8]> {
+    match nas {
+        [0x7e, 0x00, rest @ ..] => Some(rest),
+        [0x7e, 0x01 | 0x03, _, _, _, _, _, 0x7e, 0x00, rest @ ..] => Some(rest),
+        [0x7e, 0x04, ..] => Some(&[0x5e]),
+        _ => None,
+    }
+}
+
+/// The procedure that runs in a context, `None` when nothing is under way: while there is one, the UE stays at its NF.
+pub fn running(ue: &UeContext) -> Option<NfKind> {
+    if ue.handover.is_some() {
+        return Some(NfKind::Handover);
+    }
+    match &ue.procedure {
+        Some(Procedure::Registration(registering)) => {
+            return Some(match registering.kind() {
+                RequestKind::Mobility | RequestKind::Periodic => NfKind::Mobility,
+                RequestKind::Initial | RequestKind::Unserved => NfKind::Registration,
+            });
+        }
+        Some(Procedure::ServiceRequest(_)) => return Some(NfKind::ServiceRequest),
+        Some(Procedure::Deregistration(_)) => return Some(NfKind::Deregistration),
+        Some(Procedure::Paging(_)) => return Some(NfKind::Paging),
+        None => {}
+    }
+    match ue.connection.map(|c| c.ran) {
+        Some(RanContext::SettingUp { .. }) => return Some(NfKind::ServiceRequest),
+        Some(RanContext::Releasing { .. }) => return Some(NfKind::StateManagement),
+        Some(RanContext::None | RanContext::SetUp) | None => {}
+    }
+    ue.sessions.iter().any(is_unsettled).then_some(NfKind::Session)
+}
+
+/// Whether somebody is still to say something about a session: UE, RAN or UPF.
+fn is_unsettled(sm: &SmContext) -> bool {
+    let towards_ue = sm.stage != Stage::Established;
+    let towards_ran = matches!(sm.ran, Ran::Wanted | Ran::Asked | Ran::Releasing { .. });
+    towards_ue || towards_ran || sm.n4 != N4::Told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_name_and_a_place_of_its_own() {
+        for (n, kind) in NfKind::ALL.into_iter().enumerate() {
+            assert_eq!((kind.index(), NfKind::from_name(kind.name())), (n, Some(kind)));
+        }
+        assert_eq!(NfKind::from_name("registrations"), None);
+    }
+
+    #[test]
+    fn nas_messages_tell_their_kind_where_it_can_be_read() {
+        let cases: [(&[u8], Option<NfKind>); 14] = [
+            (&[0x7e, 0, 0x41, 0x79], Some(NfKind::Registration)),
+            (&[0x7e, 0, 0x41, 0x7c], Some(NfKind::Registration)),
+            (&[0x7e, 0, 0x41], Some(NfKind::Registration)),
+            (&[0x7e, 1, 1, 2, 3, 4, 5, 0x7e, 0, 0x41, 0x0a], Some(NfKind::Mobility)),
+            (&[0x7e, 1, 1, 2, 3, 4, 5, 0x7e, 0, 0x41, 0x03], Some(NfKind::Mobility)),
+            (&[0x7e, 1, 1, 2, 3, 4, 5, 0x7e, 0, 0x4c, 0x10], Some(NfKind::ServiceRequest)),
+            (&[0x7e, 1, 1, 2, 3, 4, 5, 0x7e, 0, 0x45, 0x01], Some(NfKind::Deregistration)),
+            (&[0x7e, 0, 0x57, 0x2d], Some(NfKind::Registration)),
+            (&[0x7e, 4, 1, 2, 3, 4, 5, 9, 9, 9], Some(NfKind::Registration)),
+            (&[0x7e, 0, 0x67, 1], Some(NfKind::Session)),
+            (&[0x7e, 2, 1, 2, 3, 4, 5, 9, 9, 9], None),
+            (&[0x7e, 1, 1, 2, 3, 4, 5, 0x7e], None),
+            (&[0x2e, 1, 1, 0xc1], None),
+            (&[], None),
+        ];
+        for (nas, kind) in cases {
+            assert_eq!(NfKind::of_nas(nas), kind, "{nas:x?}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The shallow view of messages, over what the emulator's gNBs and UE really send, and over what is broken.
+
+#[allow(dead_code, reason = "a part of what the procedures' tests use")]
+mod lab;
+
+use lab::Lab;
+use vireo_core::engine;
+use vireo_core::n2::{self, Establishment, Route};
+use vireo_core::schedule::kind::{NfKind, running};
+use vireo_emulator::gnb::Outbox;
+use vireo_emulator::ue;
+use vireo_types::{AmfUeNgapId, GnbId, RanUeNgapId};
+use vireo_wire::ngap::{NGAP_PDU, NgapPduKind, RRCEstablishmentCause, *};
+
+/// Views of all that was received since `from`, with the message each is of.
+fn views(lab: &Lab, from: usize) -> Vec<(NgapPduKind, NfKind)> {
+    let view = |pdu: &Vec<u8>| {
+        let kind = NGAP_PDU::decode_borrowed(pdu).expect("a PDU").kind();
+        let view = n2::view(pdu).expect("a view");
+        assert_eq!(Some(view.route), n2::route(pdu).ok());
+        let initial = kind == NgapPduKind::Initiating_InitialUEMessage;
+        assert_eq!(view.establishment.is_some(), initial);
+        (kind, view.kind)
+    };
+    lab.received[from..].iter().map(view).collect()
+}
+
+fn initial(nas: &[u8], cause: RRCEstablishmentCause) -> n2::View {
+    let plmn = "99970".parse().expect("a PLMN");
+    let config = vireo_emulator::gnb::GnbConfig {
+        id: GnbId { plmn, id: 1, bits: 24 },
+        name: "gnb".into(),
+        tai: vireo_types::Tai { plmn, tac: vireo_types::Tac(1) },
+        slices: vec![lab::SLICE],
+        n3: std::net::Ipv4Addr::LOCALHOST.into(),
+    };
+    let (mut gnb, mut out) = (vireo_emulator::gnb::Gnb::new(config), Outbox::default());
+    gnb.initial_ue(1, nas, None, cause, &mut out).expect("a message");
+    let (_, pdu) = out.pdus().next().expect("a PDU");
+    n2::view(pdu).expect("a view")
+}
+
+#[test]
+fn the_messages_of_a_ue_s_life_have_their_kinds() {
+    use NfKind::*;
+    use NgapPduKind::*;
+    let mut lab = Lab::new();
+    assert!(views(&lab, 0).iter().all(|v| *v == (Initiating_NGSetup, StateManagement)));
+    let mut from = lab.received.len();
+    let mut since = |lab: &Lab| {
+        let seen = views(lab, from);
+        from = lab.received.len();
+        seen
+    };
+    lab.register();
+    let expected = [
+        (Initiating_InitialUEMessage, Registration),
+        // Authentication Response is in the clear, Security Mode Complete under the new context.
+        (Initiating_UplinkNASTransport, Registration),
+        (Initiating_UplinkNASTransport, Registration),
+        (Successful_InitialContextSetup, ServiceRequest),
+        (Initiating_UplinkNASTransport, Session),
+    ];
+    assert_eq!(since(&lab), expected);
+    lab.session(1);
+    assert_eq!(since(&lab), [(Initiating_UplinkNASTransport, Session), (Successful_PDUSessionResourceSetup, Session)]);
+    lab.idle();
+    let released =
+        [(Initiating_UEContextReleaseRequest, StateManagement), (Successful_UEContextRelease, StateManagement)];
+    assert_eq!(since(&lab), released);
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+    assert_eq!(
+        since(&lab)[..2],
+        [(Initiating_InitialUEMessage, ServiceRequest), (Successful_InitialContextSetup, ServiceRequest)]
+    );
+    lab.idle();
+    since(&lab);
+    lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Periodic, out).expect("a request"));
+    assert_eq!(since(&lab)[0], (Initiating_InitialUEMessage, Mobility));
+    lab.ue_does(|ue, p, out| ue.deregister(p, false, out).expect("a request"));
+    assert_eq!(since(&lab)[0].0, Initiating_InitialUEMessage);
+}
+
+#[test]
+fn a_context_says_what_it_is_in_the_middle_of() {
+    let mut lab = Lab::new();
+    lab.reachable = false;
+    lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Initial, out).expect("a request"));
+    assert_eq!(lab.context().as_ref().and_then(running), Some(NfKind::Registration));
+    assert_eq!(lab.context().as_ref().and_then(engine::slice_of), None);
+    let mut lab = Lab::new();
+    lab.register();
+    assert_eq!(lab.context().as_ref().and_then(running), None);
+    assert_eq!(lab.context().as_ref().and_then(engine::slice_of), Some(lab::SLICE));
+    lab.session(1);
+    assert_eq!(lab.context().as_ref().and_then(running), None);
+    lab.upf_answers = false;
+    lab.ue_does(|ue, _, out| ue.release(1, out).expect("a request"));
+    assert_eq!(lab.context().as_ref().and_then(running), Some(NfKind::Session), "the UPF has not answered");
+}
+
+#[test]
+fn why_a_ue_comes_is_told_by_rrc_and_by_nas() {
+    let data = RRCEstablishmentCause::mo_Data;
+    let registration = [0x7e, 0, 0x41, 0x79, 0, 1, 1];
+    let cases = [
+        (&registration[..], data, NfKind::Registration, Establishment::Originating),
+        (&registration, RRCEstablishmentCause::emergency, NfKind::Registration, Establishment::Emergency),
+        (&registration, RRCEstablishmentCause::mcs_PriorityAccess, NfKind::Registration, Establishment::Priority),
+        (&[0x7e, 0, 0x41, 0x7c, 0, 1, 1], data, NfKind::Registration, Establishment::Emergency),
+        (&[0x7e, 0, 0x4c, 0x10], RRCEstablishmentCause::mt_Access, NfKind::ServiceRequest, Establishment::Terminating),
+        (&[0x7e, 0, 0x4c, 0x20], data, NfKind::ServiceRequest, Establishment::Terminating),
+        (&[0x7e, 0, 0x4c, 0x30], data, NfKind::ServiceRequest, Establishment::Emergency),
+        (&[0x7e, 0, 0x64, 0x16], data, NfKind::Registration, Establishment::Originating),
+        (&[0x7e], data, NfKind::Registration, Establishment::Originating),
+    ];
+    for (nas, cause, kind, establishment) in cases {
+        let view = initial(nas, cause);
+        assert_eq!((view.kind, view.establishment), (kind, Some(establishment)), "{nas:x?} {cause:?}");
+    }
+}
+
+#[test]
+fn every_handover_message_of_the_ran_is_a_handover() {
+    let (amf, ran) = (AmfUeNgapId::from_raw(42).expect("40 bits"), RanUeNgapId(7));
+    let cancel = build_ngap!(
+        InitiatingMessage,
+        HandoverCancel,
+        HandoverCancel,
+        AMF_UE_NGAP_ID(amf.get()),
+        RAN_UE_NGAP_ID(ran.0),
+        Cause(Cause::radioNetwork(CauseRadioNetwork::handover_cancelled)),
+    );
+    let octets = cancel.and_then(|pdu| pdu.encode()).expect("it encodes");
+    let view = n2::view(&octets).expect("a view");
+    assert_eq!((view.route, view.kind), (Route::Ue(amf), NfKind::Handover));
+}
+
+#[test]
+fn what_is_cut_short_or_changed_panics_nowhere() {
+    let mut lab = Lab::new();
+    lab.register();
+    lab.session(1);
+    for pdu in &lab.received {
+        for end in 0..pdu.len() {
+            let _ = n2::view(&pdu[..end]);
+        }
+        for at in 0..pdu.len() {
+            for value in [0, 0x7f, 0x80, 0xff] {
+                let mut changed = pdu.clone();
+                changed[at] = value;
+                let _ = n2::view(&changed);
+            }
+        }
+    }
+}
