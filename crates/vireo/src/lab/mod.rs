@@ -67,8 +67,10 @@ impl Lab {
         Netns::join((&core, N2, &format!("{CORE}/24")), (&ran, RAN_INTERFACE, &format!("{RAN}/24")))?;
         Netns::join((&core, N6, &format!("{CORE_N6}/24")), (&dn, DN_INTERFACE, &format!("{DN}/24")))?;
         if has_ipv6() {
-            core.ip(&format!("address add {CORE_N6_V6}/64 dev {N6}"))?;
-            dn.ip(&format!("address add {DN_V6}/64 dev {DN_INTERFACE}"))?;
+            // Without `nodad` an address is tentative until the kernel has seen the carrier, however little it waits for
+            // duplicates, and nothing can be bound to it until then.
+            core.ip(&format!("address add {CORE_N6_V6}/64 dev {N6} nodad"))?;
+            dn.ip(&format!("address add {DN_V6}/64 dev {DN_INTERFACE} nodad"))?;
         }
         for network in ue_networks.iter().filter(|n| has_ipv6() || !n.contains(':')) {
             let via = if network.contains(':') { CORE_N6_V6.to_string() } else { CORE_N6.to_string() };
