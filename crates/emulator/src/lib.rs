@@ -9,6 +9,7 @@
 pub mod abuse;
 mod engine;
 pub mod gnb;
+pub mod load;
 mod options;
 mod report;
 pub mod scenario;
