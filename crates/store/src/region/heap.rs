@@ -159,7 +159,7 @@ impl Region {
     }
 
     /// The buffers of a chunk that are taken.
-    fn taken(&self, chunk: usize) -> Vec<u32> {
+    fn taken_of(&self, chunk: usize) -> Vec<u32> {
         let Some(class) = self.class_of(chunk) else { return Vec::new() };
         let bits = |place: usize| self.word(self.meta(chunk) + 1 + place / 64).load(Ordering::Acquire) >> (place % 64);
         let places = (0..CHUNK / CLASSES[class]).filter(|place| bits(*place) & 1 != 0);
@@ -168,7 +168,7 @@ impl Region {
 
     /// The taken buffers of the chunks that a worker owns.
     pub(super) fn owned_by(&self, worker: u8) -> impl Iterator<Item = u32> {
-        self.chunks_of(worker).flat_map(|chunk| self.taken(chunk))
+        self.chunks_of(worker).flat_map(|chunk| self.taken_of(chunk))
     }
 
     fn chunks_of(&self, worker: u8) -> impl Iterator<Item = usize> {
@@ -190,7 +190,7 @@ impl Region {
     /// Buffers taken in the whole region, and the octets of the chunks they are cut from.
     pub fn heap_use(&self) -> (usize, usize) {
         let chunks = (0..self.lay.chunk_count).filter(|chunk| self.class_of(*chunk).is_some());
-        chunks.fold((0, 0), |(buffers, octets), chunk| (buffers + self.taken(chunk).len(), octets + CHUNK * WORD))
+        chunks.fold((0, 0), |(buffers, octets), chunk| (buffers + self.taken_of(chunk).len(), octets + CHUNK * WORD))
     }
 }
 

@@ -10,11 +10,13 @@
 mod bell;
 mod board;
 mod heap;
+mod identity;
 mod index;
 mod layout;
 mod mailbox;
 #[allow(unsafe_code)]
 mod mem;
+mod numbers;
 mod pool;
 mod ring;
 mod slots;
@@ -24,12 +26,14 @@ mod worker;
 pub use bell::Bell;
 pub use board::PublishError;
 pub use heap::Buffer;
+pub use identity::InsertError;
 pub use layout::Key;
 pub use mailbox::{MailboxFull, Posted};
 pub use mem::AtomicU64;
+pub use numbers::Numbers;
 pub use pool::{PACKET_OCTETS, Packet};
 pub use ring::{Ring, RingFull, Taken};
-pub use slots::{Committed, InsertError, Record, Slot, Snapshot};
+pub use slots::{Committed, Record, Slot, Snapshot};
 pub(crate) use worker::Sole;
 pub use worker::{BuryError, Dead, JoinError, Worker};
 

@@ -5,19 +5,17 @@
 //! the effects that may leave now. Its buffer is free again when another record is current *and* its effects have left.
 
 use super::heap::{self, Buffer, Marked};
+use super::identity::{InsertError, taken};
 use super::layout::{BUFFER_HEADER, Key, SLOT};
 use super::mem::{Ordering, WORD, fence};
-use super::{Dead, Region, Worker, halves, index, joined};
+use super::{Dead, Region, Worker, halves, joined};
 use crate::{CommitError, Version};
 use vireo_types::{Instant, Ltmsi};
 
 pub(super) const S_WORD: usize = 0;
 /// {worker 8 | 1 + LTMSI}: whose, and who took or is leaving the slot.
 pub(super) const S_ID: usize = 1;
-const S_SUPI: usize = 4;
-const S_RAN: usize = 5;
-/// Two 5G-TMSIs, inverted: all ones is no TMSI (TS 23.003 2.4), so 0 is none.
-const S_TMSI: usize = 6;
+// Words 2 and 3 are the mailbox's, 4 to 6 and 8 to 11 hold identifiers, 12 and 13 notes of numbers.
 /// The last record, while it is being removed.
 const S_LEAVING: usize = 7;
 
@@ -31,6 +29,13 @@ const B_PIN: usize = 6;
 /// The slot of a UE, as long as the UE is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slot(pub(super) u32);
+
+impl Slot {
+    /// Its number, which fits into a ring's item. [`Region::slot_at`] is the way back.
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+}
 
 /// What a step commits.
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,57 +95,20 @@ pub struct Committed {
     pub old: Option<Buffer>,
 }
 
-/// Why a UE or an identifier was not entered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InsertError {
-    /// It is another slot's.
-    #[error("the identifier leads to another UE")]
-    Taken(Slot),
-    /// There is no room.
-    #[error("the state region has as many UEs as it was made for; make it larger (state.ues)")]
-    Full,
-}
-
-fn taken(taken: index::Taken) -> InsertError {
-    match taken {
-        index::Taken::By(slot) => InsertError::Taken(Slot(slot)),
-        index::Taken::Full => InsertError::Full,
-    }
-}
-
 impl Region {
     #[inline]
     pub(super) fn slot(&self, slot: u32, word: usize) -> usize {
         self.lay.slots + slot as usize * SLOT + word
     }
 
-    /// Whether a slot has this identifier.
-    pub(super) fn holds(&self, key: Key, value: u64, slot: u32) -> bool {
-        if slot as usize >= self.lay.slot_count {
-            return false;
-        }
-        match key {
-            Key::Ltmsi | Key::Tmsi => true,
-            Key::Supi => self.word(self.slot(slot, S_SUPI)).load(Ordering::Acquire) == value.wrapping_add(1),
-            Key::Ran => self.word(self.slot(slot, S_RAN)).load(Ordering::Acquire) == value.wrapping_add(1),
-        }
+    /// The slot of a number; `None` if there are not so many.
+    pub fn slot_at(&self, number: u32) -> Option<Slot> {
+        ((number as usize) < self.lay.slot_count).then_some(Slot(number))
     }
 
-    /// The slot of a UE.
-    #[inline]
-    pub fn slot_of(&self, ltmsi: Ltmsi) -> Option<Slot> {
-        self.find(Key::Ltmsi, u64::from(ltmsi.get())).map(Slot)
-    }
-
-    /// The UE that a slot is of.
-    pub fn ltmsi_of(&self, slot: Slot) -> Option<Ltmsi> {
-        let id = self.word(self.slot(slot.0, S_ID)).load(Ordering::Acquire) as u32;
-        id.checked_sub(1).map(Ltmsi::from_raw)
-    }
-
-    /// The slot that an identifier leads to.
-    pub fn lookup(&self, key: Key, value: u64) -> Option<Slot> {
-        self.find(key, value).map(Slot)
+    /// How many slots there are, used or not.
+    pub fn slot_count(&self) -> u32 {
+        self.lay.slot_count as u32
     }
 
     /// The record that is current in a slot now: {version, buffer}.
@@ -232,102 +200,43 @@ impl Region {
         (base + BUFFER_HEADER, length, deadline(self.word(base + B_DEADLINE).load(Ordering::Relaxed)))
     }
 
+    /// A word of the record that is current in a slot, without its octets; `None` if there is no record.
+    #[inline]
+    fn peek(&self, slot: u32, word: usize) -> Option<u64> {
+        loop {
+            let now = self.current(slot);
+            let number = halves(now).1;
+            if number == 0 {
+                return None;
+            }
+            let value = self.word(self.buffer(number) + word).load(Ordering::Relaxed);
+            fence(Ordering::Acquire);
+            if self.word(self.slot(slot, S_WORD)).load(Ordering::Relaxed) == now {
+                return Some(value);
+            }
+        }
+    }
+
+    /// Whom the procedure of a slot's UE is pinned to, as its record says; 0 if there is no record.
+    pub fn pin_of(&self, slot: Slot) -> u64 {
+        self.peek(slot.0, B_PIN).unwrap_or(0)
+    }
+
+    /// The sequence number of the last input that a slot's record consumed; 0 if there is no record.
+    pub fn consumed_of(&self, slot: Slot) -> u64 {
+        self.peek(slot.0, B_CONSUMED).unwrap_or(0)
+    }
+
+    /// Those of `count` slots from number `from` on that have a record, and when something is due for each: a sweep over
+    /// all of them in pieces, up to [`Region::slot_count`].
+    pub fn slots_from(&self, from: u32, count: u32) -> impl Iterator<Item = (Slot, Option<Instant>)> {
+        let end = from.saturating_add(count).min(self.slot_count());
+        (from..end).filter_map(|slot| self.peek(slot, B_DEADLINE).map(|due| (Slot(slot), deadline(due))))
+    }
+
     /// Every slot with a UE in it.
     pub fn slots(&self) -> impl Iterator<Item = Slot> {
         (0..self.lay.slot_count as u32).map(Slot).filter(|slot| halves(self.current(slot.0)).1 != 0)
-    }
-
-    /// Leads an identifier of a UE to its slot. A UE has one SUPI and one RAN id; another takes the place of the first.
-    ///
-    /// # Errors
-    ///
-    /// When it leads to another slot already, or there is no room.
-    pub fn bind(&self, slot: Slot, key: Key, value: u64) -> Result<(), InsertError> {
-        let word = match key {
-            Key::Ltmsi => return self.enter(key, value, slot.0).map_err(taken),
-            Key::Tmsi => return self.bind_tmsi(slot.0, value as u32),
-            Key::Supi => self.slot(slot.0, S_SUPI),
-            Key::Ran => self.slot(slot.0, S_RAN),
-        };
-        let before = self.word(word).load(Ordering::Acquire);
-        if before != 0 && before != value.wrapping_add(1) {
-            self.leave_index(key, before.wrapping_sub(1), slot.0);
-        }
-        // The slot first: whatever the index leads here is written here too.
-        self.word(word).store(value.wrapping_add(1), Ordering::SeqCst);
-        self.enter(key, value, slot.0).map_err(|error| {
-            self.word(word).store(0, Ordering::Release);
-            taken(error)
-        })
-    }
-
-    fn bind_tmsi(&self, slot: u32, tmsi: u32) -> Result<(), InsertError> {
-        let word = self.word(self.slot(slot, S_TMSI));
-        let (old, new) = halves(word.load(Ordering::Acquire));
-        if old != !tmsi && new != !tmsi {
-            if old != 0 {
-                self.leave_index(Key::Tmsi, u64::from(!old), slot);
-            }
-            word.store(joined(new, !tmsi), Ordering::SeqCst);
-        }
-        self.enter(Key::Tmsi, u64::from(tmsi), slot).map_err(|error| {
-            self.forget_tmsi(slot, tmsi);
-            taken(error)
-        })
-    }
-
-    fn forget_tmsi(&self, slot: u32, tmsi: u32) {
-        let word = self.word(self.slot(slot, S_TMSI));
-        let (old, new) = halves(word.load(Ordering::Acquire));
-        let without = |half: u32| if half == !tmsi { 0 } else { half };
-        word.store(joined(without(old), without(new)), Ordering::Release);
-    }
-
-    /// Takes an identifier of a UE out.
-    pub fn unbind(&self, slot: Slot, key: Key, value: u64) {
-        self.leave_index(key, value, slot.0);
-        let word = match key {
-            Key::Ltmsi => return,
-            Key::Tmsi => return self.forget_tmsi(slot.0, value as u32),
-            Key::Supi => self.slot(slot.0, S_SUPI),
-            Key::Ran => self.slot(slot.0, S_RAN),
-        };
-        // Not if the slot has another one by now.
-        let _ = self.word(word).compare_exchange(value.wrapping_add(1), 0, Ordering::AcqRel, Ordering::Relaxed);
-    }
-
-    fn bound(&self, slot: u32) -> impl Iterator<Item = (Key, u64)> {
-        let get = |word: usize| self.word(self.slot(slot, word)).load(Ordering::Acquire);
-        let (old, new) = halves(get(S_TMSI));
-        let tmsi = |half: u32| (half != 0).then_some((Key::Tmsi, u64::from(!half)));
-        let word = |key: Key, word: u64| (word != 0).then(|| (key, word.wrapping_sub(1)));
-        let id = (get(S_ID) as u32).checked_sub(1).map(|ltmsi| (Key::Ltmsi, u64::from(ltmsi)));
-        [tmsi(old), tmsi(new), word(Key::Supi, get(S_SUPI)), word(Key::Ran, get(S_RAN)), id].into_iter().flatten()
-    }
-
-    /// Makes the indexes anew from the slots. Nobody else uses the region meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// When two slots have the same identifier.
-    pub fn rebuild(&self) -> Result<(), InsertError> {
-        for key in [Key::Ltmsi, Key::Tmsi, Key::Supi, Key::Ran] {
-            self.empty_index(key);
-        }
-        for slot in self.slots() {
-            for (key, value) in self.bound(slot.0) {
-                self.enter(key, value, slot.0).map_err(taken)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Frees a slot that has no record: its identifiers first, so that nothing leads to it any more.
-    pub(super) fn release(&self, slot: u32) {
-        for (key, value) in self.bound(slot) {
-            self.unbind(Slot(slot), key, value);
-        }
-        self.word(self.slot(slot, S_ID)).store(0, Ordering::Release);
     }
 
     /// Slots that a dead worker took and never filled, or was emptying; and the records it was removing.
@@ -452,6 +361,20 @@ impl Worker {
             }
         }
         Err(InsertError::Full)
+    }
+
+    /// Frees a slot that has no record: its UE was turned away. False if it has one, or is nobody's. Only who holds the
+    /// UE, or has just inserted it, does this.
+    pub fn abandon(&mut self, slot: Slot) -> bool {
+        let id = self.region.word(self.region.slot(slot.0, S_ID));
+        let ltmsi = id.load(Ordering::Acquire) & u64::from(u32::MAX);
+        if ltmsi == 0 || halves(self.region.current(slot.0)).1 != 0 {
+            return false;
+        }
+        // From here on it is this worker's to empty, should it die.
+        id.store(u64::from(self.number) << 32 | ltmsi, Ordering::Release);
+        self.region.release(slot.0);
+        true
     }
 
     /// Makes `record` the record of a UE, if that of `seen` still is.

@@ -1,0 +1,399 @@
+//! What leads to a slot: its UE's LTMSIs, 5G-TMSIs, SUPI and RAN id. Whatever an index leads to a slot by is written in
+//! the slot too, so that who frees the slot knows what to take out, and the indexes can be made anew.
+//!
+//! A slot has an LTMSI of its own and up to three aliases: a UE gets another LTMSI without moving. Identifiers of a slot
+//! are changed only by who works for its UE. Killed in between, that one leaves at worst an alias that leads nowhere or
+//! that nobody uses: [`Region::aliases`] shows it, [`Region::drop_alias`] takes it out.
+
+use super::layout::Key;
+use super::mem::{AtomicU64, Ordering};
+use super::slots::S_ID;
+use super::{Region, Slot, halves, index, joined};
+use vireo_types::Ltmsi;
+
+const S_SUPI: usize = 4;
+const S_RAN: usize = 5;
+/// Two 5G-TMSIs, inverted: all ones is no TMSI (TS 23.003 2.4), so 0 is none.
+const S_TMSI: usize = 6;
+/// The aliases, 1 + LTMSI each. One word more than there may be aliases: a rename needs it.
+const S_ALIASES: [usize; 4] = [8, 9, 10, 11];
+
+/// Why a UE or an identifier was not entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InsertError {
+    /// It is another slot's.
+    #[error("the identifier leads to another UE")]
+    Taken(Slot),
+    /// There is no room.
+    #[error("the state region has as many UEs as it was made for; make it larger (state.ues)")]
+    Full,
+    /// The slot has as many aliases as one can have.
+    #[error("the UE has too many LTMSIs; drop those that it does not use any more")]
+    Aliases,
+}
+
+pub(super) fn taken(taken: index::Taken) -> InsertError {
+    match taken {
+        index::Taken::By(slot) => InsertError::Taken(Slot(slot)),
+        index::Taken::Full => InsertError::Full,
+    }
+}
+
+impl Region {
+    /// Whether a slot has this identifier.
+    pub(super) fn holds(&self, key: Key, value: u64, slot: u32) -> bool {
+        if slot as usize >= self.lay.slot_count {
+            return false;
+        }
+        match key {
+            Key::Ltmsi | Key::Tmsi => true,
+            Key::Supi => self.word(self.slot(slot, S_SUPI)).load(Ordering::Acquire) == value.wrapping_add(1),
+            Key::Ran => self.word(self.slot(slot, S_RAN)).load(Ordering::Acquire) == value.wrapping_add(1),
+        }
+    }
+
+    /// The slot of a UE, by its LTMSI or an alias.
+    #[inline]
+    pub fn slot_of(&self, ltmsi: Ltmsi) -> Option<Slot> {
+        self.find(Key::Ltmsi, u64::from(ltmsi.get())).map(Slot)
+    }
+
+    /// The UE that a slot is of: its own LTMSI.
+    pub fn ltmsi_of(&self, slot: Slot) -> Option<Ltmsi> {
+        self.own(slot.0).checked_sub(1).map(Ltmsi::from_raw)
+    }
+
+    /// 1 + a slot's own LTMSI.
+    fn own(&self, slot: u32) -> u32 {
+        self.word(self.slot(slot, S_ID)).load(Ordering::Acquire) as u32
+    }
+
+    /// The slot that an identifier leads to.
+    pub fn lookup(&self, key: Key, value: u64) -> Option<Slot> {
+        self.find(key, value).map(Slot)
+    }
+
+    /// Leads an identifier of a UE to its slot. A UE has one SUPI and one RAN id; another takes the place of the first. An
+    /// LTMSI becomes an alias.
+    ///
+    /// # Errors
+    ///
+    /// When it leads to another slot already, or there is no room.
+    pub fn bind(&self, slot: Slot, key: Key, value: u64) -> Result<(), InsertError> {
+        let word = match key {
+            Key::Ltmsi => return self.alias(slot, Ltmsi::from_raw(value as u32)),
+            Key::Tmsi => return self.bind_tmsi(slot.0, value as u32),
+            Key::Supi => self.slot(slot.0, S_SUPI),
+            Key::Ran => self.slot(slot.0, S_RAN),
+        };
+        let before = self.word(word).load(Ordering::Acquire);
+        if before != 0 && before != value.wrapping_add(1) {
+            self.leave_index(key, before.wrapping_sub(1), slot.0);
+        }
+        // The slot first: whatever the index leads here is written here too.
+        self.word(word).store(value.wrapping_add(1), Ordering::SeqCst);
+        self.enter(key, value, slot.0).map_err(|error| {
+            self.word(word).store(0, Ordering::Release);
+            taken(error)
+        })
+    }
+
+    /// As [`Region::bind`], but an identifier that leads to another slot is taken from it. Returns that slot: its UE has
+    /// the identifier no more. (A gNB gives a RAN UE NGAP ID to another UE when it has lost the first: TS 38.413 9.3.3.2.)
+    ///
+    /// # Errors
+    ///
+    /// When there is no room.
+    pub fn bind_over(&self, slot: Slot, key: Key, value: u64) -> Result<Option<Slot>, InsertError> {
+        let mut from = None;
+        loop {
+            match self.bind(slot, key, value) {
+                Ok(()) => return Ok(from),
+                // Its own LTMSI is what a slot is freed by: that one cannot be taken away.
+                Err(InsertError::Taken(other)) if key == Key::Ltmsi && u64::from(self.own(other.0)) == value + 1 => {
+                    return Err(InsertError::Taken(other));
+                }
+                Err(InsertError::Taken(other)) => {
+                    self.unbind(other, key, value);
+                    from = Some(other);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn bind_tmsi(&self, slot: u32, tmsi: u32) -> Result<(), InsertError> {
+        let word = self.word(self.slot(slot, S_TMSI));
+        let (old, new) = halves(word.load(Ordering::Acquire));
+        if old != !tmsi && new != !tmsi {
+            if old != 0 {
+                self.leave_index(Key::Tmsi, u64::from(!old), slot);
+            }
+            word.store(joined(new, !tmsi), Ordering::SeqCst);
+        }
+        self.enter(Key::Tmsi, u64::from(tmsi), slot).map_err(|error| {
+            self.forget_tmsi(slot, tmsi);
+            taken(error)
+        })
+    }
+
+    fn forget_tmsi(&self, slot: u32, tmsi: u32) {
+        let word = self.word(self.slot(slot, S_TMSI));
+        let (old, new) = halves(word.load(Ordering::Acquire));
+        let without = |half: u32| if half == !tmsi { 0 } else { half };
+        word.store(joined(without(old), without(new)), Ordering::Release);
+    }
+
+    /// Takes an identifier of a UE out; its own LTMSI stays.
+    pub fn unbind(&self, slot: Slot, key: Key, value: u64) {
+        if key == Key::Ltmsi {
+            self.drop_alias(slot, Ltmsi::from_raw(value as u32));
+            return;
+        }
+        self.leave_index(key, value, slot.0);
+        let word = match key {
+            Key::Supi => self.slot(slot.0, S_SUPI),
+            Key::Ran => self.slot(slot.0, S_RAN),
+            Key::Tmsi | Key::Ltmsi => return self.forget_tmsi(slot.0, value as u32),
+        };
+        // Not if the slot has another one by now.
+        let _ = self.word(word).compare_exchange(value.wrapping_add(1), 0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Leads a further LTMSI to a slot, of which [`Region::ltmsi_of`] stays the one it has: a UE that is to have another
+    /// LTMSI has both until its new context is committed.
+    ///
+    /// # Errors
+    ///
+    /// When it leads to another slot already, the slot has three aliases, or there is no room.
+    pub fn alias(&self, slot: Slot, ltmsi: Ltmsi) -> Result<(), InsertError> {
+        let (value, own) = (u64::from(ltmsi.get()) + 1, u64::from(self.own(slot.0)));
+        if value == own {
+            return Ok(());
+        }
+        let noted = self.alias_words(slot.0).map(|word| (word, word.load(Ordering::Acquire)));
+        let place = match noted.iter().find(|(_, now)| *now == value) {
+            // A note of one killed before it was entered, perhaps.
+            Some((word, _)) => word,
+            None => {
+                // What a rename left behind counts as free.
+                let mut free = noted.iter().filter(|(_, now)| *now == 0 || *now == own);
+                let (first, second) = (free.next(), free.next());
+                second.and(first).map(|(word, _)| word).ok_or(InsertError::Aliases)?
+            }
+        };
+        // The slot first: whatever the index leads here is written here too.
+        place.store(value, Ordering::SeqCst);
+        self.enter(Key::Ltmsi, value - 1, slot.0).map_err(|error| {
+            place.store(0, Ordering::Release);
+            taken(error)
+        })
+    }
+
+    fn alias_words(&self, slot: u32) -> [&AtomicU64; 4] {
+        S_ALIASES.map(|word| self.word(self.slot(slot, word)))
+    }
+
+    /// The LTMSIs of a slot beside its own.
+    pub fn aliases(&self, slot: Slot) -> impl Iterator<Item = Ltmsi> + use<> {
+        let own = self.own(slot.0);
+        let words = self.alias_words(slot.0).map(|word| word.load(Ordering::Acquire) as u32);
+        words
+            .into_iter()
+            .filter(move |value| *value != own)
+            .filter_map(|value| value.checked_sub(1).map(Ltmsi::from_raw))
+    }
+
+    /// An alias leads to the slot no more. False if it was none of this slot.
+    pub fn drop_alias(&self, slot: Slot, ltmsi: Ltmsi) -> bool {
+        let value = ltmsi.get() + 1;
+        let was = self.aliases(slot).any(|alias| alias == ltmsi);
+        if was {
+            self.leave_index(Key::Ltmsi, u64::from(ltmsi.get()), slot.0);
+        }
+        self.forget_alias(slot.0, value);
+        was
+    }
+
+    fn forget_alias(&self, slot: u32, value: u32) {
+        for word in self.alias_words(slot) {
+            // Not if it is another by now.
+            let _ = word.compare_exchange(u64::from(value), 0, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
+    /// Makes an alias of a slot its own LTMSI; the one it had becomes an alias. False if it was none of this slot.
+    pub fn rename(&self, slot: Slot, ltmsi: Ltmsi) -> bool {
+        let id = self.word(self.slot(slot.0, S_ID));
+        let (before, value) = (id.load(Ordering::Acquire), ltmsi.get() + 1);
+        if before as u32 == value {
+            return true;
+        }
+        if before as u32 == 0 || !self.aliases(slot).any(|alias| alias == ltmsi) {
+            return false;
+        }
+        // Both are noted at every moment: killed in between, the slot has one of them twice.
+        let own = before & u64::from(u32::MAX);
+        let mut words = self.alias_words(slot.0).into_iter();
+        let free = words.find(|word| [0, own].contains(&word.load(Ordering::Acquire)));
+        let Some(free) = free else { return false };
+        free.store(own, Ordering::SeqCst);
+        let mut now = before;
+        while let Err(seen) = id.compare_exchange(now, now - own + u64::from(value), Ordering::SeqCst, Ordering::SeqCst)
+        {
+            // Only its worker's number changes, when one that died is reclaimed.
+            if seen & u64::from(u32::MAX) != own {
+                return false;
+            }
+            now = seen;
+        }
+        self.forget_alias(slot.0, value);
+        true
+    }
+
+    fn bound(&self, slot: u32) -> impl Iterator<Item = (Key, u64)> {
+        let get = |word: usize| self.word(self.slot(slot, word)).load(Ordering::Acquire);
+        let (old, new) = halves(get(S_TMSI));
+        let tmsi = |half: u32| (half != 0).then_some((Key::Tmsi, u64::from(!half)));
+        let word = |key: Key, word: u64| (word != 0).then(|| (key, word.wrapping_sub(1)));
+        let id = self.own(slot).checked_sub(1).map(|ltmsi| (Key::Ltmsi, u64::from(ltmsi)));
+        [tmsi(old), tmsi(new), word(Key::Supi, get(S_SUPI)), word(Key::Ran, get(S_RAN)), id].into_iter().flatten()
+    }
+
+    /// Makes the indexes anew from the slots. Nobody else uses the region meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// When two slots have the same identifier.
+    pub fn rebuild(&self) -> Result<(), InsertError> {
+        let aliases = |slot: Slot| self.aliases(slot).map(move |alias| (slot, alias));
+        // One that leads nowhere is of a worker killed before it was entered, and may be another's by now.
+        let (used, unused): (Vec<_>, Vec<_>) =
+            self.slots().flat_map(aliases).partition(|(slot, alias)| self.slot_of(*alias) == Some(*slot));
+        for key in [Key::Ltmsi, Key::Tmsi, Key::Supi, Key::Ran] {
+            self.empty_index(key);
+        }
+        for slot in self.slots() {
+            for (key, value) in self.bound(slot.0) {
+                self.enter(key, value, slot.0).map_err(taken)?;
+            }
+        }
+        for (slot, alias) in used.into_iter().chain(unused) {
+            match self.enter(Key::Ltmsi, u64::from(alias.get()), slot.0).map_err(taken) {
+                Err(InsertError::Taken(_)) => self.forget_alias(slot.0, alias.get() + 1),
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees a slot that has no record: its identifiers first, so that nothing leads to it any more.
+    pub(super) fn release(&self, slot: u32) {
+        self.return_taken(Slot(slot));
+        for alias in self.aliases(Slot(slot)) {
+            self.drop_alias(Slot(slot), alias);
+        }
+        for (key, value) in self.bound(slot) {
+            match key {
+                Key::Ltmsi => self.leave_index(key, value, slot),
+                _ => self.unbind(Slot(slot), key, value),
+            }
+        }
+        self.alias_words(slot).iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.word(self.slot(slot, S_ID)).store(0, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::InsertError;
+    use crate::region::{Key, Record, Region, RegionConfig, Slot, Snapshot, Worker};
+    use vireo_types::Ltmsi;
+
+    fn ltmsi(n: u32) -> Ltmsi {
+        Ltmsi::from_raw(n)
+    }
+
+    fn insert(worker: &mut Worker, n: u32) -> Slot {
+        let slot = worker.insert(ltmsi(n)).unwrap();
+        let _ = worker.commit(slot, &Snapshot::default(), &Record::default()).unwrap();
+        slot
+    }
+
+    fn aliases(region: &Region, slot: Slot) -> Vec<u32> {
+        let mut all: Vec<u32> = region.aliases(slot).map(Ltmsi::get).collect();
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn a_ue_changes_its_ltmsi_and_keeps_its_slot() {
+        let region = Region::create(RegionConfig::new(16, 1, 32 << 20)).unwrap();
+        let mut worker = region.join(0).unwrap();
+        let (slot, other) = (insert(&mut worker, 1), insert(&mut worker, 2));
+        assert_eq!(region.alias(slot, ltmsi(2)), Err(InsertError::Taken(other)));
+        assert!(!region.rename(slot, ltmsi(10)), "it is no alias");
+        (10..13).for_each(|n| region.alias(slot, ltmsi(n)).unwrap());
+        region.alias(slot, ltmsi(12)).unwrap();
+        assert_eq!(region.alias(slot, ltmsi(13)), Err(InsertError::Aliases));
+        assert_eq!(region.slot_of(ltmsi(13)), None, "and nothing is left of it");
+        for n in [10, 1, 12, 12, 11] {
+            assert!(region.rename(slot, ltmsi(n)));
+            assert_eq!(region.ltmsi_of(slot), Some(ltmsi(n)));
+            let others: Vec<u32> = [1, 10, 11, 12].into_iter().filter(|other| *other != n).collect();
+            assert_eq!(aliases(&region, slot), others);
+            assert!([1, 10, 11, 12].iter().all(|n| region.slot_of(ltmsi(*n)) == Some(slot)));
+            assert!(!region.drop_alias(slot, ltmsi(n)) && region.slot_of(ltmsi(n)) == Some(slot), "it is its own now");
+            region.rebuild().unwrap();
+        }
+        assert!(region.drop_alias(slot, ltmsi(1)) && !region.drop_alias(slot, ltmsi(1)));
+        assert_eq!(region.slot_of(ltmsi(1)), None);
+        assert_eq!(worker.insert(ltmsi(10)), Ok(slot), "an alias is the UE");
+        let mut seen = Snapshot::default();
+        assert!(region.read(slot, &mut seen));
+        worker.remove(slot, &seen).unwrap();
+        assert!((0..20).all(|n| region.slot_of(ltmsi(n)) == (n == 2).then_some(other)), "all of it is gone");
+        assert_eq!(region.aliases(slot).count(), 0);
+    }
+
+    #[test]
+    fn a_ran_id_moves_to_another_ue() {
+        let region = Region::create(RegionConfig::new(16, 1, 32 << 20)).unwrap();
+        let mut worker = region.join(0).unwrap();
+        let (one, two) = (insert(&mut worker, 1), insert(&mut worker, 2));
+        let ran = |association: u32, id: u32| u64::from(association) << 32 | u64::from(id);
+        region.bind(one, Key::Ran, ran(3, 0)).unwrap();
+        region.bind(one, Key::Ran, ran(3, 0)).unwrap();
+        assert_eq!(region.lookup(Key::Ran, ran(3, 0)), Some(one));
+        assert_eq!(region.lookup(Key::Ran, ran(4, 0)), None, "another association's");
+        assert_eq!(region.bind(two, Key::Ran, ran(3, 0)), Err(InsertError::Taken(one)));
+        assert_eq!(region.bind_over(two, Key::Ran, ran(3, 0)), Ok(Some(one)));
+        assert_eq!(region.lookup(Key::Ran, ran(3, 0)), Some(two));
+        region.bind(one, Key::Ran, ran(3, u32::MAX)).unwrap();
+        assert_eq!(region.bind_over(one, Key::Ran, ran(4, 0)), Ok(None));
+        assert_eq!(region.lookup(Key::Ran, ran(3, u32::MAX)), None, "it has another now");
+        region.unbind(one, Key::Ran, ran(3, 0));
+        assert_eq!(region.lookup(Key::Ran, ran(3, 0)), Some(two), "it was not one's any more");
+        region.rebuild().unwrap();
+        region.unbind(two, Key::Ran, ran(3, 0));
+        assert_eq!(region.lookup(Key::Ran, ran(3, 0)), None);
+        assert_eq!(region.lookup(Key::Ran, ran(4, 0)), Some(one));
+        assert_eq!(region.bind_over(two, Key::Ltmsi, 1), Err(InsertError::Taken(one)), "its own is not taken away");
+    }
+
+    #[test]
+    fn a_ue_turned_away_leaves_nothing() {
+        let region = Region::create(RegionConfig::new(16, 1, 32 << 20)).unwrap();
+        let mut worker = region.join(0).unwrap();
+        let slot = worker.insert(ltmsi(1)).unwrap();
+        region.bind(slot, Key::Supi, 999_700_000_000_001).unwrap();
+        region.alias(slot, ltmsi(5)).unwrap();
+        assert!(worker.abandon(slot) && !worker.abandon(slot));
+        assert_eq!((region.slot_of(ltmsi(1)), region.slot_of(ltmsi(5))), (None, None));
+        assert_eq!(region.lookup(Key::Supi, 999_700_000_000_001), None);
+        let there = insert(&mut worker, 1);
+        assert!(!worker.abandon(there), "it has a record");
+        assert_eq!(region.slot_at(there.number()), Some(there));
+        assert_eq!(region.slot_at(region.slot_count()), None);
+    }
+}
