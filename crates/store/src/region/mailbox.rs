@@ -23,8 +23,6 @@ pub enum Posted {
     Holder,
     /// A worker holds the UE, and comes to it.
     Queued,
-    /// It was posted before, and perhaps done.
-    Before,
 }
 
 /// The UE has too many packets waiting; who posts counts it.
@@ -73,8 +71,8 @@ impl Region {
             return false;
         }
         let mut at = self.mail(slot).1.newest;
-        for _ in 0..=MOST {
-            if at == 0 || at > u64::from(self.config.packets) {
+        for _ in 0..=self.packet_count() {
+            if at == 0 || at > u64::from(self.packet_count()) {
                 break;
             }
             if at == u64::from(packet.number) + 1 {
@@ -112,18 +110,6 @@ impl Region {
                 return Ok(if mail.holder == 0 { Posted::Holder } else { Posted::Queued });
             }
         }
-    }
-
-    /// Posts a packet that a dead worker had in flight in a ring: it may have posted it already.
-    ///
-    /// # Errors
-    ///
-    /// When too many wait.
-    pub fn post_again(&self, worker: &Worker, slot: Slot, packet: Packet, holder: u8) -> Result<Posted, MailboxFull> {
-        if !self.is_live(packet) || self.is_posted(slot, packet) || !self.is_live(packet) {
-            return Ok(Posted::Before);
-        }
-        self.post(worker, slot, packet, holder)
     }
 
     /// The packet in flight of a UE that the worker holds, which a dead holder may have carried out (the record's input
@@ -198,7 +184,8 @@ impl Region {
         }
     }
 
-    /// The UEs that a dead worker held.
+    /// The UEs that a dead worker held. It looks at every slot: a host that gives out UEs by rings alone does not need it,
+    /// since each UE that a worker holds is in a ring of its, waiting or in flight (see [`super::Ring::requeue`]).
     pub fn held_by(&self, dead: &Dead) -> impl Iterator<Item = Slot> {
         let holder = u64::from(dead.number) + 1;
         (0..self.lay.slot_count as u32).map(Slot).filter(move |slot| self.mail(*slot).1.holder == holder)

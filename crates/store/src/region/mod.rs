@@ -31,7 +31,7 @@ pub use layout::Key;
 pub use mailbox::{MailboxFull, Posted};
 pub use mem::AtomicU64;
 pub use numbers::Numbers;
-pub use pool::{PACKET_OCTETS, Packet};
+pub use pool::{LARGE_PACKET_OCTETS, PACKET_OCTETS, Packet};
 pub use ring::{Ring, RingFull, Taken};
 pub use slots::{Committed, Record, Slot, Snapshot};
 pub(crate) use worker::Sole;

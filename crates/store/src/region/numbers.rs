@@ -206,7 +206,7 @@ mod tests {
         let region = region([5, 1 << 24]);
         assert!(region.numbers(0).is_none() && region.numbers(8).is_none());
         let numbers = region.numbers(1).unwrap();
-        let (one, two) = (region.slot_at(1).unwrap(), region.slot_at(2).unwrap());
+        let (one, two) = (region.slot_at(1_u32).unwrap(), region.slot_at(2_u32).unwrap());
         let take = |slot: Slot| {
             let number = numbers.take(slot);
             region.clear_taken(slot);
@@ -252,7 +252,7 @@ mod tests {
         let region = region([1000, 0]);
         let numbers = region.numbers(1).unwrap();
         let all: Vec<u32> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..4)
+            let threads: Vec<_> = (0..4_u32)
                 .map(|n| {
                     let (numbers, slot) = (&numbers, region.slot_at(n).unwrap());
                     let region = &region;

@@ -1,10 +1,9 @@
-//! The packet pool: buffers of one size for messages on their way to a UE. The state of a packet is one word
-//! {generation, state, owner}; a worker's list of free packets is a private hint.
+//! The packet pool: buffers for messages on their way to a UE, many of 2 KiB and a few of 64 KiB, numbered after them. The
+//! state of a packet is one word {generation, state, owner}; a worker's list of free packets is a private hint.
 
-use super::layout::{PACKET, PACKET_HEADER};
+use super::layout::{LARGE_PACKET, PACKET, PACKET_HEADER};
 use super::mem::{Ordering, WORD, fence};
 use super::{Region, Slot, Worker, halves, joined};
-use std::collections::HashSet;
 
 const P_STATE: usize = 0;
 pub(super) const P_NEXT: usize = 1;
@@ -16,13 +15,15 @@ const FREE: u32 = 0;
 const OWNED: u32 = 1 << 8;
 pub(super) const POSTED: u32 = 2 << 8;
 
-/// Bits of a generation: what fits into a ring's item beside the number.
+/// Bits of a generation: what fits into 40 bits beside the number.
 const GENERATIONS: u32 = (1 << 20) - 1;
 /// Packets of a pool at most.
 pub(super) const MOST: u32 = 1 << 20;
 
-/// Octets of a packet at most.
+/// Octets that one of the many packets holds.
 pub const PACKET_OCTETS: usize = (PACKET - PACKET_HEADER) * WORD;
+/// Octets of a packet at most: what one of the few large ones holds.
+pub const LARGE_PACKET_OCTETS: usize = (LARGE_PACKET - PACKET_HEADER) * WORD;
 
 /// One use of a packet of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,20 +33,30 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// As an item of a ring: 40 bits.
-    pub const fn to_item(self) -> u64 {
+    /// In 40 bits.
+    pub(super) const fn to_item(self) -> u64 {
         (self.generation as u64) << 20 | self.number as u64
     }
 
-    /// Of the item.
-    pub const fn from_item(item: u64) -> Self {
+    /// Of the 40 bits.
+    pub(super) const fn from_item(item: u64) -> Self {
         Packet { number: item as u32 & (MOST - 1), generation: (item >> 20) as u32 & GENERATIONS }
     }
 }
 
 impl Region {
+    #[inline]
     pub(super) fn packet(&self, number: u32, word: usize) -> usize {
-        self.lay.packets + number as usize * PACKET + word
+        match number.checked_sub(self.config.packets) {
+            None => self.lay.packets + number as usize * PACKET + word,
+            Some(large) => self.lay.large_packets + large as usize * LARGE_PACKET + word,
+        }
+    }
+
+    /// Packets of both sizes.
+    #[inline]
+    pub(super) fn packet_count(&self) -> u32 {
+        self.config.packets + self.config.large_packets
     }
 
     pub(super) fn packet_now(&self, number: u32) -> Packet {
@@ -56,7 +67,7 @@ impl Region {
     /// Whether this use of the packet is not over.
     pub(super) fn is_live(&self, packet: Packet) -> bool {
         let live = || halves(self.word(self.packet(packet.number, P_STATE)).load(Ordering::Acquire));
-        packet.number < self.config.packets
+        packet.number < self.packet_count()
             && matches!(live(), (now, state) if now == packet.generation && state != FREE)
     }
 
@@ -82,47 +93,51 @@ impl Region {
             return None;
         }
         let get = |word: usize| self.word(self.packet(packet.number, word)).load(Ordering::Relaxed);
-        let length = usize::try_from(get(P_LENGTH)).ok().filter(|length| *length <= PACKET_OCTETS)?;
+        let length = usize::try_from(get(P_LENGTH)).ok().filter(|length| *length <= self.room_of(packet))?;
         let sequence = get(P_SEQUENCE);
         self.mem.read(self.packet(packet.number, PACKET_HEADER), length, to);
         fence(Ordering::Acquire);
         self.is_live(packet).then_some(sequence)
     }
 
+    fn room_of(&self, packet: Packet) -> usize {
+        if packet.number < self.config.packets { PACKET_OCTETS } else { LARGE_PACKET_OCTETS }
+    }
+
     /// Packets in use.
     pub fn packets_used(&self) -> usize {
         let state = |n: u32| halves(self.word(self.packet(n, P_STATE)).load(Ordering::Relaxed)).1;
-        (0..self.config.packets).filter(|n| state(*n) != FREE).count()
+        (0..self.packet_count()).filter(|n| state(*n) != FREE).count()
     }
 
-    /// The packets of a dead worker that are in no ring and in no mailbox become free. Returns how many.
-    pub(super) fn reclaim_packets(&self, worker: u8) -> usize {
-        // Rings before mailboxes: that is the way packets go.
-        let queued: HashSet<u64> = (0..self.config.rings)
-            .filter_map(|n| self.ring(n))
-            .flat_map(|ring| ring.items().collect::<Vec<_>>())
-            .collect();
+    /// Frees those packets of a dead worker, of `count` from number `from` on, that are in no mailbox. Others may go on
+    /// meanwhile: a packet that is a worker's who lives, or was freed and taken by one, has another state by then.
+    /// Returns how many.
+    pub(super) fn reclaim_packets(&self, worker: u8, from: u32, count: u32) -> usize {
         let lost = |number: &u32| {
-            let (_, state) = halves(self.word(self.packet(*number, P_STATE)).load(Ordering::Acquire));
-            let packet = self.packet_now(*number);
-            let theirs = state == OWNED | u32::from(worker) || state == POSTED | u32::from(worker);
+            let now = self.word(self.packet(*number, P_STATE)).load(Ordering::Acquire);
+            let (generation, state) = halves(now);
+            let packet = Packet { number: *number, generation };
             let slot = self.word(self.packet(*number, P_SLOT)).load(Ordering::Acquire) as u32;
-            theirs
-                && !queued.contains(&packet.to_item())
-                && !(state & POSTED != 0 && self.is_posted(Slot(slot), packet))
+            let lost = state == OWNED | u32::from(worker)
+                || state == POSTED | u32::from(worker) && !self.is_posted(Slot(slot), packet);
+            let word = self.word(self.packet(*number, P_STATE));
+            let free = joined(generation.wrapping_add(1) & GENERATIONS, FREE);
+            lost && word.compare_exchange(now, free, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         };
-        (0..self.config.packets).filter(lost).filter(|number| self.free_packet(self.packet_now(*number))).count()
+        (from..from.saturating_add(count).min(self.packet_count())).filter(lost).count()
     }
 }
 
 impl Worker {
-    /// A packet with these octets; `None` if none is free, or they are too many. It is the worker's until it is in a ring
-    /// or a mailbox.
+    /// A packet with these octets; `None` if none is free that is large enough. It is the worker's until it is posted: a
+    /// worker that dies before takes it along.
     pub fn packet(&mut self, sequence: u64, octets: &[u8]) -> Option<Packet> {
-        if octets.len() > PACKET_OCTETS {
-            return None;
-        }
-        let packet = self.free_one()?;
+        let packet = match octets.len() {
+            length if length <= PACKET_OCTETS => self.free_one()?,
+            length if length <= LARGE_PACKET_OCTETS => self.large_one()?,
+            _ => return None,
+        };
         fence(Ordering::Release);
         let region = &self.region;
         let put =
@@ -140,23 +155,73 @@ impl Worker {
                 self.packet_cursor = (self.packet_cursor + 1) % count;
                 self.packet_cursor
             });
-            let word = self.region.word(self.region.packet(number, P_STATE));
-            let now = word.load(Ordering::Relaxed);
-            let (generation, state) = halves(now);
-            let mine = joined(generation, OWNED | u32::from(self.number));
-            if state == FREE && word.compare_exchange(now, mine, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                return Some(Packet { number, generation });
+            if let Some(packet) = self.own(number) {
+                return Some(packet);
             }
         }
         None
     }
 
+    /// They are few and seldom needed.
+    fn large_one(&mut self) -> Option<Packet> {
+        let region = &self.region;
+        (region.config.packets..region.packet_count()).find_map(|number| self.own(number))
+    }
+
+    /// Makes a packet the worker's, if it is free.
+    fn own(&self, number: u32) -> Option<Packet> {
+        let word = self.region.word(self.region.packet(number, P_STATE));
+        let now = word.load(Ordering::Relaxed);
+        let (generation, state) = halves(now);
+        let mine = joined(generation, OWNED | u32::from(self.number));
+        let done = state == FREE && word.compare_exchange(now, mine, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        done.then_some(Packet { number, generation })
+    }
+
     /// A packet is done with. False if it was before.
     pub fn free(&mut self, packet: Packet) -> bool {
-        let freed = packet.number < self.region.config.packets && self.region.free_packet(packet);
-        if freed && self.spare.len() < 64 {
+        let freed = packet.number < self.region.packet_count() && self.region.free_packet(packet);
+        if freed && packet.number < self.region.config.packets && self.spare.len() < 64 {
             self.spare.push(packet.number);
         }
         freed
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{LARGE_PACKET_OCTETS, PACKET_OCTETS};
+    use crate::region::{Posted, Region, RegionConfig};
+    use vireo_types::Ltmsi;
+
+    #[test]
+    fn large_messages_have_packets_of_their_own() {
+        let config = RegionConfig { packets: 4, large_packets: 2, ..RegionConfig::new(4, 2, 32 << 20) };
+        let region = Region::create(config).unwrap();
+        let mut worker = region.join(0).unwrap();
+        let slot = worker.insert(Ltmsi::from_raw(1)).unwrap();
+        let octets: Vec<u8> = (0..LARGE_PACKET_OCTETS as u32).map(|n| (n / 251) as u8).collect();
+        assert_eq!(octets.len(), 1 << 16, "an NGAP message of 64 KiB fits");
+        assert_eq!(worker.packet(1, &[&octets[..], &[0]].concat()), None);
+        let sizes = [PACKET_OCTETS + 1, octets.len(), 0, PACKET_OCTETS];
+        let packets = sizes.map(|size| worker.packet(size as u64, &octets[..size]).unwrap());
+        assert_eq!(worker.packet(9, &octets), None, "there are but two");
+        assert_eq!(region.post(&worker, slot, packets[0], 0), Ok(Posted::Holder));
+        for packet in &packets[1..] {
+            assert_eq!(region.post(&worker, slot, *packet, 0), Ok(Posted::Queued));
+        }
+        let mut next = region.next(&worker, slot);
+        for size in sizes {
+            let mut seen = Vec::new();
+            assert_eq!(region.read_packet(next.unwrap(), &mut seen), Some(size as u64));
+            assert_eq!(seen, octets[..size]);
+            next = worker.finish(slot);
+        }
+        assert_eq!((next, region.packets_used()), (None, 0));
+        let mut other = region.join(1).unwrap();
+        assert!((0..2).all(|_| other.packet(1, &octets).is_some()), "they are free again");
+        assert_eq!(region.packets_used(), 2);
+        drop(other);
+        assert_eq!(region.packets_used(), 0, "it took them along");
     }
 }

@@ -140,12 +140,6 @@ impl Ring {
         (last.saturating_sub(self.cells)..=last).filter_map(mine).collect()
     }
 
-    /// The items that are in it, in flight or not, in no order.
-    pub(super) fn items(&self) -> impl Iterator<Item = u64> {
-        let cells = (0..self.cells).map(|n| self.cell(n).load(Ordering::SeqCst));
-        cells.filter(|cell| lap_and_state(*cell).1 != EMPTY).map(|cell| cell & ITEM)
-    }
-
     /// Items that wait, about.
     pub fn len(&self) -> usize {
         self.at(TAIL).load(Ordering::Relaxed).saturating_sub(self.at(HEAD).load(Ordering::Relaxed)) as usize

@@ -101,9 +101,10 @@ impl Region {
         self.lay.slots + slot as usize * SLOT + word
     }
 
-    /// The slot of a number; `None` if there are not so many.
-    pub fn slot_at(&self, number: u32) -> Option<Slot> {
-        ((number as usize) < self.lay.slot_count).then_some(Slot(number))
+    /// The slot of a number, as a ring's item for one; `None` if there are not so many.
+    pub fn slot_at(&self, number: impl Into<u64>) -> Option<Slot> {
+        let number = number.into();
+        (number < self.lay.slot_count as u64).then_some(Slot(number as u32))
     }
 
     /// How many slots there are, used or not.

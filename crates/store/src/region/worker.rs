@@ -224,7 +224,7 @@ impl Region {
     pub fn reclaim(&self, dead: Dead) -> usize {
         self.reclaim_slots(dead.number);
         let freed = self.reclaim_buffers(dead.number);
-        self.reclaim_packets(dead.number);
+        self.reclaim_packets(dead.number, 0, u32::MAX);
         self.dismiss(dead.number);
         freed
     }
