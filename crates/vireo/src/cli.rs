@@ -22,6 +22,8 @@ pub(crate) enum Command {
     Demo(crate::demo::Args),
     /// Check, show or explain configurations
     Config(crate::config::Args),
+    /// Repeat an experiment of a paper and write its results
+    Experiment(crate::experiment::Args),
     /// Run gNBs and UEs against any 5G core
     Emulate(Box<crate::emulate::Args>),
     /// Show gNBs, UEs and sessions of a running core

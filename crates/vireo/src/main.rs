@@ -5,6 +5,7 @@ mod cli;
 mod config;
 mod demo;
 mod emulate;
+mod experiment;
 mod lab;
 mod logging;
 mod run;
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
         cli::Command::Run(args) => run::run(&args),
         cli::Command::Emulate(args) => emulate::run(&args),
         cli::Command::Bench(args) => bench::run(&args),
+        cli::Command::Experiment(args) => experiment::run(&args),
         cli::Command::Demo(args) => demo::run(&args),
         cli::Command::Status(args) => status::run(&args),
         cli::Command::Config(args) => config::run(&args),

@@ -16,7 +16,20 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("vireo-datapath", &["vireo-types", "vireo-wire"]),
     ("vireo-subscribers", &["vireo-types", "vireo-wire", "vireo-core"]),
     ("vireo-emulator", &["vireo-types", "vireo-wire", "vireo-sctp"]),
-    ("vireo-simulator", &["vireo-types", "vireo-wire", "vireo-core"]),
+    (
+        "vireo-simulator",
+        &[
+            "vireo-types",
+            "vireo-wire",
+            "vireo-core",
+            "vireo-sctp",
+            "vireo-store",
+            "vireo-datapath",
+            "vireo-subscribers",
+            "vireo-emulator",
+            "vireo-node",
+        ],
+    ),
     (
         "vireo-node",
         &[
@@ -66,7 +79,7 @@ pub(super) const USERS: &[(&str, &[&str])] = &[
 pub(super) const PURE: &[&str] = &["types", "wire", "core"];
 
 /// Crates whose root forbids unsafe code.
-pub(super) const FORBID_UNSAFE: &[&str] = &["types", "wire", "core", "subscribers", "emulator"];
+pub(super) const FORBID_UNSAFE: &[&str] = &["types", "wire", "core", "subscribers", "emulator", "simulator"];
 
 /// Paths that a pure crate must not name; everything below a path is meant too.
 pub(super) const IMPURE_PATHS: &[&str] = &[

@@ -6,7 +6,6 @@
 //! * Latency: at 100 UEs per second, counted from the intended start.
 //! * Memory: how much more is resident with 2N UEs than with N, per UE. All keep their session; the gNBs have gone.
 
-use super::stats::Measured;
 use crate::cli::Failure;
 use crate::lab::core::{Core, CoreOptions, UE_NETWORKS};
 use crate::lab::emulator::{self, Emulated, EmulatorOptions, Load};
@@ -16,6 +15,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use vireo_simulator::results::{Machine, Measured};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -64,13 +64,6 @@ struct Numbers {
 struct Percentiles {
     p50: Measured,
     p99: Measured,
-}
-
-#[derive(Debug, Serialize)]
-struct Machine {
-    cpu: String,
-    cpus: usize,
-    kernel: String,
 }
 
 /// Does what `vireo bench control` was asked.
@@ -125,7 +118,7 @@ fn cpu_us_per_ue(emulated: &Emulated) -> f64 {
 }
 
 fn measured<T>(runs: &[T], value: impl Fn(&T) -> f64) -> Result<Measured, Failure> {
-    Measured::of(runs.iter().map(value).collect()).ok_or_else(|| Failure("nothing was measured".into()))
+    Measured::each(runs, value).ok_or_else(|| Failure("nothing was measured".into()))
 }
 
 struct Bench<'a> {
@@ -145,7 +138,7 @@ impl Bench<'_> {
     }
 
     fn core(&self, subscribers: u32) -> Result<Core, Failure> {
-        let options = CoreOptions { subscribers: subscribers.into(), ciphering: vec!["NEA2".into()] };
+        let options = CoreOptions { subscribers: subscribers.into(), ..CoreOptions::default() };
         Core::start(&self.lab, &options, create(Path::new("/tmp/core.log"))?, &self.interrupt)
     }
 
@@ -161,6 +154,7 @@ impl Bench<'_> {
             watch_memory: false,
             quiet: true,
             limit: Duration::from_secs(300),
+            more: Vec::new(),
         };
         let emulated = emulator::run(&self.lab, core, &options, &self.interrupt)?;
         if emulated.result.succeeded != u64::from(ues) {
@@ -232,18 +226,5 @@ impl Numbers {
         lines.push(("memory per registered UE with session (octets)".into(), self.rss_bytes_per_ue.to_string()));
         let width = lines.iter().filter(|(_, v)| !v.is_empty()).map(|(name, _)| name.len()).max().unwrap_or(0);
         lines.iter().map(|(name, value)| format!("{}\n", format!("{name:<width$}  {value}").trim_end())).collect()
-    }
-}
-
-impl Machine {
-    fn read() -> Self {
-        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        let cpuinfo = read("/proc/cpuinfo");
-        let model = cpuinfo.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':'));
-        Machine {
-            cpu: model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.trim().to_owned()),
-            cpus: std::thread::available_parallelism().map_or(0, usize::from),
-            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
-        }
     }
 }

@@ -2,7 +2,6 @@
 //! kernel counts. Every number is measured several times; the table shows the median and the spread.
 
 mod control;
-mod stats;
 
 use crate::cli::Failure;
 use clap::Subcommand;

@@ -83,7 +83,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let capture = pcap.map(|file| Capture::start(file, &[N2, "lo"])).transpose()?;
     let log = log.map_or_else(|| create(Path::new("/tmp/core.log")), Ok)?;
     let ciphering = args.ciphering.unwrap_or(if args.pcap.is_some() { Ciphering::Nea0 } else { Ciphering::Nea2 });
-    let options = CoreOptions { subscribers: args.ues.into(), ciphering: vec![text(ciphering).to_uppercase()] };
+    let options = CoreOptions {
+        subscribers: args.ues.into(),
+        ciphering: vec![text(ciphering).to_uppercase()],
+        ..CoreOptions::default()
+    };
     let mut core = Core::start(&lab, &options, log, &interrupt)?;
     eprintln!("demo: the core is ready; {} UEs on {} gNBs, {} per second", args.ues, args.gnbs, args.rate);
 
@@ -124,5 +128,6 @@ fn emulator_options(args: &Args) -> EmulatorOptions {
         quiet: false,
         // Far more than it takes: only to end a run in which somebody waits for ever.
         limit: Duration::from_secs(120 + u64::from(args.ues / args.rate.min(100))),
+        more: Vec::new(),
     }
 }

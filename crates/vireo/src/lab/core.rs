@@ -59,6 +59,9 @@ const START_WITHIN: Duration = Duration::from_secs(20);
 /// Lines of a log that are shown when its process failed.
 const LAST_WORDS: usize = 15;
 
+/// The slice of a laboratory that says nothing else.
+const SLICES: &str = "[slice.default]\nsnssai = { sst = 1 }\n";
+
 /// What differs between laboratories.
 #[derive(Clone, Debug)]
 pub(crate) struct CoreOptions {
@@ -66,6 +69,17 @@ pub(crate) struct CoreOptions {
     pub(crate) subscribers: u64,
     /// NAS ciphering algorithms, the preferred first.
     pub(crate) ciphering: Vec<String>,
+    /// The tables of the slices, as the configuration has them.
+    pub(crate) slices: String,
+    /// Further tables of the configuration.
+    pub(crate) tables: String,
+}
+
+impl Default for CoreOptions {
+    fn default() -> Self {
+        let ciphering = vec!["NEA2".into()];
+        CoreOptions { subscribers: 1, ciphering, slices: SLICES.into(), tables: String::new() }
+    }
 }
 
 /// A running core.
@@ -143,9 +157,7 @@ plmns = ["99970"]
 tacs = [1]
 security = {{ ciphering = [{}] }}
 
-[slice.default]
-snssai = {{ sst = 1 }}
-
+{}
 [dnn.internet]
 ipv4-pool = "{}"
 {}
@@ -160,6 +172,7 @@ n3 = ["{CORE}"]
 database = "{DATABASE}"
 "#,
         ciphering.join(", "),
+        options.slices,
         UE_NETWORKS[0],
         if has_ipv6() { format!("ipv6-pool = {:?}", UE_NETWORKS[1]) } else { String::new() },
     );
@@ -169,6 +182,8 @@ database = "{DATABASE}"
             key.id, key.profile, key.private
         ));
     }
+    text.push('\n');
+    text.push_str(&options.tables);
     text
 }
 
@@ -181,11 +196,16 @@ mod tests {
     fn the_configuration_is_accepted() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("vireo.toml");
-        let options = CoreOptions { subscribers: 1, ciphering: vec!["NEA0".into()] };
+        let options = CoreOptions {
+            slices: "[slice.meters]\nsnssai = { sst = 3 }\n".into(),
+            tables: "[log]\nlevel = \"warn\"\n".into(),
+            ..CoreOptions::default()
+        };
         fs::write(&path, config(&options)).unwrap();
         let config = Config::load(Some(&path)).unwrap();
         assert_eq!(config.n2.addresses, [std::net::IpAddr::from(CORE)]);
         assert_eq!(config.subscribers.database, DATABASE);
+        assert_eq!((config.core.slices[0].snssai.sst, config.log.level.as_str()), (3, "warn"));
         let mut wrong = options.clone();
         wrong.ciphering = vec!["NEA9".into()];
         fs::write(&path, super::config(&wrong)).unwrap();

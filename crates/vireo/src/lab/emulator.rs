@@ -48,6 +48,8 @@ pub(crate) struct EmulatorOptions {
     pub(crate) quiet: bool,
     /// The longest that it may take.
     pub(crate) limit: Duration,
+    /// Further words of its command line.
+    pub(crate) more: Vec<String>,
 }
 
 /// What a run of the emulator came to.
@@ -75,6 +77,10 @@ pub(crate) struct EmulatorResult {
     pub(crate) sessions: u64,
     /// Deregistrations done.
     pub(crate) deregistered: u64,
+    /// Service requests accepted.
+    pub(crate) service_requests: u64,
+    /// From the first UE's start to the last UE's end.
+    pub(crate) seconds: f64,
     /// UEs done in a second.
     pub(crate) ues_per_second: f64,
     /// By procedure, in microseconds.
@@ -126,6 +132,17 @@ pub(crate) fn run(
     options: &EmulatorOptions,
     interrupt: &Interrupt,
 ) -> Result<Emulated, Failure> {
+    run_with(lab, core, options, interrupt, &mut |_| Ok(()))
+}
+
+/// Runs it to its end and calls `meanwhile` every few milliseconds.
+pub(crate) fn run_with(
+    lab: &Lab,
+    core: &mut Core,
+    options: &EmulatorOptions,
+    interrupt: &Interrupt,
+    meanwhile: &mut dyn FnMut(&Core) -> Result<(), Failure>,
+) -> Result<Emulated, Failure> {
     let mut command = Process::this_program();
     command.args(arguments(options)?);
     // An earlier run's result must not be taken for this one's.
@@ -146,6 +163,7 @@ pub(crate) fn run(
             return Err(Failure(format!("the emulator is not done after {:?}", options.limit)));
         }
         memory.sample(core)?;
+        meanwhile(core)?;
         std::thread::sleep(SAMPLE_EVERY);
     };
     let text = std::fs::read_to_string(RESULT).map_err(|e| {
@@ -223,5 +241,6 @@ fn arguments(options: &EmulatorOptions) -> Result<Vec<String>, Failure> {
         Load::Rate(rate) => add("--rate", rate.to_string()),
         Load::Window(window) => add("--window", window.to_string()),
     }
+    arguments.extend(options.more.iter().cloned());
     Ok(arguments)
 }

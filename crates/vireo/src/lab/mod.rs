@@ -5,7 +5,7 @@
 //!  emulator  N2, N3   vireo run             echo
 //! ```
 //!
-//! `vireo demo` and `vireo bench` build on it. It knows how to start the programs and what the kernel counts of them;
+//! `vireo demo`, `vireo bench` and `vireo experiment` build on it. It knows how to start the programs and what the kernel counts of them;
 //! it knows nothing of what they say to each other.
 
 pub(crate) mod capture;

@@ -1,0 +1,4 @@
+//! From what was measured to figures.
+
+pub mod saturation;
+pub mod timeline;

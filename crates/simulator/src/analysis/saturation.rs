@@ -1,0 +1,58 @@
+//! The highest load that a core keeps up with.
+
+/// How a step of the search changes the load while the limit is not yet between two loads.
+const STRIDE: f64 = 1.3;
+/// How often the load is changed by [`STRIDE`] at the most, each way.
+const STRIDES: u32 = 6;
+
+/// Searches for the highest rate that `keeps_up` is true for, beginning at `guess` and halving the interval `steps`
+/// times. Zero if nothing that was tried is kept up with.
+pub fn search<E>(guess: f64, steps: u32, mut keeps_up: impl FnMut(f64) -> Result<bool, E>) -> Result<f64, E> {
+    let (mut good, mut bad) = (None, None);
+    let mut rate = guess;
+    for _ in 0..STRIDES {
+        if keeps_up(rate)? {
+            good = Some(rate);
+            rate *= STRIDE;
+        } else {
+            bad = Some(rate);
+            rate /= STRIDE;
+        }
+        if good.is_some() && bad.is_some() {
+            break;
+        }
+    }
+    let (Some(mut good), Some(mut bad)) = (good, bad) else { return Ok(good.unwrap_or(0.0)) };
+    for _ in 0..steps {
+        let middle = f64::midpoint(good, bad);
+        *(if keeps_up(middle)? { &mut good } else { &mut bad }) = middle;
+    }
+    Ok(good)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::convert::Infallible;
+
+    proptest! {
+        #[test]
+        fn the_limit_is_found_from_both_sides(limit in 300.0..3000.0, guess in 900.0..1100.0) {
+            let mut tried = 0;
+            let found = search(guess, 4, |rate| {
+                tried += 1;
+                Ok::<_, Infallible>(rate <= limit)
+            });
+            let Ok(found) = found;
+            prop_assert!(found <= limit && found >= limit * 0.97, "{found} of {limit}");
+            prop_assert!(tried <= STRIDES + 4);
+        }
+    }
+
+    #[test]
+    fn what_never_keeps_up_is_zero() {
+        assert_eq!(search(100.0, 5, |_| Ok::<_, Infallible>(false)), Ok(0.0));
+        assert_eq!(search(100.0, 5, |_| Err("stopped")), Err("stopped"));
+    }
+}

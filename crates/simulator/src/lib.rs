@@ -1,0 +1,10 @@
+//! Evaluation: what an experiment comes to. [`results`] is what it leaves behind (summary, tables, plots), [`analysis`]
+//! how that is drawn from what was measured.
+//!
+//! Nothing here starts a core, reads a clock or knows a message: `vireo experiment` runs the real core and hands in what
+//! it saw.
+
+#![forbid(unsafe_code)]
+
+pub mod analysis;
+pub mod results;

@@ -1,0 +1,67 @@
+//! A number that was measured several times.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The measurements and what they come to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// The middle one (of an even number, the mean of the two in the middle).
+    pub median: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+    /// All, in order of time.
+    pub runs: Vec<f64>,
+}
+
+impl Measured {
+    /// `None` if there are no measurements, or if one of them is no number.
+    pub fn of(runs: Vec<f64>) -> Option<Self> {
+        if runs.iter().any(|value| !value.is_finite()) {
+            return None;
+        }
+        let mut sorted = runs.clone();
+        sorted.sort_by(f64::total_cmp);
+        let (min, max) = (*sorted.first()?, *sorted.last()?);
+        let middle = sorted.len() / 2;
+        let median = if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 };
+        Some(Measured { median, min, max, runs })
+    }
+
+    /// What `value` finds in each run.
+    pub fn each<T>(runs: &[T], value: impl Fn(&T) -> f64) -> Option<Self> {
+        Measured::of(runs.iter().map(value).collect())
+    }
+}
+
+impl fmt::Display for Measured {
+    /// `median (min to max)`, rounded to what is meant: three digits that count, and no more than three places.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let places = match self.median.abs() {
+            size if size >= 100.0 || size == 0.0 => 0,
+            size if size >= 10.0 => 1,
+            size if size >= 1.0 => 2,
+            _ => 3,
+        };
+        write!(f, "{:.places$} ({:.places$} to {:.places$})", self.median, self.min, self.max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_spreads() {
+        let odd = Measured::of(vec![9.0, 1.0, 4.0]).unwrap();
+        assert_eq!((odd.median, odd.min, odd.max), (4.0, 1.0, 9.0));
+        assert_eq!(odd.to_string(), "4.00 (1.00 to 9.00)");
+        assert_eq!(odd.runs, [9.0, 1.0, 4.0]);
+        assert_eq!(Measured::of(vec![4.0, 1.0, 9.0, 2.0]).unwrap().median, 3.0);
+        assert_eq!(Measured::of(vec![]), None);
+        assert_eq!(Measured::of(vec![1.0, f64::NAN]), None);
+        assert_eq!(Measured::of(vec![1234.4, 0.2]).unwrap().to_string(), "617 (0 to 1234)");
+    }
+}

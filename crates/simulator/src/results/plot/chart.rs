@@ -1,0 +1,200 @@
+//! Lines and points over time or load.
+
+use super::PlotError;
+use super::axis::{Axis, Span};
+use super::frame::{self, Drawing, Entry, Refused, Sample, colour};
+use plotters::prelude::*;
+
+/// How a series is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// A line through the points.
+    Line,
+    /// The points alone.
+    Points,
+}
+
+/// Points that belong together.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// Its name in the legend.
+    pub name: String,
+    /// How it is drawn.
+    pub style: Style,
+    /// Where; those that have no place on the axes are left out.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Where something is marked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum At {
+    /// A dashed vertical line.
+    X(f64),
+    /// A dashed horizontal line.
+    Y(f64),
+    /// A point.
+    Point(f64, f64),
+}
+
+/// Something to compare with: the paper's figure, a limit, an event.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    /// What it is.
+    pub name: String,
+    /// Where.
+    pub at: At,
+}
+
+/// A plot.
+#[derive(Clone, Debug)]
+pub struct Chart {
+    /// What it shows.
+    pub title: String,
+    /// Time or load.
+    pub x: Axis,
+    /// What was measured.
+    pub y: Axis,
+    /// The measurements.
+    pub series: Vec<Series>,
+    /// What they are compared with.
+    pub marks: Vec<Mark>,
+}
+
+impl Chart {
+    /// An empty one.
+    pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
+        Chart { title: title.into(), x, y, series: Vec::new(), marks: Vec::new() }
+    }
+
+    /// With a line.
+    #[must_use]
+    pub fn line(mut self, name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
+        self.series.push(Series { name: name.into(), style: Style::Line, points });
+        self
+    }
+
+    /// With something to compare with.
+    #[must_use]
+    pub fn mark(mut self, name: impl Into<String>, at: At) -> Self {
+        self.marks.push(Mark { name: name.into(), at });
+        self
+    }
+
+    /// As SVG.
+    pub fn svg(&self) -> Result<String, PlotError> {
+        let shown = |(x, y): &(f64, f64)| self.x.takes(*x) && self.y.takes(*y);
+        let series: Vec<Vec<(f64, f64)>> =
+            self.series.iter().map(|s| s.points.iter().copied().filter(shown).collect()).collect();
+        if series.iter().all(Vec::is_empty) {
+            return Err(PlotError::Empty(self.title.clone()));
+        }
+        let marked = |axis: fn(At) -> Option<f64>| self.marks.iter().filter_map(move |mark| axis(mark.at));
+        let all = series.iter().flatten();
+        let x = self.x.span(all.clone().map(|p| p.0).chain(marked(At::x)));
+        let y = self.y.span(all.map(|p| p.1).chain(marked(At::y)));
+        let entries = self.entries();
+        frame::sheet(&self.title, (&self.x.label, x.clone(), &self.y.label, y.clone()), &entries, |chart| {
+            for (index, points) in series.iter().enumerate() {
+                let inside = points.iter().map(|(px, py)| (x.clamp(*px), y.clamp(*py)));
+                match self.series[index].style {
+                    Style::Line => {
+                        let style = colour(index).stroke_width(2);
+                        chart.draw_series(LineSeries::new(inside, style))?;
+                    }
+                    Style::Points => {
+                        chart.draw_series(inside.map(|p| Circle::new(p, 3, colour(index).filled())))?;
+                    }
+                }
+            }
+            for (index, mark) in self.marks.iter().enumerate() {
+                draw_mark(chart, mark.at, (&x, &y), colour(self.series.len() + index))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn entries(&self) -> Vec<Entry> {
+        let series = self.series.iter().map(|s| {
+            let sample = if s.style == Style::Line { Sample::Line } else { Sample::Point };
+            (s.name.clone(), sample)
+        });
+        let marks = self.marks.iter().map(|mark| {
+            let sample = if matches!(mark.at, At::Point(..)) { Sample::Point } else { Sample::Dashed };
+            (mark.name.clone(), sample)
+        });
+        let all = series.chain(marks).enumerate();
+        all.map(|(index, (name, sample))| Entry { name, colour: colour(index), sample }).collect()
+    }
+}
+
+impl At {
+    fn x(self) -> Option<f64> {
+        match self {
+            At::X(x) | At::Point(x, _) => Some(x),
+            At::Y(_) => None,
+        }
+    }
+
+    fn y(self) -> Option<f64> {
+        match self {
+            At::Y(y) | At::Point(_, y) => Some(y),
+            At::X(_) => None,
+        }
+    }
+}
+
+fn draw_mark(chart: &mut Drawing<'_>, at: At, axes: (&Span, &Span), colour: RGBColor) -> Result<(), Refused> {
+    let (x, y) = axes;
+    let ends = match at {
+        At::X(at) => [(x.clamp(at), y.low), (x.clamp(at), y.high)],
+        At::Y(at) => [(x.low, y.clamp(at)), (x.high, y.clamp(at))],
+        At::Point(at_x, at_y) => {
+            let point = (x.clamp(at_x), y.clamp(at_y));
+            chart.draw_series(std::iter::once(Circle::new(point, 5, colour.filled())))?;
+            return Ok(());
+        }
+    };
+    chart.draw_series(DashedLineSeries::new(ends, 7, 5, colour.stroke_width(2)))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(svg: &str) -> Vec<String> {
+        let document = roxmltree::Document::parse(svg).unwrap();
+        assert_eq!(document.root_element().tag_name().name(), "svg");
+        let texts = document.descendants().filter(|n| n.has_tag_name("text"));
+        texts.filter_map(|n| n.text().map(|t| t.trim().to_owned())).collect()
+    }
+
+    #[test]
+    fn a_chart_is_xml_and_says_what_it_shows() {
+        let line: Vec<(f64, f64)> = (1..50).map(|n| (f64::from(n), f64::from(n * n))).collect();
+        let mut chart = Chart::new("Latency & <load>", Axis::linear("time (s)"), Axis::log("latency (ms)"))
+            .line("unified \"U\"", line)
+            .mark("paper: 35 ms", At::Y(35.0))
+            .mark("killed", At::X(20.0))
+            .mark("paper", At::Point(10.0, 4.0));
+        // no place for these on the axes
+        let odd = vec![(3.0, 0.0), (f64::NAN, 2.0), (4.0, 7.0)];
+        chart.series.push(Series { name: "points".into(), style: Style::Points, points: odd });
+        let svg = chart.svg().unwrap();
+        let texts = names(&svg);
+        for text in ["Latency & <load>", "time (s)", "latency (ms)", "unified \"U\"", "paper: 35 ms", "killed", "100"] {
+            assert!(texts.iter().any(|t| t == text), "{text} in {texts:?}");
+        }
+        assert!(svg.contains("<polyline"));
+        assert_eq!(svg.matches("<circle").count(), 4, "one point and one mark, each with its sample in the legend");
+        if let Some(path) = std::env::var_os("VIREO_KEEP_PLOTS") {
+            std::fs::write(std::path::Path::new(&path).join("chart.svg"), &svg).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_chart_without_points_is_an_error() {
+        let chart = Chart::new("none", Axis::linear("x"), Axis::log("y")).line("a", vec![(1.0, 0.0)]);
+        assert!(matches!(chart.svg(), Err(PlotError::Empty(title)) if title == "none"));
+    }
+}

@@ -1,0 +1,266 @@
+//! `summary.json`: our figures, the paper's and the baseline's, side by side. The names of the JSON are a contract.
+
+use super::{Machine, Measured};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What an experiment came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Its name on the command line.
+    pub experiment: String,
+    /// The question it answers, in a sentence.
+    pub about: String,
+    /// The publication and the figure in it, empty if there is none.
+    pub paper: String,
+    /// What it was measured on.
+    pub machine: Machine,
+    /// Whether it was the short form, whose figures prove little.
+    pub quick: bool,
+    /// How often each measurement was made.
+    pub runs: u32,
+    /// What was compared.
+    pub configurations: Vec<Configuration>,
+    /// The figures.
+    pub figures: Vec<Figure>,
+    /// Whether every figure that has a mark meets it.
+    pub met: bool,
+    /// What a reader must know beside the figures.
+    pub notes: Vec<String>,
+}
+
+/// One of the configurations that were compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Configuration {
+    /// Its name in the figures and plots.
+    pub name: String,
+    /// What it is, in a sentence.
+    pub about: String,
+    /// What the core's configuration file says beyond the laboratory's own part.
+    pub toml: String,
+}
+
+/// One figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// What it is.
+    pub name: String,
+    /// Its unit: `ms`, `%`, `1/s`, `ratio`, `UEs`.
+    pub unit: String,
+    /// What we measured.
+    pub ours: Measured,
+    /// What the paper says.
+    pub paper: Option<Paper>,
+    /// The same figure of the baseline in the same run.
+    pub baseline: Option<Baseline>,
+    /// What it has to be.
+    pub mark: Option<Bound>,
+    /// Whether it is; true without a mark.
+    pub met: bool,
+}
+
+/// What a paper says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Paper {
+    /// The value, as a bound if that is what is said.
+    pub value: Bound,
+    /// Figure or section.
+    pub source: String,
+}
+
+/// What the baseline came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Baseline {
+    /// Its configuration's name.
+    pub name: String,
+    /// Its figure.
+    pub value: Measured,
+}
+
+/// A value or a bound. Of several runs the median counts for [`Bound::About`], the worst one for the others.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// This, as nearly as a plot can be read: not to be checked.
+    About(f64),
+    /// Not more in any run.
+    AtMost(f64),
+    /// Less in every run.
+    Below(f64),
+    /// Not less in any run.
+    AtLeast(f64),
+    /// More in every run.
+    Above(f64),
+}
+
+impl Bound {
+    /// The number in it.
+    pub fn number(self) -> f64 {
+        match self {
+            Bound::About(n) | Bound::AtMost(n) | Bound::Below(n) | Bound::AtLeast(n) | Bound::Above(n) => n,
+        }
+    }
+
+    /// Whether all runs are within.
+    pub fn holds(self, measured: &Measured) -> bool {
+        match self {
+            Bound::About(_) => true,
+            Bound::AtMost(most) => measured.max <= most,
+            Bound::Below(limit) => measured.max < limit,
+            Bound::AtLeast(least) => measured.min >= least,
+            Bound::Above(limit) => measured.min > limit,
+        }
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = match self {
+            Bound::About(_) => "~",
+            Bound::AtMost(_) => "<= ",
+            Bound::Below(_) => "< ",
+            Bound::AtLeast(_) => ">= ",
+            Bound::Above(_) => "> ",
+        };
+        write!(f, "{sign}{}", self.number())
+    }
+}
+
+impl Figure {
+    /// A figure by itself.
+    pub fn new(name: impl Into<String>, unit: impl Into<String>, ours: Measured) -> Self {
+        Figure { name: name.into(), unit: unit.into(), ours, paper: None, baseline: None, mark: None, met: true }
+    }
+
+    /// With what the paper says.
+    #[must_use]
+    pub fn paper(mut self, value: Bound, source: impl Into<String>) -> Self {
+        self.paper = Some(Paper { value, source: source.into() });
+        self
+    }
+
+    /// With the baseline's figure, if it was measured.
+    #[must_use]
+    pub fn baseline(mut self, name: impl Into<String>, value: Option<Measured>) -> Self {
+        self.baseline = value.map(|value| Baseline { name: name.into(), value });
+        self
+    }
+
+    /// With what it has to be.
+    #[must_use]
+    pub fn mark(mut self, mark: Bound) -> Self {
+        self.met = mark.holds(&self.ours);
+        self.mark = Some(mark);
+        self
+    }
+}
+
+impl Summary {
+    /// Whether every figure with a mark meets it.
+    pub fn judge(&mut self) {
+        self.met = self.figures.iter().all(|figure| figure.met);
+    }
+}
+
+impl fmt::Display for Summary {
+    /// The table for a person.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let head = ["figure", "ours", "baseline", "paper", "mark", ""].map(str::to_owned);
+        let rows = self.figures.iter().map(|figure| {
+            [
+                format!("{} [{}]", figure.name, figure.unit),
+                figure.ours.to_string(),
+                figure.baseline.as_ref().map_or_else(String::new, |b| format!("{} {}", b.name, b.value)),
+                figure.paper.as_ref().map_or_else(String::new, |p| p.value.to_string()),
+                figure.mark.map_or_else(String::new, |m| m.to_string()),
+                match (figure.mark, figure.met) {
+                    (None, _) => String::new(),
+                    (Some(_), true) => "met".into(),
+                    (Some(_), false) => "NOT MET".into(),
+                },
+            ]
+        });
+        let rows: Vec<[String; 6]> = std::iter::once(head).chain(rows).collect();
+        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..6).map(width).collect();
+        writeln!(f, "{}: {}", self.experiment, self.about)?;
+        for row in &rows {
+            let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+            writeln!(f, "  {}", cells.join("  ").trim_end())?;
+        }
+        self.notes.iter().try_for_each(|note| writeln!(f, "  note: {note}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn example() -> Summary {
+        let measured = |runs: &[f64]| Measured::of(runs.to_vec()).unwrap();
+        Summary {
+            experiment: "example".into(),
+            about: "What is it?".into(),
+            paper: "A paper, figure 1".into(),
+            machine: Machine { cpu: "x".into(), cpus: 2, kernel: "6".into(), release: "0.1.0".into() },
+            quick: true,
+            runs: 3,
+            configurations: vec![Configuration {
+                name: "unified".into(),
+                about: "One NF for all.".into(),
+                toml: "[pools]\nkey = \"wildcard\"\n".into(),
+            }],
+            figures: vec![
+                Figure::new("lost UEs", "UEs", measured(&[0.0, 0.0])).mark(Bound::AtMost(0.0)),
+                Figure::new("latency", "ms", measured(&[3.0, 1.5, 9.0]))
+                    .paper(Bound::Below(10.0), "figure 1")
+                    .baseline("unified", Some(measured(&[35.0])))
+                    .mark(Bound::Below(8.0)),
+            ],
+            met: true,
+            notes: vec!["A note.".into()],
+        }
+    }
+
+    #[test]
+    fn a_summary_survives_its_json() {
+        let mut summary = example();
+        summary.judge();
+        let json = serde_json::to_string_pretty(&summary).unwrap();
+        assert_eq!(serde_json::from_str::<Summary>(&json).unwrap(), summary);
+        let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(value["figures"][1]["ours"]["median"], 3.0);
+        assert_eq!(value["figures"][1]["paper"]["value"]["below"], 10.0);
+        assert_eq!(value["figures"][1]["baseline"]["name"], "unified");
+        assert_eq!(value["machine"]["cpus"], 2);
+    }
+
+    #[test]
+    fn the_worst_run_decides_whether_a_mark_is_met() {
+        let mut summary = example();
+        assert!(summary.figures[0].met && !summary.figures[1].met, "one of the runs took 9 ms");
+        summary.judge();
+        assert!(!summary.met);
+        summary.figures.pop();
+        summary.judge();
+        assert!(summary.met);
+        let measured = Measured::of(vec![2.0, 4.0]).unwrap();
+        for (bound, holds) in [
+            (Bound::About(99.0), true),
+            (Bound::AtMost(4.0), true),
+            (Bound::Below(4.0), false),
+            (Bound::AtLeast(2.0), true),
+            (Bound::Above(2.0), false),
+        ] {
+            assert_eq!(bound.holds(&measured), holds, "{bound}");
+        }
+    }
+
+    #[test]
+    fn the_table_shows_everything() {
+        let text = example().to_string();
+        for part in ["latency [ms]", "3.00 (1.50 to 9.00)", "unified 35.0", "< 10", "NOT MET", "met", "note: A note."] {
+            assert!(text.contains(part), "{part} in:\n{text}");
+        }
+    }
+}

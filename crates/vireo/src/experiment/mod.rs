@@ -1,0 +1,113 @@
+//! `vireo experiment`: experiments of papers, repeated with the real core on this machine. Core and emulator are separate
+//! processes in namespaces of their own; what is compared are configurations of the one core. An experiment leaves
+//! `results/NAME/`: `summary.json` and SVG plots, and CSV tables with all that was measured.
+
+mod service_load;
+mod session;
+
+use crate::cli::Failure;
+use crate::lab::core::UE_NETWORKS;
+use crate::lab::{Interrupt, Lab};
+use session::{Findings, Session};
+use std::path::{Path, PathBuf};
+use vireo_simulator::results::{Folder, Machine, Summary};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Which (see --list)
+    #[arg(value_name = "NAME", required_unless_present = "list")]
+    name: Option<String>,
+    /// List the experiments
+    #[arg(long)]
+    list: bool,
+    /// The short form, within a minute: shows that it works, its figures prove little
+    #[arg(long)]
+    quick: bool,
+    /// Where the results go [default: results/NAME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// How often everything is measured [default: 5; 1 with --quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50))]
+    runs: Option<u32>,
+    /// Keep the core's log
+    #[arg(long, value_name = "FILE")]
+    core_log: Option<PathBuf>,
+}
+
+/// An experiment.
+struct Experiment {
+    name: &'static str,
+    /// The question that it answers.
+    about: &'static str,
+    /// The publication and the figure in it.
+    paper: &'static str,
+    run: fn(&Session) -> Result<Findings, Failure>,
+}
+
+const ALL: &[Experiment] = &[service_load::EXPERIMENT];
+
+/// Does what `vireo experiment` was asked.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    if args.list {
+        for experiment in ALL {
+            println!("{:<16} {}", experiment.name, experiment.about);
+        }
+        return Ok(());
+    }
+    let name = args.name.as_deref().unwrap_or_default();
+    let experiment = ALL
+        .iter()
+        .find(|experiment| experiment.name == name)
+        .ok_or_else(|| Failure(format!("there is no experiment {name:?}: see vireo experiment --list")))?;
+    // Before the namespaces: afterwards `/tmp` is another one, and a wrong path should not cost a run.
+    let out = args.out.clone().unwrap_or_else(|| Path::new("results").join(name));
+    let folder = Folder::make(&out)?;
+    let log = args.core_log.as_deref().map(crate::lab::create).transpose()?;
+    let lab = Lab::build(&UE_NETWORKS)?;
+    let runs = args.runs.unwrap_or(if args.quick { 1 } else { 5 });
+    let session = Session { lab, interrupt: Interrupt::listen()?, quick: args.quick, runs, log };
+    let findings = (experiment.run)(&session)?;
+    for (name, table) in &findings.tables {
+        folder.table(name, table)?;
+    }
+    for (name, svg) in &findings.plots {
+        folder.plot(name, svg)?;
+    }
+    let mut summary = Summary {
+        experiment: experiment.name.into(),
+        about: experiment.about.into(),
+        paper: experiment.paper.into(),
+        machine: Machine::read(),
+        quick: args.quick,
+        runs,
+        configurations: findings.configurations,
+        figures: findings.figures,
+        met: true,
+        notes: findings.notes,
+    };
+    if cfg!(debug_assertions) {
+        summary.notes.push("Made with a debug build: nothing can be concluded from the figures.".into());
+    }
+    summary.judge();
+    folder.summary(&summary)?;
+    print!("{summary}");
+    eprintln!("experiment: results in {}", folder.path().display());
+    match findings.broken {
+        None => Ok(()),
+        Some(what) => Err(Failure(format!("{what}: see {}", folder.path().join("summary.json").display()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_can_be_paths() {
+        for (index, experiment) in ALL.iter().enumerate() {
+            assert!(ALL[..index].iter().all(|other| other.name != experiment.name), "{}", experiment.name);
+            assert!(experiment.name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'));
+            assert!(experiment.about.ends_with('?'), "{}: {}", experiment.name, experiment.about);
+        }
+    }
+}
