@@ -17,6 +17,7 @@ mod mailbox;
 #[allow(unsafe_code)]
 mod mem;
 mod numbers;
+mod pipe;
 mod pool;
 mod ring;
 mod slots;
@@ -31,6 +32,7 @@ pub use layout::Key;
 pub use mailbox::{MailboxFull, Posted};
 pub use mem::AtomicU64;
 pub use numbers::Numbers;
+pub use pipe::{Receiver, Sender};
 pub use pool::{LARGE_PACKET_OCTETS, PACKET_OCTETS, Packet};
 pub use ring::{Ring, RingFull, Taken};
 pub use slots::{Committed, Record, Slot, Snapshot};

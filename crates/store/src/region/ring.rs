@@ -10,13 +10,13 @@ use super::layout::RING;
 use super::mem::{AtomicU64, Ordering};
 use super::{Dead, Region, Worker};
 
-const HEAD: usize = 0;
-const TAIL: usize = 8;
+pub(super) const HEAD: usize = 0;
+pub(super) const TAIL: usize = 8;
 #[cfg(not(loom))]
 const BELL: usize = 16;
 
 const LAPS: u64 = (1 << 14) - 1;
-const ITEM: u64 = (1 << 40) - 1;
+pub(super) const ITEM: u64 = (1 << 40) - 1;
 
 const EMPTY: u64 = 0;
 const FULL: u64 = 1;
@@ -46,9 +46,13 @@ pub struct RingFull;
 impl Region {
     /// A ring, by its number.
     pub fn ring(&self, number: u16) -> Option<Ring> {
-        let cells = u64::from(self.config.ring_cells);
-        let base = self.lay.rings + usize::from(number) * (RING + cells as usize);
-        (number < self.config.rings).then(|| Ring { region: self.clone(), base, cells })
+        let base = self.ring_base(number)?;
+        Some(Ring { region: self.clone(), base, cells: self.config.ring_cells.into() })
+    }
+
+    pub(super) fn ring_base(&self, number: u16) -> Option<usize> {
+        let base = self.lay.rings + usize::from(number) * (RING + self.config.ring_cells as usize);
+        (number < self.config.rings).then_some(base)
     }
 }
 
