@@ -4,6 +4,7 @@ pub mod api;
 pub mod balancer;
 pub mod config;
 pub mod control;
+pub mod crew;
 pub mod host;
 pub mod metrics;
 pub mod n4;

@@ -1,0 +1,172 @@
+//! How workers that want the same processor share it: by cgroup v2's `cpu.weight` where this process may make groups,
+//! else by nice values where it may also take them back, else not at all, which is said once.
+
+use super::cgroup::Groups;
+use rustix::process::{Pid, getpriority_process, setpriority_process};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+
+/// What a step of nice is worth (the kernel's table of weights: each is 1.25 times the next).
+const STEP: f64 = 1.25;
+/// The largest nice value.
+const NICEST: i32 = 19;
+/// `cpu.weight` of the heaviest worker: the kernel's usual one.
+const USUAL: f64 = 100.0;
+
+/// The workers' weights.
+#[derive(Debug, Default)]
+pub(super) struct Weights {
+    /// `None` as long as nobody weighed anything: most hosts never do.
+    means: Option<Means>,
+    workers: BTreeMap<u8, Weighed>,
+}
+
+#[derive(Debug)]
+struct Weighed {
+    pid: u32,
+    weight: f64,
+    /// What was set last, so that only what changes is set again.
+    set: Option<u32>,
+}
+
+#[derive(Debug)]
+enum Means {
+    Groups(Groups),
+    Nice {
+        /// The host's own, below which no worker goes.
+        least: i32,
+    },
+    Nothing,
+}
+
+impl Means {
+    fn find() -> Self {
+        let groups = match Groups::open() {
+            Ok(groups) => {
+                tracing::info!("workers share processors by cgroup weights");
+                return Means::Groups(groups);
+            }
+            Err(why) => why,
+        };
+        match reversible_nice() {
+            Ok(least) => {
+                tracing::info!(cgroups = %groups, "workers share processors by nice values");
+                Means::Nice { least }
+            }
+            Err(nice) => {
+                tracing::warn!(
+                    cgroups = %groups, %nice,
+                    "shares among worker processes are not enforced; give the core a cgroup of its own (Delegate=cpu) \
+                     or CAP_SYS_NICE"
+                );
+                Means::Nothing
+            }
+        }
+    }
+}
+
+/// The nice value of this thread, if a thread may take a higher one and come back. It is this thread's alone (on Linux).
+fn reversible_nice() -> io::Result<i32> {
+    let own = getpriority_process(None)?;
+    setpriority_process(None, own + 1)?;
+    setpriority_process(None, own)?;
+    Ok(own)
+}
+
+impl Weights {
+    /// A worker is there.
+    pub(super) fn add(&mut self, worker: u8, pid: u32) {
+        self.workers.insert(worker, Weighed { pid, weight: 1.0, set: None });
+        if self.means.is_some() {
+            self.apply();
+        }
+    }
+
+    /// A worker is gone.
+    pub(super) fn remove(&mut self, worker: u8) {
+        self.workers.remove(&worker);
+        if let Some(Means::Groups(groups)) = &mut self.means {
+            groups.remove(worker);
+        }
+    }
+
+    /// Sets a weight; only its ratio to the others counts.
+    pub(super) fn set(&mut self, worker: u8, weight: f64) {
+        let Some(weighed) = self.workers.get_mut(&worker) else { return };
+        if weight.is_finite() && weight > 0.0 && weighed.weight != weight {
+            weighed.weight = weight;
+            self.means.get_or_insert_with(Means::find);
+            self.apply();
+        }
+    }
+
+    /// Every worker is gone.
+    pub(super) fn end(&mut self) {
+        self.workers.clear();
+        if let Some(Means::Groups(groups)) = self.means.take() {
+            groups.end();
+        }
+    }
+
+    fn apply(&mut self) {
+        let most = self.workers.values().map(|w| w.weight).fold(0.0, f64::max);
+        for (worker, weighed) in &mut self.workers {
+            let part = weighed.weight / most;
+            let (value, result) = match &mut self.means {
+                Some(Means::Groups(groups)) => {
+                    let value = cpu_weight(part);
+                    if weighed.set == Some(value) {
+                        continue;
+                    }
+                    (value, groups.set(*worker, weighed.pid, value))
+                }
+                Some(Means::Nice { least }) => {
+                    let value = nice(part, *least);
+                    if weighed.set == Some(value.cast_unsigned()) {
+                        continue;
+                    }
+                    (value.cast_unsigned(), be_nice(weighed.pid, value))
+                }
+                Some(Means::Nothing) | None => return,
+            };
+            match result {
+                Ok(()) => weighed.set = Some(value),
+                // It may have ended, which the crew is about to notice.
+                Err(error) => tracing::debug!(%error, worker, "a worker's weight cannot be set"),
+            }
+        }
+    }
+}
+
+/// Sets the nice value of a process: of each of its threads, for on Linux each has its own.
+fn be_nice(pid: u32, value: i32) -> io::Result<()> {
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let number = thread?.file_name().to_string_lossy().parse().ok();
+        setpriority_process(number.and_then(Pid::from_raw), value)?;
+    }
+    Ok(())
+}
+
+/// The nice value of who gets this part of what the heaviest gets.
+fn nice(part: f64, least: i32) -> i32 {
+    let steps = (1.0 / part).log(STEP).round().clamp(0.0, 39.0) as i32;
+    (least + steps).min(NICEST)
+}
+
+/// The weight in a cgroup of who gets this part of what the heaviest gets.
+fn cpu_weight(part: f64) -> u32 {
+    (part * USUAL).round().max(1.0) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_follow_the_kernels_steps() {
+        assert_eq!((nice(1.0, 0), nice(0.8, 0), nice(0.5, 0), nice(0.1, 0)), (0, 1, 3, 10));
+        assert_eq!((nice(1.0, -5), nice(0.5, 18), nice(1e-9, -20)), (-5, 19, 19));
+        assert_eq!((cpu_weight(1.0), cpu_weight(0.25), cpu_weight(1e-6)), (100, 25, 1));
+    }
+}
