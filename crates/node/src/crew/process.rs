@@ -1,7 +1,7 @@
 //! One worker process: its start, and what the kernel says of it.
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -36,6 +36,24 @@ impl Program {
     }
 }
 
+/// Does something on one processor, which a process that it starts inherits from its first instruction on.
+fn on<T>(core: Option<usize>, start: impl FnOnce() -> T) -> T {
+    let all = core.filter(|core| *core < CpuSet::MAX_CPU).and_then(|core| {
+        let all = sched_getaffinity(None).ok()?;
+        let mut only = CpuSet::new();
+        only.set(core);
+        let moved = sched_setaffinity(None, &only).inspect_err(
+            |error| tracing::warn!(%error, core, "a worker cannot be put on this processor and runs on any"),
+        );
+        moved.is_ok().then_some(all)
+    });
+    let started = start();
+    if let Some(error) = all.and_then(|all| sched_setaffinity(None, &all).err()) {
+        tracing::warn!(%error, "the thread that looks after the workers stays on a worker's processor");
+    }
+    started
+}
+
 /// A running worker process.
 #[derive(Debug)]
 pub(super) struct Process {
@@ -57,7 +75,7 @@ impl Process {
             command.arg0("vireo");
         }
         let started = Instant::now();
-        let mut child = command.spawn()?;
+        let mut child = on(core, || command.spawn())?;
         // Not waited for yet, so its number is its own.
         let pid = Pid::from_child(&child);
         let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
@@ -68,13 +86,6 @@ impl Process {
                 return Err(error.into());
             }
         };
-        if let Some(core) = core {
-            let mut set = CpuSet::new();
-            set.set(core);
-            if let Err(error) = sched_setaffinity(Some(pid), &set) {
-                tracing::warn!(%error, core, "a worker cannot be put on this processor and runs on any");
-            }
-        }
         Ok(Process { child, pidfd, started })
     }
 
