@@ -232,3 +232,67 @@ fn a_dead_holders_ue_goes_on() {
         forget(three);
     });
 }
+
+#[test]
+fn a_dead_workers_buffer_is_free_once() {
+    check(2, || {
+        let region = region();
+        let (mut one, mut two, mut three) = (worker(&region, 0), worker(&region, 1), worker(&region, 2));
+        let slot = one.insert(Ltmsi::new(Bucket::new(0), 0)).unwrap();
+        let other = three.insert(Ltmsi::new(Bucket::new(1), 0)).unwrap();
+        commit(&mut one, slot, 1).unwrap();
+        forget(one);
+        // Its record is superseded, and so freed, while it is reclaimed and its chunk gets another owner.
+        let living = thread::spawn(move || {
+            commit(&mut two, slot, 2).unwrap();
+            two
+        });
+        region.reclaim(region.declare_dead(0));
+        commit(&mut three, other, 3).unwrap();
+        commit(&mut three, other, 4).unwrap();
+        let two = living.join().unwrap();
+        commit(&mut three, other, 5).unwrap();
+        commit(&mut three, slot, 6).unwrap();
+        assert_eq!((is_whole(&region, slot), is_whole(&region, other)), (6, 5));
+        drop(two);
+        drop(three);
+        assert_eq!(region.heap_use().0, 2, "the two records, and nothing was lost");
+    });
+}
+
+#[test]
+fn a_slot_that_a_dead_worker_took_is_filled_or_free() {
+    check(3, || {
+        let region = region();
+        let (mut one, two) = (worker(&region, 0), worker(&region, 1));
+        let slot = one.insert(Ltmsi::new(Bucket::new(0), 0)).unwrap();
+        forget(one);
+        let living = thread::spawn(move || {
+            let mut two = two;
+            let packet = two.packet(1, &[]).unwrap();
+            let region = two.region().clone();
+            if region.slot_of(Ltmsi::new(Bucket::new(0), 0)).is_none() {
+                two.free(packet);
+                return (two, false);
+            }
+            let posted = region.post(&two, slot, packet, 1).unwrap();
+            let mut done = false;
+            if posted == Posted::Holder && region.next(&two, slot) == Some(packet) {
+                // It may be gone since it was looked up.
+                done = region.ltmsi_of(slot).is_some();
+                if done {
+                    commit(&mut two, slot, 1).unwrap();
+                }
+                assert_eq!(two.finish(slot), None);
+            }
+            (two, done)
+        });
+        region.reclaim(region.declare_dead(0));
+        let (two, filled) = living.join().unwrap();
+        assert_eq!(region.slots().count(), usize::from(filled));
+        let found = region.slot_of(Ltmsi::new(Bucket::new(0), 0));
+        assert_eq!(found, filled.then_some(slot), "who has a record is found");
+        assert_eq!(region.packets_used(), 0);
+        drop(two);
+    });
+}

@@ -16,6 +16,8 @@ pub(super) const COMMITTED: u32 = 1;
 pub(super) const SUPERSEDED: u32 = 2;
 /// Its effects have left.
 pub(super) const SENT: u32 = 4;
+/// Its use is over, and who ended it, not the owner of its chunk, has not given it back yet.
+const PENDING: u32 = 8;
 
 /// Chunks that are looked into for a free buffer before another chunk is taken.
 const LOOKS: usize = 8;
@@ -118,11 +120,9 @@ impl Region {
         Buffer { number, generation }
     }
 
-    /// Sets a flag of this use of the buffer; superseded and sent together end it.
-    pub(super) fn mark(&self, buffer: Buffer, flag: u32) -> Marked {
-        if self.locate(buffer.number).is_none() {
-            return Marked::Stale;
-        }
+    /// Sets a flag of this use of the buffer; superseded and sent together end it. Worker `by` does so, if it is one.
+    pub(super) fn mark(&self, buffer: Buffer, flag: u32, by: Option<u8>) -> Marked {
+        let Some((chunk, ..)) = self.locate(buffer.number) else { return Marked::Stale };
         let word = self.word(self.buffer(buffer.number));
         let mut now = word.load(Ordering::Acquire);
         loop {
@@ -132,12 +132,48 @@ impl Region {
             }
             let flags = flags | flag;
             let over = flags & (SUPERSEDED | SENT) == SUPERSEDED | SENT;
-            let next = if over { joined(generation.wrapping_add(1), 0) } else { joined(generation, flags) };
+            let next = if !over {
+                joined(generation, flags)
+            } else if by.is_some_and(|by| self.owner_of(chunk) == u64::from(by)) {
+                joined(generation.wrapping_add(1), 0)
+            } else {
+                // Should it die before it gives the buffer back, this is where that is found out.
+                self.note_giving(by, buffer.to_word());
+                joined(generation.wrapping_add(1), PENDING)
+            };
             match word.compare_exchange(now, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return if over { Marked::Free } else { Marked::Set },
                 Err(seen) => now = seen,
             }
         }
+    }
+
+    fn owner_of(&self, chunk: usize) -> u64 {
+        self.word(self.meta(chunk)).load(Ordering::Relaxed) >> 8
+    }
+
+    /// As [`Region::mark`]; a buffer whose use it ends is given back.
+    pub(super) fn mark_and_give_back(&self, buffer: Buffer, flag: u32, by: Option<u8>) {
+        if self.mark(buffer, flag, by) == Marked::Free {
+            self.give_back(buffer.number);
+            self.note_giving(by, 0);
+        }
+    }
+
+    /// Gives back what a dead worker was giving back. Who takes the buffer afterwards takes the mark off first, so it is
+    /// free twice only if the mark is seen and then the bit, and the mark still.
+    pub(super) fn finish_giving(&self, buffer: Buffer) {
+        let Some((chunk, place, _)) = self.locate(buffer.number) else { return };
+        let bit = self.word(self.meta(chunk) + 1 + place / 64).load(Ordering::Acquire) >> (place % 64) & 1;
+        let pending = joined(buffer.generation.wrapping_add(1), PENDING);
+        if bit == 1 && self.word(self.buffer(buffer.number)).load(Ordering::Acquire) == pending {
+            self.give_back(buffer.number);
+        }
+    }
+
+    /// Whether somebody else is about to give a buffer back.
+    pub(super) fn is_pending(flags: u32) -> bool {
+        flags & PENDING != 0
     }
 
     /// Ends a use that nothing refers to.
@@ -159,7 +195,7 @@ impl Region {
     }
 
     /// The buffers of a chunk that are taken.
-    fn taken_of(&self, chunk: usize) -> Vec<u32> {
+    pub(super) fn taken_of(&self, chunk: usize) -> Vec<u32> {
         let Some(class) = self.class_of(chunk) else { return Vec::new() };
         let bits = |place: usize| self.word(self.meta(chunk) + 1 + place / 64).load(Ordering::Acquire) >> (place % 64);
         let places = (0..CHUNK / CLASSES[class]).filter(|place| bits(*place) & 1 != 0);
@@ -172,19 +208,18 @@ impl Region {
     }
 
     fn chunks_of(&self, worker: u8) -> impl Iterator<Item = usize> {
-        let owner = u64::from(worker) << 8;
-        (0..self.lay.chunk_count).filter(move |chunk| {
-            let meta = self.word(self.meta(*chunk)).load(Ordering::Acquire);
-            meta != 0 && meta & 0xff00 == owner
-        })
+        (0..self.lay.chunk_count).filter(move |chunk| self.is_chunk_of(*chunk, worker))
     }
 
-    /// Makes the chunks of a worker anybody's.
-    pub(super) fn orphan(&self, worker: u8) {
-        for chunk in self.chunks_of(worker) {
-            let meta = self.word(self.meta(chunk));
-            meta.store(meta.load(Ordering::Relaxed) & 0xff | NOBODY << 8, Ordering::Release);
-        }
+    pub(super) fn is_chunk_of(&self, chunk: usize, worker: u8) -> bool {
+        let meta = self.word(self.meta(chunk)).load(Ordering::Acquire);
+        meta != 0 && meta >> 8 == u64::from(worker)
+    }
+
+    /// Makes a chunk of a worker anybody's.
+    pub(super) fn orphan(&self, chunk: usize) {
+        let meta = self.word(self.meta(chunk));
+        meta.store(meta.load(Ordering::Relaxed) & 0xff | NOBODY << 8, Ordering::Release);
     }
 
     /// Buffers taken in the whole region, and the octets of the chunks they are cut from.
@@ -243,9 +278,8 @@ impl Arena {
     /// Gives back a buffer: kept for the next record, if it is the worker's own.
     pub(super) fn put(&mut self, region: &Region, worker: u8, number: u32) {
         let Some((chunk, _, class)) = region.locate(number) else { return };
-        let owner = region.word(region.meta(chunk)).load(Ordering::Relaxed) >> 8;
         let kept = &mut self.classes[class].kept;
-        if owner == u64::from(worker) && kept.len() < KEPT {
+        if region.owner_of(chunk) == u64::from(worker) && kept.len() < KEPT {
             kept.push(number);
         } else {
             region.give_back(number);
@@ -269,9 +303,16 @@ impl Class {
         for _ in 0..chunks.min(self.chunks.len()) {
             let chunk = self.chunks[self.cursor] as usize;
             if let Some(place) = region.free_place(chunk, class) {
+                let number = ((chunk * CHUNK + place * CLASSES[class]) / UNIT + 1) as u32;
+                let word = region.word(region.buffer(number));
+                let (generation, flags) = halves(word.load(Ordering::Relaxed));
+                if Region::is_pending(flags) {
+                    // Before the bit: whoever sees the bit knows that nobody is about to give the buffer back.
+                    word.store(joined(generation, 0), Ordering::Relaxed);
+                }
                 // Only this worker sets bits of this chunk.
                 region.word(region.meta(chunk) + 1 + place / 64).fetch_or(1 << (place % 64), Ordering::AcqRel);
-                return Some(((chunk * CHUNK + place * CLASSES[class]) / UNIT + 1) as u32);
+                return Some(number);
             }
             self.cursor = (self.cursor + 1) % self.chunks.len();
         }

@@ -216,6 +216,36 @@ impl Region {
         let mail = self.mail(Slot(slot)).1;
         mail.holder == 0 && mail.newest == 0
     }
+
+    /// Holds a UE that nobody holds, in the name of a dead worker, if `still` is true of it then; else says who holds it.
+    pub(super) fn hold_idle(&self, slot: Slot, dead: u8, still: impl Fn() -> bool) -> Result<bool, u8> {
+        loop {
+            // Whoever held it in between would have changed the mailbox: what is true now is true when it is held.
+            let (word, mail) = self.mail(slot);
+            match mail.holder.checked_sub(1) {
+                Some(holder) => return Err(holder as u8),
+                None if !still() => return Ok(false),
+                None if self.change(slot, word, Mail { holder: u64::from(dead) + 1, ..mail }) => return Ok(true),
+                None => {}
+            }
+        }
+    }
+
+    /// Holds a UE no more that [`Region::hold_idle`] held. Packets that came meanwhile were for one who is gone.
+    pub(super) fn let_go(&self, slot: Slot) {
+        loop {
+            let (word, mail) = self.mail(slot);
+            if self.change(slot, word, Mail { holder: 0, count: 0, newest: 0, ..mail }) {
+                let mut at = mail.newest;
+                while at != 0 {
+                    let packet = self.packet_now(at as u32 - 1);
+                    at = self.link(at);
+                    self.free_packet(packet);
+                }
+                return;
+            }
+        }
+    }
 }
 
 impl Worker {

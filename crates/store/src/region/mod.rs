@@ -3,7 +3,7 @@
 //!
 //! Everything is a 64-bit word with a number, so that it is the same wherever a process maps it. What one process writes
 //! becomes true by one compare-and-swap; killed at any instruction it leaves the old or the new, and what it held is
-//! found again by [`Region::bury`] and [`Worker::reclaim`]. It knows nothing of what a context or a packet means, and
+//! found again by [`Region::bury`] and [`Region::reclaim`]. It knows nothing of what a context or a packet means, and
 //! trusts the processes that it is shared with: they are workers of one host.
 
 #[cfg(not(loom))]
@@ -19,6 +19,7 @@ mod mem;
 mod numbers;
 mod pipe;
 mod pool;
+mod reclaim;
 mod ring;
 mod slots;
 mod worker;
@@ -34,6 +35,7 @@ pub use mem::AtomicU64;
 pub use numbers::Numbers;
 pub use pipe::{Receiver, Sender};
 pub use pool::{LARGE_PACKET_OCTETS, PACKET_OCTETS, Packet};
+pub use reclaim::Reclaim;
 pub use ring::{Ring, RingFull, Taken};
 pub use slots::{Committed, Record, Slot, Snapshot};
 pub(crate) use worker::Sole;

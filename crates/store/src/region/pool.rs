@@ -110,22 +110,20 @@ impl Region {
         (0..self.packet_count()).filter(|n| state(*n) != FREE).count()
     }
 
-    /// Frees those packets of a dead worker, of `count` from number `from` on, that are in no mailbox. Others may go on
-    /// meanwhile: a packet that is a worker's who lives, or was freed and taken by one, has another state by then.
-    /// Returns how many.
-    pub(super) fn reclaim_packets(&self, worker: u8, from: u32, count: u32) -> usize {
-        let lost = |number: &u32| {
-            let now = self.word(self.packet(*number, P_STATE)).load(Ordering::Acquire);
-            let (generation, state) = halves(now);
-            let packet = Packet { number: *number, generation };
-            let slot = self.word(self.packet(*number, P_SLOT)).load(Ordering::Acquire) as u32;
-            let lost = state == OWNED | u32::from(worker)
-                || state == POSTED | u32::from(worker) && !self.is_posted(Slot(slot), packet);
-            let word = self.word(self.packet(*number, P_STATE));
+    /// Frees a packet of a dead worker that is in no mailbox. Others may go on meanwhile: a packet that is a living
+    /// worker's, or was freed and taken by one, has another state by then.
+    pub(super) fn reclaim_packet(&self, worker: u8, number: u32) {
+        let word = self.word(self.packet(number, P_STATE));
+        let now = word.load(Ordering::Acquire);
+        let (generation, state) = halves(now);
+        let packet = Packet { number, generation };
+        let slot = self.word(self.packet(number, P_SLOT)).load(Ordering::Acquire) as u32;
+        let lost = state == OWNED | u32::from(worker)
+            || state == POSTED | u32::from(worker) && !self.is_posted(Slot(slot), packet);
+        if lost {
             let free = joined(generation.wrapping_add(1) & GENERATIONS, FREE);
-            lost && word.compare_exchange(now, free, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        };
-        (from..from.saturating_add(count).min(self.packet_count())).filter(lost).count()
+            let _ = word.compare_exchange(now, free, Ordering::AcqRel, Ordering::Relaxed);
+        }
     }
 }
 

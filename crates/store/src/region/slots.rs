@@ -17,10 +17,10 @@ pub(super) const S_WORD: usize = 0;
 pub(super) const S_ID: usize = 1;
 // Words 2 and 3 are the mailbox's, 4 to 6 and 8 to 11 hold identifiers, 12 and 13 notes of numbers.
 /// The last record, while it is being removed.
-const S_LEAVING: usize = 7;
+pub(super) const S_LEAVING: usize = 7;
 
-const B_PLACE: usize = 1;
-const B_PREVIOUS: usize = 2;
+pub(super) const B_PLACE: usize = 1;
+pub(super) const B_PREVIOUS: usize = 2;
 const B_CONSUMED: usize = 3;
 const B_DEADLINE: usize = 4;
 const B_LENGTHS: usize = 5;
@@ -240,51 +240,9 @@ impl Region {
         (0..self.lay.slot_count as u32).map(Slot).filter(|slot| halves(self.current(slot.0)).1 != 0)
     }
 
-    /// Slots that a dead worker took and never filled, or was emptying; and the records it was removing.
-    pub(super) fn reclaim_slots(&self, worker: u8) -> usize {
-        let of = |slot: &u32| {
-            let id = self.word(self.slot(*slot, S_ID)).load(Ordering::Acquire);
-            id != 0 && id >> 32 == u64::from(worker)
-        };
-        let mut freed = 0;
-        for slot in (0..self.lay.slot_count as u32).filter(of) {
-            let leaving = self.word(self.slot(slot, S_LEAVING));
-            if halves(self.current(slot)).1 == 0 {
-                if let Some(buffer) = Buffer::from_word(leaving.load(Ordering::Acquire)) {
-                    self.supersede(buffer);
-                }
-                self.release(slot);
-                freed += 1;
-            }
-            leaving.store(0, Ordering::Release);
-        }
-        freed
-    }
-
-    /// The buffers of a dead worker's chunks that nothing refers to become free. Returns how many.
-    pub(super) fn reclaim_buffers(&self, worker: u8) -> usize {
-        let mut freed = 0;
-        for number in self.owned_by(worker) {
-            let base = self.buffer(number);
-            let slot = self.word(base + B_PLACE).load(Ordering::Acquire) as u32;
-            let current = (slot as usize) < self.lay.slot_count && halves(self.current(slot)).1 == number;
-            let (generation, flags) = halves(self.word(base).load(Ordering::Acquire));
-            if current {
-                // It died between its commit and the word about it.
-                if let Some(previous) = Buffer::from_word(self.word(base + B_PREVIOUS).load(Ordering::Acquire)) {
-                    self.supersede(previous);
-                }
-            } else if flags & heap::COMMITTED == 0 {
-                self.void(Buffer { number, generation });
-                self.give_back(number);
-                freed += 1;
-            }
-        }
-        freed
-    }
-
     /// The records that a dead worker committed and whose effects were not noted as sent. Who takes over lets them leave
-    /// (again, perhaps: with the same octets) before it reclaims the worker.
+    /// (again, perhaps: with the same octets) before it reclaims the worker. It looks at every record of the worker; see
+    /// [`Region::last_of`].
     pub fn unsent(&self, dead: &Dead) -> Vec<Buffer> {
         let unsent = self.owned_by(dead.number).filter_map(|number| {
             let (generation, flags) = halves(self.word(self.buffer(number)).load(Ordering::Acquire));
@@ -293,9 +251,19 @@ impl Region {
         unsent.collect()
     }
 
+    /// The record that a dead worker committed last, if its effects were not noted as sent. A worker that tells the egress
+    /// of each record before it commits the next has no other that the egress was not told of.
+    pub fn last_of(&self, dead: &Dead) -> Option<Buffer> {
+        let last = Buffer::from_word(self.last_commit(dead.number))?;
+        self.capacity(last.number)?;
+        let (generation, flags) = halves(self.word(self.buffer(last.number)).load(Ordering::Acquire));
+        let unsent = generation == last.generation && flags & heap::SENT == 0;
+        (unsent && self.was_committed(last.number)).then_some(last)
+    }
+
     /// Before the record of `seen` is superseded: says of it that it was current, and finishes for its committer, who may
     /// have died, what it had to do about the record before.
-    fn set_out(&self, slot: Slot, seen: u64) -> Result<Option<Buffer>, CommitError> {
+    fn set_out(&self, slot: Slot, seen: u64, by: u8) -> Result<Option<Buffer>, CommitError> {
         let number = halves(seen).1;
         let old = (number != 0).then(|| self.in_use(number));
         let previous = old.map_or(0, |_| self.word(self.buffer(number) + B_PREVIOUS).load(Ordering::Acquire));
@@ -304,10 +272,10 @@ impl Region {
             return Err(CommitError::Conflict);
         }
         if let Some(previous) = Buffer::from_word(previous) {
-            self.supersede(previous);
+            self.mark_and_give_back(previous, heap::SUPERSEDED, Some(by));
         }
         if let Some(old) = old {
-            self.mark(old, heap::COMMITTED);
+            self.mark(old, heap::COMMITTED, Some(by));
         }
         Ok(old)
     }
@@ -317,12 +285,6 @@ impl Region {
         let word = self.word(self.buffer(number) + B_PREVIOUS);
         // By compare-and-swap: the buffer may be another record's by now.
         let _ = word.compare_exchange(previous.to_word(), 0, Ordering::AcqRel, Ordering::Relaxed);
-    }
-
-    fn supersede(&self, buffer: Buffer) {
-        if self.mark(buffer, heap::SUPERSEDED) == Marked::Free {
-            self.give_back(buffer.number);
-        }
     }
 }
 
@@ -395,7 +357,7 @@ impl Worker {
         let number = self.arena.take(&self.region, self.number, octets).ok_or(CommitError::Full)?;
         let region = &self.region;
         let word = region.word(region.slot(slot.0, S_WORD));
-        let old = match region.set_out(slot, seen) {
+        let old = match region.set_out(slot, seen, self.number) {
             Ok(old) => old,
             Err(error) => {
                 self.arena.put(&self.region, self.number, number);
@@ -404,6 +366,7 @@ impl Worker {
         };
         let version = halves(seen).0.wrapping_add(1).max(1);
         let buffer = region.fill(number, slot, version, old, record);
+        region.note_commit(self.number, buffer.to_word());
         match word.compare_exchange(seen, joined(version, number), Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => {
                 if let Some(old) = old {
@@ -433,7 +396,7 @@ impl Worker {
         let region = &self.region;
         let version = halves(seen).0;
         let word = region.word(region.slot(slot.0, S_WORD));
-        let Some(old) = region.set_out(slot, seen)? else { return Err(CommitError::Conflict) };
+        let Some(old) = region.set_out(slot, seen, self.number)? else { return Err(CommitError::Conflict) };
         // From here on it is this worker's to empty, should it die.
         let id = region.word(region.slot(slot.0, S_ID));
         let ltmsi = id.load(Ordering::Acquire) & u64::from(u32::MAX);
@@ -456,8 +419,9 @@ impl Worker {
     }
 
     pub(super) fn done(&mut self, buffer: Buffer, flag: u32) {
-        if self.region.mark(buffer, flag) == Marked::Free {
+        if self.region.mark(buffer, flag, Some(self.number)) == Marked::Free {
             self.arena.put(&self.region, self.number, buffer.number);
+            self.region.note_giving(Some(self.number), 0);
         }
     }
 }
@@ -465,9 +429,7 @@ impl Worker {
 impl Region {
     /// As [`Worker::sent`], for who is no worker.
     pub fn sent(&self, buffer: Buffer) {
-        if self.mark(buffer, heap::SENT) == Marked::Free {
-            self.give_back(buffer.number);
-        }
+        self.mark_and_give_back(buffer, heap::SENT, None);
     }
 
     fn fill(&self, number: u32, slot: Slot, version: Version, old: Option<Buffer>, record: &Record<'_>) -> Buffer {

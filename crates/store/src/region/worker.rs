@@ -10,6 +10,10 @@ use super::mem::Ordering;
 const W_STATE: usize = 0;
 const W_START: usize = 1;
 const W_BEAT: usize = 2;
+/// The buffer that it wrote its last record into.
+const W_LAST: usize = 3;
+/// The buffer of another's chunk whose use it is ending.
+const W_GIVING: usize = 4;
 
 /// A worker's state: its process id, and how it is.
 const JOINED: u64 = 1 << 32;
@@ -176,13 +180,35 @@ impl Region {
         }
     }
 
-    fn dismiss(&self, number: u8) {
-        self.orphan(number);
+    /// Before a worker's commit: where its record lies.
+    #[inline]
+    pub(super) fn note_commit(&self, number: u8, buffer: u64) {
+        self.word(self.worker_word(number, W_LAST)).store(buffer, Ordering::Relaxed);
+    }
+
+    pub(super) fn last_commit(&self, number: u8) -> u64 {
+        self.word(self.worker_word(number, W_LAST)).load(Ordering::Acquire)
+    }
+
+    /// Before and after a worker gives back a buffer that is not of its own chunks.
+    #[inline]
+    pub(super) fn note_giving(&self, number: Option<u8>, buffer: u64) {
+        if let Some(number) = number {
+            self.word(self.worker_word(number, W_GIVING)).store(buffer, Ordering::Release);
+        }
+    }
+
+    pub(super) fn giving(&self, number: u8) -> u64 {
+        self.word(self.worker_word(number, W_GIVING)).load(Ordering::Acquire)
+    }
+
+    pub(super) fn dismiss(&self, number: u8) {
         let sole = u64::from(number) + 1;
         // Only if it had claimed the region.
         let _ = self.word(H_SOLE).compare_exchange(sole, 0, Ordering::SeqCst, Ordering::SeqCst);
-        self.word(self.worker_word(number, W_BEAT)).store(0, Ordering::Relaxed);
-        self.word(self.worker_word(number, W_START)).store(0, Ordering::Relaxed);
+        for word in [W_BEAT, W_LAST, W_GIVING, W_START] {
+            self.word(self.worker_word(number, word)).store(0, Ordering::Relaxed);
+        }
         self.word(self.worker_word(number, W_STATE)).store(0, Ordering::Release);
     }
 }
@@ -210,23 +236,6 @@ impl Worker {
     /// Says that it is alive, at `now`.
     pub fn beat(&self, now: u64) {
         self.region.word(self.region.worker_word(self.number, W_BEAT)).store(now, Ordering::Relaxed);
-    }
-
-    /// Frees what a dead worker held that no UE refers to, and its number. Its items in flight and the UEs that it was
-    /// working for are taken over first. Returns how many buffers became free.
-    pub fn reclaim(&mut self, dead: Dead) -> usize {
-        self.region.reclaim(dead)
-    }
-}
-
-impl Region {
-    /// As [`Worker::reclaim`], for who is no worker.
-    pub fn reclaim(&self, dead: Dead) -> usize {
-        self.reclaim_slots(dead.number);
-        let freed = self.reclaim_buffers(dead.number);
-        self.reclaim_packets(dead.number, 0, u32::MAX);
-        self.dismiss(dead.number);
-        freed
     }
 }
 
