@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use vireo_core::schedule::forward::Policy;
+use vireo_core::schedule::kind::NfKind;
 use vireo_sctp::Driver;
 use vireo_types::Snssai;
 
@@ -63,9 +64,8 @@ impl Default for ApiConfig {
     }
 }
 
-/// Kinds of procedure that have NFs of their own, in the order of [`SliceRuntime::slo`]: registration, service request,
-/// deregistration, handover, mobility update, session, paging, state management.
-pub const NF_KINDS: usize = 8;
+/// Kinds of procedure that have NFs of their own.
+pub const NF_KINDS: usize = NfKind::ALL.len();
 
 /// What an NF is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -139,9 +139,10 @@ pub struct StateConfig {
 
 impl StateConfig {
     /// Octets that suit so many UEs and packets: 8 KiB a UE (its place in the indexes, its context twice while it
-    /// changes, room for large UE capabilities), 2 KiB a packet, and 32 MiB for rings and for what workers keep ready.
+    /// changes, room for large UE capabilities), 2 KiB a packet, and 128 MiB for rings, number tables and what workers
+    /// keep ready.
     pub const fn bytes_for(ues: u32, packets: u32) -> usize {
-        ues as usize * 8192 + packets as usize * 2048 + (32 << 20)
+        ues as usize * 8192 + packets as usize * 2048 + (128 << 20)
     }
 }
 
@@ -183,7 +184,7 @@ pub struct SliceRuntime {
     pub name: String,
     /// What UEs and RAN know it by.
     pub snssai: Snssai,
-    /// The latency objective of each kind of procedure, in the order of [`NF_KINDS`].
+    /// The latency objective of each kind of procedure, by [`NfKind::index`].
     pub slo: [vireo_types::Duration; NF_KINDS],
     /// The largest part of a core that its NFs have together, above 0 to 1.
     pub limit: f64,
@@ -196,5 +197,20 @@ impl SliceRuntime {
     /// A slice with the usual objectives and no limit.
     pub fn new(name: impl Into<String>, snssai: Snssai) -> Self {
         SliceRuntime { name: name.into(), snssai, slo: [Self::SLO; NF_KINDS], limit: 1.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vireo_store::region::{Region, RegionConfig};
+
+    #[test]
+    fn the_usual_octets_are_enough_for_a_region() {
+        for (ues, packets) in [(1000, 1024), (100_000, 16_384)] {
+            let bytes = StateConfig::bytes_for(ues, packets);
+            let config = RegionConfig { packets, rings: 250 * 9, ..RegionConfig::new(ues, 250, bytes) };
+            assert!(Region::create(config).is_ok(), "{ues} UEs");
+        }
     }
 }

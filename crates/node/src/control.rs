@@ -4,6 +4,7 @@
 use crate::api::{self, Status, StatusFilter, StatusSource};
 use crate::balancer::{Balancer, Stopper};
 use crate::config::{ApiConfig, N2Config, N4Config};
+use crate::config::{OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
 use crate::host::{Host, Input, clock};
 use crate::metrics::Metrics;
 use crate::n4;
@@ -34,6 +35,14 @@ pub struct ControlConfig {
     pub n4: N4Config,
     /// The status interface.
     pub api: ApiConfig,
+    /// The slices, as their NFs see them; in the order of `core.slices`.
+    pub slices: Vec<SliceRuntime>,
+    /// The workers and their NFs.
+    pub pools: PoolsConfig,
+    /// The state region.
+    pub state: StateConfig,
+    /// What is shed when there is too much work.
+    pub overload: OverloadConfig,
     /// The subscriber service.
     pub udm: UdmConfig,
     /// The embedded UPF, for the status interface.

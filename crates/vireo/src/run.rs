@@ -45,6 +45,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         n2: config.n2,
         n4: config.n4,
         api: config.api,
+        slices: config.slices,
+        pools: config.pools,
+        state: config.state,
+        overload: config.overload,
         udm: config.subscribers.udm,
         upf: upf.clone(),
     };

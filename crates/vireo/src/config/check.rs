@@ -2,7 +2,7 @@
 
 use super::file::{self, Dnn, File, LONGEST, SctpDriver, SliceId};
 use super::values::{Local, Net, Span};
-use super::{Config, LogConfig, SubscribersConfig, home_network};
+use super::{Config, LogConfig, SubscribersConfig, home_network, runtime};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use vireo_core::config::{CoreConfig, DnnConfig, SecurityConfig, SliceConfig, Timers, UpfConfig};
@@ -29,6 +29,10 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
         n2: n2(&file.n2, &mut problems),
         n4: N4Config { listen: file.n4.listen },
         api: ApiConfig { listen: file.api.listen.0 },
+        slices: runtime::slices(&file.slices(), &slices, &mut problems),
+        pools: runtime::pools(&file.pools, &file.steering, slices.len(), &mut problems),
+        state: runtime::state(&file.state, &mut problems),
+        overload: runtime::overload(&file.overload, &mut problems),
         upf: upf(&file.upf, &dnns, &mut problems),
         subscribers: subscribers(file, &mut problems),
         log: log(&file.log, &mut problems),
@@ -42,11 +46,11 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
 pub(super) struct Problems(Vec<String>);
 
 impl Problems {
-    fn add(&mut self, key: impl std::fmt::Display, what: impl std::fmt::Display) {
+    pub(super) fn add(&mut self, key: impl std::fmt::Display, what: impl std::fmt::Display) {
         self.0.push(format!("{key}: {what}"));
     }
 
-    fn check(&mut self, good: bool, key: &str, what: impl std::fmt::Display) {
+    pub(super) fn check(&mut self, good: bool, key: &str, what: impl std::fmt::Display) {
         if !good {
             self.add(key, what);
         }
@@ -365,6 +369,6 @@ fn log(log: &file::Log, problems: &mut Problems) -> LogConfig {
     LogConfig { level: log.level.clone(), reveal_supi: log.reveal_supi }
 }
 
-fn unique<T: PartialEq>(all: &[T]) -> bool {
+pub(super) fn unique<T: PartialEq>(all: &[T]) -> bool {
     all.iter().enumerate().all(|(n, a)| !all[..n].contains(a))
 }

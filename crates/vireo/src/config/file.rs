@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_core::config::Timers as CoreTimers;
-use vireo_node::config::{ApiConfig, N2Config, N4Config};
+use vireo_node::config::{ApiConfig, N2Config, N4Config, OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
 use vireo_node::upf::UpfConfig;
 use vireo_types::{Duration, PduSessionType, Plmn};
 
@@ -24,6 +24,10 @@ pub(crate) struct File {
     pub(super) external_upf: Vec<ExternalUpf>,
     pub(super) datapath: Datapath,
     pub(super) host: Host,
+    pub(super) pools: Pools,
+    pub(super) steering: Steering,
+    pub(super) state: State,
+    pub(super) overload: Overload,
     pub(super) subscribers: Subscribers,
     pub(super) api: Api,
     pub(super) log: Log,
@@ -32,7 +36,8 @@ pub(crate) struct File {
 impl File {
     /// The slices, or SST 1 if none is written down.
     pub(super) fn slices(&self) -> BTreeMap<String, Slice> {
-        let default = || BTreeMap::from([("default".to_owned(), Slice { snssai: SliceId { sst: 1, sd: None } })]);
+        let slice = Slice { snssai: SliceId { sst: 1, sd: None }, slo: usual_slo(), limit: 1.0 };
+        let default = || BTreeMap::from([("default".to_owned(), slice)]);
         if self.slice.is_empty() { default() } else { self.slice.clone() }
     }
 
@@ -136,6 +141,22 @@ impl Default for Timers {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Slice {
     pub(super) snssai: SliceId,
+    /// By the name of a kind of procedure, or [`ALL`].
+    #[serde(default = "usual_slo")]
+    pub(super) slo: BTreeMap<String, Span>,
+    #[serde(default = "no_limit")]
+    pub(super) limit: f64,
+}
+
+/// Every kind of procedure that is not named.
+pub(super) const ALL: &str = "all";
+
+fn usual_slo() -> BTreeMap<String, Span> {
+    BTreeMap::from([(ALL.to_owned(), Span(SliceRuntime::SLO))])
+}
+
+fn no_limit() -> f64 {
+    1.0
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -254,6 +275,103 @@ pub(super) enum PacketDriver {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Host {
     pub(super) slot: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Pools {
+    pub(super) key: Key,
+    pub(super) nfs_per_worker: u8,
+    pub(super) workers: Count,
+    pub(super) idle: u8,
+    /// Empty = all.
+    pub(super) cores: Vec<usize>,
+    pub(super) stopped_after: Span,
+    pub(super) stuck_after: Span,
+}
+
+impl Default for Pools {
+    fn default() -> Self {
+        let p = PoolsConfig::default();
+        Pools {
+            key: Key::SliceProcedure,
+            nfs_per_worker: p.nfs_per_worker,
+            workers: Count::Auto,
+            idle: p.idle,
+            cores: p.cores,
+            stopped_after: Span(p.stopped_after.into()),
+            stuck_after: Span(p.stuck_after.into()),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Key {
+    #[serde(rename = "slice,procedure")]
+    SliceProcedure,
+    Wildcard,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Steering {
+    pub(super) intra: Intra,
+}
+
+impl Default for Steering {
+    fn default() -> Self {
+        Steering { intra: Intra::Optimal }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Intra {
+    Optimal,
+    ShortestQueue,
+    RoundRobin,
+    Hash,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct State {
+    pub(super) location: Location,
+    pub(super) ues: u32,
+    pub(super) bytes: Count,
+    pub(super) packets: u32,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        let s = StateConfig::default();
+        State { location: Location::Shm, ues: s.ues, bytes: Count::Auto, packets: s.packets }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Location {
+    Shm,
+    Memory,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Overload {
+    pub(super) start: f64,
+    pub(super) stop: f64,
+    pub(super) registrations: f64,
+    pub(super) others: f64,
+    pub(super) back_off: Span,
+}
+
+impl Default for Overload {
+    fn default() -> Self {
+        let OverloadConfig { start, stop, registrations, others, back_off } = OverloadConfig::default();
+        Overload { start, stop, registrations, others, back_off: Span(back_off.into()) }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -3,35 +3,48 @@
 use figment::value::{Dict, Value};
 
 /// Sections and what this release does instead.
-const SECTIONS: [(&str, &str); 4] = [
-    ("pools", "one pool of workers runs every procedure"),
-    ("state", "state is kept in the memory of the process"),
-    ("replication", "there is one host"),
-    ("steering", "there is one host"),
-];
+const SECTIONS: [(&str, &str); 1] = [("replication", "there is one host")];
+
+/// Keys and what this release does instead.
+const KEYS: [(&str, &str, &str); 2] =
+    [("steering", "inter", "there is one host"), ("state", "preset", "every transaction is committed")];
 
 /// Keys of a slice.
-const SLICE_KEYS: [&str; 3] = ["slo", "profile", "replicas"];
+const SLICE_KEYS: [&str; 2] = ["profile", "replicas"];
+
+/// Values that the design has and this release has not: section, key, values, what is allowed.
+const VALUES: [(&str, &str, &[&str], &str); 3] = [
+    ("datapath", "driver", &["xdp", "af-xdp", "af-packet", "memory"], "\"sockets\""),
+    ("pools", "key", &["function"], "\"slice,procedure\", \"wildcard\""),
+    ("state", "location", &["redis", "redis-cluster", "mongodb"], "\"shm\", \"memory\""),
+];
 
 /// What of the configuration is not implemented yet.
 pub(super) fn refused(root: &Dict) -> Vec<String> {
     let mut problems = Vec::new();
-    for (section, instead) in SECTIONS {
-        if root.contains_key(section) {
-            problems.push(format!("{section}: not implemented in this release ({instead}): remove the section"));
+    let section = |name: &str| root.get(name).and_then(Value::as_dict);
+    for (name, instead) in SECTIONS {
+        if root.contains_key(name) {
+            problems.push(format!("{name}: not implemented in this release ({instead}): remove the section"));
         }
     }
-    for (name, slice) in root.get("slice").and_then(Value::as_dict).into_iter().flatten() {
+    for (name, key, instead) in KEYS {
+        if section(name).is_some_and(|s| s.contains_key(key)) {
+            problems.push(format!("{name}.{key}: not implemented in this release ({instead}): remove the key"));
+        }
+    }
+    for (name, slice) in section("slice").into_iter().flatten() {
         for key in SLICE_KEYS {
             if slice.as_dict().is_some_and(|s| s.contains_key(key)) {
-                let why = "not implemented in this release (all slices are served alike): remove the key";
-                problems.push(format!("slice.{name}.{key}: {why}"));
+                problems.push(format!("slice.{name}.{key}: not implemented in this release: remove the key"));
             }
         }
     }
-    let driver = root.get("datapath").and_then(Value::as_dict).and_then(|d| d.get("driver")).and_then(Value::as_str);
-    if let Some(driver @ ("xdp" | "af-xdp" | "af-packet" | "memory")) = driver {
-        problems.push(format!("datapath.driver: {driver:?} is not implemented in this release; allowed: \"sockets\""));
+    for (name, key, values, allowed) in VALUES {
+        let value = section(name).and_then(|s| s.get(key)).and_then(Value::as_str);
+        if let Some(value) = value.filter(|v| values.contains(v)) {
+            problems.push(format!("{name}.{key}: {value:?} is not implemented in this release; allowed: {allowed}"));
+        }
     }
     problems
 }

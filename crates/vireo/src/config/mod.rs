@@ -8,6 +8,7 @@ mod command;
 mod file;
 mod home_network;
 mod later;
+mod runtime;
 mod values;
 
 pub(crate) use command::{Args, run, shown};
@@ -18,7 +19,7 @@ use file::File;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use vireo_core::config::CoreConfig;
-use vireo_node::config::{ApiConfig, N2Config, N4Config};
+use vireo_node::config::{ApiConfig, N2Config, N4Config, OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
 use vireo_node::upf::UpfConfig;
 use vireo_subscribers::UdmConfig;
 
@@ -32,6 +33,11 @@ pub(crate) struct Config {
     pub(crate) n2: N2Config,
     pub(crate) n4: N4Config,
     pub(crate) api: ApiConfig,
+    /// In the order of `core.slices`.
+    pub(crate) slices: Vec<SliceRuntime>,
+    pub(crate) pools: PoolsConfig,
+    pub(crate) state: StateConfig,
+    pub(crate) overload: OverloadConfig,
     /// The embedded UPF, if there is one.
     pub(crate) upf: Option<UpfConfig>,
     pub(crate) subscribers: SubscribersConfig,

@@ -1,5 +1,8 @@
 use super::*;
 use std::net::Ipv4Addr;
+use vireo_core::schedule::forward::Policy;
+use vireo_core::schedule::kind::NfKind;
+use vireo_node::config::{PoolKey, StateLocation};
 use vireo_types::{Duration, PduSessionType, Snssai, Tac};
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
@@ -106,6 +109,59 @@ fn what_is_written_is_what_the_parts_are_told() {
 }
 
 #[test]
+fn how_the_host_runs_is_what_was_written() {
+    let config = load(
+        r#"
+        slice.phones = { snssai = { sst = 1 }, slo = { service-request = "10ms", all = "50ms" } }
+        slice.meters = { snssai = { sst = 3 }, slo = { registration = "1s" }, limit = 0.25 }
+        pools = { key = "wildcard", nfs-per-worker = 1, workers = 3, idle = 0, cores = [1, 0], stuck-after = "1s" }
+        steering.intra = "round-robin"
+        state = { location = "memory", ues = 1000, packets = 4096 }
+        overload = { start = 0.4, back-off = "30s" }
+        "#,
+    )
+    .expect("right");
+    let names: Vec<_> = config.slices.iter().map(|s| s.name.as_str()).collect();
+    let known: Vec<_> = config.core.slices.iter().map(|s| s.name.as_str()).collect();
+    assert_eq!(names, known, "in the same order");
+    let (meters, phones) = (&config.slices[0], &config.slices[1]);
+    let of = |slice: &SliceRuntime, kind: NfKind| slice.slo[kind.index()];
+    assert_eq!(of(phones, NfKind::ServiceRequest), Duration::from_millis(10));
+    assert_eq!(of(phones, NfKind::Handover), Duration::from_millis(50));
+    assert_eq!(of(meters, NfKind::Registration), Duration::from_secs(1));
+    assert_eq!(of(meters, NfKind::Paging), SliceRuntime::SLO);
+    assert_eq!((meters.limit, phones.limit, meters.snssai.sst), (0.25, 1.0, 3));
+    let pools = &config.pools;
+    assert_eq!((pools.key, pools.nfs_per_worker, pools.workers, pools.idle), (PoolKey::Wildcard, 1, 3, 0));
+    assert_eq!((pools.cores.as_slice(), pools.intra), (&[1, 0][..], Policy::RoundRobin));
+    assert_eq!((pools.stopped_after.as_millis(), pools.stuck_after.as_millis()), (20, 1000));
+    assert_eq!((config.state.location, config.state.ues), (StateLocation::Memory, 1000));
+    assert_eq!(config.state.bytes, StateConfig::bytes_for(1000, 4096));
+    assert_eq!((config.overload.start, config.overload.back_off.as_secs()), (0.4, 30));
+    let usual = load("").expect("right");
+    assert_eq!((&usual.pools, &usual.state), (&PoolsConfig::default(), &StateConfig::default()));
+    assert_eq!(usual.overload, OverloadConfig::default());
+    assert_eq!(usual.slices, [SliceRuntime::new("default", usual.core.slices[0].snssai)]);
+    assert_eq!(load("slice.a = { snssai = { sst = 1 }, limit = 1 }").expect("a whole number").slices[0].limit, 1.0);
+}
+
+#[test]
+fn there_are_workers_for_every_nf() {
+    let slices: String = (1..=40).map(|n| format!("slice.s{n}.snssai.sst = {n}\n")).collect();
+    let (few, enough) = ("pools.nfs-per-worker = 1\n", "pools.nfs-per-worker = 2\n");
+    let expected = "pools.nfs-per-worker: 40 slices have 328 NFs, for which there must be at least 2 in a worker";
+    assert_eq!(problem(&format!("{few}{slices}")), expected);
+    assert!(load(&format!("{enough}{slices}")).is_ok());
+}
+
+#[test]
+fn every_example_is_right() {
+    for name in ["lab.toml", "slices.toml"] {
+        load(&example(name).replace("\"auto\"", "\"192.0.2.10\"")).expect(name);
+    }
+}
+
+#[test]
 fn an_unknown_key_is_refused_with_those_that_are_known() {
     for (text, expected) in [
         ("core.tac = [1]", "core.tac: there is no such key; allowed here: name, plmns, tacs, "),
@@ -160,6 +216,29 @@ fn a_wrong_value_is_refused_with_its_key_and_what_is_allowed() {
         ("n4.listen = '0.0.0.0:8805'", "n4.listen: UPFs need an address"),
         ("upf.enabled = false", "upf.enabled: without an [[external-upf]]"),
         ("external-upf = [{ n4 = '1.2.3.4:8805', dnns = ['x'] }]", "external-upf.0.dnns: there is no [dnn.x]"),
+        (
+            "slice.a = { snssai = { sst = 1 }, slo = { calls = '1s' } }",
+            "slice.a.slo.calls: there is no such kind; allow",
+        ),
+        ("slice.a = { snssai = { sst = 1 }, slo = { paging = '0s' } }", "slice.a.slo.paging: 1ms to 1m is allowed"),
+        ("slice.a = { snssai = { sst = 1 }, limit = 0.0 }", "slice.a.limit: a part of a core is allowed"),
+        ("pools.key = 'slice'", "pools.key: \"slice\" is not allowed; allowed: slice,procedure, wildcard"),
+        ("pools.nfs-per-worker = 65", "pools.nfs-per-worker: 1 to 64 is allowed"),
+        ("pools.workers = 2", "pools.workers: only pools.key = \"wildcard\" has a number"),
+        ("pools = { key = 'wildcard', workers = 250 }", "pools.workers: 1 to 249"),
+        ("pools.idle = 17", "pools.idle: 0 to 16"),
+        ("pools.cores = [0, 0]", "pools.cores: a processor is there twice"),
+        ("pools.cores = [1024]", "pools.cores: numbers of processors are 0 to 1023"),
+        ("pools.stopped-after = '1ms'", "pools.stopped-after: 5ms to 10000ms is allowed"),
+        ("pools.stopped-after = '1s'", "pools.stuck-after: it is not less than pools.stopped-after"),
+        ("steering.intra = 'maglev'", "steering.intra: \"maglev\" is not allowed; allowed: optimal, shortest-queue, "),
+        ("state.ues = 0", "state.ues: 1 to 16777216 is allowed"),
+        ("state.bytes = 1000", "state.bytes: so many UEs and packets need at least "),
+        ("state.packets = 1", "state.packets: 256 to 524288 is allowed"),
+        ("overload.start = 1.5", "overload.start: a part of the room is allowed: 0 to 1"),
+        ("overload.stop = 0.5", "overload.stop: it is less than overload.start"),
+        ("overload.others = 0.3", "overload.others: it is not less than overload.registrations"),
+        ("overload.back-off = '1s'", "overload.back-off: 2s to 186m is allowed"),
         ("host.slot = 32", "host.slot: 0 to 31 is allowed"),
         ("subscribers.cache-records = 1", "subscribers.cache-records: 1024 to 100000000 is allowed"),
         (
@@ -177,12 +256,13 @@ fn a_wrong_value_is_refused_with_its_key_and_what_is_allowed() {
 #[test]
 fn what_is_not_implemented_is_refused_by_name() {
     for (text, key) in [
-        ("pools.key = 'slice,procedure'", "pools: not implemented in this release"),
-        ("[state]", "state: not implemented in this release"),
+        ("pools.key = 'function'", "pools.key: \"function\" is not implemented in this release; allowed: \"slice,pro"),
+        ("state.location = 'redis'", "state.location: \"redis\" is not implemented in this release"),
+        ("state.preset = 'transactional'", "state.preset: not implemented in this release"),
         ("replication.mode = 'hot'", "replication: not implemented in this release"),
-        ("steering.inter = 'skewed-ch'", "steering: not implemented in this release"),
+        ("steering.inter = 'skewed-ch'", "steering.inter: not implemented in this release"),
         ("slice.a = { snssai = { sst = 1 }, replicas = 0 }", "slice.a.replicas: not implemented in this release"),
-        ("slice.a = { snssai = { sst = 1 }, slo = { registration = '1s' } }", "slice.a.slo: not implemented"),
+        ("slice.a = { snssai = { sst = 1 }, profile = 'iot' }", "slice.a.profile: not implemented"),
         (
             "datapath.driver = 'xdp'",
             "datapath.driver: \"xdp\" is not implemented in this release; allowed: \"sockets\"",

@@ -1,0 +1,153 @@
+//! What is allowed of the keys that say how the host runs: objectives of slices, workers, state, overload.
+
+use super::check::{Problems, unique};
+use super::file::{self, ALL, Intra, Key, Location};
+use super::values::{Count, Span};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use vireo_core::config::SliceConfig;
+use vireo_core::schedule::forward::Policy;
+use vireo_core::schedule::kind::NfKind;
+use vireo_node::config::{NF_KINDS, OverloadConfig, PoolKey, PoolsConfig, SliceRuntime, StateConfig, StateLocation};
+
+/// Worker processes at most, the host excepted (`vireo_store::region::RegionConfig`).
+const WORKERS: usize = 249;
+/// Numbers of processors that Linux can name in a mask.
+const CORES: usize = 1024;
+/// UEs at most: an LTMSI has 28 bits, of which a host uses what its memory allows.
+const UES: u32 = 1 << 24;
+/// Packets at most, large ones excepted.
+const PACKETS: u32 = 1 << 19;
+/// A part of something.
+const PART: std::ops::RangeInclusive<f64> = 0.0..=1.0;
+
+/// The slices, in the order that the core knows them in.
+pub(super) fn slices(
+    written: &BTreeMap<String, file::Slice>,
+    known: &[SliceConfig],
+    problems: &mut Problems,
+) -> Vec<SliceRuntime> {
+    let one = |config: &SliceConfig| {
+        let mut slice = SliceRuntime::new(config.name.clone(), config.snssai);
+        if let Some(written) = written.get(&config.name) {
+            let key = format!("slice.{}", config.name);
+            slice.slo = objectives(&format!("{key}.slo"), &written.slo, problems);
+            let limit = written.limit > 0.0 && PART.contains(&written.limit);
+            problems.check(limit, &format!("{key}.limit"), "a part of a core is allowed: above 0, at most 1");
+            slice.limit = written.limit;
+        }
+        slice
+    };
+    known.iter().map(one).collect()
+}
+
+/// The objective of each kind of procedure: its own, or that of all.
+fn objectives(
+    key: &str,
+    written: &BTreeMap<String, Span>,
+    problems: &mut Problems,
+) -> [vireo_types::Duration; NF_KINDS] {
+    let all = written.get(ALL).map_or(SliceRuntime::SLO, |span| span.0);
+    let mut slo = [all; NF_KINDS];
+    for (name, span) in written {
+        match NfKind::from_name(name) {
+            Some(kind) => slo[kind.index()] = span.0,
+            None if name == ALL => {}
+            None => {
+                let names = NfKind::ALL.map(NfKind::name).join(", ");
+                problems
+                    .add(format_args!("{key}.{name}"), format_args!("there is no such kind; allowed: {ALL}, {names}"));
+            }
+        }
+        let (least, most) = (vireo_types::Duration::from_millis(1), vireo_types::Duration::from_secs(60));
+        problems.check((least..=most).contains(&span.0), &format!("{key}.{name}"), "1ms to 1m is allowed");
+    }
+    slo
+}
+
+/// The workers and their NFs.
+pub(super) fn pools(
+    pools: &file::Pools,
+    steering: &file::Steering,
+    slices: usize,
+    problems: &mut Problems,
+) -> PoolsConfig {
+    let per_worker = usize::from(pools.nfs_per_worker);
+    problems.check((1..=64).contains(&per_worker), "pools.nfs-per-worker", "1 to 64 is allowed");
+    problems.check(pools.idle <= 16, "pools.idle", "0 to 16 is allowed");
+    problems.check(unique(&pools.cores), "pools.cores", "a processor is there twice");
+    let named = pools.cores.iter().all(|core| *core < CORES);
+    problems.check(named, "pools.cores", "numbers of processors are 0 to 1023, as in [0, 1]");
+    let wildcard = pools.key == Key::Wildcard;
+    let workers = pools.workers.or(0);
+    problems.check(workers <= WORKERS, "pools.workers", format_args!("1 to {WORKERS} or \"auto\" is allowed"));
+    let free = wildcard || pools.workers == Count::Auto;
+    problems.check(free, "pools.workers", "only pools.key = \"wildcard\" has a number of workers; write \"auto\"");
+    // Each slice, and the UEs whose slice is not known yet, with an NF of each kind.
+    let needed = (slices + 1) * NF_KINDS;
+    if !wildcard && per_worker > 0 && needed.div_ceil(per_worker) > WORKERS {
+        let least = needed.div_ceil(WORKERS);
+        let what =
+            format_args!("{slices} slices have {needed} NFs, for which there must be at least {least} in a worker");
+        problems.add("pools.nfs-per-worker", what);
+    }
+    let mut span = |key: &str, span: Span, least: u64, most: u64| {
+        let good = (Duration::from_millis(least)..=Duration::from_millis(most)).contains(&span.0.into());
+        problems.check(good, key, format_args!("{least}ms to {most}ms is allowed"));
+        Duration::from(span.0)
+    };
+    let stopped_after = span("pools.stopped-after", pools.stopped_after, 5, 10_000);
+    let stuck_after = span("pools.stuck-after", pools.stuck_after, 50, 60_000);
+    problems.check(stopped_after <= stuck_after, "pools.stuck-after", "it is not less than pools.stopped-after");
+    PoolsConfig {
+        key: if wildcard { PoolKey::Wildcard } else { PoolKey::SliceProcedure },
+        nfs_per_worker: pools.nfs_per_worker,
+        workers: u8::try_from(workers).unwrap_or(u8::MAX),
+        idle: pools.idle,
+        intra: match steering.intra {
+            Intra::Optimal => Policy::Optimal,
+            Intra::ShortestQueue => Policy::ShortestQueue,
+            Intra::RoundRobin => Policy::RoundRobin,
+            Intra::Hash => Policy::Hash,
+        },
+        cores: pools.cores.clone(),
+        stopped_after,
+        stuck_after,
+    }
+}
+
+/// The state region.
+pub(super) fn state(state: &file::State, problems: &mut Problems) -> StateConfig {
+    problems.check((1..=UES).contains(&state.ues), "state.ues", format_args!("1 to {UES} is allowed"));
+    let packets = (256..=PACKETS).contains(&state.packets);
+    problems.check(packets, "state.packets", format_args!("256 to {PACKETS} is allowed"));
+    let bytes = state.bytes.or(StateConfig::bytes_for(state.ues, state.packets));
+    // A UE's place in the indexes and its slot, and an empty context.
+    let least = state.ues as usize * 512 + state.packets as usize * 2048 + (16 << 20);
+    problems.check(
+        bytes >= least,
+        "state.bytes",
+        format_args!("so many UEs and packets need at least {least}, or \"auto\""),
+    );
+    let location = match state.location {
+        Location::Shm => StateLocation::Shm,
+        Location::Memory => StateLocation::Memory,
+    };
+    StateConfig { location, ues: state.ues, bytes, packets: state.packets }
+}
+
+/// What is shed when.
+pub(super) fn overload(overload: &file::Overload, problems: &mut Problems) -> OverloadConfig {
+    let &file::Overload { start, stop, registrations, others, back_off } = overload;
+    for (key, part) in [("start", start), ("stop", stop), ("registrations", registrations), ("others", others)] {
+        problems.check(PART.contains(&part), &format!("overload.{key}"), "a part of the room is allowed: 0 to 1");
+    }
+    problems.check(stop < start, "overload.stop", "it is less than overload.start");
+    let order = registrations <= others;
+    problems.check(order, "overload.others", "it is not less than overload.registrations: those are refused first");
+    // What the coarsest units of T3346 (GPRS timer 2, TS 24.008 10.5.7.4) can say.
+    let span = Duration::from(back_off.0);
+    let good = (Duration::from_secs(2)..=Duration::from_secs(31 * 360)).contains(&span);
+    problems.check(good, "overload.back-off", "2s to 186m is allowed");
+    OverloadConfig { start, stop, registrations, others, back_off: span }
+}
