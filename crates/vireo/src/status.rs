@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
-use vireo_node::api::{GnbStatus, SessionStatus, Status, UeStatus, UpfStatus};
+use vireo_node::api::{GnbStatus, NfStatus, SessionStatus, Status, UeStatus, UpfStatus, WorkerStatus};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// More than the longest answer: 1,000 UEs with 15 sessions each.
@@ -91,6 +91,11 @@ fn render(status: &Status, offset: usize) -> String {
         status.ues.iter().flat_map(ue),
     );
     table(&mut text, &["UPF", "N4", "sessions", "UL packets", "DL packets", "dropped"], status.upfs.iter().map(upf));
+    table(
+        &mut text,
+        &["worker", "process", "NF", "slice", "kind", "state", "queue", "share", "done", "violations", "takes"],
+        status.workers.iter().flat_map(worker),
+    );
     let last = offset + status.ues.len();
     if last < c.ues {
         let _ = writeln!(text, "\n{} more UEs: --offset {last}, or a higher --ues", c.ues - last);
@@ -139,6 +144,23 @@ fn upf(u: &UpfStatus) -> Vec<String> {
     [u.node.clone(), n4.to_owned()].into_iter().chain(numbers.map(|n| n.to_string())).collect()
 }
 
+/// One line for each NF, at least one.
+fn worker(w: &WorkerStatus) -> Vec<Vec<String>> {
+    let who = [w.number.to_string(), w.pid.to_string()];
+    if w.nfs.is_empty() {
+        return vec![who.to_vec()];
+    }
+    let line = |(n, nf): (usize, &NfStatus)| {
+        let who = if n == 0 { who.clone() } else { Default::default() };
+        let slice = if nf.slice.is_empty() { "-" } else { &nf.slice };
+        let words = [slice, &nf.kind, &nf.state].map(str::to_owned);
+        let numbers = [nf.queue.to_string(), format!("{:.3}", nf.share), nf.processed.to_string()];
+        let rest = [nf.violations.to_string(), format!("{:.1} us", nf.service_time_us)];
+        who.into_iter().chain([nf.id.to_string()]).chain(words).chain(numbers).chain(rest).collect()
+    };
+    w.nfs.iter().enumerate().map(line).collect()
+}
+
 /// Columns as wide as their widest cell; nothing for an empty table.
 fn table(text: &mut String, header: &[&str], lines: impl Iterator<Item = Vec<String>>) {
     let mut all: Vec<Vec<String>> = vec![header.iter().map(|h| (*h).to_owned()).collect()];
@@ -181,6 +203,17 @@ mod tests {
                 qfi: 9,
                 ..SessionStatus::default()
             };
+            let nf = |id, slice: &str| NfStatus {
+                id,
+                slice: slice.into(),
+                kind: "handover".into(),
+                state: "active".into(),
+                queue: 2,
+                share: 0.25,
+                processed: 9,
+                violations: 1,
+                service_time_us: 12.34,
+            };
             let supi = if filter.reveal_supi { "imsi-999700000000001" } else { "imsi-99970**********" };
             let ue = UeStatus {
                 supi: supi.into(),
@@ -196,6 +229,7 @@ mod tests {
                 uptime_s: 61,
                 counts: Counts { gnbs: 1, ues: 3, registered: 1, connected: 1, sessions: 2 },
                 ues: vec![ue; filter.limit.min(1)],
+                workers: vec![WorkerStatus { number: 1, pid: 4711, nfs: vec![nf(3, "phones"), nf(4, "")] }],
                 ..Status::default()
             }
         }
@@ -220,6 +254,9 @@ mod tests {
                 .collect();
         assert!(lines.contains(&first), "{text}");
         assert!(lines.contains(&vec!["2", "internet", "1", "10.45.0.3", "ACTIVE", "9"]), "{text}");
+        let worker = "1 4711 3 phones handover active 2 0.250 9 1 12.3 us".split(' ').collect();
+        assert!(lines.contains(&worker), "{text}");
+        assert!(lines.contains(&"4 - handover active 2 0.250 9 1 12.3 us".split(' ').collect()), "{text}");
         assert!(text.ends_with("2 more UEs: --offset 1, or a higher --ues\n"), "{text}");
     }
 

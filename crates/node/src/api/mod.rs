@@ -6,7 +6,9 @@
 
 mod status;
 
-pub use status::{Counts, GnbStatus, SessionStatus, Status, StatusFilter, StatusSource, UeStatus, UpfStatus};
+pub use status::{
+    Counts, GnbStatus, NfStatus, SessionStatus, Status, StatusFilter, StatusSource, UeStatus, UpfStatus, WorkerStatus,
+};
 
 use crate::metrics::Metrics;
 use axum::Router;

@@ -56,6 +56,8 @@ pub struct Status {
     pub ues: Vec<UeStatus>,
     /// The user plane functions.
     pub upfs: Vec<UpfStatus>,
+    /// The worker processes.
+    pub workers: Vec<WorkerStatus>,
 }
 
 /// Totals.
@@ -147,4 +149,38 @@ pub struct UpfStatus {
     pub downlink_bytes: u64,
     /// Packets dropped, whatever the reason.
     pub dropped_packets: u64,
+}
+
+/// A worker process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkerStatus {
+    /// Its number.
+    pub number: u8,
+    /// Its process.
+    pub pid: u32,
+    /// The NFs in it.
+    pub nfs: Vec<NfStatus>,
+}
+
+/// A network function: what runs one kind of procedure of one slice.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NfStatus {
+    /// Its number, of this NF alone as long as the core runs.
+    pub id: u32,
+    /// Its slice's name; empty for UEs whose slice is not known yet, and for a unified NF.
+    pub slice: String,
+    /// The kind of procedure, or `unified`.
+    pub kind: String,
+    /// `active` or `idle`.
+    pub state: String,
+    /// Procedures that wait or run.
+    pub queue: u32,
+    /// Its part of a core, 0 to 1.
+    pub share: f64,
+    /// Steps that it has done.
+    pub processed: u64,
+    /// Estimates beyond the latency objective.
+    pub violations: u64,
+    /// How long a procedure takes it with a core for itself, in microseconds, as measured.
+    pub service_time_us: f64,
 }

@@ -38,6 +38,7 @@ impl Host {
                 .iter()
                 .map(|(upf, up)| UpfStatus { node: upf.to_string(), associated: *up, ..UpfStatus::default() })
                 .collect(),
+            workers: Vec::new(),
         }
     }
 
