@@ -1,7 +1,7 @@
 //! One step over one UE: the context it changes, what it may know, and what it wants done once that is committed.
 
 use crate::Env;
-use crate::context::{Connection, NasSecurity, RanContext, UeContext};
+use crate::context::{Connection, NasSecurity, RanContext, UeContext, octets};
 use crate::n2::{self, Cause};
 use crate::subscription::AuthenticationRequest;
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,7 @@ pub enum Effect {
         /// The RAN node's association.
         assoc: AssocId,
         /// The encoded PDU.
+        #[serde(with = "octets")]
         pdu: Vec<u8>,
     },
     /// A PFCP message to a UPF; the N4 endpoint fills the sequence number of a request in.
@@ -27,6 +28,7 @@ pub enum Effect {
         /// The session it is about.
         session: SessionIndex,
         /// The encoded message.
+        #[serde(with = "octets")]
         message: Vec<u8>,
     },
     /// A question to the home network; the answer is an event.

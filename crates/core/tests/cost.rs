@@ -7,7 +7,9 @@ mod lab;
 use lab::Lab;
 use std::hint::black_box;
 use std::time::Instant;
+use vireo_core::context;
 use vireo_core::n2;
+use vireo_emulator::ue;
 use vireo_wire::ngap::NGAP_PDU;
 
 /// Nanoseconds of one turn of `act`: the least of some runs, which the machine's other work disturbs least.
@@ -29,7 +31,7 @@ fn views() {
     lab.session(1);
     lab.idle();
     lab.ue_does(|ue, _, out| {
-        ue.service_request(vireo_emulator::ue::Service::Data, out).expect("a request");
+        ue.service_request(ue::Service::Data, out).expect("a request");
     });
     lab.idle();
     let mut seen = Vec::new();
@@ -46,4 +48,30 @@ fn views() {
         seen.push(what);
     }
     assert!(seen.iter().any(|what| what.starts_with("Initiating_InitialUEMessage")));
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn stored_contexts() {
+    for (what, lab) in lab::in_each_state() {
+        let ue = lab.context().expect("a context");
+        let octets = context::encode(&ue, Vec::new()).expect("it encodes");
+        let mut buffer = Vec::with_capacity(4096);
+        let encode = nanos(|| {
+            let mut out = std::mem::take(&mut buffer);
+            out.clear();
+            buffer = context::encode(black_box(&ue), out).expect("it encodes");
+        });
+        let decode = nanos(|| drop(black_box(context::decode(black_box(&octets)))));
+        println!("{what}: {} octets, encode {encode:.0} ns, decode {decode:.0} ns", octets.len());
+        let mut parts = context::Parts::of(&ue, &octets).expect("parts");
+        let kept = nanos(|| {
+            buffer.clear();
+            let changed = parts.encode(black_box(&ue), &mut buffer);
+            assert_eq!(changed, Ok(false));
+        });
+        let record = context::Record::new(&octets).expect("a record");
+        let (lasting, passing) = (record.perpetual.len(), record.ephemeral.len());
+        println!("{what}: perpetual {lasting}, ephemeral {passing} octets; kept decoded, encode {kept:.0} ns");
+    }
 }

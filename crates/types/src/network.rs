@@ -174,10 +174,13 @@ impl FromStr for Snssai {
     }
 }
 
-/// Data Network Name (TS 23.003 9A), as text in lower case.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Dnn(String);
+/// Data Network Name (TS 23.003 9A), as text in lower case. Its octets are in it: contexts have several, and are taken
+/// apart for every message.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Dnn {
+    octets: [u8; DNN_OCTETS - 1],
+    length: u8,
+}
 
 /// Why a text is no DNN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -187,7 +190,8 @@ pub struct DnnError;
 impl Dnn {
     /// The name.
     pub fn as_str(&self) -> &str {
-        &self.0
+        // ASCII, as all that is ever put in.
+        std::str::from_utf8(&self.octets[..usize::from(self.length)]).unwrap_or_default()
     }
 }
 
@@ -195,11 +199,19 @@ impl FromStr for Dnn {
     type Err = DnnError;
 
     fn from_str(s: &str) -> Result<Self, DnnError> {
-        let label = |l: &str| (1..=63).contains(&l.len()) && l.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
-        if s.len() >= DNN_OCTETS || !s.split('.').all(label) {
-            return Err(DnnError);
+        let mut dnn = Dnn { octets: [0; DNN_OCTETS - 1], length: s.len() as u8 };
+        let octets = dnn.octets.get_mut(..s.len()).ok_or(DnnError)?;
+        // Labels of 1 to 63 octets.
+        let mut label = 0;
+        for (to, octet) in octets.iter_mut().zip(s.bytes()) {
+            label = match octet {
+                b'.' if label > 0 => 0,
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' if label < 63 => label + 1,
+                _ => return Err(DnnError),
+            };
+            *to = octet.to_ascii_lowercase();
         }
-        Ok(Dnn(s.to_ascii_lowercase()))
+        if label == 0 { Err(DnnError) } else { Ok(dnn) }
     }
 }
 
@@ -211,15 +223,47 @@ impl TryFrom<String> for Dnn {
     }
 }
 
+impl Serialize for Dnn {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Dnn {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Text;
+
+        impl serde::de::Visitor<'_> for Text {
+            type Value = Dnn;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a DNN")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Dnn, E> {
+                text.parse().map_err(|e: DnnError| E::custom(e))
+            }
+        }
+
+        d.deserialize_str(Text)
+    }
+}
+
 impl From<Dnn> for String {
     fn from(dnn: Dnn) -> String {
-        dnn.0
+        dnn.as_str().to_owned()
+    }
+}
+
+impl fmt::Debug for Dnn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Dnn({self})")
     }
 }
 
 impl fmt::Display for Dnn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
@@ -269,6 +313,12 @@ mod tests {
         assert_eq!("1-0000ab".parse(), Ok(Snssai { sst: 1, sd: Some(0xab) }));
         assert!("1-ab".parse::<Snssai>().is_err() && "x".parse::<Snssai>().is_err());
         assert_eq!("Internet".parse::<Dnn>().map(String::from), Ok("internet".into()));
-        assert!("".parse::<Dnn>().is_err() && "a..b".parse::<Dnn>().is_err() && "a b".parse::<Dnn>().is_err());
+        let long = format!("{0}.{0}", "x".repeat(49));
+        assert_eq!(long.parse::<Dnn>().map(String::from), Ok(long));
+        let longer =
+            [".a".to_owned(), "a.".into(), "x".repeat(64), format!("{0}.{0}x", "x".repeat(49)), "x".repeat(300)];
+        for text in ["", "a..b", "a b", "\u{e9}"].into_iter().chain(longer.iter().map(String::as_str)) {
+            assert_eq!(text.parse::<Dnn>(), Err(DnnError), "{text}");
+        }
     }
 }

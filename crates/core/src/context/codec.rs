@@ -1,54 +1,330 @@
 //! The one binary encoding of a context: for shared memory, replication and every store.
+//!
+//! A record is a header, the perpetual part and the ephemeral part (see `parts`). Each part has a version that grows when
+//! the part changes, so that who keeps copies elsewhere sends only what is new. The header, big-endian:
+//!
+//! ```text
+//! octet 0      layout version
+//! octets 1-3   length of the perpetual part
+//! octets 4-7   version of the perpetual part
+//! octets 8-11  version of the ephemeral part
+//! ```
+//!
+//! Who loads a context and stores it once uses [`decode`] and [`encode_after`]; who keeps it decoded between steps keeps
+//! its [`Parts`] too, which encode again only what a step has changed.
 
-use super::UeContext;
+use super::parts::{self, Ephemeral, Perpetual};
+use super::{UeContext, layout3};
+use postcard::ser_flavors::Flavor;
 
 /// The layout that this build writes, in the first octet of every encoded context. It grows with each change of
 /// [`UeContext`] or what it is made of, so that a rolling upgrade can tell contexts apart.
-pub const LAYOUT_VERSION: u8 = 3;
+pub const LAYOUT_VERSION: u8 = 4;
+/// The oldest layout that this build reads.
+pub const OLDEST_LAYOUT: u8 = 3;
+/// Octets of the header.
+const HEADER: usize = 12;
 
 /// Why octets are no context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
     /// Written by another release.
-    #[error("the context has layout version {0}, this release reads {LAYOUT_VERSION}")]
+    #[error("the context has layout version {0}, this release reads {OLDEST_LAYOUT} to {LAYOUT_VERSION}")]
     Version(u8),
     /// Cut short or damaged.
     #[error("the context does not decode")]
     Damaged,
+    /// Too large to be stored: a fault of this build, whose limits are far below.
+    #[error("the context is too large to be stored")]
+    TooLarge,
 }
 
-/// Appends the encoded context to `out`.
+/// The versions of a record's parts: a part that has another version than a copy of it is to be sent again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Versions {
+    /// Of the perpetual part; it wraps.
+    pub perpetual: u32,
+    /// Of the ephemeral part, which every step changes; it wraps.
+    pub ephemeral: u32,
+}
+
+/// An encoded context, taken apart but not decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// The versions of the parts.
+    pub versions: Versions,
+    /// The perpetual part.
+    pub perpetual: &'a [u8],
+    /// The ephemeral part.
+    pub ephemeral: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// The record of octets that this release wrote.
+    ///
+    /// # Errors
+    ///
+    /// [`CodecError::Version`] for those of another: they have to be decoded and encoded anew.
+    pub fn new(octets: &'a [u8]) -> Result<Self, CodecError> {
+        let (header, rest) = match octets {
+            [LAYOUT_VERSION, ..] => octets.split_first_chunk::<HEADER>().ok_or(CodecError::Damaged)?,
+            [version, ..] => return Err(CodecError::Version(*version)),
+            [] => return Err(CodecError::Damaged),
+        };
+        let [_, l0, l1, l2, p0, p1, p2, p3, e0, e1, e2, e3] = *header;
+        let length = u32::from_be_bytes([0, l0, l1, l2]) as usize;
+        let (perpetual, ephemeral) = rest.split_at_checked(length).ok_or(CodecError::Damaged)?;
+        let versions = Versions {
+            perpetual: u32::from_be_bytes([p0, p1, p2, p3]),
+            ephemeral: u32::from_be_bytes([e0, e1, e2, e3]),
+        };
+        Ok(Record { versions, perpetual, ephemeral })
+    }
+
+    /// Appends the record's octets.
+    ///
+    /// # Errors
+    ///
+    /// [`CodecError::TooLarge`].
+    pub fn put(&self, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        put_header(self.versions, self.perpetual.len(), out)?;
+        out.extend_from_slice(self.perpetual);
+        out.extend_from_slice(self.ephemeral);
+        Ok(())
+    }
+
+    /// The context.
+    ///
+    /// # Errors
+    ///
+    /// [`CodecError::Damaged`].
+    pub fn decode(&self) -> Result<UeContext, CodecError> {
+        let perpetual: Perpetual<'_> = postcard::from_bytes(self.perpetual).map_err(|_| CodecError::Damaged)?;
+        let ephemeral: Ephemeral<'_> = postcard::from_bytes(self.ephemeral).map_err(|_| CodecError::Damaged)?;
+        parts::join(perpetual, ephemeral).ok_or(CodecError::Damaged)
+    }
+}
+
+fn header(versions: Versions, length: usize) -> Result<[u8; HEADER], CodecError> {
+    let length = u32::try_from(length).ok().filter(|l| l >> 24 == 0).ok_or(CodecError::TooLarge)?;
+    let [_, l0, l1, l2] = length.to_be_bytes();
+    let [p0, p1, p2, p3] = versions.perpetual.to_be_bytes();
+    let [e0, e1, e2, e3] = versions.ephemeral.to_be_bytes();
+    Ok([LAYOUT_VERSION, l0, l1, l2, p0, p1, p2, p3, e0, e1, e2, e3])
+}
+
+fn put_header(versions: Versions, length: usize, out: &mut Vec<u8>) -> Result<(), CodecError> {
+    out.extend_from_slice(&header(versions, length)?);
+    Ok(())
+}
+
+/// Where an encoded part goes.
+struct Sink<'a>(&'a mut Vec<u8>);
+
+impl Flavor for Sink<'_> {
+    type Output = ();
+
+    fn try_extend(&mut self, octets: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(octets);
+        Ok(())
+    }
+
+    fn try_push(&mut self, octet: u8) -> postcard::Result<()> {
+        self.0.push(octet);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
+}
+
+fn put(part: &impl serde::Serialize, out: &mut Vec<u8>) -> Result<(), CodecError> {
+    postcard::serialize_with_flavor(part, Sink(out)).map_err(|_| CodecError::Damaged)
+}
+
+/// Appends the encoded context to `out`, as one that is stored for the first time.
 ///
 /// # Errors
 ///
 /// None that a context can cause today: what has no encoding would be a fault of this build, and must not be stored.
 pub fn encode(context: &UeContext, mut out: Vec<u8>) -> Result<Vec<u8>, CodecError> {
-    out.push(LAYOUT_VERSION);
-    postcard::to_extend(context, out).map_err(|_| CodecError::Damaged)
+    put_whole(context, None, &mut out)?;
+    Ok(out)
+}
+
+/// Appends the encoded context to `out`, as the successor of what is stored as `before`: the version of a part grows if
+/// the part has changed.
+///
+/// # Errors
+///
+/// As [`encode`].
+pub fn encode_after(context: &UeContext, before: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
+    put_whole(context, Record::new(before).ok(), out)
+}
+
+fn put_whole(context: &UeContext, before: Option<Record<'_>>, out: &mut Vec<u8>) -> Result<(), CodecError> {
+    let start = out.len();
+    out.extend_from_slice(&[0; HEADER]);
+    put(&parts::perpetual(context), out)?;
+    let end = out.len();
+    let mut versions = before.map(|b| b.versions).unwrap_or_default();
+    if before.is_none_or(|b| b.perpetual != &out[start + HEADER..]) {
+        versions.perpetual = versions.perpetual.wrapping_add(1);
+    }
+    versions.ephemeral = versions.ephemeral.wrapping_add(1);
+    put(&parts::ephemeral(context), out)?;
+    out[start..start + HEADER].copy_from_slice(&header(versions, end - start - HEADER)?);
+    Ok(())
 }
 
 /// The context of its octets.
+///
+/// # Errors
+///
+/// [`CodecError::Version`] for a layout that this release does not read, [`CodecError::Damaged`] for what is no context.
 pub fn decode(octets: &[u8]) -> Result<UeContext, CodecError> {
     match octets {
-        [LAYOUT_VERSION, rest @ ..] => postcard::from_bytes(rest).map_err(|_| CodecError::Damaged),
-        [version, ..] => Err(CodecError::Version(*version)),
-        [] => Err(CodecError::Damaged),
+        [3, rest @ ..] => layout3::decode(rest).ok_or(CodecError::Damaged),
+        _ => Record::new(octets)?.decode(),
+    }
+}
+
+/// The stored form of a context that is kept decoded: what a step leaves alone of the perpetual part is known by
+/// comparison, and its octets are used again.
+#[derive(Debug)]
+pub struct Parts {
+    versions: Versions,
+    perpetual: Perpetual<'static>,
+    octets: Vec<u8>,
+}
+
+impl Parts {
+    /// The parts of a context as it is stored, which `octets` are.
+    ///
+    /// # Errors
+    ///
+    /// As [`decode`].
+    pub fn of(context: &UeContext, octets: &[u8]) -> Result<Self, CodecError> {
+        let record = match octets {
+            // An older layout: the next commit writes both parts anew.
+            [OLDEST_LAYOUT..LAYOUT_VERSION, ..] => {
+                Record { versions: Versions::default(), perpetual: &[], ephemeral: &[] }
+            }
+            _ => Record::new(octets)?,
+        };
+        let mut parts = Parts {
+            versions: record.versions,
+            perpetual: parts::perpetual(context).into_static(),
+            octets: record.perpetual.to_vec(),
+        };
+        if parts.octets.is_empty() {
+            put(&parts.perpetual, &mut parts.octets)?;
+        }
+        Ok(parts)
+    }
+
+    /// The parts of a context that is not stored yet.
+    ///
+    /// # Errors
+    ///
+    /// As [`encode`].
+    pub fn new(context: &UeContext) -> Result<Self, CodecError> {
+        let mut parts = Parts {
+            versions: Versions::default(),
+            perpetual: parts::perpetual(context).into_static(),
+            octets: Vec::new(),
+        };
+        put(&parts.perpetual, &mut parts.octets)?;
+        Ok(parts)
+    }
+
+    /// Appends the context as a step has left it; says whether the perpetual part has changed. If what is appended is not
+    /// committed, these parts are of no use any more.
+    ///
+    /// # Errors
+    ///
+    /// As [`encode`].
+    pub fn encode(&mut self, context: &UeContext, out: &mut Vec<u8>) -> Result<bool, CodecError> {
+        let now = parts::perpetual(context);
+        let changed = !now.is(&self.perpetual);
+        if changed {
+            self.octets.clear();
+            put(&now, &mut self.octets)?;
+            self.perpetual = now.into_static();
+        }
+        if changed || self.versions.perpetual == 0 {
+            self.versions.perpetual = self.versions.perpetual.wrapping_add(1);
+        }
+        self.versions.ephemeral = self.versions.ephemeral.wrapping_add(1);
+        put_header(self.versions, self.octets.len(), out)?;
+        out.extend_from_slice(&self.octets);
+        put(&parts::ephemeral(context), out)?;
+        Ok(changed)
+    }
+
+    /// The versions that were encoded last.
+    pub fn versions(&self) -> Versions {
+        self.versions
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vireo_types::{Bucket, Ltmsi};
+    use vireo_types::{Bucket, Ltmsi, Tmsi};
+
+    fn context() -> UeContext {
+        UeContext::new(Ltmsi::new(Bucket::new(7), 9))
+    }
 
     #[test]
     fn a_context_comes_back_and_what_is_none_is_told() {
-        let context = UeContext::new(Ltmsi::new(Bucket::new(7), 9));
-        let octets = encode(&context, Vec::new()).expect("it encodes");
-        assert_eq!(decode(&octets), Ok(context));
+        let octets = encode(&context(), Vec::new()).expect("it encodes");
+        assert_eq!(decode(&octets), Ok(context()));
         assert!(octets.len() < 64, "an empty context is small: {} octets", octets.len());
         assert_eq!(decode(&[]), Err(CodecError::Damaged));
-        assert_eq!(decode(&[LAYOUT_VERSION]), Err(CodecError::Damaged));
         assert_eq!(decode(&[200, 1, 2]), Err(CodecError::Version(200)));
+        for end in 1..octets.len() {
+            assert_eq!(decode(&octets[..end]), Err(CodecError::Damaged), "{end} of {} octets", octets.len());
+        }
+    }
+
+    #[test]
+    fn only_what_a_step_changes_has_a_new_version() {
+        let mut ue = context();
+        let mut parts = Parts::new(&ue).expect("it encodes");
+        let mut before = Vec::new();
+        parts.encode(&ue, &mut before).expect("it encodes");
+        assert_eq!(before, encode(&ue, Vec::new()).expect("it encodes"), "the first one is as any other's first");
+        let steps: [(fn(&mut UeContext), bool); 4] = [
+            (|ue| ue.connections += 1, false),
+            (|ue| ue.identity.tmsi = Some(Tmsi(1)), true),
+            (|_| {}, false),
+            (|ue| ue.radio_capability = vec![1, 2, 3], true),
+        ];
+        for (step, changes) in steps {
+            step(&mut ue);
+            let (mut kept, mut once) = (Vec::new(), Vec::new());
+            assert_eq!(parts.encode(&ue, &mut kept), Ok(changes));
+            encode_after(&ue, &before, &mut once).expect("it encodes");
+            assert_eq!(kept, once, "who keeps the context and who loads it write the same");
+            let (old, new) = (Record::new(&before).expect("a record"), Record::new(&kept).expect("a record"));
+            let grown = |a: u32, b: u32| b.wrapping_sub(a);
+            assert_eq!(grown(old.versions.perpetual, new.versions.perpetual), u32::from(changes));
+            assert_eq!(grown(old.versions.ephemeral, new.versions.ephemeral), 1);
+            assert_eq!((old.perpetual != new.perpetual, new.decode()), (changes, Ok(ue.clone())));
+            assert_eq!(Parts::of(&ue, &kept).map(|p| p.versions()), Ok(parts.versions()));
+            before = kept;
+        }
+    }
+
+    #[test]
+    fn a_record_can_be_put_together_from_parts_that_came_apart() {
+        let octets = encode(&context(), Vec::new()).expect("it encodes");
+        let record = Record::new(&octets).expect("a record");
+        let mut again = Vec::new();
+        record.put(&mut again).expect("it fits");
+        assert_eq!(again, octets);
     }
 }

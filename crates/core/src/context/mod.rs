@@ -5,19 +5,23 @@
 //! connection needs, and is dropped with it (seed 1).
 
 mod codec;
+mod layout3;
+pub(crate) mod octets;
+mod parts;
 mod security;
 
-pub use codec::{CodecError, LAYOUT_VERSION, decode, encode};
+pub use codec::{CodecError, LAYOUT_VERSION, OLDEST_LAYOUT, Parts, Record, Versions, decode, encode, encode_after};
 pub use security::{NasSecurity, NextHop, SecurityFault};
 
 use crate::procedures::{deregistration, handover, paging, registration, service_request};
 use crate::session::SmContext;
 use crate::subscription::{Ambr, Subscription};
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use vireo_types::{AmfUeNgapId, AssocId, Guti, Instant, Ltmsi, NrCgi, Pei, RanUeNgapId, Snssai, Supi, Tac, Tai, Tmsi};
 
-/// One UE.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// One UE. Its stored form is [`encode`]'s.
+#[derive(Clone, Debug, PartialEq)]
 pub struct UeContext {
     /// Its number in the cluster.
     pub ltmsi: Ltmsi,
@@ -34,7 +38,7 @@ pub struct UeContext {
     /// What the subscriber may do; there once authenticated.
     pub subscription: Option<Subscription>,
     /// Allowed NSSAI.
-    pub allowed: Vec<Snssai>,
+    pub allowed: SmallVec<[Snssai; 2]>,
     /// UE Radio Capability, opaque (TS 38.413 9.3.1.74): given back to the RAN at every context set-up.
     pub radio_capability: Vec<u8>,
     /// PDU sessions.
@@ -50,7 +54,7 @@ pub struct UeContext {
     /// A handover in progress: it goes on beside the 5GMM procedure.
     pub handover: Option<handover::Handover>,
     /// The registration area: where an idle UE is paged (TS 23.501 5.3.2.3).
-    pub area: Vec<Tai>,
+    pub area: SmallVec<[Tai; 4]>,
     /// What the network wants of the UE as soon as it can be reached.
     pub wanted: Wanted,
     /// The mobile reachable timer has expired: the UE is not paged any more (TS 24.501 5.3.7).
@@ -224,7 +228,7 @@ impl UeContext {
             security: None,
             security_capability: Capability::default(),
             subscription: None,
-            allowed: Vec::new(),
+            allowed: SmallVec::new(),
             radio_capability: Vec::new(),
             sessions: Vec::new(),
             next_session: 0,
@@ -232,7 +236,7 @@ impl UeContext {
             connections: 0,
             procedure: None,
             handover: None,
-            area: Vec::new(),
+            area: SmallVec::new(),
             wanted: Wanted::default(),
             unreachable: false,
             expires: None,

@@ -118,7 +118,7 @@ pub enum Output {
     /// A PFCP request or response; the sequence number of a request is filled in by the N4 endpoint.
     Pfcp { upf: SocketAddr, message: Vec<u8> },
     /// These addresses go back to the pool.
-    FreeAddress(Dnn, SessionAddress),
+    FreeAddress(Box<Dnn>, SessionAddress),
     /// A session that the UE asked for could not be had, or has ended: forget it.
     Gone,
     /// The UE's new session is usable: the UPF forwards to the RAN. For counters and latency.

@@ -52,7 +52,7 @@ pub(super) fn delete(sm: &mut SmContext, out: &mut Vec<Output>) {
 /// Gives the session up once both the UE and the UPF have.
 pub(super) fn finish(sm: &SmContext, out: &mut Vec<Output>) {
     if sm.stage == Stage::Ended && sm.n4 == N4::Deleted {
-        out.push(Output::FreeAddress(sm.dnn.clone(), sm.address));
+        out.push(Output::FreeAddress(Box::new(sm.dnn.clone()), sm.address));
         out.push(Output::Gone);
     }
 }

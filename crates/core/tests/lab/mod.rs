@@ -202,6 +202,16 @@ impl Lab {
         self.stored.as_ref().map(|octets| context::decode(octets).expect("it decodes"))
     }
 
+    /// Puts a context in its stored form in the place of the UE's.
+    pub(crate) fn store(&mut self, octets: Vec<u8>) {
+        self.stored = Some(octets);
+    }
+
+    /// The UE's context in its stored form.
+    pub(crate) fn octets(&self) -> &[u8] {
+        self.stored.as_deref().expect("a context")
+    }
+
     /// Changes the stored context past all steps.
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut UeContext)) {
         let mut context = self.context().expect("a context");
@@ -292,7 +302,9 @@ impl Lab {
             Env { now: self.now, config: &self.config, random: &mut random, ids: &mut self.ids, ran: &self.nodes };
         let outcome = engine::step(ue, event, &mut env);
         let forgotten = outcome.effects.contains(&Effect::Forget);
-        let octets = context::encode(ue, Vec::new()).expect("it encodes");
+        let mut octets = Vec::new();
+        let before = self.stored.as_deref().unwrap_or_default();
+        context::encode_after(ue, before, &mut octets).expect("it encodes");
         assert_eq!(context::decode(&octets).as_ref(), Ok(&*ue), "a context is all in its stored form");
         if running(ue).is_none() {
             assert_eq!(ue.deadline(), ue.expires, "nothing is under way, so nothing is waited for");
@@ -512,4 +524,27 @@ pub(crate) fn uplink_nas(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, nas: &[u8]) -
         NAS_PDU(nas.to_vec()),
     );
     pdu.and_then(|pdu| pdu.encode()).expect("it encodes")
+}
+
+/// Networks in 2026, so that times have as many octets as in a running core, with a UE that is registered and has a
+/// session, idle and connected, and with one in the middle of its registration.
+pub(crate) fn in_each_state() -> [(&'static str, Lab); 3] {
+    let late_lab = || {
+        let mut lab = Lab::new();
+        lab.now = Instant(1_795_000_000_000_000);
+        lab
+    };
+    let connected = || {
+        let mut lab = late_lab();
+        lab.register();
+        lab.session(1);
+        lab
+    };
+    let mut idle = connected();
+    idle.idle();
+    let mut registering = late_lab();
+    registering.reachable = false;
+    registering.ue_does(|ue, p, out| ue.register(p, ue::Registration::Initial, out).expect("a request"));
+    assert!(registering.context().is_some_and(|c| c.procedure.is_some()));
+    [("idle", idle), ("connected", connected()), ("registering", registering)]
 }

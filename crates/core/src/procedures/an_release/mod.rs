@@ -24,6 +24,10 @@ pub fn released(turn: &mut Turn<'_, '_>) {
         turn.note(if answered { Note::Succeeded(Kind::Release, since) } else { Note::Failed(Kind::Release, 0) });
     }
     user_plane::step_all(turn, || Input::Deactivate);
+    // The chain of next hops ends with the AS security context: the next one begins with a fresh KgNB (TS 33.501 6.9.2.1.1).
+    if let Some(security) = &mut turn.ue.security {
+        security.next_hop = None;
+    }
     let timers = turn.env.config.timers;
     if turn.ue.is_registered() {
         // The mobile reachable timer (5.3.7).

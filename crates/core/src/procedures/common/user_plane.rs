@@ -77,7 +77,7 @@ pub fn deliver(turn: &mut Turn<'_, '_>, psi: u8, index: SessionIndex, outputs: V
             }
             Output::N2(kind, transfer) => n2 = Some((kind, transfer)),
             Output::Pfcp { upf, message } => turn.effect(Effect::Pfcp { upf, session: index, message }),
-            Output::FreeAddress(dnn, address) => turn.effect(Effect::FreeAddress(dnn, address)),
+            Output::FreeAddress(dnn, address) => turn.effect(Effect::FreeAddress(*dnn, address)),
             Output::Gone => turn.ue.sessions.retain(|s| s.index != index),
             Output::Established => finished(turn, index, Kind::Session),
             Output::Activated => finished(turn, index, Kind::Activation),

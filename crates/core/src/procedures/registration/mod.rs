@@ -10,6 +10,7 @@ use crate::session::{Input, Ran};
 use crate::subscription::{SubscriberIdentity, Subscription};
 use crate::turn::{Effect, Kind, Note, Turn};
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use vireo_types::{Instant, Snssai, Tai, limits};
 use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::{CauseNas, CauseRadioNetwork};
@@ -189,12 +190,12 @@ fn accept(turn: &mut Turn<'_, '_>, request: Request, started: Instant) -> Next {
     let (mut allowed, rejected) = slices(turn.env.config, &subscription, &request.requested);
     if request.kind != RequestKind::Initial && request.requested.is_empty() && !turn.ue.allowed.is_empty() {
         // An update that does not ask for slices leaves them as they are (5.5.1.3.4).
-        allowed.clone_from(&turn.ue.allowed);
+        allowed = turn.ue.allowed.to_vec();
     }
     let Some(home) = allowed.first().copied() else {
         return reject_slices(turn, &rejected);
     };
-    turn.ue.allowed = allowed;
+    turn.ue.allowed = allowed.into();
     if let Some(status) = request.session_status {
         user_plane::drop_unknown(turn, status);
     }
@@ -236,7 +237,7 @@ fn accept(turn: &mut Turn<'_, '_>, request: Request, started: Instant) -> Next {
 }
 
 /// The registration area: all areas of the network, of the PLMN that the UE is in, its own first.
-fn area(turn: &Turn<'_, '_>) -> Vec<Tai> {
+fn area(turn: &Turn<'_, '_>) -> SmallVec<[Tai; 4]> {
     let config = turn.env.config;
     let here = turn.ue.connection.map(|c| c.tai);
     let plmn = here.map_or(config.plmns[0], |tai| tai.plmn);

@@ -1,0 +1,68 @@
+//! Octet strings of the stored form: copied as a whole, where the derived encoding of arrays and vectors goes one octet
+//! at a time.
+
+use serde::de::{Deserializer, Error, Visitor};
+use serde::ser::Serializer;
+use std::borrow::Cow;
+use std::fmt;
+
+/// What is stored as an octet string.
+pub(crate) trait Octets: Sized {
+    /// Its octets.
+    fn octets(&self) -> &[u8];
+
+    /// It, of its octets; `None` if there are too few or too many.
+    fn of(octets: &[u8]) -> Option<Self>;
+}
+
+impl<const N: usize> Octets for [u8; N] {
+    fn octets(&self) -> &[u8] {
+        self
+    }
+
+    fn of(octets: &[u8]) -> Option<Self> {
+        octets.try_into().ok()
+    }
+}
+
+impl Octets for Vec<u8> {
+    fn octets(&self) -> &[u8] {
+        self
+    }
+
+    fn of(octets: &[u8]) -> Option<Self> {
+        Some(octets.to_vec())
+    }
+}
+
+impl Octets for Cow<'_, [u8]> {
+    fn octets(&self) -> &[u8] {
+        self
+    }
+
+    fn of(octets: &[u8]) -> Option<Self> {
+        Some(Cow::Owned(octets.to_vec()))
+    }
+}
+
+pub(crate) fn serialize<T: Octets, S: Serializer>(value: &T, s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_bytes(value.octets())
+}
+
+pub(crate) fn deserialize<'de, T: Octets, D: Deserializer<'de>>(d: D) -> Result<T, D::Error> {
+    struct Read<T>(std::marker::PhantomData<T>);
+
+    impl<T: Octets> Visitor<'_> for Read<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an octet string")
+        }
+
+        fn visit_bytes<E: Error>(self, octets: &[u8]) -> Result<T, E> {
+            T::of(octets).ok_or_else(|| E::invalid_length(octets.len(), &self))
+        }
+    }
+
+    d.deserialize_bytes(Read(std::marker::PhantomData))
+}
