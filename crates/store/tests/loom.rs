@@ -19,6 +19,7 @@ fn region() -> Region {
         board: 0,
         bulletins: 1,
         bulletin_bytes: 16,
+        tables: [2, 0, 0, 0, 0, 0, 0, 0],
         ..RegionConfig::new(1, 3, 8192)
     };
     Region::model(config).unwrap()
@@ -102,6 +103,50 @@ fn a_bulletin_is_read_whole() {
         region.publish(0, &[2; 16]).unwrap();
         region.publish(0, &[3; 16]).unwrap();
         reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_pipe_keeps_the_order() {
+    check(3, || {
+        let region = region();
+        let mut receiver = region.receiver(0).unwrap();
+        let mut sender = region.sender(0).unwrap();
+        sender.push(1).unwrap();
+        let producer = thread::spawn(move || {
+            let all = [2, 3].map(|item| sender.push(item).is_ok());
+            assert!(all[0], "there is room for two");
+            all[1]
+        });
+        let mut seen: Vec<u64> = std::iter::from_fn(|| receiver.take()).collect();
+        let third = producer.join().unwrap();
+        seen.extend(std::iter::from_fn(|| receiver.take()));
+        assert_eq!(seen, if third { vec![1, 2, 3] } else { vec![1, 2] });
+    });
+}
+
+#[test]
+fn a_number_is_one_slots() {
+    check(3, || {
+        let region = region();
+        let numbers = region.numbers(0).unwrap();
+        let slots = [0_u32, 1].map(|n| region.slot_at(n).unwrap());
+        let first = numbers.take(slots[0]).unwrap();
+        let other = thread::spawn({
+            let numbers = numbers.clone();
+            move || numbers.take(slots[1])
+        });
+        assert!(numbers.give_back(first, slots[0]));
+        let mine = numbers.take(slots[0]);
+        let theirs = other.join().unwrap();
+        // Who looks while one is given back and another taken may find none: it saw the first before and the second after.
+        for (slot, number) in slots.into_iter().zip([mine, theirs]).filter(|(_, number)| number.is_some()) {
+            assert_eq!(number.and_then(|number| numbers.owner(number)), Some(slot), "each is one's");
+            assert!(region.taken(slot).contains(&number.map(|number| (0, number))), "it is noted");
+        }
+        let owners = [0, 1].into_iter().filter(|number| numbers.owner(*number).is_some()).count();
+        assert_eq!(owners, [mine, theirs].into_iter().flatten().count(), "nothing else is taken");
+        assert_eq!(numbers.used() as usize, owners);
     });
 }
 

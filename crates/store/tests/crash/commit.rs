@@ -1,14 +1,15 @@
 //! Workers commit to the same UEs, and are killed.
 
-use crate::process::{Log, Random, hash, kill, kills, role, start, stop_and_kill};
+use crate::process::{Deaths, Log, Random, hash, role, start};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 use vireo_store::CommitError;
-use vireo_store::region::{Buffer, Key, Record, Region, RegionConfig, Snapshot, Worker};
+use vireo_store::region::{Buffer, Dead, Key, Record, Region, RegionConfig, Snapshot, Worker};
 use vireo_types::{Bucket, Ltmsi};
 
 const UES: u16 = 64;
 const WORKERS: u8 = 3;
+const NUMBERS: u32 = 64;
 
 fn ltmsi(n: u16) -> Ltmsi {
     Ltmsi::new(Bucket::new(n % 5), n)
@@ -74,18 +75,39 @@ fn work(mut worker: Worker) {
     }
 }
 
-/// A UE of this worker alone, who comes and goes with its identifiers.
+/// The alias of a UE that comes and goes.
+fn alias(n: u16) -> Ltmsi {
+    Ltmsi::from_raw(0x800_0000 | u32::from(n))
+}
+
+/// The number in the context of a UE that comes and goes.
+fn number(seen: &Snapshot) -> u32 {
+    u32::from_le_bytes(seen.context[..4].try_into().unwrap())
+}
+
+/// A UE of this worker alone, who comes and goes with its identifiers and its number.
 fn come_and_go(worker: &mut Worker, random: &mut Random, seen: &mut Snapshot) {
     let n = UES + u16::from(worker.number()) * 16 + random.below(16) as u16;
     let slot = worker.insert(ltmsi(n)).expect("there is room");
-    if worker.region().read(slot, seen) {
-        assert_eq!(worker.region().lookup(Key::Supi, u64::from(n) << 40), Some(slot));
+    let region = worker.region().clone();
+    let numbers = region.numbers(0).expect("there is one table");
+    if region.read(slot, seen) {
+        assert_eq!(region.lookup(Key::Supi, u64::from(n) << 40), Some(slot));
+        assert_eq!(region.slot_of(alias(n)), Some(slot));
+        assert_eq!(numbers.owner(number(seen)), Some(slot), "it has the number still");
+        // What its worker took for it and committed, or was about to give back.
+        assert!(region.taken(slot).iter().flatten().all(|noted| *noted == (0, number(seen))));
+        assert!(numbers.note(number(seen), slot), "from here on it is given back with the slot");
         worker.remove(slot, seen).expect("nobody else knows it");
         return;
     }
-    worker.region().bind(slot, Key::Supi, u64::from(n) << 40).expect("nobody else has it");
-    worker.region().bind(slot, Key::Tmsi, u64::from(n) << 8).expect("nobody else has it");
-    let _ = worker.commit(slot, seen, &Record { context: &[n as u8; 300], ..Record::default() }).expect("as above");
+    region.alias(slot, alias(n)).expect("nobody else has it");
+    region.bind(slot, Key::Supi, u64::from(n) << 40).expect("nobody else has it");
+    region.bind(slot, Key::Tmsi, u64::from(n) << 8).expect("nobody else has it");
+    let number = numbers.take(slot).expect("there are more than UEs");
+    let context = [&number.to_le_bytes()[..], &[n as u8; 300]].concat();
+    let _ = worker.commit(slot, seen, &Record { context: &context, ..Record::default() }).expect("as above");
+    region.clear_taken(slot);
 }
 
 #[test]
@@ -108,8 +130,19 @@ fn look(region: &Region, steps: &mut [u64]) {
     }
 }
 
-/// The identifiers of those who are there lead to them, and no others to anything; made anew, they are the same.
-fn look_at_indexes(region: &Region) {
+/// The identifiers of those who are there lead to them, and no others to anything; made anew, they are the same. Numbers
+/// are theirs, and nobody else's.
+fn look_at_what_they_have(region: &Region) {
+    let (mut seen, mut owners) = (Snapshot::default(), HashMap::new());
+    for slot in region.slots() {
+        let ltmsi = region.ltmsi_of(slot).expect("it is somebody's");
+        if !(0..UES).any(|n| self::ltmsi(n) == ltmsi) {
+            assert!(region.read(slot, &mut seen));
+            assert_eq!(owners.insert(number(&seen), slot), None, "two have number {}", number(&seen));
+        }
+    }
+    let numbers = region.numbers(0).unwrap();
+    (0..NUMBERS).for_each(|n| assert_eq!(numbers.owner(n), owners.get(&n).copied(), "number {n}"));
     for _ in 0..2 {
         for n in 0..UES + u16::from(WORKERS) * 16 {
             let slot = region.slot_of(ltmsi(n));
@@ -117,15 +150,14 @@ fn look_at_indexes(region: &Region) {
             let expected = slot.filter(|_| n >= UES);
             assert_eq!(region.lookup(Key::Supi, u64::from(n) << 40), expected);
             assert_eq!(region.lookup(Key::Tmsi, u64::from(n) << 8), expected);
+            assert_eq!(region.slot_of(alias(n)), expected);
         }
         region.rebuild().unwrap();
     }
 }
 
 /// What a host does about a dead worker.
-fn take_over(region: &Region, number: u8, log: &mut Log) {
-    // One killed before it joined has left nothing to bury.
-    let Ok(dead) = region.bury(number) else { return };
+fn take_over(region: &Region, dead: Dead, log: &mut Log) {
     let mut seen = Snapshot::default();
     for buffer in region.unsent(&dead) {
         send(region, buffer, &mut seen, log);
@@ -152,7 +184,9 @@ fn look_at_sent(lines: &[[u64; 3]], steps: &[u64]) -> usize {
 
 #[test]
 fn killed_workers_leave_old_or_new() {
-    let region = Region::create(RegionConfig::new(u32::from(UES) + 64, WORKERS + 1, 64 << 20)).unwrap();
+    let mut config = RegionConfig::new(u32::from(UES) + 64, WORKERS + 1, 64 << 20);
+    config.tables[0] = NUMBERS;
+    let region = Region::create(config).unwrap();
     let mut log = Log::create("commit");
     let mut random = Random(0x5eed);
     // All are there from the start, each in a slot that nobody had before: its versions are then its steps.
@@ -168,30 +202,30 @@ fn killed_workers_leave_old_or_new() {
     drop(first);
     let mut steps = vec![1; usize::from(UES)];
     let mut workers: Vec<_> = (0..WORKERS).map(|n| start(&region, "commit::worker", n, &log)).collect();
-    let kills = kills(200);
-    for _ in 0..kills {
+    let mut deaths = Deaths::new(200, 20);
+    while deaths.are_left() {
         std::thread::sleep(Duration::from_micros(random.below(8000)));
         let number = random.below(WORKERS.into()) as u8;
-        let child = &mut workers[usize::from(number)];
-        if random.below(10) == 0 {
-            stop_and_kill(&region, number, child)
-        } else {
-            kill(child)
-        }
+        let dead = deaths.die(&region, number, &mut workers[usize::from(number)]);
         look(&region, &mut steps);
-        take_over(&region, number, &mut log);
+        if let Some(dead) = dead {
+            take_over(&region, dead, &mut log);
+            deaths.stays_dead();
+        }
         workers[usize::from(number)] = start(&region, "commit::worker", number, &log);
     }
-    for (number, mut child) in (0..).zip(workers) {
-        kill(&mut child);
-        take_over(&region, number, &mut log);
+    for (number, child) in (0..).zip(workers) {
+        if let Some(dead) = Deaths::last(&region, number, child) {
+            take_over(&region, dead, &mut log);
+        }
     }
     look(&region, &mut steps);
     assert_eq!(region.heap_use().0, region.slots().count(), "a buffer in use is a UE's record");
-    look_at_indexes(&region);
+    look_at_what_they_have(&region);
     let repeats = look_at_sent(&log.finish(), &steps);
-    assert!(repeats <= kills as usize + usize::from(WORKERS), "{repeats} repeats: one for each death at most");
+    let deaths_in_all = deaths.count() + u32::from(WORKERS);
+    assert!(repeats <= deaths_in_all as usize, "{repeats} repeats: one for each death at most");
     let total: u64 = steps.iter().sum();
-    assert!(total > u64::from(kills), "they worked: {total} steps");
-    println!("{kills} kills, {total} steps, {repeats} sent twice");
+    assert!(total > u64::from(deaths_in_all), "they worked: {total} steps");
+    println!("{deaths}, {total} steps, {repeats} sent twice");
 }

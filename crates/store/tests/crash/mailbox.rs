@@ -1,60 +1,147 @@
-//! The whole way: a forwarder posts packets to UEs and tells workers; they commit and let effects leave, and are killed
-//! or stopped. Each input is consumed once and in order, and nothing leaves twice with different octets.
+//! The whole way, as a host goes it: a forwarder posts packets to UEs and tells workers; they commit, change their UE's
+//! LTMSI, take numbers for it, and tell the egress; and are killed or stopped. Each input is consumed once and in order,
+//! every effect leaves, with one content, and nothing that a UE had is lost or had twice.
 
-use crate::process::{Log, Random, hash, kill, kills, role, start, stop_and_kill};
+use crate::process::{Deaths, Log, Random, hash, role, start};
 use std::collections::HashMap;
 use std::process::Child;
+use std::thread::{JoinHandle, sleep, spawn, yield_now};
 use std::time::{Duration, Instant};
-use vireo_store::region::{Buffer, Packet, Posted, Record, Region, RegionConfig, Slot, Snapshot, Worker};
-use vireo_types::{Bucket, Ltmsi};
+use vireo_store::region::{
+    Buffer, Dead, Packet, Posted, Receiver, Record, Region, RegionConfig, Sender, Slot, Snapshot,
+};
+use vireo_store::region::{Numbers, Worker};
+use vireo_types::Ltmsi;
 
-const UES: u16 = 40;
+const UES: u32 = 40;
+/// LTMSIs that the UEs share.
+const LTMSIS: u32 = 100;
+const NUMBERS: u32 = 48;
 const WORKERS: u8 = 3;
-
-fn ltmsi(n: u16) -> Ltmsi {
-    Ltmsi::new(Bucket::new(n), 1)
+/// The ring of a worker, and that from it to the egress.
+const fn rings(worker: u8) -> (u16, u16) {
+    (worker as u16, WORKERS as u16 + worker as u16)
 }
 
-fn send(region: &Region, buffer: Buffer, seen: &mut Snapshot, log: &mut Log) {
-    if region.read_outbox(buffer, seen) && !seen.sent {
-        log.write(&[u64::from(seen.context[0]), seen.consumed, hash(&seen.outbox)]);
+/// A context: what the UE has, and octets that say whether it is whole.
+#[derive(Clone, Copy, Debug)]
+struct Context {
+    ue: u64,
+    ltmsi: Ltmsi,
+    number: Option<u32>,
+    sequence: u64,
+    salt: u64,
+}
+
+impl Context {
+    fn encode(&self, context: &mut Vec<u8>, outbox: &mut Vec<u8>) {
+        let number = self.number.map_or(0, |number| u64::from(number) + 1);
+        let words = [self.ue, self.ltmsi.get().into(), number, self.sequence, self.salt];
+        context.clear();
+        words.iter().for_each(|word| context.extend_from_slice(&word.to_le_bytes()));
+        let mut random = Random(hash(context) | 1);
+        let (rest, effects) = (random.below(700), random.below(200) + 1);
+        (0..rest).for_each(|_| context.push(random.below(256) as u8));
+        outbox.clear();
+        (0..effects).for_each(|_| outbox.push(random.below(256) as u8));
     }
-    region.sent(buffer);
+
+    fn decode(seen: &Snapshot) -> Self {
+        let word = |n: usize| u64::from_le_bytes(seen.context[n * 8..][..8].try_into().unwrap());
+        let number = (word(2) as u32).checked_sub(1);
+        let ltmsi = Ltmsi::from_raw(word(1) as u32);
+        let context = Context { ue: word(0), ltmsi, number, sequence: word(3), salt: word(4) };
+        let (mut octets, mut outbox) = (Vec::new(), Vec::new());
+        context.encode(&mut octets, &mut outbox);
+        assert_eq!((&seen.context, &seen.outbox), (&octets, &outbox), "the record is whole");
+        assert_eq!(seen.consumed, context.sequence);
+        context
+    }
 }
 
-/// One step. An input that was consumed before only lets what is left in the outbox leave.
-fn step(worker: &mut Worker, slot: Slot, packet: Packet, random: &mut Random, log: &mut Log) {
-    let (mut seen, mut input) = (Snapshot::default(), Vec::new());
-    let sequence = worker.region().read_packet(packet, &mut input).expect("it is in flight");
-    assert!(worker.region().read(slot, &mut seen), "the UE is there");
-    let buffer = if sequence <= seen.consumed {
-        assert_eq!(sequence, seen.consumed, "only the last input is carried out again");
-        seen.buffer().expect("it has a record")
-    } else {
-        assert_eq!(sequence, seen.consumed + 1, "no input is lost, none overtakes another");
-        assert_eq!(input, [seen.context[0]], "it is this UE's");
-        let outbox: Vec<u8> = (0..random.below(200) + 1).map(|_| random.below(256) as u8).collect();
-        let context = vec![seen.context[0]; 1 + random.below(700) as usize];
-        let record = Record { consumed: sequence, context: &context, outbox: &outbox, ..Record::default() };
-        worker.commit(slot, &seen, &record).expect("nobody else holds the UE").buffer
-    };
-    send(worker.region(), buffer, &mut seen, log);
+struct Work {
+    worker: Worker,
+    region: Region,
+    numbers: Numbers,
+    egress: Sender,
+    random: Random,
+    seen: Snapshot,
+    context: Vec<u8>,
+    outbox: Vec<u8>,
 }
 
-fn work(mut worker: Worker) {
-    let mut log = Log::inherited();
-    let mut random = Random(std::process::id().into());
-    let region = worker.region().clone();
-    let ring = region.ring(worker.number().into()).unwrap();
-    loop {
-        let Some(taken) = ring.bell().wait(Duration::from_millis(100), || ring.take(&worker)) else { continue };
-        let slot = region.slot_of(Ltmsi::from_raw(taken.item as u32)).expect("the UE is there");
-        let mut next = region.next(&worker, slot);
-        while let Some(packet) = next {
-            step(&mut worker, slot, packet, &mut random, &mut log);
-            next = worker.finish(slot);
+impl Work {
+    /// What is not as the context says is made so: it is what a dead worker left undone, or this one has still to do.
+    fn repair(&self, slot: Slot, context: &Context) {
+        for (table, number) in self.region.taken(slot).into_iter().flatten() {
+            assert_eq!(table, 0, "there is one table");
+            if context.number != Some(number) {
+                self.numbers.give_back(number, slot);
+            }
         }
-        ring.acknowledge(&worker, taken);
+        self.region.clear_taken(slot);
+        assert!(self.region.rename(slot, context.ltmsi), "the LTMSI of the context leads here");
+        for alias in self.region.aliases(slot) {
+            assert!(self.region.drop_alias(slot, alias));
+        }
+    }
+
+    /// The UE gets another LTMSI, a number, or loses the one it has.
+    fn change(&mut self, slot: Slot, context: &mut Context) {
+        let ltmsi = Ltmsi::from_raw(self.random.below(LTMSIS.into()) as u32);
+        if self.random.below(3) == 0 && self.region.alias(slot, ltmsi).is_ok() {
+            context.ltmsi = ltmsi;
+        }
+        if self.random.below(3) == 0 {
+            context.number = match context.number {
+                None => self.numbers.take(slot),
+                Some(number) => {
+                    assert!(self.numbers.note(number, slot));
+                    None
+                }
+            };
+        }
+    }
+
+    /// One step. An input that was consumed before only lets what is left in the outbox leave.
+    fn step(&mut self, slot: Slot, packet: Packet) {
+        let mut input = Vec::new();
+        let sequence = self.region.read_packet(packet, &mut input).expect("it is in flight");
+        assert!(self.region.read(slot, &mut self.seen), "the UE is there");
+        let mut context = Context::decode(&self.seen);
+        self.repair(slot, &context);
+        let buffer = if sequence <= context.sequence {
+            assert_eq!(sequence, context.sequence, "only the last input is carried out again");
+            self.seen.buffer().expect("it has a record")
+        } else {
+            assert_eq!(sequence, context.sequence + 1, "no input is lost, none overtakes another");
+            assert_eq!(input[0], context.ue as u8, "it is this UE's");
+            self.change(slot, &mut context);
+            (context.sequence, context.salt) = (sequence, self.random.below(u64::MAX));
+            context.encode(&mut self.context, &mut self.outbox);
+            let (octets, outbox) = (&self.context, &self.outbox);
+            let record = Record { consumed: sequence, context: octets, outbox, ..Record::default() };
+            self.worker.commit(slot, &self.seen, &record).expect("nobody else holds the UE").buffer
+        };
+        while self.egress.push(buffer.to_item()).is_err() {
+            yield_now();
+        }
+        self.repair(slot, &context);
+    }
+
+    fn run(mut self) {
+        let ring = self.region.ring(rings(self.worker.number()).0).unwrap();
+        loop {
+            let taken = ring.bell().wait(Duration::from_millis(100), || ring.take(&self.worker));
+            let Some(taken) = taken else { continue };
+            let slot = self.region.slot_at(taken.item).expect("there is such a slot");
+            let mut next = self.region.next(&self.worker, slot);
+            while let Some(packet) = next {
+                self.step(slot, packet);
+                next = self.worker.finish(slot);
+            }
+            assert!(ring.acknowledge(&self.worker, taken));
+        }
     }
 }
 
@@ -62,141 +149,222 @@ fn work(mut worker: Worker) {
 #[ignore = "a worker of the tests here"]
 fn worker() {
     if let Some(worker) = role() {
-        work(worker);
+        let region = worker.region().clone();
+        let egress = region.sender(rings(worker.number()).1).unwrap();
+        let (numbers, random) = (region.numbers(0).unwrap(), Random(std::process::id().into()));
+        let (seen, context, outbox) = (Snapshot::default(), Vec::new(), Vec::new());
+        Work { worker, region, numbers, egress, random, seen, context, outbox }.run();
     }
 }
 
-struct Forwarder {
+/// The host: forwarder and egress.
+struct Host {
     worker: Worker,
     region: Region,
     slots: Vec<Slot>,
-    sequence: Vec<u64>,
+    /// Of each UE: inputs posted, and consumed when it was looked at last.
+    posted: Vec<u64>,
+    consumed: Vec<u64>,
+    egress: Vec<Receiver>,
     random: Random,
-    log: Log,
+    sent: HashMap<(u64, u64), u64>,
+    repeats: u32,
+    seen: Snapshot,
 }
 
-impl Forwarder {
-    fn new(config: RegionConfig) -> Self {
+impl Host {
+    fn new() -> Self {
+        let mut config = RegionConfig::new(UES, WORKERS + 1, 48 << 20);
+        (config.packets, config.large_packets, config.ring_cells, config.tables[0]) = (512, 4, 256, NUMBERS);
         let region = Region::create(config).unwrap();
         let mut worker = region.join(WORKERS).unwrap();
-        let mut insert = |n: u16| {
-            let slot = worker.insert(ltmsi(n)).unwrap();
-            let record = Record { context: &[n as u8], ..Record::default() };
-            let _ = worker.commit(slot, &Snapshot::default(), &record).unwrap();
+        let mut insert = |n: u32| {
+            let slot = worker.insert(Ltmsi::from_raw(n)).unwrap();
+            let context = Context { ue: n.into(), ltmsi: Ltmsi::from_raw(n), number: None, sequence: 0, salt: 0 };
+            let (mut octets, mut outbox) = (Vec::new(), Vec::new());
+            context.encode(&mut octets, &mut outbox);
+            let record = Record { context: &octets, outbox: &outbox, ..Record::default() };
+            let buffer = worker.commit(slot, &Snapshot::default(), &record).unwrap().buffer;
+            worker.sent(buffer);
             slot
         };
-        let slots = (0..UES).map(&mut insert).collect();
-        let sequence = vec![0; usize::from(UES)];
-        Forwarder { worker, region, slots, sequence, random: Random(0x5eed), log: Log::create("mailbox") }
+        Host {
+            slots: (0..UES).map(&mut insert).collect(),
+            posted: vec![0; UES as usize],
+            consumed: vec![0; UES as usize],
+            egress: (0..WORKERS).map(|n| region.receiver(rings(n).1).unwrap()).collect(),
+            random: Random(0x5eed),
+            sent: HashMap::new(),
+            repeats: 0,
+            seen: Snapshot::default(),
+            worker,
+            region,
+        }
     }
 
-    fn tell(&self, ue: usize, number: u8) {
-        let ring = self.region.ring(number.into()).unwrap();
-        while ring.push(ltmsi(ue as u16).get().into()).is_err() {
-            std::thread::yield_now();
+    /// Effects leave.
+    fn send(&mut self, buffer: Buffer) {
+        if self.region.read_outbox(buffer, &mut self.seen) && !self.seen.sent {
+            let context = Context::decode(&self.seen);
+            let fingerprint = hash(&self.seen.outbox);
+            if let Some(before) = self.sent.insert((context.ue, context.sequence), fingerprint) {
+                assert_eq!(before, fingerprint, "{context:?} left twice, with different octets");
+                self.repeats += 1;
+            }
+        }
+        self.worker.sent(buffer);
+    }
+
+    fn drain(&mut self) {
+        for worker in 0..usize::from(WORKERS) {
+            while let Some(item) = self.egress[worker].take() {
+                if let Some(buffer) = self.region.buffer_of(item) {
+                    self.send(buffer);
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, slot: Slot, number: u8) {
+        let ring = self.region.ring(rings(number).0).unwrap();
+        while ring.push(slot.number().into()).is_err() {
+            self.drain();
+            yield_now();
         }
         ring.bell().ring();
     }
 
     fn forward(&mut self) {
         let ue = self.random.below(UES.into()) as usize;
-        let Some(packet) = self.worker.packet(self.sequence[ue] + 1, &[ue as u8]) else { return };
+        // A large one now and then.
+        let mut octets = [ue as u8; 3000];
+        octets[1..].fill(self.random.below(256) as u8);
+        let length = if self.random.below(100) == 0 { 3000 } else { 50 };
+        let Some(packet) = self.worker.packet(self.posted[ue] + 1, &octets[..length]) else { return };
         let number = self.random.below(WORKERS.into()) as u8;
         match self.region.post(&self.worker, self.slots[ue], packet, number) {
             Ok(posted) => {
-                self.sequence[ue] += 1;
+                self.posted[ue] += 1;
                 if posted == Posted::Holder {
-                    self.tell(ue, number);
+                    self.tell(self.slots[ue], number);
                 }
             }
             Err(_) => assert!(self.worker.free(packet)),
         }
     }
 
-    /// What a host does about a dead worker: its effects leave, its UEs go to another, what it held is freed.
-    fn take_over(&mut self, number: u8) {
-        let Ok(dead) = self.region.bury(number) else { return };
-        let mut seen = Snapshot::default();
-        for buffer in self.region.unsent(&dead) {
-            send(&self.region, buffer, &mut seen, &mut self.log);
+    fn forward_for(&mut self, microseconds: u64) {
+        let until = Instant::now() + Duration::from_micros(microseconds);
+        while Instant::now() < until {
+            self.forward();
+            self.drain();
         }
-        let ring = self.region.ring(number.into()).unwrap();
-        // What waits for it is told to others below: its UEs are those it holds.
-        let waiting = std::iter::from_fn(|| ring.take(&self.worker));
-        for taken in ring.requeue(&dead, &self.worker).into_iter().chain(waiting) {
+    }
+
+    /// What a host does about a dead worker: its effects leave, its UEs go to another. What else it held is freed by and
+    /// by, while the others go on.
+    fn take_over(&mut self, dead: Dead) -> JoinHandle<()> {
+        self.drain();
+        if let Some(last) = self.region.last_of(&dead) {
+            self.send(last);
+        }
+        assert_eq!(self.region.unsent(&dead), [], "there was no other");
+        let ring = self.region.ring(rings(dead.number()).0).unwrap();
+        let mut items = ring.requeue(&dead, &self.worker);
+        items.extend(std::iter::from_fn(|| ring.take(&self.worker)));
+        for taken in items {
+            let slot = self.region.slot_at(taken.item).unwrap();
+            let other = (dead.number() + 1 + self.random.below(u64::from(WORKERS) - 1) as u8) % WORKERS;
+            if self.region.take_over(slot, &dead, other) {
+                self.tell(slot, other);
+            }
             assert!(ring.acknowledge(&self.worker, taken));
         }
-        let held: Vec<Slot> = self.region.held_by(&dead).collect();
-        for slot in held {
-            let other = (number + 1 + self.random.below(u64::from(WORKERS) - 1) as u8) % WORKERS;
-            assert!(self.region.take_over(slot, &dead, other));
-            let ue = self.slots.iter().position(|s| *s == slot).unwrap();
-            self.tell(ue, other);
+        assert_eq!(self.region.held_by(&dead).count(), 0, "all that it held was in its ring");
+        let mut reclaim = self.region.reclaim_begin(dead);
+        spawn(move || while !reclaim.go_on(8) {})
+    }
+
+    /// Every UE is whole, and not older than it was.
+    fn look(&mut self) {
+        for ue in 0..self.slots.len() {
+            assert!(self.region.read(self.slots[ue], &mut self.seen), "UE {ue} was lost");
+            let context = Context::decode(&self.seen);
+            assert_eq!(context.ue, ue as u64);
+            assert!(context.sequence >= self.consumed[ue], "UE {ue} went back");
+            assert!(context.sequence <= self.posted[ue], "UE {ue} has got what nobody sent");
+            self.consumed[ue] = context.sequence;
         }
-        self.region.reclaim(dead);
     }
 
-    fn consumed(&self, ue: usize) -> u64 {
-        let mut seen = Snapshot::default();
-        assert!(self.region.read(self.slots[ue], &mut seen));
-        seen.consumed
-    }
-
-    /// Every input is consumed in the end, and every effect left, with one content.
-    fn finish(self, workers: Vec<Child>) -> (u64, usize) {
+    /// Every input is consumed in the end, and all is as the contexts say.
+    fn finish(mut self, workers: Vec<Child>) -> (u64, u32) {
         let end = Instant::now() + Duration::from_secs(30);
-        while (0..self.slots.len()).any(|ue| self.consumed(ue) != self.sequence[ue]) && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(1));
+        while self.consumed != self.posted && Instant::now() < end {
+            self.drain();
+            self.look();
         }
         // The last ones finish what they have.
-        std::thread::sleep(Duration::from_millis(50));
-        for (number, mut child) in (0..).zip(workers) {
-            kill(&mut child);
-            let dead = self.region.bury(number).unwrap();
+        sleep(Duration::from_millis(50));
+        self.drain();
+        for (number, child) in (0..).zip(workers) {
+            let dead = Deaths::last(&self.region, number, child).expect("it has joined");
             assert_eq!(self.region.held_by(&dead).count(), 0, "nobody holds a UE that nothing waits for");
-            self.region.reclaim(dead);
+            self.take_over(dead).join().unwrap();
         }
-        for ue in 0..self.slots.len() {
-            assert_eq!(self.consumed(ue), self.sequence[ue], "all inputs of UE {ue} were consumed");
-        }
+        self.look();
+        assert_eq!(self.consumed, self.posted, "all inputs were consumed");
         assert_eq!(self.region.packets_used(), 0, "no packet is left behind");
         assert_eq!(self.region.heap_use().0, self.slots.len(), "a buffer in use is a UE's record");
-        let (mut sent, mut repeats) = (HashMap::new(), 0);
-        for [ue, sequence, hash] in self.log.finish() {
-            if let Some(before) = sent.insert((ue, sequence), hash) {
-                assert_eq!(before, hash, "effect {sequence} of UE {ue} left twice, with different octets");
-                repeats += 1;
-            }
+        self.look_at_what_they_have();
+        self.region.rebuild().unwrap();
+        self.look_at_what_they_have();
+        let all: u64 = self.posted.iter().sum();
+        assert_eq!(self.sent.len() as u64, all, "every effect left");
+        (all, self.repeats)
+    }
+
+    /// LTMSIs lead to who has them, and numbers are whose they are.
+    fn look_at_what_they_have(&mut self) {
+        let (mut ltmsis, mut owners) = (HashMap::new(), HashMap::new());
+        for slot in &self.slots {
+            assert!(self.region.read(*slot, &mut self.seen));
+            let context = Context::decode(&self.seen);
+            assert_eq!(self.region.ltmsi_of(*slot), Some(context.ltmsi));
+            assert_eq!(self.region.aliases(*slot).count(), 0);
+            assert_eq!(self.region.taken(*slot), [None, None]);
+            assert_eq!(ltmsis.insert(context.ltmsi, *slot), None, "two UEs have one LTMSI");
+            context.number.into_iter().for_each(|n| assert_eq!(owners.insert(n, *slot), None, "two have number {n}"));
         }
-        let all: u64 = self.sequence.iter().sum();
-        assert_eq!(sent.len() as u64, all, "every effect left");
-        (all, repeats)
+        let numbers = self.region.numbers(0).unwrap();
+        (0..NUMBERS).for_each(|n| assert_eq!(numbers.owner(n), owners.get(&n).copied(), "number {n}"));
+        let found = |n: u32| self.region.slot_of(Ltmsi::from_raw(n));
+        (0..LTMSIS).for_each(|n| assert_eq!(found(n), ltmsis.get(&Ltmsi::from_raw(n)).copied(), "LTMSI {n}"));
     }
 }
 
 #[test]
 fn inputs_survive_their_workers() {
-    let mut config = RegionConfig::new(UES.into(), WORKERS + 1, 32 << 20);
-    (config.packets, config.ring_cells) = (512, 256);
-    let mut host = Forwarder::new(config);
-    let mut workers: Vec<_> = (0..WORKERS).map(|n| start(&host.region, "mailbox::worker", n, &host.log)).collect();
-    let kills = kills(200);
-    for n in 0..kills {
-        let until = Instant::now() + Duration::from_micros(host.random.below(8000));
-        while Instant::now() < until {
-            host.forward();
-        }
+    let mut host = Host::new();
+    // What they write to their log is nobody's business here.
+    let log = Log::create("mailbox");
+    let mut workers: Vec<_> = (0..WORKERS).map(|n| start(&host.region, "mailbox::worker", n, &log)).collect();
+    let mut deaths = Deaths::new(200, 20);
+    while deaths.are_left() {
+        let life = host.random.below(8000);
+        host.forward_for(life);
         let number = host.random.below(WORKERS.into()) as u8;
-        let child = &mut workers[usize::from(number)];
-        if n % 10 == 0 {
-            stop_and_kill(&host.region, number, child)
-        } else {
-            kill(child)
+        let dead = deaths.die(&host.region, number, &mut workers[usize::from(number)]);
+        host.look();
+        if let Some(dead) = dead {
+            let reclaim = host.take_over(dead);
+            host.forward_for(300);
+            reclaim.join().unwrap();
+            deaths.stays_dead();
         }
-        host.take_over(number);
-        workers[usize::from(number)] = start(&host.region, "mailbox::worker", number, &host.log);
+        workers[usize::from(number)] = start(&host.region, "mailbox::worker", number, &log);
     }
     let (inputs, repeats) = host.finish(workers);
-    assert!(repeats <= kills as usize, "{repeats} repeats: one for each death at most");
-    println!("{kills} kills, {inputs} inputs, {repeats} sent twice");
+    log.finish::<1>();
+    println!("{deaths}, {inputs} inputs, {repeats} sent twice");
 }

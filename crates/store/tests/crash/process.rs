@@ -1,12 +1,13 @@
 //! Starting this binary again as a worker, and ending it.
 
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use vireo_store::region::{BuryError, Region, Worker};
+use vireo_store::region::{BuryError, Dead, Region, Worker};
 
 const FD: &str = "VIREO_TEST_REGION";
 const LOG: &str = "VIREO_TEST_LOG";
@@ -16,7 +17,7 @@ const NUMBER: &str = "VIREO_TEST_WORKER";
 pub(crate) fn start(region: &Region, role: &str, number: u8, log: &Log) -> Child {
     let fd = region.share().unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", role, "--ignored", "--test-threads=1"]);
+    command.args(["--exact", role, "--ignored", "--test-threads=1", "--nocapture"]);
     command.env(FD, fd.as_raw_fd().to_string()).env(NUMBER, number.to_string()).env(LOG, &log.path);
     command.stdout(Stdio::null()).spawn().unwrap()
 }
@@ -27,16 +28,93 @@ pub(crate) fn kill(child: &mut Child) {
     assert_eq!(child.wait().unwrap().code(), None, "it was killed, and had not failed");
 }
 
-/// Stops a worker as if it were stuck; nothing of it may be taken over before it is killed and its end waited for.
-pub(crate) fn stop_and_kill(region: &Region, number: u8, child: &mut Child) {
+/// How workers of a test die: some are killed, some stopped as if they were stuck, in an order that is always the same. One
+/// that had not joined yet does not count.
+pub(crate) struct Deaths {
+    kills: (u32, u32),
+    stops: (u32, u32),
+    early: u32,
+    random: Random,
+    stopped: Option<OwnedFd>,
+}
+
+impl Deaths {
+    /// So many kills and stops, or what the environment says (`VIREO_KILLS`, `VIREO_STOPS`).
+    pub(crate) fn new(kills: u32, stops: u32) -> Self {
+        let count = |name: &str, usual: u32| {
+            std::env::var(name).ok().map_or(usual, |n| n.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+        };
+        let (kills, stops) = (count("VIREO_KILLS", kills), count("VIREO_STOPS", stops));
+        Deaths { kills: (0, kills), stops: (0, stops), early: 0, random: Random(0xdead), stopped: None }
+    }
+
+    pub(crate) fn are_left(&self) -> bool {
+        self.kills.0 < self.kills.1 || self.stops.0 < self.stops.1
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.kills.0 + self.stops.0 + self.early
+    }
+
+    /// A worker dies. `None` if it had not joined, and there is nothing to bury.
+    pub(crate) fn die(&mut self, region: &Region, number: u8, child: &mut Child) -> Option<Dead> {
+        let left = |(done, all): (u32, u32)| u64::from(all - done);
+        let stop = self.random.below(left(self.kills) + left(self.stops)) >= left(self.kills);
+        self.stopped = None;
+        if stop {
+            self.stopped = Some(stop_and_kill(region, number, child));
+        } else {
+            kill(child);
+        }
+        let dead = region.bury(number).ok();
+        let count = if dead.is_none() {
+            &mut self.early
+        } else if stop {
+            &mut self.stops.0
+        } else {
+            &mut self.kills.0
+        };
+        *count += 1;
+        dead
+    }
+
+    /// The worker that died last, if it was stopped, is not woken by SIGCONT after what it had was taken over.
+    pub(crate) fn stays_dead(&mut self) {
+        if let Some(pidfd) = self.stopped.take() {
+            assert_eq!(
+                pidfd_send_signal(&pidfd, Signal::CONT),
+                Err(rustix::io::Errno::SRCH),
+                "nobody is there to wake"
+            );
+        }
+    }
+
+    /// A worker dies at the end of a test.
+    pub(crate) fn last(region: &Region, number: u8, mut child: Child) -> Option<Dead> {
+        kill(&mut child);
+        region.bury(number).ok()
+    }
+}
+
+impl fmt::Display for Deaths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} kills, {} stops ({} more died before they had joined)", self.kills.0, self.stops.0, self.early)
+    }
+}
+
+/// Stops a worker as if it were stuck; nothing of it may be taken over before it is killed and its end waited for. Woken
+/// while it is dying, it does not go on.
+fn stop_and_kill(region: &Region, number: u8, child: &mut Child) -> OwnedFd {
     let pid = Pid::from_child(child);
     kill_process(pid, Signal::STOP).unwrap();
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).unwrap();
     let alive = |error: Option<BuryError>| matches!(error, Some(BuryError::Alive(_) | BuryError::Nobody));
     assert!(alive(region.bury(number).err()), "a stopped worker is not buried");
     pidfd_send_signal(&pidfd, Signal::KILL).unwrap();
+    pidfd_send_signal(&pidfd, Signal::CONT).unwrap();
     assert!(alive(region.bury(number).err()), "nor one that was not waited for");
     assert_eq!(child.wait().unwrap().code(), None, "it was killed, and had not failed");
+    pidfd
 }
 
 /// The worker that this process is; `None` if it is a test.
@@ -58,11 +136,6 @@ impl Random {
         self.0 ^= self.0 << 17;
         self.0 % n
     }
-}
-
-/// How many kills: `quick` in the usual run, or what the environment says.
-pub(crate) fn kills(quick: u32) -> u32 {
-    std::env::var("VIREO_KILLS").ok().map_or(quick, |n| n.parse().expect("VIREO_KILLS is a number"))
 }
 
 /// What all processes say they did, in one file: a line is written at once or, if its writer is killed before, not.

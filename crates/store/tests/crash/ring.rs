@@ -1,6 +1,6 @@
 //! Workers take items out of one ring, and are killed.
 
-use crate::process::{Log, Random, kill, kills, role, start};
+use crate::process::{Deaths, Log, Random, role, start};
 use std::time::Duration;
 use vireo_store::region::{Region, RegionConfig, Worker};
 
@@ -36,7 +36,8 @@ fn items_of_killed_workers_come_back_once_and_in_order() {
     let mut random = Random(0x5eed);
     let mut workers: Vec<_> = (0..WORKERS).map(|n| start(&region, "ring::worker", n, &log)).collect();
     let (mut pushed, mut came_back) = (0, 0);
-    for _ in 0..kills(100) {
+    let mut deaths = Deaths::new(100, 10);
+    while deaths.are_left() {
         let until = std::time::Instant::now() + Duration::from_micros(random.below(8000));
         while std::time::Instant::now() < until {
             if ring.push(pushed + 1).is_ok() {
@@ -45,8 +46,7 @@ fn items_of_killed_workers_come_back_once_and_in_order() {
             }
         }
         let number = random.below(WORKERS.into()) as u8;
-        kill(&mut workers[usize::from(number)]);
-        if let Ok(dead) = region.bury(number) {
+        if let Some(dead) = deaths.die(&region, number, &mut workers[usize::from(number)]) {
             let back = ring.requeue(&dead, &me);
             assert!(back.is_sorted_by_key(|taken| taken.item) && back.len() <= 1, "a worker takes one at a time");
             assert!(ring.requeue(&dead, &me).is_empty(), "they come back once");
@@ -56,6 +56,7 @@ fn items_of_killed_workers_come_back_once_and_in_order() {
                 came_back += 1;
             }
             region.reclaim(dead);
+            deaths.stays_dead();
         }
         workers[usize::from(number)] = start(&region, "ring::worker", number, &log);
     }
@@ -63,9 +64,8 @@ fn items_of_killed_workers_come_back_once_and_in_order() {
     while !ring.is_empty() && std::time::Instant::now() < end {
         std::thread::sleep(Duration::from_millis(1));
     }
-    for (number, child) in (0..).zip(&mut workers) {
-        kill(child);
-        if let Ok(dead) = region.bury(number) {
+    for (number, child) in (0..).zip(workers) {
+        if let Some(dead) = Deaths::last(&region, number, child) {
             for taken in ring.requeue(&dead, &me) {
                 log.write(&[taken.item]);
                 came_back += 1;
@@ -79,5 +79,5 @@ fn items_of_killed_workers_come_back_once_and_in_order() {
     assert!(seen.iter().copied().eq(1..=pushed), "{} of {pushed} items were seen", seen.len());
     // One that was written down and not acknowledged comes back: the record of the UE tells (see `mailbox`).
     assert!(all - seen.len() <= came_back, "an item was seen twice that did not come back");
-    println!("{pushed} items, {came_back} came back, {} seen twice", all - seen.len());
+    println!("{deaths}, {pushed} items, {came_back} came back, {} seen twice", all - seen.len());
 }
