@@ -10,6 +10,7 @@ pub mod abuse;
 mod engine;
 pub mod gnb;
 pub mod load;
+pub mod mix;
 mod options;
 mod report;
 pub mod scenario;
@@ -18,5 +19,5 @@ pub mod ue;
 pub mod usim;
 
 pub use engine::{Error, Open, Phase, Progress, run, run_with};
-pub use options::{Echoes, LAB_K, LAB_OPC, Load, NGAP_PORT, Options, Subscribers};
-pub use report::{Latency, PROCEDURES, Procedure, Report, UserPlane};
+pub use options::{Echoes, LAB_K, LAB_OPC, Load, NGAP_PORT, Options, Retry, Subscribers};
+pub use report::{Latency, PROCEDURES, Procedure, Report, Row, Steady, UserPlane, write_csv};

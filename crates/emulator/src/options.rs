@@ -1,5 +1,7 @@
 //! What a run of the emulator is told.
 
+use crate::load::Pattern;
+use crate::mix::Steady;
 use crate::scenario::Scenario;
 use crate::traffic::Kind;
 use crate::ue::Profile;
@@ -72,13 +74,33 @@ impl Default for Echoes {
 }
 
 /// When UEs start.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Load {
     /// Closed loop: so many UEs are under way at once.
     Window(u32),
     /// Open loop, constant (pattern T1): so many UEs start in a second, whatever the core does. Latency counts from the
     /// intended start, so it is free of coordinated omission.
     Rate(f64),
+    /// The same by a pattern, with so many in a second in the mean.
+    Pattern(Pattern, f64),
+}
+
+/// What a UE does in a steady load when there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// It waits for [`Options::timeout`]; then the procedure has failed, and the UE goes on from idle.
+    Never,
+    /// It waits as long as TS 24.501 10.2 says (T3510, T3517, T3521, T3580, T3582), then lets go of its connection and
+    /// starts again; after five attempts the procedure has failed.
+    Standard,
+    /// It starts again after `retry` and again, and when `reattach` has passed it takes itself for lost and registers
+    /// anew, as the UEs of the stateful baseline do in the paper.
+    After {
+        /// From a request to its repetition.
+        retry: Duration,
+        /// From the first request to the new registration.
+        reattach: Duration,
+    },
 }
 
 /// A run.
@@ -112,11 +134,18 @@ pub struct Options {
     pub session_type: PduSessionType,
     /// What each UE does.
     pub scenario: &'static Scenario,
+    /// What the UEs do instead of the scenario: they register and get a session, paced by `load`, and when all are
+    /// there they do this for `duration`.
+    pub steady: Option<Steady>,
+    /// What they do when there is no answer; only with `steady`.
+    pub retry: Retry,
+    /// The interval of [`crate::Report::timeline`], if it is wanted.
+    pub timeline: Option<Duration>,
     /// How often the scenario's loop runs.
     pub rounds: u32,
     /// When UEs start.
     pub load: Load,
-    /// No UE and no round starts after this.
+    /// No UE and no round starts after this. With `steady`: for how long its procedures are due.
     pub duration: Option<Duration>,
     /// Each procedure of a UE must be done within this.
     pub timeout: Duration,
@@ -126,7 +155,7 @@ pub struct Options {
     pub echoes: Echoes,
     /// Worker threads; never more than there are N3 addresses or gNBs.
     pub threads: u32,
-    /// Seeds what is random in the misbehaviour scenarios.
+    /// Seeds what is random in loads and in the misbehaviour scenarios.
     pub seed: u64,
     /// Ends the run early when it becomes true.
     pub stop: Option<Arc<AtomicBool>>,
@@ -138,6 +167,17 @@ pub const LAB_K: [u8; 16] = *b"\x46\x5B\x5C\xE8\xB1\x99\xB4\x9F\xAA\x5F\x0A\x2E\
 pub const LAB_OPC: [u8; 16] = *b"\xE8\xED\x28\x9D\xEB\xA9\x52\xE4\x28\x3B\x54\xE8\x8E\x61\x83\xCA";
 
 impl Options {
+    /// Whether the UEs go from gNB to gNB.
+    pub(crate) fn moves(&self) -> bool {
+        self.steady.as_ref().map_or(self.scenario.moves(), Steady::moves)
+    }
+
+    /// Whether user packets are sent, so that N3 is needed.
+    pub(crate) fn has_traffic(&self) -> bool {
+        let target = self.echoes.v4.is_some() || self.echoes.v6.is_some();
+        self.steady.as_ref().map_or(self.scenario.has_traffic(), |steady| steady.has_data() && target)
+    }
+
     /// A run with the lab's values (DESIGN): PLMN 999/70, TAC 1, SST 1, DNN `internet`, IMSI 999700000000001 and up.
     pub fn lab(core: SocketAddr, scenario: &'static Scenario) -> Self {
         let lab = "the lab's values are well formed";
@@ -159,6 +199,9 @@ impl Options {
             first_gnb_id: 1,
             session_type: PduSessionType::Ipv4,
             scenario,
+            steady: None,
+            retry: Retry::Standard,
+            timeline: None,
             rounds: 1,
             load: Load::Window(100),
             duration: None,

@@ -141,6 +141,8 @@ pub(crate) fn run(options: &Options, open: Open<'_>, progress: &mut dyn FnMut(Pr
             failed: report.cases.iter().filter(|case| !case.passed()).count() as u64,
             registered: 0,
             sessions: 0,
+            procedures: 0,
+            lost: 0,
             elapsed: begun.elapsed(),
         });
         report.cases.push(one(options, &mut wire, *case, index as u32)?);

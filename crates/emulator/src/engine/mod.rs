@@ -7,7 +7,9 @@ mod handover;
 mod link;
 mod n3;
 mod open;
+mod persist;
 mod slot;
+mod steady;
 mod steps;
 mod timers;
 mod user;
@@ -93,6 +95,10 @@ pub struct Progress {
     pub registered: u64,
     /// PDU sessions established.
     pub sessions: u64,
+    /// Procedures of the steady load that were due.
+    pub procedures: u64,
+    /// UEs that it cost their registration.
+    pub lost: u64,
     /// Since the run began.
     pub elapsed: Duration,
 }
@@ -106,6 +112,12 @@ pub(crate) struct Counters {
     pub(crate) failed: AtomicU64,
     pub(crate) registered: AtomicU64,
     pub(crate) sessions: AtomicU64,
+    pub(crate) procedures: AtomicU64,
+    pub(crate) lost: AtomicU64,
+    /// Workers whose UEs are where the steady load begins.
+    pub(crate) ready: AtomicU64,
+    /// When it begins, in microseconds of the run's clock; 0 until all are ready.
+    pub(crate) steady_us: AtomicU64,
     pub(crate) settled: AtomicU64,
     /// Workers let go of their associations.
     pub(crate) finish: AtomicBool,
@@ -119,7 +131,7 @@ pub type Open<'a> = &'a (dyn Fn(u32) -> Result<Box<dyn Endpoint>, Box<dyn std::e
 /// Runs with SCTP endpoints that `open` makes, for tests and for drivers of one's own.
 pub fn run_with(options: &Options, open: Open<'_>, progress: &mut dyn FnMut(Progress)) -> Result<Report, Error> {
     check(options)?;
-    if !matches!(options.scenario.mode, Mode::Steps(_)) {
+    if options.steady.is_none() && !matches!(options.scenario.mode, Mode::Steps(_)) {
         return crate::abuse::run(options, open, progress);
     }
     let threads = worker::threads(options);
@@ -143,7 +155,7 @@ pub fn run_with(options: &Options, open: Open<'_>, progress: &mut dyn FnMut(Prog
         watch(options, &counters, threads, begun, progress);
         workers.into_iter().map(|worker| worker.join().unwrap_or(Err(Error::Stopped))).collect()
     });
-    let mut total = Stats::new();
+    let mut total = Stats::new(options.timeline);
     let mut driver = String::new();
     for result in results {
         let (stats, its_driver) = result?;
@@ -151,7 +163,7 @@ pub fn run_with(options: &Options, open: Open<'_>, progress: &mut dyn FnMut(Prog
         driver = its_driver;
     }
     let mut report = total.finish();
-    report.scenario = options.scenario.name.into();
+    report.scenario = if options.steady.is_some() { "steady load" } else { options.scenario.name }.into();
     report.gnbs = options.gnbs;
     report.ues = options.ues;
     report.driver = driver;
@@ -169,6 +181,8 @@ fn watch(options: &Options, counters: &Counters, threads: u32, begun: Instant, p
         failed: get(&counters.failed),
         registered: get(&counters.registered),
         sessions: get(&counters.sessions),
+        procedures: get(&counters.procedures),
+        lost: get(&counters.lost),
         elapsed: begun.elapsed(),
     };
     let mut pause = Duration::from_millis(1);
@@ -194,8 +208,8 @@ fn check(options: &Options) -> Result<(), Error> {
     if options.gnbs == 0 || options.ues == 0 {
         return bad("there must be at least one gNB and one UE");
     }
-    if options.scenario.moves() && options.gnbs < 2 {
-        return bad("the UEs of this scenario go from gNB to gNB: give --gnbs 2 or more");
+    if options.moves() && options.gnbs < 2 {
+        return bad("these UEs go from gNB to gNB: give --gnbs 2 or more");
     }
     if options.ues >= 1 << 24 {
         return bad("at most 16,777,215 UEs");
@@ -205,6 +219,12 @@ fn check(options: &Options) -> Result<(), Error> {
     }
     if options.subscribers.get(options.ues - 1).is_none() {
         return bad("there are fewer subscribers than UEs: check --ues against --imsi or --subscribers");
+    }
+    if let Some(steady) = &options.steady {
+        if options.duration.is_none() {
+            return bad("for how long shall the load be there? give --duration");
+        }
+        return steady.fault(options.ues, worker::threads(options)).map_or(Ok(()), |fault| Err(Error::Options(fault)));
     }
     if options.scenario.has_traffic() && options.echoes.v4.is_none() && options.echoes.v6.is_none() {
         return bad("this scenario sends traffic: give --echo ADDR, an address in the data network");

@@ -1,5 +1,8 @@
 //! One UE in a worker: the pure UE, where it is connected, and how far it is in its script.
 
+use crate::mix::Activity;
+use crate::report::Times;
+use crate::scenario::Step;
 use crate::ue::Ue;
 use std::net::IpAddr;
 use vireo_types::RanUeNgapId;
@@ -17,11 +20,13 @@ pub(super) mod flag {
     pub(in crate::engine) const BACKING_OFF: u16 = 64;
     pub(in crate::engine) const PAGED: u16 = 128;
     /// The packet that the UE is to be paged for was sent.
-    pub(in crate::engine) const CALLED: u16 = 512;
+    pub(in crate::engine) const CALLED: u16 = 1024;
     /// The NG connection of a UE that backs off was asked to be released.
     pub(in crate::engine) const RELEASING: u16 = 256;
     /// A handover is complete.
     pub(in crate::engine) const MOVED: u16 = 512;
+    /// A new script begins with the next [`super::super::timers::Kind::Resume`].
+    pub(in crate::engine) const RESUMING: u16 = 2048;
 }
 
 /// The life of a slot.
@@ -31,10 +36,23 @@ pub(super) enum Life {
     Waiting,
     /// In its script.
     Running,
+    /// At home in a steady load, and ready for its next procedure.
+    Free,
     /// Did all its steps.
     Done,
     /// Gave up.
     Failed,
+}
+
+/// How the current procedure of a steady load goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Nothing is wrong.
+    Well,
+    /// It has failed; the UE is on its way home.
+    Failed,
+    /// It cost the UE its registration; the UE registers anew.
+    Lost,
 }
 
 /// One echo flow of a traffic step: a session and an IP version.
@@ -55,6 +73,14 @@ pub(super) struct Flow {
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) ue: Ue,
+    pub(super) script: &'static [Step],
+    /// The procedure of a steady load that is carried out.
+    pub(super) activity: Option<Activity>,
+    pub(super) fate: Fate,
+    /// Index of the group in a steady load.
+    pub(super) group: u8,
+    /// How often the script was started again.
+    pub(super) attempts: u8,
     pub(super) link: u16,
     pub(super) step: u16,
     pub(super) flags: u16,
@@ -63,17 +89,26 @@ pub(super) struct Slot {
     pub(super) round: u32,
     /// Changes with every step, so that old deadlines are recognised.
     pub(super) sequence: u32,
-    /// When the UE, the step and the last registration (were meant to have) started, in microseconds.
+    /// When the UE (in a steady load: the procedure) and the step were meant to start, in microseconds, and when the last
+    /// registration was and did.
     pub(super) born_us: u64,
     pub(super) step_us: u64,
-    pub(super) registration_us: Option<u64>,
+    pub(super) registration_us: Option<(u64, u64)>,
+    /// When the procedure of a steady load and the step did start.
+    pub(super) sent_us: u64,
+    pub(super) began_us: u64,
     pub(super) flows: Vec<Flow>,
 }
 
 impl Slot {
-    pub(super) fn new(ue: Ue, link: u16) -> Self {
+    pub(super) fn new(ue: Ue, link: u16, script: &'static [Step]) -> Self {
         Slot {
             ue,
+            script,
+            activity: None,
+            fate: Fate::Well,
+            group: 0,
+            attempts: 0,
             link,
             step: 0,
             flags: 0,
@@ -84,8 +119,20 @@ impl Slot {
             born_us: 0,
             step_us: 0,
             registration_us: None,
+            sent_us: 0,
+            began_us: 0,
             flows: Vec::new(),
         }
+    }
+
+    /// The times of the step that ends now.
+    pub(super) fn current(&self, now_us: u64) -> Times {
+        Times { intended_us: self.step_us, began_us: self.began_us, ended_us: now_us }
+    }
+
+    /// The times of the whole script (of a steady load) that ends now.
+    pub(super) fn whole(&self, now_us: u64) -> Times {
+        Times { intended_us: self.born_us, began_us: self.sent_us, ended_us: now_us }
     }
 
     pub(super) fn has(&self, flag: u16) -> bool {

@@ -1,9 +1,10 @@
 //! How a UE goes through its script: what starts a step, what ends it, and what makes it fail.
 
-use super::slot::{Life, flag};
+use super::slot::{Fate, Life, flag};
 use super::timers::Kind;
 use super::worker::Worker;
-use crate::report::Procedure;
+use crate::options::Retry;
+use crate::report::{Procedure, Times};
 use crate::scenario::Step;
 use crate::ue::{CommandError, Event, Fault, Mm, Registration, Service};
 use std::sync::atomic::Ordering;
@@ -13,6 +14,9 @@ use vireo_wire::ngap::{Cause, CauseRadioNetwork, RRCEstablishmentCause};
 /// A T3346 that is longer than this counts as a refusal.
 const LONGEST_BACK_OFF_S: u32 = 60;
 
+/// When a gNB asks for the release of a UE that the core should have let go of by itself.
+const RELEASE_AGAIN_US: u64 = 1_000_000;
+
 /// How long the release of a UE that backs off may take.
 const RELEASE_US: u64 = 100_000;
 
@@ -20,8 +24,9 @@ const RELEASE_US: u64 = 100_000;
 const PROVOKE_FIRST_US: u64 = 100_000;
 
 impl Worker<'_> {
-    fn step(&self, owner: u32) -> Option<Step> {
-        self.options.scenario.steps().get(usize::from(self.slots[owner as usize].step)).copied()
+    pub(super) fn step(&self, owner: u32) -> Option<Step> {
+        let slot = &self.slots[owner as usize];
+        slot.script.get(usize::from(slot.step)).copied()
     }
 
     /// Starts steps until one has to wait. The first one may have been due earlier than now.
@@ -33,12 +38,20 @@ impl Worker<'_> {
             // a page that cut the rest short is answered by the service request after it
             slot.flags &= if step == Step::Service { flag::PAGED } else { 0 };
             slot.sequence = slot.sequence.wrapping_add(1);
-            slot.step_us = due_us.take().unwrap_or(self.now_us);
-            let deadline = self.now_us + self.options.timeout.as_micros() as u64;
-            self.timers.set(deadline, owner, slot.sequence, Kind::Guard);
+            (slot.step_us, slot.began_us) = (due_us.unwrap_or(self.now_us), self.now_us);
             self.start(owner, step);
             if !self.is_step_over(owner) {
+                // who rests waits for nobody
+                if !matches!(step, Step::Rest | Step::Dwell) {
+                    let slot = &self.slots[owner as usize];
+                    let deadline = self.now_us + self.patience(step).as_micros() as u64;
+                    self.timers.set(deadline, owner, slot.sequence, Kind::Guard);
+                }
                 return;
+            }
+            // what costs no time leaves the intended time to the step after it
+            if !matches!(step, Step::Connect | Step::Roam | Step::Data | Step::Repeat { .. }) {
+                due_us = None;
             }
             self.complete(owner);
         }
@@ -46,7 +59,8 @@ impl Worker<'_> {
 
     /// Goes on if the current step is over.
     pub(super) fn settle(&mut self, owner: u32) {
-        if self.slots[owner as usize].life == Life::Running && self.is_step_over(owner) {
+        let slot = &self.slots[owner as usize];
+        if slot.life == Life::Running && !slot.has(flag::RESUMING) && self.is_step_over(owner) {
             self.complete(owner);
             self.advance(owner, None);
         }
@@ -54,6 +68,7 @@ impl Worker<'_> {
 
     fn start(&mut self, owner: u32, step: Step) {
         self.out.clear();
+        let has_data = step == Step::Data && self.data(owner).echoes > 0;
         let profile = &self.options.profile;
         let slot = &mut self.slots[owner as usize];
         let paged = slot.has(flag::PAGED);
@@ -61,7 +76,7 @@ impl Worker<'_> {
         let signalling = RRCEstablishmentCause::mo_Signalling;
         let (commanded, cause) = match step {
             Step::Register(registration) => {
-                slot.registration_us = Some(slot.step_us);
+                slot.registration_us = Some((slot.step_us, slot.began_us));
                 (ue.register(profile, registration, &mut self.out), signalling)
             }
             Step::Faulty(fault) => {
@@ -80,6 +95,8 @@ impl Worker<'_> {
                 (ue.service_request(Service::Paged, &mut self.out), RRCEstablishmentCause::mt_Access)
             }
             Step::Service => (ue.service_request(Service::Data, &mut self.out), RRCEstablishmentCause::mo_Data),
+            Step::Connect if slot.ran.is_some() => return,
+            Step::Connect => (ue.service_request(Service::Data, &mut self.out), RRCEstablishmentCause::mo_Data),
             Step::Deregister => (ue.deregister(profile, false, &mut self.out), signalling),
             Step::SwitchOff => (ue.deregister(profile, true, &mut self.out), signalling),
             Step::Leave if ue.mm() == Mm::Registered => (ue.deregister(profile, true, &mut self.out), signalling),
@@ -88,7 +105,17 @@ impl Worker<'_> {
                 let pause = self.now_us + self.options.idle.as_micros() as u64;
                 return self.timers.set(pause, owner, slot.sequence, Kind::Pause);
             }
-            Step::Traffic => return self.start_traffic(owner),
+            Step::Dwell | Step::Released => {
+                let group = self.options.steady.as_ref().map(|steady| &steady.groups[usize::from(slot.group)]);
+                let dwell = group.map_or(self.options.idle, |group| group.dwell);
+                let pause = if step == Step::Dwell { dwell.as_micros() as u64 } else { RELEASE_AGAIN_US };
+                if pause > 0 {
+                    return self.timers.set(self.now_us + pause, owner, slot.sequence, Kind::Pause);
+                }
+                return slot.flags |= flag::PAUSED;
+            }
+            Step::Data if !has_data => return,
+            Step::Traffic | Step::Data => return self.start_traffic(owner),
             Step::AwaitPage => {
                 let soon = self.now_us + PROVOKE_FIRST_US;
                 return self.timers.set(soon, owner, slot.sequence, Kind::Pause);
@@ -223,6 +250,9 @@ impl Worker<'_> {
         if self.step(owner) == Some(Step::AwaitPage) {
             return self.provoke(owner);
         }
+        if self.step(owner) == Some(Step::Released) {
+            return self.request_release(owner, CauseRadioNetwork::user_inactivity);
+        }
         let slot = &mut self.slots[owner as usize];
         if !slot.has(flag::BACKING_OFF) {
             slot.flags |= flag::PAUSED;
@@ -247,6 +277,9 @@ impl Worker<'_> {
 
     pub(super) fn on_paging(&mut self, tmsi: Tmsi) {
         let Some(owner) = self.idle.get(&tmsi.0).copied() else { return };
+        if self.steady.is_some() {
+            return;
+        }
         if matches!(self.step(owner), Some(Step::Rest | Step::AwaitPage)) {
             self.slots[owner as usize].flags |= flag::PAUSED | flag::PAGED;
             self.settle(owner);
@@ -264,8 +297,14 @@ impl Worker<'_> {
             return;
         }
         match self.step(owner) {
-            Some(Step::Idle | Step::Leave | Step::Deregister | Step::SwitchOff) => self.settle(owner),
+            Some(Step::Idle | Step::Leave | Step::Deregister | Step::SwitchOff | Step::Released) => self.settle(owner),
             Some(Step::Faulty(_)) if self.slots[owner as usize].has(flag::REJECTED) => self.settle(owner),
+            Some(Step::Dwell) => {
+                self.slots[owner as usize].flags |= flag::PAUSED;
+                self.settle(owner);
+            }
+            // the UE waits for the answer that will not come, and tries again
+            _ if self.steady.is_some() && self.options.retry != Retry::Never => {}
             _ => {
                 let why = why();
                 self.fail(owner, why);
@@ -278,15 +317,17 @@ impl Worker<'_> {
             Some(Step::Register(_) | Step::Faulty(_)) => "registration",
             Some(Step::Establish { .. }) => "PDU session establishment",
             Some(Step::Release { .. }) => "PDU session release",
-            Some(Step::Service) => "service request",
+            Some(Step::Service | Step::Connect) => "service request",
             Some(Step::Deregister | Step::SwitchOff | Step::Leave) => "deregistration",
-            Some(Step::Idle) => "release of the UE context",
-            Some(Step::Traffic) => "traffic",
+            Some(Step::Idle | Step::Released) => "release of the UE context",
+            Some(Step::Traffic | Step::Data) => "traffic",
             Some(Step::AwaitPage) => "paging",
             Some(Step::XnHandover | Step::N2Handover) => "handover",
             _ => "step",
         };
-        self.fail(owner, format!("{what} not done within {:?}", self.options.timeout));
+        let patience = self.step(owner).map_or(self.options.timeout, |step| self.patience(step));
+        let what = format!("{what} not done within {patience:?}");
+        if self.steady.is_some() { self.on_unanswered(owner, what) } else { self.fail(owner, what) }
     }
 
     /// Whether the current step has reached its end.
@@ -306,35 +347,52 @@ impl Worker<'_> {
             Some(Step::Service) => {
                 slot.has(flag::SERVED) && slot.ue.active_sessions().all(|psi| tunnels.iter().any(|t| t.psi == psi))
             }
-            Some(Step::Idle) => slot.ran.is_none(),
+            Some(Step::Connect) => {
+                slot.ran.is_some()
+                    && slot.ue.mm() == Mm::Registered
+                    && slot.ue.active_sessions().all(|psi| tunnels.iter().any(|t| t.psi == psi))
+            }
+            Some(Step::Idle | Step::Released) => slot.ran.is_none(),
             Some(Step::Deregister | Step::SwitchOff | Step::Leave) => {
                 slot.ran.is_none() && slot.ue.mm() == Mm::Deregistered
             }
-            Some(Step::Rest) => slot.has(flag::PAUSED),
+            Some(Step::Rest | Step::Dwell) => slot.has(flag::PAUSED),
             Some(Step::AwaitPage) => slot.has(flag::PAGED),
             Some(Step::Roam) => true,
             Some(Step::XnHandover | Step::N2Handover) => slot.has(flag::MOVED),
-            Some(Step::Traffic) => slot.flows.is_empty(),
+            Some(Step::Traffic | Step::Data) => slot.flows.is_empty(),
             Some(Step::Repeat { .. }) => true,
         }
     }
 
     fn record(&mut self, owner: u32, procedure: Procedure) {
-        let latency = self.now_us.saturating_sub(self.slots[owner as usize].step_us);
-        self.stats.record(procedure, latency);
+        let slot = &self.slots[owner as usize];
+        let point = slot.activity.is_some_and(|activity| activity.procedure() == procedure);
+        // what was tried again counts from the first time
+        let again = slot.attempts > 0 && point && slot.fate == Fate::Well;
+        let times = if again { slot.whole(self.now_us) } else { slot.current(self.now_us) };
+        self.stats.record(procedure, times);
     }
 
     /// Notes what the step that is over took, and goes to the next one.
     fn complete(&mut self, owner: u32) {
         match self.step(owner) {
+            Some(Step::Register(Registration::Periodic)) => self.record(owner, Procedure::PeriodicUpdate),
+            Some(Step::Register(Registration::Mobility)) => self.record(owner, Procedure::MobilityUpdate),
             Some(Step::Register(_)) => self.record(owner, Procedure::Registration),
             Some(Step::Establish { .. }) => {
                 self.record(owner, Procedure::Session);
-                if let Some(start) = self.slots[owner as usize].registration_us.take() {
-                    self.stats.record(Procedure::RegistrationAndSession, self.now_us.saturating_sub(start));
+                if let Some((intended_us, began_us)) = self.slots[owner as usize].registration_us.take() {
+                    let times = Times { intended_us, began_us, ended_us: self.now_us };
+                    self.stats.record(Procedure::RegistrationAndSession, times);
                 }
             }
             Some(Step::Service) => self.record(owner, Procedure::ServiceRequest),
+            Some(Step::Connect) if self.slots[owner as usize].has(flag::SERVED) => {
+                self.record(owner, Procedure::ServiceRequest);
+            }
+            Some(Step::XnHandover) => self.record(owner, Procedure::XnHandover),
+            Some(Step::N2Handover) => self.record(owner, Procedure::N2Handover),
             Some(Step::AwaitPage) => self.record(owner, Procedure::Paging),
             Some(Step::Idle) => self.record(owner, Procedure::Release),
             Some(Step::Release { .. }) => self.record(owner, Procedure::SessionRelease),
@@ -356,11 +414,22 @@ impl Worker<'_> {
     }
 
     fn finish(&mut self, owner: u32) {
+        if self.steady.is_some() {
+            return self.come_home(owner);
+        }
         self.end(owner, Life::Done);
         self.stats.report.succeeded += 1;
     }
 
     pub(super) fn fail(&mut self, owner: u32, what: String) {
+        if self.steady.is_some() {
+            return self.on_trouble(owner, what);
+        }
+        self.give_up(owner, what);
+    }
+
+    /// The UE has failed for good.
+    pub(super) fn give_up(&mut self, owner: u32, what: String) {
         if self.slots[owner as usize].life != Life::Running {
             return;
         }
@@ -375,10 +444,13 @@ impl Worker<'_> {
         slot.life = life;
         slot.sequence = slot.sequence.wrapping_add(1);
         slot.flows = Vec::new();
-        let born = slot.born_us;
-        self.stats.lived(born, self.now_us);
         self.active -= 1;
-        self.counters.done.fetch_add(1, Ordering::Relaxed);
+        // in a steady load it was done when it came home for the first time
+        if slot.activity.is_none() {
+            let born = slot.born_us;
+            self.stats.lived(born, self.now_us);
+            self.counters.done.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Lets go of the UE's NG connection, if it has one.
@@ -399,7 +471,7 @@ impl Worker<'_> {
         let slot = &mut self.slots[owner as usize];
         let link = &mut self.links[usize::from(slot.link)];
         let Some(ran) = slot.ran else { return };
-        let paged = self.options.scenario.steps().get(usize::from(slot.step) + 1) == Some(&Step::AwaitPage);
+        let paged = slot.script.get(usize::from(slot.step) + 1) == Some(&Step::AwaitPage);
         if let (true, Some(tunnel)) = (paged, link.gnb.tunnels(ran).first()) {
             self.late.insert(owner, (link.gnb.config().n3, *tunnel));
         }

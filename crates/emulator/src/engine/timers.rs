@@ -10,6 +10,8 @@ pub(super) enum Kind {
     Guard,
     /// A pause is over.
     Pause,
+    /// A new script begins.
+    Resume,
     /// An echo of flow `n` may be lost.
     Echo(u8),
 }

@@ -4,7 +4,8 @@ use super::slot::{Flow, flag};
 use super::timers::Kind;
 use super::worker::Worker;
 use crate::gnb::downlink_owner;
-use crate::report::Procedure;
+use crate::mix::Data;
+use crate::report::{Procedure, Times};
 use crate::traffic::{self, Echo, Mark, Received, ipv6};
 use std::net::IpAddr;
 use vireo_types::Teid;
@@ -35,15 +36,24 @@ impl Worker<'_> {
         self.timers.set(self.now_us + PROVOKE_AGAIN_US, owner, slot.sequence, Kind::Pause);
     }
 
+    /// What a UE sends when its user plane has come up in a steady load.
+    pub(super) fn data(&self, owner: u32) -> Data {
+        let group = usize::from(self.slots[owner as usize].group);
+        let steady = self.options.steady.as_ref().filter(|_| self.options.has_traffic());
+        steady.and_then(|steady| steady.groups.get(group)).map_or(Data::default(), |group| group.data)
+    }
+
     pub(super) fn start_traffic(&mut self, owner: u32) {
         let echoes = &self.options.echoes;
+        let data = self.data(owner);
+        let remaining = if data.echoes > 0 { data.echoes } else { echoes.count };
         let slot = &mut self.slots[owner as usize];
         let new = |psi, source, target, soliciting| Flow {
             psi,
             source,
             target,
             soliciting,
-            remaining: echoes.count,
+            remaining,
             sequence: 0,
             sent_us: 0,
             tries: 0,
@@ -71,6 +81,10 @@ impl Worker<'_> {
     fn send_flow(&mut self, owner: u32, index: u8) {
         let patience = self.options.echoes.patience.as_micros() as u64;
         let echoes = &self.options.echoes;
+        let octets = match self.data(owner).octets {
+            0 => echoes.octets,
+            octets => usize::from(octets),
+        };
         let slot = &mut self.slots[owner as usize];
         let link = &self.links[usize::from(slot.link)];
         let Some(flow) = slot.flows.get_mut(usize::from(index)) else { return };
@@ -84,7 +98,7 @@ impl Worker<'_> {
         }
         flow.tries += 1;
         let mark = Mark { identifier: 0x4000 | (owner as u16 & 0x3fff), sequence: flow.sequence };
-        let echo = Echo { kind: echoes.kind, mark, octets: echoes.octets };
+        let echo = Echo { kind: echoes.kind, mark, octets };
         let sent = self.n3.send(link.gnb.config().n3, tunnel, |frame| match flow.soliciting {
             Some(interface) => ipv6::write_solicitation(interface, frame),
             None => traffic::write_echo(echo, flow.source, flow.target, frame),
@@ -133,7 +147,8 @@ impl Worker<'_> {
         match traffic::read(&self.n3.buffer[range], &[flow.source]) {
             Received::Echo { from, mark } if from == flow.target && mark.sequence == flow.sequence => {
                 self.n3.counts.echoes_answered += 1;
-                self.stats.record(Procedure::Echo, self.now_us.saturating_sub(flow.sent_us));
+                let times = Times { intended_us: flow.sent_us, began_us: flow.sent_us, ended_us: self.now_us };
+                self.stats.record(Procedure::Echo, times);
                 flow.remaining -= 1;
                 flow.sequence = flow.sequence.wrapping_add(1);
             }

@@ -3,9 +3,11 @@
 use super::link::Link;
 use super::n3::{N3, Received};
 use super::slot::{Life, Slot};
+use super::steady::SteadyRun;
 use super::timers::{Kind, Timers};
 use super::{Counters, Error, Open};
 use crate::gnb::{self, Gnb, GnbConfig, Inbox, NgState, PPID, Tunnel};
+use crate::load::{Arrivals, Pattern};
 use crate::options::{Load, Options};
 use crate::report::Stats;
 use crate::ue::{self, Ue};
@@ -21,6 +23,8 @@ use vireo_types::{AssocId, GnbId, Tai};
 const RECONNECT_US: u64 = 200_000;
 /// How long a stopped run waits for the UEs under way.
 const GRACE: Duration = Duration::from_secs(2);
+/// UEs that start in one turn.
+const BURST: u32 = 64;
 /// A turn waits no longer than this, so that a stop is seen.
 const TURN: Duration = Duration::from_millis(50);
 
@@ -29,9 +33,9 @@ pub(super) fn threads(options: &Options) -> u32 {
     let mut addresses = options.n3.clone();
     addresses.sort();
     addresses.dedup();
-    let most = if options.scenario.has_traffic() { addresses.len() as u32 } else { options.gnbs };
+    let most = if options.has_traffic() { addresses.len() as u32 } else { options.gnbs };
     // UEs that move stay with their worker: it has two gNBs at the least.
-    let most = if options.scenario.moves() { most.min(options.gnbs / 2) } else { most };
+    let most = if options.moves() { most.min(options.gnbs / 2) } else { most };
     options.threads.min(most).min(options.gnbs).max(1)
 }
 
@@ -69,7 +73,7 @@ pub(super) fn run(
 }
 
 /// CPU time of the calling thread, from the kernel's scheduler statistics.
-fn thread_cpu_us() -> u64 {
+pub(super) fn thread_cpu_us() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0) / 1000
 }
@@ -82,10 +86,13 @@ pub(super) struct Worker<'a> {
     pub(super) now_us: u64,
     /// When UEs began to start.
     origin_us: u64,
-    number: u32,
-    threads: u32,
+    pub(super) number: u32,
+    pub(super) threads: u32,
     /// UEs of this worker.
-    share: u32,
+    pub(super) share: u32,
+    pub(super) steady: Option<SteadyRun<'a>>,
+    /// When UEs start in an open loop, and the next such time with its number in the whole run.
+    starts: Option<(Arrivals, u32, f64)>,
     pub(super) links: Vec<Link>,
     by_assoc: HashMap<AssocId, usize>,
     pub(super) slots: Vec<Slot>,
@@ -115,7 +122,7 @@ impl<'a> Worker<'a> {
         let mine = (0..options.gnbs).filter(|gnb| gnb % threads == number);
         let links: Vec<_> = mine.map(|gnb| link(options, gnb)).collect();
         let addresses: Vec<IpAddr> = links.iter().map(|link| link.gnb.config().n3).collect();
-        let n3 = if options.scenario.has_traffic() { N3::open(&addresses, endpoint)? } else { N3::default() };
+        let n3 = if options.has_traffic() { N3::open(&addresses, endpoint)? } else { N3::default() };
         let share = options.ues / threads + u32::from(number < options.ues % threads);
         Ok(Worker {
             options,
@@ -126,6 +133,8 @@ impl<'a> Worker<'a> {
             number,
             threads,
             share,
+            steady: options.steady.as_ref().map(|steady| SteadyRun::new(steady, options.ues, options.seed)),
+            starts: starts(options),
             links,
             by_assoc: HashMap::new(),
             slots: Vec::with_capacity(share as usize),
@@ -133,7 +142,7 @@ impl<'a> Worker<'a> {
             active: 0,
             timers: Timers::default(),
             n3,
-            stats: Stats::new(),
+            stats: Stats::new(options.timeline),
             out: ue::Out::default(),
             inbox: Inbox::default(),
             idle: HashMap::new(),
@@ -210,19 +219,24 @@ impl<'a> Worker<'a> {
 
     /// No UE is to start any more, and none is under way.
     fn is_settled(&self) -> bool {
+        if let Some(steady) = &self.steady {
+            return steady.is_over();
+        }
         self.active == 0 && (self.slots.len() as u32 >= self.share || self.is_over())
     }
 
     /// No UE and no round starts any more.
     pub(super) fn is_over(&self) -> bool {
         let late = |limit: Duration| self.now_us - self.origin_us > limit.as_micros() as u64;
-        self.counters.stop.load(Ordering::Relaxed) || self.options.duration.is_some_and(late)
+        let duration = self.options.duration.filter(|_| self.steady.is_none());
+        self.counters.stop.load(Ordering::Relaxed) || duration.is_some_and(late)
     }
 
     /// One turn: what is due, then what comes.
     fn turn(&mut self, endpoint: &mut dyn Endpoint, longest: Duration) -> Result<(), Error> {
         self.tick();
         let next_start = self.launch();
+        let next_procedure = self.drive();
         while let Some(due) = self.timers.pop(self.now_us) {
             self.on_due(due);
         }
@@ -233,7 +247,7 @@ impl<'a> Worker<'a> {
         }
         self.flush(endpoint);
         let retry = self.links.iter().filter_map(|link| link.retry_us).min();
-        let next = [next_start, self.timers.next(), retry].into_iter().flatten().min();
+        let next = [next_start, next_procedure, self.timers.next(), retry].into_iter().flatten().min();
         let wait = next.map_or(longest, |at| Duration::from_micros(at.saturating_sub(self.now_us)).min(longest));
         endpoint.poll(Some(wait), &mut |event| self.on_event(event)).map_err(Error::io("polling SCTP"))?;
         self.flush(endpoint);
@@ -245,26 +259,37 @@ impl<'a> Worker<'a> {
         if self.origin_us == 0 {
             return None;
         }
+        let mut begun_now = 0;
         loop {
             let started = self.slots.len() as u32;
             if started >= self.share || self.is_over() {
                 return None;
             }
-            let intended = match self.options.load {
-                Load::Window(window) => {
+            let intended = match (&self.options.load, &mut self.starts) {
+                (Load::Window(window), _) => {
                     if self.active >= (window / self.threads).max(1) {
                         return None;
                     }
                     self.now_us
                 }
-                Load::Rate(rate) => {
-                    let index = u64::from(started) * u64::from(self.threads) + u64::from(self.number);
-                    self.origin_us + (index as f64 * 1e6 / rate) as u64
+                (_, Some((arrivals, known, at_s))) => {
+                    // every worker makes all times and takes its part of them
+                    let index = started * self.threads + self.number;
+                    while *known <= index {
+                        (*known, *at_s) = (*known + 1, arrivals.next_s());
+                    }
+                    self.origin_us + (*at_s * 1e6) as u64
                 }
+                (_, None) => return None,
             };
             if intended > self.now_us {
                 return Some(intended);
             }
+            // answers are not kept waiting by many starts at once
+            if begun_now >= BURST {
+                return Some(self.now_us);
+            }
+            begun_now += 1;
             self.start_ue(started, intended);
         }
     }
@@ -273,9 +298,13 @@ impl<'a> Worker<'a> {
         // there is one for each UE: that was checked before the run
         let Some(usim) = self.prepared.pop().or_else(|| self.usim(index)) else { return };
         let link = index as usize % self.links.len();
-        let mut slot = Slot::new(Ue::new(usim), link as u16);
+        let mut slot = Slot::new(Ue::new(usim), link as u16, self.options.scenario.steps());
+        if let Some(run) = &self.steady {
+            slot.group = run.group_of(index * self.threads + self.number);
+            slot.script = run.home(slot.group).arrive();
+        }
         slot.life = Life::Running;
-        slot.born_us = intended_us;
+        (slot.born_us, slot.sent_us) = (intended_us, self.now_us);
         self.slots.push(slot);
         self.active += 1;
         self.stats.report.started += 1;
@@ -342,6 +371,8 @@ impl<'a> Worker<'a> {
         }
         for event in inbox.events.drain(..) {
             match event {
+                // the UE has left this connection behind
+                ref event if event.owner() == Some(gnb::NOBODY) => {}
                 gnb::Event::Nas { owner, range } => self.on_nas(owner, &inbox.nas[range]),
                 gnb::Event::ContextSetup { owner, key } => self.on_key(owner, &key),
                 gnb::Event::TunnelUp { owner, .. } | gnb::Event::TunnelDown { owner, .. } => self.settle(owner),
@@ -398,6 +429,7 @@ impl<'a> Worker<'a> {
         match due.kind {
             Kind::Guard => self.on_timeout(due.owner),
             Kind::Pause => self.on_pause_over(due.owner),
+            Kind::Resume => self.advance(due.owner, None),
             Kind::Echo(flow) => self.on_echo_due(due.owner, flow),
         }
     }
@@ -433,6 +465,16 @@ impl<'a> Worker<'a> {
             }
         }
     }
+}
+
+/// When UEs start in an open loop.
+fn starts(options: &Options) -> Option<(Arrivals, u32, f64)> {
+    let arrivals = match &options.load {
+        Load::Window(_) => return None,
+        Load::Rate(rate) => Arrivals::new(&Pattern::Constant, *rate, options.seed),
+        Load::Pattern(pattern, rate) => Arrivals::new(pattern, *rate, options.seed),
+    };
+    Some((arrivals, 0, 0.0))
 }
 
 /// gNB number `number` of a run.

@@ -14,7 +14,7 @@ pub use handover::HandedOver;
 
 use std::net::IpAddr;
 use vireo_types::{GnbId, RanUeNgapId, Snssai, Tai, Teid, Tmsi};
-use vireo_wire::ngap::{Cause, Error};
+use vireo_wire::ngap::{Cause, CauseRadioNetwork, Error};
 
 /// NGAP's payload protocol identifier (TS 38.412 7).
 pub const PPID: u32 = 60;
@@ -161,6 +161,27 @@ pub enum Event {
     Violation(Violation),
 }
 
+impl Event {
+    /// The UE that it is about.
+    pub fn owner(&self) -> Option<u32> {
+        match self {
+            Event::Nas { owner, .. }
+            | Event::ContextSetup { owner, .. }
+            | Event::TunnelUp { owner, .. }
+            | Event::TunnelDown { owner, .. }
+            | Event::Released { owner, .. }
+            | Event::PathSwitched { owner, .. }
+            | Event::PathSwitchFailed { owner }
+            | Event::HandoverPrepared { owner, .. }
+            | Event::HandoverCommand { owner, .. }
+            | Event::HandoverRefused { owner }
+            | Event::HandoverCancelled { owner }
+            | Event::StatusTransfer { owner } => Some(*owner),
+            _ => None,
+        }
+    }
+}
+
 /// What an ERROR INDICATION tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorReport {
@@ -250,6 +271,8 @@ impl Outbox {
 }
 
 const FREE: u32 = u32::MAX;
+/// The owner that events of a connection have which was abandoned.
+pub const NOBODY: u32 = u32::MAX - 1;
 
 /// A UE's NG connection.
 #[derive(Debug)]
@@ -258,6 +281,8 @@ struct Connection {
     generation: u8,
     amf_id: Option<u64>,
     tunnels: Vec<Tunnel>,
+    /// The UE has left without a word.
+    abandoned: bool,
 }
 
 /// One gNB.
@@ -269,6 +294,8 @@ pub struct Gnb {
     connections: Vec<Connection>,
     free: Vec<u32>,
     refuses_handover: bool,
+    /// An abandoned connection that the AMF has just made known, so that its release can be asked for.
+    found: Option<RanUeNgapId>,
 }
 
 impl Gnb {
@@ -281,6 +308,7 @@ impl Gnb {
             connections: Vec::new(),
             free: Vec::new(),
             refuses_handover: false,
+            found: None,
         }
     }
 
@@ -334,19 +362,32 @@ impl Gnb {
 
     fn allocate(&mut self, owner: u32) -> RanUeNgapId {
         let index = self.free.pop().unwrap_or_else(|| {
-            let connection = Connection { owner: FREE, generation: 0, amf_id: None, tunnels: Vec::new() };
+            let connection =
+                Connection { owner: FREE, generation: 0, amf_id: None, tunnels: Vec::new(), abandoned: false };
             self.connections.push(connection);
             self.connections.len() as u32 - 1
         });
         let connection = &mut self.connections[index as usize];
         connection.owner = owner;
         connection.amf_id = None;
+        connection.abandoned = false;
         RanUeNgapId(index << 8 | u32::from(connection.generation))
     }
 
     /// Forgets a connection that the AMF never answered; gives its owner.
     pub fn forget(&mut self, ran: RanUeNgapId) -> Option<u32> {
         self.remove(ran)
+    }
+
+    /// The UE is gone without a word (radio link failure): nothing more is told of the connection, and its release is
+    /// asked for, at once or as soon as the AMF has answered for the first time.
+    pub fn abandon(&mut self, ran: RanUeNgapId, out: &mut Outbox) -> Result<(), SendError> {
+        let Some(connection) = self.connection_mut(ran) else { return Ok(()) };
+        connection.abandoned = true;
+        if connection.amf_id.is_none() {
+            return Ok(());
+        }
+        self.request_release(ran, Cause::radioNetwork(CauseRadioNetwork::radio_connection_with_ue_lost), out)
     }
 
     /// Forgets a connection; gives its owner.

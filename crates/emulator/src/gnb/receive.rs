@@ -1,7 +1,7 @@
 //! What a gNB takes from the AMF.
 
 use super::request::SendError;
-use super::{ErrorReport, Event, Gnb, Inbox, NgState, Outbox, Violation};
+use super::{ErrorReport, Event, Gnb, Inbox, NOBODY, NgState, Outbox, Violation};
 use vireo_types::{RanUeNgapId, Tmsi};
 use vireo_wire::ngap::*;
 use vireo_wire::ngap::{build_ngap, extract_ngap_ies};
@@ -28,7 +28,10 @@ impl Gnb {
     /// Takes one NGAP PDU: what is to be answered goes to `out`, what happened to `inbox`.
     pub fn receive(&mut self, octets: &[u8], inbox: &mut Inbox, out: &mut Outbox) -> Result<(), SendError> {
         match self.dispatch(octets, inbox, out) {
-            Ok(()) => Ok(()),
+            Ok(()) => match self.found.take() {
+                Some(ran) => self.abandon(ran, out),
+                None => Ok(()),
+            },
             Err(Fault::Own(error)) => Err(error),
             Err(Fault::Peer(violation)) => {
                 inbox.events.push(Event::Violation(violation));
@@ -114,13 +117,15 @@ impl Gnb {
     pub(super) fn identify(&mut self, amf: u64, ran: u32) -> Result<(RanUeNgapId, u32), Fault> {
         let unknown = Fault::Peer(Violation::UnknownUe);
         let Some(connection) = self.connection_mut(RanUeNgapId(ran)) else { return Err(unknown) };
-        match connection.amf_id {
-            Some(known) if known != amf => Err(unknown),
-            _ => {
-                connection.amf_id = Some(amf);
-                Ok((RanUeNgapId(ran), connection.owner))
-            }
+        if connection.amf_id.is_some_and(|known| known != amf) {
+            return Err(unknown);
         }
+        let first = connection.amf_id.replace(amf).is_none();
+        if !connection.abandoned {
+            return Ok((RanUeNgapId(ran), connection.owner));
+        }
+        self.found = first.then_some(RanUeNgapId(ran));
+        Ok((RanUeNgapId(ran), NOBODY))
     }
 
     fn downlink_nas(&mut self, pdu: &NGAPPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {

@@ -33,6 +33,14 @@ pub enum Step {
     /// Stays idle until it is paged. What it is paged for is the answer to a late echo, which its gNB sends into the
     /// tunnel of the session that the UE had when it went idle.
     AwaitPage,
+    /// Comes up by service request unless it is connected.
+    Connect,
+    /// Stays connected for the dwell time of its group ([`crate::mix::Group`]).
+    Dwell,
+    /// Sends the data of its group, if the run has a target for it.
+    Data,
+    /// Waits until the core lets go of the connection by itself, and asks for it if that takes long.
+    Released,
     /// Goes to another gNB of the run while it is idle.
     Roam,
     /// Goes to another gNB of the run by Xn: path switch.

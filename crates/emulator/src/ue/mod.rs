@@ -326,6 +326,8 @@ pub struct Ue {
     /// The uplink NAS COUNT that K_gNB is derived from.
     access_count: u32,
     fault: Option<Fault>,
+    /// The registration under way is an update of one that there is.
+    updating: bool,
 }
 
 impl Ue {
@@ -342,6 +344,7 @@ impl Ue {
             last_pti: 0,
             access_count: 0,
             fault: None,
+            updating: false,
         }
     }
 
@@ -381,6 +384,8 @@ impl Ue {
         self.pending = None;
         self.mm = match self.mm {
             Mm::ServiceRequested => Mm::Registered,
+            // TS 24.501 5.5.1.3.7: it stays registered and may try again
+            Mm::Registering if self.updating => Mm::Registered,
             Mm::Registering | Mm::Deregistering => Mm::Deregistered,
             settled => settled,
         };
@@ -388,6 +393,13 @@ impl Ue {
         if self.mm == Mm::Deregistered {
             self.sessions.clear();
         }
+    }
+
+    /// The UE takes itself for deregistered without telling the network; identity and keys stay.
+    pub fn detach(&mut self) {
+        self.connection_released();
+        self.mm = Mm::Deregistered;
+        self.sessions.clear();
     }
 
     /// Compares the key that the gNB was given with the UE's own K_gNB.

@@ -64,6 +64,7 @@ impl Ue {
         }
         self.pending = Some(Box::new(Pending { complete, ..Pending::default() }));
         self.mm = Mm::Registering;
+        self.updating = !initial;
         Ok(())
     }
 

@@ -158,6 +158,14 @@ impl Network {
         }
     }
 
+    /// Loses all UEs, as a stateful core does that dies.
+    pub fn forget_all(&mut self) {
+        for ue in &mut self.ues {
+            (ue.security, ue.connection) = (None, None);
+        }
+        self.by_amf_id.clear();
+    }
+
     fn find(&mut self, supi: &str) -> usize {
         if let Some(index) = self.by_supi.get(supi) {
             return *index;
@@ -191,9 +199,10 @@ impl Network {
                     Err(error) => self.faults.push(format!("initial message: {error}")),
                 }
             }
-            return vec![];
         }
-        match Nas5gsMessage::decode(nas) {
+        // a registration that cannot be verified is read, for its identity; anything else is not
+        let protected = nas[1] & 0xf != 0;
+        match Nas5gsMessage::decode(if protected { &nas[7..] } else { nas }) {
             Ok(Nas5gsMessage::Gmm(_, Nas5gmmMessage::RegistrationRequest(request))) => {
                 if request.requested_nssai.is_some() || request.fgmm_capability.is_some() {
                     self.faults.push("a plain REGISTRATION REQUEST has non-cleartext IEs".into());
@@ -215,6 +224,7 @@ impl Network {
                     }
                 }
             }
+            _ if protected => vec![],
             other => {
                 self.faults.push(format!("initial message {other:?}"));
                 vec![]

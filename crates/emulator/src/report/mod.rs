@@ -1,5 +1,11 @@
 //! What a run measured: one struct for JSON, and the table for people.
 
+mod stats;
+mod timeline;
+
+pub(crate) use stats::{Stats, Times};
+pub use timeline::{Row, write_csv};
+
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -11,12 +17,20 @@ use std::fmt;
 pub enum Procedure {
     /// From the REGISTRATION REQUEST (its intended time in an open loop) to the COMPLETE.
     Registration,
+    /// The same for a periodic registration update.
+    PeriodicUpdate,
+    /// The same for a mobility registration update.
+    MobilityUpdate,
     /// From the PDU SESSION ESTABLISHMENT REQUEST to the session with its tunnel.
     Session,
     /// From the REGISTRATION REQUEST to the first session.
     RegistrationAndSession,
     /// From the SERVICE REQUEST to the accept with all tunnels.
     ServiceRequest,
+    /// From the PATH SWITCH REQUEST to its acknowledgement.
+    XnHandover,
+    /// From the HANDOVER REQUIRED to the release of the source.
+    N2Handover,
     /// From a packet for an idle UE to its paging.
     Paging,
     /// From the UE CONTEXT RELEASE REQUEST to the command.
@@ -32,11 +46,15 @@ pub enum Procedure {
 }
 
 /// All procedures, in the order of the table.
-pub const PROCEDURES: [Procedure; 10] = [
+pub const PROCEDURES: [Procedure; 14] = [
     Procedure::Registration,
+    Procedure::PeriodicUpdate,
+    Procedure::MobilityUpdate,
     Procedure::Session,
     Procedure::RegistrationAndSession,
     Procedure::ServiceRequest,
+    Procedure::XnHandover,
+    Procedure::N2Handover,
     Procedure::Paging,
     Procedure::Release,
     Procedure::SessionRelease,
@@ -50,9 +68,13 @@ impl Procedure {
     pub fn name(self) -> &'static str {
         match self {
             Procedure::Registration => "registration",
+            Procedure::PeriodicUpdate => "periodic update",
+            Procedure::MobilityUpdate => "mobility update",
             Procedure::Session => "session",
             Procedure::RegistrationAndSession => "registration+session",
             Procedure::ServiceRequest => "service request",
+            Procedure::XnHandover => "Xn handover",
+            Procedure::N2Handover => "N2 handover",
             Procedure::Paging => "paging",
             Procedure::Release => "idle (AN release)",
             Procedure::SessionRelease => "session release",
@@ -119,6 +141,35 @@ pub struct UserPlane {
     pub echoes_lost: u64,
 }
 
+/// What a steady load came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Steady {
+    /// Procedures that were due.
+    pub procedures: u64,
+    /// Those that came to their end, with nothing wrong but perhaps a repeated request.
+    pub completed: u64,
+    /// Those that were refused, were not done in time, cost the UE its registration, or were never begun.
+    pub failed_procedures: u64,
+    /// UEs that had to register again although they were registered, and how often.
+    pub lost: u64,
+    /// Requests repeated because there was no answer.
+    pub retries: u64,
+    /// Procedures for which no UE was free when they were due; their waiting is in their latency.
+    pub unserved: u64,
+    /// Those among them for which no UE was free until the end.
+    pub never_begun: u64,
+    /// How long procedures were due, in seconds.
+    pub steady_seconds: f64,
+    /// Procedures completed in a second.
+    pub procedures_per_second: f64,
+    /// When the steady load began: microseconds of Unix time. Times of the timeline count from here.
+    pub steady_began_unix_us: u64,
+    /// CPU of the emulator's worker threads for it, in microseconds (the SCTP stack's own threads apart).
+    pub steady_cpu_us: u64,
+    /// The same for each procedure.
+    pub cpu_us_per_procedure: f64,
+}
+
 /// What a run measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
@@ -144,13 +195,22 @@ pub struct Report {
     pub deregistered: u64,
     /// Registrations put off by T3346.
     pub back_offs: u64,
-    /// From the first UE's start to the last UE's end, in seconds.
+    /// What the steady load came to, if there was one.
+    #[serde(flatten)]
+    pub steady: Steady,
+    /// From the first UE's start to the last UE's end, in seconds. With a steady load: of the registrations before it.
     pub seconds: f64,
     /// UEs done in a second.
     pub ues_per_second: f64,
-    /// Latency by procedure, in microseconds; only procedures that happened.
+    /// Latency by procedure, in microseconds; only procedures that happened. It counts from when the procedure was
+    /// meant to begin, so in an open loop it is free of coordinated omission.
     pub latency_us: BTreeMap<Procedure, Latency>,
-    /// How many UEs failed, by what happened.
+    /// The same from when the first message of the procedure was sent.
+    pub service_us: BTreeMap<Procedure, Latency>,
+    /// Latency over time, if it was asked for ([`crate::Options::timeline`]).
+    #[serde(skip)]
+    pub timeline: Vec<Row>,
+    /// How many UEs (with a steady load: procedures) failed, by what happened.
     pub failures: BTreeMap<String, u64>,
     /// What the core did against the specifications, and how often.
     pub violations: BTreeMap<String, u64>,
@@ -172,6 +232,8 @@ impl Report {
         self.failed == 0
             && self.succeeded == self.started
             && self.violations.is_empty()
+            && self.steady.failed_procedures == 0
+            && self.steady.lost == 0
             && self.cases.iter().all(|case| case.passed())
             && (self.started > 0 || !self.cases.is_empty())
     }
@@ -202,18 +264,27 @@ impl fmt::Display for Report {
             self.failed,
             self.driver
         )?;
-        writeln!(
-            f,
-            "{:<22}{:>9}{:>10}{:>10}{:>10}{:>10}{:>10}",
-            "latency (us)", "count", "mean", "p50", "p90", "p99", "max"
-        )?;
-        for (procedure, l) in &self.latency_us {
-            let name = procedure.name();
+        let s = &self.steady;
+        if s.procedures > 0 {
             writeln!(
                 f,
-                "{name:<22}{:>9}{:>10.0}{:>10}{:>10}{:>10}{:>10}",
-                l.count, l.mean, l.p50, l.p90, l.p99, l.max
+                "{} procedures in {:.2} s ({:.0}/s): {} completed, {} failed, {} retries; {} UEs lost; {} found no free \
+                 UE, {} never; {:.1} us of emulator CPU each",
+                s.procedures,
+                s.steady_seconds,
+                s.procedures_per_second,
+                s.completed,
+                s.failed_procedures,
+                s.retries,
+                s.lost,
+                s.unserved,
+                s.never_begun,
+                s.cpu_us_per_procedure
             )?;
+        }
+        latencies(f, "latency (us)", &self.latency_us)?;
+        if s.procedures > 0 {
+            latencies(f, "from first message (us)", &self.service_us)?;
         }
         let u = &self.user_plane;
         if u.up_packets > 0 {
@@ -236,102 +307,11 @@ impl fmt::Display for Report {
     }
 }
 
-/// What one worker gathers.
-#[derive(Debug)]
-pub(crate) struct Stats {
-    pub(crate) report: Report,
-    histograms: Vec<Histogram<u64>>,
-    /// When the first UE started and the last one ended, in microseconds of the run's clock.
-    pub(crate) span: Option<(u64, u64)>,
-}
-
-/// A minute, above any timeout worth having; longer values count as this.
-const LONGEST_US: u64 = 60_000_000;
-
-impl Stats {
-    pub(crate) fn new() -> Self {
-        let histogram = || Histogram::new_with_bounds(1, LONGEST_US, 3).expect("the bounds are in order");
-        let histograms = PROCEDURES.iter().map(|_| histogram()).collect();
-        Stats { report: Report::default(), histograms, span: None }
+fn latencies(f: &mut fmt::Formatter<'_>, title: &str, of: &BTreeMap<Procedure, Latency>) -> fmt::Result {
+    writeln!(f, "{title:<24}{:>9}{:>10}{:>10}{:>10}{:>10}{:>10}", "count", "mean", "p50", "p90", "p99", "max")?;
+    for (procedure, l) in of {
+        let name = procedure.name();
+        writeln!(f, "{name:<24}{:>9}{:>10.0}{:>10}{:>10}{:>10}{:>10}", l.count, l.mean, l.p50, l.p90, l.p99, l.max)?;
     }
-
-    pub(crate) fn record(&mut self, procedure: Procedure, latency_us: u64) {
-        self.histograms[procedure as usize].saturating_record(latency_us.max(1));
-    }
-
-    pub(crate) fn fail(&mut self, what: String) {
-        self.report.failed += 1;
-        *self.report.failures.entry(what).or_default() += 1;
-    }
-
-    pub(crate) fn violation(&mut self, what: String) {
-        *self.report.violations.entry(what).or_default() += 1;
-    }
-
-    /// A violation with the message that shows it.
-    pub(crate) fn violation_in(&mut self, what: String, message: &[u8]) {
-        let hexadecimal = || message.iter().fold(String::new(), |text, octet| text + &format!("{octet:02x}"));
-        self.report.evidence.entry(what.clone()).or_insert_with(hexadecimal);
-        self.violation(what);
-    }
-
-    pub(crate) fn lived(&mut self, start_us: u64, end_us: u64) {
-        let (first, last) = self.span.unwrap_or((start_us, end_us));
-        self.span = Some((first.min(start_us), last.max(end_us)));
-    }
-
-    /// Takes in what another worker gathered.
-    pub(crate) fn merge(&mut self, other: &Stats) {
-        for (own, theirs) in self.histograms.iter_mut().zip(&other.histograms) {
-            own.add(theirs).expect("all have the same bounds");
-        }
-        let (a, b) = (&mut self.report, &other.report);
-        a.started += b.started;
-        a.succeeded += b.succeeded;
-        a.failed += b.failed;
-        a.registered += b.registered;
-        a.sessions += b.sessions;
-        a.service_requests += b.service_requests;
-        a.deregistered += b.deregistered;
-        a.back_offs += b.back_offs;
-        a.worker_cpu_us += b.worker_cpu_us;
-        for (what, count) in &b.failures {
-            *a.failures.entry(what.clone()).or_default() += count;
-        }
-        for (what, count) in &b.violations {
-            *a.violations.entry(what.clone()).or_default() += count;
-        }
-        for (what, message) in &b.evidence {
-            a.evidence.entry(what.clone()).or_insert_with(|| message.clone());
-        }
-        let (u, v) = (&mut a.user_plane, &b.user_plane);
-        u.up_packets += v.up_packets;
-        u.up_octets += v.up_octets;
-        u.down_packets += v.down_packets;
-        u.down_octets += v.down_octets;
-        u.bad_packets += v.bad_packets;
-        u.late_packets += v.late_packets;
-        u.echoes += v.echoes;
-        u.echoes_answered += v.echoes_answered;
-        u.echoes_lost += v.echoes_lost;
-        if let Some((start, end)) = other.span {
-            self.lived(start, end);
-        }
-    }
-
-    /// The report, with what only the whole run knows.
-    pub(crate) fn finish(mut self) -> Report {
-        for (procedure, histogram) in PROCEDURES.iter().zip(&self.histograms) {
-            if !histogram.is_empty() {
-                self.report.latency_us.insert(*procedure, Latency::of(histogram));
-            }
-        }
-        if let Some((start, end)) = self.span {
-            self.report.seconds = (end - start) as f64 / 1e6;
-            if end > start {
-                self.report.ues_per_second = self.report.succeeded as f64 / self.report.seconds;
-            }
-        }
-        self.report
-    }
+    Ok(())
 }

@@ -1,0 +1,396 @@
+//! The steady load: arrivals by the clock, free UEs for them, and what waits because none is free.
+
+use super::slot::{Fate, Life, Slot};
+use super::worker::{Worker, thread_cpu_us};
+use crate::load::{Arrivals, Rng};
+use crate::mix::{Activity, Home, Pick, Steady, Stream};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Procedures that may wait for a free UE of one group; beyond it they have failed at once.
+const WAITING: usize = 1 << 20;
+/// Procedures that begin in one turn, so that answers are not kept waiting.
+const BURST: u32 = 64;
+/// From the moment when all workers are ready to the first arrival.
+const HEAD_START_US: u64 = 20_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// UEs register.
+    Arriving,
+    /// Those of this worker are there, others' are not.
+    Ready,
+    /// Procedures are due.
+    Running,
+    /// The last ones come to their end.
+    Draining,
+    /// Nothing happens any more.
+    Over,
+}
+
+/// A worker's part of a steady load.
+pub(super) struct SteadyRun<'a> {
+    load: &'a Steady,
+    stage: Stage,
+    /// The groups' UEs end at these numbers of the whole run.
+    ends: Vec<u32>,
+    pools: Vec<Pool>,
+    streams: Vec<Due<'a>>,
+    rng: Rng,
+    origin_us: u64,
+    cpu_us: u64,
+    /// Since the last report to the counters.
+    arrived: u64,
+}
+
+/// The UEs of one group that are free, and the procedures that wait for one.
+#[derive(Default)]
+struct Pool {
+    free: VecDeque<u32>,
+    waiting: VecDeque<(u64, Activity)>,
+}
+
+/// A stream's next arrival. Every worker makes all arrivals and takes its part of them, so that together they are the
+/// pattern however many workers there are.
+struct Due<'a> {
+    stream: &'a Stream,
+    arrivals: Arrivals,
+    number: u64,
+    at_us: u64,
+}
+
+/// What is to be done next.
+enum Job {
+    Begin {
+        owner: u32,
+        activity: Activity,
+        intended_us: u64,
+    },
+    /// There is no UE and no room to wait.
+    Refuse {
+        activity: Activity,
+        intended_us: u64,
+    },
+}
+
+impl<'a> SteadyRun<'a> {
+    pub(super) fn new(load: &'a Steady, ues: u32, seed: u64) -> Self {
+        let ends = load.sizes(ues).into_iter().scan(0, |end, size| {
+            *end += size;
+            Some(*end)
+        });
+        let stream = |(index, stream): (usize, &'a Stream)| Due {
+            stream,
+            arrivals: Arrivals::new(&stream.pattern, stream.rate, seed.wrapping_add(index as u64)),
+            number: 0,
+            at_us: 0,
+        };
+        SteadyRun {
+            load,
+            stage: Stage::Arriving,
+            ends: ends.collect(),
+            pools: load.groups.iter().map(|_| Pool::default()).collect(),
+            streams: load.streams.iter().enumerate().map(stream).collect(),
+            rng: Rng::new(seed ^ 0x5354_4541_4459),
+            origin_us: 0,
+            cpu_us: 0,
+            arrived: 0,
+        }
+    }
+
+    /// The group of UE number `index` of the whole run.
+    pub(super) fn group_of(&self, index: u32) -> u8 {
+        // there are at most 200 groups
+        self.ends.partition_point(|end| *end <= index).min(self.load.groups.len() - 1) as u8
+    }
+
+    pub(super) fn home(&self, group: u8) -> Home {
+        self.load.groups[usize::from(group)].home
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.stage == Stage::Over
+    }
+
+    /// A UE is at home.
+    fn put(&mut self, owner: u32, group: u8) {
+        self.pools[usize::from(group)].free.push_back(owner);
+    }
+
+    /// What is to be done now, if there is something: first what has waited.
+    fn job(&mut self, now_us: u64, worker: (u64, u64), unserved: &mut u64) -> Option<Job> {
+        for pool in &mut self.pools {
+            if !pool.waiting.is_empty()
+                && let Some(owner) = pool.free.pop_front()
+                && let Some((intended_us, activity)) = pool.waiting.pop_front()
+            {
+                return Some(Job::Begin { owner, activity, intended_us });
+            }
+        }
+        if self.stage != Stage::Running {
+            return None;
+        }
+        loop {
+            let index = (0..self.streams.len()).find(|index| self.streams[*index].at_us <= now_us)?;
+            let due = &mut self.streams[index];
+            let intended_us = due.at_us;
+            let choice = due.stream.choose(&mut self.rng);
+            due.advance(self.origin_us, worker);
+            let (pick, activity) = (due.stream.pick, choice.activity);
+            self.arrived += 1;
+            let pool = &mut self.pools[usize::from(choice.group)];
+            if pick == Pick::Any && pool.free.len() > 1 {
+                let any = self.rng.below(pool.free.len());
+                pool.free.swap(0, any);
+            }
+            if let Some(owner) = pool.free.pop_front() {
+                return Some(Job::Begin { owner, activity, intended_us });
+            }
+            *unserved += 1;
+            if pool.waiting.len() >= WAITING {
+                return Some(Job::Refuse { activity, intended_us });
+            }
+            pool.waiting.push_back((intended_us, activity));
+        }
+    }
+
+    fn next_us(&self) -> Option<u64> {
+        if self.stage != Stage::Running {
+            return None;
+        }
+        self.streams.iter().map(|due| due.at_us).min()
+    }
+}
+
+impl Due<'_> {
+    /// Goes to the next arrival of worker `(number, workers)`.
+    fn advance(&mut self, origin_us: u64, (number, workers): (u64, u64)) {
+        loop {
+            let at_us = self.arrivals.next_s() * 1e6;
+            let mine = self.number % workers == number;
+            self.number += 1;
+            if mine || !at_us.is_finite() {
+                // a time beyond all clocks becomes the largest
+                self.at_us = origin_us.saturating_add(at_us as u64);
+                return;
+            }
+        }
+    }
+}
+
+impl Stream {
+    fn choose(&self, rng: &mut Rng) -> crate::mix::Choice {
+        let whole: f64 = self.choices.iter().map(|choice| choice.weight).sum();
+        let mut at = if self.choices.len() > 1 { rng.unit() * whole } else { 0.0 };
+        let chosen = self.choices.iter().find(|choice| {
+            at -= choice.weight;
+            at <= 0.0 && choice.weight > 0.0
+        });
+        // rounding may leave a little: then it is the last one that can be
+        let last = self.choices.iter().rfind(|choice| choice.weight > 0.0).unwrap_or(&self.choices[0]);
+        *chosen.unwrap_or(last)
+    }
+}
+
+impl Worker<'_> {
+    /// Carries the steady load on; tells when the next procedure is due.
+    pub(super) fn drive(&mut self) -> Option<u64> {
+        self.change_stage();
+        let worker = (u64::from(self.number), u64::from(self.threads));
+        for _ in 0..BURST {
+            let run = self.steady.as_mut()?;
+            let Some(job) = run.job(self.now_us, worker, &mut self.stats.report.steady.unserved) else { break };
+            match job {
+                Job::Begin { owner, activity, intended_us } => self.begin(owner, activity, intended_us),
+                Job::Refuse { activity, intended_us } => {
+                    self.stats.report.steady.never_begun += 1;
+                    self.stats.fail_procedure(activity.procedure(), intended_us);
+                }
+            }
+        }
+        let run = self.steady.as_mut()?;
+        let arrived = std::mem::take(&mut run.arrived);
+        if arrived > 0 {
+            self.stats.report.steady.procedures += arrived;
+            self.counters.procedures.fetch_add(arrived, Ordering::Relaxed);
+        }
+        run.next_us()
+    }
+
+    fn change_stage(&mut self) {
+        let (stopped, now_us) = (self.counters.stop.load(Ordering::Relaxed), self.now_us);
+        let all_there = self.active == 0 && self.slots.len() as u32 >= self.share;
+        let duration_us = self.options.duration.map_or(0, |duration| duration.as_micros() as u64);
+        let patience_us = self.options.timeout.as_micros() as u64;
+        let Some(run) = &mut self.steady else { return };
+        match run.stage {
+            Stage::Arriving if all_there => {
+                run.stage = Stage::Ready;
+                let ready = self.counters.ready.fetch_add(1, Ordering::AcqRel) + 1;
+                if ready == u64::from(self.threads) {
+                    self.counters.steady_us.store(now_us + HEAD_START_US, Ordering::Release);
+                }
+            }
+            Stage::Ready if self.counters.steady_us.load(Ordering::Acquire) != 0 => {
+                run.stage = Stage::Running;
+                run.origin_us = self.counters.steady_us.load(Ordering::Acquire);
+                run.cpu_us = thread_cpu_us();
+                let worker = (u64::from(self.number), u64::from(self.threads));
+                run.streams.iter_mut().for_each(|due| due.advance(run.origin_us, worker));
+                if let Some(timeline) = &mut self.stats.timeline {
+                    timeline.begin(run.origin_us);
+                }
+                let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
+                let steady = &mut self.stats.report.steady;
+                steady.steady_began_unix_us = (unix + run.origin_us).saturating_sub(now_us);
+                steady.steady_seconds = duration_us as f64 / 1e6;
+            }
+            Stage::Running if stopped || now_us >= run.origin_us + duration_us => {
+                run.stage = Stage::Draining;
+                let lasted = now_us.saturating_sub(run.origin_us).min(duration_us);
+                self.stats.report.steady.steady_seconds = lasted as f64 / 1e6;
+            }
+            Stage::Draining => {
+                let idle = self.active == 0 && run.pools.iter().all(|pool| pool.waiting.is_empty());
+                if idle || stopped || now_us >= run.origin_us + duration_us + patience_us {
+                    self.end_steady();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What is not done by now has failed.
+    fn end_steady(&mut self) {
+        let Some(run) = &mut self.steady else { return };
+        run.stage = Stage::Over;
+        self.stats.report.steady.steady_cpu_us = thread_cpu_us().saturating_sub(run.cpu_us);
+        let waiting: Vec<_> = run.pools.iter_mut().flat_map(|pool| pool.waiting.drain(..)).collect();
+        for (intended_us, activity) in waiting {
+            self.stats.report.steady.never_begun += 1;
+            self.stats.fail_procedure(activity.procedure(), intended_us);
+        }
+        let unfinished = |slot: &Slot| slot.life == Life::Running && slot.fate == Fate::Well;
+        let unfinished: Vec<_> = self.slots.iter().filter(|slot| unfinished(slot)).collect();
+        for slot in unfinished {
+            if let Some(activity) = slot.activity {
+                self.stats.fail_procedure(activity.procedure(), slot.born_us);
+                self.stats.reason(format!("{activity} not done at the end of the run"));
+            }
+        }
+        self.active = 0;
+    }
+
+    fn begin(&mut self, owner: u32, activity: Activity, intended_us: u64) {
+        let Some(run) = &self.steady else { return };
+        let slot = &mut self.slots[owner as usize];
+        slot.life = Life::Running;
+        slot.fate = Fate::Well;
+        slot.script = activity.script(run.home(slot.group));
+        slot.activity = Some(activity);
+        (slot.step, slot.attempts, slot.flags) = (0, 0, 0);
+        (slot.born_us, slot.sent_us) = (intended_us, self.now_us);
+        self.active += 1;
+        self.advance(owner, Some(intended_us));
+    }
+
+    /// A UE's script is at its end: it is at home.
+    pub(super) fn come_home(&mut self, owner: u32) {
+        let slot = &mut self.slots[owner as usize];
+        slot.life = Life::Free;
+        slot.sequence = slot.sequence.wrapping_add(1);
+        let (activity, fate, times) = (slot.activity.take(), slot.fate, slot.whole(self.now_us));
+        let group = slot.group;
+        self.active -= 1;
+        match (activity, fate) {
+            (Some(_), Fate::Well) => self.stats.report.steady.completed += 1,
+            // from when it was meant to have service until it has it again
+            (Some(activity), Fate::Lost) => self.stats.record(activity.procedure(), times),
+            (Some(_), Fate::Failed) => {}
+            (None, _) => {
+                self.stats.report.succeeded += 1;
+                self.stats.lived(times.intended_us, self.now_us);
+                self.counters.done.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        if let Some(run) = &mut self.steady {
+            run.put(owner, group);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::Pattern;
+    use std::time::Duration;
+
+    fn run(threads: u64, number: u64, load: &Steady) -> Vec<u64> {
+        let mut run = SteadyRun::new(load, 10, 3);
+        run.stage = Stage::Running;
+        run.origin_us = 1000;
+        run.streams.iter_mut().for_each(|due| due.advance(1000, (number, threads)));
+        let mut times = Vec::new();
+        let mut unserved = 0;
+        while run.next_us().is_some_and(|at| at < 2_000_000) {
+            let now = run.next_us().expect("is running");
+            run.put(1, 0);
+            match run.job(now, (number, threads), &mut unserved) {
+                Some(Job::Begin { intended_us, .. }) => times.push(intended_us),
+                _ => panic!("a UE is free"),
+            }
+        }
+        times
+    }
+
+    #[test]
+    fn workers_share_one_pattern() {
+        let kinds = [(Activity::ServiceRequest, 1.0)];
+        let load = Steady::weighted(&kinds, 500.0, "T4:every=0.1".parse().expect("a pattern"), Duration::ZERO);
+        let whole = run(1, 0, &load);
+        let mut parts: Vec<u64> = (0..3).flat_map(|number| run(3, number, &load)).collect();
+        parts.sort_unstable();
+        assert!(whole.len() > 700, "{}", whole.len());
+        assert_eq!(whole, parts);
+    }
+
+    #[test]
+    fn what_finds_no_ue_waits_and_keeps_its_time() {
+        let load = Steady::weighted(&[(Activity::ServiceRequest, 1.0)], 1000.0, Pattern::Constant, Duration::ZERO);
+        let mut run = SteadyRun::new(&load, 10, 3);
+        run.stage = Stage::Running;
+        run.streams.iter_mut().for_each(|due| due.advance(0, (0, 1)));
+        let mut unserved = 0;
+        assert!(run.job(2_500, (0, 1), &mut unserved).is_none());
+        assert_eq!((unserved, run.arrived, run.next_us()), (3, 3, Some(3_000)));
+        run.put(7, 0);
+        let Some(Job::Begin { owner, intended_us, .. }) = run.job(2_600, (0, 1), &mut unserved) else {
+            panic!("one waits")
+        };
+        assert_eq!((owner, intended_us, unserved), (7, 0, 3));
+        run.stage = Stage::Draining;
+        run.put(8, 0);
+        assert!(matches!(run.job(9_000, (0, 1), &mut unserved), Some(Job::Begin { intended_us: 1000, .. })));
+        run.put(9, 0);
+        run.put(9, 0);
+        assert!(matches!(run.job(9_000, (0, 1), &mut unserved), Some(Job::Begin { intended_us: 2000, .. })));
+        // nothing is due any more
+        assert!(run.job(9_000, (0, 1), &mut unserved).is_none());
+    }
+
+    #[test]
+    fn kinds_come_by_their_weights() {
+        let kinds = [(Activity::ServiceRequest, 0.7), (Activity::XnHandover, 0.3), (Activity::Session, 0.0)];
+        let load = Steady::weighted(&kinds, 1.0, Pattern::Constant, Duration::ZERO);
+        let mut rng = Rng::new(1);
+        let mut counts = [0; 3];
+        for _ in 0..10_000 {
+            let choice = load.streams[0].choose(&mut rng);
+            counts[kinds.iter().position(|(kind, _)| *kind == choice.activity).expect("is one of them")] += 1;
+        }
+        assert!((6_800..7_200).contains(&counts[0]) && counts[2] == 0, "{counts:?}");
+        let run = SteadyRun::new(&load, 10, 1);
+        assert_eq!((0..10).map(|ue| run.group_of(ue)).collect::<Vec<_>>(), [0, 0, 0, 0, 0, 0, 0, 1, 1, 1]);
+    }
+}

@@ -1,0 +1,185 @@
+//! The procedures of a steady load, each as a script.
+
+use crate::report::Procedure;
+use crate::scenario::Step;
+use crate::ue::Registration;
+use std::fmt;
+use std::str::FromStr;
+
+/// Where a UE is between procedures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// Registered and idle.
+    Idle,
+    /// Registered and connected.
+    Connected,
+    /// Switched off.
+    Off,
+}
+
+impl Home {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Home::Idle => "idle",
+            Home::Connected => "connected",
+            Home::Off => "off",
+        }
+    }
+
+    /// What a UE does first in its life, to get there with a session.
+    pub(crate) fn arrive(self) -> &'static [Step] {
+        match self {
+            Home::Idle => &[FRESH, SESSION, Step::Idle],
+            Home::Connected => &[FRESH, SESSION],
+            Home::Off => &[],
+        }
+    }
+
+    /// What a UE does to get there again after the network has lost it.
+    pub(crate) fn reattach(self) -> &'static [Step] {
+        match self {
+            Home::Idle => &[AGAIN, SESSION, Step::Dwell, Step::Idle],
+            Home::Connected => &[AGAIN, SESSION],
+            Home::Off => &[],
+        }
+    }
+
+    /// What a UE that is registered and idle does to get there.
+    pub(crate) fn return_to(self) -> &'static [Step] {
+        match self {
+            Home::Idle => &[],
+            Home::Connected => &[Step::Connect],
+            Home::Off => &[Step::SwitchOff],
+        }
+    }
+}
+
+/// One kind of procedure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Activity {
+    /// Idle to connected by service request and, after a dwell time, idle again.
+    ServiceRequest,
+    /// Periodic registration update.
+    PeriodicUpdate,
+    /// An idle UE comes up at another gNB: mobility registration update.
+    MobilityUpdate,
+    /// A connected UE goes to another gNB by Xn.
+    XnHandover,
+    /// A connected UE goes to another gNB by N2.
+    N2Handover,
+    /// A second PDU session is established and, after a dwell time, released.
+    Session,
+    /// Registration and, after a dwell time, deregistration.
+    Registration,
+    /// The same with a PDU session.
+    RegistrationSession,
+}
+
+const FRESH: Step = Step::Register(Registration::Fresh);
+const AGAIN: Step = Step::Register(Registration::Initial);
+const SESSION: Step = Step::Establish { psi: 1, kind: None };
+const SECOND: Step = Step::Establish { psi: 2, kind: None };
+const SECOND_DOWN: Step = Step::Release { psi: 2 };
+
+impl Activity {
+    /// All of them.
+    pub const ALL: [Activity; 8] = [
+        Activity::ServiceRequest,
+        Activity::PeriodicUpdate,
+        Activity::MobilityUpdate,
+        Activity::XnHandover,
+        Activity::N2Handover,
+        Activity::Session,
+        Activity::Registration,
+        Activity::RegistrationSession,
+    ];
+
+    /// Its name on the command line and in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Activity::ServiceRequest => "service-request",
+            Activity::PeriodicUpdate => "periodic-update",
+            Activity::MobilityUpdate => "mobility-update",
+            Activity::XnHandover => "xn-handover",
+            Activity::N2Handover => "n2-handover",
+            Activity::Session => "session",
+            Activity::Registration => "registration",
+            Activity::RegistrationSession => "registration-session",
+        }
+    }
+
+    /// Where the UEs rest that do only this.
+    pub fn home(self) -> Home {
+        match self {
+            Activity::ServiceRequest | Activity::PeriodicUpdate | Activity::MobilityUpdate => Home::Idle,
+            Activity::XnHandover | Activity::N2Handover | Activity::Session => Home::Connected,
+            Activity::Registration | Activity::RegistrationSession => Home::Off,
+        }
+    }
+
+    /// Whether it takes the UE to another gNB.
+    pub fn moves(self) -> bool {
+        matches!(self, Activity::MobilityUpdate | Activity::XnHandover | Activity::N2Handover)
+    }
+
+    /// The procedure that is its point, and whose latency counts from the arrival.
+    pub fn procedure(self) -> Procedure {
+        match self {
+            Activity::ServiceRequest => Procedure::ServiceRequest,
+            Activity::PeriodicUpdate => Procedure::PeriodicUpdate,
+            Activity::MobilityUpdate => Procedure::MobilityUpdate,
+            Activity::XnHandover => Procedure::XnHandover,
+            Activity::N2Handover => Procedure::N2Handover,
+            Activity::Session => Procedure::Session,
+            Activity::Registration | Activity::RegistrationSession => Procedure::Registration,
+        }
+    }
+
+    /// What a UE does that rests at `home`, from there and back. A UE that is not connected where the procedure needs
+    /// it to be comes up by service request first, and one that has to be off leaves first.
+    pub(crate) fn script(self, home: Home) -> &'static [Step] {
+        use Step::{Connect, Data, Deregister, Dwell, Idle, Leave, Released, Roam, Service};
+        const UPDATE: Step = Step::Register(Registration::Periodic);
+        const MOVED: Step = Step::Register(Registration::Mobility);
+        match (self, home) {
+            (Activity::ServiceRequest, Home::Idle) => &[Service, Data, Dwell, Idle],
+            (Activity::ServiceRequest, _) => &[Idle, Service, Data],
+            (Activity::PeriodicUpdate, Home::Idle) => &[UPDATE, Released],
+            (Activity::PeriodicUpdate, _) => &[Idle, UPDATE, Released, Connect],
+            (Activity::MobilityUpdate, Home::Idle) => &[Roam, MOVED, Data, Dwell, Idle],
+            (Activity::MobilityUpdate, _) => &[Idle, Roam, MOVED, Data],
+            (Activity::XnHandover, Home::Connected) => &[Connect, Step::XnHandover, Dwell],
+            (Activity::XnHandover, _) => &[Connect, Step::XnHandover, Data, Dwell, Idle],
+            (Activity::N2Handover, Home::Connected) => &[Connect, Step::N2Handover, Dwell],
+            (Activity::N2Handover, _) => &[Connect, Step::N2Handover, Data, Dwell, Idle],
+            (Activity::Session, Home::Connected) => &[Connect, SECOND, Dwell, SECOND_DOWN],
+            (Activity::Session, _) => &[Connect, SECOND, Dwell, SECOND_DOWN, Idle],
+            (Activity::Registration, Home::Off) => &[FRESH, Dwell, Deregister],
+            (Activity::RegistrationSession, Home::Off) => &[FRESH, SESSION, Data, Dwell, Deregister],
+            (Activity::Registration | Activity::RegistrationSession, Home::Idle) => {
+                &[Leave, AGAIN, SESSION, Dwell, Idle]
+            }
+            (Activity::Registration | Activity::RegistrationSession, Home::Connected) => &[Leave, AGAIN, SESSION],
+        }
+    }
+}
+
+impl fmt::Display for Activity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Activity {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // the word alone means the handover that every core has
+        let name = if text == "handover" { Activity::XnHandover.name() } else { text };
+        Activity::ALL.into_iter().find(|activity| activity.name() == name).ok_or_else(|| {
+            let names: Vec<_> = Activity::ALL.iter().map(|activity| activity.name()).collect();
+            format!("there is no procedure {text:?}: there are {}, and handover (xn-handover)", names.join(", "))
+        })
+    }
+}

@@ -1,0 +1,199 @@
+//! Mix files: profiles of devices with what they do and how often.
+
+use super::{Activity, Choice, Data, Group, Home, Pick, Steady, Stream};
+use crate::load::Pattern;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Profiles that a mix file may name without saying more.
+const BUILT_IN: &str = include_str!("profiles.toml");
+
+/// Why a mix file is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct MixError(String);
+
+fn wrong<T>(what: impl Into<String>) -> Result<T, MixError> {
+    Err(MixError(what.into()))
+}
+
+/// How often each UE of a profile does something.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Often {
+    /// Once in this time, each UE in its turn.
+    Every(Duration),
+    /// So many times in a second in the mean, by this pattern; any UE of the profile.
+    Rate(f64, Pattern),
+}
+
+impl Often {
+    /// Times in a second of one UE.
+    fn per_second(&self) -> f64 {
+        match self {
+            Often::Every(period) => 1.0 / period.as_secs_f64(),
+            Often::Rate(rate, _) => *rate,
+        }
+    }
+}
+
+/// One kind of device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// Its name.
+    pub name: String,
+    /// Its share of the UEs, relative to the other profiles'.
+    pub share: f64,
+    /// Where its UEs are between procedures.
+    pub home: Home,
+    /// How long they stay connected after a procedure.
+    pub dwell: Duration,
+    /// What they send when their user plane is up.
+    pub data: Data,
+    /// What they do, and how often.
+    pub procedures: BTreeMap<Activity, Often>,
+}
+
+/// A mix of devices.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mix {
+    /// Its profiles.
+    pub profiles: Vec<Profile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MixFile {
+    profile: Vec<ProfileTable>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct ProfileTable {
+    name: String,
+    share: Option<f64>,
+    stay_connected: Option<bool>,
+    dwell: Option<String>,
+    echoes: Option<u32>,
+    octets: Option<u16>,
+    procedures: Option<BTreeMap<String, OftenTable>>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OftenTable {
+    every: Option<String>,
+    rate: Option<f64>,
+    pattern: Option<String>,
+}
+
+impl FromStr for Mix {
+    type Err = MixError;
+
+    /// Reads a mix file. What a profile with the name of a built-in one leaves out is as built in.
+    fn from_str(text: &str) -> Result<Self, MixError> {
+        let parse = |text: &str| toml::from_str::<MixFile>(text).map_err(|error| MixError(error.to_string()));
+        let built_in = parse(BUILT_IN)?.profile;
+        let named = |name: &str| built_in.iter().find(|known| known.name == name);
+        let read = |table: &ProfileTable| profile(table, named(&table.name));
+        let profiles: Vec<_> = parse(text)?.profile.iter().map(read).collect::<Result<_, _>>()?;
+        if profiles.is_empty() || profiles.len() > 200 {
+            return wrong("a mix has 1 to 200 profiles");
+        }
+        if profiles.iter().map(|profile| profile.share).sum::<f64>() <= 0.0 {
+            return wrong("one of the profiles must have a share above 0");
+        }
+        Ok(Mix { profiles })
+    }
+}
+
+fn profile(table: &ProfileTable, built_in: Option<&ProfileTable>) -> Result<Profile, MixError> {
+    let name = &table.name;
+    let own = table.procedures.as_ref().or(built_in.and_then(|known| known.procedures.as_ref()));
+    let Some(own) = own.filter(|own| !own.is_empty()) else {
+        return wrong(format!("profile {name:?} has no procedures, and there is no built-in profile of that name"));
+    };
+    let mut procedures = BTreeMap::new();
+    for (activity, often) in own {
+        let activity = activity.parse().map_err(|why| MixError(format!("profile {name:?}: {why}")))?;
+        let often =
+            self::often(often).map_err(|MixError(why)| MixError(format!("profile {name:?}, {activity}: {why}")))?;
+        procedures.insert(activity, often);
+    }
+    let share = table.share.unwrap_or(1.0);
+    if !share.is_finite() || share < 0.0 {
+        return wrong(format!("profile {name:?}: share must be 0 or more"));
+    }
+    let dwell = table.dwell.as_ref().or(built_in.and_then(|known| known.dwell.as_ref()));
+    let connected = table.stay_connected.or(built_in.and_then(|known| known.stay_connected)).unwrap_or(false);
+    let data = Data {
+        echoes: table.echoes.or(built_in.and_then(|known| known.echoes)).unwrap_or(0),
+        octets: table.octets.or(built_in.and_then(|known| known.octets)).unwrap_or(0),
+    };
+    Ok(Profile {
+        name: name.clone(),
+        share,
+        home: if connected { Home::Connected } else { Home::Idle },
+        dwell: dwell.map_or(Ok(Duration::from_secs(1)), |dwell| span("dwell", dwell))?,
+        data,
+        procedures,
+    })
+}
+
+fn span(key: &str, text: &str) -> Result<Duration, MixError> {
+    humantime::parse_duration(text).map_err(|error| MixError(format!("{key} = {text:?}: {error} (\"15m\", \"500ms\")")))
+}
+
+fn often(table: &OftenTable) -> Result<Often, MixError> {
+    match (&table.every, table.rate, &table.pattern) {
+        (Some(every), None, None) => {
+            let every = span("every", every)?;
+            if every.is_zero() { wrong("every must be more than 0") } else { Ok(Often::Every(every)) }
+        }
+        (None, Some(rate), pattern) if rate.is_finite() && rate >= 0.0 => {
+            let pattern = pattern.as_deref().map_or(Ok(Pattern::poisson()), str::parse);
+            Ok(Often::Rate(rate, pattern.map_err(|error| MixError(error.to_string()))?))
+        }
+        _ => wrong("give { every = \"15m\" }, or { rate = 0.01 } (times in a second of each UE) and perhaps a pattern"),
+    }
+}
+
+impl Mix {
+    /// The built-in profiles.
+    pub fn built_in() -> Result<Self, MixError> {
+        BUILT_IN.parse()
+    }
+
+    /// The load of so many UEs. With `rate`, all procedures are sped up or slowed down alike until there are so many in
+    /// a second; with `pattern`, that is how everything goes that is not periodic.
+    pub fn steady(&self, ues: u32, rate: Option<f64>, pattern: Option<&Pattern>) -> Steady {
+        let group = |profile: &Profile| Group {
+            name: profile.name.clone(),
+            share: profile.share,
+            home: profile.home,
+            dwell: profile.dwell,
+            data: profile.data,
+        };
+        let mut steady = Steady { groups: self.profiles.iter().map(group).collect(), streams: Vec::new() };
+        let sizes = steady.sizes(ues);
+        for ((profile, size), group) in self.profiles.iter().zip(sizes).zip(0u8..) {
+            for (activity, often) in &profile.procedures {
+                let choices = vec![Choice { activity: *activity, group, weight: 1.0 }];
+                let (pattern, pick) = match often {
+                    Often::Every(_) => (Pattern::Constant, Pick::Longest),
+                    Often::Rate(_, own) => (pattern.unwrap_or(own).clone(), Pick::Any),
+                };
+                let rate = often.per_second() * f64::from(size);
+                if rate > 0.0 {
+                    steady.streams.push(Stream { pattern, rate, pick, choices });
+                }
+            }
+        }
+        if let Some(rate) = rate {
+            let factor = rate / steady.rate();
+            steady.streams.iter_mut().for_each(|stream| stream.rate *= factor);
+        }
+        steady
+    }
+}

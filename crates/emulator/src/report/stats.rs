@@ -1,0 +1,165 @@
+//! What a worker counts while it runs, and how it becomes the report.
+
+use super::timeline::Timeline;
+use super::{Latency, PROCEDURES, Procedure, Report};
+use hdrhistogram::Histogram;
+use std::time::Duration;
+
+/// When a procedure was due, when its first message was sent, and when it was done, in microseconds of the run's clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) intended_us: u64,
+    pub(crate) began_us: u64,
+    pub(crate) ended_us: u64,
+}
+
+/// What one worker gathers.
+#[derive(Debug)]
+pub(crate) struct Stats {
+    pub(crate) report: Report,
+    /// From the intended start, by procedure.
+    latency: Vec<Histogram<u64>>,
+    /// From the first message.
+    service: Vec<Histogram<u64>>,
+    pub(crate) timeline: Option<Timeline>,
+    /// When the first UE started and the last one ended, in microseconds of the run's clock.
+    pub(crate) span: Option<(u64, u64)>,
+}
+
+/// A minute, above any timeout worth having; longer values count as this.
+const LONGEST_US: u64 = 60_000_000;
+
+impl Stats {
+    pub(crate) fn new(timeline: Option<Duration>) -> Self {
+        let histogram = || Histogram::new_with_bounds(1, LONGEST_US, 3).expect("the bounds are in order");
+        let histograms = || PROCEDURES.iter().map(|_| histogram()).collect();
+        Stats {
+            report: Report::default(),
+            latency: histograms(),
+            service: histograms(),
+            timeline: timeline.map(Timeline::new),
+            span: None,
+        }
+    }
+
+    pub(crate) fn record(&mut self, procedure: Procedure, times: Times) {
+        let latency_us = times.ended_us.saturating_sub(times.intended_us);
+        self.latency[procedure as usize].saturating_record(latency_us.max(1));
+        let service_us = times.ended_us.saturating_sub(times.began_us);
+        self.service[procedure as usize].saturating_record(service_us.max(1));
+        if let Some(timeline) = &mut self.timeline {
+            timeline.record(procedure, times.intended_us, latency_us);
+        }
+    }
+
+    /// A procedure of the steady load failed that was due then.
+    pub(crate) fn fail_procedure(&mut self, procedure: Procedure, intended_us: u64) {
+        self.report.steady.failed_procedures += 1;
+        if let Some(timeline) = &mut self.timeline {
+            timeline.fail(procedure, intended_us);
+        }
+    }
+
+    /// Why something failed that is counted elsewhere.
+    pub(crate) fn reason(&mut self, what: String) {
+        *self.report.failures.entry(what).or_default() += 1;
+    }
+
+    pub(crate) fn fail(&mut self, what: String) {
+        self.report.failed += 1;
+        self.reason(what);
+    }
+
+    pub(crate) fn violation(&mut self, what: String) {
+        *self.report.violations.entry(what).or_default() += 1;
+    }
+
+    /// A violation with the message that shows it.
+    pub(crate) fn violation_in(&mut self, what: String, message: &[u8]) {
+        let hexadecimal = || message.iter().fold(String::new(), |text, octet| text + &format!("{octet:02x}"));
+        self.report.evidence.entry(what.clone()).or_insert_with(hexadecimal);
+        self.violation(what);
+    }
+
+    pub(crate) fn lived(&mut self, start_us: u64, end_us: u64) {
+        let (first, last) = self.span.unwrap_or((start_us, end_us));
+        self.span = Some((first.min(start_us), last.max(end_us)));
+    }
+
+    /// Takes in what another worker gathered.
+    pub(crate) fn merge(&mut self, other: &Stats) {
+        let own = self.latency.iter_mut().chain(&mut self.service);
+        for (own, theirs) in own.zip(other.latency.iter().chain(&other.service)) {
+            own.add(theirs).expect("all have the same bounds");
+        }
+        if let (Some(own), Some(theirs)) = (&mut self.timeline, &other.timeline) {
+            own.merge(theirs);
+        }
+        let (a, b) = (&mut self.report, &other.report);
+        a.started += b.started;
+        a.succeeded += b.succeeded;
+        a.failed += b.failed;
+        a.registered += b.registered;
+        a.sessions += b.sessions;
+        a.service_requests += b.service_requests;
+        a.deregistered += b.deregistered;
+        a.back_offs += b.back_offs;
+        a.worker_cpu_us += b.worker_cpu_us;
+        for (what, count) in &b.failures {
+            *a.failures.entry(what.clone()).or_default() += count;
+        }
+        for (what, count) in &b.violations {
+            *a.violations.entry(what.clone()).or_default() += count;
+        }
+        for (what, message) in &b.evidence {
+            a.evidence.entry(what.clone()).or_insert_with(|| message.clone());
+        }
+        let (s, t) = (&mut a.steady, &b.steady);
+        s.procedures += t.procedures;
+        s.completed += t.completed;
+        s.failed_procedures += t.failed_procedures;
+        s.lost += t.lost;
+        s.retries += t.retries;
+        s.unserved += t.unserved;
+        s.never_begun += t.never_begun;
+        s.steady_cpu_us += t.steady_cpu_us;
+        s.steady_seconds = s.steady_seconds.max(t.steady_seconds);
+        s.steady_began_unix_us = s.steady_began_unix_us.max(t.steady_began_unix_us);
+        let (u, v) = (&mut a.user_plane, &b.user_plane);
+        u.up_packets += v.up_packets;
+        u.up_octets += v.up_octets;
+        u.down_packets += v.down_packets;
+        u.down_octets += v.down_octets;
+        u.bad_packets += v.bad_packets;
+        u.late_packets += v.late_packets;
+        u.echoes += v.echoes;
+        u.echoes_answered += v.echoes_answered;
+        u.echoes_lost += v.echoes_lost;
+        if let Some((start, end)) = other.span {
+            self.lived(start, end);
+        }
+    }
+
+    /// The report, with what only the whole run knows.
+    pub(crate) fn finish(mut self) -> Report {
+        for (histograms, of) in
+            [(&self.latency, &mut self.report.latency_us), (&self.service, &mut self.report.service_us)]
+        {
+            let happened = PROCEDURES.iter().zip(histograms).filter(|(_, histogram)| !histogram.is_empty());
+            of.extend(happened.map(|(procedure, histogram)| (*procedure, Latency::of(histogram))));
+        }
+        self.report.timeline = self.timeline.as_mut().map(Timeline::rows).unwrap_or_default();
+        let steady = &mut self.report.steady;
+        if steady.procedures > 0 && steady.steady_seconds > 0.0 {
+            steady.procedures_per_second = steady.completed as f64 / steady.steady_seconds;
+            steady.cpu_us_per_procedure = steady.steady_cpu_us as f64 / steady.procedures as f64;
+        }
+        if let Some((start, end)) = self.span {
+            self.report.seconds = (end - start) as f64 / 1e6;
+            if end > start {
+                self.report.ues_per_second = self.report.succeeded as f64 / self.report.seconds;
+            }
+        }
+        self.report
+    }
+}

@@ -1,0 +1,175 @@
+//! Steady loads against the scripted network, over SCTP in memory.
+
+mod support;
+
+use std::time::Duration;
+use support::Behaviour;
+use support::lab::{CORE, Lab};
+use vireo_emulator::load::Pattern;
+use vireo_emulator::mix::{Activity, Mix, Steady};
+use vireo_emulator::scenario::Scenario;
+use vireo_emulator::{Load, Options, Procedure, Report, Retry};
+
+fn options(kinds: &[(Activity, f64)], rate: f64) -> Options {
+    let mut options = Options::lab((CORE, 38412).into(), Scenario::find("session").expect("is listed"));
+    options.steady = Some(Steady::weighted(kinds, rate, Pattern::Constant, Duration::from_millis(2)));
+    (options.ues, options.gnbs, options.load) = (60, 2, Load::Rate(1000.0));
+    options.duration = Some(Duration::from_millis(1000));
+    options.timeout = Duration::from_secs(5);
+    options.timeline = Some(Duration::from_millis(100));
+    options
+}
+
+fn check(lab: &Lab, report: &Report, procedures: u64) {
+    assert_eq!(lab.network.lock().expect("no panic").faults, Vec::<String>::new());
+    assert!(report.is_success(), "{report}");
+    let steady = &report.steady;
+    assert_eq!((steady.procedures, steady.completed), (procedures, procedures), "{report}");
+    assert_eq!((steady.lost, steady.failed_procedures, steady.retries), (0, 0, 0));
+}
+
+#[test]
+fn registered_ues_serve_the_arrivals_of_a_mixed_load() {
+    let lab = Lab::new(Behaviour::default());
+    let kinds = [
+        (Activity::ServiceRequest, 0.5),
+        (Activity::Session, 0.2),
+        (Activity::Registration, 0.2),
+        (Activity::RegistrationSession, 0.1),
+    ];
+    let mut options = options(&kinds, 400.0);
+    options.threads = 2;
+    let report = lab.run(&options).expect("the core is there");
+    check(&lab, &report, 400);
+    let count = |procedure| report.latency(procedure).map_or(0, |latency| latency.count);
+    let services = count(Procedure::ServiceRequest);
+    assert!((160..=240).contains(&services), "{report}");
+    let registrations = count(Procedure::Registration) - report.succeeded_at_first();
+    // what is done is what was asked for
+    let sessions = count(Procedure::SessionRelease);
+    assert_eq!(services + sessions + registrations, 400, "{report}");
+    // one row for all in each interval, and every procedure is in one of them
+    let all: Vec<_> = report.timeline.iter().filter(|row| row.procedure.is_none()).collect();
+    assert_eq!(all.len(), 10, "{:?}", report.timeline);
+    assert!(all.iter().all(|row| row.failures == 0 && row.count >= 20 && row.p50_us <= row.max_us));
+    let json = serde_json::to_value(&report).expect("serialises");
+    assert_eq!((json["procedures"].as_u64(), json["lost"].as_u64()), (Some(400), Some(0)));
+    assert!(json["latency_us"]["service_request"]["p99"].is_number());
+    assert!(json["service_us"]["service_request"]["p99"].is_number());
+}
+
+trait AtFirst {
+    fn succeeded_at_first(&self) -> u64;
+}
+
+impl AtFirst for Report {
+    /// Registrations before the load: of all but those that rest switched off (30% of 60).
+    fn succeeded_at_first(&self) -> u64 {
+        42
+    }
+}
+
+#[test]
+fn a_busy_core_does_not_slow_the_arrivals_down() {
+    // 4 UEs that are busy for 50 ms each can do 80 in a second; 200 are due
+    let lab = Lab::new(Behaviour::default());
+    let mut options = options(&[(Activity::ServiceRequest, 1.0)], 200.0);
+    options.ues = 4;
+    if let Some(steady) = &mut options.steady {
+        steady.groups[0].dwell = Duration::from_millis(50);
+    }
+    options.timeout = Duration::from_secs(30);
+    let report = lab.run(&options).expect("the core is there");
+    check(&lab, &report, 200);
+    let latency = |of: &std::collections::BTreeMap<Procedure, vireo_emulator::Latency>| {
+        of.get(&Procedure::ServiceRequest).expect("happened").clone()
+    };
+    let (intended, service) = (latency(&report.latency_us), latency(&report.service_us));
+    assert!(report.steady.unserved > 100, "{report}");
+    // the last one waits for (200 - 80) / 80 s
+    assert!((1_000_000..4_000_000).contains(&intended.max), "{report}");
+    assert!(service.p50 < 50_000 && intended.p50 > 300_000, "{report}");
+}
+
+#[test]
+fn an_unanswered_request_is_repeated_and_a_lost_ue_registers_again() {
+    let lab = Lab::new(Behaviour::default());
+    let mut options = options(&[(Activity::ServiceRequest, 1.0)], 100.0);
+    options.duration = Some(Duration::from_millis(1500));
+    options.retry = Retry::After { retry: Duration::from_millis(200), reattach: Duration::from_millis(1000) };
+    let network = lab.network.clone();
+    let report = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mute = |mute| network.lock().expect("no panic").behaviour.mute = mute;
+            std::thread::sleep(Duration::from_millis(500));
+            mute(true);
+            std::thread::sleep(Duration::from_millis(400));
+            mute(false);
+        });
+        lab.run(&options).expect("the core is there")
+    });
+    let steady = &report.steady;
+    assert!(steady.retries > 20, "{report}");
+    assert_eq!((steady.lost, steady.failed_procedures, steady.completed), (0, 0, 150), "{report}");
+    // those that were due when the silence began had to wait for its end
+    let latency = report.latency(Procedure::ServiceRequest).expect("happened");
+    assert!((390_000..900_000).contains(&latency.max), "{report}");
+    let worst = report.timeline.iter().max_by_key(|row| row.max_us).expect("rows");
+    assert!((0.2..0.7).contains(&worst.at_s), "{worst:?}");
+}
+
+#[test]
+fn a_ue_that_the_network_forgot_counts_as_lost() {
+    let lab = Lab::new(Behaviour::default());
+    let mut options = options(&[(Activity::ServiceRequest, 1.0)], 100.0);
+    options.duration = Some(Duration::from_millis(1000));
+    options.retry = Retry::After { retry: Duration::from_millis(100), reattach: Duration::from_millis(300) };
+    let network = lab.network.clone();
+    let report = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(Duration::from_millis(600));
+            network.lock().expect("no panic").forget_all();
+        });
+        lab.run(&options).expect("the core is there")
+    });
+    let steady = &report.steady;
+    assert!(steady.lost > 5 && steady.lost <= 60, "{report}");
+    assert_eq!(steady.failed_procedures, steady.lost, "{report}");
+    assert_eq!(steady.procedures, steady.completed + steady.failed_procedures, "{report}");
+    assert!(!report.is_success());
+    // from when it was due until the UE has service again
+    let latency = report.latency(Procedure::ServiceRequest).expect("happened");
+    assert!((300_000..1_000_000).contains(&latency.max), "{report}");
+    assert_eq!(latency.count, steady.procedures);
+}
+
+#[test]
+fn the_built_in_devices_run() {
+    let lab = Lab::new(Behaviour::default());
+    let mut options = options(&[], 0.0);
+    let mix: Mix = "[[profile]]\nname = \"meter\"\nprocedures.service-request = { every = \"1s\" }\ndwell = \"1ms\"\n\
+                    [[profile]]\nname = \"phone\"\nprocedures.session = { rate = 1.0 }\ndwell = \"1ms\"\n"
+        .parse()
+        .expect("a mix");
+    options.steady = Some(mix.steady(options.ues, None, None));
+    let report = lab.run(&options).expect("the core is there");
+    assert!(report.is_success(), "{report}");
+    // 30 meters, each once in the second
+    let count = |procedure| report.latency(procedure).map_or(0, |latency| latency.count);
+    let sessions = count(Procedure::SessionRelease);
+    assert_eq!(count(Procedure::ServiceRequest), 30 + sessions, "{report}");
+    assert!((10..60).contains(&sessions), "{report}");
+}
+
+#[test]
+fn a_load_that_cannot_be_is_refused() {
+    let lab = Lab::new(Behaviour::default());
+    let refused = |options: &Options, why: &str| lab.run(options).is_err_and(|error| error.to_string().contains(why));
+    let mut open_end = options(&[(Activity::ServiceRequest, 1.0)], 10.0);
+    open_end.duration = None;
+    assert!(refused(&open_end, "--duration"));
+    let mut still = options(&[(Activity::XnHandover, 1.0)], 10.0);
+    still.gnbs = 1;
+    assert!(refused(&still, "--gnbs 2"));
+    assert!(refused(&options(&[], 10.0), "no procedures"));
+}

@@ -1,0 +1,103 @@
+//! `vireo emulate`: gNBs and UEs against any 5G core.
+
+mod args;
+mod options;
+
+pub(crate) use args::Args;
+
+use crate::cli::Failure;
+use indicatif::{ProgressBar, ProgressStyle};
+use options::options;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use vireo_emulator::scenario::ALL;
+use vireo_emulator::{Phase, Progress};
+
+/// Runs the emulator; fails if any UE failed.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    if args.list {
+        for scenario in ALL {
+            println!("{:<16} {}", scenario.name, scenario.about);
+        }
+        return Ok(());
+    }
+    let mut options = options(args)?;
+    let mut json = args.json.as_deref().map(create).transpose()?;
+    let timeline = args.load.timeline.as_deref().map(create).transpose()?;
+    let stop = stop_on_signal()?;
+    options.stop = Some(Arc::clone(&stop));
+    let bar = if args.quiet { ProgressBar::hidden() } else { bar(u64::from(options.ues)) };
+    let result = vireo_emulator::run(&options, &mut |progress| show(&bar, progress));
+    bar.finish_and_clear();
+    let report = result?;
+    if !args.quiet {
+        print!("{report}");
+    }
+    if let Some(file) = &mut json {
+        serde_json::to_writer_pretty(&mut *file, &report)?;
+        file.write_all(b"\n")?;
+    }
+    if let Some(file) = timeline {
+        vireo_emulator::write_csv(&report.timeline, std::io::BufWriter::new(file))?;
+    }
+    if stop.load(Ordering::Relaxed) {
+        return Err(Failure(format!("stopped after {} of {} UEs", report.started, report.ues)));
+    }
+    if report.is_success() {
+        return Ok(());
+    }
+    let steady = &report.steady;
+    if steady.failed_procedures > 0 || steady.lost > 0 {
+        let (failed, all, lost) = (steady.failed_procedures, steady.procedures, steady.lost);
+        return Err(Failure(format!("{failed} of {all} procedures failed, {lost} UEs were lost: see the table")));
+    }
+    Err(Failure(match report.cases.iter().filter(|case| !case.passed()).count() {
+        0 => format!("{} of {} UEs succeeded: see the table", report.succeeded, report.ues),
+        failed => format!("{failed} of {} cases failed: see above", report.cases.len()),
+    }))
+}
+
+fn create(path: &Path) -> Result<std::fs::File, Failure> {
+    std::fs::File::create(path).map_err(|error| Failure(format!("{}: {error}", path.display())))
+}
+
+fn bar(ues: u64) -> ProgressBar {
+    let bar = ProgressBar::new(ues);
+    let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} UEs, {per_sec}, {eta} left");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+fn show(bar: &ProgressBar, progress: Progress) {
+    bar.set_length(progress.ues);
+    bar.set_position(progress.done);
+    bar.set_message(match progress.phase {
+        Phase::Connecting => "connecting the gNBs".into(),
+        _ if progress.procedures > 0 => format!("{} procedures, {} UEs lost", progress.procedures, progress.lost),
+        _ if progress.failed > 0 => format!("{} failed", progress.failed),
+        _ => format!("{} registered, {} sessions", progress.registered, progress.sessions),
+    });
+}
+
+/// A flag that the first Ctrl-C or SIGTERM sets: no UE starts any more, and what was measured is told.
+fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut term, mut int) = runtime.block_on(async {
+        Ok::<_, std::io::Error>((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
+    })?;
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = term.recv() => {}
+                _ = int.recv() => {}
+            }
+        });
+        flag.store(true, Ordering::Relaxed);
+    });
+    Ok(stop)
+}

@@ -1,0 +1,237 @@
+//! From the command line to what the emulator is told.
+
+use super::args::{Args, LoadArgs, Persistence, Sctp, SessionType, SubscriberArgs, octets};
+use crate::cli::Failure;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+use vireo_emulator::load::Pattern;
+use vireo_emulator::mix::{Mix, Steady};
+use vireo_emulator::scenario::{Scenario, Scheme};
+use vireo_emulator::traffic::Kind;
+use vireo_emulator::ue::Profile;
+use vireo_emulator::usim::{Concealment, Keys};
+use vireo_emulator::{Echoes, LAB_K, LAB_OPC, Load, Options, Retry, Subscribers};
+use vireo_sctp::Driver;
+use vireo_types::{PduSessionType, Tac};
+
+pub(super) fn options(args: &Args) -> Result<Options, Failure> {
+    let scenario = Scenario::find(&args.scenario)
+        .ok_or_else(|| Failure(format!("there is no scenario {:?}: see vireo emulate --list", args.scenario)))?;
+    let first_core = *args.core.first().ok_or_else(|| Failure("give --core ADDR".into()))?;
+    let network = &args.network;
+    if network.tac >= 1 << 24 {
+        return Err(Failure("--tac has 24 bits: at most 16777215".into()));
+    }
+    let wrong = |rate: f64| !rate.is_finite() || rate <= 0.0;
+    if args.load.rate.is_some_and(wrong) || args.load.register_rate.is_some_and(wrong) {
+        return Err(Failure("--rate and --register-rate must be more than 0".into()));
+    }
+    let steady = steady(&args.load, args.ues)?;
+    let mut profile = Profile::new(network.plmn, network.snssai, network.dnn.clone());
+    profile.concealment = concealment(&args.subscribers, scenario)?;
+    if network.null_ciphering {
+        (profile.ciphering, profile.integrity) = (0x80, 0x20);
+    }
+    let n3 = match (&args.n3[..], &args.n2[..]) {
+        ([], []) => vec![towards(first_core)?],
+        ([], n2) => n2.to_vec(),
+        (n3, _) => n3.to_vec(),
+    };
+    let lab = Options::lab(first_core, scenario);
+    Ok(Options {
+        core: args.core.clone(),
+        n2: args.n2.clone(),
+        n3,
+        driver: match args.sctp {
+            Sctp::Auto => Driver::Auto,
+            Sctp::Kernel => Driver::Kernel,
+            Sctp::UserspaceIp => Driver::UserspaceIp,
+            Sctp::UserspaceUdp => Driver::UserspaceUdp,
+        },
+        sctp_udp_ports: (args.sctp_udp_port, args.sctp_udp_peer_port),
+        gnbs: args.gnbs,
+        ues: args.ues,
+        subscribers: subscribers(&args.subscribers)?,
+        profile,
+        tac: Tac(network.tac),
+        slices: vec![network.snssai],
+        first_gnb_id: network.gnb_id,
+        session_type: match network.session_type {
+            SessionType::Ipv4 => PduSessionType::Ipv4,
+            SessionType::Ipv6 => PduSessionType::Ipv6,
+            SessionType::Ipv4v6 => PduSessionType::Ipv4v6,
+        },
+        rounds: args.load.rounds.max(1),
+        load: starts(&args.load, steady.is_some())?,
+        steady,
+        retry: match args.load.retry {
+            Persistence::Never => Retry::Never,
+            Persistence::Standard => Retry::Standard,
+            Persistence::After(retry) => Retry::After { retry, reattach: args.load.reattach },
+        },
+        timeline: args.load.timeline.as_ref().map(|_| args.load.timeline_interval),
+        duration: args.load.duration,
+        timeout: args.load.timeout,
+        idle: Duration::from_millis(args.load.idle),
+        echoes: Echoes {
+            v4: args.echo.echo_v4,
+            v6: args.echo.echo_v6,
+            kind: args.echo.echo_udp.map_or(Kind::Icmp, Kind::Udp),
+            count: args.echo.echoes,
+            octets: usize::from(args.echo.echo_octets),
+            ..Echoes::default()
+        },
+        threads: args.threads.max(1),
+        seed: args.seed,
+        ..lab
+    })
+}
+
+/// When UEs start: by the load's rate and pattern, unless these are for what they do afterwards.
+fn starts(args: &LoadArgs, steady: bool) -> Result<Load, Failure> {
+    match (args.rate, &args.pattern, steady) {
+        (_, _, true) => Ok(args.register_rate.map_or(Load::Window(args.window), Load::Rate)),
+        (None, None, false) => Ok(Load::Window(args.window)),
+        (None, Some(_), false) => Err(Failure("a --pattern needs a --rate".into())),
+        (Some(rate), None, false) => Ok(Load::Rate(rate)),
+        (Some(rate), Some(pattern), false) => Ok(Load::Pattern(pattern.clone(), rate)),
+    }
+}
+
+/// What registered UEs do, if they do something.
+fn steady(args: &LoadArgs, ues: u32) -> Result<Option<Steady>, Failure> {
+    if let Some(path) = &args.mix {
+        let told = |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|error| told(&error))?;
+        let mix: Mix = text.parse().map_err(|error| told(&error))?;
+        return Ok(Some(mix.steady(ues, args.rate, args.pattern.as_ref())));
+    }
+    if args.load.is_empty() {
+        return Ok(None);
+    }
+    let rate = args.rate.ok_or_else(|| Failure("how many procedures in a second? --load needs --rate".into()))?;
+    let pattern = args.pattern.clone().unwrap_or(Pattern::Constant);
+    Ok(Some(Steady::weighted(&args.load, rate, pattern, args.dwell)))
+}
+
+/// The address that this machine has towards the core.
+fn towards(core: SocketAddr) -> Result<IpAddr, Failure> {
+    let any: IpAddr = if core.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let address = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect(core)?;
+        socket.local_addr()
+    });
+    match address {
+        Ok(address) => Ok(address.ip()),
+        Err(error) => Err(Failure(format!("this machine has no route to {}: {error}; give --n2 and --n3", core.ip()))),
+    }
+}
+
+fn subscribers(args: &SubscriberArgs) -> Result<Subscribers, Failure> {
+    let Some(path) = &args.subscribers else {
+        let keys = Keys { k: args.k.unwrap_or(LAB_K), opc: args.opc.unwrap_or(LAB_OPC) };
+        return Ok(Subscribers::Range { first: args.imsi, keys });
+    };
+    let file = std::fs::File::open(path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+    let list = vireo_subscribers::format::read_csv(file)?;
+    let keys = |s: &vireo_subscribers::Subscriber| (s.supi, Keys { k: *s.k.octets(), opc: *s.opc.octets() });
+    Ok(Subscribers::List(list.iter().map(keys).collect()))
+}
+
+fn concealment(args: &SubscriberArgs, scenario: &Scenario) -> Result<Concealment, Failure> {
+    use vireo_emulator::usim::HomeNetworkPublicKey;
+    let Some(text) = &args.home_key else {
+        return match scenario.scheme {
+            Scheme::Any => Ok(Concealment::Null),
+            _ => Err(Failure(format!(
+                "scenario {} conceals SUCIs: give --home-key with the public key (vireo subscriber hn-key makes a pair)",
+                scenario.name
+            ))),
+        };
+    };
+    let octets = octets(text).ok_or_else(|| Failure("--home-key takes hexadecimal digits".into()))?;
+    let (key, scheme) = match <[u8; 32]>::try_from(octets.as_slice()) {
+        Ok(octets) => (HomeNetworkPublicKey::profile_a(&octets), Scheme::A),
+        Err(_) => {
+            let key = HomeNetworkPublicKey::profile_b(&octets);
+            (
+                key.map_err(|_| Failure("--home-key is no key of Profile A (32 octets) or B (33 or 65)".into()))?,
+                Scheme::B,
+            )
+        }
+    };
+    if scenario.scheme != Scheme::Any && scenario.scheme != scheme {
+        return Err(Failure(format!("scenario {} needs a key of the other profile", scenario.name)));
+    }
+    Ok(Concealment::Ecies { key_id: args.home_key_id, key })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(line: &[&str]) -> Result<Options, String> {
+        let line = Line::try_parse_from([&["emulate"], line].concat()).map_err(|error| error.to_string())?;
+        options(&line.args).map_err(|failure| failure.0)
+    }
+
+    #[test]
+    fn the_stable_contract_is_understood() {
+        let line = ["--core", "127.0.0.1", "--scenario", "full", "--gnbs", "2", "--ues", "500", "--rate", "100"];
+        let options = parse(&[&line[..], &["--pattern", "T1", "--echo-v4", "10.45.0.1"]].concat()).expect("is right");
+        assert_eq!(options.core, ["127.0.0.1:38412".parse().expect("an address")]);
+        assert_eq!((options.gnbs, options.ues), (2, 500));
+        assert_eq!(options.load, Load::Pattern(Pattern::Constant, 100.0));
+        assert_eq!(options.n3, ["127.0.0.1".parse::<IpAddr>().expect("an address")]);
+        assert_eq!(options.scenario.name, "full");
+    }
+
+    #[test]
+    fn a_steady_load_is_understood() {
+        let core = ["--core", "127.0.0.1", "--ues", "1000", "--duration", "30s"];
+        let with = |more: &[&str]| parse(&[&core[..], more].concat());
+        let load = ["--load", "service-request=0.7,handover=0.3", "--rate", "5000", "--pattern", "T4:alpha=1"];
+        let options = with(&[&load[..], &["--retry", "1s", "--dwell", "20ms"]].concat()).expect("is right");
+        let steady = options.steady.expect("was asked for");
+        assert_eq!((steady.rate(), steady.sizes(1000)), (5000.0, vec![700, 300]));
+        assert_eq!(steady.streams[0].pattern.to_string(), "T4:alpha=1,every=1,width=0.05,share=0.5,cap=100");
+        assert_eq!(steady.groups[0].dwell, Duration::from_millis(20));
+        let (retry, reattach) = (Duration::from_secs(1), Duration::from_secs(5));
+        assert_eq!(
+            (options.retry, options.duration),
+            (Retry::After { retry, reattach }, Some(Duration::from_secs(30)))
+        );
+        // the rate is the load's, registrations have their own
+        assert_eq!(options.load, Load::Window(100));
+        assert_eq!(with(&[&load[..], &["--register-rate", "7"]].concat()).map(|o| o.load), Ok(Load::Rate(7.0)));
+        let mix = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/mix.toml");
+        let options = with(&["--mix", mix, "--rate", "100"]).expect("is right");
+        assert!(options.steady.is_some_and(|steady| (steady.rate() - 100.0).abs() < 1e-6));
+        assert!(with(&["--load", "service-request"]).is_err_and(|why| why.contains("--rate")));
+        assert!(with(&["--load", "jump=1", "--rate", "1"]).is_err_and(|why| why.contains("no procedure")));
+        assert!(with(&["--pattern", "T2"]).is_err_and(|why| why.contains("--rate")));
+        assert!(with(&["--mix", "/nothing"]).is_err_and(|why| why.contains("/nothing")));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told() {
+        assert!(parse(&[]).is_err_and(|why| why.contains("--core")));
+        let core = ["--core", "[::1]:5000"];
+        let with = |more: &[&str]| parse(&[&core[..], more].concat());
+        assert!(with(&["--scenario", "nothing"]).is_err_and(|why| why.contains("--list")));
+        assert!(with(&["--rate", "0"]).is_err_and(|why| why.contains("--rate")));
+        assert!(with(&["--k", "00"]).is_err_and(|why| why.contains("32 hexadecimal")));
+        assert!(with(&["--scenario", "profile-a"]).is_err_and(|why| why.contains("--home-key")));
+        let key = "5a8d38864820197c3394b92613b20b91633cbd897119273bf8e4a6f4eec0a650";
+        assert!(with(&["--scenario", "profile-b", "--home-key", key]).is_err_and(|why| why.contains("other profile")));
+        assert!(with(&["--scenario", "profile-a", "--home-key", key]).is_ok());
+        assert_eq!(with(&[]).map(|options| options.core[0].port()), Ok(5000));
+    }
+}
