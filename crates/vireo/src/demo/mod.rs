@@ -1,6 +1,7 @@
 //! `vireo demo`: a core, a RAN with UEs and a data network on this machine, in namespaces of their own: the UEs
 //! register, get sessions, exchange packets with the data network and leave. Succeeds only if every UE did.
 
+mod kill;
 mod report;
 
 use crate::cli::Failure;
@@ -9,6 +10,7 @@ use crate::lab::core::{Core, CoreOptions, UE_NETWORKS};
 use crate::lab::emulator::{self, EmulatorOptions, Load};
 use crate::lab::{Interrupt, Lab, N2, create};
 use clap::ValueEnum;
+use kill::{Killer, Rate};
 use report::Report;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -34,6 +36,9 @@ pub(crate) struct Args {
     /// What the UEs do (`vireo emulate --list`)
     #[arg(long, value_name = "S", default_value = report::FULL)]
     scenario: String,
+    /// Kill a worker process of the core so often while the UEs are busy
+    #[arg(long, value_name = "R/s")]
+    kill_nf: Option<Rate>,
     /// Write the result as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -92,7 +97,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     eprintln!("demo: the core is ready; {} UEs on {} gNBs, {} per second", args.ues, args.gnbs, args.rate);
 
     let before = lab.data_network_counters()?;
-    let emulated = emulator::run(&lab, &mut core, &emulator_options(args), &interrupt)?;
+    let mut killer = args.kill_nf.map(Killer::new);
+    let mut meanwhile = |core: &Core| killer.as_mut().map_or(Ok(()), |killer| killer.work(core));
+    let emulated = emulator::run_with(&lab, &mut core, &emulator_options(args), &interrupt, &mut meanwhile)?;
     let after = lab.data_network_counters()?;
     core.stop()?;
     if let (Some(capture), Some(path)) = (capture, &args.pcap) {
@@ -100,14 +107,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         eprintln!("demo: {} packets in {}, {} lost", written.packets, path.display(), written.lost);
     }
 
-    let report = Report::new(args.ues, &args.scenario, &emulated, before, after);
+    let mut report = Report::new(args.ues, &args.scenario, &emulated, before, after);
+    report.kills = killer.as_ref().map_or(0, |killer| killer.kills);
     println!("{report}");
     if let Some(file) = &mut json {
         serde_json::to_writer_pretty(&mut *file, &report)?;
         file.write_all(b"\n")?;
     }
     if report.complete() {
-        return Ok(());
+        let none = killer.is_some() && report.kills == 0;
+        let why = "no worker process was killed: the run was over before, or there was none";
+        return if none { Err(Failure(why.into())) } else { Ok(()) };
     }
     for complaint in emulated.result.complaints() {
         eprintln!("demo: {complaint}");

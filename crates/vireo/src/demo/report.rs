@@ -27,6 +27,10 @@ pub(super) struct Report {
     pub(super) deregistered: u64,
     /// UEs that did not do all their steps, and what the core did against the specifications.
     pub(super) failures: u64,
+    /// UEs that did not do all their steps.
+    pub(super) lost: u64,
+    /// Worker processes that were killed meanwhile.
+    pub(super) kills: u64,
     /// From the first message to Registration Complete.
     pub(super) registration_us: Latency,
     /// From the request to the session's being usable.
@@ -65,6 +69,8 @@ impl Report {
             echo_ok: (echoes.echoes_answered * ues).checked_div(echoes.echoes).unwrap_or(0),
             echoes: echoes.echoes_answered,
             deregistered: result.deregistered,
+            lost: ues.saturating_sub(result.succeeded),
+            kills: 0,
             failures: ues.saturating_sub(result.succeeded) + result.violations.values().sum::<u64>(),
             registration_us: result.latency("registration"),
             session_us: result.latency("session"),
@@ -96,6 +102,8 @@ impl fmt::Display for Report {
             ("UEs with all echoes", self.echo_ok.to_string()),
             ("deregistered", self.deregistered.to_string()),
             ("failures", self.failures.to_string()),
+            ("UEs lost", self.lost.to_string()),
+            ("workers killed", self.kills.to_string()),
             ("registration takes", latency(self.registration_us)),
             ("session takes", latency(self.session_us)),
             ("core CPU per UE", format!("{:.0} us", self.core_cpu_us_per_ue)),
@@ -159,6 +167,8 @@ mod tests {
             "echo_ok",
             "deregistered",
             "failures",
+            "lost",
+            "kills",
             "core_cpu_us_per_ue",
             "emulator_cpu_us_per_ue",
             "rss_bytes_per_ue",

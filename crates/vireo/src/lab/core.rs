@@ -1,9 +1,10 @@
 //! The core in the laboratory: `vireo run` as a process of its own with a configuration and subscribers made for it.
 
-use super::process::Process;
+use super::process::{self, Process};
 use super::{CORE, Interrupt, Lab, has_ipv6};
 use crate::cli::Failure;
 use crate::status;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs::{self, File};
 use std::time::{Duration, Instant};
 use vireo_node::api::Status;
@@ -114,6 +115,24 @@ impl Core {
     pub(crate) fn registered(&self) -> Result<usize, Failure> {
         let status: Status = serde_json::from_str(&status::fetch(API, "/status?limit=0")?)?;
         Ok(status.counts.registered)
+    }
+
+    /// Its worker processes, as it says itself.
+    pub(crate) fn workers(&self) -> Result<Vec<u32>, Failure> {
+        let status: Status = serde_json::from_str(&status::fetch(API, "/status?limit=0")?)?;
+        Ok(status.workers.iter().map(|worker| worker.pid).collect())
+    }
+
+    /// Kills a worker process; `false` if it has ended by itself meanwhile.
+    pub(crate) fn kill_worker(&self, pid: u32) -> Result<bool, Failure> {
+        let Some(Ok(process)) = Pid::from_raw(pid.cast_signed()).map(|pid| pidfd_open(pid, PidfdFlags::empty())) else {
+            return Ok(false);
+        };
+        // Its number may be another process's by now; what the descriptor names stays the same.
+        if process::parent(pid) != Some(self.process.pid()) {
+            return Ok(false);
+        }
+        Ok(pidfd_send_signal(&process, Signal::KILL).is_ok())
     }
 
     /// Fails if it has ended.

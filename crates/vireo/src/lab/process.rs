@@ -63,6 +63,11 @@ impl Process {
         all[all.len().saturating_sub(lines)..].join("\n")
     }
 
+    /// Its number.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// CPU time of all its threads, ended ones too, in user and kernel mode.
     pub(crate) fn cpu(&self) -> io::Result<Duration> {
         cpu_of(self.child.id())
@@ -99,6 +104,13 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The parent of a process.
+pub(crate) fn parent(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may have anything in it, parentheses too.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// CPU time of all children that have ended and been waited for.

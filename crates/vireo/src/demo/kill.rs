@@ -1,0 +1,75 @@
+//! `--kill-nf`: worker processes of the core are killed while the UEs are busy. Which one is left to chance; how often
+//! is not.
+
+use crate::cli::Failure;
+use crate::lab::core::Core;
+use rand::seq::IndexedRandom;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+/// How often something happens: `5/s`, `0.5/s`, `30/m`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Rate(Duration);
+
+/// More often than a worker can be started anew.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (count, unit) = text.split_once('/').ok_or("write a number and /s or /m, as in 5/s")?;
+        let seconds = match unit {
+            "s" => 1.0,
+            "m" => 60.0,
+            _ => return Err("write a number and /s or /m, as in 5/s".into()),
+        };
+        let every = count.parse::<f64>().ok().and_then(|count| Duration::try_from_secs_f64(seconds / count).ok());
+        every
+            .filter(|every| *every >= SHORTEST && *every < Duration::from_secs(86_400))
+            .map(Rate)
+            .ok_or_else(|| "a rate above 0 and up to 100/s is allowed".into())
+    }
+}
+
+/// Kills workers, one after the other.
+#[derive(Debug)]
+pub(super) struct Killer {
+    every: Duration,
+    due: Instant,
+    /// How many it has killed.
+    pub(super) kills: u64,
+}
+
+impl Killer {
+    /// Begins now: the first one is killed after one interval.
+    pub(super) fn new(rate: Rate) -> Self {
+        Killer { every: rate.0, due: Instant::now() + rate.0, kills: 0 }
+    }
+
+    /// Kills one if it is time. While there is none, because the last one is not replaced yet, it stays due.
+    pub(super) fn work(&mut self, core: &Core) -> Result<(), Failure> {
+        if Instant::now() >= self.due
+            && let Some(pid) = core.workers()?.choose(&mut rand::rng())
+            && core.kill_worker(*pid)?
+        {
+            self.kills += 1;
+            self.due += self.every;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_read() {
+        let every = |text: &str| text.parse::<Rate>().map(|r| r.0.as_micros());
+        assert_eq!((every("5/s"), every("0.5/s"), every("30/m")), (Ok(200_000), Ok(2_000_000), Ok(2_000_000)));
+        for bad in ["", "5", "5/h", "/s", "x/s", "0/s", "-1/s", "101/s", "nan/s", "inf/s", "1e-9/s"] {
+            assert!(every(bad).is_err(), "{bad}");
+        }
+    }
+}
