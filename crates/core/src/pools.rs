@@ -103,6 +103,63 @@ fn ipv4_of(number: u128) -> Ipv4Addr {
     Ipv4Addr::from(number as u32)
 }
 
+/// The numbers of a pool, without saying which of them are in use: IPv4 addresses, or the upper halves of IPv6 ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Range {
+    first: u128,
+    size: u32,
+}
+
+impl Range {
+    /// The addresses of an IPv4 network without its own, the gateway's and the broadcast address.
+    pub fn ipv4(address: Ipv4Addr, length: u8) -> Self {
+        let host_bits = 32 - u32::from(length.min(32));
+        let network = u128::from(u32::from(address)) >> host_bits << host_bits;
+        Range::new(network + 2, (1_u128 << host_bits).saturating_sub(3))
+    }
+
+    /// The /64 prefixes of an IPv6 network without the first, the gateway's.
+    pub fn ipv6(address: Ipv6Addr, length: u8) -> Self {
+        let subnet_bits = 64 - u32::from(length.min(64));
+        let network = u128::from(address) >> 64 >> subnet_bits << subnet_bits;
+        Range::new(network + 1, (1_u128 << subnet_bits).saturating_sub(1))
+    }
+
+    fn new(first: u128, size: u128) -> Self {
+        Range { first, size: size.min(LARGEST) as u32 }
+    }
+
+    /// How many there are.
+    pub const fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// The address at a position, which is below the size.
+    pub fn ipv4_at(&self, index: u32) -> Ipv4Addr {
+        ipv4_of(self.first + u128::from(index))
+    }
+
+    /// The prefix at a position, which is below the size.
+    pub fn ipv6_at(&self, index: u32) -> Ipv6Addr {
+        Ipv6Addr::from((self.first + u128::from(index)) << 64)
+    }
+
+    /// The position of an address, if it is in the range.
+    pub fn index_of_ipv4(&self, address: Ipv4Addr) -> Option<u32> {
+        self.index(u32::from(address).into())
+    }
+
+    /// The position of a prefix, if it is in the range.
+    pub fn index_of_ipv6(&self, prefix: Ipv6Addr) -> Option<u32> {
+        self.index(u128::from(prefix) >> 64)
+    }
+
+    fn index(&self, number: u128) -> Option<u32> {
+        let offset = number.checked_sub(self.first).filter(|offset| *offset < self.size.into())?;
+        u32::try_from(offset).ok()
+    }
+}
+
 /// Consecutive numbers (IPv4 addresses, or the upper halves of IPv6 ones) that are free or in use.
 #[derive(Clone, Debug, Default)]
 struct Pool {
@@ -119,20 +176,15 @@ struct Pool {
 
 impl Pool {
     fn ipv4(address: Ipv4Addr, length: u8) -> Self {
-        let host_bits = 32 - u32::from(length.min(32));
-        let network = u128::from(u32::from(address)) >> host_bits << host_bits;
-        // Without the network, the gateway and the broadcast address.
-        Pool::new(network + 2, (1_u128 << host_bits).saturating_sub(3))
+        Pool::of(Range::ipv4(address, length))
     }
 
     fn ipv6(address: Ipv6Addr, length: u8) -> Self {
-        let subnet_bits = 64 - u32::from(length.min(64));
-        let network = u128::from(address) >> 64 >> subnet_bits << subnet_bits;
-        Pool::new(network + 1, (1_u128 << subnet_bits).saturating_sub(1))
+        Pool::of(Range::ipv6(address, length))
     }
 
-    fn new(first: u128, size: u128) -> Self {
-        Pool { first, size: size.min(LARGEST) as u32, ..Pool::default() }
+    fn of(range: Range) -> Self {
+        Pool { first: range.first, size: range.size, ..Pool::default() }
     }
 
     fn take(&mut self) -> Option<u128> {
@@ -166,8 +218,7 @@ impl Pool {
     }
 
     fn index(&self, number: u128) -> Option<u32> {
-        let offset = number.checked_sub(self.first).filter(|offset| *offset < self.size.into())?;
-        u32::try_from(offset).ok()
+        Range { first: self.first, size: self.size }.index(number)
     }
 }
 
@@ -334,7 +385,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_pool_agrees_with_a_set(size in 1..400_u32, acts in prop::collection::vec((0..3_u8, 0..420_u32), 0..900)) {
-            let mut pool = Pool::new(1000, size.into());
+            let mut pool = Pool::of(Range::new(1000, size.into()));
             let mut model = HashSet::new();
             for (act, n) in acts {
                 let number = 1000 + u128::from(n);

@@ -3,13 +3,15 @@
 
 use crate::api::{self, Status, StatusFilter, StatusSource};
 use crate::balancer::{Balancer, Stopper};
+use crate::clock::clock;
 use crate::config::{ApiConfig, N2Config, N4Config};
 use crate::config::{OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
-use crate::host::{Host, Input, clock};
+use crate::crew::Program;
+use crate::host::{Door, Frame, Host, HostConfig, HostError, Input};
 use crate::metrics::Metrics;
 use crate::n4;
 use crate::upf::UpfHandle;
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::bounded;
 use rand::RngCore;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -19,8 +21,6 @@ use vireo_subscribers::{Store, Udm, UdmConfig, UdmError};
 use vireo_types::{Ltmsi, Supi};
 use vireo_wire::pfcp::RecoveryTimeStamp;
 
-/// Inputs that may wait for the host.
-const INPUTS: usize = 65_536;
 /// How long the status interface waits for the host.
 const STATUS_WAIT: Duration = Duration::from_secs(2);
 
@@ -43,6 +43,8 @@ pub struct ControlConfig {
     pub state: StateConfig,
     /// What is shed when there is too much work.
     pub overload: OverloadConfig,
+    /// How a worker process is started.
+    pub program: Program,
     /// The subscriber service.
     pub udm: UdmConfig,
     /// The embedded UPF, for the status interface.
@@ -66,6 +68,9 @@ pub enum StartError {
     /// The subscriber service.
     #[error(transparent)]
     Subscribers(#[from] UdmError),
+    /// The host.
+    #[error(transparent)]
+    Host(#[from] HostError),
     /// The status interface.
     #[error(transparent)]
     Api(#[from] api::ApiError),
@@ -77,7 +82,7 @@ pub enum StartError {
 /// A control plane that runs. Dropping it without [`Control::stop`] leaves its threads to the end of the process.
 #[derive(Debug)]
 pub struct Control {
-    inputs: Sender<Input>,
+    inputs: Door,
     stopper: Stopper,
     balancer: Option<JoinHandle<std::io::Result<()>>>,
     host: Option<JoinHandle<()>>,
@@ -92,7 +97,17 @@ impl Control {
         let endpoint = vireo_sctp::bind(&sctp(&config.n2))?;
         let driver = endpoint.driver().to_owned();
         let n4 = bind_n4(&config)?;
-        let (inputs, received) = bounded(INPUTS);
+        let core = config.core;
+        let settings = HostConfig {
+            core,
+            slices: config.slices,
+            pools: config.pools,
+            state: config.state,
+            overload: config.overload,
+            program: config.program,
+        };
+        let frame = Frame::new(&settings)?;
+        let inputs = frame.door();
         let answers = inputs.clone();
         let udm = Udm::start(store, config.udm, clock(), move |token, answer| {
             let ltmsi = Ltmsi::from_raw(token as u32);
@@ -105,11 +120,8 @@ impl Control {
             None => None,
         };
         let (balancer, outbound, stopper) = Balancer::new(endpoint, n4, inputs.clone(), Arc::clone(&metrics))?;
-        let core = Arc::new(config.core);
-        let host = std::thread::Builder::new().name("host".into()).spawn(move || {
-            // Made on its own thread: the steps' randomness and timers belong to it.
-            Host::new(core, udm, metrics, received, outbound).run();
-        })?;
+        let host = Host::start(frame, settings, udm, metrics, outbound)?;
+        let host = std::thread::Builder::new().name("host".into()).spawn(move || host.run())?;
         let balancer = std::thread::Builder::new().name("balancer".into()).spawn(move || balancer.run())?;
         Ok(Control { inputs, stopper, balancer: Some(balancer), host: Some(host), api, driver })
     }
@@ -173,7 +185,7 @@ fn bind_n4(config: &ControlConfig) -> Result<n4::Endpoint, StartError> {
 /// Answers the status interface by asking the host.
 #[derive(Debug)]
 struct Source {
-    inputs: Sender<Input>,
+    inputs: Door,
     upf: Option<Arc<UpfHandle>>,
 }
 

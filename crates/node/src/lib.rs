@@ -2,12 +2,14 @@
 
 pub mod api;
 pub mod balancer;
+mod clock;
 pub mod config;
 pub mod control;
 pub mod crew;
 pub mod host;
 pub mod metrics;
 pub mod n4;
+pub mod nf;
 pub mod upf;
 
 /// Room for the requests of a burst: a gNB with thousands of sessions that goes away makes one PFCP request for each at

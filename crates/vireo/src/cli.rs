@@ -12,8 +12,14 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// The command of worker processes.
+pub(crate) const NF_WORKER: &str = "nf-worker";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// A worker process of a core: started by it alone
+    #[command(name = NF_WORKER, hide = true)]
+    NfWorker,
     /// Run the whole core as one process
     Run(crate::run::Args),
     /// Measure this machine

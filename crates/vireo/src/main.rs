@@ -17,6 +17,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
+        cli::Command::NfWorker => run::worker(),
         cli::Command::Run(args) => run::run(&args),
         cli::Command::Emulate(args) => emulate::run(&args),
         cli::Command::Bench(args) => bench::run(&args),

@@ -1,12 +1,13 @@
 //! `vireo run`: the whole core as one process, until a signal ends it.
 
 use crate::cli::Failure;
-use crate::config::{self, Config};
+use crate::config::{self, Config, LogConfig};
 use crate::logging;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use vireo_node::control::{Control, ControlConfig};
+use vireo_node::crew::Program;
 use vireo_node::metrics::Metrics;
 use vireo_subscribers::Store;
 
@@ -49,6 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         pools: config.pools,
         state: config.state,
         overload: config.overload,
+        program: program(&config.log),
         udm: config.subscribers.udm,
         upf: upf.clone(),
     };
@@ -73,6 +75,28 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     drop(upf);
     stopped.map_err(|e| Failure(format!("the N2 endpoint has failed: {e}; see the log")))?;
     if failed { Err(Failure("a part of the core has ended by itself; see the log".into())) } else { Ok(()) }
+}
+
+/// Environment of a worker process: what it logs.
+const WORKER_LOG: &str = "VIREO_WORKER_LOG";
+/// And whether it shows SUPIs whole.
+const WORKER_REVEALS: &str = "VIREO_WORKER_REVEALS";
+
+/// How worker processes are started.
+fn program(log: &LogConfig) -> Program {
+    let mut program = Program::this([crate::cli::NF_WORKER]);
+    program.env.push((WORKER_LOG.into(), log.level.clone().into()));
+    if log.reveal_supi {
+        program.env.push((WORKER_REVEALS.into(), "1".into()));
+    }
+    program
+}
+
+/// Runs this process as a worker of the core that started it.
+pub(crate) fn worker() -> Result<(), Failure> {
+    let level = std::env::var(WORKER_LOG).unwrap_or_else(|_| "info".into());
+    logging::start(&LogConfig { level, reveal_supi: std::env::var_os(WORKER_REVEALS).is_some() });
+    Ok(vireo_node::nf::run()?)
 }
 
 /// The signals that end the core in order.

@@ -8,10 +8,11 @@ mod outbound;
 
 pub use outbound::{Command, Outbound};
 
-use crate::host::{Input, clock};
+use crate::clock::clock;
+use crate::host::{Door, Input};
 use crate::metrics::{Fault, Flow, Metrics};
 use crate::n4;
-use crossbeam_channel::{Sender, TrySendError};
+use crossbeam_channel::TrySendError;
 use outbound::Commands;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -39,7 +40,7 @@ pub struct Balancer {
     endpoint: Box<dyn Endpoint>,
     n4: n4::Endpoint,
     n4_due: Option<Instant>,
-    host: Sender<Input>,
+    host: Door,
     /// What the host's queue had no room for. While it is not empty, nothing is read.
     held: VecDeque<Input>,
     commands: Commands,
@@ -82,7 +83,7 @@ impl Balancer {
     pub fn new(
         mut endpoint: Box<dyn Endpoint>,
         n4: n4::Endpoint,
-        host: Sender<Input>,
+        host: Door,
         metrics: Arc<Metrics>,
     ) -> std::io::Result<(Self, Outbound, Stopper)> {
         endpoint.watch(n4.as_raw_fd(), N4_TOKEN)?;
@@ -174,7 +175,7 @@ impl Balancer {
                 }
                 Event::Message { assoc, data, .. } => {
                     received += 1;
-                    Input::Ngap { assoc, route: n2::route(data), pdu: data.to_vec() }
+                    Input::Ngap { assoc, view: n2::view(data), pdu: data.to_vec() }
                 }
                 Event::Writable { assoc } => {
                     writable.push(assoc);
@@ -314,7 +315,7 @@ impl Balancer {
 }
 
 /// Hands an input to the host, or holds it until there is room.
-fn offer(host: &Sender<Input>, held: &mut VecDeque<Input>, input: Input) {
+fn offer(host: &Door, held: &mut VecDeque<Input>, input: Input) {
     if held.is_empty() {
         match host.try_send(input) {
             Ok(()) | Err(TrySendError::Disconnected(_)) => {}
@@ -325,7 +326,7 @@ fn offer(host: &Sender<Input>, held: &mut VecDeque<Input>, input: Input) {
     }
 }
 
-fn n4_event(host: &Sender<Input>, held: &mut VecDeque<Input>, event: n4::Event<'_>) {
+fn n4_event(host: &Door, held: &mut VecDeque<Input>, event: n4::Event<'_>) {
     let input = match event {
         n4::Event::Deliver { upf, seid, request, message } => {
             Input::Pfcp { upf, seid, request, message: message.to_vec() }

@@ -1,41 +1,13 @@
 //! Counting: what steps note, and how many UEs are in which state.
 
 use crate::metrics::{Failure, Fault, Metrics, Procedure};
+use crate::nf::outbox::Summary;
 use std::sync::Arc;
-use vireo_core::context::UeContext;
 use vireo_core::turn::{Kind, Note};
-use vireo_types::{AssocId, Instant};
+use vireo_types::Instant;
 
 /// Log lines of one kind of fault in one second; the rest are counted only, so that a flood fills no disk.
 const LINES_PER_SECOND: u32 = 10;
-
-/// What of a context is counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Summary {
-    pub(super) registered: bool,
-    pub(super) assoc: Option<AssocId>,
-    /// The association of the target of a handover.
-    pub(super) target: Option<AssocId>,
-    pub(super) sessions: usize,
-    pub(super) known: bool,
-}
-
-impl Summary {
-    /// The associations that the UE has a connection on, or is about to.
-    pub(super) fn associations(&self) -> [Option<AssocId>; 2] {
-        [self.assoc, self.target]
-    }
-
-    pub(super) fn of(ue: &UeContext) -> Self {
-        Summary {
-            registered: ue.is_registered(),
-            assoc: ue.connection.map(|c| c.assoc),
-            target: ue.handover.as_ref().and_then(|h| h.target()).map(|m| m.assoc),
-            sessions: ue.sessions.iter().filter(|s| s.is_live()).count(),
-            known: ue.identity.supi.is_some(),
-        }
-    }
-}
 
 /// Totals over all contexts.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,6 +15,7 @@ pub(super) struct Totals {
     pub(super) registered: usize,
     pub(super) connected: usize,
     pub(super) sessions: usize,
+    pub(super) contexts: usize,
     /// Contexts of UEs that have not proved who they are.
     pub(super) unknown: usize,
 }
@@ -56,8 +29,9 @@ impl Totals {
                 *total = if add { *total + by } else { total.saturating_sub(by) };
             };
             step(&mut self.registered, usize::from(s.registered));
-            step(&mut self.connected, usize::from(s.assoc.is_some()));
-            step(&mut self.sessions, s.sessions);
+            step(&mut self.connected, usize::from(s.connection.is_some()));
+            step(&mut self.sessions, usize::from(s.sessions));
+            step(&mut self.contexts, 1);
             step(&mut self.unknown, usize::from(!s.known));
         }
     }

@@ -1,48 +1,66 @@
-//! The host: runs steps over UE contexts. It loads a context, lets the engine decide, commits, and only then carries the
-//! effects out. One thread, so one event at a time for every UE; whatever a step waits for comes back through the same
-//! queue.
+//! The host: brings what arrives to the network functions that run the steps, and carries out what they have committed.
+//! The steps run in worker processes (`crate::nf`) over UE contexts in memory that all of them share; this thread is the
+//! forwarder (Algorithm 2 of seed 1), the egress of committed effects, and keeper of what is not one UE's: RAN nodes,
+//! timers, the directory. It never waits for a worker, and it alone enters and takes out UEs and their identifiers.
 //!
 //! It knows nothing of sockets: messages come from and go to the balancer by bounded queues.
 
 mod account;
-mod directory;
+mod controller;
+mod door;
+mod egress;
+mod forward;
 mod nodes;
+pub(crate) mod pools;
 mod status;
-#[cfg(test)]
-mod tests;
+mod takeover;
 mod timers;
+
+pub use door::Door;
+pub(crate) use pools::pin;
 
 use crate::api::{Status, StatusFilter};
 use crate::balancer::{Command, Outbound};
+use crate::clock::{self, clock};
+use crate::config::{OverloadConfig, PoolsConfig, SliceRuntime, StateConfig, StateLocation};
+use crate::crew::{self, Crew, Notice};
 use crate::metrics::{Metrics, Population, Queue};
-use account::{Account, Summary, Totals};
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError};
-use directory::{Directory, Ids};
+use crate::nf::Instructions;
+use crate::nf::ids::Giver;
+use crate::nf::outbox::Summary;
+use crate::nf::parcel::Parcel;
+use crate::nf::plan::{self, Plan};
+use account::{Account, Totals};
+use controller::Controller;
+use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use nodes::Nodes;
+use pools::{Place, Pools};
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
-use vireo_core::Env;
 use vireo_core::config::CoreConfig;
-use vireo_core::context::{self, UeContext};
-use vireo_core::engine::{self, Event};
-use vireo_core::n2::{self, Cause, Fault, Route};
+use vireo_core::n2::{Cause, Fault, View};
 use vireo_core::ran;
+use vireo_core::schedule::kind::NfKind;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo};
-use vireo_core::turn::{Effect, Outcome};
-use vireo_store::{ContextStore, Memory, Version};
+use vireo_store::region::{Bell, JoinError, Key, Region, RegionError, Ring, Slot, Snapshot, Worker};
 use vireo_subscribers::Udm;
-use vireo_types::{AssocId, Instant, Ltmsi, Seid, Supi, Tmsi};
+use vireo_types::{AssocId, Instant, Ltmsi, Seid, Supi};
 use vireo_wire::ngap::CauseMisc;
 
-/// Inputs taken in one go before the egress is woken and timers are looked at.
+/// Inputs, and records of each worker, taken in one go before other things are looked at.
 const BATCH: usize = 64;
+/// Inputs that may wait.
+const INPUTS: usize = 65_536;
 /// UEs that have not proved who they are, at a time: beyond, new ones are turned away for congestion.
 const UNKNOWN_UES: usize = 100_000;
+/// Worker processes at a time, the host's own number among them.
+const WORKERS: u8 = 64;
 
 /// What comes to a host.
 #[derive(Debug)]
@@ -61,12 +79,12 @@ pub enum Input {
         /// Whether it is up again at once.
         restarted: bool,
     },
-    /// An NGAP message, routed.
+    /// An NGAP message, looked at.
     Ngap {
         /// Its association.
         assoc: AssocId,
-        /// Where it goes.
-        route: Result<Route, Box<Fault>>,
+        /// Where it goes and what for.
+        view: Result<View, Box<Fault>>,
         /// The PDU.
         pdu: Vec<u8>,
     },
@@ -121,8 +139,91 @@ pub enum Input {
         /// Whether there was such a UE.
         reply: Sender<bool>,
     },
+    /// Of the worker processes.
+    Crew(Notice),
+    /// What a dead worker held is free again, its number too.
+    Reclaimed {
+        /// The worker.
+        worker: u8,
+    },
     /// No more input follows: finish what is there and end.
     Stop,
+}
+
+/// What a host is made with.
+#[derive(Clone, Debug)]
+pub struct HostConfig {
+    /// What decisions depend on.
+    pub core: CoreConfig,
+    /// The slices, as their NFs see them; in the order of `core.slices`.
+    pub slices: Vec<SliceRuntime>,
+    /// The workers and their NFs.
+    pub pools: PoolsConfig,
+    /// The state region.
+    pub state: StateConfig,
+    /// What is shed when there is too much work.
+    pub overload: OverloadConfig,
+    /// How a worker process is started.
+    pub program: crew::Program,
+}
+
+/// Why a host does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The region.
+    #[error(transparent)]
+    Region(#[from] RegionError),
+    /// The host's own place in it.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// What workers are told.
+    #[error("the workers cannot be told the configuration: {0}; make it shorter")]
+    Instructions(String),
+    /// The supervisor.
+    #[error("the worker processes cannot be watched: {0}")]
+    Crew(std::io::Error),
+    /// A worker.
+    #[error("worker process {worker} does not start: {error}")]
+    Worker {
+        /// Which.
+        worker: u8,
+        /// Why.
+        error: String,
+    },
+    /// All of them.
+    #[error("the worker processes are not ready after {0:?}; is the machine overloaded?")]
+    Late(Duration),
+}
+
+/// How long the first workers may take to be ready.
+const START_WITHIN: Duration = Duration::from_secs(20);
+
+/// The region of a host and the way into it: there before the host is, so that others can be given it.
+#[derive(Debug)]
+pub struct Frame {
+    region: Region,
+    door: Door,
+    inputs: Receiver<Input>,
+    plan: Plan,
+}
+
+impl Frame {
+    /// Makes the region.
+    ///
+    /// # Errors
+    ///
+    /// When its sizes do not fit or the system refuses the memory.
+    pub fn new(config: &HostConfig) -> Result<Self, HostError> {
+        let plan = Plan { nfs: config.pools.nfs_per_worker.max(1) };
+        let region = Region::create(plan::region_config(plan, &config.state, WORKERS, &config.core))?;
+        let (door, inputs) = Door::new(INPUTS, plan.bell(&region, plan::HOST));
+        Ok(Frame { region, door, inputs, plan })
+    }
+
+    /// The way in.
+    pub fn door(&self) -> Door {
+        self.door.clone()
+    }
 }
 
 /// A host.
@@ -130,9 +231,19 @@ pub enum Input {
 pub struct Host {
     /// Dropped before `udm`, whose threads end only when no answer of theirs waits for room here.
     inputs: Receiver<Input>,
+    door: Door,
     config: Arc<CoreConfig>,
-    store: Memory,
-    directory: Directory,
+    region: Region,
+    /// The host's own place in the region.
+    own: Worker,
+    plan: Plan,
+    bell: Bell,
+    ids: Giver,
+    pools: Pools,
+    controller: Controller,
+    crew: Crew,
+    /// The rings of the workers that are there.
+    rings: Vec<Workers>,
     nodes: Nodes,
     timers: timers::Timers,
     udm: Udm,
@@ -141,75 +252,172 @@ pub struct Host {
     totals: Totals,
     /// Which UPFs are associated.
     upfs: FxHashMap<SocketAddr, bool>,
-    /// Events that steps caused for other UEs or that answers to be had at once are: they go through the same door.
-    follow: VecDeque<(Ltmsi, Follow)>,
+    /// Events that wait for room, and those that steps caused for other UEs: they go through the same door.
+    follow: VecDeque<Follow>,
+    /// UEs whose worker's queue was full.
+    unpushed: VecDeque<(Place, Slot)>,
+    /// Inputs handed back by workers: a repeat after a worker's death is dropped.
+    returned: VecDeque<u64>,
+    /// Of a stateful host: what is known of the UEs in its workers' memories.
+    private: Option<FxHashMap<Slot, (Place, Summary)>>,
+    /// A UPF has lost its sessions: how far its UEs were told.
+    lost: VecDeque<(SocketAddr, u32)>,
     egress: Outbound,
+    /// One more than the highest slot that was ever used: memory beyond is not touched.
+    slots: u32,
+    /// The number of the last input.
+    sequence: u64,
     started: std::time::Instant,
-    buffer: Vec<u8>,
+    scratch: Vec<u8>,
+    snapshot: Snapshot,
 }
 
-/// An event that the host itself causes.
+/// The rings from a worker to the host.
 #[derive(Debug)]
-enum Follow {
-    Authentication(Box<Result<AuthenticationInfo, AuthenticationError>>),
-    Superseded,
+struct Workers {
+    number: u8,
+    committed: Ring,
+    returned: Ring,
+    bell: Bell,
+}
+
+/// An event for a UE that could not be posted at once.
+#[derive(Debug)]
+struct Follow {
+    slot: Slot,
+    ltmsi: Ltmsi,
+    kind: NfKind,
+    octets: Vec<u8>,
 }
 
 impl Host {
-    /// A host without UEs.
-    pub fn new(
-        config: Arc<CoreConfig>,
+    /// A host without UEs, its first workers ready.
+    ///
+    /// # Errors
+    ///
+    /// When a worker does not start, or the system refuses something.
+    pub fn start(
+        frame: Frame,
+        config: HostConfig,
         udm: Udm,
         metrics: Arc<Metrics>,
-        inputs: Receiver<Input>,
         egress: Outbound,
-    ) -> Self {
-        let directory = Directory::new(&config, StdRng::from_os_rng());
-        Host {
-            upfs: config.upfs.iter().map(|u| (u.n4, false)).collect(),
-            config,
-            store: Memory::new(),
-            directory,
+    ) -> Result<Self, HostError> {
+        let Frame { region, door, inputs, plan } = frame;
+        let mut rng = StdRng::from_os_rng();
+        let mut tmsi_key = [0; 16];
+        rng.fill_bytes(&mut tmsi_key);
+        let stateful = config.state.location == StateLocation::Memory;
+        let instructions = Instructions { core: config.core.clone(), nfs: plan.nfs, tmsi_key, stateful };
+        let octets = postcard::to_stdvec(&instructions).map_err(|e| HostError::Instructions(e.to_string()))?;
+        region.publish(plan::BULLETIN_CONFIG, &octets).map_err(|e| HostError::Instructions(e.to_string()))?;
+        region.board(plan::BOARD_CLOCK).store(clock::offset(), Ordering::Release);
+        let own = region.join(plan::HOST)?;
+        let mut pools = Pools::new(config.pools.clone(), config.slices.clone(), plan);
+        pools.calibrate(controller::calibrated());
+        let crew = controller::crew(&region, &config, plan, door.clone()).map_err(HostError::Crew)?;
+        let ids = Giver::new(region.clone(), &config.core, &tmsi_key, StdRng::from_os_rng());
+        let mut host = Host {
+            inputs,
+            door,
+            own,
+            bell: plan.bell(&region, plan::HOST),
+            ids,
+            controller: Controller::new(),
+            crew,
+            pools,
+            rings: Vec::new(),
             nodes: Nodes::default(),
             timers: timers::Timers::default(),
             udm,
-            rng: StdRng::from_os_rng(),
+            rng,
             account: Account::new(metrics),
             totals: Totals::default(),
+            upfs: config.core.upfs.iter().map(|u| (u.n4, false)).collect(),
             follow: VecDeque::new(),
+            unpushed: VecDeque::new(),
+            returned: VecDeque::new(),
+            private: stateful.then(FxHashMap::default),
+            lost: VecDeque::new(),
             egress,
-            inputs,
+            slots: 0,
+            sequence: 0,
             started: std::time::Instant::now(),
-            buffer: Vec::new(),
+            scratch: Vec::new(),
+            snapshot: Snapshot::default(),
+            config: Arc::new(config.core),
+            plan,
+            region,
+        };
+        host.first_crew()?;
+        Ok(host)
+    }
+
+    /// Starts the first workers and waits until they are ready.
+    fn first_crew(&mut self) -> Result<(), HostError> {
+        for purposes in self.pools.first_crew() {
+            self.launch(&purposes);
         }
+        let until = std::time::Instant::now() + START_WITHIN;
+        while self.pools.iter().any(|nf| matches!(nf.state, pools::State::Starting { .. })) {
+            match self.inputs.recv_deadline(until) {
+                Ok(Input::Crew(Notice::Failed { worker, error })) => {
+                    return Err(HostError::Worker { worker, error: error.to_string() });
+                }
+                Ok(Input::Crew(Notice::Down { worker, why, .. })) => {
+                    return Err(HostError::Worker { worker, error: format!("it ended: {why:?}") });
+                }
+                Ok(input) => self.input(input),
+                Err(_) => return Err(HostError::Late(START_WITHIN)),
+            }
+        }
+        Ok(())
     }
 
     /// Runs until [`Input::Stop`] or until nobody can send any more.
     pub fn run(mut self) {
         let mut gauges = Instant::default();
         loop {
-            let now = clock();
-            let wait = self.timers.next().map_or(Duration::from_secs(1), |at| at.since(now).into());
-            match self.inputs.recv_timeout(wait.min(Duration::from_secs(1))) {
-                Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => break,
-                Ok(input) => self.input(input),
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            for _ in 1..BATCH {
-                match self.inputs.try_recv() {
-                    Ok(Input::Stop) => return self.finish(),
-                    Ok(input) => self.input(input),
-                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+            let mut busy = self.committed();
+            for _ in 0..BATCH {
+                // What waits for room goes first, so that the events of a UE keep their order.
+                if !self.unpushed.is_empty() || !self.release_held() {
+                    break;
                 }
+                match self.inputs.try_recv() {
+                    Ok(Input::Stop) | Err(TryRecvError::Disconnected) => return self.finish(),
+                    Ok(input) => self.input(input),
+                    Err(TryRecvError::Empty) => break,
+                }
+                busy = true;
             }
+            self.push_again();
             self.on_time();
             self.egress.flush();
-            if clock().since(gauges) > vireo_types::Duration::from_millis(500) {
-                gauges = clock();
+            let now = clock();
+            if now.since(gauges) > vireo_types::Duration::from_millis(500) {
+                gauges = now;
                 self.gauges();
             }
+            if !busy {
+                self.sleep();
+            }
         }
-        self.finish();
+    }
+
+    /// Waits for an input, a worker or the time.
+    fn sleep(&mut self) {
+        let blocked = !self.follow.is_empty() || !self.unpushed.is_empty();
+        let now = clock();
+        let wait = self.timers.next().map_or(Duration::from_secs(1), |at| at.since(now).into());
+        // A worker that makes room rings nobody for it.
+        let wait = wait.min(if blocked { Duration::from_micros(200) } else { self.controller.next(now) });
+        let (inputs, rings) = (&self.inputs, &self.rings);
+        self.bell.wait(wait, || {
+            let work = !blocked && !inputs.is_empty()
+                || rings.iter().any(|w| !w.committed.is_empty() || !w.returned.is_empty());
+            work.then_some(())
+        });
     }
 
     fn finish(mut self) {
@@ -221,12 +429,17 @@ impl Host {
         }
         self.egress.flush();
         self.gauges();
+        self.region.board(plan::BOARD_STOP).store(1, Ordering::Release);
+        for worker in &self.rings {
+            worker.bell.ring();
+        }
+        self.crew.stop();
     }
 
     fn gauges(&self) {
         let metrics = &self.account.metrics;
         metrics.population(Population::Gnbs, self.nodes.set_up());
-        metrics.population(Population::Contexts, self.store.len());
+        metrics.population(Population::Contexts, self.totals.contexts);
         metrics.population(Population::Registered, self.totals.registered);
         metrics.population(Population::Connected, self.totals.connected);
         metrics.population(Population::Sessions, self.totals.sessions);
@@ -236,294 +449,83 @@ impl Host {
         metrics.queue_depth(Queue::Subscribers, load.deconceal_waiting + load.database_waiting);
     }
 
-    /// Takes one input, and all that follows from it.
-    pub(crate) fn input(&mut self, input: Input) {
+    /// Takes one input.
+    fn input(&mut self, input: Input) {
         match input {
             Input::Up { assoc, peer } => self.nodes.up(assoc, peer),
             Input::Down { assoc, restarted } => self.association_lost(assoc, restarted),
-            Input::Ngap { assoc, route, pdu } => self.ngap(assoc, route, &pdu),
-            Input::Authentication { ltmsi, answer } => self.event(ltmsi, Event::Authentication(*answer)),
-            Input::Pfcp { upf, seid, request, message } => {
-                if request && !self.has_session(seid) {
-                    self.account.fault("pfcp-unknown-session", clock(), format_args!("UPF {upf}"));
-                    self.egress.send(Command::RefuseReport { upf, message });
-                } else {
-                    self.session(seid, Event::Pfcp { seid, message: &message });
-                }
+            Input::Ngap { assoc, view, pdu } => self.ngap(assoc, view, &pdu),
+            Input::Authentication { ltmsi, answer } => {
+                self.deliver_to(ltmsi, &Parcel::Authentication(answer), NfKind::Registration);
             }
-            Input::PfcpTimeout { seid } => self.session(seid, Event::PfcpTimeout { seid }),
+            Input::Pfcp { upf, seid, request, message } => self.pfcp(upf, seid, request, &message),
+            Input::PfcpTimeout { seid } => {
+                self.deliver_to(seid.ltmsi(), &Parcel::PfcpTimeout { seid }, NfKind::Session);
+            }
             Input::Upf { upf, up } => {
                 self.upfs.insert(upf, up);
             }
-            Input::UpfLost { upf } => self.upf_lost(upf),
+            Input::UpfLost { upf } => self.lost.push_back((upf, 0)),
             Input::Status { filter, reply } => {
                 // Whoever asked may have given up meanwhile.
                 let _ = reply.try_send(self.status(&filter));
             }
             Input::Deregister { supi, again, reply } => {
-                let ltmsi = self.directory.by_supi(supi);
-                let _ = reply.try_send(ltmsi.is_some());
-                if let Some(ltmsi) = ltmsi {
-                    self.event(ltmsi, Event::Deregister { again });
+                let slot = self.region.lookup(Key::Supi, supi.as_u64());
+                let _ = reply.try_send(slot.is_some());
+                if let Some(slot) = slot {
+                    self.deliver(slot, &Parcel::Deregister { again }, NfKind::StateManagement);
                 }
             }
+            Input::Crew(notice) => self.notice(notice),
+            Input::Reclaimed { worker } => self.controller.reclaimed(worker),
             Input::Stop => {}
         }
-        self.follow();
     }
 
-    /// Deadlines that have passed.
-    pub(crate) fn on_time(&mut self) {
+    /// Deadlines that have passed, and what else is done from time to time.
+    fn on_time(&mut self) {
         let now = clock();
-        if self.timers.sweep_due(now) {
-            let timers = &mut self.timers;
-            self.store.each(&mut |ltmsi, stored| {
-                stored.deadline.inspect(|deadline| timers.schedule(ltmsi, *deadline, now));
-                true
-            });
-        }
-        while let Some(ltmsi) = self.timers.due(now) {
-            match self.store.load(ltmsi).and_then(|s| s.deadline) {
+        self.sweep(now);
+        while let Some(slot) = self.timers.due(now) {
+            // It may have been moved further off since it was entered, or the UE may be gone.
+            match self.region.deadline_of(slot) {
                 Some(deadline) if deadline <= now => {
-                    self.event(ltmsi, Event::Deadline);
-                    self.follow();
+                    self.deliver(slot, &Parcel::Deadline, NfKind::StateManagement);
                 }
-                // It was moved further off since it was entered.
-                Some(deadline) => self.timers.schedule(ltmsi, deadline, now),
+                Some(deadline) => self.timers.schedule(slot, deadline, now),
                 None => {}
             }
         }
+        self.tell_lost();
+        self.control(now);
     }
 
-    /// Events that steps caused.
-    fn follow(&mut self) {
-        while let Some((ltmsi, follow)) = self.follow.pop_front() {
-            match follow {
-                Follow::Authentication(answer) => self.event(ltmsi, Event::Authentication(*answer)),
-                Follow::Superseded => self.event(ltmsi, Event::Superseded),
+    /// Enters deadlines that have come within the horizon, a few UEs at a time.
+    fn sweep(&mut self, now: Instant) {
+        let Some((from, count)) = self.timers.sweep(now, self.slots) else { return };
+        let timers = &mut self.timers;
+        for (slot, deadline) in self.region.slots_from(from, count) {
+            if let Some(deadline) = deadline {
+                timers.schedule(slot, deadline, now);
             }
         }
     }
 
-    fn ngap(&mut self, assoc: AssocId, route: Result<Route, Box<Fault>>, pdu: &[u8]) {
-        match route {
-            Ok(Route::Ue(amf_id)) if self.nodes.is_set_up(assoc) => {
-                let ltmsi = self.directory.resolve(amf_id.ltmsi());
-                if self.store.load(ltmsi).is_some() {
-                    self.event(ltmsi, Event::Ngap { assoc, amf_id, pdu });
-                } else if let Some(fault) = engine::unknown_ue(pdu) {
-                    self.fault(assoc, &fault);
-                }
+    /// Tells UEs that a UPF has lost their sessions, a few at a time.
+    fn tell_lost(&mut self) {
+        const AT_A_TIME: u32 = 256;
+        let Some((upf, from)) = self.lost.pop_front() else { return };
+        if self.follow.is_empty() {
+            let slots: Vec<Slot> = self.region.slots_from(from, AT_A_TIME).map(|(slot, _)| slot).collect();
+            for slot in slots {
+                self.deliver(slot, &Parcel::UpfLost { upf }, NfKind::StateManagement);
             }
-            Ok(Route::Initial { s_tmsi, .. }) if self.nodes.is_set_up(assoc) => self.initial(assoc, s_tmsi, pdu),
-            // Before NG Setup every message is the node's affair, and at fault there.
-            Ok(_) => self.node_message(assoc, pdu),
-            Err(fault) => self.fault(assoc, &fault),
-        }
-    }
-
-    fn fault(&mut self, assoc: AssocId, fault: &Fault) {
-        self.account.fault(fault.kind, clock(), format_args!("gNB on association {}", assoc.0));
-        if let Some(pdu) = fault.answer() {
-            self.egress.send(Command::Ngap { assoc, ue: None, pdu });
-        }
-    }
-
-    /// The first message of an NG connection: to the context of the UE that it names and proves to be, else to a new one.
-    fn initial(&mut self, assoc: AssocId, s_tmsi: Option<(u16, u8, Tmsi)>, pdu: &[u8]) {
-        let message = match n2::ue_message(pdu) {
-            Ok((_, n2::UeMessage::Initial(message))) => message,
-            Ok(_) => return,
-            Err(fault) => return self.fault(assoc, &fault),
-        };
-        let ours = |(set, pointer, tmsi): (u16, u8, Tmsi)| {
-            (set == self.config.amf_set && pointer == self.config.amf_pointer).then_some(tmsi)
-        };
-        let named = s_tmsi.and_then(ours).or_else(|| engine::named_tmsi(&message.nas, &self.config));
-        let known = named.and_then(|tmsi| self.directory.by_tmsi(tmsi)).filter(|ltmsi| {
-            let ue = self.store.load(*ltmsi).and_then(|s| context::decode(s.octets).ok());
-            ue.is_some_and(|ue| engine::is_authentic(&ue, &message.nas))
-        });
-        if let Some(ltmsi) = known {
-            return self.event(ltmsi, Event::Initial { assoc, message });
-        }
-        let Some(ltmsi) = self.directory.fresh() else {
-            return self.account.fault("limit", clock(), "a new UE: no number is free");
-        };
-        let mut ue = UeContext::new(ltmsi);
-        let congested = self.totals.unknown >= UNKNOWN_UES;
-        if congested {
-            self.account.fault("limit", clock(), "a new UE: too many have not authenticated");
-        }
-        let event = if congested { Event::Congested { assoc, message } } else { Event::Initial { assoc, message } };
-        self.step(&mut ue, 0, None, event);
-    }
-
-    fn session(&mut self, seid: Seid, event: Event<'_>) {
-        self.event(self.directory.resolve(seid.ltmsi()), event);
-    }
-
-    fn has_session(&self, seid: Seid) -> bool {
-        let stored = self.store.load(self.directory.resolve(seid.ltmsi()));
-        let ue = stored.and_then(|s| context::decode(s.octets).ok());
-        ue.is_some_and(|ue| ue.sessions.iter().any(|s| s.cp_seid == seid))
-    }
-
-    /// Every UE may have a session there: contexts that have are told, one by one.
-    fn upf_lost(&mut self, upf: SocketAddr) {
-        let mut affected = Vec::new();
-        self.store.each(&mut |ltmsi, stored| {
-            let ue = context::decode(stored.octets);
-            if ue.is_ok_and(|ue| ue.sessions.iter().any(|s| s.upf == upf)) {
-                affected.push(ltmsi);
+            if from + AT_A_TIME < self.slots {
+                self.lost.push_front((upf, from + AT_A_TIME));
             }
-            true
-        });
-        for ltmsi in affected {
-            self.event(ltmsi, Event::UpfLost { upf });
-        }
-    }
-
-    /// An event for a UE that is known; for one that is not any more, it is nothing.
-    pub(crate) fn event(&mut self, ltmsi: Ltmsi, event: Event<'_>) {
-        let Some(stored) = self.store.load(ltmsi) else { return };
-        let version = stored.version;
-        match context::decode(stored.octets) {
-            Ok(mut ue) => {
-                let before = Summary::of(&ue);
-                self.step(&mut ue, version, Some(before), event);
-            }
-            Err(error) => tracing::error!(%ltmsi, %error, "a stored context does not decode: its UE is left alone"),
-        }
-    }
-
-    /// Load is done; decide, commit, then act.
-    fn step(&mut self, ue: &mut UeContext, version: Version, before: Option<Summary>, event: Event<'_>) {
-        let now = clock();
-        let (from, old_references) = (ue.ltmsi, references(ue));
-        ue.sequence += 1;
-        let rng = &mut self.rng;
-        let mut random = |octets: &mut [u8]| rng.fill_bytes(octets);
-        let mut ids = Ids(&mut self.directory);
-        let mut env = Env { now, config: &self.config, random: &mut random, ids: &mut ids, ran: &self.nodes };
-        let outcome = engine::step(ue, event, &mut env);
-        if self.commit(ue, from, version, &outcome, now).is_err() {
-            tracing::error!(ltmsi = %from, "a context was changed by somebody else: the step is void");
-            return;
-        }
-        let forgotten = outcome.effects.contains(&Effect::Forget);
-        let after = (!forgotten).then(|| Summary::of(ue));
-        self.totals.change(before, after);
-        let associations = |s: Option<Summary>| s.map(|s| s.associations()).unwrap_or_default();
-        self.nodes.moved(from, associations(before), ue.ltmsi, associations(after));
-        for old in old_references {
-            if forgotten || !references(ue).contains(&old) {
-                self.directory.settle(old);
-            }
-        }
-        for note in &outcome.notes {
-            self.account.note(note, now, format_args!("UE {}", ue.ltmsi));
-        }
-        self.act(ue, now, outcome);
-    }
-
-    fn commit(
-        &mut self,
-        ue: &UeContext,
-        from: Ltmsi,
-        version: Version,
-        outcome: &Outcome,
-        now: Instant,
-    ) -> Result<(), ()> {
-        if outcome.effects.contains(&Effect::Forget) {
-            self.directory.release(from);
-            if let Some(supi) = ue.identity.supi {
-                self.directory.free_supi(supi, from);
-            }
-            return if version == 0 { Ok(()) } else { self.store.remove(from, version).map_err(drop) };
-        }
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.clear();
-        let octets = context::encode(ue, buffer).map_err(drop)?;
-        let deadline = ue.deadline();
-        if ue.ltmsi == from {
-            self.store.commit(from, version, &octets, deadline).map_err(drop)?;
         } else {
-            self.store.commit(ue.ltmsi, 0, &octets, deadline).map_err(drop)?;
-            if version != 0 {
-                self.store.remove(from, version).map_err(drop)?;
-            }
-            self.directory.moved(from, ue.ltmsi);
-            for tmsi in [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten() {
-                self.directory.rebind_tmsi(tmsi, from, ue.ltmsi);
-            }
-            if let Some(supi) = ue.identity.supi {
-                self.directory.rebind_supi(supi, from, ue.ltmsi);
-            }
-        }
-        self.buffer = octets;
-        if let Some(deadline) = deadline {
-            self.timers.schedule(ue.ltmsi, deadline, now);
-        }
-        Ok(())
-    }
-
-    /// Carries the effects of a committed step out.
-    fn act(&mut self, ue: &UeContext, now: Instant, outcome: Outcome) {
-        // The key of a PFCP request: a repeat of the same step's request is the same request (DESIGN decision 4).
-        let key = u64::from(ue.ltmsi.get()) << 36 | (ue.sequence & 0xffff_ffff) << 4;
-        for (n, effect) in outcome.effects.into_iter().enumerate() {
-            match effect {
-                Effect::Ngap { assoc, pdu } => {
-                    self.egress.send(Command::Ngap { assoc, ue: Some(ue.ltmsi), pdu });
-                }
-                Effect::Pfcp { upf, session, message } => {
-                    let seid = ue.sessions.iter().find(|s| s.index == session).map(|s| s.cp_seid);
-                    self.egress.send(Command::Pfcp { upf, key: key | n as u64 & 0xf, seid, message });
-                }
-                Effect::Authenticate(request) => {
-                    let mut rand = [0; 16];
-                    self.rng.fill_bytes(&mut rand);
-                    let answer = match self.udm.try_now(&request, now, rand) {
-                        Some(answer) => Some(answer),
-                        None => self.udm.submit(u64::from(ue.ltmsi.get()), request, now, rand).err().map(Err),
-                    };
-                    if let Some(answer) = answer {
-                        self.follow.push_back((ue.ltmsi, Follow::Authentication(Box::new(answer))));
-                    }
-                }
-                Effect::BindTmsi(tmsi) => self.directory.bind_tmsi(tmsi, ue.ltmsi),
-                Effect::FreeTmsi(tmsi) => self.directory.free_tmsi(tmsi),
-                Effect::BindSupi(supi) => {
-                    if let Some(old) = self.directory.bind_supi(supi, ue.ltmsi) {
-                        self.follow.push_back((old, Follow::Superseded));
-                    }
-                }
-                Effect::FreeAddress(dnn, address) => {
-                    self.directory.pools.free(&dnn, &address);
-                }
-                Effect::Forget => {}
-            }
+            self.lost.push_front((upf, from));
         }
     }
-}
-
-/// The numbers other than its own that a context is still reached by.
-fn references(ue: &UeContext) -> Vec<Ltmsi> {
-    let connection = ue.connection.map(|c| c.amf_id.ltmsi());
-    let target = ue.handover.as_ref().and_then(|h| h.target()).map(|m| m.amf_id.ltmsi());
-    let sessions = ue.sessions.iter().map(|s| s.cp_seid.ltmsi());
-    connection.into_iter().chain(target).chain(sessions).filter(|l| *l != ue.ltmsi).collect()
-}
-
-/// Microseconds since the Unix epoch, never going back while the process runs.
-pub(crate) fn clock() -> Instant {
-    use std::sync::OnceLock;
-    use std::time::{Instant as Monotonic, SystemTime, UNIX_EPOCH};
-    static START: OnceLock<(Monotonic, u64)> = OnceLock::new();
-    let (start, epoch) = START.get_or_init(|| {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        (Monotonic::now(), u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
-    });
-    Instant(epoch.saturating_add(u64::try_from(start.elapsed().as_micros()).unwrap_or(0)))
 }

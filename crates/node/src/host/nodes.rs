@@ -1,38 +1,32 @@
 //! The RAN nodes of this host's associations, and which UEs are connected by each.
 
-use super::{Host, clock};
+use super::forward::ran_key;
+use super::{Host, Parcel};
 use crate::balancer::Command;
+use crate::clock::clock;
 use crate::metrics::{Failure, Procedure};
+use crate::nf::outbox::Summary;
+use crate::nf::plan;
+use crate::nf::ran::Posted;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::net::SocketAddr;
-use vireo_core::RanNodes;
 use vireo_core::context;
-use vireo_core::engine::Event;
 use vireo_core::ran::{self, RanNode, Request, ResetItem};
-use vireo_types::{AssocId, GnbId, Ltmsi, Tai};
+use vireo_core::schedule::kind::NfKind;
+use vireo_store::region::{Key, Slot, Snapshot};
+use vireo_types::AssocId;
 
 /// One association.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) peer: SocketAddr,
     pub(super) record: Option<RanNode>,
-    pub(super) ues: FxHashSet<Ltmsi>,
+    pub(super) ues: FxHashSet<Slot>,
 }
 
 /// All associations.
 #[derive(Debug, Default)]
 pub(super) struct Nodes(FxHashMap<AssocId, Node>);
-
-impl RanNodes for Nodes {
-    fn serving(&self, areas: &[Tai]) -> Vec<AssocId> {
-        let serves = |r: &RanNode| r.areas.iter().any(|a| areas.contains(&a.tai));
-        self.iter().filter(|(_, n)| n.record.as_ref().is_some_and(serves)).map(|(assoc, _)| assoc).collect()
-    }
-
-    fn find(&self, id: GnbId) -> Option<AssocId> {
-        self.iter().find(|(_, n)| n.record.as_ref().is_some_and(|r| r.id == id)).map(|(assoc, _)| assoc)
-    }
-}
 
 impl Nodes {
     pub(super) fn up(&mut self, assoc: AssocId, peer: SocketAddr) {
@@ -57,24 +51,24 @@ impl Nodes {
         self.0.get(&assoc)
     }
 
-    /// A UE went from one number and some associations to another: it has two of them while it is handed over.
-    pub(super) fn moved(&mut self, from: Ltmsi, old: [Option<AssocId>; 2], to: Ltmsi, new: [Option<AssocId>; 2]) {
-        if (from, old) == (to, new) {
+    /// A UE has other associations than before: it has two of them while it is handed over.
+    fn moved(&mut self, slot: Slot, old: [Option<AssocId>; 2], new: [Option<AssocId>; 2]) {
+        if old == new {
             return;
         }
         for assoc in old.into_iter().flatten() {
             if let Some(node) = self.0.get_mut(&assoc) {
-                node.ues.remove(&from);
+                node.ues.remove(&slot);
             }
         }
         for assoc in new.into_iter().flatten() {
             if let Some(node) = self.0.get_mut(&assoc) {
-                node.ues.insert(to);
+                node.ues.insert(slot);
             }
         }
     }
 
-    fn ues(&self, assoc: AssocId) -> Vec<Ltmsi> {
+    fn ues(&self, assoc: AssocId) -> Vec<Slot> {
         self.0.get(&assoc).map(|n| n.ues.iter().copied().collect()).unwrap_or_default()
     }
 }
@@ -90,12 +84,51 @@ impl Host {
         } else if let Some(node) = self.nodes.0.remove(&assoc) {
             let name = node.record.map(|r| r.name).unwrap_or_default();
             tracing::info!(assoc = assoc.0, peer = %node.peer, name, "a RAN node is gone");
+            self.post_nodes();
+        }
+    }
+
+    fn connection_lost(&mut self, slot: Slot, assoc: AssocId) {
+        self.deliver(slot, &Parcel::ConnectionLost { assoc }, NfKind::StateManagement);
+    }
+
+    /// A step has changed the connections of a UE.
+    pub(super) fn moved(&mut self, slot: Slot, before: Option<Summary>, after: Option<Summary>) {
+        let associations = |s: Option<Summary>| s.map(|s| s.associations()).unwrap_or_default();
+        self.nodes.moved(slot, associations(before), associations(after));
+        let (old, new) = (before.and_then(|s| s.connection), after.and_then(|s| s.connection));
+        if old != new {
+            if let Some((assoc, ran_id)) = old {
+                self.region.unbind(slot, Key::Ran, ran_key(assoc, ran_id));
+            }
+            if let Some((assoc, ran_id)) = new {
+                self.bind(slot, Key::Ran, ran_key(assoc, ran_id));
+            }
+        }
+        for assoc in associations(after).into_iter().flatten() {
+            // The association went while the step was under way.
+            if self.nodes.get(assoc).is_none() {
+                self.connection_lost(slot, assoc);
+            }
+        }
+    }
+
+    /// Lets the workers see which RAN nodes there are.
+    fn post_nodes(&self) {
+        let of = |(assoc, node): (AssocId, &Node)| {
+            let record = node.record.as_ref()?;
+            Some(Posted { assoc, id: record.id, areas: record.areas.iter().map(|a| a.tai).collect() })
+        };
+        let nodes: Vec<Posted> = self.nodes.iter().filter_map(of).collect();
+        let octets = postcard::to_stdvec(&nodes).unwrap_or_default();
+        if let Err(error) = self.region.publish(plan::BULLETIN_RAN, &octets) {
+            tracing::error!(%error, nodes = nodes.len(), "the workers do not learn of all RAN nodes: too many for paging");
         }
     }
 
     fn disconnect_all(&mut self, assoc: AssocId) {
-        for ltmsi in self.nodes.ues(assoc) {
-            self.event(ltmsi, Event::ConnectionLost { assoc });
+        for slot in self.nodes.ues(assoc) {
+            self.connection_lost(slot, assoc);
         }
     }
 
@@ -104,7 +137,11 @@ impl Host {
         let now = clock();
         let Some(node) = self.nodes.0.get_mut(&assoc) else { return };
         let known = node.record.as_ref().map(|r| r.id);
+        let before = node.record.clone();
         let outcome = ran::step(&mut node.record, pdu, &self.config);
+        if before != node.record {
+            self.post_nodes();
+        }
         if let Some(fault) = outcome.fault {
             self.account.fault(fault, now, format_args!("gNB on association {}", assoc.0));
             if fault.starts_with("ng-setup") {
@@ -140,8 +177,8 @@ impl Host {
             Request::Reset(items) => {
                 procedures(Procedure::NgReset);
                 for item in items {
-                    if let Some(ltmsi) = self.connection_of(assoc, item) {
-                        self.event(ltmsi, Event::ConnectionLost { assoc });
+                    if let Some(slot) = self.connection_of(assoc, item) {
+                        self.connection_lost(slot, assoc);
                     }
                 }
             }
@@ -164,23 +201,27 @@ impl Host {
     }
 
     /// The UE of a connection that a partial reset names, by either number.
-    fn connection_of(&self, assoc: AssocId, item: ResetItem) -> Option<Ltmsi> {
-        use vireo_store::ContextStore;
-        let fits = |ltmsi: Ltmsi| {
-            let ue = self.store.load(ltmsi).and_then(|stored| context::decode(stored.octets).ok());
-            let Some(ue) = ue else { return false };
-            let serving = ue.connection.map(|c| (c.assoc, c.amf_id, Some(c.ran_id)));
-            let target = ue.handover.as_ref().and_then(|h| h.target()).map(|m| (m.assoc, m.amf_id, m.ran_id));
-            serving.into_iter().chain(target).any(|(of, amf_id, ran_id)| {
-                of == assoc
-                    && item.amf_id.is_none_or(|id| id == amf_id)
-                    && item.ran_id.is_none_or(|id| Some(id) == ran_id)
-            })
+    fn connection_of(&self, assoc: AssocId, item: ResetItem) -> Option<Slot> {
+        let slot = match item {
+            ResetItem { amf_id: Some(id), .. } => self.region.slot_of(id.ltmsi())?,
+            ResetItem { ran_id: Some(id), .. } => {
+                let target = || self.nodes.ues(assoc).into_iter().find(|slot| self.fits(*slot, assoc, item));
+                self.region.lookup(Key::Ran, ran_key(assoc, id)).or_else(target)?
+            }
+            ResetItem { .. } => return None,
         };
-        match item {
-            ResetItem { amf_id: Some(id), .. } => Some(self.directory.resolve(id.ltmsi())).filter(|l| fits(*l)),
-            ResetItem { ran_id: Some(_), .. } => self.nodes.ues(assoc).into_iter().find(|l| fits(*l)),
-            ResetItem { .. } => None,
-        }
+        self.fits(slot, assoc, item).then_some(slot)
+    }
+
+    /// Whether a UE has a connection of these numbers.
+    fn fits(&self, slot: Slot, assoc: AssocId, item: ResetItem) -> bool {
+        let mut record = Snapshot::default();
+        self.region.read(slot, &mut record);
+        let Ok(ue) = context::decode(&record.context) else { return false };
+        let serving = ue.connection.map(|c| (c.assoc, c.amf_id, Some(c.ran_id)));
+        let target = ue.handover.as_ref().and_then(|h| h.target()).map(|m| (m.assoc, m.amf_id, m.ran_id));
+        serving.into_iter().chain(target).any(|(of, amf_id, ran_id)| {
+            of == assoc && item.amf_id.is_none_or(|id| id == amf_id) && item.ran_id.is_none_or(|id| Some(id) == ran_id)
+        })
     }
 }

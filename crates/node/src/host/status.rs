@@ -5,20 +5,24 @@ use super::nodes::Node;
 use crate::api::{Counts, GnbStatus, SessionStatus, Status, StatusFilter, UeStatus, UpfStatus};
 use vireo_core::context::{self, Procedure, UeContext};
 use vireo_core::session::SessionState;
-use vireo_store::ContextStore;
+use vireo_store::region::Snapshot;
 
 impl Host {
     pub(super) fn status(&self, filter: &StatusFilter) -> Status {
         let filter = filter.clone().bounded();
-        let mut numbers = Vec::new();
-        self.store.each(&mut |ltmsi, _| {
-            numbers.push(ltmsi);
-            true
+        // In the order of their slots, so that pages do not overlap.
+        let mut record = Snapshot::default();
+        let page: Vec<_> = self
+            .region
+            .slots_from(0, self.slots)
+            .map(|(slot, _)| slot)
+            .skip(filter.offset)
+            .take(filter.limit)
+            .collect();
+        let ues = page.into_iter().filter_map(|slot| {
+            self.region.read(slot, &mut record);
+            context::decode(&record.context).ok()
         });
-        // In the order of their numbers, so that pages do not overlap.
-        numbers.sort_unstable();
-        let page = numbers.into_iter().skip(filter.offset).take(filter.limit);
-        let ues = page.filter_map(|l| context::decode(self.store.load(l)?.octets).ok());
         let mut nodes: Vec<_> = self.nodes.iter().filter(|(_, n)| n.record.is_some()).collect();
         nodes.sort_unstable_by_key(|(assoc, _)| *assoc);
         Status {
@@ -26,7 +30,7 @@ impl Host {
             uptime_s: self.started.elapsed().as_secs(),
             counts: Counts {
                 gnbs: self.nodes.set_up(),
-                ues: self.store.len(),
+                ues: self.totals.contexts,
                 registered: self.totals.registered,
                 connected: self.totals.connected,
                 sessions: self.totals.sessions,

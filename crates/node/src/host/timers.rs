@@ -3,41 +3,46 @@
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use vireo_types::{Duration, Instant, Ltmsi};
+use vireo_store::region::Slot;
+use vireo_types::{Duration, Instant};
 
 /// How far ahead deadlines are entered. Those beyond (an idle UE's, an hour off) are found by a sweep over the contexts
 /// twice within that time, so that a UE that comes and goes leaves no entries behind.
 const HORIZON: Duration = Duration::from_secs(60);
+/// Slots that are looked through in one go.
+const SWEPT_AT_ONCE: u32 = 256;
 
 /// A queue of due times within the horizon.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    heap: BinaryHeap<Reverse<(Instant, Ltmsi)>>,
+    heap: BinaryHeap<Reverse<(Instant, Slot)>>,
     /// The earliest entry of each UE; others of it are void.
-    entered: FxHashMap<Ltmsi, Instant>,
+    entered: FxHashMap<Slot, Instant>,
     swept: Instant,
+    /// The slot that the sweep goes on with.
+    cursor: u32,
 }
 
 impl Timers {
     /// A UE has a deadline. One that is only moved further off is not entered again: the earlier entry leads on.
-    pub(super) fn schedule(&mut self, ltmsi: Ltmsi, deadline: Instant, now: Instant) {
-        if deadline > now + HORIZON || self.entered.get(&ltmsi).is_some_and(|at| *at <= deadline) {
+    pub(super) fn schedule(&mut self, slot: Slot, deadline: Instant, now: Instant) {
+        if deadline > now + HORIZON || self.entered.get(&slot).is_some_and(|at| *at <= deadline) {
             return;
         }
-        self.entered.insert(ltmsi, deadline);
-        self.heap.push(Reverse((deadline, ltmsi)));
+        self.entered.insert(slot, deadline);
+        self.heap.push(Reverse((deadline, slot)));
     }
 
     /// The next UE whose entry is due; its deadline may have been moved since.
-    pub(super) fn due(&mut self, now: Instant) -> Option<Ltmsi> {
-        while let Some(Reverse((at, ltmsi))) = self.heap.peek().copied() {
+    pub(super) fn due(&mut self, now: Instant) -> Option<Slot> {
+        while let Some(Reverse((at, slot))) = self.heap.peek().copied() {
             if at > now {
                 return None;
             }
             self.heap.pop();
-            if self.entered.get(&ltmsi) == Some(&at) {
-                self.entered.remove(&ltmsi);
-                return Some(ltmsi);
+            if self.entered.get(&slot) == Some(&at) {
+                self.entered.remove(&slot);
+                return Some(slot);
             }
         }
         None
@@ -48,23 +53,51 @@ impl Timers {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Whether the contexts are to be swept for deadlines that have come within the horizon.
-    pub(super) fn sweep_due(&mut self, now: Instant) -> bool {
-        let due = now.since(self.swept) >= Duration(HORIZON.as_micros() / 2);
-        if due {
-            self.swept = now;
+    /// Which of `count` slots are to be looked through now, so that all are within half the horizon: the first, and how
+    /// many.
+    pub(super) fn sweep(&mut self, now: Instant, count: u32) -> Option<(u32, u32)> {
+        let half = HORIZON.as_micros() / 2;
+        let passed = now.since(self.swept).as_micros().min(half);
+        let due = (u64::from(count) * passed).div_ceil(half) as u32;
+        // A few at a time: nothing else waits for long, and nothing is done for one alone.
+        if due < SWEPT_AT_ONCE.min(count) || count == 0 {
+            return None;
         }
-        due
+        let due = due.min(SWEPT_AT_ONCE.max(count / 256));
+        let from = self.cursor;
+        let end = from.saturating_add(due).min(count);
+        self.cursor = if end == count { 0 } else { end };
+        self.swept =
+            if passed == half { now } else { self.swept + Duration(u64::from(due) * half / u64::from(count.max(1))) };
+        Some((from, end - from))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vireo_types::Bucket;
+    use vireo_store::region::{Region, RegionConfig};
 
-    fn ue(n: u16) -> Ltmsi {
-        Ltmsi::new(Bucket::new(0), n)
+    fn ue(n: u32) -> Slot {
+        let region = Region::create(RegionConfig::new(8, 1, 32 << 20)).expect("a region");
+        region.slot_at(n).expect("a slot")
+    }
+
+    #[test]
+    fn a_sweep_passes_every_slot_within_half_the_horizon() {
+        for (slots, step) in [(1, 1_000_000), (100_000, 100_000), (1_000_000, 500_000)] {
+            let mut timers = Timers::default();
+            let (mut now, mut seen) = (Instant(1_000_000_000), 0);
+            timers.sweep(now, slots);
+            for _ in 0..(30_000_000 / step) {
+                now = Instant(now.0 + step);
+                while let Some((from, count)) = timers.sweep(now, slots) {
+                    assert!(count > 0 && from + count <= slots);
+                    seen += count;
+                }
+            }
+            assert!(seen >= slots - slots / 64, "{seen} of {slots}");
+        }
     }
 
     #[test]

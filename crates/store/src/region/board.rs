@@ -145,7 +145,9 @@ mod tests {
 
     #[test]
     fn the_board_and_its_sizes_are_seen_by_who_attaches() {
-        let config = RegionConfig { tables: [5, 0, 7, 0, 0, 0, 0, 0], ..RegionConfig::new(10, 2, 32 << 20) };
+        let mut tables = [0; super::super::TABLES];
+        (tables[0], tables[2]) = (5, 7);
+        let config = RegionConfig { tables, ..RegionConfig::new(10, 2, 32 << 20) };
         let region = Region::create(config).unwrap();
         region.board(16_383).store(7, Ordering::Relaxed);
         let other = Region::attach(region.share().unwrap()).unwrap();

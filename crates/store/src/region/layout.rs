@@ -8,7 +8,7 @@ pub(super) const MAGIC: u64 = u64::from_be_bytes(*b"VIREOreg");
 pub(super) const VERSION: u64 = 2;
 
 /// Words of the header, and which is which.
-pub(super) const HEADER: usize = 64;
+pub(super) const HEADER: usize = 128;
 pub(super) const H_MAGIC: usize = 0;
 pub(super) const H_VERSION: usize = 1;
 pub(super) const H_UES: usize = 2;
@@ -25,7 +25,7 @@ pub(super) const H_LARGE: usize = 12;
 /// 1 + the worker that has the whole region for itself; 0 = it is shared.
 pub(super) const H_SOLE: usize = 16;
 /// The sizes of the number tables, a word each.
-pub(super) const H_TABLES: usize = 24;
+pub(super) const H_TABLES: usize = 32;
 
 /// Words of a worker's record.
 pub(super) const WORKER: usize = 8;

@@ -54,7 +54,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Number tables that a region has at most.
-pub const TABLES: usize = 8;
+pub const TABLES: usize = 64;
 
 /// The sizes of a region, fixed when it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -33,13 +33,13 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// In 40 bits.
-    pub(super) const fn to_item(self) -> u64 {
+    /// As an item of a ring: 40 bits.
+    pub const fn to_item(self) -> u64 {
         (self.generation as u64) << 20 | self.number as u64
     }
 
-    /// Of the 40 bits.
-    pub(super) const fn from_item(item: u64) -> Self {
+    /// Of the item.
+    pub const fn from_item(item: u64) -> Self {
         Packet { number: item as u32 & (MOST - 1), generation: (item >> 20) as u32 & GENERATIONS }
     }
 }

@@ -27,7 +27,7 @@ const B_LENGTHS: usize = 5;
 const B_PIN: usize = 6;
 
 /// The slot of a UE, as long as the UE is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub(super) u32);
 
 impl Slot {
@@ -216,6 +216,18 @@ impl Region {
                 return Some(value);
             }
         }
+    }
+
+    /// When something is due for a slot's UE.
+    pub fn deadline_of(&self, slot: Slot) -> Option<Instant> {
+        self.peek(slot.0, B_DEADLINE).and_then(deadline)
+    }
+
+    /// The slot that a record was committed in.
+    pub fn slot_of_buffer(&self, buffer: Buffer) -> Option<Slot> {
+        self.capacity(buffer.number)?;
+        let slot = halves(self.word(self.buffer(buffer.number) + B_PLACE).load(Ordering::Acquire)).1;
+        self.slot_at(slot)
     }
 
     /// Whom the procedure of a slot's UE is pinned to, as its record says; 0 if there is no record.

@@ -1,0 +1,64 @@
+//! The way into a host: a bounded queue, and a bell for the host that may sleep over it.
+
+use super::Input;
+use crossbeam_channel::{Receiver, SendError, SendTimeoutError, Sender, TrySendError, bounded};
+use std::time::Duration;
+use vireo_store::region::Bell;
+
+/// What puts inputs before a host. Clones lead to the same one.
+#[derive(Clone, Debug)]
+pub struct Door {
+    queue: Sender<Input>,
+    bell: Bell,
+}
+
+impl Door {
+    /// A door with room for so many inputs, and the host's end of it.
+    pub(crate) fn new(capacity: usize, bell: Bell) -> (Self, Receiver<Input>) {
+        let (queue, receiver) = bounded(capacity);
+        (Door { queue, bell }, receiver)
+    }
+
+    /// Puts an input in if there is room.
+    ///
+    /// # Errors
+    ///
+    /// Gives it back when there is none, or no host.
+    pub fn try_send(&self, input: Input) -> Result<(), TrySendError<Input>> {
+        self.queue.try_send(input)?;
+        self.bell.ring();
+        Ok(())
+    }
+
+    /// Puts an input in, waiting for room.
+    ///
+    /// # Errors
+    ///
+    /// When there is no host.
+    pub fn send(&self, input: Input) -> Result<(), SendError<Input>> {
+        self.queue.send(input)?;
+        self.bell.ring();
+        Ok(())
+    }
+
+    /// As [`Door::send`], but not for ever.
+    ///
+    /// # Errors
+    ///
+    /// When there was no room all the time, or there is no host.
+    pub fn send_timeout(&self, input: Input, at_most: Duration) -> Result<(), SendTimeoutError<Input>> {
+        self.queue.send_timeout(input, at_most)?;
+        self.bell.ring();
+        Ok(())
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+}

@@ -1,0 +1,215 @@
+//! The egress: carries out what workers have committed, once. A record's effects leave in the order of commits; the
+//! record is marked then, so that it is never asked for them again, whoever offers it (DESIGN decision 4).
+
+use super::{BATCH, Host, Parcel};
+use crate::balancer::Command;
+use crate::clock::clock;
+use crate::nf::OUTBOX;
+use crate::nf::outbox::Outbox;
+use crate::nf::parcel;
+use vireo_core::schedule::kind::NfKind;
+use vireo_core::turn::Effect;
+use vireo_store::region::{Buffer, InsertError, Key, Packet, Slot};
+use vireo_types::Supi;
+
+/// Inputs handed back that are remembered.
+const REMEMBERED: usize = 1024;
+
+impl Host {
+    /// Takes what workers have committed and handed back. Whether there was something.
+    pub(super) fn committed(&mut self) -> bool {
+        let mut busy = false;
+        for at in 0..self.rings.len() {
+            for _ in 0..BATCH {
+                let ring = &self.rings[at].committed;
+                let Some(taken) = ring.take(&self.own) else { break };
+                // Nothing of this thread is taken over: what it took, it does.
+                ring.acknowledge(&self.own, taken);
+                if let Some(buffer) = self.region.buffer_of(taken.item) {
+                    self.emit(buffer);
+                }
+                busy = true;
+            }
+            for _ in 0..BATCH {
+                let ring = &self.rings[at].returned;
+                let Some(taken) = ring.take(&self.own) else { break };
+                ring.acknowledge(&self.own, taken);
+                self.handed_back(Packet::from_item(taken.item));
+                busy = true;
+            }
+        }
+        busy
+    }
+
+    /// Carries the effects of a record out, if that was not done.
+    pub(super) fn emit(&mut self, buffer: Buffer) {
+        let mut snapshot = std::mem::take(&mut self.snapshot);
+        if self.region.read_outbox(buffer, &mut snapshot) && !snapshot.sent {
+            match (Outbox::decode(&snapshot.outbox), self.region.slot_of_buffer(buffer)) {
+                (Some(outbox), Some(slot)) => {
+                    let forgets = outbox.forgets();
+                    if let Some(deadline) = snapshot.deadline {
+                        self.timers.schedule(slot, deadline, outbox.at);
+                    }
+                    self.act(slot, outbox);
+                    self.own.sent(buffer);
+                    if forgets {
+                        self.take_out(slot, Some(buffer));
+                    }
+                }
+                _ => {
+                    tracing::error!("what a worker committed does not decode: please report it");
+                    self.own.sent(buffer);
+                }
+            }
+        }
+        self.snapshot = snapshot;
+    }
+
+    /// The context of a slot is gone: the slot is free, unless the UE has come back to it meanwhile.
+    fn take_out(&mut self, slot: Slot, tombstone: Option<Buffer>) {
+        self.ids.settle_taken(slot, |_, _, _| false);
+        let mut now = std::mem::take(&mut self.snapshot);
+        let there = self.region.read(slot, &mut now);
+        match tombstone {
+            Some(buffer) if there && now.buffer() == Some(buffer) => {
+                if let Err(error) = self.own.remove(slot, &now) {
+                    tracing::error!(%error, "a context that was to go is still there");
+                }
+            }
+            Some(_) => {}
+            None => {
+                self.own.abandon(slot);
+            }
+        }
+        self.snapshot = now;
+    }
+
+    /// An event that a worker has no UE for, or what a stateful worker wants done.
+    fn handed_back(&mut self, packet: Packet) {
+        let mut octets = Vec::new();
+        if let Some(sequence) = self.region.read_packet(packet, &mut octets) {
+            if sequence & OUTBOX != 0 {
+                self.private_outbox((sequence & !OUTBOX) as u32, &octets);
+            } else if !self.returned.contains(&sequence) {
+                if self.returned.len() == REMEMBERED {
+                    self.returned.pop_front();
+                }
+                self.returned.push_back(sequence);
+                self.not_theirs(&octets);
+            }
+        }
+        self.own.free(packet);
+    }
+
+    fn private_outbox(&mut self, slot: u32, octets: &[u8]) {
+        let (Some(slot), Some(outbox)) = (self.region.slot_at(slot), Outbox::decode(octets)) else { return };
+        let (forgets, after, deadline) = (outbox.forgets(), outbox.after, outbox.deadline);
+        if let Some(deadline) = deadline {
+            self.timers.schedule(slot, deadline, outbox.at);
+        }
+        if let Some((_, summary)) = self.private.as_mut().and_then(|private| private.get_mut(&slot)) {
+            *summary = after.unwrap_or_default();
+        }
+        self.act(slot, outbox);
+        if forgets {
+            if let Some(private) = &mut self.private {
+                private.remove(&slot);
+            }
+            self.take_out(slot, None);
+        }
+    }
+
+    /// Deals with an event that is not for the UE that it was posted to.
+    fn not_theirs(&mut self, octets: &[u8]) {
+        match parcel::Parcel::decode(octets) {
+            Some(Parcel::Initial { assoc, pdu, .. }) => match vireo_core::n2::view(pdu) {
+                Err(fault) => self.fault(assoc, &fault),
+                Ok(view) => match vireo_core::n2::ue_message(pdu) {
+                    Err(fault) => self.fault(assoc, &fault),
+                    Ok(_) => self.stranger(assoc, pdu, view.kind, false),
+                },
+            },
+            Some(Parcel::Congested { assoc, pdu }) => self.stranger(assoc, pdu, NfKind::Registration, true),
+            Some(Parcel::Ngap { assoc, pdu, .. }) => self.unknown_ue(assoc, pdu),
+            Some(Parcel::Pfcp { upf, request: true, message, .. }) => self.unknown_session(upf, message),
+            _ => {}
+        }
+    }
+
+    /// Carries out what a step wants done, in order.
+    fn act(&mut self, slot: Slot, outbox: Outbox) {
+        let Outbox { at, ltmsi, key, before, after, settled, seids, effects, notes, .. } = outbox;
+        self.totals.change(before, after);
+        self.moved(slot, before, after);
+        if self.region.ltmsi_of(slot) != Some(ltmsi) && !self.region.rename(slot, ltmsi) {
+            tracing::error!(%ltmsi, "a UE does not get its new number: please report it");
+        }
+        for old in settled {
+            self.region.drop_alias(slot, old);
+        }
+        for note in &notes {
+            self.account.note(note, at, format_args!("UE {ltmsi}"));
+        }
+        let mut seids = seids.into_iter();
+        for (n, effect) in effects.into_iter().enumerate() {
+            match effect {
+                Effect::Ngap { assoc, pdu } => self.egress.send(Command::Ngap { assoc, ue: Some(ltmsi), pdu }),
+                Effect::Pfcp { upf, message, .. } => {
+                    let seid = seids.next().flatten();
+                    self.egress.send(Command::Pfcp { upf, key: key | n as u64 & 0xf, seid, message });
+                }
+                Effect::Authenticate(request) => self.authenticate(slot, ltmsi, request),
+                Effect::BindTmsi(tmsi) => self.bind(slot, Key::Tmsi, u64::from(tmsi.0)),
+                Effect::FreeTmsi(tmsi) => self.region.unbind(slot, Key::Tmsi, u64::from(tmsi.0)),
+                Effect::BindSupi(supi) => self.bind_supi(slot, supi),
+                Effect::FreeAddress(dnn, address) => self.ids.give_back(slot, &dnn, &address),
+                Effect::Forget => {}
+            }
+        }
+    }
+
+    fn authenticate(
+        &mut self,
+        slot: Slot,
+        ltmsi: vireo_types::Ltmsi,
+        request: vireo_core::subscription::AuthenticationRequest,
+    ) {
+        use rand::RngCore;
+        let mut rand = [0; 16];
+        self.rng.fill_bytes(&mut rand);
+        let now = clock();
+        let answer = match self.udm.try_now(&request, now, rand) {
+            Some(answer) => Some(answer),
+            None => self.udm.submit(u64::from(ltmsi.get()), request, now, rand).err().map(Err),
+        };
+        if let Some(answer) = answer {
+            self.deliver(slot, &Parcel::Authentication(Box::new(answer)), NfKind::Registration);
+        }
+    }
+
+    /// Leads an identifier to a UE.
+    pub(super) fn bind(&mut self, slot: Slot, key: Key, value: u64) {
+        match self.region.bind(slot, key, value) {
+            Ok(()) => {}
+            Err(InsertError::Taken(_)) => {
+                // Of two UEs with one 5G-TMSI the second is not found by it, and says who it is.
+                tracing::debug!(?key, "an identifier is another UE's");
+            }
+            Err(error) => tracing::error!(%error, ?key, "an identifier does not lead to its UE"),
+        }
+    }
+
+    /// The context is the subscriber's: another one that was goes.
+    fn bind_supi(&mut self, slot: Slot, supi: Supi) {
+        match self.region.lookup(Key::Supi, supi.as_u64()) {
+            Some(same) if same == slot => return,
+            Some(old) => {
+                self.region.unbind(old, Key::Supi, supi.as_u64());
+                self.deliver(old, &Parcel::Superseded, NfKind::StateManagement);
+            }
+            None => {}
+        }
+        self.bind(slot, Key::Supi, supi.as_u64());
+    }
+}

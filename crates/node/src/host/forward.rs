@@ -1,0 +1,229 @@
+//! The forwarder: finds the UE of what arrives, puts the event into its mailbox, and gives the UE to an NF if no worker
+//! has it. Events of one UE are worked at one after the other, in their order, by whoever holds it.
+
+use super::{Follow, Host, UNKNOWN_UES};
+use crate::balancer::Command;
+use crate::clock::clock;
+use crate::nf::parcel::Parcel;
+use std::net::SocketAddr;
+use vireo_core::engine;
+use vireo_core::n2::{self, Fault, Route, View};
+use vireo_core::schedule::kind::NfKind;
+use vireo_store::region::{Key, PACKET_OCTETS, Posted, Slot};
+use vireo_types::{AssocId, Ltmsi, RanUeNgapId, Seid, Tmsi};
+
+/// The value of a connection in the index of RAN UE numbers.
+pub(super) fn ran_key(assoc: AssocId, ran_id: RanUeNgapId) -> u64 {
+    u64::from(assoc.0) << 32 | u64::from(ran_id.0)
+}
+
+impl Host {
+    pub(super) fn ngap(&mut self, assoc: AssocId, view: Result<View, Box<Fault>>, pdu: &[u8]) {
+        let view = match view {
+            Ok(view) => view,
+            Err(fault) => return self.fault(assoc, &fault),
+        };
+        match view.route {
+            Route::Ue(amf_id) if self.nodes.is_set_up(assoc) => match self.region.slot_of(amf_id.ltmsi()) {
+                Some(slot) => self.deliver(slot, &Parcel::Ngap { assoc, amf_id, pdu }, view.kind),
+                None => self.unknown_ue(assoc, pdu),
+            },
+            Route::Initial { ran_id, s_tmsi } if self.nodes.is_set_up(assoc) => {
+                self.initial(assoc, ran_id, s_tmsi, &view, pdu);
+            }
+            // Before NG Setup every message is the node's affair, and at fault there.
+            Route::Ue(_) | Route::Initial { .. } | Route::Node => self.node_message(assoc, pdu),
+        }
+    }
+
+    /// A message about a UE that there is none of.
+    pub(super) fn unknown_ue(&mut self, assoc: AssocId, pdu: &[u8]) {
+        if let Some(fault) = engine::unknown_ue(pdu) {
+            self.fault(assoc, &fault);
+        }
+    }
+
+    pub(super) fn fault(&mut self, assoc: AssocId, fault: &Fault) {
+        self.account.fault(fault.kind, clock(), format_args!("gNB on association {}", assoc.0));
+        if let Some(pdu) = fault.answer() {
+            self.egress.send(Command::Ngap { assoc, ue: None, pdu });
+        }
+    }
+
+    /// The first message of an NG connection: to the context of the UE that it names, which will see whether it is that
+    /// UE's; else to a new one.
+    fn initial(
+        &mut self,
+        assoc: AssocId,
+        ran_id: RanUeNgapId,
+        s_tmsi: Option<(u16, u8, Tmsi)>,
+        view: &View,
+        pdu: &[u8],
+    ) {
+        // A node that uses its number again has forgotten who had it.
+        if let Some(before) = self.region.lookup(Key::Ran, ran_key(assoc, ran_id)) {
+            self.deliver(before, &Parcel::ConnectionLost { assoc }, NfKind::StateManagement);
+        }
+        let ours = |(set, pointer, tmsi): (u16, u8, Tmsi)| {
+            (set == self.config.amf_set && pointer == self.config.amf_pointer).then_some(tmsi)
+        };
+        let named = match s_tmsi.and_then(ours) {
+            Some(tmsi) => Some(tmsi),
+            None => match n2::ue_message(pdu) {
+                Ok((_, n2::UeMessage::Initial(message))) => engine::named_tmsi(&message.nas, &self.config),
+                Ok(_) => return,
+                Err(fault) => return self.fault(assoc, &fault),
+            },
+        };
+        let known = named.and_then(|tmsi| self.region.lookup(Key::Tmsi, u64::from(tmsi.0)));
+        match known {
+            Some(slot) => self.deliver(slot, &Parcel::Initial { assoc, named: true, pdu }, view.kind),
+            None => self.stranger(assoc, pdu, view.kind, false),
+        }
+    }
+
+    /// The first message of a UE that is not known, or has not proved to be who it says.
+    pub(super) fn stranger(&mut self, assoc: AssocId, pdu: &[u8], kind: NfKind, refused: bool) {
+        let Some(ltmsi) = self.ids.fresh() else {
+            return self.account.fault("limit", clock(), "a new UE: no number is free");
+        };
+        let slot = match self.own.insert(ltmsi) {
+            Ok(slot) => slot,
+            Err(error) => {
+                tracing::debug!(%error, "a new UE");
+                return self.account.fault("limit", clock(), "a new UE: the state region is full (state.ues)");
+            }
+        };
+        self.slots = self.slots.max(slot.number() + 1);
+        let crowd = self.totals.unknown >= UNKNOWN_UES;
+        if crowd {
+            self.account.fault("limit", clock(), "a new UE: too many have not authenticated");
+        }
+        let parcel = if crowd || refused {
+            Parcel::Congested { assoc, pdu }
+        } else {
+            Parcel::Initial { assoc, named: false, pdu }
+        };
+        self.deliver(slot, &parcel, kind);
+    }
+
+    pub(super) fn pfcp(&mut self, upf: SocketAddr, seid: Seid, request: bool, message: &[u8]) {
+        match self.region.slot_of(seid.ltmsi()) {
+            Some(slot) => {
+                let parcel = Parcel::Pfcp { upf, seid, request, message };
+                self.deliver(slot, &parcel, NfKind::of_pfcp(message));
+            }
+            None if request => self.unknown_session(upf, message),
+            None => {}
+        }
+    }
+
+    /// A request of a UPF about a session that nobody has.
+    pub(super) fn unknown_session(&mut self, upf: SocketAddr, message: &[u8]) {
+        self.account.fault("pfcp-unknown-session", clock(), format_args!("UPF {upf}"));
+        self.egress.send(Command::RefuseReport { upf, message: message.to_vec() });
+    }
+
+    /// An event for the UE of a number; for one that is not any more, it is nothing.
+    pub(super) fn deliver_to(&mut self, ltmsi: Ltmsi, parcel: &Parcel<'_>, kind: NfKind) {
+        if let Some(slot) = self.region.slot_of(ltmsi) {
+            self.deliver(slot, parcel, kind);
+        }
+    }
+
+    /// An event for the UE of a slot.
+    pub(super) fn deliver(&mut self, slot: Slot, parcel: &Parcel<'_>, kind: NfKind) {
+        let mut octets = std::mem::take(&mut self.scratch);
+        octets.clear();
+        octets = parcel.encode(octets);
+        // Behind others of this UE that wait already, nothing overtakes.
+        if !self.follow.is_empty() || !self.post(slot, &octets, kind) {
+            let Some(ltmsi) = self.region.ltmsi_of(slot) else {
+                self.scratch = octets;
+                return;
+            };
+            self.follow.push_back(Follow { slot, ltmsi, kind, octets: octets.clone() });
+        }
+        self.scratch = octets;
+    }
+
+    /// Posts what waits for room. False if there is still none.
+    pub(super) fn release_held(&mut self) -> bool {
+        while let Some(held) = self.follow.pop_front() {
+            // The slot may be another UE's by now.
+            let same = self.region.slot_of(held.ltmsi) == Some(held.slot);
+            if same && !self.post(held.slot, &held.octets, held.kind) {
+                self.follow.push_front(held);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Posts an event; false if there is no room for it or no NF now.
+    fn post(&mut self, slot: Slot, octets: &[u8], kind: NfKind) -> bool {
+        let Some(chosen) = self.nf_for(slot, kind) else { return false };
+        let Some(packet) = self.own.packet(self.sequence + 1, octets) else {
+            if octets.len() > PACKET_OCTETS {
+                tracing::debug!(octets = octets.len(), "no large packet is free");
+            }
+            return false;
+        };
+        self.sequence += 1;
+        match self.region.post(&self.own, slot, packet, chosen.place.worker) {
+            Ok(Posted::Holder) => {
+                if chosen.violation {
+                    self.pools.violated(chosen.at);
+                }
+                if let Some(private) = &mut self.private {
+                    private.entry(slot).or_insert_with(|| (chosen.place, Default::default()));
+                }
+                self.push(chosen.place, slot);
+            }
+            Ok(Posted::Queued) => {}
+            Err(_) => {
+                // An honest UE has a few messages waiting; what is beyond is dropped, and nobody else pays.
+                self.own.free(packet);
+                self.account.fault("limit", clock(), "a UE has too many messages waiting");
+            }
+        }
+        true
+    }
+
+    /// The NF that a UE's event goes to if no worker has the UE: the one that runs its procedure, else the one of the
+    /// pool that is done first.
+    pub(super) fn nf_for(&mut self, slot: Slot, kind: NfKind) -> Option<super::pools::Chosen> {
+        if let Some(private) = &self.private
+            && let Some((place, _)) = private.get(&slot)
+        {
+            // A stateful worker has its UEs for life.
+            return self.pools.of_pin(super::pin(place.worker, place.nf));
+        }
+        let pin = self.region.pin_of(slot);
+        if let Some(chosen) = self.pools.of_pin(pin) {
+            return Some(chosen);
+        }
+        let ltmsi = self.region.ltmsi_of(slot)?;
+        self.pools.choose(self.ids.slice_of(ltmsi), kind, u64::from(ltmsi.get()))
+    }
+
+    /// Gives a UE to an NF.
+    pub(super) fn push(&mut self, place: super::Place, slot: Slot) {
+        let queue = self.plan.queue(&self.region, place.worker, place.nf);
+        if queue.push(u64::from(slot.number())).is_err() {
+            self.unpushed.push_back((place, slot));
+        }
+        if let Some(worker) = self.rings.iter().find(|w| w.number == place.worker) {
+            worker.bell.ring();
+        }
+    }
+
+    /// Tries again what did not fit into a queue.
+    pub(super) fn push_again(&mut self) {
+        for _ in 0..self.unpushed.len() {
+            if let Some((place, slot)) = self.unpushed.pop_front() {
+                self.push(place, slot);
+            }
+        }
+    }
+}

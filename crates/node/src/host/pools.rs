@@ -1,0 +1,356 @@
+//! The pools: which NFs there are, what each is for, and which of them a procedure goes to (seed 1, Algorithm 2). An NF
+//! is one queue of a worker process; it is active (in a pool) or idle (started, ready to be put into one).
+
+use crate::config::{NF_KINDS, PoolKey, PoolsConfig, SliceRuntime};
+use crate::nf::plan::{self, Plan};
+use smallvec::SmallVec;
+use std::sync::atomic::Ordering;
+use vireo_core::schedule::estimate::ServiceTime;
+use vireo_core::schedule::forward::{self, Load};
+use vireo_core::schedule::kind::NfKind;
+use vireo_core::schedule::shares::BOOST;
+use vireo_store::region::{Region, Ring};
+use vireo_types::Duration;
+
+/// What an NF is for: a slice (0 = not known yet, else 1 + its position) and a kind of procedure; everything, if unified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Purpose {
+    pub(crate) slice: usize,
+    pub(crate) kind: Option<NfKind>,
+}
+
+/// Where an NF is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    pub(crate) worker: u8,
+    pub(crate) nf: u8,
+}
+
+/// How an NF is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Its process is being started; what it shall be then.
+    Starting {
+        /// Whether it goes into its pool at once.
+        active: bool,
+    },
+    /// Ready.
+    Idle,
+    /// In its pool.
+    Active,
+}
+
+/// An NF.
+#[derive(Debug)]
+pub(crate) struct Nf {
+    pub(crate) place: Place,
+    pub(crate) purpose: Purpose,
+    pub(crate) state: State,
+    pub(crate) queue: Ring,
+    /// Items in its queue, as last looked at.
+    waiting: u32,
+    /// `C_i`, as last computed.
+    pub(crate) share: f64,
+    /// Violations that raise its priority, since they were asked for last, and ever.
+    violations: u32,
+    recent: u32,
+    pub(crate) violated: u64,
+    /// What its worker had counted when it was looked at last: nanoseconds, procedures.
+    seen: (u64, u64),
+}
+
+/// What `T_t` is taken for before anything was measured, in nanoseconds: a procedure of a few messages.
+const FIRST_GUESS: u64 = 40_000;
+
+/// One more than the place of an NF, as a record's pin.
+pub(crate) fn pin(worker: u8, nf: u8) -> u64 {
+    1 + (u64::from(worker) << 8 | u64::from(nf))
+}
+
+fn pinned(pin: u64) -> Option<Place> {
+    let place = pin.checked_sub(1)?;
+    Some(Place { worker: u8::try_from(place >> 8).ok()?, nf: place as u8 })
+}
+
+/// Where a procedure goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chosen {
+    pub(crate) place: Place,
+    /// Its position among the NFs.
+    pub(crate) at: usize,
+    /// Whether it would be later than its objective.
+    pub(crate) violation: bool,
+}
+
+/// All NFs of a host.
+#[derive(Debug)]
+pub(crate) struct Pools {
+    config: PoolsConfig,
+    slices: Vec<SliceRuntime>,
+    plan: Plan,
+    nfs: Vec<Nf>,
+    /// `T_t` of each purpose.
+    times: Vec<(Purpose, ServiceTime)>,
+    turn: u64,
+}
+
+impl Pools {
+    pub(crate) fn new(config: PoolsConfig, slices: Vec<SliceRuntime>, plan: Plan) -> Self {
+        let mut pools = Pools { config, slices, plan, nfs: Vec::new(), times: Vec::new(), turn: 0 };
+        pools.times = pools.purposes().into_iter().map(|p| (p, ServiceTime::new(FIRST_GUESS))).collect();
+        pools
+    }
+
+    /// What there are NFs for.
+    pub(crate) fn purposes(&self) -> Vec<Purpose> {
+        if self.config.key == PoolKey::Wildcard {
+            return vec![Purpose { slice: 0, kind: None }];
+        }
+        // Of a UE whose slice is not known there are first messages, and the rest.
+        let first = [NfKind::Registration, NfKind::StateManagement].map(|kind| Purpose { slice: 0, kind: Some(kind) });
+        let slices = (1..=self.slices.len())
+            .flat_map(|slice| NfKind::ALL.iter().map(move |kind| Purpose { slice, kind: Some(*kind) }));
+        first.into_iter().chain(slices).collect()
+    }
+
+    fn purpose(&self, slice: usize, kind: NfKind) -> Purpose {
+        match (self.config.key, slice) {
+            (PoolKey::Wildcard, _) => Purpose { slice: 0, kind: None },
+            (_, 0) if kind == NfKind::StateManagement => Purpose { slice, kind: Some(kind) },
+            (_, 0) => Purpose { slice, kind: Some(NfKind::Registration) },
+            _ => Purpose { slice, kind: Some(kind) },
+        }
+    }
+
+    /// The NFs that a host starts with, by worker: the active ones together, the idle ones in workers of their own, so
+    /// that no worker's death takes both.
+    pub(crate) fn first_crew(&self) -> Vec<Vec<(Purpose, bool)>> {
+        let (each, purposes) = (usize::from(self.config.nfs_per_worker.max(1)), self.purposes());
+        let actives = match self.config.key {
+            PoolKey::SliceProcedure => 1,
+            PoolKey::Wildcard if self.config.workers > 0 => usize::from(self.config.workers),
+            PoolKey::Wildcard if self.config.cores.is_empty() => {
+                std::thread::available_parallelism().map_or(1, usize::from)
+            }
+            PoolKey::Wildcard => self.config.cores.len(),
+        };
+        let crew = |count: usize, active: bool| -> Vec<Vec<(Purpose, bool)>> {
+            let nfs: Vec<_> = purposes.iter().flat_map(|p| std::iter::repeat_n((*p, active), count)).collect();
+            // Unified NFs are there to use several processors: each has a worker of its own.
+            let each = if self.config.key == PoolKey::Wildcard { 1 } else { each };
+            nfs.chunks(each).map(<[_]>::to_vec).collect()
+        };
+        let mut workers = crew(actives, true);
+        workers.extend(crew(usize::from(self.config.idle), false));
+        workers
+    }
+
+    pub(crate) fn slice(&self, slice: usize) -> Option<&SliceRuntime> {
+        self.slices.get(slice.checked_sub(1)?)
+    }
+
+    /// The latency objective of a purpose: slice 0's is the strictest of all, its UEs may be of any slice.
+    pub(crate) fn slo(&self, purpose: Purpose) -> Duration {
+        let of = |slice: &SliceRuntime| match purpose.kind {
+            Some(kind) => slice.slo[kind as usize % NF_KINDS],
+            None => slice.slo.iter().copied().min().unwrap_or(SliceRuntime::SLO),
+        };
+        match self.slice(purpose.slice) {
+            Some(slice) => of(slice),
+            None => self.slices.iter().map(of).min().unwrap_or(SliceRuntime::SLO),
+        }
+    }
+
+    /// Enters the NFs of a worker that is being started.
+    pub(crate) fn enter(&mut self, region: &Region, worker: u8, purposes: &[(Purpose, bool)]) {
+        for (n, (purpose, active)) in purposes.iter().enumerate() {
+            let place = Place { worker, nf: n as u8 };
+            let word = |word| region.board(self.plan.nf_word(worker, place.nf, word)).load(Ordering::Relaxed);
+            self.nfs.push(Nf {
+                place,
+                purpose: *purpose,
+                state: State::Starting { active: *active },
+                queue: self.plan.queue(region, worker, place.nf),
+                waiting: 0,
+                share: 1.0,
+                violations: 0,
+                recent: 0,
+                violated: 0,
+                seen: (word(plan::NF_BUSY), word(plan::NF_PROCEDURES)),
+            });
+        }
+        self.prioritise(region);
+    }
+
+    /// A worker is there: its NFs are ready.
+    pub(crate) fn up(&mut self, worker: u8) {
+        for nf in self.nfs.iter_mut().filter(|nf| nf.place.worker == worker) {
+            if let State::Starting { active } = nf.state {
+                nf.state = if active { State::Active } else { State::Idle };
+            }
+        }
+    }
+
+    /// A worker is gone: its NFs are nowhere; what they were for.
+    pub(crate) fn down(&mut self, worker: u8) -> Vec<(Purpose, bool)> {
+        let gone = self.nfs.extract_if(.., |nf| nf.place.worker == worker);
+        gone.map(|nf| (nf.purpose, matches!(nf.state, State::Active | State::Starting { active: true }))).collect()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Nf> {
+        self.nfs.iter()
+    }
+
+    /// Puts an idle NF into its pool. Where it is; `None` if there is none.
+    pub(crate) fn activate(&mut self, purpose: Purpose) -> Option<Place> {
+        let nf = self.nfs.iter_mut().find(|nf| nf.purpose == purpose && nf.state == State::Idle)?;
+        nf.state = State::Active;
+        nf.violations = 0;
+        Some(nf.place)
+    }
+
+    /// Takes an NF out of its pool, if another one is in it.
+    pub(crate) fn retire(&mut self, at: usize) -> bool {
+        let purpose = self.nfs[at].purpose;
+        let others = self.nfs.iter().filter(|nf| nf.purpose == purpose && nf.state == State::Active).count();
+        if others < 2 || self.nfs[at].state != State::Active {
+            return false;
+        }
+        self.nfs[at].state = State::Idle;
+        true
+    }
+
+    /// How many NFs of a purpose are active and how many are idle or coming.
+    pub(crate) fn count(&self, purpose: Purpose) -> (usize, usize) {
+        let of = self.nfs.iter().filter(|nf| nf.purpose == purpose);
+        let active = of.clone().filter(|nf| nf.state == State::Active).count();
+        (active, of.count() - active)
+    }
+
+    /// Looks at the queues, and computes what part of a core each NF has: of those of a core, only active ones with
+    /// work count.
+    pub(crate) fn look(&mut self) {
+        for nf in &mut self.nfs {
+            nf.waiting = nf.queue.len() as u32;
+        }
+        for at in 0..self.nfs.len() {
+            let mine = self.priority(at);
+            let others = (0..self.nfs.len())
+                .filter(|other| *other != at && self.nfs[*other].waiting > 0 && self.core(*other) == self.core(at));
+            let total: f64 = others.map(|other| self.priority(other)).sum();
+            self.nfs[at].share = mine / (mine + total);
+        }
+    }
+
+    /// Which core an NF's worker runs on; workers that are not pinned count as alone on one.
+    fn core(&self, at: usize) -> usize {
+        let worker = usize::from(self.nfs[at].place.worker);
+        match self.config.cores.as_slice() {
+            [] => worker,
+            cores => cores[worker.saturating_sub(1) % cores.len()],
+        }
+    }
+
+    /// `P_i`, but for the smallest objective, which is the same for all: 1 / SLO, and what violations have added.
+    fn priority(&self, at: usize) -> f64 {
+        let nf = &self.nfs[at];
+        let least = self.least().as_micros().max(1) as f64;
+        let priority = least / self.slo(nf.purpose).as_micros().max(1) as f64 + f64::from(nf.violations) * BOOST;
+        priority * self.slice(nf.purpose.slice).map_or(1.0, |slice| slice.limit)
+    }
+
+    fn least(&self) -> Duration {
+        self.slices.iter().flat_map(|s| s.slo).min().unwrap_or(SliceRuntime::SLO)
+    }
+
+    /// Tells the workers the priorities of their NFs.
+    pub(crate) fn prioritise(&self, region: &Region) {
+        for (at, nf) in self.nfs.iter().enumerate() {
+            let word = self.plan.nf_word(nf.place.worker, nf.place.nf, plan::NF_SHARE);
+            region.board(word).store(self.priority(at).to_bits(), Ordering::Relaxed);
+        }
+    }
+
+    /// What part of its core a worker's NFs with work have together.
+    pub(crate) fn weight(&self, worker: u8) -> f64 {
+        let of = self.nfs.iter().enumerate().filter(|(_, nf)| nf.place.worker == worker && nf.waiting > 0);
+        of.map(|(at, _)| self.priority(at)).sum()
+    }
+
+    /// Takes the workers' measurements over: `T_t` follows what procedures have cost.
+    pub(crate) fn measure(&mut self, region: &Region) {
+        for nf in &mut self.nfs {
+            let word =
+                |word| region.board(self.plan.nf_word(nf.place.worker, nf.place.nf, word)).load(Ordering::Relaxed);
+            let now = (word(plan::NF_BUSY), word(plan::NF_PROCEDURES));
+            let (busy, procedures) = (now.0.wrapping_sub(nf.seen.0), now.1.wrapping_sub(nf.seen.1));
+            if procedures < 4 {
+                continue;
+            }
+            nf.seen = now;
+            if let Some((_, time)) = self.times.iter_mut().find(|(purpose, _)| *purpose == nf.purpose) {
+                time.measured(busy / procedures);
+            }
+        }
+    }
+
+    /// `T_t` of a purpose.
+    pub(crate) fn time(&self, purpose: Purpose) -> ServiceTime {
+        let found = self.times.iter().find(|(p, _)| *p == purpose);
+        found.map_or(ServiceTime::new(FIRST_GUESS), |(_, time)| *time)
+    }
+
+    /// Sets `T_t` of every purpose to what this machine was calibrated to.
+    pub(crate) fn calibrate(&mut self, nanos: impl Fn(Purpose) -> u64) {
+        for (purpose, time) in &mut self.times {
+            *time = ServiceTime::new(nanos(*purpose));
+        }
+    }
+
+    /// The NF of a pin, if it is still in a pool.
+    pub(crate) fn of_pin(&self, pin: u64) -> Option<Chosen> {
+        let place = pinned(pin)?;
+        let at = self.nfs.iter().position(|nf| nf.place == place && nf.state == State::Active)?;
+        Some(Chosen { place, at, violation: false })
+    }
+
+    /// The NF for a procedure of this kind. `key` is one of the UE.
+    pub(crate) fn choose(&mut self, slice: usize, kind: NfKind, key: u64) -> Option<Chosen> {
+        let purpose = self.purpose(slice, kind);
+        let active = |nf: &Nf| nf.purpose == purpose && nf.state == State::Active;
+        let of: SmallVec<[usize; 8]> = (0..self.nfs.len()).filter(|at| active(&self.nfs[*at])).collect();
+        let pool: SmallVec<[Load; 8]> =
+            of.iter().map(|at| Load { queue: self.nfs[*at].queue.len() as u32, share: self.nfs[*at].share }).collect();
+        let policy = if slice == 0 && self.config.key == PoolKey::SliceProcedure {
+            forward::Policy::ShortestQueue
+        } else {
+            self.config.intra
+        };
+        self.turn += 1;
+        let choice = forward::choose(policy, &pool, self.time(purpose), self.slo(purpose), self.turn, key)?;
+        let at = of[choice.nf];
+        Some(Chosen { place: self.nfs[at].place, at, violation: choice.violation })
+    }
+
+    /// A procedure that was sent there is late.
+    pub(crate) fn violated(&mut self, at: usize) {
+        if let Some(nf) = self.nfs.get_mut(at) {
+            nf.violations = nf.violations.saturating_add(1);
+            nf.recent = nf.recent.saturating_add(1);
+            nf.violated += 1;
+        }
+    }
+
+    /// The violations of each active NF since they were asked for last.
+    pub(crate) fn take_violations(&mut self) -> Vec<(usize, u32)> {
+        let active = self.nfs.iter_mut().enumerate().filter(|(_, nf)| nf.state == State::Active);
+        let taken = active.map(|(at, nf)| {
+            if nf.recent == 0 {
+                // What helped is not needed for ever.
+                nf.violations -= nf.violations.min(nf.violations / 8 + 1);
+            }
+            (at, std::mem::take(&mut nf.recent))
+        });
+        taken.filter(|(_, recent)| *recent > 0).collect()
+    }
+}

@@ -1,0 +1,153 @@
+//! What follows the death of a worker: its UEs go to NFs of other workers, each event that it had begun is carried out
+//! again or was carried out, and its place is filled. It is reaped before, so nothing of it can wake (DESIGN decision 3).
+
+use super::pools::Place;
+use super::{Host, Input};
+use crate::nf::outbox::Summary;
+use rustc_hash::FxHashSet;
+use vireo_core::schedule::kind::NfKind;
+use vireo_store::region::{Dead, Slot};
+
+impl Host {
+    /// A worker is dead and reaped.
+    pub(super) fn take_over(&mut self, dead: Dead) {
+        let number = dead.number();
+        // What it committed and said leaves first, in its order.
+        while self.committed() {}
+        let lost = self.pools.down(number);
+        self.rings.retain(|worker| worker.number != number);
+        // Its pools go on with idle NFs of other workers, at once.
+        for (purpose, active) in &lost {
+            if *active && self.pools.activate(*purpose).is_none() {
+                tracing::warn!(?purpose, "no idle NF is left for what a dead worker did: its UEs wait for a new one");
+            }
+        }
+        if self.private.is_some() {
+            self.forget_private(number);
+        }
+        for slot in self.its_ues(&dead) {
+            self.take_over_ue(slot, &dead);
+        }
+        self.launch(
+            &lost.iter().map(|(purpose, active)| (*purpose, self.is_needed(*purpose, *active))).collect::<Vec<_>>(),
+        );
+        self.reclaim(dead);
+    }
+
+    fn is_needed(&self, purpose: super::pools::Purpose, active: bool) -> bool {
+        active && self.pools.count(purpose).0 == 0
+    }
+
+    /// The UEs that a worker had: those it was given and has not acknowledged.
+    fn its_ues(&mut self, dead: &Dead) -> Vec<Slot> {
+        let mut slots = Vec::new();
+        for nf in 0..self.plan.nfs {
+            let queue = self.plan.queue(&self.region, dead.number(), nf);
+            let begun = queue.requeue(dead, &self.own);
+            let waiting = std::iter::from_fn(|| queue.take(&self.own));
+            for taken in begun.into_iter().chain(waiting) {
+                slots.extend(self.region.slot_at(taken.item as u32));
+                queue.acknowledge(&self.own, taken);
+            }
+        }
+        let (theirs, others) = self.unpushed.drain(..).partition(|(place, _)| place.worker == dead.number());
+        self.unpushed = others;
+        slots.extend(std::collections::VecDeque::into_iter(theirs).map(|(_, slot): (Place, Slot)| slot));
+        slots
+    }
+
+    /// Gives a UE of a dead worker to another.
+    fn take_over_ue(&mut self, slot: Slot, dead: &Dead) {
+        // It may have died between its commit and the word about it: this is the only place that could still say so.
+        let mut record = std::mem::take(&mut self.snapshot);
+        let unsent = self.region.read(slot, &mut record) && !record.sent;
+        let buffer = record.buffer().filter(|_| unsent);
+        self.snapshot = record;
+        if let Some(buffer) = buffer {
+            self.emit(buffer);
+        }
+        let Some(chosen) = self.nf_for(slot, NfKind::StateManagement) else {
+            // No NF of its pool is there: it is pushed when one is.
+            self.controller.orphans.push((slot, dead.number()));
+            return;
+        };
+        if self.region.take_over(slot, dead, chosen.place.worker) {
+            self.push(chosen.place, slot);
+        }
+    }
+
+    /// Gives the UEs that no NF was there for to those that are there now.
+    pub(super) fn adopt_orphans(&mut self) {
+        let orphans = std::mem::take(&mut self.controller.orphans);
+        for (slot, number) in orphans {
+            let Some(at) = self.controller.dead.iter().position(|d| d.number() == number) else { continue };
+            let dead = self.controller.dead.swap_remove(at);
+            self.take_over_ue(slot, &dead);
+            self.controller.dead.push(dead);
+        }
+        if self.controller.orphans.is_empty() {
+            for dead in std::mem::take(&mut self.controller.dead) {
+                self.reclaim(dead);
+            }
+        }
+    }
+
+    /// Frees what a dead worker held, on a thread of its own: that looks at all that it ever had.
+    fn reclaim(&mut self, dead: Dead) {
+        if !self.controller.orphans.is_empty() {
+            return self.controller.dead.push(dead);
+        }
+        let (region, door, worker) = (self.region.clone(), self.door.clone(), dead.number());
+        let thread = std::thread::Builder::new().name("reclaim".into()).spawn(move || {
+            region.reclaim(dead);
+            // Without a host there is nobody to tell.
+            let _ = door.send(Input::Reclaimed { worker });
+        });
+        if let Err(error) = thread {
+            tracing::warn!(%error, worker, "what a dead worker held is not freed");
+        }
+    }
+
+    /// A stateful worker has taken its UEs' contexts with it.
+    fn forget_private(&mut self, number: u8) {
+        let Some(private) = &mut self.private else { return };
+        let gone: Vec<(Slot, Summary)> = private
+            .extract_if(|_, (place, _)| place.worker == number)
+            .map(|(slot, (_, summary))| (slot, summary))
+            .collect();
+        tracing::warn!(
+            ues = gone.len(),
+            "the contexts of these UEs are lost with their worker: state.location is memory"
+        );
+        let slots: FxHashSet<Slot> = gone.iter().map(|(slot, _)| *slot).collect();
+        self.ids.give_back_all(|owner| slots.contains(&owner));
+        for (slot, summary) in gone {
+            self.totals.change(Some(summary), None);
+            self.moved(slot, Some(summary), None);
+            self.own.abandon(slot);
+        }
+    }
+
+    /// Starts a worker with these NFs.
+    pub(super) fn launch(&mut self, purposes: &[(super::pools::Purpose, bool)]) {
+        let Some(number) = self.controller.number(super::WORKERS) else {
+            tracing::error!("no worker number is free: a worker is not started");
+            return;
+        };
+        self.pools.enter(&self.region, number, purposes);
+        self.crew.launch(number);
+    }
+
+    /// A worker is there.
+    pub(super) fn arrived(&mut self, number: u8) {
+        let bell = self.plan.bell(&self.region, number);
+        self.rings.push(super::Workers {
+            number,
+            committed: self.plan.committed(&self.region, number),
+            returned: self.plan.returned(&self.region, number),
+            bell,
+        });
+        self.pools.up(number);
+        self.adopt_orphans();
+    }
+}

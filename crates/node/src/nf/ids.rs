@@ -1,0 +1,189 @@
+//! The identifiers that a step may take, out of the region that all workers share (DESIGN decision 7).
+
+use super::plan;
+use rand::RngCore;
+use rand::rngs::StdRng;
+use vireo_core::Identifiers;
+use vireo_core::config::CoreConfig;
+use vireo_core::pools::Range;
+use vireo_core::tmsi::TmsiCipher;
+use vireo_store::region::{Key, Region, Slot};
+use vireo_types::{Bucket, Dnn, Ltmsi, PduSessionType, SessionAddress, Snssai, Tmsi};
+
+/// How often a 5G-TMSI is drawn before the bucket counts as full: at half occupancy the chance to miss is 2^-32.
+const DRAWS: usize = 32;
+
+/// Who gives identifiers out in a worker.
+#[derive(Debug)]
+pub(crate) struct Giver {
+    region: Region,
+    slices: Vec<Snssai>,
+    dnns: Vec<(Dnn, [Option<Range>; 2])>,
+    cipher: TmsiCipher,
+    rng: StdRng,
+}
+
+impl Giver {
+    pub(crate) fn new(region: Region, config: &CoreConfig, key: &[u8; 16], rng: StdRng) -> Self {
+        Giver {
+            region,
+            slices: config.slices.iter().map(|s| s.snssai).collect(),
+            dnns: config.dnns.iter().map(|d| (d.name.clone(), plan::ranges(d))).collect(),
+            cipher: TmsiCipher::new(key),
+            rng,
+        }
+    }
+
+    /// The identifiers for a step over the UE of a slot.
+    pub(crate) fn of(&mut self, slot: Slot) -> Ids<'_> {
+        Ids { giver: self, slot }
+    }
+
+    /// The owner of a bucket: buckets are dealt to slice 0 and the slices in turn.
+    fn owner(&self, bucket: Bucket) -> usize {
+        usize::from(bucket.get()) % (self.slices.len() + 1)
+    }
+
+    /// A number of an owner's buckets that leads to nobody. Numbers are used again only after all others, so that a
+    /// late message of a UE that is gone does not meet its successor.
+    fn draw(&self, owner: usize) -> Option<Ltmsi> {
+        let owners = self.slices.len() as u64 + 1;
+        let buckets = (u64::from(Bucket::COUNT) - owner as u64).div_ceil(owners);
+        let next = self.region.board(plan::ltmsi_word(owner));
+        // All buckets of the owner in turn, so that each fills evenly.
+        for _ in 0..=u16::MAX {
+            let n = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % (buckets << 16);
+            let bucket = Bucket::new((owner as u64 + n % buckets * owners) as u16);
+            let ltmsi = Ltmsi::new(bucket, (n / buckets) as u16);
+            if self.region.slot_of(ltmsi).is_none() {
+                return Some(ltmsi);
+            }
+        }
+        None
+    }
+
+    /// A number for a UE that is heard of for the first time, of slice 0.
+    pub(crate) fn fresh(&self) -> Option<Ltmsi> {
+        self.draw(0)
+    }
+
+    /// The slice that a number is of: 0 = not known yet, else 1 + its position in the configuration.
+    pub(crate) fn slice_of(&self, ltmsi: Ltmsi) -> usize {
+        self.owner(ltmsi.bucket())
+    }
+
+    fn table(&self, dnn: &Dnn) -> Option<(u8, &[Option<Range>; 2])> {
+        let at = self.dnns.iter().position(|(name, _)| name == dnn)?;
+        Some((u8::try_from(at * 2).ok()?, &self.dnns[at].1))
+    }
+
+    /// Takes a session's addresses for a UE, both or none.
+    fn take(&self, slot: Slot, dnn: &Dnn, kind: PduSessionType) -> Option<SessionAddress> {
+        let (table, ranges) = self.table(dnn)?;
+        let numbers = |n: u8| self.region.numbers(table + n);
+        let ipv4 = match (kind, ranges[0]) {
+            (PduSessionType::Ipv6, _) => None,
+            (_, range) => Some((range?, numbers(0)?.take(slot)?)),
+        };
+        let mut address = SessionAddress { ipv4: ipv4.map(|(range, number)| range.ipv4_at(number)), ipv6_prefix: None };
+        if kind != PduSessionType::Ipv4 {
+            let prefix = ranges[1].and_then(|range| Some(range.ipv6_at(numbers(1)?.take(slot)?)));
+            if prefix.is_none() {
+                ipv4.and_then(|(_, number)| Some(numbers(0)?.give_back(number, slot)));
+                return None;
+            }
+            address.ipv6_prefix = prefix;
+        }
+        Some(address)
+    }
+
+    /// Gives a UE's addresses back.
+    pub(crate) fn give_back(&self, slot: Slot, dnn: &Dnn, address: &SessionAddress) {
+        let Some((table, ranges)) = self.table(dnn) else { return };
+        let v4 = address.ipv4.and_then(|a| ranges[0]?.index_of_ipv4(a));
+        let v6 = address.ipv6_prefix.and_then(|a| ranges[1]?.index_of_ipv6(a));
+        for (n, number) in [(0, v4), (1, v6)] {
+            if let (Some(number), Some(numbers)) = (number, self.region.numbers(table + n)) {
+                numbers.give_back(number, slot);
+            }
+        }
+    }
+
+    /// Gives back what a worker took for the UE, and died before it was in a record that says so. `kept` tells whether
+    /// the record in force has the number.
+    pub(crate) fn settle_taken(&self, slot: Slot, kept: impl Fn(&Dnn, u32, bool) -> bool) {
+        let taken = self.region.taken(slot);
+        if taken == [None; 2] {
+            return;
+        }
+        for (table, number) in taken.into_iter().flatten() {
+            let Some((dnn, _)) = self.dnns.get(usize::from(table) / 2) else { continue };
+            let Some(numbers) = self.region.numbers(table) else { continue };
+            if !kept(dnn, number, table % 2 == 1) {
+                // Only if it is this UE's: the note may tell of an attempt that came too late.
+                numbers.give_back(number, slot);
+            }
+        }
+        self.region.clear_taken(slot);
+    }
+
+    /// Gives all addresses of these UEs back.
+    pub(crate) fn give_back_all(&self, of: impl Fn(Slot) -> bool) {
+        for table in 0..self.dnns.len() as u8 * 2 {
+            let Some(numbers) = self.region.numbers(table).filter(|numbers| numbers.used() > 0) else { continue };
+            for number in 0..numbers.size() {
+                if let Some(owner) = numbers.owner(number).filter(|owner| of(*owner)) {
+                    numbers.give_back(number, owner);
+                }
+            }
+        }
+    }
+
+    /// Whether a session has a number of a data network's table.
+    pub(crate) fn is_of(&self, dnn: &Dnn, number: u32, ipv6: bool, address: &SessionAddress) -> bool {
+        let Some((_, ranges)) = self.table(dnn) else { return false };
+        let index = if ipv6 {
+            address.ipv6_prefix.and_then(|a| ranges[1]?.index_of_ipv6(a))
+        } else {
+            address.ipv4.and_then(|a| ranges[0]?.index_of_ipv4(a))
+        };
+        index == Some(number)
+    }
+}
+
+/// The identifiers for one step.
+#[derive(Debug)]
+pub(crate) struct Ids<'a> {
+    giver: &'a mut Giver,
+    slot: Slot,
+}
+
+impl Identifiers for Ids<'_> {
+    fn tmsi(&mut self, ltmsi: Ltmsi) -> Option<Tmsi> {
+        for _ in 0..DRAWS {
+            let random = self.giver.rng.next_u32();
+            // Two workers may draw the same at once, of 2^20: the UE that comes second is not found by it, and says who
+            // it is.
+            if let Some(tmsi) = self.giver.cipher.seal(ltmsi.bucket(), random)
+                && self.giver.region.lookup(Key::Tmsi, u64::from(tmsi.0)).is_none()
+            {
+                return Some(tmsi);
+            }
+        }
+        None
+    }
+
+    fn rekey(&mut self, current: Ltmsi, slice: Snssai) -> Option<Ltmsi> {
+        let home = 1 + self.giver.slices.iter().position(|s| *s == slice)?;
+        if self.giver.owner(current.bucket()) == home {
+            return None;
+        }
+        let ltmsi = self.giver.draw(home)?;
+        self.giver.region.alias(self.slot, ltmsi).ok()?;
+        Some(ltmsi)
+    }
+
+    fn address(&mut self, dnn: &Dnn, kind: PduSessionType) -> Option<SessionAddress> {
+        self.giver.take(self.slot, dnn, kind)
+    }
+}

@@ -1,0 +1,374 @@
+//! A worker process of a host: network functions without state. It takes a UE from the queue of one of its NFs, loads
+//! the UE's context, runs the step, commits, and hands what is to be done to the host. It has no sockets, files or
+//! locks; killed at any instruction it has changed nothing or one record (DESIGN decisions 3 and 4).
+
+mod contexts;
+pub(crate) mod ids;
+pub(crate) mod outbox;
+pub(crate) mod parcel;
+pub(crate) mod plan;
+pub(crate) mod ran;
+
+pub(crate) use contexts::OUTBOX;
+
+use crate::clock::{self, clock};
+use crate::crew::{self, EnlistError};
+use contexts::{Contexts, Found};
+use ids::Giver;
+use outbox::{Outbox, Summary};
+use parcel::Parcel;
+use plan::Plan;
+use rand::rngs::StdRng;
+use rand::{RngCore, SeedableRng};
+use serde::{Deserialize, Serialize};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use vireo_core::Env;
+use vireo_core::config::CoreConfig;
+use vireo_core::context::UeContext;
+use vireo_core::engine::{self, Event};
+use vireo_core::n2;
+use vireo_core::schedule::deficit::Deficit;
+use vireo_core::schedule::kind;
+use vireo_core::turn::{Effect, Outcome};
+use vireo_store::CommitError;
+use vireo_store::region::{Bell, Packet, Region, Ring, Slot, Worker};
+use vireo_types::{Dnn, Ltmsi};
+
+/// How long a worker without work sleeps at most before it looks whether the host wants it to end.
+const SLEEP: Duration = Duration::from_secs(1);
+
+/// What a worker is told at its start.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Instructions {
+    /// What decisions depend on.
+    pub(crate) core: CoreConfig,
+    /// NFs that a worker has at most.
+    pub(crate) nfs: u8,
+    /// The key of the 5G-TMSIs.
+    pub(crate) tmsi_key: [u8; 16],
+    /// Whether contexts stay in the worker's own memory (a stateful core, for comparison).
+    pub(crate) stateful: bool,
+}
+
+/// Why a worker does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum NfError {
+    /// It was not started by a host, or the region does not take it.
+    #[error(transparent)]
+    Enlist(#[from] EnlistError),
+    /// The host.
+    #[error("the host has left no instructions in the state region: a worker is started by `vireo run` alone")]
+    Instructions,
+}
+
+/// Runs this process as the worker that a host started it as, until the host wants it to end.
+///
+/// # Errors
+///
+/// When no host started it, or the host left no instructions.
+pub fn run() -> Result<(), NfError> {
+    let worker = crew::enlist()?;
+    let region = worker.region().clone();
+    let mut octets = Vec::new();
+    region.read_bulletin(plan::BULLETIN_CONFIG, &mut octets);
+    let instructions: Instructions = postcard::from_bytes(&octets).map_err(|_| NfError::Instructions)?;
+    clock::adopt(region.board(plan::BOARD_CLOCK).load(Ordering::Acquire));
+    Nf::new(region, worker, instructions).run();
+    Ok(())
+}
+
+/// A worker.
+struct Nf {
+    region: Region,
+    worker: Worker,
+    plan: Plan,
+    config: CoreConfig,
+    contexts: Contexts,
+    queues: Vec<Ring>,
+    committed: Ring,
+    returned: Ring,
+    bell: Bell,
+    host: Bell,
+    deficit: Deficit,
+    shares: Vec<f64>,
+    ids: Giver,
+    ran: ran::View,
+    rng: StdRng,
+    packet: Vec<u8>,
+    outbox: Vec<u8>,
+}
+
+impl Nf {
+    fn new(region: Region, worker: Worker, instructions: Instructions) -> Self {
+        let plan = Plan { nfs: instructions.nfs };
+        let number = worker.number();
+        let rng = StdRng::from_os_rng();
+        Nf {
+            plan,
+            contexts: Contexts::new(instructions.stateful),
+            queues: (0..plan.nfs).map(|nf| plan.queue(&region, number, nf)).collect(),
+            committed: plan.committed(&region, number),
+            returned: plan.returned(&region, number),
+            bell: plan.bell(&region, number),
+            host: plan.bell(&region, plan::HOST),
+            deficit: Deficit::default(),
+            shares: vec![0.0; usize::from(plan.nfs)],
+            ids: Giver::new(region.clone(), &instructions.core, &instructions.tmsi_key, StdRng::from_os_rng()),
+            ran: ran::View::new(region.clone()),
+            config: instructions.core,
+            rng,
+            packet: Vec::new(),
+            outbox: Vec::new(),
+            region,
+            worker,
+        }
+    }
+
+    fn run(&mut self) {
+        let number = self.worker.number();
+        let mut since = Instant::now();
+        loop {
+            self.worker.beat(since.elapsed().as_micros() as u64 + 1);
+            for (nf, share) in self.shares.iter_mut().enumerate() {
+                let word = self.region.board(self.plan.nf_word(number, nf as u8, plan::NF_SHARE));
+                *share = f64::from_bits(word.load(Ordering::Relaxed));
+            }
+            let queues = &self.queues;
+            match self.deficit.next(&self.shares, |nf| !queues[nf].is_empty()) {
+                Some(nf) => {
+                    let began = Instant::now();
+                    let procedures = self.serve(nf);
+                    let nanos = began.elapsed().as_nanos() as u64;
+                    self.deficit.ran(nf, nanos);
+                    self.account(nf, nanos, procedures);
+                }
+                None => {
+                    if self.region.board(plan::BOARD_STOP).load(Ordering::Acquire) != 0 {
+                        return;
+                    }
+                    let queues = &self.queues;
+                    self.bell.wait(SLEEP, || queues.iter().any(|queue| !queue.is_empty()).then_some(()));
+                    since = since.min(Instant::now());
+                }
+            }
+        }
+    }
+
+    /// What an NF has done, for the host to see.
+    fn account(&self, nf: usize, nanos: u64, (events, procedures): (u64, u64)) {
+        let add = |word: u32, more: u64| {
+            // This worker alone writes it.
+            let word = self.region.board(self.plan.nf_word(self.worker.number(), nf as u8, word));
+            word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+        };
+        add(plan::NF_BUSY, nanos);
+        add(plan::NF_EVENTS, events);
+        add(plan::NF_PROCEDURES, procedures);
+    }
+
+    /// Takes a UE from an NF's queue and does all that waits for it. Returns how many events and ended procedures that
+    /// were.
+    fn serve(&mut self, nf: usize) -> (u64, u64) {
+        let word = self.plan.nf_word(self.worker.number(), 0, plan::NF_SERVING);
+        self.region.board(word).store(1, Ordering::Relaxed);
+        let done = self.serve_one(nf);
+        self.region.board(word).store(0, Ordering::Relaxed);
+        done
+    }
+
+    fn serve_one(&mut self, nf: usize) -> (u64, u64) {
+        let Some(taken) = self.queues[nf].take(&self.worker) else { return (0, 0) };
+        let Some(slot) = self.region.slot_at(taken.item as u32) else {
+            self.queues[nf].acknowledge(&self.worker, taken);
+            return (0, 0);
+        };
+        let (mut events, mut procedures) = (0, 0);
+        let mut next = self.region.next(&self.worker, slot);
+        while let Some(packet) = next {
+            events += 1;
+            procedures += u64::from(self.event(nf, slot, packet));
+            next = self.worker.finish(slot);
+        }
+        self.queues[nf].acknowledge(&self.worker, taken);
+        (events, procedures)
+    }
+
+    /// One event of a UE. Whether a procedure ended by it.
+    fn event(&mut self, nf: usize, slot: Slot, packet: Packet) -> bool {
+        let mut octets = std::mem::take(&mut self.packet);
+        octets.clear();
+        let ended = match self.region.read_packet(packet, &mut octets) {
+            Some(sequence) => self.carry_out(nf, slot, sequence, &octets),
+            None => false,
+        };
+        self.packet = octets;
+        ended
+    }
+
+    fn carry_out(&mut self, nf: usize, slot: Slot, sequence: u64, octets: &[u8]) -> bool {
+        let found = self.contexts.load(&self.region, slot);
+        if let Found::Context { consumed, unsent } | Found::Tombstone { consumed, unsent } = found
+            && sequence <= consumed
+        {
+            // Somebody who died carried it out: what is to be sent is offered again, and repeats are dropped there.
+            if let Some(buffer) = unsent {
+                self.hand_over(buffer.to_item());
+            }
+            return false;
+        }
+        let Some(parcel) = Parcel::decode(octets) else {
+            tracing::error!("an event does not decode: it is passed over; please report it");
+            return false;
+        };
+        let Some(event) = self.admit(&parcel, slot, found) else {
+            self.give_back(sequence, octets);
+            return false;
+        };
+        let event = event.or_else(|| parcel.into_event());
+        let Some(event) = event else { return false };
+        let stepped = catch_unwind(AssertUnwindSafe(|| self.step(nf, slot, sequence, event)));
+        match stepped {
+            Ok(Ok(ended)) => ended,
+            Ok(Err(error)) => {
+                tracing::error!(%error, "a step was not committed: it is void");
+                false
+            }
+            Err(_) => {
+                // The panic has told its place; nothing was committed, and no other UE is touched.
+                tracing::error!("a step has panicked: its event is passed over; please report it");
+                self.contexts.forget(slot);
+                false
+            }
+        }
+    }
+
+    /// Whether an event is for the UE of the slot; with it the first message of a connection, read. `None`: the host
+    /// has to deal with it.
+    fn admit(&mut self, parcel: &Parcel<'_>, slot: Slot, found: Found) -> Option<Option<Event<'static>>> {
+        let initial = |pdu: &[u8]| match n2::ue_message(pdu) {
+            Ok((_, n2::UeMessage::Initial(message))) => Some(message),
+            _ => None,
+        };
+        match (parcel, found) {
+            (Parcel::Initial { assoc, named, pdu }, Found::Nothing | Found::Context { .. }) => {
+                let message = initial(pdu)?;
+                if *named && !engine::is_authentic(self.contexts.current()?, &message.nas) {
+                    return None;
+                }
+                self.contexts.fresh(&self.region, slot, found)?;
+                Some(Some(Event::Initial { assoc: *assoc, message }))
+            }
+            (Parcel::Congested { assoc, pdu }, Found::Nothing | Found::Context { .. }) => {
+                let message = initial(pdu)?;
+                self.contexts.fresh(&self.region, slot, found)?;
+                Some(Some(Event::Congested { assoc: *assoc, message }))
+            }
+            (Parcel::Pfcp { seid, request: true, .. }, Found::Context { .. }) => {
+                let has = self.contexts.current()?.sessions.iter().any(|s| s.cp_seid == *seid);
+                has.then_some(None)
+            }
+            (_, Found::Context { .. }) => Some(None),
+            (_, Found::Nothing | Found::Tombstone { .. }) => None,
+        }
+    }
+
+    /// Decides, commits, and hands over what is to be done.
+    fn step(&mut self, nf: usize, slot: Slot, sequence: u64, event: Event<'_>) -> Result<bool, CommitError> {
+        let now = clock();
+        let Some(mut ue) = self.contexts.take() else { return Ok(false) };
+        let before = (!self.contexts.is_fresh()).then(|| Summary::of(&ue));
+        let mut old_references = references(&ue);
+        old_references.push(ue.ltmsi);
+        self.ids.settle_taken(slot, |dnn, number, v6| has_address(&self.ids, &ue, dnn, number, v6));
+        ue.sequence += 1;
+        let rng = &mut self.rng;
+        let mut random = |octets: &mut [u8]| rng.fill_bytes(octets);
+        let mut ids = self.ids.of(slot);
+        let mut env = Env { now, config: &self.config, random: &mut random, ids: &mut ids, ran: &self.ran };
+        let outcome = engine::step(&mut ue, event, &mut env);
+        let runs = kind::running(&ue).is_some();
+        let outbox = leave(&ue, now, before, &old_references, outcome);
+        let mut octets = outbox.encode(std::mem::take(&mut self.outbox));
+        // A running procedure stays with its NF: later messages of it come straight here.
+        let pin = if runs { crate::host::pin(self.worker.number(), nf as u8) } else { 0 };
+        let deadline = outbox.deadline;
+        let forgets = outbox.forgets();
+        let done = self.contexts.commit(&mut self.worker, slot, ue, forgets, (sequence, deadline, pin), &octets);
+        octets.clear();
+        self.outbox = octets;
+        let done = done?;
+        self.region.clear_taken(slot);
+        match done {
+            contexts::Done::Committed(buffer) => self.hand_over(buffer.to_item()),
+            contexts::Done::Private(packet) => self.push(false, packet.to_item()),
+        }
+        // Ended now, or done in one step.
+        Ok(!runs)
+    }
+
+    fn hand_over(&self, item: u64) {
+        self.push(true, item);
+    }
+
+    /// Puts an item into a ring to the host, which always empties it.
+    fn push(&self, committed: bool, item: u64) {
+        let ring = if committed { &self.committed } else { &self.returned };
+        while ring.push(item).is_err() {
+            self.host.ring();
+            std::thread::yield_now();
+        }
+        self.host.ring();
+    }
+
+    /// Hands an event back that is not for the UE it was posted to. A copy: the packet itself is freed when it is
+    /// finished.
+    fn give_back(&mut self, sequence: u64, octets: &[u8]) {
+        match self.worker.packet(sequence, octets) {
+            Some(copy) => self.push(false, copy.to_item()),
+            None => tracing::warn!("no packet is free: an event is lost; make state.packets larger"),
+        }
+    }
+}
+
+/// What a step leaves for the host.
+fn leave(
+    ue: &UeContext,
+    now: vireo_types::Instant,
+    before: Option<Summary>,
+    old_references: &[Ltmsi],
+    outcome: Outcome,
+) -> Outbox {
+    let forgets = outcome.effects.contains(&Effect::Forget);
+    let references = references(ue);
+    let seid = |effect: &Effect| match effect {
+        Effect::Pfcp { session, .. } => Some(ue.sessions.iter().find(|s| s.index == *session).map(|s| s.cp_seid)),
+        _ => None,
+    };
+    Outbox {
+        at: now,
+        ltmsi: ue.ltmsi,
+        key: u64::from(ue.ltmsi.get()) << 36 | (ue.sequence & 0xffff_ffff) << 4,
+        before,
+        after: (!forgets).then(|| Summary::of(ue)),
+        settled: old_references.iter().filter(|old| !references.contains(old) && **old != ue.ltmsi).copied().collect(),
+        seids: outcome.effects.iter().filter_map(seid).collect(),
+        effects: outcome.effects,
+        notes: outcome.notes,
+        deadline: ue.deadline(),
+    }
+}
+
+/// Whether a session of the UE has a number of a data network's table.
+fn has_address(ids: &Giver, ue: &UeContext, dnn: &Dnn, number: u32, ipv6: bool) -> bool {
+    ue.sessions.iter().any(|s| s.dnn == *dnn && ids.is_of(dnn, number, ipv6, &s.address))
+}
+
+/// The numbers other than its own that a context is still reached by.
+fn references(ue: &UeContext) -> Vec<Ltmsi> {
+    let connection = ue.connection.map(|c| c.amf_id.ltmsi());
+    let target = ue.handover.as_ref().and_then(|h| h.target()).map(|m| m.amf_id.ltmsi());
+    let sessions = ue.sessions.iter().map(|s| s.cp_seid.ltmsi());
+    connection.into_iter().chain(target).chain(sessions).filter(|l| *l != ue.ltmsi).collect()
+}

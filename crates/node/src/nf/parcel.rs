@@ -1,0 +1,107 @@
+//! Events on their way to a worker: what a packet of the region holds.
+
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use vireo_core::engine::Event;
+use vireo_core::subscription::{AuthenticationError, AuthenticationInfo};
+use vireo_types::{AmfUeNgapId, AssocId, Seid};
+
+/// An event for one UE, as it crosses into another process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Parcel<'a> {
+    /// The first message of an NG connection.
+    Initial {
+        /// The RAN node's association.
+        assoc: AssocId,
+        /// The UE was found by the 5G-TMSI that the message names: it has to prove that it is the one.
+        named: bool,
+        /// The PDU.
+        #[serde(borrow, with = "serde_bytes")]
+        pdu: &'a [u8],
+    },
+    /// The same of a UE that there is no room for.
+    Congested {
+        /// The RAN node's association.
+        assoc: AssocId,
+        /// The PDU.
+        #[serde(borrow, with = "serde_bytes")]
+        pdu: &'a [u8],
+    },
+    /// A message on the UE's NG connection.
+    Ngap {
+        /// The RAN node's association.
+        assoc: AssocId,
+        /// The number it names.
+        amf_id: AmfUeNgapId,
+        /// The PDU.
+        #[serde(borrow, with = "serde_bytes")]
+        pdu: &'a [u8],
+    },
+    /// The home network's answer.
+    Authentication(Box<Result<AuthenticationInfo, AuthenticationError>>),
+    /// A PFCP message.
+    Pfcp {
+        /// The UPF.
+        upf: SocketAddr,
+        /// The session.
+        seid: Seid,
+        /// Whether it is a request, which is owed an answer.
+        request: bool,
+        /// The message.
+        #[serde(borrow, with = "serde_bytes")]
+        message: &'a [u8],
+    },
+    /// A PFCP request got no answer.
+    PfcpTimeout {
+        /// The session.
+        seid: Seid,
+    },
+    /// A UPF lost its sessions.
+    UpfLost {
+        /// The UPF.
+        upf: SocketAddr,
+    },
+    /// The context's deadline has passed.
+    Deadline,
+    /// The UE's NG connection is gone.
+    ConnectionLost {
+        /// Its association.
+        assoc: AssocId,
+    },
+    /// Another context is the subscriber's.
+    Superseded,
+    /// The operator wants the UE gone.
+    Deregister {
+        /// Whether it shall register again.
+        again: bool,
+    },
+}
+
+impl<'a> Parcel<'a> {
+    /// Its octets, appended.
+    pub(crate) fn encode(&self, to: Vec<u8>) -> Vec<u8> {
+        // Nothing of a parcel has no encoding.
+        postcard::to_extend(self, to).unwrap_or_default()
+    }
+
+    /// Of its octets. They were written by this release: `None` is a fault of this build.
+    pub(crate) fn decode(octets: &'a [u8]) -> Option<Self> {
+        postcard::from_bytes(octets).ok()
+    }
+
+    /// The event, for what is one as it stands; the first messages of connections are read further.
+    pub(crate) fn into_event(self) -> Option<Event<'a>> {
+        Some(match self {
+            Parcel::Initial { .. } | Parcel::Congested { .. } => return None,
+            Parcel::Ngap { assoc, amf_id, pdu } => Event::Ngap { assoc, amf_id, pdu },
+            Parcel::Authentication(answer) => Event::Authentication(*answer),
+            Parcel::Pfcp { seid, message, .. } => Event::Pfcp { seid, message },
+            Parcel::PfcpTimeout { seid } => Event::PfcpTimeout { seid },
+            Parcel::UpfLost { upf } => Event::UpfLost { upf },
+            Parcel::Deadline => Event::Deadline,
+            Parcel::ConnectionLost { assoc } => Event::ConnectionLost { assoc },
+            Parcel::Superseded => Event::Superseded,
+            Parcel::Deregister { again } => Event::Deregister { again },
+        })
+    }
+}

@@ -1,0 +1,126 @@
+//! Where host and workers find each other in the region: rings, the board's words, bulletins and number tables. Both
+//! sides compute it from the same few sizes.
+
+use vireo_core::config::{CoreConfig, DnnConfig};
+use vireo_core::pools::Range;
+use vireo_store::region::{Bell, Region, RegionConfig, Ring, TABLES};
+
+/// The host thread's number among the workers of the region.
+pub(crate) const HOST: u8 = 0;
+
+/// The bulletin of what workers are told at their start.
+pub(crate) const BULLETIN_CONFIG: u8 = 0;
+/// The bulletin of the RAN nodes that have NG set up.
+pub(crate) const BULLETIN_RAN: u8 = 1;
+
+/// The board's word that says how far the epoch is from the monotonic clock, in microseconds.
+pub(crate) const BOARD_CLOCK: u32 = 0;
+/// Not 0: workers end when their queues are empty.
+pub(crate) const BOARD_STOP: u32 = 1;
+/// The next LTMSI number of each owner of buckets.
+const BOARD_LTMSI: u32 = 16;
+/// Owners of buckets: slice 0 and the slices.
+pub(crate) const OWNERS: usize = 256;
+/// What is known of each NF.
+const BOARD_NF: u32 = BOARD_LTMSI + OWNERS as u32;
+
+/// Words of an NF on the board: a cache line.
+const NF_WORDS: u32 = 8;
+/// Its part of its core (an `f64`), written by the host.
+pub(crate) const NF_SHARE: u32 = 0;
+/// Nanoseconds that it has worked.
+pub(crate) const NF_BUSY: u32 = 1;
+/// Events that it has carried out.
+pub(crate) const NF_EVENTS: u32 = 2;
+/// Procedures that came to their end there.
+pub(crate) const NF_PROCEDURES: u32 = 3;
+
+/// Of a worker's first NF: not 0 while the worker has taken something and is not done with it.
+pub(crate) const NF_SERVING: u32 = 4;
+
+/// Rings of a worker beside those of its NFs: committed records, and packets that it gives back.
+const OWN_RINGS: u16 = 2;
+
+/// The sizes that everything follows from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// NFs of a worker at most.
+    pub(crate) nfs: u8,
+}
+
+impl Plan {
+    fn rings_each(self) -> u16 {
+        u16::from(self.nfs) + OWN_RINGS
+    }
+
+    /// A region's rings and board for so many workers, the host among them.
+    pub(crate) fn sizes(self, workers: u8) -> (u16, u32) {
+        let board = BOARD_NF + u32::from(workers) * u32::from(self.nfs) * NF_WORDS;
+        (u16::from(workers) * self.rings_each(), board)
+    }
+
+    fn ring(self, region: &Region, number: u16) -> Ring {
+        region.ring(number).expect("the region was made with rings for all its workers")
+    }
+
+    /// The ring of what a worker has committed: buffers.
+    pub(crate) fn committed(self, region: &Region, worker: u8) -> Ring {
+        self.ring(region, u16::from(worker) * self.rings_each())
+    }
+
+    /// The ring of packets that a worker gives back to the host.
+    pub(crate) fn returned(self, region: &Region, worker: u8) -> Ring {
+        self.ring(region, u16::from(worker) * self.rings_each() + 1)
+    }
+
+    /// The ring of UEs that an NF is to work for.
+    pub(crate) fn queue(self, region: &Region, worker: u8, nf: u8) -> Ring {
+        self.ring(region, u16::from(worker) * self.rings_each() + OWN_RINGS + u16::from(nf))
+    }
+
+    /// What wakes a worker (0: the host).
+    pub(crate) fn bell(self, region: &Region, worker: u8) -> Bell {
+        self.committed(region, worker).bell()
+    }
+
+    /// A word of an NF on the board.
+    pub(crate) fn nf_word(self, worker: u8, nf: u8, word: u32) -> u32 {
+        BOARD_NF + (u32::from(worker) * u32::from(self.nfs) + u32::from(nf)) * NF_WORDS + word
+    }
+}
+
+/// The word of the next LTMSI number of an owner.
+pub(crate) fn ltmsi_word(owner: usize) -> u32 {
+    BOARD_LTMSI + owner.min(OWNERS - 1) as u32
+}
+
+/// The number tables of the UE addresses: two for each data network, IPv4 and IPv6, empty where it has no pool.
+pub(crate) fn address_tables(config: &CoreConfig) -> [u32; TABLES] {
+    let sizes = config.dnns.iter().flat_map(|dnn| ranges(dnn).map(|range| range.map_or(0, |r| r.size())));
+    let mut tables = [0; TABLES];
+    tables.iter_mut().zip(sizes).for_each(|(table, size)| *table = size);
+    tables
+}
+
+/// The ranges of a data network's pools.
+pub(crate) fn ranges(dnn: &DnnConfig) -> [Option<Range>; 2] {
+    [dnn.ipv4_pool.map(|(a, length)| Range::ipv4(a, length)), dnn.ipv6_pool.map(|(a, length)| Range::ipv6(a, length))]
+}
+
+/// The sizes of a region for a host.
+pub(crate) fn region_config(
+    plan: Plan,
+    state: &crate::config::StateConfig,
+    workers: u8,
+    config: &CoreConfig,
+) -> RegionConfig {
+    let (rings, board) = plan.sizes(workers);
+    RegionConfig {
+        packets: state.packets,
+        rings,
+        ring_cells: 4096,
+        board,
+        tables: address_tables(config),
+        ..RegionConfig::new(state.ues, workers, state.bytes)
+    }
+}

@@ -1,0 +1,51 @@
+//! The RAN nodes as workers see them: a bulletin of the host, read again when it has changed.
+
+use super::plan::BULLETIN_RAN;
+use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use vireo_core::RanNodes;
+use vireo_store::region::Region;
+use vireo_types::{AssocId, GnbId, Tai};
+
+/// A RAN node that has NG set up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Posted {
+    pub(crate) assoc: AssocId,
+    pub(crate) id: GnbId,
+    pub(crate) areas: Vec<Tai>,
+}
+
+/// The view of a worker.
+#[derive(Debug)]
+pub(crate) struct View {
+    region: Region,
+    seen: RefCell<(u64, Vec<Posted>, Vec<u8>)>,
+}
+
+impl View {
+    pub(crate) fn new(region: Region) -> Self {
+        View { region, seen: RefCell::default() }
+    }
+
+    fn with<T>(&self, read: impl FnOnce(&[Posted]) -> T) -> T {
+        let mut seen = self.seen.borrow_mut();
+        let (version, nodes, octets) = &mut *seen;
+        if self.region.bulletin_version(BULLETIN_RAN) != *version {
+            octets.clear();
+            *version = self.region.read_bulletin(BULLETIN_RAN, octets);
+            *nodes = postcard::from_bytes(octets).unwrap_or_default();
+        }
+        read(nodes)
+    }
+}
+
+impl RanNodes for View {
+    fn serving(&self, areas: &[Tai]) -> Vec<AssocId> {
+        let serves = |node: &&Posted| node.areas.iter().any(|tai| areas.contains(tai));
+        self.with(|nodes| nodes.iter().filter(serves).map(|node| node.assoc).collect())
+    }
+
+    fn find(&self, id: GnbId) -> Option<AssocId> {
+        self.with(|nodes| nodes.iter().find(|node| node.id == id).map(|node| node.assoc))
+    }
+}
