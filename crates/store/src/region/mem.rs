@@ -197,11 +197,16 @@ impl Mem {
     /// Appends the octets from a word on to `to`. They are what was written only if the recheck says so.
     #[inline]
     pub(super) fn read(&self, number: usize, octets: usize, to: &mut Vec<u8>) {
-        to.reserve(octets + WORD);
-        for word in self.span(number, octets.div_ceil(WORD)) {
-            to.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        let start = to.len();
+        to.resize(start + octets, 0);
+        let (chunks, rest) = to[start..].as_chunks_mut::<WORD>();
+        let words = self.span(number, octets.div_ceil(WORD));
+        for (chunk, word) in chunks.iter_mut().zip(words) {
+            *chunk = word.load(Ordering::Relaxed).to_le_bytes();
         }
-        to.truncate(to.len() - (octets.next_multiple_of(WORD) - octets));
+        if let Some(last) = words.get(chunks.len()) {
+            rest.copy_from_slice(&last.load(Ordering::Relaxed).to_le_bytes()[..rest.len()]);
+        }
     }
 }
 

@@ -129,7 +129,7 @@ impl Region {
             if number == 0 {
                 return false;
             }
-            let read = self.read_buffer(number, to);
+            let read = self.read_buffer(number, to, true);
             fence(Ordering::Acquire);
             if self.word(self.slot(slot.0, S_WORD)).load(Ordering::Relaxed) == to.word && read {
                 return true;
@@ -144,7 +144,7 @@ impl Region {
         Some(self.in_use(number)).filter(|buffer| buffer.to_item() == item)
     }
 
-    /// Reads a record for its effects; false if it was never committed, or is gone: superseded and its effects sent.
+    /// Reads a record without its context, for its effects; false if it was never committed, or is gone: superseded and its effects sent.
     pub fn read_outbox(&self, buffer: Buffer, to: &mut Snapshot) -> bool {
         to.word = 0;
         to.context.clear();
@@ -152,7 +152,7 @@ impl Region {
         if self.capacity(buffer.number).is_none() || self.in_use(buffer.number) != buffer {
             return false;
         }
-        let read = self.read_buffer(buffer.number, to) && self.was_committed(buffer.number);
+        let read = self.read_buffer(buffer.number, to, false) && self.was_committed(buffer.number);
         fence(Ordering::Acquire);
         read && self.in_use(buffer.number) == buffer
     }
@@ -165,8 +165,17 @@ impl Region {
         current() || halves(self.word(base).load(Ordering::Acquire)).1 & heap::COMMITTED != 0
     }
 
-    /// Copies a buffer; false if what is there cannot be a record, because it is being written.
-    fn read_buffer(&self, number: u32, to: &mut Snapshot) -> bool {
+    /// The slot that a record is of; `None` if the use of its buffer is over.
+    pub fn slot_of_buffer(&self, buffer: Buffer) -> Option<Slot> {
+        self.capacity(buffer.number)?;
+        let place = self.word(self.buffer(buffer.number) + B_PLACE).load(Ordering::Acquire);
+        fence(Ordering::Acquire);
+        self.slot_at(place & u64::from(u32::MAX)).filter(|_| self.in_use(buffer.number) == buffer)
+    }
+
+    /// Copies a buffer, with its context or without; false if what is there cannot be a record, because it is being
+    /// written.
+    fn read_buffer(&self, number: u32, to: &mut Snapshot, with_context: bool) -> bool {
         let base = self.buffer(number);
         let get = |word: usize| self.word(base + word).load(Ordering::Relaxed);
         let (generation, flags) = halves(self.word(base).load(Ordering::Acquire));
@@ -181,7 +190,9 @@ impl Region {
         to.consumed = get(B_CONSUMED);
         to.deadline = deadline(get(B_DEADLINE));
         to.pin = get(B_PIN);
-        self.mem.read(base + BUFFER_HEADER, context, &mut to.context);
+        if with_context {
+            self.mem.read(base + BUFFER_HEADER, context, &mut to.context);
+        }
         self.mem.read(base + BUFFER_HEADER + context.div_ceil(WORD), outbox, &mut to.outbox);
         true
     }
@@ -221,13 +232,6 @@ impl Region {
     /// When something is due for a slot's UE.
     pub fn deadline_of(&self, slot: Slot) -> Option<Instant> {
         self.peek(slot.0, B_DEADLINE).and_then(deadline)
-    }
-
-    /// The slot that a record was committed in.
-    pub fn slot_of_buffer(&self, buffer: Buffer) -> Option<Slot> {
-        self.capacity(buffer.number)?;
-        let slot = halves(self.word(self.buffer(buffer.number) + B_PLACE).load(Ordering::Acquire)).1;
-        self.slot_at(slot)
     }
 
     /// Whom the procedure of a slot's UE is pinned to, as its record says; 0 if there is no record.

@@ -1,10 +1,12 @@
 //! Starting this binary again as a worker, and ending it.
 
+use rustix::process::set_parent_process_death_signal;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use vireo_store::region::{BuryError, Dead, Region, Worker};
@@ -75,6 +77,9 @@ impl Deaths {
             &mut self.kills.0
         };
         *count += 1;
+        if self.count().is_multiple_of(1000) {
+            println!("{self} until now");
+        }
         dead
     }
 
@@ -120,6 +125,8 @@ fn stop_and_kill(region: &Region, number: u8, child: &mut Child) -> OwnedFd {
 /// The worker that this process is; `None` if it is a test.
 pub(crate) fn role() -> Option<Worker> {
     let number = std::env::var(NUMBER).ok()?.parse().unwrap();
+    // Nothing is left running when the test fails.
+    set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
     let fd: i32 = std::env::var(FD).unwrap().parse().unwrap();
     let fd = OpenOptions::new().read(true).write(true).open(format!("/proc/self/fd/{fd}")).unwrap().into();
     let region = Region::attach(fd).expect("the region of the test");
@@ -138,38 +145,52 @@ impl Random {
     }
 }
 
-/// What all processes say they did, in one file: a line is written at once or, if its writer is killed before, not.
+/// What all processes say they did, in one file: a line is written at once or, if its writer is killed before, not. (Lines
+/// do not cross pages: a write that does may be cut short there by the kill.)
 pub(crate) struct Log {
     path: PathBuf,
     file: File,
+    /// What was read of it.
+    read: u64,
 }
 
 impl Log {
     /// A new one, which goes when it is dropped.
     pub(crate) fn create(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("vireo-{name}-{}", std::process::id()));
-        let file = OpenOptions::new().create(true).append(true).open(&path).unwrap();
-        Log { path, file }
+        let file = OpenOptions::new().create(true).read(true).append(true).open(&path).unwrap();
+        Log { path, file, read: 0 }
     }
 
     /// The one that this process was given.
     pub(crate) fn inherited() -> Self {
         let path = PathBuf::from(std::env::var_os(LOG).unwrap());
-        Log { file: OpenOptions::new().append(true).open(&path).unwrap(), path }
+        Log { file: OpenOptions::new().append(true).open(&path).unwrap(), path, read: 0 }
     }
 
     pub(crate) fn write(&mut self, numbers: &[u64]) {
-        let octets: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
+        let mut octets: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
+        octets.resize(octets.len().next_power_of_two(), 0);
         assert_eq!(self.file.write(&octets).unwrap(), octets.len());
     }
 
-    /// Everything that was written, as lines of `N` numbers; and the file is removed.
-    pub(crate) fn finish<const N: usize>(self) -> Vec<[u64; N]> {
-        let octets = std::fs::read(&self.path).unwrap();
-        std::fs::remove_file(&self.path).unwrap();
+    /// What was written since it was read last, as lines of `N` numbers.
+    pub(crate) fn read<const N: usize>(&mut self) -> Vec<[u64; N]> {
+        let (there, line) = (self.file.metadata().unwrap().len(), (N * 8).next_power_of_two());
+        let mut octets = vec![0; (there - self.read) as usize / line * line];
+        self.file.read_exact_at(&mut octets, self.read).unwrap();
+        self.read += octets.len() as u64;
         let number = |octets: &[u8]| u64::from_le_bytes(octets.try_into().unwrap());
-        let lines = octets.chunks(N * 8).map(|line| std::array::from_fn(|i| number(&line[i * 8..][..8])));
-        lines.collect()
+        octets.chunks(line).map(|line| std::array::from_fn(|i| number(&line[i * 8..][..8]))).collect()
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        // A worker has only its name.
+        if std::env::var_os(LOG).is_none() {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 

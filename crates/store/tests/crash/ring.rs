@@ -72,7 +72,7 @@ fn items_of_killed_workers_come_back_once_and_in_order() {
             }
         }
     }
-    let mut seen: Vec<u64> = log.finish().into_iter().map(|[item]| item).collect();
+    let mut seen: Vec<u64> = log.read().into_iter().map(|[item]| item).collect();
     seen.sort_unstable();
     let all = seen.len();
     seen.dedup();
