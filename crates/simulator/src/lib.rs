@@ -7,4 +7,5 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+pub mod faults;
 pub mod results;

@@ -1,9 +1,9 @@
 //! The highest load that a core keeps up with.
 
 /// How a step of the search changes the load while the limit is not yet between two loads.
-const STRIDE: f64 = 1.3;
+const STRIDE: f64 = 1.6;
 /// How often the load is changed by [`STRIDE`] at the most, each way.
-const STRIDES: u32 = 6;
+const STRIDES: u32 = 8;
 
 /// Searches for the highest rate that `keeps_up` is true for, beginning at `guess` and halving the interval `steps`
 /// times. Zero if nothing that was tried is kept up with.
@@ -40,13 +40,13 @@ mod tests {
         #[test]
         fn the_limit_is_found_from_both_sides(limit in 300.0..3000.0, guess in 900.0..1100.0) {
             let mut tried = 0;
-            let found = search(guess, 4, |rate| {
+            let found = search(guess, 5, |rate| {
                 tried += 1;
                 Ok::<_, Infallible>(rate <= limit)
             });
             let Ok(found) = found;
             prop_assert!(found <= limit && found >= limit * 0.97, "{found} of {limit}");
-            prop_assert!(tried <= STRIDES + 4);
+            prop_assert!(tried <= STRIDES + 5);
         }
     }
 

@@ -150,11 +150,7 @@ impl Bench<'_> {
             first: first.into(),
             load,
             scenario: scenario.into(),
-            idle: Duration::ZERO,
-            watch_memory: false,
-            quiet: true,
-            limit: Duration::from_secs(300),
-            more: Vec::new(),
+            ..EmulatorOptions::default()
         };
         let emulated = emulator::run(&self.lab, core, &options, &self.interrupt)?;
         if emulated.result.succeeded != u64::from(ues) {

@@ -3,6 +3,7 @@
 
 use crate::cli::Failure;
 use crate::lab::core::Core;
+use crate::lab::workers::Worker;
 use rand::seq::IndexedRandom;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -50,8 +51,8 @@ impl Killer {
     /// Kills one if it is time. While there is none, because the last one is not replaced yet, it stays due.
     pub(super) fn work(&mut self, core: &Core) -> Result<(), Failure> {
         if Instant::now() >= self.due
-            && let Some(pid) = core.workers()?.choose(&mut rand::rng())
-            && core.kill_worker(*pid)?
+            && let Some(worker) = Worker::of(&core.process)?.choose(&mut rand::rng())
+            && worker.kill()?
         {
             self.kills += 1;
             self.due += self.every;

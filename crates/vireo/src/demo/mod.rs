@@ -129,7 +129,6 @@ fn emulator_options(args: &Args) -> EmulatorOptions {
     EmulatorOptions {
         gnbs: args.gnbs,
         ues: args.ues,
-        first: 0,
         load: Load::Rate(args.rate),
         scenario: args.scenario.clone(),
         // The first UEs rest until the last ones have registered, so that all are there at one time.
@@ -138,6 +137,6 @@ fn emulator_options(args: &Args) -> EmulatorOptions {
         quiet: false,
         // Far more than it takes: only to end a run in which somebody waits for ever.
         limit: Duration::from_secs(120 + u64::from(args.ues / args.rate.min(100))),
-        more: Vec::new(),
+        ..EmulatorOptions::default()
     }
 }

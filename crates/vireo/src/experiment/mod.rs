@@ -2,8 +2,14 @@
 //! processes in namespaces of their own; what is compared are configurations of the one core. An experiment leaves
 //! `results/NAME/`: `summary.json` and SVG plots, and CSV tables with all that was measured.
 
+mod fig2c;
+mod fig7;
+mod fig9;
 mod service_load;
 mod session;
+mod soak;
+mod steady;
+mod variants;
 
 use crate::cli::Failure;
 use crate::lab::core::UE_NETWORKS;
@@ -29,6 +35,12 @@ pub(crate) struct Args {
     /// How often everything is measured [default: 5; 1 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50))]
     runs: Option<u32>,
+    /// How long the soak lasts
+    #[arg(long, value_name = "M", default_value_t = 30.0, value_parser = minutes)]
+    minutes: f64,
+    /// Seeds what is random: arrivals, and which worker ends when
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
     /// Keep the core's log
     #[arg(long, value_name = "FILE")]
     core_log: Option<PathBuf>,
@@ -44,7 +56,12 @@ struct Experiment {
     run: fn(&Session) -> Result<Findings, Failure>,
 }
 
-const ALL: &[Experiment] = &[service_load::EXPERIMENT];
+const ALL: &[Experiment] =
+    &[service_load::EXPERIMENT, fig2c::EXPERIMENT, fig7::EXPERIMENT, fig9::EXPERIMENT, soak::EXPERIMENT];
+
+fn minutes(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|m| (0.5..=1440.0).contains(m)).ok_or_else(|| "0.5 to 1440 minutes are allowed".into())
+}
 
 /// Does what `vireo experiment` was asked.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -65,7 +82,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let log = args.core_log.as_deref().map(crate::lab::create).transpose()?;
     let lab = Lab::build(&UE_NETWORKS)?;
     let runs = args.runs.unwrap_or(if args.quick { 1 } else { 5 });
-    let session = Session { lab, interrupt: Interrupt::listen()?, quick: args.quick, runs, log };
+    let session = Session {
+        lab,
+        interrupt: Interrupt::listen()?,
+        quick: args.quick,
+        runs,
+        minutes: args.minutes,
+        seed: args.seed,
+        log,
+    };
     let findings = (experiment.run)(&session)?;
     for (name, table) in &findings.tables {
         folder.table(name, table)?;

@@ -77,19 +77,16 @@ fn run(session: &Session) -> Result<Findings, Failure> {
 fn measure(session: &Session, variant: &Variant, window: u32) -> Result<Point, Failure> {
     let ues = window.max(16);
     let requests = if session.quick { 4_000 } else { 20_000 };
-    let mut core = session.core(variant, ues)?;
+    let mut core = session.core(variant, ues, &[])?;
     let rounds = requests / ues;
     let options = EmulatorOptions {
-        gnbs: 2,
         ues,
-        first: 0,
         load: Load::Window(window),
         scenario: "idle-service".into(),
         idle: Duration::from_millis(1),
-        watch_memory: false,
-        quiet: true,
         limit: Duration::from_secs(120),
         more: vec!["--rounds".into(), rounds.to_string()],
+        ..EmulatorOptions::default()
     };
     let Emulated { result, core_cpu, .. } = session.emulate(&mut core, &options)?;
     core.stop()?;

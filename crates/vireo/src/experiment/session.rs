@@ -1,12 +1,20 @@
 //! What all experiments need: a core by its configuration, loads on it, repetition, and a place for what was found.
 
+use super::steady::{OTHER_SST, Outcome, Steady};
 use crate::cli::Failure;
 use crate::lab::core::{Core, CoreOptions};
 use crate::lab::emulator::{self, Emulated, EmulatorOptions};
 use crate::lab::{Interrupt, Lab, create};
 use std::fs::File;
 use std::path::Path;
-use vireo_simulator::results::{Configuration, Figure, Table};
+use std::time::Duration;
+use vireo_simulator::analysis::saturation;
+use vireo_simulator::results::{Configuration, Figure, Measured, Table};
+
+/// Procedures per second that the search for the saturation begins with.
+const FIRST_GUESS: f64 = 1500.0;
+/// A core whose procedures take longer than this in the median does not keep up.
+const LONGEST: Duration = Duration::from_millis(100);
 
 /// What an experiment runs in.
 #[derive(Debug)]
@@ -17,6 +25,10 @@ pub(super) struct Session {
     pub(super) quick: bool,
     /// How often everything is measured.
     pub(super) runs: u32,
+    /// How long the soak lasts.
+    pub(super) minutes: f64,
+    /// Seeds what is random.
+    pub(super) seed: u64,
     /// Where the core's log goes, if it is to be kept.
     pub(super) log: Option<File>,
 }
@@ -71,12 +83,24 @@ impl Session {
             .collect()
     }
 
-    /// A core of this configuration with so many subscribers.
-    pub(super) fn core(&self, variant: &Variant, subscribers: u32) -> Result<Core, Failure> {
+    /// A core of this configuration with so many subscribers, on these processors (none named: on all).
+    pub(super) fn core(&self, variant: &Variant, subscribers: u32, processors: &[usize]) -> Result<Core, Failure> {
+        self.core_with(variant, (subscribers, None), processors)
+    }
+
+    /// The same with subscribers of another slice from one on, and that slice's SST.
+    fn core_with(
+        &self,
+        variant: &Variant,
+        (subscribers, other_slice): (u32, Option<(u64, u8)>),
+        processors: &[usize],
+    ) -> Result<Core, Failure> {
         let options = CoreOptions {
             subscribers: subscribers.into(),
+            other_slice,
             slices: variant.slices.clone(),
             tables: variant.tables.clone(),
+            processors: processors.to_vec(),
             ..CoreOptions::default()
         };
         let log = match &self.log {
@@ -86,8 +110,47 @@ impl Session {
         Core::start(&self.lab, &options, log, &self.interrupt)
     }
 
+    /// A steady load on a core of its own.
+    pub(super) fn on_core(&self, variant: &Variant, processors: &[usize], steady: &Steady) -> Result<Outcome, Failure> {
+        let other = steady.beside.as_ref().map(|_| (steady.ues.into(), OTHER_SST));
+        let mut core = self.core_with(variant, (steady.subscribers(), other), processors)?;
+        let outcome = self.steady(&mut core, steady, &mut |_, _| Ok(()))?;
+        core.stop()?;
+        Ok(outcome)
+    }
+
+    /// The highest rate of a load, given by rate and seconds, that a core of this configuration keeps up with.
+    pub(super) fn saturation(
+        &self,
+        variant: &Variant,
+        processors: &[usize],
+        load: &dyn Fn(f64, f64) -> Steady,
+    ) -> Result<f64, Failure> {
+        let (seconds, steps) = if self.quick { (1.5, 2) } else { (4.0, 4) };
+        let found = saturation::search(FIRST_GUESS, steps, |rate| {
+            self.interrupt.check()?;
+            let outcome = self.on_core(variant, processors, &load(rate, seconds))?;
+            let kept_up = outcome.kept_up(LONGEST);
+            let (completed, due) = (outcome.result.completed, outcome.result.procedures);
+            eprintln!("experiment: {}: {rate:.0}/s: {completed} of {due} done, kept up: {kept_up}", variant.name);
+            Ok::<_, Failure>(kept_up)
+        })?;
+        if found <= 0.0 {
+            return Err(Failure(format!("the core ({}) keeps up with no load that was tried", variant.name)));
+        }
+        Ok(found)
+    }
+
     /// A load on a core, to its end.
     pub(super) fn emulate(&self, core: &mut Core, options: &EmulatorOptions) -> Result<Emulated, Failure> {
         emulator::run(&self.lab, core, options, &self.interrupt)
     }
 }
+
+/// What `value` finds in each run; a failure if nothing was measured.
+pub(super) fn each<T>(runs: &[T], value: impl Fn(&T) -> f64) -> Result<Measured, Failure> {
+    Measured::each(runs, value).ok_or_else(|| Failure("nothing was measured".into()))
+}
+
+/// A name and what of a measurement it means.
+pub(super) type Told<T> = (&'static str, fn(&T) -> f64);

@@ -4,7 +4,7 @@ use super::process::{self, Process};
 use super::{CORE, Interrupt, Lab, has_ipv6};
 use crate::cli::Failure;
 use crate::status;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::time::{Duration, Instant};
 use vireo_node::api::Status;
@@ -74,12 +74,17 @@ pub(crate) struct CoreOptions {
     pub(crate) slices: String,
     /// Further tables of the configuration.
     pub(crate) tables: String,
+    /// The processors that it runs on; empty = all.
+    pub(crate) processors: Vec<usize>,
+    /// From which subscriber on they are in another slice than SST 1, and its SST.
+    pub(crate) other_slice: Option<(u64, u8)>,
 }
 
 impl Default for CoreOptions {
     fn default() -> Self {
         let ciphering = vec!["NEA2".into()];
-        CoreOptions { subscribers: 1, ciphering, slices: SLICES.into(), tables: String::new() }
+        let (slices, tables, processors) = (SLICES.into(), String::new(), Vec::new());
+        CoreOptions { subscribers: 1, ciphering, slices, tables, processors, other_slice: None }
     }
 }
 
@@ -93,11 +98,12 @@ pub(crate) struct Core {
 impl Core {
     /// Provisions, configures and starts it, and waits until it is ready. Its log goes to `log`.
     pub(crate) fn start(lab: &Lab, options: &CoreOptions, log: File, interrupt: &Interrupt) -> Result<Self, Failure> {
-        provision(options.subscribers)?;
+        provision(options)?;
         fs::write(CONFIG, config(options))?;
         let mut command = Process::this_program();
         command.args(["run", "--config", CONFIG]);
-        let mut core = Core { process: Process::start("core", &lab.core, &mut command, Some(log))? };
+        let start = || Process::start("core", &lab.core, &mut command, Some(log));
+        let mut core = Core { process: process::on_processors(&options.processors, start)?? };
         let deadline = Instant::now() + START_WITHIN;
         while status::fetch(API, "/healthz").is_err() {
             core.check()?;
@@ -117,22 +123,9 @@ impl Core {
         Ok(status.counts.registered)
     }
 
-    /// Its worker processes, as it says itself.
-    pub(crate) fn workers(&self) -> Result<Vec<u32>, Failure> {
-        let status: Status = serde_json::from_str(&status::fetch(API, "/status?limit=0")?)?;
-        Ok(status.workers.iter().map(|worker| worker.pid).collect())
-    }
-
-    /// Kills a worker process; `false` if it has ended by itself meanwhile.
-    pub(crate) fn kill_worker(&self, pid: u32) -> Result<bool, Failure> {
-        let Some(Ok(process)) = Pid::from_raw(pid.cast_signed()).map(|pid| pidfd_open(pid, PidfdFlags::empty())) else {
-            return Ok(false);
-        };
-        // Its number may be another process's by now; what the descriptor names stays the same.
-        if process::parent(pid) != Some(self.process.pid()) {
-            return Ok(false);
-        }
-        Ok(pidfd_send_signal(&process, Signal::KILL).is_ok())
+    /// Its metrics without labels, by name.
+    pub(crate) fn metrics(&self) -> Result<BTreeMap<String, f64>, Failure> {
+        Ok(plain_metrics(&status::fetch(API, "/metrics")?))
     }
 
     /// Fails if it has ended.
@@ -158,17 +151,30 @@ impl Core {
     }
 }
 
-fn provision(subscribers: u64) -> Result<(), Failure> {
+/// The metrics without labels of a text in Prometheus' format.
+fn plain_metrics(text: &str) -> BTreeMap<String, f64> {
+    let plain = text.lines().filter(|line| !line.starts_with('#') && !line.contains('{'));
+    let pairs = plain.filter_map(|line| line.split_once(' '));
+    pairs.filter_map(|(name, value)| Some((name.to_owned(), value.trim().parse().ok()?))).collect()
+}
+
+fn provision(options: &CoreOptions) -> Result<(), Failure> {
     let first: Supi = FIRST_IMSI.parse()?;
     let one = Subscriber::new(first, K.parse()?, OPC.parse()?);
-    let all: Vec<Subscriber> = (0..subscribers)
-        .map(|n| Ok(Subscriber { supi: first.offset(n)?, ..one.clone() }))
-        .collect::<Result<_, Failure>>()?;
+    let subscriber = |n: u64| {
+        let mut subscriber = Subscriber { supi: first.offset(n)?, ..one.clone() };
+        if let Some((_, sst)) = options.other_slice.filter(|(from, _)| n >= *from) {
+            subscriber.subscription.slices.iter_mut().for_each(|slice| slice.snssai.sst = sst);
+        }
+        Ok(subscriber)
+    };
+    let all: Vec<Subscriber> = (0..options.subscribers).map(subscriber).collect::<Result<_, Failure>>()?;
     Store::open(DATABASE)?.import(&all, OnExisting::Replace, &mut |_| ())?;
     Ok(())
 }
 
-fn config(options: &CoreOptions) -> String {
+/// The configuration of a core, as a file has it.
+pub(crate) fn config(options: &CoreOptions) -> String {
     let ciphering: Vec<String> = options.ciphering.iter().map(|c| format!("{c:?}")).collect();
     let mut text = format!(
         r#"[core]
@@ -210,6 +216,12 @@ database = "{DATABASE}"
 mod tests {
     use super::*;
     use crate::config::Config;
+
+    #[test]
+    fn metrics_without_labels_are_read() {
+        let text = "# HELP a b\nvireo_ues 4\nvireo_messages{kind=\"x\"} 9\nvireo_part 0.25\n";
+        assert_eq!(plain_metrics(text), BTreeMap::from([("vireo_ues".into(), 4.0), ("vireo_part".into(), 0.25)]));
+    }
 
     #[test]
     fn the_configuration_is_accepted() {

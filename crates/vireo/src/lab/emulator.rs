@@ -3,17 +3,15 @@
 use super::core::{self, Core};
 use super::create;
 use super::process::{self, Process};
-use super::{CORE, DN, DN_V6, Interrupt, Lab, RAN};
+use super::{CORE, DN, DN_V6, Interrupt, Lab, RAN, RAN_INTERFACE};
 use crate::cli::Failure;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use vireo_types::Supi;
 
-/// In the laboratory's own `/tmp`.
-const RESULT: &str = "/tmp/emulator.json";
-const LOG: &str = "/tmp/emulator.log";
 const SAMPLE_EVERY: Duration = Duration::from_millis(10);
 /// Samples of memory for each question to the core.
 const ASK_EVERY: u32 = 5;
@@ -38,7 +36,7 @@ pub(crate) struct EmulatorOptions {
     pub(crate) first: u64,
     /// When UEs start.
     pub(crate) load: Load,
-    /// What they do.
+    /// What they do; empty = what the further words say.
     pub(crate) scenario: String,
     /// How long they stay idle in scenarios where they do.
     pub(crate) idle: Duration,
@@ -50,6 +48,45 @@ pub(crate) struct EmulatorOptions {
     pub(crate) limit: Duration,
     /// Further words of its command line.
     pub(crate) more: Vec<String>,
+    /// The processors that it runs on; empty = all.
+    pub(crate) processors: Vec<usize>,
+    /// 0 for the first emulator of the laboratory; one that runs beside it has another number, and so an address and gNBs
+    /// of its own.
+    pub(crate) number: u8,
+    /// SST of the slice that its gNBs and UEs are in.
+    pub(crate) sst: u8,
+}
+
+impl Default for EmulatorOptions {
+    fn default() -> Self {
+        EmulatorOptions {
+            gnbs: 2,
+            ues: 1,
+            first: 0,
+            load: Load::Window(100),
+            scenario: String::new(),
+            idle: Duration::ZERO,
+            watch_memory: false,
+            quiet: true,
+            limit: Duration::from_secs(300),
+            more: Vec::new(),
+            processors: Vec::new(),
+            number: 0,
+            sst: 1,
+        }
+    }
+}
+
+impl EmulatorOptions {
+    /// In the laboratory's own `/tmp`.
+    fn file(&self, kind: &str) -> String {
+        format!("/tmp/emulator-{}.{kind}", self.number)
+    }
+
+    /// Where its gNBs are.
+    fn address(&self) -> Ipv4Addr {
+        Ipv4Addr::from(RAN.to_bits() + u32::from(self.number))
+    }
 }
 
 /// What a run of the emulator came to.
@@ -69,6 +106,8 @@ pub(crate) struct Emulated {
 /// The emulator's own JSON, as far as it is used here.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct EmulatorResult {
+    /// UEs asked for.
+    pub(crate) ues: u64,
     /// UEs that did all their steps.
     pub(crate) succeeded: u64,
     /// Registrations accepted.
@@ -83,6 +122,27 @@ pub(crate) struct EmulatorResult {
     pub(crate) seconds: f64,
     /// UEs done in a second.
     pub(crate) ues_per_second: f64,
+    /// Of a steady load: procedures that were due.
+    #[serde(default)]
+    pub(crate) procedures: u64,
+    /// Those that came to their end.
+    #[serde(default)]
+    pub(crate) completed: u64,
+    /// Those that were refused, not done in time, or never begun.
+    #[serde(default)]
+    pub(crate) failed_procedures: u64,
+    /// UEs that had to register again although they were registered, and how often.
+    #[serde(default)]
+    pub(crate) lost: u64,
+    /// Requests repeated because there was no answer.
+    #[serde(default)]
+    pub(crate) retries: u64,
+    /// For how long procedures were due, in seconds.
+    #[serde(default)]
+    pub(crate) steady_seconds: f64,
+    /// When the steady load began: microseconds of Unix time.
+    #[serde(default)]
+    pub(crate) steady_began_unix_us: u64,
     /// By procedure, in microseconds.
     pub(crate) latency_us: BTreeMap<String, Latency>,
     /// How many UEs failed, by what happened.
@@ -96,12 +156,18 @@ pub(crate) struct EmulatorResult {
 }
 
 /// Percentiles of one procedure's latency, in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Latency {
     /// Half of them were faster.
     pub(crate) p50: u64,
     /// One in a hundred was slower.
     pub(crate) p99: u64,
+    /// The mean of all.
+    #[serde(default, skip_serializing)]
+    pub(crate) mean: f64,
+    /// The slowest.
+    #[serde(default, skip_serializing)]
+    pub(crate) max: u64,
 }
 
 /// Echoes through the user plane.
@@ -143,39 +209,71 @@ pub(crate) fn run_with(
     interrupt: &Interrupt,
     meanwhile: &mut dyn FnMut(&Core) -> Result<(), Failure>,
 ) -> Result<Emulated, Failure> {
-    let mut command = Process::this_program();
-    command.args(arguments(options)?);
-    // An earlier run's result must not be taken for this one's.
-    let _ = std::fs::remove_file(RESULT);
     let core_before = core.process.cpu()?;
     let children_before = process::cpu_of_ended_children()?;
-    let log = if options.quiet { Some(create(Path::new(LOG))?) } else { None };
-    let mut emulator = Process::start("emulator", &lab.ran, &mut command, log)?;
-    let deadline = Instant::now() + options.limit;
+    let mut emulator = Emulator::start(lab, options)?;
     let mut memory = Memory::new(options);
-    let status = loop {
-        if let Some(status) = emulator.ended()? {
-            break status;
-        }
-        core.check()?;
-        interrupt.check()?;
-        if Instant::now() > deadline {
-            return Err(Failure(format!("the emulator is not done after {:?}", options.limit)));
-        }
+    while !emulator.has_ended(core, interrupt)? {
         memory.sample(core)?;
         meanwhile(core)?;
         std::thread::sleep(SAMPLE_EVERY);
-    };
-    let text = std::fs::read_to_string(RESULT).map_err(|e| {
-        let words = emulator.last_words(10);
-        Failure(format!("the emulator ended ({status}) without a result ({e}) {words}"))
-    })?;
+    }
     Ok(Emulated {
-        result: serde_json::from_str(&text)?,
+        result: emulator.result()?,
         cpu: process::cpu_of_ended_children()?.saturating_sub(children_before),
         core_cpu: core.process.cpu()?.saturating_sub(core_before),
         core_bytes_per_ue: memory.per_ue(),
     })
+}
+
+/// One that is running. Dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct Emulator {
+    process: Process,
+    file: String,
+    limit: Duration,
+    deadline: Instant,
+}
+
+impl Emulator {
+    /// Starts it.
+    pub(crate) fn start(lab: &Lab, options: &EmulatorOptions) -> Result<Self, Failure> {
+        if options.number > 0 {
+            // It may be there from an earlier one.
+            lab.ran.ip(&format!("address replace {}/24 dev {RAN_INTERFACE}", options.address()))?;
+        }
+        let file = options.file("json");
+        let mut command = Process::this_program();
+        command.args(arguments(options, &file)?);
+        // An earlier run's result must not be taken for this one's.
+        let _ = std::fs::remove_file(&file);
+        let log = if options.quiet { Some(create(Path::new(&options.file("log")))?) } else { None };
+        let start = || Process::start("emulator", &lab.ran, &mut command, log);
+        let process = process::on_processors(&options.processors, start)??;
+        Ok(Emulator { process, file, limit: options.limit, deadline: Instant::now() + options.limit })
+    }
+
+    /// Whether it has ended; fails if it never will, or not as it should.
+    pub(crate) fn has_ended(&mut self, core: &mut Core, interrupt: &Interrupt) -> Result<bool, Failure> {
+        if self.process.ended()?.is_some() {
+            return Ok(true);
+        }
+        core.check()?;
+        interrupt.check()?;
+        if Instant::now() > self.deadline {
+            return Err(Failure(format!("the emulator is not done after {:?}", self.limit)));
+        }
+        Ok(false)
+    }
+
+    /// What it says when it has ended.
+    pub(crate) fn result(&mut self) -> Result<EmulatorResult, Failure> {
+        let text = std::fs::read_to_string(&self.file).map_err(|e| {
+            let words = self.process.last_words(10);
+            Failure(format!("the emulator ended without a result ({e}) {words}"))
+        })?;
+        Ok(serde_json::from_str(&text)?)
+    }
 }
 
 /// Watches the core's memory between half of the UEs and all.
@@ -218,20 +316,24 @@ impl Memory {
     }
 }
 
-fn arguments(options: &EmulatorOptions) -> Result<Vec<String>, Failure> {
+fn arguments(options: &EmulatorOptions, result: &str) -> Result<Vec<String>, Failure> {
     let first: Supi = core::FIRST_IMSI.parse()?;
     let mut arguments: Vec<String> = vec!["emulate".into()];
     let mut add = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
     add("--core", CORE.to_string());
-    add("--n2", RAN.to_string());
-    add("--n3", RAN.to_string());
+    add("--n2", options.address().to_string());
+    add("--n3", options.address().to_string());
+    add("--gnb-id", (1 + u32::from(options.number) * 1000).to_string());
+    add("--snssai", options.sst.to_string());
     add("--echo-v4", DN.to_string());
     add("--echo-v6", DN_V6.to_string());
     add("--gnbs", options.gnbs.to_string());
     add("--ues", options.ues.to_string());
     add("--imsi", first.offset(options.first)?.reveal());
-    add("--scenario", options.scenario.clone());
-    add("--json", RESULT.to_owned());
+    if !options.scenario.is_empty() {
+        add("--scenario", options.scenario.clone());
+    }
+    add("--json", result.to_owned());
     if let Some(key) = core::HN_KEYS.iter().find(|key| options.scenario == key.scenario) {
         add("--home-key", key.public.to_owned());
         add("--home-key-id", key.id.to_string());

@@ -5,14 +5,15 @@
 //!  emulator  N2, N3   vireo run             echo
 //! ```
 //!
-//! `vireo demo`, `vireo bench` and `vireo experiment` build on it. It knows how to start the programs and what the kernel counts of them;
-//! it knows nothing of what they say to each other.
+//! `vireo demo`, `vireo bench` and `vireo experiment` build on it. It knows how to start the programs and what the kernel
+//! counts of them; it knows nothing of what they say to each other.
 
 pub(crate) mod capture;
 pub(crate) mod core;
 pub(crate) mod emulator;
 pub(crate) mod netns;
 pub(crate) mod process;
+pub(crate) mod workers;
 
 use crate::cli::Failure;
 use netns::{InterfaceCounters, Netns};

@@ -1,6 +1,7 @@
 //! Child processes that are measured: their CPU time and memory as the kernel counts them, and an end that is certain.
 
 use super::netns::Netns;
+use super::workers;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -68,9 +69,18 @@ impl Process {
         self.child.id()
     }
 
-    /// CPU time of all its threads, ended ones too, in user and kernel mode.
+    /// CPU time in user and kernel mode: of all its threads, ended ones too, of its children and of those that have
+    /// ended.
     pub(crate) fn cpu(&self) -> io::Result<Duration> {
-        cpu_of(self.child.id())
+        let ended = |stat: &str| ended_children(stat).ok_or_else(|| io::Error::other("no CPU time of ended children"));
+        let stat = || std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+        let before = ended(&stat()?)?;
+        let mut sum = cpu_of(self.child.id())?;
+        for child in workers::children(self.child.id())? {
+            // One that has been waited for meanwhile counts with the ended ones at the next question.
+            sum += cpu_of(child).unwrap_or_default();
+        }
+        Ok(sum + before)
     }
 
     /// Resident memory now, in octets.
@@ -106,11 +116,19 @@ impl Drop for Process {
     }
 }
 
-/// The parent of a process.
-pub(crate) fn parent(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may have anything in it, parentheses too.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+/// Does something with this thread on these processors alone, if any are named: a child that it starts stays on them.
+pub(crate) fn on_processors<T>(processors: &[usize], work: impl FnOnce() -> T) -> io::Result<T> {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    if processors.is_empty() {
+        return Ok(work());
+    }
+    let before = sched_getaffinity(None)?;
+    let mut set = CpuSet::new();
+    processors.iter().filter(|n| **n < CpuSet::MAX_CPU).for_each(|n| set.set(*n));
+    sched_setaffinity(None, &set)?;
+    let done = work();
+    sched_setaffinity(None, &before)?;
+    Ok(done)
 }
 
 /// CPU time of all children that have ended and been waited for.
@@ -127,7 +145,20 @@ pub(crate) fn cpu_of_ended_children() -> io::Result<Duration> {
     Ok(span(usage.ru_utime) + span(usage.ru_stime))
 }
 
-fn cpu_of(pid: u32) -> io::Result<Duration> {
+/// User and kernel time of ended children in a `/proc/PID/stat` (proc(5): cutime and cstime, fields 16 and 17).
+fn ended_children(stat: &str) -> Option<Duration> {
+    // SAFETY: takes no pointers.
+    let ticks_per_s = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1).cast_unsigned();
+    let fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let mut ticks = 0;
+    for field in fields.skip(13).take(2) {
+        ticks += field.parse::<u64>().ok()?;
+    }
+    Some(Duration::from_micros(ticks * 1_000_000 / ticks_per_s))
+}
+
+/// CPU time of one process, all its threads, in user and kernel mode.
+pub(super) fn cpu_of(pid: u32) -> io::Result<Duration> {
     let mut clock: libc::clockid_t = 0;
     // SAFETY: the pointer is to a variable of the right type that outlives the call.
     let error = unsafe { libc::clock_getcpuclockid(pid as libc::pid_t, &raw mut clock) };
@@ -162,6 +193,26 @@ mod tests {
         thread.join().unwrap();
         let used = cpu_of(std::process::id()).unwrap() - before;
         assert!(used > Duration::from_millis(10), "{used:?}");
+    }
+
+    #[test]
+    fn ended_children_are_counted() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194304 100 0 0 0 5 6 70 30 20 0 1 0 9 9 9";
+        assert_eq!(ended_children(stat), Some(Duration::from_secs(1)), "a tick is 10 ms wherever Linux runs today");
+        assert_eq!(ended_children("7 (sh"), None);
+    }
+
+    #[test]
+    fn a_child_stays_on_its_processors() {
+        let allowed = || {
+            let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+            status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:").map(|l| l.trim().to_owned())).unwrap()
+        };
+        let before = allowed();
+        let child = || Command::new("grep").args(["Cpus_allowed_list", "/proc/self/status"]).output();
+        let output = on_processors(&[0], child).unwrap().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout).split_whitespace().last(), Some("0"));
+        assert_eq!(allowed(), before);
     }
 
     #[test]

@@ -1,0 +1,60 @@
+//! Whether something grows that should not.
+
+/// What a straight line through the points (least squares) says.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Growth {
+    /// At the first point.
+    pub from: f64,
+    /// At the last point.
+    pub to: f64,
+}
+
+impl Growth {
+    /// By how much of its first value it grew; 0 if it was nothing and stayed so.
+    pub fn share(&self) -> f64 {
+        if self.from.abs() < f64::EPSILON && self.to.abs() < f64::EPSILON {
+            return 0.0;
+        }
+        (self.to - self.from) / self.from.abs().max(1.0)
+    }
+}
+
+/// The growth over points of (time, value). What is measured while something warms up is better left out.
+pub fn growth(points: &[(f64, f64)]) -> Growth {
+    let n = points.len() as f64;
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return Growth::default() };
+    let (mean_x, mean_y) = (points.iter().map(|p| p.0).sum::<f64>() / n, points.iter().map(|p| p.1).sum::<f64>() / n);
+    let (mut above, mut below) = (0.0, 0.0);
+    for (x, y) in points {
+        above += (x - mean_x) * (y - mean_y);
+        below += (x - mean_x) * (x - mean_x);
+    }
+    let slope = if below > 0.0 { above / below } else { 0.0 };
+    let at = |x: f64| mean_y + slope * (x - mean_x);
+    Growth { from: at(first.0), to: at(last.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leak_shows_in_noise_and_noise_does_not() {
+        let noise = |n: u32| if n.is_multiple_of(3) { 5.0 } else { -2.5 };
+        let of = |slope: f64| -> Vec<(f64, f64)> {
+            (0..301).map(|n| (f64::from(n), 100.0 + slope * f64::from(n) + noise(n))).collect()
+        };
+        assert!(growth(&of(0.0)).share().abs() < 0.01, "{:?}", growth(&of(0.0)));
+        let leak = growth(&of(0.1));
+        assert!((leak.share() - 0.3).abs() < 0.02, "{leak:?}");
+        assert!(growth(&of(-0.1)).share() < -0.25);
+    }
+
+    #[test]
+    fn few_points_are_no_trouble() {
+        assert_eq!(growth(&[]).share(), 0.0);
+        assert_eq!(growth(&[(1.0, 4.0)]), Growth { from: 4.0, to: 4.0 });
+        assert_eq!(growth(&[(0.0, 0.0), (1.0, 0.0)]).share(), 0.0);
+        assert_eq!(growth(&[(0.0, 0.0), (1.0, 8.0)]).share(), 8.0);
+    }
+}

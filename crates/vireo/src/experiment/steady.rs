@@ -1,0 +1,336 @@
+//! A steady load of procedures on a core, open loop, with what the core used and what was done to it meanwhile.
+
+use super::session::Session;
+use crate::cli::Failure;
+use crate::lab::core::Core;
+use crate::lab::emulator::{self, Emulator, EmulatorOptions, EmulatorResult, Load};
+use crate::lab::workers::Worker;
+use std::time::{Duration, Instant, SystemTime};
+use vireo_simulator::analysis::timeline::Bin;
+use vireo_simulator::faults::{Fault, Kind};
+
+/// Of the laboratory's own `/tmp`.
+const TIMELINE: &str = "/tmp/timeline.csv";
+const TIMELINE_BESIDE: &str = "/tmp/timeline-beside.csv";
+/// How often the core's CPU time is read.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// What is done, and how often.
+#[derive(Clone, Debug)]
+pub(super) struct Steady {
+    /// Names of procedures (`vireo emulate --help`), each with its weight.
+    pub(super) kinds: Vec<(&'static str, f64)>,
+    /// Procedures in a second.
+    pub(super) rate: f64,
+    /// For so long.
+    pub(super) seconds: f64,
+    /// UEs of all kinds together.
+    pub(super) ues: u32,
+    /// Length of the pieces of the timeline.
+    pub(super) interval: Duration,
+    /// What happens to workers meanwhile, in order of time; times count from when all UEs are there.
+    pub(super) faults: Vec<Fault>,
+    /// The processors that the emulator runs on; empty = all.
+    pub(super) processors: Vec<usize>,
+    /// Words of the emulator's command line that only this load has.
+    pub(super) more: Vec<String>,
+    /// A load of UEs of another slice, by an emulator of its own. It begins before this one and lasts longer.
+    pub(super) beside: Option<Box<Steady>>,
+}
+
+/// SST of the slice of the UEs of [`Steady::beside`].
+pub(super) const OTHER_SST: u8 = 3;
+/// How much sooner the load beside another one begins.
+const LEAD: Duration = Duration::from_millis(1500);
+
+/// What a load came to.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) result: EmulatorResult,
+    /// Latency over time by procedure; `all` is all of them.
+    pub(super) timeline: Vec<(String, Bin)>,
+    /// The faults that happened, with the seconds of the timeline at which they did.
+    pub(super) faults: Vec<(Fault, f64)>,
+    /// CPU time of the core per second of the load, all processes.
+    pub(super) core_cpu_share: f64,
+    /// What became of the load beside it.
+    pub(super) beside: Option<EmulatorResult>,
+}
+
+impl Steady {
+    /// UEs that are registered when the load begins.
+    fn resident(&self) -> u32 {
+        let weight = |off: bool| -> f64 {
+            self.kinds.iter().filter(|(name, _)| !off || !name.starts_with("registration")).map(|(_, w)| w).sum()
+        };
+        // The shares are rounded, so one or two fewer may be there.
+        (f64::from(self.ues) * weight(true) / weight(false)) as u32 * 99 / 100
+    }
+
+    /// Subscribers that it takes, those of the load beside it among them.
+    pub(super) fn subscribers(&self) -> u32 {
+        self.ues + self.beside.as_ref().map_or(0, |beside| beside.subscribers())
+    }
+
+    /// For the emulator beside another one with `first` UEs.
+    fn options_beside(&self, first: u32) -> EmulatorOptions {
+        let more = self.words(TIMELINE_BESIDE);
+        EmulatorOptions { first: first.into(), number: 1, sst: OTHER_SST, more, ..self.options() }
+    }
+
+    /// For the emulator.
+    pub(super) fn options(&self) -> EmulatorOptions {
+        EmulatorOptions {
+            ues: self.ues,
+            load: Load::Rate(self.rate.round().max(1.0) as u32),
+            limit: Duration::from_secs_f64(self.seconds + 180.0),
+            more: self.words(TIMELINE),
+            processors: self.processors.clone(),
+            ..EmulatorOptions::default()
+        }
+    }
+
+    /// Its words of the emulator's command line.
+    fn words(&self, timeline: &str) -> Vec<String> {
+        let kinds: Vec<String> = self.kinds.iter().map(|(name, weight)| format!("{name}={weight}")).collect();
+        let mut words = Vec::new();
+        let mut add = |name: &str, value: String| words.extend([name.to_owned(), value]);
+        add("--load", kinds.join(","));
+        add("--duration", self.seconds.to_string());
+        add("--timeline", timeline.into());
+        add("--timeline-interval", format!("{}ms", self.interval.as_millis()));
+        words.extend(self.more.iter().cloned());
+        words
+    }
+}
+
+impl Outcome {
+    /// The timeline of one procedure.
+    pub(super) fn bins(&self, procedure: &str) -> Vec<Bin> {
+        self.timeline.iter().filter(|(name, _)| name == procedure).map(|(_, bin)| *bin).collect()
+    }
+
+    /// Whether the core did what was due, in time: at most 1 in 50 is missing, and nothing piled up.
+    pub(super) fn kept_up(&self, longest: Duration) -> bool {
+        let steady = &self.result;
+        let missing = steady.procedures.saturating_sub(steady.completed) as f64;
+        let slow = self.bins("all").iter().rev().take(10).any(|bin| bin.p50_ms > longest.as_secs_f64() * 1e3);
+        steady.procedures > 0 && missing <= steady.procedures as f64 * 0.02 && !slow
+    }
+}
+
+impl Session {
+    /// A steady load, to its end. `look` is called now and then with the seconds since all UEs are there.
+    pub(super) fn steady(
+        &self,
+        core: &mut Core,
+        steady: &Steady,
+        look: &mut dyn FnMut(&Core, f64) -> Result<(), Failure>,
+    ) -> Result<Outcome, Failure> {
+        let mut beside = match &steady.beside {
+            None => None,
+            Some(load) => {
+                let emulator = Emulator::start(&self.lab, &load.options_beside(steady.ues))?;
+                std::thread::sleep(LEAD);
+                Some(emulator)
+            }
+        };
+        let _ = std::fs::remove_file(TIMELINE);
+        let options = steady.options();
+        let mut watch = Watch { steady, since: None, samples: Vec::new(), looked: None, happened: Vec::new() };
+        let emulated = emulator::run_with(&self.lab, core, &options, &self.interrupt, &mut |core| {
+            let Some(at_s) = watch.turn(core)? else { return Ok(()) };
+            look(core, at_s)
+        })?;
+        let result = emulated.result;
+        if result.procedures == 0 {
+            return Err(Failure(format!("the load had no procedures: {}", result.complaints().join(", "))));
+        }
+        let beside = match &mut beside {
+            None => None,
+            Some(emulator) => {
+                while !emulator.has_ended(core, &self.interrupt)? {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Some(emulator.result()?)
+            }
+        };
+        let began = result.steady_began_unix_us;
+        let faults = watch.happened.iter().map(|(fault, at)| (*fault, (*at as f64 - began as f64) / 1e6)).collect();
+        Ok(Outcome {
+            timeline: read(&std::fs::read_to_string(TIMELINE)?)?,
+            faults,
+            core_cpu_share: watch.cpu_share(began, result.steady_seconds),
+            beside,
+            result,
+        })
+    }
+}
+
+/// What is done while the emulator runs.
+struct Watch<'a> {
+    steady: &'a Steady,
+    /// Since when all UEs are there.
+    since: Option<Instant>,
+    /// Unix time and the core's CPU time, in microseconds.
+    samples: Vec<(u64, u64)>,
+    looked: Option<Instant>,
+    /// Faults with the Unix time at which they happened, in microseconds.
+    happened: Vec<(Fault, u64)>,
+}
+
+impl Watch<'_> {
+    /// Seconds since all UEs are there, now and then.
+    fn turn(&mut self, core: &Core) -> Result<Option<f64>, Failure> {
+        if let (Some(since), Some(fault)) = (self.since, self.steady.faults.get(self.happened.len()))
+            && since.elapsed().as_secs_f64() >= fault.at_s
+        {
+            self.happen(core, *fault)?;
+        }
+        if self.looked.is_some_and(|at| at.elapsed() < LOOK_EVERY) {
+            return Ok(None);
+        }
+        self.looked = Some(Instant::now());
+        self.samples.push((unix_us(), core.process.cpu()?.as_micros() as u64));
+        if self.since.is_none() && core.registered()? >= self.steady.resident() as usize {
+            self.since = Some(Instant::now());
+        }
+        Ok(self.since.map(|since| since.elapsed().as_secs_f64()))
+    }
+
+    /// Does it to a worker.
+    fn happen(&mut self, core: &Core, fault: Fault) -> Result<(), Failure> {
+        let mut workers = Worker::of(&core.process)?;
+        if workers.is_empty() {
+            return Err(Failure("the core has no worker processes to kill".into()));
+        }
+        // Idle ones say nothing; of the busy half, the one that the schedule names.
+        workers.sort_by_key(|worker| std::cmp::Reverse(worker.cpu()));
+        workers.truncate(workers.len().div_ceil(2));
+        let victim = &workers[fault.victim % workers.len()];
+        let at = unix_us();
+        let done = match fault.kind {
+            Kind::Kill => victim.kill()?,
+            Kind::Stop => victim.stop()?,
+        };
+        if done {
+            self.happened.push((fault, at));
+        }
+        Ok(())
+    }
+
+    /// CPU time of the core for each second of the load.
+    fn cpu_share(&self, began_unix_us: u64, seconds: f64) -> f64 {
+        let ended = began_unix_us + (seconds * 1e6) as u64;
+        let mut within = self.samples.iter().filter(|(at, _)| (began_unix_us..=ended).contains(at));
+        match (within.next(), within.next_back()) {
+            (Some(first), Some(last)) if last.0 > first.0 => (last.1 - first.1) as f64 / (last.0 - first.0) as f64,
+            _ => 0.0,
+        }
+    }
+}
+
+fn unix_us() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+}
+
+/// The timeline as the emulator writes it.
+fn read(csv: &str) -> Result<Vec<(String, Bin)>, Failure> {
+    let wrong = |line: &str| Failure(format!("the emulator's timeline has a line that cannot be read: {line:?}"));
+    let row = |line: &str| -> Option<(String, Bin)> {
+        let mut cells = line.split(',');
+        let (at_s, name) = (cells.next()?.parse().ok()?, cells.next()?.to_owned());
+        let mut number = || cells.next()?.parse::<u64>().ok();
+        let (done, failed) = (number()?, number()?);
+        let mut ms = || number().map(|us| us as f64 / 1e3);
+        Some((name, Bin { at_s, done, failed, p50_ms: ms()?, p99_ms: ms()?, max_ms: ms()? }))
+    };
+    csv.lines().skip(1).map(|line| row(line).ok_or_else(|| wrong(line))).collect()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::lab::emulator::Latency;
+
+    /// An outcome in which every procedure of the list took so many milliseconds, a fault at 1 s among it.
+    pub(in crate::experiment) fn outcome(latency_ms: &[(&str, u64)], kind: Kind) -> Outcome {
+        let latency = |ms: u64| Latency { p50: ms * 1000, p99: ms * 2000, mean: ms as f64 * 1100.0, max: ms * 3000 };
+        let result = EmulatorResult {
+            ues: 100,
+            procedures: 1000,
+            completed: 1000,
+            steady_seconds: 2.0,
+            latency_us: latency_ms.iter().map(|(name, ms)| ((*name).to_owned(), latency(*ms))).collect(),
+            ..EmulatorResult::default()
+        };
+        let most = latency_ms.iter().map(|(_, ms)| *ms as f64).fold(0.0, f64::max);
+        let bin =
+            |n: u32| Bin { at_s: f64::from(n) * 0.1, done: 50, failed: 0, p50_ms: most, p99_ms: most, max_ms: most };
+        Outcome {
+            result,
+            timeline: (0..20).map(|n| ("all".to_owned(), bin(n))).collect(),
+            faults: vec![(Fault { at_s: 1.0, kind, victim: 0 }, 1.0)],
+            core_cpu_share: 0.9,
+            beside: None,
+        }
+    }
+
+    fn load() -> Steady {
+        Steady {
+            kinds: vec![("service-request", 0.6), ("registration-session", 0.4)],
+            rate: 100.0,
+            seconds: 2.5,
+            ues: 1000,
+            interval: Duration::from_millis(100),
+            faults: Vec::new(),
+            processors: Vec::new(),
+            more: vec!["--retry".into(), "1s".into()],
+            beside: None,
+        }
+    }
+
+    #[test]
+    fn a_load_is_words_that_the_emulator_takes() {
+        use clap::Parser;
+        let words = load().words(TIMELINE);
+        assert_eq!(words[..2], ["--load", "service-request=0.6,registration-session=0.4"]);
+        let line =
+            [&["vireo", "emulate", "--core", "127.0.0.1", "--rate", "100"].map(str::to_owned)[..], &words].concat();
+        crate::cli::Cli::try_parse_from(line).expect("is a command line");
+        assert_eq!(load().resident(), 594, "those that attach are off, and one in a hundred may be late");
+    }
+
+    #[test]
+    fn the_timeline_is_read() {
+        let text = "at_s,procedure,count,failures,p50_us,p99_us,max_us\n0.000,all,2,1,1500,2000,2500\n0.100,paging,1,0,7,7,7\n";
+        let rows = read(text).unwrap();
+        let bin = Bin { at_s: 0.0, done: 2, failed: 1, p50_ms: 1.5, p99_ms: 2.0, max_ms: 2.5 };
+        assert_eq!(rows[0], ("all".to_owned(), bin));
+        assert_eq!((rows[1].0.as_str(), rows[1].1.at_s), ("paging", 0.1));
+        assert!(read("head\n0.0,all,x\n").is_err());
+    }
+
+    #[test]
+    fn a_core_that_keeps_up_is_complete_and_fast() {
+        let longest = Duration::from_millis(100);
+        let mut outcome = outcome(&[("service_request", 5)], Kind::Kill);
+        assert!(outcome.kept_up(longest));
+        outcome.result.completed = 990;
+        assert!(outcome.kept_up(longest));
+        outcome.result.completed = 970;
+        assert!(!outcome.kept_up(longest));
+        let slow = tests::outcome(&[("service_request", 500)], Kind::Kill);
+        assert!(!slow.kept_up(longest));
+    }
+
+    #[test]
+    fn cpu_time_is_that_of_the_load_alone() {
+        let steady = load();
+        let samples =
+            vec![(0, 0), (1_000_000, 900_000), (2_000_000, 1_400_000), (3_000_000, 1_900_000), (9_000_000, 9_000_000)];
+        let watch = Watch { steady: &steady, since: None, samples, looked: None, happened: Vec::new() };
+        assert_eq!(watch.cpu_share(1_000_000, 2.5), 0.5);
+        assert_eq!(watch.cpu_share(4_000_000, 1.0), 0.0, "nothing was sampled");
+    }
+}

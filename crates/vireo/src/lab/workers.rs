@@ -1,0 +1,173 @@
+//! The worker processes of a core: who they are, what they use, and how they are killed and stopped. What the kernel
+//! says, and nothing that the core says of itself.
+
+use super::process::{Process, cpu_of};
+use crate::cli::Failure;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// The word of a worker's command line that other children do not have.
+const WORKER: &[u8] = b"nf-worker";
+
+/// A worker process.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) pid: u32,
+    /// The process and no other, even if its number is given to another one.
+    fd: OwnedFd,
+}
+
+/// What a core holds, by the kernel's count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Holdings {
+    /// Worker processes.
+    pub(crate) workers: usize,
+    /// Private memory of the core's own process that is resident, in octets.
+    pub(crate) parent_bytes: u64,
+    /// Private memory of all workers that is resident, in octets.
+    pub(crate) worker_bytes: u64,
+    /// Shared memory that is resident in the process of the core that has most of it, in octets.
+    pub(crate) shared_bytes: u64,
+    /// File descriptors of the core's own process.
+    pub(crate) parent_fds: usize,
+    /// File descriptors of all workers.
+    pub(crate) worker_fds: usize,
+}
+
+impl Worker {
+    /// The workers of a core, the oldest first.
+    pub(crate) fn of(core: &Process) -> Result<Vec<Worker>, Failure> {
+        let mut workers = Vec::new();
+        for pid in children(core.pid())? {
+            let is_worker =
+                |pid: u32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| has_word(&line, WORKER));
+            let Some(number) = Pid::from_raw(pid.cast_signed()).filter(|_| is_worker(pid)) else { continue };
+            // It may have ended meanwhile, and its number may be another's: looked at again once it is held.
+            let Ok(fd) = pidfd_open(number, PidfdFlags::empty()) else { continue };
+            if parent(pid) == Some(core.pid()) && is_worker(pid) {
+                workers.push(Worker { pid, fd });
+            }
+        }
+        workers.sort_by_key(|worker| worker.pid);
+        Ok(workers)
+    }
+
+    /// Kills it (SIGKILL). False if it has ended already.
+    pub(crate) fn kill(&self) -> io::Result<bool> {
+        self.signal(Signal::KILL)
+    }
+
+    /// Stops it (SIGSTOP). False if it has ended already.
+    pub(crate) fn stop(&self) -> io::Result<bool> {
+        self.signal(Signal::STOP)
+    }
+
+    fn signal(&self, signal: Signal) -> io::Result<bool> {
+        match pidfd_send_signal(&self.fd, signal) {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::SRCH) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// CPU time so far; zero if it has ended.
+    pub(crate) fn cpu(&self) -> Duration {
+        cpu_of(self.pid).unwrap_or_default()
+    }
+}
+
+/// What the core and its workers hold now.
+pub(crate) fn holdings(core: &Process) -> Result<Holdings, Failure> {
+    let status = |pid: u32| fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let own = status(core.pid());
+    let mut held = Holdings {
+        parent_bytes: octets(&own, "RssAnon:"),
+        shared_bytes: octets(&own, "RssShmem:"),
+        parent_fds: descriptors(core.pid()),
+        ..Holdings::default()
+    };
+    for worker in Worker::of(core)? {
+        let text = status(worker.pid);
+        held.workers += 1;
+        held.worker_bytes += octets(&text, "RssAnon:");
+        held.shared_bytes = held.shared_bytes.max(octets(&text, "RssShmem:"));
+        held.worker_fds += descriptors(worker.pid);
+    }
+    Ok(held)
+}
+
+/// Processes whose parent this is.
+pub(super) fn children(of: u32) -> io::Result<Vec<u32>> {
+    let numbers = fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    Ok(numbers.filter(|pid| parent(*pid) == Some(of)).collect())
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may have anything in it, parentheses too.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn has_word(line: &[u8], word: &[u8]) -> bool {
+    line.split(|octet| *octet == 0).any(|w| w == word)
+}
+
+fn octets(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|l| l.strip_prefix(name));
+    line.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+fn descriptors(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::netns::Netns;
+    use super::*;
+    use std::process::Command;
+    use std::time::Instant;
+
+    /// A shell plays the core; its child is a worker by its command line.
+    #[test]
+    fn workers_are_found_measured_stopped_and_killed() {
+        let Ok(netns) = Netns::new() else {
+            eprintln!("skipped: only root may make network namespaces here");
+            return;
+        };
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 50 & sh -c 'i=0; while :; do i=$((i+1)); done' nf-worker & wait; wait"]);
+        let core = Process::start("core", &netns, &mut command, None).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let worker = loop {
+            match Worker::of(&core).unwrap().pop() {
+                Some(worker) if worker.cpu() > Duration::from_millis(5) => break worker,
+                _ => assert!(Instant::now() < deadline, "no worker"),
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        assert_ne!(worker.pid, core.pid());
+        assert_eq!(children(core.pid()).unwrap().len(), 2, "the sleeper is a child but no worker");
+        assert!(core.cpu().unwrap() >= worker.cpu(), "the workers' time is in the core's");
+        let held = holdings(&core).unwrap();
+        assert!(held.workers == 1 && held.worker_fds > 0 && held.parent_bytes > 0 && held.worker_bytes > 0, "{held:?}");
+        assert!(worker.stop().unwrap());
+        let state = || fs::read_to_string(format!("/proc/{}/stat", worker.pid)).unwrap_or_default();
+        while !state().contains(") T ") {
+            assert!(Instant::now() < deadline, "{}", state());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let used = worker.cpu();
+        assert!(worker.kill().unwrap());
+        while worker.kill().unwrap() {
+            assert!(Instant::now() < deadline, "{}", state());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(Worker::of(&core).unwrap().is_empty());
+        // The kernel counts ended children in ticks.
+        assert!(core.cpu().unwrap() + Duration::from_millis(20) >= used, "the time of the dead is in it too");
+    }
+}

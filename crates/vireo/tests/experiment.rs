@@ -1,0 +1,40 @@
+//! `vireo experiment` as a user runs it: that it measures a real core and leaves what it promises.
+
+use std::process::Command;
+use vireo_simulator::results::Summary;
+
+const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
+
+#[test]
+fn an_experiment_leaves_its_results() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("results");
+    let output =
+        Command::new(VIREO).args(["experiment", "service-load", "--quick", "--out"]).arg(&out).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if errors.contains("vireo: this needs ") {
+        eprintln!("skipped: {}", errors.trim());
+        return;
+    }
+    assert!(output.status.success(), "{errors}");
+    let summary: Summary = serde_json::from_slice(&std::fs::read(out.join("summary.json")).unwrap()).unwrap();
+    assert_eq!((summary.experiment.as_str(), summary.quick, summary.runs), ("service-load", true, 1));
+    let rate = &summary.figures[0];
+    assert!(rate.ours.median > 10.0 && rate.unit == "1/s", "{rate:?}");
+    assert!(summary.machine.cpus > 0 && summary.configurations[0].toml.contains("sst = 1"));
+    assert!(std::fs::read_to_string(out.join("latency.svg")).unwrap().contains("service requests per second"));
+    assert_eq!(std::fs::read_to_string(out.join("points.csv")).unwrap().lines().count(), 1 + 2);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("service requests at saturation"));
+}
+
+#[test]
+fn what_there_is_not_is_told_before_anything_runs() {
+    let output = Command::new(VIREO).args(["experiment", "nothing"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("vireo experiment --list"));
+    let output = Command::new(VIREO).args(["experiment", "--list"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    for name in ["mmlite-fig2c", "mmlite-fig7-nf", "mmlite-fig9", "soak"] {
+        assert!(text.contains(name), "{name} in {text}");
+    }
+}
