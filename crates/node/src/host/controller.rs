@@ -141,7 +141,7 @@ impl Host {
         match notice {
             Notice::Up { worker, pid, took } => {
                 tracing::debug!(worker, pid, ?took, "a worker is ready");
-                self.arrived(worker);
+                self.arrived(worker, pid);
             }
             Notice::Down { worker, pid, dead, why, noticed } => {
                 let began = std::time::Instant::now();

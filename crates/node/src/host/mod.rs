@@ -276,6 +276,7 @@ pub struct Host {
 #[derive(Debug)]
 struct Workers {
     number: u8,
+    pid: u32,
     committed: Ring,
     returned: Ring,
     bell: Bell,

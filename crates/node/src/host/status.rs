@@ -1,8 +1,11 @@
 //! What the host says of itself to the status interface.
 
-use super::Host;
 use super::nodes::Node;
-use crate::api::{Counts, GnbStatus, SessionStatus, Status, StatusFilter, UeStatus, UpfStatus};
+use super::pools::{Nf, State};
+use super::{Host, Workers};
+use crate::api::{Counts, GnbStatus, NfStatus, SessionStatus, Status, StatusFilter, UeStatus, UpfStatus, WorkerStatus};
+use crate::nf::plan;
+use std::sync::atomic::Ordering;
 use vireo_core::context::{self, Procedure, UeContext};
 use vireo_core::session::SessionState;
 use vireo_store::region::Snapshot;
@@ -42,8 +45,26 @@ impl Host {
                 .iter()
                 .map(|(upf, up)| UpfStatus { node: upf.to_string(), associated: *up, ..UpfStatus::default() })
                 .collect(),
-            workers: Vec::new(),
+            workers: self.rings.iter().map(|worker| self.worker(worker)).collect(),
         }
+    }
+
+    fn worker(&self, worker: &Workers) -> WorkerStatus {
+        let word = |nf: &Nf, word| {
+            self.region.board(self.plan.nf_word(nf.place.worker, nf.place.nf, word)).load(Ordering::Relaxed)
+        };
+        let nfs = self.pools.iter().filter(|nf| nf.place.worker == worker.number).map(|nf| NfStatus {
+            id: u32::from(nf.place.worker) << 8 | u32::from(nf.place.nf),
+            slice: self.pools.slice(nf.purpose.slice).map_or_else(String::new, |slice| slice.name.clone()),
+            kind: nf.purpose.kind.map_or("unified", |kind| kind.name()).into(),
+            state: if nf.state == State::Active { "active" } else { "idle" }.into(),
+            queue: nf.queue.len() as u32,
+            share: nf.share,
+            processed: word(nf, plan::NF_EVENTS),
+            violations: nf.violated,
+            service_time_us: self.pools.time(nf.purpose).nanos() as f64 / 1000.0,
+        });
+        WorkerStatus { number: worker.number, pid: worker.pid, nfs: nfs.collect() }
     }
 
     fn ue(&self, ue: &UeContext, reveal: bool) -> UeStatus {

@@ -139,10 +139,11 @@ impl Host {
     }
 
     /// A worker is there.
-    pub(super) fn arrived(&mut self, number: u8) {
+    pub(super) fn arrived(&mut self, number: u8, pid: u32) {
         let bell = self.plan.bell(&self.region, number);
         self.rings.push(super::Workers {
             number,
+            pid,
             committed: self.plan.committed(&self.region, number),
             returned: self.plan.returned(&self.region, number),
             bell,

@@ -2,7 +2,7 @@
 //! loses them with the process: what the design is compared with).
 
 use rustc_hash::FxHashMap;
-use vireo_core::context::{self, UeContext};
+use vireo_core::context::{self, Parts, UeContext};
 use vireo_store::CommitError;
 use vireo_store::region::{Buffer, Packet, Record, Region, Slot, Snapshot, Worker};
 use vireo_types::Instant;
@@ -40,12 +40,27 @@ pub(super) enum Done {
     Private(Packet),
 }
 
+/// UEs in the middle of a procedure whose contexts a worker keeps decoded; what is not kept is read from the region.
+const KEPT: usize = 4096;
+
+/// A context as it was committed, decoded.
+#[derive(Debug)]
+struct Kept {
+    slot: Slot,
+    record: Snapshot,
+    ue: UeContext,
+    parts: Parts,
+}
+
 /// A worker's contexts, one of them loaded.
 #[derive(Debug, Default)]
 pub(super) struct Contexts {
     /// Only of a stateful worker.
     private: Option<FxHashMap<Slot, (UeContext, u64)>>,
+    /// By slot; valid only as long as the region has the same record.
+    kept: Vec<Option<Box<Kept>>>,
     snapshot: Snapshot,
+    parts: Option<Parts>,
     ue: Option<UeContext>,
     fresh: bool,
     buffer: Vec<u8>,
@@ -53,12 +68,13 @@ pub(super) struct Contexts {
 
 impl Contexts {
     pub(super) fn new(stateful: bool) -> Self {
-        Contexts { private: stateful.then(FxHashMap::default), ..Contexts::default() }
+        let kept = std::iter::repeat_with(|| None).take(KEPT).collect();
+        Contexts { private: stateful.then(FxHashMap::default), kept, ..Contexts::default() }
     }
 
     /// Loads what there is of a UE.
     pub(super) fn load(&mut self, region: &Region, slot: Slot) -> Found {
-        (self.ue, self.fresh) = (None, false);
+        (self.ue, self.parts, self.fresh) = (None, None, false);
         if let Some(private) = &mut self.private {
             return match private.remove(&slot) {
                 Some((ue, consumed)) => {
@@ -67,6 +83,16 @@ impl Contexts {
                 }
                 None => Found::Nothing,
             };
+        }
+        if let Some(kept) = self.kept[slot.number() as usize % KEPT].take_if(|kept| kept.slot == slot)
+            && region.is_current(slot, &kept.record)
+        {
+            let Kept { record, ue, parts, .. } = *kept;
+            let consumed = record.consumed;
+            self.snapshot = record;
+            (self.ue, self.parts) = (Some(ue), Some(parts));
+            // This worker committed it and handed it over.
+            return Found::Context { consumed, unsent: None };
         }
         if !region.read(slot, &mut self.snapshot) {
             return Found::Nothing;
@@ -97,6 +123,11 @@ impl Contexts {
     }
 
     pub(super) fn take(&mut self) -> Option<UeContext> {
+        // What the perpetual part was, before the step changes it.
+        if let (Some(ue), None, None) = (&self.ue, &self.parts, &self.private) {
+            let parts = if self.fresh { Parts::new(ue) } else { Parts::of(ue, &self.snapshot.context) };
+            self.parts = parts.ok();
+        }
         self.ue.take()
     }
 
@@ -111,7 +142,7 @@ impl Contexts {
         }
     }
 
-    /// Makes what a step did true: from now on it happened.
+    /// Makes what a step did true: from now on it happened. A UE in the middle of a procedure is kept at hand.
     pub(super) fn commit(
         &mut self,
         worker: &mut Worker,
@@ -129,11 +160,20 @@ impl Contexts {
             return Ok(Done::Private(packet));
         }
         self.buffer.clear();
+        let mut parts = self.parts.take();
         if !forgets {
-            self.buffer = context::encode(&ue, std::mem::take(&mut self.buffer)).map_err(|_| CommitError::Full)?;
+            let encoded = match &mut parts {
+                Some(parts) => parts.encode(&ue, &mut self.buffer).map(|_| ()),
+                None => context::encode_after(&ue, &self.snapshot.context, &mut self.buffer),
+            };
+            encoded.map_err(|_| CommitError::TooLarge(self.buffer.len()))?;
         }
         let record = Record { consumed, deadline, pin, context: &self.buffer, outbox };
         let committed = worker.commit(slot, &self.snapshot, &record)?;
+        if let Some(parts) = parts.filter(|_| !forgets && pin != 0) {
+            let record = committed.seen(consumed);
+            self.kept[slot.number() as usize % KEPT] = Some(Box::new(Kept { slot, record, ue, parts }));
+        }
         Ok(Done::Committed(committed.buffer))
     }
 }

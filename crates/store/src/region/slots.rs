@@ -95,6 +95,14 @@ pub struct Committed {
     pub old: Option<Buffer>,
 }
 
+impl Committed {
+    /// The record as who committed it knows it, without its octets: what the next commit goes by.
+    pub fn seen(&self, consumed: u64) -> Snapshot {
+        let word = joined(self.version, self.buffer.number);
+        Snapshot { word, buffer: Some(self.buffer), consumed, ..Snapshot::default() }
+    }
+}
+
 impl Region {
     #[inline]
     pub(super) fn slot(&self, slot: u32, word: usize) -> usize {
@@ -116,6 +124,12 @@ impl Region {
     #[inline]
     pub(super) fn current(&self, slot: u32) -> u64 {
         self.word(self.slot(slot, S_WORD)).load(Ordering::Acquire)
+    }
+
+    /// Whether the record that was seen is still the one in force.
+    #[inline]
+    pub fn is_current(&self, slot: Slot, seen: &Snapshot) -> bool {
+        self.current(slot.0) == seen.word
     }
 
     /// Reads the record of a UE; false if there is none.
