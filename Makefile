@@ -9,7 +9,10 @@ TOOLS := $(CURDIR)/.tools
 VIREO := target/release/vireo
 OUT ?= bench.json
 
-.PHONY: help setup build demo test check bench test-kernel-sctp fuzz-smoke clean
+CRASH_KILLS ?= 10000
+CRASH_STOPS ?= 1000
+
+.PHONY: help setup build demo test check bench crash test-kernel-sctp fuzz-smoke clean
 
 help:
 	@echo 'make demo              build, then 100 devices register, exchange traffic and leave, in namespaces of their own'
@@ -17,6 +20,7 @@ help:
 	@echo 'make test              every test, with the independent witnesses (pycrate, tshark)'
 	@echo 'make check             format, clippy, house rules, licences'
 	@echo 'make bench             CPU, rate, latency and memory of the control plane, to $(OUT) (OUT=FILE)'
+	@echo 'make crash             worker processes on the state region killed $(CRASH_KILLS) times and stopped $(CRASH_STOPS) times'
 	@echo 'make test-kernel-sctp  the SCTP suite on a kernel that has SCTP (user-mode Linux)'
 	@echo 'make fuzz-smoke        every fuzz target for a few seconds'
 	@echo 'make setup             install what is missing (packages, Rust toolchain)'
@@ -43,6 +47,10 @@ test: setup
 
 bench: build
 	$(VIREO) bench control --json $(OUT)
+
+crash: setup
+	VIREO_KILLS=$(CRASH_KILLS) VIREO_STOPS=$(CRASH_STOPS) \
+		$(CARGO) test --release --locked -p vireo-store --test crash -- --nocapture --test-threads=1
 
 test-kernel-sctp: setup
 	@scripts/setup uml

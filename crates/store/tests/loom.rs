@@ -19,7 +19,7 @@ fn region() -> Region {
         board: 0,
         bulletins: 1,
         bulletin_bytes: 16,
-        tables: [2, 0, 0, 0, 0, 0, 0, 0],
+        tables: std::array::from_fn(|table| if table == 0 { 2 } else { 0 }),
         ..RegionConfig::new(1, 3, 8192)
     };
     Region::model(config).unwrap()

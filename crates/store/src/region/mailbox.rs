@@ -51,17 +51,17 @@ impl Mail {
 
 impl Region {
     fn mail(&self, slot: Slot) -> (u64, Mail) {
-        let word = self.word(self.slot(slot.0, S_MAIL)).load(Ordering::SeqCst);
+        let word = self.word(self.slot(slot.0, S_MAIL)).load(Ordering::Acquire);
         (word, Mail::of(word))
     }
 
     fn change(&self, slot: Slot, old: u64, new: Mail) -> bool {
         let word = self.word(self.slot(slot.0, S_MAIL));
-        word.compare_exchange(old, new.word(), Ordering::SeqCst, Ordering::Relaxed).is_ok()
+        word.compare_exchange(old, new.word(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     fn link(&self, packet: u64) -> u64 {
-        self.word(self.packet(packet as u32 - 1, P_NEXT)).load(Ordering::SeqCst)
+        self.word(self.packet(packet as u32 - 1, P_NEXT)).load(Ordering::Acquire)
     }
 
     /// Whether a packet waits in a mailbox or is in flight there. Packets before it in the list are newer, so they are
@@ -84,7 +84,7 @@ impl Region {
     }
 
     fn in_flight(&self, slot: Slot) -> Option<Packet> {
-        let word = self.word(self.slot(slot.0, S_FLIGHT)).load(Ordering::SeqCst);
+        let word = self.word(self.slot(slot.0, S_FLIGHT)).load(Ordering::Acquire);
         (word & FLYING != 0).then(|| Packet::from_item(word & !FLYING)).filter(|packet| self.is_live(*packet))
     }
 
@@ -102,7 +102,7 @@ impl Region {
         loop {
             let (word, mail) = self.mail(slot);
             let holder = if mail.holder == 0 { u64::from(holder) + 1 } else { mail.holder };
-            self.word(self.packet(packet.number, P_NEXT)).store(mail.newest, Ordering::SeqCst);
+            self.word(self.packet(packet.number, P_NEXT)).store(mail.newest, Ordering::Release);
             let newest = u64::from(packet.number) + 1;
             // Posters may meet here at the limit: the count has room for all workers beyond it.
             let count = (mail.count + 1).min(0xff);
@@ -134,7 +134,7 @@ impl Region {
             }
             let packet = self.oldest(mail);
             let flying = FLYING | packet.to_item();
-            self.word(self.slot(slot.0, S_FLIGHT)).store(flying, Ordering::SeqCst);
+            self.word(self.slot(slot.0, S_FLIGHT)).store(flying, Ordering::Release);
             if self.unlink(slot, packet) {
                 return Some(packet);
             }
@@ -170,7 +170,7 @@ impl Region {
             if at == 0 {
                 return false;
             }
-            self.word(self.packet(at as u32 - 1, P_NEXT)).store(0, Ordering::SeqCst);
+            self.word(self.packet(at as u32 - 1, P_NEXT)).store(0, Ordering::Release);
             return self.less(slot);
         }
     }
@@ -258,7 +258,7 @@ impl Worker {
         if let Some(packet) = self.region.in_flight(slot) {
             self.free(packet);
         }
-        self.region.word(self.region.slot(slot.0, S_FLIGHT)).store(0, Ordering::SeqCst);
+        self.region.word(self.region.slot(slot.0, S_FLIGHT)).store(0, Ordering::Release);
         self.region.next(self, slot)
     }
 }

@@ -199,12 +199,26 @@ impl Mem {
     pub(super) fn read(&self, number: usize, octets: usize, to: &mut Vec<u8>) {
         let start = to.len();
         to.resize(start + octets, 0);
-        let (chunks, rest) = to[start..].as_chunks_mut::<WORD>();
-        let words = self.span(number, octets.div_ceil(WORD));
+        self.copy(number, &mut to[start..]);
+    }
+
+    /// Puts the octets from a word on into `to`, in place of what is there.
+    #[inline]
+    pub(super) fn read_over(&self, number: usize, octets: usize, to: &mut Vec<u8>) {
+        // What is there already is not made zero first.
+        to.resize(octets, 0);
+        self.copy(number, to);
+    }
+
+    #[inline]
+    fn copy(&self, number: usize, to: &mut [u8]) {
+        let words = self.span(number, to.len().div_ceil(WORD));
+        let (chunks, rest) = to.as_chunks_mut::<WORD>();
+        let whole = chunks.len();
         for (chunk, word) in chunks.iter_mut().zip(words) {
             *chunk = word.load(Ordering::Relaxed).to_le_bytes();
         }
-        if let Some(last) = words.get(chunks.len()) {
+        if let Some(last) = words.get(whole) {
             rest.copy_from_slice(&last.load(Ordering::Relaxed).to_le_bytes()[..rest.len()]);
         }
     }

@@ -136,11 +136,11 @@ impl Region {
     pub fn read(&self, slot: Slot, to: &mut Snapshot) -> bool {
         loop {
             to.word = self.current(slot.0);
-            to.buffer = None;
-            to.context.clear();
-            to.outbox.clear();
             let number = halves(to.word).1;
             if number == 0 {
+                to.buffer = None;
+                to.context.clear();
+                to.outbox.clear();
                 return false;
             }
             let read = self.read_buffer(number, to, true);
@@ -158,11 +158,12 @@ impl Region {
         Some(self.in_use(number)).filter(|buffer| buffer.to_item() == item)
     }
 
-    /// Reads a record without its context, for its effects; false if it was never committed, or is gone: superseded and its effects sent.
+    /// Reads a record without its context, for its effects; false if it was never committed, or is gone: superseded and
+    /// its effects sent.
     pub fn read_outbox(&self, buffer: Buffer, to: &mut Snapshot) -> bool {
         to.word = 0;
+        to.buffer = None;
         to.context.clear();
-        to.outbox.clear();
         if self.capacity(buffer.number).is_none() || self.in_use(buffer.number) != buffer {
             return false;
         }
@@ -205,9 +206,9 @@ impl Region {
         to.deadline = deadline(get(B_DEADLINE));
         to.pin = get(B_PIN);
         if with_context {
-            self.mem.read(base + BUFFER_HEADER, context, &mut to.context);
+            self.mem.read_over(base + BUFFER_HEADER, context, &mut to.context);
         }
-        self.mem.read(base + BUFFER_HEADER + context.div_ceil(WORD), outbox, &mut to.outbox);
+        self.mem.read_over(base + BUFFER_HEADER + context.div_ceil(WORD), outbox, &mut to.outbox);
         true
     }
 
@@ -310,11 +311,10 @@ impl Region {
         Ok(old)
     }
 
-    /// The record before that in `number` is dealt with.
-    fn settle(&self, number: u32, previous: Buffer) {
-        let word = self.word(self.buffer(number) + B_PREVIOUS);
-        // By compare-and-swap: the buffer may be another record's by now.
-        let _ = word.compare_exchange(previous.to_word(), 0, Ordering::AcqRel, Ordering::Relaxed);
+    /// The record before that in `number` is dealt with. The buffer is of a chunk of the caller's, who has not taken
+    /// another since: it is this record's still, or nobody's.
+    fn settle(&self, number: u32) {
+        self.word(self.buffer(number) + B_PREVIOUS).store(0, Ordering::Release);
     }
 }
 
@@ -401,7 +401,7 @@ impl Worker {
             Ok(_) => {
                 if let Some(old) = old {
                     self.done(old, heap::SUPERSEDED);
-                    self.region.settle(number, old);
+                    self.region.settle(number);
                 }
                 Ok(Committed { version, buffer, old })
             }
