@@ -87,6 +87,8 @@ def registration_messages():
         RejectedNSSAI=[{"Cause": 0, "SNSSAI": {"SST": 2}}], ConfiguredNSSAI=nssai, T3512={"Unit": 1, "Value": 9})
     yield "RegistrationComplete", mm(MM.FGMMRegistrationComplete)
     yield "RegistrationReject", mm(MM.FGMMRegistrationReject, _5GMMCause=11, T3346={"Unit": 1, "Value": 10})
+    yield "RegistrationReject-congestion", mm(
+        MM.FGMMRegistrationReject, _5GMMCause=22, T3346={"Unit": 0, "Value": 15})
     yield "ConfigurationUpdateCommand", mm(
         MM.FGMMConfigurationUpdateCommand, ConfigUpdateInd={"ACK": 1}, GUTI=GUTI, _5GSTAIList=areas)
     yield "ConfigurationUpdateComplete", mm(MM.FGMMConfigurationUpdateComplete)
@@ -125,6 +127,7 @@ def connection_messages():
         MM.FGMMServiceAccept, PDUSessStat=five, PDUSessReactResult={"PSI_9": 1},
         PDUSessReactResultErr=[{"PSI": 9, "Cause": 43}])
     yield "ServiceReject", mm(MM.FGMMServiceReject, _5GMMCause=9)
+    yield "ServiceReject-congestion", mm(MM.FGMMServiceReject, _5GMMCause=22, T3346={"Unit": 0, "Value": 21})
     yield "DeregistrationRequest-UE", mm(
         MM.FGMMMODeregistrationRequest, NAS_KSI={"TSC": 0, "Value": 3},
         DeregistrationType={"SwitchOff": 1, "ReregistrationRequired": 0, "AccessType": 1}, _5GSID=GUTI)

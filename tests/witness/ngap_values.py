@@ -183,6 +183,16 @@ def node_messages():
     yield "Paging", initiating(
         "Paging", ("UEPagingIdentity", paging), ("PagingDRX", "v128"), ("TAIListForPaging", [{"tAI": TAI}]))
     yield "OverloadStart", initiating("OverloadStart", ("AMFTrafficLoadReductionIndication", 50))
+    for name, action, percent in [
+        ("signalling", "reject-rrc-cr-signalling", 40),
+        ("data", "reject-non-emergency-mo-dt", 1),
+        ("emergency", "permit-emergency-sessions-and-mobile-terminated-services-only", 99),
+        ("priority", "permit-high-priority-sessions-and-mobile-terminated-services-only", 50),
+    ]:
+        yield f"OverloadStart-{name}", initiating(
+            "OverloadStart", ("AMFOverloadResponse", ("overloadAction", action)),
+            ("AMFTrafficLoadReductionIndication", percent))
+    yield "OverloadStop", initiating("OverloadStop")
 
 
 def connection_messages():

@@ -123,6 +123,9 @@ pub struct Timers {
     pub t3592: Duration,
     /// How often a message is sent again before its procedure is aborted (4 in TS 24.501).
     pub retransmissions: u8,
+    /// How long a UE that is turned away for congestion stays away, in the mean (T3346, TS 24.501 5.3.9): each is told
+    /// another value between half of it and one and a half times it, so that they do not all come back at once.
+    pub t3346: Duration,
     /// How long a context waits for an answer of the RAN (context set-up and release).
     pub ran_response: Duration,
     /// How much longer than T3512 the mobile reachable timer is, and how long the implicit deregistration timer runs
@@ -143,6 +146,7 @@ impl Default for Timers {
             t3513: Duration::from_secs(3),
             t3592: Duration::from_secs(16),
             retransmissions: 4,
+            t3346: Duration::from_secs(60),
             ran_response: Duration::from_secs(10),
             implicit_deregistration: Duration::from_secs(240),
         }

@@ -208,3 +208,17 @@ fn an_update_ends_the_sessions_that_the_ue_does_not_have() {
         lab.context().expect("a context").sessions.iter().filter(|s| s.is_live()).map(|s| s.psi).collect();
     assert_eq!(live, [1]);
 }
+
+#[test]
+fn a_ue_that_answers_a_congested_network_is_not_paged_again_for_the_same_packet() {
+    let mut lab = idle();
+    lab.congested = true;
+    downlink_packet(&mut lab);
+    lab.settle();
+    assert_eq!(pages(&lab), 2, "one page in each cell");
+    assert!(lab.events.iter().any(|e| matches!(e, UeEvent::ServiceRejected { cause: 22, .. })), "{:?}", lab.events);
+    let context = lab.context().expect("a context");
+    assert!(context.procedure.is_none() && context.wanted == Wanted::default() && context.connection.is_none());
+    let last = pfcp::Message::new(lab.pfcp.last().expect("a message")).expect("a PFCP message");
+    assert_eq!(last.get::<pfcp::SmReqFlags>(), Ok(Some(pfcp::SmReqFlags::DROBU)), "what waited is dropped");
+}

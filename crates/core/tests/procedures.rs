@@ -417,3 +417,35 @@ fn a_congested_network_turns_new_ues_away() {
     assert!(lab.events.iter().any(told), "{:?}", lab.events);
     assert!(lab.context().is_none());
 }
+
+#[test]
+fn a_congested_network_turns_a_known_ue_away_for_a_while() {
+    let mut lab = Lab::new();
+    lab.register();
+    lab.session(1);
+    lab.idle();
+    lab.congested = true;
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+    let told = |e: &UeEvent| matches!(e, UeEvent::ServiceRejected { cause: 22, retry_after_s: Some(30..=62) });
+    assert!(lab.events.iter().any(told), "{:?}", lab.events);
+    assert_eq!(failed(&lab, Kind::ServiceRequest), Some(22));
+    let context = lab.context().expect("a context");
+    assert!(context.is_registered() && context.connection.is_none() && context.sessions.len() == 1);
+    assert!(context.expires.is_some(), "the mobile reachable timer runs");
+    lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Periodic, out).expect("a request"));
+    let told = |e: &UeEvent| matches!(e, UeEvent::RegistrationRejected { cause: 22, retry_after_s: Some(30..=62) });
+    assert!(lab.events.iter().any(told), "{:?}", lab.events);
+    assert!(lab.context().is_some_and(|c| c.is_registered() && c.connection.is_none()));
+    assert!(!fault(&lab, "nas-bad-mac"), "its messages were its own");
+}
+
+#[test]
+fn a_ue_that_leaves_a_congested_network_is_let_go() {
+    let mut lab = Lab::new();
+    lab.register();
+    lab.idle();
+    lab.congested = true;
+    lab.ue_does(|ue, p, out| ue.deregister(p, false, out).expect("a request"));
+    assert!(lab.events.contains(&UeEvent::Deregistered), "{:?}", lab.events);
+    assert!(lab.context().is_some_and(|c| !c.is_registered()));
+}

@@ -297,14 +297,13 @@ mod tests {
         let mut before = Vec::new();
         parts.encode(&ue, &mut before).expect("it encodes");
         assert_eq!(before, encode(&ue, Vec::new()).expect("it encodes"), "the first one is as any other's first");
-        let steps: [(fn(&mut UeContext), bool); 4] = [
-            (|ue| ue.connections += 1, false),
-            (|ue| ue.identity.tmsi = Some(Tmsi(1)), true),
-            (|_| {}, false),
-            (|ue| ue.radio_capability = vec![1, 2, 3], true),
-        ];
-        for (step, changes) in steps {
-            step(&mut ue);
+        for (step, changes) in [false, true, false, true].into_iter().enumerate() {
+            match step {
+                0 => ue.connections += 1,
+                1 => ue.identity.tmsi = Some(Tmsi(1)),
+                2 => {}
+                _ => ue.radio_capability = vec![1, 2, 3],
+            }
             let (mut kept, mut once) = (Vec::new(), Vec::new());
             assert_eq!(parts.encode(&ue, &mut kept), Ok(changes));
             encode_after(&ue, &before, &mut once).expect("it encodes");

@@ -33,7 +33,9 @@ pub enum Event<'a> {
         /// The message.
         message: Initial,
     },
-    /// The first message of an NG connection of a UE that there is no room for.
+    /// The first message of an NG connection of a UE that is turned away, because there is too much to do or no room for
+    /// its context: a registration or service request is rejected with cause #22 and a back-off timer, whatever else it
+    /// is is served.
     Congested {
         /// The RAN node's association.
         assoc: AssocId,
@@ -89,10 +91,7 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> Outcome 
     let mut turn = Turn { ue, env, out: Outcome::default() };
     match event {
         Event::Initial { assoc, message } => initial(&mut turn, assoc, message),
-        Event::Congested { assoc, message } => {
-            connect(&mut turn, assoc, &message);
-            registration::reject(&mut turn, GmmCause::Congestion);
-        }
+        Event::Congested { assoc, message } => congested(&mut turn, assoc, message),
         Event::Ngap { assoc, amf_id, pdu } => ngap(&mut turn, assoc, amf_id, pdu),
         Event::Authentication(answer) => authentication(&mut turn, answer),
         Event::Pfcp { seid, message } => pfcp(&mut turn, seid, || Input::Pfcp(message)),
@@ -172,6 +171,19 @@ fn unreached(turn: &mut Turn<'_, '_>) {
 }
 
 fn initial(turn: &mut Turn<'_, '_>, assoc: AssocId, message: Initial) {
+    arrive(turn, assoc, &message);
+    nas::initial(turn, &message.nas);
+    leave_idle(turn);
+}
+
+fn congested(turn: &mut Turn<'_, '_>, assoc: AssocId, message: Initial) {
+    arrive(turn, assoc, &message);
+    nas::congested(turn, &message.nas);
+    leave_idle(turn);
+}
+
+/// The UE is on a new connection.
+fn arrive(turn: &mut Turn<'_, '_>, assoc: AssocId, message: &Initial) {
     procedures::handover::abort(turn);
     if let Some(old) = turn.ue.connection.take() {
         // The UE is back on another connection: what the RAN has of the old one goes (TS 23.502 4.2.6), if it was not
@@ -186,8 +198,11 @@ fn initial(turn: &mut Turn<'_, '_>, assoc: AssocId, message: Initial) {
     if let Some(Procedure::Paging(paging)) = turn.ue.procedure.take_if(|p| matches!(p, Procedure::Paging(_))) {
         paging::answered(turn, paging);
     }
-    connect(turn, assoc, &message);
-    nas::initial(turn, &message.nas);
+    connect(turn, assoc, message);
+}
+
+/// Releases a connection that nobody needs.
+fn leave_idle(turn: &mut Turn<'_, '_>) {
     // A message that asked for nothing leaves a connection that nobody will use.
     let idle = turn.ue.procedure.is_none() && turn.ue.connection.is_some_and(|c| c.ran == RanContext::None);
     if idle {

@@ -2,6 +2,7 @@
 
 use crate::config::CoreConfig;
 use crate::context::{Procedure, SecurityFault, UeContext};
+use crate::procedures::common::congestion;
 use crate::procedures::{deregistration, registration, service_request, session};
 use crate::turn::{Note, Turn};
 use vireo_types::Tmsi;
@@ -65,7 +66,30 @@ pub fn named_tmsi(nas: &[u8], config: &CoreConfig) -> Option<Tmsi> {
 
 /// The NAS message of an Initial UE Message.
 pub(super) fn initial(turn: &mut Turn<'_, '_>, nas: &[u8]) {
+    if let Some(received) = receive(turn, nas) {
+        begin(turn, received);
+    }
+}
+
+/// The NAS message of an Initial UE Message of a UE that is turned away. It uses up its COUNT like any other.
+pub(super) fn congested(turn: &mut Turn<'_, '_>, nas: &[u8]) {
     let Some(received) = receive(turn, nas) else { return };
+    match received.message {
+        Nas5gmmMessage::RegistrationRequest(_) => {
+            congestion::give_up_what_waits(turn);
+            registration::turn_away(turn);
+        }
+        Nas5gmmMessage::ServiceRequest(_) => {
+            congestion::give_up_what_waits(turn);
+            service_request::reject(turn, GmmCause::Congestion);
+        }
+        // A UE that leaves makes room.
+        _ => begin(turn, received),
+    }
+}
+
+/// Acts on the first message of a connection.
+fn begin(turn: &mut Turn<'_, '_>, received: Received) {
     let verified = received.verified;
     match received.message {
         Nas5gmmMessage::RegistrationRequest(request) => registration(turn, &request, verified),

@@ -4,6 +4,7 @@ mod setup;
 
 use crate::config::CoreConfig;
 use crate::n2::{Cause, Fault};
+use crate::schedule::shed::{Action, Relief};
 use serde::{Deserialize, Serialize};
 use vireo_types::{AmfUeNgapId, GnbId, RanUeNgapId, Snssai, Tac, Tai};
 use vireo_wire::ngap::{Message, *};
@@ -158,6 +159,33 @@ pub fn ng_reset_part(cause: Cause, items: &[ResetItem]) -> Vec<u8> {
     ))
 }
 
+/// OVERLOAD START (8.7.7): the node shall keep UEs from us.
+pub fn overload_start(relief: Relief) -> Vec<u8> {
+    let action = match relief.action {
+        Action::RejectSignalling => OverloadAction::reject_rrc_cr_signalling,
+        Action::RejectNonEmergencyData => OverloadAction::reject_non_emergency_mo_dt,
+        Action::PermitEmergencyAndTerminating => {
+            OverloadAction::permit_emergency_sessions_and_mobile_terminated_services_only
+        }
+        Action::PermitPriorityAndTerminating => {
+            OverloadAction::permit_high_priority_sessions_and_mobile_terminated_services_only
+        }
+    };
+    crate::n2::encode(build_ngap!(
+        InitiatingMessage,
+        OverloadStart,
+        OverloadStart,
+        AMFOverloadResponse(OverloadResponse::overloadAction(action)),
+        AMFTrafficLoadReductionIndication(TrafficLoadReductionIndication(relief.percent.clamp(1, 99))),
+    ))
+}
+
+/// OVERLOAD STOP (8.7.8): it need not any more.
+pub fn overload_stop() -> Vec<u8> {
+    let message = OverloadStop::new(ProtocolIEContainer(Vec::new()));
+    crate::n2::encode(NGAP_PDU::of_message(&message, OverloadStop::CRITICALITY))
+}
+
 /// The tracking areas of a Supported TA List.
 fn areas(list: &SupportedTAList) -> Vec<Area> {
     let of_item = |item: &SupportedTAItem| {
@@ -169,4 +197,32 @@ fn areas(list: &SupportedTAList) -> Vec<Area> {
         item.broadcast_plmn_list.0.iter().map(of_plmn).collect::<Vec<_>>()
     };
     list.0.iter().flat_map(of_item).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The octets that pycrate encodes of the same values (tests/witness).
+    #[test]
+    fn overload_messages_have_the_octets_of_an_independent_encoder() {
+        let golden = include_str!("../../../../tests/witness/golden.txt");
+        let expect = |name: &str, octets: Vec<u8>| {
+            let line = golden.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).expect("a golden");
+            assert_eq!(hex::encode(octets), line, "{name}");
+        };
+        for (name, action, percent) in [
+            ("OverloadStart-signalling", Action::RejectSignalling, 40),
+            ("OverloadStart-data", Action::RejectNonEmergencyData, 1),
+            ("OverloadStart-emergency", Action::PermitEmergencyAndTerminating, 99),
+            ("OverloadStart-priority", Action::PermitPriorityAndTerminating, 50),
+        ] {
+            expect(name, overload_start(Relief { action, percent }));
+        }
+        expect("OverloadStop", overload_stop());
+        assert_eq!(
+            overload_start(Relief { action: Action::RejectSignalling, percent: 0 }),
+            overload_start(Relief { action: Action::RejectSignalling, percent: 1 }),
+        );
+    }
 }

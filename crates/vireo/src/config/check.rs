@@ -88,7 +88,7 @@ fn core(file: &File, slices: Vec<SliceConfig>, dnns: Vec<DnnConfig>, problems: &
         upfs: upfs(file, &dnns, problems),
         dnns,
         security: security(&core.security, problems),
-        timers: timers(&core.timers, problems),
+        timers: Timers { t3346: file.overload.back_off.0, ..timers(&core.timers, problems) },
         n4_address: listen.ip(),
     }
 }
@@ -274,6 +274,7 @@ fn timers(t: &file::Timers, problems: &mut Problems) -> Timers {
         retransmissions: t.retransmissions,
         ran_response: span("ran-response", t.ran_response, tick, hour),
         implicit_deregistration: span("implicit-deregistration", t.implicit_deregistration, Duration(0), LONGEST),
+        ..Timers::default()
     };
     problems.check(t.retransmissions <= 10, "core.timers.retransmissions", "0 to 10 is allowed");
     timers

@@ -196,6 +196,19 @@ fn answers() -> Vec<Case> {
             }
         ),
         nas_case!(
+            "RegistrationReject-congestion",
+            Gmm::RegistrationReject,
+            {
+                let cause = NasFGmmCause::from_cause(GmmCause::Congestion);
+                let timer = NasGprsTimer2::from_seconds(30).expect("half a minute");
+                Nas5gsMessage::new_5gmm(NasRegistrationReject::new(cause).with_t3346_value(timer))
+            },
+            |reject| {
+                assert_eq!(reject.fgmm_cause.cause(), Some(GmmCause::Congestion));
+                assert_eq!(reject.t3346_value.as_ref().and_then(|t| t.to_seconds()), Some(30));
+            }
+        ),
+        nas_case!(
             "ConfigurationUpdateCommand",
             Gmm::ConfigurationUpdateCommand,
             {
@@ -279,6 +292,19 @@ fn service() -> Vec<Case> {
             },
             |reject| {
                 assert_eq!(reject.fgmm_cause.cause(), Some(GmmCause::UeIdentityCannotBeDerivedByTheNetwork));
+            }
+        ),
+        nas_case!(
+            "ServiceReject-congestion",
+            Gmm::ServiceReject,
+            {
+                let cause = NasFGmmCause::from_cause(GmmCause::Congestion);
+                let timer = NasGprsTimer2::from_seconds(42).expect("a multiple of two seconds");
+                Nas5gsMessage::new_5gmm(NasServiceReject::new(cause).with_t3346_value(timer))
+            },
+            |reject| {
+                assert_eq!(reject.fgmm_cause.cause(), Some(GmmCause::Congestion));
+                assert_eq!(reject.t3346_value.as_ref().and_then(|t| t.to_seconds()), Some(42));
             }
         ),
     ]

@@ -42,6 +42,7 @@ fn diagnostics() -> CriticalityDiagnostics {
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = setup();
     cases.extend(amf_configuration());
+    cases.extend(overload());
     cases.extend(faults());
     cases
 }
@@ -153,6 +154,33 @@ fn amf_configuration() -> Vec<Case> {
             OverloadStart,
             AMFTrafficLoadReductionIndication = TrafficLoadReductionIndication(50)
         ),
+    ]
+}
+
+macro_rules! overload_start {
+    ($name:literal, $action:ident, $percent:literal) => {
+        ngap_case!(
+            $name,
+            InitiatingMessage,
+            OverloadStart,
+            OverloadStart,
+            AMFOverloadResponse = OverloadResponse::overloadAction(OverloadAction::$action),
+            AMFTrafficLoadReductionIndication = TrafficLoadReductionIndication($percent)
+        )
+    };
+}
+
+fn overload() -> Vec<Case> {
+    vec![
+        overload_start!("OverloadStart-signalling", reject_rrc_cr_signalling, 40),
+        overload_start!("OverloadStart-data", reject_non_emergency_mo_dt, 1),
+        overload_start!("OverloadStart-emergency", permit_emergency_sessions_and_mobile_terminated_services_only, 99),
+        overload_start!(
+            "OverloadStart-priority",
+            permit_high_priority_sessions_and_mobile_terminated_services_only,
+            50
+        ),
+        ngap_case!("OverloadStop", InitiatingMessage, OverloadStop, OverloadStop),
     ]
 }
 

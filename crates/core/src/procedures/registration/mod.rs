@@ -327,6 +327,12 @@ pub fn reject(turn: &mut Turn<'_, '_>, cause: GmmCause) -> Next {
     None
 }
 
+/// Rejects a request unread, because there is too much to do (5.5.1.2.5, 5.5.1.3.5: #22).
+pub fn turn_away(turn: &mut Turn<'_, '_>) {
+    turn.note(Note::Started(Kind::Registration));
+    reject(turn, GmmCause::Congestion);
+}
+
 fn reject_slices(turn: &mut Turn<'_, '_>, rejected: &[Snssai]) -> Next {
     nr::send_reject(turn, GmmCause::NoNetworkSlicesAvailable, rejected);
     turn.note(Note::Failed(Kind::Registration, GmmCause::NoNetworkSlicesAvailable.as_u8()));

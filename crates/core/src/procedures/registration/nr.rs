@@ -3,13 +3,11 @@
 use super::{Request, RequestIdentity, RequestKind};
 use crate::context::{Capability, UeContext};
 use crate::n2::{sd_octets, tac_octets};
+use crate::procedures::common::congestion::back_off;
 use crate::procedures::common::user_plane::{bitmap, bitmap_octets, status};
 use crate::turn::Turn;
 use vireo_types::{Guti, Snssai, Tai, limits};
 use vireo_wire::nas::*;
-
-/// T3346 told with a rejection for congestion: the UE stays away that long (TS 24.501 5.3.9).
-const T3346_SECONDS: u64 = 30;
 
 /// What a Registration Request asks for.
 pub fn read(message: &NasRegistrationRequest) -> Request {
@@ -132,7 +130,7 @@ fn rejected_nssai(rejected: &[Snssai]) -> Option<NasRejectedNssai> {
 pub fn send_reject(turn: &mut Turn<'_, '_>, cause: GmmCause, rejected: &[Snssai]) {
     let mut message = NasRegistrationReject::new(NasFGmmCause::from_cause(cause));
     if cause == GmmCause::Congestion
-        && let Ok(timer) = NasGprsTimer2::from_seconds(T3346_SECONDS)
+        && let Some(timer) = back_off(turn)
     {
         message = message.with_t3346_value(timer);
     }

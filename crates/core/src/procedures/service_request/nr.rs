@@ -1,6 +1,7 @@
 //! Service request's messages in NAS-5GS.
 
 use super::Request;
+use crate::procedures::common::congestion::back_off;
 use crate::procedures::common::user_plane::{bitmap, bitmap_octets, status};
 use crate::turn::Turn;
 use vireo_wire::nas::*;
@@ -30,5 +31,11 @@ pub fn accept(turn: &mut Turn<'_, '_>, request: Request, back: u16) -> Option<Ve
 
 /// Sends SERVICE REJECT (8.2.18).
 pub fn send_reject(turn: &mut Turn<'_, '_>, cause: GmmCause) {
-    turn.send_nas(NasServiceReject::new(NasFGmmCause::from_cause(cause)).into());
+    let mut message = NasServiceReject::new(NasFGmmCause::from_cause(cause));
+    if cause == GmmCause::Congestion
+        && let Some(timer) = back_off(turn)
+    {
+        message = message.with_t3346_value(timer);
+    }
+    turn.send_nas(message.into());
 }

@@ -1,0 +1,67 @@
+//! UEs that are turned away because there is too much to do (TS 24.501 5.3.9): how long they stay away, and what waited
+//! for them.
+
+use crate::procedures::common::user_plane;
+use crate::session::Input;
+use crate::turn::Turn;
+use vireo_wire::nas::NasGprsTimer2;
+
+/// The units of GPRS timer 2 (TS 24.008 10.5.7.4) in seconds, with the least count for which no finer unit says the same.
+const UNITS: [(u64, u64); 3] = [(2, 1), (60, 2), (360, 6)];
+/// The largest count.
+const LARGEST: u64 = 31;
+
+/// T3346 for one UE: of the values between half and one and a half times the configured one that the coding has, one at
+/// random.
+pub fn back_off(turn: &mut Turn<'_, '_>) -> Option<NasGprsTimer2> {
+    let random = u32::from_be_bytes(turn.env.random());
+    NasGprsTimer2::from_seconds(seconds(turn.env.config.timers.t3346.as_secs(), random)).ok()
+}
+
+fn seconds(mean: u64, random: u32) -> u64 {
+    let (least, most) = (mean / 2, mean.saturating_add(mean / 2));
+    let counts = |(unit, first): (u64, u64)| (unit, first.max(least.div_ceil(unit)), LARGEST.min(most / unit));
+    let known = |(_, first, last): (u64, u64, u64)| (last + 1).saturating_sub(first);
+    let total: u64 = UNITS.into_iter().map(counts).map(known).sum();
+    let mut at = u64::from(random) % total.max(1);
+    for range in UNITS.into_iter().map(counts) {
+        if at < known(range) {
+            return range.0 * (range.1 + at);
+        }
+        at -= known(range);
+    }
+    // Nothing is that short or that long: the nearest there is.
+    mean.clamp(UNITS[0].0, UNITS[2].0 * LARGEST) / 2 * 2
+}
+
+/// A UE that is turned away gets none of what waits for it: it is as if it had not answered to paging. A deregistration
+/// stays wanted.
+pub fn give_up_what_waits(turn: &mut Turn<'_, '_>) {
+    if turn.ue.wanted.sessions == 0 && !turn.ue.wanted.signalling {
+        return;
+    }
+    user_plane::step_all(turn, || Input::Unreachable);
+    (turn.ue.wanted.sessions, turn.ue.wanted.signalling) = (0, false);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn ues_are_told_different_values_around_the_configured_one() {
+        for mean in [1, 2, 10, 60, 100, 300, 3600, 11_160, 1_000_000] {
+            let told: BTreeSet<_> = (0..1000u32).map(|n| seconds(mean, n.wrapping_mul(0x9e37_79b1))).collect();
+            for value in &told {
+                let timer = NasGprsTimer2::from_seconds(*value).expect("a value of the coding");
+                assert_eq!(timer.to_seconds(), Some(*value));
+                let nearest = mean.clamp(2, 11_160);
+                assert!(*value > 0 && (nearest / 2..=nearest * 3 / 2 + 1).contains(value), "{value} s for {mean} s");
+            }
+            assert!(told.len() > 1 || !(10..=11_160).contains(&mean), "{told:?} for {mean} s");
+        }
+        let minute: BTreeSet<_> = (0..1000).map(|n| seconds(60, n)).collect();
+        assert_eq!((minute.len(), minute.first(), minute.last()), (17, Some(&30), Some(&62)));
+    }
+}
