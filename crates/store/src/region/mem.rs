@@ -4,7 +4,9 @@
 //! the same in every process, whatever address the mapping has there, and the same under loom, where the words are
 //! loom's. It knows nothing of what the words mean.
 
-#[cfg(not(loom))]
+#[cfg(all(test, not(loom)))]
+pub use super::mortal::AtomicU64;
+#[cfg(not(any(test, loom)))]
 pub use std::sync::atomic::AtomicU64;
 #[cfg(not(loom))]
 pub(super) use std::sync::atomic::{Ordering, fence};

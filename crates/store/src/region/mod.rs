@@ -9,6 +9,8 @@
 #[cfg(not(loom))]
 mod bell;
 mod board;
+#[cfg(all(test, not(loom)))]
+mod deaths;
 mod heap;
 mod identity;
 mod index;
@@ -16,6 +18,8 @@ mod layout;
 mod mailbox;
 #[allow(unsafe_code)]
 mod mem;
+#[cfg(all(test, not(loom)))]
+mod mortal;
 mod numbers;
 mod pipe;
 mod pool;
