@@ -172,6 +172,7 @@ impl Host {
         if now.since(self.controller.looked) >= LOOKS {
             self.controller.looked = now;
             self.pools.look();
+            self.look_at_room();
         }
         if now.since(self.controller.controlled) < EVERY {
             return;
@@ -187,7 +188,7 @@ impl Host {
         }
         self.controller.worked = self.pools.iter().any(|nf| !nf.queue.is_empty())
             || !self.controller.late.is_empty()
-            || self.totals.connected > 0;
+            || self.overload.is_on();
     }
 
     /// Pools that miss their objectives again and again get another NF; pools with more than they need give one back.

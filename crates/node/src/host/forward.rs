@@ -76,9 +76,11 @@ impl Host {
             },
         };
         let known = named.and_then(|tmsi| self.region.lookup(Key::Tmsi, u64::from(tmsi.0)));
+        let refused = !self.admits(view, known.is_some());
         match known {
+            Some(slot) if refused => self.deliver(slot, &Parcel::Congested { assoc, pdu }, view.kind),
             Some(slot) => self.deliver(slot, &Parcel::Initial { assoc, named: true, pdu }, view.kind),
-            None => self.stranger(assoc, pdu, view.kind, false),
+            None => self.stranger(assoc, pdu, view.kind, refused),
         }
     }
 
@@ -203,7 +205,8 @@ impl Host {
         if let Some(chosen) = self.pools.of_pin(pin) {
             return Some(chosen);
         }
-        let ltmsi = self.region.ltmsi_of(slot)?;
+        // A slot that is nobody's by now (a stateful worker took its UE along) still has messages that need an answer.
+        let ltmsi = self.region.ltmsi_of(slot).unwrap_or(Ltmsi::from_raw(0));
         self.pools.choose(self.ids.slice_of(ltmsi), kind, u64::from(ltmsi.get()))
     }
 

@@ -11,6 +11,7 @@ mod door;
 mod egress;
 mod forward;
 mod nodes;
+mod overload;
 pub(crate) mod pools;
 mod status;
 mod takeover;
@@ -241,6 +242,7 @@ pub struct Host {
     ids: Giver,
     pools: Pools,
     controller: Controller,
+    overload: overload::Overload,
     crew: Crew,
     /// The rings of the workers that are there.
     rings: Vec<Workers>,
@@ -325,6 +327,7 @@ impl Host {
             bell: plan.bell(&region, plan::HOST),
             ids,
             controller: Controller::new(),
+            overload: overload::Overload::new(config.overload),
             crew,
             pools,
             rings: Vec::new(),

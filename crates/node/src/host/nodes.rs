@@ -154,6 +154,9 @@ impl Host {
         if let Some(pdu) = outcome.answer {
             self.egress.send(Command::Ngap { assoc, ue: None, pdu });
         }
+        if known.is_none() && self.nodes.is_set_up(assoc) {
+            self.tell_new_node(assoc);
+        }
     }
 
     fn request(&mut self, assoc: AssocId, was_set_up: bool, request: Request) {

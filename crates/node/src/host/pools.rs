@@ -353,4 +353,9 @@ impl Pools {
         });
         taken.filter(|(_, recent)| *recent > 0).collect()
     }
+
+    /// Items in the fullest queue, as last looked at.
+    pub(crate) fn fullest(&self) -> f64 {
+        f64::from(self.nfs.iter().map(|nf| nf.waiting).max().unwrap_or(0))
+    }
 }

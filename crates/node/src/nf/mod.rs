@@ -262,6 +262,10 @@ impl Nf {
             }
             (Parcel::Congested { assoc, pdu }, Found::Nothing | Found::Context { .. }) => {
                 let message = initial(pdu)?;
+                // Nobody turns a UE away by naming it.
+                if self.contexts.current().is_some_and(|ue| !engine::is_authentic(ue, &message.nas)) {
+                    return None;
+                }
                 self.contexts.fresh(&self.region, slot, found)?;
                 Some(Some(Event::Congested { assoc: *assoc, message }))
             }

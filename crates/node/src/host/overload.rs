@@ -1,0 +1,87 @@
+//! What the host does when there is more to do than it can: it turns UEs away that have only just come, and asks the RAN
+//! nodes to keep some from it (Overload Start, TS 38.413 8.7.7). What is under way is always finished.
+
+use super::{Host, INPUTS};
+use crate::balancer::Command;
+use crate::config::OverloadConfig;
+use vireo_core::n2::View;
+use vireo_core::ran;
+use vireo_core::schedule::shed::{Level, Relief, Thresholds, relief};
+use vireo_types::AssocId;
+
+/// Events that may wait for a place in a mailbox before that alone is an overload.
+const HELD: usize = 4096;
+
+/// How the host copes.
+#[derive(Debug)]
+pub(super) struct Overload {
+    config: OverloadConfig,
+    pub(super) level: Level,
+    /// What RAN nodes were asked for.
+    asked: Option<Relief>,
+    /// First messages that were turned away.
+    pub(super) refused: u64,
+}
+
+impl Overload {
+    pub(super) fn new(config: OverloadConfig) -> Self {
+        Overload { config, level: Level::Normal, asked: None, refused: 0 }
+    }
+
+    /// Whether the room must be looked at soon again.
+    pub(super) fn is_on(&self) -> bool {
+        self.asked.is_some() || self.level != Level::Normal
+    }
+}
+
+impl Host {
+    /// How full the room for what waits is, 0 to 1: the queues of the NFs, what waits for a mailbox, or the door.
+    fn fill(&self) -> f64 {
+        let of = |waiting: usize, room: usize| waiting as f64 / room.max(1) as f64;
+        let held = of(self.follow.len() + self.unpushed.len(), HELD);
+        let queues = self.pools.fullest() / f64::from(self.region.config().ring_cells.max(1));
+        queues.max(held).max(of(self.inputs.len(), INPUTS)).min(1.0)
+    }
+
+    /// Looks how full the room is, and turns away more or less from now on.
+    pub(super) fn look_at_room(&mut self) {
+        let OverloadConfig { registrations, others, start, stop, .. } = self.overload.config;
+        let fill = self.fill();
+        let level = self.overload.level.after(fill, &Thresholds { registrations, others });
+        if level != self.overload.level {
+            tracing::info!(?level, fill, "what is turned away has changed");
+            self.overload.level = level;
+        }
+        let asked = relief(self.overload.asked, fill, level, start, stop);
+        if asked != self.overload.asked {
+            let before = std::mem::replace(&mut self.overload.asked, asked);
+            // A few percent more or less are not worth a message to every node.
+            let same = matches!((before, asked), (Some(b), Some(a)) if b.action == a.action && b.percent >= a.percent);
+            if !same {
+                tracing::warn!(?asked, fill, "RAN nodes are told how much to keep from this core");
+                let nodes: Vec<AssocId> =
+                    self.nodes.iter().filter(|(_, node)| node.record.is_some()).map(|(assoc, _)| assoc).collect();
+                nodes.into_iter().for_each(|assoc| self.tell_relief(assoc));
+            }
+        }
+    }
+
+    fn tell_relief(&mut self, assoc: AssocId) {
+        let pdu = self.overload.asked.map_or_else(ran::overload_stop, ran::overload_start);
+        self.egress.send(Command::Ngap { assoc, ue: None, pdu });
+    }
+
+    /// A node has set NG up: it is told what the others were.
+    pub(super) fn tell_new_node(&mut self, assoc: AssocId) {
+        if self.overload.asked.is_some() {
+            self.tell_relief(assoc);
+        }
+    }
+
+    /// Whether the first message of a connection is let in; `known`: of a UE that has a context.
+    pub(super) fn admits(&mut self, view: &View, known: bool) -> bool {
+        let admits = self.overload.level.admits(view, known);
+        self.overload.refused += u64::from(!admits);
+        admits
+    }
+}
