@@ -2,8 +2,39 @@
 //!
 //! The pure parts come first: [`ue`] (a UE over NAS), [`gnb`] (a gNB over NGAP), [`usim`] and [`traffic`] (IP packets)
 //! have no I/O and no clock. [`run`] puts threads, SCTP and UDP around them and takes the UEs of a run through a
-//! [`scenario`]; what it measured is a [`Report`]. The emulator shares the codecs, the algorithms and the identifiers
+//! [`scenario`], or puts a steady load on them: [`mix`] is what they do, [`load`] is when. What it measured is a
+//! [`Report`]. The emulator shares the codecs, the algorithms and the identifiers
 //! with the core, and nothing else, so it stays an independent peer.
+//!
+//! With a core in the same process it needs no network: [`run_with`] takes SCTP endpoints of any kind, so also those of
+//! [`vireo_sctp::memory`]. A steady load sends user packets only if it has an echo target ([`Options::echoes`]), and
+//! without one opens no socket at all; UEs' addresses are never configured on an interface.
+//!
+//! ```
+//! use std::time::Duration;
+//! use vireo_emulator::load::Pattern;
+//! use vireo_emulator::mix::{Activity, Steady};
+//! use vireo_emulator::{Options, run_with, scenario::Scenario};
+//! use vireo_sctp::{Config, memory::Network};
+//!
+//! let network = Network::new();
+//! // The core's side: an endpoint of the same network that listens, on a thread of its own. Here nobody polls it.
+//! let core = "10.0.0.1:38412".parse().unwrap();
+//! let listening = Config { addresses: vec![[10, 0, 0, 1].into()], port: 38412, listen: true, ..Config::default() };
+//! let _core = network.bind(&listening).unwrap();
+//!
+//! let mut options = Options::lab(core, Scenario::find("session").unwrap());
+//! let kinds = [(Activity::ServiceRequest, 0.7), (Activity::XnHandover, 0.3)];
+//! options.steady = Some(Steady::weighted(&kinds, 1000.0, Pattern::Constant, Duration::ZERO));
+//! (options.ues, options.gnbs, options.duration) = (100, 2, Some(Duration::from_secs(1)));
+//! options.timeout = Duration::from_millis(100);
+//! // The gNBs of worker `n` are at an address of their own.
+//! let open = |n: u32| Ok(network.bind(&Config { addresses: vec![[10, 0, 1, n as u8].into()], ..Config::default() })?);
+//! let error = run_with(&options, &open, &mut |_progress| ()).unwrap_err();
+//! assert!(error.to_string().contains("did not take gNB 0"));
+//! ```
+//!
+//! `examples/memory.rs` runs it against a core that does answer.
 #![forbid(unsafe_code)]
 
 pub mod abuse;

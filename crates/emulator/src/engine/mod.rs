@@ -137,6 +137,7 @@ pub fn run_with(options: &Options, open: Open<'_>, progress: &mut dyn FnMut(Prog
     let threads = worker::threads(options);
     let counters = Counters::default();
     let begun = Instant::now();
+    let mut resident = 0;
     let results: Vec<Result<(Stats, String), Error>> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|n| {
@@ -152,7 +153,7 @@ pub fn run_with(options: &Options, open: Open<'_>, progress: &mut dyn FnMut(Prog
                 })
             })
             .collect();
-        watch(options, &counters, threads, begun, progress);
+        resident = watch(options, &counters, threads, begun, progress);
         workers.into_iter().map(|worker| worker.join().unwrap_or(Err(Error::Stopped))).collect()
     });
     let mut total = Stats::new(options.timeline);
@@ -167,11 +168,19 @@ pub fn run_with(options: &Options, open: Open<'_>, progress: &mut dyn FnMut(Prog
     report.gnbs = options.gnbs;
     report.ues = options.ues;
     report.driver = driver;
+    report.memory_bytes_per_ue = resident as f64 / report.started.max(1) as f64;
     Ok(report)
 }
 
-/// Tells the progress until all workers are settled, then lets them go.
-fn watch(options: &Options, counters: &Counters, threads: u32, begun: Instant, progress: &mut dyn FnMut(Progress)) {
+/// Tells the progress until all workers are settled, then lets them go. Gives how many octets of memory the process took
+/// from when the gNBs were up until all UEs were where their scenario ends or their steady load begins.
+fn watch(
+    options: &Options,
+    counters: &Counters,
+    threads: u32,
+    begun: Instant,
+    progress: &mut dyn FnMut(Progress),
+) -> u64 {
     let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let snapshot = |phase| Progress {
         phase,
@@ -186,18 +195,34 @@ fn watch(options: &Options, counters: &Counters, threads: u32, begun: Instant, p
         elapsed: begun.elapsed(),
     };
     let mut pause = Duration::from_millis(1);
+    let (mut before, mut after) = (resident(), None);
     while get(&counters.settled) < u64::from(threads) && !counters.finish.load(Ordering::Relaxed) {
         let stopped = options.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed));
         counters.stop.fetch_or(stopped, Ordering::Relaxed);
         let connecting = get(&counters.connected) < u64::from(options.gnbs);
+        if connecting {
+            before = resident();
+        } else if after.is_none() && get(&counters.steady_us) != 0 {
+            after = Some(resident());
+        }
         progress(snapshot(if connecting { Phase::Connecting } else { Phase::Running }));
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(50));
     }
+    let after = after.unwrap_or_else(resident);
     if !counters.finish.load(Ordering::Relaxed) {
         progress(snapshot(Phase::Settled));
     }
     counters.finish.store(true, Ordering::Relaxed);
+    after.saturating_sub(before)
+}
+
+/// Resident memory of the process, in octets.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kibibytes.unwrap_or(0) * 1024
 }
 
 fn check(options: &Options) -> Result<(), Error> {

@@ -5,7 +5,7 @@ use crate::report::Times;
 use crate::scenario::Step;
 use crate::ue::Ue;
 use std::net::IpAddr;
-use vireo_types::RanUeNgapId;
+use vireo_types::{RanUeNgapId, Tmsi};
 
 /// What happened during the current step, as bits.
 pub(super) mod flag {
@@ -86,6 +86,8 @@ pub(super) struct Slot {
     pub(super) flags: u16,
     pub(super) life: Life,
     pub(super) ran: Option<RanUeNgapId>,
+    /// Under which it is listed for paging.
+    pub(super) tmsi: Option<Tmsi>,
     pub(super) round: u32,
     /// Changes with every step, so that old deadlines are recognised.
     pub(super) sequence: u32,
@@ -114,6 +116,7 @@ impl Slot {
             flags: 0,
             life: Life::Waiting,
             ran: None,
+            tmsi: None,
             round: 0,
             sequence: 0,
             born_us: 0,

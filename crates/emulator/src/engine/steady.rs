@@ -39,6 +39,8 @@ pub(super) struct SteadyRun<'a> {
     streams: Vec<Due<'a>>,
     rng: Rng,
     origin_us: u64,
+    /// Nothing is due from here on.
+    end_us: u64,
     cpu_us: u64,
     /// Since the last report to the counters.
     arrived: u64,
@@ -94,6 +96,7 @@ impl<'a> SteadyRun<'a> {
             streams: load.streams.iter().enumerate().map(stream).collect(),
             rng: Rng::new(seed ^ 0x5354_4541_4459),
             origin_us: 0,
+            end_us: u64::MAX,
             cpu_us: 0,
             arrived: 0,
         }
@@ -132,6 +135,8 @@ impl<'a> SteadyRun<'a> {
             return None;
         }
         loop {
+            // also what this worker comes to late
+            let now_us = now_us.min(self.end_us.saturating_sub(1));
             let index = (0..self.streams.len()).find(|index| self.streams[*index].at_us <= now_us)?;
             let due = &mut self.streams[index];
             let intended_us = due.at_us;
@@ -155,11 +160,17 @@ impl<'a> SteadyRun<'a> {
         }
     }
 
+    /// Nothing is due before the end that was not begun.
+    fn is_exhausted(&self) -> bool {
+        self.streams.iter().all(|due| due.at_us >= self.end_us)
+    }
+
     fn next_us(&self) -> Option<u64> {
         if self.stage != Stage::Running {
             return None;
         }
-        self.streams.iter().map(|due| due.at_us).min()
+        // at the end it is looked at once more, to change the stage
+        self.streams.iter().map(|due| due.at_us).chain([self.end_us]).min()
     }
 }
 
@@ -235,6 +246,7 @@ impl Worker<'_> {
             Stage::Ready if self.counters.steady_us.load(Ordering::Acquire) != 0 => {
                 run.stage = Stage::Running;
                 run.origin_us = self.counters.steady_us.load(Ordering::Acquire);
+                run.end_us = run.origin_us + duration_us;
                 run.cpu_us = thread_cpu_us();
                 let worker = (u64::from(self.number), u64::from(self.threads));
                 run.streams.iter_mut().for_each(|due| due.advance(run.origin_us, worker));
@@ -246,14 +258,14 @@ impl Worker<'_> {
                 steady.steady_began_unix_us = (unix + run.origin_us).saturating_sub(now_us);
                 steady.steady_seconds = duration_us as f64 / 1e6;
             }
-            Stage::Running if stopped || now_us >= run.origin_us + duration_us => {
+            Stage::Running if stopped || now_us >= run.end_us && run.is_exhausted() => {
                 run.stage = Stage::Draining;
                 let lasted = now_us.saturating_sub(run.origin_us).min(duration_us);
                 self.stats.report.steady.steady_seconds = lasted as f64 / 1e6;
             }
             Stage::Draining => {
                 let idle = self.active == 0 && run.pools.iter().all(|pool| pool.waiting.is_empty());
-                if idle || stopped || now_us >= run.origin_us + duration_us + patience_us {
+                if idle || stopped || now_us >= run.end_us + patience_us {
                     self.end_steady();
                 }
             }
@@ -306,7 +318,10 @@ impl Worker<'_> {
         match (activity, fate) {
             (Some(_), Fate::Well) => self.stats.report.steady.completed += 1,
             // from when it was meant to have service until it has it again
-            (Some(activity), Fate::Lost) => self.stats.record(activity.procedure(), times),
+            (Some(activity), Fate::Lost) => {
+                self.stats.record(activity.procedure(), times);
+                self.stats.plot(activity.procedure(), times);
+            }
             (Some(_), Fate::Failed) => {}
             (None, _) => {
                 self.stats.report.succeeded += 1;

@@ -3,6 +3,7 @@
 use super::slot::{Fate, Life, flag};
 use super::timers::Kind;
 use super::worker::Worker;
+use crate::gnb::NgState;
 use crate::options::Retry;
 use crate::report::{Procedure, Times};
 use crate::scenario::Step;
@@ -143,15 +144,12 @@ impl Worker<'_> {
         for nas in self.out.messages() {
             let sent = match (slot.ran, cause) {
                 (Some(ran), _) => link.gnb.uplink_nas(ran, nas, &mut link.outbox),
-                (None, Some(cause)) => {
-                    let guti = slot.ue.guti();
-                    if let Some(guti) = guti {
-                        self.idle.remove(&guti.tmsi.0);
-                    }
-                    let opened = link.gnb.initial_ue(owner, nas, guti, cause, &mut link.outbox);
+                (None, Some(cause)) if link.gnb.state() == NgState::Up => {
+                    let opened = link.gnb.initial_ue(owner, nas, slot.ue.guti(), cause, &mut link.outbox);
                     opened.map(|ran| slot.ran = Some(ran))
                 }
-                (None, None) => Ok(()),
+                // there is no cell to send it in, or no connection any more
+                (None, _) => Ok(()),
             };
             trouble = trouble.or(sent.err());
         }
@@ -191,6 +189,7 @@ impl Worker<'_> {
                 slot.flags |= flag::REGISTERED;
                 self.stats.report.registered += 1;
                 self.counters.registered.fetch_add(1, Ordering::Relaxed);
+                self.list(owner);
             }
             Event::SessionUp { .. } => {
                 self.stats.report.sessions += 1;
@@ -225,7 +224,18 @@ impl Worker<'_> {
                 self.stats.violation(violation.to_string());
                 self.fail(owner, violation.to_string());
             }
-            Event::Secured { .. } | Event::SessionReleased { .. } | Event::ConfigurationUpdated => {}
+            Event::ConfigurationUpdated => self.list(owner),
+            Event::Secured { .. } | Event::SessionReleased { .. } => {}
+        }
+    }
+
+    /// Lists the UE under its 5G-TMSI, for paging. UEs of a steady load are not paged.
+    fn list(&mut self, owner: u32) {
+        let Some(guti) = self.slots[owner as usize].ue.guti().filter(|_| self.steady.is_none()) else { return };
+        let before = self.slots[owner as usize].tmsi.replace(guti.tmsi);
+        if before != Some(guti.tmsi) {
+            before.and_then(|before| self.listed.remove(&before.0));
+            self.listed.insert(guti.tmsi.0, owner);
         }
     }
 
@@ -276,11 +286,9 @@ impl Worker<'_> {
     }
 
     pub(super) fn on_paging(&mut self, tmsi: Tmsi) {
-        let Some(owner) = self.idle.get(&tmsi.0).copied() else { return };
-        if self.steady.is_some() {
-            return;
-        }
-        if matches!(self.step(owner), Some(Step::Rest | Step::AwaitPage)) {
+        let Some(owner) = self.listed.get(&tmsi.0).copied() else { return };
+        let idle = self.slots[owner as usize].ran.is_none();
+        if idle && matches!(self.step(owner), Some(Step::Rest | Step::AwaitPage)) {
             self.slots[owner as usize].flags |= flag::PAUSED | flag::PAGED;
             self.settle(owner);
         }
@@ -290,9 +298,6 @@ impl Worker<'_> {
         let slot = &mut self.slots[owner as usize];
         slot.ran = None;
         slot.ue.connection_released();
-        if let (Mm::Registered, Some(guti)) = (slot.ue.mm(), slot.ue.guti()) {
-            self.idle.insert(guti.tmsi.0, owner);
-        }
         if slot.life != Life::Running || slot.has(flag::BACKING_OFF) {
             return;
         }
@@ -372,6 +377,10 @@ impl Worker<'_> {
         let again = slot.attempts > 0 && point && slot.fate == Fate::Well;
         let times = if again { slot.whole(self.now_us) } else { slot.current(self.now_us) };
         self.stats.record(procedure, times);
+        // of a steady load, that for which there was an arrival
+        if self.steady.is_none() || point && slot.fate == Fate::Well {
+            self.stats.plot(procedure, times);
+        }
     }
 
     /// Notes what the step that is over took, and goes to the next one.

@@ -12,6 +12,7 @@ use crate::options::{Load, Options};
 use crate::report::Stats;
 use crate::ue::{self, Ue};
 use crate::usim::{Concealment, Usim};
+use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
@@ -94,7 +95,7 @@ pub(super) struct Worker<'a> {
     /// When UEs start in an open loop, and the next such time with its number in the whole run.
     starts: Option<(Arrivals, u32, f64)>,
     pub(super) links: Vec<Link>,
-    by_assoc: HashMap<AssocId, usize>,
+    by_assoc: FxHashMap<AssocId, usize>,
     pub(super) slots: Vec<Slot>,
     /// USIMs of UEs to come whose SUCIs are made already, the next one last.
     prepared: Vec<Usim>,
@@ -104,8 +105,8 @@ pub(super) struct Worker<'a> {
     pub(super) stats: Stats,
     pub(super) out: ue::Out,
     inbox: Inbox,
-    /// Idle UEs by their 5G-TMSI, for paging.
-    pub(super) idle: HashMap<u32, u32>,
+    /// UEs by their 5G-TMSI, for paging.
+    pub(super) listed: FxHashMap<u32, u32>,
     /// The tunnels that UEs had when they went idle to be paged, with their gNB's address.
     pub(super) late: HashMap<u32, (IpAddr, Tunnel)>,
 }
@@ -136,7 +137,7 @@ impl<'a> Worker<'a> {
             steady: options.steady.as_ref().map(|steady| SteadyRun::new(steady, options.ues, options.seed)),
             starts: starts(options),
             links,
-            by_assoc: HashMap::new(),
+            by_assoc: FxHashMap::default(),
             slots: Vec::with_capacity(share as usize),
             prepared: Vec::new(),
             active: 0,
@@ -145,7 +146,7 @@ impl<'a> Worker<'a> {
             stats: Stats::new(options.timeline),
             out: ue::Out::default(),
             inbox: Inbox::default(),
-            idle: HashMap::new(),
+            listed: FxHashMap::default(),
             late: HashMap::new(),
         })
     }
@@ -344,8 +345,10 @@ impl<'a> Worker<'a> {
     }
 
     fn on_up(&mut self, assoc: AssocId, streams: u16) {
-        let Some(index) = self.by_assoc.get(&assoc) else { return };
-        let link = &mut self.links[*index];
+        let Some(index) = self.by_assoc.get(&assoc).copied() else { return };
+        // what UEs sent while there was no association is lost
+        self.release_all(index, "there was no association");
+        let link = &mut self.links[index];
         if let Err(error) = link.gnb.set_up(streams, &mut link.outbox) {
             link.trouble = Some(error.to_string());
         }
@@ -353,11 +356,17 @@ impl<'a> Worker<'a> {
 
     fn on_lost(&mut self, index: usize, reason: &str) {
         self.links[index].lost();
-        self.links[index].trouble = Some(format!("the association was lost: {reason}"));
+        let reason = format!("the association was lost: {reason}");
+        self.release_all(index, &reason);
+        self.links[index].trouble = Some(reason);
+    }
+
+    /// Tells every UE with a connection at a gNB that it has none any more.
+    fn release_all(&mut self, index: usize, why: &str) {
         for owner in 0..self.slots.len() as u32 {
             let slot = &self.slots[owner as usize];
             if usize::from(slot.link) == index && slot.ran.is_some() {
-                self.on_released(owner, || format!("the association was lost: {reason}"));
+                self.on_released(owner, || why.into());
             }
         }
     }

@@ -218,6 +218,9 @@ pub struct Report {
     pub evidence: BTreeMap<String, String>,
     /// The user plane.
     pub user_plane: UserPlane,
+    /// Memory that the emulator's process took for each UE, in octets: of little meaning for few UEs, or with the core in
+    /// the same process.
+    pub memory_bytes_per_ue: f64,
     /// CPU of the emulator's worker threads, in microseconds (the SCTP stack's own threads apart).
     pub worker_cpu_us: u64,
     /// The misbehaviour cases, if that is what ran.

@@ -47,8 +47,12 @@ impl Stats {
         self.latency[procedure as usize].saturating_record(latency_us.max(1));
         let service_us = times.ended_us.saturating_sub(times.began_us);
         self.service[procedure as usize].saturating_record(service_us.max(1));
+    }
+
+    /// Puts a procedure into the timeline.
+    pub(crate) fn plot(&mut self, procedure: Procedure, times: Times) {
         if let Some(timeline) = &mut self.timeline {
-            timeline.record(procedure, times.intended_us, latency_us);
+            timeline.record(procedure, times.intended_us, times.ended_us.saturating_sub(times.intended_us));
         }
     }
 

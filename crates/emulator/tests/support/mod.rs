@@ -60,6 +60,9 @@ impl Default for Behaviour {
     }
 }
 
+/// 5G-TMSIs count up from here.
+const FIRST_TMSI: u32 = 0xc000_0000;
+
 #[derive(Default)]
 struct UeRecord {
     supi: String,
@@ -161,7 +164,7 @@ impl Network {
     /// Loses all UEs, as a stateful core does that dies.
     pub fn forget_all(&mut self) {
         for ue in &mut self.ues {
-            (ue.security, ue.connection) = (None, None);
+            ue.security = None;
         }
         self.by_amf_id.clear();
     }
@@ -170,7 +173,7 @@ impl Network {
         if let Some(index) = self.by_supi.get(supi) {
             return *index;
         }
-        let tmsi = 0xc000_0000 + self.ues.len() as u32;
+        let tmsi = FIRST_TMSI + self.ues.len() as u32;
         self.ues.push(UeRecord { supi: supi.into(), tmsi, ..UeRecord::default() });
         self.by_supi.insert(supi.into(), self.ues.len() - 1);
         self.ues.len() - 1
@@ -187,7 +190,8 @@ impl Network {
     fn initial(&mut self, ran: u32, nas: &[u8], s_tmsi: Option<u32>) -> Vec<Vec<u8>> {
         self.log.push(format!("initial {:02x?}", &nas[..2]));
         if nas[1] & 0xf != 0 {
-            let known = s_tmsi.and_then(|tmsi| self.ues.iter().position(|ue| ue.tmsi == tmsi && ue.security.is_some()));
+            let known = s_tmsi.and_then(|tmsi| tmsi.checked_sub(FIRST_TMSI)).map(|index| index as usize);
+            let known = known.filter(|index| self.ues.get(*index).is_some_and(|ue| ue.security.is_some()));
             if let Some(index) = known {
                 let security = self.ues[index].security.as_mut().expect("was found with one");
                 match security.unprotect(nas, Direction::Uplink) {

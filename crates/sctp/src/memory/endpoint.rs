@@ -22,11 +22,13 @@ pub(super) struct Memory {
     reactor: Reactor,
     /// Events being delivered; empty between polls.
     taken: VecDeque<Queued>,
+    /// Buffers of delivered messages, for the network to use again.
+    used: Vec<Vec<u8>>,
 }
 
 impl Memory {
     pub(super) fn new(network: Network, number: u64, port: u16, reactor: Reactor) -> Self {
-        Self { network, number, port, reactor, taken: VecDeque::new() }
+        Self { network, number, port, reactor, taken: VecDeque::new(), used: Vec::new() }
     }
 
     /// Takes what waits, and tells the senders that there is room again.
@@ -34,6 +36,8 @@ impl Memory {
         let mut state = self.network.lock();
         let Some(node) = state.nodes.get_mut(&self.number) else { return };
         std::mem::swap(&mut node.queue, &mut self.taken);
+        let room = SPARE.saturating_sub(node.spare.len());
+        node.spare.extend(self.used.drain(..).take(room));
         for event in &self.taken {
             let Queued::Message { assoc, data, .. } = event else { continue };
             let Some(other) = state.halves.get(assoc).and_then(|half| half.other) else { continue };
@@ -63,11 +67,8 @@ impl Memory {
                 Queued::Message { assoc, stream, ppid, mut data } => {
                     sink(Event::Message { assoc, stream, ppid, data: &data });
                     data.clear();
-                    let mut state = self.network.lock();
-                    if let Some(node) = state.nodes.get_mut(&self.number)
-                        && node.spare.len() < SPARE
-                    {
-                        node.spare.push(data);
+                    if self.used.len() < SPARE {
+                        self.used.push(data);
                     }
                 }
             }
@@ -125,7 +126,12 @@ impl Endpoint for Memory {
             let spare = owner.and_then(|owner| state.nodes.get_mut(&owner)?.spare.pop());
             let mut copy = spare.unwrap_or_default();
             copy.extend_from_slice(data);
-            state.tell(other, Queued::Message { assoc: other, stream, ppid, data: copy });
+            let waker = state.queue(other, Queued::Message { assoc: other, stream, ppid, data: copy });
+            // It is a system call, and the other side may want the network.
+            drop(state);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
         }
         Ok(())
     }

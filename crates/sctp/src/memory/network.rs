@@ -52,9 +52,12 @@ pub(super) struct Node {
 }
 
 impl Node {
-    fn push(&mut self, event: Queued) {
+    /// Gives the waker to use, if there is need: every poll takes the whole queue before it waits, so only what comes
+    /// into an empty one can find it waiting.
+    fn push(&mut self, event: Queued) -> Option<Waker> {
+        let waker = self.queue.is_empty().then(|| self.waker.clone());
         self.queue.push_back(event);
-        self.waker.wake();
+        waker
     }
 
     fn has(&self, at: SocketAddr) -> bool {
@@ -157,10 +160,15 @@ impl Network {
 impl State {
     /// Queues an event for the owner of an association.
     pub(super) fn tell(&mut self, assoc: AssocId, event: Queued) {
-        let owner = self.halves.get(&assoc).map(|half| half.owner);
-        if let Some(node) = owner.and_then(|owner| self.nodes.get_mut(&owner)) {
-            node.push(event);
+        if let Some(waker) = self.queue(assoc, event) {
+            waker.wake();
         }
+    }
+
+    /// The same; the caller wakes the owner, best when nobody has to wait for the network meanwhile.
+    pub(super) fn queue(&mut self, assoc: AssocId, event: Queued) -> Option<Waker> {
+        let owner = self.halves.get(&assoc)?.owner;
+        self.nodes.get_mut(&owner)?.push(event)
     }
 
     /// Ends one side.

@@ -75,11 +75,11 @@ pub(super) struct LoadArgs {
     /// What registered UEs do instead of a scenario, with weights: "service-request=0.7,xn-handover=0.3". There are
     /// service-request, periodic-update, mobility-update, xn-handover, n2-handover, session, registration and
     /// registration-session. Needs --rate and --duration
-    #[arg(long, value_name = "KINDS", conflicts_with_all = ["scenario", "mix"], value_delimiter = ',', value_parser = weight)]
+    #[arg(long, value_name = "KINDS", conflicts_with = "mix", value_delimiter = ',', value_parser = weight)]
     pub(super) load: Vec<(Activity, f64)>,
     /// The same by profiles of devices from a TOML file: meter, alarm, tracker and phone are built in, examples/mix.toml
     /// explains the rest. --rate speeds all up or slows all down, --pattern goes for all that is not periodic
-    #[arg(long, value_name = "FILE", conflicts_with = "scenario")]
+    #[arg(long, value_name = "FILE")]
     pub(super) mix: Option<PathBuf>,
     /// With --load and --mix: registrations that begin in a second before the load does [default: --window at once]
     #[arg(long, value_name = "R")]
