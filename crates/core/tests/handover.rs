@@ -13,7 +13,7 @@ use vireo_core::turn::{Kind, Note};
 use vireo_emulator::gnb::{self, Outbox};
 use vireo_emulator::ue;
 use vireo_types::*;
-use vireo_wire::ngap::{Cause, CauseRadioNetwork, NGAP_PDU, NgapPduKind};
+use vireo_wire::ngap::{NGAP_PDU, NgapPduKind, *};
 use vireo_wire::pfcp;
 
 const TARGET: AssocId = AssocId(ASSOC.0 + 1);
@@ -269,4 +269,162 @@ fn a_modification_without_a_path_before_has_no_end_marker() {
     let lab = connected(&[1]);
     assert_eq!(end_markers(&lab), 0);
     assert!(lab.pfcp.iter().all(|m| pfcp::Message::new(m).is_ok()));
+}
+
+/// A UE that was handed over by N2 while the UPF says nothing: its source still has it.
+fn waiting_for_the_upf() -> Lab {
+    let mut lab = connected(&[1]);
+    lab.upf_answers = false;
+    n2(&mut lab, 2);
+    assert!(lab.context().is_some_and(|c| c.source.is_some() && c.connection.is_some_and(|c| c.assoc == TARGET)));
+    assert_eq!((lab.gnbs[0].connected(), outcomes(&lab)), (1, (1, 0)));
+    lab
+}
+
+#[test]
+fn the_source_keeps_the_ue_until_the_upf_sends_to_the_target() {
+    let mut lab = waiting_for_the_upf();
+    lab.upf_catches_up();
+    is_at(&lab, 1, &[1]);
+    assert!(lab.context().is_some_and(|c| c.source.is_none()));
+    assert_eq!(lab.gnbs[0].connected(), 0);
+    // Or for so long.
+    let mut lab = waiting_for_the_upf();
+    lab.wait(Duration::from_secs(9));
+    assert_eq!(lab.gnbs[0].connected(), 1);
+    lab.wait(Duration::from_secs(2));
+    assert_eq!(lab.gnbs[0].connected(), 0);
+    assert!(lab.context().is_some_and(|c| c.source.is_none()));
+}
+
+#[test]
+fn a_source_that_does_not_answer_is_reset() {
+    let mut lab = waiting_for_the_upf();
+    lab.reachable = false;
+    lab.upf_catches_up();
+    assert!(lab.context().is_some_and(|c| c.source.is_some()));
+    lab.wait(Duration::from_secs(11));
+    assert!(sends(&lab, NgapPduKind::Initiating_NGReset) && lab.notes.contains(&Note::fault("release-timeout")));
+    is_at(&lab, 1, &[1]);
+    // One whose association is gone is not waited for.
+    let mut lab = waiting_for_the_upf();
+    lab.event(Event::ConnectionLost { assoc: ASSOC });
+    lab.upf_catches_up();
+    assert!(!sends(&lab, NgapPduKind::Initiating_UEContextRelease));
+    is_at(&lab, 1, &[1]);
+}
+
+#[test]
+fn what_the_source_says_after_the_ue_has_left_is_heard_quietly() {
+    let mut lab = waiting_for_the_upf();
+    let source = lab.context().and_then(|c| c.source).expect("a source").connection;
+    let (amf_id, ran_id) = (source.amf_id, source.ran_id);
+    let counts = DRBStatusUL12::new(COUNTValueForPDCPSN12::new(1, 0, None), None, None);
+    let bearer = DRBsSubjectToStatusTransferItem::new(
+        DRBID(1),
+        DRBStatusUL::dRBStatusUL12(counts),
+        DRBStatusDL::dRBStatusDL12(DRBStatusDL12::new(COUNTValueForPDCPSN12::new(1, 0, None), None)),
+        None,
+    );
+    let status = RANStatusTransferTransparentContainer::new(DRBsSubjectToStatusTransferList(vec![bearer]), None);
+    let late = build_ngap!(
+        InitiatingMessage,
+        UplinkRANStatusTransfer,
+        UplinkRANStatusTransfer,
+        AMF_UE_NGAP_ID(amf_id.get()),
+        RAN_UE_NGAP_ID(ran_id.0),
+        RANStatusTransfer_TransparentContainer(status),
+    );
+    let (sent, notes) = (lab.sent.len(), lab.notes.len());
+    lab.take_from_gnb(0, &late.and_then(|pdu| pdu.encode()).expect("it encodes"));
+    assert_eq!((lab.sent.len(), lab.notes.len()), (sent, notes));
+    // A cancel that has crossed the arrival is answered, and changes nothing.
+    let cancel = build_ngap!(
+        InitiatingMessage,
+        HandoverCancel,
+        HandoverCancel,
+        AMF_UE_NGAP_ID(amf_id.get()),
+        RAN_UE_NGAP_ID(ran_id.0),
+        Cause(Cause::radioNetwork(CauseRadioNetwork::handover_cancelled)),
+    );
+    lab.take_from_gnb(0, &cancel.and_then(|pdu| pdu.encode()).expect("it encodes"));
+    assert_eq!(kinds(&lab).last(), Some(&NgapPduKind::Successful_HandoverCancel));
+    // Another UE's number is none of the source's.
+    let wrong = lab::uplink_nas(amf_id, RanUeNgapId(ran_id.0 + 1), &[0x7e, 0, 0x64, 0x16]);
+    lab.take_from_gnb(0, &wrong);
+    assert_eq!(kinds(&lab).last(), Some(&NgapPduKind::Initiating_ErrorIndication));
+    lab.upf_catches_up();
+    is_at(&lab, 1, &[1]);
+}
+
+#[test]
+fn what_sessions_say_while_the_ue_is_on_its_way_is_said_where_it_arrives() {
+    let upf = |lab: &Lab| lab.context().expect("a context").sessions[0].upf;
+    let on_its_way = || {
+        let mut lab = connected(&[1]);
+        lab.arrives = false;
+        n2(&mut lab, 2);
+        let sent = lab.sent.len();
+        let upf = upf(&lab);
+        // The session gets another tunnel at the UPF: the RAN has to drop its part and set it up again.
+        lab.event(Event::UpfLost { upf });
+        lab.settle();
+        assert_eq!(lab.sent.len(), sent, "nobody is told yet");
+        assert_eq!(lab.context().map(|c| c.held.len()), Some(1));
+        lab
+    };
+    let mut lab = on_its_way();
+    lab.arrive();
+    is_at(&lab, 1, &[1]);
+    assert!(sends(&lab, NgapPduKind::Initiating_PDUSessionResourceRelease));
+    // It does not go: the source is told.
+    let mut lab = on_its_way();
+    lab.gnb_does(|gnb, ran, out| gnb.cancel_handover(ran, out).expect("a request"));
+    is_at(&lab, 0, &[1]);
+    // It is lost: what was to be said of a connection is void.
+    let mut lab = on_its_way();
+    lab.event(Event::ConnectionLost { assoc: ASSOC });
+    lab.settle();
+    assert!(lab.context().is_some_and(|c| c.held.is_empty() && c.connection.is_none() && c.is_registered()));
+    // An operator who wants it gone waits until it is somewhere.
+    let mut lab = on_its_way();
+    lab.event(Event::Deregister { again: false });
+    assert!(lab.context().is_some_and(|c| c.is_registered()));
+    lab.arrive();
+    assert!(lab.events.iter().any(|e| matches!(e, ue::Event::DeregisteredByNetwork { .. })), "{:?}", lab.events);
+}
+
+#[test]
+fn a_number_that_a_gnb_uses_again_takes_the_older_connection_away() {
+    let mut lab = connected(&[1]);
+    let ran_id = lab.context().and_then(|c| c.connection).expect("a connection").ran_id;
+    lab.event(Event::RanIdReused { assoc: ASSOC, ran_id: RanUeNgapId(ran_id.0 + 1) });
+    lab.event(Event::RanIdReused { assoc: TARGET, ran_id });
+    is_at(&lab, 0, &[1]);
+    let sent = lab.sent.len();
+    lab.event(Event::RanIdReused { assoc: ASSOC, ran_id });
+    let context = lab.context().expect("a context");
+    assert!(context.connection.is_none() && context.is_registered() && context.sessions[0].ran == Ran::Idle);
+    assert_eq!(lab.sent.len(), sent, "the gNB would take it for the new connection");
+    // The same UE comes back under its old number: that is no release of the new connection either.
+    let mut lab = connected(&[1]);
+    let pdu =
+        lab.received.iter().rev().find(|pdu| {
+            NGAP_PDU::decode_borrowed(pdu).expect("a PDU").kind() == NgapPduKind::Initiating_InitialUEMessage
+        });
+    let pdu = pdu.expect("its first message").clone();
+    let sent = lab.sent.len();
+    lab.change(|ue| ue.security = None);
+    lab.change(|ue| ue.connection.iter_mut().for_each(|c| c.tai.tac = Tac(2)));
+    lab.as_known(0, &pdu);
+    let released = kinds(&lab)[sent..].contains(&NgapPduKind::Initiating_UEContextRelease);
+    assert!(!released && lab.sent.len() > sent);
+    // The target of a handover forgets the UE: the source is not left waiting.
+    let mut lab = connected(&[1]);
+    lab.arrives = false;
+    n2(&mut lab, 2);
+    let ran_id = lab.context().and_then(|c| c.handover?.target()?.ran_id).expect("a number");
+    lab.event(Event::RanIdReused { assoc: TARGET, ran_id });
+    assert!(lab.context().is_some_and(|c| c.handover.is_none() && c.connection.is_some()));
+    assert_eq!(outcomes(&lab), (0, 1));
 }

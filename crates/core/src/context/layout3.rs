@@ -45,6 +45,8 @@ pub(super) fn decode(octets: &[u8]) -> Option<UeContext> {
         connections: old.connections,
         procedure: old.procedure,
         handover: old.handover,
+        held: Vec::new(),
+        source: None,
         area: old.area.into(),
         wanted: old.wanted,
         unreachable: old.unreachable,

@@ -13,6 +13,7 @@ mod security;
 pub use codec::{CodecError, LAYOUT_VERSION, OLDEST_LAYOUT, Parts, Record, Versions, decode, encode, encode_after};
 pub use security::{NasSecurity, NextHop, SecurityFault};
 
+use crate::procedures::common::user_plane::Held;
 use crate::procedures::{deregistration, handover, paging, registration, service_request};
 use crate::session::SmContext;
 use crate::subscription::{Ambr, Subscription};
@@ -53,6 +54,10 @@ pub struct UeContext {
     pub procedure: Option<Procedure>,
     /// A handover in progress: it goes on beside the 5GMM procedure.
     pub handover: Option<handover::Handover>,
+    /// What sessions have to say to UE and RAN while the UE is on its way from one RAN node to another.
+    pub held: Vec<Held>,
+    /// The RAN node that the UE has left by a handover, until it has released the UE.
+    pub source: Option<handover::Source>,
     /// The registration area: where an idle UE is paged (TS 23.501 5.3.2.3).
     pub area: SmallVec<[Tai; 4]>,
     /// What the network wants of the UE as soon as it can be reached.
@@ -236,6 +241,8 @@ impl UeContext {
             connections: 0,
             procedure: None,
             handover: None,
+            held: Vec::new(),
+            source: None,
             area: SmallVec::new(),
             wanted: Wanted::default(),
             unreachable: false,
@@ -246,6 +253,19 @@ impl UeContext {
     /// Whether a step may act on NAS messages of the UE as its own: it has proved to hold the keys.
     pub fn is_registered(&self) -> bool {
         self.registration == Registration::Registered
+    }
+
+    /// Whether the UE has been sent from one RAN node to another and is at neither, as far as is known.
+    pub fn is_between_nodes(&self) -> bool {
+        self.handover.as_ref().and_then(handover::Handover::target).is_some_and(handover::Moving::is_commanded)
+    }
+
+    /// The AMF-UE-NGAP-IDs that messages about the UE may have: of its connection, of the target of a handover, and of
+    /// the source that has not released it yet. Their LTMSIs are references to the context.
+    pub fn amf_ids(&self) -> impl Iterator<Item = AmfUeNgapId> {
+        let target = self.handover.as_ref().and_then(handover::Handover::target).map(|m| m.amf_id);
+        let source = self.source.map(|s| s.connection.amf_id);
+        self.connection.map(|c| c.amf_id).into_iter().chain(target).chain(source)
     }
 
     /// UE aggregate maximum bit rate of the subscription.
@@ -273,7 +293,8 @@ impl UeContext {
         });
         let sessions = self.sessions.iter().filter_map(crate::session::deadline).min();
         let handover = self.handover.as_ref().and_then(handover::Handover::deadline);
-        [procedure, ran, sessions, handover, self.expires].into_iter().flatten().min()
+        let source = self.source.map(|s| s.deadline());
+        [procedure, ran, sessions, handover, source, self.expires].into_iter().flatten().min()
     }
 
     /// The 5G-GUTI of a 5G-TMSI.

@@ -5,7 +5,8 @@
 use super::{
     Capability, Connection, Identity, NasSecurity, NextHop, Procedure, Registration, UeContext, Wanted, octets,
 };
-use crate::procedures::handover::Handover;
+use crate::procedures::common::user_plane::Held;
+use crate::procedures::handover::{Handover, Source};
 use crate::session::{N4, Ran, SmContext, Stage, Tunnel};
 use crate::subscription::{Ambr, Subscription};
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,8 @@ pub(super) struct Ephemeral<'a> {
     connections: u16,
     procedure: Cow<'a, Option<Procedure>>,
     handover: Option<Handover>,
+    held: Cow<'a, [Held]>,
+    source: Option<Source>,
     wanted: Wanted,
     unreachable: bool,
     expires: Option<Instant>,
@@ -146,6 +149,8 @@ pub(super) fn ephemeral(ue: &UeContext) -> Ephemeral<'_> {
         connections: ue.connections,
         procedure: Cow::Borrowed(&ue.procedure),
         handover: ue.handover.clone(),
+        held: Cow::Borrowed(&ue.held),
+        source: ue.source,
         wanted: ue.wanted,
         unreachable: ue.unreachable,
         expires: ue.expires,
@@ -174,6 +179,8 @@ pub(super) fn join(perpetual: Perpetual<'_>, ephemeral: Ephemeral<'_>) -> Option
         connections: ephemeral.connections,
         procedure: ephemeral.procedure.into_owned(),
         handover: ephemeral.handover,
+        held: ephemeral.held.into_owned(),
+        source: ephemeral.source,
         area: perpetual.area,
         wanted: ephemeral.wanted,
         unreachable: ephemeral.unreachable,

@@ -24,13 +24,26 @@ pub(super) fn elsewhere(
         handover::path_switch(turn, assoc, request);
         return Ok(None);
     }
+    let consistent = |known: Option<RanUeNgapId>| {
+        if known.is_some() && ran_id.is_some() && known != ran_id {
+            let cause = Cause::radioNetwork(CauseRadioNetwork::inconsistent_remote_UE_NGAP_ID);
+            let ran_id = ran_id.map(|id| id.0);
+            return Err(Fault::logical("inconsistent-remote-ue-ngap-id", cause, Some(amf_id.get()), ran_id));
+        }
+        Ok(())
+    };
+    if let Some(source) = turn.ue.source.map(|s| s.connection).filter(|c| c.assoc == assoc && c.amf_id == amf_id) {
+        consistent(Some(source.ran_id))?;
+        match message {
+            // It was on its way when the UE left.
+            UeMessage::UplinkNas { nas, .. } => super::nas::uplink(turn, &nas),
+            message => handover::of_source(turn, &message),
+        }
+        return Ok(None);
+    }
     let target = turn.ue.handover.as_ref().and_then(handover::Handover::target);
     let Some(target) = target.filter(|m| m.assoc == assoc && m.amf_id == amf_id) else { return Ok(Some(message)) };
-    if target.ran_id.is_some() && ran_id.is_some() && target.ran_id != ran_id {
-        let cause = Cause::radioNetwork(CauseRadioNetwork::inconsistent_remote_UE_NGAP_ID);
-        let ran_id = ran_id.map(|id| id.0);
-        return Err(Fault::logical("inconsistent-remote-ue-ngap-id", cause, Some(amf_id.get()), ran_id));
-    }
+    consistent(target.ran_id)?;
     match message {
         UeMessage::HandoverAcknowledge { admitted, container } => {
             if let Some(ran_id) = ran_id {
@@ -47,8 +60,22 @@ pub(super) fn elsewhere(
     Ok(None)
 }
 
-/// The connection of an association that is gone, or of a partial reset, may be the target's.
-pub(super) fn target_lost(turn: &mut Turn<'_, '_>, assoc: AssocId) {
+/// The node uses its number for the UE for another UE: nothing it has is this one's any more.
+pub(super) fn ran_id_reused(turn: &mut Turn<'_, '_>, assoc: AssocId, ran_id: RanUeNgapId) {
+    if turn.ue.source.is_some_and(|s| (s.connection.assoc, s.connection.ran_id) == (assoc, ran_id)) {
+        handover::source_lost(turn);
+    }
+    let target = turn.ue.handover.as_ref().and_then(handover::Handover::target);
+    if target.is_some_and(|m| (m.assoc, m.ran_id) == (assoc, Some(ran_id))) {
+        handover::target_forgot(turn);
+    }
+}
+
+/// The connection of an association that is gone, or of a partial reset, may be the target's, or the source's.
+pub(super) fn lost(turn: &mut Turn<'_, '_>, assoc: AssocId) {
+    if turn.ue.source.is_some_and(|s| s.connection.assoc == assoc) {
+        handover::source_lost(turn);
+    }
     let of_target = turn.ue.handover.as_ref().and_then(handover::Handover::target).is_some_and(|m| m.assoc == assoc);
     let serving = |c: &Connection| c.assoc == assoc;
     if of_target && !turn.ue.connection.as_ref().is_some_and(serving) {

@@ -77,6 +77,15 @@ pub enum Event<'a> {
         /// The association.
         assoc: AssocId,
     },
+    /// The RAN node has begun another connection under the RAN-UE-NGAP-ID that it had for this UE on this association:
+    /// what it had of this UE is gone without a word (TS 38.413 9.3.3.2: the number is unique within a node). Nothing is
+    /// sent about the connection, which would be taken for the new one's.
+    RanIdReused {
+        /// The association.
+        assoc: AssocId,
+        /// The number.
+        ran_id: RanUeNgapId,
+    },
     /// Another context is the subscriber's now.
     Superseded,
     /// The operator wants the UE gone.
@@ -99,8 +108,14 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> Outcome 
         Event::UpfLost { upf } => upf_lost(&mut turn, upf),
         Event::Deadline => deadline(&mut turn),
         Event::ConnectionLost { assoc } => {
-            handover::target_lost(&mut turn, assoc);
+            handover::lost(&mut turn, assoc);
             if turn.ue.connection.is_some_and(|c| c.assoc == assoc) {
+                connection_lost(&mut turn);
+            }
+        }
+        Event::RanIdReused { assoc, ran_id } => {
+            handover::ran_id_reused(&mut turn, assoc, ran_id);
+            if turn.ue.connection.is_some_and(|c| (c.assoc, c.ran_id) == (assoc, ran_id)) {
                 connection_lost(&mut turn);
             }
         }
@@ -109,7 +124,7 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> Outcome 
             deregistration::superseded(&mut turn);
         }
         Event::Deregister { again } => {
-            if turn.ue.is_registered() && turn.ue.connection.is_some() {
+            if turn.ue.is_registered() && turn.ue.connection.is_some() && !turn.ue.is_between_nodes() {
                 interrupt(&mut turn);
                 let procedure = deregistration::by_network(&mut turn, again, None);
                 turn.ue.procedure = procedure.map(Procedure::Deregistration);
@@ -119,6 +134,7 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> Outcome 
         }
     }
     procedures::handover::proceed(&mut turn);
+    user_plane::send_held(&mut turn);
     reach(&mut turn);
     an_release::forget_if_empty(&mut turn);
     turn.out
@@ -139,7 +155,7 @@ fn reach(turn: &mut Turn<'_, '_>) {
         turn.ue.wanted = Wanted::default();
         return;
     }
-    if turn.ue.procedure.is_some() {
+    if turn.ue.procedure.is_some() || turn.ue.is_between_nodes() {
         return;
     }
     match turn.ue.connection.map(|c| c.ran) {
@@ -184,11 +200,13 @@ fn congested(turn: &mut Turn<'_, '_>, assoc: AssocId, message: Initial) {
 
 /// The UE is on a new connection.
 fn arrive(turn: &mut Turn<'_, '_>, assoc: AssocId, message: &Initial) {
+    user_plane::forget_held(turn);
     procedures::handover::abort(turn);
     if let Some(old) = turn.ue.connection.take() {
         // The UE is back on another connection: what the RAN has of the old one goes (TS 23.502 4.2.6), if it was not
-        // told already; streams of SCTP can overtake each other.
-        if !matches!(old.ran, RanContext::Releasing { .. }) {
+        // told already (streams of SCTP can overtake each other) and has not replaced it by the new one itself.
+        let replaced = (old.assoc, old.ran_id) == (assoc, message.ran_id);
+        if !replaced && !matches!(old.ran, RanContext::Releasing { .. }) {
             let cause = Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason);
             turn.effect(Effect::Ngap { assoc: old.assoc, pdu: n2::context_release_command(&old, cause) });
         }
@@ -344,6 +362,7 @@ fn is_unknown_ue(cause: &Cause) -> bool {
 
 /// The connection is gone: the procedure that needed it ends, and the UE is idle.
 fn connection_lost(turn: &mut Turn<'_, '_>) {
+    user_plane::forget_held(turn);
     procedures::handover::abort(turn);
     interrupt(turn);
     an_release::released(turn);

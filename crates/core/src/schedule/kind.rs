@@ -121,7 +121,7 @@ pub(crate) fn clear(nas: &[u8]) -> Option<&[u8]> {
 
 /// The procedure that runs in a context, `None` when nothing is under way: while there is one, the UE stays at its NF.
 pub fn running(ue: &UeContext) -> Option<NfKind> {
-    if ue.handover.is_some() {
+    if ue.handover.is_some() || ue.source.is_some() {
         return Some(NfKind::Handover);
     }
     match &ue.procedure {

@@ -54,7 +54,8 @@ pub(super) fn complete(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>)
             sm.since = env.now;
             userplane::forward_to(sm, Some(tunnel), out);
         }
-        _ if sm.ran != Ran::Idle => lost(sm, env, out),
+        _ if sm.ran == Ran::Up => lost(sm, env, out),
+        // What was asked of the RAN while the UE was on its way is asked of the target.
         _ => {}
     }
 }

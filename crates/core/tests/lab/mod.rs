@@ -123,6 +123,8 @@ pub(crate) struct Lab {
     /// The home network's next answer, if it is not to be the right one.
     pub(crate) home_says: Option<AuthenticationError>,
     pub(crate) upf_answers: bool,
+    /// What the UPF has not answered.
+    unanswered: Vec<(Vec<u8>, SessionIndex)>,
     /// Whether new UEs are turned away.
     pub(crate) congested: bool,
     /// Whether the UE and its gNB receive what is sent.
@@ -174,6 +176,7 @@ impl Lab {
             subscription: Subscription { slices: vec![slice], ambr: Ambr::default() },
             home_says: None,
             upf_answers: true,
+            unanswered: Vec::new(),
             congested: false,
             reachable: true,
             hears_paging: true,
@@ -326,6 +329,8 @@ impl Lab {
                     self.pfcp.push(message.clone());
                     if self.upf_answers {
                         self.upf(&message, session);
+                    } else {
+                        self.unanswered.push((message, session));
                     }
                 }
                 _ => {}
@@ -441,6 +446,12 @@ impl Lab {
         }
     }
 
+    /// The first message of a connection, which is the known UE's whatever it says.
+    pub(crate) fn as_known(&mut self, n: usize, pdu: &[u8]) {
+        let Ok((_, UeMessage::Initial(message))) = n2::ue_message(pdu) else { panic!("an Initial UE Message") };
+        self.event(Event::Initial { assoc: AssocId(ASSOC.0 + n as u32), message });
+    }
+
     fn initial(&mut self, assoc: AssocId, pdu: &[u8]) {
         let Ok((_, UeMessage::Initial(message))) = n2::ue_message(pdu) else { panic!("an Initial UE Message") };
         let named = engine::named_tmsi(&message.nas, &self.config);
@@ -484,6 +495,29 @@ impl Lab {
             kseaf: *derive_kseaf(&kausf, network.as_bytes()).expect("a key").as_octets(),
             subscription: self.subscription.clone(),
         })
+    }
+
+    /// The UPF answers all that it has not.
+    pub(crate) fn upf_catches_up(&mut self) {
+        self.upf_answers = true;
+        for (message, session) in std::mem::take(&mut self.unanswered) {
+            self.upf(&message, session);
+        }
+        self.settle();
+    }
+
+    /// The UE arrives at the gNB that it was commanded to go to.
+    pub(crate) fn arrive(&mut self) {
+        let target = |event: &gnb::Event| match event {
+            gnb::Event::HandoverCommand { target, .. } => Some(*target),
+            _ => None,
+        };
+        let target = self.gnb_events.iter().rev().find_map(target).expect("a command");
+        let mut out = Outbox::default();
+        (self.at, self.ran) = (1 - self.at, Some(target));
+        self.gnbs[self.at].notify(target, &mut out).expect("a message");
+        self.bring_to_core(self.at, &out);
+        self.settle();
     }
 
     /// A UPF that does what it is asked.

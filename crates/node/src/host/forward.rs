@@ -62,7 +62,7 @@ impl Host {
     ) {
         // A node that uses its number again has forgotten who had it.
         if let Some(before) = self.region.lookup(Key::Ran, ran_key(assoc, ran_id)) {
-            self.deliver(before, &Parcel::ConnectionLost { assoc }, NfKind::StateManagement);
+            self.deliver(before, &Parcel::RanIdReused { assoc, ran_id }, NfKind::StateManagement);
         }
         let ours = |(set, pointer, tmsi): (u16, u8, Tmsi)| {
             (set == self.config.amf_set && pointer == self.config.amf_pointer).then_some(tmsi)

@@ -371,8 +371,7 @@ fn has_address(ids: &Giver, ue: &UeContext, dnn: &Dnn, number: u32, ipv6: bool) 
 
 /// The numbers other than its own that a context is still reached by.
 fn references(ue: &UeContext) -> Vec<Ltmsi> {
-    let connection = ue.connection.map(|c| c.amf_id.ltmsi());
-    let target = ue.handover.as_ref().and_then(|h| h.target()).map(|m| m.amf_id.ltmsi());
+    let connections = ue.amf_ids().map(|id| id.ltmsi());
     let sessions = ue.sessions.iter().map(|s| s.cp_seid.ltmsi());
-    connection.into_iter().chain(target).chain(sessions).filter(|l| *l != ue.ltmsi).collect()
+    connections.chain(sessions).filter(|l| *l != ue.ltmsi).collect()
 }

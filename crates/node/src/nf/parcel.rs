@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use vireo_core::engine::Event;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo};
-use vireo_types::{AmfUeNgapId, AssocId, Seid};
+use vireo_types::{AmfUeNgapId, AssocId, RanUeNgapId, Seid};
 
 /// An event for one UE, as it crosses into another process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -68,6 +68,13 @@ pub(crate) enum Parcel<'a> {
         /// Its association.
         assoc: AssocId,
     },
+    /// The RAN node has given the UE's number to another connection.
+    RanIdReused {
+        /// Its association.
+        assoc: AssocId,
+        /// The number.
+        ran_id: RanUeNgapId,
+    },
     /// Another context is the subscriber's.
     Superseded,
     /// The operator wants the UE gone.
@@ -100,6 +107,7 @@ impl<'a> Parcel<'a> {
             Parcel::UpfLost { upf } => Event::UpfLost { upf },
             Parcel::Deadline => Event::Deadline,
             Parcel::ConnectionLost { assoc } => Event::ConnectionLost { assoc },
+            Parcel::RanIdReused { assoc, ran_id } => Event::RanIdReused { assoc, ran_id },
             Parcel::Superseded => Event::Superseded,
             Parcel::Deregister { again } => Event::Deregister { again },
         })

@@ -4,7 +4,8 @@ use crate::context::UeContext;
 use crate::n2::{self, SessionSetup};
 use crate::session::{self, Input, N2Sm, Output};
 use crate::turn::{Effect, Kind, Note, Turn};
-use vireo_types::SessionIndex;
+use serde::{Deserialize, Serialize};
+use vireo_types::{SessionIndex, limits};
 use vireo_wire::nas::*;
 
 /// Steps the session at `at` and carries out what it says; the session may be gone afterwards.
@@ -72,7 +73,7 @@ pub fn deliver(turn: &mut Turn<'_, '_>, psi: u8, index: SessionIndex, outputs: V
             Output::N1(message) => {
                 // At most one N2 goes with an N1: an earlier N1 goes on its own.
                 if let Some(earlier) = n1.replace(message) {
-                    send_n1(turn, psi, earlier);
+                    pass_on(turn, Held { psi, n1: Some(earlier), n2: None });
                 }
             }
             Output::N2(kind, transfer) => n2 = Some((kind, transfer)),
@@ -85,14 +86,54 @@ pub fn deliver(turn: &mut Turn<'_, '_>, psi: u8, index: SessionIndex, outputs: V
             Output::DownlinkData => turn.ue.wanted.sessions |= 1 << psi,
         }
     }
-    match n2 {
-        Some((kind, transfer)) => send_n2(turn, psi, kind, transfer, n1),
-        None => {
-            if let Some(n1) = n1 {
-                send_n1(turn, psi, n1);
-            }
-        }
+    pass_on(turn, Held { psi, n1, n2 });
+}
+
+/// What a session says to UE and RAN together. While the UE is on its way from one RAN node to another nobody could
+/// take it: it waits in the context until the UE is at either.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    psi: u8,
+    n1: Option<Vec<u8>>,
+    n2: Option<(N2Sm, Vec<u8>)>,
+}
+
+/// What may be held for a UE: some messages for each of its sessions. A handover takes seconds.
+const HELD_LIMIT: usize = 3 * limits::SESSIONS_PER_UE;
+
+/// Sends what a session says, or holds it.
+fn pass_on(turn: &mut Turn<'_, '_>, message: Held) {
+    if !turn.ue.is_between_nodes() || message.n1.is_none() && message.n2.is_none() {
+        return send(turn, message);
     }
+    if turn.ue.held.len() < HELD_LIMIT {
+        turn.ue.held.push(message);
+    } else {
+        turn.note(Note::fault("handover-held-too-much"));
+    }
+}
+
+fn send(turn: &mut Turn<'_, '_>, Held { psi, n1, n2 }: Held) {
+    match (n1, n2) {
+        (n1, Some((kind, transfer))) => send_n2(turn, psi, kind, transfer, n1),
+        (Some(n1), None) => send_n1(turn, psi, n1),
+        (None, None) => {}
+    }
+}
+
+/// Sends what was held as soon as the UE is at a RAN node.
+pub fn send_held(turn: &mut Turn<'_, '_>) {
+    if turn.ue.is_between_nodes() {
+        return;
+    }
+    for message in std::mem::take(&mut turn.ue.held) {
+        send(turn, message);
+    }
+}
+
+/// The UE is at neither: a session with a message for it says it again when it is back, and the RAN is asked anew then.
+pub fn forget_held(turn: &mut Turn<'_, '_>) {
+    turn.ue.wanted.signalling |= std::mem::take(&mut turn.ue.held).iter().any(|held| held.n1.is_some());
 }
 
 fn finished(turn: &mut Turn<'_, '_>, index: SessionIndex, kind: Kind) {
@@ -123,7 +164,7 @@ fn transport(turn: &mut Turn<'_, '_>, psi: u8, message: Vec<u8>) -> Option<Vec<u
 }
 
 /// Sends a 5GSM message to the UE on its own; a UE that is idle is paged for it, and its session says it again then.
-pub fn send_n1(turn: &mut Turn<'_, '_>, psi: u8, message: Vec<u8>) {
+fn send_n1(turn: &mut Turn<'_, '_>, psi: u8, message: Vec<u8>) {
     if turn.ue.connection.is_none() {
         turn.ue.wanted.signalling = true;
         return;

@@ -4,9 +4,12 @@
 //! target is here, with an AMF-UE-NGAP-ID of its own, so that messages of the two cannot be taken for each other.
 
 pub mod nr;
+mod source;
+
+pub use source::Source;
 
 use crate::context::{Connection, RanContext, is_served};
-use crate::n2::{self, Cause, PathSwitch, Required, SessionItems};
+use crate::n2::{Cause, PathSwitch, Required, SessionItems, UeMessage};
 use crate::procedures::common::user_plane;
 use crate::session::{Input, N2Sm, N4, Ran};
 use crate::turn::{Effect, Kind, Note, Turn};
@@ -51,6 +54,13 @@ pub struct Moving {
     commanded: bool,
     started: Instant,
     deadline: Instant,
+}
+
+impl Moving {
+    /// Whether the source has its command: the UE is on its way.
+    pub fn is_commanded(&self) -> bool {
+        self.commanded
+    }
 }
 
 impl Handover {
@@ -124,8 +134,13 @@ pub fn path_switch(turn: &mut Turn<'_, '_>, assoc: AssocId, request: &PathSwitch
     }
 }
 
-/// Answers a path switch once all UPFs have.
+/// Does what waits for the UPFs: the answer to a path switch, the release of the node that the UE has left.
 pub fn proceed(turn: &mut Turn<'_, '_>) {
+    switched(turn);
+    source::proceed(turn);
+}
+
+fn switched(turn: &mut Turn<'_, '_>) {
     let Some(Handover::Switching(switching)) = turn.ue.handover else { return };
     let asked = |psi: u8| has(switching.asked, psi);
     let waits = |s: &crate::session::SmContext| asked(s.psi) && s.is_live() && matches!(s.n4, N4::Telling { .. });
@@ -256,8 +271,7 @@ pub fn notified(turn: &mut Turn<'_, '_>, location: Option<(Tai, NrCgi)>) {
     turn.ue.connection =
         Some(Connection { assoc: moving.assoc, ran_id, amf_id: moving.amf_id, tai, cell, ran: RanContext::SetUp });
     user_plane::step_all(turn, || Input::HandoverComplete);
-    let pdu = n2::context_release_command(&old, Cause::radioNetwork(Radio::successful_handover));
-    turn.effect(Effect::Ngap { assoc: old.assoc, pdu });
+    source::left(turn, old);
     turn.note(Note::Succeeded(Kind::Handover, moving.started));
 }
 
@@ -265,6 +279,22 @@ pub fn notified(turn: &mut Turn<'_, '_>, location: Option<(Tai, NrCgi)>) {
 pub fn cancelled(turn: &mut Turn<'_, '_>) {
     abort(turn);
     turn.send(nr::cancel_acknowledge);
+}
+
+/// A message of the node that the UE has left, but for NAS messages: it may have crossed what that node was told.
+pub fn of_source(turn: &mut Turn<'_, '_>, message: &UeMessage) {
+    match message {
+        UeMessage::ReleaseComplete | UeMessage::Error(_) => source::released(turn),
+        UeMessage::ReleaseRequest { .. } => source::release(turn),
+        UeMessage::HandoverCancel { .. } => source::answer(turn, nr::cancel_acknowledge),
+        // The bearers' status comes too late, the rest is of sessions that are elsewhere now.
+        _ => {}
+    }
+}
+
+/// The association of the node that the UE has left is gone, or its number for the UE is another's.
+pub fn source_lost(turn: &mut Turn<'_, '_>) {
+    source::released(turn);
 }
 
 /// UPLINK RAN STATUS TRANSFER of the source: goes on to the target.
@@ -281,6 +311,7 @@ pub fn status_transfer(turn: &mut Turn<'_, '_>, container: &[u8]) {
 /// The deadline of an N2 handover has passed: a target that did not answer, or a UE that did not arrive. Where the UE is
 /// then, the source knows: it keeps it or releases it (TNGRELOCoverall).
 pub fn on_deadline(turn: &mut Turn<'_, '_>) {
+    source::on_deadline(turn);
     let due = turn.ue.handover.as_ref().and_then(Handover::deadline).is_some_and(|d| d <= turn.now());
     if due {
         turn.note(Note::fault("handover-timeout"));
@@ -294,6 +325,14 @@ pub fn fail(turn: &mut Turn<'_, '_>, cause: Radio) {
         turn.send(|c| nr::preparation_failure(c, Cause::radioNetwork(cause)));
     }
     abort(turn);
+}
+
+/// The target uses its number for the UE for another one: it has nothing of this one any more.
+pub fn target_forgot(turn: &mut Turn<'_, '_>) {
+    if let Some(Handover::Moving(moving)) = &mut turn.ue.handover {
+        moving.ran_id = None;
+    }
+    target_lost(turn);
 }
 
 /// The target's association is gone, and what was prepared there with it.
