@@ -196,6 +196,16 @@ impl Mem {
         }
     }
 
+    /// Looks at each cache line of the words that begin there, so that they come all at once.
+    #[inline]
+    pub(super) fn touch(&self, number: usize, words: usize) {
+        // A model has no caches, and every read makes it longer.
+        let end = if cfg!(loom) { number } else { (number + words).min(self.words()) };
+        for word in (number..end).step_by(8) {
+            std::hint::black_box(self.word(word).load(Ordering::Relaxed));
+        }
+    }
+
     /// Appends the octets from a word on to `to`. They are what was written only if the recheck says so.
     #[inline]
     pub(super) fn read(&self, number: usize, octets: usize, to: &mut Vec<u8>) {

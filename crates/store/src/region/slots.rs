@@ -143,6 +143,8 @@ impl Region {
                 to.outbox.clear();
                 return false;
             }
+            // About as large as the one before: its lines are on their way while its length is not known yet.
+            self.mem.touch(self.buffer(number), BUFFER_HEADER + to.context.len() / WORD);
             let read = self.read_buffer(number, to, true);
             fence(Ordering::Acquire);
             if self.word(self.slot(slot.0, S_WORD)).load(Ordering::Relaxed) == to.word && read {
