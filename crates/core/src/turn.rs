@@ -48,7 +48,7 @@ pub enum Effect {
 /// A procedure, for counters and latencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Kind {
-    /// Registration, from the request to Registration Complete.
+    /// Initial registration, from the request to Registration Complete.
     Registration,
     /// PDU session establishment, from the request to the user plane being there.
     Session,
@@ -68,6 +68,8 @@ pub enum Kind {
     Handover,
     /// Paging, from the first page to the UE's answer.
     Paging,
+    /// Mobility or periodic registration update, from the request to Registration Complete.
+    Mobility,
 }
 
 /// What a step says to counters and logs; never acted on.

@@ -7,7 +7,7 @@ use crate::clock::clock;
 use crate::config::{ApiConfig, N2Config, N4Config};
 use crate::config::{OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
 use crate::crew::Program;
-use crate::host::{Door, Frame, Host, HostConfig, HostError, Input};
+use crate::host::{Door, Frame, Gauge, Host, HostConfig, HostError, Input};
 use crate::metrics::Metrics;
 use crate::n4;
 use crate::upf::UpfHandle;
@@ -114,7 +114,8 @@ impl Control {
             // The host is gone when the core stops: nobody waits for the answer then.
             let _ = answers.send(Input::Authentication { ltmsi, answer: Box::new(answer) });
         })?;
-        let source = Source { inputs: inputs.clone(), upf: config.upf };
+        let source =
+            Source { inputs: inputs.clone(), upf: config.upf, gauge: frame.gauge(), metrics: Arc::clone(&metrics) };
         let api = match config.api.listen {
             Some(address) => Some(api::Server::start(address, Arc::new(source), Arc::clone(&metrics))?),
             None => None,
@@ -187,6 +188,8 @@ fn bind_n4(config: &ControlConfig) -> Result<n4::Endpoint, StartError> {
 struct Source {
     inputs: Door,
     upf: Option<Arc<UpfHandle>>,
+    gauge: Gauge,
+    metrics: Arc<Metrics>,
 }
 
 impl StatusSource for Source {
@@ -194,6 +197,10 @@ impl StatusSource for Source {
         let (reply, answer) = bounded(1);
         let asked = self.inputs.send_timeout(Input::Status { filter: filter.clone(), reply }, STATUS_WAIT);
         let mut status: Status = asked.ok().and_then(|()| answer.recv_timeout(STATUS_WAIT).ok()).unwrap_or_default();
+        for worker in &mut status.workers {
+            // One that has ended meanwhile has none.
+            worker.cpu_us = crate::metrics::process::cpu_us_of(worker.pid).unwrap_or(0);
+        }
         if let Some(upf) = &self.upf {
             let (node, stats) = (upf.n4().to_string(), upf.stats());
             for entry in status.upfs.iter_mut().filter(|u| u.node == node) {
@@ -206,6 +213,10 @@ impl StatusSource for Source {
             }
         }
         status
+    }
+
+    fn upkeep(&self) {
+        self.gauge.read(&self.metrics);
     }
 
     fn deregister(&self, supi: Supi, again: bool) -> bool {

@@ -3,7 +3,7 @@
 //! Names and labels are a contract with dashboards; they are listed in each method's documentation. There is no global
 //! recorder: whoever counts holds the [`Metrics`]. Nothing here names a subscriber.
 
-mod process;
+pub(crate) mod process;
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
@@ -59,6 +59,8 @@ labels! {
         PathSwitch = "path-switch",
         /// N2 handover (TS 23.502 4.9.1.3).
         Handover = "n2-handover",
+        /// Mobility and periodic registration update (TS 23.502 4.2.2.2).
+        Mobility = "mobility-update",
     }
 }
 
@@ -109,6 +111,24 @@ labels! {
 }
 
 labels! {
+    /// What of the state region is in use.
+    Usage {
+        /// Slots of UEs.
+        Slots = "slots",
+        /// Slots of UEs that a worker holds or that something waits for.
+        Busy = "slots_busy",
+        /// Packets: messages on their way to UEs.
+        Packets = "packets",
+        /// Buffers of records, those that workers keep ready among them.
+        Buffers = "buffers",
+        /// Octets of the heap that buffers were cut from.
+        HeapBytes = "heap_bytes",
+        /// Addresses that sessions have.
+        Addresses = "addresses",
+    }
+}
+
+labels! {
     /// A bounded queue between two threads.
     Queue {
         /// Endpoint to the thread that decides.
@@ -151,6 +171,7 @@ pub struct Metrics {
     pub procedures: Procedures,
     faults: Vec<Counter>,
     populations: Vec<Gauge>,
+    usages: Vec<Gauge>,
     depths: Vec<Gauge>,
     messages: Vec<Counter>,
     handle: PrometheusHandle,
@@ -185,8 +206,9 @@ impl Metrics {
         let gauge = |key: Key| recorder.register_gauge(&key, &METADATA);
         let populations =
             Population::ALL.iter().map(|p| gauge(Key::from_name(format!("vireo_{}", p.label())))).collect();
+        let usages = Usage::ALL.iter().map(|u| gauge(Key::from_name(format!("vireo_region_{}", u.label())))).collect();
         let depths = Queue::ALL.iter().map(|q| gauge(key("vireo_queue_depth", &[("queue", q.label())]))).collect();
-        Metrics { procedures: Procedures::new(recorder), faults, populations, depths, messages, handle }
+        Metrics { procedures: Procedures::new(recorder), faults, populations, usages, depths, messages, handle }
     }
 
     /// A peer's mistake: `vireo_faults_total{fault}`.
@@ -197,6 +219,11 @@ impl Metrics {
     /// How many there are now: `vireo_gnbs`, `vireo_ue_registered` and so on.
     pub fn population(&self, of: Population, now: usize) {
         self.populations[of as usize].set(now as f64);
+    }
+
+    /// How much of the state region is in use now: `vireo_region_slots` and so on.
+    pub fn usage(&self, of: Usage, now: usize) {
+        self.usages[of as usize].set(now as f64);
     }
 
     /// Messages waiting now: `vireo_queue_depth{queue}`.
@@ -330,6 +357,12 @@ fn describe(recorder: &PrometheusRecorder) {
         ("vireo_ue_connected", "UEs in CM-CONNECTED."),
         ("vireo_pdu_sessions", "PDU sessions established."),
         ("vireo_queue_depth", "Messages waiting in a queue."),
+        ("vireo_region_slots", "Slots of the state region that are a UE's."),
+        ("vireo_region_slots_busy", "Slots of UEs that a worker holds or that something waits for."),
+        ("vireo_region_packets", "Packets of the state region in use."),
+        ("vireo_region_buffers", "Buffers of records in use, those that workers keep ready among them."),
+        ("vireo_region_heap_bytes", "Octets of the state region that buffers were cut from."),
+        ("vireo_region_addresses", "Addresses that sessions have."),
     ];
     for (name, text) in gauges {
         recorder.describe_gauge(name.into(), None, text.into());

@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Emulate(Box<crate::emulate::Args>),
     /// Show gNBs, UEs and sessions of a running core
     Status(crate::status::Args),
+    /// Show how loaded a running core is: latency objectives, network functions, workers
+    Top(crate::top::Args),
     /// Add, import, export, list and remove subscribers
     Subscriber(crate::subscriber::Args),
 }

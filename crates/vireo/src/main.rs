@@ -11,6 +11,7 @@ mod logging;
 mod run;
 mod status;
 mod subscriber;
+mod top;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         cli::Command::Experiment(args) => experiment::run(&args),
         cli::Command::Demo(args) => demo::run(&args),
         cli::Command::Status(args) => status::run(&args),
+        cli::Command::Top(args) => top::run(&args),
         cli::Command::Config(args) => config::run(&args),
         cli::Command::Subscriber(args) => subscriber::run(args),
     };

@@ -103,7 +103,8 @@ fn render(status: &Status, offset: usize) -> String {
     text
 }
 
-fn uptime(s: u64) -> String {
+/// A time in words.
+pub(crate) fn uptime(s: u64) -> String {
     match s {
         0..60 => format!("{s} s"),
         60..3600 => format!("{} min", s / 60),
@@ -162,7 +163,7 @@ fn worker(w: &WorkerStatus) -> Vec<Vec<String>> {
 }
 
 /// Columns as wide as their widest cell; nothing for an empty table.
-fn table(text: &mut String, header: &[&str], lines: impl Iterator<Item = Vec<String>>) {
+pub(crate) fn table(text: &mut String, header: &[&str], lines: impl Iterator<Item = Vec<String>>) {
     let mut all: Vec<Vec<String>> = vec![header.iter().map(|h| (*h).to_owned()).collect()];
     all.extend(lines);
     if all.len() == 1 {
@@ -229,7 +230,7 @@ mod tests {
                 uptime_s: 61,
                 counts: Counts { gnbs: 1, ues: 3, registered: 1, connected: 1, sessions: 2 },
                 ues: vec![ue; filter.limit.min(1)],
-                workers: vec![WorkerStatus { number: 1, pid: 4711, nfs: vec![nf(3, "phones"), nf(4, "")] }],
+                workers: vec![WorkerStatus { number: 1, pid: 4711, cpu_us: 0, nfs: vec![nf(3, "phones"), nf(4, "")] }],
                 ..Status::default()
             }
         }

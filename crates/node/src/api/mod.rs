@@ -7,7 +7,8 @@
 mod status;
 
 pub use status::{
-    Counts, GnbStatus, NfStatus, SessionStatus, Status, StatusFilter, StatusSource, UeStatus, UpfStatus, WorkerStatus,
+    Counts, GnbStatus, LatencyStatus, NfStatus, SessionStatus, Status, StatusFilter, StatusSource, UeStatus, UpfStatus,
+    WorkerStatus,
 };
 
 use crate::metrics::Metrics;
@@ -101,7 +102,7 @@ async fn serve(listener: TcpListener, shared: Shared, stopped: oneshot::Receiver
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "the API ends"),
     };
-    let metrics = shared.metrics.clone();
+    let (source, metrics) = (shared.source.clone(), shared.metrics.clone());
     let app = Router::new()
         .route("/status", get(status))
         .route("/metrics", get(prometheus))
@@ -112,6 +113,7 @@ async fn serve(listener: TcpListener, shared: Shared, stopped: oneshot::Receiver
         let mut tick = tokio::time::interval(UPKEEP_EVERY);
         loop {
             tick.tick().await;
+            source.upkeep();
             metrics.upkeep();
         }
     };

@@ -39,6 +39,9 @@ pub trait StatusSource: Send + Sync {
 
     /// Deregisters a subscriber's UE (TS 24.501 5.5.2.3), asking it to register `again` or not. Whether there is one.
     fn deregister(&self, supi: Supi, again: bool) -> bool;
+
+    /// Called every few seconds on the API's thread: brings metrics up to date that nobody counts as things happen.
+    fn upkeep(&self) {}
 }
 
 /// How the core is.
@@ -58,6 +61,9 @@ pub struct Status {
     pub upfs: Vec<UpfStatus>,
     /// The worker processes.
     pub workers: Vec<WorkerStatus>,
+    /// How long procedures of the last seconds took, by slice and kind.
+    #[serde(default)]
+    pub latencies: Vec<LatencyStatus>,
 }
 
 /// Totals.
@@ -158,6 +164,9 @@ pub struct WorkerStatus {
     pub number: u8,
     /// Its process.
     pub pid: u32,
+    /// CPU time that it has used, in microseconds, as the kernel counts.
+    #[serde(default)]
+    pub cpu_us: u64,
     /// The NFs in it.
     pub nfs: Vec<NfStatus>,
 }
@@ -183,4 +192,28 @@ pub struct NfStatus {
     pub violations: u64,
     /// How long a procedure takes it with a core for itself, in microseconds, as measured.
     pub service_time_us: f64,
+}
+
+/// How long procedures took that have succeeded in the last 5 to 10 seconds, from the step of the first message to that of
+/// the last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LatencyStatus {
+    /// The slice's name; empty for UEs whose slice is not known.
+    pub slice: String,
+    /// The kind of procedure.
+    pub kind: String,
+    /// The latency objective, in microseconds.
+    pub slo_us: u64,
+    /// How many there were.
+    pub count: u64,
+    /// How many of them took longer than the objective.
+    pub violations: u64,
+    /// What half of them took at most, in microseconds.
+    pub p50_us: u64,
+    /// What 99 of 100 took at most, in microseconds.
+    pub p99_us: u64,
+    /// How many there were since the start.
+    pub total: u64,
+    /// How many of these took longer than the objective.
+    pub total_violations: u64,
 }

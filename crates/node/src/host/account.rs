@@ -1,8 +1,11 @@
 //! Counting: what steps note, and how many UEs are in which state.
 
+use super::attained::Attained;
+use crate::config::SliceRuntime;
 use crate::metrics::{Failure, Fault, Metrics, Procedure};
 use crate::nf::outbox::Summary;
 use std::sync::Arc;
+use vireo_core::schedule::kind::NfKind;
 use vireo_core::turn::{Kind, Note};
 use vireo_types::Instant;
 
@@ -41,16 +44,19 @@ impl Totals {
 #[derive(Debug)]
 pub(super) struct Account {
     pub(super) metrics: Arc<Metrics>,
+    /// What UEs have waited for, by slice and kind of procedure.
+    pub(super) attained: Attained,
     second: u64,
     lines: u32,
 }
 
 impl Account {
-    pub(super) fn new(metrics: Arc<Metrics>) -> Self {
-        Account { metrics, second: 0, lines: 0 }
+    pub(super) fn new(metrics: Arc<Metrics>, slices: &[SliceRuntime]) -> Self {
+        Account { metrics, attained: Attained::new(slices), second: 0, lines: 0 }
     }
 
-    pub(super) fn note(&mut self, note: &Note, now: Instant, whom: impl std::fmt::Display) {
+    /// A note of a step at `now` over a UE of a slice: 0 = not known yet, else 1 + its position.
+    pub(super) fn note(&mut self, note: &Note, now: Instant, slice: usize, whom: impl std::fmt::Display) {
         let procedures = &self.metrics.procedures;
         match note {
             Note::Started(kind) => {
@@ -61,6 +67,9 @@ impl Account {
             Note::Succeeded(kind, since) => {
                 if let Some(procedure) = procedure(*kind) {
                     procedures.succeeded(procedure, now.since(*since));
+                }
+                if let Some(kind) = nf_kind(*kind) {
+                    self.attained.record(slice, kind, now, now.since(*since));
                 }
             }
             Note::Failed(kind, cause) => {
@@ -99,7 +108,23 @@ fn procedure(kind: Kind) -> Option<Procedure> {
         Kind::Paging => Procedure::Paging,
         Kind::PathSwitch => Procedure::PathSwitch,
         Kind::Handover => Procedure::Handover,
+        Kind::Mobility => Procedure::Mobility,
         // A part of a service request, whose latency is counted as a whole.
+        Kind::Activation => return None,
+    })
+}
+
+/// The kind of NF that a procedure has its latency objective from. Releases have none of their own.
+fn nf_kind(kind: Kind) -> Option<NfKind> {
+    Some(match kind {
+        Kind::Registration => NfKind::Registration,
+        Kind::Mobility => NfKind::Mobility,
+        Kind::Session | Kind::SessionRelease => NfKind::Session,
+        Kind::ServiceRequest => NfKind::ServiceRequest,
+        Kind::Deregistration => NfKind::Deregistration,
+        Kind::PathSwitch | Kind::Handover => NfKind::Handover,
+        Kind::Paging => NfKind::Paging,
+        Kind::Release => NfKind::StateManagement,
         Kind::Activation => return None,
     })
 }

@@ -148,8 +148,9 @@ impl Host {
         for old in settled {
             self.region.drop_alias(slot, old);
         }
+        let slice = self.ids.slice_of(ltmsi);
         for note in &notes {
-            self.account.note(note, at, format_args!("UE {ltmsi}"));
+            self.account.note(note, at, slice, format_args!("UE {ltmsi}"));
         }
         let mut seids = seids.into_iter();
         for (n, effect) in effects.into_iter().enumerate() {

@@ -5,7 +5,9 @@ use super::{Follow, Host, UNKNOWN_UES};
 use crate::balancer::Command;
 use crate::clock::clock;
 use crate::nf::parcel::Parcel;
+use crate::nf::plan;
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use vireo_core::engine;
 use vireo_core::n2::{self, Fault, Route, View};
 use vireo_core::schedule::kind::NfKind;
@@ -96,7 +98,10 @@ impl Host {
                 return self.account.fault("limit", clock(), "a new UE: the state region is full (state.ues)");
             }
         };
-        self.slots = self.slots.max(slot.number() + 1);
+        if slot.number() >= self.slots {
+            self.slots = slot.number() + 1;
+            self.region.board(plan::BOARD_SLOTS).store(self.slots.into(), Ordering::Relaxed);
+        }
         let crowd = self.totals.unknown >= UNKNOWN_UES;
         if crowd {
             self.account.fault("limit", clock(), "a new UE: too many have not authenticated");

@@ -6,10 +6,12 @@
 //! It knows nothing of sockets: messages come from and go to the balancer by bounded queues.
 
 mod account;
+mod attained;
 mod controller;
 mod door;
 mod egress;
 mod forward;
+mod gauge;
 mod nodes;
 mod overload;
 pub(crate) mod pools;
@@ -18,6 +20,7 @@ mod takeover;
 mod timers;
 
 pub use door::Door;
+pub(crate) use gauge::Gauge;
 pub(crate) use pools::pin;
 
 use crate::api::{Status, StatusFilter};
@@ -225,6 +228,11 @@ impl Frame {
     pub fn door(&self) -> Door {
         self.door.clone()
     }
+
+    /// What tells how full the region is.
+    pub(crate) fn gauge(&self) -> Gauge {
+        Gauge::new(self.region.clone())
+    }
 }
 
 /// A host.
@@ -335,7 +343,7 @@ impl Host {
             timers: timers::Timers::default(),
             udm,
             rng,
-            account: Account::new(metrics),
+            account: Account::new(metrics, &config.slices),
             totals: Totals::default(),
             upfs: config.core.upfs.iter().map(|u| (u.n4, false)).collect(),
             follow: VecDeque::new(),

@@ -4,6 +4,7 @@ use super::nodes::Node;
 use super::pools::{Nf, State};
 use super::{Host, Workers};
 use crate::api::{Counts, GnbStatus, NfStatus, SessionStatus, Status, StatusFilter, UeStatus, UpfStatus, WorkerStatus};
+use crate::clock::clock;
 use crate::nf::plan;
 use std::sync::atomic::Ordering;
 use vireo_core::context::{self, Procedure, UeContext};
@@ -11,7 +12,7 @@ use vireo_core::session::SessionState;
 use vireo_store::region::Snapshot;
 
 impl Host {
-    pub(super) fn status(&self, filter: &StatusFilter) -> Status {
+    pub(super) fn status(&mut self, filter: &StatusFilter) -> Status {
         let filter = filter.clone().bounded();
         // In the order of their slots, so that pages do not overlap.
         let mut record = Snapshot::default();
@@ -26,6 +27,7 @@ impl Host {
             self.region.read(slot, &mut record);
             context::decode(&record.context).ok()
         });
+        let latencies = self.account.attained.status(clock());
         let mut nodes: Vec<_> = self.nodes.iter().filter(|(_, n)| n.record.is_some()).collect();
         nodes.sort_unstable_by_key(|(assoc, _)| *assoc);
         Status {
@@ -46,6 +48,7 @@ impl Host {
                 .map(|(upf, up)| UpfStatus { node: upf.to_string(), associated: *up, ..UpfStatus::default() })
                 .collect(),
             workers: self.rings.iter().map(|worker| self.worker(worker)).collect(),
+            latencies,
         }
     }
 
@@ -64,7 +67,7 @@ impl Host {
             violations: nf.violated,
             service_time_us: self.pools.time(nf.purpose).nanos() as f64 / 1000.0,
         });
-        WorkerStatus { number: worker.number, pid: worker.pid, nfs: nfs.collect() }
+        WorkerStatus { number: worker.number, pid: worker.pid, cpu_us: 0, nfs: nfs.collect() }
     }
 
     fn ue(&self, ue: &UeContext, reveal: bool) -> UeStatus {

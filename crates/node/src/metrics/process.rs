@@ -1,4 +1,4 @@
-//! What the kernel says of this process.
+//! What the kernel says of this process and of its workers.
 
 use std::fmt::Write;
 
@@ -27,6 +27,13 @@ fn cpu_seconds(stat: &str) -> Option<f64> {
     Some((ticks(14)? + ticks(15)?) as f64 / TICKS_PER_SECOND)
 }
 
+/// CPU time of another process, in microseconds, if there is one. What a single-threaded one has had is known to the
+/// nanosecond.
+pub(crate) fn cpu_us_of(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    Some(text.split_whitespace().next()?.parse::<u64>().ok()? / 1000)
+}
+
 /// `VmRSS` of `/proc/PID/status`, which is in units of 1,024 octets.
 fn resident_bytes(status: &str) -> Option<f64> {
     let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
@@ -36,6 +43,12 @@ fn resident_bytes(status: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_process_has_used_some_time() {
+        assert!(cpu_us_of(std::process::id()).is_some_and(|us| us > 0));
+        assert_eq!(cpu_us_of(u32::MAX), None);
+    }
 
     #[test]
     fn reads_what_proc_writes() {

@@ -17,6 +17,8 @@ pub(crate) const BULLETIN_RAN: u8 = 1;
 pub(crate) const BOARD_CLOCK: u32 = 0;
 /// Not 0: workers end when their queues are empty.
 pub(crate) const BOARD_STOP: u32 = 1;
+/// One more than the highest slot that was ever used.
+pub(crate) const BOARD_SLOTS: u32 = 2;
 /// The next LTMSI number of each owner of buckets.
 const BOARD_LTMSI: u32 = 16;
 /// Owners of buckets: slice 0 and the slices.

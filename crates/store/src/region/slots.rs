@@ -273,6 +273,14 @@ impl Region {
         (0..self.lay.slot_count as u32).map(Slot).filter(|slot| halves(self.current(slot.0)).1 != 0)
     }
 
+    /// Slots below a number that are a UE's, with a record or not, and how many of them somebody holds or has packets
+    /// waiting for.
+    pub fn slots_used(&self, below: u32) -> (usize, usize) {
+        let used = |slot: &u32| self.word(self.slot(*slot, S_ID)).load(Ordering::Relaxed) != 0;
+        let slots = (0..below.min(self.slot_count())).filter(used);
+        slots.fold((0, 0), |(all, busy), slot| (all + 1, busy + usize::from(!self.is_idle(slot))))
+    }
+
     /// The records that a dead worker committed and whose effects were not noted as sent. Who takes over lets them leave
     /// (again, perhaps: with the same octets) before it reclaims the worker. It looks at every record of the worker; see
     /// [`Region::last_of`].

@@ -49,6 +49,16 @@ pub enum RequestKind {
     Unserved,
 }
 
+impl RequestKind {
+    /// What it is counted as.
+    pub const fn counted(self) -> Kind {
+        match self {
+            RequestKind::Initial | RequestKind::Unserved => Kind::Registration,
+            RequestKind::Mobility | RequestKind::Periodic => Kind::Mobility,
+        }
+    }
+}
+
 /// How the UE named itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RequestIdentity {
@@ -108,13 +118,13 @@ pub type Next = Option<Registering>;
 
 /// A Registration Request arrives. `verified`: it came under the UE's security context.
 pub fn begin(turn: &mut Turn<'_, '_>, request: Request, verified: bool) -> Next {
-    turn.note(Note::Started(Kind::Registration));
+    turn.note(Note::Started(request.kind.counted()));
     let started = turn.now();
     if request.kind == RequestKind::Unserved {
-        return reject(turn, GmmCause::FiveGsServicesNotAllowed);
+        return reject(turn, request.kind.counted(), GmmCause::FiveGsServicesNotAllowed);
     }
     if turn.ue.connection.is_some_and(|c| !crate::context::is_served(turn.env.config, c.tai)) {
-        return reject(turn, GmmCause::TrackingAreaNotAllowed);
+        return reject(turn, request.kind.counted(), GmmCause::TrackingAreaNotAllowed);
     }
     if verified && turn.ue.identity.supi.is_some() && turn.ue.subscription.is_some() {
         if let Some(capability) = request.capability {
@@ -124,7 +134,7 @@ pub fn begin(turn: &mut Turn<'_, '_>, request: Request, verified: bool) -> Next 
     }
     // A request without a UE security capability cannot start a security context (8.2.6.7).
     let Some(capability) = request.capability else {
-        return reject(turn, GmmCause::InvalidMandatoryInformation);
+        return reject(turn, request.kind.counted(), GmmCause::InvalidMandatoryInformation);
     };
     let identity = match &request.identity {
         RequestIdentity::Suci(octets) => Some(SubscriberIdentity::Suci(octets.clone())),
@@ -161,9 +171,9 @@ fn carry_on(turn: &mut Turn<'_, '_>, request: Request, started: Instant, progres
             let request = container.and_then(|octets| nr::read_container(&octets)).unwrap_or(request);
             accept(turn, request, started)
         }
-        Progress::Rejected(cause) => reject(turn, cause),
-        Progress::Refused => abort(turn, Cause::nas(CauseNas::authentication_failure)),
-        Progress::Abandoned => abort(turn, Cause::nas(CauseNas::unspecified)),
+        Progress::Rejected(cause) => reject(turn, request.kind.counted(), cause),
+        Progress::Refused => abort(turn, request.kind.counted(), Cause::nas(CauseNas::authentication_failure)),
+        Progress::Abandoned => abort(turn, request.kind.counted(), Cause::nas(CauseNas::unspecified)),
     }
 }
 
@@ -193,7 +203,7 @@ fn accept(turn: &mut Turn<'_, '_>, request: Request, started: Instant) -> Next {
         allowed = turn.ue.allowed.to_vec();
     }
     let Some(home) = allowed.first().copied() else {
-        return reject_slices(turn, &rejected);
+        return reject_slices(turn, request.kind.counted(), &rejected);
     };
     turn.ue.allowed = allowed.into();
     if let Some(status) = request.session_status {
@@ -208,7 +218,7 @@ fn accept(turn: &mut Turn<'_, '_>, request: Request, started: Instant) -> Next {
         turn.ue.ltmsi = ltmsi;
     }
     let Some(tmsi) = turn.env.ids.tmsi(turn.ue.ltmsi) else {
-        return reject(turn, GmmCause::Congestion);
+        return reject(turn, request.kind.counted(), GmmCause::Congestion);
     };
     // Of an exchange that was never completed, the UE may know either 5G-TMSI: the one before stays valid.
     let superseded = match turn.ue.identity.old_tmsi {
@@ -259,7 +269,7 @@ fn release_if_done(turn: &mut Turn<'_, '_>, request: &Request) {
 pub fn complete(turn: &mut Turn<'_, '_>, registering: Registering) -> Next {
     match registering.stage {
         Stage::Accepted { .. } => {
-            turn.note(Note::Succeeded(Kind::Registration, registering.started));
+            turn.note(Note::Succeeded(registering.request.kind.counted(), registering.started));
             settle(turn);
             release_if_done(turn, &registering.request);
             None
@@ -299,7 +309,7 @@ pub fn on_deadline(turn: &mut Turn<'_, '_>, mut registering: Registering) -> Nex
             }
             None => {
                 // 5.5.1.2.8 c: the UE counts as registered, and both 5G-GUTIs stay valid.
-                turn.note(Note::Failed(Kind::Registration, 0));
+                turn.note(Note::Failed(registering.request.kind.counted(), 0));
                 if let Some(supi) = turn.ue.identity.supi {
                     turn.effect(Effect::BindSupi(supi));
                 }
@@ -311,7 +321,7 @@ pub fn on_deadline(turn: &mut Turn<'_, '_>, mut registering: Registering) -> Nex
 
 /// The NG connection is gone (5.5.1.2.8 b): what was accepted stays accepted.
 pub fn on_connection_lost(turn: &mut Turn<'_, '_>, registering: &Registering) -> Next {
-    turn.note(Note::Failed(Kind::Registration, 0));
+    turn.note(Note::Failed(registering.request.kind.counted(), 0));
     if let (Stage::Accepted { .. }, Some(supi)) = (&registering.stage, turn.ue.identity.supi) {
         turn.effect(Effect::BindSupi(supi));
     }
@@ -319,9 +329,9 @@ pub fn on_connection_lost(turn: &mut Turn<'_, '_>, registering: &Registering) ->
 }
 
 /// Rejects with a cause and releases the connection.
-pub fn reject(turn: &mut Turn<'_, '_>, cause: GmmCause) -> Next {
+pub fn reject(turn: &mut Turn<'_, '_>, counted: Kind, cause: GmmCause) -> Next {
     nr::send_reject(turn, cause, &[]);
-    turn.note(Note::Failed(Kind::Registration, cause.as_u8()));
+    turn.note(Note::Failed(counted, cause.as_u8()));
     turn.release(Cause::nas(CauseNas::normal_release));
     forget_keys_of_the_unknown(turn);
     None
@@ -330,19 +340,19 @@ pub fn reject(turn: &mut Turn<'_, '_>, cause: GmmCause) -> Next {
 /// Rejects a request unread, because there is too much to do (5.5.1.2.5, 5.5.1.3.5: #22).
 pub fn turn_away(turn: &mut Turn<'_, '_>) {
     turn.note(Note::Started(Kind::Registration));
-    reject(turn, GmmCause::Congestion);
+    reject(turn, Kind::Registration, GmmCause::Congestion);
 }
 
-fn reject_slices(turn: &mut Turn<'_, '_>, rejected: &[Snssai]) -> Next {
+fn reject_slices(turn: &mut Turn<'_, '_>, counted: Kind, rejected: &[Snssai]) -> Next {
     nr::send_reject(turn, GmmCause::NoNetworkSlicesAvailable, rejected);
-    turn.note(Note::Failed(Kind::Registration, GmmCause::NoNetworkSlicesAvailable.as_u8()));
+    turn.note(Note::Failed(counted, GmmCause::NoNetworkSlicesAvailable.as_u8()));
     turn.release(Cause::nas(CauseNas::normal_release));
     forget_keys_of_the_unknown(turn);
     None
 }
 
-fn abort(turn: &mut Turn<'_, '_>, cause: Cause) -> Next {
-    turn.note(Note::Failed(Kind::Registration, 0));
+fn abort(turn: &mut Turn<'_, '_>, counted: Kind, cause: Cause) -> Next {
+    turn.note(Note::Failed(counted, 0));
     turn.release(cause);
     None
 }

@@ -1,0 +1,32 @@
+//! How full the state region is, by looking at all that is in use: on a thread that has time, never on the host's.
+
+use crate::metrics::{Metrics, Usage};
+use crate::nf::plan;
+use std::sync::atomic::Ordering;
+use vireo_store::region::{Region, TABLES};
+
+/// Who looks.
+#[derive(Debug)]
+pub(crate) struct Gauge(Region);
+
+impl Gauge {
+    pub(super) fn new(region: Region) -> Self {
+        Gauge(region)
+    }
+
+    /// Takes what is in use now into the metrics. While UEs are served, the figures are not of one moment.
+    pub(crate) fn read(&self, metrics: &Metrics) {
+        let region = &self.0;
+        // Memory that no UE ever used is not touched.
+        let ever = region.board(plan::BOARD_SLOTS).load(Ordering::Relaxed) as u32;
+        let (slots, busy) = region.slots_used(ever);
+        let (buffers, octets) = region.heap_use();
+        let numbers = (0..TABLES as u8).filter_map(|table| region.numbers(table));
+        metrics.usage(Usage::Slots, slots);
+        metrics.usage(Usage::Busy, busy);
+        metrics.usage(Usage::Packets, region.packets_used());
+        metrics.usage(Usage::Buffers, buffers);
+        metrics.usage(Usage::HeapBytes, octets);
+        metrics.usage(Usage::Addresses, numbers.map(|table| table.used() as usize).sum());
+    }
+}

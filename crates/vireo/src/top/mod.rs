@@ -1,0 +1,43 @@
+//! `vireo top`: how loaded a running core is, each second anew: totals, latency objectives, network functions, worker
+//! processes. It asks the core's API as everybody else would; on a terminal it draws a screen, else it prints.
+
+mod sample;
+mod screen;
+mod view;
+
+use crate::cli::Failure;
+use sample::Sample;
+use std::io::IsTerminal;
+use std::time::Duration;
+use view::View;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The core's API
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9090")]
+    api: String,
+    /// How often it is asked, as in 1s or 500ms: rates are over this time
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Duration,
+    /// Print once, as text, after one interval; so it does when standard output is no terminal
+    #[arg(long)]
+    once: bool,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let allowed = Duration::from_millis(50)..=Duration::from_secs(3600);
+    if allowed.contains(&time) { Ok(time) } else { Err("50ms to 1h is allowed".into()) }
+}
+
+/// Does what `vireo top` was asked.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let before = Sample::take(&args.api)?;
+    if !args.once && std::io::stdout().is_terminal() {
+        return screen::run(args, before);
+    }
+    std::thread::sleep(args.interval);
+    let now = Sample::take(&args.api)?;
+    print!("{}", View::of(&before, &now));
+    Ok(())
+}
