@@ -133,22 +133,28 @@ fn findings(variants: &[Variant], loads: &[f64], limit: f64, rounds: &[Vec<Case>
     let lost = each(rounds, |round| {
         round.iter().filter(|c| c.variant == 0).map(|c| c.outcome.result.lost as f64).sum::<f64>()
     })?;
+    let mut notes = vec![
+        format!(
+            "Saturation is {limit:.0} service requests/s on all processors, the emulator's work among it. T1, open loop; latency \
+             counts from when a request was due. Every UE repeats a request after 1 s and registers anew after 5 s."
+        ),
+        format!(
+            "The stateful baseline has {STATEFUL_WORKERS} workers that keep the contexts of a part of the UEs each. The paper: \
+             5 s, and about 40% of the connections dropped at 50,000/s."
+        ),
+    ];
+    for case in rounds.iter().flatten().filter(|case| case.variant == 0) {
+        let complaints = case.outcome.result.complaints();
+        let when = format!("worker {}, {:.0}% load", name(case.kind), case.load * 100.0);
+        notes.extend(complaints.iter().map(|what| format!("Went wrong ({when}): {what}.")));
+    }
     let broken = (lost.max > 0.0).then(|| format!("{} UEs were lost when a worker ended", lost.max));
     Ok(Findings {
         configurations: variants.iter().map(Variant::configuration).collect(),
         figures,
         plots: vec![("latency", over_time(loads, limit, rounds)?.svg()?), ("lost", lost_bars(variants, loads, &of)?)],
         tables: vec![("timeline", timeline(variants, rounds)), ("cases", table(variants, rounds))],
-        notes: vec![
-            format!(
-                "Saturation is {limit:.0} service requests/s on all processors, the emulator's work among it. T1, open loop; \
-                 latency counts from when a request was due. Every UE repeats a request after 1 s and registers anew after 5 s."
-            ),
-            format!(
-                "The stateful baseline has {STATEFUL_WORKERS} workers that keep the contexts of a part of the UEs each. The \
-                 paper: 5 s, and about 40% of the connections dropped at 50,000/s."
-            ),
-        ],
+        notes,
         broken,
     })
 }
