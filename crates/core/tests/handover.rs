@@ -113,6 +113,18 @@ fn a_ue_goes_to_and_fro_by_xn() {
     is_at(&lab, 1, &[1]);
 }
 
+/// The chaining counter has 3 bits and begins anew after 7; the chain of keys does not (TS 33.501 6.9.2.1.1).
+#[test]
+fn a_connection_outlives_the_chaining_counter() {
+    let mut lab = connected(&[1]);
+    for hop in 2..20 {
+        xn(&mut lab, ALL, |_| true);
+        let next_hop: Option<NextHop> = lab.context().and_then(|c| c.security).and_then(|s| s.next_hop);
+        assert_eq!(next_hop.map(|n| n.ncc), Some(hop & 7), "hop {hop}, whose key the UE has compared with its own");
+    }
+    assert_eq!(outcomes(&lab), (18, 0));
+}
+
 #[test]
 fn the_answer_waits_for_the_user_plane() {
     let mut lab = connected(&[1]);

@@ -162,7 +162,7 @@ impl Ue {
         let complete = nas::encode(complete).map_err(|_| violation)?;
         let Some(security) = &self.security else { return Err(Violation::NoContext) };
         let (ciphering, integrity) = security.algorithms();
-        self.access_count = security.uplink_count();
+        (self.access_count, self.hop) = (security.uplink_count(), None);
         self.send(header::NEW_CIPHERED, &complete, out).map_err(|_| Violation::NoContext)?;
         out.events.push(Event::Secured { ciphering: ciphering as u8, integrity: integrity as u8 });
         Ok(())

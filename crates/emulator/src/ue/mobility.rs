@@ -45,7 +45,7 @@ impl Ue {
         }
         let whole = nas::encode(whole)?;
         let security = self.security.as_mut().ok_or(CommandError::NoContext)?;
-        self.access_count = security.uplink_count();
+        (self.access_count, self.hop) = (security.uplink_count(), None);
         security.protect_initial(&octets, &whole, &mut out.octets).map_err(|_| CommandError::NoContext)?;
         out.ends.push(out.octets.len());
         self.mm = Mm::ServiceRequested;

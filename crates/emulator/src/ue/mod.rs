@@ -14,7 +14,7 @@ pub mod security;
 mod session;
 
 use crate::usim::{Concealment, SuciFailure, Usim};
-use security::{NasSecurity, Refusal};
+use security::{Hop, NasSecurity, Refusal};
 use std::fmt;
 use std::net::Ipv4Addr;
 use vireo_types::{Dnn, Guti, PduSessionType, Plmn, Snssai};
@@ -325,6 +325,8 @@ pub struct Ue {
     last_pti: u8,
     /// The uplink NAS COUNT that K_gNB is derived from.
     access_count: u32,
+    /// The last NH that a gNB was given since then.
+    hop: Option<Box<Hop>>,
     fault: Option<Fault>,
     /// The registration under way is an update of one that there is.
     updating: bool,
@@ -343,6 +345,7 @@ impl Ue {
             sessions: Vec::new(),
             last_pti: 0,
             access_count: 0,
+            hop: None,
             fault: None,
             updating: false,
         }
@@ -411,11 +414,13 @@ impl Ue {
     }
 
     /// Compares the NH that the gNB of a handover was given with the UE's own of that chaining counter, which is 2 at the
-    /// first handover of a connection (TS 33.501 6.9.2.3.3 note).
-    pub fn check_next_hop(&self, key: &[u8], chaining: u8, out: &mut Out) {
-        let own = self.security.as_ref().and_then(|security| security.next_hop(self.access_count, chaining));
-        if chaining < 2 || own.is_none_or(|own| own != key) {
-            out.events.push(Event::Violation(Violation::AccessKey));
+    /// first handover of a connection (TS 33.501 6.9.2.3.3 note) and 0 after 7.
+    pub fn check_next_hop(&mut self, key: &[u8], chaining: u8, out: &mut Out) {
+        let last = self.hop.as_deref().copied();
+        let own = self.security.as_ref().and_then(|security| security.next_hop(self.access_count, chaining, last));
+        match own {
+            Some(own) if own.nh == key => self.hop = Some(Box::new(own)),
+            _ => out.events.push(Event::Violation(Violation::AccessKey)),
         }
     }
 

@@ -56,7 +56,7 @@ impl Ue {
         let (clear, complete) = self.registration_request(p, registration, &identity)?;
         match (&mut self.security, self.guti.is_some()) {
             (Some(security), true) => {
-                self.access_count = security.uplink_count();
+                (self.access_count, self.hop) = (security.uplink_count(), None);
                 security.protect_initial(&clear, &complete, &mut out.octets).map_err(|_| CommandError::NoContext)?;
                 out.ends.push(out.octets.len());
             }

@@ -56,6 +56,15 @@ pub struct NasSecurity {
     downlink: NasCount,
 }
 
+/// One link of the chain of next hops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// How many there were since the K_gNB, which is 0. The chaining counter is its last 3 bits.
+    number: u32,
+    /// NH.
+    pub nh: [u8; 32],
+}
+
 impl NasSecurity {
     /// The context of a fresh K_AMF, both COUNTs zero.
     pub fn new(k_amf: KAmf, ksi: u8, ciphering: CipheringAlgorithm, integrity: IntegrityAlgorithm) -> Self {
@@ -92,15 +101,21 @@ impl NasSecurity {
         Some(*derive_kgnb(&self.k_amf, count).as_octets())
     }
 
-    /// NH of chaining counter `ncc` after the K_gNB of `uplink_count`, which counts as 0 (TS 33.501 6.9.2.1.1, A.10).
-    /// A counter that has gone around 8 times over is not told apart: no connection of the emulator lasts that long.
-    pub fn next_hop(&self, uplink_count: u32, ncc: u8) -> Option<[u8; 32]> {
-        let k_gnb = self.k_gnb(uplink_count)?;
-        let mut nh = derive_nh(&self.k_amf, &KGnb::new(&k_gnb));
-        for _ in 1..ncc {
-            nh = derive_nh(&self.k_amf, &Nh::new(nh.as_octets()));
+    /// The NH of chaining counter `ncc`, a number of 3 bits: the next one that has it, `last` itself or later. Without
+    /// `last` the first one after the K_gNB of `uplink_count`, which counts as 0 (TS 33.501 6.9.2.1.1, A.10).
+    pub fn next_hop(&self, uplink_count: u32, ncc: u8, last: Option<Hop>) -> Option<Hop> {
+        let mut hop = match last {
+            Some(hop) => hop,
+            None => Hop { number: 1, nh: *derive_nh(&self.k_amf, &KGnb::new(&self.k_gnb(uplink_count)?)).as_octets() },
+        };
+        for _ in 0..=8 {
+            // 1 belongs to the K_gNB's own connection; a handover takes 2 first (6.9.2.3.3 note)
+            if hop.number > 1 && hop.number & 7 == u32::from(ncc) {
+                return Some(hop);
+            }
+            hop = Hop { number: hop.number + 1, nh: *derive_nh(&self.k_amf, &Nh::new(&hop.nh)).as_octets() };
         }
-        Some(*nh.as_octets())
+        None
     }
 
     /// Protects `plain` with the next uplink COUNT and appends the whole message to `out`. The content is ciphered for
