@@ -150,6 +150,54 @@ fn a_number_is_one_slots() {
     });
 }
 
+#[test]
+fn a_ue_gets_an_alias_while_it_is_renamed() {
+    check(2, || {
+        let region = region();
+        let mut one = worker(&region, 0);
+        let [old, new, next] = [0, 1, 2].map(Ltmsi::from_raw);
+        let slot = one.insert(old).unwrap();
+        region.alias(slot, new).unwrap();
+        let other = thread::spawn({
+            let region = region.clone();
+            move || region.alias(slot, next).unwrap()
+        });
+        assert!(region.rename(slot, new) && region.drop_alias(slot, old));
+        other.join().unwrap();
+        assert_eq!(region.ltmsi_of(slot), Some(new));
+        assert_eq!(region.aliases(slot).collect::<Vec<_>>(), [next]);
+        assert_eq!([old, new, next].map(|ltmsi| region.slot_of(ltmsi)), [None, Some(slot), Some(slot)]);
+        // All the room that there was is there.
+        [3, 4].into_iter().for_each(|n| region.alias(slot, Ltmsi::from_raw(n)).unwrap());
+        assert!(region.rename(slot, next) && region.rename(slot, new));
+        forget(one);
+    });
+}
+
+#[test]
+fn who_fills_a_slot_keeps_it() {
+    check(3, || {
+        let region = region();
+        let (mut one, mut two) = (worker(&region, 0), worker(&region, 1));
+        let slot = one.insert(Ltmsi::from_raw(0)).unwrap();
+        commit(&mut one, slot, 1).unwrap();
+        let other = thread::spawn(move || {
+            let (region, mut seen) = (two.region().clone(), Snapshot::default());
+            // It finds nothing, and an LTMSI: it fills the slot. Else it does not.
+            let fills = !region.read(slot, &mut seen) && region.ltmsi_of(slot).is_some();
+            let filled = fills && two.commit(slot, &seen, &Record { context: &[2], ..Record::default() }).is_ok();
+            forget(two);
+            filled
+        });
+        let mut seen = Snapshot::default();
+        region.read(slot, &mut seen);
+        one.remove(slot, &seen).unwrap();
+        assert!(!other.join().unwrap(), "it was being emptied");
+        assert_eq!(region.slots().count(), 0);
+        forget(one);
+    });
+}
+
 fn commit(worker: &mut Worker, slot: Slot, octet: u8) -> Result<(), CommitError> {
     let mut seen = Snapshot::default();
     worker.region().read(slot, &mut seen);

@@ -1,13 +1,13 @@
 //! What leads to a slot: its UE's LTMSIs, 5G-TMSIs, SUPI and RAN id. Whatever an index leads to a slot by is written in
 //! the slot too, so that who frees the slot knows what to take out, and the indexes can be made anew.
 //!
-//! A slot has an LTMSI of its own and up to three aliases: a UE gets another LTMSI without moving. Identifiers of a slot
-//! are changed only by who works for its UE. Killed in between, that one leaves at worst an alias that leads nowhere or
-//! that nobody uses: [`Region::aliases`] shows it, [`Region::drop_alias`] takes it out.
+//! A slot has an LTMSI of its own and up to three aliases: a UE gets another LTMSI without moving. Who works for the UE
+//! gives it aliases; one other may rename it and drop aliases meanwhile. Killed in between, they leave at worst an alias
+//! that leads nowhere or that nobody uses: [`Region::aliases`] shows it, [`Region::drop_alias`] takes it out.
 
 use super::layout::Key;
 use super::mem::{AtomicU64, Ordering};
-use super::slots::S_ID;
+use super::slots::{LEAVING, S_ID};
 use super::{Region, Slot, halves, index, joined};
 use vireo_types::Ltmsi;
 
@@ -17,6 +17,10 @@ const S_RAN: usize = 5;
 const S_TMSI: usize = 6;
 /// The aliases, 1 + LTMSI each. One word more than there may be aliases: a rename needs it.
 const S_ALIASES: [usize; 4] = [8, 9, 10, 11];
+/// Aliases of a slot at most.
+const MOST: usize = S_ALIASES.len() - 1;
+/// With the LTMSI that a slot is losing as its own.
+const RENAMING: u64 = 1 << 32;
 
 /// Why a UE or an identifier was not entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,9 +62,11 @@ impl Region {
         self.find(Key::Ltmsi, u64::from(ltmsi.get())).map(Slot)
     }
 
-    /// The UE that a slot is of: its own LTMSI.
+    /// The UE that a slot is of: its own LTMSI. None from the moment that somebody takes its record out: who has looked for
+    /// a record, found none, and sees by this that there is an LTMSI may fill the slot.
     pub fn ltmsi_of(&self, slot: Slot) -> Option<Ltmsi> {
-        self.own(slot.0).checked_sub(1).map(Ltmsi::from_raw)
+        let id = self.word(self.slot(slot.0, S_ID)).load(Ordering::Acquire);
+        (id as u32).checked_sub(1).filter(|_| id & LEAVING == 0).map(Ltmsi::from_raw)
     }
 
     /// 1 + a slot's own LTMSI.
@@ -167,25 +173,28 @@ impl Region {
     ///
     /// When it leads to another slot already, the slot has three aliases, or there is no room.
     pub fn alias(&self, slot: Slot, ltmsi: Ltmsi) -> Result<(), InsertError> {
-        let (value, own) = (u64::from(ltmsi.get()) + 1, u64::from(self.own(slot.0)));
-        if value == own {
-            return Ok(());
-        }
-        let noted = self.alias_words(slot.0).map(|word| (word, word.load(Ordering::Acquire)));
-        let place = match noted.iter().find(|(_, now)| *now == value) {
+        let value = u64::from(ltmsi.get()) + 1;
+        let place = loop {
+            let noted = self.alias_words(slot.0).map(|word| (word, word.load(Ordering::Acquire)));
+            // After the notes: one of the LTMSI that the slot has by then is what a rename left behind, and free.
+            let own = u64::from(self.own(slot.0));
+            if value == own {
+                return Ok(());
+            }
             // A note of one killed before it was entered, perhaps.
-            Some((word, _)) => word,
-            None => {
-                // What a rename left behind counts as free.
-                let mut free = noted.iter().filter(|(_, now)| *now == 0 || *now == own);
-                let (first, second) = (free.next(), free.next());
-                second.and(first).map(|(word, _)| word).ok_or(InsertError::Aliases)?
+            if let Some((word, _)) = noted.iter().find(|(_, now)| *now == value) {
+                break *word;
+            }
+            let others = noted.iter().filter(|(_, now)| *now as u32 != 0 && u64::from(*now as u32) != own).count();
+            let free = noted.iter().find(|(_, now)| *now == 0 || *now == own);
+            let (word, now) = free.filter(|_| others < MOST).ok_or(InsertError::Aliases)?;
+            // The slot first: whatever the index leads here is written here too.
+            if word.compare_exchange(*now, value, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                break *word;
             }
         };
-        // The slot first: whatever the index leads here is written here too.
-        place.store(value, Ordering::SeqCst);
         self.enter(Key::Ltmsi, value - 1, slot.0).map_err(|error| {
-            place.store(0, Ordering::Release);
+            let _ = place.compare_exchange(value, 0, Ordering::AcqRel, Ordering::Relaxed);
             taken(error)
         })
     }
@@ -216,39 +225,45 @@ impl Region {
     }
 
     fn forget_alias(&self, slot: u32, value: u32) {
-        for word in self.alias_words(slot) {
+        for (word, note) in self.alias_words(slot).into_iter().flat_map(|word| [(word, 0), (word, RENAMING)]) {
             // Not if it is another by now.
-            let _ = word.compare_exchange(u64::from(value), 0, Ordering::AcqRel, Ordering::Relaxed);
+            let _ = word.compare_exchange(note | u64::from(value), 0, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 
-    /// Makes an alias of a slot its own LTMSI; the one it had becomes an alias. False if it was none of this slot.
+    /// Makes an alias of a slot its own LTMSI; the one it had becomes an alias. False if it was none of this slot. One at a
+    /// time renames or drops; who works for the UE may give it another alias meanwhile.
     pub fn rename(&self, slot: Slot, ltmsi: Ltmsi) -> bool {
-        let id = self.word(self.slot(slot.0, S_ID));
-        let (before, value) = (id.load(Ordering::Acquire), ltmsi.get() + 1);
-        if before as u32 == value {
+        let (own, value) = (self.own(slot.0), ltmsi.get() + 1);
+        if own == value {
             return true;
         }
-        if before as u32 == 0 || !self.aliases(slot).any(|alias| alias == ltmsi) {
+        if own == 0 || !self.aliases(slot).any(|alias| alias == ltmsi) {
             return false;
         }
-        // Both are noted at every moment: killed in between, the slot has one of them twice.
-        let own = before & u64::from(u32::MAX);
-        let mut words = self.alias_words(slot.0).into_iter();
-        let free = words.find(|word| [0, own].contains(&word.load(Ordering::Acquire)));
-        let Some(free) = free else { return false };
-        free.store(own, Ordering::SeqCst);
-        let mut now = before;
-        while let Err(seen) = id.compare_exchange(now, now - own + u64::from(value), Ordering::SeqCst, Ordering::SeqCst)
-        {
-            // Only its worker's number changes, when one that died is reclaimed.
-            if seen & u64::from(u32::MAX) != own {
-                return false;
-            }
-            now = seen;
-        }
+        // Both are noted at every moment: killed in between, the slot has one of them twice. The mark says that the note
+        // is not one that was left behind.
+        let marked = RENAMING | u64::from(own);
+        let note = |word: &&AtomicU64| {
+            let now = word.load(Ordering::Acquire);
+            let mine = now == 0 || now as u32 == own;
+            mine && word.compare_exchange(now, marked, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        // There is one always: `alias` leaves it. One that it has just taken was another that was free.
+        let Some(word) = (0..4).find_map(|_| self.alias_words(slot.0).into_iter().find(note)) else { return false };
+        self.change_id(slot.0, |id| id & !u64::from(u32::MAX) | u64::from(value));
+        let _ = word.compare_exchange(marked, own.into(), Ordering::AcqRel, Ordering::Relaxed);
         self.forget_alias(slot.0, value);
         true
+    }
+
+    /// Changes whose a slot is, or who answers for it.
+    pub(super) fn change_id(&self, slot: u32, change: impl Fn(u64) -> u64) {
+        let word = self.word(self.slot(slot, S_ID));
+        let mut now = word.load(Ordering::Acquire);
+        while let Err(seen) = word.compare_exchange(now, change(now), Ordering::AcqRel, Ordering::Acquire) {
+            now = seen;
+        }
     }
 
     fn bound(&self, slot: u32) -> impl Iterator<Item = (Key, u64)> {

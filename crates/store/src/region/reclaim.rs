@@ -7,7 +7,7 @@
 
 use super::heap::{self, Buffer};
 use super::mem::Ordering;
-use super::slots::{B_PLACE, B_PREVIOUS, S_ID, S_LEAVING};
+use super::slots::{B_PLACE, B_PREVIOUS, LEAVING, S_ID, S_LEAVING};
 use super::{Dead, Region, Slot, Worker, halves};
 
 /// Slots or packets that cost about as much to look at as a chunk.
@@ -110,12 +110,13 @@ impl Region {
     fn reclaim_slot(&self, slot: u32, worker: u8) {
         let id = self.word(self.slot(slot, S_ID));
         let now = id.load(Ordering::Acquire);
-        if now == 0 || now >> 32 != u64::from(worker) {
+        if now == 0 || (now >> 32) as u8 != worker {
             return;
         }
         let leaving = self.word(self.slot(slot, S_LEAVING)).load(Ordering::Acquire);
         if halves(self.current(slot)).1 != 0 {
-            // What it was removing is there still, or another record is. The note does no harm.
+            // What it was removing is there still, or another record is. The note of which it was does no harm.
+            let _ = id.compare_exchange(now, now & !LEAVING, Ordering::AcqRel, Ordering::Relaxed);
             return;
         }
         if let Some(removed) = Buffer::from_word(leaving) {
@@ -130,7 +131,7 @@ impl Region {
             Ok(false) => {}
             // Who works for it now fills it or empties it, and answers for it from here on.
             Err(holder) => {
-                let theirs = u64::from(holder) << 32 | now & u64::from(u32::MAX);
+                let theirs = u64::from(holder) << 32 | now & (LEAVING | u64::from(u32::MAX));
                 let _ = id.compare_exchange(now, theirs, Ordering::AcqRel, Ordering::Relaxed);
             }
         }

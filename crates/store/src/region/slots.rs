@@ -13,9 +13,11 @@ use crate::{CommitError, Version};
 use vireo_types::{Instant, Ltmsi};
 
 pub(super) const S_WORD: usize = 0;
-/// {worker 8 | 1 + LTMSI}: whose, and who took or is leaving the slot.
+/// {leaving 1 | worker 8 at bit 32 | 1 + LTMSI}: whose, and who took or is emptying the slot.
 pub(super) const S_ID: usize = 1;
 // Words 2 and 3 are the mailbox's, 4 to 6 and 8 to 11 hold identifiers, 12 and 13 notes of numbers.
+/// In a slot's second word: it is being emptied.
+pub(super) const LEAVING: u64 = 1 << 63;
 /// The last record, while it is being removed.
 pub(super) const S_LEAVING: usize = 7;
 
@@ -118,6 +120,13 @@ impl Region {
     /// How many slots there are, used or not.
     pub fn slot_count(&self) -> u32 {
         self.lay.slot_count as u32
+    }
+
+    /// Notes who answers for a slot that has no record, or is to have none: a dead worker's are emptied when it is
+    /// reclaimed. From the moment that a slot is being emptied nobody fills it any more (see [`Region::ltmsi_of`]).
+    fn sign(&self, slot: u32, worker: u8, leaving: bool) {
+        let sign = u64::from(worker) << 32 | if leaving { LEAVING } else { 0 };
+        self.change_id(slot, |id| id & u64::from(u32::MAX) | sign);
     }
 
     /// The record that is current in a slot now: {version, buffer}.
@@ -369,13 +378,11 @@ impl Worker {
     /// Frees a slot that has no record: its UE was turned away. False if it has one, or is nobody's. Only who holds the
     /// UE, or has just inserted it, does this.
     pub fn abandon(&mut self, slot: Slot) -> bool {
-        let id = self.region.word(self.region.slot(slot.0, S_ID));
-        let ltmsi = id.load(Ordering::Acquire) & u64::from(u32::MAX);
-        if ltmsi == 0 || halves(self.region.current(slot.0)).1 != 0 {
+        let nobody = self.region.word(self.region.slot(slot.0, S_ID)).load(Ordering::Acquire) == 0;
+        if nobody || halves(self.region.current(slot.0)).1 != 0 {
             return false;
         }
-        // From here on it is this worker's to empty, should it die.
-        id.store(u64::from(self.number) << 32 | ltmsi, Ordering::Release);
+        self.region.sign(slot.0, self.number, true);
         self.region.release(slot.0);
         true
     }
@@ -437,15 +444,14 @@ impl Worker {
         let version = halves(seen).0;
         let word = region.word(region.slot(slot.0, S_WORD));
         let Some(old) = region.set_out(slot, seen, self.number)? else { return Err(CommitError::Conflict) };
-        // From here on it is this worker's to empty, should it die.
-        let id = region.word(region.slot(slot.0, S_ID));
-        let ltmsi = id.load(Ordering::Acquire) & u64::from(u32::MAX);
-        id.store(u64::from(self.number) << 32 | ltmsi, Ordering::Release);
+        region.sign(slot.0, self.number, true);
         region.word(region.slot(slot.0, S_LEAVING)).store(old.to_word(), Ordering::Release);
         let next = joined(version.wrapping_add(1).max(1), 0);
         let done = word.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed);
         if done.is_ok() {
             self.done(old, heap::SUPERSEDED);
+        } else {
+            self.region.sign(slot.0, self.number, false);
         }
         self.region.word(self.region.slot(slot.0, S_LEAVING)).store(0, Ordering::Release);
         done.map_err(|_| CommitError::Conflict)?;
