@@ -40,7 +40,7 @@ pub(super) struct Controller {
     /// Dead workers that still have such UEs.
     pub(super) dead: Vec<Dead>,
     /// NFs whose worker did not start: tried again.
-    failed: Vec<(Purpose, bool)>,
+    pub(super) failed: Vec<(Purpose, bool)>,
     /// Workers that died.
     pub(super) deaths: u64,
     /// Whether the controller itself is to be looked at again soon: something ran since.

@@ -128,11 +128,20 @@ impl Host {
         }
     }
 
-    /// Starts a worker with these NFs.
+    /// Starts workers with these NFs, in each as many as a worker has.
     pub(super) fn launch(&mut self, purposes: &[(super::pools::Purpose, bool)]) {
+        // Unified NFs are there to use several processors: each has a worker of its own.
+        let unified = purposes.iter().any(|(purpose, _)| purpose.kind.is_none());
+        let each = if unified { 1 } else { usize::from(self.plan.nfs) };
+        for purposes in purposes.chunks(each) {
+            self.launch_one(purposes);
+        }
+    }
+
+    fn launch_one(&mut self, purposes: &[(super::pools::Purpose, bool)]) {
         let Some(number) = self.controller.number(super::WORKERS) else {
-            tracing::error!("no worker number is free: a worker is not started");
-            return;
+            tracing::error!("no worker number is free: a worker is not started yet");
+            return self.controller.failed.extend(purposes);
         };
         self.pools.enter(&self.region, number, purposes);
         self.crew.launch(number);
