@@ -1,7 +1,7 @@
 //! Starting this binary again as a worker, and ending it.
 
-use rustix::process::set_parent_process_death_signal;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+use rustix::process::{getppid, set_parent_process_death_signal};
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -14,6 +14,7 @@ use vireo_store::region::{BuryError, Dead, Region, Worker};
 const FD: &str = "VIREO_TEST_REGION";
 const LOG: &str = "VIREO_TEST_LOG";
 const NUMBER: &str = "VIREO_TEST_WORKER";
+const PARENT: &str = "VIREO_TEST_PARENT";
 
 /// Starts worker `number`: the test `role` of this binary, which finds out by [`role`] that it is one.
 pub(crate) fn start(region: &Region, role: &str, number: u8, log: &Log) -> Child {
@@ -21,6 +22,7 @@ pub(crate) fn start(region: &Region, role: &str, number: u8, log: &Log) -> Child
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", role, "--ignored", "--test-threads=1", "--nocapture"]);
     command.env(FD, fd.as_raw_fd().to_string()).env(NUMBER, number.to_string()).env(LOG, &log.path);
+    command.env(PARENT, std::process::id().to_string());
     command.stdout(Stdio::null()).spawn().unwrap()
 }
 
@@ -127,6 +129,11 @@ pub(crate) fn role() -> Option<Worker> {
     let number = std::env::var(NUMBER).ok()?.parse().unwrap();
     // Nothing is left running when the test fails.
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
+    let parent = getppid().map(|pid| pid.as_raw_nonzero().to_string());
+    if parent != std::env::var(PARENT).ok() {
+        // It has failed already.
+        return None;
+    }
     let fd: i32 = std::env::var(FD).unwrap().parse().unwrap();
     let fd = OpenOptions::new().read(true).write(true).open(format!("/proc/self/fd/{fd}")).unwrap().into();
     let region = Region::attach(fd).expect("the region of the test");
