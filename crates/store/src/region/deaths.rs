@@ -360,3 +360,33 @@ fn another_workers_buffer_is_given_back() {
     }
     assert!(died > 10, "{died}");
 }
+
+#[test]
+fn memory_does_not_grow_with_deaths() {
+    let mut config = RegionConfig::new(300, 3, 64 << 20);
+    (config.packets, config.large_packets, config.board, config.bulletins) = (16, 0, 0, 0);
+    let region = Region::create(config).unwrap();
+    let (mut host, mut seen, mut random) = (region.join(0).unwrap(), Snapshot::default(), 1_u32);
+    let slots: Vec<Slot> = (0..300).map(|n| host.insert(ltmsi(n)).unwrap()).collect();
+    let mut after = Vec::new();
+    for round in 0..600_u32 {
+        let mut worker = ManuallyDrop::new(region.join(1 + (round % 2) as u8).unwrap());
+        for _ in 0..100 {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let (slot, length) = (slots[(random >> 16) as usize % slots.len()], (random >> 8) as usize % 3000);
+            region.read(slot, &mut seen);
+            let context = vec![1; length];
+            let outbox = [2; 90];
+            let record =
+                Record { context: &context, outbox: &outbox[..(random >> 30) as usize * 30], ..Record::default() };
+            let committed = worker.commit(slot, &seen, &record).unwrap();
+            // The last one's effects leave when it is dead.
+            host.sent(committed.buffer);
+        }
+        region.reclaim(Dead { number: 1 + (round % 2) as u8 });
+        assert_eq!(region.heap_use().0 - region.owned_by(0).count(), region.slots().count());
+        after.push(region.heap_use().1);
+    }
+    let (early, late) = (after[after.len() / 4], after[after.len() - 1]);
+    assert!(late <= early * 3 / 2, "{early} octets after a quarter of the deaths, {late} in the end");
+}
