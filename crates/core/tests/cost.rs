@@ -13,12 +13,15 @@ use vireo_emulator::ue;
 use vireo_wire::ngap::NGAP_PDU;
 
 /// Nanoseconds of one turn of `act`: the least of some runs, which the machine's other work disturbs least.
-fn nanos(mut act: impl FnMut()) -> f64 {
-    const TURNS: u32 = 20_000;
+fn nanos(act: impl FnMut()) -> f64 {
+    nanos_of(20_000, act)
+}
+
+fn nanos_of(turns: u32, mut act: impl FnMut()) -> f64 {
     let mut run = || {
         let start = Instant::now();
-        (0..TURNS).for_each(|_| act());
-        start.elapsed().as_nanos() as f64 / f64::from(TURNS)
+        (0..turns).for_each(|_| act());
+        start.elapsed().as_nanos() as f64 / f64::from(turns)
     };
     (0..15).map(|_| run()).fold(f64::INFINITY, f64::min)
 }
@@ -74,4 +77,41 @@ fn stored_contexts() {
         let (lasting, passing) = (record.perpetual.len(), record.ephemeral.len());
         println!("{what}: perpetual {lasting}, ephemeral {passing} octets; kept decoded, encode {kept:.0} ns");
     }
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn steps() {
+    let mut lab = Lab::new();
+    let mut from = 0;
+    let mut measure = |what: &str, lab: &mut Lab| {
+        let history = lab.history[from..].to_vec();
+        from = lab.history.len();
+        let mut sum = 0.0;
+        for (before, happened) in &history {
+            let copies = nanos_of(2_000, || drop(black_box((before.clone(), happened.event()))));
+            let all = nanos_of(2_000, || {
+                let mut ue = before.clone();
+                black_box(lab.try_step(&mut ue, happened.event()));
+            });
+            let name = format!("{happened:?}");
+            let kind = match happened {
+                lab::Happened::Ngap { pdu, .. } => {
+                    NGAP_PDU::decode_borrowed(pdu).map(|pdu| format!("{:?}", pdu.kind()))
+                }
+                _ => Ok(name.split([' ', '(']).next().unwrap_or_default().to_owned()),
+            };
+            println!("  {}: {:.0} ns", kind.unwrap_or_default(), all - copies);
+            sum += all - copies;
+        }
+        println!("{what}: {} steps, {sum:.0} ns", history.len());
+    };
+    lab.register();
+    measure("registration", &mut lab);
+    lab.session(1);
+    measure("session", &mut lab);
+    lab.idle();
+    measure("release", &mut lab);
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+    measure("service request", &mut lab);
 }

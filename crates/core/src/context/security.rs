@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 use vireo_wire::nas::Nas5gsSecurityHeaderType as Header;
 use vireo_wire::security::nas_5gs::{
-    KAmf, KNasEnc, KNasInt, NasConnection, Nh, derive_kgnb, derive_knas_enc, derive_knas_int, derive_nh, nas_cipher,
-    nas_mac,
+    KAmf, KGnb, KNasEnc, KNasInt, NasConnection, Nh, derive_kgnb, derive_knas_enc, derive_knas_int, derive_nh,
+    nas_cipher, nas_mac,
 };
 use vireo_wire::security::{CipheringAlgorithm, Direction, IntegrityAlgorithm, NasCount, constant_time_eq};
 
@@ -37,8 +37,14 @@ pub struct NasSecurity {
 pub struct NextHop {
     /// NH.
     pub nh: [u8; 32],
-    /// NCC, 0 to 7.
+    /// NCC, 0 to 7; [`NextHop::KGNB`] if what is here is the KgNB.
     pub ncc: u8,
+}
+
+impl NextHop {
+    /// The chain is at its beginning: its first NH is derived from the KgNB when a handover needs it, which few
+    /// connections have.
+    pub const KGNB: u8 = 8;
 }
 
 impl std::fmt::Debug for NasSecurity {
@@ -156,20 +162,24 @@ impl NasSecurity {
     /// The next {NH, NCC} of the chain, fresh for the RAN node that the UE is handed over to, and stored as the last
     /// one (TS 33.501 6.9.2.3.2, 6.9.2.3.3). `None` before an initial context set-up.
     pub fn advance(&mut self) -> Option<NextHop> {
-        let last = self.next_hop?;
-        let nh = derive_nh(&KAmf::new(&self.kamf), &Nh::new(&last.nh));
+        let mut last = self.next_hop?;
+        let kamf = KAmf::new(&self.kamf);
+        if last.ncc == NextHop::KGNB {
+            last = NextHop { nh: *derive_nh(&kamf, &KGnb::new(&last.nh)).as_octets(), ncc: 1 };
+        }
+        let nh = derive_nh(&kamf, &Nh::new(&last.nh));
         let next = NextHop { nh: *nh.as_octets(), ncc: (last.ncc + 1) & 7 };
         self.next_hop = Some(next);
         Some(next)
     }
 
-    /// KgNB for an initial context set-up after the uplink message `uplink - 1` (TS 33.501 6.8.1.2.2, A.9), and the
-    /// next hop that goes with it (6.9.2.1.1), which the caller stores.
-    pub fn initial_kgnb(&self) -> ([u8; 32], NextHop) {
-        let kamf = KAmf::new(&self.kamf);
+    /// KgNB for an initial context set-up after the uplink message `uplink - 1` (TS 33.501 6.8.1.2.2, A.9). The chain of
+    /// next hops begins with it (6.9.2.1.1).
+    pub fn initial_kgnb(&mut self) -> [u8; 32] {
         let count = NasCount::new(self.uplink.saturating_sub(1)).unwrap_or(NasCount::ZERO);
-        let kgnb = derive_kgnb(&kamf, count);
-        (*kgnb.as_octets(), NextHop { nh: *derive_nh(&kamf, &kgnb).as_octets(), ncc: 1 })
+        let kgnb = *derive_kgnb(&KAmf::new(&self.kamf), count).as_octets();
+        self.next_hop = Some(NextHop { nh: kgnb, ncc: NextHop::KGNB });
+        kgnb
     }
 }
 

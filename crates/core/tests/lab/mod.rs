@@ -101,6 +101,36 @@ impl RanNodes for Nodes {
     }
 }
 
+/// An event that a context had.
+#[derive(Clone, Debug)]
+pub(crate) enum Happened {
+    Initial { assoc: AssocId, message: n2::Initial },
+    Ngap { assoc: AssocId, amf_id: AmfUeNgapId, pdu: Vec<u8> },
+    Authentication(Box<Result<AuthenticationInfo, AuthenticationError>>),
+    Pfcp { seid: Seid, message: Vec<u8> },
+}
+
+impl Happened {
+    fn of(event: &Event<'_>) -> Option<Self> {
+        Some(match event {
+            Event::Initial { assoc, message } => Happened::Initial { assoc: *assoc, message: message.clone() },
+            Event::Ngap { assoc, amf_id, pdu } => Happened::Ngap { assoc: *assoc, amf_id: *amf_id, pdu: pdu.to_vec() },
+            Event::Authentication(answer) => Happened::Authentication(Box::new(answer.clone())),
+            Event::Pfcp { seid, message } => Happened::Pfcp { seid: *seid, message: message.to_vec() },
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn event(&self) -> Event<'_> {
+        match self {
+            Happened::Initial { assoc, message } => Event::Initial { assoc: *assoc, message: message.clone() },
+            Happened::Ngap { assoc, amf_id, pdu } => Event::Ngap { assoc: *assoc, amf_id: *amf_id, pdu },
+            Happened::Authentication(answer) => Event::Authentication((**answer).clone()),
+            Happened::Pfcp { seid, message } => Event::Pfcp { seid: *seid, message },
+        }
+    }
+}
+
 /// The network.
 pub(crate) struct Lab {
     pub(crate) config: CoreConfig,
@@ -141,6 +171,8 @@ pub(crate) struct Lab {
     downlink: VecDeque<(usize, Vec<u8>)>,
     /// Every PDU that was ever sent to a gNB.
     pub(crate) sent: Vec<Vec<u8>>,
+    /// Every context before an event, and the event.
+    pub(crate) history: Vec<(UeContext, Happened)>,
     /// Every PDU that a gNB ever sent.
     pub(crate) received: Vec<Vec<u8>>,
     /// Every PFCP message that was ever sent to the UPF.
@@ -188,6 +220,7 @@ impl Lab {
             downlink: VecDeque::new(),
             sent: Vec::new(),
             received: Vec::new(),
+            history: Vec::new(),
             pfcp: Vec::new(),
         };
         for n in 0..lab.gnbs.len() {
@@ -299,7 +332,16 @@ impl Lab {
         self.step(&mut ue, event);
     }
 
+    /// One step over a context, of which nothing is kept.
+    pub(crate) fn try_step(&mut self, ue: &mut UeContext, event: Event<'_>) -> vireo_core::turn::Outcome {
+        let mut random = |octets: &mut [u8]| octets.fill(0x5a);
+        let mut env =
+            Env { now: self.now, config: &self.config, random: &mut random, ids: &mut self.ids, ran: &self.nodes };
+        engine::step(ue, event, &mut env)
+    }
+
     fn step(&mut self, ue: &mut UeContext, event: Event<'_>) {
+        self.history.extend(Happened::of(&event).map(|event| (ue.clone(), event)));
         let mut random = |octets: &mut [u8]| octets.fill(0x5a);
         let mut env =
             Env { now: self.now, config: &self.config, random: &mut random, ids: &mut self.ids, ran: &self.nodes };

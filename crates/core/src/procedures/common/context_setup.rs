@@ -20,8 +20,7 @@ pub fn set_up(turn: &mut Turn<'_, '_>, nas: Option<Vec<u8>>, sessions: Vec<Sessi
         return;
     }
     let Some(security) = &mut turn.ue.security else { return };
-    let (kgnb, next_hop) = security.initial_kgnb();
-    security.next_hop = Some(next_hop);
+    let kgnb = security.initial_kgnb();
     let setup = ContextSetup {
         guami: turn.env.config.guami(),
         allowed: &turn.ue.allowed,
