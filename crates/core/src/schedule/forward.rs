@@ -10,6 +10,8 @@ pub struct Load {
     pub queue: u32,
     /// Its part of a core.
     pub share: f64,
+    /// What it is known by, as long as it is there.
+    pub id: u64,
 }
 
 /// A policy.
@@ -22,7 +24,8 @@ pub enum Policy {
     ShortestQueue,
     /// Each in turn.
     RoundRobin,
-    /// By a hash of the UE.
+    /// By consistent hashing of the UE (rendezvous: the highest of the hashes of UE and NF), so that a UE changes its NF
+    /// only when that NF goes or a new one is its.
     Hash,
 }
 
@@ -50,18 +53,32 @@ pub fn choose(policy: Policy, pool: &[Load], time: ServiceTime, slo: Duration, t
         Policy::Optimal => least(&|l| if l.share > 0.0 { f64::from(l.queue) / l.share } else { f64::INFINITY })?,
         Policy::ShortestQueue => least(&|l| f64::from(l.queue))?,
         Policy::RoundRobin => turn.checked_rem(count)? as usize,
-        Policy::Hash => key.checked_rem(count)? as usize,
+        Policy::Hash => {
+            let weights = pool.iter().map(|l| mixed(key, l.id)).enumerate();
+            weights.max_by_key(|(_, weight)| *weight)?.0
+        }
     };
     let estimate = completion(pool[nf].queue, pool[nf].share, time);
     Some(Choice { nf, estimate, violation: estimate > slo })
+}
+
+/// A hash of two numbers: the finaliser of SplitMix64 over their mixture.
+fn mixed(a: u64, b: u64) -> u64 {
+    let mut x = a.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ b.wrapping_add(1).wrapping_mul(0xd134_2543_de82_ef95);
+    x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const POOL: [Load; 3] =
-        [Load { queue: 2, share: 0.2 }, Load { queue: 3, share: 0.6 }, Load { queue: 1, share: 0.05 }];
+    const POOL: [Load; 3] = [
+        Load { queue: 2, share: 0.2, id: 1 },
+        Load { queue: 3, share: 0.6, id: 2 },
+        Load { queue: 1, share: 0.05, id: 3 },
+    ];
 
     fn to(policy: Policy, turn: u64, key: u64) -> usize {
         let slo = Duration::from_millis(10);
@@ -72,7 +89,7 @@ mod tests {
     fn each_policy_chooses_its_own_way() {
         assert_eq!(to(Policy::Optimal, 0, 0), 1, "3 / 0.6 is the least wait");
         assert_eq!(to(Policy::ShortestQueue, 0, 0), 2);
-        assert_eq!((to(Policy::RoundRobin, 4, 0), to(Policy::Hash, 4, 5)), (1, 2));
+        assert_eq!(to(Policy::RoundRobin, 4, 0), 1);
         for policy in [Policy::Optimal, Policy::ShortestQueue, Policy::RoundRobin, Policy::Hash] {
             assert_eq!(choose(policy, &[], ServiceTime::new(1), Duration(1), 7, 7), None);
         }
@@ -88,8 +105,26 @@ mod tests {
 
     #[test]
     fn nfs_without_a_share_come_last() {
-        let pool = [Load { queue: 0, share: 0.0 }, Load { queue: 50, share: 0.1 }];
+        let pool = [Load { queue: 0, share: 0.0, id: 1 }, Load { queue: 50, share: 0.1, id: 2 }];
         let choice = choose(Policy::Optimal, &pool, ServiceTime::new(1), Duration(1), 0, 0).expect("a pool");
         assert_eq!(choice.nf, 1);
+    }
+
+    #[test]
+    fn hashing_is_even_and_moves_only_whom_it_must() {
+        let choose = |pool: &[Load], key| {
+            let slo = Duration::from_millis(10);
+            let choice = choose(Policy::Hash, pool, ServiceTime::new(1), slo, 0, key).expect("a pool");
+            pool[choice.nf].id
+        };
+        let mut counts = [0; 4];
+        for key in 0..30_000 {
+            let before = choose(&POOL, key);
+            counts[before as usize] += 1;
+            let without: Vec<Load> = POOL.iter().copied().filter(|l| l.id != 2).collect();
+            let after = choose(&without, key);
+            assert!(before == 2 || before == after, "a UE of NF {before} went to {after} although its NF is there");
+        }
+        assert!(counts[1..].iter().all(|n| (9_500..10_500).contains(n)), "{counts:?}");
     }
 }

@@ -39,6 +39,8 @@ pub(super) struct Controller {
     pub(super) orphans: Vec<(Slot, u8)>,
     /// Dead workers that still have such UEs.
     pub(super) dead: Vec<Dead>,
+    /// UEs that workers died for: the last input that their record had consumed, and how many died.
+    pub(super) suspects: FxHashMap<Slot, (u64, u8)>,
     /// NFs whose worker did not start: tried again.
     pub(super) failed: Vec<(Purpose, bool)>,
     /// Workers that died.
@@ -60,6 +62,7 @@ impl Controller {
             weights: FxHashMap::default(),
             orphans: Vec::new(),
             dead: Vec::new(),
+            suspects: FxHashMap::default(),
             failed: Vec::new(),
             deaths: 0,
             worked: false,

@@ -319,8 +319,13 @@ impl Pools {
         let purpose = self.purpose(slice, kind);
         let active = |nf: &Nf| nf.purpose == purpose && nf.state == State::Active;
         let of: SmallVec<[usize; 8]> = (0..self.nfs.len()).filter(|at| active(&self.nfs[*at])).collect();
-        let pool: SmallVec<[Load; 8]> =
-            of.iter().map(|at| Load { queue: self.nfs[*at].queue.len() as u32, share: self.nfs[*at].share }).collect();
+        let pool: SmallVec<[Load; 8]> = of
+            .iter()
+            .map(|at| {
+                let nf = &self.nfs[*at];
+                Load { queue: nf.queue.len() as u32, share: nf.share, id: pin(nf.place.worker, nf.place.nf) }
+            })
+            .collect();
         let policy = if slice == 0 && self.config.key == PoolKey::SliceProcedure {
             forward::Policy::ShortestQueue
         } else {

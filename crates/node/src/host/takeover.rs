@@ -4,9 +4,16 @@
 use super::pools::Place;
 use super::{Host, Input};
 use crate::nf::outbox::Summary;
+use crate::nf::plan;
 use rustc_hash::FxHashSet;
+use std::sync::atomic::Ordering;
 use vireo_core::schedule::kind::NfKind;
 use vireo_store::region::{Dead, Slot};
+
+/// Workers that an event of a UE has ended before it is passed over.
+const FATAL: u8 = 4;
+/// UEs that are suspected at a time.
+const SUSPECTS: usize = 1024;
 
 impl Host {
     /// A worker is dead and reaped.
@@ -25,7 +32,9 @@ impl Host {
         if self.private.is_some() {
             self.forget_private(number);
         }
-        for slot in self.its_ues(&dead) {
+        let (begun, slots) = self.its_ues(&dead);
+        begun.into_iter().for_each(|slot| self.suspect(slot));
+        for slot in slots {
             self.take_over_ue(slot, &dead);
         }
         self.launch(
@@ -38,12 +47,36 @@ impl Host {
         active && self.pools.count(purpose).0 == 0
     }
 
-    /// The UEs that a worker had: those it was given and has not acknowledged.
-    fn its_ues(&mut self, dead: &Dead) -> Vec<Slot> {
-        let mut slots = Vec::new();
+    /// A worker died while it worked for this UE. By itself that says nothing; again and again at the same event, it says
+    /// that the event is what kills, and it must not take all workers along.
+    fn suspect(&mut self, slot: Slot) {
+        let consumed = self.region.consumed_of(slot);
+        let deaths = match self.controller.suspects.get(&slot) {
+            Some((same, deaths)) if *same == consumed => deaths + 1,
+            _ => 1,
+        };
+        if deaths < FATAL {
+            if self.controller.suspects.len() >= SUSPECTS {
+                self.controller.suspects.clear();
+            }
+            self.controller.suspects.insert(slot, (consumed, deaths));
+            return;
+        }
+        self.controller.suspects.remove(&slot);
+        tracing::error!(slot = slot.number(), deaths, "the oldest event of a UE ends worker after worker");
+        let free = plan::poison_words().map(|word| self.region.board(word)).find(|w| w.load(Ordering::Relaxed) == 0);
+        if let Some(word) = free {
+            word.store(u64::from(slot.number()) + 1, Ordering::Release);
+        }
+    }
+
+    /// The UEs that a worker had: those it was at work for, and all that it was given and has not acknowledged.
+    fn its_ues(&mut self, dead: &Dead) -> (Vec<Slot>, Vec<Slot>) {
+        let (mut at_work, mut slots) = (Vec::new(), Vec::new());
         for nf in 0..self.plan.nfs {
             let queue = self.plan.queue(&self.region, dead.number(), nf);
             let begun = queue.requeue(dead, &self.own);
+            at_work.extend(begun.iter().filter_map(|taken| self.region.slot_at(taken.item as u32)));
             let waiting = std::iter::from_fn(|| queue.take(&self.own));
             for taken in begun.into_iter().chain(waiting) {
                 slots.extend(self.region.slot_at(taken.item as u32));
@@ -53,7 +86,7 @@ impl Host {
         let (theirs, others) = self.unpushed.drain(..).partition(|(place, _)| place.worker == dead.number());
         self.unpushed = others;
         slots.extend(std::collections::VecDeque::into_iter(theirs).map(|(_, slot): (Place, Slot)| slot));
-        slots
+        (at_work, slots)
     }
 
     /// Gives a UE of a dead worker to another.

@@ -19,6 +19,11 @@ pub(crate) const BOARD_CLOCK: u32 = 0;
 pub(crate) const BOARD_STOP: u32 = 1;
 /// One more than the highest slot that was ever used.
 pub(crate) const BOARD_SLOTS: u32 = 2;
+/// UEs whose oldest event has killed worker after worker: one more than the slot of each, 0 = free.
+const BOARD_POISON: u32 = 4;
+/// Such UEs at a time.
+const POISONED: u32 = 8;
+
 /// The next LTMSI number of each owner of buckets.
 const BOARD_LTMSI: u32 = 16;
 /// Owners of buckets: slice 0 and the slices.
@@ -89,6 +94,11 @@ impl Plan {
     pub(crate) fn nf_word(self, worker: u8, nf: u8, word: u32) -> u32 {
         BOARD_NF + (u32::from(worker) * u32::from(self.nfs) + u32::from(nf)) * NF_WORDS + word
     }
+}
+
+/// The words of the UEs whose oldest event is to be passed over.
+pub(crate) fn poison_words() -> std::ops::Range<u32> {
+    BOARD_POISON..BOARD_POISON + POISONED
 }
 
 /// The word of the next LTMSI number of an owner.
