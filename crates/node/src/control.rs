@@ -116,12 +116,13 @@ impl Control {
         })?;
         let source =
             Source { inputs: inputs.clone(), upf: config.upf, gauge: frame.gauge(), metrics: Arc::clone(&metrics) };
+        let (balancer, outbound, stopper) = Balancer::new(endpoint, n4, inputs.clone(), Arc::clone(&metrics))?;
+        let host = Host::start(frame, settings, udm, Arc::clone(&metrics), outbound)?;
+        // Last: who sees it finds a core that works.
         let api = match config.api.listen {
-            Some(address) => Some(api::Server::start(address, Arc::new(source), Arc::clone(&metrics))?),
+            Some(address) => Some(api::Server::start(address, Arc::new(source), metrics)?),
             None => None,
         };
-        let (balancer, outbound, stopper) = Balancer::new(endpoint, n4, inputs.clone(), Arc::clone(&metrics))?;
-        let host = Host::start(frame, settings, udm, metrics, outbound)?;
         let host = std::thread::Builder::new().name("host".into()).spawn(move || host.run())?;
         let balancer = std::thread::Builder::new().name("balancer".into()).spawn(move || balancer.run())?;
         Ok(Control { inputs, stopper, balancer: Some(balancer), host: Some(host), api, driver })
@@ -152,7 +153,7 @@ impl Control {
     pub fn stop(mut self) -> std::io::Result<()> {
         self.stopper.stop();
         let result = self.balancer.take().map_or(Ok(()), |thread| thread.join().unwrap_or(Ok(())));
-        let _ = self.inputs.send_timeout(Input::Stop, STATUS_WAIT);
+        let _ = self.inputs.call(Input::Stop);
         if let Some(host) = self.host.take() {
             let _ = host.join();
         }

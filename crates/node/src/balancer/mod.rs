@@ -295,7 +295,7 @@ impl Balancer {
     /// within bounds.
     fn drain(mut self) -> std::io::Result<()> {
         let until = Monotonic::now() + DRAIN;
-        let _ = self.host.try_send(Input::Stop);
+        let _ = self.host.call(Input::Stop);
         self.commands();
         self.n4.release_all(clock());
         for assoc in self.associations.keys() {

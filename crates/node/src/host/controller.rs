@@ -134,7 +134,7 @@ pub(super) fn crew(region: &Region, config: &HostConfig, plan: Plan, door: Door)
     };
     crew::start(region.clone(), settings, waiting, move |notice| {
         // Without a host there is nobody to tell.
-        let _ = door.send(Input::Crew(notice));
+        let _ = door.call(Input::Crew(notice));
     })
 }
 
@@ -182,6 +182,7 @@ impl Host {
         }
         self.controller.controlled = now;
         self.pools.measure(&self.region);
+        self.pools.fill();
         self.scale();
         self.pools.prioritise(&self.region);
         self.weigh();

@@ -9,14 +9,36 @@ use vireo_store::region::Bell;
 #[derive(Clone, Debug)]
 pub struct Door {
     queue: Sender<Input>,
+    /// What is heard although the queue has to wait: of workers, without which nothing would go on, and the end.
+    urgent: Sender<Input>,
     bell: Bell,
+}
+
+/// The host's end.
+#[derive(Debug)]
+pub(super) struct Inputs {
+    pub(super) queue: Receiver<Input>,
+    pub(super) urgent: Receiver<Input>,
 }
 
 impl Door {
     /// A door with room for so many inputs, and the host's end of it.
-    pub(crate) fn new(capacity: usize, bell: Bell) -> (Self, Receiver<Input>) {
-        let (queue, receiver) = bounded(capacity);
-        (Door { queue, bell }, receiver)
+    pub(super) fn new(capacity: usize, bell: Bell) -> (Self, Inputs) {
+        let (queue, waiting) = bounded(capacity);
+        // A few for each worker there can be.
+        let (urgent, heard) = bounded(4096);
+        (Door { queue, urgent, bell }, Inputs { queue: waiting, urgent: heard })
+    }
+
+    /// Puts an input before all others.
+    ///
+    /// # Errors
+    ///
+    /// When there is no host.
+    pub(crate) fn call(&self, input: Input) -> Result<(), SendError<Input>> {
+        self.urgent.send(input)?;
+        self.bell.ring();
+        Ok(())
     }
 
     /// Puts an input in if there is room.

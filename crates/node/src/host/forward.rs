@@ -6,6 +6,7 @@ use crate::balancer::Command;
 use crate::clock::clock;
 use crate::nf::parcel::Parcel;
 use crate::nf::plan;
+use rustc_hash::FxHashSet;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use vireo_core::engine;
@@ -18,6 +19,20 @@ use vireo_types::{AssocId, Ltmsi, RanUeNgapId, Seid, Tmsi};
 pub(super) fn ran_key(assoc: AssocId, ran_id: RanUeNgapId) -> u64 {
     u64::from(assoc.0) << 32 | u64::from(ran_id.0)
 }
+
+/// Whether an event found its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// It is in the UE's mailbox, or needs none.
+    Taken,
+    /// No NF is there that could be given the UE.
+    NoNf,
+    /// No packet is free.
+    NoRoom,
+}
+
+/// Events that may be held before nothing more is let in.
+const MOST_HELD: usize = 16_384;
 
 impl Host {
     pub(super) fn ngap(&mut self, assoc: AssocId, view: Result<View, Box<Fault>>, pdu: &[u8]) {
@@ -143,38 +158,55 @@ impl Host {
         let mut octets = std::mem::take(&mut self.scratch);
         octets.clear();
         octets = parcel.encode(octets);
-        // Behind others of this UE that wait already, nothing overtakes.
-        if !self.follow.is_empty() || !self.post(slot, &octets, kind) {
-            let Some(ltmsi) = self.region.ltmsi_of(slot) else {
-                self.scratch = octets;
-                return;
-            };
+        // What waits already of this UE is not overtaken.
+        let waits = self.held.contains_key(&slot) || self.post(slot, &octets, kind) != Place::Taken;
+        if let Some(ltmsi) = self.region.ltmsi_of(slot).filter(|_| waits) {
+            *self.held.entry(slot).or_default() += 1;
             self.follow.push_back(Follow { slot, ltmsi, kind, octets: octets.clone() });
         }
         self.scratch = octets;
     }
 
-    /// Posts what waits for room. False if there is still none.
+    /// Posts what waits for room or for an NF. False if there is so much of it still that nothing more shall come in.
     pub(super) fn release_held(&mut self) -> bool {
-        while let Some(held) = self.follow.pop_front() {
+        if self.follow.is_empty() {
+            return true;
+        }
+        let mut behind: FxHashSet<Slot> = FxHashSet::default();
+        let mut room = true;
+        for _ in 0..self.follow.len() {
+            let Some(held) = self.follow.pop_front() else { break };
             // The slot may be another UE's by now.
             let same = self.region.slot_of(held.ltmsi) == Some(held.slot);
-            if same && !self.post(held.slot, &held.octets, held.kind) {
-                self.follow.push_front(held);
-                return false;
+            if same && (!room || behind.contains(&held.slot)) {
+                self.follow.push_back(held);
+                continue;
+            }
+            let place = if same { self.post(held.slot, &held.octets, held.kind) } else { Place::Taken };
+            room &= place != Place::NoRoom;
+            if place == Place::Taken {
+                if let Some(count) = self.held.get_mut(&held.slot) {
+                    *count -= 1;
+                    if *count == 0 {
+                        self.held.remove(&held.slot);
+                    }
+                }
+            } else {
+                behind.insert(held.slot);
+                self.follow.push_back(held);
             }
         }
-        true
+        room && self.follow.len() < MOST_HELD
     }
 
-    /// Posts an event; false if there is no room for it or no NF now.
-    fn post(&mut self, slot: Slot, octets: &[u8], kind: NfKind) -> bool {
-        let Some(chosen) = self.nf_for(slot, kind) else { return false };
+    /// Posts an event.
+    fn post(&mut self, slot: Slot, octets: &[u8], kind: NfKind) -> Place {
+        let Some(chosen) = self.nf_for(slot, kind) else { return Place::NoNf };
         let Some(packet) = self.own.packet(self.sequence + 1, octets) else {
             if octets.len() > PACKET_OCTETS {
                 tracing::debug!(octets = octets.len(), "no large packet is free");
             }
-            return false;
+            return Place::NoRoom;
         };
         self.sequence += 1;
         match self.region.post(&self.own, slot, packet, chosen.place.worker) {
@@ -194,7 +226,7 @@ impl Host {
                 self.account.fault("limit", clock(), "a UE has too many messages waiting");
             }
         }
-        true
+        Place::Taken
     }
 
     /// The NF that a UE's event goes to if no worker has the UE: the one that runs its procedure, else the one of the
@@ -217,8 +249,9 @@ impl Host {
 
     /// Gives a UE to an NF.
     pub(super) fn push(&mut self, place: super::Place, slot: Slot) {
-        let queue = self.plan.queue(&self.region, place.worker, place.nf);
-        if queue.push(u64::from(slot.number())).is_err() {
+        // A place that is no more: its worker's end is on the way here, and takes the UE along.
+        let pushed = self.pools.at(place).is_some_and(|nf| nf.queue.push(u64::from(slot.number())).is_ok());
+        if !pushed {
             self.unpushed.push_back((place, slot));
         }
         if let Some(worker) = self.rings.iter().find(|w| w.number == place.worker) {

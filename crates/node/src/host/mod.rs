@@ -27,7 +27,7 @@ use crate::api::{Status, StatusFilter};
 use crate::balancer::{Command, Outbound};
 use crate::clock::{self, clock};
 use crate::config::{OverloadConfig, PoolsConfig, SliceRuntime, StateConfig, StateLocation};
-use crate::crew::{self, Crew, Notice};
+use crate::crew::{self, Crew, Notice, Why};
 use crate::metrics::{Metrics, Population, Queue};
 use crate::nf::Instructions;
 use crate::nf::ids::Giver;
@@ -36,7 +36,7 @@ use crate::nf::parcel::Parcel;
 use crate::nf::plan::{self, Plan};
 use account::{Account, Totals};
 use controller::Controller;
-use crossbeam_channel::{Receiver, Sender, TryRecvError};
+use crossbeam_channel::{Sender, TryRecvError};
 use nodes::Nodes;
 use pools::{Place, Pools};
 use rand::rngs::StdRng;
@@ -61,10 +61,12 @@ use vireo_wire::ngap::CauseMisc;
 const BATCH: usize = 64;
 /// Inputs that may wait.
 const INPUTS: usize = 65_536;
+/// UEs that may wait for a place in the queue of their NF before nothing new is taken.
+const UNPUSHED: usize = 65_536;
 /// UEs that have not proved who they are, at a time: beyond, new ones are turned away for congestion.
 const UNKNOWN_UES: usize = 100_000;
 /// Worker processes at a time, the host's own number among them.
-const WORKERS: u8 = 64;
+const WORKERS: u8 = 250;
 
 /// What comes to a host.
 #[derive(Debug)]
@@ -186,6 +188,9 @@ pub enum HostError {
     /// The supervisor.
     #[error("the worker processes cannot be watched: {0}")]
     Crew(std::io::Error),
+    /// Too many are needed.
+    #[error("the slices need more worker processes than a host has: raise pools.nfs-per-worker or lower pools.idle")]
+    Workers,
     /// A worker.
     #[error("worker process {worker} does not start: {error}")]
     Worker {
@@ -207,7 +212,7 @@ const START_WITHIN: Duration = Duration::from_secs(20);
 pub struct Frame {
     region: Region,
     door: Door,
-    inputs: Receiver<Input>,
+    inputs: door::Inputs,
     plan: Plan,
 }
 
@@ -239,7 +244,7 @@ impl Frame {
 #[derive(Debug)]
 pub struct Host {
     /// Dropped before `udm`, whose threads end only when no answer of theirs waits for room here.
-    inputs: Receiver<Input>,
+    inputs: door::Inputs,
     door: Door,
     config: Arc<CoreConfig>,
     region: Region,
@@ -264,6 +269,8 @@ pub struct Host {
     upfs: FxHashMap<SocketAddr, bool>,
     /// Events that wait for room, and those that steps caused for other UEs: they go through the same door.
     follow: VecDeque<Follow>,
+    /// The UEs of `follow`, and how many events of each are there: nothing overtakes them.
+    held: FxHashMap<Slot, u32>,
     /// UEs whose worker's queue was full.
     unpushed: VecDeque<(Place, Slot)>,
     /// Inputs handed back by workers: a repeat after a worker's death is dropped.
@@ -325,6 +332,9 @@ impl Host {
         region.board(plan::BOARD_CLOCK).store(clock::offset(), Ordering::Release);
         let own = region.join(plan::HOST)?;
         let mut pools = Pools::new(config.pools.clone(), config.slices.clone(), plan);
+        if !pools.fits(WORKERS) {
+            return Err(HostError::Workers);
+        }
         pools.calibrate(controller::calibrated());
         let crew = controller::crew(&region, &config, plan, door.clone()).map_err(HostError::Crew)?;
         let ids = Giver::new(region.clone(), &config.core, &tmsi_key, StdRng::from_os_rng());
@@ -347,6 +357,7 @@ impl Host {
             totals: Totals::default(),
             upfs: config.core.upfs.iter().map(|u| (u.n4, false)).collect(),
             follow: VecDeque::new(),
+            held: FxHashMap::default(),
             unpushed: VecDeque::new(),
             returned: VecDeque::new(),
             private: stateful.then(FxHashMap::default),
@@ -372,13 +383,14 @@ impl Host {
         }
         let until = std::time::Instant::now() + START_WITHIN;
         while self.pools.iter().any(|nf| matches!(nf.state, pools::State::Starting { .. })) {
-            match self.inputs.recv_deadline(until) {
+            match self.inputs.urgent.recv_deadline(until) {
                 Ok(Input::Crew(Notice::Failed { worker, error })) => {
                     return Err(HostError::Worker { worker, error: error.to_string() });
                 }
-                Ok(Input::Crew(Notice::Down { worker, why, .. })) => {
+                Ok(Input::Crew(Notice::Down { worker, why: why @ Why::Exited(_), .. })) => {
                     return Err(HostError::Worker { worker, error: format!("it ended: {why:?}") });
                 }
+                // One that was killed is replaced, now as ever.
                 Ok(input) => self.input(input),
                 Err(_) => return Err(HostError::Late(START_WITHIN)),
             }
@@ -391,15 +403,22 @@ impl Host {
         let mut gauges = Instant::default();
         loop {
             let mut busy = self.committed();
+            while let Ok(input) = self.inputs.urgent.try_recv() {
+                if matches!(input, Input::Stop) {
+                    return self.finish();
+                }
+                self.input(input);
+                busy = true;
+            }
             for _ in 0..BATCH {
                 // What waits for room goes first, so that the events of a UE keep their order.
-                if !self.unpushed.is_empty() || !self.release_held() {
+                if self.unpushed.len() > UNPUSHED || !self.release_held() {
                     break;
                 }
-                match self.inputs.try_recv() {
-                    Ok(Input::Stop) | Err(TryRecvError::Disconnected) => return self.finish(),
+                match self.inputs.queue.try_recv() {
                     Ok(input) => self.input(input),
                     Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => return self.finish(),
                 }
                 busy = true;
             }
@@ -426,7 +445,8 @@ impl Host {
         let wait = wait.min(if blocked { Duration::from_micros(200) } else { self.controller.next(now) });
         let (inputs, rings) = (&self.inputs, &self.rings);
         self.bell.wait(wait, || {
-            let work = !blocked && !inputs.is_empty()
+            let work = !inputs.urgent.is_empty()
+                || !blocked && !inputs.queue.is_empty()
                 || rings.iter().any(|w| !w.committed.is_empty() || !w.returned.is_empty());
             work.then_some(())
         });
@@ -455,7 +475,7 @@ impl Host {
         metrics.population(Population::Registered, self.totals.registered);
         metrics.population(Population::Connected, self.totals.connected);
         metrics.population(Population::Sessions, self.totals.sessions);
-        metrics.queue_depth(Queue::N2Inbound, self.inputs.len());
+        metrics.queue_depth(Queue::N2Inbound, self.inputs.queue.len());
         metrics.queue_depth(Queue::N2Outbound, self.egress.len());
         let load = self.udm.load();
         metrics.queue_depth(Queue::Subscribers, load.deconceal_waiting + load.database_waiting);
@@ -528,7 +548,7 @@ impl Host {
     fn tell_lost(&mut self) {
         const AT_A_TIME: u32 = 256;
         let Some((upf, from)) = self.lost.pop_front() else { return };
-        if self.follow.is_empty() {
+        if self.follow.len() < BATCH {
             let slots: Vec<Slot> = self.region.slots_from(from, AT_A_TIME).map(|(slot, _)| slot).collect();
             for slot in slots {
                 self.deliver(slot, &Parcel::UpfLost { upf }, NfKind::StateManagement);

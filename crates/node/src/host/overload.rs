@@ -40,7 +40,7 @@ impl Host {
         let of = |waiting: usize, room: usize| waiting as f64 / room.max(1) as f64;
         let held = of(self.follow.len() + self.unpushed.len(), HELD);
         let queues = self.pools.fullest() / f64::from(self.region.config().ring_cells.max(1));
-        queues.max(held).max(of(self.inputs.len(), INPUTS)).min(1.0)
+        queues.max(held).max(of(self.inputs.queue.len(), INPUTS)).min(1.0)
     }
 
     /// Looks how full the room is, and turns away more or less from now on.

@@ -3,6 +3,7 @@
 
 use crate::config::{NF_KINDS, PoolKey, PoolsConfig, SliceRuntime};
 use crate::nf::plan::{self, Plan};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
 use vireo_core::schedule::estimate::ServiceTime;
@@ -89,16 +90,53 @@ pub(crate) struct Pools {
     slices: Vec<SliceRuntime>,
     plan: Plan,
     nfs: Vec<Nf>,
+    /// The active ones of each purpose, and the NF of each place: made anew whenever an NF changes.
+    active: FxHashMap<Purpose, SmallVec<[usize; 4]>>,
+    places: Vec<Option<usize>>,
     /// `T_t` of each purpose.
-    times: Vec<(Purpose, ServiceTime)>,
+    times: FxHashMap<Purpose, ServiceTime>,
     turn: u64,
 }
 
 impl Pools {
     pub(crate) fn new(config: PoolsConfig, slices: Vec<SliceRuntime>, plan: Plan) -> Self {
-        let mut pools = Pools { config, slices, plan, nfs: Vec::new(), times: Vec::new(), turn: 0 };
+        let mut pools = Pools {
+            config,
+            slices,
+            plan,
+            nfs: Vec::new(),
+            active: FxHashMap::default(),
+            places: Vec::new(),
+            times: FxHashMap::default(),
+            turn: 0,
+        };
         pools.times = pools.purposes().into_iter().map(|p| (p, ServiceTime::new(FIRST_GUESS))).collect();
         pools
+    }
+
+    /// An NF has come, gone or changed.
+    fn index(&mut self) {
+        self.active.clear();
+        self.places.clear();
+        for (at, nf) in self.nfs.iter().enumerate() {
+            let place = self.number(nf.place);
+            if self.places.len() <= place {
+                self.places.resize(place + 1, None);
+            }
+            self.places[place] = Some(at);
+            if nf.state == State::Active {
+                self.active.entry(nf.purpose).or_default().push(at);
+            }
+        }
+    }
+
+    fn number(&self, place: Place) -> usize {
+        usize::from(place.worker) * usize::from(self.plan.nfs) + usize::from(place.nf)
+    }
+
+    /// The NF of a place.
+    pub(crate) fn at(&self, place: Place) -> Option<&Nf> {
+        self.nfs.get(self.places.get(self.number(place)).copied()??)
     }
 
     /// What there are NFs for.
@@ -179,6 +217,7 @@ impl Pools {
                 seen: (word(plan::NF_BUSY), word(plan::NF_PROCEDURES)),
             });
         }
+        self.index();
         self.prioritise(region);
     }
 
@@ -189,12 +228,16 @@ impl Pools {
                 nf.state = if active { State::Active } else { State::Idle };
             }
         }
+        self.index();
     }
 
     /// A worker is gone: its NFs are nowhere; what they were for.
     pub(crate) fn down(&mut self, worker: u8) -> Vec<(Purpose, bool)> {
         let gone = self.nfs.extract_if(.., |nf| nf.place.worker == worker);
-        gone.map(|nf| (nf.purpose, matches!(nf.state, State::Active | State::Starting { active: true }))).collect()
+        let gone =
+            gone.map(|nf| (nf.purpose, matches!(nf.state, State::Active | State::Starting { active: true }))).collect();
+        self.index();
+        gone
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Nf> {
@@ -206,7 +249,19 @@ impl Pools {
         let nf = self.nfs.iter_mut().find(|nf| nf.purpose == purpose && nf.state == State::Idle)?;
         nf.state = State::Active;
         nf.violations = 0;
-        Some(nf.place)
+        let place = nf.place;
+        self.index();
+        Some(place)
+    }
+
+    /// Puts an idle NF into each pool that has none, whatever was planned for it: its worker may have died before it was
+    /// there.
+    pub(crate) fn fill(&mut self) {
+        for purpose in self.purposes() {
+            if !self.active.contains_key(&purpose) {
+                self.activate(purpose);
+            }
+        }
     }
 
     /// Takes an NF out of its pool, if another one is in it.
@@ -217,6 +272,7 @@ impl Pools {
             return false;
         }
         self.nfs[at].state = State::Idle;
+        self.index();
         true
     }
 
@@ -233,12 +289,16 @@ impl Pools {
         for nf in &mut self.nfs {
             nf.waiting = nf.queue.len() as u32;
         }
+        let mut totals: FxHashMap<usize, f64> = FxHashMap::default();
+        for at in (0..self.nfs.len()).filter(|at| self.nfs[*at].waiting > 0) {
+            *totals.entry(self.core(at)).or_default() += self.priority(at);
+        }
         for at in 0..self.nfs.len() {
             let mine = self.priority(at);
-            let others = (0..self.nfs.len())
-                .filter(|other| *other != at && self.nfs[*other].waiting > 0 && self.core(*other) == self.core(at));
-            let total: f64 = others.map(|other| self.priority(other)).sum();
-            self.nfs[at].share = mine / (mine + total);
+            let total = totals.get(&self.core(at)).copied().unwrap_or(0.0);
+            // It counts itself, working or not: what it would have.
+            let total = if self.nfs[at].waiting > 0 { total } else { total + mine };
+            self.nfs[at].share = mine / total;
         }
     }
 
@@ -261,6 +321,12 @@ impl Pools {
 
     fn least(&self) -> Duration {
         self.slices.iter().flat_map(|s| s.slo).min().unwrap_or(SliceRuntime::SLO)
+    }
+
+    /// Whether there are numbers for so many workers, and some to replace those that die.
+    pub(crate) fn fits(&self, workers: u8) -> bool {
+        const SPARE: usize = 8;
+        self.first_crew().len() + SPARE <= usize::from(workers.saturating_sub(1))
     }
 
     /// Tells the workers the priorities of their NFs.
@@ -288,7 +354,7 @@ impl Pools {
                 continue;
             }
             nf.seen = now;
-            if let Some((_, time)) = self.times.iter_mut().find(|(purpose, _)| *purpose == nf.purpose) {
+            if let Some(time) = self.times.get_mut(&nf.purpose) {
                 time.measured(busy / procedures);
             }
         }
@@ -296,8 +362,7 @@ impl Pools {
 
     /// `T_t` of a purpose.
     pub(crate) fn time(&self, purpose: Purpose) -> ServiceTime {
-        let found = self.times.iter().find(|(p, _)| *p == purpose);
-        found.map_or(ServiceTime::new(FIRST_GUESS), |(_, time)| *time)
+        self.times.get(&purpose).copied().unwrap_or(ServiceTime::new(FIRST_GUESS))
     }
 
     /// Sets `T_t` of every purpose to what this machine was calibrated to.
@@ -310,15 +375,14 @@ impl Pools {
     /// The NF of a pin, if it is still in a pool.
     pub(crate) fn of_pin(&self, pin: u64) -> Option<Chosen> {
         let place = pinned(pin)?;
-        let at = self.nfs.iter().position(|nf| nf.place == place && nf.state == State::Active)?;
-        Some(Chosen { place, at, violation: false })
+        let at = self.places.get(self.number(place)).copied()??;
+        (self.nfs[at].state == State::Active).then_some(Chosen { place, at, violation: false })
     }
 
     /// The NF for a procedure of this kind. `key` is one of the UE.
     pub(crate) fn choose(&mut self, slice: usize, kind: NfKind, key: u64) -> Option<Chosen> {
         let purpose = self.purpose(slice, kind);
-        let active = |nf: &Nf| nf.purpose == purpose && nf.state == State::Active;
-        let of: SmallVec<[usize; 8]> = (0..self.nfs.len()).filter(|at| active(&self.nfs[*at])).collect();
+        let of = self.active.get(&purpose)?;
         let pool: SmallVec<[Load; 8]> = of
             .iter()
             .map(|at| {

@@ -134,7 +134,7 @@ impl Host {
         let thread = std::thread::Builder::new().name("reclaim".into()).spawn(move || {
             region.reclaim(dead);
             // Without a host there is nobody to tell.
-            let _ = door.send(Input::Reclaimed { worker });
+            let _ = door.call(Input::Reclaimed { worker });
         });
         if let Err(error) = thread {
             tracing::warn!(%error, worker, "what a dead worker held is not freed");
@@ -191,6 +191,7 @@ impl Host {
             bell,
         });
         self.pools.up(number);
+        self.pools.fill();
         self.adopt_orphans();
     }
 }

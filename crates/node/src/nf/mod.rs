@@ -128,7 +128,7 @@ impl Nf {
 
     fn run(&mut self) {
         let number = self.worker.number();
-        let mut since = Instant::now();
+        let since = Instant::now();
         loop {
             self.worker.beat(since.elapsed().as_micros() as u64 + 1);
             for (nf, share) in self.shares.iter_mut().enumerate() {
@@ -150,7 +150,6 @@ impl Nf {
                     }
                     let queues = &self.queues;
                     self.bell.wait(SLEEP, || queues.iter().any(|queue| !queue.is_empty()).then_some(()));
-                    since = since.min(Instant::now());
                 }
             }
         }

@@ -127,12 +127,18 @@ pub(crate) fn region_config(
     config: &CoreConfig,
 ) -> RegionConfig {
     let (rings, board) = plan.sizes(workers);
+    // 4,096 UEs may wait for an NF, fewer for each of very many.
+    let ring_cells = (32_768 / u32::from(plan.nfs.max(1))).next_power_of_two().clamp(512, 4096);
+    let tables = address_tables(config);
+    // What does not grow with the UEs; pages that are not used cost nothing.
+    let fixed =
+        usize::from(rings) * ring_cells as usize * 8 + board as usize * 8 + tables.iter().sum::<u32>() as usize * 8;
     RegionConfig {
         packets: state.packets,
         rings,
-        ring_cells: 4096,
+        ring_cells,
         board,
-        tables: address_tables(config),
-        ..RegionConfig::new(state.ues, workers, state.bytes)
+        tables,
+        ..RegionConfig::new(state.ues, workers, state.bytes + fixed)
     }
 }
