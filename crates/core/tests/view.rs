@@ -154,3 +154,58 @@ fn what_is_cut_short_or_changed_panics_nowhere() {
         }
     }
 }
+
+/// What the codec reads of the same message.
+fn named_by_the_codec(nas: &[u8]) -> Option<(u16, u32)> {
+    use vireo_wire::nas::{Nas5gmmMessage, Nas5gsMessage};
+    let plain = if nas.get(1) == Some(&1) { nas.get(7..)? } else { nas };
+    let Ok(Nas5gsMessage::Gmm(_, message)) = Nas5gsMessage::decode(plain) else { return None };
+    let identity = match &message {
+        Nas5gmmMessage::RegistrationRequest(m) => &m.fgs_mobile_identity,
+        Nas5gmmMessage::ServiceRequest(m) => &m.fg_s_tmsi,
+        Nas5gmmMessage::DeregistrationRequestUeOriginating(m) => &m.fgs_mobile_identity,
+        _ => return None,
+    };
+    let value = &identity.value;
+    let tail = match (identity.as_guti().is_some(), identity.as_s_tmsi().is_some()) {
+        (true, _) => &value[5..11],
+        (_, true) => &value[1..7],
+        _ => return None,
+    };
+    let [a, b, c, d, e, f] = tail else { return None };
+    Some((u16::from_be_bytes([*a, *b]), u32::from_be_bytes([*c, *d, *e, *f])))
+}
+
+#[test]
+fn the_name_of_a_ue_is_read_as_the_codec_reads_it() {
+    let mut lab = Lab::new();
+    lab.register();
+    lab.idle();
+    lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Periodic, out).expect("a request"));
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+    lab.idle();
+    lab.ue_does(|ue, p, out| ue.deregister(p, true, out).expect("a request"));
+    let first = |(_, happened): &(_, lab::Happened)| match happened {
+        lab::Happened::Initial { message, .. } => Some(message.nas.clone()),
+        _ => None,
+    };
+    let messages: Vec<_> = lab.history.iter().filter_map(first).collect();
+    let amf = lab.config.amf_set << 6 | u16::from(lab.config.amf_pointer);
+    let mut named = 0;
+    for nas in &messages {
+        let seen = engine::named_tmsi(nas, &lab.config).map(|tmsi| (amf, tmsi.0));
+        assert_eq!(seen, named_by_the_codec(nas), "{nas:x?}");
+        named += usize::from(seen.is_some());
+        for at in 0..nas.len() {
+            assert!(engine::named_tmsi(&nas[..at], &lab.config).is_none() || at > 10);
+            let mut changed = nas.clone();
+            changed[at] ^= 0x41;
+            // What is another AMF's, or no identity, names nobody; and whom it names, the codec says too.
+            if let Some(tmsi) = engine::named_tmsi(&changed, &lab.config) {
+                let codec = named_by_the_codec(&changed);
+                assert!(codec.is_none_or(|name| name == (amf, tmsi.0)), "octet {at} of {nas:x?}");
+            }
+        }
+    }
+    assert!(messages.len() >= 4 && named >= 3, "{named} of {}", messages.len());
+}

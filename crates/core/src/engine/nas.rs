@@ -4,6 +4,7 @@ use crate::config::CoreConfig;
 use crate::context::{Procedure, SecurityFault, UeContext};
 use crate::procedures::common::congestion;
 use crate::procedures::{deregistration, registration, service_request, session};
+use crate::schedule::kind::{self, DEREGISTRATION_REQUEST_BY_UE, REGISTRATION_REQUEST, SERVICE_REQUEST};
 use crate::turn::{Note, Turn};
 use vireo_types::Tmsi;
 use vireo_wire::nas::*;
@@ -12,6 +13,10 @@ use vireo_wire::nas::*;
 const INTEGRITY: u8 = 1;
 const CIPHERED: u8 = 2;
 const CIPHERED_NEW_CONTEXT: u8 = 4;
+
+/// Types of identity (9.11.3.4).
+const GUTI: u8 = 2;
+const S_TMSI: u8 = 4;
 
 /// Messages that are acted on without protection although the UE has keys (4.4.4.3): Registration Request, Authentication
 /// Response and Failure, Identity Response, Security Mode Reject. A Deregistration Request is not among them here: on a
@@ -34,29 +39,25 @@ pub fn is_authentic(ue: &UeContext, nas: &[u8]) -> bool {
 }
 
 /// The 5G-TMSI that an initial NAS message names its UE by, if this AMF gave it: for RAN nodes that do not say the
-/// 5G-S-TMSI themselves (a UE that registers with its 5G-GUTI).
+/// 5G-S-TMSI themselves (a UE that registers with its 5G-GUTI). The message is not decoded.
 pub fn named_tmsi(nas: &[u8], config: &CoreConfig) -> Option<Tmsi> {
-    let plain = match nas {
-        [0x7e, INTEGRITY, ..] => nas.get(7..)?,
-        [0x7e, 0, ..] => nas,
+    // Registration, service and UE's deregistration requests alike: an octet of types, then the identity with a length of
+    // two octets (TS 24.501 8.2.6, 8.2.16, 8.2.12).
+    let (identity, length) = match kind::clear(nas)? {
+        [REGISTRATION_REQUEST | SERVICE_REQUEST | DEREGISTRATION_REQUEST_BY_UE, _, high, low, rest @ ..] => {
+            (rest, usize::from(u16::from_be_bytes([*high, *low])))
+        }
         _ => return None,
     };
-    let Ok(Nas5gsMessage::Gmm(_, message)) = Nas5gsMessage::decode(plain) else { return None };
-    let identity = match &message {
-        Nas5gmmMessage::RegistrationRequest(m) => &m.fgs_mobile_identity,
-        Nas5gmmMessage::ServiceRequest(m) => &m.fg_s_tmsi,
-        Nas5gmmMessage::DeregistrationRequestUeOriginating(m) => &m.fgs_mobile_identity,
-        _ => return None,
-    };
-    // TS 24.501 figures 9.11.3.4.1 (5G-GUTI) and 9.11.3.4.5 (5G-S-TMSI): AMF Set ID 10 | AMF Pointer 6, then 5G-TMSI.
-    let tail = match (identity.as_guti().is_some(), identity.as_s_tmsi().is_some()) {
-        (true, _) if identity.value.get(1..4)? == config.guami().plmn.nas() => {
-            if *identity.value.get(4)? != config.amf_region {
+    // Figures 9.11.3.4.1 (5G-GUTI) and 9.11.3.4.5 (5G-S-TMSI): AMF Set ID 10 | AMF Pointer 6, then 5G-TMSI.
+    let tail = match identity.get(..length)? {
+        [kind, a, b, c, region, tail @ ..] if kind & 0x07 == GUTI && tail.len() == 6 => {
+            if [*a, *b, *c] != config.guami().plmn.nas() || *region != config.amf_region {
                 return None;
             }
-            identity.value.get(5..11)?
+            tail
         }
-        (_, true) => identity.value.get(1..7)?,
+        [kind, tail @ ..] if kind & 0x07 == S_TMSI && tail.len() == 6 => tail,
         _ => return None,
     };
     let amf = u16::from_be_bytes([tail[0], tail[1]]);

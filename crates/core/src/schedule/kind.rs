@@ -97,7 +97,7 @@ impl std::fmt::Display for NfKind {
 // Message types (TS 24.501 table 9.7.1).
 pub(crate) const REGISTRATION_REQUEST: u8 = 0x41;
 const REGISTRATION_REJECT: u8 = 0x44;
-const DEREGISTRATION_REQUEST_BY_UE: u8 = 0x45;
+pub(crate) const DEREGISTRATION_REQUEST_BY_UE: u8 = 0x45;
 const DEREGISTRATION_ACCEPT_BY_UE: u8 = 0x48;
 pub(crate) const SERVICE_REQUEST: u8 = 0x4c;
 const CONTROL_PLANE_SERVICE_REQUEST: u8 = 0x4f;
