@@ -148,6 +148,27 @@ fn a_ue_that_the_network_forgot_counts_as_lost() {
 }
 
 #[test]
+fn a_load_survives_the_loss_of_its_associations() {
+    let lab = Lab::new(Behaviour::default());
+    let kinds = [(Activity::ServiceRequest, 0.5), (Activity::Session, 0.5)];
+    let mut options = options(&kinds, 100.0);
+    options.duration = Some(Duration::from_millis(1500));
+    options.retry = Retry::After { retry: Duration::from_millis(300), reattach: Duration::from_secs(20) };
+    let mut lost = false;
+    let report = run_with(&lab, &options, |_, due| {
+        if due >= 40 && !lost {
+            lost = true;
+            lab.assocs.lock().expect("no panic").iter().for_each(|assoc| lab.sctp.lose(*assoc));
+        }
+    });
+    assert!(lost && lab.assocs.lock().expect("no panic").len() == 4);
+    let steady = &report.steady;
+    // gNBs connect again after 200 ms; the network knows its UEs still
+    assert_eq!((steady.procedures, steady.completed, steady.lost), (150, 150, 0), "{report}");
+    assert!(steady.retries > 0, "{report}");
+}
+
+#[test]
 fn the_built_in_devices_run() {
     let lab = Lab::new(Behaviour::default());
     let mut options = options(&[], 0.0);

@@ -29,6 +29,8 @@ impl Worker<'_> {
         let capability = (self.options.profile.ciphering, self.options.profile.integrity);
         let source = &mut self.links[usize::from(slot.link)].gnb;
         let ue = source.hand_over(ran, capability)?;
+        // until the path is switched the AMF may still address it here
+        source.disown(ran);
         source.forget(ran);
         let target = &mut self.links[next];
         slot.link = next as u16;

@@ -150,11 +150,12 @@ impl Worker<'_> {
     /// Lets go of the UE's NG connection at once; the gNB asks the core to do so too as soon as it can.
     fn abandon(&mut self, owner: u32) {
         let slot = &mut self.slots[owner as usize];
+        // also where the message found no cell, and there is none
+        slot.ue.connection_released();
         let Some(ran) = slot.ran.take() else { return };
         let link = &mut self.links[usize::from(slot.link)];
         if let Err(error) = link.gnb.abandon(ran, &mut link.outbox) {
             self.stats.violation(format!("the gNB could not ask for a release: {error}"));
         }
-        slot.ue.connection_released();
     }
 }

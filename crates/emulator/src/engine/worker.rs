@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use vireo_sctp::{Endpoint, Event};
-use vireo_types::{AssocId, GnbId, Tai};
+use vireo_types::{AssocId, GnbId, RanUeNgapId, Tai};
 
 /// A gNB that lost its association connects again after this.
 const RECONNECT_US: u64 = 200_000;
@@ -390,7 +390,15 @@ impl<'a> Worker<'a> {
                     self.on_next_hop(owner, &key, chaining);
                     self.on_left(owner);
                 }
-                gnb::Event::HandoverPrepared { owner, key, chaining } => self.on_next_hop(owner, &key, chaining),
+                gnb::Event::HandoverPrepared { owner, source, target, key, chaining } => {
+                    let slot = self.slots.get(owner as usize);
+                    if slot.is_some_and(|slot| slot.ran == Some(source)) {
+                        self.on_next_hop(owner, &key, chaining);
+                    } else {
+                        // it has left meanwhile
+                        self.links[index].gnb.disown(target);
+                    }
+                }
                 gnb::Event::HandoverCommand { owner, target } => self.on_handover_command(owner, target),
                 gnb::Event::StatusTransfer { owner } => self.on_status_transfer(owner),
                 gnb::Event::PathSwitchFailed { owner } | gnb::Event::HandoverRefused { owner } => {
@@ -403,6 +411,9 @@ impl<'a> Worker<'a> {
                     self.links[index].refused = Some(format!("NG SETUP FAILURE, {cause:?}"));
                 }
                 gnb::Event::Paging(tmsi) => self.on_paging(tmsi),
+                // what an AMF says that has let go of a UE which left without a word
+                gnb::Event::ErrorIndication(report)
+                    if report.ran_id.is_some_and(|ran| self.links[index].gnb.is_abandoned(RanUeNgapId(ran))) => {}
                 gnb::Event::ErrorIndication(report) => {
                     let what = format!("ERROR INDICATION of the core: {:?}", report.cause);
                     self.stats.violation_in(what, data);

@@ -1,6 +1,7 @@
 //! Handover (TS 38.413 8.4): as source and as target, by Xn and by N2.
 //!
-//! What RRC would carry between source and target in the transparent containers is here the UE's number alone.
+//! What RRC would carry between source and target in the transparent containers is here the UE's number and that of its
+//! connection.
 
 use super::receive::Fault;
 use super::request::SendError;
@@ -143,7 +144,7 @@ impl Gnb {
         let transfer = encode_open_type(&HandoverRequiredTransfer::new(None, None))?;
         let item = |t: &Tunnel| PDUSessionResourceItemHORqd::new(PDUSessionID(t.psi), transfer.clone(), None);
         let sessions = PDUSessionResourceListHORqd(self.tunnels(ran).iter().map(item).collect());
-        let container = owner.to_be_bytes().to_vec();
+        let container = [owner.to_be_bytes(), ran.0.to_be_bytes()].concat();
         let message = build_ngap!(
             InitiatingMessage,
             HandoverPreparation,
@@ -173,8 +174,9 @@ impl Gnb {
             req container: SourceToTargetTransparentContainer = SourceToTarget_TransparentContainer(c) => c,
         );
         let undecodable = || Fault::Peer(Violation::Undecodable);
-        let owner: [u8; 4] = container.0.as_slice().try_into().map_err(|_| undecodable())?;
-        let owner = u32::from_be_bytes(owner);
+        let container: [u8; 8] = container.0.as_slice().try_into().map_err(|_| undecodable())?;
+        let [a, b, c, d, rest @ ..] = container;
+        let (owner, source) = (u32::from_be_bytes([a, b, c, d]), RanUeNgapId(u32::from_be_bytes(rest)));
         let (key, chaining) = next_hop(&context)?;
         if self.refuses_handover {
             let cause = Cause::radioNetwork(CauseRadioNetwork::no_radio_resources_available_in_target_cell);
@@ -217,7 +219,7 @@ impl Gnb {
         if let Some(connection) = self.connection_mut(ran) {
             (connection.amf_id, connection.tunnels) = (Some(amf), tunnels);
         }
-        inbox.events.push(Event::HandoverPrepared { owner, key, chaining });
+        inbox.events.push(Event::HandoverPrepared { owner, source, target: ran, key, chaining });
         Ok(())
     }
 

@@ -12,6 +12,7 @@ pub use request::SendError;
 
 pub use handover::HandedOver;
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use vireo_types::{GnbId, RanUeNgapId, Snssai, Tai, Teid, Tmsi};
 use vireo_wire::ngap::{Cause, CauseRadioNetwork, Error};
@@ -120,6 +121,10 @@ pub enum Event {
     HandoverPrepared {
         /// The UE.
         owner: u32,
+        /// Its connection at the source.
+        source: RanUeNgapId,
+        /// Its connection here.
+        target: RanUeNgapId,
         /// NH.
         key: [u8; 32],
         /// NCC.
@@ -270,6 +275,9 @@ impl Outbox {
     }
 }
 
+/// How many ends of abandoned connections are remembered.
+const ENDED: usize = 4096;
+
 const FREE: u32 = u32::MAX;
 /// The owner that events of a connection have which was abandoned.
 pub const NOBODY: u32 = u32::MAX - 1;
@@ -294,6 +302,8 @@ pub struct Gnb {
     connections: Vec<Connection>,
     free: Vec<u32>,
     refuses_handover: bool,
+    /// Abandoned connections that have ended, the oldest first: what crosses their end is no fault of the AMF.
+    ended: VecDeque<RanUeNgapId>,
     /// An abandoned connection that the AMF has just made known, so that its release can be asked for.
     found: Option<RanUeNgapId>,
 }
@@ -308,6 +318,7 @@ impl Gnb {
             connections: Vec::new(),
             free: Vec::new(),
             refuses_handover: false,
+            ended: VecDeque::new(),
             found: None,
         }
     }
@@ -360,6 +371,11 @@ impl Gnb {
         (connection.owner != FREE && connection.generation == ran.0 as u8).then_some(connection)
     }
 
+    /// Whether the UE of this connection has left without a word, or had before the connection ended.
+    pub fn is_abandoned(&self, ran: RanUeNgapId) -> bool {
+        self.connection(ran).map_or_else(|| self.ended.contains(&ran), |connection| connection.abandoned)
+    }
+
     fn allocate(&mut self, owner: u32) -> RanUeNgapId {
         let index = self.free.pop().unwrap_or_else(|| {
             let connection =
@@ -379,6 +395,13 @@ impl Gnb {
         self.remove(ran)
     }
 
+    /// The UE will not come: nothing is told of the connection that was prepared for it.
+    pub fn disown(&mut self, ran: RanUeNgapId) {
+        if let Some(connection) = self.connection_mut(ran) {
+            connection.abandoned = true;
+        }
+    }
+
     /// The UE is gone without a word (radio link failure): nothing more is told of the connection, and its release is
     /// asked for, at once or as soon as the AMF has answered for the first time.
     pub fn abandon(&mut self, ran: RanUeNgapId, out: &mut Outbox) -> Result<(), SendError> {
@@ -396,6 +419,12 @@ impl Gnb {
         let owner = std::mem::replace(&mut connection.owner, FREE);
         connection.generation = connection.generation.wrapping_add(1);
         connection.tunnels.clear();
+        if connection.abandoned {
+            if self.ended.len() >= ENDED {
+                self.ended.pop_front();
+            }
+            self.ended.push_back(ran);
+        }
         self.free.push(ran.0 >> 8);
         Some(owner)
     }

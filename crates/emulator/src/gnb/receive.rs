@@ -10,6 +10,8 @@ use vireo_wire::ngap::{build_ngap, extract_ngap_ies};
 pub(super) enum Fault {
     Peer(Violation),
     Own(SendError),
+    /// It is about a connection whose UE has left, and which has ended.
+    Late,
 }
 
 impl From<Error> for Fault {
@@ -32,6 +34,8 @@ impl Gnb {
                 Some(ran) => self.abandon(ran, out),
                 None => Ok(()),
             },
+            // an AMF that does not know yet that the UE has left
+            Err(Fault::Late) => Ok(()),
             Err(Fault::Own(error)) => Err(error),
             Err(Fault::Peer(violation)) => {
                 inbox.events.push(Event::Violation(violation));
@@ -116,7 +120,11 @@ impl Gnb {
     /// (TS 38.413 10.6).
     pub(super) fn identify(&mut self, amf: u64, ran: u32) -> Result<(RanUeNgapId, u32), Fault> {
         let unknown = Fault::Peer(Violation::UnknownUe);
-        let Some(connection) = self.connection_mut(RanUeNgapId(ran)) else { return Err(unknown) };
+        let ran_id = RanUeNgapId(ran);
+        if self.connection(ran_id).is_none() && self.is_abandoned(ran_id) {
+            return Err(Fault::Late);
+        }
+        let Some(connection) = self.connection_mut(ran_id) else { return Err(unknown) };
         if connection.amf_id.is_some_and(|known| known != amf) {
             return Err(unknown);
         }
