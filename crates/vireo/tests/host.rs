@@ -1,0 +1,143 @@
+//! The host as a user runs it: every UE is served in every configuration of workers and state, and while worker processes
+//! are killed and stopped.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
+
+/// What a demo came to.
+struct Demo {
+    success: bool,
+    /// `None` where the system refuses what every demo needs; then there is nothing to be tested here.
+    report: Option<Value>,
+    text: String,
+}
+
+/// A demo with these arguments, its core under these variables; `meanwhile` is called again and again until it is over.
+fn demo(arguments: &[&str], configuration: &[(&str, &str)], mut meanwhile: impl FnMut(&Child)) -> Demo {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let log = std::fs::File::create(path("log")).unwrap();
+    let mut command = Command::new(VIREO);
+    command.arg("demo").args(arguments).arg("--json").arg(path("json")).arg("--core-log").arg(path("core"));
+    command.envs(configuration.iter().copied()).stdin(Stdio::null());
+    let mut child = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(120);
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+        }
+        meanwhile(&child);
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
+    let (log, core) = (read(&path("log")), read(&path("core")));
+    if log.contains("vireo: this needs ") {
+        eprintln!("skipped: {}", log.trim());
+        return Demo { success: true, report: None, text: log };
+    }
+    let report = serde_json::from_str(&read(&path("json"))).unwrap_or_default();
+    let last: Vec<&str> = core.lines().rev().take(40).collect();
+    Demo { success: status.success(), report: Some(report), text: format!("{log}\n{}", last.join("\n")) }
+}
+
+/// Every UE did everything. How many workers the demo killed.
+fn check(demo: &Demo, ues: u64) -> Option<u64> {
+    let report = demo.report.as_ref()?;
+    assert!(demo.success, "{}", demo.text);
+    for name in ["ues", "registered", "sessions", "echo_ok", "deregistered"] {
+        assert_eq!(report[name], ues, "{name} in {report}");
+    }
+    assert_eq!((&report["lost"], &report["failures"]), (&Value::from(0), &Value::from(0)), "{report}");
+    report["kills"].as_u64()
+}
+
+#[test]
+fn no_ue_is_lost_with_its_worker() {
+    let demo = demo(&["--ues", "50", "--rate", "25", "--kill-nf", "5/s"], &[], |_| {});
+    assert!(check(&demo, 50).is_none_or(|kills| kills > 5), "{}", demo.text);
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_whitespace().filter_map(|n| n.parse().ok()).collect()
+}
+
+/// The workers of the core of a demo.
+fn workers(demo: u32) -> Vec<u32> {
+    let is_worker = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|octet| *octet == 0).any(|word| word == b"nf-worker")
+    };
+    // Threads of the core start them, and the kernel lists children by the thread.
+    let tasks = |pid: u32| {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        tasks.filter_map(move |task| {
+            std::fs::read_to_string(format!("/proc/{pid}/task/{}/children", task.file_name().to_str()?)).ok()
+        })
+    };
+    let of = |core: u32| {
+        let texts: Vec<String> = tasks(core).collect();
+        texts.iter().flat_map(|t| t.split_whitespace()).filter_map(|n| n.parse().ok()).collect::<Vec<u32>>()
+    };
+    children(demo).into_iter().flat_map(of).filter(is_worker).collect()
+}
+
+#[test]
+fn no_ue_is_lost_when_its_worker_is_stopped() {
+    const EVERY: Duration = Duration::from_millis(300);
+    let (mut due, mut stopped, mut gone) = (None, Vec::new(), 0);
+    let demo = demo(&["--ues", "50", "--rate", "25"], &[], |demo| {
+        let all = workers(demo.id());
+        let before = stopped.len();
+        stopped.retain(|pid| all.contains(pid));
+        gone += before - stopped.len();
+        // Not before the first of them are at work.
+        let due = due.get_or_insert_with(|| Instant::now() + Duration::from_secs(1));
+        if let Some(pid) = all.iter().find(|pid| !stopped.contains(*pid)).filter(|_| Instant::now() > *due) {
+            *due += EVERY;
+            // It may have ended meanwhile.
+            if Command::new("kill")
+                .args(["-s", "STOP", &pid.to_string()])
+                .stderr(Stdio::null())
+                .status()
+                .unwrap()
+                .success()
+            {
+                stopped.push(*pid);
+            }
+        }
+    });
+    if check(&demo, 50).is_some() {
+        assert!(gone > 2, "{gone} stopped workers were killed, {} still there: {}", stopped.len(), demo.text);
+    }
+}
+
+#[test]
+fn contexts_may_be_in_the_memory_of_workers() {
+    check(&demo(&["--ues", "20", "--rate", "40"], &[("VIREO_STATE__LOCATION", "memory")], |_| {}), 20);
+}
+
+#[test]
+fn one_nf_may_do_everything() {
+    let configuration = [("VIREO_POOLS__KEY", "wildcard")];
+    check(&demo(&["--ues", "20", "--rate", "40", "--kill-nf", "2/s"], &configuration, |_| {}), 20);
+}
+
+#[test]
+fn each_nf_may_be_a_process() {
+    let configuration = [("VIREO_POOLS__NFS_PER_WORKER", "1")];
+    check(&demo(&["--ues", "20", "--rate", "40", "--kill-nf", "5/s"], &configuration, |_| {}), 20);
+}
+
+#[test]
+fn there_may_be_several_slices() {
+    let configuration = [("VIREO_SLICE__METERS__SNSSAI__SST", "3"), ("VIREO_SLICE__ALARMS__SNSSAI__SST", "4")];
+    check(&demo(&["--ues", "20", "--rate", "40", "--kill-nf", "3/s"], &configuration, |_| {}), 20);
+}
