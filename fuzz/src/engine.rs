@@ -9,10 +9,11 @@ use super::{codecs, seeds};
 use vireo_core::config::CoreConfig;
 use vireo_core::context::{self, UeContext};
 use vireo_core::engine::{self, Event};
+use vireo_core::schedule::kind::running;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo, SliceSubscription, Subscription};
 use vireo_core::turn::{Effect, Kind, Note, Outcome};
 use vireo_core::{Env, n2, ran};
-use vireo_types::{AssocId, Bucket, Duration, Instant, Ltmsi, Seid};
+use vireo_types::{AssocId, Bucket, Duration, Instant, Ltmsi, RanUeNgapId, Seid};
 use vireo_wire::nas::{
     Direction, Nas5gmmMessage, Nas5gsMessage, Nas5gsSecurityHeaderType as Header, NasAuthenticationResponse,
     NasAuthenticationResponseParameter, NasSecurityContext,
@@ -80,8 +81,12 @@ pub mod step {
     pub const ROUTE: u8 = 24;
     /// An Initial UE Message with a golden message under the UE's keys.
     pub const INITIAL_PROTECTED: u8 = 25;
+    /// The RAN node uses its number for the UE again.
+    pub const RAN_ID_REUSED: u8 = 26;
+    /// Initial UE Message with a golden NAS message under the UE's keys, and there is too much to do.
+    pub const CONGESTED: u8 = 27;
     /// How many there are.
-    pub const COUNT: u8 = 26;
+    pub const COUNT: u8 = 28;
 }
 
 /// One UE and those around it.
@@ -179,19 +184,26 @@ impl Bench {
                 self.now = self.now + Duration::from_secs(piece.first().copied().unwrap_or(7).into());
                 self.event(Event::Deadline);
             }
+            step::RAN_ID_REUSED => self.event(Event::RanIdReused { assoc: ASSOC, ran_id: RanUeNgapId(RAN_ID) }),
+            step::CONGESTED => {
+                let nas = self.protect(&golden_nas(piece), Header::IntegrityProtected);
+                if let Ok((_, n2::UeMessage::Initial(message))) = n2::ue_message(&initial_ue_message(nas)) {
+                    self.event(Event::Congested { assoc: ASSOC, message });
+                }
+            }
             step::LOST => self.event(Event::ConnectionLost { assoc: ASSOC }),
             step::SUPERSEDED => self.event(Event::Superseded),
             step::DEREGISTER => self.event(Event::Deregister { again: piece.len() & 1 == 1 }),
             step::UPF_LOST => self.event(Event::UpfLost { upf: upf() }),
             step::NODE => self.node(piece),
-            step::ROUTE => drop(n2::route(piece)),
+            step::ROUTE => drop(n2::view(piece)),
             _ => self.answer_of_ran(step),
         }
     }
 
     fn initial(&mut self, nas: Vec<u8>) {
         let pdu = initial_ue_message(nas);
-        let _ = n2::route(&pdu);
+        let _ = n2::view(&pdu);
         if let Ok((_, n2::UeMessage::Initial(message))) = n2::ue_message(&pdu) {
             let _ = engine::is_authentic(&self.ue, &message.nas);
             self.event(Event::Initial { assoc: ASSOC, message });
@@ -310,7 +322,9 @@ impl Bench {
         self.observe(&out);
         let stored = context::encode(&self.ue, Vec::new()).expect("a context is stored");
         assert_eq!(context::decode(&stored).as_ref(), Ok(&self.ue), "a context changes when it is stored");
-        let _ = self.ue.deadline();
+        if running(&self.ue).is_none() {
+            assert_eq!(self.ue.deadline(), self.ue.expires, "nothing is under way, so nothing is waited for");
+        }
         if out.effects.contains(&Effect::Forget) {
             self.ue = UeContext::new(self.ue.ltmsi);
             (self.card, self.asked) = (None, Vec::new());

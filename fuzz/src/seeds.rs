@@ -196,6 +196,9 @@ pub fn core_step() -> Vec<Vec<u8>> {
     let silent: &[(u8, &[u8])] = &[(s::TIME, &[7]), (s::TIME, &[7]), (s::TIME, &[7]), (s::TIME, &[7]), (s::TIME, &[7])];
     let refused: &[(u8, &[u8])] = &[(s::INITIAL_GOLDEN, &profile_a), (s::NO_VECTOR, &[1])];
     let lost: &[(u8, &[u8])] = &[(s::UPF_LOST, &[]), (s::DEREGISTER, &[1])];
+    let turned_away: &[(u8, &[u8])] =
+        &[(s::CONGESTED, &service), (s::UPF_ANSWER, &[]), (s::RELEASE_COMPLETE, &[]), (s::CONGESTED, &guti)];
+    let reused: &[(u8, &[u8])] = &[(s::RAN_ID_REUSED, &[]), (s::UPF_ANSWER, &[])];
     let superseded: &[(u8, &[u8])] = &[(s::SUPERSEDED, &[]), (s::UPF_SILENT, &[])];
     vec![
         script(&[&register, session, idle, back, leave].concat()),
@@ -204,6 +207,8 @@ pub fn core_step() -> Vec<Vec<u8>> {
         script(&[begin, silent].concat()),
         script(&[refused, &[(s::RELEASE_COMPLETE, &[])]].concat()),
         script(&[&register, session, superseded, silent].concat()),
+        script(&[&register, session, idle, turned_away].concat()),
+        script(&[&register, session, reused, back, leave].concat()),
     ]
 }
 
