@@ -9,11 +9,37 @@ use crate::nf::outbox::Outbox;
 use crate::nf::parcel;
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::turn::Effect;
-use vireo_store::region::{Buffer, InsertError, Key, Packet, Slot};
+use vireo_store::Version;
+use vireo_store::region::{Buffer, InsertError, Key, Packet, Slot, next_version};
 use vireo_types::Supi;
 
 /// Inputs handed back that are remembered.
 const REMEMBERED: usize = 1024;
+
+/// In what order records leave. A UE's come from one worker after another, each in a ring of its own: that of the later
+/// one may be looked at first.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    /// The version of the last record of each slot that left, or of its having none any more.
+    last: Vec<Version>,
+    /// Records that came before their predecessors.
+    early: Vec<Buffer>,
+}
+
+impl Order {
+    fn last(&mut self, slot: Slot) -> &mut Version {
+        let at = slot.number() as usize;
+        if at >= self.last.len() {
+            self.last.resize(at + 1, 0);
+        }
+        &mut self.last[at]
+    }
+
+    /// Whether the record of this version may leave: what was before it has left.
+    fn is_next(&mut self, slot: Slot, version: Version) -> bool {
+        next_version(*self.last(slot)) == version
+    }
+}
 
 impl Host {
     /// Takes what workers have committed and handed back. Whether there was something.
@@ -38,15 +64,43 @@ impl Host {
                 busy = true;
             }
         }
+        // A worker says of a record before anybody gets the UE, so the record before an early one is in a ring.
+        let mut before = usize::MAX;
+        while (1..before).contains(&self.order.early.len()) {
+            let early = std::mem::take(&mut self.order.early);
+            before = early.len();
+            early.into_iter().for_each(|buffer| self.emit(buffer));
+        }
+        if !busy {
+            self.emit_anyway();
+        }
         busy
     }
 
-    /// Carries the effects of a record out, if that was not done.
+    /// There are no records before these: what is wrong with that must not hold the UEs up.
+    fn emit_anyway(&mut self) {
+        let mut early: Vec<_> = std::mem::take(&mut self.order.early)
+            .into_iter()
+            .filter_map(|buffer| Some((self.region.place_of_buffer(buffer)?, buffer)))
+            .collect();
+        early.sort_unstable_by_key(|(place, _)| *place);
+        for ((slot, version), buffer) in early {
+            tracing::error!(slot = slot.number(), version, "a record has not left before the next: please report it");
+            *self.order.last(slot) = version.wrapping_sub(1);
+            self.emit(buffer);
+        }
+    }
+
+    /// Carries the effects of a record out, if that was not done, and not before those of the record before it.
     pub(super) fn emit(&mut self, buffer: Buffer) {
         let mut snapshot = std::mem::take(&mut self.snapshot);
         if self.region.read_outbox(buffer, &mut snapshot) && !snapshot.sent {
-            match (Outbox::decode(&snapshot.outbox), self.region.slot_of_buffer(buffer)) {
-                (Some(outbox), Some(slot)) => {
+            match (Outbox::decode(&snapshot.outbox), self.region.place_of_buffer(buffer)) {
+                (Some(_), Some((slot, version))) if !self.order.is_next(slot, version) => {
+                    self.order.early.push(buffer);
+                }
+                (Some(outbox), Some((slot, version))) => {
+                    *self.order.last(slot) = version;
                     let forgets = outbox.forgets();
                     if let Some(deadline) = snapshot.deadline {
                         self.timers.schedule(slot, deadline, outbox.at);
@@ -72,11 +126,10 @@ impl Host {
         let mut now = std::mem::take(&mut self.snapshot);
         let there = self.region.read(slot, &mut now);
         match tombstone {
-            Some(buffer) if there && now.buffer() == Some(buffer) => {
-                if let Err(error) = self.own.remove(slot, &now) {
-                    tracing::error!(%error, "a context that was to go is still there");
-                }
-            }
+            Some(buffer) if there && now.buffer() == Some(buffer) => match self.own.remove(slot, &now) {
+                Ok(()) => *self.order.last(slot) = next_version(now.version()),
+                Err(error) => tracing::error!(%error, "a context that was to go is still there"),
+            },
             Some(_) => {}
             None => {
                 self.own.abandon(slot);
@@ -212,5 +265,41 @@ impl Host {
             None => {}
         }
         self.bind(slot, Key::Supi, supi.as_u64());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vireo_store::region::{Record, Region, RegionConfig, Snapshot};
+    use vireo_types::Ltmsi;
+
+    /// Two workers carry out a UE's steps in turn; the host takes the UE out and the slot is used again.
+    #[test]
+    fn a_record_waits_for_the_one_before_it() {
+        let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
+        let (mut host, mut workers) = (region.join(0).unwrap(), [1, 2].map(|n| region.join(n).unwrap()));
+        let mut order = Order::default();
+        for _ in 0..2 {
+            let slot = host.insert(Ltmsi::from_raw(7)).unwrap();
+            let mut commit = |worker: usize| {
+                let mut seen = Snapshot::default();
+                region.read(slot, &mut seen);
+                let done = workers[worker].commit(slot, &seen, &Record { outbox: b"x", ..Record::default() }).unwrap();
+                region.place_of_buffer(done.buffer).unwrap()
+            };
+            let records = [commit(0), commit(1), commit(0)];
+            assert!(records.iter().all(|(of, _)| *of == slot));
+            for (n, (slot, version)) in records.into_iter().enumerate() {
+                assert!(records[n + 1..].iter().all(|(slot, later)| !order.is_next(*slot, *later)));
+                assert!(order.is_next(slot, version));
+                *order.last(slot) = version;
+                assert!(!order.is_next(slot, version), "once");
+            }
+            let mut last = Snapshot::default();
+            assert!(region.read(slot, &mut last));
+            host.remove(slot, &last).unwrap();
+            *order.last(slot) = next_version(last.version());
+        }
     }
 }

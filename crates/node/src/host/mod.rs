@@ -277,6 +277,7 @@ pub struct Host {
     returned: VecDeque<u64>,
     /// Of a stateful host: what is known of the UEs in its workers' memories.
     private: Option<FxHashMap<Slot, (Place, Summary)>>,
+    order: egress::Order,
     /// A UPF has lost its sessions: how far its UEs were told.
     lost: VecDeque<(SocketAddr, u32)>,
     egress: Outbound,
@@ -361,6 +362,7 @@ impl Host {
             unpushed: VecDeque::new(),
             returned: VecDeque::new(),
             private: stateful.then(FxHashMap::default),
+            order: egress::Order::default(),
             lost: VecDeque::new(),
             egress,
             slots: 0,

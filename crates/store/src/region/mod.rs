@@ -41,7 +41,7 @@ pub use pipe::{Receiver, Sender};
 pub use pool::{LARGE_PACKET_OCTETS, PACKET_OCTETS, Packet};
 pub use reclaim::Reclaim;
 pub use ring::{Ring, RingFull, Taken};
-pub use slots::{Committed, Record, Slot, Snapshot};
+pub use slots::{Committed, Record, Slot, Snapshot, next_version};
 pub(crate) use worker::Sole;
 pub use worker::{BuryError, Dead, JoinError, Worker};
 

@@ -193,10 +193,17 @@ impl Region {
 
     /// The slot that a record is of; `None` if the use of its buffer is over.
     pub fn slot_of_buffer(&self, buffer: Buffer) -> Option<Slot> {
+        self.place_of_buffer(buffer).map(|(slot, _)| slot)
+    }
+
+    /// The slot that a record is of and its version there, one higher than that of the record before it; `None` if the
+    /// use of its buffer is over.
+    pub fn place_of_buffer(&self, buffer: Buffer) -> Option<(Slot, Version)> {
         self.capacity(buffer.number)?;
-        let place = self.word(self.buffer(buffer.number) + B_PLACE).load(Ordering::Acquire);
+        let (version, slot) = halves(self.word(self.buffer(buffer.number) + B_PLACE).load(Ordering::Acquire));
         fence(Ordering::Acquire);
-        self.slot_at(place & u64::from(u32::MAX)).filter(|_| self.in_use(buffer.number) == buffer)
+        let slot = self.slot_at(slot).filter(|_| self.in_use(buffer.number) == buffer)?;
+        Some((slot, version))
     }
 
     /// Copies a buffer, with its context or without; false if what is there cannot be a record, because it is being
@@ -337,6 +344,14 @@ impl Region {
     }
 }
 
+/// The version that follows one: of the next record, or of there being none any more. 0 is that of a slot never used.
+pub const fn next_version(version: Version) -> Version {
+    match version.wrapping_add(1) {
+        0 => 1,
+        next => next,
+    }
+}
+
 fn deadline(word: u64) -> Option<Instant> {
     (word != u64::MAX).then_some(Instant(word))
 }
@@ -411,7 +426,7 @@ impl Worker {
                 return Err(error);
             }
         };
-        let version = halves(seen).0.wrapping_add(1).max(1);
+        let version = next_version(halves(seen).0);
         let buffer = region.fill(number, slot, version, old, record);
         region.note_commit(self.number, buffer.to_word());
         match word.compare_exchange(seen, joined(version, number), Ordering::AcqRel, Ordering::Relaxed) {
@@ -446,7 +461,7 @@ impl Worker {
         let Some(old) = region.set_out(slot, seen, self.number)? else { return Err(CommitError::Conflict) };
         region.sign(slot.0, self.number, true);
         region.word(region.slot(slot.0, S_LEAVING)).store(old.to_word(), Ordering::Release);
-        let next = joined(version.wrapping_add(1).max(1), 0);
+        let next = joined(next_version(version), 0);
         let done = word.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed);
         if done.is_ok() {
             self.done(old, heap::SUPERSEDED);
