@@ -24,6 +24,8 @@ const LOADS: [f64; 3] = [0.2, 0.5, 0.7];
 const STATEFUL_WORKERS: u32 = 3;
 /// UEs repeat a request after 1 s, and register anew after 5 s.
 const PATIENCE: [&str; 4] = ["--retry", "1s", "--reattach", "5s"];
+/// The worst latency is that of procedures that were due within so many seconds after the fault, however late they ended.
+const SOON_S: f64 = 2.0;
 /// What may be added to the worst latency.
 const ADDED_MS: f64 = 50.0;
 
@@ -72,7 +74,7 @@ fn run(session: &Session) -> Result<Findings, Failure> {
                     let Some((_, at_s)) = outcome.faults.first().copied() else {
                         return Err(Failure("the worker had ended before it could be killed".into()));
                     };
-                    let around = around(&outcome.bins("all"), at_s, after[variant]);
+                    let around = effect(&outcome, at_s, after[variant]);
                     round.push(Case { load: *load_share, kind, variant, outcome, around });
                 }
             }
@@ -80,6 +82,12 @@ fn run(session: &Session) -> Result<Findings, Failure> {
         Ok(round)
     })?;
     findings(&variants, &loads, limit, &rounds)
+}
+
+/// What the fault did: to procedures that were due soon after it, and how long it lasted.
+fn effect(outcome: &Outcome, at_s: f64, after_s: f64) -> Around {
+    let bins = outcome.bins("all");
+    Around { recovered_s: around(&bins, at_s, after_s).recovered_s, ..around(&bins, at_s, SOON_S) }
 }
 
 fn name(kind: Kind) -> &'static str {
@@ -136,11 +144,12 @@ fn findings(variants: &[Variant], loads: &[f64], limit: f64, rounds: &[Vec<Case>
     let mut notes = vec![
         format!(
             "Saturation is {limit:.0} service requests/s on all processors, the emulator's work among it. T1, open loop; latency \
-             counts from when a request was due. Every UE repeats a request after 1 s and registers anew after 5 s."
+             counts from when a request was due; the worst one is that of those due within {SOON_S} s after the fault. Every UE repeats a request after 1 s and registers anew after 5 s."
         ),
         format!(
             "The stateful baseline has {STATEFUL_WORKERS} workers that keep the contexts of a part of the UEs each. The paper: \
-             5 s, and about 40% of the connections dropped at 50,000/s."
+             5 s, and about 40% of the connections dropped at 50,000/s. Our baseline's new worker refuses a UE that it does not \
+             know at once, so that the UE registers anew at once: it is kinder than the paper's."
         ),
     ];
     for case in rounds.iter().flatten().filter(|case| case.variant == 0) {
@@ -258,7 +267,7 @@ mod tests {
         let mut outcome = outcome(&[("service_request", 2)], kind);
         outcome.result.lost = lost;
         outcome.timeline[11].1.max_ms = 30.0 + lost as f64 * 100.0;
-        let around = around(&outcome.bins("all"), 1.0, 5.0);
+        let around = effect(&outcome, 1.0, 5.0);
         Case { load: 0.5, kind, variant, outcome, around }
     }
 
