@@ -13,7 +13,7 @@ use vireo_core::engine;
 use vireo_core::n2::{self, Fault, Route, View};
 use vireo_core::schedule::kind::NfKind;
 use vireo_store::region::{Key, PACKET_OCTETS, Posted, Slot};
-use vireo_types::{AssocId, Ltmsi, RanUeNgapId, Seid, Tmsi};
+use vireo_types::{AssocId, Duration, Instant, Ltmsi, RanUeNgapId, Seid, Tmsi};
 
 /// The value of a connection in the index of RAN UE numbers.
 pub(super) fn ran_key(assoc: AssocId, ran_id: RanUeNgapId) -> u64 {
@@ -30,6 +30,9 @@ enum Place {
     /// No packet is free.
     NoRoom,
 }
+
+/// How long after its first message a UE's slot is looked at: it has a record by then, or nothing will come of it.
+const COMES_TO_LIFE: Duration = Duration::from_secs(5);
 
 /// Events that may be held before nothing more is let in.
 const MOST_HELD: usize = 16_384;
@@ -117,6 +120,7 @@ impl Host {
             self.slots = slot.number() + 1;
             self.region.board(plan::BOARD_SLOTS).store(self.slots.into(), Ordering::Relaxed);
         }
+        self.young.push_back((clock(), slot, ltmsi));
         let crowd = self.totals.unknown >= UNKNOWN_UES;
         if crowd {
             self.account.fault("limit", clock(), "a new UE: too many have not authenticated");
@@ -127,6 +131,28 @@ impl Host {
             Parcel::Initial { assoc, named: false, pdu }
         };
         self.deliver(slot, &parcel, kind);
+    }
+
+    /// Frees the slots of UEs that came to nothing: whose first message was none, or ended its workers. One that has a
+    /// record goes by its steps.
+    pub(super) fn free_stillborn(&mut self, now: Instant) {
+        while let Some((at, slot, ltmsi)) = self.young.front().copied() {
+            if now.since(at) < COMES_TO_LIFE {
+                return;
+            }
+            self.young.pop_front();
+            let private = self.private.as_ref().is_some_and(|private| private.contains_key(&slot));
+            if private || self.region.ltmsi_of(slot) != Some(ltmsi) {
+                continue;
+            }
+            if self.held.contains_key(&slot) || !self.region.is_at_rest(slot) {
+                // Its first message still waits.
+                self.young.push_back((now, slot, ltmsi));
+                continue;
+            }
+            // Not if there is a record.
+            self.own.abandon(slot);
+        }
     }
 
     pub(super) fn pfcp(&mut self, upf: SocketAddr, seid: Seid, request: bool, message: &[u8]) {

@@ -278,6 +278,8 @@ pub struct Host {
     /// Of a stateful host: what is known of the UEs in its workers' memories.
     private: Option<FxHashMap<Slot, (Place, Summary)>>,
     order: egress::Order,
+    /// New UEs by the time of their first message.
+    young: VecDeque<(Instant, Slot, Ltmsi)>,
     /// A UPF has lost its sessions: how far its UEs were told.
     lost: VecDeque<(SocketAddr, u32)>,
     egress: Outbound,
@@ -363,6 +365,7 @@ impl Host {
             returned: VecDeque::new(),
             private: stateful.then(FxHashMap::default),
             order: egress::Order::default(),
+            young: VecDeque::new(),
             lost: VecDeque::new(),
             egress,
             slots: 0,
@@ -528,9 +531,14 @@ impl Host {
                     self.deliver(slot, &Parcel::Deadline, NfKind::StateManagement);
                 }
                 Some(deadline) => self.timers.schedule(slot, deadline, now),
+                // What a worker has in its own memory, it alone can look at.
+                None if self.private.as_ref().is_some_and(|private| private.contains_key(&slot)) => {
+                    self.deliver(slot, &Parcel::Deadline, NfKind::StateManagement);
+                }
                 None => {}
             }
         }
+        self.free_stillborn(now);
         self.tell_lost();
         self.control(now);
     }

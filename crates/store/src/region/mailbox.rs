@@ -212,6 +212,10 @@ impl Region {
     }
 
     /// Whether nobody holds the UE of a slot and nothing waits for it.
+    pub fn is_at_rest(&self, slot: Slot) -> bool {
+        self.is_idle(slot.0)
+    }
+
     pub(super) fn is_idle(&self, slot: u32) -> bool {
         let mail = self.mail(Slot(slot)).1;
         mail.holder == 0 && mail.newest == 0
