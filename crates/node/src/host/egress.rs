@@ -47,20 +47,15 @@ impl Host {
         let mut busy = false;
         for at in 0..self.rings.len() {
             for _ in 0..BATCH {
-                let ring = &self.rings[at].committed;
-                let Some(taken) = ring.take(&self.own) else { break };
-                // Nothing of this thread is taken over: what it took, it does.
-                ring.acknowledge(&self.own, taken);
-                if let Some(buffer) = self.region.buffer_of(taken.item) {
+                let Some(item) = self.rings[at].committed.take() else { break };
+                if let Some(buffer) = self.region.buffer_of(item) {
                     self.emit(buffer);
                 }
                 busy = true;
             }
             for _ in 0..BATCH {
-                let ring = &self.rings[at].returned;
-                let Some(taken) = ring.take(&self.own) else { break };
-                ring.acknowledge(&self.own, taken);
-                self.handed_back(Packet::from_item(taken.item));
+                let Some(item) = self.rings[at].returned.take() else { break };
+                self.handed_back(Packet::from_item(item));
                 busy = true;
             }
         }

@@ -52,7 +52,7 @@ use vireo_core::n2::{Cause, Fault, View};
 use vireo_core::ran;
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo};
-use vireo_store::region::{Bell, JoinError, Key, Region, RegionError, Ring, Slot, Snapshot, Worker};
+use vireo_store::region::{Bell, JoinError, Key, Receiver, Region, RegionError, Slot, Snapshot, Worker};
 use vireo_subscribers::Udm;
 use vireo_types::{AssocId, Instant, Ltmsi, Seid, Supi};
 use vireo_wire::ngap::CauseMisc;
@@ -297,8 +297,8 @@ pub struct Host {
 struct Workers {
     number: u8,
     pid: u32,
-    committed: Ring,
-    returned: Ring,
+    committed: Receiver,
+    returned: Receiver,
     bell: Bell,
 }
 

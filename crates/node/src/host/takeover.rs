@@ -186,8 +186,8 @@ impl Host {
         self.rings.push(super::Workers {
             number,
             pid,
-            committed: self.plan.committed(&self.region, number),
-            returned: self.plan.returned(&self.region, number),
+            committed: self.region.receiver(self.plan.committed(number)).expect("rings for all workers"),
+            returned: self.region.receiver(self.plan.returned(number)).expect("rings for all workers"),
             bell,
         });
         self.pools.up(number);

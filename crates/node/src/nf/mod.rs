@@ -33,7 +33,7 @@ use vireo_core::schedule::deficit::Deficit;
 use vireo_core::schedule::kind;
 use vireo_core::turn::{Effect, Outcome};
 use vireo_store::CommitError;
-use vireo_store::region::{Bell, Packet, Region, Ring, Slot, Worker};
+use vireo_store::region::{Bell, Packet, Region, Ring, Sender, Slot, Worker};
 use vireo_types::{Dnn, Ltmsi};
 
 /// How long a worker without work sleeps at most before it looks whether the host wants it to end.
@@ -87,8 +87,8 @@ struct Nf {
     config: CoreConfig,
     contexts: Contexts,
     queues: Vec<Ring>,
-    committed: Ring,
-    returned: Ring,
+    committed: Sender,
+    returned: Sender,
     bell: Bell,
     host: Bell,
     deficit: Deficit,
@@ -109,8 +109,8 @@ impl Nf {
             plan,
             contexts: Contexts::new(instructions.stateful),
             queues: (0..plan.nfs).map(|nf| plan.queue(&region, number, nf)).collect(),
-            committed: plan.committed(&region, number),
-            returned: plan.returned(&region, number),
+            committed: region.sender(plan.committed(number)).expect("the region has rings for all its workers"),
+            returned: region.sender(plan.returned(number)).expect("the region has rings for all its workers"),
             bell: plan.bell(&region, number),
             host: plan.bell(&region, plan::HOST),
             deficit: Deficit::default(),
@@ -324,13 +324,13 @@ impl Nf {
         Ok(!runs)
     }
 
-    fn hand_over(&self, item: u64) {
+    fn hand_over(&mut self, item: u64) {
         self.push(true, item);
     }
 
     /// Puts an item into a ring to the host, which always empties it.
-    fn push(&self, committed: bool, item: u64) {
-        let ring = if committed { &self.committed } else { &self.returned };
+    fn push(&mut self, committed: bool, item: u64) {
+        let ring = if committed { &mut self.committed } else { &mut self.returned };
         while ring.push(item).is_err() {
             self.host.ring();
             std::thread::yield_now();

@@ -70,14 +70,14 @@ impl Plan {
         region.ring(number).expect("the region was made with rings for all its workers")
     }
 
-    /// The ring of what a worker has committed: buffers.
-    pub(crate) fn committed(self, region: &Region, worker: u8) -> Ring {
-        self.ring(region, u16::from(worker) * self.rings_each())
+    /// The number of the ring of what a worker has committed: buffers. It has one producer and one consumer, as the next.
+    pub(crate) fn committed(self, worker: u8) -> u16 {
+        u16::from(worker) * self.rings_each()
     }
 
-    /// The ring of packets that a worker gives back to the host.
-    pub(crate) fn returned(self, region: &Region, worker: u8) -> Ring {
-        self.ring(region, u16::from(worker) * self.rings_each() + 1)
+    /// The number of the ring of packets that a worker gives back to the host.
+    pub(crate) fn returned(self, worker: u8) -> u16 {
+        self.committed(worker) + 1
     }
 
     /// The ring of UEs that an NF is to work for.
@@ -87,7 +87,7 @@ impl Plan {
 
     /// What wakes a worker (0: the host).
     pub(crate) fn bell(self, region: &Region, worker: u8) -> Bell {
-        self.committed(region, worker).bell()
+        self.ring(region, self.committed(worker)).bell()
     }
 
     /// A word of an NF on the board.

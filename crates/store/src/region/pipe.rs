@@ -104,6 +104,12 @@ impl Receiver {
         self.pipe.at(HEAD).store(self.head, Ordering::Release);
         Some(item)
     }
+
+    /// Whether nothing waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.head == self.tail && self.pipe.at(TAIL).load(Ordering::Acquire) == self.head
+    }
 }
 
 #[cfg(all(test, not(loom)))]
