@@ -7,8 +7,8 @@
 mod status;
 
 pub use status::{
-    Counts, GnbStatus, LatencyStatus, NfStatus, SessionStatus, Status, StatusFilter, StatusSource, UeStatus, UpfStatus,
-    WorkerStatus,
+    Counts, GnbStatus, LatencyStatus, NfStatus, OverloadStatus, SessionStatus, Status, StatusFilter, StatusSource,
+    UeStatus, UpfStatus, WorkerStatus,
 };
 
 use crate::metrics::Metrics;

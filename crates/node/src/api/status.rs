@@ -64,6 +64,22 @@ pub struct Status {
     /// How long procedures of the last seconds took, by slice and kind.
     #[serde(default)]
     pub latencies: Vec<LatencyStatus>,
+    /// Whether there is more to do than can be done.
+    #[serde(default)]
+    pub overload: OverloadStatus,
+}
+
+/// How the core copes with what there is to do.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OverloadStatus {
+    /// What is turned away: `normal` (nothing), `registrations`, `low-priority` or `others`.
+    pub level: String,
+    /// How full the room for what waits is, 0 to 1.
+    pub fill: f64,
+    /// First messages that were turned away since the start.
+    pub refused: u64,
+    /// How much less of it the RAN nodes are asked to let through, in percent, if they are (Overload Start).
+    pub reduction_percent: Option<u8>,
 }
 
 /// Totals.

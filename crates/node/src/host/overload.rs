@@ -2,6 +2,7 @@
 //! nodes to keep some from it (Overload Start, TS 38.413 8.7.7). What is under way is always finished.
 
 use super::{Host, INPUTS};
+use crate::api::OverloadStatus;
 use crate::balancer::Command;
 use crate::config::OverloadConfig;
 use vireo_core::n2::View;
@@ -63,6 +64,21 @@ impl Host {
                     self.nodes.iter().filter(|(_, node)| node.record.is_some()).map(|(assoc, _)| assoc).collect();
                 nodes.into_iter().for_each(|assoc| self.tell_relief(assoc));
             }
+        }
+    }
+
+    pub(super) fn overload_status(&self) -> OverloadStatus {
+        let level = match self.overload.level {
+            Level::Normal => "normal",
+            Level::Registrations => "registrations",
+            Level::LowPriority => "low-priority",
+            Level::Others => "others",
+        };
+        OverloadStatus {
+            level: level.into(),
+            fill: self.fill(),
+            refused: self.overload.refused,
+            reduction_percent: self.overload.asked.map(|relief| relief.percent),
         }
     }
 

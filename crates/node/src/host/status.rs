@@ -49,6 +49,7 @@ impl Host {
                 .collect(),
             workers: self.rings.iter().map(|worker| self.worker(worker)).collect(),
             latencies,
+            overload: self.overload_status(),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::sample::Sample;
 use crate::status::{table, uptime};
 use std::fmt;
-use vireo_node::api::{LatencyStatus, NfStatus, WorkerStatus};
+use vireo_node::api::{LatencyStatus, NfStatus, OverloadStatus, WorkerStatus};
 
 /// A table of words.
 #[derive(Clone, Debug, PartialEq)]
@@ -153,8 +153,27 @@ fn totals(now: &Sample, rates: &Rates<'_>) -> Vec<(&'static str, String)> {
             "waiting",
             format!("{:.0} messages in, {:.0} out", queue("queue=\"n2-inbound\""), queue("queue=\"n2-outbound\"")),
         ),
+        ("overload", overload(&now.status.overload, rates)),
         ("CPU", format!("{} workers, {} the rest", percent(workers), percent(own))),
     ]
+}
+
+fn overload(now: &OverloadStatus, rates: &Rates<'_>) -> String {
+    let turned_away = match now.level.as_str() {
+        "" | "normal" => "none",
+        "registrations" => "new registrations are turned away",
+        "low-priority" => "registrations, and service requests without priority, are turned away",
+        _ => "all but emergencies and handovers is turned away",
+    };
+    let mut text = format!("{turned_away}, room {:.0} % full", now.fill * 100.0);
+    if now.refused > 0 {
+        let refused = rates.rate(rates.before.status.overload.refused as f64, now.refused as f64);
+        text.push_str(&format!(", {refused:.0}/s refused ({} since start)", now.refused));
+    }
+    if let Some(percent) = now.reduction_percent {
+        text.push_str(&format!(", RAN asked for {percent} % less"));
+    }
+    text
 }
 
 fn objective(l: &LatencyStatus) -> (Vec<String>, bool) {
@@ -286,6 +305,12 @@ pub(super) mod tests {
                 uptime_s: 61,
                 counts: Counts { gnbs: 1, ues: 3, registered: 2, connected: 1, sessions: 2 },
                 workers,
+                overload: OverloadStatus {
+                    level: "registrations".into(),
+                    fill: 0.62,
+                    refused: 100 * n,
+                    reduction_percent: Some(40),
+                },
                 latencies: vec![LatencyStatus { count: 0, violations: 0, ..latency.clone() }, latency],
                 ..Status::default()
             };
@@ -306,6 +331,8 @@ pub(super) mod tests {
         let total = |name: &str| view.totals.iter().find(|(n, _)| *n == name).unwrap().1.as_str();
         assert_eq!(total("NGAP messages/s"), "15 in, 0 out");
         assert_eq!(total("procedures/s"), "4, 0 failed");
+        let overload = "new registrations are turned away, room 62 % full, 50/s refused (100 since start), RAN asked for 40 % less";
+        assert_eq!(total("overload"), overload);
         assert_eq!(total("CPU"), "26.0 % workers, 0.0 % the rest", "of the new worker all that it used");
         let lines: Vec<String> = view.nfs.lines.iter().map(|line| line.join(" ")).collect();
         assert_eq!(
