@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use vireo_core::config::CoreConfig;
+use vireo_sctp::Endpoint;
 use vireo_subscribers::{Store, Udm, UdmConfig, UdmError};
 use vireo_types::{Ltmsi, Supi};
 use vireo_wire::pfcp::RecoveryTimeStamp;
@@ -93,8 +94,18 @@ pub struct Control {
 impl Control {
     /// Starts a control plane on a subscriber database.
     pub fn start(config: ControlConfig, store: Store, metrics: Arc<Metrics>) -> Result<Self, StartError> {
-        // What can be refused comes first: nothing is half started.
         let endpoint = vireo_sctp::bind(&sctp(&config.n2))?;
+        Control::start_on(endpoint, config, store, metrics)
+    }
+
+    /// The same on an N2 endpoint that is there already, such as one in memory; [`ControlConfig::n2`] is not used.
+    pub fn start_on(
+        endpoint: Box<dyn Endpoint>,
+        config: ControlConfig,
+        store: Store,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, StartError> {
+        // What can be refused comes first: nothing is half started.
         let driver = endpoint.driver().to_owned();
         let n4 = bind_n4(&config)?;
         let core = config.core;

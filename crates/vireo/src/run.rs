@@ -9,6 +9,7 @@ use std::time::Duration;
 use vireo_node::control::{Control, ControlConfig};
 use vireo_node::crew::Program;
 use vireo_node::metrics::Metrics;
+use vireo_node::upf::UpfHandle;
 use vireo_subscribers::Store;
 
 #[derive(Debug, clap::Args)]
@@ -34,26 +35,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     logging::start(&config.log);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
-    let metrics = Arc::new(Metrics::new());
-    let store = Store::open(&config.subscribers.database)?;
-    // The UPF first, so that the control plane finds it.
-    let upf = config.upf.map(vireo_node::upf::start).transpose()?.map(Arc::new);
-    if let Some(upf) = &upf {
-        upf.publish(metrics.upf());
-    }
-    let control = ControlConfig {
-        core: config.core,
-        n2: config.n2,
-        n4: config.n4,
-        api: config.api,
-        slices: config.slices,
-        pools: config.pools,
-        state: config.state,
-        overload: config.overload,
-        program: program(&config.log),
-        udm: config.subscribers.udm,
-        upf: upf.clone(),
-    };
+    let Prepared { control, store, metrics, upf } = prepare(config)?;
     let control = Control::start(control, store, metrics)?;
     tracing::info!(sctp = control.driver(), api = ?control.api(), "the core is up");
     let failed = runtime.block_on(async {
@@ -75,6 +57,40 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     drop(upf);
     stopped.map_err(|e| Failure(format!("the N2 endpoint has failed: {e}; see the log")))?;
     if failed { Err(Failure("a part of the core has ended by itself; see the log".into())) } else { Ok(()) }
+}
+
+/// What a control plane is started with, and the UPF that runs already.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) control: ControlConfig,
+    pub(crate) store: Store,
+    pub(crate) metrics: Arc<Metrics>,
+    /// The embedded UPF, if there is one. It must outlive the control plane.
+    pub(crate) upf: Option<Arc<UpfHandle>>,
+}
+
+/// Opens the subscriber database and starts the UPF, which comes first so that the control plane finds it.
+pub(crate) fn prepare(config: Config) -> Result<Prepared, Failure> {
+    let metrics = Arc::new(Metrics::new());
+    let store = Store::open(&config.subscribers.database)?;
+    let upf = config.upf.map(vireo_node::upf::start).transpose()?.map(Arc::new);
+    if let Some(upf) = &upf {
+        upf.publish(metrics.upf());
+    }
+    let control = ControlConfig {
+        core: config.core,
+        n2: config.n2,
+        n4: config.n4,
+        api: config.api,
+        slices: config.slices,
+        pools: config.pools,
+        state: config.state,
+        overload: config.overload,
+        program: program(&config.log),
+        udm: config.subscribers.udm,
+        upf: upf.clone(),
+    };
+    Ok(Prepared { control, store, metrics, upf })
 }
 
 /// Environment of a worker process: what it logs.

@@ -2,6 +2,7 @@
 //! kernel counts. Every number is measured several times; the table shows the median and the spread.
 
 mod control;
+mod host;
 
 use crate::cli::Failure;
 use clap::Subcommand;
@@ -16,11 +17,14 @@ pub(crate) struct Args {
 enum Bench {
     /// The control plane: CPU per registration and session, sustained rate, latency, memory per UE
     Control(control::Args),
+    /// The host: the same for messages in memory and with SCTP, service requests, ways to run NFs, idle, a million UEs
+    Host(host::Args),
 }
 
 /// Does what `vireo bench` was asked.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.bench {
         Bench::Control(args) => control::run(args),
+        Bench::Host(args) => host::run(args),
     }
 }

@@ -7,7 +7,7 @@ use crate::status;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::time::{Duration, Instant};
-use vireo_node::api::Status;
+use vireo_node::api::{Counts, Status};
 use vireo_subscribers::{OnExisting, Store, Subscriber};
 use vireo_types::Supi;
 
@@ -53,7 +53,7 @@ pub(crate) const HN_KEYS: [HnKey; 2] = [
 ];
 
 /// In the laboratory's own `/tmp`.
-const CONFIG: &str = "/tmp/vireo.toml";
+pub(crate) const CONFIG: &str = "/tmp/vireo.toml";
 const DATABASE: &str = "/tmp/vireo.db";
 const API: &str = "http://127.0.0.1:9090";
 const START_WITHIN: Duration = Duration::from_secs(20);
@@ -74,6 +74,10 @@ pub(crate) struct CoreOptions {
     pub(crate) slices: String,
     /// Further tables of the configuration.
     pub(crate) tables: String,
+    /// Further keys of `[upf]`.
+    pub(crate) upf: String,
+    /// IPv4 addresses of UEs. The data network has a way back only to those of [`UE_NETWORKS`].
+    pub(crate) ipv4_pool: &'static str,
     /// The processors that it runs on; empty = all.
     pub(crate) processors: Vec<usize>,
     /// From which subscriber on they are in another slice than SST 1, and its SST.
@@ -82,9 +86,16 @@ pub(crate) struct CoreOptions {
 
 impl Default for CoreOptions {
     fn default() -> Self {
-        let ciphering = vec!["NEA2".into()];
-        let (slices, tables, processors) = (SLICES.into(), String::new(), Vec::new());
-        CoreOptions { subscribers: 1, ciphering, slices, tables, processors, other_slice: None }
+        CoreOptions {
+            subscribers: 1,
+            ciphering: vec!["NEA2".into()],
+            slices: SLICES.into(),
+            tables: String::new(),
+            upf: String::new(),
+            ipv4_pool: UE_NETWORKS[0],
+            processors: Vec::new(),
+            other_slice: None,
+        }
     }
 }
 
@@ -98,8 +109,7 @@ pub(crate) struct Core {
 impl Core {
     /// Provisions, configures and starts it, and waits until it is ready. Its log goes to `log`.
     pub(crate) fn start(lab: &Lab, options: &CoreOptions, log: File, interrupt: &Interrupt) -> Result<Self, Failure> {
-        provision(options)?;
-        fs::write(CONFIG, config(options))?;
+        prepare(options)?;
         let mut command = Process::this_program();
         command.args(["run", "--config", CONFIG]);
         let start = || Process::start("core", &lab.core, &mut command, Some(log));
@@ -119,8 +129,13 @@ impl Core {
 
     /// How many UEs it holds registered, as it says itself.
     pub(crate) fn registered(&self) -> Result<usize, Failure> {
+        Ok(self.counts()?.registered)
+    }
+
+    /// How many of everything it holds.
+    pub(crate) fn counts(&self) -> Result<Counts, Failure> {
         let status: Status = serde_json::from_str(&status::fetch(API, "/status?limit=0")?)?;
-        Ok(status.counts.registered)
+        Ok(status.counts)
     }
 
     /// Its metrics without labels, by name.
@@ -152,10 +167,16 @@ impl Core {
 }
 
 /// The metrics without labels of a text in Prometheus' format.
-fn plain_metrics(text: &str) -> BTreeMap<String, f64> {
+pub(crate) fn plain_metrics(text: &str) -> BTreeMap<String, f64> {
     let plain = text.lines().filter(|line| !line.starts_with('#') && !line.contains('{'));
     let pairs = plain.filter_map(|line| line.split_once(' '));
     pairs.filter_map(|(name, value)| Some((name.to_owned(), value.trim().parse().ok()?))).collect()
+}
+
+/// Makes the subscribers and [`CONFIG`].
+pub(crate) fn prepare(options: &CoreOptions) -> Result<(), Failure> {
+    provision(options)?;
+    Ok(fs::write(CONFIG, config(options))?)
 }
 
 fn provision(options: &CoreOptions) -> Result<(), Failure> {
@@ -192,14 +213,16 @@ addresses = ["{CORE}"]
 
 [upf]
 n3 = ["{CORE}"]
+{}
 
 [subscribers]
 database = "{DATABASE}"
 "#,
         ciphering.join(", "),
         options.slices,
-        UE_NETWORKS[0],
+        options.ipv4_pool,
         if has_ipv6() { format!("ipv6-pool = {:?}", UE_NETWORKS[1]) } else { String::new() },
+        options.upf,
     );
     for key in &HN_KEYS {
         text.push_str(&format!(

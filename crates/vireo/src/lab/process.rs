@@ -158,7 +158,7 @@ fn ended_children(stat: &str) -> Option<Duration> {
 }
 
 /// CPU time of one process, all its threads, in user and kernel mode.
-pub(super) fn cpu_of(pid: u32) -> io::Result<Duration> {
+pub(crate) fn cpu_of(pid: u32) -> io::Result<Duration> {
     let mut clock: libc::clockid_t = 0;
     // SAFETY: the pointer is to a variable of the right type that outlives the call.
     let error = unsafe { libc::clock_getcpuclockid(pid as libc::pid_t, &raw mut clock) };

@@ -40,14 +40,19 @@ pub(crate) struct Holdings {
 impl Worker {
     /// The workers of a core, the oldest first.
     pub(crate) fn of(core: &Process) -> Result<Vec<Worker>, Failure> {
+        Worker::of_pid(core.pid())
+    }
+
+    /// The same by the core's process number.
+    pub(crate) fn of_pid(core: u32) -> Result<Vec<Worker>, Failure> {
         let mut workers = Vec::new();
-        for pid in children(core.pid())? {
+        for pid in children(core)? {
             let is_worker =
                 |pid: u32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| has_word(&line, WORKER));
             let Some(number) = Pid::from_raw(pid.cast_signed()).filter(|_| is_worker(pid)) else { continue };
             // It may have ended meanwhile, and its number may be another's: looked at again once it is held.
             let Ok(fd) = pidfd_open(number, PidfdFlags::empty()) else { continue };
-            if parent(pid) == Some(core.pid()) && is_worker(pid) {
+            if parent(pid) == Some(core) && is_worker(pid) {
                 workers.push(Worker { pid, fd });
             }
         }

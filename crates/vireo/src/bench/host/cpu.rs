@@ -1,0 +1,197 @@
+//! Who uses the processors: CPU time by thread and process, as the kernel's scheduler counts it.
+
+use crate::cli::Failure;
+use crate::lab::process::cpu_of;
+use crate::lab::workers::Worker;
+use serde::Serialize;
+use std::fs;
+use std::ops::{Add, Sub};
+use std::time::{Duration, SystemTime};
+
+/// Name of the emulator's threads in the process of the core.
+pub(super) const EMULATOR: &str = "emulator";
+
+/// CPU time in microseconds, by part. What is the core's is told by [`Cpu::core`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Cpu {
+    /// The thread that takes messages to NFs and back.
+    pub(super) host: f64,
+    /// The thread with N2 and N4.
+    pub(super) balancer: f64,
+    /// The threads that look after the workers.
+    pub(super) crew: f64,
+    /// The subscriber service.
+    pub(super) udm: f64,
+    /// The worker processes.
+    pub(super) workers: f64,
+    /// The UPF: its end of N4.
+    pub(super) upf: f64,
+    /// gNBs and UEs.
+    pub(super) emulator: f64,
+    /// Everything else in the process: the measurement itself, the status interface.
+    pub(super) other: f64,
+}
+
+impl Cpu {
+    /// This process, in which core, UPF and emulator run, and the workers.
+    pub(super) fn read(workers: &[Worker]) -> Result<Self, Failure> {
+        let mut cpu = Cpu::default();
+        for task in fs::read_dir("/proc/self/task")? {
+            let task = task?.path();
+            let read = |file| fs::read_to_string(task.join(file));
+            // It may have ended meanwhile.
+            let (Ok(name), Ok(stat)) = (read("comm"), read("schedstat")) else { continue };
+            *cpu.part(name.trim()) += microseconds(&stat)
+                .ok_or_else(|| Failure("this kernel does not count CPU time by thread (CONFIG_SCHED_INFO)".into()))?;
+        }
+        for worker in workers {
+            cpu.workers += cpu_of(worker.pid).unwrap_or_default().as_secs_f64() * 1e6;
+        }
+        Ok(cpu)
+    }
+
+    /// The part that a thread of this name belongs to.
+    fn part(&mut self, thread: &str) -> &mut f64 {
+        match thread {
+            "host" => &mut self.host,
+            "balancer" => &mut self.balancer,
+            "crew" | "reclaim" => &mut self.crew,
+            EMULATOR => &mut self.emulator,
+            name if name.starts_with("udm-") => &mut self.udm,
+            name if name.starts_with("upf-") => &mut self.upf,
+            _ => &mut self.other,
+        }
+    }
+
+    /// What the core has used: UPF and emulator are apart.
+    pub(super) fn core(&self) -> f64 {
+        self.host + self.balancer + self.crew + self.udm + self.workers
+    }
+
+    /// The same for each of so many operations.
+    pub(super) fn each(self, operations: f64) -> Self {
+        self.map(|value| value / operations)
+    }
+
+    /// So much of it.
+    pub(super) fn times(self, factor: f64) -> Self {
+        self.map(|value| value * factor)
+    }
+
+    fn map(mut self, change: impl Fn(f64) -> f64) -> Self {
+        for part in self.parts() {
+            *part = change(*part);
+        }
+        self
+    }
+
+    fn parts(&mut self) -> [&mut f64; 8] {
+        let Cpu { host, balancer, crew, udm, workers, upf, emulator, other } = self;
+        [host, balancer, crew, udm, workers, upf, emulator, other]
+    }
+
+    fn with(mut self, mut other: Cpu, combine: impl Fn(f64, f64) -> f64) -> Cpu {
+        for (mine, theirs) in self.parts().into_iter().zip(other.parts()) {
+            *mine = combine(*mine, *theirs);
+        }
+        self
+    }
+}
+
+impl Add for Cpu {
+    type Output = Cpu;
+
+    fn add(self, other: Cpu) -> Cpu {
+        self.with(other, |a, b| a + b)
+    }
+}
+
+impl Sub for Cpu {
+    type Output = Cpu;
+
+    /// Threads that have ended since are nothing, not less than nothing.
+    fn sub(self, other: Cpu) -> Cpu {
+        self.with(other, |a, b| (a - b).max(0.0))
+    }
+}
+
+/// CPU time in `/proc/PID/task/TID/schedstat`, whose first number is in nanoseconds.
+fn microseconds(schedstat: &str) -> Option<f64> {
+    Some(schedstat.split(' ').next()?.parse::<u64>().ok()? as f64 / 1e3)
+}
+
+/// What was used over time.
+#[derive(Debug)]
+pub(super) struct Samples<T>(Vec<(u64, T)>);
+
+impl<T: Copy + Sub<Output = T>> Samples<T> {
+    pub(super) fn new() -> Self {
+        Samples(Vec::new())
+    }
+
+    /// What was used until now.
+    pub(super) fn add(&mut self, used: T) {
+        self.0.push((unix_us(), used));
+    }
+
+    /// What was used between two times, given in microseconds of Unix time: from the last sample before the first to the
+    /// first sample after the second.
+    pub(super) fn between(&self, from_us: u64, to_us: u64) -> Option<T> {
+        let first = self.0.iter().rfind(|(at, _)| *at <= from_us)?;
+        let last = self.0.iter().find(|(at, _)| *at >= to_us)?;
+        Some(last.1 - first.1)
+    }
+}
+
+fn unix_us() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).as_ref().map_or(0, Duration::as_micros) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_told_apart() {
+        let mut cpu = Cpu::default();
+        for (thread, used) in [
+            ("host", 1.0),
+            ("balancer", 2.0),
+            ("crew", 4.0),
+            ("udm-database", 8.0),
+            ("udm-sidf-1", 16.0),
+            ("upf-n4", 32.0),
+            ("emulator", 64.0),
+            ("api", 128.0),
+        ] {
+            *cpu.part(thread) += used;
+        }
+        cpu.workers = 256.0;
+        assert_eq!((cpu.udm, cpu.upf, cpu.emulator, cpu.other), (24.0, 32.0, 64.0, 128.0));
+        assert_eq!(cpu.core(), 287.0);
+        assert_eq!(cpu.each(2.0).core(), 143.5);
+        assert_eq!((cpu - cpu.times(2.0)).core(), 0.0, "not less than nothing");
+        assert_eq!((cpu + cpu - cpu).core(), 287.0);
+    }
+
+    #[test]
+    fn the_kernel_counts_this_thread() {
+        let thread = std::thread::Builder::new().name(EMULATOR.into());
+        let used = thread.spawn(|| {
+            let own = || microseconds(&fs::read_to_string("/proc/thread-self/schedstat").unwrap()).unwrap();
+            while own() < 20_000.0 {}
+            Cpu::read(&[]).unwrap().emulator
+        });
+        assert!(used.unwrap().join().unwrap() >= 20_000.0);
+        assert_eq!(microseconds("1500 7 3\n"), Some(1.5));
+        assert_eq!(microseconds(""), None);
+    }
+
+    #[test]
+    fn a_span_of_time_is_cut_out() {
+        let samples = Samples((0..10).map(|n| (n * 10, n as f64)).collect());
+        assert_eq!(samples.between(20, 50), Some(3.0));
+        assert_eq!(samples.between(25, 41), Some(3.0), "no part of it is left out");
+        assert_eq!(samples.between(25, 91), None);
+    }
+}

@@ -1,0 +1,94 @@
+//! A million UEs, registered and with a session each, in one host.
+
+use super::sctp::{Bench, PerUe};
+use crate::cli::Failure;
+use crate::lab::core::CoreOptions;
+use crate::lab::emulator::{self, EmulatorOptions, Latency, Load};
+use crate::lab::workers::holdings;
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+const UES: u32 = 1_000_000;
+/// Room for them, and addresses.
+const ROOM: u32 = 1 << 20;
+const POOL: &str = "10.32.0.0/11";
+/// Service requests per second once all are there, and for how long.
+const RATE: u32 = 1000;
+const LASTS: &str = "20s";
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// What it came to.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Million {
+    pub(super) ues: u32,
+    /// How many the core says are registered.
+    pub(super) registered: usize,
+    /// From the first UE to the last, in seconds.
+    pub(super) seconds: f64,
+    pub(super) registrations_per_s: f64,
+    /// CPU of the core for each, in microseconds; the release to idle is in it.
+    pub(super) cpu_us_per_ue: f64,
+    /// All memory of the core for each, less what it needs without UEs.
+    pub(super) octets_per_ue: f64,
+    /// Of those, the shared region's.
+    pub(super) shared_octets_per_ue: f64,
+    /// Private memory of the core's own process: UPF and subscriber service are in it.
+    pub(super) parent_octets_per_ue: f64,
+    /// Of service requests at 1,000 per second by any of the UEs.
+    pub(super) service_request_us: Latency,
+}
+
+/// All of them, and then service requests by any of them.
+pub(super) fn run(bench: &Bench) -> Result<Million, Failure> {
+    eprintln!("bench: a million subscribers are provisioned");
+    let options = CoreOptions {
+        subscribers: UES.into(),
+        ipv4_pool: POOL,
+        tables: format!("[state]\nues = {ROOM}\n"),
+        upf: format!("max-sessions = {ROOM}\n"),
+        ..CoreOptions::default()
+    };
+    let mut core = bench.core(&options)?;
+    let before = holdings(&core.process)?;
+    let cpu = core.process.cpu()?;
+    let emulator = EmulatorOptions {
+        gnbs: 2,
+        ues: UES,
+        load: Load::Rate(RATE),
+        limit: Duration::from_secs(3600),
+        more: ["--load", "service-request", "--duration", LASTS, "--retry", "never"].map(str::to_owned).to_vec(),
+        ..EmulatorOptions::default()
+    };
+    let began = Instant::now();
+    let mut looked = began;
+    let mut reached = None;
+    let emulated = emulator::run_with(&bench.lab, &mut core, &emulator, &bench.interrupt, &mut |core| {
+        if reached.is_some() || looked.elapsed() < LOOK_EVERY {
+            return Ok(());
+        }
+        looked = Instant::now();
+        let registered = core.registered()?;
+        eprintln!("bench: {registered} UEs are registered after {:.0} s", began.elapsed().as_secs_f64());
+        if registered >= UES as usize {
+            reached = Some((registered, holdings(&core.process)?, core.process.cpu()?));
+        }
+        Ok(())
+    })?;
+    core.stop()?;
+    let result = emulated.result;
+    let Some((registered, held, used)) = reached else {
+        return Err(Failure(format!("not all of a million UEs were registered: {}", result.complaints().join(", "))));
+    };
+    let per_ue = PerUe::between(&before, &held, UES.into());
+    Ok(Million {
+        ues: UES,
+        registered,
+        seconds: result.seconds,
+        registrations_per_s: result.ues_per_second,
+        cpu_us_per_ue: used.saturating_sub(cpu).as_secs_f64() * 1e6 / f64::from(UES),
+        octets_per_ue: per_ue.all(),
+        shared_octets_per_ue: per_ue.shared,
+        parent_octets_per_ue: per_ue.parent,
+        service_request_us: result.latency("service_request"),
+    })
+}

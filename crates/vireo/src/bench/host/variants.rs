@@ -1,0 +1,50 @@
+//! The ways to run NFs that are compared.
+
+/// A configuration of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Variant {
+    pub(super) name: &'static str,
+    /// Tables of the configuration.
+    pub(super) tables: &'static str,
+}
+
+/// The core as it comes: NFs by slice and procedure, eight to a worker, contexts in shared memory.
+pub(super) const POOLS: Variant = Variant { name: "pools", tables: "" };
+
+/// The same with a process for each NF.
+pub(super) const PROCESSES: Variant = Variant { name: "process per NF", tables: "[pools]\nnfs-per-worker = 1\n" };
+
+/// One NF for everything in one worker, contexts in shared memory.
+pub(super) const SHARED: Variant =
+    Variant { name: "unified, shared memory", tables: "[pools]\nkey = \"wildcard\"\nworkers = 1\n" };
+
+/// The same with the contexts in the worker's own memory: the baseline that the cost of commits is against.
+pub(super) const STATEFUL: Variant = Variant {
+    name: "unified, stateful",
+    tables: "[pools]\nkey = \"wildcard\"\nworkers = 1\n\n[state]\nlocation = \"memory\"\n",
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::lab::core::{CoreOptions, config};
+    use vireo_node::config::{PoolKey, StateLocation};
+
+    #[test]
+    fn every_configuration_is_accepted_and_means_what_it_says() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("vireo.toml");
+        let read = |variant: Variant| {
+            let options = CoreOptions { tables: variant.tables.into(), ..CoreOptions::default() };
+            std::fs::write(&path, config(&options)).unwrap();
+            Config::load(Some(&path)).unwrap_or_else(|e| panic!("{}: {e}", variant.name))
+        };
+        assert_eq!((read(POOLS).pools.key, read(POOLS).pools.nfs_per_worker), (PoolKey::SliceProcedure, 8));
+        assert_eq!(read(PROCESSES).pools.nfs_per_worker, 1);
+        let (shared, stateful) = (read(SHARED), read(STATEFUL));
+        assert_eq!(shared.pools, stateful.pools);
+        assert_eq!((shared.pools.key, shared.pools.workers), (PoolKey::Wildcard, 1));
+        assert_eq!((shared.state.location, stateful.state.location), (StateLocation::Shm, StateLocation::Memory));
+    }
+}

@@ -1,0 +1,36 @@
+//! `vireo bench host` as a user runs it: that it measures a real core and says what it promises.
+
+use std::process::Command;
+
+const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
+
+#[test]
+fn the_host_is_measured_with_messages_in_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("host.json");
+    let words = ["bench", "host", "--quick", "--only", "messages", "--ues", "100", "--json"];
+    let output = Command::new(VIREO).args(words).arg(&out).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if errors.contains("vireo: this needs ") {
+        eprintln!("skipped: {}", errors.trim());
+        return;
+    }
+    assert!(output.status.success(), "{errors}");
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(out).unwrap()).unwrap();
+    let median = |name: &str| {
+        let figures = json["figures"].as_array().unwrap();
+        let figure = figures.iter().find(|figure| figure["name"] == name).unwrap_or_else(|| panic!("{name}"));
+        assert!(figure["with_sctp"].is_null(), "only one view was asked for");
+        figure["messages"]["ours"]["median"].as_f64().unwrap()
+    };
+    let alone = median("CPU per service request with its N4 exchange");
+    let cycle = median("CPU per service request and release");
+    // A registration has five times as many messages.
+    let registration = median("CPU per registration + session, SUCI null");
+    assert!(alone > 1.0 && cycle > 1.0 && registration > alone, "{alone} {cycle} {registration}");
+    let parts = &json["parts"]["service request"];
+    for part in ["host", "balancer", "workers", "upf", "emulator"] {
+        assert!(parts[part].as_f64().unwrap() > 0.0, "{part}: {parts}");
+    }
+    assert!(String::from_utf8_lossy(&output.stdout).contains("messages in memory"));
+}
