@@ -139,6 +139,8 @@ pub struct Options {
     pub steady: Option<Steady>,
     /// What they do when there is no answer; only with `steady`.
     pub retry: Retry,
+    /// The first part of the steady load, which is left out of the latencies; the timeline has it.
+    pub settle: Duration,
     /// The interval of [`crate::Report::timeline`], if it is wanted.
     pub timeline: Option<Duration>,
     /// How often the scenario's loop runs.
@@ -201,6 +203,7 @@ impl Options {
             scenario,
             steady: None,
             retry: Retry::Standard,
+            settle: Duration::ZERO,
             timeline: None,
             rounds: 1,
             load: Load::Window(100),

@@ -72,6 +72,19 @@ impl AtFirst for Report {
 }
 
 #[test]
+fn what_is_due_while_the_load_settles_is_in_the_timeline_alone() {
+    let lab = Lab::new(Behaviour::default());
+    let mut options = options(&[(Activity::ServiceRequest, 1.0)], 200.0);
+    options.settle = Duration::from_millis(250);
+    let report = lab.run(&options).expect("the core is there");
+    check(&lab, &report, 200);
+    assert_eq!(report.latency(Procedure::ServiceRequest).map(|latency| latency.count), Some(150), "{report}");
+    assert_eq!(report.latency(Procedure::Registration).map(|latency| latency.count), Some(60), "{report}");
+    let timed: u64 = report.timeline.iter().filter(|row| row.procedure.is_none()).map(|row| row.count).sum();
+    assert_eq!(timed, 200, "{:?}", report.timeline);
+}
+
+#[test]
 fn a_busy_core_does_not_slow_the_arrivals_down() {
     // 4 UEs that are busy for 50 ms each can do 80 in a second; 200 are due
     let lab = Lab::new(Behaviour::default());

@@ -253,6 +253,8 @@ impl Worker<'_> {
                 if let Some(timeline) = &mut self.stats.timeline {
                     timeline.begin(run.origin_us);
                 }
+                let settled_us = run.origin_us + self.options.settle.as_micros() as u64;
+                self.stats.settling_us = (run.origin_us, settled_us);
                 let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
                 let steady = &mut self.stats.report.steady;
                 steady.steady_began_unix_us = (unix + run.origin_us).saturating_sub(now_us);

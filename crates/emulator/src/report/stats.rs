@@ -22,6 +22,8 @@ pub(crate) struct Stats {
     /// From the first message.
     service: Vec<Histogram<u64>>,
     pub(crate) timeline: Option<Timeline>,
+    /// What was due between these times is left out of the latencies: a steady load and the core settle.
+    pub(crate) settling_us: (u64, u64),
     /// When the first UE started and the last one ended, in microseconds of the run's clock.
     pub(crate) span: Option<(u64, u64)>,
 }
@@ -38,11 +40,15 @@ impl Stats {
             latency: histograms(),
             service: histograms(),
             timeline: timeline.map(Timeline::new),
+            settling_us: (0, 0),
             span: None,
         }
     }
 
     pub(crate) fn record(&mut self, procedure: Procedure, times: Times) {
+        if (self.settling_us.0..self.settling_us.1).contains(&times.intended_us) {
+            return;
+        }
         let latency_us = times.ended_us.saturating_sub(times.intended_us);
         self.latency[procedure as usize].saturating_record(latency_us.max(1));
         let service_us = times.ended_us.saturating_sub(times.began_us);

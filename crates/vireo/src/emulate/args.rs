@@ -94,6 +94,9 @@ pub(super) struct LoadArgs {
     /// With a time for --retry: when the UE takes itself for lost and registers anew
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = span)]
     pub(super) reattach: Duration,
+    /// With --load and --mix: leave the first part of the load out of the latencies; the timeline has it
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = span)]
+    pub(super) settle: Duration,
     /// Write latency over time as CSV, by when procedures were due
     #[arg(long, value_name = "FILE")]
     pub(super) timeline: Option<PathBuf>,

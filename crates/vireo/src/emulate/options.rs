@@ -69,6 +69,7 @@ pub(super) fn options(args: &Args) -> Result<Options, Failure> {
             Persistence::Standard => Retry::Standard,
             Persistence::After(retry) => Retry::After { retry, reattach: args.load.reattach },
         },
+        settle: args.load.settle,
         timeline: args.load.timeline.as_ref().map(|_| args.load.timeline_interval),
         duration: args.load.duration,
         timeout: args.load.timeout,

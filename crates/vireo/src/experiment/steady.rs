@@ -12,6 +12,8 @@ use vireo_simulator::faults::{Fault, Kind};
 /// Of the laboratory's own `/tmp`.
 const TIMELINE: &str = "/tmp/timeline.csv";
 const TIMELINE_BESIDE: &str = "/tmp/timeline-beside.csv";
+/// How long a load settles before its latencies count, or a quarter of it if it is short.
+const SETTLE_S: f64 = 2.0;
 /// How often the core's CPU time is read.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
@@ -97,6 +99,8 @@ impl Steady {
         let mut add = |name: &str, value: String| words.extend([name.to_owned(), value]);
         add("--load", kinds.join(","));
         add("--duration", self.seconds.to_string());
+        // A load that begins at once finds NFs that have to be started: that is not what is compared.
+        add("--settle", format!("{}ms", (self.seconds.min(SETTLE_S * 4.0) * 250.0) as u64));
         add("--timeline", timeline.into());
         add("--timeline-interval", format!("{}ms", self.interval.as_millis()));
         words.extend(self.more.iter().cloned());
