@@ -4,7 +4,7 @@
 use super::slot::{Fate, Life, flag};
 use super::timers::Kind;
 use super::worker::Worker;
-use crate::mix::Home;
+use crate::mix::{Activity, Home, SECOND_PSI};
 use crate::options::Retry;
 use crate::scenario::Step;
 use crate::ue::{Mm, Registration};
@@ -79,6 +79,9 @@ impl Worker<'_> {
         let slot = &mut self.slots[owner as usize];
         if matches!(slot.script.first(), Some(Step::Register(Registration::Fresh | Registration::Initial))) {
             slot.ue.detach();
+        }
+        if slot.activity == Some(Activity::Session) {
+            slot.ue.forget_session(SECOND_PSI);
         }
         (slot.step, slot.flags) = (0, 0);
         self.advance(owner, None);

@@ -3,7 +3,7 @@
 use super::slot::{Fate, Life, Slot};
 use super::worker::{Worker, thread_cpu_us};
 use crate::load::{Arrivals, Rng};
-use crate::mix::{Activity, Home, Pick, Steady, Stream};
+use crate::mix::{Activity, Home, Pick, SECOND_PSI, Steady, Stream};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -303,6 +303,10 @@ impl Worker<'_> {
         slot.fate = Fate::Well;
         slot.script = activity.script(run.home(slot.group));
         slot.activity = Some(activity);
+        if activity == Activity::Session {
+            // what is left of one that failed
+            slot.ue.forget_session(SECOND_PSI);
+        }
         (slot.step, slot.attempts, slot.flags) = (0, 0, 0);
         (slot.born_us, slot.sent_us) = (intended_us, self.now_us);
         self.active += 1;

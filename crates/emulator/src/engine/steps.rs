@@ -12,6 +12,9 @@ use std::sync::atomic::Ordering;
 use vireo_types::Tmsi;
 use vireo_wire::ngap::{Cause, CauseRadioNetwork, RRCEstablishmentCause};
 
+/// 5GMM cause #22 (TS 24.501 9.11.3.2).
+const CONGESTION: u8 = 22;
+
 /// A T3346 that is longer than this counts as a refusal.
 const LONGEST_BACK_OFF_S: u32 = 60;
 
@@ -215,6 +218,12 @@ impl Worker<'_> {
                 }
             }
             Event::SessionRejected { cause, .. } => self.fail(owner, format!("PDU session rejected: {cause}")),
+            // TS 24.501 5.6.1.5: the UE stays registered and waits
+            Event::ServiceRejected { cause: CONGESTION, retry_after_s: Some(wait_s) }
+                if wait_s <= LONGEST_BACK_OFF_S =>
+            {
+                self.back_off(owner, wait_s);
+            }
             Event::ServiceRejected { cause, .. } => self.fail(owner, format!("service rejected: 5GMM cause #{cause}")),
             Event::DeregisteredByNetwork { cause, .. } => {
                 self.fail(owner, format!("the network deregistered the UE: 5GMM cause {cause:?}"));
@@ -245,15 +254,20 @@ impl Worker<'_> {
         match retry_after_s {
             _ if faulty => slot.flags |= flag::REJECTED,
             Some(wait_s) if wait_s <= LONGEST_BACK_OFF_S => {
-                // TS 24.501 5.3.9: no registration while T3346 runs
-                self.stats.report.back_offs += 1;
-                slot.flags |= flag::BACKING_OFF;
-                slot.sequence = slot.sequence.wrapping_add(1);
-                let over = self.now_us + u64::from(wait_s) * 1_000_000;
-                self.timers.set(over, owner, slot.sequence, Kind::Pause);
+                self.back_off(owner, wait_s);
             }
             _ => self.fail(owner, format!("registration rejected: 5GMM cause #{cause}")),
         }
+    }
+
+    /// TS 24.501 5.3.9: no signalling while T3346 runs; then the step starts again.
+    fn back_off(&mut self, owner: u32, wait_s: u32) {
+        self.stats.report.back_offs += 1;
+        let slot = &mut self.slots[owner as usize];
+        slot.flags |= flag::BACKING_OFF;
+        slot.sequence = slot.sequence.wrapping_add(1);
+        let over = self.now_us + u64::from(wait_s) * 1_000_000;
+        self.timers.set(over, owner, slot.sequence, Kind::Pause);
     }
 
     pub(super) fn on_pause_over(&mut self, owner: u32) {

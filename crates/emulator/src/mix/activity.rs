@@ -79,8 +79,10 @@ pub enum Activity {
 const FRESH: Step = Step::Register(Registration::Fresh);
 const AGAIN: Step = Step::Register(Registration::Initial);
 const SESSION: Step = Step::Establish { psi: 1, kind: None };
-const SECOND: Step = Step::Establish { psi: 2, kind: None };
-const SECOND_DOWN: Step = Step::Release { psi: 2 };
+/// The session of [`Activity::Session`].
+pub(crate) const SECOND_PSI: u8 = 2;
+const SECOND: Step = Step::Establish { psi: SECOND_PSI, kind: None };
+const SECOND_DOWN: Step = Step::Release { psi: SECOND_PSI };
 
 impl Activity {
     /// All of them.
@@ -153,8 +155,8 @@ impl Activity {
             (Activity::XnHandover, _) => &[Connect, Step::XnHandover, Data, Dwell, Idle],
             (Activity::N2Handover, Home::Connected) => &[Connect, Step::N2Handover, Dwell],
             (Activity::N2Handover, _) => &[Connect, Step::N2Handover, Data, Dwell, Idle],
-            (Activity::Session, Home::Connected) => &[Connect, SECOND, Dwell, SECOND_DOWN],
-            (Activity::Session, _) => &[Connect, SECOND, Dwell, SECOND_DOWN, Idle],
+            (Activity::Session, Home::Connected) => &[Connect, SECOND, Dwell, Connect, SECOND_DOWN],
+            (Activity::Session, _) => &[Connect, SECOND, Dwell, Connect, SECOND_DOWN, Idle],
             (Activity::Registration, Home::Off) => &[FRESH, Dwell, Deregister],
             (Activity::RegistrationSession, Home::Off) => &[FRESH, SESSION, Data, Dwell, Deregister],
             (Activity::Registration | Activity::RegistrationSession, Home::Idle) => {

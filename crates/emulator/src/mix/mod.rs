@@ -7,6 +7,7 @@
 mod activity;
 mod file;
 
+pub(crate) use activity::SECOND_PSI;
 pub use activity::{Activity, Home};
 pub use file::{Mix, MixError, Often, Profile};
 

@@ -193,7 +193,7 @@ pub struct Report {
     pub service_requests: u64,
     /// Deregistrations done.
     pub deregistered: u64,
-    /// Registrations put off by T3346.
+    /// Registrations and service requests put off by T3346.
     pub back_offs: u64,
     /// What the steady load came to, if there was one.
     #[serde(flatten)]

@@ -398,6 +398,11 @@ impl Ue {
         }
     }
 
+    /// Ends a session without telling the network, which replaces its own when the UE establishes it again.
+    pub fn forget_session(&mut self, psi: u8) {
+        self.sessions.retain(|session| session.psi != psi);
+    }
+
     /// The UE takes itself for deregistered without telling the network; identity and keys stay.
     pub fn detach(&mut self) {
         self.connection_released();

@@ -37,6 +37,8 @@ pub struct Behaviour {
     pub ipv6: bool,
     /// Pages every UE as soon as it is idle.
     pub page: bool,
+    /// Refuses service requests with cause #22 and a T3346 of 2 s.
+    pub congested: bool,
     /// Answers NG SETUP and nothing else.
     pub mute: bool,
     pub upf: Ipv4Addr,
@@ -54,6 +56,7 @@ impl Default for Behaviour {
             forge: false,
             ipv6: false,
             page: false,
+            congested: false,
             mute: false,
             upf: Ipv4Addr::new(127, 0, 1, 1),
         }
@@ -408,6 +411,13 @@ impl Network {
                 self.registered += usize::from(!self.ues[index].registered);
                 self.ues[index].registered = true;
                 vec![]
+            }
+            Nas5gmmMessage::ServiceRequest(_) if self.behaviour.congested => {
+                let t3346 = NasGprsTimer2::from_seconds(2 as _).expect("a timer value");
+                let reject = NasServiceReject::new(NasFGmmCause::from_cause(GmmCause::Congestion));
+                let reject = self.protect(index, reject.with_t3346_value(t3346));
+                let (amf, ran) = self.ues[index].connection.expect("connected");
+                vec![self.downlink(index, reject), wire::release_command(amf, ran)]
             }
             Nas5gmmMessage::ServiceRequest(request) => {
                 let asked = request.uplink_data_status.as_ref().map(|s| s.sessions_with_data()).unwrap_or_default();
