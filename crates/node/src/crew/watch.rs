@@ -276,6 +276,10 @@ impl Watch {
                         (self.notify)(Notice::Up { worker, pid, took });
                     } else if took > self.config.joins_within {
                         member.kill(Why::Stuck);
+                    } else if took > self.config.stopped_after
+                        && member.process.activity().is_some_and(|activity| activity.state == State::Stopped)
+                    {
+                        member.kill(Why::Stopped);
                     }
                 }
                 None => {

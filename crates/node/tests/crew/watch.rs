@@ -124,6 +124,39 @@ fn a_worker_that_does_not_join_is_given_up() {
     assert!(matches!(lab.notice(), Notice::Failed { error: CrewError::Ended(Why::Exited(1)), .. }));
 }
 
+/// Nobody looks for it in the region: what is started in its place must not wait for the time that a start may take.
+#[test]
+fn one_that_is_stopped_before_it_joins_is_killed() {
+    let _alone = alone();
+    let lab = Lab::start(Part::Absent, |_| {});
+    lab.crew.launch(1);
+    let begun = Instant::now();
+    let started = || {
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        let mut pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let environment = format!("{}={}", env(Part::Absent).0, env(Part::Absent).1);
+        let is_it = |pid: u32| {
+            let octets = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            octets.split(|octet| *octet == 0).any(|word| word == environment.as_bytes())
+                && std::fs::read_to_string(format!("/proc/{pid}/status"))
+                    .is_ok_and(|status| status.contains(&format!("PPid:\t{}\n", std::process::id())))
+        };
+        pids.find(|pid| is_it(*pid))
+    };
+    let pid = loop {
+        match started() {
+            Some(pid) => break pid,
+            None => assert!(begun.elapsed() < Duration::from_secs(5), "it is not there"),
+        }
+    };
+    signal(pid, Signal::STOP);
+    match lab.notice() {
+        Notice::Failed { worker: 1, error: CrewError::Ended(Why::Stopped) } => {}
+        other => panic!("{other:?}"),
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5) && !exists(pid));
+}
+
 #[test]
 fn a_number_that_is_not_reclaimed_is_not_given_again() {
     let _alone = alone();
