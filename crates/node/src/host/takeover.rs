@@ -177,6 +177,8 @@ impl Host {
             return self.controller.failed.extend(purposes);
         };
         self.pools.enter(&self.region, number, purposes);
+        // One that died at work has left word of it behind, by which its successor would seem stuck.
+        self.region.board(self.plan.nf_word(number, 0, plan::NF_SERVING)).store(0, Ordering::Relaxed);
         self.crew.launch(number);
     }
 
