@@ -19,7 +19,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 /// Service requests, as a part of what the processor can do of them alone.
 const SERVICE: f64 = 0.4;
 /// Attaches, as parts of what the processor can do of them alone.
-const ATTACH: [f64; 6] = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5];
+const ATTACH: [f64; 5] = [0.0, 0.1, 0.2, 0.35, 0.5];
 
 /// The service request's objective, and so its share of the processor, comes first.
 const OBJECTIVES: Objectives<'_> =

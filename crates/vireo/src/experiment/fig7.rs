@@ -59,7 +59,7 @@ fn run(session: &Session) -> Result<Findings, Failure> {
     let limit = session.saturation(&variants[0], &[], &|rate, seconds| load(session, rate, seconds, None))?;
     eprintln!("experiment: saturation is {limit:.0} service requests/s");
     let loads: Vec<f64> = if session.quick { vec![0.5] } else { LOADS.to_vec() };
-    let (before, after) = if session.quick { (1.5, [2.5, 8.0]) } else { (5.0, [7.0, 20.0]) };
+    let (before, after) = if session.quick { (1.5, [2.5, 8.0]) } else { (5.0, [7.0, 12.0]) };
     let rounds = session.repeat("a worker dies or stops", |_| {
         let mut round = Vec::new();
         for load_share in &loads {

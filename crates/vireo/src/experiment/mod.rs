@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Where the results go [default: results/NAME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// How often everything is measured [default: 5; 1 with --quick]
+    /// How often everything is measured [default: 3; 1 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50))]
     runs: Option<u32>,
     /// How long the soak lasts
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let folder = Folder::make(&out)?;
     let log = args.core_log.as_deref().map(crate::lab::create).transpose()?;
     let lab = Lab::build(&UE_NETWORKS)?;
-    let runs = args.runs.unwrap_or(if args.quick { 1 } else { 5 });
+    let runs = args.runs.unwrap_or(if args.quick { 1 } else { 3 });
     let session = Session {
         lab,
         interrupt: Interrupt::listen()?,

@@ -14,7 +14,7 @@ use vireo_simulator::results::{Configuration, Figure, Measured, Table};
 /// Procedures per second that the search for the saturation begins with.
 const FIRST_GUESS: f64 = 1500.0;
 /// A core whose procedures take longer than this in the median does not keep up.
-const LONGEST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_millis(200);
 
 /// What an experiment runs in.
 #[derive(Debug)]

@@ -40,6 +40,12 @@ const FAULTS_PER_MINUTE: f64 = 6.0;
 const GROWTH_PERCENT: f64 = 5.0;
 /// How long a run has to be for growth to mean something.
 const SETTLES_S: f64 = 240.0;
+/// How long the core is left alone before what is still in use is counted.
+const QUIET: Duration = Duration::from_secs(12);
+/// What is not in use when nothing happens.
+const QUIET_ZERO: [&str; 1] = ["vireo_region_slots_busy"];
+/// The marks that the summary tells.
+const MARK_EVERY_S: f64 = 300.0;
 /// What the core is asked for, and how often.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// Metrics of the core that tell what of its region is in use; the beginnings of their names.
@@ -72,6 +78,12 @@ impl Mark {
         let mut in_use = core.metrics()?;
         in_use.retain(|name, _| name.starts_with(IN_USE));
         Ok(Mark { at_s, held: workers::holdings(&core.process)?, in_use })
+    }
+
+    /// In words.
+    fn told(&self) -> String {
+        let all: Vec<String> = self.quantities().iter().map(|(name, value)| format!("{name} {value:.1}")).collect();
+        format!("{}.", all.join(", "))
     }
 
     /// All that must not grow, with units.
@@ -114,9 +126,19 @@ fn run(session: &Session) -> Result<Findings, Failure> {
         }
         Ok(())
     })?;
+    // The core looks at its region every few seconds.
+    std::thread::sleep(QUIET);
+    let quiet = Mark::take(&core, seconds + QUIET.as_secs_f64())?;
     core.stop()?;
     let mut findings = findings(limit, session.seed, &steady, &outcome, &marks)?;
     findings.configurations.push(variant.configuration());
+    findings.notes.push(format!("When the load is over: {}", quiet.told()));
+    for name in QUIET_ZERO {
+        if let Some(value) = quiet.in_use.get(name) {
+            let figure = Figure::new(format!("{name} when the load is over"), "", one(*value)?);
+            findings.figures.push(figure.mark(Bound::AtMost(0.0)));
+        }
+    }
     Ok(findings)
 }
 
@@ -180,11 +202,25 @@ fn findings(limit: f64, seed: u64, steady: &Steady, outcome: &Outcome, marks: &[
             format!("The mix: {}.", MIX.map(|(name, weight)| format!("{name} {weight}")).join(", ")),
         ]
         .into_iter()
+        .chain(told(marks))
         .chain(complaints.iter().map(|what| format!("Went wrong: {what}.")))
         .collect(),
         broken,
         ..Findings::default()
     })
+}
+
+/// What the core held at the marks, and at the beginning and the end.
+fn told(marks: &[Mark]) -> Vec<String> {
+    let mut next_s = 0.0;
+    let mut lines = Vec::new();
+    for (index, mark) in marks.iter().enumerate() {
+        if mark.at_s >= next_s || index + 1 == marks.len() {
+            lines.push(format!("After {:.1} minutes: {}", mark.at_s / 60.0, mark.told()));
+            next_s = (mark.at_s / MARK_EVERY_S).floor() * MARK_EVERY_S + MARK_EVERY_S;
+        }
+    }
+    lines
 }
 
 fn latency(bins: &[Bin], outcome: &Outcome) -> Chart {
