@@ -119,28 +119,28 @@ fn an_unanswered_request_is_repeated() {
     let mut options = options(&[(Activity::ServiceRequest, 1.0)], 100.0);
     options.duration = Some(Duration::from_millis(1500));
     options.retry = Retry::After { retry: Duration::from_millis(300), reattach: Duration::from_secs(20) };
-    // silence for some 400 ms
-    let report = run_with(&lab, &options, |network, due| network.behaviour.mute = (40..80).contains(&due));
+    let mut silent = false;
+    let report = run_with(&lab, &options, |network, due| {
+        if due >= 40 && !silent {
+            (silent, network.behaviour.deaf) = (true, 40);
+        }
+    });
     let steady = &report.steady;
-    assert!(steady.retries > 20, "{report}");
+    assert!(steady.retries >= 5, "{report}");
     assert_eq!((steady.procedures, steady.completed), (150, 150), "{report}");
     assert_eq!((steady.lost, steady.failed_procedures), (0, 0), "{report}");
-    // those that were due when the silence began had to wait for its end
+    // what was not heard was said again
     let latency = report.latency(Procedure::ServiceRequest).expect("happened");
     assert_eq!(latency.count, 150);
     assert!(latency.max >= 300_000, "{report}");
-    let calm = report.timeline.iter().find(|row| row.procedure.is_none()).expect("rows");
-    let worst = report.timeline.iter().max_by_key(|row| row.max_us).expect("rows");
-    assert!(worst.at_s > calm.at_s && worst.max_us > calm.max_us && worst.at_s < 1.5, "{worst:?}");
 }
 
 #[test]
 fn a_ue_that_is_turned_away_waits_and_comes_back() {
-    let lab = Lab::new(Behaviour::default());
-    let options = options(&[(Activity::ServiceRequest, 1.0)], 50.0);
-    let report = run_with(&lab, &options, |network, due| network.behaviour.congested = (10..30).contains(&due));
+    let lab = Lab::new(Behaviour { congested: 10, ..Behaviour::default() });
+    let report = lab.run(&options(&[(Activity::ServiceRequest, 1.0)], 50.0)).expect("the core is there");
     let steady = &report.steady;
-    assert!(report.back_offs >= 5, "{report}");
+    assert_eq!(report.back_offs, 10, "{report}");
     assert_eq!((steady.completed, steady.failed_procedures, steady.lost), (50, 0, 0), "{report}");
     let latency = report.latency(Procedure::ServiceRequest).expect("happened");
     assert!(latency.max >= 2_000_000 && latency.p50 < 2_000_000, "{report}");

@@ -125,6 +125,18 @@ pub(crate) struct Counters {
     pub(crate) stop: AtomicBool,
 }
 
+/// Ends the run if its thread panics: the others would wait for it for ever.
+struct Leave<'a>(&'a Counters);
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop.store(true, Ordering::Relaxed);
+            self.0.finish.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Opens the SCTP endpoint of worker `n`.
 pub type Open<'a> = &'a (dyn Fn(u32) -> Result<Box<dyn Endpoint>, Box<dyn std::error::Error + Send + Sync>> + Sync);
 
@@ -143,6 +155,7 @@ pub fn run_with(options: &Options, open: Open<'_>, progress: &mut dyn FnMut(Prog
             .map(|n| {
                 let counters = &counters;
                 scope.spawn(move || {
+                    let _leave = Leave(counters);
                     let result = worker::run(options, n, threads, open, counters, begun);
                     if result.is_err() {
                         counters.stop.store(true, Ordering::Relaxed);
@@ -153,6 +166,7 @@ pub fn run_with(options: &Options, open: Open<'_>, progress: &mut dyn FnMut(Prog
                 })
             })
             .collect();
+        let _leave = Leave(&counters);
         resident = watch(options, &counters, threads, begun, progress);
         workers.into_iter().map(|worker| worker.join().unwrap_or(Err(Error::Stopped))).collect()
     });

@@ -79,6 +79,10 @@ pub(super) struct Slot {
     pub(super) fate: Fate,
     /// Index of the group in a steady load.
     pub(super) group: u8,
+    /// The point of that procedure is reached; what follows is the way home.
+    pub(super) served: bool,
+    /// [`Step::Connect`] has brought the UE up.
+    pub(super) fresh: bool,
     /// How often the script was started again.
     pub(super) attempts: u8,
     pub(super) link: u16,
@@ -110,6 +114,8 @@ impl Slot {
             activity: None,
             fate: Fate::Well,
             group: 0,
+            served: false,
+            fresh: false,
             attempts: 0,
             link,
             step: 0,

@@ -288,7 +288,10 @@ impl Worker<'_> {
         let unfinished = |slot: &Slot| slot.life == Life::Running && slot.fate == Fate::Well;
         let unfinished: Vec<_> = self.slots.iter().filter(|slot| unfinished(slot)).collect();
         for slot in unfinished {
-            if let Some(activity) = slot.activity {
+            if slot.activity.is_some() && slot.served {
+                // on its way home
+                self.stats.report.steady.completed += 1;
+            } else if let Some(activity) = slot.activity {
                 self.stats.fail_procedure(activity.procedure(), slot.born_us);
                 self.stats.reason(format!("{activity} not done at the end of the run"));
             }
@@ -308,6 +311,7 @@ impl Worker<'_> {
             slot.ue.forget_session(SECOND_PSI);
         }
         (slot.step, slot.attempts, slot.flags) = (0, 0, 0);
+        (slot.served, slot.fresh) = (false, false);
         (slot.born_us, slot.sent_us) = (intended_us, self.now_us);
         self.active += 1;
         self.advance(owner, Some(intended_us));

@@ -21,6 +21,9 @@ const LONGEST_BACK_OFF_S: u32 = 60;
 /// When a gNB asks for the release of a UE that the core should have let go of by itself.
 const RELEASE_AGAIN_US: u64 = 1_000_000;
 
+/// Far longer than two associations are apart.
+const BREATH_US: u64 = 50_000;
+
 /// How long the release of a UE that backs off may take.
 const RELEASE_US: u64 = 100_000;
 
@@ -46,7 +49,7 @@ impl Worker<'_> {
             self.start(owner, step);
             if !self.is_step_over(owner) {
                 // who rests waits for nobody
-                if !matches!(step, Step::Rest | Step::Dwell) {
+                if !matches!(step, Step::Rest | Step::Dwell | Step::Breathe) {
                     let slot = &self.slots[owner as usize];
                     let deadline = self.now_us + self.patience(step).as_micros() as u64;
                     self.timers.set(deadline, owner, slot.sequence, Kind::Guard);
@@ -54,7 +57,7 @@ impl Worker<'_> {
                 return;
             }
             // what costs no time leaves the intended time to the step after it
-            if !matches!(step, Step::Connect | Step::Roam | Step::Data | Step::Repeat { .. }) {
+            if !matches!(step, Step::Connect | Step::Breathe | Step::Roam | Step::Data | Step::Repeat { .. }) {
                 due_us = None;
             }
             self.complete(owner);
@@ -118,6 +121,10 @@ impl Worker<'_> {
                 }
                 return slot.flags |= flag::PAUSED;
             }
+            Step::Breathe if std::mem::take(&mut slot.fresh) => {
+                return self.timers.set(self.now_us + BREATH_US, owner, slot.sequence, Kind::Pause);
+            }
+            Step::Breathe => return slot.flags |= flag::PAUSED,
             Step::Data if !has_data => return,
             Step::Traffic | Step::Data => return self.start_traffic(owner),
             Step::AwaitPage => {
@@ -375,7 +382,7 @@ impl Worker<'_> {
             Some(Step::Deregister | Step::SwitchOff | Step::Leave) => {
                 slot.ran.is_none() && slot.ue.mm() == Mm::Deregistered
             }
-            Some(Step::Rest | Step::Dwell) => slot.has(flag::PAUSED),
+            Some(Step::Rest | Step::Dwell | Step::Breathe) => slot.has(flag::PAUSED),
             Some(Step::AwaitPage) => slot.has(flag::PAGED),
             Some(Step::Roam) => true,
             Some(Step::XnHandover | Step::N2Handover) => slot.has(flag::MOVED),
@@ -390,9 +397,11 @@ impl Worker<'_> {
         // what was tried again counts from the first time
         let again = slot.attempts > 0 && point && slot.fate == Fate::Well;
         let times = if again { slot.whole(self.now_us) } else { slot.current(self.now_us) };
+        let well = slot.fate == Fate::Well;
+        self.slots[owner as usize].served |= point;
         self.stats.record(procedure, times);
         // of a steady load, that for which there was an arrival
-        if self.steady.is_none() || point && slot.fate == Fate::Well {
+        if self.steady.is_none() || point && well {
             self.stats.plot(procedure, times);
         }
     }
@@ -413,6 +422,7 @@ impl Worker<'_> {
             Some(Step::Service) => self.record(owner, Procedure::ServiceRequest),
             Some(Step::Connect) if self.slots[owner as usize].has(flag::SERVED) => {
                 self.record(owner, Procedure::ServiceRequest);
+                self.slots[owner as usize].fresh = true;
             }
             Some(Step::XnHandover) => self.record(owner, Procedure::XnHandover),
             Some(Step::N2Handover) => self.record(owner, Procedure::N2Handover),

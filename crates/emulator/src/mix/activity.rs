@@ -141,7 +141,7 @@ impl Activity {
     /// What a UE does that rests at `home`, from there and back. A UE that is not connected where the procedure needs
     /// it to be comes up by service request first, and one that has to be off leaves first.
     pub(crate) fn script(self, home: Home) -> &'static [Step] {
-        use Step::{Connect, Data, Deregister, Dwell, Idle, Leave, Released, Roam, Service};
+        use Step::{Breathe, Connect, Data, Deregister, Dwell, Idle, Leave, Released, Roam, Service};
         const UPDATE: Step = Step::Register(Registration::Periodic);
         const MOVED: Step = Step::Register(Registration::Mobility);
         match (self, home) {
@@ -151,10 +151,10 @@ impl Activity {
             (Activity::PeriodicUpdate, _) => &[Idle, UPDATE, Released, Connect],
             (Activity::MobilityUpdate, Home::Idle) => &[Roam, MOVED, Data, Dwell, Idle],
             (Activity::MobilityUpdate, _) => &[Idle, Roam, MOVED, Data],
-            (Activity::XnHandover, Home::Connected) => &[Connect, Step::XnHandover, Dwell],
-            (Activity::XnHandover, _) => &[Connect, Step::XnHandover, Data, Dwell, Idle],
-            (Activity::N2Handover, Home::Connected) => &[Connect, Step::N2Handover, Dwell],
-            (Activity::N2Handover, _) => &[Connect, Step::N2Handover, Data, Dwell, Idle],
+            (Activity::XnHandover, Home::Connected) => &[Connect, Breathe, Step::XnHandover, Dwell],
+            (Activity::XnHandover, _) => &[Connect, Breathe, Step::XnHandover, Data, Dwell, Idle],
+            (Activity::N2Handover, Home::Connected) => &[Connect, Breathe, Step::N2Handover, Dwell],
+            (Activity::N2Handover, _) => &[Connect, Breathe, Step::N2Handover, Data, Dwell, Idle],
             (Activity::Session, Home::Connected) => &[Connect, SECOND, Dwell, Connect, SECOND_DOWN],
             (Activity::Session, _) => &[Connect, SECOND, Dwell, Connect, SECOND_DOWN, Idle],
             (Activity::Registration, Home::Off) => &[FRESH, Dwell, Deregister],

@@ -35,6 +35,9 @@ pub enum Step {
     AwaitPage,
     /// Comes up by service request unless it is connected.
     Connect,
+    /// Waits a moment if [`Step::Connect`] has just brought it up: the two gNBs of a handover have no common order, and the
+    /// core must not hear from the target before it has the source's last answer.
+    Breathe,
     /// Stays connected for the dwell time of its group ([`crate::mix::Group`]).
     Dwell,
     /// Sends the data of its group, if the run has a target for it.

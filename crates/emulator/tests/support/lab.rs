@@ -21,6 +21,14 @@ pub struct Lab {
 
 pub const CORE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Lab {
     pub fn new(behaviour: Behaviour) -> Self {
         Lab {
@@ -50,9 +58,9 @@ impl Lab {
                 let address = IpAddr::V4(Ipv4Addr::new(10, 0, 1, n as u8));
                 Ok(self.sctp.bind(&Config { addresses: vec![address], ..Config::default() })?)
             };
-            let report = run_with(options, &open, progress);
-            stop.store(true, Ordering::Relaxed);
-            report
+            // also if the test fails in `progress`
+            let _stop = StopOnDrop(&stop);
+            run_with(options, &open, progress)
         })
     }
 

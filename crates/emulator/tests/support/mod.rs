@@ -37,8 +37,10 @@ pub struct Behaviour {
     pub ipv6: bool,
     /// Pages every UE as soon as it is idle.
     pub page: bool,
-    /// Refuses service requests with cause #22 and a T3346 of 2 s.
-    pub congested: bool,
+    /// Does not take so many messages.
+    pub deaf: u32,
+    /// Refuses so many service requests with cause #22 and a T3346 of 2 s.
+    pub congested: u32,
     /// Answers NG SETUP and nothing else.
     pub mute: bool,
     pub upf: Ipv4Addr,
@@ -56,7 +58,8 @@ impl Default for Behaviour {
             forge: false,
             ipv6: false,
             page: false,
-            congested: false,
+            deaf: 0,
+            congested: 0,
             mute: false,
             upf: Ipv4Addr::new(127, 0, 1, 1),
         }
@@ -125,12 +128,16 @@ impl Network {
         match wire::read(pdu) {
             Uplink::NgSetup => vec![wire::ng_setup_response()],
             _ if self.behaviour.mute => vec![],
+            _ if self.behaviour.deaf > 0 => {
+                self.behaviour.deaf -= 1;
+                vec![]
+            }
             Uplink::InitialUe { ran, nas, s_tmsi } => self.initial(ran, &nas, s_tmsi),
             Uplink::Nas { amf, ran, nas } => self.nas(amf, ran, &nas),
             Uplink::ReleaseRequest { amf, ran } => vec![wire::release_command(amf, ran)],
             Uplink::ReleaseComplete { amf } => {
                 let Some(index) = self.by_amf_id.remove(&amf) else { return vec![] };
-                self.ues[index].connection = None;
+                self.ues[index].connection.take_if(|(current, _)| *current == amf);
                 match self.behaviour.page && self.ues[index].registered {
                     true => vec![wire::paging(self.ues[index].tmsi)],
                     false => vec![],
@@ -140,8 +147,8 @@ impl Network {
                 let sessions = self.by_amf_id.get(&amf).map(|index| self.ues[*index].sessions.clone());
                 for (psi, address, teid) in tunnels {
                     let known = sessions.iter().flatten().find(|(known, _)| *known == psi);
-                    let (_, uplink) = known.expect("a tunnel of a session that there is");
-                    self.routes.insert(*uplink, (address, teid));
+                    // an answer may come after the session has ended
+                    known.map(|(_, uplink)| self.routes.insert(*uplink, (address, teid)));
                 }
                 vec![]
             }
@@ -412,7 +419,8 @@ impl Network {
                 self.ues[index].registered = true;
                 vec![]
             }
-            Nas5gmmMessage::ServiceRequest(_) if self.behaviour.congested => {
+            Nas5gmmMessage::ServiceRequest(_) if self.behaviour.congested > 0 => {
+                self.behaviour.congested -= 1;
                 let t3346 = NasGprsTimer2::from_seconds(2 as _).expect("a timer value");
                 let reject = NasServiceReject::new(NasFGmmCause::from_cause(GmmCause::Congestion));
                 let reject = self.protect(index, reject.with_t3346_value(t3346));
