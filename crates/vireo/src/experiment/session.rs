@@ -127,14 +127,18 @@ impl Session {
         load: &dyn Fn(f64, f64) -> Steady,
     ) -> Result<f64, Failure> {
         let (seconds, steps) = if self.quick { (1.5, 2) } else { (4.0, 4) };
-        let found = saturation::search(FIRST_GUESS, steps, |rate| {
+        let attempt = |rate: f64| {
             self.interrupt.check()?;
             let outcome = self.on_core(variant, processors, &load(rate, seconds))?;
             let kept_up = outcome.kept_up(LONGEST);
             let (completed, due) = (outcome.result.completed, outcome.result.procedures);
             eprintln!("experiment: {}: {rate:.0}/s: {completed} of {due} done, kept up: {kept_up}", variant.name);
             Ok::<_, Failure>(kept_up)
-        })?;
+        };
+        // Once more what failed: a moment in which the machine did something else must not decide.
+        let again = !self.quick;
+        let found =
+            saturation::search(FIRST_GUESS, steps, |rate| Ok::<_, Failure>(attempt(rate)? || again && attempt(rate)?))?;
         if found <= 0.0 {
             return Err(Failure(format!("the core ({}) keeps up with no load that was tried", variant.name)));
         }
