@@ -1,6 +1,7 @@
 //! Requests that wait for their response.
 
-use std::collections::{HashMap, VecDeque};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use std::hash::Hash;
 use vireo_types::{Duration, Instant, Seid};
 use vireo_wire::pfcp::MessageType;
@@ -74,8 +75,9 @@ pub(super) struct Pending {
     limit: usize,
     t1: Duration,
     due: VecDeque<Due>,
-    by_number: HashMap<(PeerIndex, u32), u32>,
-    by_key: HashMap<u64, u32>,
+    // What goes into these has numbers and keys of this side alone, so nobody else can make them collide.
+    by_number: FxHashMap<(PeerIndex, u32), u32>,
+    by_key: FxHashMap<u64, u32>,
     /// The numbers of keyed requests that were answered.
     answered: Recent<u64, (PeerIndex, u32)>,
     /// The numbers of session establishments that were given up: their response may still come.
@@ -90,8 +92,8 @@ impl Pending {
             limit,
             t1,
             due: VecDeque::new(),
-            by_number: HashMap::new(),
-            by_key: HashMap::new(),
+            by_number: FxHashMap::default(),
+            by_key: FxHashMap::default(),
             answered: Recent::new(limit, memory),
             given_up: Recent::new(limit, GIVEN_UP_MEMORY),
         }
@@ -236,13 +238,13 @@ impl Pending {
 struct Recent<K, V> {
     limit: usize,
     memory: Duration,
-    values: HashMap<K, V>,
+    values: FxHashMap<K, V>,
     order: VecDeque<(Instant, K)>,
 }
 
 impl<K: Copy + Eq + Hash, V> Recent<K, V> {
     fn new(limit: usize, memory: Duration) -> Self {
-        Recent { limit, memory, values: HashMap::new(), order: VecDeque::new() }
+        Recent { limit, memory, values: FxHashMap::default(), order: VecDeque::new() }
     }
 
     fn put(&mut self, now: Instant, key: K, value: V) {

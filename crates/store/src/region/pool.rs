@@ -127,6 +127,49 @@ impl Region {
     }
 }
 
+/// Where a worker looks for a free packet: a part of the pool that grows when too many of it are in use, and shrinks when
+/// none is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    /// Its first packet: workers begin at different ones.
+    base: u32,
+    size: u32,
+    /// The next to look at, from the base on.
+    at: u32,
+    /// Whether one of this round was in use.
+    busy: bool,
+}
+
+impl Window {
+    /// Packets at least.
+    const LEAST: u32 = 256;
+    /// So many in use, one after the other, and it grows.
+    const MISSES: u32 = 32;
+
+    pub(super) fn new(base: u32) -> Self {
+        Window { base, size: Self::LEAST, at: 0, busy: false }
+    }
+
+    /// The next packet to try, of `count`; `missed` have been tried in vain. `None` when all have been.
+    fn next(&mut self, count: u32, missed: &mut u32) -> Option<u32> {
+        self.size = self.size.min(count);
+        self.busy |= *missed > 0;
+        if self.size < count && *missed >= Self::MISSES.min(self.size) {
+            (self.at, self.size, *missed) = (self.size, (self.size * 2).min(count), 0);
+        } else if *missed >= count {
+            return None;
+        }
+        if self.at >= self.size {
+            let shrinks = !self.busy && self.size / 2 >= Self::LEAST;
+            self.size = if shrinks { self.size / 2 } else { self.size };
+            (self.at, self.busy) = (0, false);
+        }
+        let number = (self.base + self.at) % count;
+        (self.at, *missed) = (self.at + 1, *missed + 1);
+        Some(number)
+    }
+}
+
 impl Worker {
     /// A packet with these octets; `None` if none is free that is large enough. It is the worker's until it is posted: a
     /// worker that dies before takes it along.
@@ -146,18 +189,17 @@ impl Worker {
         Some(packet)
     }
 
+    /// Packets are mostly freed by others, so where free ones are is not known: it is looked in a window that is as small
+    /// as the packets in use allow, so that the same ones are used again while they are in the processor's cache.
     fn free_one(&mut self) -> Option<Packet> {
         let count = self.region.config.packets;
-        for _ in 0..count {
-            let number = self.spare.pop().unwrap_or_else(|| {
-                self.packet_cursor = (self.packet_cursor + 1) % count;
-                self.packet_cursor
-            });
+        let mut missed = 0;
+        loop {
+            let number = self.spare.pop().or_else(|| self.packets.next(count, &mut missed))?;
             if let Some(packet) = self.own(number) {
                 return Some(packet);
             }
         }
-        None
     }
 
     /// They are few and seldom needed.
@@ -191,6 +233,28 @@ mod tests {
     use super::{LARGE_PACKET_OCTETS, PACKET_OCTETS};
     use crate::region::{Posted, Region, RegionConfig};
     use vireo_types::Ltmsi;
+
+    #[test]
+    fn few_packets_are_used_as_long_as_few_are_in_use() {
+        let config = RegionConfig { packets: 2048, ..RegionConfig::new(4, 2, 32 << 20) };
+        let region = Region::create(config).unwrap();
+        let mut worker = region.join(1).unwrap();
+        let most = |worker: &mut super::Worker| {
+            let mut used = std::collections::BTreeSet::new();
+            for n in 0..20_000 {
+                let packet = worker.packet(n, b"x").unwrap();
+                used.insert(packet.number);
+                assert!(region.free_packet(packet), "freed by another worker, as a rule");
+            }
+            used.len()
+        };
+        assert_eq!(most(&mut worker), 256);
+        let all: Vec<_> = std::iter::from_fn(|| worker.packet(1, b"y")).collect();
+        assert_eq!((all.len(), region.packets_used()), (2048, 2048), "each is found, however few are left");
+        assert!(all.into_iter().all(|packet| region.free_packet(packet)));
+        most(&mut worker);
+        assert_eq!(most(&mut worker), 256, "it has shrunk again");
+    }
 
     #[test]
     fn large_messages_have_packets_of_their_own() {

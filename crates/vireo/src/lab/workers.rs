@@ -7,6 +7,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 /// The word of a worker's command line that other children do not have.
@@ -29,7 +30,7 @@ pub(crate) struct Holdings {
     pub(crate) parent_bytes: u64,
     /// Private memory of all workers that is resident, in octets.
     pub(crate) worker_bytes: u64,
-    /// Shared memory that is resident in the process of the core that has most of it, in octets.
+    /// Shared memory in octets: what the state region has been given, once, whoever has used it.
     pub(crate) shared_bytes: u64,
     /// File descriptors of the core's own process.
     pub(crate) parent_fds: usize,
@@ -98,7 +99,7 @@ pub(crate) fn holdings(core: &Process) -> Result<Holdings, Failure> {
         let text = status(worker.pid);
         held.workers += 1;
         held.worker_bytes += octets(&text, "RssAnon:");
-        held.shared_bytes = held.shared_bytes.max(octets(&text, "RssShmem:"));
+        held.shared_bytes = held.shared_bytes.max(octets(&text, "RssShmem:")).max(region_octets(worker.pid));
         held.worker_fds += descriptors(worker.pid);
     }
     Ok(held)
@@ -123,6 +124,14 @@ fn has_word(line: &[u8], word: &[u8]) -> bool {
 fn octets(status: &str, name: &str) -> u64 {
     let line = status.lines().find_map(|l| l.strip_prefix(name));
     line.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+/// Memory of the region, which is a worker's standard input. No process needs to have all of it mapped in.
+fn region_octets(pid: u32) -> u64 {
+    let file = format!("/proc/{pid}/fd/0");
+    let is_memory = fs::read_link(&file).is_ok_and(|to| to.to_string_lossy().starts_with("/memfd:"));
+    // A block has 512 octets (stat(3type)).
+    if is_memory { fs::metadata(&file).map_or(0, |region| region.blocks() * 512) } else { 0 }
 }
 
 fn descriptors(pid: u32) -> usize {

@@ -109,9 +109,8 @@ impl Add for Cpu {
 impl Sub for Cpu {
     type Output = Cpu;
 
-    /// Threads that have ended since are nothing, not less than nothing.
     fn sub(self, other: Cpu) -> Cpu {
-        self.with(other, |a, b| (a - b).max(0.0))
+        self.with(other, |a, b| a - b)
     }
 }
 
@@ -170,7 +169,6 @@ mod tests {
         assert_eq!((cpu.udm, cpu.upf, cpu.emulator, cpu.other), (24.0, 32.0, 64.0, 128.0));
         assert_eq!(cpu.core(), 287.0);
         assert_eq!(cpu.each(2.0).core(), 143.5);
-        assert_eq!((cpu - cpu.times(2.0)).core(), 0.0, "not less than nothing");
         assert_eq!((cpu + cpu - cpu).core(), 287.0);
     }
 

@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use vireo_emulator::load::Pattern;
 use vireo_emulator::mix::{Activity, Steady};
-use vireo_emulator::scenario::Scenario;
+use vireo_emulator::scenario::{Mode, Scenario, Scheme, Step};
+use vireo_emulator::ue::Registration;
 use vireo_emulator::usim::{Concealment, HomeNetworkPublicKey, Keys};
 use vireo_emulator::{LAB_K, LAB_OPC, Load, Options, Phase, Procedure, Report, Retry, Subscribers, run_with};
 use vireo_node::control::Control;
@@ -37,6 +38,14 @@ const APART: Duration = Duration::from_millis(500);
 const UP_WITHIN: Duration = Duration::from_secs(30);
 const REST_WITHIN: Duration = Duration::from_secs(30);
 
+/// Registration, session and the release that follows: what a release costs is what it has more than registrations.
+static SESSION_IDLE: Scenario = Scenario {
+    name: "session-idle",
+    about: "registration and one PDU session, then idle",
+    mode: Mode::Steps(&[Step::Register(Registration::Fresh), Step::Establish { psi: 1, kind: None }, Step::Idle]),
+    scheme: Scheme::Any,
+};
+
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
@@ -57,9 +66,11 @@ pub(super) struct Outcome {
     /// CPU for each service request and the release that follows it.
     pub(super) cycle: Cpu,
     pub(super) cycles_per_s: f64,
-    /// CPU for each service request with its N4 exchange.
+    /// CPU for each service request with its N4 exchange: what is left of the closed loop without the releases.
     pub(super) service: Cpu,
-    /// Of those, in microseconds.
+    /// The same alone, at a rate: nothing else to do, so threads sleep and wake more often.
+    pub(super) paced: Cpu,
+    /// Latency at that rate, in microseconds.
     pub(super) service_p50_us: f64,
     pub(super) service_p99_us: f64,
 }
@@ -183,7 +194,7 @@ impl Running {
     }
 
     /// Registrations with session by so many UEs: CPU for each, and how many in a second.
-    pub(super) fn register(&self, scenario: &str, first: u32, ues: u32) -> Result<(Cpu, f64), Failure> {
+    fn register(&self, scenario: &'static Scenario, first: u32, ues: u32) -> Result<(Cpu, f64), Failure> {
         let run = self.emulate(&options(scenario, first, ues)?)?;
         Ok((run.cpu.each(ues.into()), run.report.ues_per_second))
     }
@@ -192,7 +203,7 @@ impl Running {
     fn cycles(&self, first: u32, requests: u32, registration: Cpu) -> Result<(Cpu, f64), Failure> {
         let rounds = requests.div_ceil(WINDOW).max(1);
         let idle = Duration::from_millis(1);
-        let run = self.emulate(&Options { rounds, idle, ..options("idle-service", first, WINDOW)? })?;
+        let run = self.emulate(&Options { rounds, idle, ..options(find("idle-service")?, first, WINDOW)? })?;
         let done = run.report.service_requests as f64;
         let cpu = run.cpu - registration.times(WINDOW.into());
         Ok((cpu.each(done), done / run.report.seconds))
@@ -208,7 +219,7 @@ impl Running {
             duration: Some(duration),
             retry: Retry::Never,
             timeout: dwell + Duration::from_secs(10),
-            ..options("session", first, requests + 2)?
+            ..options(find("session")?, first, requests + 2)?
         })?;
         let steady = run.report.steady;
         let began = steady.steady_began_unix_us;
@@ -224,37 +235,50 @@ impl Running {
 /// Everything of one configuration.
 pub(super) fn measure(variant: &Variant, size: Size) -> Result<Outcome, Failure> {
     let warm_up = (size.ues / 10).max(WINDOW);
-    let core = Running::start(variant, warm_up + size.ues + WINDOW + size.alone + 2)?;
-    core.register("session", 0, warm_up)?;
-    let (registration, registrations_per_s) = core.register("session", warm_up, size.ues)?;
-    let first = warm_up + size.ues;
+    let core = Running::start(variant, warm_up + 2 * size.ues + WINDOW + size.alone + 2)?;
+    core.register(find("session")?, 0, warm_up)?;
+    let (registration, registrations_per_s) = core.register(find("session")?, warm_up, size.ues)?;
+    let (released, _) = core.register(&SESSION_IDLE, warm_up + size.ues, size.ues)?;
+    let first = warm_up + 2 * size.ues;
     let (cycle, cycles_per_s) = core.cycles(first, size.requests, registration)?;
-    let (service, service_p50_us, service_p99_us) =
+    let (paced, service_p50_us, service_p99_us) =
         core.service(first + WINDOW, size.alone, (cycles_per_s * PACE).max(100.0))?;
     core.stop()?;
-    Ok(Outcome { registration, registrations_per_s, cycle, cycles_per_s, service, service_p50_us, service_p99_us })
+    Ok(Outcome {
+        registration,
+        registrations_per_s,
+        cycle,
+        cycles_per_s,
+        service: cycle - (released - registration),
+        paced,
+        service_p50_us,
+        service_p99_us,
+    })
 }
 
 /// Registrations alone with a concealed identity, by the name of a scenario.
 pub(super) fn concealed(variant: &Variant, scenario: &str, ues: u32) -> Result<Cpu, Failure> {
     let warm_up = (ues / 10).max(WINDOW);
     let core = Running::start(variant, warm_up + ues)?;
-    core.register(scenario, 0, warm_up)?;
-    let (cpu, _) = core.register(scenario, warm_up, ues)?;
+    core.register(find(scenario)?, 0, warm_up)?;
+    let (cpu, _) = core.register(find(scenario)?, warm_up, ues)?;
     core.stop()?;
     Ok(cpu)
 }
 
-fn options(scenario: &str, first: u32, ues: u32) -> Result<Options, Failure> {
-    let found = Scenario::find(scenario).ok_or_else(|| Failure(format!("there is no scenario {scenario}")))?;
-    let mut options = Options::lab(CORE.parse()?, found);
+fn find(scenario: &str) -> Result<&'static Scenario, Failure> {
+    Scenario::find(scenario).ok_or_else(|| Failure(format!("there is no scenario {scenario}")))
+}
+
+fn options(scenario: &'static Scenario, first: u32, ues: u32) -> Result<Options, Failure> {
+    let mut options = Options::lab(CORE.parse()?, scenario);
     let imsi: vireo_types::Supi = core::FIRST_IMSI.parse()?;
     options.gnbs = GNBS;
     options.ues = ues;
     options.load = Load::Window(WINDOW);
     options.subscribers =
         Subscribers::Range { first: imsi.offset(first.into())?, keys: Keys { k: LAB_K, opc: LAB_OPC } };
-    if let Some(key) = HN_KEYS.iter().find(|key| key.scenario == scenario) {
+    if let Some(key) = HN_KEYS.iter().find(|key| key.scenario == scenario.name) {
         let octets = hex::decode(key.public)?;
         let public = match <[u8; 32]>::try_from(octets.as_slice()) {
             Ok(octets) => HomeNetworkPublicKey::profile_a(&octets),

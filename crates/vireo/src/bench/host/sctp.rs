@@ -45,8 +45,8 @@ pub(super) struct Outcome {
     /// For each service request and the release that follows it.
     pub(super) cycle: f64,
     pub(super) cycles_per_s: f64,
-    /// For each service request alone.
-    pub(super) service: f64,
+    /// For each service request alone, at a rate.
+    pub(super) paced: f64,
     /// At a part of the highest rate, in an open loop.
     pub(super) service_p50_us: f64,
     pub(super) service_p99_us: f64,
@@ -204,7 +204,7 @@ impl Bench {
         // The closed loop has a release for each service request, so this is well below what goes through.
         let duration = Duration::from_secs_f64(f64::from(alone) / (cycles_per_s * PART));
         let load = (cycles_per_s * PART, duration, duration + APART);
-        let (_, service) = self.service(&mut core, (first, alone + 2), load)?;
+        let (_, alone_us) = self.service(&mut core, (first, alone + 2), load)?;
         let load = (cycles_per_s * PART, self.paced, Duration::from_millis(1));
         let (paced, _) = self.service(&mut core, (first + alone + 2, alone), load)?;
         core.stop()?;
@@ -215,7 +215,7 @@ impl Bench {
             registrations_per_s: registered.result.ues_per_second,
             cycle,
             cycles_per_s,
-            service,
+            paced: alone_us,
             service_p50_us: latency.p50 as f64,
             service_p99_us: latency.p99 as f64,
         })
