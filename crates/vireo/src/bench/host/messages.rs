@@ -27,6 +27,8 @@ use vireo_sctp::memory::Network;
 /// Where the core is in the network in memory.
 const CORE: &str = "127.0.0.1:38412";
 const GNBS: u32 = 2;
+/// How long UEs stay idle.
+const IDLE: Duration = Duration::from_millis(1);
 /// UEs under way at once.
 pub(super) const WINDOW: u32 = 128;
 const SAMPLE_EVERY: Duration = Duration::from_millis(5);
@@ -40,7 +42,7 @@ const APART: Duration = Duration::from_millis(500);
 const UP_WITHIN: Duration = Duration::from_secs(30);
 const REST_WITHIN: Duration = Duration::from_secs(30);
 
-/// Registration, session and the release that follows: what a release costs is what it has more than registrations.
+/// Registration, session and the release that follows: what `idle-service` has more than this is a service request.
 static SESSION_IDLE: Scenario = Scenario {
     name: "session-idle",
     about: "registration and one PDU session, then idle",
@@ -68,7 +70,8 @@ pub(super) struct Outcome {
     /// CPU for each service request and the release that follows it.
     pub(super) cycle: Cpu,
     pub(super) cycles_per_s: f64,
-    /// CPU for each service request with its N4 exchange: what is left of the closed loop without the releases.
+    /// CPU for each service request with its N4 exchange: what UEs cost that come back after a release, less what those
+    /// cost that do not.
     pub(super) service: Cpu,
     /// The same alone, at a rate: nothing else to do, so threads sleep and wake more often.
     pub(super) paced: Cpu,
@@ -202,15 +205,14 @@ impl Running {
 
     /// Registrations with session by so many UEs: CPU for each, and how many in a second.
     fn register(&self, scenario: &'static Scenario, first: u32, ues: u32) -> Result<(Cpu, f64), Failure> {
-        let run = self.emulate(&options(scenario, first, ues)?)?;
+        let run = self.emulate(&Options { idle: IDLE, ..options(scenario, first, ues)? })?;
         Ok((run.cpu.each(ues.into()), run.report.ues_per_second))
     }
 
     /// Service requests and releases, in a closed loop. `registration` is what the UEs' registrations cost.
     fn cycles(&self, first: u32, requests: u32, registration: Cpu) -> Result<(Cpu, f64), Failure> {
         let rounds = requests.div_ceil(WINDOW).max(1);
-        let idle = Duration::from_millis(1);
-        let run = self.emulate(&Options { rounds, idle, ..options(find("idle-service")?, first, WINDOW)? })?;
+        let run = self.emulate(&Options { rounds, idle: IDLE, ..options(find("idle-service")?, first, WINDOW)? })?;
         let done = run.report.service_requests as f64;
         let cpu = run.cpu - registration.times(WINDOW.into());
         Ok((cpu.each(done), done / run.report.seconds))
@@ -242,11 +244,12 @@ impl Running {
 /// Everything of one configuration.
 pub(super) fn measure(variant: &Variant, size: Size) -> Result<Outcome, Failure> {
     let warm_up = (size.ues / 10).max(WINDOW);
-    let core = Running::start(variant, warm_up + 2 * size.ues + WINDOW + size.alone + 2)?;
+    let core = Running::start(variant, warm_up + 3 * size.ues + WINDOW + size.alone + 2)?;
     core.register(find("session")?, 0, warm_up)?;
     let (registration, registrations_per_s) = core.register(find("session")?, warm_up, size.ues)?;
     let (released, _) = core.register(&SESSION_IDLE, warm_up + size.ues, size.ues)?;
-    let first = warm_up + 2 * size.ues;
+    let (returned, _) = core.register(find("idle-service")?, warm_up + 2 * size.ues, size.ues)?;
+    let first = warm_up + 3 * size.ues;
     let (cycle, cycles_per_s) = core.cycles(first, size.requests, registration)?;
     let (paced, service_p50_us, service_p99_us) =
         core.service(first + WINDOW, size.alone, (cycles_per_s * PACE).max(100.0))?;
@@ -256,7 +259,7 @@ pub(super) fn measure(variant: &Variant, size: Size) -> Result<Outcome, Failure>
         registrations_per_s,
         cycle,
         cycles_per_s,
-        service: cycle - (released - registration),
+        service: returned - released,
         paced,
         service_p50_us,
         service_p99_us,

@@ -4,9 +4,9 @@
 //!   thread and process, the UPF and the emulator apart. N4 is real: UDP over loopback, with its system calls.
 //! * With SCTP: core and emulator as processes in namespaces, on the same processors; CPU of all of the core.
 //!
-//! A service request is measured in a closed loop with the release that follows it; what it costs itself is what is left
-//! without the release, whose cost is that of registrations with one less that of registrations without. It is also
-//! measured alone: idle UEs come up at a rate and stay connected.
+//! A service request is measured in a closed loop with the release that follows it. What it costs itself is what UEs
+//! cost that register, go idle and come back, less what those cost that register and go idle. It is also measured alone:
+//! idle UEs come up at a rate and stay connected.
 
 mod cpu;
 mod figures;
