@@ -114,6 +114,9 @@ impl Default for PoolsConfig {
     }
 }
 
+/// Data networks that a host serves at most: each has two number tables in the state region.
+pub const DATA_NETWORKS: usize = vireo_store::region::TABLES / 2;
+
 /// Where the contexts of UEs are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StateLocation {

@@ -4,7 +4,7 @@
 use vireo_types::Duration;
 
 /// What a violation adds to a priority.
-pub const BOOST: f64 = 0.01;
+const BOOST: f64 = 0.01;
 
 /// What is known of an NF.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,15 +19,22 @@ pub struct Claim {
     pub slice: usize,
 }
 
+impl Claim {
+    /// `P_i`, where `least` is the strictest objective, raised by violations.
+    pub fn priority(&self, least: Duration) -> f64 {
+        let ratio = least.as_micros().max(1) as f64 / self.slo.as_micros().max(1) as f64;
+        ratio + f64::from(self.violations) * BOOST
+    }
+}
+
 /// The shares of NFs that have one core together, in the order of their claims: an NF without work has none, the others
 /// make up one core or what the limits of their slices leave of it.
 ///
 /// `limits`: the largest part of the core that each slice may have, 1.0 if it is not there. What a limited slice may not
 /// have goes to the others in proportion.
 pub fn shares(claims: &[Claim], limits: &[f64]) -> Vec<f64> {
-    let least = claims.iter().filter(|c| c.active).map(|c| c.slo.as_micros().max(1)).min().unwrap_or(1) as f64;
-    let priority = |c: &Claim| least / c.slo.as_micros().max(1) as f64 + f64::from(c.violations) * BOOST;
-    let mut shares: Vec<f64> = claims.iter().map(|c| if c.active { priority(c) } else { 0.0 }).collect();
+    let least = claims.iter().filter(|c| c.active).map(|c| c.slo).min().unwrap_or_default();
+    let mut shares: Vec<f64> = claims.iter().map(|c| if c.active { c.priority(least) } else { 0.0 }).collect();
     let slices = claims.iter().map(|c| c.slice + 1).max().unwrap_or(0);
     let limit = |slice: usize| limits.get(slice).copied().unwrap_or(1.0).clamp(0.0, 1.0);
     let mut capped = vec![false; slices];

@@ -43,8 +43,6 @@ pub(super) struct Controller {
     pub(super) suspects: FxHashMap<Slot, (u64, u8)>,
     /// NFs whose worker did not start: tried again.
     pub(super) failed: Vec<(Purpose, bool)>,
-    /// Workers that died.
-    pub(super) deaths: u64,
     /// Whether the controller itself is to be looked at again soon: something ran since.
     worked: bool,
 }
@@ -64,7 +62,6 @@ impl Controller {
             dead: Vec::new(),
             suspects: FxHashMap::default(),
             failed: Vec::new(),
-            deaths: 0,
             worked: false,
         }
     }
@@ -159,7 +156,6 @@ impl Host {
                 }
                 let took = began.elapsed();
                 tracing::warn!(worker, pid, ?why, ?noticed, ?took, "a worker is gone: others have taken its UEs over");
-                self.controller.deaths += 1;
             }
             Notice::Failed { worker, error } => {
                 tracing::error!(worker, %error, "a worker does not start");
@@ -174,7 +170,7 @@ impl Host {
     pub(super) fn control(&mut self, now: Instant) {
         if now.since(self.controller.looked) >= LOOKS {
             self.controller.looked = now;
-            self.pools.look();
+            self.pools.look(&self.region);
             self.look_at_room();
         }
         if now.since(self.controller.controlled) < EVERY {
@@ -184,7 +180,6 @@ impl Host {
         self.pools.measure(&self.region);
         self.pools.fill();
         self.scale();
-        self.pools.prioritise(&self.region);
         self.weigh();
         let failed = std::mem::take(&mut self.controller.failed);
         if !failed.is_empty() {

@@ -46,18 +46,7 @@ impl Host {
     pub(super) fn committed(&mut self) -> bool {
         let mut busy = false;
         for at in 0..self.rings.len() {
-            for _ in 0..BATCH {
-                let Some(item) = self.rings[at].committed.take() else { break };
-                if let Some(buffer) = self.region.buffer_of(item) {
-                    self.emit(buffer);
-                }
-                busy = true;
-            }
-            for _ in 0..BATCH {
-                let Some(item) = self.rings[at].returned.take() else { break };
-                self.handed_back(Packet::from_item(item));
-                busy = true;
-            }
+            busy |= self.take_from(at);
         }
         // A worker says of a record before anybody gets the UE, so the record before an early one is in a ring.
         let mut before = usize::MAX;
@@ -68,6 +57,24 @@ impl Host {
         }
         if !busy {
             self.emit_anyway();
+        }
+        busy
+    }
+
+    /// Takes some of what one worker has committed and handed back. Whether there was something.
+    pub(super) fn take_from(&mut self, at: usize) -> bool {
+        let mut busy = false;
+        for _ in 0..BATCH {
+            let Some(item) = self.rings[at].committed.take() else { break };
+            if let Some(buffer) = self.region.buffer_of(item) {
+                self.emit(buffer);
+            }
+            busy = true;
+        }
+        for _ in 0..BATCH {
+            let Some(item) = self.rings[at].returned.take() else { break };
+            self.handed_back(Packet::from_item(item));
+            busy = true;
         }
         busy
     }

@@ -120,9 +120,15 @@ impl Host {
             Some(Posted { assoc, id: record.id, areas: record.areas.iter().map(|a| a.tai).collect() })
         };
         let nodes: Vec<Posted> = self.nodes.iter().filter_map(of).collect();
-        let octets = postcard::to_stdvec(&nodes).unwrap_or_default();
-        if let Err(error) = self.region.publish(plan::BULLETIN_RAN, &octets) {
-            tracing::error!(%error, nodes = nodes.len(), "the workers do not learn of all RAN nodes: too many for paging");
+        let posted = postcard::to_stdvec(&nodes).map_err(|e| e.to_string());
+        let posted =
+            posted.and_then(|octets| self.region.publish(plan::BULLETIN_RAN, &octets).map_err(|e| e.to_string()));
+        if let Err(error) = posted {
+            tracing::error!(
+                error,
+                nodes = nodes.len(),
+                "the workers do not learn of all RAN nodes: too many for paging"
+            );
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use vireo_core::schedule::estimate::ServiceTime;
 use vireo_core::schedule::forward::{self, Load};
 use vireo_core::schedule::kind::NfKind;
-use vireo_core::schedule::shares::BOOST;
+use vireo_core::schedule::shares::{Claim, shares};
 use vireo_store::region::{Region, Ring};
 use vireo_types::Duration;
 
@@ -218,7 +218,7 @@ impl Pools {
             });
         }
         self.index();
-        self.prioritise(region);
+        self.tell(region);
     }
 
     /// A worker is there: its NFs are ready.
@@ -283,23 +283,32 @@ impl Pools {
         (active, of.count() - active)
     }
 
-    /// Looks at the queues, and computes what part of a core each NF has: of those of a core, only active ones with
-    /// work count.
-    pub(crate) fn look(&mut self) {
+    /// Looks at the queues, computes what part of its core each NF has, and tells the workers. Only active NFs with work
+    /// count; one without has what it would have beside them.
+    pub(crate) fn look(&mut self, region: &Region) {
         for nf in &mut self.nfs {
             nf.waiting = nf.queue.len() as u32;
         }
-        let mut totals: FxHashMap<usize, f64> = FxHashMap::default();
-        for at in (0..self.nfs.len()).filter(|at| self.nfs[*at].waiting > 0) {
-            *totals.entry(self.core(at)).or_default() += self.priority(at);
+        let limits: Vec<f64> = std::iter::once(1.0).chain(self.slices.iter().map(|slice| slice.limit)).collect();
+        let least = self.slices.iter().flat_map(|s| s.slo).min().unwrap_or(SliceRuntime::SLO);
+        let mut cores: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+        (0..self.nfs.len()).for_each(|at| cores.entry(self.core(at)).or_default().push(at));
+        for together in cores.values() {
+            let claims: Vec<Claim> = together.iter().map(|at| self.claim(*at)).collect();
+            let total: f64 = claims.iter().filter(|c| c.active).map(|c| c.priority(least)).sum();
+            for ((at, claim), share) in together.iter().zip(&claims).zip(shares(&claims, &limits)) {
+                let mine = claim.priority(least);
+                self.nfs[*at].share =
+                    if claim.active { share } else { (mine / (total + mine)).min(limits[claim.slice]) };
+            }
         }
-        for at in 0..self.nfs.len() {
-            let mine = self.priority(at);
-            let total = totals.get(&self.core(at)).copied().unwrap_or(0.0);
-            // It counts itself, working or not: what it would have.
-            let total = if self.nfs[at].waiting > 0 { total } else { total + mine };
-            self.nfs[at].share = mine / total;
-        }
+        self.tell(region);
+    }
+
+    fn claim(&self, at: usize) -> Claim {
+        let nf = &self.nfs[at];
+        let (slo, slice) = (self.slo(nf.purpose), nf.purpose.slice);
+        Claim { slo, violations: nf.violations, active: nf.waiting > 0, slice }
     }
 
     /// Which core an NF's worker runs on; workers that are not pinned count as alone on one.
@@ -311,36 +320,23 @@ impl Pools {
         }
     }
 
-    /// `P_i`, but for the smallest objective, which is the same for all: 1 / SLO, and what violations have added.
-    fn priority(&self, at: usize) -> f64 {
-        let nf = &self.nfs[at];
-        let least = self.least().as_micros().max(1) as f64;
-        let priority = least / self.slo(nf.purpose).as_micros().max(1) as f64 + f64::from(nf.violations) * BOOST;
-        priority * self.slice(nf.purpose.slice).map_or(1.0, |slice| slice.limit)
-    }
-
-    fn least(&self) -> Duration {
-        self.slices.iter().flat_map(|s| s.slo).min().unwrap_or(SliceRuntime::SLO)
-    }
-
     /// Whether there are numbers for so many workers, and some to replace those that die.
     pub(crate) fn fits(&self, workers: u8) -> bool {
         const SPARE: usize = 8;
         self.first_crew().len() + SPARE <= usize::from(workers.saturating_sub(1))
     }
 
-    /// Tells the workers the priorities of their NFs.
-    pub(crate) fn prioritise(&self, region: &Region) {
-        for (at, nf) in self.nfs.iter().enumerate() {
+    /// Tells the workers the shares of their NFs.
+    fn tell(&self, region: &Region) {
+        for nf in &self.nfs {
             let word = self.plan.nf_word(nf.place.worker, nf.place.nf, plan::NF_SHARE);
-            region.board(word).store(self.priority(at).to_bits(), Ordering::Relaxed);
+            region.board(word).store(nf.share.to_bits(), Ordering::Relaxed);
         }
     }
 
     /// What part of its core a worker's NFs with work have together.
     pub(crate) fn weight(&self, worker: u8) -> f64 {
-        let of = self.nfs.iter().enumerate().filter(|(_, nf)| nf.place.worker == worker && nf.waiting > 0);
-        of.map(|(at, _)| self.priority(at)).sum()
+        self.nfs.iter().filter(|nf| nf.place.worker == worker && nf.waiting > 0).map(|nf| nf.share).sum()
     }
 
     /// Takes the workers' measurements over: `T_t` follows what procedures have cost.

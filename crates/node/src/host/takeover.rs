@@ -19,8 +19,10 @@ impl Host {
     /// A worker is dead and reaped.
     pub(super) fn take_over(&mut self, dead: Dead) {
         let number = dead.number();
-        // What it committed and said leaves first, in its order.
-        while self.committed() {}
+        // What it committed and said leaves first, in its order. The others go on, and are not waited for.
+        if let Some(at) = self.rings.iter().position(|worker| worker.number == number) {
+            while self.take_from(at) {}
+        }
         let lost = self.pools.down(number);
         self.rings.retain(|worker| worker.number != number);
         // Its pools go on with idle NFs of other workers, at once.

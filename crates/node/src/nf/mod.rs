@@ -306,7 +306,8 @@ impl Nf {
         let outcome = engine::step(&mut ue, event, &mut env);
         let runs = kind::running(&ue).is_some();
         let outbox = leave(&ue, now, before, &old_references, outcome);
-        let mut octets = outbox.encode(std::mem::take(&mut self.outbox));
+        let octets = outbox.encode(std::mem::take(&mut self.outbox));
+        let mut octets = octets.ok_or(CommitError::TooLarge(0))?;
         // A running procedure stays with its NF: later messages of it come straight here.
         let pin = if runs { crate::host::pin(self.worker.number(), nf as u8) } else { 0 };
         let deadline = outbox.deadline;

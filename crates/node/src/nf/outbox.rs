@@ -66,8 +66,9 @@ impl Outbox {
         self.after.is_none()
     }
 
-    pub(crate) fn encode(&self, to: Vec<u8>) -> Vec<u8> {
-        postcard::to_extend(self, to).unwrap_or_default()
+    /// Its octets, appended. `None` is a fault of this build: a step whose effects would be lost must not be committed.
+    pub(crate) fn encode(&self, to: Vec<u8>) -> Option<Vec<u8>> {
+        postcard::to_extend(self, to).ok()
     }
 
     pub(crate) fn decode(octets: &[u8]) -> Option<Self> {

@@ -33,7 +33,10 @@ impl View {
         if self.region.bulletin_version(BULLETIN_RAN) != *version {
             octets.clear();
             *version = self.region.read_bulletin(BULLETIN_RAN, octets);
-            *nodes = postcard::from_bytes(octets).unwrap_or_default();
+            match postcard::from_bytes(octets) {
+                Ok(posted) => *nodes = posted,
+                Err(error) => tracing::error!(%error, "the list of RAN nodes does not decode: please report it"),
+            }
         }
         read(nodes)
     }

@@ -6,7 +6,7 @@ use super::{Config, LogConfig, SubscribersConfig, home_network, runtime};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use vireo_core::config::{CoreConfig, DnnConfig, SecurityConfig, SliceConfig, Timers, UpfConfig};
-use vireo_node::config::{ApiConfig, N2Config, N4Config};
+use vireo_node::config::{ApiConfig, DATA_NETWORKS, N2Config, N4Config};
 use vireo_node::upf::{Pool, UpfConfig as EmbeddedUpf};
 use vireo_sctp::Driver;
 use vireo_subscribers::UdmConfig;
@@ -129,6 +129,7 @@ fn snssai(id: &SliceId) -> Result<Snssai, String> {
 
 fn dnns(dnns: &BTreeMap<String, Dnn>, slices: &BTreeMap<String, Snssai>, problems: &mut Problems) -> Vec<DnnConfig> {
     let mut configs: Vec<DnnConfig> = Vec::new();
+    problems.check(dnns.len() <= DATA_NETWORKS, "dnn", format!("at most {DATA_NETWORKS} data networks are allowed"));
     for (name, dnn) in dnns {
         let key = |k: &str| format!("dnn.{name}.{k}");
         let parsed = match name.parse() {
