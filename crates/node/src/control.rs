@@ -214,15 +214,8 @@ impl StatusSource for Source {
             worker.cpu_us = crate::metrics::process::cpu_us_of(worker.pid).unwrap_or(0);
         }
         if let Some(upf) = &self.upf {
-            let (node, stats) = (upf.n4().to_string(), upf.stats());
-            for entry in status.upfs.iter_mut().filter(|u| u.node == node) {
-                entry.sessions = stats.sessions as u64;
-                entry.uplink_packets = stats.packets.uplink.packets;
-                entry.uplink_bytes = stats.packets.uplink.octets;
-                entry.downlink_packets = stats.packets.downlink.packets;
-                entry.downlink_bytes = stats.packets.downlink.octets;
-                entry.dropped_packets = stats.packets.drops.iter().sum();
-            }
+            let node = upf.n4().to_string();
+            status.upfs.iter_mut().filter(|entry| entry.node == node).for_each(|entry| upf.tell(entry));
         }
         status
     }

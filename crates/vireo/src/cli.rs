@@ -22,6 +22,8 @@ pub(crate) enum Command {
     NfWorker,
     /// Run the whole core as one process
     Run(crate::run::Args),
+    /// Run a user plane alone, under any control plane that speaks PFCP
+    Upf(crate::upf::Args),
     /// Measure this machine
     Bench(crate::bench::Args),
     /// Run core, RAN and data network in namespaces: register, session, traffic, leave

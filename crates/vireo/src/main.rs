@@ -12,6 +12,7 @@ mod run;
 mod status;
 mod subscriber;
 mod top;
+mod upf;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
         cli::Command::NfWorker => run::worker(),
         cli::Command::Run(args) => run::run(&args),
+        cli::Command::Upf(args) => upf::run(&args),
         cli::Command::Emulate(args) => emulate::run(&args),
         cli::Command::Bench(args) => bench::run(&args),
         cli::Command::Experiment(args) => experiment::run(&args),

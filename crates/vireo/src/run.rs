@@ -23,7 +23,7 @@ pub(crate) struct Args {
 }
 
 /// How often it is looked whether a part has ended that should not.
-const WATCH: Duration = Duration::from_millis(500);
+pub(crate) const WATCH: Duration = Duration::from_millis(500);
 
 /// Runs the core.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -116,18 +116,18 @@ pub(crate) fn worker() -> Result<(), Failure> {
 }
 
 /// The signals that end the core in order.
-struct Signals {
+pub(crate) struct Signals {
     term: tokio::signal::unix::Signal,
     int: tokio::signal::unix::Signal,
 }
 
 impl Signals {
-    fn new() -> std::io::Result<Self> {
+    pub(crate) fn new() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Signals { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())? })
     }
 
-    async fn next(&mut self) -> &'static str {
+    pub(crate) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.term.recv() => "SIGTERM",
             _ = self.int.recv() => "SIGINT",

@@ -6,6 +6,7 @@
 //! What it serves in this form: one treatment for each tunnel and each UE address, without packet filters (a PDR with
 //! one that does not match everything is refused with Rule creation/modification Failure), towards one data network.
 
+mod alone;
 mod config;
 mod exchange;
 mod metrics;
@@ -19,6 +20,7 @@ mod usage;
 #[cfg(test)]
 mod tests;
 
+pub use alone::Alone;
 pub use config::{Pool, UpfConfig};
 pub use metrics::UpfMetrics;
 pub use server::{UpfError, UpfHandle, UpfStats, start};

@@ -60,6 +60,8 @@ pub enum UpfError {
 /// What a UPF has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpfStats {
+    /// Associations with control planes now.
+    pub associations: usize,
     /// Sessions now.
     pub sessions: usize,
     /// Octets in buffers now.
@@ -83,6 +85,7 @@ pub struct UpfHandle {
 /// What the N4 thread and the handle share.
 #[derive(Debug, Default)]
 struct Shared {
+    associations: usize,
     sessions: usize,
     pfcp: PfcpStats,
     metrics: Option<UpfMetrics>,
@@ -91,7 +94,8 @@ struct Shared {
 impl Shared {
     fn stats(&self, datapath: &View) -> UpfStats {
         let buffered_octets = datapath.look(|tables| tables.buffered_octets());
-        UpfStats { sessions: self.sessions, buffered_octets, packets: datapath.stats(), pfcp: self.pfcp }
+        let Shared { associations, sessions, pfcp, .. } = *self;
+        UpfStats { associations, sessions, buffered_octets, packets: datapath.stats(), pfcp }
     }
 }
 
@@ -309,7 +313,8 @@ impl Server {
             }
             self.send(&mut out);
             let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-            (shared.sessions, shared.pfcp) = (self.upf.sessions(), self.upf.stats);
+            (shared.associations, shared.sessions) = (self.upf.associations(), self.upf.sessions());
+            shared.pfcp = self.upf.stats;
             if second && let Some(metrics) = &shared.metrics {
                 metrics.set(&shared.stats(&self.view));
             }

@@ -113,6 +113,10 @@ impl Upf {
         }
     }
 
+    pub(super) fn associations(&self) -> usize {
+        self.associations.len()
+    }
+
     pub(super) fn sessions(&self) -> usize {
         self.sessions.len()
     }

@@ -1,0 +1,55 @@
+//! `vireo upf`: the user plane alone, under any control plane that speaks PFCP, until a signal ends it. It reads the
+//! same file as `vireo run` and needs of it only `[upf]`, `[dnn]`, `[datapath]`, `[api]` and `[log]`.
+
+use crate::cli::Failure;
+use crate::config::Config;
+use crate::logging;
+use crate::run::{Signals, WATCH};
+use std::path::PathBuf;
+use std::sync::Arc;
+use vireo_node::api;
+use vireo_node::metrics::Metrics;
+use vireo_node::upf::Alone;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The configuration; vireo.toml in the working directory if it is there, else the defaults
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// Runs the UPF.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let config = Config::load(args.config.as_deref())?;
+    logging::start(&config.log);
+    let Some(upf) = config.upf else {
+        return Err(Failure("upf.enabled is false in the configuration: `vireo upf` needs it to be true".into()));
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut signals = runtime.block_on(async { Signals::new() })?;
+    let metrics = Arc::new(Metrics::new());
+    let upf = Arc::new(vireo_node::upf::start(upf)?);
+    upf.publish(metrics.upf());
+    let source = Arc::new(Alone::new(Arc::clone(&upf)));
+    let api = config.api.listen.map(|address| api::Server::start(address, source, metrics)).transpose()?;
+    tracing::info!(n4 = %upf.n4(), api = ?api.as_ref().map(api::Server::address), "the UPF is up");
+    let failed = runtime.block_on(async {
+        loop {
+            tokio::select! {
+                name = signals.next() => {
+                    tracing::info!(signal = name, "the UPF stops");
+                    return false;
+                }
+                () = tokio::time::sleep(WATCH) => {
+                    if upf.has_failed() {
+                        return true;
+                    }
+                }
+            }
+        }
+    });
+    // the interface holds the UPF too, whose sockets and devices go when nobody does
+    drop(api);
+    drop(upf);
+    if failed { Err(Failure("a part of the UPF has ended by itself; see the log".into())) } else { Ok(()) }
+}

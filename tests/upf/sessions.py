@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""sessions.py VIREO LOG: what a control plane and a gNB that are not ours see of `vireo upf`.
+
+Each part says what it has shown; the first thing that is not as TS 29.244 wants ends the run.
+"""
+
+import sys
+import time
+
+from peer import *  # noqa: F403 (scapy's elements come with it)
+from world import GNB, GTPU_PORT, PFCP_PORT, SMF, World
+
+
+def request(cp, number, ue, buffering=False):
+    """The usual session: uplink to the data network, downlink to the gNB's tunnel of this number or buffered."""
+    qer = IE_QER_Id(id=1)
+    uplink = IE_CreatePDR(IE_list=[
+        IE_PDR_Id(id=1), IE_Precedence(precedence=255),
+        IE_PDI(IE_list=[IE_SourceInterface(interface="Access"), IE_FTEID(CH=1, V4=1),
+                        IE_NetworkInstance(instance=b"internet"), IE_UE_IP_Address(V4=1, ipv4=ue), IE_QFI(QFI=9)]),
+        IE_OuterHeaderRemoval(header="GTP-U/UDP/IPv4"), IE_FAR_Id(id=1), IE_URR_Id(id=1), qer])
+    downlink = IE_CreatePDR(IE_list=[
+        IE_PDR_Id(id=2), IE_Precedence(precedence=255),
+        IE_PDI(IE_list=[IE_SourceInterface(interface="Core"), IE_NetworkInstance(instance=b"internet"),
+                        IE_UE_IP_Address(V4=1, SD=1, ipv4=ue)]),
+        IE_FAR_Id(id=2), IE_URR_Id(id=1), qer])
+    to_core = IE_CreateFAR(IE_list=[
+        IE_FAR_Id(id=1), IE_ApplyAction(FORW=1),
+        IE_ForwardingParameters(IE_list=[IE_DestinationInterface(interface="Core")])])
+    if buffering:
+        to_ran = IE_CreateFAR(IE_list=[IE_FAR_Id(id=2), IE_ApplyAction(BUFF=1, NOCP=1)])
+    else:
+        to_ran = IE_CreateFAR(IE_list=[
+            IE_FAR_Id(id=2), IE_ApplyAction(FORW=1), IE_ForwardingParameters(IE_list=forward_to(number))])
+    return PFCPSessionEstablishmentRequest(IE_list=[
+        cp.node(), IE_FSEID(v4=1, seid=number, ipv4=SMF), uplink, downlink, to_core, to_ran,
+        IE_CreateURR(IE_list=[IE_URR_Id(id=1), IE_MeasurementMethod(VOLUM=1), IE_ReportingTriggers()]),
+        IE_CreateQER(IE_list=[IE_QER_Id(id=1), IE_GateStatus(), IE_MBR(ul=1_000_000, dl=1_000_000), IE_QFI(QFI=9)]),
+        IE_PDNType(pdn_type="IPv4")])
+
+
+def established(cp, body):
+    """The UPF's SEID and the uplink TEIDs by PDR, of an accepted session."""
+    answer = cp.ask(body, 0).payload
+    cause = one(answer, IE_Cause).cause
+    check(cause == ACCEPTED, f"refused with {cause}, offending {[ie.type for ie in find(answer, IE_OffendingIE)]}")
+    f_seid = one(answer, IE_FSEID)
+    check((f_seid.v4, f_seid.ipv4) == (1, UPF), f"F-SEID of {f_seid.ipv4}")
+    ends = {}
+    for created in find(answer, IE_CreatedPDR):
+        end = one(created, IE_FTEID)
+        check((end.V4, end.ipv4) == (1, UPF) and end.TEID != 0, "an F-TEID of another address")
+        ends[one(created, IE_PDR_Id).id] = end.TEID
+    return f_seid.seid, ends
+
+
+def address(number):
+    return f"10.45.{number >> 8}.{number & 255}"
+
+
+def associate(cp):
+    before = int(time.time()) + NTP - 60
+    answer = cp.ask(PFCPAssociationSetupRequest(IE_list=[
+        cp.node(), IE_RecoveryTimeStamp(timestamp=cp.started), IE_CPFunctionFeatures()])).payload
+    check(one(answer, IE_Cause).cause == ACCEPTED, "association refused")
+    check(one(answer, IE_NodeId).ipv4 == UPF, "another Node ID")
+    check(one(answer, IE_UPFunctionFeatures).FTUP == 1, "no F-TEID allocation")
+    recovery = one(answer, IE_RecoveryTimeStamp).timestamp
+    check(before < recovery < before + 120, "a recovery time stamp of another time")
+    return recovery
+
+
+def association(world, cp, gnb):
+    check(cp.cause(request(cp, 1, address(2)), 0) == NO_ASSOCIATION, "a stranger's session was not refused as such")
+    recovery = associate(cp)
+    beat = cp.ask(PFCPHeartbeatRequest(IE_list=[IE_RecoveryTimeStamp(timestamp=cp.started)])).payload
+    check(one(beat, IE_RecoveryTimeStamp).timestamp == recovery, "two recovery time stamps")
+    return "association and heartbeat"
+
+
+def traffic(world, cp, gnb):
+    sessions = {}
+    for number in range(2, 32):
+        octets = cp.send(request(cp, number, address(number)), 0)
+        answer, first = cp.answer_to(cp.sequence)
+        cp.socket.sendto(octets, (UPF, PFCP_PORT))
+        _, again = cp.answer_to(cp.sequence)
+        check(first == again, "a repeated request was not answered alike")
+        sessions[number] = (one(answer.payload, IE_FSEID).seid, one(answer.payload, IE_FTEID).TEID)
+    check(len({teid for _, teid in sessions.values()}) == len(sessions), "TEIDs are shared")
+    check(world.status()["sessions"] == len(sessions), "repetitions made sessions")
+    up, down = world.counted()
+    for turn in range(1, 6):
+        for number, (_, teid) in sessions.items():
+            gnb.ping(teid, number, address(number), number=turn)
+    sent = 5 * len(sessions)
+    check([n - m for n, m in zip(world.counted(), (up, down))] == [sent, sent], "the kernel counts others")
+    for number, (seid, _) in sessions.items():
+        answer = cp.ask(PFCPSessionDeletionRequest(), seid)
+        check(answer.seid == number, "the answer is for another session")
+        volume = one(answer.payload, IE_VolumeMeasurement)
+        check((volume.uplink, volume.downlink, volume.total) == (380, 380, 760), f"counted {volume.uplink}")
+        check(cp.cause(PFCPSessionDeletionRequest(), seid) == NOT_FOUND, "deleted twice")
+    return f"{len(sessions)} sessions, each asked for twice; {sent} pings there and back, as the kernel and the URRs count"
+
+
+def idle(world, cp, gnb):
+    seid, ends = established(cp, request(cp, 40, address(40), buffering=True))
+    gnb.up(ends[1], IP(src=address(40), dst=HOST) / ICMP(id=7, seq=1) / b"wake")
+    report = cp.report()
+    check(one(report, IE_ReportType).DLDR == 1, "no downlink data report")
+    check(one(report, IE_PDR_Id).id == 2, "of another PDR")
+    modify = PFCPSessionModificationRequest(IE_list=[IE_UpdateFAR(IE_list=[
+        IE_FAR_Id(id=2), IE_ApplyAction(FORW=1), IE_UpdateForwardingParameters(IE_list=forward_to(0x4040))])])
+    check(cp.cause(modify, seid) == ACCEPTED, "modification refused")
+    check(bytes(gnb.down(0x4040)[ICMP].payload) == b"wake", "what was buffered is lost")
+    gnb.ping(ends[1], 0x4040, address(40), number=2)
+    check(cp.cause(PFCPSessionDeletionRequest(), seid) == ACCEPTED, "deletion refused")
+    return "downlink buffered, reported and delivered"
+
+
+def capacity(world, cp, gnb):
+    sessions = [established(cp, request(cp, number, address(number)))[0] for number in range(2, 42)]
+    answer = cp.ask(request(cp, 99, address(99)), 0).payload
+    check(one(answer, IE_Cause).cause == NO_RESOURCES and not find(answer, IE_FSEID), "beyond capacity")
+    check(cp.cause(PFCPSessionDeletionRequest(), sessions.pop()) == ACCEPTED, "deletion refused")
+    seid, ends = established(cp, request(cp, 99, address(99)))
+    gnb.ping(ends[1], 99, address(99))
+    for seid in [*sessions, seid]:
+        check(cp.cause(PFCPSessionDeletionRequest(), seid) == ACCEPTED, "deletion refused")
+    return "the session beyond capacity is refused, and served once there is room"
+
+
+def restart(world, cp, gnb):
+    seid, ends = established(cp, request(cp, 50, address(50)))
+    gnb.ping(ends[1], 50, address(50))
+    before = one(cp.ask(PFCPHeartbeatRequest(IE_list=[IE_RecoveryTimeStamp(timestamp=cp.started)])).payload,
+                 IE_RecoveryTimeStamp).timestamp
+    time.sleep(1.1)
+    world.kill()
+    world.start()
+    beat = cp.ask(PFCPHeartbeatRequest(IE_list=[IE_RecoveryTimeStamp(timestamp=cp.started)])).payload
+    check(one(beat, IE_RecoveryTimeStamp).timestamp > before, "the restart cannot be seen")
+    modify = PFCPSessionModificationRequest(IE_list=[])
+    check(cp.cause(modify, seid) == NOT_FOUND, "a session from before")
+    associate(cp)
+    new, ends = established(cp, request(cp, 50, address(50)))
+    check(new != seid, "a SEID of the earlier run")
+    gnb.ping(ends[1], 50, address(50))
+    release = PFCPAssociationReleaseRequest(IE_list=[cp.node()])
+    check(cp.cause(release) == ACCEPTED, "release refused")
+    check(world.status()["sessions"] == 0, "sessions outlive their association")
+    check(cp.cause(release) == NO_ASSOCIATION, "released twice")
+    return "killed and started anew: the time stamp tells, the session is restored, the release ends it"
+
+
+PARTS = [association, traffic, idle, capacity, restart]
+
+
+def main(vireo, log):
+    world = World(vireo, log)
+    cp = ControlPlane(world.socket("ran", (SMF, PFCP_PORT)))
+    gnb = Gnb(world.socket("ran", (GNB, GTPU_PORT)))
+    world.start()
+    for part in PARTS:
+        try:
+            print(f"scapy: {part(world, cp, gnb)}", flush=True)
+        except (Failed, TimeoutError) as error:
+            raise SystemExit(f"{part.__name__}: {error or 'no answer'}: see {log}") from error
+    world.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
