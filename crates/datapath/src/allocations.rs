@@ -1,7 +1,7 @@
 //! A test that deciding on a packet allocates nothing: every allocation of this crate's unit tests is counted.
 
 use crate::pipeline::{self, HEADROOM, Unusual};
-use crate::record::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
+use crate::rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
 use crate::tables::{Limits, Pool, Released, Tables};
 use crate::verdict::Event;
 use crate::{Rate, Stats};
@@ -60,7 +60,7 @@ fn no_packet_allocates() {
     let mut tables = Tables::new(vec![pool], Limits { records: 4, ..Limits::default() });
     let ue = SessionAddress { ipv4: Some(Ipv4Addr::new(10, 45, 0, 2)), ipv6_prefix: None };
     let mbr = Rate::from_kbps(1 << 39);
-    let rule = UplinkRule { session: 1, ue, flows: ALL_FLOWS, gate_open: true, forward: true, mbr };
+    let rule = UplinkRule { ue, flows: ALL_FLOWS, gate_open: true, forward: true, mbr };
     let teid = tables.add_uplink(None, rule).expect("room");
     let id = tables.add_downlink(ue, 1).expect("room");
     let tunnel = Some(Tunnel { teid: Teid(9), address: gnb });

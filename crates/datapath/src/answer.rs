@@ -1,7 +1,7 @@
 //! The datagrams that the UPF itself sends on N3: answers, End Markers, and what was buffered. All of it is rare.
 
 use crate::ndp;
-use crate::record::{DownlinkRule, Tunnel};
+use crate::rule::{DownlinkRule, Tunnel};
 use crate::tables::{DownlinkId, Tables};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use vireo_types::Teid;
@@ -54,7 +54,7 @@ pub(crate) fn router_advertisement<'b>(
     destination: Option<Ipv6Addr>,
     buffer: &'b mut [u8; LONGEST],
 ) -> Option<(SocketAddr, &'b [u8])> {
-    let prefix = tables.downlinks.get(id.0)?.ue.ipv6_prefix?;
+    let prefix = tables.downlink_ue(id)?.ipv6_prefix?;
     let link = tables.link(prefix)?;
     let length = ndp::router_advertisement(&mut buffer[gtpu::G_PDU_HEADER..], destination, prefix, link);
     into_tunnel(tables, id, buffer, length)
@@ -66,7 +66,7 @@ fn into_tunnel<'b>(
     buffer: &'b mut [u8; LONGEST],
     length: usize,
 ) -> Option<(SocketAddr, &'b [u8])> {
-    let rule = &tables.downlinks.get(id.0)?.record.rule;
+    let rule = &tables.downlink_rule(id)?;
     let tunnel = rule.tunnel?;
     let end = gtpu::G_PDU_HEADER + length;
     let start = gtpu::prepend_g_pdu(buffer, gtpu::G_PDU_HEADER, end, tunnel.teid, container(rule)).ok()?;

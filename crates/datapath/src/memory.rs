@@ -52,6 +52,7 @@ impl Memory {
         let mut released = Released::default();
         let result = change(&mut self.tables, &mut released);
         self.n3.append(&mut released.datagrams);
+        self.tables.settle();
         result
     }
 

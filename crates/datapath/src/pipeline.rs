@@ -36,7 +36,7 @@ pub(crate) fn uplink<'a>(
         stats.drop(DropReason::FromUe);
         return None;
     }
-    match tables.uplink(datagram, now) {
+    match tables.decide_uplink(datagram, now) {
         UplinkVerdict::Forward(packet) => return Some(packet),
         UplinkVerdict::Nothing => {}
         UplinkVerdict::Drop(reason) => stats.drop(reason),
@@ -85,7 +85,7 @@ pub(crate) fn downlink(
         stats.drop(DropReason::InnerMalformed);
         return None;
     };
-    match tables.downlink(packet, now) {
+    match tables.decide_downlink(packet, now) {
         DownlinkVerdict::Forward { tunnel, marked, octets } => {
             let end = HEADROOM + octets;
             match gtpu::prepend_g_pdu(buffer, HEADROOM, end, tunnel.teid, marked) {

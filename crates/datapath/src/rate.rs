@@ -35,6 +35,15 @@ impl Rate {
         Rate(self.0.max(other.0))
     }
 
+    /// The number that stands for it in a record: [`Rate::UNLIMITED`] is 0, and nothing passes at all ones.
+    pub(crate) const fn cost(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) const fn from_cost(cost: u64) -> Rate {
+        Rate(cost)
+    }
+
     const fn time_ns(self, octets: u64) -> u64 {
         octets.saturating_mul(self.0) >> FRACTION_BITS
     }
@@ -43,9 +52,14 @@ impl Rate {
 /// The state of one policer: the theoretical arrival time of the next octet. One compare-and-swap per packet, so any
 /// number of workers share one rate.
 #[derive(Debug, Default)]
+#[repr(transparent)]
 pub(crate) struct Policer(AtomicU64);
 
 impl Policer {
+    pub(crate) fn set(&self, expected_ns: u64) {
+        self.0.store(expected_ns, Relaxed);
+    }
+
     /// Whether a packet of so many octets (at most 65,535) conforms; counts it if so.
     pub(crate) fn allow(&self, rate: Rate, octets: usize, now: Instant) -> bool {
         if rate == Rate::UNLIMITED {

@@ -1,105 +1,28 @@
+//! The flat record of one direction of a session: rule, rate and counters in one cache line.
+//!
+//! `bpf/record.h` has the same layout. The kernel's program reads a record without a lock while its owner changes it;
+//! the *sequence* word is odd from the first change on until [`UplinkRecord::settle`], and the program leaves packets
+//! of such a record to us. What is read and written by packets (`State`) is not under the sequence word: each of its
+//! words is right by itself.
+
 use crate::counters::Volume;
 use crate::rate::{Policer, Rate};
-use std::collections::VecDeque;
-use std::net::IpAddr;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use crate::rule::{Action, DownlinkRule, Tunnel, UplinkRule};
+use crate::sys::shared::Plain;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release, fence};
 use vireo_types::{Instant, SessionAddress, Teid};
 
-/// The far end of a tunnel: the outer header to create (TS 29.244 8.2.56).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tunnel {
-    /// The TEID the RAN node gave.
-    pub teid: Teid,
-    /// The RAN node's address.
-    pub address: IpAddr,
-}
-
-/// Every QoS flow: for [`UplinkRule::flows`].
-pub const ALL_FLOWS: u64 = u64::MAX;
-
-/// What holds for the packets that come in by one TEID.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UplinkRule {
-    /// The session, as its owner knows it (the UPF's SEID).
-    pub session: u64,
-    /// The addresses the UE may send from.
-    pub ue: SessionAddress,
-    /// The QoS flows allowed, a bit each; [`ALL_FLOWS`] also lets packets without a flow pass.
-    pub flows: u64,
-    /// Whether the gate is open (QER).
-    pub gate_open: bool,
-    /// Forward (FAR action FORW) or drop.
-    pub forward: bool,
-    /// Maximum bit rate of the IP packets.
-    pub mbr: Rate,
-}
-
-/// What becomes of a downlink packet (FAR Apply Action, TS 29.244 8.2.26).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// DROP.
-    Drop,
-    /// FORW, through [`DownlinkRule::tunnel`].
-    Forward,
-    /// BUFF.
-    Buffer {
-        /// NOCP: report the first packet.
-        notify: bool,
-    },
-}
-
-/// What holds for the packets that go to one UE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DownlinkRule {
-    /// The session, as its owner knows it (the UPF's SEID).
-    pub session: u64,
-    /// The PDR, for reports.
-    pub pdr: u16,
-    /// The QoS flow to mark packets with; `None` = no PDU Session Container.
-    pub qfi: Option<u8>,
-    /// Whether the UE is told to use reflective QoS (TS 38.415 5.5.3.4).
-    pub rqi: bool,
-    /// Whether the gate is open (QER).
-    pub gate_open: bool,
-    /// Forward, buffer or drop.
-    pub action: Action,
-    /// The tunnel to the RAN, while there is one.
-    pub tunnel: Option<Tunnel>,
-    /// Maximum bit rate of the IP packets.
-    pub mbr: Rate,
-}
-
-/// A rule with the state its packets leave behind. The rule changes under the writer's lock; the state is atomic, so
-/// that any number of workers share it under the readers'.
-#[derive(Debug)]
-pub(crate) struct Record<R> {
-    pub(crate) rule: R,
-    policer: Policer,
+/// What packets leave behind.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct State {
+    pub(crate) policer: Policer,
     packets: AtomicU64,
     octets: AtomicU64,
-    reported: AtomicU8,
 }
 
-/// Downlink data was reported.
-pub(crate) const DATA: u8 = 1;
-/// An error of the tunnel was reported.
-pub(crate) const TUNNEL_ERROR: u8 = 2;
-
-impl<R> Record<R> {
-    pub(crate) fn new(rule: R) -> Self {
-        Record {
-            rule,
-            policer: Policer::default(),
-            packets: AtomicU64::new(0),
-            octets: AtomicU64::new(0),
-            reported: AtomicU8::new(0),
-        }
-    }
-
-    pub(crate) fn conforms(&self, mbr: Rate, octets: usize, now: Instant) -> bool {
-        self.policer.allow(mbr, octets, now)
-    }
-
+impl State {
     pub(crate) fn count(&self, octets: usize) {
         self.packets.fetch_add(1, Relaxed);
         self.octets.fetch_add(octets as u64, Relaxed);
@@ -109,98 +32,333 @@ impl<R> Record<R> {
         Volume { packets: self.packets.load(Relaxed), octets: self.octets.load(Relaxed) }
     }
 
+    fn clear(&self) {
+        self.policer.set(0);
+        self.packets.store(0, Relaxed);
+        self.octets.store(0, Relaxed);
+    }
+}
+
+/// A sequence word.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+struct Sequence(AtomicU32);
+
+impl Sequence {
+    /// From now on nobody but us uses the record.
+    fn open(&self) {
+        self.0.store(self.0.load(Relaxed) | 1, Relaxed);
+        // the program sees the odd number before it sees any of what is written next
+        fence(Release);
+    }
+
+    fn settle(&self) {
+        let now = self.0.load(Relaxed);
+        if now & 1 == 1 {
+            self.0.store(now.wrapping_add(1), Release);
+        }
+    }
+}
+
+/// What holds for the packets that come in by one TEID.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub(crate) struct UplinkRecord {
+    sequence: Sequence,
+    /// 0 = there is no such tunnel.
+    teid: AtomicU32,
+    /// The UE's address, its octets as on the wire.
+    ipv4: AtomicU32,
+    flags: AtomicU32,
+    /// The UE's prefix, its octets as on the wire.
+    prefix: AtomicU64,
+    flows: AtomicU64,
+    /// [`Rate`].
+    cost: AtomicU64,
+    pub(crate) state: State,
+}
+
+const UP_FORWARD: u32 = 1;
+const UP_GATE: u32 = 1 << 1;
+const UP_IPV4: u32 = 1 << 2;
+const UP_IPV6: u32 = 1 << 3;
+
+impl UplinkRecord {
+    /// Makes it a tunnel's, with nothing counted.
+    pub(crate) fn begin(&self, teid: Teid, rule: &UplinkRule) {
+        self.set(rule);
+        self.teid.store(teid.0, Relaxed);
+        self.state.clear();
+    }
+
+    pub(crate) fn set(&self, rule: &UplinkRule) {
+        self.sequence.open();
+        let SessionAddress { ipv4, ipv6_prefix } = rule.ue;
+        let flag = |set: bool, bit: u32| if set { bit } else { 0 };
+        let flags = flag(rule.forward, UP_FORWARD) | flag(rule.gate_open, UP_GATE);
+        self.flags.store(flags | flag(ipv4.is_some(), UP_IPV4) | flag(ipv6_prefix.is_some(), UP_IPV6), Relaxed);
+        self.ipv4.store(ipv4.map_or(0, wire), Relaxed);
+        self.prefix.store(ipv6_prefix.map_or(0, |prefix| words(prefix)[0]), Relaxed);
+        self.flows.store(rule.flows, Relaxed);
+        self.cost.store(rule.mbr.cost(), Relaxed);
+    }
+
+    /// Makes it nobody's.
+    pub(crate) fn end(&self) {
+        self.sequence.open();
+        self.teid.store(0, Relaxed);
+        self.flags.store(0, Relaxed);
+    }
+
+    /// Lets the kernel use it again.
+    pub(crate) fn settle(&self) {
+        self.sequence.settle();
+    }
+
+    #[inline]
+    pub(crate) fn teid(&self) -> Teid {
+        Teid(self.teid.load(Relaxed))
+    }
+
+    #[inline]
+    pub(crate) fn rule(&self) -> UplinkRule {
+        let flags = self.flags.load(Relaxed);
+        let ipv4 = (flags & UP_IPV4 != 0).then(|| Ipv4Addr::from(self.ipv4.load(Relaxed).to_ne_bytes()));
+        let ipv6_prefix = (flags & UP_IPV6 != 0).then(|| address([self.prefix.load(Relaxed), 0]));
+        UplinkRule {
+            ue: SessionAddress { ipv4, ipv6_prefix },
+            flows: self.flows.load(Relaxed),
+            gate_open: flags & UP_GATE != 0,
+            forward: flags & UP_FORWARD != 0,
+            mbr: Rate::from_cost(self.cost.load(Relaxed)),
+        }
+    }
+
+    pub(crate) fn conforms(&self, mbr: Rate, octets: usize, now: Instant) -> bool {
+        self.state.policer.allow(mbr, octets, now)
+    }
+}
+
+/// What holds for the packets that go to one UE; without what only reports need.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub(crate) struct DownlinkRecord {
+    sequence: Sequence,
+    flags: AtomicU32,
+    /// The tunnel's.
+    teid: AtomicU32,
+    /// [`DATA`] and [`TUNNEL_ERROR`].
+    reported: AtomicU32,
+    /// The tunnel's address, its octets as on the wire; an IPv4 one takes the first four.
+    address: [AtomicU64; 2],
+    /// [`Rate`].
+    cost: AtomicU64,
+    pub(crate) state: State,
+}
+
+/// Downlink data was reported.
+pub(crate) const DATA: u32 = 1;
+/// An error of the tunnel was reported.
+pub(crate) const TUNNEL_ERROR: u32 = 2;
+
+const ACTION: u32 = 3;
+const ACTION_DROP: u32 = 0;
+const ACTION_FORWARD: u32 = 1;
+const ACTION_BUFFER: u32 = 2;
+const ACTION_BUFFER_AND_NOTIFY: u32 = 3;
+const DOWN_GATE: u32 = 1 << 2;
+const DOWN_RQI: u32 = 1 << 3;
+const DOWN_QFI: u32 = 1 << 4;
+const DOWN_IPV4: u32 = 1 << 5;
+const DOWN_IPV6: u32 = 1 << 6;
+const QFI_SHIFT: u32 = 8;
+const GENERATION_SHIFT: u32 = 16;
+
+impl DownlinkRecord {
+    /// Makes it a UE's, with nothing counted. The generation is that of the index.
+    pub(crate) fn begin(&self, generation: u8, rule: &DownlinkRule) {
+        self.sequence.open();
+        self.flags.store(u32::from(generation) << GENERATION_SHIFT, Relaxed);
+        self.set(rule);
+        self.reported.store(0, Relaxed);
+        self.state.clear();
+    }
+
+    pub(crate) fn set(&self, rule: &DownlinkRule) {
+        self.sequence.open();
+        let action = match rule.action {
+            Action::Drop => ACTION_DROP,
+            Action::Forward => ACTION_FORWARD,
+            Action::Buffer { notify: false } => ACTION_BUFFER,
+            Action::Buffer { notify: true } => ACTION_BUFFER_AND_NOTIFY,
+        };
+        let flag = |set: bool, bit: u32| if set { bit } else { 0 };
+        let mut flags = self.flags.load(Relaxed) & 0xff << GENERATION_SHIFT | action;
+        flags |= flag(rule.gate_open, DOWN_GATE) | flag(rule.rqi, DOWN_RQI);
+        flags |= rule.qfi.map_or(0, |qfi| DOWN_QFI | u32::from(qfi & 0x3f) << QFI_SHIFT);
+        let (family, [first, second]) = match rule.tunnel.map(|tunnel| tunnel.address) {
+            None => (0, [0, 0]),
+            Some(IpAddr::V4(v4)) => (DOWN_IPV4, words(v4.to_ipv6_leading())),
+            Some(IpAddr::V6(v6)) => (DOWN_IPV6, words(v6)),
+        };
+        self.flags.store(flags | family, Relaxed);
+        self.teid.store(rule.tunnel.map_or(0, |tunnel| tunnel.teid.0), Relaxed);
+        self.address[0].store(first, Relaxed);
+        self.address[1].store(second, Relaxed);
+        self.cost.store(rule.mbr.cost(), Relaxed);
+    }
+
+    /// Makes it nobody's.
+    pub(crate) fn end(&self) {
+        self.sequence.open();
+        self.flags.store(0, Relaxed);
+    }
+
+    /// Lets the kernel use it again.
+    pub(crate) fn settle(&self) {
+        self.sequence.settle();
+    }
+
+    /// The rule of the record; `session` and `pdr` are kept elsewhere.
+    #[inline]
+    pub(crate) fn rule(&self, session: u64, pdr: u16) -> DownlinkRule {
+        let flags = self.flags.load(Relaxed);
+        let octets = || address([self.address[0].load(Relaxed), self.address[1].load(Relaxed)]);
+        let address = match flags & (DOWN_IPV4 | DOWN_IPV6) {
+            DOWN_IPV4 => octets().octets().first_chunk::<4>().map(|v4| IpAddr::from(*v4)),
+            DOWN_IPV6 => Some(IpAddr::V6(octets())),
+            _ => None,
+        };
+        DownlinkRule {
+            session,
+            pdr,
+            qfi: (flags & DOWN_QFI != 0).then_some((flags >> QFI_SHIFT & 0x3f) as u8),
+            rqi: flags & DOWN_RQI != 0,
+            gate_open: flags & DOWN_GATE != 0,
+            action: match flags & ACTION {
+                ACTION_FORWARD => Action::Forward,
+                ACTION_BUFFER => Action::Buffer { notify: false },
+                ACTION_BUFFER_AND_NOTIFY => Action::Buffer { notify: true },
+                _ => Action::Drop,
+            },
+            tunnel: address.map(|address| Tunnel { teid: Teid(self.teid.load(Relaxed)), address }),
+            mbr: Rate::from_cost(self.cost.load(Relaxed)),
+        }
+    }
+
+    pub(crate) fn conforms(&self, mbr: Rate, octets: usize, now: Instant) -> bool {
+        self.state.policer.allow(mbr, octets, now)
+    }
+
     /// Marks `what` as reported; `false` if it was already.
-    pub(crate) fn report_once(&self, what: u8) -> bool {
+    pub(crate) fn report_once(&self, what: u32) -> bool {
         self.reported.fetch_or(what, Relaxed) & what == 0
     }
 
-    pub(crate) fn report_again(&self, what: u8) {
+    pub(crate) fn report_again(&self, what: u32) {
         self.reported.fetch_and(!what, Relaxed);
     }
 }
 
-/// Records by index, of which there are at most `limit`. Room for all is reserved at the start (the kernel backs it
-/// with memory as it is used), so that growing never moves a million records while packets wait.
-#[derive(Debug)]
-pub(crate) struct Slab<T> {
-    slots: Vec<Slot<T>>,
-    free: VecDeque<u32>,
-    limit: usize,
+// SAFETY: atomics alone, 64 octets without padding (below), and all bits are valid
+unsafe impl Plain for UplinkRecord {}
+// SAFETY: as above
+unsafe impl Plain for DownlinkRecord {}
+
+const _: () = assert!(size_of::<UplinkRecord>() == 64 && size_of::<DownlinkRecord>() == 64);
+const _: () = assert!(std::mem::offset_of!(UplinkRecord, state) == 40);
+const _: () = assert!(std::mem::offset_of!(DownlinkRecord, state) == 40);
+
+/// The octets of an IPv4 address as they lie in a packet.
+pub(crate) fn wire(address: Ipv4Addr) -> u32 {
+    u32::from_ne_bytes(address.octets())
 }
 
-#[derive(Debug)]
-struct Slot<T> {
-    /// How often the index was given out, 1 to 255 and again: never 0, so that no TEID is 0.
-    generation: u8,
-    value: Option<T>,
+/// The octets of an address as they lie in a packet.
+fn words(address: Ipv6Addr) -> [u64; 2] {
+    let bits = address.to_bits();
+    [((bits >> 64) as u64).to_be(), (bits as u64).to_be()]
 }
 
-impl<T> Slab<T> {
-    pub(crate) fn new(limit: usize) -> Self {
-        Slab { slots: Vec::with_capacity(limit), free: VecDeque::new(), limit }
-    }
+fn address([first, second]: [u64; 2]) -> Ipv6Addr {
+    Ipv6Addr::from_bits(u128::from(u64::from_be(first)) << 64 | u128::from(u64::from_be(second)))
+}
 
-    /// Takes an index, the one that was free longest, with its next generation.
-    pub(crate) fn insert(&mut self, value: T) -> Option<(u32, u8)> {
-        if let Some(index) = self.free.pop_front() {
-            let slot = &mut self.slots[index as usize];
-            slot.generation = slot.generation.checked_add(1).unwrap_or(1);
-            slot.value = Some(value);
-            return Some((index, slot.generation));
-        }
-        if self.slots.len() >= self.limit {
-            return None;
-        }
-        self.slots.push(Slot { generation: 1, value: Some(value) });
-        Some((self.slots.len() as u32 - 1, 1))
-    }
+trait Leading {
+    fn to_ipv6_leading(self) -> Ipv6Addr;
+}
 
-    pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
-        let value = self.slots.get_mut(index as usize)?.value.take()?;
-        self.free.push_back(index);
-        Some(value)
-    }
-
-    #[inline]
-    pub(crate) fn get(&self, index: u32) -> Option<&T> {
-        self.slots.get(index as usize)?.value.as_ref()
-    }
-
-    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
-        self.slots.get_mut(index as usize)?.value.as_mut()
-    }
-
-    /// All indexes are below this.
-    pub(crate) fn indexes(&self) -> u32 {
-        self.slots.len() as u32
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+impl Leading for Ipv4Addr {
+    /// An IPv4 address as the first four octets of sixteen.
+    fn to_ipv6_leading(self) -> Ipv6Addr {
+        Ipv6Addr::from_bits(u128::from(self.to_bits()) << 96)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ALL_FLOWS;
+    use proptest::prelude::*;
 
-    #[test]
-    fn indexes_are_reused_late_and_with_the_next_generation() {
-        let mut slab = Slab::new(2);
-        assert_eq!((slab.insert('a'), slab.insert('b'), slab.insert('c')), (Some((0, 1)), Some((1, 1)), None));
-        slab.remove(1);
-        slab.remove(0);
-        assert_eq!((slab.remove(0), slab.len()), (None, 0));
-        assert_eq!((slab.insert('d'), slab.insert('e')), (Some((1, 2)), Some((0, 2))));
-        for _ in 0..300 {
-            slab.remove(0);
-            assert!(slab.insert('f').is_some_and(|(index, generation)| index == 0 && generation != 0));
+    fn rate() -> impl Strategy<Value = Rate> {
+        prop_oneof![Just(Rate::UNLIMITED), (0..u64::MAX >> 24).prop_map(Rate::from_kbps)]
+    }
+
+    proptest! {
+        #[test]
+        fn an_uplink_rule_is_read_as_it_was_written(
+            v4: Option<u32>, v6: Option<u64>, flows: u64, gate_open: bool, forward: bool, mbr in rate(),
+        ) {
+            let ue = SessionAddress {
+                ipv4: v4.map(Ipv4Addr::from_bits),
+                ipv6_prefix: v6.map(|v6| Ipv6Addr::from_bits(u128::from(v6) << 64)),
+            };
+            let rule = UplinkRule { ue, flows, gate_open, forward, mbr };
+            let record = UplinkRecord::default();
+            record.begin(Teid(7), &UplinkRule { flows: ALL_FLOWS, ..rule });
+            record.set(&rule);
+            prop_assert_eq!((record.rule(), record.teid()), (rule, Teid(7)));
+        }
+
+        #[test]
+        fn a_downlink_rule_is_read_as_it_was_written(
+            qfi in proptest::option::of(0..64_u8), rqi: bool, gate_open: bool, action in 0..4, teid: u32,
+            v4: Option<u32>, v6: Option<u128>, generation: u8, mbr in rate(),
+        ) {
+            let v4 = v4.map(|v4| IpAddr::V4(Ipv4Addr::from_bits(v4)));
+            let address = v4.or(v6.map(|v6| IpAddr::V6(Ipv6Addr::from_bits(v6))));
+            let rule = DownlinkRule {
+                session: 5,
+                pdr: 6,
+                qfi,
+                rqi,
+                gate_open,
+                action: match action {
+                    0 => Action::Drop,
+                    1 => Action::Forward,
+                    n => Action::Buffer { notify: n == 3 },
+                },
+                tunnel: address.map(|address| Tunnel { teid: Teid(teid), address }),
+                mbr,
+            };
+            let record = DownlinkRecord::default();
+            record.begin(generation, &DownlinkRule { qfi: Some(63), tunnel: None, ..rule });
+            record.set(&rule);
+            prop_assert_eq!(record.rule(5, 6), rule);
+            prop_assert_eq!((record.flags.load(Relaxed) >> GENERATION_SHIFT) as u8, generation);
         }
     }
 
     #[test]
-    fn records_stay_within_two_cache_lines() {
-        assert!(size_of::<Slot<Record<UplinkRule>>>() <= 128, "{}", size_of::<Slot<Record<UplinkRule>>>());
-        assert!(size_of::<Slot<Record<DownlinkRule>>>() <= 128, "{}", size_of::<Slot<Record<DownlinkRule>>>());
+    fn the_sequence_is_odd_while_a_record_changes() {
+        let record = UplinkRecord::default();
+        let sequence = || record.sequence.0.load(Relaxed);
+        record.end();
+        record.end();
+        assert_eq!(sequence(), 1);
+        record.settle();
+        record.settle();
+        assert_eq!(sequence(), 2);
     }
 }

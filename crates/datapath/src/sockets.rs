@@ -157,6 +157,8 @@ impl Sockets {
                 stats.drop(DropReason::N3Send);
             }
         }
+        // only now may the kernel use what was changed: nothing that the change lets go is overtaken
+        tables.settle();
         drop(tables);
         stats.drops[DropReason::Action as usize] += released.dropped;
         self.view.counters.flush(&mut stats);

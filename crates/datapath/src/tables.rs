@@ -1,12 +1,16 @@
 use crate::answer;
 use crate::buffer::{BufferLimits, Buffers};
 use crate::counters::Volume;
-use crate::index::AddressIndex;
+use crate::index::{self, AddressIndex, Key, Range};
 use crate::ndp::Link;
 use crate::rate::{Policer, Rate};
-use crate::record::{Action, DATA, DownlinkRule, Record, Slab, TUNNEL_ERROR, Tunnel, UplinkRule};
+use crate::record::{DATA, DownlinkRecord, TUNNEL_ERROR, UplinkRecord};
+use crate::rule::{Action, DownlinkRule, Tunnel, UplinkRule};
+use crate::slab::Slab;
+use crate::sys::shared::Shared;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use vireo_types::{Instant, SessionAddress, Teid};
 use vireo_wire::gtpu;
@@ -55,6 +59,13 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Records that an index can name.
+    pub(crate) fn bounded(&self) -> usize {
+        self.records.min(1 << 24)
+    }
+}
+
 /// Why a rule was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
@@ -82,17 +93,37 @@ pub struct Released {
     pub dropped: u64,
 }
 
+/// What of a downlink record only changes and reports need.
 #[derive(Debug)]
-pub(crate) struct Uplink {
-    pub(crate) teid: Teid,
-    pub(crate) record: Record<UplinkRule>,
+struct Downlink {
+    ue: SessionAddress,
+    session: u64,
+    pdr: u16,
 }
 
+/// Where the records and the index of addresses lie: memory of our own, or of the kernel's program too.
 #[derive(Debug)]
-pub(crate) struct Downlink {
-    pub(crate) ue: SessionAddress,
-    pub(crate) record: Record<DownlinkRule>,
+pub(crate) struct Memories {
+    pub(crate) uplinks: Shared<UplinkRecord>,
+    pub(crate) downlinks: Shared<DownlinkRecord>,
+    pub(crate) addresses: Shared<AtomicU32>,
 }
+
+/// Whoever looks for records beside us; told of TEIDs that are no indexes.
+pub(crate) trait Mirror: Send + Sync + std::fmt::Debug {
+    /// The TEID leads to this index now, or to none.
+    fn foreign(&mut self, teid: Teid, index: Option<u32>);
+}
+
+/// A record that is not settled.
+#[derive(Clone, Copy, Debug)]
+enum Changed {
+    Uplink(u32),
+    Downlink(u32),
+}
+
+/// Addresses of one pool that are kept in arrays; beyond these they go to a hash.
+const LARGEST: u64 = 1 << 24;
 
 /// All rules of a user plane and the state of their packets. One owner changes them; the functions that decide on
 /// packets ([`Tables::uplink`], [`Tables::downlink`]) only need `&self`.
@@ -100,12 +131,15 @@ pub(crate) struct Downlink {
 /// It knows sessions as numbers and has no sockets, no clock and no idea of PFCP.
 #[derive(Debug)]
 pub struct Tables {
-    pub(crate) uplinks: Slab<Uplink>,
+    uplinks: Slab<()>,
+    uplink_records: Shared<UplinkRecord>,
     /// TEIDs that were not ours to choose.
     foreign: HashMap<Teid, u32>,
-    pub(crate) downlinks: Slab<Downlink>,
-    ipv4: AddressIndex,
-    ipv6: AddressIndex,
+    downlinks: Slab<Downlink>,
+    downlink_records: Shared<DownlinkRecord>,
+    addresses: AddressIndex,
+    changed: Vec<Changed>,
+    mirror: Option<Box<dyn Mirror>>,
     /// Whose packets go into a tunnel, for the Error Indications about it.
     tunnels: HashMap<Tunnel, u32>,
     buffers: Mutex<Buffers>,
@@ -129,13 +163,33 @@ pub(crate) const ANSWERS: Rate = Rate::from_kbps(8);
 impl Tables {
     /// Empty tables for these pools.
     pub fn new(pools: Vec<Pool>, limits: Limits) -> Self {
-        let records = limits.records.min(1 << 24);
+        let ranges = index::ranges(&pools, LARGEST);
+        let memories = Memories {
+            uplinks: Shared::private(limits.bounded()),
+            downlinks: Shared::private(limits.bounded()),
+            addresses: Shared::private(index::entries(&ranges)),
+        };
+        Tables::over(memories, ranges, pools, limits, None)
+    }
+
+    /// Empty tables over these memories, which are as large as limits and ranges say.
+    pub(crate) fn over(
+        memories: Memories,
+        ranges: Vec<Range>,
+        pools: Vec<Pool>,
+        limits: Limits,
+        mirror: Option<Box<dyn Mirror>>,
+    ) -> Self {
+        let records = limits.bounded().min(memories.uplinks.len()).min(memories.downlinks.len());
         Tables {
             uplinks: Slab::new(records),
+            uplink_records: memories.uplinks,
             foreign: HashMap::new(),
             downlinks: Slab::new(records),
-            ipv4: AddressIndex::ipv4(&pools),
-            ipv6: AddressIndex::ipv6(&pools),
+            downlink_records: memories.downlinks,
+            addresses: AddressIndex::new(ranges, memories.addresses),
+            changed: vec![],
+            mirror,
             tunnels: HashMap::new(),
             buffers: Mutex::new(Buffers::new(limits.buffer)),
             links: pools.iter().map(|pool| Link::new(pool.mtu, &pool.dns)).collect(),
@@ -148,6 +202,39 @@ impl Tables {
         }
     }
 
+    /// Says that what the changes so far let go has left: whoever reads the records beside us may use them as they are
+    /// now. Until then it leaves the packets of changed records to us.
+    pub(crate) fn settle(&mut self) {
+        for changed in self.changed.drain(..) {
+            match changed {
+                Changed::Uplink(index) => self.uplink_records[index as usize].settle(),
+                Changed::Downlink(index) => self.downlink_records[index as usize].settle(),
+            }
+        }
+    }
+
+    /// The record of an index that is in use or was.
+    fn change_uplink(&mut self, index: u32) -> &UplinkRecord {
+        self.changed.push(Changed::Uplink(index));
+        &self.uplink_records[index as usize]
+    }
+
+    fn change_downlink(&mut self, index: u32) -> &DownlinkRecord {
+        self.changed.push(Changed::Downlink(index));
+        &self.downlink_records[index as usize]
+    }
+
+    fn set_foreign(&mut self, teid: Teid, index: Option<u32>) {
+        match index {
+            Some(index) => drop(self.foreign.insert(teid, index)),
+            None if self.foreign.remove(&teid).is_none() => return,
+            None => {}
+        }
+        if let Some(mirror) = &mut self.mirror {
+            mirror.foreign(teid, index);
+        }
+    }
+
     /// Makes an uplink record under a TEID of our choice, or under the one given.
     pub fn add_uplink(&mut self, given: Option<Teid>, rule: UplinkRule) -> Result<Teid, TableError> {
         if let Some(teid) = given
@@ -155,10 +242,10 @@ impl Tables {
         {
             return Err(TableError::TeidInUse);
         }
-        let uplink = Uplink { teid: given.unwrap_or_default(), record: Record::new(rule) };
-        let (index, generation) = self.uplinks.insert(uplink).ok_or(TableError::Full)?;
+        let (index, generation) = self.uplinks.insert(()).ok_or(TableError::Full)?;
         if let Some(teid) = given {
-            self.foreign.insert(teid, index);
+            self.change_uplink(index).begin(teid, &rule);
+            self.set_foreign(teid, Some(index));
             return Ok(teid);
         }
         let own = Teid::from_index(index, generation);
@@ -167,38 +254,40 @@ impl Tables {
             self.uplinks.remove(index);
             return self.add_uplink(None, rule);
         }
-        if let Some(uplink) = self.uplinks.get_mut(index) {
-            uplink.teid = own;
-        }
+        self.change_uplink(index).begin(own, &rule);
         Ok(own)
     }
 
     /// Replaces the rule of a TEID.
     pub fn set_uplink(&mut self, teid: Teid, rule: UplinkRule) {
-        if let Some(uplink) = self.uplink_index(teid).and_then(|index| self.uplinks.get_mut(index)) {
-            uplink.record.rule = rule;
+        if let Some(index) = self.uplink_index(teid) {
+            self.change_uplink(index).set(&rule);
         }
     }
 
     /// Removes a TEID; tells what it carried.
     pub fn remove_uplink(&mut self, teid: Teid) -> Volume {
-        let uplink = self.uplink_index(teid).and_then(|index| self.uplinks.remove(index));
-        self.foreign.remove(&teid);
-        uplink.map(|uplink| uplink.record.volume()).unwrap_or_default()
+        let Some(index) = self.uplink_index(teid) else {
+            return Volume::default();
+        };
+        let record = self.change_uplink(index);
+        record.end();
+        let volume = record.state.volume();
+        self.set_foreign(teid, None);
+        self.uplinks.remove(index);
+        volume
     }
 
     /// What a TEID has carried.
     pub fn uplink_volume(&self, teid: Teid) -> Volume {
-        self.find_uplink(teid).map(|uplink| uplink.record.volume()).unwrap_or_default()
+        self.find_uplink(teid).map(|uplink| uplink.state.volume()).unwrap_or_default()
     }
 
     /// Makes a downlink record for the UE of these addresses, which no other may have. It drops everything until
     /// [`Tables::set_downlink`].
     pub fn add_downlink(&mut self, ue: SessionAddress, session: u64) -> Result<DownlinkId, TableError> {
-        let v4 = ue.ipv4.map(|v4| u64::from(v4.to_bits()));
-        let v6 = ue.ipv6_prefix.map(prefix_key);
-        let used = v4.is_some_and(|key| self.ipv4.get(key).is_some());
-        if used || v6.is_some_and(|key| self.ipv6.get(key).is_some()) || (v4.is_none() && v6.is_none()) {
+        let keys = keys(ue);
+        if keys.clone().any(|key| self.addresses.get(key).is_some()) || keys.clone().next().is_none() {
             return Err(TableError::AddressInUse);
         }
         let rule = DownlinkRule {
@@ -211,13 +300,12 @@ impl Tables {
             tunnel: None,
             mbr: Rate::UNLIMITED,
         };
-        let (index, _) = self.downlinks.insert(Downlink { ue, record: Record::new(rule) }).ok_or(TableError::Full)?;
-        if let Some(key) = v4 {
-            self.ipv4.set(key, index);
-        }
-        if let Some(key) = v6 {
-            self.ipv6.set(key, index);
-        }
+        let downlink = Downlink { ue, session, pdr: 0 };
+        let (index, generation) = self.downlinks.insert(downlink).ok_or(TableError::Full)?;
+        self.change_downlink(index).begin(generation, &rule);
+        // the generation tells whoever reads without our lock that the record is another's meanwhile
+        let entry = Teid::from_index(index, generation).0;
+        keys.for_each(|key| self.addresses.set(key, entry));
         Ok(DownlinkId(index))
     }
 
@@ -225,13 +313,15 @@ impl Tables {
     /// drops; a tunnel that comes up tells an IPv6 UE its prefix; with `end_marker` the old tunnel is ended when there
     /// is a new one. A rule that buffers reports its first packet anew, be it the same rule or another.
     pub fn set_downlink(&mut self, id: DownlinkId, rule: DownlinkRule, end_marker: bool, released: &mut Released) {
-        let Some(downlink) = self.downlinks.get_mut(id.0) else {
+        let (Some(old), Some(downlink)) = (self.downlink_rule(id), self.downlinks.get_mut(id.0)) else {
             return;
         };
-        let old = std::mem::replace(&mut downlink.record.rule, rule);
-        downlink.record.report_again(DATA);
+        (downlink.session, downlink.pdr) = (rule.session, rule.pdr);
+        let record = self.change_downlink(id.0);
+        record.set(&rule);
+        record.report_again(DATA);
         if old.tunnel != rule.tunnel {
-            downlink.record.report_again(TUNNEL_ERROR);
+            record.report_again(TUNNEL_ERROR);
             if let Some(tunnel) = old.tunnel.filter(|tunnel| self.tunnels.get(tunnel) == Some(&id.0)) {
                 self.tunnels.remove(&tunnel);
             }
@@ -260,7 +350,8 @@ impl Tables {
 
     /// The rule of a downlink record.
     pub fn downlink_rule(&self, id: DownlinkId) -> Option<DownlinkRule> {
-        self.downlinks.get(id.0).map(|downlink| downlink.record.rule)
+        let Downlink { session, pdr, .. } = self.downlinks.get(id.0)?;
+        Some(self.downlink(id).rule(*session, *pdr))
     }
 
     /// Drops what is buffered for a downlink record.
@@ -270,25 +361,25 @@ impl Tables {
 
     /// Removes a downlink record, and drops what is buffered for it; tells what it carried.
     pub fn remove_downlink(&mut self, id: DownlinkId, released: &mut Released) -> Volume {
-        let Some(downlink) = self.downlinks.remove(id.0) else {
+        let Some(rule) = self.downlink_rule(id) else {
             return Volume::default();
         };
-        if let Some(v4) = downlink.ue.ipv4 {
-            self.ipv4.remove(u64::from(v4.to_bits()));
+        if let Some(downlink) = self.downlinks.remove(id.0) {
+            keys(downlink.ue).for_each(|key| self.addresses.remove(key));
         }
-        if let Some(v6) = downlink.ue.ipv6_prefix {
-            self.ipv6.remove(prefix_key(v6));
-        }
-        if let Some(tunnel) = downlink.record.rule.tunnel.filter(|t| self.tunnels.get(t) == Some(&id.0)) {
+        let record = self.change_downlink(id.0);
+        record.end();
+        let volume = record.state.volume();
+        if let Some(tunnel) = rule.tunnel.filter(|t| self.tunnels.get(t) == Some(&id.0)) {
             self.tunnels.remove(&tunnel);
         }
         self.drop_buffered(id, released);
-        downlink.record.volume()
+        volume
     }
 
     /// What a downlink record has carried.
     pub fn downlink_volume(&self, id: DownlinkId) -> Volume {
-        self.downlinks.get(id.0).map(|downlink| downlink.record.volume()).unwrap_or_default()
+        self.downlinks.get(id.0).map(|_| self.downlink(id).state.volume()).unwrap_or_default()
     }
 
     /// Drops what has waited too long and tells how many packets that were; the next one for such a UE is reported
@@ -297,9 +388,7 @@ impl Tables {
         let mut packets = 0;
         self.buffers().expire(now, |record, lost| {
             packets += lost as u64;
-            if let Some(downlink) = self.downlinks.get(record) {
-                downlink.record.report_again(DATA);
-            }
+            self.downlink_records[record as usize].report_again(DATA);
         });
         packets
     }
@@ -313,7 +402,7 @@ impl Tables {
             self.advertising_credit -= ADVERTISING_ROUND;
             let id = DownlinkId(self.next_advertised);
             self.next_advertised = if id.0 + 1 < records { id.0 + 1 } else { 0 };
-            let active = self.downlinks.get(id.0).is_some_and(|d| d.record.rule.action == Action::Forward);
+            let active = self.downlink_rule(id).is_some_and(|rule| rule.action == Action::Forward);
             if active {
                 released.datagrams.extend(self.advertisement(id));
             }
@@ -322,9 +411,7 @@ impl Tables {
 
     /// The report of the first buffered packet was lost: the next packet is reported.
     pub(crate) fn report_data_again(&self, id: DownlinkId) {
-        if let Some(downlink) = self.downlinks.get(id.0) {
-            downlink.record.report_again(DATA);
-        }
+        self.downlink(id).report_again(DATA);
     }
 
     /// Octets that wait in buffers.
@@ -349,34 +436,39 @@ impl Tables {
         Some((to, octets.to_vec()))
     }
 
-    fn uplink_index(&self, teid: Teid) -> Option<u32> {
-        let own = self.uplinks.get(teid.index()).filter(|uplink| uplink.teid == teid);
-        own.map(|_| teid.index()).or_else(|| self.foreign.get(&teid).copied())
-    }
-
     #[inline]
-    pub(crate) fn find_uplink(&self, teid: Teid) -> Option<&Uplink> {
-        match self.uplinks.get(teid.index()) {
-            Some(uplink) if uplink.teid == teid => Some(uplink),
+    fn uplink_index(&self, teid: Teid) -> Option<u32> {
+        match self.uplink_records.get(teid.index() as usize) {
+            Some(record) if record.teid() == teid && teid != gtpu::NO_TEID => Some(teid.index()),
             _ if self.foreign.is_empty() => None,
-            _ => self.uplinks.get(*self.foreign.get(&teid)?),
+            _ => self.foreign.get(&teid).copied(),
         }
     }
 
     #[inline]
-    pub(crate) fn find_ipv4(&self, address: u32) -> Option<(DownlinkId, &Downlink)> {
-        let index = self.ipv4.get(u64::from(address))?;
-        Some((DownlinkId(index), self.downlinks.get(index)?))
+    pub(crate) fn find_uplink(&self, teid: Teid) -> Option<&UplinkRecord> {
+        self.uplink_records.get(self.uplink_index(teid)? as usize)
     }
 
     #[inline]
-    pub(crate) fn find_ipv6(&self, address: u128) -> Option<(DownlinkId, &Downlink)> {
-        let index = self.ipv6.get((address >> 64) as u64)?;
-        Some((DownlinkId(index), self.downlinks.get(index)?))
+    pub(crate) fn find_downlink(&self, key: Key) -> Option<DownlinkId> {
+        self.addresses.get(key).map(|entry| DownlinkId(Teid(entry).index()))
     }
 
-    pub(crate) fn find_tunnel(&self, tunnel: Tunnel) -> Option<&Downlink> {
-        self.downlinks.get(*self.tunnels.get(&tunnel)?)
+    /// The record of a downlink that is in use or was.
+    #[inline]
+    pub(crate) fn downlink(&self, id: DownlinkId) -> &DownlinkRecord {
+        &self.downlink_records[id.0 as usize]
+    }
+
+    pub(crate) fn downlink_ue(&self, id: DownlinkId) -> Option<SessionAddress> {
+        self.downlinks.get(id.0).map(|downlink| downlink.ue)
+    }
+
+    /// Whose tunnel it is: session and record.
+    pub(crate) fn find_tunnel(&self, tunnel: Tunnel) -> Option<(u64, &DownlinkRecord)> {
+        let id = DownlinkId(*self.tunnels.get(&tunnel)?);
+        Some((self.downlinks.get(id.0)?.session, self.downlink(id)))
     }
 
     /// What is told of the link that a prefix is on.
@@ -397,6 +489,8 @@ impl Tables {
     }
 }
 
-fn prefix_key(prefix: Ipv6Addr) -> u64 {
-    (prefix.to_bits() >> 64) as u64
+/// What a UE is found by.
+fn keys(ue: SessionAddress) -> impl Iterator<Item = Key> + Clone {
+    let v4 = ue.ipv4.map(|v4| Key::V4(v4.to_bits()));
+    v4.into_iter().chain(ue.ipv6_prefix.map(|prefix| Key::V6((prefix.to_bits() >> 64) as u64)))
 }

@@ -2,10 +2,13 @@
 
 use crate::answer::{Answer, container};
 use crate::counters::DropReason;
+use crate::index::Key;
 use crate::inner::Inner;
 use crate::ndp;
-use crate::record::{ALL_FLOWS, Action, DATA, TUNNEL_ERROR, Tunnel};
-use crate::tables::{ANSWERS, Downlink, DownlinkId, Tables, Uplink};
+use crate::record::{DATA, TUNNEL_ERROR};
+use crate::rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel};
+use crate::tables::{ANSWERS, DownlinkId, Tables};
+use std::net::Ipv6Addr;
 use vireo_types::Instant;
 use vireo_wire::gtpu::{MessageType, Packet, ParseError, PduSession, error_indication};
 
@@ -56,7 +59,7 @@ pub(crate) enum DownlinkVerdict {
 
 impl Tables {
     /// Decides on a datagram from N3 and counts it to its session.
-    pub(crate) fn uplink<'a>(&self, datagram: &'a [u8], now: Instant) -> UplinkVerdict<'a> {
+    pub(crate) fn decide_uplink<'a>(&self, datagram: &'a [u8], now: Instant) -> UplinkVerdict<'a> {
         match Packet::parse(datagram) {
             Ok(packet) => match packet.kind {
                 MessageType::GPdu => self.g_pdu(&packet, now),
@@ -85,7 +88,7 @@ impl Tables {
                 answer => answer,
             };
         };
-        let rule = &uplink.record.rule;
+        let rule = uplink.rule();
         if rule.flows != ALL_FLOWS {
             match packet.pdu_session {
                 Some(PduSession::Uplink { qfi }) if rule.flows >> qfi & 1 == 1 => {}
@@ -106,7 +109,7 @@ impl Tables {
                     return UplinkVerdict::Drop(DropReason::Spoofed);
                 }
                 if !own || ndp::is_link_scope(destination) {
-                    return self.to_the_router(uplink, packet, now);
+                    return self.to_the_router(rule.ue.ipv6_prefix, packet, now);
                 }
                 packet
             }
@@ -117,18 +120,18 @@ impl Tables {
         if !rule.forward {
             return UplinkVerdict::Drop(DropReason::Action);
         }
-        if !uplink.record.conforms(rule.mbr, inner.len(), now) {
+        if !uplink.conforms(rule.mbr, inner.len(), now) {
             return UplinkVerdict::Drop(DropReason::RateExceeded);
         }
-        uplink.record.count(inner.len());
+        uplink.state.count(inner.len());
         UplinkVerdict::Forward(inner)
     }
 
     /// An IPv6 packet that stays on its link: a question to the router, or nothing that concerns anybody.
-    fn to_the_router(&self, uplink: &Uplink, packet: &[u8], now: Instant) -> UplinkVerdict<'static> {
-        let found = uplink.record.rule.ue.ipv6_prefix.and_then(|prefix| self.find_ipv6(prefix.to_bits()));
+    fn to_the_router(&self, prefix: Option<Ipv6Addr>, packet: &[u8], now: Instant) -> UplinkVerdict<'static> {
+        let found = prefix.and_then(|prefix| self.find_downlink(Key::V6((prefix.to_bits() >> 64) as u64)));
         match (ndp::solicitation(packet), found) {
-            (Some(solicitation), Some((id, _))) => {
+            (Some(solicitation), Some(id)) => {
                 self.limited(&self.solicitations, Some(Answer::Router(id, solicitation)), now)
             }
             _ => UplinkVerdict::Drop(DropReason::LinkLocal),
@@ -141,8 +144,8 @@ impl Tables {
         };
         let tunnel = Tunnel { teid: error.teid, address: error.peer };
         match self.find_tunnel(tunnel) {
-            Some(downlink) if downlink.record.report_once(TUNNEL_ERROR) => {
-                UplinkVerdict::Report(Event::TunnelError { session: downlink.record.rule.session, tunnel })
+            Some((session, record)) if record.report_once(TUNNEL_ERROR) => {
+                UplinkVerdict::Report(Event::TunnelError { session, tunnel })
             }
             _ => UplinkVerdict::Nothing,
         }
@@ -157,53 +160,55 @@ impl Tables {
     }
 
     /// Decides on a packet from N6, counts it to its session and buffers it where the rule says so.
-    pub(crate) fn downlink(&self, packet: &[u8], now: Instant) -> DownlinkVerdict {
+    pub(crate) fn decide_downlink(&self, packet: &[u8], now: Instant) -> DownlinkVerdict {
         let (found, inner) = match Inner::read(packet) {
             None => return DownlinkVerdict::Drop(DropReason::InnerMalformed),
             // when UEs talk to each other the kernel sees a packet leave where it came in, and advises a shorter way
             Some(Inner::V4 { packet, .. }) if is_redirect(packet) => {
                 return DownlinkVerdict::Drop(DropReason::LinkLocal);
             }
-            Some(Inner::V4 { destination, packet, .. }) => (self.find_ipv4(destination), packet),
+            Some(Inner::V4 { destination, packet, .. }) => (self.find_downlink(Key::V4(destination)), packet),
             // the kernel's own, as the device comes up
             Some(Inner::V6 { destination, .. }) if destination >> 120 == 0xff => {
                 return DownlinkVerdict::Drop(DropReason::LinkLocal);
             }
-            Some(Inner::V6 { destination, packet, .. }) => (self.find_ipv6(destination), packet),
+            Some(Inner::V6 { destination, packet, .. }) => {
+                (self.find_downlink(Key::V6((destination >> 64) as u64)), packet)
+            }
         };
-        let Some((id, downlink)) = found else {
+        let Some((id, rule)) = found.and_then(|id| Some((id, self.downlink_rule(id)?))) else {
             return DownlinkVerdict::Drop(DropReason::UnknownUe);
         };
-        let rule = &downlink.record.rule;
         if !rule.gate_open {
             return DownlinkVerdict::Drop(DropReason::GateClosed);
         }
         match rule.action {
             Action::Drop => DownlinkVerdict::Drop(DropReason::Action),
-            Action::Buffer { notify } => self.keep(id, downlink, notify, inner, now),
+            Action::Buffer { notify } => self.keep(id, &rule, notify, inner, now),
             Action::Forward => {
                 let Some(tunnel) = rule.tunnel else {
                     return DownlinkVerdict::Drop(DropReason::NoTunnel);
                 };
-                if !downlink.record.conforms(rule.mbr, inner.len(), now) {
+                let record = self.downlink(id);
+                if !record.conforms(rule.mbr, inner.len(), now) {
                     return DownlinkVerdict::Drop(DropReason::RateExceeded);
                 }
-                downlink.record.count(inner.len());
-                DownlinkVerdict::Forward { tunnel, marked: container(rule), octets: inner.len() }
+                record.state.count(inner.len());
+                DownlinkVerdict::Forward { tunnel, marked: container(&rule), octets: inner.len() }
             }
         }
     }
 
-    fn keep(&self, id: DownlinkId, downlink: &Downlink, notify: bool, packet: &[u8], now: Instant) -> DownlinkVerdict {
-        let rule = &downlink.record.rule;
-        if !downlink.record.conforms(rule.mbr, packet.len(), now) {
+    fn keep(&self, id: DownlinkId, rule: &DownlinkRule, notify: bool, packet: &[u8], now: Instant) -> DownlinkVerdict {
+        let record = self.downlink(id);
+        if !record.conforms(rule.mbr, packet.len(), now) {
             return DownlinkVerdict::Drop(DropReason::RateExceeded);
         }
         if !self.buffers().push(id.0, packet, now) {
             return DownlinkVerdict::Drop(DropReason::BufferFull);
         }
-        downlink.record.count(packet.len());
-        let event = (notify && downlink.record.report_once(DATA))
+        record.state.count(packet.len());
+        let event = (notify && record.report_once(DATA))
             .then_some(Event::DownlinkData { session: rule.session, pdr: rule.pdr });
         DownlinkVerdict::Buffered(id, event)
     }

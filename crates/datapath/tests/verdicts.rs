@@ -34,8 +34,7 @@ fn bench() -> Bench {
     let buffer = BufferLimits { packets_per_session: 3, ..BufferLimits::default() };
     let mut tables = Tables::new(vec![pool], Limits { records: 4, buffer });
     let ue = SessionAddress { ipv4: Some(UE), ipv6_prefix: Some(PREFIX) };
-    let uplink_rule =
-        UplinkRule { session: 7, ue, flows: ALL_FLOWS, gate_open: true, forward: true, mbr: Rate::UNLIMITED };
+    let uplink_rule = UplinkRule { ue, flows: ALL_FLOWS, gate_open: true, forward: true, mbr: Rate::UNLIMITED };
     let downlink_rule = DownlinkRule {
         session: 7,
         pdr: 2,

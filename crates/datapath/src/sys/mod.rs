@@ -2,6 +2,7 @@
 
 pub(crate) mod netlink;
 pub mod poll;
+pub(crate) mod shared;
 pub(crate) mod tun;
 pub(crate) mod udp;
 

@@ -132,8 +132,8 @@ fn acquire(
     for far in &rules.fars {
         check_far(far)?;
     }
-    choose_ends(tables, session, ue, rules, records, new)?;
-    let uplinks = uplinks(rules, session, ue)?;
+    choose_ends(tables, ue, rules, records, new)?;
+    let uplinks = uplinks(rules, ue)?;
     let downlinks = downlinks(rules, session)?;
     for downlink in &downlinks {
         if records.find(new, downlink.ue).is_some() {
@@ -174,13 +174,12 @@ fn check_far(far: &Far) -> Result<(), Refused> {
 /// Gives every uplink PDR a tunnel end that is in the tables; new ones drop everything until they get their rule.
 fn choose_ends(
     tables: &mut Tables,
-    session: u64,
     ue: SessionAddress,
     rules: &mut Rules,
     records: &Records,
     new: &mut Records,
 ) -> Result<(), Refused> {
-    let closed = UplinkRule { session, ue, flows: 0, gate_open: false, forward: false, mbr: Rate::UNLIMITED };
+    let closed = UplinkRule { ue, flows: 0, gate_open: false, forward: false, mbr: Rate::UNLIMITED };
     let mut by_id: SmallVec<[(u8, Teid); 2]> = SmallVec::new();
     for pdr in &mut rules.pdrs {
         let Matching::Uplink { end, .. } = &mut pdr.matching else { continue };
@@ -256,7 +255,7 @@ fn quality(rules: &Rules, pdr: &Pdr, uplink: bool) -> Result<Quality, Refused> {
 
 /// One rule per tunnel. PDRs that share a tunnel but not its treatment need more than one record holds and are refused,
 /// unless the first of them leaves nothing to the later.
-fn uplinks(rules: &Rules, session: u64, ue: SessionAddress) -> Result<Uplinks, Refused> {
+fn uplinks(rules: &Rules, ue: SessionAddress) -> Result<Uplinks, Refused> {
     let mut uplinks: SmallVec<[(Teid, UplinkRule, &Pdr); 1]> = SmallVec::new();
     for pdr in in_order(rules) {
         let Matching::Uplink { end, flows } = pdr.matching else { continue };
@@ -270,7 +269,7 @@ fn uplinks(rules: &Rules, session: u64, ue: SessionAddress) -> Result<Uplinks, R
         if far.action.contains(ApplyAction::BUFF) || forward && (!outward || far.tunnel.is_some()) {
             return Err(Refused::rule(FailedRuleId::Far(far.id)));
         }
-        let rule = UplinkRule { session, ue, flows, gate_open: quality.gate_open, forward, mbr: quality.mbr };
+        let rule = UplinkRule { ue, flows, gate_open: quality.gate_open, forward, mbr: quality.mbr };
         match uplinks.iter_mut().find(|(other, ..)| *other == teid) {
             None => uplinks.push((teid, rule, pdr)),
             Some((_, first, by)) if (by.far, &by.qers) == (pdr.far, &pdr.qers) => first.flows |= flows,

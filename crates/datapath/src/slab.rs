@@ -1,0 +1,83 @@
+//! Which indexes are in use.
+
+use std::collections::VecDeque;
+
+/// Indexes and what is kept by them, at most `limit`. Room for all is reserved at the start (the kernel backs it with
+/// memory as it is used), so that growing never moves a million of them while packets wait.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    slots: Vec<Slot<T>>,
+    free: VecDeque<u32>,
+    limit: usize,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    /// How often the index was given out, 1 to 255 and again: never 0, so that no TEID is 0.
+    generation: u8,
+    value: Option<T>,
+}
+
+impl<T> Slab<T> {
+    pub(crate) fn new(limit: usize) -> Self {
+        Slab { slots: Vec::with_capacity(limit), free: VecDeque::new(), limit }
+    }
+
+    /// Takes an index, the one that was free longest, with its next generation.
+    pub(crate) fn insert(&mut self, value: T) -> Option<(u32, u8)> {
+        if let Some(index) = self.free.pop_front() {
+            let slot = &mut self.slots[index as usize];
+            slot.generation = slot.generation.checked_add(1).unwrap_or(1);
+            slot.value = Some(value);
+            return Some((index, slot.generation));
+        }
+        if self.slots.len() >= self.limit {
+            return None;
+        }
+        self.slots.push(Slot { generation: 1, value: Some(value) });
+        Some((self.slots.len() as u32 - 1, 1))
+    }
+
+    pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
+        let value = self.slots.get_mut(index as usize)?.value.take()?;
+        self.free.push_back(index);
+        Some(value)
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> Option<&T> {
+        self.slots.get(index as usize)?.value.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.slots.get_mut(index as usize)?.value.as_mut()
+    }
+
+    /// All indexes are below this.
+    pub(crate) fn indexes(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indexes_are_reused_late_and_with_the_next_generation() {
+        let mut slab = Slab::new(2);
+        assert_eq!((slab.insert('a'), slab.insert('b'), slab.insert('c')), (Some((0, 1)), Some((1, 1)), None));
+        slab.remove(1);
+        slab.remove(0);
+        assert_eq!((slab.remove(0), slab.len()), (None, 0));
+        assert_eq!((slab.insert('d'), slab.insert('e')), (Some((1, 2)), Some((0, 2))));
+        for _ in 0..300 {
+            slab.remove(0);
+            assert!(slab.insert('f').is_some_and(|(index, generation)| index == 0 && generation != 0));
+        }
+    }
+}
