@@ -51,7 +51,7 @@ fn with_session() -> (Memory, Teid) {
     let prefix = Ipv6Addr::new(0x2001, 0xdb8, 0x45, 2, 0, 0, 0, 0);
     let ue = SessionAddress { ipv4: Some(Ipv4Addr::new(10, 45, 0, 2)), ipv6_prefix: Some(prefix) };
     let mbr = Rate::UNLIMITED;
-    let up = UplinkRule { session: 7, ue, flows: ALL_FLOWS, gate_open: true, forward: true, mbr };
+    let up = UplinkRule { ue, flows: ALL_FLOWS, gate_open: true, forward: true, mbr };
     let teid = tables.add_uplink(None, up).expect("room");
     let down = tables.add_downlink(ue, 7).expect("room");
     let tunnel = Some(Tunnel { teid: Teid(1), address: GNB });

@@ -61,6 +61,22 @@ impl Buffers {
         packets
     }
 
+    /// Takes out what is not kept; the rest waits on, in its order.
+    pub(crate) fn retain(&mut self, record: u32, mut keep: impl FnMut(&[u8]) -> bool) {
+        let Some(queue) = self.queues.get_mut(&record) else { return };
+        let octets = &mut self.octets;
+        queue.packets.retain(|packet| {
+            let keep = keep(packet);
+            if !keep {
+                *octets -= packet.len();
+            }
+            keep
+        });
+        if queue.packets.is_empty() {
+            self.queues.remove(&record);
+        }
+    }
+
     /// Drops the queues that are too old; tells each record and how many packets it lost.
     pub(crate) fn expire(&mut self, now: Instant, mut expired: impl FnMut(u32, usize)) {
         let keep = self.limits.keep;

@@ -59,6 +59,10 @@ reasons! {
     N3Send = "n3_send",
     /// The kernel did not take it towards the data network.
     N6Send = "n6_send",
+    /// No rule of the session matches.
+    NoRule = "no_rule",
+    /// A URR's quota is used up (TS 29.244 5.2.2.2).
+    QuotaSpent = "quota_spent",
 }
 
 /// How many reasons there are.

@@ -8,6 +8,13 @@ pub(crate) enum Inner<'a> {
 }
 
 impl<'a> Inner<'a> {
+    /// The packet, without what follows it.
+    pub(crate) fn packet(&self) -> &'a [u8] {
+        match *self {
+            Inner::V4 { packet, .. } | Inner::V6 { packet, .. } => packet,
+        }
+    }
+
     /// Checks the header; `None` if the packet cannot be what its version says.
     pub(crate) fn read(data: &'a [u8]) -> Option<Self> {
         match data.first()? >> 4 {

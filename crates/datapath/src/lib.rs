@@ -4,6 +4,9 @@
 //! workers do it at once. The decision (`verdict`), the answers a UPF gives by itself, buffering and counting are the
 //! same for every driver: [`Memory`] runs them on lists of packets, [`Sockets`] on UDP sockets and a TUN device.
 //!
+//! A session that needs more than a record for each direction (filters, relaying, quotas, routes behind the UE) has rules
+//! in `overflow`, and its records are marked (`UP_OVERFLOW`, `DOWN_OVERFLOW`).
+//!
 //! It knows nothing of PFCP, sessions beyond a number, or configuration files.
 
 #[cfg(test)]
@@ -11,11 +14,13 @@ mod allocations;
 mod answer;
 mod buffer;
 mod counters;
+mod filter;
 mod host;
 mod index;
 mod inner;
 mod memory;
 mod ndp;
+mod overflow;
 mod pipeline;
 mod rate;
 mod record;
@@ -28,8 +33,10 @@ mod verdict;
 
 pub use buffer::BufferLimits;
 pub use counters::{Counters, DROP_REASONS, DropReason, Stats, Volume};
+pub use filter::{Filter, Network};
 pub use host::StartError;
 pub use memory::Memory;
+pub use overflow::{FlowRule, Metered, Quota, SessionFlows, Source, Target};
 pub use rate::Rate;
 pub use rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
 pub use sockets::{Clock, EventSink, Sockets, SocketsConfig, View};

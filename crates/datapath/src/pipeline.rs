@@ -43,6 +43,22 @@ pub(crate) fn uplink<'a>(
         UplinkVerdict::Report(event) => {
             let _ = unusual.event(event);
         }
+        UplinkVerdict::Buffered(id, event) => {
+            stats.buffered += 1;
+            if let Some(event) = event
+                && !unusual.event(event)
+            {
+                tables.report_data_again(id);
+            }
+        }
+        UplinkVerdict::Relay { tunnel, marked, packet, uplink } => match answer::g_pdu(tunnel, marked, packet) {
+            None => stats.drop(DropReason::InnerMalformed),
+            Some((to, datagram)) if unusual.answer(to, &datagram) => {
+                let volume = if uplink { &mut stats.uplink } else { &mut stats.downlink };
+                volume.add(packet.len());
+            }
+            Some(_) => stats.drop(DropReason::N3Send),
+        },
         UplinkVerdict::Answer(what) => {
             match what {
                 Answer::UnknownTunnel(_) => stats.drop(DropReason::UnknownTeid),

@@ -56,6 +56,11 @@ impl Rate {
 pub(crate) struct Policer(AtomicU64);
 
 impl Policer {
+    /// The state, for another policer to go on with.
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
     pub(crate) fn set(&self, expected_ns: u64) {
         self.0.store(expected_ns, Relaxed);
     }

@@ -82,6 +82,8 @@ const UP_FORWARD: u32 = 1;
 const UP_GATE: u32 = 1 << 1;
 const UP_IPV4: u32 = 1 << 2;
 const UP_IPV6: u32 = 1 << 3;
+/// The session's packets are decided on by [`crate::overflow`]: the kernel leaves them to user space.
+const UP_OVERFLOW: u32 = 1 << 4;
 
 impl UplinkRecord {
     /// Makes it a tunnel's, with nothing counted.
@@ -96,11 +98,24 @@ impl UplinkRecord {
         let SessionAddress { ipv4, ipv6_prefix } = rule.ue;
         let flag = |set: bool, bit: u32| if set { bit } else { 0 };
         let flags = flag(rule.forward, UP_FORWARD) | flag(rule.gate_open, UP_GATE);
+        let flags = flags | self.flags.load(Relaxed) & UP_OVERFLOW;
         self.flags.store(flags | flag(ipv4.is_some(), UP_IPV4) | flag(ipv6_prefix.is_some(), UP_IPV6), Relaxed);
         self.ipv4.store(ipv4.map_or(0, wire), Relaxed);
         self.prefix.store(ipv6_prefix.map_or(0, |prefix| words(prefix)[0]), Relaxed);
         self.flows.store(rule.flows, Relaxed);
         self.cost.store(rule.mbr.cost(), Relaxed);
+    }
+
+    /// Says whether the session has rules in [`crate::overflow`].
+    pub(crate) fn mark(&self, overflow: bool) {
+        self.sequence.open();
+        let flags = self.flags.load(Relaxed) & !UP_OVERFLOW;
+        self.flags.store(if overflow { flags | UP_OVERFLOW } else { flags }, Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn overflows(&self) -> bool {
+        self.flags.load(Relaxed) & UP_OVERFLOW != 0
     }
 
     /// Makes it nobody's.
@@ -171,6 +186,8 @@ const DOWN_RQI: u32 = 1 << 3;
 const DOWN_QFI: u32 = 1 << 4;
 const DOWN_IPV4: u32 = 1 << 5;
 const DOWN_IPV6: u32 = 1 << 6;
+/// As [`UP_OVERFLOW`].
+const DOWN_OVERFLOW: u32 = 1 << 7;
 const QFI_SHIFT: u32 = 8;
 const GENERATION_SHIFT: u32 = 16;
 
@@ -193,7 +210,7 @@ impl DownlinkRecord {
             Action::Buffer { notify: true } => ACTION_BUFFER_AND_NOTIFY,
         };
         let flag = |set: bool, bit: u32| if set { bit } else { 0 };
-        let mut flags = self.flags.load(Relaxed) & 0xff << GENERATION_SHIFT | action;
+        let mut flags = self.flags.load(Relaxed) & (0xff << GENERATION_SHIFT | DOWN_OVERFLOW) | action;
         flags |= flag(rule.gate_open, DOWN_GATE) | flag(rule.rqi, DOWN_RQI);
         flags |= rule.qfi.map_or(0, |qfi| DOWN_QFI | u32::from(qfi & 0x3f) << QFI_SHIFT);
         let (family, [first, second]) = match rule.tunnel.map(|tunnel| tunnel.address) {
@@ -206,6 +223,18 @@ impl DownlinkRecord {
         self.address[0].store(first, Relaxed);
         self.address[1].store(second, Relaxed);
         self.cost.store(rule.mbr.cost(), Relaxed);
+    }
+
+    /// Says whether the session has rules in [`crate::overflow`].
+    pub(crate) fn mark(&self, overflow: bool) {
+        self.sequence.open();
+        let flags = self.flags.load(Relaxed) & !DOWN_OVERFLOW;
+        self.flags.store(if overflow { flags | DOWN_OVERFLOW } else { flags }, Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn overflows(&self) -> bool {
+        self.flags.load(Relaxed) & DOWN_OVERFLOW != 0
     }
 
     /// Makes it nobody's.

@@ -3,6 +3,7 @@ use crate::buffer::{BufferLimits, Buffers};
 use crate::counters::Volume;
 use crate::index::{self, AddressIndex, Key, Range};
 use crate::ndp::Link;
+use crate::overflow::Flows;
 use crate::rate::{Policer, Rate};
 use crate::record::{DATA, DownlinkRecord, TUNNEL_ERROR, UplinkRecord};
 use crate::rule::{Action, DownlinkRule, Tunnel, UplinkRule};
@@ -143,6 +144,8 @@ pub struct Tables {
     /// Whose packets go into a tunnel, for the Error Indications about it.
     tunnels: HashMap<Tunnel, u32>,
     buffers: Mutex<Buffers>,
+    /// The rules of sessions that need more than records hold.
+    pub(crate) flows: Flows,
     pools: Vec<Pool>,
     links: Vec<Link>,
     /// Where [`Tables::advertise_again`] goes on, and how much of the next record's turn has passed.
@@ -192,6 +195,7 @@ impl Tables {
             mirror,
             tunnels: HashMap::new(),
             buffers: Mutex::new(Buffers::new(limits.buffer)),
+            flows: Flows::default(),
             links: pools.iter().map(|pool| Link::new(pool.mtu, &pool.dns)).collect(),
             pools,
             next_advertised: 0,
@@ -265,6 +269,20 @@ impl Tables {
         }
     }
 
+    /// Says whether the packets of a TEID are decided on by further rules.
+    pub(crate) fn mark_uplink(&mut self, teid: Teid, overflow: bool) {
+        if let Some(index) = self.uplink_index(teid) {
+            self.change_uplink(index).mark(overflow);
+        }
+    }
+
+    /// The same of a downlink record.
+    pub(crate) fn mark_downlink(&mut self, id: DownlinkId, overflow: bool) {
+        if self.downlinks.get(id.0).is_some() {
+            self.change_downlink(id.0).mark(overflow);
+        }
+    }
+
     /// Removes a TEID; tells what it carried.
     pub fn remove_uplink(&mut self, teid: Teid) -> Volume {
         let Some(index) = self.uplink_index(teid) else {
@@ -333,10 +351,14 @@ impl Tables {
             }
         }
         let was_up = old.action == Action::Forward && old.tunnel == rule.tunnel;
+        let overflows = self.downlink(id).overflows();
         match (rule.action, rule.tunnel) {
             (Action::Forward, Some(tunnel)) => {
                 if !was_up {
                     released.datagrams.extend(self.advertisement(id));
+                }
+                if overflows {
+                    return;
                 }
                 let packets = self.buffers().take(id.0);
                 let marked = answer::container(&rule);
@@ -344,6 +366,8 @@ impl Tables {
                 released.datagrams.extend(datagrams);
             }
             (Action::Buffer { .. }, _) => {}
+            // what waits is let go by the further rules
+            _ if overflows => {}
             (Action::Drop | Action::Forward, _) => self.drop_buffered(id, released),
         }
     }

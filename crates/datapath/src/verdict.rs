@@ -8,8 +8,8 @@ use crate::ndp;
 use crate::record::{DATA, TUNNEL_ERROR};
 use crate::rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel};
 use crate::tables::{ANSWERS, DownlinkId, Tables};
-use std::net::Ipv6Addr;
-use vireo_types::Instant;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use vireo_types::{Instant, SessionAddress};
 use vireo_wire::gtpu::{MessageType, Packet, ParseError, PduSession, error_indication};
 
 /// Something that the owner of the sessions must know.
@@ -42,6 +42,10 @@ pub(crate) enum UplinkVerdict<'a> {
     Report(Event),
     /// It was read and wants nothing.
     Nothing,
+    /// The user's packet goes on into another tunnel.
+    Relay { tunnel: Tunnel, marked: Option<PduSession>, packet: &'a [u8], uplink: bool },
+    /// It was put into the buffer of the record; the owner gets to know the first.
+    Buffered(DownlinkId, Option<Event>),
     /// It is dropped.
     Drop(DropReason),
 }
@@ -89,30 +93,19 @@ impl Tables {
             };
         };
         let rule = uplink.rule();
+        if uplink.overflows() {
+            return self.uplink_by_flows(packet, rule.ue, now);
+        }
         if rule.flows != ALL_FLOWS {
             match packet.pdu_session {
                 Some(PduSession::Uplink { qfi }) if rule.flows >> qfi & 1 == 1 => {}
                 _ => return UplinkVerdict::Drop(DropReason::WrongFlow),
             }
         }
-        let inner = match Inner::read(packet.payload) {
+        let inner = match Inner::read(packet.payload).map(|inner| self.outward(rule.ue, &inner, |_| false, now)) {
             None => return UplinkVerdict::Drop(DropReason::InnerMalformed),
-            Some(Inner::V4 { source, packet, .. }) => {
-                if rule.ue.ipv4.map(|own| own.to_bits()) != Some(source) {
-                    return UplinkVerdict::Drop(DropReason::Spoofed);
-                }
-                packet
-            }
-            Some(Inner::V6 { source, destination, packet }) => {
-                let own = rule.ue.ipv6_prefix.is_some_and(|own| own.to_bits() >> 64 == source >> 64);
-                if !own && !ndp::is_link_scope(source) {
-                    return UplinkVerdict::Drop(DropReason::Spoofed);
-                }
-                if !own || ndp::is_link_scope(destination) {
-                    return self.to_the_router(rule.ue.ipv6_prefix, packet, now);
-                }
-                packet
-            }
+            Some(Err(verdict)) => return verdict,
+            Some(Ok(packet)) => packet,
         };
         if !rule.gate_open {
             return UplinkVerdict::Drop(DropReason::GateClosed);
@@ -125,6 +118,35 @@ impl Tables {
         }
         uplink.state.count(inner.len());
         UplinkVerdict::Forward(inner)
+    }
+
+    /// The packet, if it may leave for the data network: its source is the UE's or, by `also`, behind the UE.
+    #[inline]
+    pub(crate) fn outward<'a>(
+        &self,
+        ue: SessionAddress,
+        inner: &Inner<'a>,
+        also: impl Fn(IpAddr) -> bool,
+        now: Instant,
+    ) -> Result<&'a [u8], UplinkVerdict<'a>> {
+        match *inner {
+            Inner::V4 { source, packet, .. } => {
+                let own = ue.ipv4.map(|own| own.to_bits()) == Some(source);
+                let may = own || also(Ipv4Addr::from_bits(source).into());
+                if may { Ok(packet) } else { Err(UplinkVerdict::Drop(DropReason::Spoofed)) }
+            }
+            Inner::V6 { source, destination, packet } => {
+                let own = ue.ipv6_prefix.is_some_and(|own| own.to_bits() >> 64 == source >> 64)
+                    || also(Ipv6Addr::from_bits(source).into());
+                if !own && !ndp::is_link_scope(source) {
+                    return Err(UplinkVerdict::Drop(DropReason::Spoofed));
+                }
+                if !own || ndp::is_link_scope(destination) {
+                    return Err(self.to_the_router(ue.ipv6_prefix, packet, now));
+                }
+                Ok(packet)
+            }
+        }
     }
 
     /// An IPv6 packet that stays on its link: a question to the router, or nothing that concerns anybody.
@@ -161,24 +183,31 @@ impl Tables {
 
     /// Decides on a packet from N6, counts it to its session and buffers it where the rule says so.
     pub(crate) fn decide_downlink(&self, packet: &[u8], now: Instant) -> DownlinkVerdict {
-        let (found, inner) = match Inner::read(packet) {
-            None => return DownlinkVerdict::Drop(DropReason::InnerMalformed),
+        let Some(inner) = Inner::read(packet) else {
+            return DownlinkVerdict::Drop(DropReason::InnerMalformed);
+        };
+        let (key, address) = match inner {
             // when UEs talk to each other the kernel sees a packet leave where it came in, and advises a shorter way
-            Some(Inner::V4 { packet, .. }) if is_redirect(packet) => {
-                return DownlinkVerdict::Drop(DropReason::LinkLocal);
-            }
-            Some(Inner::V4 { destination, packet, .. }) => (self.find_downlink(Key::V4(destination)), packet),
+            Inner::V4 { packet, .. } if is_redirect(packet) => return DownlinkVerdict::Drop(DropReason::LinkLocal),
+            Inner::V4 { destination, .. } => (Key::V4(destination), Ipv4Addr::from_bits(destination).into()),
             // the kernel's own, as the device comes up
-            Some(Inner::V6 { destination, .. }) if destination >> 120 == 0xff => {
+            Inner::V6 { destination, .. } if destination >> 120 == 0xff => {
                 return DownlinkVerdict::Drop(DropReason::LinkLocal);
             }
-            Some(Inner::V6 { destination, packet, .. }) => {
-                (self.find_downlink(Key::V6((destination >> 64) as u64)), packet)
+            Inner::V6 { destination, .. } => {
+                (Key::V6((destination >> 64) as u64), Ipv6Addr::from_bits(destination).into())
             }
         };
-        let Some((id, rule)) = found.and_then(|id| Some((id, self.downlink_rule(id)?))) else {
+        let Some(id) = self.find_downlink(key).or_else(|| self.find_framed(address)) else {
             return DownlinkVerdict::Drop(DropReason::UnknownUe);
         };
+        if self.downlink(id).overflows() {
+            return self.downlink_by_flows(id, &inner, now);
+        }
+        let Some(rule) = self.downlink_rule(id) else {
+            return DownlinkVerdict::Drop(DropReason::UnknownUe);
+        };
+        let inner = inner.packet();
         if !rule.gate_open {
             return DownlinkVerdict::Drop(DropReason::GateClosed);
         }
