@@ -108,6 +108,20 @@ pub fn pfcp(data: &[u8]) {
     let _ = pfcp_codec::walk(data);
 }
 
+/// A Flow Description of an SDF filter or a Framed-Route.
+pub fn flow_description(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Some(flow) = pfcp_codec::FlowDescription::parse(text) {
+        let sound = |end: &pfcp_codec::FlowEnd| {
+            let longest = end.network.map(|(address, length)| (if address.is_ipv4() { 32 } else { 128 }, length));
+            longest.is_none_or(|(longest, length)| length <= longest)
+                && end.ports.iter().all(|(first, last)| first <= last)
+        };
+        assert!(sound(&flow.remote) && sound(&flow.local), "{flow:?}");
+    }
+    let _ = pfcp_codec::framed_network(text);
+}
+
 /// A GTP-U datagram.
 pub fn gtpu(data: &[u8]) {
     gtpu_codec::walk(data);

@@ -29,6 +29,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "nas_protected", run: codecs::nas_protected, seeds: seeds::nas_protected },
     Target { name: "identity", run: codecs::identity, seeds: seeds::identity },
     Target { name: "pfcp", run: codecs::pfcp, seeds: seeds::pfcp },
+    Target { name: "flow_description", run: codecs::flow_description, seeds: seeds::flow_description },
     Target { name: "gtpu", run: codecs::gtpu, seeds: seeds::gtpu },
     Target { name: "user_plane", run: user_plane::packets, seeds: seeds::user_plane },
     Target { name: "session", run: session::steps, seeds: seeds::session },

@@ -95,6 +95,19 @@ pub fn pfcp() -> Vec<Vec<u8>> {
     seeds
 }
 
+/// Flow Descriptions and Framed-Routes.
+pub fn flow_description() -> Vec<Vec<u8>> {
+    let texts = [
+        "permit out ip from any to assigned",
+        "permit out 17 from 198.51.100.0/24 53,5353-5400 to assigned 1024-65535",
+        "permit out 58 from ff02::2/128 to assigned",
+        "permit in tcp from 10.45.0.2 to any 80",
+        "192.168.9.0/24 10.45.0.2 1",
+        "2001:db8:9::/48 :: 1",
+    ];
+    texts.map(|text| text.as_bytes().to_vec()).to_vec()
+}
+
 /// GTP-U datagrams: a G-PDU with a PDU session container, echo, error indication, end marker.
 pub fn gtpu() -> Vec<Vec<u8>> {
     let digits = [
@@ -118,7 +131,9 @@ pub fn user_plane() -> Vec<Vec<u8>> {
     solicitation.extend([0; 13]);
     solicitation.extend([2, 133, 0, 0x7b, 0x31, 0, 0, 0, 0]);
     let echo = [0x32, 1, 0, 4, 0, 0, 0, 0, 0, 1, 0, 0];
-    vec![script(&[(1, &up), (3, &down), (0, &echo)]), script(&[(1, &solicitation), (2, &down)])]
+    let scripts = [script(&[(1, &up), (3, &down), (0, &echo)]), script(&[(1, &solicitation), (2, &down)])];
+    // each for a session of records alone, and of further rules
+    scripts.iter().flat_map(|script| [0, 1].map(|flows| [&[flows], &script[..]].concat())).collect()
 }
 
 /// A session set up, idle, back, and released.

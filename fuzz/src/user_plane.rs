@@ -3,16 +3,18 @@
 use super::input::Script;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_datapath::{
-    ALL_FLOWS, Action, DownlinkRule, Limits, Memory, Pool, Rate, Released, Tables, Tunnel, UplinkRule,
+    ALL_FLOWS, Action, DownlinkRule, Filter, FlowRule, Limits, Memory, Pool, Rate, Released, SessionFlows, Source,
+    Tables, Target, Tunnel, UplinkRule,
 };
 use vireo_types::{Instant, SessionAddress, Teid};
 
 const GNB: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9));
 
-/// A script of packets: 0 from N3 as it is, 1 from N3 in the session's tunnel, 2 from N6, 3 from N6 to the session.
+/// An octet that says of what kind the session is, then a script of packets: 0 from N3 as it is, 1 from N3 in the session's tunnel, 2 from N6, 3 from N6 to the session.
 pub fn packets(data: &[u8]) {
-    let (mut upf, teid) = with_session();
     let mut script = Script(data);
+    // of the session, whether its rules are more than records hold
+    let (mut upf, teid) = with_session(script.byte() & 1 == 1);
     for tick in 0..64 {
         if script.is_done() {
             break;
@@ -40,7 +42,7 @@ pub fn packets(data: &[u8]) {
     }
 }
 
-fn with_session() -> (Memory, Teid) {
+fn with_session(flows: bool) -> (Memory, Teid) {
     let pool = Pool {
         ipv4: Some((Ipv4Addr::new(10, 45, 0, 0), 16)),
         ipv6: Some((Ipv6Addr::new(0x2001, 0xdb8, 0x45, 0, 0, 0, 0, 0), 48)),
@@ -66,5 +68,27 @@ fn with_session() -> (Memory, Teid) {
         mbr,
     };
     tables.set_downlink(down, rule, false, &mut Released::default());
+    if flows {
+        let filter = Filter { protocol: Some(17), remote_ports: vec![7..=7], ..Filter::default() };
+        let target = Target::Tunnel { tunnel: Tunnel { teid: Teid(2), address: GNB }, marked: None };
+        let first = FlowRule {
+            pdr: 1,
+            source: Source::Tunnel(teid),
+            uplink: true,
+            flows: ALL_FLOWS,
+            filters: vec![filter],
+            gate_open: true,
+            target: Target::DataNetwork,
+            rates: vec![],
+            meters: vec![],
+        };
+        let second = FlowRule { filters: vec![], target, ..first.clone() };
+        let back = FlowRule { source: Source::DataNetwork, uplink: false, ..second.clone() };
+        let third = FlowRule { target: Target::Buffer { notify: true }, ..back.clone() };
+        let back = FlowRule { filters: first.filters.clone(), ..back };
+        let rules = vec![first, second, back, third];
+        let flows = SessionFlows { rules, ..SessionFlows::default() };
+        tables.set_flows(7, Some(flows), &[teid], &[down], &mut Released::default());
+    }
     (Memory::new(tables, Ipv4Addr::new(127, 0, 0, 8).into()), teid)
 }

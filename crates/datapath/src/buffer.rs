@@ -32,6 +32,8 @@ struct Queue {
 pub(crate) struct Buffers {
     limits: BufferLimits,
     queues: HashMap<u32, Queue>,
+    /// Packets of a record, where that is less than the limit of all.
+    own: HashMap<u32, usize>,
     octets: usize,
 }
 
@@ -46,12 +48,21 @@ impl Buffers {
             return false;
         }
         let queue = self.queues.entry(record).or_insert_with(|| Queue { since: now, packets: VecDeque::new() });
-        if queue.packets.len() >= self.limits.packets_per_session {
+        let own = self.own.get(&record).map_or(usize::MAX, |own| *own);
+        if queue.packets.len() >= self.limits.packets_per_session.min(own) {
             return false;
         }
         queue.packets.push_back(packet.into());
         self.octets += packet.len();
         true
+    }
+
+    /// Says how many packets of a record may wait, within the limit of all; `None` = as many as that.
+    pub(crate) fn limit(&mut self, record: u32, packets: Option<usize>) {
+        match packets {
+            Some(packets) => drop(self.own.insert(record, packets)),
+            None => drop(self.own.remove(&record)),
+        }
     }
 
     /// Takes out what waits for a record, in the order it came.

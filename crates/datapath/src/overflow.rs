@@ -7,7 +7,7 @@ use crate::counters::{DropReason, Volume};
 use crate::filter::{Filter, Flow, Network};
 use crate::inner::Inner;
 use crate::rate::{Policer, Rate};
-use crate::record::DATA;
+use crate::record::{DATA, UplinkRecord};
 use crate::rule::Tunnel;
 use crate::tables::{DownlinkId, Released, Tables};
 use crate::verdict::{DownlinkVerdict, Event, UplinkVerdict};
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use vireo_types::{Instant, SessionAddress, Teid};
+use vireo_types::{Instant, Teid};
 use vireo_wire::gtpu::{Packet, PduSession};
 
 /// Where the packets of a rule come from.
@@ -257,7 +257,10 @@ impl Tables {
             self.flows.framed.sort_by_key(|(network, _)| std::cmp::Reverse(network.length));
         }
         self.flows.sessions.insert(session, Arc::clone(&table));
-        downlinks.iter().for_each(|id| self.release_by_flows(*id, &table, released));
+        for id in downlinks {
+            self.report_data_again(*id);
+            self.release_by_flows(*id, &table, released);
+        }
     }
 
     /// What a URR of a session with rules of its own has counted since it has had them.
@@ -295,8 +298,8 @@ impl Tables {
     /// Decides on a packet that came by a marked tunnel.
     pub(crate) fn uplink_by_flows<'a>(
         &self,
+        record: &UplinkRecord,
         packet: &Packet<'a>,
-        ue: SessionAddress,
         now: Instant,
     ) -> UplinkVerdict<'a> {
         let Some(table) = self.flows.tunnels.get(&packet.teid) else {
@@ -314,7 +317,7 @@ impl Tables {
             Target::Tunnel { .. } | Target::Buffer { .. } => inner.packet(),
             Target::Drop | Target::DataNetwork => {
                 let framed = |source| table.framed.iter().any(|network| network.contains(source));
-                match self.outward(ue, &inner, framed, now) {
+                match self.outward(record.rule().ue, &inner, framed, now) {
                     Ok(packet) => packet,
                     Err(verdict) => return verdict,
                 }
@@ -323,6 +326,7 @@ impl Tables {
         if let Err(reason) = table.admit(rule, octets.len(), now) {
             return UplinkVerdict::Drop(reason);
         }
+        record.state.count(octets.len());
         match (rule.target, table.downlinks.first().copied()) {
             (Target::DataNetwork, _) => UplinkVerdict::Forward(octets),
             (Target::Tunnel { tunnel, marked }, _) => UplinkVerdict::Relay {
@@ -351,6 +355,7 @@ impl Tables {
         if let Err(reason) = table.admit(rule, packet.len(), now) {
             return DownlinkVerdict::Drop(reason);
         }
+        self.downlink(id).state.count(packet.len());
         match rule.target {
             Target::Tunnel { tunnel, marked } => DownlinkVerdict::Forward { tunnel, marked, octets: packet.len() },
             Target::Buffer { notify } => match self.wait(id, table.session, rule.pdr, notify, packet, now) {

@@ -378,6 +378,17 @@ impl Tables {
         Some(self.downlink(id).rule(*session, *pdr))
     }
 
+    /// Says how many packets of a downlink record may wait, within [`BufferLimits::packets_per_session`]; `None` = as
+    /// many as that.
+    pub fn limit_buffer(&self, id: DownlinkId, packets: Option<usize>) {
+        self.buffers().limit(id.0, packets);
+    }
+
+    /// Whether no UE has any of these addresses.
+    pub fn is_free(&self, ue: SessionAddress) -> bool {
+        keys(ue).all(|key| self.addresses.get(key).is_none())
+    }
+
     /// Drops what is buffered for a downlink record.
     pub fn drop_buffered(&self, id: DownlinkId, released: &mut Released) {
         released.dropped += self.buffers().take(id.0).len() as u64;
@@ -398,6 +409,7 @@ impl Tables {
             self.tunnels.remove(&tunnel);
         }
         self.drop_buffered(id, released);
+        self.limit_buffer(id, None);
         volume
     }
 

@@ -92,10 +92,10 @@ impl Tables {
                 answer => answer,
             };
         };
-        let rule = uplink.rule();
         if uplink.overflows() {
-            return self.uplink_by_flows(packet, rule.ue, now);
+            return self.uplink_by_flows(uplink, packet, now);
         }
+        let rule = uplink.rule();
         if rule.flows != ALL_FLOWS {
             match packet.pdu_session {
                 Some(PduSession::Uplink { qfi }) if rule.flows >> qfi & 1 == 1 => {}

@@ -78,6 +78,7 @@ replay! {
     protected_nas "nas_protected"
     identities "identity"
     pfcp "pfcp"
+    flow_descriptions "flow_description"
     gtpu "gtpu"
     user_plane "user_plane"
     sessions "session"

@@ -3,12 +3,17 @@
 //! The decisions are a pure state machine (`state`), which changes the datapath's tables; [`start`] puts a UDP socket,
 //! a clock and the sockets driver around it. It knows nothing of SMF logic, subscribers or the RAN beyond its tunnels.
 //!
-//! What it serves in this form: one treatment for each tunnel and each UE address, without packet filters (a PDR with
-//! one that does not match everything is refused with Rule creation/modification Failure), towards one data network.
+//! Rules become one record of the datapath for each tunnel and each UE address (`plan`); what records do not hold
+//! (filters, quotas, packets that go on to another UPF, routes behind the UE) becomes further rules beside them (`flows`).
+//! What is not served refuses the rule: applications and predefined rules, traffic endpoints, Ethernet, duplication,
+//! usage thresholds that change at a monitoring time.
 
+mod addresses;
 mod alone;
 mod config;
+mod detect;
 mod exchange;
+mod flows;
 mod metrics;
 mod plan;
 mod rules;

@@ -1,9 +1,13 @@
 //! From PFCP rules to the records of the datapath: which tunnels and UE addresses a session has, and what holds for
 //! the packets of each.
 
-use super::rules::{Far, Matching, Pdr, Refused, Rules, TunnelEnd, Usage};
+use super::flows;
+use super::rules::{Far, Matching, Pdr, Refused, Rules, TunnelEnd};
+use super::usage::{QuotaAction, Usage};
 use smallvec::SmallVec;
-use vireo_datapath::{Action, DownlinkId, DownlinkRule, Rate, Released, TableError, Tables, UplinkRule, Volume};
+use vireo_datapath::{
+    Action, DownlinkId, DownlinkRule, Rate, Released, SessionFlows, TableError, Tables, Tunnel, UplinkRule, Volume,
+};
 use vireo_types::{SessionAddress, Teid};
 use vireo_wire::pfcp::*;
 
@@ -12,6 +16,8 @@ use vireo_wire::pfcp::*;
 pub(super) struct Records {
     pub(super) uplinks: SmallVec<[Teid; 1]>,
     pub(super) downlinks: SmallVec<[(SessionAddress, DownlinkId); 1]>,
+    /// Whether its packets are decided on by further rules of the datapath, because records do not hold them.
+    pub(super) flows: bool,
 }
 
 /// What a modification asks beyond what the rules then say.
@@ -19,15 +25,16 @@ pub(super) struct Records {
 pub(super) struct Touched {
     /// FARs that it names: buffering by them reports its first packet anew.
     pub(super) fars: SmallVec<[u32; 2]>,
-    /// FARs whose old tunnel gets an end marker.
-    pub(super) end_markers: SmallVec<[u32; 1]>,
+    /// FARs whose old tunnel, which is told, gets an end marker.
+    pub(super) end_markers: SmallVec<[(u32, Option<Tunnel>); 1]>,
 }
 
 /// One downlink record to be.
-struct Downlink {
-    ue: SessionAddress,
-    rule: DownlinkRule,
-    far: u32,
+pub(super) struct Downlink {
+    pub(super) ue: SessionAddress,
+    pub(super) rule: DownlinkRule,
+    /// The FAR that says what becomes of the packets.
+    pub(super) far: u32,
 }
 
 /// Makes the tables follow the rules and writes the tunnel ends that were chosen into the rules. On an error the tables
@@ -42,34 +49,68 @@ pub(super) fn apply(
 ) -> Result<(), Refused> {
     let mut new = Records::default();
     let plan = acquire(tables, session, rules, records, &mut new);
-    let (uplinks, downlinks) = match plan {
+    let Plan { uplinks, downlinks, flows } = match plan {
         Ok(plan) => plan,
         Err(refused) => {
-            new.remove(tables, released);
+            new.remove(tables, session, released);
             return Err(refused);
         }
     };
+    if flows.is_none() && records.flows {
+        tables.set_flows(session, None, &records.uplinks, &records.ids(), released);
+    }
     for (teid, rule) in &uplinks {
         tables.set_uplink(*teid, *rule);
     }
-    let mut kept = Records { uplinks: uplinks.iter().map(|(teid, _)| *teid).collect(), ..Records::default() };
+    let teids = uplinks.iter().map(|(teid, _)| *teid).collect();
+    let mut kept = Records { uplinks: teids, flows: flows.is_some(), ..Records::default() };
+    let waits = rules.bar.and_then(|bar| bar.packets).map(usize::from);
     for downlink in downlinks {
         let Some((ue, id)) = records.find(&new, downlink.ue) else { continue };
         if touched.fars.contains(&downlink.far) || tables.downlink_rule(id) != Some(downlink.rule) {
-            let end_marker = touched.end_markers.contains(&downlink.far);
+            let end_marker = touched.end_markers.iter().any(|(far, _)| *far == downlink.far);
             tables.set_downlink(id, downlink.rule, end_marker, released);
         }
+        tables.limit_buffer(id, waits);
         kept.downlinks.push((ue, id));
+    }
+    if let Some(mut flows) = flows {
+        for (urr, quota) in &mut flows.meters {
+            let metered = tables.metered(session, *urr).unwrap_or_default();
+            if let Some(urr) = rules.urrs.iter().find(|other| other.id == *urr) {
+                *quota = urr.quota(metered);
+            }
+        }
+        tables.set_flows(session, Some(flows), &kept.uplinks, &kept.ids(), released);
+        end_relays(tables, rules, touched, &kept, released);
     }
     records.uplinks.retain(|teid| !kept.uplinks.contains(teid));
     records.downlinks.retain(|(_, id)| !kept.downlinks.iter().any(|(_, kept)| kept == id));
-    std::mem::replace(records, kept).remove(tables, released);
+    records.flows = false;
+    std::mem::replace(records, kept).remove(tables, session, released);
     Ok(())
+}
+
+/// Ends the old tunnels of FARs that no record stands for.
+fn end_relays(tables: &Tables, rules: &Rules, touched: &Touched, kept: &Records, released: &mut Released) {
+    let of_record = |far: &Far| {
+        let mut rules = kept.downlinks.iter().filter_map(|(_, id)| tables.downlink_rule(*id));
+        rules.any(|rule| rule.tunnel.is_some() && rule.tunnel == far.tunnel)
+    };
+    for (id, old) in &touched.end_markers {
+        let Some(far) = rules.far(*id).filter(|far| far.tunnel.is_some() && !of_record(far)) else { continue };
+        if let Some(old) = old.filter(|old| far.tunnel != Some(*old)) {
+            tables.end_marker(old, released);
+        }
+    }
 }
 
 impl Records {
     /// Removes all of them from the tables.
-    pub(super) fn remove(self, tables: &mut Tables, released: &mut Released) {
+    pub(super) fn remove(self, tables: &mut Tables, session: u64, released: &mut Released) {
+        if self.flows {
+            tables.set_flows(session, None, &self.uplinks, &self.ids(), released);
+        }
         for teid in self.uplinks {
             tables.remove_uplink(teid);
         }
@@ -78,23 +119,37 @@ impl Records {
         }
     }
 
+    /// How many packets there have been in all.
+    pub(super) fn packets(&self, tables: &Tables) -> u64 {
+        let up = self.uplinks.iter().map(|teid| tables.uplink_volume(*teid).packets);
+        let down = self.downlinks.iter().map(|(_, id)| tables.downlink_volume(*id).packets);
+        up.chain(down).sum()
+    }
+
+    fn ids(&self) -> SmallVec<[DownlinkId; 2]> {
+        self.downlinks.iter().map(|(_, id)| *id).collect()
+    }
+
     fn find(&self, new: &Records, ue: SessionAddress) -> Option<(SessionAddress, DownlinkId)> {
         self.downlinks.iter().chain(&new.downlinks).find(|(have, _)| *have == ue).copied()
     }
 
-    /// What the records that a URR counts have carried.
-    pub(super) fn usage(&self, tables: &Tables, rules: &Rules, urr: u32) -> Usage {
+    /// What the packets that a URR counts have been.
+    pub(super) fn usage(&self, tables: &Tables, session: u64, rules: &Rules, urr: u32) -> Usage {
+        if self.flows {
+            return tables.metered(session, urr).unwrap_or_default();
+        }
         let counts = |pdr: &&Pdr| pdr.urrs.contains(&urr);
         let mut usage = Usage::default();
         for teid in &self.uplinks {
             let comes_by =
-                |pdr: &Pdr| matches!(pdr.matching, Matching::Uplink { end, .. } if end.teid() == Some(*teid));
+                |pdr: &Pdr| matches!(pdr.detection.matching, Matching::Tunnel { end, .. } if end.teid() == Some(*teid));
             if rules.pdrs.iter().filter(counts).any(comes_by) {
                 add(&mut usage.uplink, tables.uplink_volume(*teid));
             }
         }
         for (ue, id) in &self.downlinks {
-            let goes_to = |pdr: &Pdr| pdr.matching == Matching::Downlink && overlap(pdr.ue, *ue);
+            let goes_to = |pdr: &Pdr| pdr.detection.matching == Matching::Downlink && overlap(pdr.detection.ue, *ue);
             if rules.pdrs.iter().filter(counts).any(goes_to) {
                 add(&mut usage.downlink, tables.downlink_volume(*id));
             }
@@ -109,7 +164,7 @@ fn add(sum: &mut Volume, more: Volume) {
 }
 
 impl TunnelEnd {
-    fn teid(self) -> Option<Teid> {
+    pub(super) fn teid(self) -> Option<Teid> {
         match self {
             TunnelEnd::Wanted { .. } => None,
             TunnelEnd::Given(teid) | TunnelEnd::Ours { teid, .. } => Some(teid),
@@ -117,8 +172,15 @@ impl TunnelEnd {
     }
 }
 
-type Uplinks = SmallVec<[(Teid, UplinkRule); 1]>;
-type Downlinks = SmallVec<[Downlink; 1]>;
+pub(super) type Uplinks = SmallVec<[(Teid, UplinkRule); 1]>;
+pub(super) type Downlinks = SmallVec<[Downlink; 1]>;
+
+/// What holds for a session's packets.
+struct Plan {
+    uplinks: Uplinks,
+    downlinks: Downlinks,
+    flows: Option<SessionFlows>,
+}
 
 /// Takes the records that are missing, into `new`, and says what holds for all.
 fn acquire(
@@ -127,14 +189,17 @@ fn acquire(
     rules: &mut Rules,
     records: &Records,
     new: &mut Records,
-) -> Result<(Uplinks, Downlinks), Refused> {
+) -> Result<Plan, Refused> {
     let ue = ue_of(rules)?;
     for far in &rules.fars {
         check_far(far)?;
     }
     choose_ends(tables, ue, rules, records, new)?;
-    let uplinks = uplinks(rules, ue)?;
-    let downlinks = downlinks(rules, session)?;
+    let flows = flows::needed(rules).then(|| flows::compile(rules)).transpose()?;
+    let (uplinks, downlinks) = match flows {
+        None => (uplinks(rules, ue)?, downlinks(rules, session)?),
+        Some(_) => flows::records(rules, ue, session)?,
+    };
     for downlink in &downlinks {
         if records.find(new, downlink.ue).is_some() {
             continue;
@@ -149,23 +214,26 @@ fn acquire(
         })?;
         new.downlinks.push((downlink.ue, id));
     }
-    Ok((uplinks, downlinks))
+    Ok(Plan { uplinks, downlinks, flows })
 }
 
-/// All addresses of the session: uplink packets must come from one of them, whichever PDR names it.
+/// All addresses of the session: uplink packets must come from one of them, whichever PDR names it. A session that only
+/// passes packets on to another UPF needs none.
 fn ue_of(rules: &Rules) -> Result<SessionAddress, Refused> {
     let mut ue = SessionAddress::default();
     for pdr in &rules.pdrs {
-        ue = SessionAddress { ipv4: pdr.ue.ipv4.or(ue.ipv4), ipv6_prefix: pdr.ue.ipv6_prefix.or(ue.ipv6_prefix) };
+        let SessionAddress { ipv4, ipv6_prefix } = pdr.detection.ue;
+        ue = SessionAddress { ipv4: ipv4.or(ue.ipv4), ipv6_prefix: ipv6_prefix.or(ue.ipv6_prefix) };
     }
-    match ue == SessionAddress::default() && !rules.pdrs.is_empty() {
+    let leaves = |pdr: &Pdr| rules.far(pdr.far).is_some_and(|far| far.forwards() && far.tunnel.is_none());
+    match ue == SessionAddress::default() && rules.pdrs.iter().any(leaves) {
         true => Err(Error::conditional_missing(UeIpAddress::ID).into()),
         false => Ok(ue),
     }
 }
 
 fn check_far(far: &Far) -> Result<(), Refused> {
-    match far.action.contains(ApplyAction::FORW) && far.destination.is_none() && far.tunnel.is_none() {
+    match far.forwards() && far.destination.is_none() && far.tunnel.is_none() {
         true => Err(Error::conditional_missing(ForwardingParameters::ID).into()),
         false => Ok(()),
     }
@@ -182,7 +250,7 @@ fn choose_ends(
     let closed = UplinkRule { ue, flows: 0, gate_open: false, forward: false, mbr: Rate::UNLIMITED };
     let mut by_id: SmallVec<[(u8, Teid); 2]> = SmallVec::new();
     for pdr in &mut rules.pdrs {
-        let Matching::Uplink { end, .. } = &mut pdr.matching else { continue };
+        let Matching::Tunnel { end, .. } = &mut pdr.detection.matching else { continue };
         match *end {
             TunnelEnd::Ours { .. } => {}
             TunnelEnd::Given(teid) => {
@@ -219,68 +287,61 @@ fn full_or_failed(error: TableError, pdr: u16) -> Refused {
 }
 
 /// The PDRs, the one that is matched first in front.
-fn in_order(rules: &Rules) -> SmallVec<[&Pdr; 4]> {
+pub(super) fn in_order(rules: &Rules) -> SmallVec<[&Pdr; 4]> {
     let mut pdrs: SmallVec<[&Pdr; 4]> = rules.pdrs.iter().collect();
     pdrs.sort_by_key(|pdr| pdr.precedence);
     pdrs
 }
 
 /// What the QERs of a PDR say together: every gate must be open, the lowest rate holds.
-struct Quality {
-    gate_open: bool,
-    mbr: Rate,
-    qfi: Option<u8>,
-    rqi: bool,
+pub(super) struct Quality {
+    pub(super) gate_open: bool,
+    pub(super) mbr: Rate,
+    pub(super) qfi: Option<u8>,
+    pub(super) rqi: bool,
 }
 
-fn quality(rules: &Rules, pdr: &Pdr, uplink: bool) -> Result<Quality, Refused> {
+pub(super) fn quality(rules: &Rules, pdr: &Pdr, uplink: bool) -> Result<Quality, Refused> {
     let failed = Refused::rule(FailedRuleId::Pdr(pdr.id));
     let mut quality = Quality { gate_open: true, mbr: Rate::UNLIMITED, qfi: None, rqi: false };
     for id in &pdr.qers {
         let qer = rules.qer(*id).ok_or(failed)?;
         let closed = if uplink { qer.gate.uplink_closed } else { qer.gate.downlink_closed };
         quality.gate_open &= !closed;
-        if let Some(mbr) = qer.mbr {
-            let kbps = if uplink { mbr.uplink_kbps } else { mbr.downlink_kbps };
-            quality.mbr = quality.mbr.min(Rate::from_kbps(kbps));
-        }
+        quality.mbr = quality.mbr.min(qer.rate(uplink));
         quality.qfi = quality.qfi.or(qer.qfi);
         quality.rqi |= qer.rqi;
     }
-    if pdr.urrs.iter().any(|id| !rules.urrs.iter().any(|urr| urr.id == *id)) {
-        return Err(failed);
+    // a control plane without QERs may still say which QoS flow the packets are of
+    quality.qfi = quality.qfi.or(pdr.detection.qfi.filter(|_| !uplink));
+    for id in &pdr.urrs {
+        let urr = rules.urrs.iter().find(|urr| urr.id == *id).ok_or(failed)?;
+        quality.gate_open &= urr.quota_action() != Some(QuotaAction::Drop);
     }
     Ok(quality)
 }
 
-/// One rule per tunnel. PDRs that share a tunnel but not its treatment need more than one record holds and are refused,
-/// unless the first of them leaves nothing to the later.
+/// One rule per tunnel.
 fn uplinks(rules: &Rules, ue: SessionAddress) -> Result<Uplinks, Refused> {
-    let mut uplinks: SmallVec<[(Teid, UplinkRule, &Pdr); 1]> = SmallVec::new();
+    let mut uplinks = Uplinks::new();
     for pdr in in_order(rules) {
-        let Matching::Uplink { end, flows } = pdr.matching else { continue };
+        let Matching::Tunnel { end, flows, .. } = pdr.detection.matching else { continue };
         let failed = Refused::rule(FailedRuleId::Pdr(pdr.id));
         let teid = end.teid().ok_or(failed)?;
         let far = rules.far(pdr.far).ok_or(failed)?;
         let quality = quality(rules, pdr, true)?;
         let forward = far.action.contains(ApplyAction::FORW);
-        let outward = matches!(far.destination, Some(DestinationInterface::CORE | DestinationInterface::N6_LAN));
-        // forwarding to another UPF and uplink buffering are not served
-        if far.action.contains(ApplyAction::BUFF) || forward && (!outward || far.tunnel.is_some()) {
-            return Err(Refused::rule(FailedRuleId::Far(far.id)));
-        }
         let rule = UplinkRule { ue, flows, gate_open: quality.gate_open, forward, mbr: quality.mbr };
-        match uplinks.iter_mut().find(|(other, ..)| *other == teid) {
-            None => uplinks.push((teid, rule, pdr)),
-            Some((_, first, by)) if (by.far, &by.qers) == (pdr.far, &pdr.qers) => first.flows |= flows,
-            Some((_, first, _)) if flows & !first.flows == 0 => {}
-            Some(_) => return Err(failed),
+        match uplinks.iter_mut().find(|(other, _)| *other == teid) {
+            None => uplinks.push((teid, rule)),
+            // they are treated alike, or the first of them leaves nothing to the later (`flows::needed`)
+            Some((_, first)) => first.flows |= flows,
         }
     }
-    Ok(uplinks.into_iter().map(|(teid, rule, _)| (teid, rule)).collect())
+    Ok(uplinks)
 }
 
-fn overlap(a: SessionAddress, b: SessionAddress) -> bool {
+pub(super) fn overlap(a: SessionAddress, b: SessionAddress) -> bool {
     a.ipv4.is_some() && a.ipv4 == b.ipv4 || a.ipv6_prefix.is_some() && a.ipv6_prefix == b.ipv6_prefix
 }
 
@@ -288,45 +349,45 @@ fn overlap(a: SessionAddress, b: SessionAddress) -> bool {
 fn downlinks(rules: &Rules, session: u64) -> Result<Downlinks, Refused> {
     let mut downlinks = Downlinks::new();
     for pdr in in_order(rules) {
-        if pdr.matching != Matching::Downlink {
+        if pdr.detection.matching != Matching::Downlink {
             continue;
         }
-        let far = rules.far(pdr.far).ok_or(Refused::rule(FailedRuleId::Pdr(pdr.id)))?;
-        let quality = quality(rules, pdr, false)?;
-        if let Some(first) = downlinks.iter().find(|first| overlap(first.ue, pdr.ue)) {
-            if first.ue == pdr.ue {
-                continue;
-            }
-            return Err(Refused::rule(FailedRuleId::Pdr(pdr.id)));
+        // all of them must be right, those that are of no effect too
+        let downlink = downlink(rules, pdr, session)?;
+        match downlinks.iter().find(|first| overlap(first.ue, downlink.ue)) {
+            Some(first) if first.ue == downlink.ue => {}
+            Some(_) => return Err(Refused::rule(FailedRuleId::Pdr(pdr.id))),
+            None => downlinks.push(downlink),
         }
-        let action = match far.action {
-            action if action.contains(ApplyAction::FORW) => Action::Forward,
-            action if action.contains(ApplyAction::BUFF) => {
-                Action::Buffer { notify: action.contains(ApplyAction::NOCP) }
-            }
-            _ => Action::Drop,
-        };
-        if action == Action::Forward {
-            if far.destination.is_some_and(|to| to != DestinationInterface::ACCESS) {
-                return Err(Refused::rule(FailedRuleId::Far(far.id)));
-            }
-            if far.tunnel.is_none() {
-                return Err(Error::conditional_missing(OuterHeaderCreation::ID).into());
-            }
-        }
-        // while packets wait or are dropped there is no tunnel that an Error Indication or an end marker could be for
-        let tunnel = far.tunnel.filter(|_| action == Action::Forward);
-        let rule = DownlinkRule {
-            session,
-            pdr: pdr.id,
-            qfi: quality.qfi,
-            rqi: quality.rqi,
-            gate_open: quality.gate_open,
-            action,
-            tunnel,
-            mbr: quality.mbr,
-        };
-        downlinks.push(Downlink { ue: pdr.ue, rule, far: far.id });
     }
     Ok(downlinks)
+}
+
+/// The record of a PDR for packets from the data network.
+pub(super) fn downlink(rules: &Rules, pdr: &Pdr, session: u64) -> Result<Downlink, Refused> {
+    let far = rules.far(pdr.far).ok_or(Refused::rule(FailedRuleId::Pdr(pdr.id)))?;
+    let quality = quality(rules, pdr, false)?;
+    let action = match far.action {
+        action if action.contains(ApplyAction::FORW) => Action::Forward,
+        action if action.contains(ApplyAction::BUFF) => Action::Buffer { notify: action.contains(ApplyAction::NOCP) },
+        _ => Action::Drop,
+    };
+    if action == Action::Forward && far.tunnel.is_none() {
+        return match far.destination.is_some_and(|to| to != DestinationInterface::ACCESS) {
+            true => Err(Refused::rule(FailedRuleId::Far(far.id))),
+            false => Err(Error::conditional_missing(OuterHeaderCreation::ID).into()),
+        };
+    }
+    let rule = DownlinkRule {
+        session,
+        pdr: pdr.id,
+        qfi: quality.qfi,
+        rqi: quality.rqi,
+        gate_open: quality.gate_open,
+        action,
+        // while packets wait or are dropped there is no tunnel that an Error Indication or an end marker could be for
+        tunnel: far.tunnel.filter(|_| action == Action::Forward),
+        mbr: quality.mbr,
+    };
+    Ok(Downlink { ue: pdr.detection.ue, rule, far: far.id })
 }

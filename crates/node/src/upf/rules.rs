@@ -1,10 +1,12 @@
 //! The rules of one session as PFCP has them (TS 29.244 5.2), read, checked and changed. What they mean for packets is
 //! in `plan`.
 
+use super::detect::{Detection, detection};
+use super::usage::Urr;
 use smallvec::SmallVec;
 use std::net::IpAddr;
-use vireo_datapath::{ALL_FLOWS, Tunnel, Volume};
-use vireo_types::{SessionAddress, Teid};
+use vireo_datapath::{Rate, Tunnel};
+use vireo_types::Teid;
 use vireo_wire::pfcp::*;
 
 /// Rules of one kind that a session may have.
@@ -33,7 +35,7 @@ impl Refused {
         Refused { error: Error { cause: Cause::RULE_FAILURE, offending_ie: None }, rule: Some(rule) }
     }
 
-    const fn unsupported(ie: u16) -> Self {
+    pub(super) const fn unsupported(ie: u16) -> Self {
         Refused { error: Error { cause: Cause::SERVICE_NOT_SUPPORTED, offending_ie: Some(ie) }, rule: None }
     }
 }
@@ -41,9 +43,9 @@ impl Refused {
 /// Where the packets of a PDR come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Matching {
-    /// Uplink, by a tunnel, in these QoS flows (a bit each).
-    Uplink { end: TunnelEnd, flows: u64 },
-    /// Downlink, by the UE's address.
+    /// By a tunnel, in these QoS flows (a bit each), from the access (`uplink`) or from another UPF.
+    Tunnel { end: TunnelEnd, flows: u64, uplink: bool },
+    /// From the data network, by the UE's address.
     Downlink,
 }
 
@@ -63,8 +65,7 @@ pub(super) enum TunnelEnd {
 pub(super) struct Pdr {
     pub(super) id: u16,
     pub(super) precedence: u32,
-    pub(super) matching: Matching,
-    pub(super) ue: SessionAddress,
+    pub(super) detection: Detection,
     pub(super) far: u32,
     pub(super) qers: SmallVec<[u32; 2]>,
     pub(super) urrs: SmallVec<[u32; 2]>,
@@ -77,9 +78,10 @@ pub(super) struct Far {
     pub(super) action: ApplyAction,
     pub(super) destination: Option<DestinationInterface>,
     pub(super) tunnel: Option<Tunnel>,
+    pub(super) bar: Option<u8>,
 }
 
-/// A QER.
+/// A QER. Its GBR is what passes surely: nothing here makes packets of other sessions wait for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Qer {
     pub(super) id: u32,
@@ -89,32 +91,28 @@ pub(super) struct Qer {
     pub(super) rqi: bool,
 }
 
-/// A URR and what it has counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Urr {
-    pub(super) id: u32,
-    pub(super) method: MeasurementMethod,
-    pub(super) triggers: ReportingTriggers,
-    /// Whether packets are reported beside octets.
-    pub(super) packets: bool,
-    pub(super) threshold: Option<VolumeThreshold>,
-    /// Seconds.
-    pub(super) period: Option<u32>,
-    /// The number of the next report.
-    pub(super) sequence: u32,
-    /// Since when is counted, in seconds since 1900.
-    pub(super) since: u32,
-    /// Counted since then, up to `base`.
-    pub(super) counted: Usage,
-    /// What its records had carried when `counted` was last brought up to date.
-    pub(super) base: Usage,
+impl Far {
+    pub(super) fn forwards(&self) -> bool {
+        self.action.contains(ApplyAction::FORW)
+    }
 }
 
-/// Volume of both directions.
+impl Qer {
+    /// The maximum bit rate of a direction.
+    pub(super) fn rate(&self, uplink: bool) -> Rate {
+        let kbps = |mbr: Mbr| if uplink { mbr.uplink_kbps } else { mbr.downlink_kbps };
+        self.mbr.map_or(Rate::UNLIMITED, |mbr| Rate::from_kbps(kbps(mbr)))
+    }
+}
+
+/// A BAR.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Usage {
-    pub(super) uplink: Volume,
-    pub(super) downlink: Volume,
+pub(super) struct Bar {
+    pub(super) id: u8,
+    /// How long downlink data is not reported yet, in units of 50 ms.
+    pub(super) delay: u8,
+    /// Packets that wait at the most.
+    pub(super) packets: Option<u16>,
 }
 
 /// All rules of a session.
@@ -124,6 +122,7 @@ pub(super) struct Rules {
     pub(super) fars: SmallVec<[Far; 2]>,
     pub(super) qers: SmallVec<[Qer; 1]>,
     pub(super) urrs: SmallVec<[Urr; 1]>,
+    pub(super) bar: Option<Bar>,
 }
 
 impl Rules {
@@ -147,15 +146,15 @@ impl Rules {
         if ie.activation_time.is_some() || ie.deactivation_time.is_some() {
             return Err(failed);
         }
-        let (matching, ue) = matching(&ie.pdi, failed)?;
-        if matches!(matching, Matching::Uplink { .. }) && !ie.outer_header_removal.is_some_and(|r| r.is_gtpu()) {
+        let detection = detection(&ie.pdi, self, failed)?;
+        let tunnel = matches!(detection.matching, Matching::Tunnel { .. });
+        if tunnel && !ie.outer_header_removal.is_some_and(|r| r.is_gtpu()) {
             return Err(Error::conditional_missing(OuterHeaderRemoval::ID).into());
         }
         let pdr = Pdr {
             id,
             precedence: ie.precedence.0,
-            matching,
-            ue,
+            detection,
             far: ie.far_id.ok_or(Error::conditional_missing(FarId::ID))?.0,
             qers: ie.qer_ids.iter().map(|id| id.0).collect(),
             urrs: ie.urr_ids.iter().map(|id| id.0).collect(),
@@ -168,22 +167,17 @@ impl Rules {
         if !ie.activate_predefined_rules.is_empty() || ie.activation_time.is_some() || ie.deactivation_time.is_some() {
             return Err(failed);
         }
+        let new = ie.pdi.as_ref().map(|pdi| detection(pdi, self, failed)).transpose()?;
         let pdr = self.pdrs.iter_mut().find(|pdr| pdr.id == ie.pdr_id.0).ok_or(failed)?;
-        if let Some(pdi) = &ie.pdi {
-            let (new, ue) = matching(pdi, failed)?;
+        if let Some(mut new) = new {
             // the end we chose stays unless another is given
-            pdr.matching = match (new, pdr.matching) {
-                (
-                    Matching::Uplink { end: TunnelEnd::Wanted { .. }, flows },
-                    Matching::Uplink { end: end @ TunnelEnd::Ours { .. }, .. },
-                ) => Matching::Uplink { end, flows },
-                (
-                    Matching::Uplink { end: TunnelEnd::Given(given), flows },
-                    Matching::Uplink { end: end @ TunnelEnd::Ours { teid, .. }, .. },
-                ) if given == teid => Matching::Uplink { end, flows },
-                (new, _) => new,
-            };
-            pdr.ue = ue;
+            if let Matching::Tunnel { end: before @ TunnelEnd::Ours { teid, .. }, .. } = pdr.detection.matching
+                && let Matching::Tunnel { end, .. } = &mut new.matching
+                && (matches!(end, TunnelEnd::Wanted { .. }) || *end == TunnelEnd::Given(teid))
+            {
+                *end = before;
+            }
+            pdr.detection = new;
         }
         if let Some(precedence) = ie.precedence {
             pdr.precedence = precedence.0;
@@ -215,6 +209,7 @@ impl Rules {
             action: action(ie.apply_action, id)?,
             destination: parameters.map(|parameters| parameters.destination_interface),
             tunnel: tunnel(parameters.and_then(|p| p.outer_header_creation.as_ref()), id)?,
+            bar: ie.bar_id.map(|bar| bar.0),
         };
         push(&mut self.fars, far)
     }
@@ -226,6 +221,7 @@ impl Rules {
         if let Some(apply) = ie.apply_action {
             far.action = action(apply, id)?;
         }
+        far.bar = ie.bar_id.map(|bar| bar.0).or(far.bar);
         if let Some(parameters) = &ie.update_forwarding_parameters {
             far.destination = parameters.destination_interface.or(far.destination);
             far.tunnel = tunnel(parameters.outer_header_creation.as_ref(), id)?.or(far.tunnel);
@@ -266,48 +262,65 @@ impl Rules {
         remove(&mut self.qers, |qer| qer.id == ie.qer_id.0, FailedRuleId::Qer(ie.qer_id.0)).map(drop)
     }
 
-    /// `since` is the time now, in seconds since 1900.
-    pub(super) fn create_urr(&mut self, ie: &CreateUrr, since: u32) -> Result<(), Refused> {
-        let failed = Refused::rule(FailedRuleId::Urr(ie.urr_id.0));
-        let quota = ie.volume_quota.is_some() || ie.time_quota.is_some() || ie.time_threshold.is_some();
-        if quota || self.urrs.iter().any(|urr| urr.id == ie.urr_id.0) {
-            return Err(failed);
+    /// `now` is in seconds since 1900.
+    pub(super) fn create_urr(&mut self, ie: &CreateUrr, now: u32) -> Result<(), Refused> {
+        if self.urrs.iter().any(|urr| urr.id == ie.urr_id.0) {
+            return Err(Refused::rule(FailedRuleId::Urr(ie.urr_id.0)));
         }
-        let information = ie.measurement_information.unwrap_or_default();
-        let urr = Urr {
-            id: ie.urr_id.0,
-            method: ie.measurement_method,
-            triggers: ie.reporting_triggers,
-            packets: information.contains(MeasurementInformation::MNOP),
-            threshold: ie.volume_threshold,
-            period: ie.measurement_period.map(|period| period.0),
-            sequence: 0,
-            since,
-            counted: Usage::default(),
-            base: Usage::default(),
-        };
-        push(&mut self.urrs, check_triggers(urr).ok_or(failed)?)
+        push(&mut self.urrs, Urr::new(ie, now)?)
     }
 
-    pub(super) fn update_urr(&mut self, ie: &UpdateUrr) -> Result<(), Refused> {
-        let failed = Refused::rule(FailedRuleId::Urr(ie.urr_id.0));
-        if ie.volume_quota.is_some() || ie.time_quota.is_some() || ie.time_threshold.is_some() {
-            return Err(failed);
-        }
-        let urr = self.urrs.iter_mut().find(|urr| urr.id == ie.urr_id.0).ok_or(failed)?;
-        urr.method = ie.measurement_method.unwrap_or(urr.method);
-        urr.triggers = ie.reporting_triggers.unwrap_or(urr.triggers);
-        urr.threshold = ie.volume_threshold.or(urr.threshold);
-        urr.period = ie.measurement_period.map(|period| period.0).or(urr.period);
-        if let Some(information) = ie.measurement_information {
-            urr.packets = information.contains(MeasurementInformation::MNOP);
-        }
-        check_triggers(*urr).map(drop).ok_or(failed)
+    pub(super) fn update_urr(&mut self, ie: &UpdateUrr, now: u32) -> Result<(), Refused> {
+        let urr = self.urrs.iter_mut().find(|urr| urr.id == ie.urr_id.0);
+        urr.ok_or(Refused::rule(FailedRuleId::Urr(ie.urr_id.0)))?.update(ie, now)
     }
 
     /// Takes the URR out; its last report is the caller's.
     pub(super) fn remove_urr(&mut self, ie: &RemoveUrr) -> Result<Urr, Refused> {
         remove(&mut self.urrs, |urr| urr.id == ie.urr_id.0, FailedRuleId::Urr(ie.urr_id.0))
+    }
+}
+
+impl Rules {
+    pub(super) fn create_bar(&mut self, ie: &CreateBar) -> Result<(), Refused> {
+        if self.bar.is_some() {
+            return Err(Refused::rule(FailedRuleId::Bar(ie.bar_id.0)));
+        }
+        self.bar = Some(Bar {
+            id: ie.bar_id.0,
+            delay: ie.downlink_data_notification_delay.map_or(0, |delay| delay.0),
+            packets: ie.suggested_buffering_packets_count.map(|count| count.0.into()),
+        });
+        Ok(())
+    }
+
+    pub(super) fn update_bar(&mut self, ie: &UpdateBar) -> Result<(), Refused> {
+        let count = ie.suggested_buffering_packets_count.map(|count| count.0.into());
+        self.change_bar(ie.bar_id, ie.downlink_data_notification_delay, count)
+    }
+
+    /// What a control plane says of buffering as it answers a report.
+    pub(super) fn update_bar_in_report(&mut self, ie: &UpdateBarInReport) -> Result<(), Refused> {
+        let suggested = ie.dl_buffering_suggested_packet_count.map(|count| count.0);
+        let count = ie.suggested_buffering_packets_count.map(|count| count.0.into());
+        self.change_bar(ie.bar_id, ie.downlink_data_notification_delay, suggested.or(count))
+    }
+
+    fn change_bar(
+        &mut self,
+        id: BarId,
+        delay: Option<DownlinkDataNotificationDelay>,
+        packets: Option<u16>,
+    ) -> Result<(), Refused> {
+        let bar = self.bar.as_mut().filter(|bar| bar.id == id.0).ok_or(Refused::rule(FailedRuleId::Bar(id.0)))?;
+        bar.delay = delay.map_or(bar.delay, |delay| delay.0);
+        bar.packets = packets.or(bar.packets);
+        Ok(())
+    }
+
+    pub(super) fn remove_bar(&mut self, ie: &RemoveBar) -> Result<(), Refused> {
+        let there = self.bar.take_if(|bar| bar.id == ie.bar_id.0);
+        there.map(drop).ok_or(Refused::rule(FailedRuleId::Bar(ie.bar_id.0)))
     }
 }
 
@@ -334,64 +347,6 @@ where
     Ok(rules.remove(position))
 }
 
-/// Reads a PDI as far as this UPF serves it; what it does not serve refuses the rule, because a rule read in part would
-/// match what it should not.
-fn matching(pdi: &Pdi, failed: Refused) -> Result<(Matching, SessionAddress), Refused> {
-    if pdi.application_id.is_some() {
-        return Err(Refused { error: Error { cause: Cause::UNKNOWN_APPLICATION, ..failed.error }, ..failed });
-    }
-    if !pdi.traffic_endpoint_ids.is_empty() {
-        return Err(Refused::unsupported(TrafficEndpointId::ID));
-    }
-    let framed = !pdi.framed_routes.is_empty() || !pdi.framed_ipv6_routes.is_empty();
-    if framed || !pdi.sdf_filters.iter().all(matches_everything) {
-        return Err(failed);
-    }
-    let ue = ue_address(&pdi.ue_ip_addresses)?;
-    match pdi.source_interface {
-        SourceInterface::ACCESS => {
-            let end = match pdi.f_teid.ok_or(Error::conditional_missing(FTeid::ID))? {
-                FTeid::Choose { ipv4, ipv6, id } => TunnelEnd::Wanted { ipv4, ipv6, id },
-                FTeid::Given { teid, .. } => TunnelEnd::Given(teid),
-            };
-            let flows = pdi.qfis.iter().fold(0, |flows, qfi| flows | 1_u64 << (qfi.0 & 0x3f));
-            let flows = if pdi.qfis.is_empty() { ALL_FLOWS } else { flows };
-            Ok((Matching::Uplink { end, flows }, ue))
-        }
-        SourceInterface::CORE | SourceInterface::N6_LAN if pdi.f_teid.is_none() => {
-            if ue == SessionAddress::default() {
-                return Err(Error::conditional_missing(UeIpAddress::ID).into());
-            }
-            Ok((Matching::Downlink, ue))
-        }
-        _ => Err(failed),
-    }
-}
-
-fn ue_address(ies: &[UeIpAddress]) -> Result<SessionAddress, Refused> {
-    let mut ue = SessionAddress::default();
-    for ie in ies {
-        // none of these was announced in the UP Function Features
-        if ie.choose_ipv4 || ie.choose_ipv6 || ie.delegation_bits.is_some() || ie.prefix_length.is_some_and(|l| l != 64)
-        {
-            return Err(Refused::unsupported(UeIpAddress::ID));
-        }
-        let prefix = ie.ipv6.map(|v6| std::net::Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64));
-        ue = SessionAddress { ipv4: ie.ipv4.or(ue.ipv4), ipv6_prefix: prefix.or(ue.ipv6_prefix) };
-    }
-    Ok(ue)
-}
-
-/// Whether a filter is the one that every packet passes (TS 29.212 5.4.2).
-fn matches_everything(filter: &SdfFilter) -> bool {
-    let Some(description) = filter.flow_description.as_ref().and_then(|text| text.as_str()) else {
-        return false;
-    };
-    let only = filter.traffic_class.is_none() && filter.spi.is_none() && filter.flow_label.is_none();
-    let words: SmallVec<[&str; 8]> = description.split_ascii_whitespace().collect();
-    only && matches!(words[..], ["permit", "out" | "in", "ip", "from", "any", "to", "assigned" | "any"])
-}
-
 /// What a FAR may say here: exactly one of drop, forward and buffer.
 fn action(action: ApplyAction, far: u32) -> Result<ApplyAction, Refused> {
     let kinds = [ApplyAction::DROP, ApplyAction::FORW, ApplyAction::BUFF];
@@ -404,13 +359,4 @@ fn tunnel(ie: Option<&OuterHeaderCreation>, far: u32) -> Result<Option<Tunnel>, 
     let usable = ie.teid.zip(ie.peer()).filter(|(_, address): &(Teid, IpAddr)| !address.is_unspecified());
     let (teid, address) = usable.ok_or(Refused::rule(FailedRuleId::Far(far)))?;
     Ok(Some(Tunnel { teid, address }))
-}
-
-/// Reports are sent when a volume or a period is reached, on demand and at the end; a URR that asks for others, or does
-/// not say how much, is refused: its reports would be missing without a word.
-fn check_triggers(urr: Urr) -> Option<Urr> {
-    let served = ReportingTriggers::VOLTH | ReportingTriggers::PERIO;
-    let volume = !urr.triggers.contains(ReportingTriggers::VOLTH) || urr.threshold.is_some();
-    let period = !urr.triggers.contains(ReportingTriggers::PERIO) || urr.period.is_some_and(|seconds| seconds > 0);
-    (urr.triggers.0 & !served.0 == 0 && volume && period).then_some(urr)
 }

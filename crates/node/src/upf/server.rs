@@ -178,6 +178,7 @@ pub fn start(config: UpfConfig) -> Result<UpfHandle, UpfError> {
             IpAddr::V4(_) => None,
         }),
         max_sessions: config.max_sessions,
+        pools: config.pools.clone(),
         response_time: config.response_time.into(),
         attempts: config.attempts,
         started: ntp_now(),

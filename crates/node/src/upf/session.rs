@@ -1,9 +1,11 @@
 //! One PFCP session: its rules, its records in the datapath, and how the one follows the other.
 
+use super::addresses::{Addresses, Chosen};
+use super::detect::Choose;
 use super::plan::{self, Records, Touched};
 use super::rules::{Matching, Refused, Rules, TunnelEnd};
 use super::state::{Plane, Settings};
-use super::usage;
+use super::usage::{self, Urr};
 use std::net::IpAddr;
 use vireo_wire::pfcp::*;
 
@@ -16,6 +18,20 @@ pub(super) struct Session {
     pub(super) node: NodeId,
     pub(super) rules: Rules,
     pub(super) records: Records,
+    /// The data network that addresses were chosen of, and these.
+    pub(super) chosen: Option<Chosen>,
+    dnn: Option<Box<ApnDnn>>,
+    pub(super) inactivity: Inactivity,
+}
+
+/// How long without packets until that is reported (User Plane Inactivity Timer).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Inactivity {
+    /// Seconds.
+    limit: Option<u32>,
+    since: u32,
+    packets: u64,
+    reported: bool,
 }
 
 impl Session {
@@ -25,15 +41,38 @@ impl Session {
         request.create_fars.iter().try_for_each(|ie| rules.create_far(ie))?;
         request.create_qers.iter().try_for_each(|ie| rules.create_qer(ie))?;
         request.create_urrs.iter().try_for_each(|ie| rules.create_urr(ie, now))?;
+        request.create_bar.iter().try_for_each(|ie| rules.create_bar(ie))?;
         request.create_pdrs.iter().try_for_each(|ie| rules.create_pdr(ie))?;
-        Ok(Session { cp: request.cp_f_seid, node: request.node_id.clone(), rules, records: Records::default() })
+        let limit = request.user_plane_inactivity_timer.map(|timer| timer.0).filter(|seconds| *seconds > 0);
+        Ok(Session {
+            cp: request.cp_f_seid,
+            node: request.node_id.clone(),
+            rules,
+            records: Records::default(),
+            chosen: None,
+            dnn: request.apn_dnn.clone().map(Box::new),
+            inactivity: Inactivity { limit, since: now, ..Inactivity::default() },
+        })
     }
 
     /// Makes the records.
-    pub(super) fn install(&mut self, seid: u64, settings: &Settings, plane: &mut impl Plane) -> Result<(), Refused> {
+    pub(super) fn install(
+        &mut self,
+        seid: u64,
+        settings: &Settings,
+        addresses: &mut Addresses,
+        plane: &mut impl Plane,
+    ) -> Result<(), Refused> {
         check_families(&self.rules, settings)?;
-        let Session { rules, records, .. } = self;
-        plane.change(|tables, released| plan::apply(tables, released, seid, rules, records, &Touched::default()))
+        let Session { rules, records, chosen, dnn, .. } = self;
+        let result = plane.change(|tables, released| {
+            *chosen = choose(rules, None, dnn.as_deref(), addresses, |ue| tables.is_free(ue))?;
+            plan::apply(tables, released, seid, rules, records, &Touched::default())
+        });
+        if result.is_err() {
+            chosen.take().into_iter().for_each(|chosen| addresses.give_back(chosen));
+        }
+        result
     }
 
     /// Where reports about it go.
@@ -49,15 +88,21 @@ impl Session {
         settings: &'a Settings,
     ) -> impl Iterator<Item = CreatedPdr> + 'a {
         self.rules.pdrs.iter().filter_map(move |pdr| {
-            let Matching::Uplink { end: TunnelEnd::Ours { teid, ipv4, ipv6 }, .. } = pdr.matching else {
-                return None;
-            };
-            if before.pdrs.iter().any(|old| old.id == pdr.id && old.matching == pdr.matching) {
+            if before.pdrs.iter().any(|old| old.id == pdr.id && old.detection == pdr.detection) {
                 return None;
             }
-            let f_teid =
-                FTeid::Given { teid, ipv4: settings.n3_ipv4.filter(|_| ipv4), ipv6: settings.n3_ipv6.filter(|_| ipv6) };
-            Some(CreatedPdr { pdr_id: PdrId(pdr.id), f_teid: Some(f_teid), ..CreatedPdr::default() })
+            let mut created = CreatedPdr { pdr_id: PdrId(pdr.id), ..CreatedPdr::default() };
+            if let Matching::Tunnel { end: TunnelEnd::Ours { teid, ipv4, ipv6 }, .. } = pdr.detection.matching {
+                let (ipv4, ipv6) = (settings.n3_ipv4.filter(|_| ipv4), settings.n3_ipv6.filter(|_| ipv6));
+                created.f_teid = Some(FTeid::Given { teid, ipv4, ipv6 });
+            }
+            if pdr.detection.choose != Choose::default() {
+                let ue = pdr.detection.ue;
+                let destination = pdr.detection.matching == Matching::Downlink;
+                let address = UeIpAddress { destination, ..UeIpAddress::source(ue.ipv4, ue.ipv6_prefix) };
+                created.ue_ip_addresses.push(address);
+            }
+            (created.f_teid.is_some() || !created.ue_ip_addresses.is_empty()).then_some(created)
         })
     }
 
@@ -68,56 +113,81 @@ impl Session {
         request: &SessionModificationRequest,
         now: u32,
         settings: &Settings,
+        addresses: &mut Addresses,
         plane: &mut impl Plane,
     ) -> Result<SessionModificationResponse, Refused> {
         let mut rules = self.rules.clone();
+        let touched = touched(request, &rules);
         let mut removed = change_rules(&mut rules, request, now)?;
         check_families(&rules, settings)?;
-        let touched = touched(request);
         let flags = request.flags.unwrap_or_default();
-        let (old, records) = (&self.rules, &mut self.records);
-        plane.change(|tables, released| {
+        let (old, records, dnn) = (&self.rules, &mut self.records, self.dnn.as_deref());
+        let before = self.chosen;
+        let mut chosen = before;
+        let result = plane.change(|tables, released| {
+            chosen = choose(&mut rules, before, dnn, addresses, |ue| tables.is_free(ue))?;
             for urr in rules.urrs.iter_mut().chain(&mut removed) {
-                usage::settle(urr, tables, old, records);
+                usage::settle(urr, tables, seid, old, records, now);
             }
             plan::apply(tables, released, seid, &mut rules, records, &touched)?;
-            usage::rebase(&mut rules, tables, records);
+            usage::rebase(&mut rules, tables, seid, records);
             if flags.contains(SmReqFlags::DROBU) {
                 records.downlinks.iter().for_each(|(_, id)| tables.drop_buffered(*id, released));
             }
             Ok::<(), Refused>(())
-        })?;
+        });
+        if let Err(refused) = result {
+            if before.is_none() {
+                chosen.into_iter().for_each(|chosen| addresses.give_back(chosen));
+            }
+            return Err(refused);
+        }
+        self.chosen = chosen;
         let before = std::mem::replace(&mut self.rules, rules);
         self.cp = request.cp_f_seid.unwrap_or(self.cp);
         if let Some(node) = &request.node_id {
             self.node = node.clone();
         }
+        if let Some(timer) = request.user_plane_inactivity_timer {
+            // 0 stops it (TS 29.244 8.2.83)
+            let limit = Some(timer.0).filter(|seconds| *seconds > 0);
+            self.inactivity = Inactivity { limit, since: now, reported: false, ..self.inactivity };
+        }
         let mut response = SessionModificationResponse::new(Cause::REQUEST_ACCEPTED);
         response.created_pdrs = self.created(&before, settings).collect();
-        for urr in &mut removed {
-            let report = usage::report(urr, UsageReportTrigger::TERMR, now);
-            response.usage_reports.push(UsageReportInModification(report));
-        }
-        let all = flags.contains(SmReqFlags::QAURR);
+        response.usage_reports = self.asked_for(request, removed, now);
+        Ok(response)
+    }
+
+    /// The last reports of the URRs that are gone, and those that the control plane asks for.
+    fn asked_for(
+        &mut self,
+        request: &SessionModificationRequest,
+        mut removed: Vec<Urr>,
+        now: u32,
+    ) -> Vec<UsageReportInModification> {
+        let last = removed.iter_mut().map(|urr| usage::report(urr, UsageReportTrigger::TERMR, now));
+        let mut reports: Vec<_> = last.map(UsageReportInModification).collect();
+        let all = request.flags.is_some_and(|flags| flags.contains(SmReqFlags::QAURR));
         for urr in &mut self.rules.urrs {
             if all || request.query_urrs.iter().any(|query| query.urr_id.0 == urr.id) {
                 let mut report = usage::report(urr, UsageReportTrigger::IMMER, now);
                 report.query_urr_reference = request.query_urr_reference;
-                response.usage_reports.push(UsageReportInModification(report));
+                reports.push(UsageReportInModification(report));
             }
         }
-        Ok(response)
+        reports
     }
 
     /// Removes the records; gives the last reports.
-    pub(super) fn end(mut self: Box<Self>, now: u32, plane: &mut impl Plane) -> Vec<UsageReport> {
+    pub(super) fn end(mut self: Box<Self>, seid: u64, now: u32, plane: &mut impl Plane) -> Vec<UsageReport> {
         let (old, records) = (self.rules.clone(), std::mem::take(&mut self.records));
         let urrs = &mut self.rules.urrs;
         plane.change(|tables, released| {
             for urr in urrs.iter_mut() {
-                usage::settle(urr, tables, &old, &records);
+                usage::settle(urr, tables, seid, &old, &records, now);
             }
-            records.remove(tables, released);
+            records.remove(tables, seid, released);
         });
         urrs.iter_mut().map(|urr| usage::report(urr, UsageReportTrigger::TERMR, now)).collect()
     }
@@ -129,20 +199,111 @@ impl Session {
         });
     }
 
-    /// The reports of the URRs that have reached a threshold or period.
-    pub(super) fn due_reports(&mut self, now: u32, plane: &mut impl Plane) -> Vec<UsageReport> {
-        let (old, records) = (self.rules.clone(), &self.records);
-        let urrs = &mut self.rules.urrs;
-        plane.change(|tables, _| urrs.iter_mut().for_each(|urr| usage::settle(urr, tables, &old, records)));
-        let due = urrs.iter_mut().filter_map(|urr| usage::due(urr, now).map(|why| (urr, why)));
-        due.map(|(urr, why)| usage::report(urr, why, now)).collect()
+    /// What a control plane says of buffering as it answers a report.
+    pub(super) fn update_bar(&mut self, ie: &UpdateBarInReport, plane: &mut impl Plane) -> Result<(), Refused> {
+        self.rules.update_bar_in_report(ie)?;
+        let packets = self.rules.bar.and_then(|bar| bar.packets).map(usize::from);
+        plane.change(|tables, _| self.records.downlinks.iter().for_each(|(_, id)| tables.limit_buffer(*id, packets)));
+        Ok(())
     }
+
+    /// How long the first packet that waits by this PDR is not reported, in units of 50 ms.
+    pub(super) fn report_delay(&self, pdr: u16) -> u8 {
+        let far = self.rules.pdrs.iter().find(|other| other.id == pdr).and_then(|pdr| self.rules.far(pdr.far));
+        let bar = far.and_then(|far| far.bar);
+        self.rules.bar.filter(|own| bar == Some(own.id)).map_or(0, |bar| bar.delay)
+    }
+
+    /// Whether packets still wait by this PDR.
+    pub(super) fn waits(&self, pdr: u16) -> bool {
+        let far = self.rules.pdrs.iter().find(|other| other.id == pdr).and_then(|pdr| self.rules.far(pdr.far));
+        far.is_some_and(|far| far.action.contains(ApplyAction::BUFF))
+    }
+
+    /// Whether anything of it happens by time or volume alone.
+    pub(super) fn acts_by_itself(&self) -> bool {
+        self.inactivity.limit.is_some() || self.rules.urrs.iter().any(Urr::acts_by_itself)
+    }
+
+    /// The reports of the URRs that have reached a threshold or period; when a quota is used up, packets stop.
+    pub(super) fn due_reports(&mut self, seid: u64, now: u32, plane: &mut impl Plane) -> Vec<UsageReport> {
+        let Session { rules, records, .. } = self;
+        let old = rules.clone();
+        plane.change(|tables, released| {
+            rules.urrs.iter_mut().for_each(|urr| usage::settle(urr, tables, seid, &old, records, now));
+            let (reports, spent) = usage::due_reports(&mut rules.urrs, now);
+            if spent {
+                // the rules were right before; a quota that is used up takes nothing that is not there
+                if let Err(refused) = plan::apply(tables, released, seid, rules, records, &Touched::default()) {
+                    tracing::warn!("a quota is used up, and its action cannot be had: {:?}", refused.error);
+                }
+                usage::rebase(rules, tables, seid, records);
+            }
+            reports
+        })
+    }
+
+    /// Whether there have been no packets for as long as the control plane wants to know of.
+    pub(super) fn is_inactive(&mut self, now: u32, plane: &mut impl Plane) -> bool {
+        let Some(limit) = self.inactivity.limit else { return false };
+        let packets = plane.change(|tables, _| self.records.packets(tables));
+        let state = &mut self.inactivity;
+        if std::mem::replace(&mut state.packets, packets) != packets {
+            (state.since, state.reported) = (now, false);
+        }
+        let inactive = now.wrapping_sub(state.since) >= limit;
+        inactive && !std::mem::replace(&mut state.reported, true)
+    }
+}
+
+/// Gives the PDRs that want one an address, always the same in a session.
+fn choose(
+    rules: &mut Rules,
+    before: Option<Chosen>,
+    dnn: Option<&ApnDnn>,
+    addresses: &mut Addresses,
+    free: impl Fn(vireo_types::SessionAddress) -> bool,
+) -> Result<Option<Chosen>, Refused> {
+    let mut wanted = Choose::default();
+    let mut instance = None;
+    for pdr in &rules.pdrs {
+        let Choose { ipv4, ipv6 } = pdr.detection.choose;
+        wanted = Choose { ipv4: wanted.ipv4 | ipv4, ipv6: wanted.ipv6 | ipv6 };
+        if ipv4 || ipv6 {
+            instance =
+                instance.or(pdr.detection.further.as_ref().and_then(|further| further.network_instance.as_ref()));
+        }
+    }
+    if wanted == Choose::default() {
+        return Ok(before);
+    }
+    let chosen = match before {
+        Some(before) => before,
+        None if addresses.is_empty() => return Err(Refused::unsupported(UeIpAddress::ID)),
+        None => {
+            let offending_ie = Some(NetworkInstance::ID);
+            let unknown = Refused { error: Error { cause: Cause::REQUEST_REJECTED, offending_ie }, rule: None };
+            let network = addresses.network(instance, dnn).ok_or(unknown)?;
+            addresses.choose(network, wanted, free).ok_or(Refused::cause(Cause::ALL_ADDRESSES_OCCUPIED))?
+        }
+    };
+    let lacks = wanted.ipv4 && chosen.ue.ipv4.is_none() || wanted.ipv6 && chosen.ue.ipv6_prefix.is_none();
+    if lacks {
+        return Err(Refused::unsupported(UeIpAddress::ID));
+    }
+    for pdr in rules.pdrs.iter_mut().filter(|pdr| pdr.detection.choose != Choose::default()) {
+        let Choose { ipv4, ipv6 } = pdr.detection.choose;
+        let ue = &mut pdr.detection.ue;
+        ue.ipv4 = chosen.ue.ipv4.filter(|_| ipv4).or(ue.ipv4);
+        ue.ipv6_prefix = chosen.ue.ipv6_prefix.filter(|_| ipv6).or(ue.ipv6_prefix);
+    }
+    Ok(Some(chosen))
 }
 
 /// A tunnel end is wanted only with addresses that we have (TS 29.244 8.2.3).
 fn check_families(rules: &Rules, settings: &Settings) -> Result<(), Refused> {
-    let had = |pdr: &super::rules::Pdr| match pdr.matching {
-        Matching::Uplink { end: TunnelEnd::Wanted { ipv4, ipv6, .. }, .. } => {
+    let had = |pdr: &super::rules::Pdr| match pdr.detection.matching {
+        Matching::Tunnel { end: TunnelEnd::Wanted { ipv4, ipv6, .. }, .. } => {
             ipv4 && settings.n3_ipv4.is_some() || ipv6 && settings.n3_ipv6.is_some()
         }
         _ => true,
@@ -157,15 +318,12 @@ fn check_families(rules: &Rules, settings: &Settings) -> Result<(), Refused> {
 }
 
 /// Removals, then new rules, then changes; gives the URRs that are gone.
-fn change_rules(
-    rules: &mut Rules,
-    request: &SessionModificationRequest,
-    now: u32,
-) -> Result<Vec<super::rules::Urr>, Refused> {
+fn change_rules(rules: &mut Rules, request: &SessionModificationRequest, now: u32) -> Result<Vec<Urr>, Refused> {
     request.remove_pdrs.iter().try_for_each(|ie| rules.remove_pdr(ie))?;
     request.remove_fars.iter().try_for_each(|ie| rules.remove_far(ie))?;
     request.remove_qers.iter().try_for_each(|ie| rules.remove_qer(ie))?;
     let removed = request.remove_urrs.iter().map(|ie| rules.remove_urr(ie)).collect::<Result<Vec<_>, _>>()?;
+    request.remove_bar.iter().try_for_each(|ie| rules.remove_bar(ie))?;
     // a removed URR counts for no PDR any more
     for pdr in &mut rules.pdrs {
         pdr.urrs.retain(|id| !removed.iter().any(|urr| urr.id == *id));
@@ -173,22 +331,29 @@ fn change_rules(
     request.create_fars.iter().try_for_each(|ie| rules.create_far(ie))?;
     request.create_qers.iter().try_for_each(|ie| rules.create_qer(ie))?;
     request.create_urrs.iter().try_for_each(|ie| rules.create_urr(ie, now))?;
+    request.create_bar.iter().try_for_each(|ie| rules.create_bar(ie))?;
     request.create_pdrs.iter().try_for_each(|ie| rules.create_pdr(ie))?;
     request.update_fars.iter().try_for_each(|ie| rules.update_far(ie))?;
     request.update_qers.iter().try_for_each(|ie| rules.update_qer(ie))?;
-    request.update_urrs.iter().try_for_each(|ie| rules.update_urr(ie))?;
+    request.update_urrs.iter().try_for_each(|ie| rules.update_urr(ie, now))?;
+    request.update_bar.iter().try_for_each(|ie| rules.update_bar(ie))?;
     request.update_pdrs.iter().try_for_each(|ie| rules.update_pdr(ie))?;
     Ok(removed)
 }
 
-fn touched(request: &SessionModificationRequest) -> Touched {
+fn touched(request: &SessionModificationRequest, before: &Rules) -> Touched {
     let ends = |far: &&UpdateFar| {
         let parameters = far.update_forwarding_parameters.as_ref();
         parameters.and_then(|p| p.flags).is_some_and(|flags| flags.contains(SmReqFlags::SNDEM))
     };
     Touched {
         fars: request.update_fars.iter().map(|far| far.far_id.0).collect(),
-        end_markers: request.update_fars.iter().filter(ends).map(|far| far.far_id.0).collect(),
+        end_markers: request
+            .update_fars
+            .iter()
+            .filter(ends)
+            .map(|far| (far.far_id.0, before.far(far.far_id.0).and_then(|far| far.tunnel)))
+            .collect(),
     }
 }
 

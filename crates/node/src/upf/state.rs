@@ -1,11 +1,12 @@
 //! The UPF's end of N4 (TS 29.244 6) as a pure state machine: associations, sessions, reports. Time, the tables and the
 //! place for what is sent are arguments.
 
+use super::addresses::Addresses;
+use super::config::Pool;
 use super::exchange::{Outgoing, Requests, Responses};
 use super::rules::{Refused, Rules};
 use super::session::Session;
-use super::usage;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use tracing::{debug, info, warn};
 use vireo_datapath::{Event, Memory, Released, Sockets, Tables};
@@ -49,6 +50,8 @@ pub(super) struct Settings {
     /// Our IPv6 address on N3.
     pub(super) n3_ipv6: Option<Ipv6Addr>,
     pub(super) max_sessions: usize,
+    /// The data networks.
+    pub(super) pools: Vec<Pool>,
     pub(super) response_time: Duration,
     pub(super) attempts: u8,
     /// When we started, in seconds since 1900.
@@ -57,6 +60,10 @@ pub(super) struct Settings {
 
 /// Control planes that may be associated at a time.
 const ASSOCIATIONS: usize = 256;
+/// Addresses that they may send from.
+const PEERS: usize = 4096;
+/// The unit of the Downlink Data Notification Delay (TS 29.244 8.2.28).
+const DELAY_MS: u64 = 50;
 
 /// Counts of PFCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,17 +93,30 @@ struct Association {
 pub(super) struct Upf {
     pub(super) settings: Settings,
     associations: HashMap<NodeId, Association>,
+    /// Whose address it is: several hosts of a control plane may have one Node ID.
+    peers: HashMap<IpAddr, NodeId>,
     sessions: HashMap<u64, Box<Session>>,
-    /// Sessions with URRs that report by themselves.
+    /// Sessions of which something happens by time or volume alone.
     reporting: HashSet<u64>,
+    addresses: Addresses,
+    /// Downlink data that is not reported yet: when, of which session and PDR.
+    delayed: BTreeMap<(Instant, u64), u16>,
     next_seid: u64,
     requests: Requests,
     responses: Responses,
     pub(super) stats: PfcpStats,
 }
 
-const FEATURES: UpFunctionFeatures =
-    UpFunctionFeatures(UpFunctionFeatures::FTUP.0 | UpFunctionFeatures::EMPU.0 | UpFunctionFeatures::MNOP.0);
+const FEATURES: UpFunctionFeatures = UpFunctionFeatures(
+    UpFunctionFeatures::FTUP.0
+        | UpFunctionFeatures::EMPU.0
+        | UpFunctionFeatures::MNOP.0
+        | UpFunctionFeatures::DDND.0
+        | UpFunctionFeatures::UDBC.0
+        | UpFunctionFeatures::QUOAC.0
+        | UpFunctionFeatures::VTIME.0
+        | UpFunctionFeatures::FRRT.0,
+);
 
 impl Upf {
     pub(super) fn new(settings: Settings) -> Self {
@@ -104,6 +124,9 @@ impl Upf {
             associations: HashMap::new(),
             sessions: HashMap::new(),
             reporting: HashSet::new(),
+            peers: HashMap::new(),
+            addresses: Addresses::new(&settings.pools),
+            delayed: BTreeMap::new(),
             // a SEID of an earlier run must not name a session of this one
             next_seid: u64::from(settings.started) << 32 | 1,
             requests: Requests::new(settings.response_time, settings.attempts),
@@ -123,7 +146,18 @@ impl Upf {
 
     /// When [`Upf::tick`] is to be called at the latest.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.requests.deadline()
+        let delayed = self.delayed.keys().next().map(|(at, _)| *at);
+        self.requests.deadline().into_iter().chain(delayed).min()
+    }
+
+    /// What the UPF can.
+    fn features(&self) -> UpFunctionFeatures {
+        if self.addresses.is_empty() { FEATURES } else { FEATURES | UpFunctionFeatures::UEIP }
+    }
+
+    /// Whether the control plane of this Node ID sends from there.
+    fn is_peer(&self, from: SocketAddr, node: &NodeId) -> bool {
+        self.peers.get(&from.ip()) == Some(node)
     }
 
     /// A datagram came on N4.
@@ -208,25 +242,26 @@ impl Upf {
                     node_id,
                     cause,
                     recovery_time_stamp: RecoveryTimeStamp(self.settings.started),
-                    up_function_features: Some(FEATURES),
+                    up_function_features: Some(self.features()),
                     cp_function_features: None,
                 };
                 response.emit(answer, sequence).map(|()| cause)
             }
             MessageType::ASSOCIATION_UPDATE_REQUEST => {
                 let cause = match AssociationUpdateRequest::parse(message) {
-                    Ok(request) if self.associations.contains_key(&request.node_id) => Cause::REQUEST_ACCEPTED,
+                    Ok(request) if self.is_peer(from, &request.node_id) => Cause::REQUEST_ACCEPTED,
                     Ok(_) => Cause::NO_ESTABLISHED_ASSOCIATION,
                     Err(error) => error.cause,
                 };
-                let up_function_features = Some(FEATURES);
+                let up_function_features = Some(self.features());
                 let response =
                     AssociationUpdateResponse { node_id, cause, up_function_features, cp_function_features: None };
                 response.emit(answer, sequence).map(|()| cause)
             }
             MessageType::ASSOCIATION_RELEASE_REQUEST => {
                 let cause = match AssociationReleaseRequest::parse(message) {
-                    Ok(request) => self.dissociate(&request.node_id, plane),
+                    Ok(request) if self.is_peer(from, &request.node_id) => self.dissociate(&request.node_id, plane),
+                    Ok(_) => Cause::NO_ESTABLISHED_ASSOCIATION,
                     Err(error) => error.cause,
                 };
                 AssociationReleaseResponse { node_id, cause }.emit(answer, sequence).map(|()| cause)
@@ -236,9 +271,9 @@ impl Upf {
                 let response = SessionSetDeletionResponse { node_id, cause, offending_ie: None };
                 response.emit(answer, sequence).map(|()| cause)
             }
-            MessageType::SESSION_ESTABLISHMENT_REQUEST => return self.establish(message, now, plane, answer),
-            MessageType::SESSION_MODIFICATION_REQUEST => return self.modify(message, now, plane, answer),
-            MessageType::SESSION_DELETION_REQUEST => return self.delete(message, now, plane, answer),
+            MessageType::SESSION_ESTABLISHMENT_REQUEST => return self.establish(from, message, now, plane, answer),
+            MessageType::SESSION_MODIFICATION_REQUEST => return self.modify(from, message, now, plane, answer),
+            MessageType::SESSION_DELETION_REQUEST => return self.delete(from, message, now, plane, answer),
             _ => return None,
         };
         written.ok()
@@ -272,9 +307,12 @@ impl Upf {
                 self.dissociate(&request.node_id, plane);
             }
             Some(_) => {}
-            None if self.associations.len() >= ASSOCIATIONS => return Cause::NO_RESOURCES,
+            None if self.associations.len() >= ASSOCIATIONS || self.peers.len() >= PEERS => {
+                return Cause::NO_RESOURCES;
+            }
             None => info!("PFCP association with {from}"),
         }
+        self.peers.insert(from.ip(), request.node_id.clone());
         self.associations.insert(request.node_id, Association { address: from, recovery });
         Cause::REQUEST_ACCEPTED
     }
@@ -284,16 +322,17 @@ impl Upf {
         if self.associations.remove(node_id).is_none() {
             return Cause::NO_ESTABLISHED_ASSOCIATION;
         }
-        let gone: Vec<Box<Session>> =
-            self.sessions.extract_if(|_, session| session.node == *node_id).map(|(_, session)| session).collect();
+        self.peers.retain(|_, node| node != node_id);
+        let gone: Vec<(u64, Box<Session>)> = self.sessions.extract_if(|_, session| session.node == *node_id).collect();
         // not all in one change: packets of others must not wait for a million removals
         for sessions in gone.chunks(64) {
             plane.change(|tables, released| {
-                for session in sessions {
-                    session.records.clone().remove(tables, released);
+                for (seid, session) in sessions {
+                    session.records.clone().remove(tables, *seid, released);
                 }
             });
         }
+        gone.iter().filter_map(|(_, session)| session.chosen).for_each(|chosen| self.addresses.give_back(chosen));
         let sessions = &self.sessions;
         self.reporting.retain(|seid| sessions.contains_key(seid));
         Cause::REQUEST_ACCEPTED
@@ -301,6 +340,7 @@ impl Upf {
 
     fn establish(
         &mut self,
+        from: SocketAddr,
         message: &Message<'_>,
         now: Now,
         plane: &mut impl Plane,
@@ -308,7 +348,7 @@ impl Upf {
     ) -> Option<Cause> {
         // the answer goes to the session as its owner numbers it, if that can be read
         let cp_seid = message.get::<FSeid>().ok().flatten().map_or(0, |f_seid| f_seid.seid);
-        let response = match self.try_establish(message, now, plane) {
+        let response = match self.try_establish(from, message, now, plane) {
             Ok(response) => response,
             Err(Refused { error, rule }) => SessionEstablishmentResponse {
                 failed_rule_id: rule,
@@ -321,12 +361,16 @@ impl Upf {
 
     fn try_establish(
         &mut self,
+        from: SocketAddr,
         message: &Message<'_>,
         now: Now,
         plane: &mut impl Plane,
     ) -> Result<SessionEstablishmentResponse, Refused> {
+        if !self.peers.contains_key(&from.ip()) {
+            return Err(Refused::cause(Cause::NO_ESTABLISHED_ASSOCIATION));
+        }
         let request = SessionEstablishmentRequest::parse(message)?;
-        if !self.associations.contains_key(&request.node_id) {
+        if !self.is_peer(from, &request.node_id) {
             return Err(Refused::cause(Cause::NO_ESTABLISHED_ASSOCIATION));
         }
         if self.sessions.len() >= self.settings.max_sessions {
@@ -334,7 +378,7 @@ impl Upf {
         }
         let mut session = Session::new(&request, now.ntp)?;
         let seid = self.next_seid;
-        session.install(seid, &self.settings, plane)?;
+        session.install(seid, &self.settings, &mut self.addresses, plane)?;
         self.next_seid += 1;
         let mut response = SessionEstablishmentResponse::accepted(
             self.settings.address.into(),
@@ -347,26 +391,40 @@ impl Upf {
     }
 
     fn note_reporting(&mut self, seid: u64, session: &Session) {
-        match session.rules.urrs.iter().any(usage::reports_by_itself) {
+        match session.acts_by_itself() {
             true => drop(self.reporting.insert(seid)),
             false => drop(self.reporting.remove(&seid)),
         }
     }
 
+    /// The session that a peer names, which must be its own.
+    fn take(&mut self, from: SocketAddr, seid: u64) -> Result<Box<Session>, Cause> {
+        let node = self.peers.get(&from.ip()).ok_or(Cause::NO_ESTABLISHED_ASSOCIATION)?;
+        let own = self.sessions.get(&seid).is_some_and(|session| session.node == *node);
+        let session = if own { self.sessions.remove(&seid) } else { None };
+        session.ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)
+    }
+
     fn modify(
         &mut self,
+        from: SocketAddr,
         message: &Message<'_>,
         now: Now,
         plane: &mut impl Plane,
         answer: &mut Vec<u8>,
     ) -> Option<Cause> {
         let seid = message.seid();
-        let (cp_seid, response) = match self.sessions.remove(&seid) {
-            None => (0, SessionModificationResponse::new(Cause::SESSION_CONTEXT_NOT_FOUND)),
-            Some(mut session) => {
-                let result = SessionModificationRequest::parse(message)
-                    .map_err(Refused::from)
-                    .and_then(|request| session.modify(seid, &request, now.ntp, &self.settings, plane));
+        let (cp_seid, response) = match self.take(from, seid) {
+            Err(cause) => (0, SessionModificationResponse::new(cause)),
+            Ok(mut session) => {
+                let result = SessionModificationRequest::parse(message).map_err(Refused::from).and_then(|request| {
+                    // another control plane takes it over (SMF set): it must be associated too
+                    if request.node_id.as_ref().is_some_and(|node| !self.associations.contains_key(node)) {
+                        return Err(Refused::cause(Cause::NO_ESTABLISHED_ASSOCIATION));
+                    }
+                    let Upf { settings, addresses, .. } = &mut *self;
+                    session.modify(seid, &request, now.ntp, settings, addresses, plane)
+                });
                 let cp_seid = session.cp.seid;
                 self.note_reporting(seid, &session);
                 self.sessions.insert(seid, session);
@@ -383,20 +441,25 @@ impl Upf {
 
     fn delete(
         &mut self,
+        from: SocketAddr,
         message: &Message<'_>,
         now: Now,
         plane: &mut impl Plane,
         answer: &mut Vec<u8>,
     ) -> Option<Cause> {
         let seid = message.seid();
-        let mut response = SessionDeletionResponse::new(Cause::SESSION_CONTEXT_NOT_FOUND);
-        let mut cp_seid = 0;
-        if let Some(session) = self.sessions.remove(&seid) {
-            self.reporting.remove(&seid);
-            cp_seid = session.cp.seid;
-            response.cause = Cause::REQUEST_ACCEPTED;
-            response.usage_reports = session.end(now.ntp, plane).into_iter().map(UsageReportInDeletion).collect();
-        }
+        let (cp_seid, response) = match self.take(from, seid) {
+            Err(cause) => (0, SessionDeletionResponse::new(cause)),
+            Ok(session) => {
+                self.reporting.remove(&seid);
+                session.chosen.into_iter().for_each(|chosen| self.addresses.give_back(chosen));
+                let cp_seid = session.cp.seid;
+                let mut response = SessionDeletionResponse::new(Cause::REQUEST_ACCEPTED);
+                let reports = session.end(seid, now.ntp, plane);
+                response.usage_reports = reports.into_iter().map(UsageReportInDeletion).collect();
+                (cp_seid, response)
+            }
+        };
         response.emit(answer, cp_seid, message.sequence()).ok()?;
         Some(response.cause)
     }
@@ -405,15 +468,13 @@ impl Upf {
     pub(super) fn event(&mut self, event: Event, now: Now, out: &mut Outgoing) {
         let (seid, report) = match event {
             Event::DownlinkData { session, pdr } => {
-                let report = SessionReportRequest {
-                    report_type: ReportType::DLDR,
-                    downlink_data: Some(DownlinkDataReport {
-                        pdr_ids: std::iter::once(PdrId(pdr)).collect(),
-                        ..DownlinkDataReport::default()
-                    }),
-                    ..SessionReportRequest::default()
-                };
-                (session, report)
+                let delay = self.sessions.get(&session).map_or(0, |session| session.report_delay(pdr));
+                if delay > 0 {
+                    let at = now.instant + Duration::from_millis(u64::from(delay) * DELAY_MS);
+                    self.delayed.insert((at, session), pdr);
+                    return;
+                }
+                (session, downlink_data(pdr))
             }
             Event::TunnelError { session, tunnel } => {
                 let remote = FTeid::new(tunnel.teid, tunnel.address);
@@ -453,7 +514,8 @@ impl Upf {
             info!("the control plane at {from} does not know a session that it had made: it is removed");
             self.reporting.remove(&seid);
             if let Some(session) = self.sessions.remove(&seid) {
-                plane.change(|tables, released| session.records.clone().remove(tables, released));
+                session.chosen.into_iter().for_each(|chosen| self.addresses.give_back(chosen));
+                plane.change(|tables, released| session.records.clone().remove(tables, seid, released));
             }
             return;
         }
@@ -464,10 +526,20 @@ impl Upf {
         if response.flags.is_some_and(|flags| flags.contains(SrRspFlags::DROBU)) {
             session.drop_buffered(plane);
         }
+        if let Some(Err(refused)) = response.update_bar.map(|ie| session.update_bar(&ie, plane)) {
+            debug!("PFCP from {from}: a BAR is not changed: {:?}", refused.error);
+        }
     }
 
     /// Sends again what is unanswered. To be called when [`Upf::deadline`] has passed.
     pub(super) fn tick(&mut self, now: Now, out: &mut Outgoing) {
+        while let Some(entry) = self.delayed.first_entry().filter(|entry| entry.key().0 <= now.instant) {
+            let ((_, seid), pdr) = entry.remove_entry();
+            // the UE may be back by itself
+            if self.sessions.get(&seid).is_some_and(|session| session.waits(pdr)) {
+                self.report(seid, &downlink_data(pdr), now, out);
+            }
+        }
         let given_up = self.requests.tick(now.instant, out);
         if !given_up.is_empty() {
             warn!("{} reports were not answered by their control plane", given_up.len());
@@ -480,7 +552,12 @@ impl Upf {
         let reporting: Vec<u64> = self.reporting.iter().copied().collect();
         for seid in reporting {
             let Some(session) = self.sessions.get_mut(&seid) else { continue };
-            let usage_reports = session.due_reports(now.ntp, plane);
+            if session.is_inactive(now.ntp, plane) {
+                let report = SessionReportRequest { report_type: ReportType::UPIR, ..SessionReportRequest::default() };
+                self.report(seid, &report, now, out);
+            }
+            let Some(session) = self.sessions.get_mut(&seid) else { continue };
+            let usage_reports = session.due_reports(seid, now.ntp, plane);
             if !usage_reports.is_empty() {
                 let report = SessionReportRequest {
                     report_type: ReportType::USAR,
@@ -490,5 +567,17 @@ impl Upf {
                 self.report(seid, &report, now, out);
             }
         }
+    }
+}
+
+/// The report that packets wait by this PDR.
+fn downlink_data(pdr: u16) -> SessionReportRequest {
+    SessionReportRequest {
+        report_type: ReportType::DLDR,
+        downlink_data: Some(DownlinkDataReport {
+            pdr_ids: std::iter::once(PdrId(pdr)).collect(),
+            ..DownlinkDataReport::default()
+        }),
+        ..SessionReportRequest::default()
     }
 }

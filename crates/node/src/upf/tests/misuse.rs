@@ -7,6 +7,59 @@ fn without_an_association_there_is_no_session() {
 }
 
 #[test]
+fn a_stranger_does_nothing_to_others_sessions() {
+    let mut b = bench();
+    let (seid, teid) = b.session();
+    let (own, stranger) = (Bench::smf(), SocketAddr::from((Ipv4Addr::new(192, 0, 2, 66), 8805)));
+    let release = AssociationReleaseRequest { node_id: node() };
+    let all = |b: &mut Bench| {
+        let modified = b.modify(seid, &forward(RAN_TEID)).cause;
+        let released: (_, AssociationReleaseResponse) = b.ask(|out, sequence| release.emit(out, sequence));
+        [b.establish(&request()).cause, modified, b.delete(seid).cause, released.1.cause]
+    };
+    b.from = stranger;
+    assert_eq!(all(&mut b), [Cause::NO_ESTABLISHED_ASSOCIATION; 4]);
+    // with an association of its own it is still not its session
+    let other = AssociationSetupRequest {
+        node_id: NodeId::Ipv4(Ipv4Addr::new(192, 0, 2, 66)),
+        recovery_time_stamp: RecoveryTimeStamp(1),
+        up_function_features: None,
+        cp_function_features: None,
+    };
+    let set_up: (_, AssociationSetupResponse) = b.ask(|out, sequence| other.emit(out, sequence));
+    assert_eq!(set_up.1.cause, Cause::REQUEST_ACCEPTED);
+    let (unknown, none) = (Cause::SESSION_CONTEXT_NOT_FOUND, Cause::NO_ESTABLISHED_ASSOCIATION);
+    assert_eq!(all(&mut b), [none, unknown, unknown, none]);
+    b.from = own;
+    b.uplink(teid, &ipv4(UE, SERVER, 40));
+    assert_eq!((b.plane.n6.len(), b.modify(seid, &forward(RAN_TEID)).cause), (1, Cause::REQUEST_ACCEPTED));
+    // another host of the same control plane may
+    b.from = stranger;
+    assert_eq!(b.associate().cause, Cause::REQUEST_ACCEPTED);
+    assert_eq!(b.delete(seid).cause, Cause::REQUEST_ACCEPTED);
+}
+
+#[test]
+fn requests_may_come_in_any_order_and_again() {
+    let mut b = bench();
+    let (seid, _) = b.session();
+    let octets = |sequence: u32, teid: u32| {
+        let mut octets = vec![];
+        forward(Teid(teid)).emit(&mut octets, seid, sequence).expect("short");
+        octets
+    };
+    let (late, early) = (octets(72, 0x72), octets(71, 0x71));
+    let answers = [b.deliver(&late), b.deliver(&early)];
+    for (request, answer) in [(&early, &answers[1]), (&late, &answers[0])] {
+        assert_eq!(b.deliver(request), *answer);
+    }
+    assert_eq!(b.upf.stats.repeated, 2);
+    // a repetition is answered and not done again: the last that was new holds
+    b.plane.receive_n6(&ipv4(SERVER, UE, 40), b.now.instant);
+    assert_eq!(b.tunnelled().last().map(|(teid, _)| *teid), Some(Teid(0x71)));
+}
+
+#[test]
 fn what_is_missing_is_named() {
     let mut b = bench();
     b.associate();
@@ -36,8 +89,21 @@ fn what_is_missing_is_named() {
     let both = ApplyAction::FORW | ApplyAction::BUFF;
     assert_eq!(refused(&|r| r.create_fars[0].apply_action = both), failed(FailedRuleId::Far(1)));
     let filter = |text: &str| vec![SdfFilter::new(text)];
-    let port = "permit out udp from any 53 to assigned";
-    assert_eq!(refused(&|r| r.create_pdrs[1].pdi.sdf_filters = filter(port)), failed(FailedRuleId::Pdr(2)));
+    let other = "permit out tcp from any to assigned established";
+    assert_eq!(refused(&|r| r.create_pdrs[1].pdi.sdf_filters = filter(other)), failed(FailedRuleId::Pdr(2)));
+    let nameless = SdfFilter { id: Some(7), ..SdfFilter::default() };
+    assert_eq!(refused(&|r| r.create_pdrs[1].pdi.sdf_filters = vec![nameless.clone()]), failed(FailedRuleId::Pdr(2)));
+    let many = (0..33).map(|port| SdfFilter::new(&format!("permit out 17 from any {port} to any"))).collect::<Vec<_>>();
+    let no_room = (Cause::NO_RESOURCES, None, None);
+    assert_eq!(refused(&|r| r.create_pdrs[1].pdi.sdf_filters.clone_from(&many)), no_room);
+    let route = FramedRoute::from("192.0.2.0/99");
+    assert_eq!(refused(&|r| r.create_pdrs[1].pdi.framed_routes = vec![route.clone()]), failed(FailedRuleId::Pdr(2)));
+    let unspecified = UeIpAddress::destination(Some(Ipv4Addr::UNSPECIFIED), None);
+    let incorrect = (Cause::MANDATORY_IE_INCORRECT, Some(UeIpAddress::ID), None);
+    assert_eq!(refused(&|r| r.create_pdrs[1].pdi.ue_ip_addresses[0] = unspecified), incorrect);
+    let wanted = UeIpAddress { choose_ipv4: true, ..UeIpAddress::default() };
+    let unsupported = (Cause::SERVICE_NOT_SUPPORTED, Some(UeIpAddress::ID), None);
+    assert_eq!(refused(&|r| r.create_pdrs[1].pdi.ue_ip_addresses[0] = wanted), unsupported);
     let app = Some(ApplicationId::from("video"));
     let unknown = (Cause::UNKNOWN_APPLICATION, None, Some(FailedRuleId::Pdr(1)));
     assert_eq!(refused(&|r| r.create_pdrs[0].pdi.application_id = app.clone()), unknown);
@@ -142,10 +208,14 @@ fn random_changes_of_a_good_request_never_break_the_books() {
     b.associate();
     // apart from those of the loop
     b.sequence = 1 << 20;
-    let mut good = vec![];
-    request().emit(&mut good, 0, 1).expect("short");
+    let encode = |request: &SessionEstablishmentRequest| {
+        let mut octets = vec![];
+        request.emit(&mut octets, 0, 1).expect("short");
+        octets
+    };
+    let good = [encode(&request()), encode(&rules::two_flows()), encode(&habits::open5gs())];
     for sequence in 0..20_000 {
-        let mut octets = good.clone();
+        let mut octets = good[sequence as usize % good.len()].clone();
         pfcp::set_sequence(&mut octets, sequence);
         for _ in 0..1 + random() % 3 {
             let at = 16 + random() as usize % (octets.len() - 16);

@@ -1,7 +1,10 @@
 //! A scripted control plane and RAN against the state machine and the datapath in memory.
 
+mod habits;
+mod limits;
 mod misuse;
 mod reports;
+mod rules;
 mod sessions;
 
 use super::exchange::Outgoing;
@@ -27,9 +30,16 @@ struct Bench {
     plane: Memory,
     now: Now,
     sequence: u32,
+    /// Who sends.
+    from: SocketAddr,
 }
 
 fn bench() -> Bench {
+    bench_with(vec![])
+}
+
+/// With data networks that the UPF may choose addresses of.
+fn bench_with(pools: Vec<crate::upf::Pool>) -> Bench {
     let pool = Pool {
         ipv4: Some((Ipv4Addr::new(10, 45, 0, 0), 16)),
         ipv6: Some((Ipv6Addr::new(0x2001, 0xdb8, 0x45, 0, 0, 0, 0, 0), 48)),
@@ -42,6 +52,7 @@ fn bench() -> Bench {
         n3_ipv4: Some(UPF),
         n3_ipv6: None,
         max_sessions: 4,
+        pools,
         response_time: Duration::from_secs(3),
         attempts: 3,
         started: STARTED,
@@ -51,6 +62,7 @@ fn bench() -> Bench {
         plane: Memory::new(Tables::new(vec![pool], limits), UPF.into()),
         now: Now { instant: Instant(1_000_000), ntp: STARTED + 100 },
         sequence: 0,
+        from: Bench::smf(),
     }
 }
 
@@ -62,7 +74,7 @@ impl Bench {
     /// Sends octets as the SMF; gives what comes back.
     fn deliver(&mut self, octets: &[u8]) -> Outgoing {
         let mut out = vec![];
-        self.upf.receive(Self::smf(), octets, self.now, &mut self.plane, &mut out);
+        self.upf.receive(self.from, octets, self.now, &mut self.plane, &mut out);
         out
     }
 
@@ -72,7 +84,7 @@ impl Bench {
         let mut octets = vec![];
         emit(&mut octets, self.sequence).expect("short");
         let out = self.deliver(&octets);
-        assert_eq!((out.len(), out[0].0), (1, Self::smf()), "one answer to where the request came from");
+        assert_eq!((out.len(), out[0].0), (1, self.from), "one answer to where the request came from");
         let message = Message::new(&out[0].1).expect("a sound answer");
         assert_eq!(message.sequence(), self.sequence);
         (*message.header(), T::parse(&message).expect("the answer to this request"))

@@ -1,13 +1,13 @@
 use super::*;
 
-fn the_report(out: &Outgoing) -> (u32, SessionReportRequest) {
+pub(super) fn the_report(out: &Outgoing) -> (u32, SessionReportRequest) {
     assert_eq!((out.len(), out[0].0), (1, Bench::smf()), "one report, to the control plane's port");
     let message = Message::new(&out[0].1).expect("sound");
     assert_eq!(message.seid(), CP_SEID);
     (message.sequence(), SessionReportRequest::parse(&message).expect("a report"))
 }
 
-fn answer(b: &mut Bench, sequence: u32, change: impl FnOnce(&mut SessionReportResponse)) {
+pub(super) fn answer(b: &mut Bench, sequence: u32, change: impl FnOnce(&mut SessionReportResponse)) {
     let mut response = SessionReportResponse::new(Cause::REQUEST_ACCEPTED);
     change(&mut response);
     let mut octets = vec![];
@@ -90,7 +90,7 @@ fn a_tunnel_that_the_ran_does_not_know_is_reported() {
     assert_eq!((remote.teid(), remote.address()), (Some(RAN_TEID), Some(GNB.into())));
 }
 
-fn counted(b: &mut Bench, urr: CreateUrr) -> (u64, Teid) {
+pub(super) fn counted(b: &mut Bench, urr: CreateUrr) -> (u64, Teid) {
     b.associate();
     let mut request = request();
     request.create_pdrs.iter_mut().for_each(|pdr| pdr.urr_ids.push(urr.urr_id));
@@ -100,7 +100,7 @@ fn counted(b: &mut Bench, urr: CreateUrr) -> (u64, Teid) {
     (seid, teid)
 }
 
-fn volume(report: &UsageReport) -> (Option<u64>, Option<u64>, Option<u64>) {
+pub(super) fn volume(report: &UsageReport) -> (Option<u64>, Option<u64>, Option<u64>) {
     let volume = report.volume.expect("a volume");
     (volume.total, volume.uplink, volume.downlink)
 }

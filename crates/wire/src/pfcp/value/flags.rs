@@ -251,6 +251,8 @@ flags! {
         MONIT = 1 << 12;
         /// Termination by the UPF.
         TEBUR = 1 << 17;
+        /// Quota validity time.
+        QUVTI = 1 << 19;
     }
 
     /// PFCPSMReq-Flags (8.2.31), of session modifications and of Update Forwarding Parameters.

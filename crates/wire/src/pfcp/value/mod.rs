@@ -2,6 +2,7 @@
 
 mod access;
 mod flags;
+mod flow;
 mod node;
 mod number;
 mod text;
@@ -10,6 +11,7 @@ mod usage;
 
 pub use access::*;
 pub use flags::*;
+pub use flow::*;
 pub use node::*;
 pub use number::*;
 pub use text::*;

@@ -1,0 +1,187 @@
+//! UE addresses that the UPF chooses (UEIP, TS 29.244 5.21): the pools of the data networks, each address given again
+//! as late as possible.
+
+use super::config::Pool;
+use super::detect::Choose;
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use vireo_types::SessionAddress;
+use vireo_wire::pfcp::{ApnDnn, NetworkInstance};
+
+/// Addresses of a pool that are tried at most: others may have been chosen by the control plane.
+const TRIES: usize = 4096;
+
+/// Numbers in a range: those that were never given come first, then those that were given back longest ago.
+#[derive(Debug, Default)]
+struct Numbers {
+    next: u64,
+    end: u64,
+    back: VecDeque<u64>,
+}
+
+impl Numbers {
+    fn take(&mut self) -> Option<u64> {
+        if self.next < self.end {
+            self.next += 1;
+            return Some(self.next - 1);
+        }
+        self.back.pop_front()
+    }
+
+    fn take_free(&mut self, free: impl Fn(u64) -> bool) -> Option<u64> {
+        for _ in 0..TRIES {
+            let number = self.take()?;
+            if free(number) {
+                return Some(number);
+            }
+            self.back.push_back(number);
+        }
+        None
+    }
+}
+
+#[derive(Debug)]
+struct Network {
+    name: String,
+    ipv4: Numbers,
+    ipv6: Numbers,
+}
+
+/// The pools.
+#[derive(Debug, Default)]
+pub(super) struct Addresses {
+    networks: Vec<Network>,
+}
+
+/// Addresses that were chosen for a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Chosen {
+    network: usize,
+    pub(super) ue: SessionAddress,
+}
+
+impl Addresses {
+    /// Of each pool the addresses that are not the machine's: from the third on, prefixes from the second /64 on.
+    pub(super) fn new(pools: &[Pool]) -> Self {
+        let networks = pools.iter().map(|pool| Network {
+            name: pool.dnn.as_str().to_owned(),
+            ipv4: pool.ipv4.map_or_else(Numbers::default, |(network, length)| {
+                let length = length.min(32);
+                let size = 1_u64 << (32 - length);
+                let base = u64::from(network.to_bits()) & !(size - 1);
+                // without the broadcast address
+                Numbers { next: base + 2, end: base + size - 1, back: VecDeque::new() }
+            }),
+            ipv6: pool.ipv6.map_or_else(Numbers::default, |(network, length)| {
+                let size = 1_u64.checked_shl(64 - u32::from(length.min(64))).unwrap_or(u64::MAX);
+                let base = (network.to_bits() >> 64) as u64 & !(size - 1);
+                Numbers { next: base + 1, end: base.saturating_add(size), back: VecDeque::new() }
+            }),
+        });
+        Addresses { networks: networks.collect() }
+    }
+
+    /// Whether there is anything to choose from.
+    pub(super) fn is_empty(&self) -> bool {
+        self.networks.is_empty()
+    }
+
+    /// The data network that a session is in: that of the network instance, else of the DNN, else the only one.
+    pub(super) fn network(&self, instance: Option<&NetworkInstance>, dnn: Option<&ApnDnn>) -> Option<usize> {
+        // the labels of a DNN are one of the writings of a network instance
+        let dnn = dnn.map(|dnn| NetworkInstance(dnn.0.clone()));
+        let named = |instance: &NetworkInstance| self.networks.iter().position(|network| instance.is(&network.name));
+        let only = || (self.networks.len() == 1).then_some(0);
+        instance.and_then(named).or_else(|| dnn.as_ref().and_then(named)).or_else(only)
+    }
+
+    /// Chooses what is wanted; `None` if one of a family is wanted and none is left.
+    pub(super) fn choose(
+        &mut self,
+        network: usize,
+        wanted: Choose,
+        free: impl Fn(SessionAddress) -> bool,
+    ) -> Option<Chosen> {
+        let pool = self.networks.get_mut(network)?;
+        let mut ue = SessionAddress::default();
+        if wanted.ipv4 {
+            let address =
+                |number: u64| SessionAddress { ipv4: Some(Ipv4Addr::from_bits(number as u32)), ipv6_prefix: None };
+            ue.ipv4 = address(pool.ipv4.take_free(|number| free(address(number)))?).ipv4;
+        }
+        if wanted.ipv6 {
+            let prefix = |number: u64| Ipv6Addr::from_bits(u128::from(number) << 64);
+            let address = |number: u64| SessionAddress { ipv4: None, ipv6_prefix: Some(prefix(number)) };
+            let Some(number) = pool.ipv6.take_free(|number| free(address(number))) else {
+                self.give_back(Chosen { network, ue });
+                return None;
+            };
+            ue.ipv6_prefix = Some(prefix(number));
+        }
+        Some(Chosen { network, ue })
+    }
+
+    /// Takes addresses back.
+    pub(super) fn give_back(&mut self, chosen: Chosen) {
+        let Some(pool) = self.networks.get_mut(chosen.network) else { return };
+        pool.ipv4.back.extend(chosen.ue.ipv4.map(|v4| u64::from(v4.to_bits())));
+        pool.ipv6.back.extend(chosen.ue.ipv6_prefix.map(|v6| (v6.to_bits() >> 64) as u64));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses() -> Addresses {
+        let pool = |name: &str, ipv4: [u8; 4], ipv6: Option<&str>| Pool {
+            dnn: name.parse().expect("a name"),
+            ipv4: Some((ipv4.into(), 29)),
+            ipv6: ipv6.map(|network| (network.parse().expect("a network"), 62)),
+            mtu: 1400,
+            dns: vec![],
+        };
+        Addresses::new(&[pool("internet", [10, 45, 0, 0], Some("2001:db8:45::")), pool("ims", [10, 46, 0, 0], None)])
+    }
+
+    #[test]
+    fn addresses_are_given_once_and_again_as_late_as_possible() {
+        let mut all = addresses();
+        let v4 = Choose { ipv4: true, ipv6: false };
+        let take = |all: &mut Addresses| all.choose(0, v4, |_| true).map(|chosen| (chosen, chosen.ue.ipv4));
+        let given: Vec<_> = std::iter::from_fn(|| take(&mut all)).collect();
+        let last_octets: Vec<_> = given.iter().filter_map(|(_, v4)| v4.map(|v4| v4.octets()[3])).collect();
+        assert_eq!(last_octets, [2, 3, 4, 5, 6], "neither the network's, nor the machine's, nor the broadcast address");
+        all.give_back(given[3].0);
+        all.give_back(given[1].0);
+        assert_eq!(take(&mut all).and_then(|(_, v4)| v4), given[3].1);
+        // one that a control plane has chosen by itself meanwhile is passed over, and comes again later
+        let other = given[1].0.ue;
+        assert_eq!(all.choose(0, v4, |ue| ue != other), None);
+        assert_eq!(take(&mut all).and_then(|(_, v4)| v4), given[1].1);
+    }
+
+    #[test]
+    fn both_families_or_none() {
+        let mut all = addresses();
+        let both = Choose { ipv4: true, ipv6: true };
+        let prefixes: Vec<_> =
+            std::iter::from_fn(|| all.choose(0, both, |_| true)).filter_map(|chosen| chosen.ue.ipv6_prefix).collect();
+        assert_eq!(prefixes.len(), 3);
+        assert_eq!(prefixes[0], "2001:db8:45:1::".parse::<Ipv6Addr>().expect("an address"));
+        // the IPv4 address of the attempt that failed is there again
+        let left = std::iter::from_fn(|| all.choose(0, Choose { ipv4: true, ipv6: false }, |_| true)).count();
+        assert_eq!(left, 2);
+        assert_eq!(all.choose(1, both, |_| true), None, "no prefixes there");
+    }
+
+    #[test]
+    fn the_data_network_is_found_by_either_name() {
+        let all = addresses();
+        let instance = |name: &str| NetworkInstance::from(name);
+        assert_eq!(all.network(Some(&instance("ims")), None), Some(1));
+        assert_eq!(all.network(Some(&instance("core.example.org")), ApnDnn::from_name("ims").as_ref()), Some(1));
+        assert_eq!(all.network(None, ApnDnn::from_name("internet").as_ref()), Some(0));
+        assert_eq!(all.network(Some(&instance("other")), None), None, "two to choose from and none is named");
+    }
+}

@@ -1,0 +1,143 @@
+//! Sessions whose rules records do not hold (DESIGN decision 8: one or two lines a direction): when that is so, and the
+//! further rules that the datapath then goes by.
+
+use super::plan::{Downlink, Downlinks, Uplinks, downlink, in_order, overlap, quality};
+use super::rules::{Far, Matching, Pdr, Refused, Rules};
+use super::usage::QuotaAction;
+use smallvec::SmallVec;
+use vireo_datapath::{ALL_FLOWS, Action, FlowRule, Quota, Rate, SessionFlows, Source, Target, UplinkRule};
+use vireo_types::{SessionAddress, Teid};
+use vireo_wire::gtpu::PduSession;
+use vireo_wire::pfcp::*;
+
+/// Whether the rules need more than one treatment for each tunnel and each UE address, or one that no record has.
+pub(super) fn needed(rules: &Rules) -> bool {
+    if rules.urrs.iter().any(|urr| urr.has_volume_quota() || matches!(urr.quota_action(), Some(QuotaAction::Far(_)))) {
+        return true;
+    }
+    let mut tunnels: SmallVec<[(Teid, &Pdr, u64); 2]> = SmallVec::new();
+    let mut ues: SmallVec<[&Pdr; 2]> = SmallVec::new();
+    for pdr in in_order(rules) {
+        if pdr.detection.further.as_ref().is_some_and(|f| !f.filters.is_empty() || !f.framed.is_empty()) {
+            return true;
+        }
+        let alike = |other: &Pdr| (other.far, &other.qers, &other.urrs) == (pdr.far, &pdr.qers, &pdr.urrs);
+        let Matching::Tunnel { end, flows, uplink } = pdr.detection.matching else {
+            // one that counts nothing that the first does not is of no effect
+            let first = ues.iter().find(|first| overlap(first.detection.ue, pdr.detection.ue));
+            match first {
+                Some(first) if first.detection.ue != pdr.detection.ue && !alike(first) => return true,
+                Some(_) => {}
+                None => ues.push(pdr),
+            }
+            continue;
+        };
+        let plain = |far: &Far| {
+            let outward = matches!(far.destination, Some(DestinationInterface::CORE | DestinationInterface::N6_LAN));
+            !far.action.contains(ApplyAction::BUFF) && (!far.forwards() || outward && far.tunnel.is_none())
+        };
+        if !uplink || !rules.far(pdr.far).is_some_and(plain) {
+            return true;
+        }
+        let Some(teid) = end.teid() else { continue };
+        match tunnels.iter_mut().find(|(other, ..)| *other == teid) {
+            None => tunnels.push((teid, pdr, flows)),
+            Some((_, first, all)) if alike(first) => *all |= flows,
+            Some((.., all)) if flows & !*all == 0 => {}
+            Some(_) => return true,
+        }
+    }
+    false
+}
+
+/// The records of such a session. What they say is of effect only for what the UPF sends by itself: router
+/// advertisements go the way of the last PDR, which most packets go.
+pub(super) fn records(rules: &Rules, ue: SessionAddress, session: u64) -> Result<(Uplinks, Downlinks), Refused> {
+    let (mut uplinks, mut downlinks) = (Uplinks::new(), Downlinks::new());
+    for pdr in in_order(rules) {
+        match pdr.detection.matching {
+            Matching::Tunnel { end, .. } => {
+                let teid = end.teid().ok_or(Refused::rule(FailedRuleId::Pdr(pdr.id)))?;
+                if !uplinks.iter().any(|(other, _)| *other == teid) {
+                    let (flows, mbr) = (ALL_FLOWS, Rate::UNLIMITED);
+                    uplinks.push((teid, UplinkRule { ue, flows, gate_open: true, forward: true, mbr }));
+                }
+            }
+            Matching::Downlink => {
+                let Downlink { ue, mut rule, far } = downlink(rules, pdr, session)?;
+                // packets wait by the further rules
+                if matches!(rule.action, Action::Buffer { .. }) {
+                    rule.action = Action::Buffer { notify: false };
+                }
+                match downlinks.iter_mut().find(|other| overlap(other.ue, ue)) {
+                    Some(other) if other.ue == ue => *other = Downlink { ue, rule, far },
+                    Some(_) => return Err(Refused::rule(FailedRuleId::Pdr(pdr.id))),
+                    None => downlinks.push(Downlink { ue, rule, far }),
+                }
+            }
+        }
+    }
+    Ok((uplinks, downlinks))
+}
+
+/// The further rules, one for each PDR; quotas are the caller's.
+pub(super) fn compile(rules: &Rules) -> Result<SessionFlows, Refused> {
+    let mut flows = SessionFlows::default();
+    for pdr in in_order(rules) {
+        let failed = Refused::rule(FailedRuleId::Pdr(pdr.id));
+        let (source, uplink, of) = match pdr.detection.matching {
+            Matching::Tunnel { end, flows, uplink } => (Source::Tunnel(end.teid().ok_or(failed)?), uplink, flows),
+            Matching::Downlink => (Source::DataNetwork, false, ALL_FLOWS),
+        };
+        let quality = quality(rules, pdr, uplink)?;
+        let mut far = rules.far(pdr.far).ok_or(failed)?;
+        for urr in rules.urrs.iter().filter(|urr| pdr.urrs.contains(&urr.id)) {
+            if let Some(QuotaAction::Far(id)) = urr.quota_action() {
+                far = rules.far(id).ok_or(Refused::rule(FailedRuleId::Urr(urr.id)))?;
+            }
+        }
+        let marked = quality.qfi.filter(|_| !uplink).map(|qfi| PduSession::Downlink { qfi, rqi: quality.rqi });
+        let rates = pdr.qers.iter().filter_map(|id| rules.qer(*id)).map(|qer| (qer.id, qer.rate(uplink)));
+        let mut rule = FlowRule {
+            pdr: pdr.id,
+            source,
+            uplink,
+            flows: of,
+            filters: vec![],
+            gate_open: quality.gate_open,
+            target: target(far, source, marked)?,
+            rates: rates.filter(|(_, rate)| *rate != Rate::UNLIMITED).collect(),
+            meters: pdr.urrs.to_vec(),
+        };
+        if let Some(further) = &pdr.detection.further {
+            rule.filters = further.filters.iter().map(|(_, filter)| filter.clone()).collect();
+            for network in &further.framed {
+                if !flows.framed.contains(network) {
+                    flows.framed.push(*network);
+                }
+            }
+        }
+        flows.rules.push(rule);
+    }
+    flows.meters = rules.urrs.iter().map(|urr| (urr.id, Quota::default())).collect();
+    Ok(flows)
+}
+
+/// What a FAR does with packets from there.
+fn target(far: &Far, source: Source, marked: Option<PduSession>) -> Result<Target, Refused> {
+    if far.action.contains(ApplyAction::BUFF) {
+        return Ok(Target::Buffer { notify: far.action.contains(ApplyAction::NOCP) });
+    }
+    if !far.forwards() {
+        return Ok(Target::Drop);
+    }
+    let outward = matches!(far.destination, Some(DestinationInterface::CORE | DestinationInterface::N6_LAN));
+    match far.tunnel {
+        Some(tunnel) => Ok(Target::Tunnel { tunnel, marked }),
+        None if outward && source != Source::DataNetwork => Ok(Target::DataNetwork),
+        None if far.destination == Some(DestinationInterface::ACCESS) => {
+            Err(Error::conditional_missing(OuterHeaderCreation::ID).into())
+        }
+        None => Err(Refused::rule(FailedRuleId::Far(far.id))),
+    }
+}
