@@ -71,6 +71,40 @@ pub enum StartError {
     /// The tool for address translation failed.
     #[error("nft did not take the rules for address translation: {0}; check `nft list tables`, or turn NAT off")]
     Nft(String),
+    /// XDP without interfaces.
+    #[error("XDP has no interface to run on: name those of N3 and N6, or choose the sockets driver")]
+    NoXdpInterface,
+    /// XDP on an interface that is not there.
+    #[error("there is no interface {0} for XDP: see `ip link`, then correct the configuration")]
+    XdpInterface(String),
+    /// BPF needs capabilities.
+    #[error(
+        "no permission to load the XDP program: run as root or with CAP_BPF and CAP_NET_ADMIN outside of user \
+         namespaces, or choose the sockets driver"
+    )]
+    XdpPermission,
+    /// The kernel does not take the program.
+    #[error(
+        "the kernel does not take the XDP program ({0}): it needs Linux 5.15 or later, or choose the sockets driver"
+    )]
+    Xdp(String),
+    /// The network driver cannot.
+    #[error("the driver of {0} cannot run XDP natively: choose the generic mode of XDP, or the sockets driver")]
+    XdpNotNative(String),
+    /// Another program is there.
+    #[error("another XDP program is on {0}: remove it (`ip link set dev {0} xdp off`), or choose the sockets driver")]
+    XdpBusy(String),
+    /// XDP goes past netfilter.
+    #[error("XDP goes past the kernel's address translation: turn NAT off, or choose the sockets driver")]
+    XdpNat,
+    /// More than its tables hold.
+    #[error("XDP takes at most {most} {what}: configure fewer, or choose the sockets driver")]
+    XdpTooMany {
+        /// How many.
+        most: usize,
+        /// Of what.
+        what: &'static str,
+    },
     /// Threads or descriptors ran out.
     #[error("cannot start the user plane: {0}")]
     Io(#[from] io::Error),

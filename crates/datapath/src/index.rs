@@ -18,6 +18,8 @@ pub(crate) enum Key {
 pub(crate) struct Range {
     /// The first address.
     pub(crate) base: Key,
+    /// The bits that the pool's addresses share.
+    pub(crate) mask: u64,
     /// How many addresses are in the array: fewer than the pool has if it is larger than what was allowed.
     pub(crate) size: u64,
     /// The entry of the first address.
@@ -50,9 +52,9 @@ pub(crate) fn ranges(pools: &[Pool], largest: u64) -> Vec<Range> {
             let size = 1_u64.checked_shl(64 - u32::from(length.min(64))).unwrap_or(u64::MAX);
             (Key::V6((base.to_bits() >> 64) as u64 & !(size - 1)), size)
         });
-        for (base, size) in [v4, v6].into_iter().flatten() {
-            let size = size.min(largest);
-            ranges.push(Range { base, size, start, mtu: pool.mtu });
+        for (base, all) in [v4, v6].into_iter().flatten() {
+            let size = all.min(largest);
+            ranges.push(Range { base, mask: !all.wrapping_sub(1), size, start, mtu: pool.mtu });
             start += size as usize;
         }
     }

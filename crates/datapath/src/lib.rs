@@ -2,7 +2,8 @@
 //!
 //! [`Tables`] holds every rule and has one owner; deciding on a packet needs only a shared reference, so any number of
 //! workers do it at once. The decision (`verdict`), the answers a UPF gives by itself, buffering and counting are the
-//! same for every driver: [`Memory`] runs them on lists of packets, [`Sockets`] on UDP sockets and a TUN device.
+//! same for every driver: [`Memory`] runs them on lists of packets, [`Sockets`] on UDP sockets and a TUN device,
+//! with or without a program in the kernel (`xdp`) that does what is usual on the same records.
 //!
 //! A session that needs more than a record for each direction (filters, relaying, quotas, routes behind the UE) has rules
 //! in `overflow`, and its records are marked (`UP_OVERFLOW`, `DOWN_OVERFLOW`).
@@ -30,6 +31,7 @@ mod sockets;
 mod sys;
 mod tables;
 mod verdict;
+mod xdp;
 
 pub use buffer::BufferLimits;
 pub use counters::{Counters, DROP_REASONS, DropReason, Stats, Volume};
@@ -43,3 +45,4 @@ pub use sockets::{Clock, EventSink, Sockets, SocketsConfig, View};
 pub use sys::poll;
 pub use tables::{DownlinkId, Limits, Pool, Released, TableError, Tables};
 pub use verdict::Event;
+pub use xdp::{XdpConfig, XdpMode};

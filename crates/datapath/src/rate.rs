@@ -65,6 +65,11 @@ impl Policer {
         self.0.store(expected_ns, Relaxed);
     }
 
+    #[cfg(test)]
+    pub(crate) fn expected_ns(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
     /// Whether a packet of so many octets (at most 65,535) conforms; counts it if so.
     pub(crate) fn allow(&self, rate: Rate, octets: usize, now: Instant) -> bool {
         if rate == Rate::UNLIMITED {

@@ -9,11 +9,13 @@
 use crate::counters::{Counters, DropReason, Stats};
 use crate::host::{self, Nat, StartError};
 use crate::pipeline::{self, HEADROOM, Unusual};
+use crate::sys::monotonic_ns;
 use crate::sys::poll::{Poller, Waker};
 use crate::sys::tun::Tun;
 use crate::sys::udp::{BATCH, Receiver, Sender, Socket};
 use crate::tables::{Limits, Pool, Released, Tables};
 use crate::verdict::Event;
+use crate::xdp::{KernelCounters, Xdp, XdpConfig};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -38,23 +40,21 @@ pub struct SocketsConfig {
     pub workers: usize,
     /// Whether UEs reach the outside by the machine's address.
     pub nat: bool,
+    /// With it, the kernel does what is usual and the sockets only the rest.
+    pub xdp: Option<XdpConfig>,
 }
 
 /// Told of events by any worker; says `false` if there are too many.
 pub type EventSink = Arc<dyn Fn(Event) -> bool + Send + Sync>;
 
-/// The clock of the datapath: monotonic, from an arbitrary start.
+/// The clock of the datapath: monotonic, from an arbitrary start, and the same in the kernel's program.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock(std::time::Instant);
+pub struct Clock(());
 
 impl Clock {
-    fn start() -> Self {
-        Clock(std::time::Instant::now())
-    }
-
     /// The time now.
     pub fn now(&self) -> Instant {
-        Instant(u64::try_from(self.0.elapsed().as_micros()).unwrap_or(u64::MAX))
+        Instant(monotonic_ns() / 1_000)
     }
 }
 
@@ -63,12 +63,17 @@ impl Clock {
 pub struct View {
     tables: Arc<RwLock<Tables>>,
     counters: Arc<Counters>,
+    kernel: Option<KernelCounters>,
 }
 
 impl View {
     /// What was counted so far.
     pub fn stats(&self) -> Stats {
-        self.counters.read()
+        let mut stats = self.counters.read();
+        if let Some(kernel) = &self.kernel {
+            kernel.add_to(&mut stats);
+        }
+        stats
     }
 
     /// Looks at the tables.
@@ -88,6 +93,7 @@ pub struct Sockets {
     stop: Waker,
     threads: Vec<JoinHandle<()>>,
     _nat: Option<Nat>,
+    xdp: Option<Xdp>,
 }
 
 impl std::fmt::Debug for Sockets {
@@ -113,17 +119,27 @@ impl Sockets {
                 None
             }
         };
+        let (tables, mut xdp) = match &config.xdp {
+            None => (Tables::new(config.pools.clone(), config.limits), None),
+            Some(_) if config.nat => return Err(StartError::XdpNat),
+            Some(xdp) => {
+                let (xdp, tables) = Xdp::load(xdp, &config.n3, config.pools.clone(), config.limits)?;
+                (tables, Some(xdp))
+            }
+        };
         let mtu = config.pools.iter().map(|pool| usize::from(pool.mtu)).max().unwrap_or(0).max(1500);
         let mut driver = Sockets {
             view: View {
-                tables: Arc::new(RwLock::new(Tables::new(config.pools, config.limits))),
+                tables: Arc::new(RwLock::new(tables)),
                 counters: Arc::default(),
+                kernel: xdp.as_ref().map(Xdp::counters),
             },
             sockets: sockets[0].clone(),
-            clock: Clock::start(),
+            clock: Clock(()),
             stop: Waker::new()?,
             threads: vec![],
             _nat: nat,
+            xdp: None,
         };
         for (number, (sockets, tun)) in sockets.into_iter().zip(queues).enumerate() {
             let worker = Worker {
@@ -143,6 +159,11 @@ impl Sockets {
             };
             driver.threads.push(std::thread::Builder::new().name(format!("upf-{number}")).spawn(run)?);
         }
+        // last, so that what the program passes finds us
+        if let Some(xdp) = &mut xdp {
+            xdp.attach()?;
+        }
+        driver.xdp = xdp;
         Ok(driver)
     }
 
@@ -192,6 +213,7 @@ impl Sockets {
 
 impl Drop for Sockets {
     fn drop(&mut self) {
+        self.xdp = None;
         self.stop.wake();
         for thread in self.threads.drain(..) {
             // a worker that panicked has said so already

@@ -48,28 +48,69 @@ fn every_ue_succeeds() {
     }
 }
 
-/// Somebody without any privilege, on a system where everybody may open `/dev/net/tun` (as Debian and Ubuntu have it).
+/// The same with an XDP program in the core, in the network driver and in the kernel's stack. The demo itself fails
+/// where the program leaves most packets to the sockets.
 #[test]
-fn root_is_not_needed() {
-    if !std::fs::read_to_string("/proc/self/status").unwrap().contains("Uid:\t0\t0") {
-        eprintln!("skipped: without root this is what every_ue_succeeds tests");
+fn every_ue_succeeds_over_xdp() {
+    if !is_root() {
+        eprintln!("skipped: BPF programs are loaded by root alone");
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
-    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-    std::fs::copy(VIREO, path("vireo")).unwrap();
+    for mode in ["native", "generic"] {
+        let directory = tempfile::tempdir().unwrap();
+        let json = directory.path().join("out.json");
+        let mut command = Command::new(VIREO);
+        command.args(["demo", "--datapath", "xdp", "--ues", "10", "--json"]).arg(&json);
+        let output = command.env("VIREO_DATAPATH__MODE", mode).output().unwrap();
+        if !refused(&output.stderr) {
+            check(&output, &json, 10);
+        }
+    }
+}
+
+fn is_root() -> bool {
+    std::fs::read_to_string("/proc/self/status").unwrap().contains("Uid:\t0\t0")
+}
+
+/// What a demo of 5 UEs with these arguments does for somebody without any privilege, on a system where everybody may
+/// open `/dev/net/tun` (as Debian and Ubuntu have it); its result is `out.json`. `None` where that cannot be had.
+fn without_root(directory: &Path, arguments: &str) -> Option<Output> {
+    if !is_root() {
+        eprintln!("skipped: without root this is what every_ue_succeeds tests");
+        return None;
+    }
+    std::fs::copy(VIREO, directory.join("vireo")).unwrap();
     // In a mount namespace of its own; `$1` is the directory.
-    let script =
+    let script = format!(
         "chmod 777 $1 && mknod $1/tun c 10 200 && chmod 666 $1/tun && mount --bind $1/tun /dev/net/tun || exit 77
-        cd $1 && exec setpriv --reuid 65534 --regid 65534 --clear-groups ./vireo demo --ues 5 --json out.json";
-    let output = Command::new("unshare")
-        .args(["--mount", "sh", "-c", script, "sh", directory.path().to_str().unwrap()])
-        .output()
-        .unwrap();
+        cd $1 && exec setpriv --reuid 65534 --regid 65534 --clear-groups \
+            ./vireo demo --ues 5 --json out.json {arguments}"
+    );
+    let arguments = ["--mount", "sh", "-c", &script, "sh", directory.to_str().unwrap()];
+    let output = Command::new("unshare").args(arguments).output().unwrap();
     if output.status.code() == Some(77) {
         eprintln!("skipped: no device can be made here: {}", String::from_utf8_lossy(&output.stderr));
-    } else if !refused(&output.stderr) {
-        check(&output, Path::new(&path("out.json")), 5);
+        return None;
+    }
+    (!refused(&output.stderr)).then_some(output)
+}
+
+#[test]
+fn root_is_not_needed() {
+    let directory = tempfile::tempdir().unwrap();
+    if let Some(output) = without_root(directory.path(), "") {
+        check(&output, &directory.path().join("out.json"), 5);
+    }
+}
+
+/// There is no other driver instead without a word.
+#[test]
+fn xdp_without_root_is_refused_with_the_remedy() {
+    let directory = tempfile::tempdir().unwrap();
+    if let Some(output) = without_root(directory.path(), "--datapath xdp") {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains("no permission to load the XDP program: run as root"), "{stderr}");
     }
 }
 

@@ -8,6 +8,14 @@ pub(crate) mod udp;
 
 use std::io;
 
+/// The time that BPF programs see: monotonic, from an arbitrary start, in ns.
+pub(crate) fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure is writable; this clock always exists, so the call does not fail
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 /// The result of a call that says -1 where it failed.
 fn check(result: i32) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())

@@ -1,7 +1,9 @@
 //! Memory that workers and, where it is mapped from the kernel, a BPF program read and write at the same time.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::io;
 use std::ops::Deref;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
 /// A type of which anybody may write any part at any time.
@@ -19,6 +21,8 @@ unsafe impl Plain for std::sync::atomic::AtomicU32 {}
 pub(crate) struct Shared<T: Plain> {
     start: NonNull<T>,
     length: usize,
+    /// Octets of the mapping; 0 = it is our own memory.
+    mapped: usize,
 }
 
 // SAFETY: what is reached through it consists of atomics, which any thread may use
@@ -31,13 +35,26 @@ impl<T: Plain> Shared<T> {
     pub(crate) fn private(length: usize) -> Self {
         let layout = Self::layout(length);
         if layout.size() == 0 {
-            return Shared { start: NonNull::dangling(), length };
+            return Shared { start: NonNull::dangling(), length, mapped: 0 };
         }
         // SAFETY: the size is not 0
         let start = unsafe { alloc_zeroed(layout) };
         match NonNull::new(start.cast()) {
-            Some(start) => Shared { start, length },
+            Some(start) => Shared { start, length, mapped: 0 },
             None => handle_alloc_error(layout),
+        }
+    }
+
+    /// The values of a BPF array map, which holds at least `length` of them back to back.
+    pub(crate) fn mapped(map: BorrowedFd<'_>, length: usize) -> io::Result<Self> {
+        let octets = Self::layout(length).size().next_multiple_of(page_octets());
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the kernel chooses the place; the result is checked and owned by nobody else
+        let start =
+            unsafe { libc::mmap(std::ptr::null_mut(), octets, protection, libc::MAP_SHARED, map.as_raw_fd(), 0) };
+        match NonNull::new(start.cast::<T>()) {
+            Some(begin) if start != libc::MAP_FAILED => Ok(Shared { start: begin, length, mapped: octets }),
+            _ => Err(io::Error::last_os_error()),
         }
     }
 
@@ -45,6 +62,11 @@ impl<T: Plain> Shared<T> {
         // longer than the address space is a length that no limit allows
         Layout::array::<T>(length).unwrap_or(Layout::new::<()>())
     }
+}
+
+fn page_octets() -> usize {
+    // SAFETY: takes no pointers
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
 impl<T: Plain> Deref for Shared<T> {
@@ -61,9 +83,14 @@ impl<T: Plain> Deref for Shared<T> {
 impl<T: Plain> Drop for Shared<T> {
     fn drop(&mut self) {
         let layout = Self::layout(self.length);
-        if layout.size() != 0 {
+        match self.mapped {
+            0 if layout.size() == 0 => {}
             // SAFETY: it was allocated with this layout
-            unsafe { dealloc(self.start.as_ptr().cast(), layout) };
+            0 => unsafe { dealloc(self.start.as_ptr().cast(), layout) },
+            octets => {
+                // SAFETY: it is our mapping, of this length. It cannot fail, and if it did nothing could be done.
+                let _ = unsafe { libc::munmap(self.start.as_ptr().cast(), octets) };
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
-use vireo_datapath::BufferLimits;
+use vireo_datapath::{BufferLimits, XdpConfig};
 use vireo_types::Dnn;
 
 /// What a UPF is told at start.
@@ -18,6 +18,8 @@ pub struct UpfConfig {
     pub pools: Vec<Pool>,
     /// Whether UEs reach the outside by the machine's address (nftables, table `inet vireo`).
     pub nat: bool,
+    /// With it, an XDP program does what is usual and the packet threads the rest.
+    pub xdp: Option<XdpConfig>,
     /// Packet threads. More than one only helps where several RAN nodes send.
     pub workers: usize,
     /// Sessions at the same time; 2^24 at the most.
@@ -55,6 +57,7 @@ impl Default for UpfConfig {
             tun: "vireo0".to_owned(),
             pools: vec![],
             nat: false,
+            xdp: None,
             workers: 1,
             max_sessions: 65_536,
             buffer: BufferLimits::default(),

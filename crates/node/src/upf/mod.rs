@@ -30,3 +30,4 @@ pub use config::{Pool, UpfConfig};
 pub use metrics::UpfMetrics;
 pub use server::{UpfError, UpfHandle, UpfStats, start};
 pub use state::PfcpStats;
+pub use vireo_datapath::{XdpConfig, XdpMode};

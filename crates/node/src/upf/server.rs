@@ -214,6 +214,7 @@ fn datapath_config(config: &UpfConfig) -> SocketsConfig {
         limits: Limits { records: config.max_sessions.saturating_mul(2), buffer: config.buffer },
         workers: config.workers,
         nat: config.nat,
+        xdp: config.xdp.clone(),
     }
 }
 

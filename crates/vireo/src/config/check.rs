@@ -1,13 +1,13 @@
 //! What is allowed, and the plain structs that come of it. Everything that is wrong is found in one go.
 
-use super::file::{self, Dnn, File, LONGEST, SctpDriver, SliceId};
+use super::file::{self, Dnn, File, LONGEST, PacketDriver, SctpDriver, SliceId};
 use super::values::{Local, Net, Span};
 use super::{Config, LogConfig, SubscribersConfig, home_network, runtime};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use vireo_core::config::{CoreConfig, DnnConfig, SecurityConfig, SliceConfig, Timers, UpfConfig};
 use vireo_node::config::{ApiConfig, DATA_NETWORKS, N2Config, N4Config};
-use vireo_node::upf::{Pool, UpfConfig as EmbeddedUpf};
+use vireo_node::upf::{Pool, UpfConfig as EmbeddedUpf, XdpConfig, XdpMode};
 use vireo_sctp::Driver;
 use vireo_subscribers::UdmConfig;
 use vireo_types::{Duration, PduSessionType, Snssai, Tac};
@@ -33,7 +33,7 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
         pools: runtime::pools(&file.pools, &file.steering, slices.len(), &mut problems),
         state: runtime::state(&file.state, &mut problems),
         overload: runtime::overload(&file.overload, &mut problems),
-        upf: upf(&file.upf, &dnns, &mut problems),
+        upf: upf(&file.upf, &file.datapath, &dnns, &mut problems),
         subscribers: subscribers(file, &mut problems),
         log: log(&file.log, &mut problems),
         core: core(file, slices, dnns, &mut problems),
@@ -295,14 +295,44 @@ fn n2(n2: &file::N2, problems: &mut Problems) -> N2Config {
     N2Config { driver, addresses, port: n2.port, udp_port: n2.udp_port, udp_peer_port: n2.udp_peer_port }
 }
 
+const DEVICE_NAME: &str = "a network device name of 1 to 15 characters without / : and space is allowed";
+
+fn is_device_name(name: &str) -> bool {
+    (1..16).contains(&name.len()) && !name.contains(['/', ' ', ':'])
+}
+
+/// What XDP needs, if it is chosen.
+fn xdp(datapath: &file::Datapath, problems: &mut Problems) -> Option<XdpConfig> {
+    const KEY: &str = "datapath.interfaces";
+    let file::Datapath { driver, interfaces, mode } = datapath;
+    match driver {
+        PacketDriver::Sockets => {
+            problems.check(interfaces.is_empty(), KEY, "only driver = \"xdp\" has interfaces: remove the key");
+            None
+        }
+        PacketDriver::Xdp => {
+            let number = (1..=16).contains(&interfaces.len());
+            problems.check(number, KEY, "XDP needs the interfaces of N3 and N6, 1 to 16 names");
+            problems.check(interfaces.iter().all(|name| is_device_name(name)), KEY, DEVICE_NAME);
+            let mode = match mode {
+                file::XdpMode::Native => XdpMode::Native,
+                file::XdpMode::Generic => XdpMode::Generic,
+            };
+            Some(XdpConfig { interfaces: interfaces.clone(), mode })
+        }
+    }
+}
+
 /// The embedded UPF: it has the pools of every data network.
-fn upf(upf: &file::Upf, dnns: &[DnnConfig], problems: &mut Problems) -> Option<EmbeddedUpf> {
+fn upf(upf: &file::Upf, datapath: &file::Datapath, dnns: &[DnnConfig], problems: &mut Problems) -> Option<EmbeddedUpf> {
     if !upf.enabled {
         return None;
     }
+    let xdp = xdp(datapath, problems);
+    let nat = upf.nat && xdp.is_some();
+    problems.check(!nat, "upf.nat", "XDP goes past the kernel's address translation: only false is allowed with it");
     let n3 = addresses("upf.n3", &upf.n3, problems);
-    let name = (1..16).contains(&upf.tun.len()) && !upf.tun.contains(['/', ' ', ':']);
-    problems.check(name, "upf.tun", "a network device name of 1 to 15 characters without / : and space is allowed");
+    problems.check(is_device_name(&upf.tun), "upf.tun", DEVICE_NAME);
     problems.check(!upf.n4.ip().is_unspecified(), "upf.n4", "one address of this machine is allowed, not all of them");
     let sessions = (1..=1 << 24).contains(&upf.max_sessions);
     problems.check(sessions, "upf.max-sessions", "1 to 16777216 is allowed");
@@ -320,6 +350,7 @@ fn upf(upf: &file::Upf, dnns: &[DnnConfig], problems: &mut Problems) -> Option<E
         pools: dnns.iter().map(pool).collect(),
         nat: upf.nat,
         max_sessions: upf.max_sessions,
+        xdp,
         ..EmbeddedUpf::default()
     })
 }

@@ -253,15 +253,18 @@ pub(super) struct ExternalUpf {
     pub(super) dnns: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Datapath {
     pub(super) driver: PacketDriver,
+    /// Of XDP.
+    pub(super) interfaces: Vec<String>,
+    pub(super) mode: XdpMode,
 }
 
 impl Default for Datapath {
     fn default() -> Self {
-        Datapath { driver: PacketDriver::Sockets }
+        Datapath { driver: PacketDriver::Sockets, interfaces: Vec::new(), mode: XdpMode::Native }
     }
 }
 
@@ -269,6 +272,14 @@ impl Default for Datapath {
 #[serde(rename_all = "kebab-case")]
 pub(super) enum PacketDriver {
     Sockets,
+    Xdp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum XdpMode {
+    Native,
+    Generic,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

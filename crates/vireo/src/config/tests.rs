@@ -3,6 +3,7 @@ use std::net::Ipv4Addr;
 use vireo_core::schedule::forward::Policy;
 use vireo_core::schedule::kind::NfKind;
 use vireo_node::config::{PoolKey, StateLocation};
+use vireo_node::upf::{XdpConfig, XdpMode};
 use vireo_types::{Duration, PduSessionType, Snssai, Tac};
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
@@ -264,13 +265,30 @@ fn what_is_not_implemented_is_refused_by_name() {
         ("slice.a = { snssai = { sst = 1 }, replicas = 0 }", "slice.a.replicas: not implemented in this release"),
         ("slice.a = { snssai = { sst = 1 }, profile = 'iot' }", "slice.a.profile: not implemented"),
         (
-            "datapath.driver = 'xdp'",
-            "datapath.driver: \"xdp\" is not implemented in this release; allowed: \"sockets\"",
+            "datapath.driver = 'af-xdp'",
+            "datapath.driver: \"af-xdp\" is not implemented in this release; allowed: \"sockets\", \"xdp\"",
         ),
     ] {
         assert!(problem(text).contains(key), "{}", problem(text));
     }
     assert!(load("datapath.driver = 'sockets'").is_ok());
+}
+
+#[test]
+fn the_driver_of_user_packets_is_chosen_with_what_it_needs() {
+    let xdp = |text: &str| load(text).map(|config| config.upf.expect("the embedded UPF").xdp);
+    assert_eq!(xdp(""), Ok(None));
+    let config = xdp("datapath = { driver = 'xdp', interfaces = ['eth0', 'eth1'], mode = 'generic' }");
+    let expected = XdpConfig { interfaces: vec!["eth0".into(), "eth1".into()], mode: XdpMode::Generic };
+    assert_eq!(config, Ok(Some(expected)));
+    for (text, key) in [
+        ("datapath.driver = 'xdp'", "datapath.interfaces: XDP needs the interfaces of N3 and N6, 1 to 16 names"),
+        ("datapath.interfaces = ['eth0']", "datapath.interfaces: only driver = \"xdp\" has interfaces"),
+        ("datapath = { driver = 'xdp', interfaces = ['a/b'] }", "datapath.interfaces: a network device name"),
+        ("upf.nat = true\ndatapath = { driver = 'xdp', interfaces = ['a'] }", "upf.nat: XDP goes past"),
+    ] {
+        assert!(problem(text).contains(key), "{}", problem(text));
+    }
 }
 
 #[test]

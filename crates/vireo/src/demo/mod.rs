@@ -8,13 +8,15 @@ use crate::cli::Failure;
 use crate::lab::capture::Capture;
 use crate::lab::core::{Core, CoreOptions, UE_NETWORKS};
 use crate::lab::emulator::{self, EmulatorOptions, Load};
-use crate::lab::{Interrupt, Lab, N2, create};
+use crate::lab::netns::interface_counters;
+use crate::lab::{Interrupt, Lab, N2, N6, create};
 use clap::ValueEnum;
 use kill::{Killer, Rate};
 use report::Report;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use vireo_node::upf::UpfConfig;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -36,6 +38,9 @@ pub(crate) struct Args {
     /// What the UEs do (`vireo emulate --list`)
     #[arg(long, value_name = "S", default_value = report::FULL)]
     scenario: String,
+    /// How the core reads and writes user packets; XDP needs root
+    #[arg(long, value_enum, value_name = "D", default_value_t = Datapath::Sockets)]
+    datapath: Datapath,
     /// Kill a worker process of the core so often while the UEs are busy
     #[arg(long, value_name = "R/s")]
     kill_nf: Option<Rate>,
@@ -68,6 +73,14 @@ enum Ciphering {
     Nea3,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Datapath {
+    /// UDP sockets and a TUN device
+    Sockets,
+    /// A program in the kernel
+    Xdp,
+}
+
 /// The text of a value as it is on the command line.
 fn text(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
@@ -91,6 +104,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let options = CoreOptions {
         subscribers: args.ues.into(),
         ciphering: vec![text(ciphering).to_uppercase()],
+        tables: datapath(args.datapath, &lab)?,
         ..CoreOptions::default()
     };
     let mut core = Core::start(&lab, &options, log, &interrupt)?;
@@ -101,6 +115,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut meanwhile = |core: &Core| killer.as_mut().map_or(Ok(()), |killer| killer.work(core));
     let emulated = emulator::run_with(&lab, &mut core, &emulator_options(args), &interrupt, &mut meanwhile)?;
     let after = lab.data_network_counters()?;
+    if args.datapath == Datapath::Xdp {
+        check_xdp(after.rx_packets - before.rx_packets)?;
+    }
     core.stop()?;
     if let (Some(capture), Some(path)) = (capture, &args.pcap) {
         let written = capture.finish()?;
@@ -123,6 +140,29 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         eprintln!("demo: {complaint}");
     }
     Err(Failure("not every UE succeeded: see the table".into()))
+}
+
+/// The configuration of the driver, for which the laboratory is prepared.
+fn datapath(datapath: Datapath, lab: &Lab) -> Result<String, Failure> {
+    match datapath {
+        Datapath::Sockets => Ok(String::new()),
+        Datapath::Xdp => {
+            lab.prepare_xdp()?;
+            Ok(format!("[datapath]\ndriver = \"xdp\"\ninterfaces = [{N2:?}, {N6:?}]\n"))
+        }
+    }
+}
+
+/// Fails unless most packets went past the TUN device, where those go that XDP leaves: the first of a UE, whose tunnel
+/// or next hop is not known yet. `packets` reached the data network, and as many came back.
+fn check_xdp(packets: u64) -> Result<(), Failure> {
+    let tun = interface_counters(&UpfConfig::default().tun)?;
+    let slow = tun.rx_packets + tun.tx_packets;
+    eprintln!("demo: XDP left {slow} of {} packets to the sockets", 2 * packets);
+    match slow < packets {
+        true => Ok(()),
+        false => Err(Failure("XDP left most packets to the sockets, where only the first of a UE belong".into())),
+    }
 }
 
 fn emulator_options(args: &Args) -> EmulatorOptions {

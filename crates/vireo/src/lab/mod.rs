@@ -87,6 +87,15 @@ impl Lab {
         Ok(lab)
     }
 
+    /// Prepares the far ends of N3 and N6 for native XDP in the core.
+    pub(crate) fn prepare_xdp(&self) -> Result<(), Failure> {
+        self.in_data_network(|| netns::peer_of_xdp(DN_INTERFACE))??;
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| self.ran.enter().and_then(|()| netns::peer_of_xdp(RAN_INTERFACE)));
+            thread.join().map_err(|_| Failure("a thread in the RAN panicked".into()))?.map_err(Failure::from)
+        })
+    }
+
     /// What the kernel counted on the data network's interface so far: `rx` is what came from the UEs.
     pub(crate) fn data_network_counters(&self) -> Result<InterfaceCounters, Failure> {
         self.in_data_network(|| netns::interface_counters(DN_INTERFACE))?.map_err(Failure::from)

@@ -161,6 +161,31 @@ impl Netns {
     }
 }
 
+/// Makes an interface of the calling thread's namespace the peer that native XDP at the other end of a veth pair needs:
+/// with generic receive offload it takes frames that XDP redirects to it, and without checksum offload the frames it
+/// sends are whole, as they are on a wire.
+pub(crate) fn peer_of_xdp(interface: &str) -> Result<(), NetnsError> {
+    // linux/ethtool.h and linux/sockios.h, which libc does not have
+    const ETHTOOL_STXCSUM: u32 = 0x17;
+    const ETHTOOL_SGRO: u32 = 0x2c;
+    const SIOCETHTOOL: libc::Ioctl = 0x8946;
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").map_err(step("opening a socket"))?;
+    for (command, what) in
+        [([ETHTOOL_SGRO, 1], "turning receive offload on"), ([ETHTOOL_STXCSUM, 0], "turning checksum offload off")]
+    {
+        let mut value: [u32; 2] = command;
+        // SAFETY: an ifreq is plain data for which zeros are valid
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes().take(libc::IFNAMSIZ - 1)) {
+            *to = from as libc::c_char;
+        }
+        request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
+        // SAFETY: both structures are whole, hold what these commands read (`struct ethtool_value`), and outlive the call
+        check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &mut request) }).map_err(step(what))?;
+    }
+    Ok(())
+}
+
 fn setns(fd: &impl AsFd) -> io::Result<()> {
     // SAFETY: the descriptor is open, and the call takes no pointers.
     check(unsafe { libc::setns(fd.as_fd().as_raw_fd(), libc::CLONE_NEWNET) })

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause OR Apache-2.0 */
+/* What user space and the program share. src/record.rs and src/xdp/shared.rs have the same layouts. */
+#pragma once
+
+#include <linux/types.h>
+
+/* Packets' state: the word of the rate algorithm in ns, packets, octets. */
+struct state {
+	__u64 expected;
+	__u64 packets;
+	__u64 octets;
+};
+
+#define UP_FORWARD 1u
+#define UP_GATE (1u << 1)
+#define UP_IPV4 (1u << 2)
+#define UP_IPV6 (1u << 3)
+#define UP_OVERFLOW (1u << 4) /* user space alone has the rules */
+#define ALL_FLOWS (~0ull)
+
+/* By index of TEID. `sequence` is odd while user space changes the record. */
+struct uplink {
+	__u32 sequence;
+	__u32 teid;
+	__u32 ipv4; /* as on the wire */
+	__u32 flags;
+	__u64 prefix; /* as on the wire */
+	__u64 flows;
+	__u64 cost; /* 2^-16 ns for an octet; 0 = no limit, all ones = nothing passes */
+	struct state state;
+};
+
+#define ACTION 3u
+#define ACTION_DROP 0u
+#define ACTION_FORWARD 1u
+#define DOWN_GATE (1u << 2)
+#define DOWN_RQI (1u << 3)
+#define DOWN_QFI (1u << 4)
+#define DOWN_IPV4 (1u << 5)
+#define DOWN_IPV6 (1u << 6)
+#define DOWN_OVERFLOW (1u << 7)
+#define QFI_SHIFT 8
+#define GENERATION_SHIFT 16
+
+/* By index of UE. */
+struct downlink {
+	__u32 sequence;
+	__u32 flags;
+	__u32 teid;
+	__u32 reported; /* of user space alone */
+	__u32 address[4]; /* as on the wire; IPv4 in the first */
+	__u64 cost;
+	struct state state;
+};
+
+_Static_assert(sizeof(struct uplink) == 64, "one cache line");
+_Static_assert(sizeof(struct downlink) == 64, "one cache line");
+
+/* UE addresses in arrays: index 24 bits | generation 8 bits of the downlink record, 0 = nobody's. */
+#define ENTRIES 16
+struct entries {
+	__u32 entry[ENTRIES];
+};
+
+/* A pool: IPv4 addresses, or the upper 64 bits of IPv6 ones, in host order. */
+struct range {
+	__u64 base;
+	__u64 mask; /* of the pool */
+	__u64 size; /* of its array */
+	__u32 start;
+	__u32 mtu;
+};
+
+#define RANGES 8
+#define ADDRESSES 8
+#define INTERFACES 16
+
+struct config {
+	struct range v4[RANGES];
+	struct range v6[RANGES];
+	__u32 n3_v4[ADDRESSES]; /* as on the wire */
+	__u32 n3_v6[ADDRESSES][4];
+	__u32 interfaces[INTERFACES]; /* where packets may leave */
+	__u32 ranges_v4;
+	__u32 ranges_v6;
+	__u32 addresses_v4;
+	__u32 addresses_v6;
+	__u32 interface_count;
+	__u32 unused;
+};
+
+/* The order of DropReason in src/counters.rs. */
+enum reason {
+	MALFORMED,
+	FROM_UE,
+	UNEXPECTED,
+	EXTENSION_HEADER,
+	UNKNOWN_TEID,
+	UNKNOWN_UE,
+	INNER_MALFORMED,
+	SPOOFED,
+	LINK_LOCAL,
+	WRONG_FLOW,
+	GATE_CLOSED,
+	RATE_EXCEEDED,
+	RULE,
+	NO_TUNNEL,
+	BUFFER_FULL,
+	BUFFER_EXPIRED,
+	ANSWER_LIMIT,
+	N3_SEND,
+	N6_SEND,
+	NO_RULE,
+	QUOTA_SPENT,
+	REASONS,
+};
+
+struct counters {
+	__u64 uplink_packets;
+	__u64 uplink_octets;
+	__u64 downlink_packets;
+	__u64 downlink_octets;
+	__u64 drops[REASONS];
+};

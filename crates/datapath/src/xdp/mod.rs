@@ -1,0 +1,221 @@
+//! The driver in the kernel: an XDP program (`bpf/upf.bpf.c`) that does what is usual, on the records of our tables.
+//!
+//! The tables lie in the program's maps, so rules, rates and counters are shared and nothing is copied. What the
+//! program passes goes to the sockets driver, which runs as ever. The program is attached by links that this process
+//! owns: when it ends, however it ends, the kernel takes the program off, and nothing is pinned.
+
+mod shared;
+#[cfg(test)]
+mod tests;
+
+use crate::counters::Stats;
+use crate::host::StartError;
+use crate::index;
+use crate::sys::netlink;
+use crate::sys::shared::Shared;
+use crate::tables::{Limits, Memories, Mirror, Pool, Tables};
+use aya::maps::{HashMap, Map, MapData, MapError, PerCpuArray};
+use aya::programs::links::FdLink;
+use aya::programs::{ProgramError, Xdp as Program};
+use aya::{Ebpf, EbpfLoader};
+use shared::{Config, Counted};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use tracing::{info, warn};
+use vireo_types::Teid;
+
+/// Where the program runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XdpMode {
+    /// In the network driver, before the kernel makes a packet of its own of what was received.
+    #[default]
+    Native,
+    /// In the kernel's stack, for drivers that have no XDP. Slower, for tests and odd hardware.
+    Generic,
+}
+
+/// What the XDP driver is told at start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct XdpConfig {
+    /// The Ethernet interfaces of N3 and N6. Packets leave by these alone, by the kernel's routes; what is routed
+    /// elsewhere goes through the sockets driver.
+    pub interfaces: Vec<String>,
+    /// Where the program runs.
+    pub mode: XdpMode,
+}
+
+/// Addresses of one pool that are in the kernel's arrays, which take their memory at once; what lies beyond is found
+/// by the sockets driver.
+const LARGEST: u64 = 1 << 22;
+
+/// Aligned as ELF asks.
+#[repr(C, align(8))]
+struct Aligned<T: ?Sized>(T);
+
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/upf.bpf.o")));
+
+/// The loaded program. The kernel takes it off all interfaces when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Xdp {
+    bpf: Ebpf,
+    interfaces: Vec<(String, u32)>,
+    mode: XdpMode,
+    links: Vec<FdLink>,
+    counted: KernelCounters,
+}
+
+impl Xdp {
+    /// Loads the program; gives the tables that it reads. It is on no interface yet.
+    pub(crate) fn load(
+        config: &XdpConfig,
+        n3: &[IpAddr],
+        pools: Vec<Pool>,
+        limits: Limits,
+    ) -> Result<(Self, Tables), StartError> {
+        if config.interfaces.is_empty() {
+            return Err(StartError::NoXdpInterface);
+        }
+        let index = |name: &String| match netlink::index_of(name) {
+            Ok(index) => Ok((name.clone(), index)),
+            Err(_) => Err(StartError::XdpInterface(name.clone())),
+        };
+        let interfaces = config.interfaces.iter().map(index).collect::<Result<Vec<_>, _>>()?;
+        let indexes: Vec<u32> = interfaces.iter().map(|(_, index)| *index).collect();
+        let ranges = index::ranges(&pools, LARGEST);
+        let records = limits.bounded().max(1);
+        let entries = index::entries(&ranges).next_multiple_of(ENTRIES).max(ENTRIES);
+        let constants = Config::new(&ranges, n3, &indexes)?;
+        let mut bpf = EbpfLoader::new()
+            .override_global("config", &constants, true)
+            .map_max_entries("uplinks", records as u32)
+            .map_max_entries("downlinks", records as u32)
+            .map_max_entries("addresses", (entries / ENTRIES) as u32)
+            .map_max_entries("foreign", records as u32)
+            .load(&OBJECT.0)
+            .map_err(|error| refused(&error))?;
+        let program: &mut Program = program(&mut bpf)?;
+        program.load().map_err(|error| refused(&error))?;
+        let memories = Memories {
+            uplinks: mapped(&bpf, "uplinks", records)?,
+            downlinks: mapped(&bpf, "downlinks", records)?,
+            addresses: mapped(&bpf, "addresses", entries)?,
+        };
+        let foreign: HashMap<MapData, u32, u32> = taken(&mut bpf, "foreign")?;
+        let counted = taken(&mut bpf, "counted")?;
+        let tables = Tables::over(memories, ranges, pools, limits, Some(Box::new(Foreign(foreign))));
+        let counted = KernelCounters(Arc::new(counted));
+        Ok((Xdp { bpf, interfaces, mode: config.mode, links: vec![], counted }, tables))
+    }
+
+    /// Puts the program on its interfaces.
+    pub(crate) fn attach(&mut self) -> Result<(), StartError> {
+        let mode = match self.mode {
+            XdpMode::Native => aya::programs::XdpMode::Driver,
+            XdpMode::Generic => aya::programs::XdpMode::Skb,
+        };
+        let program: &mut Program = program(&mut self.bpf)?;
+        for (name, index) in &self.interfaces {
+            let link = program.attach_to_if_index(*index, mode).map_err(|error| not_attached(name, &error))?;
+            let link = program.take_link(link).map_err(|error| refused(&error))?;
+            // one that is no descriptor would outlive a process that is killed
+            let link = FdLink::try_from(link).map_err(|_| StartError::Xdp("it has no links for XDP".to_owned()))?;
+            self.links.push(link);
+        }
+        let names: Vec<&str> = self.interfaces.iter().map(|(name, _)| name.as_str()).collect();
+        info!("XDP: {:?} on {}", self.mode, names.join(", "));
+        Ok(())
+    }
+
+    /// What the program counts.
+    pub(crate) fn counters(&self) -> KernelCounters {
+        self.counted.clone()
+    }
+}
+
+/// `struct entries` of `bpf/record.h`.
+const ENTRIES: usize = 16;
+
+/// The counters of all processors.
+#[derive(Clone)]
+pub(crate) struct KernelCounters(Arc<PerCpuArray<MapData, Counted>>);
+
+impl std::fmt::Debug for KernelCounters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KernelCounters").finish_non_exhaustive()
+    }
+}
+
+impl KernelCounters {
+    /// Adds what the program has counted so far.
+    pub(crate) fn add_to(&self, stats: &mut Stats) {
+        match self.0.get(&0, 0) {
+            Ok(processors) => processors.iter().for_each(|counted| counted.add_to(stats)),
+            Err(error) => warn!("the counters of the XDP program cannot be read: {error}"),
+        }
+    }
+}
+
+/// The program's table of TEIDs that are no indexes.
+#[derive(Debug)]
+struct Foreign(HashMap<MapData, u32, u32>);
+
+impl Mirror for Foreign {
+    fn foreign(&mut self, teid: Teid, index: Option<u32>) {
+        let result = match index {
+            Some(index) => self.0.insert(teid.0, index, 0),
+            None => self.0.remove(&teid.0),
+        };
+        // what the program does not find it passes: such a tunnel is slower, not wrong
+        if let Err(error) = result {
+            warn!("the XDP program was not told of TEID {:#x}: {error}", teid.0);
+        }
+    }
+}
+
+fn program(bpf: &mut Ebpf) -> Result<&mut Program, StartError> {
+    let program = bpf.program_mut("upf").ok_or(StartError::Xdp("it has no program".to_owned()))?;
+    program.try_into().map_err(|error: ProgramError| refused(&error))
+}
+
+/// The values of an array map in our memory.
+fn mapped<T: crate::sys::shared::Plain>(bpf: &Ebpf, name: &str, length: usize) -> Result<Shared<T>, StartError> {
+    match bpf.map(name) {
+        Some(Map::Array(map)) => Ok(Shared::mapped(map.fd().as_fd(), length)?),
+        _ => Err(StartError::Xdp(format!("it has no array {name}"))),
+    }
+}
+
+fn taken<M: TryFrom<Map, Error = MapError>>(bpf: &mut Ebpf, name: &str) -> Result<M, StartError> {
+    let map = bpf.take_map(name).ok_or_else(|| StartError::Xdp(format!("it has no map {name}")))?;
+    M::try_from(map).map_err(|error| refused(&error))
+}
+
+/// What the kernel said, below all that was said about it.
+fn errno(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(code) = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
+            return Some(code);
+        }
+        cause = error.source();
+    }
+    None
+}
+
+fn refused(error: &(dyn std::error::Error + 'static)) -> StartError {
+    match errno(error) {
+        Some(libc::EPERM) => StartError::XdpPermission,
+        Some(code) => StartError::Xdp(io::Error::from_raw_os_error(code).to_string()),
+        None => StartError::Xdp(error.to_string()),
+    }
+}
+
+fn not_attached(interface: &str, error: &(dyn std::error::Error + 'static)) -> StartError {
+    match errno(error) {
+        Some(libc::EOPNOTSUPP) => StartError::XdpNotNative(interface.to_owned()),
+        Some(libc::EBUSY | libc::EEXIST) => StartError::XdpBusy(interface.to_owned()),
+        _ => refused(error),
+    }
+}

@@ -1,0 +1,112 @@
+//! What the program is told at start and what it counts: the layouts of `bpf/record.h`.
+
+use crate::counters::{DROP_REASONS, Stats, Volume};
+use crate::host::StartError;
+use crate::index::{Key, Range};
+use crate::record::wire;
+use std::net::IpAddr;
+
+const RANGES: usize = 8;
+const ADDRESSES: usize = 8;
+const INTERFACES: usize = 16;
+
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct ConfigRange {
+    base: u64,
+    mask: u64,
+    size: u64,
+    start: u32,
+    mtu: u32,
+}
+
+/// The program's constants.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(super) struct Config {
+    v4: [ConfigRange; RANGES],
+    v6: [ConfigRange; RANGES],
+    n3_v4: [u32; ADDRESSES],
+    n3_v6: [[u32; 4]; ADDRESSES],
+    interfaces: [u32; INTERFACES],
+    ranges_v4: u32,
+    ranges_v6: u32,
+    addresses_v4: u32,
+    addresses_v6: u32,
+    interface_count: u32,
+    unused: u32,
+}
+
+// SAFETY: plain integers without padding
+unsafe impl aya::Pod for Config {}
+
+const _: () = assert!(size_of::<Config>() == 2 * RANGES * 32 + ADDRESSES * 20 + INTERFACES * 4 + 24);
+
+impl Config {
+    /// Of these pools, N3 addresses, of which the first of each family is the source of tunnels, and interfaces.
+    pub(super) fn new(ranges: &[Range], n3: &[IpAddr], interfaces: &[u32]) -> Result<Self, StartError> {
+        let mut config = Config::default();
+        for range in ranges {
+            let new = |base| {
+                let Range { mask, size, start, mtu, .. } = *range;
+                ConfigRange { base, mask, size, start: start as u32, mtu: mtu.into() }
+            };
+            let (list, count, range) = match range.base {
+                Key::V4(base) => (&mut config.v4, &mut config.ranges_v4, new(base.into())),
+                Key::V6(base) => (&mut config.v6, &mut config.ranges_v6, new(base)),
+            };
+            append(list, count, range, "pools of a family")?;
+        }
+        for address in n3 {
+            match address {
+                IpAddr::V4(v4) => append(&mut config.n3_v4, &mut config.addresses_v4, wire(*v4), "N3 addresses")?,
+                IpAddr::V6(v6) => {
+                    let words = v6.octets();
+                    let words = words.as_chunks::<4>().0.iter().map(|octets| u32::from_ne_bytes(*octets));
+                    let mut address = [0; 4];
+                    address.iter_mut().zip(words).for_each(|(to, from)| *to = from);
+                    append(&mut config.n3_v6, &mut config.addresses_v6, address, "N3 addresses")?;
+                }
+            }
+        }
+        for interface in interfaces {
+            append(&mut config.interfaces, &mut config.interface_count, *interface, "interfaces")?;
+        }
+        Ok(config)
+    }
+}
+
+fn append<T, const N: usize>(
+    list: &mut [T; N],
+    count: &mut u32,
+    value: T,
+    what: &'static str,
+) -> Result<(), StartError> {
+    *list.get_mut(*count as usize).ok_or(StartError::XdpTooMany { most: N, what })? = value;
+    *count += 1;
+    Ok(())
+}
+
+/// What the program has counted on one processor.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct Counted {
+    uplink: [u64; 2],
+    downlink: [u64; 2],
+    drops: [u64; DROP_REASONS],
+}
+
+// SAFETY: plain integers without padding
+unsafe impl aya::Pod for Counted {}
+
+impl Counted {
+    pub(super) fn add_to(&self, stats: &mut Stats) {
+        let add = |volume: &mut Volume, [packets, octets]: [u64; 2]| {
+            volume.packets += packets;
+            volume.octets += octets;
+        };
+        add(&mut stats.uplink, self.uplink);
+        add(&mut stats.downlink, self.downlink);
+        stats.drops.iter_mut().zip(self.drops).for_each(|(sum, n)| *sum += n);
+    }
+}

@@ -1,0 +1,272 @@
+//! The kernel's program against the reference: the same packets through both, by BPF_PROG_TEST_RUN, in a network
+//! namespace that has routes and neighbours and no traffic.
+
+mod packets;
+mod random;
+mod table;
+
+use super::{Program, Xdp, XdpConfig, XdpMode};
+use crate::host::StartError;
+use crate::rate::Rate;
+use crate::rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
+use crate::tables::{DownlinkId, Limits, Pool, Tables};
+use crate::{DropReason, Memory, Stats, Volume};
+use aya::programs::{TestRun, TestRunOptions};
+use packets::{Side, forwarded, frame, tunnelled};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::process::Command;
+use vireo_types::{Instant, SessionAddress, Teid};
+
+const UPF: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 1))];
+const GNB: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 9))];
+const SERVER: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(198, 51, 100, 7)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 7))];
+/// Where nobody answers.
+const NOBODY: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(198, 51, 100, 99)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 99))];
+const FOREIGN: Teid = Teid(0xdead_beef);
+
+/// A MAC address of the namespace: of interface 3 or 6, ours (1) or a neighbour's.
+const fn mac(interface: u8, host: u8) -> [u8; 6] {
+    [2, 0, 0, 0, interface, host]
+}
+
+/// What became of a packet, in the kernel's program and in the reference alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Done {
+    /// It left, with the octets that the reference says.
+    Left,
+    /// It was dropped, for the reason that the reference says.
+    Dropped(DropReason),
+    /// It is left to user space, untouched and uncounted.
+    Passed,
+}
+
+struct Bench {
+    xdp: Xdp,
+    /// User space over the kernel's tables, for what the program passes.
+    behind: Memory,
+    reference: Memory,
+    teids: Vec<Teid>,
+    downlinks: Vec<DownlinkId>,
+}
+
+fn ue(n: u8) -> SessionAddress {
+    SessionAddress {
+        ipv4: Some(Ipv4Addr::new(10, 45, 0, 2 + n)),
+        ipv6_prefix: Some(Ipv6Addr::new(0x2001, 0xdb8, 0x45, 2 + u16::from(n), 0, 0, 0, 0)),
+    }
+}
+
+fn uplink_rule(n: u8) -> UplinkRule {
+    UplinkRule { ue: ue(n), flows: ALL_FLOWS, gate_open: true, forward: true, mbr: Rate::UNLIMITED }
+}
+
+fn downlink_rule(n: u8) -> DownlinkRule {
+    DownlinkRule {
+        session: n.into(),
+        pdr: 2,
+        qfi: Some(9),
+        rqi: false,
+        gate_open: true,
+        action: Action::Forward,
+        tunnel: Some(Tunnel { teid: Teid(0xbee0 + u32::from(n)), address: GNB[0] }),
+        mbr: Rate::UNLIMITED,
+    }
+}
+
+fn pools() -> Vec<Pool> {
+    vec![Pool {
+        ipv4: Some((Ipv4Addr::new(10, 45, 0, 0), 16)),
+        ipv6: Some((Ipv6Addr::new(0x2001, 0xdb8, 0x45, 0, 0, 0, 0, 0), 48)),
+        mtu: 1400,
+        dns: vec![],
+    }]
+}
+
+const LIMITS: usize = 64;
+const NOW: Instant = Instant(1_000_000_000_000);
+
+impl Bench {
+    /// Loads the program, with a session for each pair of rules.
+    fn new(rules: &[(UplinkRule, DownlinkRule)]) -> Result<Self, StartError> {
+        let config = XdpConfig { interfaces: vec!["n3".to_owned(), "n6".to_owned()], mode: XdpMode::Native };
+        let limits = Limits { records: LIMITS, ..Limits::default() };
+        let (xdp, kernel) = Xdp::load(&config, &UPF, pools(), limits)?;
+        let mut bench = Bench {
+            xdp,
+            behind: Memory::new(kernel, UPF[0]),
+            reference: Memory::new(Tables::new(pools(), limits), UPF[0]),
+            teids: vec![],
+            downlinks: vec![],
+        };
+        for (n, (uplink, downlink)) in rules.iter().enumerate() {
+            let add = |memory: &mut Memory| {
+                memory.change(|tables, released| {
+                    // the last one's TEID was chosen by somebody else
+                    let given = (n + 1 == rules.len()).then_some(FOREIGN);
+                    let teid = tables.add_uplink(given, *uplink).expect("room");
+                    let id = tables.add_downlink(uplink.ue, n as u64).expect("room");
+                    tables.set_downlink(id, *downlink, false, released);
+                    (teid, id)
+                })
+            };
+            let (teid, id) = add(&mut bench.reference);
+            assert_eq!(add(&mut bench.behind), (teid, id), "the tables go the same way");
+            bench.teids.push(teid);
+            bench.downlinks.push(id);
+        }
+        bench.forget();
+        Ok(bench)
+    }
+
+    fn forget(&mut self) {
+        for memory in [&mut self.behind, &mut self.reference] {
+            memory.n3.clear();
+            memory.n6.clear();
+            memory.events.clear();
+        }
+    }
+
+    fn counted(&self) -> Stats {
+        let mut stats = Stats::default();
+        self.xdp.counters().add_to(&mut stats);
+        stats
+    }
+
+    /// Runs the kernel's program over a frame: what it returns, and the frame then.
+    fn run(&mut self, frame: &[u8]) -> (u32, Vec<u8>) {
+        let mut out = vec![0; frame.len() + 256];
+        let program: &mut Program = super::program(&mut self.xdp.bpf).expect("a program");
+        let options = TestRunOptions { data_in: Some(frame), data_out: Some(&mut out), ..TestRunOptions::default() };
+        let result = program.test_run(options).expect("it runs");
+        out.truncate(result.data_size_out as usize);
+        (result.return_value, out)
+    }
+
+    /// A datagram comes from N3, in a frame with some padding.
+    fn receive_n3(&mut self, from: IpAddr, datagram: &[u8], padding: usize) -> Done {
+        let to = UPF[usize::from(from.is_ipv6())];
+        let mut frame = frame(mac(3, 9), mac(3, 1), &tunnelled(from, to, datagram));
+        frame.extend(std::iter::repeat_n(0, padding));
+        let side = Side::N3 { from: SocketAddr::new(from, 2152), datagram };
+        self.compare(&frame, &side)
+    }
+
+    /// A packet comes from N6.
+    fn receive_n6(&mut self, packet: &[u8], padding: usize) -> Done {
+        let mut packet = packet.to_vec();
+        packet.extend(std::iter::repeat_n(0, padding));
+        self.compare(&frame(mac(6, 7), mac(6, 1), &packet), &Side::N6 { packet: &packet })
+    }
+
+    /// The frame through the program and, as `side`, through the reference.
+    fn compare(&mut self, frame: &[u8], side: &Side<'_>) -> Done {
+        const DROP: u32 = 1;
+        const PASS: u32 = 2;
+        const REDIRECT: u32 = 4;
+        let before = self.counted();
+        let stats = self.reference.stats;
+        self.forget();
+        let (action, out) = self.run(frame);
+        side.put_into(&mut self.reference);
+        let counted = difference(&self.counted(), &before);
+        let expected = difference(&self.reference.stats, &stats);
+        let done = match action {
+            PASS => {
+                assert_eq!(out, frame, "what is passed is not touched");
+                assert_eq!(counted, Stats::default());
+                side.put_into(&mut self.behind);
+                assert_eq!((&self.behind.n3, &self.behind.n6), (&self.reference.n3, &self.reference.n6));
+                Done::Passed
+            }
+            DROP => {
+                assert_eq!(counted, expected, "{side:?}");
+                let reason = DropReason::ALL.iter().find(|reason| expected.dropped(**reason) == 1);
+                Done::Dropped(*reason.unwrap_or_else(|| panic!("the reference does not drop {side:?}")))
+            }
+            REDIRECT => {
+                assert_eq!(counted, expected, "{side:?}");
+                let expected = forwarded(&self.reference);
+                assert!(expected.matches(&out), "{side:?}\n{out:02x?}\n{expected:02x?}");
+                Done::Left
+            }
+            other => panic!("the program returns {other} for {side:?}"),
+        };
+        self.compare_volumes();
+        done
+    }
+
+    fn compare_volumes(&self) {
+        let volumes = |tables: &Tables| {
+            let up: Vec<Volume> = self.teids.iter().map(|teid| tables.uplink_volume(*teid)).collect();
+            let down: Vec<Volume> = self.downlinks.iter().map(|id| tables.downlink_volume(*id)).collect();
+            (up, down)
+        };
+        assert_eq!(volumes(&self.behind.tables), volumes(&self.reference.tables));
+    }
+
+    fn change(&mut self, change: impl Fn(&mut Tables)) {
+        for memory in [&mut self.behind, &mut self.reference] {
+            memory.change(|tables, _| change(tables));
+        }
+    }
+}
+
+fn difference(after: &Stats, before: &Stats) -> Stats {
+    let volume = |a: Volume, b: Volume| Volume { packets: a.packets - b.packets, octets: a.octets - b.octets };
+    let mut drops = after.drops;
+    drops.iter_mut().zip(before.drops).for_each(|(n, before)| *n -= before);
+    Stats {
+        uplink: volume(after.uplink, before.uplink),
+        downlink: volume(after.downlink, before.downlink),
+        buffered: after.buffered - before.buffered,
+        answers: after.answers - before.answers,
+        drops,
+    }
+}
+
+const NETWORK: &str = "
+    link add n3 address 02:00:00:00:03:01 type veth peer name ran
+    link add n6 address 02:00:00:00:06:01 type veth peer name dn
+    address add 192.0.2.1/24 dev n3
+    address add 198.51.100.1/24 dev n6
+    link set lo up
+    link set n3 up
+    link set n6 up
+    link set ran up
+    link set dn up
+    neigh add 192.0.2.9 lladdr 02:00:00:00:03:09 dev n3 nud permanent
+    neigh add 198.51.100.7 lladdr 02:00:00:00:06:07 dev n6 nud permanent
+    address add 2001:db8:3::1/64 dev n3 nodad
+    address add 2001:db8:6::1/64 dev n6 nodad
+    neigh add 2001:db8:3::9 lladdr 02:00:00:00:03:09 dev n3 nud permanent
+    neigh add 2001:db8:6::7 lladdr 02:00:00:00:06:07 dev n6 nud permanent";
+
+/// Runs `test` in a namespace of its own, which ends with it. Where there is no root there is no test.
+fn in_namespace(test: impl FnOnce() + Send) {
+    // SAFETY: takes no pointers
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("skipped: BPF programs are loaded by root alone");
+        return;
+    }
+    let inside = || {
+        // SAFETY: takes no pointers; the thread is our own
+        assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "{}", std::io::Error::last_os_error());
+        for file in ["/proc/sys/net/ipv4/conf/all/forwarding", "/proc/sys/net/ipv6/conf/all/forwarding"] {
+            std::fs::write(file, "1").expect(file);
+        }
+        for line in NETWORK.lines().filter(|line| !line.is_empty()) {
+            let status = Command::new("ip").args(line.split_whitespace()).status().expect("ip, of iproute2");
+            assert!(status.success(), "ip {line}");
+        }
+        test();
+    };
+    std::thread::scope(|scope| {
+        if let Err(panic) = scope.spawn(inside).join() {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}

@@ -1,0 +1,357 @@
+//! One table of packets, each with what becomes of it.
+
+use super::packets::{packet, with_checksum};
+use super::*;
+use vireo_wire::gtpu::{self, PduSession};
+
+const UDP: u8 = 17;
+
+/// A G-PDU to a tunnel.
+fn g_pdu(teid: Teid, flow: Option<PduSession>, inner: &[u8]) -> Vec<u8> {
+    let mut datagram = vec![0; gtpu::G_PDU_HEADER];
+    datagram.extend(inner);
+    let end = datagram.len();
+    let start = gtpu::prepend_g_pdu(&mut datagram, gtpu::G_PDU_HEADER, end, teid, flow).expect("room");
+    datagram.split_off(start)
+}
+
+const FLOW: Option<PduSession> = Some(PduSession::Uplink { qfi: 9 });
+
+fn up(n: u8, payload: &[u8]) -> Vec<u8> {
+    packet(ue(n).ipv4.expect("one").into(), SERVER[0], UDP, 64, payload)
+}
+
+fn host(n: u8) -> IpAddr {
+    Ipv6Addr::from_bits(ue(n).ipv6_prefix.expect("one").to_bits() | 0x1234).into()
+}
+
+fn down(n: u8, payload: &[u8]) -> Vec<u8> {
+    packet(SERVER[0], ue(n).ipv4.expect("one").into(), UDP, 64, payload)
+}
+
+/// Sessions: 0 usual, 1 with the gate closed, 2 that drops, 3 with one flow, without container and by IPv6,
+/// 4 that buffers and whose rate is 0, 5 without a tunnel, 6 whose TEID is not ours.
+fn rules() -> Vec<(UplinkRule, DownlinkRule)> {
+    let mut rules: Vec<_> = (0..7).map(|n| (uplink_rule(n), downlink_rule(n))).collect();
+    (rules[1].0.gate_open, rules[1].1.gate_open) = (false, false);
+    (rules[2].0.forward, rules[2].1.action) = (false, Action::Drop);
+    rules[3].0.flows = 1 << 9;
+    rules[3].1.qfi = None;
+    rules[3].1.tunnel = Some(Tunnel { teid: Teid(7), address: GNB[1] });
+    rules[4].0.mbr = Rate::from_kbps(0);
+    (rules[4].1.action, rules[4].1.tunnel) = (Action::Buffer { notify: true }, None);
+    rules[5].1.tunnel = None;
+    rules[6].1.tunnel = Some(Tunnel { teid: Teid(8), address: GNB[1] });
+    rules[6].1.rqi = true;
+    rules
+}
+
+impl Bench {
+    /// Each datagram from both gNBs, with and without padding in its frame.
+    fn check_n3(&mut self, cases: &[(&str, Vec<u8>, Done)]) {
+        for (name, datagram, expected) in cases {
+            for (from, padding) in [(GNB[0], 0), (GNB[0], 5), (GNB[1], 0), (GNB[1], 5)] {
+                assert_eq!(self.receive_n3(from, datagram, padding), *expected, "{name}, from {from}");
+            }
+        }
+    }
+}
+
+#[test]
+fn packets_from_the_ran() {
+    in_namespace(|| {
+        let mut b = Bench::new(&rules()).expect("loaded");
+        let t = b.teids.clone();
+        let usual = up(0, b"hello");
+        let good = g_pdu(t[0], FLOW, &usual);
+        let with = |at: usize, octet: u8| {
+            let mut datagram = good.clone();
+            datagram[at] = octet;
+            datagram
+        };
+        let inner = |change: &dyn Fn(&mut Vec<u8>)| {
+            let mut inner = usual.clone();
+            change(&mut inner);
+            g_pdu(t[0], FLOW, &inner)
+        };
+        let v6 = |from: IpAddr, to: IpAddr| g_pdu(t[0], FLOW, &packet(from, to, UDP, 64, b"six"));
+        let link_local: IpAddr = "fe80::5".parse().expect("an address");
+        let mut echo = [0; gtpu::SIGNALLING_OCTETS];
+        let echo = gtpu::echo_request(&mut echo, 1).expect("room");
+        let long = g_pdu(t[0], None, &up(0, &[7; 1480]));
+        let mut container_of_8 = vec![0x34, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x85, 2, 0x10, 9, 0, 0, 0, 0, 0];
+        container_of_8[4..8].copy_from_slice(&t[0].0.to_be_bytes());
+        container_of_8[3] = 12 + usual.len() as u8;
+        container_of_8.extend(&usual);
+        let cases: Vec<(&str, Vec<u8>, Done)> = vec![
+            ("a usual packet", good.clone(), Done::Left),
+            ("without a container", g_pdu(t[0], None, &usual), Done::Left),
+            ("a longer container", container_of_8, Done::Left),
+            ("a sequence number instead", with(0, 0x32), Done::Dropped(DropReason::InnerMalformed)),
+            ("IPv6", v6(host(0), SERVER[1]), Done::Left),
+            ("a TEID that is not ours", g_pdu(FOREIGN, FLOW, &up(6, b"x")), Done::Left),
+            ("no packet", g_pdu(t[0], FLOW, &[]), Done::Dropped(DropReason::InnerMalformed)),
+            ("its flow", g_pdu(t[3], FLOW, &up(3, b"x")), Done::Left),
+            ("no flow", g_pdu(t[3], None, &up(3, b"x")), Done::Dropped(DropReason::WrongFlow)),
+            (
+                "a container of the other direction",
+                g_pdu(t[3], Some(PduSession::Downlink { qfi: 9, rqi: false }), &up(3, b"x")),
+                Done::Dropped(DropReason::WrongFlow),
+            ),
+            (
+                "another flow",
+                g_pdu(t[3], Some(PduSession::Uplink { qfi: 8 }), &up(3, b"x")),
+                Done::Dropped(DropReason::WrongFlow),
+            ),
+            ("gate closed", g_pdu(t[1], FLOW, &up(1, b"x")), Done::Dropped(DropReason::GateClosed)),
+            ("action", g_pdu(t[2], FLOW, &up(2, b"x")), Done::Dropped(DropReason::Action)),
+            ("a rate of nothing", g_pdu(t[4], FLOW, &up(4, b"x")), Done::Dropped(DropReason::RateExceeded)),
+            ("another's address", g_pdu(t[0], FLOW, &up(1, b"x")), Done::Dropped(DropReason::Spoofed)),
+            ("another's prefix", v6(host(1), SERVER[1]), Done::Dropped(DropReason::Spoofed)),
+            ("a stale TEID", g_pdu(Teid(t[0].0 + 1), FLOW, &usual), Done::Passed),
+            ("no TEID", g_pdu(Teid(0), FLOW, &usual), Done::Passed),
+            ("a TEID beyond the tables", g_pdu(Teid(0xffff_ff01), FLOW, &usual), Done::Passed),
+            ("an echo request", echo.to_vec(), Done::Passed),
+            ("another version", with(0, 0x54), Done::Dropped(DropReason::Malformed)),
+            ("GTP'", with(0, 0x24), Done::Dropped(DropReason::Malformed)),
+            ("a length beyond the end", with(2, 1), Done::Dropped(DropReason::Malformed)),
+            ("half a header", good[..7].to_vec(), Done::Dropped(DropReason::Malformed)),
+            ("optional fields cut", vec![0x34, 0xff, 0, 2, 0, 0, 0, 1, 0, 0], Done::Dropped(DropReason::Malformed)),
+            ("an extension header of no length", with(12, 0), Done::Dropped(DropReason::Malformed)),
+            ("an extension header beyond the end", with(12, 200), Done::Dropped(DropReason::Malformed)),
+            ("a container of no known type", with(13, 0x20), Done::Dropped(DropReason::Malformed)),
+            ("an extension header to be understood", with(11, 0x81), Done::Passed),
+            ("one that need not be", with(11, 0x40), Done::Left),
+            ("no IP version", inner(&|p| p[0] = 0x55), Done::Dropped(DropReason::InnerMalformed)),
+            ("a header of 16", inner(&|p| p[0] = 0x44), Done::Dropped(DropReason::InnerMalformed)),
+            ("longer than it is", inner(&|p| p[3] += 1), Done::Dropped(DropReason::InnerMalformed)),
+            ("followed by padding", inner(&|p| p.extend([0; 9])), Done::Left),
+            (
+                "the last hop",
+                g_pdu(t[0], FLOW, &packet(ue(0).ipv4.expect("one").into(), SERVER[0], UDP, 1, b"x")),
+                Done::Passed,
+            ),
+            ("options", inner(&|p| p[0] = 0x46), Done::Passed),
+            ("a router solicitation", v6(link_local, SERVER[1]), Done::Passed),
+            ("link-local", v6(host(0), link_local), Done::Passed),
+            ("next hop unknown", v6(host(0), NOBODY[1]), Done::Passed),
+            (
+                "another UE",
+                g_pdu(
+                    t[0],
+                    FLOW,
+                    &packet(ue(0).ipv4.expect("one").into(), ue(1).ipv4.expect("one").into(), UDP, 9, b""),
+                ),
+                Done::Passed,
+            ),
+            ("as long as the link", long, Done::Left),
+            ("too long for the link", g_pdu(t[0], None, &up(0, &[7; 1481])), Done::Passed),
+        ];
+        b.check_n3(&cases);
+        let from_a_ue = ue(5).ipv4.expect("one").into();
+        assert_eq!(b.receive_n3(from_a_ue, &good, 0), Done::Dropped(DropReason::FromUe));
+        assert_eq!(b.receive_n3(host(5), &good, 0), Done::Dropped(DropReason::FromUe));
+    });
+}
+
+#[test]
+fn packets_from_the_data_network() {
+    in_namespace(|| {
+        let mut b = Bench::new(&rules()).expect("loaded");
+        let usual = down(0, b"hello");
+        let to = |n: u8| packet(SERVER[1], host(n), UDP, 64, b"six");
+        let icmp = |kind: u8| packet(SERVER[0], ue(0).ipv4.expect("one").into(), 1, 64, &[kind, 0, 0, 0]);
+        let mut options = usual.clone();
+        options[0] = 0x46;
+        let mut fragment = usual.clone();
+        fragment[6] = 0x20;
+        with_checksum(&mut fragment);
+        let unknown = Ipv4Addr::new(10, 45, 9, 9).into();
+        let cases: Vec<(&str, Vec<u8>, Done)> = vec![
+            ("a usual packet", usual, Done::Left),
+            ("a fragment", fragment, Done::Left),
+            ("IPv6", to(0), Done::Left),
+            ("no container, IPv6 outside", down(3, b"x"), Done::Left),
+            ("IPv6 in IPv6, reflective", to(6), Done::Left),
+            ("an odd length in IPv6", down(6, &[0xff; 1371]), Done::Left),
+            ("as long as the session's link", down(6, &[0xfe; 1380]), Done::Left),
+            ("too long for it", down(0, &[7; 1381]), Done::Passed),
+            ("gate closed", down(1, b"x"), Done::Dropped(DropReason::GateClosed)),
+            ("action", to(2), Done::Dropped(DropReason::Action)),
+            ("to be kept", down(4, b"x"), Done::Passed),
+            ("no tunnel", down(5, b"x"), Done::Dropped(DropReason::NoTunnel)),
+            ("nobody's", packet(SERVER[0], unknown, UDP, 64, b"x"), Done::Passed),
+            ("the last hop", packet(SERVER[0], ue(0).ipv4.expect("one").into(), UDP, 1, b"x"), Done::Passed),
+            ("options", options, Done::Passed),
+            ("ICMP echo", icmp(8), Done::Left),
+            ("ICMP redirect", icmp(5), Done::Dropped(DropReason::LinkLocal)),
+        ];
+        for (name, packet, expected) in &cases {
+            for padding in [0, 3] {
+                assert_eq!(b.receive_n6(packet, padding), *expected, "{name}");
+            }
+        }
+        // not for a UE, and not for us to judge
+        let other = frame(mac(6, 7), mac(6, 1), &packet(SERVER[0], UPF[0], 6, 64, b"tcp"));
+        assert_eq!(b.run(&other), (2, other.clone()));
+        let arp = [&[0xff; 12][..], &[8, 6], &[0; 28]].concat();
+        assert_eq!(b.run(&arp), (2, arp.clone()));
+    });
+}
+
+#[test]
+fn outer_fragments_and_options_are_the_kernels() {
+    in_namespace(|| {
+        let mut b = Bench::new(&rules()).expect("loaded");
+        let datagram = g_pdu(b.teids[0], FLOW, &up(0, b"x"));
+        let good = tunnelled(GNB[0], UPF[0], &datagram);
+        let cases: [(&str, usize, u8, u32); 6] = [
+            ("nothing", 1, 0, 4),
+            ("more fragments", 6, 0x20, 2),
+            ("a later fragment", 7, 1, 2),
+            ("options", 0, 0x46, 2),
+            ("another port", 23, 0x69, 2),
+            ("longer than the frame", 2, 0x40, 2),
+        ];
+        for (name, at, octet, action) in cases {
+            let mut packet = good.clone();
+            packet[at] = octet;
+            assert_eq!(b.run(&frame(mac(3, 9), mac(3, 1), &packet)).0, action, "{name}");
+        }
+    });
+}
+
+#[test]
+fn records_that_change_are_left_to_user_space() {
+    in_namespace(|| {
+        let mut b = Bench::new(&rules()).expect("loaded");
+        let (teid, id) = (b.teids[0], b.downlinks[0]);
+        let up = g_pdu(teid, FLOW, &up(0, b"x"));
+        let down = down(0, b"x");
+        assert_eq!((b.receive_n3(GNB[0], &up, 0), b.receive_n6(&down, 0)), (Done::Left, Done::Left));
+        for memory in [&mut b.behind, &mut b.reference] {
+            memory.tables.set_uplink(teid, uplink_rule(0));
+            memory.tables.set_downlink(id, downlink_rule(0), false, &mut Default::default());
+        }
+        assert_eq!((b.receive_n3(GNB[0], &up, 0), b.receive_n6(&down, 0)), (Done::Passed, Done::Passed));
+        b.change(|_| ());
+        assert_eq!((b.receive_n3(GNB[0], &up, 0), b.receive_n6(&down, 0)), (Done::Left, Done::Left));
+        for marked in [true, false] {
+            b.change(|tables| {
+                tables.mark_uplink(teid, marked);
+                tables.mark_downlink(id, marked);
+            });
+            let expected = if marked { Done::Passed } else { Done::Left };
+            assert_eq!((b.receive_n3(GNB[0], &up, 0), b.receive_n6(&down, 0)), (expected, expected), "{marked}");
+        }
+        // a record that is gone is nobody's, and the next one's packets are not the last one's
+        for memory in [&mut b.behind, &mut b.reference] {
+            memory.change(|tables, released| {
+                tables.remove_uplink(teid);
+                tables.remove_downlink(id, released);
+            });
+        }
+        assert_eq!((b.receive_n3(GNB[0], &up, 0), b.receive_n6(&down, 0)), (Done::Passed, Done::Passed));
+    });
+}
+
+#[test]
+fn the_rate_is_one_word_with_user_space() {
+    in_namespace(|| {
+        let mut rules = rules();
+        let rate = Rate::from_kbps(8_000);
+        (rules[0].0.mbr, rules[0].1.mbr) = (rate, rate);
+        let mut b = Bench::new(&rules).expect("loaded");
+        let (teid, id) = (b.teids[0], b.downlinks[0]);
+        let (inner, down) = (up(0, &[0; 480]), down(0, &[0; 480]));
+        let frames = [
+            frame(mac(3, 9), mac(3, 1), &tunnelled(GNB[0], UPF[0], &g_pdu(teid, FLOW, &inner))),
+            frame(mac(6, 7), mac(6, 1), &down),
+        ];
+        // 508 octets at 8 Mbit/s
+        let octets = inner.len() as u64;
+        assert_eq!((octets, down.len() as u64), (500, 500));
+        let span = 500_000;
+        for (n, frame) in frames.iter().enumerate() {
+            let word = |b: &Bench| match n {
+                0 => b.behind.tables.find_uplink(teid).expect("there").state.policer.expected_ns(),
+                _ => b.behind.tables.downlink(id).state.policer.expected_ns(),
+            };
+            let set = |b: &Bench, ns: u64| match n {
+                0 => b.behind.tables.find_uplink(teid).expect("there").state.policer.set(ns),
+                _ => b.behind.tables.downlink(id).state.policer.set(ns),
+            };
+            let now = crate::sys::monotonic_ns();
+            set(&b, now + 10_000_000_000);
+            assert_eq!(b.run(frame).0, 1, "far ahead of its rate");
+            assert_eq!(word(&b), now + 10_000_000_000);
+            let near = crate::sys::monotonic_ns() + 20_000_000;
+            set(&b, near);
+            assert_eq!(b.run(frame).0, 4, "a little ahead of it");
+            // unless the machine stood still in between
+            if crate::sys::monotonic_ns() < near {
+                assert_eq!(word(&b), near + span);
+            }
+            set(&b, 0);
+            assert_eq!(b.run(frame).0, 4);
+            let later = crate::sys::monotonic_ns();
+            assert!((now + span..=later + span).contains(&word(&b)));
+        }
+        assert_eq!(b.counted().dropped(DropReason::RateExceeded), 2);
+    });
+}
+
+#[test]
+fn the_verifier_has_headroom() {
+    in_namespace(|| {
+        let mut b = Bench::new(&rules()).expect("loaded");
+        let program: &mut Program = super::super::program(&mut b.xdp.bpf).expect("a program");
+        let instructions = program.info().expect("loaded").verified_instruction_count().expect("Linux 5.16");
+        eprintln!("the verifier processed {instructions} instructions");
+        // its limit is a million
+        assert!((100..100_000).contains(&instructions), "{instructions}");
+    });
+}
+
+/// What `ip` says of an interface.
+fn link(name: &str) -> String {
+    let output = Command::new("ip").args(["-details", "link", "show", name]).output().expect("ip, of iproute2");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn the_program_is_on_its_interfaces_as_long_as_it_is_held() {
+    in_namespace(|| {
+        let mut b = Bench::new(&rules()).expect("loaded");
+        b.xdp.attach().expect("attached");
+        assert!(link("n3").contains("prog/xdp") && link("n6").contains("prog/xdp"), "{}", link("n3"));
+        let mut other = Bench::new(&rules()).expect("loaded");
+        let error = other.xdp.attach().expect_err("there is a program").to_string();
+        assert!(error.starts_with("another XDP program is on n3: remove it"), "{error}");
+        drop(b);
+        assert!(!link("n3").contains("prog/xdp") && !link("n6").contains("prog/xdp"), "{}", link("n3"));
+        other.xdp.attach().expect("attached");
+    });
+}
+
+#[test]
+fn what_xdp_needs_is_said() {
+    in_namespace(|| {
+        let load = |interfaces: &[&str], pools: Vec<Pool>| {
+            let interfaces = interfaces.iter().map(|name| (*name).to_owned()).collect();
+            let config = XdpConfig { interfaces, mode: XdpMode::Native };
+            let limits = Limits { records: LIMITS, ..Limits::default() };
+            let loaded = Xdp::load(&config, &UPF, pools, limits);
+            loaded.and_then(|(mut xdp, _)| xdp.attach()).map_err(|error| error.to_string())
+        };
+        let said = |result: Result<(), String>, what: &str| {
+            let error = result.expect_err(what);
+            assert!(error.starts_with(what), "{error}");
+        };
+        said(load(&[], pools()), "XDP has no interface to run on");
+        said(load(&["nowhere"], pools()), "there is no interface nowhere for XDP");
+        // the loopback has no driver
+        said(load(&["lo"], pools()), "the driver of lo cannot run XDP natively: choose the generic mode");
+        said(load(&["n3"], (0..9).flat_map(|_| pools()).collect()), "XDP takes at most 8 pools of a family");
+    });
+}
