@@ -13,6 +13,7 @@ from world import GNB, GTPU_PORT, HOST, PFCP_PORT, SMF, UPF  # noqa: E402
 
 NTP = 2_208_988_800
 ACCEPTED, NOT_FOUND, NO_ASSOCIATION, RULE_FAILURE, NO_RESOURCES = 1, 65, 72, 73, 75
+MISSING, CONDITIONAL_MISSING, INVALID_LENGTH, INCORRECT, OCCUPIED = 66, 67, 68, 69, 79
 
 
 class Failed(Exception):
@@ -114,11 +115,22 @@ class Gnb:
             check(tunnel[GTPPDUSessionContainer].QFI == qfi, f"flow {tunnel[GTPPDUSessionContainer].QFI}, not {qfi}")
         return tunnel[IP]
 
-    def ping(self, uplink, downlink, ue, qfi=9, number=1):
+    def silent(self, what):
+        """Nothing may come."""
+        self.socket.settimeout(0.3)
+        try:
+            octets, _ = self.socket.recvfrom(65536)
+        except TimeoutError:
+            return
+        finally:
+            self.socket.settimeout(5)
+        raise Failed(f"{what}: {GTP_U_Header(octets).summary()}")
+
+    def ping(self, uplink, downlink, ue, qfi=9, number=1, answer_qfi=None):
         """One echo request through the UPF and the kernel's answer back."""
         data = bytes(range(48))
         self.up(uplink, IP(src=ue, dst=HOST) / ICMP(id=7, seq=number) / data, qfi)
-        reply = self.down(downlink, qfi)
+        reply = self.down(downlink, answer_qfi or qfi)
         check((reply.src, reply.dst) == (HOST, ue), f"from {reply.src} to {reply.dst}")
         check((reply[ICMP].type, reply[ICMP].seq) == (0, number), "not the answer to this request")
         check(bytes(reply[ICMP].payload) == data, "other data")
