@@ -86,6 +86,21 @@ struct config {
 	__u32 addresses_v4;
 	__u32 addresses_v6;
 	__u32 interface_count;
+	/* Where uplink packets go instead of by their destination; 0 = by their destination. */
+	__u32 next_v4;
+	__u32 next_v6[4];
+};
+
+/* A next hop that was found a moment ago. */
+struct hop {
+	__u64 until; /* in jiffies */
+	__u32 address[4];
+	__u32 family;
+	__u32 ingress;
+	__u32 interface;
+	__u32 mtu;
+	__u8 source[6];
+	__u8 destination[6];
 	__u32 unused;
 };
 

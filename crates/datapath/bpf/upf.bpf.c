@@ -11,165 +11,9 @@
  * The outer UDP checksum of what comes in is not looked at: the inner packet has its own.
  */
 #include "packet.h"
-#include "record.h"
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct uplink);
-} uplinks SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct downlink);
-} downlinks SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct entries);
-} addresses SEC(".maps");
-
-/* TEIDs that somebody else chose: their indexes. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} foreign SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct counters);
-} counted SEC(".maps");
-
-const volatile struct config config = {};
-
-#define READ(x) (*(const volatile typeof(x) *)&(x))
-
-/* Loads are in order on x86; elsewhere an atomic operation with a result orders them. */
-#if defined(__TARGET_ARCH_x86)
-#define ORDERED(word) READ(word)
-#else
-#define ORDERED(word) __sync_fetch_and_or(&(word), 0)
-#endif
-
-static __always_inline struct counters *counters(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&counted, &zero);
-}
-
-static __always_inline int drop(enum reason reason)
-{
-	struct counters *c = counters();
-
-	if (c)
-		c->drops[reason]++;
-	return XDP_DROP;
-}
-
-/* rate.rs: Policer::allow. */
-static __always_inline int conforms(struct state *state, __u64 cost, __u32 octets)
-{
-	__u64 now, span, tolerance;
-	int i;
-
-	if (cost == 0)
-		return 1;
-	if (cost == ~0ull)
-		return 0;
-	now = bpf_ktime_get_ns();
-	span = octets * cost >> 16;
-	tolerance = 3000 * cost >> 16;
-	if (tolerance < 50000000)
-		tolerance = 50000000;
-	for (i = 0; i < 4; i++) {
-		__u64 expected = READ(state->expected);
-		__u64 start = expected > now ? expected : now;
-
-		if (start - now > tolerance)
-			return 0;
-		if (__sync_val_compare_and_swap(&state->expected, expected, start + span) == expected)
-			return 1;
-	}
-	/* others were faster each time: the packet conforms, and its time is added to theirs */
-	__sync_fetch_and_add(&state->expected, span);
-	return 1;
-}
-
-/* Counts a packet to its session; gives the packets before it. */
-static __always_inline __u64 count(struct state *state, __u32 octets)
-{
-	__sync_fetch_and_add(&state->octets, octets);
-	return __sync_fetch_and_add(&state->packets, 1);
-}
-
-static __always_inline const volatile struct range *range_v4(__u32 address)
-{
-	__u32 i;
-
-#pragma unroll
-	for (i = 0; i < RANGES; i++) {
-		if (i >= config.ranges_v4)
-			break;
-		if ((address & config.v4[i].mask) == config.v4[i].base)
-			return &config.v4[i];
-	}
-	return 0;
-}
-
-static __always_inline const volatile struct range *range_v6(__u64 prefix)
-{
-	__u32 i;
-
-#pragma unroll
-	for (i = 0; i < RANGES; i++) {
-		if (i >= config.ranges_v6)
-			break;
-		if ((prefix & config.v6[i].mask) == config.v6[i].base)
-			return &config.v6[i];
-	}
-	return 0;
-}
-
-/* Packets leave only by the interfaces that the program runs on: they are Ethernet, and meant for users' packets. */
-static __always_inline int is_ours(__u32 interface)
-{
-	__u32 i;
-
-#pragma unroll
-	for (i = 0; i < INTERFACES; i++) {
-		if (i >= config.interface_count)
-			break;
-		if (interface == config.interfaces[i])
-			return 1;
-	}
-	return 0;
-}
-
-static __always_inline int leave(struct xdp_md *ctx, const struct bpf_fib_lookup *hop, __be16 protocol)
-{
-	struct ethhdr *ethernet = start_of(ctx);
-
-	if ((void *)(ethernet + 1) > end_of(ctx))
-		return XDP_ABORTED;
-	__builtin_memcpy(ethernet->h_dest, hop->dmac, ETH_ALEN);
-	__builtin_memcpy(ethernet->h_source, hop->smac, ETH_ALEN);
-	ethernet->h_proto = protocol;
-	return bpf_redirect(hop->ifindex, 0);
-}
+#include "route.h"
+#include "tables.h"
+#include "tunnel.h"
 
 #define EXTENSIONS 3
 #define WITH_FLOW 0x10000
@@ -219,38 +63,6 @@ __noinline int read_chain(struct xdp_md *ctx, __u32 at, __u32 end, __u32 flags)
 	return (offset & 0xffff) | flow;
 }
 
-/* A consistent copy of what holds for a TEID; 0 if there is none or it is being changed. */
-static __always_inline int find_uplink(__u32 teid, struct uplink *copy, struct uplink **found)
-{
-	__u32 index = teid >> 8;
-	struct uplink *record = bpf_map_lookup_elem(&uplinks, &index);
-	__u32 sequence;
-
-	if (teid == 0)
-		return 0;
-	if (!record || READ(record->teid) != teid) {
-		__u32 *elsewhere = bpf_map_lookup_elem(&foreign, &teid);
-
-		if (!elsewhere)
-			return 0;
-		index = *elsewhere;
-		record = bpf_map_lookup_elem(&uplinks, &index);
-		if (!record)
-			return 0;
-	}
-	sequence = ORDERED(record->sequence);
-	copy->teid = READ(record->teid);
-	copy->ipv4 = READ(record->ipv4);
-	copy->flags = READ(record->flags);
-	copy->prefix = READ(record->prefix);
-	copy->flows = READ(record->flows);
-	copy->cost = READ(record->cost);
-	if (sequence & 1 || ORDERED(record->sequence) != sequence || copy->teid != teid)
-		return 0;
-	*found = record;
-	return 1;
-}
-
 /* The GTP-U message of `length` octets at offset `at`. */
 __noinline int uplink(struct xdp_md *ctx, __u32 at, __u32 length)
 {
@@ -258,8 +70,8 @@ __noinline int uplink(struct xdp_md *ctx, __u32 at, __u32 length)
 	struct uplink rule = {}, *record = 0;
 	struct counters *c;
 	struct gtp *gtp;
-	__u32 end, payload, teid, total, frame;
-	int result;
+	__u32 end, payload, teid, total, frame, version;
+	int result, believe;
 
 	if (at > 62 || length > LONGEST)
 		return XDP_PASS;
@@ -340,9 +152,9 @@ __noinline int uplink(struct xdp_md *ctx, __u32 at, __u32 length)
 	if (!(rule.flags & UP_FORWARD))
 		return drop(RULE);
 
-	hop.tot_len = total;
-	hop.ifindex = ctx->ingress_ifindex;
-	if (bpf_fib_lookup(ctx, &hop, sizeof(hop), 0) != BPF_FIB_LKUP_RET_SUCCESS || !is_ours(hop.ifindex))
+	version = hop.family;
+	believe = to_next_hop(&hop);
+	if (believe < 0 || !find_route(ctx, &hop, total, believe))
 		return XDP_PASS;
 	if (!conforms(&record->state, rule.cost, total))
 		return drop(RATE_EXCEEDED);
@@ -357,7 +169,7 @@ __noinline int uplink(struct xdp_md *ctx, __u32 at, __u32 length)
 		c->uplink_packets++;
 		c->uplink_octets += total;
 	}
-	if (hop.family == AF_INET) {
+	if (version == AF_INET) {
 		struct iphdr *ip = start_of(ctx) + ETH_HLEN;
 
 		if ((void *)(ip + 1) > end_of(ctx))
@@ -372,134 +184,6 @@ __noinline int uplink(struct xdp_md *ctx, __u32 at, __u32 length)
 		ip->hop_limit--;
 		return leave(ctx, &hop, bpf_htons(ETH_P_IPV6));
 	}
-}
-
-static __always_inline int find_downlink(__u32 position, struct downlink *copy, struct downlink **found)
-{
-	__u32 key = position / ENTRIES, index, entry, sequence;
-	struct entries *entries = bpf_map_lookup_elem(&addresses, &key);
-	struct downlink *record;
-
-	if (!entries)
-		return 0;
-	entry = READ(entries->entry[position % ENTRIES]);
-	if (entry == 0)
-		return 0;
-	index = entry >> 8;
-	record = bpf_map_lookup_elem(&downlinks, &index);
-	if (!record)
-		return 0;
-	sequence = ORDERED(record->sequence);
-	copy->flags = READ(record->flags);
-	copy->teid = READ(record->teid);
-	copy->address[0] = READ(record->address[0]);
-	copy->address[1] = READ(record->address[1]);
-	copy->address[2] = READ(record->address[2]);
-	copy->address[3] = READ(record->address[3]);
-	copy->cost = READ(record->cost);
-	if (sequence & 1 || ORDERED(record->sequence) != sequence)
-		return 0;
-	/* it was another's when the entry was read */
-	if ((copy->flags >> GENERATION_SHIFT & 0xff) != (entry & 0xff))
-		return 0;
-	*found = record;
-	return 1;
-}
-
-/* Writes UDP and GTP-U before the packet, which begins `headers` octets after `at`. */
-static __always_inline int write_tunnel(struct xdp_md *ctx, __u32 at, const struct downlink *rule, __u32 total)
-{
-	int marked = rule->flags & DOWN_QFI;
-	__u32 length = total + (marked ? GTP_WITH_CONTAINER : GTP_PLAIN);
-	struct udphdr *udp = start_of(ctx) + at;
-	struct gtp *gtp = (void *)(udp + 1);
-
-	if ((void *)(gtp + 1) > end_of(ctx))
-		return 0;
-	udp->source = bpf_htons(GTP_PORT);
-	udp->dest = bpf_htons(GTP_PORT);
-	udp->len = bpf_htons(length + sizeof(*udp));
-	udp->check = 0;
-	gtp->flags = marked ? 0x34 : 0x30;
-	gtp->kind = GTP_G_PDU;
-	gtp->length = bpf_htons(length - GTP_PLAIN);
-	gtp->teid = bpf_htonl(rule->teid);
-	if (marked) {
-		__u8 *container = (void *)(gtp + 1);
-		__u8 qfi = rule->flags >> QFI_SHIFT & 0x3f;
-
-		if ((void *)(container + 8) > end_of(ctx))
-			return 0;
-		container[0] = 0;
-		container[1] = 0;
-		container[2] = 0;
-		container[3] = PDU_SESSION_CONTAINER;
-		container[4] = 1;
-		container[5] = 0; /* DL PDU SESSION INFORMATION, TS 38.415 5.5.2.1 */
-		container[6] = (rule->flags & DOWN_RQI ? 0x40 : 0) | qfi;
-		container[7] = 0;
-	}
-	return 1;
-}
-
-static __always_inline int write_v4(struct xdp_md *ctx, const struct bpf_fib_lookup *hop, __u32 length, __u16 id)
-{
-	struct iphdr *ip = start_of(ctx) + ETH_HLEN;
-	const __u16 *words = (void *)ip;
-	__u64 sum = 0;
-	int i;
-
-	if ((void *)(ip + 1) > end_of(ctx))
-		return 0;
-	ip->version = 4;
-	ip->ihl = 5;
-	ip->tos = 0;
-	ip->tot_len = bpf_htons(length);
-	ip->id = bpf_htons(id);
-	ip->frag_off = 0;
-	ip->ttl = 64;
-	ip->protocol = IPPROTO_UDP;
-	ip->check = 0;
-	ip->saddr = hop->ipv4_src;
-	ip->daddr = hop->ipv4_dst;
-#pragma unroll
-	for (i = 0; i < 10; i++)
-		sum += words[i];
-	ip->check = ~fold(sum);
-	return 1;
-}
-
-static __always_inline int write_v6(struct xdp_md *ctx, const struct bpf_fib_lookup *hop, __u32 length)
-{
-	struct ipv6hdr *ip = start_of(ctx) + ETH_HLEN;
-	struct udphdr *udp = (void *)(ip + 1);
-	__u32 payload = length - sizeof(*ip);
-	__u64 sum;
-	__u16 check;
-	int i;
-
-	if ((void *)(udp + 1) > end_of(ctx))
-		return 0;
-	*(__be32 *)ip = bpf_htonl(6u << 28);
-	ip->payload_len = bpf_htons(payload);
-	ip->nexthdr = IPPROTO_UDP;
-	ip->hop_limit = 64;
-	__builtin_memcpy(&ip->saddr, hop->ipv6_src, sizeof(ip->saddr));
-	__builtin_memcpy(&ip->daddr, hop->ipv6_dst, sizeof(ip->daddr));
-	/* RFC 8200 8.1: with IPv6 there is a checksum */
-	sum = sum_from(ctx, ETH_HLEN + sizeof(*ip));
-	sum += bpf_htonl(payload);
-	sum += bpf_htonl(IPPROTO_UDP);
-#pragma unroll
-	for (i = 0; i < 4; i++)
-		sum += (__u64)hop->ipv6_src[i] + hop->ipv6_dst[i];
-	check = ~fold(sum);
-	ip = start_of(ctx) + ETH_HLEN;
-	udp = (void *)(ip + 1);
-	if ((void *)(udp + 1) > end_of(ctx))
-		return 0;
-	udp->check = check ? check : 0xffff;
-	return 1;
 }
 
 /* The packet of `total` octets behind the Ethernet header, for the UE at this position of the arrays. */
@@ -546,9 +230,8 @@ __noinline int downlink(struct xdp_md *ctx, __u32 position, __u32 total)
 	hop.l4_protocol = IPPROTO_UDP;
 	hop.sport = bpf_htons(GTP_PORT);
 	hop.dport = bpf_htons(GTP_PORT);
-	hop.tot_len = total + outer;
-	hop.ifindex = ctx->ingress_ifindex;
-	if (bpf_fib_lookup(ctx, &hop, sizeof(hop), 0) != BPF_FIB_LKUP_RET_SUCCESS || !is_ours(hop.ifindex))
+	/* the source is always the same */
+	if (!find_route(ctx, &hop, total + outer, 1))
 		return XDP_PASS;
 	if (!conforms(&record->state, rule.cost, total))
 		return drop(RATE_EXCEEDED);
@@ -577,16 +260,16 @@ __noinline int downlink(struct xdp_md *ctx, __u32 position, __u32 total)
 			return XDP_ABORTED;
 		ip->hop_limit--;
 	}
-	tunnel = ETH_HLEN + (hop.family == AF_INET ? sizeof(struct iphdr) : sizeof(struct ipv6hdr));
+	tunnel = ETH_HLEN + (rule.flags & DOWN_IPV4 ? sizeof(struct iphdr) : sizeof(struct ipv6hdr));
 	if (!write_tunnel(ctx, tunnel, &rule, total))
 		return XDP_ABORTED;
-	if (hop.family == AF_INET) {
+	if (rule.flags & DOWN_IPV4) {
 		/* fragments on the way are told apart by it: different for the packets of a tunnel, and of most tunnels */
-		if (!write_v4(ctx, &hop, total + outer, before + rule.teid * 0x9e37u))
+		if (!write_v4(ctx, rule.address[0], total + outer, before + rule.teid * 0x9e37u))
 			return XDP_ABORTED;
 		return leave(ctx, &hop, bpf_htons(ETH_P_IP));
 	}
-	if (!write_v6(ctx, &hop, total + outer))
+	if (!write_v6(ctx, rule.address, total + outer))
 		return XDP_ABORTED;
 	return leave(ctx, &hop, bpf_htons(ETH_P_IPV6));
 }

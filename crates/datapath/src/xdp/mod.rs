@@ -44,6 +44,10 @@ pub struct XdpConfig {
     pub interfaces: Vec<String>,
     /// Where the program runs.
     pub mode: XdpMode,
+    /// Where uplink packets go, at most one of each family: by this next hop, whatever the routes for their
+    /// destinations are, unless these are UEs' or our own N3 addresses. Without one they go by the routes, which are
+    /// asked for every packet.
+    pub next_hops: Vec<IpAddr>,
 }
 
 /// Addresses of one pool that are in the kernel's arrays, which take their memory at once; what lies beyond is found
@@ -86,7 +90,7 @@ impl Xdp {
         let ranges = index::ranges(&pools, LARGEST);
         let records = limits.bounded().max(1);
         let entries = index::entries(&ranges).next_multiple_of(ENTRIES).max(ENTRIES);
-        let constants = Config::new(&ranges, n3, &indexes)?;
+        let constants = Config::new(&ranges, n3, &indexes, &config.next_hops)?;
         let mut bpf = EbpfLoader::new()
             .override_global("config", &constants, true)
             .map_max_entries("uplinks", records as u32)

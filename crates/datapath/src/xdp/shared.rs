@@ -4,7 +4,7 @@ use crate::counters::{DROP_REASONS, Stats, Volume};
 use crate::host::StartError;
 use crate::index::{Key, Range};
 use crate::record::wire;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 const RANGES: usize = 8;
 const ADDRESSES: usize = 8;
@@ -34,17 +34,24 @@ pub(super) struct Config {
     addresses_v4: u32,
     addresses_v6: u32,
     interface_count: u32,
-    unused: u32,
+    next_v4: u32,
+    next_v6: [u32; 4],
 }
 
 // SAFETY: plain integers without padding
 unsafe impl aya::Pod for Config {}
 
-const _: () = assert!(size_of::<Config>() == 2 * RANGES * 32 + ADDRESSES * 20 + INTERFACES * 4 + 24);
+const _: () = assert!(size_of::<Config>() == 2 * RANGES * 32 + ADDRESSES * 20 + INTERFACES * 4 + 40);
 
 impl Config {
-    /// Of these pools, N3 addresses, of which the first of each family is the source of tunnels, and interfaces.
-    pub(super) fn new(ranges: &[Range], n3: &[IpAddr], interfaces: &[u32]) -> Result<Self, StartError> {
+    /// Of these pools, N3 addresses, of which the first of each family is the source of tunnels, interfaces, and next
+    /// hops of uplink packets.
+    pub(super) fn new(
+        ranges: &[Range],
+        n3: &[IpAddr],
+        interfaces: &[u32],
+        next_hops: &[IpAddr],
+    ) -> Result<Self, StartError> {
         let mut config = Config::default();
         for range in ranges {
             let new = |base| {
@@ -60,20 +67,29 @@ impl Config {
         for address in n3 {
             match address {
                 IpAddr::V4(v4) => append(&mut config.n3_v4, &mut config.addresses_v4, wire(*v4), "N3 addresses")?,
-                IpAddr::V6(v6) => {
-                    let words = v6.octets();
-                    let words = words.as_chunks::<4>().0.iter().map(|octets| u32::from_ne_bytes(*octets));
-                    let mut address = [0; 4];
-                    address.iter_mut().zip(words).for_each(|(to, from)| *to = from);
-                    append(&mut config.n3_v6, &mut config.addresses_v6, address, "N3 addresses")?;
-                }
+                IpAddr::V6(v6) => append(&mut config.n3_v6, &mut config.addresses_v6, words(*v6), "N3 addresses")?,
             }
         }
         for interface in interfaces {
             append(&mut config.interfaces, &mut config.interface_count, *interface, "interfaces")?;
         }
+        for next_hop in next_hops {
+            match next_hop {
+                IpAddr::V4(v4) => config.next_v4 = wire(*v4),
+                IpAddr::V6(v6) => config.next_v6 = words(*v6),
+            }
+        }
         Ok(config)
     }
+}
+
+/// The octets of an address as they lie in a packet.
+fn words(address: Ipv6Addr) -> [u32; 4] {
+    let mut words = [0; 4];
+    for (word, octets) in words.iter_mut().zip(address.octets().as_chunks::<4>().0) {
+        *word = u32::from_ne_bytes(*octets);
+    }
+    words
 }
 
 fn append<T, const N: usize>(

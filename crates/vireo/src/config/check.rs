@@ -304,10 +304,12 @@ fn is_device_name(name: &str) -> bool {
 /// What XDP needs, if it is chosen.
 fn xdp(datapath: &file::Datapath, problems: &mut Problems) -> Option<XdpConfig> {
     const KEY: &str = "datapath.interfaces";
-    let file::Datapath { driver, interfaces, mode } = datapath;
+    let file::Datapath { driver, interfaces, mode, next_hops } = datapath;
     match driver {
         PacketDriver::Sockets => {
             problems.check(interfaces.is_empty(), KEY, "only driver = \"xdp\" has interfaces: remove the key");
+            let none = next_hops.is_empty();
+            problems.check(none, "datapath.next-hops", "only driver = \"xdp\" has next hops: remove the key");
             None
         }
         PacketDriver::Xdp => {
@@ -318,7 +320,11 @@ fn xdp(datapath: &file::Datapath, problems: &mut Problems) -> Option<XdpConfig> 
                 file::XdpMode::Native => XdpMode::Native,
                 file::XdpMode::Generic => XdpMode::Generic,
             };
-            Some(XdpConfig { interfaces: interfaces.clone(), mode })
+            let v4 = next_hops.iter().filter(|address| address.is_ipv4()).count();
+            let unusable = next_hops.iter().any(|address| address.is_unspecified());
+            let one = v4 < 2 && next_hops.len() - v4 < 2 && !unusable;
+            problems.check(one, "datapath.next-hops", "one address of each family is allowed");
+            Some(XdpConfig { interfaces: interfaces.clone(), mode, next_hops: next_hops.clone() })
         }
     }
 }

@@ -260,11 +260,12 @@ pub(super) struct Datapath {
     /// Of XDP.
     pub(super) interfaces: Vec<String>,
     pub(super) mode: XdpMode,
+    pub(super) next_hops: Vec<IpAddr>,
 }
 
 impl Default for Datapath {
     fn default() -> Self {
-        Datapath { driver: PacketDriver::Sockets, interfaces: Vec::new(), mode: XdpMode::Native }
+        Datapath { driver: PacketDriver::Sockets, interfaces: Vec::new(), mode: XdpMode::Native, next_hops: Vec::new() }
     }
 }
 

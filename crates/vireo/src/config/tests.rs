@@ -278,13 +278,23 @@ fn what_is_not_implemented_is_refused_by_name() {
 fn the_driver_of_user_packets_is_chosen_with_what_it_needs() {
     let xdp = |text: &str| load(text).map(|config| config.upf.expect("the embedded UPF").xdp);
     assert_eq!(xdp(""), Ok(None));
-    let config = xdp("datapath = { driver = 'xdp', interfaces = ['eth0', 'eth1'], mode = 'generic' }");
-    let expected = XdpConfig { interfaces: vec!["eth0".into(), "eth1".into()], mode: XdpMode::Generic };
+    let config =
+        xdp("datapath = { driver = 'xdp', interfaces = ['eth0', 'eth1'], mode = 'generic', next-hops = ['1.2.3.4'] }");
+    let expected = XdpConfig {
+        interfaces: vec!["eth0".into(), "eth1".into()],
+        mode: XdpMode::Generic,
+        next_hops: vec![Ipv4Addr::new(1, 2, 3, 4).into()],
+    };
     assert_eq!(config, Ok(Some(expected)));
     for (text, key) in [
         ("datapath.driver = 'xdp'", "datapath.interfaces: XDP needs the interfaces of N3 and N6, 1 to 16 names"),
         ("datapath.interfaces = ['eth0']", "datapath.interfaces: only driver = \"xdp\" has interfaces"),
         ("datapath = { driver = 'xdp', interfaces = ['a/b'] }", "datapath.interfaces: a network device name"),
+        ("datapath.next-hops = ['::1']", "datapath.next-hops: only driver = \"xdp\" has next hops"),
+        (
+            "datapath = { driver = 'xdp', interfaces = ['a'], next-hops = ['1.2.3.4', '1.2.3.5'] }",
+            "datapath.next-hops: one address of each family",
+        ),
         ("upf.nat = true\ndatapath = { driver = 'xdp', interfaces = ['a'] }", "upf.nat: XDP goes past"),
     ] {
         assert!(problem(text).contains(key), "{}", problem(text));

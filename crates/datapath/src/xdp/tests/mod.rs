@@ -1,11 +1,12 @@
 //! The kernel's program against the reference: the same packets through both, by BPF_PROG_TEST_RUN, in a network
 //! namespace that has routes and neighbours and no traffic.
 
+mod life;
 mod packets;
 mod random;
 mod table;
 
-use super::{Program, Xdp, XdpConfig, XdpMode};
+use super::{Program, Xdp, XdpConfig};
 use crate::host::StartError;
 use crate::rate::Rate;
 use crate::rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
@@ -26,6 +27,11 @@ const SERVER: [IpAddr; 2] =
 /// Where nobody answers.
 const NOBODY: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(198, 51, 100, 99)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 99))];
+/// Behind a gateway: the gNB above, and the server above.
+const FAR_GNB: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(203, 0, 113, 5)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0x33, 0, 0, 0, 0, 5))];
+const FAR_SERVER: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(203, 0, 114, 5)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0x66, 0, 0, 0, 0, 5))];
 const FOREIGN: Teid = Teid(0xdead_beef);
 
 /// A MAC address of the namespace: of interface 3 or 6, ours (1) or a neighbour's.
@@ -92,7 +98,12 @@ const NOW: Instant = Instant(1_000_000_000_000);
 impl Bench {
     /// Loads the program, with a session for each pair of rules.
     fn new(rules: &[(UplinkRule, DownlinkRule)]) -> Result<Self, StartError> {
-        let config = XdpConfig { interfaces: vec!["n3".to_owned(), "n6".to_owned()], mode: XdpMode::Native };
+        Bench::with_next_hops(rules, &[])
+    }
+
+    fn with_next_hops(rules: &[(UplinkRule, DownlinkRule)], next_hops: &[IpAddr]) -> Result<Self, StartError> {
+        let interfaces = vec!["n3".to_owned(), "n6".to_owned()];
+        let config = XdpConfig { interfaces, next_hops: next_hops.to_vec(), ..XdpConfig::default() };
         let limits = Limits { records: LIMITS, ..Limits::default() };
         let (xdp, kernel) = Xdp::load(&config, &UPF, pools(), limits)?;
         let mut bench = Bench {
@@ -243,7 +254,11 @@ const NETWORK: &str = "
     address add 2001:db8:3::1/64 dev n3 nodad
     address add 2001:db8:6::1/64 dev n6 nodad
     neigh add 2001:db8:3::9 lladdr 02:00:00:00:03:09 dev n3 nud permanent
-    neigh add 2001:db8:6::7 lladdr 02:00:00:00:06:07 dev n6 nud permanent";
+    neigh add 2001:db8:6::7 lladdr 02:00:00:00:06:07 dev n6 nud permanent
+    route add 203.0.113.0/24 via 192.0.2.9
+    route add 203.0.114.0/24 via 198.51.100.7
+    route add 2001:db8:33::/48 via 2001:db8:3::9
+    route add 2001:db8:66::/48 via 2001:db8:6::7";
 
 /// Runs `test` in a namespace of its own, which ends with it. Where there is no root there is no test.
 fn in_namespace(test: impl FnOnce() + Send) {

@@ -4,10 +4,10 @@ use super::packets::{packet, with_checksum};
 use super::*;
 use vireo_wire::gtpu::{self, PduSession};
 
-const UDP: u8 = 17;
+pub(super) const UDP: u8 = 17;
 
 /// A G-PDU to a tunnel.
-fn g_pdu(teid: Teid, flow: Option<PduSession>, inner: &[u8]) -> Vec<u8> {
+pub(super) fn g_pdu(teid: Teid, flow: Option<PduSession>, inner: &[u8]) -> Vec<u8> {
     let mut datagram = vec![0; gtpu::G_PDU_HEADER];
     datagram.extend(inner);
     let end = datagram.len();
@@ -15,23 +15,23 @@ fn g_pdu(teid: Teid, flow: Option<PduSession>, inner: &[u8]) -> Vec<u8> {
     datagram.split_off(start)
 }
 
-const FLOW: Option<PduSession> = Some(PduSession::Uplink { qfi: 9 });
+pub(super) const FLOW: Option<PduSession> = Some(PduSession::Uplink { qfi: 9 });
 
-fn up(n: u8, payload: &[u8]) -> Vec<u8> {
+pub(super) fn up(n: u8, payload: &[u8]) -> Vec<u8> {
     packet(ue(n).ipv4.expect("one").into(), SERVER[0], UDP, 64, payload)
 }
 
-fn host(n: u8) -> IpAddr {
+pub(super) fn host(n: u8) -> IpAddr {
     Ipv6Addr::from_bits(ue(n).ipv6_prefix.expect("one").to_bits() | 0x1234).into()
 }
 
-fn down(n: u8, payload: &[u8]) -> Vec<u8> {
+pub(super) fn down(n: u8, payload: &[u8]) -> Vec<u8> {
     packet(SERVER[0], ue(n).ipv4.expect("one").into(), UDP, 64, payload)
 }
 
 /// Sessions: 0 usual, 1 with the gate closed, 2 that drops, 3 with one flow, without container and by IPv6,
 /// 4 that buffers and whose rate is 0, 5 without a tunnel, 6 whose TEID is not ours.
-fn rules() -> Vec<(UplinkRule, DownlinkRule)> {
+pub(super) fn rules() -> Vec<(UplinkRule, DownlinkRule)> {
     let mut rules: Vec<_> = (0..7).map(|n| (uplink_rule(n), downlink_rule(n))).collect();
     (rules[1].0.gate_open, rules[1].1.gate_open) = (false, false);
     (rules[2].0.forward, rules[2].1.action) = (false, Action::Drop);
@@ -310,48 +310,5 @@ fn the_verifier_has_headroom() {
         eprintln!("the verifier processed {instructions} instructions");
         // its limit is a million
         assert!((100..100_000).contains(&instructions), "{instructions}");
-    });
-}
-
-/// What `ip` says of an interface.
-fn link(name: &str) -> String {
-    let output = Command::new("ip").args(["-details", "link", "show", name]).output().expect("ip, of iproute2");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-#[test]
-fn the_program_is_on_its_interfaces_as_long_as_it_is_held() {
-    in_namespace(|| {
-        let mut b = Bench::new(&rules()).expect("loaded");
-        b.xdp.attach().expect("attached");
-        assert!(link("n3").contains("prog/xdp") && link("n6").contains("prog/xdp"), "{}", link("n3"));
-        let mut other = Bench::new(&rules()).expect("loaded");
-        let error = other.xdp.attach().expect_err("there is a program").to_string();
-        assert!(error.starts_with("another XDP program is on n3: remove it"), "{error}");
-        drop(b);
-        assert!(!link("n3").contains("prog/xdp") && !link("n6").contains("prog/xdp"), "{}", link("n3"));
-        other.xdp.attach().expect("attached");
-    });
-}
-
-#[test]
-fn what_xdp_needs_is_said() {
-    in_namespace(|| {
-        let load = |interfaces: &[&str], pools: Vec<Pool>| {
-            let interfaces = interfaces.iter().map(|name| (*name).to_owned()).collect();
-            let config = XdpConfig { interfaces, mode: XdpMode::Native };
-            let limits = Limits { records: LIMITS, ..Limits::default() };
-            let loaded = Xdp::load(&config, &UPF, pools, limits);
-            loaded.and_then(|(mut xdp, _)| xdp.attach()).map_err(|error| error.to_string())
-        };
-        let said = |result: Result<(), String>, what: &str| {
-            let error = result.expect_err(what);
-            assert!(error.starts_with(what), "{error}");
-        };
-        said(load(&[], pools()), "XDP has no interface to run on");
-        said(load(&["nowhere"], pools()), "there is no interface nowhere for XDP");
-        // the loopback has no driver
-        said(load(&["lo"], pools()), "the driver of lo cannot run XDP natively: choose the generic mode");
-        said(load(&["n3"], (0..9).flat_map(|_| pools()).collect()), "XDP takes at most 8 pools of a family");
     });
 }

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause OR Apache-2.0 */
+/* The tables: what user space writes, what packets count, and finding it. */
+#pragma once
+
+#include "packet.h"
+#include "record.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct uplink);
+} uplinks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct downlink);
+} downlinks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct entries);
+} addresses SEC(".maps");
+
+/* TEIDs that somebody else chose: their indexes. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} foreign SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct counters);
+} counted SEC(".maps");
+
+const volatile struct config config = {};
+
+#define READ(x) (*(const volatile typeof(x) *)&(x))
+
+/* Loads are in order on x86; elsewhere an atomic operation with a result orders them. */
+#if defined(__TARGET_ARCH_x86)
+#define ORDERED(word) READ(word)
+#else
+#define ORDERED(word) __sync_fetch_and_or(&(word), 0)
+#endif
+
+static __always_inline struct counters *counters(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&counted, &zero);
+}
+
+static __always_inline int drop(enum reason reason)
+{
+	struct counters *c = counters();
+
+	if (c)
+		c->drops[reason]++;
+	return XDP_DROP;
+}
+
+/* rate.rs: Policer::allow. */
+static __always_inline int conforms(struct state *state, __u64 cost, __u32 octets)
+{
+	__u64 now, span, tolerance;
+	int i;
+
+	if (cost == 0)
+		return 1;
+	if (cost == ~0ull)
+		return 0;
+	now = bpf_ktime_get_ns();
+	span = octets * cost >> 16;
+	tolerance = 3000 * cost >> 16;
+	if (tolerance < 50000000)
+		tolerance = 50000000;
+	for (i = 0; i < 4; i++) {
+		__u64 expected = READ(state->expected);
+		__u64 start = expected > now ? expected : now;
+
+		if (start - now > tolerance)
+			return 0;
+		if (__sync_val_compare_and_swap(&state->expected, expected, start + span) == expected)
+			return 1;
+	}
+	/* others were faster each time: the packet conforms, and its time is added to theirs */
+	__sync_fetch_and_add(&state->expected, span);
+	return 1;
+}
+
+/* Counts a packet to its session; gives the packets before it. */
+static __always_inline __u64 count(struct state *state, __u32 octets)
+{
+	__sync_fetch_and_add(&state->octets, octets);
+	return __sync_fetch_and_add(&state->packets, 1);
+}
+
+static __always_inline const volatile struct range *range_v4(__u32 address)
+{
+	__u32 i;
+
+#pragma unroll
+	for (i = 0; i < RANGES; i++) {
+		if (i >= config.ranges_v4)
+			break;
+		if ((address & config.v4[i].mask) == config.v4[i].base)
+			return &config.v4[i];
+	}
+	return 0;
+}
+
+static __always_inline const volatile struct range *range_v6(__u64 prefix)
+{
+	__u32 i;
+
+#pragma unroll
+	for (i = 0; i < RANGES; i++) {
+		if (i >= config.ranges_v6)
+			break;
+		if ((prefix & config.v6[i].mask) == config.v6[i].base)
+			return &config.v6[i];
+	}
+	return 0;
+}
+
+/* A consistent copy of what holds for a TEID; 0 if there is none or it is being changed. */
+static __always_inline int find_uplink(__u32 teid, struct uplink *copy, struct uplink **found)
+{
+	__u32 index = teid >> 8;
+	struct uplink *record = bpf_map_lookup_elem(&uplinks, &index);
+	__u32 sequence;
+
+	if (teid == 0)
+		return 0;
+	if (!record || READ(record->teid) != teid) {
+		__u32 *elsewhere = bpf_map_lookup_elem(&foreign, &teid);
+
+		if (!elsewhere)
+			return 0;
+		index = *elsewhere;
+		record = bpf_map_lookup_elem(&uplinks, &index);
+		if (!record)
+			return 0;
+	}
+	sequence = ORDERED(record->sequence);
+	copy->teid = READ(record->teid);
+	copy->ipv4 = READ(record->ipv4);
+	copy->flags = READ(record->flags);
+	copy->prefix = READ(record->prefix);
+	copy->flows = READ(record->flows);
+	copy->cost = READ(record->cost);
+	if (sequence & 1 || ORDERED(record->sequence) != sequence || copy->teid != teid)
+		return 0;
+	*found = record;
+	return 1;
+}
+
+static __always_inline int find_downlink(__u32 position, struct downlink *copy, struct downlink **found)
+{
+	__u32 key = position / ENTRIES, index, entry, sequence;
+	struct entries *entries = bpf_map_lookup_elem(&addresses, &key);
+	struct downlink *record;
+
+	if (!entries)
+		return 0;
+	entry = READ(entries->entry[position % ENTRIES]);
+	if (entry == 0)
+		return 0;
+	index = entry >> 8;
+	record = bpf_map_lookup_elem(&downlinks, &index);
+	if (!record)
+		return 0;
+	sequence = ORDERED(record->sequence);
+	copy->flags = READ(record->flags);
+	copy->teid = READ(record->teid);
+	copy->address[0] = READ(record->address[0]);
+	copy->address[1] = READ(record->address[1]);
+	copy->address[2] = READ(record->address[2]);
+	copy->address[3] = READ(record->address[3]);
+	copy->cost = READ(record->cost);
+	if (sequence & 1 || ORDERED(record->sequence) != sequence)
+		return 0;
+	/* it was another's when the entry was read */
+	if ((copy->flags >> GENERATION_SHIFT & 0xff) != (entry & 0xff))
+		return 0;
+	*found = record;
+	return 1;
+}

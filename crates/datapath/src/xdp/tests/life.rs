@@ -1,0 +1,123 @@
+//! The program on interfaces, its needs, and the routes it goes by.
+
+use super::packets::packet;
+use super::table::{FLOW, UDP, down, g_pdu, host, rules, up};
+use super::*;
+
+/// What `ip` says of an interface.
+fn link(name: &str) -> String {
+    let output = Command::new("ip").args(["-details", "link", "show", name]).output().expect("ip, of iproute2");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn the_program_is_on_its_interfaces_as_long_as_it_is_held() {
+    in_namespace(|| {
+        let mut b = Bench::new(&rules()).expect("loaded");
+        b.xdp.attach().expect("attached");
+        assert!(link("n3").contains("prog/xdp") && link("n6").contains("prog/xdp"), "{}", link("n3"));
+        let mut other = Bench::new(&rules()).expect("loaded");
+        let error = other.xdp.attach().expect_err("there is a program").to_string();
+        assert!(error.starts_with("another XDP program is on n3: remove it"), "{error}");
+        drop(b);
+        assert!(!link("n3").contains("prog/xdp") && !link("n6").contains("prog/xdp"), "{}", link("n3"));
+        other.xdp.attach().expect("attached");
+    });
+}
+
+#[test]
+fn what_xdp_needs_is_said() {
+    in_namespace(|| {
+        let load = |interfaces: &[&str], pools: Vec<Pool>| {
+            let interfaces = interfaces.iter().map(|name| (*name).to_owned()).collect();
+            let config = XdpConfig { interfaces, ..XdpConfig::default() };
+            let limits = Limits { records: LIMITS, ..Limits::default() };
+            let loaded = Xdp::load(&config, &UPF, pools, limits);
+            loaded.and_then(|(mut xdp, _)| xdp.attach()).map_err(|error| error.to_string())
+        };
+        let said = |result: Result<(), String>, what: &str| {
+            let error = result.expect_err(what);
+            assert!(error.starts_with(what), "{error}");
+        };
+        said(load(&[], pools()), "XDP has no interface to run on");
+        said(load(&["nowhere"], pools()), "there is no interface nowhere for XDP");
+        // the loopback has no driver
+        said(load(&["lo"], pools()), "the driver of lo cannot run XDP natively: choose the generic mode");
+        said(load(&["n3"], (0..9).flat_map(|_| pools()).collect()), "XDP takes at most 8 pools of a family");
+    });
+}
+
+fn ip(arguments: &str) {
+    let status = Command::new("ip").args(arguments.split_whitespace()).status().expect("ip, of iproute2");
+    assert!(status.success(), "ip {arguments}");
+}
+
+#[test]
+fn gateways_are_not_taken_for_the_ends_of_tunnels() {
+    in_namespace(|| {
+        let mut rules = rules();
+        rules[0].1.tunnel = Some(Tunnel { teid: Teid(1), address: FAR_GNB[0] });
+        rules[3].1.tunnel = Some(Tunnel { teid: Teid(2), address: FAR_GNB[1] });
+        let mut b = Bench::new(&rules).expect("loaded");
+        // by the kernel's routes first, then as they were found
+        for _ in 0..2 {
+            assert_eq!(b.receive_n6(&down(0, b"x"), 0), Done::Left);
+            assert_eq!(b.receive_n6(&down(3, b"x"), 0), Done::Left);
+        }
+        let far = packet(ue(0).ipv4.expect("one").into(), FAR_SERVER[0], UDP, 64, b"x");
+        assert_eq!(b.receive_n3(GNB[0], &g_pdu(b.teids[0], FLOW, &far), 0), Done::Left);
+        let far = packet(host(0), FAR_SERVER[1], UDP, 64, b"x");
+        assert_eq!(b.receive_n3(GNB[0], &g_pdu(b.teids[0], FLOW, &far), 0), Done::Left);
+    });
+}
+
+#[test]
+fn a_route_is_believed_for_a_moment_and_for_its_size() {
+    in_namespace(|| {
+        let mut b = Bench::new(&rules()).expect("loaded");
+        assert_eq!(b.receive_n6(&down(0, b"x"), 0), Done::Left);
+        ip("link set n3 mtu 1300");
+        assert_eq!(b.receive_n6(&down(0, &[7; 1300]), 0), Done::Left, "still the old one");
+        std::thread::sleep(std::time::Duration::from_millis(1_100));
+        assert_eq!(b.receive_n6(&down(0, b"x"), 0), Done::Left);
+        assert_eq!(b.receive_n6(&down(0, &[7; 1300]), 0), Done::Passed);
+        ip("neigh del 192.0.2.9 dev n3");
+        std::thread::sleep(std::time::Duration::from_millis(1_100));
+        assert_eq!(b.receive_n6(&down(0, b"x"), 0), Done::Passed, "nobody knows where it is");
+    });
+}
+
+#[test]
+fn a_next_hop_takes_what_is_beyond_it() {
+    in_namespace(|| {
+        let mut b = Bench::with_next_hops(&rules(), &SERVER).expect("loaded");
+        let v6 = |text: &str| IpAddr::V6(text.parse().expect("an address"));
+        let v4 = |text: &str| IpAddr::V4(text.parse().expect("an address"));
+        let cases = [
+            (NOBODY[0], Done::Left),
+            (v4("8.8.8.8"), Done::Left),
+            (ue(1).ipv4.expect("one").into(), Done::Passed),
+            (UPF[0], Done::Passed),
+            (v4("127.0.0.1"), Done::Passed),
+            (v4("0.0.0.1"), Done::Passed),
+            (v4("224.0.0.5"), Done::Passed),
+            (v4("255.255.255.255"), Done::Passed),
+            (NOBODY[1], Done::Left),
+            (v6("fd00::1"), Done::Left),
+            (v6("2a00::1"), Done::Left),
+            (host(1), Done::Passed),
+            (UPF[1], Done::Passed),
+            (v6("::1"), Done::Passed),
+            (v6("ff05::2"), Done::Passed),
+        ];
+        for (to, expected) in cases {
+            let from = if to.is_ipv4() { ue(0).ipv4.expect("one").into() } else { host(0) };
+            let datagram = g_pdu(b.teids[0], FLOW, &packet(from, to, UDP, 64, b"x"));
+            assert_eq!(b.receive_n3(GNB[0], &datagram, 0), expected, "{to}");
+        }
+        for (octets, expected) in [(1480, Done::Left), (1481, Done::Passed)] {
+            let datagram = g_pdu(b.teids[0], None, &up(0, &vec![7; octets]));
+            assert_eq!(b.receive_n3(GNB[0], &datagram, 0), expected, "{octets}");
+        }
+    });
+}
