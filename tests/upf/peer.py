@@ -99,17 +99,26 @@ class ControlPlane:
 
 class Gnb:
     def __init__(self, socket):
-        self.socket = socket
+        self.socket, self.echoes = socket, 0
 
     def up(self, teid, packet, qfi=9):
         tunnel = GTP_U_Header(teid=teid, E=1, next_ex=0x85) / GTPPDUSessionContainer(type=1, QFI=qfi)
         self.socket.sendto(bytes(tunnel / packet), (UPF, GTPU_PORT))
 
+    def receive(self):
+        """The next datagram that is no Echo Request; those are answered."""
+        while True:
+            octets, sender = self.socket.recvfrom(65536)
+            check(sender == (UPF, GTPU_PORT), f"from {sender}")
+            tunnel = GTP_U_Header(octets)
+            if tunnel.gtp_type != 1:
+                return tunnel
+            self.echoes += 1
+            self.socket.sendto(bytes(GTP_U_Header(gtp_type=2, S=1, seq=tunnel.seq) / bytes([14, 0])), sender)
+
     def down(self, teid, qfi=9):
         """The next packet, which must come in this tunnel and flow."""
-        octets, sender = self.socket.recvfrom(65536)
-        check(sender == (UPF, GTPU_PORT), f"from {sender}")
-        tunnel = GTP_U_Header(octets)
+        tunnel = self.receive()
         check((tunnel.gtp_type, tunnel.teid) == (255, teid), f"not for tunnel {teid:#x}: {tunnel.summary()}")
         if qfi is not None:
             check(tunnel[GTPPDUSessionContainer].QFI == qfi, f"flow {tunnel[GTPPDUSessionContainer].QFI}, not {qfi}")
@@ -119,12 +128,12 @@ class Gnb:
         """Nothing may come."""
         self.socket.settimeout(0.3)
         try:
-            octets, _ = self.socket.recvfrom(65536)
+            tunnel = self.receive()
         except TimeoutError:
             return
         finally:
             self.socket.settimeout(5)
-        raise Failed(f"{what}: {GTP_U_Header(octets).summary()}")
+        raise Failed(f"{what}: {tunnel.summary()}")
 
     def ping(self, uplink, downlink, ue, qfi=9, number=1, answer_qfi=None):
         """One echo request through the UPF and the kernel's answer back."""

@@ -5,7 +5,7 @@ import time
 from asking import address, established, request
 from peer import *  # noqa: F403 (scapy's elements come with it)
 from scapy.layers.inet import UDP
-from world import GNB, HOST, SMF
+from world import GNB, HOST, PFCP_PORT, SMF, UPF
 
 
 def shared_end():
@@ -80,8 +80,7 @@ def between_upfs(world, cp, gnb):
     modify = PFCPSessionModificationRequest(IE_list=[IE_UpdateFAR(IE_list=[
         IE_FAR_Id(id=2), IE_UpdateForwardingParameters(IE_list=[*forward_to(0x993), IE_PFCPSMReqFlags(SNDEM=1)])])])
     check(cp.cause(modify, seid) == ACCEPTED, "modification refused")
-    octets, _ = gnb.socket.recvfrom(65536)
-    marker = GTP_U_Header(octets)
+    marker = gnb.receive()
     check((marker.gtp_type, marker.teid) == (254, 0x992), f"no end marker: {marker.summary()}")
     check(cp.cause(PFCPSessionDeletionRequest(), seid) == ACCEPTED, "deletion refused")
     return "packets relayed between gNB and another UPF, the old tunnel ended by a marker"
@@ -150,4 +149,35 @@ def by_itself(world, cp, gnb):
     return "usage reported every second, and that there are no packets any more"
 
 
-PARTS = [flows, between_upfs, chosen, quota, by_itself]
+def framed(world, cp, gnb):
+    body = request(cp, 0x65, address(65))
+    end_of(body, 2).append(IE_FramedRoute(framed_route="10.44.9.0/24 0.0.0.0 1"))
+    seid, ends = established(cp, body)
+    gnb.ping(ends[1], 0x65, "10.44.9.77")
+    gnb.ping(ends[1], 0x65, address(65))
+    check(cp.cause(PFCPSessionDeletionRequest(), seid) == ACCEPTED, "deletion refused")
+    return "a network behind the UE reached through its session"
+
+
+def paths(world, cp, gnb):
+    """A gNB that answers echo requests is there; one that does not (.8 has no GTP-U) is reported."""
+    body = request(cp, 0x66, address(66))
+    for creation in find(body, IE_OuterHeaderCreation):
+        creation.ipv4 = "192.0.2.8"
+    seid, _ = established(cp, body)
+    cp.socket.settimeout(15)
+    message, _ = cp.receive()
+    while isinstance(message.payload, PFCPSessionReportRequest):
+        message, _ = cp.receive()
+    cp.socket.settimeout(5)
+    check(isinstance(message.payload, PFCPNodeReportRequest), f"no node report: {message.summary()}")
+    check(one(message.payload, IE_NodeReportType).UPFR == 1, "no path failure")
+    check(one(message.payload, IE_RemoteGTP_U_Peer).ipv4 == "192.0.2.8", "another peer")
+    answer = PFCPNodeReportResponse(IE_list=[cp.node(), IE_Cause(cause=ACCEPTED)])
+    cp.socket.sendto(bytes(PFCP(S=0, seq=message.seq) / answer), (UPF, PFCP_PORT))
+    check(gnb.echoes > 0, "the gNB was never asked")
+    check(cp.cause(PFCPSessionDeletionRequest(), seid) == ACCEPTED, "deletion refused")
+    return "a GTP-U peer that does not answer told by a node report"
+
+
+PARTS = [flows, framed, between_upfs, chosen, quota, by_itself, paths]

@@ -24,6 +24,8 @@ CONFIG = f"""
 n4 = "{UPF}:{PFCP_PORT}"
 n3 = ["{UPF}"]
 max-sessions = 40
+framed-routes = ["10.44.0.0/16"]
+path-check = "60s"
 [dnn.internet]
 ipv4-pool = "10.45.0.0/16"
 [dnn.ims]

@@ -40,6 +40,9 @@ pub(crate) fn uplink<'a>(
         UplinkVerdict::Forward(packet) => return Some(packet),
         UplinkVerdict::Nothing => {}
         UplinkVerdict::Drop(reason) => stats.drop(reason),
+        UplinkVerdict::Alive => {
+            let _ = unusual.event(Event::Alive { peer: from.ip() });
+        }
         UplinkVerdict::Report(event) => {
             let _ = unusual.event(event);
         }

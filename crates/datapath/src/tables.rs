@@ -154,6 +154,7 @@ pub struct Tables {
     /// Answers to what nobody asked for are limited: 1,000 a second and kind.
     pub(crate) errors: Policer,
     pub(crate) echoes: Policer,
+    pub(crate) responses: Policer,
     pub(crate) solicitations: Policer,
 }
 
@@ -202,6 +203,7 @@ impl Tables {
             advertising_credit: 0,
             errors: Policer::default(),
             echoes: Policer::default(),
+            responses: Policer::default(),
             solicitations: Policer::default(),
         }
     }

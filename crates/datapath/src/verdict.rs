@@ -29,6 +29,11 @@ pub enum Event {
         /// The tunnel.
         tunnel: Tunnel,
     },
+    /// A GTP-U peer has answered an Echo Request, or says so.
+    Alive {
+        /// The peer.
+        peer: IpAddr,
+    },
 }
 
 /// What becomes of a datagram from N3.
@@ -40,6 +45,8 @@ pub(crate) enum UplinkVerdict<'a> {
     Answer(Answer),
     /// The owner gets to know.
     Report(Event),
+    /// Its sender is there.
+    Alive,
     /// It was read and wants nothing.
     Nothing,
     /// The user's packet goes on into another tunnel.
@@ -72,6 +79,7 @@ impl Tables {
                     self.limited(&self.echoes, answer, now)
                 }
                 MessageType::ErrorIndication => self.tunnel_error(packet.payload),
+                MessageType::EchoResponse if self.responses.allow(ANSWERS, 1, now) => UplinkVerdict::Alive,
                 MessageType::EchoResponse
                 | MessageType::EndMarker
                 | MessageType::SupportedExtensionHeadersNotification => UplinkVerdict::Nothing,

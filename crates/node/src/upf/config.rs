@@ -16,6 +16,9 @@ pub struct UpfConfig {
     /// The data networks and their pools of UE addresses. Of each pool the first /32 or /128 is the UPF's own and the
     /// network address is unused: UEs get addresses from the third on, and prefixes from the second /64 on.
     pub pools: Vec<Pool>,
+    /// Networks behind UEs (Framed-Route, TS 29.244 5.16): their packets are routed to the UPF too. Of each the first
+    /// address is the machine's own, as with pools.
+    pub framed: Vec<(IpAddr, u8)>,
     /// Whether UEs reach the outside by the machine's address (nftables, table `inet vireo`).
     pub nat: bool,
     /// With it, an XDP program does what is usual and the packet threads the rest.
@@ -30,6 +33,9 @@ pub struct UpfConfig {
     pub response_time: Duration,
     /// How often it sends the request in all (N1, TS 29.244 6.4).
     pub attempts: u8,
+    /// How often the GTP-U peers of sessions are asked whether they are there; `None` = never. TS 29.281 7.2.1: not more
+    /// often than every 60 s.
+    pub path_check: Option<Duration>,
 }
 
 /// A data network behind the UPF.
@@ -56,6 +62,7 @@ impl Default for UpfConfig {
             n3: vec![IpAddr::V4(Ipv4Addr::new(127, 0, 0, 8))],
             tun: "vireo0".to_owned(),
             pools: vec![],
+            framed: vec![],
             nat: false,
             xdp: None,
             workers: 1,
@@ -63,6 +70,7 @@ impl Default for UpfConfig {
             buffer: BufferLimits::default(),
             response_time: Duration::from_secs(3),
             attempts: 3,
+            path_check: None,
         }
     }
 }

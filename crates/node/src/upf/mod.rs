@@ -15,6 +15,7 @@ mod detect;
 mod exchange;
 mod flows;
 mod metrics;
+mod paths;
 mod plan;
 mod rules;
 mod server;

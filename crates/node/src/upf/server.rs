@@ -181,6 +181,7 @@ pub fn start(config: UpfConfig) -> Result<UpfHandle, UpfError> {
         pools: config.pools.clone(),
         response_time: config.response_time.into(),
         attempts: config.attempts,
+        path_check: config.path_check.map(Into::into),
         started: ntp_now(),
     };
     info!("UPF: N4 {n4}, N3 {:?}, N6 {}", config.n3, config.tun);
@@ -207,10 +208,20 @@ fn datapath_config(config: &UpfConfig) -> SocketsConfig {
         mtu: pool.mtu,
         dns: pool.dns.clone(),
     });
+    // what is behind UEs reaches them as their own addresses do
+    let mtu = config.pools.iter().map(|pool| pool.mtu).max().unwrap_or(1400);
+    let framed = config.framed.iter().map(|(network, length)| {
+        let (mut ipv4, mut ipv6) = (None, None);
+        match network {
+            IpAddr::V4(network) => ipv4 = Some((*network, *length)),
+            IpAddr::V6(network) => ipv6 = Some((*network, *length)),
+        }
+        vireo_datapath::Pool { ipv4, ipv6, mtu, dns: vec![] }
+    });
     SocketsConfig {
         n3: config.n3.clone(),
         tun: config.tun.clone(),
-        pools: pools.collect(),
+        pools: pools.chain(framed).collect(),
         limits: Limits { records: config.max_sessions.saturating_mul(2), buffer: config.buffer },
         workers: config.workers,
         nat: config.nat,
@@ -227,6 +238,7 @@ fn check_pools(config: &UpfConfig) -> Result<(), UpfError> {
             let v4 = pool.ipv4.map(|(network, length)| (IpAddr::V4(network), length));
             v4.into_iter().chain(pool.ipv6.map(|(network, length)| (IpAddr::V6(network), length)))
         })
+        .chain(config.framed.iter().copied())
         .collect();
     for (n, (a, a_length)) in networks.iter().enumerate() {
         for (b, b_length) in &networks[n + 1..] {
@@ -312,6 +324,7 @@ impl Server {
                 }
                 self.datapath.upkeep();
                 self.upf.report_usage(now, &mut &self.datapath, &mut out);
+                self.upf.check_paths(now, &mut &self.datapath, &mut out);
             }
             self.send(&mut out);
             let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);

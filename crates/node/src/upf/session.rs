@@ -6,6 +6,7 @@ use super::plan::{self, Records, Touched};
 use super::rules::{Matching, Refused, Rules, TunnelEnd};
 use super::state::{Plane, Settings};
 use super::usage::{self, Urr};
+use smallvec::SmallVec;
 use std::net::IpAddr;
 use vireo_wire::pfcp::*;
 
@@ -190,6 +191,12 @@ impl Session {
             records.remove(tables, seid, released);
         });
         urrs.iter_mut().map(|urr| usage::report(urr, UsageReportTrigger::TERMR, now)).collect()
+    }
+
+    /// The GTP-U peers that its packets go to, one for each FAR.
+    pub(super) fn peers(&self) -> SmallVec<[IpAddr; 2]> {
+        let forwarding = self.rules.fars.iter().filter(|far| far.forwards());
+        forwarding.filter_map(|far| far.tunnel.map(|tunnel| tunnel.address)).collect()
     }
 
     /// Drops what is buffered for the UE.

@@ -4,6 +4,7 @@
 use super::addresses::Addresses;
 use super::config::Pool;
 use super::exchange::{Outgoing, Requests, Responses};
+use super::paths::Paths;
 use super::rules::{Refused, Rules};
 use super::session::Session;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -11,6 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use tracing::{debug, info, warn};
 use vireo_datapath::{Event, Memory, Released, Sockets, Tables};
 use vireo_types::{Duration, Instant};
+use vireo_wire::gtpu;
 use vireo_wire::pfcp::{self, *};
 
 /// What the state machine may know of time.
@@ -54,6 +56,7 @@ pub(super) struct Settings {
     pub(super) pools: Vec<Pool>,
     pub(super) response_time: Duration,
     pub(super) attempts: u8,
+    pub(super) path_check: Option<Duration>,
     /// When we started, in seconds since 1900.
     pub(super) started: u32,
 }
@@ -62,6 +65,8 @@ pub(super) struct Settings {
 const ASSOCIATIONS: usize = 256;
 /// Addresses that they may send from.
 const PEERS: usize = 4096;
+/// Requests that are of no session are kept under this SEID, which none has.
+const NO_SESSION: u64 = 0;
 /// The unit of the Downlink Data Notification Delay (TS 29.244 8.2.28).
 const DELAY_MS: u64 = 50;
 
@@ -99,6 +104,7 @@ pub(super) struct Upf {
     /// Sessions of which something happens by time or volume alone.
     reporting: HashSet<u64>,
     addresses: Addresses,
+    paths: Paths,
     /// Downlink data that is not reported yet: when, of which session and PDR.
     delayed: BTreeMap<(Instant, u64), u16>,
     next_seid: u64,
@@ -126,6 +132,7 @@ impl Upf {
             reporting: HashSet::new(),
             peers: HashMap::new(),
             addresses: Addresses::new(&settings.pools),
+            paths: Paths::new(settings.path_check, settings.response_time, settings.attempts),
             delayed: BTreeMap::new(),
             // a SEID of an earlier run must not name a session of this one
             next_seid: u64::from(settings.started) << 32 | 1,
@@ -332,7 +339,11 @@ impl Upf {
                 }
             });
         }
-        gone.iter().filter_map(|(_, session)| session.chosen).for_each(|chosen| self.addresses.give_back(chosen));
+        for (_, session) in &gone {
+            session.chosen.into_iter().for_each(|chosen| self.addresses.give_back(chosen));
+            // when does not matter to peers that are left
+            self.paths.change(&session.peers(), &[], Instant(0));
+        }
         let sessions = &self.sessions;
         self.reporting.retain(|seid| sessions.contains_key(seid));
         Cause::REQUEST_ACCEPTED
@@ -386,6 +397,7 @@ impl Upf {
         );
         response.created_pdrs = session.created(&Rules::default(), &self.settings).collect();
         self.note_reporting(seid, &session);
+        self.paths.change(&[], &session.peers(), now.instant);
         self.sessions.insert(seid, Box::new(session));
         Ok(response)
     }
@@ -417,6 +429,7 @@ impl Upf {
         let (cp_seid, response) = match self.take(from, seid) {
             Err(cause) => (0, SessionModificationResponse::new(cause)),
             Ok(mut session) => {
+                let before = session.peers();
                 let result = SessionModificationRequest::parse(message).map_err(Refused::from).and_then(|request| {
                     // another control plane takes it over (SMF set): it must be associated too
                     if request.node_id.as_ref().is_some_and(|node| !self.associations.contains_key(node)) {
@@ -427,6 +440,7 @@ impl Upf {
                 });
                 let cp_seid = session.cp.seid;
                 self.note_reporting(seid, &session);
+                self.paths.change(&before, &session.peers(), now.instant);
                 self.sessions.insert(seid, session);
                 let response = result.unwrap_or_else(|Refused { error, rule }| SessionModificationResponse {
                     failed_rule_id: rule,
@@ -452,6 +466,7 @@ impl Upf {
             Err(cause) => (0, SessionDeletionResponse::new(cause)),
             Ok(session) => {
                 self.reporting.remove(&seid);
+                self.paths.change(&session.peers(), &[], now.instant);
                 session.chosen.into_iter().for_each(|chosen| self.addresses.give_back(chosen));
                 let cp_seid = session.cp.seid;
                 let mut response = SessionDeletionResponse::new(Cause::REQUEST_ACCEPTED);
@@ -462,6 +477,50 @@ impl Upf {
         };
         response.emit(answer, cp_seid, message.sequence()).ok()?;
         Some(response.cause)
+    }
+
+    /// Tells every control plane of paths that failed or are there again (TS 29.244 5.9).
+    fn node_report(&mut self, lost: &[IpAddr], found: &[IpAddr], now: Now, out: &mut Outgoing) {
+        let peers = |peers: &[IpAddr]| peers.iter().map(|peer| RemoteGtpuPeer(*peer)).collect();
+        let failure = (!lost.is_empty()).then(|| UserPlanePathFailureReport { remote_peers: peers(lost) });
+        let recovery = (!found.is_empty()).then(|| UserPlanePathRecoveryReport { remote_peers: peers(found) });
+        let kind = |set: bool, kind: NodeReportType| if set { kind } else { NodeReportType::default() };
+        let report = NodeReportRequest {
+            node_id: NodeId::from(self.settings.address),
+            report_type: kind(failure.is_some(), NodeReportType::UPFR) | kind(recovery.is_some(), NodeReportType::UPRR),
+            path_failure: failure,
+            path_recovery: recovery,
+        };
+        for association in self.associations.values() {
+            let to = SocketAddr::new(association.address.ip(), pfcp::PORT);
+            let build = |sequence| {
+                let mut message = vec![];
+                report.emit(&mut message, sequence).ok().map(|()| message)
+            };
+            match self.requests.send(NO_SESSION, to, now.instant, out, build) {
+                true => self.stats.reports += 1,
+                false => warn!("a node report to {to} is left out: too many are unanswered"),
+            }
+        }
+    }
+
+    /// Asks GTP-U peers whether they are there. To be called about once a second.
+    pub(super) fn check_paths(&mut self, now: Now, plane: &mut impl Plane, out: &mut Outgoing) {
+        let due = self.paths.due(now.instant);
+        if !due.ask.is_empty() {
+            plane.change(|_, released| {
+                for (peer, sequence) in &due.ask {
+                    let mut buffer = [0; gtpu::SIGNALLING_OCTETS];
+                    if let Ok(request) = gtpu::echo_request(&mut buffer, *sequence) {
+                        released.datagrams.push((SocketAddr::new(*peer, gtpu::PORT), request.to_vec()));
+                    }
+                }
+            });
+        }
+        if !due.lost.is_empty() {
+            warn!("GTP-U peers do not answer: {:?}", due.lost);
+            self.node_report(&due.lost, &[], now, out);
+        }
     }
 
     /// The datapath has seen something that a control plane must know.
@@ -475,6 +534,13 @@ impl Upf {
                     return;
                 }
                 (session, downlink_data(pdr))
+            }
+            Event::Alive { peer } => {
+                if self.paths.answered(peer, now.instant) {
+                    info!("the GTP-U peer {peer} answers again");
+                    self.node_report(&[], &[peer], now, out);
+                }
+                return;
             }
             Event::TunnelError { session, tunnel } => {
                 let remote = FTeid::new(tunnel.teid, tunnel.address);
@@ -514,6 +580,7 @@ impl Upf {
             info!("the control plane at {from} does not know a session that it had made: it is removed");
             self.reporting.remove(&seid);
             if let Some(session) = self.sessions.remove(&seid) {
+                self.paths.change(&session.peers(), &[], Instant(0));
                 session.chosen.into_iter().for_each(|chosen| self.addresses.give_back(chosen));
                 plane.change(|tables, released| session.records.clone().remove(tables, seid, released));
             }

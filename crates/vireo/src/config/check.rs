@@ -4,7 +4,7 @@ use super::file::{self, Dnn, File, LONGEST, PacketDriver, SctpDriver, SliceId};
 use super::values::{Local, Net, Span};
 use super::{Config, LogConfig, SubscribersConfig, home_network, runtime};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{CoreConfig, DnnConfig, SecurityConfig, SliceConfig, Timers, UpfConfig};
 use vireo_node::config::{ApiConfig, DATA_NETWORKS, N2Config, N4Config};
 use vireo_node::upf::{Pool, UpfConfig as EmbeddedUpf, XdpConfig, XdpMode};
@@ -342,6 +342,9 @@ fn upf(upf: &file::Upf, datapath: &file::Datapath, dnns: &[DnnConfig], problems:
     problems.check(!upf.n4.ip().is_unspecified(), "upf.n4", "one address of this machine is allowed, not all of them");
     let sessions = (1..=1 << 24).contains(&upf.max_sessions);
     problems.check(sessions, "upf.max-sessions", "1 to 16777216 is allowed");
+    // TS 29.281 7.2.1
+    let seldom = upf.path_check.0 == Duration::from_secs(0) || upf.path_check.0 >= Duration::from_secs(60);
+    problems.check(seldom, "upf.path-check", "\"60s\" or more is allowed, and \"0s\" for never");
     let pool = |d: &DnnConfig| Pool {
         dnn: d.name.clone(),
         ipv4: d.ipv4_pool,
@@ -356,9 +359,26 @@ fn upf(upf: &file::Upf, datapath: &file::Datapath, dnns: &[DnnConfig], problems:
         pools: dnns.iter().map(pool).collect(),
         nat: upf.nat,
         max_sessions: upf.max_sessions,
+        framed: upf.framed_routes.iter().filter_map(|text| framed(text, problems)).collect(),
+        path_check: (upf.path_check.0 != Duration::from_secs(0)).then(|| upf.path_check.0.into()),
         xdp,
         ..EmbeddedUpf::default()
     })
+}
+
+/// A network behind UEs.
+fn framed(text: &str, problems: &mut Problems) -> Option<(IpAddr, u8)> {
+    let network = match text.parse::<Net<Ipv4Addr>>() {
+        Ok(Net(address, length)) => Some((address.into(), length)).filter(|_| (8..=30).contains(&length)),
+        Err(_) => {
+            let v6 = text.parse::<Net<Ipv6Addr>>().ok().filter(|net| (16..=64).contains(&net.1));
+            v6.map(|Net(address, length)| (address.into(), length))
+        }
+    };
+    let what =
+        "networks like \"192.168.0.0/16\" are allowed: IPv4 /8 to /30, IPv6 /16 to /64, no bits after the prefix";
+    problems.check(network.is_some(), "upf.framed-routes", what);
+    network
 }
 
 /// Addresses of this machine.

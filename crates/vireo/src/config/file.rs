@@ -235,13 +235,25 @@ pub(super) struct Upf {
     pub(super) tun: String,
     pub(super) nat: bool,
     pub(super) max_sessions: usize,
+    pub(super) framed_routes: Vec<String>,
+    /// 0 = never.
+    pub(super) path_check: Span,
 }
 
 impl Default for Upf {
     fn default() -> Self {
         let upf = UpfConfig::default();
         let n3 = upf.n3.into_iter().map(Local::Fixed).collect();
-        Upf { enabled: true, n4: upf.n4, n3, tun: upf.tun, nat: upf.nat, max_sessions: upf.max_sessions }
+        Upf {
+            enabled: true,
+            n4: upf.n4,
+            n3,
+            tun: upf.tun,
+            nat: upf.nat,
+            max_sessions: upf.max_sessions,
+            framed_routes: Vec::new(),
+            path_check: Span(Duration::from_secs(0)),
+        }
     }
 }
 

@@ -215,6 +215,9 @@ fn a_wrong_value_is_refused_with_its_key_and_what_is_allowed() {
         ("n2.addresses = []", "n2.addresses: 1 to 8 addresses"),
         ("n2.port = 0", "n2.port: 1 to 65535 is allowed"),
         ("n4.listen = '0.0.0.0:8805'", "n4.listen: UPFs need an address"),
+        ("upf.path-check = '5s'", "upf.path-check: \"60s\" or more"),
+        ("upf.framed-routes = ['10.0.0.1/8']", "upf.framed-routes: networks like"),
+        ("upf.framed-routes = ['10.0.0.0/31']", "upf.framed-routes: networks like"),
         ("upf.enabled = false", "upf.enabled: without an [[external-upf]]"),
         ("external-upf = [{ n4 = '1.2.3.4:8805', dnns = ['x'] }]", "external-upf.0.dnns: there is no [dnn.x]"),
         (

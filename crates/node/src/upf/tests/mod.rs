@@ -55,6 +55,7 @@ fn bench_with(pools: Vec<crate::upf::Pool>) -> Bench {
         pools,
         response_time: Duration::from_secs(3),
         attempts: 3,
+        path_check: Some(Duration::from_secs(60)),
         started: STARTED,
     };
     Bench {

@@ -176,3 +176,49 @@ fn usage_is_told_when_a_threshold_or_period_is_reached() {
         (UsageReportTrigger::PERIO, Some(0))
     );
 }
+
+#[test]
+fn a_peer_that_answers_no_more_is_told_to_control_planes() {
+    let mut b = bench();
+    let (seid, _) = b.session();
+    b.modify(seid, &forward(RAN_TEID));
+    let second = |b: &mut Bench| {
+        let mut out = vec![];
+        b.upf.check_paths(b.now, &mut b.plane, &mut out);
+        b.later(1);
+        out
+    };
+    assert_eq!(second(&mut b), vec![]);
+    let request = Packet::parse(&b.plane.n3[0].1).expect("sound");
+    assert_eq!((b.plane.n3.len(), request.kind), (1, gtpu::MessageType::EchoRequest));
+    let mut buffer = [0; gtpu::SIGNALLING_OCTETS];
+    let response = gtpu::echo_response(&mut buffer, request.sequence.expect("there")).expect("room").to_vec();
+    b.plane.receive_n3((GNB, 2152).into(), &response, b.now.instant);
+    assert_eq!(b.events(), vec![], "nothing new");
+    let node_report = |out: &Outgoing| {
+        assert_eq!((out.len(), out[0].0), (1, Bench::smf()));
+        let message = Message::new(&out[0].1).expect("sound");
+        (message.sequence(), NodeReportRequest::parse(&message).expect("a node report"))
+    };
+    let reports: Vec<_> = (0..75).map(|_| second(&mut b)).filter(|out| !out.is_empty()).collect();
+    assert_eq!(reports.len(), 1, "once");
+    let (sequence, report) = node_report(&reports[0]);
+    let peers = report.path_failure.expect("there").remote_peers;
+    assert_eq!((report.report_type, &peers[..]), (NodeReportType::UPFR, &[RemoteGtpuPeer(GNB.into())][..]));
+    let taken = NodeReportResponse { node_id: node(), cause: Cause::REQUEST_ACCEPTED, offending_ie: None };
+    let mut octets = vec![];
+    taken.emit(&mut octets, sequence).expect("short");
+    assert_eq!(b.deliver(&octets), vec![]);
+    let mut again = vec![];
+    b.later(9);
+    b.upf.tick(b.now, &mut again);
+    assert_eq!((again, b.upf.stats.unanswered), (vec![], 0), "it was answered");
+    b.plane.receive_n3((GNB, 2152).into(), &response, b.now.instant);
+    let (_, report) = node_report(&b.events());
+    assert_eq!((report.report_type, report.path_recovery.is_some()), (NodeReportType::UPRR, true));
+    // a peer of no session is not asked
+    b.delete(seid);
+    b.plane.n3.clear();
+    b.later(200);
+    assert_eq!((second(&mut b), b.plane.n3.len()), (vec![], 0));
+}
