@@ -3,6 +3,7 @@
 use super::packets::packet;
 use super::table::{FLOW, UDP, down, g_pdu, host, rules, up};
 use super::*;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// What `ip` says of an interface.
 fn link(name: &str) -> String {
@@ -119,5 +120,60 @@ fn a_next_hop_takes_what_is_beyond_it() {
             let datagram = g_pdu(b.teids[0], None, &up(0, &vec![7; octets]));
             assert_eq!(b.receive_n3(GNB[0], &datagram, 0), expected, "{octets}");
         }
+    });
+}
+
+/// Ends another thread's work when it is dropped, also by a panic.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// What the program writes is of one rule or of the other, never of both, however fast they follow each other.
+#[test]
+fn a_packet_meets_one_rule() {
+    const RUNS: u32 = 20_000;
+    in_namespace(|| {
+        let mut b = Bench::new(&rules()).expect("loaded");
+        let id = b.downlinks[0];
+        let with = |n: u8| DownlinkRule {
+            qfi: Some(n),
+            tunnel: Some(Tunnel { teid: Teid(u32::from(n) * 0x0101_0101), address: GNB[0] }),
+            ..downlink_rule(0)
+        };
+        let frame = frame(mac(6, 7), mac(6, 1), &down(0, b"x"));
+        let mut tables = std::mem::replace(&mut b.behind.tables, Tables::new(vec![], Limits::default()));
+        tables.set_downlink(id, with(1), false, &mut Default::default());
+        tables.settle();
+        let ended = AtomicBool::new(false);
+        let (mut left, mut passed) = (0, 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut n = 0_u8;
+                while !ended.load(Relaxed) {
+                    n = n % 63 + 1;
+                    tables.set_downlink(id, with(n), false, &mut Default::default());
+                    tables.settle();
+                    (0..n).for_each(|_| std::hint::spin_loop());
+                }
+            });
+            let _end = End(&ended);
+            for _ in 0..RUNS {
+                match b.run(&frame) {
+                    (2, _) => passed += 1,
+                    (4, out) => {
+                        left += 1;
+                        let (teid, qfi) = (&out[46..50], out[56]);
+                        assert!(teid.iter().all(|octet| *octet == qfi), "{out:02x?}");
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        });
+        eprintln!("{left} left, {passed} passed");
+        assert!(left > 0 && left + passed == RUNS);
     });
 }
