@@ -19,6 +19,7 @@ use crate::xdp::{KernelCounters, Xdp, XdpConfig};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use tracing::{debug, error};
@@ -94,6 +95,8 @@ pub struct Sockets {
     threads: Vec<JoinHandle<()>>,
     _nat: Option<Nat>,
     xdp: Option<Xdp>,
+    /// Whether the log has it that an interface of XDP is lost.
+    told_lost: AtomicBool,
 }
 
 impl std::fmt::Debug for Sockets {
@@ -140,6 +143,7 @@ impl Sockets {
             threads: vec![],
             _nat: nat,
             xdp: None,
+            told_lost: AtomicBool::new(false),
         };
         for (number, (sockets, tun)) in sockets.into_iter().zip(queues).enumerate() {
             let worker = Worker {
@@ -193,6 +197,14 @@ impl Sockets {
             self.view.look(|tables| tables.expire_buffers(self.clock.now()));
         self.view.counters.flush(&mut stats);
         self.change(|tables, released| tables.advertise_again(released));
+        if let Some(xdp) = &self.xdp {
+            for name in xdp.lost() {
+                if self.told_lost.swap(true, Relaxed) {
+                    break;
+                }
+                error!("the interface {name} has gone, and XDP with it; user packets go by the slow path: restart");
+            }
+        }
     }
 
     /// Whether a worker has ended by itself.

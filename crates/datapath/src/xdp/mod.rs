@@ -45,7 +45,7 @@ pub struct XdpConfig {
     /// Where the program runs.
     pub mode: XdpMode,
     /// Where uplink packets go, at most one of each family: by this next hop, whatever the routes for their
-    /// destinations are, unless these are UEs' or our own N3 addresses. Without one they go by the routes, which are
+    /// destinations are (also those to networks behind other UEs), unless these are in the pools or N3 addresses of ours. Without one they go by the routes, which are
     /// asked for every packet.
     pub next_hops: Vec<IpAddr>,
 }
@@ -130,6 +130,13 @@ impl Xdp {
         let names: Vec<&str> = self.interfaces.iter().map(|(name, _)| name.as_str()).collect();
         info!("XDP: {:?} on {}", self.mode, names.join(", "));
         Ok(())
+    }
+
+    /// The interfaces that are there no more, or are others of the same name: the program is not on them, and their
+    /// packets go through the sockets.
+    pub(crate) fn lost(&self) -> impl Iterator<Item = &str> {
+        let lost = |(name, index): &&(String, u32)| netlink::index_of(name).ok() != Some(*index);
+        self.interfaces.iter().filter(lost).map(|(name, _)| name.as_str())
     }
 
     /// What the program counts.

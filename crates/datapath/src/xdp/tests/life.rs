@@ -23,6 +23,13 @@ fn the_program_is_on_its_interfaces_as_long_as_it_is_held() {
         drop(b);
         assert!(!link("n3").contains("prog/xdp") && !link("n6").contains("prog/xdp"), "{}", link("n3"));
         other.xdp.attach().expect("attached");
+        ip("link set n6 down");
+        ip("link set n6 up");
+        assert!(link("n6").contains("prog/xdp"), "down and up again is nothing to it");
+        assert_eq!(other.xdp.lost().count(), 0);
+        ip("link del n6");
+        ip("link add n6 type veth peer name dn");
+        assert_eq!(other.xdp.lost().collect::<Vec<_>>(), ["n6"], "another of the same name");
     });
 }
 
