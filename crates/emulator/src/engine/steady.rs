@@ -165,9 +165,13 @@ impl<'a> SteadyRun<'a> {
         self.streams.iter().all(|due| due.at_us >= self.end_us)
     }
 
-    fn next_us(&self) -> Option<u64> {
-        if self.stage != Stage::Running {
-            return None;
+    /// When there is something to do next, as seen at `now_us`.
+    fn next_us(&self, now_us: u64) -> Option<u64> {
+        match self.stage {
+            // The load begins for all workers at once, and not when this one happens to look.
+            Stage::Ready => return Some(now_us + HEAD_START_US / 4),
+            Stage::Running => {}
+            _ => return None,
         }
         // at the end it is looked at once more, to change the stage
         self.streams.iter().map(|due| due.at_us).chain([self.end_us]).min()
@@ -226,7 +230,7 @@ impl Worker<'_> {
             self.stats.report.steady.procedures += arrived;
             self.counters.procedures.fetch_add(arrived, Ordering::Relaxed);
         }
-        run.next_us()
+        run.next_us(self.now_us)
     }
 
     fn change_stage(&mut self) {
@@ -358,8 +362,8 @@ mod tests {
         run.streams.iter_mut().for_each(|due| due.advance(1000, (number, threads)));
         let mut times = Vec::new();
         let mut unserved = 0;
-        while run.next_us().is_some_and(|at| at < 2_000_000) {
-            let now = run.next_us().expect("is running");
+        while run.next_us(0).is_some_and(|at| at < 2_000_000) {
+            let now = run.next_us(0).expect("is running");
             run.put(1, 0);
             match run.job(now, (number, threads), &mut unserved) {
                 Some(Job::Begin { intended_us, .. }) => times.push(intended_us),
@@ -388,7 +392,7 @@ mod tests {
         run.streams.iter_mut().for_each(|due| due.advance(0, (0, 1)));
         let mut unserved = 0;
         assert!(run.job(2_500, (0, 1), &mut unserved).is_none());
-        assert_eq!((unserved, run.arrived, run.next_us()), (3, 3, Some(3_000)));
+        assert_eq!((unserved, run.arrived, run.next_us(2_500)), (3, 3, Some(3_000)));
         run.put(7, 0);
         let Some(Job::Begin { owner, intended_us, .. }) = run.job(2_600, (0, 1), &mut unserved) else {
             panic!("one waits")

@@ -9,10 +9,12 @@ use std::io;
 
 /// What a step of nice is worth (the kernel's table of weights: each is 1.25 times the next).
 const STEP: f64 = 1.25;
-/// The largest nice value.
-const NICEST: i32 = 19;
-/// `cpu.weight` of the heaviest worker: the kernel's usual one.
+/// The smallest nice value.
+const LEAST_NICE: i32 = -20;
+/// `cpu.weight` of the lightest worker: the kernel's usual one, and so the host's.
 const USUAL: f64 = 100.0;
+/// The heaviest worker gets so many times what the lightest gets, at most.
+const MOST: f64 = 20.0;
 
 /// The workers' weights.
 #[derive(Debug, Default)]
@@ -34,8 +36,8 @@ struct Weighed {
 enum Means {
     Groups(Groups),
     Nice {
-        /// The host's own, below which no worker goes.
-        least: i32,
+        /// The host's own, which is that of the lightest worker.
+        own: i32,
     },
     Nothing,
 }
@@ -49,10 +51,10 @@ impl Means {
             }
             Err(why) => why,
         };
-        match reversible_nice() {
-            Ok(least) => {
+        match lowerable_nice() {
+            Ok(own) => {
                 tracing::info!(cgroups = %groups, "workers share processors by nice values");
-                Means::Nice { least }
+                Means::Nice { own }
             }
             Err(nice) => {
                 tracing::warn!(
@@ -66,10 +68,10 @@ impl Means {
     }
 }
 
-/// The nice value of this thread, if a thread may take a higher one and come back. It is this thread's alone (on Linux).
-fn reversible_nice() -> io::Result<i32> {
+/// The nice value of this thread, if a thread may take a smaller one. It is this thread's alone (on Linux).
+fn lowerable_nice() -> io::Result<i32> {
     let own = getpriority_process(None)?;
-    setpriority_process(None, own + 1)?;
+    setpriority_process(None, own - 1)?;
     setpriority_process(None, own)?;
     Ok(own)
 }
@@ -109,20 +111,22 @@ impl Weights {
         }
     }
 
+    /// The lightest worker weighs what the host does, the others more: shares decide among NFs, and a share of a processor
+    /// that host and balancer use too must not be less than theirs, or what they bring in would pile up.
     fn apply(&mut self) {
-        let most = self.workers.values().map(|w| w.weight).fold(0.0, f64::max);
+        let least = self.workers.values().map(|w| w.weight).fold(f64::INFINITY, f64::min);
         for (worker, weighed) in &mut self.workers {
-            let part = weighed.weight / most;
+            let times = (weighed.weight / least).min(MOST);
             let (value, result) = match &mut self.means {
                 Some(Means::Groups(groups)) => {
-                    let value = cpu_weight(part);
+                    let value = cpu_weight(times);
                     if weighed.set == Some(value) {
                         continue;
                     }
                     (value, groups.set(*worker, weighed.pid, value))
                 }
-                Some(Means::Nice { least }) => {
-                    let value = nice(part, *least);
+                Some(Means::Nice { own }) => {
+                    let value = nice(times, *own);
                     if weighed.set == Some(value.cast_unsigned()) {
                         continue;
                     }
@@ -148,15 +152,15 @@ fn be_nice(pid: u32, value: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// The nice value of who gets this part of what the heaviest gets.
-fn nice(part: f64, least: i32) -> i32 {
-    let steps = (1.0 / part).log(STEP).round().clamp(0.0, 39.0) as i32;
-    (least + steps).min(NICEST)
+/// The nice value of who gets so many times what the lightest gets.
+fn nice(times: f64, own: i32) -> i32 {
+    let steps = times.log(STEP).round() as i32;
+    (own - steps).max(LEAST_NICE)
 }
 
-/// The weight in a cgroup of who gets this part of what the heaviest gets.
-fn cpu_weight(part: f64) -> u32 {
-    (part * USUAL).round().max(1.0) as u32
+/// The weight in a cgroup of who gets so many times what the lightest gets.
+fn cpu_weight(times: f64) -> u32 {
+    (times * USUAL).round() as u32
 }
 
 #[cfg(test)]
@@ -165,8 +169,8 @@ mod tests {
 
     #[test]
     fn weights_follow_the_kernels_steps() {
-        assert_eq!((nice(1.0, 0), nice(0.8, 0), nice(0.5, 0), nice(0.1, 0)), (0, 1, 3, 10));
-        assert_eq!((nice(1.0, -5), nice(0.5, 18), nice(1e-9, -20)), (-5, 19, 19));
-        assert_eq!((cpu_weight(1.0), cpu_weight(0.25), cpu_weight(1e-6)), (100, 25, 1));
+        assert_eq!((nice(1.0, 0), nice(1.25, 0), nice(2.0, 0), nice(10.0, 0)), (0, -1, -3, -10));
+        assert_eq!((nice(1.0, -5), nice(2.0, 18), nice(MOST, -19)), (-5, 15, -20));
+        assert_eq!((cpu_weight(1.0), cpu_weight(4.0), cpu_weight(MOST)), (100, 400, 2000));
     }
 }

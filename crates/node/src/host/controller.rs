@@ -250,12 +250,7 @@ impl Host {
 
     /// Tells the kernel what part of a processor each worker's NFs have together.
     fn weigh(&mut self) {
-        for at in 0..self.rings.len() {
-            let worker = self.rings[at].number;
-            let weight = self.pools.weight(worker);
-            if weight <= 0.0 {
-                continue;
-            }
+        for (worker, weight) in self.pools.weights(&self.region) {
             let before = self.controller.weights.get(&worker).copied().unwrap_or(0.0);
             if (weight - before).abs() > before * WEIGHT_STEP {
                 self.controller.weights.insert(worker, weight);

@@ -58,6 +58,9 @@ pub(crate) struct Nf {
     pub(crate) violated: u64,
     /// What its worker had counted when it was looked at last: nanoseconds, procedures.
     seen: (u64, u64),
+    /// Nanoseconds that it had worked when weights were computed last, and whether it had since the time before.
+    worked: u64,
+    lately: bool,
 }
 
 /// What `T_t` is taken for before anything was measured, in nanoseconds: a procedure of a few messages.
@@ -215,6 +218,8 @@ impl Pools {
                 recent: 0,
                 violated: 0,
                 seen: (word(plan::NF_BUSY), word(plan::NF_PROCEDURES)),
+                worked: word(plan::NF_BUSY),
+                lately: false,
             });
         }
         self.index();
@@ -289,26 +294,35 @@ impl Pools {
         for nf in &mut self.nfs {
             nf.waiting = nf.queue.len() as u32;
         }
-        let limits: Vec<f64> = std::iter::once(1.0).chain(self.slices.iter().map(|slice| slice.limit)).collect();
-        let least = self.slices.iter().flat_map(|s| s.slo).min().unwrap_or(SliceRuntime::SLO);
-        let mut cores: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
-        (0..self.nfs.len()).for_each(|at| cores.entry(self.core(at)).or_default().push(at));
-        for together in cores.values() {
-            let claims: Vec<Claim> = together.iter().map(|at| self.claim(*at)).collect();
-            let total: f64 = claims.iter().filter(|c| c.active).map(|c| c.priority(least)).sum();
-            for ((at, claim), share) in together.iter().zip(&claims).zip(shares(&claims, &limits)) {
-                let mine = claim.priority(least);
-                self.nfs[*at].share =
-                    if claim.active { share } else { (mine / (total + mine)).min(limits[claim.slice]) };
-            }
+        let active = |nf: &Nf| nf.waiting > 0;
+        let shares = self.shares(active);
+        for (nf, share) in self.nfs.iter_mut().zip(shares) {
+            nf.share = share;
         }
         self.tell(region);
     }
 
-    fn claim(&self, at: usize) -> Claim {
-        let nf = &self.nfs[at];
-        let (slo, slice) = (self.slo(nf.purpose), nf.purpose.slice);
-        Claim { slo, violations: nf.violations, active: nf.waiting > 0, slice }
+    /// What part of its core each NF has beside the active ones.
+    fn shares(&self, active: impl Fn(&Nf) -> bool) -> Vec<f64> {
+        let limits: Vec<f64> = std::iter::once(1.0).chain(self.slices.iter().map(|slice| slice.limit)).collect();
+        let least = self.slices.iter().flat_map(|s| s.slo).min().unwrap_or(SliceRuntime::SLO);
+        let mut cores: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+        (0..self.nfs.len()).for_each(|at| cores.entry(self.core(at)).or_default().push(at));
+        let mut all = vec![0.0; self.nfs.len()];
+        for together in cores.values() {
+            let claim = |at: &usize| {
+                let nf = &self.nfs[*at];
+                let (slo, slice) = (self.slo(nf.purpose), nf.purpose.slice);
+                Claim { slo, violations: nf.violations, active: active(nf), slice }
+            };
+            let claims: Vec<Claim> = together.iter().map(claim).collect();
+            let total: f64 = claims.iter().filter(|c| c.active).map(|c| c.priority(least)).sum();
+            for ((at, claim), share) in together.iter().zip(&claims).zip(shares(&claims, &limits)) {
+                let mine = claim.priority(least);
+                all[*at] = if claim.active { share } else { (mine / (total + mine)).min(limits[claim.slice]) };
+            }
+        }
+        all
     }
 
     /// Which core an NF's worker runs on; workers that are not pinned count as alone on one.
@@ -334,9 +348,23 @@ impl Pools {
         }
     }
 
-    /// What part of its core a worker's NFs with work have together.
-    pub(crate) fn weight(&self, worker: u8) -> f64 {
-        self.nfs.iter().filter(|nf| nf.place.worker == worker && nf.waiting > 0).map(|nf| nf.share).sum()
+    /// What part of its core each worker's NFs have together that have worked since this was asked last. Not what waits
+    /// at the moment: the kernel is told for a long time, in which queues fill and empty many times.
+    pub(crate) fn weights(&mut self, region: &Region) -> SmallVec<[(u8, f64); 16]> {
+        for nf in &mut self.nfs {
+            let word = self.plan.nf_word(nf.place.worker, nf.place.nf, plan::NF_BUSY);
+            let now = region.board(word).load(Ordering::Relaxed);
+            nf.lately = std::mem::replace(&mut nf.worked, now) != now || nf.waiting > 0;
+        }
+        let shares = self.shares(|nf| nf.lately);
+        let mut weights: SmallVec<[(u8, f64); 16]> = SmallVec::new();
+        for (nf, share) in self.nfs.iter().zip(shares).filter(|(nf, _)| nf.lately) {
+            match weights.iter_mut().find(|(worker, _)| *worker == nf.place.worker) {
+                Some((_, sum)) => *sum += share,
+                None => weights.push((nf.place.worker, share)),
+            }
+        }
+        weights
     }
 
     /// Takes the workers' measurements over: `T_t` follows what procedures have cost.

@@ -131,8 +131,9 @@ impl Work {
 
     fn run(mut self) {
         let ring = self.region.ring(rings(self.worker.number()).0).unwrap();
+        let mut bell = ring.bell();
         loop {
-            let taken = ring.bell().wait(Duration::from_millis(100), || ring.take(&self.worker));
+            let taken = bell.wait(Duration::from_millis(100), || ring.take(&self.worker));
             let Some(taken) = taken else { continue };
             let slot = self.region.slot_at(taken.item).expect("there is such a slot");
             let mut next = self.region.next(&self.worker, slot);
