@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""sessions.py VIREO LOG: what a control plane and a gNB that are not ours see of `vireo upf`.
+"""sessions.py VIREO LOG DRIVER: what a control plane and a gNB that are not ours see of `vireo upf`.
 
 Each part says what it has shown; the first thing that is not as TS 29.244 wants ends the run.
 """
@@ -114,14 +114,14 @@ def restart(world, cp, gnb):
 PARTS = [association, traffic, idle, *rules.PARTS, *refusals.PARTS, capacity, restart]
 
 
-def main(vireo, log):
-    world = World(vireo, log)
+def main(vireo, log, driver):
+    world = World(vireo, log, driver)
     cp = ControlPlane(world.socket("ran", (SMF, PFCP_PORT)))
     gnb = Gnb(world.socket("ran", (GNB, GTPU_PORT)))
     world.start()
     for part in PARTS:
         try:
-            print(f"scapy: {part(world, cp, gnb)}", flush=True)
+            print(f"scapy over {driver}: {part(world, cp, gnb)}", flush=True)
         except (Failed, TimeoutError) as error:
             raise SystemExit(f"{part.__name__}: {error or 'no answer'}: see {log}") from error
     world.stop()

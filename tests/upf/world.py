@@ -36,6 +36,16 @@ listen = "127.0.0.1:9090"
 level = "info"
 """
 
+# Packets in the kernel where a record says it all. Generic, because a veth pair has native XDP only with a program or
+# receive offload at its other end.
+XDP = """
+[datapath]
+driver = "xdp"
+interfaces = ["n3", "n6"]
+mode = "generic"
+"""
+DRIVERS = {"sockets": CONFIG, "xdp": CONFIG + XDP}
+
 COUNTERS = """
 table inet count {
     counter up { }
@@ -54,7 +64,7 @@ def sh(line, **more):
 
 
 class World:
-    def __init__(self, vireo, log):
+    def __init__(self, vireo, log, driver):
         self.vireo, self.log, self.process = os.path.abspath(vireo), open(log, "ab"), None
         self.tag = f"vwit{os.getpid()}"
         atexit.register(self.remove)
@@ -72,7 +82,7 @@ class World:
             ip netns exec {tag}-dn nft -f -
         """, input=COUNTERS)
         with tempfile.NamedTemporaryFile("w", suffix=".toml", delete=False) as file:
-            file.write(CONFIG)
+            file.write(DRIVERS[driver])
         self.config = file.name
 
     def remove(self):

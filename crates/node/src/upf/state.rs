@@ -7,6 +7,7 @@ use super::exchange::{Outgoing, Requests, Responses};
 use super::paths::Paths;
 use super::rules::{Refused, Rules};
 use super::session::Session;
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use tracing::{debug, info, warn};
@@ -63,8 +64,8 @@ pub(super) struct Settings {
 
 /// Control planes that may be associated at a time.
 const ASSOCIATIONS: usize = 256;
-/// Addresses that they may send from.
-const PEERS: usize = 4096;
+/// Addresses that each may send from.
+const HOSTS: usize = 64;
 /// Requests that are of no session are kept under this SEID, which none has.
 const NO_SESSION: u64 = 0;
 /// The unit of the Downlink Data Notification Delay (TS 29.244 8.2.28).
@@ -90,6 +91,8 @@ pub struct PfcpStats {
 #[derive(Debug)]
 struct Association {
     address: SocketAddr,
+    /// Where it sends from: several hosts of a control plane may have one Node ID.
+    hosts: SmallVec<[IpAddr; 1]>,
     recovery: u32,
 }
 
@@ -98,8 +101,6 @@ struct Association {
 pub(super) struct Upf {
     pub(super) settings: Settings,
     associations: HashMap<NodeId, Association>,
-    /// Whose address it is: several hosts of a control plane may have one Node ID.
-    peers: HashMap<IpAddr, NodeId>,
     sessions: HashMap<u64, Box<Session>>,
     /// Sessions of which something happens by time or volume alone.
     reporting: HashSet<u64>,
@@ -130,7 +131,6 @@ impl Upf {
             associations: HashMap::new(),
             sessions: HashMap::new(),
             reporting: HashSet::new(),
-            peers: HashMap::new(),
             addresses: Addresses::new(&settings.pools),
             paths: Paths::new(settings.path_check, settings.response_time, settings.attempts),
             delayed: BTreeMap::new(),
@@ -164,7 +164,7 @@ impl Upf {
 
     /// Whether the control plane of this Node ID sends from there.
     fn is_peer(&self, from: SocketAddr, node: &NodeId) -> bool {
-        self.peers.get(&from.ip()) == Some(node)
+        self.associations.get(node).is_some_and(|association| association.hosts.contains(&from.ip()))
     }
 
     /// A datagram came on N4.
@@ -314,13 +314,18 @@ impl Upf {
                 self.dissociate(&request.node_id, plane);
             }
             Some(_) => {}
-            None if self.associations.len() >= ASSOCIATIONS || self.peers.len() >= PEERS => {
-                return Cause::NO_RESOURCES;
-            }
+            None if self.associations.len() >= ASSOCIATIONS => return Cause::NO_RESOURCES,
             None => info!("PFCP association with {from}"),
         }
-        self.peers.insert(from.ip(), request.node_id.clone());
-        self.associations.insert(request.node_id, Association { address: from, recovery });
+        let new = || Association { address: from, hosts: SmallVec::new(), recovery };
+        let association = self.associations.entry(request.node_id).or_insert_with(new);
+        if !association.hosts.contains(&from.ip()) {
+            if association.hosts.len() >= HOSTS {
+                return Cause::NO_RESOURCES;
+            }
+            association.hosts.push(from.ip());
+        }
+        association.address = from;
         Cause::REQUEST_ACCEPTED
     }
 
@@ -329,7 +334,6 @@ impl Upf {
         if self.associations.remove(node_id).is_none() {
             return Cause::NO_ESTABLISHED_ASSOCIATION;
         }
-        self.peers.retain(|_, node| node != node_id);
         let gone: Vec<(u64, Box<Session>)> = self.sessions.extract_if(|_, session| session.node == *node_id).collect();
         // not all in one change: packets of others must not wait for a million removals
         for sessions in gone.chunks(64) {
@@ -377,9 +381,6 @@ impl Upf {
         now: Now,
         plane: &mut impl Plane,
     ) -> Result<SessionEstablishmentResponse, Refused> {
-        if !self.peers.contains_key(&from.ip()) {
-            return Err(Refused::cause(Cause::NO_ESTABLISHED_ASSOCIATION));
-        }
         let request = SessionEstablishmentRequest::parse(message)?;
         if !self.is_peer(from, &request.node_id) {
             return Err(Refused::cause(Cause::NO_ESTABLISHED_ASSOCIATION));
@@ -411,10 +412,11 @@ impl Upf {
 
     /// The session that a peer names, which must be its own.
     fn take(&mut self, from: SocketAddr, seid: u64) -> Result<Box<Session>, Cause> {
-        let node = self.peers.get(&from.ip()).ok_or(Cause::NO_ESTABLISHED_ASSOCIATION)?;
-        let own = self.sessions.get(&seid).is_some_and(|session| session.node == *node);
-        let session = if own { self.sessions.remove(&seid) } else { None };
-        session.ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)
+        if self.sessions.get(&seid).is_some_and(|session| self.is_peer(from, &session.node)) {
+            return self.sessions.remove(&seid).ok_or(Cause::SESSION_CONTEXT_NOT_FOUND);
+        }
+        let known = self.associations.values().any(|association| association.hosts.contains(&from.ip()));
+        Err(if known { Cause::SESSION_CONTEXT_NOT_FOUND } else { Cause::NO_ESTABLISHED_ASSOCIATION })
     }
 
     fn modify(

@@ -33,6 +33,11 @@ fn a_stranger_does_nothing_to_others_sessions() {
     b.from = own;
     b.uplink(teid, &ipv4(UE, SERVER, 40));
     assert_eq!((b.plane.n6.len(), b.modify(seid, &forward(RAN_TEID)).cause), (1, Cause::REQUEST_ACCEPTED));
+    // two control planes may share an address
+    b.from = own;
+    let set_up: (_, AssociationSetupResponse) = b.ask(|out, sequence| other.emit(out, sequence));
+    assert_eq!(set_up.1.cause, Cause::REQUEST_ACCEPTED);
+    assert_eq!(b.modify(seid, &forward(RAN_TEID)).cause, Cause::REQUEST_ACCEPTED);
     // another host of the same control plane may
     b.from = stranger;
     assert_eq!(b.associate().cause, Cause::REQUEST_ACCEPTED);
