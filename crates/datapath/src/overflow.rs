@@ -335,7 +335,8 @@ impl Tables {
                 packet: octets,
                 uplink: rule.uplink,
             },
-            (Target::Buffer { notify }, Some(id)) => {
+            // what waits is let go towards the UE
+            (Target::Buffer { notify }, Some(id)) if !rule.uplink => {
                 match self.wait(id, table.session, rule.pdr, notify, octets, now) {
                     Ok(event) => UplinkVerdict::Buffered(id, event),
                     Err(reason) => UplinkVerdict::Drop(reason),

@@ -105,7 +105,7 @@ pub(super) fn compile(rules: &Rules) -> Result<SessionFlows, Refused> {
             flows: of,
             filters: vec![],
             gate_open: quality.gate_open,
-            target: target(far, source, marked)?,
+            target: target(far, source, uplink, marked)?,
             rates: rates.filter(|(_, rate)| *rate != Rate::UNLIMITED).collect(),
             meters: pdr.urrs.to_vec(),
         };
@@ -124,8 +124,12 @@ pub(super) fn compile(rules: &Rules) -> Result<SessionFlows, Refused> {
 }
 
 /// What a FAR does with packets from there.
-fn target(far: &Far, source: Source, marked: Option<PduSession>) -> Result<Target, Refused> {
+fn target(far: &Far, source: Source, uplink: bool, marked: Option<PduSession>) -> Result<Target, Refused> {
     if far.action.contains(ApplyAction::BUFF) {
+        if uplink {
+            // what waits is what goes to the UE
+            return Err(Refused::rule(FailedRuleId::Far(far.id)));
+        }
         return Ok(Target::Buffer { notify: far.action.contains(ApplyAction::NOCP) });
     }
     if !far.forwards() {

@@ -93,6 +93,7 @@ fn what_is_missing_is_named() {
     assert_eq!(refused(&|r| r.create_fars[1].far_id = FarId(1)), failed(FailedRuleId::Far(1)));
     let both = ApplyAction::FORW | ApplyAction::BUFF;
     assert_eq!(refused(&|r| r.create_fars[0].apply_action = both), failed(FailedRuleId::Far(1)));
+    assert_eq!(refused(&|r| r.create_fars[0].apply_action = ApplyAction::BUFF), failed(FailedRuleId::Far(1)));
     let filter = |text: &str| vec![SdfFilter::new(text)];
     let other = "permit out tcp from any to assigned established";
     assert_eq!(refused(&|r| r.create_pdrs[1].pdi.sdf_filters = filter(other)), failed(FailedRuleId::Pdr(2)));
