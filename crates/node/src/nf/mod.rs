@@ -39,6 +39,10 @@ use vireo_types::{Dnn, Ltmsi};
 /// How long a worker without work sleeps at most before it looks whether the host wants it to end.
 const SLEEP: Duration = Duration::from_secs(1);
 
+/// Items that a worker serves before it looks again what shares its NFs have: well within the time in which the host
+/// looks at the queues.
+const SHARES_HOLD: u32 = 16;
+
 /// What a worker is told at its start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Instructions {
@@ -127,20 +131,23 @@ impl Nf {
     }
 
     fn run(&mut self) {
-        let number = self.worker.number();
-        let since = Instant::now();
+        let started = Instant::now();
+        let mut now = started;
+        let mut until_look = 0;
         loop {
-            self.worker.beat(since.elapsed().as_micros() as u64 + 1);
-            for (nf, share) in self.shares.iter_mut().enumerate() {
-                let word = self.region.board(self.plan.nf_word(number, nf as u8, plan::NF_SHARE));
-                *share = f64::from_bits(word.load(Ordering::Relaxed));
+            self.worker.beat(now.duration_since(started).as_micros() as u64 + 1);
+            if until_look == 0 {
+                self.look_at_shares();
+                until_look = SHARES_HOLD;
             }
+            until_look -= 1;
             let queues = &self.queues;
             match self.deficit.next(&self.shares, |nf| !queues[nf].is_empty()) {
                 Some(nf) => {
-                    let began = Instant::now();
+                    let began = now;
                     let procedures = self.serve(nf);
-                    let nanos = began.elapsed().as_nanos() as u64;
+                    now = Instant::now();
+                    let nanos = now.duration_since(began).as_nanos() as u64;
                     self.deficit.ran(nf, nanos);
                     self.account(nf, nanos, procedures);
                 }
@@ -150,8 +157,19 @@ impl Nf {
                     }
                     let queues = &self.queues;
                     self.bell.wait(SLEEP, || queues.iter().any(|queue| !queue.is_empty()).then_some(()));
+                    now = Instant::now();
+                    until_look = 0;
                 }
             }
+        }
+    }
+
+    /// What part of a core each NF has by now.
+    fn look_at_shares(&mut self) {
+        let number = self.worker.number();
+        for (nf, share) in self.shares.iter_mut().enumerate() {
+            let word = self.region.board(self.plan.nf_word(number, nf as u8, plan::NF_SHARE));
+            *share = f64::from_bits(word.load(Ordering::Relaxed));
         }
     }
 

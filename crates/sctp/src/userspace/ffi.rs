@@ -224,6 +224,7 @@ unsafe extern "C" {
     pub(super) fn usrsctp_sysctl_set_sctp_reconfig_enable(value: u32) -> c_int;
     pub(super) fn usrsctp_sysctl_set_sctp_nrsack_enable(value: u32) -> c_int;
     pub(super) fn usrsctp_sysctl_set_sctp_pktdrop_enable(value: u32) -> c_int;
+    pub(super) fn usrsctp_sysctl_set_sctp_max_burst_default(packets: u32) -> c_int;
     pub(super) fn usrsctp_sysctl_set_sctp_shutdown_guard_time_default(seconds: u32) -> c_int;
 }
 

@@ -72,6 +72,9 @@ impl Library {
             ffi::usrsctp_sysctl_set_sctp_nrsack_enable(0);
             ffi::usrsctp_sysctl_set_sctp_pktdrop_enable(0);
             ffi::usrsctp_sysctl_set_sctp_pr_enable(0);
+            // The congestion window alone limits a flight (RFC 9260 clause 6.1 D recommends Max.Burst, no more). Here it
+            // also cuts the window to 4 packets beyond the flight: what piles up in a millisecond took several to drain.
+            ffi::usrsctp_sysctl_set_sctp_max_burst_default(0);
             ffi::usrsctp_sysctl_set_sctp_shutdown_guard_time_default(SHUTDOWN_GUARD_S);
         }
         Self {

@@ -6,12 +6,8 @@ use super::Region;
 use super::mem::{AtomicU64, Ordering, fence, futex_wait, futex_wake};
 use std::time::Duration;
 
-/// How often is looked again before sleeping, at most: a few microseconds.
+/// How often is looked again before sleeping: a few microseconds.
 const SPINS: u32 = 200;
-/// The same at least: looking so often costs nothing that could be measured.
-const FEW_SPINS: u32 = 4;
-/// One wait in so many looks as often as any may, to find out whether that helps by now.
-const PROBE: u32 = 64;
 const SLEEPS: u64 = 1;
 const HALF: u64 = 0xffff_ffff;
 
@@ -20,31 +16,15 @@ const HALF: u64 = 0xffff_ffff;
 pub struct Bell {
     region: Region,
     number: usize,
-    patience: Patience,
-}
-
-/// How long somebody spins: as long as it helps. It does where whoever is waited for runs on another processor; on the
-/// same one it only keeps them from running.
-#[derive(Clone, Debug)]
-struct Patience {
     spins: u32,
-    waits: u32,
-}
-
-impl Patience {
-    fn spins(&mut self) -> u32 {
-        self.waits = self.waits.wrapping_add(1);
-        if self.waits.is_multiple_of(PROBE) { SPINS } else { self.spins }
-    }
-
-    fn learn(&mut self, helped: bool) {
-        self.spins = if helped { (self.spins * 2).min(SPINS) } else { (self.spins / 2).max(FEW_SPINS) };
-    }
 }
 
 impl Bell {
     pub(super) fn new(region: Region, number: usize) -> Self {
-        Bell { region, number, patience: Patience { spins: SPINS, waits: 0 } }
+        // Looking on costs less than to sleep and be waked, where whoever is waited for runs on another processor; on the
+        // only one that this thread may use, it keeps them from running.
+        let alone = std::thread::available_parallelism().is_ok_and(|processors| processors.get() == 1);
+        Bell { region, number, spins: if alone { 0 } else { SPINS } }
     }
 
     fn word(&self) -> &AtomicU64 {
@@ -64,15 +44,13 @@ impl Bell {
     }
 
     /// Looks until there is something, or `at_most` has passed since it began to sleep.
-    pub fn wait<T>(&mut self, at_most: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
-        for _ in 0..self.patience.spins() {
+    pub fn wait<T>(&self, at_most: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+        for _ in 0..self.spins {
             if let Some(found) = look() {
-                self.patience.learn(true);
                 return Some(found);
             }
             std::hint::spin_loop();
         }
-        self.patience.learn(false);
         let now = self.word().load(Ordering::SeqCst);
         let sleeping = now | SLEEPS;
         // If it fails, somebody rang or sleeps too: looking once more is all there is to do.

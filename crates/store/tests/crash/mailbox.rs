@@ -131,7 +131,7 @@ impl Work {
 
     fn run(mut self) {
         let ring = self.region.ring(rings(self.worker.number()).0).unwrap();
-        let mut bell = ring.bell();
+        let bell = ring.bell();
         loop {
             let taken = bell.wait(Duration::from_millis(100), || ring.take(&self.worker));
             let Some(taken) = taken else { continue };

@@ -9,7 +9,7 @@ const WORKERS: u8 = 3;
 fn work(worker: Worker) {
     let mut log = Log::inherited();
     let ring = worker.region().ring(0).unwrap();
-    let mut bell = ring.bell();
+    let bell = ring.bell();
     loop {
         if let Some(taken) = bell.wait(Duration::from_millis(100), || ring.take(&worker)) {
             log.write(&[taken.item]);
