@@ -119,6 +119,7 @@ impl Balancer {
     fn turn(&mut self) -> std::io::Result<()> {
         self.commands();
         self.release_held();
+        self.host.ring();
         if !self.held.is_empty() {
             // Nothing is read until the host has room; it wakes nobody for that, so look again soon.
             std::thread::sleep(Duration::from_micros(100));
@@ -132,6 +133,8 @@ impl Balancer {
         if readable || self.n4_due.is_some_and(|due| due <= clock()) {
             self.poll_n4()?;
         }
+        // Once for all that came: on the same processor the host would run at once, for each of them.
+        self.host.ring();
         Ok(())
     }
 
@@ -204,7 +207,7 @@ impl Balancer {
 
     fn release_held(&mut self) {
         while let Some(input) = self.held.pop_front() {
-            if let Err(TrySendError::Full(input)) = self.host.try_send(input) {
+            if let Err(TrySendError::Full(input)) = self.host.try_put(input) {
                 self.held.push_front(input);
                 return;
             }
@@ -317,7 +320,7 @@ impl Balancer {
 /// Hands an input to the host, or holds it until there is room.
 fn offer(host: &Door, held: &mut VecDeque<Input>, input: Input) {
     if held.is_empty() {
-        match host.try_send(input) {
+        match host.try_put(input) {
             Ok(()) | Err(TrySendError::Disconnected(_)) => {}
             Err(TrySendError::Full(input)) => held.push_back(input),
         }

@@ -41,15 +41,18 @@ impl Door {
         Ok(())
     }
 
-    /// Puts an input in if there is room.
+    /// Puts an input in if there is room, as one of several: the host may sleep over it until [`Door::ring`].
     ///
     /// # Errors
     ///
     /// Gives it back when there is none, or no host.
-    pub fn try_send(&self, input: Input) -> Result<(), TrySendError<Input>> {
-        self.queue.try_send(input)?;
+    pub fn try_put(&self, input: Input) -> Result<(), TrySendError<Input>> {
+        self.queue.try_send(input)
+    }
+
+    /// Wakes the host for what was put in.
+    pub fn ring(&self) {
         self.bell.ring();
-        Ok(())
     }
 
     /// Puts an input in, waiting for room.

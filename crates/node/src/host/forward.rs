@@ -280,7 +280,16 @@ impl Host {
         if !pushed {
             self.unpushed.push_back((place, slot));
         }
-        if let Some(worker) = self.rings.iter().find(|w| w.number == place.worker) {
+        if let Some(worker) = self.rings.iter_mut().find(|w| w.number == place.worker) {
+            worker.called = true;
+        }
+    }
+
+    /// Wakes the workers that were given something. Once for all that was taken in one go: on the same processor a worker
+    /// that is waked runs at once, and would do so for each UE.
+    pub(super) fn wake(&mut self) {
+        for worker in self.rings.iter_mut().filter(|w| w.called) {
+            worker.called = false;
             worker.bell.ring();
         }
     }

@@ -300,6 +300,8 @@ struct Workers {
     committed: Receiver,
     returned: Receiver,
     bell: Bell,
+    /// It has been given something and was not waked for it yet.
+    called: bool,
 }
 
 /// An event for a UE that could not be posted at once.
@@ -429,6 +431,7 @@ impl Host {
             }
             self.push_again();
             self.on_time();
+            self.wake();
             self.egress.flush();
             let now = clock();
             if now.since(gauges) > vireo_types::Duration::from_millis(500) {

@@ -193,6 +193,7 @@ impl Host {
             committed: self.region.receiver(self.plan.committed(number)).expect("rings for all workers"),
             returned: self.region.receiver(self.plan.returned(number)).expect("rings for all workers"),
             bell,
+            called: false,
         });
         self.pools.up(number);
         self.pools.fill();

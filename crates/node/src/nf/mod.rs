@@ -43,6 +43,9 @@ const SLEEP: Duration = Duration::from_secs(1);
 /// looks at the queues.
 const SHARES_HOLD: u32 = 16;
 
+/// Items that the host is waked for once, as long as the worker has more to do.
+const UNTOLD: u32 = 8;
+
 /// What a worker is told at its start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Instructions {
@@ -95,6 +98,8 @@ struct Nf {
     returned: Sender,
     bell: Bell,
     host: Bell,
+    /// Items that the host was not waked for yet.
+    untold: u32,
     deficit: Deficit,
     shares: Vec<f64>,
     ids: Giver,
@@ -117,6 +122,7 @@ impl Nf {
             returned: region.sender(plan.returned(number)).expect("the region has rings for all its workers"),
             bell: plan.bell(&region, number),
             host: plan.bell(&region, plan::HOST),
+            untold: 0,
             deficit: Deficit::default(),
             shares: vec![0.0; usize::from(plan.nfs)],
             ids: Giver::new(region.clone(), &instructions.core, &instructions.tmsi_key, StdRng::from_os_rng()),
@@ -155,6 +161,7 @@ impl Nf {
                     if self.region.board(plan::BOARD_STOP).load(Ordering::Acquire) != 0 {
                         return;
                     }
+                    self.tell();
                     let queues = &self.queues;
                     self.bell.wait(SLEEP, || queues.iter().any(|queue| !queue.is_empty()).then_some(()));
                     now = Instant::now();
@@ -354,7 +361,17 @@ impl Nf {
             self.host.ring();
             std::thread::yield_now();
         }
-        self.host.ring();
+        self.untold += 1;
+        if self.untold >= UNTOLD {
+            self.tell();
+        }
+    }
+
+    /// Wakes the host for what it has been given.
+    fn tell(&mut self) {
+        if std::mem::take(&mut self.untold) > 0 {
+            self.host.ring();
+        }
     }
 
     /// Hands an event back that is not for the UE it was posted to. A copy: the packet itself is freed when it is
