@@ -5,6 +5,9 @@ use vireo_types::Duration;
 
 /// What a violation adds to a priority.
 const BOOST: f64 = 0.01;
+/// What all violations add to a priority at most: with as much again as the strictest objective gives, an NF that is late
+/// still leaves the others something. Beyond, another NF is what helps.
+const MOST_BOOST: f64 = 1.0;
 
 /// What is known of an NF.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,7 +26,7 @@ impl Claim {
     /// `P_i`, where `least` is the strictest objective, raised by violations.
     pub fn priority(&self, least: Duration) -> f64 {
         let ratio = least.as_micros().max(1) as f64 / self.slo.as_micros().max(1) as f64;
-        ratio + f64::from(self.violations) * BOOST
+        ratio + (f64::from(self.violations) * BOOST).min(MOST_BOOST)
     }
 }
 
@@ -97,6 +100,9 @@ mod tests {
         claims[0].violations = 10;
         let shares = shares(&claims, &[]);
         assert!(close(&shares, &[1.1 / 2.1, 1.0 / 2.1]), "{shares:?}");
+        claims[0].violations = 1_000_000;
+        let shares = self::shares(&claims, &[]);
+        assert!(close(&shares, &[2.0 / 3.0, 1.0 / 3.0]), "not without end: {shares:?}");
     }
 
     #[test]

@@ -22,8 +22,13 @@ const SERVICE: f64 = 0.4;
 const ATTACH: [f64; 5] = [0.0, 0.1, 0.2, 0.35, 0.5];
 
 /// The service request's objective, and so its share of the processor, comes first.
-const OBJECTIVES: Objectives<'_> =
-    &[("service-request", 10), ("registration", 200), ("session", 100), ("deregistration", 200)];
+const OBJECTIVES: Objectives<'_> = &[
+    ("service-request", 10),
+    ("state-management", 10),
+    ("registration", 200),
+    ("session", 100),
+    ("deregistration", 200),
+];
 /// Index of the variant in which the UEs that attach are of another slice.
 const OTHER: usize = 2;
 
