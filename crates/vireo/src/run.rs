@@ -23,7 +23,7 @@ pub(crate) struct Args {
 }
 
 /// How often it is looked whether a part has ended that should not.
-pub(crate) const WATCH: Duration = Duration::from_millis(500);
+const WATCH: Duration = Duration::from_millis(500);
 
 /// Runs the core.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -38,21 +38,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let Prepared { control, store, metrics, upf } = prepare(config)?;
     let control = Control::start(control, store, metrics)?;
     tracing::info!(sctp = control.driver(), api = ?control.api(), "the core is up");
-    let failed = runtime.block_on(async {
-        loop {
-            tokio::select! {
-                name = signals.next() => {
-                    tracing::info!(signal = name, "the core stops");
-                    return false;
-                }
-                () = tokio::time::sleep(WATCH) => {
-                    if control.has_failed() || upf.as_ref().is_some_and(|upf| upf.has_failed()) {
-                        return true;
-                    }
-                }
-            }
-        }
-    });
+    let has_failed = || control.has_failed() || upf.as_ref().is_some_and(|upf| upf.has_failed());
+    let failed = runtime.block_on(signals.unless("the core stops", has_failed));
     let stopped = control.stop();
     drop(upf);
     stopped.map_err(|e| Failure(format!("the N2 endpoint has failed: {e}; see the log")))?;
@@ -131,6 +118,24 @@ impl Signals {
         tokio::select! {
             _ = self.term.recv() => "SIGTERM",
             _ = self.int.recv() => "SIGINT",
+        }
+    }
+
+    /// Waits for a signal, which is logged with what it means, unless a part of what runs ends by itself first: whether
+    /// one has.
+    pub(crate) async fn unless(&mut self, meaning: &str, has_failed: impl Fn() -> bool) -> bool {
+        loop {
+            tokio::select! {
+                name = self.next() => {
+                    tracing::info!(signal = name, "{meaning}");
+                    return false;
+                }
+                () = tokio::time::sleep(WATCH) => {
+                    if has_failed() {
+                        return true;
+                    }
+                }
+            }
         }
     }
 }

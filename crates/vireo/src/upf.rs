@@ -4,7 +4,7 @@
 use crate::cli::Failure;
 use crate::config::Config;
 use crate::logging;
-use crate::run::{Signals, WATCH};
+use crate::run::Signals;
 use std::path::PathBuf;
 use std::sync::Arc;
 use vireo_node::api;
@@ -33,21 +33,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let source = Arc::new(Alone::new(Arc::clone(&upf)));
     let api = config.api.listen.map(|address| api::Server::start(address, source, metrics)).transpose()?;
     tracing::info!(n4 = %upf.n4(), api = ?api.as_ref().map(api::Server::address), "the UPF is up");
-    let failed = runtime.block_on(async {
-        loop {
-            tokio::select! {
-                name = signals.next() => {
-                    tracing::info!(signal = name, "the UPF stops");
-                    return false;
-                }
-                () = tokio::time::sleep(WATCH) => {
-                    if upf.has_failed() {
-                        return true;
-                    }
-                }
-            }
-        }
-    });
+    let failed = runtime.block_on(signals.unless("the UPF stops", || upf.has_failed()));
     // the interface holds the UPF too, whose sockets and devices go when nobody does
     drop(api);
     drop(upf);

@@ -45,8 +45,8 @@ pub struct XdpConfig {
     /// Where the program runs.
     pub mode: XdpMode,
     /// Where uplink packets go, at most one of each family: by this next hop, whatever the routes for their
-    /// destinations are (also those to networks behind other UEs), unless these are in the pools or N3 addresses of ours. Without one they go by the routes, which are
-    /// asked for every packet.
+    /// destinations are (also those to networks behind other UEs), unless these are in the pools or N3 addresses of
+    /// ours. Without one they go by the routes, which are asked for every packet.
     pub next_hops: Vec<IpAddr>,
 }
 
@@ -178,7 +178,7 @@ impl Mirror for Foreign {
             Some(index) => self.0.insert(teid.0, index, 0),
             None => self.0.remove(&teid.0),
         };
-        // what the program does not find it passes: such a tunnel is slower, not wrong
+        // what the program does not find it passes, and a record of another TEID it does not use: slower, not wrong
         if let Err(error) = result {
             warn!("the XDP program was not told of TEID {:#x}: {error}", teid.0);
         }

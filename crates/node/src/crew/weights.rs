@@ -1,5 +1,5 @@
 //! How workers that want the same processor share it: by cgroup v2's `cpu.weight` where this process may make groups,
-//! else by nice values where it may also take them back, else not at all, which is said once.
+//! else by nice values where it may give smaller ones than its own, else not at all, which is said once.
 
 use super::cgroup::Groups;
 use rustix::process::{Pid, getpriority_process, setpriority_process};

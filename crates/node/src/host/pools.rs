@@ -294,8 +294,7 @@ impl Pools {
         for nf in &mut self.nfs {
             nf.waiting = nf.queue.len() as u32;
         }
-        let active = |nf: &Nf| nf.waiting > 0;
-        let shares = self.shares(active);
+        let shares = self.shares(|nf| nf.waiting > 0);
         for (nf, share) in self.nfs.iter_mut().zip(shares) {
             nf.share = share;
         }

@@ -4,37 +4,49 @@
 use super::config::Pool;
 use super::detect::Choose;
 use std::collections::VecDeque;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use vireo_core::pools::Range;
 use vireo_types::SessionAddress;
 use vireo_wire::pfcp::{ApnDnn, NetworkInstance};
 
 /// Addresses of a pool that are tried at most: others may have been chosen by the control plane.
 const TRIES: usize = 4096;
 
-/// Numbers in a range: those that were never given come first, then those that were given back longest ago.
+/// Which addresses of a pool are to be given next: those that were never given come first, then those that were given
+/// back longest ago.
 #[derive(Debug, Default)]
 struct Numbers {
-    next: u64,
-    end: u64,
-    back: VecDeque<u64>,
+    range: Range,
+    /// Positions in the range: the first that was never given, and those that were given back.
+    next: u32,
+    back: VecDeque<u32>,
 }
 
 impl Numbers {
-    fn take(&mut self) -> Option<u64> {
-        if self.next < self.end {
+    fn of(range: Option<Range>) -> Self {
+        Numbers { range: range.unwrap_or_default(), ..Numbers::default() }
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        if self.next < self.range.size() {
             self.next += 1;
             return Some(self.next - 1);
         }
         self.back.pop_front()
     }
 
-    fn take_free(&mut self, free: impl Fn(u64) -> bool) -> Option<u64> {
+    /// Takes the next address that is free; `address` makes one of a position.
+    fn take_free(
+        &mut self,
+        address: impl Fn(&Range, u32) -> SessionAddress,
+        free: impl Fn(SessionAddress) -> bool,
+    ) -> Option<SessionAddress> {
         for _ in 0..TRIES {
-            let number = self.take()?;
-            if free(number) {
-                return Some(number);
+            let index = self.take()?;
+            let taken = address(&self.range, index);
+            if free(taken) {
+                return Some(taken);
             }
-            self.back.push_back(number);
+            self.back.push_back(index);
         }
         None
     }
@@ -61,22 +73,12 @@ pub(super) struct Chosen {
 }
 
 impl Addresses {
-    /// Of each pool the addresses that are not the machine's: from the third on, prefixes from the second /64 on.
+    /// Of each pool the addresses that are not the machine's ([`Range`]).
     pub(super) fn new(pools: &[Pool]) -> Self {
         let networks = pools.iter().map(|pool| Network {
             name: pool.dnn.as_str().to_owned(),
-            ipv4: pool.ipv4.map_or_else(Numbers::default, |(network, length)| {
-                let length = length.min(32);
-                let size = 1_u64 << (32 - length);
-                let base = u64::from(network.to_bits()) & !(size - 1);
-                // without the broadcast address
-                Numbers { next: base + 2, end: base + size - 1, back: VecDeque::new() }
-            }),
-            ipv6: pool.ipv6.map_or_else(Numbers::default, |(network, length)| {
-                let size = 1_u64.checked_shl(64 - u32::from(length.min(64))).unwrap_or(u64::MAX);
-                let base = (network.to_bits() >> 64) as u64 & !(size - 1);
-                Numbers { next: base + 1, end: base.saturating_add(size), back: VecDeque::new() }
-            }),
+            ipv4: Numbers::of(pool.ipv4.map(|(network, length)| Range::ipv4(network, length))),
+            ipv6: Numbers::of(pool.ipv6.map(|(network, length)| Range::ipv6(network, length))),
         });
         Addresses { networks: networks.collect() }
     }
@@ -105,18 +107,16 @@ impl Addresses {
         let pool = self.networks.get_mut(network)?;
         let mut ue = SessionAddress::default();
         if wanted.ipv4 {
-            let address =
-                |number: u64| SessionAddress { ipv4: Some(Ipv4Addr::from_bits(number as u32)), ipv6_prefix: None };
-            ue.ipv4 = address(pool.ipv4.take_free(|number| free(address(number)))?).ipv4;
+            let address = |range: &Range, at| SessionAddress { ipv4: Some(range.ipv4_at(at)), ipv6_prefix: None };
+            ue.ipv4 = pool.ipv4.take_free(address, &free)?.ipv4;
         }
         if wanted.ipv6 {
-            let prefix = |number: u64| Ipv6Addr::from_bits(u128::from(number) << 64);
-            let address = |number: u64| SessionAddress { ipv4: None, ipv6_prefix: Some(prefix(number)) };
-            let Some(number) = pool.ipv6.take_free(|number| free(address(number))) else {
+            let address = |range: &Range, at| SessionAddress { ipv4: None, ipv6_prefix: Some(range.ipv6_at(at)) };
+            let Some(taken) = pool.ipv6.take_free(address, &free) else {
                 self.give_back(Chosen { network, ue });
                 return None;
             };
-            ue.ipv6_prefix = Some(prefix(number));
+            ue.ipv6_prefix = taken.ipv6_prefix;
         }
         Some(Chosen { network, ue })
     }
@@ -124,14 +124,16 @@ impl Addresses {
     /// Takes addresses back.
     pub(super) fn give_back(&mut self, chosen: Chosen) {
         let Some(pool) = self.networks.get_mut(chosen.network) else { return };
-        pool.ipv4.back.extend(chosen.ue.ipv4.map(|v4| u64::from(v4.to_bits())));
-        pool.ipv6.back.extend(chosen.ue.ipv6_prefix.map(|v6| (v6.to_bits() >> 64) as u64));
+        let (ipv4, ipv6) = (&mut pool.ipv4, &mut pool.ipv6);
+        ipv4.back.extend(chosen.ue.ipv4.and_then(|v4| ipv4.range.index_of_ipv4(v4)));
+        ipv6.back.extend(chosen.ue.ipv6_prefix.and_then(|v6| ipv6.range.index_of_ipv6(v6)));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv6Addr;
 
     fn addresses() -> Addresses {
         let pool = |name: &str, ipv4: [u8; 4], ipv6: Option<&str>| Pool {
