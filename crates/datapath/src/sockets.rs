@@ -84,12 +84,39 @@ impl View {
     }
 }
 
-/// A running user plane; it ends when it is dropped. Address translation is removed from the network namespace of the
-/// thread that drops it, which should therefore be that of the thread that started it.
-pub struct Sockets {
+/// What the owner of the sessions changes a running user plane by, from any thread.
+#[derive(Clone, Debug)]
+pub struct Editor {
     view: View,
     /// Those of the first worker, to send what changes let go.
     sockets: Arc<[Socket]>,
+}
+
+impl Editor {
+    /// Changes the tables. What the change lets go is sent before any later packet.
+    pub fn change<R>(&self, change: impl FnOnce(&mut Tables, &mut Released) -> R) -> R {
+        let mut released = Released::default();
+        let mut tables = self.view.tables.write().unwrap_or_else(PoisonError::into_inner);
+        let result = change(&mut tables, &mut released);
+        let mut stats = Stats::default();
+        for (to, datagram) in &released.datagrams {
+            if !send(&self.sockets, *to, datagram) {
+                stats.drop(DropReason::N3Send);
+            }
+        }
+        // only now may the kernel use what was changed: nothing that the change lets go is overtaken
+        tables.settle();
+        drop(tables);
+        stats.drops[DropReason::Action as usize] += released.dropped;
+        self.view.counters.flush(&mut stats);
+        result
+    }
+}
+
+/// A running user plane; it ends when it is dropped. Address translation is removed from the network namespace of the
+/// thread that drops it, which should therefore be that of the thread that started it.
+pub struct Sockets {
+    editor: Editor,
     clock: Clock,
     stop: Waker,
     threads: Vec<JoinHandle<()>>,
@@ -132,12 +159,14 @@ impl Sockets {
         };
         let mtu = config.pools.iter().map(|pool| usize::from(pool.mtu)).max().unwrap_or(0).max(1500);
         let mut driver = Sockets {
-            view: View {
-                tables: Arc::new(RwLock::new(tables)),
-                counters: Arc::default(),
-                kernel: xdp.as_ref().map(Xdp::counters),
+            editor: Editor {
+                view: View {
+                    tables: Arc::new(RwLock::new(tables)),
+                    counters: Arc::default(),
+                    kernel: xdp.as_ref().map(Xdp::counters),
+                },
+                sockets: sockets[0].clone(),
             },
-            sockets: sockets[0].clone(),
             clock: Clock(()),
             stop: Waker::new()?,
             threads: vec![],
@@ -147,7 +176,7 @@ impl Sockets {
         };
         for (number, (sockets, tun)) in sockets.into_iter().zip(queues).enumerate() {
             let worker = Worker {
-                view: driver.view.clone(),
+                view: driver.view(),
                 sockets,
                 tun,
                 events: events.clone(),
@@ -173,29 +202,20 @@ impl Sockets {
 
     /// Changes the tables. What the change lets go is sent before any later packet.
     pub fn change<R>(&self, change: impl FnOnce(&mut Tables, &mut Released) -> R) -> R {
-        let mut released = Released::default();
-        let mut tables = self.view.tables.write().unwrap_or_else(PoisonError::into_inner);
-        let result = change(&mut tables, &mut released);
-        let mut stats = Stats::default();
-        for (to, datagram) in &released.datagrams {
-            if !send(&self.sockets, *to, datagram) {
-                stats.drop(DropReason::N3Send);
-            }
-        }
-        // only now may the kernel use what was changed: nothing that the change lets go is overtaken
-        tables.settle();
-        drop(tables);
-        stats.drops[DropReason::Action as usize] += released.dropped;
-        self.view.counters.flush(&mut stats);
-        result
+        self.editor.change(change)
+    }
+
+    /// What changes the tables from any thread, for as long as this runs.
+    pub fn editor(&self) -> Editor {
+        self.editor.clone()
     }
 
     /// Gives up what was buffered for too long, and tells UEs their prefixes again. To be called once a second.
     pub fn upkeep(&self) {
         let mut stats = Stats::default();
         stats.drops[DropReason::BufferExpired as usize] =
-            self.view.look(|tables| tables.expire_buffers(self.clock.now()));
-        self.view.counters.flush(&mut stats);
+            self.editor.view.look(|tables| tables.expire_buffers(self.clock.now()));
+        self.editor.view.counters.flush(&mut stats);
         self.change(|tables, released| tables.advertise_again(released));
         if let Some(xdp) = &self.xdp {
             for name in xdp.lost() {
@@ -219,7 +239,7 @@ impl Sockets {
 
     /// What others may see of it, for as long as they like.
     pub fn view(&self) -> View {
-        self.view.clone()
+        self.editor.view.clone()
     }
 }
 

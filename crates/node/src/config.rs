@@ -41,12 +41,14 @@ impl Default for N2Config {
 pub struct N4Config {
     /// The local address and UDP port (8805, TS 29.244 6.3.1).
     pub listen: SocketAddr,
+    /// Whether requests to the embedded UPF are handed over within the process, not sent over the network.
+    pub direct: bool,
 }
 
 impl Default for N4Config {
     /// Loopback, apart from the embedded UPF's 127.0.0.8.
     fn default() -> Self {
-        N4Config { listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8805)) }
+        N4Config { listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8805)), direct: true }
     }
 }
 

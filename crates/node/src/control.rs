@@ -48,7 +48,7 @@ pub struct ControlConfig {
     pub program: Program,
     /// The subscriber service.
     pub udm: UdmConfig,
-    /// The embedded UPF, for the status interface.
+    /// The embedded UPF.
     pub upf: Option<Arc<UpfHandle>>,
 }
 
@@ -192,7 +192,8 @@ fn bind_n4(config: &ControlConfig) -> Result<n4::Endpoint, StartError> {
     let first = rand::rng().next_u32() & 0x00ff_ffff;
     let settings = n4::Config::new(config.core.n4_address, upfs, stamp, first);
     let address = config.n4.listen;
-    n4::Endpoint::bind(address, settings).map_err(|error| StartError::N4 { address, error })
+    let upf = config.upf.as_ref().filter(|_| config.n4.direct).map(|upf| upf.direct());
+    n4::Endpoint::bind(address, settings, upf).map_err(|error| StartError::N4 { address, error })
 }
 
 /// Answers the status interface by asking the host.

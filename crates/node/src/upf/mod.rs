@@ -12,6 +12,7 @@ mod addresses;
 mod alone;
 mod config;
 mod detect;
+mod direct;
 mod exchange;
 mod flows;
 mod metrics;
@@ -28,6 +29,7 @@ mod tests;
 
 pub use alone::Alone;
 pub use config::{Pool, UpfConfig};
+pub use direct::Direct;
 pub use metrics::UpfMetrics;
 pub use server::{UpfError, UpfHandle, UpfStats, start};
 pub use state::PfcpStats;

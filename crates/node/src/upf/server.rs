@@ -1,19 +1,21 @@
-//! The thread around the state machine: a socket, a clock, the datapath and its events.
+//! What is around the state machine: a thread with a socket, a clock, the datapath and its events; and the way in for a
+//! control plane of the same process.
 
 use super::config::UpfConfig;
+use super::direct::{Direct, Served};
 use super::exchange::Outgoing;
 use super::metrics::UpfMetrics;
-use super::state::{Now, PfcpStats, Settings, Upf};
+use super::state::{PfcpStats, Settings, Upf};
 use crossbeam_channel::{Receiver, bounded};
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tracing::{debug, info};
 use vireo_datapath::poll::{Poller, Waker};
-use vireo_datapath::{Clock, Event, Limits, Sockets, SocketsConfig, StartError, Stats, View};
+use vireo_datapath::{Event, Limits, Sockets, SocketsConfig, StartError, Stats, View};
 
 /// Events that may wait for the N4 thread; more are told again by their next packet.
 const EVENTS: usize = 16_384;
@@ -21,8 +23,6 @@ const EVENTS: usize = 16_384;
 const BURST: usize = 256;
 /// The longest datagram there is.
 const DATAGRAM: usize = 65_536;
-/// Seconds from 1900-01-01, where NTP counts from, to 1970-01-01.
-const NTP_EPOCH: u64 = 2_208_988_800;
 /// How often buffers and usage are looked through.
 const UPKEEP: Duration = Duration::from_secs(1);
 
@@ -76,6 +76,7 @@ pub struct UpfStats {
 #[derive(Debug)]
 pub struct UpfHandle {
     n4: SocketAddr,
+    served: Arc<Served>,
     datapath: View,
     shared: Arc<Mutex<Shared>>,
     stop: Waker,
@@ -117,6 +118,11 @@ impl UpfHandle {
     /// Whether a part of it has ended by itself; the log says why.
     pub fn has_failed(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// The way in for a control plane of this process.
+    pub fn direct(&self) -> Direct {
+        Direct::new(self.n4, Arc::clone(&self.served))
     }
 
     /// Where it listens for PFCP.
@@ -182,23 +188,22 @@ pub fn start(config: UpfConfig) -> Result<UpfHandle, UpfError> {
         response_time: config.response_time.into(),
         attempts: config.attempts,
         path_check: config.path_check.map(Into::into),
-        started: ntp_now(),
+        started: super::direct::ntp_now(),
     };
     info!("UPF: N4 {n4}, N3 {:?}, N6 {}", config.n3, config.tun);
     let (shared, view) = (Arc::default(), datapath.view());
+    let served = Arc::new(Served::new(Upf::new(settings), socket, &datapath, wake.clone()));
     let server = Server {
-        upf: Upf::new(settings),
-        socket,
+        served: Arc::clone(&served),
         poller,
         wake,
         events,
-        clock: datapath.clock(),
         datapath,
         view: view.clone(),
         shared: Arc::clone(&shared),
     };
     let thread = std::thread::Builder::new().name("upf-n4".to_owned()).spawn(move || server.run())?;
-    Ok(UpfHandle { n4, datapath: view, shared, stop, thread: Some(thread) })
+    Ok(UpfHandle { n4, served, datapath: view, shared, stop, thread: Some(thread) })
 }
 
 fn datapath_config(config: &UpfConfig) -> SocketsConfig {
@@ -256,23 +261,15 @@ fn check_pools(config: &UpfConfig) -> Result<(), UpfError> {
     Ok(())
 }
 
-/// Seconds since 1900-01-01, modulo 2^32 as RFC 5905 has it.
-fn ntp_now() -> u32 {
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    (unix + NTP_EPOCH) as u32
-}
-
 const SOCKET: u64 = 0;
 const EVENT: u64 = 1;
 const STOP: u64 = 2;
 
 struct Server {
-    upf: Upf,
-    socket: UdpSocket,
+    served: Arc<Served>,
     poller: Poller,
     wake: Waker,
     events: Receiver<Event>,
-    clock: Clock,
     /// Owned by this thread, so that what it set up goes from the network namespace where it is.
     datapath: Sockets,
     view: View,
@@ -280,18 +277,14 @@ struct Server {
 }
 
 impl Server {
-    fn now(&self) -> Now {
-        Now { instant: self.clock.now(), ntp: ntp_now() }
-    }
-
     /// Runs until it is told to stop.
-    fn run(mut self) {
+    fn run(self) {
         let mut buffer = vec![0; DATAGRAM];
         let mut out = Outgoing::new();
-        let mut upkeep = self.clock.now() + UPKEEP.into();
+        let mut upkeep = self.served.now().instant + UPKEEP.into();
         loop {
-            let next = self.upf.deadline().map_or(upkeep, |deadline| deadline.min(upkeep));
-            let wait = next.since(self.clock.now());
+            let next = self.served.deadline().map_or(upkeep, |deadline| deadline.min(upkeep));
+            let wait = next.since(self.served.now().instant);
             let (mut received, mut stop) = (false, false);
             let waited = self.poller.wait(Some(wait.into()), |token| match token {
                 SOCKET => received = true,
@@ -309,56 +302,48 @@ impl Server {
                 self.receive(&mut buffer, &mut out);
             }
             self.wake.clear();
-            while let Ok(event) = self.events.try_recv() {
-                let now = self.now();
-                self.upf.event(event, now, &mut out);
-            }
-            let now = self.now();
-            self.upf.tick(now, &mut out);
+            let now = self.served.now();
             let second = now.instant >= upkeep;
+            if second && self.datapath.has_failed() {
+                tracing::error!("the UPF ends, because a packet thread has");
+                return;
+            }
+            let mut upf = self.served.upf();
+            while let Ok(event) = self.events.try_recv() {
+                upf.event(event, now, &mut out);
+            }
+            upf.tick(now, &mut out);
             if second {
                 upkeep = now.instant + UPKEEP.into();
-                if self.datapath.has_failed() {
-                    tracing::error!("the UPF ends, because a packet thread has");
-                    return;
-                }
                 self.datapath.upkeep();
-                self.upf.report_usage(now, &mut &self.datapath, &mut out);
-                self.upf.check_paths(now, &mut &self.datapath, &mut out);
+                upf.report_usage(now, &mut self.served.plane(), &mut out);
+                upf.check_paths(now, &mut self.served.plane(), &mut out);
             }
-            self.send(&mut out);
             let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-            (shared.associations, shared.sessions) = (self.upf.associations(), self.upf.sessions());
-            shared.pfcp = self.upf.stats;
+            (shared.associations, shared.sessions) = (upf.associations(), upf.sessions());
+            shared.pfcp = upf.stats;
+            drop(upf);
+            self.served.send(&mut out);
             if second && let Some(metrics) = &shared.metrics {
                 metrics.set(&shared.stats(&self.view));
             }
         }
     }
 
-    fn receive(&mut self, buffer: &mut [u8], out: &mut Outgoing) {
+    fn receive(&self, buffer: &mut [u8], out: &mut Outgoing) {
         for _ in 0..BURST {
-            match self.socket.recv_from(buffer) {
+            match self.served.socket.recv_from(buffer) {
                 // a UE reaches the address through its tunnel, and is no control plane
                 Ok((_, from)) if self.view.look(|tables| tables.is_of_a_ue(from.ip())) => {
                     debug!("PFCP of the UE {from} is ignored");
                 }
                 Ok((length, from)) => {
-                    let now = self.now();
-                    self.upf.receive(from, &buffer[..length], now, &mut &self.datapath, out);
-                    self.send(out);
+                    self.served.receive(from, &buffer[..length], out);
+                    self.served.send(out);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // the ICMP error of an earlier datagram: its peer is gone, the others are not
                 Err(error) => debug!("N4: {error}"),
-            }
-        }
-    }
-
-    fn send(&self, out: &mut Outgoing) {
-        for (to, datagram) in out.drain(..) {
-            if let Err(error) = self.socket.send_to(&datagram, to) {
-                debug!("N4 to {to}: {error}");
             }
         }
     }

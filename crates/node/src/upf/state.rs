@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use tracing::{debug, info, warn};
-use vireo_datapath::{Event, Memory, Released, Sockets, Tables};
+use vireo_datapath::{Editor, Event, Memory, Released, Tables};
 use vireo_types::{Duration, Instant};
 use vireo_wire::gtpu;
 use vireo_wire::pfcp::{self, *};
@@ -31,9 +31,9 @@ pub(super) trait Plane {
     fn change<R>(&mut self, change: impl FnOnce(&mut Tables, &mut Released) -> R) -> R;
 }
 
-impl Plane for &Sockets {
+impl Plane for &Editor {
     fn change<R>(&mut self, change: impl FnOnce(&mut Tables, &mut Released) -> R) -> R {
-        Sockets::change(self, change)
+        Editor::change(self, change)
     }
 }
 

@@ -266,7 +266,7 @@ pub(crate) fn config() -> UpfConfig {
     }
 }
 
-fn establishment(ue: Ipv4Addr, prefix: Ipv6Addr) -> SessionEstablishmentRequest {
+pub(crate) fn establishment(ue: Ipv4Addr, prefix: Ipv6Addr) -> SessionEstablishmentRequest {
     let mut request = SessionEstablishmentRequest::new(NodeId::Ipv4(SMF), FSeid::new(0x77, SMF.into()));
     let pdr = |id, pdi| CreatePdr {
         pdr_id: PdrId(id),

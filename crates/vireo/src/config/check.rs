@@ -27,7 +27,7 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
     let dnns = dnns(&file.dnns(), &by_name, &mut problems);
     let config = Config {
         n2: n2(&file.n2, &mut problems),
-        n4: N4Config { listen: file.n4.listen },
+        n4: N4Config { listen: file.n4.listen, direct: file.n4.direct },
         api: ApiConfig { listen: file.api.listen.0 },
         slices: runtime::slices(&file.slices(), &slices, &mut problems),
         pools: runtime::pools(&file.pools, &file.steering, slices.len(), &mut problems),

@@ -218,11 +218,13 @@ pub(super) enum SctpDriver {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct N4 {
     pub(super) listen: SocketAddr,
+    pub(super) direct: bool,
 }
 
 impl Default for N4 {
     fn default() -> Self {
-        N4 { listen: N4Config::default().listen }
+        let N4Config { listen, direct } = N4Config::default();
+        N4 { listen, direct }
     }
 }
 

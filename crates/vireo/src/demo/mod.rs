@@ -82,6 +82,9 @@ enum Datapath {
 }
 
 /// The text of a value as it is on the command line.
+/// What a capture of N4 needs of the configuration.
+const N4_ON_THE_WIRE: &str = "[n4]\ndirect = false\n";
+
 fn text(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
 }
@@ -104,7 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let options = CoreOptions {
         subscribers: args.ues.into(),
         ciphering: vec![text(ciphering).to_uppercase()],
-        tables: datapath(args.datapath, &lab)?,
+        tables: datapath(args.datapath, &lab)? + if args.pcap.is_some() { N4_ON_THE_WIRE } else { "" },
         ..CoreOptions::default()
     };
     let mut core = Core::start(&lab, &options, log, &interrupt)?;
