@@ -42,7 +42,7 @@ pub use overflow::{FlowRule, Metered, Quota, SessionFlows, Source, Target};
 pub use rate::Rate;
 pub use rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
 pub use sockets::{Clock, Editor, EventSink, Sockets, SocketsConfig, View};
-pub use sys::poll;
+pub use sys::{poll, udp};
 pub use tables::{DownlinkId, Limits, Pool, Released, TableError, Tables};
 pub use verdict::Event;
 pub use xdp::{XdpConfig, XdpMode};

@@ -4,7 +4,7 @@ pub(crate) mod netlink;
 pub mod poll;
 pub(crate) mod shared;
 pub(crate) mod tun;
-pub(crate) mod udp;
+pub mod udp;
 
 use std::io;
 

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Packets of one call.
-pub(crate) const BATCH: usize = 32;
+pub const BATCH: usize = 32;
 /// Kernel buffer asked for in each direction; the kernel gives what its limits allow.
 const SOCKET_BUFFER: libc::c_int = 8 << 20;
 
@@ -150,20 +150,29 @@ impl Arrays {
 }
 
 /// Room for the datagrams of one batch.
-pub(crate) struct Receiver {
+pub struct Receiver {
     arrays: Box<Arrays>,
     octets: Box<[u8]>,
     slot: usize,
 }
 
+// SAFETY: the pointers in the arrays lead to what the receiver itself owns, and are followed only during a call
+unsafe impl Send for Receiver {}
+
+impl std::fmt::Debug for Receiver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Receiver").field("slot", &self.slot).finish_non_exhaustive()
+    }
+}
+
 impl Receiver {
     /// Room for datagrams of up to `slot` octets; longer ones are not received.
-    pub(crate) fn new(slot: usize) -> Self {
+    pub fn new(slot: usize) -> Self {
         Receiver { arrays: Arrays::new(), octets: vec![0; slot * BATCH].into(), slot }
     }
 
     /// Receives what is there, at most a batch. Gives the number of datagrams, 0 if there are none.
-    pub(crate) fn receive(&mut self, socket: &Socket) -> io::Result<usize> {
+    pub fn receive(&mut self, socket: &impl AsFd) -> io::Result<usize> {
         let Arrays { headers, vectors, .. } = &mut *self.arrays;
         for ((header, vector), octets) in headers.iter_mut().zip(vectors).zip(self.octets.chunks_exact_mut(self.slot)) {
             header.msg_hdr.msg_namelen = size_of::<Name>() as libc::socklen_t;
@@ -173,7 +182,7 @@ impl Receiver {
         // SAFETY: each header points to a name and a vector in `arrays`, and the vector to a slot of `octets`; none of
         // them moves or is used otherwise during the call
         let result = unsafe {
-            let (fd, flags) = (socket.fd.as_raw_fd(), libc::MSG_DONTWAIT);
+            let (fd, flags) = (socket.as_fd().as_raw_fd(), libc::MSG_DONTWAIT);
             libc::recvmmsg(fd, first, BATCH as u32, flags as _, std::ptr::null_mut())
         };
         match check(result) {
@@ -184,7 +193,7 @@ impl Receiver {
 
     /// Datagram `n` of those received last: where it came from and its octets, `None` if it was longer than a slot.
     #[inline]
-    pub(crate) fn datagram(&self, n: usize) -> (SocketAddr, Option<&[u8]>) {
+    pub fn datagram(&self, n: usize) -> (SocketAddr, Option<&[u8]>) {
         let header = &self.arrays.headers[n];
         let whole = header.msg_hdr.msg_flags & libc::MSG_TRUNC == 0;
         let start = n * self.slot;
@@ -194,22 +203,48 @@ impl Receiver {
 }
 
 /// The datagrams of one batch that wait to be sent.
-pub(crate) struct Sender {
+pub struct Sender {
     arrays: Box<Arrays>,
     /// Octets of the users' packets in the datagrams, for counting.
     octets: [usize; BATCH],
     count: usize,
 }
 
+impl std::fmt::Debug for Sender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sender").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+impl Default for Sender {
+    fn default() -> Self {
+        Sender::new()
+    }
+}
+
+// SAFETY: the pointers in the arrays are set anew before each call that follows them; between calls nobody does
+unsafe impl Send for Sender {}
+
 impl Sender {
-    pub(crate) fn new() -> Self {
+    /// Room for one batch.
+    pub fn new() -> Self {
         Sender { arrays: Arrays::new(), octets: [0; BATCH], count: 0 }
+    }
+
+    /// Datagrams that are queued.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
     }
 
     /// Queues a datagram with a user's packet of so many octets: `start..end` of the buffer that [`Sender::flush`] is
     /// given. At most [`BATCH`] fit.
     #[inline]
-    pub(crate) fn queue(&mut self, to: SocketAddr, start: usize, end: usize, octets: usize) {
+    pub fn queue(&mut self, to: SocketAddr, start: usize, end: usize, octets: usize) {
         let (name, length) = Name::new(to);
         let n = self.count;
         self.arrays.names[n] = name;
@@ -221,7 +256,7 @@ impl Sender {
     }
 
     /// Sends what was queued, from `buffer`. Counts the packets sent to `done` and tells how many the kernel refused.
-    pub(crate) fn flush(&mut self, socket: &Socket, buffer: &[u8], done: &mut Volume) -> u64 {
+    pub fn flush(&mut self, socket: &impl AsFd, buffer: &[u8], done: &mut Volume) -> u64 {
         let count = std::mem::take(&mut self.count);
         for vector in &mut self.arrays.vectors[..count] {
             let start = vector.iov_base as usize;
@@ -229,11 +264,11 @@ impl Sender {
             vector.iov_base = datagram.as_ptr().cast_mut().cast();
         }
         let first = self.arrays.connect(count);
-        let (mut sent, mut refused) = (0, 0);
+        let (fd, mut sent, mut refused) = (socket.as_fd().as_raw_fd(), 0, 0);
         while sent < count {
             // SAFETY: `sent` is below `count`; each header points to a name and a vector in `arrays`, and the vector to
             // octets of `buffer`, which sending only reads; none of them moves during the call
-            let result = unsafe { libc::sendmmsg(socket.fd.as_raw_fd(), first.add(sent), (count - sent) as u32, 0) };
+            let result = unsafe { libc::sendmmsg(fd, first.add(sent), (count - sent) as u32, 0) };
             match check(result) {
                 Ok(taken) if taken > 0 => {
                     self.octets[sent..sent + taken].iter().for_each(|octets| done.add(*octets));

@@ -54,9 +54,7 @@ impl Endpoint {
     /// Opens the socket at `address`; its port is 8805 unless the peers know better. `direct` leads to the UPF of this
     /// process, if there is one and requests to it need not be on the network.
     pub fn bind(address: SocketAddr, config: Config, direct: Option<Direct>) -> io::Result<Self> {
-        let socket = UdpSocket::bind(address)?;
-        crate::burst_buffer(&socket);
-        socket.set_nonblocking(true)?;
+        let socket = crate::udp::bind(address)?;
         let mut address = socket.local_addr()?;
         if address.ip().is_unspecified() {
             address.set_ip(config.address);

@@ -6,9 +6,10 @@ use super::direct::{Direct, Served};
 use super::exchange::Outgoing;
 use super::metrics::UpfMetrics;
 use super::state::{PfcpStats, Settings, Upf};
+use crate::udp::{Inbox, Outbox};
 use crossbeam_channel::{Receiver, bounded};
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -19,10 +20,8 @@ use vireo_datapath::{Event, Limits, Sockets, SocketsConfig, StartError, Stats, V
 
 /// Events that may wait for the N4 thread; more are told again by their next packet.
 const EVENTS: usize = 16_384;
-/// PFCP messages that are handled before the events get their turn.
-const BURST: usize = 256;
-/// The longest datagram there is.
-const DATAGRAM: usize = 65_536;
+/// Batches of PFCP messages that are handled before the events get their turn.
+const BATCHES: usize = 8;
 /// How often buffers and usage are looked through.
 const UPKEEP: Duration = Duration::from_secs(1);
 
@@ -153,12 +152,11 @@ pub fn start(config: UpfConfig) -> Result<UpfHandle, UpfError> {
     if n4.ip().is_unspecified() {
         return Err(UpfError::N4Unspecified(n4.ip()));
     }
-    let socket = UdpSocket::bind(n4).inspect(crate::burst_buffer).map_err(|source| match source.kind() {
+    let socket = crate::udp::bind(n4).map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => UpfError::N4InUse(n4),
         io::ErrorKind::AddrNotAvailable => UpfError::N4NotLocal(n4.ip()),
         _ => UpfError::N4 { address: n4, source },
     })?;
-    socket.set_nonblocking(true)?;
     let n4 = socket.local_addr()?;
     let (events_in, events) = bounded(EVENTS);
     let (stop, wake) = (Waker::new()?, Waker::new()?);
@@ -195,6 +193,8 @@ pub fn start(config: UpfConfig) -> Result<UpfHandle, UpfError> {
     let served = Arc::new(Served::new(Upf::new(settings), socket, &datapath, wake.clone()));
     let server = Server {
         served: Arc::clone(&served),
+        inbox: Inbox::new(),
+        outbox: Outbox::default(),
         poller,
         wake,
         events,
@@ -267,6 +267,8 @@ const STOP: u64 = 2;
 
 struct Server {
     served: Arc<Served>,
+    inbox: Inbox,
+    outbox: Outbox,
     poller: Poller,
     wake: Waker,
     events: Receiver<Event>,
@@ -278,8 +280,8 @@ struct Server {
 
 impl Server {
     /// Runs until it is told to stop.
-    fn run(self) {
-        let mut buffer = vec![0; DATAGRAM];
+    fn run(mut self) {
+        let mut unsent = 0;
         let mut out = Outgoing::new();
         let mut upkeep = self.served.now().instant + UPKEEP.into();
         loop {
@@ -299,7 +301,7 @@ impl Server {
                 return;
             }
             if received {
-                self.receive(&mut buffer, &mut out);
+                self.receive(&mut out);
             }
             self.wake.clear();
             let now = self.served.now();
@@ -315,36 +317,49 @@ impl Server {
             upf.tick(now, &mut out);
             if second {
                 upkeep = now.instant + UPKEEP.into();
+                let before = std::mem::replace(&mut unsent, self.outbox.unsent());
+                if unsent > before {
+                    debug!("{} PFCP messages could not be sent", unsent - before);
+                }
                 self.datapath.upkeep();
                 upf.report_usage(now, &mut self.served.plane(), &mut out);
                 upf.check_paths(now, &mut self.served.plane(), &mut out);
             }
-            let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-            (shared.associations, shared.sessions) = (upf.associations(), upf.sessions());
-            shared.pfcp = upf.stats;
+            let (associations, sessions, pfcp) = (upf.associations(), upf.sessions(), upf.stats);
             drop(upf);
-            self.served.send(&mut out);
+            self.send(&mut out);
+            let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            (shared.associations, shared.sessions, shared.pfcp) = (associations, sessions, pfcp);
             if second && let Some(metrics) = &shared.metrics {
                 metrics.set(&shared.stats(&self.view));
             }
         }
     }
 
-    fn receive(&self, buffer: &mut [u8], out: &mut Outgoing) {
-        for _ in 0..BURST {
-            match self.served.socket.recv_from(buffer) {
-                // a UE reaches the address through its tunnel, and is no control plane
-                Ok((_, from)) if self.view.look(|tables| tables.is_of_a_ue(from.ip())) => {
-                    debug!("PFCP of the UE {from} is ignored");
-                }
-                Ok((length, from)) => {
-                    self.served.receive(from, &buffer[..length], out);
-                    self.served.send(out);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+    fn receive(&mut self, out: &mut Outgoing) {
+        for _ in 0..BATCHES {
+            let count = match self.inbox.receive(&self.served.socket) {
+                Ok(count) => count,
                 // the ICMP error of an earlier datagram: its peer is gone, the others are not
-                Err(error) => debug!("N4: {error}"),
+                Err(error) => return debug!("N4: {error}"),
+            };
+            for (from, datagram) in self.inbox.datagrams(count) {
+                // a UE reaches the address through its tunnel, and is no control plane
+                if self.view.look(|tables| tables.is_of_a_ue(from.ip())) {
+                    debug!("PFCP of the UE {from} is ignored");
+                    continue;
+                }
+                self.served.receive(from, datagram, out);
+            }
+            self.send(out);
+            if count < Inbox::BATCH {
+                return;
             }
         }
+    }
+
+    fn send(&mut self, out: &mut Outgoing) {
+        out.drain(..).for_each(|(to, datagram)| self.outbox.push(&self.served.socket, to, &datagram));
+        self.outbox.flush(&self.served.socket);
     }
 }
