@@ -1,13 +1,12 @@
 //! Compiles the BPF programs of `bpf/` for the kernel's machine, with clang.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
     println!("cargo:rerun-if-changed=bpf");
     let variable = |name: &str| env::var(name).unwrap_or_default();
-    let object = PathBuf::from(variable("OUT_DIR")).join("upf.bpf.o");
     let architecture = variable("CARGO_CFG_TARGET_ARCH");
     let (target, headers) = match architecture.as_str() {
         "x86_64" => ("-D__TARGET_ARCH_x86", "x86_64-linux-gnu"),
@@ -15,16 +14,24 @@ fn main() {
         other => panic!("there is no user plane for the architecture {other}: x86_64 and aarch64 are known"),
     };
     let endian = if variable("CARGO_CFG_TARGET_ENDIAN") == "little" { "bpfel" } else { "bpfeb" };
+    for program in ["upf", "steer"] {
+        let object = PathBuf::from(variable("OUT_DIR")).join(format!("{program}.bpf.o"));
+        compile(program, &object, [target, endian], headers);
+    }
+}
+
+fn compile(program: &str, object: &Path, [target, endian]: [&str; 2], headers: &str) {
+    let source = format!("bpf/{program}.bpf.c");
     // line information costs nothing in the kernel, and a verifier's complaint without it cannot be read
     let result = Command::new("clang")
         .args(["-target", endian, "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", target])
         .arg(format!("-I/usr/include/{headers}"))
-        .args(["-c", "bpf/upf.bpf.c", "-o"])
-        .arg(&object)
+        .args(["-c", &source, "-o"])
+        .arg(object)
         .status();
     match result {
         Ok(status) if status.success() => {}
-        Ok(_) => panic!("clang refused bpf/upf.bpf.c: if a header is missing, run `make setup` (clang, libbpf-dev)"),
+        Ok(_) => panic!("clang refused {source}: if a header is missing, run `make setup` (clang, libbpf-dev)"),
         Err(error) => panic!("cannot run clang ({error}): run `make setup`, or install clang and libbpf-dev"),
     }
 }

@@ -105,6 +105,49 @@ pub enum StartError {
         /// Of what.
         what: &'static str,
     },
+    /// A driver of frames without interfaces.
+    #[error("the driver has no interface to read frames from: name those of N3 and N6, or choose the sockets driver")]
+    NoFramesInterface,
+    /// Frames of an interface that is not there.
+    #[error("there is no interface {0} to read frames from: see `ip link`, then correct the configuration")]
+    FramesInterface(String),
+    /// Frames of an interface that has none.
+    #[error(
+        "{interface} cannot be read frame by frame ({source}): name Ethernet interfaces, or choose the sockets driver"
+    )]
+    FramesNotEthernet {
+        /// The interface.
+        interface: String,
+        /// What is wrong with it.
+        source: io::Error,
+    },
+    /// Packet sockets and BPF need capabilities.
+    #[error(
+        "no permission to read frames: run as root or with CAP_NET_RAW, CAP_BPF and CAP_NET_ADMIN outside of user \
+         namespaces, or choose the sockets driver"
+    )]
+    FramesPermission,
+    /// The kernel does not take the programs that tell our frames from its own.
+    #[error(
+        "the kernel does not take the program that tells our frames from its own ({0}): it needs Linux 5.15 or later, \
+         or choose the sockets driver"
+    )]
+    Frames(String),
+    /// Older kernels cannot hold a program at an interface's ingress by a link.
+    #[error(
+        "the kernel cannot keep from itself what it hands to AF_PACKET on {0}: that needs Linux 6.6 or later; choose \
+         the xdp, af-xdp or sockets driver"
+    )]
+    NoTcx(String),
+    /// There is no AF_PACKET, or not enough memory.
+    #[error(
+        "cannot make a ring of AF_PACKET ({0}): it needs a kernel with CONFIG_PACKET and 8 MiB for each interface and \
+         worker; configure fewer workers, or choose the sockets driver"
+    )]
+    Ring(io::Error),
+    /// Frames go past netfilter.
+    #[error("frames go past the kernel's address translation: turn NAT off, or choose the sockets driver")]
+    FramesNat,
     /// Threads or descriptors ran out.
     #[error("cannot start the user plane: {0}")]
     Io(#[from] io::Error),

@@ -84,6 +84,14 @@ impl AddressIndex {
         self.entries.get(self.ranges.iter().find_map(|range| range.entry(key))?)
     }
 
+    /// Fetches the entry of an address into the cache.
+    #[inline]
+    pub(crate) fn prefetch(&self, key: Key) {
+        if let Some(entry) = self.entry(key) {
+            crate::sys::prefetch(entry);
+        }
+    }
+
     pub(crate) fn get(&self, key: Key) -> Option<u32> {
         match self.entry(key) {
             Some(entry) => Some(entry.load(Relaxed)).filter(|value| *value != 0),

@@ -3,7 +3,8 @@
 //! [`Tables`] holds every rule and has one owner; deciding on a packet needs only a shared reference, so any number of
 //! workers do it at once. The decision (`verdict`), the answers a UPF gives by itself, buffering and counting are the
 //! same for every driver: [`Memory`] runs them on lists of packets, [`Sockets`] on UDP sockets and a TUN device,
-//! with or without a program in the kernel (`xdp`) that does what is usual on the same records.
+//! with or without a program in the kernel (`xdp`) that does what is usual on the same records, or workers that do it
+//! on whole Ethernet frames (`frames`: AF_PACKET, AF_XDP).
 //!
 //! A session that needs more than a record for each direction (filters, relaying, quotas, routes behind the UE) has rules
 //! in `overflow`, and its records are marked (`UP_OVERFLOW`, `DOWN_OVERFLOW`).
@@ -16,6 +17,8 @@ mod answer;
 mod buffer;
 mod counters;
 mod filter;
+mod frames;
+mod hops;
 mod host;
 mod index;
 mod inner;
@@ -36,6 +39,7 @@ mod xdp;
 pub use buffer::BufferLimits;
 pub use counters::{Counters, DROP_REASONS, DropReason, Stats, Volume};
 pub use filter::{Filter, Network};
+pub use frames::{Fanout, FramesConfig};
 pub use host::StartError;
 pub use memory::Memory;
 pub use overflow::{FlowRule, Metered, Quota, SessionFlows, Source, Target};

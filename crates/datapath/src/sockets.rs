@@ -7,6 +7,7 @@
 //! of commands per worker would need a copy of the tables each and an answer back before every PFCP response.
 
 use crate::counters::{Counters, DropReason, Stats};
+use crate::frames::{Engine, FramesConfig, packet, steer::Steer};
 use crate::host::{self, Nat, StartError};
 use crate::pipeline::{self, HEADROOM, Unusual};
 use crate::sys::monotonic_ns;
@@ -43,6 +44,8 @@ pub struct SocketsConfig {
     pub nat: bool,
     /// With it, the kernel does what is usual and the sockets only the rest.
     pub xdp: Option<XdpConfig>,
+    /// With it, `workers` threads do what is usual on frames, and the sockets, of one more thread, only the rest.
+    pub frames: Option<FramesConfig>,
 }
 
 /// Told of events by any worker; says `false` if there are too many.
@@ -62,8 +65,8 @@ impl Clock {
 /// What others may see of a running user plane.
 #[derive(Clone, Debug)]
 pub struct View {
-    tables: Arc<RwLock<Tables>>,
-    counters: Arc<Counters>,
+    pub(crate) tables: Arc<RwLock<Tables>>,
+    pub(crate) counters: Arc<Counters>,
     kernel: Option<KernelCounters>,
 }
 
@@ -122,6 +125,7 @@ pub struct Sockets {
     threads: Vec<JoinHandle<()>>,
     _nat: Option<Nat>,
     xdp: Option<Xdp>,
+    steer: Option<Steer>,
     /// Whether the log has it that an interface of XDP is lost.
     told_lost: AtomicBool,
 }
@@ -138,7 +142,7 @@ impl Sockets {
         if config.n3.is_empty() {
             return Err(StartError::NoN3);
         }
-        let workers = config.workers.max(1);
+        let workers = if config.frames.is_some() { 1 } else { config.workers.max(1) };
         let sockets = (0..workers).map(|_| bind(&config.n3, workers > 1)).collect::<Result<Vec<_>, _>>()?;
         let queues = host::tun(&config.tun, workers, &config.pools)?;
         host::forwarding(&config.pools);
@@ -149,6 +153,9 @@ impl Sockets {
                 None
             }
         };
+        if config.frames.is_some() && config.nat {
+            return Err(StartError::FramesNat);
+        }
         let (tables, mut xdp) = match &config.xdp {
             None => (Tables::new(config.pools.clone(), config.limits), None),
             Some(_) if config.nat => return Err(StartError::XdpNat),
@@ -172,8 +179,12 @@ impl Sockets {
             threads: vec![],
             _nat: nat,
             xdp: None,
+            steer: None,
             told_lost: AtomicBool::new(false),
         };
+        if let Some(frames) = &config.frames {
+            driver.start_frames(frames, &config, &queues[0], &events)?;
+        }
         for (number, (sockets, tun)) in sockets.into_iter().zip(queues).enumerate() {
             let worker = Worker {
                 view: driver.view(),
@@ -185,19 +196,53 @@ impl Sockets {
                 slot: (mtu + 256).next_multiple_of(512),
             };
             let poller = worker.poller(&driver.stop)?;
-            let run = move || {
-                if let Err(error) = worker.run(&poller) {
-                    error!("a user plane worker ended: {error}");
-                }
-            };
-            driver.threads.push(std::thread::Builder::new().name(format!("upf-{number}")).spawn(run)?);
+            driver.spawn(format!("upf-{number}"), move || worker.run(&poller))?;
         }
         // last, so that what the program passes finds us
         if let Some(xdp) = &mut xdp {
             xdp.attach()?;
         }
         driver.xdp = xdp;
+        if let Some(steer) = &mut driver.steer {
+            steer.keep()?;
+        }
         Ok(driver)
+    }
+
+    /// Starts the workers that read frames.
+    fn start_frames(
+        &mut self,
+        frames: &FramesConfig,
+        config: &SocketsConfig,
+        tun: &Tun,
+        events: &EventSink,
+    ) -> Result<(), StartError> {
+        if frames.interfaces.is_empty() {
+            return Err(StartError::NoFramesInterface);
+        }
+        let mut steer = Steer::load(frames, &config.n3, &config.pools)?;
+        let ports = packet::open(&steer.interfaces, config.workers.max(1))?;
+        steer.filter(packet::sockets(&ports))?;
+        packet::bind(&ports, &steer.interfaces, frames)?;
+        for (number, ports) in ports.into_iter().enumerate() {
+            let shared = (self.view(), self.editor.sockets.clone(), tun.again()?);
+            let engine = Engine::new(frames, shared, &config.n3, events.clone())?;
+            let worker = packet::Worker { engine, ports, clock: self.clock };
+            let poller = worker.poller(&self.stop)?;
+            self.spawn(format!("upf-frames-{number}"), move || worker.run(&poller))?;
+        }
+        self.steer = Some(steer);
+        Ok(())
+    }
+
+    fn spawn(&mut self, name: String, run: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
+        let run = move || {
+            if let Err(error) = run() {
+                error!("a user plane worker ended: {error}");
+            }
+        };
+        self.threads.push(std::thread::Builder::new().name(name).spawn(run)?);
+        Ok(())
     }
 
     /// Changes the tables. What the change lets go is sent before any later packet.
@@ -217,13 +262,11 @@ impl Sockets {
             self.editor.view.look(|tables| tables.expire_buffers(self.clock.now()));
         self.editor.view.counters.flush(&mut stats);
         self.change(|tables, released| tables.advertise_again(released));
-        if let Some(xdp) = &self.xdp {
-            for name in xdp.lost() {
-                if self.told_lost.swap(true, Relaxed) {
-                    break;
-                }
-                error!("the interface {name} has gone, and XDP with it; user packets go by the slow path: restart");
-            }
+        let xdp = self.xdp.iter().flat_map(Xdp::lost);
+        if let Some(name) = xdp.chain(self.steer.iter().flat_map(Steer::lost)).next()
+            && !self.told_lost.swap(true, Relaxed)
+        {
+            error!("the interface {name} has gone, and its driver with it; user packets go by the slow path: restart");
         }
     }
 
@@ -251,6 +294,8 @@ impl Drop for Sockets {
             // a worker that panicked has said so already
             let _ = thread.join();
         }
+        // last, so that no frame is the kernel's as well as ours
+        self.steer = None;
     }
 }
 
@@ -266,7 +311,7 @@ fn bind(addresses: &[IpAddr], shared: bool) -> Result<Arc<[Socket]>, StartError>
 }
 
 /// Sends by the socket of the address's family.
-fn send(sockets: &[Socket], to: SocketAddr, datagram: &[u8]) -> bool {
+pub(crate) fn send(sockets: &[Socket], to: SocketAddr, datagram: &[u8]) -> bool {
     match position(sockets, to) {
         Some(n) => sockets[n].send_to(to, datagram).is_ok(),
         None => false,
@@ -287,12 +332,13 @@ struct Worker {
     slot: usize,
 }
 
-const STOP: u64 = u64::MAX;
+pub(crate) const STOP: u64 = u64::MAX;
 const TUN: u64 = u64::MAX - 1;
 
-struct Rare<'a> {
-    sockets: &'a [Socket],
-    events: &'a EventSink,
+/// What is unusual, in a worker.
+pub(crate) struct Rare<'a> {
+    pub(crate) sockets: &'a [Socket],
+    pub(crate) events: &'a EventSink,
 }
 
 impl Unusual for Rare<'_> {

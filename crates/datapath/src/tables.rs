@@ -8,6 +8,7 @@ use crate::rate::{Policer, Rate};
 use crate::record::{DATA, DownlinkRecord, TUNNEL_ERROR, UplinkRecord};
 use crate::rule::{Action, DownlinkRule, Tunnel, UplinkRule};
 use crate::slab::Slab;
+use crate::sys::prefetch;
 use crate::sys::shared::Shared;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -491,6 +492,28 @@ impl Tables {
     #[inline]
     pub(crate) fn find_downlink(&self, key: Key) -> Option<DownlinkId> {
         self.addresses.get(key).map(|entry| DownlinkId(Teid(entry).index()))
+    }
+
+    /// Fetches the record of a TEID into the cache: the packet that asks for it is some packets ahead.
+    #[inline]
+    pub(crate) fn prefetch_uplink(&self, teid: Teid) {
+        if let Some(record) = self.uplink_records.get(teid.index() as usize) {
+            prefetch(record);
+        }
+    }
+
+    /// Fetches what leads from an address to its record.
+    #[inline]
+    pub(crate) fn prefetch_address(&self, key: Key) {
+        self.addresses.prefetch(key);
+    }
+
+    /// Fetches the record of an address, for which what leads to it should be there.
+    #[inline]
+    pub(crate) fn prefetch_downlink(&self, key: Key) {
+        if let Some(id) = self.find_downlink(key) {
+            prefetch(self.downlink(id));
+        }
     }
 
     /// The record of a downlink that is in use or was.

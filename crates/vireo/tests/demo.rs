@@ -68,6 +68,25 @@ fn every_ue_succeeds_over_xdp() {
     }
 }
 
+/// The same on whole frames.
+#[test]
+fn every_ue_succeeds_over_frames() {
+    if !is_root() {
+        eprintln!("skipped: BPF programs are loaded by root alone");
+        return;
+    }
+    for driver in ["sockets", "af-packet"] {
+        let directory = tempfile::tempdir().unwrap();
+        let json = directory.path().join("out.json");
+        let mut command = Command::new(VIREO);
+        command.args(["demo", "--datapath", driver, "--ues", "5", "--json"]).arg(&json);
+        let output = command.output().unwrap();
+        if !refused(&output.stderr) {
+            check(&output, &json, 5);
+        }
+    }
+}
+
 fn is_root() -> bool {
     std::fs::read_to_string("/proc/self/status").unwrap().contains("Uid:\t0\t0")
 }

@@ -1,7 +1,10 @@
 //! The system calls that the standard library has no words for, each behind a safe function.
 
+pub(crate) mod link;
 pub(crate) mod netlink;
 pub mod poll;
+pub(crate) mod ring;
+pub(crate) mod route;
 pub(crate) mod shared;
 pub(crate) mod tun;
 pub mod udp;
@@ -14,6 +17,19 @@ pub(crate) fn monotonic_ns() -> u64 {
     // SAFETY: the structure is writable; this clock always exists, so the call does not fail
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Fetches a value into the processor's caches, where the machine can be asked to; nothing waits for it.
+#[inline]
+pub(crate) fn prefetch<T>(what: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: fetching an address has no effect that a program sees
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(what).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = what;
 }
 
 /// The result of a call that says -1 where it failed.

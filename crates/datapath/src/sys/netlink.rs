@@ -1,4 +1,4 @@
-//! What a TUN device needs of RTNETLINK: being up, addresses and routes. Everything ends with the device.
+//! RTNETLINK, and what a TUN device needs of it: being up, addresses and routes. Everything ends with the device.
 
 use super::{check, check_size};
 use std::io;
@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 const HEADER: usize = 16;
+/// Octets of the longest answer that is read.
+pub(super) const ANSWER: usize = 4096;
 /// Packets that wait between the kernel and a queue of the device.
 const QUEUE_PACKETS: u32 = 4096;
 
@@ -23,9 +25,16 @@ const NESTED: u16 = 1 << 15;
 pub(crate) struct Netlink(OwnedFd);
 
 /// One request under construction.
-struct Request(Vec<u8>);
+pub(super) struct Request(Vec<u8>);
 
 impl Request {
+    /// A question: its answer takes the place of an acknowledgement.
+    pub(super) fn question(kind: u16, body: &[u8]) -> Self {
+        let mut request = Request::new(kind, 0, body);
+        request.0[6..8].copy_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
+        request
+    }
+
     fn new(kind: u16, flags: libc::c_int, body: &[u8]) -> Self {
         let mut octets = vec![0; HEADER];
         octets[4..6].copy_from_slice(&kind.to_ne_bytes());
@@ -35,7 +44,7 @@ impl Request {
         Request(octets)
     }
 
-    fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
+    pub(super) fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
         self.0.extend(attribute(kind, value));
         self
     }
@@ -51,14 +60,14 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     octets
 }
 
-fn octets(address: IpAddr) -> Vec<u8> {
+pub(super) fn octets(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(v4) => v4.octets().to_vec(),
         IpAddr::V6(v6) => v6.octets().to_vec(),
     }
 }
 
-fn family(address: IpAddr) -> u8 {
+pub(super) fn family(address: IpAddr) -> u8 {
     (if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }) as u8
 }
 
@@ -128,22 +137,41 @@ impl Netlink {
     }
 
     /// Sends a request and waits for the kernel to say that it did it.
-    fn ask(&self, Request(mut request): Request) -> io::Result<()> {
+    fn ask(&self, request: Request) -> io::Result<()> {
+        let mut answer = [0; ANSWER];
+        match self.send(request, &mut answer)? {
+            (libc::NLMSG_ERROR, _) => Ok(()),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Sends a request; gives the kind of the message that answers it, and its body.
+    pub(super) fn send<'a>(
+        &self,
+        Request(mut request): Request,
+        answer: &'a mut [u8; ANSWER],
+    ) -> io::Result<(libc::c_int, &'a [u8])> {
         let length = request.len() as u32;
         request[..4].copy_from_slice(&length.to_ne_bytes());
         // SAFETY: the request is readable for its length
         check_size(unsafe { libc::send(self.0.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) })?;
-        let mut answer = [0; 4096];
         // SAFETY: the buffer is writable for its length
         let length =
             check_size(unsafe { libc::recv(self.0.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) })?;
-        // nlmsghdr, then nlmsgerr whose first field is 0 or a negative errno
-        let kind = answer.get(4..6).and_then(|octets| octets.first_chunk()).map(|octets| u16::from_ne_bytes(*octets));
-        let code = answer[..length].get(HEADER..).and_then(|octets| octets.first_chunk());
-        match (kind.map(libc::c_int::from), code.map(|octets| i32::from_ne_bytes(*octets))) {
-            (Some(libc::NLMSG_ERROR), Some(0)) => Ok(()),
-            (Some(libc::NLMSG_ERROR), Some(code)) => Err(io::Error::from_raw_os_error(code.wrapping_neg())),
-            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "an unexpected answer of the kernel")),
+        let (header, body) = answer[..length].split_first_chunk::<HEADER>().ok_or_else(unexpected)?;
+        let kind = libc::c_int::from(u16::from_ne_bytes([header[4], header[5]]));
+        if kind == libc::NLMSG_ERROR {
+            // nlmsgerr, whose first field is 0 or a negative errno
+            match body.first_chunk().map(|octets| i32::from_ne_bytes(*octets)) {
+                Some(0) => {}
+                Some(code) => return Err(io::Error::from_raw_os_error(code.wrapping_neg())),
+                None => return Err(unexpected()),
+            }
         }
+        Ok((kind, body))
     }
+}
+
+fn unexpected() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "an unexpected answer of the kernel")
 }

@@ -29,6 +29,11 @@ impl Tun {
         Ok(Tun(file))
     }
 
+    /// The same queue once more, for another thread to write to.
+    pub(crate) fn again(&self) -> io::Result<Self> {
+        self.0.try_clone().map(Tun)
+    }
+
     /// Reads one packet; [`io::ErrorKind::WouldBlock`] if there is none.
     #[inline]
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {

@@ -18,7 +18,8 @@ use aya::maps::{HashMap, Map, MapData, MapError, PerCpuArray};
 use aya::programs::links::FdLink;
 use aya::programs::{ProgramError, Xdp as Program};
 use aya::{Ebpf, EbpfLoader};
-use shared::{Config, Counted};
+pub(crate) use shared::Config;
+use shared::Counted;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -56,7 +57,7 @@ const LARGEST: u64 = 1 << 22;
 
 /// Aligned as ELF asks.
 #[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
+pub(crate) struct Aligned<T: ?Sized>(pub(crate) T);
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/upf.bpf.o")));
 
@@ -204,7 +205,7 @@ fn taken<M: TryFrom<Map, Error = MapError>>(bpf: &mut Ebpf, name: &str) -> Resul
 }
 
 /// What the kernel said, below all that was said about it.
-fn errno(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
+pub(crate) fn errno(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
     let mut cause = Some(error);
     while let Some(error) = cause {
         if let Some(code) = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {

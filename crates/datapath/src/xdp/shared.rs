@@ -23,7 +23,7 @@ struct ConfigRange {
 /// The program's constants.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub(super) struct Config {
+pub(crate) struct Config {
     v4: [ConfigRange; RANGES],
     v6: [ConfigRange; RANGES],
     n3_v4: [u32; ADDRESSES],
@@ -46,7 +46,7 @@ const _: () = assert!(size_of::<Config>() == 2 * RANGES * 32 + ADDRESSES * 20 + 
 impl Config {
     /// Of these pools, N3 addresses, of which the first of each family is the source of tunnels, interfaces, and next
     /// hops of uplink packets.
-    pub(super) fn new(
+    pub(crate) fn new(
         ranges: &[Range],
         n3: &[IpAddr],
         interfaces: &[u32],

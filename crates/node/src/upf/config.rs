@@ -1,6 +1,6 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
-use vireo_datapath::{BufferLimits, XdpConfig};
+use vireo_datapath::{BufferLimits, FramesConfig, XdpConfig};
 use vireo_types::Dnn;
 
 /// What a UPF is told at start.
@@ -23,7 +23,9 @@ pub struct UpfConfig {
     pub nat: bool,
     /// With it, an XDP program does what is usual and the packet threads the rest.
     pub xdp: Option<XdpConfig>,
-    /// Packet threads. More than one only helps where several RAN nodes send.
+    /// With it, the packet threads do what is usual on Ethernet frames, and one more thread the rest.
+    pub frames: Option<FramesConfig>,
+    /// Packet threads. Those of the sockets driver divide packets by the RAN nodes that send them.
     pub workers: usize,
     /// Sessions at the same time; 2^24 at the most.
     pub max_sessions: usize,
@@ -65,6 +67,7 @@ impl Default for UpfConfig {
             framed: vec![],
             nat: false,
             xdp: None,
+            frames: None,
             workers: 1,
             max_sessions: 65_536,
             buffer: BufferLimits::default(),

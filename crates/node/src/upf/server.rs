@@ -231,6 +231,7 @@ fn datapath_config(config: &UpfConfig) -> SocketsConfig {
         workers: config.workers,
         nat: config.nat,
         xdp: config.xdp.clone(),
+        frames: config.frames.clone(),
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{CoreConfig, DnnConfig, SecurityConfig, SliceConfig, Timers, UpfConfig};
 use vireo_node::config::{ApiConfig, DATA_NETWORKS, N2Config, N4Config};
-use vireo_node::upf::{Pool, UpfConfig as EmbeddedUpf, XdpConfig, XdpMode};
+use vireo_node::upf::{Fanout, FramesConfig, Pool, UpfConfig as EmbeddedUpf, XdpConfig, XdpMode};
 use vireo_sctp::Driver;
 use vireo_subscribers::UdmConfig;
 use vireo_types::{Duration, PduSessionType, Snssai, Tac};
@@ -301,30 +301,41 @@ fn is_device_name(name: &str) -> bool {
     (1..16).contains(&name.len()) && !name.contains(['/', ' ', ':'])
 }
 
-/// What XDP needs, if it is chosen.
-fn xdp(datapath: &file::Datapath, problems: &mut Problems) -> Option<XdpConfig> {
+/// The driver of user packets, with what it needs.
+fn driver(datapath: &file::Datapath, problems: &mut Problems) -> (Option<XdpConfig>, Option<FramesConfig>) {
     const KEY: &str = "datapath.interfaces";
-    let file::Datapath { driver, interfaces, mode, next_hops } = datapath;
+    let file::Datapath { driver, interfaces, mode, next_hops, fanout, workers } = datapath;
+    problems.check((1..=64).contains(workers), "datapath.workers", "1 to 64 is allowed");
+    let other = *fanout == file::Fanout::Queue && *driver != PacketDriver::AfPacket;
+    problems.check(!other, "datapath.fanout", "only driver = \"af-packet\" divides frames by it: remove the key");
+    if *driver == PacketDriver::Sockets {
+        problems.check(interfaces.is_empty(), KEY, "driver = \"sockets\" has no interfaces: remove the key");
+        let none = next_hops.is_empty();
+        problems.check(none, "datapath.next-hops", "driver = \"sockets\" has no next hops: remove the key");
+        return (None, None);
+    }
+    let number = (1..=16).contains(&interfaces.len());
+    problems.check(number, KEY, "this driver needs the interfaces of N3 and N6, 1 to 16 names");
+    problems.check(interfaces.iter().all(|name| is_device_name(name)), KEY, DEVICE_NAME);
+    let v4 = next_hops.iter().filter(|address| address.is_ipv4()).count();
+    let unusable = next_hops.iter().any(|address| address.is_unspecified());
+    let one = v4 < 2 && next_hops.len() - v4 < 2 && !unusable;
+    problems.check(one, "datapath.next-hops", "one address of each family is allowed");
+    let (interfaces, next_hops) = (interfaces.clone(), next_hops.clone());
     match driver {
-        PacketDriver::Sockets => {
-            problems.check(interfaces.is_empty(), KEY, "only driver = \"xdp\" has interfaces: remove the key");
-            let none = next_hops.is_empty();
-            problems.check(none, "datapath.next-hops", "only driver = \"xdp\" has next hops: remove the key");
-            None
-        }
         PacketDriver::Xdp => {
-            let number = (1..=16).contains(&interfaces.len());
-            problems.check(number, KEY, "XDP needs the interfaces of N3 and N6, 1 to 16 names");
-            problems.check(interfaces.iter().all(|name| is_device_name(name)), KEY, DEVICE_NAME);
             let mode = match mode {
                 file::XdpMode::Native => XdpMode::Native,
                 file::XdpMode::Generic => XdpMode::Generic,
             };
-            let v4 = next_hops.iter().filter(|address| address.is_ipv4()).count();
-            let unusable = next_hops.iter().any(|address| address.is_unspecified());
-            let one = v4 < 2 && next_hops.len() - v4 < 2 && !unusable;
-            problems.check(one, "datapath.next-hops", "one address of each family is allowed");
-            Some(XdpConfig { interfaces: interfaces.clone(), mode, next_hops: next_hops.clone() })
+            (Some(XdpConfig { interfaces, mode, next_hops }), None)
+        }
+        PacketDriver::AfPacket | PacketDriver::Sockets => {
+            let fanout = match fanout {
+                file::Fanout::Hash => Fanout::Hash,
+                file::Fanout::Queue => Fanout::Queue,
+            };
+            (None, Some(FramesConfig { interfaces, next_hops, fanout }))
         }
     }
 }
@@ -334,9 +345,10 @@ fn upf(upf: &file::Upf, datapath: &file::Datapath, dnns: &[DnnConfig], problems:
     if !upf.enabled {
         return None;
     }
-    let xdp = xdp(datapath, problems);
-    let nat = upf.nat && xdp.is_some();
-    problems.check(!nat, "upf.nat", "XDP goes past the kernel's address translation: only false is allowed with it");
+    let (xdp, frames) = driver(datapath, problems);
+    let nat = upf.nat && (xdp.is_some() || frames.is_some());
+    let past = "only driver = \"sockets\" goes by the kernel's address translation: only false is allowed with others";
+    problems.check(!nat, "upf.nat", past);
     let n3 = addresses("upf.n3", &upf.n3, problems);
     problems.check(is_device_name(&upf.tun), "upf.tun", DEVICE_NAME);
     problems.check(!upf.n4.ip().is_unspecified(), "upf.n4", "one address of this machine is allowed, not all of them");
@@ -362,6 +374,8 @@ fn upf(upf: &file::Upf, datapath: &file::Datapath, dnns: &[DnnConfig], problems:
         framed: upf.framed_routes.iter().filter_map(|text| framed(text, problems)).collect(),
         path_check: (upf.path_check.0 != Duration::from_secs(0)).then(|| upf.path_check.0.into()),
         xdp,
+        frames,
+        workers: datapath.workers,
         ..EmbeddedUpf::default()
     })
 }

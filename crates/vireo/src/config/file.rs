@@ -271,15 +271,27 @@ pub(super) struct ExternalUpf {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Datapath {
     pub(super) driver: PacketDriver,
-    /// Of XDP.
+    /// Of all drivers but the sockets.
     pub(super) interfaces: Vec<String>,
-    pub(super) mode: XdpMode,
     pub(super) next_hops: Vec<IpAddr>,
+    /// Of XDP.
+    pub(super) mode: XdpMode,
+    /// Packet threads.
+    pub(super) workers: usize,
+    /// Of AF_PACKET.
+    pub(super) fanout: Fanout,
 }
 
 impl Default for Datapath {
     fn default() -> Self {
-        Datapath { driver: PacketDriver::Sockets, interfaces: Vec::new(), mode: XdpMode::Native, next_hops: Vec::new() }
+        Datapath {
+            driver: PacketDriver::Sockets,
+            interfaces: Vec::new(),
+            next_hops: Vec::new(),
+            mode: XdpMode::Native,
+            workers: 1,
+            fanout: Fanout::Hash,
+        }
     }
 }
 
@@ -288,6 +300,14 @@ impl Default for Datapath {
 pub(super) enum PacketDriver {
     Sockets,
     Xdp,
+    AfPacket,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Fanout {
+    Hash,
+    Queue,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@ use std::net::Ipv4Addr;
 use vireo_core::schedule::forward::Policy;
 use vireo_core::schedule::kind::NfKind;
 use vireo_node::config::{PoolKey, StateLocation};
-use vireo_node::upf::{XdpConfig, XdpMode};
+use vireo_node::upf::{Fanout, FramesConfig, XdpConfig, XdpMode};
 use vireo_types::{Duration, PduSessionType, Snssai, Tac};
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
@@ -269,7 +269,7 @@ fn what_is_not_implemented_is_refused_by_name() {
         ("slice.a = { snssai = { sst = 1 }, profile = 'iot' }", "slice.a.profile: not implemented"),
         (
             "datapath.driver = 'af-xdp'",
-            "datapath.driver: \"af-xdp\" is not implemented in this release; allowed: \"sockets\", \"xdp\"",
+            "datapath.driver: \"af-xdp\" is not implemented in this release; allowed: \"sockets\", \"xdp\", \"af-p",
         ),
     ] {
         assert!(problem(text).contains(key), "{}", problem(text));
@@ -289,16 +289,26 @@ fn the_driver_of_user_packets_is_chosen_with_what_it_needs() {
         next_hops: vec![Ipv4Addr::new(1, 2, 3, 4).into()],
     };
     assert_eq!(config, Ok(Some(expected)));
+    let config = load("datapath = { driver = 'af-packet', interfaces = ['a', 'b'], workers = 3, fanout = 'queue' }");
+    let upf = config.expect("sound").upf.expect("the embedded UPF");
+    let interfaces = vec!["a".into(), "b".into()];
+    let expected = FramesConfig { interfaces, next_hops: vec![], fanout: Fanout::Queue };
+    assert_eq!((upf.frames, upf.workers, upf.xdp), (Some(expected), 3, None));
     for (text, key) in [
-        ("datapath.driver = 'xdp'", "datapath.interfaces: XDP needs the interfaces of N3 and N6, 1 to 16 names"),
-        ("datapath.interfaces = ['eth0']", "datapath.interfaces: only driver = \"xdp\" has interfaces"),
+        (
+            "datapath.driver = 'xdp'",
+            "datapath.interfaces: this driver needs the interfaces of N3 and N6, 1 to 16 names",
+        ),
+        ("datapath.interfaces = ['eth0']", "datapath.interfaces: driver = \"sockets\" has no interfaces"),
         ("datapath = { driver = 'xdp', interfaces = ['a/b'] }", "datapath.interfaces: a network device name"),
-        ("datapath.next-hops = ['::1']", "datapath.next-hops: only driver = \"xdp\" has next hops"),
+        ("datapath.next-hops = ['::1']", "datapath.next-hops: driver = \"sockets\" has no next hops"),
         (
             "datapath = { driver = 'xdp', interfaces = ['a'], next-hops = ['1.2.3.4', '1.2.3.5'] }",
             "datapath.next-hops: one address of each family",
         ),
-        ("upf.nat = true\ndatapath = { driver = 'xdp', interfaces = ['a'] }", "upf.nat: XDP goes past"),
+        ("datapath.workers = 0", "datapath.workers: 1 to 64 is allowed"),
+        ("datapath.fanout = 'queue'", "datapath.fanout: only driver = \"af-packet\""),
+        ("upf.nat = true\ndatapath = { driver = 'xdp', interfaces = ['a'] }", "upf.nat: only driver = \"sockets\""),
     ] {
         assert!(problem(text).contains(key), "{}", problem(text));
     }

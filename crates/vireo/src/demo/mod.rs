@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// What the UEs do (`vireo emulate --list`)
     #[arg(long, value_name = "S", default_value = report::FULL)]
     scenario: String,
-    /// How the core reads and writes user packets; XDP needs root
+    /// How the core reads and writes user packets; all but sockets need root
     #[arg(long, value_enum, value_name = "D", default_value_t = Datapath::Sockets)]
     datapath: Datapath,
     /// Kill a worker process of the core so often while the UEs are busy
@@ -79,6 +79,8 @@ enum Datapath {
     Sockets,
     /// A program in the kernel
     Xdp,
+    /// Rings of AF_PACKET
+    AfPacket,
 }
 
 /// The text of a value as it is on the command line.
@@ -118,8 +120,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut meanwhile = |core: &Core| killer.as_mut().map_or(Ok(()), |killer| killer.work(core));
     let emulated = emulator::run_with(&lab, &mut core, &emulator_options(args), &interrupt, &mut meanwhile)?;
     let after = lab.data_network_counters()?;
-    if args.datapath == Datapath::Xdp {
-        check_xdp(after.rx_packets - before.rx_packets)?;
+    if args.datapath != Datapath::Sockets {
+        check_fast(&text(args.datapath), after.rx_packets - before.rx_packets)?;
     }
     core.stop()?;
     if let (Some(capture), Some(path)) = (capture, &args.pcap) {
@@ -149,22 +151,25 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn datapath(datapath: Datapath, lab: &Lab) -> Result<String, Failure> {
     match datapath {
         Datapath::Sockets => Ok(String::new()),
-        Datapath::Xdp => {
+        Datapath::Xdp | Datapath::AfPacket => {
             lab.prepare_xdp()?;
-            Ok(format!("[datapath]\ndriver = \"xdp\"\ninterfaces = [{N2:?}, {N6:?}]\n"))
+            let driver = text(datapath);
+            Ok(format!("[datapath]\ndriver = {driver:?}\ninterfaces = [{N2:?}, {N6:?}]\n"))
         }
     }
 }
 
-/// Fails unless most packets went past the TUN device, where those go that XDP leaves: the first of a UE, whose tunnel
-/// or next hop is not known yet. `packets` reached the data network, and as many came back.
-fn check_xdp(packets: u64) -> Result<(), Failure> {
+/// Fails unless most packets went past the TUN device, where those go that the driver leaves: the first of a UE, whose
+/// tunnel or next hop is not known yet. `packets` reached the data network, and as many came back.
+fn check_fast(driver: &str, packets: u64) -> Result<(), Failure> {
     let tun = interface_counters(&UpfConfig::default().tun)?;
     let slow = tun.rx_packets + tun.tx_packets;
-    eprintln!("demo: XDP left {slow} of {} packets to the sockets", 2 * packets);
+    eprintln!("demo: {driver} left {slow} of {} packets to the sockets", 2 * packets);
     match slow < packets {
         true => Ok(()),
-        false => Err(Failure("XDP left most packets to the sockets, where only the first of a UE belong".into())),
+        false => {
+            Err(Failure(format!("{driver} left most packets to the sockets, where only the first of a UE belong")))
+        }
     }
 }
 

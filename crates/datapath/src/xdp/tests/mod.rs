@@ -1,6 +1,7 @@
 //! The kernel's program against the reference: the same packets through both, by BPF_PROG_TEST_RUN, in a network
 //! namespace that has routes and neighbours and no traffic.
 
+mod drivers;
 mod life;
 mod packets;
 mod random;

@@ -78,6 +78,16 @@ pub(super) fn tunnelled(from: IpAddr, to: IpAddr, datagram: &[u8]) -> Vec<u8> {
     packet(from, to, 17, 64, &udp)
 }
 
+/// Sets the checksum of UDP in IPv6, which must have one.
+pub(super) fn with_udp_checksum(packet: &mut [u8]) {
+    let pseudo = sum(&packet[8..40]) + 17 + (packet.len() as u32 - 40);
+    let checksum = match !fold(pseudo + sum(&packet[40..])) {
+        0 => 0xffff,
+        checksum => checksum,
+    };
+    packet[46..48].copy_from_slice(&checksum.to_be_bytes());
+}
+
 pub(super) fn frame(from: [u8; 6], to: [u8; 6], packet: &[u8]) -> Vec<u8> {
     let version = if packet.first().is_some_and(|first| first >> 4 == 6) { [0x86, 0xdd] } else { [8, 0] };
     [&to[..], &from, &version, packet].concat()
@@ -117,12 +127,7 @@ pub(super) fn forwarded(memory: &Memory) -> Expected {
             let v6 = to.is_ipv6();
             let mut packet = tunnelled(UPF[usize::from(v6)], to.ip(), &datagram);
             if v6 {
-                let pseudo = sum(&packet[8..40]) + 17 + (packet.len() as u32 - 40);
-                let checksum = match !fold(pseudo + sum(&packet[40..])) {
-                    0 => 0xffff,
-                    checksum => checksum,
-                };
-                packet[46..48].copy_from_slice(&checksum.to_be_bytes());
+                with_udp_checksum(&mut packet);
             }
             Expected { frame: frame(mac(3, 1), mac(3, 9), &packet), outer_v4: !v6 }
         }

@@ -57,97 +57,130 @@ impl Bench {
     }
 }
 
+/// Datagrams from the RAN to the tunnels `t` of [`rules`].
+pub(super) fn from_the_ran(t: &[Teid]) -> Vec<(&'static str, Vec<u8>, Done)> {
+    let usual = up(0, b"hello");
+    let good = g_pdu(t[0], FLOW, &usual);
+    let with = |at: usize, octet: u8| {
+        let mut datagram = good.clone();
+        datagram[at] = octet;
+        datagram
+    };
+    let inner = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut inner = usual.clone();
+        change(&mut inner);
+        g_pdu(t[0], FLOW, &inner)
+    };
+    let v6 = |from: IpAddr, to: IpAddr| g_pdu(t[0], FLOW, &packet(from, to, UDP, 64, b"six"));
+    let link_local: IpAddr = "fe80::5".parse().expect("an address");
+    let mut echo = [0; gtpu::SIGNALLING_OCTETS];
+    let echo = gtpu::echo_request(&mut echo, 1).expect("room");
+    let long = g_pdu(t[0], None, &up(0, &[7; 1480]));
+    let mut container_of_8 = vec![0x34, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x85, 2, 0x10, 9, 0, 0, 0, 0, 0];
+    container_of_8[4..8].copy_from_slice(&t[0].0.to_be_bytes());
+    container_of_8[3] = 12 + usual.len() as u8;
+    container_of_8.extend(&usual);
+    vec![
+        ("a usual packet", good.clone(), Done::Left),
+        ("without a container", g_pdu(t[0], None, &usual), Done::Left),
+        ("a longer container", container_of_8, Done::Left),
+        ("a sequence number instead", with(0, 0x32), Done::Dropped(DropReason::InnerMalformed)),
+        ("IPv6", v6(host(0), SERVER[1]), Done::Left),
+        ("a TEID that is not ours", g_pdu(FOREIGN, FLOW, &up(6, b"x")), Done::Left),
+        ("no packet", g_pdu(t[0], FLOW, &[]), Done::Dropped(DropReason::InnerMalformed)),
+        ("its flow", g_pdu(t[3], FLOW, &up(3, b"x")), Done::Left),
+        ("no flow", g_pdu(t[3], None, &up(3, b"x")), Done::Dropped(DropReason::WrongFlow)),
+        (
+            "a container of the other direction",
+            g_pdu(t[3], Some(PduSession::Downlink { qfi: 9, rqi: false }), &up(3, b"x")),
+            Done::Dropped(DropReason::WrongFlow),
+        ),
+        (
+            "another flow",
+            g_pdu(t[3], Some(PduSession::Uplink { qfi: 8 }), &up(3, b"x")),
+            Done::Dropped(DropReason::WrongFlow),
+        ),
+        ("gate closed", g_pdu(t[1], FLOW, &up(1, b"x")), Done::Dropped(DropReason::GateClosed)),
+        ("action", g_pdu(t[2], FLOW, &up(2, b"x")), Done::Dropped(DropReason::Action)),
+        ("a rate of nothing", g_pdu(t[4], FLOW, &up(4, b"x")), Done::Dropped(DropReason::RateExceeded)),
+        ("another's address", g_pdu(t[0], FLOW, &up(1, b"x")), Done::Dropped(DropReason::Spoofed)),
+        ("another's prefix", v6(host(1), SERVER[1]), Done::Dropped(DropReason::Spoofed)),
+        ("a stale TEID", g_pdu(Teid(t[0].0 + 1), FLOW, &usual), Done::Passed),
+        ("no TEID", g_pdu(Teid(0), FLOW, &usual), Done::Passed),
+        ("a TEID beyond the tables", g_pdu(Teid(0xffff_ff01), FLOW, &usual), Done::Passed),
+        ("an echo request", echo.to_vec(), Done::Passed),
+        ("another version", with(0, 0x54), Done::Dropped(DropReason::Malformed)),
+        ("GTP'", with(0, 0x24), Done::Dropped(DropReason::Malformed)),
+        ("a length beyond the end", with(2, 1), Done::Dropped(DropReason::Malformed)),
+        ("half a header", good[..7].to_vec(), Done::Dropped(DropReason::Malformed)),
+        ("optional fields cut", vec![0x34, 0xff, 0, 2, 0, 0, 0, 1, 0, 0], Done::Dropped(DropReason::Malformed)),
+        ("an extension header of no length", with(12, 0), Done::Dropped(DropReason::Malformed)),
+        ("an extension header beyond the end", with(12, 200), Done::Dropped(DropReason::Malformed)),
+        ("a container of no known type", with(13, 0x20), Done::Dropped(DropReason::Malformed)),
+        ("an extension header to be understood", with(11, 0x81), Done::Passed),
+        ("one that need not be", with(11, 0x40), Done::Left),
+        ("no IP version", inner(&|p| p[0] = 0x55), Done::Dropped(DropReason::InnerMalformed)),
+        ("a header of 16", inner(&|p| p[0] = 0x44), Done::Dropped(DropReason::InnerMalformed)),
+        ("longer than it is", inner(&|p| p[3] += 1), Done::Dropped(DropReason::InnerMalformed)),
+        ("followed by padding", inner(&|p| p.extend([0; 9])), Done::Left),
+        (
+            "the last hop",
+            g_pdu(t[0], FLOW, &packet(ue(0).ipv4.expect("one").into(), SERVER[0], UDP, 1, b"x")),
+            Done::Passed,
+        ),
+        ("options", inner(&|p| p[0] = 0x46), Done::Passed),
+        ("a router solicitation", v6(link_local, SERVER[1]), Done::Passed),
+        ("link-local", v6(host(0), link_local), Done::Passed),
+        ("next hop unknown", v6(host(0), NOBODY[1]), Done::Passed),
+        (
+            "another UE",
+            g_pdu(t[0], FLOW, &packet(ue(0).ipv4.expect("one").into(), ue(1).ipv4.expect("one").into(), UDP, 9, b"")),
+            Done::Passed,
+        ),
+        ("as long as the link", long, Done::Left),
+        ("too long for the link", g_pdu(t[0], None, &up(0, &[7; 1481])), Done::Passed),
+    ]
+}
+
+/// Packets from the data network.
+pub(super) fn from_the_data_network() -> Vec<(&'static str, Vec<u8>, Done)> {
+    let usual = down(0, b"hello");
+    let to = |n: u8| packet(SERVER[1], host(n), UDP, 64, b"six");
+    let icmp = |kind: u8| packet(SERVER[0], ue(0).ipv4.expect("one").into(), 1, 64, &[kind, 0, 0, 0]);
+    let mut options = usual.clone();
+    options[0] = 0x46;
+    let mut fragment = usual.clone();
+    fragment[6] = 0x20;
+    with_checksum(&mut fragment);
+    let unknown = Ipv4Addr::new(10, 45, 9, 9).into();
+    vec![
+        ("a usual packet", usual, Done::Left),
+        ("a fragment", fragment, Done::Left),
+        ("IPv6", to(0), Done::Left),
+        ("no container, IPv6 outside", down(3, b"x"), Done::Left),
+        ("IPv6 in IPv6, reflective", to(6), Done::Left),
+        ("an odd length in IPv6", down(6, &[0xff; 1371]), Done::Left),
+        ("as long as the session's link", down(6, &[0xfe; 1380]), Done::Left),
+        ("too long for it", down(0, &[7; 1381]), Done::Passed),
+        ("gate closed", down(1, b"x"), Done::Dropped(DropReason::GateClosed)),
+        ("action", to(2), Done::Dropped(DropReason::Action)),
+        ("to be kept", down(4, b"x"), Done::Passed),
+        ("no tunnel", down(5, b"x"), Done::Dropped(DropReason::NoTunnel)),
+        ("nobody's", packet(SERVER[0], unknown, UDP, 64, b"x"), Done::Passed),
+        ("the last hop", packet(SERVER[0], ue(0).ipv4.expect("one").into(), UDP, 1, b"x"), Done::Passed),
+        ("options", options, Done::Passed),
+        ("ICMP echo", icmp(8), Done::Left),
+        ("ICMP redirect", icmp(5), Done::Dropped(DropReason::LinkLocal)),
+    ]
+}
+
 #[test]
 fn packets_from_the_ran() {
     in_namespace(|| {
         let mut b = Bench::new(&rules()).expect("loaded");
         let t = b.teids.clone();
-        let usual = up(0, b"hello");
-        let good = g_pdu(t[0], FLOW, &usual);
-        let with = |at: usize, octet: u8| {
-            let mut datagram = good.clone();
-            datagram[at] = octet;
-            datagram
-        };
-        let inner = |change: &dyn Fn(&mut Vec<u8>)| {
-            let mut inner = usual.clone();
-            change(&mut inner);
-            g_pdu(t[0], FLOW, &inner)
-        };
-        let v6 = |from: IpAddr, to: IpAddr| g_pdu(t[0], FLOW, &packet(from, to, UDP, 64, b"six"));
-        let link_local: IpAddr = "fe80::5".parse().expect("an address");
-        let mut echo = [0; gtpu::SIGNALLING_OCTETS];
-        let echo = gtpu::echo_request(&mut echo, 1).expect("room");
-        let long = g_pdu(t[0], None, &up(0, &[7; 1480]));
-        let mut container_of_8 = vec![0x34, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x85, 2, 0x10, 9, 0, 0, 0, 0, 0];
-        container_of_8[4..8].copy_from_slice(&t[0].0.to_be_bytes());
-        container_of_8[3] = 12 + usual.len() as u8;
-        container_of_8.extend(&usual);
-        let cases: Vec<(&str, Vec<u8>, Done)> = vec![
-            ("a usual packet", good.clone(), Done::Left),
-            ("without a container", g_pdu(t[0], None, &usual), Done::Left),
-            ("a longer container", container_of_8, Done::Left),
-            ("a sequence number instead", with(0, 0x32), Done::Dropped(DropReason::InnerMalformed)),
-            ("IPv6", v6(host(0), SERVER[1]), Done::Left),
-            ("a TEID that is not ours", g_pdu(FOREIGN, FLOW, &up(6, b"x")), Done::Left),
-            ("no packet", g_pdu(t[0], FLOW, &[]), Done::Dropped(DropReason::InnerMalformed)),
-            ("its flow", g_pdu(t[3], FLOW, &up(3, b"x")), Done::Left),
-            ("no flow", g_pdu(t[3], None, &up(3, b"x")), Done::Dropped(DropReason::WrongFlow)),
-            (
-                "a container of the other direction",
-                g_pdu(t[3], Some(PduSession::Downlink { qfi: 9, rqi: false }), &up(3, b"x")),
-                Done::Dropped(DropReason::WrongFlow),
-            ),
-            (
-                "another flow",
-                g_pdu(t[3], Some(PduSession::Uplink { qfi: 8 }), &up(3, b"x")),
-                Done::Dropped(DropReason::WrongFlow),
-            ),
-            ("gate closed", g_pdu(t[1], FLOW, &up(1, b"x")), Done::Dropped(DropReason::GateClosed)),
-            ("action", g_pdu(t[2], FLOW, &up(2, b"x")), Done::Dropped(DropReason::Action)),
-            ("a rate of nothing", g_pdu(t[4], FLOW, &up(4, b"x")), Done::Dropped(DropReason::RateExceeded)),
-            ("another's address", g_pdu(t[0], FLOW, &up(1, b"x")), Done::Dropped(DropReason::Spoofed)),
-            ("another's prefix", v6(host(1), SERVER[1]), Done::Dropped(DropReason::Spoofed)),
-            ("a stale TEID", g_pdu(Teid(t[0].0 + 1), FLOW, &usual), Done::Passed),
-            ("no TEID", g_pdu(Teid(0), FLOW, &usual), Done::Passed),
-            ("a TEID beyond the tables", g_pdu(Teid(0xffff_ff01), FLOW, &usual), Done::Passed),
-            ("an echo request", echo.to_vec(), Done::Passed),
-            ("another version", with(0, 0x54), Done::Dropped(DropReason::Malformed)),
-            ("GTP'", with(0, 0x24), Done::Dropped(DropReason::Malformed)),
-            ("a length beyond the end", with(2, 1), Done::Dropped(DropReason::Malformed)),
-            ("half a header", good[..7].to_vec(), Done::Dropped(DropReason::Malformed)),
-            ("optional fields cut", vec![0x34, 0xff, 0, 2, 0, 0, 0, 1, 0, 0], Done::Dropped(DropReason::Malformed)),
-            ("an extension header of no length", with(12, 0), Done::Dropped(DropReason::Malformed)),
-            ("an extension header beyond the end", with(12, 200), Done::Dropped(DropReason::Malformed)),
-            ("a container of no known type", with(13, 0x20), Done::Dropped(DropReason::Malformed)),
-            ("an extension header to be understood", with(11, 0x81), Done::Passed),
-            ("one that need not be", with(11, 0x40), Done::Left),
-            ("no IP version", inner(&|p| p[0] = 0x55), Done::Dropped(DropReason::InnerMalformed)),
-            ("a header of 16", inner(&|p| p[0] = 0x44), Done::Dropped(DropReason::InnerMalformed)),
-            ("longer than it is", inner(&|p| p[3] += 1), Done::Dropped(DropReason::InnerMalformed)),
-            ("followed by padding", inner(&|p| p.extend([0; 9])), Done::Left),
-            (
-                "the last hop",
-                g_pdu(t[0], FLOW, &packet(ue(0).ipv4.expect("one").into(), SERVER[0], UDP, 1, b"x")),
-                Done::Passed,
-            ),
-            ("options", inner(&|p| p[0] = 0x46), Done::Passed),
-            ("a router solicitation", v6(link_local, SERVER[1]), Done::Passed),
-            ("link-local", v6(host(0), link_local), Done::Passed),
-            ("next hop unknown", v6(host(0), NOBODY[1]), Done::Passed),
-            (
-                "another UE",
-                g_pdu(
-                    t[0],
-                    FLOW,
-                    &packet(ue(0).ipv4.expect("one").into(), ue(1).ipv4.expect("one").into(), UDP, 9, b""),
-                ),
-                Done::Passed,
-            ),
-            ("as long as the link", long, Done::Left),
-            ("too long for the link", g_pdu(t[0], None, &up(0, &[7; 1481])), Done::Passed),
-        ];
-        b.check_n3(&cases);
+        b.check_n3(&from_the_ran(&t));
+        let good = g_pdu(t[0], FLOW, &up(0, b"hello"));
         let from_a_ue = ue(5).ipv4.expect("one").into();
         assert_eq!(b.receive_n3(from_a_ue, &good, 0), Done::Dropped(DropReason::FromUe));
         assert_eq!(b.receive_n3(host(5), &good, 0), Done::Dropped(DropReason::FromUe));
@@ -158,35 +191,7 @@ fn packets_from_the_ran() {
 fn packets_from_the_data_network() {
     in_namespace(|| {
         let mut b = Bench::new(&rules()).expect("loaded");
-        let usual = down(0, b"hello");
-        let to = |n: u8| packet(SERVER[1], host(n), UDP, 64, b"six");
-        let icmp = |kind: u8| packet(SERVER[0], ue(0).ipv4.expect("one").into(), 1, 64, &[kind, 0, 0, 0]);
-        let mut options = usual.clone();
-        options[0] = 0x46;
-        let mut fragment = usual.clone();
-        fragment[6] = 0x20;
-        with_checksum(&mut fragment);
-        let unknown = Ipv4Addr::new(10, 45, 9, 9).into();
-        let cases: Vec<(&str, Vec<u8>, Done)> = vec![
-            ("a usual packet", usual, Done::Left),
-            ("a fragment", fragment, Done::Left),
-            ("IPv6", to(0), Done::Left),
-            ("no container, IPv6 outside", down(3, b"x"), Done::Left),
-            ("IPv6 in IPv6, reflective", to(6), Done::Left),
-            ("an odd length in IPv6", down(6, &[0xff; 1371]), Done::Left),
-            ("as long as the session's link", down(6, &[0xfe; 1380]), Done::Left),
-            ("too long for it", down(0, &[7; 1381]), Done::Passed),
-            ("gate closed", down(1, b"x"), Done::Dropped(DropReason::GateClosed)),
-            ("action", to(2), Done::Dropped(DropReason::Action)),
-            ("to be kept", down(4, b"x"), Done::Passed),
-            ("no tunnel", down(5, b"x"), Done::Dropped(DropReason::NoTunnel)),
-            ("nobody's", packet(SERVER[0], unknown, UDP, 64, b"x"), Done::Passed),
-            ("the last hop", packet(SERVER[0], ue(0).ipv4.expect("one").into(), UDP, 1, b"x"), Done::Passed),
-            ("options", options, Done::Passed),
-            ("ICMP echo", icmp(8), Done::Left),
-            ("ICMP redirect", icmp(5), Done::Dropped(DropReason::LinkLocal)),
-        ];
-        for (name, packet, expected) in &cases {
+        for (name, packet, expected) in &from_the_data_network() {
             for padding in [0, 3] {
                 assert_eq!(b.receive_n6(packet, padding), *expected, "{name}");
             }

@@ -1,0 +1,202 @@
+//! Ethernet frames: finding what they carry, and writing the headers of what leaves.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
+use vireo_wire::gtpu;
+
+pub(crate) const ETHERNET: usize = 14;
+const IPV4: usize = 20;
+const IPV6: usize = 40;
+const UDP: usize = 8;
+const PROTOCOL_TCP: u8 = 6;
+pub(crate) const PROTOCOL_UDP: u8 = 17;
+
+/// Octets that are kept free before a frame: for the headers of the longest tunnel.
+pub(crate) const ROOM: usize = IPV6 + UDP + gtpu::G_PDU_HEADER;
+
+/// The IP packet of a frame; ranges are of the slice that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Carried {
+    pub(crate) from: IpAddr,
+    pub(crate) to: IpAddr,
+    pub(crate) packet: Range<usize>,
+    /// The source port and the payload, if it is for the port of GTP-U.
+    pub(crate) gtp: Option<(u16, Range<usize>)>,
+}
+
+fn u16_at(octets: &[u8], at: usize) -> u16 {
+    octets.get(at..).and_then(|o| o.first_chunk()).map_or(0, |o| u16::from_be_bytes(*o))
+}
+
+fn v4_at(octets: &[u8], at: usize) -> Option<Ipv4Addr> {
+    octets.get(at..)?.first_chunk::<4>().map(|v4| Ipv4Addr::from(*v4))
+}
+
+fn v6_at(octets: &[u8], at: usize) -> Option<Ipv6Addr> {
+    octets.get(at..)?.first_chunk::<16>().map(|v6| Ipv6Addr::from(*v6))
+}
+
+/// Reads the frame that begins at `start`; `None` if it carries no sound IP packet.
+#[inline]
+pub(crate) fn read(octets: &[u8], start: usize) -> Option<Carried> {
+    let kind = u16_at(octets, start + 12);
+    let ip = start + ETHERNET;
+    let header = octets.get(ip..)?;
+    let (from, to, protocol, header_octets, total): (IpAddr, IpAddr, _, _, _) = match kind {
+        0x0800 if header.len() >= IPV4 && header[0] == 0x45 => {
+            let total = usize::from(u16_at(header, 2));
+            // a later fragment has no UDP header
+            let protocol = if u16_at(header, 6) & 0x3fff == 0 { header[9] } else { 0 };
+            (v4_at(header, 12)?.into(), v4_at(header, 16)?.into(), protocol, IPV4, total)
+        }
+        0x86dd if header.len() >= IPV6 && header[0] >> 4 == 6 => {
+            let total = IPV6 + usize::from(u16_at(header, 4));
+            (v6_at(header, 8)?.into(), v6_at(header, 24)?.into(), header[6], IPV6, total)
+        }
+        _ => return None,
+    };
+    if total < header_octets || total > header.len() {
+        return None;
+    }
+    let udp = ip + header_octets;
+    let length = usize::from(u16_at(octets, udp + 4));
+    let fits = (UDP..=total - header_octets).contains(&length);
+    let is_gtp = protocol == PROTOCOL_UDP && u16_at(octets, udp + 2) == gtpu::PORT && fits;
+    let gtp = is_gtp.then(|| (u16_at(octets, udp), udp + UDP..udp + length));
+    Some(Carried { from, to, packet: ip..ip + total, gtp })
+}
+
+/// The destination of a sound IP packet that a router may simply pass on: it has hops left and no options.
+#[inline]
+pub(crate) fn routed(packet: &[u8]) -> Option<IpAddr> {
+    match packet.first()? {
+        0x45 if packet[8] > 1 => Some(v4_at(packet, 16)?.into()),
+        first if first >> 4 == 6 && packet[7] > 1 && packet[6] != 0 => Some(v6_at(packet, 24)?.into()),
+        _ => None,
+    }
+}
+
+/// Takes a hop from a packet that has more than one; the checksum follows (RFC 1624).
+#[inline]
+pub(crate) fn take_hop(packet: &mut [u8]) {
+    if packet[0] >> 4 == 6 {
+        packet[7] -= 1;
+        return;
+    }
+    packet[8] -= 1;
+    let sum = u32::from(u16_at(packet, 10)) + 0x0100;
+    let sum = (sum + u32::from(sum >= 0xffff)) as u16;
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// The sum of 16-bit words, not folded. The octets of a packet are added four at a time, in the machine's order, and the
+/// result is swapped at the end (RFC 1071 2).
+fn sum(octets: &[u8]) -> u64 {
+    let (words, rest) = octets.as_chunks::<4>();
+    let mut sum: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    sum += u64::from(u32::from_ne_bytes(last));
+    sum
+}
+
+/// The checksum of a sum.
+fn checksum(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    // the words were added in the machine's order
+    !u16::from_be(sum as u16)
+}
+
+fn pseudo(source: &[u8], destination: &[u8], protocol: u8, length: usize) -> u64 {
+    let rest = (length as u32).to_be_bytes();
+    sum(source) + sum(destination) + sum(&rest) + sum(&[0, 0, 0, protocol])
+}
+
+/// Writes the checksum of a UDP or TCP packet, which its sender left to hardware that it did not go through.
+#[cold]
+pub(crate) fn complete_checksum(packet: &mut [u8]) {
+    let (addresses, header, protocol) = match packet.first().map(|first| first >> 4) {
+        Some(4) if packet.len() >= IPV4 => (12..20, usize::from(packet[0] & 0xf) * 4, packet[9]),
+        Some(6) if packet.len() >= IPV6 => (8..40, IPV6, packet[6]),
+        _ => return,
+    };
+    let field = match protocol {
+        PROTOCOL_UDP => 6,
+        PROTOCOL_TCP => 16,
+        _ => return,
+    };
+    let half = addresses.len() / 2;
+    let (ip, data) = packet.split_at_mut(header.min(packet.len()));
+    if data.len() < field + 2 {
+        return;
+    }
+    data[field..field + 2].fill(0);
+    let (source, destination) = ip[addresses].split_at(half);
+    let result = checksum(pseudo(source, destination, protocol, data.len()) + sum(data));
+    let result = if result == 0 && protocol == PROTOCOL_UDP { 0xffff } else { result };
+    data[field..field + 2].copy_from_slice(&result.to_be_bytes());
+}
+
+/// Writes the Ethernet header right before `packet`; gives where the frame begins. MAC addresses: destination, source.
+#[inline]
+pub(crate) fn write_ethernet(octets: &mut [u8], packet: usize, macs: &[u8; 12], v6: bool) -> usize {
+    let start = packet - ETHERNET;
+    octets[start..start + 12].copy_from_slice(macs);
+    octets[start + 12..packet].copy_from_slice(if v6 { &[0x86, 0xdd] } else { &[0x08, 0x00] });
+    start
+}
+
+/// Octets of the IP and UDP headers of a datagram between addresses of this family.
+#[inline]
+pub(crate) fn outer(v6: bool) -> usize {
+    UDP + if v6 { IPV6 } else { IPV4 }
+}
+
+/// Writes IP and UDP headers right before the datagram `octets[datagram]`; gives where the packet begins. The addresses
+/// are of one family.
+#[inline]
+pub(crate) fn write_udp(octets: &mut [u8], datagram: Range<usize>, from: IpAddr, to: IpAddr, id: u16) -> usize {
+    let length = datagram.len() + UDP;
+    let udp = datagram.start - UDP;
+    let port = gtpu::PORT.to_be_bytes();
+    octets[udp..udp + 2].copy_from_slice(&port);
+    octets[udp + 2..udp + 4].copy_from_slice(&port);
+    octets[udp + 4..udp + 6].copy_from_slice(&(length as u16).to_be_bytes());
+    octets[udp + 6..udp + 8].fill(0);
+    match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let start = udp - IPV4;
+            let header = &mut octets[start..udp];
+            header.copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0, 0, 64, PROTOCOL_UDP, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            header[2..4].copy_from_slice(&((length + IPV4) as u16).to_be_bytes());
+            header[4..6].copy_from_slice(&id.to_be_bytes());
+            header[12..16].copy_from_slice(&from.octets());
+            header[16..20].copy_from_slice(&to.octets());
+            let result = checksum(sum(header));
+            header[10..12].copy_from_slice(&result.to_be_bytes());
+            start
+        }
+        (from, to) => {
+            let start = udp - IPV6;
+            let [from, to] = [from, to].map(|address| match address {
+                IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+                IpAddr::V6(v6) => v6,
+            });
+            // RFC 8200 8.1: with IPv6 there is a checksum
+            let whole = pseudo(&from.octets(), &to.octets(), PROTOCOL_UDP, length) + sum(&octets[udp..datagram.end]);
+            let result = match checksum(whole) {
+                0 => 0xffff,
+                other => other,
+            };
+            octets[udp + 6..udp + 8].copy_from_slice(&result.to_be_bytes());
+            let header = &mut octets[start..udp];
+            header[..8].copy_from_slice(&[0x60, 0, 0, 0, 0, 0, PROTOCOL_UDP, 64]);
+            header[4..6].copy_from_slice(&(length as u16).to_be_bytes());
+            header[8..24].copy_from_slice(&from.octets());
+            header[24..40].copy_from_slice(&to.octets());
+            start
+        }
+    }
+}

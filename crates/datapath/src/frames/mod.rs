@@ -1,0 +1,266 @@
+//! Ethernet frames in user space: what the drivers that read whole frames (AF_PACKET, AF_XDP) have in common.
+//!
+//! A worker hands a batch of frames to [`Engine::process`], which decides on them by the pipeline, writes the headers of
+//! what leaves in place, and says what becomes of each frame. What the kernel does better it is left to: an uplink packet
+//! without a known next hop, for a UE, with options or its last hop goes through the TUN device and is routed; a downlink
+//! one without a known way to the RAN node, or too big for it, goes by the UDP socket.
+//!
+//! Which frames come here and not to the kernel as well is decided by the programs of [`steer`].
+
+pub(crate) mod layout;
+pub(crate) mod packet;
+pub(crate) mod steer;
+
+use crate::counters::{DropReason, Stats};
+use crate::hops::Hops;
+use crate::host::StartError;
+use crate::index::Key;
+use crate::pipeline::{self, HEADROOM};
+use crate::sockets::{EventSink, Rare, View, send};
+use crate::sys::tun::Tun;
+use crate::sys::udp::{BATCH, Socket};
+use crate::tables::Tables;
+use layout::{Carried, outer};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use vireo_types::{Instant, Teid};
+
+/// How frames are divided between the workers of one interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fanout {
+    /// By a hash of the frame's addresses and ports, which are the outer ones on N3: one RAN node is one worker's.
+    #[default]
+    Hash,
+    /// By the queue of the network interface that it came through.
+    Queue,
+}
+
+/// What a driver of frames is told at start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FramesConfig {
+    /// The Ethernet interfaces of N3 and N6. Packets leave by these alone, by the kernel's routes; what is routed
+    /// elsewhere goes through the sockets driver.
+    pub interfaces: Vec<String>,
+    /// Where uplink packets go, at most one of each family, as [`crate::XdpConfig::next_hops`].
+    pub next_hops: Vec<IpAddr>,
+    /// How frames are divided between workers.
+    pub fanout: Fanout,
+}
+
+/// What becomes of a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Its memory is free.
+    #[default]
+    Done,
+    /// `start..end` leaves by an interface of ours.
+    Send { port: usize, start: usize, end: usize, uplink: bool, octets: usize },
+}
+
+/// A batch of frames, at most [`BATCH`].
+pub(crate) trait Frames {
+    /// How many.
+    fn count(&self) -> usize;
+    /// Frame `n`: memory that is all its own, and where in it the frame begins and ends: not before
+    /// [`layout::ROOM`].
+    fn frame(&mut self, n: usize) -> (&mut [u8], usize, usize);
+    /// Whether the sender left the checksum of the transport to hardware that the frame has not been through.
+    fn lacks_checksum(&self, n: usize) -> bool;
+}
+
+/// What one worker decides with.
+pub(crate) struct Engine {
+    pub(crate) view: View,
+    /// For what is left to the kernel.
+    sockets: Arc<[Socket]>,
+    tun: Tun,
+    events: EventSink,
+    hops: Hops,
+    /// The source of tunnels of each family.
+    sources: [Option<IpAddr>; 2],
+    next_hops: [Option<IpAddr>; 2],
+    n3: Vec<IpAddr>,
+    id: u16,
+}
+
+fn of_family(addresses: &[IpAddr]) -> [Option<IpAddr>; 2] {
+    [false, true].map(|v6| addresses.iter().copied().find(|address| address.is_ipv6() == v6))
+}
+
+impl Engine {
+    pub(crate) fn new(
+        config: &FramesConfig,
+        (view, sockets, tun): (View, Arc<[Socket]>, Tun),
+        n3: &[IpAddr],
+        events: EventSink,
+    ) -> Result<Self, StartError> {
+        Ok(Engine {
+            view,
+            sockets,
+            tun,
+            events,
+            hops: Hops::new(&config.interfaces)?,
+            sources: of_family(n3),
+            next_hops: of_family(&config.next_hops),
+            n3: n3.to_vec(),
+            id: 0,
+        })
+    }
+
+    /// Decides on a batch.
+    #[inline]
+    pub(crate) fn process(
+        &mut self,
+        tables: &Tables,
+        frames: &mut impl Frames,
+        fates: &mut [Fate; BATCH],
+        now: Instant,
+        stats: &mut Stats,
+    ) {
+        let count = frames.count().min(BATCH);
+        let mut carried: [Option<Carried>; BATCH] = [const { None }; BATCH];
+        // records lie in memory at random: they are on their way while the frames before theirs are decided on
+        for (n, carried) in carried.iter_mut().enumerate().take(count) {
+            let (octets, start, end) = frames.frame(n);
+            *carried = layout::read(&octets[..end], start);
+            match carried {
+                Some(Carried { gtp: Some((_, datagram)), .. }) => {
+                    if let Some(teid) = octets.get(datagram.start + 4..).and_then(|teid| teid.first_chunk()) {
+                        tables.prefetch_uplink(Teid(u32::from_be_bytes(*teid)));
+                    }
+                }
+                Some(Carried { to, .. }) => tables.prefetch_address(key(*to)),
+                None => {}
+            }
+        }
+        for carried in carried.iter().take(count) {
+            if let Some(Carried { gtp: None, to, .. }) = carried {
+                tables.prefetch_downlink(key(*to));
+            }
+        }
+        self.hops.begin();
+        for (n, carried) in carried.into_iter().enumerate().take(count) {
+            fates[n] = match carried {
+                None => {
+                    stats.drop(DropReason::Malformed);
+                    Fate::Done
+                }
+                Some(Carried { from, to, gtp: Some((port, datagram)), .. }) if self.n3.contains(&to) => {
+                    let (octets, _, _) = frames.frame(n);
+                    self.uplink(tables, octets, (SocketAddr::new(from, port), to, datagram), now, stats)
+                }
+                Some(Carried { packet, .. }) => {
+                    let whole = !frames.lacks_checksum(n);
+                    let (octets, _, _) = frames.frame(n);
+                    if !whole {
+                        layout::complete_checksum(&mut octets[packet.clone()]);
+                    }
+                    self.downlink(tables, octets, packet, now, stats)
+                }
+            };
+        }
+    }
+
+    #[inline]
+    fn uplink(
+        &mut self,
+        tables: &Tables,
+        octets: &mut [u8],
+        (from, local, datagram): (SocketAddr, IpAddr, std::ops::Range<usize>),
+        now: Instant,
+        stats: &mut Stats,
+    ) -> Fate {
+        let mut rare = Rare { sockets: &self.sockets, events: &self.events };
+        let (begin, end) = (datagram.start, datagram.end);
+        let Some(packet) = pipeline::uplink(tables, from, local, &octets[begin..end], now, stats, &mut rare) else {
+            return Fate::Done;
+        };
+        let length = packet.len();
+        // it is a part of the datagram
+        let at = begin + (packet.as_ptr() as usize).wrapping_sub(octets[begin..].as_ptr() as usize);
+        let hop = layout::routed(packet).and_then(|to| self.onward(tables, to, now));
+        match hop.filter(|hop| length <= hop.mtu) {
+            Some(hop) => {
+                layout::take_hop(&mut octets[at..at + length]);
+                let v6 = octets[at] >> 4 == 6;
+                let start = layout::write_ethernet(octets, at, &hop.macs, v6);
+                Fate::Send { port: hop.port, start, end: at + length, uplink: true, octets: length }
+            }
+            None => {
+                match self.tun.write(&octets[at..at + length]) {
+                    Ok(()) => stats.uplink.add(length),
+                    Err(_) => stats.drop(DropReason::N6Send),
+                }
+                Fate::Done
+            }
+        }
+    }
+
+    /// The next hop of an uplink packet: the configured one for what is beyond it, else the routes'.
+    fn onward(&mut self, tables: &Tables, to: IpAddr, now: Instant) -> Option<crate::hops::Hop> {
+        let next = match self.next_hops[usize::from(to.is_ipv6())] {
+            None => to,
+            Some(next) => {
+                let beyond = match to {
+                    IpAddr::V4(v4) => !matches!(v4.octets()[0], 0 | 127 | 224..),
+                    // 2000::/3 and fc00::/7
+                    IpAddr::V6(v6) => matches!(v6.octets()[0], 0x20..=0x3f | 0xfc | 0xfd),
+                };
+                if !beyond || self.n3.contains(&to) || tables.is_of_a_ue(to) {
+                    return None;
+                }
+                next
+            }
+        };
+        self.hops.find(next, now)
+    }
+
+    #[inline]
+    fn downlink(
+        &mut self,
+        tables: &Tables,
+        octets: &mut [u8],
+        packet: std::ops::Range<usize>,
+        now: Instant,
+        stats: &mut Stats,
+    ) -> Fate {
+        let at = packet.start;
+        if layout::routed(&octets[packet.clone()]).is_none() {
+            // whoever steers leaves these to the kernel
+            stats.drop(DropReason::InnerMalformed);
+            return Fate::Done;
+        }
+        layout::take_hop(&mut octets[packet.clone()]);
+        let mut rare = Rare { sockets: &self.sockets, events: &self.events };
+        let base = at - HEADROOM;
+        let buffer = &mut octets[base..];
+        let Some(out) = pipeline::downlink(tables, buffer, packet.end - base, now, stats, &mut rare) else {
+            return Fate::Done;
+        };
+        let (datagram, to) = (base + out.start..base + out.end, out.to.ip());
+        let source = self.sources[usize::from(to.is_ipv6())];
+        let total = datagram.len() + outer(to.is_ipv6());
+        let hop = self.hops.find(to, now).filter(|hop| total <= hop.mtu);
+        if let (Some(from), Some(hop)) = (source, hop) {
+            // fragments on the way are told apart by it
+            self.id = self.id.wrapping_add(1);
+            let end = datagram.end;
+            let start = layout::write_udp(octets, datagram, from, to, self.id);
+            let start = layout::write_ethernet(octets, start, &hop.macs, to.is_ipv6());
+            return Fate::Send { port: hop.port, start, end, uplink: false, octets: out.octets };
+        }
+        match send(&self.sockets, out.to, &octets[datagram]) {
+            true => stats.downlink.add(out.octets),
+            false => stats.drop(DropReason::N3Send),
+        }
+        Fate::Done
+    }
+}
+
+#[inline]
+fn key(address: IpAddr) -> Key {
+    match address {
+        IpAddr::V4(v4) => Key::V4(v4.to_bits()),
+        IpAddr::V6(v6) => Key::V6((v6.to_bits() >> 64) as u64),
+    }
+}

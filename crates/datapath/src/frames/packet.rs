@@ -1,0 +1,191 @@
+//! The driver of AF_PACKET: a receive ring (TPACKET_V3) of each interface for each worker, joined by PACKET_FANOUT, and
+//! frames sent in batches from where they lie in the ring.
+//!
+//! The kernel hands a block of frames over when it is full or after a millisecond, whichever comes first: what a light
+//! load pays for few wake-ups.
+
+use super::{Engine, Fanout, Fate, Frames, FramesConfig, layout};
+use crate::counters::{DropReason, Stats};
+use crate::host::StartError;
+use crate::sockets::{Clock, STOP};
+use crate::sys::link::{Arrays, Link, Outbox};
+use crate::sys::poll::{Poller, Waker};
+use crate::sys::ring::{Group, Ring, Span};
+use crate::sys::udp::BATCH;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::PoisonError;
+use tracing::{debug, warn};
+
+/// What one worker receives and sends by, for each interface.
+pub(crate) struct Ports {
+    rings: Vec<Ring>,
+    links: Vec<Link>,
+}
+
+/// Rings and sockets of all workers, which receive nothing yet.
+pub(crate) fn open(interfaces: &[(String, u32)], workers: usize) -> Result<Vec<Ports>, StartError> {
+    let refused = |source: io::Error| match source.kind() {
+        io::ErrorKind::PermissionDenied => StartError::FramesPermission,
+        _ => StartError::Ring(source),
+    };
+    let ports = (0..workers).map(|_| {
+        let rings = interfaces.iter().map(|_| Ring::open(layout::ROOM));
+        let links = interfaces.iter().map(|(_, index)| Link::sender(*index));
+        Ok(Ports { rings: rings.collect::<Result<_, _>>()?, links: links.collect::<Result<_, _>>()? })
+    });
+    ports.collect::<Result<_, io::Error>>().map_err(refused)
+}
+
+/// The sockets that receive.
+pub(crate) fn sockets(ports: &[Ports]) -> impl Iterator<Item = &Link> {
+    ports.iter().flat_map(|ports| ports.rings.iter().map(Ring::link))
+}
+
+/// Begins to receive: the rings of an interface form a group.
+pub(crate) fn bind(ports: &[Ports], interfaces: &[(String, u32)], config: &FramesConfig) -> Result<(), StartError> {
+    let group = Group { by_queue: config.fanout == Fanout::Queue, id: 0 };
+    for (n, (_, index)) in interfaces.iter().enumerate() {
+        let mut group = (ports.len() > 1).then_some(group);
+        for ports in ports {
+            group = ports.rings[n].bind(*index, group).map_err(StartError::Ring)?;
+        }
+    }
+    Ok(())
+}
+
+/// A batch in a block.
+struct Batch<'a> {
+    octets: &'a mut [u8],
+    spans: &'a [Span],
+}
+
+impl Frames for Batch<'_> {
+    #[inline]
+    fn count(&self) -> usize {
+        self.spans.len()
+    }
+
+    #[inline]
+    fn frame(&mut self, n: usize) -> (&mut [u8], usize, usize) {
+        let Span { room, start, end, .. } = self.spans[n];
+        (&mut self.octets[room..end], start - room, end - room)
+    }
+
+    #[inline]
+    fn lacks_checksum(&self, n: usize) -> bool {
+        self.spans[n].lacks_checksum
+    }
+}
+
+pub(crate) struct Worker {
+    pub(crate) engine: Engine,
+    pub(crate) ports: Ports,
+    pub(crate) clock: Clock,
+}
+
+impl Worker {
+    pub(crate) fn poller(&self, stop: &Waker) -> io::Result<Poller> {
+        let poller = Poller::new()?;
+        poller.add(stop.as_fd(), STOP)?;
+        for (token, ring) in (0..).zip(&self.ports.rings) {
+            poller.add(ring.link().as_fd(), token)?;
+        }
+        Ok(poller)
+    }
+
+    /// Runs until it is told to stop. The waker stays readable, so that every worker sees it.
+    pub(crate) fn run(mut self, poller: &Poller) -> io::Result<()> {
+        let mut stats = Stats::default();
+        let mut outbox: Vec<Arrays> = self.ports.links.iter().map(|_| Arrays::new()).collect();
+        let mut ready = Vec::with_capacity(1 + self.ports.rings.len());
+        loop {
+            ready.clear();
+            poller.wait(None, |token| ready.push(token))?;
+            for token in &ready {
+                if *token == STOP {
+                    return Ok(());
+                }
+                let ring = &mut self.ports.rings[*token as usize];
+                if receive(&mut self.engine, ring, &self.ports.links, &mut outbox, self.clock, &mut stats) {
+                    continue;
+                }
+                match ring.link().take_error() {
+                    // it receives again when the interface is up again
+                    Some(error) if error.raw_os_error() == Some(libc::ENETDOWN) => {
+                        warn!("an interface of the user plane is down");
+                    }
+                    Some(error) => debug!("receiving frames: {error}"),
+                    None => {}
+                }
+            }
+            self.engine.view.counters.flush(&mut stats);
+        }
+    }
+}
+
+/// Handles a block of frames; `false` if there is none.
+fn receive(
+    engine: &mut Engine,
+    ring: &mut Ring,
+    links: &[Link],
+    outbox: &mut [Arrays],
+    clock: Clock,
+    stats: &mut Stats,
+) -> bool {
+    let Some(mut block) = ring.block() else { return false };
+    let view = engine.view.clone();
+    let mut spans = [Span::default(); BATCH];
+    let mut fates = [Fate::Done; BATCH];
+    loop {
+        let count = block.next(&mut spans);
+        if count == 0 {
+            return true;
+        }
+        let octets = block.octets();
+        let tables = view.tables.read().unwrap_or_else(PoisonError::into_inner);
+        engine.process(&tables, &mut Batch { octets, spans: &spans[..count] }, &mut fates, clock.now(), stats);
+        // still under the lock: what a change sends afterwards must come after these
+        for (port, (link, arrays)) in links.iter().zip(outbox.iter_mut()).enumerate() {
+            flush(octets, &spans[..count], &fates, port, (link, arrays), stats);
+        }
+    }
+}
+
+/// Sends what leaves by one interface.
+fn flush(
+    octets: &[u8],
+    spans: &[Span],
+    fates: &[Fate; BATCH],
+    port: usize,
+    (link, arrays): (&Link, &mut Arrays),
+    stats: &mut Stats,
+) {
+    let mut outbox: Outbox<'_> = arrays.outbox();
+    let mut sent = [(false, 0); BATCH];
+    let mut count = 0;
+    for (span, fate) in spans.iter().zip(fates) {
+        if let Fate::Send { port: to, start, end, uplink, octets: length } = *fate
+            && to == port
+        {
+            outbox.push(&octets[span.room + start..span.room + end]);
+            sent[count] = (uplink, length);
+            count += 1;
+            let volume = if uplink { &mut stats.uplink } else { &mut stats.downlink };
+            volume.add(length);
+        }
+    }
+    if count == 0 {
+        return;
+    }
+    outbox.send(link, |n| {
+        let (uplink, length) = sent[n];
+        let (volume, reason) = match uplink {
+            true => (&mut stats.uplink, DropReason::N6Send),
+            false => (&mut stats.downlink, DropReason::N3Send),
+        };
+        volume.packets -= 1;
+        volume.octets -= length as u64;
+        stats.drop(reason);
+    });
+}

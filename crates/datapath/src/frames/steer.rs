@@ -1,0 +1,100 @@
+//! The programs that decide which frames come to user space (`bpf/steer.bpf.c`). They are held by links of this process:
+//! when it ends, however it ends, the kernel gets all frames again, and nothing is pinned.
+
+use super::FramesConfig;
+use crate::host::StartError;
+use crate::index;
+use crate::sys::netlink;
+use crate::tables::Pool;
+use crate::xdp::{Aligned, Config, errno};
+use aya::programs::links::FdLink;
+use aya::programs::tc::TcAttachOptions;
+use aya::programs::{LinkOrder, ProgramError, SchedClassifier, SocketFilter, TcAttachType};
+use aya::{Ebpf, EbpfLoader};
+use std::error::Error;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o")));
+
+/// The loaded programs.
+#[derive(Debug)]
+pub(crate) struct Steer {
+    bpf: Ebpf,
+    pub(crate) interfaces: Vec<(String, u32)>,
+    links: Vec<FdLink>,
+}
+
+impl Steer {
+    pub(crate) fn load(config: &FramesConfig, n3: &[IpAddr], pools: &[Pool]) -> Result<Self, StartError> {
+        let index = |name: &String| match netlink::index_of(name) {
+            Ok(index) => Ok((name.clone(), index)),
+            Err(_) => Err(StartError::FramesInterface(name.clone())),
+        };
+        let interfaces = config.interfaces.iter().map(index).collect::<Result<Vec<_>, _>>()?;
+        let indexes: Vec<u32> = interfaces.iter().map(|(_, index)| *index).collect();
+        let constants = Config::new(&index::ranges(pools, u64::MAX), n3, &indexes, &[])?;
+        let mut loader = EbpfLoader::new();
+        let bpf = loader.override_global("config", &constants, true).load(&OBJECT.0).map_err(|e| refused(&e))?;
+        Ok(Steer { bpf, interfaces, links: vec![] })
+    }
+
+    /// Says which frames a packet socket gets.
+    pub(crate) fn filter(&mut self, sockets: impl Iterator<Item = impl AsFd>) -> Result<(), StartError> {
+        let program: &mut SocketFilter = self.program("steer_in")?;
+        program.load().map_err(|error| refused(&error))?;
+        for socket in sockets {
+            program.attach(socket).map_err(|error| refused(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Keeps these frames from the rest of the kernel from now on.
+    pub(crate) fn keep(&mut self) -> Result<(), StartError> {
+        let names: Vec<String> = self.interfaces.iter().map(|(name, _)| name.clone()).collect();
+        let program: &mut SchedClassifier = self.program("steer_off")?;
+        program.load().map_err(|error| refused(&error))?;
+        let mut links = vec![];
+        for name in names {
+            let how = TcAttachOptions::TcxOrder(LinkOrder::first());
+            let link = program
+                .attach_with_options(&name, TcAttachType::Ingress, how)
+                .map_err(|error| not_kept(&name, &error))?;
+            let link = program.take_link(link).map_err(|error| refused(&error))?;
+            links.push(FdLink::try_from(link).map_err(|error| refused(&error))?);
+        }
+        self.links = links;
+        Ok(())
+    }
+
+    /// The interfaces that are there no more, or are others of the same name.
+    pub(crate) fn lost(&self) -> impl Iterator<Item = &str> {
+        let lost = |(name, index): &&(String, u32)| netlink::index_of(name).ok() != Some(*index);
+        self.interfaces.iter().filter(lost).map(|(name, _)| name.as_str())
+    }
+
+    fn program<'p, P>(&'p mut self, name: &str) -> Result<&'p mut P, StartError>
+    where
+        &'p mut P: TryFrom<&'p mut aya::programs::Program, Error = ProgramError>,
+    {
+        let program = self.bpf.program_mut(name).ok_or(StartError::Frames("it has no program".to_owned()))?;
+        program.try_into().map_err(|error: ProgramError| refused(&error))
+    }
+}
+
+fn refused(error: &(dyn Error + 'static)) -> StartError {
+    match errno(error) {
+        Some(libc::EPERM) => StartError::FramesPermission,
+        Some(code) => StartError::Frames(io::Error::from_raw_os_error(code).to_string()),
+        None => StartError::Frames(error.to_string()),
+    }
+}
+
+fn not_kept(interface: &str, error: &(dyn Error + 'static)) -> StartError {
+    match errno(error) {
+        // what kernels say that do not know links of this kind
+        Some(libc::EINVAL | libc::EOPNOTSUPP) => StartError::NoTcx(interface.to_owned()),
+        _ => refused(error),
+    }
+}

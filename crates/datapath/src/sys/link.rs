@@ -1,0 +1,137 @@
+//! Sending whole Ethernet frames by packet sockets, past the queueing discipline.
+
+use super::check;
+use super::udp::BATCH;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// A packet socket of one interface.
+#[derive(Debug)]
+pub(crate) struct Link(OwnedFd);
+
+impl Link {
+    /// A socket that receives nothing until it is bound to all protocols.
+    pub(crate) fn open() -> io::Result<Self> {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: no pointers; the result is checked and owned by nobody else
+        let fd = unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_PACKET, kind, 0))? as i32) };
+        Ok(Link(fd))
+    }
+
+    /// A socket that sends by an interface and receives nothing.
+    pub(crate) fn sender(interface: u32) -> io::Result<Self> {
+        let link = Link::open()?;
+        link.set(libc::PACKET_QDISC_BYPASS, &1)?;
+        link.bind(interface, 0)?;
+        Ok(link)
+    }
+
+    /// Binds it to an interface and a protocol of Ethernet; 0 = it only sends.
+    pub(crate) fn bind(&self, interface: u32, protocol: u16) -> io::Result<()> {
+        // SAFETY: plain data for which zeros are valid
+        let mut address: libc::sockaddr_ll = unsafe { zeroed() };
+        address.sll_family = libc::AF_PACKET as libc::sa_family_t;
+        address.sll_protocol = protocol.to_be();
+        address.sll_ifindex = interface as i32;
+        let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        // SAFETY: the address is of that length
+        check(unsafe { libc::bind(self.0.as_raw_fd(), (&raw const address).cast(), length) })?;
+        Ok(())
+    }
+
+    /// Sets an option of packet sockets, which takes a `T`.
+    pub(super) fn set<T>(&self, option: i32, value: &T) -> io::Result<()> {
+        let length = size_of::<T>() as libc::socklen_t;
+        let value = std::ptr::from_ref(value).cast();
+        // SAFETY: `value` is readable for its length, which is that of the option's value
+        check(unsafe { libc::setsockopt(self.0.as_raw_fd(), libc::SOL_PACKET, option, value, length) })?;
+        Ok(())
+    }
+
+    /// Reads an option of a socket, which gives a `T` of plain data.
+    pub(super) fn get<T: Copy>(&self, level: i32, option: i32, value: &mut T) -> io::Result<()> {
+        let mut length = size_of::<T>() as libc::socklen_t;
+        let value = std::ptr::from_mut(value).cast();
+        // SAFETY: `value` is writable for its length
+        check(unsafe { libc::getsockopt(self.0.as_raw_fd(), level, option, value, &mut length) })?;
+        Ok(())
+    }
+
+    /// The error that makes the socket look readable, such as that the interface went down; it is forgotten.
+    pub(crate) fn take_error(&self) -> Option<io::Error> {
+        let mut code = 0;
+        match self.get::<libc::c_int>(libc::SOL_SOCKET, libc::SO_ERROR, &mut code) {
+            Ok(()) if code == 0 => None,
+            Ok(()) => Some(io::Error::from_raw_os_error(code)),
+            Err(error) => Some(error),
+        }
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+struct Raw {
+    headers: [libc::mmsghdr; BATCH],
+    vectors: [libc::iovec; BATCH],
+}
+
+/// The arrays of one batch, on the heap.
+pub(crate) struct Arrays(Box<Raw>);
+
+/// Frames of one batch that wait to be sent by one interface.
+pub(crate) struct Outbox<'a> {
+    arrays: &'a mut Arrays,
+    count: usize,
+    frames: std::marker::PhantomData<&'a [u8]>,
+}
+
+impl Arrays {
+    pub(crate) fn new() -> Self {
+        // SAFETY: plain data for which zeros are valid
+        Arrays(Box::new(unsafe { zeroed() }))
+    }
+
+    /// An outbox for frames that live as long as it does.
+    pub(crate) fn outbox(&mut self) -> Outbox<'_> {
+        Outbox { arrays: self, count: 0, frames: std::marker::PhantomData }
+    }
+}
+
+impl<'a> Outbox<'a> {
+    /// Puts in a frame; at most [`BATCH`] fit.
+    #[inline]
+    pub(crate) fn push(&mut self, frame: &'a [u8]) {
+        let Raw { headers, vectors } = &mut *self.arrays.0;
+        let vector = &mut vectors[self.count];
+        *vector = libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };
+        headers[self.count].msg_hdr.msg_iov = vector;
+        headers[self.count].msg_hdr.msg_iovlen = 1;
+        self.count += 1;
+    }
+
+    /// Sends the frames; tells `refused` the place of each that the kernel did not take.
+    pub(crate) fn send(self, link: &Link, mut refused: impl FnMut(usize)) {
+        let first = self.arrays.0.headers.as_mut_ptr();
+        let mut sent = 0;
+        while sent < self.count {
+            let left = (self.count - sent) as u32;
+            // SAFETY: `sent` is below `count`; each header up to that points to a vector, and the vector to a frame that
+            // is borrowed until now, which sending only reads
+            let result = unsafe { libc::sendmmsg(link.0.as_raw_fd(), first.add(sent), left, 0) };
+            match check(result) {
+                Ok(taken) if taken > 0 => sent += taken,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // the first of them is refused: the interface is down, or its queue is full
+                _ => {
+                    refused(sent);
+                    sent += 1;
+                }
+            }
+        }
+    }
+}

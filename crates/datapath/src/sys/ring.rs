@@ -1,0 +1,185 @@
+//! A receive ring of AF_PACKET (TPACKET_V3): blocks of frames that the kernel fills and hands over one after the other.
+
+use super::link::Link;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Octets of a block. The smallest frame takes about 200 octets of it, with the room for headers.
+const BLOCK: usize = 128 << 10;
+/// Blocks of a ring: 8 MiB.
+const BLOCKS: usize = 64;
+/// How long the kernel waits for a block to fill before it hands it over as it is, in ms: the least there is.
+const HAND_OVER: u32 = 1;
+
+// linux/if_packet.h: struct tpacket_block_desc
+const STATUS: usize = 8;
+const PACKETS: usize = 12;
+const FIRST: usize = 16;
+// struct tpacket3_hdr
+const NEXT: usize = 0;
+const CAPTURED: usize = 12;
+const LENGTH: usize = 16;
+const FRAME_STATUS: usize = 20;
+const MAC: usize = 24;
+const FRAME_HEADER: usize = 48;
+
+/// A frame in a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Span {
+    /// Where the memory of this frame alone begins, where the frame does, and where it ends.
+    pub(crate) room: usize,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    /// The checksum of its transport was left to hardware.
+    pub(crate) lacks_checksum: bool,
+}
+
+/// How workers share an interface's frames.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group {
+    pub(crate) by_queue: bool,
+    /// Of the group; 0 = a new one, which is told.
+    pub(crate) id: u16,
+}
+
+/// A ring of one interface.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    link: Link,
+    start: NonNull<u8>,
+    current: usize,
+}
+
+// SAFETY: the mapping is the ring's alone and may be used from any thread, one at a time
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// A ring that receives nothing yet, with `room` octets before each frame.
+    pub(crate) fn open(room: usize) -> io::Result<Self> {
+        let link = Link::open()?;
+        link.set(libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V3 as libc::c_int))?;
+        link.set(libc::PACKET_RESERVE, &(room as libc::c_uint))?;
+        link.set(libc::PACKET_IGNORE_OUTGOING, &(1 as libc::c_int))?;
+        let request = libc::tpacket_req3 {
+            tp_block_size: BLOCK as u32,
+            tp_block_nr: BLOCKS as u32,
+            // frames are as long as they are: this is only the least
+            tp_frame_size: 2048,
+            tp_frame_nr: (BLOCK / 2048 * BLOCKS) as u32,
+            tp_retire_blk_tov: HAND_OVER,
+            tp_sizeof_priv: 0,
+            tp_feature_req_word: 0,
+        };
+        link.set(libc::PACKET_RX_RING, &request)?;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+        // SAFETY: the kernel chooses the place; the result is checked and owned by nobody else
+        let start =
+            unsafe { libc::mmap(std::ptr::null_mut(), BLOCK * BLOCKS, protection, flags, link.as_fd().as_raw_fd(), 0) };
+        match NonNull::new(start.cast::<u8>()) {
+            Some(begin) if start != libc::MAP_FAILED => Ok(Ring { link, start: begin, current: 0 }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Receives from an interface from now on, alone or with others; gives the group.
+    pub(crate) fn bind(&self, interface: u32, group: Option<Group>) -> io::Result<Option<Group>> {
+        self.link.bind(interface, libc::ETH_P_ALL as u16)?;
+        let Some(Group { by_queue, mut id }) = group else { return Ok(None) };
+        let mode = if by_queue { libc::PACKET_FANOUT_QM } else { libc::PACKET_FANOUT_HASH };
+        let mut flags = mode | libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
+        if id == 0 {
+            flags |= libc::PACKET_FANOUT_FLAG_UNIQUEID;
+        }
+        self.link.set(libc::PACKET_FANOUT, &(flags << 16 | u32::from(id)))?;
+        let mut joined: libc::c_int = 0;
+        self.link.get(libc::SOL_PACKET, libc::PACKET_FANOUT, &mut joined)?;
+        if id == 0 {
+            id = joined as u16;
+        }
+        Ok(Some(Group { by_queue, id }))
+    }
+
+    /// The socket: to wait for, and for its errors.
+    pub(crate) fn link(&self) -> &Link {
+        &self.link
+    }
+
+    fn status(&self) -> &AtomicU32 {
+        // SAFETY: blocks are in the mapping, which lives as long as the ring, and aligned; both sides use the word as one
+        unsafe { &*self.start.as_ptr().add(self.current * BLOCK + STATUS).cast::<AtomicU32>() }
+    }
+
+    /// The next block, if the kernel has handed it over.
+    pub(crate) fn block(&mut self) -> Option<Block<'_>> {
+        if self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+            return None;
+        }
+        let octets = self.octets();
+        let (left, next) = (u32_at(octets, PACKETS), u32_at(octets, FIRST) as usize);
+        Some(Block { ring: self, left, next })
+    }
+
+    fn octets(&mut self) -> &mut [u8] {
+        // SAFETY: the block lies in the mapping and is ours until its status says otherwise: `block` alone calls this
+        // while it is, and lends what it gets for as long as the ring is borrowed. The kernel does not touch it.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(self.current * BLOCK), BLOCK) }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: it is our mapping, of this length. It cannot fail, and if it did nothing could be done.
+        let _ = unsafe { libc::munmap(self.start.as_ptr().cast(), BLOCK * BLOCKS) };
+    }
+}
+
+fn u32_at(octets: &[u8], at: usize) -> u32 {
+    octets.get(at..).and_then(|octets| octets.first_chunk()).map_or(0, |octets| u32::from_ne_bytes(*octets))
+}
+
+/// A block that is ours until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Block<'r> {
+    ring: &'r mut Ring,
+    left: u32,
+    next: usize,
+}
+
+impl Block<'_> {
+    /// Finds the next frames of the block, as many as there is room for; gives how many.
+    pub(crate) fn next(&mut self, spans: &mut [Span]) -> usize {
+        let octets = self.ring.octets();
+        let mut found = 0;
+        while found < spans.len() && self.left > 0 {
+            let at = self.next;
+            self.left -= 1;
+            self.next += u32_at(octets, at + NEXT) as usize;
+            let word = |offset| u32_at(octets, at + offset);
+            let start = at + (word(MAC) & 0xffff) as usize;
+            let end = start + word(CAPTURED) as usize;
+            // longer than a block: cut, and nothing to forward
+            if word(CAPTURED) != word(LENGTH) || end > BLOCK || start < at + FRAME_HEADER {
+                continue;
+            }
+            let lacks_checksum = word(FRAME_STATUS) & libc::TP_STATUS_CSUMNOTREADY != 0;
+            spans[found] = Span { room: at + FRAME_HEADER, start, end, lacks_checksum };
+            found += 1;
+        }
+        found
+    }
+
+    /// The block's memory, in which spans lie.
+    pub(crate) fn octets(&mut self) -> &mut [u8] {
+        self.ring.octets()
+    }
+}
+
+impl Drop for Block<'_> {
+    fn drop(&mut self) {
+        self.ring.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.ring.current = (self.ring.current + 1) % BLOCKS;
+    }
+}

@@ -1,0 +1,152 @@
+//! Questions to the kernel's routes and neighbours, and what an interface is.
+
+use super::check;
+use super::netlink::{ANSWER, Netlink, Request, family, octets};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+// linux/rtnetlink.h
+const RTAX_MTU: u16 = 2;
+/// Octets of `rtmsg` and `ndmsg`.
+const BODY: usize = 12;
+
+/// How packets for a destination leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    /// The interface.
+    pub(crate) interface: u32,
+    /// The router, or the destination itself.
+    pub(crate) next_hop: IpAddr,
+    /// The route's own, in octets.
+    pub(crate) mtu: Option<u32>,
+}
+
+/// A neighbour on an Ethernet link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Neighbour {
+    pub(crate) mac: [u8; 6],
+    /// Whether the kernel has not heard of it for a while: it asks again when it sends a packet itself.
+    pub(crate) stale: bool,
+}
+
+/// What an interface is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interface {
+    pub(crate) mac: [u8; 6],
+    pub(crate) mtu: u32,
+}
+
+/// The kernel's tables, for reading.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    netlink: Netlink,
+    /// Any socket does for questions about interfaces.
+    socket: OwnedFd,
+}
+
+impl Routes {
+    pub(crate) fn open() -> io::Result<Self> {
+        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+        // SAFETY: no pointers; the result is checked and owned by nobody else
+        let socket = unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_UNIX, kind, 0))? as i32) };
+        Ok(Routes { netlink: Netlink::open()?, socket })
+    }
+
+    /// Where packets to this address go; `None` if they go nowhere, or not to one neighbour of an interface.
+    pub(crate) fn route(&self, to: IpAddr) -> Option<Route> {
+        let address = octets(to);
+        let mut body = [0; BODY];
+        (body[0], body[1]) = (family(to), address.len() as u8 * 8);
+        let question = Request::question(libc::RTM_GETROUTE, &body).attribute(libc::RTA_DST, &address);
+        let mut answer = [0; ANSWER];
+        let (kind, body) = self.netlink.send(question, &mut answer).ok()?;
+        let (header, rest) = body.split_first_chunk::<BODY>()?;
+        if kind != libc::c_int::from(libc::RTM_NEWROUTE) || header[7] != libc::RTN_UNICAST {
+            return None;
+        }
+        let (mut interface, mut next_hop, mut mtu) = (None, to, None);
+        for (kind, value) in attributes(rest) {
+            match kind {
+                libc::RTA_OIF => interface = Some(u32::from_ne_bytes(*value.first_chunk()?)),
+                libc::RTA_GATEWAY => next_hop = address_of(value)?,
+                libc::RTA_METRICS => {
+                    let found = attributes(value).find(|(kind, _)| *kind == RTAX_MTU);
+                    mtu = found.and_then(|(_, value)| value.first_chunk()).map(|mtu| u32::from_ne_bytes(*mtu));
+                }
+                // a router of the other family
+                libc::RTA_VIA => return None,
+                _ => {}
+            }
+        }
+        Some(Route { interface: interface?, next_hop, mtu })
+    }
+
+    /// The neighbour of this address; `None` if it is not known where it is.
+    pub(crate) fn neighbour(&self, interface: u32, address: IpAddr) -> Option<Neighbour> {
+        let mut body = [0; BODY];
+        body[0] = family(address);
+        body[4..8].copy_from_slice(&interface.to_ne_bytes());
+        let question = Request::question(libc::RTM_GETNEIGH, &body).attribute(libc::NDA_DST, &octets(address));
+        let mut answer = [0; ANSWER];
+        let (kind, body) = self.netlink.send(question, &mut answer).ok()?;
+        let (header, rest) = body.split_first_chunk::<BODY>()?;
+        if kind != libc::c_int::from(libc::RTM_NEWNEIGH) {
+            return None;
+        }
+        let state = u16::from_ne_bytes([header[8], header[9]]);
+        let sure = state & (libc::NUD_PERMANENT | libc::NUD_REACHABLE | libc::NUD_NOARP) != 0;
+        let stale = state & (libc::NUD_STALE | libc::NUD_DELAY | libc::NUD_PROBE) != 0;
+        if !sure && !stale {
+            return None;
+        }
+        let mac = attributes(rest).find(|(kind, _)| *kind == libc::NDA_LLADDR)?.1;
+        Some(Neighbour { mac: mac.try_into().ok()?, stale: state & libc::NUD_STALE != 0 })
+    }
+
+    /// An Ethernet interface as it is now.
+    pub(crate) fn interface(&self, name: &str) -> io::Result<Interface> {
+        let ask = |what| {
+            // SAFETY: an ifreq is plain data for which zeros are valid
+            let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+            for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(libc::IFNAMSIZ - 1)) {
+                *to = from as libc::c_char;
+            }
+            // SAFETY: both requests take a pointer to an ifreq, which outlives the call
+            check(unsafe { libc::ioctl(self.socket.as_raw_fd(), what as libc::Ioctl, &mut request) })?;
+            Ok::<_, io::Error>(request)
+        };
+        // SAFETY: the kernel has written this member of the union
+        let mac = unsafe { ask(libc::SIOCGIFHWADDR)?.ifr_ifru.ifru_hwaddr };
+        if mac.sa_family != libc::ARPHRD_ETHER {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no Ethernet interface"));
+        }
+        // SAFETY: as above
+        let mtu = unsafe { ask(libc::SIOCGIFMTU)?.ifr_ifru.ifru_mtu };
+        let mut address = [0; 6];
+        for (to, from) in address.iter_mut().zip(mac.sa_data) {
+            *to = from as u8;
+        }
+        Ok(Interface { mac: address, mtu: u32::try_from(mtu).unwrap_or(0) })
+    }
+}
+
+fn address_of(octets: &[u8]) -> Option<IpAddr> {
+    match octets.len() {
+        4 => octets.first_chunk::<4>().map(|v4| IpAddr::from(*v4)),
+        16 => octets.first_chunk::<16>().map(|v6| IpAddr::from(*v6)),
+        _ => None,
+    }
+}
+
+/// Kinds and values of a list of attributes.
+fn attributes(mut list: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let header: &[u8; 4] = list.first_chunk()?;
+        let length = usize::from(u16::from_ne_bytes([header[0], header[1]]));
+        let kind = u16::from_ne_bytes([header[2], header[3]]) & 0x3fff;
+        let value = list.get(4..length)?;
+        list = list.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, value))
+    })
+}

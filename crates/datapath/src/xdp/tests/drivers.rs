@@ -1,0 +1,304 @@
+//! The table of packets through every driver, on interfaces: what is put into the far end of a link comes out of another
+//! as the reference says, and is counted once.
+
+use super::packets::{Expected, Side, forwarded, frame, tunnelled, with_udp_checksum};
+use super::table::{from_the_data_network, from_the_ran, rules};
+use super::*;
+use crate::sys::link::Link;
+use crate::{Fanout, FramesConfig, Sockets, SocketsConfig, XdpMode};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant as Wall};
+
+/// What the kernel's part has a say in: ICMP errors, fragments, and the way back to another UE.
+const KERNELS: [&str; 6] =
+    ["the last hop", "options", "next hop unknown", "another UE", "too long for the link", "too long for it"];
+
+/// The far end of a link.
+struct Far(Link);
+
+impl Far {
+    fn open(name: &str) -> Self {
+        let link = Link::open().expect("a packet socket");
+        link.bind(crate::sys::netlink::index_of(name).expect("there"), libc::ETH_P_ALL as u16).expect("bound");
+        Far(link)
+    }
+
+    fn send(&self, frame: &[u8]) {
+        // SAFETY: the frame is readable for its length
+        let sent = unsafe { libc::send(self.0.as_fd().as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
+        assert_eq!(usize::try_from(sent).ok(), Some(frame.len()), "{}", std::io::Error::last_os_error());
+    }
+
+    /// A frame that came, to this address.
+    fn receive(&self, to: [u8; 6]) -> Option<Vec<u8>> {
+        let mut frame = vec![0; 4096];
+        loop {
+            // SAFETY: the frame is writable for its length
+            let length = unsafe { libc::recv(self.0.as_fd().as_raw_fd(), frame.as_mut_ptr().cast(), frame.len(), 0) };
+            let length = usize::try_from(length).ok()?;
+            if frame.starts_with(&to) {
+                frame.truncate(length);
+                return Some(frame);
+            }
+        }
+    }
+}
+
+/// The frame without what the kernel's sockets may choose: the checksum of UDP in IPv4, and the flow label of IPv6.
+fn plain(mut frame: Vec<u8>) -> Vec<u8> {
+    match frame.get(12..14) {
+        Some([8, 0]) if frame.get(23) == Some(&17) && frame.get(36..38) == Some(&[8, 0x68]) => frame[40..42].fill(0),
+        Some([0x86, 0xdd]) => frame[15..18].fill(0),
+        _ => {}
+    }
+    frame
+}
+
+/// A driver at work, and the reference with the same sessions.
+struct Rig {
+    driver: Sockets,
+    reference: Memory,
+    teids: Vec<Teid>,
+    ran: Far,
+    dn: Far,
+}
+
+impl Rig {
+    fn new(change: &dyn Fn(&mut SocketsConfig)) -> Self {
+        offloads();
+        // for packets as long as N6 allows, in a tunnel
+        for name in ["ran", "n3"] {
+            ip(&format!("link set {name} mtu 1600"));
+        }
+        let limits = Limits { records: LIMITS, ..Limits::default() };
+        let mut config = SocketsConfig {
+            n3: UPF.to_vec(),
+            tun: "vireo9".to_owned(),
+            pools: pools(),
+            limits,
+            workers: 2,
+            nat: false,
+            xdp: None,
+            frames: None,
+        };
+        change(&mut config);
+        let driver = Sockets::start(config, Arc::new(|_| true)).expect("started");
+        let mut reference = Memory::new(Tables::new(pools(), limits), UPF[0]);
+        let rules = rules();
+        let add = |tables: &mut Tables, released: &mut crate::tables::Released| {
+            let each = rules.iter().enumerate().map(|(n, (uplink, downlink))| {
+                let given = (n + 1 == rules.len()).then_some(FOREIGN);
+                let teid = tables.add_uplink(given, *uplink).expect("room");
+                let id = tables.add_downlink(uplink.ue, n as u64).expect("room");
+                tables.set_downlink(id, *downlink, false, released);
+                teid
+            });
+            each.collect::<Vec<_>>()
+        };
+        let teids = driver.change(add);
+        assert_eq!(reference.change(add), teids);
+        let rig = Rig { driver, reference, teids, ran: Far::open("ran"), dn: Far::open("dn") };
+        // the advertisements of the prefixes
+        std::thread::sleep(Duration::from_millis(20));
+        while rig.ran.receive(mac(3, 9)).is_some() {}
+        rig
+    }
+
+    /// One packet through both.
+    fn run(&mut self, name: &str, side: &Side<'_>, padding: usize, done: Done) {
+        let before = self.driver.view().stats();
+        let at_reference = self.reference.stats;
+        self.reference.n3.clear();
+        self.reference.n6.clear();
+        side.put_into(&mut self.reference);
+        let expected = difference(&self.reference.stats, &at_reference);
+        let end = Wall::now() + Duration::from_secs(2);
+        let (out, mut wire) = match side {
+            Side::N3 { from, datagram } => {
+                let to = UPF[usize::from(from.is_ipv6())];
+                let mut packet = tunnelled(from.ip(), to, datagram);
+                if to.is_ipv6() {
+                    with_udp_checksum(&mut packet);
+                }
+                (false, frame(mac(3, 9), mac(3, 1), &packet))
+            }
+            Side::N6 { packet } => (true, frame(mac(6, 7), mac(6, 1), packet)),
+        };
+        wire.extend(std::iter::repeat_n(0, padding));
+        if out {
+            self.dn.send(&wire)
+        } else {
+            self.ran.send(&wire)
+        }
+        loop {
+            let mut found = difference(&self.driver.view().stats(), &before);
+            // the kernel asks for neighbours and routers on the TUN device
+            let noise = &mut found.drops[DropReason::LinkLocal as usize];
+            *noise = (*noise).min(expected.dropped(DropReason::LinkLocal));
+            if found == expected {
+                break;
+            }
+            assert!(Wall::now() < end, "{name}: {found:?}, not {expected:?}");
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        if done != Done::Left {
+            return;
+        }
+        let expected: Expected = forwarded(&self.reference);
+        loop {
+            let came = if out { self.ran.receive(mac(3, 9)) } else { self.dn.receive(mac(6, 7)) };
+            match came.map(plain) {
+                Some(frame) if expected.matches(&frame) => return,
+                _ => {}
+            }
+            assert!(Wall::now() < end, "{name}: nothing like {expected:02x?} came out");
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// The whole table.
+    fn table(&mut self) {
+        for (name, datagram, done) in from_the_ran(&self.teids.clone()) {
+            for from in GNB.into_iter().filter(|_| !KERNELS.contains(&name)) {
+                let side = Side::N3 { from: SocketAddr::new(from, 2152), datagram: &datagram };
+                self.run(name, &side, 0, done);
+            }
+        }
+        for (name, packet, done) in from_the_data_network() {
+            if !KERNELS.contains(&name) {
+                self.run(name, &Side::N6 { packet: &packet }, 3, done);
+            }
+        }
+        // a packet that the kernel handles too would be counted by now
+        std::thread::sleep(Duration::from_millis(30));
+        let stats = self.driver.view().stats();
+        let expected = self.reference.stats;
+        assert_eq!((stats.uplink, stats.downlink), (expected.uplink, expected.downlink));
+    }
+}
+
+/// Makes the far ends what XDP needs: whole checksums, and a receive path that takes redirected frames.
+fn offloads() {
+    const ETHTOOL_STXCSUM: u32 = 0x17;
+    const ETHTOOL_SGRO: u32 = 0x2c;
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").expect("a socket");
+    for (name, [command, value]) in ["n3", "n6", "ran", "dn"]
+        .iter()
+        .flat_map(|name| [[ETHTOOL_SGRO, 1], [ETHTOOL_STXCSUM, 0]].map(|command| (*name, command)))
+    {
+        let mut value = [command, value];
+        // SAFETY: an ifreq is plain data for which zeros are valid
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+            *to = from as libc::c_char;
+        }
+        request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
+        // SAFETY: both structures hold what these commands read and outlive the call
+        assert_eq!(unsafe { libc::ioctl(socket.as_raw_fd(), 0x8946, &mut request) }, 0, "{name}");
+    }
+}
+
+fn ip(arguments: &str) {
+    let status = Command::new("ip").args(arguments.split_whitespace()).status().expect("ip, of iproute2");
+    assert!(status.success(), "ip {arguments}");
+}
+
+/// An interface that goes down and comes up again loses its neighbours, not its driver; and the kernel gets all frames
+/// again when the driver ends.
+fn down_and_up(change: impl Fn(&mut SocketsConfig) + Sync) {
+    in_namespace(|| {
+        let mut rig = Rig::new(&change);
+        let datagram = super::table::g_pdu(rig.teids[0], super::table::FLOW, &super::table::up(0, b"hello"));
+        let side = Side::N3 { from: SocketAddr::new(GNB[0], 2152), datagram: &datagram };
+        rig.run("before", &side, 0, Done::Left);
+        for name in ["n3", "n6"] {
+            ip(&format!("link set {name} down"));
+            std::thread::sleep(Duration::from_millis(20));
+            ip(&format!("link set {name} up"));
+        }
+        ip("neigh replace 192.0.2.9 lladdr 02:00:00:00:03:09 dev n3 nud permanent");
+        ip("neigh replace 198.51.100.7 lladdr 02:00:00:00:06:07 dev n6 nud permanent");
+        std::thread::sleep(Duration::from_millis(400));
+        rig.run("after", &side, 0, Done::Left);
+        let down = super::table::down(0, b"x");
+        rig.run("after, the other way", &Side::N6 { packet: &down }, 0, Done::Left);
+        let Rig { driver, ran, .. } = rig;
+        drop(driver);
+        let socket = std::net::UdpSocket::bind("192.0.2.1:2152").expect("free again");
+        socket.set_read_timeout(Some(Duration::from_secs(2))).expect("set");
+        ran.send(&frame(mac(3, 9), mac(3, 1), &tunnelled(GNB[0], UPF[0], &datagram)));
+        assert_eq!(socket.recv(&mut [0; 2048]).expect("the kernel's again"), datagram.len());
+    });
+}
+
+fn interfaces() -> Vec<String> {
+    vec!["n3".to_owned(), "n6".to_owned()]
+}
+
+fn through(change: impl Fn(&mut SocketsConfig) + Sync) {
+    in_namespace(|| Rig::new(&change).table());
+}
+
+#[test]
+fn through_sockets() {
+    through(|_| {});
+}
+
+#[test]
+fn through_xdp() {
+    for mode in [XdpMode::Native, XdpMode::Generic] {
+        through(move |config| {
+            config.xdp = Some(XdpConfig { interfaces: interfaces(), mode, ..XdpConfig::default() });
+        });
+    }
+}
+
+#[test]
+fn af_packet_survives_its_interfaces() {
+    down_and_up(|config| {
+        config.frames = Some(FramesConfig { interfaces: interfaces(), ..FramesConfig::default() });
+    });
+}
+
+/// What is missing is said, and nothing else is done instead.
+#[test]
+fn what_frames_need_is_said() {
+    let started = |change: fn(&mut SocketsConfig)| {
+        let mut config = SocketsConfig {
+            n3: vec![UPF[0]],
+            tun: "vireo9".to_owned(),
+            pools: pools(),
+            limits: Limits { records: LIMITS, ..Limits::default() },
+            workers: 1,
+            nat: false,
+            xdp: None,
+            frames: Some(FramesConfig { interfaces: interfaces(), ..FramesConfig::default() }),
+        };
+        change(&mut config);
+        Sockets::start(config, Arc::new(|_| true)).expect_err("refused").to_string()
+    };
+    in_namespace(|| {
+        let none = |config: &mut SocketsConfig| config.frames = Some(FramesConfig::default());
+        assert!(started(none).starts_with("the driver has no interface to read frames from"));
+        let nowhere = |config: &mut SocketsConfig| {
+            config.frames = Some(FramesConfig { interfaces: vec!["nowhere".into()], ..FramesConfig::default() });
+        };
+        assert!(started(nowhere).starts_with("there is no interface nowhere to read frames from"));
+        let loopback = |config: &mut SocketsConfig| {
+            config.frames = Some(FramesConfig { interfaces: vec!["lo".into()], ..FramesConfig::default() });
+        };
+        assert!(started(loopback).starts_with("lo cannot be read frame by frame"));
+        let nat = |config: &mut SocketsConfig| config.nat = true;
+        assert!(started(nat).starts_with("frames go past the kernel's address translation"));
+    });
+}
+
+#[test]
+fn through_af_packet() {
+    for fanout in [Fanout::Hash, Fanout::Queue] {
+        through(move |config| {
+            config.frames = Some(FramesConfig { interfaces: interfaces(), fanout, ..FramesConfig::default() });
+        });
+    }
+}
