@@ -125,6 +125,26 @@ fn a_connection_outlives_the_chaining_counter() {
     assert_eq!(outcomes(&lab), (18, 0));
 }
 
+/// Associations keep no order among each other: what the UE said before it went may come after the path switch.
+#[test]
+fn what_the_ue_said_before_it_went_is_heard() {
+    let mut lab = connected(&[1, 2]);
+    let (source, connection) = (lab.at, lab.context().and_then(|c| c.connection).expect("it is connected"));
+    let mut out = ue::Out::default();
+    lab.ue.release(2, &mut out).expect("a request");
+    lab.upf_answers = false;
+    xn(&mut lab, ALL, |_| true);
+    for nas in out.messages() {
+        let late = lab::uplink_nas(connection.amf_id, connection.ran_id, nas);
+        lab.take_from_gnb(source, &late);
+    }
+    lab.upf_catches_up();
+    assert_eq!(outcomes(&lab), (1, 0));
+    assert_eq!(count(&lab, |note| matches!(note, Note::Fault(_))), 0, "{:?}", lab.notes);
+    is_at(&lab, 1, &[1]);
+    assert_eq!(lab.context().expect("a context").sessions.len(), 1, "the session is released");
+}
+
 #[test]
 fn the_answer_waits_for_the_user_plane() {
     let mut lab = connected(&[1]);

@@ -41,6 +41,17 @@ pub(super) fn elsewhere(
         }
         return Ok(None);
     }
+    // Associations keep no order among each other: what the node that a UE has left by Xn sent before may come after the
+    // path switch. Its number of the UE is not known any more; what it says is proved by the UE, or concerns a session.
+    let left = matches!(turn.ue.handover, Some(handover::Handover::Switching(_)))
+        && turn.ue.connection.is_some_and(|c| c.amf_id == amf_id && c.assoc != assoc);
+    if left && matches!(message, UeMessage::UplinkNas { .. } | UeMessage::SessionReleaseResponse { .. }) {
+        match message {
+            UeMessage::UplinkNas { nas, .. } => super::nas::uplink(turn, &nas),
+            message => super::ue_message(turn, message),
+        }
+        return Ok(None);
+    }
     let target = turn.ue.handover.as_ref().and_then(handover::Handover::target);
     let Some(target) = target.filter(|m| m.assoc == assoc && m.amf_id == amf_id) else { return Ok(Some(message)) };
     consistent(target.ran_id)?;
