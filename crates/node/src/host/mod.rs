@@ -444,13 +444,19 @@ impl Host {
         }
     }
 
+    /// Whether something waits for room.
+    fn is_held_up(&self) -> bool {
+        !self.follow.is_empty() || !self.unpushed.is_empty()
+    }
+
     /// Waits for an input, a worker or the time.
     fn sleep(&mut self) {
-        let blocked = !self.follow.is_empty() || !self.unpushed.is_empty();
+        let blocked = self.is_held_up();
+        let again = blocked || self.nodes.is_disconnecting();
         let now = clock();
         let wait = self.timers.next().map_or(Duration::from_secs(1), |at| at.since(now).into());
         // A worker that makes room rings nobody for it.
-        let wait = wait.min(if blocked { Duration::from_micros(200) } else { self.controller.next(now) });
+        let wait = wait.min(if again { Duration::from_micros(200) } else { self.controller.next(now) });
         let (inputs, rings) = (&self.inputs, &self.rings);
         self.bell.wait(wait, || {
             let work = !inputs.urgent.is_empty()
@@ -543,6 +549,7 @@ impl Host {
         }
         self.free_stillborn(now);
         self.tell_lost();
+        self.tell_disconnected();
         self.control(now);
     }
 

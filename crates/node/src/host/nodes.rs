@@ -24,31 +24,45 @@ pub(super) struct Node {
     pub(super) ues: FxHashSet<Slot>,
 }
 
+/// UEs of a node that is gone who are told in one go, and how full queues may be before: all at once they would count as
+/// overload, and UEs of other nodes be turned away.
+const TOLD_AT_ONCE: usize = 64;
+const CALM: f64 = 0.1;
+
 /// All associations.
 #[derive(Debug, Default)]
-pub(super) struct Nodes(FxHashMap<AssocId, Node>);
+pub(super) struct Nodes {
+    here: FxHashMap<AssocId, Node>,
+    /// UEs who are still to be told that their node is gone.
+    gone: Vec<(AssocId, Vec<Slot>)>,
+}
 
 impl Nodes {
     pub(super) fn up(&mut self, assoc: AssocId, peer: SocketAddr) {
         tracing::info!(assoc = assoc.0, %peer, "a RAN node is connected");
-        self.0.insert(assoc, Node { peer, record: None, ues: FxHashSet::default() });
+        self.here.insert(assoc, Node { peer, record: None, ues: FxHashSet::default() });
+    }
+
+    /// Whether UEs are still to be told that their node is gone.
+    pub(super) fn is_disconnecting(&self) -> bool {
+        !self.gone.is_empty()
     }
 
     pub(super) fn is_set_up(&self, assoc: AssocId) -> bool {
-        self.0.get(&assoc).is_some_and(|n| n.record.is_some())
+        self.here.get(&assoc).is_some_and(|n| n.record.is_some())
     }
 
     /// How many nodes have NG set up.
     pub(super) fn set_up(&self) -> usize {
-        self.0.values().filter(|n| n.record.is_some()).count()
+        self.here.values().filter(|n| n.record.is_some()).count()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (AssocId, &Node)> {
-        self.0.iter().map(|(a, n)| (*a, n))
+        self.here.iter().map(|(a, n)| (*a, n))
     }
 
     pub(super) fn get(&self, assoc: AssocId) -> Option<&Node> {
-        self.0.get(&assoc)
+        self.here.get(&assoc)
     }
 
     /// A UE has other associations than before: it has two of them while it is handed over.
@@ -57,34 +71,58 @@ impl Nodes {
             return;
         }
         for assoc in old.into_iter().flatten() {
-            if let Some(node) = self.0.get_mut(&assoc) {
+            if let Some(node) = self.here.get_mut(&assoc) {
                 node.ues.remove(&slot);
             }
         }
         for assoc in new.into_iter().flatten() {
-            if let Some(node) = self.0.get_mut(&assoc) {
+            if let Some(node) = self.here.get_mut(&assoc) {
                 node.ues.insert(slot);
             }
         }
     }
 
     fn ues(&self, assoc: AssocId) -> Vec<Slot> {
-        self.0.get(&assoc).map(|n| n.ues.iter().copied().collect()).unwrap_or_default()
+        self.here.get(&assoc).map(|n| n.ues.iter().copied().collect()).unwrap_or_default()
     }
 }
 
 impl Host {
     /// An association is gone or void: its UEs are idle.
     pub(super) fn association_lost(&mut self, assoc: AssocId, restarted: bool) {
-        self.disconnect_all(assoc);
         if restarted {
-            if let Some(node) = self.nodes.0.get_mut(&assoc) {
+            // at once: the next messages of the same association may be of the same UEs
+            self.disconnect_all(assoc);
+            if let Some(node) = self.nodes.here.get_mut(&assoc) {
                 node.record = None;
             }
-        } else if let Some(node) = self.nodes.0.remove(&assoc) {
+        } else if let Some(node) = self.nodes.here.remove(&assoc) {
             let name = node.record.map(|r| r.name).unwrap_or_default();
             tracing::info!(assoc = assoc.0, peer = %node.peer, name, "a RAN node is gone");
+            self.nodes.gone.push((assoc, node.ues.into_iter().collect()));
             self.post_nodes();
+        }
+    }
+
+    /// Tells some of the UEs whose nodes are gone.
+    pub(super) fn tell_disconnected(&mut self) {
+        while let Some((assoc, mut ues)) = self.nodes.gone.pop() {
+            // also what is on its way between an NF and a UPF comes back to a queue
+            let queued = self.pools.iter().map(|nf| nf.queue.len()).max().unwrap_or(0);
+            let waiting = queued as usize + self.egress.len() + self.inputs.queue.len();
+            let calm = CALM * f64::from(self.region.config().ring_cells);
+            if self.is_held_up() || waiting as f64 > calm {
+                return self.nodes.gone.push((assoc, ues));
+            }
+            for slot in ues.split_off(ues.len().saturating_sub(TOLD_AT_ONCE)) {
+                // One that has gone meanwhile needs not be told.
+                if self.region.ltmsi_of(slot).is_some() {
+                    self.connection_lost(slot, assoc);
+                }
+            }
+            if !ues.is_empty() {
+                self.nodes.gone.push((assoc, ues));
+            }
         }
     }
 
@@ -141,7 +179,7 @@ impl Host {
     /// A message that is not about one UE.
     pub(super) fn node_message(&mut self, assoc: AssocId, pdu: &[u8]) {
         let now = clock();
-        let Some(node) = self.nodes.0.get_mut(&assoc) else { return };
+        let Some(node) = self.nodes.here.get_mut(&assoc) else { return };
         let known = node.record.as_ref().map(|r| r.id);
         let before = node.record.clone();
         let outcome = ran::step(&mut node.record, pdu, &self.config);

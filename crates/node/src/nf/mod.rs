@@ -21,6 +21,7 @@ use plan::Plan;
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 use serde::{Deserialize, Serialize};
+use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -77,6 +78,10 @@ pub enum NfError {
 /// When no host started it, or the host left no instructions.
 pub fn run() -> Result<(), NfError> {
     let worker = crew::enlist()?;
+    // For whoever looks at the machine's processes; nothing depends on it.
+    if let Ok(name) = CString::new(format!("vireo-nf-{}", worker.number())) {
+        let _ = rustix::thread::set_name(&name);
+    }
     let region = worker.region().clone();
     let mut octets = Vec::new();
     region.read_bulletin(plan::BULLETIN_CONFIG, &mut octets);
