@@ -109,7 +109,7 @@ impl Host {
         while let Some((assoc, mut ues)) = self.nodes.gone.pop() {
             // also what is on its way between an NF and a UPF comes back to a queue
             let queued = self.pools.iter().map(|nf| nf.queue.len()).max().unwrap_or(0);
-            let waiting = queued as usize + self.egress.len() + self.inputs.queue.len();
+            let waiting = queued + self.egress.len() + self.inputs.queue.len();
             let calm = CALM * f64::from(self.region.config().ring_cells);
             if self.is_held_up() || waiting as f64 > calm {
                 return self.nodes.gone.push((assoc, ues));

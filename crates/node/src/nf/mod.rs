@@ -40,6 +40,9 @@ use vireo_types::{Dnn, Ltmsi};
 /// How long a worker without work sleeps at most before it looks whether the host wants it to end.
 const SLEEP: Duration = Duration::from_secs(1);
 
+/// How often a worker leaves memory to others that it does not need.
+const TRIM: Duration = Duration::from_secs(1);
+
 /// Items that a worker serves before it looks again what shares its NFs have: well within the time in which the host
 /// looks at the queues.
 const SHARES_HOLD: u32 = 16;
@@ -143,11 +146,15 @@ impl Nf {
 
     fn run(&mut self) {
         let started = Instant::now();
-        let mut now = started;
+        let (mut now, mut trimmed) = (started, started);
         let mut until_look = 0;
         loop {
             self.worker.beat(now.duration_since(started).as_micros() as u64 + 1);
             if until_look == 0 {
+                if now.duration_since(trimmed) > TRIM {
+                    trimmed = now;
+                    self.worker.trim();
+                }
                 self.look_at_shares();
                 until_look = SHARES_HOLD;
             }

@@ -23,6 +23,11 @@ const PENDING: u32 = 8;
 const LOOKS: usize = 8;
 /// Buffers that a worker keeps for itself, of each size.
 const KEPT: usize = 256;
+/// Chunks without a taken buffer that a worker keeps for itself, of each size.
+const SPARE: usize = 2;
+/// Chunks that are looked at for one that nobody owns before a fresh one is taken: what is left behind is used again,
+/// but in a large region the search for it must not cost more than the memory.
+const ORPHANS_SEARCHED: usize = 1024;
 /// Nobody's, in a chunk's record.
 const NOBODY: u64 = 0xff;
 
@@ -66,8 +71,9 @@ pub(super) enum Marked {
 #[derive(Debug, Default)]
 pub(super) struct Arena {
     classes: [Class; CLASSES.len()],
-    /// Where the search for another chunk goes on.
+    /// Where the search for a fresh chunk goes on, and before it that for one that nobody owns.
     cursor: usize,
+    orphans: usize,
 }
 
 #[derive(Debug, Default)]
@@ -216,6 +222,11 @@ impl Region {
         meta != 0 && meta >> 8 == u64::from(worker)
     }
 
+    /// Whether no buffer of a chunk is taken.
+    fn is_free(&self, chunk: usize) -> bool {
+        (1..CHUNK_META).all(|word| self.word(self.meta(chunk) + word).load(Ordering::Acquire) == 0)
+    }
+
     /// Makes a chunk of a worker anybody's.
     pub(super) fn orphan(&self, chunk: usize) {
         let meta = self.word(self.meta(chunk));
@@ -257,22 +268,54 @@ impl Arena {
         class.look(region, index, class.chunks.len())
     }
 
-    /// Another chunk: a fresh one, or one of this size that nobody owns and that has room.
+    /// Another chunk: one of this size that nobody owns and that has room, else a fresh one.
     fn claim(&mut self, region: &Region, worker: u8, class: usize) -> Option<u32> {
         let count = region.lay.chunk_count;
+        // All before the place where the last fresh one was found have been in use.
+        let used = self.cursor.min(ORPHANS_SEARCHED);
+        for _ in 0..used {
+            self.orphans = (self.orphans + 1) % self.cursor;
+            if self.try_claim(region, worker, class, self.orphans, false) {
+                return Some(self.orphans as u32);
+            }
+        }
         for _ in 0..count {
             let chunk = self.cursor;
             self.cursor = (self.cursor + 1) % count;
-            let meta = region.word(region.meta(chunk));
-            let now = meta.load(Ordering::Acquire);
-            let orphan = now == (class as u64 + 1) | NOBODY << 8;
-            let room = now == 0 || orphan && region.free_place(chunk, class).is_some();
-            let mine = (class as u64 + 1) | u64::from(worker) << 8;
-            if room && meta.compare_exchange(now, mine, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            if self.try_claim(region, worker, class, chunk, true) {
                 return Some(chunk as u32);
             }
         }
         None
+    }
+
+    fn try_claim(&self, region: &Region, worker: u8, class: usize, chunk: usize, fresh: bool) -> bool {
+        let meta = region.word(region.meta(chunk));
+        let now = meta.load(Ordering::Acquire);
+        let orphan = now == (class as u64 + 1) | NOBODY << 8;
+        let room = now == 0 && fresh || orphan && region.free_place(chunk, class).is_some();
+        let mine = (class as u64 + 1) | u64::from(worker) << 8;
+        room && meta.compare_exchange(now, mine, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Leaves to others what the worker does not need: chunks all of whose buffers are free. Where UEs go from one
+    /// worker to another, each would otherwise keep room for all of them.
+    pub(super) fn trim(&mut self, region: &Region) {
+        for class in &mut self.classes {
+            class.kept.drain(..).for_each(|number| region.give_back(number));
+            let mut spare = 0;
+            // Nobody else takes buffers of these chunks: one that is free stays so.
+            class.chunks.retain(|chunk| {
+                let free = region.is_free(*chunk as usize);
+                spare += usize::from(free);
+                let leave = free && spare > SPARE;
+                if leave {
+                    region.orphan(*chunk as usize);
+                }
+                !leave
+            });
+            class.cursor = 0;
+        }
     }
 
     /// Gives back a buffer: kept for the next record, if it is the worker's own.

@@ -234,6 +234,11 @@ impl Worker {
         &self.region
     }
 
+    /// Leaves memory to others that it has no use for now. To be called from time to time.
+    pub fn trim(&mut self) {
+        self.arena.trim(&self.region);
+    }
+
     /// Says that it is alive, at `now`.
     pub fn beat(&self, now: u64) {
         self.region.word(self.region.worker_word(self.number, W_BEAT)).store(now, Ordering::Relaxed);
