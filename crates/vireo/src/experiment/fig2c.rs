@@ -33,7 +33,7 @@ const OBJECTIVES: Objectives<'_> = &[
 const OTHER: usize = 2;
 
 fn variants(cores: &[usize]) -> Vec<Variant> {
-    let of = |name, about| decomposed(name, about, cores, 8, OBJECTIVES);
+    let of = |name, about| decomposed(name, about, cores, 32, OBJECTIVES);
     let mut other = of("decomposed, other slice", "The same, and the UEs that attach are of another slice.");
     other.slices.push_str(&format!("\n[slice.other]\nsnssai = {{ sst = {OTHER_SST} }}\nslo = {{ all = \"200ms\" }}\n"));
     vec![

@@ -22,7 +22,7 @@ const LOAD: f64 = 0.9;
 
 fn variants(cores: &[usize]) -> Vec<Variant> {
     let of = |name, about, service, handover| {
-        decomposed(name, about, cores, 8, &[("all", 20), ("service-request", service), ("handover", handover)])
+        decomposed(name, about, cores, 32, &[("all", 20), ("service-request", service), ("handover", handover)])
     };
     vec![
         unified(cores),
