@@ -246,9 +246,9 @@ impl Parts {
     ///
     /// As [`encode`].
     pub fn encode(&mut self, context: &UeContext, out: &mut Vec<u8>) -> Result<bool, CodecError> {
-        let now = parts::perpetual(context);
-        let changed = !now.is(&self.perpetual);
+        let changed = !self.perpetual.is_of(context);
         if changed {
+            let now = parts::perpetual(context);
             self.octets.clear();
             put(&now, &mut self.octets)?;
             self.perpetual = now.into_static();

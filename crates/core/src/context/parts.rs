@@ -189,8 +189,8 @@ pub(super) fn join(perpetual: Perpetual<'_>, ephemeral: Ephemeral<'_>) -> Option
 }
 
 impl Perpetual<'_> {
-    /// Whether the two are the same: what changes often first.
-    pub(super) fn is(&self, other: &Perpetual<'_>) -> bool {
+    /// Whether a context has this perpetual part: what changes often first.
+    pub(super) fn is_of(&self, ue: &UeContext) -> bool {
         let Perpetual {
             ltmsi,
             identity,
@@ -204,17 +204,19 @@ impl Perpetual<'_> {
             next_session,
             area,
         } = self;
-        *identity == other.identity
-            && sessions[..] == other.sessions[..]
-            && *keys == other.keys
-            && (*ltmsi, *registration, *next_session) == (other.ltmsi, other.registration, other.next_session)
-            && allowed[..] == other.allowed[..]
-            && area[..] == other.area[..]
-            && *capability == other.capability
-            && **subscription == *other.subscription
-            && radio_capability.len() == other.radio_capability.len()
+        *identity == ue.identity
+            && sessions.len() == ue.sessions.len()
+            && sessions.iter().zip(&ue.sessions).all(|(lasting, sm)| lasting.is_of(sm))
+            && keys.is_some() == ue.security.is_some()
+            && keys.iter().zip(&ue.security).all(|(keys, security)| keys.are_of(security))
+            && (*ltmsi, *registration, *next_session) == (ue.ltmsi, ue.registration, ue.next_session)
+            && allowed[..] == ue.allowed[..]
+            && area[..] == ue.area[..]
+            && *capability == ue.security_capability
+            && **subscription == ue.subscription
+            && radio_capability.len() == ue.radio_capability.len()
             // Nothing is slow to compare with nothing: the processor looks at the octets that an empty slice does not have.
-            && (radio_capability.is_empty() || radio_capability == &other.radio_capability)
+            && (radio_capability.is_empty() || radio_capability[..] == ue.radio_capability[..])
     }
 
     /// A copy that the context is not needed for.
@@ -242,6 +244,14 @@ impl Keys {
         keys[32..48].copy_from_slice(&security.knas_int);
         keys[48..].copy_from_slice(&security.knas_enc);
         Keys { algorithms: (security.ngksi, security.integrity, security.ciphering), keys }
+    }
+
+    fn are_of(&self, security: &NasSecurity) -> bool {
+        let Keys { algorithms, keys } = self;
+        *algorithms == (security.ngksi, security.integrity, security.ciphering)
+            && keys[..32] == security.kamf
+            && keys[32..48] == security.knas_int
+            && keys[48..] == security.knas_enc
     }
 }
 
@@ -272,6 +282,31 @@ fn security(keys: &Keys, counts: Counts) -> NasSecurity {
 }
 
 impl Lasting {
+    fn is_of(&self, sm: &SmContext) -> bool {
+        let Lasting {
+            psi,
+            index,
+            snssai,
+            dnn,
+            kind,
+            address,
+            ambr,
+            five_qi,
+            arp_priority,
+            always_on,
+            integrity_rate,
+            upf,
+            cp_seid,
+            up_seid,
+            uplink,
+        } = self;
+        (*cp_seid, *up_seid, *uplink) == (sm.cp_seid, sm.up_seid, sm.uplink)
+            && (*psi, *index, *snssai, *kind) == (sm.psi, sm.index, sm.snssai, sm.kind)
+            && (*address, *ambr, *five_qi, *arp_priority) == (sm.address, sm.ambr, sm.five_qi, sm.arp_priority)
+            && (*always_on, *integrity_rate, *upf) == (sm.always_on, sm.integrity_rate, sm.upf)
+            && *dnn == sm.dnn
+    }
+
     fn of(sm: &SmContext) -> Self {
         Lasting {
             psi: sm.psi,

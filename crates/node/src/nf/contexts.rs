@@ -40,29 +40,40 @@ pub(super) enum Done {
     Private(Packet),
 }
 
-/// UEs in the middle of a procedure whose contexts a worker keeps decoded; what is not kept is read from the region.
-const KEPT: usize = 4096;
+/// UEs whose contexts a worker keeps decoded; what is not kept is read from the region.
+const KEPT: usize = 1024;
 
-/// A context as it was committed, decoded.
+/// A UE's context in a worker's hands. It stays where it is while it is worked on, kept and found again.
 #[derive(Debug)]
-struct Kept {
+pub(super) struct Hand {
     slot: Slot,
-    record: Snapshot,
-    ue: UeContext,
-    parts: Parts,
+    pub(super) ue: UeContext,
+    /// Whether there was none.
+    pub(super) fresh: bool,
+    /// What the next record is made from.
+    parts: Option<Parts>,
+    /// What was committed last, if that was done here.
+    record: Option<Snapshot>,
+    /// The last input carried out.
+    consumed: u64,
+}
+
+impl Hand {
+    fn new(slot: Slot, ue: UeContext, fresh: bool, consumed: u64) -> Box<Self> {
+        Box::new(Hand { slot, ue, fresh, parts: None, record: None, consumed })
+    }
 }
 
 /// A worker's contexts, one of them loaded.
 #[derive(Debug, Default)]
 pub(super) struct Contexts {
     /// Only of a stateful worker.
-    private: Option<FxHashMap<Slot, (UeContext, u64)>>,
+    private: Option<FxHashMap<Slot, Box<Hand>>>,
     /// By slot; valid only as long as the region has the same record.
-    kept: Vec<Option<Box<Kept>>>,
+    kept: Vec<Option<Box<Hand>>>,
+    loaded: Option<Box<Hand>>,
+    /// What was read from the region last.
     snapshot: Snapshot,
-    parts: Option<Parts>,
-    ue: Option<UeContext>,
-    fresh: bool,
     buffer: Vec<u8>,
 }
 
@@ -74,27 +85,23 @@ impl Contexts {
 
     /// Loads what there is of a UE.
     pub(super) fn load(&mut self, region: &Region, slot: Slot) -> Found {
-        (self.ue, self.parts, self.fresh) = (None, None, false);
-        if let Some(private) = &mut self.private {
-            return match private.remove(&slot) {
-                Some((ue, consumed)) => {
-                    self.ue = Some(ue);
-                    Found::Context { consumed, unsent: None }
-                }
-                None => Found::Nothing,
-            };
+        if let Some(hand) = self.loaded.take() {
+            // Nothing was done with it.
+            self.keep(hand);
         }
-        if let Some(kept) = self.kept[slot.number() as usize % KEPT].take_if(|kept| kept.slot == slot)
-            && region.is_current(slot, &kept.record)
-        {
-            let Kept { record, ue, parts, .. } = *kept;
-            let consumed = record.consumed;
-            self.snapshot = record;
-            (self.ue, self.parts) = (Some(ue), Some(parts));
+        let here = match &mut self.private {
+            Some(private) => private.remove(&slot),
+            None => self.kept[place(slot)]
+                .take_if(|hand| hand.slot == slot)
+                .filter(|hand| hand.record.as_ref().is_some_and(|record| region.is_current(slot, record))),
+        };
+        if let Some(hand) = here {
             // This worker committed it and handed it over.
-            return Found::Context { consumed, unsent: None };
+            let found = Found::Context { consumed: hand.consumed, unsent: None };
+            self.loaded = Some(hand);
+            return found;
         }
-        if !region.read(slot, &mut self.snapshot) {
+        if self.private.is_some() || !region.read(slot, &mut self.snapshot) {
             return Found::Nothing;
         }
         let (consumed, unsent) = (self.snapshot.consumed, self.snapshot.buffer().filter(|_| !self.snapshot.sent));
@@ -102,7 +109,7 @@ impl Contexts {
             return Found::Tombstone { consumed, unsent };
         }
         match context::decode(&self.snapshot.context) {
-            Ok(ue) => self.ue = Some(ue),
+            Ok(ue) => self.loaded = Some(Hand::new(slot, ue, false, consumed)),
             Err(error) => tracing::error!(%error, "a stored context does not decode: its UE is left alone"),
         }
         Found::Context { consumed, unsent }
@@ -110,70 +117,79 @@ impl Contexts {
 
     /// The context that is loaded.
     pub(super) fn current(&self) -> Option<&UeContext> {
-        self.ue.as_ref()
+        self.loaded.as_ref().map(|hand| &hand.ue)
     }
 
     /// Makes a context where there is none.
     pub(super) fn fresh(&mut self, region: &Region, slot: Slot, found: Found) -> Option<()> {
         if matches!(found, Found::Nothing) {
-            self.ue = Some(UeContext::new(region.ltmsi_of(slot)?));
-            self.fresh = true;
+            self.loaded = Some(Hand::new(slot, UeContext::new(region.ltmsi_of(slot)?), true, 0));
         }
         Some(())
     }
 
-    pub(super) fn take(&mut self) -> Option<UeContext> {
+    /// Takes the context that is loaded, for a step over it. One that does not come back by [`Contexts::commit`] is as it
+    /// was stored; a stateful worker has lost it.
+    pub(super) fn take(&mut self) -> Option<Box<Hand>> {
+        let mut hand = self.loaded.take()?;
         // What the perpetual part was, before the step changes it.
-        if let (Some(ue), None, None) = (&self.ue, &self.parts, &self.private) {
-            let parts = if self.fresh { Parts::new(ue) } else { Parts::of(ue, &self.snapshot.context) };
-            self.parts = parts.ok();
+        if hand.parts.is_none() && self.private.is_none() {
+            let parts = if hand.fresh { Parts::new(&hand.ue) } else { Parts::of(&hand.ue, &self.snapshot.context) };
+            hand.parts = parts.ok();
         }
-        self.ue.take()
+        Some(hand)
     }
 
-    pub(super) fn is_fresh(&self) -> bool {
-        self.fresh
-    }
-
-    /// A step over the UE has gone wrong: what a stateful worker had of it is gone.
-    pub(super) fn forget(&mut self, slot: Slot) {
-        if let Some(private) = &mut self.private {
-            private.remove(&slot);
-        }
-    }
-
-    /// Makes what a step did true: from now on it happened. A UE in the middle of a procedure is kept at hand.
+    /// Makes what a step did true: from now on it happened. The UE is kept at hand.
     pub(super) fn commit(
         &mut self,
         worker: &mut Worker,
-        slot: Slot,
-        ue: UeContext,
+        mut hand: Box<Hand>,
         forgets: bool,
         (consumed, deadline, pin): (u64, Option<Instant>, u64),
         outbox: &[u8],
     ) -> Result<Done, CommitError> {
-        if let Some(private) = &mut self.private {
-            let packet = worker.packet(OUTBOX | u64::from(slot.number()), outbox).ok_or(CommitError::Full)?;
+        if self.private.is_some() {
+            let slot = u64::from(hand.slot.number());
+            let packet = worker.packet(OUTBOX | slot, outbox).ok_or(CommitError::Full)?;
             if !forgets {
-                private.insert(slot, (ue, consumed));
+                (hand.fresh, hand.consumed) = (false, consumed);
+                self.keep(hand);
             }
             return Ok(Done::Private(packet));
         }
         self.buffer.clear();
-        let mut parts = self.parts.take();
+        let before = hand.record.as_ref().unwrap_or(&self.snapshot);
         if !forgets {
-            let encoded = match &mut parts {
-                Some(parts) => parts.encode(&ue, &mut self.buffer).map(|_| ()),
-                None => context::encode_after(&ue, &self.snapshot.context, &mut self.buffer),
+            let encoded = match &mut hand.parts {
+                Some(parts) => parts.encode(&hand.ue, &mut self.buffer).map(|_| ()),
+                None => context::encode_after(&hand.ue, &before.context, &mut self.buffer),
             };
             encoded.map_err(|_| CommitError::TooLarge(self.buffer.len()))?;
         }
         let record = Record { consumed, deadline, pin, context: &self.buffer, outbox };
-        let committed = worker.commit(slot, &self.snapshot, &record)?;
-        if let Some(parts) = parts.filter(|_| !forgets && pin != 0) {
-            let record = committed.seen(consumed);
-            self.kept[slot.number() as usize % KEPT] = Some(Box::new(Kept { slot, record, ue, parts }));
+        let committed = worker.commit(hand.slot, before, &record)?;
+        if !forgets && hand.parts.is_some() {
+            hand.record = Some(committed.seen(consumed));
+            (hand.fresh, hand.consumed) = (false, consumed);
+            self.keep(hand);
         }
         Ok(Done::Committed(committed.buffer))
     }
+
+    fn keep(&mut self, hand: Box<Hand>) {
+        if hand.fresh {
+            return;
+        }
+        let slot = hand.slot;
+        match &mut self.private {
+            Some(private) => drop(private.insert(slot, hand)),
+            None if hand.record.is_some() => self.kept[place(slot)] = Some(hand),
+            None => {}
+        }
+    }
+}
+
+fn place(slot: Slot) -> usize {
+    slot.number() as usize % KEPT
 }

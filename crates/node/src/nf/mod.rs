@@ -287,7 +287,6 @@ impl Nf {
             Err(_) => {
                 // The panic has told its place; nothing was committed, and no other UE is touched.
                 tracing::error!("a step has panicked: its event is passed over; please report it");
-                self.contexts.forget(slot);
                 false
             }
         }
@@ -330,26 +329,27 @@ impl Nf {
     /// Decides, commits, and hands over what is to be done.
     fn step(&mut self, nf: usize, slot: Slot, sequence: u64, event: Event<'_>) -> Result<bool, CommitError> {
         let now = clock();
-        let Some(mut ue) = self.contexts.take() else { return Ok(false) };
-        let before = (!self.contexts.is_fresh()).then(|| Summary::of(&ue));
-        let mut old_references = references(&ue);
+        let Some(mut hand) = self.contexts.take() else { return Ok(false) };
+        let before = (!hand.fresh).then(|| Summary::of(&hand.ue));
+        let ue = &mut hand.ue;
+        let mut old_references = references(ue);
         old_references.push(ue.ltmsi);
-        self.ids.settle_taken(slot, |dnn, number, v6| has_address(&self.ids, &ue, dnn, number, v6));
+        self.ids.settle_taken(slot, |dnn, number, v6| has_address(&self.ids, ue, dnn, number, v6));
         ue.sequence += 1;
         let rng = &mut self.rng;
         let mut random = |octets: &mut [u8]| rng.fill_bytes(octets);
         let mut ids = self.ids.of(slot);
         let mut env = Env { now, config: &self.config, random: &mut random, ids: &mut ids, ran: &self.ran };
-        let outcome = engine::step(&mut ue, event, &mut env);
-        let runs = kind::running(&ue).is_some();
-        let outbox = leave(&ue, now, before, &old_references, outcome);
+        let outcome = engine::step(ue, event, &mut env);
+        let runs = kind::running(ue).is_some();
+        let outbox = leave(ue, now, before, &old_references, outcome);
         let octets = outbox.encode(std::mem::take(&mut self.outbox));
         let mut octets = octets.ok_or(CommitError::TooLarge(0))?;
         // A running procedure stays with its NF: later messages of it come straight here.
         let pin = if runs { crate::host::pin(self.worker.number(), nf as u8) } else { 0 };
         let deadline = outbox.deadline;
         let forgets = outbox.forgets();
-        let done = self.contexts.commit(&mut self.worker, slot, ue, forgets, (sequence, deadline, pin), &octets);
+        let done = self.contexts.commit(&mut self.worker, hand, forgets, (sequence, deadline, pin), &octets);
         octets.clear();
         self.outbox = octets;
         let done = done?;
