@@ -16,6 +16,8 @@ struct state {
 #define UP_IPV4 (1u << 2)
 #define UP_IPV6 (1u << 3)
 #define UP_OVERFLOW (1u << 4) /* user space alone has the rules */
+#define UP_WATCH_SHIFT 8 /* src/record.rs: watched */
+#define WATCH 0x3fu
 #define ALL_FLOWS (~0ull)
 
 /* By index of TEID. `sequence` is odd while user space changes the record. */
@@ -41,6 +43,7 @@ struct uplink {
 #define DOWN_OVERFLOW (1u << 7)
 #define QFI_SHIFT 8
 #define GENERATION_SHIFT 16
+#define DOWN_WATCH_SHIFT 24
 
 /* By index of UE. */
 struct downlink {

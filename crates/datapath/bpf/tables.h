@@ -101,6 +101,21 @@ static __always_inline int conforms(struct state *state, __u64 cost, __u32 octet
 	return 1;
 }
 
+/*
+ * Whether user space wants to know that this many octets are counted: it counts them itself then. Packets of other
+ * processors at the same moment may hide it; then it is seen when as much has passed once more.
+ */
+static __always_inline int is_watched(const struct state *state, __u32 watch, __u32 octets)
+{
+	__u64 before;
+
+	watch &= WATCH;
+	if (!watch)
+		return 0;
+	before = READ(state->octets);
+	return (before ^ (before + octets)) >> watch != 0;
+}
+
 /* Counts a packet to its session; gives the packets before it. */
 static __always_inline __u64 count(struct state *state, __u32 octets)
 {

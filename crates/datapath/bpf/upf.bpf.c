@@ -156,6 +156,8 @@ __noinline int uplink(struct xdp_md *ctx, __u32 at, __u32 length)
 	believe = to_next_hop(&hop);
 	if (believe < 0 || !find_route(ctx, &hop, total, believe))
 		return XDP_PASS;
+	if (is_watched(&record->state, rule.flags >> UP_WATCH_SHIFT, total))
+		return XDP_PASS;
 	if (!conforms(&record->state, rule.cost, total))
 		return drop(RATE_EXCEEDED);
 	frame = end_of(ctx) - start_of(ctx);
@@ -232,6 +234,8 @@ __noinline int downlink(struct xdp_md *ctx, __u32 position, __u32 total)
 	hop.dport = bpf_htons(GTP_PORT);
 	/* the source is always the same */
 	if (!find_route(ctx, &hop, total + outer, 1))
+		return XDP_PASS;
+	if (is_watched(&record->state, rule.flags >> DOWN_WATCH_SHIFT, total))
 		return XDP_PASS;
 	if (!conforms(&record->state, rule.cost, total))
 		return drop(RATE_EXCEEDED);

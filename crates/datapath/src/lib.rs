@@ -44,6 +44,7 @@ pub use host::StartError;
 pub use memory::Memory;
 pub use overflow::{FlowRule, Metered, Quota, SessionFlows, Source, Target};
 pub use rate::Rate;
+pub use record::watch_for;
 pub use rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
 pub use sockets::{Clock, Editor, EventSink, Sockets, SocketsConfig, View};
 pub use sys::{poll, udp};

@@ -7,14 +7,14 @@ use crate::counters::{DropReason, Volume};
 use crate::filter::{Filter, Flow, Network};
 use crate::inner::Inner;
 use crate::rate::{Policer, Rate};
-use crate::record::{DATA, UplinkRecord};
+use crate::record::{DATA, UplinkRecord, watched};
 use crate::rule::Tunnel;
 use crate::tables::{DownlinkId, Released, Tables};
 use crate::verdict::{DownlinkVerdict, Event, UplinkVerdict};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use vireo_types::{Instant, Teid};
 use vireo_wire::gtpu::{Packet, PduSession};
 
@@ -108,6 +108,10 @@ struct Meter {
     quota: Quota,
     packets: [AtomicU64; 2],
     octets: [AtomicU64; 2],
+    /// As that of records.
+    watch: AtomicU32,
+    /// The owner was told that the quota is used up.
+    told: AtomicBool,
 }
 
 impl Meter {
@@ -121,9 +125,11 @@ impl Meter {
         reached(self.quota.total, self.octets(false) + self.octets(true)) || reached(own, self.octets(uplink))
     }
 
-    fn count(&self, uplink: bool, octets: usize) {
+    /// Counts a packet; says whether the owner must know.
+    fn count(&self, uplink: bool, octets: usize) -> bool {
         self.packets[usize::from(uplink)].fetch_add(1, Relaxed);
-        self.octets[usize::from(uplink)].fetch_add(octets as u64, Relaxed);
+        let before = self.octets[usize::from(uplink)].fetch_add(octets as u64, Relaxed);
+        watched(self.watch.load(Relaxed), before, octets)
     }
 
     fn volume(&self, uplink: bool) -> Volume {
@@ -190,7 +196,13 @@ impl FlowTable {
     }
 
     /// Checks gate, quotas and rates, and counts the packet.
-    fn admit(&self, rule: &FlowRule, octets: usize, now: Instant) -> Result<(), DropReason> {
+    fn admit(
+        &self,
+        rule: &FlowRule,
+        octets: usize,
+        now: Instant,
+        tell: &mut impl FnMut(Event),
+    ) -> Result<(), DropReason> {
         if !rule.gate_open {
             return Err(DropReason::GateClosed);
         }
@@ -198,7 +210,10 @@ impl FlowTable {
             return Err(DropReason::Action);
         }
         let meters = || self.meters.iter().filter(|meter| rule.meters.contains(&meter.urr));
-        if meters().any(|meter| meter.spent(rule.uplink)) {
+        if let Some(spent) = meters().find(|meter| meter.spent(rule.uplink)) {
+            if !spent.told.swap(true, Relaxed) {
+                tell(Event::Volume { session: self.session });
+            }
             return Err(DropReason::QuotaSpent);
         }
         for (qer, rate) in &rule.rates {
@@ -207,7 +222,11 @@ impl FlowTable {
                 return Err(DropReason::RateExceeded);
             }
         }
-        meters().for_each(|meter| meter.count(rule.uplink, octets));
+        let mut due = false;
+        meters().for_each(|meter| due |= meter.count(rule.uplink, octets));
+        if due {
+            tell(Event::Volume { session: self.session });
+        }
         Ok(())
     }
 }
@@ -269,8 +288,15 @@ impl Tables {
         Some(Metered { uplink: meter.volume(true), downlink: meter.volume(false) })
     }
 
+    /// As [`Tables::watch`], for the counts of a session's URRs.
+    pub fn watch_meters(&self, session: u64, watch: u32) {
+        if let Some(table) = self.flows.sessions.get(&session) {
+            table.meters.iter().for_each(|meter| meter.watch.store(watch, Relaxed));
+        }
+    }
+
     /// Ends a tunnel that is not used any more.
-    pub fn end_marker(&self, tunnel: Tunnel, released: &mut Released) {
+    pub fn end_marker(tunnel: Tunnel, released: &mut Released) {
         released.datagrams.extend(answer::end_marker(tunnel));
     }
 
@@ -301,6 +327,7 @@ impl Tables {
         record: &UplinkRecord,
         packet: &Packet<'a>,
         now: Instant,
+        tell: &mut impl FnMut(Event),
     ) -> UplinkVerdict<'a> {
         let Some(table) = self.flows.tunnels.get(&packet.teid) else {
             return UplinkVerdict::Drop(DropReason::NoRule);
@@ -323,7 +350,7 @@ impl Tables {
                 }
             }
         };
-        if let Err(reason) = table.admit(rule, octets.len(), now) {
+        if let Err(reason) = table.admit(rule, octets.len(), now, tell) {
             return UplinkVerdict::Drop(reason);
         }
         record.state.count(octets.len());
@@ -347,13 +374,19 @@ impl Tables {
     }
 
     /// Decides on a packet for the UE of a marked record, or for a network behind it.
-    pub(crate) fn downlink_by_flows(&self, id: DownlinkId, inner: &Inner<'_>, now: Instant) -> DownlinkVerdict {
+    pub(crate) fn downlink_by_flows(
+        &self,
+        id: DownlinkId,
+        inner: &Inner<'_>,
+        now: Instant,
+        tell: &mut impl FnMut(Event),
+    ) -> DownlinkVerdict {
         let table = self.flows.downlinks.get(&id.0);
         let Some((table, rule)) = table.and_then(|t| Some((t, t.find(Source::DataNetwork, None, inner)?))) else {
             return DownlinkVerdict::Drop(DropReason::NoRule);
         };
         let packet = inner.packet();
-        if let Err(reason) = table.admit(rule, packet.len(), now) {
+        if let Err(reason) = table.admit(rule, packet.len(), now, tell) {
             return DownlinkVerdict::Drop(reason);
         }
         self.downlink(id).state.count(packet.len());

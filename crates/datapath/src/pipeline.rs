@@ -36,7 +36,11 @@ pub(crate) fn uplink<'a>(
         stats.drop(DropReason::FromUe);
         return None;
     }
-    match tables.decide_uplink(datagram, now) {
+    let mut tell = |event| {
+        // one that is not taken is told again when as much has passed once more
+        let _ = unusual.event(event);
+    };
+    match tables.decide_uplink(datagram, now, &mut tell) {
         UplinkVerdict::Forward(packet) => return Some(packet),
         UplinkVerdict::Nothing => {}
         UplinkVerdict::Drop(reason) => stats.drop(reason),
@@ -104,7 +108,10 @@ pub(crate) fn downlink(
         stats.drop(DropReason::InnerMalformed);
         return None;
     };
-    match tables.decide_downlink(packet, now) {
+    let mut tell = |event| {
+        let _ = unusual.event(event);
+    };
+    match tables.decide_downlink(packet, now, &mut tell) {
         DownlinkVerdict::Forward { tunnel, marked, octets } => {
             let end = HEADROOM + octets;
             match gtpu::prepend_g_pdu(buffer, HEADROOM, end, tunnel.teid, marked) {

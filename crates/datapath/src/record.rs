@@ -23,9 +23,10 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn count(&self, octets: usize) {
+    /// Counts a packet; gives the octets before it.
+    pub(crate) fn count(&self, octets: usize) -> u64 {
         self.packets.fetch_add(1, Relaxed);
-        self.octets.fetch_add(octets as u64, Relaxed);
+        self.octets.fetch_add(octets as u64, Relaxed)
     }
 
     pub(crate) fn volume(&self) -> Volume {
@@ -84,10 +85,45 @@ const UP_IPV4: u32 = 1 << 2;
 const UP_IPV6: u32 = 1 << 3;
 /// The session's packets are decided on by [`crate::overflow`]: the kernel leaves them to user space.
 const UP_OVERFLOW: u32 = 1 << 4;
+/// Six bits: see [`watched`].
+const UP_WATCH_SHIFT: u32 = 8;
+
+/// The bits that say how finely the owner wants to know of a count: each time it passes a multiple of 2^n octets, so
+/// that no packet costs more than a comparison, and no count has a limit beside it. 0 = never.
+const WATCH: u32 = 0x3f;
+
+/// Whether a count that was `before` has passed what is watched.
+#[inline]
+pub(crate) fn watched(watch: u32, before: u64, octets: usize) -> bool {
+    watch != 0 && (before ^ before.wrapping_add(octets as u64)) >> (watch & WATCH) != 0
+}
+
+/// How finely to watch so that of `counts` counts together no `octets` are added without a word; 0 octets are not
+/// watched.
+pub fn watch_for(octets: u64, counts: u64) -> u32 {
+    match octets {
+        0 => 0,
+        octets => (octets / counts.max(1)).max(2).ilog2().min(WATCH),
+    }
+}
+
+fn set_watch(flags: &AtomicU32, shift: u32, watch: u32) {
+    let others = flags.load(Relaxed) & !(WATCH << shift);
+    flags.store(others | (watch & WATCH) << shift, Relaxed);
+}
+
+/// Marks as one whose session has rules in [`crate::overflow`], or not.
+fn mark(sequence: &Sequence, flags: &AtomicU32, bit: u32, overflow: bool) {
+    sequence.open();
+    let others = flags.load(Relaxed) & !bit;
+    flags.store(if overflow { others | bit } else { others }, Relaxed);
+}
 
 impl UplinkRecord {
     /// Makes it a tunnel's, with nothing counted.
     pub(crate) fn begin(&self, teid: Teid, rule: &UplinkRule) {
+        self.sequence.open();
+        self.flags.store(0, Relaxed);
         self.set(rule);
         self.teid.store(teid.0, Relaxed);
         self.state.clear();
@@ -98,7 +134,7 @@ impl UplinkRecord {
         let SessionAddress { ipv4, ipv6_prefix } = rule.ue;
         let flag = |set: bool, bit: u32| if set { bit } else { 0 };
         let flags = flag(rule.forward, UP_FORWARD) | flag(rule.gate_open, UP_GATE);
-        let flags = flags | self.flags.load(Relaxed) & UP_OVERFLOW;
+        let flags = flags | self.flags.load(Relaxed) & (UP_OVERFLOW | WATCH << UP_WATCH_SHIFT);
         self.flags.store(flags | flag(ipv4.is_some(), UP_IPV4) | flag(ipv6_prefix.is_some(), UP_IPV6), Relaxed);
         self.ipv4.store(ipv4.map_or(0, wire), Relaxed);
         self.prefix.store(ipv6_prefix.map_or(0, |prefix| words(prefix)[0]), Relaxed);
@@ -108,9 +144,18 @@ impl UplinkRecord {
 
     /// Says whether the session has rules in [`crate::overflow`].
     pub(crate) fn mark(&self, overflow: bool) {
-        self.sequence.open();
-        let flags = self.flags.load(Relaxed) & !UP_OVERFLOW;
-        self.flags.store(if overflow { flags | UP_OVERFLOW } else { flags }, Relaxed);
+        mark(&self.sequence, &self.flags, UP_OVERFLOW, overflow);
+    }
+
+    /// Says how finely the owner wants to know of the octets. Not under the sequence word: it is one word, and right
+    /// with the rule of either side of a change.
+    pub(crate) fn set_watch(&self, watch: u32) {
+        set_watch(&self.flags, UP_WATCH_SHIFT, watch);
+    }
+
+    #[inline]
+    pub(crate) fn watch(&self) -> u32 {
+        self.flags.load(Relaxed) >> UP_WATCH_SHIFT & WATCH
     }
 
     #[inline]
@@ -190,6 +235,8 @@ const DOWN_IPV6: u32 = 1 << 6;
 const DOWN_OVERFLOW: u32 = 1 << 7;
 const QFI_SHIFT: u32 = 8;
 const GENERATION_SHIFT: u32 = 16;
+/// As [`UP_WATCH_SHIFT`].
+const DOWN_WATCH_SHIFT: u32 = 24;
 
 impl DownlinkRecord {
     /// Makes it a UE's, with nothing counted. The generation is that of the index.
@@ -210,7 +257,9 @@ impl DownlinkRecord {
             Action::Buffer { notify: true } => ACTION_BUFFER_AND_NOTIFY,
         };
         let flag = |set: bool, bit: u32| if set { bit } else { 0 };
-        let mut flags = self.flags.load(Relaxed) & (0xff << GENERATION_SHIFT | DOWN_OVERFLOW) | action;
+        let mut flags =
+            self.flags.load(Relaxed) & (0xff << GENERATION_SHIFT | DOWN_OVERFLOW | WATCH << DOWN_WATCH_SHIFT);
+        flags |= action;
         flags |= flag(rule.gate_open, DOWN_GATE) | flag(rule.rqi, DOWN_RQI);
         flags |= rule.qfi.map_or(0, |qfi| DOWN_QFI | u32::from(qfi & 0x3f) << QFI_SHIFT);
         let (family, [first, second]) = match rule.tunnel.map(|tunnel| tunnel.address) {
@@ -227,9 +276,17 @@ impl DownlinkRecord {
 
     /// Says whether the session has rules in [`crate::overflow`].
     pub(crate) fn mark(&self, overflow: bool) {
-        self.sequence.open();
-        let flags = self.flags.load(Relaxed) & !DOWN_OVERFLOW;
-        self.flags.store(if overflow { flags | DOWN_OVERFLOW } else { flags }, Relaxed);
+        mark(&self.sequence, &self.flags, DOWN_OVERFLOW, overflow);
+    }
+
+    /// As [`UplinkRecord::set_watch`].
+    pub(crate) fn set_watch(&self, watch: u32) {
+        set_watch(&self.flags, DOWN_WATCH_SHIFT, watch);
+    }
+
+    #[inline]
+    pub(crate) fn watch(&self) -> u32 {
+        self.flags.load(Relaxed) >> DOWN_WATCH_SHIFT & WATCH
     }
 
     #[inline]
@@ -377,6 +434,26 @@ mod tests {
             prop_assert_eq!(record.rule(5, 6), rule);
             prop_assert_eq!((record.flags.load(Relaxed) >> GENERATION_SHIFT) as u8, generation);
         }
+    }
+
+    #[test]
+    fn a_watched_count_is_told_before_it_has_grown_by_its_limit() {
+        for (limit, counts) in [(1, 1), (2, 1), (3, 2), (1_000, 2), (5_000_000_000, 3), (u64::MAX, 1)] {
+            let watch = watch_for(limit, counts);
+            assert!(watch > 0 && 1 << watch <= (limit / counts).max(2), "{limit} {counts} {watch}");
+        }
+        assert_eq!((watch_for(0, 1), watched(0, 0, 9_999)), (0, false));
+        assert!(watched(10, 1_000, 24) && !watched(10, 1_000, 23) && !watched(10, 1_024, 1_023));
+        let record = UplinkRecord::default();
+        let ue = SessionAddress::default();
+        let rule = UplinkRule { ue, flows: ALL_FLOWS, gate_open: true, forward: true, mbr: Rate::UNLIMITED };
+        record.begin(Teid(1), &rule);
+        record.set_watch(12);
+        record.set(&rule);
+        record.mark(true);
+        assert_eq!((record.watch(), record.rule()), (12, rule), "a change leaves it");
+        record.begin(Teid(2), &rule);
+        assert_eq!((record.watch(), record.overflows()), (0, false));
     }
 
     #[test]

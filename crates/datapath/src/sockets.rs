@@ -96,6 +96,11 @@ pub struct Editor {
 }
 
 impl Editor {
+    /// Looks at the tables.
+    pub fn look<R>(&self, look: impl FnOnce(&Tables) -> R) -> R {
+        self.view.look(look)
+    }
+
     /// Changes the tables. What the change lets go is sent before any later packet.
     pub fn change<R>(&self, change: impl FnOnce(&mut Tables, &mut Released) -> R) -> R {
         let mut released = Released::default();

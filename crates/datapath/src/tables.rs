@@ -416,6 +416,14 @@ impl Tables {
         volume
     }
 
+    /// Has the owner told ([`crate::Event::Volume`]) each time that one of these records' counts passes a multiple of
+    /// 2^`watch` octets ([`crate::watch_for`]); 0 = never. It is forgotten when a record ends.
+    pub fn watch(&self, uplinks: &[Teid], downlinks: impl Iterator<Item = DownlinkId>, watch: u32) {
+        uplinks.iter().filter_map(|teid| self.find_uplink(*teid)).for_each(|record| record.set_watch(watch));
+        let downlinks = downlinks.filter(|id| self.downlinks.get(id.0).is_some());
+        downlinks.for_each(|id| self.downlink(id).set_watch(watch));
+    }
+
     /// What a downlink record has carried.
     pub fn downlink_volume(&self, id: DownlinkId) -> Volume {
         self.downlinks.get(id.0).map(|_| self.downlink(id).state.volume()).unwrap_or_default()
@@ -522,6 +530,11 @@ impl Tables {
         &self.downlink_records[id.0 as usize]
     }
 
+    /// Whose record it is.
+    pub(crate) fn session_of(&self, id: DownlinkId) -> Option<u64> {
+        self.downlinks.get(id.0).map(|downlink| downlink.session)
+    }
+
     pub(crate) fn downlink_ue(&self, id: DownlinkId) -> Option<SessionAddress> {
         self.downlinks.get(id.0).map(|downlink| downlink.ue)
     }
@@ -551,7 +564,7 @@ impl Tables {
 }
 
 /// What a UE is found by.
-fn keys(ue: SessionAddress) -> impl Iterator<Item = Key> + Clone {
+pub(crate) fn keys(ue: SessionAddress) -> impl Iterator<Item = Key> + Clone {
     let v4 = ue.ipv4.map(|v4| Key::V4(v4.to_bits()));
     v4.into_iter().chain(ue.ipv6_prefix.map(|prefix| Key::V6((prefix.to_bits() >> 64) as u64)))
 }

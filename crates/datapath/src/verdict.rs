@@ -5,9 +5,9 @@ use crate::counters::DropReason;
 use crate::index::Key;
 use crate::inner::Inner;
 use crate::ndp;
-use crate::record::{DATA, TUNNEL_ERROR};
+use crate::record::{DATA, TUNNEL_ERROR, watched};
 use crate::rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel};
-use crate::tables::{ANSWERS, DownlinkId, Tables};
+use crate::tables::{ANSWERS, DownlinkId, Tables, keys};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_types::{Instant, SessionAddress};
 use vireo_wire::gtpu::{MessageType, Packet, ParseError, PduSession, error_indication};
@@ -28,6 +28,11 @@ pub enum Event {
         session: u64,
         /// The tunnel.
         tunnel: Tunnel,
+    },
+    /// The packets of a session have come to where its owner wants to look at their volume ([`Tables::watch`]).
+    Volume {
+        /// [`crate::DownlinkRule::session`].
+        session: u64,
     },
     /// A GTP-U peer has answered an Echo Request, or says so.
     Alive {
@@ -69,11 +74,16 @@ pub(crate) enum DownlinkVerdict {
 }
 
 impl Tables {
-    /// Decides on a datagram from N3 and counts it to its session.
-    pub(crate) fn decide_uplink<'a>(&self, datagram: &'a [u8], now: Instant) -> UplinkVerdict<'a> {
+    /// Decides on a datagram from N3 and counts it to its session. `tell` gets what the owner must know of the count.
+    pub(crate) fn decide_uplink<'a>(
+        &self,
+        datagram: &'a [u8],
+        now: Instant,
+        tell: &mut impl FnMut(Event),
+    ) -> UplinkVerdict<'a> {
         match Packet::parse(datagram) {
             Ok(packet) => match packet.kind {
-                MessageType::GPdu => self.g_pdu(&packet, now),
+                MessageType::GPdu => self.g_pdu(&packet, now, tell),
                 MessageType::EchoRequest => {
                     let answer = packet.sequence.map(|sequence| Answer::Echo { sequence });
                     self.limited(&self.echoes, answer, now)
@@ -93,7 +103,7 @@ impl Tables {
         }
     }
 
-    fn g_pdu<'a>(&self, packet: &Packet<'a>, now: Instant) -> UplinkVerdict<'a> {
+    fn g_pdu<'a>(&self, packet: &Packet<'a>, now: Instant, tell: &mut impl FnMut(Event)) -> UplinkVerdict<'a> {
         let Some(uplink) = self.find_uplink(packet.teid) else {
             return match self.limited(&self.errors, Some(Answer::UnknownTunnel(packet.teid)), now) {
                 UplinkVerdict::Drop(_) => UplinkVerdict::Drop(DropReason::UnknownTeid),
@@ -101,7 +111,7 @@ impl Tables {
             };
         };
         if uplink.overflows() {
-            return self.uplink_by_flows(uplink, packet, now);
+            return self.uplink_by_flows(uplink, packet, now, tell);
         }
         let rule = uplink.rule();
         if rule.flows != ALL_FLOWS {
@@ -124,8 +134,18 @@ impl Tables {
         if !uplink.conforms(rule.mbr, inner.len(), now) {
             return UplinkVerdict::Drop(DropReason::RateExceeded);
         }
-        uplink.state.count(inner.len());
+        let before = uplink.state.count(inner.len());
+        if watched(uplink.watch(), before, inner.len()) {
+            self.tell_volume(rule.ue, tell);
+        }
         UplinkVerdict::Forward(inner)
+    }
+
+    /// Tells the owner of the session that has these addresses to look at its volume.
+    #[cold]
+    fn tell_volume(&self, ue: SessionAddress, tell: &mut impl FnMut(Event)) {
+        let session = keys(ue).find_map(|key| self.find_downlink(key)).and_then(|id| self.session_of(id));
+        session.into_iter().for_each(|session| tell(Event::Volume { session }));
     }
 
     /// The packet, if it may leave for the data network: its source is the UE's or, by `also`, behind the UE.
@@ -190,7 +210,7 @@ impl Tables {
     }
 
     /// Decides on a packet from N6, counts it to its session and buffers it where the rule says so.
-    pub(crate) fn decide_downlink(&self, packet: &[u8], now: Instant) -> DownlinkVerdict {
+    pub(crate) fn decide_downlink(&self, packet: &[u8], now: Instant, tell: &mut impl FnMut(Event)) -> DownlinkVerdict {
         let Some(inner) = Inner::read(packet) else {
             return DownlinkVerdict::Drop(DropReason::InnerMalformed);
         };
@@ -210,7 +230,7 @@ impl Tables {
             return DownlinkVerdict::Drop(DropReason::UnknownUe);
         };
         if self.downlink(id).overflows() {
-            return self.downlink_by_flows(id, &inner, now);
+            return self.downlink_by_flows(id, &inner, now, tell);
         }
         let Some(rule) = self.downlink_rule(id) else {
             return DownlinkVerdict::Drop(DropReason::UnknownUe);
@@ -221,7 +241,7 @@ impl Tables {
         }
         match rule.action {
             Action::Drop => DownlinkVerdict::Drop(DropReason::Action),
-            Action::Buffer { notify } => self.keep(id, &rule, notify, inner, now),
+            Action::Buffer { notify } => self.keep(id, &rule, notify, inner, now, tell),
             Action::Forward => {
                 let Some(tunnel) = rule.tunnel else {
                     return DownlinkVerdict::Drop(DropReason::NoTunnel);
@@ -230,13 +250,24 @@ impl Tables {
                 if !record.conforms(rule.mbr, inner.len(), now) {
                     return DownlinkVerdict::Drop(DropReason::RateExceeded);
                 }
-                record.state.count(inner.len());
+                let before = record.state.count(inner.len());
+                if watched(record.watch(), before, inner.len()) {
+                    tell(Event::Volume { session: rule.session });
+                }
                 DownlinkVerdict::Forward { tunnel, marked: container(&rule), octets: inner.len() }
             }
         }
     }
 
-    fn keep(&self, id: DownlinkId, rule: &DownlinkRule, notify: bool, packet: &[u8], now: Instant) -> DownlinkVerdict {
+    fn keep(
+        &self,
+        id: DownlinkId,
+        rule: &DownlinkRule,
+        notify: bool,
+        packet: &[u8],
+        now: Instant,
+        tell: &mut impl FnMut(Event),
+    ) -> DownlinkVerdict {
         let record = self.downlink(id);
         if !record.conforms(rule.mbr, packet.len(), now) {
             return DownlinkVerdict::Drop(DropReason::RateExceeded);
@@ -244,7 +275,10 @@ impl Tables {
         if !self.buffers().push(id.0, packet, now) {
             return DownlinkVerdict::Drop(DropReason::BufferFull);
         }
-        record.state.count(packet.len());
+        let before = record.state.count(packet.len());
+        if watched(record.watch(), before, packet.len()) {
+            tell(Event::Volume { session: rule.session });
+        }
         let event = (notify && record.report_once(DATA))
             .then_some(Event::DownlinkData { session: rule.session, pdr: rule.pdr });
         DownlinkVerdict::Buffered(id, event)

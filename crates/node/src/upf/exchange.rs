@@ -47,6 +47,11 @@ impl Requests {
         }
     }
 
+    /// Whether more requests may be unanswered: two, so that a session can report both kinds of things.
+    pub(super) fn has_room(&self) -> bool {
+        self.pending.len() + 2 <= REQUESTS
+    }
+
     /// Sends the request that `build` writes for a sequence number; `false` if too many are unanswered.
     pub(super) fn send(
         &mut self,

@@ -15,6 +15,7 @@ mod detect;
 mod direct;
 mod exchange;
 mod flows;
+mod looks;
 mod metrics;
 mod paths;
 mod plan;

@@ -7,6 +7,7 @@ use super::usage::{QuotaAction, Usage};
 use smallvec::SmallVec;
 use vireo_datapath::{
     Action, DownlinkId, DownlinkRule, Rate, Released, SessionFlows, TableError, Tables, Tunnel, UplinkRule, Volume,
+    watch_for,
 };
 use vireo_types::{SessionAddress, Teid};
 use vireo_wire::pfcp::*;
@@ -100,7 +101,7 @@ fn end_relays(tables: &Tables, rules: &Rules, touched: &Touched, kept: &Records,
     for (id, old) in &touched.end_markers {
         let Some(far) = rules.far(*id).filter(|far| far.tunnel.is_some() && !of_record(far)) else { continue };
         if let Some(old) = old.filter(|old| far.tunnel != Some(*old)) {
-            tables.end_marker(old, released);
+            Tables::end_marker(old, released);
         }
     }
 }
@@ -126,6 +127,19 @@ impl Records {
         up.chain(down).sum()
     }
 
+    /// Has the datapath tell of each volume after which something may happen, if there is one.
+    pub(super) fn watch(&self, tables: &Tables, session: u64, volume: Option<u64>) {
+        let watch = |counts: usize| watch_for(volume.unwrap_or(0), counts as u64);
+        match self.flows {
+            // a URR counts each direction
+            true => tables.watch_meters(session, watch(2)),
+            false => {
+                let watch = watch(self.uplinks.len() + self.downlinks.len());
+                tables.watch(&self.uplinks, self.downlinks.iter().map(|(_, id)| *id), watch);
+            }
+        }
+    }
+
     fn ids(&self) -> SmallVec<[DownlinkId; 2]> {
         self.downlinks.iter().map(|(_, id)| *id).collect()
     }
@@ -135,7 +149,7 @@ impl Records {
     }
 
     /// What the packets that a URR counts have been.
-    pub(super) fn usage(&self, tables: &Tables, session: u64, rules: &Rules, urr: u32) -> Usage {
+    pub(super) fn usage(&self, tables: &Tables, session: u64, pdrs: &[Pdr], urr: u32) -> Usage {
         if self.flows {
             return tables.metered(session, urr).unwrap_or_default();
         }
@@ -144,13 +158,13 @@ impl Records {
         for teid in &self.uplinks {
             let comes_by =
                 |pdr: &Pdr| matches!(pdr.detection.matching, Matching::Tunnel { end, .. } if end.teid() == Some(*teid));
-            if rules.pdrs.iter().filter(counts).any(comes_by) {
+            if pdrs.iter().filter(counts).any(comes_by) {
                 add(&mut usage.uplink, tables.uplink_volume(*teid));
             }
         }
         for (ue, id) in &self.downlinks {
             let goes_to = |pdr: &Pdr| pdr.detection.matching == Matching::Downlink && overlap(pdr.detection.ue, *ue);
-            if rules.pdrs.iter().filter(counts).any(goes_to) {
+            if pdrs.iter().filter(counts).any(goes_to) {
                 add(&mut usage.downlink, tables.downlink_volume(*id));
             }
         }

@@ -282,12 +282,12 @@ struct Server {
 impl Server {
     /// Runs until it is told to stop.
     fn run(mut self) {
-        let mut unsent = 0;
+        let (mut unsent, mut behind) = (0, false);
         let mut out = Outgoing::new();
         let mut upkeep = self.served.now().instant + UPKEEP.into();
         loop {
             let next = self.served.deadline().map_or(upkeep, |deadline| deadline.min(upkeep));
-            let wait = next.since(self.served.now().instant);
+            let wait = if behind { Duration::ZERO.into() } else { next.since(self.served.now().instant) };
             let (mut received, mut stop) = (false, false);
             let waited = self.poller.wait(Some(wait.into()), |token| match token {
                 SOCKET => received = true,
@@ -313,7 +313,7 @@ impl Server {
             }
             let mut upf = self.served.upf();
             while let Ok(event) = self.events.try_recv() {
-                upf.event(event, now, &mut out);
+                upf.event(event, now, &mut self.served.plane(), &mut out);
             }
             upf.tick(now, &mut out);
             if second {
@@ -323,8 +323,11 @@ impl Server {
                     debug!("{} PFCP messages could not be sent", unsent - before);
                 }
                 self.datapath.upkeep();
-                upf.report_usage(now, &mut self.served.plane(), &mut out);
                 upf.check_paths(now, &mut self.served.plane(), &mut out);
+            }
+            if second || behind {
+                upf.report_usage(now, &mut self.served.plane(), &mut out);
+                behind = upf.is_behind();
             }
             let (associations, sessions, pfcp) = (upf.associations(), upf.sessions(), upf.stats);
             drop(upf);

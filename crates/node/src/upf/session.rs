@@ -2,6 +2,7 @@
 
 use super::addresses::{Addresses, Chosen};
 use super::detect::Choose;
+use super::looks::Look;
 use super::plan::{self, Records, Touched};
 use super::rules::{Matching, Refused, Rules, TunnelEnd};
 use super::state::{Plane, Settings};
@@ -22,7 +23,9 @@ pub(super) struct Session {
     /// The data network that addresses were chosen of, and these.
     pub(super) chosen: Option<Chosen>,
     dnn: Option<Box<ApnDnn>>,
-    pub(super) inactivity: Inactivity,
+    inactivity: Inactivity,
+    /// When it is looked at next.
+    pub(super) look: Look,
 }
 
 /// How long without packets until that is reported (User Plane Inactivity Timer).
@@ -53,6 +56,7 @@ impl Session {
             chosen: None,
             dnn: request.apn_dnn.clone().map(Box::new),
             inactivity: Inactivity { limit, since: now, ..Inactivity::default() },
+            look: Look::default(),
         })
     }
 
@@ -68,7 +72,9 @@ impl Session {
         let Session { rules, records, chosen, dnn, .. } = self;
         let result = plane.change(|tables, released| {
             *chosen = choose(rules, None, dnn.as_deref(), addresses, |ue| tables.is_free(ue))?;
-            plan::apply(tables, released, seid, rules, records, &Touched::default())
+            plan::apply(tables, released, seid, rules, records, &Touched::default())?;
+            records.watch(tables, seid, volume_left(&rules.urrs));
+            Ok(())
         });
         if result.is_err() {
             chosen.take().into_iter().for_each(|chosen| addresses.give_back(chosen));
@@ -128,10 +134,11 @@ impl Session {
         let result = plane.change(|tables, released| {
             chosen = choose(&mut rules, before, dnn, addresses, |ue| tables.is_free(ue))?;
             for urr in rules.urrs.iter_mut().chain(&mut removed) {
-                usage::settle(urr, tables, seid, old, records, now);
+                usage::settle(urr, tables, seid, &old.pdrs, records, now);
             }
             plan::apply(tables, released, seid, &mut rules, records, &touched)?;
             usage::rebase(&mut rules, tables, seid, records);
+            records.watch(tables, seid, volume_left(&rules.urrs));
             if flags.contains(SmReqFlags::DROBU) {
                 records.downlinks.iter().for_each(|(_, id)| tables.drop_buffered(*id, released));
             }
@@ -182,11 +189,11 @@ impl Session {
 
     /// Removes the records; gives the last reports.
     pub(super) fn end(mut self: Box<Self>, seid: u64, now: u32, plane: &mut impl Plane) -> Vec<UsageReport> {
-        let (old, records) = (self.rules.clone(), std::mem::take(&mut self.records));
-        let urrs = &mut self.rules.urrs;
+        let records = std::mem::take(&mut self.records);
+        let Rules { urrs, pdrs, .. } = &mut self.rules;
         plane.change(|tables, released| {
             for urr in urrs.iter_mut() {
-                usage::settle(urr, tables, seid, &old, &records, now);
+                usage::settle(urr, tables, seid, pdrs, &records, now);
             }
             records.remove(tables, seid, released);
         });
@@ -227,33 +234,49 @@ impl Session {
         far.is_some_and(|far| far.action.contains(ApplyAction::BUFF))
     }
 
-    /// Whether anything of it happens by time or volume alone.
-    pub(super) fn acts_by_itself(&self) -> bool {
-        self.inactivity.limit.is_some() || self.rules.urrs.iter().any(Urr::acts_by_itself)
+    /// In how many seconds it is to be looked at because something happens by time.
+    pub(super) fn due_in(&self, now: u32) -> Option<u32> {
+        let Inactivity { limit, since, reported, .. } = self.inactivity;
+        let inactivity = limit.map(|seconds| {
+            let left = if reported { u32::MAX } else { seconds.saturating_sub(now.wrapping_sub(since)) };
+            left.min(usage::step(limit))
+        });
+        self.rules.urrs.iter().filter_map(|urr| urr.due_in(now)).chain(inactivity).min()
     }
 
-    /// The reports of the URRs that have reached a threshold or period; when a quota is used up, packets stop.
+    /// Reads what its records have carried: the reports of the URRs that have reached a threshold or period. When a quota
+    /// is used up, packets stop.
     pub(super) fn due_reports(&mut self, seid: u64, now: u32, plane: &mut impl Plane) -> Vec<UsageReport> {
         let Session { rules, records, .. } = self;
-        let old = rules.clone();
-        plane.change(|tables, released| {
-            rules.urrs.iter_mut().for_each(|urr| usage::settle(urr, tables, seid, &old, records, now));
-            let (reports, spent) = usage::due_reports(&mut rules.urrs, now);
-            if spent {
+        if rules.urrs.is_empty() {
+            return vec![];
+        }
+        let (reports, spent) = plane.look(|tables| {
+            let Rules { urrs, pdrs, .. } = &mut *rules;
+            urrs.iter_mut().for_each(|urr| usage::settle(urr, tables, seid, pdrs, records, now));
+            let due = usage::due_reports(urrs, now);
+            records.watch(tables, seid, volume_left(urrs));
+            due
+        });
+        if spent {
+            plane.change(|tables, released| {
+                let Rules { urrs, pdrs, .. } = &mut *rules;
+                urrs.iter_mut().for_each(|urr| usage::settle(urr, tables, seid, pdrs, records, now));
                 // the rules were right before; a quota that is used up takes nothing that is not there
                 if let Err(refused) = plan::apply(tables, released, seid, rules, records, &Touched::default()) {
                     tracing::warn!("a quota is used up, and its action cannot be had: {:?}", refused.error);
                 }
                 usage::rebase(rules, tables, seid, records);
-            }
-            reports
-        })
+                records.watch(tables, seid, volume_left(&rules.urrs));
+            });
+        }
+        reports
     }
 
     /// Whether there have been no packets for as long as the control plane wants to know of.
     pub(super) fn is_inactive(&mut self, now: u32, plane: &mut impl Plane) -> bool {
         let Some(limit) = self.inactivity.limit else { return false };
-        let packets = plane.change(|tables, _| self.records.packets(tables));
+        let packets = plane.look(|tables| self.records.packets(tables));
         let state = &mut self.inactivity;
         if std::mem::replace(&mut state.packets, packets) != packets {
             (state.since, state.reported) = (now, false);
@@ -261,6 +284,11 @@ impl Session {
         let inactive = now.wrapping_sub(state.since) >= limit;
         inactive && !std::mem::replace(&mut state.reported, true)
     }
+}
+
+/// After how many octets something of a session may happen.
+fn volume_left(urrs: &[Urr]) -> Option<u64> {
+    urrs.iter().filter_map(Urr::volume_left).min()
 }
 
 /// Gives the PDRs that want one an address, always the same in a session.

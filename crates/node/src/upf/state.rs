@@ -4,11 +4,12 @@
 use super::addresses::Addresses;
 use super::config::Pool;
 use super::exchange::{Outgoing, Requests, Responses};
+use super::looks::{Look, Looks};
 use super::paths::Paths;
 use super::rules::{Refused, Rules};
 use super::session::Session;
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use tracing::{debug, info, warn};
 use vireo_datapath::{Editor, Event, Memory, Released, Tables};
@@ -29,17 +30,28 @@ pub(super) struct Now {
 pub(super) trait Plane {
     /// Changes the tables; what the change lets go leaves before any later packet.
     fn change<R>(&mut self, change: impl FnOnce(&mut Tables, &mut Released) -> R) -> R;
+
+    /// Looks at the tables.
+    fn look<R>(&mut self, look: impl FnOnce(&Tables) -> R) -> R;
 }
 
 impl Plane for &Editor {
     fn change<R>(&mut self, change: impl FnOnce(&mut Tables, &mut Released) -> R) -> R {
         Editor::change(self, change)
     }
+
+    fn look<R>(&mut self, look: impl FnOnce(&Tables) -> R) -> R {
+        Editor::look(self, look)
+    }
 }
 
 impl Plane for Memory {
     fn change<R>(&mut self, change: impl FnOnce(&mut Tables, &mut Released) -> R) -> R {
         Memory::change(self, change)
+    }
+
+    fn look<R>(&mut self, look: impl FnOnce(&Tables) -> R) -> R {
+        look(&self.tables)
     }
 }
 
@@ -66,6 +78,8 @@ pub(super) struct Settings {
 const ASSOCIATIONS: usize = 256;
 /// Addresses that each may send from.
 const HOSTS: usize = 64;
+/// Sessions that are looked at in one go.
+const LOOKS: usize = 1024;
 /// Requests that are of no session are kept under this SEID, which none has.
 const NO_SESSION: u64 = 0;
 /// The unit of the Downlink Data Notification Delay (TS 29.244 8.2.28).
@@ -102,8 +116,8 @@ pub(super) struct Upf {
     pub(super) settings: Settings,
     associations: HashMap<NodeId, Association>,
     sessions: HashMap<u64, Box<Session>>,
-    /// Sessions of which something happens by time or volume alone.
-    reporting: HashSet<u64>,
+    /// When sessions of which something happens by time are looked at.
+    looks: Looks,
     addresses: Addresses,
     paths: Paths,
     /// Downlink data that is not reported yet: when, of which session and PDR.
@@ -129,8 +143,9 @@ impl Upf {
     pub(super) fn new(settings: Settings) -> Self {
         Upf {
             associations: HashMap::new(),
-            sessions: HashMap::new(),
-            reporting: HashSet::new(),
+            // room for all, so that a million sessions are never moved at once
+            sessions: HashMap::with_capacity(settings.max_sessions),
+            looks: Looks::new(),
             addresses: Addresses::new(&settings.pools),
             paths: Paths::new(settings.path_check, settings.response_time, settings.attempts),
             delayed: BTreeMap::new(),
@@ -348,8 +363,6 @@ impl Upf {
             // when does not matter to peers that are left
             self.paths.change(&session.peers(), &[], Instant(0));
         }
-        let sessions = &self.sessions;
-        self.reporting.retain(|seid| sessions.contains_key(seid));
         Cause::REQUEST_ACCEPTED
     }
 
@@ -397,16 +410,16 @@ impl Upf {
             FSeid::new(seid, self.settings.address),
         );
         response.created_pdrs = session.created(&Rules::default(), &self.settings).collect();
-        self.note_reporting(seid, &session);
+        self.arm(seid, &mut session, now);
         self.paths.change(&[], &session.peers(), now.instant);
         self.sessions.insert(seid, Box::new(session));
         Ok(response)
     }
 
-    fn note_reporting(&mut self, seid: u64, session: &Session) {
-        match session.acts_by_itself() {
-            true => drop(self.reporting.insert(seid)),
-            false => drop(self.reporting.remove(&seid)),
+    /// Notes when a session is to be looked at again.
+    fn arm(&mut self, seid: u64, session: &mut Session, now: Now) {
+        if let Some(after) = session.due_in(now.ntp) {
+            self.looks.arm(seid, &mut session.look, seconds(now), after);
         }
     }
 
@@ -441,7 +454,7 @@ impl Upf {
                     session.modify(seid, &request, now.ntp, settings, addresses, plane)
                 });
                 let cp_seid = session.cp.seid;
-                self.note_reporting(seid, &session);
+                self.arm(seid, &mut session, now);
                 self.paths.change(&before, &session.peers(), now.instant);
                 self.sessions.insert(seid, session);
                 let response = result.unwrap_or_else(|Refused { error, rule }| SessionModificationResponse {
@@ -467,7 +480,6 @@ impl Upf {
         let (cp_seid, response) = match self.take(from, seid) {
             Err(cause) => (0, SessionDeletionResponse::new(cause)),
             Ok(session) => {
-                self.reporting.remove(&seid);
                 self.paths.change(&session.peers(), &[], now.instant);
                 session.chosen.into_iter().for_each(|chosen| self.addresses.give_back(chosen));
                 let cp_seid = session.cp.seid;
@@ -526,8 +538,9 @@ impl Upf {
     }
 
     /// The datapath has seen something that a control plane must know.
-    pub(super) fn event(&mut self, event: Event, now: Now, out: &mut Outgoing) {
+    pub(super) fn event(&mut self, event: Event, now: Now, plane: &mut impl Plane, out: &mut Outgoing) {
         let (seid, report) = match event {
+            Event::Volume { session } => return self.look_at(session, now, plane, out),
             Event::DownlinkData { session, pdr } => {
                 let delay = self.sessions.get(&session).map_or(0, |session| session.report_delay(pdr));
                 if delay > 0 {
@@ -580,7 +593,6 @@ impl Upf {
         if response.cause == Cause::SESSION_CONTEXT_NOT_FOUND {
             // nobody would ever end it (TS 29.244 6.3.2.4)
             info!("the control plane at {from} does not know a session that it had made: it is removed");
-            self.reporting.remove(&seid);
             if let Some(session) = self.sessions.remove(&seid) {
                 self.paths.change(&session.peers(), &[], Instant(0));
                 session.chosen.into_iter().for_each(|chosen| self.addresses.give_back(chosen));
@@ -616,27 +628,67 @@ impl Upf {
         }
     }
 
-    /// Reports the usage that is due. To be called about once a second.
+    /// Makes a request to nobody, if there may be one more.
+    #[cfg(test)]
+    pub(super) fn fill_requests(&mut self, now: Now, out: &mut Outgoing) -> bool {
+        let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 9));
+        self.requests.send(NO_SESSION, nobody, now.instant, out, |_| Some(vec![]))
+    }
+
+    /// Whether [`Upf::report_usage`] has more to do.
+    pub(super) fn is_behind(&self) -> bool {
+        self.looks.is_behind()
+    }
+
+    /// Reports the usage that is due by time, of so many sessions as nobody notices. To be called about once a second,
+    /// and as long as [`Upf::is_behind`].
     pub(super) fn report_usage(&mut self, now: Now, plane: &mut impl Plane, out: &mut Outgoing) {
-        let reporting: Vec<u64> = self.reporting.iter().copied().collect();
-        for seid in reporting {
-            let Some(session) = self.sessions.get_mut(&seid) else { continue };
-            if session.is_inactive(now.ntp, plane) {
-                let report = SessionReportRequest { report_type: ReportType::UPIR, ..SessionReportRequest::default() };
-                self.report(seid, &report, now, out);
+        let sessions = &self.sessions;
+        let look = |seid: u64| sessions.get(&seid).map(|session| session.look);
+        let mut due = vec![];
+        while due.len() < LOOKS
+            && let Some(seid) = self.looks.take(seconds(now), look)
+        {
+            due.push(seid);
+        }
+        for seid in due {
+            if let Some(session) = self.sessions.get_mut(&seid) {
+                session.look = Look::default();
             }
-            let Some(session) = self.sessions.get_mut(&seid) else { continue };
-            let usage_reports = session.due_reports(seid, now.ntp, plane);
-            if !usage_reports.is_empty() {
-                let report = SessionReportRequest {
-                    report_type: ReportType::USAR,
-                    usage_reports,
-                    ..SessionReportRequest::default()
-                };
-                self.report(seid, &report, now, out);
-            }
+            self.look_at(seid, now, plane, out);
         }
     }
+
+    /// Reports what there is to report of a session, and notes when it is to be looked at again.
+    fn look_at(&mut self, seid: u64, now: Now, plane: &mut impl Plane, out: &mut Outgoing) {
+        let Some(session) = self.sessions.get_mut(&seid) else { return };
+        if !self.requests.has_room() {
+            // what it has counted stays with it until there is
+            return self.looks.arm(seid, &mut session.look, seconds(now), 1);
+        }
+        let inactive = session.is_inactive(now.ntp, plane);
+        let usage_reports = session.due_reports(seid, now.ntp, plane);
+        if let Some(after) = session.due_in(now.ntp) {
+            self.looks.arm(seid, &mut session.look, seconds(now), after);
+        }
+        if inactive {
+            let report = SessionReportRequest { report_type: ReportType::UPIR, ..SessionReportRequest::default() };
+            self.report(seid, &report, now, out);
+        }
+        if !usage_reports.is_empty() {
+            let report = SessionReportRequest {
+                report_type: ReportType::USAR,
+                usage_reports,
+                ..SessionReportRequest::default()
+            };
+            self.report(seid, &report, now, out);
+        }
+    }
+}
+
+/// The datapath's clock in seconds.
+fn seconds(now: Now) -> u64 {
+    now.instant.0 / 1_000_000
 }
 
 /// The report that packets wait by this PDR.

@@ -1,11 +1,12 @@
 //! URRs (TS 29.244 5.2.2): what they have counted, when they say so, and when nothing may pass any more.
 //!
-//! Volume is what records and meters of the datapath have carried, read once a second and whenever a request changes or
-//! ends them; volume quotas are held by the datapath to the packet. Time runs from the start of a measurement on, with
-//! or without packets (as with ISTM), in whole seconds.
+//! Volume is what records and meters of the datapath have carried. It is read when a request changes or ends them, when
+//! a time is due ([`Urr::due_in`]), and when the datapath says that a threshold is near ([`Urr::volume_left`]): nothing is
+//! read in vain. Volume quotas are held by the datapath to the packet. Time runs from the start of a measurement on,
+//! with or without packets (as with ISTM), in whole seconds.
 
 use super::plan::Records;
-use super::rules::{Refused, Rules};
+use super::rules::{Pdr, Refused, Rules};
 use smallvec::SmallVec;
 use vireo_datapath::{Metered, Quota, Tables, Volume};
 use vireo_wire::pfcp::*;
@@ -40,8 +41,11 @@ pub(super) struct Urr {
     /// Of the packets since `since`.
     first_packet: Option<u32>,
     last_packet: Option<u32>,
-    /// When the last packet was seen, or the measurement began.
+    /// Whether there were any since then.
+    passed: bool,
+    /// When packets were last seen to have passed, or the measurement began; and when was last looked.
     active: u32,
+    looked: u32,
     flowing: bool,
     /// A quota is used up, and no other was given.
     spent: bool,
@@ -99,6 +103,7 @@ impl Urr {
             since: now,
             granted: now,
             active: now,
+            looked: now,
             ..Urr::default()
         };
         urr.check().map(|()| urr)
@@ -159,9 +164,45 @@ impl Urr {
         Ok(())
     }
 
-    /// Whether it reports or stops packets by itself.
-    pub(super) fn acts_by_itself(&self) -> bool {
-        self.triggers.0 != 0 || self.limits.time_quota.is_some() || self.limits.volume_quota.is_some()
+    /// In how many seconds something of it happens by time at the earliest.
+    pub(super) fn due_in(&self, now: u32) -> Option<u32> {
+        let wants = |trigger| self.triggers.contains(trigger);
+        let left = |since: u32, limit: Option<u32>| limit.map(|limit| limit.saturating_sub(now.wrapping_sub(since)));
+        // whether packets still pass shows only when it is looked
+        let silent = |limit: Option<u32>| left(self.active, limit).map(|left| left.min(step(limit)));
+        let quota = |at: Option<u32>| at.filter(|_| !self.spent);
+        let all = [
+            left(self.since, self.limits.period).filter(|_| wants(ReportingTriggers::PERIO)),
+            left(self.since, self.limits.time.filter(|time| *time > 0)).filter(|_| wants(ReportingTriggers::TIMTH)),
+            silent(self.limits.inactivity).filter(|_| wants(ReportingTriggers::STOPT) && self.flowing),
+            quota(left(self.granted, self.limits.time_quota)),
+            quota(left(self.granted, self.limits.validity)),
+            quota(silent(self.limits.holding)),
+            // the datapath tells; should that be lost, this is late and not never
+            self.volume_left().map(|_| UNTOLD),
+        ];
+        all.into_iter().flatten().min()
+    }
+
+    /// After how many octets of either direction together something of it may happen at the earliest.
+    pub(super) fn volume_left(&self) -> Option<u64> {
+        let left = |limits: Octets3, usage: Usage| {
+            let (all, up, down) = limits;
+            let left = |limit: Option<u64>, octets: u64| limit.map(|limit| limit.saturating_sub(octets).max(1));
+            let each = [left(all, total(usage)), left(up, usage.uplink.octets), left(down, usage.downlink.octets)];
+            each.into_iter().flatten().min()
+        };
+        let wants = |trigger| self.triggers.contains(trigger);
+        let threshold = self.limits.volume.filter(|_| wants(ReportingTriggers::VOLTH));
+        let quota = self.limits.volume_quota.filter(|_| !self.spent);
+        let traffic = wants(ReportingTriggers::START) && !self.flowing;
+        let some = |limit: Option<u64>| limit.filter(|limit| *limit > 0);
+        let all = [
+            threshold.and_then(|t| left((some(t.total), some(t.uplink), some(t.downlink)), self.counted)),
+            quota.and_then(|q| left((q.total, q.uplink, q.downlink), self.used)),
+            traffic.then_some(1),
+        ];
+        all.into_iter().flatten().min()
     }
 
     /// Whether its packets are counted to the octet, because they stop at one.
@@ -205,7 +246,7 @@ impl Urr {
         if wants(ReportingTriggers::PERIO) && passed(self.since, limits.period) {
             why = why | UsageReportTrigger::PERIO;
         }
-        if wants(ReportingTriggers::START) && !self.flowing && self.last_packet.is_some() {
+        if wants(ReportingTriggers::START) && !self.flowing && self.passed {
             why = why | UsageReportTrigger::START;
         }
         if wants(ReportingTriggers::STOPT) && self.flowing && passed(self.active, limits.inactivity) {
@@ -226,7 +267,7 @@ impl Urr {
                 }
             }
         }
-        self.flowing = !why.contains(UsageReportTrigger::STOPT) && (self.flowing || self.last_packet.is_some());
+        self.flowing = !why.contains(UsageReportTrigger::STOPT) && (self.flowing || self.passed);
         why
     }
 }
@@ -238,6 +279,15 @@ pub(super) enum QuotaAction {
     Drop,
     /// What this FAR says (FAR ID for Quota Action).
     Far(u32),
+}
+
+/// How often it is looked at the latest where the datapath should have told: a report that comes late is not missed.
+const UNTOLD: u32 = 60;
+
+/// How often it is looked whether packets have passed, of a time after which it matters that none have: that much
+/// later it may be noticed, in seconds.
+pub(super) fn step(limit: Option<u32>) -> u32 {
+    limit.map_or(u32::MAX, |limit| (limit / 8).max(1))
 }
 
 type Octets3 = (Option<u64>, Option<u64>, Option<u64>);
@@ -267,9 +317,12 @@ fn check_monitoring(time: Option<MonitoringTime>) -> Result<(), Refused> {
     time.map_or(Ok(()), |_| Err(Refused::unsupported(MonitoringTime::ID)))
 }
 
-/// Brings what `urr` has counted up to date. `rules` and `records` are those that held until now.
-pub(super) fn settle(urr: &mut Urr, tables: &Tables, session: u64, rules: &Rules, records: &Records, now: u32) {
-    let carried = records.usage(tables, session, rules, urr.id);
+/// The time of a packet is told if it is known so well, in seconds.
+const KNOWN: u32 = 2;
+
+/// Brings what `urr` has counted up to date. `pdrs` and `records` are those that held until now.
+pub(super) fn settle(urr: &mut Urr, tables: &Tables, session: u64, pdrs: &[Pdr], records: &Records, now: u32) {
+    let carried = records.usage(tables, session, pdrs, urr.id);
     let add = |counted: &mut Volume, carried: Volume, base: Volume| {
         counted.packets += carried.packets.saturating_sub(base.packets);
         counted.octets += carried.octets.saturating_sub(base.octets);
@@ -279,17 +332,20 @@ pub(super) fn settle(urr: &mut Urr, tables: &Tables, session: u64, rules: &Rules
         add(&mut sum.downlink, carried.downlink, urr.base.downlink);
     }
     if carried != urr.base {
-        urr.first_packet.get_or_insert(now);
-        urr.last_packet = Some(now);
-        urr.active = now;
+        let known = now.wrapping_sub(urr.looked) <= KNOWN;
+        if !urr.passed {
+            urr.first_packet = known.then_some(now);
+        }
+        urr.last_packet = known.then_some(now);
+        (urr.passed, urr.active) = (true, now);
     }
-    urr.base = carried;
+    (urr.base, urr.looked) = (carried, now);
 }
 
 /// Counting goes on from what the records have carried now.
 pub(super) fn rebase(rules: &mut Rules, tables: &Tables, session: u64, records: &Records) {
     for n in 0..rules.urrs.len() {
-        rules.urrs[n].base = records.usage(tables, session, rules, rules.urrs[n].id);
+        rules.urrs[n].base = records.usage(tables, session, &rules.pdrs, rules.urrs[n].id);
     }
 }
 
@@ -299,6 +355,7 @@ pub(super) fn report(urr: &mut Urr, trigger: UsageReportTrigger, now: u32) -> Us
     let since = std::mem::replace(&mut urr.since, now);
     let sequence = urr.sequence;
     urr.sequence = sequence.wrapping_add(1);
+    urr.passed = false;
     let packets = |n: u64| urr.packets.then_some(n);
     let volume = urr.method.contains(MeasurementMethod::VOLUM).then(|| VolumeMeasurement {
         total: Some(uplink.octets + downlink.octets),

@@ -192,6 +192,7 @@ impl Bench {
                 assert_eq!(counted, Stats::default());
                 side.put_into(&mut self.behind);
                 assert_eq!((&self.behind.n3, &self.behind.n6), (&self.reference.n3, &self.reference.n6));
+                assert_eq!(self.behind.events, self.reference.events);
                 Done::Passed
             }
             DROP => {
@@ -201,6 +202,7 @@ impl Bench {
             }
             REDIRECT => {
                 assert_eq!(counted, expected, "{side:?}");
+                assert_eq!(self.reference.events, [], "the owner is told by user space alone");
                 let expected = forwarded(&self.reference);
                 assert!(expected.matches(&out), "{side:?}\n{out:02x?}\n{expected:02x?}");
                 Done::Left

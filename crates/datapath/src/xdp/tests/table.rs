@@ -317,3 +317,19 @@ fn the_verifier_has_headroom() {
         assert!((100..100_000).contains(&instructions), "{instructions}");
     });
 }
+
+#[test]
+fn the_packet_that_a_watched_count_waits_for_goes_to_user_space() {
+    in_namespace(|| {
+        let mut b = Bench::new(&rules()).expect("loaded");
+        let (teid, id) = (b.teids[0], b.downlinks[0]);
+        b.change(|tables| tables.watch(&[teid], std::iter::once(id), crate::watch_for(1_024, 1)));
+        // 28 + 300 octets, twice below 1,024 and then across; once more for the next 1,024
+        for round in [Done::Left, Done::Left, Done::Left, Done::Passed, Done::Left, Done::Left, Done::Passed] {
+            assert_eq!(b.receive_n3(GNB[0], &g_pdu(teid, FLOW, &up(0, &[7; 308])), 0), round);
+            let told = b.reference.events == [crate::Event::Volume { session: 0 }];
+            assert_eq!(told, round == Done::Passed);
+            assert_eq!(b.receive_n6(&down(0, &[7; 308]), 0), round);
+        }
+    });
+}

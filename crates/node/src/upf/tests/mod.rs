@@ -5,6 +5,7 @@ mod limits;
 mod misuse;
 mod reports;
 mod rules;
+mod scale;
 mod sessions;
 
 use super::exchange::Outgoing;
@@ -149,7 +150,7 @@ impl Bench {
     fn events(&mut self) -> Outgoing {
         let mut out = vec![];
         for event in std::mem::take(&mut self.plane.events) {
-            self.upf.event(event, self.now, &mut out);
+            self.upf.event(event, self.now, &mut self.plane, &mut out);
         }
         out
     }

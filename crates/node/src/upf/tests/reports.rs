@@ -1,9 +1,13 @@
 use super::*;
 
 pub(super) fn the_report(out: &Outgoing) -> (u32, SessionReportRequest) {
+    the_report_of(out, CP_SEID)
+}
+
+pub(super) fn the_report_of(out: &Outgoing, cp_seid: u64) -> (u32, SessionReportRequest) {
     assert_eq!((out.len(), out[0].0), (1, Bench::smf()), "one report, to the control plane's port");
     let message = Message::new(&out[0].1).expect("sound");
-    assert_eq!(message.seid(), CP_SEID);
+    assert_eq!(message.seid(), cp_seid);
     (message.sequence(), SessionReportRequest::parse(&message).expect("a report"))
 }
 
@@ -158,7 +162,7 @@ fn usage_is_told_when_a_threshold_or_period_is_reached() {
     };
     let (_, teid) = counted(&mut b, urr);
     let look = |b: &mut Bench| {
-        let mut out = vec![];
+        let mut out = b.events();
         b.upf.report_usage(b.now, &mut b.plane, &mut out);
         out
     };

@@ -1,0 +1,148 @@
+//! How sessions cost: looked at only when there is reason to, in octets each, and in time.
+
+use super::*;
+use std::time::Instant as Watch;
+
+/// A session with everything that is usual, thresholds and a period among it.
+fn usual(n: u32) -> SessionEstablishmentRequest {
+    let mut request = request();
+    request.cp_f_seid.seid = u64::from(n) + 1;
+    let ue = Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 0, 2).to_bits() + n);
+    request.create_pdrs[1] = downlink_pdr(2, Some(ue), None);
+    request.create_pdrs.iter_mut().for_each(|pdr| pdr.urr_ids.push(UrrId(1)));
+    request.create_urrs.push(CreateUrr {
+        urr_id: UrrId(1),
+        measurement_method: MeasurementMethod::VOLUM,
+        reporting_triggers: ReportingTriggers::VOLTH | ReportingTriggers::PERIO,
+        volume_threshold: Some(VolumeThreshold { total: Some(1 << 30), ..VolumeThreshold::default() }),
+        measurement_period: Some(MeasurementPeriod(3600)),
+        ..CreateUrr::default()
+    });
+    request
+}
+
+fn roomy(sessions: usize) -> Bench {
+    let mut b = bench();
+    let pool = Pool { ipv4: Some((Ipv4Addr::new(10, 0, 0, 0), 8)), mtu: 1400, ..Pool::default() };
+    let limits = Limits { records: sessions, buffer: BufferLimits::default() };
+    let settings = Settings { max_sessions: sessions, ..b.upf.settings.clone() };
+    b.upf = Upf::new(settings);
+    b.plane = Memory::new(Tables::new(vec![pool], limits), UPF.into());
+    b.associate();
+    b
+}
+
+/// Sends a request, and looks at nothing of the answer but that it is one.
+fn send(b: &mut Bench, octets: &[u8], out: &mut Outgoing) {
+    out.clear();
+    b.upf.receive(b.from, octets, b.now, &mut b.plane, out);
+    assert_eq!(out.len(), 1);
+}
+
+#[test]
+fn a_threshold_is_told_by_the_datapath_to_the_packet() {
+    let mut b = roomy(8);
+    let (_, teid) = established(&b.establish(&usual(0)));
+    let packet = ipv4(Ipv4Addr::new(10, 0, 0, 2), SERVER, 1_400);
+    let mut looks = 0;
+    let mut sent = 0_u64;
+    loop {
+        b.uplink(teid, &packet);
+        sent += 1_400;
+        b.plane.n6.clear();
+        looks += b.plane.events.len();
+        if !b.events().is_empty() {
+            break;
+        }
+    }
+    assert_eq!(sent, (1_u64 << 30).next_multiple_of(1_400), "with the packet that reaches it");
+    assert!(looks < 100, "{looks} looks for 767,000 packets");
+}
+
+#[test]
+fn reports_that_have_no_room_come_later() {
+    let mut b = roomy(8);
+    established(&b.establish(&usual(0)));
+    b.later(3600);
+    let mut out = vec![];
+    let mut fill = vec![];
+    while b.upf.fill_requests(b.now, &mut fill) {}
+    b.upf.report_usage(b.now, &mut b.plane, &mut out);
+    assert_eq!(out, vec![]);
+    b.later(20);
+    // those before are given up
+    (0..4).for_each(|_| {
+        b.later(3);
+        b.upf.tick(b.now, &mut vec![]);
+    });
+    b.upf.report_usage(b.now, &mut b.plane, &mut out);
+    assert_eq!(super::reports::the_report_of(&out, 1).1.usage_reports[0].trigger, UsageReportTrigger::PERIO);
+}
+
+/// Octets of memory that this process uses.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("a number") * 4096
+}
+
+/// `cargo test --release -p vireo-node --lib -- --ignored --nocapture a_million_sessions`
+#[test]
+#[ignore = "a measurement"]
+fn a_million_sessions() {
+    const ALL: u32 = 1_000_000;
+    const STEP: u32 = 125_000;
+    let before = resident();
+    let mut b = roomy(ALL as usize);
+    let mut seids = Vec::with_capacity(ALL as usize);
+    let mut out = vec![];
+    let seid_of = |out: &Outgoing| {
+        let message = Message::new(&out[0].1).expect("sound");
+        let response = SessionEstablishmentResponse::parse(&message).expect("an answer");
+        response.up_f_seid.expect("accepted").seid
+    };
+    for first in (0..ALL).step_by(STEP as usize) {
+        let mut messages = vec![];
+        for n in first..first + STEP {
+            let mut octets = vec![];
+            usual(n).emit(&mut octets, 0, n & 0xff_ffff).expect("short");
+            messages.push(octets);
+        }
+        let watch = Watch::now();
+        let mut new = vec![];
+        for octets in &messages {
+            send(&mut b, octets, &mut out);
+            new.push(out.pop().expect("an answer"));
+        }
+        let established = watch.elapsed();
+        seids.extend(new.into_iter().map(|answer| seid_of(&vec![answer])));
+        let mut messages = vec![];
+        for n in first..first + STEP {
+            let mut octets = vec![];
+            let seid = seids[n as usize];
+            forward(Teid(n + 1)).emit(&mut octets, seid, n & 0xff_ffff | 0x80_0000).expect("short");
+            messages.push(octets);
+        }
+        let watch = Watch::now();
+        messages.iter().for_each(|octets| send(&mut b, octets, &mut out));
+        let modified = watch.elapsed();
+        b.later(30);
+        let watch = Watch::now();
+        b.upf.report_usage(b.now, &mut b.plane, &mut vec![]);
+        eprintln!(
+            "{:>9} sessions: {:.2} us to establish, {:.2} us to modify, {:.1} ms to look through, {} octets each",
+            first + STEP,
+            established.as_secs_f64() * 1e6 / f64::from(STEP),
+            modified.as_secs_f64() * 1e6 / f64::from(STEP),
+            watch.elapsed().as_secs_f64() * 1e3,
+            (resident() - before - u64::from(STEP) * 100) / u64::from(first + STEP),
+        );
+    }
+    let watch = Watch::now();
+    for (n, seid) in seids.iter().enumerate() {
+        let mut octets = vec![];
+        (SessionDeletionRequest {}).emit(&mut octets, *seid, n as u32 & 0xff_ffff).expect("short");
+        send(&mut b, &octets, &mut out);
+    }
+    eprintln!("{:.2} us to delete", watch.elapsed().as_secs_f64() * 1e6 / f64::from(ALL));
+    assert_eq!(b.upf.sessions(), 0);
+}
