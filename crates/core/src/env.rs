@@ -5,6 +5,9 @@ use vireo_types::{AssocId, Dnn, GnbId, Instant, Ltmsi, PduSessionType, SessionAd
 pub struct Env<'a> {
     /// The time of this step.
     pub now: Instant,
+    /// When what the step is about came to this core: how long a procedure takes counts from then, what waits for it from
+    /// `now`.
+    pub arrived: Instant,
     /// The configuration, which does not change while a step runs.
     pub config: &'a CoreConfig,
     /// Fills a buffer with random octets: from the system in the core, from a seed in tests and the simulator.

@@ -118,6 +118,11 @@ impl Turn<'_, '_> {
         self.env.now
     }
 
+    /// When what the step is about came to this core.
+    pub fn arrived(&self) -> Instant {
+        self.env.arrived
+    }
+
     /// Adds an effect.
     pub fn effect(&mut self, effect: Effect) {
         self.out.effects.push(effect);

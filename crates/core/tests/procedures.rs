@@ -24,6 +24,19 @@ fn fault(lab: &Lab, word: &'static str) -> bool {
     lab.notes.contains(&Note::fault(word))
 }
 
+/// What waits in queues is part of how long a procedure takes.
+#[test]
+fn a_procedure_counts_from_when_its_first_message_came() {
+    let mut lab = Lab::new();
+    lab.waits_us = 700;
+    lab.register();
+    lab.session(1);
+    let came = Instant(lab.now.0 - 700);
+    for kind in [Kind::Registration, Kind::Session] {
+        assert!(lab.notes.contains(&Note::Succeeded(kind, came)), "{:?}", lab.notes);
+    }
+}
+
 #[test]
 fn a_ue_registers_and_moves_to_its_home_slice() {
     let mut lab = Lab::new();

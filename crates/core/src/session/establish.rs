@@ -57,7 +57,7 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
         ran: Ran::Idle,
         n4: N4::Establishing,
         deadline: None,
-        since: env.now,
+        since: env.arrived,
     };
     let asked = n4::establishment_request(&sm, env.config);
     Ok((sm, asked))

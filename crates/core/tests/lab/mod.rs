@@ -135,6 +135,8 @@ impl Happened {
 pub(crate) struct Lab {
     pub(crate) config: CoreConfig,
     pub(crate) now: Instant,
+    /// How long events wait for their steps.
+    pub(crate) waits_us: u64,
     pub(crate) ids: Ids,
     /// The UE's context, in its stored form: every step loads and stores it.
     stored: Option<Vec<u8>>,
@@ -195,6 +197,7 @@ impl Lab {
         let mut lab = Lab {
             config: config(),
             now: Instant(1_000_000_000),
+            waits_us: 0,
             ids: Ids::default(),
             stored: None,
             others: Vec::new(),
@@ -335,16 +338,28 @@ impl Lab {
     /// One step over a context, of which nothing is kept.
     pub(crate) fn try_step(&mut self, ue: &mut UeContext, event: Event<'_>) -> vireo_core::turn::Outcome {
         let mut random = |octets: &mut [u8]| octets.fill(0x5a);
-        let mut env =
-            Env { now: self.now, config: &self.config, random: &mut random, ids: &mut self.ids, ran: &self.nodes };
+        let mut env = Env {
+            now: self.now,
+            arrived: Instant(self.now.0 - self.waits_us),
+            config: &self.config,
+            random: &mut random,
+            ids: &mut self.ids,
+            ran: &self.nodes,
+        };
         engine::step(ue, event, &mut env)
     }
 
     fn step(&mut self, ue: &mut UeContext, event: Event<'_>) {
         self.history.extend(Happened::of(&event).map(|event| (ue.clone(), event)));
         let mut random = |octets: &mut [u8]| octets.fill(0x5a);
-        let mut env =
-            Env { now: self.now, config: &self.config, random: &mut random, ids: &mut self.ids, ran: &self.nodes };
+        let mut env = Env {
+            now: self.now,
+            arrived: Instant(self.now.0 - self.waits_us),
+            config: &self.config,
+            random: &mut random,
+            ids: &mut self.ids,
+            ran: &self.nodes,
+        };
         let outcome = engine::step(ue, event, &mut env);
         let forgotten = outcome.effects.contains(&Effect::Forget);
         let mut octets = Vec::new();

@@ -178,7 +178,7 @@ impl Balancer {
                 }
                 Event::Message { assoc, data, .. } => {
                     received += 1;
-                    Input::Ngap { assoc, view: n2::view(data), pdu: data.to_vec() }
+                    Input::Ngap { assoc, view: n2::view(data), pdu: data.to_vec(), at: clock() }
                 }
                 Event::Writable { assoc } => {
                     writable.push(assoc);

@@ -44,6 +44,7 @@ impl Order {
 impl Host {
     /// Takes what workers have committed and handed back. Whether there was something.
     pub(super) fn committed(&mut self) -> bool {
+        self.arrived = clock();
         let mut busy = false;
         for at in 0..self.rings.len() {
             busy |= self.take_from(at);
@@ -177,7 +178,7 @@ impl Host {
 
     /// Deals with an event that is not for the UE that it was posted to.
     fn not_theirs(&mut self, octets: &[u8]) {
-        match parcel::Parcel::decode(octets) {
+        match parcel::Parcel::decode(octets).map(|(_, parcel)| parcel) {
             Some(Parcel::Initial { assoc, pdu, .. }) => match vireo_core::n2::view(pdu) {
                 Err(fault) => self.fault(assoc, &fault),
                 Ok(view) => match vireo_core::n2::ue_message(pdu) {

@@ -183,7 +183,7 @@ impl Host {
     pub(super) fn deliver(&mut self, slot: Slot, parcel: &Parcel<'_>, kind: NfKind) {
         let mut octets = std::mem::take(&mut self.scratch);
         octets.clear();
-        octets = parcel.encode(octets);
+        octets = parcel.encode(self.arrived, octets);
         // What waits already of this UE is not overtaken.
         let waits = self.held.contains_key(&slot) || self.post(slot, &octets, kind) != Place::Taken;
         if let Some(ltmsi) = self.region.ltmsi_of(slot).filter(|_| waits) {

@@ -93,6 +93,8 @@ pub enum Input {
         view: Result<View, Box<Fault>>,
         /// The PDU.
         pdu: Vec<u8>,
+        /// When it came.
+        at: Instant,
     },
     /// The home network's answer for a UE.
     Authentication {
@@ -287,6 +289,8 @@ pub struct Host {
     slots: u32,
     /// The number of the last input.
     sequence: u64,
+    /// When what is being dealt with came.
+    arrived: Instant,
     started: std::time::Instant,
     scratch: Vec<u8>,
     snapshot: Snapshot,
@@ -372,6 +376,7 @@ impl Host {
             egress,
             slots: 0,
             sequence: 0,
+            arrived: Instant::default(),
             started: std::time::Instant::now(),
             scratch: Vec::new(),
             snapshot: Snapshot::default(),
@@ -497,10 +502,14 @@ impl Host {
 
     /// Takes one input.
     fn input(&mut self, input: Input) {
+        self.arrived = match &input {
+            Input::Ngap { at, .. } => *at,
+            _ => clock(),
+        };
         match input {
             Input::Up { assoc, peer } => self.nodes.up(assoc, peer),
             Input::Down { assoc, restarted } => self.association_lost(assoc, restarted),
-            Input::Ngap { assoc, view, pdu } => self.ngap(assoc, view, &pdu),
+            Input::Ngap { assoc, view, pdu, .. } => self.ngap(assoc, view, &pdu),
             Input::Authentication { ltmsi, answer } => {
                 self.deliver_to(ltmsi, &Parcel::Authentication(answer), NfKind::Registration);
             }
@@ -532,6 +541,7 @@ impl Host {
     /// Deadlines that have passed, and what else is done from time to time.
     fn on_time(&mut self) {
         let now = clock();
+        self.arrived = now;
         self.sweep(now);
         while let Some(slot) = self.timers.due(now) {
             // It may have been moved further off since it was entered, or the UE may be gone.

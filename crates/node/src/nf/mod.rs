@@ -267,7 +267,7 @@ impl Nf {
             }
             return false;
         }
-        let Some(parcel) = Parcel::decode(octets) else {
+        let Some((arrived, parcel)) = Parcel::decode(octets) else {
             tracing::error!("an event does not decode: it is passed over; please report it");
             return false;
         };
@@ -277,7 +277,7 @@ impl Nf {
         };
         let event = event.or_else(|| parcel.into_event());
         let Some(event) = event else { return false };
-        let stepped = catch_unwind(AssertUnwindSafe(|| self.step(nf, slot, sequence, event)));
+        let stepped = catch_unwind(AssertUnwindSafe(|| self.step(nf, slot, sequence, (event, arrived))));
         match stepped {
             Ok(Ok(ended)) => ended,
             Ok(Err(error)) => {
@@ -327,7 +327,13 @@ impl Nf {
     }
 
     /// Decides, commits, and hands over what is to be done.
-    fn step(&mut self, nf: usize, slot: Slot, sequence: u64, event: Event<'_>) -> Result<bool, CommitError> {
+    fn step(
+        &mut self,
+        nf: usize,
+        slot: Slot,
+        sequence: u64,
+        (event, arrived): (Event<'_>, vireo_types::Instant),
+    ) -> Result<bool, CommitError> {
         let now = clock();
         let Some(mut hand) = self.contexts.take() else { return Ok(false) };
         let before = (!hand.fresh).then(|| Summary::of(&hand.ue));
@@ -339,7 +345,14 @@ impl Nf {
         let rng = &mut self.rng;
         let mut random = |octets: &mut [u8]| rng.fill_bytes(octets);
         let mut ids = self.ids.of(slot);
-        let mut env = Env { now, config: &self.config, random: &mut random, ids: &mut ids, ran: &self.ran };
+        let mut env = Env {
+            now,
+            arrived: arrived.min(now),
+            config: &self.config,
+            random: &mut random,
+            ids: &mut ids,
+            ran: &self.ran,
+        };
         let outcome = engine::step(ue, event, &mut env);
         let runs = kind::running(ue).is_some();
         let outbox = leave(ue, now, before, &old_references, outcome);

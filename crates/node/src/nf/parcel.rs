@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use vireo_core::engine::Event;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo};
-use vireo_types::{AmfUeNgapId, AssocId, RanUeNgapId, Seid};
+use vireo_types::{AmfUeNgapId, AssocId, Instant, RanUeNgapId, Seid};
 
 /// An event for one UE, as it crosses into another process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -85,15 +85,17 @@ pub(crate) enum Parcel<'a> {
 }
 
 impl<'a> Parcel<'a> {
-    /// Its octets, appended.
-    pub(crate) fn encode(&self, to: Vec<u8>) -> Vec<u8> {
+    /// Its octets, appended; before them when it came to this core.
+    pub(crate) fn encode(&self, arrived: Instant, mut to: Vec<u8>) -> Vec<u8> {
+        to.extend_from_slice(&arrived.0.to_le_bytes());
         // Nothing of a parcel has no encoding.
         postcard::to_extend(self, to).unwrap_or_default()
     }
 
     /// Of its octets. They were written by this release: `None` is a fault of this build.
-    pub(crate) fn decode(octets: &'a [u8]) -> Option<Self> {
-        postcard::from_bytes(octets).ok()
+    pub(crate) fn decode(octets: &'a [u8]) -> Option<(Instant, Self)> {
+        let (arrived, octets) = octets.split_first_chunk()?;
+        Some((Instant(u64::from_le_bytes(*arrived)), postcard::from_bytes(octets).ok()?))
     }
 
     /// The event, for what is one as it stands; the first messages of connections are read further.

@@ -34,7 +34,7 @@ impl Deregistering {
 /// DEREGISTRATION REQUEST of the UE. A UE that switches off is not answered (5.5.2.2.2).
 pub fn by_ue(turn: &mut Turn<'_, '_>, switch_off: bool) {
     turn.note(Note::Started(Kind::Deregistration));
-    let started = turn.now();
+    let started = turn.arrived();
     if !switch_off {
         nr::send_accept(turn);
     }
@@ -46,7 +46,7 @@ pub fn by_ue(turn: &mut Turn<'_, '_>, switch_off: bool) {
 /// Deregistration by the network: the UE is told if it is connected, else it counts as gone at once.
 pub fn by_network(turn: &mut Turn<'_, '_>, again: bool, cause: Option<GmmCause>) -> Option<Deregistering> {
     turn.note(Note::Started(Kind::Deregistration));
-    let started = turn.now();
+    let started = turn.arrived();
     if turn.ue.connection.is_none() {
         leave(turn);
         turn.note(Note::Succeeded(Kind::Deregistration, started));
@@ -54,7 +54,7 @@ pub fn by_network(turn: &mut Turn<'_, '_>, again: bool, cause: Option<GmmCause>)
     }
     let cause = cause.map(|c| c.as_u8());
     nr::send_request(turn, again, cause);
-    let retry = Retry::start(started, turn.env.config.timers.t3522);
+    let retry = Retry::start(turn.now(), turn.env.config.timers.t3522);
     Some(Deregistering { retry, started, again, cause })
 }
 

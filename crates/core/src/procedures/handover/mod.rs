@@ -116,7 +116,7 @@ pub fn path_switch(turn: &mut Turn<'_, '_>, assoc: AssocId, request: &PathSwitch
         turn.note(Note::fault("security-capability-mismatch"));
     }
     let switching =
-        Switching { asked: bits(&request.switched), failed: bits(&request.failed), mismatch, started: turn.now() };
+        Switching { asked: bits(&request.switched), failed: bits(&request.failed), mismatch, started: turn.arrived() };
     turn.ue.handover = Some(Handover::Switching(switching));
     let items = request.switched.iter().map(|item| (N2Sm::PathSwitchRequest, item));
     let failed = request.failed.iter().map(|item| (N2Sm::PathSwitchSetupFailed, item));
@@ -193,7 +193,6 @@ pub fn required(turn: &mut Turn<'_, '_>, request: &Required) {
         return refuse(turn, Radio::unspecified);
     };
     turn.ue.connections = turn.ue.connections.wrapping_add(1);
-    let started = turn.now();
     let moving = Moving {
         assoc,
         amf_id: AmfUeNgapId::new(turn.ue.ltmsi, turn.ue.connections),
@@ -201,8 +200,8 @@ pub fn required(turn: &mut Turn<'_, '_>, request: &Required) {
         tai,
         asked: items.iter().fold(0, |bits, (psi, ..)| bits | 1 << psi),
         commanded: false,
-        started,
-        deadline: started + turn.env.config.timers.ran_response,
+        started: turn.arrived(),
+        deadline: turn.now() + turn.env.config.timers.ran_response,
     };
     let request = nr::Request {
         guami: turn.env.config.guami(),

@@ -34,9 +34,9 @@ pub fn begin(turn: &mut Turn<'_, '_>) -> Option<Paging> {
         give_up(turn);
         return None;
     }
-    let started = turn.now();
     page(turn);
-    Some(Paging { retry: Retry::start(started, turn.env.config.timers.t3513), started })
+    let retry = Retry::start(turn.now(), turn.env.config.timers.t3513);
+    Some(Paging { retry, started: turn.arrived() })
 }
 
 /// One page in every cell of the registration area. A UE that did not complete the change of its 5G-GUTI may listen to

@@ -119,7 +119,7 @@ pub type Next = Option<Registering>;
 /// A Registration Request arrives. `verified`: it came under the UE's security context.
 pub fn begin(turn: &mut Turn<'_, '_>, request: Request, verified: bool) -> Next {
     turn.note(Note::Started(request.kind.counted()));
-    let started = turn.now();
+    let started = turn.arrived();
     if request.kind == RequestKind::Unserved {
         return reject(turn, request.kind.counted(), GmmCause::FiveGsServicesNotAllowed);
     }

@@ -37,7 +37,7 @@ impl Serving {
 /// A Service Request of a registered UE, verified.
 pub fn begin(turn: &mut Turn<'_, '_>, request: Request) -> Option<Serving> {
     turn.note(Note::Started(Kind::ServiceRequest));
-    let started = turn.now();
+    let started = turn.arrived();
     turn.ue.expires = None;
     if let Some(status) = request.session_status {
         user_plane::drop_unknown(turn, status);

@@ -106,7 +106,14 @@ impl Bench {
 
     pub(super) fn create_octets(&mut self, n1: &[u8]) -> Vec<Output> {
         let mut random = |octets: &mut [u8]| octets.fill(0x11);
-        let mut env = Env { now: self.now, config: &self.config, random: &mut random, ids: &mut self.ids, ran: &() };
+        let mut env = Env {
+            now: self.now,
+            arrived: self.now,
+            config: &self.config,
+            random: &mut random,
+            ids: &mut self.ids,
+            ran: &(),
+        };
         let request = Create {
             supi: "999700000000001".parse().expect("a SUPI"),
             ltmsi: Ltmsi::new(Bucket::new(7), 1234),
@@ -128,7 +135,14 @@ impl Bench {
         let mut sm: SmContext = postcard::from_bytes(&stored).expect("a context decodes");
         assert_eq!(Some(&sm), self.sm.as_ref());
         let mut random = |_: &mut [u8]| panic!("a step takes no random octets");
-        let env = Env { now: self.now, config: &self.config, random: &mut random, ids: &mut self.ids, ran: &() };
+        let env = Env {
+            now: self.now,
+            arrived: self.now,
+            config: &self.config,
+            random: &mut random,
+            ids: &mut self.ids,
+            ran: &(),
+        };
         let out = step(&mut sm, input, &env);
         let gone = out.iter().filter(|o| **o == Output::Gone).count();
         let freed = out.iter().filter(|o| matches!(o, Output::FreeAddress(..))).count();
