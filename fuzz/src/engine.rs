@@ -317,7 +317,14 @@ impl Bench {
 
     fn event(&mut self, event: Event<'_>) {
         let mut random = |octets: &mut [u8]| octets.fill(0x11);
-        let mut env = Env { now: self.now, config: &self.config, random: &mut random, ids: &mut self.ids, ran: &() };
+        let mut env = Env {
+            now: self.now,
+            arrived: self.now,
+            config: &self.config,
+            random: &mut random,
+            ids: &mut self.ids,
+            ran: &(),
+        };
         let out = engine::step(&mut self.ue, event, &mut env);
         self.observe(&out);
         let stored = context::encode(&self.ue, Vec::new()).expect("a context is stored");

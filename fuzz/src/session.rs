@@ -95,7 +95,7 @@ pub fn sent(data: &[u8]) -> Vec<Vec<u8>> {
         dnn: &config.dnns[0].name,
         subscription: &subscription,
     };
-    let mut env = Env { now, config: &config, random: &mut random, ids: &mut ids, ran: &() };
+    let mut env = Env { now, arrived: now, config: &config, random: &mut random, ids: &mut ids, ran: &() };
     let (sm, mut out) = session::create(&request, &mut env);
     let Some(mut sm) = sm else { return sent };
     pfcp_of(&out, &mut sent);
@@ -123,7 +123,7 @@ pub fn sent(data: &[u8]) -> Vec<Vec<u8>> {
             }
             _ => Input::Pfcp(&answer),
         };
-        let env = Env { now, config: &config, random: &mut random, ids: &mut ids, ran: &() };
+        let env = Env { now, arrived: now, config: &config, random: &mut random, ids: &mut ids, ran: &() };
         out = session::step(&mut sm, input, &env);
         pfcp_of(&out, &mut sent);
         let _ = session::deadline(&sm);
