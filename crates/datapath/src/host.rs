@@ -145,6 +145,40 @@ pub enum StartError {
          worker; configure fewer workers, or choose the sockets driver"
     )]
     Ring(io::Error),
+    /// There is no AF_XDP.
+    #[error("the kernel has no AF_XDP (CONFIG_XDP_SOCKETS): choose the xdp, af-packet or sockets driver")]
+    NoXsk,
+    /// Another process has a queue.
+    #[error("another process reads queue {0} of an interface by AF_XDP: end it, or choose the xdp or sockets driver")]
+    XskBusy(u32),
+    /// Queues that nobody would read.
+    #[error(
+        "{interface} receives by {queues} queues and the user plane has {workers} workers: AF_XDP needs as many, set \
+         workers = {queues}, or run `ethtool -L {interface} combined {workers}` (rx {workers} where it has no combined \
+         ones)"
+    )]
+    XskQueues {
+        /// The interface.
+        interface: String,
+        /// Its queues.
+        queues: u32,
+        /// Our workers.
+        workers: usize,
+    },
+    /// Frames that do not fit.
+    #[error("AF_XDP takes frames of an MTU of up to {most}: lower that of {interface}, or choose the af-packet driver")]
+    XskMtu {
+        /// The interface.
+        interface: String,
+        /// Octets.
+        most: usize,
+    },
+    /// Memory or anything else about the sockets.
+    #[error(
+        "cannot set up AF_XDP ({0}): it needs 16 MiB of lockable memory for each worker (ulimit -l) and a queue of each \
+         interface for it; configure fewer workers, or choose the af-packet or sockets driver"
+    )]
+    Xsk(io::Error),
     /// Frames go past netfilter.
     #[error("frames go past the kernel's address translation: turn NAT off, or choose the sockets driver")]
     FramesNat,

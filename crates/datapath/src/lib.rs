@@ -39,7 +39,7 @@ mod xdp;
 pub use buffer::BufferLimits;
 pub use counters::{Counters, DROP_REASONS, DropReason, Stats, Volume};
 pub use filter::{Filter, Network};
-pub use frames::{Fanout, FramesConfig};
+pub use frames::{Fanout, FrameIo, FramesConfig};
 pub use host::StartError;
 pub use memory::Memory;
 pub use overflow::{FlowRule, Metered, Quota, SessionFlows, Source, Target};

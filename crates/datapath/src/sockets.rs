@@ -7,7 +7,8 @@
 //! of commands per worker would need a copy of the tables each and an answer back before every PFCP response.
 
 use crate::counters::{Counters, DropReason, Stats};
-use crate::frames::{Engine, FramesConfig, packet, steer::Steer};
+use crate::frames::steer::Steer;
+use crate::frames::{Engine, FrameIo, FramesConfig, packet, xsk};
 use crate::host::{self, Nat, StartError};
 use crate::pipeline::{self, HEADROOM, Unusual};
 use crate::sys::monotonic_ns;
@@ -16,7 +17,7 @@ use crate::sys::tun::Tun;
 use crate::sys::udp::{BATCH, Receiver, Sender, Socket};
 use crate::tables::{Limits, Pool, Released, Tables};
 use crate::verdict::Event;
-use crate::xdp::{KernelCounters, Xdp, XdpConfig};
+use crate::xdp::{KernelCounters, Xdp, XdpConfig, XdpMode};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -130,7 +131,7 @@ pub struct Sockets {
     threads: Vec<JoinHandle<()>>,
     _nat: Option<Nat>,
     xdp: Option<Xdp>,
-    steer: Option<Steer>,
+    steer: Option<(Steer, FrameIo)>,
     /// Whether the log has it that an interface of XDP is lost.
     told_lost: AtomicBool,
 }
@@ -147,6 +148,9 @@ impl Sockets {
         if config.n3.is_empty() {
             return Err(StartError::NoN3);
         }
+        if config.frames.is_some() && config.nat {
+            return Err(StartError::FramesNat);
+        }
         let workers = if config.frames.is_some() { 1 } else { config.workers.max(1) };
         let sockets = (0..workers).map(|_| bind(&config.n3, workers > 1)).collect::<Result<Vec<_>, _>>()?;
         let queues = host::tun(&config.tun, workers, &config.pools)?;
@@ -158,9 +162,6 @@ impl Sockets {
                 None
             }
         };
-        if config.frames.is_some() && config.nat {
-            return Err(StartError::FramesNat);
-        }
         let (tables, mut xdp) = match &config.xdp {
             None => (Tables::new(config.pools.clone(), config.limits), None),
             Some(_) if config.nat => return Err(StartError::XdpNat),
@@ -208,8 +209,10 @@ impl Sockets {
             xdp.attach()?;
         }
         driver.xdp = xdp;
-        if let Some(steer) = &mut driver.steer {
-            steer.keep()?;
+        match &mut driver.steer {
+            Some((steer, FrameIo::AfPacket(_))) => steer.keep()?,
+            Some((steer, FrameIo::AfXdp(mode))) => steer.hand_over(*mode)?,
+            None => {}
         }
         Ok(driver)
     }
@@ -226,17 +229,34 @@ impl Sockets {
             return Err(StartError::NoFramesInterface);
         }
         let mut steer = Steer::load(frames, &config.n3, &config.pools)?;
-        let ports = packet::open(&steer.interfaces, config.workers.max(1))?;
-        steer.filter(packet::sockets(&ports))?;
-        packet::bind(&ports, &steer.interfaces, frames)?;
-        for (number, ports) in ports.into_iter().enumerate() {
+        let workers = config.workers.max(1);
+        let clock = self.clock;
+        let engine = || {
             let shared = (self.view(), self.editor.sockets.clone(), tun.again()?);
-            let engine = Engine::new(frames, shared, &config.n3, events.clone())?;
-            let worker = packet::Worker { engine, ports, clock: self.clock };
-            let poller = worker.poller(&self.stop)?;
-            self.spawn(format!("upf-frames-{number}"), move || worker.run(&poller))?;
+            Engine::new(frames, shared, &config.n3, events.clone())
+        };
+        let engines = (0..workers).map(|_| engine()).collect::<Result<Vec<_>, _>>()?;
+        match frames.io {
+            FrameIo::AfPacket(fanout) => {
+                let ports = packet::open(&steer.interfaces, workers)?;
+                steer.filter(packet::sockets(&ports))?;
+                packet::bind(&ports, &steer.interfaces, fanout)?;
+                for (number, (ports, engine)) in ports.into_iter().zip(engines).enumerate() {
+                    let worker = packet::Worker { engine, ports, clock };
+                    let poller = worker.poller(&self.stop)?;
+                    self.spawn(format!("upf-frames-{number}"), move || worker.run(&poller))?;
+                }
+            }
+            FrameIo::AfXdp(mode) => {
+                let ports = xsk::open(&mut steer, workers, mode == XdpMode::Generic)?;
+                for (number, (ports, engine)) in ports.into_iter().zip(engines).enumerate() {
+                    let worker = xsk::Worker { engine, ports, clock };
+                    let poller = worker.poller(&self.stop)?;
+                    self.spawn(format!("upf-frames-{number}"), move || worker.run(&poller))?;
+                }
+            }
         }
-        self.steer = Some(steer);
+        self.steer = Some((steer, frames.io));
         Ok(())
     }
 
@@ -268,7 +288,7 @@ impl Sockets {
         self.editor.view.counters.flush(&mut stats);
         self.change(|tables, released| tables.advertise_again(released));
         let xdp = self.xdp.iter().flat_map(Xdp::lost);
-        if let Some(name) = xdp.chain(self.steer.iter().flat_map(Steer::lost)).next()
+        if let Some(name) = xdp.chain(self.steer.iter().flat_map(|(steer, _)| steer.lost())).next()
             && !self.told_lost.swap(true, Relaxed)
         {
             error!("the interface {name} has gone, and its driver with it; user packets go by the slow path: restart");

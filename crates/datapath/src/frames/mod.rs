@@ -10,7 +10,9 @@
 pub(crate) mod layout;
 pub(crate) mod packet;
 pub(crate) mod steer;
+pub(crate) mod xsk;
 
+use crate::XdpMode;
 use crate::counters::{DropReason, Stats};
 use crate::hops::Hops;
 use crate::host::StartError;
@@ -43,8 +45,23 @@ pub struct FramesConfig {
     pub interfaces: Vec<String>,
     /// Where uplink packets go, at most one of each family, as [`crate::XdpConfig::next_hops`].
     pub next_hops: Vec<IpAddr>,
-    /// How frames are divided between workers.
-    pub fanout: Fanout,
+    /// By what they are read and written.
+    pub io: FrameIo,
+}
+
+/// By what frames are read and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameIo {
+    /// Rings of AF_PACKET.
+    AfPacket(Fanout),
+    /// AF_XDP, with its program here; a worker for each queue of the interfaces.
+    AfXdp(XdpMode),
+}
+
+impl Default for FrameIo {
+    fn default() -> Self {
+        FrameIo::AfPacket(Fanout::default())
+    }
 }
 
 /// What becomes of a frame.

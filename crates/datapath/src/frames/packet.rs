@@ -4,7 +4,7 @@
 //! The kernel hands a block of frames over when it is full or after a millisecond, whichever comes first: what a light
 //! load pays for few wake-ups.
 
-use super::{Engine, Fanout, Fate, Frames, FramesConfig, layout};
+use super::{Engine, Fanout, Fate, Frames, layout};
 use crate::counters::{DropReason, Stats};
 use crate::host::StartError;
 use crate::sockets::{Clock, STOP};
@@ -43,8 +43,8 @@ pub(crate) fn sockets(ports: &[Ports]) -> impl Iterator<Item = &Link> {
 }
 
 /// Begins to receive: the rings of an interface form a group.
-pub(crate) fn bind(ports: &[Ports], interfaces: &[(String, u32)], config: &FramesConfig) -> Result<(), StartError> {
-    let group = Group { by_queue: config.fanout == Fanout::Queue, id: 0 };
+pub(crate) fn bind(ports: &[Ports], interfaces: &[(String, u32)], fanout: Fanout) -> Result<(), StartError> {
+    let group = Group { by_queue: fanout == Fanout::Queue, id: 0 };
     for (n, (_, index)) in interfaces.iter().enumerate() {
         let mut group = (ports.len() > 1).then_some(group);
         for ports in ports {

@@ -6,17 +6,21 @@ use crate::host::StartError;
 use crate::index;
 use crate::sys::netlink;
 use crate::tables::Pool;
-use crate::xdp::{Aligned, Config, errno};
+use crate::xdp::{Aligned, Config, XdpMode, errno, not_attached};
+use aya::maps::XskMap;
 use aya::programs::links::FdLink;
 use aya::programs::tc::TcAttachOptions;
-use aya::programs::{LinkOrder, ProgramError, SchedClassifier, SocketFilter, TcAttachType};
+use aya::programs::{LinkOrder, ProgramError, SchedClassifier, SocketFilter, TcAttachType, Xdp};
 use aya::{Ebpf, EbpfLoader};
 use std::error::Error;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o")));
+
+/// Of `bpf/steer.bpf.c`.
+const QUEUES: u32 = 64;
 
 /// The loaded programs.
 #[derive(Debug)]
@@ -61,6 +65,32 @@ impl Steer {
             let link = program
                 .attach_with_options(&name, TcAttachType::Ingress, how)
                 .map_err(|error| not_kept(&name, &error))?;
+            let link = program.take_link(link).map_err(|error| refused(&error))?;
+            links.push(FdLink::try_from(link).map_err(|error| refused(&error))?);
+        }
+        self.links = links;
+        Ok(())
+    }
+
+    /// Says who takes the frames of a queue of the interface at this place.
+    pub(crate) fn redirect(&mut self, place: usize, queue: u32, socket: &impl AsFd) -> Result<(), StartError> {
+        let map = self.bpf.map_mut("xsks").ok_or_else(|| StartError::Frames("it has no map".to_owned()))?;
+        let mut map = XskMap::try_from(map).map_err(|error| refused(&error))?;
+        map.set(place as u32 * QUEUES + queue, socket.as_fd().as_raw_fd(), 0).map_err(|error| refused(&error))
+    }
+
+    /// Hands frames over from now on.
+    pub(crate) fn hand_over(&mut self, mode: XdpMode) -> Result<(), StartError> {
+        let mode = match mode {
+            XdpMode::Native => aya::programs::XdpMode::Driver,
+            XdpMode::Generic => aya::programs::XdpMode::Skb,
+        };
+        let interfaces = self.interfaces.clone();
+        let program: &mut Xdp = self.program("steer_xsk")?;
+        program.load().map_err(|error| refused(&error))?;
+        let mut links = vec![];
+        for (name, index) in interfaces {
+            let link = program.attach_to_if_index(index, mode).map_err(|error| not_attached(&name, &error))?;
             let link = program.take_link(link).map_err(|error| refused(&error))?;
             links.push(FdLink::try_from(link).map_err(|error| refused(&error))?);
         }

@@ -1,5 +1,6 @@
 //! The system calls that the standard library has no words for, each behind a safe function.
 
+pub(crate) mod ethtool;
 pub(crate) mod link;
 pub(crate) mod netlink;
 pub mod poll;
@@ -8,6 +9,7 @@ pub(crate) mod route;
 pub(crate) mod shared;
 pub(crate) mod tun;
 pub mod udp;
+pub(crate) mod xsk;
 
 use std::io;
 

@@ -224,7 +224,7 @@ fn refused(error: &(dyn std::error::Error + 'static)) -> StartError {
     }
 }
 
-fn not_attached(interface: &str, error: &(dyn std::error::Error + 'static)) -> StartError {
+pub(crate) fn not_attached(interface: &str, error: &(dyn std::error::Error + 'static)) -> StartError {
     match errno(error) {
         Some(libc::EOPNOTSUPP) => StartError::XdpNotNative(interface.to_owned()),
         Some(libc::EBUSY | libc::EEXIST) => StartError::XdpBusy(interface.to_owned()),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{CoreConfig, DnnConfig, SecurityConfig, SliceConfig, Timers, UpfConfig};
 use vireo_node::config::{ApiConfig, DATA_NETWORKS, N2Config, N4Config};
-use vireo_node::upf::{Fanout, FramesConfig, Pool, UpfConfig as EmbeddedUpf, XdpConfig, XdpMode};
+use vireo_node::upf::{Fanout, FrameIo, FramesConfig, Pool, UpfConfig as EmbeddedUpf, XdpConfig, XdpMode};
 use vireo_sctp::Driver;
 use vireo_subscribers::UdmConfig;
 use vireo_types::{Duration, PduSessionType, Snssai, Tac};
@@ -322,22 +322,20 @@ fn driver(datapath: &file::Datapath, problems: &mut Problems) -> (Option<XdpConf
     let one = v4 < 2 && next_hops.len() - v4 < 2 && !unusable;
     problems.check(one, "datapath.next-hops", "one address of each family is allowed");
     let (interfaces, next_hops) = (interfaces.clone(), next_hops.clone());
-    match driver {
-        PacketDriver::Xdp => {
-            let mode = match mode {
-                file::XdpMode::Native => XdpMode::Native,
-                file::XdpMode::Generic => XdpMode::Generic,
-            };
-            (Some(XdpConfig { interfaces, mode, next_hops }), None)
-        }
-        PacketDriver::AfPacket | PacketDriver::Sockets => {
-            let fanout = match fanout {
-                file::Fanout::Hash => Fanout::Hash,
-                file::Fanout::Queue => Fanout::Queue,
-            };
-            (None, Some(FramesConfig { interfaces, next_hops, fanout }))
-        }
-    }
+    let mode = match mode {
+        file::XdpMode::Native => XdpMode::Native,
+        file::XdpMode::Generic => XdpMode::Generic,
+    };
+    let fanout = match fanout {
+        file::Fanout::Hash => Fanout::Hash,
+        file::Fanout::Queue => Fanout::Queue,
+    };
+    let io = match driver {
+        PacketDriver::Xdp => return (Some(XdpConfig { interfaces, mode, next_hops }), None),
+        PacketDriver::AfXdp => FrameIo::AfXdp(mode),
+        PacketDriver::AfPacket | PacketDriver::Sockets => FrameIo::AfPacket(fanout),
+    };
+    (None, Some(FramesConfig { interfaces, next_hops, io }))
 }
 
 /// The embedded UPF: it has the pools of every data network.

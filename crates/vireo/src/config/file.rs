@@ -274,7 +274,7 @@ pub(super) struct Datapath {
     /// Of all drivers but the sockets.
     pub(super) interfaces: Vec<String>,
     pub(super) next_hops: Vec<IpAddr>,
-    /// Of XDP.
+    /// Of XDP and AF_XDP.
     pub(super) mode: XdpMode,
     /// Packet threads.
     pub(super) workers: usize,
@@ -301,6 +301,7 @@ pub(super) enum PacketDriver {
     Sockets,
     Xdp,
     AfPacket,
+    AfXdp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -14,7 +14,7 @@ const SLICE_KEYS: [&str; 2] = ["profile", "replicas"];
 
 /// Values that the design has and this release has not: section, key, values, what is allowed.
 const VALUES: [(&str, &str, &[&str], &str); 3] = [
-    ("datapath", "driver", &["af-xdp", "memory"], "\"sockets\", \"xdp\", \"af-packet\""),
+    ("datapath", "driver", &["memory"], "\"sockets\", \"xdp\", \"af-packet\", \"af-xdp\""),
     ("pools", "key", &["function"], "\"slice,procedure\", \"wildcard\""),
     ("state", "location", &["redis", "redis-cluster", "mongodb"], "\"shm\", \"memory\""),
 ];

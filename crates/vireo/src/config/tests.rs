@@ -3,7 +3,7 @@ use std::net::Ipv4Addr;
 use vireo_core::schedule::forward::Policy;
 use vireo_core::schedule::kind::NfKind;
 use vireo_node::config::{PoolKey, StateLocation};
-use vireo_node::upf::{Fanout, FramesConfig, XdpConfig, XdpMode};
+use vireo_node::upf::{Fanout, FrameIo, FramesConfig, XdpConfig, XdpMode};
 use vireo_types::{Duration, PduSessionType, Snssai, Tac};
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
@@ -268,8 +268,8 @@ fn what_is_not_implemented_is_refused_by_name() {
         ("slice.a = { snssai = { sst = 1 }, replicas = 0 }", "slice.a.replicas: not implemented in this release"),
         ("slice.a = { snssai = { sst = 1 }, profile = 'iot' }", "slice.a.profile: not implemented"),
         (
-            "datapath.driver = 'af-xdp'",
-            "datapath.driver: \"af-xdp\" is not implemented in this release; allowed: \"sockets\", \"xdp\", \"af-p",
+            "datapath.driver = 'memory'",
+            "datapath.driver: \"memory\" is not implemented in this release; allowed: \"sock",
         ),
     ] {
         assert!(problem(text).contains(key), "{}", problem(text));
@@ -292,8 +292,11 @@ fn the_driver_of_user_packets_is_chosen_with_what_it_needs() {
     let config = load("datapath = { driver = 'af-packet', interfaces = ['a', 'b'], workers = 3, fanout = 'queue' }");
     let upf = config.expect("sound").upf.expect("the embedded UPF");
     let interfaces = vec!["a".into(), "b".into()];
-    let expected = FramesConfig { interfaces, next_hops: vec![], fanout: Fanout::Queue };
+    let expected = FramesConfig { interfaces, next_hops: vec![], io: FrameIo::AfPacket(Fanout::Queue) };
     assert_eq!((upf.frames, upf.workers, upf.xdp), (Some(expected), 3, None));
+    let config = load("datapath = { driver = 'af-xdp', interfaces = ['a'], mode = 'generic', next-hops = ['::1'] }");
+    let frames = config.expect("sound").upf.expect("the embedded UPF").frames.expect("a driver of frames");
+    assert_eq!(frames.io, FrameIo::AfXdp(XdpMode::Generic));
     for (text, key) in [
         (
             "datapath.driver = 'xdp'",

@@ -81,6 +81,8 @@ enum Datapath {
     Xdp,
     /// Rings of AF_PACKET
     AfPacket,
+    /// AF_XDP
+    AfXdp,
 }
 
 /// The text of a value as it is on the command line.
@@ -151,7 +153,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn datapath(datapath: Datapath, lab: &Lab) -> Result<String, Failure> {
     match datapath {
         Datapath::Sockets => Ok(String::new()),
-        Datapath::Xdp | Datapath::AfPacket => {
+        Datapath::Xdp | Datapath::AfPacket | Datapath::AfXdp => {
             lab.prepare_xdp()?;
             let driver = text(datapath);
             Ok(format!("[datapath]\ndriver = {driver:?}\ninterfaces = [{N2:?}, {N6:?}]\n"))

@@ -5,7 +5,7 @@ use super::packets::{Expected, Side, forwarded, frame, tunnelled, with_udp_check
 use super::table::{from_the_data_network, from_the_ran, rules};
 use super::*;
 use crate::sys::link::Link;
-use crate::{Fanout, FramesConfig, Sockets, SocketsConfig, XdpMode};
+use crate::{Fanout, FrameIo, FramesConfig, Sockets, SocketsConfig, XdpMode};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant as Wall};
@@ -236,6 +236,10 @@ fn interfaces() -> Vec<String> {
     vec!["n3".to_owned(), "n6".to_owned()]
 }
 
+fn frames(io: FrameIo) -> FramesConfig {
+    FramesConfig { interfaces: interfaces(), next_hops: vec![], io }
+}
+
 fn through(change: impl Fn(&mut SocketsConfig) + Sync) {
     in_namespace(|| Rig::new(&change).table());
 }
@@ -255,10 +259,13 @@ fn through_xdp() {
 }
 
 #[test]
-fn af_packet_survives_its_interfaces() {
-    down_and_up(|config| {
-        config.frames = Some(FramesConfig { interfaces: interfaces(), ..FramesConfig::default() });
-    });
+fn frames_survive_their_interfaces() {
+    for io in [FrameIo::AfPacket(Fanout::Hash), FrameIo::AfXdp(XdpMode::Native)] {
+        down_and_up(|config| {
+            config.workers = 1;
+            config.frames = Some(frames(io));
+        });
+    }
 }
 
 /// What is missing is said, and nothing else is done instead.
@@ -289,6 +296,11 @@ fn what_frames_need_is_said() {
             config.frames = Some(FramesConfig { interfaces: vec!["lo".into()], ..FramesConfig::default() });
         };
         assert!(started(loopback).starts_with("lo cannot be read frame by frame"));
+        let queues = |config: &mut SocketsConfig| {
+            config.workers = 2;
+            config.frames = Some(frames(FrameIo::AfXdp(XdpMode::Native)));
+        };
+        assert!(started(queues).starts_with("n3 receives by 1 queues and the user plane has 2 workers"));
         let nat = |config: &mut SocketsConfig| config.nat = true;
         assert!(started(nat).starts_with("frames go past the kernel's address translation"));
     });
@@ -298,7 +310,17 @@ fn what_frames_need_is_said() {
 fn through_af_packet() {
     for fanout in [Fanout::Hash, Fanout::Queue] {
         through(move |config| {
-            config.frames = Some(FramesConfig { interfaces: interfaces(), fanout, ..FramesConfig::default() });
+            config.frames = Some(frames(FrameIo::AfPacket(fanout)));
+        });
+    }
+}
+
+#[test]
+fn through_af_xdp() {
+    for mode in [XdpMode::Native, XdpMode::Generic] {
+        through(move |config| {
+            config.workers = 1;
+            config.frames = Some(frames(FrameIo::AfXdp(mode)));
         });
     }
 }

@@ -1,0 +1,377 @@
+//! Sockets of AF_XDP: frames in memory that the network driver, or the kernel for it, fills and sends from, and rings of
+//! numbers that say which.
+
+use super::check;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Entries of each ring.
+pub(crate) const ENTRIES: u32 = 2048;
+
+/// A mapping of ours.
+#[derive(Debug)]
+struct Mapping {
+    start: NonNull<u8>,
+    octets: usize,
+}
+
+// SAFETY: a mapping may be used from any thread
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    fn new(octets: usize, flags: i32, fd: RawFd, offset: libc::off_t) -> io::Result<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the kernel chooses the place; the result is checked and owned by nobody else
+        let start =
+            unsafe { libc::mmap(std::ptr::null_mut(), octets, protection, flags | libc::MAP_POPULATE, fd, offset) };
+        match NonNull::new(start.cast::<u8>()) {
+            Some(begin) if start != libc::MAP_FAILED => Ok(Mapping { start: begin, octets }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: it is our mapping, of this length. It cannot fail, and if it did nothing could be done.
+        let _ = unsafe { libc::munmap(self.start.as_ptr().cast(), self.octets) };
+    }
+}
+
+/// The memory of the frames of one worker: chunks of a power of two of octets.
+#[derive(Debug)]
+pub(crate) struct Umem {
+    memory: Mapping,
+    chunk: usize,
+    /// Whether it lies in huge pages.
+    pub(crate) huge: bool,
+}
+
+const HUGE_PAGE: usize = 2 << 20;
+
+impl Umem {
+    /// Memory of at least so many chunks.
+    pub(crate) fn new(chunks: usize, chunk: usize) -> io::Result<Self> {
+        let octets = (chunks * chunk).next_multiple_of(HUGE_PAGE);
+        let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // where the machine has none set aside, ordinary pages do
+        if let Ok(memory) = Mapping::new(octets, private | libc::MAP_HUGETLB, -1, 0) {
+            return Ok(Umem { memory, chunk, huge: true });
+        }
+        Ok(Umem { memory: Mapping::new(octets, private, -1, 0)?, chunk, huge: false })
+    }
+
+    /// Where each chunk begins.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = u64> {
+        (0..self.memory.octets as u64).step_by(self.chunk)
+    }
+
+    /// Where the chunk of an address begins.
+    #[inline]
+    pub(crate) fn chunk_of(&self, address: u64) -> u64 {
+        address & !(self.chunk as u64 - 1)
+    }
+
+    /// A chunk that neither a ring nor the kernel has: the caller took it out of a ring and has not put it into another.
+    #[inline]
+    pub(crate) fn chunk(&mut self, start: u64) -> &mut [u8] {
+        let start = (start as usize).min(self.memory.octets - self.chunk);
+        // SAFETY: it lies in the mapping, which is as long as we are, and nobody else uses a chunk while it is in no ring
+        unsafe { std::slice::from_raw_parts_mut(self.memory.start.as_ptr().add(start), self.chunk) }
+    }
+}
+
+/// One side's view of a ring of `T`.
+#[derive(Debug)]
+struct Ring<T> {
+    _memory: Mapping,
+    producer: NonNull<AtomicU32>,
+    consumer: NonNull<AtomicU32>,
+    flags: NonNull<AtomicU32>,
+    entries: NonNull<T>,
+    /// Our own end, as far as it was told.
+    own: u32,
+}
+
+// SAFETY: the mapping is ours and the words in it are atomics; entries are used by one end at a time
+unsafe impl<T> Send for Ring<T> {}
+
+impl<T: Copy> Ring<T> {
+    fn map(fd: RawFd, offsets: &libc::xdp_ring_offset, page: libc::off_t) -> io::Result<Self> {
+        let octets = offsets.desc as usize + ENTRIES as usize * size_of::<T>();
+        let memory = Mapping::new(octets, libc::MAP_SHARED, fd, page)?;
+        let at = |offset: u64| {
+            // SAFETY: the kernel says that its words lie there, inside of what is mapped
+            unsafe { memory.start.add(offset as usize) }
+        };
+        let (producer, consumer, flags) = (at(offsets.producer), at(offsets.consumer), at(offsets.flags));
+        let entries = at(offsets.desc);
+        Ok(Ring {
+            producer: producer.cast(),
+            consumer: consumer.cast(),
+            flags: flags.cast(),
+            entries: entries.cast(),
+            _memory: memory,
+            own: 0,
+        })
+    }
+
+    fn word(&self, which: NonNull<AtomicU32>) -> &AtomicU32 {
+        // SAFETY: it lies in the mapping, aligned, and both ends use it as an atomic
+        unsafe { which.as_ref() }
+    }
+
+    /// How many entries the other end has put in and we have not taken.
+    #[inline]
+    fn filled(&self) -> u32 {
+        self.word(self.producer).load(Ordering::Acquire).wrapping_sub(self.own).min(ENTRIES)
+    }
+
+    /// For how many more there is room.
+    #[inline]
+    fn room(&self) -> u32 {
+        ENTRIES.saturating_sub(self.own.wrapping_sub(self.word(self.consumer).load(Ordering::Acquire)))
+    }
+
+    #[inline]
+    fn entry(&self, number: u32) -> *mut T {
+        // SAFETY: the number is brought below the length of the ring
+        unsafe { self.entries.as_ptr().add((number & (ENTRIES - 1)) as usize) }
+    }
+
+    /// Takes an entry that is there.
+    #[inline]
+    fn take(&mut self) -> T {
+        // SAFETY: it is in the ring; the other end does not touch it until it is told that it was taken
+        let value = unsafe { self.entry(self.own).read() };
+        self.own = self.own.wrapping_add(1);
+        value
+    }
+
+    /// Puts an entry where there is room.
+    #[inline]
+    fn put(&mut self, value: T) {
+        // SAFETY: as above, the other way round
+        unsafe { self.entry(self.own).write(value) };
+        self.own = self.own.wrapping_add(1);
+    }
+
+    fn tell_taken(&self) {
+        self.word(self.consumer).store(self.own, Ordering::Release);
+    }
+
+    fn tell_put(&self) {
+        self.word(self.producer).store(self.own, Ordering::Release);
+    }
+
+    fn wants_wakeup(&self) -> bool {
+        self.word(self.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
+    }
+}
+
+/// A frame in the memory.
+pub(crate) type Descriptor = libc::xdp_desc;
+
+/// A socket on one queue of one interface.
+#[derive(Debug)]
+pub(crate) struct Xsk {
+    fd: OwnedFd,
+    received: Ring<Descriptor>,
+    to_send: Ring<Descriptor>,
+    to_fill: Ring<u64>,
+    sent: Ring<u64>,
+    /// What waits to be freed when the kernel has taken it, where completions are not to be trusted.
+    in_flight: Option<std::collections::VecDeque<u64>>,
+}
+
+/// How a socket is bound.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) interface: u32,
+    pub(crate) queue: u32,
+    /// The kernel copies frames, whatever the network driver can do.
+    pub(crate) copy: bool,
+    /// The interface hands what it sends to another part of the kernel as it is: that writes over what completions are
+    /// made of, but frames were copied and are free as soon as they were taken.
+    pub(crate) virtual_link: bool,
+}
+
+impl Xsk {
+    /// Opens a socket with its rings and binds it. `first` is a socket that uses the same memory.
+    pub(crate) fn open(umem: &Umem, room: usize, place: Place, first: Option<&Xsk>) -> io::Result<Self> {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+        // SAFETY: no pointers; the result is checked and owned by nobody else
+        let fd = unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_XDP, kind, 0))? as i32) };
+        let raw = fd.as_raw_fd();
+        if first.is_none() {
+            // SAFETY: plain data for which zeros are valid
+            let mut memory: libc::xdp_umem_reg = unsafe { zeroed() };
+            memory.addr = umem.memory.start.as_ptr() as u64;
+            memory.len = umem.memory.octets as u64;
+            memory.chunk_size = umem.chunk as u32;
+            memory.headroom = room as u32;
+            set(raw, libc::XDP_UMEM_REG, &memory)?;
+        }
+        for ring in [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING, libc::XDP_TX_RING] {
+            set(raw, ring, &ENTRIES)?;
+        }
+        // SAFETY: plain data for which zeros are valid
+        let mut offsets: libc::xdp_mmap_offsets = unsafe { zeroed() };
+        get(raw, libc::XDP_MMAP_OFFSETS, &mut offsets)?;
+        let received = Ring::map(raw, &offsets.rx, libc::XDP_PGOFF_RX_RING as libc::off_t)?;
+        let to_send = Ring::map(raw, &offsets.tx, libc::XDP_PGOFF_TX_RING as libc::off_t)?;
+        let to_fill = Ring::map(raw, &offsets.fr, libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t)?;
+        let sent = Ring::map(raw, &offsets.cr, libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t)?;
+        // SAFETY: plain data for which zeros are valid
+        let mut address: libc::sockaddr_xdp = unsafe { zeroed() };
+        address.sxdp_family = libc::AF_XDP as u16;
+        (address.sxdp_ifindex, address.sxdp_queue_id) = (place.interface, place.queue);
+        match first {
+            Some(first) => {
+                address.sxdp_flags = libc::XDP_SHARED_UMEM;
+                address.sxdp_shared_umem_fd = first.fd.as_raw_fd() as u32;
+            }
+            None if place.copy => address.sxdp_flags = libc::XDP_USE_NEED_WAKEUP | libc::XDP_COPY,
+            None => address.sxdp_flags = libc::XDP_USE_NEED_WAKEUP,
+        }
+        let length = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
+        // SAFETY: the address is of that length
+        check(unsafe { libc::bind(raw, (&raw const address).cast(), length) })?;
+        let mut socket = Xsk { fd, received, to_send, to_fill, sent, in_flight: None };
+        if place.virtual_link && !socket.zero_copy() {
+            socket.in_flight = Some(std::collections::VecDeque::with_capacity(ENTRIES as usize));
+        }
+        Ok(socket)
+    }
+
+    /// Whether the network driver itself uses the memory.
+    pub(crate) fn zero_copy(&self) -> bool {
+        // SAFETY: plain data for which zeros are valid
+        let mut options: libc::xdp_options = unsafe { zeroed() };
+        let asked = get(self.fd.as_raw_fd(), libc::XDP_OPTIONS, &mut options);
+        asked.is_ok() && options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0
+    }
+
+    /// Takes frames that were received, as many as there is room for; gives how many.
+    #[inline]
+    pub(crate) fn receive(&mut self, frames: &mut [Descriptor]) -> usize {
+        let count = (self.received.filled() as usize).min(frames.len());
+        for frame in &mut frames[..count] {
+            *frame = self.received.take();
+        }
+        if count > 0 {
+            self.received.tell_taken();
+        }
+        count
+    }
+
+    /// Gives the kernel memory to receive into: what is free, as far as there is room.
+    pub(crate) fn fill(&mut self, free: &mut Vec<u64>) {
+        let room = self.to_fill.room() as usize;
+        let count = room.min(free.len());
+        if count == 0 {
+            return;
+        }
+        for chunk in free.drain(free.len() - count..) {
+            self.to_fill.put(chunk);
+        }
+        self.to_fill.tell_put();
+        if self.to_fill.wants_wakeup() {
+            // SAFETY: no memory is given; what cannot be received now is received later
+            let _ = unsafe {
+                let nothing = std::ptr::null_mut();
+                libc::recvfrom(self.fd.as_raw_fd(), nothing, 0, libc::MSG_DONTWAIT, nothing.cast(), nothing.cast())
+            };
+        }
+    }
+
+    /// Puts a frame into the ring of what is sent; `false` if that is full.
+    #[inline]
+    pub(crate) fn queue(&mut self, frame: Descriptor) -> bool {
+        if self.to_send.room() == 0 {
+            return false;
+        }
+        self.to_send.put(frame);
+        if let Some(in_flight) = &mut self.in_flight {
+            in_flight.push_back(frame.addr);
+        }
+        true
+    }
+
+    /// Lets the kernel send what was queued.
+    pub(crate) fn send(&mut self) {
+        self.to_send.tell_put();
+        // the kernel copies 32 frames in one call; it stops for good when the interface does not take any
+        for _ in 0..ENTRIES / 32 {
+            if self.to_send.room() == ENTRIES || !self.to_send.wants_wakeup() {
+                return;
+            }
+            // SAFETY: no memory is given
+            let result = unsafe {
+                libc::sendto(self.fd.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0)
+            };
+            let more = result < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN);
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// Takes back the memory of what was sent.
+    pub(crate) fn reclaim(&mut self, umem: &Umem, free: &mut Vec<u64>) {
+        match &mut self.in_flight {
+            Some(in_flight) => {
+                let waiting = ENTRIES - self.to_send.room();
+                while in_flight.len() > waiting as usize {
+                    if let Some(address) = in_flight.pop_front() {
+                        free.push(umem.chunk_of(address));
+                    }
+                }
+                // the kernel reserves a completion for each frame that it takes: all of these are read
+                self.sent.own = self.to_send.own.wrapping_sub(waiting);
+                self.sent.tell_taken();
+            }
+            None => {
+                let count = self.sent.filled();
+                for _ in 0..count {
+                    let address = self.sent.take();
+                    free.push(umem.chunk_of(address));
+                }
+                if count > 0 {
+                    self.sent.tell_taken();
+                }
+            }
+        }
+    }
+
+    /// Whether something it was given to send was not taken back yet.
+    pub(crate) fn is_sending(&self) -> bool {
+        match &self.in_flight {
+            Some(in_flight) => !in_flight.is_empty(),
+            None => self.sent.own != self.to_send.own,
+        }
+    }
+}
+
+impl AsFd for Xsk {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn set<T>(fd: RawFd, option: i32, value: &T) -> io::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` is readable for its length, which is that of the option's value
+    check(unsafe { libc::setsockopt(fd, libc::SOL_XDP, option, std::ptr::from_ref(value).cast(), length) })?;
+    Ok(())
+}
+
+fn get<T>(fd: RawFd, option: i32, value: &mut T) -> io::Result<()> {
+    let mut length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` is writable for its length
+    check(unsafe { libc::getsockopt(fd, libc::SOL_XDP, option, std::ptr::from_mut(value).cast(), &mut length) })?;
+    Ok(())
+}
