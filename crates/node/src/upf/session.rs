@@ -23,6 +23,8 @@ pub(super) struct Session {
     /// The data network that addresses were chosen of, and these.
     pub(super) chosen: Option<Chosen>,
     dnn: Option<Box<ApnDnn>>,
+    /// The sets that it belongs to (FQ-CSID).
+    pub(super) sets: Box<[FqCsid]>,
     inactivity: Inactivity,
     /// When it is looked at next.
     pub(super) look: Look,
@@ -55,6 +57,7 @@ impl Session {
             records: Records::default(),
             chosen: None,
             dnn: request.apn_dnn.clone().map(Box::new),
+            sets: request.fq_csids.iter().cloned().collect(),
             inactivity: Inactivity { limit, since: now, ..Inactivity::default() },
             look: Look::default(),
         })

@@ -289,8 +289,20 @@ impl Upf {
                 AssociationReleaseResponse { node_id, cause }.emit(answer, sequence).map(|()| cause)
             }
             MessageType::SESSION_SET_DELETION_REQUEST => {
-                let cause = Cause::SERVICE_NOT_SUPPORTED;
-                let response = SessionSetDeletionResponse { node_id, cause, offending_ie: None };
+                let done = self.delete_sets(from, message, plane);
+                let cause = done.map_or_else(|error| error.cause, |()| Cause::REQUEST_ACCEPTED);
+                let offending_ie = done.err().and_then(|error| error.offending_ie).map(OffendingIe);
+                let response = SessionSetDeletionResponse { node_id, cause, offending_ie };
+                response.emit(answer, sequence).map(|()| cause)
+            }
+            // neither was announced in the UP Function Features (PFDM, SSET)
+            MessageType::PFD_MANAGEMENT_REQUEST => {
+                let cause = self.unserved(from);
+                PfdManagementResponse { cause, offending_ie: None }.emit(answer, sequence).map(|()| cause)
+            }
+            MessageType::SESSION_SET_MODIFICATION_REQUEST => {
+                let cause = self.unserved(from);
+                let response = SessionSetModificationResponse { node_id, cause, offending_ie: None };
                 response.emit(answer, sequence).map(|()| cause)
             }
             MessageType::SESSION_ESTABLISHMENT_REQUEST => return self.establish(from, message, now, plane, answer),
@@ -349,7 +361,13 @@ impl Upf {
         if self.associations.remove(node_id).is_none() {
             return Cause::NO_ESTABLISHED_ASSOCIATION;
         }
-        let gone: Vec<(u64, Box<Session>)> = self.sessions.extract_if(|_, session| session.node == *node_id).collect();
+        self.remove_all(|session| session.node == *node_id, plane);
+        Cause::REQUEST_ACCEPTED
+    }
+
+    /// Removes these sessions without a report.
+    fn remove_all(&mut self, which: impl Fn(&Session) -> bool, plane: &mut impl Plane) {
+        let gone: Vec<(u64, Box<Session>)> = self.sessions.extract_if(|_, session| which(session)).collect();
         // not all in one change: packets of others must not wait for a million removals
         for sessions in gone.chunks(64) {
             plane.change(|tables, released| {
@@ -363,7 +381,36 @@ impl Upf {
             // when does not matter to peers that are left
             self.paths.change(&session.peers(), &[], Instant(0));
         }
-        Cause::REQUEST_ACCEPTED
+    }
+
+    /// Ends the sessions of sets that a part of the control plane has lost (TS 29.244 7.4.6, TS 23.527 4.4).
+    fn delete_sets(&mut self, from: SocketAddr, message: &Message<'_>, plane: &mut impl Plane) -> Result<(), Error> {
+        let request = SessionSetDeletionRequest::parse(message)?;
+        if !self.is_peer(from, &request.node_id) {
+            return Err(Error { cause: Cause::NO_ESTABLISHED_ASSOCIATION, offending_ie: None });
+        }
+        if request.fq_csids.is_empty() {
+            return Err(Error::conditional_missing(FqCsid::ID));
+        }
+        if !request.fq_csids.iter().all(FqCsid::is_sound) {
+            return Err(Error::incorrect(FqCsid::ID));
+        }
+        let named = |session: &Session| {
+            let mut sets = session.sets.iter();
+            session.node == request.node_id && sets.any(|set| request.fq_csids.iter().any(|named| named.names(set)))
+        };
+        self.remove_all(named, plane);
+        Ok(())
+    }
+
+    /// The answer to a request of a kind that is not served.
+    fn unserved(&self, from: SocketAddr) -> Cause {
+        if self.is_known(from) { Cause::SERVICE_NOT_SUPPORTED } else { Cause::NO_ESTABLISHED_ASSOCIATION }
+    }
+
+    /// Whether an associated control plane sends from there.
+    fn is_known(&self, from: SocketAddr) -> bool {
+        self.associations.values().any(|association| association.hosts.contains(&from.ip()))
     }
 
     fn establish(
@@ -428,8 +475,7 @@ impl Upf {
         if self.sessions.get(&seid).is_some_and(|session| self.is_peer(from, &session.node)) {
             return self.sessions.remove(&seid).ok_or(Cause::SESSION_CONTEXT_NOT_FOUND);
         }
-        let known = self.associations.values().any(|association| association.hosts.contains(&from.ip()));
-        Err(if known { Cause::SESSION_CONTEXT_NOT_FOUND } else { Cause::NO_ESTABLISHED_ASSOCIATION })
+        Err(if self.is_known(from) { Cause::SESSION_CONTEXT_NOT_FOUND } else { Cause::NO_ESTABLISHED_ASSOCIATION })
     }
 
     fn modify(

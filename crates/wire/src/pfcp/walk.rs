@@ -19,6 +19,8 @@ pub fn walk(datagram: &[u8]) -> Option<MessageType> {
         MessageType::NODE_REPORT_RESPONSE => again::<NodeReportResponse>(&message),
         MessageType::SESSION_SET_DELETION_REQUEST => again::<SessionSetDeletionRequest>(&message),
         MessageType::SESSION_SET_DELETION_RESPONSE => again::<SessionSetDeletionResponse>(&message),
+        MessageType::SESSION_SET_MODIFICATION_RESPONSE => again::<SessionSetModificationResponse>(&message),
+        MessageType::PFD_MANAGEMENT_RESPONSE => again::<PfdManagementResponse>(&message),
         MessageType::SESSION_ESTABLISHMENT_REQUEST => again::<SessionEstablishmentRequest>(&message),
         MessageType::SESSION_ESTABLISHMENT_RESPONSE => again::<SessionEstablishmentResponse>(&message),
         MessageType::SESSION_MODIFICATION_REQUEST => again::<SessionModificationRequest>(&message),

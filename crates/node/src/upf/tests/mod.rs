@@ -3,6 +3,7 @@
 mod habits;
 mod limits;
 mod misuse;
+mod nodes;
 mod reports;
 mod rules;
 mod scale;

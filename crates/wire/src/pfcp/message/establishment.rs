@@ -21,6 +21,8 @@ messages! {
         create_qers: List<CreateQer, 2>,
         /// How is buffered.
         create_bar: Option<CreateBar>,
+        /// The sets of sessions that it belongs to, one for each kind of control plane.
+        fq_csids: List<FqCsid, 1>,
         /// The kind of session.
         pdn_type: Option<PdnType>,
         /// How long without packets until the UPF reports it.
@@ -84,6 +86,7 @@ impl SessionEstablishmentRequest {
             create_urrs: List::new(),
             create_qers: List::new(),
             create_bar: None,
+            fq_csids: List::new(),
             pdn_type: None,
             user_plane_inactivity_timer: None,
             user_id: None,

@@ -56,4 +56,22 @@ messages! {
         /// The element at fault.
         offending_ie: Option<OffendingIe>,
     }
+
+    /// Session Set Modification Response (TS 29.244 7.4.7.2).
+    node SessionSetModificationResponse = SESSION_SET_MODIFICATION_RESPONSE {
+        /// The sender.
+        node_id: NodeId,
+        /// Whether the sessions have changed.
+        cause: Cause,
+        /// The element at fault.
+        offending_ie: Option<OffendingIe>,
+    }
+
+    /// PFD Management Response (TS 29.244 7.4.3.2).
+    node PfdManagementResponse = PFD_MANAGEMENT_RESPONSE {
+        /// Whether the descriptions were taken.
+        cause: Cause,
+        /// The element at fault.
+        offending_ie: Option<OffendingIe>,
+    }
 }

@@ -104,7 +104,7 @@ texts! {
     FramedRoute = 153;
     /// Framed-IPv6-Route (8.2.111): the text of RADIUS attribute 99.
     FramedIpv6Route = 155;
-    /// FQ-CSID (8.2.43): a set of sessions; its parts are not read here.
+    /// FQ-CSID (8.2.43): sets of sessions of one node, as on the wire ([`FqCsid::names`]).
     FqCsid = 65;
     /// APN/DNN (8.2.117), as labels.
     ApnDnn = 159;
@@ -125,6 +125,34 @@ impl ApnDnn {
     }
 }
 
+impl FqCsid {
+    /// The node with its kind, and the numbers of its sets of two octets each; `None` if its lengths do not fit.
+    fn parts(&self) -> Option<(&[u8], &[[u8; 2]])> {
+        let kind = *self.0.first()?;
+        let node = match kind >> 4 {
+            0 | 2 => 4,
+            1 => 16,
+            _ => return None,
+        };
+        let (node, sets) = self.0.split_at_checked(1 + node)?;
+        let sets = sets.as_chunks::<2>().0.get(..usize::from(kind & 0xf))?;
+        Some((&node[1..], sets))
+    }
+
+    /// Whether it is written soundly.
+    pub fn is_sound(&self) -> bool {
+        self.parts().is_some_and(|(_, sets)| !sets.is_empty())
+    }
+
+    /// Whether it names a set that `other`, of the same node, names too.
+    pub fn names(&self, other: &FqCsid) -> bool {
+        match (self.parts(), other.parts()) {
+            (Some((node, sets)), Some((other, others))) => node == other && sets.iter().any(|set| others.contains(set)),
+            _ => false,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,5 +166,20 @@ mod tests {
             assert!(!NetworkInstance(other.into()).is("internet"), "{}", other.escape_ascii());
         }
         assert_eq!(labels("a..b"), None);
+    }
+
+    #[test]
+    fn sets_are_those_of_one_node() {
+        let csid = |octets: &[u8]| FqCsid(octets.into());
+        let one = csid(&[0x01, 192, 0, 2, 5, 0, 7]);
+        let two = csid(&[0x02, 192, 0, 2, 5, 0, 9, 0, 7]);
+        assert!(one.names(&two) && two.names(&one) && one.is_sound());
+        assert!(!one.names(&csid(&[0x01, 192, 0, 2, 6, 0, 7])), "another node's");
+        assert!(!one.names(&csid(&[0x01, 192, 0, 2, 5, 0, 8])));
+        let v6 = csid(&[&[0x11][..], &[0; 15], &[1, 0, 7]].concat());
+        assert!(v6.names(&v6) && !one.names(&v6));
+        for broken in [&[][..], &[0x01], &[0x01, 1, 2, 3, 4, 0], &[0x00, 1, 2, 3, 4], &[0x31, 1, 2, 3, 4, 0, 7]] {
+            assert!(!csid(broken).is_sound() && !csid(broken).names(&csid(broken)), "{broken:?}");
+        }
     }
 }
