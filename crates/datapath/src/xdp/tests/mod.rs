@@ -263,8 +263,11 @@ const NETWORK: &str = "
     route add 2001:db8:33::/48 via 2001:db8:3::9
     route add 2001:db8:66::/48 via 2001:db8:6::7";
 
-/// Runs `test` in a namespace of its own, which ends with it. Where there is no root there is no test.
+/// Runs `test` in a namespace of its own, which ends with it. Where there is no root there is no test. One at a time:
+/// while one starts `ip`, its child holds what the others have just closed, and some of them watch the clock.
 fn in_namespace(test: impl FnOnce() + Send) {
+    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     // SAFETY: takes no pointers
     if unsafe { libc::geteuid() } != 0 {
         eprintln!("skipped: BPF programs are loaded by root alone");
