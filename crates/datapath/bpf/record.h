@@ -92,6 +92,9 @@ struct config {
 	/* Where uplink packets go instead of by their destination; 0 = by their destination. */
 	__u32 next_v4;
 	__u32 next_v6[4];
+	/* Uplink packets go to the kernel's stack, which translates addresses and routes. */
+	__u32 to_stack;
+	__u32 unused;
 };
 
 /* A next hop that was found a moment ago. */

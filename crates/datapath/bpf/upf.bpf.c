@@ -3,7 +3,8 @@
  * The user plane in the kernel: what is usual of verdict.rs and pipeline.rs, for both directions, on every interface.
  *
  * Uplink, a G-PDU to one of our N3 addresses loses its tunnel headers and leaves by the kernel's routes. Downlink, a
- * packet to a UE gets them and leaves to the RAN node. A packet that is forwarded has its hop counted like a router's.
+ * packet to a UE gets them and leaves to the RAN node. Where addresses are translated, the kernel's stack gets uplink packets
+ * instead. A packet that is forwarded has its hop counted like a router's.
  * Whatever is unusual passes to the kernel unchanged and uncounted: options, fragments, errors to report, unknown
  * tunnels, packets that must wait, that are too big, or whose next hop is not known yet. User space or the kernel
  * finishes it. Where this program drops, so does the reference, for the same reason.
@@ -71,6 +72,7 @@ __noinline int uplink(struct xdp_md *ctx, __u32 at, __u32 length)
 	struct counters *c;
 	struct gtp *gtp;
 	__u32 end, payload, teid, total, frame, version;
+	__u8 addresses[2 * ETH_ALEN];
 	int result, believe;
 
 	if (at > 62 || length > LONGEST)
@@ -153,13 +155,18 @@ __noinline int uplink(struct xdp_md *ctx, __u32 at, __u32 length)
 		return drop(RULE);
 
 	version = hop.family;
-	believe = to_next_hop(&hop);
-	if (believe < 0 || !find_route(ctx, &hop, total, believe))
-		return XDP_PASS;
+	if (!config.to_stack) {
+		believe = to_next_hop(&hop);
+		if (believe < 0 || !find_route(ctx, &hop, total, believe))
+			return XDP_PASS;
+	}
 	if (is_watched(&record->state, rule.flags >> UP_WATCH_SHIFT, total))
 		return XDP_PASS;
 	if (!conforms(&record->state, rule.cost, total))
 		return drop(RATE_EXCEEDED);
+	if (start_of(ctx) + ETH_HLEN > end_of(ctx))
+		return XDP_ABORTED;
+	__builtin_memcpy(addresses, start_of(ctx), sizeof(addresses));
 	frame = end_of(ctx) - start_of(ctx);
 	if (frame > payload + total && bpf_xdp_adjust_tail(ctx, (int)(payload + total) - (int)frame))
 		return drop(N6_SEND);
@@ -170,6 +177,15 @@ __noinline int uplink(struct xdp_md *ctx, __u32 at, __u32 length)
 	if (c) {
 		c->uplink_packets++;
 		c->uplink_octets += total;
+	}
+	if (config.to_stack) {
+		struct ethhdr *ethernet = start_of(ctx);
+
+		if ((void *)(ethernet + 1) > end_of(ctx))
+			return XDP_ABORTED;
+		__builtin_memcpy(ethernet, addresses, sizeof(addresses));
+		ethernet->h_proto = version == AF_INET ? bpf_htons(ETH_P_IP) : bpf_htons(ETH_P_IPV6);
+		return XDP_PASS;
 	}
 	if (version == AF_INET) {
 		struct iphdr *ip = start_of(ctx) + ETH_HLEN;

@@ -94,9 +94,15 @@ pub enum StartError {
     /// Another program is there.
     #[error("another XDP program is on {0}: remove it (`ip link set dev {0} xdp off`), or choose the sockets driver")]
     XdpBusy(String),
-    /// XDP goes past netfilter.
-    #[error("XDP goes past the kernel's address translation: turn NAT off, or choose the sockets driver")]
-    XdpNat,
+    /// Translated packets go by the kernel's routes.
+    #[error("with address translation packets go by the kernel's routes: remove the next hops of XDP, or turn NAT off")]
+    XdpNatNextHop,
+    /// The kernel would drop what comes out of tunnels.
+    #[error(
+        "the kernel drops UEs' packets that come by {0} (reverse path filter), which address translation with XDP needs: \
+         run `sysctl -w net.ipv4.conf.{0}.rp_filter=2`, or choose the sockets driver"
+    )]
+    XdpNatFilter(String),
     /// More than its tables hold.
     #[error("XDP takes at most {most} {what}: configure fewer, or choose the sockets driver")]
     XdpTooMany {
@@ -283,6 +289,19 @@ pub(crate) fn forwarding(pools: &[Pool]) {
                  run `sysctl -w {name}=1`"
             ),
         }
+    }
+}
+
+/// Whether the kernel takes packets of UEs by these interfaces, though their addresses are routed to the TUN device: not
+/// with the strict filter of RFC 3704. The interface's own setting counts if it is the higher.
+pub(crate) fn reverse_path(interfaces: &[String]) -> Result<(), StartError> {
+    let filter = |name: &str| {
+        let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"));
+        text.ok().and_then(|text| text.trim().parse::<u8>().ok()).unwrap_or(0)
+    };
+    match interfaces.iter().find(|name| filter(name).max(filter("all")) == 1) {
+        Some(name) => Err(StartError::XdpNatFilter(name.clone())),
+        None => Ok(()),
     }
 }
 

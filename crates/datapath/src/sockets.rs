@@ -164,9 +164,8 @@ impl Sockets {
         };
         let (tables, mut xdp) = match &config.xdp {
             None => (Tables::new(config.pools.clone(), config.limits), None),
-            Some(_) if config.nat => return Err(StartError::XdpNat),
             Some(xdp) => {
-                let (xdp, tables) = Xdp::load(xdp, &config.n3, config.pools.clone(), config.limits)?;
+                let (xdp, tables) = Xdp::load(xdp, &config.n3, config.pools.clone(), config.limits, config.nat)?;
                 (tables, Some(xdp))
             }
         };

@@ -9,7 +9,7 @@ mod shared;
 mod tests;
 
 use crate::counters::Stats;
-use crate::host::StartError;
+use crate::host::{self, StartError};
 use crate::index;
 use crate::sys::netlink;
 use crate::sys::shared::Shared;
@@ -72,12 +72,14 @@ pub(crate) struct Xdp {
 }
 
 impl Xdp {
-    /// Loads the program; gives the tables that it reads. It is on no interface yet.
+    /// Loads the program; gives the tables that it reads. It is on no interface yet. With `nat`, uplink packets go to the
+    /// kernel's stack, which sends them on.
     pub(crate) fn load(
         config: &XdpConfig,
         n3: &[IpAddr],
         pools: Vec<Pool>,
         limits: Limits,
+        nat: bool,
     ) -> Result<(Self, Tables), StartError> {
         if config.interfaces.is_empty() {
             return Err(StartError::NoXdpInterface);
@@ -91,7 +93,14 @@ impl Xdp {
         let ranges = index::ranges(&pools, LARGEST);
         let records = limits.bounded().max(1);
         let entries = index::entries(&ranges).next_multiple_of(ENTRIES).max(ENTRIES);
-        let constants = Config::new(&ranges, n3, &indexes, &config.next_hops)?;
+        let mut constants = Config::new(&ranges, n3, &indexes, &config.next_hops)?;
+        if nat {
+            if !config.next_hops.is_empty() {
+                return Err(StartError::XdpNatNextHop);
+            }
+            host::reverse_path(&config.interfaces)?;
+            constants.leave_to_stack();
+        }
         let mut bpf = EbpfLoader::new()
             .override_global("config", &constants, true)
             .map_max_entries("uplinks", records as u32)

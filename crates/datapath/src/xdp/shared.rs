@@ -36,14 +36,21 @@ pub(crate) struct Config {
     interface_count: u32,
     next_v4: u32,
     next_v6: [u32; 4],
+    to_stack: u32,
+    unused: u32,
 }
 
 // SAFETY: plain integers without padding
 unsafe impl aya::Pod for Config {}
 
-const _: () = assert!(size_of::<Config>() == 2 * RANGES * 32 + ADDRESSES * 20 + INTERFACES * 4 + 40);
+const _: () = assert!(size_of::<Config>() == 2 * RANGES * 32 + ADDRESSES * 20 + INTERFACES * 4 + 48);
 
 impl Config {
+    /// Uplink packets are left to the kernel's stack once they are out of their tunnels.
+    pub(super) fn leave_to_stack(&mut self) {
+        self.to_stack = 1;
+    }
+
     /// Of these pools, N3 addresses, of which the first of each family is the source of tunnels, interfaces, and next
     /// hops of uplink packets.
     pub(crate) fn new(

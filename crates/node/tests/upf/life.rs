@@ -2,7 +2,7 @@ use crate::world::*;
 use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::process::{Child, Command, Stdio};
-use vireo_node::upf::{UpfConfig, UpfError};
+use vireo_node::upf::{UpfConfig, UpfError, XdpConfig, XdpMode};
 
 /// Set for the process that runs nothing but a UPF, with address translation.
 const CHILD: &str = "VIREO_TEST_UPF";
@@ -66,6 +66,24 @@ fn address_translation_lets_a_ue_out_and_goes_with_the_upf() {
     w.ping(teid, 1);
     let rules = w.run("upf", "nft list tables");
     assert!(rules.contains("table inet vireo"), "{rules}");
+    upf.stop();
+    assert_eq!(w.run("upf", "nft list tables"), "");
+}
+
+/// Uplink packets leave their tunnels in the kernel's program and go through its stack; the answers come by the sockets.
+#[test]
+fn address_translation_works_with_xdp() {
+    let mut w = World::new();
+    w.run("dn", "ip route del 10.45.0.0/16");
+    w.run("upf", "sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.n3.rp_filter=0");
+    let interfaces = vec!["n3".to_owned(), "n6".to_owned()];
+    let xdp = Some(XdpConfig { interfaces, mode: XdpMode::Generic, ..XdpConfig::default() });
+    let upf = w.start(UpfConfig { xdp, ..nat() }).expect("started");
+    let (_, teid) = w.active_session();
+    let before = w.counters("upf", TUN)[0];
+    (1..4).for_each(|n| w.ping(teid, n));
+    assert_eq!(upf.stats().packets.uplink.packets, 3);
+    assert_eq!(w.counters("upf", TUN)[0], before, "no packet was written to the TUN device by us");
     upf.stop();
     assert_eq!(w.run("upf", "nft list tables"), "");
 }

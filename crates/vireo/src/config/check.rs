@@ -344,9 +344,15 @@ fn upf(upf: &file::Upf, datapath: &file::Datapath, dnns: &[DnnConfig], problems:
         return None;
     }
     let (xdp, frames) = driver(datapath, problems);
-    let nat = upf.nat && (xdp.is_some() || frames.is_some());
-    let past = "only driver = \"sockets\" goes by the kernel's address translation: only false is allowed with others";
-    problems.check(!nat, "upf.nat", past);
+    let past =
+        "only \"sockets\" and \"xdp\" go by the kernel's address translation: only false is allowed with other drivers";
+    problems.check(!upf.nat || frames.is_none(), "upf.nat", past);
+    let by_routes = !upf.nat || xdp.as_ref().is_none_or(|xdp| xdp.next_hops.is_empty());
+    problems.check(
+        by_routes,
+        "datapath.next-hops",
+        "with upf.nat packets go by the kernel's routes: only [] is allowed",
+    );
     let n3 = addresses("upf.n3", &upf.n3, problems);
     problems.check(is_device_name(&upf.tun), "upf.tun", DEVICE_NAME);
     problems.check(!upf.n4.ip().is_unspecified(), "upf.n4", "one address of this machine is allowed, not all of them");

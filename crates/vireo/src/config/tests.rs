@@ -311,7 +311,14 @@ fn the_driver_of_user_packets_is_chosen_with_what_it_needs() {
         ),
         ("datapath.workers = 0", "datapath.workers: 1 to 64 is allowed"),
         ("datapath.fanout = 'queue'", "datapath.fanout: only driver = \"af-packet\""),
-        ("upf.nat = true\ndatapath = { driver = 'xdp', interfaces = ['a'] }", "upf.nat: only driver = \"sockets\""),
+        (
+            "upf.nat = true\ndatapath = { driver = 'af-packet', interfaces = ['a'] }",
+            "upf.nat: only \"sockets\" and \"xdp\"",
+        ),
+        (
+            "upf.nat = true\ndatapath = { driver = 'xdp', interfaces = ['a'], next-hops = ['192.0.2.1'] }",
+            "datapath.next-hops: with upf.nat",
+        ),
     ] {
         assert!(problem(text).contains(key), "{}", problem(text));
     }

@@ -40,7 +40,7 @@ fn what_xdp_needs_is_said() {
             let interfaces = interfaces.iter().map(|name| (*name).to_owned()).collect();
             let config = XdpConfig { interfaces, ..XdpConfig::default() };
             let limits = Limits { records: LIMITS, ..Limits::default() };
-            let loaded = Xdp::load(&config, &UPF, pools, limits);
+            let loaded = Xdp::load(&config, &UPF, pools, limits, false);
             loaded.and_then(|(mut xdp, _)| xdp.attach()).map_err(|error| error.to_string())
         };
         let said = |result: Result<(), String>, what: &str| {
@@ -127,6 +127,43 @@ fn a_next_hop_takes_what_is_beyond_it() {
             let datagram = g_pdu(b.teids[0], None, &up(0, &vec![7; octets]));
             assert_eq!(b.receive_n3(GNB[0], &datagram, 0), expected, "{octets}");
         }
+    });
+}
+
+#[test]
+fn with_address_translation_uplink_packets_go_to_the_stack() {
+    in_namespace(|| {
+        let refused = |next_hops: &[IpAddr]| Bench::with(&rules(), next_hops, true).err().expect("refused").to_string();
+        assert!(refused(&SERVER).contains("remove the next hops of XDP"));
+        std::fs::write("/proc/sys/net/ipv4/conf/n3/rp_filter", "1").expect("written");
+        assert!(refused(&[]).contains("run `sysctl -w net.ipv4.conf.n3.rp_filter=2`"));
+        std::fs::write("/proc/sys/net/ipv4/conf/n3/rp_filter", "2").expect("written");
+
+        let mut b = Bench::with(&rules(), &[], true).expect("loaded");
+        let v6 = packet(host(0), NOBODY[1], UDP, 64, b"x");
+        // nobody need know yet how they go on
+        let cases = [
+            (up(0, b"x"), 0),
+            (up(0, &[7; 300]), 9),
+            (packet(ue(0).ipv4.expect("one").into(), NOBODY[0], UDP, 64, b"x"), 0),
+            (v6, 3),
+        ];
+        for (n, (inner, padding)) in cases.iter().enumerate() {
+            let mut received =
+                frame(mac(3, 9), mac(3, 1), &packets::tunnelled(GNB[0], UPF[0], &g_pdu(b.teids[0], FLOW, inner)));
+            received.extend(std::iter::repeat_n(0, *padding));
+            let (action, out) = b.run(&received);
+            assert_eq!((action, &out), (2, &frame(mac(3, 9), mac(3, 1), inner)), "the hop is the kernel's to count");
+            assert_eq!(
+                (b.counted().uplink.packets, b.behind.tables.uplink_volume(b.teids[0]).packets),
+                (n as u64 + 1, n as u64 + 1)
+            );
+        }
+        // what is refused is refused as ever
+        let spoofed =
+            frame(mac(3, 9), mac(3, 1), &packets::tunnelled(GNB[0], UPF[0], &g_pdu(b.teids[0], FLOW, &up(1, b"x"))));
+        assert_eq!(b.run(&spoofed).0, 1);
+        assert_eq!(b.counted().dropped(DropReason::Spoofed), 1);
     });
 }
 

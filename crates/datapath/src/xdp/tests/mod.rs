@@ -103,10 +103,14 @@ impl Bench {
     }
 
     fn with_next_hops(rules: &[(UplinkRule, DownlinkRule)], next_hops: &[IpAddr]) -> Result<Self, StartError> {
+        Bench::with(rules, next_hops, false)
+    }
+
+    fn with(rules: &[(UplinkRule, DownlinkRule)], next_hops: &[IpAddr], nat: bool) -> Result<Self, StartError> {
         let interfaces = vec!["n3".to_owned(), "n6".to_owned()];
         let config = XdpConfig { interfaces, next_hops: next_hops.to_vec(), ..XdpConfig::default() };
         let limits = Limits { records: LIMITS, ..Limits::default() };
-        let (xdp, kernel) = Xdp::load(&config, &UPF, pools(), limits)?;
+        let (xdp, kernel) = Xdp::load(&config, &UPF, pools(), limits, nat)?;
         let mut bench = Bench {
             xdp,
             behind: Memory::new(kernel, UPF[0]),
