@@ -105,7 +105,7 @@ impl Default for PoolsConfig {
     fn default() -> Self {
         PoolsConfig {
             key: PoolKey::SliceProcedure,
-            nfs_per_worker: 8,
+            nfs_per_worker: 16,
             workers: 0,
             idle: 1,
             intra: Policy::Optimal,

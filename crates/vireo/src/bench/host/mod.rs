@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
-use variants::{POOLS, PROCESSES, SHARED, STATEFUL};
+use variants::{EIGHT, POOLS, PROCESSES, SHARED, STATEFUL};
 use vireo_simulator::results::Bound::{AtLeast, AtMost, Below};
 use vireo_simulator::results::Machine;
 
@@ -80,6 +80,7 @@ struct Messages {
     baseline: messages::Outcome,
     shared: messages::Outcome,
     baseline_again: messages::Outcome,
+    eight: messages::Outcome,
     processes: messages::Outcome,
     profile_a: Cpu,
     profile_b: Cpu,
@@ -151,6 +152,7 @@ fn messages(bench: &sctp::Bench) -> Result<Messages, Failure> {
         baseline: measure(&STATEFUL)?,
         shared: measure(&SHARED)?,
         baseline_again: measure(&STATEFUL)?,
+        eight: measure(&EIGHT)?,
         processes: measure(&PROCESSES)?,
         profile_a: concealed("profile-a")?,
         profile_b: concealed("profile-b")?,
@@ -201,8 +203,12 @@ fn figures(in_memory: &[Messages], with_sctp: &[WithSctp]) -> Vec<Figure> {
         new("service request alone at 50% of it, p50", "us").messages(m(&|r| r.pools.service_p50_us), None),
         new("service request alone at 50% of it, p99", "us").messages(m(&|r| r.pools.service_p99_us), None),
     ];
-    let ways: [Named<Messages, messages::Outcome>; 3] =
-        [(STATEFUL.name, |r| r.baseline), (SHARED.name, |r| r.shared), (PROCESSES.name, |r| r.processes)];
+    let ways: [Named<Messages, messages::Outcome>; 4] = [
+        (STATEFUL.name, |r| r.baseline),
+        (SHARED.name, |r| r.shared),
+        (EIGHT.name, |r| r.eight),
+        (PROCESSES.name, |r| r.processes),
+    ];
     for (name, of) in ways {
         let cpu = |what: &str| Figure::new(format!("CPU per {what}, {name}"), "us");
         all.push(cpu("registration + session").messages(m(&|r| of(r).registration.core()), None));
@@ -220,7 +226,7 @@ fn figures(in_memory: &[Messages], with_sctp: &[WithSctp]) -> Vec<Figure> {
         let runs = m(&|r| cost(core(&r.baseline), core(&r.shared), core(&r.baseline_again)));
         all.push(figure.messages(runs, Some(AtMost(3.0))));
         let figure = Figure::new(format!("8 NFs in a worker against a process for each, {name}"), "%");
-        all.push(figure.messages(m(&|r| (core(&r.pools) / core(&r.processes) - 1.0) * 100.0), None));
+        all.push(figure.messages(m(&|r| (core(&r.eight) / core(&r.processes) - 1.0) * 100.0), None));
     }
     let worst = |times: &[f64]| times.iter().copied().fold(f64::NAN, f64::max);
     all.extend([

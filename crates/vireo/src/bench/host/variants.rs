@@ -12,8 +12,11 @@ pub(super) struct Variant {
 /// moment is not what is measured.
 pub(super) const UNSHED: &str = "\n[overload]\nstart = 1.0\nregistrations = 1.0\nothers = 1.0\n";
 
-/// The core as it comes: NFs by slice and procedure, eight to a worker, contexts in shared memory.
+/// The core as it comes: NFs by slice and procedure, those of a slice in one worker, contexts in shared memory.
 pub(super) const POOLS: Variant = Variant { name: "pools", tables: "" };
+
+/// The same with eight NFs in a worker.
+pub(super) const EIGHT: Variant = Variant { name: "8 NFs in a worker", tables: "[pools]\nnfs-per-worker = 8\n" };
 
 /// The same with a process for each NF.
 pub(super) const PROCESSES: Variant = Variant { name: "process per NF", tables: "[pools]\nnfs-per-worker = 1\n" };
@@ -44,7 +47,8 @@ mod tests {
             std::fs::write(&path, config(&options)).unwrap();
             Config::load(Some(&path)).unwrap_or_else(|e| panic!("{}: {e}", variant.name))
         };
-        assert_eq!((read(POOLS).pools.key, read(POOLS).pools.nfs_per_worker), (PoolKey::SliceProcedure, 8));
+        assert_eq!((read(POOLS).pools.key, read(POOLS).pools.nfs_per_worker), (PoolKey::SliceProcedure, 16));
+        assert_eq!(read(EIGHT).pools.nfs_per_worker, 8);
         assert_eq!(read(PROCESSES).pools.nfs_per_worker, 1);
         let (shared, stateful) = (read(SHARED), read(STATEFUL));
         assert_eq!(shared.pools, stateful.pools);
