@@ -36,15 +36,19 @@ listen = "127.0.0.1:9090"
 level = "info"
 """
 
-# Packets in the kernel where a record says it all. Generic, because a veth pair has native XDP only with a program or
-# receive offload at its other end.
+# Packets in the kernel where a record says it all.
 XDP = """
 [datapath]
 driver = "xdp"
 interfaces = ["n3", "n6"]
-mode = "generic"
 """
-DRIVERS = {"sockets": CONFIG, "xdp": CONFIG + XDP}
+DRIVERS = {
+    "sockets": CONFIG,
+    "xdp": CONFIG + XDP + 'mode = "native"\n',
+    "xdp-generic": CONFIG + XDP + 'mode = "generic"\n',
+}
+# What native XDP on a veth pair needs of the other end: receive offload, and frames that are whole.
+PEERS = "ip netns exec {tag}-ran ethtool -K n2 gro on tx off; ip netns exec {tag}-dn ethtool -K eth gro on tx off"
 
 COUNTERS = """
 table inet count {
@@ -81,6 +85,8 @@ class World:
             ip -n {tag}-dn route add 10.40.0.0/13 via 198.51.100.1
             ip netns exec {tag}-dn nft -f -
         """, input=COUNTERS)
+        if driver == "xdp":
+            sh(PEERS.format(tag=tag))
         with tempfile.NamedTemporaryFile("w", suffix=".toml", delete=False) as file:
             file.write(DRIVERS[driver])
         self.config = file.name

@@ -210,6 +210,36 @@ fn both_directions_are_held_to_their_rate() {
 }
 
 #[test]
+fn a_session_that_is_flooded_takes_nothing_from_another() {
+    let mut b = bench();
+    let other = Ipv4Addr::new(10, 45, 0, 77);
+    let ue = SessionAddress { ipv4: Some(other), ipv6_prefix: None };
+    let mbr = Rate::from_kbps(800);
+    let teid = b.upf.tables.add_uplink(None, UplinkRule { ue, mbr, ..b.uplink_rule }).expect("room");
+    let id = b.upf.tables.add_downlink(ue, 8).expect("room");
+    let tunnel = Some(Tunnel { teid: Teid(0x77), address: GNB });
+    let rule = DownlinkRule { session: 8, tunnel, mbr, ..b.downlink_rule };
+    b.upf.tables.set_downlink(id, rule, false, &mut Released::default());
+    b.set_uplink(|rule| rule.mbr = mbr);
+    b.set_downlink(|rule| rule.mbr = mbr);
+    // the first is sent 100 times its rate each way, the other just its rate
+    for n in 0..100 {
+        let now = NOW + Duration::from_millis(10 * n);
+        for _ in 0..100 {
+            let flood = g_pdu(b.teid, None, &ipv4(UE, SERVER, 980));
+            b.upf.receive_n3(SocketAddr::new(GNB, 2152), &flood, now);
+            b.upf.receive_n6(&ipv4(SERVER, UE, 980), now);
+        }
+        b.upf.receive_n3(SocketAddr::new(GNB, 2152), &g_pdu(teid, None, &ipv4(other, SERVER, 980)), now);
+        b.upf.receive_n6(&ipv4(SERVER, other, 980), now);
+    }
+    let carried = |up: Teid, down| (b.upf.tables.uplink_volume(up).packets, b.upf.tables.downlink_volume(down).packets);
+    assert_eq!(carried(teid, id), (100, 100), "every packet of the one that keeps to its rate");
+    let (up, down) = carried(b.teid, b.downlink);
+    assert!((100..=107).contains(&up) && (100..=107).contains(&down), "{up} {down}");
+}
+
+#[test]
 fn an_unknown_tunnel_gives_an_error_indication_within_limits() {
     let mut b = bench();
     let stale = Teid(b.teid.0 + 1);

@@ -2,10 +2,20 @@ use crate::world::*;
 use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use vireo_node::upf::{UpfConfig, UpfError, XdpConfig, XdpMode};
 
 /// Set for the process that runs nothing but a UPF, with address translation.
 const CHILD: &str = "VIREO_TEST_UPF";
+
+/// ... or with XDP instead.
+const XDP: &str = "xdp";
+
+/// With XDP, generic so that the other ends of its interfaces need nothing.
+fn on_xdp(config: UpfConfig) -> UpfConfig {
+    let interfaces = vec!["n3".to_owned(), "n6".to_owned()];
+    UpfConfig { xdp: Some(XdpConfig { interfaces, mode: XdpMode::Generic, ..XdpConfig::default() }), ..config }
+}
 
 fn nat() -> UpfConfig {
     UpfConfig { nat: true, ..config() }
@@ -18,7 +28,8 @@ fn upf_process() {
     if std::env::var_os(CHILD).is_none() {
         return;
     }
-    let _upf = start(&nat()).expect("started");
+    let xdp = std::env::var(CHILD).is_ok_and(|kind| kind == XDP);
+    let _upf = start(&if xdp { on_xdp(config()) } else { nat() }).expect("started");
     println!("\nready");
     loop {
         std::thread::park();
@@ -30,12 +41,16 @@ struct Killed(Child);
 
 impl Killed {
     fn start(w: &World) -> Self {
+        Killed::start_with(w, "nat")
+    }
+
+    fn start_with(w: &World, kind: &str) -> Self {
         let exe = std::env::current_exe().expect("this program");
         let mut child = Command::new("ip")
             .args(["netns", "exec", &w.name("upf")])
             .arg(exe)
             .args(["--exact", "life::upf_process", "--ignored", "--nocapture"])
-            .env(CHILD, "1")
+            .env(CHILD, kind)
             .stdout(Stdio::piped())
             .spawn()
             .expect("ip");
@@ -76,9 +91,7 @@ fn address_translation_works_with_xdp() {
     let mut w = World::new();
     w.run("dn", "ip route del 10.45.0.0/16");
     w.run("upf", "sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.n3.rp_filter=0");
-    let interfaces = vec!["n3".to_owned(), "n6".to_owned()];
-    let xdp = Some(XdpConfig { interfaces, mode: XdpMode::Generic, ..XdpConfig::default() });
-    let upf = w.start(UpfConfig { xdp, ..nat() }).expect("started");
+    let upf = w.start(on_xdp(nat())).expect("started");
     let (_, teid) = w.active_session();
     let before = w.counters("upf", TUN)[0];
     (1..4).for_each(|n| w.ping(teid, n));
@@ -110,6 +123,37 @@ fn what_a_killed_upf_leaves_is_replaced() {
     let upf = w.start(config()).expect("started");
     assert_eq!(w.run("upf", "nft list tables"), "");
     drop(upf);
+}
+
+#[test]
+fn a_upf_killed_under_load_leaves_no_program_behind() {
+    let mut w = World::new();
+    let killed = Killed::start_with(&w, XDP);
+    let (_, teid) = w.active_session();
+    w.ping(teid, 1);
+    let programs = |w: &World| w.run("upf", "ip link show").matches("xdp").count();
+    assert!(programs(&w) >= 2, "{}", w.run("upf", "ip link show"));
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Relaxed) {
+                w.tunnel_up(teid, &echo(UE, HOST, 2));
+            }
+        });
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        killed.kill();
+        ended.store(true, Relaxed);
+    });
+    assert_eq!(programs(&w), 0, "{}", w.run("upf", "ip link show"));
+    // answers that were on their way
+    w.gnb.set_read_timeout(Some(std::time::Duration::from_millis(100))).expect("set");
+    while w.gnb.recv(&mut [0; 2048]).is_ok() {}
+    w.gnb.set_read_timeout(Some(std::time::Duration::from_secs(5))).expect("set");
+    let upf = w.start(on_xdp(config())).expect("started again");
+    let (_, teid) = w.active_session();
+    w.ping(teid, 3);
+    upf.stop();
+    assert_eq!(programs(&w), 0);
 }
 
 #[test]
