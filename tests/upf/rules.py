@@ -161,6 +161,15 @@ def framed(world, cp, gnb):
 
 def paths(world, cp, gnb):
     """A gNB that answers echo requests is there; one that does not (.8 has no GTP-U) is reported."""
+    asked, ends = established(cp, request(cp, 0x67, address(67)))
+    for _ in range(40):
+        # it is asked within a second of its first session, and sees that as it reads
+        gnb.ping(ends[1], 0x67, address(67))
+        if gnb.echoes:
+            break
+        time.sleep(0.1)
+    check(gnb.echoes > 0, "the gNB was never asked")
+    check(cp.cause(PFCPSessionDeletionRequest(), asked) == ACCEPTED, "deletion refused")
     body = request(cp, 0x66, address(66))
     for creation in find(body, IE_OuterHeaderCreation):
         creation.ipv4 = "192.0.2.8"
@@ -175,7 +184,6 @@ def paths(world, cp, gnb):
     check(one(message.payload, IE_RemoteGTP_U_Peer).ipv4 == "192.0.2.8", "another peer")
     answer = PFCPNodeReportResponse(IE_list=[cp.node(), IE_Cause(cause=ACCEPTED)])
     cp.socket.sendto(bytes(PFCP(S=0, seq=message.seq) / answer), (UPF, PFCP_PORT))
-    check(gnb.echoes > 0, "the gNB was never asked")
     check(cp.cause(PFCPSessionDeletionRequest(), seid) == ACCEPTED, "deletion refused")
     return "a GTP-U peer that does not answer told by a node report"
 
