@@ -351,16 +351,7 @@ impl Lab {
 
     fn step(&mut self, ue: &mut UeContext, event: Event<'_>) {
         self.history.extend(Happened::of(&event).map(|event| (ue.clone(), event)));
-        let mut random = |octets: &mut [u8]| octets.fill(0x5a);
-        let mut env = Env {
-            now: self.now,
-            arrived: Instant(self.now.0 - self.waits_us),
-            config: &self.config,
-            random: &mut random,
-            ids: &mut self.ids,
-            ran: &self.nodes,
-        };
-        let outcome = engine::step(ue, event, &mut env);
+        let outcome = self.try_step(ue, event);
         let forgotten = outcome.effects.contains(&Effect::Forget);
         let mut octets = Vec::new();
         let before = self.stored.as_deref().unwrap_or_default();
