@@ -2,6 +2,9 @@ use super::*;
 
 /// Reads a datagram as deep as it goes and, if it is a sound message, writes and reads it again: the entry of fuzzers.
 /// Gives the type of a sound message.
+///
+/// # Panics
+/// If a set of sessions is not named by itself: no input may bring it about.
 pub fn walk(datagram: &[u8]) -> Option<MessageType> {
     let message = Message::new(datagram).ok()?;
     message.ies().flatten().flat_map(|ie| ie.ies()).flatten().flat_map(|ie| ie.ies()).for_each(drop);
@@ -17,7 +20,12 @@ pub fn walk(datagram: &[u8]) -> Option<MessageType> {
         MessageType::VERSION_NOT_SUPPORTED_RESPONSE => again::<VersionNotSupportedResponse>(&message),
         MessageType::NODE_REPORT_REQUEST => again::<NodeReportRequest>(&message),
         MessageType::NODE_REPORT_RESPONSE => again::<NodeReportResponse>(&message),
-        MessageType::SESSION_SET_DELETION_REQUEST => again::<SessionSetDeletionRequest>(&message),
+        MessageType::SESSION_SET_DELETION_REQUEST => {
+            let kind = again::<SessionSetDeletionRequest>(&message)?;
+            let request = SessionSetDeletionRequest::parse(&message).ok()?;
+            request.fq_csids.iter().for_each(|set| assert_eq!(set.names(set), set.is_sound(), "{set:?}"));
+            Some(kind)
+        }
         MessageType::SESSION_SET_DELETION_RESPONSE => again::<SessionSetDeletionResponse>(&message),
         MessageType::SESSION_SET_MODIFICATION_RESPONSE => again::<SessionSetModificationResponse>(&message),
         MessageType::PFD_MANAGEMENT_RESPONSE => again::<PfdManagementResponse>(&message),
