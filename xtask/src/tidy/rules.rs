@@ -16,6 +16,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("vireo-datapath", &["vireo-types", "vireo-wire"]),
     ("vireo-subscribers", &["vireo-types", "vireo-wire", "vireo-core"]),
     ("vireo-emulator", &["vireo-types", "vireo-wire", "vireo-sctp"]),
+    ("vireo-traffic", &["vireo-types", "vireo-wire"]),
     (
         "vireo-simulator",
         &[
@@ -54,6 +55,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
             "vireo-emulator",
             "vireo-simulator",
             "vireo-datapath",
+            "vireo-traffic",
         ],
     ),
     ("xtask", &[]),
@@ -66,7 +68,10 @@ pub(super) const DEV_ONLY: &[(&str, &[&str])] =
 /// Dependencies from outside that only the named crates of the workspace may use. (`deny.toml` says the same of
 /// crates that nothing outside the workspace uses.)
 pub(super) const USERS: &[(&str, &[&str])] = &[
-    ("libc", &["vireo-sctp", "vireo-store", "vireo-datapath", "vireo-node", "vireo-emulator", "vireo"]),
+    (
+        "libc",
+        &["vireo-sctp", "vireo-store", "vireo-datapath", "vireo-node", "vireo-emulator", "vireo-traffic", "vireo"],
+    ),
     ("tokio", &["vireo-subscribers", "vireo-node", "vireo"]),
     ("getrandom", &["vireo-subscribers", "vireo-node", "vireo-emulator", "vireo"]),
     (
@@ -146,6 +151,8 @@ pub(super) const UNSAFE_ALLOWED: &[&str] = &[
     "crates/datapath/src/",
     "crates/node/src/sys/",
     "crates/emulator/src/sys/",
+    "crates/traffic/src/sys.rs",
+    "crates/traffic/src/circuit/",
     "crates/vireo/src/lab/netns.rs",
     "crates/vireo/src/lab/process.rs",
     "crates/vireo/src/lab/capture.rs",

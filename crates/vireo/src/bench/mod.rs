@@ -3,6 +3,7 @@
 
 mod control;
 mod host;
+mod upf;
 
 use crate::cli::Failure;
 use clap::Subcommand;
@@ -19,6 +20,8 @@ enum Bench {
     Control(control::Args),
     /// The host: the same for messages in memory and with SCTP, service requests, ways to run NFs, idle, a million UEs
     Host(host::Args),
+    /// The user plane: time per packet against what the kernel can do at best, session set-up, memory per session
+    Upf(upf::Args),
 }
 
 /// Does what `vireo bench` was asked.
@@ -26,5 +29,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.bench {
         Bench::Control(args) => control::run(args),
         Bench::Host(args) => host::run(args),
+        Bench::Upf(args) => upf::run(args),
     }
 }

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause OR Apache-2.0 */
+/*
+ * A load that needs no generator: frames go in a circle, through a UPF and back.
+ *
+ *     ran ===== n3  UPF  n6 ===== dn
+ *      ^--------------------------+      (uplink; downlink the other way round)
+ *
+ * `from_n6` runs on `dn` and `from_n3` on `ran`. They count what comes out of the UPF, make it the next packet of a
+ * session chosen at random, and send it back to where the UPF takes it in. `bare_n3` and `bare_n6` are what a UPF cannot
+ * be faster than: they take headers off and put them on, always the same, and redirect.
+ */
+#include "packet.h"
+
+#define OUTER (sizeof(struct iphdr) + sizeof(struct udphdr) + GTP_WITH_CONTAINER)
+#define UPLINK (ETH_HLEN + OUTER + sizeof(struct iphdr))
+#define DOWNLINK (ETH_HLEN + sizeof(struct iphdr))
+#define TEID (ETH_HLEN + sizeof(struct iphdr) + sizeof(struct udphdr) + 4)
+
+/* src/circuit/mod.rs: Constants. */
+struct constants {
+	__u32 towards_n3; /* interface indexes */
+	__u32 towards_n6;
+	__u32 server;   /* as on the wire */
+	__u32 address;  /* of the first session's UE */
+	__u32 teid;     /* of the first session; those of the others follow in steps of 256 */
+	__u32 sum_up;   /* of the inner headers without the UE's address */
+	__u32 sum_down;
+	__u8 uplink[80];   /* Ethernet, IP, UDP, GTP-U, inner IP */
+	__u8 downlink[36]; /* Ethernet, inner IP */
+};
+
+const volatile struct constants constants = {};
+
+/* src/circuit/mod.rs: Load. */
+struct load {
+	__u32 first; /* sessions */
+	__u32 count; /* 0 = the frames end here */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct load);
+} load SEC(".maps");
+
+/* src/circuit/mod.rs: Counted. */
+struct counted {
+	__u64 uplink;
+	__u64 downlink;
+	__u64 random;
+	__u64 others;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct counted);
+} counted SEC(".maps");
+
+static __always_inline struct counted *state(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&counted, &zero);
+}
+
+/* The next session, or -1 at the end of the load. */
+static __always_inline __s64 next(struct counted *c)
+{
+	__u32 zero = 0;
+	const struct load *l = bpf_map_lookup_elem(&load, &zero);
+
+	if (!l || !l->count)
+		return -1;
+	c->random = c->random * 6364136223846793005ull + 1442695040888963407ull;
+	return l->first + ((c->random >> 32) * l->count >> 32);
+}
+
+static __always_inline void copy(__u8 *to, const volatile __u8 *from, int octets)
+{
+	int i;
+
+#pragma unroll
+	for (i = 0; i + 4 <= octets; i += 4)
+		*(__u32 *)(to + i) = *(const volatile __u32 *)(from + i);
+#pragma unroll
+	for (i = octets & ~3; i < octets; i++)
+		to[i] = from[i];
+}
+
+static __always_inline __u16 check_of(__u32 sum, __u32 address)
+{
+	sum += (address & 0xffff) + (address >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return ~sum;
+}
+
+SEC("xdp")
+int from_n6(struct xdp_md *ctx)
+{
+	struct ethhdr *ethernet = start_of(ctx);
+	struct iphdr *ip = (void *)(ethernet + 1);
+	struct counted *c = state();
+	__u8 *frame;
+	__s64 session;
+	__u32 address;
+
+	if (!c || (void *)(ip + 1) > end_of(ctx) || ethernet->h_proto != bpf_htons(ETH_P_IP) ||
+	    ip->daddr != constants.server || ip->protocol != IPPROTO_UDP) {
+		if (c)
+			c->others++;
+		return XDP_PASS;
+	}
+	c->uplink++;
+	session = next(c);
+	if (session < 0)
+		return XDP_DROP;
+	if (bpf_xdp_adjust_head(ctx, -(int)OUTER))
+		return XDP_ABORTED;
+	frame = start_of(ctx);
+	if ((void *)(frame + UPLINK) > end_of(ctx))
+		return XDP_ABORTED;
+	copy(frame, constants.uplink, UPLINK);
+	address = bpf_htonl(constants.address + session);
+	*(__be32 *)(frame + TEID) = bpf_htonl(constants.teid + (session << 8));
+	ip = (void *)(frame + ETH_HLEN + OUTER);
+	ip->saddr = address;
+	ip->check = check_of(constants.sum_up, address);
+	return bpf_redirect(constants.towards_n3, 0);
+}
+
+SEC("xdp")
+int from_n3(struct xdp_md *ctx)
+{
+	struct ethhdr *ethernet = start_of(ctx);
+	struct iphdr *ip = (void *)(ethernet + 1);
+	struct udphdr *udp = (void *)(ip + 1);
+	struct gtp *gtp = (void *)(udp + 1);
+	struct counted *c = state();
+	__u8 *frame;
+	__s64 session;
+	__u32 address;
+	int outer;
+
+	if (!c || (void *)(gtp + 1) > end_of(ctx) || ethernet->h_proto != bpf_htons(ETH_P_IP) ||
+	    ip->protocol != IPPROTO_UDP || udp->dest != bpf_htons(GTP_PORT) || gtp->kind != GTP_G_PDU) {
+		if (c)
+			c->others++;
+		return XDP_PASS;
+	}
+	c->downlink++;
+	session = next(c);
+	if (session < 0)
+		return XDP_DROP;
+	outer = OUTER - (gtp->flags & 7 ? 0 : GTP_WITH_CONTAINER - GTP_PLAIN);
+	if (bpf_xdp_adjust_head(ctx, outer))
+		return XDP_ABORTED;
+	frame = start_of(ctx);
+	if ((void *)(frame + DOWNLINK) > end_of(ctx))
+		return XDP_ABORTED;
+	copy(frame, constants.downlink, DOWNLINK);
+	address = bpf_htonl(constants.address + session);
+	ip = (void *)(frame + ETH_HLEN);
+	ip->daddr = address;
+	ip->check = check_of(constants.sum_down, address);
+	return bpf_redirect(constants.towards_n6, 0);
+}
+
+SEC("xdp")
+int bare_n3(struct xdp_md *ctx)
+{
+	struct ethhdr *ethernet = start_of(ctx);
+	struct iphdr *ip = (void *)(ethernet + 1);
+	struct udphdr *udp = (void *)(ip + 1);
+	struct gtp *gtp = (void *)(udp + 1);
+
+	if ((void *)(gtp + 1) > end_of(ctx) || ethernet->h_proto != bpf_htons(ETH_P_IP) ||
+	    ip->protocol != IPPROTO_UDP || udp->dest != bpf_htons(GTP_PORT) || gtp->kind != GTP_G_PDU)
+		return XDP_PASS;
+	if (bpf_xdp_adjust_head(ctx, OUTER))
+		return XDP_ABORTED;
+	if (start_of(ctx) + ETH_HLEN > end_of(ctx))
+		return XDP_ABORTED;
+	copy(start_of(ctx), constants.downlink, ETH_HLEN);
+	return bpf_redirect(constants.towards_n6, 0);
+}
+
+SEC("xdp")
+int bare_n6(struct xdp_md *ctx)
+{
+	struct ethhdr *ethernet = start_of(ctx);
+	struct iphdr *ip = (void *)(ethernet + 1);
+
+	if ((void *)(ip + 1) > end_of(ctx) || ethernet->h_proto != bpf_htons(ETH_P_IP) || ip->saddr != constants.server)
+		return XDP_PASS;
+	if (bpf_xdp_adjust_head(ctx, -(int)OUTER))
+		return XDP_ABORTED;
+	if (start_of(ctx) + ETH_HLEN + OUTER > end_of(ctx))
+		return XDP_ABORTED;
+	copy(start_of(ctx), constants.uplink, ETH_HLEN + OUTER);
+	return bpf_redirect(constants.towards_n3, 0);
+}
+
+char licence[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,351 @@
+//! A load without a generator: frames go in a circle through a user plane between two pairs of veth interfaces, and BPF
+//! programs at their far ends make each one that comes out the next packet of a session chosen at random
+//! (`bpf/circuit.bpf.c`). As many frames as are injected stay in flight; how fast they go round is the figure.
+//!
+//! Everything is done in the network namespace of the calling thread. Veth takes redirected frames only where the peer has
+//! native XDP or receive offload (GRO).
+
+#[cfg(test)]
+mod tests;
+
+use crate::packets::{self, ETHERNET, IPV4_HEADER, OUTER};
+use crate::sys;
+use aya::maps::{Array, MapData, MapError, PerCpuArray};
+use aya::programs::links::FdLink;
+use aya::programs::{ProgramError, Xdp, XdpMode};
+use aya::{Ebpf, EbpfLoader};
+use std::io;
+use std::net::Ipv4Addr;
+use vireo_types::Teid;
+
+/// Why a circuit cannot be had. Each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum CircuitError {
+    /// BPF needs capabilities.
+    #[error("no permission to load BPF programs: run as root, outside of user namespaces")]
+    Permission,
+    /// There is no such interface.
+    #[error("there is no interface {name}: {source}")]
+    Interface {
+        /// Its name.
+        name: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The kernel does not take a program.
+    #[error("the kernel does not take the load's BPF programs ({0}): they need Linux 5.15 or later")]
+    Refused(String),
+    /// The packets cannot be made.
+    #[error("packets of {0} octets cannot be: take 48 to 1,400")]
+    Length(u16),
+    /// A frame could not be sent.
+    #[error("cannot send a frame: {0}")]
+    Send(io::Error),
+}
+
+/// Which way packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the RAN, in tunnels.
+    Uplink,
+    /// To the RAN.
+    Downlink,
+}
+
+/// An interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its MAC address.
+    pub mac: [u8; 6],
+}
+
+impl Interface {
+    /// One of the calling thread's namespace.
+    pub fn of(name: &str) -> Result<Self, CircuitError> {
+        let failed = |source| CircuitError::Interface { name: name.to_owned(), source };
+        let text = sys::mac(name).map_err(failed)?;
+        Ok(Interface { name: name.to_owned(), mac: text })
+    }
+
+    fn index(&self) -> Result<u32, CircuitError> {
+        sys::index(&self.name).map_err(|source| CircuitError::Interface { name: self.name.clone(), source })
+    }
+}
+
+/// Two pairs of interfaces: the user plane is between the near ends, the load between the far ends.
+#[derive(Clone, Debug)]
+pub struct Ends {
+    /// The user plane's, N3.
+    pub n3: Interface,
+    /// The user plane's, N6.
+    pub n6: Interface,
+    /// The peer of N3.
+    pub ran: Interface,
+    /// The peer of N6.
+    pub dn: Interface,
+}
+
+/// What is in the packets.
+#[derive(Clone, Copy, Debug)]
+pub struct Packets {
+    /// Octets of the users' packets, IP header included.
+    pub length: u16,
+    /// The RAN's address.
+    pub gnb: Ipv4Addr,
+    /// The user plane's address on N3.
+    pub upf: Ipv4Addr,
+    /// The host that UEs talk to.
+    pub server: Ipv4Addr,
+    /// The UE of session 0; those of the others follow.
+    pub ue: Ipv4Addr,
+    /// The uplink TEID of session 0; those of the others follow in steps of 256.
+    pub teid: Teid,
+    /// The QoS flow.
+    pub qfi: u8,
+}
+
+/// The programs' constants; the layout is that of `struct constants`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Constants {
+    towards_n3: u32,
+    towards_n6: u32,
+    server: u32,
+    address: u32,
+    teid: u32,
+    sum_up: u32,
+    sum_down: u32,
+    uplink: [u8; 80],
+    downlink: [u8; 36],
+}
+
+// SAFETY: plain integers without padding
+unsafe impl aya::Pod for Constants {}
+
+const _: () = assert!(size_of::<Constants>() == 7 * 4 + 80 + 36);
+
+/// `struct load`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Load {
+    first: u32,
+    count: u32,
+}
+
+// SAFETY: plain integers without padding
+unsafe impl aya::Pod for Load {}
+
+/// `struct counted`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Processor {
+    uplink: u64,
+    downlink: u64,
+    random: u64,
+    others: u64,
+}
+
+// SAFETY: plain integers without padding
+unsafe impl aya::Pod for Processor {}
+
+/// What came out of the user plane so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Packets on N6.
+    pub uplink: u64,
+    /// Packets on N3.
+    pub downlink: u64,
+    /// Frames that are none of the load's.
+    pub others: u64,
+}
+
+/// Aligned as ELF asks.
+#[repr(C, align(8))]
+struct Aligned<T: ?Sized>(T);
+
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/circuit.bpf.o")));
+
+/// Octets of the frames' headers that are always the same.
+struct Templates {
+    uplink: [u8; ETHERNET + OUTER + IPV4_HEADER],
+    downlink: [u8; ETHERNET + IPV4_HEADER],
+}
+
+fn ethernet(to: [u8; 6], from: [u8; 6]) -> [u8; ETHERNET] {
+    let mut header = [0; ETHERNET];
+    header[..6].copy_from_slice(&to);
+    header[6..12].copy_from_slice(&from);
+    header[12..].copy_from_slice(&[8, 0]);
+    header
+}
+
+/// The programs on a pair of interfaces. The kernel takes them off when this is dropped.
+#[derive(Debug)]
+pub struct Circuit {
+    bpf: Ebpf,
+    packets: Packets,
+    ends: Ends,
+    links: Vec<FdLink>,
+}
+
+impl Circuit {
+    /// The load, on the far ends of a user plane.
+    pub fn load(ends: &Ends, packets: Packets) -> Result<Self, CircuitError> {
+        let mut circuit = Circuit::open(&ends.ran, &ends.dn, ends, packets)?;
+        circuit.attach("from_n3", &ends.ran.clone())?;
+        circuit.attach("from_n6", &ends.dn.clone())?;
+        Ok(circuit)
+    }
+
+    /// In a user plane's place: headers off and on, and a redirect.
+    pub fn bare(ends: &Ends, packets: Packets) -> Result<Self, CircuitError> {
+        // the frames go to the far ends from here
+        let turned = Ends { n3: ends.ran.clone(), ran: ends.n3.clone(), n6: ends.dn.clone(), dn: ends.n6.clone() };
+        let turned_packets = Packets { gnb: packets.upf, upf: packets.gnb, ..packets };
+        let mut circuit = Circuit::open(&ends.n3, &ends.n6, &turned, turned_packets)?;
+        circuit.attach("bare_n3", &ends.n3.clone())?;
+        circuit.attach("bare_n6", &ends.n6.clone())?;
+        Ok(circuit)
+    }
+
+    fn open(
+        towards_n3: &Interface,
+        towards_n6: &Interface,
+        ends: &Ends,
+        packets: Packets,
+    ) -> Result<Self, CircuitError> {
+        let templates = templates(ends, &packets)?;
+        let sum_of = |header: &[u8], address: usize| {
+            let mut header: Vec<u8> = header.to_vec();
+            header[10..12].fill(0);
+            header[address..address + 4].fill(0);
+            // as the program reads it, which does not swap octets
+            u32::from(packets::sum(&header).to_be())
+        };
+        let mut constants = Constants {
+            towards_n3: towards_n3.index()?,
+            towards_n6: towards_n6.index()?,
+            server: u32::from_ne_bytes(packets.server.octets()),
+            address: packets.ue.to_bits(),
+            teid: packets.teid.0,
+            sum_up: sum_of(&templates.uplink[ETHERNET + OUTER..], 12),
+            sum_down: sum_of(&templates.downlink[ETHERNET..], 16),
+            uplink: [0; 80],
+            downlink: [0; 36],
+        };
+        constants.uplink[..templates.uplink.len()].copy_from_slice(&templates.uplink);
+        constants.downlink[..templates.downlink.len()].copy_from_slice(&templates.downlink);
+        let bpf = EbpfLoader::new()
+            .override_global("constants", &constants, true)
+            .load(&OBJECT.0)
+            .map_err(|error| refused(&error))?;
+        Ok(Circuit { bpf, packets, ends: ends.clone(), links: vec![] })
+    }
+
+    fn attach(&mut self, program: &str, interface: &Interface) -> Result<(), CircuitError> {
+        let index = interface.index()?;
+        let missing = || CircuitError::Refused(format!("there is no program {program}"));
+        let program: &mut Xdp = self
+            .bpf
+            .program_mut(program)
+            .ok_or_else(missing)?
+            .try_into()
+            .map_err(|error: ProgramError| refused(&error))?;
+        if program.fd().is_err() {
+            program.load().map_err(|error| refused(&error))?;
+        }
+        let link = program.attach_to_if_index(index, XdpMode::Driver).map_err(|error| refused(&error))?;
+        let link = program.take_link(link).map_err(|error| refused(&error))?;
+        self.links.push(FdLink::try_from(link).map_err(|error| refused(&error))?);
+        Ok(())
+    }
+
+    /// From now on the packets are of `count` sessions from `first` on; of 0 sessions: the frames end.
+    pub fn run(&mut self, first: u32, count: u32) -> Result<(), CircuitError> {
+        let map = self.bpf.map_mut("load").ok_or_else(|| CircuitError::Refused("there is no map load".to_owned()))?;
+        let mut load = Array::<&mut MapData, Load>::try_from(map).map_err(|error: MapError| refused(&error))?;
+        load.set(0, Load { first, count }, 0).map_err(|error| refused(&error))
+    }
+
+    /// Sends frames of session `session` into the user plane; the program does the rest.
+    pub fn inject(&self, direction: Direction, session: u32, frames: usize) -> Result<(), CircuitError> {
+        let frame = self.frame(direction, session)?;
+        let interface = match direction {
+            Direction::Uplink => &self.ends.ran,
+            Direction::Downlink => &self.ends.dn,
+        };
+        let socket = sys::PacketSocket::open(interface.index()?).map_err(CircuitError::Send)?;
+        (0..frames).try_for_each(|_| socket.send(&frame).map_err(CircuitError::Send))
+    }
+
+    /// A frame as the load's programs make it.
+    fn frame(&self, direction: Direction, session: u32) -> Result<Vec<u8>, CircuitError> {
+        let Packets { length, server, ue, teid, .. } = self.packets;
+        let ue = Ipv4Addr::from_bits(ue.to_bits().wrapping_add(session));
+        let templates = templates(&self.ends, &self.packets)?;
+        let body = usize::from(length) - IPV4_HEADER;
+        let udp = packets::udp_header(1234, 5678, body as u16);
+        let payload = std::iter::repeat_n(0x5a, body - udp.len());
+        let mut frame = match direction {
+            Direction::Uplink => {
+                let mut frame = templates.uplink[..ETHERNET + OUTER].to_vec();
+                let at = ETHERNET + IPV4_HEADER + packets::UDP_HEADER + 4;
+                frame[at..at + 4].copy_from_slice(&teid.0.wrapping_add(session << 8).to_be_bytes());
+                frame.extend(packets::ipv4_header(ue, server, length));
+                frame
+            }
+            Direction::Downlink => {
+                let mut frame = templates.downlink[..ETHERNET].to_vec();
+                frame.extend(packets::ipv4_header(server, ue, length));
+                frame
+            }
+        };
+        frame.extend(udp);
+        frame.extend(payload);
+        Ok(frame)
+    }
+
+    /// What was counted so far.
+    pub fn counted(&self) -> Result<Counted, CircuitError> {
+        let map = self.bpf.map("counted").ok_or_else(|| CircuitError::Refused("there is no map counted".to_owned()))?;
+        let map = PerCpuArray::<&MapData, Processor>::try_from(map).map_err(|error: MapError| refused(&error))?;
+        let mut counted = Counted::default();
+        for processor in map.get(&0, 0).map_err(|error| refused(&error))?.iter() {
+            counted.uplink += processor.uplink;
+            counted.downlink += processor.downlink;
+            counted.others += processor.others;
+        }
+        Ok(counted)
+    }
+}
+
+fn templates(ends: &Ends, packets: &Packets) -> Result<Templates, CircuitError> {
+    let Packets { length, gnb, upf, server, ue, teid, qfi } = *packets;
+    let wrong = || CircuitError::Length(length);
+    if !(48..=1400).contains(&length) {
+        return Err(wrong());
+    }
+    let outer = packets::tunnel(gnb, upf, teid, qfi, length.into()).ok_or_else(wrong)?;
+    let mut templates = Templates { uplink: [0; 78], downlink: [0; 34] };
+    templates.uplink[..ETHERNET].copy_from_slice(&ethernet(ends.n3.mac, ends.ran.mac));
+    templates.uplink[ETHERNET..ETHERNET + OUTER].copy_from_slice(&outer);
+    templates.uplink[ETHERNET + OUTER..].copy_from_slice(&packets::ipv4_header(ue, server, length));
+    templates.downlink[..ETHERNET].copy_from_slice(&ethernet(ends.n6.mac, ends.dn.mac));
+    templates.downlink[ETHERNET..].copy_from_slice(&packets::ipv4_header(server, ue, length));
+    Ok(templates)
+}
+
+/// What the kernel said, below all that was said about it.
+fn refused(error: &(dyn std::error::Error + 'static)) -> CircuitError {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        match error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
+            Some(libc::EPERM) => return CircuitError::Permission,
+            Some(code) => return CircuitError::Refused(io::Error::from_raw_os_error(code).to_string()),
+            None => cause = error.source(),
+        }
+    }
+    CircuitError::Refused(error.to_string())
+}

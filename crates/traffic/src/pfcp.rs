@@ -1,0 +1,355 @@
+//! A control plane that sets up sessions, many at a time: an association, and requests of which a window is unanswered.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::ops::Range;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use vireo_types::Teid;
+use vireo_wire::pfcp::*;
+
+/// Why sessions cannot be set up. Each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum PfcpError {
+    /// The socket.
+    #[error("cannot open UDP port {} of {} for PFCP: {source}; is another control plane running?", .address.port(), .address.ip())]
+    Socket {
+        /// Where.
+        address: SocketAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Nobody answers.
+    #[error("the UPF at {0} does not answer PFCP: is it running, and is this its N4 address?")]
+    Silent(SocketAddr),
+    /// It does not want an association.
+    #[error("the UPF refuses the association: {0:?}")]
+    Association(Cause),
+    /// It does not want a session.
+    #[error(
+        "the UPF refuses session {session} of {of}: {cause:?} (offending IE {offending:?}); see its log, its \
+         `max-sessions`, and whether {ue} is in one of its pools and free"
+    )]
+    Session {
+        /// Which.
+        session: u32,
+        /// How many were asked for.
+        of: u32,
+        /// Why.
+        cause: Cause,
+        /// The element at fault.
+        offending: Option<u16>,
+        /// The address that was asked for.
+        ue: Ipv4Addr,
+    },
+    /// It answers what cannot be used.
+    #[error("the UPF's answer to session {session} cannot be used: {what}")]
+    Answer {
+        /// Which.
+        session: u32,
+        /// What is wrong.
+        what: String,
+    },
+    /// Anything else about the socket.
+    #[error("PFCP: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// What a session is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// The UE's address.
+    pub ue: Ipv4Addr,
+    /// The RAN's address.
+    pub gnb: Ipv4Addr,
+    /// The RAN's TEID.
+    pub teid: Teid,
+    /// The QoS flow.
+    pub qfi: u8,
+    /// A rate limit for both directions, in kbit/s.
+    pub mbr_kbps: Option<u64>,
+    /// Whether its volume is measured, with a threshold that is not reached.
+    pub measured: bool,
+}
+
+/// A session that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Established {
+    /// Its number.
+    pub session: u32,
+    /// The UPF's SEID.
+    pub seid: u64,
+    /// The uplink TEID.
+    pub teid: Teid,
+    /// The UPF's address on N3.
+    pub upf: IpAddr,
+}
+
+/// How long an answer may take until the request is sent again.
+const RESPONSE_TIME: Duration = Duration::from_secs(1);
+/// How often a request is sent in all.
+const ATTEMPTS: u8 = 5;
+/// Octets that any answer has room in.
+const DATAGRAM: usize = 2048;
+/// Seconds from 1900-01-01 to 1970-01-01.
+const NTP_EPOCH: u64 = 2_208_988_800;
+
+/// A control plane with an association.
+#[derive(Debug)]
+pub struct ControlPlane {
+    socket: UdpSocket,
+    upf: SocketAddr,
+    address: Ipv4Addr,
+    started: RecoveryTimeStamp,
+    sequence: u32,
+}
+
+#[derive(Debug)]
+struct Pending {
+    session: u32,
+    request: Vec<u8>,
+    sent: Instant,
+    attempts: u8,
+}
+
+impl ControlPlane {
+    /// Associates the address (port 0: any) with the UPF.
+    pub fn associate(address: Ipv4Addr, port: u16, upf: SocketAddr) -> Result<Self, PfcpError> {
+        let local = SocketAddr::from((address, port));
+        let socket = UdpSocket::bind(local).map_err(|source| PfcpError::Socket { address: local, source })?;
+        socket.connect(upf)?;
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let started = RecoveryTimeStamp((unix + NTP_EPOCH) as u32);
+        let mut plane = ControlPlane { socket, upf, address, started, sequence: 0 };
+        let request = AssociationSetupRequest {
+            node_id: NodeId::Ipv4(address),
+            recovery_time_stamp: started,
+            up_function_features: None,
+            cp_function_features: None,
+        };
+        let sequence = plane.next();
+        let mut octets = vec![];
+        request.emit(&mut octets, sequence).map_err(too_long)?;
+        let response: AssociationSetupResponse = plane.ask(&octets, sequence)?;
+        if response.cause.is_accepted() { Ok(plane) } else { Err(PfcpError::Association(response.cause)) }
+    }
+
+    /// Sets up the sessions of these numbers, `window` requests at a time, and tells of each one that is there.
+    pub fn establish(
+        &mut self,
+        sessions: Range<u32>,
+        window: usize,
+        build: impl Fn(u32) -> Session,
+        mut each: impl FnMut(Established),
+    ) -> Result<(), PfcpError> {
+        let (of, mut next) = (sessions.len() as u32, sessions.start);
+        let mut pending: HashMap<u32, Pending> = HashMap::with_capacity(window);
+        let mut spare: Vec<Vec<u8>> = vec![];
+        let mut buffer = [0; DATAGRAM];
+        self.socket.set_read_timeout(Some(RESPONSE_TIME / 4))?;
+        while next < sessions.end || !pending.is_empty() {
+            while next < sessions.end && pending.len() < window.max(1) {
+                let sequence = self.next();
+                let mut request = spare.pop().unwrap_or_default();
+                request.clear();
+                self.request(next, &build(next)).emit(&mut request, 0, sequence).map_err(too_long)?;
+                self.send(&request)?;
+                pending.insert(sequence, Pending { session: next, request, sent: Instant::now(), attempts: 1 });
+                next += 1;
+            }
+            let Some(message) = self.receive(&mut buffer)? else {
+                self.repeat(&mut pending)?;
+                continue;
+            };
+            if message.message_type() != MessageType::SESSION_ESTABLISHMENT_RESPONSE {
+                self.answer(&message)?;
+                continue;
+            }
+            let Some(answered) = pending.remove(&message.sequence()) else { continue };
+            each(established(&message, answered.session, of, || build(answered.session).ue)?);
+            spare.push(answered.request);
+        }
+        Ok(())
+    }
+
+    /// Ends the association, and with it all sessions.
+    pub fn release(mut self) -> Result<(), PfcpError> {
+        let sequence = self.next();
+        let mut octets = vec![];
+        let request = AssociationReleaseRequest { node_id: NodeId::Ipv4(self.address) };
+        request.emit(&mut octets, sequence).map_err(too_long)?;
+        let _: AssociationReleaseResponse = self.ask(&octets, sequence)?;
+        Ok(())
+    }
+
+    fn next(&mut self) -> u32 {
+        self.sequence = if self.sequence >= 0xff_ffff { 1 } else { self.sequence + 1 };
+        self.sequence
+    }
+
+    /// Sends a request until it is answered.
+    fn ask<T: Body>(&mut self, request: &[u8], sequence: u32) -> Result<T, PfcpError> {
+        let mut buffer = [0; DATAGRAM];
+        self.socket.set_read_timeout(Some(RESPONSE_TIME))?;
+        for _ in 0..ATTEMPTS {
+            self.send(request)?;
+            let until = Instant::now() + RESPONSE_TIME;
+            while Instant::now() < until {
+                match self.receive(&mut buffer)? {
+                    Some(message) if message.sequence() == sequence && message.message_type() == T::KIND => {
+                        return T::parse(&message)
+                            .map_err(|error| PfcpError::Answer { session: 0, what: format!("{error:?}") });
+                    }
+                    Some(message) => self.answer(&message)?,
+                    None => {}
+                }
+            }
+        }
+        Err(PfcpError::Silent(self.upf))
+    }
+
+    fn send(&self, datagram: &[u8]) -> Result<(), PfcpError> {
+        match self.socket.send(datagram) {
+            Ok(_) => Ok(()),
+            // what came back of an earlier one; this one is sent again if it was not
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn receive<'b>(&self, buffer: &'b mut [u8]) -> Result<Option<Message<'b>>, PfcpError> {
+        match self.socket.recv(buffer) {
+            Ok(length) => Ok(Message::new(&buffer[..length]).ok()),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+                io::ErrorKind::ConnectionRefused => {
+                    std::thread::sleep(RESPONSE_TIME / 10);
+                    Ok(None)
+                }
+                _ => Err(error.into()),
+            },
+        }
+    }
+
+    /// Sends again what has waited too long.
+    fn repeat(&self, pending: &mut HashMap<u32, Pending>) -> Result<(), PfcpError> {
+        let now = Instant::now();
+        for waiting in pending.values_mut().filter(|waiting| now > waiting.sent + RESPONSE_TIME) {
+            if waiting.attempts >= ATTEMPTS {
+                return Err(PfcpError::Silent(self.upf));
+            }
+            waiting.attempts += 1;
+            waiting.sent = now;
+            self.send(&waiting.request)?;
+        }
+        Ok(())
+    }
+
+    /// Answers what the UPF asks by itself: whether we are there, and reports.
+    fn answer(&self, message: &Message<'_>) -> Result<(), PfcpError> {
+        let mut octets = vec![];
+        match message.message_type() {
+            MessageType::HEARTBEAT_REQUEST => {
+                let response = HeartbeatResponse { recovery_time_stamp: self.started };
+                response.emit(&mut octets, message.sequence()).map_err(too_long)?;
+            }
+            MessageType::SESSION_REPORT_REQUEST => {
+                let response = SessionReportResponse::new(Cause::REQUEST_ACCEPTED);
+                response.emit(&mut octets, message.seid(), message.sequence()).map_err(too_long)?;
+            }
+            _ => return Ok(()),
+        }
+        self.send(&octets)
+    }
+
+    fn request(&self, number: u32, session: &Session) -> SessionEstablishmentRequest {
+        // SEID 0 is nobody's
+        let seid = u64::from(number) + 1;
+        let mut request =
+            SessionEstablishmentRequest::new(NodeId::Ipv4(self.address), FSeid::new(seid, self.address.into()));
+        let qers = || std::iter::once(QerId(1)).collect();
+        let urrs = || session.measured.then_some(UrrId(1)).into_iter().collect();
+        request.create_pdrs.push(CreatePdr {
+            pdr_id: PdrId(1),
+            precedence: Precedence(255),
+            pdi: Pdi {
+                source_interface: SourceInterface::ACCESS,
+                f_teid: Some(FTeid::Choose { ipv4: true, ipv6: false, id: None }),
+                ue_ip_addresses: std::iter::once(UeIpAddress::source(Some(session.ue), None)).collect(),
+                ..Pdi::default()
+            },
+            outer_header_removal: Some(OuterHeaderRemoval::GTPU_IPV4),
+            far_id: Some(FarId(1)),
+            qer_ids: qers(),
+            urr_ids: urrs(),
+            ..CreatePdr::default()
+        });
+        request.create_pdrs.push(CreatePdr {
+            pdr_id: PdrId(2),
+            precedence: Precedence(255),
+            pdi: Pdi {
+                source_interface: SourceInterface::CORE,
+                ue_ip_addresses: std::iter::once(UeIpAddress::destination(Some(session.ue), None)).collect(),
+                ..Pdi::default()
+            },
+            far_id: Some(FarId(2)),
+            qer_ids: qers(),
+            urr_ids: urrs(),
+            ..CreatePdr::default()
+        });
+        let forward = |id, destination_interface, outer_header_creation| CreateFar {
+            far_id: FarId(id),
+            apply_action: ApplyAction::FORW,
+            forwarding_parameters: Some(ForwardingParameters {
+                destination_interface,
+                outer_header_creation,
+                ..ForwardingParameters::default()
+            }),
+            bar_id: None,
+        };
+        let tunnel = OuterHeaderCreation::gtpu(session.teid, session.gnb.into());
+        request.create_fars.push(forward(1, DestinationInterface::CORE, None));
+        request.create_fars.push(forward(2, DestinationInterface::ACCESS, Some(tunnel)));
+        request.create_qers.push(CreateQer {
+            qer_id: QerId(1),
+            qfi: Some(Qfi(session.qfi)),
+            mbr: session.mbr_kbps.map(|kbps| Mbr { uplink_kbps: kbps, downlink_kbps: kbps }),
+            ..CreateQer::default()
+        });
+        if session.measured {
+            request.create_urrs.push(CreateUrr {
+                urr_id: UrrId(1),
+                measurement_method: MeasurementMethod::VOLUM,
+                reporting_triggers: ReportingTriggers::VOLTH,
+                volume_threshold: Some(VolumeThreshold { total: Some(1 << 50), ..VolumeThreshold::default() }),
+                ..CreateUrr::default()
+            });
+        }
+        request
+    }
+}
+
+fn too_long(error: TooLong) -> PfcpError {
+    PfcpError::Io(io::Error::other(format!("{error:?}")))
+}
+
+fn established(
+    message: &Message<'_>,
+    session: u32,
+    of: u32,
+    ue: impl Fn() -> Ipv4Addr,
+) -> Result<Established, PfcpError> {
+    let wrong = |what: &str| PfcpError::Answer { session, what: what.to_owned() };
+    let response = SessionEstablishmentResponse::parse(message).map_err(|error| wrong(&format!("{error:?}")))?;
+    if !response.cause.is_accepted() {
+        let offending = response.offending_ie.map(|ie| ie.0);
+        return Err(PfcpError::Session { session, of, cause: response.cause, offending, ue: ue() });
+    }
+    let f_teid = response.created_pdrs.iter().find_map(|created| created.f_teid);
+    let f_teid = f_teid.ok_or_else(|| wrong("it names no F-TEID for the uplink"))?;
+    let (Some(teid), Some(upf)) = (f_teid.teid(), f_teid.address()) else {
+        return Err(wrong("its F-TEID has no TEID or address"));
+    };
+    let seid = response.up_f_seid.ok_or_else(|| wrong("it has no F-SEID"))?.seid;
+    Ok(Established { session, seid, teid, upf })
+}

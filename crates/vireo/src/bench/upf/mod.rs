@@ -1,0 +1,243 @@
+//! `vireo bench upf`: what a packet and a session cost the user plane, in namespaces of its own and on one processor,
+//! beside what the machine can do at best: the same frames through programs that only move headers.
+//!
+//! The load runs in the kernel (`vireo_traffic::circuit`): no generator limits it. What is compared with is measured
+//! before and after, and the UPF has real sessions of N4.
+
+mod kernel;
+mod network;
+mod process;
+
+use crate::cli::Failure;
+use crate::lab::{Interrupt, create};
+use kernel::{Cost, Spans};
+use network::Network;
+use process::Upf;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+use vireo_simulator::results::Bound::{self, AtLeast, AtMost};
+use vireo_simulator::results::{Figure, Machine, Measured, Summary};
+use vireo_traffic::circuit::Circuit;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Write the numbers as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// How often packets are measured [default: 5; 1 with --quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50))]
+    runs: Option<u32>,
+    /// The short form, within seconds and with fewer sessions: shows that it works, its figures prove little
+    #[arg(long)]
+    quick: bool,
+}
+
+/// How many sessions there are.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    few: u32,
+    many: u32,
+    metered: u32,
+}
+
+impl Args {
+    fn runs(&self) -> u32 {
+        self.runs.unwrap_or(if self.quick { 1 } else { 5 })
+    }
+
+    fn size(&self) -> Size {
+        if self.quick {
+            Size { few: 2_500, many: 10_000, metered: 2_500 }
+        } else {
+            Size { few: 250_000, many: 1_000_000, metered: 250_000 }
+        }
+    }
+
+    fn spans(&self) -> Spans {
+        Spans { window: Duration::from_millis(if self.quick { 100 } else { 500 }) }
+    }
+}
+
+/// One run of the kernel's part.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    floor: [Cost; 2],
+    one: Cost,
+    few: Cost,
+    many: Cost,
+    metered: Cost,
+}
+
+/// What setting up sessions came to.
+struct SetUp {
+    /// Sessions a second, in the order of setting them up.
+    rates: Vec<f64>,
+    /// Octets per session.
+    memory: f64,
+}
+
+/// Does what `vireo bench upf` was asked.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let mut json = args.json.as_deref().map(create).transpose()?;
+    let network = Network::build()?;
+    let interrupt = Interrupt::listen()?;
+    let size = args.size();
+    let mut figures = vec![];
+    let (runs, set_up) = in_kernel(&network, args, size, &interrupt)?;
+    figures.extend(kernel_figures(&runs, size));
+    figures.extend(set_up_figures(&set_up, size));
+    let mut summary = Summary {
+        experiment: "bench upf".into(),
+        about: "what packets and sessions cost the user plane".into(),
+        paper: String::new(),
+        machine: Machine::read(),
+        quick: args.quick,
+        runs: args.runs(),
+        configurations: vec![],
+        figures,
+        met: true,
+        notes: notes(),
+    };
+    summary.judge();
+    print!("{summary}");
+    if let Some(file) = &mut json {
+        serde_json::to_writer_pretty(&mut *file, &summary)?;
+        file.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+fn notes() -> Vec<String> {
+    let mut notes = vec![
+        "128-byte packets with random sessions, one processor; a packet's time is that of a whole round: through the \
+         UPF and back by the load's program at the far ends. Marks are held against the median."
+            .to_owned(),
+    ];
+    if cfg!(debug_assertions) {
+        notes.push("Made with a debug build: nothing can be concluded from the figures.".to_owned());
+    }
+    notes
+}
+
+/// The processor of the packets; the bench itself is on another if there is one.
+const PROCESSOR: usize = 0;
+
+fn in_kernel(network: &Network, args: &Args, size: Size, interrupt: &Interrupt) -> Result<(Vec<Run>, SetUp), Failure> {
+    let sessions = size.many + size.metered;
+    let mut upf = Upf::start(network, &[PROCESSOR], sessions, &process::xdp(network), interrupt)?;
+    let mut rates = vec![];
+    eprintln!("bench: {} sessions through N4", size.many);
+    for block in 0..size.many / size.few {
+        interrupt.check()?;
+        rates.push(upf.establish(block * size.few..(block + 1) * size.few, false)?);
+    }
+    let memory = upf.memory()? as f64 / f64::from(size.many);
+    upf.establish(size.many..sessions, true)?;
+    let teid = upf.teid.ok_or_else(|| Failure("the UPF has no sessions".into()))?;
+    let packets = network.packets(teid);
+    let mut load = network.outside(|| Circuit::load(&network.ours, packets))??;
+    let mut bare_load = network.outside(|| Circuit::load(&network.bare, packets))??;
+    let _bare = Circuit::bare(&network.bare, packets)?;
+    let mut runs = vec![];
+    for run in 1..=args.runs() {
+        interrupt.check()?;
+        eprintln!("bench: packets, run {run} of {}", args.runs());
+        let mut ours = |sessions| kernel::both(network, &mut load, sessions, PROCESSOR, args.spans());
+        let mut floor = || kernel::both(network, &mut bare_load, (0, 1), PROCESSOR, args.spans());
+        let before = floor()?;
+        let one = ours((0, 1))?;
+        let few = ours((0, size.few))?;
+        let many = ours((0, size.many))?;
+        let metered = ours((size.many, size.metered))?;
+        runs.push(Run { floor: [before, floor()?], one, few, many, metered });
+    }
+    drop((load, bare_load));
+    upf.stop()?;
+    Ok((runs, SetUp { rates, memory }))
+}
+
+/// A figure that is judged by its median.
+fn figure(name: String, unit: &str, runs: Vec<f64>, mark: Option<Bound>) -> Option<Figure> {
+    let measured = Measured::of(runs)?;
+    let median = Measured { min: measured.median, max: measured.median, ..measured.clone() };
+    let met = mark.is_none_or(|mark| mark.holds(&median));
+    Some(Figure { mark, met, ..Figure::new(name, unit, measured) })
+}
+
+fn kernel_figures(runs: &[Run], size: Size) -> Vec<Figure> {
+    type Of = fn(&Run) -> Cost;
+    type Part = fn(Cost) -> f64;
+    let few = format!("{} sessions", size.few);
+    let many = format!("{} sessions", size.many);
+    let rows: [(String, Of, Option<f64>); 4] = [
+        ("1 session".into(), |run| run.one, Some(1.35)),
+        (few.clone(), |run| run.few, Some(1.9)),
+        (many, |run| run.many, Some(2.5)),
+        (format!("{few} with QER and URR"), |run| run.metered, None),
+    ];
+    let ways: [(&str, Part); 2] = [("uplink", |cost| cost.uplink), ("downlink", |cost| cost.downlink)];
+    let mut figures = vec![];
+    for (way, part) in ways {
+        let all = |of: &dyn Fn(&Run) -> f64| runs.iter().map(of).collect::<Vec<f64>>();
+        let floor = all(&|run| f64::midpoint(part(run.floor[0]), part(run.floor[1])));
+        figures.push(figure(format!("XDP, {way}, bare redirect"), "ns", floor, None));
+        for (name, of, _) in &rows {
+            figures.push(figure(format!("XDP, {way}, {name}"), "ns", all(&|run| part(of(run))), None));
+        }
+        for (name, of, mark) in &rows {
+            let ratio = all(&|run| part(of(run).over(run.floor[0], run.floor[1])));
+            figures.push(figure(format!("XDP, {way}, {name}, of the floor"), "ratio", ratio, mark.map(AtMost)));
+        }
+        let cost = all(&|run| (part(run.metered) / part(run.few) - 1.0) * 100.0);
+        figures.push(figure(format!("XDP, {way}, cost of QER and URR"), "%", cost, Some(AtMost(20.0))));
+    }
+    figures.into_iter().flatten().collect()
+}
+
+fn set_up_figures(set_up: &SetUp, size: Size) -> Vec<Figure> {
+    let last = set_up.rates.last().zip(set_up.rates.first()).map(|(last, first)| last / first);
+    let figures = [
+        figure(
+            format!("PFCP, sessions set up, blocks of {}", size.few),
+            "1/s",
+            set_up.rates.clone(),
+            Some(AtLeast(20_000.0)),
+        ),
+        figure(
+            "PFCP, the last block's rate of the first's".into(),
+            "ratio",
+            last.into_iter().collect(),
+            Some(AtLeast(0.9)),
+        ),
+        figure(format!("memory per session, of {}", size.many), "octets", vec![set_up.memory], Some(AtMost(2048.0))),
+    ];
+    figures.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_against_the_floor_before_and_after_and_judged_by_the_median() {
+        let cost = |up: f64| Cost { uplink: up, downlink: 2.0 * up };
+        let run = |one: f64| Run {
+            floor: [cost(90.0), cost(110.0)],
+            one: cost(one),
+            few: cost(150.0),
+            many: cost(300.0),
+            metered: cost(165.0),
+        };
+        let size = Size { few: 250_000, many: 1_000_000, metered: 250_000 };
+        let figures = kernel_figures(&[run(120.0), run(130.0), run(190.0)], size);
+        let find = |name: &str| figures.iter().find(|figure| figure.name == name).unwrap();
+        let one = find("XDP, uplink, 1 session, of the floor");
+        assert!(one.met && (one.ours.median - 1.3).abs() < 1e-9, "one bad run of three: {one:?}");
+        assert!(!find("XDP, downlink, 1000000 sessions, of the floor").met, "three times the floor");
+        assert!((find("XDP, uplink, cost of QER and URR").ours.median - 10.0).abs() < 1e-9);
+        let set_up = SetUp { rates: vec![100_000.0, 80_000.0], memory: 1456.0 };
+        let figures = set_up_figures(&set_up, size);
+        assert_eq!(figures.iter().map(|figure| figure.met).collect::<Vec<_>>(), [true, false, true]);
+    }
+}

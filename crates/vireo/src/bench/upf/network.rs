@@ -1,0 +1,93 @@
+//! Where the user plane is measured: its own namespace and one for everything around it, with two pairs of interfaces
+//! for the UPF and two for what it is compared with.
+//!
+//! ```text
+//!              +-- ran ===== n3 --+
+//!   outside ---+                  +--- UPF's
+//!              +-- dn ====== n6 --+
+//! ```
+
+use crate::cli::Failure;
+use crate::lab::netns::{self, Netns};
+use std::net::Ipv4Addr;
+use vireo_traffic::circuit::{Ends, Interface, Packets};
+use vireo_types::Teid;
+
+/// The UPF on N3.
+pub(super) const UPF_N3: Ipv4Addr = Ipv4Addr::new(192, 168, 127, 1);
+/// The only RAN node.
+pub(super) const GNB: Ipv4Addr = Ipv4Addr::new(192, 168, 127, 2);
+const UPF_N6: Ipv4Addr = Ipv4Addr::new(192, 168, 128, 1);
+/// The host that UEs talk to.
+pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(192, 168, 128, 2);
+/// The UEs' addresses.
+pub(super) const POOL: &str = "10.64.0.0/11";
+/// The first UE's.
+pub(super) const FIRST_UE: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 2);
+
+/// Octets of the users' packets.
+const LENGTH: u16 = 128;
+
+/// The namespaces while they exist; the calling thread is in the UPF's.
+pub(super) struct Network {
+    /// The UPF's.
+    pub(super) upf: Netns,
+    outside: Netns,
+    /// Where the UPF is.
+    pub(super) ours: Ends,
+    /// Where nothing is but what it is compared with.
+    pub(super) bare: Ends,
+}
+
+impl Network {
+    /// Builds it. To be called from the main thread, before there are others.
+    pub(super) fn build() -> Result<Self, Failure> {
+        netns::isolate()?;
+        let (outside, upf) = (Netns::new()?, Netns::new()?);
+        let mut pairs = vec![];
+        for suffix in ["", "b"] {
+            let [n3, n6, ran, dn] = ["n3", "n6", "ran", "dn"].map(|name| format!("{name}{suffix}"));
+            for (near, far) in [(&n3, &ran), (&n6, &dn)] {
+                upf.ip(&format!("link add {near} type veth peer name {far} netns {}", outside.path()))?;
+                for (netns, interface) in [(&upf, near), (&outside, far)] {
+                    netns.ip(&format!("link set {interface} up"))?;
+                    inside(netns, || netns::peer_of_xdp(interface))??;
+                }
+            }
+            let of = |netns: &Netns, name: &str| inside(netns, || Interface::of(name))?.map_err(Failure::from);
+            let (n3, n6) = (of(&upf, &n3)?, of(&upf, &n6)?);
+            pairs.push(Ends { n3, n6, ran: of(&outside, &ran)?, dn: of(&outside, &dn)? });
+        }
+        let (Some(bare), Some(ours)) = (pairs.pop(), pairs.pop()) else {
+            return Err(Failure("the network has no interfaces".into()));
+        };
+        for (interface, peer, own, far) in [(&ours.n3, &ours.ran, UPF_N3, GNB), (&ours.n6, &ours.dn, UPF_N6, SERVER)] {
+            upf.ip(&format!("address add {own}/24 dev {}", interface.name))?;
+            upf.ip(&format!("neigh add {far} lladdr {} dev {} nud permanent", mac(peer), interface.name))?;
+        }
+        upf.enter()?;
+        std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
+        Ok(Network { upf, outside, ours, bare })
+    }
+
+    /// Runs `work` on a thread outside of the UPF.
+    pub(super) fn outside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
+        inside(&self.outside, work)
+    }
+
+    /// The packets of the load, for sessions whose first has this TEID.
+    pub(super) fn packets(&self, teid: Teid) -> Packets {
+        Packets { length: LENGTH, gnb: GNB, upf: UPF_N3, server: SERVER, ue: FIRST_UE, teid, qfi: 1 }
+    }
+}
+
+fn inside<T: Send>(netns: &Netns, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| netns.enter().map(|()| work()));
+        thread.join().map_err(|_| Failure("a thread in a namespace panicked".into()))?.map_err(Failure::from)
+    })
+}
+
+fn mac(interface: &Interface) -> String {
+    interface.mac.map(|octet| format!("{octet:02x}")).join(":")
+}
