@@ -1,5 +1,5 @@
 //! Evaluation: what an experiment comes to. [`results`] is what it leaves behind (summary, tables, plots), [`analysis`]
-//! how that is drawn from what was measured.
+//! how that is drawn from what was measured, [`capacity`] the model that figures of packets are planned with.
 //!
 //! Nothing here starts a core, reads a clock or knows a message: `vireo experiment` runs the real core and hands in what
 //! it saw.
@@ -7,5 +7,6 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+pub mod capacity;
 pub mod faults;
 pub mod results;

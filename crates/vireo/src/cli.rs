@@ -32,6 +32,8 @@ pub(crate) enum Command {
     Config(crate::config::Args),
     /// Repeat an experiment of a paper and write its results
     Experiment(crate::experiment::Args),
+    /// Plan how many modules of user plane a market and a density of devices need
+    Plan(crate::plan::Args),
     /// Run gNBs and UEs against any 5G core
     Emulate(Box<crate::emulate::Args>),
     /// Show gNBs, UEs and sessions of a running core

@@ -8,6 +8,7 @@ mod emulate;
 mod experiment;
 mod lab;
 mod logging;
+mod plan;
 mod run;
 mod status;
 mod subscriber;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         cli::Command::Emulate(args) => emulate::run(&args),
         cli::Command::Bench(args) => bench::run(&args),
         cli::Command::Experiment(args) => experiment::run(&args),
+        cli::Command::Plan(args) => plan::run(&args),
         cli::Command::Demo(args) => demo::run(&args),
         cli::Command::Status(args) => status::run(&args),
         cli::Command::Top(args) => top::run(&args),

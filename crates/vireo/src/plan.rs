@@ -1,0 +1,179 @@
+//! `vireo plan`: how many modules of user plane a market and a density of devices need, from what a packet costs.
+
+use crate::cli::Failure;
+use std::fs;
+use std::path::PathBuf;
+use vireo_simulator::capacity::{Cell, Demand, Module, PacketTime, plan};
+use vireo_simulator::results::Table;
+use vireo_simulator::results::plot::{Axis, Chart};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// T_n: receiving and sending a packet, in ns; the paper's if it is not given
+    #[arg(long, value_name = "NS", value_parser = time, default_value = "3147")]
+    tn: f64,
+    /// T_c: lookup and decision for a packet, in ns; the paper's if it is not given
+    #[arg(long, value_name = "NS", value_parser = time, default_value = "259")]
+    tc: f64,
+    /// What is neither, in ns; the paper's if it is not given
+    #[arg(long, value_name = "NS", value_parser = time, default_value = "288")]
+    other: f64,
+    /// Packets a second of one device in each direction, for each market
+    #[arg(long, value_name = "P,...", value_delimiter = ',', value_parser = amount, default_value = "1,5,10,20")]
+    markets: Vec<f64>,
+    /// Active devices per square kilometre, for each kind of area
+    #[arg(long, value_name = "K,...", value_delimiter = ',', value_parser = amount, default_value = "100,500,2500")]
+    densities: Vec<f64>,
+    /// Square kilometres
+    #[arg(long, value_name = "KM2", value_parser = amount, default_value = "100")]
+    area: f64,
+    /// Cores of a module
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), default_value = "2")]
+    cores: u32,
+    /// Devices that a module takes, whatever they send
+    #[arg(long, value_name = "N", value_parser = amount, default_value = "50000")]
+    devices: f64,
+    /// The part of its limit that a module is loaded to
+    #[arg(long, value_name = "0..1", value_parser = share, default_value = "0.9")]
+    utilisation: f64,
+    /// Write the matrix as CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Plot modules over density, a line for each market, as SVG
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+fn number(text: &str, fits: fn(f64) -> bool, what: &str) -> Result<f64, String> {
+    let number = text.trim().parse::<f64>().ok().filter(|number| number.is_finite() && fits(*number));
+    number.ok_or_else(|| format!("{text:?} is not {what}"))
+}
+
+fn time(text: &str) -> Result<f64, String> {
+    number(text, |ns| (0.1..=1e9).contains(&ns), "a time in ns from 0.1 to a second (1e9)")
+}
+
+fn amount(text: &str) -> Result<f64, String> {
+    number(text, |n| n > 0.0 && n <= 1e9, "a number above 0 and up to 1e9")
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    number(text, |n| n > 0.0 && n <= 1.0, "a share above 0 and up to 1")
+}
+
+/// Does what `vireo plan` was asked.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let time = PacketTime { network: args.tn, compute: args.tc, other: args.other };
+    let module = Module::of(time, args.cores, args.devices, args.utilisation);
+    let demand = Demand { markets: args.markets.clone(), densities: args.densities.clone(), area: args.area };
+    let cells = plan(&demand, &module);
+    print!("{}", text(time, &module, args, &cells));
+    if let Some(path) = &args.csv {
+        write(path, &table(&cells).csv()?)?;
+    }
+    if let Some(path) = &args.plot {
+        write(path, chart(args, &cells).svg()?.as_bytes())?;
+    }
+    Ok(())
+}
+
+fn write(path: &PathBuf, octets: &[u8]) -> Result<(), Failure> {
+    fs::write(path, octets).map_err(|error| Failure(format!("{}: {error}", path.display())))
+}
+
+fn text(time: PacketTime, module: &Module, args: &Args, cells: &[Cell]) -> String {
+    let mut text = format!(
+        "T_p = {:.0} ns (T_n {:.0}, {:.0}% of it; T_c {:.0}; other {:.0}): a core does {:.0} packets/s\n\
+         M = {} cores, {:.0} packets/s in each direction at {:.0}% of the limit, {:.0} devices\n\n\
+         {:>12} {:>14} {:>12} {:>16} {:>8} {:>8}\n",
+        time.total(),
+        time.network,
+        time.network_share() * 100.0,
+        time.compute,
+        time.other,
+        time.limit(),
+        module.cores,
+        module.pps,
+        args.utilisation * 100.0,
+        module.devices,
+        "p (1/s)",
+        "k (1/km2)",
+        "N",
+        "PPS each way",
+        "modules",
+        "cores",
+    );
+    for Cell { market, density, devices, pps, modules, cores } in cells {
+        text.push_str(&format!("{market:>12} {density:>14} {devices:>12.0} {pps:>16.0} {modules:>8} {cores:>8}\n"));
+    }
+    text
+}
+
+fn table(cells: &[Cell]) -> Table {
+    let mut table = Table::new(&["p_per_s", "k_per_km2", "devices", "pps_each_way", "modules", "cores"]);
+    for cell in cells {
+        table.row([
+            cell.market.to_string(),
+            cell.density.to_string(),
+            cell.devices.to_string(),
+            cell.pps.to_string(),
+            cell.modules.to_string(),
+            cell.cores.to_string(),
+        ]);
+    }
+    table
+}
+
+fn chart(args: &Args, cells: &[Cell]) -> Chart {
+    let title = format!("Modules for {} km2", args.area);
+    let chart = Chart::new(title, Axis::linear("active devices per km2"), Axis::linear("modules"));
+    args.markets.iter().fold(chart, |chart, market| {
+        let mut points: Vec<(f64, f64)> = cells
+            .iter()
+            .filter(|cell| cell.market == *market)
+            .map(|cell| (cell.density, cell.modules as f64))
+            .collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        chart.line(format!("{market} packets/s per device"), points)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(line: &[&str]) -> Result<Args, clap::Error> {
+        Line::try_parse_from([&["plan"], line].concat()).map(|line| line.args)
+    }
+
+    #[test]
+    fn the_matrix_is_written_as_table_and_plot() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str| directory.path().join(name);
+        let mut args = parse(&["--markets", "10,8", "--densities", "2500,500", "--utilisation", "1"]).unwrap();
+        (args.csv, args.plot) = (Some(file("a.csv")), Some(file("a.svg")));
+        run(&args).unwrap();
+        let csv = fs::read_to_string(file("a.csv")).unwrap();
+        // 2,000,000 packets a second at 270,709 for each pair of cores
+        assert!(csv.contains("8,2500,250000,2000000,8,16\n") && csv.lines().count() == 5, "{csv}");
+        let svg = fs::read_to_string(file("a.svg")).unwrap();
+        assert!(svg.contains("8 packets/s per device") && svg.contains("Modules for 100 km2"));
+        args.csv = Some(file("not/there.csv"));
+        assert!(run(&args).unwrap_err().to_string().contains("there.csv"));
+    }
+
+    #[test]
+    fn what_is_no_amount_is_refused() {
+        for line in [["--tn", "0"], ["--area", "-1"], ["--utilisation", "1.1"], ["--markets", "1,x"], ["--tc", "nan"]] {
+            let line = [format!("{}={}", line[0], line[1])];
+            assert!(parse(&[&line[0]]).is_err(), "{line:?}");
+        }
+    }
+}
