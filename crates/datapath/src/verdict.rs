@@ -232,16 +232,18 @@ impl Tables {
         if self.downlink(id).overflows() {
             return self.downlink_by_flows(id, &inner, now, tell);
         }
-        let Some(rule) = self.downlink_rule(id) else {
-            return DownlinkVerdict::Drop(DropReason::UnknownUe);
-        };
+        // session and PDR lie elsewhere, a second miss for every packet, and reports alone need them
+        let rule = self.downlink(id).rule(0, 0);
         let inner = inner.packet();
         if !rule.gate_open {
             return DownlinkVerdict::Drop(DropReason::GateClosed);
         }
         match rule.action {
             Action::Drop => DownlinkVerdict::Drop(DropReason::Action),
-            Action::Buffer { notify } => self.keep(id, &rule, notify, inner, now, tell),
+            Action::Buffer { notify } => match self.downlink_rule(id) {
+                Some(rule) => self.keep(id, &rule, notify, inner, now, tell),
+                None => DownlinkVerdict::Drop(DropReason::UnknownUe),
+            },
             Action::Forward => {
                 let Some(tunnel) = rule.tunnel else {
                     return DownlinkVerdict::Drop(DropReason::NoTunnel);
@@ -251,8 +253,10 @@ impl Tables {
                     return DownlinkVerdict::Drop(DropReason::RateExceeded);
                 }
                 let before = record.state.count(inner.len());
-                if watched(record.watch(), before, inner.len()) {
-                    tell(Event::Volume { session: rule.session });
+                if watched(record.watch(), before, inner.len())
+                    && let Some(DownlinkRule { session, .. }) = self.downlink_rule(id)
+                {
+                    tell(Event::Volume { session });
                 }
                 DownlinkVerdict::Forward { tunnel, marked: container(&rule), octets: inner.len() }
             }

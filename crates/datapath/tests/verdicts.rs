@@ -138,6 +138,23 @@ fn packets_cross_both_ways_unchanged_and_are_counted() {
 }
 
 #[test]
+fn a_volume_is_told_of_the_session_whose_it_is() {
+    for up in [true, false] {
+        let mut b = bench();
+        // every 256 octets
+        b.upf.tables.watch(&[b.teid], [b.downlink].into_iter(), 8);
+        for _ in 0..2 {
+            match up {
+                true => b.send_up(&ipv4(UE, SERVER, 200)),
+                false => b.upf.receive_n6(&ipv4(SERVER, UE, 200), NOW),
+            }
+        }
+        assert!(!b.upf.events.is_empty(), "up {up}");
+        assert!(b.upf.events.iter().all(|event| *event == Event::Volume { session: 7 }), "{up}: {:?}", b.upf.events);
+    }
+}
+
+#[test]
 fn a_source_that_is_not_the_ues_is_dropped() {
     let mut b = bench();
     b.send_up(&ipv4(Ipv4Addr::new(10, 45, 0, 3), SERVER, 10));
