@@ -247,6 +247,7 @@ impl Balancer {
                 Command::Abort { assoc } => self.endpoint.abort(assoc),
             }
         }
+        self.n4.flush();
         if sent > 0 {
             self.metrics.messages(Flow::NgapOut, sent);
         }

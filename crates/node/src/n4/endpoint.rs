@@ -1,4 +1,5 @@
 use super::{Config, Counters, Event, N4, Sink, SubmitError, Submitted};
+use crate::udp::{Inbox, Outbox};
 use crate::upf::Direct;
 use std::collections::VecDeque;
 use std::io;
@@ -7,8 +8,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use vireo_types::{Instant, Seid};
 use vireo_wire::pfcp::Error;
 
-/// Datagrams taken by one [`Endpoint::poll`], so that timers are never starved.
-const BATCH: usize = 256;
+/// Batches of datagrams taken by one [`Endpoint::poll`], so that timers are never starved.
+const BATCHES: usize = 8;
 
 /// [`N4`] with a UDP socket: a shell that the node's loop polls. It never blocks; a datagram that the socket does not
 /// take is lost as if on the network, and repeated as such. Requests to a UPF of the same process do not go there.
@@ -19,10 +20,10 @@ pub struct Endpoint {
     address: SocketAddr,
     direct: Option<Direct>,
     n4: N4,
-    buffer: Vec<u8>,
+    inbox: Inbox,
+    outbox: Outbox,
     /// What the UPF of this process answered and is not looked at yet.
     answers: VecDeque<Vec<u8>>,
-    unsent: u64,
 }
 
 struct Wire<'a> {
@@ -30,7 +31,7 @@ struct Wire<'a> {
     address: SocketAddr,
     direct: Option<&'a Direct>,
     answers: &'a mut VecDeque<Vec<u8>>,
-    unsent: &'a mut u64,
+    outbox: &'a mut Outbox,
     events: &'a mut dyn FnMut(Event<'_>),
 }
 
@@ -40,8 +41,7 @@ impl Sink for Wire<'_> {
             Some(direct) if direct.address() == to => {
                 direct.hand(self.address, octets, |answer| self.answers.push_back(answer));
             }
-            _ if self.socket.send_to(octets, to).is_err() => *self.unsent += 1,
-            _ => {}
+            _ => self.outbox.push(self.socket, to, octets),
         }
     }
 
@@ -59,8 +59,8 @@ impl Endpoint {
         if address.ip().is_unspecified() {
             address.set_ip(config.address);
         }
-        let (n4, buffer) = (N4::new(config), vec![0; usize::from(u16::MAX)]);
-        Ok(Endpoint { socket, address, direct, n4, buffer, answers: VecDeque::new(), unsent: 0 })
+        let (inbox, outbox) = (Inbox::new(), Outbox::default());
+        Ok(Endpoint { socket, address, direct, n4: N4::new(config), inbox, outbox, answers: VecDeque::new() })
     }
 
     /// Where this end can be reached.
@@ -80,28 +80,31 @@ impl Endpoint {
 
     /// Datagrams that the socket did not take.
     pub fn unsent(&self) -> u64 {
-        self.unsent
+        self.outbox.unsent()
     }
 
-    /// Takes what has arrived (at most 256 datagrams) and does what is due. Says when to come again at the latest; at
-    /// once if there may be more datagrams.
+    /// Takes what has arrived, within bounds, and does what is due. Says when to come again at the latest; at once if
+    /// there may be more datagrams.
     pub fn poll(&mut self, now: Instant, events: &mut dyn FnMut(Event<'_>)) -> io::Result<Option<Instant>> {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let polled = self.receive(now, &mut buffer, events);
-        self.buffer = buffer;
-        let more = polled?;
+        let more = self.receive(now, events)?;
         let next = self.with(now, events, |n4, wire| n4.on_time(now, wire));
+        self.flush();
         Ok(if more { Some(now) } else { next })
     }
 
     /// Takes what has arrived; says whether there may be more.
-    fn receive(&mut self, now: Instant, buffer: &mut [u8], events: &mut dyn FnMut(Event<'_>)) -> io::Result<bool> {
-        for _ in 0..BATCH {
-            match self.socket.recv_from(buffer) {
-                Ok((length, from)) => {
-                    self.with(now, events, |n4, wire| n4.on_datagram(now, from, &buffer[..length], wire))
+    fn receive(&mut self, now: Instant, events: &mut dyn FnMut(Event<'_>)) -> io::Result<bool> {
+        for _ in 0..BATCHES {
+            match self.inbox.receive(&self.socket) {
+                Ok(count) => {
+                    let (mut hands, inbox) = self.hands(events);
+                    for (from, datagram) in inbox.datagrams(count) {
+                        hands.act(now, |n4, wire| n4.on_datagram(now, from, datagram, wire));
+                    }
+                    if count < Inbox::BATCH {
+                        return Ok(false);
+                    }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 // an ICMP error of an earlier datagram, or a signal
                 Err(error) if transient(error.kind()) => {}
                 Err(error) => return Err(error),
@@ -110,7 +113,12 @@ impl Endpoint {
         Ok(true)
     }
 
-    /// See [`N4::submit`].
+    /// Sends what [`Endpoint::submit`] left to be sent with others.
+    pub fn flush(&mut self) {
+        self.outbox.flush(&self.socket);
+    }
+
+    /// See [`N4::submit`]; what is sent leaves by [`Endpoint::flush`] at the latest.
     pub fn submit(
         &mut self,
         now: Instant,
@@ -126,26 +134,45 @@ impl Endpoint {
     /// See [`N4::refuse_report`].
     pub fn refuse_report(&mut self, now: Instant, upf: SocketAddr, report: &[u8], error: Error) {
         self.with(now, &mut |_| {}, |n4, wire| n4.refuse_report(now, upf, report, error, wire));
+        self.flush();
     }
 
     /// See [`N4::release_all`].
     pub fn release_all(&mut self, now: Instant) {
         self.with(now, &mut |_| {}, |n4, wire| n4.release_all(now, wire));
+        self.flush();
     }
 
-    /// Does something with the state, and then what the UPF of this process answered to that.
     fn with<R>(
         &mut self,
         now: Instant,
         events: &mut dyn FnMut(Event<'_>),
-        mut act: impl FnMut(&mut N4, &mut Wire<'_>) -> R,
+        act: impl FnMut(&mut N4, &mut Wire<'_>) -> R,
     ) -> R {
-        let Endpoint { socket, address, direct, n4, answers, unsent, .. } = self;
-        let mut wire = Wire { socket, address: *address, direct: direct.as_ref(), answers, unsent, events };
-        let result = act(n4, &mut wire);
-        while let Some(answer) = wire.answers.pop_front() {
-            let from = direct.as_ref().map_or(*address, Direct::address);
-            n4.on_datagram(now, from, &answer, &mut wire);
+        self.hands(events).0.act(now, act)
+    }
+
+    /// What is acted with, and what has arrived.
+    fn hands<'a>(&'a mut self, events: &'a mut dyn FnMut(Event<'_>)) -> (Hands<'a>, &'a Inbox) {
+        let Endpoint { socket, address, direct, n4, inbox, outbox, answers } = self;
+        let wire = Wire { socket, address: *address, direct: direct.as_ref(), answers, outbox, events };
+        (Hands { n4, wire }, inbox)
+    }
+}
+
+/// The state, and where what it wants goes.
+struct Hands<'a> {
+    n4: &'a mut N4,
+    wire: Wire<'a>,
+}
+
+impl Hands<'_> {
+    /// Does something with the state, and then what the UPF of this process answered to that.
+    fn act<R>(&mut self, now: Instant, mut act: impl FnMut(&mut N4, &mut Wire<'_>) -> R) -> R {
+        let result = act(self.n4, &mut self.wire);
+        while let Some(answer) = self.wire.answers.pop_front() {
+            let from = self.wire.direct.map_or(self.wire.address, Direct::address);
+            self.n4.on_datagram(now, from, &answer, &mut self.wire);
         }
         result
     }

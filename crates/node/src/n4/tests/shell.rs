@@ -28,6 +28,7 @@ fn the_shell_moves_datagrams() {
     upf.send_to(&setup_response(Cause::REQUEST_ACCEPTED, STARTED, sequence), from).expect("sent");
     assert!(poll(&mut shell, 1)[0].starts_with("UpfUp"));
     shell.submit(Instant(2), upf_address, Some(1), seid(1), &deletion(), &mut |_| {}).expect("sent");
+    shell.flush();
     let (length, _) = upf.recv_from(&mut buffer).expect("the deletion request");
     let sequence = view(&buffer[..length]).sequence();
     upf.send_to(&deletion_response(Cause::REQUEST_ACCEPTED, 0, sequence), from).expect("sent");
