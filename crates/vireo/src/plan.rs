@@ -9,15 +9,15 @@ use vireo_simulator::results::plot::{Axis, Chart};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// T_n: receiving and sending a packet, in ns; the paper's if it is not given
-    #[arg(long, value_name = "NS", value_parser = time, default_value = "3147")]
-    tn: f64,
-    /// T_c: lookup and decision for a packet, in ns; the paper's if it is not given
-    #[arg(long, value_name = "NS", value_parser = time, default_value = "259")]
-    tc: f64,
-    /// What is neither, in ns; the paper's if it is not given
-    #[arg(long, value_name = "NS", value_parser = time, default_value = "288")]
-    other: f64,
+    /// T_n: receiving and sending a packet, in ns [default: the paper's 3147]
+    #[arg(long, value_name = "NS", value_parser = time, requires = "tc")]
+    tn: Option<f64>,
+    /// T_c: lookup and decision for a packet, in ns [default: the paper's 259]
+    #[arg(long, value_name = "NS", value_parser = time, requires = "tn")]
+    tc: Option<f64>,
+    /// What is neither, in ns [default: the paper's 288; 0 with --tn and --tc]
+    #[arg(long, value_name = "NS", value_parser = time)]
+    other: Option<f64>,
     /// Packets a second of one device in each direction, for each market
     #[arg(long, value_name = "P,...", value_delimiter = ',', value_parser = amount, default_value = "1,5,10,20")]
     markets: Vec<f64>,
@@ -44,13 +44,25 @@ pub(crate) struct Args {
     plot: Option<PathBuf>,
 }
 
+impl Args {
+    /// The paper's figures, or those given.
+    fn time(&self) -> PacketTime {
+        let paper = PacketTime::PAPER;
+        let (network, compute, other) = match (self.tn, self.tc) {
+            (Some(tn), Some(tc)) => (tn, tc, 0.0),
+            _ => (paper.network, paper.compute, paper.other),
+        };
+        PacketTime { network, compute, other: self.other.unwrap_or(other) }
+    }
+}
+
 fn number(text: &str, fits: fn(f64) -> bool, what: &str) -> Result<f64, String> {
     let number = text.trim().parse::<f64>().ok().filter(|number| number.is_finite() && fits(*number));
     number.ok_or_else(|| format!("{text:?} is not {what}"))
 }
 
 fn time(text: &str) -> Result<f64, String> {
-    number(text, |ns| (0.1..=1e9).contains(&ns), "a time in ns from 0.1 to a second (1e9)")
+    number(text, |ns| (0.0..=1e9).contains(&ns), "a time in ns from 0 to a second (1e9)")
 }
 
 fn amount(text: &str) -> Result<f64, String> {
@@ -63,7 +75,10 @@ fn share(text: &str) -> Result<f64, String> {
 
 /// Does what `vireo plan` was asked.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let time = PacketTime { network: args.tn, compute: args.tc, other: args.other };
+    let time = args.time();
+    if time.total() <= 0.0 {
+        return Err(Failure("a packet cannot take no time at all: give --tn and --tc as they were measured".into()));
+    }
     let module = Module::of(time, args.cores, args.devices, args.utilisation);
     let demand = Demand { markets: args.markets.clone(), densities: args.densities.clone(), area: args.area };
     let cells = plan(&demand, &module);
@@ -170,10 +185,22 @@ mod tests {
     }
 
     #[test]
+    fn times_are_the_papers_or_those_given() {
+        let time = |line: &[&str]| parse(line).unwrap().time();
+        assert_eq!(time(&[]), PacketTime::PAPER);
+        assert_eq!(time(&["--tn", "300", "--tc", "30"]), PacketTime { network: 300.0, compute: 30.0, other: 0.0 });
+        assert_eq!(time(&["--other", "0"]), PacketTime { other: 0.0, ..PacketTime::PAPER });
+        assert!(parse(&["--tn", "300"]).is_err(), "one of ours and one of the paper's mean nothing together");
+        assert!(run(&parse(&["--tn", "0", "--tc", "0"]).unwrap()).is_err());
+    }
+
+    #[test]
     fn what_is_no_amount_is_refused() {
-        for line in [["--tn", "0"], ["--area", "-1"], ["--utilisation", "1.1"], ["--markets", "1,x"], ["--tc", "nan"]] {
-            let line = [format!("{}={}", line[0], line[1])];
-            assert!(parse(&[&line[0]]).is_err(), "{line:?}");
+        for line in
+            [["--other", "-1"], ["--area", "-1"], ["--utilisation", "1.1"], ["--markets", "1,x"], ["--other", "nan"]]
+        {
+            let line = format!("{}={}", line[0], line[1]);
+            assert!(parse(&[&line]).is_err(), "{line}");
         }
     }
 }
