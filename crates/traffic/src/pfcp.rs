@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use vireo_types::Teid;
 use vireo_wire::pfcp::*;
@@ -64,6 +65,8 @@ pub struct Session {
     pub gnb: Ipv4Addr,
     /// The RAN's TEID.
     pub teid: Teid,
+    /// The uplink tunnel's end, where the UPF is not to choose it.
+    pub f_teid: Option<(Teid, Ipv4Addr)>,
     /// The QoS flow.
     pub qfi: u8,
     /// A rate limit for both directions, in kbit/s.
@@ -102,6 +105,8 @@ pub struct ControlPlane {
     address: Ipv4Addr,
     started: RecoveryTimeStamp,
     sequence: u32,
+    /// The network instance of PDRs and FARs, for a UPF that wants one.
+    network: Option<NetworkInstance>,
 }
 
 #[derive(Debug)]
@@ -118,9 +123,11 @@ impl ControlPlane {
         let local = SocketAddr::from((address, port));
         let socket = UdpSocket::bind(local).map_err(|source| PfcpError::Socket { address: local, source })?;
         socket.connect(upf)?;
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let started = RecoveryTimeStamp((unix + NTP_EPOCH) as u32);
-        let mut plane = ControlPlane { socket, upf, address, started, sequence: 0 };
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let started = RecoveryTimeStamp((unix.as_secs() + NTP_EPOCH) as u32);
+        // requests of one that was here a moment ago may be the same, and are not to get the answers that it got
+        let sequence = unix.as_micros() as u32 & 0xff_ffff;
+        let mut plane = ControlPlane { socket, upf, address, started, sequence, network: None };
         let request = AssociationSetupRequest {
             node_id: NodeId::Ipv4(address),
             recovery_time_stamp: started,
@@ -132,6 +139,23 @@ impl ControlPlane {
         request.emit(&mut octets, sequence).map_err(too_long)?;
         let response: AssociationSetupResponse = plane.ask(&octets, sequence)?;
         if response.cause.is_accepted() { Ok(plane) } else { Err(PfcpError::Association(response.cause)) }
+    }
+
+    /// The sessions to come are in this data network.
+    pub fn in_network(&mut self, name: &str) {
+        self.network = Some(NetworkInstance::from(name));
+    }
+
+    /// Answers what the UPF asks while others do their work, until `stop` is set.
+    pub fn attend(&self, stop: &AtomicBool) -> Result<(), PfcpError> {
+        let mut buffer = [0; DATAGRAM];
+        self.socket.set_read_timeout(Some(RESPONSE_TIME / 10))?;
+        while !stop.load(Ordering::Relaxed) {
+            if let Some(message) = self.receive(&mut buffer)? {
+                self.answer(&message)?;
+            }
+        }
+        Ok(())
     }
 
     /// Sets up the sessions of these numbers, `window` requests at a time, and tells of each one that is there.
@@ -166,7 +190,7 @@ impl ControlPlane {
                 continue;
             }
             let Some(answered) = pending.remove(&message.sequence()) else { continue };
-            each(established(&message, answered.session, of, || build(answered.session).ue)?);
+            each(established(&message, answered.session, of, &build(answered.session))?);
             spare.push(answered.request);
         }
         Ok(())
@@ -274,7 +298,11 @@ impl ControlPlane {
             precedence: Precedence(255),
             pdi: Pdi {
                 source_interface: SourceInterface::ACCESS,
-                f_teid: Some(FTeid::Choose { ipv4: true, ipv6: false, id: None }),
+                f_teid: Some(match session.f_teid {
+                    Some((teid, address)) => FTeid::new(teid, address.into()),
+                    None => FTeid::Choose { ipv4: true, ipv6: false, id: None },
+                }),
+                network_instance: self.network.clone(),
                 ue_ip_addresses: std::iter::once(UeIpAddress::source(Some(session.ue), None)).collect(),
                 ..Pdi::default()
             },
@@ -289,6 +317,7 @@ impl ControlPlane {
             precedence: Precedence(255),
             pdi: Pdi {
                 source_interface: SourceInterface::CORE,
+                network_instance: self.network.clone(),
                 ue_ip_addresses: std::iter::once(UeIpAddress::destination(Some(session.ue), None)).collect(),
                 ..Pdi::default()
             },
@@ -302,6 +331,7 @@ impl ControlPlane {
             apply_action: ApplyAction::FORW,
             forwarding_parameters: Some(ForwardingParameters {
                 destination_interface,
+                network_instance: self.network.clone(),
                 outer_header_creation,
                 ..ForwardingParameters::default()
             }),
@@ -333,22 +363,18 @@ fn too_long(error: TooLong) -> PfcpError {
     PfcpError::Io(io::Error::other(format!("{error:?}")))
 }
 
-fn established(
-    message: &Message<'_>,
-    session: u32,
-    of: u32,
-    ue: impl Fn() -> Ipv4Addr,
-) -> Result<Established, PfcpError> {
+fn established(message: &Message<'_>, session: u32, of: u32, asked: &Session) -> Result<Established, PfcpError> {
     let wrong = |what: &str| PfcpError::Answer { session, what: what.to_owned() };
     let response = SessionEstablishmentResponse::parse(message).map_err(|error| wrong(&format!("{error:?}")))?;
     if !response.cause.is_accepted() {
         let offending = response.offending_ie.map(|ie| ie.0);
-        return Err(PfcpError::Session { session, of, cause: response.cause, offending, ue: ue() });
+        return Err(PfcpError::Session { session, of, cause: response.cause, offending, ue: asked.ue });
     }
     let f_teid = response.created_pdrs.iter().find_map(|created| created.f_teid);
-    let f_teid = f_teid.ok_or_else(|| wrong("it names no F-TEID for the uplink"))?;
-    let (Some(teid), Some(upf)) = (f_teid.teid(), f_teid.address()) else {
-        return Err(wrong("its F-TEID has no TEID or address"));
+    let (teid, upf) = match (f_teid, asked.f_teid) {
+        (Some(f_teid), _) => f_teid.teid().zip(f_teid.address()).ok_or_else(|| wrong("its F-TEID is not whole"))?,
+        (None, Some((teid, address))) => (teid, address.into()),
+        (None, None) => return Err(wrong("it names no F-TEID for the uplink")),
     };
     let seid = response.up_f_seid.ok_or_else(|| wrong("it has no F-SEID"))?.seid;
     Ok(Established { session, seid, teid, upf })

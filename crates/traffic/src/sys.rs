@@ -1,5 +1,7 @@
 //! System calls that the standard library does not have.
 
+pub(crate) mod batch;
+
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

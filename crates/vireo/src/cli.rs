@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Plan(crate::plan::Args),
     /// Run gNBs and UEs against any 5G core
     Emulate(Box<crate::emulate::Args>),
+    /// Put user packets on any UPF: generate them on N3, send them back on N6
+    Traffic(crate::traffic::Args),
     /// Show gNBs, UEs and sessions of a running core
     Status(crate::status::Args),
     /// Show how loaded a running core is: latency objectives, network functions, workers

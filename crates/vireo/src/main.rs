@@ -13,6 +13,7 @@ mod run;
 mod status;
 mod subscriber;
 mod top;
+mod traffic;
 mod upf;
 
 use clap::Parser;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         cli::Command::Plan(args) => plan::run(&args),
         cli::Command::Demo(args) => demo::run(&args),
         cli::Command::Status(args) => status::run(&args),
+        cli::Command::Traffic(args) => traffic::run(&args),
         cli::Command::Top(args) => top::run(&args),
         cli::Command::Config(args) => config::run(&args),
         cli::Command::Subscriber(args) => subscriber::run(args),

@@ -152,6 +152,7 @@ pub(super) const UNSAFE_ALLOWED: &[&str] = &[
     "crates/node/src/sys/",
     "crates/emulator/src/sys/",
     "crates/traffic/src/sys.rs",
+    "crates/traffic/src/sys/",
     "crates/traffic/src/circuit/",
     "crates/vireo/src/lab/netns.rs",
     "crates/vireo/src/lab/process.rs",

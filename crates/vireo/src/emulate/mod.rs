@@ -81,8 +81,8 @@ fn show(bar: &ProgressBar, progress: Progress) {
     });
 }
 
-/// A flag that the first Ctrl-C or SIGTERM sets: no UE starts any more, and what was measured is told.
-fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
+/// A flag that the first Ctrl-C or SIGTERM sets: nothing more is begun, and what was measured is told.
+pub(crate) fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
     use tokio::signal::unix::{SignalKind, signal};
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);

@@ -70,6 +70,7 @@ impl Upf {
             ue: Ipv4Addr::from_bits(FIRST_UE.to_bits() + session),
             gnb: GNB,
             teid: Teid(session + 1),
+            f_teid: None,
             qfi: 1,
             mbr_kbps: metered.then_some(MBR_KBPS),
             measured: metered,

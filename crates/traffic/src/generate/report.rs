@@ -1,0 +1,242 @@
+//! What a load did, in numbers.
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use std::fmt;
+use std::time::Duration;
+
+/// The longest latency that is told: a minute, in ns.
+const LONGEST: u64 = 60_000_000_000;
+
+/// What one direction carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Carried {
+    /// Packets that went into the user plane.
+    pub sent: u64,
+    /// Octets of them, from their IP headers on.
+    pub octets: u64,
+    /// Packets that came out of it.
+    pub received: u64,
+    /// Those that did not.
+    pub lost: u64,
+    /// The same of a hundred.
+    pub lost_percent: f64,
+    /// Packets a second that came out.
+    pub rate_pps: f64,
+}
+
+/// From the sending of a packet until it is back, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Latency {
+    /// The least.
+    pub min: f64,
+    /// The mean.
+    pub mean: f64,
+    /// Half of the packets.
+    pub p50: f64,
+    /// 99 of a hundred.
+    pub p99: f64,
+    /// 999 of a thousand.
+    pub p999: f64,
+    /// The most.
+    pub max: f64,
+}
+
+impl Latency {
+    fn of(histogram: &Histogram<u64>) -> Self {
+        let us = |ns: u64| ns as f64 / 1e3;
+        let at = |quantile| us(histogram.value_at_quantile(quantile));
+        Latency {
+            min: us(histogram.min()),
+            mean: histogram.mean() / 1e3,
+            p50: at(0.5),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: us(histogram.max()),
+        }
+    }
+}
+
+/// The report of a load.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Report {
+    /// From the first packet to the last that was sent, in seconds.
+    pub seconds: f64,
+    /// Packets a second that were to be sent; `None` in a closed loop.
+    pub offered_pps: Option<f64>,
+    /// Packets that were not sent although they were due: the generator could not keep up.
+    pub skipped: u64,
+    /// Packets that the kernel did not take.
+    pub refused: u64,
+    /// Why it did not take the last of them.
+    pub refusal: Option<String>,
+    /// From the RAN to the mirror, which counts what it sees.
+    pub uplink: Carried,
+    /// From the mirror to the RAN.
+    pub downlink: Carried,
+    /// Packets that came back later than they were waited for.
+    pub late_or_twice: u64,
+    /// Packets that came to another cell or in another tunnel than that of their user, or were changed.
+    pub astray: u64,
+    /// Error Indications (TS 29.281 7.3.1): the UPF does not know a tunnel.
+    pub error_indications: u64,
+    /// Datagrams that were nothing of the above.
+    pub others: u64,
+    /// There and back.
+    pub latency_us: Latency,
+}
+
+/// What a thread counts.
+#[derive(Debug)]
+pub(super) struct Tally {
+    pub(super) sent: u64,
+    pub(super) octets: u64,
+    pub(super) received: u64,
+    pub(super) mirrored: u64,
+    pub(super) skipped: u64,
+    pub(super) refused: u64,
+    pub(super) refusal: Option<String>,
+    pub(super) late: u64,
+    pub(super) astray: u64,
+    pub(super) error_indications: u64,
+    pub(super) others: u64,
+    pub(super) seconds: f64,
+    pub(super) latency: Histogram<u64>,
+}
+
+impl Tally {
+    pub(super) fn new() -> Result<Self, hdrhistogram::CreationError> {
+        Ok(Tally {
+            sent: 0,
+            octets: 0,
+            received: 0,
+            mirrored: 0,
+            skipped: 0,
+            refused: 0,
+            refusal: None,
+            late: 0,
+            astray: 0,
+            error_indications: 0,
+            others: 0,
+            seconds: 0.0,
+            latency: Histogram::new_with_bounds(1, LONGEST, 3)?,
+        })
+    }
+
+    /// What several threads counted together.
+    pub(super) fn add(&mut self, other: Tally) {
+        self.sent += other.sent;
+        self.octets += other.octets;
+        self.received += other.received;
+        // a count of the whole run, of which each thread has seen a part
+        self.mirrored = self.mirrored.max(other.mirrored);
+        self.skipped += other.skipped;
+        self.refused += other.refused;
+        self.refusal = other.refusal.or(self.refusal.take());
+        self.late += other.late;
+        self.astray += other.astray;
+        self.error_indications += other.error_indications;
+        self.others += other.others;
+        self.seconds = self.seconds.max(other.seconds);
+        // both have the same bounds
+        let _ = self.latency.add(other.latency);
+    }
+
+    pub(super) fn report(self, offered_pps: Option<f64>) -> Report {
+        // what came out of one direction went into the other; what came back has passed the mirror
+        let mirrored = self.mirrored.max(self.received);
+        let mean = if self.sent > 0 { self.octets as f64 / self.sent as f64 } else { 0.0 };
+        Report {
+            seconds: self.seconds,
+            offered_pps,
+            skipped: self.skipped,
+            refused: self.refused,
+            refusal: self.refusal,
+            uplink: carried(self.sent, self.octets, mirrored, self.seconds),
+            downlink: carried(mirrored, (mean * mirrored as f64) as u64, self.received, self.seconds),
+            late_or_twice: self.late,
+            astray: self.astray,
+            error_indications: self.error_indications,
+            others: self.others,
+            latency_us: if self.latency.is_empty() { Latency::default() } else { Latency::of(&self.latency) },
+        }
+    }
+}
+
+fn carried(sent: u64, octets: u64, received: u64, seconds: f64) -> Carried {
+    let lost = sent.saturating_sub(received);
+    Carried {
+        sent,
+        octets,
+        received,
+        lost,
+        lost_percent: if sent > 0 { lost as f64 / sent as f64 * 100.0 } else { 0.0 },
+        rate_pps: if seconds > 0.0 { received as f64 / seconds } else { 0.0 },
+    }
+}
+
+impl Report {
+    /// Packets that were sent and did not come back, of a hundred.
+    pub fn lost_percent(&self) -> f64 {
+        let lost = self.uplink.sent.saturating_sub(self.downlink.received);
+        if self.uplink.sent > 0 { lost as f64 / self.uplink.sent as f64 * 100.0 } else { 0.0 }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "  {:<10} {:>12} {:>12} {:>10} {:>9} {:>12}",
+            "", "sent", "received", "lost", "lost %", "packets/s"
+        )?;
+        for (way, Carried { sent, received, lost, lost_percent, rate_pps, .. }) in
+            [("uplink", self.uplink), ("downlink", self.downlink)]
+        {
+            writeln!(f, "  {way:<10} {sent:>12} {received:>12} {lost:>10} {lost_percent:>9.4} {rate_pps:>12.0}")?;
+        }
+        let Latency { p50, p99, max, .. } = self.latency_us;
+        writeln!(f, "  there and back: p50 {p50:.1} us, p99 {p99:.1} us, max {max:.1} us")?;
+        if let Some(offered) = self.offered_pps {
+            writeln!(f, "  {offered:.0} packets/s offered for {:?}", Duration::from_secs_f64(self.seconds))?;
+        }
+        let notes = [
+            (self.skipped, "were due and not sent: this generator could not keep up"),
+            (self.refused, "were refused by the kernel"),
+            (self.late_or_twice, "came back too late or twice"),
+            (self.astray, "came back in a wrong tunnel, at a wrong cell or changed"),
+            (self.error_indications, "error indications: the UPF does not know these tunnels"),
+            (self.others, "datagrams were none of this load's"),
+        ];
+        for (count, what) in notes.into_iter().filter(|(count, _)| *count > 0) {
+            writeln!(f, "  {count} {what}")?;
+        }
+        self.refusal.as_ref().map_or(Ok(()), |refusal| writeln!(f, "  the last refusal: {refusal}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_add_up_and_losses_fall_to_their_direction() {
+        let tally = |sent, mirrored, received| {
+            let mut tally = Tally::new().unwrap();
+            (tally.sent, tally.octets, tally.mirrored, tally.received) = (sent, sent * 100, mirrored, received);
+            tally.seconds = 2.0;
+            tally.latency.record_n(received * 10, received).unwrap();
+            tally
+        };
+        let mut all = tally(600, 950, 500);
+        all.add(tally(400, 940, 400));
+        let report = all.report(Some(500.0));
+        assert_eq!((report.uplink.lost, report.downlink.lost), (50, 50));
+        assert_eq!((report.downlink.octets, report.downlink.rate_pps), (95_000, 450.0));
+        assert!((report.lost_percent() - 10.0).abs() < 1e-9);
+        assert!((report.latency_us.max - 5.0).abs() < 0.01, "{:?}", report.latency_us);
+        let text = report.to_string();
+        assert!(text.contains("500 packets/s offered for 2s") && !text.contains("refused"), "{text}");
+        assert_eq!(Tally::new().unwrap().report(None).latency_us, Latency::default());
+    }
+}

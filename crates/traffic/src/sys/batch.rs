@@ -1,0 +1,317 @@
+//! Datagrams in batches (`recvmmsg`, `sendmmsg`) with the local address of each (`IP_PKTINFO`), and waiting for several
+//! sockets.
+
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// Datagrams of one call.
+pub(crate) const BATCH: usize = 32;
+/// Kernel buffer asked for in each direction; the kernel gives what its limits allow.
+const SOCKET_BUFFER: libc::c_int = 8 << 20;
+/// Octets of ancillary data: more than one `in_pktinfo` needs.
+const CONTROL: usize = 64;
+
+/// Ancillary data of one datagram, aligned as the kernel wants it.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Control([u8; CONTROL]);
+
+fn set(socket: &UdpSocket, level: i32, option: i32, value: libc::c_int) -> io::Result<()> {
+    let length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the options used here take an int, which outlives the call
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), length) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// A socket with large buffers that lets the kernel fragment what is too big; with `tells` it tells for each datagram to
+/// which address it came.
+pub(crate) fn socket(address: SocketAddrV4, tells: bool) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(address)?;
+    for (forced, asked) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
+        if set(&socket, libc::SOL_SOCKET, forced, SOCKET_BUFFER).is_err() {
+            set(&socket, libc::SOL_SOCKET, asked, SOCKET_BUFFER)?;
+        }
+    }
+    set(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT)?;
+    if tells {
+        set(&socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+    }
+    Ok(socket)
+}
+
+/// What the calls take, on the heap.
+struct Arrays {
+    headers: [libc::mmsghdr; BATCH],
+    vectors: [libc::iovec; BATCH],
+    names: [libc::sockaddr_in; BATCH],
+    controls: [Control; BATCH],
+}
+
+impl Arrays {
+    fn new() -> Box<Self> {
+        // SAFETY: all of them are plain data for which zeros are valid
+        Box::new(unsafe { zeroed() })
+    }
+
+    /// Points header `n` to its vector and name.
+    fn connect(&mut self, n: usize) {
+        let header = &mut self.headers[n].msg_hdr;
+        header.msg_iov = &raw mut self.vectors[n];
+        header.msg_iovlen = 1;
+        header.msg_name = (&raw mut self.names[n]).cast();
+        header.msg_namelen = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+    }
+}
+
+/// A datagram that was received.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Datagram<'a> {
+    /// Where it came from.
+    pub(crate) from: SocketAddrV4,
+    /// To which address, if the socket tells.
+    pub(crate) local: Option<Ipv4Addr>,
+    /// What is in it.
+    pub(crate) octets: &'a [u8],
+}
+
+/// Room for the datagrams of one batch that come in.
+pub(crate) struct Inbox {
+    arrays: Box<Arrays>,
+    octets: Box<[u8]>,
+    slot: usize,
+}
+
+impl Inbox {
+    /// Room for datagrams of up to `slot` octets; longer ones are not given.
+    pub(crate) fn new(slot: usize) -> Self {
+        Inbox { arrays: Arrays::new(), octets: vec![0; slot * BATCH].into(), slot }
+    }
+
+    /// Takes what is there, at most a batch; gives how many.
+    pub(crate) fn receive(&mut self, socket: &UdpSocket) -> io::Result<usize> {
+        for (n, octets) in self.octets.chunks_exact_mut(self.slot).enumerate() {
+            self.arrays.vectors[n] = libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() };
+            self.arrays.connect(n);
+            let control = (&raw mut self.arrays.controls[n]).cast();
+            let header = &mut self.arrays.headers[n].msg_hdr;
+            (header.msg_control, header.msg_controllen) = (control, CONTROL as _);
+        }
+        let (fd, first) = (socket.as_raw_fd(), self.arrays.headers.as_mut_ptr());
+        // SAFETY: each header points to a vector, a name and ancillary data in `arrays`, and the vector to a slot of
+        // `octets`; none of them moves or is used otherwise during the call
+        let result = unsafe { libc::recvmmsg(fd, first, BATCH as u32, libc::MSG_DONTWAIT as _, std::ptr::null_mut()) };
+        if result >= 0 {
+            return Ok(result as usize);
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused => Ok(0),
+            _ => Err(error),
+        }
+    }
+
+    /// Datagram `n` of those received last, `None` if it was longer than a slot.
+    pub(crate) fn datagram(&self, n: usize) -> Option<Datagram<'_>> {
+        let header = &self.arrays.headers[n];
+        if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
+            return None;
+        }
+        let name = &self.arrays.names[n];
+        let from =
+            SocketAddrV4::new(Ipv4Addr::from_bits(u32::from_be(name.sin_addr.s_addr)), u16::from_be(name.sin_port));
+        let start = n * self.slot;
+        let octets = &self.octets[start..start + (header.msg_len as usize).min(self.slot)];
+        Some(Datagram { from, local: local_address(&header.msg_hdr), octets })
+    }
+}
+
+/// The address that a datagram came to, from its ancillary data.
+fn local_address(header: &libc::msghdr) -> Option<Ipv4Addr> {
+    // SAFETY: the header and its ancillary data are as the kernel has written them; the macros stay within its length,
+    // and an in_pktinfo is what this kind of data holds
+    unsafe {
+        let control = libc::CMSG_FIRSTHDR(header).as_ref()?;
+        if (control.cmsg_level, control.cmsg_type) != (libc::IPPROTO_IP, libc::IP_PKTINFO) {
+            return None;
+        }
+        let info: libc::in_pktinfo = std::ptr::read_unaligned(libc::CMSG_DATA(control).cast());
+        Some(Ipv4Addr::from_bits(u32::from_be(info.ipi_spec_dst.s_addr)))
+    }
+}
+
+/// Datagrams of one batch that wait to be sent.
+pub(crate) struct Outbox {
+    arrays: Box<Arrays>,
+    octets: Box<[u8]>,
+    slot: usize,
+    count: usize,
+}
+
+/// What became of a batch.
+#[derive(Debug, Default)]
+pub(crate) struct Sent {
+    /// Bit n: the kernel refused datagram n.
+    pub(crate) refused: u32,
+    /// What it said of the last of them.
+    pub(crate) error: Option<io::Error>,
+}
+
+impl Outbox {
+    /// Room for datagrams of up to `slot` octets.
+    pub(crate) fn new(slot: usize) -> Self {
+        Outbox { arrays: Arrays::new(), octets: vec![0; slot * BATCH].into(), slot, count: 0 }
+    }
+
+    /// The room of the next datagram, as the one before it left it. [`BATCH`] fit until they are sent.
+    pub(crate) fn next(&mut self) -> &mut [u8] {
+        let start = self.count * self.slot;
+        &mut self.octets[start..start + self.slot]
+    }
+
+    /// Queues so many octets of the next room; with `from`, to be sent from this address.
+    pub(crate) fn queue(&mut self, to: SocketAddrV4, from: Option<Ipv4Addr>, length: usize) {
+        let n = self.count;
+        self.arrays.names[n] = libc::sockaddr_in {
+            sin_family: libc::AF_INET as libc::sa_family_t,
+            sin_port: to.port().to_be(),
+            sin_addr: libc::in_addr { s_addr: to.ip().to_bits().to_be() },
+            sin_zero: [0; 8],
+        };
+        self.arrays.vectors[n].iov_len = length.min(self.slot);
+        let control = (&raw mut self.arrays.controls[n]).cast::<libc::cmsghdr>();
+        let header = &mut self.arrays.headers[n].msg_hdr;
+        (header.msg_control, header.msg_controllen) = (std::ptr::null_mut(), 0);
+        if let Some(from) = from {
+            let info = libc::in_pktinfo {
+                ipi_ifindex: 0,
+                ipi_spec_dst: libc::in_addr { s_addr: from.to_bits().to_be() },
+                ipi_addr: libc::in_addr { s_addr: 0 },
+            };
+            let octets = size_of::<libc::in_pktinfo>() as u32;
+            // SAFETY: the ancillary data has room for this one item, is aligned for its header, and nobody else's
+            unsafe {
+                (*control).cmsg_level = libc::IPPROTO_IP;
+                (*control).cmsg_type = libc::IP_PKTINFO;
+                (*control).cmsg_len = libc::CMSG_LEN(octets) as _;
+                std::ptr::write_unaligned(libc::CMSG_DATA(control).cast(), info);
+                header.msg_controllen = libc::CMSG_SPACE(octets) as _;
+            }
+            header.msg_control = control.cast();
+        }
+        self.count += 1;
+    }
+
+    /// Sends what is queued, and waits where the socket has no room.
+    pub(crate) fn send(&mut self, socket: &UdpSocket) -> Sent {
+        let count = std::mem::take(&mut self.count);
+        for n in 0..count {
+            self.arrays.vectors[n].iov_base = self.octets[n * self.slot..].as_mut_ptr().cast();
+            self.arrays.connect(n);
+        }
+        let (mut result, mut done) = (Sent::default(), 0);
+        while done < count {
+            let first = self.arrays.headers[done..].as_mut_ptr();
+            // SAFETY: each of these headers points to a vector, a name and perhaps ancillary data in `arrays`, and the
+            // vector to octets of a slot, which sending only reads; none of them moves during the call
+            let taken = unsafe { libc::sendmmsg(socket.as_raw_fd(), first, (count - done) as u32, 0) };
+            if taken > 0 {
+                done += taken as usize;
+                continue;
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                // the first of them is refused: no route, no room, or the error of an earlier one
+                result.refused |= 1 << done;
+                result.error = Some(error);
+                done += 1;
+            }
+        }
+        result
+    }
+}
+
+/// Sockets that are waited for together.
+pub(crate) struct Waiting(Vec<libc::pollfd>);
+
+impl Waiting {
+    /// For these.
+    pub(crate) fn new<'s>(sockets: impl IntoIterator<Item = &'s UdpSocket>) -> Self {
+        let of = |socket: &UdpSocket| libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        Waiting(sockets.into_iter().map(of).collect())
+    }
+
+    /// Waits until one has datagrams, at most so long. The sockets must be open.
+    pub(crate) fn wait(&mut self, at_most: Duration) -> io::Result<()> {
+        let time = libc::timespec {
+            tv_sec: at_most.as_secs() as libc::time_t,
+            tv_nsec: libc::c_long::from(at_most.subsec_nanos() as i32),
+        };
+        // SAFETY: the array is of this length, and both outlive the call
+        let result = unsafe {
+            libc::ppoll(self.0.as_mut_ptr(), self.0.len() as libc::nfds_t, &raw const time, std::ptr::null())
+        };
+        let error = io::Error::last_os_error();
+        match result {
+            0.. => Ok(()),
+            _ if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            _ => Err(error),
+        }
+    }
+
+    /// Whether socket `n` had something at the last wait.
+    pub(crate) fn is_ready(&self, n: usize) -> bool {
+        self.0[n].revents != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_cross_and_answers_leave_from_the_address_that_was_asked() {
+        let local = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+        let ours = socket(local, false).unwrap();
+        let mirror = socket(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0), true).unwrap();
+        let port = mirror.local_addr().unwrap().port();
+        let asked = Ipv4Addr::new(127, 0, 0, 77);
+        let mut out = Outbox::new(100);
+        for (n, to) in [asked, Ipv4Addr::LOCALHOST, asked].into_iter().enumerate() {
+            out.next()[..3].fill(n as u8);
+            out.queue(SocketAddrV4::new(to, port), None, 3);
+        }
+        assert_eq!(out.send(&ours).refused, 0);
+        let mut waiting = Waiting::new([&mirror]);
+        waiting.wait(Duration::from_secs(5)).unwrap();
+        assert!(waiting.is_ready(0));
+        let mut inbox = Inbox::new(100);
+        assert_eq!(inbox.receive(&mirror).unwrap(), 3);
+        let first = inbox.datagram(0).unwrap();
+        assert_eq!((first.local, first.octets), (Some(asked), &[0; 3][..]));
+        assert_eq!(inbox.datagram(1).unwrap().local, Some(Ipv4Addr::LOCALHOST));
+        out.next()[..2].fill(9);
+        out.queue(first.from, first.local, 2);
+        assert_eq!(out.send(&mirror).refused, 0);
+        Waiting::new([&ours]).wait(Duration::from_secs(5)).unwrap();
+        assert_eq!(inbox.receive(&ours).unwrap(), 1);
+        let answer = inbox.datagram(0).unwrap();
+        assert_eq!((*answer.from.ip(), answer.octets), (asked, &[9; 2][..]));
+    }
+
+    #[test]
+    fn one_that_is_refused_does_not_hold_up_the_others() {
+        let ours = socket(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), false).unwrap();
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut out = Outbox::new(8);
+        // a loopback socket has no way to the outside
+        out.queue("192.0.2.1:9".parse().unwrap(), None, 1);
+        let std::net::SocketAddr::V4(to) = peer.local_addr().unwrap() else { panic!("IPv4") };
+        out.queue(to, None, 2);
+        let sent = out.send(&ours);
+        assert_eq!((sent.refused, sent.error.is_some()), (1, true));
+        assert_eq!(peer.recv(&mut [0; 8]).unwrap(), 2);
+    }
+}

@@ -1,0 +1,74 @@
+//! `vireo traffic`: user packets for any UPF, ours or another's. `generate` is the RAN and, if asked, the control plane;
+//! `respond` stands on N6 and sends every packet back.
+
+mod generate;
+mod respond;
+
+use crate::cli::Failure;
+use crate::lab;
+use clap::Subcommand;
+use serde::Serialize;
+use std::fs::File;
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// The mirror's port.
+const MIRROR_PORT: u16 = 5678;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    traffic: Traffic,
+}
+
+#[derive(Debug, Subcommand)]
+enum Traffic {
+    /// Send uplink packets of many users from simulated gNBs, and count what comes back
+    Generate(Box<generate::Args>),
+    /// Send the packets of `generate` back, from N6
+    Respond(respond::Args),
+}
+
+/// Does what `vireo traffic` was asked.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    match &args.traffic {
+        Traffic::Generate(args) => generate::run(args),
+        Traffic::Respond(args) => respond::run(args),
+    }
+}
+
+/// An address and a port, for which there is a default.
+fn endpoint(text: &str, port: u16) -> Result<SocketAddrV4, String> {
+    SocketAddrV4::from_str(text)
+        .or_else(|_| Ipv4Addr::from_str(text).map(|address| SocketAddrV4::new(address, port)))
+        .map_err(|_| format!("{text:?} is no IPv4 address (192.0.2.1) or address and port (192.0.2.1:{port})"))
+}
+
+fn mirror(text: &str) -> Result<SocketAddrV4, String> {
+    endpoint(text, MIRROR_PORT)
+}
+
+/// A time that is not none.
+fn span(text: &str) -> Result<Duration, String> {
+    let span = humantime::parse_duration(text).map_err(|error| format!("{text:?}: {error}"))?;
+    if span.is_zero() || span > Duration::from_secs(30 * 24 * 3600) {
+        return Err(format!("{text:?}: take a time of more than 0 and up to 30 days"));
+    }
+    Ok(span)
+}
+
+/// Makes the file of a report before there is one, so that a wrong path is told at once.
+fn create(path: Option<&Path>) -> Result<Option<File>, Failure> {
+    path.map(lab::create).transpose()
+}
+
+fn write_json(file: Option<File>, report: &impl Serialize) -> Result<(), Failure> {
+    if let Some(mut file) = file {
+        serde_json::to_writer_pretty(&mut file, report)?;
+        file.write_all(b"\n")?;
+    }
+    Ok(())
+}

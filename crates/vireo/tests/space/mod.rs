@@ -1,0 +1,101 @@
+//! Network namespaces for tests, which last as long as a process in them does.
+
+use std::fs;
+use std::io;
+use std::process::{self, Command, ExitStatus, Output, Stdio};
+
+/// The program.
+pub(crate) const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
+
+/// A process that is killed when its owner goes.
+pub(crate) struct Child(process::Child);
+
+impl Child {
+    pub(crate) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.0.try_wait()
+    }
+
+    pub(crate) fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.0.wait()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What the kernel counted on an interface.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counters {
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+}
+
+/// A network namespace: that of a process which does nothing.
+pub(crate) struct Space {
+    holder: Child,
+}
+
+impl Space {
+    /// A new one with its loopback up; `None` where only root may make them.
+    pub(crate) fn new() -> Option<Self> {
+        let mut command = Command::new("unshare");
+        // nothing lasts longer than a test may take, even if the test is killed
+        command.args(["--net", "sleep", "600"]).stderr(Stdio::null());
+        let mut space = Space { holder: Child(command.spawn().ok()?) };
+        let own = fs::read_link("/proc/self/ns/net").ok()?;
+        let path = format!("/proc/{}/ns/net", space.holder.0.id());
+        while fs::read_link(&path).ok()? == own {
+            if space.holder.try_wait().ok()?.is_some() {
+                return None;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        space.run("ip link set lo up");
+        Some(space)
+    }
+
+    fn inside(&self, command: &Command) -> Command {
+        let mut inside = Command::new("nsenter");
+        inside.args(["--net", "--target", &self.holder.0.id().to_string()]);
+        inside.arg(command.get_program()).args(command.get_args());
+        inside
+    }
+
+    /// Starts a command inside.
+    pub(crate) fn start(&self, command: &mut Command) -> Child {
+        Child(self.inside(command).spawn().unwrap())
+    }
+
+    /// Runs a command inside to its end.
+    pub(crate) fn output(&self, command: &mut Command) -> Output {
+        self.inside(command).output().unwrap()
+    }
+
+    /// Runs a line inside, which must succeed.
+    pub(crate) fn run(&self, line: &str) {
+        let mut words = line.split(' ');
+        let output = self.output(Command::new(words.next().unwrap()).args(words));
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Joins this one to another by a veth pair.
+    pub(crate) fn join(&self, own: &str, address: &str, other: &Space, far: &str, far_address: &str) {
+        self.run(&format!("ip link add {own} type veth peer name {far} netns {}", other.holder.0.id()));
+        for (space, interface, address) in [(self, own, address), (other, far, far_address)] {
+            space.run(&format!("ip address add {address} dev {interface}"));
+            space.run(&format!("ip link set {interface} up"));
+        }
+    }
+
+    /// What the kernel counted on an interface inside.
+    pub(crate) fn counters(&self, interface: &str) -> Counters {
+        let text = fs::read_to_string(format!("/proc/{}/net/dev", self.holder.0.id())).unwrap();
+        let line = text.lines().find_map(|line| line.trim_start().strip_prefix(interface)?.strip_prefix(':'));
+        let numbers: Vec<u64> = line.unwrap().split_whitespace().map(|word| word.parse().unwrap()).collect();
+        Counters { received: numbers[1], sent: numbers[9] }
+    }
+}

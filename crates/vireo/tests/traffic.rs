@@ -1,0 +1,154 @@
+//! `vireo traffic` as a user runs it: through a real UPF between namespaces, with the kernel's counters as witness.
+
+mod space;
+
+use serde_json::Value;
+use space::{Child, Space, VIREO};
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// RAN, UPF and data network in a row.
+struct World {
+    ran: Space,
+    upf: Space,
+    dn: Space,
+}
+
+impl World {
+    /// `None` where only root may make namespaces.
+    fn new() -> Option<Self> {
+        let world = World { ran: Space::new()?, upf: Space::new()?, dn: Space::new()? };
+        world.upf.join("n3", "192.168.127.1/24", &world.ran, "ran", "192.168.127.2/24");
+        world.upf.join("n6", "192.168.128.1/24", &world.dn, "dn", "192.168.128.2/24");
+        world.ran.run("ip address add 192.168.127.3/24 dev ran");
+        world.dn.run("ip route add 10.45.0.0/16 via 192.168.128.1");
+        world.upf.run("sysctl -q -w net.ipv4.ip_forward=1");
+        // what native XDP on a veth pair needs of the other end
+        world.ran.run("ethtool -K ran gro on tx off");
+        world.dn.run("ethtool -K dn gro on tx off");
+        Some(world)
+    }
+
+    fn start_upf(&self, directory: &Path, datapath: &str) -> Child {
+        let config = directory.join("upf.toml");
+        let text = "[upf]\nn4 = \"192.168.127.1:8805\"\nn3 = [\"192.168.127.1\"]\nnat = false\nmax-sessions = 1000\n\
+                    [dnn.internet]\nipv4-pool = \"10.45.0.0/16\"\n[api]\nlisten = \"127.0.0.1:9090\"\n[log]\nlevel = \
+                    \"warn\"\n";
+        std::fs::write(&config, format!("{text}{datapath}")).unwrap();
+        let mut upf = self.upf.start(Command::new(VIREO).args(["upf", "--config"]).arg(&config));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !self.upf.output(Command::new(VIREO).arg("status")).status.success() {
+            assert_eq!(upf.try_wait().unwrap(), None, "the UPF ended");
+            assert!(Instant::now() < deadline, "the UPF does not come up");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        upf
+    }
+
+    fn generate(&self, json: &Path, more: &str) -> Output {
+        let line = format!("traffic generate --gnb 192.168.127.2 --ue 10.45.0.2 --server 192.168.128.2 {more} --json");
+        self.ran.output(Command::new(VIREO).args(line.split(' ')).arg(json))
+    }
+}
+
+fn read(json: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap()
+}
+
+fn says(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A closed and an open loop through the UPF; `past` tells whether packets go past the kernel's stack.
+fn through(datapath: &str, past: bool) {
+    let Some(world) = World::new() else {
+        eprintln!("skipped: only root may make network namespaces here");
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let upf = world.start_upf(directory.path(), datapath);
+    let (ours, mirrored) = (directory.path().join("generate.json"), directory.path().join("respond.json"));
+    let words = ["traffic", "respond", "--listen", "192.168.128.2", "--packets", "6100", "--duration", "60s", "--json"];
+    let mut mirror = world.dn.start(Command::new(VIREO).args(words).arg(&mirrored));
+    let before = (world.dn.counters("dn"), world.ran.counters("ran"), world.upf.counters("vireo0"));
+
+    let closed = "--n4 192.168.127.1 --users 100 --cells 2 --threads 2 --in-flight 16 --packets 3000 --size 128:9,1000:1 \
+                  --max-loss 0";
+    let output = world.generate(&ours, closed);
+    assert!(output.status.success(), "{}", says(&output));
+    let report = read(&ours);
+    let count = |report: &Value, way: &str, what: &str| report[way][what].as_u64().unwrap();
+    assert_eq!([count(&report, "uplink", "sent"), count(&report, "uplink", "received")], [3000; 2], "{report}");
+    assert_eq!([count(&report, "downlink", "received"), count(&report, "downlink", "lost")], [3000, 0], "{report}");
+    let mean = count(&report, "uplink", "octets") / 3000;
+    assert!((128..400).contains(&mean), "one in ten is of 1,000 octets, the others of 128: {mean}");
+    assert!(report["latency_us"]["p50"].as_f64().unwrap() > 1.0 && report["sessions_per_second"].is_f64(), "{report}");
+    assert_eq!(report["astray"], 0, "{report}");
+
+    let open = "--n4 192.168.127.1 --users 50 --rate 3000 --packets 3000 --pick zipf:1 --max-loss 1";
+    let output = world.generate(&ours, open);
+    assert!(output.status.success(), "{}", says(&output));
+    let report = read(&ours);
+    assert_eq!((count(&report, "uplink", "sent"), &report["offered_pps"]), (3000, &Value::from(3000.0)), "{report}");
+    assert!((0.9..1.5).contains(&report["seconds"].as_f64().unwrap()), "{report}");
+
+    let chosen = "--n4 192.168.127.1 --n3 192.168.127.1 --teid 70000 --users 3 --packets 100 --max-loss 0";
+    let output = world.generate(&ours, chosen);
+    assert!(output.status.success(), "tunnels that the control plane chooses: {}", says(&output));
+
+    assert!(mirror.wait().unwrap().success());
+    assert_eq!(read(&mirrored)["packets"], 6100);
+    let after = (world.dn.counters("dn"), world.ran.counters("ran"), world.upf.counters("vireo0"));
+    let few = 6100..6400;
+    let [n6_in, n6_out] = [after.0.received - before.0.received, after.0.sent - before.0.sent];
+    assert!(few.contains(&n6_in) && few.contains(&n6_out), "on N6: {n6_in} {n6_out}");
+    let n3_in = after.1.received - before.1.received;
+    assert!((6100..6700).contains(&n3_in), "on N3 with PFCP: {n3_in}");
+    let tun = after.2.received - before.2.received;
+    assert!(if past { tun < 500 } else { few.contains(&tun) }, "through the TUN: {tun}");
+
+    // the sessions went with their control plane
+    let output = world.generate(&ours, "--n3 192.168.127.1 --teid 256 --packets 5 --timeout 200ms");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(says(&output).contains("does not know their tunnels"), "{}", says(&output));
+    drop(upf);
+}
+
+#[test]
+fn a_load_goes_through_sockets_and_back() {
+    through("", false);
+}
+
+#[test]
+fn a_load_goes_through_xdp_and_back() {
+    through("[datapath]\ndriver = \"xdp\"\ninterfaces = [\"n3\", \"n6\"]\nmode = \"native\"\n", true);
+}
+
+#[test]
+fn what_is_wrong_is_said_with_what_helps() {
+    let taken = UdpSocket::bind("127.9.8.7:2152").unwrap();
+    let cases = [
+        ("--gnb 192.0.2.77 --n3 192.0.2.1 --teid 1", "no interface here has the address 192.0.2.77"),
+        ("--gnb 127.9.8.7 --n3 192.0.2.1 --teid 1", "UDP port 2152 of 127.9.8.7 is in use"),
+        ("--gnb 127.9.8.6 --n3 127.9.8.5 --teid 1", "does not answer GTP-U from 127.9.8.6"),
+        ("--gnb 127.9.8.4 --n4 127.9.8.5 --control 127.9.8.3", "127.9.8.5:8805 does not answer PFCP"),
+        ("--gnb 127.9.8.2 --cells 3 --n3 192.0.2.1 --teid 1", "need at least as many users"),
+    ];
+    let runs: Vec<_> = cases
+        .map(|(line, says)| {
+            let line = format!("traffic generate --ue 10.45.0.2 --server 127.9.8.5 {line}");
+            (std::thread::spawn(move || Command::new(VIREO).args(line.split(' ')).output().unwrap()), says)
+        })
+        .into_iter()
+        .collect();
+    for (run, text) in runs {
+        let output = run.join().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(says(&output).contains(text) && output.stderr.ends_with(b"\n"), "{text}: {}", says(&output));
+    }
+    drop(taken);
+    let output = Command::new(VIREO).args(["traffic", "respond", "--listen", "192.0.2.77"]).output().unwrap();
+    assert!(says(&output).contains("ip address add 192.0.2.77/32"), "{}", says(&output));
+}
