@@ -25,6 +25,12 @@
 /* Longer frames are user space's. */
 #define LONGEST 4000
 
+/* Of a PDU Session Container (TS 38.415 5.5.2), above an offset of 16 bits: that there is one, its QFI and the bit above it
+ * (RQI), and whether it is one of uplink packets. */
+#define CONTAINER (1 << 16)
+#define CONTAINER_SHIFT 17
+#define UPLINK_CONTAINER (1 << 24)
+
 /* TS 29.281 5.1 */
 struct gtp {
 	__u8 flags;

@@ -15,7 +15,7 @@ struct state {
 #define UP_GATE (1u << 1)
 #define UP_IPV4 (1u << 2)
 #define UP_IPV6 (1u << 3)
-#define UP_OVERFLOW (1u << 4) /* user space alone has the rules */
+#define UP_OVERFLOW (1u << 4) /* a list of rules says more: rules.h */
 #define UP_WATCH_SHIFT 8 /* src/record.rs: watched */
 #define WATCH 0x3fu
 #define ALL_FLOWS (~0ull)
@@ -28,7 +28,9 @@ struct uplink {
 	__u32 flags;
 	__u64 prefix; /* as on the wire */
 	__u64 flows;
-	__u64 cost; /* 2^-16 ns for an octet; 0 = no limit, all ones = nothing passes */
+	/* 2^-16 ns for an octet; 0 = no limit, all ones = nothing passes. With UP_OVERFLOW the first cell of the list instead;
+	 * 0 = user space alone has it */
+	__u64 cost;
 	struct state state;
 };
 
@@ -42,6 +44,7 @@ struct uplink {
 #define DOWN_IPV6 (1u << 6)
 #define DOWN_OVERFLOW (1u << 7)
 #define QFI_SHIFT 8
+#define FROM_UE_CONTAINER (1u << 14) /* the PDU Session Container is one of uplink packets; in actions alone */
 #define GENERATION_SHIFT 16
 #define DOWN_WATCH_SHIFT 24
 
@@ -56,6 +59,78 @@ struct downlink {
 	struct state state;
 };
 
+/*
+ * What lists of rules are made of (src/overflow/cells.rs, lists.rs). A record leads to the first of a chain of matches; the
+ * first that a packet fits names an action, and this names meters (URRs) and policers (QERs), which rules share.
+ * Matches and actions do not change while a record leads to them.
+ */
+struct cell {
+	__u64 word[8];
+};
+
+#define CELL 0xffffffu
+#define LABEL 0xfffffu
+#define IF_PROTOCOL (1u << 20)
+#define IF_SOURCE_V4 (1u << 21)
+#define IF_SOURCE_V6 (1u << 22)
+#define IF_DESTINATION_V4 (1u << 23)
+#define IF_DESTINATION_V6 (1u << 24)
+#define IF_SOURCE_PORT (1u << 25)
+#define IF_DESTINATION_PORT (1u << 26)
+#define IF_SPI (1u << 27)
+#define IF_LABEL (1u << 28)
+
+struct match {
+	__u32 next; /* cell; 0 = this is the last */
+	__u32 action; /* CELL | bits of the destination's network << 24 */
+	__u64 flows;
+	__u64 source[2]; /* in host order; IPv4 in the upper half of the first */
+	__u64 destination[2];
+	__u32 conditions; /* IF_ | LABEL */
+	__u8 protocol;
+	__u8 traffic_class;
+	__u8 traffic_mask;
+	__u8 source_length;
+	__u32 source_port; /* lowest << 16 | highest; or the SPI */
+	__u32 destination_port;
+};
+
+#define METERS 4
+#define RATES 2
+#define RULE_OUTWARD (1u << 16) /* to the data network; else by the tunnel */
+#define RULE_UPLINK (1u << 17)
+#define RULE_KEEPS (1u << 18) /* the PDU Session Container that the packet came with */
+#define RULE_FRAMED (1u << 19) /* there are networks behind the UE */
+
+struct action {
+	__u32 flags; /* as those of a downlink record, without generation and watch; and RULE_ */
+	__u32 teid;
+	__u32 address[4]; /* as on the wire; of RULE_FRAMED the entry of the UE in the first */
+	__u32 meter[METERS]; /* cells; 0 = no more */
+	__u32 policer[RATES]; /* cell * 8 + word */
+	__u64 cost[RATES];
+};
+
+#define NO_QUOTA (~0ull)
+#define METER_WATCH 0x3full
+#define METER_TOLD (1ull << 32) /* the owner knows that the quota is spent */
+
+/* Of both directions: downlink, uplink. */
+struct meter {
+	__u64 packets[2];
+	__u64 octets[2];
+	__u64 quota[2];
+	__u64 total; /* quota of both together */
+	__u64 state;
+};
+
+struct policers {
+	__u64 expected[8];
+};
+
+_Static_assert(sizeof(struct match) == 64, "a cell");
+_Static_assert(sizeof(struct action) == 64, "a cell");
+_Static_assert(sizeof(struct meter) == 64, "a cell");
 _Static_assert(sizeof(struct uplink) == 64, "one cache line");
 _Static_assert(sizeof(struct downlink) == 64, "one cache line");
 
@@ -142,4 +217,7 @@ struct counters {
 	__u64 downlink_packets;
 	__u64 downlink_octets;
 	__u64 drops[REASONS];
+	/* packets of marked records: decided on here, and left to user space */
+	__u64 by_rules;
+	__u64 rules_passed;
 };

@@ -38,6 +38,15 @@ struct {
 	__type(value, __u32);
 } foreign SEC(".maps");
 
+/* What lists of rules are made of. None has the number 0. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cell);
+} cells SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -73,7 +82,7 @@ static __always_inline int drop(enum reason reason)
 }
 
 /* rate.rs: Policer::allow. */
-static __always_inline int conforms(struct state *state, __u64 cost, __u32 octets)
+static __always_inline int conforms(__u64 *word, __u64 cost, __u32 octets)
 {
 	__u64 now, span, tolerance;
 	int i;
@@ -88,16 +97,16 @@ static __always_inline int conforms(struct state *state, __u64 cost, __u32 octet
 	if (tolerance < 50000000)
 		tolerance = 50000000;
 	for (i = 0; i < 4; i++) {
-		__u64 expected = READ(state->expected);
+		__u64 expected = READ(*word);
 		__u64 start = expected > now ? expected : now;
 
 		if (start - now > tolerance)
 			return 0;
-		if (__sync_val_compare_and_swap(&state->expected, expected, start + span) == expected)
+		if (__sync_val_compare_and_swap(word, expected, start + span) == expected)
 			return 1;
 	}
 	/* others were faster each time: the packet conforms, and its time is added to theirs */
-	__sync_fetch_and_add(&state->expected, span);
+	__sync_fetch_and_add(word, span);
 	return 1;
 }
 
@@ -151,8 +160,8 @@ static __always_inline const volatile struct range *range_v6(__u64 prefix)
 	return 0;
 }
 
-/* A consistent copy of what holds for a TEID; 0 if there is none or it is being changed. */
-static __always_inline int find_uplink(__u32 teid, struct uplink *copy, struct uplink **found)
+/* A consistent copy of what holds for a TEID, and where it lies; 0 if there is none or it is being changed. */
+static __always_inline int find_uplink(__u32 teid, struct uplink *copy, struct uplink **found, __u32 *at)
 {
 	__u32 index = teid >> 8;
 	struct uplink *record = bpf_map_lookup_elem(&uplinks, &index);
@@ -170,7 +179,9 @@ static __always_inline int find_uplink(__u32 teid, struct uplink *copy, struct u
 		if (!record)
 			return 0;
 	}
+	*at = index;
 	sequence = ORDERED(record->sequence);
+	copy->sequence = sequence;
 	copy->teid = READ(record->teid);
 	copy->ipv4 = READ(record->ipv4);
 	copy->flags = READ(record->flags);
@@ -183,22 +194,27 @@ static __always_inline int find_uplink(__u32 teid, struct uplink *copy, struct u
 	return 1;
 }
 
-static __always_inline int find_downlink(__u32 position, struct downlink *copy, struct downlink **found)
+/* The entry at a position of the arrays of addresses; 0 = nobody's. */
+static __always_inline __u32 entry_at(__u32 position)
 {
-	__u32 key = position / ENTRIES, index, entry, sequence;
+	__u32 key = position / ENTRIES;
 	struct entries *entries = bpf_map_lookup_elem(&addresses, &key);
+
+	return entries ? READ(entries->entry[position % ENTRIES]) : 0;
+}
+
+static __always_inline int find_downlink(__u32 entry, struct downlink *copy, struct downlink **found)
+{
+	__u32 index = entry >> 8, sequence;
 	struct downlink *record;
 
-	if (!entries)
-		return 0;
-	entry = READ(entries->entry[position % ENTRIES]);
 	if (entry == 0)
 		return 0;
-	index = entry >> 8;
 	record = bpf_map_lookup_elem(&downlinks, &index);
 	if (!record)
 		return 0;
 	sequence = ORDERED(record->sequence);
+	copy->sequence = sequence;
 	copy->flags = READ(record->flags);
 	copy->teid = READ(record->teid);
 	copy->address[0] = READ(record->address[0]);

@@ -2,6 +2,7 @@
 /* The headers of a tunnel to the RAN. */
 #pragma once
 
+#include "route.h"
 #include "tables.h"
 
 /* Writes UDP and GTP-U before the packet, which begins `headers` octets after `at`. */
@@ -33,7 +34,8 @@ static __always_inline int write_tunnel(struct xdp_md *ctx, __u32 at, const stru
 		container[2] = 0;
 		container[3] = PDU_SESSION_CONTAINER;
 		container[4] = 1;
-		container[5] = 0; /* DL PDU SESSION INFORMATION, TS 38.415 5.5.2.1 */
+		/* DL or UL PDU SESSION INFORMATION, TS 38.415 5.5.2 */
+		container[5] = rule->flags & FROM_UE_CONTAINER ? 0x10 : 0;
 		container[6] = (rule->flags & DOWN_RQI ? 0x40 : 0) | qfi;
 		container[7] = 0;
 	}
@@ -101,4 +103,135 @@ static __always_inline int write_v6(struct xdp_md *ctx, const __u32 *destination
 		return 0;
 	udp->check = check ? check : 0xffff;
 	return 1;
+}
+
+/* How many octets the headers of a tunnel take, before the packet. */
+static __always_inline __u32 outer_octets(const struct downlink *rule)
+{
+	__u32 gtp = sizeof(struct udphdr) + (rule->flags & DOWN_QFI ? GTP_WITH_CONTAINER : GTP_PLAIN);
+
+	return gtp + (rule->flags & DOWN_IPV4 ? sizeof(struct iphdr) : sizeof(struct ipv6hdr));
+}
+
+/* Finds how packets of `total` octets leave through a tunnel, which there is; 0 if not from here. */
+static __always_inline int reach_tunnel(struct xdp_md *ctx, struct bpf_fib_lookup *hop, const struct downlink *rule,
+					__u32 total)
+{
+	__u32 outer = outer_octets(rule);
+
+	if (rule->flags & DOWN_IPV4) {
+		hop->family = AF_INET;
+		hop->ipv4_src = config.n3_v4[0];
+		hop->ipv4_dst = rule->address[0];
+		if (!config.addresses_v4)
+			return 0;
+	} else {
+		hop->family = AF_INET6;
+		hop->ipv6_src[0] = config.n3_v6[0][0];
+		hop->ipv6_src[1] = config.n3_v6[0][1];
+		hop->ipv6_src[2] = config.n3_v6[0][2];
+		hop->ipv6_src[3] = config.n3_v6[0][3];
+		hop->ipv6_dst[0] = rule->address[0];
+		hop->ipv6_dst[1] = rule->address[1];
+		hop->ipv6_dst[2] = rule->address[2];
+		hop->ipv6_dst[3] = rule->address[3];
+		if (!config.addresses_v6 || total + outer > CHUNK * (CHUNKS - 2))
+			return 0;
+	}
+	hop->l4_protocol = IPPROTO_UDP;
+	hop->sport = bpf_htons(GTP_PORT);
+	hop->dport = bpf_htons(GTP_PORT);
+	/* the source is always the same */
+	return find_route(ctx, hop, total + outer, 1);
+}
+
+/* One hop less for the packet at an offset; 0 if it is not there. */
+static __always_inline int hop_at(struct xdp_md *ctx, __u32 at)
+{
+	if (octet_at(ctx, at) >> 4 == 4) {
+		struct iphdr *ip = start_of(ctx) + at;
+
+		if ((void *)(ip + 1) > end_of(ctx))
+			return 0;
+		hop_v4(ip);
+	} else {
+		struct ipv6hdr *ip = start_of(ctx) + at;
+
+		if ((void *)(ip + 1) > end_of(ctx))
+			return 0;
+		ip->hop_limit--;
+	}
+	return 1;
+}
+
+/*
+ * Puts the packet of `total` octets, which begins at `payload`, into a tunnel and sends it. What lies before it is
+ * overwritten. `number` tells the packets of a tunnel apart; `uplink` says as what it is counted.
+ */
+static __always_inline int into_tunnel(struct xdp_md *ctx, struct bpf_fib_lookup *hop, const struct downlink *rule,
+				       __u32 payload, __u32 total, __u64 number, int uplink)
+{
+	__u32 outer = outer_octets(rule), frame = end_of(ctx) - start_of(ctx), tunnel;
+	struct counters *c;
+
+	if (frame > payload + total && bpf_xdp_adjust_tail(ctx, (int)(payload + total) - (int)frame))
+		return drop(N3_SEND);
+	if (bpf_xdp_adjust_head(ctx, (int)payload - (int)(ETH_HLEN + outer)))
+		return drop(N3_SEND);
+	c = counters();
+	if (c && uplink) {
+		c->uplink_packets++;
+		c->uplink_octets += total;
+	} else if (c) {
+		c->downlink_packets++;
+		c->downlink_octets += total;
+	}
+	tunnel = ETH_HLEN + (rule->flags & DOWN_IPV4 ? sizeof(struct iphdr) : sizeof(struct ipv6hdr));
+	if (!write_tunnel(ctx, tunnel, rule, total))
+		return XDP_ABORTED;
+	if (rule->flags & DOWN_IPV4) {
+		/* fragments on the way are told apart by it: different for the packets of a tunnel, and of most tunnels */
+		if (!write_v4(ctx, rule->address[0], total + outer, number + rule->teid * 0x9e37u))
+			return XDP_ABORTED;
+		return leave(ctx, hop, bpf_htons(ETH_P_IP));
+	}
+	if (!write_v6(ctx, rule->address, total + outer))
+		return XDP_ABORTED;
+	return leave(ctx, hop, bpf_htons(ETH_P_IPV6));
+}
+
+/* Takes the packet of `total` octets, which begins at `payload`, out of its tunnel and sends it on. */
+static __always_inline int out_of_tunnel(struct xdp_md *ctx, struct bpf_fib_lookup *hop, __u32 version, __u32 payload,
+					 __u32 total)
+{
+	__be16 protocol = version == AF_INET ? bpf_htons(ETH_P_IP) : bpf_htons(ETH_P_IPV6);
+	__u8 addresses[2 * ETH_ALEN];
+	struct counters *c;
+	__u32 frame;
+
+	if (start_of(ctx) + ETH_HLEN > end_of(ctx))
+		return XDP_ABORTED;
+	__builtin_memcpy(addresses, start_of(ctx), sizeof(addresses));
+	frame = end_of(ctx) - start_of(ctx);
+	if (frame > payload + total && bpf_xdp_adjust_tail(ctx, (int)(payload + total) - (int)frame))
+		return drop(N6_SEND);
+	if (bpf_xdp_adjust_head(ctx, (int)payload - ETH_HLEN))
+		return drop(N6_SEND);
+	c = counters();
+	if (c) {
+		c->uplink_packets++;
+		c->uplink_octets += total;
+	}
+	if (config.to_stack) {
+		struct ethhdr *ethernet = start_of(ctx);
+
+		if ((void *)(ethernet + 1) > end_of(ctx))
+			return XDP_ABORTED;
+		__builtin_memcpy(ethernet, addresses, sizeof(addresses));
+		ethernet->h_proto = protocol;
+		return XDP_PASS;
+	}
+	if (!hop_at(ctx, ETH_HLEN))
+		return XDP_ABORTED;
+	return leave(ctx, hop, protocol);
 }

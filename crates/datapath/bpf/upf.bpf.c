@@ -5,23 +5,24 @@
  * Uplink, a G-PDU to one of our N3 addresses loses its tunnel headers and leaves by the kernel's routes. Downlink, a
  * packet to a UE gets them and leaves to the RAN node. Where addresses are translated, the kernel's stack gets uplink packets
  * instead. A packet that is forwarded has its hop counted like a router's.
- * Whatever is unusual passes to the kernel unchanged and uncounted: options, fragments, errors to report, unknown
+ * A session with more rules than a record holds is decided on by a second program, which is reached by a tail call
+ * (overflow.h). Whatever is unusual passes to the kernel unchanged and uncounted: options, fragments, errors to report, unknown
  * tunnels, packets that must wait, that are too big, or whose next hop is not known yet. User space or the kernel
  * finishes it. Where this program drops, so does the reference, for the same reason.
  *
  * The outer UDP checksum of what comes in is not looked at: the inner packet has its own.
  */
 #include "packet.h"
+#include "overflow.h"
 #include "route.h"
 #include "tables.h"
 #include "tunnel.h"
 
 #define EXTENSIONS 3
-#define WITH_FLOW 0x10000
 
 /*
  * Reads optional fields and extension headers of the message at `at` that ends at `end`. Gives the payload's offset in
- * the frame, with WITH_FLOW and the QFI above it where there is an uplink PDU Session Container; or an XDP action, negated.
+ * the frame, with what packet.h says of the PDU Session Container above it; or an XDP action, negated.
  *
  * This function and the next ones that are not static are verified once, by themselves.
  */
@@ -52,7 +53,9 @@ __noinline int read_chain(struct xdp_md *ctx, __u32 at, __u32 end, __u32 flags)
 
 			if (kind != 0 && kind != 1)
 				return -drop(MALFORMED);
-			flow = kind == 1 ? WITH_FLOW | (octet_at(ctx, offset + 2) & 0x3f) << 17 : 0;
+			flow = CONTAINER | (octet_at(ctx, offset + 2) & 0x7f) << CONTAINER_SHIFT;
+			if (kind == 1)
+				flow |= UPLINK_CONTAINER;
 		} else if (next & 0x80) {
 			return -XDP_PASS;
 		}
@@ -69,10 +72,8 @@ __noinline int uplink(struct xdp_md *ctx, __u32 at, __u32 length)
 {
 	struct bpf_fib_lookup hop = {};
 	struct uplink rule = {}, *record = 0;
-	struct counters *c;
 	struct gtp *gtp;
-	__u32 end, payload, teid, total, frame, version;
-	__u8 addresses[2 * ETH_ALEN];
+	__u32 end, payload, teid, total, version, index = 0;
 	int result, believe;
 
 	if (at > 62 || length > LONGEST)
@@ -92,9 +93,12 @@ __noinline int uplink(struct xdp_md *ctx, __u32 at, __u32 length)
 	if (result < 0)
 		return -result;
 	payload = result & 0xffff;
-	if (!find_uplink(teid, &rule, &record) || rule.flags & UP_OVERFLOW)
+	if (!find_uplink(teid, &rule, &record, &index))
 		return XDP_PASS;
-	if (rule.flows != ALL_FLOWS && (!(result & WITH_FLOW) || !(rule.flows >> (result >> 17 & 63) & 1)))
+	if (rule.flags & UP_OVERFLOW)
+		return hand(BY_UPLINK_RULES, index, rule.sequence, rule.cost, result & ~0xffff, payload, end);
+	if (rule.flows != ALL_FLOWS && ((result & (CONTAINER | UPLINK_CONTAINER)) != (CONTAINER | UPLINK_CONTAINER) ||
+					!(rule.flows >> (result >> CONTAINER_SHIFT & 63) & 1)))
 		return drop(WRONG_FLOW);
 
 	if (payload >= end || payload >= LONGEST)
@@ -162,136 +166,41 @@ __noinline int uplink(struct xdp_md *ctx, __u32 at, __u32 length)
 	}
 	if (is_watched(&record->state, rule.flags >> UP_WATCH_SHIFT, total))
 		return XDP_PASS;
-	if (!conforms(&record->state, rule.cost, total))
+	if (!conforms(&record->state.expected, rule.cost, total))
 		return drop(RATE_EXCEEDED);
-	if (start_of(ctx) + ETH_HLEN > end_of(ctx))
-		return XDP_ABORTED;
-	__builtin_memcpy(addresses, start_of(ctx), sizeof(addresses));
-	frame = end_of(ctx) - start_of(ctx);
-	if (frame > payload + total && bpf_xdp_adjust_tail(ctx, (int)(payload + total) - (int)frame))
-		return drop(N6_SEND);
-	if (bpf_xdp_adjust_head(ctx, (int)payload - ETH_HLEN))
-		return drop(N6_SEND);
 	count(&record->state, total);
-	c = counters();
-	if (c) {
-		c->uplink_packets++;
-		c->uplink_octets += total;
-	}
-	if (config.to_stack) {
-		struct ethhdr *ethernet = start_of(ctx);
-
-		if ((void *)(ethernet + 1) > end_of(ctx))
-			return XDP_ABORTED;
-		__builtin_memcpy(ethernet, addresses, sizeof(addresses));
-		ethernet->h_proto = version == AF_INET ? bpf_htons(ETH_P_IP) : bpf_htons(ETH_P_IPV6);
-		return XDP_PASS;
-	}
-	if (version == AF_INET) {
-		struct iphdr *ip = start_of(ctx) + ETH_HLEN;
-
-		if ((void *)(ip + 1) > end_of(ctx))
-			return XDP_ABORTED;
-		hop_v4(ip);
-		return leave(ctx, &hop, bpf_htons(ETH_P_IP));
-	} else {
-		struct ipv6hdr *ip = start_of(ctx) + ETH_HLEN;
-
-		if ((void *)(ip + 1) > end_of(ctx))
-			return XDP_ABORTED;
-		ip->hop_limit--;
-		return leave(ctx, &hop, bpf_htons(ETH_P_IPV6));
-	}
+	return out_of_tunnel(ctx, &hop, version, payload, total);
 }
 
-/* The packet of `total` octets behind the Ethernet header, for the UE at this position of the arrays. */
-__noinline int downlink(struct xdp_md *ctx, __u32 position, __u32 total)
+/* The packet of `total` octets behind the Ethernet header, for the UE of this entry. */
+__noinline int downlink(struct xdp_md *ctx, __u32 entry, __u32 total)
 {
 	struct bpf_fib_lookup hop = {};
 	struct downlink rule = {}, *record = 0;
-	__u32 outer, tunnel, frame, version;
-	struct counters *c;
-	__u64 before;
 
-	if (!find_downlink(position, &rule, &record) || rule.flags & DOWN_OVERFLOW)
+	if (total > LONGEST)
 		return XDP_PASS;
+	if (!find_downlink(entry, &rule, &record))
+		return XDP_PASS;
+	if (rule.flags & DOWN_OVERFLOW)
+		return hand(BY_DOWNLINK_RULES, entry >> 8, rule.sequence, rule.cost, 0, ETH_HLEN, ETH_HLEN + total);
 	if (!(rule.flags & DOWN_GATE))
 		return drop(GATE_CLOSED);
 	if ((rule.flags & ACTION) == ACTION_DROP)
 		return drop(RULE);
 	if ((rule.flags & ACTION) != ACTION_FORWARD)
 		return XDP_PASS;
-	outer = sizeof(struct udphdr) + (rule.flags & DOWN_QFI ? GTP_WITH_CONTAINER : GTP_PLAIN);
-	if (rule.flags & DOWN_IPV4) {
-		outer += sizeof(struct iphdr);
-		hop.family = AF_INET;
-		hop.ipv4_src = config.n3_v4[0];
-		hop.ipv4_dst = rule.address[0];
-		if (!config.addresses_v4)
-			return XDP_PASS;
-	} else if (rule.flags & DOWN_IPV6) {
-		outer += sizeof(struct ipv6hdr);
-		hop.family = AF_INET6;
-		hop.ipv6_src[0] = config.n3_v6[0][0];
-		hop.ipv6_src[1] = config.n3_v6[0][1];
-		hop.ipv6_src[2] = config.n3_v6[0][2];
-		hop.ipv6_src[3] = config.n3_v6[0][3];
-		hop.ipv6_dst[0] = rule.address[0];
-		hop.ipv6_dst[1] = rule.address[1];
-		hop.ipv6_dst[2] = rule.address[2];
-		hop.ipv6_dst[3] = rule.address[3];
-		if (!config.addresses_v6 || total + outer > CHUNK * (CHUNKS - 2))
-			return XDP_PASS;
-	} else {
+	if (!(rule.flags & (DOWN_IPV4 | DOWN_IPV6)))
 		return drop(NO_TUNNEL);
-	}
-	hop.l4_protocol = IPPROTO_UDP;
-	hop.sport = bpf_htons(GTP_PORT);
-	hop.dport = bpf_htons(GTP_PORT);
-	/* the source is always the same */
-	if (!find_route(ctx, &hop, total + outer, 1))
+	if (!reach_tunnel(ctx, &hop, &rule, total))
 		return XDP_PASS;
 	if (is_watched(&record->state, rule.flags >> DOWN_WATCH_SHIFT, total))
 		return XDP_PASS;
-	if (!conforms(&record->state, rule.cost, total))
+	if (!conforms(&record->state.expected, rule.cost, total))
 		return drop(RATE_EXCEEDED);
-	version = octet_at(ctx, ETH_HLEN) >> 4;
-	frame = end_of(ctx) - start_of(ctx);
-	if (frame > ETH_HLEN + total && bpf_xdp_adjust_tail(ctx, (int)(ETH_HLEN + total) - (int)frame))
-		return drop(N3_SEND);
-	if (bpf_xdp_adjust_head(ctx, -(int)outer))
-		return drop(N3_SEND);
-	before = count(&record->state, total);
-	c = counters();
-	if (c) {
-		c->downlink_packets++;
-		c->downlink_octets += total;
-	}
-	if (version == 4) {
-		struct iphdr *ip = start_of(ctx) + ETH_HLEN + outer;
-
-		if ((void *)(ip + 1) > end_of(ctx))
-			return XDP_ABORTED;
-		hop_v4(ip);
-	} else {
-		struct ipv6hdr *ip = start_of(ctx) + ETH_HLEN + outer;
-
-		if ((void *)(ip + 1) > end_of(ctx))
-			return XDP_ABORTED;
-		ip->hop_limit--;
-	}
-	tunnel = ETH_HLEN + (rule.flags & DOWN_IPV4 ? sizeof(struct iphdr) : sizeof(struct ipv6hdr));
-	if (!write_tunnel(ctx, tunnel, &rule, total))
+	if (!hop_at(ctx, ETH_HLEN))
 		return XDP_ABORTED;
-	if (rule.flags & DOWN_IPV4) {
-		/* fragments on the way are told apart by it: different for the packets of a tunnel, and of most tunnels */
-		if (!write_v4(ctx, rule.address[0], total + outer, before + rule.teid * 0x9e37u))
-			return XDP_ABORTED;
-		return leave(ctx, &hop, bpf_htons(ETH_P_IP));
-	}
-	if (!write_v6(ctx, rule.address, total + outer))
-		return XDP_ABORTED;
-	return leave(ctx, &hop, bpf_htons(ETH_P_IPV6));
+	return into_tunnel(ctx, &hop, &rule, ETH_HLEN, total, count(&record->state, total), 0);
 }
 
 /* Whether the UDP header at `at` of a packet that ends at `end` is one of GTP-U; gives its octets after the header. */
@@ -340,7 +249,7 @@ static __always_inline int receive_v4(struct xdp_md *ctx, __u32 frame)
 		return drop(LINK_LOCAL);
 	if (offset >= range->size || total > range->mtu || ip->ttl <= 1)
 		return XDP_PASS;
-	return downlink(ctx, range->start + offset, total);
+	return downlink(ctx, entry_at(range->start + offset), total);
 }
 
 static __always_inline int receive_v6(struct xdp_md *ctx, __u32 frame)
@@ -375,7 +284,7 @@ static __always_inline int receive_v6(struct xdp_md *ctx, __u32 frame)
 	offset = prefix_of(&ip->daddr) - range->base;
 	if (offset >= range->size || total > range->mtu || ip->hop_limit <= 1 || ip->nexthdr == NEXTHDR_HOP)
 		return XDP_PASS;
-	return downlink(ctx, range->start + offset, total);
+	return downlink(ctx, entry_at(range->start + offset), total);
 }
 
 SEC("xdp")
@@ -383,17 +292,24 @@ int upf(struct xdp_md *ctx)
 {
 	struct ethhdr *ethernet = start_of(ctx);
 	__u32 frame = end_of(ctx) - start_of(ctx);
+	int result;
 
 	if ((void *)(ethernet + 1) > end_of(ctx) || frame > LONGEST)
 		return XDP_PASS;
 	switch (ethernet->h_proto) {
 	case bpf_htons(ETH_P_IP):
-		return receive_v4(ctx, frame);
+		result = receive_v4(ctx, frame);
+		break;
 	case bpf_htons(ETH_P_IPV6):
-		return receive_v6(ctx, frame);
+		result = receive_v6(ctx, frame);
+		break;
 	default:
 		return XDP_PASS;
 	}
+	if (result < BY_RULES)
+		return result;
+	bpf_tail_call(ctx, &programs, result - BY_RULES);
+	return XDP_PASS;
 }
 
 /* The kernel lends its routes only to programs whose licence is compatible with its own. */

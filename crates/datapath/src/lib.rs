@@ -7,7 +7,8 @@
 //! on whole Ethernet frames (`frames`: AF_PACKET, AF_XDP).
 //!
 //! A session that needs more than a record for each direction (filters, relaying, quotas, routes behind the UE) has rules
-//! in `overflow`, and its records are marked (`UP_OVERFLOW`, `DOWN_OVERFLOW`).
+//! in `overflow`, and its records are marked (`UP_OVERFLOW`, `DOWN_OVERFLOW`) and lead to the lists of these rules that
+//! the program in the kernel goes by.
 //!
 //! It knows nothing of PFCP, sessions beyond a number, or configuration files.
 
@@ -42,7 +43,7 @@ pub use filter::{Filter, Network};
 pub use frames::{Fanout, FrameIo, FramesConfig};
 pub use host::StartError;
 pub use memory::Memory;
-pub use overflow::{FlowRule, Metered, Quota, SessionFlows, Source, Target};
+pub use overflow::{FlowPackets, FlowRule, FlowSessions, Metered, Quota, SessionFlows, Source, Target};
 pub use rate::Rate;
 pub use record::watch_for;
 pub use rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};

@@ -56,11 +56,6 @@ impl Rate {
 pub(crate) struct Policer(AtomicU64);
 
 impl Policer {
-    /// The state, for another policer to go on with.
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-
     pub(crate) fn set(&self, expected_ns: u64) {
         self.0.store(expected_ns, Relaxed);
     }
@@ -72,25 +67,30 @@ impl Policer {
 
     /// Whether a packet of so many octets (at most 65,535) conforms; counts it if so.
     pub(crate) fn allow(&self, rate: Rate, octets: usize, now: Instant) -> bool {
-        if rate == Rate::UNLIMITED {
-            return true;
-        }
-        if rate == Rate::NOTHING {
+        conforms(&self.0, rate, octets, now)
+    }
+}
+
+/// [`Policer::allow`] for a policer's word that lies anywhere.
+pub(crate) fn conforms(word: &AtomicU64, rate: Rate, octets: usize, now: Instant) -> bool {
+    if rate == Rate::UNLIMITED {
+        return true;
+    }
+    if rate == Rate::NOTHING {
+        return false;
+    }
+    let now_ns = now.as_micros().saturating_mul(1_000);
+    let span = rate.time_ns(octets as u64);
+    let tolerance = BURST_NS.max(rate.time_ns(BURST_OCTETS));
+    let mut expected = word.load(Relaxed);
+    loop {
+        let start = expected.max(now_ns);
+        if start - now_ns > tolerance {
             return false;
         }
-        let now_ns = now.as_micros().saturating_mul(1_000);
-        let span = rate.time_ns(octets as u64);
-        let tolerance = BURST_NS.max(rate.time_ns(BURST_OCTETS));
-        let mut expected = self.0.load(Relaxed);
-        loop {
-            let start = expected.max(now_ns);
-            if start - now_ns > tolerance {
-                return false;
-            }
-            match self.0.compare_exchange_weak(expected, start.saturating_add(span), Relaxed, Relaxed) {
-                Ok(_) => return true,
-                Err(seen) => expected = seen,
-            }
+        match word.compare_exchange_weak(expected, start.saturating_add(span), Relaxed, Relaxed) {
+            Ok(_) => return true,
+            Err(seen) => expected = seen,
         }
     }
 }

@@ -74,7 +74,7 @@ pub(crate) struct UplinkRecord {
     /// The UE's prefix, its octets as on the wire.
     prefix: AtomicU64,
     flows: AtomicU64,
-    /// [`Rate`].
+    /// [`Rate`], or the list that it leads to.
     cost: AtomicU64,
     pub(crate) state: State,
 }
@@ -83,14 +83,15 @@ const UP_FORWARD: u32 = 1;
 const UP_GATE: u32 = 1 << 1;
 const UP_IPV4: u32 = 1 << 2;
 const UP_IPV6: u32 = 1 << 3;
-/// The session's packets are decided on by [`crate::overflow`]: the kernel leaves them to user space.
+/// The session's packets are decided on by [`crate::overflow`], and `cost` is the first cell of the list that the kernel's
+/// program goes by; 0 = it leaves them to user space.
 const UP_OVERFLOW: u32 = 1 << 4;
 /// Six bits: see [`watched`].
 const UP_WATCH_SHIFT: u32 = 8;
 
 /// The bits that say how finely the owner wants to know of a count: each time it passes a multiple of 2^n octets, so
 /// that no packet costs more than a comparison, and no count has a limit beside it. 0 = never.
-const WATCH: u32 = 0x3f;
+pub(crate) const WATCH: u32 = 0x3f;
 
 /// Whether a count that was `before` has passed what is watched.
 #[inline]
@@ -112,11 +113,23 @@ fn set_watch(flags: &AtomicU32, shift: u32, watch: u32) {
     flags.store(others | (watch & WATCH) << shift, Relaxed);
 }
 
-/// Marks as one whose session has rules in [`crate::overflow`], or not.
-fn mark(sequence: &Sequence, flags: &AtomicU32, bit: u32, overflow: bool) {
+/// Marks as one whose session has rules in [`crate::overflow`], which begin at a cell.
+fn lead(sequence: &Sequence, flags: &AtomicU32, bit: u32, cost: &AtomicU64, list: u32) {
     sequence.open();
-    let others = flags.load(Relaxed) & !bit;
-    flags.store(if overflow { others | bit } else { others }, Relaxed);
+    flags.store(flags.load(Relaxed) | bit, Relaxed);
+    cost.store(list.into(), Relaxed);
+}
+
+/// Ends that; it has a rate of its own again.
+fn stand_alone(sequence: &Sequence, flags: &AtomicU32, bit: u32, cost: &AtomicU64, mbr: Rate) {
+    sequence.open();
+    flags.store(flags.load(Relaxed) & !bit, Relaxed);
+    cost.store(mbr.cost(), Relaxed);
+}
+
+/// The rate of a record; a marked one has none.
+fn mbr(marked: bool, cost: &AtomicU64) -> Rate {
+    if marked { Rate::UNLIMITED } else { Rate::from_cost(cost.load(Relaxed)) }
 }
 
 impl UplinkRecord {
@@ -139,12 +152,24 @@ impl UplinkRecord {
         self.ipv4.store(ipv4.map_or(0, wire), Relaxed);
         self.prefix.store(ipv6_prefix.map_or(0, |prefix| words(prefix)[0]), Relaxed);
         self.flows.store(rule.flows, Relaxed);
-        self.cost.store(rule.mbr.cost(), Relaxed);
+        if !self.overflows() {
+            self.cost.store(rule.mbr.cost(), Relaxed);
+        }
     }
 
-    /// Says whether the session has rules in [`crate::overflow`].
-    pub(crate) fn mark(&self, overflow: bool) {
-        mark(&self.sequence, &self.flags, UP_OVERFLOW, overflow);
+    /// Marks it as one whose session has rules in [`crate::overflow`], which begin at this cell.
+    pub(crate) fn lead(&self, list: u32) {
+        lead(&self.sequence, &self.flags, UP_OVERFLOW, &self.cost, list);
+    }
+
+    /// Ends that; it has a rate of its own again.
+    pub(crate) fn stand_alone(&self, mbr: Rate) {
+        stand_alone(&self.sequence, &self.flags, UP_OVERFLOW, &self.cost, mbr);
+    }
+
+    /// Where the rules begin.
+    pub(crate) fn list(&self) -> Option<u32> {
+        self.overflows().then(|| self.cost.load(Relaxed) as u32)
     }
 
     /// Says how finely the owner wants to know of the octets. Not under the sequence word: it is one word, and right
@@ -190,7 +215,7 @@ impl UplinkRecord {
             flows: self.flows.load(Relaxed),
             gate_open: flags & UP_GATE != 0,
             forward: flags & UP_FORWARD != 0,
-            mbr: Rate::from_cost(self.cost.load(Relaxed)),
+            mbr: mbr(flags & UP_OVERFLOW != 0, &self.cost),
         }
     }
 
@@ -211,7 +236,7 @@ pub(crate) struct DownlinkRecord {
     reported: AtomicU32,
     /// The tunnel's address, its octets as on the wire; an IPv4 one takes the first four.
     address: [AtomicU64; 2],
-    /// [`Rate`].
+    /// [`Rate`], or the list that it leads to.
     cost: AtomicU64,
     pub(crate) state: State,
 }
@@ -222,18 +247,18 @@ pub(crate) const DATA: u32 = 1;
 pub(crate) const TUNNEL_ERROR: u32 = 2;
 
 const ACTION: u32 = 3;
-const ACTION_DROP: u32 = 0;
-const ACTION_FORWARD: u32 = 1;
-const ACTION_BUFFER: u32 = 2;
+pub(crate) const ACTION_DROP: u32 = 0;
+pub(crate) const ACTION_FORWARD: u32 = 1;
+pub(crate) const ACTION_BUFFER: u32 = 2;
 const ACTION_BUFFER_AND_NOTIFY: u32 = 3;
-const DOWN_GATE: u32 = 1 << 2;
-const DOWN_RQI: u32 = 1 << 3;
-const DOWN_QFI: u32 = 1 << 4;
-const DOWN_IPV4: u32 = 1 << 5;
-const DOWN_IPV6: u32 = 1 << 6;
+pub(crate) const DOWN_GATE: u32 = 1 << 2;
+pub(crate) const DOWN_RQI: u32 = 1 << 3;
+pub(crate) const DOWN_QFI: u32 = 1 << 4;
+pub(crate) const DOWN_IPV4: u32 = 1 << 5;
+pub(crate) const DOWN_IPV6: u32 = 1 << 6;
 /// As [`UP_OVERFLOW`].
 const DOWN_OVERFLOW: u32 = 1 << 7;
-const QFI_SHIFT: u32 = 8;
+pub(crate) const QFI_SHIFT: u32 = 8;
 const GENERATION_SHIFT: u32 = 16;
 /// As [`UP_WATCH_SHIFT`].
 const DOWN_WATCH_SHIFT: u32 = 24;
@@ -271,12 +296,24 @@ impl DownlinkRecord {
         self.teid.store(rule.tunnel.map_or(0, |tunnel| tunnel.teid.0), Relaxed);
         self.address[0].store(first, Relaxed);
         self.address[1].store(second, Relaxed);
-        self.cost.store(rule.mbr.cost(), Relaxed);
+        if !self.overflows() {
+            self.cost.store(rule.mbr.cost(), Relaxed);
+        }
     }
 
-    /// Says whether the session has rules in [`crate::overflow`].
-    pub(crate) fn mark(&self, overflow: bool) {
-        mark(&self.sequence, &self.flags, DOWN_OVERFLOW, overflow);
+    /// Marks it as one whose session has rules in [`crate::overflow`], which begin at this cell.
+    pub(crate) fn lead(&self, list: u32) {
+        lead(&self.sequence, &self.flags, DOWN_OVERFLOW, &self.cost, list);
+    }
+
+    /// Ends that; it has a rate of its own again.
+    pub(crate) fn stand_alone(&self, mbr: Rate) {
+        stand_alone(&self.sequence, &self.flags, DOWN_OVERFLOW, &self.cost, mbr);
+    }
+
+    /// Where the rules begin.
+    pub(crate) fn list(&self) -> Option<u32> {
+        self.overflows().then(|| self.cost.load(Relaxed) as u32)
     }
 
     /// As [`UplinkRecord::set_watch`].
@@ -328,7 +365,7 @@ impl DownlinkRecord {
                 _ => Action::Drop,
             },
             tunnel: address.map(|address| Tunnel { teid: Teid(self.teid.load(Relaxed)), address }),
-            mbr: Rate::from_cost(self.cost.load(Relaxed)),
+            mbr: mbr(flags & DOWN_OVERFLOW != 0, &self.cost),
         }
     }
 
@@ -450,8 +487,11 @@ mod tests {
         record.begin(Teid(1), &rule);
         record.set_watch(12);
         record.set(&rule);
-        record.mark(true);
-        assert_eq!((record.watch(), record.rule()), (12, rule), "a change leaves it");
+        record.lead(5);
+        record.set(&UplinkRule { mbr: Rate::from_kbps(9), ..rule });
+        assert_eq!((record.watch(), record.rule(), record.list()), (12, rule, Some(5)), "a change leaves it");
+        record.stand_alone(Rate::from_kbps(9));
+        assert_eq!((record.rule().mbr, record.list()), (Rate::from_kbps(9), None));
         record.begin(Teid(2), &rule);
         assert_eq!((record.watch(), record.overflows()), (0, false));
     }

@@ -10,6 +10,7 @@ use crate::counters::{Counters, DropReason, Stats};
 use crate::frames::steer::Steer;
 use crate::frames::{Engine, FrameIo, FramesConfig, packet, xsk};
 use crate::host::{self, Nat, StartError};
+use crate::overflow::FlowPackets;
 use crate::pipeline::{self, HEADROOM, Unusual};
 use crate::sys::monotonic_ns;
 use crate::sys::poll::{Poller, Waker};
@@ -79,6 +80,11 @@ impl View {
             kernel.add_to(&mut stats);
         }
         stats
+    }
+
+    /// What the kernel's program did with packets of sessions with rules of their own, where there is one.
+    pub fn flow_packets(&self) -> FlowPackets {
+        self.kernel.as_ref().map(KernelCounters::flow_packets).unwrap_or_default()
     }
 
     /// Looks at the tables.
@@ -285,7 +291,10 @@ impl Sockets {
         stats.drops[DropReason::BufferExpired as usize] =
             self.editor.view.look(|tables| tables.expire_buffers(self.clock.now()));
         self.editor.view.counters.flush(&mut stats);
-        self.change(|tables, released| tables.advertise_again(released));
+        self.change(|tables, released| {
+            tables.advertise_again(released);
+            tables.turn_cells();
+        });
         let xdp = self.xdp.iter().flat_map(Xdp::lost);
         if let Some(name) = xdp.chain(self.steer.iter().flat_map(|(steer, _)| steer.lost())).next()
             && !self.told_lost.swap(true, Relaxed)

@@ -3,7 +3,8 @@ use crate::buffer::{BufferLimits, Buffers};
 use crate::counters::Volume;
 use crate::index::{self, AddressIndex, Key, Range};
 use crate::ndp::Link;
-use crate::overflow::Flows;
+use crate::overflow::cells::Cell;
+use crate::overflow::{Cells, Flows};
 use crate::rate::{Policer, Rate};
 use crate::record::{DATA, DownlinkRecord, TUNNEL_ERROR, UplinkRecord};
 use crate::rule::{Action, DownlinkRule, Tunnel, UplinkRule};
@@ -109,6 +110,8 @@ pub(crate) struct Memories {
     pub(crate) uplinks: Shared<UplinkRecord>,
     pub(crate) downlinks: Shared<DownlinkRecord>,
     pub(crate) addresses: Shared<AtomicU32>,
+    /// None where nobody reads records beside us.
+    pub(crate) cells: Shared<Cell>,
 }
 
 /// Whoever looks for records beside us; told of TEIDs that are no indexes.
@@ -118,7 +121,7 @@ pub(crate) trait Mirror: Send + Sync + std::fmt::Debug {
 }
 
 /// A record that is not settled.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Changed {
     Uplink(u32),
     Downlink(u32),
@@ -147,6 +150,9 @@ pub struct Tables {
     buffers: Mutex<Buffers>,
     /// The rules of sessions that need more than records hold.
     pub(crate) flows: Flows,
+    pub(crate) cells: Cells,
+    /// The rates of records that lead to such rules.
+    rates: HashMap<Changed, Rate>,
     pools: Vec<Pool>,
     links: Vec<Link>,
     /// Where [`Tables::advertise_again`] goes on, and how much of the next record's turn has passed.
@@ -173,6 +179,7 @@ impl Tables {
             uplinks: Shared::private(limits.bounded()),
             downlinks: Shared::private(limits.bounded()),
             addresses: Shared::private(index::entries(&ranges)),
+            cells: Shared::private(0),
         };
         Tables::over(memories, ranges, pools, limits, None)
     }
@@ -198,6 +205,8 @@ impl Tables {
             tunnels: HashMap::new(),
             buffers: Mutex::new(Buffers::new(limits.buffer)),
             flows: Flows::default(),
+            cells: Cells::new(memories.cells),
+            rates: HashMap::new(),
             links: pools.iter().map(|pool| Link::new(pool.mtu, &pool.dns)).collect(),
             pools,
             next_advertised: 0,
@@ -268,21 +277,49 @@ impl Tables {
     /// Replaces the rule of a TEID.
     pub fn set_uplink(&mut self, teid: Teid, rule: UplinkRule) {
         if let Some(index) = self.uplink_index(teid) {
-            self.change_uplink(index).set(&rule);
+            let record = self.change_uplink(index);
+            record.set(&rule);
+            if record.overflows() {
+                self.rates.insert(Changed::Uplink(index), rule.mbr);
+            }
         }
     }
 
-    /// Says whether the packets of a TEID are decided on by further rules.
-    pub(crate) fn mark_uplink(&mut self, teid: Teid, overflow: bool) {
-        if let Some(index) = self.uplink_index(teid) {
-            self.change_uplink(index).mark(overflow);
+    /// Says that the packets of a TEID are decided on by further rules, which the kernel's program finds from this cell on
+    /// (0 = not at all), or not any more.
+    pub(crate) fn lead_uplink(&mut self, teid: Teid, list: Option<u32>) {
+        let Some(index) = self.uplink_index(teid) else { return };
+        let of = Changed::Uplink(index);
+        let record = &self.uplink_records[index as usize];
+        match (record.list(), list) {
+            (before, after) if before == after => {}
+            (before, Some(list)) => {
+                if before.is_none() {
+                    self.rates.insert(of, record.rule().mbr);
+                }
+                self.change_uplink(index).lead(list);
+            }
+            (_, None) => {
+                let mbr = self.rates.remove(&of).unwrap_or(Rate::UNLIMITED);
+                self.change_uplink(index).stand_alone(mbr);
+            }
         }
     }
 
     /// The same of a downlink record.
-    pub(crate) fn mark_downlink(&mut self, id: DownlinkId, overflow: bool) {
-        if self.downlinks.get(id.0).is_some() {
-            self.change_downlink(id.0).mark(overflow);
+    pub(crate) fn lead_downlink(&mut self, id: DownlinkId, list: Option<u32>) {
+        let Some(rule) = self.downlink_rule(id) else { return };
+        let of = Changed::Downlink(id.0);
+        match (self.downlink(id).list(), list) {
+            (before, after) if before == after => {}
+            (_, Some(list)) => {
+                self.rates.insert(of, rule.mbr);
+                self.change_downlink(id.0).lead(list);
+            }
+            (_, None) => {
+                self.rates.remove(&of);
+                self.change_downlink(id.0).stand_alone(rule.mbr);
+            }
         }
     }
 
@@ -294,6 +331,7 @@ impl Tables {
         let record = self.change_uplink(index);
         record.end();
         let volume = record.state.volume();
+        self.rates.remove(&Changed::Uplink(index));
         self.set_foreign(teid, None);
         self.uplinks.remove(index);
         volume
@@ -341,8 +379,12 @@ impl Tables {
         let record = self.change_downlink(id.0);
         record.set(&rule);
         record.report_again(DATA);
+        let overflows = record.overflows();
+        if overflows {
+            self.rates.insert(Changed::Downlink(id.0), rule.mbr);
+        }
         if old.tunnel != rule.tunnel {
-            record.report_again(TUNNEL_ERROR);
+            self.downlink(id).report_again(TUNNEL_ERROR);
             if let Some(tunnel) = old.tunnel.filter(|tunnel| self.tunnels.get(tunnel) == Some(&id.0)) {
                 self.tunnels.remove(&tunnel);
             }
@@ -354,7 +396,6 @@ impl Tables {
             }
         }
         let was_up = old.action == Action::Forward && old.tunnel == rule.tunnel;
-        let overflows = self.downlink(id).overflows();
         match (rule.action, rule.tunnel) {
             (Action::Forward, Some(tunnel)) => {
                 if !was_up {
@@ -378,7 +419,12 @@ impl Tables {
     /// The rule of a downlink record.
     pub fn downlink_rule(&self, id: DownlinkId) -> Option<DownlinkRule> {
         let Downlink { session, pdr, .. } = self.downlinks.get(id.0)?;
-        Some(self.downlink(id).rule(*session, *pdr))
+        let record = self.downlink(id);
+        let mut rule = record.rule(*session, *pdr);
+        if record.overflows() {
+            rule.mbr = self.rates.get(&Changed::Downlink(id.0)).copied().unwrap_or(Rate::UNLIMITED);
+        }
+        Some(rule)
     }
 
     /// Says how many packets of a downlink record may wait, within [`BufferLimits::packets_per_session`]; `None` = as
@@ -408,6 +454,7 @@ impl Tables {
         let record = self.change_downlink(id.0);
         record.end();
         let volume = record.state.volume();
+        self.rates.remove(&Changed::Downlink(id.0));
         if let Some(tunnel) = rule.tunnel.filter(|t| self.tunnels.get(t) == Some(&id.0)) {
             self.tunnels.remove(&tunnel);
         }

@@ -11,10 +11,11 @@ mod tests;
 use crate::counters::Stats;
 use crate::host::{self, StartError};
 use crate::index;
+use crate::overflow::{FlowPackets, cells};
 use crate::sys::netlink;
 use crate::sys::shared::Shared;
 use crate::tables::{Limits, Memories, Mirror, Pool, Tables};
-use aya::maps::{HashMap, Map, MapData, MapError, PerCpuArray};
+use aya::maps::{HashMap, Map, MapData, MapError, PerCpuArray, ProgramArray};
 use aya::programs::links::FdLink;
 use aya::programs::{ProgramError, Xdp as Program};
 use aya::{Ebpf, EbpfLoader};
@@ -93,6 +94,7 @@ impl Xdp {
         let ranges = index::ranges(&pools, LARGEST);
         let records = limits.bounded().max(1);
         let entries = index::entries(&ranges).next_multiple_of(ENTRIES).max(ENTRIES);
+        let cells = (2 * records).clamp(1024, cells::MOST);
         let mut constants = Config::new(&ranges, n3, &indexes, &config.next_hops)?;
         if nat {
             if !config.next_hops.is_empty() {
@@ -107,14 +109,18 @@ impl Xdp {
             .map_max_entries("downlinks", records as u32)
             .map_max_entries("addresses", (entries / ENTRIES) as u32)
             .map_max_entries("foreign", records as u32)
+            .map_max_entries("cells", cells as u32)
             .load(&OBJECT.0)
             .map_err(|error| refused(&error))?;
-        let program: &mut Program = program(&mut bpf)?;
-        program.load().map_err(|error| refused(&error))?;
+        for name in PROGRAMS {
+            program(&mut bpf, name)?.load().map_err(|error| refused(&error))?;
+        }
+        go_on(&mut bpf)?;
         let memories = Memories {
             uplinks: mapped(&bpf, "uplinks", records)?,
             downlinks: mapped(&bpf, "downlinks", records)?,
             addresses: mapped(&bpf, "addresses", entries)?,
+            cells: mapped(&bpf, "cells", cells)?,
         };
         let foreign: HashMap<MapData, u32, u32> = taken(&mut bpf, "foreign")?;
         let counted = taken(&mut bpf, "counted")?;
@@ -129,7 +135,7 @@ impl Xdp {
             XdpMode::Native => aya::programs::XdpMode::Driver,
             XdpMode::Generic => aya::programs::XdpMode::Skb,
         };
-        let program: &mut Program = program(&mut self.bpf)?;
+        let program: &mut Program = program(&mut self.bpf, PROGRAMS[0])?;
         for (name, index) in &self.interfaces {
             let link = program.attach_to_if_index(*index, mode).map_err(|error| not_attached(name, &error))?;
             let link = program.take_link(link).map_err(|error| refused(&error))?;
@@ -176,6 +182,16 @@ impl KernelCounters {
             Err(error) => warn!("the counters of the XDP program cannot be read: {error}"),
         }
     }
+
+    /// Packets of marked records.
+    pub(crate) fn flow_packets(&self) -> FlowPackets {
+        let mut sum = FlowPackets::default();
+        for counted in self.0.get(&0, 0).iter().flat_map(|processors| processors.iter()) {
+            sum.decided += counted.rules[0];
+            sum.left += counted.rules[1];
+        }
+        sum
+    }
 }
 
 /// The program's table of TEIDs that are no indexes.
@@ -195,9 +211,24 @@ impl Mirror for Foreign {
     }
 }
 
-fn program(bpf: &mut Ebpf) -> Result<&mut Program, StartError> {
-    let program = bpf.program_mut("upf").ok_or(StartError::Xdp("it has no program".to_owned()))?;
+/// The one for interfaces, and those that it goes on to, in the order of `BY_RULES` in `bpf/overflow.h`.
+const PROGRAMS: [&str; 3] = ["upf", "upf_uplink", "upf_downlink"];
+
+fn program<'a>(bpf: &'a mut Ebpf, name: &str) -> Result<&'a mut Program, StartError> {
+    let program = bpf.program_mut(name).ok_or_else(|| StartError::Xdp(format!("it has no program {name}")))?;
     program.try_into().map_err(|error: ProgramError| refused(&error))
+}
+
+/// Tells the first program the ones that it goes on to. The kernel forgets them when nobody holds the map any more.
+fn go_on(bpf: &mut Ebpf) -> Result<(), StartError> {
+    for (number, name) in (0..).zip(&PROGRAMS[1..]) {
+        let descriptor = program(bpf, name)?.fd().map_err(|error| refused(&error))?;
+        let descriptor = descriptor.try_clone().map_err(|error| refused(&error))?;
+        let map = bpf.map_mut("programs").ok_or_else(|| StartError::Xdp("it has no map programs".to_owned()))?;
+        let mut programs = ProgramArray::try_from(map).map_err(|error| refused(&error))?;
+        programs.set(number, &descriptor, 0).map_err(|error| refused(&error))?;
+    }
+    Ok(())
 }
 
 /// The values of an array map in our memory.

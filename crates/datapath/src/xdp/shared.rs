@@ -117,6 +117,8 @@ pub(super) struct Counted {
     uplink: [u64; 2],
     downlink: [u64; 2],
     drops: [u64; DROP_REASONS],
+    /// Packets of marked records: decided on, and left to user space.
+    pub(super) rules: [u64; 2],
 }
 
 // SAFETY: plain integers without padding

@@ -2,12 +2,13 @@
 //!
 //! `vireo_upf_sessions`, `vireo_upf_buffered_octets`, `vireo_upf_packets_total{direction}`,
 //! `vireo_upf_octets_total{direction}` (`uplink`, `downlink`), `vireo_upf_buffered_packets_total`,
-//! `vireo_upf_answers_total`, `vireo_upf_dropped_packets_total{reason}` and
+//! `vireo_upf_answers_total`, `vireo_upf_dropped_packets_total{reason}`, of sessions with more rules than a record holds
+//! `vireo_upf_rule_sessions{by}` and, with XDP, `vireo_upf_rule_packets_total{by}` (`kernel`, `process`), and
 //! `vireo_upf_pfcp_total{outcome}` (`accepted`, `rejected`, `discarded`, `repeated`, `report`, `unanswered-report`).
 
 use super::server::UpfStats;
 use metrics::{Counter, Gauge, Key, Label, Level, Metadata, Recorder};
-use vireo_datapath::DropReason;
+use vireo_datapath::{DropReason, FlowSessions};
 
 const METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, None);
 
@@ -20,6 +21,8 @@ pub struct UpfMetrics {
     buffered: Counter,
     answers: Counter,
     drops: Vec<Counter>,
+    rule_sessions: [Gauge; 2],
+    rule_packets: [Counter; 2],
     pfcp: [Counter; 6],
 }
 
@@ -39,6 +42,10 @@ impl UpfMetrics {
         let gauge = |name: &'static str| recorder.register_gauge(&Key::from_name(name), &METADATA);
         let directions =
             |name| ["uplink", "downlink"].map(|direction| counter(name, vec![Label::new("direction", direction)]));
+        let by = |by: &'static str| vec![Label::new("by", by)];
+        let places = ["kernel", "process"];
+        let rule_sessions = places
+            .map(|place| recorder.register_gauge(&Key::from_parts("vireo_upf_rule_sessions", by(place)), &METADATA));
         let outcomes = ["accepted", "rejected", "discarded", "repeated", "report", "unanswered-report"];
         UpfMetrics {
             sessions: gauge("vireo_upf_sessions"),
@@ -51,6 +58,8 @@ impl UpfMetrics {
                 .iter()
                 .map(|r| counter("vireo_upf_dropped_packets_total", vec![Label::new("reason", r.name())]))
                 .collect(),
+            rule_sessions,
+            rule_packets: places.map(|place| counter("vireo_upf_rule_packets_total", by(place))),
             pfcp: outcomes.map(|outcome| counter("vireo_upf_pfcp_total", vec![Label::new("outcome", outcome)])),
         }
     }
@@ -69,6 +78,11 @@ impl UpfMetrics {
         for (counter, n) in self.drops.iter().zip(packets.drops) {
             counter.absolute(n);
         }
+        let FlowSessions { all, in_kernel } = stats.flow_sessions;
+        self.rule_sessions[0].set(in_kernel as f64);
+        self.rule_sessions[1].set((all - in_kernel) as f64);
+        self.rule_packets[0].absolute(stats.flow_packets.decided);
+        self.rule_packets[1].absolute(stats.flow_packets.left);
         let counts = [pfcp.accepted, pfcp.rejected, pfcp.discarded, pfcp.repeated, pfcp.reports, pfcp.unanswered];
         for (counter, n) in self.pfcp.iter().zip(counts) {
             counter.absolute(n);
@@ -83,12 +97,15 @@ fn describe(recorder: &dyn Recorder) {
         ("vireo_upf_buffered_packets_total", "Downlink packets buffered for idle UEs."),
         ("vireo_upf_answers_total", "Echo responses, error indications and router advertisements sent."),
         ("vireo_upf_dropped_packets_total", "Packets dropped, by reason."),
+        ("vireo_upf_rule_packets_total", "Packets of such sessions that came to XDP, by who decided on them."),
         ("vireo_upf_pfcp_total", "PFCP requests by outcome, and reports of our own."),
     ];
     for (name, text) in counters {
         recorder.describe_counter(name.into(), None, text.into());
     }
     recorder.describe_gauge("vireo_upf_sessions".into(), None, "PFCP sessions.".into());
+    let text = "Sessions with more rules than a record holds, by who decides on what is usual of their packets.";
+    recorder.describe_gauge("vireo_upf_rule_sessions".into(), None, text.into());
     recorder.describe_gauge("vireo_upf_buffered_octets".into(), None, "Octets in downlink buffers.".into());
 }
 
@@ -105,6 +122,8 @@ mod tests {
         stats.packets.downlink.packets = 5;
         stats.packets.drops[DropReason::Spoofed as usize] = 6;
         stats.pfcp.repeated = 7;
+        stats.flow_sessions = FlowSessions { all: 9, in_kernel: 8 };
+        stats.flow_packets.left = 10;
         upf.set(&stats);
         let text = metrics.render();
         for line in [
@@ -114,6 +133,9 @@ mod tests {
             r#"vireo_upf_packets_total{direction="uplink"} 0"#,
             r#"vireo_upf_dropped_packets_total{reason="spoofed_source"} 6"#,
             r#"vireo_upf_pfcp_total{outcome="repeated"} 7"#,
+            r#"vireo_upf_rule_sessions{by="kernel"} 8"#,
+            r#"vireo_upf_rule_sessions{by="process"} 1"#,
+            r#"vireo_upf_rule_packets_total{by="process"} 10"#,
         ] {
             assert!(text.lines().any(|have| have == line), "{line} is not in {text}");
         }

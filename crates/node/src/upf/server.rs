@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tracing::{debug, info};
 use vireo_datapath::poll::{Poller, Waker};
-use vireo_datapath::{Event, Limits, Sockets, SocketsConfig, StartError, Stats, View};
+use vireo_datapath::{Event, FlowPackets, FlowSessions, Limits, Sockets, SocketsConfig, StartError, Stats, View};
 
 /// Events that may wait for the N4 thread; more are told again by their next packet.
 const EVENTS: usize = 16_384;
@@ -67,6 +67,10 @@ pub struct UpfStats {
     pub buffered_octets: usize,
     /// Packets.
     pub packets: Stats,
+    /// Sessions with more rules than a record holds.
+    pub flow_sessions: FlowSessions,
+    /// Their packets, where a program in the kernel sees them.
+    pub flow_packets: FlowPackets,
     /// PFCP.
     pub pfcp: PfcpStats,
 }
@@ -93,9 +97,11 @@ struct Shared {
 
 impl Shared {
     fn stats(&self, datapath: &View) -> UpfStats {
-        let buffered_octets = datapath.look(|tables| tables.buffered_octets());
+        let (buffered_octets, flow_sessions) =
+            datapath.look(|tables| (tables.buffered_octets(), tables.flow_sessions()));
         let Shared { associations, sessions, pfcp, .. } = *self;
-        UpfStats { associations, sessions, buffered_octets, packets: datapath.stats(), pfcp }
+        let (packets, flow_packets) = (datapath.stats(), datapath.flow_packets());
+        UpfStats { associations, sessions, buffered_octets, packets, flow_sessions, flow_packets, pfcp }
     }
 }
 

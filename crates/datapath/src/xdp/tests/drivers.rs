@@ -11,8 +11,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant as Wall};
 
 /// What the kernel's part has a say in: ICMP errors, fragments, and the way back to another UE.
-const KERNELS: [&str; 6] =
-    ["the last hop", "options", "next hop unknown", "another UE", "too long for the link", "too long for it"];
+const KERNELS: [&str; 10] = [
+    "the last hop",
+    "options",
+    "next hop unknown",
+    "another UE",
+    "too long for the link",
+    "too long for it",
+    "the last hop, rules",
+    "options, rules",
+    "behind the UE",
+    "behind the UE, uplink",
+];
 
 /// The far end of a link.
 struct Far(Link);
@@ -49,7 +59,7 @@ impl Far {
 fn plain(mut frame: Vec<u8>) -> Vec<u8> {
     match frame.get(12..14) {
         Some([8, 0]) if frame.get(23) == Some(&17) && frame.get(36..38) == Some(&[8, 0x68]) => frame[40..42].fill(0),
-        Some([0x86, 0xdd]) => frame[15..18].fill(0),
+        Some([0x86, 0xdd]) if frame.get(56..58) == Some(&[8, 0x68]) => frame[15..18].fill(0),
         _ => {}
     }
     frame
@@ -87,14 +97,21 @@ impl Rig {
         let mut reference = Memory::new(Tables::new(pools(), limits), UPF[0]);
         let rules = rules();
         let add = |tables: &mut Tables, released: &mut crate::tables::Released| {
+            let mut ids = vec![];
             let each = rules.iter().enumerate().map(|(n, (uplink, downlink))| {
-                let given = (n + 1 == rules.len()).then_some(FOREIGN);
+                let given = (n == CHOSEN).then_some(FOREIGN);
                 let teid = tables.add_uplink(given, *uplink).expect("room");
                 let id = tables.add_downlink(uplink.ue, n as u64).expect("room");
                 tables.set_downlink(id, *downlink, false, released);
+                ids.push(id);
                 teid
             });
-            each.collect::<Vec<_>>()
+            let teids = each.collect::<Vec<_>>();
+            for (n, flows) in super::flows::flows(&teids) {
+                let (session, n) = (n.into(), usize::from(n));
+                tables.set_flows(session, Some(flows), &[teids[n]], &[ids[n]], released);
+            }
+            teids
         };
         let teids = driver.change(add);
         assert_eq!(reference.change(add), teids);
@@ -111,7 +128,7 @@ impl Rig {
         let at_reference = self.reference.stats;
         self.reference.n3.clear();
         self.reference.n6.clear();
-        side.put_into(&mut self.reference);
+        side.put_into(&mut self.reference, NOW);
         let expected = difference(&self.reference.stats, &at_reference);
         let end = Wall::now() + Duration::from_secs(2);
         let (out, mut wire) = match side {
@@ -145,9 +162,13 @@ impl Rig {
         if done != Done::Left {
             return;
         }
-        let expected: Expected = forwarded(&self.reference);
+        let expected: Expected = forwarded(&self.reference, side);
         loop {
-            let came = if out { self.ran.receive(mac(3, 9)) } else { self.dn.receive(mac(6, 7)) };
+            let came = if out || !self.reference.n3.is_empty() {
+                self.ran.receive(mac(3, 9))
+            } else {
+                self.dn.receive(mac(6, 7))
+            };
             match came.map(plain) {
                 Some(frame) if expected.matches(&frame) => return,
                 _ => {}
@@ -159,13 +180,14 @@ impl Rig {
 
     /// The whole table.
     fn table(&mut self) {
-        for (name, datagram, done) in from_the_ran(&self.teids.clone()) {
+        let teids = self.teids.clone();
+        for (name, datagram, done) in from_the_ran(&teids).into_iter().chain(super::flows::from_the_ran(&teids)) {
             for from in GNB.into_iter().filter(|_| !KERNELS.contains(&name)) {
                 let side = Side::N3 { from: SocketAddr::new(from, 2152), datagram: &datagram };
                 self.run(name, &side, 0, done);
             }
         }
-        for (name, packet, done) in from_the_data_network() {
+        for (name, packet, done) in from_the_data_network().into_iter().chain(super::flows::from_the_data_network()) {
             if !KERNELS.contains(&name) {
                 self.run(name, &Side::N6 { packet: &packet }, 3, done);
             }

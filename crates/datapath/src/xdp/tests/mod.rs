@@ -2,6 +2,7 @@
 //! namespace that has routes and neighbours and no traffic.
 
 mod drivers;
+mod flows;
 mod life;
 mod packets;
 mod random;
@@ -33,6 +34,8 @@ const FAR_GNB: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(203, 0, 113, 5)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0x33, 0, 0, 0, 0, 5))];
 const FAR_SERVER: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(203, 0, 114, 5)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0x66, 0, 0, 0, 0, 5))];
+/// The session whose TEID was chosen by somebody else.
+const CHOSEN: usize = 6;
 const FOREIGN: Teid = Teid(0xdead_beef);
 
 /// A MAC address of the namespace: of interface 3 or 6, ours (1) or a neighbour's.
@@ -121,8 +124,7 @@ impl Bench {
         for (n, (uplink, downlink)) in rules.iter().enumerate() {
             let add = |memory: &mut Memory| {
                 memory.change(|tables, released| {
-                    // the last one's TEID was chosen by somebody else
-                    let given = (n + 1 == rules.len()).then_some(FOREIGN);
+                    let given = (n == CHOSEN).then_some(FOREIGN);
                     let teid = tables.add_uplink(given, *uplink).expect("room");
                     let id = tables.add_downlink(uplink.ue, n as u64).expect("room");
                     tables.set_downlink(id, *downlink, false, released);
@@ -155,7 +157,7 @@ impl Bench {
     /// Runs the kernel's program over a frame: what it returns, and the frame then.
     fn run(&mut self, frame: &[u8]) -> (u32, Vec<u8>) {
         let mut out = vec![0; frame.len() + 256];
-        let program: &mut Program = super::program(&mut self.xdp.bpf).expect("a program");
+        let program: &mut Program = super::program(&mut self.xdp.bpf, "upf").expect("a program");
         let options = TestRunOptions { data_in: Some(frame), data_out: Some(&mut out), ..TestRunOptions::default() };
         let result = program.test_run(options).expect("it runs");
         out.truncate(result.data_size_out as usize);
@@ -187,14 +189,16 @@ impl Bench {
         let stats = self.reference.stats;
         self.forget();
         let (action, out) = self.run(frame);
-        side.put_into(&mut self.reference);
+        // rates are shared with the program, which goes by the clock
+        let now = Instant(crate::sys::monotonic_ns() / 1_000);
+        side.put_into(&mut self.reference, now);
         let counted = difference(&self.counted(), &before);
         let expected = difference(&self.reference.stats, &stats);
         let done = match action {
             PASS => {
                 assert_eq!(out, frame, "what is passed is not touched");
                 assert_eq!(counted, Stats::default());
-                side.put_into(&mut self.behind);
+                side.put_into(&mut self.behind, now);
                 assert_eq!((&self.behind.n3, &self.behind.n6), (&self.reference.n3, &self.reference.n6));
                 assert_eq!(self.behind.events, self.reference.events);
                 Done::Passed
@@ -207,7 +211,7 @@ impl Bench {
             REDIRECT => {
                 assert_eq!(counted, expected, "{side:?}");
                 assert_eq!(self.reference.events, [], "the owner is told by user space alone");
-                let expected = forwarded(&self.reference);
+                let expected = forwarded(&self.reference, side);
                 assert!(expected.matches(&out), "{side:?}\n{out:02x?}\n{expected:02x?}");
                 Done::Left
             }
@@ -221,7 +225,9 @@ impl Bench {
         let volumes = |tables: &Tables| {
             let up: Vec<Volume> = self.teids.iter().map(|teid| tables.uplink_volume(*teid)).collect();
             let down: Vec<Volume> = self.downlinks.iter().map(|id| tables.downlink_volume(*id)).collect();
-            (up, down)
+            let metered = |n| (1..8).map(move |urr| tables.metered(n, urr));
+            let urrs: Vec<_> = (0..self.teids.len() as u64).flat_map(metered).collect();
+            (up, down, urrs)
         };
         assert_eq!(volumes(&self.behind.tables), volumes(&self.reference.tables));
     }

@@ -3,6 +3,7 @@
 use super::{FAR_GNB, GNB, UPF, mac};
 use crate::Memory;
 use std::net::{IpAddr, SocketAddr};
+use vireo_types::Instant;
 
 /// Where a packet comes from, as the reference takes it.
 #[derive(Debug)]
@@ -12,10 +13,10 @@ pub(super) enum Side<'a> {
 }
 
 impl Side<'_> {
-    pub(super) fn put_into(&self, memory: &mut Memory) {
+    pub(super) fn put_into(&self, memory: &mut Memory, now: Instant) {
         match self {
-            Side::N3 { from, datagram } => memory.receive_n3(*from, datagram, super::NOW),
-            Side::N6 { packet } => memory.receive_n6(packet, super::NOW),
+            Side::N3 { from, datagram } => memory.receive_n3(*from, datagram, now),
+            Side::N6 { packet } => memory.receive_n6(packet, now),
         }
     }
 }
@@ -112,7 +113,7 @@ fn hop(packet: &mut [u8]) {
 }
 
 /// What a router makes of the one packet that the reference lets go.
-pub(super) fn forwarded(memory: &Memory) -> Expected {
+pub(super) fn forwarded(memory: &Memory, side: &Side<'_>) -> Expected {
     match (&memory.n3[..], &memory.n6[..]) {
         ([], [packet]) => {
             let mut packet = packet.clone();
@@ -123,7 +124,10 @@ pub(super) fn forwarded(memory: &Memory) -> Expected {
             assert!([GNB, FAR_GNB].as_flattened().contains(&to.ip()) && to.port() == 2152);
             let mut datagram = datagram.clone();
             let header = if datagram[0] & 4 != 0 { 16 } else { 8 };
-            hop(&mut datagram[header..]);
+            // from tunnel to tunnel is no hop of the packet's
+            if matches!(side, Side::N6 { .. }) {
+                hop(&mut datagram[header..]);
+            }
             let v6 = to.is_ipv6();
             let mut packet = tunnelled(UPF[usize::from(v6)], to.ip(), &datagram);
             if v6 {

@@ -2,7 +2,8 @@
 
 use super::packets::{packet, with_checksum};
 use super::*;
-use vireo_wire::gtpu;
+use crate::{Filter, FlowPackets, FlowRule, Network, Quota, SessionFlows, Source, Target};
+use vireo_wire::gtpu::{self, PduSession};
 
 /// SplitMix64: small, and the same everywhere.
 struct Random(u64);
@@ -55,6 +56,88 @@ fn rules(r: &mut Random) -> Vec<(UplinkRule, DownlinkRule)> {
     rules.collect()
 }
 
+/// A filter that some of the packets below match.
+fn filter(r: &mut Random) -> Filter {
+    let mut filter = Filter::default();
+    let length = r.of(&[0, 8, 24, 31, 32, 60, 64, 100, 127, 128]);
+    let address = r.of(&[SERVER[0], SERVER[0], SERVER[1], NOBODY[0], NOBODY[1]]);
+    let from = r.next() as u16;
+    let (low, high) = r.of(&[(0, 0x7fff), (0x8000, 0xffff), (from, from.saturating_add(9_999))]);
+    let port = low..=high;
+    match r.below(9) {
+        0 => filter.protocol = Some(r.of(&[17, 6, 1, 58, 50])),
+        1 => filter.remote = Some(Network { address, length }),
+        2 => filter.remote_ports = vec![port],
+        3 => filter.local_ports = vec![port, 5..=9],
+        4 => filter.traffic_class = Some((r.of(&[0x28, 0x2c, 0]), r.of(&[0xff, 0xfc, 0]))),
+        5 => filter.flow_label = Some(r.of(&[0, 7, 0x10_0000])),
+        6 => filter.spi = Some(0x0102_0304),
+        7 => {
+            let n = r.below(usize::from(SESSIONS)) as u8;
+            filter.local = Some(Network { address: ue(n).ipv4.expect("one").into(), length: r.of(&[30, 32]) });
+        }
+        _ => {
+            (filter.protocol, filter.remote_ports, filter.local_ports) =
+                (Some(r.of(&[6, 17])), vec![port], vec![1..=0xfff0])
+        }
+    }
+    filter
+}
+
+fn flow_rule(r: &mut Random, n: usize, teid: Teid) -> FlowRule {
+    let by_tunnel = r.one_in(2);
+    let tunnel = Tunnel { teid: Teid(r.next() as u32), address: r.of(&GNB) };
+    let (flow, rqi) = (r.of(&[0, 9, 63]), r.one_in(2));
+    let down = Some(PduSession::Downlink { qfi: flow, rqi });
+    let target = match (by_tunnel, r.below(8)) {
+        (_, 0) => Target::Drop,
+        (true, 1) => Target::Tunnel { tunnel, marked: None },
+        (true, 2) => Target::Tunnel { tunnel, marked: r.of(&[down, Some(PduSession::Uplink { qfi: flow })]) },
+        (true, _) => Target::DataNetwork,
+        (false, 1) => Target::Buffer { notify: r.one_in(2) },
+        (false, _) => Target::Tunnel { tunnel, marked: r.of(&[down, None]) },
+    };
+    let fast = Rate::from_kbps(100_000_000);
+    let rates: [&[(u32, Rate)]; 5] =
+        [&[], &[(1, fast)], &[(2, Rate::UNLIMITED), (1, fast)], &[(1, fast), (3, fast)], &[(4, Rate::from_kbps(0))]];
+    let meters: [&[u32]; 4] = [&[], &[1], &[3, 1], &[2]];
+    let some = r.next();
+    FlowRule {
+        pdr: n as u16,
+        source: if by_tunnel { Source::Tunnel(teid) } else { Source::DataNetwork },
+        uplink: by_tunnel && !r.one_in(8),
+        flows: r.of(&[ALL_FLOWS, ALL_FLOWS, 1 << 9, some]),
+        filters: (0..r.below(3)).map(|_| filter(r)).collect(),
+        gate_open: !r.one_in(10),
+        target,
+        rates: r.of(&rates).to_vec(),
+        meters: r.of(&meters).to_vec(),
+    }
+}
+
+/// Rules of a session's own.
+fn flows(r: &mut Random, teid: Teid) -> SessionFlows {
+    let mut rules: Vec<_> = (0..2 + r.below(9)).map(|n| flow_rule(r, n, teid)).collect();
+    // for what nothing else is for, mostly
+    for by_tunnel in [false, true] {
+        let last = rules.iter().rev().find(|rule| (rule.source == Source::DataNetwork) != by_tunnel).cloned();
+        if let (Some(last), false) = (last, r.one_in(3)) {
+            rules.push(FlowRule { filters: vec![], flows: ALL_FLOWS, gate_open: true, rates: vec![], ..last });
+        }
+    }
+    let behind = Network { address: Ipv4Addr::new(10, 99, 1, 0).into(), length: 24 };
+    let mut quota = || {
+        let octets = Some(r.below(4_000) as u64);
+        r.of(&[
+            Quota::default(),
+            Quota { total: octets, ..Quota::default() },
+            Quota { uplink: octets, ..Quota::default() },
+        ])
+    };
+    let meters = (1..4).map(|urr| (urr, quota())).collect();
+    SessionFlows { rules, meters, framed: if r.one_in(6) { vec![behind] } else { vec![] } }
+}
+
 /// An inner packet between a UE and somebody, sound more often than not.
 fn inner(r: &mut Random, uplink: bool) -> Vec<u8> {
     let v6 = usize::from(r.one_in(2));
@@ -73,7 +156,8 @@ fn inner(r: &mut Random, uplink: bool) -> Vec<u8> {
     let payload: Vec<u8> = (0..r.of(&[0, 1, 8, 64, 100, 333, 500, 900, 1300, 1340, 1379, 1380, 1381, 1473]))
         .map(|_| r.next() as u8)
         .collect();
-    let protocol = r.of(&[17, 17, 6, 6, 1, 58, 59, 0]);
+    let extension = r.of(&[0, 43, 44, 60]);
+    let protocol = r.of(&[17, 17, 17, 17, 6, 6, 6, 1, 58, 59, 50, 50, extension]);
     let hops = r.of(&[64, 64, 64, 64, 64, 255, 2, 1, 0]);
     let mut packet = packet(from, to, protocol, hops, &payload);
     let octets = packet.len();
@@ -84,6 +168,12 @@ fn inner(r: &mut Random, uplink: bool) -> Vec<u8> {
         3 => packet.truncate(r.below(octets)),
         4 => packet.extend([0; 7]),
         5 => packet[r.below(octets.min(20))] = r.next() as u8,
+        6..10 if v6 == 0 => packet[1] = r.of(&[0x28, 0x2c, 0x2a]),
+        6..8 => packet[3] = 7,
+        8..10 => (packet[0], packet[1]) = (0x62, 0x80),
+        10 if v6 == 0 => packet[6] = 0x20,
+        11 if v6 == 0 => packet[7] = 3,
+        12 => packet.splice(octets - payload.len()..octets, [1, 2, 3, 4]).for_each(drop),
         _ => {}
     }
     if packet.len() >= 20 && packet[0] >> 4 == 4 {
@@ -153,6 +243,7 @@ fn random_packets_fare_the_same_in_the_kernel() {
         // another seed every day would find more and be another test every day
         let mut r = Random(20_241_001);
         let (mut left, mut dropped, mut passed) = (0, 0, 0);
+        let mut by_rules = [0; 2];
         for _ in 0..40 {
             let rules = rules(&mut r);
             let mut b = Bench::new(&rules).expect("loaded");
@@ -162,7 +253,17 @@ fn random_packets_fare_the_same_in_the_kernel() {
                 let (teid, id) = (b.teids[n], b.downlinks[n]);
                 b.change(|tables| tables.watch(&[teid], std::iter::once(id), watch));
             }
-            for _ in 0..650 {
+            for n in 0..650 {
+                // rules of their own for some, changed and taken away while packets come
+                if n % 50 == 0 {
+                    let session = 2 * r.below(usize::from(SESSIONS) / 2) as u8;
+                    let teid = teids[usize::from(session)];
+                    let rules = (!r.one_in(8)).then(|| flows(&mut r, teid));
+                    b.set_flows(session, rules.as_ref());
+                    let watch = if r.one_in(3) { r.of(&[8, 10]) } else { 0 };
+                    b.change(|tables| tables.watch_meters(session.into(), watch));
+                    b.change(Tables::turn_cells);
+                }
                 let padding = r.of(&[0, 0, 1, 40]);
                 let done = if r.one_in(2) {
                     let from = r.of(&GNB);
@@ -183,8 +284,11 @@ fn random_packets_fare_the_same_in_the_kernel() {
                     Done::Passed => passed += 1,
                 }
             }
+            let FlowPackets { decided, left } = b.xdp.counters().flow_packets();
+            by_rules = [by_rules[0] + decided, by_rules[1] + left];
         }
-        eprintln!("{left} left, {dropped} were dropped, {passed} passed");
+        eprintln!("{left} left, {dropped} were dropped, {passed} passed; by rules {by_rules:?}");
+        assert!(by_rules[0] > 2_000 && by_rules[1] > 200, "{by_rules:?}");
         assert!(left > 2_000 && dropped > 2_000 && passed > 1_000);
     });
 }

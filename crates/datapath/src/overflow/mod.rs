@@ -1,20 +1,26 @@
 //! Sessions whose rules one record does not hold: several filtered rules for one tunnel or one UE, packets that go on
 //! into another tunnel, quotas, routes behind the UE. Their records are marked, and their packets are decided on here,
-//! by the first rule that matches. A driver in the kernel leaves packets of marked records to user space.
+//! by the first rule that matches. A driver in the kernel has the same rules as lists in [`Cells`], and leaves to user
+//! space what it cannot do.
+
+pub(crate) mod cells;
+mod lists;
+mod state;
 
 use crate::answer;
 use crate::counters::{DropReason, Volume};
 use crate::filter::{Filter, Flow, Network};
 use crate::inner::Inner;
-use crate::rate::{Policer, Rate};
-use crate::record::{DATA, UplinkRecord, watched};
+use crate::rate::{self, Rate};
+use crate::record::{DATA, UplinkRecord};
 use crate::rule::Tunnel;
 use crate::tables::{DownlinkId, Released, Tables};
 use crate::verdict::{DownlinkVerdict, Event, UplinkVerdict};
+pub(crate) use cells::Cells;
+use lists::{Lists, Unlisted};
+use state::State;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use vireo_types::{Instant, Teid};
 use vireo_wire::gtpu::{Packet, PduSession};
 
@@ -102,86 +108,21 @@ pub struct SessionFlows {
     pub framed: Vec<Network>,
 }
 
-#[derive(Debug, Default)]
-struct Meter {
-    urr: u32,
-    quota: Quota,
-    packets: [AtomicU64; 2],
-    octets: [AtomicU64; 2],
-    /// As that of records.
-    watch: AtomicU32,
-    /// The owner was told that the quota is used up.
-    told: AtomicBool,
-}
-
-impl Meter {
-    fn octets(&self, uplink: bool) -> u64 {
-        self.octets[usize::from(uplink)].load(Relaxed)
-    }
-
-    fn spent(&self, uplink: bool) -> bool {
-        let reached = |quota: Option<u64>, octets: u64| quota.is_some_and(|quota| octets >= quota);
-        let own = if uplink { self.quota.uplink } else { self.quota.downlink };
-        reached(self.quota.total, self.octets(false) + self.octets(true)) || reached(own, self.octets(uplink))
-    }
-
-    /// Counts a packet; says whether the owner must know.
-    fn count(&self, uplink: bool, octets: usize) -> bool {
-        self.packets[usize::from(uplink)].fetch_add(1, Relaxed);
-        let before = self.octets[usize::from(uplink)].fetch_add(octets as u64, Relaxed);
-        watched(self.watch.load(Relaxed), before, octets)
-    }
-
-    fn volume(&self, uplink: bool) -> Volume {
-        Volume { packets: self.packets[usize::from(uplink)].load(Relaxed), octets: self.octets(uplink) }
-    }
-}
-
 /// The rules of a session with the state that packets leave behind.
 #[derive(Debug)]
 struct FlowTable {
     session: u64,
     rules: Vec<FlowRule>,
-    /// By QER and direction.
-    policers: Vec<(u32, bool, Policer)>,
-    meters: Vec<Meter>,
+    state: State,
     framed: Vec<Network>,
     /// The records that lead here.
     tunnels: Vec<Teid>,
     downlinks: Vec<DownlinkId>,
+    /// The rules as the kernel's program has them.
+    lists: Option<Lists>,
 }
 
 impl FlowTable {
-    fn new(session: u64, flows: SessionFlows, before: Option<&FlowTable>) -> Self {
-        let SessionFlows { rules, meters, framed } = flows;
-        let (tunnels, downlinks) = (vec![], vec![]);
-        let mut table = FlowTable { session, rules, policers: vec![], meters: vec![], framed, tunnels, downlinks };
-        for rule in &table.rules {
-            for (qer, _) in &rule.rates {
-                if !table.policers.iter().any(|(id, uplink, _)| (id, *uplink) == (qer, rule.uplink)) {
-                    let policer = Policer::default();
-                    let same = |(id, uplink, _): &&(u32, bool, Policer)| (id, *uplink) == (qer, rule.uplink);
-                    if let Some((.., old)) = before.and_then(|before| before.policers.iter().find(same)) {
-                        policer.set(old.get());
-                    }
-                    table.policers.push((*qer, rule.uplink, policer));
-                }
-            }
-        }
-        for (urr, quota) in meters {
-            let meter = Meter { urr, quota, ..Meter::default() };
-            if let Some(old) = before.and_then(|before| before.meters.iter().find(|old| old.urr == urr)) {
-                for uplink in [false, true] {
-                    let Volume { packets, octets } = old.volume(uplink);
-                    meter.packets[usize::from(uplink)].store(packets, Relaxed);
-                    meter.octets[usize::from(uplink)].store(octets, Relaxed);
-                }
-            }
-            table.meters.push(meter);
-        }
-        table
-    }
-
     fn find(&self, source: Source, flow: Option<u8>, inner: &Inner<'_>) -> Option<&FlowRule> {
         let mut read = None;
         self.rules.iter().find(|rule| {
@@ -201,6 +142,7 @@ impl FlowTable {
         rule: &FlowRule,
         octets: usize,
         now: Instant,
+        cells: &Cells,
         tell: &mut impl FnMut(Event),
     ) -> Result<(), DropReason> {
         if !rule.gate_open {
@@ -209,16 +151,17 @@ impl FlowTable {
         if rule.target == Target::Drop {
             return Err(DropReason::Action);
         }
-        let meters = || self.meters.iter().filter(|meter| rule.meters.contains(&meter.urr));
+        let counts = |(urr, meter)| rule.meters.contains(&urr).then_some(meter);
+        let meters = || self.state.meters(cells).filter_map(counts);
         if let Some(spent) = meters().find(|meter| meter.spent(rule.uplink)) {
-            if !spent.told.swap(true, Relaxed) {
+            if spent.tell() {
                 tell(Event::Volume { session: self.session });
             }
             return Err(DropReason::QuotaSpent);
         }
         for (qer, rate) in &rule.rates {
-            let policer = self.policers.iter().find(|(id, uplink, _)| (id, *uplink) == (qer, rule.uplink));
-            if policer.is_some_and(|(.., policer)| !policer.allow(*rate, octets, now)) {
+            let word = self.state.policer(*qer, rule.uplink, cells);
+            if word.is_some_and(|word| !rate::conforms(word, *rate, octets, now)) {
                 return Err(DropReason::RateExceeded);
             }
         }
@@ -234,12 +177,35 @@ impl FlowTable {
 /// The sessions of marked records.
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
-    sessions: HashMap<u64, Arc<FlowTable>>,
-    tunnels: HashMap<Teid, Arc<FlowTable>>,
-    downlinks: HashMap<u32, Arc<FlowTable>>,
+    sessions: HashMap<u64, FlowTable>,
+    tunnels: HashMap<Teid, u64>,
+    downlinks: HashMap<u32, u64>,
     /// Networks behind UEs, with the records of these; the longest prefixes in front.
     framed: Vec<(Network, DownlinkId)>,
+    /// Sessions that the kernel's program leaves to user space though there is one.
+    outside: HashMap<u64, Unlisted>,
 }
+
+/// Sessions with rules of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowSessions {
+    /// All.
+    pub all: usize,
+    /// Of these, whose rules a program in the kernel holds. User space decides on all packets of the others.
+    pub in_kernel: usize,
+}
+
+/// Packets of sessions with rules of their own that came to the program in the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowPackets {
+    /// It decided on these.
+    pub decided: u64,
+    /// It left these to user space: what waits, what must be told, unusual headers, and sessions that it does not hold.
+    pub left: u64,
+}
+
+/// Sessions that found no room with the kernel's program and are looked at again in one second.
+const AGAIN: usize = 64;
 
 impl Tables {
     /// Gives a session rules of its own beside its records, which are `tunnels` and `downlinks`, or takes them away.
@@ -256,42 +222,100 @@ impl Tables {
         if before.is_none() && flows.is_none() {
             return;
         }
-        if let Some(before) = &before {
-            before.tunnels.iter().for_each(|teid| drop(self.flows.tunnels.remove(teid)));
-            before.downlinks.iter().for_each(|id| drop(self.flows.downlinks.remove(&id.0)));
+        self.flows.outside.remove(&session);
+        let (mut state, mut lists) = (None, None);
+        if let Some(before) = before {
+            for teid in &before.tunnels {
+                self.flows.tunnels.remove(teid);
+            }
+            for id in &before.downlinks {
+                self.flows.downlinks.remove(&id.0);
+            }
             if !before.framed.is_empty() {
                 self.flows.framed.retain(|(_, id)| !before.downlinks.contains(id));
             }
+            match (before.lists, &flows) {
+                // other quotas for the same rules are common
+                (Some(same), Some(flows))
+                    if flows.rules == before.rules
+                        && before.state.counts(&flows.meters)
+                        && before.framed.is_empty() == flows.framed.is_empty() =>
+                {
+                    lists = Some(same);
+                }
+                (Some(other), _) => other.end(&mut self.cells),
+                (None, _) => {}
+            }
+            state = Some(before.state);
         }
-        tunnels.iter().for_each(|teid| self.mark_uplink(*teid, flows.is_some()));
-        downlinks.iter().for_each(|id| self.mark_downlink(*id, flows.is_some()));
-        let Some(flows) = flows else { return };
-        let mut table = FlowTable::new(session, flows, before.as_deref());
-        (table.tunnels, table.downlinks) = (tunnels.to_vec(), downlinks.to_vec());
-        let table = Arc::new(table);
-        self.flows.tunnels.extend(tunnels.iter().map(|teid| (*teid, Arc::clone(&table))));
-        self.flows.downlinks.extend(downlinks.iter().map(|id| (id.0, Arc::clone(&table))));
-        if let Some(id) = downlinks.first() {
+        let Some(flows) = flows else {
+            tunnels.iter().for_each(|teid| self.lead_uplink(*teid, None));
+            downlinks.iter().for_each(|id| self.lead_downlink(*id, None));
+            state.into_iter().for_each(|state| state.end(&mut self.cells));
+            return;
+        };
+        let state = State::new(&flows, state, &mut self.cells);
+        let SessionFlows { rules, framed, .. } = flows;
+        let (tunnels, downlinks) = (tunnels.to_vec(), downlinks.to_vec());
+        let mut table = FlowTable { session, rules, state, framed, tunnels, downlinks, lists };
+        self.lead_to_lists(&mut table);
+        self.flows.tunnels.extend(table.tunnels.iter().map(|teid| (*teid, session)));
+        self.flows.downlinks.extend(table.downlinks.iter().map(|id| (id.0, session)));
+        if let Some(id) = table.downlinks.first() {
             self.flows.framed.extend(table.framed.iter().map(|network| (*network, *id)));
             self.flows.framed.sort_by_key(|(network, _)| std::cmp::Reverse(network.length));
         }
-        self.flows.sessions.insert(session, Arc::clone(&table));
-        for id in downlinks {
+        for id in &table.downlinks {
             self.report_data_again(*id);
             self.release_by_flows(*id, &table, released);
         }
+        self.flows.sessions.insert(session, table);
+    }
+
+    /// Makes the lists of a session's rules, if it has none, and leads its records to them.
+    fn lead_to_lists(&mut self, table: &mut FlowTable) {
+        if table.lists.is_none() && self.cells.are_shared() {
+            match Lists::new(&table.rules, &table.state, !table.framed.is_empty(), &mut self.cells) {
+                Ok(lists) => table.lists = Some(lists),
+                Err(why) => drop(self.flows.outside.insert(table.session, why)),
+            }
+        }
+        let head = |source| table.lists.as_ref().map_or(0, |lists| lists.head(source));
+        table.tunnels.iter().for_each(|teid| self.lead_uplink(*teid, Some(head(Source::Tunnel(*teid)))));
+        table.downlinks.iter().for_each(|id| self.lead_downlink(*id, Some(head(Source::DataNetwork))));
+    }
+
+    /// Lets the kernel's program have rules that there was no room for, and what was given back be used again. To be
+    /// called about once a second.
+    pub fn turn_cells(&mut self) {
+        self.cells.turn();
+        let again = self.flows.outside.iter().filter(|(_, why)| **why == Unlisted::NoRoom).map(|(session, _)| *session);
+        for session in again.take(AGAIN).collect::<Vec<_>>() {
+            let Some(mut table) = self.flows.sessions.remove(&session) else { continue };
+            self.flows.outside.remove(&session);
+            table.state.share(&mut self.cells);
+            self.lead_to_lists(&mut table);
+            self.flows.sessions.insert(session, table);
+        }
+    }
+
+    /// How many sessions have rules of their own.
+    pub fn flow_sessions(&self) -> FlowSessions {
+        let all = self.flows.sessions.len();
+        let outside = if self.cells.are_shared() { self.flows.outside.len() } else { all };
+        FlowSessions { all, in_kernel: all - outside }
     }
 
     /// What a URR of a session with rules of its own has counted since it has had them.
     pub fn metered(&self, session: u64, urr: u32) -> Option<Metered> {
-        let meter = self.flows.sessions.get(&session)?.meters.iter().find(|meter| meter.urr == urr)?;
-        Some(Metered { uplink: meter.volume(true), downlink: meter.volume(false) })
+        let (_, meter) = self.flows.sessions.get(&session)?.state.meters(&self.cells).find(|(id, _)| *id == urr)?;
+        Some(meter.metered())
     }
 
     /// As [`Tables::watch`], for the counts of a session's URRs.
     pub fn watch_meters(&self, session: u64, watch: u32) {
         if let Some(table) = self.flows.sessions.get(&session) {
-            table.meters.iter().for_each(|meter| meter.watch.store(watch, Relaxed));
+            table.state.meters(&self.cells).for_each(|(_, meter)| meter.set_watch(watch));
         }
     }
 
@@ -329,7 +353,8 @@ impl Tables {
         now: Instant,
         tell: &mut impl FnMut(Event),
     ) -> UplinkVerdict<'a> {
-        let Some(table) = self.flows.tunnels.get(&packet.teid) else {
+        let session = self.flows.tunnels.get(&packet.teid);
+        let Some(table) = session.and_then(|session| self.flows.sessions.get(session)) else {
             return UplinkVerdict::Drop(DropReason::NoRule);
         };
         let Some(inner) = Inner::read(packet.payload) else {
@@ -350,7 +375,7 @@ impl Tables {
                 }
             }
         };
-        if let Err(reason) = table.admit(rule, octets.len(), now, tell) {
+        if let Err(reason) = table.admit(rule, octets.len(), now, &self.cells, tell) {
             return UplinkVerdict::Drop(reason);
         }
         record.state.count(octets.len());
@@ -381,12 +406,12 @@ impl Tables {
         now: Instant,
         tell: &mut impl FnMut(Event),
     ) -> DownlinkVerdict {
-        let table = self.flows.downlinks.get(&id.0);
+        let table = self.flows.downlinks.get(&id.0).and_then(|session| self.flows.sessions.get(session));
         let Some((table, rule)) = table.and_then(|t| Some((t, t.find(Source::DataNetwork, None, inner)?))) else {
             return DownlinkVerdict::Drop(DropReason::NoRule);
         };
         let packet = inner.packet();
-        if let Err(reason) = table.admit(rule, packet.len(), now, tell) {
+        if let Err(reason) = table.admit(rule, packet.len(), now, &self.cells, tell) {
             return DownlinkVerdict::Drop(reason);
         }
         self.downlink(id).state.count(packet.len());
