@@ -159,10 +159,13 @@ impl Default for StateConfig {
     }
 }
 
-/// What is shed when there is more work than the host can do. Thresholds are parts, 0 to 1, of the room for waiting
-/// messages (packets of the region, items of a ring: whichever is fuller).
+/// What is shed when there is more work than the host can do. Thresholds are parts, 0 to 1, of the time that a message may
+/// wait, or of the room for those that wait, whichever is nearer to its end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OverloadConfig {
+    /// How long a message may wait for its step before the host counts as full. UEs ask again after seconds (T3510,
+    /// T3517: TS 24.501 10.2), and what they gave up is work for nothing.
+    pub wait: Duration,
     /// Above it, RAN nodes are told to send less (Overload Start, TS 38.413 8.7.7).
     pub start: f64,
     /// Below it, they are told that it is over (Overload Stop, TS 38.413 8.7.8).
@@ -178,7 +181,14 @@ pub struct OverloadConfig {
 
 impl Default for OverloadConfig {
     fn default() -> Self {
-        OverloadConfig { start: 0.5, stop: 0.25, registrations: 0.6, others: 0.85, back_off: Duration::from_secs(60) }
+        OverloadConfig {
+            wait: Duration::from_secs(1),
+            start: 0.5,
+            stop: 0.25,
+            registrations: 0.6,
+            others: 0.85,
+            back_off: Duration::from_secs(60),
+        }
     }
 }
 

@@ -217,12 +217,16 @@ impl Host {
 
     fn scale_out(&mut self, purpose: Purpose) {
         let began = std::time::Instant::now();
+        // Another NF on a processor that the pool has already does no more than the one that is there.
+        let processors = self.pools.processors();
+        if self.pools.count(purpose).0 >= processors {
+            return;
+        }
         let Some(place) = self.pools.activate(purpose) else { return };
         let (active, idle) = self.pools.count(purpose);
         let took = began.elapsed();
         tracing::info!(?purpose, ?place, active, ?took, "a pool has another NF: it was late again and again");
         // Another one is kept ready, if the machine has a processor that it could use.
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         if idle == 0 && active < processors {
             self.launch(&[(purpose, false)]);
         }

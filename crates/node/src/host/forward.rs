@@ -1,12 +1,13 @@
 //! The forwarder: finds the UE of what arrives, puts the event into its mailbox, and gives the UE to an NF if no worker
 //! has it. Events of one UE are worked at one after the other, in their order, by whoever holds it.
 
-use super::{Follow, Host, UNKNOWN_UES};
+use super::{Follow, Host, UNKNOWN_UES, Workers};
 use crate::balancer::Command;
 use crate::clock::clock;
 use crate::nf::parcel::Parcel;
 use crate::nf::plan;
 use rustc_hash::FxHashSet;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use vireo_core::engine;
@@ -35,7 +36,7 @@ enum Place {
 const COMES_TO_LIFE: Duration = Duration::from_secs(5);
 
 /// Events that may be held before nothing more is let in.
-const MOST_HELD: usize = 16_384;
+pub(super) const MOST_HELD: usize = 16_384;
 
 impl Host {
     pub(super) fn ngap(&mut self, assoc: AssocId, view: Result<View, Box<Fault>>, pdu: &[u8]) {
@@ -199,17 +200,18 @@ impl Host {
             return true;
         }
         let mut behind: FxHashSet<Slot> = FxHashSet::default();
+        let mut kept = Vec::new();
         let mut room = true;
-        for _ in 0..self.follow.len() {
-            let Some(held) = self.follow.pop_front() else { break };
+        // Without room for one there is none for another.
+        while room && let Some(held) = self.follow.pop_front() {
             // The slot may be another UE's by now.
             let same = self.region.slot_of(held.ltmsi) == Some(held.slot);
-            if same && (!room || behind.contains(&held.slot)) {
-                self.follow.push_back(held);
-                continue;
-            }
-            let place = if same { self.post(held.slot, &held.octets, held.kind) } else { Place::Taken };
-            room &= place != Place::NoRoom;
+            let place = match same {
+                true if behind.contains(&held.slot) => Place::NoNf,
+                true => self.post(held.slot, &held.octets, held.kind),
+                false => Place::Taken,
+            };
+            room = place != Place::NoRoom;
             if place == Place::Taken {
                 if let Some(count) = self.held.get_mut(&held.slot) {
                     *count -= 1;
@@ -219,9 +221,10 @@ impl Host {
                 }
             } else {
                 behind.insert(held.slot);
-                self.follow.push_back(held);
+                kept.push(held);
             }
         }
+        kept.into_iter().rev().for_each(|held| self.follow.push_front(held));
         room && self.follow.len() < MOST_HELD
     }
 
@@ -275,14 +278,13 @@ impl Host {
 
     /// Gives a UE to an NF.
     pub(super) fn push(&mut self, place: super::Place, slot: Slot) {
-        // A place that is no more: its worker's end is on the way here, and takes the UE along.
-        let pushed = self.pools.at(place).is_some_and(|nf| nf.queue.push(u64::from(slot.number())).is_ok());
+        // A place that is no more: its worker's end is on the way here, and takes the UE along. What waits goes first.
+        let full = self.unpushed.contains_key(&place);
+        let pushed = !full && self.pools.at(place).is_some_and(|nf| nf.queue.push(u64::from(slot.number())).is_ok());
         if !pushed {
-            self.unpushed.push_back((place, slot));
+            self.unpushed.entry(place).or_default().push_back(slot);
         }
-        if let Some(worker) = self.rings.iter_mut().find(|w| w.number == place.worker) {
-            worker.called = true;
-        }
+        call(&mut self.rings, place);
     }
 
     /// Wakes the workers that were given something. Once for all that was taken in one go: on the same processor a worker
@@ -296,10 +298,29 @@ impl Host {
 
     /// Tries again what did not fit into a queue.
     pub(super) fn push_again(&mut self) {
-        for _ in 0..self.unpushed.len() {
-            if let Some((place, slot)) = self.unpushed.pop_front() {
-                self.push(place, slot);
+        let (pools, rings) = (&self.pools, &mut self.rings);
+        self.unpushed.retain(|place, slots| {
+            let Some(nf) = pools.at(*place) else { return true };
+            while let Some(slot) = slots.front() {
+                if nf.queue.push(u64::from(slot.number())).is_err() {
+                    break;
+                }
+                slots.pop_front();
+                call(rings, *place);
             }
-        }
+            !slots.is_empty()
+        });
+    }
+
+    /// UEs that wait for a place in a queue.
+    pub(super) fn unpushed(&self) -> usize {
+        self.unpushed.values().map(VecDeque::len).sum()
+    }
+}
+
+/// The worker of a place has been given something.
+fn call(rings: &mut [Workers], place: super::Place) {
+    if let Some(worker) = rings.iter_mut().find(|w| w.number == place.worker) {
+        worker.called = true;
     }
 }

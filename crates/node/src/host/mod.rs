@@ -274,7 +274,7 @@ pub struct Host {
     /// The UEs of `follow`, and how many events of each are there: nothing overtakes them.
     held: FxHashMap<Slot, u32>,
     /// UEs whose worker's queue was full.
-    unpushed: VecDeque<(Place, Slot)>,
+    unpushed: FxHashMap<Place, VecDeque<Slot>>,
     /// Inputs handed back by workers: a repeat after a worker's death is dropped.
     returned: VecDeque<u64>,
     /// Of a stateful host: what is known of the UEs in its workers' memories.
@@ -367,7 +367,7 @@ impl Host {
             upfs: config.core.upfs.iter().map(|u| (u.n4, false)).collect(),
             follow: VecDeque::new(),
             held: FxHashMap::default(),
-            unpushed: VecDeque::new(),
+            unpushed: FxHashMap::default(),
             returned: VecDeque::new(),
             private: stateful.then(FxHashMap::default),
             order: egress::Order::default(),
@@ -422,9 +422,10 @@ impl Host {
                 self.input(input);
                 busy = true;
             }
+            // What waits for room goes first.
+            let room = self.release_held() && self.unpushed() < UNPUSHED;
             for _ in 0..BATCH {
-                // What waits for room goes first, so that the events of a UE keep their order.
-                if self.unpushed.len() > UNPUSHED || !self.release_held() {
+                if !room {
                     break;
                 }
                 match self.inputs.queue.try_recv() {

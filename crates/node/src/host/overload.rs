@@ -1,6 +1,7 @@
 //! What the host does when there is more to do than it can: it turns UEs away that have only just come, and asks the RAN
 //! nodes to keep some from it (Overload Start, TS 38.413 8.7.7). What is under way is always finished.
 
+use super::forward::MOST_HELD;
 use super::{Host, INPUTS};
 use crate::api::OverloadStatus;
 use crate::balancer::Command;
@@ -9,9 +10,6 @@ use vireo_core::n2::View;
 use vireo_core::ran;
 use vireo_core::schedule::shed::{Level, Relief, Thresholds, relief};
 use vireo_types::AssocId;
-
-/// Events that may wait for a place in a mailbox before that alone is an overload.
-const HELD: usize = 4096;
 
 /// How the host copes.
 #[derive(Debug)]
@@ -36,12 +34,13 @@ impl Overload {
 }
 
 impl Host {
-    /// How full the room for what waits is, 0 to 1: the queues of the NFs, what waits for a mailbox, or the door.
+    /// How near to its limits the host is, 0 to 1: by how long messages wait until a step takes them, or by the room
+    /// that is left for those that cannot be posted. The length of a queue alone says nothing: a thousand messages are
+    /// done in the time of a few that are refused and come again.
     fn fill(&self) -> f64 {
-        let of = |waiting: usize, room: usize| waiting as f64 / room.max(1) as f64;
-        let held = of(self.follow.len() + self.unpushed.len(), HELD);
-        let queues = self.pools.fullest() / f64::from(self.region.config().ring_cells.max(1));
-        queues.max(held).max(of(self.inputs.queue.len(), INPUTS)).min(1.0)
+        let of = |waiting: usize, room: usize| waiting as f64 / room as f64;
+        let waits = self.pools.longest_wait().0 as f64 / self.overload.config.wait.as_micros().max(1) as f64;
+        waits.max(of(self.follow.len(), MOST_HELD)).max(of(self.inputs.queue.len(), INPUTS)).min(1.0)
     }
 
     /// Looks how full the room is, and turns away more or less from now on.

@@ -50,6 +50,8 @@ pub(crate) struct Nf {
     pub(crate) queue: Ring,
     /// Items in its queue, as last looked at.
     waiting: u32,
+    /// How long what it does now has waited, in microseconds; 0 if nothing waits.
+    waited: u64,
     /// `C_i`, as last computed.
     pub(crate) share: f64,
     /// Violations that raise its priority, since they were asked for last, and ever.
@@ -170,10 +172,7 @@ impl Pools {
         let actives = match self.config.key {
             PoolKey::SliceProcedure => 1,
             PoolKey::Wildcard if self.config.workers > 0 => usize::from(self.config.workers),
-            PoolKey::Wildcard if self.config.cores.is_empty() => {
-                std::thread::available_parallelism().map_or(1, usize::from)
-            }
-            PoolKey::Wildcard => self.config.cores.len(),
+            PoolKey::Wildcard => self.processors(),
         };
         let crew = |count: usize, active: bool| -> Vec<Vec<(Purpose, bool)>> {
             let nfs: Vec<_> = purposes.iter().flat_map(|p| std::iter::repeat_n((*p, active), count)).collect();
@@ -213,6 +212,7 @@ impl Pools {
                 state: State::Starting { active: *active },
                 queue: self.plan.queue(region, worker, place.nf),
                 waiting: 0,
+                waited: 0,
                 share: 1.0,
                 violations: 0,
                 recent: 0,
@@ -293,6 +293,8 @@ impl Pools {
     pub(crate) fn look(&mut self, region: &Region) {
         for nf in &mut self.nfs {
             nf.waiting = nf.queue.len() as u32;
+            let word = self.plan.nf_word(nf.place.worker, nf.place.nf, plan::NF_WAITED);
+            nf.waited = if nf.waiting > 0 { region.board(word).load(Ordering::Relaxed) } else { 0 };
         }
         let shares = self.shares(|nf| nf.waiting > 0);
         for (nf, share) in self.nfs.iter_mut().zip(shares) {
@@ -322,6 +324,14 @@ impl Pools {
             }
         }
         all
+    }
+
+    /// Processors that NFs run on.
+    pub(crate) fn processors(&self) -> usize {
+        match self.config.cores.len() {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            cores => cores,
+        }
     }
 
     /// Which core an NF's worker runs on; workers that are not pinned count as alone on one.
@@ -446,8 +456,8 @@ impl Pools {
         taken.filter(|(_, recent)| *recent > 0).collect()
     }
 
-    /// Items in the fullest queue, as last looked at.
-    pub(crate) fn fullest(&self) -> f64 {
-        f64::from(self.nfs.iter().map(|nf| nf.waiting).max().unwrap_or(0))
+    /// How long what the latest NF does now has waited, as last looked at.
+    pub(crate) fn longest_wait(&self) -> Duration {
+        Duration(self.nfs.iter().map(|nf| nf.waited).max().unwrap_or(0))
     }
 }

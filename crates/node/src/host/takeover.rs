@@ -1,7 +1,6 @@
 //! What follows the death of a worker: its UEs go to NFs of other workers, each event that it had begun is carried out
 //! again or was carried out, and its place is filled. It is reaped before, so nothing of it can wake (DESIGN decision 3).
 
-use super::pools::Place;
 use super::{Host, Input};
 use crate::nf::outbox::Summary;
 use crate::nf::plan;
@@ -85,9 +84,8 @@ impl Host {
                 queue.acknowledge(&self.own, taken);
             }
         }
-        let (theirs, others) = self.unpushed.drain(..).partition(|(place, _)| place.worker == dead.number());
-        self.unpushed = others;
-        slots.extend(std::collections::VecDeque::into_iter(theirs).map(|(_, slot): (Place, Slot)| slot));
+        let theirs = self.unpushed.extract_if(|place, _| place.worker == dead.number());
+        slots.extend(theirs.flat_map(|(_, slots)| slots));
         (at_work, slots)
     }
 

@@ -115,6 +115,8 @@ struct Nf {
     rng: StdRng,
     packet: Vec<u8>,
     outbox: Vec<u8>,
+    /// How long the last event had waited, in microseconds.
+    waited: u64,
 }
 
 impl Nf {
@@ -139,6 +141,7 @@ impl Nf {
             rng,
             packet: Vec::new(),
             outbox: Vec::new(),
+            waited: 0,
             region,
             worker,
         }
@@ -202,6 +205,8 @@ impl Nf {
         add(plan::NF_BUSY, nanos);
         add(plan::NF_EVENTS, events);
         add(plan::NF_PROCEDURES, procedures);
+        let word = self.plan.nf_word(self.worker.number(), nf as u8, plan::NF_WAITED);
+        self.region.board(word).store(self.waited, Ordering::Relaxed);
     }
 
     /// Takes a UE from an NF's queue and does all that waits for it. Returns how many events and ended procedures that
@@ -335,6 +340,7 @@ impl Nf {
         (event, arrived): (Event<'_>, vireo_types::Instant),
     ) -> Result<bool, CommitError> {
         let now = clock();
+        self.waited = now.since(arrived).0;
         let Some(mut hand) = self.contexts.take() else { return Ok(false) };
         let before = (!hand.fresh).then(|| Summary::of(&hand.ue));
         let ue = &mut hand.ue;

@@ -407,6 +407,7 @@ pub(super) enum Location {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Overload {
+    pub(super) wait: Span,
     pub(super) start: f64,
     pub(super) stop: f64,
     pub(super) registrations: f64,
@@ -416,8 +417,8 @@ pub(super) struct Overload {
 
 impl Default for Overload {
     fn default() -> Self {
-        let OverloadConfig { start, stop, registrations, others, back_off } = OverloadConfig::default();
-        Overload { start, stop, registrations, others, back_off: Span(back_off.into()) }
+        let OverloadConfig { wait, start, stop, registrations, others, back_off } = OverloadConfig::default();
+        Overload { wait: Span(wait.into()), start, stop, registrations, others, back_off: Span(back_off.into()) }
     }
 }
 

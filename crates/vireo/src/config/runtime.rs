@@ -138,7 +138,7 @@ pub(super) fn state(state: &file::State, problems: &mut Problems) -> StateConfig
 
 /// What is shed when.
 pub(super) fn overload(overload: &file::Overload, problems: &mut Problems) -> OverloadConfig {
-    let &file::Overload { start, stop, registrations, others, back_off } = overload;
+    let &file::Overload { wait, start, stop, registrations, others, back_off } = overload;
     for (key, part) in [("start", start), ("stop", stop), ("registrations", registrations), ("others", others)] {
         problems.check(PART.contains(&part), &format!("overload.{key}"), "a part of the room is allowed: 0 to 1");
     }
@@ -149,5 +149,8 @@ pub(super) fn overload(overload: &file::Overload, problems: &mut Problems) -> Ov
     let span = Duration::from(back_off.0);
     let good = (Duration::from_secs(2)..=Duration::from_secs(31 * 360)).contains(&span);
     problems.check(good, "overload.back-off", "2s to 186m is allowed");
-    OverloadConfig { start, stop, registrations, others, back_off: span }
+    let wait = Duration::from(wait.0);
+    let good = (Duration::from_millis(10)..=Duration::from_secs(10)).contains(&wait);
+    problems.check(good, "overload.wait", "10ms to 10s is allowed: UEs ask again after that");
+    OverloadConfig { wait, start, stop, registrations, others, back_off: span }
 }

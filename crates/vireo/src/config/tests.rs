@@ -242,6 +242,7 @@ fn a_wrong_value_is_refused_with_its_key_and_what_is_allowed() {
         ("overload.start = 1.5", "overload.start: a part of the room is allowed: 0 to 1"),
         ("overload.stop = 0.5", "overload.stop: it is less than overload.start"),
         ("overload.others = 0.3", "overload.others: it is not less than overload.registrations"),
+        ("overload.wait = '1ms'", "overload.wait: 10ms to 10s is allowed"),
         ("overload.back-off = '1s'", "overload.back-off: 2s to 186m is allowed"),
         ("host.slot = 32", "host.slot: 0 to 31 is allowed"),
         ("subscribers.cache-records = 1", "subscribers.cache-records: 1024 to 100000000 is allowed"),

@@ -1,7 +1,7 @@
 //! MMLite figure 7: a worker dies (SIGKILL) or hangs (SIGSTOP) under load.
 
 use super::Experiment;
-use super::session::{Findings, Session, Variant, each};
+use super::session::{FIRST_GUESS, Findings, Session, Variant, each};
 use super::steady::{Outcome, Steady};
 use super::variants::{decomposed, stateful};
 use crate::cli::Failure;
@@ -56,7 +56,8 @@ struct Case {
 fn run(session: &Session) -> Result<Findings, Failure> {
     let ours = decomposed("vireo", "NFs by slice and procedure, the contexts in shared memory.", &[], 8, &[]);
     let variants = [ours, stateful(STATEFUL_WORKERS)];
-    let limit = session.saturation(&variants[0], &[], &|rate, seconds| load(session, rate, seconds, None))?;
+    let limit =
+        session.saturation(&variants[0], &[], FIRST_GUESS, &|rate, seconds| load(session, rate, seconds, None))?;
     eprintln!("experiment: saturation is {limit:.0} service requests/s");
     let loads: Vec<f64> = if session.quick { vec![0.5] } else { LOADS.to_vec() };
     let (before, after) = if session.quick { (1.5, [2.5, 8.0]) } else { (5.0, [7.0, 12.0]) };

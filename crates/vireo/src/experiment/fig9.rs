@@ -1,7 +1,7 @@
 //! MMLite figure 9: handovers and service requests together, near the saturation of one processor.
 
 use super::Experiment;
-use super::session::{Findings, Session, Told, Variant, each};
+use super::session::{FIRST_GUESS, Findings, Session, Told, Variant, each};
 use super::steady::{Outcome, Steady};
 use super::variants::{decomposed, processors, unified};
 use crate::cli::Failure;
@@ -57,9 +57,10 @@ fn load(session: &Session, rate: f64, seconds: f64) -> Steady {
 fn run(session: &Session) -> Result<Findings, Failure> {
     let (cores, _) = processors();
     let variants = variants(&cores);
-    let mut limit = f64::INFINITY;
+    let (mut limit, mut guess) = (f64::INFINITY, FIRST_GUESS);
     for variant in &variants[..2] {
-        limit = limit.min(session.saturation(variant, &cores, &|rate, seconds| load(session, rate, seconds))?);
+        guess = session.saturation(variant, &cores, guess, &|rate, seconds| load(session, rate, seconds))?;
+        limit = limit.min(guess);
     }
     let rate = limit * LOAD;
     eprintln!("experiment: saturation is {limit:.0} procedures/s; measuring at {rate:.0}/s");

@@ -12,7 +12,7 @@ use vireo_simulator::analysis::saturation;
 use vireo_simulator::results::{Configuration, Figure, Measured, Table};
 
 /// Procedures per second that the search for the saturation begins with.
-const FIRST_GUESS: f64 = 1500.0;
+pub(super) const FIRST_GUESS: f64 = 6000.0;
 /// A core whose procedures take longer than this in the median does not keep up.
 const LONGEST: Duration = Duration::from_millis(200);
 
@@ -119,14 +119,16 @@ impl Session {
         Ok(outcome)
     }
 
-    /// The highest rate of a load, given by rate and seconds, that a core of this configuration keeps up with.
+    /// The highest rate of a load, given by rate and seconds, that a core of this configuration keeps up with; the search
+    /// begins at `guess`.
     pub(super) fn saturation(
         &self,
         variant: &Variant,
         processors: &[usize],
+        guess: f64,
         load: &dyn Fn(f64, f64) -> Steady,
     ) -> Result<f64, Failure> {
-        let (seconds, steps) = if self.quick { (1.5, 2) } else { (4.0, 4) };
+        let (seconds, steps) = if self.quick { (1.5, 2) } else { (6.0, 4) };
         let attempt = |rate: f64| {
             self.interrupt.check()?;
             let outcome = self.on_core(variant, processors, &load(rate, seconds))?;
@@ -138,7 +140,7 @@ impl Session {
         // Once more what failed: a moment in which the machine did something else must not decide.
         let again = !self.quick;
         let found =
-            saturation::search(FIRST_GUESS, steps, |rate| Ok::<_, Failure>(attempt(rate)? || again && attempt(rate)?))?;
+            saturation::search(guess, steps, |rate| Ok::<_, Failure>(attempt(rate)? || again && attempt(rate)?))?;
         if found <= 0.0 {
             return Err(Failure(format!("the core ({}) keeps up with no load that was tried", variant.name)));
         }

@@ -250,6 +250,10 @@ impl Emulator {
         let log = if options.quiet { Some(create(Path::new(&options.file("log")))?) } else { None };
         let start = || Process::start("emulator", &lab.ran, &mut command, log);
         let process = process::on_processors(&options.processors, start)??;
+        if options.number > 0 {
+            // It loads the core beside the one that measures.
+            process.give_way()?;
+        }
         Ok(Emulator { process, file, limit: options.limit, deadline: Instant::now() + options.limit })
     }
 

@@ -2,6 +2,7 @@
 
 use super::netns::Netns;
 use super::workers;
+use rustix::process::{Pid, setpriority_process};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -11,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// How long a process may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
+/// The nice value of who gives way: a ninth of the usual weight.
+const NICE: i32 = 10;
 /// How much of a log is looked at for [`Process::last_words`].
 const LAST_WORDS_BYTES: u64 = 16 << 10;
 
@@ -39,6 +42,12 @@ impl Process {
         command.process_group(0);
         let child = netns.inside(command)?.spawn()?;
         Ok(Process { name, child, log })
+    }
+
+    /// Lets others go first on a processor that it shares with them. Of a process that has only just begun: threads have the
+    /// nice value of who starts them.
+    pub(crate) fn give_way(&self) -> io::Result<()> {
+        Ok(setpriority_process(Some(Pid::from_child(&self.child)), NICE)?)
     }
 
     /// The same program as this one, however it was found and whatever is mounted over its path by now.
