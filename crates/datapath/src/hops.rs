@@ -41,7 +41,8 @@ const QUESTIONS: u32 = 4;
 /// The next hops that one worker has found.
 #[derive(Debug)]
 pub(crate) struct Hops {
-    routes: Routes,
+    /// Whom to ask; `None` = what is known is all there is.
+    routes: Option<Routes>,
     /// Names and indexes of our interfaces: packets leave by these alone.
     interfaces: Vec<(String, u32)>,
     entries: Box<[Option<Entry>]>,
@@ -59,7 +60,16 @@ impl Hops {
                 .map_err(|source| StartError::FramesNotEthernet { interface: name.clone(), source })?;
             found.push((name.clone(), index));
         }
-        Ok(Hops { routes, interfaces: found, entries: vec![None; ENTRIES].into(), questions: 0 })
+        Ok(Hops { routes: Some(routes), interfaces: found, entries: vec![None; ENTRIES].into(), questions: 0 })
+    }
+
+    /// These, for good.
+    pub(crate) fn fixed(known: &[(IpAddr, Hop)]) -> Self {
+        let mut entries: Box<[Option<Entry>]> = vec![None; ENTRIES].into();
+        for (to, hop) in known {
+            entries[place(*to)] = Some(Entry { to: *to, until: Instant(u64::MAX), hop: Some(*hop) });
+        }
+        Hops { routes: None, interfaces: vec![], entries, questions: 0 }
     }
 
     /// Begins a batch of packets.
@@ -89,10 +99,11 @@ impl Hops {
 
     /// The next hop, and whether the kernel should ask for it again.
     fn resolve(&self, to: IpAddr) -> Option<(Hop, bool)> {
-        let route = self.routes.route(to)?;
+        let routes = self.routes.as_ref()?;
+        let route = routes.route(to)?;
         let port = self.interfaces.iter().position(|(_, index)| *index == route.interface)?;
-        let neighbour = self.routes.neighbour(route.interface, route.next_hop)?;
-        let interface = self.routes.interface(&self.interfaces[port].0).ok()?;
+        let neighbour = routes.neighbour(route.interface, route.next_hop)?;
+        let interface = routes.interface(&self.interfaces[port].0).ok()?;
         let mut macs = [0; 12];
         macs[..6].copy_from_slice(&neighbour.mac);
         macs[6..].copy_from_slice(&interface.mac);

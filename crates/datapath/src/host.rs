@@ -185,6 +185,9 @@ pub enum StartError {
          interface for it; configure fewer workers, or choose the af-packet or sockets driver"
     )]
     Xsk(io::Error),
+    /// A bare forwarder writes the headers of its frames once.
+    #[error("the kernel knows no neighbour on the way to {0} that frames can be sent to: give it a permanent entry")]
+    BareHop(std::net::IpAddr),
     /// Frames go past netfilter.
     #[error("frames go past the kernel's address translation: turn NAT off, or choose the sockets driver")]
     FramesNat,

@@ -1,5 +1,7 @@
 //! The users' packets, as far as a UPF reads them: version, lengths and addresses.
 
+use crate::index::Key;
+
 /// A sound IPv4 or IPv6 packet, without what may follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inner<'a> {
@@ -36,6 +38,16 @@ impl<'a> Inner<'a> {
             }
             _ => None,
         }
+    }
+}
+
+/// What a packet's destination is found by, as far as it can be told without checking the packet.
+#[inline]
+pub(crate) fn destination(packet: &[u8]) -> Option<Key> {
+    match packet.first()? >> 4 {
+        4 => packet.get(16..)?.first_chunk().map(|octets| Key::V4(u32::from_be_bytes(*octets))),
+        6 => packet.get(24..)?.first_chunk().map(|octets| Key::V6(u64::from_be_bytes(*octets))),
+        _ => None,
     }
 }
 

@@ -40,6 +40,8 @@ mod xdp;
 pub use buffer::BufferLimits;
 pub use counters::{Counters, DROP_REASONS, DropReason, Stats, Volume};
 pub use filter::{Filter, Network};
+pub use frames::bare::Bare;
+pub use frames::memory::{Beside, MemoryFrames, NextHop};
 pub use frames::{Fanout, FrameIo, FramesConfig};
 pub use host::StartError;
 pub use memory::Memory;

@@ -7,8 +7,10 @@
 //! of commands per worker would need a copy of the tables each and an answer back before every PFCP response.
 
 use crate::counters::{Counters, DropReason, Stats};
+use crate::frames::bare::{Bare, BareFrames};
 use crate::frames::steer::Steer;
-use crate::frames::{Engine, FrameIo, FramesConfig, packet, xsk};
+use crate::frames::{Engine, FrameIo, FramesConfig, Kernel, packet, xsk};
+use crate::hops::Hops;
 use crate::host::{self, Nat, StartError};
 use crate::overflow::FlowPackets;
 use crate::pipeline::{self, HEADROOM, Unusual};
@@ -151,6 +153,16 @@ impl std::fmt::Debug for Sockets {
 impl Sockets {
     /// Opens sockets and device and starts the workers.
     pub fn start(config: SocketsConfig, events: EventSink) -> Result<Self, StartError> {
+        Sockets::start_as(config, None, events)
+    }
+
+    /// The same drivers with nothing between input and output, where `config` has no XDP: what a user plane costs beyond
+    /// them is measured against this.
+    pub fn bare(config: SocketsConfig, bare: Bare) -> Result<Self, StartError> {
+        Sockets::start_as(config, Some(bare), Arc::new(|_| true))
+    }
+
+    fn start_as(config: SocketsConfig, bare: Option<Bare>, events: EventSink) -> Result<Self, StartError> {
         if config.n3.is_empty() {
             return Err(StartError::NoN3);
         }
@@ -194,7 +206,7 @@ impl Sockets {
             told_lost: AtomicBool::new(false),
         };
         if let Some(frames) = &config.frames {
-            driver.start_frames(frames, &config, &queues[0], &events)?;
+            driver.start_frames(frames, &config, bare, &queues[0], &events)?;
         }
         for (number, (sockets, tun)) in sockets.into_iter().zip(queues).enumerate() {
             let worker = Worker {
@@ -205,6 +217,7 @@ impl Sockets {
                 clock: driver.clock,
                 // headers of any length that is in use, and packets a little above the MTU
                 slot: (mtu + 256).next_multiple_of(512),
+                bare,
             };
             let poller = worker.poller(&driver.stop)?;
             driver.spawn(format!("upf-{number}"), move || worker.run(&poller))?;
@@ -227,6 +240,7 @@ impl Sockets {
         &mut self,
         frames: &FramesConfig,
         config: &SocketsConfig,
+        bare: Option<Bare>,
         tun: &Tun,
         events: &EventSink,
     ) -> Result<(), StartError> {
@@ -237,17 +251,20 @@ impl Sockets {
         let workers = config.workers.max(1);
         let clock = self.clock;
         let engine = || {
-            let shared = (self.view(), self.editor.sockets.clone(), tun.again()?);
-            Engine::new(frames, shared, &config.n3, events.clone())
+            let sockets = self.editor.sockets.clone();
+            let exit = Kernel { sockets, tun: tun.again()?, events: events.clone() };
+            let mut hops = Hops::new(&frames.interfaces)?;
+            let bare = bare.map(|bare| BareFrames::new(bare, &config.n3, &mut hops, clock.now())).transpose()?;
+            Ok(Engine::new(exit, hops, &config.n3, &frames.next_hops, bare))
         };
-        let engines = (0..workers).map(|_| engine()).collect::<Result<Vec<_>, _>>()?;
+        let engines = (0..workers).map(|_| engine()).collect::<Result<Vec<_>, StartError>>()?;
         match frames.io {
             FrameIo::AfPacket(fanout) => {
                 let ports = packet::open(&steer.interfaces, workers)?;
                 steer.filter(packet::sockets(&ports))?;
                 packet::bind(&ports, &steer.interfaces, fanout)?;
                 for (number, (ports, engine)) in ports.into_iter().zip(engines).enumerate() {
-                    let worker = packet::Worker { engine, ports, clock };
+                    let worker = packet::Worker { view: self.view(), engine, ports, clock };
                     let poller = worker.poller(&self.stop)?;
                     self.spawn(format!("upf-frames-{number}"), move || worker.run(&poller))?;
                 }
@@ -255,7 +272,7 @@ impl Sockets {
             FrameIo::AfXdp(mode) => {
                 let ports = xsk::open(&mut steer, workers, mode == XdpMode::Generic)?;
                 for (number, (ports, engine)) in ports.into_iter().zip(engines).enumerate() {
-                    let worker = xsk::Worker { engine, ports, clock };
+                    let worker = xsk::Worker { view: self.view(), engine, ports, clock };
                     let poller = worker.poller(&self.stop)?;
                     self.spawn(format!("upf-frames-{number}"), move || worker.run(&poller))?;
                 }
@@ -363,6 +380,8 @@ struct Worker {
     events: EventSink,
     clock: Clock,
     slot: usize,
+    /// With it, nothing is looked up.
+    bare: Option<Bare>,
 }
 
 pub(crate) const STOP: u64 = u64::MAX;
@@ -422,21 +441,14 @@ impl Worker {
             Ok(count) => count,
             Err(error) => return debug!("receiving on {}: {error}", socket.local),
         };
-        let now = self.clock.now();
-        let mut rare = Rare { sockets: &self.sockets, events: &self.events };
         let mut forward: [Option<&[u8]>; BATCH] = [None; BATCH];
-        {
-            let tables = self.view.tables.read().unwrap_or_else(PoisonError::into_inner);
-            for (n, forward) in forward.iter_mut().enumerate().take(count) {
-                *forward = match receiver.datagram(n) {
-                    (from, Some(datagram)) => {
-                        pipeline::uplink(&tables, from, socket.local, datagram, now, stats, &mut rare)
-                    }
-                    (_, None) => {
-                        stats.drop(DropReason::Malformed);
-                        None
-                    }
-                };
+        match &self.bare {
+            None => self.decide_uplink(socket, receiver, &mut forward[..count], stats),
+            Some(Bare { forward: false, .. }) => stats.drops[DropReason::Action as usize] += count as u64,
+            Some(_) => {
+                for (n, forward) in forward.iter_mut().enumerate().take(count) {
+                    *forward = receiver.datagram(n).1.and_then(|datagram| datagram.get(HEADROOM..));
+                }
             }
         }
         for packet in forward.into_iter().take(count).flatten() {
@@ -444,6 +456,35 @@ impl Worker {
                 Ok(()) => stats.uplink.add(packet.len()),
                 Err(_) => stats.drop(DropReason::N6Send),
             }
+        }
+    }
+
+    fn decide_uplink<'r>(
+        &self,
+        socket: &Socket,
+        receiver: &'r Receiver,
+        forward: &mut [Option<&'r [u8]>],
+        stats: &mut Stats,
+    ) {
+        let now = self.clock.now();
+        let mut rare = Rare { sockets: &self.sockets, events: &self.events };
+        let tables = self.view.tables.read().unwrap_or_else(PoisonError::into_inner);
+        // records lie in memory at random: they are on their way while the packets before theirs are decided on
+        for n in 0..forward.len() {
+            if let (_, Some(datagram)) = receiver.datagram(n) {
+                tables.prefetch_datagram(datagram);
+            }
+        }
+        for (n, forward) in forward.iter_mut().enumerate() {
+            *forward = match receiver.datagram(n) {
+                (from, Some(datagram)) => {
+                    pipeline::uplink(&tables, from, socket.local, datagram, now, stats, &mut rare)
+                }
+                (_, None) => {
+                    stats.drop(DropReason::Malformed);
+                    None
+                }
+            };
         }
     }
 
@@ -459,9 +500,15 @@ impl Worker {
             }
             count += 1;
         }
+        if let Some(bare) = &self.bare {
+            return self.bare_downlink(bare, (buffer, &ends[..count]), senders, stats);
+        }
         let now = self.clock.now();
         let mut rare = Rare { sockets: &self.sockets, events: &self.events };
         let tables = self.view.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let packets = || buffer.chunks_exact(self.slot).zip(&ends).take(count);
+        packets().for_each(|(slot, end)| tables.prefetch_address_of(&slot[HEADROOM..*end]));
+        packets().for_each(|(slot, end)| tables.prefetch_record_of(&slot[HEADROOM..*end]));
         for (n, end) in ends.into_iter().enumerate().take(count) {
             let base = n * self.slot;
             let slot = &mut buffer[base..base + self.slot];
@@ -478,5 +525,27 @@ impl Worker {
             stats.drops[DropReason::N3Send as usize] += sender.flush(socket, buffer, &mut stats.downlink);
         }
         drop(tables);
+    }
+
+    /// The same with nothing but a header before each packet.
+    fn bare_downlink(
+        &self,
+        bare: &Bare,
+        (buffer, ends): (&mut [u8], &[usize]),
+        senders: &mut [Sender],
+        stats: &mut Stats,
+    ) {
+        let to = SocketAddr::new(bare.tunnel.address, gtpu::PORT);
+        let (Some(header), Some(place), true) = (bare.header(), position(&self.sockets, to), bare.forward) else {
+            stats.drops[DropReason::Action as usize] += ends.len() as u64;
+            return;
+        };
+        for (n, end) in ends.iter().enumerate() {
+            let base = n * self.slot;
+            buffer[base..base + HEADROOM].copy_from_slice(&header);
+            senders[place].queue(to, base, base + end, end - HEADROOM);
+        }
+        let refused = senders[place].flush(&self.sockets[place], buffer, &mut stats.downlink);
+        stats.drops[DropReason::N3Send as usize] += refused;
     }
 }

@@ -2,6 +2,7 @@ use crate::answer;
 use crate::buffer::{BufferLimits, Buffers};
 use crate::counters::Volume;
 use crate::index::{self, AddressIndex, Key, Range};
+use crate::inner;
 use crate::ndp::Link;
 use crate::overflow::cells::Cell;
 use crate::overflow::{Cells, Flows};
@@ -554,6 +555,30 @@ impl Tables {
     pub(crate) fn prefetch_uplink(&self, teid: Teid) {
         if let Some(record) = self.uplink_records.get(teid.index() as usize) {
             prefetch(record);
+        }
+    }
+
+    /// The same for a datagram that may be a G-PDU.
+    #[inline]
+    pub(crate) fn prefetch_datagram(&self, datagram: &[u8]) {
+        if let Some(teid) = datagram.get(4..).and_then(|teid| teid.first_chunk()) {
+            self.prefetch_uplink(Teid(u32::from_be_bytes(*teid)));
+        }
+    }
+
+    /// Fetches what leads from a packet's destination to its record.
+    #[inline]
+    pub(crate) fn prefetch_address_of(&self, packet: &[u8]) {
+        if let Some(key) = inner::destination(packet) {
+            self.addresses.prefetch(key);
+        }
+    }
+
+    /// Fetches the record of a packet's destination, for which what leads to it should be there.
+    #[inline]
+    pub(crate) fn prefetch_record_of(&self, packet: &[u8]) {
+        if let Some(key) = inner::destination(packet) {
+            self.prefetch_downlink(key);
         }
     }
 

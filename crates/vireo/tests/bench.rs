@@ -37,3 +37,32 @@ fn the_host_is_measured_with_messages_in_memory() {
     assert!(cpu("upf") < cpu("balancer"), "{parts}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("messages in memory"));
 }
+
+#[test]
+fn the_user_plane_is_measured_by_every_driver() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("upf.json");
+    let output = Command::new(VIREO).args(["bench", "upf", "--quick", "--json"]).arg(&out).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if errors.contains("vireo: this needs ") {
+        eprintln!("skipped: {}", errors.trim());
+        return;
+    }
+    assert!(output.status.success(), "{errors}");
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(out).unwrap()).unwrap();
+    let figures = json["figures"].as_array().unwrap();
+    let median = |name: String| {
+        let figure = figures.iter().find(|figure| figure["name"] == *name).unwrap_or_else(|| panic!("{name}"));
+        figure["ours"]["median"].as_f64().unwrap()
+    };
+    // What it comes to depends on the machine, but no user plane is faster than what only moves headers by half.
+    for way in ["uplink", "downlink"] {
+        for driver in ["sockets", "af-packet", "af-xdp"] {
+            let ratio = median(format!("{driver}, {way}, 2500 sessions, of the bare forwarder"));
+            assert!(ratio > 0.5, "{driver} {way}: {ratio}");
+        }
+        assert!(median(format!("XDP, {way}, 2500 sessions, of the floor")) > 0.5, "{way}");
+        assert!(median(format!("T_c, {way}, 2500 sessions")) > 1.0, "{way}");
+    }
+    assert!(median("PFCP, sessions set up, blocks of 2500".into()) > 100.0);
+}

@@ -7,7 +7,9 @@
 //!
 //! Which frames come here and not to the kernel as well is decided by the programs of [`steer`].
 
+pub(crate) mod bare;
 pub(crate) mod layout;
+pub(crate) mod memory;
 pub(crate) mod packet;
 pub(crate) mod steer;
 pub(crate) mod xsk;
@@ -15,17 +17,18 @@ pub(crate) mod xsk;
 use crate::XdpMode;
 use crate::counters::{DropReason, Stats};
 use crate::hops::Hops;
-use crate::host::StartError;
 use crate::index::Key;
-use crate::pipeline::{self, HEADROOM};
-use crate::sockets::{EventSink, Rare, View, send};
+use crate::pipeline::{self, HEADROOM, Unusual};
+use crate::sockets::{EventSink, send};
 use crate::sys::tun::Tun;
 use crate::sys::udp::{BATCH, Socket};
 use crate::tables::Tables;
+use crate::verdict::Event;
+use bare::BareFrames;
 use layout::{Carried, outer};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use vireo_types::{Instant, Teid};
+use vireo_types::Instant;
 
 /// How frames are divided between the workers of one interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,43 +88,65 @@ pub(crate) trait Frames {
     fn lacks_checksum(&self, n: usize) -> bool;
 }
 
+/// Where what leaves by no interface of ours goes.
+pub(crate) trait Exit: Unusual {
+    /// Has the kernel route a packet; `false` if it could not.
+    fn route(&mut self, packet: &[u8]) -> bool;
+}
+
+/// The kernel, by the TUN device and the UDP sockets.
+pub(crate) struct Kernel {
+    pub(crate) sockets: Arc<[Socket]>,
+    pub(crate) tun: Tun,
+    pub(crate) events: EventSink,
+}
+
+impl Unusual for Kernel {
+    fn answer(&mut self, to: SocketAddr, datagram: &[u8]) -> bool {
+        send(&self.sockets, to, datagram)
+    }
+
+    fn event(&mut self, event: Event) -> bool {
+        (self.events)(event)
+    }
+}
+
+impl Exit for Kernel {
+    fn route(&mut self, packet: &[u8]) -> bool {
+        self.tun.write(packet).is_ok()
+    }
+}
+
 /// What one worker decides with.
-pub(crate) struct Engine {
-    pub(crate) view: View,
+#[derive(Debug)]
+pub(crate) struct Engine<E> {
     /// For what is left to the kernel.
-    sockets: Arc<[Socket]>,
-    tun: Tun,
-    events: EventSink,
+    exit: E,
     hops: Hops,
     /// The source of tunnels of each family.
     sources: [Option<IpAddr>; 2],
     next_hops: [Option<IpAddr>; 2],
     n3: Vec<IpAddr>,
     id: u16,
+    /// With it, nothing is looked up.
+    bare: Option<BareFrames>,
 }
 
 fn of_family(addresses: &[IpAddr]) -> [Option<IpAddr>; 2] {
     [false, true].map(|v6| addresses.iter().copied().find(|address| address.is_ipv6() == v6))
 }
 
-impl Engine {
-    pub(crate) fn new(
-        config: &FramesConfig,
-        (view, sockets, tun): (View, Arc<[Socket]>, Tun),
-        n3: &[IpAddr],
-        events: EventSink,
-    ) -> Result<Self, StartError> {
-        Ok(Engine {
-            view,
-            sockets,
-            tun,
-            events,
-            hops: Hops::new(&config.interfaces)?,
-            sources: of_family(n3),
-            next_hops: of_family(&config.next_hops),
-            n3: n3.to_vec(),
-            id: 0,
-        })
+impl<E: Exit> Engine<E> {
+    pub(crate) fn new(exit: E, hops: Hops, n3: &[IpAddr], next_hops: &[IpAddr], bare: Option<BareFrames>) -> Self {
+        Engine { exit, hops, sources: of_family(n3), next_hops: of_family(next_hops), n3: n3.to_vec(), id: 0, bare }
+    }
+
+    /// What left by the exit, which begins anew.
+    pub(crate) fn take_exit(&mut self) -> E
+    where
+        E: Default,
+    {
+        std::mem::take(&mut self.exit)
     }
 
     /// Decides on a batch.
@@ -134,6 +159,9 @@ impl Engine {
         now: Instant,
         stats: &mut Stats,
     ) {
+        if let Some(bare) = &self.bare {
+            return bare.process(frames, fates, stats);
+        }
         let count = frames.count().min(BATCH);
         let mut carried: [Option<Carried>; BATCH] = [const { None }; BATCH];
         // records lie in memory at random: they are on their way while the frames before theirs are decided on
@@ -141,11 +169,7 @@ impl Engine {
             let (octets, start, end) = frames.frame(n);
             *carried = layout::read(&octets[..end], start);
             match carried {
-                Some(Carried { gtp: Some((_, datagram)), .. }) => {
-                    if let Some(teid) = octets.get(datagram.start + 4..).and_then(|teid| teid.first_chunk()) {
-                        tables.prefetch_uplink(Teid(u32::from_be_bytes(*teid)));
-                    }
-                }
+                Some(Carried { gtp: Some((_, datagram)), .. }) => tables.prefetch_datagram(&octets[datagram.clone()]),
                 Some(Carried { to, .. }) => tables.prefetch_address(key(*to)),
                 None => {}
             }
@@ -187,9 +211,9 @@ impl Engine {
         now: Instant,
         stats: &mut Stats,
     ) -> Fate {
-        let mut rare = Rare { sockets: &self.sockets, events: &self.events };
         let (begin, end) = (datagram.start, datagram.end);
-        let Some(packet) = pipeline::uplink(tables, from, local, &octets[begin..end], now, stats, &mut rare) else {
+        let datagram = &octets[begin..end];
+        let Some(packet) = pipeline::uplink(tables, from, local, datagram, now, stats, &mut self.exit) else {
             return Fate::Done;
         };
         let length = packet.len();
@@ -204,9 +228,9 @@ impl Engine {
                 Fate::Send { port: hop.port, start, end: at + length, uplink: true, octets: length }
             }
             None => {
-                match self.tun.write(&octets[at..at + length]) {
-                    Ok(()) => stats.uplink.add(length),
-                    Err(_) => stats.drop(DropReason::N6Send),
+                match self.exit.route(&octets[at..at + length]) {
+                    true => stats.uplink.add(length),
+                    false => stats.drop(DropReason::N6Send),
                 }
                 Fate::Done
             }
@@ -248,10 +272,9 @@ impl Engine {
             return Fate::Done;
         }
         layout::take_hop(&mut octets[packet.clone()]);
-        let mut rare = Rare { sockets: &self.sockets, events: &self.events };
         let base = at - HEADROOM;
         let buffer = &mut octets[base..];
-        let Some(out) = pipeline::downlink(tables, buffer, packet.end - base, now, stats, &mut rare) else {
+        let Some(out) = pipeline::downlink(tables, buffer, packet.end - base, now, stats, &mut self.exit) else {
             return Fate::Done;
         };
         let (datagram, to) = (base + out.start..base + out.end, out.to.ip());
@@ -266,7 +289,7 @@ impl Engine {
             let start = layout::write_ethernet(octets, start, &hop.macs, to.is_ipv6());
             return Fate::Send { port: hop.port, start, end, uplink: false, octets: out.octets };
         }
-        match send(&self.sockets, out.to, &octets[datagram]) {
+        match self.exit.answer(out.to, &octets[datagram]) {
             true => stats.downlink.add(out.octets),
             false => stats.drop(DropReason::N3Send),
         }

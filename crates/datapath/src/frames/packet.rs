@@ -4,10 +4,10 @@
 //! The kernel hands a block of frames over when it is full or after a millisecond, whichever comes first: what a light
 //! load pays for few wake-ups.
 
-use super::{Engine, Fanout, Fate, Frames, layout};
+use super::{Engine, Fanout, Fate, Frames, Kernel, layout};
 use crate::counters::{DropReason, Stats};
 use crate::host::StartError;
-use crate::sockets::{Clock, STOP};
+use crate::sockets::{Clock, STOP, View};
 use crate::sys::link::{Arrays, Link, Outbox};
 use crate::sys::poll::{Poller, Waker};
 use crate::sys::ring::{Group, Ring, Span};
@@ -79,7 +79,8 @@ impl Frames for Batch<'_> {
 }
 
 pub(crate) struct Worker {
-    pub(crate) engine: Engine,
+    pub(crate) view: View,
+    pub(crate) engine: Engine<Kernel>,
     pub(crate) ports: Ports,
     pub(crate) clock: Clock,
 }
@@ -107,7 +108,8 @@ impl Worker {
                     return Ok(());
                 }
                 let ring = &mut self.ports.rings[*token as usize];
-                if receive(&mut self.engine, ring, &self.ports.links, &mut outbox, self.clock, &mut stats) {
+                let (links, clock) = (&self.ports.links, self.clock);
+                if receive(&self.view, &mut self.engine, ring, (links, &mut outbox), clock, &mut stats) {
                     continue;
                 }
                 match ring.link().take_error() {
@@ -119,22 +121,21 @@ impl Worker {
                     None => {}
                 }
             }
-            self.engine.view.counters.flush(&mut stats);
+            self.view.counters.flush(&mut stats);
         }
     }
 }
 
 /// Handles a block of frames; `false` if there is none.
 fn receive(
-    engine: &mut Engine,
+    view: &View,
+    engine: &mut Engine<Kernel>,
     ring: &mut Ring,
-    links: &[Link],
-    outbox: &mut [Arrays],
+    (links, outbox): (&[Link], &mut [Arrays]),
     clock: Clock,
     stats: &mut Stats,
 ) -> bool {
     let Some(mut block) = ring.block() else { return false };
-    let view = engine.view.clone();
     let mut spans = [Span::default(); BATCH];
     let mut fates = [Fate::Done; BATCH];
     loop {

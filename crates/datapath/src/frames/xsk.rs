@@ -3,10 +3,10 @@
 //! drivers can do that.
 
 use super::steer::Steer;
-use super::{Engine, Fate, Frames, layout};
+use super::{Engine, Fate, Frames, Kernel, layout};
 use crate::counters::{DropReason, Stats};
 use crate::host::StartError;
-use crate::sockets::{Clock, STOP};
+use crate::sockets::{Clock, STOP, View};
 use crate::sys::ethtool;
 use crate::sys::poll::{Poller, Waker};
 use crate::sys::udp::BATCH;
@@ -141,7 +141,8 @@ impl Frames for Batch<'_> {
 }
 
 pub(crate) struct Worker {
-    pub(crate) engine: Engine,
+    pub(crate) view: View,
+    pub(crate) engine: Engine<Kernel>,
     pub(crate) ports: Ports,
     pub(crate) clock: Clock,
 }
@@ -178,7 +179,7 @@ impl Worker {
                 }
             }
             self.reclaim();
-            self.engine.view.counters.flush(&mut stats);
+            self.view.counters.flush(&mut stats);
         }
     }
 
@@ -192,8 +193,7 @@ impl Worker {
         }
         let frames = &frames[..count];
         let mut fates = [Fate::Done; BATCH];
-        let view = self.engine.view.clone();
-        let tables = view.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let tables = self.view.tables.read().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
         self.engine.process(&tables, &mut Batch { umem, frames }, &mut fates, now, stats);
         let mut used = 0_u64;

@@ -19,6 +19,9 @@ unsafe impl Plain for std::sync::atomic::AtomicU32 {}
 // SAFETY: atomic integers without padding between them are all of it
 unsafe impl<const N: usize> Plain for [std::sync::atomic::AtomicU64; N] {}
 
+/// Octets of a huge page.
+const HUGE_PAGE: usize = 2 << 20;
+
 /// An array that begins as zeros and does not move.
 #[derive(Debug)]
 pub(crate) struct Shared<T: Plain> {
@@ -34,11 +37,17 @@ unsafe impl<T: Plain> Send for Shared<T> {}
 unsafe impl<T: Plain> Sync for Shared<T> {}
 
 impl<T: Plain> Shared<T> {
-    /// Memory of this process alone. The kernel backs it as it is used.
+    /// Memory of this process alone. The kernel backs it as it is used; what is as long as a huge page lies in huge pages
+    /// where the machine has them: at random in ordinary ones, each access would be a second miss, of its page's entry.
     pub(crate) fn private(length: usize) -> Self {
         let layout = Self::layout(length);
         if layout.size() == 0 {
             return Shared { start: NonNull::dangling(), length, mapped: 0 };
+        }
+        if layout.size() >= HUGE_PAGE
+            && let Some(shared) = Self::in_huge_pages(length, layout.size().next_multiple_of(HUGE_PAGE))
+        {
+            return shared;
         }
         // SAFETY: the size is not 0
         let start = unsafe { alloc_zeroed(layout) };
@@ -46,6 +55,30 @@ impl<T: Plain> Shared<T> {
             Some(start) => Shared { start, length, mapped: 0 },
             None => handle_alloc_error(layout),
         }
+    }
+
+    /// A mapping of so many octets that begins where a huge page may; `None` if there is no room.
+    fn in_huge_pages(length: usize, octets: usize) -> Option<Self> {
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let all = octets.checked_add(HUGE_PAGE)?;
+        // SAFETY: the kernel chooses the place; the result is checked and owned by nobody else
+        let whole = unsafe { libc::mmap(std::ptr::null_mut(), all, protection, flags, -1, 0) };
+        if whole == libc::MAP_FAILED {
+            return None;
+        }
+        let before = whole.align_offset(HUGE_PAGE);
+        // SAFETY: the parts before and after lie in the mapping, are whole pages, and nobody uses them; what is between
+        // is a mapping of ours of `octets`. Where the kernel does not take the advice, ordinary pages do.
+        let start = unsafe {
+            let start = whole.add(before);
+            if before > 0 {
+                libc::munmap(whole, before);
+            }
+            libc::munmap(start.add(octets), HUGE_PAGE - before);
+            libc::madvise(start, octets, libc::MADV_HUGEPAGE);
+            start
+        };
+        Some(Shared { start: NonNull::new(start.cast())?, length, mapped: octets })
     }
 
     /// The values of a BPF array map, which holds at least `length` of them back to back.

@@ -16,6 +16,7 @@ use aya::programs::{ProgramError, Xdp, XdpMode};
 use aya::{Ebpf, EbpfLoader};
 use std::io;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 use vireo_types::Teid;
 
 /// Why a circuit cannot be had. Each says what to do.
@@ -42,6 +43,10 @@ pub enum CircuitError {
     #[error("cannot send a frame: {0}")]
     Send(io::Error),
 }
+
+/// Frames that are injected without a pause.
+const BURST: usize = 64;
+const PAUSE: Duration = Duration::from_micros(200);
 
 /// Which way packets go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +109,35 @@ pub struct Packets {
     pub teid: Teid,
     /// The QoS flow.
     pub qfi: u8,
+}
+
+impl Packets {
+    /// A frame of a session as the load's programs make it.
+    pub fn frame(&self, ends: &Ends, direction: Direction, session: u32) -> Result<Vec<u8>, CircuitError> {
+        let Packets { length, server, ue, teid, .. } = *self;
+        let ue = Ipv4Addr::from_bits(ue.to_bits().wrapping_add(session));
+        let templates = templates(ends, self)?;
+        let body = usize::from(length) - IPV4_HEADER;
+        let udp = packets::udp_header(1234, 5678, body as u16);
+        let payload = std::iter::repeat_n(0x5a, body - udp.len());
+        let mut frame = match direction {
+            Direction::Uplink => {
+                let mut frame = templates.uplink[..ETHERNET + OUTER].to_vec();
+                let at = ETHERNET + IPV4_HEADER + packets::UDP_HEADER + 4;
+                frame[at..at + 4].copy_from_slice(&teid.0.wrapping_add(session << 8).to_be_bytes());
+                frame.extend(packets::ipv4_header(ue, server, length));
+                frame
+            }
+            Direction::Downlink => {
+                let mut frame = templates.downlink[..ETHERNET].to_vec();
+                frame.extend(packets::ipv4_header(server, ue, length));
+                frame
+            }
+        };
+        frame.extend(udp);
+        frame.extend(payload);
+        Ok(frame)
+    }
 }
 
 /// The programs' constants; the layout is that of `struct constants`.
@@ -271,40 +305,20 @@ impl Circuit {
 
     /// Sends frames of session `session` into the user plane; the program does the rest.
     pub fn inject(&self, direction: Direction, session: u32, frames: usize) -> Result<(), CircuitError> {
-        let frame = self.frame(direction, session)?;
+        let frame = self.packets.frame(&self.ends, direction, session)?;
         let interface = match direction {
             Direction::Uplink => &self.ends.ran,
             Direction::Downlink => &self.ends.dn,
         };
         let socket = sys::PacketSocket::open(interface.index()?).map_err(CircuitError::Send)?;
-        (0..frames).try_for_each(|_| socket.send(&frame).map_err(CircuitError::Send))
-    }
-
-    /// A frame as the load's programs make it.
-    fn frame(&self, direction: Direction, session: u32) -> Result<Vec<u8>, CircuitError> {
-        let Packets { length, server, ue, teid, .. } = self.packets;
-        let ue = Ipv4Addr::from_bits(ue.to_bits().wrapping_add(session));
-        let templates = templates(&self.ends, &self.packets)?;
-        let body = usize::from(length) - IPV4_HEADER;
-        let udp = packets::udp_header(1234, 5678, body as u16);
-        let payload = std::iter::repeat_n(0x5a, body - udp.len());
-        let mut frame = match direction {
-            Direction::Uplink => {
-                let mut frame = templates.uplink[..ETHERNET + OUTER].to_vec();
-                let at = ETHERNET + IPV4_HEADER + packets::UDP_HEADER + 4;
-                frame[at..at + 4].copy_from_slice(&teid.0.wrapping_add(session << 8).to_be_bytes());
-                frame.extend(packets::ipv4_header(ue, server, length));
-                frame
+        for n in 0..frames {
+            // a veth interface has 256 places for what waits, and whoever takes it out may need the processor for it
+            if n > 0 && n % BURST == 0 {
+                std::thread::sleep(PAUSE);
             }
-            Direction::Downlink => {
-                let mut frame = templates.downlink[..ETHERNET].to_vec();
-                frame.extend(packets::ipv4_header(server, ue, length));
-                frame
-            }
-        };
-        frame.extend(udp);
-        frame.extend(payload);
-        Ok(frame)
+            socket.send(&frame).map_err(CircuitError::Send)?;
+        }
+        Ok(())
     }
 
     /// What was counted so far.

@@ -78,6 +78,25 @@ impl Process {
         self.child.id()
     }
 
+    /// Moves its threads whose names begin like this to a processor.
+    pub(crate) fn threads_on(&self, names: &str, processor: usize) -> io::Result<()> {
+        use rustix::thread::{CpuSet, Pid, sched_setaffinity};
+        let mut set = CpuSet::new();
+        set.set(processor.min(CpuSet::MAX_CPU - 1));
+        for thread in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let path = thread?.path();
+            // one that has ended meanwhile has no name
+            let name = std::fs::read_to_string(path.join("comm")).unwrap_or_default();
+            let number = path.file_name().and_then(|name| name.to_str()?.parse().ok()).and_then(Pid::from_raw);
+            if name.starts_with(names)
+                && let Some(thread) = number
+            {
+                sched_setaffinity(Some(thread), &set)?;
+            }
+        }
+        Ok(())
+    }
+
     /// CPU time in user and kernel mode: of all its threads, ended ones too, of its children and of those that have
     /// ended.
     pub(crate) fn cpu(&self) -> io::Result<Duration> {

@@ -28,6 +28,7 @@ pub enum EmitError {
 
 /// The header of a G-PDU with a PDU Session Container, for a T-PDU of `payload` octets; `None` where the Length field
 /// cannot tell it. The QFI is cut to its 6 bits.
+#[inline]
 pub fn g_pdu_header(teid: Teid, session: PduSession, payload: usize) -> Option<[u8; G_PDU_HEADER]> {
     let [high, low] = u16::try_from(payload + G_PDU_HEADER - PLAIN_HEADER).ok()?.to_be_bytes();
     let [a, b, c, d] = teid.0.to_be_bytes();
@@ -40,12 +41,14 @@ pub fn g_pdu_header(teid: Teid, session: PduSession, payload: usize) -> Option<[
 }
 
 /// The header of a G-PDU without optional fields (S1-U, or forwarding without a QoS flow).
+#[inline]
 pub fn plain_g_pdu_header(teid: Teid, payload: usize) -> Option<[u8; PLAIN_HEADER]> {
     let length = u16::try_from(payload).ok()?;
     Some(plain(VERSION_1, MessageType::GPdu, length, teid))
 }
 
 /// Writes the header of a G-PDU right before the T-PDU, which is `buffer[start..end]`, and gives the new start.
+#[inline]
 pub fn prepend_g_pdu(
     buffer: &mut [u8],
     start: usize,
@@ -60,12 +63,14 @@ pub fn prepend_g_pdu(
     }
 }
 
+#[inline]
 fn prepend(buffer: &mut [u8], start: usize, header: &[u8]) -> Result<usize, EmitError> {
     let at = start.checked_sub(header.len()).ok_or(EmitError::Room)?;
     buffer.get_mut(at..start).ok_or(EmitError::Room)?.copy_from_slice(header);
     Ok(at)
 }
 
+#[inline]
 fn plain(flags: u8, kind: MessageType, length: u16, teid: Teid) -> [u8; PLAIN_HEADER] {
     let [high, low] = length.to_be_bytes();
     let [a, b, c, d] = teid.0.to_be_bytes();

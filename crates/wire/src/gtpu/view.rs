@@ -48,6 +48,7 @@ pub struct Packet<'a> {
 
 impl<'a> Packet<'a> {
     /// Checks and reads a datagram. Octets after the end that the Length field tells are ignored.
+    #[inline]
     pub fn parse(data: &'a [u8]) -> Result<Self, ParseError> {
         let Some((header, rest)) = data.split_first_chunk::<8>() else {
             return Err(ParseError::Truncated);
@@ -80,6 +81,7 @@ impl<'a> Packet<'a> {
         Ok(packet)
     }
 
+    #[inline]
     fn read_extension_headers(&mut self, mut next: u8) -> Result<(), ParseError> {
         for _ in 0..EXTENSION_HEADERS {
             if next == 0 {
@@ -108,6 +110,7 @@ impl<'a> Packet<'a> {
 
 /// Reads the frame of TS 38.415 5.5.2.1 or 5.5.2.2 as far as the QFI; what follows is measurement that Vireo does not
 /// use, and may grow in later releases.
+#[inline]
 fn pdu_session(content: &[u8]) -> Result<PduSession, ParseError> {
     let [first, second, ..] = *content else {
         return Err(ParseError::PduSessionContainer);

@@ -8,13 +8,13 @@ use vireo_traffic::circuit::{Circuit, Counted, Direction};
 
 /// Frames in flight: what one poll of a veth interface takes.
 const FRAMES: usize = 64;
-const WARM_UP: Duration = Duration::from_millis(150);
 /// How long frames may need to be gone.
 const END_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long a measurement takes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spans {
+    pub(super) warm_up: Duration,
     pub(super) window: Duration,
 }
 
@@ -51,21 +51,49 @@ fn nanoseconds(
     network: &Network,
     load: &mut Circuit,
     direction: Direction,
-    (first, count): (u32, u32),
+    sessions: (u32, u32),
     processor: usize,
     spans: Spans,
 ) -> Result<f64, Failure> {
+    Ok(round(network, load, direction, sessions, processor, (FRAMES, spans))?.nanoseconds)
+}
+
+/// How often the frames are looked at when they are to end.
+const STEP: Duration = Duration::from_millis(5);
+/// How many times nothing may have come before it is believed that there is no more.
+const QUIET: u32 = 30;
+
+/// What was seen of frames that went round.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Round {
+    /// Of a packet.
+    pub(super) nanoseconds: f64,
+    /// In which the processor did something.
+    pub(super) cpu_nanoseconds: f64,
+    /// Frames that were there when the load ended, of those that were injected.
+    pub(super) in_flight: u64,
+}
+
+/// Has so many frames go round, and looks at them for a while.
+pub(super) fn round(
+    network: &Network,
+    load: &mut Circuit,
+    direction: Direction,
+    (first, count): (u32, u32),
+    processor: usize,
+    (frames, spans): (usize, Spans),
+) -> Result<Round, Failure> {
     let of = |counted: Counted| match direction {
         Direction::Uplink => counted.uplink,
         Direction::Downlink => counted.downlink,
     };
     load.run(first, count)?;
-    let inject = || on_processors(&[processor], || load.inject(direction, first, FRAMES));
+    let inject = || on_processors(&[processor], || load.inject(direction, first, frames));
     network.outside(inject)???;
-    std::thread::sleep(WARM_UP);
-    let (began, before) = (Instant::now(), of(load.counted()?));
+    std::thread::sleep(spans.warm_up);
+    let (began, idle_before, before) = (Instant::now(), idle(processor)?, of(load.counted()?));
     std::thread::sleep(spans.window);
-    let (ended, after) = (Instant::now(), of(load.counted()?));
+    let (ended, idle_after, after) = (Instant::now(), idle(processor)?, of(load.counted()?));
     load.run(0, 0)?;
     if after == before {
         return Err(Failure(format!(
@@ -73,18 +101,63 @@ fn nanoseconds(
             if direction == Direction::Uplink { "uplink" } else { "downlink" }
         )));
     }
+    let last = ended_at(after + frames as u64, || Ok(of(load.counted()?)))?;
+    let (packets, spent) = ((after - before) as f64, ended - began);
+    let busy = spent.saturating_sub(idle_after.saturating_sub(idle_before));
+    Ok(Round {
+        nanoseconds: spent.as_nanos() as f64 / packets,
+        cpu_nanoseconds: busy.as_nanos() as f64 / packets,
+        in_flight: last - after,
+    })
+}
+
+/// Waits until so many frames were counted, or until no more are, because some were lost on the way.
+fn ended_at(all: u64, counted: impl Fn() -> Result<u64, Failure>) -> Result<u64, Failure> {
     let deadline = Instant::now() + END_WITHIN;
-    let mut last = of(load.counted()?);
-    loop {
-        std::thread::sleep(Duration::from_millis(10));
-        let now = of(load.counted()?);
-        if now == last {
-            break;
-        }
+    let (mut last, mut quiet) = (counted()?, 0);
+    while quiet < QUIET {
+        std::thread::sleep(STEP);
+        let now = counted()?;
+        // the last ones may be on their way still
+        quiet = if now >= all {
+            QUIET
+        } else if now == last {
+            quiet + 1
+        } else {
+            0
+        };
         last = now;
         if Instant::now() > deadline {
             return Err(Failure("the frames of the load do not end".into()));
         }
     }
-    Ok((ended - began).as_nanos() as f64 / (after - before) as f64)
+    Ok(last)
+}
+
+/// How long a processor has had nothing to do (`/proc/stat`), in steps of 10 ms.
+fn idle(processor: usize) -> Result<Duration, Failure> {
+    let text = std::fs::read_to_string("/proc/stat")?;
+    idle_of(&text, processor).ok_or_else(|| Failure(format!("the kernel tells nothing of processor {processor}")))
+}
+
+fn idle_of(stat: &str, processor: usize) -> Option<Duration> {
+    let name = format!("cpu{processor}");
+    let line =
+        stat.lines().map(str::split_whitespace).find_map(|mut words| (words.next()? == name).then_some(words))?;
+    // proc(5): user, nice, system, idle, iowait; the unit is USER_HZ, 100 on every machine that Linux runs on here
+    let mut ticks = line.skip(3).map(|ticks| ticks.parse::<u64>().ok());
+    Some(Duration::from_millis((ticks.next()?? + ticks.next()??) * 10))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_processor_s_idle_time_is_that_of_idle_and_of_waiting() {
+        let stat = "cpu  9 9 9 9 9 9 9 0 0 0\ncpu0 1 2 3 400 5 6 7 0 0 0\ncpu1 1 1 1 7 3 0 0 0 0 0\nintr 5\n";
+        assert_eq!(idle_of(stat, 0), Some(Duration::from_millis(4050)));
+        assert_eq!(idle_of(stat, 1), Some(Duration::from_millis(100)));
+        assert_eq!((idle_of(stat, 2), idle_of("cpu0 1 2", 0)), (None, None));
+    }
 }

@@ -4,6 +4,8 @@
 //! The load runs in the kernel (`vireo_traffic::circuit`): no generator limits it. What is compared with is measured
 //! before and after, and the UPF has real sessions of N4.
 
+mod compute;
+mod drivers;
 mod kernel;
 mod network;
 mod process;
@@ -11,6 +13,8 @@ mod process;
 use crate::cli::Failure;
 use crate::lab::process::on_processors;
 use crate::lab::{Interrupt, create};
+use compute::Compute;
+use drivers::{Both, DRIVERS, Driver};
 use kernel::{Cost, Spans};
 use network::Network;
 use process::Upf;
@@ -19,7 +23,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use vireo_simulator::results::Bound::{self, AtLeast, AtMost};
 use vireo_simulator::results::{Figure, Machine, Measured, Summary};
-use vireo_traffic::circuit::Circuit;
+use vireo_traffic::circuit::{Circuit, Direction};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -29,9 +33,23 @@ pub(crate) struct Args {
     /// How often packets are measured [default: 5; 1 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50))]
     runs: Option<u32>,
+    /// Only this part
+    #[arg(long, value_name = "PART")]
+    only: Option<Part>,
     /// The short form, within seconds and with fewer sessions: shows that it works, its figures prove little
     #[arg(long)]
     quick: bool,
+}
+
+/// A part of the measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// The program in the kernel, setting up sessions, and memory
+    Xdp,
+    /// The drivers of user space
+    Drivers,
+    /// What a packet costs in user space between its input and its output
+    Compute,
 }
 
 /// How many sessions there are.
@@ -47,6 +65,10 @@ impl Args {
         self.runs.unwrap_or(if self.quick { 1 } else { 5 })
     }
 
+    fn wants(&self, part: Part) -> bool {
+        self.only.is_none_or(|only| only == part)
+    }
+
     fn size(&self) -> Size {
         if self.quick {
             Size { few: 2_500, many: 10_000, metered: 2_500 }
@@ -56,7 +78,8 @@ impl Args {
     }
 
     fn spans(&self) -> Spans {
-        Spans { window: Duration::from_millis(if self.quick { 100 } else { 500 }) }
+        let (warm_up, window) = if self.quick { (30, 100) } else { (150, 500) };
+        Spans { warm_up: Duration::from_millis(warm_up), window: Duration::from_millis(window) }
     }
 }
 
@@ -85,9 +108,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let interrupt = Interrupt::listen()?;
     let size = args.size();
     let mut figures = vec![];
-    let (runs, set_up) = in_kernel(&network, args, size, &interrupt)?;
-    figures.extend(kernel_figures(&runs, size));
-    figures.extend(set_up_figures(&set_up, size));
+    if args.wants(Part::Compute) {
+        figures.extend(in_memory(&network, args, size, &interrupt)?);
+    }
+    if args.wants(Part::Drivers) {
+        for driver in &DRIVERS {
+            figures.extend(in_user_space(&network, driver, args, size, &interrupt)?);
+        }
+    }
+    if args.wants(Part::Xdp) {
+        let (runs, set_up) = in_kernel(&network, args, size, &interrupt)?;
+        figures.extend(kernel_figures(&runs, size));
+        figures.extend(set_up_figures(&set_up, size));
+    }
     let mut summary = Summary {
         experiment: "bench upf".into(),
         about: "what packets and sessions cost the user plane".into(),
@@ -129,6 +162,69 @@ const PROCESSOR: usize = 0;
 fn beside() -> Vec<usize> {
     let all = std::thread::available_parallelism().map_or(1, usize::from);
     if all > 1 { (1..all).collect() } else { vec![PROCESSOR] }
+}
+
+/// T_c, with the tables in huge pages and without.
+fn in_memory(network: &Network, args: &Args, size: Size, interrupt: &Interrupt) -> Result<Vec<Figure>, Failure> {
+    let mut figures = vec![];
+    for (pages, ordinary) in [("", false), (", without huge pages", true)] {
+        rustix::thread::disable_transparent_huge_pages(ordinary)?;
+        for sessions in [1, size.few] {
+            let mut compute = Compute::new(network, sessions)?;
+            for (way, direction) in [("uplink", Direction::Uplink), ("downlink", Direction::Downlink)] {
+                interrupt.check()?;
+                let mut run = || compute.nanoseconds(direction, args.spans().window);
+                on_processors(&[PROCESSOR], &mut run)??;
+                let runs = (0..args.runs()).map(|_| on_processors(&[PROCESSOR], &mut run)?);
+                let runs = runs.collect::<Result<Vec<f64>, Failure>>()?;
+                let mark = (sessions == size.few && !ordinary).then_some(AtMost(35.0));
+                figures.extend(figure(format!("T_c, {way}, {sessions} sessions{pages}"), "ns", runs, mark));
+            }
+        }
+    }
+    rustix::thread::disable_transparent_huge_pages(false)?;
+    Ok(figures)
+}
+
+/// A driver of user space against the bare one.
+fn in_user_space(
+    network: &Network,
+    driver: &Driver,
+    args: &Args,
+    size: Size,
+    interrupt: &Interrupt,
+) -> Result<Vec<Figure>, Failure> {
+    // each run sets up its sessions anew
+    let count = args.runs().min(3);
+    let mut runs = vec![];
+    for run in 1..=count {
+        eprintln!("bench: {}, run {run} of {count}", driver.name);
+        runs.push(driver.run(network, size.few, (PROCESSOR, &beside()), args.spans(), interrupt)?);
+    }
+    Ok(driver_figures(driver.name, &runs, size))
+}
+
+fn driver_figures(name: &str, runs: &[drivers::Run], size: Size) -> Vec<Figure> {
+    type Way = fn(&Both) -> kernel::Round;
+    let ways: [(&str, Way); 2] = [("uplink", |both| both.uplink), ("downlink", |both| both.downlink)];
+    let mut figures = vec![];
+    for (way, part) in ways {
+        let mut put = |what: String, unit, of: &dyn Fn(&drivers::Run) -> f64, mark| {
+            figures.extend(figure(format!("{name}, {way}, {what}"), unit, runs.iter().map(of).collect(), mark));
+        };
+        let floor = |run: &drivers::Run| f64::midpoint(part(&run.bare[0]).nanoseconds, part(&run.bare[1]).nanoseconds);
+        let cpu =
+            |run: &drivers::Run| f64::midpoint(part(&run.bare[0]).cpu_nanoseconds, part(&run.bare[1]).cpu_nanoseconds);
+        put("bare forwarder".into(), "ns", &floor, None);
+        put("bare forwarder, CPU".into(), "ns", &cpu, None);
+        for (n, sessions) in [(0, "1 session".to_owned()), (1, format!("{} sessions", size.few))] {
+            put(sessions.clone(), "ns", &|run| part(&run.ours[n]).nanoseconds, None);
+            put(format!("{sessions}, CPU"), "ns", &|run| part(&run.ours[n]).cpu_nanoseconds, None);
+            let ratio = |run: &drivers::Run| part(&run.ours[n]).nanoseconds / floor(run);
+            put(format!("{sessions}, of the bare forwarder"), "ratio", &ratio, Some(AtMost(1.15)));
+        }
+    }
+    figures
 }
 
 fn in_kernel(network: &Network, args: &Args, size: Size, interrupt: &Interrupt) -> Result<(Vec<Run>, SetUp), Failure> {
@@ -227,6 +323,23 @@ fn set_up_figures(set_up: &SetUp, size: Size) -> Vec<Figure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_driver_is_held_to_the_bare_one_before_and_after() {
+        let both = |ns: f64| {
+            let round = |ns| kernel::Round { nanoseconds: ns, cpu_nanoseconds: ns / 2.0, in_flight: 1 };
+            Both { uplink: round(ns), downlink: round(2.0 * ns) }
+        };
+        let run = drivers::Run { bare: [both(900.0), both(1100.0)], ours: [both(1000.0), both(1200.0)] };
+        let size = Size { few: 250_000, many: 0, metered: 0 };
+        let figures = driver_figures("sockets", &[run], size);
+        let find = |name: &str| figures.iter().find(|figure| figure.name == name).unwrap();
+        let one = find("sockets, uplink, 1 session, of the bare forwarder");
+        assert!(one.met && (one.ours.median - 1.0).abs() < 1e-9, "{one:?}");
+        let many = find("sockets, downlink, 250000 sessions, of the bare forwarder");
+        assert!(!many.met && (many.ours.median - 1.2).abs() < 1e-9, "{many:?}");
+        assert_eq!(find("sockets, downlink, bare forwarder, CPU").ours.median, 1000.0);
+    }
 
     #[test]
     fn ratios_are_against_the_floor_before_and_after_and_judged_by_the_median() {

@@ -21,12 +21,12 @@ const UPF_N6: Ipv4Addr = Ipv4Addr::new(192, 168, 128, 1);
 /// The host that UEs talk to.
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(192, 168, 128, 2);
 /// The UEs' addresses.
-pub(super) const POOL: &str = "10.64.0.0/11";
+pub(super) const POOL: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 64, 0, 0), 11);
 /// The first UE's.
 pub(super) const FIRST_UE: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 2);
 
 /// Octets of the users' packets.
-const LENGTH: u16 = 128;
+pub(super) const LENGTH: u16 = 128;
 
 /// The namespaces while they exist; the calling thread is in the UPF's.
 pub(super) struct Network {

@@ -21,7 +21,7 @@ const MBR_KBPS: u64 = 100_000_000;
 const START_WITHIN: Duration = Duration::from_secs(30);
 const LAST_WORDS: usize = 15;
 /// The steps from session to session between TEIDs: an index, and 8 bits of generation.
-const TEID_STEP: u32 = 256;
+pub(super) const TEID_STEP: u32 = 256;
 
 /// A running UPF.
 pub(super) struct Upf {
@@ -40,9 +40,10 @@ impl Upf {
         datapath: &str,
         interrupt: &Interrupt,
     ) -> Result<Self, Failure> {
+        let (base, length) = POOL;
         let config = format!(
             "[upf]\nn4 = \"{N4}\"\nn3 = [\"{UPF_N3}\"]\nmax-sessions = {sessions}\n[dnn.internet]\nipv4-pool = \
-             \"{POOL}\"\n[api]\nlisten = \"off\"\n[log]\nlevel = \"warn\"\n{datapath}\n"
+             \"{base}/{length}\"\n[api]\nlisten = \"off\"\n[log]\nlevel = \"warn\"\n{datapath}\n"
         );
         std::fs::write(CONFIG, config)?;
         let log = File::options().read(true).append(true).create(true).open("/tmp/upf.log")?;
@@ -91,6 +92,11 @@ impl Upf {
             Some(odd) => Err(Failure(format!("the UPF gives TEIDs out of order: {odd:?}, so there can be no load"))),
             None => Ok(count as f64 / seconds),
         }
+    }
+
+    /// Moves the threads that move packets to a processor.
+    pub(super) fn workers_on(&self, processor: usize) -> Result<(), Failure> {
+        Ok(self.process.threads_on("upf-", processor)?)
     }
 
     /// Its memory in octets: resident, that of BPF maps which it has mapped included.

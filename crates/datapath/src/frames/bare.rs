@@ -1,0 +1,100 @@
+//! What the drivers of user space cannot be faster than: their input and output with nothing between them but headers
+//! that are always the same. No table, no verdict, no count of a session.
+
+use super::layout::{self, ETHERNET, ROOM};
+use super::{Fate, Frames};
+use crate::counters::{DropReason, Stats};
+use crate::hops::{Hop, Hops};
+use crate::host::StartError;
+use crate::pipeline::HEADROOM;
+use crate::rule::Tunnel;
+use crate::sys::udp::BATCH;
+use std::net::IpAddr;
+use vireo_types::Instant;
+use vireo_wire::gtpu::{self, PduSession};
+
+/// What a bare forwarder does. Its packets are of one length and one address family, IPv4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bare {
+    /// Where all that comes from N6 goes.
+    pub tunnel: Tunnel,
+    /// The QoS flow that it is marked with.
+    pub qfi: u8,
+    /// Where all that comes from N3 goes.
+    pub server: IpAddr,
+    /// Octets of the users' packets.
+    pub octets: u16,
+    /// Whether packets are sent on; else they are received, counted as dropped by rule, and that is all.
+    pub forward: bool,
+}
+
+/// Octets before a user's packet on N3: IPv4, UDP and GTP-U.
+const OUTER: usize = 20 + 8 + HEADROOM;
+
+impl Bare {
+    /// The header of GTP-U.
+    pub(crate) fn header(&self) -> Option<[u8; HEADROOM]> {
+        let flow = PduSession::Downlink { qfi: self.qfi, rqi: false };
+        gtpu::g_pdu_header(self.tunnel.teid, flow, self.octets.into())
+    }
+}
+
+/// The same with its headers made.
+#[derive(Debug)]
+pub(crate) struct BareFrames {
+    forward: bool,
+    uplink: Hop,
+    downlink: Hop,
+    /// Of a downlink frame, before the user's packet.
+    header: [u8; ETHERNET + OUTER],
+}
+
+impl BareFrames {
+    /// Looks the next hops up, once.
+    pub(crate) fn new(bare: Bare, n3: &[IpAddr], hops: &mut Hops, now: Instant) -> Result<Self, StartError> {
+        hops.begin();
+        let mut hop = |to| hops.find(to, now).ok_or(StartError::BareHop(to));
+        let (uplink, downlink) = (hop(bare.server)?, hop(bare.tunnel.address)?);
+        let source = n3.iter().find(|address| address.is_ipv4()).ok_or(StartError::NoN3)?;
+        let end = ROOM + usize::from(bare.octets);
+        let mut octets = vec![0; end];
+        let datagram = ROOM - HEADROOM;
+        let gtp = bare.header().ok_or(StartError::NoN3)?;
+        octets[datagram..ROOM].copy_from_slice(&gtp);
+        let ip = layout::write_udp(&mut octets, datagram..end, *source, bare.tunnel.address, 0);
+        let mut header = [0; ETHERNET + OUTER];
+        header[ETHERNET..].copy_from_slice(octets.get(ip..ROOM).filter(|h| h.len() == OUTER).ok_or(StartError::NoN3)?);
+        layout::write_ethernet(&mut header, ETHERNET, &downlink.macs, false);
+        Ok(BareFrames { forward: bare.forward, uplink, downlink, header })
+    }
+
+    #[inline]
+    pub(crate) fn process(&self, frames: &mut impl Frames, fates: &mut [Fate; BATCH], stats: &mut Stats) {
+        let count = frames.count().min(BATCH);
+        if !self.forward {
+            fates[..count].fill(Fate::Done);
+            stats.drops[DropReason::Action as usize] += count as u64;
+            return;
+        }
+        for (n, fate) in fates.iter_mut().enumerate().take(count) {
+            let (octets, start, end) = frames.frame(n);
+            *fate = self.one(octets, start, end);
+        }
+    }
+
+    #[inline]
+    fn one(&self, octets: &mut [u8], start: usize, end: usize) -> Fate {
+        let packet = start + ETHERNET;
+        let port = packet + 20 + 2;
+        if octets.get(port..port + 2) == Some(&gtpu::PORT.to_be_bytes()) && end > packet + OUTER {
+            let packet = packet + OUTER;
+            let start = layout::write_ethernet(octets, packet, &self.uplink.macs, false);
+            return Fate::Send { port: self.uplink.port, start, end, uplink: true, octets: end - packet };
+        }
+        let Some(begin) = packet.checked_sub(self.header.len()) else {
+            return Fate::Done;
+        };
+        octets[begin..packet].copy_from_slice(&self.header);
+        Fate::Send { port: self.downlink.port, start: begin, end, uplink: false, octets: end - packet }
+    }
+}

@@ -1,0 +1,267 @@
+//! The drivers of frames without input and output: frames lie in memory and stay there. What it costs to decide on a
+//! packet and to write its headers is measured here, and what becomes of whole frames is tested.
+
+use super::{Engine, Exit, Fate, Frames, layout};
+use crate::counters::Stats;
+use crate::hops::{Hop, Hops};
+use crate::pipeline::Unusual;
+use crate::sys::udp::BATCH;
+use crate::tables::Tables;
+use crate::verdict::Event;
+use std::net::{IpAddr, SocketAddr};
+use vireo_types::Instant;
+
+/// Octets of a frame's memory.
+const SLOT: usize = 2048;
+
+/// How packets to an address leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NextHop {
+    /// The address: a RAN node's, or a host's of the data network.
+    pub to: IpAddr,
+    /// The place of the interface.
+    pub port: usize,
+    /// Destination and source of the frame.
+    pub macs: [u8; 12],
+}
+
+/// What left by no interface.
+#[derive(Debug, Default)]
+pub struct Beside {
+    /// Packets for the kernel to route.
+    pub routed: Vec<Vec<u8>>,
+    /// Datagrams for its sockets.
+    pub answers: Vec<(SocketAddr, Vec<u8>)>,
+    /// Told to the owner of the sessions.
+    pub events: Vec<Event>,
+}
+
+impl Unusual for Beside {
+    fn answer(&mut self, to: SocketAddr, datagram: &[u8]) -> bool {
+        self.answers.push((to, datagram.to_vec()));
+        true
+    }
+
+    fn event(&mut self, event: Event) -> bool {
+        self.events.push(event);
+        true
+    }
+}
+
+impl Exit for Beside {
+    fn route(&mut self, packet: &[u8]) -> bool {
+        self.routed.push(packet.to_vec());
+        true
+    }
+}
+
+/// Frames of one batch, each in memory of its own.
+#[derive(Debug)]
+struct Slots {
+    octets: Box<[u8]>,
+    ends: [usize; BATCH],
+    count: usize,
+}
+
+impl Frames for Slots {
+    #[inline]
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    #[inline]
+    fn frame(&mut self, n: usize) -> (&mut [u8], usize, usize) {
+        (&mut self.octets[n * SLOT..(n + 1) * SLOT], layout::ROOM, self.ends[n])
+    }
+
+    #[inline]
+    fn lacks_checksum(&self, _: usize) -> bool {
+        false
+    }
+}
+
+/// A user plane of frames in memory.
+#[derive(Debug)]
+pub struct MemoryFrames {
+    /// The rules.
+    pub tables: Tables,
+    /// What was counted; not what leaves by interfaces, which the driver counts when it has.
+    pub stats: Stats,
+    engine: Engine<Beside>,
+    slots: Slots,
+    fates: [Fate; BATCH],
+}
+
+impl MemoryFrames {
+    /// A user plane of these tables at these addresses of N3; `hops` is how frames leave, all others are routed by
+    /// the kernel that is not there.
+    pub fn new(tables: Tables, n3: &[IpAddr], hops: &[NextHop]) -> Self {
+        let known = |hop: &NextHop| (hop.to, Hop { port: hop.port, macs: hop.macs, mtu: 1500 });
+        let hops = Hops::fixed(&hops.iter().map(known).collect::<Vec<_>>());
+        MemoryFrames {
+            tables,
+            stats: Stats::default(),
+            engine: Engine::new(Beside::default(), hops, n3, &[], None),
+            slots: Slots { octets: vec![0; BATCH * SLOT].into(), ends: [0; BATCH], count: 0 },
+            fates: [Fate::Done; BATCH],
+        }
+    }
+
+    /// The memory of the next frame of the batch, so many octets of it; `None` if the batch is full or the frame too
+    /// long. A batch begins with the first frame after [`MemoryFrames::process`].
+    #[inline]
+    pub fn next(&mut self, octets: usize) -> Option<&mut [u8]> {
+        let n = self.slots.count;
+        if n == BATCH || octets > SLOT - layout::ROOM {
+            return None;
+        }
+        self.slots.count += 1;
+        self.slots.ends[n] = layout::ROOM + octets;
+        let start = n * SLOT + layout::ROOM;
+        self.slots.octets.get_mut(start..start + octets)
+    }
+
+    /// Decides on the batch; gives how many of its frames leave by interfaces.
+    pub fn process(&mut self, now: Instant) -> usize {
+        self.fates = [Fate::Done; BATCH];
+        self.engine.process(&self.tables, &mut self.slots, &mut self.fates, now, &mut self.stats);
+        self.slots.count = 0;
+        self.fates.iter().filter(|fate| **fate != Fate::Done).count()
+    }
+
+    /// What became of frame `n` of the last batch: the interface that it leaves by, and its octets.
+    pub fn left(&self, n: usize) -> Option<(usize, &[u8])> {
+        match *self.fates.get(n)? {
+            Fate::Done => None,
+            Fate::Send { port, start, end, .. } => Some((port, self.slots.octets.get(n * SLOT..)?.get(start..end)?)),
+        }
+    }
+
+    /// What left by no interface since the last call.
+    pub fn beside(&mut self) -> Beside {
+        self.engine.take_exit()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
+    use crate::tables::{Limits, Pool, Released};
+    use crate::{DropReason, Rate};
+    use std::net::Ipv4Addr;
+    use vireo_types::{SessionAddress, Teid};
+    use vireo_wire::gtpu::{self, PduSession};
+
+    const UPF: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+    const GNB: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
+    const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
+    const MACS: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+
+    fn ue(n: u32) -> Ipv4Addr {
+        Ipv4Addr::from_bits(Ipv4Addr::new(10, 45, 0, 2).to_bits() + n)
+    }
+
+    fn upf(sessions: u32) -> (MemoryFrames, Vec<Teid>) {
+        let pool = Pool { ipv4: Some((Ipv4Addr::new(10, 45, 0, 0), 16)), mtu: 1400, ..Pool::default() };
+        let mut tables = Tables::new(vec![pool], Limits { records: sessions as usize, ..Limits::default() });
+        let mut teids = vec![];
+        for n in 0..sessions {
+            let ue = SessionAddress { ipv4: Some(ue(n)), ipv6_prefix: None };
+            let mbr = Rate::UNLIMITED;
+            let rule = UplinkRule { ue, flows: ALL_FLOWS, gate_open: true, forward: true, mbr };
+            teids.push(tables.add_uplink(None, rule).expect("room"));
+            let id = tables.add_downlink(ue, n.into()).expect("room");
+            let rule = DownlinkRule {
+                session: n.into(),
+                pdr: 1,
+                qfi: Some(9),
+                rqi: false,
+                gate_open: true,
+                action: Action::Forward,
+                tunnel: Some(Tunnel { teid: Teid(1000 + n), address: GNB.into() }),
+                mbr,
+            };
+            tables.set_downlink(id, rule, false, &mut Released::default());
+        }
+        let hop = |to: Ipv4Addr, port| NextHop { to: to.into(), port, macs: MACS };
+        (MemoryFrames::new(tables, &[UPF.into()], &[hop(GNB, 0), hop(SERVER, 1)]), teids)
+    }
+
+    fn packet(from: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
+        let mut packet = vec![0x45, 0, 0, 24, 0, 0, 0, 0, 64, 59, 0, 0];
+        packet.extend([from.octets(), to.octets()].concat());
+        packet.extend([1, 2, 3, 4]);
+        packet
+    }
+
+    fn frame(packet: &[u8]) -> Vec<u8> {
+        [&[7; 12][..], &[8, 0], packet].concat()
+    }
+
+    fn in_tunnel(teid: Teid, packet: &[u8]) -> Vec<u8> {
+        let gtp = gtpu::g_pdu_header(teid, PduSession::Uplink { qfi: 9 }, packet.len()).expect("short");
+        let mut octets = vec![0; layout::ROOM];
+        octets.extend([&gtp[..], packet].concat());
+        let end = octets.len();
+        let start = layout::write_udp(&mut octets, layout::ROOM..end, GNB.into(), UPF.into(), 7);
+        frame(&octets[start..])
+    }
+
+    fn put(upf: &mut MemoryFrames, frame: &[u8]) {
+        upf.next(frame.len()).expect("room").copy_from_slice(frame);
+    }
+
+    /// The packet with a hop less.
+    fn after_a_hop(mut packet: Vec<u8>) -> Vec<u8> {
+        layout::take_hop(&mut packet);
+        packet
+    }
+
+    #[test]
+    fn a_batch_of_both_directions_leaves_by_its_interfaces() {
+        let (mut upf, teids) = upf(32);
+        for (n, teid) in (0..32).zip(&teids) {
+            let frame = match n % 2 {
+                0 => in_tunnel(*teid, &packet(ue(n), SERVER)),
+                _ => frame(&packet(SERVER, ue(n))),
+            };
+            put(&mut upf, &frame);
+        }
+        assert!(upf.next(60).is_none(), "the batch is full");
+        assert_eq!(upf.process(Instant(1)), 32);
+        for n in 0..32 {
+            let (port, octets) = upf.left(n as usize).expect("it leaves");
+            assert_eq!(octets[..12], MACS);
+            if n % 2 == 0 {
+                assert_eq!((port, &octets[14..]), (1, &after_a_hop(packet(ue(n), SERVER))[..]));
+                continue;
+            }
+            assert_eq!((port, &octets[26..34]), (0, &[UPF.octets(), GNB.octets()].concat()[..]));
+            let datagram = gtpu::Packet::parse(&octets[14 + 28..]).expect("a G-PDU");
+            assert_eq!(datagram.teid, Teid(1000 + n));
+            assert_eq!(datagram.payload, after_a_hop(packet(SERVER, ue(n))));
+        }
+        let counted = teids.iter().map(|teid| upf.tables.uplink_volume(*teid).packets);
+        assert_eq!(counted.collect::<Vec<_>>(), (0..32).map(|n| 1 - n % 2).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_no_interface_of_ours_takes_is_the_kernels() {
+        let (mut upf, teids) = upf(2);
+        let beyond = Ipv4Addr::new(203, 0, 113, 1);
+        put(&mut upf, &in_tunnel(teids[0], &packet(ue(0), beyond)));
+        put(&mut upf, &in_tunnel(teids[1], &packet(ue(0), SERVER)));
+        put(&mut upf, &in_tunnel(Teid(0xdead), &packet(ue(0), SERVER)));
+        put(&mut upf, &[0; 20]);
+        assert_eq!(upf.process(Instant(1_000_000_000)), 0);
+        let Beside { routed, answers, events } = upf.beside();
+        assert_eq!(routed, [packet(ue(0), beyond)]);
+        let answered = answers.iter().map(|(to, octets)| (to.ip(), gtpu::Packet::parse(octets).map(|p| p.kind)));
+        let expected = (IpAddr::from(GNB), Ok(gtpu::MessageType::ErrorIndication));
+        assert_eq!((answered.collect::<Vec<_>>(), events.len()), (vec![expected], 0));
+        let dropped = [DropReason::Spoofed, DropReason::UnknownTeid, DropReason::Malformed];
+        assert_eq!(dropped.map(|reason| upf.stats.dropped(reason)), [1, 1, 1]);
+        assert!(upf.left(0).is_none() && upf.beside().routed.is_empty());
+    }
+}

@@ -1,0 +1,105 @@
+//! T_c: what a packet costs in user space between its input and its output, by the engine of the drivers of frames on
+//! frames in memory. Sessions are random, batches are of 32.
+
+use super::network::{FIRST_UE, GNB, Network, POOL, SERVER, UPF_N3};
+use super::process::TEID_STEP;
+use crate::cli::Failure;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+use vireo_datapath::{
+    ALL_FLOWS, Action, DownlinkRule, Limits, MemoryFrames, NextHop, Pool, Rate, Released, Tables, Tunnel, UplinkRule,
+};
+use vireo_traffic::circuit::{Direction, Packets};
+use vireo_types::{Instant, SessionAddress, Teid};
+
+/// Frames of a batch.
+const BATCH: usize = 32;
+
+/// A user plane in memory with its sessions.
+pub(crate) struct Compute {
+    frames: MemoryFrames,
+    templates: [Vec<u8>; 2],
+    teid: Teid,
+    sessions: u32,
+    random: u64,
+}
+
+/// The place of a TEID in an uplink frame, and of the UE's address in frames of either direction.
+const TEID_AT: usize = 14 + 20 + 8 + 4;
+const UE_AT: [usize; 2] = [14 + 20 + 8 + 16 + 12, 14 + 16];
+
+impl Compute {
+    /// One with so many sessions, each with as much as a session of `vireo bench upf` has.
+    pub(crate) fn new(network: &Network, sessions: u32) -> Result<Self, Failure> {
+        let (base, length) = POOL;
+        let pool = Pool { ipv4: Some((base, length)), mtu: 1400, ..Pool::default() };
+        let limits = Limits { records: sessions as usize, ..Limits::default() };
+        let mut tables = Tables::new(vec![pool], limits);
+        let mut first = None;
+        for session in 0..sessions {
+            let ipv4 = Some(Ipv4Addr::from_bits(FIRST_UE.to_bits() + session));
+            let ue = SessionAddress { ipv4, ipv6_prefix: None };
+            let mbr = Rate::UNLIMITED;
+            let uplink = UplinkRule { ue, flows: ALL_FLOWS, gate_open: true, forward: true, mbr };
+            let teid = tables.add_uplink(None, uplink)?;
+            first.get_or_insert(teid);
+            let id = tables.add_downlink(ue, session.into())?;
+            let rule = DownlinkRule {
+                session: session.into(),
+                pdr: 2,
+                qfi: Some(1),
+                rqi: false,
+                gate_open: true,
+                action: Action::Forward,
+                tunnel: Some(Tunnel { teid: Teid(session + 1), address: GNB.into() }),
+                mbr,
+            };
+            tables.set_downlink(id, rule, false, &mut Released::default());
+        }
+        let teid = first.ok_or_else(|| Failure("there are no sessions".into()))?;
+        let packets: Packets = network.packets(teid);
+        let [uplink, downlink] =
+            [Direction::Uplink, Direction::Downlink].map(|way| packets.frame(&network.ours, way, 0));
+        let hop = |to: Ipv4Addr, port| NextHop { to: to.into(), port, macs: [2; 12] };
+        let frames = MemoryFrames::new(tables, &[UPF_N3.into()], &[hop(GNB, 0), hop(SERVER, 1)]);
+        Ok(Compute { frames, templates: [uplink?, downlink?], teid, sessions, random: 1 })
+    }
+
+    /// A packet's time in ns in one direction, for about so long.
+    pub(crate) fn nanoseconds(&mut self, direction: Direction, span: Duration) -> Result<f64, Failure> {
+        let (began, mut spent, mut batches) = (std::time::Instant::now(), Duration::ZERO, 0_u32);
+        while began.elapsed() < span {
+            // the clock is looked at once in a while, as a driver does
+            for _ in 0..64 {
+                self.fill(direction);
+                let now = std::time::Instant::now();
+                let left = self.frames.process(Instant(1_000_000));
+                spent += now.elapsed();
+                if left != BATCH {
+                    return Err(Failure(format!("{left} of {BATCH} frames left: {:?}", self.frames.stats)));
+                }
+                batches += 1;
+            }
+        }
+        Ok(spent.as_nanos() as f64 / f64::from(batches) / BATCH as f64)
+    }
+
+    /// A batch of frames of sessions at random.
+    fn fill(&mut self, direction: Direction) {
+        let way = usize::from(direction == Direction::Downlink);
+        for _ in 0..BATCH {
+            self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let session = (((self.random >> 32) * u64::from(self.sessions)) >> 32) as u32;
+            let template = &self.templates[way];
+            let Some(frame) = self.frames.next(template.len()) else { return };
+            frame.copy_from_slice(template);
+            let ue = (FIRST_UE.to_bits() + session).to_be_bytes();
+            let at = if way == 0 { UE_AT[0] } else { UE_AT[1] };
+            frame[at..at + 4].copy_from_slice(&ue);
+            if way == 0 {
+                let teid = self.teid.0.wrapping_add(session.wrapping_mul(TEID_STEP));
+                frame[TEID_AT..TEID_AT + 4].copy_from_slice(&teid.to_be_bytes());
+            }
+        }
+    }
+}

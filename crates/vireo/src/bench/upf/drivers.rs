@@ -1,0 +1,133 @@
+//! The drivers of user space, each against the same driver with nothing between input and output
+//! (`vireo_datapath::Bare`): the same frames in flight, on the same interfaces and processor, before and after.
+
+use super::kernel::{self, Round, Spans};
+use super::network::{GNB, LENGTH, Network, POOL, SERVER, UPF_N3};
+use super::process::Upf;
+use crate::cli::Failure;
+use crate::lab::Interrupt;
+use crate::lab::process::on_processors;
+use vireo_datapath::{Bare, FrameIo, FramesConfig, Limits, Pool, Sockets, SocketsConfig, Tunnel, XdpMode};
+use vireo_traffic::circuit::{Circuit, Direction};
+use vireo_types::Teid;
+
+/// A driver of user space.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Driver {
+    /// Its name in the configuration.
+    pub(crate) name: &'static str,
+    io: Option<FrameIo>,
+    /// Frames in flight: as many as it takes for none to be waited for, and fewer than any queue on the way holds.
+    flight: usize,
+}
+
+/// How often a measurement is begun again that loses frames.
+const ATTEMPTS: u32 = 4;
+
+/// All of them.
+pub(crate) const DRIVERS: [Driver; 3] = [
+    // the queue of a TUN device has 500 places
+    Driver { name: "sockets", io: None, flight: 256 },
+    // the kernel hands frames over in blocks of some 400, or after a millisecond
+    Driver { name: "af-packet", io: Some(FrameIo::AfPacket(vireo_datapath::Fanout::Hash)), flight: 4096 },
+    Driver { name: "af-xdp", io: Some(FrameIo::AfXdp(XdpMode::Native)), flight: 512 },
+];
+
+/// A packet in each direction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Both {
+    pub(crate) uplink: Round,
+    pub(crate) downlink: Round,
+}
+
+/// One run of a driver.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    pub(crate) bare: [Both; 2],
+    /// With one session, and with many.
+    pub(crate) ours: [Both; 2],
+}
+
+impl Driver {
+    /// The configuration of the user plane.
+    fn toml(&self, network: &Network) -> String {
+        let (n3, n6) = (&network.ours.n3.name, &network.ours.n6.name);
+        match self.io {
+            None => format!("[datapath]\ndriver = \"{}\"\nworkers = 1", self.name),
+            Some(_) => format!(
+                "[datapath]\ndriver = \"{}\"\nworkers = 1\ninterfaces = [\"{n3}\", \"{n6}\"]\nnext-hops = [\"{SERVER}\"]",
+                self.name
+            ),
+        }
+    }
+
+    /// The driver with nothing but headers; it ends when it is dropped.
+    pub(crate) fn bare(&self, network: &Network, processor: usize, forward: bool) -> Result<Sockets, Failure> {
+        let interfaces = vec![network.ours.n3.name.clone(), network.ours.n6.name.clone()];
+        let config = SocketsConfig {
+            n3: vec![UPF_N3.into()],
+            tun: "bare".into(),
+            pools: vec![Pool { ipv4: Some(POOL), mtu: 1400, ..Pool::default() }],
+            limits: Limits { records: 1, ..Limits::default() },
+            workers: 1,
+            nat: false,
+            xdp: None,
+            frames: self.io.map(|io| FramesConfig { interfaces, next_hops: vec![], io }),
+        };
+        let tunnel = Tunnel { teid: Teid(1), address: GNB.into() };
+        let bare = Bare { tunnel, qfi: 1, server: SERVER.into(), octets: LENGTH, forward };
+        Ok(on_processors(&[processor], || Sockets::bare(config, bare))??)
+    }
+
+    /// Packets of these sessions through whatever is there.
+    fn both(
+        &self,
+        network: &Network,
+        teid: Teid,
+        sessions: u32,
+        (processor, spans): (usize, Spans),
+    ) -> Result<Both, Failure> {
+        let mut load = network.outside(|| Circuit::load(&network.ours, network.packets(teid)))??;
+        let mut one = |direction| {
+            let mut round = Round::default();
+            // on a machine that does something else meanwhile, a queue on the way may overflow
+            for _ in 0..ATTEMPTS {
+                round = kernel::round(network, &mut load, direction, (0, sessions), processor, (self.flight, spans))?;
+                if round.in_flight >= self.flight as u64 / 2 {
+                    return Ok(round);
+                }
+            }
+            let Round { in_flight, .. } = round;
+            Err(Failure(format!("{}: of {} frames in flight only {in_flight} were left", self.name, self.flight)))
+        };
+        Ok(Both { uplink: one(Direction::Uplink)?, downlink: one(Direction::Downlink)? })
+    }
+
+    /// Once: bare, with sessions, bare.
+    pub(crate) fn run(
+        &self,
+        network: &Network,
+        sessions: u32,
+        (processor, beside): (usize, &[usize]),
+        spans: Spans,
+        interrupt: &Interrupt,
+    ) -> Result<Run, Failure> {
+        let floor = || {
+            let _bare = self.bare(network, processor, true)?;
+            self.both(network, Teid(0x0000_0001), 1, (processor, spans))
+        };
+        let before = floor()?;
+        interrupt.check()?;
+        let toml = self.toml(network);
+        let mut upf = Upf::start(network, beside, sessions, &toml, interrupt)?;
+        upf.workers_on(processor)?;
+        on_processors(&[processor], || upf.establish(0..sessions, false))??;
+        let teid = upf.teid.ok_or_else(|| Failure("the UPF has no sessions".into()))?;
+        let ours = [1, sessions].map(|sessions| self.both(network, teid, sessions, (processor, spans)));
+        let [one, many] = ours;
+        let ours = [one?, many?];
+        upf.stop()?;
+        interrupt.check()?;
+        Ok(Run { bare: [before, floor()?], ours })
+    }
+}
