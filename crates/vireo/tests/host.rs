@@ -14,6 +14,8 @@ struct Demo {
     /// `None` where the system refuses what every demo needs; then there is nothing to be tested here.
     report: Option<Value>,
     text: String,
+    /// The core's log.
+    core: String,
 }
 
 /// A demo with these arguments, its core under these variables; `meanwhile` is called again and again until it is over.
@@ -40,11 +42,12 @@ fn demo(arguments: &[&str], configuration: &[(&str, &str)], mut meanwhile: impl 
     let (log, core) = (read(&path("log")), read(&path("core")));
     if log.contains("vireo: this needs ") {
         eprintln!("skipped: {}", log.trim());
-        return Demo { success: true, report: None, text: log };
+        return Demo { success: true, report: None, text: log, core };
     }
     let report = serde_json::from_str(&read(&path("json"))).unwrap_or_default();
     let last: Vec<&str> = core.lines().rev().take(40).collect();
-    Demo { success: status.success(), report: Some(report), text: format!("{log}\n{}", last.join("\n")) }
+    let text = format!("{log}\n{}", last.join("\n"));
+    Demo { success: status.success(), report: Some(report), text, core }
 }
 
 /// Every UE did everything. How many workers the demo killed.
@@ -140,4 +143,20 @@ fn each_nf_may_be_a_process() {
 fn there_may_be_several_slices() {
     let configuration = [("VIREO_SLICE__METERS__SNSSAI__SST", "3"), ("VIREO_SLICE__ALARMS__SNSSAI__SST", "4")];
     check(&demo(&["--ues", "20", "--rate", "40", "--kill-nf", "3/s"], &configuration, |_| {}), 20);
+}
+
+#[test]
+fn ues_that_are_turned_away_come_back_and_are_served() {
+    let configuration = [
+        // A message that waits for a millisecond is too late already.
+        ("VIREO_OVERLOAD__WAIT", "10ms"),
+        ("VIREO_OVERLOAD__REGISTRATIONS", "0.1"),
+        ("VIREO_OVERLOAD__START", "0.1"),
+        ("VIREO_OVERLOAD__STOP", "0.05"),
+        ("VIREO_OVERLOAD__BACK_OFF", "2s"),
+    ];
+    let demo = demo(&["--ues", "300", "--rate", "10000"], &configuration, |_| {});
+    if check(&demo, 300).is_some() {
+        assert!(demo.core.contains("what is turned away has changed"), "nobody was turned away: {}", demo.text);
+    }
 }
