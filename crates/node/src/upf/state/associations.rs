@@ -1,0 +1,115 @@
+//! Associations with control planes (TS 29.244 6.2): how they begin, and what ends with them.
+
+use super::{ASSOCIATIONS, Association, HOSTS, Plane, Session, Upf};
+use smallvec::SmallVec;
+use std::net::SocketAddr;
+use tracing::{info, warn};
+use vireo_types::Instant;
+use vireo_wire::pfcp::*;
+
+impl Upf {
+    /// A heartbeat with another Recovery Time Stamp than the association's says that the control plane has restarted
+    /// and knows nothing of its sessions (TS 29.244 6.2.2, TS 23.527 4.3).
+    pub(super) fn heartbeat(&mut self, from: SocketAddr, message: &Message<'_>, plane: &mut impl Plane) {
+        let Ok(request) = HeartbeatRequest::parse(message) else { return };
+        let restarted = self.associations.iter().find(|(_, association)| {
+            association.address.ip() == from.ip() && association.recovery < request.recovery_time_stamp.0
+        });
+        if let Some(node_id) = restarted.map(|(node_id, _)| node_id.clone()) {
+            warn!("the control plane at {from} has restarted: its sessions are removed");
+            self.dissociate(&node_id, plane);
+        }
+    }
+
+    pub(super) fn associate(&mut self, from: SocketAddr, message: &Message<'_>, plane: &mut impl Plane) -> Cause {
+        let request = match AssociationSetupRequest::parse(message) {
+            Ok(request) => request,
+            Err(error) => return error.cause,
+        };
+        let recovery = request.recovery_time_stamp.0;
+        // A control plane that sets up again with the same time stamp has lost nothing: several of its hosts may do so
+        // for the one Node ID they share. With another it has restarted (TS 29.244 6.2.6.2.2).
+        let known = self.associations.get(&request.node_id).map(|association| association.recovery);
+        match known {
+            Some(before) if before != recovery => {
+                info!("the control plane at {from} has restarted: its sessions are removed");
+                self.dissociate(&request.node_id, plane);
+            }
+            Some(_) => {}
+            None if self.associations.len() >= ASSOCIATIONS => return Cause::NO_RESOURCES,
+            None => info!("PFCP association with {from}"),
+        }
+        let new = || Association { address: from, hosts: SmallVec::new(), recovery };
+        let association = self.associations.entry(request.node_id).or_insert_with(new);
+        if !association.hosts.contains(&from.ip()) {
+            if association.hosts.len() >= HOSTS {
+                return Cause::NO_RESOURCES;
+            }
+            association.hosts.push(from.ip());
+        }
+        association.address = from;
+        Cause::REQUEST_ACCEPTED
+    }
+
+    /// Ends an association and its sessions.
+    pub(super) fn dissociate(&mut self, node_id: &NodeId, plane: &mut impl Plane) -> Cause {
+        if self.associations.remove(node_id).is_none() {
+            return Cause::NO_ESTABLISHED_ASSOCIATION;
+        }
+        self.remove_all(|session| session.node == *node_id, plane);
+        Cause::REQUEST_ACCEPTED
+    }
+
+    /// Removes these sessions without a report.
+    fn remove_all(&mut self, which: impl Fn(&Session) -> bool, plane: &mut impl Plane) {
+        let gone: Vec<(u64, Box<Session>)> = self.sessions.extract_if(|_, session| which(session)).collect();
+        // not all in one change: packets of others must not wait for a million removals
+        for sessions in gone.chunks(64) {
+            plane.change(|tables, released| {
+                for (seid, session) in sessions {
+                    session.records.clone().remove(tables, *seid, released);
+                }
+            });
+        }
+        for (_, session) in &gone {
+            session.chosen.into_iter().for_each(|chosen| self.addresses.give_back(chosen));
+            // when does not matter to peers that are left
+            self.paths.change(&session.peers(), &[], Instant(0));
+        }
+    }
+
+    /// Ends the sessions of sets that a part of the control plane has lost (TS 29.244 7.4.6, TS 23.527 4.4).
+    pub(super) fn delete_sets(
+        &mut self,
+        from: SocketAddr,
+        message: &Message<'_>,
+        plane: &mut impl Plane,
+    ) -> Result<(), Error> {
+        let request = SessionSetDeletionRequest::parse(message)?;
+        if !self.is_peer(from, &request.node_id) {
+            return Err(Error { cause: Cause::NO_ESTABLISHED_ASSOCIATION, offending_ie: None });
+        }
+        if request.fq_csids.is_empty() {
+            return Err(Error::conditional_missing(FqCsid::ID));
+        }
+        if !request.fq_csids.iter().all(FqCsid::is_sound) {
+            return Err(Error::incorrect(FqCsid::ID));
+        }
+        let named = |session: &Session| {
+            let mut sets = session.sets.iter();
+            session.node == request.node_id && sets.any(|set| request.fq_csids.iter().any(|named| named.names(set)))
+        };
+        self.remove_all(named, plane);
+        Ok(())
+    }
+
+    /// The answer to a request of a kind that is not served.
+    pub(super) fn unserved(&self, from: SocketAddr) -> Cause {
+        if self.is_known(from) { Cause::SERVICE_NOT_SUPPORTED } else { Cause::NO_ESTABLISHED_ASSOCIATION }
+    }
+
+    /// Whether an associated control plane sends from there.
+    pub(super) fn is_known(&self, from: SocketAddr) -> bool {
+        self.associations.values().any(|association| association.hosts.contains(&from.ip()))
+    }
+}

@@ -1,0 +1,217 @@
+//! What the UPF tells by itself: reports of sessions and of paths, and what their answers do.
+
+use super::{DELAY_MS, LOOKS, Look, NO_SESSION, Now, Outgoing, Plane, Upf, seconds};
+#[cfg(test)]
+use std::net::Ipv4Addr;
+use std::net::{IpAddr, SocketAddr};
+use tracing::{debug, info, warn};
+use vireo_datapath::Event;
+use vireo_types::{Duration, Instant};
+use vireo_wire::gtpu;
+use vireo_wire::pfcp::{self, *};
+
+impl Upf {
+    /// Tells every control plane of paths that failed or are there again (TS 29.244 5.9).
+    fn node_report(&mut self, lost: &[IpAddr], found: &[IpAddr], now: Now, out: &mut Outgoing) {
+        let peers = |peers: &[IpAddr]| peers.iter().map(|peer| RemoteGtpuPeer(*peer)).collect();
+        let failure = (!lost.is_empty()).then(|| UserPlanePathFailureReport { remote_peers: peers(lost) });
+        let recovery = (!found.is_empty()).then(|| UserPlanePathRecoveryReport { remote_peers: peers(found) });
+        let kind = |set: bool, kind: NodeReportType| if set { kind } else { NodeReportType::default() };
+        let report = NodeReportRequest {
+            node_id: NodeId::from(self.settings.address),
+            report_type: kind(failure.is_some(), NodeReportType::UPFR) | kind(recovery.is_some(), NodeReportType::UPRR),
+            path_failure: failure,
+            path_recovery: recovery,
+        };
+        for association in self.associations.values() {
+            let to = SocketAddr::new(association.address.ip(), pfcp::PORT);
+            let build = |sequence| {
+                let mut message = vec![];
+                report.emit(&mut message, sequence).ok().map(|()| message)
+            };
+            match self.requests.send(NO_SESSION, to, now.instant, out, build) {
+                true => self.stats.reports += 1,
+                false => warn!("a node report to {to} is left out: too many are unanswered"),
+            }
+        }
+    }
+
+    /// Asks GTP-U peers whether they are there. To be called about once a second.
+    pub(in super::super) fn check_paths(&mut self, now: Now, plane: &mut impl Plane, out: &mut Outgoing) {
+        let due = self.paths.due(now.instant);
+        if !due.ask.is_empty() {
+            plane.change(|_, released| {
+                for (peer, sequence) in &due.ask {
+                    let mut buffer = [0; gtpu::SIGNALLING_OCTETS];
+                    if let Ok(request) = gtpu::echo_request(&mut buffer, *sequence) {
+                        released.datagrams.push((SocketAddr::new(*peer, gtpu::PORT), request.to_vec()));
+                    }
+                }
+            });
+        }
+        if !due.lost.is_empty() {
+            warn!("GTP-U peers do not answer: {:?}", due.lost);
+            self.node_report(&due.lost, &[], now, out);
+        }
+    }
+
+    /// The datapath has seen something that a control plane must know.
+    pub(in super::super) fn event(&mut self, event: Event, now: Now, plane: &mut impl Plane, out: &mut Outgoing) {
+        let (seid, report) = match event {
+            Event::Volume { session } => return self.look_at(session, now, plane, out),
+            Event::DownlinkData { session, pdr } => {
+                let delay = self.sessions.get(&session).map_or(0, |session| session.report_delay(pdr));
+                if delay > 0 {
+                    let at = now.instant + Duration::from_millis(u64::from(delay) * DELAY_MS);
+                    self.delayed.insert((at, session), pdr);
+                    return;
+                }
+                (session, downlink_data(pdr))
+            }
+            Event::Alive { peer } => {
+                if self.paths.answered(peer, now.instant) {
+                    info!("the GTP-U peer {peer} answers again");
+                    self.node_report(&[], &[peer], now, out);
+                }
+                return;
+            }
+            Event::TunnelError { session, tunnel } => {
+                let remote = FTeid::new(tunnel.teid, tunnel.address);
+                let report = SessionReportRequest {
+                    report_type: ReportType::ERIR,
+                    error_indication: Some(ErrorIndicationReport { remote_f_teids: std::iter::once(remote).collect() }),
+                    ..SessionReportRequest::default()
+                };
+                (session, report)
+            }
+        };
+        self.report(seid, &report, now, out);
+    }
+
+    fn report(&mut self, seid: u64, report: &SessionReportRequest, now: Now, out: &mut Outgoing) {
+        let Some(session) = self.sessions.get(&seid) else { return };
+        let to = SocketAddr::new(session.cp_address(), pfcp::PORT);
+        let build = |sequence| {
+            let mut message = vec![];
+            report.emit(&mut message, session.cp.seid, sequence).ok().map(|()| message)
+        };
+        match self.requests.send(seid, to, now.instant, out, build) {
+            true => self.stats.reports += 1,
+            false => warn!("a report to {to} is left out: too many are unanswered"),
+        }
+    }
+
+    /// A control plane answered a report.
+    pub(super) fn response(&mut self, from: SocketAddr, message: &Message<'_>, plane: &mut impl Plane) {
+        let Some(seid) = self.requests.answered(from, message.sequence()) else {
+            self.stats.discarded += 1;
+            return;
+        };
+        let Ok(response) = SessionReportResponse::parse(message) else { return };
+        if response.cause == Cause::SESSION_CONTEXT_NOT_FOUND {
+            // nobody would ever end it (TS 29.244 6.3.2.4)
+            info!("the control plane at {from} does not know a session that it had made: it is removed");
+            if let Some(session) = self.sessions.remove(&seid) {
+                self.paths.change(&session.peers(), &[], Instant(0));
+                session.chosen.into_iter().for_each(|chosen| self.addresses.give_back(chosen));
+                plane.change(|tables, released| session.records.clone().remove(tables, seid, released));
+            }
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(&seid) else { return };
+        if let Some(f_seid) = response.cp_f_seid {
+            session.cp = f_seid;
+        }
+        if response.flags.is_some_and(|flags| flags.contains(SrRspFlags::DROBU)) {
+            session.drop_buffered(plane);
+        }
+        if let Some(Err(refused)) = response.update_bar.map(|ie| session.update_bar(&ie, plane)) {
+            debug!("PFCP from {from}: a BAR is not changed: {:?}", refused.error);
+        }
+    }
+
+    /// Sends again what is unanswered. To be called when [`Upf::deadline`] has passed.
+    pub(in super::super) fn tick(&mut self, now: Now, out: &mut Outgoing) {
+        while let Some(entry) = self.delayed.first_entry().filter(|entry| entry.key().0 <= now.instant) {
+            let ((_, seid), pdr) = entry.remove_entry();
+            // the UE may be back by itself
+            if self.sessions.get(&seid).is_some_and(|session| session.waits(pdr)) {
+                self.report(seid, &downlink_data(pdr), now, out);
+            }
+        }
+        let given_up = self.requests.tick(now.instant, out);
+        if !given_up.is_empty() {
+            warn!("{} reports were not answered by their control plane", given_up.len());
+            self.stats.unanswered += given_up.len() as u64;
+        }
+    }
+
+    /// Makes a request to nobody, if there may be one more.
+    #[cfg(test)]
+    pub(in super::super) fn fill_requests(&mut self, now: Now, out: &mut Outgoing) -> bool {
+        let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 9));
+        self.requests.send(NO_SESSION, nobody, now.instant, out, |_| Some(vec![]))
+    }
+
+    /// Whether [`Upf::report_usage`] has more to do.
+    pub(in super::super) fn is_behind(&self) -> bool {
+        self.looks.is_behind()
+    }
+
+    /// Reports the usage that is due by time, of so many sessions as nobody notices. To be called about once a second,
+    /// and as long as [`Upf::is_behind`].
+    pub(in super::super) fn report_usage(&mut self, now: Now, plane: &mut impl Plane, out: &mut Outgoing) {
+        let sessions = &self.sessions;
+        let look = |seid: u64| sessions.get(&seid).map(|session| session.look);
+        let mut due = vec![];
+        while due.len() < LOOKS
+            && let Some(seid) = self.looks.take(seconds(now), look)
+        {
+            due.push(seid);
+        }
+        for seid in due {
+            if let Some(session) = self.sessions.get_mut(&seid) {
+                session.look = Look::default();
+            }
+            self.look_at(seid, now, plane, out);
+        }
+    }
+
+    /// Reports what there is to report of a session, and notes when it is to be looked at again.
+    fn look_at(&mut self, seid: u64, now: Now, plane: &mut impl Plane, out: &mut Outgoing) {
+        let Some(session) = self.sessions.get_mut(&seid) else { return };
+        if !self.requests.has_room() {
+            // what it has counted stays with it until there is
+            return self.looks.arm(seid, &mut session.look, seconds(now), 1);
+        }
+        let inactive = session.is_inactive(now.ntp, plane);
+        let usage_reports = session.due_reports(seid, now.ntp, plane);
+        if let Some(after) = session.due_in(now.ntp) {
+            self.looks.arm(seid, &mut session.look, seconds(now), after);
+        }
+        if inactive {
+            let report = SessionReportRequest { report_type: ReportType::UPIR, ..SessionReportRequest::default() };
+            self.report(seid, &report, now, out);
+        }
+        if !usage_reports.is_empty() {
+            let report = SessionReportRequest {
+                report_type: ReportType::USAR,
+                usage_reports,
+                ..SessionReportRequest::default()
+            };
+            self.report(seid, &report, now, out);
+        }
+    }
+}
+
+/// The report that packets wait by this PDR.
+fn downlink_data(pdr: u16) -> SessionReportRequest {
+    SessionReportRequest {
+        report_type: ReportType::DLDR,
+        downlink_data: Some(DownlinkDataReport {
+            pdr_ids: std::iter::once(PdrId(pdr)).collect(),
+            ..DownlinkDataReport::default()
+        }),
+        ..SessionReportRequest::default()
+    }
+}
