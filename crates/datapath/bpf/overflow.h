@@ -11,10 +11,14 @@
 #include "tables.h"
 #include "tunnel.h"
 
+/* Numbers of the programs (src/xdp/mod.rs: PROGRAMS). */
+#define UPLINK_RULES 0
+#define DOWNLINK_RULES 1
+
 /* Beyond the actions of XDP: to be decided on by another program. */
 #define BY_RULES 16
-#define BY_UPLINK_RULES 16
-#define BY_DOWNLINK_RULES 17
+#define BY_UPLINK_RULES (BY_RULES + UPLINK_RULES)
+#define BY_DOWNLINK_RULES (BY_RULES + DOWNLINK_RULES)
 
 /* What the first program has found out. */
 struct handed {
@@ -108,21 +112,49 @@ static __always_inline void towards(struct bpf_fib_lookup *hop, const struct flo
 	hop->ipv6_dst[3] = bpf_htonl(flow->destination[1]);
 }
 
+/* Whether the source is in a network behind the UE of this entry. */
+static __always_inline int is_behind(const struct flow *flow, __u32 entry)
+{
+	__u32 address[4] = { bpf_htonl(flow->source[0] >> 32), bpf_htonl(flow->source[0]),
+			     bpf_htonl(flow->source[1] >> 32), bpf_htonl(flow->source[1]) };
+	const struct behind *behind = find_behind(flow->version == 4 ? AF_INET : AF_INET6, address);
+
+	return behind && entry && behind->entry == entry;
+}
+
 #define MAY_LEAVE (-1)
 
-/* verdict.rs: Tables::outward. An XDP action, or MAY_LEAVE. */
-static __always_inline int outward(const struct flow *flow, const struct uplink *record, const struct action *action)
+/* Copies an action; 0 if it is not certain that the record still leads to it, and to all that was read before. */
+static __always_inline int copy_action(struct action *copy, __u32 index, __u32 *sequence, __u32 expected)
+{
+	const struct action *action = cell_at(index);
+
+	if (!action)
+		return 0;
+	*copy = *action;
+	asm volatile("" ::: "memory");
+	return ORDERED(*sequence) == expected;
+}
+
+/* Whether a packet comes from the UE's own address. */
+static __always_inline int is_own(const struct flow *flow, const struct uplink *record)
 {
 	__u32 flags = READ(record->flags);
-	int own;
 
 	if (flow->version == 4)
-		own = flags & UP_IPV4 && flow->source[0] == (__u64)bpf_ntohl(READ(record->ipv4)) << 32;
-	else
-		own = flags & UP_IPV6 && flow->source[0] == bpf_be64_to_cpu(READ(record->prefix));
-	/* user space knows what is behind the UE */
-	if (!own && action->flags & RULE_FRAMED)
-		return pass_on();
+		return flags & UP_IPV4 && flow->source[0] == (__u64)bpf_ntohl(READ(record->ipv4)) << 32;
+	return flags & UP_IPV6 && flow->source[0] == bpf_be64_to_cpu(READ(record->prefix));
+}
+
+/* verdict.rs: Tables::outward. An XDP action, or MAY_LEAVE. */
+static __always_inline int outward(const struct flow *flow, int own, const struct action *action)
+{
+	if (!own && action->flags & RULE_FRAMED) {
+		own = is_behind(flow, action->address[0]);
+		/* user space knows for certain */
+		if (!own)
+			return pass_on();
+	}
 	if (flow->version == 4)
 		return own ? MAY_LEAVE : decided(drop(SPOOFED));
 	if (!own && !is_link_scope_word(flow->source))
@@ -133,7 +165,7 @@ static __always_inline int outward(const struct flow *flow, const struct uplink 
 }
 
 /* Whether gate, action and meters let a packet go on: MAY_LEAVE, or an XDP action. */
-static __always_inline int admits(const struct action *action, __u32 index, __u32 total)
+static __always_inline int admits(const struct action *action, __u32 total)
 {
 	int meters;
 
@@ -143,7 +175,7 @@ static __always_inline int admits(const struct action *action, __u32 index, __u3
 		return decided(drop(RULE));
 	if ((action->flags & ACTION) != ACTION_FORWARD)
 		return pass_on();
-	meters = ask_meters(index, total);
+	meters = ask_meters(action, total);
 	if (meters == METERS_SPENT)
 		return decided(drop(QUOTA_SPENT));
 	return meters == METERS_ALLOW ? MAY_LEAVE : pass_on();
@@ -170,12 +202,12 @@ int upf_uplink(struct xdp_md *ctx)
 {
 	struct bpf_fib_lookup hop = {};
 	struct downlink tunnel = {};
+	struct action action = {};
 	struct flow flow = {};
-	const struct action *action;
 	struct uplink *record;
 	struct handed *from;
 	__u32 zero = 0, index, payload, container, version;
-	int total, found, result, believe;
+	int total, found, result, believe, own;
 
 	from = bpf_map_lookup_elem(&handed, &zero);
 	if (!from)
@@ -191,23 +223,22 @@ int upf_uplink(struct xdp_md *ctx)
 		return decided(drop(INNER_MALFORMED));
 	if (total < 0 || total > LONGEST)
 		return pass_on();
+	own = is_own(&flow, record);
 	found = find_rule(&flow, from->list, container);
+	if (found < 0 || !copy_action(&action, found, &record->sequence, from->sequence))
+		return pass_on();
 	if (found == 0)
 		return decided(drop(NO_RULE));
-	index = found;
-	action = cell_at(index);
-	if (found < 0 || !action)
-		return pass_on();
 	/* what is dropped goes nowhere, but it is looked whose it is first, as where it would leave */
-	if (action->flags & RULE_OUTWARD) {
-		result = outward(&flow, record, action);
+	if (action.flags & RULE_OUTWARD) {
+		result = outward(&flow, own, &action);
 		if (result != MAY_LEAVE)
 			return result;
 	}
-	result = admits(action, index, total);
+	result = admits(&action, total);
 	if (result != MAY_LEAVE)
 		return result;
-	if (action->flags & RULE_OUTWARD) {
+	if (action.flags & RULE_OUTWARD) {
 		if (flow.hops <= 1)
 			return pass_on();
 		towards(&hop, &flow);
@@ -217,22 +248,19 @@ int upf_uplink(struct xdp_md *ctx)
 				return pass_on();
 		}
 	} else {
-		tunnel_of(&tunnel, action, container);
+		tunnel_of(&tunnel, &action, container);
 		if (!reach_tunnel(ctx, &hop, &tunnel, total))
 			return pass_on();
 	}
-	/* all of it was of the list that the record led to, and still is */
-	if (ORDERED(record->sequence) != from->sequence)
-		return pass_on();
-	if (!charge(index, total))
+	if (!charge(&action, total))
 		return decided(drop(RATE_EXCEEDED));
-	if (action->flags & RULE_OUTWARD) {
+	if (action.flags & RULE_OUTWARD) {
 		count(&record->state, total);
 		version = flow.version == 4 ? AF_INET : AF_INET6;
 		return decided(out_of_tunnel(ctx, &hop, version, payload, total));
 	}
 	return decided(into_tunnel(ctx, &hop, &tunnel, payload, total, count(&record->state, total),
-				   action->flags & RULE_UPLINK));
+				   action.flags & RULE_UPLINK));
 }
 
 /* A packet for the UE of a marked record (overflow: Tables::downlink_by_flows). */
@@ -241,8 +269,8 @@ int upf_downlink(struct xdp_md *ctx)
 {
 	struct bpf_fib_lookup hop = {};
 	struct downlink tunnel = {}, *record;
+	struct action action = {};
 	struct flow flow = {};
-	const struct action *action;
 	struct handed *from;
 	__u32 zero = 0, index;
 	int total, found, result;
@@ -258,23 +286,19 @@ int upf_downlink(struct xdp_md *ctx)
 	if (total <= 0 || total > LONGEST)
 		return pass_on();
 	found = find_rule(&flow, from->list, 0);
+	if (found < 0 || !copy_action(&action, found, &record->sequence, from->sequence))
+		return pass_on();
 	if (found == 0)
 		return decided(drop(NO_RULE));
-	index = found;
-	action = cell_at(index);
-	if (found < 0 || !action)
-		return pass_on();
-	result = admits(action, index, total);
+	result = admits(&action, total);
 	if (result != MAY_LEAVE)
 		return result;
-	if (action->flags & RULE_OUTWARD)
+	if (action.flags & RULE_OUTWARD)
 		return pass_on();
-	tunnel_of(&tunnel, action, 0);
+	tunnel_of(&tunnel, &action, 0);
 	if (!reach_tunnel(ctx, &hop, &tunnel, total))
 		return pass_on();
-	if (ORDERED(record->sequence) != from->sequence)
-		return pass_on();
-	if (!charge(index, total))
+	if (!charge(&action, total))
 		return decided(drop(RATE_EXCEEDED));
 	if (!hop_at(ctx, ETH_HLEN))
 		return XDP_ABORTED;

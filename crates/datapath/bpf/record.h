@@ -100,12 +100,12 @@ struct match {
 #define RULE_OUTWARD (1u << 16) /* to the data network; else by the tunnel */
 #define RULE_UPLINK (1u << 17)
 #define RULE_KEEPS (1u << 18) /* the PDU Session Container that the packet came with */
-#define RULE_FRAMED (1u << 19) /* there are networks behind the UE */
+#define RULE_FRAMED (1u << 19) /* there are networks behind the UE, whose entry is the first word of the address */
 
 struct action {
 	__u32 flags; /* as those of a downlink record, without generation and watch; and RULE_ */
 	__u32 teid;
-	__u32 address[4]; /* as on the wire; of RULE_FRAMED the entry of the UE in the first */
+	__u32 address[4]; /* as on the wire */
 	__u32 meter[METERS]; /* cells; 0 = no more */
 	__u32 policer[RATES]; /* cell * 8 + word */
 	__u64 cost[RATES];
@@ -169,7 +169,21 @@ struct config {
 	__u32 next_v6[4];
 	/* Uplink packets go to the kernel's stack, which translates addresses and routes. */
 	__u32 to_stack;
-	__u32 unused;
+	/* What the kernel's routes say is a UE's goes there. */
+	__u32 tun;
+};
+
+/* A network behind a UE, by family (AF_) and address as on the wire; the family's bits count. */
+struct network {
+	__u32 length;
+	__u32 family;
+	__u32 address[4];
+};
+
+/* Whose it is, as in entries, and the longest packet. */
+struct behind {
+	__u32 entry;
+	__u32 mtu;
 };
 
 /* A next hop that was found a moment ago. */

@@ -147,3 +147,47 @@ static __always_inline int to_next_hop(struct bpf_fib_lookup *route)
 	route->l4_protocol = 0;
 	return 1;
 }
+
+#define FAMILY_BITS 32
+
+/* The network behind a UE that an address is in, or 0. */
+static __always_inline const struct behind *find_behind(__u32 family, const __u32 *address)
+{
+	struct network key = {
+		.length = FAMILY_BITS + (family == AF_INET ? 32 : 128),
+		.family = family,
+		.address = { address[0] },
+	};
+
+	if (family == AF_INET6) {
+		key.address[1] = address[1];
+		key.address[2] = address[2];
+		key.address[3] = address[3];
+	}
+	return bpf_map_lookup_elem(&framed, &key);
+}
+
+/* The same of a packet's destination, if the kernel's routes too say that it is a UE's. */
+static __always_inline const struct behind *destined_behind(struct xdp_md *ctx, __u32 family, const __u32 *address,
+							    __u32 total)
+{
+	const struct behind *behind = find_behind(family, address);
+	struct bpf_fib_lookup route = {};
+	int found;
+
+	if (!behind)
+		return 0;
+	route.family = family;
+	route.ipv6_dst[0] = address[0];
+	if (family == AF_INET6) {
+		route.ipv6_dst[1] = address[1];
+		route.ipv6_dst[2] = address[2];
+		route.ipv6_dst[3] = address[3];
+	}
+	route.ifindex = ctx->ingress_ifindex;
+	found = bpf_fib_lookup(ctx, &route, sizeof(route), 0);
+	/* nobody answers for addresses there */
+	if ((found != BPF_FIB_LKUP_RET_SUCCESS && found != BPF_FIB_LKUP_RET_NO_NEIGH) || route.ifindex != config.tun)
+		return 0;
+	return total <= behind->mtu ? behind : 0;
+}

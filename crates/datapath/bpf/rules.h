@@ -206,9 +206,8 @@ static __always_inline int is_spent(const struct meter *meter, __u32 uplink)
 }
 
 /* Whether the meters of an action allow a packet. */
-__noinline int ask_meters(__u32 index, __u32 octets)
+__noinline int ask_meters(const struct action *action, __u32 octets)
 {
-	const struct action *action = cell_at(index);
 	__u32 i, uplink, unsure = 0;
 
 	if (!action)
@@ -235,9 +234,8 @@ __noinline int ask_meters(__u32 index, __u32 octets)
 }
 
 /* Takes a packet from the rates of an action and counts it; 0 if it is above one. */
-__noinline int charge(__u32 index, __u32 octets)
+__noinline int charge(const struct action *action, __u32 octets)
 {
-	const struct action *action = cell_at(index);
 	__u32 i;
 
 	if (!action || octets > LONGEST)

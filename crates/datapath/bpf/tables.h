@@ -38,6 +38,15 @@ struct {
 	__type(value, __u32);
 } foreign SEC(".maps");
 
+/* Networks behind UEs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, struct network);
+	__type(value, struct behind);
+} framed SEC(".maps");
+
 /* What lists of rules are made of. None has the number 0. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

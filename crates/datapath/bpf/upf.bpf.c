@@ -218,7 +218,8 @@ static __always_inline int receive_v4(struct xdp_md *ctx, __u32 frame)
 {
 	struct iphdr *ip = start_of(ctx) + ETH_HLEN;
 	const volatile struct range *range;
-	__u32 i, total, length = 0;
+	__u32 i, total, length = 0, entry = 0;
+	const struct behind *behind;
 	__u64 offset;
 
 	if ((void *)(ip + 1) > end_of(ctx) || ip->version != 4 || ip->ihl != 5)
@@ -241,22 +242,33 @@ static __always_inline int receive_v4(struct xdp_md *ctx, __u32 frame)
 		return uplink(ctx, ETH_HLEN + sizeof(*ip) + sizeof(struct udphdr), length);
 	}
 	range = range_v4(bpf_ntohl(ip->daddr));
-	if (!range)
+	if (range) {
+		offset = bpf_ntohl(ip->daddr) - range->base;
+		entry = offset < range->size ? entry_at(range->start + offset) : 0;
+		if (entry && total > range->mtu)
+			return XDP_PASS;
+	}
+	if (!entry) {
+		behind = destined_behind(ctx, AF_INET, &ip->daddr, total);
+		if (behind)
+			entry = behind->entry;
+	}
+	if (range || entry) {
+		if (ip->protocol == IPPROTO_ICMP && octet_at(ctx, ETH_HLEN + sizeof(*ip)) == ICMP_REDIRECT &&
+		    total > sizeof(*ip))
+			return drop(LINK_LOCAL);
+	}
+	if (!entry || ip->ttl <= 1)
 		return XDP_PASS;
-	offset = bpf_ntohl(ip->daddr) - range->base;
-	if (ip->protocol == IPPROTO_ICMP && octet_at(ctx, ETH_HLEN + sizeof(*ip)) == ICMP_REDIRECT &&
-	    total > sizeof(*ip))
-		return drop(LINK_LOCAL);
-	if (offset >= range->size || total > range->mtu || ip->ttl <= 1)
-		return XDP_PASS;
-	return downlink(ctx, entry_at(range->start + offset), total);
+	return downlink(ctx, entry, total);
 }
 
 static __always_inline int receive_v6(struct xdp_md *ctx, __u32 frame)
 {
 	struct ipv6hdr *ip = start_of(ctx) + ETH_HLEN;
 	const volatile struct range *range;
-	__u32 i, total, length = 0;
+	__u32 i, total, length = 0, entry = 0;
+	const struct behind *behind;
 	__u64 offset;
 
 	if ((void *)(ip + 1) > end_of(ctx) || ip->version != 6)
@@ -279,12 +291,20 @@ static __always_inline int receive_v6(struct xdp_md *ctx, __u32 frame)
 		return uplink(ctx, ETH_HLEN + sizeof(*ip) + sizeof(struct udphdr), length);
 	}
 	range = range_v6(prefix_of(&ip->daddr));
-	if (!range)
+	if (range) {
+		offset = prefix_of(&ip->daddr) - range->base;
+		entry = offset < range->size ? entry_at(range->start + offset) : 0;
+		if (entry && total > range->mtu)
+			return XDP_PASS;
+	}
+	if (!entry) {
+		behind = destined_behind(ctx, AF_INET6, ip->daddr.s6_addr32, total);
+		if (behind)
+			entry = behind->entry;
+	}
+	if (!entry || ip->hop_limit <= 1 || ip->nexthdr == NEXTHDR_HOP)
 		return XDP_PASS;
-	offset = prefix_of(&ip->daddr) - range->base;
-	if (offset >= range->size || total > range->mtu || ip->hop_limit <= 1 || ip->nexthdr == NEXTHDR_HOP)
-		return XDP_PASS;
-	return downlink(ctx, entry_at(range->start + offset), total);
+	return downlink(ctx, entry, total);
 }
 
 SEC("xdp")
@@ -306,10 +326,12 @@ int upf(struct xdp_md *ctx)
 	default:
 		return XDP_PASS;
 	}
-	if (result < BY_RULES)
-		return result;
-	bpf_tail_call(ctx, &programs, result - BY_RULES);
-	return XDP_PASS;
+	/* by constant numbers: the kernel makes direct jumps of these */
+	if (result == BY_UPLINK_RULES)
+		bpf_tail_call_static(ctx, &programs, UPLINK_RULES);
+	if (result == BY_DOWNLINK_RULES)
+		bpf_tail_call_static(ctx, &programs, DOWNLINK_RULES);
+	return result < BY_RULES ? result : XDP_PASS;
 }
 
 /* The kernel lends its routes only to programs whose licence is compatible with its own. */

@@ -342,6 +342,11 @@ impl DownlinkRecord {
         self.sequence.settle();
     }
 
+    /// Of its index.
+    pub(crate) fn generation(&self) -> u8 {
+        (self.flags.load(Relaxed) >> GENERATION_SHIFT) as u8
+    }
+
     /// The rule of the record; `session` and `pdr` are kept elsewhere.
     #[inline]
     pub(crate) fn rule(&self, session: u64, pdr: u16) -> DownlinkRule {

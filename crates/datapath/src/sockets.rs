@@ -183,7 +183,8 @@ impl Sockets {
         let (tables, mut xdp) = match &config.xdp {
             None => (Tables::new(config.pools.clone(), config.limits), None),
             Some(xdp) => {
-                let (xdp, tables) = Xdp::load(xdp, &config.n3, config.pools.clone(), config.limits, config.nat)?;
+                let (xdp, tables) =
+                    Xdp::load(xdp, &config.n3, config.pools.clone(), config.limits, &config.tun, config.nat)?;
                 (tables, Some(xdp))
             }
         };

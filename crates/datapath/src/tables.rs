@@ -1,6 +1,7 @@
 use crate::answer;
 use crate::buffer::{BufferLimits, Buffers};
 use crate::counters::Volume;
+use crate::filter::Network;
 use crate::index::{self, AddressIndex, Key, Range};
 use crate::inner;
 use crate::ndp::Link;
@@ -115,10 +116,12 @@ pub(crate) struct Memories {
     pub(crate) cells: Shared<Cell>,
 }
 
-/// Whoever looks for records beside us; told of TEIDs that are no indexes.
+/// Whoever looks for records beside us; told of what is not in arrays.
 pub(crate) trait Mirror: Send + Sync + std::fmt::Debug {
-    /// The TEID leads to this index now, or to none.
+    /// The TEID, which is no index, leads to this index now, or to none.
     fn foreign(&mut self, teid: Teid, index: Option<u32>);
+    /// The network leads to the UE of this entry now, with packets of at most so many octets, or to none.
+    fn framed(&mut self, network: Network, to: Option<(u32, u16)>);
 }
 
 /// A record that is not settled.
@@ -250,6 +253,27 @@ impl Tables {
         if let Some(mirror) = &mut self.mirror {
             mirror.foreign(teid, index);
         }
+    }
+
+    /// Tells whoever looks for records beside us what a network leads to.
+    pub(crate) fn mirror_framed(&mut self, network: Network, to: Option<DownlinkId>) {
+        let to = to.map(|id| (self.entry(id), self.mtu_of(id)));
+        if let Some(mirror) = &mut self.mirror {
+            mirror.framed(network, to);
+        }
+    }
+
+    /// The entry of a UE in arrays of addresses.
+    pub(crate) fn entry(&self, id: DownlinkId) -> u32 {
+        Teid::from_index(id.0, self.downlink(id).generation()).0
+    }
+
+    /// The longest packet for a UE.
+    fn mtu_of(&self, id: DownlinkId) -> u16 {
+        let ue = self.downlink_ue(id).unwrap_or_default();
+        let of = |address: IpAddr| self.pools.iter().find(|pool| pool.contains(address)).map(|pool| pool.mtu);
+        let mtus = [ue.ipv4.and_then(|v4| of(v4.into())), ue.ipv6_prefix.and_then(|v6| of(v6.into()))];
+        mtus.into_iter().flatten().min().unwrap_or(0)
     }
 
     /// Makes an uplink record under a TEID of our choice, or under the one given.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// `struct cell` of `bpf/record.h`.
 pub(crate) type Cell = [AtomicU64; 8];
 
-/// As many cells as a record of `bpf/record.h` can name.
+/// There are at most so many, which take 256 MiB. `CELL` of `bpf/record.h` could name four times as many.
 pub(crate) const MOST: usize = 1 << 22;
 
 /// Where a cell is: shared with the program, or our own.

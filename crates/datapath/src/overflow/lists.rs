@@ -139,12 +139,12 @@ fn matches(filter: &Filter, uplink: bool, flows: u64, to: &mut Vec<Match>) {
     }
 }
 
-/// `struct action`; `None` if it needs more than that holds.
-fn action(rule: &FlowRule, state: &State, framed: bool) -> Option<[u64; 8]> {
+/// `struct action`; `None` if it needs more than that holds. `framed` is the UE's entry where there are networks behind it.
+fn action(rule: &FlowRule, state: &State, framed: Option<u32>) -> Option<[u64; 8]> {
     let from_tunnel = rule.source != Source::DataNetwork;
     let mut flags = if rule.gate_open { DOWN_GATE } else { 0 };
-    flags |= if rule.uplink { UPLINK } else { 0 } | if framed { FRAMED } else { 0 };
-    let (mut teid, mut address) = (0, [0; 4]);
+    flags |= if rule.uplink { UPLINK } else { 0 } | framed.map_or(0, |_| FRAMED);
+    let (mut teid, mut address) = (0, [framed.unwrap_or(0), 0, 0, 0]);
     match rule.target {
         Target::Drop => flags |= ACTION_DROP | if from_tunnel { OUTWARD } else { 0 },
         Target::DataNetwork => flags |= ACTION_FORWARD | OUTWARD,
@@ -212,7 +212,12 @@ pub(super) enum Unlisted {
 
 impl Lists {
     /// A list for each source of packets.
-    pub(super) fn new(rules: &[FlowRule], state: &State, framed: bool, cells: &mut Cells) -> Result<Self, Unlisted> {
+    pub(super) fn new(
+        rules: &[FlowRule],
+        state: &State,
+        framed: Option<u32>,
+        cells: &mut Cells,
+    ) -> Result<Self, Unlisted> {
         let mut lists = Lists::default();
         for rule in rules {
             if lists.heads.iter().any(|(source, _)| *source == rule.source) {
@@ -247,7 +252,7 @@ impl Lists {
 fn list<'a>(
     rules: impl Iterator<Item = &'a FlowRule>,
     state: &State,
-    framed: bool,
+    framed: Option<u32>,
     cells: &mut Cells,
 ) -> Result<(u32, Vec<u32>), Unlisted> {
     let (mut all, mut actions, mut numbers) = (vec![], vec![], vec![]);

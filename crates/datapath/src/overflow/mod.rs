@@ -223,7 +223,7 @@ impl Tables {
             return;
         }
         self.flows.outside.remove(&session);
-        let (mut state, mut lists) = (None, None);
+        let (mut state, mut lists, mut framed) = (None, None, vec![]);
         if let Some(before) = before {
             for teid in &before.tunnels {
                 self.flows.tunnels.remove(teid);
@@ -233,6 +233,7 @@ impl Tables {
             }
             if !before.framed.is_empty() {
                 self.flows.framed.retain(|(_, id)| !before.downlinks.contains(id));
+                framed.extend(before.framed.iter().copied());
             }
             match (before.lists, &flows) {
                 // other quotas for the same rules are common
@@ -252,12 +253,14 @@ impl Tables {
             tunnels.iter().for_each(|teid| self.lead_uplink(*teid, None));
             downlinks.iter().for_each(|id| self.lead_downlink(*id, None));
             state.into_iter().for_each(|state| state.end(&mut self.cells));
+            self.mirror_networks(&framed);
             return;
         };
         let state = State::new(&flows, state, &mut self.cells);
-        let SessionFlows { rules, framed, .. } = flows;
+        framed.extend(flows.framed.iter().copied());
+        let SessionFlows { rules, framed: behind, .. } = flows;
         let (tunnels, downlinks) = (tunnels.to_vec(), downlinks.to_vec());
-        let mut table = FlowTable { session, rules, state, framed, tunnels, downlinks, lists };
+        let mut table = FlowTable { session, rules, state, framed: behind, tunnels, downlinks, lists };
         self.lead_to_lists(&mut table);
         self.flows.tunnels.extend(table.tunnels.iter().map(|teid| (*teid, session)));
         self.flows.downlinks.extend(table.downlinks.iter().map(|id| (id.0, session)));
@@ -265,6 +268,7 @@ impl Tables {
             self.flows.framed.extend(table.framed.iter().map(|network| (*network, *id)));
             self.flows.framed.sort_by_key(|(network, _)| std::cmp::Reverse(network.length));
         }
+        self.mirror_networks(&framed);
         for id in &table.downlinks {
             self.report_data_again(*id);
             self.release_by_flows(*id, &table, released);
@@ -272,10 +276,23 @@ impl Tables {
         self.flows.sessions.insert(session, table);
     }
 
+    /// Tells the kernel's program where these networks lie now.
+    fn mirror_networks(&mut self, networks: &[Network]) {
+        for (n, network) in networks.iter().enumerate() {
+            let same = |other: &Network| other.length == network.length && other.contains(network.address);
+            if !networks[..n].iter().any(same) {
+                let to = self.flows.framed.iter().find(|(other, _)| same(other)).map(|(_, id)| *id);
+                self.mirror_framed(*network, to);
+            }
+        }
+    }
+
     /// Makes the lists of a session's rules, if it has none, and leads its records to them.
     fn lead_to_lists(&mut self, table: &mut FlowTable) {
         if table.lists.is_none() && self.cells.are_shared() {
-            match Lists::new(&table.rules, &table.state, !table.framed.is_empty(), &mut self.cells) {
+            let ue = table.downlinks.first().map_or(0, |id| self.entry(*id));
+            let framed = (!table.framed.is_empty()).then_some(ue);
+            match Lists::new(&table.rules, &table.state, framed, &mut self.cells) {
                 Ok(lists) => table.lists = Some(lists),
                 Err(why) => drop(self.flows.outside.insert(table.session, why)),
             }

@@ -9,12 +9,14 @@ mod shared;
 mod tests;
 
 use crate::counters::Stats;
+use crate::filter::Network;
 use crate::host::{self, StartError};
 use crate::index;
 use crate::overflow::{FlowPackets, cells};
 use crate::sys::netlink;
 use crate::sys::shared::Shared;
 use crate::tables::{Limits, Memories, Mirror, Pool, Tables};
+use aya::maps::lpm_trie::{self, LpmTrie};
 use aya::maps::{HashMap, Map, MapData, MapError, PerCpuArray, ProgramArray};
 use aya::programs::links::FdLink;
 use aya::programs::{ProgramError, Xdp as Program};
@@ -73,13 +75,15 @@ pub(crate) struct Xdp {
 }
 
 impl Xdp {
-    /// Loads the program; gives the tables that it reads. It is on no interface yet. With `nat`, uplink packets go to the
+    /// Loads the program; gives the tables that it reads. It is on no interface yet. The kernel's routes for UEs lead to
+    /// the device `tun`. With `nat`, uplink packets go to the
     /// kernel's stack, which sends them on.
     pub(crate) fn load(
         config: &XdpConfig,
         n3: &[IpAddr],
         pools: Vec<Pool>,
         limits: Limits,
+        tun: &str,
         nat: bool,
     ) -> Result<(Self, Tables), StartError> {
         if config.interfaces.is_empty() {
@@ -96,6 +100,7 @@ impl Xdp {
         let entries = index::entries(&ranges).next_multiple_of(ENTRIES).max(ENTRIES);
         let cells = (2 * records).clamp(1024, cells::MOST);
         let mut constants = Config::new(&ranges, n3, &indexes, &config.next_hops)?;
+        constants.set_tun(netlink::index_of(tun)?);
         if nat {
             if !config.next_hops.is_empty() {
                 return Err(StartError::XdpNatNextHop);
@@ -109,6 +114,7 @@ impl Xdp {
             .map_max_entries("downlinks", records as u32)
             .map_max_entries("addresses", (entries / ENTRIES) as u32)
             .map_max_entries("foreign", records as u32)
+            .map_max_entries("framed", records as u32)
             .map_max_entries("cells", cells as u32)
             .load(&OBJECT.0)
             .map_err(|error| refused(&error))?;
@@ -122,9 +128,9 @@ impl Xdp {
             addresses: mapped(&bpf, "addresses", entries)?,
             cells: mapped(&bpf, "cells", cells)?,
         };
-        let foreign: HashMap<MapData, u32, u32> = taken(&mut bpf, "foreign")?;
+        let found = Found { foreign: taken(&mut bpf, "foreign")?, framed: taken(&mut bpf, "framed")? };
         let counted = taken(&mut bpf, "counted")?;
-        let tables = Tables::over(memories, ranges, pools, limits, Some(Box::new(Foreign(foreign))));
+        let tables = Tables::over(memories, ranges, pools, limits, Some(Box::new(found)));
         let counted = KernelCounters(Arc::new(counted));
         Ok((Xdp { bpf, interfaces, mode: config.mode, links: vec![], counted }, tables))
     }
@@ -194,24 +200,57 @@ impl KernelCounters {
     }
 }
 
-/// The program's table of TEIDs that are no indexes.
-#[derive(Debug)]
-struct Foreign(HashMap<MapData, u32, u32>);
+/// What the program finds records by beside arrays: TEIDs that are no indexes, and networks behind UEs.
+struct Found {
+    foreign: HashMap<MapData, u32, u32>,
+    framed: LpmTrie<MapData, [u8; 20], [u32; 2]>,
+}
 
-impl Mirror for Foreign {
+impl std::fmt::Debug for Found {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Found").finish_non_exhaustive()
+    }
+}
+
+impl Mirror for Found {
     fn foreign(&mut self, teid: Teid, index: Option<u32>) {
         let result = match index {
-            Some(index) => self.0.insert(teid.0, index, 0),
-            None => self.0.remove(&teid.0),
+            Some(index) => self.foreign.insert(teid.0, index, 0),
+            None => self.foreign.remove(&teid.0),
         };
         // what the program does not find it passes, and a record of another TEID it does not use: slower, not wrong
         if let Err(error) = result {
             warn!("the XDP program was not told of TEID {:#x}: {error}", teid.0);
         }
     }
+
+    fn framed(&mut self, network: Network, to: Option<(u32, u16)>) {
+        // `struct network` of `bpf/record.h`
+        let mut data = [0; 20];
+        let family = if network.address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        data[..4].copy_from_slice(&family.to_ne_bytes());
+        let most = match network.address {
+            IpAddr::V4(v4) => {
+                data[4..8].copy_from_slice(&v4.octets());
+                32
+            }
+            IpAddr::V6(v6) => {
+                data[4..].copy_from_slice(&v6.octets());
+                128
+            }
+        };
+        let key = lpm_trie::Key::new(32 + u32::from(network.length.min(most)), data);
+        let result = match to {
+            Some((entry, mtu)) => self.framed.insert(&key, [entry, mtu.into()], 0),
+            None => self.framed.remove(&key),
+        };
+        if let Err(error) = result {
+            warn!("the XDP program was not told of the framed route {network:?}: {error}");
+        }
+    }
 }
 
-/// The one for interfaces, and those that it goes on to, in the order of `BY_RULES` in `bpf/overflow.h`.
+/// The one for interfaces, and those that it goes on to, in the order of their numbers in `bpf/overflow.h`.
 const PROGRAMS: [&str; 3] = ["upf", "upf_uplink", "upf_downlink"];
 
 fn program<'a>(bpf: &'a mut Ebpf, name: &str) -> Result<&'a mut Program, StartError> {

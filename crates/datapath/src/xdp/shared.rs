@@ -37,7 +37,7 @@ pub(crate) struct Config {
     next_v4: u32,
     next_v6: [u32; 4],
     to_stack: u32,
-    unused: u32,
+    tun: u32,
 }
 
 // SAFETY: plain integers without padding
@@ -49,6 +49,11 @@ impl Config {
     /// Uplink packets are left to the kernel's stack once they are out of their tunnels.
     pub(super) fn leave_to_stack(&mut self) {
         self.to_stack = 1;
+    }
+
+    /// The device that the kernel's routes for UEs lead to.
+    pub(super) fn set_tun(&mut self, index: u32) {
+        self.tun = index;
     }
 
     /// Of these pools, N3 addresses, of which the first of each family is the source of tunnels, interfaces, and next

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant as Wall};
 
 /// What the kernel's part has a say in: ICMP errors, fragments, and the way back to another UE.
-const KERNELS: [&str; 10] = [
+const KERNELS: [&str; 14] = [
     "the last hop",
     "options",
     "next hop unknown",
@@ -22,6 +22,10 @@ const KERNELS: [&str; 10] = [
     "options, rules",
     "behind the UE",
     "behind the UE, uplink",
+    "behind the UE, too long",
+    "behind the UE, on the last hop",
+    "behind the UE, a redirect",
+    "behind the UE, not there",
 ];
 
 /// The far end of a link.

@@ -5,6 +5,7 @@ use super::table::{FLOW, UDP, down, g_pdu, host, rules, up};
 use super::*;
 use crate::filter::{Filter, Network};
 use crate::{Event, FlowPackets, FlowRule, FlowSessions, Quota, SessionFlows, Source, Target};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use vireo_wire::gtpu::PduSession;
 
 /// Of [`rules`], the session with all kinds of filters, and one with a network behind its UE.
@@ -89,13 +90,13 @@ pub(super) fn flows(t: &[Teid]) -> [(u8, SessionFlows); 2] {
             dn(2, vec![], into(0xd48, GNB[0], marked(9, false))),
         ],
         meters,
-        framed: vec![Network { address: behind(), length: 24 }],
+        framed: vec![Network { address: behind(0), length: 24 }, Network { address: behind(1), length: 60 }],
     };
     [(FILTERED, filtered), (FRAMED, framed)]
 }
 
-fn behind() -> IpAddr {
-    Ipv4Addr::new(10, 99, 1, 5).into()
+fn behind(family: usize) -> IpAddr {
+    [Ipv4Addr::new(10, 99, 1, 5).into(), Ipv6Addr::new(0x2001, 0xdb8, 0x99, 5, 0, 0, 0, 1).into()][family]
 }
 
 /// A packet of the session between these ports.
@@ -171,8 +172,18 @@ pub(super) fn from_the_ran(t: &[Teid]) -> Vec<(&'static str, Vec<u8>, Done)> {
         ),
         (
             "behind the UE, uplink",
-            g_pdu(t[usize::from(FRAMED)], FLOW, &packet(behind(), SERVER[0], UDP, 64, b"x")),
-            Done::Passed,
+            g_pdu(t[usize::from(FRAMED)], FLOW, &packet(behind(0), SERVER[0], UDP, 64, b"x")),
+            Done::Left,
+        ),
+        (
+            "behind the UE, uplink",
+            g_pdu(t[usize::from(FRAMED)], FLOW, &packet(behind(1), SERVER[1], UDP, 64, b"x")),
+            Done::Left,
+        ),
+        (
+            "behind another UE, uplink",
+            g_pdu(t[usize::from(FILTERED)], FLOW, &with(dns, &[(13, 99), (14, 1)])),
+            Done::Dropped(DropReason::Spoofed),
         ),
     ]
 }
@@ -191,7 +202,20 @@ pub(super) fn from_the_data_network() -> Vec<(&'static str, Vec<u8>, Done)> {
         ("rules: to be kept", down_from(GRE, 0), Done::Passed),
         ("the last hop", with(dns, &[(8, 1)]), Done::Passed),
         ("rules: all of it", down(FRAMED, b"x"), Done::Left),
-        ("behind the UE", packet(SERVER[0], behind(), UDP, 64, b"x"), Done::Passed),
+        ("behind the UE", packet(SERVER[0], behind(0), UDP, 64, b"x"), Done::Left),
+        ("behind the UE", packet(SERVER[1], behind(1), UDP, 64, b"six"), Done::Left),
+        ("behind the UE, too long", packet(SERVER[0], behind(0), UDP, 64, &[7; 1381]), Done::Passed),
+        ("behind the UE, on the last hop", packet(SERVER[0], behind(0), UDP, 1, b"x"), Done::Passed),
+        (
+            "behind the UE, a redirect",
+            packet(SERVER[0], behind(0), ICMP, 64, &[5; 8]),
+            Done::Dropped(DropReason::LinkLocal),
+        ),
+        (
+            "behind the UE, not there",
+            packet(SERVER[0], Ipv4Addr::new(10, 99, 2, 5).into(), UDP, 64, b"x"),
+            Done::Passed,
+        ),
     ]
 }
 
@@ -358,5 +382,88 @@ fn a_rate_of_rules_is_one_word_with_user_space() {
         assert_eq!(first, 60);
         assert!((115..=117 + refilled).contains(&passed), "{first} {second} {third}");
         assert!(b.counted().dropped(DropReason::RateExceeded) + b.behind.stats.dropped(DropReason::RateExceeded) > 55);
+    });
+}
+
+#[test]
+fn a_network_leads_to_its_ue_as_long_as_the_kernel_says_so() {
+    in_namespace(|| {
+        let mut b = bench();
+        let teids = b.teids.clone();
+        let [(other, mut rules), (n, flows)] = super::flows::flows(&teids);
+        let down = packet(SERVER[0], behind(0), UDP, 64, b"x");
+        let ip = |arguments: &str| {
+            let status = Command::new("ip").args(arguments.split_whitespace()).status().expect("ip, of iproute2");
+            assert!(status.success(), "ip {arguments}");
+        };
+        assert_eq!(b.receive_n6(&down, 0), Done::Left);
+        ip("route add 10.99.1.0/24 dev n6");
+        assert_eq!(b.receive_n6(&down, 0), Done::Passed, "it is not for us");
+        ip("route del 10.99.1.0/24 dev n6");
+        assert_eq!(b.receive_n6(&down, 0), Done::Left);
+        // one that two have is the first one's, then the other's; a longer one goes before
+        rules.framed = vec![Network { address: behind(0), length: 24 }];
+        b.set_flows(other, Some(&rules));
+        assert_eq!(b.receive_n6(&down, 0), Done::Left);
+        b.set_flows(n, None);
+        assert_eq!(b.receive_n6(&down, 0), Done::Dropped(DropReason::NoRule));
+        let mut longer = flows.clone();
+        longer.framed = vec![Network { address: behind(0), length: 30 }];
+        b.set_flows(n, Some(&longer));
+        assert_eq!(b.receive_n6(&down, 0), Done::Left);
+        b.set_flows(other, None);
+        b.set_flows(n, None);
+        assert_eq!(b.receive_n6(&down, 0), Done::Passed);
+    });
+}
+
+/// As in [`super::life`]: what the program does is of one list or of the other, though their cells are used again at once.
+#[test]
+fn a_packet_meets_one_list() {
+    const RUNS: u32 = 20_000;
+    in_namespace(|| {
+        let mut b = bench();
+        let (teid, id) = (b.teids[usize::from(FILTERED)], b.downlinks[usize::from(FILTERED)]);
+        let with = |n: u8| {
+            let (number, marked) = (u32::from(n) * 0x0101_0101, Some(PduSession::Downlink { qfi: n, rqi: false }));
+            let dn = |filters, target| rule(1, Source::DataNetwork, filters, target);
+            let rules = vec![
+                dn(vec![protocol(TCP)], Target::Drop),
+                dn(vec![ports(&[u16::from(n)..=53])], into(number, GNB[0], marked)),
+            ];
+            Some(SessionFlows { rules, meters: vec![(1, Quota::default())], framed: vec![] })
+        };
+        let frame = super::frame(mac(6, 7), mac(6, 1), &down_from(UDP, 53));
+        let mut tables = std::mem::replace(&mut b.behind.tables, Tables::new(vec![], Limits::default()));
+        tables.set_flows(FILTERED.into(), with(1), &[teid], &[id], &mut Default::default());
+        tables.settle();
+        let ended = AtomicBool::new(false);
+        let (mut left, mut passed) = (0, 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut n = 0_u8;
+                while !ended.load(Relaxed) {
+                    n = n % 50 + 1;
+                    tables.set_flows(FILTERED.into(), with(n), &[teid], &[id], &mut Default::default());
+                    tables.turn_cells();
+                    tables.settle();
+                    (0..u32::from(n) * 8).for_each(|_| std::hint::spin_loop());
+                }
+            });
+            let _end = super::life::End(&ended);
+            for _ in 0..RUNS {
+                match b.run(&frame) {
+                    (2, _) => passed += 1,
+                    (4, out) => {
+                        left += 1;
+                        let (teid, qfi) = (&out[46..50], out[56]);
+                        assert!(teid.iter().all(|octet| *octet == qfi), "{out:02x?}");
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        });
+        eprintln!("{left} left, {passed} passed");
+        assert!(left > 0 && left + passed == RUNS);
     });
 }

@@ -113,7 +113,7 @@ impl Bench {
         let interfaces = vec!["n3".to_owned(), "n6".to_owned()];
         let config = XdpConfig { interfaces, next_hops: next_hops.to_vec(), ..XdpConfig::default() };
         let limits = Limits { records: LIMITS, ..Limits::default() };
-        let (xdp, kernel) = Xdp::load(&config, &UPF, pools(), limits, nat)?;
+        let (xdp, kernel) = Xdp::load(&config, &UPF, pools(), limits, "tun9", nat)?;
         let mut bench = Bench {
             xdp,
             behind: Memory::new(kernel, UPF[0]),
@@ -268,6 +268,11 @@ const NETWORK: &str = "
     address add 2001:db8:6::1/64 dev n6 nodad
     neigh add 2001:db8:3::9 lladdr 02:00:00:00:03:09 dev n3 nud permanent
     neigh add 2001:db8:6::7 lladdr 02:00:00:00:06:07 dev n6 nud permanent
+    link add tun9 type veth peer name tun8
+    link set tun9 up
+    link set tun8 up
+    route add 10.99.0.0/16 dev tun9
+    route add 2001:db8:99::/48 dev tun9
     route add 203.0.113.0/24 via 192.0.2.9
     route add 203.0.114.0/24 via 198.51.100.7
     route add 2001:db8:33::/48 via 2001:db8:3::9

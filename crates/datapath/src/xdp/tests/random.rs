@@ -125,7 +125,9 @@ fn flows(r: &mut Random, teid: Teid) -> SessionFlows {
             rules.push(FlowRule { filters: vec![], flows: ALL_FLOWS, gate_open: true, rates: vec![], ..last });
         }
     }
-    let behind = Network { address: Ipv4Addr::new(10, 99, 1, 0).into(), length: 24 };
+    let v6 = Ipv6Addr::new(0x2001, 0xdb8, 0x99, 5, 0, 0, 0, 0).into();
+    let behind =
+        [Network { address: Ipv4Addr::new(10, 99, 1, 0).into(), length: 24 }, Network { address: v6, length: 64 }];
     let mut quota = || {
         let octets = Some(r.below(4_000) as u64);
         r.of(&[
@@ -135,7 +137,7 @@ fn flows(r: &mut Random, teid: Teid) -> SessionFlows {
         ])
     };
     let meters = (1..4).map(|urr| (urr, quota())).collect();
-    SessionFlows { rules, meters, framed: if r.one_in(6) { vec![behind] } else { vec![] } }
+    SessionFlows { rules, meters, framed: if r.one_in(3) { behind.to_vec() } else { vec![] } }
 }
 
 /// An inner packet between a UE and somebody, sound more often than not.
@@ -145,6 +147,10 @@ fn inner(r: &mut Random, uplink: bool) -> Vec<u8> {
     let ue = match v6 {
         0 => IpAddr::from(Ipv4Addr::new(10, 45, 0, 2 + n)),
         _ => Ipv6Addr::new(0x2001, 0xdb8, 0x45, 2 + u16::from(n), 0, 0, 0, r.next() as u16).into(),
+    };
+    let ue = match r.one_in(10) {
+        true => [IpAddr::from([10, 99, 1, 5]), Ipv6Addr::new(0x2001, 0xdb8, 0x99, 5, 0, 0, 0, 1).into()][v6],
+        false => ue,
     };
     let other = match (v6, r.below(12)) {
         (1, 0) => r.of(&["fe80::1", "ff02::2", "ff05::2", "::", "febf::1", "fec0::1"]).parse().expect("an address"),
@@ -296,8 +302,11 @@ fn random_packets_fare_the_same_in_the_kernel() {
 /// Whether a router would send it to a UE.
 fn is_for_a_ue(packet: &[u8]) -> bool {
     match packet.first().map(|first| first >> 4) {
-        Some(4) => packet.get(16..18) == Some(&[10, 45]),
-        Some(6) => packet.get(24..30) == Some(&[0x20, 1, 0xd, 0xb8, 0, 0x45]),
+        Some(4) => [Some(&[10, 45][..]), Some(&[10, 99])].contains(&packet.get(16..18)),
+        Some(6) => {
+            let networks = [Some(&[0x20, 1, 0xd, 0xb8, 0, 0x45][..]), Some(&[0x20, 1, 0xd, 0xb8, 0, 0x99])];
+            networks.contains(&packet.get(24..30))
+        }
         _ => false,
     }
 }
