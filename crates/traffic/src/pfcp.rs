@@ -73,6 +73,8 @@ pub struct Session {
     pub mbr_kbps: Option<u64>,
     /// Whether its volume is measured, with a threshold that is not reached.
     pub measured: bool,
+    /// How many rules come before those for all packets in each direction, with SDF filters that match nothing.
+    pub filters: u16,
 }
 
 /// A session that is there.
@@ -300,7 +302,8 @@ impl ControlPlane {
                 source_interface: SourceInterface::ACCESS,
                 f_teid: Some(match session.f_teid {
                     Some((teid, address)) => FTeid::new(teid, address.into()),
-                    None => FTeid::Choose { ipv4: true, ipv6: false, id: None },
+                    // one tunnel for all rules
+                    None => FTeid::Choose { ipv4: true, ipv6: false, id: (session.filters > 0).then_some(1) },
                 }),
                 network_instance: self.network.clone(),
                 ue_ip_addresses: std::iter::once(UeIpAddress::source(Some(session.ue), None)).collect(),
@@ -326,6 +329,16 @@ impl ControlPlane {
             urr_ids: urrs(),
             ..CreatePdr::default()
         });
+        let for_all = request.create_pdrs.clone();
+        for n in 0..session.filters {
+            for (id, pdr) in (10 + 2 * n..).zip(&for_all) {
+                let mut pdr = pdr.clone();
+                (pdr.pdr_id, pdr.precedence) = (PdrId(id), Precedence(100 + u32::from(n)));
+                let filter = format!("permit out 17 from 203.0.113.7 {} to assigned", 1000 + n);
+                pdr.pdi.sdf_filters = vec![SdfFilter::new(&filter)];
+                request.create_pdrs.push(pdr);
+            }
+        }
         let forward = |id, destination_interface, outer_header_creation| CreateFar {
             far_id: FarId(id),
             apply_action: ApplyAction::FORW,

@@ -240,6 +240,7 @@ impl Args {
             qfi: self.qfi,
             mbr_kbps: None,
             measured: false,
+            filters: 0,
         };
         let nowhere = Tunnel { teid: Teid(0), upf: Ipv4Addr::UNSPECIFIED };
         let mut tunnels = vec![nowhere; self.users as usize];

@@ -58,6 +58,7 @@ struct Size {
     few: u32,
     many: u32,
     metered: u32,
+    filtered: u32,
 }
 
 impl Args {
@@ -71,9 +72,9 @@ impl Args {
 
     fn size(&self) -> Size {
         if self.quick {
-            Size { few: 2_500, many: 10_000, metered: 2_500 }
+            Size { few: 2_500, many: 10_000, metered: 2_500, filtered: 250 }
         } else {
-            Size { few: 250_000, many: 1_000_000, metered: 250_000 }
+            Size { few: 250_000, many: 1_000_000, metered: 250_000, filtered: 25_000 }
         }
     }
 
@@ -91,7 +92,12 @@ struct Run {
     few: Cost,
     many: Cost,
     metered: Cost,
+    /// One session and many that have packet filters.
+    filtered: [Cost; 2],
 }
+
+/// The SDF filters of sessions that have some, none of which the packets match.
+const FILTERS: u16 = 4;
 
 /// What setting up sessions came to.
 struct SetUp {
@@ -229,7 +235,8 @@ fn driver_figures(name: &str, runs: &[drivers::Run], size: Size) -> Vec<Figure> 
 
 fn in_kernel(network: &Network, args: &Args, size: Size, interrupt: &Interrupt) -> Result<(Vec<Run>, SetUp), Failure> {
     let sessions = size.many + size.metered;
-    let mut upf = Upf::start(network, &beside(), sessions, &process::xdp(network), interrupt)?;
+    let filtered = sessions..sessions + size.filtered;
+    let mut upf = Upf::start(network, &beside(), filtered.end, &process::xdp(network), interrupt)?;
     let mut rates = vec![];
     eprintln!("bench: {} sessions through N4", size.many);
     for block in 0..size.many / size.few {
@@ -239,6 +246,7 @@ fn in_kernel(network: &Network, args: &Args, size: Size, interrupt: &Interrupt) 
     }
     let memory = upf.memory()? as f64 / f64::from(size.many);
     upf.establish(size.many..sessions, true)?;
+    upf.establish_filtered(filtered, true, FILTERS)?;
     let teid = upf.teid.ok_or_else(|| Failure("the UPF has no sessions".into()))?;
     let packets = network.packets(teid);
     let mut load = network.outside(|| Circuit::load(&network.ours, packets))??;
@@ -255,7 +263,8 @@ fn in_kernel(network: &Network, args: &Args, size: Size, interrupt: &Interrupt) 
         let few = ours((0, size.few))?;
         let many = ours((0, size.many))?;
         let metered = ours((size.many, size.metered))?;
-        runs.push(Run { floor: [before, floor()?], one, few, many, metered });
+        let filtered = [ours((sessions, 1))?, ours((sessions, size.filtered))?];
+        runs.push(Run { floor: [before, floor()?], one, few, many, metered, filtered });
     }
     drop((load, bare_load));
     upf.stop()?;
@@ -275,11 +284,14 @@ fn kernel_figures(runs: &[Run], size: Size) -> Vec<Figure> {
     type Part = fn(Cost) -> f64;
     let few = format!("{} sessions", size.few);
     let many = format!("{} sessions", size.many);
-    let rows: [(String, Of, Option<f64>); 4] = [
+    let rules = format!("QER, URR and {FILTERS} SDF filters");
+    let rows: [(String, Of, Option<f64>); 6] = [
         ("1 session".into(), |run| run.one, Some(1.35)),
         (few.clone(), |run| run.few, Some(1.9)),
         (many, |run| run.many, Some(2.5)),
         (format!("{few} with QER and URR"), |run| run.metered, None),
+        (format!("1 session with {rules}"), |run| run.filtered[0], None),
+        (format!("{} sessions with {rules}", size.filtered), |run| run.filtered[1], None),
     ];
     let ways: [(&str, Part); 2] = [("uplink", |cost| cost.uplink), ("downlink", |cost| cost.downlink)];
     let mut figures = vec![];
@@ -331,7 +343,7 @@ mod tests {
             Both { uplink: round(ns), downlink: round(2.0 * ns) }
         };
         let run = drivers::Run { bare: [both(900.0), both(1100.0)], ours: [both(1000.0), both(1200.0)] };
-        let size = Size { few: 250_000, many: 0, metered: 0 };
+        let size = Size { few: 250_000, many: 0, metered: 0, filtered: 1 };
         let figures = driver_figures("sockets", &[run], size);
         let find = |name: &str| figures.iter().find(|figure| figure.name == name).unwrap();
         let one = find("sockets, uplink, 1 session, of the bare forwarder");
@@ -350,8 +362,9 @@ mod tests {
             few: cost(150.0),
             many: cost(300.0),
             metered: cost(165.0),
+            filtered: [cost(200.0), cost(210.0)],
         };
-        let size = Size { few: 250_000, many: 1_000_000, metered: 250_000 };
+        let size = Size { few: 250_000, many: 1_000_000, metered: 250_000, filtered: 25_000 };
         let figures = kernel_figures(&[run(120.0), run(130.0), run(190.0)], size);
         let find = |name: &str| figures.iter().find(|figure| figure.name == name).unwrap();
         let one = find("XDP, uplink, 1 session, of the floor");

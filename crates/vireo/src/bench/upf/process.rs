@@ -67,6 +67,16 @@ impl Upf {
 
     /// Sets up the sessions of these numbers; gives how many a second.
     pub(super) fn establish(&mut self, sessions: Range<u32>, metered: bool) -> Result<f64, Failure> {
+        self.establish_filtered(sessions, metered, 0)
+    }
+
+    /// The same, with so many rules before the ones that the packets match.
+    pub(super) fn establish_filtered(
+        &mut self,
+        sessions: Range<u32>,
+        metered: bool,
+        filters: u16,
+    ) -> Result<f64, Failure> {
         let build = |session: u32| Session {
             ue: Ipv4Addr::from_bits(FIRST_UE.to_bits() + session),
             gnb: GNB,
@@ -75,6 +85,7 @@ impl Upf {
             qfi: 1,
             mbr_kbps: metered.then_some(MBR_KBPS),
             measured: metered,
+            filters,
         };
         let (mut first, mut odd) = (self.teid, None);
         let began = Instant::now();
