@@ -79,22 +79,25 @@ impl Hops {
 
     /// How packets to this address leave; `None` if that is the kernel's business, or not known yet.
     #[inline]
-    pub(crate) fn find(&mut self, to: IpAddr, now: Instant) -> Option<Hop> {
+    pub(crate) fn find(&mut self, to: IpAddr, now: Instant) -> Option<&Hop> {
         let place = place(to);
-        match &self.entries[place] {
-            Some(entry) if entry.to == to && now < entry.until => entry.hop,
-            _ => self.ask(place, to, now),
+        let known = matches!(&self.entries[place], Some(entry) if entry.to == to && now < entry.until);
+        if !known && !self.ask(place, to, now) {
+            return None;
         }
+        self.entries[place].as_ref()?.hop.as_ref()
     }
 
+    /// Asks the kernel; says whether a packet may leave as it says.
     #[cold]
-    fn ask(&mut self, place: usize, to: IpAddr, now: Instant) -> Option<Hop> {
-        self.questions = self.questions.checked_sub(1)?;
+    fn ask(&mut self, place: usize, to: IpAddr, now: Instant) -> bool {
+        let Some(left) = self.questions.checked_sub(1) else { return false };
+        self.questions = left;
         let found = self.resolve(to);
         let believed = if found.is_some() { BELIEVED } else { MISSING };
         self.entries[place] = Some(Entry { to, until: now + believed, hop: found.map(|(hop, _)| hop) });
         // one packet of a neighbour that the kernel should ask again goes its way
-        found.filter(|(_, stale)| !stale).map(|(hop, _)| hop)
+        found.is_some_and(|(_, stale)| !stale)
     }
 
     /// The next hop, and whether the kernel should ask for it again.

@@ -29,6 +29,7 @@ pub(crate) struct Range {
 }
 
 impl Range {
+    #[inline]
     fn entry(&self, key: Key) -> Option<usize> {
         let offset = match (key, self.base) {
             (Key::V4(key), Key::V4(base)) => u64::from(key.checked_sub(base)?),
@@ -80,6 +81,7 @@ impl AddressIndex {
         AddressIndex { ranges, entries, others: HashMap::new() }
     }
 
+    #[inline]
     fn entry(&self, key: Key) -> Option<&AtomicU32> {
         self.entries.get(self.ranges.iter().find_map(|range| range.entry(key))?)
     }
@@ -92,6 +94,7 @@ impl AddressIndex {
         }
     }
 
+    #[inline]
     pub(crate) fn get(&self, key: Key) -> Option<u32> {
         match self.entry(key) {
             Some(entry) => Some(entry.load(Relaxed)).filter(|value| *value != 0),

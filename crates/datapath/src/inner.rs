@@ -11,6 +11,7 @@ pub(crate) enum Inner<'a> {
 
 impl<'a> Inner<'a> {
     /// The packet, without what follows it.
+    #[inline]
     pub(crate) fn packet(&self) -> &'a [u8] {
         match *self {
             Inner::V4 { packet, .. } | Inner::V6 { packet, .. } => packet,
@@ -18,6 +19,7 @@ impl<'a> Inner<'a> {
     }
 
     /// Checks the header; `None` if the packet cannot be what its version says.
+    #[inline]
     pub(crate) fn read(data: &'a [u8]) -> Option<Self> {
         match data.first()? >> 4 {
             4 => {
@@ -51,10 +53,12 @@ pub(crate) fn destination(packet: &[u8]) -> Option<Key> {
     }
 }
 
+#[inline]
 fn u32_at(header: &[u8], at: usize) -> u32 {
     header[at..].first_chunk().map_or(0, |octets| u32::from_be_bytes(*octets))
 }
 
+#[inline]
 fn u128_at(header: &[u8], at: usize) -> u128 {
     header[at..].first_chunk().map_or(0, |octets| u128::from_be_bytes(*octets))
 }

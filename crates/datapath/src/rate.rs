@@ -66,16 +66,19 @@ impl Policer {
     }
 
     /// Whether a packet of so many octets (at most 65,535) conforms; counts it if so.
+    #[inline]
     pub(crate) fn allow(&self, rate: Rate, octets: usize, now: Instant) -> bool {
         conforms(&self.0, rate, octets, now)
     }
 }
 
 /// [`Policer::allow`] for a policer's word that lies anywhere.
+#[inline]
 pub(crate) fn conforms(word: &AtomicU64, rate: Rate, octets: usize, now: Instant) -> bool {
-    if rate == Rate::UNLIMITED {
-        return true;
-    }
+    rate == Rate::UNLIMITED || police(word, rate, octets, now)
+}
+
+fn police(word: &AtomicU64, rate: Rate, octets: usize, now: Instant) -> bool {
     if rate == Rate::NOTHING {
         return false;
     }

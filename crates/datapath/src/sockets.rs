@@ -25,7 +25,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::JoinHandle;
 use tracing::{debug, error};
 use vireo_types::Instant;
@@ -180,7 +180,7 @@ impl Sockets {
                 None
             }
         };
-        let (tables, mut xdp) = match &config.xdp {
+        let (mut tables, mut xdp) = match &config.xdp {
             None => (Tables::new(config.pools.clone(), config.limits), None),
             Some(xdp) => {
                 let (xdp, tables) =
@@ -188,6 +188,8 @@ impl Sockets {
                 (tables, Some(xdp))
             }
         };
+        let by_one = config.workers <= 1 && config.xdp.is_none();
+        tables.decided_by_one(by_one);
         let mtu = config.pools.iter().map(|pool| usize::from(pool.mtu)).max().unwrap_or(0).max(1500);
         let mut driver = Sockets {
             editor: Editor {
@@ -219,6 +221,7 @@ impl Sockets {
                 // headers of any length that is in use, and packets a little above the MTU
                 slot: (mtu + 256).next_multiple_of(512),
                 bare,
+                beside_one: by_one && config.frames.is_some(),
             };
             let poller = worker.poller(&driver.stop)?;
             driver.spawn(format!("upf-{number}"), move || worker.run(&poller))?;
@@ -383,6 +386,26 @@ struct Worker {
     slot: usize,
     /// With it, nothing is looked up.
     bare: Option<Bare>,
+    /// Whether there is one worker for what is usual, which counts as if it were alone: it waits while we decide.
+    beside_one: bool,
+}
+
+/// The tables while a batch is decided on.
+enum Held<'a> {
+    WithOthers(RwLockReadGuard<'a, Tables>),
+    Alone(RwLockWriteGuard<'a, Tables>),
+}
+
+impl std::ops::Deref for Held<'_> {
+    type Target = Tables;
+
+    #[inline]
+    fn deref(&self) -> &Tables {
+        match self {
+            Held::WithOthers(tables) => tables,
+            Held::Alone(tables) => tables,
+        }
+    }
 }
 
 pub(crate) const STOP: u64 = u64::MAX;
@@ -460,6 +483,13 @@ impl Worker {
         }
     }
 
+    fn hold(&self) -> Held<'_> {
+        match self.beside_one {
+            false => Held::WithOthers(self.view.tables.read().unwrap_or_else(PoisonError::into_inner)),
+            true => Held::Alone(self.view.tables.write().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
     fn decide_uplink<'r>(
         &self,
         socket: &Socket,
@@ -469,7 +499,7 @@ impl Worker {
     ) {
         let now = self.clock.now();
         let mut rare = Rare { sockets: &self.sockets, events: &self.events };
-        let tables = self.view.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let tables = self.hold();
         // records lie in memory at random: they are on their way while the packets before theirs are decided on
         for n in 0..forward.len() {
             if let (_, Some(datagram)) = receiver.datagram(n) {
@@ -506,7 +536,7 @@ impl Worker {
         }
         let now = self.clock.now();
         let mut rare = Rare { sockets: &self.sockets, events: &self.events };
-        let tables = self.view.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let tables = self.hold();
         let packets = || buffer.chunks_exact(self.slot).zip(&ends).take(count);
         packets().for_each(|(slot, end)| tables.prefetch_address_of(&slot[HEADROOM..*end]));
         packets().for_each(|(slot, end)| tables.prefetch_record_of(&slot[HEADROOM..*end]));

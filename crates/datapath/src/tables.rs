@@ -8,7 +8,7 @@ use crate::ndp::Link;
 use crate::overflow::cells::Cell;
 use crate::overflow::{Cells, Flows};
 use crate::rate::{Policer, Rate};
-use crate::record::{DATA, DownlinkRecord, TUNNEL_ERROR, UplinkRecord};
+use crate::record::{DATA, DownlinkRecord, State, TUNNEL_ERROR, UplinkRecord};
 use crate::rule::{Action, DownlinkRule, Tunnel, UplinkRule};
 use crate::slab::Slab;
 use crate::sys::prefetch;
@@ -148,6 +148,8 @@ pub struct Tables {
     downlink_records: Shared<DownlinkRecord>,
     addresses: AddressIndex,
     changed: Vec<Changed>,
+    /// Whether only one thread at a time decides on packets.
+    alone: bool,
     mirror: Option<Box<dyn Mirror>>,
     /// Whose packets go into a tunnel, for the Error Indications about it.
     tunnels: HashMap<Tunnel, u32>,
@@ -205,6 +207,7 @@ impl Tables {
             downlink_records: memories.downlinks,
             addresses: AddressIndex::new(ranges, memories.addresses),
             changed: vec![],
+            alone: false,
             mirror,
             tunnels: HashMap::new(),
             buffers: Mutex::new(Buffers::new(limits.buffer)),
@@ -220,6 +223,18 @@ impl Tables {
             responses: Policer::default(),
             solicitations: Policer::default(),
         }
+    }
+
+    /// Says whether only one thread at a time decides on packets, and no program in the kernel: then it counts without
+    /// keeping others from it.
+    pub fn decided_by_one(&mut self, alone: bool) {
+        self.alone = alone;
+    }
+
+    /// Counts a packet to a record; gives the octets before it.
+    #[inline]
+    pub(crate) fn count(&self, state: &State, octets: usize) -> u64 {
+        if self.alone { state.count_alone(octets) } else { state.count(octets) }
     }
 
     /// Says that what the changes so far let go has left: whoever reads the records beside us may use them as they are
@@ -604,12 +619,6 @@ impl Tables {
         if let Some(key) = inner::destination(packet) {
             self.prefetch_downlink(key);
         }
-    }
-
-    /// Fetches what leads from an address to its record.
-    #[inline]
-    pub(crate) fn prefetch_address(&self, key: Key) {
-        self.addresses.prefetch(key);
     }
 
     /// Fetches the record of an address, for which what leads to it should be there.

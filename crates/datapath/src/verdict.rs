@@ -75,12 +75,21 @@ pub(crate) enum DownlinkVerdict {
 
 impl Tables {
     /// Decides on a datagram from N3 and counts it to its session. `tell` gets what the owner must know of the count.
+    #[inline]
     pub(crate) fn decide_uplink<'a>(
         &self,
         datagram: &'a [u8],
         now: Instant,
         tell: &mut impl FnMut(Event),
     ) -> UplinkVerdict<'a> {
+        match Packet::usual(datagram) {
+            Some(packet) => self.g_pdu(&packet, now, tell),
+            None => self.decide_on_any(datagram, now, tell),
+        }
+    }
+
+    /// The same for what is rarer.
+    fn decide_on_any<'a>(&self, datagram: &'a [u8], now: Instant, tell: &mut impl FnMut(Event)) -> UplinkVerdict<'a> {
         match Packet::parse(datagram) {
             Ok(packet) => match packet.kind {
                 MessageType::GPdu => self.g_pdu(&packet, now, tell),
@@ -103,6 +112,7 @@ impl Tables {
         }
     }
 
+    #[inline]
     fn g_pdu<'a>(&self, packet: &Packet<'a>, now: Instant, tell: &mut impl FnMut(Event)) -> UplinkVerdict<'a> {
         let Some(uplink) = self.find_uplink(packet.teid) else {
             return match self.limited(&self.errors, Some(Answer::UnknownTunnel(packet.teid)), now) {
@@ -134,7 +144,7 @@ impl Tables {
         if !uplink.conforms(rule.mbr, inner.len(), now) {
             return UplinkVerdict::Drop(DropReason::RateExceeded);
         }
-        let before = uplink.state.count(inner.len());
+        let before = self.count(&uplink.state, inner.len());
         if watched(uplink.watch(), before, inner.len()) {
             self.tell_volume(rule.ue, tell);
         }
@@ -178,6 +188,7 @@ impl Tables {
     }
 
     /// An IPv6 packet that stays on its link: a question to the router, or nothing that concerns anybody.
+    #[cold]
     fn to_the_router(&self, prefix: Option<Ipv6Addr>, packet: &[u8], now: Instant) -> UplinkVerdict<'static> {
         let found = prefix.and_then(|prefix| self.find_downlink(Key::V6((prefix.to_bits() >> 64) as u64)));
         match (ndp::solicitation(packet), found) {
@@ -201,6 +212,7 @@ impl Tables {
         }
     }
 
+    #[cold]
     fn limited(&self, limit: &crate::rate::Policer, answer: Option<Answer>, now: Instant) -> UplinkVerdict<'static> {
         match answer {
             None => UplinkVerdict::Drop(DropReason::Malformed),
@@ -210,6 +222,7 @@ impl Tables {
     }
 
     /// Decides on a packet from N6, counts it to its session and buffers it where the rule says so.
+    #[inline]
     pub(crate) fn decide_downlink(&self, packet: &[u8], now: Instant, tell: &mut impl FnMut(Event)) -> DownlinkVerdict {
         let Some(inner) = Inner::read(packet) else {
             return DownlinkVerdict::Drop(DropReason::InnerMalformed);
@@ -252,7 +265,7 @@ impl Tables {
                 if !record.conforms(rule.mbr, inner.len(), now) {
                     return DownlinkVerdict::Drop(DropReason::RateExceeded);
                 }
-                let before = record.state.count(inner.len());
+                let before = self.count(&record.state, inner.len());
                 if watched(record.watch(), before, inner.len())
                     && let Some(DownlinkRule { session, .. }) = self.downlink_rule(id)
                 {

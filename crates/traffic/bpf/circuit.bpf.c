@@ -6,7 +6,8 @@
  *      ^--------------------------+      (uplink; downlink the other way round)
  *
  * `from_n6` runs on `dn` and `from_n3` on `ran`. They count what comes out of the UPF, make it the next packet of a
- * session chosen at random, and send it back to where the UPF takes it in. `bare_n3` and `bare_n6` are what a UPF cannot
+ * session chosen at random, and send it back to where the UPF takes it in. `generate_n3` and `generate_n6` make such packets
+ * out of nothing, for what is measured one part after the other; `sink` is where they end. `bare_n3` and `bare_n6` are what a UPF cannot
  * be faster than: they take headers off and put them on, always the same, and redirect.
  */
 #include "packet.h"
@@ -37,9 +38,13 @@ struct load {
 	__u32 count; /* 0 = the frames end here */
 };
 
+/* Of what goes round, and of what is generated. */
+#define ROUND 0
+#define GENERATED 1
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, 2);
 	__type(key, __u32);
 	__type(value, struct load);
 } load SEC(".maps");
@@ -67,10 +72,9 @@ static __always_inline struct counted *state(void)
 }
 
 /* The next session, or -1 at the end of the load. */
-static __always_inline __s64 next(struct counted *c)
+static __always_inline __s64 next(struct counted *c, __u32 which)
 {
-	__u32 zero = 0;
-	const struct load *l = bpf_map_lookup_elem(&load, &zero);
+	const struct load *l = bpf_map_lookup_elem(&load, &which);
 
 	if (!l || !l->count)
 		return -1;
@@ -98,15 +102,46 @@ static __always_inline __u16 check_of(__u32 sum, __u32 address)
 	return ~sum;
 }
 
+/* Makes it a packet of the session that goes up, and sends it to the UPF. */
+static __always_inline int to_n3(struct xdp_md *ctx, __s64 session)
+{
+	__u8 *frame = start_of(ctx);
+	__u32 address = bpf_htonl(constants.address + session);
+	struct iphdr *ip;
+
+	if ((void *)(frame + UPLINK) > end_of(ctx))
+		return XDP_ABORTED;
+	copy(frame, constants.uplink, UPLINK);
+	*(__be32 *)(frame + TEID) = bpf_htonl(constants.teid + (session << 8));
+	ip = (void *)(frame + ETH_HLEN + OUTER);
+	ip->saddr = address;
+	ip->check = check_of(constants.sum_up, address);
+	return bpf_redirect(constants.towards_n3, 0);
+}
+
+/* The same of one that goes down. */
+static __always_inline int to_n6(struct xdp_md *ctx, __s64 session)
+{
+	__u8 *frame = start_of(ctx);
+	__u32 address = bpf_htonl(constants.address + session);
+	struct iphdr *ip;
+
+	if ((void *)(frame + DOWNLINK) > end_of(ctx))
+		return XDP_ABORTED;
+	copy(frame, constants.downlink, DOWNLINK);
+	ip = (void *)(frame + ETH_HLEN);
+	ip->daddr = address;
+	ip->check = check_of(constants.sum_down, address);
+	return bpf_redirect(constants.towards_n6, 0);
+}
+
 SEC("xdp")
 int from_n6(struct xdp_md *ctx)
 {
 	struct ethhdr *ethernet = start_of(ctx);
 	struct iphdr *ip = (void *)(ethernet + 1);
 	struct counted *c = state();
-	__u8 *frame;
 	__s64 session;
-	__u32 address;
 
 	if (!c || (void *)(ip + 1) > end_of(ctx) || ethernet->h_proto != bpf_htons(ETH_P_IP) ||
 	    ip->daddr != constants.server || ip->protocol != IPPROTO_UDP) {
@@ -115,21 +150,12 @@ int from_n6(struct xdp_md *ctx)
 		return XDP_PASS;
 	}
 	c->uplink++;
-	session = next(c);
+	session = next(c, ROUND);
 	if (session < 0)
 		return XDP_DROP;
 	if (bpf_xdp_adjust_head(ctx, -(int)OUTER))
 		return XDP_ABORTED;
-	frame = start_of(ctx);
-	if ((void *)(frame + UPLINK) > end_of(ctx))
-		return XDP_ABORTED;
-	copy(frame, constants.uplink, UPLINK);
-	address = bpf_htonl(constants.address + session);
-	*(__be32 *)(frame + TEID) = bpf_htonl(constants.teid + (session << 8));
-	ip = (void *)(frame + ETH_HLEN + OUTER);
-	ip->saddr = address;
-	ip->check = check_of(constants.sum_up, address);
-	return bpf_redirect(constants.towards_n3, 0);
+	return to_n3(ctx, session);
 }
 
 SEC("xdp")
@@ -140,9 +166,7 @@ int from_n3(struct xdp_md *ctx)
 	struct udphdr *udp = (void *)(ip + 1);
 	struct gtp *gtp = (void *)(udp + 1);
 	struct counted *c = state();
-	__u8 *frame;
 	__s64 session;
-	__u32 address;
 	int outer;
 
 	if (!c || (void *)(gtp + 1) > end_of(ctx) || ethernet->h_proto != bpf_htons(ETH_P_IP) ||
@@ -152,21 +176,43 @@ int from_n3(struct xdp_md *ctx)
 		return XDP_PASS;
 	}
 	c->downlink++;
-	session = next(c);
+	session = next(c, ROUND);
 	if (session < 0)
 		return XDP_DROP;
 	outer = OUTER - (gtp->flags & 7 ? 0 : GTP_WITH_CONTAINER - GTP_PLAIN);
 	if (bpf_xdp_adjust_head(ctx, outer))
 		return XDP_ABORTED;
-	frame = start_of(ctx);
-	if ((void *)(frame + DOWNLINK) > end_of(ctx))
-		return XDP_ABORTED;
-	copy(frame, constants.downlink, DOWNLINK);
-	address = bpf_htonl(constants.address + session);
-	ip = (void *)(frame + ETH_HLEN);
-	ip->daddr = address;
-	ip->check = check_of(constants.sum_down, address);
-	return bpf_redirect(constants.towards_n6, 0);
+	return to_n6(ctx, session);
+}
+
+/* Run by us, on frames of the right length. */
+SEC("xdp")
+int generate_n3(struct xdp_md *ctx)
+{
+	struct counted *c = state();
+	__s64 session = c ? next(c, GENERATED) : -1;
+
+	return session < 0 ? XDP_DROP : to_n3(ctx, session);
+}
+
+SEC("xdp")
+int generate_n6(struct xdp_md *ctx)
+{
+	struct counted *c = state();
+	__s64 session = c ? next(c, GENERATED) : -1;
+
+	return session < 0 ? XDP_DROP : to_n6(ctx, session);
+}
+
+/* In a user plane's place: all ends here. */
+SEC("xdp")
+int sink(struct xdp_md *ctx __attribute__((unused)))
+{
+	struct counted *c = state();
+
+	if (c)
+		c->others++;
+	return XDP_DROP;
 }
 
 SEC("xdp")

@@ -4,8 +4,8 @@ use crate::cli::Failure;
 use std::fs;
 use std::path::PathBuf;
 use vireo_simulator::capacity::{Cell, Demand, Module, PacketTime, plan};
-use vireo_simulator::results::Table;
 use vireo_simulator::results::plot::{Axis, Chart};
+use vireo_simulator::results::{Summary, Table};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -18,6 +18,12 @@ pub(crate) struct Args {
     /// What is neither, in ns [default: the paper's 288; 0 with --tn and --tc]
     #[arg(long, value_name = "NS", value_parser = time)]
     other: Option<f64>,
+    /// All three from what vireo experiment cloud-breakdown measured: its summary.json
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["tn", "tc", "other"])]
+    measured: Option<PathBuf>,
+    /// Of which driver in that file
+    #[arg(long, value_name = "D", default_value = "af-xdp", requires = "measured")]
+    driver: String,
     /// Packets a second of one device in each direction, for each market
     #[arg(long, value_name = "P,...", value_delimiter = ',', value_parser = amount, default_value = "1,5,10,20")]
     markets: Vec<f64>,
@@ -45,14 +51,38 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// The paper's figures, or those given.
-    fn time(&self) -> PacketTime {
+    /// The paper's figures, those given, or those measured.
+    fn time(&self) -> Result<PacketTime, Failure> {
+        if let Some(path) = &self.measured {
+            let octets = fs::read(path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+            return measured(&octets, &self.driver).map_err(|what| Failure(format!("{}: {what}", path.display())));
+        }
         let paper = PacketTime::PAPER;
         let (network, compute, other) = match (self.tn, self.tc) {
             (Some(tn), Some(tc)) => (tn, tc, 0.0),
             _ => (paper.network, paper.compute, paper.other),
         };
-        PacketTime { network, compute, other: self.other.unwrap_or(other) }
+        Ok(PacketTime { network, compute, other: self.other.unwrap_or(other) })
+    }
+}
+
+/// The times of a driver in the summary of `vireo experiment cloud-breakdown`.
+fn measured(summary: &[u8], driver: &str) -> Result<PacketTime, String> {
+    let summary: Summary = serde_json::from_slice(summary)
+        .map_err(|error| format!("this is no summary of an experiment ({error}): give that of cloud-breakdown"))?;
+    let find = |part: &str| {
+        let name = format!("{driver}, {part}");
+        summary.figures.iter().find(|figure| figure.name == name).map(|figure| figure.ours.median)
+    };
+    let drivers: Vec<&str> = summary.figures.iter().filter_map(|figure| figure.name.strip_suffix(", T_c")).collect();
+    let drivers: Vec<&str> = drivers.into_iter().filter(|name| !name.contains(',')).collect();
+    match (find("T_n"), find("T_c")) {
+        // what a difference leaves may be below nothing, by as much as measuring is in error
+        (Some(network), Some(compute)) => {
+            Ok(PacketTime { network, compute, other: find("other").unwrap_or(0.0).max(0.0) })
+        }
+        _ if drivers.is_empty() => Err("it has no times of packets: give the summary of cloud-breakdown".to_owned()),
+        _ => Err(format!("it has no driver {driver:?}: choose one of {}", drivers.join(", "))),
     }
 }
 
@@ -75,7 +105,7 @@ fn share(text: &str) -> Result<f64, String> {
 
 /// Does what `vireo plan` was asked.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let time = args.time();
+    let time = args.time()?;
     if time.total() <= 0.0 {
         return Err(Failure("a packet cannot take no time at all: give --tn and --tc as they were measured".into()));
     }
@@ -186,12 +216,46 @@ mod tests {
 
     #[test]
     fn times_are_the_papers_or_those_given() {
-        let time = |line: &[&str]| parse(line).unwrap().time();
+        let time = |line: &[&str]| parse(line).unwrap().time().unwrap();
         assert_eq!(time(&[]), PacketTime::PAPER);
         assert_eq!(time(&["--tn", "300", "--tc", "30"]), PacketTime { network: 300.0, compute: 30.0, other: 0.0 });
         assert_eq!(time(&["--other", "0"]), PacketTime { other: 0.0, ..PacketTime::PAPER });
         assert!(parse(&["--tn", "300"]).is_err(), "one of ours and one of the paper's mean nothing together");
         assert!(run(&parse(&["--tn", "0", "--tc", "0"]).unwrap()).is_err());
+    }
+
+    #[test]
+    fn times_are_those_of_a_driver_that_was_measured() {
+        let figure = |name: &str, ns: f64| {
+            serde_json::json!({ "name": name, "unit": "ns", "ours": { "median": ns, "min": ns, "max": ns, "runs": [ns] },
+                "paper": null, "baseline": null, "mark": null, "met": true })
+        };
+        let figures = [
+            figure("af-xdp, T_n", 900.0),
+            figure("af-xdp, T_c", 30.0),
+            figure("af-xdp, uplink, T_c", 29.0),
+            figure("af-xdp, other", -5.0),
+            figure("xdp, T_n", 200.0),
+            figure("xdp, T_c", 90.0),
+        ];
+        let summary = |figures: &[serde_json::Value]| {
+            let machine = serde_json::json!({ "cpu": "x", "cpus": 2, "kernel": "6", "release": "0.1.0" });
+            let json = serde_json::json!({ "experiment": "cloud-breakdown", "about": "?", "paper": "", "machine": machine,
+                "quick": false, "runs": 1, "configurations": [], "figures": figures, "met": true, "notes": [] });
+            json.to_string().into_bytes()
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("summary.json");
+        fs::write(&file, summary(&figures)).unwrap();
+        let time = |driver: &[&str]| parse(&[&["--measured", file.to_str().unwrap()], driver].concat()).unwrap().time();
+        assert_eq!(time(&[]).unwrap(), PacketTime { network: 900.0, compute: 30.0, other: 0.0 });
+        assert_eq!(time(&["--driver", "xdp"]).unwrap(), PacketTime { network: 200.0, compute: 90.0, other: 0.0 });
+        let refused = time(&["--driver", "dpdk"]).unwrap_err().to_string();
+        assert!(refused.contains("summary.json") && refused.contains("choose one of af-xdp, xdp"), "{refused}");
+        assert!(measured(&summary(&[]), "xdp").unwrap_err().contains("no times"));
+        assert!(measured(b"{}", "xdp").is_err());
+        assert!(parse(&["--measured", "a", "--tn", "1", "--tc", "1"]).is_err(), "either or");
+        assert!(parse(&["--driver", "xdp"]).is_err(), "of what?");
     }
 
     #[test]

@@ -28,13 +28,40 @@ fn an_experiment_leaves_its_results() {
 }
 
 #[test]
+fn the_time_of_a_packet_is_told_by_driver() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("results");
+    let words = ["experiment", "cloud-breakdown", "--quick", "--out"];
+    let output = Command::new(VIREO).args(words).arg(&out).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if errors.contains("vireo: this needs ") {
+        eprintln!("skipped: {}", errors.trim());
+        return;
+    }
+    assert!(output.status.success(), "{errors}");
+    let file = out.join("summary.json");
+    let summary: Summary = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    for driver in ["sockets", "af-packet", "af-xdp", "xdp"] {
+        for part in ["T_c", "T_p"] {
+            let name = format!("{driver}, {part}");
+            let figure = summary.figures.iter().find(|figure| figure.name == name).unwrap();
+            assert!(figure.unit == "ns" && figure.paper.is_some(), "{figure:?}");
+        }
+    }
+    let total = summary.figures.iter().find(|figure| figure.name == "sockets, T_p").unwrap();
+    assert!(total.ours.median > 100.0, "system calls for every packet: {total:?}");
+    assert!(std::fs::read_to_string(out.join("times.svg")).unwrap().contains("af-packet"));
+    assert_eq!(std::fs::read_to_string(out.join("times.csv")).unwrap().lines().count(), 1 + 4 * 2);
+}
+
+#[test]
 fn what_there_is_not_is_told_before_anything_runs() {
     let output = Command::new(VIREO).args(["experiment", "nothing"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("vireo experiment --list"));
     let output = Command::new(VIREO).args(["experiment", "--list"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    for name in ["mmlite-fig2c", "mmlite-fig7-nf", "mmlite-fig9", "soak"] {
+    for name in ["mmlite-fig2c", "mmlite-fig7-nf", "mmlite-fig9", "soak", "cloud-breakdown"] {
         assert!(text.contains(name), "{name} in {text}");
     }
 }

@@ -53,7 +53,7 @@ impl BareFrames {
     /// Looks the next hops up, once.
     pub(crate) fn new(bare: Bare, n3: &[IpAddr], hops: &mut Hops, now: Instant) -> Result<Self, StartError> {
         hops.begin();
-        let mut hop = |to| hops.find(to, now).ok_or(StartError::BareHop(to));
+        let mut hop = |to| hops.find(to, now).copied().ok_or(StartError::BareHop(to));
         let (uplink, downlink) = (hop(bare.server)?, hop(bare.tunnel.address)?);
         let source = n3.iter().find(|address| address.is_ipv4()).ok_or(StartError::NoN3)?;
         let end = ROOM + usize::from(bare.octets);

@@ -14,24 +14,70 @@ pub(crate) const PROTOCOL_UDP: u8 = 17;
 /// Octets that are kept free before a frame: for the headers of the longest tunnel.
 pub(crate) const ROOM: usize = IPV6 + UDP + gtpu::G_PDU_HEADER;
 
-/// The IP packet of a frame; ranges are of the slice that was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Where the IP packet of a frame lies in the octets that were read. Small, so that a batch of them is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Carried {
-    pub(crate) from: IpAddr,
-    pub(crate) to: IpAddr,
-    pub(crate) packet: Range<usize>,
-    /// The source port and the payload, if it is for the port of GTP-U.
-    pub(crate) gtp: Option<(u16, Range<usize>)>,
+    begin: u32,
+    end: u32,
+    /// The payload of UDP, if it is for the port of GTP-U; 0 else.
+    gtp: u32,
+    gtp_end: u32,
+    v6: bool,
 }
 
+impl Carried {
+    /// The IP packet.
+    #[inline]
+    pub(crate) fn packet(&self) -> Range<usize> {
+        self.begin as usize..self.end as usize
+    }
+
+    /// The payload of UDP, if it is for the port of GTP-U.
+    #[inline]
+    pub(crate) fn gtp(&self) -> Option<Range<usize>> {
+        (self.gtp != 0).then_some(self.gtp as usize..self.gtp_end as usize)
+    }
+
+    /// The source port, where there is a payload for the port of GTP-U.
+    #[inline]
+    pub(crate) fn port(&self, octets: &[u8]) -> u16 {
+        u16_at(octets, (self.gtp as usize).saturating_sub(UDP))
+    }
+
+    #[inline]
+    fn address(&self, octets: &[u8], v4: usize, v6: usize) -> IpAddr {
+        let begin = self.begin as usize;
+        // the header was there when it was read
+        match self.v6 {
+            false => v4_at(octets, begin + v4).unwrap_or(Ipv4Addr::UNSPECIFIED).into(),
+            true => v6_at(octets, begin + v6).unwrap_or(Ipv6Addr::UNSPECIFIED).into(),
+        }
+    }
+
+    /// Of the IP packet.
+    #[inline]
+    pub(crate) fn source(&self, octets: &[u8]) -> IpAddr {
+        self.address(octets, 12, 8)
+    }
+
+    /// Of the IP packet.
+    #[inline]
+    pub(crate) fn destination(&self, octets: &[u8]) -> IpAddr {
+        self.address(octets, 16, 24)
+    }
+}
+
+#[inline]
 fn u16_at(octets: &[u8], at: usize) -> u16 {
     octets.get(at..).and_then(|o| o.first_chunk()).map_or(0, |o| u16::from_be_bytes(*o))
 }
 
+#[inline]
 fn v4_at(octets: &[u8], at: usize) -> Option<Ipv4Addr> {
     octets.get(at..)?.first_chunk::<4>().map(|v4| Ipv4Addr::from(*v4))
 }
 
+#[inline]
 fn v6_at(octets: &[u8], at: usize) -> Option<Ipv6Addr> {
     octets.get(at..)?.first_chunk::<16>().map(|v6| Ipv6Addr::from(*v6))
 }
@@ -42,16 +88,14 @@ pub(crate) fn read(octets: &[u8], start: usize) -> Option<Carried> {
     let kind = u16_at(octets, start + 12);
     let ip = start + ETHERNET;
     let header = octets.get(ip..)?;
-    let (from, to, protocol, header_octets, total): (IpAddr, IpAddr, _, _, _) = match kind {
+    let (protocol, header_octets, total) = match kind {
         0x0800 if header.len() >= IPV4 && header[0] == 0x45 => {
-            let total = usize::from(u16_at(header, 2));
             // a later fragment has no UDP header
             let protocol = if u16_at(header, 6) & 0x3fff == 0 { header[9] } else { 0 };
-            (v4_at(header, 12)?.into(), v4_at(header, 16)?.into(), protocol, IPV4, total)
+            (protocol, IPV4, usize::from(u16_at(header, 2)))
         }
         0x86dd if header.len() >= IPV6 && header[0] >> 4 == 6 => {
-            let total = IPV6 + usize::from(u16_at(header, 4));
-            (v6_at(header, 8)?.into(), v6_at(header, 24)?.into(), header[6], IPV6, total)
+            (header[6], IPV6, IPV6 + usize::from(u16_at(header, 4)))
         }
         _ => return None,
     };
@@ -62,8 +106,9 @@ pub(crate) fn read(octets: &[u8], start: usize) -> Option<Carried> {
     let length = usize::from(u16_at(octets, udp + 4));
     let fits = (UDP..=total - header_octets).contains(&length);
     let is_gtp = protocol == PROTOCOL_UDP && u16_at(octets, udp + 2) == gtpu::PORT && fits;
-    let gtp = is_gtp.then(|| (u16_at(octets, udp), udp + UDP..udp + length));
-    Some(Carried { from, to, packet: ip..ip + total, gtp })
+    let (gtp, gtp_end) = if is_gtp { (udp + UDP, udp + length) } else { (0, 0) };
+    let [begin, end, gtp, gtp_end] = [ip, ip + total, gtp, gtp_end].map(|at| at as u32);
+    Some(Carried { begin, end, gtp, gtp_end, v6: header_octets == IPV6 })
 }
 
 /// The destination of a sound IP packet that a router may simply pass on: it has hops left and no options.
@@ -91,6 +136,7 @@ pub(crate) fn take_hop(packet: &mut [u8]) {
 
 /// The sum of 16-bit words, not folded. The octets of a packet are added four at a time, in the machine's order, and the
 /// result is swapped at the end (RFC 1071 2).
+#[inline]
 fn sum(octets: &[u8]) -> u64 {
     let (words, rest) = octets.as_chunks::<4>();
     let mut sum: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
@@ -100,13 +146,19 @@ fn sum(octets: &[u8]) -> u64 {
     sum
 }
 
-/// The checksum of a sum.
-fn checksum(mut sum: u64) -> u16 {
+#[inline]
+fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
+    sum as u16
+}
+
+/// The checksum of a sum.
+#[inline]
+fn checksum(sum: u64) -> u16 {
     // the words were added in the machine's order
-    !u16::from_be(sum as u16)
+    !u16::from_be(fold(sum))
 }
 
 fn pseudo(source: &[u8], destination: &[u8], protocol: u8, length: usize) -> u64 {
@@ -160,22 +212,23 @@ pub(crate) fn outer(v6: bool) -> usize {
 pub(crate) fn write_udp(octets: &mut [u8], datagram: Range<usize>, from: IpAddr, to: IpAddr, id: u16) -> usize {
     let length = datagram.len() + UDP;
     let udp = datagram.start - UDP;
-    let port = gtpu::PORT.to_be_bytes();
-    octets[udp..udp + 2].copy_from_slice(&port);
-    octets[udp + 2..udp + 4].copy_from_slice(&port);
-    octets[udp + 4..udp + 6].copy_from_slice(&(length as u16).to_be_bytes());
-    octets[udp + 6..udp + 8].fill(0);
+    let ports = u64::from(gtpu::PORT) << 48 | u64::from(gtpu::PORT) << 32;
+    octets[udp..udp + UDP].copy_from_slice(&(ports | u64::from(length as u16) << 16).to_be_bytes());
     match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
             let start = udp - IPV4;
-            let header = &mut octets[start..udp];
-            header.copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0, 0, 64, PROTOCOL_UDP, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-            header[2..4].copy_from_slice(&((length + IPV4) as u16).to_be_bytes());
-            header[4..6].copy_from_slice(&id.to_be_bytes());
-            header[12..16].copy_from_slice(&from.octets());
-            header[16..20].copy_from_slice(&to.octets());
-            let result = checksum(sum(header));
-            header[10..12].copy_from_slice(&result.to_be_bytes());
+            let total = (length + IPV4) as u16;
+            let (from, to) = (from.to_bits(), to.to_bits());
+            // summed from what it is made of: octets that were only just written are slow to read in other sizes
+            let fixed = 0x4500 + u64::from(u16::from_be_bytes([64, PROTOCOL_UDP]));
+            let words = |address: u32| u64::from(address >> 16) + u64::from(address & 0xffff);
+            let sum = fixed + u64::from(total) + u64::from(id) + words(from) + words(to);
+            let first = 0x4500_0000_0000_0000 | u64::from(total) << 32 | u64::from(id) << 16;
+            let check = !fold(sum);
+            let second = u64::from(u16::from_be_bytes([64, PROTOCOL_UDP])) << 48 | u64::from(check) << 32;
+            octets[start..start + 8].copy_from_slice(&first.to_be_bytes());
+            octets[start + 8..start + 16].copy_from_slice(&(second | u64::from(from)).to_be_bytes());
+            octets[start + 16..udp].copy_from_slice(&to.to_be_bytes());
             start
         }
         (from, to) => {

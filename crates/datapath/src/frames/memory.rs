@@ -95,7 +95,8 @@ pub struct MemoryFrames {
 impl MemoryFrames {
     /// A user plane of these tables at these addresses of N3; `hops` is how frames leave, all others are routed by
     /// the kernel that is not there.
-    pub fn new(tables: Tables, n3: &[IpAddr], hops: &[NextHop]) -> Self {
+    pub fn new(mut tables: Tables, n3: &[IpAddr], hops: &[NextHop]) -> Self {
+        tables.decided_by_one(true);
         let known = |hop: &NextHop| (hop.to, Hop { port: hop.port, macs: hop.macs, mtu: 1500 });
         let hops = Hops::fixed(&hops.iter().map(known).collect::<Vec<_>>());
         MemoryFrames {

@@ -16,8 +16,7 @@ pub(crate) mod xsk;
 
 use crate::XdpMode;
 use crate::counters::{DropReason, Stats};
-use crate::hops::Hops;
-use crate::index::Key;
+use crate::hops::{Hop, Hops};
 use crate::pipeline::{self, HEADROOM, Unusual};
 use crate::sockets::{EventSink, send};
 use crate::sys::tun::Tun;
@@ -168,37 +167,41 @@ impl<E: Exit> Engine<E> {
         for (n, carried) in carried.iter_mut().enumerate().take(count) {
             let (octets, start, end) = frames.frame(n);
             *carried = layout::read(&octets[..end], start);
-            match carried {
-                Some(Carried { gtp: Some((_, datagram)), .. }) => tables.prefetch_datagram(&octets[datagram.clone()]),
-                Some(Carried { to, .. }) => tables.prefetch_address(key(*to)),
-                None => {}
+            let Some(carried) = carried else { continue };
+            match carried.gtp() {
+                Some(datagram) => tables.prefetch_datagram(&octets[datagram]),
+                None => tables.prefetch_address_of(&octets[carried.packet()]),
             }
         }
-        for carried in carried.iter().take(count) {
-            if let Some(Carried { gtp: None, to, .. }) = carried {
-                tables.prefetch_downlink(key(*to));
+        for (n, carried) in carried.iter().enumerate().take(count) {
+            if let Some(carried) = carried
+                && carried.gtp().is_none()
+            {
+                let (octets, _, _) = frames.frame(n);
+                tables.prefetch_record_of(&octets[carried.packet()]);
             }
         }
         self.hops.begin();
-        for (n, carried) in carried.into_iter().enumerate().take(count) {
-            fates[n] = match carried {
-                None => {
-                    stats.drop(DropReason::Malformed);
-                    Fate::Done
-                }
-                Some(Carried { from, to, gtp: Some((port, datagram)), .. }) if self.n3.contains(&to) => {
-                    let (octets, _, _) = frames.frame(n);
-                    self.uplink(tables, octets, (SocketAddr::new(from, port), to, datagram), now, stats)
-                }
-                Some(Carried { packet, .. }) => {
-                    let whole = !frames.lacks_checksum(n);
-                    let (octets, _, _) = frames.frame(n);
-                    if !whole {
-                        layout::complete_checksum(&mut octets[packet.clone()]);
-                    }
-                    self.downlink(tables, octets, packet, now, stats)
-                }
+        for (n, carried) in carried.iter().enumerate().take(count) {
+            let Some(carried) = carried else {
+                stats.drop(DropReason::Malformed);
+                fates[n] = Fate::Done;
+                continue;
             };
+            let whole = !frames.lacks_checksum(n);
+            let (octets, _, _) = frames.frame(n);
+            if let Some(datagram) = carried.gtp() {
+                let local = carried.destination(octets);
+                if self.n3.contains(&local) {
+                    let from = SocketAddr::new(carried.source(octets), carried.port(octets));
+                    fates[n] = self.uplink(tables, octets, (from, local, datagram), now, stats);
+                    continue;
+                }
+            }
+            if !whole {
+                layout::complete_checksum(&mut octets[carried.packet()]);
+            }
+            fates[n] = self.downlink(tables, octets, carried.packet(), now, stats);
         }
     }
 
@@ -219,7 +222,10 @@ impl<E: Exit> Engine<E> {
         let length = packet.len();
         // it is a part of the datagram
         let at = begin + (packet.as_ptr() as usize).wrapping_sub(octets[begin..].as_ptr() as usize);
-        let hop = layout::routed(packet).and_then(|to| self.onward(tables, to, now));
+        let hop = match layout::routed(packet) {
+            Some(to) => self.onward(tables, to, now),
+            None => None,
+        };
         match hop.filter(|hop| length <= hop.mtu) {
             Some(hop) => {
                 layout::take_hop(&mut octets[at..at + length]);
@@ -238,7 +244,8 @@ impl<E: Exit> Engine<E> {
     }
 
     /// The next hop of an uplink packet: the configured one for what is beyond it, else the routes'.
-    fn onward(&mut self, tables: &Tables, to: IpAddr, now: Instant) -> Option<crate::hops::Hop> {
+    #[inline]
+    fn onward(&mut self, tables: &Tables, to: IpAddr, now: Instant) -> Option<&Hop> {
         let next = match self.next_hops[usize::from(to.is_ipv6())] {
             None => to,
             Some(next) => {
@@ -294,13 +301,5 @@ impl<E: Exit> Engine<E> {
             false => stats.drop(DropReason::N3Send),
         }
         Fate::Done
-    }
-}
-
-#[inline]
-fn key(address: IpAddr) -> Key {
-    match address {
-        IpAddr::V4(v4) => Key::V4(v4.to_bits()),
-        IpAddr::V6(v6) => Key::V6((v6.to_bits() >> 64) as u64),
     }
 }

@@ -12,7 +12,7 @@ use crate::packets::{self, ETHERNET, IPV4_HEADER, OUTER};
 use crate::sys;
 use aya::maps::{Array, MapData, MapError, PerCpuArray};
 use aya::programs::links::FdLink;
-use aya::programs::{ProgramError, Xdp, XdpMode};
+use aya::programs::{ProgramError, TestRun, TestRunAttrs, TestRunOptions, Xdp, XdpMode};
 use aya::{Ebpf, EbpfLoader};
 use std::io;
 use std::net::Ipv4Addr;
@@ -160,6 +160,10 @@ unsafe impl aya::Pod for Constants {}
 
 const _: () = assert!(size_of::<Constants>() == 7 * 4 + 80 + 36);
 
+/// `load` of `bpf/circuit.bpf.c`: of what goes round, and of what is generated.
+const ROUND: u32 = 0;
+const GENERATED: u32 = 1;
+
 /// `struct load`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -244,6 +248,14 @@ impl Circuit {
         Ok(circuit)
     }
 
+    /// In a user plane's place: an end of all that comes, counted as [`Counted::others`].
+    pub fn sink(ends: &Ends, packets: Packets) -> Result<Self, CircuitError> {
+        let mut circuit = Circuit::open(&ends.n3, &ends.n6, ends, packets)?;
+        circuit.attach("sink", &ends.n3.clone())?;
+        circuit.attach("sink", &ends.n6.clone())?;
+        Ok(circuit)
+    }
+
     fn open(
         towards_n3: &Interface,
         towards_n6: &Interface,
@@ -280,13 +292,7 @@ impl Circuit {
 
     fn attach(&mut self, program: &str, interface: &Interface) -> Result<(), CircuitError> {
         let index = interface.index()?;
-        let missing = || CircuitError::Refused(format!("there is no program {program}"));
-        let program: &mut Xdp = self
-            .bpf
-            .program_mut(program)
-            .ok_or_else(missing)?
-            .try_into()
-            .map_err(|error: ProgramError| refused(&error))?;
+        let program = self.program(program)?;
         if program.fd().is_err() {
             program.load().map_err(|error| refused(&error))?;
         }
@@ -296,11 +302,47 @@ impl Circuit {
         Ok(())
     }
 
+    fn program(&mut self, name: &str) -> Result<&mut Xdp, CircuitError> {
+        let missing = || CircuitError::Refused(format!("there is no program {name}"));
+        let program = self.bpf.program_mut(name).ok_or_else(missing)?;
+        program.try_into().map_err(|error: ProgramError| refused(&error))
+    }
+
     /// From now on the packets are of `count` sessions from `first` on; of 0 sessions: the frames end.
     pub fn run(&mut self, first: u32, count: u32) -> Result<(), CircuitError> {
+        self.set_load(ROUND, Load { first, count })
+    }
+
+    fn set_load(&mut self, place: u32, value: Load) -> Result<(), CircuitError> {
         let map = self.bpf.map_mut("load").ok_or_else(|| CircuitError::Refused("there is no map load".to_owned()))?;
         let mut load = Array::<&mut MapData, Load>::try_from(map).map_err(|error: MapError| refused(&error))?;
-        load.set(0, Load { first, count }, 0).map_err(|error| refused(&error))
+        load.set(place, value, 0).map_err(|error| refused(&error))
+    }
+
+    /// The packets that [`Circuit::generate`] makes are of `count` sessions from `first` on.
+    pub fn generate_of(&mut self, first: u32, count: u32) -> Result<(), CircuitError> {
+        self.set_load(GENERATED, Load { first, count })
+    }
+
+    /// Makes frames and sends them into the user plane, on this processor, which receives them as they come. To be called
+    /// in the namespace of the far ends. More than a veth interface has places for, 256, are lost where nobody takes
+    /// them out meanwhile.
+    pub fn generate(&mut self, direction: Direction, frames: u32) -> Result<(), CircuitError> {
+        let frame = self.packets.frame(&self.ends, direction, 0)?;
+        let name = match direction {
+            Direction::Uplink => "generate_n3",
+            Direction::Downlink => "generate_n6",
+        };
+        let program = self.program(name)?;
+        if program.fd().is_err() {
+            program.load().map_err(|error| refused(&error))?;
+        }
+        let mut options = TestRunOptions::new();
+        options.data_in = Some(&frame);
+        options.repeat = frames;
+        options.attrs = TestRunAttrs::new().xdp_live_frames(frames.min(BURST as u32));
+        program.test_run(options).map_err(|error| refused(&error))?;
+        Ok(())
     }
 
     /// Sends frames of session `session` into the user plane; the program does the rest.

@@ -3,7 +3,7 @@
 
 mod control;
 mod host;
-mod upf;
+pub(crate) mod upf;
 
 use crate::cli::Failure;
 use clap::Subcommand;

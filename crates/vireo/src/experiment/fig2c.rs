@@ -1,9 +1,9 @@
 //! MMLite figure 2c: what registrations (attach) do to the latency of service requests.
 
-use super::Experiment;
 use super::session::{FIRST_GUESS, Findings, Session, Told, Variant, each};
 use super::steady::{OTHER_SST, Outcome, Steady};
 use super::variants::{Objectives, decomposed, processors, unified};
+use super::{Experiment, Run};
 use crate::cli::Failure;
 use std::time::Duration;
 use vireo_simulator::results::plot::{At, Axis, Chart};
@@ -13,7 +13,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "mmlite-fig2c",
     about: "How much slower do service requests become as more and more UEs attach beside them?",
     paper: "MMLite, figure 2c",
-    run,
+    run: Run::Core(run),
 };
 
 /// Service requests, as a part of what the processor can do of them alone.

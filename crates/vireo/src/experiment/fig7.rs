@@ -1,9 +1,9 @@
 //! MMLite figure 7: a worker dies (SIGKILL) or hangs (SIGSTOP) under load.
 
-use super::Experiment;
 use super::session::{FIRST_GUESS, Findings, Session, Variant, each};
 use super::steady::{Outcome, Steady};
 use super::variants::{decomposed, stateful};
+use super::{Experiment, Run};
 use crate::cli::Failure;
 use std::time::Duration;
 use vireo_simulator::analysis::timeline::{Around, around};
@@ -15,7 +15,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "mmlite-fig7-nf",
     about: "What do UEs notice when a worker is killed, or stops, in the middle of the load?",
     paper: "MMLite, figure 7 (NF failure)",
-    run,
+    run: Run::Core(run),
 };
 
 /// Loads, as parts of the saturation.

@@ -1,9 +1,9 @@
 //! MMLite figure 9: handovers and service requests together, near the saturation of one processor.
 
-use super::Experiment;
 use super::session::{FIRST_GUESS, Findings, Session, Told, Variant, each};
 use super::steady::{Outcome, Steady};
 use super::variants::{decomposed, processors, unified};
+use super::{Experiment, Run};
 use crate::cli::Failure;
 use crate::lab::emulator::Latency;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "mmlite-fig9",
     about: "Does decomposition keep service requests fast beside handovers, and do shares of the core decide who waits?",
     paper: "MMLite, figure 9 (1000 requests/s)",
-    run,
+    run: Run::Core(run),
 };
 
 /// The load, as a part of what the processor can do.

@@ -2,6 +2,7 @@
 //! processes in namespaces of their own; what is compared are configurations of the one core. An experiment leaves
 //! `results/NAME/`: `summary.json` and SVG plots, and CSV tables with all that was measured.
 
+mod breakdown;
 mod fig2c;
 mod fig7;
 mod fig9;
@@ -11,6 +12,7 @@ mod soak;
 mod steady;
 mod variants;
 
+use crate::bench::upf::network::Network;
 use crate::cli::Failure;
 use crate::lab::core::UE_NETWORKS;
 use crate::lab::{Interrupt, Lab};
@@ -53,11 +55,43 @@ struct Experiment {
     about: &'static str,
     /// The publication and the figure in it.
     paper: &'static str,
-    run: fn(&Session) -> Result<Findings, Failure>,
+    run: Run,
 }
 
-const ALL: &[Experiment] =
-    &[service_load::EXPERIMENT, fig2c::EXPERIMENT, fig7::EXPERIMENT, fig9::EXPERIMENT, soak::EXPERIMENT];
+/// What an experiment runs in.
+enum Run {
+    /// Namespaces for cores and RANs.
+    Core(fn(&Session) -> Result<Findings, Failure>),
+    /// A namespace for a user plane alone, with links to all around it.
+    UserPlane(fn(&Plane) -> Result<Findings, Failure>),
+}
+
+/// What an experiment with a user plane alone runs in.
+struct Plane {
+    network: Network,
+    interrupt: Interrupt,
+    /// The short form.
+    quick: bool,
+    /// How often everything is measured.
+    runs: u32,
+}
+
+impl Plane {
+    /// The processor of packets, and those of everything else.
+    fn processors(&self) -> (usize, Vec<usize>) {
+        let all = std::thread::available_parallelism().map_or(1, usize::from);
+        (0, if all > 1 { (1..all).collect() } else { vec![0] })
+    }
+}
+
+const ALL: &[Experiment] = &[
+    service_load::EXPERIMENT,
+    fig2c::EXPERIMENT,
+    fig7::EXPERIMENT,
+    fig9::EXPERIMENT,
+    soak::EXPERIMENT,
+    breakdown::EXPERIMENT,
+];
 
 fn minutes(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|m| (0.5..=1440.0).contains(m)).ok_or_else(|| "0.5 to 1440 minutes are allowed".into())
@@ -80,18 +114,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let out = args.out.clone().unwrap_or_else(|| Path::new("results").join(name));
     let folder = Folder::make(&out)?;
     let log = args.core_log.as_deref().map(crate::lab::create).transpose()?;
-    let lab = Lab::build(&UE_NETWORKS)?;
     let runs = args.runs.unwrap_or(if args.quick { 1 } else { 3 });
-    let session = Session {
-        lab,
-        interrupt: Interrupt::listen()?,
-        quick: args.quick,
-        runs,
-        minutes: args.minutes,
-        seed: args.seed,
-        log,
+    let findings = match experiment.run {
+        Run::Core(run) => {
+            let lab = Lab::build(&UE_NETWORKS)?;
+            let interrupt = Interrupt::listen()?;
+            let (quick, minutes, seed) = (args.quick, args.minutes, args.seed);
+            run(&Session { lab, interrupt, quick, runs, minutes, seed, log })?
+        }
+        Run::UserPlane(run) => {
+            let network = Network::build()?;
+            run(&Plane { network, interrupt: Interrupt::listen()?, quick: args.quick, runs })?
+        }
     };
-    let findings = (experiment.run)(&session)?;
     for (name, table) in &findings.tables {
         folder.table(name, table)?;
     }

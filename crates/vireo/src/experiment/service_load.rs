@@ -1,7 +1,7 @@
 //! Service requests in a closed loop: how many there can be, and how long they take.
 
-use super::Experiment;
 use super::session::{Findings, Session, Variant};
+use super::{Experiment, Run};
 use crate::cli::Failure;
 use crate::lab::emulator::{Emulated, EmulatorOptions, Load};
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "service-load",
     about: "How many service requests can the core serve, and how long does each take as the load grows?",
     paper: "",
-    run,
+    run: Run::Core(run),
 };
 
 /// UEs under way at once.

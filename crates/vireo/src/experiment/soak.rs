@@ -1,9 +1,9 @@
 //! A long load with workers that die and hang at random: no UE may be lost, and nothing may grow.
 
-use super::Experiment;
 use super::session::{FIRST_GUESS, Findings, Session};
 use super::steady::{Outcome, Steady};
 use super::variants::decomposed;
+use super::{Experiment, Run};
 use crate::cli::Failure;
 use crate::lab::core::Core;
 use crate::lab::workers::{self, Holdings};
@@ -19,7 +19,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "soak",
     about: "Does a core at 70% load keep every UE, and its size, while its workers are killed and stopped at random?",
     paper: "",
-    run,
+    run: Run::Core(run),
 };
 
 /// The load, as a part of the saturation.

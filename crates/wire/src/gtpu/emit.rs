@@ -30,14 +30,17 @@ pub enum EmitError {
 /// cannot tell it. The QFI is cut to its 6 bits.
 #[inline]
 pub fn g_pdu_header(teid: Teid, session: PduSession, payload: usize) -> Option<[u8; G_PDU_HEADER]> {
-    let [high, low] = u16::try_from(payload + G_PDU_HEADER - PLAIN_HEADER).ok()?.to_be_bytes();
-    let [a, b, c, d] = teid.0.to_be_bytes();
+    let length = u16::try_from(payload + G_PDU_HEADER - PLAIN_HEADER).ok()?;
     let (pdu_type, flow) = match session {
         PduSession::Downlink { qfi, rqi } => (0x00, u8::from(rqi) << 6 | qfi & 0x3f),
         PduSession::Uplink { qfi } => (0x10, qfi & 0x3f),
     };
-    let kind = MessageType::GPdu.octet();
-    Some([VERSION_1 | E, kind, high, low, a, b, c, d, 0, 0, 0, PDU_SESSION_CONTAINER, 1, pdu_type, flow, 0])
+    // one number: octets that are written one by one and read together at once hold up a processor
+    let word = |octets: [u8; 2]| u64::from(u16::from_be_bytes(octets));
+    let fixed = word([VERSION_1 | E, MessageType::GPdu.octet()]) << 48;
+    let first = fixed | u64::from(length) << 32 | u64::from(teid.0);
+    let second = word([0, PDU_SESSION_CONTAINER]) << 32 | word([1, pdu_type]) << 16 | word([flow, 0]);
+    Some((u128::from(first) << 64 | u128::from(second)).to_be_bytes())
 }
 
 /// The header of a G-PDU without optional fields (S1-U, or forwarding without a QoS flow).

@@ -124,6 +124,22 @@ proptest! {
     }
 
     #[test]
+    fn what_is_read_as_usual_is_read_the_same_with_all_checks(
+        teid: u32, session in session(), payload: Vec<u8>, changes: Vec<(u8, u8)>, cut in 0..4_usize,
+    ) {
+        let mut data = g_pdu_header(Teid(teid), session, payload.len()).expect("short").to_vec();
+        data.extend(&payload);
+        prop_assert_eq!(Packet::usual(&data), Packet::parse(&data).ok());
+        for (at, octet) in changes {
+            data[usize::from(at) % G_PDU_HEADER] = octet;
+        }
+        data.truncate(data.len() - cut);
+        if let Some(packet) = Packet::usual(&data) {
+            prop_assert_eq!(Packet::parse(&data), Ok(packet));
+        }
+    }
+
+    #[test]
     fn random_bytes_do_no_harm(mut data: Vec<u8>, valid_start: bool) {
         if valid_start && !data.is_empty() {
             data[0] = 0x34;

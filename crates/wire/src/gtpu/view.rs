@@ -1,8 +1,12 @@
+use super::emit::{G_PDU_HEADER, PLAIN_HEADER};
 use super::{MessageType, PduSession};
 use vireo_types::Teid;
 
 /// Extension headers that are read in one message before it is refused: more than any interface uses.
 pub const EXTENSION_HEADERS: usize = 8;
+
+/// Of [`MessageType::GPdu`].
+const G_PDU: u8 = MessageType::GPdu.octet();
 
 /// PDU Session Container (TS 29.281 5.2.1-3).
 pub(super) const PDU_SESSION_CONTAINER: u8 = 0x85;
@@ -47,6 +51,25 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
+    /// Reads what nearly every datagram on N3 is: a G-PDU with a PDU Session Container as short as it may be and no other
+    /// optional field. `None` = it is something else, sound or not: [`Packet::parse`] reads all.
+    #[inline]
+    pub fn usual(data: &'a [u8]) -> Option<Self> {
+        let header: &[u8; G_PDU_HEADER] = data.first_chunk()?;
+        let [flags, kind, length_high, length_low, a, b, c, d, _, _, _, next, units, first, second, last] = *header;
+        if (flags, kind, next, units, last) != (0b0011_0100, G_PDU, PDU_SESSION_CONTAINER, 1, 0) {
+            return None;
+        }
+        let length = usize::from(u16::from_be_bytes([length_high, length_low]));
+        Some(Packet {
+            kind: MessageType::GPdu,
+            teid: Teid(u32::from_be_bytes([a, b, c, d])),
+            sequence: None,
+            pdu_session: Some(pdu_session(&[first, second]).ok()?),
+            payload: data.get(G_PDU_HEADER..PLAIN_HEADER + length)?,
+        })
+    }
+
     /// Checks and reads a datagram. Octets after the end that the Length field tells are ignored.
     #[inline]
     pub fn parse(data: &'a [u8]) -> Result<Self, ParseError> {

@@ -65,6 +65,11 @@ impl Compute {
         Ok(Compute { frames, templates: [uplink?, downlink?], teid, sessions, random: 1 })
     }
 
+    /// Says whether there are several workers, who must not miss each other's counts.
+    pub(crate) fn one_of_several(&mut self, several: bool) {
+        self.frames.tables.decided_by_one(!several);
+    }
+
     /// A packet's time in ns in one direction, for about so long.
     pub(crate) fn nanoseconds(&mut self, direction: Direction, span: Duration) -> Result<f64, Failure> {
         let (began, mut spent, mut batches) = (std::time::Instant::now(), Duration::ZERO, 0_u32);

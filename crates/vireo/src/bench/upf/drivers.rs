@@ -18,7 +18,7 @@ pub(crate) struct Driver {
     pub(crate) name: &'static str,
     io: Option<FrameIo>,
     /// Frames in flight: as many as it takes for none to be waited for, and fewer than any queue on the way holds.
-    flight: usize,
+    pub(super) flight: usize,
 }
 
 /// How often a measurement is begun again that loses frames.
@@ -50,7 +50,7 @@ pub(crate) struct Run {
 
 impl Driver {
     /// The configuration of the user plane.
-    fn toml(&self, network: &Network) -> String {
+    pub(super) fn toml(&self, network: &Network) -> String {
         let (n3, n6) = (&network.ours.n3.name, &network.ours.n6.name);
         match self.io {
             None => format!("[datapath]\ndriver = \"{}\"\nworkers = 1", self.name),

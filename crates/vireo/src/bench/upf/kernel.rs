@@ -13,21 +13,21 @@ const END_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long a measurement takes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spans {
-    pub(super) warm_up: Duration,
-    pub(super) window: Duration,
+pub(crate) struct Spans {
+    pub(crate) warm_up: Duration,
+    pub(crate) window: Duration,
 }
 
 /// A packet's time in ns, by direction.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cost {
-    pub(super) uplink: f64,
-    pub(super) downlink: f64,
+pub(crate) struct Cost {
+    pub(crate) uplink: f64,
+    pub(crate) downlink: f64,
 }
 
 impl Cost {
     /// The costs relative to the middle of two others.
-    pub(super) fn over(self, before: Cost, after: Cost) -> Cost {
+    pub(crate) fn over(self, before: Cost, after: Cost) -> Cost {
         Cost {
             uplink: self.uplink / f64::midpoint(before.uplink, after.uplink),
             downlink: self.downlink / f64::midpoint(before.downlink, after.downlink),
@@ -36,7 +36,7 @@ impl Cost {
 }
 
 /// Both directions, one after the other, of `count` sessions from `first` on.
-pub(super) fn both(
+pub(crate) fn both(
     network: &Network,
     load: &mut Circuit,
     sessions: (u32, u32),
@@ -65,17 +65,17 @@ const QUIET: u32 = 30;
 
 /// What was seen of frames that went round.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Round {
+pub(crate) struct Round {
     /// Of a packet.
-    pub(super) nanoseconds: f64,
+    pub(crate) nanoseconds: f64,
     /// In which the processor did something.
-    pub(super) cpu_nanoseconds: f64,
+    pub(crate) cpu_nanoseconds: f64,
     /// Frames that were there when the load ended, of those that were injected.
-    pub(super) in_flight: u64,
+    pub(crate) in_flight: u64,
 }
 
 /// Has so many frames go round, and looks at them for a while.
-pub(super) fn round(
+pub(crate) fn round(
     network: &Network,
     load: &mut Circuit,
     direction: Direction,

@@ -4,10 +4,11 @@
 //! The load runs in the kernel (`vireo_traffic::circuit`): no generator limits it. What is compared with is measured
 //! before and after, and the UPF has real sessions of N4.
 
-mod compute;
-mod drivers;
+pub(crate) mod breakdown;
+pub(crate) mod compute;
+pub(crate) mod drivers;
 mod kernel;
-mod network;
+pub(crate) mod network;
 mod process;
 
 use crate::cli::Failure;
@@ -170,22 +171,29 @@ fn beside() -> Vec<usize> {
     if all > 1 { (1..all).collect() } else { vec![PROCESSOR] }
 }
 
-/// T_c, with the tables in huge pages and without.
+/// T_c: of a driver with one worker, of one of several, and with the tables not in huge pages.
 fn in_memory(network: &Network, args: &Args, size: Size, interrupt: &Interrupt) -> Result<Vec<Figure>, Failure> {
     let mut figures = vec![];
-    for (pages, ordinary) in [("", false), (", without huge pages", true)] {
+    let few = size.few;
+    let rows = [
+        (1, "", false, false),
+        (few, "", false, false),
+        (few, ", one of several workers", true, false),
+        (few, ", without huge pages", false, true),
+    ];
+    for (sessions, what, several, ordinary) in rows {
         rustix::thread::disable_transparent_huge_pages(ordinary)?;
-        for sessions in [1, size.few] {
-            let mut compute = Compute::new(network, sessions)?;
-            for (way, direction) in [("uplink", Direction::Uplink), ("downlink", Direction::Downlink)] {
-                interrupt.check()?;
-                let mut run = || compute.nanoseconds(direction, args.spans().window);
-                on_processors(&[PROCESSOR], &mut run)??;
-                let runs = (0..args.runs()).map(|_| on_processors(&[PROCESSOR], &mut run)?);
-                let runs = runs.collect::<Result<Vec<f64>, Failure>>()?;
-                let mark = (sessions == size.few && !ordinary).then_some(AtMost(35.0));
-                figures.extend(figure(format!("T_c, {way}, {sessions} sessions{pages}"), "ns", runs, mark));
-            }
+        let mut compute = Compute::new(network, sessions)?;
+        compute.one_of_several(several);
+        for (way, direction) in [("uplink", Direction::Uplink), ("downlink", Direction::Downlink)] {
+            interrupt.check()?;
+            let mut run = || on_processors(&[PROCESSOR], || compute.nanoseconds(direction, args.spans().window))?;
+            // the first one finds caches cold
+            run()?;
+            let runs = (0..args.runs()).map(|_| run()).collect::<Result<Vec<f64>, Failure>>()?;
+            let mark = (sessions == few && what.is_empty()).then_some(AtMost(35.0));
+            let plural = if sessions == 1 { "" } else { "s" };
+            figures.extend(figure(format!("T_c, {way}, {sessions} session{plural}{what}"), "ns", runs, mark));
         }
     }
     rustix::thread::disable_transparent_huge_pages(false)?;

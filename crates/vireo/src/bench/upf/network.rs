@@ -14,34 +14,34 @@ use vireo_traffic::circuit::{Ends, Interface, Packets};
 use vireo_types::Teid;
 
 /// The UPF on N3.
-pub(super) const UPF_N3: Ipv4Addr = Ipv4Addr::new(192, 168, 127, 1);
+pub(crate) const UPF_N3: Ipv4Addr = Ipv4Addr::new(192, 168, 127, 1);
 /// The only RAN node.
-pub(super) const GNB: Ipv4Addr = Ipv4Addr::new(192, 168, 127, 2);
+pub(crate) const GNB: Ipv4Addr = Ipv4Addr::new(192, 168, 127, 2);
 const UPF_N6: Ipv4Addr = Ipv4Addr::new(192, 168, 128, 1);
 /// The host that UEs talk to.
-pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(192, 168, 128, 2);
+pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(192, 168, 128, 2);
 /// The UEs' addresses.
-pub(super) const POOL: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 64, 0, 0), 11);
+pub(crate) const POOL: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 64, 0, 0), 11);
 /// The first UE's.
-pub(super) const FIRST_UE: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 2);
+pub(crate) const FIRST_UE: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 2);
 
 /// Octets of the users' packets.
-pub(super) const LENGTH: u16 = 128;
+pub(crate) const LENGTH: u16 = 128;
 
 /// The namespaces while they exist; the calling thread is in the UPF's.
-pub(super) struct Network {
+pub(crate) struct Network {
     /// The UPF's.
-    pub(super) upf: Netns,
+    pub(crate) upf: Netns,
     outside: Netns,
     /// Where the UPF is.
-    pub(super) ours: Ends,
+    pub(crate) ours: Ends,
     /// Where nothing is but what it is compared with.
-    pub(super) bare: Ends,
+    pub(crate) bare: Ends,
 }
 
 impl Network {
     /// Builds it. To be called from the main thread, before there are others.
-    pub(super) fn build() -> Result<Self, Failure> {
+    pub(crate) fn build() -> Result<Self, Failure> {
         netns::isolate()?;
         let (outside, upf) = (Netns::new()?, Netns::new()?);
         let mut pairs = vec![];
@@ -71,12 +71,12 @@ impl Network {
     }
 
     /// Runs `work` on a thread outside of the UPF.
-    pub(super) fn outside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
+    pub(crate) fn outside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
         inside(&self.outside, work)
     }
 
     /// The packets of the load, for sessions whose first has this TEID.
-    pub(super) fn packets(&self, teid: Teid) -> Packets {
+    pub(crate) fn packets(&self, teid: Teid) -> Packets {
         Packets { length: LENGTH, gnb: GNB, upf: UPF_N3, server: SERVER, ue: FIRST_UE, teid, qfi: 1 }
     }
 }

@@ -1,0 +1,209 @@
+//! Where a packet's time goes, by driver: receiving, sending, and what a user plane does between. Packets are made on the
+//! processor that handles them, never more than so many ahead, and come to their end on the way: first at the interface,
+//! then received, then sent on by a bare forwarder, then by the user plane. What each step adds is its part's time.
+
+use super::compute::Compute;
+use super::drivers::Driver;
+use super::network::Network;
+use super::process::{self, Upf};
+use crate::cli::Failure;
+use crate::lab::Interrupt;
+use crate::lab::process::on_processors;
+use std::time::{Duration, Instant};
+use vireo_datapath::DropReason;
+use vireo_traffic::circuit::{Circuit, CircuitError, Direction};
+use vireo_types::Teid;
+
+/// Packets that are made in one go.
+const BURST: u32 = 128;
+/// Packets that a veth interface has places for, less a burst.
+const PLACES: u64 = 128;
+/// After so long without one that arrives, those on the way are taken for lost.
+const LOST_AFTER: Duration = Duration::from_millis(50);
+
+/// A packet's time in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Parts {
+    /// From the interface to the worker, with the kernel's part of it.
+    pub(crate) receive: f64,
+    /// From the worker to the far end of a link.
+    pub(crate) send: f64,
+    /// Lookup, decision and headers, measured alone.
+    pub(crate) compute: f64,
+    /// What the user plane adds to a bare forwarder beyond that.
+    pub(crate) other: f64,
+}
+
+impl Parts {
+    /// Receiving and sending.
+    pub(crate) fn network(&self) -> f64 {
+        self.receive + self.send
+    }
+
+    /// All of it.
+    pub(crate) fn total(&self) -> f64 {
+        self.network() + self.compute + self.other
+    }
+
+    /// The mean of two.
+    pub(crate) fn mean(self, with: Parts) -> Parts {
+        Parts {
+            receive: f64::midpoint(self.receive, with.receive),
+            send: f64::midpoint(self.send, with.send),
+            compute: f64::midpoint(self.compute, with.compute),
+            other: f64::midpoint(self.other, with.other),
+        }
+    }
+}
+
+/// What is measured on, and for how long.
+#[derive(Clone, Copy)]
+pub(crate) struct Bed<'a> {
+    pub(crate) network: &'a Network,
+    pub(crate) processor: usize,
+    /// Where the user plane's other threads are.
+    pub(crate) beside: &'a [usize],
+    pub(crate) sessions: u32,
+    pub(crate) span: Duration,
+    pub(crate) interrupt: &'a Interrupt,
+}
+
+const WAYS: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
+
+/// By direction: uplink, downlink.
+type Both = [f64; 2];
+
+impl Bed<'_> {
+    /// A load that comes to its end at the far ends.
+    fn load(&self, teid: Teid, sessions: u32) -> Result<Circuit, Failure> {
+        let mut load = self.network.outside(|| Circuit::load(&self.network.ours, self.network.packets(teid)))??;
+        load.generate_of(0, sessions)?;
+        Ok(load)
+    }
+
+    /// The time of a packet in ns, from where it is made to where `arrived` counts it.
+    fn paced(
+        &self,
+        load: &mut Circuit,
+        direction: Direction,
+        ahead: u64,
+        arrived: impl Fn(&Circuit) -> Result<u64, CircuitError> + Send + Sync,
+    ) -> Result<f64, Failure> {
+        self.interrupt.check()?;
+        let (processor, span) = (self.processor, self.span);
+        let work = || -> Result<f64, CircuitError> {
+            let (begin, mut seen) = (Instant::now(), arrived(load)?);
+            // how many more may be on the way
+            let (mut room, mut moved) = (ahead, begin);
+            let mut measured = None;
+            while begin.elapsed() < span {
+                if room >= u64::from(BURST) {
+                    load.generate(direction, BURST)?;
+                    room -= u64::from(BURST);
+                } else {
+                    std::thread::yield_now();
+                }
+                let now = arrived(load)?;
+                if now > seen {
+                    (room, seen, moved) = ((room + (now - seen)).min(ahead), now, Instant::now());
+                } else if moved.elapsed() > LOST_AFTER {
+                    (room, moved) = (ahead, Instant::now());
+                }
+                // the first third is for caches and queues to fill
+                if measured.is_none() && begin.elapsed() > span / 3 {
+                    measured = Some((Instant::now(), seen));
+                }
+            }
+            let (from, before) = measured.unwrap_or((begin, 0));
+            Ok(from.elapsed().as_nanos() as f64 / seen.saturating_sub(before) as f64)
+        };
+        let nanoseconds = self.network.outside(|| on_processors(&[processor], work))???;
+        if nanoseconds.is_finite() {
+            return Ok(nanoseconds);
+        }
+        Err(Failure("packets are made and none of them arrives".into()))
+    }
+
+    fn far(&self, load: &mut Circuit, ahead: u64) -> Result<Both, Failure> {
+        self.both(|direction| {
+            self.paced(load, direction, ahead, move |load| {
+                let counted = load.counted()?;
+                Ok(if direction == Direction::Uplink { counted.uplink } else { counted.downlink })
+            })
+        })
+    }
+
+    fn both(&self, mut one: impl FnMut(Direction) -> Result<f64, Failure>) -> Result<Both, Failure> {
+        let [uplink, downlink] = WAYS;
+        Ok([one(uplink)?, one(downlink)?])
+    }
+
+    /// Making packets that end at the interface.
+    fn made(&self) -> Result<Both, Failure> {
+        let mut load = self.load(Teid(1), self.sessions)?;
+        let sink = Circuit::sink(&self.network.ours, self.network.packets(Teid(1)))?;
+        self.both(|direction| {
+            self.paced(&mut load, direction, PLACES, |load| {
+                // asked as in all the others, so that it is in none of the differences
+                load.counted()?;
+                Ok(sink.counted()?.others)
+            })
+        })
+    }
+
+    /// Packets through a user plane with sessions.
+    fn ours(&self, toml: &str, ahead: u64) -> Result<Both, Failure> {
+        let mut upf = Upf::start(self.network, self.beside, self.sessions, toml, self.interrupt)?;
+        upf.workers_on(self.processor)?;
+        on_processors(&[self.processor], || upf.establish(0..self.sessions, false))??;
+        let teid = upf.teid.ok_or_else(|| Failure("the UPF has no sessions".into()))?;
+        let both = self.far(&mut self.load(teid, self.sessions)?, ahead)?;
+        upf.stop()?;
+        Ok(both)
+    }
+
+    /// A driver of user space, by direction.
+    pub(crate) fn driver(&self, driver: &Driver, compute: &mut Compute) -> Result<[Parts; 2], Failure> {
+        let ahead = driver.flight as u64;
+        let made = self.made()?;
+        let received = {
+            let bare = driver.bare(self.network, self.processor, false)?;
+            let view = bare.view();
+            let mut load = self.load(Teid(1), self.sessions)?;
+            self.both(|direction| {
+                self.paced(&mut load, direction, ahead, |load| {
+                    load.counted()?;
+                    Ok(view.stats().dropped(DropReason::Action))
+                })
+            })?
+        };
+        let sent = {
+            let _bare = driver.bare(self.network, self.processor, true)?;
+            self.far(&mut self.load(Teid(1), self.sessions)?, ahead)?
+        };
+        let ours = self.ours(&driver.toml(self.network), ahead)?;
+        let mut parts = [Parts::default(); 2];
+        for (n, (direction, parts)) in WAYS.into_iter().zip(&mut parts).enumerate() {
+            let compute = on_processors(&[self.processor], || compute.nanoseconds(direction, self.span))??;
+            *parts = Parts {
+                receive: received[n] - made[n],
+                send: sent[n] - received[n],
+                compute,
+                other: ours[n] - sent[n] - compute,
+            };
+        }
+        Ok(parts)
+    }
+
+    /// The program in the kernel, by direction: receiving and sending are one, and what it does between is told by the
+    /// difference from a program that only moves headers.
+    pub(crate) fn xdp(&self) -> Result<[Parts; 2], Failure> {
+        let made = self.made()?;
+        let sent = {
+            let _bare = Circuit::bare(&self.network.ours, self.network.packets(Teid(1)))?;
+            self.far(&mut self.load(Teid(1), self.sessions)?, PLACES)?
+        };
+        let ours = self.ours(&process::xdp(self.network), PLACES)?;
+        Ok([0, 1].map(|n| Parts { receive: 0.0, send: sent[n] - made[n], compute: ours[n] - sent[n], other: 0.0 }))
+    }
+}
