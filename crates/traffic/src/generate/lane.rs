@@ -32,6 +32,7 @@ const BATCHES: usize = 4;
 struct Own<'c> {
     cell: &'c Cell,
     users: Users,
+    sent: u64,
 }
 
 pub(super) struct Lane<'l> {
@@ -39,8 +40,6 @@ pub(super) struct Lane<'l> {
     number: u16,
     run: u32,
     cells: Vec<Own<'l>>,
-    /// The next that sends.
-    turn: usize,
     pace: Pace,
     packets: u64,
     started: Instant,
@@ -70,10 +69,9 @@ impl<'l> Lane<'l> {
                 .into_iter()
                 .map(|cell| {
                     let count = (users - cell.index).div_ceil(cells.len());
-                    Own { cell, users: Users::new(count as u32, load.pick) }
+                    Own { cell, users: Users::new(count as u32, load.pick), sent: 0 }
                 })
                 .collect(),
-            turn: 0,
             pace: match load.pace {
                 Pace::Rate(rate) => Pace::Rate(rate / lanes as f64),
                 Pace::InFlight(packets) => Pace::InFlight(share(packets)),
@@ -163,10 +161,10 @@ impl<'l> Lane<'l> {
         }
     }
 
-    /// Sends packets of the next cell's users.
+    /// Sends packets of users of the cell that has sent least: batches are of any size, and cells are to be equal.
     fn send(&mut self, count: usize, now: u64) {
-        let turn = self.turn;
-        self.turn = if turn + 1 >= self.cells.len() { 0 } else { turn + 1 };
+        let turn = (0..self.cells.len()).min_by_key(|n| self.cells[*n].sent).unwrap_or(0);
+        self.cells[turn].sent += count as u64;
         let (load, number, run) = (self.load, self.number, self.run);
         let first = self.tally.sent;
         let mut lengths = [0; BATCH];
