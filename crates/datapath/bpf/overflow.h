@@ -243,7 +243,7 @@ int upf_uplink(struct xdp_md *ctx)
 			return pass_on();
 		towards(&hop, &flow);
 		if (!config.to_stack) {
-			believe = to_next_hop(&hop);
+			believe = to_next_hop(ctx, &hop);
 			if (believe < 0 || !find_route(ctx, &hop, total, believe))
 				return pass_on();
 		}

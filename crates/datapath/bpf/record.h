@@ -159,14 +159,16 @@ struct config {
 	__u32 n3_v4[ADDRESSES]; /* as on the wire */
 	__u32 n3_v6[ADDRESSES][4];
 	__u32 interfaces[INTERFACES]; /* where packets may leave */
+	__u32 module[INTERFACES]; /* of which module each is */
 	__u32 ranges_v4;
 	__u32 ranges_v6;
 	__u32 addresses_v4;
 	__u32 addresses_v6;
 	__u32 interface_count;
-	/* Where uplink packets go instead of by their destination; 0 = by their destination. */
-	__u32 next_v4;
-	__u32 next_v6[4];
+	__u32 modules; /* 0 or 1 = all is module 0. The N3 address of module n is the n-th. */
+	/* Where uplink packets of a module go instead of by their destination; 0 = by their destination. */
+	__u32 next_v4[ADDRESSES];
+	__u32 next_v6[ADDRESSES][4];
 	/* Uplink packets go to the kernel's stack, which translates addresses and routes. */
 	__u32 to_stack;
 	/* What the kernel's routes say is a UE's goes there. */

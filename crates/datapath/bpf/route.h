@@ -31,6 +31,27 @@ static __always_inline int is_ours(__u32 interface)
 	return 0;
 }
 
+/* Not inline: the verifier would go through everything after it once for each interface. */
+__noinline int find_module(struct xdp_md *ctx)
+{
+	__u32 i;
+
+#pragma unroll
+	for (i = 0; i < INTERFACES; i++) {
+		if (i >= config.interface_count)
+			break;
+		if (ctx->ingress_ifindex == config.interfaces[i])
+			return config.module[i];
+	}
+	return 0;
+}
+
+/* The module that a packet came to. */
+static __always_inline __u32 module_of(struct xdp_md *ctx)
+{
+	return config.modules > 1 ? find_module(ctx) & (ADDRESSES - 1) : 0;
+}
+
 static __always_inline int leave(struct xdp_md *ctx, const struct bpf_fib_lookup *hop, __be16 protocol)
 {
 	struct ethhdr *ethernet = start_of(ctx);
@@ -103,14 +124,14 @@ static __always_inline int find_route(struct xdp_md *ctx, struct bpf_fib_lookup 
  * Where there is a configured next hop, it takes the place of the destination and the source does not matter: 1. 0
  * where there is none, -1 for destinations that are not beyond it.
  */
-static __always_inline int to_next_hop(struct bpf_fib_lookup *route)
+static __always_inline int to_next_hop(struct xdp_md *ctx, struct bpf_fib_lookup *route)
 {
-	__u32 i;
+	__u32 i, module = module_of(ctx);
 
 	if (route->family == AF_INET) {
 		__u32 first = bpf_ntohl(route->ipv4_dst) >> 24;
 
-		if (!config.next_v4)
+		if (!config.next_v4[module])
 			return 0;
 		if (first == 0 || first == 127 || first >= 224 || range_v4(bpf_ntohl(route->ipv4_dst)))
 			return -1;
@@ -120,11 +141,11 @@ static __always_inline int to_next_hop(struct bpf_fib_lookup *route)
 				return -1;
 		}
 		route->ipv4_src = 0;
-		route->ipv4_dst = config.next_v4;
+		route->ipv4_dst = config.next_v4[module];
 	} else {
 		__u32 first = bpf_ntohl(route->ipv6_dst[0]);
 
-		if (!config.next_v6[0])
+		if (!config.next_v6[module][0])
 			return 0;
 		/* 2000::/3 and fc00::/7 are beyond it */
 		if ((first >> 29 != 1 && first >> 25 != 0xfc >> 1) ||
@@ -140,7 +161,7 @@ static __always_inline int to_next_hop(struct bpf_fib_lookup *route)
 #pragma unroll
 		for (i = 0; i < 4; i++) {
 			route->ipv6_src[i] = 0;
-			route->ipv6_dst[i] = config.next_v6[i];
+			route->ipv6_dst[i] = config.next_v6[module][i];
 		}
 	}
 	route->tos = 0;

@@ -60,7 +60,7 @@ static __always_inline int write_v4(struct xdp_md *ctx, __u32 destination, __u32
 	ip->ttl = 64;
 	ip->protocol = IPPROTO_UDP;
 	ip->check = 0;
-	ip->saddr = config.n3_v4[0];
+	ip->saddr = config.n3_v4[module_of(ctx)];
 	ip->daddr = destination;
 #pragma unroll
 	for (i = 0; i < 10; i++)
@@ -73,7 +73,7 @@ static __always_inline int write_v6(struct xdp_md *ctx, const __u32 *destination
 {
 	struct ipv6hdr *ip = start_of(ctx) + ETH_HLEN;
 	struct udphdr *udp = (void *)(ip + 1);
-	__u32 payload = length - sizeof(*ip);
+	__u32 payload = length - sizeof(*ip), module = module_of(ctx);
 	__u64 sum;
 	__u16 check;
 	int i;
@@ -86,7 +86,7 @@ static __always_inline int write_v6(struct xdp_md *ctx, const __u32 *destination
 	ip->hop_limit = 64;
 #pragma unroll
 	for (i = 0; i < 4; i++) {
-		ip->saddr.s6_addr32[i] = config.n3_v6[0][i];
+		ip->saddr.s6_addr32[i] = config.n3_v6[module][i];
 		ip->daddr.s6_addr32[i] = destination[i];
 	}
 	/* RFC 8200 8.1: with IPv6 there is a checksum */
@@ -95,7 +95,7 @@ static __always_inline int write_v6(struct xdp_md *ctx, const __u32 *destination
 	sum += bpf_htonl(IPPROTO_UDP);
 #pragma unroll
 	for (i = 0; i < 4; i++)
-		sum += (__u64)config.n3_v6[0][i] + destination[i];
+		sum += (__u64)config.n3_v6[module][i] + destination[i];
 	check = ~fold(sum);
 	ip = start_of(ctx) + ETH_HLEN;
 	udp = (void *)(ip + 1);
@@ -117,20 +117,20 @@ static __always_inline __u32 outer_octets(const struct downlink *rule)
 static __always_inline int reach_tunnel(struct xdp_md *ctx, struct bpf_fib_lookup *hop, const struct downlink *rule,
 					__u32 total)
 {
-	__u32 outer = outer_octets(rule);
+	__u32 outer = outer_octets(rule), module = module_of(ctx);
 
 	if (rule->flags & DOWN_IPV4) {
 		hop->family = AF_INET;
-		hop->ipv4_src = config.n3_v4[0];
+		hop->ipv4_src = config.n3_v4[module];
 		hop->ipv4_dst = rule->address[0];
 		if (!config.addresses_v4)
 			return 0;
 	} else {
 		hop->family = AF_INET6;
-		hop->ipv6_src[0] = config.n3_v6[0][0];
-		hop->ipv6_src[1] = config.n3_v6[0][1];
-		hop->ipv6_src[2] = config.n3_v6[0][2];
-		hop->ipv6_src[3] = config.n3_v6[0][3];
+		hop->ipv6_src[0] = config.n3_v6[module][0];
+		hop->ipv6_src[1] = config.n3_v6[module][1];
+		hop->ipv6_src[2] = config.n3_v6[module][2];
+		hop->ipv6_src[3] = config.n3_v6[module][3];
 		hop->ipv6_dst[0] = rule->address[0];
 		hop->ipv6_dst[1] = rule->address[1];
 		hop->ipv6_dst[2] = rule->address[2];

@@ -160,7 +160,7 @@ __noinline int uplink(struct xdp_md *ctx, __u32 at, __u32 length)
 
 	version = hop.family;
 	if (!config.to_stack) {
-		believe = to_next_hop(&hop);
+		believe = to_next_hop(ctx, &hop);
 		if (believe < 0 || !find_route(ctx, &hop, total, believe))
 			return XDP_PASS;
 	}

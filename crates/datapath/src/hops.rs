@@ -6,10 +6,40 @@
 //! so that it is asked again.
 
 use crate::host::StartError;
-use crate::sys::netlink;
+use crate::sys::netlink::{self, Netlink};
 use crate::sys::route::Routes;
+use std::io;
 use std::net::IpAddr;
+use tracing::debug;
 use vireo_types::{Duration, Instant};
+
+/// Configured next hops, which the kernel knows the neighbours of only if somebody asks it to: packets do not.
+#[derive(Debug)]
+pub(crate) struct NextHops {
+    routes: Routes,
+    netlink: Netlink,
+    next_hops: Vec<IpAddr>,
+}
+
+impl NextHops {
+    pub(crate) fn new(next_hops: Vec<IpAddr>) -> io::Result<Self> {
+        Ok(NextHops { routes: Routes::open()?, netlink: Netlink::open()?, next_hops })
+    }
+
+    /// Has the kernel know them. One that is out of reach now may come back.
+    pub(crate) fn keep(&self) {
+        for next_hop in &self.next_hops {
+            let Some(route) = self.routes.route(*next_hop) else { continue };
+            // to be asked for takes a permanent neighbour's permanence away
+            if self.routes.neighbour(route.interface, route.next_hop).is_some_and(|neighbour| !neighbour.stale) {
+                continue;
+            }
+            if let Err(error) = self.netlink.use_neighbour(route.interface, route.next_hop) {
+                debug!("the next hop {next_hop}: {error}");
+            }
+        }
+    }
+}
 
 /// How a packet leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

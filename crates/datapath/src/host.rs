@@ -111,6 +111,32 @@ pub enum StartError {
         /// Of what.
         what: &'static str,
     },
+    /// Modules that would take each other's packets.
+    #[error("the interface {0} is in two modules: give each module interfaces of its own")]
+    ModuleInterface(String),
+    /// Workers for which there is no processor.
+    #[error("this machine has no processor {0}: see `nproc`, then correct the modules' cores")]
+    ModuleCore(usize),
+    /// Packets cannot be divided among one queue.
+    #[error(
+        "{0} receives by one queue, or does not say by how many: give it one for each worker (`ethtool -L {0} combined \
+         N`), or remove `nic-filters`"
+    )]
+    NicQueues(String),
+    /// The tool for filters is missing.
+    #[error("filters of a network card need the program ethtool: install the package ethtool, or remove `nic-filters`")]
+    NoEthtool,
+    /// The network card has no such filters.
+    #[error(
+        "{interface} takes no filters of address ranges ({says}): they need a network card that has them (veth has \
+         none) and `ethtool -K {interface} ntuple on`; or remove `nic-filters`, and the card divides packets by a hash"
+    )]
+    NicFilters {
+        /// The interface.
+        interface: String,
+        /// What ethtool said.
+        says: String,
+    },
     /// A driver of frames without interfaces.
     #[error("the driver has no interface to read frames from: name those of N3 and N6, or choose the sockets driver")]
     NoFramesInterface,

@@ -63,6 +63,42 @@ impl<T> Slab<T> {
     }
 }
 
+/// Indexes in parts of equal size, so that who has an index can be told by its range.
+#[derive(Debug)]
+pub(crate) struct Parted<T> {
+    parts: Vec<Slab<T>>,
+    span: usize,
+}
+
+impl<T> Parted<T> {
+    pub(crate) fn new(limit: usize, parts: usize) -> Self {
+        let parts = parts.clamp(1, limit.max(1));
+        let span = limit / parts;
+        Parted { parts: (0..parts).map(|_| Slab::new(span)).collect(), span: span.max(1) }
+    }
+
+    /// Takes an index of a part, or where that is full of another.
+    pub(crate) fn insert(&mut self, part: usize, value: T) -> Option<(u32, u8)>
+    where
+        T: Clone,
+    {
+        let count = self.parts.len();
+        (0..count).map(|next| (part + next) % count).find_map(|part| {
+            let (index, generation) = self.parts[part].insert(value.clone())?;
+            Some(((part * self.span) as u32 + index, generation))
+        })
+    }
+
+    pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
+        let index = index as usize;
+        self.parts.get_mut(index / self.span)?.remove((index % self.span) as u32)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.parts.iter().map(Slab::len).sum()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,5 +115,16 @@ mod tests {
             slab.remove(0);
             assert!(slab.insert('f').is_some_and(|(index, generation)| index == 0 && generation != 0));
         }
+    }
+
+    #[test]
+    fn parts_have_ranges_of_their_own_and_help_each_other_out() {
+        let mut slab = Parted::new(7, 2);
+        let mut take = |part| slab.insert(part, ());
+        assert_eq!((take(0), take(1), take(1)), (Some((0, 1)), Some((3, 1)), Some((4, 1))));
+        assert_eq!((take(1), take(1)), (Some((5, 1)), Some((1, 1))), "the second part is full");
+        assert_eq!((slab.remove(4), slab.remove(4), slab.remove(6), slab.len()), (Some(()), None, None, 4));
+        assert_eq!((slab.insert(0, ()), slab.insert(0, ()), slab.insert(0, ())), (Some((2, 1)), Some((4, 2)), None));
+        assert_eq!(Parted::new(0, 1).insert(0, ()), None);
     }
 }

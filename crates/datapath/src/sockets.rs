@@ -9,9 +9,11 @@
 use crate::counters::{Counters, DropReason, Stats};
 use crate::frames::bare::{Bare, BareFrames};
 use crate::frames::steer::Steer;
-use crate::frames::{Engine, FrameIo, FramesConfig, Kernel, packet, xsk};
-use crate::hops::Hops;
+use crate::frames::{Engine, FrameIo, FramesConfig, Group, Kernel, packet, xsk};
+use crate::hops::{Hops, NextHops};
 use crate::host::{self, Nat, StartError};
+use crate::modules::{self, Module};
+use crate::nic::Filters;
 use crate::overflow::FlowPackets;
 use crate::pipeline::{self, HEADROOM, Unusual};
 use crate::sys::monotonic_ns;
@@ -50,6 +52,28 @@ pub struct SocketsConfig {
     pub xdp: Option<XdpConfig>,
     /// With it, `workers` threads do what is usual on frames, and the sockets, of one more thread, only the rest.
     pub frames: Option<FramesConfig>,
+}
+
+impl SocketsConfig {
+    /// The modules of the driver.
+    fn modules(&self) -> &[Module] {
+        let of_xdp = self.xdp.as_ref().map(|xdp| &xdp.modules);
+        of_xdp.or(self.frames.as_ref().map(|frames| &frames.modules)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The interfaces of which network cards divide packets by addresses.
+    fn filtered(&self) -> Option<&[String]> {
+        let of_xdp = self.xdp.as_ref().map(|xdp| (xdp.nic_filters, &xdp.interfaces));
+        let of_frames = self.frames.as_ref().map(|frames| (frames.nic_filters, &frames.interfaces));
+        of_xdp.or(of_frames).filter(|(filters, _)| *filters).map(|(_, interfaces)| interfaces.as_slice())
+    }
+
+    /// Where uplink packets go, of the driver and its modules.
+    fn next_hops(&self) -> Vec<IpAddr> {
+        let of_xdp = self.xdp.as_ref().map(|xdp| &xdp.next_hops);
+        let all = of_xdp.or(self.frames.as_ref().map(|frames| &frames.next_hops)).into_iter().flatten();
+        all.chain(self.modules().iter().flat_map(|module| &module.next_hops)).copied().collect()
+    }
 }
 
 /// Told of events by any worker; says `false` if there are too many.
@@ -140,6 +164,8 @@ pub struct Sockets {
     _nat: Option<Nat>,
     xdp: Option<Xdp>,
     steer: Option<(Steer, FrameIo)>,
+    next_hops: NextHops,
+    filters: Option<Filters>,
     /// Whether the log has it that an interface of XDP is lost.
     told_lost: AtomicBool,
 }
@@ -169,6 +195,7 @@ impl Sockets {
         if config.frames.is_some() && config.nat {
             return Err(StartError::FramesNat);
         }
+        modules::check(config.modules(), &config.n3)?;
         let workers = if config.frames.is_some() { 1 } else { config.workers.max(1) };
         let sockets = (0..workers).map(|_| bind(&config.n3, workers > 1)).collect::<Result<Vec<_>, _>>()?;
         let queues = host::tun(&config.tun, workers, &config.pools)?;
@@ -188,7 +215,8 @@ impl Sockets {
                 (tables, Some(xdp))
             }
         };
-        let by_one = config.workers <= 1 && config.xdp.is_none();
+        let of_modules: usize = config.modules().iter().map(Module::workers).sum();
+        let by_one = config.workers.max(of_modules) <= 1 && config.xdp.is_none();
         tables.decided_by_one(by_one);
         let mtu = config.pools.iter().map(|pool| usize::from(pool.mtu)).max().unwrap_or(0).max(1500);
         let mut driver = Sockets {
@@ -206,6 +234,8 @@ impl Sockets {
             _nat: nat,
             xdp: None,
             steer: None,
+            next_hops: NextHops::new(config.next_hops())?,
+            filters: None,
             told_lost: AtomicBool::new(false),
         };
         if let Some(frames) = &config.frames {
@@ -224,13 +254,15 @@ impl Sockets {
                 beside_one: by_one && config.frames.is_some(),
             };
             let poller = worker.poller(&driver.stop)?;
-            driver.spawn(format!("upf-{number}"), move || worker.run(&poller))?;
+            driver.spawn(format!("upf-{number}"), None, move || worker.run(&poller))?;
         }
         // last, so that what the program passes finds us
         if let Some(xdp) = &mut xdp {
             xdp.attach()?;
         }
         driver.xdp = xdp;
+        driver.next_hops.keep();
+        driver.filters = config.filtered().map(|names| Filters::set(names, &config.n3, &config.pools)).transpose()?;
         match &mut driver.steer {
             Some((steer, FrameIo::AfPacket(_))) => steer.keep()?,
             Some((steer, FrameIo::AfXdp(mode))) => steer.hand_over(*mode)?,
@@ -252,33 +284,46 @@ impl Sockets {
             return Err(StartError::NoFramesInterface);
         }
         let mut steer = Steer::load(frames, &config.n3, &config.pools)?;
-        let workers = config.workers.max(1);
         let clock = self.clock;
-        let engine = || {
+        let groups = frames.groups(&config.n3, config.workers);
+        let engine = |group: &Group| {
             let sockets = self.editor.sockets.clone();
             let exit = Kernel { sockets, tun: tun.again()?, events: events.clone() };
-            let mut hops = Hops::new(&frames.interfaces)?;
-            let bare = bare.map(|bare| BareFrames::new(bare, &config.n3, &mut hops, clock.now())).transpose()?;
-            Ok(Engine::new(exit, hops, &config.n3, &frames.next_hops, bare))
+            let mut hops = Hops::new(&frames.interfaces[group.interfaces.clone()])?;
+            let bare = bare.map(|bare| BareFrames::new(bare, &group.n3, &mut hops, clock.now())).transpose()?;
+            Ok::<_, StartError>(Engine::new(exit, hops, &group.n3, &group.next_hops, bare))
         };
-        let engines = (0..workers).map(|_| engine()).collect::<Result<Vec<_>, StartError>>()?;
+        // an engine for each worker of each group, and the processor that it is for
+        let mut engines = vec![];
+        for group in &groups {
+            for number in 0..group.workers {
+                engines.push((engine(group)?, group.cores.get(number).copied()));
+            }
+        }
         match frames.io {
             FrameIo::AfPacket(fanout) => {
-                let ports = packet::open(&steer.interfaces, workers)?;
-                steer.filter(packet::sockets(&ports))?;
-                packet::bind(&ports, &steer.interfaces, fanout)?;
-                for (number, (ports, engine)) in ports.into_iter().zip(engines).enumerate() {
+                let open = |group: &Group| packet::open(&steer.interfaces[group.interfaces.clone()], group.workers);
+                let ports = groups.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+                steer.filter(ports.iter().flat_map(|ports| packet::sockets(ports)))?;
+                for (group, ports) in groups.iter().zip(&ports) {
+                    packet::bind(ports, &steer.interfaces[group.interfaces.clone()], fanout)?;
+                }
+                for (number, (ports, (engine, core))) in ports.into_iter().flatten().zip(engines).enumerate() {
                     let worker = packet::Worker { view: self.view(), engine, ports, clock };
                     let poller = worker.poller(&self.stop)?;
-                    self.spawn(format!("upf-frames-{number}"), move || worker.run(&poller))?;
+                    self.spawn(format!("upf-frames-{number}"), core, move || worker.run(&poller))?;
                 }
             }
             FrameIo::AfXdp(mode) => {
-                let ports = xsk::open(&mut steer, workers, mode == XdpMode::Generic)?;
-                for (number, (ports, engine)) in ports.into_iter().zip(engines).enumerate() {
+                let generic = mode == XdpMode::Generic;
+                let mut ports = vec![];
+                for group in &groups {
+                    ports.extend(xsk::open(&mut steer, group.interfaces.clone(), group.workers, generic)?);
+                }
+                for (number, (ports, (engine, core))) in ports.into_iter().zip(engines).enumerate() {
                     let worker = xsk::Worker { view: self.view(), engine, ports, clock };
                     let poller = worker.poller(&self.stop)?;
-                    self.spawn(format!("upf-frames-{number}"), move || worker.run(&poller))?;
+                    self.spawn(format!("upf-frames-{number}"), core, move || worker.run(&poller))?;
                 }
             }
         }
@@ -286,9 +331,16 @@ impl Sockets {
         Ok(())
     }
 
-    fn spawn(&mut self, name: String, run: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
+    /// Starts a worker, on this processor if one is given.
+    fn spawn(
+        &mut self,
+        name: String,
+        core: Option<usize>,
+        run: impl FnOnce() -> io::Result<()> + Send + 'static,
+    ) -> io::Result<()> {
         let run = move || {
-            if let Err(error) = run() {
+            let pinned = core.map_or(Ok(()), crate::sys::run_on);
+            if let Err(error) = pinned.and_then(|()| run()) {
                 error!("a user plane worker ended: {error}");
             }
         };
@@ -316,6 +368,7 @@ impl Sockets {
             tables.advertise_again(released);
             tables.turn_cells();
         });
+        self.next_hops.keep();
         let xdp = self.xdp.iter().flat_map(Xdp::lost);
         if let Some(name) = xdp.chain(self.steer.iter().flat_map(|(steer, _)| steer.lost())).next()
             && !self.told_lost.swap(true, Relaxed)
@@ -413,13 +466,19 @@ const TUN: u64 = u64::MAX - 1;
 
 /// What is unusual, in a worker.
 pub(crate) struct Rare<'a> {
+    /// What it is an answer to came by this one.
+    pub(crate) own: Option<&'a Socket>,
     pub(crate) sockets: &'a [Socket],
     pub(crate) events: &'a EventSink,
 }
 
 impl Unusual for Rare<'_> {
     fn answer(&mut self, to: SocketAddr, datagram: &[u8]) -> bool {
-        send(self.sockets, to, datagram)
+        // from the address that was asked (TS 29.281 4.4.3.1)
+        match self.own.filter(|own| own.local.is_ipv4() == to.is_ipv4()) {
+            Some(own) => own.send_to(to, datagram).is_ok(),
+            None => send(self.sockets, to, datagram),
+        }
     }
 
     fn event(&mut self, event: Event) -> bool {
@@ -498,7 +557,7 @@ impl Worker {
         stats: &mut Stats,
     ) {
         let now = self.clock.now();
-        let mut rare = Rare { sockets: &self.sockets, events: &self.events };
+        let mut rare = Rare { own: Some(socket), sockets: &self.sockets, events: &self.events };
         let tables = self.hold();
         // records lie in memory at random: they are on their way while the packets before theirs are decided on
         for n in 0..forward.len() {
@@ -535,7 +594,7 @@ impl Worker {
             return self.bare_downlink(bare, (buffer, &ends[..count]), senders, stats);
         }
         let now = self.clock.now();
-        let mut rare = Rare { sockets: &self.sockets, events: &self.events };
+        let mut rare = Rare { own: None, sockets: &self.sockets, events: &self.events };
         let tables = self.hold();
         let packets = || buffer.chunks_exact(self.slot).zip(&ends).take(count);
         packets().for_each(|(slot, end)| tables.prefetch_address_of(&slot[HEADROOM..*end]));

@@ -10,7 +10,7 @@ use crate::overflow::{Cells, Flows};
 use crate::rate::{Policer, Rate};
 use crate::record::{DATA, DownlinkRecord, State, TUNNEL_ERROR, UplinkRecord};
 use crate::rule::{Action, DownlinkRule, Tunnel, UplinkRule};
-use crate::slab::Slab;
+use crate::slab::{Parted, Slab};
 use crate::sys::prefetch;
 use crate::sys::shared::Shared;
 use std::collections::HashMap;
@@ -56,11 +56,13 @@ pub struct Limits {
     pub records: usize,
     /// Downlink buffering.
     pub buffer: BufferLimits,
+    /// Modules, each with a range of our TEIDs.
+    pub modules: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { records: 65_536, buffer: BufferLimits::default() }
+        Limits { records: 65_536, buffer: BufferLimits::default(), modules: 1 }
     }
 }
 
@@ -140,7 +142,7 @@ const LARGEST: u64 = 1 << 24;
 /// It knows sessions as numbers and has no sockets, no clock and no idea of PFCP.
 #[derive(Debug)]
 pub struct Tables {
-    uplinks: Slab<()>,
+    uplinks: Parted<()>,
     uplink_records: Shared<UplinkRecord>,
     /// TEIDs that were not ours to choose.
     foreign: HashMap<Teid, u32>,
@@ -198,9 +200,10 @@ impl Tables {
         limits: Limits,
         mirror: Option<Box<dyn Mirror>>,
     ) -> Self {
+        let modules = limits.modules;
         let records = limits.bounded().min(memories.uplinks.len()).min(memories.downlinks.len());
         Tables {
-            uplinks: Slab::new(records),
+            uplinks: Parted::new(records, modules),
             uplink_records: memories.uplinks,
             foreign: HashMap::new(),
             downlinks: Slab::new(records),
@@ -293,12 +296,17 @@ impl Tables {
 
     /// Makes an uplink record under a TEID of our choice, or under the one given.
     pub fn add_uplink(&mut self, given: Option<Teid>, rule: UplinkRule) -> Result<Teid, TableError> {
+        self.add_uplink_in(0, given, rule)
+    }
+
+    /// The same, where the TEID is one of a module's.
+    pub fn add_uplink_in(&mut self, module: usize, given: Option<Teid>, rule: UplinkRule) -> Result<Teid, TableError> {
         if let Some(teid) = given
             && (teid == gtpu::NO_TEID || self.uplink_index(teid).is_some())
         {
             return Err(TableError::TeidInUse);
         }
-        let (index, generation) = self.uplinks.insert(()).ok_or(TableError::Full)?;
+        let (index, generation) = self.uplinks.insert(module, ()).ok_or(TableError::Full)?;
         if let Some(teid) = given {
             self.change_uplink(index).begin(teid, &rule);
             self.set_foreign(teid, Some(index));
@@ -308,7 +316,7 @@ impl Tables {
         if self.foreign.contains_key(&own) {
             // somebody else chose this very number: the index gets its next generation
             self.uplinks.remove(index);
-            return self.add_uplink(None, rule);
+            return self.add_uplink_in(module, None, rule);
         }
         self.change_uplink(index).begin(own, &rule);
         Ok(own)

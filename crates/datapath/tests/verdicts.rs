@@ -32,7 +32,7 @@ fn bench() -> Bench {
         dns: vec!["2001:db8::53".parse().expect("an address")],
     };
     let buffer = BufferLimits { packets_per_session: 3, ..BufferLimits::default() };
-    let mut tables = Tables::new(vec![pool], Limits { records: 4, buffer });
+    let mut tables = Tables::new(vec![pool], Limits { records: 4, buffer, ..Limits::default() });
     let ue = SessionAddress { ipv4: Some(UE), ipv6_prefix: Some(PREFIX) };
     let uplink_rule = UplinkRule { ue, flows: ALL_FLOWS, gate_open: true, forward: true, mbr: Rate::UNLIMITED };
     let downlink_rule = DownlinkRule {

@@ -17,6 +17,7 @@ pub(crate) mod xsk;
 use crate::XdpMode;
 use crate::counters::{DropReason, Stats};
 use crate::hops::{Hop, Hops};
+use crate::modules::Module;
 use crate::pipeline::{self, HEADROOM, Unusual};
 use crate::sockets::{EventSink, send};
 use crate::sys::tun::Tun;
@@ -49,6 +50,47 @@ pub struct FramesConfig {
     pub next_hops: Vec<IpAddr>,
     /// By what they are read and written.
     pub io: FrameIo,
+    /// Parts with interfaces, N3 addresses, next hops and workers of their own; none = all is one.
+    pub modules: Vec<Module>,
+    /// Whether the network cards divide packets among their queues by ranges of addresses.
+    pub nic_filters: bool,
+}
+
+/// Workers that read the same interfaces.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    /// Of all interfaces.
+    pub(crate) interfaces: std::ops::Range<usize>,
+    /// N3 addresses, its own first.
+    pub(crate) n3: Vec<IpAddr>,
+    pub(crate) next_hops: Vec<IpAddr>,
+    pub(crate) workers: usize,
+    /// The processors of the workers; empty = any.
+    pub(crate) cores: Vec<usize>,
+}
+
+impl FramesConfig {
+    /// The modules, or all interfaces with so many workers. The interfaces of modules follow each other.
+    pub(crate) fn groups(&self, n3: &[IpAddr], workers: usize) -> Vec<Group> {
+        if self.modules.is_empty() {
+            let (n3, next_hops, interfaces) = (n3.to_vec(), self.next_hops.clone(), 0..self.interfaces.len());
+            return vec![Group { interfaces, n3, next_hops, workers: workers.max(1), cores: vec![] }];
+        }
+        let mut next = 0;
+        let groups = self.modules.iter().map(|module| {
+            let interfaces = next..next + module.interfaces.len();
+            next = interfaces.end;
+            let others = n3.iter().copied().filter(|address| *address != module.n3);
+            Group {
+                interfaces,
+                n3: std::iter::once(module.n3).chain(others).collect(),
+                next_hops: module.next_hops.clone(),
+                workers: module.workers(),
+                cores: module.cores.clone(),
+            }
+        });
+        groups.collect()
+    }
 }
 
 /// By what frames are read and written.

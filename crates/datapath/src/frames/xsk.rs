@@ -33,9 +33,15 @@ pub(crate) struct Ports {
     free: Vec<u64>,
 }
 
-/// Opens the sockets of all queues and tells the program of them.
-pub(crate) fn open(steer: &mut Steer, workers: usize, generic: bool) -> Result<Vec<Ports>, StartError> {
-    let interfaces = steer.interfaces.clone();
+/// Opens the sockets of all queues of these interfaces and tells the program of them.
+pub(crate) fn open(
+    steer: &mut Steer,
+    which: std::ops::Range<usize>,
+    workers: usize,
+    generic: bool,
+) -> Result<Vec<Ports>, StartError> {
+    let first = which.start;
+    let interfaces = steer.interfaces[which].to_vec();
     let chunk = chunk(&interfaces)?;
     for (name, _) in &interfaces {
         if let Some(queues) = ethtool::receive_queues(name).filter(|queues| *queues as usize != workers) {
@@ -55,7 +61,7 @@ pub(crate) fn open(steer: &mut Steer, workers: usize, generic: bool) -> Result<V
         };
         let ports = ports.map_err(|source| refused(source, queue))?;
         for (place, socket) in ports.sockets.iter().enumerate() {
-            steer.redirect(place, queue, socket)?;
+            steer.redirect(first + place, queue, socket)?;
         }
         all.push(ports);
     }

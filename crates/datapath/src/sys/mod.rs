@@ -21,6 +21,21 @@ pub(crate) fn monotonic_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Has the calling thread run on this processor alone.
+pub(crate) fn run_on(processor: usize) -> io::Result<()> {
+    // SAFETY: a processor set is plain data for which zeros are valid
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    if processor >= libc::CPU_SETSIZE as usize {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    // SAFETY: the number is within the set, which outlives the call
+    let result = unsafe {
+        libc::CPU_SET(processor, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
+    };
+    check(result).map(|_| ())
+}
+
 /// Fetches a value into the processor's caches, where the machine can be asked to; nothing waits for it.
 #[inline]
 pub(crate) fn prefetch<T>(what: &T) {

@@ -136,6 +136,16 @@ impl Netlink {
         )
     }
 
+    /// Has the kernel find out where a neighbour is, and know it for a while.
+    pub(crate) fn use_neighbour(&self, interface: u32, address: IpAddr) -> io::Result<()> {
+        let mut body = [0; 12];
+        body[0] = family(address);
+        body[4..8].copy_from_slice(&interface.to_ne_bytes());
+        body[10] = libc::NTF_USE;
+        let request = Request::new(libc::RTM_NEWNEIGH, libc::NLM_F_CREATE, &body);
+        self.ask(request.attribute(libc::NDA_DST, &octets(address)))
+    }
+
     /// Sends a request and waits for the kernel to say that it did it.
     fn ask(&self, request: Request) -> io::Result<()> {
         let mut answer = [0; ANSWER];

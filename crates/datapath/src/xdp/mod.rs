@@ -12,6 +12,7 @@ use crate::counters::Stats;
 use crate::filter::Network;
 use crate::host::{self, StartError};
 use crate::index;
+use crate::modules::{self, Module};
 use crate::overflow::{FlowPackets, cells};
 use crate::sys::netlink;
 use crate::sys::shared::Shared;
@@ -52,6 +53,10 @@ pub struct XdpConfig {
     /// destinations are (also those to networks behind other UEs), unless these are in the pools or N3 addresses of
     /// ours. Without one they go by the routes, which are asked for every packet.
     pub next_hops: Vec<IpAddr>,
+    /// Parts with interfaces, N3 addresses and next hops of their own; none = all is one.
+    pub modules: Vec<Module>,
+    /// Whether the network cards divide packets among their queues by ranges of addresses.
+    pub nic_filters: bool,
 }
 
 /// Addresses of one pool that are in the kernel's arrays, which take their memory at once; what lies beyond is found
@@ -69,6 +74,7 @@ static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR")
 pub(crate) struct Xdp {
     bpf: Ebpf,
     interfaces: Vec<(String, u32)>,
+    modules: Vec<Module>,
     mode: XdpMode,
     links: Vec<FdLink>,
     counted: KernelCounters,
@@ -101,8 +107,9 @@ impl Xdp {
         let cells = (2 * records).clamp(1024, cells::MOST);
         let mut constants = Config::new(&ranges, n3, &indexes, &config.next_hops)?;
         constants.set_tun(netlink::index_of(tun)?);
+        constants.divide(&config.modules, &interfaces)?;
         if nat {
-            if !config.next_hops.is_empty() {
+            if !config.next_hops.is_empty() || config.modules.iter().any(|module| !module.next_hops.is_empty()) {
                 return Err(StartError::XdpNatNextHop);
             }
             host::reverse_path(&config.interfaces)?;
@@ -132,7 +139,10 @@ impl Xdp {
         let counted = taken(&mut bpf, "counted")?;
         let tables = Tables::over(memories, ranges, pools, limits, Some(Box::new(found)));
         let counted = KernelCounters(Arc::new(counted));
-        Ok((Xdp { bpf, interfaces, mode: config.mode, links: vec![], counted }, tables))
+        Ok((
+            Xdp { bpf, interfaces, modules: config.modules.clone(), mode: config.mode, links: vec![], counted },
+            tables,
+        ))
     }
 
     /// Puts the program on its interfaces.
@@ -149,6 +159,7 @@ impl Xdp {
             let link = FdLink::try_from(link).map_err(|_| StartError::Xdp("it has no links for XDP".to_owned()))?;
             self.links.push(link);
         }
+        modules::move_interrupts(&self.modules);
         let names: Vec<&str> = self.interfaces.iter().map(|(name, _)| name.as_str()).collect();
         info!("XDP: {:?} on {}", self.mode, names.join(", "));
         Ok(())

@@ -3,6 +3,7 @@
 use crate::counters::{DROP_REASONS, Stats, Volume};
 use crate::host::StartError;
 use crate::index::{Key, Range};
+use crate::modules::Module;
 use crate::record::wire;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -29,13 +30,15 @@ pub(crate) struct Config {
     n3_v4: [u32; ADDRESSES],
     n3_v6: [[u32; 4]; ADDRESSES],
     interfaces: [u32; INTERFACES],
+    module: [u32; INTERFACES],
     ranges_v4: u32,
     ranges_v6: u32,
     addresses_v4: u32,
     addresses_v6: u32,
     interface_count: u32,
-    next_v4: u32,
-    next_v6: [u32; 4],
+    modules: u32,
+    next_v4: [u32; ADDRESSES],
+    next_v6: [[u32; 4]; ADDRESSES],
     to_stack: u32,
     tun: u32,
 }
@@ -43,7 +46,7 @@ pub(crate) struct Config {
 // SAFETY: plain integers without padding
 unsafe impl aya::Pod for Config {}
 
-const _: () = assert!(size_of::<Config>() == 2 * RANGES * 32 + ADDRESSES * 20 + INTERFACES * 4 + 48);
+const _: () = assert!(size_of::<Config>() == 2 * RANGES * 32 + 2 * ADDRESSES * 20 + INTERFACES * 8 + 32);
 
 impl Config {
     /// Uplink packets are left to the kernel's stack once they are out of their tunnels.
@@ -85,13 +88,35 @@ impl Config {
         for interface in interfaces {
             append(&mut config.interfaces, &mut config.interface_count, *interface, "interfaces")?;
         }
+        config.go_by(0, next_hops);
+        Ok(config)
+    }
+
+    /// Uplink packets of this module go by these next hops.
+    fn go_by(&mut self, module: usize, next_hops: &[IpAddr]) {
         for next_hop in next_hops {
             match next_hop {
-                IpAddr::V4(v4) => config.next_v4 = wire(*v4),
-                IpAddr::V6(v6) => config.next_v6 = words(*v6),
+                IpAddr::V4(v4) => self.next_v4[module] = wire(*v4),
+                IpAddr::V6(v6) => self.next_v6[module] = words(*v6),
             }
         }
-        Ok(config)
+    }
+
+    /// Divides interfaces and N3 addresses among modules, in their order; `interfaces` are the names of those above.
+    pub(super) fn divide(&mut self, modules: &[Module], interfaces: &[(String, u32)]) -> Result<(), StartError> {
+        if modules.len() > ADDRESSES {
+            return Err(StartError::XdpTooMany { most: ADDRESSES, what: "modules" });
+        }
+        self.modules = modules.len() as u32;
+        for (number, module) in modules.iter().enumerate() {
+            self.go_by(number, &module.next_hops);
+            for (place, (name, _)) in self.module.iter_mut().zip(interfaces) {
+                if module.interfaces.contains(name) {
+                    *place = number as u32;
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
-use vireo_datapath::{BufferLimits, FramesConfig, XdpConfig};
+use vireo_datapath::{BufferLimits, FramesConfig, Module, XdpConfig};
 use vireo_types::Dnn;
 
 /// What a UPF is told at start.
@@ -25,7 +25,7 @@ pub struct UpfConfig {
     pub xdp: Option<XdpConfig>,
     /// With it, the packet threads do what is usual on Ethernet frames, and one more thread the rest.
     pub frames: Option<FramesConfig>,
-    /// Packet threads. Those of the sockets driver divide packets by the RAN nodes that send them.
+    /// Packet threads, where there are no modules. Those of the sockets driver divide packets by the RAN nodes that send them.
     pub workers: usize,
     /// Sessions at the same time; 2^24 at the most.
     pub max_sessions: usize,
@@ -75,5 +75,42 @@ impl Default for UpfConfig {
             attempts: 3,
             path_check: None,
         }
+    }
+}
+
+impl UpfConfig {
+    /// The modules of its datapath: each session is of one, whose address its F-TEIDs have.
+    pub(super) fn modules(&self) -> &[Module] {
+        let of_xdp = self.xdp.as_ref().map(|xdp| &xdp.modules);
+        of_xdp.or(self.frames.as_ref().map(|frames| &frames.modules)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The N3 addresses that F-TEIDs have, IPv4 and IPv6, for each module, or for all sessions.
+    pub(super) fn told(&self) -> Vec<N3> {
+        match self.modules() {
+            [] => vec![N3::of(&self.n3)],
+            modules => modules.iter().map(|module| N3::of(&[module.n3])).collect(),
+        }
+    }
+}
+
+/// An end of tunnels on N3.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct N3 {
+    pub(super) ipv4: Option<Ipv4Addr>,
+    pub(super) ipv6: Option<Ipv6Addr>,
+}
+
+impl N3 {
+    /// The first address of each family.
+    fn of(addresses: &[IpAddr]) -> Self {
+        let mut n3 = N3::default();
+        for address in addresses {
+            match address {
+                IpAddr::V4(v4) => n3.ipv4 = n3.ipv4.or(Some(*v4)),
+                IpAddr::V6(v6) => n3.ipv6 = n3.ipv6.or(Some(*v6)),
+            }
+        }
+        n3
     }
 }

@@ -38,18 +38,18 @@ pub(super) struct Downlink {
     pub(super) far: u32,
 }
 
-/// Makes the tables follow the rules and writes the tunnel ends that were chosen into the rules. On an error the tables
+/// Makes the tables follow the rules of a session of a module and writes the tunnel ends that were chosen into the rules. On an error the tables
 /// are as before, and the rules are of no use.
 pub(super) fn apply(
     tables: &mut Tables,
     released: &mut Released,
-    session: u64,
+    (session, module): (u64, usize),
     rules: &mut Rules,
     records: &mut Records,
     touched: &Touched,
 ) -> Result<(), Refused> {
     let mut new = Records::default();
-    let plan = acquire(tables, session, rules, records, &mut new);
+    let plan = acquire(tables, (session, module), rules, records, &mut new);
     let Plan { uplinks, downlinks, flows } = match plan {
         Ok(plan) => plan,
         Err(refused) => {
@@ -199,7 +199,7 @@ struct Plan {
 /// Takes the records that are missing, into `new`, and says what holds for all.
 fn acquire(
     tables: &mut Tables,
-    session: u64,
+    (session, module): (u64, usize),
     rules: &mut Rules,
     records: &Records,
     new: &mut Records,
@@ -208,7 +208,7 @@ fn acquire(
     for far in &rules.fars {
         check_far(far)?;
     }
-    choose_ends(tables, ue, rules, records, new)?;
+    choose_ends(tables, module, ue, rules, (records, new))?;
     let flows = flows::needed(rules).then(|| flows::compile(rules)).transpose()?;
     let (uplinks, downlinks) = match flows {
         None => (uplinks(rules, ue)?, downlinks(rules, session)?),
@@ -256,10 +256,10 @@ fn check_far(far: &Far) -> Result<(), Refused> {
 /// Gives every uplink PDR a tunnel end that is in the tables; new ones drop everything until they get their rule.
 fn choose_ends(
     tables: &mut Tables,
+    module: usize,
     ue: SessionAddress,
     rules: &mut Rules,
-    records: &Records,
-    new: &mut Records,
+    (records, new): (&Records, &mut Records),
 ) -> Result<(), Refused> {
     let closed = UplinkRule { ue, flows: 0, gate_open: false, forward: false, mbr: Rate::UNLIMITED };
     let mut by_id: SmallVec<[(u8, Teid); 2]> = SmallVec::new();
@@ -277,7 +277,8 @@ fn choose_ends(
                 let teid = match same {
                     Some(teid) => teid,
                     None => {
-                        let teid = tables.add_uplink(None, closed).map_err(|e| full_or_failed(e, pdr.id))?;
+                        let teid = tables.add_uplink_in(module, None, closed);
+                        let teid = teid.map_err(|e| full_or_failed(e, pdr.id))?;
                         new.uplinks.push(teid);
                         by_id.extend(id.map(|id| (id, teid)));
                         teid

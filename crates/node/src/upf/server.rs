@@ -179,14 +179,7 @@ pub fn start(config: UpfConfig) -> Result<UpfHandle, UpfError> {
     let datapath = Sockets::start(datapath_config(&config), Arc::new(sink))?;
     let settings = Settings {
         address: n4.ip(),
-        n3_ipv4: config.n3.iter().find_map(|address| match address {
-            IpAddr::V4(v4) => Some(*v4),
-            IpAddr::V6(_) => None,
-        }),
-        n3_ipv6: config.n3.iter().find_map(|address| match address {
-            IpAddr::V6(v6) => Some(*v6),
-            IpAddr::V4(_) => None,
-        }),
+        n3: config.told(),
         max_sessions: config.max_sessions,
         pools: config.pools.clone(),
         response_time: config.response_time.into(),
@@ -233,7 +226,11 @@ fn datapath_config(config: &UpfConfig) -> SocketsConfig {
         n3: config.n3.clone(),
         tun: config.tun.clone(),
         pools: pools.chain(framed).collect(),
-        limits: Limits { records: config.max_sessions.saturating_mul(2), buffer: config.buffer },
+        limits: Limits {
+            records: config.max_sessions.saturating_mul(2),
+            buffer: config.buffer,
+            modules: config.modules().len().max(1),
+        },
         workers: config.workers,
         nat: config.nat,
         xdp: config.xdp.clone(),

@@ -1,6 +1,7 @@
 //! One PFCP session: its rules, its records in the datapath, and how the one follows the other.
 
 use super::addresses::{Addresses, Chosen};
+use super::config::N3;
 use super::detect::Choose;
 use super::looks::Look;
 use super::plan::{self, Records, Touched};
@@ -71,11 +72,11 @@ impl Session {
         addresses: &mut Addresses,
         plane: &mut impl Plane,
     ) -> Result<(), Refused> {
-        check_families(&self.rules, settings)?;
+        check_families(&self.rules, settings.n3(seid))?;
         let Session { rules, records, chosen, dnn, .. } = self;
         let result = plane.change(|tables, released| {
             *chosen = choose(rules, None, dnn.as_deref(), addresses, |ue| tables.is_free(ue))?;
-            plan::apply(tables, released, seid, rules, records, &Touched::default())?;
+            plan::apply(tables, released, (seid, settings.module(seid)), rules, records, &Touched::default())?;
             records.watch(tables, seid, volume_left(&rules.urrs));
             Ok(())
         });
@@ -94,16 +95,18 @@ impl Session {
     /// What the UPF chose for the PDRs that are not among `before`'s.
     pub(super) fn created<'a>(
         &'a self,
+        seid: u64,
         before: &'a Rules,
-        settings: &'a Settings,
+        settings: &Settings,
     ) -> impl Iterator<Item = CreatedPdr> + 'a {
+        let n3 = settings.n3(seid);
         self.rules.pdrs.iter().filter_map(move |pdr| {
             if before.pdrs.iter().any(|old| old.id == pdr.id && old.detection == pdr.detection) {
                 return None;
             }
             let mut created = CreatedPdr { pdr_id: PdrId(pdr.id), ..CreatedPdr::default() };
             if let Matching::Tunnel { end: TunnelEnd::Ours { teid, ipv4, ipv6 }, .. } = pdr.detection.matching {
-                let (ipv4, ipv6) = (settings.n3_ipv4.filter(|_| ipv4), settings.n3_ipv6.filter(|_| ipv6));
+                let (ipv4, ipv6) = (n3.ipv4.filter(|_| ipv4), n3.ipv6.filter(|_| ipv6));
                 created.f_teid = Some(FTeid::Given { teid, ipv4, ipv6 });
             }
             if pdr.detection.choose != Choose::default() {
@@ -129,7 +132,7 @@ impl Session {
         let mut rules = self.rules.clone();
         let touched = touched(request, &rules);
         let mut removed = change_rules(&mut rules, request, now)?;
-        check_families(&rules, settings)?;
+        check_families(&rules, settings.n3(seid))?;
         let flags = request.flags.unwrap_or_default();
         let (old, records, dnn) = (&self.rules, &mut self.records, self.dnn.as_deref());
         let before = self.chosen;
@@ -139,7 +142,7 @@ impl Session {
             for urr in rules.urrs.iter_mut().chain(&mut removed) {
                 usage::settle(urr, tables, seid, &old.pdrs, records, now);
             }
-            plan::apply(tables, released, seid, &mut rules, records, &touched)?;
+            plan::apply(tables, released, (seid, settings.module(seid)), &mut rules, records, &touched)?;
             usage::rebase(&mut rules, tables, seid, records);
             records.watch(tables, seid, volume_left(&rules.urrs));
             if flags.contains(SmReqFlags::DROBU) {
@@ -165,7 +168,7 @@ impl Session {
             self.inactivity = Inactivity { limit, since: now, reported: false, ..self.inactivity };
         }
         let mut response = SessionModificationResponse::new(Cause::REQUEST_ACCEPTED);
-        response.created_pdrs = self.created(&before, settings).collect();
+        response.created_pdrs = self.created(seid, &before, settings).collect();
         response.usage_reports = self.asked_for(request, removed, now);
         Ok(response)
     }
@@ -265,8 +268,8 @@ impl Session {
             plane.change(|tables, released| {
                 let Rules { urrs, pdrs, .. } = &mut *rules;
                 urrs.iter_mut().for_each(|urr| usage::settle(urr, tables, seid, pdrs, records, now));
-                // the rules were right before; a quota that is used up takes nothing that is not there
-                if let Err(refused) = plan::apply(tables, released, seid, rules, records, &Touched::default()) {
+                // the rules were right before; a quota that is used up takes nothing that is not there, in no module
+                if let Err(refused) = plan::apply(tables, released, (seid, 0), rules, records, &Touched::default()) {
                     tracing::warn!("a quota is used up, and its action cannot be had: {:?}", refused.error);
                 }
                 usage::rebase(rules, tables, seid, records);
@@ -339,10 +342,10 @@ fn choose(
 }
 
 /// A tunnel end is wanted only with addresses that we have (TS 29.244 8.2.3).
-fn check_families(rules: &Rules, settings: &Settings) -> Result<(), Refused> {
+fn check_families(rules: &Rules, n3: N3) -> Result<(), Refused> {
     let had = |pdr: &super::rules::Pdr| match pdr.detection.matching {
         Matching::Tunnel { end: TunnelEnd::Wanted { ipv4, ipv6, .. }, .. } => {
-            ipv4 && settings.n3_ipv4.is_some() || ipv6 && settings.n3_ipv6.is_some()
+            ipv4 && n3.ipv4.is_some() || ipv6 && n3.ipv6.is_some()
         }
         _ => true,
     };

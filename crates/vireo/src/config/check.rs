@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{CoreConfig, DnnConfig, SecurityConfig, SliceConfig, Timers, UpfConfig};
 use vireo_node::config::{ApiConfig, DATA_NETWORKS, N2Config, N4Config};
-use vireo_node::upf::{Fanout, FrameIo, FramesConfig, Pool, UpfConfig as EmbeddedUpf, XdpConfig, XdpMode};
+use vireo_node::upf::{Fanout, FrameIo, FramesConfig, Module, Pool, UpfConfig as EmbeddedUpf, XdpConfig, XdpMode};
 use vireo_sctp::Driver;
 use vireo_subscribers::UdmConfig;
 use vireo_types::{Duration, PduSessionType, Snssai, Tac};
@@ -304,24 +304,40 @@ fn is_device_name(name: &str) -> bool {
 /// The driver of user packets, with what it needs.
 fn driver(datapath: &file::Datapath, problems: &mut Problems) -> (Option<XdpConfig>, Option<FramesConfig>) {
     const KEY: &str = "datapath.interfaces";
-    let file::Datapath { driver, interfaces, mode, next_hops, fanout, workers } = datapath;
+    let file::Datapath { driver, interfaces, mode, next_hops, fanout, workers, nic_filters, module } = datapath;
     problems.check((1..=64).contains(workers), "datapath.workers", "1 to 64 is allowed");
     let other = *fanout == file::Fanout::Queue && *driver != PacketDriver::AfPacket;
     problems.check(!other, "datapath.fanout", "only driver = \"af-packet\" divides frames by it: remove the key");
+    let nic_filters = *nic_filters;
+    let by_queue = match driver {
+        PacketDriver::Sockets => false,
+        PacketDriver::AfPacket => *fanout == file::Fanout::Queue,
+        PacketDriver::Xdp | PacketDriver::AfXdp => true,
+    };
+    problems.check(
+        !nic_filters || by_queue,
+        "datapath.nic-filters",
+        "only \"xdp\", \"af-xdp\", and \"af-packet\" with fanout = \"queue\" go by the queues of network cards: remove the key",
+    );
     if *driver == PacketDriver::Sockets {
         problems.check(interfaces.is_empty(), KEY, "driver = \"sockets\" has no interfaces: remove the key");
         let none = next_hops.is_empty();
         problems.check(none, "datapath.next-hops", "driver = \"sockets\" has no next hops: remove the key");
+        problems.check(
+            module.is_empty(),
+            "datapath.module",
+            "driver = \"sockets\" has no modules: choose another driver",
+        );
         return (None, None);
     }
-    let number = (1..=16).contains(&interfaces.len());
+    let modules = modules(datapath, problems);
+    let number = (1..=16).contains(&interfaces.len()) || !modules.is_empty();
     problems.check(number, KEY, "this driver needs the interfaces of N3 and N6, 1 to 16 names");
     problems.check(interfaces.iter().all(|name| is_device_name(name)), KEY, DEVICE_NAME);
-    let v4 = next_hops.iter().filter(|address| address.is_ipv4()).count();
-    let unusable = next_hops.iter().any(|address| address.is_unspecified());
-    let one = v4 < 2 && next_hops.len() - v4 < 2 && !unusable;
-    problems.check(one, "datapath.next-hops", "one address of each family is allowed");
-    let (interfaces, next_hops) = (interfaces.clone(), next_hops.clone());
+    next_hops_of("datapath.next-hops", next_hops, problems);
+    let of_modules = || modules.iter().flat_map(|module| module.interfaces.iter().cloned()).collect();
+    let interfaces = if modules.is_empty() { interfaces.clone() } else { of_modules() };
+    let next_hops = next_hops.clone();
     let mode = match mode {
         file::XdpMode::Native => XdpMode::Native,
         file::XdpMode::Generic => XdpMode::Generic,
@@ -331,11 +347,62 @@ fn driver(datapath: &file::Datapath, problems: &mut Problems) -> (Option<XdpConf
         file::Fanout::Queue => Fanout::Queue,
     };
     let io = match driver {
-        PacketDriver::Xdp => return (Some(XdpConfig { interfaces, mode, next_hops }), None),
+        PacketDriver::Xdp => return (Some(XdpConfig { interfaces, mode, next_hops, modules, nic_filters }), None),
         PacketDriver::AfXdp => FrameIo::AfXdp(mode),
         PacketDriver::AfPacket | PacketDriver::Sockets => FrameIo::AfPacket(fanout),
     };
-    (None, Some(FramesConfig { interfaces, next_hops, io }))
+    (None, Some(FramesConfig { interfaces, next_hops, io, modules, nic_filters }))
+}
+
+/// At most one next hop of each family.
+fn next_hops_of(key: &str, next_hops: &[IpAddr], problems: &mut Problems) {
+    let v4 = next_hops.iter().filter(|address| address.is_ipv4()).count();
+    let unusable = next_hops.iter().any(|address| address.is_unspecified());
+    let one = v4 < 2 && next_hops.len() - v4 < 2 && !unusable;
+    problems.check(one, key, "one address of each family is allowed");
+}
+
+/// The parts of the datapath.
+fn modules(datapath: &file::Datapath, problems: &mut Problems) -> Vec<Module> {
+    const KEY: &str = "datapath.module";
+    let file::Datapath { interfaces, next_hops, workers, module, .. } = datapath;
+    if module.is_empty() {
+        return vec![];
+    }
+    let alone = interfaces.is_empty() && next_hops.is_empty() && *workers == 1;
+    problems.check(
+        alone,
+        KEY,
+        "modules have interfaces, next hops and cores of their own: remove `interfaces`, `next-hops` and `workers`",
+    );
+    problems.check(module.len() <= 8, KEY, "1 to 8 modules are allowed");
+    for (number, one) in module.iter().enumerate() {
+        let key = |name: &str| format!("{KEY}.{number}.{name}");
+        let names = [("n3-interface", &one.n3_interface), ("n6-interface", &one.n6_interface)];
+        for (name, interface) in names {
+            problems.check(is_device_name(interface), &key(name), DEVICE_NAME);
+        }
+        next_hops_of(&key("next-hops"), &one.next_hops, problems);
+        problems.check(one.cores.len() <= 64, &key("cores"), "up to 64 processors are allowed");
+        let alike = one.n3_address.is_ipv4() == module[0].n3_address.is_ipv4();
+        problems.check(
+            alike,
+            &key("n3-address"),
+            "addresses of one family are allowed: a session may be of any module",
+        );
+        let before = || module[..number].iter();
+        let own = before().all(|other| {
+            let theirs = [&other.n3_interface, &other.n6_interface];
+            other.n3_address != one.n3_address && names.iter().all(|(_, name)| !theirs.contains(name))
+        });
+        problems.check(own, &key("n3-interface"), "interfaces and an N3 address that no other module has are allowed");
+    }
+    let each = |one: &file::Module| {
+        let mut interfaces = vec![one.n3_interface.clone(), one.n6_interface.clone()];
+        interfaces.dedup();
+        Module { n3: one.n3_address, interfaces, next_hops: one.next_hops.clone(), cores: one.cores.clone() }
+    };
+    module.iter().map(each).collect()
 }
 
 /// The embedded UPF: it has the pools of every data network.
@@ -347,13 +414,21 @@ fn upf(upf: &file::Upf, datapath: &file::Datapath, dnns: &[DnnConfig], problems:
     let past =
         "only \"sockets\" and \"xdp\" go by the kernel's address translation: only false is allowed with other drivers";
     problems.check(!upf.nat || frames.is_none(), "upf.nat", past);
-    let by_routes = !upf.nat || xdp.as_ref().is_none_or(|xdp| xdp.next_hops.is_empty());
+    let none = |xdp: &XdpConfig| xdp.next_hops.is_empty() && xdp.modules.iter().all(|one| one.next_hops.is_empty());
+    let by_routes = !upf.nat || xdp.as_ref().is_none_or(none);
     problems.check(
         by_routes,
         "datapath.next-hops",
         "with upf.nat packets go by the kernel's routes: only [] is allowed",
     );
-    let n3 = addresses("upf.n3", &upf.n3, problems);
+    let n3 = match &datapath.module[..] {
+        [] => addresses("upf.n3", &upf.n3, problems),
+        modules => {
+            let default = upf.n3 == file::Upf::default().n3;
+            problems.check(default, "upf.n3", "modules have N3 addresses of their own: remove the key");
+            modules.iter().map(|module| module.n3_address).collect()
+        }
+    };
     problems.check(is_device_name(&upf.tun), "upf.tun", DEVICE_NAME);
     problems.check(!upf.n4.ip().is_unspecified(), "upf.n4", "one address of this machine is allowed, not all of them");
     let sessions = (1..=1 << 24).contains(&upf.max_sessions);

@@ -280,6 +280,25 @@ pub(super) struct Datapath {
     pub(super) workers: usize,
     /// Of AF_PACKET.
     pub(super) fanout: Fanout,
+    /// Of all drivers but the sockets.
+    pub(super) nic_filters: bool,
+    /// Of all drivers but the sockets, in place of `interfaces`, `next_hops` and `workers`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) module: Vec<Module>,
+}
+
+/// A part of the user plane with interfaces and an N3 address of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Module {
+    pub(super) n3_interface: String,
+    pub(super) n3_address: IpAddr,
+    pub(super) n6_interface: String,
+    #[serde(default)]
+    pub(super) next_hops: Vec<IpAddr>,
+    /// Of its workers, one each.
+    #[serde(default)]
+    pub(super) cores: Vec<usize>,
 }
 
 impl Default for Datapath {
@@ -291,6 +310,8 @@ impl Default for Datapath {
             mode: XdpMode::Native,
             workers: 1,
             fanout: Fanout::Hash,
+            nic_filters: false,
+            module: Vec::new(),
         }
     }
 }

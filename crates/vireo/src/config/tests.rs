@@ -288,12 +288,14 @@ fn the_driver_of_user_packets_is_chosen_with_what_it_needs() {
         interfaces: vec!["eth0".into(), "eth1".into()],
         mode: XdpMode::Generic,
         next_hops: vec![Ipv4Addr::new(1, 2, 3, 4).into()],
+        modules: vec![],
+        nic_filters: false,
     };
     assert_eq!(config, Ok(Some(expected)));
     let config = load("datapath = { driver = 'af-packet', interfaces = ['a', 'b'], workers = 3, fanout = 'queue' }");
     let upf = config.expect("sound").upf.expect("the embedded UPF");
     let interfaces = vec!["a".into(), "b".into()];
-    let expected = FramesConfig { interfaces, next_hops: vec![], io: FrameIo::AfPacket(Fanout::Queue) };
+    let expected = FramesConfig { interfaces, io: FrameIo::AfPacket(Fanout::Queue), ..FramesConfig::default() };
     assert_eq!((upf.frames, upf.workers, upf.xdp), (Some(expected), 3, None));
     let config = load("datapath = { driver = 'af-xdp', interfaces = ['a'], mode = 'generic', next-hops = ['::1'] }");
     let frames = config.expect("sound").upf.expect("the embedded UPF").frames.expect("a driver of frames");
@@ -312,6 +314,7 @@ fn the_driver_of_user_packets_is_chosen_with_what_it_needs() {
         ),
         ("datapath.workers = 0", "datapath.workers: 1 to 64 is allowed"),
         ("datapath.fanout = 'queue'", "datapath.fanout: only driver = \"af-packet\""),
+        ("datapath = { driver = 'af-packet', interfaces = ['a'], nic-filters = true }", "datapath.nic-filters: only"),
         (
             "upf.nat = true\ndatapath = { driver = 'af-packet', interfaces = ['a'] }",
             "upf.nat: only \"sockets\" and \"xdp\"",
@@ -322,6 +325,35 @@ fn the_driver_of_user_packets_is_chosen_with_what_it_needs() {
         ),
     ] {
         assert!(problem(text).contains(key), "{}", problem(text));
+    }
+}
+
+#[test]
+fn modules_have_all_to_themselves() {
+    let module = |number: usize, address: &str| {
+        format!(
+            "[[datapath.module]]\nn3-interface = 'n3-{number}'\nn3-address = '{address}'\nn6-interface = 'n6-{number}'\n\
+             next-hops = ['198.51.100.{number}']\ncores = [{number}]\n"
+        )
+    };
+    let two = module(0, "192.0.2.1") + &module(1, "192.0.2.2");
+    let upf = load(&format!("datapath.driver = 'xdp'\n{two}")).expect("sound").upf.expect("the embedded UPF");
+    assert_eq!(upf.n3, [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2)]);
+    let xdp = upf.xdp.expect("the driver");
+    assert_eq!(xdp.interfaces, ["n3-0", "n6-0", "n3-1", "n6-1"]);
+    assert_eq!((xdp.modules[1].interfaces.len(), &xdp.modules[1].cores[..]), (2, &[1][..]));
+    for (text, key) in [
+        (format!("datapath.driver = 'sockets'\n{two}"), "datapath.module: driver = \"sockets\" has no modules"),
+        (format!("datapath.driver = 'xdp'\ndatapath.workers = 2\n{two}"), "datapath.module: modules have interfaces"),
+        (format!("datapath.driver = 'xdp'\nupf.n3 = ['192.0.2.7']\n{two}"), "upf.n3: modules have N3 addresses"),
+        (format!("datapath.driver = 'xdp'\nupf.nat = true\n{two}"), "datapath.next-hops: with upf.nat"),
+        (format!("datapath.driver = 'xdp'\n{two}{}", module(1, "192.0.2.3")), "datapath.module.2.n3-interface: interf"),
+        (
+            format!("datapath.driver = 'xdp'\n{two}{}", module(2, "::1")),
+            "datapath.module.2.n3-address: addresses of one",
+        ),
+    ] {
+        assert!(problem(&text).contains(key), "{}", problem(&text));
     }
 }
 

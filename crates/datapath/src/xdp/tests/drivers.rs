@@ -263,7 +263,7 @@ fn interfaces() -> Vec<String> {
 }
 
 fn frames(io: FrameIo) -> FramesConfig {
-    FramesConfig { interfaces: interfaces(), next_hops: vec![], io }
+    FramesConfig { interfaces: interfaces(), io, ..FramesConfig::default() }
 }
 
 fn through(change: impl Fn(&mut SocketsConfig) + Sync) {

@@ -5,7 +5,7 @@ mod associations;
 mod reports;
 
 use super::addresses::Addresses;
-use super::config::Pool;
+use super::config::{N3, Pool};
 use super::exchange::{Outgoing, Requests, Responses};
 use super::looks::{Look, Looks};
 use super::paths::Paths;
@@ -13,7 +13,7 @@ use super::rules::{Refused, Rules};
 use super::session::Session;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use tracing::debug;
 use vireo_datapath::{Editor, Memory, Released, Tables};
 use vireo_types::{Duration, Instant};
@@ -62,10 +62,8 @@ impl Plane for Memory {
 pub(super) struct Settings {
     /// Our address on N4: Node ID and F-SEID.
     pub(super) address: IpAddr,
-    /// Our IPv4 address on N3.
-    pub(super) n3_ipv4: Option<Ipv4Addr>,
-    /// Our IPv6 address on N3.
-    pub(super) n3_ipv6: Option<Ipv6Addr>,
+    /// Our addresses on N3, of each module; one at least.
+    pub(super) n3: Vec<N3>,
     pub(super) max_sessions: usize,
     /// The data networks.
     pub(super) pools: Vec<Pool>,
@@ -74,6 +72,19 @@ pub(super) struct Settings {
     pub(super) path_check: Option<Duration>,
     /// When we started, in seconds since 1900.
     pub(super) started: u32,
+}
+
+impl Settings {
+    /// The module of a session: they take turns.
+    pub(super) fn module(&self, seid: u64) -> usize {
+        // its lower half counts from 1
+        (seid as u32).wrapping_sub(1) as usize % self.n3.len().max(1)
+    }
+
+    /// Our N3 addresses in a session's F-TEIDs.
+    pub(super) fn n3(&self, seid: u64) -> N3 {
+        self.n3.get(self.module(seid)).copied().unwrap_or_default()
+    }
 }
 
 /// Control planes that may be associated at a time.
@@ -358,7 +369,7 @@ impl Upf {
             self.settings.address.into(),
             FSeid::new(seid, self.settings.address),
         );
-        response.created_pdrs = session.created(&Rules::default(), &self.settings).collect();
+        response.created_pdrs = session.created(seid, &Rules::default(), &self.settings).collect();
         self.arm(seid, &mut session, now);
         self.paths.change(&[], &session.peers(), now.instant);
         self.sessions.insert(seid, Box::new(session));

@@ -3,16 +3,18 @@
 mod habits;
 mod limits;
 mod misuse;
+mod modules;
 mod nodes;
 mod reports;
 mod rules;
 mod scale;
 mod sessions;
 
+use super::config::N3;
 use super::exchange::Outgoing;
 use super::state::{Now, Settings, Upf};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use vireo_datapath::{BufferLimits, Limits, Memory, Pool, Tables};
+use vireo_datapath::{Limits, Memory, Pool, Tables};
 use vireo_types::{Duration, Instant, Teid};
 use vireo_wire::gtpu::{self, Packet, PduSession};
 use vireo_wire::pfcp::{self, *};
@@ -48,11 +50,10 @@ fn bench_with(pools: Vec<crate::upf::Pool>) -> Bench {
         mtu: 1400,
         dns: vec![],
     };
-    let limits = Limits { records: 64, buffer: BufferLimits::default() };
+    let limits = Limits { records: 64, ..Limits::default() };
     let settings = Settings {
         address: UPF.into(),
-        n3_ipv4: Some(UPF),
-        n3_ipv6: None,
+        n3: vec![N3 { ipv4: Some(UPF), ipv6: None }],
         max_sessions: 4,
         pools,
         response_time: Duration::from_secs(3),

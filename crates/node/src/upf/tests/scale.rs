@@ -24,7 +24,7 @@ fn usual(n: u32) -> SessionEstablishmentRequest {
 fn roomy(sessions: usize) -> Bench {
     let mut b = bench();
     let pool = Pool { ipv4: Some((Ipv4Addr::new(10, 0, 0, 0), 8)), mtu: 1400, ..Pool::default() };
-    let limits = Limits { records: sessions, buffer: BufferLimits::default() };
+    let limits = Limits { records: sessions, ..Limits::default() };
     let settings = Settings { max_sessions: sessions, ..b.upf.settings.clone() };
     b.upf = Upf::new(settings);
     b.plane = Memory::new(Tables::new(vec![pool], limits), UPF.into());

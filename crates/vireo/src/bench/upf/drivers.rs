@@ -72,7 +72,7 @@ impl Driver {
             workers: 1,
             nat: false,
             xdp: None,
-            frames: self.io.map(|io| FramesConfig { interfaces, next_hops: vec![], io }),
+            frames: self.io.map(|io| FramesConfig { interfaces, io, ..FramesConfig::default() }),
         };
         let tunnel = Tunnel { teid: Teid(1), address: GNB.into() };
         let bare = Bare { tunnel, qfi: 1, server: SERVER.into(), octets: LENGTH, forward };
