@@ -51,7 +51,16 @@ impl PacketSocket {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the descriptor is new and nobody else's
-        Ok(PacketSocket { fd: unsafe { OwnedFd::from_raw_fd(fd) }, interface: interface as i32 })
+        let socket = PacketSocket { fd: unsafe { OwnedFd::from_raw_fd(fd) }, interface: interface as i32 };
+        // frames leave by the queue of the sending processor
+        let bypass: libc::c_int = 1;
+        let length = size_of::<libc::c_int>() as libc::socklen_t;
+        // SAFETY: the option takes an int, which outlives the call
+        let set = unsafe {
+            let (fd, value) = (socket.fd.as_raw_fd(), (&raw const bypass).cast());
+            libc::setsockopt(fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, value, length)
+        };
+        if set < 0 { Err(io::Error::last_os_error()) } else { Ok(socket) }
     }
 
     pub(crate) fn send(&self, frame: &[u8]) -> io::Result<()> {

@@ -55,13 +55,37 @@ fn the_time_of_a_packet_is_told_by_driver() {
 }
 
 #[test]
+fn scale_out_is_measured_by_interfaces_and_by_queues() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("results");
+    let output =
+        Command::new(VIREO).args(["experiment", "cloud-scaleout", "--quick", "--out"]).arg(&out).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if errors.contains("vireo: this needs ") || errors.contains("no permission") {
+        eprintln!("skipped: {}", errors.trim());
+        return;
+    }
+    assert!(output.status.success(), "{errors}");
+    let summary: Summary = serde_json::from_slice(&std::fs::read(out.join("summary.json")).unwrap()).unwrap();
+    for mode in ["separate interfaces", "fanout"] {
+        let one = summary.figures.iter().find(|figure| figure.name == format!("{mode}, 1 module, packets each way"));
+        assert!(one.unwrap().ours.median > 10_000.0, "{one:?}");
+    }
+    let several = summary.figures.iter().filter(|figure| figure.unit == "ratio").count();
+    assert_eq!(several > 0, summary.machine.cpus > 1, "{summary}");
+    assert!(summary.configurations.iter().any(|configuration| configuration.toml.contains("[[datapath.module]]")));
+    assert!(std::fs::read_to_string(out.join("throughput.svg")).unwrap().contains("fanout"));
+    assert!(std::fs::read_to_string(out.join("modules.csv")).unwrap().lines().count() > 2);
+}
+
+#[test]
 fn what_there_is_not_is_told_before_anything_runs() {
     let output = Command::new(VIREO).args(["experiment", "nothing"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("vireo experiment --list"));
     let output = Command::new(VIREO).args(["experiment", "--list"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    for name in ["mmlite-fig2c", "mmlite-fig7-nf", "mmlite-fig9", "soak", "cloud-breakdown"] {
+    for name in ["mmlite-fig2c", "mmlite-fig7-nf", "mmlite-fig9", "soak", "cloud-breakdown", "cloud-scaleout"] {
         assert!(text.contains(name), "{name} in {text}");
     }
 }

@@ -365,15 +365,24 @@ impl Circuit {
 
     /// What was counted so far.
     pub fn counted(&self) -> Result<Counted, CircuitError> {
+        let add = |sum: Counted, one: Counted| Counted {
+            uplink: sum.uplink + one.uplink,
+            downlink: sum.downlink + one.downlink,
+            others: sum.others + one.others,
+        };
+        Ok(self.counted_by_processor()?.into_iter().fold(Counted::default(), add))
+    }
+
+    /// What was counted so far on each processor.
+    pub fn counted_by_processor(&self) -> Result<Vec<Counted>, CircuitError> {
         let map = self.bpf.map("counted").ok_or_else(|| CircuitError::Refused("there is no map counted".to_owned()))?;
         let map = PerCpuArray::<&MapData, Processor>::try_from(map).map_err(|error: MapError| refused(&error))?;
-        let mut counted = Counted::default();
-        for processor in map.get(&0, 0).map_err(|error| refused(&error))?.iter() {
-            counted.uplink += processor.uplink;
-            counted.downlink += processor.downlink;
-            counted.others += processor.others;
-        }
-        Ok(counted)
+        let of = |Processor { uplink, downlink, others, .. }: &Processor| Counted {
+            uplink: *uplink,
+            downlink: *downlink,
+            others: *others,
+        };
+        Ok(map.get(&0, 0).map_err(|error| refused(&error))?.iter().map(of).collect())
     }
 }
 

@@ -6,6 +6,7 @@ mod breakdown;
 mod fig2c;
 mod fig7;
 mod fig9;
+mod scaleout;
 mod service_load;
 mod session;
 mod soak;
@@ -91,6 +92,7 @@ const ALL: &[Experiment] = &[
     fig9::EXPERIMENT,
     soak::EXPERIMENT,
     breakdown::EXPERIMENT,
+    scaleout::EXPERIMENT,
 ];
 
 fn minutes(text: &str) -> Result<f64, String> {

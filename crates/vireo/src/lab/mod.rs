@@ -13,6 +13,7 @@ pub(crate) mod core;
 pub(crate) mod emulator;
 pub(crate) mod netns;
 pub(crate) mod process;
+pub(crate) mod upf;
 pub(crate) mod workers;
 
 use crate::cli::Failure;
@@ -89,24 +90,13 @@ impl Lab {
 
     /// Prepares the far ends of N3 and N6 for native XDP in the core.
     pub(crate) fn prepare_xdp(&self) -> Result<(), Failure> {
-        self.in_data_network(|| netns::peer_of_xdp(DN_INTERFACE))??;
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(|| self.ran.enter().and_then(|()| netns::peer_of_xdp(RAN_INTERFACE)));
-            thread.join().map_err(|_| Failure("a thread in the RAN panicked".into()))?.map_err(Failure::from)
-        })
+        self.dn.run(|| netns::peer_of_xdp(DN_INTERFACE))??;
+        Ok(self.ran.run(|| netns::peer_of_xdp(RAN_INTERFACE))??)
     }
 
     /// What the kernel counted on the data network's interface so far: `rx` is what came from the UEs.
     pub(crate) fn data_network_counters(&self) -> Result<InterfaceCounters, Failure> {
-        self.in_data_network(|| netns::interface_counters(DN_INTERFACE))?.map_err(Failure::from)
-    }
-
-    /// Runs `work` on a thread in the data network.
-    fn in_data_network<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(|| self.dn.enter().map(|()| work()));
-            thread.join().map_err(|_| Failure("a thread in the data network panicked".into()))?.map_err(Failure::from)
-        })
+        self.dn.run(|| netns::interface_counters(DN_INTERFACE))?.map_err(Failure::from)
     }
 
     /// UDP echo, which unlike ICMP echo the kernel does not do by itself. The threads last as long as the process.
@@ -114,7 +104,7 @@ impl Lab {
         let addresses: [IpAddr; 2] = [DN.into(), DN_V6.into()];
         for address in addresses.into_iter().filter(|a| has_ipv6() || a.is_ipv4()) {
             let address = (address, ECHO_PORT);
-            let socket = self.in_data_network(|| UdpSocket::bind(address))??;
+            let socket = self.dn.run(|| UdpSocket::bind(address))??;
             std::thread::Builder::new().name("echo".into()).spawn(move || echo(&socket))?;
         }
         Ok(())

@@ -4,6 +4,7 @@
 //! Everything here lives by references of processes: when the last process inside has ended, however it ended, the
 //! kernel takes interfaces, addresses and files away. Nothing has to be cleaned up, so nothing can be left behind.
 
+use crate::cli::Failure;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
@@ -108,6 +109,14 @@ impl Netns {
     /// Moves the calling thread inside. Children of the thread start there.
     pub(crate) fn enter(&self) -> Result<(), NetnsError> {
         setns(&self.fd).map_err(step("entering a network namespace"))
+    }
+
+    /// Runs `work` on a thread inside.
+    pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| self.enter().map(|()| work()));
+            thread.join().map_err(|_| Failure("a thread in a namespace panicked".into()))?.map_err(Failure::from)
+        })
     }
 
     /// The namespace as a path, for programs that take one.

@@ -1,0 +1,162 @@
+//! What a UPF with so many modules carries.
+
+use super::Mode;
+use super::network::{FIRST_UE, Network};
+use crate::cli::Failure;
+use crate::experiment::session::Session;
+use crate::lab::process::on_processors;
+use crate::lab::upf::Upf;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+use vireo_traffic::circuit::{Circuit, Counted, Direction};
+use vireo_traffic::pfcp;
+use vireo_types::Teid;
+
+/// Session requests that are unanswered at a time.
+const WINDOW: usize = 64;
+/// The steps from session to session between TEIDs: an index, and 8 bits of generation.
+const TEID_STEP: u32 = 256;
+/// Frames in flight of a module, in each direction: what one poll of a veth interface takes.
+const FRAMES: usize = 64;
+const WARM_UP: Duration = Duration::from_millis(300);
+/// How long frames may need to be gone.
+const END_WITHIN: Duration = Duration::from_secs(5);
+
+/// Packets a second of a module.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rates {
+    pub(super) uplink: f64,
+    pub(super) downlink: f64,
+}
+
+impl Rates {
+    /// The mean of both directions.
+    pub(super) fn each_way(&self) -> f64 {
+        f64::midpoint(self.uplink, self.downlink)
+    }
+}
+
+/// Starts a UPF on the network, sets the users' sessions up, and measures each module with all of them at work.
+pub(super) fn measure(
+    session: &Session,
+    network: &Network<'_>,
+    processors: usize,
+    users: u32,
+) -> Result<Vec<Rates>, Failure> {
+    let modules = network.modules();
+    let beside: Vec<usize> = if modules < processors { (modules..processors).collect() } else { vec![] };
+    let mut upf = Upf::start(network.upf(), &beside, &network.config(users), &session.interrupt)?;
+    let per_place = users / network.ends.len() as u32;
+    let teids = establish(network, &mut upf, per_place)?;
+    let mut loads = vec![];
+    for (place, (ends, teid)) in network.ends.iter().zip(teids).enumerate() {
+        let packets = network.packets(place, first_ue(place, per_place), teid);
+        loads.push(network.outside(|| Circuit::load(ends, packets))??);
+    }
+    let window = Duration::from_millis(if session.quick { 200 } else { 2000 });
+    let rates = go_round(network, &mut loads, per_place, window)?;
+    drop(loads);
+    upf.stop()?;
+    Ok(rates)
+}
+
+fn first_ue(place: usize, per_place: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(FIRST_UE.to_bits() + place as u32 * per_place)
+}
+
+/// Sets up so many sessions for each place; gives the TEID of the first of each.
+fn establish(network: &Network<'_>, upf: &mut Upf, per_place: u32) -> Result<Vec<Teid>, Failure> {
+    let places = network.ends.len() as u32;
+    let build = |session: u32| {
+        let place = network.place(session);
+        pfcp::Session {
+            ue: Ipv4Addr::from_bits(first_ue(place, per_place).to_bits() + session / places),
+            gnb: network.gnb(place),
+            teid: Teid(session + 1),
+            f_teid: None,
+            qfi: 1,
+            mbr_kbps: None,
+            measured: false,
+            filters: 0,
+        }
+    };
+    let mut first: Vec<Option<Teid>> = vec![None; places as usize];
+    let mut odd = None;
+    upf.plane.establish(0..per_place * places, WINDOW, build, |established| {
+        let place = network.place(established.session);
+        let local = established.session / places;
+        let zero = Teid(established.teid.0.wrapping_sub(local.wrapping_mul(TEID_STEP)));
+        if *first[place].get_or_insert(zero) != zero || established.upf != network.n3(place) {
+            odd = Some(established);
+        }
+    })?;
+    match (odd, first.into_iter().collect::<Option<Vec<_>>>()) {
+        (None, Some(first)) => Ok(first),
+        // the program in the kernel has no room for a list of them
+        (odd, _) => Err(Failure(format!("the UPF gives F-TEIDs out of order: {odd:?}, so there can be no load"))),
+    }
+}
+
+/// What each module has counted: its circuit, or its processor.
+fn counted(network: &Network<'_>, loads: &[Circuit]) -> Result<Vec<Counted>, Failure> {
+    match network.mode() {
+        Mode::Separate => Ok(loads.iter().map(Circuit::counted).collect::<Result<_, _>>()?),
+        Mode::Fanout => {
+            let mut counted = loads[0].counted_by_processor()?;
+            counted.truncate(network.modules());
+            Ok(counted)
+        }
+    }
+}
+
+/// Lets the frames of all modules go round and counts them.
+fn go_round(
+    network: &Network<'_>,
+    loads: &mut [Circuit],
+    sessions: u32,
+    window: Duration,
+) -> Result<Vec<Rates>, Failure> {
+    loads.iter_mut().try_for_each(|load| load.run(0, sessions))?;
+    for module in 0..network.modules() {
+        let load = &loads[network.place(module as u32)];
+        let inject = || {
+            on_processors(&[module], || {
+                [Direction::Uplink, Direction::Downlink]
+                    .into_iter()
+                    .try_for_each(|direction| load.inject(direction, 0, FRAMES))
+            })
+        };
+        network.outside(inject)???;
+    }
+    std::thread::sleep(WARM_UP);
+    let (began, before) = (Instant::now(), counted(network, loads)?);
+    std::thread::sleep(window);
+    let (ended, after) = (Instant::now(), counted(network, loads)?);
+    loads.iter_mut().try_for_each(|load| load.run(0, 0))?;
+    let seconds = (ended - began).as_secs_f64();
+    let rate = |before: u64, after: u64| (after - before) as f64 / seconds;
+    let rates: Vec<Rates> = before
+        .iter()
+        .zip(&after)
+        .map(|(before, after)| Rates {
+            uplink: rate(before.uplink, after.uplink),
+            downlink: rate(before.downlink, after.downlink),
+        })
+        .collect();
+    if let Some(module) = rates.iter().position(|rates| rates.uplink == 0.0 || rates.downlink == 0.0) {
+        return Err(Failure(format!("no packet comes through module {module}: {rates:?}")));
+    }
+    let deadline = Instant::now() + END_WITHIN;
+    let mut last = counted(network, loads)?;
+    loop {
+        std::thread::sleep(Duration::from_millis(10));
+        let now = counted(network, loads)?;
+        if now == last {
+            return Ok(rates);
+        }
+        last = now;
+        if Instant::now() > deadline {
+            return Err(Failure("the frames of the load do not end".into()));
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The interfaces of modules: pairs between the UPF's namespace and one outside, where the load runs.
+//!
+//! ```text
+//!              +-- ran0 ===== n3x0 --+          separate: a pair of pairs for each module
+//!   outside ---+-- dn0  ===== n6x0 --+--- UPF
+//!              +-- ran1 ===== n3x1 --+          fanout: one pair of pairs, with a queue for each module
+//!              +-- dn1  ===== n6x1 --+
+//! ```
+
+use super::Mode;
+use crate::cli::Failure;
+use crate::lab::Lab;
+use crate::lab::netns::{self, Netns};
+use std::net::Ipv4Addr;
+use vireo_traffic::circuit::{Ends, Interface, Packets};
+use vireo_types::Teid;
+
+/// Octets of the users' packets, as the paper's.
+const LENGTH: u16 = 128;
+/// The UEs' addresses.
+const POOL: &str = "10.64.0.0/11";
+/// The first UE's.
+pub(super) const FIRST_UE: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 2);
+const FIRST_N3: u8 = 10;
+const FIRST_N6: u8 = 110;
+
+/// The interfaces while they exist.
+pub(super) struct Network<'l> {
+    lab: &'l Lab,
+    mode: Mode,
+    modules: usize,
+    /// One for each module, or for all of them.
+    pub(super) ends: Vec<Ends>,
+}
+
+fn of_n3(place: usize, host: u8) -> Ipv4Addr {
+    Ipv4Addr::new(192, 168, FIRST_N3 + place as u8, host)
+}
+
+fn of_n6(place: usize, host: u8) -> Ipv4Addr {
+    Ipv4Addr::new(192, 168, FIRST_N6 + place as u8, host)
+}
+
+impl<'l> Network<'l> {
+    /// Builds it in the lab: the UPF's namespace is the core's, and the outside is the RAN's.
+    pub(super) fn build(lab: &'l Lab, mode: Mode, modules: usize) -> Result<Self, Failure> {
+        let mut network = Network { lab, mode, modules, ends: vec![] };
+        let (pairs, queues) = match mode {
+            Mode::Separate => (modules, 1),
+            Mode::Fanout => (1, modules),
+        };
+        let (upf, outside) = (&lab.core, &lab.ran);
+        let many = format!("numrxqueues {queues} numtxqueues {queues}");
+        for place in 0..pairs {
+            let [n3, n6, ran, dn] = ["n3x", "n6x", "ran", "dn"].map(|name| format!("{name}{place}"));
+            // the lab has a ran0 of its own
+            let ran = format!("{ran}x");
+            for (near, far) in [(&n3, &ran), (&n6, &dn)] {
+                upf.ip(&format!("link add {near} {many} type veth peer name {far} {many} netns {}", outside.path()))?;
+                for (netns, interface) in [(upf, near), (outside, far)] {
+                    netns.ip(&format!("link set {interface} up"))?;
+                    netns.run(|| netns::peer_of_xdp(interface))??;
+                }
+            }
+            let of = |netns: &Netns, name: &str| netns.run(|| Interface::of(name))?.map_err(Failure::from);
+            let ends = Ends { n3: of(upf, &n3)?, n6: of(upf, &n6)?, ran: of(outside, &ran)?, dn: of(outside, &dn)? };
+            let sides = [
+                (&ends.n3, &ends.ran, of_n3(place, 1), of_n3(place, 2)),
+                (&ends.n6, &ends.dn, of_n6(place, 1), of_n6(place, 2)),
+            ];
+            for (interface, peer, own, far) in sides {
+                let mac = peer.mac.map(|octet| format!("{octet:02x}")).join(":");
+                upf.ip(&format!("address add {own}/24 dev {}", interface.name))?;
+                upf.ip(&format!("neigh add {far} lladdr {mac} dev {} nud permanent", interface.name))?;
+            }
+            network.ends.push(ends);
+        }
+        Ok(network)
+    }
+
+    /// The UPF's configuration, with room for so many sessions.
+    pub(super) fn config(&self, sessions: u32) -> String {
+        let mut datapath = "[datapath]\ndriver = \"xdp\"\n".to_owned();
+        let mut n3 = String::new();
+        match self.mode {
+            Mode::Fanout => {
+                let Ends { n3: one, n6: other, .. } = &self.ends[0];
+                n3 = format!("n3 = [\"{}\"]\n", of_n3(0, 1));
+                datapath += &format!("interfaces = [\"{}\", \"{}\"]\n", one.name, other.name);
+                datapath += &format!("next-hops = [\"{}\"]\n", of_n6(0, 2));
+            }
+            Mode::Separate => {
+                for (place, Ends { n3, n6, .. }) in self.ends.iter().enumerate() {
+                    let (address, next) = (of_n3(place, 1), of_n6(place, 2));
+                    datapath += &format!(
+                        "[[datapath.module]]\nn3-interface = \"{}\"\nn3-address = \"{address}\"\nn6-interface = \
+                         \"{}\"\nnext-hops = [\"{next}\"]\n",
+                        n3.name, n6.name
+                    );
+                }
+            }
+        }
+        format!(
+            "[upf]\nn4 = \"{}\"\n{n3}max-sessions = {sessions}\n[dnn.internet]\nipv4-pool = \"{POOL}\"\n[api]\nlisten \
+             = \"off\"\n[log]\nlevel = \"error\"\n{datapath}",
+            crate::lab::upf::N4
+        )
+    }
+
+    /// The place among [`Network::ends`] of a session that is set up as so manieth.
+    pub(super) fn place(&self, session: u32) -> usize {
+        session as usize % self.ends.len()
+    }
+
+    /// The UPF's N3 address of the sessions of a place.
+    pub(super) fn n3(&self, place: usize) -> Ipv4Addr {
+        of_n3(place, 1)
+    }
+
+    /// The gNB of the sessions of a place.
+    pub(super) fn gnb(&self, place: usize) -> Ipv4Addr {
+        of_n3(place, 2)
+    }
+
+    /// The packets of the sessions of a place, whose first has this UE address and TEID.
+    pub(super) fn packets(&self, place: usize, ue: Ipv4Addr, teid: Teid) -> Packets {
+        let (gnb, upf, server) = (of_n3(place, 2), of_n3(place, 1), of_n6(place, 2));
+        Packets { length: LENGTH, gnb, upf, server, ue, teid, qfi: 1 }
+    }
+
+    /// Where the load runs.
+    pub(super) fn outside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
+        self.lab.ran.run(work)
+    }
+
+    /// The UPF's.
+    pub(super) fn upf(&self) -> &Netns {
+        &self.lab.core
+    }
+
+    /// How packets are divided among the modules.
+    pub(super) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// How many modules there are.
+    pub(super) fn modules(&self) -> usize {
+        self.modules
+    }
+}
+
+impl Drop for Network<'_> {
+    fn drop(&mut self) {
+        for Ends { n3, n6, .. } in &self.ends {
+            for interface in [n3, n6] {
+                // with its peer; what is left goes with the lab
+                let _ = self.lab.core.ip(&format!("link delete {}", interface.name));
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! A UPF of the lab: `vireo upf` as a process of its own, and a control plane that has associated with it.
+
+use super::netns::Netns;
+use super::process::{self, Process};
+use super::{Interrupt, create};
+use crate::cli::Failure;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use vireo_traffic::pfcp::{ControlPlane, PfcpError};
+
+/// Where it listens for PFCP.
+pub(crate) const N4: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 8)), 8805);
+const CONTROL_PLANE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
+const CONFIG: &str = "/tmp/upf.toml";
+const LOG: &str = "/tmp/upf.log";
+const START_WITHIN: Duration = Duration::from_secs(30);
+const LAST_WORDS: usize = 15;
+
+/// A running UPF.
+#[derive(Debug)]
+pub(crate) struct Upf {
+    process: Process,
+    /// Its control plane.
+    pub(crate) plane: ControlPlane,
+}
+
+impl Upf {
+    /// Starts it in a namespace, where the calling thread is too, on these processors, with this configuration, of which
+    /// `[upf] n4` is [`N4`].
+    pub(crate) fn start(
+        netns: &Netns,
+        processors: &[usize],
+        config: &str,
+        interrupt: &Interrupt,
+    ) -> Result<Self, Failure> {
+        std::fs::write(CONFIG, config)?;
+        let log = create(Path::new(LOG))?;
+        let mut command = Process::this_program();
+        command.args(["upf", "--config", CONFIG]);
+        let start = || Process::start("upf", netns, &mut command, Some(log));
+        let mut process = process::on_processors(processors, start)??;
+        let deadline = Instant::now() + START_WITHIN;
+        loop {
+            if let Some(status) = process.ended()? {
+                return Err(Failure(format!("the UPF ended ({status}); it says:\n{}", process.last_words(LAST_WORDS))));
+            }
+            interrupt.check()?;
+            match ControlPlane::associate(CONTROL_PLANE, 0, N4) {
+                Ok(plane) => return Ok(Upf { process, plane }),
+                Err(PfcpError::Silent(_)) if Instant::now() < deadline => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Ends it in good order.
+    pub(crate) fn stop(mut self) -> Result<(), Failure> {
+        let status = self.process.terminate()?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(Failure(format!("the UPF ended with {status}; it says:\n{}", self.process.last_words(LAST_WORDS))))
+    }
+}
