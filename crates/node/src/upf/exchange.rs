@@ -150,6 +150,12 @@ impl Responses {
         self.answers.insert(key, Answer { since: now, request, octets });
         self.order.push_back((now, key));
     }
+
+    /// Forgets what these peers were answered: it is of sessions that are gone, and a peer that starts anew may happen to
+    /// say the same again.
+    pub(super) fn forget(&mut self, which: impl Fn(&SocketAddr) -> bool) {
+        self.answers.retain(|(from, _), _| !which(from));
+    }
 }
 
 #[cfg(test)]

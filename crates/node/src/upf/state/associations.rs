@@ -53,9 +53,10 @@ impl Upf {
 
     /// Ends an association and its sessions.
     pub(super) fn dissociate(&mut self, node_id: &NodeId, plane: &mut impl Plane) -> Cause {
-        if self.associations.remove(node_id).is_none() {
+        let Some(association) = self.associations.remove(node_id) else {
             return Cause::NO_ESTABLISHED_ASSOCIATION;
-        }
+        };
+        self.responses.forget(|from| association.hosts.contains(&from.ip()));
         self.remove_all(|session| session.node == *node_id, plane);
         Cause::REQUEST_ACCEPTED
     }

@@ -65,6 +65,20 @@ fn requests_may_come_in_any_order_and_again() {
 }
 
 #[test]
+fn a_control_plane_that_starts_anew_gets_answers_of_its_own() {
+    let mut b = bench();
+    b.associate();
+    let mut octets = vec![];
+    request().emit(&mut octets, 0, 4711).expect("short");
+    let first = b.deliver(&octets);
+    assert_eq!((b.deliver(&octets), b.upf.sessions()), (first.clone(), 1));
+    b.associate_as(7_000_001);
+    assert_eq!(b.upf.sessions(), 0);
+    let again = b.deliver(&octets);
+    assert!(again != first && b.upf.sessions() == 1, "a session that is gone was confirmed");
+}
+
+#[test]
 fn what_is_missing_is_named() {
     let mut b = bench();
     b.associate();
