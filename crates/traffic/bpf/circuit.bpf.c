@@ -6,8 +6,8 @@
  *      ^--------------------------+      (uplink; downlink the other way round)
  *
  * `from_n6` runs on `dn` and `from_n3` on `ran`. They count what comes out of the UPF, make it the next packet of a
- * session chosen at random, and send it back to where the UPF takes it in. `generate_n3` and `generate_n6` make such packets
- * out of nothing, for what is measured one part after the other; `sink` is where they end. `bare_n3` and `bare_n6` are what a UPF cannot
+ * session chosen at random, and send it back to where the UPF takes it in. `sink` is an end of all
+ * that comes, for what is measured one part after the other. `bare_n3` and `bare_n6` are what a UPF cannot
  * be faster than: they take headers off and put them on, always the same, and redirect.
  */
 #include "packet.h"
@@ -38,13 +38,9 @@ struct load {
 	__u32 count; /* 0 = the frames end here */
 };
 
-/* Of what goes round, and of what is generated. */
-#define ROUND 0
-#define GENERATED 1
-
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2);
+	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct load);
 } load SEC(".maps");
@@ -72,9 +68,10 @@ static __always_inline struct counted *state(void)
 }
 
 /* The next session, or -1 at the end of the load. */
-static __always_inline __s64 next(struct counted *c, __u32 which)
+static __always_inline __s64 next(struct counted *c)
 {
-	const struct load *l = bpf_map_lookup_elem(&load, &which);
+	__u32 zero = 0;
+	const struct load *l = bpf_map_lookup_elem(&load, &zero);
 
 	if (!l || !l->count)
 		return -1;
@@ -150,7 +147,7 @@ int from_n6(struct xdp_md *ctx)
 		return XDP_PASS;
 	}
 	c->uplink++;
-	session = next(c, ROUND);
+	session = next(c);
 	if (session < 0)
 		return XDP_DROP;
 	if (bpf_xdp_adjust_head(ctx, -(int)OUTER))
@@ -176,32 +173,13 @@ int from_n3(struct xdp_md *ctx)
 		return XDP_PASS;
 	}
 	c->downlink++;
-	session = next(c, ROUND);
+	session = next(c);
 	if (session < 0)
 		return XDP_DROP;
 	outer = OUTER - (gtp->flags & 7 ? 0 : GTP_WITH_CONTAINER - GTP_PLAIN);
 	if (bpf_xdp_adjust_head(ctx, outer))
 		return XDP_ABORTED;
 	return to_n6(ctx, session);
-}
-
-/* Run by us, on frames of the right length. */
-SEC("xdp")
-int generate_n3(struct xdp_md *ctx)
-{
-	struct counted *c = state();
-	__s64 session = c ? next(c, GENERATED) : -1;
-
-	return session < 0 ? XDP_DROP : to_n3(ctx, session);
-}
-
-SEC("xdp")
-int generate_n6(struct xdp_md *ctx)
-{
-	struct counted *c = state();
-	__s64 session = c ? next(c, GENERATED) : -1;
-
-	return session < 0 ? XDP_DROP : to_n6(ctx, session);
 }
 
 /* In a user plane's place: all ends here. */

@@ -12,7 +12,7 @@ use crate::packets::{self, ETHERNET, IPV4_HEADER, OUTER};
 use crate::sys;
 use aya::maps::{Array, MapData, MapError, PerCpuArray};
 use aya::programs::links::FdLink;
-use aya::programs::{ProgramError, TestRun, TestRunAttrs, TestRunOptions, Xdp, XdpMode};
+use aya::programs::{ProgramError, Xdp, XdpMode};
 use aya::{Ebpf, EbpfLoader};
 use std::io;
 use std::net::Ipv4Addr;
@@ -160,10 +160,6 @@ unsafe impl aya::Pod for Constants {}
 
 const _: () = assert!(size_of::<Constants>() == 7 * 4 + 80 + 36);
 
-/// `load` of `bpf/circuit.bpf.c`: of what goes round, and of what is generated.
-const ROUND: u32 = 0;
-const GENERATED: u32 = 1;
-
 /// `struct load`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -217,6 +213,28 @@ fn ethernet(to: [u8; 6], from: [u8; 6]) -> [u8; ETHERNET] {
     header[6..12].copy_from_slice(&from);
     header[12..].copy_from_slice(&[8, 0]);
     header
+}
+
+/// Different frames of a source.
+const SOURCE: u64 = 4096;
+
+/// Sends frames one by one, for what is measured one part after the other.
+#[derive(Debug)]
+pub struct Source {
+    socket: sys::PacketSocket,
+    frames: Vec<Vec<u8>>,
+    next: usize,
+}
+
+impl Source {
+    /// Sends so many frames into the user plane, on this processor, which receives them as they come.
+    pub fn send(&mut self, frames: u32) -> Result<(), CircuitError> {
+        for _ in 0..frames {
+            self.next = (self.next + 1) % self.frames.len();
+            self.socket.send(&self.frames[self.next]).map_err(CircuitError::Send)?;
+        }
+        Ok(())
+    }
 }
 
 /// The programs on a pair of interfaces. The kernel takes them off when this is dropped.
@@ -310,39 +328,22 @@ impl Circuit {
 
     /// From now on the packets are of `count` sessions from `first` on; of 0 sessions: the frames end.
     pub fn run(&mut self, first: u32, count: u32) -> Result<(), CircuitError> {
-        self.set_load(ROUND, Load { first, count })
-    }
-
-    fn set_load(&mut self, place: u32, value: Load) -> Result<(), CircuitError> {
         let map = self.bpf.map_mut("load").ok_or_else(|| CircuitError::Refused("there is no map load".to_owned()))?;
         let mut load = Array::<&mut MapData, Load>::try_from(map).map_err(|error: MapError| refused(&error))?;
-        load.set(place, value, 0).map_err(|error| refused(&error))
+        load.set(0, Load { first, count }, 0).map_err(|error| refused(&error))
     }
 
-    /// The packets that [`Circuit::generate`] makes are of `count` sessions from `first` on.
-    pub fn generate_of(&mut self, first: u32, count: u32) -> Result<(), CircuitError> {
-        self.set_load(GENERATED, Load { first, count })
-    }
-
-    /// Makes frames and sends them into the user plane, on this processor, which receives them as they come. To be called
-    /// in the namespace of the far ends. More than a veth interface has places for, 256, are lost where nobody takes
-    /// them out meanwhile.
-    pub fn generate(&mut self, direction: Direction, frames: u32) -> Result<(), CircuitError> {
-        let frame = self.packets.frame(&self.ends, direction, 0)?;
-        let name = match direction {
-            Direction::Uplink => "generate_n3",
-            Direction::Downlink => "generate_n6",
+    /// A source of packets of `count` sessions from the first on. To be called in the namespace of the far ends.
+    pub fn source(&self, direction: Direction, count: u32) -> Result<Source, CircuitError> {
+        let interface = match direction {
+            Direction::Uplink => &self.ends.ran,
+            Direction::Downlink => &self.ends.dn,
         };
-        let program = self.program(name)?;
-        if program.fd().is_err() {
-            program.load().map_err(|error| refused(&error))?;
-        }
-        let mut options = TestRunOptions::new();
-        options.data_in = Some(&frame);
-        options.repeat = frames;
-        options.attrs = TestRunAttrs::new().xdp_live_frames(frames.min(BURST as u32));
-        program.test_run(options).map_err(|error| refused(&error))?;
-        Ok(())
+        let socket = sys::PacketSocket::open(interface.index()?).map_err(CircuitError::Send)?;
+        // scattered over all of them, by a step that shares no factor with a number of sessions that people choose
+        let session = |n: u64| ((n * 1_000_003) % u64::from(count.max(1))) as u32;
+        let frames = (0..SOURCE).map(|n| self.packets.frame(&self.ends, direction, session(n)));
+        Ok(Source { socket, frames: frames.collect::<Result<_, _>>()?, next: 0 })
     }
 
     /// Sends frames of session `session` into the user plane; the program does the rest.

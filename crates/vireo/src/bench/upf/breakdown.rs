@@ -15,7 +15,7 @@ use vireo_traffic::circuit::{Circuit, CircuitError, Direction};
 use vireo_types::Teid;
 
 /// Packets that are made in one go.
-const BURST: u32 = 128;
+const BURST: u32 = 64;
 /// Packets that a veth interface has places for, less a burst.
 const PLACES: u64 = 128;
 /// After so long without one that arrives, those on the way are taken for lost.
@@ -75,30 +75,29 @@ type Both = [f64; 2];
 
 impl Bed<'_> {
     /// A load that comes to its end at the far ends.
-    fn load(&self, teid: Teid, sessions: u32) -> Result<Circuit, Failure> {
-        let mut load = self.network.outside(|| Circuit::load(&self.network.ours, self.network.packets(teid)))??;
-        load.generate_of(0, sessions)?;
-        Ok(load)
+    fn load(&self, teid: Teid) -> Result<Circuit, Failure> {
+        Ok(self.network.outside(|| Circuit::load(&self.network.ours, self.network.packets(teid)))??)
     }
 
     /// The time of a packet in ns, from where it is made to where `arrived` counts it.
     fn paced(
         &self,
-        load: &mut Circuit,
+        load: &Circuit,
         direction: Direction,
         ahead: u64,
         arrived: impl Fn(&Circuit) -> Result<u64, CircuitError> + Send + Sync,
     ) -> Result<f64, Failure> {
         self.interrupt.check()?;
-        let (processor, span) = (self.processor, self.span);
+        let (processor, span, sessions) = (self.processor, self.span, self.sessions);
         let work = || -> Result<f64, CircuitError> {
+            let mut source = load.source(direction, sessions)?;
             let (begin, mut seen) = (Instant::now(), arrived(load)?);
             // how many more may be on the way
             let (mut room, mut moved) = (ahead, begin);
             let mut measured = None;
             while begin.elapsed() < span {
                 if room >= u64::from(BURST) {
-                    load.generate(direction, BURST)?;
+                    source.send(BURST)?;
                     room -= u64::from(BURST);
                 } else {
                     std::thread::yield_now();
@@ -124,7 +123,7 @@ impl Bed<'_> {
         Err(Failure("packets are made and none of them arrives".into()))
     }
 
-    fn far(&self, load: &mut Circuit, ahead: u64) -> Result<Both, Failure> {
+    fn far(&self, load: &Circuit, ahead: u64) -> Result<Both, Failure> {
         self.both(|direction| {
             self.paced(load, direction, ahead, move |load| {
                 let counted = load.counted()?;
@@ -140,10 +139,10 @@ impl Bed<'_> {
 
     /// Making packets that end at the interface.
     fn made(&self) -> Result<Both, Failure> {
-        let mut load = self.load(Teid(1), self.sessions)?;
+        let load = self.load(Teid(1))?;
         let sink = Circuit::sink(&self.network.ours, self.network.packets(Teid(1)))?;
         self.both(|direction| {
-            self.paced(&mut load, direction, PLACES, |load| {
+            self.paced(&load, direction, PLACES, |load| {
                 // asked as in all the others, so that it is in none of the differences
                 load.counted()?;
                 Ok(sink.counted()?.others)
@@ -157,7 +156,7 @@ impl Bed<'_> {
         upf.workers_on(self.processor)?;
         on_processors(&[self.processor], || upf.establish(0..self.sessions, false))??;
         let teid = upf.teid.ok_or_else(|| Failure("the UPF has no sessions".into()))?;
-        let both = self.far(&mut self.load(teid, self.sessions)?, ahead)?;
+        let both = self.far(&self.load(teid)?, ahead)?;
         upf.stop()?;
         Ok(both)
     }
@@ -169,9 +168,9 @@ impl Bed<'_> {
         let received = {
             let bare = driver.bare(self.network, self.processor, false)?;
             let view = bare.view();
-            let mut load = self.load(Teid(1), self.sessions)?;
+            let load = self.load(Teid(1))?;
             self.both(|direction| {
-                self.paced(&mut load, direction, ahead, |load| {
+                self.paced(&load, direction, ahead, |load| {
                     load.counted()?;
                     Ok(view.stats().dropped(DropReason::Action))
                 })
@@ -179,7 +178,7 @@ impl Bed<'_> {
         };
         let sent = {
             let _bare = driver.bare(self.network, self.processor, true)?;
-            self.far(&mut self.load(Teid(1), self.sessions)?, ahead)?
+            self.far(&self.load(Teid(1))?, ahead)?
         };
         let ours = self.ours(&driver.toml(self.network), ahead)?;
         let mut parts = [Parts::default(); 2];
@@ -201,7 +200,7 @@ impl Bed<'_> {
         let made = self.made()?;
         let sent = {
             let _bare = Circuit::bare(&self.network.ours, self.network.packets(Teid(1)))?;
-            self.far(&mut self.load(Teid(1), self.sessions)?, PLACES)?
+            self.far(&self.load(Teid(1))?, PLACES)?
         };
         let ours = self.ours(&process::xdp(self.network), PLACES)?;
         Ok([0, 1].map(|n| Parts { receive: 0.0, send: sent[n] - made[n], compute: ours[n] - sent[n], other: 0.0 }))
