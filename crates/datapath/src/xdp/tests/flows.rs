@@ -44,11 +44,15 @@ fn ports(ports: &[std::ops::RangeInclusive<u16>]) -> Filter {
 /// The rules of [`FILTERED`] and [`FRAMED`].
 pub(super) fn flows(t: &[Teid]) -> [(u8, SessionFlows); 2] {
     let from = Source::Tunnel(t[usize::from(FILTERED)]);
-    let of_server = |n: usize, length| Filter { remote: remote(SERVER[n], length), ..ports(&[53..=53]) };
+    // the server is the other one of two
+    let of_server = |address: &str, length| {
+        let address = address.parse().expect("an address");
+        Filter { remote: remote(address, length), ..ports(&[53..=53]) }
+    };
     let up = |pdr, filters, target| rule(pdr, from, filters, target);
     let fast = Rate::from_kbps(100_000_000);
     let mut filtered = vec![
-        up(1, vec![of_server(0, 32), of_server(1, 100)], Target::DataNetwork),
+        up(1, vec![of_server("198.51.100.6", 31), of_server("2001:db8:6::6", 127)], Target::DataNetwork),
         FlowRule { gate_open: false, ..up(2, vec![protocol(TCP)], Target::DataNetwork) },
         up(3, vec![protocol(ICMP)], Target::Drop),
         up(4, vec![ports(&[5000..=5100, 6000..=6000])], into(0x99, GNB[1], None)),
@@ -141,7 +145,7 @@ pub(super) fn from_the_ran(t: &[Teid]) -> Vec<(&'static str, Vec<u8>, Done)> {
         ("rules: longer than it is", by(&with(dns.clone(), &[(3, 27)])), Done::Dropped(DropReason::InnerMalformed)),
         ("rules: no packet", by(&[]), Done::Dropped(DropReason::InnerMalformed)),
         ("the last hop, rules", by(&with(dns.clone(), &[(8, 1)])), Done::Passed),
-        ("rules: IPv6, a prefix of 100", by(&v6(SERVER[1], &[0x0f, 0xa0, 0, 53])), Done::Left),
+        ("rules: IPv6, a prefix of 127", by(&v6(SERVER[1], &[0x0f, 0xa0, 0, 53])), Done::Left),
         ("rules: IPv6, too short for ports", by(&v6(SERVER[1], &[0x0f, 0xa0, 0])), no_rule),
         ("rules: a closed gate", by(&up_from(TCP, [4000, 80])), Done::Dropped(DropReason::GateClosed)),
         ("rules: a rule that drops", by(&up_from(ICMP, [0x0800, 0])), Done::Dropped(DropReason::Action)),
