@@ -120,8 +120,10 @@ fn through(driver: &str) {
         assert!(half.contains(&dn.1), "{driver}: uplink of module {module} on N6: {dn:?}");
         let from = after.2[module] - before.2[module];
         match driver {
-            // tunnels begin at the module that a downlink packet came to
-            "xdp" => assert!((2800..3300).contains(&from) && half.contains(&dn.0), "module {module}: {from} {dn:?}"),
+            // tunnels begin at the module that a downlink packet came to, which the far end's routes choose
+            "xdp" => {
+                assert!(from.abs_diff(dn.0) < 100 && (2500..3500).contains(&from), "module {module}: {from} {dn:?}")
+            }
             _ => assert!(from > 1000, "{driver}: module {module}: {from}"),
         }
     }
