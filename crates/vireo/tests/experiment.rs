@@ -1,12 +1,16 @@
 //! `vireo experiment` as a user runs it: that it measures a real core and leaves what it promises.
 
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use vireo_simulator::results::Summary;
 
 const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
+/// Experiments are measurements: one at a time.
+static ALONE: Mutex<()> = Mutex::new(());
 
 #[test]
 fn an_experiment_leaves_its_results() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("results");
     let output =
@@ -29,6 +33,7 @@ fn an_experiment_leaves_its_results() {
 
 #[test]
 fn the_time_of_a_packet_is_told_by_driver() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("results");
     let words = ["experiment", "cloud-breakdown", "--quick", "--out"];
@@ -37,6 +42,10 @@ fn the_time_of_a_packet_is_told_by_driver() {
     if errors.contains("vireo: this needs ") {
         eprintln!("skipped: {}", errors.trim());
         return;
+    }
+    if errors.contains("measure again on an idle machine") {
+        // Other test programs may run beside this one; a figure that cannot be is refused, which is right.
+        return assert!(!output.status.success() && !out.join("summary.json").exists(), "{errors}");
     }
     assert!(output.status.success(), "{errors}");
     let file = out.join("summary.json");
@@ -56,6 +65,7 @@ fn the_time_of_a_packet_is_told_by_driver() {
 
 #[test]
 fn scale_out_is_measured_by_interfaces_and_by_queues() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("results");
     let output =

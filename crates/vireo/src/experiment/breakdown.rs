@@ -67,12 +67,22 @@ const PARTS: [Part; 6] = [
     ("T_p", |parts| parts.total(), PacketTime::PAPER.network + PacketTime::PAPER.compute + PacketTime::PAPER.other),
 ];
 
+/// What to do about a busy machine.
+const BUSY: &str = "measure again on an idle machine";
+
 /// Whether a driver tells this part.
 fn tells(driver: &str, part: &str) -> bool {
     driver != XDP || !matches!(part, "T_rx" | "T_tx" | "other")
 }
 
 fn findings(drivers: &[(&'static str, Vec<Ways>)], sessions: u32) -> Result<Findings, Failure> {
+    // Parts are differences of measurements one after the other: whatever else runs meanwhile is in one and not in the other.
+    let sound = |parts: &Parts| parts.network() > 0.0 && parts.total() > 0.0;
+    if let Some((driver, _)) = drivers.iter().find(|(_, runs)| !runs.iter().flatten().all(sound)) {
+        return Err(Failure(format!(
+            "{driver}: a part took less than no time, so something else ran meanwhile: {BUSY}"
+        )));
+    }
     let mut figures = vec![];
     let mut table = Table::new(&["driver", "run", "direction", "receive_ns", "send_ns", "compute_ns", "other_ns"]);
     for (driver, runs) in drivers {
