@@ -7,7 +7,6 @@ use serde_json::Value;
 use space::{Child, Space, VIREO};
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 /// RAN, UPF and data network, joined twice.
 struct World {
@@ -69,14 +68,7 @@ impl World {
             module('b', 129, 130),
         );
         std::fs::write(&config, text).unwrap();
-        let mut upf = self.upf.start(Command::new(VIREO).args(["upf", "--config"]).arg(&config));
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while !self.upf.output(Command::new(VIREO).arg("status")).status.success() {
-            assert_eq!(upf.try_wait().unwrap(), None, "the UPF ended");
-            assert!(Instant::now() < deadline, "the UPF does not come up");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        upf
+        self.upf.start_upf(&config)
     }
 }
 

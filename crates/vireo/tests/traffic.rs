@@ -7,7 +7,6 @@ use space::{Child, Space, VIREO};
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 
 /// RAN, UPF and data network in a row.
 struct World {
@@ -37,14 +36,7 @@ impl World {
                     [dnn.internet]\nipv4-pool = \"10.45.0.0/16\"\n[api]\nlisten = \"127.0.0.1:9090\"\n[log]\nlevel = \
                     \"warn\"\n";
         std::fs::write(&config, format!("{text}{datapath}")).unwrap();
-        let mut upf = self.upf.start(Command::new(VIREO).args(["upf", "--config"]).arg(&config));
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while !self.upf.output(Command::new(VIREO).arg("status")).status.success() {
-            assert_eq!(upf.try_wait().unwrap(), None, "the UPF ended");
-            assert!(Instant::now() < deadline, "the UPF does not come up");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        upf
+        self.upf.start_upf(&config)
     }
 
     fn generate(&self, json: &Path, more: &str) -> Output {

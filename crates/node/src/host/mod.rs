@@ -424,10 +424,7 @@ impl Host {
             }
             // What waits for room goes first.
             let room = self.release_held() && self.unpushed() < UNPUSHED;
-            for _ in 0..BATCH {
-                if !room {
-                    break;
-                }
+            for _ in 0..if room { BATCH } else { 0 } {
                 match self.inputs.queue.try_recv() {
                     Ok(input) => self.input(input),
                     Err(TryRecvError::Empty) => break,

@@ -294,7 +294,7 @@ impl Pools {
         for nf in &mut self.nfs {
             nf.waiting = nf.queue.len() as u32;
             let word = self.plan.nf_word(nf.place.worker, nf.place.nf, plan::NF_WAITED);
-            nf.waited = if nf.waiting > 0 { region.board(word).load(Ordering::Relaxed) } else { 0 };
+            nf.waited = region.board(word).load(Ordering::Relaxed);
         }
         let shares = self.shares(|nf| nf.waiting > 0);
         for (nf, share) in self.nfs.iter_mut().zip(shares) {

@@ -206,7 +206,9 @@ impl Nf {
         add(plan::NF_EVENTS, events);
         add(plan::NF_PROCEDURES, procedures);
         let word = self.plan.nf_word(self.worker.number(), nf as u8, plan::NF_WAITED);
-        self.region.board(word).store(self.waited, Ordering::Relaxed);
+        // The last of a queue says nothing of what will come into it.
+        let waited = if self.queues[nf].is_empty() { 0 } else { self.waited };
+        self.region.board(word).store(waited, Ordering::Relaxed);
     }
 
     /// Takes a UE from an NF's queue and does all that waits for it. Returns how many events and ended procedures that

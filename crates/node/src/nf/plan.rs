@@ -44,7 +44,7 @@ pub(crate) const NF_PROCEDURES: u32 = 3;
 
 /// Of a worker's first NF: not 0 while the worker has taken something and is not done with it.
 pub(crate) const NF_SERVING: u32 = 4;
-/// How long the event that it looked at last had waited since it came to this host, in microseconds.
+/// How long the event that it looked at last had waited since it came to this host, in microseconds; 0 if no other waits.
 pub(crate) const NF_WAITED: u32 = 5;
 
 /// Rings of a worker beside those of its NFs: committed records, and packets that it gives back.

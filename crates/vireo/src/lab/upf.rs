@@ -20,7 +20,7 @@ const LAST_WORDS: usize = 15;
 /// A running UPF.
 #[derive(Debug)]
 pub(crate) struct Upf {
-    process: Process,
+    pub(crate) process: Process,
     /// Its control plane.
     pub(crate) plane: ControlPlane,
 }

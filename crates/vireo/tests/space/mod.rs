@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::process::{self, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// The program.
 pub(crate) const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
@@ -52,7 +54,7 @@ impl Space {
             if space.holder.try_wait().ok()?.is_some() {
                 return None;
             }
-            std::thread::sleep(std::time::Duration::from_millis(2));
+            std::thread::sleep(Duration::from_millis(2));
         }
         space.run("ip link set lo up");
         Some(space)
@@ -73,6 +75,18 @@ impl Space {
     /// Runs a command inside to its end.
     pub(crate) fn output(&self, command: &mut Command) -> Output {
         self.inside(command).output().unwrap()
+    }
+
+    /// Starts a UPF inside by this configuration, whose API is where `vireo status` asks, and waits until it is there.
+    pub(crate) fn start_upf(&self, config: &Path) -> Child {
+        let mut upf = self.start(Command::new(VIREO).args(["upf", "--config"]).arg(config));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !self.output(Command::new(VIREO).arg("status")).status.success() {
+            assert_eq!(upf.try_wait().unwrap(), None, "the UPF ended");
+            assert!(Instant::now() < deadline, "the UPF does not come up");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        upf
     }
 
     /// Runs a line inside, which must succeed.

@@ -51,10 +51,10 @@ impl Network {
                 upf.ip(&format!("link add {near} type veth peer name {far} netns {}", outside.path()))?;
                 for (netns, interface) in [(&upf, near), (&outside, far)] {
                     netns.ip(&format!("link set {interface} up"))?;
-                    inside(netns, || netns::peer_of_xdp(interface))??;
+                    netns.run(|| netns::peer_of_xdp(interface))??;
                 }
             }
-            let of = |netns: &Netns, name: &str| inside(netns, || Interface::of(name))?.map_err(Failure::from);
+            let of = |netns: &Netns, name: &str| netns.run(|| Interface::of(name))?.map_err(Failure::from);
             let (n3, n6) = (of(&upf, &n3)?, of(&upf, &n6)?);
             pairs.push(Ends { n3, n6, ran: of(&outside, &ran)?, dn: of(&outside, &dn)? });
         }
@@ -72,20 +72,13 @@ impl Network {
 
     /// Runs `work` on a thread outside of the UPF.
     pub(crate) fn outside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
-        inside(&self.outside, work)
+        self.outside.run(work)
     }
 
     /// The packets of the load, for sessions whose first has this TEID.
     pub(crate) fn packets(&self, teid: Teid) -> Packets {
         Packets { length: LENGTH, gnb: GNB, upf: UPF_N3, server: SERVER, ue: FIRST_UE, teid, qfi: 1 }
     }
-}
-
-fn inside<T: Send>(netns: &Netns, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| netns.enter().map(|()| work()));
-        thread.join().map_err(|_| Failure("a thread in a namespace panicked".into()))?.map_err(Failure::from)
-    })
 }
 
 fn mac(interface: &Interface) -> String {

@@ -3,30 +3,23 @@
 use super::network::{FIRST_UE, GNB, Network, POOL, SERVER, UPF_N3};
 use crate::cli::Failure;
 use crate::lab::Interrupt;
-use crate::lab::process::{self, Process};
-use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddr};
+use crate::lab::upf::{self as lab, N4};
+use std::net::Ipv4Addr;
 use std::ops::Range;
-use std::time::{Duration, Instant};
-use vireo_traffic::pfcp::{ControlPlane, PfcpError, Session};
+use std::time::Instant;
+use vireo_traffic::pfcp::Session;
 use vireo_types::Teid;
 
-const N4: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(127, 0, 0, 8)), 8805);
-const CONTROL_PLANE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
-const CONFIG: &str = "/tmp/upf.toml";
 /// Requests that are unanswered at a time.
 const WINDOW: usize = 64;
 /// A limit that the load never reaches.
 const MBR_KBPS: u64 = 100_000_000;
-const START_WITHIN: Duration = Duration::from_secs(30);
-const LAST_WORDS: usize = 15;
 /// The steps from session to session between TEIDs: an index, and 8 bits of generation.
 pub(super) const TEID_STEP: u32 = 256;
 
 /// A running UPF.
 pub(super) struct Upf {
-    process: Process,
-    plane: ControlPlane,
+    upf: lab::Upf,
     /// The uplink TEID of session 0.
     pub(super) teid: Option<Teid>,
 }
@@ -45,24 +38,7 @@ impl Upf {
             "[upf]\nn4 = \"{N4}\"\nn3 = [\"{UPF_N3}\"]\nmax-sessions = {sessions}\n[dnn.internet]\nipv4-pool = \
              \"{base}/{length}\"\n[api]\nlisten = \"off\"\n[log]\nlevel = \"warn\"\n{datapath}\n"
         );
-        std::fs::write(CONFIG, config)?;
-        let log = File::options().read(true).append(true).create(true).open("/tmp/upf.log")?;
-        let mut command = Process::this_program();
-        command.args(["upf", "--config", CONFIG]);
-        let start = || Process::start("upf", &network.upf, &mut command, Some(log));
-        let mut process = process::on_processors(processors, start)??;
-        let deadline = Instant::now() + START_WITHIN;
-        loop {
-            if let Some(status) = process.ended()? {
-                return Err(Failure(format!("the UPF ended ({status}); it says:\n{}", process.last_words(LAST_WORDS))));
-            }
-            interrupt.check()?;
-            match ControlPlane::associate(CONTROL_PLANE, 0, N4) {
-                Ok(plane) => return Ok(Upf { process, plane, teid: None }),
-                Err(PfcpError::Silent(_)) if Instant::now() < deadline => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        Ok(Upf { upf: lab::Upf::start(&network.upf, processors, &config, interrupt)?, teid: None })
     }
 
     /// Sets up the sessions of these numbers; gives how many a second.
@@ -90,7 +66,7 @@ impl Upf {
         let (mut first, mut odd) = (self.teid, None);
         let began = Instant::now();
         let count = sessions.len();
-        self.plane.establish(sessions, WINDOW, build, |established| {
+        self.upf.plane.establish(sessions, WINDOW, build, |established| {
             let zero = Teid(established.teid.0.wrapping_sub(established.session.wrapping_mul(TEID_STEP)));
             if *first.get_or_insert(zero) != zero {
                 odd = Some(established);
@@ -107,21 +83,17 @@ impl Upf {
 
     /// Moves the threads that move packets to a processor.
     pub(super) fn workers_on(&self, processor: usize) -> Result<(), Failure> {
-        Ok(self.process.threads_on("upf-", processor)?)
+        Ok(self.upf.process.threads_on("upf-", processor)?)
     }
 
     /// Its memory in octets: resident, that of BPF maps which it has mapped included.
     pub(super) fn memory(&self) -> Result<u64, Failure> {
-        Ok(self.process.resident_bytes()?)
+        Ok(self.upf.process.resident_bytes()?)
     }
 
     /// Ends it in good order.
-    pub(super) fn stop(mut self) -> Result<(), Failure> {
-        let status = self.process.terminate()?;
-        if status.success() {
-            return Ok(());
-        }
-        Err(Failure(format!("the UPF ended with {status}; it says:\n{}", self.process.last_words(LAST_WORDS))))
+    pub(super) fn stop(self) -> Result<(), Failure> {
+        self.upf.stop()
     }
 }
 
