@@ -4,7 +4,8 @@
 use crate::Pool;
 use crate::sys::shared::Shared;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 /// An IPv4 address, or the upper 64 bits of an IPv6 one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,53 +68,64 @@ pub(crate) fn entries(ranges: &[Range]) -> usize {
     ranges.iter().map(|range| range.size as usize).sum()
 }
 
-/// The addresses in use, each with a number that is not 0.
+/// The addresses in use that lie in arrays, each with a number that is not 0.
 #[derive(Debug)]
-pub(crate) struct AddressIndex {
-    ranges: Vec<Range>,
+pub(crate) struct Addresses {
+    ranges: Box<[Range]>,
     entries: Shared<AtomicU32>,
-    others: HashMap<Key, u32>,
 }
 
-impl AddressIndex {
-    /// An empty index; `entries` has room for [`entries`].
+impl Addresses {
+    /// None in use; `entries` has room for [`entries`].
     pub(crate) fn new(ranges: Vec<Range>, entries: Shared<AtomicU32>) -> Self {
-        AddressIndex { ranges, entries, others: HashMap::new() }
+        Addresses { ranges: ranges.into(), entries }
     }
 
+    /// Where the number of an address is, if that is in an array.
     #[inline]
-    fn entry(&self, key: Key) -> Option<&AtomicU32> {
+    pub(crate) fn entry(&self, key: Key) -> Option<&AtomicU32> {
         self.entries.get(self.ranges.iter().find_map(|range| range.entry(key))?)
     }
 
-    /// Fetches the entry of an address into the cache.
-    #[inline]
-    pub(crate) fn prefetch(&self, key: Key) {
-        if let Some(entry) = self.entry(key) {
-            crate::sys::prefetch(entry);
-        }
-    }
-
+    /// The number of an address in an array.
     #[inline]
     pub(crate) fn get(&self, key: Key) -> Option<u32> {
-        match self.entry(key) {
-            Some(entry) => Some(entry.load(Relaxed)).filter(|value| *value != 0),
-            None if self.others.is_empty() => None,
-            None => self.others.get(&key).copied(),
+        number(self.entry(key)?)
+    }
+}
+
+/// The number in an entry.
+#[inline]
+pub(crate) fn number(entry: &AtomicU32) -> Option<u32> {
+    Some(entry.load(Acquire)).filter(|value| *value != 0)
+}
+
+/// The addresses in use that lie in no array.
+#[derive(Debug, Default)]
+pub(crate) struct Others(HashMap<Key, u32>);
+
+impl Others {
+    /// The number of an address, wherever it is.
+    #[inline]
+    pub(crate) fn get(&self, arrays: &Addresses, key: Key) -> Option<u32> {
+        match arrays.entry(key) {
+            Some(entry) => number(entry),
+            None if self.0.is_empty() => None,
+            None => self.0.get(&key).copied(),
         }
     }
 
-    pub(crate) fn set(&mut self, key: Key, value: u32) {
-        match self.entry(key) {
-            Some(entry) => entry.store(value, Relaxed),
-            None => drop(self.others.insert(key, value)),
+    pub(crate) fn set(&mut self, arrays: &Addresses, key: Key, value: u32) {
+        match arrays.entry(key) {
+            Some(entry) => entry.store(value, Release),
+            None => drop(self.0.insert(key, value)),
         }
     }
 
-    pub(crate) fn remove(&mut self, key: Key) {
-        match self.entry(key) {
-            Some(entry) => entry.store(0, Relaxed),
-            None => drop(self.others.remove(&key)),
+    pub(crate) fn remove(&mut self, arrays: &Addresses, key: Key) {
+        match arrays.entry(key) {
+            Some(entry) => entry.store(0, Release),
+            None => drop(self.0.remove(&key)),
         }
     }
 }
@@ -123,10 +135,10 @@ mod tests {
     use super::*;
     use std::net::{Ipv4Addr, Ipv6Addr};
 
-    fn index(pools: &[Pool], largest: u64) -> AddressIndex {
+    fn arrays(pools: &[Pool], largest: u64) -> Addresses {
         let ranges = ranges(pools, largest);
         let entries = Shared::private(entries(&ranges));
-        AddressIndex::new(ranges, entries)
+        Addresses::new(ranges, entries)
     }
 
     #[test]
@@ -136,26 +148,26 @@ mod tests {
             ipv6: Some((Ipv6Addr::new(0x2001, 0xdb8, 0x45, 0, 0, 0, 0, 0), 32)),
             ..Pool::default()
         }];
-        let mut index = index(&pools, 1 << 24);
+        let (arrays, mut others) = (arrays(&pools, 1 << 24), Others::default());
         let inside = [Ipv4Addr::new(10, 45, 0, 0), Ipv4Addr::new(10, 45, 255, 255)];
         let outside = [Ipv4Addr::new(10, 44, 255, 255), Ipv4Addr::new(10, 46, 0, 0)];
         for (n, address) in (1_u32..).zip(inside.iter().chain(&outside)) {
             let key = Key::V4(address.to_bits());
-            assert_eq!(index.get(key), None);
-            index.set(key, n);
-            assert_eq!(index.get(key), Some(n));
+            assert_eq!(others.get(&arrays, key), None);
+            others.set(&arrays, key, n);
+            assert_eq!(others.get(&arrays, key), Some(n));
         }
-        assert_eq!(index.others.len(), 2);
-        index.remove(Key::V4(inside[0].to_bits()));
-        index.remove(Key::V4(outside[0].to_bits()));
-        assert_eq!((index.get(Key::V4(inside[0].to_bits())), index.others.len()), (None, 1));
+        assert_eq!(others.0.len(), 2);
+        others.remove(&arrays, Key::V4(inside[0].to_bits()));
+        others.remove(&arrays, Key::V4(outside[0].to_bits()));
+        assert_eq!((others.get(&arrays, Key::V4(inside[0].to_bits())), others.0.len()), (None, 1));
 
         // a /32 has 2^32 prefixes: the first 2^24 are in arrays, the others in the hash
         for key in [0x2001_0db8_0000_0000, 0x2001_0db8_00ff_ffff, 0x2001_0db8_0100_0000, 0x2001_0db8_ffff_ffff] {
-            index.set(Key::V6(key), 7);
-            assert_eq!(index.get(Key::V6(key)), Some(7));
+            others.set(&arrays, Key::V6(key), 7);
+            assert_eq!(others.get(&arrays, Key::V6(key)), Some(7));
         }
-        assert_eq!(index.others.len(), 3);
+        assert_eq!(others.0.len(), 3);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The users' packets, as far as a UPF reads them: version, lengths and addresses.
 
 use crate::index::Key;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A sound IPv4 or IPv6 packet, without what may follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,14 @@ impl<'a> Inner<'a> {
     pub(crate) fn packet(&self) -> &'a [u8] {
         match *self {
             Inner::V4 { packet, .. } | Inner::V6 { packet, .. } => packet,
+        }
+    }
+
+    /// Where it goes.
+    pub(crate) fn destination(&self) -> IpAddr {
+        match *self {
+            Inner::V4 { destination, .. } => Ipv4Addr::from_bits(destination).into(),
+            Inner::V6 { destination, .. } => Ipv6Addr::from_bits(destination).into(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The user plane: what happens to a packet between N3 and N6.
 //!
-//! [`Tables`] holds every rule and has one owner; deciding on a packet needs only a shared reference, so any number of
-//! workers do it at once. The decision (`verdict`), the answers a UPF gives by itself, buffering and counting are the
+//! [`Tables`] holds every rule and has one owner; deciding on what is usual needs no lock (`fast`), so any number of
+//! workers do it at once, while the owner changes rules. The decision (`verdict`), the answers a UPF gives by itself, buffering and counting are the
 //! same for every driver: [`Memory`] runs them on lists of packets, [`Sockets`] on UDP sockets and a TUN device,
 //! with or without a program in the kernel (`xdp`) that does what is usual on the same records, or workers that do it
 //! on whole Ethernet frames (`frames`: AF_PACKET, AF_XDP).
@@ -17,6 +17,7 @@ mod allocations;
 mod answer;
 mod buffer;
 mod counters;
+mod fast;
 mod filter;
 mod frames;
 mod hops;
@@ -41,6 +42,7 @@ mod xdp;
 
 pub use buffer::BufferLimits;
 pub use counters::{Counters, DROP_REASONS, DropReason, Stats, Volume};
+pub use fast::{Locking, SharedTables};
 pub use filter::{Filter, Network};
 pub use frames::bare::Bare;
 pub use frames::memory::{Beside, MemoryFrames, NextHop};

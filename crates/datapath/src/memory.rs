@@ -1,7 +1,9 @@
-//! The user plane without a network: packets in, packets out. For tests and for the simulator.
+//! The user plane without a network: packets in, packets out. For tests and for the simulator. Packets go the way that
+//! they go in a driver: first without the lock of the tables, unless these say otherwise ([`crate::Locking::Coarse`]).
 
 use crate::counters::Stats;
-use crate::pipeline::{self, HEADROOM, Unusual};
+use crate::fast::{Batch, Decide, Inside, Locking, finish};
+use crate::pipeline::{self, HEADROOM, Said, Unusual};
 use crate::tables::{Released, Tables};
 use crate::verdict::Event;
 use std::net::{IpAddr, SocketAddr};
@@ -43,7 +45,8 @@ impl Unusual for Lists<'_> {
 
 impl Memory {
     /// A user plane of these tables, at this address.
-    pub fn new(tables: Tables, local: IpAddr) -> Self {
+    pub fn new(mut tables: Tables, local: IpAddr) -> Self {
+        tables.settle();
         Memory { tables, stats: Stats::default(), n6: vec![], n3: vec![], events: vec![], local }
     }
 
@@ -59,23 +62,92 @@ impl Memory {
     /// A datagram comes from N3.
     pub fn receive_n3(&mut self, from: SocketAddr, datagram: &[u8], now: Instant) {
         let Memory { tables, stats, n6, n3, events, local } = self;
-        let mut lists = Lists { n3, events };
-        if let Some(packet) = pipeline::uplink(tables, from, *local, datagram, now, stats, &mut lists) {
-            stats.uplink.add(packet.len());
-            n6.push(packet.to_vec());
-        }
+        let lists = Lists { n3, events };
+        decide(tables, &mut Uplink { from, local: *local, datagram, now, stats, n6, lists });
     }
 
     /// A packet comes from N6.
     pub fn receive_n6(&mut self, packet: &[u8], now: Instant) {
         let mut buffer = vec![0; HEADROOM];
         buffer.extend(packet);
-        let end = buffer.len();
         let Memory { tables, stats, n3, events, .. } = self;
-        let mut lists = Lists { n3, events };
-        if let Some(out) = pipeline::downlink(tables, &mut buffer, end, now, stats, &mut lists) {
-            stats.downlink.add(out.octets);
-            self.n3.push((out.to, buffer[out.start..out.end].to_vec()));
+        decide(tables, &mut Downlink { buffer, now, stats, lists: Lists { n3, events } });
+    }
+}
+
+/// As [`crate::fast::Reader`] does, where nobody changes anything meanwhile.
+fn decide(tables: &Tables, batch: &mut impl Batch) {
+    let (mut done, mut owed) = (0, None);
+    if tables.arrays().locking != Locking::Coarse {
+        let inside = Inside::undisturbed(tables.arrays());
+        done = batch.decide(&inside, 0);
+        owed = inside.owed.get();
+    }
+    finish(tables, batch, done, owed);
+}
+
+/// A datagram from N3.
+struct Uplink<'a> {
+    from: SocketAddr,
+    local: IpAddr,
+    datagram: &'a [u8],
+    now: Instant,
+    stats: &'a mut Stats,
+    n6: &'a mut Vec<Vec<u8>>,
+    lists: Lists<'a>,
+}
+
+impl Batch for Uplink<'_> {
+    fn count(&self) -> usize {
+        1
+    }
+
+    fn decide(&mut self, by: &impl Decide, _: usize) -> usize {
+        let Uplink { from, local, datagram, now, stats, n6, lists } = self;
+        match pipeline::uplink(by, *from, *local, datagram, *now, stats, lists) {
+            Said::Ask => return 0,
+            Said::Done => {}
+            Said::Leaves(packet) => {
+                stats.uplink.add(packet.len());
+                n6.push(packet.to_vec());
+            }
         }
+        1
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.lists.event(event);
+    }
+}
+
+/// A packet from N6.
+struct Downlink<'a> {
+    buffer: Vec<u8>,
+    now: Instant,
+    stats: &'a mut Stats,
+    lists: Lists<'a>,
+}
+
+impl Batch for Downlink<'_> {
+    fn count(&self) -> usize {
+        1
+    }
+
+    fn decide(&mut self, by: &impl Decide, _: usize) -> usize {
+        let Downlink { buffer, now, stats, lists } = self;
+        let end = buffer.len();
+        match pipeline::downlink(by, buffer, end, *now, stats, lists) {
+            Said::Ask => return 0,
+            Said::Done => {}
+            Said::Leaves(out) => {
+                stats.downlink.add(out.octets);
+                lists.n3.push((out.to, buffer[out.start..out.end].to_vec()));
+            }
+        }
+        1
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.lists.event(event);
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::answer::{self, Answer};
 use crate::counters::{DropReason, Stats};
+use crate::fast::Decide;
 use crate::tables::Tables;
 use crate::verdict::{DownlinkVerdict, Event, UplinkVerdict};
 use std::net::{IpAddr, SocketAddr};
@@ -20,30 +21,56 @@ pub(crate) trait Unusual {
 /// Room that a driver leaves before a packet from N6.
 pub(crate) const HEADROOM: usize = gtpu::G_PDU_HEADER;
 
-/// Handles a datagram from N3 that came to our address `local`. Gives the user's packet if it is to be forwarded; the
-/// driver counts it when it has.
+/// What a driver does with a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Said<T> {
+    /// It leaves; the driver counts it when it has.
+    Leaves(T),
+    /// Nothing: it has been dropped, kept or answered.
+    Done,
+    /// Ask the locked tables.
+    Ask,
+}
+
+/// Handles a datagram from N3 that came to our address `local`. Gives the user's packet if it is to be forwarded.
 #[inline]
 pub(crate) fn uplink<'a>(
-    tables: &Tables,
+    by: &impl Decide,
     from: SocketAddr,
     local: IpAddr,
     datagram: &'a [u8],
     now: Instant,
     stats: &mut Stats,
     unusual: &mut impl Unusual,
-) -> Option<&'a [u8]> {
-    if tables.is_of_a_ue(from.ip()) {
+) -> Said<&'a [u8]> {
+    if by.arrays().is_of_a_ue(from.ip()) {
         stats.drop(DropReason::FromUe);
-        return None;
+        return Said::Done;
     }
     let mut tell = |event| {
         // one that is not taken is told again when as much has passed once more
         let _ = unusual.event(event);
     };
-    match tables.decide_uplink(datagram, now, &mut tell) {
-        UplinkVerdict::Forward(packet) => return Some(packet),
-        UplinkVerdict::Nothing => {}
-        UplinkVerdict::Drop(reason) => stats.drop(reason),
+    match (by.uplink(datagram, now, &mut tell), by.tables()) {
+        (Some(UplinkVerdict::Forward(packet)), _) => return Said::Leaves(packet),
+        (Some(UplinkVerdict::Drop(reason)), _) => stats.drop(reason),
+        (Some(verdict), Some(tables)) => rare(tables, verdict, (from, local), stats, unusual),
+        (None, _) | (_, None) => return Said::Ask,
+    }
+    Said::Done
+}
+
+/// What is neither forwarded nor dropped.
+#[cold]
+fn rare(
+    tables: &Tables,
+    verdict: UplinkVerdict<'_>,
+    (from, local): (SocketAddr, IpAddr),
+    stats: &mut Stats,
+    unusual: &mut impl Unusual,
+) {
+    match verdict {
+        UplinkVerdict::Forward(_) | UplinkVerdict::Drop(_) | UplinkVerdict::Nothing => {}
         UplinkVerdict::Alive => {
             let _ = unusual.event(Event::Alive { peer: from.ip() });
         }
@@ -80,7 +107,6 @@ pub(crate) fn uplink<'a>(
             }
         }
     }
-    None
 }
 
 /// What to send on N3.
@@ -97,29 +123,30 @@ pub(crate) struct Outgoing {
 /// Handles a packet from N6, which is `buffer[HEADROOM..end]`; its tunnel header is written right before it.
 #[inline]
 pub(crate) fn downlink(
-    tables: &Tables,
+    by: &impl Decide,
     buffer: &mut [u8],
     end: usize,
     now: Instant,
     stats: &mut Stats,
     unusual: &mut impl Unusual,
-) -> Option<Outgoing> {
+) -> Said<Outgoing> {
     let Some(packet) = buffer.get(HEADROOM..end) else {
         stats.drop(DropReason::InnerMalformed);
-        return None;
+        return Said::Done;
     };
     let mut tell = |event| {
         let _ = unusual.event(event);
     };
-    match tables.decide_downlink(packet, now, &mut tell) {
-        DownlinkVerdict::Forward { tunnel, marked, octets } => {
+    match (by.downlink(packet, now, &mut tell), by.tables()) {
+        (Some(DownlinkVerdict::Forward { tunnel, marked, octets }), _) => {
             let end = HEADROOM + octets;
             match gtpu::prepend_g_pdu(buffer, HEADROOM, end, tunnel.teid, marked) {
-                Ok(start) => return Some(Outgoing { to: answer::destination(tunnel), start, end, octets }),
+                Ok(start) => return Said::Leaves(Outgoing { to: answer::destination(tunnel), start, end, octets }),
                 Err(_) => stats.drop(DropReason::InnerMalformed),
             }
         }
-        DownlinkVerdict::Buffered(id, event) => {
+        (Some(DownlinkVerdict::Drop(reason)), _) => stats.drop(reason),
+        (Some(DownlinkVerdict::Buffered(id, event)), Some(tables)) => {
             stats.buffered += 1;
             if let Some(event) = event
                 && !unusual.event(event)
@@ -127,7 +154,7 @@ pub(crate) fn downlink(
                 tables.report_data_again(id);
             }
         }
-        DownlinkVerdict::Drop(reason) => stats.drop(reason),
+        (None, _) | (_, None) => return Said::Ask,
     }
-    None
+    Said::Done
 }

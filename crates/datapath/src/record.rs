@@ -1,16 +1,18 @@
 //! The flat record of one direction of a session: rule, rate and counters in one cache line.
 //!
-//! `bpf/record.h` has the same layout. The kernel's program reads a record without a lock while its owner changes it;
-//! the *sequence* word is odd from the first change on until [`UplinkRecord::settle`], and the program leaves packets
-//! of such a record to us. What is read and written by packets (`State`) is not under the sequence word: each of its
-//! words is right by itself.
+//! `bpf/record.h` has the same layout. Whoever decides on packets reads a record without a lock while its owner changes
+//! it; the *sequence* word is odd from the first change on until [`UplinkRecord::settle`], and packets of such a record
+//! wait for the change. What is read and written by packets (`State`) is not under the sequence word: each of its words is
+//! right by itself.
 
 use crate::counters::Volume;
+use crate::fast::{Locking, Pause};
 use crate::rate::{Policer, Rate};
 use crate::rule::{Action, DownlinkRule, Tunnel, UplinkRule};
 use crate::sys::shared::Plain;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release, fence};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 use vireo_types::{Instant, SessionAddress, Teid};
 
 /// What packets leave behind.
@@ -51,23 +53,83 @@ impl State {
     }
 }
 
-/// A sequence word.
+/// A sequence word. With [`Locking::SharedWriter`] it is a lock beside: one bit says that a packet's decision holds it.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 struct Sequence(AtomicU32);
 
+/// A decision on a packet has the record to itself.
+const HELD: u32 = 1 << 31;
+
 impl Sequence {
-    /// From now on nobody but us uses the record.
+    /// From now on nobody but us changes the record, and nobody goes by what it says.
     fn open(&self) {
-        self.0.store(self.0.load(Relaxed) | 1, Relaxed);
-        // the program sees the odd number before it sees any of what is written next
+        let mut now = self.0.load(Relaxed) & !HELD;
+        let mut pause = Pause::default();
+        while now & 1 == 0 {
+            match self.0.compare_exchange_weak(now, now | 1, Acquire, Relaxed) {
+                Ok(_) => break,
+                Err(seen) => now = seen & !HELD,
+            }
+            pause.once();
+        }
+        // the odd number is seen before any of what is written next
         fence(Release);
     }
 
     fn settle(&self) {
         let now = self.0.load(Relaxed);
         if now & 1 == 1 {
-            self.0.store(now.wrapping_add(1), Release);
+            self.0.store(now.wrapping_add(1) & !HELD, Release);
+        }
+    }
+
+    /// Begins to read; `None` while the record changes.
+    #[inline]
+    fn look(&self, locking: Locking) -> Option<Look<'_>> {
+        let held = locking == Locking::SharedWriter;
+        let seen = if held { self.hold()? } else { self.0.load(Acquire) };
+        (seen & 1 == 0).then_some(Look { sequence: self, seen, held })
+    }
+
+    /// Waits until no other decision holds the record, and holds it.
+    fn hold(&self) -> Option<u32> {
+        let mut pause = Pause::default();
+        loop {
+            let now = self.0.load(Relaxed) & !HELD;
+            if now & 1 == 1 {
+                return None;
+            }
+            if self.0.compare_exchange_weak(now, now | HELD, Acquire, Relaxed).is_ok() {
+                return Some(now);
+            }
+            pause.once();
+        }
+    }
+}
+
+/// A record that is being read.
+#[derive(Debug)]
+pub(crate) struct Look<'a> {
+    sequence: &'a Sequence,
+    seen: u32,
+    held: bool,
+}
+
+impl Look<'_> {
+    /// Whether what was read so far is of one moment.
+    #[inline]
+    pub(crate) fn holds(&self) -> bool {
+        fence(Acquire);
+        self.held || self.sequence.0.load(Relaxed) == self.seen
+    }
+}
+
+impl Drop for Look<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.held {
+            self.sequence.0.store(self.seen, Release);
         }
     }
 }
@@ -206,9 +268,20 @@ impl UplinkRecord {
         self.flags.store(0, Relaxed);
     }
 
-    /// Lets the kernel use it again.
+    /// Has its packets wait for what is done with it until it is settled.
+    pub(crate) fn open(&self) {
+        self.sequence.open();
+    }
+
+    /// Lets packets go by it again.
     pub(crate) fn settle(&self) {
         self.sequence.settle();
+    }
+
+    /// Begins to read it; `None` while it changes.
+    #[inline]
+    pub(crate) fn look(&self, locking: Locking) -> Option<Look<'_>> {
+        self.sequence.look(locking)
     }
 
     #[inline]
@@ -349,9 +422,20 @@ impl DownlinkRecord {
         self.flags.store(0, Relaxed);
     }
 
-    /// Lets the kernel use it again.
+    /// Has its packets wait for what is done with it until it is settled.
+    pub(crate) fn open(&self) {
+        self.sequence.open();
+    }
+
+    /// Lets packets go by it again.
     pub(crate) fn settle(&self) {
         self.sequence.settle();
+    }
+
+    /// Begins to read it; `None` while it changes.
+    #[inline]
+    pub(crate) fn look(&self, locking: Locking) -> Option<Look<'_>> {
+        self.sequence.look(locking)
     }
 
     /// Of its index.

@@ -1,12 +1,13 @@
 //! The driver of ordinary machines: UDP sockets on N3, a TUN device on N6, one thread per worker.
 //!
-//! The tables are behind one readers-writer lock. A worker takes it for reading once a batch, for long enough to
-//! decide on the batch and, downlink, to send it; the owner of the sessions takes it for writing for one change. So a
-//! change holds when it returns (its PFCP response tells the truth), there is one copy of the tables however many
-//! workers, and nothing that a change lets go (buffered packets, End Markers) is overtaken by a later packet. A queue
-//! of commands per worker would need a copy of the tables each and an answer back before every PFCP response.
+//! Workers decide on what is usual without a lock, while the owner of the sessions changes rules ([`crate::fast`]); the
+//! rest takes the lock of the tables, and so does a change. A change holds for all packets decided on after it (its PFCP
+//! response tells the truth), there is one copy of the tables however many workers, and nothing that a change lets go
+//! (buffered packets, End Markers) is overtaken by a later packet. A queue of commands per worker would need a copy of
+//! the tables each and an answer back before every PFCP response.
 
 use crate::counters::{Counters, DropReason, Stats};
+use crate::fast::{Batch, Decide, Reader, SharedTables};
 use crate::frames::bare::{Bare, BareFrames};
 use crate::frames::steer::Steer;
 use crate::frames::{Engine, FrameIo, FramesConfig, Group, Kernel, packet, xsk};
@@ -15,7 +16,7 @@ use crate::host::{self, Nat, StartError};
 use crate::modules::{self, Module};
 use crate::nic::Filters;
 use crate::overflow::FlowPackets;
-use crate::pipeline::{self, HEADROOM, Unusual};
+use crate::pipeline::{self, HEADROOM, Said, Unusual};
 use crate::sys::monotonic_ns;
 use crate::sys::poll::{Poller, Waker};
 use crate::sys::tun::Tun;
@@ -26,8 +27,8 @@ use crate::xdp::{KernelCounters, Xdp, XdpConfig, XdpMode};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::JoinHandle;
 use tracing::{debug, error};
 use vireo_types::Instant;
@@ -93,7 +94,7 @@ impl Clock {
 /// What others may see of a running user plane.
 #[derive(Clone, Debug)]
 pub struct View {
-    pub(crate) tables: Arc<RwLock<Tables>>,
+    pub(crate) tables: SharedTables,
     pub(crate) counters: Arc<Counters>,
     kernel: Option<KernelCounters>,
 }
@@ -115,8 +116,7 @@ impl View {
 
     /// Looks at the tables.
     pub fn look<R>(&self, look: impl FnOnce(&Tables) -> R) -> R {
-        // a worker that panicked only read: the tables are as their last change left them
-        look(&self.tables.read().unwrap_or_else(PoisonError::into_inner))
+        self.tables.look(look)
     }
 }
 
@@ -136,19 +136,15 @@ impl Editor {
 
     /// Changes the tables. What the change lets go is sent before any later packet.
     pub fn change<R>(&self, change: impl FnOnce(&mut Tables, &mut Released) -> R) -> R {
-        let mut released = Released::default();
-        let mut tables = self.view.tables.write().unwrap_or_else(PoisonError::into_inner);
-        let result = change(&mut tables, &mut released);
         let mut stats = Stats::default();
-        for (to, datagram) in &released.datagrams {
-            if !send(&self.sockets, *to, datagram) {
-                stats.drop(DropReason::N3Send);
+        let result = self.view.tables.change(change, |released| {
+            for (to, datagram) in &released.datagrams {
+                if !send(&self.sockets, *to, datagram) {
+                    stats.drop(DropReason::N3Send);
+                }
             }
-        }
-        // only now may the kernel use what was changed: nothing that the change lets go is overtaken
-        tables.settle();
-        drop(tables);
-        stats.drops[DropReason::Action as usize] += released.dropped;
+            stats.drops[DropReason::Action as usize] += released.dropped;
+        });
         self.view.counters.flush(&mut stats);
         result
     }
@@ -222,7 +218,7 @@ impl Sockets {
         let mut driver = Sockets {
             editor: Editor {
                 view: View {
-                    tables: Arc::new(RwLock::new(tables)),
+                    tables: SharedTables::new(tables),
                     counters: Arc::default(),
                     kernel: xdp.as_ref().map(Xdp::counters),
                 },
@@ -443,24 +439,6 @@ struct Worker {
     beside_one: bool,
 }
 
-/// The tables while a batch is decided on.
-enum Held<'a> {
-    WithOthers(RwLockReadGuard<'a, Tables>),
-    Alone(RwLockWriteGuard<'a, Tables>),
-}
-
-impl std::ops::Deref for Held<'_> {
-    type Target = Tables;
-
-    #[inline]
-    fn deref(&self) -> &Tables {
-        match self {
-            Held::WithOthers(tables) => tables,
-            Held::Alone(tables) => tables,
-        }
-    }
-}
-
 pub(crate) const STOP: u64 = u64::MAX;
 const TUN: u64 = u64::MAX - 1;
 
@@ -499,6 +477,7 @@ impl Worker {
 
     /// Runs until it is told to stop. The waker stays readable, so that every worker sees it.
     fn run(&self, poller: &Poller) -> io::Result<()> {
+        let reader = self.view.tables.reader();
         let mut receiver = Receiver::new(self.slot);
         let mut buffer = vec![0; BATCH * self.slot];
         let mut senders: Vec<Sender> = self.sockets.iter().map(|_| Sender::new()).collect();
@@ -510,8 +489,8 @@ impl Worker {
             for token in &ready {
                 match *token {
                     STOP => return Ok(()),
-                    TUN => self.downlink(&mut buffer, &mut senders, &mut stats),
-                    n => self.uplink(&self.sockets[n as usize], &mut receiver, &mut stats),
+                    TUN => self.downlink(&reader, &mut buffer, &mut senders, &mut stats),
+                    n => self.uplink(&reader, &self.sockets[n as usize], &mut receiver, &mut stats),
                 }
             }
             self.view.counters.flush(&mut stats);
@@ -519,14 +498,18 @@ impl Worker {
     }
 
     /// One batch from N3 to N6.
-    fn uplink(&self, socket: &Socket, receiver: &mut Receiver, stats: &mut Stats) {
+    fn uplink(&self, reader: &Reader, socket: &Socket, receiver: &mut Receiver, stats: &mut Stats) {
         let count = match receiver.receive(socket) {
             Ok(count) => count,
             Err(error) => return debug!("receiving on {}: {error}", socket.local),
         };
         let mut forward: [Option<&[u8]>; BATCH] = [None; BATCH];
         match &self.bare {
-            None => self.decide_uplink(socket, receiver, &mut forward[..count], stats),
+            None => {
+                let rare = Rare { own: Some(socket), sockets: &self.sockets, events: &self.events };
+                let (forward, now, local) = (&mut forward[..count], self.clock.now(), socket.local);
+                self.decide(reader, &mut Uplink { receiver, local, forward, rare, now, stats });
+            }
             Some(Bare { forward: false, .. }) => stats.drops[DropReason::Action as usize] += count as u64,
             Some(_) => {
                 for (n, forward) in forward.iter_mut().enumerate().take(count) {
@@ -542,44 +525,15 @@ impl Worker {
         }
     }
 
-    fn hold(&self) -> Held<'_> {
+    fn decide(&self, reader: &Reader, batch: &mut impl Batch) {
         match self.beside_one {
-            false => Held::WithOthers(self.view.tables.read().unwrap_or_else(PoisonError::into_inner)),
-            true => Held::Alone(self.view.tables.write().unwrap_or_else(PoisonError::into_inner)),
-        }
-    }
-
-    fn decide_uplink<'r>(
-        &self,
-        socket: &Socket,
-        receiver: &'r Receiver,
-        forward: &mut [Option<&'r [u8]>],
-        stats: &mut Stats,
-    ) {
-        let now = self.clock.now();
-        let mut rare = Rare { own: Some(socket), sockets: &self.sockets, events: &self.events };
-        let tables = self.hold();
-        // records lie in memory at random: they are on their way while the packets before theirs are decided on
-        for n in 0..forward.len() {
-            if let (_, Some(datagram)) = receiver.datagram(n) {
-                tables.prefetch_datagram(datagram);
-            }
-        }
-        for (n, forward) in forward.iter_mut().enumerate() {
-            *forward = match receiver.datagram(n) {
-                (from, Some(datagram)) => {
-                    pipeline::uplink(&tables, from, socket.local, datagram, now, stats, &mut rare)
-                }
-                (_, None) => {
-                    stats.drop(DropReason::Malformed);
-                    None
-                }
-            };
+            false => reader.decide(batch),
+            true => reader.decide_alone(batch),
         }
     }
 
     /// One batch from N6 to N3.
-    fn downlink(&self, buffer: &mut [u8], senders: &mut [Sender], stats: &mut Stats) {
+    fn downlink(&self, reader: &Reader, buffer: &mut [u8], senders: &mut [Sender], stats: &mut Stats) {
         let mut ends = [0; BATCH];
         let mut count = 0;
         for (slot, end) in buffer.chunks_exact_mut(self.slot).zip(&mut ends) {
@@ -593,28 +547,9 @@ impl Worker {
         if let Some(bare) = &self.bare {
             return self.bare_downlink(bare, (buffer, &ends[..count]), senders, stats);
         }
-        let now = self.clock.now();
-        let mut rare = Rare { own: None, sockets: &self.sockets, events: &self.events };
-        let tables = self.hold();
-        let packets = || buffer.chunks_exact(self.slot).zip(&ends).take(count);
-        packets().for_each(|(slot, end)| tables.prefetch_address_of(&slot[HEADROOM..*end]));
-        packets().for_each(|(slot, end)| tables.prefetch_record_of(&slot[HEADROOM..*end]));
-        for (n, end) in ends.into_iter().enumerate().take(count) {
-            let base = n * self.slot;
-            let slot = &mut buffer[base..base + self.slot];
-            let Some(out) = pipeline::downlink(&tables, slot, end, now, stats, &mut rare) else {
-                continue;
-            };
-            match position(&self.sockets, out.to) {
-                Some(n) => senders[n].queue(out.to, base + out.start, base + out.end, out.octets),
-                None => stats.drop(DropReason::N3Send),
-            }
-        }
-        // still under the lock: what a change sends afterwards must come after these
-        for (sender, socket) in senders.iter_mut().zip(self.sockets.iter()) {
-            stats.drops[DropReason::N3Send as usize] += sender.flush(socket, buffer, &mut stats.downlink);
-        }
-        drop(tables);
+        let rare = Rare { own: None, sockets: &self.sockets, events: &self.events };
+        let (ends, slot, now) = (&ends[..count], self.slot, self.clock.now());
+        self.decide(reader, &mut Downlink { buffer, slot, ends, senders, rare, now, stats });
     }
 
     /// The same with nothing but a header before each packet.
@@ -637,5 +572,105 @@ impl Worker {
         }
         let refused = senders[place].flush(&self.sockets[place], buffer, &mut stats.downlink);
         stats.drops[DropReason::N3Send as usize] += refused;
+    }
+}
+
+/// Datagrams from N3.
+struct Uplink<'a, 'r> {
+    receiver: &'r Receiver,
+    local: IpAddr,
+    /// What leaves.
+    forward: &'a mut [Option<&'r [u8]>],
+    rare: Rare<'a>,
+    now: Instant,
+    stats: &'a mut Stats,
+}
+
+impl Batch for Uplink<'_, '_> {
+    fn count(&self) -> usize {
+        self.forward.len()
+    }
+
+    fn decide(&mut self, by: &impl Decide, from: usize) -> usize {
+        let Uplink { receiver, local, forward, rare, now, stats } = self;
+        // records lie in memory at random: they are on their way while the packets before theirs are decided on
+        for n in from..forward.len() {
+            if let (_, Some(datagram)) = receiver.datagram(n) {
+                by.arrays().prefetch_datagram(datagram);
+            }
+        }
+        for (n, forward) in forward.iter_mut().enumerate().skip(from) {
+            match receiver.datagram(n) {
+                (from, Some(datagram)) => match pipeline::uplink(by, from, *local, datagram, *now, stats, rare) {
+                    Said::Leaves(packet) => *forward = Some(packet),
+                    Said::Done => {}
+                    Said::Ask => return n,
+                },
+                (_, None) => stats.drop(DropReason::Malformed),
+            }
+            if by.ends() {
+                return n + 1;
+            }
+        }
+        forward.len()
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.rare.event(event);
+    }
+}
+
+/// Packets from N6, each in a slot of the buffer.
+struct Downlink<'a> {
+    buffer: &'a mut [u8],
+    slot: usize,
+    ends: &'a [usize],
+    senders: &'a mut [Sender],
+    rare: Rare<'a>,
+    now: Instant,
+    stats: &'a mut Stats,
+}
+
+impl Batch for Downlink<'_> {
+    fn count(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn decide(&mut self, by: &impl Decide, from: usize) -> usize {
+        let done = self.queue(by, from);
+        // what a change sends afterwards must come after these
+        for (sender, socket) in self.senders.iter_mut().zip(self.rare.sockets) {
+            let refused = sender.flush(socket, self.buffer, &mut self.stats.downlink);
+            self.stats.drops[DropReason::N3Send as usize] += refused;
+        }
+        done
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.rare.event(event);
+    }
+}
+
+impl Downlink<'_> {
+    fn queue(&mut self, by: &impl Decide, from: usize) -> usize {
+        let Downlink { buffer, slot, ends, senders, rare, now, stats } = self;
+        let packets = || buffer.chunks_exact(*slot).zip(*ends).skip(from);
+        packets().for_each(|(slot, end)| by.arrays().prefetch_address_of(&slot[HEADROOM..*end]));
+        packets().for_each(|(slot, end)| by.arrays().prefetch_record_of(&slot[HEADROOM..*end]));
+        for (n, end) in ends.iter().enumerate().skip(from) {
+            let base = n * *slot;
+            match pipeline::downlink(by, &mut buffer[base..base + *slot], *end, *now, stats, rare) {
+                Said::Leaves(out) => match position(rare.sockets, out.to) {
+                    Some(n) => senders[n].queue(out.to, base + out.start, base + out.end, out.octets),
+                    None => stats.drop(DropReason::N3Send),
+                },
+                Said::Done => {}
+                Said::Ask => return n,
+            }
+            if by.ends() {
+                return n + 1;
+            }
+        }
+        ends.len()
     }
 }

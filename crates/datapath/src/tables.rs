@@ -1,22 +1,21 @@
 use crate::answer;
 use crate::buffer::{BufferLimits, Buffers};
 use crate::counters::Volume;
+use crate::fast::{Arrays, Locking};
 use crate::filter::Network;
-use crate::index::{self, AddressIndex, Key, Range};
-use crate::inner;
+use crate::index::{self, Key, Others, Range};
 use crate::ndp::Link;
 use crate::overflow::cells::Cell;
 use crate::overflow::{Cells, Flows};
 use crate::rate::{Policer, Rate};
-use crate::record::{DATA, DownlinkRecord, State, TUNNEL_ERROR, UplinkRecord};
+use crate::record::{DATA, DownlinkRecord, TUNNEL_ERROR, UplinkRecord};
 use crate::rule::{Action, DownlinkRule, Tunnel, UplinkRule};
 use crate::slab::{Parted, Slab};
-use crate::sys::prefetch;
 use crate::sys::shared::Shared;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::AtomicU32;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vireo_types::{Instant, SessionAddress, Teid};
 use vireo_wire::gtpu;
 
@@ -49,7 +48,7 @@ impl Pool {
     }
 }
 
-/// The bounds of the tables.
+/// The bounds of the tables, and how they are shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Tunnels, and UEs with an address, each. Default 65,536; 2^24 at the most.
@@ -58,11 +57,13 @@ pub struct Limits {
     pub buffer: BufferLimits,
     /// Modules, each with a range of our TEIDs.
     pub modules: usize,
+    /// How packets and changes keep out of each other's way.
+    pub locking: Locking,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { records: 65_536, buffer: BufferLimits::default(), modules: 1 }
+        Limits { records: 65_536, buffer: BufferLimits::default(), modules: 1, locking: Locking::default() }
     }
 }
 
@@ -98,6 +99,8 @@ pub struct Released {
     pub datagrams: Vec<(SocketAddr, Vec<u8>)>,
     /// Packets that were buffered and are dropped.
     pub dropped: u64,
+    /// Whether all that was decided before the change must leave before them: a tunnel ends.
+    pub(crate) last: bool,
 }
 
 /// What of a downlink record only changes and reports need.
@@ -142,16 +145,16 @@ const LARGEST: u64 = 1 << 24;
 /// It knows sessions as numbers and has no sockets, no clock and no idea of PFCP.
 #[derive(Debug)]
 pub struct Tables {
+    /// Records and addresses, which are read without a lock.
+    arrays: Arc<Arrays>,
     uplinks: Parted<()>,
-    uplink_records: Shared<UplinkRecord>,
     /// TEIDs that were not ours to choose.
     foreign: HashMap<Teid, u32>,
     downlinks: Slab<Downlink>,
-    downlink_records: Shared<DownlinkRecord>,
-    addresses: AddressIndex,
+    others: Others,
     changed: Vec<Changed>,
-    /// Whether only one thread at a time decides on packets.
-    alone: bool,
+    /// Changed records that nobody goes by any more.
+    paused: HashSet<Changed>,
     mirror: Option<Box<dyn Mirror>>,
     /// Whose packets go into a tunnel, for the Error Indications about it.
     tunnels: HashMap<Tunnel, u32>,
@@ -161,7 +164,6 @@ pub struct Tables {
     pub(crate) cells: Cells,
     /// The rates of records that lead to such rules.
     rates: HashMap<Changed, Rate>,
-    pools: Vec<Pool>,
     links: Vec<Link>,
     /// Where [`Tables::advertise_again`] goes on, and how much of the next record's turn has passed.
     next_advertised: u32,
@@ -202,23 +204,23 @@ impl Tables {
     ) -> Self {
         let modules = limits.modules;
         let records = limits.bounded().min(memories.uplinks.len()).min(memories.downlinks.len());
+        let links = pools.iter().map(|pool| Link::new(pool.mtu, &pool.dns)).collect();
+        let (arrays, cells) = memories.into_arrays(ranges, pools, limits.locking);
         Tables {
+            arrays: Arc::new(arrays),
             uplinks: Parted::new(records, modules),
-            uplink_records: memories.uplinks,
             foreign: HashMap::new(),
             downlinks: Slab::new(records),
-            downlink_records: memories.downlinks,
-            addresses: AddressIndex::new(ranges, memories.addresses),
+            others: Others::default(),
             changed: vec![],
-            alone: false,
+            paused: HashSet::new(),
             mirror,
             tunnels: HashMap::new(),
             buffers: Mutex::new(Buffers::new(limits.buffer)),
             flows: Flows::default(),
-            cells: Cells::new(memories.cells),
+            cells: Cells::new(cells),
             rates: HashMap::new(),
-            links: pools.iter().map(|pool| Link::new(pool.mtu, &pool.dns)).collect(),
-            pools,
+            links,
             next_advertised: 0,
             advertising_credit: 0,
             errors: Policer::default(),
@@ -231,35 +233,58 @@ impl Tables {
     /// Says whether only one thread at a time decides on packets, and no program in the kernel: then it counts without
     /// keeping others from it.
     pub fn decided_by_one(&mut self, alone: bool) {
-        self.alone = alone;
+        self.arrays.decided_by_one(alone);
     }
 
-    /// Counts a packet to a record; gives the octets before it.
+    /// What is read without a lock.
     #[inline]
-    pub(crate) fn count(&self, state: &State, octets: usize) -> u64 {
-        if self.alone { state.count_alone(octets) } else { state.count(octets) }
+    pub(crate) fn arrays(&self) -> &Arrays {
+        &self.arrays
     }
 
-    /// Says that what the changes so far let go has left: whoever reads the records beside us may use them as they are
-    /// now. Until then it leaves the packets of changed records to us.
+    pub(crate) fn shared_arrays(&self) -> Arc<Arrays> {
+        self.arrays.clone()
+    }
+
+    /// Says that what the changes so far let go has left: packets may go by the records as they are now, without a lock.
+    /// Until then the packets of changed records wait for us.
     pub(crate) fn settle(&mut self) {
+        self.paused.clear();
         for changed in self.changed.drain(..) {
             match changed {
-                Changed::Uplink(index) => self.uplink_records[index as usize].settle(),
-                Changed::Downlink(index) => self.downlink_records[index as usize].settle(),
+                Changed::Uplink(index) => self.arrays.uplinks[index as usize].settle(),
+                Changed::Downlink(index) => self.arrays.downlinks[index as usize].settle(),
             }
+        }
+    }
+
+    /// Keeps packets from these records until the end of the change, and waits for those that are being decided on: from
+    /// now on what the records have counted stays as it is. A program in the kernel may still be counting the packet that
+    /// it has.
+    pub fn pause(&mut self, uplinks: &[Teid], downlinks: impl IntoIterator<Item = DownlinkId>) {
+        let uplinks = uplinks.iter().filter_map(|teid| self.uplink_index(*teid)).map(Changed::Uplink);
+        let mut records: Vec<_> = uplinks.chain(downlinks.into_iter().map(|id| Changed::Downlink(id.0))).collect();
+        records.retain(|record| self.paused.insert(*record));
+        for record in &records {
+            match *record {
+                Changed::Uplink(index) => self.change_uplink(index).open(),
+                Changed::Downlink(index) => self.change_downlink(index).open(),
+            }
+        }
+        if !records.is_empty() {
+            self.arrays.quiet.wait();
         }
     }
 
     /// The record of an index that is in use or was.
     fn change_uplink(&mut self, index: u32) -> &UplinkRecord {
         self.changed.push(Changed::Uplink(index));
-        &self.uplink_records[index as usize]
+        &self.arrays.uplinks[index as usize]
     }
 
     fn change_downlink(&mut self, index: u32) -> &DownlinkRecord {
         self.changed.push(Changed::Downlink(index));
-        &self.downlink_records[index as usize]
+        &self.arrays.downlinks[index as usize]
     }
 
     fn set_foreign(&mut self, teid: Teid, index: Option<u32>) {
@@ -289,7 +314,7 @@ impl Tables {
     /// The longest packet for a UE.
     fn mtu_of(&self, id: DownlinkId) -> u16 {
         let ue = self.downlink_ue(id).unwrap_or_default();
-        let of = |address: IpAddr| self.pools.iter().find(|pool| pool.contains(address)).map(|pool| pool.mtu);
+        let of = |address: IpAddr| self.arrays.pools.iter().find(|pool| pool.contains(address)).map(|pool| pool.mtu);
         let mtus = [ue.ipv4.and_then(|v4| of(v4.into())), ue.ipv6_prefix.and_then(|v6| of(v6.into()))];
         mtus.into_iter().flatten().min().unwrap_or(0)
     }
@@ -338,7 +363,7 @@ impl Tables {
     pub(crate) fn lead_uplink(&mut self, teid: Teid, list: Option<u32>) {
         let Some(index) = self.uplink_index(teid) else { return };
         let of = Changed::Uplink(index);
-        let record = &self.uplink_records[index as usize];
+        let record = &self.arrays.uplinks[index as usize];
         match (record.list(), list) {
             (before, after) if before == after => {}
             (before, Some(list)) => {
@@ -373,6 +398,7 @@ impl Tables {
 
     /// Removes a TEID; tells what it carried.
     pub fn remove_uplink(&mut self, teid: Teid) -> Volume {
+        self.pause(&[teid], []);
         let Some(index) = self.uplink_index(teid) else {
             return Volume::default();
         };
@@ -394,7 +420,9 @@ impl Tables {
     /// [`Tables::set_downlink`].
     pub fn add_downlink(&mut self, ue: SessionAddress, session: u64) -> Result<DownlinkId, TableError> {
         let keys = keys(ue);
-        if keys.clone().any(|key| self.addresses.get(key).is_some()) || keys.clone().next().is_none() {
+        if keys.clone().any(|key| self.others.get(&self.arrays.addresses, key).is_some())
+            || keys.clone().next().is_none()
+        {
             return Err(TableError::AddressInUse);
         }
         let rule = DownlinkRule {
@@ -412,7 +440,7 @@ impl Tables {
         self.change_downlink(index).begin(generation, &rule);
         // the generation tells whoever reads without our lock that the record is another's meanwhile
         let entry = Teid::from_index(index, generation).0;
-        keys.for_each(|key| self.addresses.set(key, entry));
+        keys.for_each(|key| self.others.set(&self.arrays.addresses, key, entry));
         Ok(DownlinkId(index))
     }
 
@@ -440,7 +468,7 @@ impl Tables {
                 self.tunnels.insert(tunnel, id.0);
             }
             if let (Some(tunnel), true, true) = (old.tunnel, end_marker, rule.tunnel.is_some()) {
-                released.datagrams.extend(answer::end_marker(tunnel));
+                Tables::end_marker(tunnel, released);
             }
         }
         let was_up = old.action == Action::Forward && old.tunnel == rule.tunnel;
@@ -483,7 +511,7 @@ impl Tables {
 
     /// Whether no UE has any of these addresses.
     pub fn is_free(&self, ue: SessionAddress) -> bool {
-        keys(ue).all(|key| self.addresses.get(key).is_none())
+        keys(ue).all(|key| self.others.get(&self.arrays.addresses, key).is_none())
     }
 
     /// Drops what is buffered for a downlink record.
@@ -496,8 +524,9 @@ impl Tables {
         let Some(rule) = self.downlink_rule(id) else {
             return Volume::default();
         };
+        self.pause(&[], [id]);
         if let Some(downlink) = self.downlinks.remove(id.0) {
-            keys(downlink.ue).for_each(|key| self.addresses.remove(key));
+            keys(downlink.ue).for_each(|key| self.others.remove(&self.arrays.addresses, key));
         }
         let record = self.change_downlink(id.0);
         record.end();
@@ -530,7 +559,7 @@ impl Tables {
         let mut packets = 0;
         self.buffers().expire(now, |record, lost| {
             packets += lost as u64;
-            self.downlink_records[record as usize].report_again(DATA);
+            self.arrays.downlinks[record as usize].report_again(DATA);
         });
         packets
     }
@@ -580,7 +609,7 @@ impl Tables {
 
     #[inline]
     fn uplink_index(&self, teid: Teid) -> Option<u32> {
-        match self.uplink_records.get(teid.index() as usize) {
+        match self.arrays.uplinks.get(teid.index() as usize) {
             Some(record) if record.teid() == teid && teid != gtpu::NO_TEID => Some(teid.index()),
             _ if self.foreign.is_empty() => None,
             _ => self.foreign.get(&teid).copied(),
@@ -589,58 +618,18 @@ impl Tables {
 
     #[inline]
     pub(crate) fn find_uplink(&self, teid: Teid) -> Option<&UplinkRecord> {
-        self.uplink_records.get(self.uplink_index(teid)? as usize)
+        self.arrays.uplinks.get(self.uplink_index(teid)? as usize)
     }
 
     #[inline]
     pub(crate) fn find_downlink(&self, key: Key) -> Option<DownlinkId> {
-        self.addresses.get(key).map(|entry| DownlinkId(Teid(entry).index()))
-    }
-
-    /// Fetches the record of a TEID into the cache: the packet that asks for it is some packets ahead.
-    #[inline]
-    pub(crate) fn prefetch_uplink(&self, teid: Teid) {
-        if let Some(record) = self.uplink_records.get(teid.index() as usize) {
-            prefetch(record);
-        }
-    }
-
-    /// The same for a datagram that may be a G-PDU.
-    #[inline]
-    pub(crate) fn prefetch_datagram(&self, datagram: &[u8]) {
-        if let Some(teid) = datagram.get(4..).and_then(|teid| teid.first_chunk()) {
-            self.prefetch_uplink(Teid(u32::from_be_bytes(*teid)));
-        }
-    }
-
-    /// Fetches what leads from a packet's destination to its record.
-    #[inline]
-    pub(crate) fn prefetch_address_of(&self, packet: &[u8]) {
-        if let Some(key) = inner::destination(packet) {
-            self.addresses.prefetch(key);
-        }
-    }
-
-    /// Fetches the record of a packet's destination, for which what leads to it should be there.
-    #[inline]
-    pub(crate) fn prefetch_record_of(&self, packet: &[u8]) {
-        if let Some(key) = inner::destination(packet) {
-            self.prefetch_downlink(key);
-        }
-    }
-
-    /// Fetches the record of an address, for which what leads to it should be there.
-    #[inline]
-    pub(crate) fn prefetch_downlink(&self, key: Key) {
-        if let Some(id) = self.find_downlink(key) {
-            prefetch(self.downlink(id));
-        }
+        self.others.get(&self.arrays.addresses, key).map(|entry| DownlinkId(Teid(entry).index()))
     }
 
     /// The record of a downlink that is in use or was.
     #[inline]
     pub(crate) fn downlink(&self, id: DownlinkId) -> &DownlinkRecord {
-        &self.downlink_records[id.0 as usize]
+        &self.arrays.downlinks[id.0 as usize]
     }
 
     /// Whose record it is.
@@ -660,14 +649,14 @@ impl Tables {
 
     /// What is told of the link that a prefix is on.
     pub(crate) fn link(&self, prefix: Ipv6Addr) -> Option<&Link> {
-        let position = self.pools.iter().position(|pool| pool.contains(prefix.into()))?;
+        let position = self.arrays.pools.iter().position(|pool| pool.contains(prefix.into()))?;
         self.links.get(position)
     }
 
     /// Whether an address belongs to a UE, or to nobody but a pool: what it sends to N3 or N4 came through a tunnel,
     /// and no UE is a RAN node or a control plane.
     pub fn is_of_a_ue(&self, address: IpAddr) -> bool {
-        self.pools.iter().any(|pool| pool.contains(address))
+        self.arrays.is_of_a_ue(address)
     }
 
     pub(crate) fn buffers(&self) -> MutexGuard<'_, Buffers> {

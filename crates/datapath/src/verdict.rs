@@ -1,16 +1,19 @@
-//! What becomes of one packet: the reference that every driver follows, in memory, sockets and (later) BPF alike.
+//! What becomes of one packet: the reference that every driver follows, in memory, sockets and BPF alike. What is usual
+//! is decided by the record alone ([`Arrays`]), with the lock of the tables or without; the rest by [`Tables`].
 
 use crate::answer::{Answer, container};
 use crate::counters::DropReason;
+use crate::fast::{Arrays, Owed};
 use crate::index::Key;
 use crate::inner::Inner;
 use crate::ndp;
-use crate::record::{DATA, TUNNEL_ERROR, watched};
-use crate::rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel};
+use crate::record::{DATA, DownlinkRecord, TUNNEL_ERROR, UplinkRecord, watched};
+use crate::rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
 use crate::tables::{ANSWERS, DownlinkId, Tables, keys};
+use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use vireo_types::{Instant, SessionAddress};
-use vireo_wire::gtpu::{MessageType, Packet, ParseError, PduSession, error_indication};
+use vireo_types::{Instant, SessionAddress, Teid};
+use vireo_wire::gtpu::{self, MessageType, Packet, ParseError, PduSession, error_indication};
 
 /// Something that the owner of the sessions must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +76,186 @@ pub(crate) enum DownlinkVerdict {
     Drop(DropReason),
 }
 
+/// A packet that passes.
+struct Passed<'a> {
+    /// The user's packet.
+    packet: &'a [u8],
+    /// Whether its count has passed a mark of the owner's.
+    told: bool,
+}
+
+/// Why a packet does not simply pass.
+pub(crate) enum Stop<'a> {
+    /// It is dropped.
+    Drop(DropReason),
+    /// It stays on the link of the UE with this prefix.
+    OnLink(Option<Ipv6Addr>, &'a [u8]),
+    /// It waits.
+    Wait { notify: bool },
+}
+
+/// The packet, if it may leave for the data network: its source is the UE's or, by `also`, behind the UE.
+#[inline]
+pub(crate) fn outward<'a>(
+    ue: SessionAddress,
+    inner: &Inner<'a>,
+    also: impl Fn(IpAddr) -> bool,
+) -> Result<&'a [u8], Stop<'a>> {
+    match *inner {
+        Inner::V4 { source, packet, .. } => {
+            let own = ue.ipv4.map(|own| own.to_bits()) == Some(source);
+            let may = own || also(Ipv4Addr::from_bits(source).into());
+            if may { Ok(packet) } else { Err(Stop::Drop(DropReason::Spoofed)) }
+        }
+        Inner::V6 { source, destination, packet } => {
+            let own = ue.ipv6_prefix.is_some_and(|own| own.to_bits() >> 64 == source >> 64)
+                || also(Ipv6Addr::from_bits(source).into());
+            if !own && !ndp::is_link_scope(source) {
+                return Err(Stop::Drop(DropReason::Spoofed));
+            }
+            if !own || ndp::is_link_scope(destination) {
+                return Err(Stop::OnLink(ue.ipv6_prefix, packet));
+            }
+            Ok(packet)
+        }
+    }
+}
+
+/// A packet from N6, and what its UE is found by.
+#[inline]
+fn inward(packet: &[u8]) -> Result<(Inner<'_>, Key), DropReason> {
+    let inner = Inner::read(packet).ok_or(DropReason::InnerMalformed)?;
+    match inner {
+        // when UEs talk to each other the kernel sees a packet leave where it came in, and advises a shorter way
+        Inner::V4 { packet, .. } if is_redirect(packet) => Err(DropReason::LinkLocal),
+        Inner::V4 { destination, .. } => Ok((inner, Key::V4(destination))),
+        // the kernel's own, as the device comes up
+        Inner::V6 { destination, .. } if destination >> 120 == 0xff => Err(DropReason::LinkLocal),
+        Inner::V6 { destination, .. } => Ok((inner, Key::V6((destination >> 64) as u64))),
+    }
+}
+
+impl Arrays {
+    /// What a rule says of a G-PDU, whose user's packet is counted if it passes.
+    #[inline]
+    fn leave<'a>(
+        &self,
+        record: &UplinkRecord,
+        rule: &UplinkRule,
+        packet: &Packet<'a>,
+        now: Instant,
+    ) -> Result<Passed<'a>, Stop<'a>> {
+        if rule.flows != ALL_FLOWS {
+            match packet.pdu_session {
+                Some(PduSession::Uplink { qfi }) if rule.flows >> qfi & 1 == 1 => {}
+                _ => return Err(Stop::Drop(DropReason::WrongFlow)),
+            }
+        }
+        let inner = Inner::read(packet.payload).ok_or(Stop::Drop(DropReason::InnerMalformed))?;
+        let packet = outward(rule.ue, &inner, |_| false)?;
+        if !rule.gate_open {
+            return Err(Stop::Drop(DropReason::GateClosed));
+        }
+        if !rule.forward {
+            return Err(Stop::Drop(DropReason::Action));
+        }
+        if !record.conforms(rule.mbr, packet.len(), now) {
+            return Err(Stop::Drop(DropReason::RateExceeded));
+        }
+        let before = self.count(&record.state, packet.len());
+        Ok(Passed { packet, told: watched(record.watch(), before, packet.len()) })
+    }
+
+    /// What a rule says of a packet from N6, which is counted if it passes.
+    #[inline]
+    fn enter<'a>(
+        &self,
+        record: &DownlinkRecord,
+        rule: &DownlinkRule,
+        packet: &'a [u8],
+        now: Instant,
+    ) -> Result<(Tunnel, Passed<'a>), Stop<'a>> {
+        if !rule.gate_open {
+            return Err(Stop::Drop(DropReason::GateClosed));
+        }
+        match rule.action {
+            Action::Drop => return Err(Stop::Drop(DropReason::Action)),
+            Action::Buffer { notify } => return Err(Stop::Wait { notify }),
+            Action::Forward => {}
+        }
+        let tunnel = rule.tunnel.ok_or(Stop::Drop(DropReason::NoTunnel))?;
+        if !record.conforms(rule.mbr, packet.len(), now) {
+            return Err(Stop::Drop(DropReason::RateExceeded));
+        }
+        let before = self.count(&record.state, packet.len());
+        Ok((tunnel, Passed { packet, told: watched(record.watch(), before, packet.len()) }))
+    }
+
+    /// Decides on a datagram from N3 without the lock of the tables, if it and its record are usual.
+    #[inline]
+    pub(crate) fn usual_uplink<'a>(
+        &self,
+        datagram: &'a [u8],
+        now: Instant,
+        owed: &Cell<Option<Owed>>,
+    ) -> Option<UplinkVerdict<'a>> {
+        let packet = match Packet::usual(datagram) {
+            Some(packet) => packet,
+            None => Packet::parse(datagram).ok().filter(|packet| packet.kind == MessageType::GPdu)?,
+        };
+        let record = self.uplinks.get(packet.teid.index() as usize)?;
+        let look = record.look(self.locking)?;
+        let rule = record.rule();
+        let other = record.teid() != packet.teid || packet.teid == gtpu::NO_TEID;
+        if other || record.overflows() || !look.holds() {
+            return None;
+        }
+        match self.leave(record, &rule, &packet, now) {
+            Ok(Passed { packet, told }) => {
+                if told {
+                    owed.set(Some(Owed::Uplink(rule.ue)));
+                }
+                Some(UplinkVerdict::Forward(packet))
+            }
+            Err(Stop::Drop(reason)) => Some(UplinkVerdict::Drop(reason)),
+            Err(_) => None,
+        }
+    }
+
+    /// The same for a packet from N6.
+    #[inline]
+    pub(crate) fn usual_downlink(
+        &self,
+        packet: &[u8],
+        now: Instant,
+        owed: &Cell<Option<Owed>>,
+    ) -> Option<DownlinkVerdict> {
+        let (inner, key) = match inward(packet) {
+            Ok(found) => found,
+            Err(reason) => return Some(DownlinkVerdict::Drop(reason)),
+        };
+        let entry = Teid(self.addresses.get(key)?);
+        let record = self.downlinks.get(entry.index() as usize)?;
+        let look = record.look(self.locking)?;
+        let rule = record.rule(0, 0);
+        // of another generation it is another UE's meanwhile
+        let other = record.generation() != entry.generation();
+        if other || record.overflows() || !look.holds() {
+            return None;
+        }
+        match self.enter(record, &rule, inner.packet(), now) {
+            Ok((tunnel, Passed { packet, told })) => {
+                if told {
+                    owed.set(Some(Owed::Downlink(DownlinkId(entry.index()))));
+                }
+                Some(DownlinkVerdict::Forward { tunnel, marked: container(&rule), octets: packet.len() })
+            }
+            Err(Stop::Drop(reason)) => Some(DownlinkVerdict::Drop(reason)),
+            Err(_) => None,
+        }
+    }
+}
+
 impl Tables {
     /// Decides on a datagram from N3 and counts it to its session. `tell` gets what the owner must know of the count.
     #[inline]
@@ -120,35 +303,40 @@ impl Tables {
                 answer => answer,
             };
         };
+        let _look = uplink.look(self.arrays().locking);
         if uplink.overflows() {
             return self.uplink_by_flows(uplink, packet, now, tell);
         }
         let rule = uplink.rule();
-        if rule.flows != ALL_FLOWS {
-            match packet.pdu_session {
-                Some(PduSession::Uplink { qfi }) if rule.flows >> qfi & 1 == 1 => {}
-                _ => return UplinkVerdict::Drop(DropReason::WrongFlow),
+        match self.arrays().leave(uplink, &rule, packet, now) {
+            Ok(Passed { packet, told }) => {
+                if told {
+                    self.tell_volume(rule.ue, tell);
+                }
+                UplinkVerdict::Forward(packet)
             }
+            Err(stop) => self.stopped(stop, now),
         }
-        let inner = match Inner::read(packet.payload).map(|inner| self.outward(rule.ue, &inner, |_| false, now)) {
-            None => return UplinkVerdict::Drop(DropReason::InnerMalformed),
-            Some(Err(verdict)) => return verdict,
-            Some(Ok(packet)) => packet,
-        };
-        if !rule.gate_open {
-            return UplinkVerdict::Drop(DropReason::GateClosed);
+    }
+
+    /// What becomes of a packet from a UE that does not pass.
+    #[cold]
+    pub(crate) fn stopped(&self, stop: Stop<'_>, now: Instant) -> UplinkVerdict<'static> {
+        match stop {
+            Stop::Drop(reason) => UplinkVerdict::Drop(reason),
+            Stop::OnLink(prefix, packet) => self.to_the_router(prefix, packet, now),
+            // no rule for packets from UEs says so
+            Stop::Wait { .. } => UplinkVerdict::Drop(DropReason::Action),
         }
-        if !rule.forward {
-            return UplinkVerdict::Drop(DropReason::Action);
+    }
+
+    /// Tells what was not told without the lock.
+    #[cold]
+    pub(crate) fn tell_owed(&self, owed: Owed, tell: &mut impl FnMut(Event)) {
+        match owed {
+            Owed::Uplink(ue) => self.tell_volume(ue, tell),
+            Owed::Downlink(id) => self.session_of(id).into_iter().for_each(|session| tell(Event::Volume { session })),
         }
-        if !uplink.conforms(rule.mbr, inner.len(), now) {
-            return UplinkVerdict::Drop(DropReason::RateExceeded);
-        }
-        let before = self.count(&uplink.state, inner.len());
-        if watched(uplink.watch(), before, inner.len()) {
-            self.tell_volume(rule.ue, tell);
-        }
-        UplinkVerdict::Forward(inner)
     }
 
     /// Tells the owner of the session that has these addresses to look at its volume.
@@ -158,37 +346,7 @@ impl Tables {
         session.into_iter().for_each(|session| tell(Event::Volume { session }));
     }
 
-    /// The packet, if it may leave for the data network: its source is the UE's or, by `also`, behind the UE.
-    #[inline]
-    pub(crate) fn outward<'a>(
-        &self,
-        ue: SessionAddress,
-        inner: &Inner<'a>,
-        also: impl Fn(IpAddr) -> bool,
-        now: Instant,
-    ) -> Result<&'a [u8], UplinkVerdict<'a>> {
-        match *inner {
-            Inner::V4 { source, packet, .. } => {
-                let own = ue.ipv4.map(|own| own.to_bits()) == Some(source);
-                let may = own || also(Ipv4Addr::from_bits(source).into());
-                if may { Ok(packet) } else { Err(UplinkVerdict::Drop(DropReason::Spoofed)) }
-            }
-            Inner::V6 { source, destination, packet } => {
-                let own = ue.ipv6_prefix.is_some_and(|own| own.to_bits() >> 64 == source >> 64)
-                    || also(Ipv6Addr::from_bits(source).into());
-                if !own && !ndp::is_link_scope(source) {
-                    return Err(UplinkVerdict::Drop(DropReason::Spoofed));
-                }
-                if !own || ndp::is_link_scope(destination) {
-                    return Err(self.to_the_router(ue.ipv6_prefix, packet, now));
-                }
-                Ok(packet)
-            }
-        }
-    }
-
     /// An IPv6 packet that stays on its link: a question to the router, or nothing that concerns anybody.
-    #[cold]
     fn to_the_router(&self, prefix: Option<Ipv6Addr>, packet: &[u8], now: Instant) -> UplinkVerdict<'static> {
         let found = prefix.and_then(|prefix| self.find_downlink(Key::V6((prefix.to_bits() >> 64) as u64)));
         match (ndp::solicitation(packet), found) {
@@ -224,55 +382,34 @@ impl Tables {
     /// Decides on a packet from N6, counts it to its session and buffers it where the rule says so.
     #[inline]
     pub(crate) fn decide_downlink(&self, packet: &[u8], now: Instant, tell: &mut impl FnMut(Event)) -> DownlinkVerdict {
-        let Some(inner) = Inner::read(packet) else {
-            return DownlinkVerdict::Drop(DropReason::InnerMalformed);
+        let (inner, key) = match inward(packet) {
+            Ok(found) => found,
+            Err(reason) => return DownlinkVerdict::Drop(reason),
         };
-        let (key, address) = match inner {
-            // when UEs talk to each other the kernel sees a packet leave where it came in, and advises a shorter way
-            Inner::V4 { packet, .. } if is_redirect(packet) => return DownlinkVerdict::Drop(DropReason::LinkLocal),
-            Inner::V4 { destination, .. } => (Key::V4(destination), Ipv4Addr::from_bits(destination).into()),
-            // the kernel's own, as the device comes up
-            Inner::V6 { destination, .. } if destination >> 120 == 0xff => {
-                return DownlinkVerdict::Drop(DropReason::LinkLocal);
-            }
-            Inner::V6 { destination, .. } => {
-                (Key::V6((destination >> 64) as u64), Ipv6Addr::from_bits(destination).into())
-            }
-        };
-        let Some(id) = self.find_downlink(key).or_else(|| self.find_framed(address)) else {
+        let Some(id) = self.find_downlink(key).or_else(|| self.find_framed(inner.destination())) else {
             return DownlinkVerdict::Drop(DropReason::UnknownUe);
         };
-        if self.downlink(id).overflows() {
+        let record = self.downlink(id);
+        let _look = record.look(self.arrays().locking);
+        if record.overflows() {
             return self.downlink_by_flows(id, &inner, now, tell);
         }
         // session and PDR lie elsewhere, a second miss for every packet, and reports alone need them
-        let rule = self.downlink(id).rule(0, 0);
-        let inner = inner.packet();
-        if !rule.gate_open {
-            return DownlinkVerdict::Drop(DropReason::GateClosed);
-        }
-        match rule.action {
-            Action::Drop => DownlinkVerdict::Drop(DropReason::Action),
-            Action::Buffer { notify } => match self.downlink_rule(id) {
-                Some(rule) => self.keep(id, &rule, notify, inner, now, tell),
+        let rule = record.rule(0, 0);
+        match self.arrays().enter(record, &rule, inner.packet(), now) {
+            Ok((tunnel, Passed { packet, told })) => {
+                if told {
+                    self.tell_owed(Owed::Downlink(id), tell);
+                }
+                DownlinkVerdict::Forward { tunnel, marked: container(&rule), octets: packet.len() }
+            }
+            Err(Stop::Wait { notify }) => match self.downlink_rule(id) {
+                Some(rule) => self.keep(id, &rule, notify, inner.packet(), now, tell),
                 None => DownlinkVerdict::Drop(DropReason::UnknownUe),
             },
-            Action::Forward => {
-                let Some(tunnel) = rule.tunnel else {
-                    return DownlinkVerdict::Drop(DropReason::NoTunnel);
-                };
-                let record = self.downlink(id);
-                if !record.conforms(rule.mbr, inner.len(), now) {
-                    return DownlinkVerdict::Drop(DropReason::RateExceeded);
-                }
-                let before = self.count(&record.state, inner.len());
-                if watched(record.watch(), before, inner.len())
-                    && let Some(DownlinkRule { session, .. }) = self.downlink_rule(id)
-                {
-                    tell(Event::Volume { session });
-                }
-                DownlinkVerdict::Forward { tunnel, marked: container(&rule), octets: inner.len() }
-            }
+            Err(Stop::Drop(reason)) => DownlinkVerdict::Drop(reason),
+            // no rule for packets to UEs says so
+            Err(Stop::OnLink(..)) => DownlinkVerdict::Drop(DropReason::LinkLocal),
         }
     }
 

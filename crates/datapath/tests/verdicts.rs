@@ -56,7 +56,8 @@ fn bench() -> Bench {
 impl Bench {
     fn set_uplink(&mut self, change: impl FnOnce(&mut UplinkRule)) {
         change(&mut self.uplink_rule);
-        self.upf.tables.set_uplink(self.teid, self.uplink_rule);
+        let (teid, rule) = (self.teid, self.uplink_rule);
+        self.upf.change(|tables, _| tables.set_uplink(teid, rule));
     }
 
     fn set_downlink(&mut self, change: impl FnOnce(&mut DownlinkRule)) -> Vec<(SocketAddr, Vec<u8>)> {

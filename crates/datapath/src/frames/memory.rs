@@ -3,6 +3,7 @@
 
 use super::{Engine, Exit, Fate, Frames, layout};
 use crate::counters::Stats;
+use crate::fast::{Batch, Decide, Reader, SharedTables};
 use crate::hops::{Hop, Hops};
 use crate::pipeline::Unusual;
 use crate::sys::udp::BATCH;
@@ -84,22 +85,54 @@ impl Frames for Slots {
 #[derive(Debug)]
 pub struct MemoryFrames {
     /// The rules.
-    pub tables: Tables,
+    pub tables: SharedTables,
     /// What was counted; not what leaves by interfaces, which the driver counts when it has.
     pub stats: Stats,
+    reader: Reader,
     engine: Engine<Beside>,
     slots: Slots,
     fates: [Fate; BATCH],
 }
 
+/// Frames in memory as a batch.
+struct Work<'a> {
+    engine: &'a mut Engine<Beside>,
+    slots: &'a mut Slots,
+    fates: &'a mut [Fate; BATCH],
+    stats: &'a mut Stats,
+    now: Instant,
+}
+
+impl Batch for Work<'_> {
+    #[inline]
+    fn count(&self) -> usize {
+        self.slots.count
+    }
+
+    #[inline]
+    fn decide(&mut self, by: &impl Decide, from: usize) -> usize {
+        self.engine.process(by, self.slots, from, self.fates, (self.now, self.stats))
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.engine.tell(event);
+    }
+}
+
 impl MemoryFrames {
-    /// A user plane of these tables at these addresses of N3; `hops` is how frames leave, all others are routed by
-    /// the kernel that is not there.
+    /// A user plane of these tables, which nobody else decides by, at these addresses of N3; `hops` is how frames leave,
+    /// all others are routed by the kernel that is not there.
     pub fn new(mut tables: Tables, n3: &[IpAddr], hops: &[NextHop]) -> Self {
         tables.decided_by_one(true);
+        MemoryFrames::of(SharedTables::new(tables), n3, hops)
+    }
+
+    /// One of several workers of these tables.
+    pub fn of(tables: SharedTables, n3: &[IpAddr], hops: &[NextHop]) -> Self {
         let known = |hop: &NextHop| (hop.to, Hop { port: hop.port, macs: hop.macs, mtu: 1500 });
         let hops = Hops::fixed(&hops.iter().map(known).collect::<Vec<_>>());
         MemoryFrames {
+            reader: tables.reader(),
             tables,
             stats: Stats::default(),
             engine: Engine::new(Beside::default(), hops, n3, &[], None),
@@ -125,7 +158,8 @@ impl MemoryFrames {
     /// Decides on the batch; gives how many of its frames leave by interfaces.
     pub fn process(&mut self, now: Instant) -> usize {
         self.fates = [Fate::Done; BATCH];
-        self.engine.process(&self.tables, &mut self.slots, &mut self.fates, now, &mut self.stats);
+        let MemoryFrames { reader, engine, slots, fates, stats, .. } = self;
+        reader.decide(&mut Work { engine, slots, fates, stats, now });
         self.slots.count = 0;
         self.fates.iter().filter(|fate| **fate != Fate::Done).count()
     }
@@ -243,7 +277,7 @@ mod tests {
             assert_eq!(datagram.teid, Teid(1000 + n));
             assert_eq!(datagram.payload, after_a_hop(packet(SERVER, ue(n))));
         }
-        let counted = teids.iter().map(|teid| upf.tables.uplink_volume(*teid).packets);
+        let counted = teids.iter().map(|teid| upf.tables.look(|tables| tables.uplink_volume(*teid).packets));
         assert_eq!(counted.collect::<Vec<_>>(), (0..32).map(|n| 1 - n % 2).collect::<Vec<_>>());
     }
 

@@ -16,13 +16,13 @@ pub(crate) mod xsk;
 
 use crate::XdpMode;
 use crate::counters::{DropReason, Stats};
+use crate::fast::{Arrays, Decide};
 use crate::hops::{Hop, Hops};
 use crate::modules::Module;
-use crate::pipeline::{self, HEADROOM, Unusual};
+use crate::pipeline::{self, HEADROOM, Said, Unusual};
 use crate::sockets::{EventSink, send};
 use crate::sys::tun::Tun;
 use crate::sys::udp::{BATCH, Socket};
-use crate::tables::Tables;
 use crate::verdict::Event;
 use bare::BareFrames;
 use layout::{Carried, outer};
@@ -190,85 +190,114 @@ impl<E: Exit> Engine<E> {
         std::mem::take(&mut self.exit)
     }
 
-    /// Decides on a batch.
+    /// What is told of a packet that has left.
+    pub(crate) fn tell(&mut self, event: Event) {
+        // one that is not taken is told again when as much has passed once more
+        let _ = self.exit.event(event);
+    }
+
+    /// Decides on the frames of a batch from this one on; says how many of the batch are decided on.
     #[inline]
     pub(crate) fn process(
         &mut self,
-        tables: &Tables,
+        by: &impl Decide,
         frames: &mut impl Frames,
+        from: usize,
         fates: &mut [Fate; BATCH],
-        now: Instant,
-        stats: &mut Stats,
-    ) {
-        if let Some(bare) = &self.bare {
-            return bare.process(frames, fates, stats);
-        }
+        (now, stats): (Instant, &mut Stats),
+    ) -> usize {
         let count = frames.count().min(BATCH);
+        if let Some(bare) = &self.bare {
+            bare.process(frames, fates, stats);
+            return count;
+        }
         let mut carried: [Option<Carried>; BATCH] = [const { None }; BATCH];
         // records lie in memory at random: they are on their way while the frames before theirs are decided on
-        for (n, carried) in carried.iter_mut().enumerate().take(count) {
+        for (n, carried) in carried.iter_mut().enumerate().take(count).skip(from) {
             let (octets, start, end) = frames.frame(n);
             *carried = layout::read(&octets[..end], start);
             let Some(carried) = carried else { continue };
             match carried.gtp() {
-                Some(datagram) => tables.prefetch_datagram(&octets[datagram]),
-                None => tables.prefetch_address_of(&octets[carried.packet()]),
+                Some(datagram) => by.arrays().prefetch_datagram(&octets[datagram]),
+                None => by.arrays().prefetch_address_of(&octets[carried.packet()]),
             }
         }
-        for (n, carried) in carried.iter().enumerate().take(count) {
+        for (n, carried) in carried.iter().enumerate().take(count).skip(from) {
             if let Some(carried) = carried
                 && carried.gtp().is_none()
             {
                 let (octets, _, _) = frames.frame(n);
-                tables.prefetch_record_of(&octets[carried.packet()]);
+                by.arrays().prefetch_record_of(&octets[carried.packet()]);
             }
         }
         self.hops.begin();
-        for (n, carried) in carried.iter().enumerate().take(count) {
-            let Some(carried) = carried else {
-                stats.drop(DropReason::Malformed);
-                fates[n] = Fate::Done;
-                continue;
-            };
-            let whole = !frames.lacks_checksum(n);
-            let (octets, _, _) = frames.frame(n);
-            if let Some(datagram) = carried.gtp() {
-                let local = carried.destination(octets);
-                if self.n3.contains(&local) {
-                    let from = SocketAddr::new(carried.source(octets), carried.port(octets));
-                    fates[n] = self.uplink(tables, octets, (from, local, datagram), now, stats);
-                    continue;
+        for (n, carried) in carried.iter().enumerate().take(count).skip(from) {
+            match carried {
+                None => {
+                    stats.drop(DropReason::Malformed);
+                    fates[n] = Fate::Done;
                 }
+                Some(carried) => match self.one(by, frames, (n, carried), now, stats) {
+                    Some(fate) => fates[n] = fate,
+                    None => return n,
+                },
             }
-            if !whole {
-                layout::complete_checksum(&mut octets[carried.packet()]);
+            if by.ends() {
+                return n + 1;
             }
-            fates[n] = self.downlink(tables, octets, carried.packet(), now, stats);
         }
+        count
+    }
+
+    /// Decides on a frame; `None` if the tables must be asked, and then nothing has happened.
+    #[inline]
+    fn one(
+        &mut self,
+        by: &impl Decide,
+        frames: &mut impl Frames,
+        (n, carried): (usize, &Carried),
+        now: Instant,
+        stats: &mut Stats,
+    ) -> Option<Fate> {
+        let whole = !frames.lacks_checksum(n);
+        let (octets, _, _) = frames.frame(n);
+        if let Some(datagram) = carried.gtp() {
+            let local = carried.destination(octets);
+            if self.n3.contains(&local) {
+                let from = SocketAddr::new(carried.source(octets), carried.port(octets));
+                return self.uplink(by, octets, (from, local, datagram), now, stats);
+            }
+        }
+        if !whole {
+            layout::complete_checksum(&mut octets[carried.packet()]);
+        }
+        self.downlink(by, octets, carried.packet(), now, stats)
     }
 
     #[inline]
     fn uplink(
         &mut self,
-        tables: &Tables,
+        by: &impl Decide,
         octets: &mut [u8],
         (from, local, datagram): (SocketAddr, IpAddr, std::ops::Range<usize>),
         now: Instant,
         stats: &mut Stats,
-    ) -> Fate {
+    ) -> Option<Fate> {
         let (begin, end) = (datagram.start, datagram.end);
         let datagram = &octets[begin..end];
-        let Some(packet) = pipeline::uplink(tables, from, local, datagram, now, stats, &mut self.exit) else {
-            return Fate::Done;
+        let packet = match pipeline::uplink(by, from, local, datagram, now, stats, &mut self.exit) {
+            Said::Leaves(packet) => packet,
+            Said::Done => return Some(Fate::Done),
+            Said::Ask => return None,
         };
         let length = packet.len();
         // it is a part of the datagram
         let at = begin + (packet.as_ptr() as usize).wrapping_sub(octets[begin..].as_ptr() as usize);
         let hop = match layout::routed(packet) {
-            Some(to) => self.onward(tables, to, now),
+            Some(to) => self.onward(by.arrays(), to, now),
             None => None,
         };
-        match hop.filter(|hop| length <= hop.mtu) {
+        Some(match hop.filter(|hop| length <= hop.mtu) {
             Some(hop) => {
                 layout::take_hop(&mut octets[at..at + length]);
                 let v6 = octets[at] >> 4 == 6;
@@ -282,12 +311,12 @@ impl<E: Exit> Engine<E> {
                 }
                 Fate::Done
             }
-        }
+        })
     }
 
     /// The next hop of an uplink packet: the configured one for what is beyond it, else the routes'.
     #[inline]
-    fn onward(&mut self, tables: &Tables, to: IpAddr, now: Instant) -> Option<&Hop> {
+    fn onward(&mut self, arrays: &Arrays, to: IpAddr, now: Instant) -> Option<&Hop> {
         let next = match self.next_hops[usize::from(to.is_ipv6())] {
             None => to,
             Some(next) => {
@@ -296,7 +325,7 @@ impl<E: Exit> Engine<E> {
                     // 2000::/3 and fc00::/7
                     IpAddr::V6(v6) => matches!(v6.octets()[0], 0x20..=0x3f | 0xfc | 0xfd),
                 };
-                if !beyond || self.n3.contains(&to) || tables.is_of_a_ue(to) {
+                if !beyond || self.n3.contains(&to) || arrays.is_of_a_ue(to) {
                     return None;
                 }
                 next
@@ -308,24 +337,33 @@ impl<E: Exit> Engine<E> {
     #[inline]
     fn downlink(
         &mut self,
-        tables: &Tables,
+        by: &impl Decide,
         octets: &mut [u8],
         packet: std::ops::Range<usize>,
         now: Instant,
         stats: &mut Stats,
-    ) -> Fate {
+    ) -> Option<Fate> {
         let at = packet.start;
         if layout::routed(&octets[packet.clone()]).is_none() {
             // whoever steers leaves these to the kernel
             stats.drop(DropReason::InnerMalformed);
-            return Fate::Done;
+            return Some(Fate::Done);
         }
-        layout::take_hop(&mut octets[packet.clone()]);
+        // what is kept by the tables leaves as it is now; what is not decided on stays as it came
+        let first = by.tables().is_some();
+        if first {
+            layout::take_hop(&mut octets[packet.clone()]);
+        }
         let base = at - HEADROOM;
         let buffer = &mut octets[base..];
-        let Some(out) = pipeline::downlink(tables, buffer, packet.end - base, now, stats, &mut self.exit) else {
-            return Fate::Done;
+        let out = match pipeline::downlink(by, buffer, packet.end - base, now, stats, &mut self.exit) {
+            Said::Leaves(out) => out,
+            Said::Done => return Some(Fate::Done),
+            Said::Ask => return None,
         };
+        if !first {
+            layout::take_hop(&mut octets[packet]);
+        }
         let (datagram, to) = (base + out.start..base + out.end, out.to.ip());
         let source = self.sources[usize::from(to.is_ipv6())];
         let total = datagram.len() + outer(to.is_ipv6());
@@ -336,12 +374,12 @@ impl<E: Exit> Engine<E> {
             let end = datagram.end;
             let start = layout::write_udp(octets, datagram, from, to, self.id);
             let start = layout::write_ethernet(octets, start, &hop.macs, to.is_ipv6());
-            return Fate::Send { port: hop.port, start, end, uplink: false, octets: out.octets };
+            return Some(Fate::Send { port: hop.port, start, end, uplink: false, octets: out.octets });
         }
         match self.exit.answer(out.to, &octets[datagram]) {
             true => stats.downlink.add(out.octets),
             false => stats.drop(DropReason::N3Send),
         }
-        Fate::Done
+        Some(Fate::Done)
     }
 }

@@ -6,16 +6,18 @@
 
 use super::{Engine, Fanout, Fate, Frames, Kernel, layout};
 use crate::counters::{DropReason, Stats};
+use crate::fast::{self, Decide, Reader};
 use crate::host::StartError;
 use crate::sockets::{Clock, STOP, View};
 use crate::sys::link::{Arrays, Link, Outbox};
 use crate::sys::poll::{Poller, Waker};
 use crate::sys::ring::{Group, Ring, Span};
 use crate::sys::udp::BATCH;
+use crate::verdict::Event;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::PoisonError;
 use tracing::{debug, warn};
+use vireo_types::Instant;
 
 /// What one worker receives and sends by, for each interface.
 pub(crate) struct Ports {
@@ -97,6 +99,7 @@ impl Worker {
 
     /// Runs until it is told to stop. The waker stays readable, so that every worker sees it.
     pub(crate) fn run(mut self, poller: &Poller) -> io::Result<()> {
+        let reader = self.view.tables.reader();
         let mut stats = Stats::default();
         let mut outbox: Vec<Arrays> = self.ports.links.iter().map(|_| Arrays::new()).collect();
         let mut ready = Vec::with_capacity(1 + self.ports.rings.len());
@@ -109,7 +112,7 @@ impl Worker {
                 }
                 let ring = &mut self.ports.rings[*token as usize];
                 let (links, clock) = (&self.ports.links, self.clock);
-                if receive(&self.view, &mut self.engine, ring, (links, &mut outbox), clock, &mut stats) {
+                if receive(&reader, &mut self.engine, ring, (links, &mut outbox), clock, &mut stats) {
                     continue;
                 }
                 match ring.link().take_error() {
@@ -128,7 +131,7 @@ impl Worker {
 
 /// Handles a block of frames; `false` if there is none.
 fn receive(
-    view: &View,
+    reader: &Reader,
     engine: &mut Engine<Kernel>,
     ring: &mut Ring,
     (links, outbox): (&[Link], &mut [Arrays]),
@@ -143,13 +146,42 @@ fn receive(
         if count == 0 {
             return true;
         }
-        let octets = block.octets();
-        let tables = view.tables.read().unwrap_or_else(PoisonError::into_inner);
-        engine.process(&tables, &mut Batch { octets, spans: &spans[..count] }, &mut fates, clock.now(), stats);
-        // still under the lock: what a change sends afterwards must come after these
+        let batch = Batch { octets: block.octets(), spans: &spans[..count] };
+        let fates = &mut fates;
+        reader.decide(&mut Work { engine, batch, fates, links, outbox, stats, now: clock.now() });
+    }
+}
+
+/// A batch and where it goes.
+struct Work<'a, 'b> {
+    engine: &'a mut Engine<Kernel>,
+    batch: Batch<'b>,
+    fates: &'a mut [Fate; BATCH],
+    links: &'a [Link],
+    outbox: &'a mut [Arrays],
+    stats: &'a mut Stats,
+    now: Instant,
+}
+
+impl fast::Batch for Work<'_, '_> {
+    #[inline]
+    fn count(&self) -> usize {
+        self.batch.spans.len()
+    }
+
+    #[inline]
+    fn decide(&mut self, by: &impl Decide, from: usize) -> usize {
+        let Work { engine, batch, fates, links, outbox, stats, now } = self;
+        let to = engine.process(by, batch, from, fates, (*now, stats));
+        // what a change sends afterwards must come after these
         for (port, (link, arrays)) in links.iter().zip(outbox.iter_mut()).enumerate() {
-            flush(octets, &spans[..count], &fates, port, (link, arrays), stats);
+            flush(batch.octets, &batch.spans[from..to], &fates[from..to], port, (link, arrays), stats);
         }
+        to
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.engine.tell(event);
     }
 }
 
@@ -157,7 +189,7 @@ fn receive(
 fn flush(
     octets: &[u8],
     spans: &[Span],
-    fates: &[Fate; BATCH],
+    fates: &[Fate],
     port: usize,
     (link, arrays): (&Link, &mut Arrays),
     stats: &mut Stats,

@@ -5,17 +5,19 @@
 use super::steer::Steer;
 use super::{Engine, Fate, Frames, Kernel, layout};
 use crate::counters::{DropReason, Stats};
+use crate::fast::{self, Decide, Reader};
 use crate::host::StartError;
 use crate::sockets::{Clock, STOP, View};
 use crate::sys::ethtool;
 use crate::sys::poll::{Poller, Waker};
 use crate::sys::udp::BATCH;
 use crate::sys::xsk::{Descriptor, ENTRIES, Place, Umem, Xsk};
+use crate::verdict::Event;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::PoisonError;
 use std::time::Duration;
 use tracing::info;
+use vireo_types::Instant;
 
 /// Octets before a frame that the kernel takes for itself.
 const HEADROOM: usize = 256;
@@ -165,6 +167,7 @@ impl Worker {
 
     /// Runs until it is told to stop. The waker stays readable, so that every worker sees it.
     pub(crate) fn run(mut self, poller: &Poller) -> io::Result<()> {
+        let reader = self.view.tables.reader();
         let mut stats = Stats::default();
         loop {
             let mut stop = false;
@@ -178,7 +181,7 @@ impl Worker {
             for _ in 0..ROUNDS {
                 let mut any = false;
                 for port in 0..self.ports.sockets.len() {
-                    any |= self.receive(port, &mut stats);
+                    any |= self.receive(&reader, port, &mut stats);
                 }
                 if !any {
                     break;
@@ -190,20 +193,56 @@ impl Worker {
     }
 
     /// Handles a batch of one interface; `false` if there is none.
-    fn receive(&mut self, port: usize, stats: &mut Stats) -> bool {
+    fn receive(&mut self, reader: &Reader, port: usize, stats: &mut Stats) -> bool {
         let mut frames = [Descriptor { addr: 0, len: 0, options: 0 }; BATCH];
         let Ports { umem, sockets, free } = &mut self.ports;
         let count = sockets[port].receive(&mut frames);
         if count == 0 {
             return false;
         }
-        let frames = &frames[..count];
-        let mut fates = [Fate::Done; BATCH];
-        let tables = self.view.tables.read().unwrap_or_else(PoisonError::into_inner);
-        let now = self.clock.now();
-        self.engine.process(&tables, &mut Batch { umem, frames }, &mut fates, now, stats);
+        let batch = Batch { umem, frames: &frames[..count] };
+        let (engine, fates, now) = (&mut self.engine, [Fate::Done; BATCH], self.clock.now());
+        reader.decide(&mut Work { engine, batch, fates, sockets, free, stats, now });
+        sockets[port].fill(free);
+        true
+    }
+
+    /// Takes back what has been sent and gives it to whoever receives.
+    fn reclaim(&mut self) {
+        let Ports { umem, sockets, free } = &mut self.ports;
+        for socket in sockets.iter_mut() {
+            socket.reclaim(umem, free);
+        }
+        for socket in sockets.iter_mut() {
+            socket.fill(free);
+        }
+    }
+}
+
+/// A batch and where it goes.
+struct Work<'a> {
+    engine: &'a mut Engine<Kernel>,
+    batch: Batch<'a>,
+    fates: [Fate; BATCH],
+    sockets: &'a mut [Xsk],
+    free: &'a mut Vec<u64>,
+    stats: &'a mut Stats,
+    now: Instant,
+}
+
+impl fast::Batch for Work<'_> {
+    #[inline]
+    fn count(&self) -> usize {
+        self.batch.frames.len()
+    }
+
+    #[inline]
+    fn decide(&mut self, by: &impl Decide, from: usize) -> usize {
+        let Work { engine, batch, fates, sockets, free, stats, now } = self;
+        let to = engine.process(by, batch, from, fates, (*now, stats));
+        let Batch { umem, frames } = batch;
         let mut used = 0_u64;
-        for (frame, fate) in frames.iter().zip(&fates) {
+        for (frame, fate) in frames[from..to].iter().zip(&fates[from..to]) {
             let chunk = umem.chunk_of(frame.addr);
             let Fate::Send { port, start, end, uplink, octets } = *fate else {
                 free.push(chunk);
@@ -219,26 +258,17 @@ impl Worker {
                 stats.drop(if uplink { DropReason::N6Send } else { DropReason::N3Send });
             }
         }
-        // still under the lock: what a change sends afterwards must come after these
+        // what a change sends afterwards must come after these
         for (port, socket) in sockets.iter_mut().enumerate() {
             if used >> port & 1 == 1 {
                 socket.send();
                 socket.reclaim(umem, free);
             }
         }
-        drop(tables);
-        sockets[port].fill(free);
-        true
+        to
     }
 
-    /// Takes back what has been sent and gives it to whoever receives.
-    fn reclaim(&mut self) {
-        let Ports { umem, sockets, free } = &mut self.ports;
-        for socket in sockets.iter_mut() {
-            socket.reclaim(umem, free);
-        }
-        for socket in sockets.iter_mut() {
-            socket.fill(free);
-        }
+    fn tell(&mut self, event: Event) {
+        self.engine.tell(event);
     }
 }

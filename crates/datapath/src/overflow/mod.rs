@@ -15,7 +15,7 @@ use crate::rate::{self, Rate};
 use crate::record::{DATA, UplinkRecord};
 use crate::rule::Tunnel;
 use crate::tables::{DownlinkId, Released, Tables};
-use crate::verdict::{DownlinkVerdict, Event, UplinkVerdict};
+use crate::verdict::{DownlinkVerdict, Event, UplinkVerdict, outward};
 pub(crate) use cells::Cells;
 use lists::{Lists, Unlisted};
 use state::State;
@@ -339,6 +339,7 @@ impl Tables {
     /// Ends a tunnel that is not used any more.
     pub fn end_marker(tunnel: Tunnel, released: &mut Released) {
         released.datagrams.extend(answer::end_marker(tunnel));
+        released.last = true;
     }
 
     /// The record of the UE that a network lies behind.
@@ -347,7 +348,7 @@ impl Tables {
     }
 
     fn release_by_flows(&self, id: DownlinkId, table: &FlowTable, released: &mut Released) {
-        let Released { datagrams, dropped } = released;
+        let Released { datagrams, dropped, .. } = released;
         self.buffers().retain(id.0, |packet| {
             let target = Inner::read(packet)
                 .and_then(|inner| table.find(Source::DataNetwork, None, &inner))
@@ -386,9 +387,9 @@ impl Tables {
             Target::Tunnel { .. } | Target::Buffer { .. } => inner.packet(),
             Target::Drop | Target::DataNetwork => {
                 let framed = |source| table.framed.iter().any(|network| network.contains(source));
-                match self.outward(record.rule().ue, &inner, framed, now) {
+                match outward(record.rule().ue, &inner, framed) {
                     Ok(packet) => packet,
-                    Err(verdict) => return verdict,
+                    Err(stop) => return self.stopped(stop, now),
                 }
             }
         };

@@ -1,6 +1,6 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
-use vireo_datapath::{BufferLimits, FramesConfig, Module, XdpConfig};
+use vireo_datapath::{BufferLimits, FramesConfig, Locking, Module, XdpConfig};
 use vireo_types::Dnn;
 
 /// What a UPF is told at start.
@@ -27,6 +27,8 @@ pub struct UpfConfig {
     pub frames: Option<FramesConfig>,
     /// Packet threads, where there are no modules. Those of the sockets driver divide packets by the RAN nodes that send them.
     pub workers: usize,
+    /// How packet threads and changes of rules keep out of each other's way.
+    pub locking: Locking,
     /// Sessions at the same time; 2^24 at the most.
     pub max_sessions: usize,
     /// Buffering of downlink packets for idle UEs.
@@ -69,6 +71,7 @@ impl Default for UpfConfig {
             xdp: None,
             frames: None,
             workers: 1,
+            locking: Locking::default(),
             max_sessions: 65_536,
             buffer: BufferLimits::default(),
             response_time: Duration::from_secs(3),

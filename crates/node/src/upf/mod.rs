@@ -34,4 +34,4 @@ pub use direct::Direct;
 pub use metrics::UpfMetrics;
 pub use server::{UpfError, UpfHandle, UpfStats, start};
 pub use state::PfcpStats;
-pub use vireo_datapath::{Fanout, FrameIo, FramesConfig, Module, XdpConfig, XdpMode};
+pub use vireo_datapath::{Fanout, FrameIo, FramesConfig, Locking, Module, XdpConfig, XdpMode};

@@ -107,8 +107,14 @@ fn end_relays(tables: &Tables, rules: &Rules, touched: &Touched, kept: &Records,
 }
 
 impl Records {
+    /// Keeps packets from them until the end of the change, so that what they have counted stays as it is.
+    pub(super) fn pause(&self, tables: &mut Tables) {
+        tables.pause(&self.uplinks, self.ids());
+    }
+
     /// Removes all of them from the tables.
     pub(super) fn remove(self, tables: &mut Tables, session: u64, released: &mut Released) {
+        self.pause(tables);
         if self.flows {
             tables.set_flows(session, None, &self.uplinks, &self.ids(), released);
         }

@@ -230,6 +230,7 @@ fn datapath_config(config: &UpfConfig) -> SocketsConfig {
             records: config.max_sessions.saturating_mul(2),
             buffer: config.buffer,
             modules: config.modules().len().max(1),
+            locking: config.locking,
         },
         workers: config.workers,
         nat: config.nat,

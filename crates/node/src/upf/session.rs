@@ -139,6 +139,9 @@ impl Session {
         let mut chosen = before;
         let result = plane.change(|tables, released| {
             chosen = choose(&mut rules, before, dnn, addresses, |ue| tables.is_free(ue))?;
+            if !rules.urrs.is_empty() || !removed.is_empty() {
+                records.pause(tables);
+            }
             for urr in rules.urrs.iter_mut().chain(&mut removed) {
                 usage::settle(urr, tables, seid, &old.pdrs, records, now);
             }
@@ -198,6 +201,7 @@ impl Session {
         let records = std::mem::take(&mut self.records);
         let Rules { urrs, pdrs, .. } = &mut self.rules;
         plane.change(|tables, released| {
+            records.pause(tables);
             for urr in urrs.iter_mut() {
                 usage::settle(urr, tables, seid, pdrs, &records, now);
             }
@@ -267,6 +271,7 @@ impl Session {
         if spent {
             plane.change(|tables, released| {
                 let Rules { urrs, pdrs, .. } = &mut *rules;
+                records.pause(tables);
                 urrs.iter_mut().for_each(|urr| usage::settle(urr, tables, seid, pdrs, records, now));
                 // the rules were right before; a quota that is used up takes nothing that is not there, in no module
                 if let Err(refused) = plan::apply(tables, released, (seid, 0), rules, records, &Touched::default()) {

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{CoreConfig, DnnConfig, SecurityConfig, SliceConfig, Timers, UpfConfig};
 use vireo_node::config::{ApiConfig, DATA_NETWORKS, N2Config, N4Config};
-use vireo_node::upf::{Fanout, FrameIo, FramesConfig, Module, Pool, UpfConfig as EmbeddedUpf, XdpConfig, XdpMode};
+use vireo_node::upf::{
+    Fanout, FrameIo, FramesConfig, Locking, Module, Pool, UpfConfig as EmbeddedUpf, XdpConfig, XdpMode,
+};
 use vireo_sctp::Driver;
 use vireo_subscribers::UdmConfig;
 use vireo_types::{Duration, PduSessionType, Snssai, Tac};
@@ -304,7 +306,13 @@ fn is_device_name(name: &str) -> bool {
 /// The driver of user packets, with what it needs.
 fn driver(datapath: &file::Datapath, problems: &mut Problems) -> (Option<XdpConfig>, Option<FramesConfig>) {
     const KEY: &str = "datapath.interfaces";
-    let file::Datapath { driver, interfaces, mode, next_hops, fanout, workers, nic_filters, module } = datapath;
+    let file::Datapath { driver, interfaces, mode, next_hops, fanout, workers, nic_filters, module, locking } =
+        datapath;
+    problems.check(
+        *driver != PacketDriver::Xdp || *locking == file::Locking::Fine,
+        "datapath.locking",
+        "the program of driver = \"xdp\" takes no locks: remove the key",
+    );
     problems.check((1..=64).contains(workers), "datapath.workers", "1 to 64 is allowed");
     let other = *fanout == file::Fanout::Queue && *driver != PacketDriver::AfPacket;
     problems.check(!other, "datapath.fanout", "only driver = \"af-packet\" divides frames by it: remove the key");
@@ -454,6 +462,11 @@ fn upf(upf: &file::Upf, datapath: &file::Datapath, dnns: &[DnnConfig], problems:
         path_check: (upf.path_check.0 != Duration::from_secs(0)).then(|| upf.path_check.0.into()),
         xdp,
         frames,
+        locking: match datapath.locking {
+            file::Locking::Fine => Locking::Fine,
+            file::Locking::Coarse => Locking::Coarse,
+            file::Locking::SharedWriter => Locking::SharedWriter,
+        },
         workers: datapath.workers,
         ..EmbeddedUpf::default()
     })

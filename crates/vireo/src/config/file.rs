@@ -282,6 +282,8 @@ pub(super) struct Datapath {
     pub(super) fanout: Fanout,
     /// Of all drivers but the sockets.
     pub(super) nic_filters: bool,
+    /// Of all drivers but XDP.
+    pub(super) locking: Locking,
     /// Of all drivers but the sockets, in place of `interfaces`, `next_hops` and `workers`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) module: Vec<Module>,
@@ -311,9 +313,18 @@ impl Default for Datapath {
             workers: 1,
             fanout: Fanout::Hash,
             nic_filters: false,
+            locking: Locking::Fine,
             module: Vec::new(),
         }
     }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Locking {
+    Fine,
+    Coarse,
+    SharedWriter,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

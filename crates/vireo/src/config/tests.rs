@@ -3,7 +3,7 @@ use std::net::Ipv4Addr;
 use vireo_core::schedule::forward::Policy;
 use vireo_core::schedule::kind::NfKind;
 use vireo_node::config::{PoolKey, StateLocation};
-use vireo_node::upf::{Fanout, FrameIo, FramesConfig, XdpConfig, XdpMode};
+use vireo_node::upf::{Fanout, FrameIo, FramesConfig, Locking, XdpConfig, XdpMode};
 use vireo_types::{Duration, PduSessionType, Snssai, Tac};
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
@@ -300,6 +300,8 @@ fn the_driver_of_user_packets_is_chosen_with_what_it_needs() {
     let config = load("datapath = { driver = 'af-xdp', interfaces = ['a'], mode = 'generic', next-hops = ['::1'] }");
     let frames = config.expect("sound").upf.expect("the embedded UPF").frames.expect("a driver of frames");
     assert_eq!(frames.io, FrameIo::AfXdp(XdpMode::Generic));
+    let upf = load("datapath.locking = 'shared-writer'").expect("sound").upf.expect("the embedded UPF");
+    assert_eq!(upf.locking, Locking::SharedWriter);
     for (text, key) in [
         (
             "datapath.driver = 'xdp'",
@@ -313,6 +315,10 @@ fn the_driver_of_user_packets_is_chosen_with_what_it_needs() {
             "datapath.next-hops: one address of each family",
         ),
         ("datapath.workers = 0", "datapath.workers: 1 to 64 is allowed"),
+        (
+            "datapath = { driver = 'xdp', interfaces = ['a'], locking = 'coarse' }",
+            "datapath.locking: the program of driver = \"xdp\" takes no locks",
+        ),
         ("datapath.fanout = 'queue'", "datapath.fanout: only driver = \"af-packet\""),
         ("datapath = { driver = 'af-packet', interfaces = ['a'], nic-filters = true }", "datapath.nic-filters: only"),
         (

@@ -234,7 +234,7 @@ impl Bench {
     /// Gives a session these rules, or takes its rules away.
     pub(super) fn set_flows(&mut self, n: u8, flows: Option<&SessionFlows>) {
         let (teid, id) = (self.teids[usize::from(n)], self.downlinks[usize::from(n)]);
-        for memory in [&mut self.behind, &mut self.reference] {
+        for memory in self.memories() {
             memory.change(|tables, released| {
                 tables.set_flows(n.into(), flows.cloned(), &[teid], &[id], released);
             });

@@ -13,7 +13,7 @@ use crate::host::StartError;
 use crate::rate::Rate;
 use crate::rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
 use crate::tables::{DownlinkId, Limits, Pool, Tables};
-use crate::{DropReason, Memory, Stats, Volume};
+use crate::{DropReason, Locking, Memory, Stats, Volume};
 use aya::programs::{TestRun, TestRunOptions};
 use packets::{Side, forwarded, frame, tunnelled};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -58,7 +58,10 @@ struct Bench {
     xdp: Xdp,
     /// User space over the kernel's tables, for what the program passes.
     behind: Memory,
+    /// By the locked tables alone.
     reference: Memory,
+    /// The ways beside that: without a lock, and with one for each record.
+    others: [Memory; 2],
     teids: Vec<Teid>,
     downlinks: Vec<DownlinkId>,
 }
@@ -114,10 +117,12 @@ impl Bench {
         let config = XdpConfig { interfaces, next_hops: next_hops.to_vec(), ..XdpConfig::default() };
         let limits = Limits { records: LIMITS, ..Limits::default() };
         let (xdp, kernel) = Xdp::load(&config, &UPF, pools(), limits, "tun9", nat)?;
+        let memory = |locking| Memory::new(Tables::new(pools(), Limits { locking, ..limits }), UPF[0]);
         let mut bench = Bench {
             xdp,
             behind: Memory::new(kernel, UPF[0]),
-            reference: Memory::new(Tables::new(pools(), limits), UPF[0]),
+            reference: memory(Locking::Coarse),
+            others: [Locking::Fine, Locking::SharedWriter].map(memory),
             teids: vec![],
             downlinks: vec![],
         };
@@ -132,7 +137,11 @@ impl Bench {
                 })
             };
             let (teid, id) = add(&mut bench.reference);
-            assert_eq!(add(&mut bench.behind), (teid, id), "the tables go the same way");
+            for memory in bench.memories() {
+                if memory.tables.len().0 == n {
+                    assert_eq!(add(memory), (teid, id), "the tables go the same way");
+                }
+            }
             bench.teids.push(teid);
             bench.downlinks.push(id);
         }
@@ -140,8 +149,12 @@ impl Bench {
         Ok(bench)
     }
 
+    fn memories(&mut self) -> impl Iterator<Item = &mut Memory> {
+        [&mut self.behind, &mut self.reference].into_iter().chain(&mut self.others)
+    }
+
     fn forget(&mut self) {
-        for memory in [&mut self.behind, &mut self.reference] {
+        for memory in self.memories() {
             memory.n3.clear();
             memory.n6.clear();
             memory.events.clear();
@@ -192,6 +205,11 @@ impl Bench {
         // rates are shared with the program, which goes by the clock
         let now = Instant(crate::sys::monotonic_ns() / 1_000);
         side.put_into(&mut self.reference, now);
+        for other in &mut self.others {
+            side.put_into(other, now);
+            assert_eq!((&other.n3, &other.n6), (&self.reference.n3, &self.reference.n6), "{side:?}");
+            assert_eq!((&other.events, other.stats), (&self.reference.events, self.reference.stats), "{side:?}");
+        }
         let counted = difference(&self.counted(), &before);
         let expected = difference(&self.reference.stats, &stats);
         let done = match action {
@@ -229,11 +247,13 @@ impl Bench {
             let urrs: Vec<_> = (0..self.teids.len() as u64).flat_map(metered).collect();
             (up, down, urrs)
         };
-        assert_eq!(volumes(&self.behind.tables), volumes(&self.reference.tables));
+        let expected = volumes(&self.reference.tables);
+        assert_eq!(volumes(&self.behind.tables), expected);
+        assert!(self.others.iter().all(|other| volumes(&other.tables) == expected));
     }
 
     fn change(&mut self, change: impl Fn(&mut Tables)) {
-        for memory in [&mut self.behind, &mut self.reference] {
+        for memory in self.memories() {
             memory.change(|tables, _| change(tables));
         }
     }

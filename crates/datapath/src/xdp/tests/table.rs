@@ -234,7 +234,7 @@ fn records_that_change_are_left_to_user_space() {
         let up = g_pdu(teid, FLOW, &up(0, b"x"));
         let down = down(0, b"x");
         assert_eq!((b.receive_n3(GNB[0], &up, 0), b.receive_n6(&down, 0)), (Done::Left, Done::Left));
-        for memory in [&mut b.behind, &mut b.reference] {
+        for memory in b.memories() {
             memory.tables.set_uplink(teid, uplink_rule(0));
             memory.tables.set_downlink(id, downlink_rule(0), false, &mut Default::default());
         }
@@ -250,7 +250,7 @@ fn records_that_change_are_left_to_user_space() {
             assert_eq!((b.receive_n3(GNB[0], &up, 0), b.receive_n6(&down, 0)), (expected, expected), "{marked}");
         }
         // a record that is gone is nobody's, and the next one's packets are not the last one's
-        for memory in [&mut b.behind, &mut b.reference] {
+        for memory in b.memories() {
             memory.change(|tables, released| {
                 tables.remove_uplink(teid);
                 tables.remove_downlink(id, released);

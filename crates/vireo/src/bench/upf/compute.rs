@@ -67,7 +67,7 @@ impl Compute {
 
     /// Says whether there are several workers, who must not miss each other's counts.
     pub(crate) fn one_of_several(&mut self, several: bool) {
-        self.frames.tables.decided_by_one(!several);
+        self.frames.tables.change(|tables, _| tables.decided_by_one(!several), |_| ());
     }
 
     /// A packet's time in ns in one direction, for about so long.

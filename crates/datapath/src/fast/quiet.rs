@@ -1,0 +1,109 @@
+//! Who decides on packets right now: a change that must come after all that was decided before it waits until each
+//! worker has ended the batch that it was in. A worker writes one word of its own for that, twice a batch, and waits for
+//! nobody.
+
+use super::{Arrays, Owed};
+use std::cell::Cell;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, fence};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A worker's word: odd while it is in a batch. On a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Turn(AtomicU64);
+
+/// The words of all workers.
+#[derive(Debug, Default)]
+pub(crate) struct Quiet {
+    turns: Mutex<Vec<Arc<Turn>>>,
+    /// Somebody has all packets to himself, by the lock of the tables.
+    excluded: AtomicBool,
+}
+
+/// How somebody waits for what takes nanoseconds, unless its thread has lost the processor.
+#[derive(Debug, Default)]
+pub(crate) struct Pause(u32);
+
+impl Pause {
+    pub(crate) fn once(&mut self) {
+        self.0 = self.0.saturating_add(1);
+        match self.0 {
+            ..200 => std::hint::spin_loop(),
+            200..2_000 => std::thread::yield_now(),
+            _ => std::thread::sleep(std::time::Duration::from_micros(20)),
+        }
+    }
+}
+
+impl Quiet {
+    /// The word of one more worker, for as long as it keeps it.
+    pub(super) fn join(&self) -> Arc<Turn> {
+        let turn = Arc::<Turn>::default();
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.retain(|turn| Arc::strong_count(turn) > 1);
+        turns.push(turn.clone());
+        turn
+    }
+
+    /// Waits until every batch has ended that was begun before what the caller has written last, so that whatever is
+    /// decided from now on has seen that.
+    pub(crate) fn wait(&self) {
+        let turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        // either the batch sees what we have written, or we see that it has begun
+        fence(SeqCst);
+        for turn in turns.iter() {
+            let seen = turn.0.load(Acquire);
+            let mut pause = Pause::default();
+            while seen & 1 == 1 && turn.0.load(Acquire) == seen {
+                pause.once();
+            }
+        }
+    }
+
+    /// Keeps all workers from deciding without the lock of the tables, which the caller holds, until [`Quiet::include`].
+    pub(super) fn exclude(&self) {
+        self.excluded.store(true, Relaxed);
+        self.wait();
+    }
+
+    pub(super) fn include(&self) {
+        self.excluded.store(false, Release);
+    }
+}
+
+/// A batch that is being decided on without a lock.
+#[derive(Debug)]
+pub(crate) struct Inside<'a> {
+    pub(crate) arrays: &'a Arrays,
+    /// What the owner must be told before anything else is decided on.
+    pub(crate) owed: Cell<Option<Owed>>,
+    turn: Option<&'a Turn>,
+}
+
+impl<'a> Inside<'a> {
+    /// Begins a batch; `None` where somebody has all packets to himself.
+    #[inline]
+    pub(super) fn begin(arrays: &'a Arrays, turn: &'a Turn) -> Option<Self> {
+        let now = turn.0.load(Relaxed);
+        turn.0.store(now.wrapping_add(1), Relaxed);
+        // see `wait`
+        fence(SeqCst);
+        let inside = Inside { arrays, owed: Cell::new(None), turn: Some(turn) };
+        (!arrays.quiet.excluded.load(Acquire)).then_some(inside)
+    }
+
+    /// The same where nobody changes anything meanwhile.
+    pub(crate) fn undisturbed(arrays: &'a Arrays) -> Self {
+        Inside { arrays, owed: Cell::new(None), turn: None }
+    }
+}
+
+impl Drop for Inside<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(turn) = self.turn {
+            turn.0.store(turn.0.load(Relaxed).wrapping_add(1), Release);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Tables that workers decide by while their owner changes them.
+
+use super::quiet::Turn;
+use super::{Arrays, Decide, Inside, Locking, Owed};
+use crate::tables::{Released, Tables};
+use crate::verdict::Event;
+use std::ops::Deref;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Tables behind their lock, and beside it what needs none. Any number of workers and threads that change them share it.
+#[derive(Clone, Debug)]
+pub struct SharedTables {
+    tables: Arc<RwLock<Tables>>,
+    arrays: Arc<Arrays>,
+}
+
+impl SharedTables {
+    /// These tables, to be shared.
+    pub fn new(mut tables: Tables) -> Self {
+        tables.settle();
+        SharedTables { arrays: tables.shared_arrays(), tables: Arc::new(RwLock::new(tables)) }
+    }
+
+    /// Looks at the tables.
+    pub fn look<R>(&self, look: impl FnOnce(&Tables) -> R) -> R {
+        // whoever panicked with the lock left each record as it was or odd: the tables are consistent
+        look(&self.tables.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes the tables; `send` is given what the change lets go, before any later packet is decided on.
+    pub fn change<R>(&self, change: impl FnOnce(&mut Tables, &mut Released) -> R, send: impl FnOnce(&Released)) -> R {
+        let mut released = Released::default();
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        let result = change(&mut tables, &mut released);
+        if released.last {
+            self.arrays.quiet.wait();
+        }
+        send(&released);
+        // only now may packets go by what was changed: nothing that the change lets go is overtaken
+        tables.settle();
+        result
+    }
+
+    /// What one more worker decides by.
+    pub(crate) fn reader(&self) -> Reader {
+        Reader { shared: self.clone(), turn: self.arrays.quiet.join() }
+    }
+}
+
+/// A batch of packets.
+pub(crate) trait Batch {
+    /// How many packets it has.
+    fn count(&self) -> usize;
+    /// Decides on packets from this one on and sends what leaves at once; says on how many it has decided in all, from
+    /// the first packet on: all, unless [`Decide::ends`] or a packet is not decided on.
+    fn decide(&mut self, by: &impl Decide, from: usize) -> usize;
+    /// Tells the owner.
+    fn tell(&mut self, event: Event);
+}
+
+/// What one worker decides by.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    shared: SharedTables,
+    turn: Arc<Turn>,
+}
+
+/// The locked tables.
+enum Held<'a> {
+    WithOthers(RwLockReadGuard<'a, Tables>),
+    Alone(RwLockWriteGuard<'a, Tables>),
+}
+
+impl Deref for Held<'_> {
+    type Target = Tables;
+
+    #[inline]
+    fn deref(&self) -> &Tables {
+        match self {
+            Held::WithOthers(tables) => tables,
+            Held::Alone(tables) => tables,
+        }
+    }
+}
+
+impl Reader {
+    /// Decides on a batch: as far as it goes without a lock, and on the rest by the tables. From the first packet that is
+    /// not usual on all go that way, so that none overtakes another.
+    #[inline]
+    pub(crate) fn decide(&self, batch: &mut impl Batch) {
+        let (mut done, mut owed) = (0, None);
+        if self.shared.arrays.locking != Locking::Coarse
+            && let Some(inside) = Inside::begin(&self.shared.arrays, &self.turn)
+        {
+            done = batch.decide(&inside, 0);
+            owed = inside.owed.get();
+        }
+        if done < batch.count() || owed.is_some() {
+            self.decide_locked(batch, done, owed);
+        }
+    }
+
+    fn decide_locked(&self, batch: &mut impl Batch, done: usize, owed: Option<Owed>) {
+        let tables = match self.shared.arrays.locking {
+            // counts are written: whoever decides is alone
+            Locking::Coarse => Held::Alone(self.shared.tables.write().unwrap_or_else(PoisonError::into_inner)),
+            _ => Held::WithOthers(self.shared.tables.read().unwrap_or_else(PoisonError::into_inner)),
+        };
+        finish(&tables, batch, done, owed);
+    }
+
+    /// Decides on a batch while nobody else decides on anything.
+    pub(crate) fn decide_alone(&self, batch: &mut impl Batch) {
+        let tables = self.shared.tables.write().unwrap_or_else(PoisonError::into_inner);
+        let quiet = &self.shared.arrays.quiet;
+        quiet.exclude();
+        finish(&tables, batch, 0, None);
+        quiet.include();
+    }
+}
+
+/// Decides on the rest of a batch by the tables.
+pub(crate) fn finish(tables: &Tables, batch: &mut impl Batch, done: usize, owed: Option<Owed>) {
+    if let Some(owed) = owed {
+        tables.tell_owed(owed, &mut |event| batch.tell(event));
+    }
+    if done < batch.count() {
+        batch.decide(tables, done);
+    }
+}

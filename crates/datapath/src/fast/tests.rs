@@ -1,0 +1,302 @@
+//! Workers that decide while the rules change.
+
+use super::{Batch, Decide, SharedTables};
+use crate::frames::memory::{MemoryFrames, NextHop};
+use crate::pipeline::{self, HEADROOM, Said, Unusual};
+use crate::rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
+use crate::sys::udp::BATCH;
+use crate::tables::{DownlinkId, Limits, Pool, Released, Tables};
+use crate::verdict::Event;
+use crate::{Locking, Rate, Stats, Volume, watch_for};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use vireo_types::{Instant, SessionAddress, Teid};
+use vireo_wire::gtpu;
+
+const ALL: [Locking; 3] = [Locking::Fine, Locking::Coarse, Locking::SharedWriter];
+const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
+const USERS: u32 = 16;
+
+fn ue(n: u32) -> SessionAddress {
+    let ipv4 = Some(Ipv4Addr::from_bits(Ipv4Addr::new(10, 45, 0, 2).to_bits() + n));
+    SessionAddress { ipv4, ipv6_prefix: None }
+}
+
+/// The tunnel of a user after so many moves: TEID and address belong together.
+fn tunnel(n: u32, moves: u32) -> Tunnel {
+    let address = Ipv4Addr::from_bits(Ipv4Addr::new(192, 0, 2, 0).to_bits() + moves % 200 + 1);
+    Tunnel { teid: Teid(n << 24 | (moves & 0xffff) << 8 | (moves % 200 + 1)), address: address.into() }
+}
+
+fn rule(n: u32, moves: u32) -> DownlinkRule {
+    DownlinkRule {
+        session: n.into(),
+        pdr: 1,
+        qfi: Some(9),
+        rqi: false,
+        gate_open: true,
+        action: Action::Forward,
+        tunnel: Some(tunnel(n, moves)),
+        mbr: Rate::UNLIMITED,
+    }
+}
+
+fn add(tables: &mut Tables, n: u32) -> (Teid, DownlinkId) {
+    let mbr = Rate::UNLIMITED;
+    let uplink = UplinkRule { ue: ue(n), flows: ALL_FLOWS, gate_open: true, forward: true, mbr };
+    let teid = tables.add_uplink(None, uplink).expect("room");
+    let id = tables.add_downlink(ue(n), n.into()).expect("room");
+    tables.set_downlink(id, rule(n, 0), false, &mut Released::default());
+    (teid, id)
+}
+
+fn tables(locking: Locking) -> (SharedTables, Vec<(Teid, DownlinkId)>) {
+    let pool = Pool { ipv4: Some((Ipv4Addr::new(10, 45, 0, 0), 16)), mtu: 1400, ..Pool::default() };
+    let limits = Limits { records: 2 * USERS as usize, locking, ..Limits::default() };
+    let mut tables = Tables::new(vec![pool], limits);
+    let users = (0..USERS).map(|n| add(&mut tables, n)).collect();
+    (SharedTables::new(tables), users)
+}
+
+fn to(n: u32) -> Vec<u8> {
+    let mut packet = vec![0x45, 0, 0, 24, 0, 0, 0, 0, 64, 59, 0, 0];
+    packet.extend([SERVER.octets(), ue(n).ipv4.expect("one").octets()].concat());
+    packet.extend([1, 2, 3, 4]);
+    packet
+}
+
+/// What is sent, in the order in which it is.
+#[derive(Default)]
+struct Wire(Mutex<Vec<(IpAddr, gtpu::MessageType, Teid)>>);
+
+impl Wire {
+    fn send(&self, to: SocketAddr, datagram: &[u8]) {
+        let packet = gtpu::Packet::parse(datagram).expect("ours");
+        self.0.lock().expect("nobody panicked").push((to.ip(), packet.kind, packet.teid));
+    }
+}
+
+/// A batch of packets for users from N6; what leaves does so at the end of each part, as in a driver.
+struct Packets<'a> {
+    users: &'a [u32],
+    wire: Option<&'a Wire>,
+    stats: Stats,
+    told: u64,
+}
+
+impl Unusual for Packets<'_> {
+    fn answer(&mut self, _: SocketAddr, _: &[u8]) -> bool {
+        panic!("nothing is answered")
+    }
+
+    fn event(&mut self, _: Event) -> bool {
+        self.told += 1;
+        true
+    }
+}
+
+impl Batch for Packets<'_> {
+    fn count(&self) -> usize {
+        self.users.len()
+    }
+
+    fn decide(&mut self, by: &impl Decide, from: usize) -> usize {
+        let (users, mut stats, mut out, mut done) = (self.users, self.stats, vec![], self.users.len());
+        for (n, user) in users.iter().enumerate().skip(from) {
+            let mut buffer = [vec![0; HEADROOM], to(*user)].concat();
+            let end = buffer.len();
+            match pipeline::downlink(by, &mut buffer, end, Instant(1), &mut stats, self) {
+                Said::Leaves(left) => {
+                    stats.downlink.add(left.octets);
+                    let packet = gtpu::Packet::parse(&buffer[left.start..left.end]).expect("ours");
+                    let expected = Ipv4Addr::from_bits(Ipv4Addr::new(192, 0, 2, 0).to_bits() + (packet.teid.0 & 0xff));
+                    assert_eq!(left.to.ip(), IpAddr::from(expected), "of one moment");
+                    assert_eq!(packet.teid.0 >> 24, *user, "its own");
+                    out.push((left.to, buffer[left.start..left.end].to_vec()));
+                }
+                Said::Done => {}
+                Said::Ask => {
+                    done = n;
+                    break;
+                }
+            }
+            if by.ends() {
+                done = n + 1;
+                break;
+            }
+        }
+        self.stats = stats;
+        if let Some(wire) = self.wire {
+            out.iter().for_each(|(to, datagram)| wire.send(*to, datagram));
+        }
+        done
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.event(event);
+    }
+}
+
+/// Runs workers with random batches for as long as `control` works; gives what they have forwarded and told.
+fn beside(tables: &SharedTables, workers: u32, wire: Option<&Wire>, control: impl FnOnce()) -> (Stats, u64) {
+    let stop = AtomicBool::new(false);
+    let begun = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let (stop, begun) = (&stop, &begun);
+        let workers: Vec<_> = (0..workers)
+            .map(|worker| {
+                let reader = tables.reader();
+                scope.spawn(move || {
+                    let (mut sum, mut told, mut random) = (Stats::default(), 0, 7 + worker);
+                    while !stop.load(Relaxed) {
+                        let users: Vec<u32> = std::iter::repeat_with(|| {
+                            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                            (random >> 16) % USERS
+                        })
+                        .take(BATCH)
+                        .collect();
+                        let mut batch = Packets { users: &users, wire, stats: sum, told: 0 };
+                        reader.decide(&mut batch);
+                        sum = batch.stats;
+                        told += batch.told;
+                        begun.fetch_add(1, Relaxed);
+                    }
+                    (sum, told)
+                })
+            })
+            .collect();
+        while begun.load(Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        control();
+        stop.store(true, Relaxed);
+        let mut all = (Stats::default(), 0);
+        for worker in workers {
+            let (stats, told) = worker.join().expect("no panic");
+            all.0.downlink.packets += stats.downlink.packets;
+            all.0.downlink.octets += stats.downlink.octets;
+            all.0.drops.iter_mut().zip(stats.drops).for_each(|(sum, drops)| *sum += drops);
+            all.1 += told;
+        }
+        all
+    })
+}
+
+#[test]
+fn a_packet_goes_by_one_rule_and_never_behind_an_end_marker() {
+    for locking in ALL {
+        let (tables, users) = tables(locking);
+        let wire = Wire::default();
+        let (stats, _) = beside(&tables, 2, Some(&wire), || {
+            for moves in 1..400 {
+                for (n, (_, id)) in (0..USERS).zip(&users).filter(|(n, _)| (n + moves) % 5 == 0) {
+                    let change = |tables: &mut Tables, released: &mut Released| {
+                        tables.set_downlink(*id, rule(n, moves), true, released);
+                    };
+                    tables.change(change, |released| {
+                        released.datagrams.iter().for_each(|(to, datagram)| wire.send(*to, datagram));
+                    });
+                }
+            }
+        });
+        let sent = wire.0.into_inner().expect("nobody panicked");
+        let mut ended = std::collections::HashSet::new();
+        let mut forwarded = 0;
+        for (_, kind, teid) in &sent {
+            match kind {
+                gtpu::MessageType::EndMarker => assert!(ended.insert(*teid), "{locking:?}: {teid:?} ends once"),
+                _ => {
+                    assert!(!ended.contains(teid), "{locking:?}: a packet behind the End Marker of {teid:?}");
+                    forwarded += 1;
+                }
+            }
+        }
+        assert!(ended.len() > 1_000 && stats.drops.iter().sum::<u64>() == 0, "{locking:?}: {}", ended.len());
+        assert_eq!(forwarded, stats.downlink.packets, "{locking:?}");
+        let counted: u64 = users.iter().map(|(_, id)| tables.look(|t| t.downlink_volume(*id).packets)).sum();
+        assert_eq!(counted, forwarded, "{locking:?}: each is counted once");
+    }
+}
+
+#[test]
+fn what_users_that_end_have_counted_is_all_that_was_forwarded() {
+    for (locking, workers) in ALL.into_iter().flat_map(|locking| [(locking, 1), (locking, 2)]) {
+        let (tables, mut users) = tables(locking);
+        tables.change(|tables, _| tables.decided_by_one(workers == 1), |_| ());
+        let mut counted = Volume::default();
+        let mut sum = |volume: Volume| {
+            counted.packets += volume.packets;
+            counted.octets += volume.octets;
+        };
+        let (stats, _) = beside(&tables, workers, None, || {
+            for round in 0..3_000 {
+                let n = round % USERS;
+                let (teid, id) = users[n as usize];
+                tables.change(
+                    |tables, released| {
+                        // read first: nothing is counted between this and the end
+                        tables.pause(&[teid], [id]);
+                        let before = tables.downlink_volume(id);
+                        tables.remove_uplink(teid);
+                        assert_eq!(tables.remove_downlink(id, released), before);
+                        sum(before);
+                    },
+                    |_| (),
+                );
+                users[n as usize] = tables.change(|tables, _| add(tables, n), |_| ());
+            }
+        });
+        users.iter().for_each(|(_, id)| sum(tables.look(|tables| tables.downlink_volume(*id))));
+        assert_eq!(counted, stats.downlink, "{locking:?}, {workers} workers");
+        assert!(counted.packets > 1_000, "{counted:?}");
+    }
+}
+
+#[test]
+fn one_who_decides_alone_keeps_counts_right_that_are_made_alone() {
+    let (tables, users) = tables(Locking::Fine);
+    tables.change(|tables, _| tables.decided_by_one(true), |_| ());
+    let mut alone = Stats::default();
+    let (stats, _) = beside(&tables, 1, None, || {
+        let reader = tables.reader();
+        for n in 0..3_000 {
+            let mut batch = Packets { users: &[n % USERS, 3], wire: None, stats: alone, told: 0 };
+            reader.decide_alone(&mut batch);
+            alone = batch.stats;
+        }
+    });
+    let counted: u64 = users.iter().map(|(_, id)| tables.look(|t| t.downlink_volume(*id).packets)).sum();
+    assert_eq!((alone.downlink.packets, counted), (6_000, 6_000 + stats.downlink.packets));
+}
+
+#[test]
+fn each_mark_is_told_once_whoever_passes_it() {
+    for locking in ALL {
+        let (tables, users) = tables(locking);
+        let watch = watch_for(1 << 10, 1);
+        tables.look(|tables| tables.watch(&[], users.iter().map(|(_, id)| *id), watch));
+        let (_, told) = beside(&tables, 2, None, || {
+            let span = std::time::Duration::from_millis(40);
+            std::thread::sleep(span);
+        });
+        let octets = users.iter().map(|(_, id)| tables.look(|tables| tables.downlink_volume(*id).octets));
+        assert_eq!(told, octets.map(|octets| octets >> watch).sum::<u64>(), "{locking:?}");
+        assert!(told > 100, "{told}");
+    }
+}
+
+#[test]
+fn workers_of_frames_share_tables() {
+    let (tables, users) = tables(Locking::Fine);
+    let hop = NextHop { to: tunnel(0, 0).address, port: 3, macs: [2; 12] };
+    let upf = Ipv4Addr::new(192, 0, 2, 250).into();
+    let mut workers = [(); 2].map(|()| MemoryFrames::of(tables.clone(), &[upf], &[hop]));
+    for (n, worker) in (0..).zip(&mut workers) {
+        let frame = [&[7; 12][..], &[8, 0], &to(n)].concat();
+        worker.next(frame.len()).expect("room").copy_from_slice(&frame);
+        assert_eq!(worker.process(Instant(1)), 1);
+        assert_eq!(worker.left(0).map(|(port, _)| port), Some(3));
+        assert_eq!(tables.look(|tables| tables.downlink_volume(users[n as usize].1).packets), 1);
+    }
+}
