@@ -14,7 +14,7 @@ fn main() {
         other => panic!("there is no user plane for the architecture {other}: x86_64 and aarch64 are known"),
     };
     let endian = if variable("CARGO_CFG_TARGET_ENDIAN") == "little" { "bpfel" } else { "bpfeb" };
-    for program in ["upf", "steer"] {
+    for program in ["upf", "steer", "slices"] {
         let object = PathBuf::from(variable("OUT_DIR")).join(format!("{program}.bpf.o"));
         compile(program, &object, [target, endian], headers);
     }

@@ -217,6 +217,30 @@ pub enum StartError {
     /// Frames go past netfilter.
     #[error("frames go past the kernel's address translation: turn NAT off, or choose the sockets driver")]
     FramesNat,
+    /// Both divide packets among workers.
+    #[error("slices and modules both have workers of their own: remove the slices' data-workers, or the modules")]
+    SlicesAndModules,
+    /// Packets cannot be handed to a slice's workers.
+    #[error(
+        "this driver does not hand packets to the workers of slices: choose driver = \"af-packet\" or \"sockets\", or \
+         remove the slices' data-workers"
+    )]
+    SlicesDriver,
+    /// Too many, or none.
+    #[error("all slices together have 1 to 64 workers, and each has one at least: correct their data-workers")]
+    SliceWorkers,
+    /// BPF needs capabilities.
+    #[error(
+        "no permission to divide packets among slices: run as root or with CAP_BPF and CAP_NET_ADMIN outside of user \
+         namespaces, or remove the slices' data-workers"
+    )]
+    SlicesPermission,
+    /// The kernel does not take the programs.
+    #[error(
+        "the kernel does not take the programs that divide packets among slices ({0}): they need Linux 5.15 or later; \
+         or remove the slices' data-workers"
+    )]
+    Slices(String),
     /// Threads or descriptors ran out.
     #[error("cannot start the user plane: {0}")]
     Io(#[from] io::Error),

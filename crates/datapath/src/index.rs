@@ -31,7 +31,7 @@ pub(crate) struct Range {
 
 impl Range {
     #[inline]
-    fn entry(&self, key: Key) -> Option<usize> {
+    pub(crate) fn entry(&self, key: Key) -> Option<usize> {
         let offset = match (key, self.base) {
             (Key::V4(key), Key::V4(base)) => u64::from(key.checked_sub(base)?),
             (Key::V6(key), Key::V6(base)) => key.checked_sub(base)?,

@@ -34,6 +34,7 @@ mod rate;
 mod record;
 mod rule;
 mod slab;
+mod slices;
 mod sockets;
 mod sys;
 mod tables;
@@ -54,6 +55,7 @@ pub use overflow::{FlowPackets, FlowRule, FlowSessions, Metered, Quota, SessionF
 pub use rate::Rate;
 pub use record::watch_for;
 pub use rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
+pub use slices::{Owners, SliceWorkers, WORKERS as SLICE_WORKERS, WorkerLoad};
 pub use sockets::{Clock, Editor, EventSink, Sockets, SocketsConfig, View};
 pub use sys::{poll, udp};
 pub use tables::{DownlinkId, Limits, Pool, Released, TableError, Tables};

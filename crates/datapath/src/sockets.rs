@@ -17,6 +17,7 @@ use crate::modules::{self, Module};
 use crate::nic::Filters;
 use crate::overflow::FlowPackets;
 use crate::pipeline::{self, HEADROOM, Said, Unusual};
+use crate::slices::{self, Load, SliceWorkers, WorkerLoad, steer::Steering};
 use crate::sys::monotonic_ns;
 use crate::sys::poll::{Poller, Waker};
 use crate::sys::tun::Tun;
@@ -53,9 +54,25 @@ pub struct SocketsConfig {
     pub xdp: Option<XdpConfig>,
     /// With it, `workers` threads do what is usual on frames, and the sockets, of one more thread, only the rest.
     pub frames: Option<FramesConfig>,
+    /// With them, their workers take the place of `workers`.
+    pub slices: Vec<SliceWorkers>,
 }
 
 impl SocketsConfig {
+    /// Whether the driver hands packets to the workers of slices.
+    fn steers(&self) -> bool {
+        let by_frames = |frames: &FramesConfig| matches!(frames.io, FrameIo::AfPacket(_));
+        self.xdp.is_none() && self.frames.as_ref().is_none_or(by_frames)
+    }
+
+    /// Packet threads of the driver, modules' excepted.
+    fn threads(&self) -> usize {
+        match self.slices.iter().map(|slice| slice.workers).sum() {
+            0 => self.workers.max(1),
+            of_slices => of_slices,
+        }
+    }
+
     /// The modules of the driver.
     fn modules(&self) -> &[Module] {
         let of_xdp = self.xdp.as_ref().map(|xdp| &xdp.modules);
@@ -97,9 +114,23 @@ pub struct View {
     pub(crate) tables: SharedTables,
     pub(crate) counters: Arc<Counters>,
     kernel: Option<KernelCounters>,
+    loads: Arc<[Load]>,
 }
 
 impl View {
+    /// What the workers of slices have handled, in their order.
+    pub fn loads(&self) -> Vec<WorkerLoad> {
+        slices::read(&self.loads)
+    }
+
+    /// Takes what a worker has counted.
+    pub(crate) fn flush(&self, worker: Option<usize>, stats: &mut Stats) {
+        if let Some(load) = worker.and_then(|number| self.loads.get(number)) {
+            load.add(stats);
+        }
+        self.counters.flush(stats);
+    }
+
     /// What was counted so far.
     pub fn stats(&self) -> Stats {
         let mut stats = self.counters.read();
@@ -192,7 +223,9 @@ impl Sockets {
             return Err(StartError::FramesNat);
         }
         modules::check(config.modules(), &config.n3)?;
-        let workers = if config.frames.is_some() { 1 } else { config.workers.max(1) };
+        slices::check(&config.slices, config.modules().len(), config.steers())?;
+        let threads = config.threads();
+        let workers = if config.frames.is_some() { 1 } else { threads };
         let sockets = (0..workers).map(|_| bind(&config.n3, workers > 1)).collect::<Result<Vec<_>, _>>()?;
         let queues = host::tun(&config.tun, workers, &config.pools)?;
         host::forwarding(&config.pools);
@@ -212,8 +245,19 @@ impl Sockets {
             }
         };
         let of_modules: usize = config.modules().iter().map(Module::workers).sum();
-        let by_one = config.workers.max(of_modules) <= 1 && config.xdp.is_none();
+        let by_one = threads.max(of_modules) <= 1 && config.xdp.is_none();
         tables.decided_by_one(by_one);
+        let steering = match config.slices.is_empty() {
+            true => None,
+            false => {
+                let (steering, owners) = slices::steer::load(&config.n3, &config.pools, config.limits)?;
+                tables.owners = owners;
+                Some(steering)
+            }
+        };
+        if let Some(steering) = steering.as_ref().filter(|_| workers > 1) {
+            divide(steering, &sockets[0], &queues[0])?;
+        }
         let mtu = config.pools.iter().map(|pool| usize::from(pool.mtu)).max().unwrap_or(0).max(1500);
         let mut driver = Sockets {
             editor: Editor {
@@ -221,6 +265,7 @@ impl Sockets {
                     tables: SharedTables::new(tables),
                     counters: Arc::default(),
                     kernel: xdp.as_ref().map(Xdp::counters),
+                    loads: config.slices.iter().flat_map(|slice| 0..slice.workers).map(|_| Load::default()).collect(),
                 },
                 sockets: sockets[0].clone(),
             },
@@ -235,8 +280,9 @@ impl Sockets {
             told_lost: AtomicBool::new(false),
         };
         if let Some(frames) = &config.frames {
-            driver.start_frames(frames, &config, bare, &queues[0], &events)?;
+            driver.start_frames(frames, &config, bare, (&queues[0], steering.as_ref()), &events)?;
         }
+        let placement = slices::placement(&config.slices);
         for (number, (sockets, tun)) in sockets.into_iter().zip(queues).enumerate() {
             let worker = Worker {
                 view: driver.view(),
@@ -248,9 +294,11 @@ impl Sockets {
                 slot: (mtu + 256).next_multiple_of(512),
                 bare,
                 beside_one: by_one && config.frames.is_some(),
+                number: config.frames.is_none().then_some(number),
             };
             let poller = worker.poller(&driver.stop)?;
-            driver.spawn(format!("upf-{number}"), None, move || worker.run(&poller))?;
+            let core = worker.number.and_then(|number| placement.get(number).copied().flatten());
+            driver.spawn(format!("upf-{number}"), core, move || worker.run(&poller))?;
         }
         // last, so that what the program passes finds us
         if let Some(xdp) = &mut xdp {
@@ -273,7 +321,7 @@ impl Sockets {
         frames: &FramesConfig,
         config: &SocketsConfig,
         bare: Option<Bare>,
-        tun: &Tun,
+        (tun, steering): (&Tun, Option<&Steering>),
         events: &EventSink,
     ) -> Result<(), StartError> {
         if frames.interfaces.is_empty() {
@@ -281,7 +329,8 @@ impl Sockets {
         }
         let mut steer = Steer::load(frames, &config.n3, &config.pools)?;
         let clock = self.clock;
-        let groups = frames.groups(&config.n3, config.workers);
+        let groups = frames.groups(&config.n3, config.threads());
+        let placement = slices::placement(&config.slices);
         let engine = |group: &Group| {
             let sockets = self.editor.sockets.clone();
             let exit = Kernel { sockets, tun: tun.again()?, events: events.clone() };
@@ -293,7 +342,8 @@ impl Sockets {
         let mut engines = vec![];
         for group in &groups {
             for number in 0..group.workers {
-                engines.push((engine(group)?, group.cores.get(number).copied()));
+                let core = group.cores.get(number).copied().or(placement.get(number).copied().flatten());
+                engines.push((engine(group)?, core));
             }
         }
         match frames.io {
@@ -302,10 +352,11 @@ impl Sockets {
                 let ports = groups.iter().map(open).collect::<Result<Vec<_>, _>>()?;
                 steer.filter(ports.iter().flat_map(|ports| packet::sockets(ports)))?;
                 for (group, ports) in groups.iter().zip(&ports) {
-                    packet::bind(ports, &steer.interfaces[group.interfaces.clone()], fanout)?;
+                    let program = steering.map(|steering| steering.packets.as_fd());
+                    packet::bind(ports, &steer.interfaces[group.interfaces.clone()], fanout, program)?;
                 }
                 for (number, (ports, (engine, core))) in ports.into_iter().flatten().zip(engines).enumerate() {
-                    let worker = packet::Worker { view: self.view(), engine, ports, clock };
+                    let worker = packet::Worker { view: self.view(), engine, ports, clock, number };
                     let poller = worker.poller(&self.stop)?;
                     self.spawn(format!("upf-frames-{number}"), core, move || worker.run(&poller))?;
                 }
@@ -402,6 +453,13 @@ impl Drop for Sockets {
     }
 }
 
+/// Has the kernel hand what comes to these addresses and the TUN device to the workers of slices.
+fn divide(steering: &Steering, sockets: &[Socket], tun: &Tun) -> Result<(), StartError> {
+    let refused = |error: io::Error| StartError::Slices(error.to_string());
+    sockets.iter().try_for_each(|socket| socket.divide_by(steering.datagrams.as_fd())).map_err(refused)?;
+    tun.divide_by(steering.packets.as_fd()).map_err(refused)
+}
+
 fn bind(addresses: &[IpAddr], shared: bool) -> Result<Arc<[Socket]>, StartError> {
     let bound = addresses.iter().map(|address| {
         Socket::bind(SocketAddr::new(*address, gtpu::PORT), shared).map_err(|source| match source.kind() {
@@ -437,6 +495,8 @@ struct Worker {
     bare: Option<Bare>,
     /// Whether there is one worker for what is usual, which counts as if it were alone: it waits while we decide.
     beside_one: bool,
+    /// Among the workers of slices, if it may be one.
+    number: Option<usize>,
 }
 
 pub(crate) const STOP: u64 = u64::MAX;
@@ -493,7 +553,7 @@ impl Worker {
                     n => self.uplink(&reader, &self.sockets[n as usize], &mut receiver, &mut stats),
                 }
             }
-            self.view.counters.flush(&mut stats);
+            self.view.flush(self.number, &mut stats);
         }
     }
 

@@ -11,6 +11,7 @@ use crate::rate::{Policer, Rate};
 use crate::record::{DATA, DownlinkRecord, TUNNEL_ERROR, UplinkRecord};
 use crate::rule::{Action, DownlinkRule, Tunnel, UplinkRule};
 use crate::slab::{Parted, Slab};
+use crate::slices::Owners;
 use crate::sys::shared::Shared;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -162,6 +163,7 @@ pub struct Tables {
     /// The rules of sessions that need more than records hold.
     pub(crate) flows: Flows,
     pub(crate) cells: Cells,
+    pub(crate) owners: Owners,
     /// The rates of records that lead to such rules.
     rates: HashMap<Changed, Rate>,
     links: Vec<Link>,
@@ -219,6 +221,7 @@ impl Tables {
             buffers: Mutex::new(Buffers::new(limits.buffer)),
             flows: Flows::default(),
             cells: Cells::new(cells),
+            owners: Owners::default(),
             rates: HashMap::new(),
             links,
             next_advertised: 0,
@@ -234,6 +237,25 @@ impl Tables {
     /// keeping others from it.
     pub fn decided_by_one(&mut self, alone: bool) {
         self.arrays.decided_by_one(alone);
+    }
+
+    /// Has words for whose packets a worker handles, in memory of our own. Drivers that steer by them have their own.
+    pub fn divide(&mut self) {
+        self.owners = Owners::private(self.arrays.uplinks.len(), &self.arrays.pools);
+    }
+
+    /// Whose packets which worker handles.
+    pub fn owners(&self) -> &Owners {
+        &self.owners
+    }
+
+    /// Whose the address is: the session of the UE that has it.
+    pub fn session_at(&self, address: IpAddr) -> Option<u64> {
+        let key = match address {
+            IpAddr::V4(v4) => Key::V4(v4.to_bits()),
+            IpAddr::V6(v6) => Key::V6((v6.to_bits() >> 64) as u64),
+        };
+        self.session_of(self.find_downlink(key)?)
     }
 
     /// What is read without a lock.

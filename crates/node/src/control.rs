@@ -1,7 +1,7 @@
 //! The control plane of one process: subscriber service, host, balancer and status interface, started in the order in
 //! which each needs the other and stopped in the reverse.
 
-use crate::api::{self, Status, StatusFilter, StatusSource};
+use crate::api::{self, Move, MoveError, Moved, SlicesStatus, Status, StatusFilter, StatusSource};
 use crate::balancer::{Balancer, Stopper};
 use crate::clock::clock;
 use crate::config::{ApiConfig, N2Config, N4Config};
@@ -219,6 +219,14 @@ impl StatusSource for Source {
             status.upfs.iter_mut().filter(|entry| entry.node == node).for_each(|entry| upf.tell(entry));
         }
         status
+    }
+
+    fn slices(&self, counts: bool) -> SlicesStatus {
+        self.upf.as_ref().map(|upf| upf.slices(counts)).unwrap_or_default()
+    }
+
+    fn move_users(&self, order: &Move) -> Result<Moved, MoveError> {
+        self.upf.as_ref().ok_or(MoveError::NoSlices)?.move_users(order)
     }
 
     fn upkeep(&self) {

@@ -42,6 +42,8 @@ pub(crate) enum Command {
     Status(crate::status::Args),
     /// Show how loaded a running core is: latency objectives, network functions, workers
     Top(crate::top::Args),
+    /// List the slices of a running user plane, and move users between them
+    Slice(crate::slice::Args),
     /// Add, import, export, list and remove subscribers
     Subscriber(crate::subscriber::Args),
 }

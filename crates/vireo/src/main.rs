@@ -10,6 +10,7 @@ mod lab;
 mod logging;
 mod plan;
 mod run;
+mod slice;
 mod status;
 mod subscriber;
 mod top;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         cli::Command::Traffic(args) => traffic::run(&args),
         cli::Command::Top(args) => top::run(&args),
         cli::Command::Config(args) => config::run(&args),
+        cli::Command::Slice(args) => slice::run(&args),
         cli::Command::Subscriber(args) => subscriber::run(args),
     };
     match result {

@@ -46,6 +46,23 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 /// The body of `GET path` of an `http://host:port` URL.
 pub(crate) fn fetch(api: &str, path: &str) -> Result<String, Failure> {
+    match ask(api, "GET", path)? {
+        Answer { status: 200, body, .. } => Ok(body),
+        Answer { line, body, .. } => Err(Failure(format!("{api} answers '{line}' {}", body.trim()))),
+    }
+}
+
+/// What an API answered.
+pub(crate) struct Answer {
+    /// The status code; 0 = it is not HTTP.
+    pub(crate) status: u16,
+    /// The status line.
+    pub(crate) line: String,
+    pub(crate) body: String,
+}
+
+/// Asks an API, by a URL like `http://host:port`.
+pub(crate) fn ask(api: &str, method: &str, path: &str) -> Result<Answer, Failure> {
     let host = api.strip_prefix("http://").unwrap_or(api).trim_end_matches('/');
     let address: SocketAddr = host
         .to_socket_addrs()
@@ -57,16 +74,14 @@ pub(crate) fn fetch(api: &str, path: &str) -> Result<String, Failure> {
     };
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).map_err(fail)?;
     stream.set_read_timeout(Some(TIMEOUT)).map_err(fail)?;
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n").map_err(fail)?;
+    write!(stream, "{method} {path} HTTP/1.0\r\nHost: {host}\r\n\r\n").map_err(fail)?;
     let mut answer = Vec::new();
     stream.take(ANSWER_MAX).read_to_end(&mut answer).map_err(fail)?;
     let answer = String::from_utf8_lossy(&answer);
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    let line = head.lines().next().unwrap_or_default();
-    if line.split(' ').nth(1) != Some("200") {
-        return Err(Failure(format!("{api} answers '{line}' {}", body.trim())));
-    }
-    Ok(body.to_owned())
+    let line = head.lines().next().unwrap_or_default().to_owned();
+    let status = line.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+    Ok(Answer { status, line, body: body.to_owned() })
 }
 
 fn render(status: &Status, offset: usize) -> String {

@@ -48,6 +48,29 @@ fn every_ue_succeeds() {
     }
 }
 
+/// Users go from slice to slice of the user plane while they are busy, and no packet of theirs is lost. The demo itself
+/// fails where a slice had nothing to do.
+#[test]
+fn users_move_between_slices() {
+    if !is_root() {
+        eprintln!("skipped: BPF programs are loaded by root alone");
+        return;
+    }
+    for datapath in ["sockets", "af-packet"] {
+        let directory = tempfile::tempdir().unwrap();
+        let json = directory.path().join("out.json");
+        let arguments = ["demo", "--ues", "40", "--rate", "40", "--migrate", "100/s", "--datapath", datapath, "--json"];
+        let output = Command::new(VIREO).args(arguments).arg(&json).output().unwrap();
+        if refused(&output.stderr) {
+            return;
+        }
+        check(&output, &json, 40);
+        let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+        assert_eq!(report["lost_packets"], 0, "{report}");
+        assert!(report["migrations"].as_u64().unwrap() > 40, "{report}");
+    }
+}
+
 /// The same with an XDP program in the core, in the network driver and in the kernel's stack. The demo itself fails
 /// where the program leaves most packets to the sockets.
 #[test]

@@ -74,7 +74,8 @@ pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig) -> Outp
             .group(CreateQer::ID, |rule| {
                 rule.put(&SESSION_QER).put(&GateStatus::OPEN).put(&session_rate(sm)).put(&Qfi(DEFAULT_QFI));
             })
-            .put(&pdn_type);
+            .put(&pdn_type)
+            .put(&SliceId(sm.snssai));
     })
 }
 

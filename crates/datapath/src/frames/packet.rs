@@ -11,11 +11,11 @@ use crate::host::StartError;
 use crate::sockets::{Clock, STOP, View};
 use crate::sys::link::{Arrays, Link, Outbox};
 use crate::sys::poll::{Poller, Waker};
-use crate::sys::ring::{Group, Ring, Span};
+use crate::sys::ring::{By, Group, Ring, Span};
 use crate::sys::udp::BATCH;
 use crate::verdict::Event;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use tracing::{debug, warn};
 use vireo_types::Instant;
 
@@ -44,13 +44,26 @@ pub(crate) fn sockets(ports: &[Ports]) -> impl Iterator<Item = &Link> {
     ports.iter().flat_map(|ports| ports.rings.iter().map(Ring::link))
 }
 
-/// Begins to receive: the rings of an interface form a group.
-pub(crate) fn bind(ports: &[Ports], interfaces: &[(String, u32)], fanout: Fanout) -> Result<(), StartError> {
-    let group = Group { by_queue: fanout == Fanout::Queue, id: 0 };
+/// Begins to receive: the rings of an interface form a group, whose frames are divided by a program if there is one.
+pub(crate) fn bind(
+    ports: &[Ports],
+    interfaces: &[(String, u32)],
+    fanout: Fanout,
+    program: Option<BorrowedFd<'_>>,
+) -> Result<(), StartError> {
+    let by = match fanout {
+        _ if program.is_some() => By::Program,
+        Fanout::Hash => By::Hash,
+        Fanout::Queue => By::Queue,
+    };
+    let group = Group { by, id: 0 };
     for (n, (_, index)) in interfaces.iter().enumerate() {
         let mut group = (ports.len() > 1).then_some(group);
         for ports in ports {
             group = ports.rings[n].bind(*index, group).map_err(StartError::Ring)?;
+        }
+        if let (Some(program), [first, _, ..]) = (program, ports) {
+            first.rings[n].divide_by(program).map_err(StartError::Ring)?;
         }
     }
     Ok(())
@@ -85,6 +98,8 @@ pub(crate) struct Worker {
     pub(crate) engine: Engine<Kernel>,
     pub(crate) ports: Ports,
     pub(crate) clock: Clock,
+    /// Among all workers of frames.
+    pub(crate) number: usize,
 }
 
 impl Worker {
@@ -124,7 +139,7 @@ impl Worker {
                     None => {}
                 }
             }
-            self.view.counters.flush(&mut stats);
+            self.view.flush(Some(self.number), &mut stats);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::link::Link;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -36,10 +36,19 @@ pub(crate) struct Span {
     pub(crate) lacks_checksum: bool,
 }
 
+/// By what workers share an interface's frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    Hash,
+    Queue,
+    /// What [`Ring::divide_by`] says; before that all are the first one's.
+    Program,
+}
+
 /// How workers share an interface's frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Group {
-    pub(crate) by_queue: bool,
+    pub(crate) by: By,
     /// Of the group; 0 = a new one, which is told.
     pub(crate) id: u16,
 }
@@ -87,8 +96,12 @@ impl Ring {
     /// Receives from an interface from now on, alone or with others; gives the group.
     pub(crate) fn bind(&self, interface: u32, group: Option<Group>) -> io::Result<Option<Group>> {
         self.link.bind(interface, libc::ETH_P_ALL as u16)?;
-        let Some(Group { by_queue, mut id }) = group else { return Ok(None) };
-        let mode = if by_queue { libc::PACKET_FANOUT_QM } else { libc::PACKET_FANOUT_HASH };
+        let Some(Group { by, mut id }) = group else { return Ok(None) };
+        let mode = match by {
+            By::Hash => libc::PACKET_FANOUT_HASH,
+            By::Queue => libc::PACKET_FANOUT_QM,
+            By::Program => libc::PACKET_FANOUT_EBPF,
+        };
         let mut flags = mode | libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
         if id == 0 {
             flags |= libc::PACKET_FANOUT_FLAG_UNIQUEID;
@@ -99,7 +112,12 @@ impl Ring {
         if id == 0 {
             id = joined as u16;
         }
-        Ok(Some(Group { by_queue, id }))
+        Ok(Some(Group { by, id }))
+    }
+
+    /// Has a program say which ring of its group gets a frame: by the order in which they were bound.
+    pub(crate) fn divide_by(&self, program: BorrowedFd<'_>) -> io::Result<()> {
+        self.link.set(libc::PACKET_FANOUT_DATA, &program.as_raw_fd())
     }
 
     /// The socket: to wait for, and for its errors.

@@ -16,6 +16,9 @@ pub(crate) unsafe trait Plain: Sync {}
 // SAFETY: an atomic integer is all of it
 unsafe impl Plain for std::sync::atomic::AtomicU32 {}
 
+// SAFETY: as above
+unsafe impl Plain for std::sync::atomic::AtomicU8 {}
+
 // SAFETY: atomic integers without padding between them are all of it
 unsafe impl<const N: usize> Plain for [std::sync::atomic::AtomicU64; N] {}
 

@@ -6,6 +6,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
+/// linux/if_tun.h: _IOR('T', 224, int)
+const TUNSETSTEERINGEBPF: libc::c_ulong = 0x8004_54e0;
+
 /// One queue of a TUN device. The device is there as long as a queue of it is open.
 #[derive(Debug)]
 pub(crate) struct Tun(File);
@@ -27,6 +30,14 @@ impl Tun {
         // SAFETY: TUNSETIFF takes a pointer to an ifreq, which outlives the call
         check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &mut request) })?;
         Ok(Tun(file))
+    }
+
+    /// Has a program say which queue gets a packet: by the order in which they were opened.
+    pub(crate) fn divide_by(&self, program: BorrowedFd<'_>) -> io::Result<()> {
+        let program: libc::c_int = program.as_raw_fd();
+        // SAFETY: TUNSETSTEERINGEBPF takes a pointer to an int, which outlives the call
+        check(unsafe { libc::ioctl(self.0.as_raw_fd(), TUNSETSTEERINGEBPF, &program) })?;
+        Ok(())
     }
 
     /// The same queue once more, for another thread to write to.

@@ -99,6 +99,12 @@ impl Socket {
         Ok(socket)
     }
 
+    /// Has a program say which of the sockets that share this one's address gets a datagram: by the order in which they
+    /// were bound.
+    pub(crate) fn divide_by(&self, program: BorrowedFd<'_>) -> io::Result<()> {
+        self.set(libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_EBPF, program.as_raw_fd())
+    }
+
     fn set(&self, level: i32, option: i32, value: libc::c_int) -> io::Result<()> {
         let length = size_of::<libc::c_int>() as libc::socklen_t;
         // SAFETY: the options used here take an int, which outlives the call

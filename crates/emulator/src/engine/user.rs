@@ -96,6 +96,7 @@ impl Worker<'_> {
             flow.sent_us = self.now_us;
             self.n3.counts.echoes += u64::from(flow.soliciting.is_none());
         }
+        self.n3.counts.resent += u64::from(flow.tries > 0);
         flow.tries += 1;
         let mark = Mark { identifier: 0x4000 | (owner as u16 & 0x3fff), sequence: flow.sequence };
         let echo = Echo { kind: echoes.kind, mark, octets };

@@ -137,6 +137,8 @@ pub struct UserPlane {
     pub echoes: u64,
     /// Echoes answered.
     pub echoes_answered: u64,
+    /// Echoes and solicitations sent again, because no answer had come in time.
+    pub resent: u64,
     /// Echoes given up.
     pub echoes_lost: u64,
 }

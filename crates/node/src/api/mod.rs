@@ -1,11 +1,13 @@
-//! The operator's window: `GET /status`, `GET /metrics`, `GET /healthz` and `POST /deregister`, over HTTP on its own
-//! thread.
+//! The operator's window: `GET /status`, `GET /slices`, `GET /metrics`, `GET /healthz`, `POST /deregister` and
+//! `POST /slices/move`, over HTTP on its own thread.
 //!
 //! It knows the core through [`StatusSource`] and [`Metrics`] alone, and it has no authentication: it listens on a
 //! loopback address unless told otherwise, and it changes nothing at the request of a web page.
 
+mod slices;
 mod status;
 
+pub use slices::{Move, MoveError, Moved, SliceCounted, SliceStatus, SliceWorkerStatus, SlicesStatus, Who};
 pub use status::{
     Counts, GnbStatus, LatencyStatus, NfStatus, OverloadStatus, SessionStatus, Status, StatusFilter, StatusSource,
     UeStatus, UpfStatus, WorkerStatus,
@@ -107,6 +109,8 @@ async fn serve(listener: TcpListener, shared: Shared, stopped: oneshot::Receiver
         .route("/status", get(status))
         .route("/metrics", get(prometheus))
         .route("/deregister", post(deregister))
+        .route("/slices", get(slices))
+        .route("/slices/move", post(move_users))
         .route("/healthz", get(|| async { "ok\n" }))
         .with_state(shared);
     let upkeep = async {
@@ -156,9 +160,8 @@ async fn deregister(
     headers: HeaderMap,
     request: Result<Query<Deregister>, axum::extract::rejection::QueryRejection>,
 ) -> Response {
-    // Browsers name the page that a request comes from; any page could make one to a loopback address.
-    if headers.contains_key(header::ORIGIN) {
-        return (StatusCode::FORBIDDEN, "not for web pages\n").into_response();
+    if is_of_a_page(&headers) {
+        return (StatusCode::FORBIDDEN, NOT_FOR_PAGES).into_response();
     }
     let request = request.map_err(|error| error.body_text());
     let request = request.and_then(|Query(r)| Ok((r.supi.parse::<Supi>().map_err(|e| e.to_string())?, r.again)));
@@ -166,6 +169,45 @@ async fn deregister(
         Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
         Ok((supi, again)) if shared.source.deregister(supi, again) => (StatusCode::ACCEPTED, "ok\n").into_response(),
         Ok(_) => (StatusCode::NOT_FOUND, "no such UE is registered\n").into_response(),
+    }
+}
+
+const NOT_FOR_PAGES: &str = "not for web pages\n";
+
+/// Browsers name the page that a request comes from; any page could make one to a loopback address.
+fn is_of_a_page(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::ORIGIN)
+}
+
+async fn slices(
+    State(shared): State<Shared>,
+    query: Result<Query<slices::SlicesQuery>, axum::extract::rejection::QueryRejection>,
+) -> Response {
+    match query {
+        Ok(Query(query)) => axum::Json(shared.source.slices(query.counts)).into_response(),
+        Err(error) => (StatusCode::BAD_REQUEST, format!("{}\n", error.body_text())).into_response(),
+    }
+}
+
+async fn move_users(
+    State(shared): State<Shared>,
+    headers: HeaderMap,
+    request: Result<Query<slices::MoveQuery>, axum::extract::rejection::QueryRejection>,
+) -> Response {
+    if is_of_a_page(&headers) {
+        return (StatusCode::FORBIDDEN, NOT_FOR_PAGES).into_response();
+    }
+    let order = request.map_err(|error| error.body_text()).and_then(|Query(query)| Ok(Move::try_from(query)?));
+    let order = match order {
+        Ok(order) => order,
+        Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
+    };
+    match shared.source.move_users(&order) {
+        Ok(moved) => axum::Json(moved).into_response(),
+        Err(error @ (MoveError::Range | MoveError::TooWide)) => {
+            (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response()
+        }
+        Err(error) => (StatusCode::NOT_FOUND, format!("{error}\n")).into_response(),
     }
 }
 

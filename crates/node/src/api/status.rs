@@ -1,5 +1,6 @@
 //! What the status says, as plain data.
 
+use super::slices::{Move, MoveError, Moved, SlicesStatus};
 use serde::{Deserialize, Serialize};
 use vireo_types::Supi;
 
@@ -39,6 +40,16 @@ pub trait StatusSource: Send + Sync {
 
     /// Deregisters a subscriber's UE (TS 24.501 5.5.2.3), asking it to register `again` or not. Whether there is one.
     fn deregister(&self, supi: Supi, again: bool) -> bool;
+
+    /// The slices of its user plane; `counts` = with what their users' records have counted.
+    fn slices(&self, _counts: bool) -> SlicesStatus {
+        SlicesStatus::default()
+    }
+
+    /// Moves users between them.
+    fn move_users(&self, _: &Move) -> Result<Moved, MoveError> {
+        Err(MoveError::NoSlices)
+    }
 
     /// Called every few seconds on the API's thread: brings metrics up to date that nobody counts as things happen.
     fn upkeep(&self) {}

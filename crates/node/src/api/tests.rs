@@ -118,3 +118,23 @@ fn web_pages_change_nothing() {
     assert_eq!(ask_with(&server, "POST", path, "Origin: http://example.org\r\n").0, "HTTP/1.1 403 Forbidden");
     assert_eq!(ask_with(&server, "POST", path, "").0, "HTTP/1.1 202 Accepted");
 }
+
+#[test]
+fn users_are_moved_by_one_of_several_names_and_not_by_web_pages() {
+    let (server, _, _) = start();
+    let (line, body) = fetch(&server, "/slices");
+    assert_eq!((line.as_str(), body.as_str()), ("HTTP/1.1 200 OK", r#"{"moved":0,"slices":[]}"#));
+    assert!(fetch(&server, "/slices?counts=maybe").0.contains("400"));
+    for who in ["seid=7", "address=10.45.0.2", "address=10.45.0.2&last=10.45.0.9", "slice=phones&count=3"] {
+        let (line, body) = ask(&server, "POST", &format!("/slices/move?{who}&to=meters&worker=0"));
+        assert!(line.contains("404") && body.contains("data-workers"), "{who}: {line} {body}");
+    }
+    for bad in
+        ["seid=7", "to=meters", "seid=7&slice=phones&to=x", "address=10.45.0.2&count=1&to=x", "last=10.45.0.2&to=x"]
+    {
+        assert!(ask(&server, "POST", &format!("/slices/move?{bad}")).0.contains("400"), "{bad}");
+    }
+    let path = "/slices/move?seid=7&to=meters";
+    assert!(ask_with(&server, "POST", path, "Origin: http://example.org\r\n").0.contains("403"));
+    assert!(ask(&server, "GET", path).0.contains("405"));
+}

@@ -1,7 +1,7 @@
 //! A UPF that runs alone, under somebody else's control plane, as the status interface shows it.
 
 use super::server::UpfHandle;
-use crate::api::{Status, StatusFilter, StatusSource, UpfStatus};
+use crate::api::{Move, MoveError, Moved, SlicesStatus, Status, StatusFilter, StatusSource, UpfStatus};
 use std::sync::Arc;
 use std::time::Instant;
 use vireo_types::Supi;
@@ -44,6 +44,14 @@ impl StatusSource for Alone {
             upfs: vec![entry],
             ..Status::default()
         }
+    }
+
+    fn slices(&self, counts: bool) -> SlicesStatus {
+        self.upf.slices(counts)
+    }
+
+    fn move_users(&self, order: &Move) -> Result<Moved, MoveError> {
+        self.upf.move_users(order)
     }
 
     fn upkeep(&self) {}

@@ -1,3 +1,4 @@
+use super::slices::DataSlice;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use vireo_datapath::{BufferLimits, FramesConfig, Locking, Module, XdpConfig};
@@ -29,6 +30,8 @@ pub struct UpfConfig {
     pub workers: usize,
     /// How packet threads and changes of rules keep out of each other's way.
     pub locking: Locking,
+    /// Slices, whose workers take the place of `workers`; none = all users are handled by any of these.
+    pub slices: Vec<DataSlice>,
     /// Sessions at the same time; 2^24 at the most.
     pub max_sessions: usize,
     /// Buffering of downlink packets for idle UEs.
@@ -72,6 +75,7 @@ impl Default for UpfConfig {
             frames: None,
             workers: 1,
             locking: Locking::default(),
+            slices: vec![],
             max_sessions: 65_536,
             buffer: BufferLimits::default(),
             response_time: Duration::from_secs(3),

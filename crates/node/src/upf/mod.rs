@@ -22,6 +22,7 @@ mod plan;
 mod rules;
 mod server;
 mod session;
+mod slices;
 mod state;
 mod usage;
 
@@ -33,5 +34,8 @@ pub use config::{Pool, UpfConfig};
 pub use direct::Direct;
 pub use metrics::UpfMetrics;
 pub use server::{UpfError, UpfHandle, UpfStats, start};
+pub use slices::DataSlice;
 pub use state::PfcpStats;
-pub use vireo_datapath::{Fanout, FrameIo, FramesConfig, Locking, Module, XdpConfig, XdpMode};
+pub use vireo_datapath::{
+    Fanout, FrameIo, FramesConfig, Locking, Module, SLICE_WORKERS, SliceWorkers, XdpConfig, XdpMode,
+};

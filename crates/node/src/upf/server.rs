@@ -6,6 +6,7 @@ use super::direct::{Direct, Served};
 use super::exchange::Outgoing;
 use super::metrics::UpfMetrics;
 use super::state::{PfcpStats, Settings, Upf};
+use crate::api::{Move, MoveError, Moved, SlicesStatus};
 use crate::udp::{Inbox, Outbox};
 use crossbeam_channel::{Receiver, bounded};
 use std::io;
@@ -130,6 +131,16 @@ impl UpfHandle {
         Direct::new(self.n4, Arc::clone(&self.served))
     }
 
+    /// The slices and their workers; with what the users' records have counted, if `counts` are wanted.
+    pub fn slices(&self, counts: bool) -> SlicesStatus {
+        self.served.upf().slices_status(&self.datapath, counts)
+    }
+
+    /// Moves users to another slice. Their packets are not stopped for it.
+    pub fn move_users(&self, order: &Move) -> Result<Moved, MoveError> {
+        super::slices::move_users(order, |act| act(&mut self.served.upf(), &mut self.served.plane()))
+    }
+
     /// Where it listens for PFCP.
     pub fn n4(&self) -> SocketAddr {
         self.n4
@@ -182,6 +193,7 @@ pub fn start(config: UpfConfig) -> Result<UpfHandle, UpfError> {
         n3: config.told(),
         max_sessions: config.max_sessions,
         pools: config.pools.clone(),
+        slices: config.slices.clone(),
         response_time: config.response_time.into(),
         attempts: config.attempts,
         path_check: config.path_check.map(Into::into),
@@ -236,6 +248,7 @@ fn datapath_config(config: &UpfConfig) -> SocketsConfig {
         nat: config.nat,
         xdp: config.xdp.clone(),
         frames: config.frames.clone(),
+        slices: config.slices.iter().map(|slice| slice.workers.clone()).collect(),
     }
 }
 

@@ -27,6 +27,8 @@ pub(super) struct Session {
     /// The sets that it belongs to (FQ-CSID).
     pub(super) sets: Box<[FqCsid]>,
     inactivity: Inactivity,
+    /// Of its slice: it handles the packets.
+    pub(super) worker: u8,
     /// When it is looked at next.
     pub(super) look: Look,
 }
@@ -60,6 +62,7 @@ impl Session {
             dnn: request.apn_dnn.clone().map(Box::new),
             sets: request.fq_csids.iter().cloned().collect(),
             inactivity: Inactivity { limit, since: now, ..Inactivity::default() },
+            worker: 0,
             look: Look::default(),
         })
     }
@@ -73,11 +76,12 @@ impl Session {
         plane: &mut impl Plane,
     ) -> Result<(), Refused> {
         check_families(&self.rules, settings.n3(seid))?;
-        let Session { rules, records, chosen, dnn, .. } = self;
+        let Session { rules, records, chosen, dnn, worker, .. } = self;
         let result = plane.change(|tables, released| {
             *chosen = choose(rules, None, dnn.as_deref(), addresses, |ue| tables.is_free(ue))?;
             plan::apply(tables, released, (seid, settings.module(seid)), rules, records, &Touched::default())?;
             records.watch(tables, seid, volume_left(&rules.urrs));
+            records.give(tables, *worker);
             Ok(())
         });
         if result.is_err() {
@@ -135,7 +139,7 @@ impl Session {
         check_families(&rules, settings.n3(seid))?;
         let flags = request.flags.unwrap_or_default();
         let (old, records, dnn) = (&self.rules, &mut self.records, self.dnn.as_deref());
-        let before = self.chosen;
+        let (before, worker) = (self.chosen, self.worker);
         let mut chosen = before;
         let result = plane.change(|tables, released| {
             chosen = choose(&mut rules, before, dnn, addresses, |ue| tables.is_free(ue))?;
@@ -148,6 +152,7 @@ impl Session {
             plan::apply(tables, released, (seid, settings.module(seid)), &mut rules, records, &touched)?;
             usage::rebase(&mut rules, tables, seid, records);
             records.watch(tables, seid, volume_left(&rules.urrs));
+            records.give(tables, worker);
             if flags.contains(SmReqFlags::DROBU) {
                 records.downlinks.iter().for_each(|(_, id)| tables.drop_buffered(*id, released));
             }

@@ -2,13 +2,13 @@
 
 use super::file::{self, Dnn, File, LONGEST, PacketDriver, SctpDriver, SliceId};
 use super::values::{Local, Net, Span};
-use super::{Config, LogConfig, SubscribersConfig, home_network, runtime};
+use super::{Config, LogConfig, SubscribersConfig, home_network, runtime, slices as user_plane};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{CoreConfig, DnnConfig, SecurityConfig, SliceConfig, Timers, UpfConfig};
 use vireo_node::config::{ApiConfig, DATA_NETWORKS, N2Config, N4Config};
 use vireo_node::upf::{
-    Fanout, FrameIo, FramesConfig, Locking, Module, Pool, UpfConfig as EmbeddedUpf, XdpConfig, XdpMode,
+    DataSlice, Fanout, FrameIo, FramesConfig, Locking, Module, Pool, UpfConfig as EmbeddedUpf, XdpConfig, XdpMode,
 };
 use vireo_sctp::Driver;
 use vireo_subscribers::UdmConfig;
@@ -35,7 +35,12 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
         pools: runtime::pools(&file.pools, &file.steering, slices.len(), &mut problems),
         state: runtime::state(&file.state, &mut problems),
         overload: runtime::overload(&file.overload, &mut problems),
-        upf: upf(&file.upf, &file.datapath, &dnns, &mut problems),
+        upf: upf(
+            &file.upf,
+            &file.datapath,
+            (&user_plane::data(file, &slices, &dnns, &mut problems), &dnns),
+            &mut problems,
+        ),
         subscribers: subscribers(file, &mut problems),
         log: log(&file.log, &mut problems),
         core: core(file, slices, dnns, &mut problems),
@@ -414,7 +419,12 @@ fn modules(datapath: &file::Datapath, problems: &mut Problems) -> Vec<Module> {
 }
 
 /// The embedded UPF: it has the pools of every data network.
-fn upf(upf: &file::Upf, datapath: &file::Datapath, dnns: &[DnnConfig], problems: &mut Problems) -> Option<EmbeddedUpf> {
+fn upf(
+    upf: &file::Upf,
+    datapath: &file::Datapath,
+    (slices, dnns): (&[DataSlice], &[DnnConfig]),
+    problems: &mut Problems,
+) -> Option<EmbeddedUpf> {
     if !upf.enabled {
         return None;
     }
@@ -468,6 +478,7 @@ fn upf(upf: &file::Upf, datapath: &file::Datapath, dnns: &[DnnConfig], problems:
             file::Locking::SharedWriter => Locking::SharedWriter,
         },
         workers: datapath.workers,
+        slices: slices.to_vec(),
         ..EmbeddedUpf::default()
     })
 }

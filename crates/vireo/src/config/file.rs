@@ -36,7 +36,13 @@ pub(crate) struct File {
 impl File {
     /// The slices, or SST 1 if none is written down.
     pub(super) fn slices(&self) -> BTreeMap<String, Slice> {
-        let slice = Slice { snssai: SliceId { sst: 1, sd: None }, slo: usual_slo(), limit: 1.0 };
+        let slice = Slice {
+            snssai: SliceId { sst: 1, sd: None },
+            slo: usual_slo(),
+            limit: 1.0,
+            data_workers: 0,
+            data_cores: Vec::new(),
+        };
         let default = || BTreeMap::from([("default".to_owned(), slice)]);
         if self.slice.is_empty() { default() } else { self.slice.clone() }
     }
@@ -146,6 +152,12 @@ pub(super) struct Slice {
     pub(super) slo: BTreeMap<String, Span>,
     #[serde(default = "no_limit")]
     pub(super) limit: f64,
+    /// 0 = one, if any slice has some of its own.
+    #[serde(default)]
+    pub(super) data_workers: usize,
+    /// Of the data workers, one each; empty = any.
+    #[serde(default)]
+    pub(super) data_cores: Vec<usize>,
 }
 
 /// Every kind of procedure that is not named.

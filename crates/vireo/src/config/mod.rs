@@ -9,6 +9,7 @@ mod file;
 mod home_network;
 mod later;
 mod runtime;
+mod slices;
 mod values;
 
 pub(crate) use command::{Args, run, shown};

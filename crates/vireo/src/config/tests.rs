@@ -110,6 +110,26 @@ fn what_is_written_is_what_the_parts_are_told() {
 }
 
 #[test]
+fn slices_of_the_user_plane_have_workers_of_their_own() {
+    let config = load(
+        r#"
+        slice.phones = { snssai = { sst = 1 }, data-cores = [1, 0] }
+        slice.meters = { snssai = { sst = 3 } }
+        dnn.web = { ipv4-pool = "10.45.0.0/16" }
+        dnn.sensors = { ipv4-pool = "10.46.0.0/16", slices = ["meters"] }
+        "#,
+    )
+    .expect("right");
+    let slices = config.upf.expect("one").slices;
+    let workers = |n: usize| (slices[n].name.as_str(), slices[n].workers.workers, slices[n].workers.cores.as_slice());
+    // who names none has one, once another has some
+    assert_eq!((workers(0), workers(1)), (("meters", 1, &[][..]), ("phones", 2, &[1, 0][..])));
+    assert_eq!((slices[0].dnns[0].as_str(), slices[1].dnns.len()), ("sensors", 0));
+    let config = load("slice.phones = { snssai = { sst = 1 } }").expect("right");
+    assert_eq!(config.upf.expect("one").slices, []);
+}
+
+#[test]
 fn how_the_host_runs_is_what_was_written() {
     let config = load(
         r#"
@@ -226,6 +246,20 @@ fn a_wrong_value_is_refused_with_its_key_and_what_is_allowed() {
         ),
         ("slice.a = { snssai = { sst = 1 }, slo = { paging = '0s' } }", "slice.a.slo.paging: 1ms to 1m is allowed"),
         ("slice.a = { snssai = { sst = 1 }, limit = 0.0 }", "slice.a.limit: a part of a core is allowed"),
+        (
+            "slice.a = { snssai = { sst = 1 }, data-workers = 2, data-cores = [0] }",
+            "slice.a.data-cores: as many processors as data-workers",
+        ),
+        ("slice.a = { snssai = { sst = 1 }, data-cores = [0, 0] }", "slice.a.data-cores: a processor is there twice"),
+        ("slice.a = { snssai = { sst = 1 }, data-workers = 65 }", "slice.a.data-workers: all slices together have at"),
+        (
+            "slice.a = { snssai = { sst = 1 }, data-workers = 1 }\ndatapath.workers = 2",
+            "slice.a.data-workers: the workers of slices take the place of datapath.workers",
+        ),
+        (
+            "slice.a = { snssai = { sst = 1 }, data-workers = 1 }\ndatapath = { driver = 'xdp', interfaces = ['a'] }",
+            "slice.a.data-workers: only driver = ",
+        ),
         ("pools.key = 'slice'", "pools.key: \"slice\" is not allowed; allowed: slice,procedure, wildcard"),
         ("pools.nfs-per-worker = 65", "pools.nfs-per-worker: 1 to 64 is allowed"),
         ("pools.workers = 2", "pools.workers: only pools.key = \"wildcard\" has a number"),

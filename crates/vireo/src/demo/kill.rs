@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// How often something happens: `5/s`, `0.5/s`, `30/m`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Rate(Duration);
+pub(super) struct Rate(pub(super) Duration);
 
 /// More often than a worker can be started anew.
 const SHORTEST: Duration = Duration::from_millis(10);

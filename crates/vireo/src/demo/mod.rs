@@ -2,6 +2,7 @@
 //! register, get sessions, exchange packets with the data network and leave. Succeeds only if every UE did.
 
 mod kill;
+mod migrate;
 mod report;
 
 use crate::cli::Failure;
@@ -12,10 +13,12 @@ use crate::lab::netns::interface_counters;
 use crate::lab::{Interrupt, Lab, N2, N6, create};
 use clap::ValueEnum;
 use kill::{Killer, Rate};
+use migrate::Migrator;
 use report::Report;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use vireo_node::api::SlicesStatus;
 use vireo_node::upf::UpfConfig;
 
 #[derive(Debug, clap::Args)]
@@ -44,6 +47,9 @@ pub(crate) struct Args {
     /// Kill a worker process of the core so often while the UEs are busy
     #[arg(long, value_name = "R/s")]
     kill_nf: Option<Rate>,
+    /// Move a user to another slice of the user plane so often while the UEs are busy
+    #[arg(long, value_name = "R/s")]
+    migrate: Option<Rate>,
     /// Write the result as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -108,23 +114,29 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let capture = pcap.map(|file| Capture::start(file, &[N2, "lo"])).transpose()?;
     let log = log.map_or_else(|| create(Path::new("/tmp/core.log")), Ok)?;
     let ciphering = args.ciphering.unwrap_or(if args.pcap.is_some() { Ciphering::Nea0 } else { Ciphering::Nea2 });
+    let slices = args.migrate.map(|_| CoreOptions { slices: migrate::SLICES.into(), ..CoreOptions::default() });
     let options = CoreOptions {
         subscribers: args.ues.into(),
         ciphering: vec![text(ciphering).to_uppercase()],
         tables: datapath(args.datapath, &lab)? + if args.pcap.is_some() { N4_ON_THE_WIRE } else { "" },
-        ..CoreOptions::default()
+        ..slices.unwrap_or_default()
     };
     let mut core = Core::start(&lab, &options, log, &interrupt)?;
     eprintln!("demo: the core is ready; {} UEs on {} gNBs, {} per second", args.ues, args.gnbs, args.rate);
 
     let before = lab.data_network_counters()?;
     let mut killer = args.kill_nf.map(Killer::new);
-    let mut meanwhile = |core: &Core| killer.as_mut().map_or(Ok(()), |killer| killer.work(core));
+    let mut migrator = args.migrate.map(Migrator::new);
+    let mut meanwhile = |core: &Core| {
+        killer.as_mut().map_or(Ok(()), |killer| killer.work(core))?;
+        migrator.as_mut().map_or(Ok(()), |migrator| migrator.work(core))
+    };
     let emulated = emulator::run_with(&lab, &mut core, &emulator_options(args), &interrupt, &mut meanwhile)?;
     let after = lab.data_network_counters()?;
     if args.datapath != Datapath::Sockets {
         check_fast(&text(args.datapath), after.rx_packets - before.rx_packets)?;
     }
+    let slices = core.slices()?;
     core.stop()?;
     if let (Some(capture), Some(path)) = (capture, &args.pcap) {
         let written = capture.finish()?;
@@ -133,10 +145,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
     let mut report = Report::new(args.ues, &args.scenario, &emulated, before, after);
     report.kills = killer.as_ref().map_or(0, |killer| killer.kills);
+    report.migrations = migrator.as_ref().map_or(0, |migrator| migrator.migrations);
     println!("{report}");
     if let Some(file) = &mut json {
         serde_json::to_writer_pretty(&mut *file, &report)?;
         file.write_all(b"\n")?;
+    }
+    if migrator.is_some() {
+        check_moved(&report, &slices)?;
     }
     if report.complete() {
         let none = killer.is_some() && report.kills == 0;
@@ -158,6 +174,19 @@ fn datapath(datapath: Datapath, lab: &Lab) -> Result<String, Failure> {
             let driver = text(datapath);
             Ok(format!("[datapath]\ndriver = {driver:?}\ninterfaces = [{N2:?}, {N6:?}]\n"))
         }
+    }
+}
+
+/// Fails unless users were moved, each slice has handled packets, and none was lost.
+fn check_moved(report: &Report, slices: &SlicesStatus) -> Result<(), Failure> {
+    let idle = slices.slices.iter().find(|slice| slice.workers.iter().all(|worker| worker.uplink_packets == 0));
+    if let Some(idle) = idle {
+        return Err(Failure(format!("slice {} has handled no packet: nobody was moved to it in time", idle.name)));
+    }
+    match (report.migrations, report.lost_packets) {
+        (0, _) => Err(Failure("nobody was moved: the run was over before".into())),
+        (_, 0) => Ok(()),
+        (_, lost) => Err(Failure(format!("{lost} packets of UEs were lost or late, and sent again"))),
     }
 }
 

@@ -31,6 +31,10 @@ pub(super) struct Report {
     pub(super) lost: u64,
     /// Worker processes that were killed meanwhile.
     pub(super) kills: u64,
+    /// Times that a user was moved to another slice of the user plane meanwhile.
+    pub(super) migrations: u64,
+    /// Packets of UEs that had to be sent again or were never answered.
+    pub(super) lost_packets: u64,
     /// From the first message to Registration Complete.
     pub(super) registration_us: Latency,
     /// From the request to the session's being usable.
@@ -71,6 +75,8 @@ impl Report {
             deregistered: result.deregistered,
             lost: ues.saturating_sub(result.succeeded),
             kills: 0,
+            migrations: 0,
+            lost_packets: echoes.resent + echoes.echoes.saturating_sub(echoes.echoes_answered),
             failures: ues.saturating_sub(result.succeeded) + result.violations.values().sum::<u64>(),
             registration_us: result.latency("registration"),
             session_us: result.latency("session"),
@@ -104,6 +110,8 @@ impl fmt::Display for Report {
             ("failures", self.failures.to_string()),
             ("UEs lost", self.lost.to_string()),
             ("workers killed", self.kills.to_string()),
+            ("users moved", self.migrations.to_string()),
+            ("packets lost", self.lost_packets.to_string()),
             ("registration takes", latency(self.registration_us)),
             ("session takes", latency(self.session_us)),
             ("core CPU per UE", format!("{:.0} us", self.core_cpu_us_per_ue)),
@@ -169,6 +177,8 @@ mod tests {
             "failures",
             "lost",
             "kills",
+            "migrations",
+            "lost_packets",
             "core_cpu_us_per_ue",
             "emulator_cpu_us_per_ue",
             "rss_bytes_per_ue",

@@ -3,11 +3,11 @@
 use super::process::{self, Process};
 use super::{CORE, Interrupt, Lab, has_ipv6};
 use crate::cli::Failure;
-use crate::status;
+use crate::{slice, status};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::time::{Duration, Instant};
-use vireo_node::api::{Counts, Status};
+use vireo_node::api::{Counts, SlicesStatus, Status};
 use vireo_subscribers::{OnExisting, Store, Subscriber};
 use vireo_types::Supi;
 
@@ -56,6 +56,8 @@ pub(crate) const HN_KEYS: [HnKey; 2] = [
 pub(crate) const CONFIG: &str = "/tmp/vireo.toml";
 const DATABASE: &str = "/tmp/vireo.db";
 const API: &str = "http://127.0.0.1:9090";
+/// UEs that are asked for in one go.
+const UES: usize = 1000;
 const START_WITHIN: Duration = Duration::from_secs(20);
 /// Lines of a log that are shown when its process failed.
 const LAST_WORDS: usize = 15;
@@ -136,6 +138,21 @@ impl Core {
     pub(crate) fn counts(&self) -> Result<Counts, Failure> {
         let status: Status = serde_json::from_str(&status::fetch(API, "/status?limit=0")?)?;
         Ok(status.counts)
+    }
+
+    /// Some of its UEs, from a number on, and how many it has in all.
+    pub(crate) fn ues(&self, offset: usize) -> Result<Status, Failure> {
+        Ok(serde_json::from_str(&status::fetch(API, &format!("/status?offset={offset}&limit={UES}"))?)?)
+    }
+
+    /// Has a user moved; whether it had another worker before. `None` if nobody has the address any more.
+    pub(crate) fn move_user(&self, address: &str, to: &str) -> Result<Option<bool>, Failure> {
+        Ok(slice::move_user(API, address, to)?.map(|moved| moved.moved > 0))
+    }
+
+    /// The slices of its user plane.
+    pub(crate) fn slices(&self) -> Result<SlicesStatus, Failure> {
+        slice::slices(API)
     }
 
     /// Its metrics without labels, by name.

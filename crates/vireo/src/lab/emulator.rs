@@ -177,6 +177,9 @@ pub(crate) struct UserPlane {
     pub(crate) echoes: u64,
     /// Answered.
     pub(crate) echoes_answered: u64,
+    /// Packets sent again, because no answer had come in time.
+    #[serde(default)]
+    pub(crate) resent: u64,
 }
 
 impl EmulatorResult {

@@ -29,23 +29,23 @@ const KERNELS: [&str; 14] = [
 ];
 
 /// The far end of a link.
-struct Far(Link);
+pub(super) struct Far(Link);
 
 impl Far {
-    fn open(name: &str) -> Self {
+    pub(super) fn open(name: &str) -> Self {
         let link = Link::open().expect("a packet socket");
         link.bind(crate::sys::netlink::index_of(name).expect("there"), libc::ETH_P_ALL as u16).expect("bound");
         Far(link)
     }
 
-    fn send(&self, frame: &[u8]) {
+    pub(super) fn send(&self, frame: &[u8]) {
         // SAFETY: the frame is readable for its length
         let sent = unsafe { libc::send(self.0.as_fd().as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
         assert_eq!(usize::try_from(sent).ok(), Some(frame.len()), "{}", std::io::Error::last_os_error());
     }
 
     /// A frame that came, to this address.
-    fn receive(&self, to: [u8; 6]) -> Option<Vec<u8>> {
+    pub(super) fn receive(&self, to: [u8; 6]) -> Option<Vec<u8>> {
         let mut frame = vec![0; 4096];
         loop {
             // SAFETY: the frame is writable for its length
@@ -70,16 +70,16 @@ fn plain(mut frame: Vec<u8>) -> Vec<u8> {
 }
 
 /// A driver at work, and the reference with the same sessions.
-struct Rig {
-    driver: Sockets,
+pub(super) struct Rig {
+    pub(super) driver: Sockets,
     reference: Memory,
-    teids: Vec<Teid>,
-    ran: Far,
-    dn: Far,
+    pub(super) teids: Vec<Teid>,
+    pub(super) ran: Far,
+    pub(super) dn: Far,
 }
 
 impl Rig {
-    fn new(change: &dyn Fn(&mut SocketsConfig)) -> Self {
+    pub(super) fn new(change: &dyn Fn(&mut SocketsConfig)) -> Self {
         offloads();
         // for packets as long as N6 allows, in a tunnel
         for name in ["ran", "n3"] {
@@ -95,6 +95,7 @@ impl Rig {
             nat: false,
             xdp: None,
             frames: None,
+            slices: vec![],
         };
         change(&mut config);
         let driver = Sockets::start(config, Arc::new(|_| true)).expect("started");
@@ -127,7 +128,7 @@ impl Rig {
     }
 
     /// One packet through both.
-    fn run(&mut self, name: &str, side: &Side<'_>, padding: usize, done: Done) {
+    pub(super) fn run(&mut self, name: &str, side: &Side<'_>, padding: usize, done: Done) {
         let before = self.driver.view().stats();
         let at_reference = self.reference.stats;
         self.reference.n3.clear();
@@ -183,7 +184,7 @@ impl Rig {
     }
 
     /// The whole table.
-    fn table(&mut self) {
+    pub(super) fn table(&mut self) {
         let teids = self.teids.clone();
         for (name, datagram, done) in from_the_ran(&teids).into_iter().chain(super::flows::from_the_ran(&teids)) {
             for from in GNB.into_iter().filter(|_| !KERNELS.contains(&name)) {
@@ -262,7 +263,7 @@ fn interfaces() -> Vec<String> {
     vec!["n3".to_owned(), "n6".to_owned()]
 }
 
-fn frames(io: FrameIo) -> FramesConfig {
+pub(super) fn frames(io: FrameIo) -> FramesConfig {
     FramesConfig { interfaces: interfaces(), io, ..FramesConfig::default() }
 }
 
@@ -307,6 +308,7 @@ fn what_frames_need_is_said() {
             nat: false,
             xdp: None,
             frames: Some(FramesConfig { interfaces: interfaces(), ..FramesConfig::default() }),
+            slices: vec![],
         };
         change(&mut config);
         Sockets::start(config, Arc::new(|_| true)).expect_err("refused").to_string()

@@ -6,6 +6,7 @@ mod flows;
 mod life;
 mod packets;
 mod random;
+mod slices;
 mod table;
 
 use super::{Program, Xdp, XdpConfig};

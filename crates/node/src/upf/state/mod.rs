@@ -11,6 +11,7 @@ use super::looks::{Look, Looks};
 use super::paths::Paths;
 use super::rules::{Refused, Rules};
 use super::session::Session;
+use super::slices::{DataSlice, Slices};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -67,6 +68,7 @@ pub(super) struct Settings {
     pub(super) max_sessions: usize,
     /// The data networks.
     pub(super) pools: Vec<Pool>,
+    pub(super) slices: Vec<DataSlice>,
     pub(super) response_time: Duration,
     pub(super) attempts: u8,
     pub(super) path_check: Option<Duration>,
@@ -128,7 +130,8 @@ struct Association {
 pub(super) struct Upf {
     pub(super) settings: Settings,
     associations: HashMap<NodeId, Association>,
-    sessions: HashMap<u64, Box<Session>>,
+    pub(super) sessions: HashMap<u64, Box<Session>>,
+    pub(super) slices: Slices,
     /// When sessions of which something happens by time are looked at.
     looks: Looks,
     addresses: Addresses,
@@ -158,6 +161,7 @@ impl Upf {
             associations: HashMap::new(),
             // room for all, so that a million sessions are never moved at once
             sessions: HashMap::with_capacity(settings.max_sessions),
+            slices: Slices::new(&settings.slices),
             looks: Looks::new(),
             addresses: Addresses::new(&settings.pools),
             paths: Paths::new(settings.path_check, settings.response_time, settings.attempts),
@@ -363,6 +367,7 @@ impl Upf {
         }
         let mut session = Session::new(&request, now.ntp)?;
         let seid = self.next_seid;
+        session.worker = self.slices.choose(&request);
         session.install(seid, &self.settings, &mut self.addresses, plane)?;
         self.next_seid += 1;
         let mut response = SessionEstablishmentResponse::accepted(
@@ -372,6 +377,7 @@ impl Upf {
         response.created_pdrs = session.created(seid, &Rules::default(), &self.settings).collect();
         self.arm(seid, &mut session, now);
         self.paths.change(&[], &session.peers(), now.instant);
+        self.slices.joins(session.worker);
         self.sessions.insert(seid, Box::new(session));
         Ok(response)
     }
@@ -441,6 +447,7 @@ impl Upf {
             Ok(session) => {
                 self.paths.change(&session.peers(), &[], now.instant);
                 session.chosen.into_iter().for_each(|chosen| self.addresses.give_back(chosen));
+                self.slices.leaves(session.worker);
                 let cp_seid = session.cp.seid;
                 let mut response = SessionDeletionResponse::new(Cause::REQUEST_ACCEPTED);
                 let reports = session.end(seid, now.ntp, plane);

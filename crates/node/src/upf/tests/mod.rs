@@ -9,6 +9,7 @@ mod reports;
 mod rules;
 mod scale;
 mod sessions;
+mod slices;
 
 use super::config::N3;
 use super::exchange::Outgoing;
@@ -56,6 +57,7 @@ fn bench_with(pools: Vec<crate::upf::Pool>) -> Bench {
         n3: vec![N3 { ipv4: Some(UPF), ipv6: None }],
         max_sessions: 4,
         pools,
+        slices: vec![],
         response_time: Duration::from_secs(3),
         attempts: 3,
         path_check: Some(Duration::from_secs(60)),

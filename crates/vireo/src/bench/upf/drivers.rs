@@ -73,6 +73,7 @@ impl Driver {
             nat: false,
             xdp: None,
             frames: self.io.map(|io| FramesConfig { interfaces, io, ..FramesConfig::default() }),
+            slices: vec![],
         };
         let tunnel = Tunnel { teid: Teid(1), address: GNB.into() };
         let bare = Bare { tunnel, qfi: 1, server: SERVER.into(), octets: LENGTH, forward };

@@ -1,0 +1,86 @@
+//! The programs by which the kernel hands a packet to its user's worker (`bpf/slices.bpf.c`). They live as long as
+//! what they are attached to.
+
+use super::Owners;
+use crate::host::StartError;
+use crate::index;
+use crate::sys::shared::Shared;
+use crate::tables::{Limits, Pool};
+use crate::xdp::{Aligned, Config, errno};
+use aya::maps::Map;
+use aya::programs::SocketFilter;
+use aya::{Ebpf, EbpfLoader};
+use std::error::Error;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::AtomicU8;
+
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/slices.bpf.o")));
+
+/// Addresses of one pool that have words, which take their memory at once; the others are the first worker's.
+pub(crate) const LARGEST: u64 = 1 << 22;
+/// `OWNERS` of `bpf/slices.h`.
+const IN_A_LINE: usize = 64;
+
+/// What packets are steered by.
+pub(crate) struct Steering {
+    /// For frames, and for what is routed to a TUN device.
+    pub(crate) packets: OwnedFd,
+    /// For datagrams of UDP port 2152.
+    pub(crate) datagrams: OwnedFd,
+}
+
+/// Loads the programs; gives the words that they go by.
+pub(crate) fn load(n3: &[IpAddr], pools: &[Pool], limits: Limits) -> Result<(Steering, Owners), StartError> {
+    let ranges = index::ranges(pools, LARGEST);
+    let constants = Config::new(&ranges, n3, &[], &[])?;
+    let mut loader = EbpfLoader::new();
+    let loader = sized(loader.override_global("config", &constants, true), &ranges, limits);
+    let mut bpf = loader.load(&OBJECT.0).map_err(|error| refused(&error))?;
+    let packets = program(&mut bpf, "slice_of_packet")?;
+    let datagrams = program(&mut bpf, "slice_of_datagram")?;
+    Ok((Steering { packets, datagrams }, owners(&bpf, ranges, limits)?))
+}
+
+/// The maps of the words, as large as they must be.
+fn sized<'l, 'c>(loader: &'l mut EbpfLoader<'c>, ranges: &[index::Range], limits: Limits) -> &'l mut EbpfLoader<'c> {
+    loader
+        .map_max_entries("tunnel_owners", lines(limits.bounded()))
+        .map_max_entries("address_owners", lines(index::entries(ranges)))
+}
+
+fn lines(words: usize) -> u32 {
+    words.div_ceil(IN_A_LINE).max(1) as u32
+}
+
+/// The words of a loaded object.
+fn owners(bpf: &Ebpf, ranges: Vec<index::Range>, limits: Limits) -> Result<Owners, StartError> {
+    let tunnels = mapped(bpf, "tunnel_owners", limits.bounded())?;
+    let addresses = mapped(bpf, "address_owners", index::entries(&ranges))?;
+    Ok(Owners::over(tunnels, addresses, ranges))
+}
+
+fn mapped(bpf: &Ebpf, name: &str, words: usize) -> Result<Shared<AtomicU8>, StartError> {
+    match bpf.map(name) {
+        Some(Map::Array(map)) => Ok(Shared::mapped(map.fd().as_fd(), words)?),
+        _ => Err(StartError::Slices(format!("it has no array {name}"))),
+    }
+}
+
+fn program(bpf: &mut Ebpf, name: &str) -> Result<OwnedFd, StartError> {
+    let program = bpf.program_mut(name).ok_or_else(|| StartError::Slices(format!("it has no program {name}")))?;
+    let program: &mut SocketFilter =
+        program.try_into().map_err(|error: aya::programs::ProgramError| refused(&error))?;
+    program.load().map_err(|error| refused(&error))?;
+    let descriptor = program.fd().map_err(|error| refused(&error))?;
+    descriptor.as_fd().try_clone_to_owned().map_err(StartError::Io)
+}
+
+fn refused(error: &(dyn Error + 'static)) -> StartError {
+    match errno(error) {
+        Some(libc::EPERM) => StartError::SlicesPermission,
+        Some(code) => StartError::Slices(io::Error::from_raw_os_error(code).to_string()),
+        None => StartError::Slices(error.to_string()),
+    }
+}

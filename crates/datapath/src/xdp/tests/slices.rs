@@ -1,0 +1,159 @@
+//! Slices: the kernel hands each packet to the worker that its user's words name, and users move while packets flow.
+
+use super::drivers::{Rig, frames};
+use super::packets::{Side, frame, packet, tunnelled};
+use super::table::{FLOW, UDP, down, g_pdu, host, up};
+use super::*;
+use crate::{Fanout, FrameIo, SliceWorkers, SocketsConfig, WorkerLoad};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant as Wall};
+
+type Change = fn(&mut SocketsConfig);
+
+/// Two slices, of one worker and of two.
+fn sliced(config: &mut SocketsConfig) {
+    config.slices = [1, 2].map(|workers| SliceWorkers { workers, cores: vec![] }).to_vec();
+}
+
+/// The drivers that hand packets to the workers of slices.
+const DRIVERS: [(&str, Change); 2] = [
+    ("af-packet", |config| {
+        sliced(config);
+        config.frames = Some(frames(FrameIo::AfPacket(Fanout::Hash)));
+    }),
+    ("sockets", sliced),
+];
+
+/// Hands the user of a session to a worker.
+fn give(rig: &Rig, n: u8, worker: u8) {
+    let teid = rig.teids[usize::from(n)];
+    rig.driver.view().look(|tables| tables.owners().give(&[teid], [ue(n)].into_iter(), worker));
+}
+
+/// A packet of each direction and family for a session's user.
+fn run_all(rig: &mut Rig, n: u8) {
+    let teid = rig.teids[usize::from(n)];
+    let datagrams =
+        [up(n, b"four"), packet(host(n), SERVER[1], UDP, 64, b"six")].map(|inner| g_pdu(teid, FLOW, &inner));
+    for datagram in &datagrams {
+        for from in GNB {
+            rig.run("uplink", &Side::N3 { from: SocketAddr::new(from, 2152), datagram }, 0, Done::Left);
+        }
+    }
+    for packet in [down(n, b"four"), packet(SERVER[1], host(n), UDP, 64, b"six")] {
+        rig.run("downlink", &Side::N6 { packet: &packet }, 0, Done::Left);
+    }
+}
+
+/// How many packets of each direction each worker has forwarded since.
+fn since(rig: &Rig, before: &[WorkerLoad]) -> Vec<[u64; 2]> {
+    let now = rig.driver.view().loads();
+    let packets = |load: &WorkerLoad| [load.uplink.packets, load.downlink.packets];
+    now.iter().zip(before).map(|(now, before)| [0, 1].map(|n| packets(now)[n] - packets(before)[n])).collect()
+}
+
+#[test]
+fn the_whole_table_goes_through_slices() {
+    for (_, change) in DRIVERS {
+        in_namespace(|| {
+            let mut rig = Rig::new(&change);
+            (0..9).for_each(|n| give(&rig, n, n % 3));
+            rig.table();
+        });
+    }
+}
+
+#[test]
+fn packets_come_to_the_worker_of_their_user() {
+    for (name, change) in DRIVERS {
+        in_namespace(|| {
+            let mut rig = Rig::new(&change);
+            let [mine, other] = [0, 3];
+            for worker in [2, 0, 1] {
+                give(&rig, mine, worker);
+                give(&rig, other, (worker + 1) % 3);
+                let before = rig.driver.view().loads();
+                run_all(&mut rig, mine);
+                let mut expected = vec![[0; 2]; 3];
+                expected[usize::from(worker)] = [4, 2];
+                assert_eq!(since(&rig, &before), expected, "{name}: all of them and no other's");
+            }
+        });
+    }
+}
+
+/// Packets sent in one go, well below what a ring or a socket holds.
+const WINDOW: usize = 64;
+const PACKETS: usize = 20_000;
+
+#[test]
+fn nothing_is_lost_or_counted_twice_while_users_move() {
+    for (name, change) in DRIVERS {
+        in_namespace(|| {
+            let rig = Rig::new(&change);
+            let teid = rig.teids[0];
+            let datagram = g_pdu(teid, FLOW, &up(0, b"hello"));
+            let wires = [
+                frame(mac(3, 9), mac(3, 1), &tunnelled(GNB[0], UPF[0], &datagram)),
+                frame(mac(6, 7), mac(6, 1), &down(0, b"hello")),
+            ];
+            let (done, view, started) = (AtomicBool::new(false), rig.driver.view(), rig.driver.view().loads());
+            let mut moves = 0_u64;
+            let (moved, sent) = std::thread::scope(|scope| {
+                let mover = scope.spawn(|| {
+                    while !done.load(Relaxed) {
+                        give(&rig, 0, (moves % 3) as u8);
+                        moves += 1;
+                        std::thread::sleep(Duration::from_micros(100));
+                    }
+                    moves
+                });
+                let sent = (0..PACKETS / WINDOW).fold(0, |sent, _| {
+                    for _ in 0..WINDOW {
+                        rig.ran.send(&wires[0]);
+                        rig.dn.send(&wires[1]);
+                    }
+                    let (sent, end) = (sent + WINDOW as u64, Wall::now() + Duration::from_secs(5));
+                    let came = || [0, 1].map(|n| since(&rig, &started).iter().map(|load| load[n]).sum::<u64>());
+                    while came() != [sent, sent] {
+                        assert!(Wall::now() < end, "{name}: {:?} of {sent} have come", came());
+                        std::thread::sleep(Duration::from_micros(50));
+                    }
+                    sent
+                });
+                done.store(true, Relaxed);
+                (mover.join().expect("it ended"), sent)
+            });
+            let volumes = view.look(|tables| {
+                let id =
+                    tables.find_downlink(crate::index::Key::V4(ue(0).ipv4.expect("one").to_bits())).expect("there");
+                [tables.uplink_volume(teid), tables.downlink_volume(id)]
+            });
+            let each = (up(0, b"hello").len() as u64, down(0, b"hello").len() as u64);
+            let volume = |octets| Volume { packets: sent, octets: octets * sent };
+            assert_eq!(volumes, [volume(each.0), volume(each.1)], "{name}: the records have counted each once");
+            let worked = since(&rig, &started);
+            assert!(moved > 100 && worked.iter().all(|load| load[0] > 0 && load[1] > 0), "{name}: {moved} {worked:?}");
+        });
+    }
+}
+
+#[test]
+fn drivers_that_do_not_steer_say_so() {
+    in_namespace(|| {
+        let mut config = SocketsConfig {
+            n3: vec![UPF[0]],
+            tun: "vireo9".to_owned(),
+            pools: pools(),
+            limits: Limits { records: LIMITS, ..Limits::default() },
+            workers: 1,
+            nat: false,
+            xdp: Some(XdpConfig::default()),
+            frames: None,
+            slices: vec![],
+        };
+        sliced(&mut config);
+        let refused = crate::Sockets::start(config, std::sync::Arc::new(|_| true)).expect_err("refused");
+        assert!(refused.to_string().contains("choose driver ="), "{refused}");
+    });
+}

@@ -1,0 +1,161 @@
+//! Slices: of which one a session is, who its worker is, and users that move.
+
+use super::*;
+use crate::api::{Move, MoveError, Moved, Who};
+use crate::upf::DataSlice;
+use crate::upf::slices::move_users;
+use vireo_datapath::SliceWorkers;
+use vireo_types::{SessionAddress, Snssai};
+
+const PHONES: Snssai = Snssai { sst: 1, sd: None };
+const METERS: Snssai = Snssai { sst: 3, sd: Some(7) };
+
+/// Phones with one worker, meters with two, cars by their data network with one.
+fn sliced() -> Bench {
+    let mut b = bench();
+    let slice = |name: &str, snssai, dnns: &[&str], workers| DataSlice {
+        name: name.to_owned(),
+        snssai,
+        dnns: dnns.iter().map(|dnn| dnn.parse().expect("a name")).collect(),
+        workers: SliceWorkers { workers, cores: vec![] },
+    };
+    let slices = vec![
+        slice("phones", Some(PHONES), &[], 1),
+        slice("meters", Some(METERS), &[], 2),
+        slice("cars", None, &["cars"], 1),
+    ];
+    b.upf = Upf::new(Settings { slices, max_sessions: 64, ..b.upf.settings.clone() });
+    b.plane.tables.divide();
+    b.associate();
+    b
+}
+
+fn ue(host: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 45, 0, host)
+}
+
+/// A session: its SEID and TEID.
+fn session_of(b: &mut Bench, host: u8, snssai: Option<Snssai>, network: Option<&str>) -> (u64, Teid) {
+    let mut request = request();
+    request.create_pdrs[1] = downlink_pdr(2, Some(ue(host)), None);
+    request.create_pdrs[1].pdi.network_instance = network.map(NetworkInstance::from);
+    request.snssai = snssai.map(SliceId);
+    let response = b.establish(&request);
+    assert_eq!(response.cause, Cause::REQUEST_ACCEPTED, "{response:?}");
+    established(&response)
+}
+
+/// Who handles a session's packets, by its tunnel and by its address.
+fn workers(b: &Bench, teid: Teid, host: u8) -> (u8, u8) {
+    let owners = b.plane.tables.owners();
+    let address = SessionAddress { ipv4: Some(ue(host)), ipv6_prefix: None };
+    (owners.of_tunnel(teid), owners.of_address(address))
+}
+
+fn moved(b: &mut Bench, who: Who, to: &str, worker: Option<u8>) -> Result<Moved, MoveError> {
+    let Bench { upf, plane, .. } = b;
+    move_users::<Memory>(&Move { who, to: to.to_owned(), worker }, |act| act(upf, plane))
+}
+
+fn users(b: &Bench) -> Vec<u64> {
+    let status = b.upf.slices.status(&[]);
+    status.slices.iter().flat_map(|slice| slice.workers.iter().map(|worker| worker.users)).collect()
+}
+
+#[test]
+fn a_session_is_of_the_slice_that_is_named_else_of_its_data_networks() {
+    let mut b = sliced();
+    let unknown = Snssai { sst: 9, sd: None };
+    for (host, snssai, network, worker) in [
+        (2, Some(PHONES), None, 0),
+        (3, Some(METERS), None, 1),
+        // within a slice the worker with the fewest users
+        (4, Some(METERS), Some("cars"), 2),
+        (5, None, Some("cars"), 3),
+        (6, Some(unknown), Some("CARS"), 3),
+        (7, Some(unknown), Some("internet"), 0),
+        (8, None, None, 0),
+        (9, Some(METERS), None, 1),
+    ] {
+        let (_, teid) = session_of(&mut b, host, snssai, network);
+        assert_eq!(workers(&b, teid, host), (worker, worker), "{snssai:?} {network:?}");
+    }
+    assert_eq!(users(&b), [3, 2, 1, 2]);
+    let status = b.upf.slices.status(&[]);
+    let of = |n: usize| (status.slices[n].name.as_str(), status.slices[n].snssai.as_deref(), status.slices[n].users);
+    assert_eq!([of(0), of(1), of(2)], [("phones", Some("1"), 3), ("meters", Some("3-000007"), 3), ("cars", None, 2)]);
+}
+
+#[test]
+fn users_move_by_number_address_range_and_slice() {
+    let mut b = sliced();
+    let sessions: Vec<_> = (2..10).map(|host| (host, session_of(&mut b, host, Some(PHONES), None))).collect();
+    assert_eq!(users(&b), [8, 0, 0, 0]);
+    let (seid, teid) = sessions[0].1;
+    let moved_one = Ok(Moved { users: 1, moved: 1 });
+    assert_eq!(moved(&mut b, Who::Seid(seid), "cars", None), moved_one);
+    assert_eq!(workers(&b, teid, 2), (3, 3));
+    assert_eq!(moved(&mut b, Who::Seid(seid), "cars", None), Ok(Moved { users: 1, moved: 0 }), "it is there already");
+    let address = |host| IpAddr::from(ue(host));
+    assert_eq!(moved(&mut b, Who::Addresses(address(3), address(3)), "meters", Some(1)), moved_one);
+    assert_eq!(workers(&b, sessions[1].1.1, 3), (2, 2));
+    // those of the range that are there; the two workers of the slice share them out
+    let range = Who::Addresses(address(4), address(200));
+    assert_eq!(moved(&mut b, range, "meters", None), Ok(Moved { users: 6, moved: 6 }));
+    assert_eq!(users(&b), [0, 4, 3, 1]);
+    let some = |count| Who::Slice { name: "meters".into(), count };
+    assert_eq!(moved(&mut b, some(Some(2)), "phones", None), Ok(Moved { users: 2, moved: 2 }));
+    assert_eq!(moved(&mut b, some(None), "phones", None), Ok(Moved { users: 5, moved: 5 }));
+    assert_eq!((users(&b), b.upf.slices.status(&[]).moved), (vec![7, 0, 0, 1], 15));
+    for (host, (_, teid)) in &sessions[1..] {
+        assert_eq!(workers(&b, *teid, *host), (0, 0));
+    }
+    // what was counted, and who is who, is where it was
+    b.uplink(teid, &ipv4(ue(2), SERVER, 100));
+    assert_eq!(b.plane.n6.len(), 1);
+    assert_eq!(b.plane.tables.uplink_volume(teid).packets, 1);
+    b.delete(seid);
+    assert_eq!(users(&b), [7, 0, 0, 0]);
+}
+
+#[test]
+fn who_cannot_be_moved_is_said() {
+    let mut b = sliced();
+    let (seid, _) = session_of(&mut b, 2, Some(PHONES), None);
+    let mut says = |who: Who, to: &str, worker| moved(&mut b, who, to, worker).map_err(|error| error.to_string());
+    let at = |host: u8| IpAddr::from(ue(host));
+    assert!(says(Who::Seid(seid + 1), "cars", None).is_err_and(|error| error.contains("no session here")));
+    assert!(says(Who::Addresses(at(3), at(9)), "cars", None).is_err_and(|error| error.contains("no session here")));
+    let unknown = says(Who::Seid(seid), "boats", None);
+    assert_eq!(unknown, Err("there is no slice boats: this user plane has phones, meters, cars".into()));
+    assert!(says(Who::Seid(seid), "meters", Some(2)).is_err_and(|error| error.contains("2 workers")));
+    assert!(says(Who::Seid(seid), "meters", Some(255)).is_err_and(|error| error.contains("2 workers")));
+    assert!(says(Who::Addresses(at(9), at(3)), "cars", None).is_err_and(|error| error.contains("a range goes")));
+    let families = Who::Addresses(at(9), IpAddr::from(Ipv6Addr::LOCALHOST));
+    assert!(says(families, "cars", None).is_err_and(|error| error.contains("a range goes")));
+    let all = Who::Addresses(Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::BROADCAST.into());
+    assert!(says(all, "cars", None).is_err_and(|error| error.contains("65,536")));
+    let empty = Who::Slice { name: "cars".into(), count: None };
+    assert_eq!(says(empty, "phones", None), Ok(Moved::default()), "a slice may have no users");
+    let mut b = bench();
+    let (seid, _) = b.session();
+    let undivided = moved(&mut b, Who::Seid(seid), "phones", None);
+    assert!(undivided.is_err_and(|error| error.to_string().contains("data-workers")));
+}
+
+#[test]
+fn new_tunnels_of_a_session_are_its_workers_too() {
+    let mut b = sliced();
+    let (seid, old) = session_of(&mut b, 2, Some(PHONES), None);
+    moved(&mut b, Who::Seid(seid), "cars", None).expect("moved");
+    let mut modification = SessionModificationRequest::default();
+    modification.remove_pdrs.push(RemovePdr { pdr_id: PdrId(1) });
+    modification.create_pdrs.push(uplink_pdr(3, CHOOSE));
+    let response = b.modify(seid, &modification);
+    let teid = response.created_pdrs[0].f_teid.and_then(|end| end.teid()).expect("chosen");
+    assert!(teid != old);
+    assert_eq!(workers(&b, teid, 2), (3, 3));
+    // a control plane that starts anew takes all of them away
+    b.associate_as(2_000);
+    assert_eq!(users(&b), [0, 0, 0, 0]);
+}

@@ -1,0 +1,59 @@
+//! Slices of the user plane: those that the file gives packet threads of their own.
+
+use super::check::{Problems, unique};
+use super::file::{self, File, PacketDriver};
+use vireo_core::config::{DnnConfig, SliceConfig};
+use vireo_node::upf::{DataSlice, SLICE_WORKERS, SliceWorkers};
+use vireo_types::Dnn;
+
+/// The slices in the order that the core knows them in; none if no slice has workers of its own.
+pub(super) fn data(file: &File, slices: &[SliceConfig], dnns: &[DnnConfig], problems: &mut Problems) -> Vec<DataSlice> {
+    let written = file.slices();
+    let has_own = |slice: &file::Slice| slice.data_workers > 0 || !slice.data_cores.is_empty();
+    let Some((first, _)) = written.iter().find(|(_, slice)| has_own(slice)) else { return vec![] };
+    let key = format!("slice.{first}.data-workers");
+    let steers = matches!(file.datapath.driver, PacketDriver::Sockets | PacketDriver::AfPacket);
+    problems.check(
+        steers,
+        &key,
+        "only driver = \"sockets\" and \"af-packet\" hand packets to the workers of slices: choose one, or remove the key",
+    );
+    problems.check(
+        file.datapath.workers == 1 && file.datapath.module.is_empty() && file.datapath.fanout == file::Fanout::Hash,
+        &key,
+        "the workers of slices take the place of datapath.workers, datapath.fanout and modules: remove these",
+    );
+    let mut all = 0;
+    let known = slices.iter().filter_map(|slice| Some((slice, written.get(&slice.name)?)));
+    let data = known.map(|(slice, written)| {
+        let cores = &written.data_cores;
+        let workers = written.data_workers.max(cores.len()).max(1);
+        let key = |name: &str| format!("slice.{}.{name}", slice.name);
+        problems.check(
+            cores.is_empty() || cores.len() == workers,
+            &key("data-cores"),
+            "as many processors as data-workers are allowed, or none",
+        );
+        problems.check(unique(cores), &key("data-cores"), "a processor is there twice");
+        problems.check(cores.iter().all(|core| *core < 1024), &key("data-cores"), "processors are 0 to 1023");
+        all += workers;
+        DataSlice {
+            name: slice.name.clone(),
+            snssai: Some(slice.snssai),
+            dnns: own(slice, dnns),
+            workers: SliceWorkers { workers, cores: cores.clone() },
+        }
+    });
+    let data = data.collect();
+    problems.check(
+        all <= SLICE_WORKERS,
+        &key,
+        format_args!("all slices together have at most {SLICE_WORKERS} data workers, and each has one at least"),
+    );
+    data
+}
+
+/// The data networks that this slice alone reaches: a session there is of it, whatever else the control plane says.
+fn own(slice: &SliceConfig, dnns: &[DnnConfig]) -> Vec<Dnn> {
+    dnns.iter().filter(|dnn| dnn.slices == [slice.snssai]).map(|dnn| dnn.name.clone()).collect()
+}

@@ -1,0 +1,74 @@
+//! `--migrate`: users are moved between two slices of the user plane while they are busy. Who is left to chance; how often
+//! is not.
+
+use super::kill::Rate;
+use crate::cli::Failure;
+use crate::lab::core::Core;
+use rand::seq::IndexedMutRandom;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// The slices of a demo whose users move: all UEs are of the first by their S-NSSAI.
+pub(super) const SLICES: &str = "[slice.default]\nsnssai = { sst = 1 }\ndata-workers = 1\n\n\
+                                 [slice.second]\nsnssai = { sst = 2 }\ndata-workers = 1\n";
+const NAMES: [&str; 2] = ["default", "second"];
+/// How often it asks who is there.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Moves users, one after the other.
+#[derive(Debug)]
+pub(super) struct Migrator {
+    every: Duration,
+    due: Instant,
+    /// When it asks again who is there, and from which UE on.
+    look: Instant,
+    offset: usize,
+    /// Addresses of sessions, and which of the slices each goes to next.
+    users: Vec<(String, usize)>,
+    /// How many it has moved.
+    pub(super) migrations: u64,
+}
+
+impl Migrator {
+    /// Begins now: the first one is moved after one interval.
+    pub(super) fn new(rate: Rate) -> Self {
+        let now = Instant::now();
+        Migrator { every: rate.0, due: now + rate.0, look: now, offset: 0, users: vec![], migrations: 0 }
+    }
+
+    /// Moves as many as are due. While there is nobody it is behind, and does not make up for it.
+    pub(super) fn work(&mut self, core: &Core) -> Result<(), Failure> {
+        let now = Instant::now();
+        if now >= self.look {
+            self.look = now + LOOK;
+            self.find(core)?;
+        }
+        while self.due <= now {
+            self.due += self.every;
+            let Some((address, next)) = self.users.choose_mut(&mut rand::rng()) else { continue };
+            match core.move_user(address, NAMES[*next])? {
+                Some(moved) => {
+                    self.migrations += u64::from(moved);
+                    *next = 1 - *next;
+                }
+                // its session has ended meanwhile
+                None => {
+                    let gone = std::mem::take(address);
+                    self.users.retain(|(address, _)| *address != gone && !address.is_empty());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks who is there. Those that were there before go on from where they are.
+    fn find(&mut self, core: &Core) -> Result<(), Failure> {
+        let status = core.ues(self.offset)?;
+        let last = self.offset + status.ues.len();
+        self.offset = if last < status.counts.ues { last } else { 0 };
+        let before: HashMap<String, usize> = self.users.drain(..).collect();
+        let addresses = status.ues.into_iter().flat_map(|ue| ue.sessions).filter_map(|session| session.ipv4);
+        self.users = addresses.map(|one| (before.get(&one).copied().unwrap_or(1), one)).map(|(n, a)| (a, n)).collect();
+        Ok(())
+    }
+}

@@ -1,0 +1,265 @@
+//! `vireo slice`: the slices of a running user plane (of a core, or of `vireo upf`), and moving users between them.
+
+use crate::cli::Failure;
+use crate::status::{Answer, ask, fetch, table};
+use clap::Subcommand;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+use vireo_node::api::{Moved, SliceStatus, SlicesStatus, Status};
+use vireo_types::Supi;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The API of the core or the UPF
+    #[arg(long, global = true, value_name = "URL", default_value = "http://127.0.0.1:9090")]
+    api: String,
+    /// Print the API's JSON as it is
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Slices with their users, workers and packets
+    List,
+    /// Move users to another slice, while their packets flow
+    Move(MoveArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct MoveArgs {
+    /// Who: an address, a network (10.45.0.0/24), a range (10.45.0.2-10.45.0.99), a SUPI (of a core's subscriber), a
+    /// session (seid:17) or all of a slice (its name)
+    who: Who,
+    /// The slice that they go to
+    #[arg(long, value_name = "NAME")]
+    to: String,
+    /// Which of its workers, from 0 [default: each user to the one with the fewest]
+    #[arg(long, value_name = "N")]
+    worker: Option<u8>,
+    /// Of a slice, so many users at most
+    #[arg(long, value_name = "N")]
+    count: Option<usize>,
+}
+
+/// Who is to be moved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Who {
+    Addresses(IpAddr, IpAddr),
+    Supi(Supi),
+    Seid(u64),
+    Slice(String),
+}
+
+impl FromStr for Who {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(address) = text.parse() {
+            return Ok(Who::Addresses(address, address));
+        }
+        if let Some(number) = text.strip_prefix("seid:") {
+            let (digits, radix) = number.strip_prefix("0x").map_or((number, 10), |hex| (hex, 16));
+            let seid = u64::from_str_radix(digits, radix);
+            return seid.map(Who::Seid).map_err(|_| format!("{number} is no SEID: write seid:17 or seid:0x11"));
+        }
+        if let Some((first, last)) = text.split_once('-')
+            && let (Ok(first), Ok(last)) = (first.parse(), last.parse())
+        {
+            return Ok(Who::Addresses(first, last));
+        }
+        if let Some((base, length)) = text.split_once('/') {
+            return network(base, length).ok_or_else(|| format!("{text} is no network: write it like 10.45.0.0/24"));
+        }
+        match text.parse() {
+            Ok(supi) => Ok(Who::Supi(supi)),
+            Err(_) if text.is_empty() || text.contains(['&', '=', '?', '#', ' ', '%']) => {
+                Err(format!("{text:?} is no slice, address or SUPI"))
+            }
+            Err(_) => Ok(Who::Slice(text.to_owned())),
+        }
+    }
+}
+
+/// The addresses of a network.
+fn network(base: &str, length: &str) -> Option<Who> {
+    let length: u32 = length.parse().ok()?;
+    match base.parse().ok()? {
+        IpAddr::V4(base) => {
+            let host = u32::MAX.checked_shr(length).unwrap_or(0);
+            let first = base.to_bits() & !host;
+            (length <= 32).then(|| Who::Addresses(Ipv4Addr::from(first).into(), Ipv4Addr::from(first | host).into()))
+        }
+        IpAddr::V6(base) => {
+            let host = u128::MAX.checked_shr(length).unwrap_or(0);
+            let first = base.to_bits() & !host;
+            (length <= 128).then(|| Who::Addresses(Ipv6Addr::from(first).into(), Ipv6Addr::from(first | host).into()))
+        }
+    }
+}
+
+/// Does what `vireo slice` was asked.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    match &args.command {
+        Command::List => list(args),
+        Command::Move(order) => {
+            let addresses = match &order.who {
+                Who::Supi(supi) => addresses_of(&args.api, *supi)?,
+                _ => vec![],
+            };
+            let who = match &order.who {
+                Who::Addresses(first, last) => vec![format!("address={first}&last={last}")],
+                Who::Seid(seid) => vec![format!("seid={seid}")],
+                Who::Slice(name) => {
+                    let count = order.count.map(|count| format!("&count={count}")).unwrap_or_default();
+                    vec![format!("slice={name}{count}")]
+                }
+                Who::Supi(_) => addresses.iter().map(|one| format!("address={one}")).collect(),
+            };
+            if order.count.is_some() && !matches!(order.who, Who::Slice(_)) {
+                return Err(Failure("--count says how many users of a slice: name a slice, or leave it out".into()));
+            }
+            let worker = order.worker.map(|n| format!("&worker={n}")).unwrap_or_default();
+            let mut sum = Moved::default();
+            for who in who {
+                let moved = move_users(&args.api, &format!("{who}&to={}{worker}", order.to))?;
+                (sum.users, sum.moved) = (sum.users + moved.users, sum.moved + moved.moved);
+            }
+            match args.json {
+                true => println!("{}", serde_json::to_string(&sum)?),
+                false => println!("{} of {} users moved to {}", sum.moved, sum.users, order.to),
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Has users moved; `query` as the API takes it.
+pub(crate) fn move_users(api: &str, query: &str) -> Result<Moved, Failure> {
+    match ask(api, "POST", &format!("/slices/move?{query}"))? {
+        Answer { status: 200, body, .. } => Ok(serde_json::from_str(&body)?),
+        Answer { status: 400 | 404, body, .. } if !body.trim().is_empty() => Err(Failure(body.trim().to_owned())),
+        Answer { line, body, .. } => Err(Failure(format!("{api} answers '{line}' {}", body.trim()))),
+    }
+}
+
+/// Has the user of an address moved; `None` if nobody has it.
+pub(crate) fn move_user(api: &str, address: &str, to: &str) -> Result<Option<Moved>, Failure> {
+    match ask(api, "POST", &format!("/slices/move?address={address}&to={to}"))? {
+        Answer { status: 200, body, .. } => Ok(Some(serde_json::from_str(&body)?)),
+        Answer { status: 404, .. } => Ok(None),
+        Answer { line, body, .. } => Err(Failure(format!("{api} answers '{line}' {}", body.trim()))),
+    }
+}
+
+/// The slices that an API tells of.
+pub(crate) fn slices(api: &str) -> Result<SlicesStatus, Failure> {
+    Ok(serde_json::from_str(&fetch(api, "/slices")?)?)
+}
+
+/// UEs that are asked for in one go.
+const PAGE: usize = 1000;
+
+/// An address of each session of a subscriber, as the core says: its user plane knows no SUPIs.
+fn addresses_of(api: &str, supi: Supi) -> Result<Vec<IpAddr>, Failure> {
+    let wanted = format!("imsi-{}", supi.reveal());
+    for offset in (0..).step_by(PAGE) {
+        let page = fetch(api, &format!("/status?offset={offset}&limit={PAGE}&reveal_supi=true"))?;
+        let status: Status = serde_json::from_str(&page)?;
+        let found = status.ues.iter().find(|ue| ue.supi == wanted || ue.supi == supi.reveal());
+        if let Some(ue) = found {
+            let address = |ipv4: &Option<String>, ipv6: &Option<String>| {
+                let text = ipv4.as_ref().or(ipv6.as_ref())?;
+                text.split('/').next()?.parse().ok()
+            };
+            let all: Vec<IpAddr> = ue.sessions.iter().filter_map(|one| address(&one.ipv4, &one.ipv6)).collect();
+            return match all.is_empty() {
+                true => Err(Failure(format!("{supi} has no session now: there is nothing to move"))),
+                false => Ok(all),
+            };
+        }
+        if offset + status.ues.len() >= status.counts.ues || status.ues.is_empty() {
+            break;
+        }
+    }
+    Err(Failure(format!(
+        "{api} knows no UE {supi}: `vireo status` lists those of a core; a UPF alone knows users by address or SEID"
+    )))
+}
+
+fn list(args: &Args) -> Result<(), Failure> {
+    if args.json {
+        println!("{}", fetch(&args.api, "/slices")?.trim_end());
+        return Ok(());
+    }
+    print!("{}", render(&slices(&args.api)?));
+    Ok(())
+}
+
+fn render(status: &SlicesStatus) -> String {
+    if status.slices.is_empty() {
+        return "the user plane is not divided into slices: slice.NAME.data-workers in its configuration does that\n"
+            .to_owned();
+    }
+    let mut text = format!("{} slices, {} users moved since the start\n", status.slices.len(), status.moved);
+    let header = ["slice", "S-NSSAI", "users", "worker", "core", "of them", "UL packets", "DL packets", "dropped"];
+    table(&mut text, &header, status.slices.iter().flat_map(lines));
+    text
+}
+
+/// One line for each worker.
+fn lines(slice: &SliceStatus) -> Vec<Vec<String>> {
+    let who = [slice.name.clone(), slice.snssai.clone().unwrap_or_default(), slice.users.to_string()];
+    let line = |(n, worker): (usize, &vireo_node::api::SliceWorkerStatus)| {
+        let who = if n == 0 { who.clone() } else { Default::default() };
+        let core = worker.core.map_or_else(|| "any".to_owned(), |core| core.to_string());
+        let numbers = [worker.users, worker.uplink_packets, worker.downlink_packets, worker.dropped_packets];
+        who.into_iter().chain([worker.number.to_string(), core]).chain(numbers.map(|n| n.to_string())).collect()
+    };
+    slice.workers.iter().enumerate().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vireo_node::api::SliceWorkerStatus;
+
+    #[test]
+    fn users_are_named_in_many_ways() {
+        let who = |text: &str| text.parse::<Who>();
+        let range = |first: &str, last: &str| Ok(Who::Addresses(first.parse().unwrap(), last.parse().unwrap()));
+        assert_eq!(who("10.45.0.7"), range("10.45.0.7", "10.45.0.7"));
+        assert_eq!(who("10.45.0.2-10.45.0.99"), range("10.45.0.2", "10.45.0.99"));
+        assert_eq!(who("10.45.1.9/24"), range("10.45.1.0", "10.45.1.255"));
+        assert_eq!(who("fd45::/63"), range("fd45::", "fd45:0:0:1:ffff:ffff:ffff:ffff"));
+        assert_eq!(who("0.0.0.0/0"), range("0.0.0.0", "255.255.255.255"));
+        assert_eq!(who("imsi-999700000000001"), Ok(Who::Supi("999700000000001".parse().unwrap())));
+        assert_eq!((who("seid:17"), who("seid:0x11")), (Ok(Who::Seid(17)), Ok(Who::Seid(17))));
+        assert_eq!(who("phones"), Ok(Who::Slice("phones".into())));
+        assert_eq!(who("iot-meters"), Ok(Who::Slice("iot-meters".into())));
+        for bad in ["", "seid:x", "10.45.0.0/33", "fd45::/129", "a&to=b", "a b"] {
+            assert!(who(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn slices_are_a_table() {
+        let worker =
+            |number, core| SliceWorkerStatus { number, core, users: 4, uplink_packets: 9, ..Default::default() };
+        let phones = SliceStatus {
+            name: "phones".into(),
+            snssai: Some("1".into()),
+            users: 8,
+            workers: vec![worker(0, Some(1)), worker(1, None)],
+            counted: None,
+        };
+        let text = render(&SlicesStatus { moved: 3, slices: vec![phones] });
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert!(text.starts_with("1 slices, 3 users moved since the start"), "{text}");
+        assert!(lines.contains(&"phones 1 8 0 1 4 9 0 0".split(' ').collect()), "{text}");
+        assert!(lines.contains(&"1 any 4 9 0 0".split(' ').collect()), "{text}");
+        assert!(render(&SlicesStatus::default()).contains("data-workers"));
+    }
+}
