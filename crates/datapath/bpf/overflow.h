@@ -197,8 +197,7 @@ static __always_inline void tunnel_of(struct downlink *tunnel, const struct acti
 }
 
 /* A G-PDU of a marked tunnel (overflow: Tables::uplink_by_flows). */
-SEC("xdp")
-int upf_uplink(struct xdp_md *ctx)
+static __always_inline int by_uplink_rules(struct xdp_md *ctx)
 {
 	struct bpf_fib_lookup hop = {};
 	struct downlink tunnel = {};
@@ -264,8 +263,7 @@ int upf_uplink(struct xdp_md *ctx)
 }
 
 /* A packet for the UE of a marked record (overflow: Tables::downlink_by_flows). */
-SEC("xdp")
-int upf_downlink(struct xdp_md *ctx)
+static __always_inline int by_downlink_rules(struct xdp_md *ctx)
 {
 	struct bpf_fib_lookup hop = {};
 	struct downlink tunnel = {}, *record;
@@ -303,4 +301,36 @@ int upf_downlink(struct xdp_md *ctx)
 	if (!hop_at(ctx, ETH_HLEN))
 		return XDP_ABORTED;
 	return decided(into_tunnel(ctx, &hop, &tunnel, ETH_HLEN, total, count(&record->state, total), 0));
+}
+
+SEC("xdp")
+int upf_uplink(struct xdp_md *ctx)
+{
+	return by_uplink_rules(ctx);
+}
+
+SEC("xdp")
+int upf_downlink(struct xdp_md *ctx)
+{
+	return by_downlink_rules(ctx);
+}
+
+/* The same on the processors of slices: the kernel keeps programs apart by where they are attached. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, __u32);
+} programs_there SEC(".maps");
+
+SEC("xdp/cpumap")
+int upf_uplink_there(struct xdp_md *ctx)
+{
+	return by_uplink_rules(ctx);
+}
+
+SEC("xdp/cpumap")
+int upf_downlink_there(struct xdp_md *ctx)
+{
+	return by_downlink_rules(ctx);
 }

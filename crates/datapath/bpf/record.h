@@ -152,6 +152,7 @@ struct range {
 #define RANGES 8
 #define ADDRESSES 8
 #define INTERFACES 16
+#define WORKERS 64
 
 struct config {
 	struct range v4[RANGES];
@@ -173,6 +174,8 @@ struct config {
 	__u32 to_stack;
 	/* What the kernel's routes say is a UE's goes there. */
 	__u32 tun;
+	/* Where slices have processors: that of each worker. */
+	__u32 processors[WORKERS];
 };
 
 /* A network behind a UE, by family (AF_) and address as on the wire; the family's bits count. */
@@ -224,6 +227,7 @@ enum reason {
 	N6_SEND,
 	NO_RULE,
 	QUOTA_SPENT,
+	RING_FULL,
 	REASONS,
 };
 

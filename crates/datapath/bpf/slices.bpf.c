@@ -31,7 +31,7 @@ int slice_of_packet(struct __sk_buff *skb)
 			return owner;
 		/* with options or in fragments it goes by the sockets */
 		bpf_skb_load_bytes_relative(skb, sizeof(ip), &behind, sizeof(behind), BPF_HDR_START_NET);
-		return owner_of_g_pdu(ip.protocol, &behind);
+		return is_g_pdu(ip.protocol, &behind) ? owner_of_teid(bpf_ntohl(behind.gtp.teid)) : 0;
 	}
 	if (version >> 4 == 6) {
 		struct ipv6hdr ip;
@@ -42,7 +42,7 @@ int slice_of_packet(struct __sk_buff *skb)
 		if (owner >= 0)
 			return owner;
 		bpf_skb_load_bytes_relative(skb, sizeof(ip), &behind, sizeof(behind), BPF_HDR_START_NET);
-		return owner_of_g_pdu(ip.nexthdr, &behind);
+		return is_g_pdu(ip.nexthdr, &behind) ? owner_of_teid(bpf_ntohl(behind.gtp.teid)) : 0;
 	}
 	return 0;
 }

@@ -85,9 +85,7 @@ struct tunnelled {
 	struct gtp gtp;
 } __attribute__((packed));
 
-static __always_inline __u32 owner_of_g_pdu(__u8 protocol, const struct tunnelled *behind)
+static __always_inline int is_g_pdu(__u8 protocol, const struct tunnelled *behind)
 {
-	if (protocol != IPPROTO_UDP || behind->udp.dest != bpf_htons(GTP_PORT) || behind->gtp.kind != GTP_G_PDU)
-		return 0;
-	return owner_of_teid(bpf_ntohl(behind->gtp.teid));
+	return protocol == IPPROTO_UDP && behind->udp.dest == bpf_htons(GTP_PORT) && behind->gtp.kind == GTP_G_PDU;
 }

@@ -16,6 +16,7 @@
 #include "overflow.h"
 #include "route.h"
 #include "tables.h"
+#include "divide.h"
 #include "tunnel.h"
 
 #define EXTENSIONS 3
@@ -307,26 +308,63 @@ static __always_inline int receive_v6(struct xdp_md *ctx, __u32 frame)
 	return downlink(ctx, entry, total);
 }
 
-SEC("xdp")
-int upf(struct xdp_md *ctx)
+/* What becomes of a frame, or by what it is decided on (BY_). */
+static __always_inline int receive(struct xdp_md *ctx)
 {
 	struct ethhdr *ethernet = start_of(ctx);
 	__u32 frame = end_of(ctx) - start_of(ctx);
-	int result;
 
 	if ((void *)(ethernet + 1) > end_of(ctx) || frame > LONGEST)
 		return XDP_PASS;
 	switch (ethernet->h_proto) {
 	case bpf_htons(ETH_P_IP):
-		result = receive_v4(ctx, frame);
-		break;
+		return receive_v4(ctx, frame);
 	case bpf_htons(ETH_P_IPV6):
-		result = receive_v6(ctx, frame);
-		break;
+		return receive_v6(ctx, frame);
 	default:
 		return XDP_PASS;
 	}
+}
+
+SEC("xdp")
+int upf(struct xdp_md *ctx)
+{
+	int result = receive(ctx);
+
 	/* by constant numbers: the kernel makes direct jumps of these */
+	if (result == BY_UPLINK_RULES)
+		bpf_tail_call_static(ctx, &programs, UPLINK_RULES);
+	if (result == BY_DOWNLINK_RULES)
+		bpf_tail_call_static(ctx, &programs, DOWNLINK_RULES);
+	return result < BY_RULES ? result : XDP_PASS;
+}
+
+/* The same for a frame that comes from upf_divide. */
+SEC("xdp/cpumap")
+int upf_there(struct xdp_md *ctx)
+{
+	int result = receive(ctx);
+
+	if (result == BY_UPLINK_RULES)
+		bpf_tail_call_static(ctx, &programs_there, UPLINK_RULES);
+	if (result == BY_DOWNLINK_RULES)
+		bpf_tail_call_static(ctx, &programs_there, DOWNLINK_RULES);
+	return result < BY_RULES ? result : XDP_PASS;
+}
+
+/* Where slices have processors: hands a frame to the one of its user's, so that a flood takes no other's time. */
+SEC("xdp")
+int upf_divide(struct xdp_md *ctx)
+{
+	int worker = owner_of_frame(ctx), result;
+	__u32 processor;
+
+	if (worker >= 0) {
+		processor = config.processors[(__u32)worker % WORKERS];
+		if (processor != bpf_get_smp_processor_id())
+			return bpf_redirect_map(&processors, processor, 0);
+	}
+	result = receive(ctx);
 	if (result == BY_UPLINK_RULES)
 		bpf_tail_call_static(ctx, &programs, UPLINK_RULES);
 	if (result == BY_DOWNLINK_RULES)

@@ -63,6 +63,8 @@ reasons! {
     NoRule = "no_rule",
     /// A URR's quota is used up (TS 29.244 5.2.2.2).
     QuotaSpent = "quota_spent",
+    /// The ring of AF_PACKET that the frame was for had no room, or the kernel was just going on to its next block.
+    RingFull = "ring_full",
 }
 
 /// How many reasons there are.

@@ -222,10 +222,16 @@ pub enum StartError {
     SlicesAndModules,
     /// Packets cannot be handed to a slice's workers.
     #[error(
-        "this driver does not hand packets to the workers of slices: choose driver = \"af-packet\" or \"sockets\", or \
+        "this driver does not hand packets to the workers of slices: choose driver = \"xdp\", \"af-packet\" or \"sockets\", or \
          remove the slices' data-workers"
     )]
     SlicesDriver,
+    /// XDP runs on processors, not in threads.
+    #[error(
+        "with driver = \"xdp\" each worker of a slice has a processor of its own: give each slice data-cores that no other \
+         has, or choose driver = \"af-packet\" or \"sockets\""
+    )]
+    SliceProcessors,
     /// Too many, or none.
     #[error("all slices together have 1 to 64 workers, and each has one at least: correct their data-workers")]
     SliceWorkers,

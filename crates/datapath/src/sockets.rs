@@ -17,7 +17,8 @@ use crate::modules::{self, Module};
 use crate::nic::Filters;
 use crate::overflow::FlowPackets;
 use crate::pipeline::{self, HEADROOM, Said, Unusual};
-use crate::slices::{self, Load, SliceWorkers, WorkerLoad, steer::Steering};
+use crate::slices::{self, Load, SliceWorkers, To, WorkerLoad, steer::Steering};
+use crate::sys::link::Link;
 use crate::sys::monotonic_ns;
 use crate::sys::poll::{Poller, Waker};
 use crate::sys::tun::Tun;
@@ -59,17 +60,20 @@ pub struct SocketsConfig {
 }
 
 impl SocketsConfig {
-    /// Whether the driver hands packets to the workers of slices.
-    fn steers(&self) -> bool {
-        let by_frames = |frames: &FramesConfig| matches!(frames.io, FrameIo::AfPacket(_));
-        self.xdp.is_none() && self.frames.as_ref().is_none_or(by_frames)
+    /// What the driver hands packets of slices to.
+    fn steers(&self) -> To {
+        match (&self.xdp, self.frames.as_ref().map(|frames| frames.io)) {
+            (Some(_), _) => To::Processor,
+            (None, Some(FrameIo::AfXdp(_))) => To::Anybody,
+            (None, Some(FrameIo::AfPacket(_)) | None) => To::Thread,
+        }
     }
 
     /// Packet threads of the driver, modules' excepted.
     fn threads(&self) -> usize {
-        match self.slices.iter().map(|slice| slice.workers).sum() {
-            0 => self.workers.max(1),
-            of_slices => of_slices,
+        match self.slices.iter().map(|slice| slice.workers).sum::<usize>() {
+            of_slices if of_slices > 0 && self.xdp.is_none() => of_slices,
+            _ => self.workers.max(1),
         }
     }
 
@@ -120,7 +124,10 @@ pub struct View {
 impl View {
     /// What the workers of slices have handled, in their order.
     pub fn loads(&self) -> Vec<WorkerLoad> {
-        slices::read(&self.loads)
+        match &self.kernel {
+            Some(kernel) => kernel.loads(),
+            None => slices::read(&self.loads),
+        }
     }
 
     /// Takes what a worker has counted.
@@ -193,6 +200,8 @@ pub struct Sockets {
     steer: Option<(Steer, FrameIo)>,
     next_hops: NextHops,
     filters: Option<Filters>,
+    /// Rings of AF_PACKET, with the numbers of their workers.
+    rings: Vec<(usize, Link)>,
     /// Whether the log has it that an interface of XDP is lost.
     told_lost: AtomicBool,
 }
@@ -236,25 +245,10 @@ impl Sockets {
                 None
             }
         };
-        let (mut tables, mut xdp) = match &config.xdp {
-            None => (Tables::new(config.pools.clone(), config.limits), None),
-            Some(xdp) => {
-                let (xdp, tables) =
-                    Xdp::load(xdp, &config.n3, config.pools.clone(), config.limits, &config.tun, config.nat)?;
-                (tables, Some(xdp))
-            }
-        };
+        let (mut tables, mut xdp, steering) = tables(&config)?;
         let of_modules: usize = config.modules().iter().map(Module::workers).sum();
         let by_one = threads.max(of_modules) <= 1 && config.xdp.is_none();
         tables.decided_by_one(by_one);
-        let steering = match config.slices.is_empty() {
-            true => None,
-            false => {
-                let (steering, owners) = slices::steer::load(&config.n3, &config.pools, config.limits)?;
-                tables.owners = owners;
-                Some(steering)
-            }
-        };
         if let Some(steering) = steering.as_ref().filter(|_| workers > 1) {
             divide(steering, &sockets[0], &queues[0])?;
         }
@@ -277,6 +271,7 @@ impl Sockets {
             steer: None,
             next_hops: NextHops::new(config.next_hops())?,
             filters: None,
+            rings: vec![],
             told_lost: AtomicBool::new(false),
         };
         if let Some(frames) = &config.frames {
@@ -294,7 +289,7 @@ impl Sockets {
                 slot: (mtu + 256).next_multiple_of(512),
                 bare,
                 beside_one: by_one && config.frames.is_some(),
-                number: config.frames.is_none().then_some(number),
+                number: (config.frames.is_none() && config.xdp.is_none()).then_some(number),
             };
             let poller = worker.poller(&driver.stop)?;
             let core = worker.number.and_then(|number| placement.get(number).copied().flatten());
@@ -350,6 +345,11 @@ impl Sockets {
             FrameIo::AfPacket(fanout) => {
                 let open = |group: &Group| packet::open(&steer.interfaces[group.interfaces.clone()], group.workers);
                 let ports = groups.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+                let mut workers = 0;
+                for ports in &ports {
+                    self.rings.extend(packet::rings(ports)?.into_iter().map(|(n, ring)| (workers + n, ring)));
+                    workers += ports.len();
+                }
                 steer.filter(ports.iter().flat_map(|ports| packet::sockets(ports)))?;
                 for (group, ports) in groups.iter().zip(&ports) {
                     let program = steering.map(|steering| steering.packets.as_fd());
@@ -410,6 +410,14 @@ impl Sockets {
         let mut stats = Stats::default();
         stats.drops[DropReason::BufferExpired as usize] =
             self.editor.view.look(|tables| tables.expire_buffers(self.clock.now()));
+        for (worker, ring) in &self.rings {
+            // a ring that cannot be asked was closed: its worker has ended
+            let drops = ring.take_drops().map_or(0, u64::from);
+            stats.drops[DropReason::RingFull as usize] += drops;
+            if let Some(load) = self.editor.view.loads.get(*worker) {
+                load.no_room(drops);
+            }
+        }
         self.editor.view.counters.flush(&mut stats);
         self.change(|tables, released| {
             tables.advertise_again(released);
@@ -451,6 +459,23 @@ impl Drop for Sockets {
         // last, so that no frame is the kernel's as well as ours
         self.steer = None;
     }
+}
+
+/// The tables, with the program that reads them if there is one, or with those that divide packets among slices.
+fn tables(config: &SocketsConfig) -> Result<(Tables, Option<Xdp>, Option<Steering>), StartError> {
+    let SocketsConfig { n3, tun, pools, limits, nat, .. } = config;
+    if let Some(xdp) = &config.xdp {
+        let processors = slices::processors(&config.slices);
+        let (xdp, tables) = Xdp::load(xdp, n3, pools.clone(), *limits, tun, *nat, &processors)?;
+        return Ok((tables, Some(xdp), None));
+    }
+    let mut tables = Tables::new(pools.clone(), *limits);
+    if config.slices.is_empty() {
+        return Ok((tables, None, None));
+    }
+    let (steering, owners) = slices::steer::load(n3, pools, *limits)?;
+    tables.owners = owners;
+    Ok((tables, None, Some(steering)))
 }
 
 /// Has the kernel hand what comes to these addresses and the TUN device to the workers of slices.

@@ -56,7 +56,7 @@ fn users_move_between_slices() {
         eprintln!("skipped: BPF programs are loaded by root alone");
         return;
     }
-    for datapath in ["sockets", "af-packet"] {
+    for datapath in ["sockets", "af-packet", "xdp"] {
         let directory = tempfile::tempdir().unwrap();
         let json = directory.path().join("out.json");
         let arguments = ["demo", "--ues", "40", "--rate", "40", "--migrate", "100/s", "--datapath", datapath, "--json"];

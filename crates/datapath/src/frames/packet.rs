@@ -44,6 +44,12 @@ pub(crate) fn sockets(ports: &[Ports]) -> impl Iterator<Item = &Link> {
     ports.iter().flat_map(|ports| ports.rings.iter().map(Ring::link))
 }
 
+/// The sockets of the rings once more, each with the number of its worker: to ask what was dropped.
+pub(crate) fn rings(ports: &[Ports]) -> io::Result<Vec<(usize, Link)>> {
+    let all = ports.iter().enumerate().flat_map(|(n, ports)| ports.rings.iter().map(move |ring| (n, ring)));
+    all.map(|(n, ring)| Ok((n, ring.link().again()?))).collect()
+}
+
 /// Begins to receive: the rings of an interface form a group, whose frames are divided by a program if there is one.
 pub(crate) fn bind(
     ports: &[Ports],

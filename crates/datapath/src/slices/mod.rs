@@ -34,20 +34,41 @@ pub(crate) fn placement(slices: &[SliceWorkers]) -> Vec<Option<usize>> {
     slices.iter().flat_map(|slice| (0..slice.workers).map(|n| slice.cores.get(n).copied())).collect()
 }
 
+/// What a driver hands a user's packets to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum To {
+    /// To whom they come to.
+    Anybody,
+    /// A thread.
+    Thread,
+    /// A processor, in the kernel.
+    Processor,
+}
+
+/// The processors of all workers, in order; fewer if one has none.
+pub(crate) fn processors(slices: &[SliceWorkers]) -> Vec<usize> {
+    placement(slices).into_iter().flatten().collect()
+}
+
 /// Whether the slices can be had beside the rest of the configuration.
-pub(crate) fn check(slices: &[SliceWorkers], modules: usize, steered: bool) -> Result<(), StartError> {
+pub(crate) fn check(slices: &[SliceWorkers], modules: usize, to: To) -> Result<(), StartError> {
     if slices.is_empty() {
         return Ok(());
     }
     if modules > 0 {
         return Err(StartError::SlicesAndModules);
     }
-    if !steered {
+    if to == To::Anybody {
         return Err(StartError::SlicesDriver);
     }
     let all = placement(slices);
     if all.len() > WORKERS || slices.iter().any(|slice| slice.workers == 0) {
         return Err(StartError::SliceWorkers);
+    }
+    let own = processors(slices);
+    let each = own.iter().enumerate().all(|(n, core)| !own[..n].contains(core)) && own.len() == all.len();
+    if to == To::Processor && !each {
+        return Err(StartError::SliceProcessors);
     }
     let missing = |core: &&usize| !Path::new(&format!("/sys/devices/system/cpu/cpu{core}")).exists();
     match all.iter().flatten().find(missing) {
@@ -63,9 +84,16 @@ pub(crate) struct Load {
     packets: [AtomicU64; 2],
     octets: [AtomicU64; 2],
     dropped: AtomicU64,
+    /// Of the kernel; somebody else writes it.
+    no_room: AtomicU64,
 }
 
 impl Load {
+    /// Counts frames that there was no room for.
+    pub(crate) fn no_room(&self, frames: u64) {
+        self.no_room.fetch_add(frames, Relaxed);
+    }
+
     /// Adds a batch. The worker alone writes.
     pub(crate) fn add(&self, stats: &Stats) {
         let add = |sum: &AtomicU64, n: u64| sum.store(sum.load(Relaxed).wrapping_add(n), Relaxed);
@@ -78,7 +106,11 @@ impl Load {
 
     fn read(&self) -> WorkerLoad {
         let volume = |n: usize| Volume { packets: self.packets[n].load(Relaxed), octets: self.octets[n].load(Relaxed) };
-        WorkerLoad { uplink: volume(0), downlink: volume(1), dropped: self.dropped.load(Relaxed) }
+        WorkerLoad {
+            uplink: volume(0),
+            downlink: volume(1),
+            dropped: self.dropped.load(Relaxed) + self.no_room.load(Relaxed),
+        }
     }
 }
 
@@ -105,18 +137,22 @@ mod tests {
     #[test]
     fn what_slices_need_is_said() {
         let slice = |workers, cores: &[usize]| SliceWorkers { workers, cores: cores.to_vec() };
-        let says = |slices: &[SliceWorkers], modules, steered| {
-            check(slices, modules, steered).err().map(|error| error.to_string()).unwrap_or_default()
+        let says = |slices: &[SliceWorkers], modules, to| {
+            check(slices, modules, to).err().map(|error| error.to_string()).unwrap_or_default()
         };
         let two = [slice(1, &[0]), slice(2, &[])];
-        assert_eq!(says(&two, 0, true), "");
-        assert_eq!(says(&[], 2, false), "", "no slices, no conditions");
+        assert_eq!(says(&two, 0, To::Thread), "");
+        assert_eq!(says(&[], 2, To::Anybody), "", "no slices, no conditions");
         assert_eq!(placement(&two), [Some(0), None, None]);
-        assert!(says(&two, 2, true).contains("modules"));
-        assert!(says(&two, 0, false).contains("driver"));
-        assert!(says(&[slice(0, &[])], 0, true).contains("1 to 64"));
-        assert!(says(&[slice(64, &[]), slice(1, &[])], 0, true).contains("1 to 64"));
-        assert!(says(&[slice(1, &[9999])], 0, true).contains("no processor 9999"));
+        assert!(says(&two, 2, To::Thread).contains("modules"));
+        assert!(says(&two, 0, To::Anybody).contains("driver"));
+        assert!(says(&[slice(0, &[])], 0, To::Thread).contains("1 to 64"));
+        assert!(says(&[slice(64, &[]), slice(1, &[])], 0, To::Thread).contains("1 to 64"));
+        assert!(says(&[slice(1, &[9999])], 0, To::Thread).contains("no processor 9999"));
+        for shared in [&two[..], &[slice(1, &[0]), slice(1, &[0])]] {
+            assert!(says(shared, 0, To::Processor).contains("processor of its own"));
+        }
+        assert_eq!(says(&[slice(1, &[0])], 0, To::Processor), "");
     }
 
     #[test]

@@ -44,7 +44,11 @@ pub(crate) fn load(n3: &[IpAddr], pools: &[Pool], limits: Limits) -> Result<(Ste
 }
 
 /// The maps of the words, as large as they must be.
-fn sized<'l, 'c>(loader: &'l mut EbpfLoader<'c>, ranges: &[index::Range], limits: Limits) -> &'l mut EbpfLoader<'c> {
+pub(crate) fn sized<'l, 'c>(
+    loader: &'l mut EbpfLoader<'c>,
+    ranges: &[index::Range],
+    limits: Limits,
+) -> &'l mut EbpfLoader<'c> {
     loader
         .map_max_entries("tunnel_owners", lines(limits.bounded()))
         .map_max_entries("address_owners", lines(index::entries(ranges)))
@@ -55,7 +59,7 @@ fn lines(words: usize) -> u32 {
 }
 
 /// The words of a loaded object.
-fn owners(bpf: &Ebpf, ranges: Vec<index::Range>, limits: Limits) -> Result<Owners, StartError> {
+pub(crate) fn owners(bpf: &Ebpf, ranges: Vec<index::Range>, limits: Limits) -> Result<Owners, StartError> {
     let tunnels = mapped(bpf, "tunnel_owners", limits.bounded())?;
     let addresses = mapped(bpf, "address_owners", index::entries(&ranges))?;
     Ok(Owners::over(tunnels, addresses, ranges))

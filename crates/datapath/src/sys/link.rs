@@ -58,6 +58,22 @@ impl Link {
         Ok(())
     }
 
+    /// Frames that its ring had no room for since the last call.
+    pub(crate) fn take_drops(&self) -> io::Result<u32> {
+        // linux/if_packet.h: struct tpacket_stats_v3
+        let [_packets, drops, _frozen] = {
+            let mut stats = [0_u32; 3];
+            self.get(libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut stats)?;
+            stats
+        };
+        Ok(drops)
+    }
+
+    /// The same socket once more.
+    pub(crate) fn again(&self) -> io::Result<Self> {
+        self.0.try_clone().map(Link)
+    }
+
     /// The error that makes the socket look readable, such as that the interface went down; it is forgotten.
     pub(crate) fn take_error(&self) -> Option<io::Error> {
         let mut code = 0;

@@ -14,11 +14,12 @@ use crate::host::{self, StartError};
 use crate::index;
 use crate::modules::{self, Module};
 use crate::overflow::{FlowPackets, cells};
+use crate::slices::{self, WorkerLoad};
 use crate::sys::netlink;
 use crate::sys::shared::Shared;
 use crate::tables::{Limits, Memories, Mirror, Pool, Tables};
 use aya::maps::lpm_trie::{self, LpmTrie};
-use aya::maps::{HashMap, Map, MapData, MapError, PerCpuArray, ProgramArray};
+use aya::maps::{CpuMap, HashMap, Map, MapData, MapError, PerCpuArray, ProgramArray};
 use aya::programs::links::FdLink;
 use aya::programs::{ProgramError, Xdp as Program};
 use aya::{Ebpf, EbpfLoader};
@@ -75,6 +76,8 @@ pub(crate) struct Xdp {
     bpf: Ebpf,
     interfaces: Vec<(String, u32)>,
     modules: Vec<Module>,
+    /// The program that frames come to first.
+    entry: &'static str,
     mode: XdpMode,
     links: Vec<FdLink>,
     counted: KernelCounters,
@@ -83,7 +86,8 @@ pub(crate) struct Xdp {
 impl Xdp {
     /// Loads the program; gives the tables that it reads. It is on no interface yet. The kernel's routes for UEs lead to
     /// the device `tun`. With `nat`, uplink packets go to the
-    /// kernel's stack, which sends them on.
+    /// kernel's stack, which sends them on. Where there are slices, each user's packets are handled by the processor of its
+    /// worker.
     pub(crate) fn load(
         config: &XdpConfig,
         n3: &[IpAddr],
@@ -91,6 +95,7 @@ impl Xdp {
         limits: Limits,
         tun: &str,
         nat: bool,
+        processors: &[usize],
     ) -> Result<(Self, Tables), StartError> {
         if config.interfaces.is_empty() {
             return Err(StartError::NoXdpInterface);
@@ -108,6 +113,7 @@ impl Xdp {
         let mut constants = Config::new(&ranges, n3, &indexes, &config.next_hops)?;
         constants.set_tun(netlink::index_of(tun)?);
         constants.divide(&config.modules, &interfaces)?;
+        constants.place(processors);
         if nat {
             if !config.next_hops.is_empty() || config.modules.iter().any(|module| !module.next_hops.is_empty()) {
                 return Err(StartError::XdpNatNextHop);
@@ -115,8 +121,10 @@ impl Xdp {
             host::reverse_path(&config.interfaces)?;
             constants.leave_to_stack();
         }
-        let mut bpf = EbpfLoader::new()
-            .override_global("config", &constants, true)
+        let mut loader = EbpfLoader::new();
+        let loader = slices::steer::sized(loader.override_global("config", &constants, true), &ranges, limits);
+        let mut bpf = loader
+            .map_max_entries("processors", processors.iter().max().map_or(1, |most| *most as u32 + 1))
             .map_max_entries("uplinks", records as u32)
             .map_max_entries("downlinks", records as u32)
             .map_max_entries("addresses", (entries / ENTRIES) as u32)
@@ -128,7 +136,12 @@ impl Xdp {
         for name in PROGRAMS {
             program(&mut bpf, name)?.load().map_err(|error| refused(&error))?;
         }
-        go_on(&mut bpf)?;
+        go_on(&mut bpf, "programs", &PROGRAMS)?;
+        let entry = match processors.is_empty() {
+            true => PROGRAMS[0],
+            false => divide(&mut bpf, processors)?,
+        };
+        let owners = slices::steer::owners(&bpf, ranges.clone(), limits)?;
         let memories = Memories {
             uplinks: mapped(&bpf, "uplinks", records)?,
             downlinks: mapped(&bpf, "downlinks", records)?,
@@ -137,10 +150,13 @@ impl Xdp {
         };
         let found = Found { foreign: taken(&mut bpf, "foreign")?, framed: taken(&mut bpf, "framed")? };
         let counted = taken(&mut bpf, "counted")?;
-        let tables = Tables::over(memories, ranges, pools, limits, Some(Box::new(found)));
-        let counted = KernelCounters(Arc::new(counted));
+        let mut tables = Tables::over(memories, ranges, pools, limits, Some(Box::new(found)));
+        if !processors.is_empty() {
+            tables.owners = owners;
+        }
+        let counted = KernelCounters { all: Arc::new(counted), workers: processors.into() };
         Ok((
-            Xdp { bpf, interfaces, modules: config.modules.clone(), mode: config.mode, links: vec![], counted },
+            Xdp { bpf, interfaces, modules: config.modules.clone(), entry, mode: config.mode, links: vec![], counted },
             tables,
         ))
     }
@@ -151,7 +167,7 @@ impl Xdp {
             XdpMode::Native => aya::programs::XdpMode::Driver,
             XdpMode::Generic => aya::programs::XdpMode::Skb,
         };
-        let program: &mut Program = program(&mut self.bpf, PROGRAMS[0])?;
+        let program: &mut Program = program(&mut self.bpf, self.entry)?;
         for (name, index) in &self.interfaces {
             let link = program.attach_to_if_index(*index, mode).map_err(|error| not_attached(name, &error))?;
             let link = program.take_link(link).map_err(|error| refused(&error))?;
@@ -183,7 +199,11 @@ const ENTRIES: usize = 16;
 
 /// The counters of all processors.
 #[derive(Clone)]
-pub(crate) struct KernelCounters(Arc<PerCpuArray<MapData, Counted>>);
+pub(crate) struct KernelCounters {
+    all: Arc<PerCpuArray<MapData, Counted>>,
+    /// The processors of the workers of slices.
+    workers: Arc<[usize]>,
+}
 
 impl std::fmt::Debug for KernelCounters {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -194,16 +214,29 @@ impl std::fmt::Debug for KernelCounters {
 impl KernelCounters {
     /// Adds what the program has counted so far.
     pub(crate) fn add_to(&self, stats: &mut Stats) {
-        match self.0.get(&0, 0) {
+        match self.all.get(&0, 0) {
             Ok(processors) => processors.iter().for_each(|counted| counted.add_to(stats)),
             Err(error) => warn!("the counters of the XDP program cannot be read: {error}"),
         }
     }
 
+    /// What the processors of slices have done.
+    pub(crate) fn loads(&self) -> Vec<WorkerLoad> {
+        let processors = self.all.get(&0, 0);
+        let of = |processor: &usize| {
+            let mut stats = Stats::default();
+            if let Some(counted) = processors.as_ref().ok().and_then(|all| all.get(*processor)) {
+                counted.add_to(&mut stats);
+            }
+            WorkerLoad { uplink: stats.uplink, downlink: stats.downlink, dropped: stats.drops.iter().sum() }
+        };
+        self.workers.iter().map(of).collect()
+    }
+
     /// Packets of marked records.
     pub(crate) fn flow_packets(&self) -> FlowPackets {
         let mut sum = FlowPackets::default();
-        for counted in self.0.get(&0, 0).iter().flat_map(|processors| processors.iter()) {
+        for counted in self.all.get(&0, 0).iter().flat_map(|processors| processors.iter()) {
             sum.decided += counted.rules[0];
             sum.left += counted.rules[1];
         }
@@ -269,12 +302,34 @@ fn program<'a>(bpf: &'a mut Ebpf, name: &str) -> Result<&'a mut Program, StartEr
     program.try_into().map_err(|error: ProgramError| refused(&error))
 }
 
+/// Those that do the same on the processors of slices.
+const THERE: [&str; 3] = ["upf_there", "upf_uplink_there", "upf_downlink_there"];
+/// Frames that may wait for a processor.
+const WAITING: u32 = 2048;
+
+/// Has frames handed to the processors of slices; gives the program that does it.
+fn divide(bpf: &mut Ebpf, processors: &[usize]) -> Result<&'static str, StartError> {
+    const DIVIDE: &str = "upf_divide";
+    for name in THERE.into_iter().chain([DIVIDE]) {
+        program(bpf, name)?.load().map_err(|error| refused(&error))?;
+    }
+    go_on(bpf, "programs_there", &THERE)?;
+    let there = program(bpf, THERE[0])?.fd().map_err(|error| refused(&error))?;
+    let there = there.try_clone().map_err(|error| refused(&error))?;
+    let map = bpf.map_mut("processors").ok_or_else(|| StartError::Xdp("it has no map processors".to_owned()))?;
+    let mut map = CpuMap::try_from(map).map_err(|error| refused(&error))?;
+    for processor in processors {
+        map.set(*processor as u32, WAITING, Some(&there), 0).map_err(|error| refused(&error))?;
+    }
+    Ok(DIVIDE)
+}
+
 /// Tells the first program the ones that it goes on to. The kernel forgets them when nobody holds the map any more.
-fn go_on(bpf: &mut Ebpf) -> Result<(), StartError> {
-    for (number, name) in (0..).zip(&PROGRAMS[1..]) {
+fn go_on(bpf: &mut Ebpf, map: &str, programs: &[&str; 3]) -> Result<(), StartError> {
+    for (number, name) in (0..).zip(&programs[1..]) {
         let descriptor = program(bpf, name)?.fd().map_err(|error| refused(&error))?;
         let descriptor = descriptor.try_clone().map_err(|error| refused(&error))?;
-        let map = bpf.map_mut("programs").ok_or_else(|| StartError::Xdp("it has no map programs".to_owned()))?;
+        let map = bpf.map_mut(map).ok_or_else(|| StartError::Xdp(format!("it has no map {map}")))?;
         let mut programs = ProgramArray::try_from(map).map_err(|error| refused(&error))?;
         programs.set(number, &descriptor, 0).map_err(|error| refused(&error))?;
     }

@@ -5,6 +5,7 @@ use crate::host::StartError;
 use crate::index::{Key, Range};
 use crate::modules::Module;
 use crate::record::wire;
+use crate::slices::WORKERS;
 use std::net::{IpAddr, Ipv6Addr};
 
 const RANGES: usize = 8;
@@ -41,17 +42,26 @@ pub(crate) struct Config {
     next_v6: [[u32; 4]; ADDRESSES],
     to_stack: u32,
     tun: u32,
+    processors: [[u32; 32]; 2],
 }
 
 // SAFETY: plain integers without padding
 unsafe impl aya::Pod for Config {}
 
-const _: () = assert!(size_of::<Config>() == 2 * RANGES * 32 + 2 * ADDRESSES * 20 + INTERFACES * 8 + 32);
+const _: () = assert!(size_of::<Config>() == 2 * RANGES * 32 + 2 * ADDRESSES * 20 + INTERFACES * 8 + 32 + 4 * WORKERS);
+const _: () = assert!(WORKERS == 64);
 
 impl Config {
     /// Uplink packets are left to the kernel's stack once they are out of their tunnels.
     pub(super) fn leave_to_stack(&mut self) {
         self.to_stack = 1;
+    }
+
+    /// The processors of the workers of slices.
+    pub(super) fn place(&mut self, workers: &[usize]) {
+        for (place, processor) in self.processors.as_flattened_mut().iter_mut().zip(workers) {
+            *place = *processor as u32;
+        }
     }
 
     /// The device that the kernel's routes for UEs lead to.

@@ -12,11 +12,13 @@ pub(super) fn data(file: &File, slices: &[SliceConfig], dnns: &[DnnConfig], prob
     let has_own = |slice: &file::Slice| slice.data_workers > 0 || !slice.data_cores.is_empty();
     let Some((first, _)) = written.iter().find(|(_, slice)| has_own(slice)) else { return vec![] };
     let key = format!("slice.{first}.data-workers");
-    let steers = matches!(file.datapath.driver, PacketDriver::Sockets | PacketDriver::AfPacket);
+    let driver = file.datapath.driver;
+    let steers = driver != PacketDriver::AfXdp;
     problems.check(
         steers,
         &key,
-        "only driver = \"sockets\" and \"af-packet\" hand packets to the workers of slices: choose one, or remove the key",
+        "driver = \"af-xdp\" has a worker for each queue and hands no packets to those of slices: choose another, or remove \
+         the key",
     );
     problems.check(
         file.datapath.workers == 1 && file.datapath.module.is_empty() && file.datapath.fanout == file::Fanout::Hash,
@@ -44,7 +46,14 @@ pub(super) fn data(file: &File, slices: &[SliceConfig], dnns: &[DnnConfig], prob
             workers: SliceWorkers { workers, cores: cores.clone() },
         }
     });
-    let data = data.collect();
+    let data: Vec<DataSlice> = data.collect();
+    let cores: Vec<usize> = data.iter().flat_map(|slice| slice.workers.cores.clone()).collect();
+    let own = cores.len() == all && unique(&cores);
+    problems.check(
+        driver != PacketDriver::Xdp || own,
+        &key,
+        "driver = \"xdp\" runs on processors: give each slice data-cores that no other has",
+    );
     problems.check(
         all <= SLICE_WORKERS,
         &key,

@@ -258,7 +258,11 @@ fn a_wrong_value_is_refused_with_its_key_and_what_is_allowed() {
         ),
         (
             "slice.a = { snssai = { sst = 1 }, data-workers = 1 }\ndatapath = { driver = 'xdp', interfaces = ['a'] }",
-            "slice.a.data-workers: only driver = ",
+            "slice.a.data-workers: driver = \"xdp\" runs on processors",
+        ),
+        (
+            "slice.a = { snssai = { sst = 1 }, data-cores = [0] }\ndatapath = { driver = 'af-xdp', interfaces = ['a'] }",
+            "slice.a.data-workers: driver = \"af-xdp\" has a worker for each queue",
         ),
         ("pools.key = 'slice'", "pools.key: \"slice\" is not allowed; allowed: slice,procedure, wildcard"),
         ("pools.nfs-per-worker = 65", "pools.nfs-per-worker: 1 to 64 is allowed"),

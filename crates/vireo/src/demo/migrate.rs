@@ -9,8 +9,14 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// The slices of a demo whose users move: all UEs are of the first by their S-NSSAI.
-pub(super) const SLICES: &str = "[slice.default]\nsnssai = { sst = 1 }\ndata-workers = 1\n\n\
-                                 [slice.second]\nsnssai = { sst = 2 }\ndata-workers = 1\n";
+pub(super) fn slices() -> String {
+    let last = std::thread::available_parallelism().map_or(1, usize::from).min(2) - 1;
+    format!(
+        "[slice.default]\nsnssai = {{ sst = 1 }}\ndata-cores = [0]\n\n[slice.second]\nsnssai = {{ sst = 2 }}\ndata-cores = \
+         [{last}]\n"
+    )
+}
+
 const NAMES: [&str; 2] = ["default", "second"];
 /// How often it asks who is there.
 const LOOK: Duration = Duration::from_millis(500);

@@ -114,7 +114,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let capture = pcap.map(|file| Capture::start(file, &[N2, "lo"])).transpose()?;
     let log = log.map_or_else(|| create(Path::new("/tmp/core.log")), Ok)?;
     let ciphering = args.ciphering.unwrap_or(if args.pcap.is_some() { Ciphering::Nea0 } else { Ciphering::Nea2 });
-    let slices = args.migrate.map(|_| CoreOptions { slices: migrate::SLICES.into(), ..CoreOptions::default() });
+    let slices = args.migrate.map(|_| CoreOptions { slices: migrate::slices(), ..CoreOptions::default() });
     let options = CoreOptions {
         subscribers: args.ues.into(),
         ciphering: vec![text(ciphering).to_uppercase()],

@@ -259,7 +259,7 @@ fn down_and_up(change: impl Fn(&mut SocketsConfig) + Sync) {
     });
 }
 
-fn interfaces() -> Vec<String> {
+pub(super) fn interfaces() -> Vec<String> {
     vec!["n3".to_owned(), "n6".to_owned()]
 }
 

@@ -40,7 +40,7 @@ fn what_xdp_needs_is_said() {
             let interfaces = interfaces.iter().map(|name| (*name).to_owned()).collect();
             let config = XdpConfig { interfaces, ..XdpConfig::default() };
             let limits = Limits { records: LIMITS, ..Limits::default() };
-            let loaded = Xdp::load(&config, &UPF, pools, limits, "tun9", false);
+            let loaded = Xdp::load(&config, &UPF, pools, limits, "tun9", false, &[]);
             loaded.and_then(|(mut xdp, _)| xdp.attach()).map_err(|error| error.to_string())
         };
         let said = |result: Result<(), String>, what: &str| {

@@ -117,7 +117,7 @@ impl Bench {
         let interfaces = vec!["n3".to_owned(), "n6".to_owned()];
         let config = XdpConfig { interfaces, next_hops: next_hops.to_vec(), ..XdpConfig::default() };
         let limits = Limits { records: LIMITS, ..Limits::default() };
-        let (xdp, kernel) = Xdp::load(&config, &UPF, pools(), limits, "tun9", nat)?;
+        let (xdp, kernel) = Xdp::load(&config, &UPF, pools(), limits, "tun9", nat, &[])?;
         let memory = |locking| Memory::new(Tables::new(pools(), Limits { locking, ..limits }), UPF[0]);
         let mut bench = Bench {
             xdp,

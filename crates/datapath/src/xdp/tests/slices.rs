@@ -1,10 +1,10 @@
 //! Slices: the kernel hands each packet to the worker that its user's words name, and users move while packets flow.
 
-use super::drivers::{Rig, frames};
+use super::drivers::{Rig, frames, interfaces};
 use super::packets::{Side, frame, packet, tunnelled};
 use super::table::{FLOW, UDP, down, g_pdu, host, up};
 use super::*;
-use crate::{Fanout, FrameIo, SliceWorkers, SocketsConfig, WorkerLoad};
+use crate::{Fanout, FrameIo, SliceWorkers, SocketsConfig, WorkerLoad, XdpMode};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant as Wall};
 
@@ -16,13 +16,28 @@ fn sliced(config: &mut SocketsConfig) {
 }
 
 /// The drivers that hand packets to the workers of slices.
-const DRIVERS: [(&str, Change); 2] = [
+const DRIVERS: [(&str, Change); 4] = [
     ("af-packet", |config| {
         sliced(config);
         config.frames = Some(frames(FrameIo::AfPacket(Fanout::Hash)));
     }),
     ("sockets", sliced),
+    ("xdp", |config| on_processors(config, XdpMode::Native)),
+    ("xdp, generic", |config| on_processors(config, XdpMode::Generic)),
 ];
+
+/// Two slices with a processor each.
+fn on_processors(config: &mut SocketsConfig, mode: XdpMode) {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from).min(2);
+    config.slices = (0..processors).map(|core| SliceWorkers { workers: 1, cores: vec![core] }).collect();
+    config.workers = 1;
+    config.xdp = Some(XdpConfig { interfaces: interfaces(), mode, ..XdpConfig::default() });
+}
+
+/// How many workers there are.
+fn workers(rig: &Rig) -> u8 {
+    rig.driver.view().loads().len() as u8
+}
 
 /// Hands the user of a session to a worker.
 fn give(rig: &Rig, n: u8, worker: u8) {
@@ -57,7 +72,8 @@ fn the_whole_table_goes_through_slices() {
     for (_, change) in DRIVERS {
         in_namespace(|| {
             let mut rig = Rig::new(&change);
-            (0..9).for_each(|n| give(&rig, n, n % 3));
+            let workers = workers(&rig);
+            (0..9).for_each(|n| give(&rig, n, n % workers));
             rig.table();
         });
     }
@@ -69,12 +85,13 @@ fn packets_come_to_the_worker_of_their_user() {
         in_namespace(|| {
             let mut rig = Rig::new(&change);
             let [mine, other] = [0, 3];
-            for worker in [2, 0, 1] {
+            let workers = workers(&rig);
+            for worker in (0..workers).rev() {
                 give(&rig, mine, worker);
-                give(&rig, other, (worker + 1) % 3);
+                give(&rig, other, (worker + 1) % workers);
                 let before = rig.driver.view().loads();
                 run_all(&mut rig, mine);
-                let mut expected = vec![[0; 2]; 3];
+                let mut expected = vec![[0; 2]; workers.into()];
                 expected[usize::from(worker)] = [4, 2];
                 assert_eq!(since(&rig, &before), expected, "{name}: all of them and no other's");
             }
@@ -98,11 +115,11 @@ fn nothing_is_lost_or_counted_twice_while_users_move() {
                 frame(mac(6, 7), mac(6, 1), &down(0, b"hello")),
             ];
             let (done, view, started) = (AtomicBool::new(false), rig.driver.view(), rig.driver.view().loads());
-            let mut moves = 0_u64;
+            let (mut moves, workers) = (0_u64, u64::from(workers(&rig)));
             let (moved, sent) = std::thread::scope(|scope| {
                 let mover = scope.spawn(|| {
                     while !done.load(Relaxed) {
-                        give(&rig, 0, (moves % 3) as u8);
+                        give(&rig, 0, (moves % workers) as u8);
                         moves += 1;
                         std::thread::sleep(Duration::from_micros(100));
                     }
@@ -139,6 +156,45 @@ fn nothing_is_lost_or_counted_twice_while_users_move() {
 }
 
 #[test]
+fn a_flood_is_the_affair_of_its_users_worker_alone() {
+    const LOOPED: u64 = 2_000;
+    for (name, change) in DRIVERS {
+        in_namespace(|| {
+            let rig = Rig::new(&change);
+            let last = workers(&rig) - 1;
+            give(&rig, 0, 0);
+            give(&rig, 3, last);
+            // by links of their own, so that nothing is lost before it is divided
+            let flood = frame(mac(6, 7), mac(6, 1), &down(0, b"flood"));
+            let datagram = g_pdu(rig.teids[3], FLOW, &up(3, b"hello"));
+            let looped = frame(mac(3, 9), mac(3, 1), &tunnelled(GNB[0], UPF[0], &datagram));
+            let (done, started) = (AtomicBool::new(false), rig.driver.view().loads());
+            std::thread::scope(|scope| {
+                let flooding = scope.spawn(|| {
+                    while !done.load(Relaxed) {
+                        rig.dn.send(&flood);
+                    }
+                });
+                let end = Wall::now() + Duration::from_secs(20);
+                for sent in (0..LOOPED).step_by(16).map(|sent| sent + 16) {
+                    (0..16).for_each(|_| rig.ran.send(&looped));
+                    while since(&rig, &started)[usize::from(last)][0] < sent && Wall::now() < end {
+                        std::thread::sleep(Duration::from_micros(50));
+                    }
+                }
+                done.store(true, Relaxed);
+                flooding.join().expect("it ended");
+            });
+            let worked = since(&rig, &started);
+            if last > 0 {
+                assert_eq!(worked[usize::from(last)], [LOOPED, 0], "{name}: all of its own and nothing of the flood");
+                assert!(worked[0][0] == 0 && worked[0][1] > 0, "{name}: the flood and nothing else: {worked:?}");
+            }
+        });
+    }
+}
+
+#[test]
 fn drivers_that_do_not_steer_say_so() {
     in_namespace(|| {
         let mut config = SocketsConfig {
@@ -148,8 +204,8 @@ fn drivers_that_do_not_steer_say_so() {
             limits: Limits { records: LIMITS, ..Limits::default() },
             workers: 1,
             nat: false,
-            xdp: Some(XdpConfig::default()),
-            frames: None,
+            xdp: None,
+            frames: Some(frames(FrameIo::AfXdp(XdpMode::Native))),
             slices: vec![],
         };
         sliced(&mut config);
