@@ -51,6 +51,7 @@ struct counted {
 	__u64 downlink;
 	__u64 random;
 	__u64 others;
+	__u64 ended; /* frames that were there when the load ended */
 };
 
 struct {
@@ -148,8 +149,10 @@ int from_n6(struct xdp_md *ctx)
 	}
 	c->uplink++;
 	session = next(c);
-	if (session < 0)
+	if (session < 0) {
+		c->ended++;
 		return XDP_DROP;
+	}
 	if (bpf_xdp_adjust_head(ctx, -(int)OUTER))
 		return XDP_ABORTED;
 	return to_n3(ctx, session);
@@ -174,8 +177,10 @@ int from_n3(struct xdp_md *ctx)
 	}
 	c->downlink++;
 	session = next(c);
-	if (session < 0)
+	if (session < 0) {
+		c->ended++;
 		return XDP_DROP;
+	}
 	outer = OUTER - (gtp->flags & 7 ? 0 : GTP_WITH_CONTAINER - GTP_PLAIN);
 	if (bpf_xdp_adjust_head(ctx, outer))
 		return XDP_ABORTED;

@@ -189,6 +189,11 @@ fn addresses_of(api: &str, supi: Supi) -> Result<Vec<IpAddr>, Failure> {
     )))
 }
 
+/// The same with what the users' records have counted.
+pub(crate) fn counted(api: &str) -> Result<SlicesStatus, Failure> {
+    Ok(serde_json::from_str(&fetch(api, "/slices?counts=true")?)?)
+}
+
 fn list(args: &Args) -> Result<(), Failure> {
     if args.json {
         println!("{}", fetch(&args.api, "/slices")?.trim_end());

@@ -64,6 +64,49 @@ fn the_time_of_a_packet_is_told_by_driver() {
 }
 
 #[test]
+fn migrations_lose_no_packet_and_no_count() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("results");
+    let output =
+        Command::new(VIREO).args(["experiment", "pepc-migration", "--quick", "--out"]).arg(&out).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if errors.contains("vireo: this needs ") || errors.contains("no permission") {
+        eprintln!("skipped: {}", errors.trim());
+        return;
+    }
+    assert!(output.status.success(), "{errors}");
+    let summary: Summary = serde_json::from_slice(&std::fs::read(out.join("summary.json")).unwrap()).unwrap();
+    let of = |name: &str| summary.figures.iter().find(|figure| figure.name == name).unwrap().ours.median;
+    assert_eq!((of("packets lost"), of("packets miscounted")), (0.0, 0.0), "{errors}");
+    assert!(of("migrations") > 1000.0 && of("packets with migrations") > 1000.0, "{errors}");
+}
+
+#[test]
+fn a_flood_is_measured_with_slices_and_without() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("results");
+    let output =
+        Command::new(VIREO).args(["experiment", "pepc-isolation", "--quick", "--out"]).arg(&out).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if errors.contains("vireo: this needs ") || errors.contains("no permission") {
+        eprintln!("skipped: {}", errors.trim());
+        return;
+    }
+    assert!(output.status.success(), "{errors}");
+    let summary: Summary = serde_json::from_slice(&std::fs::read(out.join("summary.json")).unwrap()).unwrap();
+    for way in ["slices", "shared workers"] {
+        let of = |what: &str| {
+            let name = format!("{way}, {what}");
+            summary.figures.iter().find(|figure| figure.name == name).unwrap().ours.median
+        };
+        assert!(of("flood that came through") > 1000.0, "{errors}");
+        assert!(of("packets under a flood, of those without") > 0.0, "{errors}");
+    }
+}
+
+#[test]
 fn scale_out_is_measured_by_interfaces_and_by_queues() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = tempfile::tempdir().unwrap();

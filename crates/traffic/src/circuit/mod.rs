@@ -179,6 +179,7 @@ struct Processor {
     downlink: u64,
     random: u64,
     others: u64,
+    ended: u64,
 }
 
 // SAFETY: plain integers without padding
@@ -193,6 +194,8 @@ pub struct Counted {
     pub downlink: u64,
     /// Frames that are none of the load's.
     pub others: u64,
+    /// Frames of the load that came to their end, because there was none any more ([`Circuit::run`]).
+    pub ended: u64,
 }
 
 /// Aligned as ELF asks.
@@ -227,6 +230,19 @@ pub struct Source {
 }
 
 impl Source {
+    /// A source of packets of `count` sessions from the first on. To be called in the namespace of the far ends.
+    pub fn open(ends: &Ends, packets: Packets, direction: Direction, count: u32) -> Result<Self, CircuitError> {
+        let interface = match direction {
+            Direction::Uplink => &ends.ran,
+            Direction::Downlink => &ends.dn,
+        };
+        let socket = sys::PacketSocket::open(interface.index()?).map_err(CircuitError::Send)?;
+        // scattered over all of them, by a step that shares no factor with a number of sessions that people choose
+        let session = |n: u64| ((n * 1_000_003) % u64::from(count.max(1))) as u32;
+        let frames = (0..SOURCE).map(|n| packets.frame(ends, direction, session(n)));
+        Ok(Source { socket, frames: frames.collect::<Result<_, _>>()?, next: 0 })
+    }
+
     /// Sends so many frames into the user plane, on this processor, which receives them as they come.
     pub fn send(&mut self, frames: u32) -> Result<(), CircuitError> {
         for _ in 0..frames {
@@ -335,15 +351,7 @@ impl Circuit {
 
     /// A source of packets of `count` sessions from the first on. To be called in the namespace of the far ends.
     pub fn source(&self, direction: Direction, count: u32) -> Result<Source, CircuitError> {
-        let interface = match direction {
-            Direction::Uplink => &self.ends.ran,
-            Direction::Downlink => &self.ends.dn,
-        };
-        let socket = sys::PacketSocket::open(interface.index()?).map_err(CircuitError::Send)?;
-        // scattered over all of them, by a step that shares no factor with a number of sessions that people choose
-        let session = |n: u64| ((n * 1_000_003) % u64::from(count.max(1))) as u32;
-        let frames = (0..SOURCE).map(|n| self.packets.frame(&self.ends, direction, session(n)));
-        Ok(Source { socket, frames: frames.collect::<Result<_, _>>()?, next: 0 })
+        Source::open(&self.ends, self.packets, direction, count)
     }
 
     /// Sends frames of session `session` into the user plane; the program does the rest.
@@ -370,6 +378,7 @@ impl Circuit {
             uplink: sum.uplink + one.uplink,
             downlink: sum.downlink + one.downlink,
             others: sum.others + one.others,
+            ended: sum.ended + one.ended,
         };
         Ok(self.counted_by_processor()?.into_iter().fold(Counted::default(), add))
     }
@@ -378,10 +387,11 @@ impl Circuit {
     pub fn counted_by_processor(&self) -> Result<Vec<Counted>, CircuitError> {
         let map = self.bpf.map("counted").ok_or_else(|| CircuitError::Refused("there is no map counted".to_owned()))?;
         let map = PerCpuArray::<&MapData, Processor>::try_from(map).map_err(|error: MapError| refused(&error))?;
-        let of = |Processor { uplink, downlink, others, .. }: &Processor| Counted {
+        let of = |Processor { uplink, downlink, others, ended, .. }: &Processor| Counted {
             uplink: *uplink,
             downlink: *downlink,
             others: *others,
+            ended: *ended,
         };
         Ok(map.get(&0, 0).map_err(|error| refused(&error))?.iter().map(of).collect())
     }

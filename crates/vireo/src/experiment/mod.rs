@@ -6,6 +6,8 @@ mod breakdown;
 mod fig2c;
 mod fig7;
 mod fig9;
+mod isolation;
+mod migration;
 mod scaleout;
 mod service_load;
 mod session;
@@ -93,6 +95,8 @@ const ALL: &[Experiment] = &[
     soak::EXPERIMENT,
     breakdown::EXPERIMENT,
     scaleout::EXPERIMENT,
+    migration::EXPERIMENT,
+    isolation::EXPERIMENT,
 ];
 
 fn minutes(text: &str) -> Result<f64, String> {

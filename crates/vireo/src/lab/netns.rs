@@ -211,6 +211,8 @@ pub(crate) struct InterfaceCounters {
     pub(crate) tx_packets: u64,
     /// Octets sent, with the link header.
     pub(crate) tx_bytes: u64,
+    /// Packets that it had no room for, in either direction.
+    pub(crate) dropped: u64,
 }
 
 /// Reads the kernel's counters of an interface of the calling thread's namespace.
@@ -224,7 +226,9 @@ fn parse_counters(text: &str, interface: &str) -> Option<InterfaceCounters> {
     let line = text.lines().find_map(|l| l.trim_start().strip_prefix(interface)?.strip_prefix(':'))?;
     let mut numbers = line.split_whitespace().map(|n| n.parse::<u64>().ok());
     let mut at = |skip: usize| numbers.nth(skip).flatten();
-    Some(InterfaceCounters { rx_bytes: at(0)?, rx_packets: at(0)?, tx_bytes: at(6)?, tx_packets: at(0)? })
+    let (rx_bytes, rx_packets, rx_dropped) = (at(0)?, at(0)?, at(1)?);
+    let (tx_bytes, tx_packets, tx_dropped) = (at(4)?, at(0)?, at(1)?);
+    Some(InterfaceCounters { rx_bytes, rx_packets, tx_bytes, tx_packets, dropped: rx_dropped + tx_dropped })
 }
 
 #[cfg(test)]
@@ -235,8 +239,8 @@ mod tests {
     #[test]
     fn counters_are_read_by_name() {
         let text = "Inter-|   Receive  |  Transmit\n face |bytes packets\n   n60: 9 9 9 9 9 9 9 9 9 9 9 9\n    \
-                    n6: 100 1 0 0 0 0 0 0 200 2 0 0 0 0 0 0\n";
-        let n6 = InterfaceCounters { rx_bytes: 100, rx_packets: 1, tx_bytes: 200, tx_packets: 2 };
+                    n6: 100 1 0 3 0 0 0 0 200 2 0 4 0 0 0 0\n";
+        let n6 = InterfaceCounters { rx_bytes: 100, rx_packets: 1, tx_bytes: 200, tx_packets: 2, dropped: 7 };
         assert_eq!(parse_counters(text, "n6"), Some(n6));
         assert_eq!(parse_counters(text, "n3"), None);
     }

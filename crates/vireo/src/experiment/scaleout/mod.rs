@@ -2,7 +2,7 @@
 //! queues of one interface. Every module has a processor, on which both its packets and the load's run in the kernel.
 
 mod measure;
-mod network;
+pub(super) mod network;
 
 use super::session::{Findings, Session};
 use super::{Experiment, Run};
@@ -31,7 +31,7 @@ const LINEAR: f64 = 0.9;
 
 /// How packets are divided among modules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
+pub(super) enum Mode {
     /// By interfaces: each module has its own, and its own N3 address.
     Separate,
     /// By queues: all modules share interfaces and address.

@@ -16,21 +16,21 @@ use vireo_traffic::circuit::{Ends, Interface, Packets};
 use vireo_types::Teid;
 
 /// Octets of the users' packets, as the paper's.
-const LENGTH: u16 = 128;
+pub(in crate::experiment) const LENGTH: u16 = 128;
 /// The UEs' addresses.
-const POOL: &str = "10.64.0.0/11";
+pub(in crate::experiment) const POOL: &str = "10.64.0.0/11";
 /// The first UE's.
-pub(super) const FIRST_UE: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 2);
+pub(in crate::experiment) const FIRST_UE: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 2);
 const FIRST_N3: u8 = 10;
 const FIRST_N6: u8 = 110;
 
 /// The interfaces while they exist.
-pub(super) struct Network<'l> {
+pub(in crate::experiment) struct Network<'l> {
     lab: &'l Lab,
     mode: Mode,
     modules: usize,
     /// One for each module, or for all of them.
-    pub(super) ends: Vec<Ends>,
+    pub(in crate::experiment) ends: Vec<Ends>,
 }
 
 fn of_n3(place: usize, host: u8) -> Ipv4Addr {
@@ -43,7 +43,7 @@ fn of_n6(place: usize, host: u8) -> Ipv4Addr {
 
 impl<'l> Network<'l> {
     /// Builds it in the lab: the UPF's namespace is the core's, and the outside is the RAN's.
-    pub(super) fn build(lab: &'l Lab, mode: Mode, modules: usize) -> Result<Self, Failure> {
+    pub(in crate::experiment) fn build(lab: &'l Lab, mode: Mode, modules: usize) -> Result<Self, Failure> {
         let mut network = Network { lab, mode, modules, ends: vec![] };
         let (pairs, queues) = match mode {
             Mode::Separate => (modules, 1),
@@ -113,28 +113,33 @@ impl<'l> Network<'l> {
     }
 
     /// The UPF's N3 address of the sessions of a place.
-    pub(super) fn n3(&self, place: usize) -> Ipv4Addr {
+    pub(in crate::experiment) fn n3(&self, place: usize) -> Ipv4Addr {
         of_n3(place, 1)
     }
 
+    /// The next hop of uplink packets of a place.
+    pub(in crate::experiment) fn server(&self, place: usize) -> Ipv4Addr {
+        of_n6(place, 2)
+    }
+
     /// The gNB of the sessions of a place.
-    pub(super) fn gnb(&self, place: usize) -> Ipv4Addr {
+    pub(in crate::experiment) fn gnb(&self, place: usize) -> Ipv4Addr {
         of_n3(place, 2)
     }
 
     /// The packets of the sessions of a place, whose first has this UE address and TEID.
-    pub(super) fn packets(&self, place: usize, ue: Ipv4Addr, teid: Teid) -> Packets {
+    pub(in crate::experiment) fn packets(&self, place: usize, ue: Ipv4Addr, teid: Teid) -> Packets {
         let (gnb, upf, server) = (of_n3(place, 2), of_n3(place, 1), of_n6(place, 2));
         Packets { length: LENGTH, gnb, upf, server, ue, teid, qfi: 1 }
     }
 
     /// Where the load runs.
-    pub(super) fn outside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
+    pub(in crate::experiment) fn outside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
         self.lab.ran.run(work)
     }
 
     /// The UPF's.
-    pub(super) fn upf(&self) -> &Netns {
+    pub(in crate::experiment) fn upf(&self) -> &Netns {
         &self.lab.core
     }
 

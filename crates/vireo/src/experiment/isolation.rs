@@ -1,0 +1,274 @@
+//! A slice that is flooded: what is left to the users of another one, of packets and of session set-ups, where each slice
+//! has a worker of its own, and where the same workers handle all users.
+
+use super::migration::{BUSY, NAMES, SLOT, config, establish, move_range, sessions, slices_of};
+use super::scaleout::Mode;
+use super::scaleout::network::{FIRST_UE, Network};
+use super::session::{Findings, Session, each};
+use super::{Experiment, Run};
+use crate::cli::Failure;
+use crate::lab::process::on_processors;
+use crate::lab::upf::Upf;
+use std::net::Ipv4Addr;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use vireo_simulator::results::plot::{Axis, Chart};
+use vireo_simulator::results::{Bound, Configuration, Figure, Table};
+use vireo_traffic::circuit::{Circuit, Direction, Packets, Source};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "pepc-isolation",
+    about: "Does a slice of the user plane that is flooded leave the packets of another one alone?",
+    paper: "PEPC: packet core factored around user state, slices",
+    run: Run::Core(run),
+};
+
+/// What of its rate the other slice keeps at least.
+const KEPT: f64 = 0.9;
+/// Frames of the other slice that are in flight in each direction.
+const FLIGHT: usize = BUSY.flight / 2;
+/// Sessions that are set up one after the other in a turn.
+const SET_UPS: u32 = 100;
+/// Where the packets of the flood go: past what counts the others.
+const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 99);
+const BURST: u32 = 64;
+
+/// The two ways to divide workers among users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// A worker for each slice.
+    Sliced,
+    /// As many workers for all.
+    Shared,
+}
+
+impl Way {
+    const ALL: [Way; 2] = [Way::Sliced, Way::Shared];
+
+    fn name(self) -> &'static str {
+        match self {
+            Way::Sliced => "slices",
+            Way::Shared => "shared workers",
+        }
+    }
+
+    fn slices(self, processors: usize) -> String {
+        match self {
+            Way::Sliced => slices_of(processors),
+            Way::Shared => String::new(),
+        }
+    }
+
+    fn workers(self) -> &'static str {
+        match self {
+            Way::Sliced => "",
+            Way::Shared => "workers = 2\n",
+        }
+    }
+}
+
+/// Before, during and after the flood, of the slice that is not flooded.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    /// Packets a second, both directions together.
+    rates: [f64; 3],
+    /// The time of a session set-up in us.
+    set_ups: [f64; 3],
+    /// Packets a second of the flood that were sent, and that came through.
+    flood: [f64; 2],
+}
+
+impl Seen {
+    fn kept(&self) -> f64 {
+        self.rates[1] / f64::midpoint(self.rates[0], self.rates[2])
+    }
+
+    fn slower(&self) -> f64 {
+        self.set_ups[1] / f64::midpoint(self.set_ups[0], self.set_ups[2])
+    }
+}
+
+fn run(session: &Session) -> Result<Findings, Failure> {
+    let users = if session.quick { 2_000 } else { 20_000 };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let rounds = session.repeat("isolation", |_| {
+        let measured = Way::ALL.map(|way| {
+            let seen = measure(session, way, users, processors)?;
+            let (name, kept, [sent, through]) = (way.name(), seen.kept(), seen.flood);
+            eprintln!("experiment: {name}: {kept:.3} kept under {sent:.0}/s, of which {through:.0}/s came through");
+            Ok::<_, Failure>(seen)
+        });
+        let [sliced, shared] = measured;
+        Ok([sliced?, shared?])
+    })?;
+    findings(&rounds, users, processors)
+}
+
+fn measure(session: &Session, way: Way, users: u32, processors: usize) -> Result<Seen, Failure> {
+    session.interrupt.check()?;
+    let network = Network::build(&session.lab, Mode::Fanout, processors.min(2))?;
+    let room = users + 3 * SET_UPS;
+    let toml = config(&network, (&BUSY, way.workers()), room, &way.slices(processors));
+    let mut upf = Upf::start(network.upf(), &[], &toml, &session.interrupt)?;
+    let teid = establish(&network, &mut upf, 0..users)?;
+    let half = users / 2;
+    if way == Way::Sliced {
+        move_range(half..users, NAMES[1])?;
+    }
+    let packets = network.packets(0, FIRST_UE, teid);
+    let mut load = network.outside(|| Circuit::load(&network.ends[0], packets))??;
+    load.run(half, users - half)?;
+    let last = processors.min(2) - 1;
+    for direction in [Direction::Uplink, Direction::Downlink] {
+        network.outside(|| on_processors(&[last], || load.inject(direction, half, FLIGHT)))???;
+    }
+    let window = Duration::from_millis(if session.quick { 400 } else { 2000 });
+    std::thread::sleep(window / 4);
+    let mut seen = Seen::default();
+    let flood = Packets { server: ELSEWHERE, ..packets };
+    for turn in 0..3 {
+        let first = users + turn as u32 * SET_UPS;
+        let mut watched = || watch(&network, &load, &mut upf, first..first + SET_UPS, window);
+        (seen.rates[turn], seen.set_ups[turn]) = match turn {
+            1 => under_flood(&network, (&load, flood, half), &mut seen.flood, watched)?,
+            _ => watched()?,
+        };
+    }
+    load.run(0, 0)?;
+    drop(load);
+    upf.stop()?;
+    Ok(seen)
+}
+
+/// Packets a second, and the time of a session set-up in us, of which there are some in between.
+fn watch(
+    network: &Network<'_>,
+    load: &Circuit,
+    upf: &mut Upf,
+    new: Range<u32>,
+    window: Duration,
+) -> Result<(f64, f64), Failure> {
+    let all = || load.counted().map(|counted| counted.uplink + counted.downlink);
+    let (began, before) = (Instant::now(), all()?);
+    std::thread::sleep(window / 2);
+    let (set_ups, count) = (Instant::now(), new.len());
+    sessions(network, upf, new, 1)?;
+    let each = set_ups.elapsed().as_secs_f64() * 1e6 / count as f64;
+    while began.elapsed() < window {
+        std::thread::sleep(SLOT);
+    }
+    let rate = (all()? - before) as f64 / began.elapsed().as_secs_f64();
+    match rate > 0.0 {
+        true => Ok((rate, each)),
+        false => Err(Failure("no packet of the slice that is not flooded comes through".into())),
+    }
+}
+
+/// Does `work` while packets of the first users are sent as fast as one processor can.
+fn under_flood<T>(
+    network: &Network<'_>,
+    (load, packets, users): (&Circuit, Packets, u32),
+    flood: &mut [f64; 2],
+    work: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let stop = AtomicBool::new(false);
+    let source = || -> Result<u64, Failure> {
+        let send = || -> Result<u64, Failure> {
+            let mut source = Source::open(&network.ends[0], packets, Direction::Uplink, users)?;
+            let mut sent = 0;
+            while !stop.load(Relaxed) {
+                source.send(BURST)?;
+                sent += u64::from(BURST);
+            }
+            Ok(sent)
+        };
+        network.outside(|| on_processors(&[0], send))??
+    };
+    let (began, before) = (Instant::now(), load.counted()?.others);
+    let (result, sent) = std::thread::scope(|scope| {
+        let source = scope.spawn(source);
+        let result = work();
+        stop.store(true, Relaxed);
+        (result, source.join())
+    });
+    let sent = sent.map_err(|_| Failure("the thread that floods has failed".into()))??;
+    let seconds = began.elapsed().as_secs_f64();
+    *flood = [sent as f64 / seconds, (load.counted()?.others - before) as f64 / seconds];
+    result
+}
+
+fn findings(rounds: &[[Seen; 2]], users: u32, processors: usize) -> Result<Findings, Failure> {
+    let mut figures = vec![];
+    let mut table =
+        Table::new(&["run", "workers", "turn", "packets_per_s", "set_up_us", "flood_per_s", "through_per_s"]);
+    let title = "Packets of a slice before, during and after a flood of another";
+    let y = Axis::linear("million packets per second, both directions");
+    let mut chart = Chart::new(title, Axis::linear("turn: before, during, after"), y);
+    for (place, way) in Way::ALL.into_iter().enumerate() {
+        let of = |value: fn(&Seen) -> f64| each(rounds, move |round: &[Seen; 2]| value(&round[place]));
+        let named = |what: &str| format!("{}, {what}", way.name());
+        let kept = Figure::new(named("packets under a flood, of those without"), "ratio", of(Seen::kept)?);
+        figures.push(if way == Way::Sliced { kept.mark(Bound::AtLeast(KEPT)) } else { kept });
+        figures.push(Figure::new(named("session set-up under a flood, of that without"), "ratio", of(Seen::slower)?));
+        figures.push(Figure::new(named("flood that was sent"), "1/s", of(|seen| seen.flood[0])?));
+        figures.push(Figure::new(named("flood that came through"), "1/s", of(|seen| seen.flood[1])?));
+        let rate = |turn: usize| each(rounds, move |round: &[Seen; 2]| round[place].rates[turn]);
+        let points = (0..3).map(|turn| Ok(((turn + 1) as f64, rate(turn)?.median / 1e6)));
+        chart = chart.line(way.name(), points.collect::<Result<_, Failure>>()?);
+    }
+    for (run, round) in rounds.iter().enumerate() {
+        for (way, seen) in Way::ALL.into_iter().zip(round) {
+            for (turn, name) in ["before", "flood", "after"].into_iter().enumerate() {
+                let flood = if turn == 1 { seen.flood } else { [0.0; 2] };
+                let numbers = [seen.rates[turn], seen.set_ups[turn], flood[0], flood[1]].map(|n| n.to_string());
+                table.row([(run + 1).to_string(), way.name().into(), name.into()].into_iter().chain(numbers));
+            }
+        }
+    }
+    let configuration = |way: Way| Configuration {
+        name: way.name().into(),
+        about: match way {
+            Way::Sliced => "Two slices with a worker each, on a processor each.",
+            Way::Shared => {
+                "Two workers for all users, among whom AF_PACKET divides frames by a hash of their outer addresses."
+            }
+        }
+        .into(),
+        toml: format!("{}[datapath]\ndriver = \"{}\"\n{}", way.slices(processors), BUSY.name, way.workers()),
+    };
+    Ok(Findings {
+        configurations: Way::ALL.into_iter().map(configuration).collect(),
+        figures,
+        plots: vec![("rates", chart.svg()?)],
+        tables: vec![("turns", table)],
+        notes: vec![
+            format!(
+                "{users} users, half of them of each slice, {processors} processors. Packets of the second half go round in a \
+                 closed loop ({FLIGHT} in flight in each direction) while those of the first half are sent uplink as fast as \
+                 one thread can, on the first slice's processor, which receives them there too."
+            ),
+            "Sessions are set up one after the other meanwhile, by the same control plane and the UPF's one N4 thread, which \
+             no slice has for itself: on a machine whose processors are all busy with packets it waits for them."
+                .into(),
+        ],
+        broken: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_held_against_before_and_after() {
+        let seen = |during| Seen { rates: [1e6, during, 0.8e6], set_ups: [100.0, 110.0, 100.0], flood: [2e6, 1e6] };
+        assert_eq!((seen(0.9e6).kept(), seen(0.9e6).slower()), (1.0, 1.1));
+        let found = findings(&[[seen(0.85e6), seen(0.3e6)]], 100, 2).unwrap();
+        let marked: Vec<_> = found.figures.iter().filter(|figure| figure.mark.is_some()).collect();
+        assert!(marked.len() == 1 && marked[0].name.starts_with("slices") && marked[0].met, "{marked:?}");
+        let found = findings(&[[seen(0.5e6), seen(0.3e6)]], 100, 2).unwrap();
+        assert!(!found.figures[0].met);
+        assert!(found.configurations[1].toml.contains("workers = 2"));
+    }
+}
