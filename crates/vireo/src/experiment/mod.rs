@@ -8,6 +8,7 @@ mod fig7;
 mod fig9;
 mod isolation;
 mod migration;
+mod pepc;
 mod scaleout;
 mod service_load;
 mod session;
@@ -97,6 +98,7 @@ const ALL: &[Experiment] = &[
     scaleout::EXPERIMENT,
     migration::EXPERIMENT,
     isolation::EXPERIMENT,
+    pepc::locking::EXPERIMENT,
 ];
 
 fn minutes(text: &str) -> Result<f64, String> {

@@ -7,13 +7,48 @@ use crate::cli::Failure;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 use vireo_datapath::{
-    ALL_FLOWS, Action, DownlinkRule, Limits, MemoryFrames, NextHop, Pool, Rate, Released, Tables, Tunnel, UplinkRule,
+    ALL_FLOWS, Action, DownlinkId, DownlinkRule, Limits, Locking, MemoryFrames, NextHop, Pool, Rate, Released,
+    SharedTables, Tables, Tunnel, UplinkRule,
 };
 use vireo_traffic::circuit::{Direction, Packets};
 use vireo_types::{Instant, SessionAddress, Teid};
 
 /// Frames of a batch.
-const BATCH: usize = 32;
+pub(crate) const BATCH: usize = 32;
+
+/// The records of a session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct User {
+    pub(crate) session: u32,
+    pub(crate) teid: Teid,
+    pub(crate) downlink: DownlinkId,
+}
+
+/// The downlink rule of a session that has moved so often.
+pub(crate) fn downlink_rule(session: u32, moves: u32) -> DownlinkRule {
+    DownlinkRule {
+        session: session.into(),
+        pdr: 2,
+        qfi: Some(1),
+        rqi: false,
+        gate_open: true,
+        action: Action::Forward,
+        tunnel: Some(Tunnel { teid: Teid((session + 1).wrapping_add(moves << 24)), address: GNB.into() }),
+        mbr: Rate::UNLIMITED,
+    }
+}
+
+/// Makes a session's records, with as much as a session of `vireo bench upf` has.
+pub(crate) fn add(tables: &mut Tables, session: u32, released: &mut Released) -> Result<User, Failure> {
+    let ipv4 = Some(Ipv4Addr::from_bits(FIRST_UE.to_bits() + session));
+    let ue = SessionAddress { ipv4, ipv6_prefix: None };
+    let mbr = Rate::UNLIMITED;
+    let uplink = UplinkRule { ue, flows: ALL_FLOWS, gate_open: true, forward: true, mbr };
+    let teid = tables.add_uplink(None, uplink)?;
+    let downlink = tables.add_downlink(ue, session.into())?;
+    tables.set_downlink(downlink, downlink_rule(session, 0), false, released);
+    Ok(User { session, teid, downlink })
+}
 
 /// A user plane in memory with its sessions.
 pub(crate) struct Compute {
@@ -29,45 +64,54 @@ const TEID_AT: usize = 14 + 20 + 8 + 4;
 const UE_AT: [usize; 2] = [14 + 20 + 8 + 16 + 12, 14 + 16];
 
 impl Compute {
-    /// One with so many sessions, each with as much as a session of `vireo bench upf` has.
+    /// One with so many sessions.
     pub(crate) fn new(network: &Network, sessions: u32) -> Result<Self, Failure> {
+        Compute::with(network, sessions, 0, Locking::default()).map(|(compute, _)| compute)
+    }
+
+    /// One with so many sessions, and room for so many more, whose tables are shared in this way.
+    pub(crate) fn with(
+        network: &Network,
+        sessions: u32,
+        room: u32,
+        locking: Locking,
+    ) -> Result<(Self, Vec<User>), Failure> {
         let (base, length) = POOL;
         let pool = Pool { ipv4: Some((base, length)), mtu: 1400, ..Pool::default() };
-        let limits = Limits { records: sessions as usize, ..Limits::default() };
+        let limits = Limits { records: (sessions + room) as usize, locking, ..Limits::default() };
         let mut tables = Tables::new(vec![pool], limits);
-        let mut first = None;
-        for session in 0..sessions {
-            let ipv4 = Some(Ipv4Addr::from_bits(FIRST_UE.to_bits() + session));
-            let ue = SessionAddress { ipv4, ipv6_prefix: None };
-            let mbr = Rate::UNLIMITED;
-            let uplink = UplinkRule { ue, flows: ALL_FLOWS, gate_open: true, forward: true, mbr };
-            let teid = tables.add_uplink(None, uplink)?;
-            first.get_or_insert(teid);
-            let id = tables.add_downlink(ue, session.into())?;
-            let rule = DownlinkRule {
-                session: session.into(),
-                pdr: 2,
-                qfi: Some(1),
-                rqi: false,
-                gate_open: true,
-                action: Action::Forward,
-                tunnel: Some(Tunnel { teid: Teid(session + 1), address: GNB.into() }),
-                mbr,
-            };
-            tables.set_downlink(id, rule, false, &mut Released::default());
-        }
-        let teid = first.ok_or_else(|| Failure("there are no sessions".into()))?;
+        let mut released = Released::default();
+        let add = |session| add(&mut tables, session, &mut released);
+        let users = (0..sessions).map(add).collect::<Result<Vec<User>, Failure>>()?;
+        let teid = users.first().ok_or_else(|| Failure("there are no sessions".into()))?.teid;
         let packets: Packets = network.packets(teid);
         let [uplink, downlink] =
             [Direction::Uplink, Direction::Downlink].map(|way| packets.frame(&network.ours, way, 0));
         let hop = |to: Ipv4Addr, port| NextHop { to: to.into(), port, macs: [2; 12] };
         let frames = MemoryFrames::new(tables, &[UPF_N3.into()], &[hop(GNB, 0), hop(SERVER, 1)]);
-        Ok(Compute { frames, templates: [uplink?, downlink?], teid, sessions, random: 1 })
+        Ok((Compute { frames, templates: [uplink?, downlink?], teid, sessions, random: 1 }, users))
+    }
+
+    /// The rules, to be changed meanwhile.
+    pub(crate) fn tables(&self) -> &SharedTables {
+        &self.frames.tables
     }
 
     /// Says whether there are several workers, who must not miss each other's counts.
     pub(crate) fn one_of_several(&mut self, several: bool) {
         self.frames.tables.change(|tables, _| tables.decided_by_one(!several), |_| ());
+    }
+
+    /// Decides on one batch of packets of sessions at random; gives how long that took.
+    pub(crate) fn batch(&mut self, direction: Direction) -> Result<Duration, Failure> {
+        self.fill(direction);
+        let now = std::time::Instant::now();
+        let left = self.frames.process(Instant(1_000_000));
+        let spent = now.elapsed();
+        match left {
+            BATCH => Ok(spent),
+            left => Err(Failure(format!("{left} of {BATCH} frames left: {:?}", self.frames.stats))),
+        }
     }
 
     /// A packet's time in ns in one direction, for about so long.
@@ -76,13 +120,7 @@ impl Compute {
         while began.elapsed() < span {
             // the clock is looked at once in a while, as a driver does
             for _ in 0..64 {
-                self.fill(direction);
-                let now = std::time::Instant::now();
-                let left = self.frames.process(Instant(1_000_000));
-                spent += now.elapsed();
-                if left != BATCH {
-                    return Err(Failure(format!("{left} of {BATCH} frames left: {:?}", self.frames.stats)));
-                }
+                spent += self.batch(direction)?;
                 batches += 1;
             }
         }
