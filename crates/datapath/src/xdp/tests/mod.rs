@@ -6,6 +6,7 @@ mod flows;
 mod life;
 mod packets;
 mod random;
+mod recheck;
 mod slices;
 mod table;
 
@@ -15,6 +16,7 @@ use crate::rate::Rate;
 use crate::rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
 use crate::tables::{DownlinkId, Limits, Pool, Tables};
 use crate::{DropReason, Locking, Memory, Stats, Volume};
+use aya::maps::{MapData, PerCpuArray};
 use aya::programs::{TestRun, TestRunOptions};
 use packets::{Side, forwarded, frame, tunnelled};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -309,15 +309,64 @@ fn the_rate_is_one_word_with_user_space() {
 #[test]
 fn the_verifier_has_headroom() {
     in_namespace(|| {
-        let mut b = Bench::new(&rules()).expect("loaded");
-        for name in super::super::PROGRAMS {
-            let program = super::super::program(&mut b.xdp.bpf, name).expect("a program");
-            let instructions = program.info().expect("loaded").verified_instruction_count().expect("Linux 5.16");
-            eprintln!("the verifier processed {instructions} instructions of {name}");
-            // its limit is a million
-            assert!((100..100_000).contains(&instructions), "{name}: {instructions}");
+        let (config, addresses) = largest();
+        let all = |nat: bool, processors: &[usize]| {
+            let mut config = config.clone();
+            if nat {
+                config.next_hops.clear();
+                config.modules.iter_mut().for_each(|module| module.next_hops.clear());
+            }
+            let pools = (0..8_u8).map(|n| Pool {
+                ipv4: Some((Ipv4Addr::new(10, n, 0, 0), 16)),
+                ipv6: Some((Ipv6Addr::new(0x2001, 0xdb8, n.into(), 0, 0, 0, 0, 0), 48)),
+                mtu: 1400,
+                dns: vec![],
+            });
+            let limits = Limits { records: LIMITS, modules: 8, ..Limits::default() };
+            Xdp::load(&config, &addresses, pools.collect(), limits, "tun9", nat, processors).expect("loaded").0
+        };
+        let small = Bench::new(&rules()).expect("loaded").xdp;
+        let loaded = [
+            ("as usual", small),
+            ("with all that can be", all(false, &[])),
+            ("with address translation", all(true, &[])),
+            ("with slices", all(false, &[0])),
+        ];
+        for (what, mut xdp) in loaded {
+            let of_slices = super::super::THERE.iter().filter(|_| what == "with slices");
+            for name in super::super::PROGRAMS.iter().chain(of_slices) {
+                let program = super::super::program(&mut xdp.bpf, name).expect("a program");
+                let instructions = program.info().expect("loaded").verified_instruction_count().expect("Linux 5.16");
+                eprintln!("{what}: the verifier processed {instructions} instructions of {name}");
+                // its limit is a million
+                assert!((100..100_000).contains(&instructions), "{what}, {name}: {instructions}");
+            }
         }
     });
+}
+
+/// The configuration with the largest tables that the program can have, as the verifier knows them: it follows each
+/// entry of what does not change. With it, the N3 addresses.
+fn largest() -> (XdpConfig, Vec<IpAddr>) {
+    let mut interfaces = vec!["n3".to_owned(), "n6".to_owned()];
+    for pair in 0..7 {
+        let names = [format!("a{pair}"), format!("b{pair}")];
+        let line = format!("link add {} type veth peer name {}", names[0], names[1]);
+        let status = Command::new("ip").args(line.split(' ')).status().expect("ip, of iproute2");
+        assert!(status.success(), "ip {line}");
+        interfaces.extend(names);
+    }
+    let v4 = |n: u8| IpAddr::V4(Ipv4Addr::new(192, 0, 2, 10 + n));
+    let v6 = |n: u8| IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 10 + u16::from(n)));
+    let modules = (0..8).map(|n| crate::Module {
+        n3: if n % 2 == 0 { v4(n) } else { v6(n) },
+        interfaces: interfaces[usize::from(n) * 2..][..2].to_vec(),
+        next_hops: SERVER.to_vec(),
+        cores: vec![],
+    });
+    let modules = modules.collect();
+    let config = XdpConfig { interfaces, next_hops: SERVER.to_vec(), modules, ..XdpConfig::default() };
+    (config, (0..8).flat_map(|n| [v4(n), v6(n)]).collect())
 }
 
 #[test]

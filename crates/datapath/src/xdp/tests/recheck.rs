@@ -1,0 +1,165 @@
+//! Between the first program and the one that it goes on to, a record and its list may change: what the first one found
+//! out counts only while the record's sequence word is the same. Here the second one is run by itself, with what the
+//! first one had handed over at an earlier moment.
+
+use super::packets::packet;
+use super::table::{FLOW, UDP, g_pdu, rules};
+use super::*;
+use crate::{FlowRule, Quota, SessionFlows, Source, Target};
+use aya::maps::PerCpuValues;
+use vireo_wire::gtpu::PduSession;
+
+/// `struct handed` of `bpf/overflow.h`.
+type Handed = [u32; 6];
+const SEQUENCE: usize = 1;
+const LIST: usize = 2;
+
+const PASS: u32 = 2;
+const REDIRECT: u32 = 4;
+/// Two sessions with rules of their own.
+const FIRST: u8 = 0;
+const SECOND: u8 = 1;
+
+/// One rule for each direction, without filters: uplink outward, downlink into this tunnel.
+fn flows(n: u8, from: Teid, tunnel: u32) -> SessionFlows {
+    let rule = |pdr, source, target| FlowRule {
+        pdr,
+        source,
+        uplink: source != Source::DataNetwork,
+        flows: ALL_FLOWS,
+        filters: vec![],
+        gate_open: true,
+        target,
+        rates: vec![],
+        meters: vec![1],
+    };
+    let marked = Some(PduSession::Downlink { qfi: n + 1, rqi: false });
+    let into = Target::Tunnel { tunnel: Tunnel { teid: Teid(tunnel), address: GNB[0] }, marked };
+    let rules = vec![rule(1, Source::Tunnel(from), Target::DataNetwork), rule(2, Source::DataNetwork, into)];
+    SessionFlows { rules, meters: vec![(1, Quota::default())], framed: vec![] }
+}
+
+fn uplink_frame(b: &Bench, n: u8) -> Vec<u8> {
+    let inner = packet(ue(n).ipv4.expect("one").into(), SERVER[0], UDP, 64, b"up");
+    let datagram = g_pdu(b.teids[usize::from(n)], FLOW, &inner);
+    frame(mac(3, 9), mac(3, 1), &packets::tunnelled(GNB[0], UPF[0], &datagram))
+}
+
+fn downlink_frame(n: u8) -> Vec<u8> {
+    frame(mac(6, 7), mac(6, 1), &packet(SERVER[0], ue(n).ipv4.expect("one").into(), UDP, 64, b"down"))
+}
+
+impl Bench {
+    /// What the first program hands over with this frame, which is let through.
+    fn handed(&mut self, frame: &[u8]) -> Handed {
+        self.hand([0; 6]);
+        assert_eq!(self.run(frame).0, REDIRECT);
+        let values = self.handing().get(&0, 0).expect("read");
+        *values.iter().find(|handed| handed[LIST] != 0).expect("it went on to the other program")
+    }
+
+    fn handing(&mut self) -> PerCpuArray<&mut MapData, Handed> {
+        PerCpuArray::try_from(self.xdp.bpf.map_mut("handed").expect("there")).expect("one for each processor")
+    }
+
+    fn hand(&mut self, handed: Handed) {
+        let processors = aya::util::nr_cpus().expect("known");
+        let values = PerCpuValues::try_from(vec![handed; processors]).expect("for each");
+        self.handing().set(0, values, 0).expect("written");
+    }
+
+    /// Runs the second program over a frame, as if the first one had handed this over.
+    fn go_on(&mut self, program: &str, handed: Handed, frame: &[u8]) -> (u32, Vec<u8>) {
+        self.hand(handed);
+        let mut out = vec![0; frame.len() + 256];
+        let program = super::super::program(&mut self.xdp.bpf, program).expect("a program");
+        let options = TestRunOptions { data_in: Some(frame), data_out: Some(&mut out), ..TestRunOptions::default() };
+        let result = program.test_run(options).expect("it runs");
+        out.truncate(result.data_size_out as usize);
+        (result.return_value, out)
+    }
+
+    /// It is left to user space: untouched, counted as such and as nothing else.
+    fn is_left(&mut self, program: &str, handed: Handed, frame: &[u8], why: &str) {
+        let counted = |b: &Bench| {
+            let metered = [FIRST, SECOND].map(|n| b.behind.tables.metered(n.into(), 1));
+            (metered, b.counted(), b.xdp.counters().flow_packets().decided)
+        };
+        let before = (counted(self), self.xdp.counters().flow_packets().left);
+        assert_eq!(self.go_on(program, handed, frame), (PASS, frame.to_vec()), "{why}");
+        assert_eq!((counted(self), self.xdp.counters().flow_packets().left), (before.0, before.1 + 1), "{why}");
+    }
+
+    /// New rules of a session in the program's tables, which are not settled.
+    fn rewrite(&mut self, n: u8, flows: Option<SessionFlows>) {
+        let (teid, id) = (self.teids[usize::from(n)], self.downlinks[usize::from(n)]);
+        self.behind.tables.set_flows(n.into(), flows, &[teid], &[id], &mut Default::default());
+    }
+}
+
+fn bench() -> Bench {
+    let mut b = Bench::new(&rules()[..2]).expect("loaded");
+    let from = b.teids[usize::from(FIRST)];
+    b.rewrite(FIRST, Some(flows(FIRST, from, 0xa1)));
+    b.behind.tables.settle();
+    b
+}
+
+#[test]
+fn a_record_that_changed_on_the_way_is_left_to_user_space() {
+    in_namespace(|| {
+        let mut b = bench();
+        let from = b.teids[usize::from(FIRST)];
+        let frames = [("upf_uplink", uplink_frame(&b, FIRST)), ("upf_downlink", downlink_frame(FIRST))];
+        for (program, frame) in &frames {
+            let early = b.handed(frame);
+            assert_eq!(b.go_on(program, early, frame).0, REDIRECT, "nothing has changed: {program}");
+            b.rewrite(FIRST, Some(flows(FIRST, from, 0xa2)));
+            b.is_left(program, early, frame, "it is being changed");
+            assert_eq!(b.run(frame).0, PASS, "the first program sees it too");
+            b.behind.tables.settle();
+            b.is_left(program, early, frame, "it has been changed");
+            let late = b.handed(frame);
+            assert!(late[SEQUENCE] != early[SEQUENCE] && late[SEQUENCE].is_multiple_of(2), "{early:?} {late:?}");
+            let (action, out) = b.go_on(program, late, frame);
+            assert_eq!(action, REDIRECT);
+            assert!(*program == "upf_uplink" || out[46..50] == [0, 0, 0, 0xa2], "{out:02x?}");
+            // no rules of its own any more
+            b.rewrite(FIRST, None);
+            b.behind.tables.settle();
+            b.is_left(program, late, frame, "it stands alone");
+            b.rewrite(FIRST, Some(flows(FIRST, from, 0xa1)));
+            b.behind.tables.settle();
+        }
+    });
+}
+
+#[test]
+fn a_list_that_is_another_s_by_now_decides_nothing() {
+    in_namespace(|| {
+        let mut b = bench();
+        let (first, second) = (b.teids[usize::from(FIRST)], b.teids[usize::from(SECOND)]);
+        let frame = downlink_frame(FIRST);
+        let early = b.handed(&frame);
+        b.rewrite(FIRST, None);
+        b.behind.tables.settle();
+        // its cells rest, then another session has them
+        let taken = (0..100).any(|_| {
+            b.behind.tables.turn_cells();
+            b.rewrite(SECOND, None);
+            b.behind.tables.turn_cells();
+            b.rewrite(SECOND, Some(flows(SECOND, second, 0xb1)));
+            b.behind.tables.settle();
+            b.handed(&downlink_frame(SECOND))[LIST] == early[LIST]
+        });
+        assert!(taken, "cells are used again");
+        b.is_left("upf_downlink", early, &frame, "the list is another's");
+        // and only the sequence word says so: with the one of now, the packet would go where the other's go
+        b.rewrite(FIRST, Some(flows(FIRST, first, 0xa1)));
+        b.behind.tables.settle();
+        let mut mixed = b.handed(&frame);
+        mixed[LIST] = early[LIST];
+        let (action, out) = b.go_on("upf_downlink", mixed, &frame);
+        assert_eq!((action, &out[46..50]), (REDIRECT, &[0, 0, 0, 0xb1][..]));
+    });
+}
