@@ -159,6 +159,23 @@ pub(crate) fn on_processors<T>(processors: &[usize], work: impl FnOnce() -> T) -
     Ok(done)
 }
 
+/// Does something with this thread, and with all that it starts meanwhile, so that whoever is waked waits until whoever
+/// runs has to wait or has had its turn (`SCHED_BATCH`).
+pub(crate) fn in_turns<T>(work: impl FnOnce() -> T) -> io::Result<T> {
+    let set = |policy: libc::c_int| {
+        let none = libc::sched_param { sched_priority: 0 };
+        // SAFETY: the pointer is to a variable of the right type that outlives the call.
+        match unsafe { libc::sched_setscheduler(0, policy, &raw const none) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    set(libc::SCHED_BATCH)?;
+    let done = work();
+    set(libc::SCHED_OTHER)?;
+    Ok(done)
+}
+
 /// CPU time of all children that have ended and been waited for.
 pub(crate) fn cpu_of_ended_children() -> io::Result<Duration> {
     // SAFETY: all-zero is a valid rusage.
