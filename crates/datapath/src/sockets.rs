@@ -10,7 +10,7 @@ use crate::counters::{Counters, DropReason, Stats};
 use crate::fast::{Batch, Decide, Reader, SharedTables};
 use crate::frames::bare::{Bare, BareFrames};
 use crate::frames::steer::Steer;
-use crate::frames::{Engine, FrameIo, FramesConfig, Group, Kernel, packet, xsk};
+use crate::frames::{Engine, FrameIo, FramesConfig, Group, Kernel, of_family, packet, xsk};
 use crate::hops::{Hops, NextHops};
 use crate::host::{self, Nat, StartError};
 use crate::modules::{self, Module};
@@ -177,7 +177,7 @@ impl Editor {
         let mut stats = Stats::default();
         let result = self.view.tables.change(change, |released| {
             for (to, datagram) in &released.datagrams {
-                if !send(&self.sockets, *to, datagram) {
+                if !send(&self.sockets, released.sources, *to, datagram) {
                     stats.drop(DropReason::N3Send);
                 }
             }
@@ -328,7 +328,8 @@ impl Sockets {
         let placement = slices::placement(&config.slices);
         let engine = |group: &Group| {
             let sockets = self.editor.sockets.clone();
-            let exit = Kernel { sockets, tun: tun.again()?, events: events.clone() };
+            let own = of_family(&group.n3);
+            let exit = Kernel { sockets, own, tun: tun.again()?, events: events.clone() };
             let mut hops = Hops::new(&frames.interfaces[group.interfaces.clone()])?;
             let bare = bare.map(|bare| BareFrames::new(bare, &group.n3, &mut hops, clock.now())).transpose()?;
             Ok::<_, StartError>(Engine::new(exit, hops, &group.n3, &group.next_hops, bare))
@@ -496,9 +497,11 @@ fn bind(addresses: &[IpAddr], shared: bool) -> Result<Arc<[Socket]>, StartError>
     bound.collect()
 }
 
-/// Sends by the socket of the address's family.
-pub(crate) fn send(sockets: &[Socket], to: SocketAddr, datagram: &[u8]) -> bool {
-    match position(sockets, to) {
+/// Sends by the socket of one of these sources, else by the first of the address's family.
+pub(crate) fn send(sockets: &[Socket], sources: [Option<IpAddr>; 2], to: SocketAddr, datagram: &[u8]) -> bool {
+    let from = sources.into_iter().flatten().find(|source| source.is_ipv4() == to.is_ipv4());
+    let own = from.and_then(|from| sockets.iter().position(|socket| socket.local == from));
+    match own.or_else(|| position(sockets, to)) {
         Some(n) => sockets[n].send_to(to, datagram).is_ok(),
         None => false,
     }
@@ -540,7 +543,7 @@ impl Unusual for Rare<'_> {
         // from the address that was asked (TS 29.281 4.4.3.1)
         match self.own.filter(|own| own.local.is_ipv4() == to.is_ipv4()) {
             Some(own) => own.send_to(to, datagram).is_ok(),
-            None => send(self.sockets, to, datagram),
+            None => send(self.sockets, [None; 2], to, datagram),
         }
     }
 

@@ -102,6 +102,8 @@ pub struct Released {
     pub dropped: u64,
     /// Whether all that was decided before the change must leave before them: a tunnel ends.
     pub(crate) last: bool,
+    /// Our addresses on N3 that the datagrams leave from, one of each family; `None` = the first.
+    pub sources: [Option<IpAddr>; 2],
 }
 
 /// What of a downlink record only changes and reports need.

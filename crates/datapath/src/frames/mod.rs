@@ -138,13 +138,15 @@ pub(crate) trait Exit: Unusual {
 /// The kernel, by the TUN device and the UDP sockets.
 pub(crate) struct Kernel {
     pub(crate) sockets: Arc<[Socket]>,
+    /// The worker's addresses on N3, one of each family.
+    pub(crate) own: [Option<IpAddr>; 2],
     pub(crate) tun: Tun,
     pub(crate) events: EventSink,
 }
 
 impl Unusual for Kernel {
     fn answer(&mut self, to: SocketAddr, datagram: &[u8]) -> bool {
-        send(&self.sockets, to, datagram)
+        send(&self.sockets, self.own, to, datagram)
     }
 
     fn event(&mut self, event: Event) -> bool {
@@ -173,7 +175,7 @@ pub(crate) struct Engine<E> {
     bare: Option<BareFrames>,
 }
 
-fn of_family(addresses: &[IpAddr]) -> [Option<IpAddr>; 2] {
+pub(crate) fn of_family(addresses: &[IpAddr]) -> [Option<IpAddr>; 2] {
     [false, true].map(|v6| addresses.iter().copied().find(|address| address.is_ipv6() == v6))
 }
 

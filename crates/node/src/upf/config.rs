@@ -109,6 +109,11 @@ pub(super) struct N3 {
 }
 
 impl N3 {
+    /// Both, for the datapath.
+    pub(super) fn addresses(&self) -> [Option<IpAddr>; 2] {
+        [self.ipv4.map(IpAddr::V4), self.ipv6.map(IpAddr::V6)]
+    }
+
     /// The first address of each family.
     fn of(addresses: &[IpAddr]) -> Self {
         let mut n3 = N3::default();

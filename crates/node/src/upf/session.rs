@@ -78,6 +78,7 @@ impl Session {
         check_families(&self.rules, settings.n3(seid))?;
         let Session { rules, records, chosen, dnn, worker, .. } = self;
         let result = plane.change(|tables, released| {
+            released.sources = settings.n3(seid).addresses();
             *chosen = choose(rules, None, dnn.as_deref(), addresses, |ue| tables.is_free(ue))?;
             plan::apply(tables, released, (seid, settings.module(seid)), rules, records, &Touched::default())?;
             records.watch(tables, seid, volume_left(&rules.urrs));
@@ -142,6 +143,7 @@ impl Session {
         let (before, worker) = (self.chosen, self.worker);
         let mut chosen = before;
         let result = plane.change(|tables, released| {
+            released.sources = settings.n3(seid).addresses();
             chosen = choose(&mut rules, before, dnn, addresses, |ue| tables.is_free(ue))?;
             if !rules.urrs.is_empty() || !removed.is_empty() {
                 records.pause(tables);
@@ -261,7 +263,13 @@ impl Session {
 
     /// Reads what its records have carried: the reports of the URRs that have reached a threshold or period. When a quota
     /// is used up, packets stop.
-    pub(super) fn due_reports(&mut self, seid: u64, now: u32, plane: &mut impl Plane) -> Vec<UsageReport> {
+    pub(super) fn due_reports(
+        &mut self,
+        seid: u64,
+        now: u32,
+        settings: &Settings,
+        plane: &mut impl Plane,
+    ) -> Vec<UsageReport> {
         let Session { rules, records, .. } = self;
         if rules.urrs.is_empty() {
             return vec![];
@@ -278,8 +286,10 @@ impl Session {
                 let Rules { urrs, pdrs, .. } = &mut *rules;
                 records.pause(tables);
                 urrs.iter_mut().for_each(|urr| usage::settle(urr, tables, seid, pdrs, records, now));
-                // the rules were right before; a quota that is used up takes nothing that is not there, in no module
-                if let Err(refused) = plan::apply(tables, released, (seid, 0), rules, records, &Touched::default()) {
+                released.sources = settings.n3(seid).addresses();
+                let of = (seid, settings.module(seid));
+                // the rules were right before; a quota that is used up takes nothing that is not there
+                if let Err(refused) = plan::apply(tables, released, of, rules, records, &Touched::default()) {
                     tracing::warn!("a quota is used up, and its action cannot be had: {:?}", refused.error);
                 }
                 usage::rebase(rules, tables, seid, records);

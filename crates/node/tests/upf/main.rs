@@ -3,6 +3,7 @@
 
 mod direct;
 mod life;
+mod modules;
 mod pace;
 mod packets;
 mod world;

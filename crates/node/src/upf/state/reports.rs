@@ -186,7 +186,7 @@ impl Upf {
             return self.looks.arm(seid, &mut session.look, seconds(now), 1);
         }
         let inactive = session.is_inactive(now.ntp, plane);
-        let usage_reports = session.due_reports(seid, now.ntp, plane);
+        let usage_reports = session.due_reports(seid, now.ntp, &self.settings, plane);
         if let Some(after) = session.due_in(now.ntp) {
             self.looks.arm(seid, &mut session.look, seconds(now), after);
         }
