@@ -14,6 +14,10 @@ pub(super) type Outgoing = Vec<(SocketAddr, Vec<u8>)>;
 const REQUESTS: usize = 65_536;
 /// Answers that are kept for repeated requests.
 const RESPONSES: usize = 65_536;
+/// Requests that are sent again, and old answers that are forgotten, in one go: whoever waits for the state machine must
+/// not wait for thousands.
+const REPEATS: usize = 256;
+const FORGOTTEN: usize = 4;
 /// How long: more than a peer goes on repeating (T1 * N1 of 3 s and 3).
 const KEEP: Duration = Duration::from_secs(12);
 
@@ -88,13 +92,12 @@ impl Requests {
         self.deadlines.front().map(|(deadline, _)| *deadline)
     }
 
-    /// Sends again what is overdue; tells the sessions of the requests that are given up.
+    /// Sends again what is overdue, or a part of it; tells the sessions of the requests that are given up. As long as
+    /// there is more, [`Requests::deadline`] has passed.
     pub(super) fn tick(&mut self, now: Instant, out: &mut Outgoing) -> Vec<u64> {
         let mut given_up = vec![];
-        while let Some((deadline, sequence)) = self.deadlines.front().copied() {
-            if deadline > now {
-                break;
-            }
+        for _ in 0..REPEATS {
+            let Some((_, sequence)) = self.deadlines.front().copied().filter(|(at, _)| *at <= now) else { break };
             self.deadlines.pop_front();
             let Some(pending) = self.pending.get_mut(&sequence) else { continue };
             if pending.left == 0 {
@@ -128,14 +131,15 @@ struct Answer {
 
 impl Responses {
     /// The answer that this request got before.
-    pub(super) fn find(&self, from: SocketAddr, sequence: u32, request: &[u8]) -> Option<&[u8]> {
-        let answer = self.answers.get(&(from, sequence))?;
+    pub(super) fn find(&self, from: SocketAddr, sequence: u32, request: &[u8], now: Instant) -> Option<&[u8]> {
+        let answer = self.answers.get(&(from, sequence)).filter(|answer| now.since(answer.since) < KEEP)?;
         (answer.request == self.hasher.hash_one(request)).then_some(&answer.octets[..])
     }
 
     /// Keeps an answer; the oldest go when they are too many or too old.
     pub(super) fn keep(&mut self, from: SocketAddr, sequence: u32, request: &[u8], octets: Vec<u8>, now: Instant) {
-        while let Some((since, key)) = self.order.front().copied() {
+        for _ in 0..FORGOTTEN {
+            let Some((since, key)) = self.order.front().copied() else { break };
             if self.order.len() < RESPONSES && now.since(since) < KEEP {
                 break;
             }
@@ -185,18 +189,37 @@ mod tests {
     }
 
     #[test]
+    fn a_rush_is_sent_again_little_by_little() {
+        let peer: SocketAddr = PEER.parse().expect("an address");
+        let mut requests = Requests::new(Duration::from_secs(3), 2);
+        let mut out = vec![];
+        for session in 0..600 {
+            assert!(requests.send(session, peer, Instant(0), &mut out, |_| Some(vec![])));
+        }
+        let late = Instant(0) + Duration::from_secs(3);
+        let mut turn = || {
+            out.clear();
+            requests.tick(late, &mut out);
+            (out.len(), requests.deadline().is_some_and(|deadline| deadline <= late))
+        };
+        assert_eq!([turn(), turn(), turn()], [(256, true), (256, true), (88, false)]);
+    }
+
+    #[test]
     fn an_answer_is_kept_for_the_same_request_and_not_for_ever() {
         let peer: SocketAddr = PEER.parse().expect("an address");
         let mut responses = Responses::default();
         responses.keep(peer, 1, b"first", vec![1], Instant(0));
-        assert_eq!(responses.find(peer, 1, b"first"), Some(&[1][..]));
-        assert_eq!(responses.find(peer, 1, b"other"), None);
-        assert_eq!(responses.find(peer, 2, b"first"), None);
+        let at = |seconds| Instant(0) + Duration::from_secs(seconds);
+        assert_eq!(responses.find(peer, 1, b"first", at(1)), Some(&[1][..]));
+        assert_eq!(responses.find(peer, 1, b"first", at(12)), None, "too old");
+        assert_eq!(responses.find(peer, 1, b"other", at(1)), None);
+        assert_eq!(responses.find(peer, 2, b"first", at(1)), None);
         responses.keep(peer, 1, b"other", vec![2], Instant(0) + Duration::from_secs(6));
         responses.keep(peer, 3, b"third", vec![3], Instant(0) + Duration::from_secs(13));
-        assert_eq!(responses.find(peer, 1, b"other"), Some(&[2][..]), "the newer one is not too old yet");
+        assert_eq!(responses.find(peer, 1, b"other", at(13)), Some(&[2][..]), "the newer one is not too old yet");
         responses.keep(peer, 4, b"fourth", vec![4], Instant(0) + Duration::from_secs(19));
-        assert_eq!((responses.find(peer, 1, b"other"), responses.answers.len()), (None, 2));
+        assert_eq!((responses.find(peer, 1, b"other", at(19)), responses.answers.len()), (None, 2));
         for n in 0..RESPONSES as u32 + 10 {
             responses.keep(peer, n, b"x", vec![], Instant(0) + Duration::from_secs(20));
         }

@@ -46,22 +46,25 @@ impl Looks {
     }
 
     /// A session whose turn it is by now, if its entry counts: `look` gives what the session knows of it, which the
-    /// caller then forgets ([`Look::default`]).
-    pub(super) fn take(&mut self, now: u64, look: impl Fn(u64) -> Option<Look>) -> Option<u64> {
+    /// caller then forgets ([`Look::default`]). No more than `entries` are gone through, of which these are taken off.
+    pub(super) fn take(&mut self, now: u64, entries: &mut usize, look: impl Fn(u64) -> Option<Look>) -> Option<u64> {
         self.begin(now);
         loop {
-            while let Some(session) = self.taken.pop() {
+            while *entries > 0
+                && let Some(session) = self.taken.pop()
+            {
+                *entries -= 1;
                 // due in the past or now; later ones of the same session lie in other slots
                 if look(session).is_some_and(|look| look.0 != 0 && look.0 < self.next) {
                     return Some(session);
                 }
             }
-            if self.next > now {
+            if *entries == 0 || self.next > now {
                 return None;
             }
             let slot = self.next as usize % SLOTS;
-            // the room of the slot stays with it, unless it is that of a rush
-            self.taken.append(&mut self.slots[slot]);
+            // all of `taken` is gone; what a rush needed is given back
+            std::mem::swap(&mut self.taken, &mut self.slots[slot]);
             self.slots[slot].shrink_to(64);
             self.next += 1;
         }
@@ -77,7 +80,7 @@ mod tests {
     fn run(looks: &mut Looks, known: &mut HashMap<u64, Look>, from: u64, to: u64) -> Vec<(u64, u64)> {
         let mut all = vec![];
         for now in from..=to {
-            while let Some(session) = looks.take(now, |session| known.get(&session).copied()) {
+            while let Some(session) = looks.take(now, &mut usize::MAX.clone(), |n| known.get(&n).copied()) {
                 known.insert(session, Look::default());
                 all.push((now, session));
             }
@@ -100,6 +103,23 @@ mod tests {
         let last = 1_000 + SLOTS as u64 - 1;
         assert_eq!(run(&mut looks, &mut known, 1_000, 6_000), [(1_001, 2), (1_003, 1), (last, 4)]);
         assert!(looks.slots.iter().all(Vec::is_empty), "nothing is left behind");
+    }
+
+    #[test]
+    fn what_does_not_count_any_more_is_passed_over_little_by_little() {
+        let mut looks = Looks::new();
+        for session in 1..=10 {
+            looks.arm(session, &mut Look::default(), 50, 1);
+        }
+        let (mut turns, mut seen) = (0, 0);
+        let of_last = |session: u64| (session == 1).then_some(Look(51));
+        while seen == 0 {
+            let mut entries = 3;
+            seen += usize::from(looks.take(51, &mut entries, of_last).is_some());
+            turns += 1;
+            assert!(seen == 1 || (entries == 0 && looks.is_behind()));
+        }
+        assert_eq!((turns, looks.is_behind()), (4, false), "nine are of sessions that are gone");
     }
 
     #[test]

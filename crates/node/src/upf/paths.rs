@@ -7,6 +7,8 @@ use vireo_types::{Duration, Instant};
 
 /// Peers that are watched at a time.
 const PEERS: usize = 65_536;
+/// Peers that are asked or given up in one go.
+const ASKED: usize = 128;
 
 /// The peers of all sessions.
 #[derive(Debug)]
@@ -37,6 +39,8 @@ pub(super) struct Due {
     pub(super) ask: Vec<(IpAddr, u16)>,
     /// Peers that have just been lost.
     pub(super) lost: Vec<IpAddr>,
+    /// Whether there is more to do at once.
+    pub(super) more: bool,
 }
 
 impl Paths {
@@ -81,7 +85,8 @@ impl Paths {
     pub(super) fn due(&mut self, now: Instant) -> Due {
         let mut due = Due::default();
         let Some(every) = self.every else { return due };
-        for (peer, path) in self.peers.iter_mut().filter(|(_, path)| path.due <= now) {
+        let mut peers = self.peers.iter_mut().filter(|(_, path)| path.due <= now);
+        for (peer, path) in peers.by_ref().take(ASKED) {
             let left = path.asking.unwrap_or(self.attempts);
             if left == 0 {
                 path.asking = None;
@@ -96,6 +101,7 @@ impl Paths {
             self.sequence = self.sequence.wrapping_add(1);
             due.ask.push((*peer, self.sequence));
         }
+        due.more = peers.next().is_some();
         due
     }
 }
@@ -131,6 +137,18 @@ mod tests {
         assert_eq!(paths.peers.len(), 1);
         paths.change(&[PEER], &[], at(262));
         assert!(paths.peers.is_empty() && !paths.answered(PEER, at(263)));
+    }
+
+    #[test]
+    fn many_are_asked_little_by_little() {
+        let mut paths = Paths::new(Some(Duration::from_secs(60)), Duration::from_secs(3), 3);
+        let peers: Vec<IpAddr> = (0..300).map(|n| std::net::Ipv4Addr::from_bits(n).into()).collect();
+        paths.change(&[], &peers, at(0));
+        let mut turn = || {
+            let due = paths.due(at(1));
+            (due.ask.len(), due.more)
+        };
+        assert_eq!([turn(), turn(), turn(), turn()], [(128, true), (128, true), (44, false), (0, false)]);
     }
 
     #[test]

@@ -21,6 +21,8 @@ use vireo_datapath::{Event, FlowPackets, FlowSessions, Limits, Sockets, SocketsC
 
 /// Events that may wait for the N4 thread; more are told again by their next packet.
 const EVENTS: usize = 16_384;
+/// Of them, so many are handled in one go.
+const EVENTS_AT_ONCE: usize = 128;
 /// Batches of PFCP messages that are handled before the events get their turn.
 const BATCHES: usize = 8;
 /// How often buffers and usage are looked through.
@@ -328,8 +330,12 @@ impl Server {
                 tracing::error!("the UPF ends, because a packet thread has");
                 return;
             }
+            if second {
+                self.datapath.upkeep();
+            }
+            // a control plane may wait for it: not too much of anything in one go
             let mut upf = self.served.upf();
-            while let Ok(event) = self.events.try_recv() {
+            for event in self.events.try_iter().take(EVENTS_AT_ONCE) {
                 upf.event(event, now, &mut self.served.plane(), &mut out);
             }
             upf.tick(now, &mut out);
@@ -339,13 +345,9 @@ impl Server {
                 if unsent > before {
                     debug!("{} PFCP messages could not be sent", unsent - before);
                 }
-                self.datapath.upkeep();
-                upf.check_paths(now, &mut self.served.plane(), &mut out);
             }
-            if second || behind {
-                upf.report_usage(now, &mut self.served.plane(), &mut out);
-                behind = upf.is_behind();
-            }
+            upf.upkeep(second, now, &mut self.served.plane(), &mut out);
+            behind = upf.is_behind() || !self.events.is_empty();
             let (associations, sessions, pfcp) = (upf.associations(), upf.sessions(), upf.stats);
             drop(upf);
             self.send(&mut out);

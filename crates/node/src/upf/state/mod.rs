@@ -93,8 +93,11 @@ impl Settings {
 const ASSOCIATIONS: usize = 256;
 /// Addresses that each may send from.
 const HOSTS: usize = 64;
-/// Sessions that are looked at in one go.
-const LOOKS: usize = 1024;
+/// Sessions that are looked at in one go, and entries of such that are gone: some tenths of a millisecond.
+const LOOKS: usize = 128;
+const ENTRIES: usize = 1024;
+/// Reports of downlink data that were delayed, in one go.
+const DELAYED: usize = 256;
 /// Requests that are of no session are kept under this SEID, which none has.
 const NO_SESSION: u64 = 0;
 /// The unit of the Downlink Data Notification Delay (TS 29.244 8.2.28).
@@ -134,6 +137,8 @@ pub(super) struct Upf {
     pub(super) slices: Slices,
     /// When sessions of which something happens by time are looked at.
     looks: Looks,
+    /// Whether there are more GTP-U peers to ask at once.
+    asking: bool,
     addresses: Addresses,
     paths: Paths,
     /// Downlink data that is not reported yet: when, of which session and PDR.
@@ -163,6 +168,7 @@ impl Upf {
             sessions: HashMap::with_capacity(settings.max_sessions),
             slices: Slices::new(&settings.slices),
             looks: Looks::new(),
+            asking: false,
             addresses: Addresses::new(&settings.pools),
             paths: Paths::new(settings.path_check, settings.response_time, settings.attempts),
             delayed: BTreeMap::new(),
@@ -229,7 +235,7 @@ impl Upf {
             return self.response(from, &message, plane);
         }
         let sequence = message.sequence();
-        if let Some(answer) = self.responses.find(from, sequence, datagram) {
+        if let Some(answer) = self.responses.find(from, sequence, datagram, now.instant) {
             out.push((from, answer.to_vec()));
             self.stats.repeated += 1;
             return;

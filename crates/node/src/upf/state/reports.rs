@@ -1,6 +1,6 @@
 //! What the UPF tells by itself: reports of sessions and of paths, and what their answers do.
 
-use super::{DELAY_MS, LOOKS, Look, NO_SESSION, Now, Outgoing, Plane, Upf, seconds};
+use super::{DELAY_MS, DELAYED, ENTRIES, LOOKS, Look, NO_SESSION, Now, Outgoing, Plane, Upf, seconds};
 #[cfg(test)]
 use std::net::Ipv4Addr;
 use std::net::{IpAddr, SocketAddr};
@@ -36,9 +36,11 @@ impl Upf {
         }
     }
 
-    /// Asks GTP-U peers whether they are there. To be called about once a second.
+    /// Asks GTP-U peers whether they are there, not too many in one go. To be called about once a second, and as long as
+    /// [`Upf::is_behind`].
     pub(in super::super) fn check_paths(&mut self, now: Now, plane: &mut impl Plane, out: &mut Outgoing) {
         let due = self.paths.due(now.instant);
+        self.asking = due.more;
         if !due.ask.is_empty() {
             plane.change(|_, released| {
                 for (peer, sequence) in &due.ask {
@@ -131,9 +133,10 @@ impl Upf {
         }
     }
 
-    /// Sends again what is unanswered. To be called when [`Upf::deadline`] has passed.
+    /// Sends again what is unanswered, not too much in one go. To be called when [`Upf::deadline`] has passed.
     pub(in super::super) fn tick(&mut self, now: Now, out: &mut Outgoing) {
-        while let Some(entry) = self.delayed.first_entry().filter(|entry| entry.key().0 <= now.instant) {
+        for _ in 0..DELAYED {
+            let Some(entry) = self.delayed.first_entry().filter(|entry| entry.key().0 <= now.instant) else { break };
             let ((_, seid), pdr) = entry.remove_entry();
             // the UE may be back by itself
             if self.sessions.get(&seid).is_some_and(|session| session.waits(pdr)) {
@@ -154,9 +157,19 @@ impl Upf {
         self.requests.send(NO_SESSION, nobody, now.instant, out, |_| Some(vec![]))
     }
 
-    /// Whether [`Upf::report_usage`] has more to do.
+    /// Whether [`Upf::upkeep`] has more to do at once.
     pub(in super::super) fn is_behind(&self) -> bool {
-        self.looks.is_behind()
+        self.looks.is_behind() || self.asking
+    }
+
+    /// What is to be done once in a `second`, or what is left of it: a part, so that no control plane waits for long.
+    pub(in super::super) fn upkeep(&mut self, second: bool, now: Now, plane: &mut impl Plane, out: &mut Outgoing) {
+        if second || self.asking {
+            self.check_paths(now, plane, out);
+        }
+        if second || self.looks.is_behind() {
+            self.report_usage(now, plane, out);
+        }
     }
 
     /// Reports the usage that is due by time, of so many sessions as nobody notices. To be called about once a second,
@@ -164,9 +177,9 @@ impl Upf {
     pub(in super::super) fn report_usage(&mut self, now: Now, plane: &mut impl Plane, out: &mut Outgoing) {
         let sessions = &self.sessions;
         let look = |seid: u64| sessions.get(&seid).map(|session| session.look);
-        let mut due = vec![];
+        let (mut due, mut entries) = (vec![], ENTRIES);
         while due.len() < LOOKS
-            && let Some(seid) = self.looks.take(seconds(now), look)
+            && let Some(seid) = self.looks.take(seconds(now), &mut entries, look)
         {
             due.push(seid);
         }

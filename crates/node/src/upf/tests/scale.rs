@@ -73,10 +73,126 @@ fn reports_that_have_no_room_come_later() {
     // those before are given up
     (0..4).for_each(|_| {
         b.later(3);
-        b.upf.tick(b.now, &mut vec![]);
+        while b.upf.deadline().is_some_and(|deadline| deadline <= b.now.instant) {
+            b.upf.tick(b.now, &mut vec![]);
+        }
     });
     b.upf.report_usage(b.now, &mut b.plane, &mut out);
     assert_eq!(super::reports::the_report_of(&out, 1).1.usage_reports[0].trigger, UsageReportTrigger::PERIO);
+}
+
+/// Sessions that all report in the same second: how many.
+fn with_equal_periods(count: u32) -> (Bench, Vec<u64>) {
+    let mut b = roomy(count as usize);
+    let mut out = vec![];
+    let mut seids = vec![];
+    for n in 0..count {
+        let mut octets = vec![];
+        usual(n).emit(&mut octets, 0, n & 0xff_ffff).expect("short");
+        send(&mut b, &octets, &mut out);
+        let message = Message::new(&out[0].1).expect("sound");
+        let response = SessionEstablishmentResponse::parse(&message).expect("an answer");
+        seids.push(response.up_f_seid.expect("accepted").seid);
+    }
+    (b, seids)
+}
+
+/// Answers reports as their control plane does.
+fn answer_all(b: &mut Bench, out: &Outgoing) -> usize {
+    for (_, octets) in out {
+        let report = Message::new(octets).expect("sound");
+        let request = SessionReportRequest::parse(&report).expect("a report");
+        assert_eq!(request.usage_reports[0].trigger, UsageReportTrigger::PERIO);
+        let mut answer = vec![];
+        SessionReportResponse::new(Cause::REQUEST_ACCEPTED).emit(&mut answer, 1, report.sequence()).expect("short");
+        b.upf.receive(b.from, &answer, b.now, &mut b.plane, &mut vec![]);
+    }
+    out.len()
+}
+
+#[test]
+fn what_is_due_in_one_second_is_told_little_by_little() {
+    const SESSIONS: u32 = 1_000;
+    let (mut b, seids) = with_equal_periods(SESSIONS);
+    // some are gone by then
+    let gone = 200;
+    seids[..gone].iter().for_each(|seid| drop(b.delete(*seid)));
+    b.later(3599);
+    let mut out = vec![];
+    // it is looked now and then whether the datapath has told of volume
+    b.upf.report_usage(b.now, &mut b.plane, &mut out);
+    while b.upf.is_behind() {
+        b.upf.report_usage(b.now, &mut b.plane, &mut out);
+    }
+    assert!(out.is_empty());
+    b.later(1);
+    let (mut told, mut turns) = (0, 0);
+    loop {
+        b.upf.report_usage(b.now, &mut b.plane, &mut out);
+        assert!(out.len() <= 128, "{} at once", out.len());
+        told += answer_all(&mut b, &out);
+        out.clear();
+        turns += 1;
+        if !b.upf.is_behind() {
+            break;
+        }
+    }
+    assert_eq!(told, SESSIONS as usize - gone);
+    assert!((7..12).contains(&turns), "{turns}");
+}
+
+/// `cargo test --release -p vireo-node --lib -- --ignored --nocapture usage_of_250_000_sessions`
+#[test]
+#[ignore = "a measurement"]
+fn usage_of_250_000_sessions() {
+    const ALL: u32 = 250_000;
+    let (mut b, seids) = with_equal_periods(ALL);
+    let mut number = 0;
+    let mut out = vec![];
+    // a control plane that goes on with its work
+    let mut modify = |b: &mut Bench, count: usize| {
+        let watch = Watch::now();
+        for _ in 0..count {
+            let mut octets = vec![];
+            number += 1;
+            let seid = seids[(number as usize * 7919) % seids.len()];
+            forward(Teid(number)).emit(&mut octets, seid, number & 0x7f_ffff | 0x80_0000).expect("short");
+            send(b, &octets, &mut out);
+        }
+        watch.elapsed().as_secs_f64()
+    };
+    let alone = modify(&mut b, 50_000) / 50_000.0;
+    b.later(3600);
+    let (mut told, mut out, mut turns) = (0, vec![], vec![]);
+    let (mut requests, mut asked) = (0.0, 0);
+    let whole = Watch::now();
+    loop {
+        let watch = Watch::now();
+        b.upf.report_usage(b.now, &mut b.plane, &mut out);
+        turns.push(watch.elapsed().as_secs_f64() * 1e6);
+        told += answer_all(&mut b, &out);
+        out.clear();
+        requests += modify(&mut b, 32);
+        asked += 32;
+        if !b.upf.is_behind() {
+            break;
+        }
+    }
+    let whole = whole.elapsed().as_secs_f64();
+    assert_eq!(told, ALL as usize);
+    turns.sort_by(f64::total_cmp);
+    eprintln!(
+        "{ALL} sessions report in {} turns: {:.2} us a session, a turn {:.0} us (median), {:.0} us (99%), {:.0} us (longest); all, with \
+         answers and {asked} requests, {:.0} ms; a request {:.2} us meanwhile, {:.2} us before",
+        turns.len(),
+        turns.iter().sum::<f64>() / f64::from(ALL),
+        turns[turns.len() / 2],
+        turns[turns.len() * 99 / 100],
+        turns[turns.len() - 1],
+        whole * 1e3,
+        requests / f64::from(asked) * 1e6,
+        alone * 1e6,
+    );
 }
 
 /// Octets of memory that this process uses.
