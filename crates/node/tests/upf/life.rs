@@ -1,20 +1,34 @@
 use crate::world::*;
 use std::io::{BufRead, BufReader};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use vireo_node::upf::{UpfConfig, UpfError, XdpConfig, XdpMode};
+use vireo_node::upf::{Fanout, FrameIo, FramesConfig, UpfConfig, UpfError, XdpConfig, XdpMode};
+use vireo_wire::gtpu;
 
 /// Set for the process that runs nothing but a UPF, with address translation.
 const CHILD: &str = "VIREO_TEST_UPF";
 
-/// ... or with XDP instead.
-const XDP: &str = "xdp";
+/// ... or with one of these drivers instead.
+const DRIVERS: [&str; 3] = ["xdp", "af-packet", "af-xdp"];
 
 /// With XDP, generic so that the other ends of its interfaces need nothing.
 fn on_xdp(config: UpfConfig) -> UpfConfig {
     let interfaces = vec!["n3".to_owned(), "n6".to_owned()];
     UpfConfig { xdp: Some(XdpConfig { interfaces, mode: XdpMode::Generic, ..XdpConfig::default() }), ..config }
+}
+
+/// With a driver that has programs in the kernel.
+fn by(driver: &str) -> UpfConfig {
+    let frames = |io| {
+        let interfaces = vec!["n3".to_owned(), "n6".to_owned()];
+        UpfConfig { frames: Some(FramesConfig { interfaces, io, ..FramesConfig::default() }), ..config() }
+    };
+    match driver {
+        "xdp" => on_xdp(config()),
+        "af-packet" => frames(FrameIo::AfPacket(Fanout::Hash)),
+        _ => frames(FrameIo::AfXdp(XdpMode::Generic)),
+    }
 }
 
 fn nat() -> UpfConfig {
@@ -28,8 +42,8 @@ fn upf_process() {
     if std::env::var_os(CHILD).is_none() {
         return;
     }
-    let xdp = std::env::var(CHILD).is_ok_and(|kind| kind == XDP);
-    let _upf = start(&if xdp { on_xdp(config()) } else { nat() }).expect("started");
+    let kind = std::env::var(CHILD).expect("text");
+    let _upf = start(&if DRIVERS.contains(&&*kind) { by(&kind) } else { nat() }).expect("started");
     println!("\nready");
     loop {
         std::thread::park();
@@ -127,12 +141,16 @@ fn what_a_killed_upf_leaves_is_replaced() {
 
 #[test]
 fn a_upf_killed_under_load_leaves_no_program_behind() {
+    DRIVERS.into_iter().for_each(killed_under_load);
+}
+
+fn killed_under_load(driver: &str) {
     let mut w = World::new();
-    let killed = Killed::start_with(&w, XDP);
+    let killed = Killed::start_with(&w, driver);
     let (_, teid) = w.active_session();
     w.ping(teid, 1);
     let programs = |w: &World| w.run("upf", "ip link show").matches("xdp").count();
-    assert!(programs(&w) >= 2, "{}", w.run("upf", "ip link show"));
+    assert!(programs(&w) >= 2 || driver == "af-packet", "{driver}: {}", w.run("upf", "ip link show"));
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -144,14 +162,20 @@ fn a_upf_killed_under_load_leaves_no_program_behind() {
         killed.kill();
         ended.store(true, Relaxed);
     });
-    assert_eq!(programs(&w), 0, "{}", w.run("upf", "ip link show"));
-    // answers that were on their way
+    assert_eq!(programs(&w), 0, "{driver}: {}", w.run("upf", "ip link show"));
+    // answers that were on their way, and the kernel's errors since
     w.gnb.set_read_timeout(Some(std::time::Duration::from_millis(100))).expect("set");
     while w.gnb.recv(&mut [0; 2048]).is_ok() {}
     w.gnb.set_read_timeout(Some(std::time::Duration::from_secs(5))).expect("set");
-    let upf = w.start(on_xdp(config())).expect("started again");
+    // nothing keeps frames from the kernel any more
+    let socket = w.inside("upf", || UdpSocket::bind((UPF, gtpu::PORT))).expect("free again");
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(5))).expect("set");
+    w.tunnel_up(teid, &echo(UE, HOST, 3));
+    socket.recv(&mut [0; 2048]).unwrap_or_else(|error| panic!("{driver}: {error}"));
+    drop(socket);
+    let upf = w.start(by(driver)).expect("started again");
     let (_, teid) = w.active_session();
-    w.ping(teid, 3);
+    w.ping(teid, 4);
     upf.stop();
     assert_eq!(programs(&w), 0);
 }

@@ -150,6 +150,23 @@ fn the_host_is_told_the_mtu_of_the_data_network() {
 }
 
 #[test]
+fn a_tunnel_packet_in_fragments_is_put_together() {
+    let mut w = World::new();
+    let upf = w.start(config()).expect("started");
+    let (_, teid) = w.active_session();
+    let host = w.inside("dn", || UdpSocket::bind((HOST, 9000))).expect("bound");
+    host.set_read_timeout(Some(Duration::from_secs(5))).expect("set");
+    let data = [0x5a; 1460];
+    // 1,488 octets of the UE, more than the link takes with a tunnel's headers
+    w.tunnel_up(teid, &udp(UE, HOST, 9000, &data));
+    let mut buffer = [0; 2048];
+    let (length, from) = host.recv_from(&mut buffer).expect("all of it");
+    assert_eq!((&buffer[..length], from), (&data[..], (UE, 4000).into()));
+    w.ping(teid, 1);
+    counted(&upf, |stats| stats.packets.uplink.packets == 2);
+}
+
+#[test]
 fn two_workers_share_the_tables() {
     let mut w = World::new();
     let upf = w.start(vireo_node::upf::UpfConfig { workers: 2, ..config() }).expect("started");
