@@ -17,8 +17,8 @@ pub(super) fn data(file: &File, slices: &[SliceConfig], dnns: &[DnnConfig], prob
     problems.check(
         steers,
         &key,
-        "driver = \"af-xdp\" has a worker for each queue and hands no packets to those of slices: choose another, or remove \
-         the key",
+        "driver = \"af-xdp\" hands no packets to the workers of slices, because all sockets of a queue share one fill ring, \
+         which takes one writer: choose another driver, or remove the key",
     );
     problems.check(
         file.datapath.workers == 1 && file.datapath.module.is_empty() && file.datapath.fanout == file::Fanout::Hash,

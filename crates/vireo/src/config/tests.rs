@@ -262,7 +262,7 @@ fn a_wrong_value_is_refused_with_its_key_and_what_is_allowed() {
         ),
         (
             "slice.a = { snssai = { sst = 1 }, data-cores = [0] }\ndatapath = { driver = 'af-xdp', interfaces = ['a'] }",
-            "slice.a.data-workers: driver = \"af-xdp\" has a worker for each queue",
+            "slice.a.data-workers: driver = \"af-xdp\" hands no packets",
         ),
         ("pools.key = 'slice'", "pools.key: \"slice\" is not allowed; allowed: slice,procedure, wildcard"),
         ("pools.nfs-per-worker = 65", "pools.nfs-per-worker: 1 to 64 is allowed"),

@@ -14,7 +14,7 @@ use crate::slice;
 use crate::status::fetch;
 use std::net::Ipv4Addr;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use vireo_node::api::SlicesStatus;
 use vireo_simulator::results::plot::{Axis, Chart};
@@ -35,7 +35,9 @@ pub(super) const NAMES: [&str; 2] = ["first", "second"];
 /// Migrations a second.
 const RATE: f64 = 10_000.0;
 /// Users that one request moves.
-const TOGETHER: u32 = 250;
+const TOGETHER: u32 = 500;
+/// Turns without and with migrations, by turns, of which each with them is held against both its neighbours.
+const TURNS: usize = 9;
 /// Session requests that are unanswered at a time.
 const WINDOW: usize = 64;
 /// The steps from session to session between TEIDs.
@@ -59,12 +61,13 @@ const SOCKETS: Driver = Driver { name: "sockets", flight: 192 };
 /// With one packet on the way at a time, by the driver that waits for no block to be full.
 const ALONE: Driver = Driver { name: "sockets", flight: 1 };
 
-/// What was seen with one driver, without migrations, with them, and without.
+/// What was seen with one driver, turn by turn: those of odd numbers are with migrations.
+#[derive(Default)]
 struct Seen {
     /// Packets a second, both directions together.
-    rates: [f64; 3],
+    rates: Vec<f64>,
     /// The time of a packet in us: the median of the means of short times.
-    times: [f64; 3],
+    times: Vec<f64>,
     /// Migrations a second.
     moves: f64,
     /// Frames that are missing at the end, those excepted that the kernel had no room for.
@@ -75,10 +78,16 @@ struct Seen {
     miscounted: u64,
 }
 
-impl Seen {
-    fn base(values: [f64; 3]) -> f64 {
-        f64::midpoint(values[0], values[2])
-    }
+/// The median of what `held` makes of each turn with migrations and the mean of the turns before and after it.
+fn against(turns: &[f64], held: fn(f64, f64) -> f64) -> f64 {
+    let each = turns.windows(3).step_by(2).map(|three| held(three[1], f64::midpoint(three[0], three[2])));
+    Measured::of(each.collect()).map_or(f64::NAN, |all| all.median)
+}
+
+/// The median of the turns with migrations, or of those without.
+fn median_of(turns: &[f64], with: bool) -> f64 {
+    let turns = turns.iter().skip(usize::from(with)).step_by(2).copied();
+    Measured::of(turns.collect()).map_or(f64::NAN, |all| all.median)
 }
 
 struct Pass {
@@ -108,12 +117,12 @@ fn run(session: &Session) -> Result<Findings, Failure> {
 
 /// The part of the rate that is left.
 fn kept(seen: &Seen) -> f64 {
-    seen.rates[1] / Seen::base(seen.rates)
+    against(&seen.rates, |with, without| with / without)
 }
 
 /// By how many us a packet takes longer.
 fn added(pass: &Pass) -> f64 {
-    pass.alone.times[1] - Seen::base(pass.alone.times)
+    against(&pass.alone.times, |with, without| with - without)
 }
 
 /// Two slices, with a worker on a processor each.
@@ -167,19 +176,23 @@ fn measure(session: &Session, driver: &Driver, users: u32, processors: usize) ->
         let inject = || on_processors(&[0], || load.inject(direction, 0, driver.flight));
         network.outside(inject)???;
     }
-    let window = Duration::from_millis(if session.quick { 400 } else { 3000 });
-    std::thread::sleep(window / 4);
-    let mut seen = Seen { rates: [0.0; 3], times: [0.0; 3], moves: 0.0, lost: 0, no_room: 0, miscounted: 0 };
-    for turn in 0..3 {
-        let (rate, time, moves) = match turn {
-            1 => mover.during(|| watch(&load, window, driver))?,
-            _ => {
-                let (rate, time) = watch(&load, window, driver)?;
-                (rate, time, 0.0)
+    let window = Duration::from_millis(if session.quick { 200 } else { 1000 });
+    std::thread::sleep(window / 2);
+    let mut seen = Seen::default();
+    let mut moves = vec![];
+    for turn in 0..TURNS {
+        let (rate, time) = match turn % 2 {
+            1 => {
+                let (rate, time, moved) = mover.during(|| watch(&load, window, driver))?;
+                moves.push(moved);
+                (rate, time)
             }
+            _ => watch(&load, window, driver)?,
         };
-        (seen.rates[turn], seen.times[turn], seen.moves) = (rate, time, seen.moves.max(moves));
+        seen.rates.push(rate);
+        seen.times.push(time);
     }
+    seen.moves = Measured::of(moves).map_or(0.0, |all| all.median);
     load.run(0, 0)?;
     let counted = ended(&load, 2 * driver.flight as u64)?;
     let missing = (2 * driver.flight as u64).saturating_sub(counted.ended);
@@ -301,11 +314,13 @@ struct Mover {
     /// How many ranges there are.
     places: u32,
     moved: AtomicU64,
+    /// The next one, of all rounds.
+    next: AtomicU32,
 }
 
 impl Mover {
     fn new(users: u32) -> Self {
-        Mover { places: users / TOGETHER, moved: AtomicU64::new(0) }
+        Mover { places: users / TOGETHER, moved: AtomicU64::new(0), next: AtomicU32::new(0) }
     }
 
     /// Moves the users of a range to a slice.
@@ -323,13 +338,14 @@ impl Mover {
             let mover = scope.spawn(|| {
                 let (began, every) = (Instant::now(), f64::from(TOGETHER) / RATE);
                 // even ranges are the second slice's at first
-                for n in 0_u32.. {
+                for count in 1_u32.. {
                     if stop.load(Relaxed) {
                         break;
                     }
+                    let n = self.next.fetch_add(1, Relaxed);
                     let (place, round) = (n % self.places, n / self.places);
                     self.give(place, ((place + round) % 2) as usize)?;
-                    let due = began + Duration::from_secs_f64(f64::from(n + 1) * every);
+                    let due = began + Duration::from_secs_f64(f64::from(count) * every);
                     std::thread::sleep(due.saturating_duration_since(Instant::now()));
                 }
                 Ok::<_, Failure>(())
@@ -351,7 +367,6 @@ fn findings(passes: &[Pass], users: u32, processors: usize) -> Result<Findings, 
     let (lost, miscounted) = (sum(|seen| seen.lost)?, sum(|seen| seen.miscounted)?);
     let broken = (lost.max > 0.0 || miscounted.max > 0.0)
         .then(|| format!("{} packets were lost and {} miscounted", lost.max, miscounted.max));
-    let rate = |n: usize| each(passes, move |pass| pass.busy.rates[n]);
     let figures = vec![
         Figure::new("af-packet, packets with migrations, of those without", "ratio", each(passes, |p| kept(&p.busy))?)
             .paper(Bound::AtLeast(0.95), TALK)
@@ -368,32 +383,33 @@ fn findings(passes: &[Pass], users: u32, processors: usize) -> Result<Findings, 
         Figure::new("time that a packet takes longer", "us", each(passes, added)?)
             .paper(Bound::About(4.0), TALK)
             .mark(Bound::AtMost(4.0)),
-        Figure::new("packets with migrations", "1/s", rate(1)?)
-            .baseline("without", Some(each(passes, |pass| Seen::base(pass.busy.rates))?)),
-        Figure::new("time of a packet with migrations", "us", each(passes, |pass| pass.alone.times[1])?)
-            .baseline("without", Some(each(passes, |pass| Seen::base(pass.alone.times))?)),
+        Figure::new("packets with migrations", "1/s", each(passes, |pass| median_of(&pass.busy.rates, true))?)
+            .baseline("without", Some(each(passes, |pass| median_of(&pass.busy.rates, false))?)),
+        Figure::new("time of a packet with migrations", "us", each(passes, |pass| median_of(&pass.alone.times, true))?)
+            .baseline("without", Some(each(passes, |pass| median_of(&pass.alone.times, false))?)),
     ];
     let mut table = Table::new(&["run", "load", "turn", "packets_per_s", "packet_us"]);
     for (run, pass) in passes.iter().enumerate() {
         for (load, seen) in
             [("af-packet", &pass.busy), ("sockets", &pass.sockets), ("one packet at a time", &pass.alone)]
         {
-            for (turn, name) in ["without", "with migrations", "without"].into_iter().enumerate() {
-                let numbers = [seen.rates[turn], seen.times[turn]].map(|n| n.to_string());
+            for (turn, (rate, time)) in seen.rates.iter().zip(&seen.times).enumerate() {
+                let name = if turn % 2 == 1 { "with migrations" } else { "without" };
+                let numbers = [rate, time].map(f64::to_string);
                 table.row([(run + 1).to_string(), load.into(), name.into()].into_iter().chain(numbers));
             }
         }
     }
-    let turns = |of: fn(&Pass) -> [f64; 3]| {
+    let turns = |of: fn(&Pass) -> &[f64]| {
         let one = |n: usize| each(passes, move |pass| of(pass)[n]).map(|rate| ((n + 1) as f64, rate.median / 1e6));
-        (0..3).map(one).collect::<Result<Vec<_>, _>>()
+        (0..passes.first().map_or(0, |pass| of(pass).len())).map(one).collect::<Result<Vec<_>, _>>()
     };
     let chart = Chart::new(
-        "Packets before, during and after 10,000 migrations a second",
-        Axis::linear("turn: without, with, without"),
+        "Packets without and with 10,000 migrations a second",
+        Axis::linear("turn: those of even numbers are with migrations"),
         Axis::linear("million packets per second, both directions"),
     );
-    let chart = chart.line("af-packet", turns(|pass| pass.busy.rates)?).line("sockets", turns(|p| p.sockets.rates)?);
+    let chart = chart.line("af-packet", turns(|pass| &pass.busy.rates)?).line("sockets", turns(|p| &p.sockets.rates)?);
     let about = "Two slices with a worker each; users move between them by `POST /slices/move`.";
     Ok(Findings {
         configurations: [BUSY, SOCKETS]
@@ -443,13 +459,19 @@ mod tests {
 
     #[test]
     fn what_is_left_is_held_against_both_turns_without() {
-        let seen = |rates, times, lost| Seen { rates, times, moves: 1e4, lost, no_room: 3, miscounted: 0 };
-        let pass = |lost| Pass {
-            busy: seen([1e6, 0.99e6, 1e6], [1.0; 3], lost),
-            sockets: seen([1e6, 0.99e6, 1e6], [1.0; 3], 0),
-            alone: seen([1e5; 3], [20.0, 23.0, 22.0], 0),
+        let seen = |rates: [f64; 5], times: [f64; 5], lost| Seen {
+            rates: rates.to_vec(),
+            times: times.to_vec(),
+            moves: 1e4,
+            lost,
+            no_room: 3,
+            miscounted: 0,
         };
-        assert_eq!((kept(&pass(0).busy), added(&pass(0))), (0.99, 2.0));
+        let busy = |lost| seen([1e6, 0.99e6, 1e6, 0.98e6, 1e6], [1.0; 5], lost);
+        let alone = || seen([1e5; 5], [20.0, 23.0, 22.0, 22.0, 18.0], 0);
+        let pass = |lost| Pass { busy: busy(lost), sockets: busy(0), alone: alone() };
+        assert_eq!((kept(&pass(0).busy), added(&pass(0))), (0.985, 2.0));
+        assert_eq!((median_of(&alone().times, true), median_of(&alone().times, false)), (22.5, 20.0));
         let good = findings(&[pass(0)], 100, 2).unwrap();
         assert!(good.broken.is_none() && good.figures.iter().all(|figure| figure.met));
         assert!(findings(&[pass(1)], 100, 2).unwrap().broken.unwrap().contains("1 packets were lost"));
