@@ -449,7 +449,10 @@ impl DownlinkRecord {
         let flags = self.flags.load(Relaxed);
         let octets = || address([self.address[0].load(Relaxed), self.address[1].load(Relaxed)]);
         let address = match flags & (DOWN_IPV4 | DOWN_IPV6) {
-            DOWN_IPV4 => octets().octets().first_chunk::<4>().map(|v4| IpAddr::from(*v4)),
+            DOWN_IPV4 => {
+                let [a, b, c, d, ..] = self.address[0].load(Relaxed).to_ne_bytes();
+                Some(IpAddr::from([a, b, c, d]))
+            }
             DOWN_IPV6 => Some(IpAddr::V6(octets())),
             _ => None,
         };

@@ -167,7 +167,8 @@ impl Arrays {
     }
 
     /// What a rule says of a packet from N6, which is counted if it passes.
-    #[inline]
+    // as a function of its own it would get the rule in memory and give the verdict there
+    #[inline(always)]
     fn enter<'a>(
         &self,
         record: &DownlinkRecord,
@@ -223,7 +224,7 @@ impl Arrays {
     }
 
     /// The same for a packet from N6.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn usual_downlink(
         &self,
         packet: &[u8],

@@ -85,10 +85,12 @@ impl<'a> Inside<'a> {
     /// Begins a batch; `None` where somebody has all packets to himself.
     #[inline]
     pub(super) fn begin(arrays: &'a Arrays, turn: &'a Turn) -> Option<Self> {
-        let now = turn.0.load(Relaxed);
-        turn.0.store(now.wrapping_add(1), Relaxed);
-        // see `wait`
-        fence(SeqCst);
+        turn.0.fetch_add(1, SeqCst);
+        // see `wait`; on this processor an addition that no other may see halfway is a fence
+        if !cfg!(target_arch = "x86_64") {
+            fence(SeqCst);
+        }
+        std::sync::atomic::compiler_fence(SeqCst);
         let inside = Inside { arrays, owed: Cell::new(None), turn: Some(turn) };
         (!arrays.quiet.excluded.load(Acquire)).then_some(inside)
     }

@@ -208,7 +208,7 @@ pub(crate) fn outer(v6: bool) -> usize {
 
 /// Writes IP and UDP headers right before the datagram `octets[datagram]`; gives where the packet begins. The addresses
 /// are of one family.
-#[inline]
+#[inline(always)]
 pub(crate) fn write_udp(octets: &mut [u8], datagram: Range<usize>, from: IpAddr, to: IpAddr, id: u16) -> usize {
     let length = datagram.len() + UDP;
     let udp = datagram.start - UDP;
@@ -231,25 +231,30 @@ pub(crate) fn write_udp(octets: &mut [u8], datagram: Range<usize>, from: IpAddr,
             octets[start + 16..udp].copy_from_slice(&to.to_be_bytes());
             start
         }
-        (from, to) => {
-            let start = udp - IPV6;
-            let [from, to] = [from, to].map(|address| match address {
-                IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-                IpAddr::V6(v6) => v6,
-            });
-            // RFC 8200 8.1: with IPv6 there is a checksum
-            let whole = pseudo(&from.octets(), &to.octets(), PROTOCOL_UDP, length) + sum(&octets[udp..datagram.end]);
-            let result = match checksum(whole) {
-                0 => 0xffff,
-                other => other,
-            };
-            octets[udp + 6..udp + 8].copy_from_slice(&result.to_be_bytes());
-            let header = &mut octets[start..udp];
-            header[..8].copy_from_slice(&[0x60, 0, 0, 0, 0, 0, PROTOCOL_UDP, 64]);
-            header[4..6].copy_from_slice(&(length as u16).to_be_bytes());
-            header[8..24].copy_from_slice(&from.octets());
-            header[24..40].copy_from_slice(&to.octets());
-            start
-        }
+        (from, to) => write_udp_v6(octets, udp..datagram.end, from, to),
     }
+}
+
+/// The same with IPv6: writes checksum and IP header of the UDP packet `octets[udp]`.
+#[inline(never)]
+fn write_udp_v6(octets: &mut [u8], udp: Range<usize>, from: IpAddr, to: IpAddr) -> usize {
+    let (length, end, udp) = (udp.len(), udp.end, udp.start);
+    let start = udp - IPV6;
+    let [from, to] = [from, to].map(|address| match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    });
+    // RFC 8200 8.1: with IPv6 there is a checksum
+    let whole = pseudo(&from.octets(), &to.octets(), PROTOCOL_UDP, length) + sum(&octets[udp..end]);
+    let result = match checksum(whole) {
+        0 => 0xffff,
+        other => other,
+    };
+    octets[udp + 6..udp + 8].copy_from_slice(&result.to_be_bytes());
+    let header = &mut octets[start..udp];
+    header[..8].copy_from_slice(&[0x60, 0, 0, 0, 0, 0, PROTOCOL_UDP, 64]);
+    header[4..6].copy_from_slice(&(length as u16).to_be_bytes());
+    header[8..24].copy_from_slice(&from.octets());
+    header[24..40].copy_from_slice(&to.octets());
+    start
 }
