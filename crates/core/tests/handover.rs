@@ -145,6 +145,47 @@ fn what_the_ue_said_before_it_went_is_heard() {
     assert_eq!(lab.context().expect("a context").sessions.len(), 1, "the session is released");
 }
 
+/// The UE may be handed over as soon as the gNB has set its context or session up, and the path switch may overtake the
+/// answer that says so.
+#[test]
+fn a_path_switch_that_overtakes_an_answer_of_the_source_is_served() {
+    let late = |lab: &mut Lab| {
+        lab.slow = None;
+        for (n, pdu) in std::mem::take(&mut lab.late) {
+            lab.take_from_gnb(n, &pdu);
+        }
+        lab.settle();
+    };
+    for upf_answers in [true, false] {
+        let mut lab = connected(&[1, 2]);
+        lab.idle();
+        lab.slow = Some(NgapPduKind::Successful_InitialContextSetup);
+        lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+        assert_eq!(lab.late.len(), 1);
+        lab.upf_answers = upf_answers;
+        xn(&mut lab, ALL, |_| true);
+        late(&mut lab);
+        lab.upf_catches_up();
+        is_at(&lab, 1, &[1, 2]);
+        assert_eq!((outcomes(&lab), end_markers(&lab)), ((1, 0), 0), "there was no path to the source");
+        assert_eq!(count(&lab, |n| matches!(n, Note::Succeeded(Kind::ServiceRequest, _))), 1);
+        assert_eq!(count(&lab, |n| matches!(n, Note::Failed(..))), 0, "{:?}", lab.notes);
+
+        // The same of one more session, at the gNB that it is at now; and one that does not come along.
+        for psi in [3, 4] {
+            lab.slow = Some(NgapPduKind::Successful_PDUSessionResourceSetup);
+            lab.ue_does(|ue, p, out| ue.establish(p, psi, PduSessionType::Ipv4, out).expect("a request"));
+            assert_eq!(lab.late.len(), 1);
+            lab.upf_answers = upf_answers;
+            xn(&mut lab, ALL, |_| true);
+            late(&mut lab);
+            lab.upf_catches_up();
+        }
+        is_at(&lab, 1, &[1, 2, 3, 4]);
+        assert_eq!(outcomes(&lab), (3, 0));
+    }
+}
+
 #[test]
 fn the_answer_waits_for_the_user_plane() {
     let mut lab = connected(&[1]);

@@ -21,6 +21,9 @@ pub(super) fn elsewhere(
             let ran_id = ran_id.map(|id| id.0);
             return Err(Fault::logical("unknown-local-ue-ngap-id", cause, Some(amf_id.get()), ran_id));
         }
+        // Associations keep no order among each other: that the node before has set the UE's context up, which it must have
+        // done before the UE could leave it, may be heard later.
+        super::context_is_set_up(turn);
         handover::path_switch(turn, assoc, request);
         return Ok(None);
     }
@@ -45,10 +48,13 @@ pub(super) fn elsewhere(
     // path switch. Its number of the UE is not known any more; what it says is proved by the UE, or concerns a session.
     let left = matches!(turn.ue.handover, Some(handover::Handover::Switching(_)))
         && turn.ue.connection.is_some_and(|c| c.amf_id == amf_id && c.assoc != assoc);
-    if left && matches!(message, UeMessage::UplinkNas { .. } | UeMessage::SessionReleaseResponse { .. }) {
+    if left {
         match message {
             UeMessage::UplinkNas { nas, .. } => super::nas::uplink(turn, &nas),
-            message => super::ue_message(turn, message),
+            UeMessage::SessionReleaseResponse { .. } => super::ue_message(turn, message),
+            // The path switch said what of it came along.
+            UeMessage::ContextSetupResponse { .. } | UeMessage::SessionSetupResponse { .. } => {}
+            message => return Ok(Some(message)),
         }
         return Ok(None);
     }

@@ -312,16 +312,9 @@ fn ue_message(turn: &mut Turn<'_, '_>, message: UeMessage) {
             nas::uplink(turn, &nas);
         }
         UeMessage::ContextSetupResponse { set_up, failed } => {
-            if let Some(connection) = &mut turn.ue.connection
-                && matches!(connection.ran, RanContext::SettingUp { .. })
-            {
-                connection.ran = RanContext::SetUp;
-            }
+            context_is_set_up(turn);
             session::transfers(turn, N2Sm::SetupResponse, set_up);
             session::transfers(turn, N2Sm::SetupUnsuccessful, failed);
-            if let Some(Procedure::ServiceRequest(serving)) = turn.ue.procedure.take_if(is_service_request) {
-                service_request::served(turn, serving);
-            }
         }
         UeMessage::ContextSetupFailure { cause, failed } => {
             session::transfers(turn, N2Sm::SetupUnsuccessful, failed);
@@ -342,6 +335,17 @@ fn ue_message(turn: &mut Turn<'_, '_>, message: UeMessage) {
             if cause.is_some_and(|c| is_unknown_ue(&c)) {
                 connection_lost(turn);
             }
+        }
+    }
+}
+
+/// The RAN has a context of the UE.
+fn context_is_set_up(turn: &mut Turn<'_, '_>) {
+    let Some(connection) = &mut turn.ue.connection else { return };
+    if matches!(connection.ran, RanContext::SettingUp { .. }) {
+        connection.ran = RanContext::SetUp;
+        if let Some(Procedure::ServiceRequest(serving)) = turn.ue.procedure.take_if(is_service_request) {
+            service_request::served(turn, serving);
         }
     }
 }

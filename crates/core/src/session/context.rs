@@ -194,6 +194,11 @@ impl SmContext {
         self.ran == Ran::Up && matches!(self.stage, Stage::Accepted { .. } | Stage::Established)
     }
 
+    /// Whether the RAN was asked to set its user plane up and has not answered.
+    pub fn is_asked(&self) -> bool {
+        self.ran == Ran::Asked && matches!(self.stage, Stage::Accepted { .. } | Stage::Established)
+    }
+
     /// Whether the session is anything to the UE: one that has ended is only waiting for the UPF.
     pub fn is_live(&self) -> bool {
         self.stage != Stage::Ended

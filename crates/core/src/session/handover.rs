@@ -18,6 +18,11 @@ pub(super) fn switch(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut
             sm.since = env.now;
             userplane::forward_to(sm, Some(tunnel), out);
         }
+        // It was set up before the UE went; only the answer that says so is still on its way.
+        Some(tunnel) if sm.is_asked() => {
+            sm.since = env.now;
+            userplane::ran_is_up(sm, tunnel, out);
+        }
         _ => lost(sm, env, out),
     }
 }

@@ -89,7 +89,8 @@ pub(super) fn ran_answered(sm: &mut SmContext, kind: N2Sm, octets: &[u8], env: &
     }
 }
 
-fn ran_is_up(sm: &mut SmContext, tunnel: Tunnel, out: &mut Vec<Output>) {
+/// The RAN has its part, with this tunnel.
+pub(super) fn ran_is_up(sm: &mut SmContext, tunnel: Tunnel, out: &mut Vec<Output>) {
     sm.ran = Ran::Up;
     sm.deadline = None;
     if sm.downlink == Some(tunnel) && sm.n4 == N4::Told {

@@ -16,7 +16,7 @@ use vireo_emulator::gnb::{self, Gnb, GnbConfig, Inbox, Outbox};
 use vireo_emulator::ue::{self, Out, Profile, Ue};
 use vireo_emulator::usim::{Keys, Usim};
 use vireo_types::*;
-use vireo_wire::ngap::{Cause, CauseRadioNetwork, RRCEstablishmentCause};
+use vireo_wire::ngap::{Cause, CauseRadioNetwork, NGAP_PDU, NgapPduKind, RRCEstablishmentCause};
 use vireo_wire::pfcp::{self, Element};
 use vireo_wire::security::milenage::{Amf, Auts, K, Milenage, Opc, Sqn};
 use vireo_wire::security::nas_5gs::{derive_kausf, derive_kseaf};
@@ -177,6 +177,10 @@ pub(crate) struct Lab {
     pub(crate) history: Vec<(UeContext, Happened)>,
     /// Every PDU that a gNB ever sent.
     pub(crate) received: Vec<Vec<u8>>,
+    /// PDUs of this kind stay on their way from the gNBs to the core.
+    pub(crate) slow: Option<NgapPduKind>,
+    /// Such ones, and the gNB that has sent them.
+    pub(crate) late: Vec<(usize, Vec<u8>)>,
     /// Every PFCP message that was ever sent to the UPF.
     pub(crate) pfcp: Vec<Vec<u8>>,
 }
@@ -223,6 +227,8 @@ impl Lab {
             downlink: VecDeque::new(),
             sent: Vec::new(),
             received: Vec::new(),
+            slow: None,
+            late: Vec::new(),
             history: Vec::new(),
             pfcp: Vec::new(),
         };
@@ -473,7 +479,12 @@ impl Lab {
     pub(crate) fn bring_to_core(&mut self, n: usize, out: &Outbox) {
         let pdus: Vec<_> = out.pdus().map(|(_, pdu)| pdu.to_vec()).collect();
         for pdu in pdus {
-            self.take_from_gnb(n, &pdu);
+            match &self.slow {
+                Some(slow) if NGAP_PDU::decode_borrowed(&pdu).is_ok_and(|pdu| pdu.kind() == *slow) => {
+                    self.late.push((n, pdu));
+                }
+                _ => self.take_from_gnb(n, &pdu),
+            }
         }
     }
 

@@ -94,13 +94,14 @@ fn position(turn: &Turn<'_, '_>, psi: u8) -> Option<usize> {
     turn.ue.sessions.iter().position(|s| s.psi == psi && s.is_live())
 }
 
-/// PATH SWITCH REQUEST of a RAN node that the UE has come to.
+/// PATH SWITCH REQUEST of a RAN node that the UE has come to. What the node before was asked to set up and has not
+/// answered about, it had set up if it is named: only then could the UE go with it.
 pub fn path_switch(turn: &mut Turn<'_, '_>, assoc: AssocId, request: &PathSwitch) {
     turn.note(Note::Started(Kind::PathSwitch));
     let Some(old) = turn.ue.connection else { return };
     let (tai, cell) = request.location.unwrap_or((old.tai, old.cell));
     let asked = bits(&request.switched);
-    let switchable = turn.ue.sessions.iter().any(|s| s.is_up() && has(asked, s.psi));
+    let switchable = turn.ue.sessions.iter().any(|s| (s.is_up() || s.is_asked()) && has(asked, s.psi));
     if old.ran != RanContext::SetUp || !is_served(turn.env.config, tai) || !switchable {
         turn.note(Note::Failed(Kind::PathSwitch, 0));
         let asked: Vec<_> = request.switched.iter().chain(&request.failed).map(|(psi, _)| *psi).collect();
@@ -128,8 +129,13 @@ pub fn path_switch(turn: &mut Turn<'_, '_>, assoc: AssocId, request: &PathSwitch
     // What the target does not name, it has released (TS 38.413 8.4.4.2).
     for at in (0..turn.ue.sessions.len()).rev() {
         let sm = &turn.ue.sessions[at];
-        if sm.ran == Ran::Up && !has(switching.asked | switching.failed, sm.psi) {
+        if has(switching.asked | switching.failed, sm.psi) {
+            continue;
+        }
+        if sm.ran == Ran::Up {
             user_plane::step(turn, at, Input::Deactivate);
+        } else if sm.is_asked() {
+            user_plane::step(turn, at, Input::N2(N2Sm::SetupUnsuccessful, &[]));
         }
     }
 }
