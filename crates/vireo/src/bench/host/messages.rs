@@ -15,8 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use vireo_emulator::load::Pattern;
 use vireo_emulator::mix::{Activity, Steady};
-use vireo_emulator::scenario::{Mode, Scenario, Scheme, Step};
-use vireo_emulator::ue::Registration;
+use vireo_emulator::scenario::Scenario;
 use vireo_emulator::usim::{Concealment, HomeNetworkPublicKey, Keys};
 use vireo_emulator::{LAB_K, LAB_OPC, Load, Options, Phase, Procedure, Report, Retry, Subscribers, run_with};
 use vireo_node::control::Control;
@@ -39,16 +38,12 @@ const PACE: f64 = 0.5;
 const PARDON: u64 = 20;
 /// From the last service request that is due to the first release: all of them are done by then.
 const APART: Duration = Duration::from_millis(500);
+/// The same where they are sent faster than they are done.
+const BURST_APART: Duration = Duration::from_secs(4);
+/// Far more than any core does, in service requests a second.
+const BURST: f64 = 500_000.0;
 const UP_WITHIN: Duration = Duration::from_secs(30);
 const REST_WITHIN: Duration = Duration::from_secs(30);
-
-/// Registration, session and the release that follows: what `idle-service` has more than this is a service request.
-static SESSION_IDLE: Scenario = Scenario {
-    name: "session-idle",
-    about: "registration and one PDU session, then idle",
-    mode: Mode::Steps(&[Step::Register(Registration::Fresh), Step::Establish { psi: 1, kind: None }, Step::Idle]),
-    scheme: Scheme::Any,
-};
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +52,10 @@ pub(super) struct Size {
     pub(super) ues: u32,
     /// Service requests in the closed loop.
     pub(super) requests: u32,
-    /// Service requests by themselves.
+    /// Service requests by themselves, at a rate.
     pub(super) alone: u32,
+    /// The same, as fast as they are done.
+    pub(super) burst: u32,
 }
 
 /// What one configuration came to.
@@ -70,10 +67,9 @@ pub(super) struct Outcome {
     /// CPU for each service request and the release that follows it.
     pub(super) cycle: Cpu,
     pub(super) cycles_per_s: f64,
-    /// CPU for each service request with its N4 exchange: what UEs cost that come back after a release, less what those
-    /// cost that do not.
+    /// CPU for each service request with its N4 exchange, as fast as the core does them.
     pub(super) service: Cpu,
-    /// The same alone, at a rate: nothing else to do, so threads sleep and wake more often.
+    /// The same at a rate: threads sleep and wake more often.
     pub(super) paced: Cpu,
     /// Latency at that rate, in microseconds.
     pub(super) service_p50_us: f64,
@@ -218,10 +214,10 @@ impl Running {
         Ok((cpu.each(done), done / run.report.seconds))
     }
 
-    /// Service requests alone, at a rate: the releases come when all are done.
-    fn service(&self, first: u32, requests: u32, rate: f64) -> Result<(Cpu, f64, f64), Failure> {
+    /// Service requests alone, at a rate: the releases come when all are done, which they are this long after the last.
+    fn service(&self, first: u32, requests: u32, rate: f64, apart: Duration) -> Result<(Cpu, f64, f64), Failure> {
         let duration = Duration::from_secs_f64(f64::from(requests) / rate);
-        let dwell = duration + APART;
+        let dwell = duration + apart;
         let kinds = [(Activity::ServiceRequest, 1.0)];
         let run = self.emulate(&Options {
             steady: Some(Steady::weighted(&kinds, rate, Pattern::Constant, dwell)),
@@ -233,7 +229,7 @@ impl Running {
         let steady = run.report.steady;
         let began = steady.steady_began_unix_us;
         // The last ones that were due are done well before the first release.
-        let ended = began + (duration + APART / 2).as_micros() as u64;
+        let ended = began + (duration + apart / 2).as_micros() as u64;
         let none = || Failure("the measurement was too short".into());
         let cpu = run.samples.between(began, ended).ok_or_else(none)?;
         let latency = run.report.latency(Procedure::ServiceRequest).cloned().unwrap_or_default();
@@ -244,22 +240,21 @@ impl Running {
 /// Everything of one configuration.
 pub(super) fn measure(variant: &Variant, size: Size) -> Result<Outcome, Failure> {
     let warm_up = (size.ues / 10).max(WINDOW);
-    let core = Running::start(variant, warm_up + 3 * size.ues + WINDOW + size.alone + 2)?;
+    let core = Running::start(variant, warm_up + size.ues + WINDOW + size.alone + 2 + size.burst + 2)?;
     core.register(find("session")?, 0, warm_up)?;
     let (registration, registrations_per_s) = core.register(find("session")?, warm_up, size.ues)?;
-    let (released, _) = core.register(&SESSION_IDLE, warm_up + size.ues, size.ues)?;
-    let (returned, _) = core.register(find("idle-service")?, warm_up + 2 * size.ues, size.ues)?;
-    let first = warm_up + 3 * size.ues;
+    let first = warm_up + size.ues;
     let (cycle, cycles_per_s) = core.cycles(first, size.requests, registration)?;
-    let (paced, service_p50_us, service_p99_us) =
-        core.service(first + WINDOW, size.alone, (cycles_per_s * PACE).max(100.0))?;
+    let (first, rate) = (first + WINDOW, (cycles_per_s * PACE).max(100.0));
+    let (paced, service_p50_us, service_p99_us) = core.service(first, size.alone, rate, APART)?;
+    let (service, ..) = core.service(first + size.alone + 2, size.burst, BURST, BURST_APART)?;
     core.stop()?;
     Ok(Outcome {
         registration,
         registrations_per_s,
         cycle,
         cycles_per_s,
-        service: returned - released,
+        service,
         paced,
         service_p50_us,
         service_p99_us,

@@ -4,9 +4,8 @@
 //!   thread and process, the UPF and the emulator apart. N4 is real: UDP over loopback, with its system calls.
 //! * With SCTP: core and emulator as processes in namespaces, on the same processors; CPU of all of the core.
 //!
-//! A service request is measured in a closed loop with the release that follows it. What it costs itself is what UEs
-//! cost that register, go idle and come back, less what those cost that register and go idle. It is also measured alone:
-//! idle UEs come up at a rate and stay connected.
+//! A service request is measured in a closed loop with the release that follows it, and alone: idle UEs come up, all at
+//! once or at a rate, and stay connected.
 
 mod cpu;
 mod figures;
@@ -37,7 +36,7 @@ pub(crate) struct Args {
     /// How often everything is measured [default: 5; 1 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50))]
     runs: Option<u32>,
-    /// UEs of one measurement [default: 3000; 200 with --quick]
+    /// UEs of one measurement [default: 10000; 200 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(100..=15_000))]
     ues: Option<u32>,
     /// The short form, within seconds: shows that it works, its figures prove little
@@ -61,8 +60,9 @@ enum View {
 
 impl Args {
     fn size(&self) -> Size {
-        let (ues, requests, alone) = if self.quick { (200, 1000, 300) } else { (3000, 20_000, 4000) };
-        Size { ues: self.ues.unwrap_or(ues), requests, alone }
+        let (ues, requests) = if self.quick { (200, 1000) } else { (10_000, 40_000) };
+        let (alone, burst) = if self.quick { (300, 300) } else { (4000, 15_000) };
+        Size { ues: self.ues.unwrap_or(ues), requests, alone, burst }
     }
 
     fn runs(&self) -> u32 {
@@ -74,12 +74,11 @@ impl Args {
     }
 }
 
-/// One run of the first view. The baseline is measured before and after what is compared with it.
+/// One run of the first view. The baseline is measured before and after each time of what is compared with it.
 struct Messages {
     pools: messages::Outcome,
-    baseline: messages::Outcome,
-    shared: messages::Outcome,
-    baseline_again: messages::Outcome,
+    baseline: [messages::Outcome; 3],
+    shared: [messages::Outcome; 2],
     eight: messages::Outcome,
     processes: messages::Outcome,
     profile_a: Cpu,
@@ -147,11 +146,13 @@ fn messages(bench: &sctp::Bench) -> Result<Messages, Failure> {
         messages::measure(variant, bench.size)
     };
     let concealed = |scenario| messages::concealed(&POOLS, scenario, bench.size.ues);
+    let pools = measure(&POOLS)?;
+    let (before, first, between) = (measure(&STATEFUL)?, measure(&SHARED)?, measure(&STATEFUL)?);
+    let (second, after) = (measure(&SHARED)?, measure(&STATEFUL)?);
     Ok(Messages {
-        pools: measure(&POOLS)?,
-        baseline: measure(&STATEFUL)?,
-        shared: measure(&SHARED)?,
-        baseline_again: measure(&STATEFUL)?,
+        pools,
+        baseline: [before, between, after],
+        shared: [first, second],
         eight: measure(&EIGHT)?,
         processes: measure(&PROCESSES)?,
         profile_a: concealed("profile-a")?,
@@ -204,8 +205,8 @@ fn figures(in_memory: &[Messages], with_sctp: &[WithSctp]) -> Vec<Figure> {
         new("service request alone at 50% of it, p99", "us").messages(m(&|r| r.pools.service_p99_us), None),
     ];
     let ways: [Named<Messages, messages::Outcome>; 4] = [
-        (STATEFUL.name, |r| r.baseline),
-        (SHARED.name, |r| r.shared),
+        (STATEFUL.name, |r| r.baseline[1]),
+        (SHARED.name, |r| r.shared[0]),
         (EIGHT.name, |r| r.eight),
         (PROCESSES.name, |r| r.processes),
     ];
@@ -217,13 +218,15 @@ fn figures(in_memory: &[Messages], with_sctp: &[WithSctp]) -> Vec<Figure> {
         let rate = Figure::new(format!("service requests in a closed loop, {name}"), "1/s");
         all.push(rate.messages(m(&|r| of(r).cycles_per_s), None));
     }
-    // Of what is measured directly: differences of differences would be noise.
-    let procedures: [Named<messages::Outcome, Cpu>; 2] =
-        [("registration + session", |o| o.registration), ("service request and release", |o| o.cycle)];
+    let procedures: [Named<messages::Outcome, Cpu>; 3] = [
+        ("registration + session", |o| o.registration),
+        ("service request", |o| o.service),
+        ("service request and release", |o| o.cycle),
+    ];
     for (name, of) in procedures {
         let figure = Figure::new(format!("cost of commits to shared memory, {name}"), "%");
         let core = |outcome: &messages::Outcome| of(outcome).core();
-        let runs = m(&|r| cost(core(&r.baseline), core(&r.shared), core(&r.baseline_again)));
+        let runs = m(&|r| cost(&r.baseline.each_ref().map(core), &r.shared.each_ref().map(core)));
         all.push(figure.messages(runs, Some(AtMost(3.0))));
         let figure = Figure::new(format!("8 NFs in a worker against a process for each, {name}"), "%");
         all.push(figure.messages(m(&|r| (core(&r.eight) / core(&r.processes) - 1.0) * 100.0), None));
@@ -255,10 +258,10 @@ fn parts(in_memory: &[Messages]) -> BTreeMap<&'static str, Cpu> {
         ("service request", of(|r| r.pools.service)),
         ("service request alone, paced", of(|r| r.pools.paced)),
         ("service request and release", of(|r| r.pools.cycle)),
-        ("registration + session, unified, stateful", of(|r| r.baseline.registration)),
-        ("service request, unified, stateful", of(|r| r.baseline.service)),
-        ("registration + session, unified, shared memory", of(|r| r.shared.registration)),
-        ("service request, unified, shared memory", of(|r| r.shared.service)),
+        ("registration + session, unified, stateful", of(|r| r.baseline[1].registration)),
+        ("service request, unified, stateful", of(|r| r.baseline[1].service)),
+        ("registration + session, unified, shared memory", of(|r| r.shared[0].registration)),
+        ("service request, unified, shared memory", of(|r| r.shared[0].service)),
     ])
 }
 
@@ -282,7 +285,7 @@ mod tests {
         let parse = |line: &[&str]| Line::try_parse_from([&["host"], line].concat()).unwrap().args;
         let all = parse(&[]);
         assert!(all.wants(View::Messages) && all.wants(View::Sctp) && !all.million);
-        assert_eq!((all.runs(), all.size().ues), (5, 3000));
+        assert_eq!((all.runs(), all.size().ues), (5, 10_000));
         let quick = parse(&["--quick", "--only", "messages", "--ues", "100"]);
         assert!(quick.wants(View::Messages) && !quick.wants(View::Sctp));
         assert_eq!((quick.runs(), quick.size().ues), (1, 100));
