@@ -152,9 +152,7 @@ impl Records {
     pub(super) fn give(&self, tables: &Tables, worker: u8) {
         tables.owners().give(&self.uplinks, self.downlinks.iter().map(|(ue, _)| *ue), worker);
     }
-}
 
-impl Records {
     /// What each of them has carried.
     fn volumes(&self, tables: &Tables) -> impl Iterator<Item = Volume> {
         let up = self.uplinks.iter().map(|teid| tables.uplink_volume(*teid));
