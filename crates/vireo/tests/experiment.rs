@@ -111,6 +111,19 @@ fn a_flood_is_measured_with_slices_and_without() {
 }
 
 #[test]
+fn packets_beside_signalling_are_measured_in_a_slice_and_in_a_split_core() {
+    let Some(quick) = Quick::run("pepc-signalling") else { return };
+    let summary = quick.summary();
+    for core in ["slice", "slice, one processor", "coarse", "split, sockets", "split, queues"] {
+        for load in ["no events", "1:1000", "1:10"] {
+            assert!(median(&summary, &format!("{core}, {load}, packets")) > 1000.0, "{summary}");
+        }
+    }
+    assert!(median(&summary, "slice over split, sockets, 1:10") > 1.0, "messages cost nothing: {summary}");
+    assert_eq!(quick.lines("sweeps.csv"), 1 + 7 * (4 + 2 * 3 + 5));
+}
+
+#[test]
 fn scale_out_is_measured_by_interfaces_and_by_queues() {
     let Some(quick) = Quick::run("cloud-scaleout") else { return };
     let summary = quick.summary();
@@ -132,7 +145,7 @@ fn what_there_is_not_is_told_before_anything_runs() {
     let output = Command::new(VIREO).args(["experiment", "--list"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let mmlite = ["mmlite-fig2c", "mmlite-fig7-nf", "mmlite-fig9", "soak"];
-    let pepc = ["pepc-isolation", "pepc-locking", "pepc-migration"];
+    let pepc = ["pepc-isolation", "pepc-locking", "pepc-migration", "pepc-signalling"];
     for name in mmlite.iter().chain(&pepc).chain(&["cloud-breakdown", "cloud-scaleout"]) {
         assert!(text.contains(name), "{name} in {text}");
     }

@@ -155,6 +155,13 @@ impl MemoryFrames {
         self.slots.octets.get_mut(start..start + octets)
     }
 
+    /// Frame `n` of the batch that is being made.
+    #[inline]
+    pub fn put(&mut self, n: usize) -> Option<&mut [u8]> {
+        let end = *self.slots.ends[..self.slots.count].get(n)?;
+        self.slots.octets.get_mut(n * SLOT..)?.get_mut(layout::ROOM..end)
+    }
+
     /// Decides on the batch; gives how many of its frames leave by interfaces.
     pub fn process(&mut self, now: Instant) -> usize {
         self.fates = [Fate::Done; BATCH];
@@ -169,6 +176,15 @@ impl MemoryFrames {
         match *self.fates.get(n)? {
             Fate::Done => None,
             Fate::Send { port, start, end, .. } => Some((port, self.slots.octets.get(n * SLOT..)?.get(start..end)?)),
+        }
+    }
+
+    /// The octets of frame `n` of the last batch, if it leaves by an interface: for what else is on its way.
+    #[inline]
+    pub fn left_mut(&mut self, n: usize) -> Option<&mut [u8]> {
+        match *self.fates.get(n)? {
+            Fate::Done => None,
+            Fate::Send { start, end, .. } => self.slots.octets.get_mut(n * SLOT..)?.get_mut(start..end),
         }
     }
 
@@ -264,10 +280,13 @@ mod tests {
             put(&mut upf, &frame);
         }
         assert!(upf.next(60).is_none(), "the batch is full");
+        assert_eq!(upf.put(1), Some(&mut frame(&packet(SERVER, ue(1)))[..]));
         assert_eq!(upf.process(Instant(1)), 32);
         for n in 0..32 {
             let (port, octets) = upf.left(n as usize).expect("it leaves");
             assert_eq!(octets[..12], MACS);
+            let octets = octets.to_vec();
+            assert_eq!(upf.left_mut(n as usize).as_deref(), Some(&octets[..]));
             if n % 2 == 0 {
                 assert_eq!((port, &octets[14..]), (1, &after_a_hop(packet(ue(n), SERVER))[..]));
                 continue;

@@ -99,6 +99,7 @@ const ALL: &[Experiment] = &[
     migration::EXPERIMENT,
     isolation::EXPERIMENT,
     pepc::locking::EXPERIMENT,
+    pepc::signalling::EXPERIMENT,
 ];
 
 fn minutes(text: &str) -> Result<f64, String> {

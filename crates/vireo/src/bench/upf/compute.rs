@@ -50,6 +50,30 @@ pub(crate) fn add(tables: &mut Tables, session: u32, released: &mut Released) ->
     Ok(User { session, teid, downlink })
 }
 
+/// Empty tables for the sessions' addresses, with room for so many.
+pub(crate) fn tables(records: u32, locking: Locking) -> Tables {
+    let (base, length) = POOL;
+    let pool = Pool { ipv4: Some((base, length)), mtu: 1400, ..Pool::default() };
+    Tables::new(vec![pool], Limits { records: records as usize, locking, ..Limits::default() })
+}
+
+/// A node between the RAN and the user plane.
+pub(crate) trait Node {
+    /// A batch is on its way from the RAN.
+    fn uplink(&mut self, frames: &mut MemoryFrames);
+    /// A batch is on its way to the RAN.
+    fn downlink(&mut self, frames: &mut MemoryFrames);
+}
+
+/// No node.
+impl Node for () {
+    #[inline]
+    fn uplink(&mut self, _: &mut MemoryFrames) {}
+
+    #[inline]
+    fn downlink(&mut self, _: &mut MemoryFrames) {}
+}
+
 /// A user plane in memory with its sessions.
 pub(crate) struct Compute {
     frames: MemoryFrames,
@@ -76,20 +100,27 @@ impl Compute {
         room: u32,
         locking: Locking,
     ) -> Result<(Self, Vec<User>), Failure> {
-        let (base, length) = POOL;
-        let pool = Pool { ipv4: Some((base, length)), mtu: 1400, ..Pool::default() };
-        let limits = Limits { records: (sessions + room) as usize, locking, ..Limits::default() };
-        let mut tables = Tables::new(vec![pool], limits);
+        let mut tables = tables(sessions + room, locking);
         let mut released = Released::default();
         let add = |session| add(&mut tables, session, &mut released);
         let users = (0..sessions).map(add).collect::<Result<Vec<User>, Failure>>()?;
         let teid = users.first().ok_or_else(|| Failure("there are no sessions".into()))?.teid;
-        let packets: Packets = network.packets(teid);
+        Ok((Compute::of(network, tables, sessions, network.packets(teid), GNB)?, users))
+    }
+
+    /// One of these tables; uplink packets come as `packets` says, those for the RAN leave for `ran`.
+    pub(crate) fn of(
+        network: &Network,
+        tables: Tables,
+        sessions: u32,
+        packets: Packets,
+        ran: Ipv4Addr,
+    ) -> Result<Self, Failure> {
         let [uplink, downlink] =
             [Direction::Uplink, Direction::Downlink].map(|way| packets.frame(&network.ours, way, 0));
         let hop = |to: Ipv4Addr, port| NextHop { to: to.into(), port, macs: [2; 12] };
-        let frames = MemoryFrames::new(tables, &[UPF_N3.into()], &[hop(GNB, 0), hop(SERVER, 1)]);
-        Ok((Compute { frames, templates: [uplink?, downlink?], teid, sessions, random: 1 }, users))
+        let frames = MemoryFrames::new(tables, &[UPF_N3.into()], &[hop(ran, 0), hop(SERVER, 1)]);
+        Ok(Compute { frames, templates: [uplink?, downlink?], teid: packets.teid, sessions, random: 1 })
     }
 
     /// The rules, to be changed meanwhile.
@@ -104,9 +135,20 @@ impl Compute {
 
     /// Decides on one batch of packets of sessions at random; gives how long that took.
     pub(crate) fn batch(&mut self, direction: Direction) -> Result<Duration, Failure> {
+        self.batch_behind(direction, &mut ())
+    }
+
+    /// The same behind another node, through which the packets go too.
+    pub(crate) fn batch_behind(&mut self, direction: Direction, node: &mut impl Node) -> Result<Duration, Failure> {
         self.fill(direction);
         let now = std::time::Instant::now();
+        if direction == Direction::Uplink {
+            node.uplink(&mut self.frames);
+        }
         let left = self.frames.process(Instant(1_000_000));
+        if direction == Direction::Downlink {
+            node.downlink(&mut self.frames);
+        }
         let spent = now.elapsed();
         match left {
             BATCH => Ok(spent),

@@ -82,10 +82,10 @@ fn run(plane: &Plane) -> Result<Findings, Failure> {
     for n in 1..=plane.runs {
         eprintln!("experiment: run {n} of {}", plane.runs);
         let sweep = |mode: &Mode| {
-            let mut slice = Slice::new(plane, mode.locking)?;
+            let Slice { mut data, mut control } = Slice::new(plane, mode.locking, 1)?;
             let mut measure = |load| {
                 plane.interrupt.check()?;
-                side_by_side(&mut slice, load, span, places)
+                side_by_side(&mut data, &mut control, load, span, places)
             };
             let loads = LOADS.map(|(_, load)| measure(load));
             let again = measure(LOADS[0].1)?;

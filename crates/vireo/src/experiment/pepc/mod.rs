@@ -1,16 +1,19 @@
 //! What the experiments of the PEPC paper share: a data side that decides on packets in memory on one processor, and a
-//! control side that changes the users' state on another.
+//! control side that changes the users' state on another, or on the same.
 
+mod events;
 pub(super) mod locking;
+pub(super) mod signalling;
+mod split;
 
 use super::Plane;
-use crate::bench::upf::compute::{self, BATCH, Compute, User};
+use crate::bench::upf::compute::{BATCH, Compute};
 use crate::cli::Failure;
 use crate::lab::process::on_processors;
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use events::Control;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use vireo_datapath::{Locking, SharedTables};
+use vireo_datapath::Locking;
 use vireo_traffic::circuit::Direction;
 
 /// Users, as the paper's.
@@ -18,6 +21,10 @@ const USERS: u32 = 250_000;
 const QUICK_USERS: u32 = 10_000;
 /// Users that attach and leave again, at most so many at a time.
 const VISITORS: u32 = 4_096;
+/// Events by which packets may be ahead of signalling where both come in a ratio.
+const AHEAD: u64 = 256;
+/// How long events may take that packets wait for.
+const LONGEST: Duration = Duration::from_secs(20);
 
 pub(super) const PAPER: &str = "A High Performance Packet Core for Next Generation Cellular Networks (PEPC)";
 
@@ -31,107 +38,79 @@ pub(super) fn users(plane: &Plane) -> u32 {
 pub(super) enum Load {
     /// So many a second, 0 = none.
     Rate(f64),
+    /// One for so many packets.
+    Ratio(f64),
     /// One after the other.
     Most,
 }
 
+/// Whoever carries out signalling events.
+pub(super) trait Signalling {
+    /// Goes on with events: with what is under way, and with new ones, of which `due` may be under way in all.
+    fn work(&mut self, due: u64) -> Result<Done, Failure>;
+}
+
+/// Whoever decides on packets. What signalling its processor has is [`Signalling`]'s.
+pub(super) trait Packets: Signalling {
+    /// Decides on a batch; gives how long that took.
+    fn batch(&mut self, direction: Direction) -> Result<Duration, Failure>;
+}
+
+/// What somebody has done when it looked for signalling.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Done {
+    /// Events that have ended.
+    pub(super) ended: u64,
+    /// Whether there was anything at all.
+    pub(super) busy: bool,
+}
+
+/// Whoever has no part in signalling.
+pub(super) struct Nobody;
+
+impl Signalling for Nobody {
+    fn work(&mut self, _: u64) -> Result<Done, Failure> {
+        Ok(Done::default())
+    }
+}
+
+impl Signalling for Compute {
+    fn work(&mut self, _: u64) -> Result<Done, Failure> {
+        Ok(Done::default())
+    }
+}
+
+impl Packets for Compute {
+    fn batch(&mut self, direction: Direction) -> Result<Duration, Failure> {
+        Compute::batch(self, direction)
+    }
+}
+
 /// A slice: users, and both sides that work on their state.
-pub(super) struct Slice {
-    pub(super) data: Compute,
-    pub(super) control: Control,
+struct Slice {
+    data: Compute,
+    control: Control,
 }
 
 impl Slice {
-    pub(super) fn new(plane: &Plane, locking: Locking) -> Result<Self, Failure> {
+    /// One whose control side changes the state for so many events in one go.
+    fn new(plane: &Plane, locking: Locking, together: u64) -> Result<Self, Failure> {
         let (data, users) = Compute::with(&plane.network, self::users(plane), VISITORS, locking)?;
-        let control = Control {
-            tables: data.tables().clone(),
-            next: users.len() as u32,
-            users,
-            visitors: VecDeque::new(),
-            random: 1,
-            moves: 0,
-            markers: 0,
-        };
+        let control = Control::new(data.tables().clone(), users, together);
         Ok(Slice { data, control })
     }
 }
 
-/// The control side: it changes the users' state through the interface of its owner. An event is a state insert or update:
-/// every other one a handover of a user (another tunnel, the old one is ended), of the others one a new user (both
-/// records), the next one the end of the oldest of these.
-pub(super) struct Control {
-    tables: SharedTables,
-    users: Vec<User>,
-    visitors: VecDeque<User>,
-    /// The next visitor.
-    next: u32,
-    random: u64,
-    moves: u32,
-    /// End Markers sent.
-    markers: u64,
+impl Signalling for Slice {
+    fn work(&mut self, due: u64) -> Result<Done, Failure> {
+        self.control.work(due)
+    }
 }
 
-impl Control {
-    /// Carries out one event.
-    pub(super) fn event(&mut self) -> Result<(), Failure> {
-        self.moves = self.moves.wrapping_add(1);
-        if self.moves.is_multiple_of(2) {
-            self.handover();
-            return Ok(());
-        }
-        let attach = self.moves % 4 == 1 && self.visitors.len() < VISITORS as usize;
-        match self.visitors.pop_front().filter(|_| !attach) {
-            Some(user) => self.tables.change(
-                |tables, released| {
-                    tables.pause(&[user.teid], [user.downlink]);
-                    tables.remove_uplink(user.teid);
-                    tables.remove_downlink(user.downlink, released);
-                },
-                |_| (),
-            ),
-            None => {
-                let first = self.users.len() as u32;
-                let session = self.next;
-                self.next = if session + 1 < first + VISITORS { session + 1 } else { first };
-                let user = self.tables.change(|tables, released| compute::add(tables, session, released), |_| ())?;
-                self.visitors.push_back(user);
-            }
-        }
-        Ok(())
-    }
-
-    fn handover(&mut self) {
-        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let number = ((self.random >> 32) * self.users.len() as u64) >> 32;
-        let Some(User { session, downlink, .. }) = self.users.get(number as usize).copied() else { return };
-        let rule = compute::downlink_rule(session, self.moves);
-        let markers = &mut self.markers;
-        self.tables.change(
-            |tables, released| tables.set_downlink(downlink, rule, true, released),
-            |released| *markers += released.datagrams.len() as u64,
-        );
-    }
-
-    /// Carries out events as they come, until it is told to stop.
-    fn run(&mut self, load: Load, stop: &AtomicBool) -> Result<Worked, Failure> {
-        let (began, mut worked) = (Instant::now(), Worked::default());
-        while !stop.load(Relaxed) {
-            let due = match load {
-                Load::Most => u64::MAX,
-                Load::Rate(rate) => (began.elapsed().as_secs_f64() * rate) as u64,
-            };
-            if worked.count >= due {
-                std::hint::spin_loop();
-                continue;
-            }
-            let now = Instant::now();
-            self.event()?;
-            worked.spent += now.elapsed();
-            worked.count += 1;
-        }
-        worked.passed = began.elapsed();
-        Ok(worked)
+/// Both sides on one processor, by turns.
+impl Packets for Slice {
+    fn batch(&mut self, direction: Direction) -> Result<Duration, Failure> {
+        self.data.batch(direction)
     }
 }
 
@@ -170,6 +149,14 @@ pub(super) struct Sides {
     pub(super) control: Worked,
 }
 
+impl Sides {
+    /// Packets a second of the processor that has more to do, so that both kinds of work are done: what a core reaches that
+    /// is given packets and events in the ratio of these.
+    pub(super) fn together(&self) -> f64 {
+        self.data.count as f64 / self.data.spent.max(self.control.spent).as_secs_f64()
+    }
+}
+
 /// The processors of the data side and of the control side; the same where there is one.
 pub(super) fn processors(plane: &Plane) -> (usize, usize) {
     let (data, others) = plane.processors();
@@ -178,36 +165,122 @@ pub(super) fn processors(plane: &Plane) -> (usize, usize) {
 
 /// Has both sides work for about so long. The data side decides on batches of both directions in turn.
 pub(super) fn side_by_side(
-    slice: &mut Slice,
+    data: &mut impl Packets,
+    control: &mut (impl Signalling + Send),
     load: Load,
     span: Duration,
-    (data, control): (usize, usize),
+    places: (usize, usize),
 ) -> Result<Sides, Failure> {
-    let stop = AtomicBool::new(false);
-    let Slice { data: compute, control: events } = slice;
+    let between = Between { load, alone: places.0 == places.1, ..Between::default() };
     std::thread::scope(|scope| {
-        let beside = scope.spawn(|| on_processors(&[control], || events.run(load, &stop)));
-        let packets = on_processors(&[data], || {
+        let beside = scope.spawn(|| on_processors(&[places.1], || between.signal(control)));
+        let packets = on_processors(&[places.0], || {
             // the first tenth finds caches cold
-            forward(compute, span / 10)?;
-            forward(compute, span)
+            between.forward(data, span / 10)?;
+            between.forward(data, span)
         });
-        stop.store(true, Relaxed);
-        let control = beside.join().map_err(|_| Failure("the control side ended by itself".into()))??;
-        Ok(Sides { data: packets??, control: control? })
+        between.stop.store(true, Relaxed);
+        beside.join().map_err(|_| Failure("the control side ended by itself".into()))???;
+        packets?
     })
 }
 
-fn forward(compute: &mut Compute, span: Duration) -> Result<Worked, Failure> {
-    let (began, mut worked) = (Instant::now(), Worked::default());
-    while began.elapsed() < span {
-        for _ in 0..32 {
-            for direction in [Direction::Uplink, Direction::Downlink] {
-                worked.spent += compute.batch(direction)?;
-                worked.count += BATCH as u64;
-            }
+/// What both sides know of each other while they are measured.
+struct Between {
+    load: Load,
+    /// They share the only processor.
+    alone: bool,
+    stop: AtomicBool,
+    /// Packets so far.
+    packets: AtomicU64,
+    /// Events that have ended.
+    ended: AtomicU64,
+    /// Nanoseconds of the control side's work.
+    spent: AtomicU64,
+    began: Instant,
+}
+
+impl Default for Between {
+    fn default() -> Self {
+        Between {
+            load: Load::Most,
+            alone: false,
+            stop: AtomicBool::new(false),
+            packets: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            spent: AtomicU64::new(0),
+            began: Instant::now(),
         }
     }
-    worked.passed = began.elapsed();
-    Ok(worked)
+}
+
+impl Between {
+    /// Events that may be under way.
+    fn due(&self) -> u64 {
+        let due = match self.load {
+            Load::Most => u64::MAX,
+            Load::Rate(rate) => (self.began.elapsed().as_secs_f64() * rate) as u64,
+            Load::Ratio(packets) => (self.packets.load(Relaxed) as f64 / packets) as u64,
+        };
+        due.saturating_sub(self.ended.load(Relaxed))
+    }
+
+    fn pause(&self) {
+        if self.alone {
+            std::thread::yield_now();
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Works on events; gives how long that took, if there was anything to do.
+    fn work(&self, who: &mut impl Signalling) -> Result<Option<Duration>, Failure> {
+        let (due, now) = (self.due(), Instant::now());
+        let done = who.work(due)?;
+        self.ended.fetch_add(done.ended, Relaxed);
+        Ok(done.busy.then(|| now.elapsed()))
+    }
+
+    /// The control side, until it is told to stop.
+    fn signal(&self, control: &mut impl Signalling) -> Result<(), Failure> {
+        while !self.stop.load(Relaxed) {
+            match self.work(control)? {
+                Some(spent) => self.spent.fetch_add(spent.as_nanos() as u64, Relaxed),
+                None => {
+                    self.pause();
+                    continue;
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// The data side for about so long.
+    fn forward(&self, data: &mut impl Packets, span: Duration) -> Result<Sides, Failure> {
+        let (began, mut worked) = (Instant::now(), Worked::default());
+        let (ended, spent) = (self.ended.load(Relaxed), self.spent.load(Relaxed));
+        while began.elapsed() < span {
+            for _ in 0..32 {
+                for direction in [Direction::Uplink, Direction::Downlink] {
+                    worked.spent += data.batch(direction)?;
+                    worked.count += BATCH as u64;
+                    self.packets.fetch_add(BATCH as u64, Relaxed);
+                    worked.spent += self.work(data)?.unwrap_or_default();
+                }
+            }
+            while matches!(self.load, Load::Ratio(_)) && self.due() > AHEAD {
+                worked.spent += self.work(data)?.unwrap_or_default();
+                self.pause();
+                if began.elapsed() > span + LONGEST {
+                    return Err(Failure(
+                        "the events of signalling do not end: a message between the parts is lost".into(),
+                    ));
+                }
+            }
+        }
+        worked.passed = began.elapsed();
+        let spent = Duration::from_nanos(self.spent.load(Relaxed) - spent);
+        let control = Worked { count: self.ended.load(Relaxed) - ended, spent, passed: worked.passed };
+        Ok(Sides { data: worked, control })
+    }
 }

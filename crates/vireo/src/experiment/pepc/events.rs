@@ -1,0 +1,143 @@
+//! Signalling events: what comes, and the control side of a slice, which carries them out.
+
+use super::{Done, Signalling, VISITORS};
+use crate::bench::upf::compute::{self, User};
+use crate::cli::Failure;
+use std::collections::VecDeque;
+use vireo_datapath::{Released, SharedTables, Tables};
+
+/// A signalling event: state of a user is inserted or updated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// A user has a new tunnel to the RAN, which has had so many before; the old one is ended.
+    Handover(u32, u32),
+    /// A user with this session comes.
+    Attach(u32),
+    /// Of those who came, the first leaves.
+    Detach,
+}
+
+/// Which event comes when: every other one is a handover of a user at random, of the others one is a new user, the next one
+/// the end of the oldest of these.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Script {
+    users: u32,
+    /// The next visitor's session.
+    next: u32,
+    random: u64,
+    moves: u32,
+}
+
+impl Script {
+    pub(super) fn new(users: u32) -> Self {
+        Script { users, next: users, random: 1, moves: 0 }
+    }
+
+    /// The next event, while so many visitors are here.
+    pub(super) fn next(&mut self, visitors: usize) -> Event {
+        self.moves = self.moves.wrapping_add(1);
+        if self.moves.is_multiple_of(2) {
+            self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let number = ((self.random >> 32) * u64::from(self.users)) >> 32;
+            return Event::Handover(number as u32, self.moves);
+        }
+        let attach = self.moves % 4 == 1 && visitors < VISITORS as usize;
+        if visitors > 0 && !attach {
+            return Event::Detach;
+        }
+        let session = self.next;
+        self.next = if session + 1 < self.users + VISITORS { session + 1 } else { self.users };
+        Event::Attach(session)
+    }
+}
+
+/// The control side: it changes the users' state through the interface of its owner.
+pub(super) struct Control {
+    tables: SharedTables,
+    users: Vec<User>,
+    visitors: VecDeque<User>,
+    script: Script,
+    /// Events in one change, at most.
+    together: u64,
+    /// End Markers sent.
+    markers: u64,
+}
+
+impl Control {
+    pub(super) fn new(tables: SharedTables, users: Vec<User>, together: u64) -> Self {
+        let script = Script::new(users.len() as u32);
+        Control { tables, users, visitors: VecDeque::new(), script, together, markers: 0 }
+    }
+}
+
+/// Changes the tables as an event wants it.
+fn carry_out(
+    event: Event,
+    tables: &mut Tables,
+    released: &mut Released,
+    users: &[User],
+    visitors: &mut VecDeque<User>,
+) -> Result<(), Failure> {
+    match event {
+        Event::Handover(number, moves) => {
+            if let Some(User { session, downlink, .. }) = users.get(number as usize) {
+                tables.set_downlink(*downlink, compute::downlink_rule(*session, moves), true, released);
+            }
+        }
+        Event::Attach(session) => visitors.push_back(compute::add(tables, session, released)?),
+        Event::Detach => {
+            if let Some(user) = visitors.pop_front() {
+                tables.pause(&[user.teid], [user.downlink]);
+                tables.remove_uplink(user.teid);
+                tables.remove_downlink(user.downlink, released);
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Signalling for Control {
+    fn work(&mut self, due: u64) -> Result<Done, Failure> {
+        if due == 0 {
+            return Ok(Done::default());
+        }
+        let count = due.min(self.together);
+        let Control { tables, users, visitors, script, markers, .. } = self;
+        tables.change(
+            |tables, released| {
+                (0..count).try_for_each(|_| {
+                    let event = script.next(visitors.len());
+                    carry_out(event, tables, released, users, visitors)
+                })
+            },
+            |released| *markers += released.datagrams.len() as u64,
+        )?;
+        Ok(Done { ended: count, busy: true })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_other_event_is_a_handover_and_visitors_come_and_go() {
+        let mut script = Script::new(100);
+        let mut visitors = 0;
+        let mut events = vec![];
+        for _ in 0..8 {
+            let event = script.next(visitors);
+            match event {
+                Event::Attach(_) => visitors += 1,
+                Event::Detach => visitors -= 1,
+                Event::Handover(number, _) => assert!(number < 100),
+            }
+            events.push(event);
+        }
+        assert!(events.iter().skip(1).step_by(2).all(|event| matches!(event, Event::Handover(..))));
+        let others: Vec<_> = events.into_iter().step_by(2).collect();
+        assert_eq!(others, [Event::Attach(100), Event::Detach, Event::Attach(101), Event::Detach]);
+        // no more than there is room for
+        assert_eq!(script.next(VISITORS as usize), Event::Detach);
+    }
+}

@@ -1,0 +1,193 @@
+//! How the parts of the split core send each other messages: by UDP on the loopback, as separate network functions do, or by
+//! queues in memory, which is the least that it can cost.
+
+use crate::cli::Failure;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use vireo_datapath::{Volume, udp};
+
+/// Octets of the longest message.
+const LONGEST: usize = 512;
+/// Messages that may wait: more than there are events under way.
+const ROOM: usize = 1024;
+
+/// What carries the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::experiment::pepc) enum Carrier {
+    /// UDP, many datagrams in a system call.
+    Sockets,
+    /// A queue of messages.
+    Queues,
+}
+
+/// A message in a queue.
+pub(super) struct Entry {
+    octets: [u8; LONGEST],
+    length: usize,
+}
+
+/// One end.
+pub(super) struct Door {
+    pub(super) out: Out,
+    pub(super) inbox: Inbox,
+}
+
+/// What leaves.
+pub(super) enum Out {
+    Socket {
+        socket: Arc<UdpSocket>,
+        to: SocketAddr,
+        sender: Box<udp::Sender>,
+        octets: Vec<u8>,
+        /// Messages that were sent, as the other end sees.
+        sent: Arc<AtomicU64>,
+    },
+    Queue(SyncSender<Entry>),
+}
+
+/// What comes.
+pub(super) enum Inbox {
+    Socket {
+        socket: Arc<UdpSocket>,
+        receiver: Box<udp::Receiver>,
+        /// Messages that the other end has sent: nobody asks the kernel in vain.
+        sent: Arc<AtomicU64>,
+        received: u64,
+    },
+    Queue(Receiver<Entry>),
+}
+
+/// Two ends that lead to each other.
+pub(super) fn link(carrier: Carrier) -> Result<(Door, Door), Failure> {
+    match carrier {
+        Carrier::Queues => {
+            let ((there, here), (back, home)) = (sync_channel(ROOM), sync_channel(ROOM));
+            let one = Door { out: Out::Queue(there), inbox: Inbox::Queue(home) };
+            Ok((one, Door { out: Out::Queue(back), inbox: Inbox::Queue(here) }))
+        }
+        Carrier::Sockets => {
+            let bind = || -> Result<_, Failure> {
+                let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+                socket.set_nonblocking(true)?;
+                Ok((Arc::new(socket), Arc::new(AtomicU64::new(0))))
+            };
+            let (one, other) = (bind()?, bind()?);
+            let door = |own: &(Arc<UdpSocket>, Arc<AtomicU64>), far: &(Arc<UdpSocket>, Arc<AtomicU64>)| {
+                let out = Out::Socket {
+                    socket: Arc::clone(&own.0),
+                    to: far.0.local_addr()?,
+                    sender: Box::new(udp::Sender::new()),
+                    octets: vec![],
+                    sent: Arc::clone(&own.1),
+                };
+                let receiver = Box::new(udp::Receiver::new(LONGEST));
+                let inbox =
+                    Inbox::Socket { socket: Arc::clone(&own.0), receiver, sent: Arc::clone(&far.1), received: 0 };
+                Ok::<_, Failure>(Door { out, inbox })
+            };
+            Ok((door(&one, &other)?, door(&other, &one)?))
+        }
+    }
+}
+
+impl Out {
+    /// Sends a message, at [`Out::flush`] at the latest.
+    pub(super) fn send(&mut self, message: &[u8]) -> Result<(), Failure> {
+        match self {
+            Out::Queue(queue) => {
+                let mut entry = Entry { octets: [0; LONGEST], length: message.len() };
+                let room =
+                    entry.octets.get_mut(..message.len()).ok_or_else(|| Failure("a message is too long".into()))?;
+                room.copy_from_slice(message);
+                queue.try_send(entry).map_err(|_| Failure("a queue of messages between the parts is full".into()))
+            }
+            Out::Socket { to, sender, octets, .. } => {
+                let start = octets.len();
+                octets.extend_from_slice(message);
+                sender.queue(*to, start, octets.len(), message.len());
+                if sender.len() == udp::BATCH { self.flush() } else { Ok(()) }
+            }
+        }
+    }
+
+    /// Sends what waits.
+    pub(super) fn flush(&mut self) -> Result<(), Failure> {
+        if let Out::Socket { socket, sender, octets, sent, .. } = self
+            && !sender.is_empty()
+        {
+            let mut volume = Volume::default();
+            if sender.flush(socket, octets, &mut volume) > 0 {
+                return Err(Failure(
+                    "a message between the parts cannot be sent: is the loopback interface up?".into(),
+                ));
+            }
+            octets.clear();
+            sent.fetch_add(volume.packets, Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl Inbox {
+    /// Hands over what is there, at most a batch; says whether there was anything.
+    pub(super) fn take(&mut self, mut each: impl FnMut(&[u8]) -> Result<(), Failure>) -> Result<bool, Failure> {
+        let mut count = 0;
+        match self {
+            Inbox::Queue(queue) => {
+                while count < udp::BATCH
+                    && let Ok(Entry { octets, length }) = queue.try_recv()
+                {
+                    each(&octets[..length])?;
+                    count += 1;
+                }
+            }
+            Inbox::Socket { socket, receiver, sent, received } => {
+                if sent.load(Relaxed) == *received {
+                    return Ok(false);
+                }
+                count = receiver.receive(socket)?;
+                for n in 0..count {
+                    let (_, octets) = receiver.datagram(n);
+                    each(octets.ok_or_else(|| Failure("a message is too long".into()))?)?;
+                }
+                *received += count as u64;
+            }
+        }
+        Ok(count > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_arrive_in_order_by_either_carrier() {
+        for carrier in [Carrier::Queues, Carrier::Sockets] {
+            let (mut one, mut other) = link(carrier).unwrap();
+            assert!(!other.inbox.take(|_| panic!("nothing was sent")).unwrap());
+            for n in 0..40 {
+                one.out.send(&[n; 200]).unwrap();
+            }
+            one.out.flush().unwrap();
+            let mut got = vec![];
+            let mut each = |octets: &[u8]| {
+                got.push((octets[0], octets.len()));
+                Ok(())
+            };
+            while other.inbox.take(&mut each).unwrap() {}
+            assert_eq!(got, (0..40).map(|n| (n, 200)).collect::<Vec<_>>(), "{carrier:?}");
+            other.out.send(b"back").unwrap();
+            other.out.flush().unwrap();
+            let mut back = vec![];
+            let mut each = |octets: &[u8]| {
+                back.extend_from_slice(octets);
+                Ok(())
+            };
+            assert!(one.inbox.take(&mut each).unwrap());
+            assert_eq!(back, b"back");
+        }
+    }
+}

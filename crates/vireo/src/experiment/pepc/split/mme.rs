@@ -1,0 +1,139 @@
+//! The part that is like an MME: it holds the location of each user and its copy of the bearer, and has the
+//! S-GW-like part do what an event wants.
+
+use super::link::Door;
+use super::messages::{self, Create};
+use super::{Done, ENB};
+use crate::bench::upf::network::FIRST_UE;
+use crate::cli::Failure;
+use crate::experiment::pepc::events::{Event, Script};
+use crate::experiment::pepc::{Signalling, VISITORS};
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+use vireo_datapath::Tunnel;
+use vireo_wire::pfcp::MessageType;
+
+/// Events that are under way at a time.
+const WINDOW: u64 = 64;
+
+/// What is held of a user.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ue {
+    /// The tracking area.
+    tac: u16,
+    /// The eNB's end of the tunnel.
+    enb: u32,
+    /// The S-GW's number of the session, and its end of the tunnel.
+    sgw: Option<(u64, Tunnel)>,
+}
+
+/// The part.
+pub(in crate::experiment::pepc) struct Mme {
+    ues: Vec<Ue>,
+    /// Users that are there all the time.
+    users: u32,
+    /// Of these, how many were told to attach.
+    attached: u32,
+    visitors: VecDeque<u32>,
+    script: Script,
+    sgw: Door,
+    /// What is under way, by sequence number, in order: the event, and whose it is.
+    waiting: VecDeque<(u32, Event, u32)>,
+    sequence: u32,
+    octets: Vec<u8>,
+}
+
+impl Mme {
+    pub(super) fn new(users: u32, sgw: Door) -> Self {
+        Mme {
+            ues: vec![Ue::default(); (users + VISITORS) as usize],
+            users,
+            attached: 0,
+            visitors: VecDeque::new(),
+            script: Script::new(users),
+            sgw,
+            waiting: VecDeque::new(),
+            sequence: 0,
+            octets: vec![],
+        }
+    }
+
+    /// How many of the users that are there all the time are not there yet.
+    pub(super) fn missing(&self) -> u64 {
+        u64::from(self.users - self.attached) + self.waiting.len() as u64
+    }
+
+    fn begin(&mut self) -> Result<(), Failure> {
+        let event = if self.attached < self.users {
+            self.attached += 1;
+            Event::Attach(self.attached - 1)
+        } else {
+            self.script.next(self.visitors.len())
+        };
+        self.sequence = (self.sequence + 1) & 0xff_ffff;
+        let lost = || Failure("the script of events names a user that is not there".into());
+        let (number, out) = (self.sequence, &mut self.octets);
+        let session = match event {
+            Event::Attach(session) => {
+                let tunnel = messages::end(session + 1, ENB);
+                let ue = Ipv4Addr::from_bits(FIRST_UE.to_bits() + session);
+                messages::create(&Create { seid: u64::from(session) + 1, ue, tunnel }, number, out)?;
+                let ue = Ue { tac: 1, enb: session + 1, sgw: None };
+                *self.ues.get_mut(session as usize).ok_or_else(lost)? = ue;
+                session
+            }
+            Event::Handover(user, moves) => {
+                let ue = self.ues.get_mut(user as usize).ok_or_else(lost)?;
+                (ue.enb, ue.tac) = ((user + 1).wrapping_add(moves << 24), moves as u16);
+                let (seid, _) = ue.sgw.ok_or_else(lost)?;
+                messages::modify(seid, messages::end(ue.enb, ENB), number, out)?;
+                user
+            }
+            Event::Detach => {
+                let session = self.visitors.pop_front().ok_or_else(lost)?;
+                let (seid, _) = self.ues[session as usize].sgw.ok_or_else(lost)?;
+                messages::delete(seid, number, out)?;
+                session
+            }
+        };
+        self.waiting.push_back((number, event, session));
+        self.sgw.out.send(&self.octets)
+    }
+}
+
+impl Signalling for Mme {
+    fn work(&mut self, due: u64) -> Result<Done, Failure> {
+        let Mme { ues, users, visitors, sgw, waiting, .. } = self;
+        let mut ended = 0;
+        sgw.inbox.take(|octets| {
+            let message = messages::view(octets)?;
+            // deletions and creations go a longer way than modifications
+            let place = waiting.iter().position(|(number, ..)| *number == message.sequence());
+            let Some((_, event, session)) = place.and_then(|place| waiting.remove(place)) else { return Ok(()) };
+            let Some(ue) = ues.get_mut(session as usize) else { return Ok(()) };
+            match (event, message.message_type()) {
+                (Event::Attach(_), MessageType::SESSION_ESTABLISHMENT_RESPONSE) => {
+                    let created = messages::accepted(&message)?;
+                    ue.sgw = Some((created.seid, created.tunnel));
+                    if session >= *users {
+                        visitors.push_back(session);
+                    }
+                }
+                (Event::Handover(..), _) => messages::granted(&message)?,
+                _ => {
+                    messages::granted(&message)?;
+                    *ue = Ue::default();
+                }
+            }
+            ended += 1;
+            Ok(())
+        })?;
+        let mut busy = ended > 0;
+        while (self.waiting.len() as u64) < WINDOW.min(due.saturating_sub(ended)) {
+            self.begin()?;
+            busy = true;
+        }
+        self.sgw.out.flush()?;
+        Ok(Done { ended, busy })
+    }
+}

@@ -1,0 +1,98 @@
+//! The part that is like a P-GW: it holds the UE's address, its QoS and its charging, in the tables that the rest of this
+//! program decides by, and decides on packets by them.
+
+use super::link::Door;
+use super::messages::{self, Created};
+use crate::bench::upf::network::UPF_N3;
+use crate::cli::Failure;
+use vireo_datapath::{
+    ALL_FLOWS, Action, DownlinkId, DownlinkRule, Rate, Released, SharedTables, Tables, Tunnel, UplinkRule,
+};
+use vireo_types::{SessionAddress, Teid};
+use vireo_wire::pfcp::MessageType;
+
+/// A session: its own end of the tunnel, its record by address, and the S-GW's number of it.
+#[derive(Clone, Copy, Debug)]
+struct Session {
+    teid: Teid,
+    downlink: DownlinkId,
+    sgw: u64,
+}
+
+/// The part's signalling.
+pub(super) struct Pgw {
+    tables: SharedTables,
+    /// By the index of the TEID.
+    sessions: Vec<Option<Session>>,
+    sgw: Door,
+    octets: Vec<u8>,
+}
+
+impl Pgw {
+    pub(super) fn new(tables: SharedTables, records: u32, sgw: Door) -> Self {
+        Pgw { tables, sessions: vec![None; records as usize], sgw, octets: vec![] }
+    }
+
+    /// Answers what the S-GW has asked; says whether there was anything.
+    pub(super) fn work(&mut self) -> Result<bool, Failure> {
+        let Pgw { tables, sessions, sgw, octets } = self;
+        let out = &mut sgw.out;
+        let busy = sgw.inbox.take(|octets_in| {
+            let message = messages::view(octets_in)?;
+            let sequence = message.sequence();
+            if message.message_type() == MessageType::SESSION_ESTABLISHMENT_REQUEST {
+                let asked = messages::created(&message)?;
+                let ue = SessionAddress { ipv4: Some(asked.ue), ipv6_prefix: None };
+                let session =
+                    tables.change(|tables, released| add(tables, (ue, asked.tunnel, asked.seid), released), |_| ())?;
+                let seid = u64::from(session.teid.index());
+                if let Some(place) = sessions.get_mut(seid as usize) {
+                    *place = Some(session);
+                }
+                let tunnel = messages::end(session.teid.0, UPF_N3);
+                messages::accept(asked.seid, &Created { seid, tunnel }, sequence, octets)?;
+                return out.send(octets);
+            }
+            let Some(session) = sessions.get_mut(message.seid() as usize).and_then(Option::take) else {
+                return Err(Failure("the P-GW-like part is asked for a session that it does not have".into()));
+            };
+            tables.change(
+                |tables, released| {
+                    tables.pause(&[session.teid], [session.downlink]);
+                    tables.remove_uplink(session.teid);
+                    tables.remove_downlink(session.downlink, released);
+                },
+                |_| (),
+            );
+            messages::gone(session.sgw, sequence, octets)?;
+            out.send(octets)
+        })?;
+        sgw.out.flush()?;
+        Ok(busy)
+    }
+}
+
+/// Makes the records of a session of this address, whose downlink goes to this tunnel.
+fn add(
+    tables: &mut Tables,
+    (ue, tunnel, sgw): (SessionAddress, Tunnel, u64),
+    released: &mut Released,
+) -> Result<Session, Failure> {
+    let mbr = Rate::UNLIMITED;
+    let teid = tables.add_uplink(None, UplinkRule { ue, flows: ALL_FLOWS, gate_open: true, forward: true, mbr })?;
+    let session = u64::from(teid.index());
+    let downlink = tables.add_downlink(ue, session)?;
+    let rule = DownlinkRule {
+        session,
+        pdr: 2,
+        // an EPS bearer is told by its tunnel alone
+        qfi: None,
+        rqi: false,
+        gate_open: true,
+        action: Action::Forward,
+        tunnel: Some(tunnel),
+        mbr,
+    };
+    tables.set_downlink(downlink, rule, false, released);
+    Ok(Session { teid, downlink, sgw })
+}
