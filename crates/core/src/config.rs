@@ -47,6 +47,23 @@ impl CoreConfig {
     pub fn dnn(&self, name: &Dnn, slice: Snssai) -> Option<&DnnConfig> {
         self.dnns.iter().find(|d| d.name == *name && (d.slices.is_empty() || d.slices.contains(&slice)))
     }
+
+    /// What the devices of a slice are like.
+    pub fn profile(&self, slice: Snssai) -> SliceProfile {
+        self.slices.iter().find(|s| s.snssai == slice).map(|s| s.profile).unwrap_or_default()
+    }
+}
+
+/// What the devices of a slice are like, by which state and packet path are cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SliceProfile {
+    /// Anything.
+    #[default]
+    Full,
+    /// Simple devices with one application: one PDU session each, with its default QoS flow alone. Nothing of a session is
+    /// policed or counted by itself in the user plane: with one session the RAN's UE-AMBR is the Session-AMBR
+    /// (TS 23.501 5.7.2.6), and usage is that of the slice.
+    Iot,
 }
 
 /// A slice.
@@ -56,6 +73,8 @@ pub struct SliceConfig {
     pub name: String,
     /// What UEs and RAN know it by.
     pub snssai: Snssai,
+    /// What its devices are like.
+    pub profile: SliceProfile,
 }
 
 /// A data network.
@@ -177,7 +196,11 @@ mod tests {
             amf_set: 1023,
             amf_pointer: 63,
             relative_capacity: 255,
-            slices: vec![SliceConfig { name: "s".into(), snssai: Snssai { sst: 1, sd: Some(0x0a_0b0c) } }],
+            slices: vec![SliceConfig {
+                name: "s".into(),
+                snssai: Snssai { sst: 1, sd: Some(0x0a_0b0c) },
+                profile: SliceProfile::Iot,
+            }],
             dnns: vec![DnnConfig {
                 name: "internet".parse().expect("a DNN"),
                 slices: vec![Snssai { sst: 1, sd: None }],

@@ -16,6 +16,7 @@ struct state {
 #define UP_IPV4 (1u << 2)
 #define UP_IPV6 (1u << 3)
 #define UP_OVERFLOW (1u << 4) /* a list of rules says more: rules.h */
+#define UP_LEAN (1u << 5) /* nothing is counted: src/record.rs */
 #define UP_WATCH_SHIFT 8 /* src/record.rs: watched */
 #define WATCH 0x3fu
 #define ALL_FLOWS (~0ull)
@@ -45,6 +46,7 @@ struct uplink {
 #define DOWN_OVERFLOW (1u << 7)
 #define QFI_SHIFT 8
 #define FROM_UE_CONTAINER (1u << 14) /* the PDU Session Container is one of uplink packets; in actions alone */
+#define DOWN_LEAN (1u << 15)
 #define GENERATION_SHIFT 16
 #define DOWN_WATCH_SHIFT 24
 

@@ -81,6 +81,14 @@ static __always_inline struct counters *counters(void)
 	return bpf_map_lookup_elem(&counted, &zero);
 }
 
+/* Packets to UEs that this processor has forwarded: what tells apart those of a tunnel that are not counted. */
+static __always_inline __u64 forwarded(void)
+{
+	struct counters *c = counters();
+
+	return c ? c->downlink_packets : 0;
+}
+
 static __always_inline int drop(enum reason reason)
 {
 	struct counters *c = counters();

@@ -165,11 +165,12 @@ __noinline int uplink(struct xdp_md *ctx, __u32 at, __u32 length)
 		if (believe < 0 || !find_route(ctx, &hop, total, believe))
 			return XDP_PASS;
 	}
-	if (is_watched(&record->state, rule.flags >> UP_WATCH_SHIFT, total))
+	if (!(rule.flags & UP_LEAN) && is_watched(&record->state, rule.flags >> UP_WATCH_SHIFT, total))
 		return XDP_PASS;
 	if (!conforms(&record->state.expected, rule.cost, total))
 		return drop(RATE_EXCEEDED);
-	count(&record->state, total);
+	if (!(rule.flags & UP_LEAN))
+		count(&record->state, total);
 	return out_of_tunnel(ctx, &hop, version, payload, total);
 }
 
@@ -178,6 +179,7 @@ __noinline int downlink(struct xdp_md *ctx, __u32 entry, __u32 total)
 {
 	struct bpf_fib_lookup hop = {};
 	struct downlink rule = {}, *record = 0;
+	__u64 number;
 
 	if (total > LONGEST)
 		return XDP_PASS;
@@ -195,13 +197,14 @@ __noinline int downlink(struct xdp_md *ctx, __u32 entry, __u32 total)
 		return drop(NO_TUNNEL);
 	if (!reach_tunnel(ctx, &hop, &rule, total))
 		return XDP_PASS;
-	if (is_watched(&record->state, rule.flags >> DOWN_WATCH_SHIFT, total))
+	if (!(rule.flags & DOWN_LEAN) && is_watched(&record->state, rule.flags >> DOWN_WATCH_SHIFT, total))
 		return XDP_PASS;
 	if (!conforms(&record->state.expected, rule.cost, total))
 		return drop(RATE_EXCEEDED);
 	if (!hop_at(ctx, ETH_HLEN))
 		return XDP_ABORTED;
-	return into_tunnel(ctx, &hop, &rule, ETH_HLEN, total, count(&record->state, total), 0);
+	number = rule.flags & DOWN_LEAN ? forwarded() : count(&record->state, total);
+	return into_tunnel(ctx, &hop, &rule, ETH_HLEN, total, number, 0);
 }
 
 /* Whether the UDP header at `at` of a packet that ends at `end` is one of GTP-U; gives its octets after the header. */

@@ -5,6 +5,8 @@
 //! wait for the change. What is read and written by packets (`State`) is not under the sequence word: each of its words is
 //! right by itself.
 
+mod lean;
+
 use crate::counters::Volume;
 use crate::fast::{Locking, Pause};
 use crate::rate::{Policer, Rate};
@@ -159,6 +161,8 @@ const UP_IPV6: u32 = 1 << 3;
 /// The session's packets are decided on by [`crate::overflow`], and `cost` is the first cell of the list that the kernel's
 /// program goes by; 0 = it leaves them to user space.
 const UP_OVERFLOW: u32 = 1 << 4;
+/// Its packets are not counted one by one, and no rate holds: see `lean`.
+const UP_LEAN: u32 = 1 << 5;
 /// Six bits: see [`watched`].
 const UP_WATCH_SHIFT: u32 = 8;
 
@@ -220,7 +224,7 @@ impl UplinkRecord {
         let SessionAddress { ipv4, ipv6_prefix } = rule.ue;
         let flag = |set: bool, bit: u32| if set { bit } else { 0 };
         let flags = flag(rule.forward, UP_FORWARD) | flag(rule.gate_open, UP_GATE);
-        let flags = flags | self.flags.load(Relaxed) & (UP_OVERFLOW | WATCH << UP_WATCH_SHIFT);
+        let flags = flags | self.flags.load(Relaxed) & (UP_OVERFLOW | UP_LEAN | WATCH << UP_WATCH_SHIFT);
         self.flags.store(flags | flag(ipv4.is_some(), UP_IPV4) | flag(ipv6_prefix.is_some(), UP_IPV6), Relaxed);
         self.ipv4.store(ipv4.map_or(0, wire), Relaxed);
         self.prefix.store(ipv6_prefix.map_or(0, |prefix| words(prefix)[0]), Relaxed);
@@ -344,6 +348,8 @@ pub(crate) const DOWN_IPV6: u32 = 1 << 6;
 /// As [`UP_OVERFLOW`].
 const DOWN_OVERFLOW: u32 = 1 << 7;
 pub(crate) const QFI_SHIFT: u32 = 8;
+/// As [`UP_LEAN`].
+const DOWN_LEAN: u32 = 1 << 15;
 const GENERATION_SHIFT: u32 = 16;
 /// As [`UP_WATCH_SHIFT`].
 const DOWN_WATCH_SHIFT: u32 = 24;
@@ -367,8 +373,8 @@ impl DownlinkRecord {
             Action::Buffer { notify: true } => ACTION_BUFFER_AND_NOTIFY,
         };
         let flag = |set: bool, bit: u32| if set { bit } else { 0 };
-        let mut flags =
-            self.flags.load(Relaxed) & (0xff << GENERATION_SHIFT | DOWN_OVERFLOW | WATCH << DOWN_WATCH_SHIFT);
+        let mut flags = self.flags.load(Relaxed)
+            & (0xff << GENERATION_SHIFT | DOWN_OVERFLOW | DOWN_LEAN | WATCH << DOWN_WATCH_SHIFT);
         flags |= action;
         flags |= flag(rule.gate_open, DOWN_GATE) | flag(rule.rqi, DOWN_RQI);
         flags |= rule.qfi.map_or(0, |qfi| DOWN_QFI | u32::from(qfi & 0x3f) << QFI_SHIFT);

@@ -572,6 +572,14 @@ impl Tables {
         downlinks.for_each(|id| self.downlink(id).set_watch(watch));
     }
 
+    /// Says that these records' packets are not counted one by one, and that nobody watches them, or that they are again:
+    /// whoever decides on them counts them all together. It is forgotten when a record ends.
+    pub fn set_lean(&self, uplinks: &[Teid], downlinks: impl Iterator<Item = DownlinkId>, lean: bool) {
+        uplinks.iter().filter_map(|teid| self.find_uplink(*teid)).for_each(|record| record.set_lean(lean));
+        let downlinks = downlinks.filter(|id| self.downlinks.get(id.0).is_some());
+        downlinks.for_each(|id| self.downlink(id).set_lean(lean));
+    }
+
     /// What a downlink record has carried.
     pub fn downlink_volume(&self, id: DownlinkId) -> Volume {
         self.downlinks.get(id.0).map(|_| self.downlink(id).state.volume()).unwrap_or_default()

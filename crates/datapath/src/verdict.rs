@@ -162,6 +162,9 @@ impl Arrays {
         if !record.conforms(rule.mbr, packet.len(), now) {
             return Err(Stop::Drop(DropReason::RateExceeded));
         }
+        if record.is_uncounted() {
+            return Ok(Passed { packet, told: false });
+        }
         let before = self.count(&record.state, packet.len());
         Ok(Passed { packet, told: watched(record.watch(), before, packet.len()) })
     }
@@ -188,6 +191,9 @@ impl Arrays {
         if !record.conforms(rule.mbr, packet.len(), now) {
             return Err(Stop::Drop(DropReason::RateExceeded));
         }
+        if record.is_uncounted() {
+            return Ok((tunnel, Passed { packet, told: false }));
+        }
         let before = self.count(&record.state, packet.len());
         Ok((tunnel, Passed { packet, told: watched(record.watch(), before, packet.len()) }))
     }
@@ -206,6 +212,14 @@ impl Arrays {
         };
         let record = self.uplinks.get(packet.teid.index() as usize)?;
         let look = record.look(self.locking)?;
+        if let (Some(own), Some(Inner::V4 { source, packet: inner, .. })) = (record.lean(), Inner::read(packet.payload))
+        {
+            let holds = record.teid() == packet.teid && packet.teid != gtpu::NO_TEID && look.holds();
+            return holds.then_some(match source == own {
+                true => UplinkVerdict::Forward(inner),
+                false => UplinkVerdict::Drop(DropReason::Spoofed),
+            });
+        }
         let rule = record.rule();
         let other = record.teid() != packet.teid || packet.teid == gtpu::NO_TEID;
         if other || record.overflows() || !look.holds() {
@@ -238,6 +252,11 @@ impl Arrays {
         let entry = Teid(self.addresses.get(key)?);
         let record = self.downlinks.get(entry.index() as usize)?;
         let look = record.look(self.locking)?;
+        if let Some((tunnel, marks)) = record.lean() {
+            let holds = record.generation() == entry.generation() && look.holds();
+            let marked = marks.map(|(qfi, rqi)| PduSession::Downlink { qfi, rqi });
+            return holds.then(|| DownlinkVerdict::Forward { tunnel, marked, octets: inner.packet().len() });
+        }
         let rule = record.rule(0, 0);
         // of another generation it is another UE's meanwhile
         let other = record.generation() != entry.generation();
@@ -430,9 +449,11 @@ impl Tables {
         if !self.buffers().push(id.0, packet, now) {
             return DownlinkVerdict::Drop(DropReason::BufferFull);
         }
-        let before = record.state.count(packet.len());
-        if watched(record.watch(), before, packet.len()) {
-            tell(Event::Volume { session: rule.session });
+        if !record.is_uncounted() {
+            let before = record.state.count(packet.len());
+            if watched(record.watch(), before, packet.len()) {
+                tell(Event::Volume { session: rule.session });
+            }
         }
         let event = (notify && record.report_once(DATA))
             .then_some(Event::DownlinkData { session: rule.session, pdr: rule.pdr });

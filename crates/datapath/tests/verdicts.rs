@@ -473,3 +473,38 @@ fn tables_refuse_what_they_cannot_hold() {
     assert_eq!((own.index(), own.generation()), (3, 2));
     assert_eq!(b.upf.tables.add_uplink(None, b.uplink_rule), Err(TableError::Full));
 }
+
+#[test]
+fn packets_of_a_lean_session_fare_as_others_and_are_not_counted() {
+    let mut b = bench();
+    let ue = SessionAddress { ipv4: Some(UE), ipv6_prefix: None };
+    b.set_uplink(|rule| rule.ue = ue);
+    let (teid, downlink) = (b.teid, b.downlink);
+    let lean = |b: &mut Bench, lean| b.upf.change(|tables, _| tables.set_lean(&[teid], [downlink].into_iter(), lean));
+    let carried = |b: &Bench| {
+        let tables = &b.upf.tables;
+        (tables.uplink_volume(teid).packets, tables.downlink_volume(downlink).packets)
+    };
+    let (up, down) = (ipv4(UE, SERVER, 40), ipv4(SERVER, UE, 50));
+    for (round, counted) in [(false, 1), (true, 1), (false, 2)] {
+        lean(&mut b, round);
+        b.send_up(&up);
+        assert_eq!(b.upf.n6.pop().as_deref(), Some(&up[..]));
+        b.upf.receive_n6(&down, NOW);
+        let (to, datagram) = b.answer();
+        let packet = Packet::parse(&datagram).expect("a G-PDU");
+        assert_eq!((to, packet.teid, packet.payload), (SocketAddr::new(GNB, gtpu::PORT), RAN_TEID, &down[..]));
+        assert_eq!(packet.pdu_session, Some(PduSession::Downlink { qfi: 9, rqi: false }));
+        assert_eq!(carried(&b), (counted, counted), "lean: {round}");
+    }
+    lean(&mut b, true);
+    b.send_up(&ipv4(SERVER, UE, 40));
+    assert_eq!((b.upf.stats.dropped(DropReason::Spoofed), b.upf.n6.len()), (1, 0));
+    // what is not usual of it is not passed over
+    b.set_downlink(|rule| rule.action = Action::Buffer { notify: true });
+    b.upf.receive_n6(&down, NOW);
+    assert_eq!(b.upf.events.pop(), Some(Event::DownlinkData { session: 7, pdr: 2 }));
+    b.set_uplink(|rule| rule.gate_open = false);
+    b.send_up(&up);
+    assert_eq!(b.upf.stats.dropped(DropReason::GateClosed), 1);
+}

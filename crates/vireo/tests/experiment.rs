@@ -124,6 +124,17 @@ fn packets_beside_signalling_are_measured_in_a_slice_and_in_a_split_core() {
 }
 
 #[test]
+fn simple_devices_are_measured_against_any_others() {
+    let Some(quick) = Quick::run("pepc-iot") else { return };
+    let summary = quick.summary();
+    for path in ["user space", "XDP"] {
+        assert!(median(&summary, &format!("{path}, both directions, packets with iot over full")) > 0.2, "{summary}");
+        assert!(median(&summary, &format!("{path}, uplink, iot")) > 5.0, "{summary}");
+    }
+    assert_eq!(quick.lines("runs.csv"), 1 + 3 * 2);
+}
+
+#[test]
 fn scale_out_is_measured_by_interfaces_and_by_queues() {
     let Some(quick) = Quick::run("cloud-scaleout") else { return };
     let summary = quick.summary();
@@ -145,7 +156,7 @@ fn what_there_is_not_is_told_before_anything_runs() {
     let output = Command::new(VIREO).args(["experiment", "--list"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let mmlite = ["mmlite-fig2c", "mmlite-fig7-nf", "mmlite-fig9", "soak"];
-    let pepc = ["pepc-isolation", "pepc-locking", "pepc-migration", "pepc-signalling"];
+    let pepc = ["pepc-iot", "pepc-isolation", "pepc-locking", "pepc-migration", "pepc-signalling"];
     for name in mmlite.iter().chain(&pepc).chain(&["cloud-breakdown", "cloud-scaleout"]) {
         assert!(text.contains(name), "{name} in {text}");
     }

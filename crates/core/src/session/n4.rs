@@ -1,10 +1,11 @@
 //! The PFCP messages of a session (TS 29.244 7.5). Every session has the same rules: PDR and FAR 1 for uplink, PDR and
-//! FAR 2 for downlink, and one QER with the session AMBR and the QFI of the default flow for both.
+//! FAR 2 for downlink, and one QER with the session AMBR and the QFI of the default flow for both; in a slice of simple
+//! devices ([`SliceProfile::Iot`]) without what cannot apply: the rate, and the uplink's QFI to be matched.
 
 use super::Output;
 use super::context::{SmContext, Tunnel};
 use super::n2::DEFAULT_QFI;
-use crate::config::CoreConfig;
+use crate::config::{CoreConfig, SliceProfile};
 use vireo_types::{PduSessionType, Seid};
 use vireo_wire::nas::GsmCause;
 use vireo_wire::pfcp::*;
@@ -29,6 +30,8 @@ fn buffer() -> ApplyAction {
 /// Session Establishment Request: the UPF chooses its tunnel end and buffers downlink packets.
 pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig) -> Output {
     let network = NetworkInstance::from(sm.dnn.as_str());
+    // the only QoS flow there can be, and a rate that the RAN holds
+    let simple = config.profile(sm.snssai) == SliceProfile::Iot;
     let pdn_type = match sm.kind {
         PduSessionType::Ipv4 => PdnType::IPV4,
         PduSessionType::Ipv6 => PdnType::IPV6,
@@ -42,10 +45,10 @@ pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig) -> Outp
                 rule.put(&UPLINK_PDR)
                     .put(&PRECEDENCE)
                     .group(Pdi::ID, |packets| {
-                        packets
-                            .put(&SourceInterface::ACCESS)
-                            .put(&FTeid::Choose { ipv4: true, ipv6: false, id: None })
-                            .put(&Qfi(DEFAULT_QFI));
+                        packets.put(&SourceInterface::ACCESS).put(&FTeid::Choose { ipv4: true, ipv6: false, id: None });
+                        if !simple {
+                            packets.put(&Qfi(DEFAULT_QFI));
+                        }
                     })
                     .put(&OuterHeaderRemoval::GTPU)
                     .put(&UPLINK_FAR)
@@ -72,7 +75,11 @@ pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig) -> Outp
                 rule.put(&DOWNLINK_FAR).put(&buffer());
             })
             .group(CreateQer::ID, |rule| {
-                rule.put(&SESSION_QER).put(&GateStatus::OPEN).put(&session_rate(sm)).put(&Qfi(DEFAULT_QFI));
+                rule.put(&SESSION_QER).put(&GateStatus::OPEN);
+                if !simple {
+                    rule.put(&session_rate(sm));
+                }
+                rule.put(&Qfi(DEFAULT_QFI));
             })
             .put(&pdn_type)
             .put(&SliceId(sm.snssai));

@@ -39,7 +39,7 @@ fn config() -> CoreConfig {
         amf_set: 1,
         amf_pointer: 0,
         relative_capacity: 255,
-        slices: vec![SliceConfig { name: "phones".into(), snssai: SLICE }],
+        slices: vec![SliceConfig { name: "phones".into(), snssai: SLICE, profile: SliceProfile::Full }],
         dnns: vec![DnnConfig {
             name: "internet".parse().expect("a DNN"),
             slices: Vec::new(),

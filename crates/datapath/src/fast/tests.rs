@@ -300,3 +300,43 @@ fn workers_of_frames_share_tables() {
         assert_eq!(tables.look(|tables| tables.downlink_volume(users[n as usize].1).packets), 1);
     }
 }
+
+#[test]
+fn a_lean_record_says_without_the_lock_what_the_tables_say() {
+    let (shared, users) = tables(Locking::Fine);
+    let (teid, id) = users[3];
+    let up = |source: u32, flow: Option<u8>| {
+        let mut packet = to(7);
+        packet[12..16].copy_from_slice(&ue(source).ipv4.expect("one").octets());
+        let container = flow.map(|qfi| gtpu::PduSession::Uplink { qfi });
+        let mut buffer = [vec![0; HEADROOM], packet].concat();
+        let end = buffer.len();
+        let start = gtpu::prepend_g_pdu(&mut buffer, HEADROOM, end, teid, container).expect("room");
+        buffer[start..].to_vec()
+    };
+    let owed = std::cell::Cell::new(None);
+    for (lean, open) in [(false, true), (true, true), (true, false)] {
+        shared.change(
+            |tables, released| {
+                tables.set_lean(&[teid], std::iter::once(id), lean);
+                tables.set_downlink(id, DownlinkRule { gate_open: open, ..rule(3, 1) }, false, released);
+            },
+            |_| (),
+        );
+        for datagram in [up(3, None), up(3, Some(9)), up(4, Some(9))] {
+            let fast = shared.look(|tables| {
+                let arrays = tables.shared_arrays();
+                arrays.usual_uplink(&datagram, Instant(1), &owed).map(|verdict| format!("{verdict:?}"))
+            });
+            let locked =
+                shared.look(|tables| format!("{:?}", tables.decide_uplink(&datagram, Instant(1), &mut |_| ())));
+            assert_eq!(fast, Some(locked), "lean: {lean}");
+        }
+        let fast = shared.look(|tables| tables.shared_arrays().usual_downlink(&to(3), Instant(1), &owed));
+        let locked = shared.look(|tables| tables.decide_downlink(&to(3), Instant(1), &mut |_| ()));
+        assert_eq!(fast, Some(locked), "lean: {lean}, open: {open}");
+    }
+    let counted = shared.look(|tables| (tables.uplink_volume(teid).packets, tables.downlink_volume(id).packets));
+    assert_eq!(counted, (4, 2), "while it was not lean");
+    assert_eq!(owed.get(), None);
+}

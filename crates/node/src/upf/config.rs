@@ -1,4 +1,4 @@
-use super::slices::DataSlice;
+use super::slices::{DataSlice, LeanSlice};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use vireo_datapath::{BufferLimits, FramesConfig, Locking, Module, XdpConfig};
@@ -32,6 +32,8 @@ pub struct UpfConfig {
     pub locking: Locking,
     /// Slices, whose workers take the place of `workers`; none = all users are handled by any of these.
     pub slices: Vec<DataSlice>,
+    /// Slices of simple devices, whose sessions are lean where their rules allow it: not counted one by one.
+    pub lean: Vec<LeanSlice>,
     /// Sessions at the same time; 2^24 at the most.
     pub max_sessions: usize,
     /// Buffering of downlink packets for idle UEs.
@@ -76,6 +78,7 @@ impl Default for UpfConfig {
             workers: 1,
             locking: Locking::default(),
             slices: vec![],
+            lean: vec![],
             max_sessions: 65_536,
             buffer: BufferLimits::default(),
             response_time: Duration::from_secs(3),

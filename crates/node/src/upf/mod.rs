@@ -34,7 +34,7 @@ pub use config::{Pool, UpfConfig};
 pub use direct::Direct;
 pub use metrics::UpfMetrics;
 pub use server::{UpfError, UpfHandle, UpfStats, start};
-pub use slices::DataSlice;
+pub use slices::{DataSlice, LeanSlice};
 pub use state::PfcpStats;
 pub use vireo_datapath::{
     Fanout, FrameIo, FramesConfig, Locking, Module, SLICE_WORKERS, SliceWorkers, XdpConfig, XdpMode,

@@ -146,6 +146,11 @@ impl Records {
         }
     }
 
+    /// Has their packets counted one by one or not.
+    pub(super) fn set_lean(&self, tables: &Tables, lean: bool) {
+        tables.set_lean(&self.uplinks, self.downlinks.iter().map(|(_, id)| *id), lean && !self.flows);
+    }
+
     fn ids(&self) -> SmallVec<[DownlinkId; 2]> {
         self.downlinks.iter().map(|(_, id)| *id).collect()
     }

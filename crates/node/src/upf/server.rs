@@ -196,6 +196,7 @@ pub fn start(config: UpfConfig) -> Result<UpfHandle, UpfError> {
         max_sessions: config.max_sessions,
         pools: config.pools.clone(),
         slices: config.slices.clone(),
+        lean: config.lean.clone(),
         response_time: config.response_time.into(),
         attempts: config.attempts,
         path_check: config.path_check.map(Into::into),

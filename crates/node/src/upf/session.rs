@@ -29,6 +29,8 @@ pub(super) struct Session {
     inactivity: Inactivity,
     /// Of its slice: it handles the packets.
     pub(super) worker: u8,
+    /// Of a slice of simple devices.
+    pub(super) simple: bool,
     /// When it is looked at next.
     pub(super) look: Look,
 }
@@ -63,6 +65,7 @@ impl Session {
             sets: request.fq_csids.iter().cloned().collect(),
             inactivity: Inactivity { limit, since: now, ..Inactivity::default() },
             worker: 0,
+            simple: false,
             look: Look::default(),
         })
     }
@@ -76,12 +79,13 @@ impl Session {
         plane: &mut impl Plane,
     ) -> Result<(), Refused> {
         check_families(&self.rules, settings.n3(seid))?;
-        let Session { rules, records, chosen, dnn, worker, .. } = self;
+        let Session { rules, records, chosen, dnn, worker, simple, inactivity, .. } = self;
         let result = plane.change(|tables, released| {
             released.sources = settings.n3(seid).addresses();
             *chosen = choose(rules, None, dnn.as_deref(), addresses, |ue| tables.is_free(ue))?;
             plan::apply(tables, released, (seid, settings.module(seid)), rules, records, &Touched::default())?;
             records.watch(tables, seid, volume_left(&rules.urrs));
+            records.set_lean(tables, *simple && rules.urrs.is_empty() && inactivity.limit.is_none());
             records.give(tables, *worker);
             Ok(())
         });
@@ -141,6 +145,12 @@ impl Session {
         let flags = request.flags.unwrap_or_default();
         let (old, records, dnn) = (&self.rules, &mut self.records, self.dnn.as_deref());
         let (before, worker) = (self.chosen, self.worker);
+        // 0 stops it (TS 29.244 8.2.83)
+        let limit = match request.user_plane_inactivity_timer {
+            Some(timer) => Some(timer.0).filter(|seconds| *seconds > 0),
+            None => self.inactivity.limit,
+        };
+        let simple = self.simple && limit.is_none();
         let mut chosen = before;
         let result = plane.change(|tables, released| {
             released.sources = settings.n3(seid).addresses();
@@ -154,6 +164,7 @@ impl Session {
             plan::apply(tables, released, (seid, settings.module(seid)), &mut rules, records, &touched)?;
             usage::rebase(&mut rules, tables, seid, records);
             records.watch(tables, seid, volume_left(&rules.urrs));
+            records.set_lean(tables, simple && rules.urrs.is_empty());
             records.give(tables, worker);
             if flags.contains(SmReqFlags::DROBU) {
                 records.downlinks.iter().for_each(|(_, id)| tables.drop_buffered(*id, released));
@@ -172,9 +183,7 @@ impl Session {
         if let Some(node) = &request.node_id {
             self.node = node.clone();
         }
-        if let Some(timer) = request.user_plane_inactivity_timer {
-            // 0 stops it (TS 29.244 8.2.83)
-            let limit = Some(timer.0).filter(|seconds| *seconds > 0);
+        if request.user_plane_inactivity_timer.is_some() {
             self.inactivity = Inactivity { limit, since: now, reported: false, ..self.inactivity };
         }
         let mut response = SessionModificationResponse::new(Cause::REQUEST_ACCEPTED);

@@ -27,6 +27,30 @@ pub struct DataSlice {
     pub workers: SliceWorkers,
 }
 
+/// A slice of simple devices (`profile = "iot"`): by whatever workers they are handled.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeanSlice {
+    /// Sessions with this S-NSSAI are of it.
+    pub snssai: Option<Snssai>,
+    /// So are those of these data networks, if they name no S-NSSAI.
+    pub dnns: Vec<Dnn>,
+    /// It is the only slice: so are all that name no S-NSSAI.
+    pub alone: bool,
+}
+
+impl LeanSlice {
+    /// Whether a new session is of one of these.
+    pub(super) fn any_has(all: &[LeanSlice], request: &SessionEstablishmentRequest) -> bool {
+        let mut networks = request.create_pdrs.iter().filter_map(|pdr| pdr.pdi.network_instance.as_ref());
+        let network = networks.next();
+        let dnns = |slice: &LeanSlice| network.is_some_and(|named| slice.dnns.iter().any(|dnn| named.is(dnn.as_str())));
+        all.iter().any(|slice| match request.snssai {
+            Some(id) => slice.snssai == Some(id.0),
+            None => slice.alone || dnns(slice),
+        })
+    }
+}
+
 /// Addresses that are looked for one by one.
 const ADDRESSES: u128 = 1 << 16;
 /// Users that are moved while the control plane waits.

@@ -5,10 +5,11 @@ use super::values::{Local, Net, Span};
 use super::{Config, LogConfig, SubscribersConfig, home_network, runtime, slices as user_plane};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use vireo_core::config::{CoreConfig, DnnConfig, SecurityConfig, SliceConfig, Timers, UpfConfig};
+use vireo_core::config::{CoreConfig, DnnConfig, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig};
 use vireo_node::config::{ApiConfig, DATA_NETWORKS, N2Config, N4Config};
 use vireo_node::upf::{
-    DataSlice, Fanout, FrameIo, FramesConfig, Locking, Module, Pool, UpfConfig as EmbeddedUpf, XdpConfig, XdpMode,
+    DataSlice, Fanout, FrameIo, FramesConfig, LeanSlice, Locking, Module, Pool, UpfConfig as EmbeddedUpf, XdpConfig,
+    XdpMode,
 };
 use vireo_sctp::Driver;
 use vireo_subscribers::UdmConfig;
@@ -38,7 +39,7 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
         upf: upf(
             &file.upf,
             &file.datapath,
-            (&user_plane::data(file, &slices, &dnns, &mut problems), &dnns),
+            (&user_plane::data(file, &slices, &dnns, &mut problems), &user_plane::lean(&slices, &dnns), &dnns),
             &mut problems,
         ),
         subscribers: subscribers(file, &mut problems),
@@ -118,7 +119,11 @@ fn slices(
             problems.add(format_args!("slice.{name}.snssai"), format_args!("slice.{} has this S-NSSAI", other.name));
         }
         by_name.insert(name.clone(), snssai);
-        configs.push(SliceConfig { name: name.clone(), snssai });
+        let profile = match slice.profile {
+            file::Profile::Full => SliceProfile::Full,
+            file::Profile::Iot => SliceProfile::Iot,
+        };
+        configs.push(SliceConfig { name: name.clone(), snssai, profile });
     }
     problems.check(configs.len() <= SLICES, "slice", format!("at most {SLICES} slices are allowed"));
     (configs, by_name)
@@ -422,7 +427,7 @@ fn modules(datapath: &file::Datapath, problems: &mut Problems) -> Vec<Module> {
 fn upf(
     upf: &file::Upf,
     datapath: &file::Datapath,
-    (slices, dnns): (&[DataSlice], &[DnnConfig]),
+    (slices, lean, dnns): (&[DataSlice], &[LeanSlice], &[DnnConfig]),
     problems: &mut Problems,
 ) -> Option<EmbeddedUpf> {
     if !upf.enabled {
@@ -479,6 +484,7 @@ fn upf(
         },
         workers: datapath.workers,
         slices: slices.to_vec(),
+        lean: lean.to_vec(),
         ..EmbeddedUpf::default()
     })
 }

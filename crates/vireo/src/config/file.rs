@@ -40,6 +40,7 @@ impl File {
             snssai: SliceId { sst: 1, sd: None },
             slo: usual_slo(),
             limit: 1.0,
+            profile: Profile::Full,
             data_workers: 0,
             data_cores: Vec::new(),
         };
@@ -152,12 +153,23 @@ pub(super) struct Slice {
     pub(super) slo: BTreeMap<String, Span>,
     #[serde(default = "no_limit")]
     pub(super) limit: f64,
+    #[serde(default)]
+    pub(super) profile: Profile,
     /// 0 = one, if any slice has some of its own.
     #[serde(default)]
     pub(super) data_workers: usize,
     /// Of the data workers, one each; empty = any.
     #[serde(default)]
     pub(super) data_cores: Vec<usize>,
+}
+
+/// What the devices of a slice are like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Profile {
+    #[default]
+    Full,
+    Iot,
 }
 
 /// Every kind of procedure that is not named.

@@ -10,7 +10,7 @@ const KEYS: [(&str, &str, &str); 2] =
     [("steering", "inter", "there is one host"), ("state", "preset", "every transaction is committed")];
 
 /// Keys of a slice.
-const SLICE_KEYS: [&str; 2] = ["profile", "replicas"];
+const SLICE_KEYS: [&str; 1] = ["replicas"];
 
 /// Values that the design has and this release has not: section, key, values, what is allowed.
 const VALUES: [(&str, &str, &[&str], &str); 3] = [

@@ -2,8 +2,8 @@
 
 use super::check::{Problems, unique};
 use super::file::{self, File, PacketDriver};
-use vireo_core::config::{DnnConfig, SliceConfig};
-use vireo_node::upf::{DataSlice, SLICE_WORKERS, SliceWorkers};
+use vireo_core::config::{DnnConfig, SliceConfig, SliceProfile};
+use vireo_node::upf::{DataSlice, LeanSlice, SLICE_WORKERS, SliceWorkers};
 use vireo_types::Dnn;
 
 /// The slices in the order that the core knows them in; none if no slice has workers of its own.
@@ -60,6 +60,13 @@ pub(super) fn data(file: &File, slices: &[SliceConfig], dnns: &[DnnConfig], prob
         format_args!("all slices together have at most {SLICE_WORKERS} data workers, and each has one at least"),
     );
     data
+}
+
+/// The slices of simple devices.
+pub(super) fn lean(slices: &[SliceConfig], dnns: &[DnnConfig]) -> Vec<LeanSlice> {
+    let simple = slices.iter().filter(|slice| slice.profile == SliceProfile::Iot);
+    let alone = slices.len() == 1;
+    simple.map(|slice| LeanSlice { snssai: Some(slice.snssai), dnns: own(slice, dnns), alone }).collect()
 }
 
 /// The data networks that this slice alone reaches: a session there is of it, whatever else the control plane says.

@@ -1,9 +1,10 @@
 use super::*;
 use std::net::Ipv4Addr;
+use vireo_core::config::SliceProfile;
 use vireo_core::schedule::forward::Policy;
 use vireo_core::schedule::kind::NfKind;
 use vireo_node::config::{PoolKey, StateLocation};
-use vireo_node::upf::{Fanout, FrameIo, FramesConfig, Locking, XdpConfig, XdpMode};
+use vireo_node::upf::{Fanout, FrameIo, FramesConfig, LeanSlice, Locking, XdpConfig, XdpMode};
 use vireo_types::{Duration, PduSessionType, Snssai, Tac};
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
@@ -305,7 +306,6 @@ fn what_is_not_implemented_is_refused_by_name() {
         ("replication.mode = 'hot'", "replication: not implemented in this release"),
         ("steering.inter = 'skewed-ch'", "steering.inter: not implemented in this release"),
         ("slice.a = { snssai = { sst = 1 }, replicas = 0 }", "slice.a.replicas: not implemented in this release"),
-        ("slice.a = { snssai = { sst = 1 }, profile = 'iot' }", "slice.a.profile: not implemented"),
         (
             "datapath.driver = 'memory'",
             "datapath.driver: \"memory\" is not implemented in this release; allowed: \"sock",
@@ -314,6 +314,22 @@ fn what_is_not_implemented_is_refused_by_name() {
         assert!(problem(text).contains(key), "{}", problem(text));
     }
     assert!(load("datapath.driver = 'sockets'").is_ok());
+}
+
+#[test]
+fn a_slice_of_simple_devices_is_told_to_core_and_user_plane() {
+    let text = "[slice.meters]\nsnssai = { sst = 3 }\nprofile = 'iot'\n[slice.phones]\nsnssai = { sst = 1 }\n\
+                [dnn.internet]\nipv4-pool = '10.45.0.0/16'\n[dnn.meters]\nipv4-pool = '10.46.0.0/16'\nslices = ['meters']";
+    let config = load(text).expect("sound");
+    let profiles: Vec<_> = config.core.slices.iter().map(|slice| (slice.name.as_str(), slice.profile)).collect();
+    assert_eq!(profiles, [("meters", SliceProfile::Iot), ("phones", SliceProfile::Full)]);
+    let meters = Some(Snssai { sst: 3, sd: None });
+    let lean = LeanSlice { snssai: meters, dnns: vec!["meters".parse().expect("a DNN")], alone: false };
+    assert_eq!(config.upf.expect("the embedded UPF").lean, [lean]);
+    let alone = load("slice.a = { snssai = { sst = 3 }, profile = 'iot' }").expect("sound");
+    assert_eq!(alone.upf.expect("the embedded UPF").lean, [LeanSlice { snssai: meters, dnns: vec![], alone: true }]);
+    let toy = problem("slice.a = { snssai = { sst = 1 }, profile = 'toy' }");
+    assert!(toy.contains("toy") && toy.contains("iot"), "{toy}");
 }
 
 #[test]

@@ -100,6 +100,7 @@ const ALL: &[Experiment] = &[
     isolation::EXPERIMENT,
     pepc::locking::EXPERIMENT,
     pepc::signalling::EXPERIMENT,
+    pepc::iot::EXPERIMENT,
 ];
 
 fn minutes(text: &str) -> Result<f64, String> {

@@ -3,6 +3,7 @@
 
 pub mod nr;
 
+use crate::config::SliceProfile;
 use crate::n2::SessionItems;
 use crate::procedures::common::user_plane;
 use crate::session::{self, Create, Input, N2Sm};
@@ -73,7 +74,11 @@ fn create(turn: &mut Turn<'_, '_>, transport: Transport<'_>) {
         return refuse(turn, GmmCause::PayloadWasNotForwarded);
     };
     let chosen = choose(&subscription, &turn.ue.allowed, transport.snssai, transport.dnn.as_ref());
-    let limit = turn.ue.sessions.len() >= limits::SESSIONS_PER_UE;
+    // a UE has one session if that is of a slice of simple devices
+    let is_simple = |slice: Snssai| turn.env.config.profile(slice) == SliceProfile::Iot;
+    let mut others = turn.ue.sessions.iter().filter(|session| session.is_live());
+    let is_second = others.any(|other| is_simple(other.snssai) || chosen.as_ref().is_ok_and(|new| is_simple(new.0)));
+    let limit = is_second || turn.ue.sessions.len() >= limits::SESSIONS_PER_UE;
     match chosen {
         Err(cause) => refuse(turn, cause),
         Ok(_) if limit => refuse(turn, GmmCause::MaximumNumberOfPduSessionsReached),

@@ -16,6 +16,24 @@ fn a_session_is_established_and_its_context_is_small() {
 }
 
 #[test]
+fn a_session_of_simple_devices_asks_the_user_plane_for_less() {
+    let asked = |profile| {
+        let mut bench = Bench::new();
+        bench.config.slices[0].profile = profile;
+        let out = bench.create(REQUEST);
+        let [Output::Pfcp { message, .. }] = out.as_slice() else { panic!("{out:?}") };
+        let message = pfcp::Message::new(message).expect("a sound message");
+        let request = pfcp::SessionEstablishmentRequest::parse(&message).expect("a sound request");
+        let flows: Vec<_> = request.create_pdrs[0].pdi.qfis.iter().map(|qfi| qfi.0).collect();
+        assert_eq!(request.create_qers[0].qfi.map(|qfi| qfi.0), Some(1), "what downlink packets are marked with");
+        assert_eq!((request.create_pdrs.len(), request.create_urrs.len()), (2, 0));
+        (flows, request.create_qers[0].mbr.is_some())
+    };
+    assert_eq!(asked(SliceProfile::Full), (vec![1], true));
+    assert_eq!(asked(SliceProfile::Iot), (vec![], false), "the RAN holds the rate of the only session");
+}
+
+#[test]
 fn the_accept_says_what_the_session_is() {
     let mut bench = Bench::new();
     bench.subscription.ambr.uplink_bps = 50_000_000;

@@ -7,7 +7,7 @@ mod userplane;
 
 use super::*;
 use crate::Identifiers;
-use crate::config::{CoreConfig, DnnConfig, SecurityConfig, SliceConfig, Timers, UpfConfig};
+use crate::config::{CoreConfig, DnnConfig, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig};
 use crate::subscription::DnnSubscription;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_types::{Bucket, Duration, PduSessionType, Tac, Teid, Tmsi};
@@ -39,7 +39,11 @@ pub(super) fn config() -> CoreConfig {
         amf_set: 1,
         amf_pointer: 0,
         relative_capacity: 255,
-        slices: vec![SliceConfig { name: "phones".into(), snssai: Snssai { sst: 1, sd: None } }],
+        slices: vec![SliceConfig {
+            name: "phones".into(),
+            snssai: Snssai { sst: 1, sd: None },
+            profile: SliceProfile::Full,
+        }],
         dnns: vec![
             dnn("internet", vec![], &[Ipv4, Ipv6, Ipv4v6]),
             dnn("four", vec![], &[Ipv4]),

@@ -257,7 +257,11 @@ fn random_packets_fare_the_same_in_the_kernel() {
             for n in 0..teids.len() {
                 let watch = if r.one_in(6) { r.of(&[8, 10]) } else { 0 };
                 let (teid, id) = (b.teids[n], b.downlinks[n]);
-                b.change(|tables| tables.watch(&[teid], std::iter::once(id), watch));
+                let lean = r.one_in(3);
+                b.change(|tables| {
+                    tables.watch(&[teid], std::iter::once(id), watch);
+                    tables.set_lean(&[teid], std::iter::once(id), lean);
+                });
             }
             for n in 0..650 {
                 // rules of their own for some, changed and taken away while packets come

@@ -11,7 +11,7 @@ use super::looks::{Look, Looks};
 use super::paths::Paths;
 use super::rules::{Refused, Rules};
 use super::session::Session;
-use super::slices::{DataSlice, Slices};
+use super::slices::{DataSlice, LeanSlice, Slices};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -69,6 +69,7 @@ pub(super) struct Settings {
     /// The data networks.
     pub(super) pools: Vec<Pool>,
     pub(super) slices: Vec<DataSlice>,
+    pub(super) lean: Vec<LeanSlice>,
     pub(super) response_time: Duration,
     pub(super) attempts: u8,
     pub(super) path_check: Option<Duration>,
@@ -374,6 +375,7 @@ impl Upf {
         let mut session = Session::new(&request, now.ntp)?;
         let seid = self.next_seid;
         session.worker = self.slices.choose(&request);
+        session.simple = LeanSlice::any_has(&self.settings.lean, &request);
         session.install(seid, &self.settings, &mut self.addresses, plane)?;
         self.next_seid += 1;
         let mut response = SessionEstablishmentResponse::accepted(

@@ -58,6 +58,7 @@ fn bench_with(pools: Vec<crate::upf::Pool>) -> Bench {
         max_sessions: 4,
         pools,
         slices: vec![],
+        lean: vec![],
         response_time: Duration::from_secs(3),
         attempts: 3,
         path_check: Some(Duration::from_secs(60)),

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::api::{Move, MoveError, Moved, Who};
-use crate::upf::DataSlice;
 use crate::upf::slices::move_users;
+use crate::upf::{DataSlice, LeanSlice};
 use vireo_datapath::SliceWorkers;
 use vireo_types::{SessionAddress, Snssai};
 
@@ -158,4 +158,33 @@ fn new_tunnels_of_a_session_are_its_workers_too() {
     // a control plane that starts anew takes all of them away
     b.associate_as(2_000);
     assert_eq!(users(&b), [0, 0, 0, 0]);
+}
+
+#[test]
+fn a_session_of_simple_devices_is_lean_as_long_as_nobody_wants_more() {
+    let mut b = bench();
+    let meters = LeanSlice { snssai: Some(METERS), dnns: vec!["meters".parse().expect("a name")], alone: false };
+    b.upf = Upf::new(Settings { lean: vec![meters], max_sessions: 64, ..b.upf.settings.clone() });
+    b.associate();
+    // of a session, by how much the count of its tunnel grows with a packet
+    let counted = |b: &mut Bench, teid: Teid, host: u8| {
+        let before = b.plane.tables.uplink_volume(teid).packets;
+        let left = b.plane.stats.uplink.packets;
+        b.uplink(teid, &ipv4(ue(host), SERVER, 40));
+        assert_eq!(b.plane.stats.uplink.packets, left + 1, "it is forwarded, and counted with all others");
+        b.plane.tables.uplink_volume(teid).packets - before
+    };
+    let (seid, simple) = session_of(&mut b, 2, Some(METERS), None);
+    let (_, other) = session_of(&mut b, 3, Some(PHONES), Some("meters"));
+    let (_, named) = session_of(&mut b, 4, None, Some("meters"));
+    assert_eq!((counted(&mut b, simple, 2), counted(&mut b, other, 3), counted(&mut b, named, 4)), (0, 1, 0));
+    // whoever asks for usage gets it, from then on
+    let timer = |seconds| SessionModificationRequest {
+        user_plane_inactivity_timer: Some(UserPlaneInactivityTimer(seconds)),
+        ..SessionModificationRequest::default()
+    };
+    assert_eq!(b.modify(seid, &timer(60)).cause, Cause::REQUEST_ACCEPTED);
+    assert_eq!(counted(&mut b, simple, 2), 1);
+    assert_eq!(b.modify(seid, &timer(0)).cause, Cause::REQUEST_ACCEPTED);
+    assert_eq!(counted(&mut b, simple, 2), 0);
 }

@@ -16,6 +16,11 @@ use vireo_types::{Instant, SessionAddress, Teid};
 /// Frames of a batch.
 pub(crate) const BATCH: usize = 32;
 
+/// The QoS flow of all packets.
+const QFI: u8 = 1;
+/// A rate that a session's packets never reach, though the clock stands still for them.
+const MBR_KBPS: u64 = 100_000_000;
+
 /// The records of a session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct User {
@@ -29,7 +34,7 @@ pub(crate) fn downlink_rule(session: u32, moves: u32) -> DownlinkRule {
     DownlinkRule {
         session: session.into(),
         pdr: 2,
-        qfi: Some(1),
+        qfi: Some(QFI),
         rqi: false,
         gate_open: true,
         action: Action::Forward,
@@ -38,15 +43,36 @@ pub(crate) fn downlink_rule(session: u32, moves: u32) -> DownlinkRule {
     }
 }
 
-/// Makes a session's records, with as much as a session of `vireo bench upf` has.
+/// What sessions are like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// As much as a session of `vireo bench upf` has: counts.
+    #[default]
+    Counted,
+    /// As the core sets up: besides, a rate that the load never reaches, and the QoS flow of uplink packets is looked at.
+    Full,
+    /// Of a slice of simple devices: nothing of that.
+    Lean,
+}
+
+/// Makes a session's records.
 pub(crate) fn add(tables: &mut Tables, session: u32, released: &mut Released) -> Result<User, Failure> {
+    add_as(Kind::Counted, tables, session, released)
+}
+
+fn add_as(kind: Kind, tables: &mut Tables, session: u32, released: &mut Released) -> Result<User, Failure> {
     let ipv4 = Some(Ipv4Addr::from_bits(FIRST_UE.to_bits() + session));
     let ue = SessionAddress { ipv4, ipv6_prefix: None };
-    let mbr = Rate::UNLIMITED;
-    let uplink = UplinkRule { ue, flows: ALL_FLOWS, gate_open: true, forward: true, mbr };
+    let (flows, mbr) = match kind {
+        Kind::Full => (1 << QFI, Rate::from_kbps(MBR_KBPS)),
+        Kind::Counted | Kind::Lean => (ALL_FLOWS, Rate::UNLIMITED),
+    };
+    let uplink = UplinkRule { ue, flows, gate_open: true, forward: true, mbr };
     let teid = tables.add_uplink(None, uplink)?;
     let downlink = tables.add_downlink(ue, session.into())?;
-    tables.set_downlink(downlink, downlink_rule(session, 0), false, released);
+    let rule = DownlinkRule { mbr, ..downlink_rule(session, 0) };
+    tables.set_downlink(downlink, rule, false, released);
+    tables.set_lean(&[teid], std::iter::once(downlink), kind == Kind::Lean);
     Ok(User { session, teid, downlink })
 }
 
@@ -93,6 +119,11 @@ impl Compute {
         Compute::with(network, sessions, 0, Locking::default()).map(|(compute, _)| compute)
     }
 
+    /// One with so many sessions of a kind.
+    pub(crate) fn of_kind(network: &Network, sessions: u32, kind: Kind) -> Result<Self, Failure> {
+        Compute::build(network, (sessions, kind), 0, Locking::default()).map(|(compute, _)| compute)
+    }
+
     /// One with so many sessions, and room for so many more, whose tables are shared in this way.
     pub(crate) fn with(
         network: &Network,
@@ -100,9 +131,18 @@ impl Compute {
         room: u32,
         locking: Locking,
     ) -> Result<(Self, Vec<User>), Failure> {
+        Compute::build(network, (sessions, Kind::Counted), room, locking)
+    }
+
+    fn build(
+        network: &Network,
+        (sessions, kind): (u32, Kind),
+        room: u32,
+        locking: Locking,
+    ) -> Result<(Self, Vec<User>), Failure> {
         let mut tables = tables(sessions + room, locking);
         let mut released = Released::default();
-        let add = |session| add(&mut tables, session, &mut released);
+        let add = |session| add_as(kind, &mut tables, session, &mut released);
         let users = (0..sessions).map(add).collect::<Result<Vec<User>, Failure>>()?;
         let teid = users.first().ok_or_else(|| Failure("there are no sessions".into()))?.teid;
         Ok((Compute::of(network, tables, sessions, network.packets(teid), GNB)?, users))

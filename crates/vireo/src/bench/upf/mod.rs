@@ -7,9 +7,9 @@
 pub(crate) mod breakdown;
 pub(crate) mod compute;
 pub(crate) mod drivers;
-mod kernel;
+pub(crate) mod kernel;
 pub(crate) mod network;
-mod process;
+pub(crate) mod process;
 
 use crate::cli::Failure;
 use crate::lab::process::on_processors;

@@ -18,15 +18,15 @@ const MBR_KBPS: u64 = 100_000_000;
 pub(super) const TEID_STEP: u32 = 256;
 
 /// A running UPF.
-pub(super) struct Upf {
+pub(crate) struct Upf {
     upf: lab::Upf,
     /// The uplink TEID of session 0.
-    pub(super) teid: Option<Teid>,
+    pub(crate) teid: Option<Teid>,
 }
 
 impl Upf {
     /// Starts it on these processors with room for so many sessions and further keys of its configuration.
-    pub(super) fn start(
+    pub(crate) fn start(
         network: &Network,
         processors: &[usize],
         sessions: u32,
@@ -53,14 +53,25 @@ impl Upf {
         metered: bool,
         filters: u16,
     ) -> Result<f64, Failure> {
+        self.establish_as(sessions, metered, metered, filters)
+    }
+
+    /// The same with a rate that is not reached, or not, and with a URR or not.
+    pub(crate) fn establish_as(
+        &mut self,
+        sessions: Range<u32>,
+        limited: bool,
+        measured: bool,
+        filters: u16,
+    ) -> Result<f64, Failure> {
         let build = |session: u32| Session {
             ue: Ipv4Addr::from_bits(FIRST_UE.to_bits() + session),
             gnb: GNB,
             teid: Teid(session + 1),
             f_teid: None,
             qfi: 1,
-            mbr_kbps: metered.then_some(MBR_KBPS),
-            measured: metered,
+            mbr_kbps: limited.then_some(MBR_KBPS),
+            measured,
             filters,
         };
         let (mut first, mut odd) = (self.teid, None);
@@ -87,18 +98,18 @@ impl Upf {
     }
 
     /// Its memory in octets: resident, that of BPF maps which it has mapped included.
-    pub(super) fn memory(&self) -> Result<u64, Failure> {
+    pub(crate) fn memory(&self) -> Result<u64, Failure> {
         Ok(self.upf.process.resident_bytes()?)
     }
 
     /// Ends it in good order.
-    pub(super) fn stop(self) -> Result<(), Failure> {
+    pub(crate) fn stop(self) -> Result<(), Failure> {
         self.upf.stop()
     }
 }
 
 /// The configuration of the driver in the kernel.
-pub(super) fn xdp(network: &Network) -> String {
+pub(crate) fn xdp(network: &Network) -> String {
     let (n3, n6) = (&network.ours.n3.name, &network.ours.n6.name);
     format!("[datapath]\ndriver = \"xdp\"\ninterfaces = [\"{n3}\", \"{n6}\"]\nnext-hops = [\"{SERVER}\"]")
 }

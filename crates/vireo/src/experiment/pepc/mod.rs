@@ -2,6 +2,7 @@
 //! control side that changes the users' state on another, or on the same.
 
 mod events;
+pub(super) mod iot;
 pub(super) mod locking;
 pub(super) mod signalling;
 mod split;

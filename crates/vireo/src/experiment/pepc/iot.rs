@@ -1,0 +1,214 @@
+//! The talk's "up to +38% by customisation" of slices for simple devices: what `profile = "iot"` is worth to packets, in user
+//! space and in the kernel's program, and in octets of a user plane's state.
+
+use super::{PAPER, processors, users};
+use crate::bench::upf::compute::{Compute, Kind};
+use crate::bench::upf::kernel::{self, Cost, Spans};
+use crate::bench::upf::process::{self, Upf};
+use crate::cli::Failure;
+use crate::experiment::session::{Findings, each};
+use crate::experiment::{Experiment, Plane, Run};
+use crate::lab::process::on_processors;
+use std::time::Duration;
+use vireo_simulator::results::plot::{Axis, BarSeries, Bars};
+use vireo_simulator::results::{Bound, Configuration, Figure, Table};
+use vireo_traffic::circuit::{Circuit, Direction};
+
+pub(in crate::experiment) const EXPERIMENT: Experiment = Experiment {
+    name: "pepc-iot",
+    about: "How much faster do packets of simple devices go in a slice that is made for them?",
+    paper: PAPER,
+    run: Run::UserPlane(run),
+};
+
+/// What customisation is worth, at most.
+const PAPERS: f64 = 1.38;
+
+/// The profiles of a slice.
+const PROFILES: [(&str, Kind); 2] = [("full", Kind::Full), ("iot", Kind::Lean)];
+
+/// The data sides that are measured.
+const PATHS: [&str; 3] = ["user space", "user space, one worker", "XDP"];
+
+/// The slice of a profile, as the configuration has it.
+fn slice(profile: &str) -> String {
+    format!("[slice.meters]\nsnssai = {{ sst = 3 }}\nprofile = \"{profile}\"\n")
+}
+
+/// One run: ns a packet by path and profile, and octets a session by profile.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    packets: [[Cost; PROFILES.len()]; PATHS.len()],
+    octets: [f64; PROFILES.len()],
+}
+
+impl Seen {
+    /// How many times the packets go: of one direction, or of both in turn.
+    fn gain(&self, path: usize, of: Part) -> f64 {
+        let [full, iot] = self.packets[path];
+        of(full) / of(iot)
+    }
+}
+
+fn both(cost: Cost) -> f64 {
+    f64::midpoint(cost.uplink, cost.downlink)
+}
+
+/// What of the time of a packet.
+type Part = fn(Cost) -> f64;
+
+const WAYS: [(&str, Part); 3] =
+    [("uplink", |cost| cost.uplink), ("downlink", |cost| cost.downlink), ("both directions", both)];
+
+fn run(plane: &Plane) -> Result<Findings, Failure> {
+    let mut runs = vec![];
+    for n in 1..=plane.runs {
+        eprintln!("experiment: run {n} of {}", plane.runs);
+        let mut seen = Seen::default();
+        for (path, several) in [(0, true), (1, false)] {
+            seen.packets[path] = in_memory(plane, several)?;
+        }
+        for (place, (profile, _)) in PROFILES.iter().enumerate() {
+            (seen.packets[2][place], seen.octets[place]) = in_kernel(plane, profile)?;
+        }
+        let gains = [0, 1, 2].map(|path| seen.gain(path, both));
+        eprintln!("experiment: {gains:.2?} times the packets, {:.0?} octets a session", seen.octets);
+        runs.push(seen);
+    }
+    findings(&runs, users(plane))
+}
+
+/// The profiles in turns: both see the same machine.
+fn in_memory(plane: &Plane, several: bool) -> Result<[Cost; PROFILES.len()], Failure> {
+    const TURNS: u32 = 4;
+    let span = Duration::from_millis(if plane.quick { 30 } else { 200 });
+    let (data, _) = processors(plane);
+    let mut computes = vec![];
+    for (_, kind) in PROFILES {
+        let mut compute = Compute::of_kind(&plane.network, users(plane), kind)?;
+        compute.one_of_several(several);
+        computes.push(compute);
+    }
+    let mut sums = [Cost::default(); PROFILES.len()];
+    for turn in 0..=TURNS {
+        plane.interrupt.check()?;
+        for (compute, sum) in computes.iter_mut().zip(&mut sums) {
+            let mut of = |direction| on_processors(&[data], || compute.nanoseconds(direction, span))?;
+            let (up, down) = (of(Direction::Uplink)?, of(Direction::Downlink)?);
+            // the first one finds caches cold
+            if turn > 0 {
+                sum.uplink += up / f64::from(TURNS);
+                sum.downlink += down / f64::from(TURNS);
+            }
+        }
+    }
+    Ok(sums)
+}
+
+/// Packets through the program in the kernel, and octets a session: the slope between half of the users and all.
+fn in_kernel(plane: &Plane, profile: &str) -> Result<(Cost, f64), Failure> {
+    plane.interrupt.check()?;
+    let (data, _) = processors(plane);
+    let (_, others) = plane.processors();
+    let users = users(plane);
+    let config = format!("{}\n{}", process::xdp(&plane.network), slice(profile));
+    let mut upf = Upf::start(&plane.network, &others, users, &config, &plane.interrupt)?;
+    let limited = profile == "full";
+    let establish = |upf: &mut Upf, first, last| {
+        on_processors(&[data], || upf.establish_as(first..last, limited, false, 0))?.and_then(|_| upf.memory())
+    };
+    let half = establish(&mut upf, 0, users / 2)?;
+    let all = establish(&mut upf, users / 2, users)?;
+    let teid = upf.teid.ok_or_else(|| Failure("the UPF has no sessions".into()))?;
+    let mut load = plane.network.outside(|| Circuit::load(&plane.network.ours, plane.network.packets(teid)))??;
+    let (warm_up, window) = if plane.quick { (30, 100) } else { (150, 1_000) };
+    let spans = Spans { warm_up: Duration::from_millis(warm_up), window: Duration::from_millis(window) };
+    let cost = kernel::both(&plane.network, &mut load, (0, users), data, spans)?;
+    drop(load);
+    upf.stop()?;
+    Ok((cost, all.saturating_sub(half) as f64 / f64::from(users - users / 2)))
+}
+
+fn findings(runs: &[Seen], users: u32) -> Result<Findings, Failure> {
+    let mut figures = vec![];
+    let mut table = Table::new(&["run", "path", "profile", "uplink_ns", "downlink_ns"]);
+    for (path, name) in PATHS.iter().enumerate() {
+        for (way, of) in WAYS {
+            let figure = Figure::new(
+                format!("{name}, {way}, packets with iot over full"),
+                "ratio",
+                each(runs, |run: &Seen| run.gain(path, of))?,
+            );
+            let papers = way == WAYS[2].0;
+            figures.push(if papers { figure.paper(Bound::AtMost(PAPERS), "PEPC slice") } else { figure });
+            for (place, (profile, _)) in PROFILES.iter().enumerate() {
+                let cost = each(runs, |run: &Seen| of(run.packets[path][place]))?;
+                figures.push(Figure::new(format!("{name}, {way}, {profile}"), "ns", cost));
+            }
+        }
+        for (n, run) in runs.iter().enumerate() {
+            for ((profile, _), cost) in PROFILES.iter().zip(run.packets[path]) {
+                let cells = [(n + 1).to_string(), (*name).to_owned(), (*profile).to_owned()];
+                table.row(cells.into_iter().chain([cost.uplink.to_string(), cost.downlink.to_string()]));
+            }
+        }
+    }
+    for (place, (profile, _)) in PROFILES.iter().enumerate() {
+        let octets = each(runs, |run: &Seen| run.octets[place])?;
+        figures.push(Figure::new(
+            format!("{profile}, octets a session in the user plane, control and data"),
+            "B",
+            octets,
+        ));
+    }
+    let series = PROFILES.iter().enumerate().map(|(place, (profile, _))| {
+        let value = |path: usize| each(runs, |run: &Seen| both(run.packets[path][place])).map(Some);
+        let values = (0..PATHS.len()).map(value).collect::<Result<_, _>>()?;
+        Ok(BarSeries { name: (*profile).into(), values, paper: vec![None; PATHS.len()] })
+    });
+    let bars = Bars {
+        title: format!("A packet's time by the profile of its slice, {users} users"),
+        groups: PATHS.iter().map(|path| (*path).into()).collect(),
+        y: Axis::linear("ns a packet, both directions in turn"),
+        series: series.collect::<Result<_, Failure>>()?,
+    };
+    let configuration =
+        |profile: &str, about: &str| Configuration { name: profile.into(), about: about.into(), toml: slice(profile) };
+    Ok(Findings {
+        configurations: vec![
+            configuration("full", "What the core asks for any session: a rate, the QoS flow that is looked at, counts."),
+            configuration("iot", "Simple devices: none of that; the RAN holds the rate, and the slice counts."),
+        ],
+        figures,
+        plots: vec![("packets", bars.svg()?)],
+        tables: vec![("runs", table)],
+        notes: vec![
+            "User space: packets of 128 octets of random users in memory, in batches of 32, by a worker that is one of several, \
+             as those of slices are, and by one that is alone. XDP: frames that go round through the program in the kernel \
+             and the load's at the far ends, whose time is in the figure. The profiles take turns."
+                .into(),
+            "The paper's gain is the most that it saw; there a packet's time is without the kernel's input and output.".into(),
+        ],
+        broken: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gain_is_that_of_packets_in_the_same_time() {
+        let cost = |uplink, downlink| Cost { uplink, downlink };
+        let of = [cost(30.0, 50.0), cost(20.0, 40.0)];
+        let runs = [Seen { packets: [of, of, [cost(300.0, 300.0); 2]], octets: [900.0, 800.0] }; 3];
+        let found = findings(&runs, 250_000).unwrap();
+        let figure = |name: &str| found.figures.iter().find(|figure| figure.name == name).unwrap();
+        assert_eq!(figure("user space, uplink, packets with iot over full").ours.median, 1.5);
+        let both = figure("user space, both directions, packets with iot over full");
+        assert!((both.ours.median - 80.0 / 60.0).abs() < 1e-9 && both.paper.is_some());
+        assert_eq!(figure("XDP, both directions, packets with iot over full").ours.median, 1.0);
+        assert_eq!(figure("iot, octets a session in the user plane, control and data").ours.median, 800.0);
+        assert!(found.configurations[1].toml.contains("profile = \"iot\""));
+    }
+}
