@@ -19,7 +19,7 @@ fn on_xdp(config: UpfConfig) -> UpfConfig {
 }
 
 /// With a driver that has programs in the kernel.
-fn by(driver: &str) -> UpfConfig {
+pub(crate) fn by(driver: &str) -> UpfConfig {
     let frames = |io| {
         let interfaces = vec!["n3".to_owned(), "n6".to_owned()];
         UpfConfig { frames: Some(FramesConfig { interfaces, io, ..FramesConfig::default() }), ..config() }

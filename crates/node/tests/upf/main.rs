@@ -1,6 +1,7 @@
 //! The UPF between real interfaces, in namespaces that each test makes: a scripted SMF and gNB on one side, the
 //! kernel's own IP stack as the data network on the other. Needs root.
 
+mod charging;
 mod direct;
 mod life;
 mod modules;

@@ -1,0 +1,409 @@
+//! Policy and charging by slice: users of two slices with gates, rates, thresholds and quotas that end, who move to and fro
+//! between the slices' workers while their packets come. What was reported of each must be what passed, to the octet, by
+//! the far ends' sockets, and all together by the kernels of RAN and data network, which count the octets of IP.
+
+use crate::life::by;
+use crate::world::*;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use vireo_datapath::SliceWorkers;
+use vireo_node::api::{Move, Who};
+use vireo_node::upf::{DataSlice, UpfConfig, UpfHandle};
+use vireo_types::{Snssai, Teid};
+use vireo_wire::gtpu::{self, PduSession};
+use vireo_wire::pfcp::*;
+
+const N4: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 8);
+const CONTROL: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 5);
+const SLICES: [&str; 2] = ["phones", "meters"];
+const PORT: u16 = 5000;
+/// The longest packet, and what a tunnel adds to one: IPv4, UDP, and GTP-U with the QoS flow.
+const LONGEST: u64 = 1_300;
+const TUNNEL: u64 = 20 + 8 + 16;
+/// How long traffic lasts.
+const SPAN: Duration = Duration::from_millis(1_500);
+const THRESHOLD: u64 = 40_000;
+const QUOTA: u64 = 60_000;
+/// Quotas that a user gets who pays again.
+const GRANTS: u32 = 3;
+const KBPS: u64 = 1_000;
+/// What may come at once beside that rate: 50 ms of it, or two long packets.
+const BURST: u64 = 7_000;
+
+/// What is agreed with a user. There is one of each kind in each slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plan {
+    /// Reported whenever so much has passed.
+    Threshold,
+    /// Ends.
+    Quota,
+    /// Goes on [`GRANTS`] times.
+    Renewed,
+    /// Its rate is limited.
+    Rate,
+    /// Nothing may go to it.
+    UplinkOnly,
+}
+
+const PLANS: [Plan; 5] = [Plan::Threshold, Plan::Quota, Plan::Renewed, Plan::Rate, Plan::UplinkOnly];
+const USERS: usize = PLANS.len() * SLICES.len();
+
+fn plan(user: usize) -> Plan {
+    PLANS[user % PLANS.len()]
+}
+
+fn ue(user: usize) -> Ipv4Addr {
+    Ipv4Addr::from_bits(UE.to_bits() + user as u32)
+}
+
+/// Octets and packets of one user, or of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Count {
+    up: (u64, u64),
+    down: (u64, u64),
+}
+
+fn add(sum: &mut (u64, u64), octets: u64, packets: u64) {
+    *sum = (sum.0 + octets, sum.1 + packets);
+}
+
+fn all(counts: &[Count]) -> Count {
+    counts.iter().fold(Count::default(), |mut sum, count| {
+        add(&mut sum.up, count.up.0, count.up.1);
+        add(&mut sum.down, count.down.0, count.down.1);
+        sum
+    })
+}
+
+/// What was reported of a user.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    seid: u64,
+    count: Count,
+    reports: u32,
+    thresholds: u32,
+    quotas: u32,
+    granted: u32,
+}
+
+/// A control plane that answers reports and adds them up.
+struct Charging {
+    socket: UdpSocket,
+    sequence: u32,
+    told: [Told; USERS],
+}
+
+impl Charging {
+    fn new(w: &World) -> Self {
+        let socket = w.inside("upf", || UdpSocket::bind((CONTROL, vireo_wire::pfcp::PORT)).expect("bound"));
+        let mut charging = Charging { socket, sequence: 0, told: [Told::default(); USERS] };
+        let request = AssociationSetupRequest {
+            node_id: NodeId::Ipv4(CONTROL),
+            recovery_time_stamp: RecoveryTimeStamp(1),
+            up_function_features: None,
+            cp_function_features: None,
+        };
+        let response: AssociationSetupResponse = charging.ask(|out, sequence| request.emit(out, sequence));
+        assert_eq!(response.cause, Cause::REQUEST_ACCEPTED);
+        charging
+    }
+
+    /// Sends a request and gives the answer; reports that come before it are taken.
+    fn ask<T: Body>(&mut self, emit: impl FnOnce(&mut Vec<u8>, u32) -> Result<(), TooLong>) -> T {
+        self.sequence += 1;
+        let mut octets = vec![];
+        emit(&mut octets, self.sequence).expect("short");
+        self.socket.send_to(&octets, (N4, vireo_wire::pfcp::PORT)).expect("sent");
+        let mut buffer = [0; 4096];
+        self.socket.set_read_timeout(Some(Duration::from_secs(5))).expect("set");
+        loop {
+            let (length, _) = self.socket.recv_from(&mut buffer).expect("an answer");
+            let message = Message::new(&buffer[..length]).expect("sound");
+            if message.message_type() == T::KIND && message.sequence() == self.sequence {
+                return T::parse(&message).expect("the answer to this request");
+            }
+            self.report(&message);
+        }
+    }
+
+    /// Takes reports for a moment, and grants what is due.
+    fn attend(&mut self, span: Duration) {
+        let (until, mut buffer) = (Instant::now() + span, [0; 4096]);
+        while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            self.socket.set_read_timeout(Some(left)).expect("set");
+            if let Ok((length, _)) = self.socket.recv_from(&mut buffer) {
+                self.report(&Message::new(&buffer[..length]).expect("sound"));
+            }
+        }
+        for user in (0..USERS).filter(|user| plan(*user) == Plan::Renewed) {
+            let Told { seid, quotas, granted, .. } = self.told[user];
+            if quotas > granted && granted < GRANTS {
+                self.told[user].granted += 1;
+                let mut request = SessionModificationRequest::default();
+                let volume_quota = Some(VolumeQuota { total: Some(QUOTA), ..VolumeQuota::default() });
+                request.update_urrs.push(UpdateUrr { urr_id: UrrId(3), volume_quota, ..UpdateUrr::default() });
+                let response: SessionModificationResponse = self.ask(|out, sequence| request.emit(out, seid, sequence));
+                assert_eq!(response.cause, Cause::REQUEST_ACCEPTED);
+            }
+        }
+    }
+
+    fn report(&mut self, message: &Message<'_>) {
+        let request = SessionReportRequest::parse(message).expect("a report");
+        assert_eq!(request.report_type, ReportType::USAR);
+        for report in &request.usage_reports {
+            self.count(message.seid() as usize - 1, report);
+        }
+        let mut octets = vec![];
+        let seid = self.told[message.seid() as usize - 1].seid;
+        SessionReportResponse::new(Cause::REQUEST_ACCEPTED).emit(&mut octets, seid, message.sequence()).expect("short");
+        self.socket.send_to(&octets, (N4, vireo_wire::pfcp::PORT)).expect("sent");
+    }
+
+    fn count(&mut self, user: usize, report: &UsageReport) {
+        let told = &mut self.told[user];
+        assert_eq!(report.ur_seqn, UrSeqn(told.reports), "none is missing, none comes twice");
+        told.reports += 1;
+        told.thresholds += u32::from(report.trigger.contains(UsageReportTrigger::VOLTH));
+        told.quotas += u32::from(report.trigger.contains(UsageReportTrigger::VOLQU));
+        let volume = report.volume.expect("a volume");
+        add(&mut told.count.up, volume.uplink.expect("told"), volume.uplink_packets.expect("told"));
+        add(&mut told.count.down, volume.downlink.expect("told"), volume.downlink_packets.expect("told"));
+        assert_eq!(volume.total, Some(volume.uplink.unwrap_or(0) + volume.downlink.unwrap_or(0)));
+    }
+
+    /// Sets up a user's session; gives its uplink TEID.
+    fn establish(&mut self, user: usize) -> Teid {
+        let mut request = establishment(ue(user), PREFIX);
+        (request.node_id, request.cp_f_seid) = (NodeId::Ipv4(CONTROL), FSeid::new(user as u64 + 1, CONTROL.into()));
+        request.snssai = Some(SliceId(Snssai { sst: 1 + (user / PLANS.len()) as u8, sd: None }));
+        request.create_pdrs[1].pdi.ue_ip_addresses =
+            std::iter::once(UeIpAddress::destination(Some(ue(user)), None)).collect();
+        request.create_pdrs.iter_mut().for_each(|pdr| pdr.urr_ids.push(UrrId(3)));
+        request.create_fars[1].apply_action = ApplyAction::FORW;
+        request.create_fars[1].forwarding_parameters = Some(ForwardingParameters {
+            destination_interface: DestinationInterface::ACCESS,
+            outer_header_creation: Some(OuterHeaderCreation::gtpu(Teid(1 + user as u32), GNB.into())),
+            ..ForwardingParameters::default()
+        });
+        let mut urr = CreateUrr {
+            urr_id: UrrId(3),
+            measurement_method: MeasurementMethod::VOLUM,
+            measurement_information: Some(MeasurementInformation::MNOP),
+            ..CreateUrr::default()
+        };
+        let qer = &mut request.create_qers[0];
+        match plan(user) {
+            Plan::Threshold => {
+                urr.reporting_triggers = ReportingTriggers::VOLTH;
+                urr.volume_threshold = Some(VolumeThreshold { total: Some(THRESHOLD), ..VolumeThreshold::default() });
+            }
+            Plan::Quota | Plan::Renewed => {
+                urr.reporting_triggers = ReportingTriggers::VOLQU;
+                urr.volume_quota = Some(VolumeQuota { total: Some(QUOTA), ..VolumeQuota::default() });
+            }
+            Plan::Rate => qer.mbr = Some(Mbr { uplink_kbps: KBPS, downlink_kbps: KBPS }),
+            Plan::UplinkOnly => qer.gate_status = GateStatus { uplink_closed: false, downlink_closed: true },
+        }
+        request.create_urrs.push(urr);
+        let response: SessionEstablishmentResponse = self.ask(|out, sequence| request.emit(out, 0, sequence));
+        assert_eq!(response.cause, Cause::REQUEST_ACCEPTED, "{response:?}");
+        self.told[user].seid = response.up_f_seid.expect("accepted").seid;
+        response.created_pdrs[0].f_teid.and_then(|f_teid| f_teid.teid()).expect("chosen")
+    }
+
+    /// Ends a user's session, with its last report.
+    fn delete(&mut self, user: usize) {
+        let seid = self.told[user].seid;
+        let response: SessionDeletionResponse =
+            self.ask(|out, sequence| (SessionDeletionRequest {}).emit(out, seid, sequence));
+        assert_eq!((response.cause, response.usage_reports.len()), (Cause::REQUEST_ACCEPTED, 1));
+        self.count(user, &response.usage_reports[0].0);
+    }
+}
+
+/// What the kernel of a namespace has received: octets and packets of IPv4.
+fn received(w: &World, side: &str) -> (u64, u64) {
+    let text = w.run(side, "cat /proc/net/snmp /proc/net/netstat");
+    let value = |table: &str, name: &str| -> u64 {
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix(table)?.strip_prefix(": "));
+        let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
+        let place = names.split(' ').position(|word| word == name).expect("the counter");
+        values.split(' ').nth(place).and_then(|word| word.parse().ok()).expect("a number")
+    };
+    (value("IpExt", "InOctets"), value("Ip", "InReceives"))
+}
+
+/// Gives a socket a buffer for all that comes in a test, so that a busy machine loses nothing.
+fn takes_all(socket: &UdpSocket) {
+    rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, 64 << 20).expect("root");
+    socket.set_read_timeout(Some(Duration::from_millis(50))).expect("set");
+}
+
+/// Receives until it is told to stop and nothing more comes.
+fn receive(socket: &UdpSocket, stop: &AtomicBool, mut each: impl FnMut(SocketAddr, &[u8])) {
+    let mut buffer = [0; 2048];
+    loop {
+        match socket.recv_from(&mut buffer) {
+            Ok((length, from)) => each(from, &buffer[..length]),
+            Err(_) if stop.load(Relaxed) => return,
+            Err(_) => {}
+        }
+    }
+}
+
+/// Sends packets of all users by turns, of all lengths, for [`SPAN`].
+fn send(mut one: impl FnMut(usize, usize)) -> u64 {
+    let (began, mut rounds) = (Instant::now(), 0);
+    while began.elapsed() < SPAN {
+        for user in 0..USERS {
+            one(user, 60 + (rounds as usize * 37 + user * 101) % (LONGEST as usize - 60));
+        }
+        rounds += 1;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    rounds
+}
+
+/// Has traffic go both ways while users move; gives what the sockets of the far ends have counted, and how many moved.
+fn traffic(w: &World, upf: &UpfHandle, charging: &mut Charging, teids: &[Teid]) -> ([Count; USERS], u64) {
+    let server = w.inside("dn", || UdpSocket::bind((HOST, PORT)).expect("bound"));
+    takes_all(&server);
+    takes_all(&w.gnb);
+    let stop = AtomicBool::new(false);
+    let mut seen = [Count::default(); USERS];
+    let mut moved = 0;
+    std::thread::scope(|scope| {
+        let at_server = scope.spawn(|| {
+            let mut up = [(0, 0); USERS];
+            receive(&server, &stop, |from, data| {
+                let IpAddr::V4(from) = from.ip() else { return };
+                add(&mut up[(from.to_bits() - UE.to_bits()) as usize], data.len() as u64 + 28, 1);
+            });
+            up
+        });
+        let at_gnb = scope.spawn(|| {
+            let mut down = [(0, 0); USERS];
+            receive(&w.gnb, &stop, |_, datagram| {
+                let packet = gtpu::Packet::parse(datagram).expect("sound");
+                assert_eq!(packet.kind, gtpu::MessageType::GPdu);
+                add(&mut down[packet.teid.0 as usize - 1], packet.payload.len() as u64, 1);
+            });
+            down
+        });
+        let uplink = scope.spawn(|| {
+            send(|user, octets| {
+                let packet = udp(ue(user), HOST, PORT, &vec![0x5a; octets - 28]);
+                let header = gtpu::g_pdu_header(teids[user], PduSession::Uplink { qfi: QFI }, octets).expect("short");
+                w.gnb.send_to(&[&header[..], &packet].concat(), (UPF, gtpu::PORT)).expect("sent");
+            })
+        });
+        let downlink = scope.spawn(|| {
+            send(|user, octets| {
+                server.send_to(&vec![0x5a; octets - 28], (ue(user), PORT)).expect("sent");
+            })
+        });
+        let mut turn = 0;
+        while !(uplink.is_finished() && downlink.is_finished()) {
+            let user = turn % USERS;
+            // each goes to the other slice and back
+            let to = SLICES[(user / PLANS.len() + turn / USERS + 1) % SLICES.len()].to_owned();
+            let who = Who::Addresses(ue(user).into(), ue(user).into());
+            moved += upf.move_users(&Move { who, to, worker: None }).expect("moved").moved;
+            turn += 1;
+            charging.attend(Duration::from_millis(1));
+        }
+        // what is on its way arrives, and what is to be told is
+        charging.attend(Duration::from_millis(200));
+        stop.store(true, Relaxed);
+        let (up, down) = (at_server.join().expect("no panic"), at_gnb.join().expect("no panic"));
+        for (user, count) in seen.iter_mut().enumerate() {
+            *count = Count { up: up[user], down: down[user] };
+        }
+        assert!(uplink.join().expect("no panic") > 300 && downlink.join().expect("no panic") > 300, "enough was sent");
+    });
+    (seen, moved)
+}
+
+/// Whether what passed of a user is what was agreed.
+fn judge(user: usize, told: &Told) {
+    let Count { up, down } = told.count;
+    let total = up.0 + down.0;
+    let within = |quotas: u64| (quotas * QUOTA..quotas * QUOTA + quotas * LONGEST).contains(&total);
+    match plan(user) {
+        Plan::Threshold => {
+            let due = total / (THRESHOLD + LONGEST);
+            assert!(due > 3 && u64::from(told.thresholds) >= due, "{told:?}");
+        }
+        Plan::Quota => assert!(told.quotas == 1 && within(1), "{told:?}"),
+        Plan::Renewed => {
+            assert!(told.quotas == GRANTS + 1 && within(u64::from(GRANTS) + 1), "{told:?}");
+        }
+        Plan::Rate => {
+            let most = SPAN.as_millis() as u64 * KBPS / 8;
+            for (octets, _) in [up, down] {
+                assert!((most / 2..most * 3 / 2 + BURST).contains(&octets), "{octets} of {most}: {told:?}");
+            }
+        }
+        Plan::UplinkOnly => assert!(down == (0, 0) && up.1 > 300, "{told:?}"),
+    }
+}
+
+fn charged(driver: &str) {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    if driver == "xdp" && cpus < SLICES.len() {
+        eprintln!("skipped: slices have a processor each with XDP");
+        return;
+    }
+    let w = World::new();
+    let slice = |sst: u8| DataSlice {
+        name: SLICES[usize::from(sst) - 1].to_owned(),
+        snssai: Some(Snssai { sst, sd: None }),
+        dnns: vec![],
+        // XDP hands packets to processors
+        workers: SliceWorkers { workers: 1, cores: if driver == "xdp" { vec![usize::from(sst) - 1] } else { vec![] } },
+    };
+    let base = if driver == "sockets" { config() } else { by(driver) };
+    let upf = w
+        .start(UpfConfig { n4: (N4, vireo_wire::pfcp::PORT).into(), slices: vec![slice(1), slice(2)], ..base })
+        .expect("started");
+    let mut charging = Charging::new(&w);
+    let teids: Vec<Teid> = (0..USERS).map(|user| charging.establish(user)).collect();
+    let before = [received(&w, "dn"), received(&w, "ran")];
+    let (seen, moved) = traffic(&w, &upf, &mut charging, &teids);
+    let after = [received(&w, "dn"), received(&w, "ran")];
+    assert!(moved > 100, "{moved} users have moved");
+    (0..USERS).for_each(|user| charging.delete(user));
+
+    let [up, down] = [0, 1].map(|n| (after[n].0 - before[n].0, after[n].1 - before[n].1));
+    let kernel = Count { up, down: (down.0 - TUNNEL * down.1, down.1) };
+    let told = charging.told.map(|told| told.count);
+    assert_eq!(all(&told), kernel, "what was reported is what the kernels have counted");
+    assert_eq!(told, seen, "of each user");
+    for (user, told) in charging.told.iter().enumerate() {
+        judge(user, told);
+    }
+    let stats = upf.stats();
+    let forwarded = Count {
+        up: (stats.packets.uplink.octets, stats.packets.uplink.packets),
+        down: (stats.packets.downlink.octets, stats.packets.downlink.packets),
+    };
+    assert_eq!(forwarded, kernel, "so has the user plane");
+    upf.stop();
+}
+
+#[test]
+fn what_is_charged_is_what_passed_by_sockets() {
+    charged("sockets");
+}
+
+#[test]
+fn what_is_charged_is_what_passed_by_rings() {
+    charged("af-packet");
+}
+
+#[test]
+fn what_is_charged_is_what_passed_by_xdp() {
+    charged("xdp");
+}
