@@ -4,6 +4,7 @@
 //! threads, no clock and no globals: time, randomness and fresh identifiers come in as arguments ([`Env`]).
 #![forbid(unsafe_code)]
 
+pub mod balance;
 pub mod config;
 pub mod context;
 pub mod engine;

@@ -1,6 +1,7 @@
 //! Which NF of a pool a procedure goes to (seed 1, Algorithm 2), and the policies it is compared with.
 
 use super::estimate::{ServiceTime, completion};
+use crate::balance::mixed;
 use vireo_types::Duration;
 
 /// What is known of an NF at this instant.
@@ -60,14 +61,6 @@ pub fn choose(policy: Policy, pool: &[Load], time: ServiceTime, slo: Duration, t
     };
     let estimate = completion(pool[nf].queue, pool[nf].share, time);
     Some(Choice { nf, estimate, violation: estimate > slo })
-}
-
-/// A hash of two numbers: the finaliser of SplitMix64 over their mixture.
-fn mixed(a: u64, b: u64) -> u64 {
-    let mut x = a.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ b.wrapping_add(1).wrapping_mul(0xd134_2543_de82_ef95);
-    x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ x >> 31
 }
 
 #[cfg(test)]

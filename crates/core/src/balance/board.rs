@@ -1,0 +1,177 @@
+//! What the hosts of a cluster have reported of their loads, as a balancer keeps it. Reports are moving averages that come
+//! every few hundred milliseconds (seed 1, 5.1); what the balancer itself has sent since is added, or all that arrives between
+//! two reports would go to the host that looked best at the first.
+
+use super::HostId;
+use crate::schedule::estimate::ServiceTime;
+use vireo_types::{Duration, Instant};
+
+/// A moving average of which each new value is one half, as in seed 1's artefact.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Average(Option<f64>);
+
+impl Average {
+    /// Takes a value.
+    pub fn take(&mut self, value: f64) {
+        self.0 = Some(self.0.map_or(value, |old| (old + value) / 2.0));
+    }
+
+    /// The average; 0 before the first value.
+    pub fn get(self) -> f64 {
+        self.0.unwrap_or_default()
+    }
+}
+
+/// What a host says of a pool of NFs: those of one slice for one kind of procedure.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PoolReport {
+    /// The least `q_i / c_i` of its NFs, of moving averages.
+    pub backlog: f64,
+    /// The parts of a core of its NFs, in all. A pool that has none serves nobody.
+    pub share: f64,
+}
+
+/// A host's load at this instant, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HostLoad {
+    /// The part of its processors that is in use: 0 to 1.
+    pub cpu: f64,
+    /// `q / c` of the NF that would be the first to finish.
+    pub backlog: f64,
+}
+
+impl HostLoad {
+    /// When a procedure would be complete there: `T = (q / c + 1) T_t`.
+    pub fn completion(&self, time: ServiceTime) -> Duration {
+        // rounded up, and a float beyond the range of the integer becomes its maximum
+        Duration(((self.backlog + 1.0) * time.nanos() as f64 / 1000.0).ceil() as u64)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    report: PoolReport,
+    /// Procedures that were sent there since.
+    sent: u32,
+}
+
+/// The loads of all hosts.
+#[derive(Clone, Debug)]
+pub struct Board {
+    pools: usize,
+    stale: Duration,
+    /// Of each host its CPU and when it said so.
+    hosts: Vec<Option<(f64, Instant)>>,
+    entries: Vec<Entry>,
+}
+
+impl Board {
+    /// A board for so many pools, on which a report is worth nothing after so long.
+    pub fn new(pools: usize, stale: Duration) -> Self {
+        Board { pools, stale, hosts: Vec::new(), entries: Vec::new() }
+    }
+
+    /// A host reports its CPU (0 to 1) and its pools, in the order in which they are numbered.
+    pub fn report(&mut self, host: HostId, cpu: f64, pools: &[PoolReport], now: Instant) {
+        let at = host.index();
+        if self.hosts.len() <= at {
+            self.hosts.resize(at + 1, None);
+            self.entries.resize((at + 1) * self.pools, Entry::default());
+        }
+        self.hosts[at] = Some((cpu, now));
+        let own = &mut self.entries[at * self.pools..(at + 1) * self.pools];
+        own.fill(Entry::default());
+        own.iter_mut().zip(pools).for_each(|(entry, report)| entry.report = *report);
+    }
+
+    /// A host is gone, or not to be used.
+    pub fn forget(&mut self, host: HostId) {
+        if let Some(known) = self.hosts.get_mut(host.index()) {
+            *known = None;
+        }
+    }
+
+    /// A procedure was sent to a host's pool.
+    #[inline]
+    pub fn sent(&mut self, host: HostId, pool: usize) {
+        if let Some(at) = self.entry(host, pool) {
+            self.entries[at].sent = self.entries[at].sent.saturating_add(1);
+        }
+    }
+
+    /// The load of a host for procedures of a pool; `None` if it has not said anything for too long or has no such NFs.
+    #[inline]
+    pub fn load(&self, host: HostId, pool: usize, time: ServiceTime, now: Instant) -> Option<HostLoad> {
+        let (cpu, at) = (*self.hosts.get(host.index())?)?;
+        let since = now.0.saturating_sub(at.0);
+        let Entry { report, sent } = self.entries[self.entry(host, pool)?];
+        if since > self.stale.0 || report.share.is_nan() || report.share <= 0.0 {
+            return None;
+        }
+        // what came since waits in line, but for what the pool has done meanwhile
+        let done = since as f64 * 1000.0 / time.nanos() as f64;
+        let waiting = (f64::from(sent) / report.share - done).max(0.0);
+        Some(HostLoad { cpu, backlog: report.backlog.max(0.0) + waiting })
+    }
+
+    #[inline]
+    fn entry(&self, host: HostId, pool: usize) -> Option<usize> {
+        (pool < self.pools && host.index() < self.hosts.len()).then(|| host.index() * self.pools + pool)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOST: HostId = HostId(3);
+    const MS: u64 = 1_000;
+
+    fn backlog(board: &Board, now: u64) -> Option<f64> {
+        board.load(HOST, 1, ServiceTime::new(1_000_000), Instant(now)).map(|load| load.backlog)
+    }
+
+    fn board() -> Board {
+        let mut board = Board::new(2, Duration::from_millis(600));
+        let pools = [PoolReport::default(), PoolReport { backlog: 4.0, share: 0.5 }];
+        board.report(HOST, 0.7, &pools, Instant(1_000 * MS));
+        board
+    }
+
+    #[test]
+    fn what_was_sent_since_a_report_counts_until_it_is_done() {
+        let mut board = board();
+        assert_eq!(backlog(&board, 1_000 * MS), Some(4.0));
+        for _ in 0..10 {
+            board.sent(HOST, 1);
+        }
+        assert_eq!(backlog(&board, 1_000 * MS), Some(24.0), "10 of 1 ms at half a core are 20 ms");
+        assert_eq!(backlog(&board, 1_015 * MS), Some(9.0));
+        assert_eq!(backlog(&board, 1_100 * MS), Some(4.0), "never less than was reported");
+        board.report(HOST, 0.7, &[PoolReport::default(), PoolReport { backlog: 1.0, share: 0.5 }], Instant(1_200 * MS));
+        assert_eq!(backlog(&board, 1_200 * MS), Some(1.0));
+    }
+
+    #[test]
+    fn old_reports_and_pools_without_a_share_say_nothing() {
+        let mut board = board();
+        let time = ServiceTime::new(1_000_000);
+        assert_eq!(board.load(HOST, 0, time, Instant(1_000 * MS)), None, "no NF");
+        assert_eq!(board.load(HOST, 2, time, Instant(1_000 * MS)), None, "no such pool");
+        assert_eq!(board.load(HostId(9), 1, time, Instant(1_000 * MS)), None, "no such host");
+        assert!(backlog(&board, 1_600 * MS).is_some());
+        assert_eq!(backlog(&board, 1_601 * MS), None);
+        assert!(backlog(&board, 900 * MS).is_some(), "a clock that is behind is no age");
+        board.sent(HostId(9), 1);
+        board.forget(HOST);
+        assert_eq!(backlog(&board, 1_000 * MS), None);
+    }
+
+    #[test]
+    fn averages_follow() {
+        let mut average = Average::default();
+        assert_eq!(average.get(), 0.0);
+        [8.0, 4.0, 2.0].into_iter().for_each(|value| average.take(value));
+        assert_eq!(average.get(), 4.0);
+    }
+}

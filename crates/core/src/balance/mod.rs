@@ -1,0 +1,31 @@
+//! Which host a UE's state lies on and which of them carries out a procedure: seed 1's inter-host decisions (its Algorithm
+//! 1, skewed consistent hashing) and the policies that it is compared with, as pure functions over what hosts report.
+//!
+//! [`ring`]: the circle of hosts that a slice's keys go to. [`map`]: the circles as a table of buckets, which is what a
+//! balancer looks up (DESIGN decision 7). [`board`]: what hosts have reported, and how old that is. [`steer`]: the choice for
+//! one procedure. [`maglev`]: the table of the Maglev paper. Nothing here knows sockets, clocks or messages.
+
+pub mod board;
+pub mod maglev;
+pub mod map;
+pub mod ring;
+pub mod steer;
+
+/// A host of the cluster: a small number that the controller gives, and gives to no other host while it is in a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub u16);
+
+impl HostId {
+    /// Its position in tables of hosts.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A hash of two numbers: the finaliser of SplitMix64 over their mixture.
+pub(crate) fn mixed(a: u64, b: u64) -> u64 {
+    let mut x = a.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ b.wrapping_add(1).wrapping_mul(0xd134_2543_de82_ef95);
+    x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
+}

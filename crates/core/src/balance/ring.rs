@@ -1,0 +1,113 @@
+//! Consistent hashing with virtual nodes and weights: a key belongs to the host whose point comes next on the circle of
+//! 64-bit hashes, and its replicas to the next *distinct* hosts. When a host goes, only its keys move, each to the host
+//! that had its first replica.
+
+use super::{HostId, mixed};
+
+/// Points of a host of weight 1 (seed 1's artefact has as many).
+pub const VIRTUAL_NODES: u32 = 160;
+
+/// The most points that one host gets, whatever its weight.
+const MOST_POINTS: u32 = 64 * VIRTUAL_NODES;
+
+/// A host on a circle.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weighted {
+    /// The host.
+    pub host: HostId,
+    /// Its part of the keys, against others' 1. One that is not above zero has none.
+    pub weight: f64,
+}
+
+/// A circle.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ring {
+    points: Vec<(u64, HostId)>,
+    hosts: usize,
+}
+
+impl Ring {
+    /// The circle of these hosts; that of another `salt`, which is a slice, has other neighbours.
+    pub fn new(hosts: &[Weighted], salt: u64) -> Self {
+        let mut points = Vec::new();
+        let mut count = 0;
+        for Weighted { host, weight } in hosts {
+            // a weight beyond the range becomes the greatest, one that is no number or negative none
+            let nodes = ((f64::from(VIRTUAL_NODES) * weight).round() as u32).min(MOST_POINTS);
+            count += usize::from(nodes > 0);
+            let own = mixed(salt, u64::from(host.0));
+            points.extend((0..nodes).map(|node| (mixed(own, u64::from(node)), *host)));
+        }
+        points.sort_unstable();
+        Ring { points, hosts: count }
+    }
+
+    /// How many hosts have a part.
+    pub fn hosts(&self) -> usize {
+        self.hosts
+    }
+
+    /// The hosts of a key, each once: the primary, then those that keep replicas, in the order in which they take over.
+    pub fn owners(&self, key: u64) -> impl Iterator<Item = HostId> {
+        let hash = mixed(key, 0);
+        let start = self.points.partition_point(|(point, _)| *point < hash);
+        let (before, from) = self.points.split_at(start);
+        let mut seen: Vec<HostId> = Vec::new();
+        from.iter().chain(before).filter_map(move |(_, host)| {
+            let new = !seen.contains(host);
+            if new {
+                seen.push(*host);
+            }
+            new.then_some(*host)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ring(hosts: impl IntoIterator<Item = u16>) -> Ring {
+        let hosts: Vec<_> = hosts.into_iter().map(|n| Weighted { host: HostId(n), weight: 1.0 }).collect();
+        Ring::new(&hosts, 7)
+    }
+
+    #[test]
+    fn a_host_that_goes_leaves_its_keys_to_their_replicas_and_no_other_key_moves() {
+        let (all, without) = (ring(0..10), ring((0..10).filter(|n| *n != 3)));
+        for key in 0..20_000 {
+            let before: Vec<_> = all.owners(key).collect();
+            assert_eq!(before.len(), 10, "each host once");
+            let expected: Vec<_> = before.into_iter().filter(|host| host.0 != 3).collect();
+            assert_eq!(without.owners(key).collect::<Vec<_>>(), expected, "key {key}");
+        }
+    }
+
+    #[test]
+    fn keys_are_shared_by_weight() {
+        let hosts = [(0, 1.0), (1, 2.0), (2, 0.0), (3, 1.0), (4, f64::NAN), (5, -1.0)];
+        let ring = Ring::new(&hosts.map(|(n, weight)| Weighted { host: HostId(n), weight }), 1);
+        assert_eq!(ring.hosts(), 3);
+        let mut counts = [0_u32; 6];
+        for key in 0..40_000 {
+            counts[ring.owners(key).next().expect("there are hosts").index()] += 1;
+        }
+        assert_eq!([counts[2], counts[4], counts[5]], [0; 3]);
+        let near = |count: u32, of: u32| count.abs_diff(of) < of / 5;
+        assert!(near(counts[0], 10_000) && near(counts[1], 20_000) && near(counts[3], 10_000), "{counts:?}");
+    }
+
+    #[test]
+    fn slices_have_neighbours_of_their_own() {
+        let hosts: Vec<_> = (0..8).map(|n| Weighted { host: HostId(n), weight: 1.0 }).collect();
+        let (one, other) = (Ring::new(&hosts, 1), Ring::new(&hosts, 2));
+        let same = (0..8_000).filter(|key| one.owners(*key).next() == other.owners(*key).next()).count();
+        assert!((600..1_500).contains(&same), "an eighth by chance, but {same}");
+    }
+
+    #[test]
+    fn an_empty_circle_has_no_owner() {
+        assert_eq!(ring([]).owners(5).next(), None);
+        assert_eq!(Ring::default().hosts(), 0);
+    }
+}

@@ -1,0 +1,243 @@
+//! Which host carries out a procedure (seed 1, Algorithm 1), and the policies that it is compared with.
+
+use super::HostId;
+use super::board::{Board, HostLoad};
+use super::maglev::Maglev;
+use super::map::{BUCKETS, Owners};
+use crate::schedule::estimate::ServiceTime;
+use vireo_types::{Bucket, Duration, Instant};
+
+/// A policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// Of the hosts that have the state, the *most* loaded that keeps the objective: who has little to do gets less, and can
+    /// be taken out. If none keeps it, the one that has least to do first.
+    #[default]
+    SkewedCh,
+    /// The primary, whatever its load.
+    ConsistentHash,
+    /// Each host in turn, whether it has the state or not.
+    RoundRobin,
+    /// The host with the least CPU in use, whether it has the state or not.
+    LeastLoaded,
+    /// By the Maglev paper's table.
+    Maglev,
+    /// Each host has a range of buckets, the same for all time.
+    StaticRange,
+}
+
+impl Policy {
+    /// All of them.
+    pub const ALL: [Policy; 6] = [
+        Policy::SkewedCh,
+        Policy::ConsistentHash,
+        Policy::RoundRobin,
+        Policy::LeastLoaded,
+        Policy::Maglev,
+        Policy::StaticRange,
+    ];
+
+    /// Its name in the configuration (`steering.inter`).
+    pub const fn name(self) -> &'static str {
+        match self {
+            Policy::SkewedCh => "skewed-ch",
+            Policy::ConsistentHash => "consistent-hash",
+            Policy::RoundRobin => "round-robin",
+            Policy::LeastLoaded => "least-loaded",
+            Policy::Maglev => "maglev",
+            Policy::StaticRange => "static-range",
+        }
+    }
+
+    /// The policy of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Policy::ALL.into_iter().find(|policy| policy.name() == name)
+    }
+}
+
+/// The hosts that are in use.
+#[derive(Clone, Debug, Default)]
+pub struct Fleet {
+    hosts: Vec<HostId>,
+    maglev: Maglev,
+}
+
+impl Fleet {
+    /// These hosts.
+    pub fn new(hosts: Vec<HostId>) -> Self {
+        Fleet { maglev: Maglev::new(&hosts), hosts }
+    }
+
+    /// Who they are.
+    pub fn hosts(&self) -> &[HostId] {
+        &self.hosts
+    }
+}
+
+/// A procedure that begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// The UE's bucket.
+    pub bucket: Bucket,
+    /// The hosts that have its state, by the map.
+    pub owners: Owners,
+    /// The pool of its slice and kind.
+    pub pool: usize,
+    /// `T_t` of its kind.
+    pub time: ServiceTime,
+    /// The objective of its slice and kind.
+    pub slo: Duration,
+    /// A number that grows with each choice.
+    pub turn: u64,
+}
+
+/// Where a procedure goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The host, to which the UE is pinned until the procedure ends.
+    pub host: HostId,
+    /// When the procedure would be complete there; `None` if the host has not reported lately.
+    pub estimate: Option<Duration>,
+    /// Whether that is beyond the objective at every host that could be chosen: the controller is told.
+    pub violation: bool,
+}
+
+/// Chooses for one procedure; `None` without hosts.
+#[inline]
+pub fn choose(policy: Policy, request: &Request, fleet: &Fleet, board: &Board, now: Instant) -> Option<Choice> {
+    let load = |host| board.load(host, request.pool, request.time, now);
+    let host = match policy {
+        Policy::SkewedCh => return skewed(request, load),
+        Policy::ConsistentHash => request.owners.primary()?,
+        Policy::RoundRobin => fleet.hosts[request.turn.checked_rem(fleet.hosts.len() as u64)? as usize],
+        Policy::LeastLoaded => {
+            // who says nothing is thought busy
+            let cpu = |host: HostId| load(host).map_or(f64::INFINITY, |load| load.cpu);
+            fleet.hosts.iter().copied().min_by(|a, b| cpu(*a).total_cmp(&cpu(*b)))?
+        }
+        Policy::Maglev => fleet.maglev.host(request.bucket.get().into())?,
+        Policy::StaticRange => {
+            let at = usize::from(request.bucket.get()) * fleet.hosts.len() / BUCKETS;
+            *fleet.hosts.get(at)?
+        }
+    };
+    let estimate = load(host).map(|load| load.completion(request.time));
+    Some(Choice { host, estimate, violation: estimate.is_some_and(|estimate| estimate > request.slo) })
+}
+
+/// Algorithm 1's choice among primary and replicas.
+fn skewed(request: &Request, load: impl Fn(HostId) -> Option<HostLoad>) -> Option<Choice> {
+    let mut viable: Option<(HostId, HostLoad, Duration)> = None;
+    let mut least: Option<(HostId, HostLoad, Duration)> = None;
+    for host in request.owners.all() {
+        let Some(load) = load(host) else { continue };
+        let estimate = load.completion(request.time);
+        // of equals the first in the order of the circle, so that the choice does not waver
+        if estimate <= request.slo && viable.is_none_or(|(_, best, _)| load.cpu > best.cpu) {
+            viable = Some((host, load, estimate));
+        }
+        if least.is_none_or(|(_, best, _)| load.backlog < best.backlog) {
+            least = Some((host, load, estimate));
+        }
+    }
+    match (viable, least) {
+        (Some((host, _, estimate)), _) => Some(Choice { host, estimate: Some(estimate), violation: false }),
+        (None, Some((host, _, estimate))) => Some(Choice { host, estimate: Some(estimate), violation: true }),
+        // nobody has reported yet
+        (None, None) => Some(Choice { host: request.owners.primary()?, estimate: None, violation: false }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::board::PoolReport;
+    use super::super::map::{BucketMap, SlicePart};
+    use super::super::ring::Weighted;
+    use super::*;
+
+    const NOW: Instant = Instant(1_000_000);
+
+    struct World {
+        map: BucketMap,
+        fleet: Fleet,
+        board: Board,
+    }
+
+    impl World {
+        /// Three hosts that have all state, with these CPUs and backlogs.
+        fn new(loads: [(f64, f64); 3]) -> Self {
+            let ids = [0, 1, 2].map(HostId);
+            let hosts = ids.map(|host| Weighted { host, weight: 1.0 }).into();
+            let map = BucketMap::new(1, &[SlicePart { weight: 1.0, replicas: 2, hosts }]);
+            let mut board = Board::new(1, Duration::from_millis(600));
+            for (host, (cpu, backlog)) in ids.into_iter().zip(loads) {
+                board.report(host, cpu, &[PoolReport { backlog, share: 1.0 }], NOW);
+            }
+            World { map, fleet: Fleet::new(ids.into()), board }
+        }
+
+        fn choose(&self, policy: Policy, bucket: u16, turn: u64) -> Choice {
+            let bucket = Bucket::new(bucket);
+            let (owners, time) = (self.map.owners(bucket), ServiceTime::new(1_000_000));
+            let request = Request { bucket, owners, pool: 0, time, slo: Duration::from_millis(10), turn };
+            choose(policy, &request, &self.fleet, &self.board, NOW).expect("there are hosts")
+        }
+    }
+
+    #[test]
+    fn the_most_loaded_of_those_that_keep_the_objective() {
+        let world = World::new([(0.5, 1.0), (0.9, 12.0), (0.7, 9.0)]);
+        for bucket in 0..200 {
+            let choice = world.choose(Policy::SkewedCh, bucket, 0);
+            assert_eq!((choice.host.0, choice.violation), (2, false), "host 1 is busier, but would take 13 ms");
+            assert_eq!(choice.estimate, Some(Duration::from_millis(10)));
+        }
+    }
+
+    #[test]
+    fn where_none_keeps_it_the_least_backlog_and_a_violation() {
+        let world = World::new([(0.9, 40.0), (0.9, 30.0), (0.1, 50.0)]);
+        let choice = world.choose(Policy::SkewedCh, 5, 0);
+        assert_eq!((choice.host.0, choice.violation), (1, true));
+        assert_eq!(choice.estimate, Some(Duration::from_millis(31)));
+    }
+
+    #[test]
+    fn hosts_that_say_nothing_are_passed_over_while_others_do() {
+        let mut world = World::new([(0.5, 1.0), (0.9, 1.0), (0.7, 1.0)]);
+        world.board.forget(HostId(1));
+        assert_eq!(world.choose(Policy::SkewedCh, 5, 0).host, HostId(2));
+        [0, 2].into_iter().for_each(|host| world.board.forget(HostId(host)));
+        let choice = world.choose(Policy::SkewedCh, 5, 0);
+        assert_eq!(Some(choice.host), world.map.owners(Bucket::new(5)).primary());
+        assert_eq!((choice.estimate, choice.violation), (None, false));
+    }
+
+    #[test]
+    fn other_policies_choose_their_own_way() {
+        let world = World::new([(0.5, 1.0), (0.2, 40.0), (0.7, 1.0)]);
+        assert_eq!(world.choose(Policy::LeastLoaded, 5, 0).host, HostId(1));
+        assert!(world.choose(Policy::LeastLoaded, 5, 0).violation);
+        let turns = [0, 1, 2, 3].map(|turn| world.choose(Policy::RoundRobin, 5, turn).host.0);
+        assert_eq!(turns, [0, 1, 2, 0]);
+        let ranges = [0, 1365, 1366, 2731, 4095].map(|bucket| world.choose(Policy::StaticRange, bucket, 0).host.0);
+        assert_eq!(ranges, [0, 0, 1, 2, 2]);
+        for bucket in 0..100 {
+            let primary = world.map.owners(Bucket::new(bucket)).primary();
+            assert_eq!(Some(world.choose(Policy::ConsistentHash, bucket, 0).host), primary);
+            let maglev = Maglev::new(world.fleet.hosts()).host(bucket.into());
+            assert_eq!(Some(world.choose(Policy::Maglev, bucket, 0).host), maglev);
+        }
+    }
+
+    #[test]
+    fn without_hosts_there_is_no_choice() {
+        let world = World::new([(0.5, 1.0); 3]);
+        let (time, slo) = (ServiceTime::new(1), Duration(1));
+        let request = Request { bucket: Bucket::new(1), owners: Owners::default(), pool: 0, time, slo, turn: 0 };
+        for policy in Policy::ALL {
+            assert_eq!(choose(policy, &request, &Fleet::default(), &world.board, NOW), None, "{policy:?}");
+            assert_eq!(Policy::from_name(policy.name()), Some(policy));
+        }
+    }
+}
