@@ -1,5 +1,8 @@
 //! A control plane that sets up sessions, many at a time: an association, and requests of which a window is unanswered.
 
+mod handovers;
+
+pub use handovers::Handovers;
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};

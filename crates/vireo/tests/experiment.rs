@@ -119,6 +119,7 @@ fn packets_beside_signalling_are_measured_in_a_slice_and_in_a_split_core() {
             assert!(median(&summary, &format!("{core}, {load}, packets")) > 1000.0, "{summary}");
         }
     }
+    assert!(median(&summary, "processes, 10K events/s, events") > 100.0, "{summary}");
     assert!(median(&summary, "slice over split, sockets, 1:10") > 1.0, "messages cost nothing: {summary}");
     assert_eq!(quick.lines("sweeps.csv"), 1 + 7 * (4 + 2 * 3 + 5));
 }

@@ -6,8 +6,9 @@ use crate::lab::Interrupt;
 use crate::lab::upf::{self as lab, N4};
 use std::net::Ipv4Addr;
 use std::ops::Range;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
-use vireo_traffic::pfcp::Session;
+use vireo_traffic::pfcp::{Handovers, Session};
 use vireo_types::Teid;
 
 /// Requests that are unanswered at a time.
@@ -22,6 +23,8 @@ pub(crate) struct Upf {
     upf: lab::Upf,
     /// The uplink TEID of session 0.
     pub(crate) teid: Option<Teid>,
+    /// The UPF's SEIDs.
+    seids: Vec<u64>,
 }
 
 impl Upf {
@@ -38,11 +41,11 @@ impl Upf {
             "[upf]\nn4 = \"{N4}\"\nn3 = [\"{UPF_N3}\"]\nmax-sessions = {sessions}\n[dnn.internet]\nipv4-pool = \
              \"{base}/{length}\"\n[api]\nlisten = \"off\"\n[log]\nlevel = \"warn\"\n{datapath}\n"
         );
-        Ok(Upf { upf: lab::Upf::start(&network.upf, processors, &config, interrupt)?, teid: None })
+        Ok(Upf { upf: lab::Upf::start(&network.upf, processors, &config, interrupt)?, teid: None, seids: vec![] })
     }
 
     /// Sets up the sessions of these numbers; gives how many a second.
-    pub(super) fn establish(&mut self, sessions: Range<u32>, metered: bool) -> Result<f64, Failure> {
+    pub(crate) fn establish(&mut self, sessions: Range<u32>, metered: bool) -> Result<f64, Failure> {
         self.establish_filtered(sessions, metered, 0)
     }
 
@@ -75,9 +78,11 @@ impl Upf {
             filters,
         };
         let (mut first, mut odd) = (self.teid, None);
-        let began = Instant::now();
         let count = sessions.len();
-        self.upf.plane.establish(sessions, WINDOW, build, |established| {
+        self.seids.reserve(count);
+        let (plane, seids, began) = (&mut self.upf.plane, &mut self.seids, Instant::now());
+        plane.establish(sessions, WINDOW, build, |established| {
+            seids.push(established.seid);
             let zero = Teid(established.teid.0.wrapping_sub(established.session.wrapping_mul(TEID_STEP)));
             if *first.get_or_insert(zero) != zero {
                 odd = Some(established);
@@ -93,8 +98,20 @@ impl Upf {
     }
 
     /// Moves the threads that move packets to a processor.
-    pub(super) fn workers_on(&self, processor: usize) -> Result<(), Failure> {
+    pub(crate) fn workers_on(&self, processor: usize) -> Result<(), Failure> {
         Ok(self.upf.process.threads_on("upf-", processor)?)
+    }
+
+    /// Moves the thread that is asked for sessions to a processor.
+    pub(crate) fn signalling_on(&self, processor: usize) -> Result<(), Failure> {
+        Ok(self.upf.process.threads_on("upf-n4", processor)?)
+    }
+
+    /// Has the control plane give so many sessions a second another tunnel of this RAN node, until it is told to stop; says
+    /// how many have one.
+    pub(crate) fn hand_over(&mut self, gnb: Ipv4Addr, rate: f64, stop: &AtomicBool) -> Result<u64, Failure> {
+        let handovers = Handovers { seids: &self.seids, gnb, rate, window: WINDOW };
+        Ok(self.upf.plane.hand_over(&handovers, stop)?)
     }
 
     /// Its memory in octets: resident, that of BPF maps which it has mapped included.

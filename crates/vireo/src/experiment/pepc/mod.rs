@@ -4,6 +4,7 @@
 mod events;
 pub(super) mod iot;
 pub(super) mod locking;
+mod processes;
 pub(super) mod signalling;
 mod split;
 
@@ -15,6 +16,7 @@ use events::Control;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use vireo_datapath::Locking;
+use vireo_simulator::results::Measured;
 use vireo_traffic::circuit::Direction;
 
 /// Users, as the paper's.
@@ -28,6 +30,10 @@ const AHEAD: u64 = 256;
 const LONGEST: Duration = Duration::from_secs(20);
 
 pub(super) const PAPER: &str = "A High Performance Packet Core for Next Generation Cellular Networks (PEPC)";
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    Measured::of(values.collect()).map_or(f64::NAN, |all| all.median)
+}
 
 /// How many users an experiment has.
 pub(super) fn users(plane: &Plane) -> u32 {

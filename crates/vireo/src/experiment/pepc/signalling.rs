@@ -2,15 +2,16 @@
 //! a slice reaches, with both sides on processors of their own and on one, and what is reached by other ways to share its
 //! state, and by a core whose state is split by function.
 
+use super::processes::{self, Seen};
 use super::split::{Carrier, Split};
-use super::{Load, PAPER, Packets, Sides, Signalling, Slice, processors, side_by_side, users};
+use super::{Load, PAPER, Packets, Sides, Signalling, Slice, median, processors, side_by_side, users};
 use crate::cli::Failure;
 use crate::experiment::session::{Findings, each};
 use crate::experiment::{Experiment, Plane, Run};
 use std::time::Duration;
 use vireo_datapath::Locking;
 use vireo_simulator::results::plot::{Axis, Chart};
-use vireo_simulator::results::{Bound, Configuration, Figure, Measured, Table};
+use vireo_simulator::results::{Bound, Configuration, Figure, Table};
 
 pub(in crate::experiment) const EXPERIMENT: Experiment = Experiment {
     name: "pepc-signalling",
@@ -135,22 +136,20 @@ impl Sweep {
     }
 }
 
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    Measured::of(values.collect()).map_or(f64::NAN, |all| all.median)
-}
-
 type Sweeps = [Sweep; SUBJECTS.len()];
 
 fn run(plane: &Plane) -> Result<Findings, Failure> {
     let span = Duration::from_millis(if plane.quick { 30 } else { 250 });
     let places = processors(plane);
-    let mut runs = vec![];
+    let (mut runs, mut apart) = (vec![], vec![]);
     for n in 1..=plane.runs {
         eprintln!("experiment: run {n} of {}", plane.runs);
+        let sessions = if plane.quick { 1_000 } else { users(plane) };
+        apart.push(processes::measure(plane, sessions, RATES[0].1, 2 * span, places)?);
         let [a, b, c, d, e, f, g] = SUBJECTS.map(|subject| sweep(plane, &subject, span, places));
         runs.push([a?, b?, c?, d?, e?, f?, g?]);
     }
-    findings(&runs, users(plane), places)
+    findings(&runs, &apart, users(plane), places)
 }
 
 fn sweep(plane: &Plane, subject: &Subject, span: Duration, places: (usize, usize)) -> Result<Sweep, Failure> {
@@ -179,7 +178,7 @@ fn sweep(plane: &Plane, subject: &Subject, span: Duration, places: (usize, usize
     }
 }
 
-fn findings(runs: &[Sweeps], users: u32, (data, control): (usize, usize)) -> Result<Findings, Failure> {
+fn findings(runs: &[Sweeps], apart: &[Seen], users: u32, (data, control): (usize, usize)) -> Result<Findings, Failure> {
     let mut figures = vec![];
     for (place, subject) in SUBJECTS.iter().enumerate() {
         let named = |what: &str| format!("{}, {what}", subject.name);
@@ -221,6 +220,10 @@ fn findings(runs: &[Sweeps], users: u32, (data, control): (usize, usize)) -> Res
         figures.push(Figure::new(format!("slice, batches over slice, 1:{packets}"), "ratio", ratio));
     }
     figures.push(Figure::new("slice, one processor over split, sockets, 1:100", "ratio", over));
+    figures.push(Figure::new("processes, no events, packets", "1/s", each(apart, Seen::alone)?));
+    let (name, _) = RATES[0];
+    figures.push(Figure::new(format!("processes, {name}, of those"), "ratio", each(apart, Seen::kept)?));
+    figures.push(Figure::new(format!("processes, {name}, events"), "1/s", each(apart, |seen| seen.events)?));
     let lines = SUBJECTS.iter().enumerate().map(|(place, subject)| {
         let point = |n: usize| each(runs, |run| run[place].at(n) / 1e6).map(|rate| (1.0 / RATIOS[n], rate.median));
         Ok((subject.name, (0..RATIOS.len()).map(point).collect::<Result<Vec<_>, Failure>>()?))
@@ -234,7 +237,7 @@ fn findings(runs: &[Sweeps], users: u32, (data, control): (usize, usize)) -> Res
         chart = chart.line(line.0, line.1);
     }
     Ok(Findings {
-        configurations: SUBJECTS.iter().map(configuration).collect(),
+        configurations: SUBJECTS.iter().map(configuration).chain([in_processes()]).collect(),
         figures,
         plots: vec![("packets", chart.svg()?)],
         tables: vec![("sweeps", table(runs))],
@@ -251,6 +254,14 @@ fn configuration(subject: &Subject) -> Configuration {
         Kind::Split(_) => "",
     };
     Configuration { name: subject.name.into(), about: subject.about.into(), toml: toml.into() }
+}
+
+fn in_processes() -> Configuration {
+    Configuration {
+        name: "processes".into(),
+        about: "vireo upf alone: packets by XDP on one processor, handovers through N4 on another one.".into(),
+        toml: "[datapath]\ndriver = \"xdp\"\n".into(),
+    }
 }
 
 fn table(runs: &[Sweeps]) -> Table {
@@ -293,6 +304,10 @@ fn notes(alone: bool) -> Vec<String> {
          carried and read: the gateways carry out theirs on the processor of packets, where GTP-C ends beside GTP-U. Messages by \
          UDP are what parts that are programs of their own have; queues in memory are the least that messages can cost."
             .to_owned(),
+        "Processes: packets of random users go round in the kernel between XDP and programs at the far ends of links, so \
+         receiving and sending is in their rate; an event is a PFCP session modification, with an End Marker, by a control plane \
+         in another process, beside the UPF's N4 thread on the processor that has no packets."
+            .to_owned(),
     ];
     if alone {
         notes.push("Both sides share the only processor: they wait for it and not for each other.".into());
@@ -318,7 +333,8 @@ mod tests {
         let mut run = std::array::from_fn(|_| sweep(1000, 900));
         run[SOCKETS] = sweep(600, 250);
         run[QUEUES] = sweep(600, 310);
-        let found = findings(&[run], 250_000, (0, 1)).unwrap();
+        let apart = Seen { rates: vec![100.0, 99.0, 100.0], events: 1e4 };
+        let found = findings(&[run], &[apart], 250_000, (0, 1)).unwrap();
         let figure = |name: &str| found.figures.iter().find(|figure| figure.name == name).unwrap();
         let kept = figure("slice, 10K events/s, of those");
         assert!(kept.met && kept.mark.is_some() && (kept.ours.median - 0.99).abs() < 1e-9, "{kept:?}");
@@ -326,6 +342,6 @@ mod tests {
         assert_eq!((over.met, over.mark.is_some(), over.ours.median), (true, true, 3.6));
         assert!(figure("slice over split, queues, 1:100").mark.is_none());
         assert_eq!(figure("slice, one processor over split, sockets, 1:100").ours.median, 3.6);
-        assert_eq!((found.plots.len(), found.configurations.len(), found.notes.len()), (1, 7, 3));
+        assert_eq!((found.plots.len(), found.configurations.len(), found.notes.len()), (1, 8, 4));
     }
 }

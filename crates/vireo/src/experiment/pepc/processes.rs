@@ -1,0 +1,106 @@
+//! Control and data in processes of their own: `vireo upf`, whose packets are handled by XDP on one processor, while a control
+//! plane in this process changes its sessions through N4 on another one, where the UPF's own signalling is too.
+
+use super::median;
+use crate::bench::upf::network::GNB;
+use crate::bench::upf::process::{Upf, xdp};
+use crate::cli::Failure;
+use crate::experiment::Plane;
+use crate::lab::process::on_processors;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use vireo_traffic::circuit::{Circuit, Direction};
+
+/// Frames in flight: what one poll of a veth interface takes.
+const FRAMES: usize = 64;
+/// Turns without events, each but the last followed by one with.
+const TURNS: usize = 4;
+
+/// What was seen.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// Packets a second by turns: those of odd numbers are with events.
+    pub(super) rates: Vec<f64>,
+    /// Events a second of those turns.
+    pub(super) events: f64,
+}
+
+impl Seen {
+    /// Packets a second without events.
+    pub(super) fn alone(&self) -> f64 {
+        median(self.rates.iter().step_by(2).copied())
+    }
+
+    /// Of the rate without events, each turn with them held against those before and after.
+    pub(super) fn kept(&self) -> f64 {
+        let turns = self.rates.windows(3).step_by(2);
+        median(turns.map(|around| around[1] / f64::midpoint(around[0], around[2])))
+    }
+}
+
+/// Has packets for so many users go round while so many events come a second, and none.
+pub(super) fn measure(
+    plane: &Plane,
+    users: u32,
+    rate: f64,
+    span: Duration,
+    (data, control): (usize, usize),
+) -> Result<Seen, Failure> {
+    let mut upf = Upf::start(&plane.network, &[control], users, &xdp(&plane.network), &plane.interrupt)?;
+    upf.establish(0..users, false)?;
+    let teid = upf.teid.ok_or_else(|| Failure("the UPF has no sessions".into()))?;
+    // what the program leaves to the sockets stays on the processor of packets
+    upf.workers_on(data)?;
+    upf.signalling_on(control)?;
+    let packets = plane.network.packets(teid);
+    let mut load = plane.network.outside(|| Circuit::load(&plane.network.ours, packets))??;
+    load.run(0, users)?;
+    plane.network.outside(|| on_processors(&[data], || load.inject(Direction::Downlink, 0, FRAMES)))???;
+    std::thread::sleep(span / 2);
+    let (mut seen, mut events) = (Seen::default(), vec![]);
+    for turn in 0..2 * TURNS - 1 {
+        plane.interrupt.check()?;
+        if turn % 2 == 0 {
+            seen.rates.push(watch(&load, span)?);
+            continue;
+        }
+        let (stop, began) = (AtomicBool::new(false), Instant::now());
+        let (seen_rate, moved) = std::thread::scope(|scope| {
+            let beside = scope.spawn(|| on_processors(&[control], || upf.hand_over(GNB, rate, &stop)));
+            let seen_rate = watch(&load, span);
+            stop.store(true, Relaxed);
+            (seen_rate, beside.join())
+        });
+        let spent = began.elapsed();
+        let moved = moved.map_err(|_| Failure("the control plane ended by itself".into()))???;
+        events.push(moved as f64 / spent.as_secs_f64());
+        seen.rates.push(seen_rate?);
+    }
+    seen.events = median(events.into_iter());
+    load.run(0, 0)?;
+    drop(load);
+    upf.stop()?;
+    Ok(seen)
+}
+
+/// Packets a second.
+fn watch(load: &Circuit, span: Duration) -> Result<f64, Failure> {
+    let (began, before) = (Instant::now(), load.counted()?.downlink);
+    std::thread::sleep(span);
+    let (passed, packets) = (began.elapsed(), load.counted()?.downlink - before);
+    match packets {
+        0 => Err(Failure("no packet comes through the UPF".into())),
+        packets => Ok(packets as f64 / passed.as_secs_f64()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_with_events_are_held_against_both_neighbours() {
+        let seen = Seen { rates: vec![100.0, 99.0, 98.0, 90.0, 102.0, 101.0, 98.0], events: 1e4 };
+        assert_eq!((seen.alone(), seen.kept()), (99.0, 1.0));
+    }
+}
