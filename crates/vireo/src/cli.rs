@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Experiment(crate::experiment::Args),
     /// Plan how many modules of user plane a market and a density of devices need
     Plan(crate::plan::Args),
+    /// Simulate a cluster: which hosts and NFs procedures go to, and how late they are
+    Simulate(crate::simulate::Args),
     /// Run gNBs and UEs against any 5G core
     Emulate(Box<crate::emulate::Args>),
     /// Put user packets on any UPF: generate them on N3, send them back on N6

@@ -10,6 +10,7 @@ mod lab;
 mod logging;
 mod plan;
 mod run;
+mod simulate;
 mod slice;
 mod status;
 mod subscriber;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         cli::Command::Bench(args) => bench::run(&args),
         cli::Command::Experiment(args) => experiment::run(&args),
         cli::Command::Plan(args) => plan::run(&args),
+        cli::Command::Simulate(args) => simulate::run(&args),
         cli::Command::Demo(args) => demo::run(&args),
         cli::Command::Status(args) => status::run(&args),
         cli::Command::Traffic(args) => traffic::run(&args),

@@ -30,6 +30,26 @@ pub enum Policy {
     Hash,
 }
 
+impl Policy {
+    /// All of them.
+    pub const ALL: [Policy; 4] = [Policy::Optimal, Policy::ShortestQueue, Policy::RoundRobin, Policy::Hash];
+
+    /// Its name in the configuration (`steering.intra`).
+    pub const fn name(self) -> &'static str {
+        match self {
+            Policy::Optimal => "optimal",
+            Policy::ShortestQueue => "shortest-queue",
+            Policy::RoundRobin => "round-robin",
+            Policy::Hash => "hash",
+        }
+    }
+
+    /// The policy of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Policy::ALL.into_iter().find(|policy| policy.name() == name)
+    }
+}
+
 /// Where a procedure goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
@@ -83,7 +103,8 @@ mod tests {
         assert_eq!(to(Policy::Optimal, 0, 0), 1, "3 / 0.6 is the least wait");
         assert_eq!(to(Policy::ShortestQueue, 0, 0), 2);
         assert_eq!(to(Policy::RoundRobin, 4, 0), 1);
-        for policy in [Policy::Optimal, Policy::ShortestQueue, Policy::RoundRobin, Policy::Hash] {
+        for policy in Policy::ALL {
+            assert_eq!(Policy::from_name(policy.name()), Some(policy));
             assert_eq!(choose(policy, &[], ServiceTime::new(1), Duration(1), 7, 7), None);
         }
     }

@@ -1,0 +1,73 @@
+//! Events in the order of their times; of equal times in the order in which they were made.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Nanoseconds since the simulation began.
+pub(super) type Nanos = u64;
+
+/// What will happen.
+#[derive(Debug)]
+pub(super) struct Clock<E> {
+    now: Nanos,
+    made: u64,
+    heap: BinaryHeap<Reverse<Entry<E>>>,
+}
+
+#[derive(Debug)]
+struct Entry<E> {
+    at: Nanos,
+    number: u64,
+    event: E,
+}
+
+impl<E> PartialEq for Entry<E> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.number) == (other.at, other.number)
+    }
+}
+
+impl<E> Eq for Entry<E> {}
+
+impl<E> PartialOrd for Entry<E> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<E> Ord for Entry<E> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+impl<E> Clock<E> {
+    pub(super) fn new() -> Self {
+        Clock { now: 0, made: 0, heap: BinaryHeap::new() }
+    }
+
+    pub(super) fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// Something will happen at a time, now at the earliest.
+    pub(super) fn at(&mut self, at: Nanos, event: E) {
+        self.made += 1;
+        self.heap.push(Reverse(Entry { at: at.max(self.now), number: self.made, event }));
+    }
+
+    /// Something will happen after so long.
+    pub(super) fn after(&mut self, nanos: Nanos, event: E) {
+        self.at(self.now.saturating_add(nanos), event);
+    }
+
+    /// The next event, if it is before `end`; it is its time then.
+    pub(super) fn next_before(&mut self, end: Nanos) -> Option<E> {
+        if self.heap.peek()?.0.at >= end {
+            return None;
+        }
+        let Reverse(Entry { at, event, .. }) = self.heap.pop()?;
+        self.now = at;
+        Some(event)
+    }
+}

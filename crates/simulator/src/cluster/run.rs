@@ -1,0 +1,332 @@
+//! The simulation itself.
+
+use super::Setup;
+use super::clock::{Clock, Nanos};
+use super::host::{Host, Number, Shares};
+use super::outcome::{Outcome, Tally};
+use super::workload::{Procedure, Slice, Workload, WorkloadError};
+use vireo_core::balance::HostId;
+use vireo_core::balance::board::Board;
+use vireo_core::balance::map::{BucketMap, SlicePart};
+use vireo_core::balance::ring::Weighted;
+use vireo_core::balance::steer::{self, Fleet, Request};
+use vireo_core::schedule::estimate::ServiceTime;
+use vireo_core::schedule::forward;
+use vireo_core::schedule::kind::NfKind;
+use vireo_emulator::load::{Arrivals, Rng};
+use vireo_types::{Bucket, Duration, Instant};
+
+/// Pools of a slice.
+const KINDS: usize = NfKind::ALL.len();
+/// Slices that fit: what has work on a core is kept in 64 bits.
+const MOST_SLICES: usize = 64 / KINDS;
+/// Looks at queues between two reports.
+const LOOKS: u64 = 8;
+/// Reports that may be missed before a host's word is worth nothing.
+const STALE: u64 = 3;
+
+/// What happens.
+#[derive(Debug)]
+enum Event {
+    /// A procedure of a slice begins at the balancer.
+    Arrives(usize),
+    /// A message of a procedure comes to its NF.
+    Comes(Number),
+    /// A core has done a message.
+    Done { host: u16, core: usize, took: Nanos },
+    /// A host looks at its queues; each [`LOOKS`]th time it reports.
+    Looks { host: u16, count: u64 },
+}
+
+/// A procedure that is under way.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    host: u16,
+    core: Option<usize>,
+    pool: usize,
+    left: u32,
+    /// One message's time on a core.
+    each: Nanos,
+    between: Nanos,
+    /// When its message came into the core, and how long those before were in it.
+    came: Nanos,
+    spent: Nanos,
+    measured: bool,
+}
+
+/// A kind of procedure of a slice as it is used.
+#[derive(Debug)]
+struct Pool {
+    slo: Duration,
+    time: ServiceTime,
+    tally: Tally,
+}
+
+/// A slice as it is used.
+struct Source<'a> {
+    slice: &'a Slice,
+    arrivals: Arrivals,
+    buckets: Vec<Bucket>,
+    parts: f64,
+}
+
+struct World<'a> {
+    setup: Setup,
+    clock: Clock<Event>,
+    rng: Rng,
+    map: BucketMap,
+    fleet: Fleet,
+    board: Board,
+    shares: Shares,
+    hosts: Vec<Host>,
+    pools: Vec<Option<Pool>>,
+    sources: Vec<Source<'a>>,
+    running: Vec<Option<Running>>,
+    free: Vec<Number>,
+    turn: u64,
+    measured_from: Nanos,
+}
+
+/// Runs a workload on a cluster for so long after a warm-up that is not counted.
+pub fn simulate(
+    setup: Setup,
+    workload: &Workload,
+    seed: u64,
+    warm_up: Duration,
+    length: Duration,
+) -> Result<Outcome, WorkloadError> {
+    let mut world = World::new(setup, workload, seed, warm_up)?;
+    let end = nanos(warm_up).saturating_add(nanos(length));
+    let mut before = None;
+    while let Some(event) = world.clock.next_before(end) {
+        if before.is_none() && world.clock.now() >= world.measured_from {
+            before = Some(world.worked());
+        }
+        world.happens(event);
+    }
+    let before = before.unwrap_or_else(|| world.worked());
+    Ok(world.outcome(workload, &before, length))
+}
+
+impl<'a> World<'a> {
+    fn new(setup: Setup, workload: &'a Workload, seed: u64, warm_up: Duration) -> Result<Self, WorkloadError> {
+        let patterns = workload.patterns()?;
+        let hosts: Vec<HostId> = (0..setup.hosts).map(HostId).collect();
+        let weighted: Vec<Weighted> = hosts.iter().map(|host| Weighted { host: *host, weight: 1.0 }).collect();
+        let part = |slice: &Slice| SlicePart { weight: slice.rate, replicas: setup.replicas, hosts: weighted.clone() };
+        let map = BucketMap::new(1, &workload.slices.iter().map(part).collect::<Vec<_>>());
+        let slots = workload.slices.len().min(MOST_SLICES) * KINDS;
+        let mut pools: Vec<Option<Pool>> = (0..slots).map(|_| None).collect();
+        for (n, slice) in workload.slices.iter().enumerate().take(MOST_SLICES) {
+            for p in &slice.procedures {
+                let (time, slo) = (p.time_us * slice.mean_factor() * 1000.0, Duration((p.slo_ms * 1000.0) as u64));
+                pools[n * KINDS + p.kind.index()] =
+                    Tally::new().map(|tally| Pool { slo, time: ServiceTime::new(time as u64), tally });
+            }
+        }
+        let source = |((n, slice), pattern): ((usize, &'a Slice), _)| Source {
+            slice,
+            arrivals: Arrivals::new(&pattern, slice.rate, seed.wrapping_add(n as u64)),
+            buckets: map.buckets(n).collect(),
+            parts: slice.procedures.iter().map(|p| p.part).sum(),
+        };
+        let sources = workload.slices.iter().enumerate().take(MOST_SLICES).zip(patterns).map(source).collect();
+        let shares = Shares::new(pools.iter().map(|pool| pool.as_ref().map(|pool| pool.slo)).collect());
+        let mut world = World {
+            setup,
+            clock: Clock::new(),
+            rng: Rng::new(seed),
+            fleet: Fleet::new(hosts),
+            board: Board::new(slots, Duration(setup.report_every.0.saturating_mul(STALE))),
+            shares,
+            hosts: (0..setup.hosts).map(|_| Host::new(setup.cores, slots)).collect(),
+            pools,
+            sources,
+            map,
+            running: Vec::new(),
+            free: Vec::new(),
+            turn: 0,
+            measured_from: nanos(warm_up),
+        };
+        for slice in 0..world.sources.len() {
+            world.arrives_next(slice);
+        }
+        for host in 0..setup.hosts {
+            // hosts do not report all at once
+            let after = (world.rng.unit() * world.look_every() as f64) as Nanos;
+            world.clock.at(after, Event::Looks { host, count: host.into() });
+        }
+        Ok(world)
+    }
+
+    fn happens(&mut self, event: Event) {
+        match event {
+            Event::Arrives(slice) => {
+                self.begins(slice);
+                self.arrives_next(slice);
+            }
+            Event::Comes(number) => self.comes(number),
+            Event::Done { host, core, took } => self.done(host, core, took),
+            Event::Looks { host, count } => self.looks(host, count),
+        }
+    }
+
+    fn arrives_next(&mut self, slice: usize) {
+        let at = self.sources[slice].arrivals.next_s();
+        self.clock.at((at * 1e9) as Nanos, Event::Arrives(slice));
+    }
+
+    /// A UE of a slice begins a procedure: the balancer chooses its host.
+    fn begins(&mut self, number: usize) {
+        let source = &self.sources[number];
+        let ue = ue(source.slice, &mut self.rng);
+        let own = Rng::new(u64::from(ue) << 8 | number as u64).bits();
+        let Some(procedure) = pick(source, &mut self.rng) else { return };
+        let at = (own as usize).checked_rem(source.buckets.len());
+        let Some(bucket) = at.map(|at| source.buckets[at]) else { return };
+        let heavy = source.slice.heavy.filter(|heavy| (own >> 40) as f64 / (1_u64 << 24) as f64 <= heavy.part);
+        let factor = heavy.map_or(1.0, |heavy| heavy.factor);
+        let pool = number * KINDS + procedure.kind.index();
+        let Some(Pool { slo, time, .. }) = &self.pools[pool] else { return };
+        self.turn += 1;
+        let owners = self.map.owners(bucket);
+        let request = Request { bucket, owners, pool, time: *time, slo: *slo, turn: self.turn };
+        let now = Instant(self.clock.now() / 1000);
+        let Some(choice) = steer::choose(self.setup.inter, &request, &self.fleet, &self.board, now) else { return };
+        self.board.sent(choice.host, pool);
+        let running = Running {
+            host: choice.host.0,
+            core: None,
+            pool,
+            left: procedure.messages,
+            each: (procedure.time_us * factor * 1000.0 / f64::from(procedure.messages) / self.setup.speed) as Nanos,
+            between: (procedure.between_ms * 1e6) as Nanos,
+            came: 0,
+            spent: 0,
+            measured: self.clock.now() >= self.measured_from,
+        };
+        let number = self.keep(running);
+        self.clock.after(nanos(self.setup.hop), Event::Comes(number));
+    }
+
+    fn keep(&mut self, running: Running) -> Number {
+        match self.free.pop() {
+            Some(number) => {
+                self.running[number as usize] = Some(running);
+                number
+            }
+            None => {
+                self.running.push(Some(running));
+                self.running.len() as Number - 1
+            }
+        }
+    }
+
+    /// A message comes to its host; the first of a procedure to the NF that the forwarder chooses, the others to the same.
+    fn comes(&mut self, number: Number) {
+        let now = self.clock.now();
+        let Some(running) = &mut self.running[number as usize] else { return };
+        running.came = now;
+        let (host, pool) = (running.host, running.pool);
+        let at = usize::from(host);
+        let core = running.core.or_else(|| {
+            let loads = self.hosts[at].loads(pool, &mut self.shares);
+            let (time, slo) = self.pools[pool].as_ref().map(|p| (p.time, p.slo))?;
+            let choice = forward::choose(self.setup.intra, &loads, time, slo, self.turn, number.into())?;
+            Some(choice.nf)
+        });
+        let Some(core) = core else { return };
+        running.core = Some(core);
+        self.hosts[at].enqueue(core, pool, number);
+        self.serve(host, core);
+    }
+
+    /// A core takes what is next, if it is free.
+    fn serve(&mut self, host: u16, core: usize) {
+        let next = self.hosts[usize::from(host)].next(core, &mut self.shares);
+        if let Some(took) = next.and_then(|number| self.running[number as usize]).map(|running| running.each) {
+            self.clock.after(took, Event::Done { host, core, took });
+        }
+    }
+
+    fn done(&mut self, host: u16, core: usize, took: Nanos) {
+        let number = self.hosts[usize::from(host)].done(core, took);
+        if let Some(number) = number
+            && let Some(running) = &mut self.running[number as usize]
+        {
+            running.spent += self.clock.now() - running.came;
+            running.left -= 1;
+            if running.left > 0 {
+                let between = running.between + 2 * nanos(self.setup.hop);
+                self.clock.after(between, Event::Comes(number));
+            } else {
+                let Running { pool, spent, measured, .. } = *running;
+                if let Some(pool) = self.pools[pool].as_mut().filter(|_| measured) {
+                    pool.tally.count(spent as f64 / 1000.0, pool.slo.0 as f64);
+                }
+                self.running[number as usize] = None;
+                self.free.push(number);
+            }
+        }
+        self.serve(host, core);
+    }
+
+    fn looks(&mut self, host: u16, count: u64) {
+        let every = self.look_every();
+        let own = &mut self.hosts[usize::from(host)];
+        own.look(every);
+        if count.is_multiple_of(LOOKS) {
+            let (cpu, pools) = own.report(&mut self.shares);
+            self.board.report(HostId(host), cpu, &pools, Instant(self.clock.now() / 1000));
+        }
+        self.clock.after(every, Event::Looks { host, count: count + 1 });
+    }
+
+    fn look_every(&self) -> Nanos {
+        (nanos(self.setup.report_every) / LOOKS).max(1)
+    }
+
+    fn worked(&self) -> Vec<Nanos> {
+        self.hosts.iter().map(|host| host.worked_in_all).collect()
+    }
+
+    fn outcome(&self, workload: &Workload, before: &[Nanos], length: Duration) -> Outcome {
+        let room = nanos(length) as f64 * self.setup.cores as f64;
+        let cpu = self.worked().iter().zip(before).map(|(after, before)| (after - before) as f64 / room).collect();
+        let pools = self.pools.iter().enumerate().filter_map(|(n, pool)| {
+            let slice = workload.slices.get(n / KINDS)?;
+            Some(pool.as_ref()?.tally.outcome(&slice.name, NfKind::ALL[n % KINDS].name()))
+        });
+        let under_way = self.running.iter().flatten().filter(|running| running.measured).count() as u64;
+        Outcome { pools: pools.collect(), cpu, under_way }
+    }
+}
+
+/// Which UE of a slice is active: by rank, in proportion to `rank^-skew` (by inversion of the continuous distribution).
+fn ue(slice: &Slice, rng: &mut Rng) -> u32 {
+    let (count, u) = (f64::from(slice.ues), rng.unit());
+    let rank = if slice.skew == 0.0 {
+        u * count
+    } else if (slice.skew - 1.0).abs() < 1e-9 {
+        (count + 1.0).powf(u) - 1.0
+    } else {
+        let power = 1.0 - slice.skew;
+        (((count + 1.0).powf(power) - 1.0) * u + 1.0).powf(1.0 / power) - 1.0
+    };
+    (rank as u32).min(slice.ues - 1)
+}
+
+/// Which procedure it begins.
+fn pick<'a>(source: &Source<'a>, rng: &mut Rng) -> Option<&'a Procedure> {
+    let mut left = rng.unit() * source.parts;
+    let procedures = &source.slice.procedures;
+    let found = procedures.iter().find(|p| {
+        left -= p.part;
+        left < 0.0
+    });
+    found.or(procedures.last())
+}
+
+fn nanos(duration: Duration) -> Nanos {
+    duration.0.saturating_mul(1000)
+}

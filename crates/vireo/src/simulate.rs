@@ -1,0 +1,141 @@
+//! `vireo simulate`: a cluster on a virtual clock, with the core's own decisions.
+
+use crate::cli::Failure;
+use std::fs;
+use std::path::PathBuf;
+use vireo_core::balance::steer;
+use vireo_core::schedule::forward;
+use vireo_simulator::cluster::{Outcome, Setup, Workload, simulate};
+use vireo_types::Duration;
+
+/// What runs without a file.
+const MIXED: &str = include_str!("../../simulator/workloads/mixed.toml");
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What comes to the cluster: slices with rates, patterns, procedures and objectives (TOML) [default: phones and meters]
+    #[arg(value_name = "WORKLOAD")]
+    workload: Option<PathBuf>,
+    /// All rates times this
+    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = above_zero)]
+    load: f64,
+    /// Hosts
+    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    hosts: u16,
+    /// Cores of a host
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=256))]
+    cores: u16,
+    /// The part of each core that a host has
+    #[arg(long, value_name = "PART", default_value = "1", value_parser = above_zero)]
+    speed: f64,
+    /// Which host: skewed-ch, consistent-hash, round-robin, least-loaded, maglev, static-range
+    #[arg(long, value_name = "POLICY", default_value = "skewed-ch", value_parser = inter)]
+    inter: steer::Policy,
+    /// Which NF of it: optimal, shortest-queue, round-robin, hash
+    #[arg(long, value_name = "POLICY", default_value = "optimal", value_parser = intra)]
+    intra: forward::Policy,
+    /// Hosts that keep a UE's state besides its primary
+    #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u8).range(0..=3))]
+    replicas: u8,
+    /// Milliseconds between two reports of a host
+    #[arg(long, value_name = "MS", default_value = "200", value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    report_every: u32,
+    /// Seconds that are looked at, after a fifth as many that are not
+    #[arg(long, value_name = "S", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    seconds: u32,
+    /// The same seed gives the same result
+    #[arg(long, value_name = "N", default_value = "1")]
+    seed: u64,
+    /// Write the outcome as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Runs it.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let (name, text) = match &args.workload {
+        None => ("the built-in workload".to_owned(), MIXED.to_owned()),
+        Some(path) => {
+            let name = path.display().to_string();
+            let text = fs::read_to_string(path).map_err(|error| Failure(format!("{name}: {error}")))?;
+            (name, text)
+        }
+    };
+    let workload: Workload = toml::from_str(&text).map_err(|error| Failure(format!("{name}: {error}")))?;
+    let workload = workload.scaled(args.load);
+    let setup = Setup {
+        hosts: args.hosts,
+        cores: args.cores.into(),
+        speed: args.speed,
+        inter: args.inter,
+        intra: args.intra,
+        replicas: args.replicas.into(),
+        report_every: Duration::from_millis(args.report_every.into()),
+        ..Setup::default()
+    };
+    let length = Duration::from_secs(args.seconds.into());
+    let outcome = simulate(setup, &workload, args.seed, Duration(length.0 / 5), length)
+        .map_err(|error| Failure(format!("{name}: {error}")))?;
+    print(&outcome, &workload);
+    if let Some(path) = &args.json {
+        let written = serde_json::to_vec_pretty(&outcome).map(|json| fs::write(path, json));
+        written?.map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+    }
+    Ok(())
+}
+
+fn print(outcome: &Outcome, workload: &Workload) {
+    println!(
+        "{:<32} {:>12} {:>10} {:>10} {:>10} {:>10}",
+        "slice, procedure", "procedures", "late", "mean us", "p50 us", "p99 us"
+    );
+    for pool in &outcome.pools {
+        println!(
+            "{:<32} {:>12} {:>9.2}% {:>10.0} {:>10} {:>10}",
+            format!("{}, {}", pool.slice, pool.kind),
+            pool.procedures,
+            pool.violations as f64 * 100.0 / pool.procedures.max(1) as f64,
+            pool.mean_us,
+            pool.p50_us,
+            pool.p99_us
+        );
+    }
+    let (least, most) = outcome.cpu.iter().fold((f64::INFINITY, 0.0_f64), |(l, m), cpu| (l.min(*cpu), m.max(*cpu)));
+    println!(
+        "late in all {:.2}%; the workload asks for {:.2} cores; CPU of hosts {:.0}% to {:.0}%, standard deviation {:.1}%",
+        outcome.violations() * 100.0,
+        workload.cores(),
+        least * 100.0,
+        most * 100.0,
+        outcome.cpu_deviation() * 100.0
+    );
+}
+
+fn above_zero(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| "give a number above 0".to_owned())
+}
+
+fn inter(text: &str) -> Result<steer::Policy, String> {
+    steer::Policy::from_name(text)
+        .ok_or_else(|| format!("choose one of {}", steer::Policy::ALL.map(steer::Policy::name).join(", ")))
+}
+
+fn intra(text: &str) -> Result<forward::Policy, String> {
+    forward::Policy::from_name(text)
+        .ok_or_else(|| format!("choose one of {}", forward::Policy::ALL.map(forward::Policy::name).join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_workload_runs() {
+        let workload: Workload = toml::from_str(MIXED).expect("a workload");
+        let second = Duration(200_000);
+        let outcome = simulate(Setup::default(), &workload, 1, second, second).expect("it makes sense");
+        assert_eq!(outcome.pools.len(), 4);
+        assert!(outcome.procedures() > 5_000, "{outcome:?}");
+    }
+}
