@@ -22,6 +22,7 @@ mod filter;
 mod frames;
 mod hops;
 mod host;
+mod hot;
 mod index;
 mod inner;
 mod memory;
@@ -38,6 +39,7 @@ mod slices;
 mod sockets;
 mod sys;
 mod tables;
+mod tunnels;
 mod verdict;
 mod xdp;
 

@@ -60,6 +60,11 @@ impl Policer {
         self.0.store(expected_ns, Relaxed);
     }
 
+    /// Goes on where another was.
+    pub(crate) fn copy(&self, from: &Policer) {
+        self.set(from.0.load(Relaxed));
+    }
+
     #[cfg(test)]
     pub(crate) fn expected_ns(&self) -> u64 {
         self.0.load(Relaxed)

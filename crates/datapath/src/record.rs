@@ -6,6 +6,7 @@
 //! right by itself.
 
 mod lean;
+mod moving;
 
 use crate::counters::Volume;
 use crate::fast::{Locking, Pause};
@@ -442,6 +443,11 @@ impl DownlinkRecord {
     #[inline]
     pub(crate) fn look(&self, locking: Locking) -> Option<Look<'_>> {
         self.sequence.look(locking)
+    }
+
+    /// Where its packets go.
+    pub(crate) fn tunnel(&self) -> Option<Tunnel> {
+        self.rule(0, 0).tunnel
     }
 
     /// Of its index.

@@ -98,6 +98,9 @@ impl SocketsConfig {
     }
 }
 
+/// How often users move between the levels of the tables.
+const TURN: std::time::Duration = std::time::Duration::from_millis(5);
+
 /// Told of events by any worker; says `false` if there are too many.
 pub type EventSink = Arc<dyn Fn(Event) -> bool + Send + Sync>;
 
@@ -277,6 +280,9 @@ impl Sockets {
         if let Some(frames) = &config.frames {
             driver.start_frames(frames, &config, bare, (&queues[0], steering.as_ref()), &events)?;
         }
+        if config.limits.hot_users > 0 {
+            driver.turn_levels()?;
+        }
         let placement = slices::placement(&config.slices);
         for (number, (sockets, tun)) in sockets.into_iter().zip(queues).enumerate() {
             let worker = Worker {
@@ -377,6 +383,20 @@ impl Sockets {
         }
         self.steer = Some((steer, frames.io));
         Ok(())
+    }
+
+    /// Starts the thread that promotes users with packets and demotes idle ones.
+    fn turn_levels(&mut self) -> io::Result<()> {
+        let (tables, poller) = (self.editor.view.tables.clone(), Poller::new()?);
+        poller.add(self.stop.as_fd(), STOP)?;
+        self.spawn("upf-levels".to_owned(), None, move || {
+            let mut stop = false;
+            while !stop {
+                poller.wait(Some(TURN), |_| stop = true)?;
+                tables.turn_hot();
+            }
+            Ok(())
+        })
     }
 
     /// Starts a worker, on this processor if one is given.
@@ -744,7 +764,8 @@ impl Downlink<'_> {
         let Downlink { buffer, slot, ends, senders, rare, now, stats } = self;
         let packets = || buffer.chunks_exact(*slot).zip(*ends).skip(from);
         packets().for_each(|(slot, end)| by.arrays().prefetch_address_of(&slot[HEADROOM..*end]));
-        packets().for_each(|(slot, end)| by.arrays().prefetch_record_of(&slot[HEADROOM..*end]));
+        let cold = |packet: &(&[u8], &usize)| !by.arrays().prefetch_record_of(&packet.0[HEADROOM..*packet.1]);
+        packets().filter(cold).for_each(|(slot, end)| by.arrays().prefetch_cold_of(&slot[HEADROOM..*end]));
         for (n, end) in ends.iter().enumerate().skip(from) {
             let base = n * *slot;
             match pipeline::downlink(by, &mut buffer[base..base + *slot], *end, *now, stats, rare) {

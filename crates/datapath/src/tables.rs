@@ -3,6 +3,7 @@ use crate::buffer::{BufferLimits, Buffers};
 use crate::counters::Volume;
 use crate::fast::{Arrays, Locking};
 use crate::filter::Network;
+use crate::hot::{Hot, Keeper};
 use crate::index::{self, Key, Others, Range};
 use crate::ndp::Link;
 use crate::overflow::cells::Cell;
@@ -13,6 +14,7 @@ use crate::rule::{Action, DownlinkRule, Tunnel, UplinkRule};
 use crate::slab::{Parted, Slab};
 use crate::slices::Owners;
 use crate::sys::shared::Shared;
+use crate::tunnels::Tunnels;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::AtomicU32;
@@ -60,11 +62,19 @@ pub struct Limits {
     pub modules: usize,
     /// How packets and changes keep out of each other's way.
     pub locking: Locking,
+    /// Users whose records lie together while they have packets, about; 0 = all stay where they are.
+    pub hot_users: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { records: 65_536, buffer: BufferLimits::default(), modules: 1, locking: Locking::default() }
+        Limits {
+            records: 65_536,
+            buffer: BufferLimits::default(),
+            modules: 1,
+            locking: Locking::default(),
+            hot_users: 0,
+        }
     }
 }
 
@@ -159,13 +169,13 @@ pub struct Tables {
     /// Changed records that nobody goes by any more.
     paused: HashSet<Changed>,
     mirror: Option<Box<dyn Mirror>>,
-    /// Whose packets go into a tunnel, for the Error Indications about it.
-    tunnels: HashMap<Tunnel, u32>,
+    tunnels: Tunnels,
     buffers: Mutex<Buffers>,
     /// The rules of sessions that need more than records hold.
     pub(crate) flows: Flows,
     pub(crate) cells: Cells,
     pub(crate) owners: Owners,
+    pub(crate) keeper: Keeper,
     /// The rates of records that lead to such rules.
     rates: HashMap<Changed, Rate>,
     links: Vec<Link>,
@@ -209,7 +219,9 @@ impl Tables {
         let modules = limits.modules;
         let records = limits.bounded().min(memories.uplinks.len()).min(memories.downlinks.len());
         let links = pools.iter().map(|pool| Link::new(pool.mtu, &pool.dns)).collect();
-        let (arrays, cells) = memories.into_arrays(ranges, pools, limits.locking);
+        let hot = Hot::new(limits.hot_users);
+        let keeper = Keeper::new(hot.as_ref());
+        let (arrays, cells) = memories.into_arrays(ranges, pools, (limits.locking, hot));
         Tables {
             arrays: Arc::new(arrays),
             uplinks: Parted::new(records, modules),
@@ -219,11 +231,12 @@ impl Tables {
             changed: vec![],
             paused: HashSet::new(),
             mirror,
-            tunnels: HashMap::new(),
+            tunnels: Tunnels::new(records),
             buffers: Mutex::new(Buffers::new(limits.buffer)),
             flows: Flows::default(),
             cells: Cells::new(cells),
             owners: Owners::default(),
+            keeper,
             rates: HashMap::new(),
             links,
             next_advertised: 0,
@@ -277,7 +290,7 @@ impl Tables {
         for changed in self.changed.drain(..) {
             match changed {
                 Changed::Uplink(index) => self.arrays.uplinks[index as usize].settle(),
-                Changed::Downlink(index) => self.arrays.downlinks[index as usize].settle(),
+                Changed::Downlink(index) => self.arrays.downlink(index).into_iter().for_each(DownlinkRecord::settle),
             }
         }
     }
@@ -308,7 +321,7 @@ impl Tables {
 
     fn change_downlink(&mut self, index: u32) -> &DownlinkRecord {
         self.changed.push(Changed::Downlink(index));
-        &self.arrays.downlinks[index as usize]
+        self.downlink(DownlinkId(index))
     }
 
     fn set_foreign(&mut self, teid: Teid, index: Option<u32>) {
@@ -485,11 +498,12 @@ impl Tables {
         }
         if old.tunnel != rule.tunnel {
             self.downlink(id).report_again(TUNNEL_ERROR);
-            if let Some(tunnel) = old.tunnel.filter(|tunnel| self.tunnels.get(tunnel) == Some(&id.0)) {
-                self.tunnels.remove(&tunnel);
+            if let Some(tunnel) = old.tunnel {
+                self.tunnels.remove(tunnel, id.0);
             }
             if let Some(tunnel) = rule.tunnel {
-                self.tunnels.insert(tunnel, id.0);
+                let arrays = &self.arrays;
+                self.tunnels.insert(tunnel, id.0, |record| arrays.downlink(record)?.tunnel());
             }
             if let (Some(tunnel), true, true) = (old.tunnel, end_marker, rule.tunnel.is_some()) {
                 Tables::end_marker(tunnel, released);
@@ -552,12 +566,13 @@ impl Tables {
         if let Some(downlink) = self.downlinks.remove(id.0) {
             keys(downlink.ue).for_each(|key| self.others.remove(&self.arrays.addresses, key));
         }
+        self.recall(id);
         let record = self.change_downlink(id.0);
         record.end();
         let volume = record.state.volume();
         self.rates.remove(&Changed::Downlink(id.0));
-        if let Some(tunnel) = rule.tunnel.filter(|t| self.tunnels.get(t) == Some(&id.0)) {
-            self.tunnels.remove(&tunnel);
+        if let Some(tunnel) = rule.tunnel {
+            self.tunnels.remove(tunnel, id.0);
         }
         self.drop_buffered(id, released);
         self.limit_buffer(id, None);
@@ -591,7 +606,7 @@ impl Tables {
         let mut packets = 0;
         self.buffers().expire(now, |record, lost| {
             packets += lost as u64;
-            self.arrays.downlinks[record as usize].report_again(DATA);
+            self.report_data_again(DownlinkId(record));
         });
         packets
     }
@@ -661,7 +676,7 @@ impl Tables {
     /// The record of a downlink that is in use or was.
     #[inline]
     pub(crate) fn downlink(&self, id: DownlinkId) -> &DownlinkRecord {
-        &self.arrays.downlinks[id.0 as usize]
+        self.arrays.downlink(id.0).unwrap_or_else(|| &self.arrays.downlinks[id.0 as usize])
     }
 
     /// Whose record it is.
@@ -675,7 +690,7 @@ impl Tables {
 
     /// Whose tunnel it is: session and record.
     pub(crate) fn find_tunnel(&self, tunnel: Tunnel) -> Option<(u64, &DownlinkRecord)> {
-        let id = DownlinkId(*self.tunnels.get(&tunnel)?);
+        let id = DownlinkId(self.tunnels.find(tunnel, |record| self.downlink(DownlinkId(record)).tunnel())?);
         Some((self.downlinks.get(id.0)?.session, self.downlink(id)))
     }
 

@@ -12,7 +12,7 @@ use crate::rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
 use crate::tables::{ANSWERS, DownlinkId, Tables, keys};
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use vireo_types::{Instant, SessionAddress, Teid};
+use vireo_types::{Instant, SessionAddress};
 use vireo_wire::gtpu::{self, MessageType, Packet, ParseError, PduSession, error_indication};
 
 /// Something that the owner of the sessions must know.
@@ -249,24 +249,27 @@ impl Arrays {
             Ok(found) => found,
             Err(reason) => return Some(DownlinkVerdict::Drop(reason)),
         };
-        let entry = Teid(self.addresses.get(key)?);
-        let record = self.downlinks.get(entry.index() as usize)?;
+        let found = self.look_up(key)?;
+        let record = found.record;
         let look = record.look(self.locking)?;
         if let Some((tunnel, marks)) = record.lean() {
-            let holds = record.generation() == entry.generation() && look.holds();
+            let holds = found.is(record.generation()) && look.holds();
             let marked = marks.map(|(qfi, rqi)| PduSession::Downlink { qfi, rqi });
             return holds.then(|| DownlinkVerdict::Forward { tunnel, marked, octets: inner.packet().len() });
         }
         let rule = record.rule(0, 0);
         // of another generation it is another UE's meanwhile
-        let other = record.generation() != entry.generation();
+        let other = !found.is(record.generation());
         if other || record.overflows() || !look.holds() {
             return None;
         }
         match self.enter(record, &rule, inner.packet(), now) {
             Ok((tunnel, Passed { packet, told })) => {
                 if told {
-                    owed.set(Some(Owed::Downlink(DownlinkId(entry.index()))));
+                    owed.set(Some(Owed::Downlink(found.id(self))));
+                }
+                if let Some(hot) = found.cold {
+                    hot.wish(found.number);
                 }
                 Some(DownlinkVerdict::Forward { tunnel, marked: container(&rule), octets: packet.len() })
             }

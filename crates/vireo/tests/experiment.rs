@@ -136,6 +136,20 @@ fn simple_devices_are_measured_against_any_others() {
 }
 
 #[test]
+fn idle_users_cost_memory_and_lose_no_packet() {
+    let Some(quick) = Quick::run("pepc-two-level") else { return };
+    let summary = quick.summary();
+    let of = |name: &str| median(&summary, name);
+    assert_eq!(of("first packets of idle users that were lost"), 0.0, "{summary}");
+    assert!((120.0..400.0).contains(&of("data side of an idle user")), "two records at least: {summary}");
+    for active in ["1%", "100%"] {
+        assert!(of(&format!("{active} active, two levels, packets")) > 1000.0, "{summary}");
+    }
+    assert!(of("10% active, users that are hot") > 100.0, "{summary}");
+    assert!(quick.text("packets.svg").contains("two levels"));
+}
+
+#[test]
 fn scale_out_is_measured_by_interfaces_and_by_queues() {
     let Some(quick) = Quick::run("cloud-scaleout") else { return };
     let summary = quick.summary();
@@ -157,7 +171,9 @@ fn what_there_is_not_is_told_before_anything_runs() {
     let output = Command::new(VIREO).args(["experiment", "--list"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let mmlite = ["mmlite-fig2c", "mmlite-fig7-nf", "mmlite-fig9", "soak"];
-    let pepc = ["pepc-iot", "pepc-isolation", "pepc-locking", "pepc-migration", "pepc-signalling"];
+    let pepc =
+        ["iot", "isolation", "locking", "migration", "signalling", "two-level"].map(|name| format!("pepc-{name}"));
+    let pepc: Vec<&str> = pepc.iter().map(String::as_str).collect();
     for name in mmlite.iter().chain(&pepc).chain(&["cloud-breakdown", "cloud-scaleout"]) {
         assert!(text.contains(name), "{name} in {text}");
     }

@@ -16,6 +16,7 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
+use crate::hot::Hot;
 use crate::index::{self, Addresses, Key};
 use crate::inner;
 use crate::record::{DownlinkRecord, State, UplinkRecord};
@@ -50,6 +51,8 @@ pub(crate) struct Arrays {
     pub(crate) addresses: Addresses,
     pub(crate) pools: Vec<Pool>,
     pub(crate) locking: Locking,
+    /// Records that lie apart from the others because they have packets.
+    pub(crate) hot: Option<Hot>,
     /// Whether only one thread at a time decides on packets.
     alone: AtomicBool,
     pub(crate) quiet: Quiet,
@@ -138,9 +141,17 @@ impl Arrays {
         downlinks: Shared<DownlinkRecord>,
         addresses: Addresses,
         pools: Vec<Pool>,
-        locking: Locking,
+        (locking, hot): (Locking, Option<Hot>),
     ) -> Self {
-        Arrays { uplinks, downlinks, addresses, pools, locking, alone: AtomicBool::new(false), quiet: Quiet::default() }
+        let (alone, quiet) = (AtomicBool::new(false), Quiet::default());
+        Arrays { uplinks, downlinks, addresses, pools, locking, hot, alone, quiet }
+    }
+
+    /// The downlink record of an index, wherever it is.
+    #[inline]
+    pub(crate) fn downlink(&self, index: u32) -> Option<&DownlinkRecord> {
+        let home = self.downlinks.get(index as usize)?;
+        Some(self.hot.as_ref().map_or(home, |hot| hot.wherever(home)))
     }
 
     /// See [`Tables::decided_by_one`].
@@ -184,14 +195,34 @@ impl Arrays {
     /// Fetches what leads from a packet's destination to its record.
     #[inline]
     pub(crate) fn prefetch_address_of(&self, packet: &[u8]) {
-        if let Some(entry) = inner::destination(packet).and_then(|key| self.addresses.entry(key)) {
+        let Some(key) = inner::destination(packet) else { return };
+        if let Some(hot) = &self.hot {
+            return hot.prefetch_tags(key);
+        }
+        if let Some(entry) = self.addresses.entry(key) {
             prefetch(entry);
         }
     }
 
-    /// Fetches the record of a packet's destination, for which what leads to it should be there.
+    /// Fetches the record of a packet's destination, for which what leads to it should be there; `false` if there is one
+    /// more step to it ([`Arrays::prefetch_cold_of`]).
     #[inline]
-    pub(crate) fn prefetch_record_of(&self, packet: &[u8]) {
+    pub(crate) fn prefetch_record_of(&self, packet: &[u8]) -> bool {
+        let Some(key) = inner::destination(packet) else { return true };
+        match &self.hot {
+            None => self.prefetch_downlink(key),
+            Some(hot) if hot.prefetch_record(key) => {}
+            Some(_) => {
+                self.addresses.entry(key).into_iter().for_each(prefetch);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Fetches the record of a packet's destination that is not hot.
+    #[inline]
+    pub(crate) fn prefetch_cold_of(&self, packet: &[u8]) {
         if let Some(key) = inner::destination(packet) {
             self.prefetch_downlink(key);
         }
@@ -212,7 +243,7 @@ impl Memories {
         self,
         ranges: Vec<index::Range>,
         pools: Vec<Pool>,
-        locking: Locking,
+        locking: (Locking, Option<Hot>),
     ) -> (Arrays, Shared<crate::overflow::cells::Cell>) {
         let Memories { uplinks, downlinks, addresses, cells } = self;
         (Arrays::new(uplinks, downlinks, Addresses::new(ranges, addresses), pools, locking), cells)

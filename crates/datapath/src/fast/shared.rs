@@ -41,6 +41,14 @@ impl SharedTables {
         result
     }
 
+    /// Promotes users that have packets to the hot level and demotes those that are idle, if there is one
+    /// ([`crate::Limits::hot_users`]). To be called each few milliseconds, from any thread.
+    pub fn turn_hot(&self) {
+        if self.arrays.hot.is_some() {
+            self.tables.write().unwrap_or_else(PoisonError::into_inner).turn_hot();
+        }
+    }
+
     /// What one more worker decides by.
     pub(crate) fn reader(&self) -> Reader {
         Reader { shared: self.clone(), turn: self.arrays.quiet.join() }

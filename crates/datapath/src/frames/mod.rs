@@ -224,12 +224,21 @@ impl<E: Exit> Engine<E> {
                 None => by.arrays().prefetch_address_of(&octets[carried.packet()]),
             }
         }
+        let mut cold = 0_u32;
         for (n, carried) in carried.iter().enumerate().take(count).skip(from) {
             if let Some(carried) = carried
                 && carried.gtp().is_none()
             {
                 let (octets, _, _) = frames.frame(n);
-                by.arrays().prefetch_record_of(&octets[carried.packet()]);
+                cold |= u32::from(!by.arrays().prefetch_record_of(&octets[carried.packet()])) << n;
+            }
+        }
+        while cold != 0 {
+            let n = cold.trailing_zeros() as usize;
+            cold &= cold - 1;
+            if let Some(carried) = &carried[n] {
+                let (octets, _, _) = frames.frame(n);
+                by.arrays().prefetch_cold_of(&octets[carried.packet()]);
             }
         }
         self.hops.begin();

@@ -17,6 +17,9 @@ pub(crate) unsafe trait Plain: Sync {}
 unsafe impl Plain for std::sync::atomic::AtomicU32 {}
 
 // SAFETY: as above
+unsafe impl Plain for std::sync::atomic::AtomicU64 {}
+
+// SAFETY: as above
 unsafe impl Plain for std::sync::atomic::AtomicU8 {}
 
 // SAFETY: atomic integers without padding between them are all of it

@@ -30,6 +30,8 @@ pub struct UpfConfig {
     pub workers: usize,
     /// How packet threads and changes of rules keep out of each other's way.
     pub locking: Locking,
+    /// Users whose records lie together while they have packets, about; 0 = all stay where they are. Not with XDP.
+    pub hot_users: usize,
     /// Slices, whose workers take the place of `workers`; none = all users are handled by any of these.
     pub slices: Vec<DataSlice>,
     /// Slices of simple devices, whose sessions are lean where their rules allow it: not counted one by one.
@@ -77,6 +79,7 @@ impl Default for UpfConfig {
             frames: None,
             workers: 1,
             locking: Locking::default(),
+            hot_users: 0,
             slices: vec![],
             lean: vec![],
             max_sessions: 65_536,

@@ -121,7 +121,8 @@ pub(super) struct Rules {
     pub(super) pdrs: SmallVec<[Pdr; 2]>,
     pub(super) fars: SmallVec<[Far; 2]>,
     pub(super) qers: SmallVec<[Qer; 1]>,
-    pub(super) urrs: SmallVec<[Urr; 1]>,
+    /// Elsewhere, and no more room than they need: a URR is as large as all else of a session that has none.
+    pub(super) urrs: SmallVec<[Urr; 0]>,
     pub(super) bar: Option<Bar>,
 }
 

@@ -246,6 +246,7 @@ fn datapath_config(config: &UpfConfig) -> SocketsConfig {
             buffer: config.buffer,
             modules: config.modules().len().max(1),
             locking: config.locking,
+            hot_users: if config.xdp.is_some() { 0 } else { config.hot_users },
         },
         workers: config.workers,
         nat: config.nat,

@@ -313,11 +313,29 @@ fn is_device_name(name: &str) -> bool {
     (1..16).contains(&name.len()) && !name.contains(['/', ' ', ':'])
 }
 
+/// Two levels of users.
+fn hot_users(datapath: &file::Datapath, problems: &mut Problems) {
+    const KEY: &str = "datapath.hot-users";
+    let file::Datapath { driver, locking, hot_users, .. } = datapath;
+    if *hot_users == 0 {
+        return;
+    }
+    problems.check(*hot_users <= 1 << 24, KEY, "0 (one level) to 16777216 is allowed");
+    problems.check(
+        *driver != PacketDriver::Xdp,
+        KEY,
+        "the program of driver = \"xdp\" reads users where they are: remove the key, or choose another driver",
+    );
+    let fine = *locking == file::Locking::Fine;
+    problems.check(fine, KEY, "users move between levels with locking = \"fine\" alone: remove one of the keys");
+}
+
 /// The driver of user packets, with what it needs.
 fn driver(datapath: &file::Datapath, problems: &mut Problems) -> (Option<XdpConfig>, Option<FramesConfig>) {
     const KEY: &str = "datapath.interfaces";
-    let file::Datapath { driver, interfaces, mode, next_hops, fanout, workers, nic_filters, module, locking } =
+    let file::Datapath { driver, interfaces, mode, next_hops, fanout, workers, nic_filters, module, locking, .. } =
         datapath;
+    hot_users(datapath, problems);
     problems.check(
         *driver != PacketDriver::Xdp || *locking == file::Locking::Fine,
         "datapath.locking",
@@ -482,6 +500,7 @@ fn upf(
             file::Locking::Coarse => Locking::Coarse,
             file::Locking::SharedWriter => Locking::SharedWriter,
         },
+        hot_users: datapath.hot_users,
         workers: datapath.workers,
         slices: slices.to_vec(),
         lean: lean.to_vec(),

@@ -308,6 +308,8 @@ pub(super) struct Datapath {
     pub(super) nic_filters: bool,
     /// Of all drivers but XDP.
     pub(super) locking: Locking,
+    /// Of all drivers but XDP; 0 = one level.
+    pub(super) hot_users: usize,
     /// Of all drivers but the sockets, in place of `interfaces`, `next_hops` and `workers`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) module: Vec<Module>,
@@ -338,6 +340,7 @@ impl Default for Datapath {
             fanout: Fanout::Hash,
             nic_filters: false,
             locking: Locking::Fine,
+            hot_users: 0,
             module: Vec::new(),
         }
     }

@@ -355,7 +355,9 @@ fn the_driver_of_user_packets_is_chosen_with_what_it_needs() {
     let frames = config.expect("sound").upf.expect("the embedded UPF").frames.expect("a driver of frames");
     assert_eq!(frames.io, FrameIo::AfXdp(XdpMode::Generic));
     let upf = load("datapath.locking = 'shared-writer'").expect("sound").upf.expect("the embedded UPF");
-    assert_eq!(upf.locking, Locking::SharedWriter);
+    assert_eq!((upf.locking, upf.hot_users), (Locking::SharedWriter, 0));
+    let upf = load("datapath.hot-users = 1000").expect("sound").upf.expect("the embedded UPF");
+    assert_eq!(upf.hot_users, 1000);
     for (text, key) in [
         (
             "datapath.driver = 'xdp'",
@@ -373,6 +375,12 @@ fn the_driver_of_user_packets_is_chosen_with_what_it_needs() {
             "datapath = { driver = 'xdp', interfaces = ['a'], locking = 'coarse' }",
             "datapath.locking: the program of driver = \"xdp\" takes no locks",
         ),
+        (
+            "datapath = { driver = 'xdp', interfaces = ['a'], hot-users = 9 }",
+            "datapath.hot-users: the program of driver = \"xdp\" reads users where they are",
+        ),
+        ("datapath = { hot-users = 9, locking = 'coarse' }", "datapath.hot-users: users move between levels"),
+        ("datapath.hot-users = 99999999", "datapath.hot-users: 0 (one level) to"),
         ("datapath.fanout = 'queue'", "datapath.fanout: only driver = \"af-packet\""),
         ("datapath = { driver = 'af-packet', interfaces = ['a'], nic-filters = true }", "datapath.nic-filters: only"),
         (

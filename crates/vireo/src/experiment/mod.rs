@@ -101,6 +101,7 @@ const ALL: &[Experiment] = &[
     pepc::locking::EXPERIMENT,
     pepc::signalling::EXPERIMENT,
     pepc::iot::EXPERIMENT,
+    pepc::two_level::EXPERIMENT,
 ];
 
 fn minutes(text: &str) -> Result<f64, String> {

@@ -78,9 +78,13 @@ fn add_as(kind: Kind, tables: &mut Tables, session: u32, released: &mut Released
 
 /// Empty tables for the sessions' addresses, with room for so many.
 pub(crate) fn tables(records: u32, locking: Locking) -> Tables {
+    within(Limits { records: records as usize, locking, ..Limits::default() })
+}
+
+fn within(limits: Limits) -> Tables {
     let (base, length) = POOL;
     let pool = Pool { ipv4: Some((base, length)), mtu: 1400, ..Pool::default() };
-    Tables::new(vec![pool], Limits { records: records as usize, locking, ..Limits::default() })
+    Tables::new(vec![pool], limits)
 }
 
 /// A node between the RAN and the user plane.
@@ -106,6 +110,8 @@ pub(crate) struct Compute {
     templates: [Vec<u8>; 2],
     teid: Teid,
     sessions: u32,
+    /// Those that have packets; none = all.
+    active: Vec<u32>,
     random: u64,
 }
 
@@ -121,7 +127,8 @@ impl Compute {
 
     /// One with so many sessions of a kind.
     pub(crate) fn of_kind(network: &Network, sessions: u32, kind: Kind) -> Result<Self, Failure> {
-        Compute::build(network, (sessions, kind), 0, Locking::default()).map(|(compute, _)| compute)
+        let limits = Limits { records: sessions as usize, ..Limits::default() };
+        Compute::build(network, (sessions, kind), limits).map(|(compute, _)| compute)
     }
 
     /// One with so many sessions, and room for so many more, whose tables are shared in this way.
@@ -131,16 +138,17 @@ impl Compute {
         room: u32,
         locking: Locking,
     ) -> Result<(Self, Vec<User>), Failure> {
-        Compute::build(network, (sessions, Kind::Counted), room, locking)
+        let limits = Limits { records: (sessions + room) as usize, locking, ..Limits::default() };
+        Compute::build(network, (sessions, Kind::Counted), limits)
     }
 
-    fn build(
+    /// One with so many sessions of a kind, and tables of these bounds.
+    pub(crate) fn build(
         network: &Network,
         (sessions, kind): (u32, Kind),
-        room: u32,
-        locking: Locking,
+        limits: Limits,
     ) -> Result<(Self, Vec<User>), Failure> {
-        let mut tables = tables(sessions + room, locking);
+        let mut tables = within(limits);
         let mut released = Released::default();
         let add = |session| add_as(kind, &mut tables, session, &mut released);
         let users = (0..sessions).map(add).collect::<Result<Vec<User>, Failure>>()?;
@@ -160,7 +168,13 @@ impl Compute {
             [Direction::Uplink, Direction::Downlink].map(|way| packets.frame(&network.ours, way, 0));
         let hop = |to: Ipv4Addr, port| NextHop { to: to.into(), port, macs: [2; 12] };
         let frames = MemoryFrames::new(tables, &[UPF_N3.into()], &[hop(ran, 0), hop(SERVER, 1)]);
-        Ok(Compute { frames, templates: [uplink?, downlink?], teid: packets.teid, sessions, random: 1 })
+        let templates = [uplink?, downlink?];
+        Ok(Compute { frames, templates, teid: packets.teid, sessions, active: vec![], random: 1 })
+    }
+
+    /// Has only these sessions send and receive from now on; none = all.
+    pub(crate) fn activate(&mut self, active: Vec<u32>) {
+        self.active = active;
     }
 
     /// The rules, to be changed meanwhile.
@@ -214,7 +228,9 @@ impl Compute {
         let way = usize::from(direction == Direction::Downlink);
         for _ in 0..BATCH {
             self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let session = (((self.random >> 32) * u64::from(self.sessions)) >> 32) as u32;
+            let among = if self.active.is_empty() { u64::from(self.sessions) } else { self.active.len() as u64 };
+            let session = (((self.random >> 32) * among) >> 32) as u32;
+            let session = self.active.get(session as usize).copied().unwrap_or(session);
             let template = &self.templates[way];
             let Some(frame) = self.frames.next(template.len()) else { return };
             frame.copy_from_slice(template);

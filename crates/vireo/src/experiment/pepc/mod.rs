@@ -2,11 +2,13 @@
 //! control side that changes the users' state on another, or on the same.
 
 mod events;
+mod idle;
 pub(super) mod iot;
 pub(super) mod locking;
 mod processes;
 pub(super) mod signalling;
 mod split;
+pub(super) mod two_level;
 
 use super::Plane;
 use crate::bench::upf::compute::{BATCH, Compute};

@@ -1,0 +1,67 @@
+//! Whose packets go into a tunnel, for the Error Indications about it.
+
+use crate::rule::Tunnel;
+use hashbrown::HashTable;
+use std::hash::{BuildHasher, RandomState};
+
+/// Downlink records by their tunnels, of which each is the last one's that has come to it. Numbers alone are kept: the
+/// tunnels are in the records, of which there may be millions.
+#[derive(Debug, Default)]
+pub(crate) struct Tunnels {
+    records: HashTable<u32>,
+    hasher: RandomState,
+}
+
+impl Tunnels {
+    /// With room for so many, so that a million of them are never moved at once.
+    pub(crate) fn new(records: usize) -> Self {
+        Tunnels { records: HashTable::with_capacity(records), hasher: RandomState::new() }
+    }
+
+    /// The tunnel is this record's now, which it has by `of` already, as all others have theirs.
+    pub(crate) fn insert(&mut self, tunnel: Tunnel, record: u32, of: impl Fn(u32) -> Option<Tunnel>) {
+        let Tunnels { records, hasher } = self;
+        let hash = |record: &u32| of(*record).map_or(0, |tunnel| hasher.hash_one(tunnel));
+        let is = |other: &u32| *other == record || of(*other) == Some(tunnel);
+        *records.entry(hasher.hash_one(tunnel), is, hash).or_insert(record).get_mut() = record;
+    }
+
+    /// The tunnel is not this record's any more.
+    pub(crate) fn remove(&mut self, tunnel: Tunnel, record: u32) {
+        if let Ok(entry) = self.records.find_entry(self.hasher.hash_one(tunnel), |other| *other == record) {
+            entry.remove();
+        }
+    }
+
+    /// Whose the tunnel is.
+    pub(crate) fn find(&self, tunnel: Tunnel, of: impl Fn(u32) -> Option<Tunnel>) -> Option<u32> {
+        self.records.find(self.hasher.hash_one(tunnel), |record| of(*record) == Some(tunnel)).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+    use vireo_types::Teid;
+
+    #[test]
+    fn a_tunnel_is_the_last_ones_that_has_it() {
+        let tunnel = |n: u32| Tunnel { teid: Teid(n), address: Ipv4Addr::new(192, 0, 2, 1).into() };
+        let mut of = vec![None; 1_000];
+        let mut tunnels = Tunnels::new(10);
+        for n in 0..1_000 {
+            of[n as usize] = Some(tunnel(n / 2));
+            tunnels.insert(tunnel(n / 2), n, |record| of[record as usize]);
+        }
+        let find = |tunnels: &Tunnels, of: &[Option<Tunnel>], n| tunnels.find(tunnel(n), |record| of[record as usize]);
+        assert!((0..500).all(|n| find(&tunnels, &of, n) == Some(2 * n + 1)), "beyond the room that there was at first");
+        // of one that has lost its tunnel to another, nothing is left to remove
+        tunnels.remove(tunnel(7), 14);
+        assert_eq!(find(&tunnels, &of, 7), Some(15));
+        of[15] = Some(tunnel(9_000));
+        tunnels.remove(tunnel(7), 15);
+        tunnels.insert(tunnel(9_000), 15, |record| of[record as usize]);
+        assert_eq!((find(&tunnels, &of, 7), find(&tunnels, &of, 9_000)), (None, Some(15)));
+    }
+}
