@@ -59,7 +59,7 @@ pub use record::watch_for;
 pub use rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
 pub use slices::{Owners, SliceWorkers, WORKERS as SLICE_WORKERS, WorkerLoad};
 pub use sockets::{Clock, Editor, EventSink, Sockets, SocketsConfig, View};
-pub use sys::{poll, udp};
+pub use sys::{poll, take_short_turns, udp};
 pub use tables::{DownlinkId, Limits, Pool, Released, TableError, Tables};
 pub use verdict::Event;
 pub use xdp::{XdpConfig, XdpMode};

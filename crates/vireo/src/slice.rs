@@ -34,7 +34,7 @@ struct MoveArgs {
     /// session (seid:17) or all of a slice (its name)
     who: Who,
     /// The slice that they go to
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = slice_name)]
     to: String,
     /// Which of its workers, from 0 [default: each user to the one with the fewest]
     #[arg(long, value_name = "N")]
@@ -75,11 +75,20 @@ impl FromStr for Who {
         }
         match text.parse() {
             Ok(supi) => Ok(Who::Supi(supi)),
-            Err(_) if text.is_empty() || text.contains(['&', '=', '?', '#', ' ', '%']) => {
-                Err(format!("{text:?} is no slice, address or SUPI"))
-            }
-            Err(_) => Ok(Who::Slice(text.to_owned())),
+            Err(_) => match slice_name(text) {
+                Ok(name) => Ok(Who::Slice(name)),
+                Err(_) => Err(format!("{text:?} is no slice, address or SUPI")),
+            },
         }
+    }
+}
+
+/// The name of a slice, as the API takes it: what it is asked by has characters with a meaning of their own.
+fn slice_name(text: &str) -> Result<String, String> {
+    let odd = |c: char| "&=?#%+/\\".contains(c) || c.is_whitespace() || c.is_control();
+    match text.is_empty() || text.contains(odd) {
+        true => Err(format!("{text:?} is no name of a slice: `vireo slice list` shows those that there are")),
+        false => Ok(text.to_owned()),
     }
 }
 
@@ -246,6 +255,14 @@ mod tests {
         assert_eq!(who("iot-meters"), Ok(Who::Slice("iot-meters".into())));
         for bad in ["", "seid:x", "10.45.0.0/33", "fd45::/129", "a&to=b", "a b"] {
             assert!(who(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_slice_that_users_go_to_is_a_name() {
+        assert_eq!(slice_name("iot-meters_2"), Ok("iot-meters_2".into()));
+        for bad in ["", "a&worker=1", "a b", "a?b", "a%20b", "a\r\nHost: b", "a/b"] {
+            assert!(slice_name(bad).is_err_and(|says| says.contains("slice list")), "{bad:?}");
         }
     }
 

@@ -24,6 +24,7 @@ mod server;
 mod session;
 mod slices;
 mod state;
+mod turns;
 mod usage;
 
 #[cfg(test)]

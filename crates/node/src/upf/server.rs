@@ -6,6 +6,7 @@ use super::direct::{Direct, Served};
 use super::exchange::Outgoing;
 use super::metrics::UpfMetrics;
 use super::state::{PfcpStats, Settings, Upf};
+use super::turns::Turns;
 use crate::api::{Move, MoveError, Moved, SlicesStatus};
 use crate::udp::{Inbox, Outbox};
 use crossbeam_channel::{Receiver, bounded};
@@ -25,6 +26,9 @@ const EVENTS: usize = 16_384;
 const EVENTS_AT_ONCE: usize = 128;
 /// Batches of PFCP messages that are handled before the events get their turn.
 const BATCHES: usize = 8;
+/// Batches that are taken in before slices get their turns, and how many turns they get then.
+const TAKEN: usize = 16;
+const TURNS: usize = 16;
 /// How often buffers and usage are looked through.
 const UPKEEP: Duration = Duration::from_secs(1);
 
@@ -135,7 +139,7 @@ impl UpfHandle {
 
     /// The slices and their workers; with what the users' records have counted, if `counts` are wanted.
     pub fn slices(&self, counts: bool) -> SlicesStatus {
-        self.served.upf().slices_status(&self.datapath, counts)
+        super::slices::status(&self.datapath, counts, |look| look(&self.served.upf()))
     }
 
     /// Moves users to another slice. Their packets are not stopped for it.
@@ -215,6 +219,8 @@ pub fn start(config: UpfConfig) -> Result<UpfHandle, UpfError> {
         datapath,
         view: view.clone(),
         shared: Arc::clone(&shared),
+        turns: Turns::default(),
+        by_turns: config.slices.len() > 1,
     };
     let thread = std::thread::Builder::new().name("upf-n4".to_owned()).spawn(move || server.run())?;
     Ok(UpfHandle { n4, served, datapath: view, shared, stop, thread: Some(thread) })
@@ -298,6 +304,10 @@ struct Server {
     datapath: Sockets,
     view: View,
     shared: Arc<Mutex<Shared>>,
+    /// What waits for its turn.
+    turns: Turns,
+    /// Whether there are slices, which take turns.
+    by_turns: bool,
 }
 
 impl Server {
@@ -306,6 +316,10 @@ impl Server {
         let (mut unsent, mut behind) = (0, false);
         let mut out = Outgoing::new();
         let mut upkeep = self.served.now().instant + UPKEEP.into();
+        // whoever waits for an answer is not to wait for packets to be done
+        if let Err(error) = vireo_datapath::take_short_turns() {
+            debug!("the N4 thread takes turns of the usual length: {error}");
+        }
         loop {
             let next = self.served.deadline().map_or(upkeep, |deadline| deadline.min(upkeep));
             let wait = if behind { Duration::ZERO.into() } else { next.since(self.served.now().instant) };
@@ -322,7 +336,7 @@ impl Server {
             if stop {
                 return;
             }
-            if received {
+            if received || !self.turns.is_empty() {
                 self.receive(&mut out);
             }
             self.wake.clear();
@@ -349,7 +363,7 @@ impl Server {
                 }
             }
             upf.upkeep(second, now, &mut self.served.plane(), &mut out);
-            behind = upf.is_behind() || !self.events.is_empty();
+            behind = upf.is_behind() || !self.events.is_empty() || !self.turns.is_empty();
             let (associations, sessions, pfcp) = (upf.associations(), upf.sessions(), upf.stats);
             drop(upf);
             self.send(&mut out);
@@ -362,6 +376,47 @@ impl Server {
     }
 
     fn receive(&mut self, out: &mut Outgoing) {
+        match self.by_turns {
+            true => self.receive_by_turns(out),
+            false => self.receive_in_order(out),
+        }
+    }
+
+    /// Takes what there is and lets the slices take turns, some at a time, so that whoever asks meanwhile gets its turn.
+    fn receive_by_turns(&mut self, out: &mut Outgoing) {
+        for _ in 0..BATCHES {
+            for _ in 0..TAKEN {
+                let count = match self.inbox.receive(&self.served.socket) {
+                    Ok(count) => count,
+                    Err(error) => {
+                        debug!("N4: {error}");
+                        break;
+                    }
+                };
+                let upf = self.served.upf();
+                for (from, datagram) in self.inbox.datagrams(count) {
+                    match self.view.look(|tables| tables.is_of_a_ue(from.ip())) {
+                        true => debug!("PFCP of the UE {from} is ignored"),
+                        false if self.turns.push(&upf, from, datagram) => {}
+                        false => debug!("a slice has too many requests: one from {from} has to come again"),
+                    }
+                }
+                if count < Inbox::BATCH {
+                    break;
+                }
+            }
+            for _ in 0..TURNS {
+                let Some((from, datagram)) = self.turns.pop() else { break };
+                self.served.receive(from, &datagram, out);
+            }
+            self.send(out);
+            if self.turns.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn receive_in_order(&mut self, out: &mut Outgoing) {
         for _ in 0..BATCHES {
             let count = match self.inbox.receive(&self.served.socket) {
                 Ok(count) => count,

@@ -5,14 +5,15 @@
 //! where it is: a move changes who handles it (`vireo_datapath::Owners`).
 
 use super::plan::Records;
-use super::session::Session;
 use super::state::{Plane, Upf};
 use crate::api::{Move, MoveError, Moved, SliceCounted, SliceStatus, SliceWorkerStatus, SlicesStatus, Who};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 use std::ops::Range;
 use vireo_datapath::{SliceWorkers, Tables, View, Volume, WorkerLoad};
 use vireo_types::{Dnn, Snssai};
-use vireo_wire::pfcp::{NetworkInstance, SessionEstablishmentRequest};
+use vireo_wire::pfcp::{Message, MessageType, NetworkInstance, SessionEstablishmentRequest};
 
 /// A slice of the user plane, as it is configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,12 +64,42 @@ struct Slice {
     workers: Range<u8>,
 }
 
+/// The sessions of a worker, in no order.
+#[derive(Clone, Debug, Default)]
+struct Members {
+    seids: Vec<u64>,
+    places: HashMap<u64, u32>,
+}
+
+impl Members {
+    fn len(&self) -> usize {
+        self.seids.len()
+    }
+
+    fn insert(&mut self, seid: u64) {
+        if let Entry::Vacant(place) = self.places.entry(seid) {
+            // there are 2^24 sessions at the most
+            place.insert(self.seids.len() as u32);
+            self.seids.push(seid);
+        }
+    }
+
+    /// The last one takes its place.
+    fn remove(&mut self, seid: u64) {
+        let Some(place) = self.places.remove(&seid) else { return };
+        self.seids.swap_remove(place as usize);
+        if let Some(moved) = self.seids.get(place as usize) {
+            self.places.insert(*moved, place);
+        }
+    }
+}
+
 /// The slices with what is known of their users.
 #[derive(Debug, Default)]
 pub(super) struct Slices {
     all: Vec<Slice>,
-    /// Sessions of each worker.
-    users: Vec<u64>,
+    /// Sessions of each worker, in no order: found, added and taken away without a look at the others.
+    members: Vec<Members>,
     /// Users that were moved since the start.
     moved: u64,
 }
@@ -85,7 +116,7 @@ impl Slices {
                 Slice { config: config.clone(), workers: first..next }
             })
             .collect();
-        Slices { all, users: vec![0; next.into()], moved: 0 }
+        Slices { all, members: vec![Members::default(); next.into()], moved: 0 }
     }
 
     /// The worker for a new session; 0 where there are no slices.
@@ -102,21 +133,39 @@ impl Slices {
         slice.map_or(0, |slice| self.least(&slice.workers))
     }
 
+    /// The place of the slice that a worker is of.
+    pub(super) fn place_of(&self, worker: u8) -> Option<usize> {
+        self.all.iter().position(|slice| slice.workers.contains(&worker))
+    }
+
     /// The worker with the fewest users.
     fn least(&self, workers: &Range<u8>) -> u8 {
-        workers.clone().min_by_key(|worker| self.users.get(usize::from(*worker))).unwrap_or(workers.start)
+        workers.clone().min_by_key(|worker| self.users(*worker)).unwrap_or(workers.start)
     }
 
-    pub(super) fn joins(&mut self, worker: u8) {
-        if let Some(users) = self.users.get_mut(usize::from(worker)) {
-            *users += 1;
+    fn users(&self, worker: u8) -> usize {
+        self.members.get(usize::from(worker)).map_or(0, Members::len)
+    }
+
+    pub(super) fn joins(&mut self, worker: u8, seid: u64) {
+        if let Some(members) = self.members.get_mut(usize::from(worker)) {
+            members.insert(seid);
         }
     }
 
-    pub(super) fn leaves(&mut self, worker: u8) {
-        if let Some(users) = self.users.get_mut(usize::from(worker)) {
-            *users = users.saturating_sub(1);
+    pub(super) fn leaves(&mut self, worker: u8, seid: u64) {
+        if let Some(members) = self.members.get_mut(usize::from(worker)) {
+            members.remove(seid);
         }
+    }
+
+    /// Some of a worker's sessions, those before this place: who goes on where they end misses none that stays, though
+    /// others come and go.
+    fn before(&self, worker: u8, place: usize) -> (Vec<u64>, usize) {
+        let Some(members) = self.members.get(usize::from(worker)) else { return (vec![], 0) };
+        let end = place.min(members.len());
+        let start = end.saturating_sub(TOGETHER);
+        (members.seids[start..end].to_vec(), start)
     }
 
     fn find(&self, name: &str) -> Result<&Slice, MoveError> {
@@ -148,7 +197,7 @@ impl Slices {
             SliceWorkerStatus {
                 number,
                 core: config.workers.cores.get(usize::from(number - first)).copied(),
-                users: self.users.get(usize::from(number)).copied().unwrap_or(0),
+                users: self.users(number) as u64,
                 uplink_packets: load.uplink.packets,
                 uplink_bytes: load.uplink.octets,
                 downlink_packets: load.downlink.packets,
@@ -205,29 +254,17 @@ fn each(first: IpAddr, last: IpAddr) -> Result<Vec<IpAddr>, MoveError> {
 }
 
 impl Upf {
-    /// The sessions that are meant.
-    fn whom(&self, who: &Who, plane: &mut impl Plane) -> Result<Vec<u64>, MoveError> {
-        let found: Vec<u64> = match who {
-            Who::Seid(seid) => vec![*seid],
-            Who::Addresses(first, last) => {
-                let all = each(*first, *last)?;
-                let mut found: Vec<u64> =
-                    plane.look(|tables| all.into_iter().filter_map(|one| tables.session_at(one)).collect());
-                found.dedup();
-                found
+    /// The place of the slice whose users a request is for; `None` if it is for no session, or is no sound one.
+    pub(super) fn slice_of(&self, datagram: &[u8]) -> Option<usize> {
+        let message = Message::new(datagram).ok()?;
+        let worker = match message.message_type() {
+            MessageType::SESSION_ESTABLISHMENT_REQUEST => {
+                let request = SessionEstablishmentRequest::parse(&message).ok()?;
+                self.slices.choose(&request)
             }
-            Who::Slice { name, count } => {
-                let workers = &self.slices.find(name)?.workers;
-                let of = |(seid, worker): (&u64, u8)| workers.contains(&worker).then_some(*seid);
-                let all = self.sessions.iter().filter_map(|(seid, session)| of((seid, session.worker)));
-                all.take(count.unwrap_or(usize::MAX)).collect()
-            }
+            _ => self.sessions.get(&message.seid())?.worker,
         };
-        let known: Vec<u64> = found.into_iter().filter(|seid| self.sessions.contains_key(seid)).collect();
-        match (known.is_empty(), who) {
-            (true, Who::Seid(_) | Who::Addresses(..)) => Err(MoveError::NoUser),
-            _ => Ok(known),
-        }
+        self.slices.place_of(worker)
     }
 
     /// Hands the packets of these sessions to workers; gives how many had another before.
@@ -243,8 +280,8 @@ impl Upf {
                 }
                 let worker = slices.least(to);
                 session.records.give(tables, worker);
-                slices.leaves(std::mem::replace(&mut session.worker, worker));
-                slices.joins(worker);
+                slices.leaves(std::mem::replace(&mut session.worker, worker), *seid);
+                slices.joins(worker, *seid);
                 moved += 1;
             }
         });
@@ -252,32 +289,48 @@ impl Upf {
         moved
     }
 
-    /// How the slices are, if there are any.
-    pub(super) fn slices_status(&self, view: &View, counts: bool) -> SlicesStatus {
-        let mut status = self.slices.status(&view.loads());
-        if !counts {
-            return status;
-        }
+    /// What some sessions' records have counted.
+    fn counted(&self, seids: &[u64], view: &View, mut sum: SliceCounted) -> SliceCounted {
         view.look(|tables| {
-            for (slice, status) in self.slices.all.iter().zip(&mut status.slices) {
-                let users = self.sessions.values().filter(|session| slice.workers.contains(&session.worker));
-                let add = |mut sum: SliceCounted, session: &Session| {
-                    for volume in session.records.volumes(tables) {
-                        (sum.packets, sum.octets) = (sum.packets + volume.packets, sum.octets + volume.octets);
-                    }
-                    sum
-                };
-                status.counted = Some(users.fold(SliceCounted::default(), |sum, session| add(sum, session)));
+            for session in seids.iter().filter_map(|seid| self.sessions.get(seid)) {
+                for volume in session.records.volumes(tables) {
+                    (sum.packets, sum.octets) = (sum.packets + volume.packets, sum.octets + volume.octets);
+                }
             }
         });
-        status
+        sum
     }
 
-    /// Begins a move: the sessions that are meant, and the workers that they go to.
-    pub(super) fn begin_move(&self, order: &Move, plane: &mut impl Plane) -> Result<(Vec<u64>, Range<u8>), MoveError> {
-        let to = self.slices.target(&order.to, order.worker)?;
-        Ok((self.whom(&order.who, plane)?, to))
+    /// Which of some addresses' sessions are there.
+    fn at(&self, addresses: &[IpAddr], plane: &mut impl Plane) -> Vec<u64> {
+        let mut found: Vec<u64> =
+            plane.look(|tables| addresses.iter().filter_map(|one| tables.session_at(*one)).collect());
+        found.dedup();
+        found.retain(|seid| self.sessions.contains_key(seid));
+        found
     }
+}
+
+/// How the slices are, if there are any. Users are looked at some at a time: `with` lends the state machine, for which others
+/// wait. Of users that come or go meanwhile the counts may be there or not, or twice.
+pub(super) fn status(view: &View, counts: bool, mut with: impl FnMut(&mut dyn FnMut(&Upf))) -> SlicesStatus {
+    let mut status = SlicesStatus::default();
+    with(&mut |upf| status = upf.slices.status(&view.loads()));
+    for slice in status.slices.iter_mut().filter(|_| counts) {
+        let mut sum = SliceCounted::default();
+        for worker in &slice.workers {
+            let mut place = usize::MAX;
+            while place > 0 {
+                with(&mut |upf| {
+                    let (some, start) = upf.slices.before(worker.number, place);
+                    sum = upf.counted(&some, view, sum);
+                    place = start;
+                });
+            }
+        }
+        slice.counted = Some(sum);
+    }
+    status
 }
 
 /// Moves users, some at a time: `with` lends the state machine and the tables, for which others wait.
@@ -285,12 +338,60 @@ pub(super) fn move_users<P: Plane>(
     order: &Move,
     mut with: impl FnMut(&mut dyn FnMut(&mut Upf, &mut P)),
 ) -> Result<Moved, MoveError> {
-    let mut begun = Err(MoveError::NoUser);
-    with(&mut |upf, plane| begun = upf.begin_move(order, plane));
-    let (seids, to) = begun?;
-    let mut moved = 0;
-    for some in seids.chunks(TOGETHER) {
-        with(&mut |upf, plane| moved += upf.hand_over(some, &to, plane));
+    let mut to = Err(MoveError::NoSlices);
+    with(&mut |upf, _| to = upf.slices.target(&order.to, order.worker));
+    let to = to?;
+    let (mut users, mut moved) = (0, 0);
+    match &order.who {
+        Who::Seid(seid) => with(&mut |upf, plane| {
+            users += u64::from(upf.sessions.contains_key(seid));
+            moved += upf.hand_over(&[*seid], &to, plane);
+        }),
+        Who::Addresses(first, last) => {
+            for some in each(*first, *last)?.chunks(TOGETHER) {
+                with(&mut |upf, plane| {
+                    let found = upf.at(some, plane);
+                    users += found.len() as u64;
+                    moved += upf.hand_over(&found, &to, plane);
+                });
+            }
+        }
+        Who::Slice { name, count } => return move_slice(name, count.unwrap_or(usize::MAX), &to, with),
     }
-    Ok(Moved { users: seids.len() as u64, moved })
+    if users == 0 { Err(MoveError::NoUser) } else { Ok(Moved { users, moved }) }
+}
+
+/// Moves so many users of a slice.
+fn move_slice<P: Plane>(
+    name: &str,
+    count: usize,
+    to: &Range<u8>,
+    mut with: impl FnMut(&mut dyn FnMut(&mut Upf, &mut P)),
+) -> Result<Moved, MoveError> {
+    let mut found = Err(MoveError::NoSlices);
+    with(&mut |upf, _| {
+        let users = |worker: u8| (worker, upf.slices.users(worker));
+        found = upf.slices.find(name).map(|slice| slice.workers.clone().map(users).collect::<Vec<_>>());
+    });
+    let workers = found?;
+    let users = workers.iter().map(|(_, users)| users).sum::<usize>().min(count);
+    let (mut left, mut moved) = (users, 0);
+    for (worker, had) in workers.into_iter().filter(|(worker, _)| !to.contains(worker)) {
+        // those that come meanwhile are of the slice as it is then
+        let mut of_worker = had.min(left);
+        while of_worker > 0 {
+            let mut gone = 0;
+            with(&mut |upf, plane| {
+                let (mut some, _) = upf.slices.before(worker, usize::MAX);
+                some.truncate(of_worker);
+                gone = some.len();
+                moved += upf.hand_over(&some, to, plane);
+            });
+            if gone == 0 {
+                break;
+            }
+            (of_worker, left) = (of_worker - gone, left - gone);
+        }
+    }
+    Ok(Moved { users: users as u64, moved })
 }

@@ -72,8 +72,8 @@ impl Upf {
                 }
             });
         }
-        for (_, session) in &gone {
-            self.slices.leaves(session.worker);
+        for (seid, session) in &gone {
+            self.slices.leaves(session.worker, *seid);
             session.chosen.into_iter().for_each(|chosen| self.addresses.give_back(chosen));
             // when does not matter to peers that are left
             self.paths.change(&session.peers(), &[], Instant(0));

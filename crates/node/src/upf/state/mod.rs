@@ -385,7 +385,7 @@ impl Upf {
         response.created_pdrs = session.created(seid, &Rules::default(), &self.settings).collect();
         self.arm(seid, &mut session, now);
         self.paths.change(&[], &session.peers(), now.instant);
-        self.slices.joins(session.worker);
+        self.slices.joins(session.worker, seid);
         self.sessions.insert(seid, Box::new(session));
         Ok(response)
     }
@@ -455,7 +455,7 @@ impl Upf {
             Ok(session) => {
                 self.paths.change(&session.peers(), &[], now.instant);
                 session.chosen.into_iter().for_each(|chosen| self.addresses.give_back(chosen));
-                self.slices.leaves(session.worker);
+                self.slices.leaves(session.worker, seid);
                 let cp_seid = session.cp.seid;
                 let mut response = SessionDeletionResponse::new(Cause::REQUEST_ACCEPTED);
                 let reports = session.end(seid, now.ntp, plane);

@@ -115,7 +115,7 @@ impl Upf {
             info!("the control plane at {from} does not know a session that it had made: it is removed");
             if let Some(session) = self.sessions.remove(&seid) {
                 self.paths.change(&session.peers(), &[], Instant(0));
-                self.slices.leaves(session.worker);
+                self.slices.leaves(session.worker, seid);
                 session.chosen.into_iter().for_each(|chosen| self.addresses.give_back(chosen));
                 plane.change(|tables, released| session.records.clone().remove(tables, seid, released));
             }

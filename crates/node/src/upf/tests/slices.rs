@@ -3,6 +3,7 @@
 use super::*;
 use crate::api::{Move, MoveError, Moved, Who};
 use crate::upf::slices::move_users;
+use crate::upf::turns::Turns;
 use crate::upf::{DataSlice, LeanSlice};
 use vireo_datapath::SliceWorkers;
 use vireo_types::{SessionAddress, Snssai};
@@ -119,6 +120,45 @@ fn users_move_by_number_address_range_and_slice() {
 }
 
 #[test]
+fn a_whole_slice_moves_in_pieces_and_others_get_their_turns() {
+    let mut b = sliced();
+    let sessions = 600;
+    b.upf = Upf::new(Settings { max_sessions: 1_000, ..b.upf.settings.clone() });
+    let pool = Pool { ipv4: Some((Ipv4Addr::new(10, 45, 0, 0), 16)), mtu: 1400, ..Pool::default() };
+    b.plane = Memory::new(Tables::new(vec![pool], Limits { records: 2_000, ..Limits::default() }), UPF.into());
+    b.plane.tables.divide();
+    b.associate();
+    let mut seids = vec![];
+    for n in 0..sessions {
+        let mut request = request();
+        request.create_pdrs[1] =
+            downlink_pdr(2, Some(Ipv4Addr::new(10, 45, 1 + (n / 250) as u8, (n % 250) as u8)), None);
+        request.snssai = Some(SliceId(PHONES));
+        seids.push(established(&b.establish(&request)).0);
+    }
+    let mut pieces = 0;
+    let Bench { upf, plane, .. } = &mut b;
+    let order = Move { who: Who::Slice { name: "phones".into(), count: None }, to: "meters".into(), worker: None };
+    let all = move_users::<Memory>(&order, |act| {
+        pieces += 1;
+        let before = upf.slices.status(&[]).moved;
+        act(upf, plane);
+        assert!(upf.slices.status(&[]).moved - before <= 256, "nobody waits for more");
+    });
+    assert_eq!(all, Ok(Moved { users: sessions, moved: sessions }));
+    assert!(pieces >= 4, "{pieces}");
+    assert_eq!(users(&b), [0, 300, 300, 0]);
+    let range = (IpAddr::from(Ipv4Addr::new(10, 45, 1, 0)), IpAddr::from(Ipv4Addr::new(10, 45, 1, 249)));
+    let again = moved(&mut b, Who::Addresses(range.0, range.1), "cars", None);
+    assert_eq!(again, Ok(Moved { users: 250, moved: 250 }));
+    assert_eq!(users(&b)[3], 250);
+    for seid in seids {
+        b.delete(seid);
+    }
+    assert_eq!(users(&b), [0, 0, 0, 0]);
+}
+
+#[test]
 fn who_cannot_be_moved_is_said() {
     let mut b = sliced();
     let (seid, _) = session_of(&mut b, 2, Some(PHONES), None);
@@ -187,4 +227,41 @@ fn a_session_of_simple_devices_is_lean_as_long_as_nobody_wants_more() {
     assert_eq!(counted(&mut b, simple, 2), 1);
     assert_eq!(b.modify(seid, &timer(0)).cause, Cause::REQUEST_ACCEPTED);
     assert_eq!(counted(&mut b, simple, 2), 0);
+}
+
+#[test]
+fn slices_take_turns_and_a_flooded_one_loses_its_own_requests() {
+    let mut b = sliced();
+    let from = Bench::smf();
+    let (seid, _) = session_of(&mut b, 2, Some(METERS), None);
+    let ask = |snssai, sequence| {
+        let mut request = request();
+        request.snssai = Some(SliceId(snssai));
+        let mut octets = vec![];
+        request.emit(&mut octets, 0, sequence).expect("short");
+        octets
+    };
+    let mut turns = Turns::default();
+    let mut taken = 0;
+    while turns.push(&b.upf, from, &ask(PHONES, taken + 1)) {
+        taken += 1;
+    }
+    assert!((1_000..10_000).contains(&taken), "{taken}");
+    let mut deletion = vec![];
+    (SessionDeletionRequest {}).emit(&mut deletion, seid, 70_001).expect("short");
+    let mut heartbeat = vec![];
+    HeartbeatRequest { recovery_time_stamp: RecoveryTimeStamp(1) }.emit(&mut heartbeat, 70_003).expect("short");
+    for datagram in [&deletion, &ask(METERS, 70_002), &heartbeat] {
+        assert!(turns.push(&b.upf, from, datagram), "others have room");
+    }
+    let mut order = vec![];
+    while let Some((_, datagram)) = turns.pop() {
+        order.push(Message::new(&datagram).expect("sound").sequence());
+    }
+    assert!(turns.is_empty() && order.len() == taken as usize + 3);
+    assert_eq!(order[0], 70_003, "what is of no session goes first");
+    let place = |sequence| order.iter().position(|other| *other == sequence).expect("it is there");
+    assert!(place(70_001) <= 2 && place(70_002) <= 4, "{:?}", &order[..6]);
+    let phones: Vec<u32> = order.iter().copied().filter(|sequence| *sequence < 70_000).collect();
+    assert!(phones.is_sorted(), "each in its order");
 }

@@ -185,9 +185,9 @@ fn findings(runs: &[Seen], users: u32) -> Result<Findings, Failure> {
         notes: vec![
             "User space: packets of 128 octets of random users in memory, in batches of 32, by a worker that is one of several, \
              as those of slices are, and by one that is alone. XDP: frames that go round through the program in the kernel \
-             and the load's at the far ends, whose time is in the figure. The profiles take turns."
+             and the load's at the far ends, whose time is in the figure. In memory the profiles take turns."
                 .into(),
-            "The paper's gain is the most that it saw; there a packet's time is without the kernel's input and output.".into(),
+            "The paper's gain is the most that it saw.".into(),
         ],
         broken: None,
     })
