@@ -65,6 +65,8 @@ reasons! {
     QuotaSpent = "quota_spent",
     /// The ring of AF_PACKET that the frame was for had no room, or the kernel was just going on to its next block.
     RingFull = "ring_full",
+    /// At most so many were in the hands of a data worker's process when that died.
+    WorkerDied = "worker_died",
 }
 
 /// How many reasons there are.
@@ -80,6 +82,11 @@ pub struct Volume {
 }
 
 impl Volume {
+    /// The sum of both.
+    pub(crate) fn plus(self, other: Volume) -> Volume {
+        Volume { packets: self.packets + other.packets, octets: self.octets + other.octets }
+    }
+
     pub(crate) fn add(&mut self, octets: usize) {
         self.packets += 1;
         self.octets += octets as u64;
@@ -102,6 +109,14 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// The sum of both.
+    pub(crate) fn plus(mut self, other: &Stats) -> Stats {
+        (self.uplink, self.downlink) = (self.uplink.plus(other.uplink), self.downlink.plus(other.downlink));
+        (self.buffered, self.answers) = (self.buffered + other.buffered, self.answers + other.answers);
+        self.drops.iter_mut().zip(other.drops).for_each(|(sum, of)| *sum += of);
+        self
+    }
+
     /// Packets dropped for this reason.
     pub fn dropped(&self, reason: DropReason) -> u64 {
         self.drops[reason as usize]
@@ -112,8 +127,9 @@ impl Stats {
     }
 }
 
-/// The counters of all workers.
+/// The counters of all workers. Words alone: it may lie in memory that processes share.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub struct Counters {
     volumes: [AtomicU64; 4],
     buffered: AtomicU64,
@@ -140,6 +156,11 @@ impl Counters {
             add(counter, n);
         }
         *stats = Stats::default();
+    }
+
+    /// Counts packets that were dropped for this reason.
+    pub(crate) fn lose(&self, reason: DropReason, packets: u64) {
+        self.drops[reason as usize].fetch_add(packets, Relaxed);
     }
 
     /// The sums so far.

@@ -247,6 +247,30 @@ pub enum StartError {
          or remove the slices' data-workers"
     )]
     Slices(String),
+    /// The program in the kernel is no process.
+    #[error(
+        "with driver = \"xdp\" the data workers are a program in the kernel, which no process holds: choose driver = \"sockets\" \
+         or \"af-packet\" for placement = \"processes\", or placement = \"threads\""
+    )]
+    ProcessesOfXdp,
+    /// AF_XDP's memory is its process's.
+    #[error(
+        "AF_XDP's frames lie in memory that ends with its process, so no other takes it over: choose driver = \"sockets\" or \
+         \"af-packet\" for placement = \"processes\", or placement = \"threads\""
+    )]
+    ProcessesOfAfXdp,
+    /// A lock dies with its holder.
+    #[error("placement = \"processes\" needs locking = \"fine\": a lock that a killed worker holds is held for ever")]
+    ProcessesLocking,
+    /// The hot level lies in memory of one process.
+    #[error("placement = \"processes\" needs hot-users = 0: the hot level of users is not shared with processes")]
+    ProcessesHot,
+    /// The processes do not start.
+    #[error(
+        "the processes of the data workers do not start ({0}): see the limits on processes and memory, or set placement = \
+         \"threads\""
+    )]
+    Processes(io::Error),
     /// Threads or descriptors ran out.
     #[error("cannot start the user plane: {0}")]
     Io(#[from] io::Error),

@@ -6,8 +6,10 @@
 //! (buffered packets, End Markers) is overtaken by a later packet. A queue of commands per worker would need a copy of
 //! the tables each and an answer back before every PFCP response.
 
+mod worker;
+
 use crate::counters::{Counters, DropReason, Stats};
-use crate::fast::{Batch, Decide, Reader, SharedTables};
+use crate::fast::SharedTables;
 use crate::frames::bare::{Bare, BareFrames};
 use crate::frames::steer::Steer;
 use crate::frames::{Engine, FrameIo, FramesConfig, Group, Kernel, of_family, packet, xsk};
@@ -16,25 +18,26 @@ use crate::host::{self, Nat, StartError};
 use crate::modules::{self, Module};
 use crate::nic::Filters;
 use crate::overflow::FlowPackets;
-use crate::pipeline::{self, HEADROOM, Said, Unusual};
+use crate::processes::{self, Clerk, Desk, Files, FrameOrders, Orders, Post, Recruit, Staff, TakeoverStats, Takeovers};
 use crate::slices::{self, Load, SliceWorkers, To, WorkerLoad, steer::Steering};
 use crate::sys::link::Link;
 use crate::sys::monotonic_ns;
 use crate::sys::poll::{Poller, Waker};
 use crate::sys::tun::Tun;
-use crate::sys::udp::{BATCH, Receiver, Sender, Socket};
+use crate::sys::udp::Socket;
 use crate::tables::{Limits, Pool, Released, Tables};
 use crate::verdict::Event;
 use crate::xdp::{KernelCounters, Xdp, XdpConfig, XdpMode};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
-use tracing::{debug, error};
+use tracing::error;
 use vireo_types::Instant;
 use vireo_wire::gtpu;
+pub(crate) use worker::{Here, Rare, Worker};
 
 /// What the driver is told at start.
 #[derive(Clone, Debug)]
@@ -57,6 +60,8 @@ pub struct SocketsConfig {
     pub frames: Option<FramesConfig>,
     /// With them, their workers take the place of `workers`.
     pub slices: Vec<SliceWorkers>,
+    /// With it, workers are processes of their own, started by it: one that dies is taken over from by the next.
+    pub processes: Option<Arc<dyn Recruit>>,
 }
 
 impl SocketsConfig {
@@ -101,11 +106,14 @@ impl SocketsConfig {
 /// How often users move between the levels of the tables.
 const TURN: std::time::Duration = std::time::Duration::from_millis(5);
 
+/// By this token a worker is told to stop.
+pub(crate) const STOP: u64 = u64::MAX;
+
 /// Told of events by any worker; says `false` if there are too many.
 pub type EventSink = Arc<dyn Fn(Event) -> bool + Send + Sync>;
 
 /// The clock of the datapath: monotonic, from an arbitrary start, and the same in the kernel's program.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Clock(());
 
 impl Clock {
@@ -122,6 +130,7 @@ pub struct View {
     pub(crate) counters: Arc<Counters>,
     kernel: Option<KernelCounters>,
     loads: Arc<[Load]>,
+    pub(crate) takeovers: Arc<Takeovers>,
 }
 
 impl View {
@@ -129,8 +138,16 @@ impl View {
     pub fn loads(&self) -> Vec<WorkerLoad> {
         match &self.kernel {
             Some(kernel) => kernel.loads(),
-            None => slices::read(&self.loads),
+            None => {
+                let seats = self.tables.arrays().quiet.seats.iter().map(|seat| Some(seat.counters.read()));
+                slices::read(&self.loads, seats.chain(std::iter::repeat(None)))
+            }
         }
+    }
+
+    /// What takeovers of workers that are processes came to.
+    pub fn takeovers(&self) -> TakeoverStats {
+        self.takeovers.stats()
     }
 
     /// Takes what a worker has counted.
@@ -143,7 +160,8 @@ impl View {
 
     /// What was counted so far.
     pub fn stats(&self) -> Stats {
-        let mut stats = self.counters.read();
+        let seats = self.tables.arrays().quiet.seats.iter().map(|seat| seat.counters.read());
+        let mut stats = seats.fold(self.counters.read(), |sum, seat| sum.plus(&seat));
         if let Some(kernel) = &self.kernel {
             kernel.add_to(&mut stats);
         }
@@ -207,6 +225,10 @@ pub struct Sockets {
     rings: Vec<(usize, Link)>,
     /// Whether the log has it that an interface of XDP is lost.
     told_lost: AtomicBool,
+    /// The memory of the tables and the places of workers that are processes, until these are started.
+    files: Option<Files>,
+    posts: Vec<Post>,
+    staff: Option<Staff>,
 }
 
 impl std::fmt::Debug for Sockets {
@@ -236,6 +258,7 @@ impl Sockets {
         }
         modules::check(config.modules(), &config.n3)?;
         slices::check(&config.slices, config.modules().len(), config.steers())?;
+        processes::check(&config)?;
         let threads = config.threads();
         let workers = if config.frames.is_some() { 1 } else { threads };
         let sockets = (0..workers).map(|_| bind(&config.n3, workers > 1)).collect::<Result<Vec<_>, _>>()?;
@@ -248,9 +271,10 @@ impl Sockets {
                 None
             }
         };
-        let (mut tables, mut xdp, steering) = tables(&config)?;
         let of_modules: usize = config.modules().iter().map(Module::workers).sum();
-        let by_one = threads.max(of_modules) <= 1 && config.xdp.is_none();
+        let Made { mut tables, mut xdp, steering, files } = made(&config, threads.max(of_modules))?;
+        // a process may die between the two halves of an addition that is no single one
+        let by_one = threads.max(of_modules) <= 1 && config.xdp.is_none() && files.is_none();
         tables.decided_by_one(by_one);
         if let Some(steering) = steering.as_ref().filter(|_| workers > 1) {
             divide(steering, &sockets[0], &queues[0])?;
@@ -263,6 +287,7 @@ impl Sockets {
                     counters: Arc::default(),
                     kernel: xdp.as_ref().map(Xdp::counters),
                     loads: config.slices.iter().flat_map(|slice| 0..slice.workers).map(|_| Load::default()).collect(),
+                    takeovers: Arc::default(),
                 },
                 sockets: sockets[0].clone(),
             },
@@ -276,6 +301,9 @@ impl Sockets {
             filters: None,
             rings: vec![],
             told_lost: AtomicBool::new(false),
+            files,
+            posts: vec![],
+            staff: None,
         };
         if let Some(frames) = &config.frames {
             driver.start_frames(frames, &config, bare, (&queues[0], steering.as_ref()), &events)?;
@@ -285,21 +313,28 @@ impl Sockets {
         }
         let placement = slices::placement(&config.slices);
         for (number, (sockets, tun)) in sockets.into_iter().zip(queues).enumerate() {
-            let worker = Worker {
+            // headers of any length that is in use, and packets a little above the MTU
+            let slot = (mtu + 256).next_multiple_of(512);
+            let usual = config.frames.is_none() && config.xdp.is_none();
+            let core = placement.get(number).copied().flatten().filter(|_| usual);
+            if usual && driver.files.is_some() {
+                driver.post(&config, (number, core), (sockets, tun, slot), None, &events)?;
+                continue;
+            }
+            let place = Here {
                 view: driver.view(),
-                sockets,
-                tun,
-                events: events.clone(),
-                clock: driver.clock,
-                // headers of any length that is in use, and packets a little above the MTU
-                slot: (mtu + 256).next_multiple_of(512),
-                bare,
+                reader: driver.editor.view.tables.reader(),
+                number: usual.then_some(number),
                 beside_one: by_one && config.frames.is_some(),
-                number: (config.frames.is_none() && config.xdp.is_none()).then_some(number),
             };
-            let poller = worker.poller(&driver.stop)?;
-            let core = worker.number.and_then(|number| placement.get(number).copied().flatten());
-            driver.spawn(format!("upf-{number}"), core, move || worker.run(&poller))?;
+            let worker = Worker { sockets, tun, events: events.clone(), clock: driver.clock, slot, bare };
+            let poller = worker.poller(driver.stop.as_fd())?;
+            driver.spawn(format!("upf-{number}"), core, move || worker.run(&place, &poller))?;
+        }
+        if let Some(recruit) = config.processes.clone() {
+            let (posts, view, stop) = (std::mem::take(&mut driver.posts), driver.view(), driver.stop.clone());
+            let seats = Arc::clone(&view.tables.arrays().quiet.seats);
+            driver.staff = Some(Staff::start(recruit, posts, seats, view, stop)?);
         }
         // last, so that what the program passes finds us
         if let Some(xdp) = &mut xdp {
@@ -362,10 +397,24 @@ impl Sockets {
                     let program = steering.map(|steering| steering.packets.as_fd());
                     packet::bind(ports, &steer.interfaces[group.interfaces.clone()], fanout, program)?;
                 }
-                for (number, (ports, (engine, core))) in ports.into_iter().flatten().zip(engines).enumerate() {
-                    let worker = packet::Worker { view: self.view(), engine, ports, clock, number };
-                    let poller = worker.poller(&self.stop)?;
-                    self.spawn(format!("upf-frames-{number}"), core, move || worker.run(&poller))?;
+                let of_group =
+                    groups.iter().zip(ports).flat_map(|(group, ports)| ports.into_iter().map(move |p| (group, p)));
+                for (number, ((group, ports), (engine, core))) in of_group.zip(engines).enumerate() {
+                    if self.files.is_some() {
+                        let frames = FrameOrders {
+                            interfaces: frames.interfaces[group.interfaces.clone()].to_vec(),
+                            n3: group.n3.clone(),
+                            next_hops: group.next_hops.clone(),
+                        };
+                        let by = (self.editor.sockets.clone(), tun.again()?, 0);
+                        self.post(config, (number, core), by, Some((frames, ports.files()?)), events)?;
+                        continue;
+                    }
+                    let (view, reader) = (self.view(), self.editor.view.tables.reader());
+                    let place = Here { view, reader, number: Some(number), beside_one: false };
+                    let worker = packet::Worker { engine, ports, clock };
+                    let poller = worker.poller(self.stop.as_fd())?;
+                    self.spawn(format!("upf-frames-{number}"), core, move || worker.run(&place, &poller))?;
                 }
             }
             FrameIo::AfXdp(mode) => {
@@ -397,6 +446,55 @@ impl Sockets {
             }
             Ok(())
         })
+    }
+
+    /// Makes the place of a worker that is a process of its own, and starts its clerk.
+    fn post(
+        &mut self,
+        config: &SocketsConfig,
+        (number, core): (usize, Option<usize>),
+        (sockets, tun, slot): (Arc<[Socket]>, Tun, usize),
+        frames: Option<(FrameOrders, Vec<OwnedFd>)>,
+        events: &EventSink,
+    ) -> io::Result<()> {
+        let Some(of_tables) = &self.files else { return Ok(()) };
+        let (desk, of_desk) = Desk::new()?;
+        let (frames, rings) = frames.unzip();
+        let clerk = Clerk {
+            desk: Arc::new(desk),
+            view: self.view(),
+            own: frames.as_ref().map_or([None; 2], |frames| of_family(&frames.n3)),
+            sockets,
+            tun,
+            events: events.clone(),
+            clock: self.clock,
+            number,
+        };
+        let orders = Orders {
+            seat: number,
+            seats: self.editor.view.tables.arrays().quiet.seats.len(),
+            records: self.editor.view.tables.arrays().uplinks.len(),
+            pools: Orders::pools(&config.pools),
+            n3: config.n3.clone(),
+            slot,
+            core,
+            frames,
+        };
+        let [bell, back] = clerk.desk.bells();
+        let mut files: Vec<BorrowedFd<'_>> = of_tables.all().to_vec();
+        files.extend([of_desk.as_fd(), bell, back, self.stop.as_fd(), clerk.tun.as_fd()]);
+        files.extend(clerk.sockets.iter().map(AsFd::as_fd));
+        // packets wait in what is read: the rings, which come before as many that send, or the TUN and the sockets
+        let work = files.len() - 1 - clerk.sockets.len()..files.len();
+        let (work, rings) = match &rings {
+            Some(rings) => (files.len()..files.len() + rings.len() / 2, &rings[..]),
+            None => (work, &[][..]),
+        };
+        files.extend(rings.iter().map(AsFd::as_fd));
+        let files = files.iter().map(|file| file.try_clone_to_owned()).collect::<io::Result<Vec<_>>>()?;
+        self.posts.push(Post::new(&orders, files, work, Arc::clone(&clerk.desk))?);
+        let poller = clerk.poller(self.stop.as_fd())?;
+        self.spawn(format!("upf-clerk-{number}"), None, move || clerk.run(&poller))
     }
 
     /// Starts a worker, on this processor if one is given.
@@ -455,7 +553,7 @@ impl Sockets {
 
     /// Whether a worker has ended by itself.
     pub fn has_failed(&self) -> bool {
-        self.threads.iter().any(JoinHandle::is_finished)
+        self.threads.iter().any(JoinHandle::is_finished) || self.staff.as_ref().is_some_and(Staff::has_failed)
     }
 
     /// The clock that buffers and rates go by.
@@ -473,6 +571,7 @@ impl Drop for Sockets {
     fn drop(&mut self) {
         self.xdp = None;
         self.stop.wake();
+        self.staff = None;
         for thread in self.threads.drain(..) {
             // a worker that panicked has said so already
             let _ = thread.join();
@@ -482,21 +581,36 @@ impl Drop for Sockets {
     }
 }
 
-/// The tables, with the program that reads them if there is one, or with those that divide packets among slices.
-fn tables(config: &SocketsConfig) -> Result<(Tables, Option<Xdp>, Option<Steering>), StartError> {
+/// The tables, with the program that reads them if there is one, or with those that divide packets among slices, and
+/// with what other processes map them by.
+struct Made {
+    tables: Tables,
+    xdp: Option<Xdp>,
+    steering: Option<Steering>,
+    files: Option<Files>,
+}
+
+fn made(config: &SocketsConfig, workers: usize) -> Result<Made, StartError> {
     let SocketsConfig { n3, tun, pools, limits, nat, .. } = config;
     if let Some(xdp) = &config.xdp {
         let processors = slices::processors(&config.slices);
         let (xdp, tables) = Xdp::load(xdp, n3, pools.clone(), *limits, tun, *nat, &processors)?;
-        return Ok((tables, Some(xdp), None));
+        return Ok(Made { tables, xdp: Some(xdp), steering: None, files: None });
     }
-    let mut tables = Tables::new(pools.clone(), *limits);
-    if config.slices.is_empty() {
-        return Ok((tables, None, None));
+    let (mut tables, files) = match config.processes {
+        Some(_) => {
+            let (tables, files) = processes::tables(pools.clone(), *limits, workers)?;
+            (tables, Some(files))
+        }
+        None => (Tables::new(pools.clone(), *limits), None),
+    };
+    let mut steering = None;
+    if !config.slices.is_empty() {
+        let (programs, owners) = slices::steer::load(n3, pools, *limits)?;
+        tables.owners = owners;
+        steering = Some(programs);
     }
-    let (steering, owners) = slices::steer::load(n3, pools, *limits)?;
-    tables.owners = owners;
-    Ok((tables, None, Some(steering)))
+    Ok(Made { tables, xdp: None, steering, files })
 }
 
 /// Has the kernel hand what comes to these addresses and the TUN device to the workers of slices.
@@ -530,256 +644,4 @@ pub(crate) fn send(sockets: &[Socket], sources: [Option<IpAddr>; 2], to: SocketA
 #[inline]
 fn position(sockets: &[Socket], to: SocketAddr) -> Option<usize> {
     sockets.iter().position(|socket| socket.local.is_ipv4() == to.is_ipv4())
-}
-
-struct Worker {
-    view: View,
-    sockets: Arc<[Socket]>,
-    tun: Tun,
-    events: EventSink,
-    clock: Clock,
-    slot: usize,
-    /// With it, nothing is looked up.
-    bare: Option<Bare>,
-    /// Whether there is one worker for what is usual, which counts as if it were alone: it waits while we decide.
-    beside_one: bool,
-    /// Among the workers of slices, if it may be one.
-    number: Option<usize>,
-}
-
-pub(crate) const STOP: u64 = u64::MAX;
-const TUN: u64 = u64::MAX - 1;
-
-/// What is unusual, in a worker.
-pub(crate) struct Rare<'a> {
-    /// What it is an answer to came by this one.
-    pub(crate) own: Option<&'a Socket>,
-    pub(crate) sockets: &'a [Socket],
-    pub(crate) events: &'a EventSink,
-}
-
-impl Unusual for Rare<'_> {
-    fn answer(&mut self, to: SocketAddr, datagram: &[u8]) -> bool {
-        // from the address that was asked (TS 29.281 4.4.3.1)
-        match self.own.filter(|own| own.local.is_ipv4() == to.is_ipv4()) {
-            Some(own) => own.send_to(to, datagram).is_ok(),
-            None => send(self.sockets, [None; 2], to, datagram),
-        }
-    }
-
-    fn event(&mut self, event: Event) -> bool {
-        (self.events)(event)
-    }
-}
-
-impl Worker {
-    fn poller(&self, stop: &Waker) -> io::Result<Poller> {
-        let poller = Poller::new()?;
-        poller.add(stop.as_fd(), STOP)?;
-        poller.add(self.tun.as_fd(), TUN)?;
-        for (token, socket) in (0..).zip(self.sockets.iter()) {
-            poller.add(socket.as_fd(), token)?;
-        }
-        Ok(poller)
-    }
-
-    /// Runs until it is told to stop. The waker stays readable, so that every worker sees it.
-    fn run(&self, poller: &Poller) -> io::Result<()> {
-        let reader = self.view.tables.reader();
-        let mut receiver = Receiver::new(self.slot);
-        let mut buffer = vec![0; BATCH * self.slot];
-        let mut senders: Vec<Sender> = self.sockets.iter().map(|_| Sender::new()).collect();
-        let mut stats = Stats::default();
-        let mut ready = Vec::with_capacity(2 + self.sockets.len());
-        loop {
-            ready.clear();
-            poller.wait(None, |token| ready.push(token))?;
-            for token in &ready {
-                match *token {
-                    STOP => return Ok(()),
-                    TUN => self.downlink(&reader, &mut buffer, &mut senders, &mut stats),
-                    n => self.uplink(&reader, &self.sockets[n as usize], &mut receiver, &mut stats),
-                }
-            }
-            self.view.flush(self.number, &mut stats);
-        }
-    }
-
-    /// One batch from N3 to N6.
-    fn uplink(&self, reader: &Reader, socket: &Socket, receiver: &mut Receiver, stats: &mut Stats) {
-        let count = match receiver.receive(socket) {
-            Ok(count) => count,
-            Err(error) => return debug!("receiving on {}: {error}", socket.local),
-        };
-        let mut forward: [Option<&[u8]>; BATCH] = [None; BATCH];
-        match &self.bare {
-            None => {
-                let rare = Rare { own: Some(socket), sockets: &self.sockets, events: &self.events };
-                let (forward, now, local) = (&mut forward[..count], self.clock.now(), socket.local);
-                self.decide(reader, &mut Uplink { receiver, local, forward, rare, now, stats });
-            }
-            Some(Bare { forward: false, .. }) => stats.drops[DropReason::Action as usize] += count as u64,
-            Some(_) => {
-                for (n, forward) in forward.iter_mut().enumerate().take(count) {
-                    *forward = receiver.datagram(n).1.and_then(|datagram| datagram.get(HEADROOM..));
-                }
-            }
-        }
-        for packet in forward.into_iter().take(count).flatten() {
-            match self.tun.write(packet) {
-                Ok(()) => stats.uplink.add(packet.len()),
-                Err(_) => stats.drop(DropReason::N6Send),
-            }
-        }
-    }
-
-    fn decide(&self, reader: &Reader, batch: &mut impl Batch) {
-        match self.beside_one {
-            false => reader.decide(batch),
-            true => reader.decide_alone(batch),
-        }
-    }
-
-    /// One batch from N6 to N3.
-    fn downlink(&self, reader: &Reader, buffer: &mut [u8], senders: &mut [Sender], stats: &mut Stats) {
-        let mut ends = [0; BATCH];
-        let mut count = 0;
-        for (slot, end) in buffer.chunks_exact_mut(self.slot).zip(&mut ends) {
-            match self.tun.read(&mut slot[HEADROOM..]) {
-                Ok(length) => *end = HEADROOM + length,
-                // no more, or the device is down
-                Err(_) => break,
-            }
-            count += 1;
-        }
-        if let Some(bare) = &self.bare {
-            return self.bare_downlink(bare, (buffer, &ends[..count]), senders, stats);
-        }
-        let rare = Rare { own: None, sockets: &self.sockets, events: &self.events };
-        let (ends, slot, now) = (&ends[..count], self.slot, self.clock.now());
-        self.decide(reader, &mut Downlink { buffer, slot, ends, senders, rare, now, stats });
-    }
-
-    /// The same with nothing but a header before each packet.
-    fn bare_downlink(
-        &self,
-        bare: &Bare,
-        (buffer, ends): (&mut [u8], &[usize]),
-        senders: &mut [Sender],
-        stats: &mut Stats,
-    ) {
-        let to = SocketAddr::new(bare.tunnel.address, gtpu::PORT);
-        let (Some(header), Some(place), true) = (bare.header(), position(&self.sockets, to), bare.forward) else {
-            stats.drops[DropReason::Action as usize] += ends.len() as u64;
-            return;
-        };
-        for (n, end) in ends.iter().enumerate() {
-            let base = n * self.slot;
-            buffer[base..base + HEADROOM].copy_from_slice(&header);
-            senders[place].queue(to, base, base + end, end - HEADROOM);
-        }
-        let refused = senders[place].flush(&self.sockets[place], buffer, &mut stats.downlink);
-        stats.drops[DropReason::N3Send as usize] += refused;
-    }
-}
-
-/// Datagrams from N3.
-struct Uplink<'a, 'r> {
-    receiver: &'r Receiver,
-    local: IpAddr,
-    /// What leaves.
-    forward: &'a mut [Option<&'r [u8]>],
-    rare: Rare<'a>,
-    now: Instant,
-    stats: &'a mut Stats,
-}
-
-impl Batch for Uplink<'_, '_> {
-    fn count(&self) -> usize {
-        self.forward.len()
-    }
-
-    fn decide(&mut self, by: &impl Decide, from: usize) -> usize {
-        let Uplink { receiver, local, forward, rare, now, stats } = self;
-        // records lie in memory at random: they are on their way while the packets before theirs are decided on
-        for n in from..forward.len() {
-            if let (_, Some(datagram)) = receiver.datagram(n) {
-                by.arrays().prefetch_datagram(datagram);
-            }
-        }
-        for (n, forward) in forward.iter_mut().enumerate().skip(from) {
-            match receiver.datagram(n) {
-                (from, Some(datagram)) => match pipeline::uplink(by, from, *local, datagram, *now, stats, rare) {
-                    Said::Leaves(packet) => *forward = Some(packet),
-                    Said::Done => {}
-                    Said::Ask => return n,
-                },
-                (_, None) => stats.drop(DropReason::Malformed),
-            }
-            if by.ends() {
-                return n + 1;
-            }
-        }
-        forward.len()
-    }
-
-    fn tell(&mut self, event: Event) {
-        self.rare.event(event);
-    }
-}
-
-/// Packets from N6, each in a slot of the buffer.
-struct Downlink<'a> {
-    buffer: &'a mut [u8],
-    slot: usize,
-    ends: &'a [usize],
-    senders: &'a mut [Sender],
-    rare: Rare<'a>,
-    now: Instant,
-    stats: &'a mut Stats,
-}
-
-impl Batch for Downlink<'_> {
-    fn count(&self) -> usize {
-        self.ends.len()
-    }
-
-    fn decide(&mut self, by: &impl Decide, from: usize) -> usize {
-        let done = self.queue(by, from);
-        // what a change sends afterwards must come after these
-        for (sender, socket) in self.senders.iter_mut().zip(self.rare.sockets) {
-            let refused = sender.flush(socket, self.buffer, &mut self.stats.downlink);
-            self.stats.drops[DropReason::N3Send as usize] += refused;
-        }
-        done
-    }
-
-    fn tell(&mut self, event: Event) {
-        self.rare.event(event);
-    }
-}
-
-impl Downlink<'_> {
-    fn queue(&mut self, by: &impl Decide, from: usize) -> usize {
-        let Downlink { buffer, slot, ends, senders, rare, now, stats } = self;
-        let packets = || buffer.chunks_exact(*slot).zip(*ends).skip(from);
-        packets().for_each(|(slot, end)| by.arrays().prefetch_address_of(&slot[HEADROOM..*end]));
-        let cold = |packet: &(&[u8], &usize)| !by.arrays().prefetch_record_of(&packet.0[HEADROOM..*packet.1]);
-        packets().filter(cold).for_each(|(slot, end)| by.arrays().prefetch_cold_of(&slot[HEADROOM..*end]));
-        for (n, end) in ends.iter().enumerate().skip(from) {
-            let base = n * *slot;
-            match pipeline::downlink(by, &mut buffer[base..base + *slot], *end, *now, stats, rare) {
-                Said::Leaves(out) => match position(rare.sockets, out.to) {
-                    Some(n) => senders[n].queue(out.to, base + out.start, base + out.end, out.octets),
-                    None => stats.drop(DropReason::N3Send),
-                },
-                Said::Done => {}
-                Said::Ask => return n,
-            }
-            if by.ends() {
-                return n + 1;
-            }
-        }
-        ends.len()
-    }
 }

@@ -8,6 +8,7 @@ use crate::index::{self, Key, Others, Range};
 use crate::ndp::Link;
 use crate::overflow::cells::Cell;
 use crate::overflow::{Cells, Flows};
+use crate::processes::Seat;
 use crate::rate::{Policer, Rate};
 use crate::record::{DATA, DownlinkRecord, TUNNEL_ERROR, UplinkRecord};
 use crate::rule::{Action, DownlinkRule, Tunnel, UplinkRule};
@@ -132,6 +133,8 @@ pub(crate) struct Memories {
     pub(crate) addresses: Shared<AtomicU32>,
     /// None where nobody reads records beside us.
     pub(crate) cells: Shared<Cell>,
+    /// Words of workers that are processes of their own; none where they are threads.
+    pub(crate) seats: Shared<Seat>,
 }
 
 /// Whoever looks for records beside us; told of what is not in arrays.
@@ -150,7 +153,7 @@ enum Changed {
 }
 
 /// Addresses of one pool that are kept in arrays; beyond these they go to a hash.
-const LARGEST: u64 = 1 << 24;
+pub(crate) const LARGEST: u64 = 1 << 24;
 
 /// All rules of a user plane and the state of their packets. One owner changes them; the functions that decide on
 /// packets ([`Tables::uplink`], [`Tables::downlink`]) only need `&self`.
@@ -204,6 +207,7 @@ impl Tables {
             downlinks: Shared::private(limits.bounded()),
             addresses: Shared::private(index::entries(&ranges)),
             cells: Shared::private(0),
+            seats: Shared::private(0),
         };
         Tables::over(memories, ranges, pools, limits, None)
     }

@@ -14,12 +14,17 @@ pub(crate) struct Cli {
 
 /// The command of worker processes.
 pub(crate) const NF_WORKER: &str = "nf-worker";
+/// The command of data workers' processes.
+pub(crate) const DATA_WORKER: &str = "data-worker";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// A worker process of a core: started by it alone
     #[command(name = NF_WORKER, hide = true)]
     NfWorker,
+    /// A data worker of a user plane: started by it alone
+    #[command(name = DATA_WORKER, hide = true)]
+    DataWorker,
     /// Run the whole core as one process
     Run(crate::run::Args),
     /// Run a user plane alone, under any control plane that speaks PFCP

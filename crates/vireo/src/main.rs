@@ -29,6 +29,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
         cli::Command::NfWorker => run::worker(),
+        cli::Command::DataWorker => run::data_worker(),
         cli::Command::Run(args) => run::run(&args),
         cli::Command::Upf(args) => upf::run(&args),
         cli::Command::Emulate(args) => emulate::run(&args),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use vireo_node::control::{Control, ControlConfig};
 use vireo_node::crew::Program;
 use vireo_node::metrics::Metrics;
-use vireo_node::upf::UpfHandle;
+use vireo_node::upf::{UpfConfig, UpfHandle};
 use vireo_subscribers::Store;
 
 #[derive(Debug, clap::Args)]
@@ -57,9 +57,10 @@ pub(crate) struct Prepared {
 }
 
 /// Opens the subscriber database and starts the UPF, which comes first so that the control plane finds it.
-pub(crate) fn prepare(config: Config) -> Result<Prepared, Failure> {
+pub(crate) fn prepare(mut config: Config) -> Result<Prepared, Failure> {
     let metrics = Arc::new(Metrics::new());
     let store = Store::open(&config.subscribers.database)?;
+    log_of_data_workers(config.upf.as_mut(), &config.log);
     let upf = config.upf.map(vireo_node::upf::start).transpose()?.map(Arc::new);
     if let Some(upf) = &upf {
         upf.publish(metrics.upf());
@@ -88,18 +89,39 @@ const WORKER_REVEALS: &str = "VIREO_WORKER_REVEALS";
 /// How worker processes are started.
 fn program(log: &LogConfig) -> Program {
     let mut program = Program::this([crate::cli::NF_WORKER]);
+    tell_log(&mut program, log);
+    program
+}
+
+/// Has the processes of data workers, if there are to be some, log as this one does.
+pub(crate) fn log_of_data_workers(upf: Option<&mut UpfConfig>, log: &LogConfig) {
+    if let Some(program) = upf.and_then(|upf| upf.processes.as_mut()) {
+        tell_log(program, log);
+    }
+}
+
+fn tell_log(program: &mut Program, log: &LogConfig) {
     program.env.push((WORKER_LOG.into(), log.level.clone().into()));
     if log.reveal_supi {
         program.env.push((WORKER_REVEALS.into(), "1".into()));
     }
-    program
 }
 
 /// Runs this process as a worker of the core that started it.
 pub(crate) fn worker() -> Result<(), Failure> {
+    log_as_told();
+    Ok(vireo_node::nf::run()?)
+}
+
+/// Runs this process as a data worker of the user plane that started it.
+pub(crate) fn data_worker() -> Result<(), Failure> {
+    log_as_told();
+    Ok(vireo_node::crew::data_worker()?)
+}
+
+fn log_as_told() {
     let level = std::env::var(WORKER_LOG).unwrap_or_else(|_| "info".into());
     logging::start(&LogConfig { level, reveal_supi: std::env::var_os(WORKER_REVEALS).is_some() });
-    Ok(vireo_node::nf::run()?)
 }
 
 /// The signals that end the core in order.

@@ -22,9 +22,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let config = Config::load(args.config.as_deref())?;
     logging::start(&config.log);
-    let Some(upf) = config.upf else {
+    let Some(mut upf) = config.upf else {
         return Err(Failure("upf.enabled is false in the configuration: `vireo upf` needs it to be true".into()));
     };
+    crate::run::log_of_data_workers(Some(&mut upf), &config.log);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
     let metrics = Arc::new(Metrics::new());

@@ -71,6 +71,31 @@ fn users_move_between_slices() {
     }
 }
 
+/// Data workers are killed again and again while the UEs are busy; the demo itself fails where one is not taken over from.
+#[test]
+fn every_ue_succeeds_while_data_workers_are_killed() {
+    if !is_root() {
+        eprintln!("skipped: a driver on frames is root's alone");
+        return;
+    }
+    for datapath in ["sockets", "af-packet"] {
+        let directory = tempfile::tempdir().unwrap();
+        let json = directory.path().join("out.json");
+        let arguments =
+            ["demo", "--ues", "40", "--rate", "40", "--kill-data", "10/s", "--datapath", datapath, "--json"];
+        let output = Command::new(VIREO).args(arguments).arg(&json).output().unwrap();
+        if refused(&output.stderr) {
+            return;
+        }
+        check(&output, &json, 40);
+        let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+        let number = |name: &str| report[name].as_u64().unwrap();
+        let kills = number("data_kills");
+        assert!(kills >= 10 && number("data_takeovers") >= kills, "{report}");
+        assert!(number("packets_died") <= 32 * kills, "{report}");
+    }
+}
+
 /// The same with an XDP program in the core, in the network driver and in the kernel's stack. The demo itself fails
 /// where the program leaves most packets to the sockets.
 #[test]

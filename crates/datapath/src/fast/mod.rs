@@ -19,6 +19,7 @@ mod tests;
 use crate::hot::Hot;
 use crate::index::{self, Addresses, Key};
 use crate::inner;
+use crate::processes::Seat;
 use crate::record::{DownlinkRecord, State, UplinkRecord};
 use crate::sys::prefetch;
 use crate::sys::shared::Shared;
@@ -26,7 +27,7 @@ use crate::tables::{DownlinkId, Memories, Pool, Tables};
 use crate::verdict::{DownlinkVerdict, Event, UplinkVerdict};
 pub(crate) use quiet::{Inside, Pause, Quiet};
 pub use shared::SharedTables;
-pub(crate) use shared::{Batch, Reader, finish};
+pub(crate) use shared::{Batch, HandOver, Reader, Workplace, finish};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use vireo_types::{Instant, SessionAddress, Teid};
@@ -142,8 +143,9 @@ impl Arrays {
         addresses: Addresses,
         pools: Vec<Pool>,
         (locking, hot): (Locking, Option<Hot>),
+        seats: Shared<Seat>,
     ) -> Self {
-        let (alone, quiet) = (AtomicBool::new(false), Quiet::default());
+        let (alone, quiet) = (AtomicBool::new(false), Quiet::new(seats));
         Arrays { uplinks, downlinks, addresses, pools, locking, hot, alone, quiet }
     }
 
@@ -245,7 +247,7 @@ impl Memories {
         pools: Vec<Pool>,
         locking: (Locking, Option<Hot>),
     ) -> (Arrays, Shared<crate::overflow::cells::Cell>) {
-        let Memories { uplinks, downlinks, addresses, cells } = self;
-        (Arrays::new(uplinks, downlinks, Addresses::new(ranges, addresses), pools, locking), cells)
+        let Memories { uplinks, downlinks, addresses, cells, seats } = self;
+        (Arrays::new(uplinks, downlinks, Addresses::new(ranges, addresses), pools, locking, seats), cells)
     }
 }

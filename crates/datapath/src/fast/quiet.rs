@@ -3,6 +3,8 @@
 //! nobody.
 
 use super::{Arrays, Owed};
+use crate::processes::Seat;
+use crate::sys::shared::Shared;
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, fence};
@@ -11,12 +13,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A worker's word: odd while it is in a batch. On a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(super) struct Turn(AtomicU64);
+pub(super) struct Turn(pub(super) AtomicU64);
 
 /// The words of all workers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Quiet {
     turns: Mutex<Vec<Arc<Turn>>>,
+    /// Those of workers that are processes of their own. One that has died does not end its batch: whoever buries it does.
+    pub(crate) seats: Arc<Shared<Seat>>,
     /// Somebody has all packets to himself, by the lock of the tables.
     excluded: AtomicBool,
 }
@@ -26,6 +30,11 @@ pub(crate) struct Quiet {
 pub(crate) struct Pause(u32);
 
 impl Pause {
+    /// Whether it has taken so long that whoever can should sleep until it is told.
+    pub(crate) fn is_long(&self) -> bool {
+        self.0 >= 100
+    }
+
     pub(crate) fn once(&mut self) {
         self.0 = self.0.saturating_add(1);
         match self.0 {
@@ -37,6 +46,11 @@ impl Pause {
 }
 
 impl Quiet {
+    /// Of threads of this process, and of processes that have these seats.
+    pub(crate) fn new(seats: Shared<Seat>) -> Self {
+        Quiet { turns: Mutex::default(), seats: Arc::new(seats), excluded: AtomicBool::new(false) }
+    }
+
     /// The word of one more worker, for as long as it keeps it.
     pub(super) fn join(&self) -> Arc<Turn> {
         let turn = Arc::<Turn>::default();
@@ -52,10 +66,10 @@ impl Quiet {
         let turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         // either the batch sees what we have written, or we see that it has begun
         fence(SeqCst);
-        for turn in turns.iter() {
-            let seen = turn.0.load(Acquire);
+        for turn in turns.iter().map(|turn| &turn.0).chain(self.seats.iter().map(|seat| &seat.turn)) {
+            let seen = turn.load(Acquire);
             let mut pause = Pause::default();
-            while seen & 1 == 1 && turn.0.load(Acquire) == seen {
+            while seen & 1 == 1 && turn.load(Acquire) == seen {
                 pause.once();
             }
         }
@@ -78,14 +92,14 @@ pub(crate) struct Inside<'a> {
     pub(crate) arrays: &'a Arrays,
     /// What the owner must be told before anything else is decided on.
     pub(crate) owed: Cell<Option<Owed>>,
-    turn: Option<&'a Turn>,
+    turn: Option<&'a AtomicU64>,
 }
 
 impl<'a> Inside<'a> {
     /// Begins a batch; `None` where somebody has all packets to himself.
     #[inline]
-    pub(super) fn begin(arrays: &'a Arrays, turn: &'a Turn) -> Option<Self> {
-        turn.0.fetch_add(1, SeqCst);
+    pub(crate) fn begin(arrays: &'a Arrays, turn: &'a AtomicU64) -> Option<Self> {
+        turn.fetch_add(1, SeqCst);
         // see `wait`; on this processor an addition that no other may see halfway is a fence
         if !cfg!(target_arch = "x86_64") {
             fence(SeqCst);
@@ -105,7 +119,7 @@ impl Drop for Inside<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Some(turn) = self.turn {
-            turn.0.store(turn.0.load(Relaxed).wrapping_add(1), Release);
+            turn.store(turn.load(Relaxed).wrapping_add(1), Release);
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use super::quiet::Turn;
 use super::{Arrays, Decide, Inside, Locking, Owed};
+use crate::counters::Stats;
+use crate::processes::Desk;
 use crate::tables::{Released, Tables};
 use crate::verdict::Event;
 use std::ops::Deref;
@@ -49,6 +51,11 @@ impl SharedTables {
         }
     }
 
+    /// What is read without the lock.
+    pub(crate) fn arrays(&self) -> &Arc<Arrays> {
+        &self.arrays
+    }
+
     /// What one more worker decides by.
     pub(crate) fn reader(&self) -> Reader {
         Reader { shared: self.clone(), turn: self.arrays.quiet.join() }
@@ -64,6 +71,22 @@ pub(crate) trait Batch {
     fn decide(&mut self, by: &impl Decide, from: usize) -> usize;
     /// Tells the owner.
     fn tell(&mut self, event: Event);
+}
+
+/// A batch whose rest another process can decide on.
+pub(crate) trait HandOver: Batch {
+    /// Has what is decided on leave, and puts the packets from this one on on the desk.
+    fn hand_over(&mut self, from: usize, desk: &Desk);
+}
+
+/// Where a worker works: in a thread beside the tables, or in a process of its own.
+pub(crate) trait Workplace {
+    /// Decides on a batch.
+    fn decide(&self, batch: &mut impl HandOver);
+    /// Takes what was counted, after each round.
+    fn flush(&self, stats: &mut Stats);
+    /// Says that the worker has taken so many packets from the kernel, at most, and not let them go.
+    fn hold(&self, packets: usize);
 }
 
 /// What one worker decides by.
@@ -98,7 +121,7 @@ impl Reader {
     pub(crate) fn decide(&self, batch: &mut impl Batch) {
         let (mut done, mut owed) = (0, None);
         if self.shared.arrays.locking != Locking::Coarse
-            && let Some(inside) = Inside::begin(&self.shared.arrays, &self.turn)
+            && let Some(inside) = Inside::begin(&self.shared.arrays, &self.turn.0)
         {
             done = batch.decide(&inside, 0);
             owed = inside.owed.get();

@@ -20,6 +20,7 @@ use crate::fast::{Arrays, Decide};
 use crate::hops::{Hop, Hops};
 use crate::modules::Module;
 use crate::pipeline::{self, HEADROOM, Said, Unusual};
+use crate::processes::Came;
 use crate::sockets::{EventSink, send};
 use crate::sys::tun::Tun;
 use crate::sys::udp::{BATCH, Socket};
@@ -258,6 +259,30 @@ impl<E: Exit> Engine<E> {
             }
         }
         count
+    }
+
+    /// Gives a frame that is left to another process: as the datagram or packet in it, as the kernel would have received
+    /// it.
+    pub(crate) fn hand_over(&self, frames: &mut impl Frames, n: usize, put: impl FnOnce(Came, &[u8])) {
+        let whole = !frames.lacks_checksum(n);
+        let (octets, start, end) = frames.frame(n);
+        let Some(carried) = layout::read(&octets[..end], start) else { return put(Came::Cut, &[]) };
+        if let Some(datagram) = carried.gtp() {
+            let local = carried.destination(octets);
+            if self.n3.contains(&local) {
+                let from = SocketAddr::new(carried.source(octets), carried.port(octets));
+                return put(Came::Uplink(from, local), &octets[datagram]);
+            }
+        }
+        let packet = &mut octets[carried.packet()];
+        if layout::routed(packet).is_none() {
+            return put(Came::Cut, &[]);
+        }
+        if !whole {
+            layout::complete_checksum(packet);
+        }
+        layout::take_hop(packet);
+        put(Came::Downlink, packet);
     }
 
     /// Decides on a frame; `None` if the tables must be asked, and then nothing has happened.

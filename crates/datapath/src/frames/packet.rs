@@ -6,16 +6,17 @@
 
 use super::{Engine, Fanout, Fate, Frames, Kernel, layout};
 use crate::counters::{DropReason, Stats};
-use crate::fast::{self, Decide, Reader};
+use crate::fast::{self, Decide, HandOver, Workplace};
 use crate::host::StartError;
-use crate::sockets::{Clock, STOP, View};
+use crate::processes::{Desk, Mark};
+use crate::sockets::{Clock, STOP};
 use crate::sys::link::{Arrays, Link, Outbox};
-use crate::sys::poll::{Poller, Waker};
+use crate::sys::poll::Poller;
 use crate::sys::ring::{By, Group, Ring, Span};
 use crate::sys::udp::BATCH;
 use crate::verdict::Event;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use tracing::{debug, warn};
 use vireo_types::Instant;
 
@@ -37,6 +38,22 @@ pub(crate) fn open(interfaces: &[(String, u32)], workers: usize) -> Result<Vec<P
         Ok(Ports { rings: rings.collect::<Result<_, _>>()?, links: links.collect::<Result<_, _>>()? })
     });
     ports.collect::<Result<_, io::Error>>().map_err(refused)
+}
+
+impl Ports {
+    /// Their descriptors, for a worker that is a process of its own: those of the rings, then those that send.
+    pub(crate) fn files(&self) -> io::Result<Vec<OwnedFd>> {
+        let rings = self.rings.iter().map(|ring| ring.link().as_fd());
+        rings.chain(self.links.iter().map(Link::as_fd)).map(|fd| fd.try_clone_to_owned()).collect()
+    }
+
+    /// From such descriptors: each ring goes on where its mark says.
+    pub(crate) fn of(files: &mut impl Iterator<Item = OwnedFd>, mark: impl Fn(usize) -> Mark) -> io::Result<Self> {
+        let mut files: Vec<_> = files.collect();
+        let links = files.split_off(files.len() / 2).into_iter().map(Link::from).collect();
+        let rings = files.into_iter().enumerate().map(|(n, file)| Ring::again(file.into(), mark(n)));
+        Ok(Ports { rings: rings.collect::<Result<_, _>>()?, links })
+    }
 }
 
 /// The sockets that receive.
@@ -100,18 +117,15 @@ impl Frames for Batch<'_> {
 }
 
 pub(crate) struct Worker {
-    pub(crate) view: View,
     pub(crate) engine: Engine<Kernel>,
     pub(crate) ports: Ports,
     pub(crate) clock: Clock,
-    /// Among all workers of frames.
-    pub(crate) number: usize,
 }
 
 impl Worker {
-    pub(crate) fn poller(&self, stop: &Waker) -> io::Result<Poller> {
+    pub(crate) fn poller(&self, stop: BorrowedFd<'_>) -> io::Result<Poller> {
         let poller = Poller::new()?;
-        poller.add(stop.as_fd(), STOP)?;
+        poller.add(stop, STOP)?;
         for (token, ring) in (0..).zip(&self.ports.rings) {
             poller.add(ring.link().as_fd(), token)?;
         }
@@ -119,8 +133,7 @@ impl Worker {
     }
 
     /// Runs until it is told to stop. The waker stays readable, so that every worker sees it.
-    pub(crate) fn run(mut self, poller: &Poller) -> io::Result<()> {
-        let reader = self.view.tables.reader();
+    pub(crate) fn run(mut self, place: &impl Workplace, poller: &Poller) -> io::Result<()> {
         let mut stats = Stats::default();
         let mut outbox: Vec<Arrays> = self.ports.links.iter().map(|_| Arrays::new()).collect();
         let mut ready = Vec::with_capacity(1 + self.ports.rings.len());
@@ -133,7 +146,7 @@ impl Worker {
                 }
                 let ring = &mut self.ports.rings[*token as usize];
                 let (links, clock) = (&self.ports.links, self.clock);
-                if receive(&reader, &mut self.engine, ring, (links, &mut outbox), clock, &mut stats) {
+                if receive(place, &mut self.engine, ring, (links, &mut outbox), clock, &mut stats) {
                     continue;
                 }
                 match ring.link().take_error() {
@@ -145,14 +158,14 @@ impl Worker {
                     None => {}
                 }
             }
-            self.view.flush(Some(self.number), &mut stats);
+            place.flush(&mut stats);
         }
     }
 }
 
 /// Handles a block of frames; `false` if there is none.
 fn receive(
-    reader: &Reader,
+    place: &impl Workplace,
     engine: &mut Engine<Kernel>,
     ring: &mut Ring,
     (links, outbox): (&[Link], &mut [Arrays]),
@@ -163,13 +176,15 @@ fn receive(
     let mut spans = [Span::default(); BATCH];
     let mut fates = [Fate::Done; BATCH];
     loop {
+        place.hold(BATCH);
         let count = block.next(&mut spans);
+        place.hold(count);
         if count == 0 {
             return true;
         }
         let batch = Batch { octets: block.octets(), spans: &spans[..count] };
         let fates = &mut fates;
-        reader.decide(&mut Work { engine, batch, fates, links, outbox, stats, now: clock.now() });
+        place.decide(&mut Work { engine, batch, fates, links, outbox, stats, now: clock.now() });
     }
 }
 
@@ -203,6 +218,14 @@ impl fast::Batch for Work<'_, '_> {
 
     fn tell(&mut self, event: Event) {
         self.engine.tell(event);
+    }
+}
+
+impl HandOver for Work<'_, '_> {
+    fn hand_over(&mut self, from: usize, desk: &Desk) {
+        for n in from..self.batch.spans.len() {
+            self.engine.hand_over(&mut self.batch, n, |came, octets| desk.put(n - from, came, octets));
+        }
     }
 }
 

@@ -125,9 +125,17 @@ pub struct WorkerLoad {
     pub dropped: u64,
 }
 
-/// All workers' loads.
-pub(crate) fn read(loads: &[Load]) -> Vec<WorkerLoad> {
-    loads.iter().map(Load::read).collect()
+/// All workers' loads, with what workers that are processes have counted themselves.
+pub(crate) fn read(loads: &[Load], seats: impl Iterator<Item = Option<Stats>>) -> Vec<WorkerLoad> {
+    let sum = |(load, seat): (&Load, Option<Stats>)| {
+        let (load, seat) = (load.read(), seat.unwrap_or_default());
+        WorkerLoad {
+            uplink: load.uplink.plus(seat.uplink),
+            downlink: load.downlink.plus(seat.downlink),
+            dropped: load.dropped + seat.drops.iter().sum::<u64>(),
+        }
+    };
+    loads.iter().zip(seats).map(sum).collect()
 }
 
 #[cfg(test)]

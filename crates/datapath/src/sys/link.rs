@@ -10,6 +10,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 #[derive(Debug)]
 pub(crate) struct Link(OwnedFd);
 
+impl From<OwnedFd> for Link {
+    /// One that another process has opened.
+    fn from(fd: OwnedFd) -> Self {
+        Link(fd)
+    }
+}
+
 impl Link {
     /// A socket that receives nothing until it is bound to all protocols.
     pub(crate) fn open() -> io::Result<Self> {

@@ -74,6 +74,13 @@ impl Waker {
     }
 }
 
+impl From<OwnedFd> for Waker {
+    /// One that another process has made.
+    fn from(fd: OwnedFd) -> Self {
+        Waker(Arc::new(fd))
+    }
+}
+
 impl AsFd for Waker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

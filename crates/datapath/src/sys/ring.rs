@@ -1,6 +1,7 @@
 //! A receive ring of AF_PACKET (TPACKET_V3): blocks of frames that the kernel fills and hands over one after the other.
 
 use super::link::Link;
+use crate::processes::Mark;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
@@ -17,6 +18,7 @@ const HAND_OVER: u32 = 1;
 const STATUS: usize = 8;
 const PACKETS: usize = 12;
 const FIRST: usize = 16;
+const SEQUENCE: usize = 24;
 // struct tpacket3_hdr
 const NEXT: usize = 0;
 const CAPTURED: usize = 12;
@@ -59,6 +61,10 @@ pub(crate) struct Ring {
     link: Link,
     start: NonNull<u8>,
     current: usize,
+    /// Where is noted how far it is read, for whoever may have to go on.
+    mark: Option<Mark>,
+    /// Frames of the current block that were read by another.
+    skip: u32,
 }
 
 // SAFETY: the mapping is the ring's alone and may be used from any thread, one at a time
@@ -82,13 +88,37 @@ impl Ring {
             tp_feature_req_word: 0,
         };
         link.set(libc::PACKET_RX_RING, &request)?;
+        Ring::over(link)
+    }
+
+    /// A ring that another process has opened, from where it was read last.
+    pub(crate) fn again(link: Link, mark: Mark) -> io::Result<Self> {
+        let mut ring = Ring::over(link)?;
+        let Position { block, returning, taken, sequence } = Position::of(mark.get());
+        ring.current = block as usize % BLOCKS;
+        ring.mark = Some(mark);
+        // the kernel may have filled it once more since
+        let same = ring.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0 && ring.sequence() == sequence;
+        match (returning, same) {
+            (true, true) => ring.give_back(),
+            (true, false) => ring.go_on(),
+            (false, true) => ring.skip = taken,
+            (false, false) => {}
+        }
+        Ok(ring)
+    }
+
+    /// The ring of a socket that has one.
+    fn over(link: Link) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         // SAFETY: the kernel chooses the place; the result is checked and owned by nobody else
         let start =
             unsafe { libc::mmap(std::ptr::null_mut(), BLOCK * BLOCKS, protection, flags, link.as_fd().as_raw_fd(), 0) };
         match NonNull::new(start.cast::<u8>()) {
-            Some(begin) if start != libc::MAP_FAILED => Ok(Ring { link, start: begin, current: 0 }),
+            Some(begin) if start != libc::MAP_FAILED => {
+                Ok(Ring { link, start: begin, current: 0, mark: None, skip: 0 })
+            }
             _ => Err(io::Error::last_os_error()),
         }
     }
@@ -135,9 +165,44 @@ impl Ring {
         if self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return None;
         }
+        let skip = std::mem::take(&mut self.skip);
         let octets = self.octets();
-        let (left, next) = (u32_at(octets, PACKETS), u32_at(octets, FIRST) as usize);
-        Some(Block { ring: self, left, next })
+        let (count, first) = (u32_at(octets, PACKETS), u32_at(octets, FIRST) as usize);
+        let taken = skip.min(count);
+        let next = (0..taken).fold(first, |at, _| at + u32_at(octets, at + NEXT) as usize);
+        Some(Block { ring: self, taken, left: count - taken, next })
+    }
+
+    /// The lower half of the block's number, which is another each time that the kernel fills it.
+    fn sequence(&mut self) -> u32 {
+        let octets = self.octets();
+        octets.get(SEQUENCE..).and_then(|rest| rest.first_chunk()).map_or(0, |rest| u64::from_ne_bytes(*rest) as u32)
+    }
+
+    fn note(&mut self, returning: bool, taken: u32) {
+        if self.mark.is_some() {
+            let (block, sequence) = (self.current as u8, self.sequence());
+            self.mark(Position { block, returning, taken, sequence });
+        }
+    }
+
+    fn mark(&self, position: Position) {
+        if let Some(mark) = &self.mark {
+            mark.set(position.word());
+        }
+    }
+
+    /// The current block is the kernel's again.
+    fn give_back(&mut self) {
+        self.note(true, 0);
+        self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.go_on();
+    }
+
+    fn go_on(&mut self) {
+        self.current = (self.current + 1) % BLOCKS;
+        // no block of the kernel's has the number 0
+        self.mark(Position { block: self.current as u8, returning: false, taken: 0, sequence: 0 });
     }
 
     fn octets(&mut self) -> &mut [u8] {
@@ -154,6 +219,30 @@ impl Drop for Ring {
     }
 }
 
+/// How far a ring is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Position {
+    block: u8,
+    /// All of the block is read, and it is being given back to the kernel.
+    returning: bool,
+    /// Frames of it that were taken.
+    taken: u32,
+    /// Of the block.
+    sequence: u32,
+}
+
+impl Position {
+    fn word(self) -> u64 {
+        let taken = u64::from(self.taken.min(0xffff));
+        u64::from(self.sequence) << 32 | taken << 16 | u64::from(self.returning) << 8 | u64::from(self.block)
+    }
+
+    fn of(word: u64) -> Self {
+        let (sequence, taken) = ((word >> 32) as u32, (word >> 16) as u32 & 0xffff);
+        Position { block: word as u8, returning: word >> 8 & 1 == 1, taken, sequence }
+    }
+}
+
 fn u32_at(octets: &[u8], at: usize) -> u32 {
     octets.get(at..).and_then(|octets| octets.first_chunk()).map_or(0, |octets| u32::from_ne_bytes(*octets))
 }
@@ -162,6 +251,9 @@ fn u32_at(octets: &[u8], at: usize) -> u32 {
 #[derive(Debug)]
 pub(crate) struct Block<'r> {
     ring: &'r mut Ring,
+    /// Frames that were found,
+    taken: u32,
+    /// and those that were not yet.
     left: u32,
     next: usize,
 }
@@ -174,6 +266,7 @@ impl Block<'_> {
         while found < spans.len() && self.left > 0 {
             let at = self.next;
             self.left -= 1;
+            self.taken += 1;
             self.next += u32_at(octets, at + NEXT) as usize;
             let word = |offset| u32_at(octets, at + offset);
             let start = at + (word(MAC) & 0xffff) as usize;
@@ -186,6 +279,8 @@ impl Block<'_> {
             spans[found] = Span { room: at + FRAME_HEADER, start, end, lacks_checksum };
             found += 1;
         }
+        // before anything becomes of them: whoever goes on must not do so twice
+        self.ring.note(false, self.taken);
         found
     }
 
@@ -197,7 +292,6 @@ impl Block<'_> {
 
 impl Drop for Block<'_> {
     fn drop(&mut self) {
-        self.ring.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
-        self.ring.current = (self.ring.current + 1) % BLOCKS;
+        self.ring.give_back();
     }
 }

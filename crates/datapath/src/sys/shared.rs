@@ -3,8 +3,10 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
 use std::ops::Deref;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 /// A type of which anybody may write any part at any time.
 ///
@@ -87,9 +89,25 @@ impl<T: Plain> Shared<T> {
         Some(Shared { start: NonNull::new(start.cast())?, length, mapped: octets })
     }
 
-    /// The values of a BPF array map, which holds at least `length` of them back to back.
+    /// Memory that other processes may map too, and what they map it by.
+    pub(crate) fn in_file(length: usize) -> io::Result<(Self, OwnedFd)> {
+        let file = memfd_create("vireo-datapath", MemfdFlags::CLOEXEC)?;
+        ftruncate(&file, Self::mapped_octets(length) as u64)?;
+        let shared: Shared<T> = Shared::mapped(file.as_fd(), length)?;
+        if shared.mapped >= HUGE_PAGE {
+            // SAFETY: the range is our mapping. Where the kernel does not take the advice, ordinary pages do.
+            unsafe { libc::madvise(shared.start.as_ptr().cast(), shared.mapped, libc::MADV_HUGEPAGE) };
+        }
+        Ok((shared, file))
+    }
+
+    fn mapped_octets(length: usize) -> usize {
+        Self::layout(length).size().max(1).next_multiple_of(page_octets())
+    }
+
+    /// The values of a BPF array map, or of another process's memory, which holds at least `length` of them back to back.
     pub(crate) fn mapped(map: BorrowedFd<'_>, length: usize) -> io::Result<Self> {
-        let octets = Self::layout(length).size().next_multiple_of(page_octets());
+        let octets = Self::mapped_octets(length);
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the kernel chooses the place; the result is checked and owned by nobody else
         let start =

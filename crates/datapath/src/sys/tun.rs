@@ -3,7 +3,7 @@
 use super::{check, check_size};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 /// linux/if_tun.h: _IOR('T', 224, int)
@@ -58,6 +58,13 @@ impl Tun {
         // SAFETY: the packet is readable for its length
         check_size(unsafe { libc::write(self.0.as_raw_fd(), packet.as_ptr().cast(), packet.len()) })?;
         Ok(())
+    }
+}
+
+impl From<OwnedFd> for Tun {
+    /// A queue that another process has opened.
+    fn from(fd: OwnedFd) -> Self {
+        Tun(fd.into())
     }
 }
 

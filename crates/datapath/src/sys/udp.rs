@@ -68,6 +68,11 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
+    /// A socket that another process has bound to this address.
+    pub(crate) fn of(fd: OwnedFd, local: IpAddr) -> Self {
+        Socket { fd, local }
+    }
+
     /// Binds a socket; with `shared` several may have the address, and the kernel divides what comes by its source.
     pub(crate) fn bind(local: SocketAddr, shared: bool) -> io::Result<Self> {
         let family = if local.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };

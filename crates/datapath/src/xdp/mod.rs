@@ -147,6 +147,7 @@ impl Xdp {
             downlinks: mapped(&bpf, "downlinks", records)?,
             addresses: mapped(&bpf, "addresses", entries)?,
             cells: mapped(&bpf, "cells", cells)?,
+            seats: Shared::private(0),
         };
         let found = Found { foreign: taken(&mut bpf, "foreign")?, framed: taken(&mut bpf, "framed")? };
         let counted = taken(&mut bpf, "counted")?;

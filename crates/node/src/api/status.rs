@@ -182,6 +182,15 @@ pub struct UpfStatus {
     pub downlink_bytes: u64,
     /// Packets dropped, whatever the reason.
     pub dropped_packets: u64,
+    /// Data workers, processes of their own, that have died and were taken over from.
+    #[serde(default)]
+    pub takeovers: u64,
+    /// The longest time from when a data worker's end was seen until the next one worked, in microseconds.
+    #[serde(default)]
+    pub longest_takeover_us: u64,
+    /// Packets that died with data workers, at most.
+    #[serde(default)]
+    pub packets_died: u64,
 }
 
 /// A worker process.

@@ -34,6 +34,13 @@ pub enum EnlistError {
 ///
 /// When this process was started by somebody else, or the region does not let it in.
 pub fn enlist() -> Result<Worker, EnlistError> {
+    let worker = follow()?;
+    let descriptor = io::stdin().as_fd().try_clone_to_owned()?;
+    Ok(Region::attach(descriptor)?.join(worker)?)
+}
+
+/// Makes this process end with the one that started it; gives its number.
+pub(super) fn follow() -> Result<u8, EnlistError> {
     let number = |name| std::env::var(name).ok().and_then(|n| n.parse::<u32>().ok()).ok_or(EnlistError::NotAWorker);
     let (worker, host) = (number(NUMBER)?, number(HOST)?);
     let worker = u8::try_from(worker).map_err(|_| EnlistError::NotAWorker)?;
@@ -42,6 +49,5 @@ pub fn enlist() -> Result<Worker, EnlistError> {
     if getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned()) != Some(host) {
         return Err(EnlistError::Orphan);
     }
-    let descriptor = io::stdin().as_fd().try_clone_to_owned()?;
-    Ok(Region::attach(descriptor)?.join(worker)?)
+    Ok(worker)
 }

@@ -13,11 +13,13 @@
 mod cgroup;
 mod enlist;
 mod process;
+mod recruit;
 mod watch;
 mod weights;
 
 pub use enlist::{EnlistError, enlist};
 pub use process::Program;
+pub use recruit::{DataWorkerError, data_worker};
 
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;

@@ -298,19 +298,30 @@ impl Watch {
 
 /// Whether a worker that has work and is not heard of will not be heard of again.
 fn judge(member: &mut Member, config: &CrewConfig) {
-    if member.silent < config.stopped_after {
-        return;
+    if let Some(why) = is_lost(&member.process, member.silent, &mut member.cpu, config) {
+        member.kill(why);
+    }
+}
+
+/// Whether a process that has work and was silent for so long will not be heard of again, and is to be killed. `cpu` is
+/// the processor's time that it had had when this was asked first.
+pub(super) fn is_lost(
+    process: &Process,
+    silent: Duration,
+    cpu: &mut Option<Duration>,
+    config: &CrewConfig,
+) -> Option<Why> {
+    if silent < config.stopped_after {
+        return None;
     }
     // If it has ended, the kernel says so in a moment.
-    let Some(activity) = member.process.activity() else { return };
-    let since = *member.cpu.get_or_insert(activity.cpu);
+    let activity = process.activity()?;
+    let since = *cpu.get_or_insert(activity.cpu);
     if activity.state == State::Stopped {
-        return member.kill(Why::Stopped);
+        return Some(Why::Stopped);
     }
     // One that wants the processor and has had little of it is not stuck: others are busy.
     let starved = activity.state == State::Runnable && activity.cpu.saturating_sub(since) < config.stuck_after / 4;
     let patience = if starved { config.stuck_after * STARVED } else { config.stuck_after };
-    if member.silent >= patience {
-        member.kill(Why::Stuck);
-    }
+    (silent >= patience).then_some(Why::Stuck)
 }

@@ -30,6 +30,9 @@ impl UpfHandle {
         entry.downlink_packets = stats.packets.downlink.packets;
         entry.downlink_bytes = stats.packets.downlink.octets;
         entry.dropped_packets = stats.packets.drops.iter().sum();
+        entry.takeovers = stats.takeovers.count;
+        entry.longest_takeover_us = u64::try_from(stats.takeovers.longest.as_micros()).unwrap_or(u64::MAX);
+        entry.packets_died = stats.takeovers.lost_at_most;
     }
 }
 

@@ -1,4 +1,5 @@
 use super::slices::{DataSlice, LeanSlice};
+use crate::crew::Program;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use vireo_datapath::{BufferLimits, FramesConfig, Locking, Module, XdpConfig};
@@ -36,6 +37,8 @@ pub struct UpfConfig {
     pub slices: Vec<DataSlice>,
     /// Slices of simple devices, whose sessions are lean where their rules allow it: not counted one by one.
     pub lean: Vec<LeanSlice>,
+    /// With it, packet threads are processes of their own, started as this: one that dies is taken over from by the next.
+    pub processes: Option<Program>,
     /// Sessions at the same time; 2^24 at the most.
     pub max_sessions: usize,
     /// Buffering of downlink packets for idle UEs.
@@ -82,6 +85,7 @@ impl Default for UpfConfig {
             hot_users: 0,
             slices: vec![],
             lean: vec![],
+            processes: None,
             max_sessions: 65_536,
             buffer: BufferLimits::default(),
             response_time: Duration::from_secs(3),

@@ -2,7 +2,7 @@
 //!
 //! `vireo_upf_sessions`, `vireo_upf_buffered_octets`, `vireo_upf_packets_total{direction}`,
 //! `vireo_upf_octets_total{direction}` (`uplink`, `downlink`), `vireo_upf_buffered_packets_total`,
-//! `vireo_upf_answers_total`, `vireo_upf_dropped_packets_total{reason}`, of sessions with more rules than a record holds
+//! `vireo_upf_answers_total`, `vireo_upf_worker_takeovers_total`, `vireo_upf_dropped_packets_total{reason}`, of sessions with more rules than a record holds
 //! `vireo_upf_rule_sessions{by}` and, with XDP, `vireo_upf_rule_packets_total{by}` (`kernel`, `process`), and
 //! `vireo_upf_pfcp_total{outcome}` (`accepted`, `rejected`, `discarded`, `repeated`, `report`, `unanswered-report`).
 
@@ -20,6 +20,7 @@ pub struct UpfMetrics {
     octets: [Counter; 2],
     buffered: Counter,
     answers: Counter,
+    takeovers: Counter,
     drops: Vec<Counter>,
     rule_sessions: [Gauge; 2],
     rule_packets: [Counter; 2],
@@ -54,6 +55,7 @@ impl UpfMetrics {
             octets: directions("vireo_upf_octets_total"),
             buffered: counter("vireo_upf_buffered_packets_total", vec![]),
             answers: counter("vireo_upf_answers_total", vec![]),
+            takeovers: counter("vireo_upf_worker_takeovers_total", vec![]),
             drops: DropReason::ALL
                 .iter()
                 .map(|r| counter("vireo_upf_dropped_packets_total", vec![Label::new("reason", r.name())]))
@@ -75,6 +77,7 @@ impl UpfMetrics {
         }
         self.buffered.absolute(packets.buffered);
         self.answers.absolute(packets.answers);
+        self.takeovers.absolute(stats.takeovers.count);
         for (counter, n) in self.drops.iter().zip(packets.drops) {
             counter.absolute(n);
         }
@@ -96,6 +99,7 @@ fn describe(recorder: &dyn Recorder) {
         ("vireo_upf_octets_total", "Octets of the user packets forwarded, by direction."),
         ("vireo_upf_buffered_packets_total", "Downlink packets buffered for idle UEs."),
         ("vireo_upf_answers_total", "Echo responses, error indications and router advertisements sent."),
+        ("vireo_upf_worker_takeovers_total", "Processes of data workers that died and were taken over from."),
         ("vireo_upf_dropped_packets_total", "Packets dropped, by reason."),
         ("vireo_upf_rule_packets_total", "Packets of such sessions that came to XDP, by who decided on them."),
         ("vireo_upf_pfcp_total", "PFCP requests by outcome, and reports of our own."),

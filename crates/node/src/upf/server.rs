@@ -18,7 +18,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tracing::{debug, info};
 use vireo_datapath::poll::{Poller, Waker};
-use vireo_datapath::{Event, FlowPackets, FlowSessions, Limits, Sockets, SocketsConfig, StartError, Stats, View};
+use vireo_datapath::{
+    Event, FlowPackets, FlowSessions, Limits, Recruit, Sockets, SocketsConfig, StartError, Stats, TakeoverStats, View,
+};
 
 /// Events that may wait for the N4 thread; more are told again by their next packet.
 const EVENTS: usize = 16_384;
@@ -80,6 +82,8 @@ pub struct UpfStats {
     pub flow_packets: FlowPackets,
     /// PFCP.
     pub pfcp: PfcpStats,
+    /// Data workers that were processes of their own, and died.
+    pub takeovers: TakeoverStats,
 }
 
 /// A running UPF; it ends when this is dropped.
@@ -108,7 +112,8 @@ impl Shared {
             datapath.look(|tables| (tables.buffered_octets(), tables.flow_sessions()));
         let Shared { associations, sessions, pfcp, .. } = *self;
         let (packets, flow_packets) = (datapath.stats(), datapath.flow_packets());
-        UpfStats { associations, sessions, buffered_octets, packets, flow_sessions, flow_packets, pfcp }
+        let takeovers = datapath.takeovers();
+        UpfStats { associations, sessions, buffered_octets, packets, flow_sessions, flow_packets, pfcp, takeovers }
     }
 }
 
@@ -259,6 +264,7 @@ fn datapath_config(config: &UpfConfig) -> SocketsConfig {
         xdp: config.xdp.clone(),
         frames: config.frames.clone(),
         slices: config.slices.iter().map(|slice| slice.workers.clone()).collect(),
+        processes: config.processes.clone().map(|program| Arc::new(program) as Arc<dyn Recruit>),
     }
 }
 

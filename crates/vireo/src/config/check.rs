@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{CoreConfig, DnnConfig, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig};
 use vireo_node::config::{ApiConfig, DATA_NETWORKS, N2Config, N4Config};
+use vireo_node::crew::Program;
 use vireo_node::upf::{
     DataSlice, Fanout, FrameIo, FramesConfig, LeanSlice, Locking, Module, Pool, UpfConfig as EmbeddedUpf, XdpConfig,
     XdpMode,
@@ -330,6 +331,32 @@ fn hot_users(datapath: &file::Datapath, problems: &mut Problems) {
     problems.check(fine, KEY, "users move between levels with locking = \"fine\" alone: remove one of the keys");
 }
 
+/// How data workers are started that are to be processes.
+fn processes(datapath: &file::Datapath, problems: &mut Problems) -> Option<Program> {
+    const KEY: &str = "datapath.placement";
+    if datapath.placement == file::Placement::Threads {
+        return None;
+    }
+    let refused = match datapath.driver {
+        PacketDriver::Xdp => Some(
+            "with driver = \"xdp\" the data workers are a program in the kernel, which no process holds: only \"threads\" is \
+             allowed",
+        ),
+        PacketDriver::AfXdp => Some(
+            "the frames of driver = \"af-xdp\" lie in memory that ends with its process: only \"threads\" is allowed",
+        ),
+        _ if datapath.locking != file::Locking::Fine => {
+            Some("a lock that a killed worker holds is held for ever: locking = \"fine\" alone goes with \"processes\"")
+        }
+        _ if datapath.hot_users > 0 => {
+            Some("the hot level of users is not shared with processes: hot-users = 0 alone goes with \"processes\"")
+        }
+        PacketDriver::Sockets | PacketDriver::AfPacket => None,
+    };
+    problems.check(refused.is_none(), KEY, refused.unwrap_or_default());
+    Some(Program::this([crate::cli::DATA_WORKER]))
+}
+
 /// The driver of user packets, with what it needs.
 fn driver(datapath: &file::Datapath, problems: &mut Problems) -> (Option<XdpConfig>, Option<FramesConfig>) {
     const KEY: &str = "datapath.interfaces";
@@ -502,6 +529,7 @@ fn upf(
         },
         hot_users: datapath.hot_users,
         workers: datapath.workers,
+        processes: processes(datapath, problems),
         slices: slices.to_vec(),
         lean: lean.to_vec(),
         ..EmbeddedUpf::default()

@@ -302,6 +302,8 @@ pub(super) struct Datapath {
     pub(super) mode: XdpMode,
     /// Packet threads.
     pub(super) workers: usize,
+    /// Of sockets and AF_PACKET.
+    pub(super) placement: Placement,
     /// Of AF_PACKET.
     pub(super) fanout: Fanout,
     /// Of all drivers but the sockets.
@@ -337,6 +339,7 @@ impl Default for Datapath {
             next_hops: Vec::new(),
             mode: XdpMode::Native,
             workers: 1,
+            placement: Placement::Threads,
             fanout: Fanout::Hash,
             nic_filters: false,
             locking: Locking::Fine,
@@ -352,6 +355,13 @@ pub(super) enum Locking {
     Fine,
     Coarse,
     SharedWriter,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Placement {
+    Threads,
+    Processes,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -381,6 +381,16 @@ fn the_driver_of_user_packets_is_chosen_with_what_it_needs() {
         ),
         ("datapath = { hot-users = 9, locking = 'coarse' }", "datapath.hot-users: users move between levels"),
         ("datapath.hot-users = 99999999", "datapath.hot-users: 0 (one level) to"),
+        (
+            "datapath = { driver = 'xdp', interfaces = ['a'], placement = 'processes' }",
+            "datapath.placement: with driver = \"xdp\" the data workers are a program in the kernel",
+        ),
+        (
+            "datapath = { driver = 'af-xdp', interfaces = ['a'], placement = 'processes' }",
+            "datapath.placement: the frames of driver = \"af-xdp\"",
+        ),
+        ("datapath = { placement = 'processes', locking = 'coarse' }", "datapath.placement: a lock that a killed"),
+        ("datapath = { placement = 'processes', hot-users = 9 }", "datapath.placement: the hot level"),
         ("datapath.fanout = 'queue'", "datapath.fanout: only driver = \"af-packet\""),
         ("datapath = { driver = 'af-packet', interfaces = ['a'], nic-filters = true }", "datapath.nic-filters: only"),
         (

@@ -1,8 +1,9 @@
-//! `--kill-nf`: worker processes of the core are killed while the UEs are busy. Which one is left to chance; how often
-//! is not.
+//! `--kill-nf` and `--kill-data`: worker processes of the core, or data workers of its user plane, are killed while the
+//! UEs are busy. Which one is left to chance; how often is not.
 
 use crate::cli::Failure;
 use crate::lab::core::Core;
+use crate::lab::process::Process;
 use crate::lab::workers::Worker;
 use rand::seq::IndexedRandom;
 use std::str::FromStr;
@@ -33,9 +34,13 @@ impl FromStr for Rate {
     }
 }
 
+/// Finds those that may be killed.
+type Of = fn(&Process) -> Result<Vec<Worker>, Failure>;
+
 /// Kills workers, one after the other.
 #[derive(Debug)]
 pub(super) struct Killer {
+    of: Of,
     every: Duration,
     due: Instant,
     /// How many it has killed.
@@ -43,15 +48,20 @@ pub(super) struct Killer {
 }
 
 impl Killer {
-    /// Begins now: the first one is killed after one interval.
-    pub(super) fn new(rate: Rate) -> Self {
-        Killer { every: rate.0, due: Instant::now() + rate.0, kills: 0 }
+    /// Begins now: the first worker that runs steps is killed after one interval.
+    pub(super) fn of_steps(rate: Rate) -> Self {
+        Killer { of: Worker::of, every: rate.0, due: Instant::now() + rate.0, kills: 0 }
+    }
+
+    /// The same of data workers: those that have a place, and not one in reserve.
+    pub(super) fn of_packets(rate: Rate) -> Self {
+        Killer { of: Worker::of_data, ..Killer::of_steps(rate) }
     }
 
     /// Kills one if it is time. While there is none, because the last one is not replaced yet, it stays due.
     pub(super) fn work(&mut self, core: &Core) -> Result<(), Failure> {
         if Instant::now() >= self.due
-            && let Some(worker) = Worker::of(&core.process)?.choose(&mut rand::rng())
+            && let Some(worker) = (self.of)(&core.process)?.choose(&mut rand::rng())
             && worker.kill()?
         {
             self.kills += 1;

@@ -47,6 +47,9 @@ pub(crate) struct Args {
     /// Kill a worker process of the core so often while the UEs are busy
     #[arg(long, value_name = "R/s")]
     kill_nf: Option<Rate>,
+    /// Kill a data worker, a process of its own then, so often while the UEs are busy
+    #[arg(long, value_name = "R/s")]
+    kill_data: Option<Rate>,
     /// Move a user to another slice of the user plane so often while the UEs are busy
     #[arg(long, value_name = "R/s")]
     migrate: Option<Rate>,
@@ -118,17 +121,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let options = CoreOptions {
         subscribers: args.ues.into(),
         ciphering: vec![text(ciphering).to_uppercase()],
-        tables: datapath(args.datapath, &lab)? + if args.pcap.is_some() { N4_ON_THE_WIRE } else { "" },
+        tables: datapath(args, &lab)? + if args.pcap.is_some() { N4_ON_THE_WIRE } else { "" },
         ..slices.unwrap_or_default()
     };
     let mut core = Core::start(&lab, &options, log, &interrupt)?;
     eprintln!("demo: the core is ready; {} UEs on {} gNBs, {} per second", args.ues, args.gnbs, args.rate);
 
     let before = lab.data_network_counters()?;
-    let mut killer = args.kill_nf.map(Killer::new);
+    let mut killers = [args.kill_nf.map(Killer::of_steps), args.kill_data.map(Killer::of_packets)];
     let mut migrator = args.migrate.map(Migrator::new);
     let mut meanwhile = |core: &Core| {
-        killer.as_mut().map_or(Ok(()), |killer| killer.work(core))?;
+        killers.iter_mut().flatten().try_for_each(|killer| killer.work(core))?;
         migrator.as_mut().map_or(Ok(()), |migrator| migrator.work(core))
     };
     let emulated = emulator::run_with(&lab, &mut core, &emulator_options(args), &interrupt, &mut meanwhile)?;
@@ -137,6 +140,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         check_fast(&text(args.datapath), after.rx_packets - before.rx_packets)?;
     }
     let slices = core.slices()?;
+    // the last one may have been killed a moment ago
+    std::thread::sleep(Duration::from_millis(if args.kill_data.is_some() { 200 } else { 0 }));
+    let user_plane = core.user_plane()?;
     core.stop()?;
     if let (Some(capture), Some(path)) = (capture, &args.pcap) {
         let written = capture.finish()?;
@@ -144,18 +150,25 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 
     let mut report = Report::new(args.ues, &args.scenario, &emulated, before, after);
-    report.kills = killer.as_ref().map_or(0, |killer| killer.kills);
+    let [kills, data_kills] = killers.each_ref().map(|killer| killer.as_ref().map(|killer| killer.kills));
+    (report.kills, report.data_kills) = (kills.unwrap_or(0), data_kills.unwrap_or(0));
+    (report.data_takeovers, report.packets_died) = (user_plane.takeovers, user_plane.packets_died);
+    report.longest_takeover_us = user_plane.longest_takeover_us;
     report.migrations = migrator.as_ref().map_or(0, |migrator| migrator.migrations);
     println!("{report}");
     if let Some(file) = &mut json {
         serde_json::to_writer_pretty(&mut *file, &report)?;
         file.write_all(b"\n")?;
     }
+    if report.data_takeovers < report.data_kills {
+        let (kills, takeovers) = (report.data_kills, report.data_takeovers);
+        return Err(Failure(format!("{kills} data workers were killed, and only {takeovers} taken over from")));
+    }
     if migrator.is_some() {
         check_moved(&report, &slices)?;
     }
     if report.complete() {
-        let none = killer.is_some() && report.kills == 0;
+        let none = [kills, data_kills].contains(&Some(0));
         let why = "no worker process was killed: the run was over before, or there was none";
         return if none { Err(Failure(why.into())) } else { Ok(()) };
     }
@@ -166,15 +179,18 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// The configuration of the driver, for which the laboratory is prepared.
-fn datapath(datapath: Datapath, lab: &Lab) -> Result<String, Failure> {
-    match datapath {
-        Datapath::Sockets => Ok(String::new()),
-        Datapath::Xdp | Datapath::AfPacket | Datapath::AfXdp => {
+fn datapath(args: &Args, lab: &Lab) -> Result<String, Failure> {
+    let placement = if args.kill_data.is_some() { "processes" } else { "threads" };
+    let mut table = format!("[datapath]\nplacement = {placement:?}\n");
+    match args.datapath {
+        Datapath::Sockets => {}
+        driver @ (Datapath::Xdp | Datapath::AfPacket | Datapath::AfXdp) => {
             lab.prepare_xdp()?;
-            let driver = text(datapath);
-            Ok(format!("[datapath]\ndriver = {driver:?}\ninterfaces = [{N2:?}, {N6:?}]\n"))
+            let driver = text(driver);
+            table += &format!("driver = {driver:?}\ninterfaces = [{N2:?}, {N6:?}]\n");
         }
     }
+    Ok(table)
 }
 
 /// Fails unless users were moved, each slice has handled packets, and none was lost.

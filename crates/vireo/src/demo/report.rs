@@ -31,6 +31,14 @@ pub(super) struct Report {
     pub(super) lost: u64,
     /// Worker processes that were killed meanwhile.
     pub(super) kills: u64,
+    /// Data workers' processes that were killed meanwhile.
+    pub(super) data_kills: u64,
+    /// Of them, those that the next one has taken over from, as the user plane says.
+    pub(super) data_takeovers: u64,
+    /// The longest time from when it saw the end of one until the next one worked.
+    pub(super) longest_takeover_us: u64,
+    /// Packets that died with them, at most.
+    pub(super) packets_died: u64,
     /// Times that a user was moved to another slice of the user plane meanwhile.
     pub(super) migrations: u64,
     /// Packets of UEs that had to be sent again or were never answered.
@@ -75,6 +83,10 @@ impl Report {
             deregistered: result.deregistered,
             lost: ues.saturating_sub(result.succeeded),
             kills: 0,
+            data_kills: 0,
+            data_takeovers: 0,
+            longest_takeover_us: 0,
+            packets_died: 0,
             migrations: 0,
             lost_packets: echoes.resent + echoes.echoes.saturating_sub(echoes.echoes_answered),
             failures: ues.saturating_sub(result.succeeded) + result.violations.values().sum::<u64>(),
@@ -85,6 +97,18 @@ impl Report {
             rss_bytes_per_ue: emulated.core_bytes_per_ue,
             n6_packets_kernel: after.rx_packets - before.rx_packets,
             n6_answers_kernel: after.tx_packets - before.tx_packets,
+        }
+    }
+
+    fn data_kills(&self) -> String {
+        match self.data_kills {
+            0 => "0".to_owned(),
+            kills => format!(
+                "{kills}; {} taken over from within {:.1} ms, at most {} packets died",
+                self.data_takeovers,
+                self.longest_takeover_us as f64 / 1000.0,
+                self.packets_died
+            ),
         }
     }
 
@@ -110,6 +134,7 @@ impl fmt::Display for Report {
             ("failures", self.failures.to_string()),
             ("UEs lost", self.lost.to_string()),
             ("workers killed", self.kills.to_string()),
+            ("data workers killed", self.data_kills()),
             ("users moved", self.migrations.to_string()),
             ("packets lost", self.lost_packets.to_string()),
             ("registration takes", latency(self.registration_us)),

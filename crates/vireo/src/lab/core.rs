@@ -7,7 +7,7 @@ use crate::{slice, status};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::time::{Duration, Instant};
-use vireo_node::api::{Counts, SlicesStatus, Status};
+use vireo_node::api::{Counts, SlicesStatus, Status, UpfStatus};
 use vireo_subscribers::{OnExisting, Store, Subscriber};
 use vireo_types::Supi;
 
@@ -138,6 +138,12 @@ impl Core {
     pub(crate) fn counts(&self) -> Result<Counts, Failure> {
         let status: Status = serde_json::from_str(&status::fetch(API, "/status?limit=0")?)?;
         Ok(status.counts)
+    }
+
+    /// What its user plane has counted.
+    pub(crate) fn user_plane(&self) -> Result<UpfStatus, Failure> {
+        let status: Status = serde_json::from_str(&status::fetch(API, "/status?limit=0")?)?;
+        status.upfs.into_iter().next().ok_or_else(|| Failure("the core has no UPF".into()))
     }
 
     /// Some of its UEs, from a number on, and how many it has in all.

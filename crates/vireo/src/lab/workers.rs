@@ -11,7 +11,9 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 /// The word of a worker's command line that other children do not have.
-const WORKER: &[u8] = b"nf-worker";
+const WORKER: &[u8] = crate::cli::NF_WORKER.as_bytes();
+/// The same of a data worker.
+const DATA_WORKER: &[u8] = crate::cli::DATA_WORKER.as_bytes();
 
 /// A worker process.
 #[derive(Debug)]
@@ -46,10 +48,23 @@ impl Worker {
 
     /// The same by the core's process number.
     pub(crate) fn of_pid(core: u32) -> Result<Vec<Worker>, Failure> {
+        Worker::by_word(core, WORKER)
+    }
+
+    /// The data workers of a core that are processes, without the one in reserve, which has no queue of the TUN device.
+    pub(crate) fn of_data(core: &Process) -> Result<Vec<Worker>, Failure> {
+        let mut workers = Worker::by_word(core.pid(), DATA_WORKER)?;
+        workers.retain(|worker| {
+            let mut files = fs::read_dir(format!("/proc/{}/fd", worker.pid)).into_iter().flatten().flatten();
+            files.any(|file| fs::read_link(file.path()).is_ok_and(|to| to.as_os_str() == "/dev/net/tun"))
+        });
+        Ok(workers)
+    }
+
+    fn by_word(core: u32, word: &[u8]) -> Result<Vec<Worker>, Failure> {
         let mut workers = Vec::new();
         for pid in children(core)? {
-            let is_worker =
-                |pid: u32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| has_word(&line, WORKER));
+            let is_worker = |pid: u32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| has_word(&line, word));
             let Some(number) = Pid::from_raw(pid.cast_signed()).filter(|_| is_worker(pid)) else { continue };
             // It may have ended meanwhile, and its number may be another's: looked at again once it is held.
             let Ok(fd) = pidfd_open(number, PidfdFlags::empty()) else { continue };

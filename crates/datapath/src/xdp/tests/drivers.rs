@@ -38,6 +38,10 @@ impl Far {
         Far(link)
     }
 
+    pub(super) fn link(&self) -> &Link {
+        &self.0
+    }
+
     pub(super) fn send(&self, frame: &[u8]) {
         // SAFETY: the frame is readable for its length
         let sent = unsafe { libc::send(self.0.as_fd().as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
@@ -96,6 +100,7 @@ impl Rig {
             xdp: None,
             frames: None,
             slices: vec![],
+            processes: None,
         };
         change(&mut config);
         let driver = Sockets::start(config, Arc::new(|_| true)).expect("started");
@@ -183,8 +188,14 @@ impl Rig {
         }
     }
 
-    /// The whole table.
+    /// The whole table, and afterwards the counts of all sessions.
     pub(super) fn table(&mut self) {
+        self.packets();
+        self.counts();
+    }
+
+    /// The whole table.
+    pub(super) fn packets(&mut self) {
         let teids = self.teids.clone();
         for (name, datagram, done) in from_the_ran(&teids).into_iter().chain(super::flows::from_the_ran(&teids)) {
             for from in GNB.into_iter().filter(|_| !KERNELS.contains(&name)) {
@@ -197,6 +208,9 @@ impl Rig {
                 self.run(name, &Side::N6 { packet: &packet }, 3, done);
             }
         }
+    }
+
+    fn counts(&self) {
         // a packet that the kernel handles too would be counted by now
         std::thread::sleep(Duration::from_millis(30));
         let stats = self.driver.view().stats();
@@ -309,6 +323,7 @@ fn what_frames_need_is_said() {
             xdp: None,
             frames: Some(FramesConfig { interfaces: interfaces(), ..FramesConfig::default() }),
             slices: vec![],
+            processes: None,
         };
         change(&mut config);
         Sockets::start(config, Arc::new(|_| true)).expect_err("refused").to_string()

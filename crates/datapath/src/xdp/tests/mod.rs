@@ -5,6 +5,7 @@ mod drivers;
 mod flows;
 mod life;
 mod packets;
+mod processes;
 mod random;
 mod recheck;
 mod slices;

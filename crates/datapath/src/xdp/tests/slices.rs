@@ -207,6 +207,7 @@ fn drivers_that_do_not_steer_say_so() {
             xdp: None,
             frames: Some(frames(FrameIo::AfXdp(XdpMode::Native))),
             slices: vec![],
+            processes: None,
         };
         sliced(&mut config);
         let refused = crate::Sockets::start(config, std::sync::Arc::new(|_| true)).expect_err("refused");

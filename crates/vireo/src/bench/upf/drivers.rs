@@ -74,6 +74,7 @@ impl Driver {
             xdp: None,
             frames: self.io.map(|io| FramesConfig { interfaces, io, ..FramesConfig::default() }),
             slices: vec![],
+            processes: None,
         };
         let tunnel = Tunnel { teid: Teid(1), address: GNB.into() };
         let bare = Bare { tunnel, qfi: 1, server: SERVER.into(), octets: LENGTH, forward };

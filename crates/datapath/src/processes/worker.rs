@@ -1,0 +1,139 @@
+//! A worker's process: it waits for its orders, maps what they name and works until it is told to stop.
+
+use super::orders::{self, Orders, next};
+use super::{Desk, Mark, Seat};
+use crate::counters::Stats;
+use crate::fast::{Arrays, HandOver, Inside, Workplace};
+use crate::frames::{Engine, Kernel, of_family, packet};
+use crate::hops::Hops;
+use crate::host::StartError;
+use crate::sockets::{Clock, EventSink, Worker};
+use crate::sys::monotonic_ns;
+use crate::sys::shared::Shared;
+use crate::sys::udp::Socket;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+/// Why a data worker's process ends by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkError {
+    /// There is no such processor any more, or it may not be used.
+    #[error("the data worker cannot run on processor {0}: correct the cores in the configuration")]
+    Core(usize),
+    /// What it was given is not what it needs.
+    #[error("the data worker cannot take its place over: {0}")]
+    Place(io::Error),
+    /// The system has no more descriptors for it.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// What it does fails.
+    #[error("the data worker ends: {0}")]
+    Work(io::Error),
+}
+
+/// Where a worker works that is a process of its own.
+struct Away {
+    arrays: Arrays,
+    seats: Arc<Shared<Seat>>,
+    seat: usize,
+    desk: Desk,
+}
+
+impl Away {
+    #[inline]
+    fn seat(&self) -> &Seat {
+        &self.seats[self.seat]
+    }
+}
+
+impl Workplace for Away {
+    #[inline]
+    fn decide(&self, batch: &mut impl HandOver) {
+        let (mut done, mut owed) = (0, None);
+        if let Some(inside) = Inside::begin(&self.arrays, &self.seat().turn) {
+            done = batch.decide(&inside, 0);
+            owed = inside.owed.get();
+        }
+        if done < batch.count() || owed.is_some() {
+            batch.hand_over(done, &self.desk);
+            self.desk.post(batch.count() - done, owed);
+            // the clerk has them, whatever becomes of us
+            self.hold(0);
+            self.desk.wait();
+        }
+    }
+
+    fn flush(&self, stats: &mut Stats) {
+        self.seat().counters.flush(stats);
+        self.seat().beat.fetch_add(1, Relaxed);
+    }
+
+    #[inline]
+    fn hold(&self, packets: usize) {
+        self.seat().hand.store(packets as u64, Relaxed);
+    }
+}
+
+/// Works as a data worker: waits on this line for the orders of the UPF's process that started this one, and does what
+/// they say until it is told to stop, or until that process is gone.
+///
+/// # Errors
+///
+/// When the orders cannot be carried out; whoever started it starts another.
+pub fn work(line: OwnedFd) -> Result<(), WorkError> {
+    let Some((orders, files)) = orders::receive(line.as_fd()).map_err(WorkError::Place)? else { return Ok(()) };
+    if let Some(core) = orders.core {
+        crate::sys::run_on(core).map_err(|_| WorkError::Core(core))?;
+    }
+    let mut files = files.into_iter();
+    let arrays = orders.arrays(&mut files).map_err(WorkError::Place)?;
+    let seats = Arc::clone(&arrays.quiet.seats);
+    if orders.seat >= seats.len() {
+        return Err(WorkError::Place(io::Error::new(io::ErrorKind::InvalidData, "there is no such seat")));
+    }
+    let (desk, bell, back) = three(&mut files).map_err(WorkError::Place)?;
+    let desk = Desk::of(desk.as_fd(), bell, back).map_err(WorkError::Place)?;
+    let place = Away { arrays, seats, seat: orders.seat, desk };
+    let stop = next(&mut files).map_err(WorkError::Place)?;
+    run(&orders, &mut files, &place, &stop)
+}
+
+fn three(files: &mut impl Iterator<Item = OwnedFd>) -> io::Result<(OwnedFd, OwnedFd, OwnedFd)> {
+    Ok((next(files)?, next(files)?, next(files)?))
+}
+
+fn run(
+    orders: &Orders,
+    files: &mut impl Iterator<Item = OwnedFd>,
+    place: &Away,
+    stop: &OwnedFd,
+) -> Result<(), WorkError> {
+    let tun = next(files).map_err(WorkError::Place)?.into();
+    let sockets = orders.n3.iter().map(|local| Ok(Socket::of(next(files)?, *local)));
+    let sockets: Arc<[Socket]> = sockets.collect::<io::Result<_>>().map_err(WorkError::Place)?;
+    // what there is to tell, the clerk tells
+    let events: EventSink = Arc::new(|_| false);
+    let clock = Clock::default();
+    let joined = || {
+        place.seat().beat.fetch_add(1, Relaxed);
+        place.seat().sat.store(monotonic_ns(), Relaxed);
+        place.seat().pid.store(std::process::id().into(), Release);
+    };
+    let Some(frames) = &orders.frames else {
+        let worker = Worker { sockets, tun, events, clock, slot: orders.slot, bare: None };
+        let poller = worker.poller(stop.as_fd()).map_err(WorkError::Place)?;
+        joined();
+        return worker.run(place, &poller).map_err(WorkError::Work);
+    };
+    let mark = |ring| Mark { seats: Arc::clone(&place.seats), seat: orders.seat, ring };
+    let ports = packet::Ports::of(files, mark).map_err(WorkError::Place)?;
+    let exit = Kernel { sockets, own: of_family(&frames.n3), tun, events };
+    let hops = Hops::new(&frames.interfaces)?;
+    let engine = Engine::new(exit, hops, &frames.n3, &frames.next_hops, None);
+    let worker = packet::Worker { engine, ports, clock };
+    let poller = worker.poller(stop.as_fd()).map_err(WorkError::Place)?;
+    joined();
+    worker.run(place, &poller).map_err(WorkError::Work)
+}

@@ -1,0 +1,317 @@
+//! A worker of the sockets driver: a thread of the UPF's process, or of a process of its own.
+
+use super::{Clock, EventSink, STOP, View, position, send};
+use crate::counters::{DropReason, Stats};
+use crate::fast::{Batch, Decide, HandOver, Reader, Workplace};
+use crate::frames::bare::Bare;
+use crate::pipeline::{self, HEADROOM, Said, Unusual};
+use crate::processes::{Came, Desk};
+use crate::sys::poll::Poller;
+use crate::sys::tun::Tun;
+use crate::sys::udp::{BATCH, Receiver, Sender, Socket};
+use crate::verdict::Event;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use tracing::debug;
+use vireo_types::Instant;
+use vireo_wire::gtpu;
+
+/// A thread beside the tables, which it locks itself.
+pub(crate) struct Here {
+    pub(crate) view: View,
+    pub(crate) reader: Reader,
+    /// Among the workers of slices, if it may be one.
+    pub(crate) number: Option<usize>,
+    /// Whether there is one worker for what is usual, which counts as if it were alone: it waits while we decide.
+    pub(crate) beside_one: bool,
+}
+
+impl Workplace for Here {
+    #[inline]
+    fn decide(&self, batch: &mut impl HandOver) {
+        match self.beside_one {
+            false => self.reader.decide(batch),
+            true => self.reader.decide_alone(batch),
+        }
+    }
+
+    fn flush(&self, stats: &mut Stats) {
+        self.view.flush(self.number, stats);
+    }
+
+    #[inline]
+    fn hold(&self, _: usize) {}
+}
+
+pub(crate) struct Worker {
+    pub(crate) sockets: Arc<[Socket]>,
+    pub(crate) tun: Tun,
+    pub(crate) events: EventSink,
+    pub(crate) clock: Clock,
+    /// Octets of the longest packet that is received, with its headers.
+    pub(crate) slot: usize,
+    /// With it, nothing is looked up.
+    pub(crate) bare: Option<Bare>,
+}
+
+const TUN: u64 = u64::MAX - 1;
+
+/// What is unusual, in a worker.
+pub(crate) struct Rare<'a> {
+    /// What it is an answer to came by this one.
+    pub(crate) own: Option<&'a Socket>,
+    pub(crate) sockets: &'a [Socket],
+    pub(crate) events: &'a EventSink,
+}
+
+impl Unusual for Rare<'_> {
+    fn answer(&mut self, to: SocketAddr, datagram: &[u8]) -> bool {
+        // from the address that was asked (TS 29.281 4.4.3.1)
+        match self.own.filter(|own| own.local.is_ipv4() == to.is_ipv4()) {
+            Some(own) => own.send_to(to, datagram).is_ok(),
+            None => send(self.sockets, [None; 2], to, datagram),
+        }
+    }
+
+    fn event(&mut self, event: Event) -> bool {
+        (self.events)(event)
+    }
+}
+
+impl Worker {
+    /// What it waits for, and its stop.
+    pub(crate) fn poller(&self, stop: BorrowedFd<'_>) -> io::Result<Poller> {
+        let poller = Poller::new()?;
+        poller.add(stop, STOP)?;
+        poller.add(self.tun.as_fd(), TUN)?;
+        for (token, socket) in (0..).zip(self.sockets.iter()) {
+            poller.add(socket.as_fd(), token)?;
+        }
+        Ok(poller)
+    }
+
+    /// Runs until it is told to stop. The waker stays readable, so that every worker sees it.
+    pub(crate) fn run(&self, place: &impl Workplace, poller: &Poller) -> io::Result<()> {
+        let mut receiver = Receiver::new(self.slot);
+        let mut buffer = vec![0; BATCH * self.slot];
+        let mut senders: Vec<Sender> = self.sockets.iter().map(|_| Sender::new()).collect();
+        let mut stats = Stats::default();
+        let mut ready = Vec::with_capacity(2 + self.sockets.len());
+        loop {
+            ready.clear();
+            poller.wait(None, |token| ready.push(token))?;
+            for token in &ready {
+                match *token {
+                    STOP => return Ok(()),
+                    TUN => self.downlink(place, &mut buffer, &mut senders, &mut stats),
+                    n => self.uplink(place, &self.sockets[n as usize], &mut receiver, &mut stats),
+                }
+                place.hold(0);
+            }
+            place.flush(&mut stats);
+        }
+    }
+
+    /// One batch from N3 to N6.
+    fn uplink(&self, place: &impl Workplace, socket: &Socket, receiver: &mut Receiver, stats: &mut Stats) {
+        place.hold(BATCH);
+        let count = match receiver.receive(socket) {
+            Ok(count) => count,
+            Err(error) => return debug!("receiving on {}: {error}", socket.local),
+        };
+        place.hold(count);
+        let mut forward: [Option<&[u8]>; BATCH] = [None; BATCH];
+        let rare = Rare { own: Some(socket), sockets: &self.sockets, events: &self.events };
+        let (now, local) = (self.clock.now(), socket.local);
+        let mut batch = Uplink { receiver, local, forward: &mut forward[..count], tun: &self.tun, rare, now, stats };
+        match &self.bare {
+            None => place.decide(&mut batch),
+            Some(Bare { forward: false, .. }) => batch.stats.drops[DropReason::Action as usize] += count as u64,
+            Some(_) => {
+                for (n, forward) in batch.forward.iter_mut().enumerate() {
+                    *forward = batch.receiver.datagram(n).1.and_then(|datagram| datagram.get(HEADROOM..));
+                }
+            }
+        }
+        batch.leave();
+    }
+
+    /// One batch from N6 to N3.
+    fn downlink(&self, place: &impl Workplace, buffer: &mut [u8], senders: &mut [Sender], stats: &mut Stats) {
+        let mut ends = [0; BATCH];
+        let mut count = 0;
+        place.hold(BATCH);
+        for (slot, end) in buffer.chunks_exact_mut(self.slot).zip(&mut ends) {
+            match self.tun.read(&mut slot[HEADROOM..]) {
+                Ok(length) => *end = HEADROOM + length,
+                // no more, or the device is down
+                Err(_) => break,
+            }
+            count += 1;
+        }
+        place.hold(count);
+        if let Some(bare) = &self.bare {
+            return self.bare_downlink(bare, (buffer, &ends[..count]), senders, stats);
+        }
+        let rare = Rare { own: None, sockets: &self.sockets, events: &self.events };
+        let (ends, slot, now) = (&ends[..count], self.slot, self.clock.now());
+        place.decide(&mut Downlink { buffer, slot, ends, senders, rare, now, stats });
+    }
+
+    /// The same with nothing but a header before each packet.
+    fn bare_downlink(
+        &self,
+        bare: &Bare,
+        (buffer, ends): (&mut [u8], &[usize]),
+        senders: &mut [Sender],
+        stats: &mut Stats,
+    ) {
+        let to = SocketAddr::new(bare.tunnel.address, gtpu::PORT);
+        let (Some(header), Some(place), true) = (bare.header(), position(&self.sockets, to), bare.forward) else {
+            stats.drops[DropReason::Action as usize] += ends.len() as u64;
+            return;
+        };
+        for (n, end) in ends.iter().enumerate() {
+            let base = n * self.slot;
+            buffer[base..base + HEADROOM].copy_from_slice(&header);
+            senders[place].queue(to, base, base + end, end - HEADROOM);
+        }
+        let refused = senders[place].flush(&self.sockets[place], buffer, &mut stats.downlink);
+        stats.drops[DropReason::N3Send as usize] += refused;
+    }
+}
+
+/// Datagrams from N3.
+struct Uplink<'a, 'r> {
+    receiver: &'r Receiver,
+    local: IpAddr,
+    /// What leaves.
+    forward: &'a mut [Option<&'r [u8]>],
+    tun: &'a Tun,
+    rare: Rare<'a>,
+    now: Instant,
+    stats: &'a mut Stats,
+}
+
+impl Uplink<'_, '_> {
+    /// Has what is to be forwarded leave.
+    fn leave(&mut self) {
+        for packet in self.forward.iter_mut().filter_map(Option::take) {
+            match self.tun.write(packet) {
+                Ok(()) => self.stats.uplink.add(packet.len()),
+                Err(_) => self.stats.drop(DropReason::N6Send),
+            }
+        }
+    }
+}
+
+impl HandOver for Uplink<'_, '_> {
+    fn hand_over(&mut self, from: usize, desk: &Desk) {
+        self.leave();
+        for n in from..self.forward.len() {
+            match self.receiver.datagram(n) {
+                (from_peer, Some(datagram)) => desk.put(n - from, Came::Uplink(from_peer, self.local), datagram),
+                (_, None) => desk.put(n - from, Came::Cut, &[]),
+            }
+        }
+    }
+}
+
+impl Batch for Uplink<'_, '_> {
+    fn count(&self) -> usize {
+        self.forward.len()
+    }
+
+    fn decide(&mut self, by: &impl Decide, from: usize) -> usize {
+        let Uplink { receiver, local, forward, rare, now, stats, .. } = self;
+        // records lie in memory at random: they are on their way while the packets before theirs are decided on
+        for n in from..forward.len() {
+            if let (_, Some(datagram)) = receiver.datagram(n) {
+                by.arrays().prefetch_datagram(datagram);
+            }
+        }
+        for (n, forward) in forward.iter_mut().enumerate().skip(from) {
+            match receiver.datagram(n) {
+                (from, Some(datagram)) => match pipeline::uplink(by, from, *local, datagram, *now, stats, rare) {
+                    Said::Leaves(packet) => *forward = Some(packet),
+                    Said::Done => {}
+                    Said::Ask => return n,
+                },
+                (_, None) => stats.drop(DropReason::Malformed),
+            }
+            if by.ends() {
+                return n + 1;
+            }
+        }
+        forward.len()
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.rare.event(event);
+    }
+}
+
+/// Packets from N6, each in a slot of the buffer.
+struct Downlink<'a> {
+    buffer: &'a mut [u8],
+    slot: usize,
+    ends: &'a [usize],
+    senders: &'a mut [Sender],
+    rare: Rare<'a>,
+    now: Instant,
+    stats: &'a mut Stats,
+}
+
+impl Batch for Downlink<'_> {
+    fn count(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn decide(&mut self, by: &impl Decide, from: usize) -> usize {
+        let done = self.queue(by, from);
+        // what a change sends afterwards must come after these
+        for (sender, socket) in self.senders.iter_mut().zip(self.rare.sockets) {
+            let refused = sender.flush(socket, self.buffer, &mut self.stats.downlink);
+            self.stats.drops[DropReason::N3Send as usize] += refused;
+        }
+        done
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.rare.event(event);
+    }
+}
+
+impl HandOver for Downlink<'_> {
+    fn hand_over(&mut self, from: usize, desk: &Desk) {
+        let packets = self.buffer.chunks_exact(self.slot).zip(self.ends).skip(from);
+        packets.enumerate().for_each(|(n, (slot, end))| desk.put(n, Came::Downlink, &slot[HEADROOM..*end]));
+    }
+}
+
+impl Downlink<'_> {
+    fn queue(&mut self, by: &impl Decide, from: usize) -> usize {
+        let Downlink { buffer, slot, ends, senders, rare, now, stats } = self;
+        let packets = || buffer.chunks_exact(*slot).zip(*ends).skip(from);
+        packets().for_each(|(slot, end)| by.arrays().prefetch_address_of(&slot[HEADROOM..*end]));
+        let cold = |packet: &(&[u8], &usize)| !by.arrays().prefetch_record_of(&packet.0[HEADROOM..*packet.1]);
+        packets().filter(cold).for_each(|(slot, end)| by.arrays().prefetch_cold_of(&slot[HEADROOM..*end]));
+        for (n, end) in ends.iter().enumerate().skip(from) {
+            let base = n * *slot;
+            match pipeline::downlink(by, &mut buffer[base..base + *slot], *end, *now, stats, rare) {
+                Said::Leaves(out) => match position(rare.sockets, out.to) {
+                    Some(n) => senders[n].queue(out.to, base + out.start, base + out.end, out.octets),
+                    None => stats.drop(DropReason::N3Send),
+                },
+                Said::Done => {}
+                Said::Ask => return n,
+            }
+            if by.ends() {
+                return n + 1;
+            }
+        }
+        ends.len()
+    }
+}
