@@ -230,6 +230,7 @@ enum reason {
 	NO_RULE,
 	QUOTA_SPENT,
 	RING_FULL,
+	WORKER_DIED,
 	REASONS,
 };
 
