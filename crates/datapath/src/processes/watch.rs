@@ -44,6 +44,9 @@ pub(crate) struct Post {
     empty: Instant,
     heard: (u64, u64),
     silent: Duration,
+    /// How many holders have ended since somebody sat here,
+    ended: u64,
+    /// and how many of them in a row before they sat.
     failures: u32,
 }
 
@@ -64,6 +67,7 @@ impl Post {
             empty: Instant::now(),
             heard: (0, 0),
             silent: Duration::ZERO,
+            ended: 0,
             failures: 0,
         })
     }
@@ -117,11 +121,11 @@ impl Takeovers {
         }
     }
 
-    fn add(&self, empty: Duration) {
+    fn add(&self, ended: u64, empty: Duration) {
         let ns = empty.as_nanos() as u64;
         self.last_ns.store(ns, Relaxed);
         self.longest_ns.fetch_max(ns, Relaxed);
-        self.count.fetch_add(1, Relaxed);
+        self.count.fetch_add(ended, Relaxed);
     }
 }
 
@@ -284,6 +288,7 @@ impl Watch {
             let Some(why) = post.holder.as_mut().and_then(|holder| holder.process.reap()) else { continue };
             let sat = post.seating.is_none();
             post.holder = None;
+            post.ended += 1;
             post.failures = if sat { 0 } else { post.failures + 1 };
             if sat {
                 post.empty = Instant::now();
@@ -331,7 +336,7 @@ impl Watch {
                 if again {
                     let sat = Duration::from_nanos(monotonic_ns().saturating_sub(seat.sat.load(Relaxed)));
                     let empty = post.empty.elapsed().saturating_sub(sat);
-                    self.view.takeovers.add(empty);
+                    self.view.takeovers.add(std::mem::take(&mut post.ended), empty);
                     info!(pid = holder.process.pid(), ?empty, "data worker {number} is taken over from");
                 }
             } else if since.elapsed() > SITS_WITHIN {

@@ -17,8 +17,8 @@ use migrate::Migrator;
 use report::Report;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-use vireo_node::api::SlicesStatus;
+use std::time::{Duration, Instant};
+use vireo_node::api::{SlicesStatus, UpfStatus};
 use vireo_node::upf::UpfConfig;
 
 #[derive(Debug, clap::Args)]
@@ -140,9 +140,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         check_fast(&text(args.datapath), after.rx_packets - before.rx_packets)?;
     }
     let slices = core.slices()?;
-    // the last one may have been killed a moment ago
-    std::thread::sleep(Duration::from_millis(if args.kill_data.is_some() { 200 } else { 0 }));
-    let user_plane = core.user_plane()?;
+    let user_plane = taken_over(&core, killers[1].as_ref().map_or(0, |killer| killer.kills))?;
     core.stop()?;
     if let (Some(capture), Some(path)) = (capture, &args.pcap) {
         let written = capture.finish()?;
@@ -176,6 +174,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         eprintln!("demo: {complaint}");
     }
     Err(Failure("not every UE succeeded: see the table".into()))
+}
+
+/// What the user plane has counted once so many data workers are taken over from: the last one may have been killed a
+/// moment ago. After two seconds, as it is then.
+fn taken_over(core: &Core, killed: u64) -> Result<UpfStatus, Failure> {
+    let end = Instant::now() + Duration::from_secs(2);
+    loop {
+        let user_plane = core.user_plane()?;
+        if user_plane.takeovers >= killed || Instant::now() > end {
+            return Ok(user_plane);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// The configuration of the driver, for which the laboratory is prepared.
