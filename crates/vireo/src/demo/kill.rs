@@ -43,6 +43,8 @@ pub(super) struct Killer {
     of: Of,
     every: Duration,
     due: Instant,
+    /// The one that was killed last. On a busy machine it may still be there when the next one is due.
+    last: Option<u32>,
     /// How many it has killed.
     pub(super) kills: u64,
 }
@@ -50,7 +52,7 @@ pub(super) struct Killer {
 impl Killer {
     /// Begins now: the first worker that runs steps is killed after one interval.
     pub(super) fn of_steps(rate: Rate) -> Self {
-        Killer { of: Worker::of, every: rate.0, due: Instant::now() + rate.0, kills: 0 }
+        Killer { of: Worker::of, every: rate.0, due: Instant::now() + rate.0, last: None, kills: 0 }
     }
 
     /// The same of data workers: those that have a place, and not one in reserve.
@@ -60,10 +62,15 @@ impl Killer {
 
     /// Kills one if it is time. While there is none, because the last one is not replaced yet, it stays due.
     pub(super) fn work(&mut self, core: &Core) -> Result<(), Failure> {
-        if Instant::now() >= self.due
-            && let Some(worker) = (self.of)(&core.process)?.choose(&mut rand::rng())
+        if Instant::now() < self.due {
+            return Ok(());
+        }
+        let mut workers = (self.of)(&core.process)?;
+        workers.retain(|worker| Some(worker.pid) != self.last);
+        if let Some(worker) = workers.choose(&mut rand::rng())
             && worker.kill()?
         {
+            self.last = Some(worker.pid);
             self.kills += 1;
             self.due += self.every;
         }
