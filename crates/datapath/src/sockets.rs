@@ -331,11 +331,7 @@ impl Sockets {
             let poller = worker.poller(driver.stop.as_fd())?;
             driver.spawn(format!("upf-{number}"), core, move || worker.run(&place, &poller))?;
         }
-        if let Some(recruit) = config.processes.clone() {
-            let (posts, view, stop) = (std::mem::take(&mut driver.posts), driver.view(), driver.stop.clone());
-            let seats = Arc::clone(&view.tables.arrays().quiet.seats);
-            driver.staff = Some(Staff::start(recruit, posts, seats, view, stop)?);
-        }
+        driver.start_processes(config.processes.clone())?;
         // last, so that what the program passes finds us
         if let Some(xdp) = &mut xdp {
             xdp.attach()?;
@@ -446,6 +442,15 @@ impl Sockets {
             }
             Ok(())
         })
+    }
+
+    /// Has a process take each place that was made.
+    fn start_processes(&mut self, recruit: Option<Arc<dyn Recruit>>) -> Result<(), StartError> {
+        let Some(recruit) = recruit else { return Ok(()) };
+        let (posts, view, stop) = (std::mem::take(&mut self.posts), self.view(), self.stop.clone());
+        let seats = Arc::clone(&view.tables.arrays().quiet.seats);
+        self.staff = Some(Staff::start(recruit, posts, seats, view, stop)?);
+        Ok(())
     }
 
     /// Makes the place of a worker that is a process of its own, and starts its clerk.
