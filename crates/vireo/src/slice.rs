@@ -217,7 +217,11 @@ fn render(status: &SlicesStatus) -> String {
         return "the user plane is not divided into slices: slice.NAME.data-workers in its configuration does that\n"
             .to_owned();
     }
-    let mut text = format!("{} slices, {} users moved since the start\n", status.slices.len(), status.moved);
+    let SlicesStatus { moved, rebalanced, .. } = status;
+    let mut text = format!(
+        "{} slices, {moved} users moved since the start, {rebalanced} of them to balance workers\n",
+        status.slices.len()
+    );
     let header = ["slice", "S-NSSAI", "users", "worker", "core", "of them", "UL packets", "DL packets", "dropped"];
     table(&mut text, &header, status.slices.iter().flat_map(lines));
     text
@@ -277,9 +281,9 @@ mod tests {
             workers: vec![worker(0, Some(1)), worker(1, None)],
             counted: None,
         };
-        let text = render(&SlicesStatus { moved: 3, slices: vec![phones] });
+        let text = render(&SlicesStatus { moved: 3, rebalanced: 2, slices: vec![phones] });
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert!(text.starts_with("1 slices, 3 users moved since the start"), "{text}");
+        assert!(text.starts_with("1 slices, 3 users moved since the start, 2 of them"), "{text}");
         assert!(lines.contains(&"phones 1 8 0 1 4 9 0 0".split(' ').collect()), "{text}");
         assert!(lines.contains(&"1 any 4 9 0 0".split(' ').collect()), "{text}");
         assert!(render(&SlicesStatus::default()).contains("data-workers"));

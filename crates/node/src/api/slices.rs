@@ -8,6 +8,9 @@ use std::net::IpAddr;
 pub struct SlicesStatus {
     /// Users that were moved since the start.
     pub moved: u64,
+    /// Those of them that went to a worker with less to do by themselves (`datapath.rebalance`).
+    #[serde(default)]
+    pub rebalanced: u64,
     /// In their order; none = the user plane is not divided.
     pub slices: Vec<SliceStatus>,
 }

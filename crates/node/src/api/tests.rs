@@ -123,7 +123,7 @@ fn web_pages_change_nothing() {
 fn users_are_moved_by_one_of_several_names_and_not_by_web_pages() {
     let (server, _, _) = start();
     let (line, body) = fetch(&server, "/slices");
-    assert_eq!((line.as_str(), body.as_str()), ("HTTP/1.1 200 OK", r#"{"moved":0,"slices":[]}"#));
+    assert_eq!((line.as_str(), body.as_str()), ("HTTP/1.1 200 OK", r#"{"moved":0,"rebalanced":0,"slices":[]}"#));
     assert!(fetch(&server, "/slices?counts=maybe").0.contains("400"));
     for who in ["seid=7", "address=10.45.0.2", "address=10.45.0.2&last=10.45.0.9", "slice=phones&count=3"] {
         let (line, body) = ask(&server, "POST", &format!("/slices/move?{who}&to=meters&worker=0"));

@@ -35,6 +35,8 @@ pub struct UpfConfig {
     pub hot_users: usize,
     /// Slices, whose workers take the place of `workers`; none = all users are handled by any of these.
     pub slices: Vec<DataSlice>,
+    /// Whether users of a slice go by themselves to its worker with the fewest packets.
+    pub rebalance: bool,
     /// Slices of simple devices, whose sessions are lean where their rules allow it: not counted one by one.
     pub lean: Vec<LeanSlice>,
     /// With it, packet threads are processes of their own, started as this: one that dies is taken over from by the next.
@@ -84,6 +86,7 @@ impl Default for UpfConfig {
             locking: Locking::default(),
             hot_users: 0,
             slices: vec![],
+            rebalance: false,
             lean: vec![],
             processes: None,
             max_sessions: 65_536,

@@ -19,6 +19,7 @@ mod looks;
 mod metrics;
 mod paths;
 mod plan;
+mod rebalance;
 mod rules;
 mod server;
 mod session;

@@ -5,6 +5,7 @@ use super::config::UpfConfig;
 use super::direct::{Direct, Served};
 use super::exchange::Outgoing;
 use super::metrics::UpfMetrics;
+use super::rebalance::Rebalance;
 use super::state::{PfcpStats, Settings, Upf};
 use super::turns::Turns;
 use crate::api::{Move, MoveError, Moved, SlicesStatus};
@@ -226,6 +227,7 @@ pub fn start(config: UpfConfig) -> Result<UpfHandle, UpfError> {
         shared: Arc::clone(&shared),
         turns: Turns::default(),
         by_turns: config.slices.len() > 1,
+        rebalance: config.rebalance.then(Rebalance::default),
     };
     let thread = std::thread::Builder::new().name("upf-n4".to_owned()).spawn(move || server.run())?;
     Ok(UpfHandle { n4, served, datapath: view, shared, stop, thread: Some(thread) })
@@ -314,12 +316,14 @@ struct Server {
     turns: Turns,
     /// Whether there are slices, which take turns.
     by_turns: bool,
+    rebalance: Option<Rebalance>,
 }
 
 impl Server {
     /// Runs until it is told to stop.
     fn run(mut self) {
         let (mut unsent, mut behind) = (0, false);
+        let mut looked = std::time::Instant::now();
         let mut out = Outgoing::new();
         let mut upkeep = self.served.now().instant + UPKEEP.into();
         // whoever waits for an answer is not to wait for packets to be done
@@ -373,6 +377,15 @@ impl Server {
             let (associations, sessions, pfcp) = (upf.associations(), upf.sessions(), upf.stats);
             drop(upf);
             self.send(&mut out);
+            if second {
+                let span = std::mem::replace(&mut looked, std::time::Instant::now()).elapsed();
+                let Server { served, view, rebalance, .. } = &mut self;
+                if let Some(rebalance) = rebalance {
+                    rebalance.look(&view.loads(), span.as_secs_f64(), |act| {
+                        act(&mut served.upf(), &mut served.plane());
+                    });
+                }
+            }
             let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
             (shared.associations, shared.sessions, shared.pfcp) = (associations, sessions, pfcp);
             if second && let Some(metrics) = &shared.metrics {

@@ -100,8 +100,17 @@ pub(super) struct Slices {
     all: Vec<Slice>,
     /// Sessions of each worker, in no order: found, added and taken away without a look at the others.
     members: Vec<Members>,
-    /// Users that were moved since the start.
+    /// Users that were moved since the start, and those of them that went to a worker with less to do by themselves.
     moved: u64,
+    rebalanced: u64,
+}
+
+/// The users of a slice's workers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SliceLoad {
+    pub(super) name: String,
+    /// Numbers of its workers and their users.
+    pub(super) workers: Vec<(u8, usize)>,
 }
 
 impl Slices {
@@ -116,7 +125,7 @@ impl Slices {
                 Slice { config: config.clone(), workers: first..next }
             })
             .collect();
-        Slices { all, members: vec![Members::default(); next.into()], moved: 0 }
+        Slices { all, members: vec![Members::default(); next.into()], moved: 0, rebalanced: 0 }
     }
 
     /// The worker for a new session; 0 where there are no slices.
@@ -141,6 +150,18 @@ impl Slices {
     /// The worker with the fewest users.
     fn least(&self, workers: &Range<u8>) -> u8 {
         workers.clone().min_by_key(|worker| self.users(*worker)).unwrap_or(workers.start)
+    }
+
+    /// Of each slice.
+    pub(super) fn users_by_worker(&self) -> Vec<SliceLoad> {
+        let workers = |slice: &Slice| slice.workers.clone().map(|worker| (worker, self.users(worker))).collect();
+        let load = |slice: &Slice| SliceLoad { name: slice.config.name.clone(), workers: workers(slice) };
+        self.all.iter().map(load).collect()
+    }
+
+    /// So many users have gone to a worker with less to do.
+    pub(super) fn count_rebalanced(&mut self, users: u64) {
+        self.rebalanced += users;
     }
 
     fn users(&self, worker: u8) -> usize {
@@ -216,7 +237,7 @@ impl Slices {
                 counted: None,
             }
         };
-        SlicesStatus { moved: self.moved, slices: self.all.iter().map(slice).collect() }
+        SlicesStatus { moved: self.moved, rebalanced: self.rebalanced, slices: self.all.iter().map(slice).collect() }
     }
 }
 
@@ -377,21 +398,33 @@ fn move_slice<P: Plane>(
     let users = workers.iter().map(|(_, users)| users).sum::<usize>().min(count);
     let (mut left, mut moved) = (users, 0);
     for (worker, had) in workers.into_iter().filter(|(worker, _)| !to.contains(worker)) {
-        // those that come meanwhile are of the slice as it is then
-        let mut of_worker = had.min(left);
-        while of_worker > 0 {
-            let mut gone = 0;
-            with(&mut |upf, plane| {
-                let (mut some, _) = upf.slices.before(worker, usize::MAX);
-                some.truncate(of_worker);
-                gone = some.len();
-                moved += upf.hand_over(&some, to, plane);
-            });
-            if gone == 0 {
-                break;
-            }
-            (of_worker, left) = (of_worker - gone, left - gone);
-        }
+        let (gone, own) = move_from(worker, had.min(left), to, &mut with);
+        (left, moved) = (left - gone, moved + own);
     }
     Ok(Moved { users: users as u64, moved })
+}
+
+/// Moves so many users of a worker, some at a time; gives how many were looked at and how many had another worker before.
+pub(super) fn move_from<P: Plane>(
+    worker: u8,
+    users: usize,
+    to: &Range<u8>,
+    mut with: impl FnMut(&mut dyn FnMut(&mut Upf, &mut P)),
+) -> (usize, u64) {
+    let (mut left, mut moved) = (users, 0);
+    // those that come meanwhile are of the worker as it is then
+    while left > 0 {
+        let mut gone = 0;
+        with(&mut |upf, plane| {
+            let (some, _) = upf.slices.before(worker, usize::MAX);
+            let some = &some[some.len().saturating_sub(left)..];
+            gone = some.len();
+            moved += upf.hand_over(some, to, plane);
+        });
+        if gone == 0 {
+            break;
+        }
+        left -= gone;
+    }
+    (users - left, moved)
 }

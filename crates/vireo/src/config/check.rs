@@ -511,6 +511,11 @@ fn upf(
         mtu: d.mtu,
         dns: d.dns.clone(),
     };
+    problems.check(
+        !datapath.rebalance || !slices.is_empty(),
+        "datapath.rebalance",
+        "users go between the workers of their slice: give a slice data-workers, or remove the key",
+    );
     Some(EmbeddedUpf {
         n4: upf.n4,
         n3,
@@ -531,6 +536,7 @@ fn upf(
         workers: datapath.workers,
         processes: processes(datapath, problems),
         slices: slices.to_vec(),
+        rebalance: datapath.rebalance,
         lean: lean.to_vec(),
         ..EmbeddedUpf::default()
     })

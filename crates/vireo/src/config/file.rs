@@ -312,6 +312,8 @@ pub(super) struct Datapath {
     pub(super) locking: Locking,
     /// Of all drivers but XDP; 0 = one level.
     pub(super) hot_users: usize,
+    /// Of slices with workers of their own.
+    pub(super) rebalance: bool,
     /// Of all drivers but the sockets, in place of `interfaces`, `next_hops` and `workers`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) module: Vec<Module>,
@@ -344,6 +346,7 @@ impl Default for Datapath {
             nic_filters: false,
             locking: Locking::Fine,
             hot_users: 0,
+            rebalance: false,
             module: Vec::new(),
         }
     }

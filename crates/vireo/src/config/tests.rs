@@ -391,6 +391,7 @@ fn the_driver_of_user_packets_is_chosen_with_what_it_needs() {
         ),
         ("datapath = { placement = 'processes', locking = 'coarse' }", "datapath.placement: a lock that a killed"),
         ("datapath = { placement = 'processes', hot-users = 9 }", "datapath.placement: the hot level"),
+        ("datapath.rebalance = true", "datapath.rebalance: users go between the workers of their slice"),
         ("datapath.fanout = 'queue'", "datapath.fanout: only driver = \"af-packet\""),
         ("datapath = { driver = 'af-packet', interfaces = ['a'], nic-filters = true }", "datapath.nic-filters: only"),
         (

@@ -451,7 +451,7 @@ mod tests {
     fn a_count_that_is_wrong_is_seen() {
         let slice =
             |packets, octets| SliceStatus { counted: Some(SliceCounted { packets, octets }), ..SliceStatus::default() };
-        let slices = |last| SlicesStatus { moved: 0, slices: vec![slice(10, 1280), slice(5, last)] };
+        let slices = |last| SlicesStatus { moved: 0, rebalanced: 0, slices: vec![slice(10, 1280), slice(5, last)] };
         assert_eq!(miscounted(&slices(640), 15), 0);
         assert_eq!(miscounted(&slices(640), 16), 1);
         assert_eq!(miscounted(&slices(512), 15), 1, "octets of one packet are missing");

@@ -42,10 +42,20 @@ impl Far {
         &self.0
     }
 
+    /// Sends a frame, once there is room for it: what was sent before may wait for a processor.
     pub(super) fn send(&self, frame: &[u8]) {
-        // SAFETY: the frame is readable for its length
-        let sent = unsafe { libc::send(self.0.as_fd().as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
-        assert_eq!(usize::try_from(sent).ok(), Some(frame.len()), "{}", std::io::Error::last_os_error());
+        let end = Wall::now() + Duration::from_secs(10);
+        loop {
+            // SAFETY: the frame is readable for its length
+            let sent = unsafe { libc::send(self.0.as_fd().as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
+            let error = std::io::Error::last_os_error();
+            if sent < 0 && error.kind() == std::io::ErrorKind::WouldBlock && Wall::now() < end {
+                std::thread::sleep(Duration::from_micros(50));
+                continue;
+            }
+            assert_eq!(usize::try_from(sent).ok(), Some(frame.len()), "{error}");
+            return;
+        }
     }
 
     /// A frame that came, to this address.

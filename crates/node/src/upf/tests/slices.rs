@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::api::{Move, MoveError, Moved, Who};
+use crate::upf::rebalance::Rebalance;
 use crate::upf::slices::move_users;
 use crate::upf::turns::Turns;
 use crate::upf::{DataSlice, LeanSlice};
@@ -264,4 +265,33 @@ fn slices_take_turns_and_a_flooded_one_loses_its_own_requests() {
     assert!(place(70_001) <= 2 && place(70_002) <= 4, "{:?}", &order[..6]);
     let phones: Vec<u32> = order.iter().copied().filter(|sequence| *sequence < 70_000).collect();
     assert!(phones.is_sorted(), "each in its order");
+}
+
+#[test]
+fn users_go_from_a_busy_worker_to_an_idle_one_of_their_slice_by_themselves() {
+    let mut b = sliced();
+    for host in 2..22 {
+        session_of(&mut b, host, Some(METERS), None);
+    }
+    // all of them at one of its two workers
+    moved(&mut b, Who::Slice { name: "meters".into(), count: None }, "meters", Some(0)).expect("moved");
+    assert_eq!(users(&b), [0, 20, 0, 0]);
+    let mut rebalance = Rebalance::default();
+    let mut loads = vec![vireo_datapath::WorkerLoad::default(); 4];
+    for (second, expected) in [(1, 20), (2, 20), (3, 10)] {
+        loads[0].downlink.packets += 500_000;
+        loads[1].uplink.packets += 60_000;
+        let Bench { upf, plane, .. } = &mut b;
+        rebalance.look::<Memory>(&loads, 1.0, |act| act(upf, plane));
+        assert_eq!(users(&b), [0, expected, 20 - expected, 0], "after {second} s");
+    }
+    let status = b.upf.slices.status(&loads);
+    assert_eq!((status.moved, status.rebalanced), (20, 10));
+    for _ in 0..5 {
+        loads[1].uplink.packets += 30_000;
+        loads[2].uplink.packets += 30_000;
+        let Bench { upf, plane, .. } = &mut b;
+        rebalance.look::<Memory>(&loads, 1.0, |act| act(upf, plane));
+    }
+    assert_eq!(users(&b), [0, 10, 10, 0], "even is left alone");
 }
