@@ -9,6 +9,7 @@ pub mod config;
 pub mod context;
 pub mod engine;
 mod env;
+mod hash;
 pub mod n2;
 pub mod pools;
 pub mod procedures;

@@ -95,7 +95,8 @@ fn time(text: &str) -> Result<f64, String> {
     number(text, |ns| (0.0..=1e9).contains(&ns), "a time in ns from 0 to a second (1e9)")
 }
 
-fn amount(text: &str) -> Result<f64, String> {
+/// A number of a command line.
+pub(crate) fn amount(text: &str) -> Result<f64, String> {
     number(text, |n| n > 0.0 && n <= 1e9, "a number above 0 and up to 1e9")
 }
 

@@ -1,6 +1,8 @@
 //! `vireo simulate`: a cluster on a virtual clock, with the core's own decisions.
 
 use crate::cli::Failure;
+use crate::plan::amount;
+use crate::status::table;
 use std::fs;
 use std::path::PathBuf;
 use vireo_core::balance::steer;
@@ -17,7 +19,7 @@ pub(crate) struct Args {
     #[arg(value_name = "WORKLOAD")]
     workload: Option<PathBuf>,
     /// All rates times this
-    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = above_zero)]
+    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = amount)]
     load: f64,
     /// Hosts
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=4096))]
@@ -26,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=256))]
     cores: u16,
     /// The part of each core that a host has
-    #[arg(long, value_name = "PART", default_value = "1", value_parser = above_zero)]
+    #[arg(long, value_name = "PART", default_value = "1", value_parser = amount)]
     speed: f64,
     /// Which host: skewed-ch, consistent-hash, round-robin, least-loaded, maglev, static-range
     #[arg(long, value_name = "POLICY", default_value = "skewed-ch", value_parser = inter)]
@@ -76,7 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let length = Duration::from_secs(args.seconds.into());
     let outcome = simulate(setup, &workload, args.seed, Duration(length.0 / 5), length)
         .map_err(|error| Failure(format!("{name}: {error}")))?;
-    print(&outcome, &workload);
+    print!("{}", rendered(&outcome, &workload));
     if let Some(path) = &args.json {
         let written = serde_json::to_vec_pretty(&outcome).map(|json| fs::write(path, json));
         written?.map_err(|error| Failure(format!("{}: {error}", path.display())))?;
@@ -84,36 +86,31 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-fn print(outcome: &Outcome, workload: &Workload) {
-    println!(
-        "{:<32} {:>12} {:>10} {:>10} {:>10} {:>10}",
-        "slice, procedure", "procedures", "late", "mean us", "p50 us", "p99 us"
-    );
-    for pool in &outcome.pools {
-        println!(
-            "{:<32} {:>12} {:>9.2}% {:>10.0} {:>10} {:>10}",
-            format!("{}, {}", pool.slice, pool.kind),
-            pool.procedures,
-            pool.violations as f64 * 100.0 / pool.procedures.max(1) as f64,
-            pool.mean_us,
-            pool.p50_us,
-            pool.p99_us
-        );
-    }
+fn rendered(outcome: &Outcome, workload: &Workload) -> String {
+    let mut text = String::new();
+    let header = ["slice", "procedure", "ended", "late", "mean us", "p50 us", "p99 us"];
+    let lines = outcome.pools.iter().map(|pool| {
+        let late = pool.violations as f64 * 100.0 / pool.procedures.max(1) as f64;
+        vec![
+            pool.slice.clone(),
+            pool.kind.clone(),
+            pool.procedures.to_string(),
+            format!("{late:.2}%"),
+            format!("{:.0}", pool.mean_us),
+            pool.p50_us.to_string(),
+            pool.p99_us.to_string(),
+        ]
+    });
+    table(&mut text, &header, lines);
     let (least, most) = outcome.cpu.iter().fold((f64::INFINITY, 0.0_f64), |(l, m), cpu| (l.min(*cpu), m.max(*cpu)));
-    println!(
-        "late in all {:.2}%; the workload asks for {:.2} cores; CPU of hosts {:.0}% to {:.0}%, standard deviation {:.1}%",
+    text + &format!(
+        "\nlate in all {:.2}%; the workload asks for {:.2} cores; CPU of hosts {:.0}% to {:.0}%, standard deviation {:.1}%\n",
         outcome.violations() * 100.0,
         workload.cores(),
         least * 100.0,
         most * 100.0,
         outcome.cpu_deviation() * 100.0
-    );
-}
-
-fn above_zero(text: &str) -> Result<f64, String> {
-    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
-    number.ok_or_else(|| "give a number above 0".to_owned())
+    )
 }
 
 fn inter(text: &str) -> Result<steer::Policy, String> {
@@ -137,5 +134,7 @@ mod tests {
         let outcome = simulate(Setup::default(), &workload, 1, second, second).expect("it makes sense");
         assert_eq!(outcome.pools.len(), 4);
         assert!(outcome.procedures() > 5_000, "{outcome:?}");
+        let text = rendered(&outcome, &workload);
+        assert!(text.contains("meters  service-request") && text.contains("late in all"), "{text}");
     }
 }

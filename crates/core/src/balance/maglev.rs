@@ -2,7 +2,8 @@
 //! of entries that hosts fill in turns, each by a permutation of its own. Even to within one entry; a host that goes moves a
 //! few other hosts' keys too.
 
-use super::{HostId, mixed};
+use super::HostId;
+use crate::hash::mixed;
 
 /// Entries of the paper's small table. A prime, so that every step of a permutation visits every entry.
 pub const ENTRIES: usize = 65_537;

@@ -2,7 +2,8 @@
 //! 64-bit hashes, and its replicas to the next *distinct* hosts. When a host goes, only its keys move, each to the host
 //! that had its first replica.
 
-use super::{HostId, mixed};
+use super::HostId;
+use crate::hash::mixed;
 
 /// Points of a host of weight 1 (seed 1's artefact has as many).
 pub const VIRTUAL_NODES: u32 = 160;

@@ -1,7 +1,8 @@
 //! Which NF of a pool a procedure goes to (seed 1, Algorithm 2), and the policies it is compared with.
 
 use super::estimate::{ServiceTime, completion};
-use crate::balance::mixed;
+use crate::hash::mixed;
+use serde::{Deserialize, Serialize};
 use vireo_types::Duration;
 
 /// What is known of an NF at this instant.
@@ -16,7 +17,8 @@ pub struct Load {
 }
 
 /// A policy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Policy {
     /// `argmin Q_i / C_i` over instantaneous values.
     #[default]

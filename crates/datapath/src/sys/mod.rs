@@ -40,19 +40,29 @@ pub(crate) fn run_on(processor: usize) -> io::Result<()> {
 const SHORT_TURN: u64 = 100_000;
 
 /// Has the calling thread ask for short turns of the processor: it gets no larger part of it than others, but gets it soon
-/// after something has come for it, though packets keep all processors busy. Kernels before 6.12 take no notice.
+/// after something has come for it, though packets keep all processors busy. Its nice value stays; where it does not share
+/// processors fairly (real-time policies) everything does. Kernels before 6.12 take no notice.
 /// Threads that it starts take turns of the usual length.
 pub fn take_short_turns() -> io::Result<()> {
-    let attributes = libc::sched_attr {
-        size: size_of::<libc::sched_attr>() as u32,
-        sched_policy: libc::SCHED_OTHER as u32,
-        sched_flags: libc::SCHED_FLAG_RESET_ON_FORK as u64,
+    const SIZE: usize = size_of::<libc::sched_attr>();
+    let mut attributes = libc::sched_attr {
+        size: SIZE as u32,
+        sched_policy: 0,
+        sched_flags: 0,
         sched_nice: 0,
         sched_priority: 0,
-        sched_runtime: SHORT_TURN,
+        sched_runtime: 0,
         sched_deadline: 0,
         sched_period: 0,
     };
+    // SAFETY: the structure outlives the call, which writes no more of it than its size
+    let result = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, SIZE, 0) };
+    check_size(result as isize)?;
+    if ![libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&(attributes.sched_policy as i32)) {
+        return Ok(());
+    }
+    attributes.sched_runtime = SHORT_TURN;
+    attributes.sched_flags |= libc::SCHED_FLAG_RESET_ON_FORK as u64;
     // SAFETY: the structure outlives the call, which reads as much of it as its size says
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
     check_size(result as isize).map(|_| ())
@@ -79,4 +89,24 @@ fn check(result: i32) -> io::Result<usize> {
 /// The same for calls that give a size.
 fn check_size(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_turns_leave_a_threads_nice_value() {
+        let nice = || rustix::process::getpriority_process(None).expect("of this thread");
+        // a thread may always become nicer
+        std::thread::spawn(move || {
+            rustix::process::nice(3).expect("nicer");
+            let before = nice();
+            assert!(before > 0, "as it was made");
+            take_short_turns().expect("allowed");
+            assert_eq!(nice(), before);
+        })
+        .join()
+        .expect("it ended");
+    }
 }

@@ -4,7 +4,7 @@ use super::Setup;
 use super::clock::{Clock, Nanos};
 use super::host::{Host, Number, Shares};
 use super::outcome::{Outcome, Tally};
-use super::workload::{Procedure, Slice, Workload, WorkloadError};
+use super::workload::{KINDS, Procedure, Slice, Workload, WorkloadError};
 use vireo_core::balance::HostId;
 use vireo_core::balance::board::Board;
 use vireo_core::balance::map::{BucketMap, SlicePart};
@@ -16,10 +16,6 @@ use vireo_core::schedule::kind::NfKind;
 use vireo_emulator::load::{Arrivals, Rng};
 use vireo_types::{Bucket, Duration, Instant};
 
-/// Pools of a slice.
-const KINDS: usize = NfKind::ALL.len();
-/// Slices that fit: what has work on a core is kept in 64 bits.
-const MOST_SLICES: usize = 64 / KINDS;
 /// Looks at queues between two reports.
 const LOOKS: u64 = 8;
 /// Reports that may be missed before a host's word is worth nothing.
@@ -115,9 +111,9 @@ impl<'a> World<'a> {
         let weighted: Vec<Weighted> = hosts.iter().map(|host| Weighted { host: *host, weight: 1.0 }).collect();
         let part = |slice: &Slice| SlicePart { weight: slice.rate, replicas: setup.replicas, hosts: weighted.clone() };
         let map = BucketMap::new(1, &workload.slices.iter().map(part).collect::<Vec<_>>());
-        let slots = workload.slices.len().min(MOST_SLICES) * KINDS;
+        let slots = workload.slices.len() * KINDS;
         let mut pools: Vec<Option<Pool>> = (0..slots).map(|_| None).collect();
-        for (n, slice) in workload.slices.iter().enumerate().take(MOST_SLICES) {
+        for (n, slice) in workload.slices.iter().enumerate() {
             for p in &slice.procedures {
                 let (time, slo) = (p.time_us * slice.mean_factor() * 1000.0, Duration((p.slo_ms * 1000.0) as u64));
                 pools[n * KINDS + p.kind.index()] =
@@ -130,7 +126,7 @@ impl<'a> World<'a> {
             buckets: map.buckets(n).collect(),
             parts: slice.procedures.iter().map(|p| p.part).sum(),
         };
-        let sources = workload.slices.iter().enumerate().take(MOST_SLICES).zip(patterns).map(source).collect();
+        let sources = workload.slices.iter().enumerate().zip(patterns).map(source).collect();
         let shares = Shares::new(pools.iter().map(|pool| pool.as_ref().map(|pool| pool.slo)).collect());
         let mut world = World {
             setup,
@@ -184,7 +180,7 @@ impl<'a> World<'a> {
         let Some(procedure) = pick(source, &mut self.rng) else { return };
         let at = (own as usize).checked_rem(source.buckets.len());
         let Some(bucket) = at.map(|at| source.buckets[at]) else { return };
-        let heavy = source.slice.heavy.filter(|heavy| (own >> 40) as f64 / (1_u64 << 24) as f64 <= heavy.part);
+        let heavy = source.slice.heavy.filter(|heavy| ((own >> 40) as f64) < heavy.part * (1_u64 << 24) as f64);
         let factor = heavy.map_or(1.0, |heavy| heavy.factor);
         let pool = number * KINDS + procedure.kind.index();
         let Some(Pool { slo, time, .. }) = &self.pools[pool] else { return };

@@ -108,5 +108,12 @@ fn workloads_that_make_no_sense_are_refused() {
     refused_for(&|s| s.procedures[0].messages = 0, "session");
     refused_for(&|s| s.skew = f64::NAN, "skew");
     refused_for(&|s| s.heavy = Some(Heavy { part: 2.0, factor: 1.0 }), "heavy");
+    refused_for(&|s| s.procedures.push(s.procedures[0].clone()), "named once");
     assert!(refused(&|s| s.pattern = "T9".into()).is_some());
+    let second = Duration::from_secs(1);
+    for count in [0, 9] {
+        let workload = Workload { slices: vec![sound.clone(); count] };
+        let error = simulate(Setup::default(), &workload, 1, second, second).err().map(|error| error.to_string());
+        assert_eq!(error, Some(format!("it has {count} slices: 1 to 8 are simulated")));
+    }
 }

@@ -6,6 +6,11 @@ use std::str::FromStr;
 use vireo_core::schedule::kind::NfKind;
 use vireo_emulator::load::Pattern;
 
+/// Pools of a slice: one for each kind of procedure.
+pub(super) const KINDS: usize = NfKind::ALL.len();
+/// Slices that fit: which pools have work on a core is kept in 64 bits.
+pub(super) const MOST_SLICES: usize = 64 / KINDS;
+
 /// A kind of procedure of a slice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -67,15 +72,26 @@ pub struct Workload {
 
 /// Why a workload is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("slice {slice}: {what}")]
-pub struct WorkloadError {
-    slice: String,
-    what: String,
+pub enum WorkloadError {
+    /// The number of slices.
+    #[error("it has {0} slices: 1 to {MOST_SLICES} are simulated")]
+    Slices(usize),
+    /// A slice makes no sense.
+    #[error("slice {slice}: {what}")]
+    Slice {
+        /// Its name.
+        slice: String,
+        /// What is wrong.
+        what: String,
+    },
 }
 
 impl Workload {
     /// Checks it; gives each slice's pattern.
     pub(super) fn patterns(&self) -> Result<Vec<Pattern>, WorkloadError> {
+        if !(1..=MOST_SLICES).contains(&self.slices.len()) {
+            return Err(WorkloadError::Slices(self.slices.len()));
+        }
         self.slices.iter().map(Slice::checked).collect()
     }
 
@@ -94,7 +110,7 @@ impl Workload {
 
 impl Slice {
     fn checked(&self) -> Result<Pattern, WorkloadError> {
-        let wrong = |what: &str| WorkloadError { slice: self.name.clone(), what: what.to_owned() };
+        let wrong = |what: &str| WorkloadError::Slice { slice: self.name.clone(), what: what.to_owned() };
         let positive = |value: f64| value.is_finite() && value > 0.0;
         if !positive(self.rate) || self.ues == 0 {
             return Err(wrong("rate and ues must be above 0"));
@@ -111,6 +127,10 @@ impl Slice {
                 let kind = p.kind.name();
                 return Err(wrong(&format!("{kind}: part, time-us, messages and slo-ms must be above 0")));
             }
+        }
+        let kinds = self.procedures.iter().map(|p| p.kind).collect::<std::collections::HashSet<_>>();
+        if kinds.len() < self.procedures.len() {
+            return Err(wrong("each kind of procedure is named once"));
         }
         if self.heavy.is_some_and(|heavy| !(0.0..=1.0).contains(&heavy.part) || !positive(heavy.factor)) {
             return Err(wrong("heavy: part must be 0 to 1 and factor above 0"));

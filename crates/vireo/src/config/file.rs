@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_core::config::Timers as CoreTimers;
+use vireo_core::schedule::forward::Policy;
 use vireo_node::config::{ApiConfig, N2Config, N4Config, OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
 use vireo_node::upf::UpfConfig;
 use vireo_types::{Duration, PduSessionType, Plmn};
@@ -432,25 +433,10 @@ pub(super) enum Key {
     Wildcard,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Steering {
-    pub(super) intra: Intra,
-}
-
-impl Default for Steering {
-    fn default() -> Self {
-        Steering { intra: Intra::Optimal }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Intra {
-    Optimal,
-    ShortestQueue,
-    RoundRobin,
-    Hash,
+    pub(super) intra: Policy,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

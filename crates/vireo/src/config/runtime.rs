@@ -1,12 +1,11 @@
 //! What is allowed of the keys that say how the host runs: objectives of slices, workers, state, overload.
 
 use super::check::{Problems, unique};
-use super::file::{self, ALL, Intra, Key, Location};
+use super::file::{self, ALL, Key, Location};
 use super::values::{Count, Span};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use vireo_core::config::SliceConfig;
-use vireo_core::schedule::forward::Policy;
 use vireo_core::schedule::kind::NfKind;
 use vireo_node::config::{NF_KINDS, OverloadConfig, PoolKey, PoolsConfig, SliceRuntime, StateConfig, StateLocation};
 
@@ -104,12 +103,7 @@ pub(super) fn pools(
         nfs_per_worker: pools.nfs_per_worker,
         workers: u8::try_from(workers).unwrap_or(u8::MAX),
         idle: pools.idle,
-        intra: match steering.intra {
-            Intra::Optimal => Policy::Optimal,
-            Intra::ShortestQueue => Policy::ShortestQueue,
-            Intra::RoundRobin => Policy::RoundRobin,
-            Intra::Hash => Policy::Hash,
-        },
+        intra: steering.intra,
         cores: pools.cores.clone(),
         stopped_after,
         stuck_after,

@@ -99,20 +99,11 @@ impl Rig {
         for name in ["ran", "n3"] {
             ip(&format!("link set {name} mtu 1600"));
         }
-        let limits = Limits { records: LIMITS, ..Limits::default() };
-        let mut config = SocketsConfig {
-            n3: UPF.to_vec(),
-            tun: "vireo9".to_owned(),
-            pools: pools(),
-            limits,
-            workers: 2,
-            nat: false,
-            xdp: None,
-            frames: None,
-            slices: vec![],
-            processes: None,
-        };
+        let mut config = one_socket();
+        config.n3 = UPF.to_vec();
+        config.workers = 2;
         change(&mut config);
+        let limits = config.limits;
         let driver = Sockets::start(config, Arc::new(|_| true)).expect("started");
         let mut reference = Memory::new(Tables::new(pools(), limits), UPF[0]);
         let rules = rules();
@@ -255,6 +246,29 @@ fn ip(arguments: &str) {
     assert!(status.success(), "ip {arguments}");
 }
 
+/// A user plane on one address by one worker, by sockets alone.
+pub(super) fn one_socket() -> SocketsConfig {
+    SocketsConfig {
+        n3: vec![UPF[0]],
+        tun: "vireo9".to_owned(),
+        pools: pools(),
+        limits: Limits { records: LIMITS, ..Limits::default() },
+        workers: 1,
+        nat: false,
+        xdp: None,
+        frames: None,
+        slices: vec![],
+        processes: None,
+    }
+}
+
+/// Why the user plane of `one_socket`, changed so, does not start.
+pub(super) fn refusal(change: impl Fn(&mut SocketsConfig)) -> String {
+    let mut config = one_socket();
+    change(&mut config);
+    Sockets::start(config, Arc::new(|_| true)).expect_err("refused").to_string()
+}
+
 /// An interface that goes down and comes up again loses its neighbours, not its driver; and the kernel gets all frames
 /// again when the driver ends.
 fn down_and_up(change: impl Fn(&mut SocketsConfig) + Sync) {
@@ -323,20 +337,10 @@ fn frames_survive_their_interfaces() {
 #[test]
 fn what_frames_need_is_said() {
     let started = |change: fn(&mut SocketsConfig)| {
-        let mut config = SocketsConfig {
-            n3: vec![UPF[0]],
-            tun: "vireo9".to_owned(),
-            pools: pools(),
-            limits: Limits { records: LIMITS, ..Limits::default() },
-            workers: 1,
-            nat: false,
-            xdp: None,
-            frames: Some(FramesConfig { interfaces: interfaces(), ..FramesConfig::default() }),
-            slices: vec![],
-            processes: None,
-        };
-        change(&mut config);
-        Sockets::start(config, Arc::new(|_| true)).expect_err("refused").to_string()
+        refusal(|config| {
+            config.frames = Some(FramesConfig { interfaces: interfaces(), ..FramesConfig::default() });
+            change(config);
+        })
     };
     in_namespace(|| {
         let none = |config: &mut SocketsConfig| config.frames = Some(FramesConfig::default());

@@ -1,6 +1,6 @@
 //! Data workers as processes: the table goes through them, and what one that is killed or stopped leaves is taken over.
 
-use super::drivers::{Far, Rig, frames};
+use super::drivers::{Far, Rig, frames, refusal};
 use super::packets::{frame, tunnelled};
 use super::table::{FLOW, g_pdu, up};
 use super::*;
@@ -195,21 +195,11 @@ fn a_stopped_worker_is_killed_and_taken_over_from() {
 
 #[test]
 fn what_processes_cannot_be_had_with_is_said() {
-    let says = |change: fn(&mut SocketsConfig)| {
-        let mut config = SocketsConfig {
-            n3: vec![UPF[0]],
-            tun: "vireo9".to_owned(),
-            pools: pools(),
-            limits: Limits { records: LIMITS, ..Limits::default() },
-            workers: 1,
-            nat: false,
-            xdp: None,
-            frames: None,
-            slices: vec![],
-            processes: Some(Arc::new(Tests)),
-        };
-        change(&mut config);
-        Sockets::start(config, Arc::new(|_| true)).expect_err("refused").to_string()
+    let says = |change: Change| {
+        refusal(|config| {
+            config.processes = Some(Arc::new(Tests));
+            change(config);
+        })
     };
     assert!(says(|config| config.xdp = Some(XdpConfig::default())).contains("a program in the kernel"));
     let af_xdp = says(|config| {

@@ -1,6 +1,6 @@
 //! Slices: the kernel hands each packet to the worker that its user's words name, and users move while packets flow.
 
-use super::drivers::{Rig, frames, interfaces};
+use super::drivers::{Rig, frames, interfaces, refusal};
 use super::packets::{Side, frame, packet, tunnelled};
 use super::table::{FLOW, UDP, down, g_pdu, host, up};
 use super::*;
@@ -197,20 +197,10 @@ fn a_flood_is_the_affair_of_its_users_worker_alone() {
 #[test]
 fn drivers_that_do_not_steer_say_so() {
     in_namespace(|| {
-        let mut config = SocketsConfig {
-            n3: vec![UPF[0]],
-            tun: "vireo9".to_owned(),
-            pools: pools(),
-            limits: Limits { records: LIMITS, ..Limits::default() },
-            workers: 1,
-            nat: false,
-            xdp: None,
-            frames: Some(frames(FrameIo::AfXdp(XdpMode::Native))),
-            slices: vec![],
-            processes: None,
-        };
-        sliced(&mut config);
-        let refused = crate::Sockets::start(config, std::sync::Arc::new(|_| true)).expect_err("refused");
-        assert!(refused.to_string().contains("choose driver ="), "{refused}");
+        let refused = refusal(|config| {
+            config.frames = Some(frames(FrameIo::AfXdp(XdpMode::Native)));
+            sliced(config);
+        });
+        assert!(refused.contains("choose driver ="), "{refused}");
     });
 }
