@@ -4,10 +4,11 @@
 use crate::answer::{Answer, container};
 use crate::counters::DropReason;
 use crate::fast::{Arrays, Owed};
+use crate::hot::Found;
 use crate::index::Key;
 use crate::inner::Inner;
 use crate::ndp;
-use crate::record::{DATA, DownlinkRecord, TUNNEL_ERROR, UplinkRecord, watched};
+use crate::record::{DATA, DownlinkRecord, State, TUNNEL_ERROR, UplinkRecord, watched};
 use crate::rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
 use crate::tables::{ANSWERS, DownlinkId, Tables, keys};
 use std::cell::Cell;
@@ -76,14 +77,6 @@ pub(crate) enum DownlinkVerdict {
     Drop(DropReason),
 }
 
-/// A packet that passes.
-struct Passed<'a> {
-    /// The user's packet.
-    packet: &'a [u8],
-    /// Whether its count has passed a mark of the owner's.
-    told: bool,
-}
-
 /// Why a packet does not simply pass.
 pub(crate) enum Stop<'a> {
     /// It is dropped.
@@ -136,7 +129,13 @@ fn inward(packet: &[u8]) -> Result<(Inner<'_>, Key), DropReason> {
 }
 
 impl Arrays {
-    /// What a rule says of a G-PDU, whose user's packet is counted if it passes.
+    /// Counts a packet to a record; whether the count has passed a mark of the owner's.
+    #[inline]
+    fn count_and_watch(&self, state: &State, watch: u32, octets: usize) -> bool {
+        watched(watch, self.count(state, octets), octets)
+    }
+
+    /// What a rule says of a G-PDU: the user's packet, if it passes.
     #[inline]
     fn leave<'a>(
         &self,
@@ -144,7 +143,7 @@ impl Arrays {
         rule: &UplinkRule,
         packet: &Packet<'a>,
         now: Instant,
-    ) -> Result<Passed<'a>, Stop<'a>> {
+    ) -> Result<&'a [u8], Stop<'a>> {
         if rule.flows != ALL_FLOWS {
             match packet.pdu_session {
                 Some(PduSession::Uplink { qfi }) if rule.flows >> qfi & 1 == 1 => {}
@@ -162,23 +161,19 @@ impl Arrays {
         if !record.conforms(rule.mbr, packet.len(), now) {
             return Err(Stop::Drop(DropReason::RateExceeded));
         }
-        if record.is_uncounted() {
-            return Ok(Passed { packet, told: false });
-        }
-        let before = self.count(&record.state, packet.len());
-        Ok(Passed { packet, told: watched(record.watch(), before, packet.len()) })
+        Ok(packet)
     }
 
-    /// What a rule says of a packet from N6, which is counted if it passes.
+    /// What a rule says of a packet from N6: the tunnel that it goes into, if it passes.
     // as a function of its own it would get the rule in memory and give the verdict there
     #[inline(always)]
-    fn enter<'a>(
+    fn enter(
         &self,
         record: &DownlinkRecord,
         rule: &DownlinkRule,
-        packet: &'a [u8],
+        octets: usize,
         now: Instant,
-    ) -> Result<(Tunnel, Passed<'a>), Stop<'a>> {
+    ) -> Result<Tunnel, Stop<'static>> {
         if !rule.gate_open {
             return Err(Stop::Drop(DropReason::GateClosed));
         }
@@ -188,14 +183,10 @@ impl Arrays {
             Action::Forward => {}
         }
         let tunnel = rule.tunnel.ok_or(Stop::Drop(DropReason::NoTunnel))?;
-        if !record.conforms(rule.mbr, packet.len(), now) {
+        if !record.conforms(rule.mbr, octets, now) {
             return Err(Stop::Drop(DropReason::RateExceeded));
         }
-        if record.is_uncounted() {
-            return Ok((tunnel, Passed { packet, told: false }));
-        }
-        let before = self.count(&record.state, packet.len());
-        Ok((tunnel, Passed { packet, told: watched(record.watch(), before, packet.len()) }))
+        Ok(tunnel)
     }
 
     /// Decides on a datagram from N3 without the lock of the tables, if it and its record are usual.
@@ -212,22 +203,29 @@ impl Arrays {
         };
         let record = self.uplinks.get(packet.teid.index() as usize)?;
         let look = record.look(self.locking)?;
-        if let (Some(own), Some(Inner::V4 { source, packet: inner, .. })) = (record.lean(), Inner::read(packet.payload))
-        {
-            let holds = record.teid() == packet.teid && packet.teid != gtpu::NO_TEID && look.holds();
-            return holds.then_some(match source == own {
-                true => UplinkVerdict::Forward(inner),
-                false => UplinkVerdict::Drop(DropReason::Spoofed),
-            });
+        let special = record.is_special();
+        if special {
+            if let (Some(own), Some(Inner::V4 { source, packet: inner, .. })) =
+                (record.lean(), Inner::read(packet.payload))
+            {
+                let holds = record.teid() == packet.teid && packet.teid != gtpu::NO_TEID && look.holds();
+                return holds.then_some(match source == own {
+                    true => UplinkVerdict::Forward(inner),
+                    false => UplinkVerdict::Drop(DropReason::Spoofed),
+                });
+            }
+            if record.overflows() {
+                return None;
+            }
         }
         let rule = record.rule();
-        let other = record.teid() != packet.teid || packet.teid == gtpu::NO_TEID;
-        if other || record.overflows() || !look.holds() {
+        if record.teid() != packet.teid || packet.teid == gtpu::NO_TEID || !look.holds() {
             return None;
         }
         match self.leave(record, &rule, &packet, now) {
-            Ok(Passed { packet, told }) => {
-                if told {
+            Ok(packet) => {
+                // what is special and goes by the rule is not counted
+                if !special && self.count_and_watch(&record.state, record.watch(), packet.len()) {
                     owed.set(Some(Owed::Uplink(rule.ue)));
                 }
                 Some(UplinkVerdict::Forward(packet))
@@ -249,29 +247,61 @@ impl Arrays {
             Ok(found) => found,
             Err(reason) => return Some(DownlinkVerdict::Drop(reason)),
         };
-        let found = self.look_up(key)?;
+        // each with what it knows of the look-up: where all is in one level that is nearly everything
+        match self.hot {
+            None => self.usual_downlink_to(self.look_up_home(key)?, &inner, now, owed),
+            Some(_) => self.usual_downlink_by_levels(key, &inner, now, owed),
+        }
+    }
+
+    #[inline(never)]
+    fn usual_downlink_by_levels(
+        &self,
+        key: Key,
+        inner: &Inner<'_>,
+        now: Instant,
+        owed: &Cell<Option<Owed>>,
+    ) -> Option<DownlinkVerdict> {
+        self.usual_downlink_to(self.look_up(key)?, inner, now, owed)
+    }
+
+    #[inline(always)]
+    fn usual_downlink_to(
+        &self,
+        found: Found<'_>,
+        inner: &Inner<'_>,
+        now: Instant,
+        owed: &Cell<Option<Owed>>,
+    ) -> Option<DownlinkVerdict> {
         let record = found.record;
         let look = record.look(self.locking)?;
-        if let Some((tunnel, marks)) = record.lean() {
-            let holds = found.is(record.generation()) && look.holds();
-            let marked = marks.map(|(qfi, rqi)| PduSession::Downlink { qfi, rqi });
-            return holds.then(|| DownlinkVerdict::Forward { tunnel, marked, octets: inner.packet().len() });
+        let special = record.is_special();
+        if special {
+            if let Some((tunnel, marks)) = record.lean() {
+                let holds = found.is(record.generation()) && look.holds();
+                let marked = marks.map(|(qfi, rqi)| PduSession::Downlink { qfi, rqi });
+                return holds.then(|| DownlinkVerdict::Forward { tunnel, marked, octets: inner.packet().len() });
+            }
+            if record.overflows() {
+                return None;
+            }
         }
         let rule = record.rule(0, 0);
         // of another generation it is another UE's meanwhile
-        let other = !found.is(record.generation());
-        if other || record.overflows() || !look.holds() {
+        if !found.is(record.generation()) || !look.holds() {
             return None;
         }
-        match self.enter(record, &rule, inner.packet(), now) {
-            Ok((tunnel, Passed { packet, told })) => {
-                if told {
+        let octets = inner.packet().len();
+        match self.enter(record, &rule, octets, now) {
+            Ok(tunnel) => {
+                // what is special and goes by the rule is not counted
+                if !special && self.count_and_watch(&record.state, record.watch(), octets) {
                     owed.set(Some(Owed::Downlink(found.id(self))));
                 }
                 if let Some(hot) = found.cold {
                     hot.wish(found.number);
                 }
-                Some(DownlinkVerdict::Forward { tunnel, marked: container(&rule), octets: packet.len() })
+                Some(DownlinkVerdict::Forward { tunnel, marked: container(&rule), octets })
             }
             Err(Stop::Drop(reason)) => Some(DownlinkVerdict::Drop(reason)),
             Err(_) => None,
@@ -332,8 +362,9 @@ impl Tables {
         }
         let rule = uplink.rule();
         match self.arrays().leave(uplink, &rule, packet, now) {
-            Ok(Passed { packet, told }) => {
-                if told {
+            Ok(packet) => {
+                if !uplink.is_uncounted() && self.arrays().count_and_watch(&uplink.state, uplink.watch(), packet.len())
+                {
                     self.tell_volume(rule.ue, tell);
                 }
                 UplinkVerdict::Forward(packet)
@@ -419,12 +450,13 @@ impl Tables {
         }
         // session and PDR lie elsewhere, a second miss for every packet, and reports alone need them
         let rule = record.rule(0, 0);
-        match self.arrays().enter(record, &rule, inner.packet(), now) {
-            Ok((tunnel, Passed { packet, told })) => {
-                if told {
+        let octets = inner.packet().len();
+        match self.arrays().enter(record, &rule, octets, now) {
+            Ok(tunnel) => {
+                if !record.is_uncounted() && self.arrays().count_and_watch(&record.state, record.watch(), octets) {
                     self.tell_owed(Owed::Downlink(id), tell);
                 }
-                DownlinkVerdict::Forward { tunnel, marked: container(&rule), octets: packet.len() }
+                DownlinkVerdict::Forward { tunnel, marked: container(&rule), octets }
             }
             Err(Stop::Wait { notify }) => match self.downlink_rule(id) {
                 Some(rule) => self.keep(id, &rule, notify, inner.packet(), now, tell),

@@ -160,6 +160,15 @@ impl Found<'_> {
 }
 
 impl Arrays {
+    /// The record of an address in the cold level, though it may have moved.
+    #[inline]
+    pub(crate) fn look_up_home(&self, key: Key) -> Option<Found<'_>> {
+        let entry = Teid(self.addresses.get(key)?);
+        let (number, generation) = (entry.index(), Some(entry.generation()));
+        let record = self.downlinks.get(number as usize)?;
+        Some(Found { record, generation, number, by_tag: false, cold: None })
+    }
+
     /// The record of an address. To be used within a batch, as all that leads to a place.
     #[inline]
     pub(crate) fn look_up(&self, key: Key) -> Option<Found<'_>> {
@@ -169,14 +178,12 @@ impl Arrays {
             let record = hot.records.get(place)?;
             return Some(Found { record, generation: None, number: place as u32, by_tag: true, cold: None });
         }
-        let entry = Teid(self.addresses.get(key)?);
-        let (number, generation) = (entry.index(), Some(entry.generation()));
-        let home = self.downlinks.get(number as usize)?;
-        let found = Found { record: home, generation, number, by_tag: false, cold: self.hot.as_ref() };
-        match found.cold.and_then(|hot| hot.at(home.away()?)) {
-            None => Some(found),
+        let found = self.look_up_home(key)?;
+        let hot = self.hot.as_ref();
+        Some(match hot.and_then(|hot| hot.at(found.record.away()?)) {
+            None => Found { cold: hot, ..found },
             // it goes by its other address, or has only just moved
-            Some(record) => Some(Found { record, cold: None, ..found }),
-        }
+            Some(record) => Found { record, ..found },
+        })
     }
 }

@@ -22,6 +22,12 @@ impl UplinkRecord {
         all.then(|| u32::from_be_bytes(self.ipv4.load(Relaxed).to_ne_bytes()))
     }
 
+    /// Whether it is lean, or its rules lie elsewhere: one look for both, which most records pass.
+    #[inline]
+    pub(crate) fn is_special(&self) -> bool {
+        self.flags.load(Relaxed) & (UP_LEAN | UP_OVERFLOW) != 0
+    }
+
     /// Whether its packets are not counted.
     #[inline]
     pub(crate) fn is_uncounted(&self) -> bool {
@@ -47,6 +53,12 @@ impl DownlinkRecord {
         let tunnel = Tunnel { teid: Teid(self.teid.load(Relaxed)), address: IpAddr::from([a, b, c, d]) };
         let qfi = (flags >> QFI_SHIFT & 0x3f) as u8;
         Some((tunnel, (flags & DOWN_QFI != 0).then_some((qfi, flags & DOWN_RQI != 0))))
+    }
+
+    /// Whether it is lean, or its rules lie elsewhere: one look for both, which most records pass.
+    #[inline]
+    pub(crate) fn is_special(&self) -> bool {
+        self.flags.load(Relaxed) & (DOWN_LEAN | DOWN_OVERFLOW) != 0
     }
 
     /// Whether its packets are not counted.
