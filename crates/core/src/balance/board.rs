@@ -22,6 +22,16 @@ impl Average {
     }
 }
 
+/// How a host's load is known between two of its reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Estimate {
+    /// What was reported, and what was sent there since, but for what the host has done meanwhile.
+    #[default]
+    Corrected,
+    /// What was reported, until the next report: seed 1 as it is written.
+    Reported,
+}
+
 /// What a host says of a pool of NFs: those of one slice for one kind of procedure.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PoolReport {
@@ -60,6 +70,7 @@ struct Entry {
 pub struct Board {
     pools: usize,
     stale: Duration,
+    estimate: Estimate,
     /// Of each host its CPU and when it said so.
     hosts: Vec<Option<(f64, Instant)>>,
     entries: Vec<Entry>,
@@ -68,7 +79,14 @@ pub struct Board {
 impl Board {
     /// A board for so many pools, on which a report is worth nothing after so long.
     pub fn new(pools: usize, stale: Duration) -> Self {
-        Board { pools, stale, hosts: Vec::new(), entries: Vec::new() }
+        Board { pools, stale, estimate: Estimate::default(), hosts: Vec::new(), entries: Vec::new() }
+    }
+
+    /// The same board with another way to know loads between reports.
+    #[must_use]
+    pub fn with(mut self, estimate: Estimate) -> Self {
+        self.estimate = estimate;
+        self
     }
 
     /// A host reports its CPU (0 to 1) and its pools, in the order in which they are numbered.
@@ -107,6 +125,9 @@ impl Board {
         let Entry { report, sent } = self.entries[self.entry(host, pool)?];
         if since > self.stale.0 || report.share.is_nan() || report.share <= 0.0 {
             return None;
+        }
+        if self.estimate == Estimate::Reported {
+            return Some(HostLoad { cpu, backlog: report.backlog.max(0.0) });
         }
         // what came since waits in line, but for what the pool has done meanwhile
         let done = since as f64 * 1000.0 / time.nanos() as f64;
@@ -150,6 +171,15 @@ mod tests {
         assert_eq!(backlog(&board, 1_100 * MS), Some(4.0), "never less than was reported");
         board.report(HOST, 0.7, &[PoolReport::default(), PoolReport { backlog: 1.0, share: 0.5 }], Instant(1_200 * MS));
         assert_eq!(backlog(&board, 1_200 * MS), Some(1.0));
+    }
+
+    #[test]
+    fn by_reports_alone_nothing_changes_until_the_next() {
+        let mut board = board().with(Estimate::Reported);
+        for _ in 0..10 {
+            board.sent(HOST, 1);
+        }
+        assert_eq!(backlog(&board, 1_015 * MS), Some(4.0));
     }
 
     #[test]

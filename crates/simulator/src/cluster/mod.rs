@@ -6,6 +6,7 @@
 //! What it leaves out: SCTP, the contents of messages, priorities raised by violations, and UEs that give up.
 
 mod clock;
+mod comparison;
 mod host;
 mod outcome;
 mod run;
@@ -13,13 +14,25 @@ mod run;
 mod tests;
 mod workload;
 
+pub use comparison::Comparison;
 pub use outcome::{Outcome, PoolOutcome};
 pub use run::simulate;
 pub use workload::{Heavy, Procedure, Slice, Workload, WorkloadError};
 
+use vireo_core::balance::board::Estimate;
 use vireo_core::balance::steer;
 use vireo_core::schedule::forward;
 use vireo_types::Duration;
+
+/// Whose procedures `T_t` is the time of, at the speed of the hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// Those of all UEs in the mean, as hosts measure while they run.
+    #[default]
+    Mean,
+    /// Those of the UEs whose procedures take longest: a profile taken beforehand that must not promise too much.
+    Heaviest,
+}
 
 /// A cluster and how it decides.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,8 +43,17 @@ pub struct Setup {
     pub cores: usize,
     /// The part of a core that a host's cores really are: below 1 where hosts are capped.
     pub speed: f64,
+    /// One UE of so many is simulated, on hosts that are so many times slower. What a host has to do stays the same part of what
+    /// it can; queues are coarser, by which procedures are late rather too often than too seldom.
+    pub sample: u32,
     /// Which host a procedure goes to.
     pub inter: steer::Policy,
+    /// How the balancer knows hosts' loads between their reports.
+    pub estimate: Estimate,
+    /// Whose procedures `T_t` is the time of.
+    pub profile: Profile,
+    /// Whether a UE is at one host for all time where hosts take turns: the host's turn is the UE's then, not the procedure's.
+    pub bound: bool,
     /// Which NF of it.
     pub intra: forward::Policy,
     /// Hosts that keep a UE's state besides its primary.
@@ -49,7 +71,11 @@ impl Default for Setup {
             hosts: 3,
             cores: 1,
             speed: 1.0,
+            sample: 1,
             inter: steer::Policy::default(),
+            estimate: Estimate::default(),
+            profile: Profile::default(),
+            bound: false,
             intra: forward::Policy::default(),
             replicas: 2,
             report_every: Duration::from_millis(200),

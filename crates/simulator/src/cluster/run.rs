@@ -1,14 +1,15 @@
 //! The simulation itself.
 
-use super::Setup;
 use super::clock::{Clock, Nanos};
 use super::host::{Host, Number, Shares};
 use super::outcome::{Outcome, Tally};
 use super::workload::{KINDS, Procedure, Slice, Workload, WorkloadError};
+use super::{Profile, Setup};
 use vireo_core::balance::HostId;
 use vireo_core::balance::board::Board;
+use vireo_core::balance::maglev::Maglev;
 use vireo_core::balance::map::{BucketMap, SlicePart};
-use vireo_core::balance::ring::Weighted;
+use vireo_core::balance::ring::{Ring, Weighted};
 use vireo_core::balance::steer::{self, Fleet, Request};
 use vireo_core::schedule::estimate::ServiceTime;
 use vireo_core::schedule::forward;
@@ -64,6 +65,8 @@ struct Source<'a> {
     arrivals: Arrivals,
     buckets: Vec<Bucket>,
     parts: f64,
+    /// As which one each UE has come, where that matters.
+    order: Box<[u32]>,
 }
 
 struct World<'a> {
@@ -72,6 +75,8 @@ struct World<'a> {
     rng: Rng,
     map: BucketMap,
     fleet: Fleet,
+    ring: Ring,
+    maglev: Maglev,
     board: Board,
     shares: Shares,
     hosts: Vec<Host>,
@@ -80,6 +85,8 @@ struct World<'a> {
     running: Vec<Option<Running>>,
     free: Vec<Number>,
     turn: u64,
+    /// Which identifiers UEs have, and so where their state lies.
+    salt: u64,
     measured_from: Nanos,
 }
 
@@ -91,7 +98,11 @@ pub fn simulate(
     warm_up: Duration,
     length: Duration,
 ) -> Result<Outcome, WorkloadError> {
-    let mut world = World::new(setup, workload, seed, warm_up)?;
+    workload.patterns()?;
+    let one_of = setup.sample.max(1);
+    let sampled = workload.sampled(one_of);
+    let setup = Setup { speed: setup.speed / f64::from(one_of), ..setup };
+    let mut world = World::new(setup, &sampled, seed, warm_up)?;
     let end = nanos(warm_up).saturating_add(nanos(length));
     let mut before = None;
     while let Some(event) = world.clock.next_before(end) {
@@ -101,7 +112,7 @@ pub fn simulate(
         world.happens(event);
     }
     let before = before.unwrap_or_else(|| world.worked());
-    Ok(world.outcome(workload, &before, length))
+    Ok(world.outcome(&sampled, &before, length))
 }
 
 impl<'a> World<'a> {
@@ -115,7 +126,12 @@ impl<'a> World<'a> {
         let mut pools: Vec<Option<Pool>> = (0..slots).map(|_| None).collect();
         for (n, slice) in workload.slices.iter().enumerate() {
             for p in &slice.procedures {
-                let (time, slo) = (p.time_us * slice.mean_factor() * 1000.0, Duration((p.slo_ms * 1000.0) as u64));
+                let factor = match setup.profile {
+                    Profile::Mean => slice.mean_factor(),
+                    Profile::Heaviest => slice.heavy.map_or(1.0, |heavy| heavy.factor.max(1.0)),
+                };
+                let time = p.time_us * factor * 1000.0 / setup.speed;
+                let slo = Duration((p.slo_ms * 1000.0) as u64);
                 pools[n * KINDS + p.kind.index()] =
                     Tally::new().map(|tally| Pool { slo, time: ServiceTime::new(time as u64), tally });
             }
@@ -125,6 +141,7 @@ impl<'a> World<'a> {
             arrivals: Arrivals::new(&pattern, slice.rate, seed.wrapping_add(n as u64)),
             buckets: map.buckets(n).collect(),
             parts: slice.procedures.iter().map(|p| p.part).sum(),
+            order: if setup.bound { shuffled(slice.ues, seed) } else { Box::default() },
         };
         let sources = workload.slices.iter().enumerate().zip(patterns).map(source).collect();
         let shares = Shares::new(pools.iter().map(|pool| pool.as_ref().map(|pool| pool.slo)).collect());
@@ -132,8 +149,10 @@ impl<'a> World<'a> {
             setup,
             clock: Clock::new(),
             rng: Rng::new(seed),
+            ring: Ring::new(&weighted, seed),
+            maglev: Maglev::new(&hosts),
             fleet: Fleet::new(hosts),
-            board: Board::new(slots, Duration(setup.report_every.0.saturating_mul(STALE))),
+            board: Board::new(slots, Duration(setup.report_every.0.saturating_mul(STALE))).with(setup.estimate),
             shares,
             hosts: (0..setup.hosts).map(|_| Host::new(setup.cores, slots)).collect(),
             pools,
@@ -142,6 +161,7 @@ impl<'a> World<'a> {
             running: Vec::new(),
             free: Vec::new(),
             turn: 0,
+            salt: Rng::new(seed ^ 0x5eed).bits(),
             measured_from: nanos(warm_up),
         };
         for slice in 0..world.sources.len() {
@@ -176,22 +196,28 @@ impl<'a> World<'a> {
     fn begins(&mut self, number: usize) {
         let source = &self.sources[number];
         let ue = ue(source.slice, &mut self.rng);
-        let own = Rng::new(u64::from(ue) << 8 | number as u64).bits();
+        let own = Rng::new((u64::from(ue) << 8 | number as u64) ^ self.salt).bits();
         let Some(procedure) = pick(source, &mut self.rng) else { return };
         let at = (own as usize).checked_rem(source.buckets.len());
         let Some(bucket) = at.map(|at| source.buckets[at]) else { return };
-        let heavy = source.slice.heavy.filter(|heavy| ((own >> 40) as f64) < heavy.part * (1_u64 << 24) as f64);
-        let factor = heavy.map_or(1.0, |heavy| heavy.factor);
+        let factor = source.slice.factor(ue);
         let pool = number * KINDS + procedure.kind.index();
         let Some(Pool { slo, time, .. }) = &self.pools[pool] else { return };
         self.turn += 1;
         let owners = self.map.owners(bucket);
-        let request = Request { bucket, owners, pool, time: *time, slo: *slo, turn: self.turn };
+        let turn = source.order.get(ue as usize).map_or(self.turn, |order| u64::from(*order));
+        let request = Request { bucket, owners, pool, time: *time, slo: *slo, turn };
         let now = Instant(self.clock.now() / 1000);
-        let Some(choice) = steer::choose(self.setup.inter, &request, &self.fleet, &self.board, now) else { return };
-        self.board.sent(choice.host, pool);
+        // by themselves, these two hash UEs: buckets would be coarser than what papers compare with
+        let host = match self.setup.inter {
+            steer::Policy::ConsistentHash => self.ring.owners(own).next(),
+            steer::Policy::Maglev => self.maglev.host(own),
+            policy => steer::choose(policy, &request, &self.fleet, &self.board, now).map(|choice| choice.host),
+        };
+        let Some(host) = host else { return };
+        self.board.sent(host, pool);
         let running = Running {
-            host: choice.host.0,
+            host: host.0,
             core: None,
             pool,
             left: procedure.messages,
@@ -298,18 +324,19 @@ impl<'a> World<'a> {
     }
 }
 
-/// Which UE of a slice is active: by rank, in proportion to `rank^-skew` (by inversion of the continuous distribution).
+/// The order in which UEs have come, which is not that of their ranks.
+fn shuffled(ues: u32, seed: u64) -> Box<[u32]> {
+    let mut rng = Rng::new(seed ^ 0x0bde);
+    let mut order: Box<[u32]> = (0..ues).collect();
+    for last in (1..order.len()).rev() {
+        order.swap(last, rng.below(last + 1));
+    }
+    order
+}
+
+/// Which UE of a slice is active, by rank.
 fn ue(slice: &Slice, rng: &mut Rng) -> u32 {
-    let (count, u) = (f64::from(slice.ues), rng.unit());
-    let rank = if slice.skew == 0.0 {
-        u * count
-    } else if (slice.skew - 1.0).abs() < 1e-9 {
-        (count + 1.0).powf(u) - 1.0
-    } else {
-        let power = 1.0 - slice.skew;
-        (((count + 1.0).powf(power) - 1.0) * u + 1.0).powf(1.0 / power) - 1.0
-    };
-    (rank as u32).min(slice.ues - 1)
+    (slice.rank(rng.unit()) as u32).min(slice.ues - 1)
 }
 
 /// Which procedure it begins.

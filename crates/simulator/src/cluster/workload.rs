@@ -11,6 +11,9 @@ pub(super) const KINDS: usize = NfKind::ALL.len();
 /// Slices that fit: which pools have work on a core is kept in 64 bits.
 pub(super) const MOST_SLICES: usize = 64 / KINDS;
 
+/// Ranks of UEs that are counted one by one where their times are averaged.
+const COUNTED_RANKS: u32 = 10_000;
+
 /// A kind of procedure of a slice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -28,6 +31,10 @@ pub struct Procedure {
     pub between_ms: f64,
     /// The objective, of the time that its messages spend in the core.
     pub slo_ms: f64,
+}
+
+fn constant() -> String {
+    "T1".into()
 }
 
 /// UEs whose procedures take longer.
@@ -49,12 +56,17 @@ pub struct Slice {
     /// Procedures that begin in a second.
     pub rate: f64,
     /// When: `T1` to `T4`, as `vireo emulate --pattern` has it.
+    #[serde(default = "constant")]
     pub pattern: String,
     /// Its UEs.
     pub ues: u32,
     /// How unevenly they are active: the UE of rank n is so in proportion to `n^-skew`. 0 = all alike.
     #[serde(default)]
     pub skew: f64,
+    /// The most active UE against the least. With it activity has a Pareto distribution of shape `1 / skew` that is cut there,
+    /// the same however many UEs there are.
+    #[serde(default)]
+    pub cap: Option<f64>,
     /// UEs whose procedures take longer.
     #[serde(default)]
     pub heavy: Option<Heavy>,
@@ -100,6 +112,13 @@ impl Workload {
         self.slices.iter().map(|slice| slice.rate * slice.mean_us() / 1e6).sum()
     }
 
+    /// One UE of so many, each with its own rate.
+    pub(super) fn sampled(&self, one_of: u32) -> Workload {
+        let mut sampled = self.scaled(1.0 / f64::from(one_of));
+        sampled.slices.iter_mut().for_each(|slice| slice.ues = (slice.ues / one_of).max(1));
+        sampled
+    }
+
     /// The same with all rates multiplied.
     pub fn scaled(&self, factor: f64) -> Workload {
         let mut scaled = self.clone();
@@ -117,6 +136,9 @@ impl Slice {
         }
         if !(0.0..=10.0).contains(&self.skew) {
             return Err(wrong("skew must be 0 to 10"));
+        }
+        if self.cap.is_some_and(|cap| !(1.1..=1e6).contains(&cap) || self.skew < 0.05) {
+            return Err(wrong("cap must be 1.1 to 1000000, with a skew of 0.05 at least"));
         }
         if self.procedures.is_empty() {
             return Err(wrong("it has no procedures"));
@@ -145,8 +167,52 @@ impl Slice {
         time / parts * self.mean_factor()
     }
 
-    /// How many times as long as `time_us` a procedure takes in the mean.
+    /// How many times as long as `time_us` a procedure of the UE of a rank takes. Those of whom it is longer are spread evenly
+    /// over the ranks, so that a workload asks for the same whatever the seed.
+    pub(super) fn factor(&self, rank: u32) -> f64 {
+        let before = |rank: u32, part: f64| (f64::from(rank) * part).floor();
+        self.heavy.map_or(1.0, |Heavy { part, factor }| {
+            let heavy = rank < u32::MAX && before(rank + 1, part) > before(rank, part);
+            if heavy { factor } else { 1.0 }
+        })
+    }
+
+    /// The same in the mean of all procedures.
     pub(super) fn mean_factor(&self) -> f64 {
-        self.heavy.map_or(1.0, |heavy| 1.0 + heavy.part * (heavy.factor - 1.0))
+        let first = self.ues.min(COUNTED_RANKS);
+        let of = |rank: u32| (self.activity(f64::from(rank) + 1.0) - self.activity(rank.into())) * self.factor(rank);
+        let rest = self.heavy.map_or(1.0, |heavy| 1.0 + heavy.part * (heavy.factor - 1.0));
+        (0..first).map(of).sum::<f64>() + (1.0 - self.activity(first.into())) * rest
+    }
+
+    /// The part of the procedures that those UEs begin whose rank is below: that of a continuous distribution.
+    fn activity(&self, rank: f64) -> f64 {
+        let (count, first, power) = (f64::from(self.ues), self.first(), 1.0 - self.skew);
+        if self.skew == 0.0 {
+            rank / count
+        } else if power.abs() < 1e-9 {
+            (rank / first).ln_1p() / (count / first).ln_1p()
+        } else {
+            ((rank + first).powf(power) - first.powf(power)) / ((count + first).powf(power) - first.powf(power))
+        }
+    }
+
+    /// The rank below which UEs begin this part of the procedures: the inverse of [`Slice::activity`].
+    pub(super) fn rank(&self, part: f64) -> f64 {
+        let (count, first, power) = (f64::from(self.ues), self.first(), 1.0 - self.skew);
+        if self.skew == 0.0 {
+            part * count
+        } else if power.abs() < 1e-9 {
+            first * ((count / first + 1.0).powf(part) - 1.0)
+        } else {
+            let (low, high) = (first.powf(power), (count + first).powf(power));
+            ((high - low) * part + low).powf(1.0 / power) - first
+        }
+    }
+
+    /// What is added to ranks, so that the first is not too active: 1, or what makes the most active UE so many times as active
+    /// as the least.
+    fn first(&self) -> f64 {
+        self.cap.map_or(1.0, |cap| f64::from(self.ues) / (cap.powf(1.0 / self.skew) - 1.0))
     }
 }

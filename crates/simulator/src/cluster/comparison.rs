@@ -1,0 +1,63 @@
+//! What policies are compared on. A comparison is a file, written and committed before the policy is run that it is to judge.
+
+use super::Setup;
+use super::workload::{Slice, Workload, WorkloadError};
+use serde::Deserialize;
+
+/// A cluster and what comes to it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Comparison {
+    /// Worker processes of a host.
+    pub workers: usize,
+    /// The part of a core that each of them has.
+    pub speed: f64,
+    /// What hosts have to do, as a part of what they can.
+    pub load: f64,
+    /// UEs for each host.
+    pub ues_per_host: u32,
+    /// The patterns of arrivals, one after the other.
+    pub patterns: Vec<String>,
+    /// What the UEs do. Rates are parts, `ues` too; the pattern is one of those above.
+    pub slices: Vec<Slice>,
+}
+
+impl Comparison {
+    /// Reads a file.
+    pub fn read(text: &str) -> Result<Self, toml::de::Error> {
+        toml::from_str(text)
+    }
+
+    /// So many of its hosts.
+    pub fn setup(&self, hosts: u16) -> Setup {
+        Setup { hosts, cores: self.workers, speed: self.speed, ..Setup::default() }
+    }
+
+    /// What comes, by one of the patterns, to as much as so many hosts are meant for.
+    pub fn workload(&self, pattern: &str, hosts: f64) -> Workload {
+        let ues: u32 = self.slices.iter().map(|slice| slice.ues).sum();
+        let ues = f64::from(self.ues_per_host) * hosts / f64::from(ues.max(1));
+        let mut workload = Workload { slices: self.slices.clone() };
+        for slice in &mut workload.slices {
+            slice.pattern = pattern.to_owned();
+            slice.ues = (f64::from(slice.ues) * ues).round().max(1.0) as u32;
+        }
+        let cores = self.workers as f64 * self.speed * hosts;
+        workload.scaled(self.load * cores / workload.cores())
+    }
+
+    /// The same with UEs that are all alike.
+    #[must_use]
+    pub fn uniform(&self) -> Self {
+        let mut uniform = self.clone();
+        for slice in &mut uniform.slices {
+            (slice.skew, slice.cap, slice.heavy) = (0.0, None, None);
+        }
+        uniform
+    }
+
+    /// Whether it makes sense.
+    pub fn check(&self) -> Result<(), WorkloadError> {
+        self.patterns.iter().try_for_each(|pattern| self.workload(pattern, 3.0).patterns().map(|_| ()))
+    }
+}
