@@ -61,3 +61,32 @@ impl Comparison {
         self.patterns.iter().try_for_each(|pattern| self.workload(pattern, 3.0).patterns().map(|_| ()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILES: [&str; 4] = [
+        include_str!("../../workloads/mmlite-fig10.toml"),
+        include_str!("../../workloads/mmlite-fig11-pareto1.toml"),
+        include_str!("../../workloads/mmlite-fig11-pareto2.toml"),
+        include_str!("../../workloads/mmlite-fig11-pareto3.toml"),
+    ];
+
+    #[test]
+    fn files_ask_for_the_load_that_they_name_at_every_size() {
+        for text in FILES {
+            let comparison = Comparison::read(text).expect("a comparison");
+            comparison.check().expect("it makes sense");
+            for hosts in [3_u16, 40] {
+                let setup = comparison.setup(hosts);
+                let room = f64::from(hosts) * setup.cores as f64 * setup.speed;
+                for comparison in [comparison.clone(), comparison.uniform()] {
+                    let workload = comparison.workload(&comparison.patterns[0], hosts.into());
+                    assert!((workload.cores() / room - comparison.load).abs() < 1e-9);
+                    assert_eq!(workload.slices[0].ues, comparison.ues_per_host * u32::from(hosts));
+                }
+            }
+        }
+    }
+}
