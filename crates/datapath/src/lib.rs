@@ -40,6 +40,7 @@ mod slices;
 mod sockets;
 mod sys;
 mod tables;
+mod toward;
 mod tunnels;
 mod verdict;
 mod xdp;

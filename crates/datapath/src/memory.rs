@@ -141,7 +141,7 @@ impl Batch for Downlink<'_> {
             Said::Done => {}
             Said::Leaves(out) => {
                 stats.downlink.add(out.octets);
-                lists.n3.push((out.to, buffer[out.start..out.end].to_vec()));
+                lists.n3.push((out.toward.socket(), buffer[out.start..out.end].to_vec()));
             }
         }
         1

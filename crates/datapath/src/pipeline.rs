@@ -5,6 +5,7 @@ use crate::answer::{self, Answer};
 use crate::counters::{DropReason, Stats};
 use crate::fast::Decide;
 use crate::tables::Tables;
+use crate::toward::Toward;
 use crate::verdict::{DownlinkVerdict, Event, UplinkVerdict};
 use std::net::{IpAddr, SocketAddr};
 use vireo_types::Instant;
@@ -112,7 +113,7 @@ fn rare(
 /// What to send on N3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outgoing {
-    pub(crate) to: SocketAddr,
+    pub(crate) toward: Toward,
     /// The datagram is `buffer[start..end]`.
     pub(crate) start: usize,
     pub(crate) end: usize,
@@ -138,10 +139,10 @@ pub(crate) fn downlink(
         let _ = unusual.event(event);
     };
     match (by.downlink(packet, now, &mut tell), by.tables()) {
-        (Some(DownlinkVerdict::Forward { tunnel, marked, octets }), _) => {
+        (Some(DownlinkVerdict::Forward { toward, octets }), _) => {
             let end = HEADROOM + octets;
-            match gtpu::prepend_g_pdu(buffer, HEADROOM, end, tunnel.teid, marked) {
-                Ok(start) => return Said::Leaves(Outgoing { to: answer::destination(tunnel), start, end, octets }),
+            match gtpu::prepend_g_pdu(buffer, HEADROOM, end, toward.teid(), toward.marked()) {
+                Ok(start) => return Said::Leaves(Outgoing { toward, start, end, octets }),
                 Err(_) => stats.drop(DropReason::InnerMalformed),
             }
         }

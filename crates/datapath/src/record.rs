@@ -13,6 +13,7 @@ use crate::fast::{Locking, Pause};
 use crate::rate::{Policer, Rate};
 use crate::rule::{Action, DownlinkRule, Tunnel, UplinkRule};
 use crate::sys::shared::Plain;
+use crate::toward::Toward;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
@@ -445,6 +446,21 @@ impl DownlinkRecord {
         self.sequence.look(locking)
     }
 
+    /// Where its packets go, and how they are marked.
+    #[inline(always)]
+    pub(crate) fn toward(&self) -> Option<Toward> {
+        let flags = self.flags.load(Relaxed);
+        let v6 = flags & DOWN_IPV6 != 0;
+        let [first, second] = &self.address;
+        let second = if v6 { second.load(Relaxed) } else { 0 };
+        let toward = Toward::words(Teid(self.teid.load(Relaxed)), v6, [first.load(Relaxed), second]);
+        let toward = match flags & DOWN_QFI {
+            0 => toward,
+            _ => toward.of_flow(flags >> QFI_SHIFT, flags & DOWN_RQI != 0),
+        };
+        (flags & (DOWN_IPV4 | DOWN_IPV6) != 0).then_some(toward)
+    }
+
     /// Where its packets go.
     pub(crate) fn tunnel(&self) -> Option<Tunnel> {
         self.rule(0, 0).tunnel
@@ -586,6 +602,8 @@ mod tests {
             record.begin(generation, &DownlinkRule { qfi: Some(63), tunnel: None, ..rule });
             record.set(&rule);
             prop_assert_eq!(record.rule(5, 6), rule);
+            let marked = qfi.map(|qfi| vireo_wire::gtpu::PduSession::Downlink { qfi, rqi });
+            prop_assert_eq!(record.toward(), rule.tunnel.map(|tunnel| Toward::new(tunnel, marked)));
             prop_assert_eq!((record.flags.load(Relaxed) >> GENERATION_SHIFT) as u8, generation);
         }
     }

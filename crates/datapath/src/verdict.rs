@@ -1,7 +1,7 @@
 //! What becomes of one packet: the reference that every driver follows, in memory, sockets and BPF alike. What is usual
 //! is decided by the record alone ([`Arrays`]), with the lock of the tables or without; the rest by [`Tables`].
 
-use crate::answer::{Answer, container};
+use crate::answer::Answer;
 use crate::counters::DropReason;
 use crate::fast::{Arrays, Owed};
 use crate::hot::Found;
@@ -11,6 +11,7 @@ use crate::ndp;
 use crate::record::{DATA, DownlinkRecord, State, TUNNEL_ERROR, UplinkRecord, watched};
 use crate::rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
 use crate::tables::{ANSWERS, DownlinkId, Tables, keys};
+use crate::toward::Toward;
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_types::{Instant, SessionAddress};
@@ -69,8 +70,8 @@ pub(crate) enum UplinkVerdict<'a> {
 /// What becomes of a packet from N6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DownlinkVerdict {
-    /// So many octets go into the tunnel, with this PDU Session Container.
-    Forward { tunnel: Tunnel, marked: Option<PduSession>, octets: usize },
+    /// So many octets go into the tunnel.
+    Forward { toward: Toward, octets: usize },
     /// It was put into the buffer of the record; the owner gets to know the first.
     Buffered(DownlinkId, Option<Event>),
     /// It is dropped.
@@ -164,16 +165,17 @@ impl Arrays {
         Ok(packet)
     }
 
-    /// What a rule says of a packet from N6: the tunnel that it goes into, if it passes.
+    /// What a rule says of a packet from N6, and where the record leads: where the packet goes, if it passes.
     // as a function of its own it would get the rule in memory and give the verdict there
     #[inline(always)]
     fn enter(
         &self,
         record: &DownlinkRecord,
         rule: &DownlinkRule,
+        toward: Option<Toward>,
         octets: usize,
         now: Instant,
-    ) -> Result<Tunnel, Stop<'static>> {
+    ) -> Result<Toward, Stop<'static>> {
         if !rule.gate_open {
             return Err(Stop::Drop(DropReason::GateClosed));
         }
@@ -182,11 +184,11 @@ impl Arrays {
             Action::Buffer { notify } => return Err(Stop::Wait { notify }),
             Action::Forward => {}
         }
-        let tunnel = rule.tunnel.ok_or(Stop::Drop(DropReason::NoTunnel))?;
+        let toward = toward.ok_or(Stop::Drop(DropReason::NoTunnel))?;
         if !record.conforms(rule.mbr, octets, now) {
             return Err(Stop::Drop(DropReason::RateExceeded));
         }
-        Ok(tunnel)
+        Ok(toward)
     }
 
     /// Decides on a datagram from N3 without the lock of the tables, if it and its record are usual.
@@ -254,7 +256,8 @@ impl Arrays {
         }
     }
 
-    #[inline(never)]
+    // a verdict that comes from a call lies in memory, on either way
+    #[inline(always)]
     fn usual_downlink_by_levels(
         &self,
         key: Key,
@@ -277,23 +280,22 @@ impl Arrays {
         let look = record.look(self.locking)?;
         let special = record.is_special();
         if special {
-            if let Some((tunnel, marks)) = record.lean() {
+            if let Some(toward) = record.lean() {
                 let holds = found.is(record.generation()) && look.holds();
-                let marked = marks.map(|(qfi, rqi)| PduSession::Downlink { qfi, rqi });
-                return holds.then(|| DownlinkVerdict::Forward { tunnel, marked, octets: inner.packet().len() });
+                return holds.then(|| DownlinkVerdict::Forward { toward, octets: inner.packet().len() });
             }
             if record.overflows() {
                 return None;
             }
         }
-        let rule = record.rule(0, 0);
+        let (rule, toward) = (record.rule(0, 0), record.toward());
         // of another generation it is another UE's meanwhile
         if !found.is(record.generation()) || !look.holds() {
             return None;
         }
         let octets = inner.packet().len();
-        match self.enter(record, &rule, octets, now) {
-            Ok(tunnel) => {
+        match self.enter(record, &rule, toward, octets, now) {
+            Ok(toward) => {
                 // what is special and goes by the rule is not counted
                 if !special && self.count_and_watch(&record.state, record.watch(), octets) {
                     owed.set(Some(Owed::Downlink(found.id(self))));
@@ -301,7 +303,7 @@ impl Arrays {
                 if let Some(hot) = found.cold {
                     hot.wish(found.number);
                 }
-                Some(DownlinkVerdict::Forward { tunnel, marked: container(&rule), octets })
+                Some(DownlinkVerdict::Forward { toward, octets })
             }
             Err(Stop::Drop(reason)) => Some(DownlinkVerdict::Drop(reason)),
             Err(_) => None,
@@ -451,12 +453,12 @@ impl Tables {
         // session and PDR lie elsewhere, a second miss for every packet, and reports alone need them
         let rule = record.rule(0, 0);
         let octets = inner.packet().len();
-        match self.arrays().enter(record, &rule, octets, now) {
-            Ok(tunnel) => {
+        match self.arrays().enter(record, &rule, record.toward(), octets, now) {
+            Ok(toward) => {
                 if !record.is_uncounted() && self.arrays().count_and_watch(&record.state, record.watch(), octets) {
                     self.tell_owed(Owed::Downlink(id), tell);
                 }
-                DownlinkVerdict::Forward { tunnel, marked: container(&rule), octets }
+                DownlinkVerdict::Forward { toward, octets }
             }
             Err(Stop::Wait { notify }) => match self.downlink_rule(id) {
                 Some(rule) => self.keep(id, &rule, notify, inner.packet(), now, tell),

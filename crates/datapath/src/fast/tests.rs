@@ -111,9 +111,9 @@ impl Batch for Packets<'_> {
                     stats.downlink.add(left.octets);
                     let packet = gtpu::Packet::parse(&buffer[left.start..left.end]).expect("ours");
                     let expected = Ipv4Addr::from_bits(Ipv4Addr::new(192, 0, 2, 0).to_bits() + (packet.teid.0 & 0xff));
-                    assert_eq!(left.to.ip(), IpAddr::from(expected), "of one moment");
+                    assert_eq!(left.toward.address(), IpAddr::from(expected), "of one moment");
                     assert_eq!(packet.teid.0 >> 24, *user, "its own");
-                    out.push((left.to, buffer[left.start..left.end].to_vec()));
+                    out.push((left.toward.socket(), buffer[left.start..left.end].to_vec()));
                 }
                 Said::Done => {}
                 Said::Ask => {

@@ -400,22 +400,41 @@ impl<E: Exit> Engine<E> {
         if !first {
             layout::take_hop(&mut octets[packet]);
         }
-        let (datagram, to) = (base + out.start..base + out.end, out.to.ip());
-        let source = self.sources[usize::from(to.is_ipv6())];
-        let total = datagram.len() + outer(to.is_ipv6());
-        let hop = self.hops.find(to, now).filter(|hop| total <= hop.mtu);
-        if let (Some(from), Some(hop)) = (source, hop) {
-            // fragments on the way are told apart by it
-            self.id = self.id.wrapping_add(1);
-            let end = datagram.end;
-            let start = layout::write_udp(octets, datagram, from, to, self.id);
-            let start = layout::write_ethernet(octets, start, &hop.macs, to.is_ipv6());
-            return Some(Fate::Send { port: hop.port, start, end, uplink: false, octets: out.octets });
+        let datagram = base + out.start..base + out.end;
+        // each with what it knows of the address
+        let sent = match out.toward.v4() {
+            Some(v4) => self.send(octets, datagram.clone(), v4.into(), out.octets, now),
+            None => self.send(octets, datagram.clone(), out.toward.address(), out.octets, now),
+        };
+        if sent.is_some() {
+            return sent;
         }
-        match self.exit.answer(out.to, &octets[datagram]) {
+        match self.exit.answer(out.toward.socket(), &octets[datagram]) {
             true => stats.downlink.add(out.octets),
             false => stats.drop(DropReason::N3Send),
         }
         Some(Fate::Done)
+    }
+
+    /// Writes the headers before a datagram that goes to this address, if it leaves by a frame.
+    #[inline(always)]
+    fn send(
+        &mut self,
+        octets: &mut [u8],
+        datagram: std::ops::Range<usize>,
+        to: IpAddr,
+        user: usize,
+        now: Instant,
+    ) -> Option<Fate> {
+        let v6 = to.is_ipv6();
+        let from = self.sources[usize::from(v6)]?;
+        let total = datagram.len() + outer(v6);
+        let hop = self.hops.find(to, now).filter(|hop| total <= hop.mtu)?;
+        // fragments on the way are told apart by it
+        self.id = self.id.wrapping_add(1);
+        let end = datagram.end;
+        let start = layout::write_udp(octets, datagram, from, to, self.id);
+        let start = layout::write_ethernet(octets, start, &hop.macs, v6);
+        Some(Fate::Send { port: hop.port, start, end, uplink: false, octets: user })
     }
 }

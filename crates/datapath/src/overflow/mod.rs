@@ -15,6 +15,7 @@ use crate::rate::{self, Rate};
 use crate::record::{DATA, UplinkRecord};
 use crate::rule::Tunnel;
 use crate::tables::{DownlinkId, Released, Tables};
+use crate::toward::Toward;
 use crate::verdict::{DownlinkVerdict, Event, UplinkVerdict, outward};
 pub(crate) use cells::Cells;
 use lists::{Lists, Unlisted};
@@ -434,7 +435,9 @@ impl Tables {
         }
         self.downlink(id).state.count(packet.len());
         match rule.target {
-            Target::Tunnel { tunnel, marked } => DownlinkVerdict::Forward { tunnel, marked, octets: packet.len() },
+            Target::Tunnel { tunnel, marked } => {
+                DownlinkVerdict::Forward { toward: Toward::new(tunnel, marked), octets: packet.len() }
+            }
             Target::Buffer { notify } => match self.wait(id, table.session, rule.pdr, notify, packet, now) {
                 Ok(event) => DownlinkVerdict::Buffered(id, event),
                 Err(reason) => DownlinkVerdict::Drop(reason),

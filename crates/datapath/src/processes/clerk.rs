@@ -101,7 +101,7 @@ impl Batch for Handed<'_> {
                     let end = buffer.len();
                     match pipeline::downlink(by, buffer, end, *now, stats, &mut clerk.rare(None)) {
                         Said::Leaves(out) => {
-                            match send(&clerk.sockets, clerk.own, out.to, &buffer[out.start..out.end]) {
+                            match send(&clerk.sockets, clerk.own, out.toward.socket(), &buffer[out.start..out.end]) {
                                 true => stats.downlink.add(out.octets),
                                 false => stats.drop(DropReason::N3Send),
                             }

@@ -41,18 +41,15 @@ impl UplinkRecord {
 }
 
 impl DownlinkRecord {
-    /// The tunnel that all packets go into, and the QFI with RQI that they are marked with.
+    /// Where all packets go.
     #[inline]
-    pub(crate) fn lean(&self) -> Option<(Tunnel, Option<(u8, bool)>)> {
+    pub(crate) fn lean(&self) -> Option<Toward> {
         const OPEN: u32 = DOWN_LEAN | ACTION_FORWARD | DOWN_GATE | DOWN_IPV4;
         let flags = self.flags.load(Relaxed);
         if flags & (OPEN | ACTION | DOWN_IPV6 | DOWN_OVERFLOW) != OPEN || self.cost.load(Relaxed) != 0 {
             return None;
         }
-        let [a, b, c, d, ..] = self.address[0].load(Relaxed).to_ne_bytes();
-        let tunnel = Tunnel { teid: Teid(self.teid.load(Relaxed)), address: IpAddr::from([a, b, c, d]) };
-        let qfi = (flags >> QFI_SHIFT & 0x3f) as u8;
-        Some((tunnel, (flags & DOWN_QFI != 0).then_some((qfi, flags & DOWN_RQI != 0))))
+        self.toward()
     }
 
     /// Whether it is lean, or its rules lie elsewhere: one look for both, which most records pass.
@@ -76,6 +73,7 @@ impl DownlinkRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vireo_wire::gtpu::PduSession;
 
     #[test]
     fn a_lean_record_is_one_as_long_as_nothing_else_holds() {
@@ -114,7 +112,8 @@ mod tests {
         let record = DownlinkRecord::default();
         record.begin(3, &open);
         record.set_lean(true);
-        assert_eq!((record.lean(), record.generation()), (Some((tunnel, Some((5, true)))), 3));
+        let marked = Some(PduSession::Downlink { qfi: 5, rqi: true });
+        assert_eq!((record.lean(), record.generation()), (Some(Toward::new(tunnel, marked)), 3));
         for other in [
             DownlinkRule { gate_open: false, ..open },
             DownlinkRule { action: Action::Buffer { notify: true }, ..open },
@@ -126,7 +125,7 @@ mod tests {
             assert_eq!((record.lean(), record.rule(0, 0)), (None, other));
         }
         record.set(&DownlinkRule { qfi: None, rqi: false, ..open });
-        assert_eq!(record.lean(), Some((tunnel, None)));
+        assert_eq!(record.lean(), Some(Toward::new(tunnel, None)));
         record.lead(7);
         assert_eq!(record.lean(), None, "rules beside the record");
     }

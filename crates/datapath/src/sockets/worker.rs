@@ -301,10 +301,13 @@ impl Downlink<'_> {
         for (n, end) in ends.iter().enumerate().skip(from) {
             let base = n * *slot;
             match pipeline::downlink(by, &mut buffer[base..base + *slot], *end, *now, stats, rare) {
-                Said::Leaves(out) => match position(rare.sockets, out.to) {
-                    Some(n) => senders[n].queue(out.to, base + out.start, base + out.end, out.octets),
-                    None => stats.drop(DropReason::N3Send),
-                },
+                Said::Leaves(out) => {
+                    let to = out.toward.socket();
+                    match position(rare.sockets, to) {
+                        Some(n) => senders[n].queue(to, base + out.start, base + out.end, out.octets),
+                        None => stats.drop(DropReason::N3Send),
+                    }
+                }
                 Said::Done => {}
                 Said::Ask => return n,
             }
