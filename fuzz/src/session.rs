@@ -41,7 +41,7 @@ pub fn config() -> CoreConfig {
             ciphering: vec![CipheringAlgorithm::NEA0, CipheringAlgorithm::NEA2],
         },
         timers: Timers::default(),
-        upfs: vec![UpfConfig { n4: upf(), dnns: vec![] }],
+        upfs: vec![UpfConfig { name: "upf".into(), n4: upf(), dnns: vec![] }],
         n4_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
     }
 }

@@ -175,10 +175,19 @@ impl Default for Timers {
 /// A user plane function that the SMF part may choose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpfConfig {
+    /// The operator's name for it.
+    pub name: String,
     /// Where its PFCP endpoint is.
     pub n4: SocketAddr,
     /// The data networks it reaches; empty = all.
     pub dnns: Vec<Dnn>,
+}
+
+impl UpfConfig {
+    /// Whether sessions of a data network can be there.
+    pub fn reaches(&self, dnn: &Dnn) -> bool {
+        self.dnns.is_empty() || self.dnns.contains(dnn)
+    }
 }
 
 #[cfg(test)]
@@ -216,6 +225,7 @@ mod tests {
             },
             timers: Timers { t3512: Duration(0), ..Timers::default() },
             upfs: vec![UpfConfig {
+                name: "edge".into(),
                 n4: "[::1]:8805".parse().expect("an address"),
                 dnns: vec!["ims".parse().expect("a DNN")],
             }],

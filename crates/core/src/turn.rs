@@ -70,6 +70,8 @@ pub enum Kind {
     Paging,
     /// Mobility or periodic registration update, from the request to Registration Complete.
     Mobility,
+    /// A session's move to another UPF, from the order to the end of what the UPF before had.
+    Relocation,
 }
 
 /// What a step says to counters and logs; never acted on.

@@ -214,6 +214,9 @@ pub enum StartError {
     /// A bare forwarder writes the headers of its frames once.
     #[error("the kernel knows no neighbour on the way to {0} that frames can be sent to: give it a permanent entry")]
     BareHop(std::net::IpAddr),
+    /// Each user plane of a machine would replace the other's rules.
+    #[error("address translation is of one user plane of a machine: turn NAT off, or host-routes")]
+    HostRoutesNat,
     /// Frames go past netfilter.
     #[error("frames go past the kernel's address translation: turn NAT off, or choose the sockets driver")]
     FramesNat,
@@ -309,8 +312,9 @@ fn networks(pools: &[Pool]) -> Result<Vec<(IpAddr, u8, u16)>, StartError> {
     Ok(networks)
 }
 
-/// Makes the TUN device with `queues` queues, its addresses and its routes.
-pub(crate) fn tun(name: &str, queues: usize, pools: &[Pool]) -> Result<Vec<Tun>, StartError> {
+/// Makes the TUN device with `queues` queues, its addresses and its routes. `shared`: another user plane may have the
+/// pools' routes.
+pub(crate) fn tun(name: &str, queues: usize, pools: &[Pool], shared: bool) -> Result<Vec<Tun>, StartError> {
     let networks = networks(pools)?;
     let refused = |error: io::Error| match error.kind() {
         io::ErrorKind::PermissionDenied => StartError::TunPermission(name.to_owned()),
@@ -345,7 +349,12 @@ pub(crate) fn tun(name: &str, queues: usize, pools: &[Pool]) -> Result<Vec<Tun>,
             _ => StartError::Route { pool: pool.clone(), name: name.to_owned(), source },
         };
         kernel.address(index, gateway).map_err(source)?;
-        kernel.route(index, network, length, mtu.into()).map_err(source)?;
+        match kernel.route(index, network, length, mtu.into()) {
+            Err(error) if shared && error.raw_os_error() == Some(libc::EEXIST) => {
+                info!("{network}/{length} is routed to another device: packets come here by the routes of single UEs");
+            }
+            routed => routed.map_err(source)?,
+        }
     }
     Ok(queues)
 }

@@ -22,6 +22,7 @@ mod filter;
 mod frames;
 mod hops;
 mod host;
+mod host_routes;
 mod hot;
 mod index;
 mod inner;

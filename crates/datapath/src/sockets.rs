@@ -15,6 +15,7 @@ use crate::frames::steer::Steer;
 use crate::frames::{Engine, FrameIo, FramesConfig, Group, Kernel, of_family, packet, xsk};
 use crate::hops::{Hops, NextHops};
 use crate::host::{self, Nat, StartError};
+use crate::host_routes::HostRoutes;
 use crate::modules::{self, Module};
 use crate::nic::Filters;
 use crate::overflow::FlowPackets;
@@ -35,7 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use tracing::error;
-use vireo_types::Instant;
+use vireo_types::{Instant, SessionAddress};
 use vireo_wire::gtpu;
 pub(crate) use worker::{Here, Rare, Worker};
 
@@ -54,6 +55,8 @@ pub struct SocketsConfig {
     pub workers: usize,
     /// Whether UEs reach the outside by the machine's address.
     pub nat: bool,
+    /// Whether each UE that [`Editor::lead`] names has a route of its own: then another user plane may have its pool too.
+    pub host_routes: bool,
     /// With it, the kernel does what is usual and the sockets only the rest.
     pub xdp: Option<XdpConfig>,
     /// With it, `workers` threads do what is usual on frames, and the sockets, of one more thread, only the rest.
@@ -185,9 +188,17 @@ pub struct Editor {
     view: View,
     /// Those of the first worker, to send what changes let go.
     sockets: Arc<[Socket]>,
+    routes: Option<Arc<HostRoutes>>,
 }
 
 impl Editor {
+    /// Brings the packets of a UE to this user plane, or not any more, where its UEs have routes of their own.
+    pub fn lead(&self, ue: SessionAddress, here: bool) {
+        if let Some(routes) = &self.routes {
+            routes.lead(ue, here);
+        }
+    }
+
     /// Looks at the tables.
     pub fn look<R>(&self, look: impl FnOnce(&Tables) -> R) -> R {
         self.view.look(look)
@@ -262,10 +273,11 @@ impl Sockets {
         let threads = config.threads();
         let workers = if config.frames.is_some() { 1 } else { threads };
         let sockets = (0..workers).map(|_| bind(&config.n3, workers > 1)).collect::<Result<Vec<_>, _>>()?;
-        let queues = host::tun(&config.tun, workers, &config.pools)?;
+        let (queues, routes) = device(&config, workers)?;
         host::forwarding(&config.pools);
         let nat = match config.nat {
             true => Some(Nat::install(&config.tun, &config.pools)?),
+            false if config.host_routes => None,
             false => {
                 Nat::remove_leftover();
                 None
@@ -290,6 +302,7 @@ impl Sockets {
                     takeovers: Arc::default(),
                 },
                 sockets: sockets[0].clone(),
+                routes,
             },
             clock: Clock(()),
             stop: Waker::new()?,
@@ -616,6 +629,17 @@ fn made(config: &SocketsConfig, workers: usize) -> Result<Made, StartError> {
         steering = Some(programs);
     }
     Ok(Made { tables, xdp: None, steering, files })
+}
+
+/// The TUN device's queues, and what single UEs are led to it by.
+fn device(config: &SocketsConfig, queues: usize) -> Result<(Vec<Tun>, Option<Arc<HostRoutes>>), StartError> {
+    if config.nat && config.host_routes {
+        return Err(StartError::HostRoutesNat);
+    }
+    let queues = host::tun(&config.tun, queues, &config.pools, config.host_routes)?;
+    let mtu = config.pools.iter().map(|pool| pool.mtu).max().unwrap_or(1400);
+    let routes = config.host_routes.then(|| HostRoutes::new(&config.tun, mtu.into())).transpose()?;
+    Ok((queues, routes.map(Arc::new)))
 }
 
 /// Has the kernel hand what comes to these addresses and the TUN device to the workers of slices.

@@ -1,7 +1,7 @@
 //! The control plane of one process: subscriber service, host, balancer and status interface, started in the order in
 //! which each needs the other and stopped in the reverse.
 
-use crate::api::{self, Move, MoveError, Moved, SlicesStatus, Status, StatusFilter, StatusSource};
+use crate::api::{self, Move, MoveError, Moved, RelocateError, SlicesStatus, Status, StatusFilter, StatusSource};
 use crate::balancer::{Balancer, Stopper};
 use crate::clock::clock;
 use crate::config::{ApiConfig, N2Config, N4Config};
@@ -11,8 +11,9 @@ use crate::host::{Door, Frame, Gauge, Host, HostConfig, HostError, Input};
 use crate::metrics::Metrics;
 use crate::n4;
 use crate::upf::UpfHandle;
-use crossbeam_channel::bounded;
+use crossbeam_channel::{Sender, bounded};
 use rand::RngCore;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -125,8 +126,13 @@ impl Control {
             // The host is gone when the core stops: nobody waits for the answer then.
             let _ = answers.send(Input::Authentication { ltmsi, answer: Box::new(answer) });
         })?;
-        let source =
-            Source { inputs: inputs.clone(), upf: config.upf, gauge: frame.gauge(), metrics: Arc::clone(&metrics) };
+        let source = Source {
+            inputs: inputs.clone(),
+            upf: config.upf,
+            upfs: settings.core.upfs.iter().map(|upf| (upf.name.clone(), upf.n4)).collect(),
+            gauge: frame.gauge(),
+            metrics: Arc::clone(&metrics),
+        };
         let (balancer, outbound, stopper) = Balancer::new(endpoint, n4, inputs.clone(), Arc::clone(&metrics))?;
         let host = Host::start(frame, settings, udm, Arc::clone(&metrics), outbound)?;
         // Last: who sees it finds a core that works.
@@ -201,8 +207,19 @@ fn bind_n4(config: &ControlConfig) -> Result<n4::Endpoint, StartError> {
 struct Source {
     inputs: Door,
     upf: Option<Arc<UpfHandle>>,
+    /// Names and addresses of the UPFs.
+    upfs: Vec<(String, SocketAddr)>,
     gauge: Gauge,
     metrics: Arc<Metrics>,
+}
+
+impl Source {
+    /// Puts an order about a UE before the host; whether there is one, or nothing if the host does not answer.
+    fn order(&self, order: impl FnOnce(Sender<bool>) -> Input) -> Option<bool> {
+        let (reply, answer) = bounded(1);
+        self.inputs.send_timeout(order(reply), STATUS_WAIT).ok()?;
+        answer.recv_timeout(STATUS_WAIT).ok()
+    }
 }
 
 impl StatusSource for Source {
@@ -234,8 +251,18 @@ impl StatusSource for Source {
     }
 
     fn deregister(&self, supi: Supi, again: bool) -> bool {
-        let (reply, answer) = bounded(1);
-        let sent = self.inputs.send_timeout(Input::Deregister { supi, again, reply }, STATUS_WAIT).is_ok();
-        sent && answer.recv_timeout(STATUS_WAIT).unwrap_or(false)
+        self.order(|reply| Input::Deregister { supi, again, reply }).unwrap_or(false)
+    }
+
+    fn relocate(&self, supi: Supi, to: &str) -> Result<(), RelocateError> {
+        let Some((_, upf)) = self.upfs.iter().find(|(name, _)| name == to) else {
+            let known: Vec<_> = self.upfs.iter().map(|(name, _)| name.as_str()).collect();
+            return Err(RelocateError::UnknownUpf { name: to.to_owned(), known: known.join(", ") });
+        };
+        match self.order(|reply| Input::Relocate { supi, upf: *upf, reply }) {
+            Some(true) => Ok(()),
+            Some(false) => Err(RelocateError::NoUe),
+            None => Err(RelocateError::Busy),
+        }
     }
 }

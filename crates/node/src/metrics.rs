@@ -57,6 +57,8 @@ labels! {
         Paging = "paging",
         /// Xn handover: path switch (TS 23.502 4.9.1.2).
         PathSwitch = "path-switch",
+        /// A session's move to another UPF, until the UPF before has let it go.
+        Relocation = "relocation",
         /// N2 handover (TS 23.502 4.9.1.3).
         Handover = "n2-handover",
         /// Mobility and periodic registration update (TS 23.502 4.2.2.2).

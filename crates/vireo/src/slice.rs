@@ -1,11 +1,15 @@
 //! `vireo slice`: the slices of a running user plane (of a core, or of `vireo upf`), and moving users between them.
 
+mod relocate;
+
+pub(crate) use relocate::order as order_relocation;
+
 use crate::cli::Failure;
 use crate::status::{Answer, ask, fetch, table};
 use clap::Subcommand;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
-use vireo_node::api::{Moved, SliceStatus, SlicesStatus, Status};
+use vireo_node::api::{Moved, SessionStatus, SliceStatus, SlicesStatus, Status, UeStatus};
 use vireo_types::Supi;
 
 #[derive(Debug, clap::Args)]
@@ -34,8 +38,11 @@ struct MoveArgs {
     /// session (seid:17) or all of a slice (its name)
     who: Who,
     /// The slice that they go to
-    #[arg(long, value_name = "NAME", value_parser = slice_name)]
-    to: String,
+    #[arg(long, value_name = "NAME", value_parser = slice_name, required_unless_present = "to_upf")]
+    to: Option<String>,
+    /// The UPF of a core that their sessions go to, with their addresses; see `vireo status` for those that there are
+    #[arg(long, value_name = "NAME", value_parser = slice_name, conflicts_with_all = ["to", "worker"])]
+    to_upf: Option<String>,
     /// Which of its workers, from 0 [default: each user to the one with the fewest]
     #[arg(long, value_name = "N")]
     worker: Option<u8>,
@@ -114,35 +121,45 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::List => list(args),
         Command::Move(order) => {
-            let addresses = match &order.who {
-                Who::Supi(supi) => addresses_of(&args.api, *supi)?,
-                _ => vec![],
-            };
-            let who = match &order.who {
-                Who::Addresses(first, last) => vec![format!("address={first}&last={last}")],
-                Who::Seid(seid) => vec![format!("seid={seid}")],
-                Who::Slice(name) => {
-                    let count = order.count.map(|count| format!("&count={count}")).unwrap_or_default();
-                    vec![format!("slice={name}{count}")]
-                }
-                Who::Supi(_) => addresses.iter().map(|one| format!("address={one}")).collect(),
-            };
             if order.count.is_some() && !matches!(order.who, Who::Slice(_)) {
                 return Err(Failure("--count says how many users of a slice: name a slice, or leave it out".into()));
             }
-            let worker = order.worker.map(|n| format!("&worker={n}")).unwrap_or_default();
-            let mut sum = Moved::default();
-            for who in who {
-                let moved = move_users(&args.api, &format!("{who}&to={}{worker}", order.to))?;
-                (sum.users, sum.moved) = (sum.users + moved.users, sum.moved + moved.moved);
-            }
+            let (moved, to) = match (&order.to_upf, &order.to) {
+                (Some(upf), _) => (relocate::relocate(&args.api, &order.who, order.count, upf)?, upf),
+                (None, Some(slice)) => (move_to_slice(&args.api, order, slice)?, slice),
+                (None, None) => return Err(Failure("say where to: --to SLICE or --to-upf UPF".into())),
+            };
             match args.json {
-                true => println!("{}", serde_json::to_string(&sum)?),
-                false => println!("{} of {} users moved to {}", sum.moved, sum.users, order.to),
+                true => println!("{}", serde_json::to_string(&moved)?),
+                false => println!("{} of {} users moved to {to}", moved.moved, moved.users),
             }
             Ok(())
         }
     }
+}
+
+/// Moves users to another slice of their user plane.
+fn move_to_slice(api: &str, order: &MoveArgs, to: &str) -> Result<Moved, Failure> {
+    let addresses = match &order.who {
+        Who::Supi(supi) => addresses_of(api, *supi)?,
+        _ => vec![],
+    };
+    let who = match &order.who {
+        Who::Addresses(first, last) => vec![format!("address={first}&last={last}")],
+        Who::Seid(seid) => vec![format!("seid={seid}")],
+        Who::Slice(name) => {
+            let count = order.count.map(|count| format!("&count={count}")).unwrap_or_default();
+            vec![format!("slice={name}{count}")]
+        }
+        Who::Supi(_) => addresses.iter().map(|one| format!("address={one}")).collect(),
+    };
+    let worker = order.worker.map(|n| format!("&worker={n}")).unwrap_or_default();
+    let mut sum = Moved::default();
+    for who in who {
+        let moved = move_users(api, &format!("{who}&to={to}{worker}"))?;
+        (sum.users, sum.moved) = (sum.users + moved.users, sum.moved + moved.moved);
+    }
+    Ok(sum)
 }
 
 /// Has users moved; `query` as the API takes it.
@@ -171,31 +188,45 @@ pub(crate) fn slices(api: &str) -> Result<SlicesStatus, Failure> {
 /// UEs that are asked for in one go.
 const PAGE: usize = 1000;
 
-/// An address of each session of a subscriber, as the core says: its user plane knows no SUPIs.
-fn addresses_of(api: &str, supi: Supi) -> Result<Vec<IpAddr>, Failure> {
-    let wanted = format!("imsi-{}", supi.reveal());
+/// Looks at the UEs of a core, page by page, as long as `more` says so.
+fn each_ue(api: &str, mut more: impl FnMut(&UeStatus) -> bool) -> Result<(), Failure> {
     for offset in (0..).step_by(PAGE) {
         let page = fetch(api, &format!("/status?offset={offset}&limit={PAGE}&reveal_supi=true"))?;
         let status: Status = serde_json::from_str(&page)?;
-        let found = status.ues.iter().find(|ue| ue.supi == wanted || ue.supi == supi.reveal());
-        if let Some(ue) = found {
-            let address = |ipv4: &Option<String>, ipv6: &Option<String>| {
-                let text = ipv4.as_ref().or(ipv6.as_ref())?;
-                text.split('/').next()?.parse().ok()
-            };
-            let all: Vec<IpAddr> = ue.sessions.iter().filter_map(|one| address(&one.ipv4, &one.ipv6)).collect();
-            return match all.is_empty() {
-                true => Err(Failure(format!("{supi} has no session now: there is nothing to move"))),
-                false => Ok(all),
-            };
-        }
-        if offset + status.ues.len() >= status.counts.ues || status.ues.is_empty() {
+        if !status.ues.iter().all(&mut more) || offset + status.ues.len() >= status.counts.ues || status.ues.is_empty()
+        {
             break;
         }
     }
-    Err(Failure(format!(
-        "{api} knows no UE {supi}: `vireo status` lists those of a core; a UPF alone knows users by address or SEID"
-    )))
+    Ok(())
+}
+
+/// The address of a session.
+fn address_of(session: &SessionStatus) -> Option<IpAddr> {
+    let text = session.ipv4.as_ref().or(session.ipv6.as_ref())?;
+    text.split('/').next()?.parse().ok()
+}
+
+fn is_of(ue: &UeStatus, supi: Supi) -> bool {
+    ue.supi.strip_prefix("imsi-").unwrap_or(&ue.supi) == supi.reveal()
+}
+
+/// An address of each session of a subscriber, as the core says: its user plane knows no SUPIs.
+fn addresses_of(api: &str, supi: Supi) -> Result<Vec<IpAddr>, Failure> {
+    let mut found: Option<Vec<IpAddr>> = None;
+    each_ue(api, |ue| {
+        if is_of(ue, supi) {
+            found = Some(ue.sessions.iter().filter_map(address_of).collect());
+        }
+        found.is_none()
+    })?;
+    match found {
+        Some(all) if all.is_empty() => Err(Failure(format!("{supi} has no session now: there is nothing to move"))),
+        Some(all) => Ok(all),
+        None => Err(Failure(format!(
+            "{api} knows no UE {supi}: `vireo status` lists those of a core; a UPF alone knows users by address or SEID"
+        ))),
+    }
 }
 
 /// The same with what the users' records have counted.

@@ -71,6 +71,23 @@ fn users_move_between_slices() {
     }
 }
 
+/// Sessions go from one UPF to another and back while their UEs are busy, by N2 and by the kernel's routes, and no packet is
+/// lost.
+#[test]
+fn users_move_between_upfs() {
+    let directory = tempfile::tempdir().unwrap();
+    let json = directory.path().join("out.json");
+    let arguments = ["demo", "--ues", "40", "--rate", "40", "--migrate", "100/s", "--upfs", "2", "--json"];
+    let output = Command::new(VIREO).args(arguments).arg(&json).output().unwrap();
+    if refused(&output.stderr) {
+        return;
+    }
+    check(&output, &json, 40);
+    let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    assert_eq!(report["lost_packets"], 0, "{report}");
+    assert!(report["migrations"].as_u64().unwrap() > 40, "{report}");
+}
+
 /// Data workers are killed again and again while the UEs are busy; the demo itself fails where one is not taken over from.
 #[test]
 fn every_ue_succeeds_while_data_workers_are_killed() {

@@ -93,6 +93,11 @@ pub enum Event<'a> {
         /// Whether the UE shall register again.
         again: bool,
     },
+    /// The operator wants the UE's sessions at another UPF.
+    Relocate {
+        /// The UPF.
+        upf: SocketAddr,
+    },
 }
 
 /// One step. The context is changed in place; nothing is sent.
@@ -103,8 +108,8 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> Outcome 
         Event::Congested { assoc, message } => congested(&mut turn, assoc, message),
         Event::Ngap { assoc, amf_id, pdu } => ngap(&mut turn, assoc, amf_id, pdu),
         Event::Authentication(answer) => authentication(&mut turn, answer),
-        Event::Pfcp { seid, message } => pfcp(&mut turn, seid, || Input::Pfcp(message)),
-        Event::PfcpTimeout { seid } => pfcp(&mut turn, seid, || Input::PfcpTimeout),
+        Event::Pfcp { seid, message } => pfcp(&mut turn, seid, Input::Pfcp(message), Input::PfcpElsewhere(message)),
+        Event::PfcpTimeout { seid } => pfcp(&mut turn, seid, Input::PfcpTimeout, Input::PfcpElsewhereTimeout),
         Event::UpfLost { upf } => upf_lost(&mut turn, upf),
         Event::Deadline => deadline(&mut turn),
         Event::ConnectionLost { assoc } => {
@@ -132,6 +137,7 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> Outcome 
                 turn.ue.wanted.deregister = Some(again);
             }
         }
+        Event::Relocate { upf } => session::relocate(&mut turn, upf),
     }
     procedures::handover::proceed(&mut turn);
     user_plane::send_held(&mut turn);
@@ -329,6 +335,10 @@ fn ue_message(turn: &mut Turn<'_, '_>, message: UeMessage) {
             session::transfers(turn, N2Sm::SetupUnsuccessful, failed);
         }
         UeMessage::SessionReleaseResponse { released } => session::transfers(turn, N2Sm::ReleaseResponse, released),
+        UeMessage::SessionModifyResponse { modified, failed } => {
+            session::transfers(turn, N2Sm::ModifyResponse, modified);
+            session::transfers(turn, N2Sm::ModifyUnsuccessful, failed);
+        }
         UeMessage::RadioCapability(octets) => turn.ue.radio_capability = octets,
         UeMessage::Error(cause) => {
             turn.note(Note::fault("error-indication-received"));
@@ -397,17 +407,21 @@ fn is_registration(procedure: &mut Procedure) -> bool {
     matches!(procedure, Procedure::Registration(_))
 }
 
-fn pfcp<'a>(turn: &mut Turn<'_, '_>, seid: Seid, input: impl FnOnce() -> Input<'a>) {
-    match turn.ue.sessions.iter().position(|s| s.cp_seid == seid) {
-        Some(at) => user_plane::step(turn, at, input()),
+fn pfcp<'a>(turn: &mut Turn<'_, '_>, seid: Seid, here: Input<'a>, elsewhere: Input<'a>) {
+    match turn.ue.sessions.iter().position(|s| s.seids().any(|own| own == seid)) {
+        Some(at) if turn.ue.sessions[at].cp_seid == seid => user_plane::step(turn, at, here),
+        Some(at) => user_plane::step(turn, at, elsewhere),
         None => turn.note(Note::fault("pfcp-unknown-session")),
     }
 }
 
 fn upf_lost(turn: &mut Turn<'_, '_>, upf: SocketAddr) {
     for at in (0..turn.ue.sessions.len()).rev() {
-        if turn.ue.sessions[at].upf == upf {
+        let session = &turn.ue.sessions[at];
+        if session.upf == upf {
             user_plane::step(turn, at, Input::UpfLost);
+        } else if session.relocation.as_ref().is_some_and(|other| other.upf == upf) {
+            user_plane::step(turn, at, Input::ElsewhereLost);
         }
     }
 }

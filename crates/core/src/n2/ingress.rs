@@ -65,6 +65,13 @@ pub enum UeMessage {
         /// The sessions released.
         released: SessionItems,
     },
+    /// PDU SESSION RESOURCE MODIFY RESPONSE.
+    SessionModifyResponse {
+        /// Sessions that are as they were asked to be.
+        modified: SessionItems,
+        /// Sessions that are not.
+        failed: SessionItems,
+    },
     /// UE RADIO CAPABILITY INFO INDICATION.
     RadioCapability(Vec<u8>),
     /// NAS NON DELIVERY INDICATION.
@@ -143,6 +150,7 @@ impl UeMessage {
             UeMessage::ReleaseComplete => "UEContextReleaseComplete",
             UeMessage::SessionSetupResponse { .. } => "PDUSessionResourceSetupResponse",
             UeMessage::SessionReleaseResponse { .. } => "PDUSessionResourceReleaseResponse",
+            UeMessage::SessionModifyResponse { .. } => "PDUSessionResourceModifyResponse",
             UeMessage::RadioCapability(_) => "UERadioCapabilityInfoIndication",
             UeMessage::NonDelivery => "NASNonDeliveryIndication",
             UeMessage::Error(_) => "ErrorIndication",
@@ -219,6 +227,14 @@ fn read(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
         },
         NgapPduKind::Successful_PDUSessionResourceRelease => UeMessage::SessionReleaseResponse {
             released: items!(pdu, PDUSessionResourceReleasedListRelRes, pdu_session_resource_release_response_transfer),
+        },
+        NgapPduKind::Successful_PDUSessionResourceModify => UeMessage::SessionModifyResponse {
+            modified: items!(pdu, PDUSessionResourceModifyListModRes, pdu_session_resource_modify_response_transfer),
+            failed: items!(
+                pdu,
+                PDUSessionResourceFailedToModifyListModRes,
+                pdu_session_resource_modify_unsuccessful_transfer
+            ),
         },
         NgapPduKind::Initiating_UERadioCapabilityInfoIndication => {
             let capability = required(pdu, pdu.ie::<ie::UERadioCapability>())?;

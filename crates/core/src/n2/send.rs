@@ -137,6 +137,20 @@ pub fn session_setup_request(connection: &Connection, ambr: Ambr, session: Sessi
     ))
 }
 
+/// PDU SESSION RESOURCE MODIFY REQUEST (9.2.1.5) for one session.
+pub fn session_modify_request(connection: &Connection, psi: u8, nas: Option<Vec<u8>>, transfer: Vec<u8>) -> Vec<u8> {
+    let nas = nas.map(|nas| NASPDU(nas.into()));
+    let item = PDUSessionResourceModifyItemModReq::new(PDUSessionID(psi), nas, transfer.into(), None);
+    encode(build_ngap!(
+        InitiatingMessage,
+        PDUSessionResourceModify,
+        PDUSessionResourceModifyRequest,
+        AMF_UE_NGAP_ID(connection.amf_id.get()),
+        RAN_UE_NGAP_ID(connection.ran_id.0),
+        PDUSessionResourceModifyListModReq(PDUSessionResourceModifyListModReq(vec![item])),
+    ))
+}
+
 /// PDU SESSION RESOURCE RELEASE COMMAND (9.2.1.3) for one session.
 pub fn session_release_command(connection: &Connection, psi: u8, nas: Option<Vec<u8>>, transfer: Vec<u8>) -> Vec<u8> {
     encode(try_session_release(connection, psi, nas, transfer))

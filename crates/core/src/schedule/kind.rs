@@ -148,7 +148,7 @@ pub fn running(ue: &UeContext) -> Option<NfKind> {
 fn is_unsettled(sm: &SmContext) -> bool {
     let towards_ue = sm.stage != Stage::Established;
     let towards_ran = matches!(sm.ran, Ran::Wanted | Ran::Asked | Ran::Releasing { .. });
-    towards_ue || towards_ran || sm.n4 != N4::Told
+    towards_ue || towards_ran || sm.n4 != N4::Told || sm.relocation.is_some()
 }
 
 #[cfg(test)]

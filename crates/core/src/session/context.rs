@@ -1,3 +1,4 @@
+use super::relocate::Relocation;
 use crate::subscription::Ambr;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
@@ -48,6 +49,8 @@ pub struct SmContext {
     pub ran: Ran,
     /// Where it stands towards the UPF.
     pub n4: N4,
+    /// The session is on its way from one UPF to another.
+    pub relocation: Option<Box<Relocation>>,
     /// When [`super::Input::Deadline`] is due.
     pub deadline: Option<Instant>,
     /// When the UE asked for the session, or for its user plane: what a latency is measured from.
@@ -182,6 +185,16 @@ impl SmContext {
             upf: self.upf,
             state: self.state(),
         }
+    }
+
+    /// The control plane's SEID for the session at that UPF.
+    pub fn seid_at(&self, upf: SocketAddr) -> Seid {
+        self.relocation.as_ref().filter(|other| other.upf == upf).map_or(self.cp_seid, |other| other.cp_seid)
+    }
+
+    /// The control plane's SEIDs for the session, also at a UPF that it goes to or comes from.
+    pub fn seids(&self) -> impl Iterator<Item = Seid> {
+        std::iter::once(self.cp_seid).chain(self.relocation.as_ref().map(|other| other.cp_seid))
     }
 
     /// Whether the UE has the session.

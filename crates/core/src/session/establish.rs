@@ -53,6 +53,7 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
         downlink: None,
         target: None,
         end_marker: false,
+        relocation: None,
         stage: Stage::Requested { pti, cause: cause.map(GsmCause::as_u8), options },
         ran: Ran::Idle,
         n4: N4::Establishing,
@@ -125,7 +126,7 @@ fn is_ssc_mode_1(ie: &NasSscMode) -> bool {
 
 /// One of the UPFs that reach the data network, spread by the UE's number.
 fn user_plane_function<'c>(config: &'c CoreConfig, dnn: &Dnn, ltmsi: Ltmsi) -> Option<&'c UpfConfig> {
-    let reach = || config.upfs.iter().filter(|upf| upf.dnns.is_empty() || upf.dnns.contains(dnn));
+    let reach = || config.upfs.iter().filter(|upf| upf.reaches(dnn));
     let chosen = (ltmsi.get() as usize).checked_rem(reach().count())?;
     reach().nth(chosen)
 }

@@ -2,7 +2,7 @@
 //! path to the one before is ended with an end marker.
 
 use super::context::{N4, Ran, SmContext, Stage};
-use super::{N2Sm, Output, n2, release, userplane};
+use super::{N2Sm, Output, n2, release, relocate, userplane};
 use crate::Env;
 use vireo_wire::nas::GsmCause;
 
@@ -58,6 +58,7 @@ pub(super) fn complete(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>)
         Some(tunnel) if is_up(sm) => {
             sm.since = env.now;
             userplane::forward_to(sm, Some(tunnel), out);
+            relocate::handed_over(sm, tunnel, out);
         }
         _ if sm.ran == Ran::Up => lost(sm, env, out),
         // What was asked of the RAN while the UE was on its way is asked of the target.

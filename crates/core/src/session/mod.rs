@@ -12,6 +12,7 @@ mod n2;
 mod n4;
 mod options;
 mod release;
+mod relocate;
 mod signalling;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ mod userplane;
 
 pub use context::{N4, Ran, SessionState, SessionStatus, SmContext, Stage, Tunnel};
 pub use n2::{HandoverRefusal, path_switch_acknowledge, refusal};
+pub use relocate::{Relocation, Step};
 
 use crate::Env;
 use crate::subscription::DnnSubscription;
@@ -50,6 +52,12 @@ pub enum N2Sm {
     HandoverRequestAcknowledge,
     /// Handover Command Transfer (to the RAN).
     HandoverCommand,
+    /// PDU Session Resource Modify Request Transfer (to the RAN).
+    ModifyRequest,
+    /// PDU Session Resource Modify Response Transfer.
+    ModifyResponse,
+    /// PDU Session Resource Modify Unsuccessful Transfer.
+    ModifyUnsuccessful,
 }
 
 /// Nsmf_PDUSession_CreateSMContext: what the AMF part knows when a UE asks for a new session.
@@ -104,6 +112,14 @@ pub enum Input<'a> {
     /// The UPF has restarted or its path is given up: it knows the session no more, and what was outstanding towards
     /// it is void (neither an answer nor a timeout follows).
     UpfLost,
+    /// The operator wants the session at another UPF, with its addresses, under this SEID of ours.
+    Relocate(SocketAddr, Seid),
+    /// A PFCP message of the UPF that the session goes to or comes from ([`Relocation`]).
+    PfcpElsewhere(&'a [u8]),
+    /// That UPF did not answer.
+    PfcpElsewhereTimeout,
+    /// That UPF has restarted.
+    ElsewhereLost,
     /// The deadline passed.
     Deadline,
 }
@@ -127,6 +143,10 @@ pub enum Output {
     Activated,
     /// The UPF holds a downlink packet for a UE without user plane: page it, or activate if it is connected.
     DownlinkData,
+    /// The session is at the UPF that it was wanted at, which was asked for then.
+    Relocated(Instant),
+    /// The session stays at the UPF that it is at.
+    NotRelocated,
 }
 
 /// Nsmf_PDUSession_CreateSMContext: the first step of a session. Without a context there is none, and the outputs
@@ -138,7 +158,8 @@ pub fn create(request: &Create<'_>, env: &mut Env<'_>) -> (Option<SmContext>, Ve
 /// One step of a session. After [`Output::Gone`] the context is to be forgotten.
 pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> {
     let mut out = Vec::new();
-    if sm.stage == Stage::Ended && sm.n4 == N4::Deleted {
+    let was_elsewhere = relocate::is_elsewhere(sm);
+    if sm.stage == Stage::Ended && sm.n4 == N4::Deleted && !was_elsewhere {
         return out;
     }
     match input {
@@ -158,18 +179,31 @@ pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> 
         Input::ReleaseLocally => release::end(sm, &mut out),
         Input::Pfcp(octets) => upf::received(sm, octets, env, &mut out),
         Input::PfcpTimeout => upf::silent(sm, env, &mut out),
-        Input::UpfLost => userplane::upf_lost(sm, env, &mut out),
+        Input::UpfLost => {
+            relocate::abandoned(sm, &mut out);
+            userplane::upf_lost(sm, env, &mut out);
+        }
+        Input::Relocate(upf, seid) => relocate::begin(sm, upf, seid, env, &mut out),
+        Input::PfcpElsewhere(octets) => relocate::received(sm, octets, env, &mut out),
+        Input::PfcpElsewhereTimeout => relocate::silent(sm, env, &mut out),
+        Input::ElsewhereLost => relocate::lost(sm, env, &mut out),
         Input::Deadline => deadline_passed(sm, env, &mut out),
+    }
+    if was_elsewhere {
+        relocate::proceed(sm, env, &mut out);
+        relocate::finish(sm, was_elsewhere, &mut out);
     }
     out
 }
 
 /// When the session wants [`Input::Deadline`].
 pub fn deadline(sm: &SmContext) -> Option<Instant> {
-    sm.deadline
+    let relocation = sm.relocation.as_ref().and_then(|relocation| relocation.deadline);
+    sm.deadline.into_iter().chain(relocation).min()
 }
 
 fn deadline_passed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+    relocate::deadline_passed(sm, env, out);
     match &sm.stage {
         // Set again meanwhile, or cleared.
         _ if sm.deadline.is_none_or(|at| at > env.now) => {}

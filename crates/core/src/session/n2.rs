@@ -48,6 +48,18 @@ pub(super) fn setup_request(sm: &SmContext) -> Option<Output> {
     Some(Output::N2(N2Sm::SetupRequest, encode_open_type(&transfer).ok()?.to_vec()))
 }
 
+/// PDU Session Resource Modify Request Transfer: the RAN's tunnel end `to` belongs to another end of the UPF's from now on.
+pub(super) fn modify_request(uplink: Tunnel, to: Tunnel) -> Option<Output> {
+    let end = |tunnel| UPTransportLayerInformation::gTPTunnel(gtp_tunnel(tunnel));
+    let item = ULNGUUPTNLModifyItem::new(end(uplink), end(to), None);
+    let ie = build_ngap_ie!(
+        PDUSessionResourceModifyRequestTransfer,
+        UL_NGU_UP_TNLModifyList(ULNGUUPTNLModifyList(vec![item]))
+    );
+    let transfer = PDUSessionResourceModifyRequestTransfer::new(ProtocolIEContainer(vec![ie.ok()?]));
+    Some(Output::N2(N2Sm::ModifyRequest, encode_open_type(&transfer).ok()?.to_vec()))
+}
+
 /// PDU Session Resource Release Command Transfer.
 pub(super) fn release_command() -> Option<Output> {
     let transfer = PDUSessionResourceReleaseCommandTransfer::new(Cause::nas(CauseNas::normal_release), None);
@@ -96,9 +108,10 @@ pub(super) fn handover_acknowledge(octets: &[u8]) -> Option<(Tunnel, Vec<u8>)> {
     Some((tunnel, encode_open_type(&command).ok()?.to_vec()))
 }
 
-/// Path Switch Request Acknowledge Transfer: the UPF's end of N3 stays.
-pub fn path_switch_acknowledge() -> Vec<u8> {
-    let transfer = PathSwitchRequestAcknowledgeTransfer::new(None, None, None);
+/// Path Switch Request Acknowledge Transfer: the UPF's end of N3 stays, or has become this one.
+pub fn path_switch_acknowledge(uplink: Option<Tunnel>) -> Vec<u8> {
+    let uplink = uplink.map(|tunnel| UPTransportLayerInformation::gTPTunnel(gtp_tunnel(tunnel)));
+    let transfer = PathSwitchRequestAcknowledgeTransfer::new(uplink, None, None);
     encode_open_type(&transfer).map(|octets| octets.to_vec()).unwrap_or_default()
 }
 

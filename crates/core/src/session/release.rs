@@ -2,7 +2,7 @@
 //! the RAN, deletion with the UPF. UPF and UE are told in the same step; the address is free when both are done.
 
 use super::context::{N4, Ran, SmContext, Stage};
-use super::{Output, establish, n1, n2, n4};
+use super::{Output, establish, n1, n2, n4, relocate};
 use crate::Env;
 use vireo_wire::nas::GsmCause;
 
@@ -51,7 +51,7 @@ pub(super) fn delete(sm: &mut SmContext, out: &mut Vec<Output>) {
 
 /// Gives the session up once both the UE and the UPF have.
 pub(super) fn finish(sm: &SmContext, out: &mut Vec<Output>) {
-    if sm.stage == Stage::Ended && sm.n4 == N4::Deleted {
+    if sm.stage == Stage::Ended && sm.n4 == N4::Deleted && !relocate::is_elsewhere(sm) {
         out.push(Output::FreeAddress(Box::new(sm.dnn.clone()), sm.address));
         out.push(Output::Gone);
     }

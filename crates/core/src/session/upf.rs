@@ -2,7 +2,7 @@
 
 use super::context::{N4, Ran, SmContext, Stage};
 use super::n4::{self, Answer, Report};
-use super::{Output, establish, release, userplane};
+use super::{Output, establish, release, relocate, userplane};
 use crate::Env;
 use vireo_wire::nas::GsmCause;
 
@@ -96,6 +96,9 @@ fn reported(sm: &mut SmContext, report: &Report, out: &mut Vec<Output>) {
     out.push(n4::report_response(sm, report.sequence));
     if report.downlink_data && sm.stage == Stage::Established && sm.ran == Ran::Idle {
         out.push(Output::DownlinkData);
+    }
+    if report.downlink_data {
+        relocate::noticed(sm);
     }
     // The RAN does not know the tunnel (any more): buffer, and a downlink packet will bring the UE back.
     if report.error_indication.is_some() && report.error_indication == sm.downlink && sm.ran == Ran::Up {

@@ -2,7 +2,7 @@
 //! the UPF shall do is state; whenever nothing is outstanding with the UPF and it was told something else, it is told.
 
 use super::context::{N4, Ran, SmContext, Stage, Tunnel};
-use super::{N2Sm, Output, establish, n2, n4, release};
+use super::{N2Sm, Output, establish, n2, n4, release, relocate};
 use crate::Env;
 use vireo_wire::nas::GsmCause;
 
@@ -84,6 +84,8 @@ pub(super) fn ran_answered(sm: &mut SmContext, kind: N2Sm, octets: &[u8], env: &
                 set_up(sm, env, out);
             }
         }
+        (N2Sm::ModifyResponse, _) => relocate::ran_modified(sm, env),
+        (N2Sm::ModifyUnsuccessful, _) => relocate::ran_refused(sm, env, out),
         // Late, or towards the RAN.
         _ => {}
     }

@@ -54,9 +54,14 @@ fn config() -> CoreConfig {
             ciphering: vec![CipheringAlgorithm::NEA2, CipheringAlgorithm::NEA0],
         },
         timers: Timers::default(),
-        upfs: vec![UpfConfig { n4: SocketAddr::from(([127, 0, 0, 8], 8805)), dnns: Vec::new() }],
+        upfs: vec![upf(8)],
         n4_address: Ipv4Addr::LOCALHOST.into(),
     }
+}
+
+/// The UPF at 127.0.0.`n`.
+pub(crate) fn upf(n: u8) -> UpfConfig {
+    UpfConfig { name: format!("upf-{n}"), n4: SocketAddr::from(([127, 0, 0, n], 8805)), dnns: Vec::new() }
 }
 
 /// Identifiers in order; the home slice's LTMSIs have bucket 2.
@@ -156,7 +161,7 @@ pub(crate) struct Lab {
     pub(crate) home_says: Option<AuthenticationError>,
     pub(crate) upf_answers: bool,
     /// What the UPF has not answered.
-    unanswered: Vec<(Vec<u8>, SessionIndex)>,
+    unanswered: Vec<(Vec<u8>, SocketAddr, SessionIndex)>,
     /// Whether new UEs are turned away.
     pub(crate) congested: bool,
     /// Whether the UE and its gNB receive what is sent.
@@ -379,12 +384,12 @@ impl Lab {
                     let answer = self.home(&request);
                     self.event(Event::Authentication(answer));
                 }
-                Effect::Pfcp { message, session, .. } => {
+                Effect::Pfcp { upf, message, session } => {
                     self.pfcp.push(message.clone());
                     if self.upf_answers {
-                        self.upf(&message, session);
+                        self.upf(&message, upf, session);
                     } else {
-                        self.unanswered.push((message, session));
+                        self.unanswered.push((message, upf, session));
                     }
                 }
                 _ => {}
@@ -559,8 +564,8 @@ impl Lab {
     /// The UPF answers all that it has not.
     pub(crate) fn upf_catches_up(&mut self) {
         self.upf_answers = true;
-        for (message, session) in std::mem::take(&mut self.unanswered) {
-            self.upf(&message, session);
+        for (message, upf, session) in std::mem::take(&mut self.unanswered) {
+            self.upf(&message, upf, session);
         }
         self.settle();
     }
@@ -580,7 +585,7 @@ impl Lab {
     }
 
     /// A UPF that does what it is asked.
-    fn upf(&mut self, request: &[u8], session: SessionIndex) {
+    fn upf(&mut self, request: &[u8], upf: SocketAddr, session: SessionIndex) {
         let message = pfcp::Message::new(request).expect("a PFCP message");
         let kind = match message.message_type() {
             pfcp::MessageType::SESSION_ESTABLISHMENT_REQUEST => pfcp::MessageType::SESSION_ESTABLISHMENT_RESPONSE,
@@ -588,16 +593,17 @@ impl Lab {
             pfcp::MessageType::SESSION_DELETION_REQUEST => pfcp::MessageType::SESSION_DELETION_RESPONSE,
             _ => return,
         };
-        let seid = self.context().and_then(|c| c.sessions.iter().find(|s| s.index == session).map(|s| s.cp_seid));
+        let seid = self.context().and_then(|c| c.sessions.iter().find(|s| s.index == session).map(|s| s.seid_at(upf)));
         let Some(seid) = seid else { return };
         let mut octets = Vec::new();
         let mut answer = pfcp::Builder::new(&mut octets, kind, Some(seid.0), 0);
-        let address = Ipv4Addr::new(127, 0, 0, 8);
+        let std::net::IpAddr::V4(address) = upf.ip() else { return };
         answer.put(&pfcp::NodeId::Ipv4(address)).put(&pfcp::Cause::REQUEST_ACCEPTED);
         if kind == pfcp::MessageType::SESSION_ESTABLISHMENT_RESPONSE {
             answer.put(&pfcp::FSeid::new(99, address.into()));
             answer.group(pfcp::CreatedPdr::ID, |pdr| {
-                pdr.put(&pfcp::PdrId(1)).put(&pfcp::FTeid::new(Teid(0x100), address.into()));
+                let teid = Teid(0x100 + u32::from(address.octets()[3]) - 8);
+                pdr.put(&pfcp::PdrId(1)).put(&pfcp::FTeid::new(teid, address.into()));
             });
         }
         answer.finish().expect("a short message");

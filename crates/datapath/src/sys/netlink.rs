@@ -124,16 +124,24 @@ impl Netlink {
 
     /// Routes a network to an interface, with the MTU its packets must keep to.
     pub(crate) fn route(&self, index: u32, network: IpAddr, length: u8, mtu: u32) -> io::Result<()> {
-        let scope = if network.is_ipv4() { libc::RT_SCOPE_LINK } else { libc::RT_SCOPE_UNIVERSE };
-        let table = libc::RT_TABLE_MAIN;
-        let mut body = vec![family(network), length, 0, 0, table, libc::RTPROT_STATIC, scope, libc::RTN_UNICAST];
-        body.extend([0; 4]);
         self.ask(
-            Request::new(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &body)
-                .attribute(libc::RTA_DST, &octets(network))
-                .attribute(libc::RTA_OIF, &index.to_ne_bytes())
+            network_route(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_EXCL, index, (network, length))
                 .attribute(libc::RTA_METRICS | NESTED, &attribute(RTAX_MTU, &mtu.to_ne_bytes())),
         )
+    }
+
+    /// Routes a network to an interface by a route that gives way to those of lower metrics.
+    pub(crate) fn add_metric_route(&self, index: u32, network: (IpAddr, u8), mtu: u32, metric: u32) -> io::Result<()> {
+        self.ask(
+            network_route(libc::RTM_NEWROUTE, libc::NLM_F_CREATE, index, network)
+                .attribute(libc::RTA_PRIORITY, &metric.to_ne_bytes())
+                .attribute(libc::RTA_METRICS | NESTED, &attribute(RTAX_MTU, &mtu.to_ne_bytes())),
+        )
+    }
+
+    /// Removes the route of a network to an interface, whatever its metric.
+    pub(crate) fn remove_route(&self, index: u32, network: (IpAddr, u8)) -> io::Result<()> {
+        self.ask(network_route(libc::RTM_DELROUTE, 0, index, network))
     }
 
     /// Has the kernel find out where a neighbour is, and know it for a while.
@@ -180,6 +188,17 @@ impl Netlink {
         }
         Ok((kind, body))
     }
+}
+
+/// A request about the route of a network to an interface.
+fn network_route(kind: u16, flags: libc::c_int, index: u32, (network, length): (IpAddr, u8)) -> Request {
+    let scope = if network.is_ipv4() { libc::RT_SCOPE_LINK } else { libc::RT_SCOPE_UNIVERSE };
+    let table = libc::RT_TABLE_MAIN;
+    let mut body = vec![family(network), length, 0, 0, table, libc::RTPROT_STATIC, scope, libc::RTN_UNICAST];
+    body.extend([0; 4]);
+    Request::new(kind, flags, &body)
+        .attribute(libc::RTA_DST, &octets(network))
+        .attribute(libc::RTA_OIF, &index.to_ne_bytes())
 }
 
 fn unexpected() -> io::Error {

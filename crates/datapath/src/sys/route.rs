@@ -8,6 +8,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 // linux/rtnetlink.h
 const RTAX_MTU: u16 = 2;
+/// Wants the entry of the table instead of what follows from it.
+const FIB_MATCH: u32 = 0x2000;
 /// Octets of `rtmsg` and `ndmsg`.
 const BODY: usize = 12;
 
@@ -128,6 +130,22 @@ impl Routes {
             *to = from as u8;
         }
         Ok(Interface { mac: address, mtu: u32::try_from(mtu).unwrap_or(0) })
+    }
+}
+
+impl Netlink {
+    /// The metric of the best route to just this network, if there is one.
+    pub(crate) fn metric(&self, (network, length): (IpAddr, u8)) -> Option<u32> {
+        let address = octets(network);
+        let mut body = [0; BODY];
+        (body[0], body[1]) = (family(network), address.len() as u8 * 8);
+        body[8..].copy_from_slice(&FIB_MATCH.to_ne_bytes());
+        let question = Request::question(libc::RTM_GETROUTE, &body).attribute(libc::RTA_DST, &address);
+        let mut answer = [0; ANSWER];
+        let (_, body) = self.send(question, &mut answer).ok()?;
+        let (header, rest) = body.split_first_chunk::<BODY>()?;
+        let (_, metric) = attributes(rest).find(|(kind, _)| *kind == libc::RTA_PRIORITY)?;
+        (header[1] == length).then(|| metric.first_chunk().map(|metric| u32::from_ne_bytes(*metric))).flatten()
     }
 }
 

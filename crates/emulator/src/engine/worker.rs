@@ -385,6 +385,7 @@ impl<'a> Worker<'a> {
                 gnb::Event::Nas { owner, range } => self.on_nas(owner, &inbox.nas[range]),
                 gnb::Event::ContextSetup { owner, key } => self.on_key(owner, &key),
                 gnb::Event::TunnelUp { owner, .. } | gnb::Event::TunnelDown { owner, .. } => self.settle(owner),
+                gnb::Event::TunnelModified { .. } => self.n3.counts.tunnels_moved += 1,
                 gnb::Event::Released { owner, .. } if self.is_elsewhere(owner, index) => self.on_left(owner),
                 gnb::Event::PathSwitched { owner, key, chaining } => {
                     self.on_next_hop(owner, &key, chaining);

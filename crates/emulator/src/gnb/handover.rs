@@ -5,7 +5,7 @@
 
 use super::receive::Fault;
 use super::request::SendError;
-use super::resource::{address_of, read_setup};
+use super::resource::{address_of, end_of, read_setup};
 use super::{Event, Gnb, Inbox, Outbox, Tunnel, Violation, downlink_teid};
 use vireo_types::{GnbId, RanUeNgapId, Tai};
 use vireo_wire::ngap::*;
@@ -110,6 +110,16 @@ impl Gnb {
         let (ran, owner) = self.identify(amf, ran)?;
         if let Some(connection) = self.connection_mut(ran) {
             connection.tunnels.retain(|tunnel| list.0.iter().any(|item| item.pdu_session_id.0 == tunnel.psi));
+            for item in &list.0 {
+                // another end at the UPF than the one that the node before knew (9.3.4.9)
+                let transfer: PathSwitchRequestAcknowledgeTransfer<'_> =
+                    decode_open_type(&item.path_switch_request_acknowledge_transfer)?;
+                let end = transfer.ul_ngu_up_tnl_information.as_ref().and_then(end_of);
+                let tunnel = connection.tunnels.iter_mut().find(|tunnel| tunnel.psi == item.pdu_session_id.0);
+                if let (Some(tunnel), Some(end)) = (tunnel, end) {
+                    (tunnel.upf, tunnel.uplink) = end;
+                }
+            }
         }
         let (key, chaining) = next_hop(&context)?;
         inbox.events.push(Event::PathSwitched { owner, key, chaining });

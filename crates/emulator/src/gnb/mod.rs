@@ -96,6 +96,13 @@ pub enum Event {
         /// PDU session identity.
         psi: u8,
     },
+    /// A PDU session's tunnel has another end at the UPF.
+    TunnelModified {
+        /// The UE.
+        owner: u32,
+        /// PDU session identity.
+        psi: u8,
+    },
     /// The UE's NG connection is gone.
     Released {
         /// The UE.
@@ -174,6 +181,7 @@ impl Event {
             | Event::ContextSetup { owner, .. }
             | Event::TunnelUp { owner, .. }
             | Event::TunnelDown { owner, .. }
+            | Event::TunnelModified { owner, .. }
             | Event::Released { owner, .. }
             | Event::PathSwitched { owner, .. }
             | Event::PathSwitchFailed { owner }

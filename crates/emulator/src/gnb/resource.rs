@@ -5,7 +5,7 @@ use super::{Event, Gnb, Inbox, Outbox, Tunnel, Violation};
 use std::net::IpAddr;
 use vireo_types::{RanUeNgapId, Teid};
 use vireo_wire::ngap::*;
-use vireo_wire::ngap::{build_ngap, extract_ngap_ies};
+use vireo_wire::ngap::{build_ngap, build_ngap_ie, extract_ngap_ies};
 
 /// One PDU session that the AMF asks for.
 struct Asked<'a> {
@@ -248,24 +248,63 @@ impl Gnb {
             req list: PDUSessionResourceModifyListModReq = PDUSessionResourceModifyListModReq(list) => list,
         );
         let (ran, owner) = self.identify(amf, ran)?;
-        let transfer =
-            encode_open_type(&PDUSessionResourceModifyResponseTransfer::new(None, None, None, None, None, None))?;
-        let mut modified = Vec::with_capacity(list.0.len());
+        let (mut modified, mut failed) = (Vec::new(), Vec::new());
         for item in &list.0 {
-            let psi = item.pdu_session_id;
-            modified.push(PDUSessionResourceModifyItemModRes::new(psi, transfer.clone(), None));
+            let (psi, transfer) = (item.pdu_session_id, &item.pdu_session_resource_modify_request_transfer);
+            match self.modify_tunnels(ran, psi.0, transfer) {
+                Ok(()) => {
+                    let answer = PDUSessionResourceModifyResponseTransfer::new(None, None, None, None, None, None);
+                    modified.push(PDUSessionResourceModifyItemModRes::new(psi, encode_open_type(&answer)?, None));
+                    inbox.events.push(Event::TunnelModified { owner, psi: psi.0 });
+                }
+                Err(cause) => {
+                    let why = PDUSessionResourceModifyUnsuccessfulTransfer::new(cause, None, None);
+                    failed.push(PDUSessionResourceFailedToModifyItemModRes::new(psi, encode_open_type(&why)?, None));
+                }
+            }
         }
-        let answer = build_ngap!(
-            SuccessfulOutcome,
-            PDUSessionResourceModify,
-            PDUSessionResourceModifyResponse,
-            AMF_UE_NGAP_ID(amf),
-            RAN_UE_NGAP_ID(ran.0),
-            PDUSessionResourceModifyListModRes(PDUSessionResourceModifyListModRes(modified)),
-        );
+        let mut ies = vec![
+            build_ngap_ie!(PDUSessionResourceModifyResponse, AMF_UE_NGAP_ID(amf))?,
+            build_ngap_ie!(PDUSessionResourceModifyResponse, RAN_UE_NGAP_ID(ran.0))?,
+        ];
+        if !modified.is_empty() {
+            let list = PDUSessionResourceModifyListModRes(modified);
+            ies.push(build_ngap_ie!(PDUSessionResourceModifyResponse, PDUSessionResourceModifyListModRes(list))?);
+        }
+        if !failed.is_empty() {
+            let list = PDUSessionResourceFailedToModifyListModRes(failed);
+            ies.push(build_ngap_ie!(
+                PDUSessionResourceModifyResponse,
+                PDUSessionResourceFailedToModifyListModRes(list)
+            )?);
+        }
+        let message = PDUSessionResourceModifyResponse::new(ProtocolIEContainer(ies));
+        let answer = NGAP_PDU::of_message(&message, PDUSessionResourceModifyResponse::CRITICALITY);
         out.encode(self.stream(ran), answer)?;
         for nas in list.0.iter().filter_map(|item| item.nas_pdu.as_ref()) {
             inbox.deliver(owner, &nas.0);
+        }
+        Ok(())
+    }
+
+    /// What a PDU Session Resource Modify Request Transfer (TS 38.413 9.3.4.3) says of tunnels: each pair names an end of
+    /// ours and the UPF's end that it belongs to from now on.
+    fn modify_tunnels(&mut self, ran: RanUeNgapId, psi: u8, transfer: &[u8]) -> Result<(), Cause> {
+        let n3 = self.config.n3;
+        let unknown = Cause::radioNetwork(CauseRadioNetwork::unknown_PDU_session_ID);
+        let wrong = Cause::protocol(CauseProtocol::semantic_error);
+        let tunnels = self.connection_mut(ran).map(|connection| &mut connection.tunnels);
+        let tunnel = tunnels.and_then(|all| all.iter_mut().find(|tunnel| tunnel.psi == psi)).ok_or(unknown)?;
+        let transfer: PDUSessionResourceModifyRequestTransfer<'_> =
+            decode_open_type(transfer).map_err(|_| wrong.clone())?;
+        let Some(list) = transfer.ie::<ie::UL_NGU_UP_TNLModifyList>() else { return Ok(()) };
+        for pair in list.map_err(|_| wrong.clone())?.0 {
+            let own = end_of(&pair.dl_ngu_up_tnl_information).ok_or_else(|| wrong.clone())?;
+            let upf = end_of(&pair.ul_ngu_up_tnl_information).ok_or_else(|| wrong.clone())?;
+            if own != (n3, tunnel.downlink) {
+                return Err(wrong);
+            }
+            (tunnel.upf, tunnel.uplink) = upf;
         }
         Ok(())
     }
@@ -275,16 +314,22 @@ impl Gnb {
 pub(super) fn read_setup(transfer: &[u8]) -> Option<(IpAddr, Teid, Vec<u8>)> {
     let transfer: PDUSessionResourceSetupRequestTransfer<'_> = decode_open_type(transfer).ok()?;
     let tunnel = transfer.ie::<ie::UL_NGU_UP_TNLInformation>()?.ok()?;
-    let UPTransportLayerInformation::gTPTunnel(tunnel) = tunnel else { return None };
+    let (address, teid) = end_of(&tunnel)?;
     let flows = transfer.ie::<ie::QosFlowSetupRequestList>()?.ok()?;
     let flows = flows.0.iter().filter_map(|flow| u8::try_from(flow.qos_flow_identifier.0).ok()).collect();
-    let address = tunnel.transport_layer_address.0;
+    Some((address, teid, flows))
+}
+
+/// Address and TEID of a tunnel end.
+pub(super) fn end_of(end: &UPTransportLayerInformation<'_>) -> Option<(IpAddr, Teid)> {
+    let UPTransportLayerInformation::gTPTunnel(tunnel) = end else { return None };
+    let address = &tunnel.transport_layer_address.0;
     let address = match *address.as_octets() {
         [a, b, c, d, ..] if address.len() == 32 || address.len() == 160 => IpAddr::from([a, b, c, d]),
         ref octets if address.len() == 128 => IpAddr::from(<[u8; 16]>::try_from(octets).ok()?),
         _ => return None,
     };
-    Some((address, Teid(u32::from_be_bytes(tunnel.gtp_teid.0)), flows))
+    Some((address, Teid(u32::from_be_bytes(tunnel.gtp_teid.0))))
 }
 
 /// A PDU Session Resource Setup Response Transfer that takes all flows into one tunnel.

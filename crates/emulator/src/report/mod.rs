@@ -141,6 +141,8 @@ pub struct UserPlane {
     pub resent: u64,
     /// Echoes given up.
     pub echoes_lost: u64,
+    /// Tunnels for which the core named another end at a UPF (PDU SESSION RESOURCE MODIFY REQUEST).
+    pub tunnels_moved: u64,
 }
 
 /// What a steady load came to.

@@ -144,6 +144,7 @@ impl Stats {
         u.late_packets += v.late_packets;
         u.echoes += v.echoes;
         u.echoes_answered += v.echoes_answered;
+        u.tunnels_moved += v.tunnels_moved;
         u.resent += v.resent;
         u.echoes_lost += v.echoes_lost;
         if let Some((start, end)) = other.span {

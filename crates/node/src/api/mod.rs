@@ -1,5 +1,5 @@
-//! The operator's window: `GET /status`, `GET /slices`, `GET /metrics`, `GET /healthz`, `POST /deregister` and
-//! `POST /slices/move`, over HTTP on its own thread.
+//! The operator's window: `GET /status`, `GET /slices`, `GET /metrics`, `GET /healthz`, `POST /deregister`,
+//! `POST /slices/move` and `POST /sessions/move`, over HTTP on its own thread.
 //!
 //! It knows the core through [`StatusSource`] and [`Metrics`] alone, and it has no authentication: it listens on a
 //! loopback address unless told otherwise, and it changes nothing at the request of a web page.
@@ -9,8 +9,8 @@ mod status;
 
 pub use slices::{Move, MoveError, Moved, SliceCounted, SliceStatus, SliceWorkerStatus, SlicesStatus, Who};
 pub use status::{
-    Counts, GnbStatus, LatencyStatus, NfStatus, OverloadStatus, SessionStatus, Status, StatusFilter, StatusSource,
-    UeStatus, UpfStatus, WorkerStatus,
+    Counts, GnbStatus, LatencyStatus, NfStatus, OverloadStatus, RelocateError, SessionStatus, Status, StatusFilter,
+    StatusSource, UeStatus, UpfStatus, WorkerStatus,
 };
 
 use crate::metrics::Metrics;
@@ -111,6 +111,7 @@ async fn serve(listener: TcpListener, shared: Shared, stopped: oneshot::Receiver
         .route("/deregister", post(deregister))
         .route("/slices", get(slices))
         .route("/slices/move", post(move_users))
+        .route("/sessions/move", post(relocate))
         .route("/healthz", get(|| async { "ok\n" }))
         .with_state(shared);
     let upkeep = async {
@@ -207,6 +208,37 @@ async fn move_users(
         Err(error @ (MoveError::Range | MoveError::TooWide)) => {
             (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response()
         }
+        Err(error) => (StatusCode::NOT_FOUND, format!("{error}\n")).into_response(),
+    }
+}
+
+/// What `POST /sessions/move` says.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Relocate {
+    /// `imsi-` and digits, or digits.
+    supi: String,
+    /// The name of the UPF.
+    to: String,
+}
+
+async fn relocate(
+    State(shared): State<Shared>,
+    headers: HeaderMap,
+    request: Result<Query<Relocate>, axum::extract::rejection::QueryRejection>,
+) -> Response {
+    if is_of_a_page(&headers) {
+        return (StatusCode::FORBIDDEN, NOT_FOR_PAGES).into_response();
+    }
+    let request = request.map_err(|error| error.body_text());
+    let request = request.and_then(|Query(r)| Ok((r.supi.parse::<Supi>().map_err(|e| e.to_string())?, r.to)));
+    let (supi, to) = match request {
+        Ok(request) => request,
+        Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
+    };
+    match shared.source.relocate(supi, &to) {
+        Ok(()) => (StatusCode::ACCEPTED, "ok\n").into_response(),
+        Err(error @ RelocateError::Busy) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response(),
         Err(error) => (StatusCode::NOT_FOUND, format!("{error}\n")).into_response(),
     }
 }

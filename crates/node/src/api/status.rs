@@ -51,8 +51,36 @@ pub trait StatusSource: Send + Sync {
         Err(MoveError::NoSlices)
     }
 
+    /// Has the sessions of a subscriber's UE moved to the UPF of this name (TS 23.502 4.3.5.3); what comes of it is seen in
+    /// the status.
+    fn relocate(&self, _supi: Supi, _to: &str) -> Result<(), RelocateError> {
+        Err(RelocateError::NoCore)
+    }
+
     /// Called every few seconds on the API's thread: brings metrics up to date that nobody counts as things happen.
     fn upkeep(&self) {}
+}
+
+/// Why the sessions of a UE are not moved to another UPF.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RelocateError {
+    /// A UPF alone.
+    #[error("sessions are moved between UPFs by the core that has them: give the address of its API (--api)")]
+    NoCore,
+    /// Another name.
+    #[error("there is no UPF {name}: this core has {known}")]
+    UnknownUpf {
+        /// As it was named.
+        name: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// No such UE.
+    #[error("no such UE is known")]
+    NoUe,
+    /// The host does not answer.
+    #[error("the core is too busy to take the order: try again")]
+    Busy,
 }
 
 /// How the core is.
@@ -153,6 +181,9 @@ pub struct SessionStatus {
     pub dnn: String,
     /// S-NSSAI.
     pub snssai: String,
+    /// The name of its slice.
+    #[serde(default)]
+    pub slice: String,
     /// IPv4 address of the UE.
     pub ipv4: Option<String>,
     /// IPv6 prefix of the UE.
@@ -161,11 +192,20 @@ pub struct SessionStatus {
     pub state: String,
     /// QoS flow identifier of the default flow.
     pub qfi: u8,
+    /// The name of the UPF that it is at.
+    #[serde(default)]
+    pub upf: String,
+    /// Whether it is on its way to another UPF, or the one before still has something of it.
+    #[serde(default)]
+    pub moves: bool,
 }
 
 /// A user plane function.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpfStatus {
+    /// Its name in the configuration.
+    #[serde(default)]
+    pub name: String,
     /// Node ID.
     pub node: String,
     /// Whether the PFCP association is up.

@@ -138,3 +138,16 @@ fn users_are_moved_by_one_of_several_names_and_not_by_web_pages() {
     assert!(ask_with(&server, "POST", path, "Origin: http://example.org\r\n").0.contains("403"));
     assert!(ask(&server, "GET", path).0.contains("405"));
 }
+
+#[test]
+fn sessions_are_moved_between_upfs_by_post_alone_and_not_by_web_pages() {
+    let (server, _, _) = start();
+    let path = "/sessions/move?supi=imsi-999700000000001&to=edge";
+    let (line, body) = ask(&server, "POST", path);
+    assert!(line.contains("404") && body.contains("by the core that has them"), "{line} {body}");
+    for bad in ["supi=me&to=edge", "supi=imsi-999700000000001", "to=edge", "supi=imsi-999700000000001&to=edge&x=1"] {
+        assert!(ask(&server, "POST", &format!("/sessions/move?{bad}")).0.contains("400"), "{bad}");
+    }
+    assert!(ask_with(&server, "POST", path, "Origin: http://example.org\r\n").0.contains("403"));
+    assert!(ask(&server, "GET", path).0.contains("405"));
+}

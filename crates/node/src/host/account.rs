@@ -108,6 +108,7 @@ fn procedure(kind: Kind) -> Option<Procedure> {
         Kind::Paging => Procedure::Paging,
         Kind::PathSwitch => Procedure::PathSwitch,
         Kind::Handover => Procedure::Handover,
+        Kind::Relocation => Procedure::Relocation,
         Kind::Mobility => Procedure::Mobility,
         // A part of a service request, whose latency is counted as a whole.
         Kind::Activation => return None,
@@ -125,7 +126,8 @@ fn nf_kind(kind: Kind) -> Option<NfKind> {
         Kind::PathSwitch | Kind::Handover => NfKind::Handover,
         Kind::Paging => NfKind::Paging,
         Kind::Release => NfKind::StateManagement,
-        Kind::Activation => return None,
+        // Most of it is waiting until nothing is on its way any more.
+        Kind::Activation | Kind::Relocation => return None,
     })
 }
 

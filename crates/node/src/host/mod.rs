@@ -147,6 +147,15 @@ pub enum Input {
         /// Whether there was such a UE.
         reply: Sender<bool>,
     },
+    /// The operator wants a UE's sessions at another UPF.
+    Relocate {
+        /// Whose.
+        supi: Supi,
+        /// The UPF.
+        upf: SocketAddr,
+        /// Whether there was such a UE.
+        reply: Sender<bool>,
+    },
     /// Of the worker processes.
     Crew(Notice),
     /// What a dead worker held is free again, its number too.
@@ -524,15 +533,23 @@ impl Host {
                 let _ = reply.try_send(self.status(&filter));
             }
             Input::Deregister { supi, again, reply } => {
-                let slot = self.region.lookup(Key::Supi, supi.as_u64());
-                let _ = reply.try_send(slot.is_some());
-                if let Some(slot) = slot {
-                    self.deliver(slot, &Parcel::Deregister { again }, NfKind::StateManagement);
-                }
+                self.order(supi, &Parcel::Deregister { again }, NfKind::StateManagement, &reply);
+            }
+            Input::Relocate { supi, upf, reply } => {
+                self.order(supi, &Parcel::Relocate { upf }, NfKind::Session, &reply);
             }
             Input::Crew(notice) => self.notice(notice),
             Input::Reclaimed { worker } => self.controller.reclaimed(worker),
             Input::Stop => {}
+        }
+    }
+
+    /// Hands the operator's order to a subscriber's UE, and says whether there is one.
+    fn order(&mut self, supi: Supi, order: &Parcel<'_>, kind: NfKind, reply: &Sender<bool>) {
+        let slot = self.region.lookup(Key::Supi, supi.as_u64());
+        let _ = reply.try_send(slot.is_some());
+        if let Some(slot) = slot {
+            self.deliver(slot, order, kind);
         }
     }
 

@@ -6,10 +6,12 @@ use super::{Host, Workers};
 use crate::api::{Counts, GnbStatus, NfStatus, SessionStatus, Status, StatusFilter, UeStatus, UpfStatus, WorkerStatus};
 use crate::clock::clock;
 use crate::nf::plan;
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use vireo_core::context::{self, Procedure, UeContext};
 use vireo_core::session::SessionState;
 use vireo_store::region::Snapshot;
+use vireo_types::Snssai;
 
 impl Host {
     pub(super) fn status(&mut self, filter: &StatusFilter) -> Status {
@@ -45,12 +47,30 @@ impl Host {
             upfs: self
                 .upfs
                 .iter()
-                .map(|(upf, up)| UpfStatus { node: upf.to_string(), associated: *up, ..UpfStatus::default() })
+                .map(|(upf, up)| UpfStatus {
+                    name: self.upf_name(*upf),
+                    node: upf.to_string(),
+                    associated: *up,
+                    ..UpfStatus::default()
+                })
                 .collect(),
             workers: self.rings.iter().map(|worker| self.worker(worker)).collect(),
             latencies,
             overload: self.overload_status(),
         }
+    }
+
+    fn slice_name(&self, snssai: Snssai) -> String {
+        let slice = self.config.slices.iter().find(|slice| slice.snssai == snssai);
+        slice.map(|slice| slice.name.clone()).unwrap_or_default()
+    }
+
+    fn upf_name(&self, upf: SocketAddr) -> String {
+        self.config
+            .upfs
+            .iter()
+            .find(|known| known.n4 == upf)
+            .map_or_else(|| upf.to_string(), |known| known.name.clone())
     }
 
     fn worker(&self, worker: &Workers) -> WorkerStatus {
@@ -83,6 +103,7 @@ impl Host {
             psi: s.psi,
             dnn: s.dnn.to_string(),
             snssai: s.snssai.to_string(),
+            slice: self.slice_name(s.snssai),
             ipv4: s.address.ipv4.map(|a| a.to_string()),
             ipv6: s.address.ipv6_prefix.map(|a| format!("{a}/64")),
             state: match s.state() {
@@ -93,6 +114,8 @@ impl Host {
             }
             .into(),
             qfi: 1,
+            upf: self.upf_name(s.upf),
+            moves: s.relocation.is_some(),
         });
         UeStatus {
             supi: supi.unwrap_or_default(),

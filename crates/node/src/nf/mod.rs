@@ -325,7 +325,7 @@ impl Nf {
                 Some(Some(Event::Congested { assoc: *assoc, message }))
             }
             (Parcel::Pfcp { seid, request: true, .. }, Found::Context { .. }) => {
-                let has = self.contexts.current()?.sessions.iter().any(|s| s.cp_seid == *seid);
+                let has = self.contexts.current()?.sessions.iter().any(|s| s.seids().any(|own| own == *seid));
                 has.then_some(None)
             }
             (_, Found::Context { .. }) => Some(None),
@@ -428,7 +428,9 @@ fn leave(
     let forgets = outcome.effects.contains(&Effect::Forget);
     let references = references(ue);
     let seid = |effect: &Effect| match effect {
-        Effect::Pfcp { session, .. } => Some(ue.sessions.iter().find(|s| s.index == *session).map(|s| s.cp_seid)),
+        Effect::Pfcp { session, upf, .. } => {
+            Some(ue.sessions.iter().find(|s| s.index == *session).map(|s| s.seid_at(*upf)))
+        }
         _ => None,
     };
     Outbox {
@@ -453,6 +455,6 @@ fn has_address(ids: &Giver, ue: &UeContext, dnn: &Dnn, number: u32, ipv6: bool) 
 /// The numbers other than its own that a context is still reached by.
 fn references(ue: &UeContext) -> Vec<Ltmsi> {
     let connections = ue.amf_ids().map(|id| id.ltmsi());
-    let sessions = ue.sessions.iter().map(|s| s.cp_seid.ltmsi());
+    let sessions = ue.sessions.iter().flat_map(|s| s.seids()).map(|seid| seid.ltmsi());
     connections.chain(sessions).filter(|l| *l != ue.ltmsi).collect()
 }

@@ -82,6 +82,11 @@ pub(crate) enum Parcel<'a> {
         /// Whether it shall register again.
         again: bool,
     },
+    /// The operator wants its sessions at another UPF.
+    Relocate {
+        /// The UPF.
+        upf: SocketAddr,
+    },
 }
 
 impl<'a> Parcel<'a> {
@@ -112,6 +117,7 @@ impl<'a> Parcel<'a> {
             Parcel::RanIdReused { assoc, ran_id } => Event::RanIdReused { assoc, ran_id },
             Parcel::Superseded => Event::Superseded,
             Parcel::Deregister { again } => Event::Deregister { again },
+            Parcel::Relocate { upf } => Event::Relocate { upf },
         })
     }
 }

@@ -23,6 +23,9 @@ pub struct UpfConfig {
     pub framed: Vec<(IpAddr, u8)>,
     /// Whether UEs reach the outside by the machine's address (nftables, table `inet vireo`).
     pub nat: bool,
+    /// Whether the kernel has a route for each UE with a session here, so that its packets come here although another UPF
+    /// of the machine has its pool too: for sessions that move between them. Not with `nat`.
+    pub host_routes: bool,
     /// With it, an XDP program does what is usual and the packet threads the rest.
     pub xdp: Option<XdpConfig>,
     /// With it, the packet threads do what is usual on Ethernet frames, and one more thread the rest.
@@ -80,6 +83,7 @@ impl Default for UpfConfig {
             pools: vec![],
             framed: vec![],
             nat: false,
+            host_routes: false,
             xdp: None,
             frames: None,
             workers: 1,

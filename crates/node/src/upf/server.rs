@@ -263,6 +263,7 @@ fn datapath_config(config: &UpfConfig) -> SocketsConfig {
         },
         workers: config.workers,
         nat: config.nat,
+        host_routes: config.host_routes,
         xdp: config.xdp.clone(),
         frames: config.frames.clone(),
         slices: config.slices.iter().map(|slice| slice.workers.clone()).collect(),

@@ -10,6 +10,7 @@ use super::state::{Plane, Settings};
 use super::usage::{self, Urr};
 use smallvec::SmallVec;
 use std::net::IpAddr;
+use vireo_types::SessionAddress;
 use vireo_wire::pfcp::*;
 
 /// A session.
@@ -89,8 +90,9 @@ impl Session {
             records.give(tables, *worker);
             Ok(())
         });
-        if result.is_err() {
-            chosen.take().into_iter().for_each(|chosen| addresses.give_back(chosen));
+        match &result {
+            Ok(()) => ues(rules).into_iter().for_each(|ue| plane.lead(ue, true)),
+            Err(_) => chosen.take().into_iter().for_each(|chosen| addresses.give_back(chosen)),
         }
         result
     }
@@ -179,6 +181,7 @@ impl Session {
         }
         self.chosen = chosen;
         let before = std::mem::replace(&mut self.rules, rules);
+        lead_anew(&before, &self.rules, plane);
         self.cp = request.cp_f_seid.unwrap_or(self.cp);
         if let Some(node) = &request.node_id {
             self.node = node.clone();
@@ -215,6 +218,7 @@ impl Session {
     /// Removes the records; gives the last reports.
     pub(super) fn end(mut self: Box<Self>, seid: u64, now: u32, plane: &mut impl Plane) -> Vec<UsageReport> {
         let records = std::mem::take(&mut self.records);
+        self.lead_away(plane);
         let Rules { urrs, pdrs, .. } = &mut self.rules;
         plane.change(|tables, released| {
             records.pause(tables);
@@ -230,6 +234,11 @@ impl Session {
     pub(super) fn peers(&self) -> SmallVec<[IpAddr; 2]> {
         let forwarding = self.rules.fars.iter().filter(|far| far.forwards());
         forwarding.filter_map(|far| far.tunnel.map(|tunnel| tunnel.address)).collect()
+    }
+
+    /// Does not bring the UE's packets here any more.
+    pub(super) fn lead_away(&self, plane: &mut impl Plane) {
+        ues(&self.rules).into_iter().for_each(|ue| plane.lead(ue, false));
     }
 
     /// Drops what is buffered for the UE.
@@ -319,6 +328,24 @@ impl Session {
         let inactive = now.wrapping_sub(state.since) >= limit;
         inactive && !std::mem::replace(&mut state.reported, true)
     }
+}
+
+/// The UE's addresses that downlink packets come for, each once.
+fn ues(rules: &Rules) -> SmallVec<[SessionAddress; 1]> {
+    let mut ues = SmallVec::new();
+    for pdr in rules.pdrs.iter().filter(|pdr| pdr.detection.matching == Matching::Downlink) {
+        if pdr.detection.ue != SessionAddress::default() && !ues.contains(&pdr.detection.ue) {
+            ues.push(pdr.detection.ue);
+        }
+    }
+    ues
+}
+
+/// Brings packets here for the addresses that have come, and not any more for those that have gone.
+fn lead_anew(before: &Rules, after: &Rules, plane: &mut impl Plane) {
+    let (before, after) = (ues(before), ues(after));
+    after.iter().filter(|ue| !before.contains(ue)).for_each(|ue| plane.lead(*ue, true));
+    before.iter().filter(|ue| !after.contains(ue)).for_each(|ue| plane.lead(*ue, false));
 }
 
 /// After how many octets something of a session may happen.

@@ -3,6 +3,7 @@
 
 mod charging;
 mod direct;
+mod host_routes;
 mod life;
 mod modules;
 mod pace;

@@ -35,6 +35,8 @@ pub(crate) struct World {
     tag: String,
     pub(crate) gnb: UdpSocket,
     pub(crate) smf: UdpSocket,
+    /// The UPF that is spoken to.
+    pub(crate) upf: Ipv4Addr,
     sequence: u32,
 }
 
@@ -100,7 +102,7 @@ impl World {
             socket
         };
         let (gnb, smf) = (bind((GNB, gtpu::PORT).into()), bind((SMF, PORT).into()));
-        World { tag, gnb, smf, sequence: 0 }
+        World { tag, gnb, smf, upf: UPF, sequence: 0 }
     }
 
     pub(crate) fn name(&self, side: &str) -> String {
@@ -135,7 +137,7 @@ impl World {
         self.sequence += 1;
         let mut octets = vec![];
         emit(&mut octets, self.sequence).expect("short");
-        self.smf.send_to(&octets, (UPF, PORT)).expect("sent");
+        self.smf.send_to(&octets, (self.upf, PORT)).expect("sent");
         let mut buffer = [0; 2048];
         let (length, _) = self.smf.recv_from(&mut buffer).expect("an answer");
         let message = Message::new(&buffer[..length]).expect("sound");
@@ -166,7 +168,7 @@ impl World {
         let response: SessionEstablishmentResponse = self.ask(|out, sequence| request.emit(out, 0, sequence));
         assert_eq!(response.cause, Cause::REQUEST_ACCEPTED, "{response:?}");
         let f_teid = response.created_pdrs[0].f_teid.expect("chosen");
-        assert_eq!(f_teid.address(), Some(IpAddr::V4(UPF)));
+        assert_eq!(f_teid.address(), Some(IpAddr::V4(self.upf)));
         (response.up_f_seid.expect("accepted").seid, f_teid.teid().expect("chosen"))
     }
 
@@ -207,14 +209,14 @@ impl World {
         let session = PduSession::Uplink { qfi: QFI };
         let mut datagram = gtpu::g_pdu_header(teid, session, packet.len()).expect("short").to_vec();
         datagram.extend(packet);
-        self.gnb.send_to(&datagram, (UPF, gtpu::PORT)).expect("sent");
+        self.gnb.send_to(&datagram, (self.upf, gtpu::PORT)).expect("sent");
     }
 
     /// The next datagram for the gNB.
     pub(crate) fn for_gnb(&self) -> Vec<u8> {
         let mut buffer = vec![0; 4096];
         let (length, from) = self.gnb.recv_from(&mut buffer).expect("a datagram for the gNB");
-        assert_eq!(from, SocketAddr::from((UPF, gtpu::PORT)));
+        assert_eq!(from, SocketAddr::from((self.upf, gtpu::PORT)));
         buffer.truncate(length);
         buffer
     }

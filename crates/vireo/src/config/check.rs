@@ -217,10 +217,13 @@ fn overlaps(dnns: &BTreeMap<String, Dnn>, problems: &mut Problems) {
     }
 }
 
+/// The name of the embedded UPF.
+const EMBEDDED: &str = "embedded";
+
 fn upfs(file: &File, dnns: &[DnnConfig], problems: &mut Problems) -> Vec<UpfConfig> {
     let mut upfs = Vec::new();
     if file.upf.enabled {
-        upfs.push(UpfConfig { n4: file.upf.n4, dnns: Vec::new() });
+        upfs.push(UpfConfig { name: EMBEDDED.to_owned(), n4: file.upf.n4, dnns: Vec::new() });
     }
     for (n, upf) in file.external_upf.iter().enumerate() {
         let mut names = Vec::new();
@@ -230,7 +233,12 @@ fn upfs(file: &File, dnns: &[DnnConfig], problems: &mut Problems) -> Vec<UpfConf
                 None => problems.add(format_args!("external-upf.{n}.dnns"), format_args!("there is no [dnn.{name}]")),
             }
         }
-        upfs.push(UpfConfig { n4: upf.n4, dnns: names });
+        let name = upf.name.clone().unwrap_or_else(|| upf.n4.to_string());
+        let taken = upfs.iter().any(|other: &UpfConfig| other.name == name);
+        problems.check(!taken, &format!("external-upf.{n}.name"), "another UPF has this name");
+        let sound = name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:[]".contains(c)) && !name.is_empty();
+        problems.check(sound, &format!("external-upf.{n}.name"), "letters, digits, -, _ and . are allowed");
+        upfs.push(UpfConfig { name, n4: upf.n4, dnns: names });
     }
     let any = !upfs.is_empty();
     problems.check(any, "upf.enabled", "without an [[external-upf]] the embedded one must be enabled");
@@ -489,6 +497,11 @@ fn upf(
         "datapath.next-hops",
         "with upf.nat packets go by the kernel's routes: only [] is allowed",
     );
+    problems.check(
+        !(upf.nat && upf.host_routes),
+        "upf.host-routes",
+        "address translation is of one UPF of a machine: only false is allowed with upf.nat",
+    );
     let n3 = match &datapath.module[..] {
         [] => addresses("upf.n3", &upf.n3, problems),
         modules => {
@@ -522,6 +535,7 @@ fn upf(
         tun: upf.tun.clone(),
         pools: dnns.iter().map(pool).collect(),
         nat: upf.nat,
+        host_routes: upf.host_routes,
         max_sessions: upf.max_sessions,
         framed: upf.framed_routes.iter().filter_map(|text| framed(text, problems)).collect(),
         path_check: (upf.path_check.0 != Duration::from_secs(0)).then(|| upf.path_check.0.into()),

@@ -261,6 +261,7 @@ pub(super) struct Upf {
     pub(super) n3: Vec<Local>,
     pub(super) tun: String,
     pub(super) nat: bool,
+    pub(super) host_routes: bool,
     pub(super) max_sessions: usize,
     pub(super) framed_routes: Vec<String>,
     /// 0 = never.
@@ -277,6 +278,7 @@ impl Default for Upf {
             n3,
             tun: upf.tun,
             nat: upf.nat,
+            host_routes: upf.host_routes,
             max_sessions: upf.max_sessions,
             framed_routes: Vec::new(),
             path_check: Span(Duration::from_secs(0)),
@@ -287,6 +289,9 @@ impl Default for Upf {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct ExternalUpf {
+    /// None = its address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) name: Option<String>,
     pub(super) n4: SocketAddr,
     #[serde(default)]
     pub(super) dnns: Vec<String>,

@@ -79,7 +79,7 @@ fn what_is_written_is_what_the_parts_are_told() {
         dnn.ims = { ipv6-pool = "2001:db8::/56", slices = ["meters"] }
         dnn.web = { ipv4-pool = "10.1.0.0/24", mtu = 1300, types = ["ipv4"] }
         upf.enabled = false
-        external-upf = [{ n4 = "192.0.2.1:8805", dnns = ["web"] }]
+        external-upf = [{ n4 = "192.0.2.1:8805", dnns = ["web"] }, { name = "edge", n4 = "192.0.2.2:8805" }]
         host = { slot = 31 }
         n4.listen = "192.0.2.9:8805"
         api.listen = "off"
@@ -102,7 +102,8 @@ fn what_is_written_is_what_the_parts_are_told() {
         (&[PduSessionType::Ipv6][..], &[Snssai { sst: 3, sd: Some(0xab) }][..])
     );
     assert_eq!((web.types.as_slice(), web.mtu, web.ipv6_pool), (&[PduSessionType::Ipv4][..], 1300, None));
-    assert_eq!((core.upfs.len(), core.upfs[0].dnns[0].as_str()), (1, "web"));
+    let names: Vec<_> = core.upfs.iter().map(|upf| upf.name.as_str()).collect();
+    assert_eq!((names, core.upfs[0].dnns[0].as_str()), (vec!["192.0.2.1:8805", "edge"], "web"));
     assert_eq!(core.n4_address.to_string(), "192.0.2.9");
     assert_eq!((config.upf.is_none(), config.subscribers.udm.ind), (true, 31));
     assert_eq!((config.api.listen, config.subscribers.database.as_str()), (None, "/tmp/x.db"));
@@ -189,10 +190,21 @@ fn an_unknown_key_is_refused_with_those_that_are_known() {
         ("core.tac = [1]", "core.tac: there is no such key; allowed here: name, plmns, tacs, "),
         ("foo = 1", "foo: there is no such key; allowed here: core, slice, "),
         ("slice.a.snssai = { sst = 1, x = 2 }", "slice.a.snssai.x: there is no such key; allowed here: sst, sd"),
-        ("[[external-upf]]\nn4 = '1.2.3.4:5'\ny = 1", "y: there is no such key; allowed here: n4, dnns"),
+        ("[[external-upf]]\nn4 = '1.2.3.4:5'\ny = 1", "y: there is no such key; allowed here: name, n4, dnns"),
         ("[slice.a]", "slice.a.snssai: the key is missing"),
     ] {
         assert!(problem(text).contains(expected), "{}", problem(text));
+    }
+}
+
+#[test]
+fn upfs_have_names_of_their_own() {
+    for (text, expected) in [
+        ("external-upf = [{ name = 'embedded', n4 = '1.2.3.4:8805' }]", "external-upf.0.name: another UPF"),
+        ("external-upf = [{ name = 'a&b', n4 = '1.2.3.4:8805' }]", "external-upf.0.name: letters"),
+        ("upf = { nat = true, host-routes = true }", "upf.host-routes: address translation"),
+    ] {
+        assert!(problem(text).contains(expected), "{text}\n{}\n{expected}", problem(text));
     }
 }
 

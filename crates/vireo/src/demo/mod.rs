@@ -4,16 +4,17 @@
 mod kill;
 mod migrate;
 mod report;
+mod second;
 
 use crate::cli::Failure;
 use crate::lab::capture::Capture;
 use crate::lab::core::{Core, CoreOptions, UE_NETWORKS};
 use crate::lab::emulator::{self, EmulatorOptions, Load};
 use crate::lab::netns::interface_counters;
-use crate::lab::{Interrupt, Lab, N2, N6, create};
+use crate::lab::{Interrupt, Lab, N2, N6, create, has_ipv6};
 use clap::ValueEnum;
 use kill::{Killer, Rate};
-use migrate::Migrator;
+use migrate::{Between, Migrator};
 use report::Report;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -50,9 +51,12 @@ pub(crate) struct Args {
     /// Kill a data worker, a process of its own then, so often while the UEs are busy
     #[arg(long, value_name = "R/s")]
     kill_data: Option<Rate>,
-    /// Move a user to another slice of the user plane so often while the UEs are busy
+    /// Move a user to another slice of the user plane so often while the UEs are busy, or with --upfs 2 to the other UPF
     #[arg(long, value_name = "R/s")]
     migrate: Option<Rate>,
+    /// UPFs that the UEs' sessions are spread over; a second one is a process of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    upfs: u8,
     /// Write the result as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -105,6 +109,9 @@ fn text(value: impl ValueEnum) -> String {
 /// Does what `vireo demo` was asked.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let Rat::Nr = args.rat;
+    if args.upfs > 1 && args.datapath != Datapath::Sockets {
+        return Err(Failure("--upfs 2 needs --datapath sockets: two programs would take each other's frames".into()));
+    }
     // Before the namespaces: afterwards `/tmp` is another one, and a wrong path should not cost a run.
     let mut json = args.json.as_deref().map(create).transpose()?;
     let pcap = args.pcap.as_deref().map(create).transpose()?;
@@ -117,19 +124,28 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let capture = pcap.map(|file| Capture::start(file, &[N2, "lo"])).transpose()?;
     let log = log.map_or_else(|| create(Path::new("/tmp/core.log")), Ok)?;
     let ciphering = args.ciphering.unwrap_or(if args.pcap.is_some() { Ciphering::Nea0 } else { Ciphering::Nea2 });
-    let slices = args.migrate.map(|_| CoreOptions { slices: migrate::slices(), ..CoreOptions::default() });
+    let between = if args.upfs > 1 { Between::Upfs } else { Between::Slices };
+    let options = match (between, args.migrate) {
+        (Between::Upfs, _) => CoreOptions { upf: second::OF_THE_FIRST.into(), ..CoreOptions::default() },
+        (Between::Slices, Some(_)) => CoreOptions { slices: migrate::slices(), ..CoreOptions::default() },
+        (Between::Slices, None) => CoreOptions::default(),
+    };
     let options = CoreOptions {
         subscribers: args.ues.into(),
         ciphering: vec![text(ciphering).to_uppercase()],
-        tables: datapath(args, &lab)? + if args.pcap.is_some() { N4_ON_THE_WIRE } else { "" },
-        ..slices.unwrap_or_default()
+        tables: datapath(args, &lab)?
+            + if args.pcap.is_some() { N4_ON_THE_WIRE } else { "" }
+            + &if args.upfs > 1 { second::table() } else { String::new() },
+        ..options
     };
+    let second = (args.upfs > 1).then(|| second::start(&lab, &networks())).transpose()?;
     let mut core = Core::start(&lab, &options, log, &interrupt)?;
+    core.wait_for_upfs(&interrupt)?;
     eprintln!("demo: the core is ready; {} UEs on {} gNBs, {} per second", args.ues, args.gnbs, args.rate);
 
     let before = lab.data_network_counters()?;
     let mut killers = [args.kill_nf.map(Killer::of_steps), args.kill_data.map(Killer::of_packets)];
-    let mut migrator = args.migrate.map(Migrator::new);
+    let mut migrator = args.migrate.map(|rate| Migrator::new(rate, between));
     let mut meanwhile = |core: &Core| {
         killers.iter_mut().flatten().try_for_each(|killer| killer.work(core))?;
         migrator.as_mut().map_or(Ok(()), |migrator| migrator.work(core))
@@ -141,7 +157,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     let slices = core.slices()?;
     let user_plane = taken_over(&core, killers[1].as_ref().map_or(0, |killer| killer.kills))?;
+    let relocated = core.relocated()?;
     core.stop()?;
+    second.map(second::stop).transpose()?;
     if let (Some(capture), Some(path)) = (capture, &args.pcap) {
         let written = capture.finish()?;
         eprintln!("demo: {} packets in {}, {} lost", written.packets, path.display(), written.lost);
@@ -152,7 +170,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     (report.kills, report.data_kills) = (kills.unwrap_or(0), data_kills.unwrap_or(0));
     (report.data_takeovers, report.packets_died) = (user_plane.takeovers, user_plane.packets_died);
     report.longest_takeover_us = user_plane.longest_takeover_us;
-    report.migrations = migrator.as_ref().map_or(0, |migrator| migrator.migrations);
+    report.migrations = match between {
+        Between::Slices => migrator.as_ref().map_or(0, |migrator| migrator.migrations),
+        Between::Upfs => relocated,
+    };
     println!("{report}");
     if let Some(file) = &mut json {
         serde_json::to_writer_pretty(&mut *file, &report)?;
@@ -174,6 +195,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         eprintln!("demo: {complaint}");
     }
     Err(Failure("not every UE succeeded: see the table".into()))
+}
+
+/// The networks of UEs' addresses here, IPv4's first.
+fn networks() -> Vec<&'static str> {
+    UE_NETWORKS.into_iter().filter(|network| has_ipv6() || !network.contains(':')).collect()
 }
 
 /// What the user plane has counted once so many data workers are taken over from: the last one may have been killed a

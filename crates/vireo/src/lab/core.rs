@@ -146,9 +146,38 @@ impl Core {
         status.upfs.into_iter().next().ok_or_else(|| Failure("the core has no UPF".into()))
     }
 
+    /// Waits until all its UPFs are associated.
+    pub(crate) fn wait_for_upfs(&self, interrupt: &Interrupt) -> Result<(), Failure> {
+        let deadline = Instant::now() + START_WITHIN;
+        loop {
+            let status: Status = serde_json::from_str(&status::fetch(API, "/status?limit=0")?)?;
+            if status.upfs.iter().all(|upf| upf.associated) {
+                return Ok(());
+            }
+            interrupt.check()?;
+            if Instant::now() > deadline {
+                return Err(Failure(format!("a UPF is not associated after {START_WITHIN:?}")));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Orders the move of a subscriber's sessions to another UPF; whether there is such a UE.
+    pub(crate) fn relocate(&self, supi: &str, upf: &str) -> Result<bool, Failure> {
+        slice::order_relocation(API, supi, upf)
+    }
+
+    /// Sessions that have come to another UPF and been let go by the one before.
+    pub(crate) fn relocated(&self) -> Result<u64, Failure> {
+        let text = status::fetch(API, "/metrics")?;
+        let name = r#"vireo_procedure_total{procedure="relocation",result="success",cause=""} "#;
+        Ok(text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap_or(0))
+    }
+
     /// Some of its UEs, from a number on, and how many it has in all.
     pub(crate) fn ues(&self, offset: usize) -> Result<Status, Failure> {
-        Ok(serde_json::from_str(&status::fetch(API, &format!("/status?offset={offset}&limit={UES}"))?)?)
+        let page = format!("/status?offset={offset}&limit={UES}&reveal_supi=true");
+        Ok(serde_json::from_str(&status::fetch(API, &page)?)?)
     }
 
     /// Has a user moved; whether it had another worker before. `None` if nobody has the address any more.

@@ -84,6 +84,8 @@ pub fn deliver(turn: &mut Turn<'_, '_>, psi: u8, index: SessionIndex, outputs: V
             Output::Activated => finished(turn, index, Kind::Activation),
             // The engine sees to it: an idle UE is paged, a connected one gets its user plane back.
             Output::DownlinkData => turn.ue.wanted.sessions |= 1 << psi,
+            Output::Relocated(since) => turn.note(Note::Succeeded(Kind::Relocation, since)),
+            Output::NotRelocated => turn.note(Note::Failed(Kind::Relocation, 0)),
         }
     }
     pass_on(turn, Held { psi, n1, n2 });
@@ -187,10 +189,13 @@ fn send_n2(turn: &mut Turn<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8>, n1: 
             turn.send(|c| n2::session_setup_request(c, ambr, SessionSetup { psi, snssai, nas, transfer }));
         }
         N2Sm::ReleaseCommand => turn.send(|c| n2::session_release_command(c, psi, nas, transfer)),
+        N2Sm::ModifyRequest => turn.send(|c| n2::session_modify_request(c, psi, nas, transfer)),
         // What the RAN sends is never sent to it, and what goes with a handover's messages never on its own.
         N2Sm::SetupResponse
         | N2Sm::SetupUnsuccessful
         | N2Sm::ReleaseResponse
+        | N2Sm::ModifyResponse
+        | N2Sm::ModifyUnsuccessful
         | N2Sm::PathSwitchRequest
         | N2Sm::PathSwitchSetupFailed
         | N2Sm::HandoverRequired

@@ -166,6 +166,9 @@ fn switched(turn: &mut Turn<'_, '_>) {
         return turn.release(Cause::radioNetwork(Radio::release_due_to_5gc_generated_reason));
     };
     let capability = switching.mismatch.then_some(turn.ue.security_capability);
+    let now = turn.now();
+    let sessions = turn.ue.sessions.iter_mut().filter(|s| switched.contains(&s.psi) && s.is_live());
+    let switched: Vec<_> = sessions.map(|s| (s.psi, s.take_untold_uplink(now))).collect();
     let pdu = nr::path_switch_acknowledge(&connection, capability, next_hop, &switched, &released, &turn.ue.allowed);
     turn.send(|_| pdu);
     turn.note(Note::Succeeded(Kind::PathSwitch, switching.started));

@@ -2,7 +2,7 @@
 
 use crate::context::{Capability, Connection, NextHop};
 use crate::n2::{Cause, ambr_to, capability_to, encode, plmn_to, snssai_to};
-use crate::session::{HandoverRefusal, path_switch_acknowledge as acknowledge_transfer, refusal};
+use crate::session::{HandoverRefusal, Tunnel, path_switch_acknowledge as acknowledge_transfer, refusal};
 use crate::subscription::Ambr;
 use vireo_types::{AmfUeNgapId, Guami, RanUeNgapId, Snssai};
 use vireo_wire::ngap::{self, Message, *};
@@ -15,16 +15,19 @@ fn allowed_nssai(allowed: &[Snssai]) -> AllowedNSSAI {
     AllowedNSSAI(allowed.iter().map(|s| AllowedNSSAIItem::new(snssai_to(*s), None)).collect())
 }
 
-/// PATH SWITCH REQUEST ACKNOWLEDGE (9.2.3.9). `capability`: the UE security capabilities, if the RAN has others.
+/// PATH SWITCH REQUEST ACKNOWLEDGE (9.2.3.9). `capability`: the UE security capabilities, if the RAN has others;
+/// with each session the UPF's tunnel end, if it has another than the RAN node before knew.
 pub fn path_switch_acknowledge(
     connection: &Connection,
     capability: Option<Capability>,
     next_hop: NextHop,
-    switched: &[u8],
+    switched: &[(u8, Option<Tunnel>)],
     released: &[u8],
     allowed: &[Snssai],
 ) -> Vec<u8> {
-    let item = |psi: &u8| PDUSessionResourceSwitchedItem::new(PDUSessionID(*psi), acknowledge_transfer().into(), None);
+    let item = |(psi, uplink): &(u8, Option<Tunnel>)| {
+        PDUSessionResourceSwitchedItem::new(PDUSessionID(*psi), acknowledge_transfer(*uplink).into(), None)
+    };
     let switched = PDUSessionResourceSwitchedList(switched.iter().map(item).collect());
     let gone = |psi: &u8| {
         let transfer = refusal(HandoverRefusal::PathSwitch);

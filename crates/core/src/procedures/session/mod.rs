@@ -4,11 +4,13 @@
 pub mod nr;
 
 use crate::config::SliceProfile;
+use crate::context::RanContext;
 use crate::n2::SessionItems;
 use crate::procedures::common::user_plane;
 use crate::session::{self, Create, Input, N2Sm};
 use crate::subscription::{DnnSubscription, Subscription};
 use crate::turn::{Kind, Note, Turn};
+use std::net::SocketAddr;
 use vireo_types::{Dnn, Snssai, limits};
 use vireo_wire::nas::GmmCause;
 
@@ -114,5 +116,29 @@ pub fn transfers(turn: &mut Turn<'_, '_>, kind: N2Sm, items: SessionItems) {
             Some(at) => user_plane::step(turn, at, Input::N2(kind, &transfer)),
             None => turn.note(Note::fault("session-unknown")),
         }
+    }
+}
+
+/// The operator wants the UE's sessions at another UPF. What cannot be done now, because the UE is on its way somewhere or
+/// about something else, is refused: a move can be asked for again.
+pub fn relocate(turn: &mut Turn<'_, '_>, upf: SocketAddr) {
+    let settled = turn.ue.connection.is_none_or(|connection| connection.ran == RanContext::SetUp);
+    let busy = turn.ue.procedure.is_some() || turn.ue.handover.is_some() || !turn.ue.is_registered() || !settled;
+    for at in (0..turn.ue.sessions.len()).rev() {
+        let session = &turn.ue.sessions[at];
+        if !session.is_live() || session.upf == upf {
+            continue;
+        }
+        let can = turn.env.config.upfs.iter().any(|to| to.n4 == upf && to.reaches(&session.dnn));
+        let (index, old) = (session.index, session.cp_seid);
+        turn.note(Note::Started(Kind::Relocation));
+        if busy || !can {
+            turn.note(Note::Failed(Kind::Relocation, 0));
+            continue;
+        }
+        let fresh = |generation: u32| session::seid(turn.ue.ltmsi, index, generation);
+        let generation = u32::from_be_bytes(turn.env.random());
+        let seid = Some(fresh(generation)).filter(|new| *new != old).unwrap_or_else(|| fresh(!generation));
+        user_plane::step(turn, at, Input::Relocate(upf, seid));
     }
 }

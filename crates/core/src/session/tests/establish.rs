@@ -180,7 +180,7 @@ fn what_is_no_request_gets_the_answer_of_clause_7() {
 #[test]
 fn upfs_are_shared_by_the_ues() {
     let mut bench = Bench::new();
-    let another = UpfConfig { n4: "127.0.0.8:8805".parse().expect("an address"), dnns: vec![] };
+    let another = UpfConfig { name: "there".into(), n4: "127.0.0.8:8805".parse().expect("an address"), dnns: vec![] };
     let of_another_network = UpfConfig { dnns: vec!["ims".parse().expect("a DNN")], ..another.clone() };
     bench.config.upfs.extend([of_another_network, another]);
     bench.create(REQUEST);

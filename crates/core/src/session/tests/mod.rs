@@ -3,6 +3,7 @@
 mod any_order;
 mod establish;
 mod release;
+mod relocate;
 mod userplane;
 
 use super::*;
@@ -54,7 +55,7 @@ pub(super) fn config() -> CoreConfig {
         ],
         security: SecurityConfig { integrity: vec![], ciphering: vec![] },
         timers: Timers::default(),
-        upfs: vec![UpfConfig { n4: UPF.parse().expect("an address"), dnns: vec![] }],
+        upfs: vec![UpfConfig { name: "here".into(), n4: UPF.parse().expect("an address"), dnns: vec![] }],
         n4_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
     }
 }

@@ -255,6 +255,7 @@ pub(super) fn one_socket() -> SocketsConfig {
         limits: Limits { records: LIMITS, ..Limits::default() },
         workers: 1,
         nat: false,
+        host_routes: false,
         xdp: None,
         frames: None,
         slices: vec![],

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use tracing::debug;
 use vireo_datapath::{Editor, Memory, Released, Tables};
-use vireo_types::{Duration, Instant};
+use vireo_types::{Duration, Instant, SessionAddress};
 use vireo_wire::pfcp::*;
 
 /// What the state machine may know of time.
@@ -36,6 +36,9 @@ pub(super) trait Plane {
 
     /// Looks at the tables.
     fn look<R>(&mut self, look: impl FnOnce(&Tables) -> R) -> R;
+
+    /// Brings the packets of a UE here, or not any more.
+    fn lead(&mut self, ue: SessionAddress, here: bool);
 }
 
 impl Plane for &Editor {
@@ -45,6 +48,10 @@ impl Plane for &Editor {
 
     fn look<R>(&mut self, look: impl FnOnce(&Tables) -> R) -> R {
         Editor::look(self, look)
+    }
+
+    fn lead(&mut self, ue: SessionAddress, here: bool) {
+        Editor::lead(self, ue, here);
     }
 }
 
@@ -56,6 +63,8 @@ impl Plane for Memory {
     fn look<R>(&mut self, look: impl FnOnce(&Tables) -> R) -> R {
         look(&self.tables)
     }
+
+    fn lead(&mut self, _: SessionAddress, _: bool) {}
 }
 
 /// What the state machine is told at start.

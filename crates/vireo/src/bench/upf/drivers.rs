@@ -71,6 +71,7 @@ impl Driver {
             limits: Limits { records: 1, ..Limits::default() },
             workers: 1,
             nat: false,
+            host_routes: false,
             xdp: None,
             frames: self.io.map(|io| FramesConfig { interfaces, io, ..FramesConfig::default() }),
             slices: vec![],

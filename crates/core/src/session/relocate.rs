@@ -1,0 +1,353 @@
+//! A session goes from one UPF to another (TS 23.502 4.3.5.3 without a change of the address; TS 23.501 5.8.2.9 for the
+//! order of packets), and keeps its addresses:
+//!
+//! 1. The target gets the session, as the source has it, with a tunnel end of its own. It keeps downlink packets, which
+//!    N6 brings to it from now on.
+//! 2. The RAN is told the target's tunnel end (PDU Session Resource Modify), and the source to end the path (End Marker).
+//!    It goes on with what is on its way through it, uplink and downlink.
+//! 3. The source has ended the path: the target forwards what it has kept and what comes.
+//! 4. The RAN sends to the target, and nothing is on its way any more: the source lets the session go.
+//!
+//! The session is the target's from step 2 on, and everything else that happens to it goes on as ever: it may become idle,
+//! be handed over, or end. Only the source, or a target that is not reached, is dealt with here.
+
+use super::context::{N4, Ran, SmContext, Stage, Tunnel};
+use super::n4::{self, Answer};
+use super::{Output, n2, release, userplane};
+use crate::Env;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use vireo_types::{Duration, Instant, Seid};
+use vireo_wire::nas::GsmCause;
+
+/// How long after the last change the source still gets packets: those that the RAN and N6 have sent before it.
+const ON_THE_WAY: Duration = Duration::from_millis(200);
+
+/// A session that goes from one UPF to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Relocation {
+    /// The UPF that is not [`SmContext::upf`]: first the target, then the source.
+    pub upf: SocketAddr,
+    /// The control plane's SEID for the session there.
+    pub cp_seid: Seid,
+    /// That UPF's SEID for it; 0 until it has answered.
+    pub up_seid: u64,
+    /// How far it is.
+    pub step: Step,
+    /// When the source has nothing on its way any more, or the RAN should have answered.
+    pub deadline: Option<Instant>,
+    /// When it was asked for.
+    pub since: Instant,
+}
+
+/// How far a relocation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// The target is to set the session up.
+    Preparing,
+    /// It has, with this tunnel end; the source has to answer something else first.
+    Prepared(Tunnel),
+    /// The session is the target's. The source is to end the path to the RAN.
+    Ending {
+        /// The RAN's tunnel end.
+        to: Tunnel,
+        /// The RAN has to be heard of.
+        ran: bool,
+        /// The target has a downlink packet.
+        waits: bool,
+    },
+    /// What is on its way through the source passes it.
+    Draining {
+        /// The RAN has to be heard of.
+        ran: bool,
+        /// The source keeps downlink packets for an idle UE.
+        waits: bool,
+    },
+    /// A session deletion is outstanding at the UPF that has lost the session.
+    Deleting {
+        /// Whether the session has gone over: its end ends the relocation, else there was none.
+        done: bool,
+    },
+}
+
+impl Step {
+    fn ran(&mut self) -> Option<&mut bool> {
+        match self {
+            Step::Ending { ran, .. } | Step::Draining { ran, .. } => Some(ran),
+            Step::Preparing | Step::Prepared(_) | Step::Deleting { .. } => None,
+        }
+    }
+}
+
+/// The session is wanted at another UPF, under this SEID of ours.
+pub(super) fn begin(sm: &mut SmContext, to: SocketAddr, cp_seid: Seid, env: &Env<'_>, out: &mut Vec<Output>) {
+    let ready = sm.stage == Stage::Established && sm.n4 == N4::Told && sm.relocation.is_none() && sm.target.is_none();
+    let settled = match sm.ran {
+        Ran::Idle => sm.downlink.is_none(),
+        Ran::Up => sm.downlink.is_some(),
+        Ran::Wanted | Ran::Asked | Ran::Releasing { .. } => false,
+    };
+    if !ready || !settled || to == sm.upf || cp_seid == sm.cp_seid {
+        return out.push(Output::NotRelocated);
+    }
+    let step = Step::Preparing;
+    let relocation = Relocation { upf: to, cp_seid, up_seid: 0, step, deadline: None, since: env.now };
+    out.push(n4::establishment_request(&at(sm, &relocation), env.config));
+    sm.relocation = Some(Box::new(relocation));
+}
+
+/// The session as that UPF is told of it.
+fn at(sm: &SmContext, relocation: &Relocation) -> SmContext {
+    let Relocation { upf, cp_seid, up_seid, .. } = *relocation;
+    SmContext { upf, cp_seid, up_seid, relocation: None, ..sm.clone() }
+}
+
+/// A PFCP message of the other UPF.
+pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
+    let Some(mut relocation) = sm.relocation.take() else { return };
+    let answer = n4::read(octets, relocation.cp_seid);
+    let left = match (answer, relocation.step) {
+        (Some(Answer::Established(Ok(up))), Step::Preparing) => {
+            relocation.up_seid = up.seid;
+            match up.tunnel {
+                Some(tunnel) => relocation.step = Step::Prepared(tunnel),
+                None => let_go(sm, &mut relocation, false, out),
+            }
+            true
+        }
+        (Some(Answer::Established(Err(_))), Step::Preparing) => false,
+        (Some(Answer::Modified(_)), Step::Ending { .. }) => {
+            ended(sm, &mut relocation, env, out);
+            true
+        }
+        (Some(Answer::Deleted), Step::Deleting { done }) => {
+            gone(done, &relocation, out);
+            return;
+        }
+        (Some(Answer::Report(report)), _) => {
+            out.push(n4::report_response(&at(sm, &relocation), report.sequence));
+            if let (true, Step::Draining { waits, .. }) = (report.downlink_data, &mut relocation.step) {
+                *waits = true;
+                if sm.ran == Ran::Idle {
+                    out.push(Output::DownlinkData);
+                }
+            }
+            true
+        }
+        // Late, or of another request than the outstanding one.
+        _ => true,
+    };
+    match left {
+        true => sm.relocation = Some(relocation),
+        false => out.push(Output::NotRelocated),
+    }
+}
+
+/// The other UPF did not answer, or has lost the session.
+pub(super) fn silent(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+    let Some(mut relocation) = sm.relocation.take() else { return };
+    match relocation.step {
+        // The N4 endpoint ends a session that comes into being late.
+        Step::Preparing | Step::Prepared(_) => out.push(Output::NotRelocated),
+        Step::Ending { .. } => {
+            ended(sm, &mut relocation, env, out);
+            sm.relocation = Some(relocation);
+        }
+        Step::Draining { .. } => sm.relocation = Some(relocation),
+        Step::Deleting { done } => gone(done, &relocation, out),
+    }
+}
+
+/// The other UPF has restarted: there is nothing of the session to be let go.
+pub(super) fn lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+    silent(sm, env, out);
+    if let Some(relocation) = &mut sm.relocation {
+        relocation.up_seid = 0;
+    }
+}
+
+/// The UPF that the session is at has lost it: whatever the other one has of it is of no use.
+pub(super) fn abandoned(sm: &mut SmContext, out: &mut Vec<Output>) {
+    if let Some(mut relocation) = sm.relocation.take() {
+        match relocation.step {
+            // One that comes into being there has to be known of, to be let go.
+            Step::Deleting { .. } | Step::Preparing => {}
+            _ => let_go(sm, &mut relocation, false, out),
+        }
+        sm.relocation = Some(relocation);
+    }
+}
+
+/// The source has ended the path: the target may send.
+fn ended(sm: &mut SmContext, relocation: &mut Relocation, env: &Env<'_>, out: &mut Vec<Output>) {
+    let Step::Ending { to, ran, waits } = relocation.step else { return };
+    relocation.step = Step::Draining { ran, waits: false };
+    relocation.deadline = Some(env.now + ON_THE_WAY);
+    if sm.downlink.is_some() || sm.stage != Stage::Established {
+        return;
+    }
+    match sm.ran {
+        Ran::Up => userplane::forward_to(sm, Some(to), out),
+        // It became idle meanwhile.
+        Ran::Idle if waits => out.push(Output::DownlinkData),
+        _ => {}
+    }
+}
+
+/// The target has a downlink packet, and tells it only once.
+pub(super) fn noticed(sm: &mut SmContext) {
+    if let Some(Relocation { step: Step::Ending { waits, .. }, .. }) = sm.relocation.as_deref_mut() {
+        *waits = true;
+    }
+}
+
+/// The RAN has answered to the modification.
+pub(super) fn ran_modified(sm: &mut SmContext, env: &Env<'_>) {
+    if let Some(relocation) = &mut sm.relocation
+        && let Some(ran) = relocation.step.ran()
+        && std::mem::take(ran)
+    {
+        relocation.deadline = Some(env.now + ON_THE_WAY);
+    }
+}
+
+/// The RAN does not send to the target: the UE shall ask for the session again, and gets it there.
+pub(super) fn ran_refused(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+    let asked = sm.relocation.as_mut().and_then(|relocation| relocation.step.ran()).is_some_and(|ran| *ran);
+    if asked && matches!(sm.stage, Stage::Accepted { .. } | Stage::Established) {
+        release::start(sm, release::NO_PTI, GsmCause::ReactivationRequested.as_u8(), env, out);
+    }
+}
+
+/// The UE has come to a RAN node that sends to the source: the node before was told, or was going to be.
+pub(super) fn handed_over(sm: &mut SmContext, to: Tunnel, out: &mut Vec<Output>) {
+    let uplink = sm.uplink;
+    let Some(ran) = sm.relocation.as_mut().and_then(|relocation| relocation.step.ran()) else { return };
+    let modify = uplink.and_then(|uplink| n2::modify_request(uplink, to));
+    *ran = modify.is_some();
+    out.extend(modify);
+}
+
+impl SmContext {
+    /// The UPF's tunnel end that the RAN is to be told with the answer to a path switch, if it may not have heard of it
+    /// from the RAN node before. It counts as told.
+    pub fn take_untold_uplink(&mut self, now: Instant) -> Option<Tunnel> {
+        let relocation = self.relocation.as_deref_mut()?;
+        let ran = relocation.step.ran()?;
+        *ran = false;
+        if matches!(relocation.step, Step::Draining { .. }) {
+            relocation.deadline = Some(now + ON_THE_WAY);
+        }
+        self.uplink
+    }
+}
+
+/// The deadline has passed, if it has.
+pub(super) fn deadline_passed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+    let Some(mut relocation) = sm.relocation.take_if(|r| r.deadline.is_some_and(|at| at <= env.now)) else { return };
+    relocation.deadline = None;
+    match relocation.step {
+        Step::Draining { ran: true, .. } => {
+            // First the usual time for the RAN's answer, then no longer.
+            let by = relocation.since + env.config.timers.ran_response;
+            match by > env.now && sm.ran == Ran::Up {
+                true => relocation.deadline = Some(by),
+                false => {
+                    sm.relocation = Some(relocation);
+                    ran_refused(sm, env, out);
+                    return;
+                }
+            }
+        }
+        // It is let go when its packets are.
+        Step::Draining { waits: true, .. } => {}
+        Step::Draining { .. } => let_go(sm, &mut relocation, true, out),
+        _ => {}
+    }
+    sm.relocation = Some(relocation);
+}
+
+/// What can be gone on with after a step.
+pub(super) fn proceed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+    let Some(mut relocation) = sm.relocation.take() else { return };
+    let ends = matches!(sm.stage, Stage::Releasing { .. } | Stage::Ended);
+    match &mut relocation.step {
+        Step::Deleting { .. } | Step::Preparing => {}
+        Step::Prepared(_) | Step::Ending { .. } | Step::Draining { .. } if ends => {
+            let done = !matches!(relocation.step, Step::Prepared(_));
+            let_go(sm, &mut relocation, done, out);
+        }
+        Step::Prepared(_) if sm.n4 != N4::Told || sm.target.is_some() => {}
+        Step::Prepared(tunnel) => {
+            let tunnel = *tunnel;
+            switch(sm, &mut relocation, tunnel, env, out);
+        }
+        // Nobody sends through a RAN node that the UE has left.
+        Step::Ending { ran, .. } => *ran &= sm.ran == Ran::Up,
+        Step::Draining { ran, waits } => {
+            *ran &= sm.ran == Ran::Up;
+            if let (true, Some(_)) = (*waits, sm.downlink) {
+                *waits = false;
+                relocation.deadline = Some(env.now + ON_THE_WAY);
+                let there = SmContext { downlink: sm.downlink, end_marker: false, ..at(sm, &relocation) };
+                out.push(n4::modification_request(&there));
+            }
+        }
+    }
+    // One that has nothing to let go is over.
+    let over = relocation.up_seid == 0 && matches!(relocation.step, Step::Deleting { .. });
+    match (over, relocation.step) {
+        (true, Step::Deleting { done }) => gone(done, &relocation, out),
+        _ => sm.relocation = Some(relocation),
+    }
+}
+
+/// The target has the session from now on.
+fn switch(sm: &mut SmContext, relocation: &mut Relocation, tunnel: Tunnel, env: &Env<'_>, out: &mut Vec<Output>) {
+    let modify = sm.downlink.filter(|_| sm.ran == Ran::Up).and_then(|to| n2::modify_request(tunnel, to));
+    std::mem::swap(&mut sm.upf, &mut relocation.upf);
+    std::mem::swap(&mut sm.cp_seid, &mut relocation.cp_seid);
+    std::mem::swap(&mut sm.up_seid, &mut relocation.up_seid);
+    sm.uplink = Some(tunnel);
+    let ran = modify.is_some();
+    out.extend(modify);
+    match sm.downlink.take() {
+        Some(to) => {
+            relocation.step = Step::Ending { to, ran, waits: false };
+            let there = SmContext { downlink: Some(to), end_marker: true, ..at(sm, relocation) };
+            out.push(n4::modification_request(&there));
+        }
+        None => {
+            relocation.step = Step::Draining { ran, waits: false };
+            relocation.deadline = Some(env.now + ON_THE_WAY);
+        }
+    }
+}
+
+/// The other UPF loses the session.
+fn let_go(sm: &SmContext, relocation: &mut Relocation, done: bool, out: &mut Vec<Output>) {
+    relocation.step = Step::Deleting { done };
+    relocation.deadline = None;
+    if relocation.up_seid != 0 {
+        out.push(n4::deletion_request(&at(sm, relocation)));
+    }
+}
+
+fn gone(done: bool, relocation: &Relocation, out: &mut Vec<Output>) {
+    out.push(match done {
+        true => Output::Relocated(relocation.since),
+        false => Output::NotRelocated,
+    });
+}
+
+/// Whether the session is still known to a UPF that it is not at.
+pub(super) fn is_elsewhere(sm: &SmContext) -> bool {
+    sm.relocation.is_some()
+}
+
+/// After a step that may have ended the relocation: a session that has ended meanwhile is over.
+pub(super) fn finish(sm: &SmContext, was_elsewhere: bool, out: &mut Vec<Output>) {
+    if was_elsewhere && !is_elsewhere(sm) {
+        release::finish(sm, out);
+    }
+}

@@ -1,0 +1,106 @@
+//! Sessions go from one UPF to another while their UEs are connected, handed over or idle.
+
+#[allow(dead_code, reason = "a part of what the procedures' tests use")]
+mod lab;
+
+use lab::{Lab, upf};
+use std::net::Ipv4Addr;
+use vireo_core::engine::Event;
+use vireo_core::turn::{Kind, Note};
+use vireo_types::{Duration, Teid};
+
+/// A UE with a session at the first of two UPFs.
+fn lab() -> Lab {
+    let mut lab = Lab::new();
+    lab.config.upfs.push(upf(9));
+    lab.register();
+    lab.session(1);
+    let at = lab.context().expect("a context").sessions[0].upf;
+    // UEs are spread over UPFs by their numbers
+    lab.config.upfs.sort_by_key(|upf| upf.n4 != at);
+    lab
+}
+
+fn relocate(lab: &mut Lab, to: usize) {
+    let upf = lab.config.upfs[to].n4;
+    lab.event(Event::Relocate { upf });
+    lab.settle();
+}
+
+fn moved(lab: &Lab) -> (usize, usize) {
+    let count = |what: fn(&Note) -> bool| lab.notes.iter().filter(|note| what(note)).count();
+    (
+        count(|note| matches!(note, Note::Succeeded(Kind::Relocation, _))),
+        count(|note| matches!(note, Note::Failed(Kind::Relocation, _))),
+    )
+}
+
+/// Where the gNB of the UE sends its packets to.
+fn uplink(lab: &Lab) -> (std::net::IpAddr, Teid) {
+    let tunnels = lab.gnbs[lab.at].tunnels(lab.ran.expect("a connection"));
+    let [tunnel] = tunnels else { panic!("one tunnel: {tunnels:?}") };
+    (tunnel.upf, tunnel.uplink)
+}
+
+#[test]
+fn the_gnb_of_a_connected_ue_sends_to_the_other_upf() {
+    let mut lab = lab();
+    let there = lab.config.upfs[1].n4.ip();
+    for (to, expected) in [(1, there), (0, lab.config.upfs[0].n4.ip())] {
+        relocate(&mut lab, to);
+        assert_eq!(uplink(&lab).0, expected);
+        assert_eq!(lab.context().expect("a context").sessions[0].upf.ip(), expected);
+        lab.wait(Duration::from_secs(1));
+    }
+    assert_eq!(moved(&lab), (2, 0), "{:?}", lab.notes);
+    assert!(lab.context().expect("a context").sessions[0].relocation.is_none());
+}
+
+#[test]
+fn an_idle_ue_comes_back_at_the_other_upf() {
+    let mut lab = lab();
+    lab.idle();
+    relocate(&mut lab, 1);
+    lab.wait(Duration::from_secs(1));
+    assert_eq!((moved(&lab), lab.ran), ((1, 0), None));
+    lab.ue_does(|ue, _, out| ue.service_request(vireo_emulator::ue::Service::Data, out).expect("a request"));
+    assert_eq!(uplink(&lab).0, lab.config.upfs[1].n4.ip());
+}
+
+#[test]
+fn a_path_switch_tells_the_tunnel_that_the_node_before_may_not_have_heard_of() {
+    let mut lab = lab();
+    lab.reachable = false;
+    relocate(&mut lab, 1);
+    lab.reachable = true;
+    // the gNB that the UE comes to has the tunnel from the one before, by Xn
+    let (old, ran) = (lab.at, lab.ran.expect("a connection"));
+    let before = uplink(&lab);
+    assert_eq!(before.0, lab.config.upfs[0].n4.ip());
+    let capability = (0xf0, 0x70);
+    let handed = lab.gnbs[old].hand_over(ran, capability).expect("a UE");
+    lab.gnbs[old].forget(ran);
+    let mut out = vireo_emulator::gnb::Outbox::default();
+    lab.at = 1 - old;
+    lab.ran = Some(lab.gnbs[lab.at].path_switch(handed, |_| true, &mut out).expect("a request"));
+    assert_eq!(uplink(&lab), before);
+    lab.bring_to_core(lab.at, &out);
+    lab.settle();
+    assert_eq!(uplink(&lab).0, lab.config.upfs[1].n4.ip());
+    lab.wait(Duration::from_secs(1));
+    assert_eq!(moved(&lab), (1, 0), "{:?}", lab.notes);
+}
+
+#[test]
+fn who_is_busy_or_wanted_where_nobody_is_stays() {
+    let mut lab = lab();
+    let nowhere = std::net::SocketAddr::from((Ipv4Addr::new(127, 0, 0, 99), 8805));
+    lab.event(Event::Relocate { upf: nowhere });
+    assert_eq!(moved(&lab), (0, 1));
+    lab.idle();
+    lab.hears_paging = false;
+    lab.event(Event::Deregister { again: false });
+    lab.settle();
+    relocate(&mut lab, 1);
+    assert_eq!(moved(&lab), (0, 2), "it is being paged");
+}

@@ -1,0 +1,111 @@
+//! `vireo slice move WHO --to-upf NAME`: sessions go to another UPF. The core does it session by session and says so in its
+//! status.
+
+use super::{Who, address_of, each_ue, is_of};
+use crate::cli::Failure;
+use crate::status::{Answer, ask};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+use vireo_node::api::{Moved, SessionStatus, UeStatus};
+
+/// How long nothing may happen until it is given up.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Moves the sessions of users and waits until they are there: how many users are meant, and how many have gone.
+pub(super) fn relocate(api: &str, who: &Who, count: Option<usize>, upf: &str) -> Result<Moved, Failure> {
+    if let Who::Seid(_) = who {
+        return Err(Failure(
+            "a SEID is of one UPF: name users by SUPI, address or slice to move them to another".into(),
+        ));
+    }
+    let mut supis = vec![];
+    each_ue(api, |ue| {
+        if ue.sessions.iter().any(|session| is_meant(who, ue, session)) {
+            supis.push((ue.supi.clone(), ue.sessions.iter().all(|session| session.upf == upf)));
+        }
+        count.is_none_or(|count| supis.len() < count)
+    })?;
+    if supis.is_empty() {
+        return Err(Failure("nobody has a session there: `vireo status` shows the sessions of a core".into()));
+    }
+    let users = supis.len() as u64;
+    let mut left: Vec<String> = supis.into_iter().filter(|(_, there)| !there).map(|(supi, _)| supi).collect();
+    let to_move = left.len();
+    for supi in &left {
+        if !order(api, supi, upf)? {
+            return Err(Failure(format!("{supi} has gone meanwhile: look with `vireo status`")));
+        }
+    }
+    let mut last = Instant::now();
+    while !left.is_empty() && last.elapsed() < PATIENCE {
+        std::thread::sleep(LOOK);
+        let before = left.len();
+        let mut still = vec![];
+        each_ue(api, |ue| {
+            if left.contains(&ue.supi) && ue.sessions.iter().any(|session| session.upf != upf) {
+                still.push(ue.supi.clone());
+            }
+            true
+        })?;
+        left = still;
+        if left.len() < before {
+            last = Instant::now();
+        }
+    }
+    let moved = to_move - left.len();
+    match (moved, to_move) {
+        (0, 1..) => Err(Failure(format!(
+            "nobody has gone to {upf}: users who are busy, and a UPF that is not associated, refuse; see `vireo status`"
+        ))),
+        _ => Ok(Moved { users, moved: moved as u64 }),
+    }
+}
+
+/// Orders the move of a subscriber's sessions; whether there is such a UE.
+pub(crate) fn order(api: &str, supi: &str, upf: &str) -> Result<bool, Failure> {
+    match ask(api, "POST", &format!("/sessions/move?supi={supi}&to={upf}"))? {
+        Answer { status: 202, .. } => Ok(true),
+        Answer { status: 404, body, .. } if body.starts_with("no such UE") => Ok(false),
+        Answer { status: 400 | 404 | 503, body, .. } if !body.trim().is_empty() => Err(Failure(body.trim().to_owned())),
+        Answer { line, body, .. } => Err(Failure(format!("{api} answers '{line}' {}", body.trim()))),
+    }
+}
+
+/// Whether a session is one of those that are named.
+fn is_meant(who: &Who, ue: &UeStatus, session: &SessionStatus) -> bool {
+    match who {
+        Who::Supi(supi) => is_of(ue, *supi),
+        Who::Slice(name) => session.slice == *name,
+        Who::Seid(_) => false,
+        Who::Addresses(first, last) => address_of(session).is_some_and(|address| match (first, last, address) {
+            (IpAddr::V4(first), IpAddr::V4(last), IpAddr::V4(own)) => (*first..=*last).contains(&own),
+            (IpAddr::V6(first), IpAddr::V6(last), IpAddr::V6(own)) => {
+                let prefix = |address: &std::net::Ipv6Addr| address.to_bits() >> 64;
+                (prefix(first)..=prefix(last)).contains(&prefix(&own))
+            }
+            _ => false,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_meant_by_supi_address_or_slice() {
+        let session = SessionStatus { ipv4: Some("10.45.0.7".into()), slice: "phones".into(), ..Default::default() };
+        let ue = UeStatus { supi: "imsi-999700000000001".into(), ..Default::default() };
+        let meant = |who: &str| is_meant(&who.parse().unwrap(), &ue, &session);
+        for yes in ["imsi-999700000000001", "10.45.0.7", "10.45.0.0/24", "10.45.0.1-10.45.0.9", "phones"] {
+            assert!(meant(yes), "{yes}");
+        }
+        for no in ["imsi-999700000000002", "10.45.0.8", "10.46.0.0/16", "fd45::/48", "meters", "seid:7"] {
+            assert!(!meant(no), "{no}");
+        }
+        let v6 = SessionStatus { ipv6: Some("fd45:0:0:3::/64".into()), ..Default::default() };
+        assert!(is_meant(&"fd45::/62".parse().unwrap(), &ue, &v6));
+        assert!(!is_meant(&"fd45:0:0:8::/64".parse().unwrap(), &ue, &v6));
+    }
+}
