@@ -2,7 +2,9 @@
 
 use super::input::Script;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use vireo_core::config::{CoreConfig, DnnConfig, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig};
+use vireo_core::config::{
+    Charging, CoreConfig, DnnConfig, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
+};
 use vireo_core::session::{self, Create, Input, N2Sm, Output};
 use vireo_core::subscription::DnnSubscription;
 use vireo_core::{Env, Identifiers};
@@ -24,8 +26,18 @@ pub fn config() -> CoreConfig {
         amf_pointer: 0,
         relative_capacity: 255,
         slices: vec![
-            SliceConfig { name: "phones".into(), snssai: Snssai { sst: 1, sd: None }, profile: SliceProfile::Full },
-            SliceConfig { name: "meters".into(), snssai: METERS, profile: SliceProfile::Iot },
+            SliceConfig {
+                name: "phones".into(),
+                snssai: Snssai { sst: 1, sd: None },
+                profile: SliceProfile::Full,
+                charging: Charging { every_s: 60, counted: true, quota: Some(1 << 20) },
+            },
+            SliceConfig {
+                name: "meters".into(),
+                snssai: METERS,
+                profile: SliceProfile::Iot,
+                charging: Charging::default(),
+            },
         ],
         dnns: vec![DnnConfig {
             name: "internet".parse().expect("a DNN"),

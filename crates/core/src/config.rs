@@ -48,6 +48,11 @@ impl CoreConfig {
         self.dnns.iter().find(|d| d.name == *name && (d.slices.is_empty() || d.slices.contains(&slice)))
     }
 
+    /// What is counted of a slice's sessions.
+    pub fn charging(&self, slice: Snssai) -> Option<Charging> {
+        self.slices.iter().find(|s| s.snssai == slice).map(|s| s.charging)
+    }
+
     /// What the devices of a slice are like.
     pub fn profile(&self, slice: Snssai) -> SliceProfile {
         self.slices.iter().find(|s| s.snssai == slice).map(|s| s.profile).unwrap_or_default()
@@ -75,6 +80,26 @@ pub struct SliceConfig {
     pub snssai: Snssai,
     /// What its devices are like.
     pub profile: SliceProfile,
+    /// What is counted of its sessions.
+    pub charging: Charging,
+}
+
+/// What is counted of each session of a slice, and how much it may carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Charging {
+    /// How often UPFs report what it has carried, in seconds; 0 = when it ends.
+    pub every_s: u32,
+    /// Whether it is reported when it ends.
+    pub counted: bool,
+    /// Octets of both directions that it may carry in all, at whatever UPF it is.
+    pub quota: Option<u64>,
+}
+
+impl Charging {
+    /// Whether there is anything to be counted.
+    pub fn is_on(&self) -> bool {
+        self.counted || self.every_s > 0 || self.quota.is_some()
+    }
 }
 
 /// A data network.
@@ -209,6 +234,7 @@ mod tests {
                 name: "s".into(),
                 snssai: Snssai { sst: 1, sd: Some(0x0a_0b0c) },
                 profile: SliceProfile::Iot,
+                charging: Charging { every_s: 9, counted: true, quota: Some(u64::MAX) },
             }],
             dnns: vec![DnnConfig {
                 name: "internet".parse().expect("a DNN"),

@@ -83,6 +83,13 @@ pub enum Note {
     Succeeded(Kind, Instant),
     /// It failed with this 5GMM or 5GSM cause, or 0 for none.
     Failed(Kind, u8),
+    /// A session has carried so many octets, as its UPF reports.
+    Carried {
+        /// From the UE.
+        uplink: u64,
+        /// To the UE.
+        downlink: u64,
+    },
     /// A message was at fault or out of place; the word labels a counter.
     Fault(Cow<'static, str>),
 }

@@ -176,6 +176,8 @@ pub struct Metrics {
     usages: Vec<Gauge>,
     depths: Vec<Gauge>,
     messages: Vec<Counter>,
+    /// Uplink, downlink.
+    carried: Vec<Counter>,
     handle: PrometheusHandle,
 }
 
@@ -205,17 +207,33 @@ impl Metrics {
         };
         let faults = counters("vireo_faults_total", "fault", &mut Fault::ALL.iter().map(|f| f.label()));
         let messages = counters("vireo_messages_total", "flow", &mut Flow::ALL.iter().map(|q| q.label()));
+        let carried = counters("vireo_session_octets_total", "direction", &mut ["uplink", "downlink"].into_iter());
         let gauge = |key: Key| recorder.register_gauge(&key, &METADATA);
         let populations =
             Population::ALL.iter().map(|p| gauge(Key::from_name(format!("vireo_{}", p.label())))).collect();
         let usages = Usage::ALL.iter().map(|u| gauge(Key::from_name(format!("vireo_region_{}", u.label())))).collect();
         let depths = Queue::ALL.iter().map(|q| gauge(key("vireo_queue_depth", &[("queue", q.label())]))).collect();
-        Metrics { procedures: Procedures::new(recorder), faults, populations, usages, depths, messages, handle }
+        Metrics {
+            procedures: Procedures::new(recorder),
+            faults,
+            populations,
+            usages,
+            depths,
+            messages,
+            carried,
+            handle,
+        }
     }
 
     /// A peer's mistake: `vireo_faults_total{fault}`.
     pub fn fault(&self, fault: Fault) {
         self.faults[fault as usize].increment(1);
+    }
+
+    /// What sessions have carried, in octets as UPFs report them: `vireo_session_octets_total{direction}`.
+    pub fn carried(&self, uplink: u64, downlink: u64) {
+        self.carried[0].increment(uplink);
+        self.carried[1].increment(downlink);
     }
 
     /// How many there are now: `vireo_gnbs`, `vireo_ue_registered` and so on.
@@ -348,6 +366,10 @@ fn describe(recorder: &PrometheusRecorder) {
         ),
         ("vireo_faults_total", "Mistakes of peers, by protocol and kind."),
         ("vireo_messages_total", "Messages by protocol and direction."),
+        (
+            "vireo_session_octets_total",
+            "Octets that sessions have carried, where they are counted, as UPFs report them.",
+        ),
     ];
     for (name, text) in counters {
         recorder.describe_counter(name.into(), None, text.into());

@@ -2,7 +2,7 @@
 //! changed its own encoding since; whoever changes that keeps a copy here. `tests/layout.rs` has octets of that release.
 
 use super::*;
-use crate::session::{N4, Ran, Stage, Tunnel};
+use crate::session::{N4, Ran, Stage, Tunnel, Usage};
 use crate::subscription::Ambr;
 use std::net::SocketAddr;
 use vireo_types::{Dnn, PduSessionType, Seid, SessionAddress, SessionIndex};
@@ -82,6 +82,7 @@ impl Session {
             stage: self.stage,
             ran: self.ran,
             n4: self.n4,
+            usage: Usage::default(),
             relocation: None,
             deadline: self.deadline,
             since: self.since,

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::procedures::common::user_plane::Held;
 use crate::procedures::handover::{Handover, Source};
-use crate::session::{N4, Ran, Relocation, SmContext, Stage, Tunnel};
+use crate::session::{N4, Ran, Relocation, SmContext, Stage, Tunnel, Usage};
 use crate::subscription::{Ambr, Subscription};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -118,6 +118,7 @@ struct Passing<'a> {
     stage: Cow<'a, Stage>,
     ran: Ran,
     n4: N4,
+    usage: Usage,
     relocation: Cow<'a, Option<Box<Relocation>>>,
     deadline: Option<Instant>,
     since: Instant,
@@ -338,6 +339,7 @@ impl<'a> Passing<'a> {
             stage: Cow::Borrowed(&sm.stage),
             ran: sm.ran,
             n4: sm.n4,
+            usage: sm.usage,
             relocation: Cow::Borrowed(&sm.relocation),
             deadline: sm.deadline,
             since: sm.since,
@@ -368,6 +370,7 @@ fn session(lasting: Lasting, passing: Passing<'_>) -> SmContext {
         stage: passing.stage.into_owned(),
         ran: passing.ran,
         n4: passing.n4,
+        usage: passing.usage,
         relocation: passing.relocation.into_owned(),
         deadline: passing.deadline,
         since: passing.since,

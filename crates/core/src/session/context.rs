@@ -1,3 +1,4 @@
+use super::charging::Usage;
 use super::relocate::Relocation;
 use crate::subscription::Ambr;
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,8 @@ pub struct SmContext {
     pub ran: Ran,
     /// Where it stands towards the UPF.
     pub n4: N4,
+    /// What it has carried, as far as reported.
+    pub usage: Usage,
     /// The session is on its way from one UPF to another.
     pub relocation: Option<Box<Relocation>>,
     /// When [`super::Input::Deadline`] is due.

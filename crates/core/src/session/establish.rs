@@ -1,6 +1,7 @@
 //! PDU session establishment (TS 24.501 6.4.1, TS 23.502 4.3.2.2.1): from the UE's request to the request to the UPF,
 //! and from the UPF's answer to the accept.
 
+use super::charging::Usage;
 use super::context::{N4, Ran, SmContext, Stage};
 use super::n1::{self, Received};
 use super::{Create, Output, n2, n4, options, release, seid};
@@ -53,6 +54,7 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
         downlink: None,
         target: None,
         end_marker: false,
+        usage: Usage::default(),
         relocation: None,
         stage: Stage::Requested { pti, cause: cause.map(GsmCause::as_u8), options },
         ran: Ran::Idle,
@@ -60,7 +62,7 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
         deadline: None,
         since: env.arrived,
     };
-    let asked = n4::establishment_request(&sm, env.config);
+    let asked = n4::establishment_request(&sm, env.config, 0);
     Ok((sm, asked))
 }
 

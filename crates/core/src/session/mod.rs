@@ -4,6 +4,7 @@
 //! so that the same functions serve the unified core and the service-based chain. The SMF part knows nothing of NGAP
 //! connections or NAS security: it takes and gives 5GSM messages (N1), NGAP transfers (N2) and PFCP messages (N4).
 
+mod charging;
 mod context;
 mod establish;
 mod handover;
@@ -19,6 +20,7 @@ mod tests;
 mod upf;
 mod userplane;
 
+pub use charging::Usage;
 pub use context::{N4, Ran, SessionState, SessionStatus, SmContext, Stage, Tunnel};
 pub use n2::{HandoverRefusal, path_switch_acknowledge, refusal};
 pub use relocate::{Relocation, Step};
@@ -143,6 +145,13 @@ pub enum Output {
     Activated,
     /// The UPF holds a downlink packet for a UE without user plane: page it, or activate if it is connected.
     DownlinkData,
+    /// The session has carried so many octets of user packets, which were not told before.
+    Carried {
+        /// From the UE.
+        uplink: u64,
+        /// To the UE.
+        downlink: u64,
+    },
     /// The session is at the UPF that it was wanted at, which was asked for then.
     Relocated(Instant),
     /// The session stays at the UPF that it is at.
@@ -193,6 +202,7 @@ pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> 
         relocate::proceed(sm, env, &mut out);
         relocate::finish(sm, was_elsewhere, &mut out);
     }
+    charging::proceed(sm, env, &mut out);
     out
 }
 

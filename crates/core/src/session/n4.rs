@@ -2,9 +2,9 @@
 //! FAR 2 for downlink, and one QER with the session AMBR and the QFI of the default flow for both; in a slice of simple
 //! devices ([`SliceProfile::Iot`]) without what cannot apply: the rate, and the uplink's QFI to be matched.
 
-use super::Output;
 use super::context::{SmContext, Tunnel};
 use super::n2::DEFAULT_QFI;
+use super::{Output, charging};
 use crate::config::{CoreConfig, SliceProfile};
 use vireo_types::{PduSessionType, Seid};
 use vireo_wire::nas::GsmCause;
@@ -28,7 +28,11 @@ fn buffer() -> ApplyAction {
 }
 
 /// Session Establishment Request: the UPF chooses its tunnel end and buffers downlink packets.
-pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig) -> Output {
+///
+/// `kept` octets of a quota stay with the UPF that the session comes from.
+pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig, kept: u64) -> Output {
+    let counted = charging::of(sm, config);
+    let grant = charging::left(sm, config).map(|left| left.saturating_sub(kept));
     let network = NetworkInstance::from(sm.dnn.as_str());
     // the only QoS flow there can be, and a rate that the RAN holds
     let simple = config.profile(sm.snssai) == SliceProfile::Iot;
@@ -51,8 +55,11 @@ pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig) -> Outp
                         }
                     })
                     .put(&OuterHeaderRemoval::GTPU)
-                    .put(&UPLINK_FAR)
-                    .put(&SESSION_QER);
+                    .put(&UPLINK_FAR);
+                if counted.is_some() {
+                    rule.put(&charging::URR);
+                }
+                rule.put(&SESSION_QER);
             })
             .group(CreatePdr::ID, |rule| {
                 rule.put(&DOWNLINK_PDR)
@@ -63,8 +70,11 @@ pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig) -> Outp
                             .put(&network)
                             .put(&UeIpAddress::destination(sm.address.ipv4, sm.address.ipv6_prefix));
                     })
-                    .put(&DOWNLINK_FAR)
-                    .put(&SESSION_QER);
+                    .put(&DOWNLINK_FAR);
+                if counted.is_some() {
+                    rule.put(&charging::URR);
+                }
+                rule.put(&SESSION_QER);
             })
             .group(CreateFar::ID, |rule| {
                 rule.put(&UPLINK_FAR).put(&ApplyAction::FORW).group(ForwardingParameters::ID, |where_to| {
@@ -73,7 +83,11 @@ pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig) -> Outp
             })
             .group(CreateFar::ID, |rule| {
                 rule.put(&DOWNLINK_FAR).put(&buffer());
-            })
+            });
+        if let Some(charging) = &counted {
+            message.group(CreateUrr::ID, |rule| charging::create(rule, charging, grant));
+        }
+        message
             .group(CreateQer::ID, |rule| {
                 rule.put(&SESSION_QER).put(&GateStatus::OPEN);
                 if !simple {
@@ -108,6 +122,18 @@ pub(super) fn modification_request(sm: &SmContext) -> Output {
                 }),
             };
         });
+    })
+}
+
+/// Session Modification Request: tell what was carried since the last report, and, if it says so, go on with this quota.
+pub(super) fn charging_request(sm: &SmContext, grant: Option<u64>) -> Output {
+    request(sm, MessageType::SESSION_MODIFICATION_REQUEST, sm.up_seid, |message| {
+        if let Some(octets) = grant {
+            message.group(UpdateUrr::ID, |rule| {
+                rule.put(&charging::URR).put(&charging::quota(octets));
+            });
+        }
+        message.put(&SmReqFlags::QAURR);
     })
 }
 

@@ -13,7 +13,7 @@
 
 use super::context::{N4, Ran, SmContext, Stage, Tunnel};
 use super::n4::{self, Answer};
-use super::{Output, n2, release, userplane};
+use super::{Output, charging, n2, release, userplane};
 use crate::Env;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -22,6 +22,9 @@ use vireo_wire::nas::GsmCause;
 
 /// How long after the last change the source still gets packets: those that the RAN and N6 have sent before it.
 const ON_THE_WAY: Duration = Duration::from_millis(200);
+
+/// How much of a quota the source keeps for what is on its way through it, in octets: a few gigabits per second for as long.
+const KEPT: u64 = 64 << 20;
 
 /// A session that goes from one UPF to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +46,10 @@ pub struct Relocation {
 /// How far a relocation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
+    /// The source is to say what the session has carried, whose quota has to be divided.
+    Asking,
+    /// The source is to carry this much of the quota at most.
+    Dividing(u64),
     /// The target is to set the session up.
     Preparing,
     /// It has, with this tunnel end; the source has to answer something else first.
@@ -74,7 +81,7 @@ impl Step {
     fn ran(&mut self) -> Option<&mut bool> {
         match self {
             Step::Ending { ran, .. } | Step::Draining { ran, .. } => Some(ran),
-            Step::Preparing | Step::Prepared(_) | Step::Deleting { .. } => None,
+            _ => None,
         }
     }
 }
@@ -90,10 +97,37 @@ pub(super) fn begin(sm: &mut SmContext, to: SocketAddr, cp_seid: Seid, env: &Env
     if !ready || !settled || to == sm.upf || cp_seid == sm.cp_seid {
         return out.push(Output::NotRelocated);
     }
-    let step = Step::Preparing;
+    let step = Step::Asking;
     let relocation = Relocation { upf: to, cp_seid, up_seid: 0, step, deadline: None, since: env.now };
-    out.push(n4::establishment_request(&at(sm, &relocation), env.config));
     sm.relocation = Some(Box::new(relocation));
+    match charging::left(sm, env.config) {
+        Some(_) => charging::ask(sm, n4::charging_request(sm, None), out),
+        None => prepare(sm, 0, env, out),
+    }
+}
+
+/// Has the target set the session up; `kept` octets of its quota stay at the source.
+fn prepare(sm: &mut SmContext, kept: u64, env: &Env<'_>, out: &mut Vec<Output>) {
+    let Some(relocation) = sm.relocation.as_deref_mut() else { return };
+    relocation.step = Step::Preparing;
+    let relocation = *relocation;
+    out.push(n4::establishment_request(&at(sm, &relocation), env.config, kept));
+}
+
+/// The source has said what the session has carried: what is left of its quota is divided, half of it at the most for the
+/// source.
+pub(super) fn reported(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+    let left = charging::left(sm, env.config).unwrap_or(0);
+    let Some(relocation) = sm.relocation.as_deref_mut() else { return };
+    match relocation.step {
+        Step::Asking => {
+            let kept = KEPT.min(left / 2);
+            relocation.step = Step::Dividing(kept);
+            charging::ask(sm, n4::charging_request(sm, Some(kept)), out);
+        }
+        Step::Dividing(kept) => prepare(sm, kept, env, out),
+        _ => {}
+    }
 }
 
 /// The session as that UPF is told of it.
@@ -106,6 +140,12 @@ fn at(sm: &SmContext, relocation: &Relocation) -> SmContext {
 pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
     let Some(mut relocation) = sm.relocation.take() else { return };
     let answer = n4::read(octets, relocation.cp_seid);
+    if answer.is_some() {
+        let spent = sm.usage.spent;
+        charging::add(sm, octets, env, out);
+        // What the source had was for what was on its way, and has been enough or not: the rest is the target's.
+        sm.usage.spent = spent;
+    }
     let left = match (answer, relocation.step) {
         (Some(Answer::Established(Ok(up))), Step::Preparing) => {
             relocation.up_seid = up.seid;
@@ -153,7 +193,7 @@ pub(super) fn silent(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
             ended(sm, &mut relocation, env, out);
             sm.relocation = Some(relocation);
         }
-        Step::Draining { .. } => sm.relocation = Some(relocation),
+        Step::Asking | Step::Dividing(_) | Step::Draining { .. } => sm.relocation = Some(relocation),
         Step::Deleting { done } => gone(done, &relocation, out),
     }
 }
@@ -273,10 +313,11 @@ pub(super) fn proceed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) 
     let ends = matches!(sm.stage, Stage::Releasing { .. } | Stage::Ended);
     match &mut relocation.step {
         Step::Deleting { .. } | Step::Preparing => {}
-        Step::Prepared(_) | Step::Ending { .. } | Step::Draining { .. } if ends => {
-            let done = !matches!(relocation.step, Step::Prepared(_));
+        Step::Asking | Step::Dividing(_) | Step::Prepared(_) | Step::Ending { .. } | Step::Draining { .. } if ends => {
+            let done = matches!(relocation.step, Step::Ending { .. } | Step::Draining { .. });
             let_go(sm, &mut relocation, done, out);
         }
+        Step::Asking | Step::Dividing(_) => {}
         Step::Prepared(_) if sm.n4 != N4::Told || sm.target.is_some() => {}
         Step::Prepared(tunnel) => {
             let tunnel = *tunnel;
@@ -309,6 +350,8 @@ fn switch(sm: &mut SmContext, relocation: &mut Relocation, tunnel: Tunnel, env: 
     std::mem::swap(&mut sm.cp_seid, &mut relocation.cp_seid);
     std::mem::swap(&mut sm.up_seid, &mut relocation.up_seid);
     sm.uplink = Some(tunnel);
+    // Whether the source has used up what it had is nothing to the target.
+    sm.usage.spent = false;
     let ran = modify.is_some();
     out.extend(modify);
     match sm.downlink.take() {

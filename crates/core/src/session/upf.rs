@@ -2,7 +2,7 @@
 
 use super::context::{N4, Ran, SmContext, Stage};
 use super::n4::{self, Answer, Report};
-use super::{Output, establish, release, relocate, userplane};
+use super::{Output, charging, establish, release, relocate, userplane};
 use crate::Env;
 use vireo_wire::nas::GsmCause;
 
@@ -10,6 +10,7 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
     let Some(answer) = n4::read(octets, sm.cp_seid) else {
         return;
     };
+    charging::add(sm, octets, env, out);
     match (answer, sm.n4) {
         (Answer::Established(Ok(up)), N4::Establishing) => {
             (sm.up_seid, sm.uplink) = (up.seid, up.tunnel);
@@ -19,10 +20,15 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
         (Answer::Established(Err(cause)), N4::Establishing) => not_established(sm, cause.of_reject(), env, out),
         (Answer::Modified(Ok(())), N4::Telling { stale }) => {
             sm.n4 = N4::Told;
+            let asked = std::mem::take(&mut sm.usage.asked);
             match sm.stage {
                 Stage::Releasing { .. } | Stage::Ended => release::delete(sm, out),
-                _ if stale => userplane::tell(sm, out),
+                _ if asked => relocate::reported(sm, env, out),
+                _ if stale => {}
                 _ => userplane::settled(sm, out),
+            }
+            if stale && sm.n4 == N4::Told && !matches!(sm.stage, Stage::Releasing { .. } | Stage::Ended) {
+                userplane::tell(sm, out);
             }
         }
         (Answer::Modified(Err(cause)), N4::Telling { .. }) => {

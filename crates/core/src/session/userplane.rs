@@ -174,6 +174,7 @@ pub(super) fn settled(sm: &mut SmContext, out: &mut Vec<Output>) {
 /// then, so a RAN that sends to the old one drops its part and sets it up again.
 pub(super) fn upf_lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     (sm.up_seid, sm.uplink, sm.downlink, sm.target) = (0, None, None, None);
+    (sm.usage.asked, sm.usage.spent) = (false, false);
     match sm.stage {
         Stage::Requested { .. } => {}
         Stage::Accepted { .. } => {
@@ -191,5 +192,5 @@ pub(super) fn upf_lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>)
         }
     }
     sm.n4 = N4::Establishing;
-    out.push(n4::establishment_request(sm, env.config));
+    out.push(n4::establishment_request(sm, env.config, 0));
 }

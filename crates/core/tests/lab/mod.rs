@@ -39,7 +39,12 @@ fn config() -> CoreConfig {
         amf_set: 1,
         amf_pointer: 0,
         relative_capacity: 255,
-        slices: vec![SliceConfig { name: "phones".into(), snssai: SLICE, profile: SliceProfile::Full }],
+        slices: vec![SliceConfig {
+            name: "phones".into(),
+            snssai: SLICE,
+            profile: SliceProfile::Full,
+            charging: Charging::default(),
+        }],
         dnns: vec![DnnConfig {
             name: "internet".parse().expect("a DNN"),
             slices: Vec::new(),

@@ -79,6 +79,7 @@ impl Account {
                 }
                 tracing::debug!(%whom, procedure = ?kind, cause, "a procedure failed");
             }
+            Note::Carried { uplink, downlink } => self.metrics.carried(*uplink, *downlink),
             Note::Fault(word) => self.fault(word, now, whom),
         }
     }

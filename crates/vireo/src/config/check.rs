@@ -5,7 +5,9 @@ use super::values::{Local, Net, Span};
 use super::{Config, LogConfig, SubscribersConfig, home_network, runtime, slices as user_plane};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use vireo_core::config::{CoreConfig, DnnConfig, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig};
+use vireo_core::config::{
+    Charging, CoreConfig, DnnConfig, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
+};
 use vireo_node::config::{ApiConfig, DATA_NETWORKS, N2Config, N4Config};
 use vireo_node::crew::Program;
 use vireo_node::upf::{
@@ -124,10 +126,30 @@ fn slices(
             file::Profile::Full => SliceProfile::Full,
             file::Profile::Iot => SliceProfile::Iot,
         };
-        configs.push(SliceConfig { name: name.clone(), snssai, profile });
+        let charging = charging(name, slice, problems);
+        configs.push(SliceConfig { name: name.clone(), snssai, profile, charging });
     }
     problems.check(configs.len() <= SLICES, "slice", format!("at most {SLICES} slices are allowed"));
     (configs, by_name)
+}
+
+/// What is counted of a slice's sessions.
+fn charging(name: &str, slice: &file::Slice, problems: &mut Problems) -> Charging {
+    let every_s = slice.report_every.0.as_micros() / 1_000_000;
+    let charging = Charging {
+        every_s: u32::try_from(every_s).unwrap_or(u32::MAX),
+        counted: slice.count_sessions,
+        quota: Some(slice.session_quota).filter(|octets| *octets > 0),
+    };
+    let whole = slice.report_every.0.as_micros().is_multiple_of(1_000_000);
+    problems.check(whole, &format!("slice.{name}.report-every"), "whole seconds are allowed, and \"0s\" for never");
+    let simple = slice.profile == file::Profile::Iot && charging.is_on();
+    problems.check(
+        !simple,
+        &format!("slice.{name}.profile"),
+        "sessions of \"iot\" are not counted one by one: remove count-sessions, report-every and session-quota",
+    );
+    charging
 }
 
 fn snssai(id: &SliceId) -> Result<Snssai, String> {

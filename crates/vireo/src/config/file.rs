@@ -42,6 +42,9 @@ impl File {
             slo: usual_slo(),
             limit: 1.0,
             profile: Profile::Full,
+            count_sessions: false,
+            report_every: never(),
+            session_quota: 0,
             data_workers: 0,
             data_cores: Vec::new(),
         };
@@ -156,6 +159,14 @@ pub(super) struct Slice {
     pub(super) limit: f64,
     #[serde(default)]
     pub(super) profile: Profile,
+    #[serde(default)]
+    pub(super) count_sessions: bool,
+    /// 0 = when they end.
+    #[serde(default = "never")]
+    pub(super) report_every: Span,
+    /// Octets; 0 = none.
+    #[serde(default)]
+    pub(super) session_quota: u64,
     /// 0 = one, if any slice has some of its own.
     #[serde(default)]
     pub(super) data_workers: usize,
@@ -178,6 +189,10 @@ pub(super) const ALL: &str = "all";
 
 fn usual_slo() -> BTreeMap<String, Span> {
     BTreeMap::from([(ALL.to_owned(), Span(SliceRuntime::SLO))])
+}
+
+fn never() -> Span {
+    Span(Duration::from_secs(0))
 }
 
 fn no_limit() -> f64 {

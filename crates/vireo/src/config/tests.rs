@@ -198,10 +198,12 @@ fn an_unknown_key_is_refused_with_those_that_are_known() {
 }
 
 #[test]
-fn upfs_have_names_of_their_own() {
+fn upfs_have_names_and_sessions_are_counted_where_that_can_be() {
     for (text, expected) in [
         ("external-upf = [{ name = 'embedded', n4 = '1.2.3.4:8805' }]", "external-upf.0.name: another UPF"),
         ("external-upf = [{ name = 'a&b', n4 = '1.2.3.4:8805' }]", "external-upf.0.name: letters"),
+        ("slice.a = { snssai = { sst = 1 }, profile = 'iot', session-quota = 9 }", "slice.a.profile: sessions of"),
+        ("slice.a = { snssai = { sst = 1 }, report-every = '1500ms' }", "slice.a.report-every: whole seconds"),
         ("upf = { nat = true, host-routes = true }", "upf.host-routes: address translation"),
     ] {
         assert!(problem(text).contains(expected), "{text}\n{}\n{expected}", problem(text));

@@ -126,7 +126,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let ciphering = args.ciphering.unwrap_or(if args.pcap.is_some() { Ciphering::Nea0 } else { Ciphering::Nea2 });
     let between = if args.upfs > 1 { Between::Upfs } else { Between::Slices };
     let options = match (between, args.migrate) {
-        (Between::Upfs, _) => CoreOptions { upf: second::OF_THE_FIRST.into(), ..CoreOptions::default() },
+        (Between::Upfs, _) => {
+            CoreOptions { upf: second::OF_THE_FIRST.into(), slices: second::SLICES.into(), ..CoreOptions::default() }
+        }
         (Between::Slices, Some(_)) => CoreOptions { slices: migrate::slices(), ..CoreOptions::default() },
         (Between::Slices, None) => CoreOptions::default(),
     };
@@ -157,7 +159,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     let slices = core.slices()?;
     let user_plane = taken_over(&core, killers[1].as_ref().map_or(0, |killer| killer.kills))?;
-    let relocated = core.relocated()?;
+    let (relocated, carried) = (core.relocated()?, core.carried()?);
     core.stop()?;
     second.map(second::stop).transpose()?;
     if let (Some(capture), Some(path)) = (capture, &args.pcap) {
@@ -185,6 +187,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     if migrator.is_some() {
         check_moved(&report, &slices)?;
+    }
+    if between == Between::Upfs {
+        let seen = emulated.result.user_plane;
+        check_counted(carried, [seen.up_octets, seen.down_octets], args.scenario == report::FULL)?;
     }
     if report.complete() {
         let none = [kills, data_kills].contains(&Some(0));
@@ -240,6 +246,17 @@ fn check_moved(report: &Report, slices: &SlicesStatus) -> Result<(), Failure> {
         (0, _) => Err(Failure("nobody was moved: the run was over before".into())),
         (_, 0) => Ok(()),
         (_, lost) => Err(Failure(format!("{lost} packets of UEs were lost or late, and sent again"))),
+    }
+}
+
+/// Fails unless the UPFs together have counted what the UEs have sent and got, once all sessions have ended.
+fn check_counted(counted: [u64; 2], seen: [u64; 2], ended: bool) -> Result<(), Failure> {
+    match counted == seen || !ended {
+        true => Ok(()),
+        false => Err(Failure(format!(
+            "the UPFs report {} octets uplink and {} downlink, the UEs have sent {} and got {}",
+            counted[0], counted[1], seen[0], seen[1]
+        ))),
     }
 }
 

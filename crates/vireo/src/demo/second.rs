@@ -10,6 +10,9 @@ use std::path::Path;
 pub(super) const NAME: &str = "second";
 /// Keys of the embedded UPF's `[upf]`.
 pub(super) const OF_THE_FIRST: &str = "host-routes = true\n";
+/// Sessions are counted one by one, and their quotas go with them; no UE comes near one.
+pub(super) const SLICES: &str =
+    "[slice.default]\nsnssai = { sst = 1 }\ncount-sessions = true\nsession-quota = 1000000000\n";
 const N4: &str = "127.0.0.10:8805";
 const N3: &str = "192.168.127.3";
 const CONFIG: &str = "/tmp/upf2.toml";

@@ -169,8 +169,17 @@ impl Core {
 
     /// Sessions that have come to another UPF and been let go by the one before.
     pub(crate) fn relocated(&self) -> Result<u64, Failure> {
+        self.labelled(r#"vireo_procedure_total{procedure="relocation",result="success",cause=""}"#)
+    }
+
+    /// Octets that sessions have carried, uplink and downlink, as its UPFs have reported.
+    pub(crate) fn carried(&self) -> Result<[u64; 2], Failure> {
+        let of = |direction| self.labelled(&format!("vireo_session_octets_total{{direction={direction:?}}}"));
+        Ok([of("uplink")?, of("downlink")?])
+    }
+
+    fn labelled(&self, name: &str) -> Result<u64, Failure> {
         let text = status::fetch(API, "/metrics")?;
-        let name = r#"vireo_procedure_total{procedure="relocation",result="success",cause=""} "#;
         Ok(text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap_or(0))
     }
 

@@ -177,6 +177,11 @@ pub(crate) struct UserPlane {
     pub(crate) echoes: u64,
     /// Answered.
     pub(crate) echoes_answered: u64,
+    /// Octets of packets that the UEs sent, and that came for them.
+    #[serde(default)]
+    pub(crate) up_octets: u64,
+    #[serde(default)]
+    pub(crate) down_octets: u64,
     /// Packets sent again, because no answer had come in time.
     #[serde(default)]
     pub(crate) resent: u64,

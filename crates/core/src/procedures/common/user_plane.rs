@@ -84,6 +84,7 @@ pub fn deliver(turn: &mut Turn<'_, '_>, psi: u8, index: SessionIndex, outputs: V
             Output::Activated => finished(turn, index, Kind::Activation),
             // The engine sees to it: an idle UE is paged, a connected one gets its user plane back.
             Output::DownlinkData => turn.ue.wanted.sessions |= 1 << psi,
+            Output::Carried { uplink, downlink } => turn.note(Note::Carried { uplink, downlink }),
             Output::Relocated(since) => turn.note(Note::Succeeded(Kind::Relocation, since)),
             Output::NotRelocated => turn.note(Note::Failed(Kind::Relocation, 0)),
         }

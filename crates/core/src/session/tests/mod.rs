@@ -1,6 +1,7 @@
 //! Sessions from end to end with the test in the place of UE, RAN and UPF: no I/O, no clock.
 
 mod any_order;
+mod charging;
 mod establish;
 mod release;
 mod relocate;
@@ -8,7 +9,7 @@ mod userplane;
 
 use super::*;
 use crate::Identifiers;
-use crate::config::{CoreConfig, DnnConfig, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig};
+use crate::config::{Charging, CoreConfig, DnnConfig, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig};
 use crate::subscription::DnnSubscription;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_types::{Bucket, Duration, PduSessionType, Tac, Teid, Tmsi};
@@ -44,6 +45,7 @@ pub(super) fn config() -> CoreConfig {
             name: "phones".into(),
             snssai: Snssai { sst: 1, sd: None },
             profile: SliceProfile::Full,
+            charging: Charging::default(),
         }],
         dnns: vec![
             dnn("internet", vec![], &[Ipv4, Ipv6, Ipv4v6]),
