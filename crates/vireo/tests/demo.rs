@@ -113,6 +113,27 @@ fn every_ue_succeeds_while_data_workers_are_killed() {
     }
 }
 
+/// Slices whose workers are processes, between which users move while the workers are killed.
+#[test]
+fn users_move_between_processes_that_are_killed() {
+    if !is_root() {
+        eprintln!("skipped: BPF programs are loaded by root alone");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let json = directory.path().join("out.json");
+    let arguments = ["demo", "--ues", "40", "--rate", "40", "--migrate", "50/s", "--kill-data", "5/s", "--json"];
+    let output = Command::new(VIREO).args(arguments).arg(&json).output().unwrap();
+    if refused(&output.stderr) {
+        return;
+    }
+    check(&output, &json, 40);
+    let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let number = |name: &str| report[name].as_u64().unwrap();
+    assert!(number("migrations") > 20 && number("data_takeovers") >= number("data_kills"), "{report}");
+    assert!(number("lost_packets") <= number("packets_died"), "{report}");
+}
+
 /// The same with an XDP program in the core, in the network driver and in the kernel's stack. The demo itself fails
 /// where the program leaves most packets to the sockets.
 #[test]

@@ -111,6 +111,32 @@ fn a_flood_is_measured_with_slices_and_without() {
 }
 
 #[test]
+fn users_go_to_the_worker_with_less_to_do_and_lose_nothing() {
+    let Some(quick) = Quick::run("pepc-rebalance") else { return };
+    let summary = quick.summary();
+    let of = |what: &str| median(&summary, &format!("sockets, {what}"));
+    assert!(of("users moved") >= 1.0, "{summary}");
+    assert_eq!((of("packets lost"), of("packets miscounted")), (0.0, 0.0), "{summary}");
+    assert!(of("packets of the second worker, of all, before") < 0.1, "{summary}");
+    assert!(of("packets of the second worker, of all, after") > 0.2, "{summary}");
+}
+
+#[test]
+fn deaths_of_data_workers_are_measured_beside_those_of_the_user_plane() {
+    let Some(quick) = Quick::run("pepc-takeover") else { return };
+    let summary = quick.summary();
+    let figure = |what: &str| {
+        let name = format!("sockets, {what}");
+        summary.figures.iter().find(|figure| figure.name.starts_with(&name)).unwrap_or_else(|| panic!("no {name}"))
+    };
+    let lost = figure("packets lost by a worker's death, most");
+    let again = &lost.baseline.as_ref().expect("measured").value;
+    assert!(lost.ours.median < again.median, "{summary}");
+    assert!(figure("packets a second by processes").ours.median > 0.0, "{summary}");
+    assert_eq!(quick.lines("deaths.csv"), 1 + 4 + 1 + 1);
+}
+
+#[test]
 fn packets_beside_signalling_are_measured_in_a_slice_and_in_a_split_core() {
     let Some(quick) = Quick::run("pepc-signalling") else { return };
     let summary = quick.summary();
@@ -171,8 +197,8 @@ fn what_there_is_not_is_told_before_anything_runs() {
     let output = Command::new(VIREO).args(["experiment", "--list"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let mmlite = ["mmlite-fig2c", "mmlite-fig7-nf", "mmlite-fig9", "soak"];
-    let pepc =
-        ["iot", "isolation", "locking", "migration", "signalling", "two-level"].map(|name| format!("pepc-{name}"));
+    let pepc = ["iot", "isolation", "locking", "migration", "rebalance", "signalling", "takeover", "two-level"]
+        .map(|name| format!("pepc-{name}"));
     let pepc: Vec<&str> = pepc.iter().map(String::as_str).collect();
     for name in mmlite.iter().chain(&pepc).chain(&["cloud-breakdown", "cloud-scaleout"]) {
         assert!(text.contains(name), "{name} in {text}");

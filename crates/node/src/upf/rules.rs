@@ -116,7 +116,7 @@ pub(super) struct Bar {
 }
 
 /// All rules of a session.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rules {
     pub(super) pdrs: SmallVec<[Pdr; 2]>,
     pub(super) fars: SmallVec<[Far; 2]>,

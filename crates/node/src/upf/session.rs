@@ -1,5 +1,9 @@
 //! One PFCP session: its rules, its records in the datapath, and how the one follows the other.
 
+mod kept;
+
+pub(super) use kept::Sessions;
+
 use super::addresses::{Addresses, Chosen};
 use super::config::N3;
 use super::detect::Choose;

@@ -283,7 +283,7 @@ impl Upf {
                 let request = SessionEstablishmentRequest::parse(&message).ok()?;
                 self.slices.choose(&request)
             }
-            _ => self.sessions.get(&message.seid())?.worker,
+            _ => self.sessions.worker(message.seid())?,
         };
         self.slices.place_of(worker)
     }
@@ -295,13 +295,15 @@ impl Upf {
         plane.look(|tables| {
             for seid in seids {
                 // one that has ended meanwhile is nobody's
-                let Some(session) = sessions.get_mut(seid) else { continue };
-                if to.contains(&session.worker) {
+                if sessions.worker(*seid).is_none_or(|worker| to.contains(&worker)) {
                     continue;
                 }
                 let worker = slices.least(to);
-                session.records.give(tables, worker);
-                slices.leaves(std::mem::replace(&mut session.worker, worker), *seid);
+                let before = sessions.change(seid, |session| {
+                    session.records.give(tables, worker);
+                    std::mem::replace(&mut session.worker, worker)
+                });
+                before.into_iter().for_each(|before| slices.leaves(before, *seid));
                 slices.joins(worker, *seid);
                 moved += 1;
             }

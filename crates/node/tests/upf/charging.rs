@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use vireo_datapath::SliceWorkers;
 use vireo_node::api::{Move, Who};
-use vireo_node::upf::{DataSlice, UpfConfig, UpfHandle};
+use vireo_node::upf::{DataSlice, LeanSlice, UpfConfig, UpfHandle};
 use vireo_types::{Snssai, Teid};
 use vireo_wire::gtpu::{self, PduSession};
 use vireo_wire::pfcp::*;
@@ -350,7 +350,9 @@ fn judge(user: usize, told: &Told) {
     }
 }
 
-fn charged(driver: &str) {
+/// With so many users' records in a level of their own while they have packets, and the second slice one of simple devices,
+/// whose sessions are counted all the same where that is asked for.
+fn charged(driver: &str, hot_users: usize) {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     if driver == "xdp" && cpus < SLICES.len() {
         eprintln!("skipped: slices have a processor each with XDP");
@@ -365,8 +367,16 @@ fn charged(driver: &str) {
         workers: SliceWorkers { workers: 1, cores: if driver == "xdp" { vec![usize::from(sst) - 1] } else { vec![] } },
     };
     let base = if driver == "sockets" { config() } else { by(driver) };
+    let simple = LeanSlice { snssai: Some(Snssai { sst: 2, sd: None }), dnns: vec![], alone: false };
+    let lean = if hot_users > 0 { vec![simple] } else { vec![] };
     let upf = w
-        .start(UpfConfig { n4: (N4, vireo_wire::pfcp::PORT).into(), slices: vec![slice(1), slice(2)], ..base })
+        .start(UpfConfig {
+            n4: (N4, vireo_wire::pfcp::PORT).into(),
+            slices: vec![slice(1), slice(2)],
+            lean,
+            hot_users,
+            ..base
+        })
         .expect("started");
     let mut charging = Charging::new(&w);
     let teids: Vec<Teid> = (0..USERS).map(|user| charging.establish(user)).collect();
@@ -395,15 +405,25 @@ fn charged(driver: &str) {
 
 #[test]
 fn what_is_charged_is_what_passed_by_sockets() {
-    charged("sockets");
+    charged("sockets", 0);
 }
 
 #[test]
 fn what_is_charged_is_what_passed_by_rings() {
-    charged("af-packet");
+    charged("af-packet", 0);
 }
 
 #[test]
 fn what_is_charged_is_what_passed_by_xdp() {
-    charged("xdp");
+    charged("xdp", 0);
+}
+
+#[test]
+fn what_is_charged_is_what_passed_in_two_levels_of_users_by_sockets() {
+    charged("sockets", 4);
+}
+
+#[test]
+fn what_is_charged_is_what_passed_in_two_levels_of_users_by_rings() {
+    charged("af-packet", 4);
 }

@@ -8,4 +8,5 @@ mod life;
 mod modules;
 mod pace;
 mod packets;
+mod together;
 mod world;

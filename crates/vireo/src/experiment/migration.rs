@@ -30,7 +30,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run: Run::Core(run),
 };
 
-const API: &str = "http://127.0.0.1:9090";
+pub(super) const API: &str = "http://127.0.0.1:9090";
 pub(super) const NAMES: [&str; 2] = ["first", "second"];
 /// Migrations a second.
 const RATE: f64 = 10_000.0;
@@ -57,7 +57,12 @@ pub(super) struct Driver {
 /// With all workers busy: two directions and two workers, each with blocks of some 400 frames to fill.
 pub(super) const BUSY: Driver = Driver { name: "af-packet", flight: 4096 };
 /// The same without rings: nothing is lost by them. The queue of a TUN device has 500 places.
-const SOCKETS: Driver = Driver { name: "sockets", flight: 192 };
+pub(super) const SOCKETS: Driver = Driver { name: "sockets", flight: 192 };
+/// The drivers that others are measured by too; in the short form one.
+pub(super) fn drivers(session: &Session) -> &'static [Driver] {
+    if session.quick { &[SOCKETS] } else { &[SOCKETS, BUSY] }
+}
+
 /// With one packet on the way at a time, by the driver that waits for no block to be full.
 const ALONE: Driver = Driver { name: "sockets", flight: 1 };
 
@@ -207,14 +212,14 @@ fn measure(session: &Session, driver: &Driver, users: u32, processors: usize) ->
 }
 
 /// Frames that the rings of AF_PACKET had no room for, as the user plane tells in its metrics.
-fn ring_full() -> Result<u64, Failure> {
+pub(super) fn ring_full() -> Result<u64, Failure> {
     let text = fetch(API, "/metrics")?;
     let line = text.lines().find(|line| line.starts_with("vireo_upf_dropped") && line.contains("\"ring_full\""));
     Ok(line.and_then(|line| line.split(' ').nth(1)?.parse().ok()).unwrap_or(0))
 }
 
 /// Frames that the links between the user plane and all around it had no room for so far.
-fn dropped(network: &Network<'_>) -> Result<u64, Failure> {
+pub(super) fn dropped(network: &Network<'_>) -> Result<u64, Failure> {
     let of = |names: [&str; 2]| -> Result<u64, Failure> {
         names.iter().try_fold(0, |sum, name| Ok(sum + interface_counters(name)?.dropped))
     };
@@ -285,7 +290,7 @@ fn watch(load: &Circuit, window: Duration, driver: &Driver) -> Result<(f64, f64)
 }
 
 /// Waits until so many frames have come to their end, or no more do.
-fn ended(load: &Circuit, all: u64) -> Result<Counted, Failure> {
+pub(super) fn ended(load: &Circuit, all: u64) -> Result<Counted, Failure> {
     let deadline = Instant::now() + END_WITHIN;
     let (mut last, mut quiet) = (load.counted()?, 0);
     while quiet < QUIET && last.ended < all {
@@ -301,7 +306,7 @@ fn ended(load: &Circuit, all: u64) -> Result<Counted, Failure> {
 }
 
 /// What the sessions' records have counted, beside what came out of the user plane.
-fn miscounted(slices: &SlicesStatus, packets: u64) -> u64 {
+pub(super) fn miscounted(slices: &SlicesStatus, packets: u64) -> u64 {
     let sum = |of: fn(&vireo_node::api::SliceCounted) -> u64| -> u64 {
         slices.slices.iter().filter_map(|slice| slice.counted.as_ref()).map(of).sum()
     };

@@ -9,11 +9,13 @@ mod fig9;
 mod isolation;
 mod migration;
 mod pepc;
+mod rebalance;
 mod scaleout;
 mod service_load;
 mod session;
 mod soak;
 mod steady;
+mod takeover;
 mod variants;
 
 use crate::bench::upf::network::Network;
@@ -98,6 +100,8 @@ const ALL: &[Experiment] = &[
     scaleout::EXPERIMENT,
     migration::EXPERIMENT,
     isolation::EXPERIMENT,
+    takeover::EXPERIMENT,
+    rebalance::EXPERIMENT,
     pepc::locking::EXPERIMENT,
     pepc::signalling::EXPERIMENT,
     pepc::iot::EXPERIMENT,

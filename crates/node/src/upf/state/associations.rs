@@ -63,7 +63,7 @@ impl Upf {
 
     /// Removes these sessions without a report.
     fn remove_all(&mut self, which: impl Fn(&Session) -> bool, plane: &mut impl Plane) {
-        let gone: Vec<(u64, Box<Session>)> = self.sessions.extract_if(|_, session| which(session)).collect();
+        let gone: Vec<(u64, Box<Session>)> = self.sessions.take(which);
         gone.iter().for_each(|(_, session)| session.lead_away(plane));
         // not all in one change: packets of others must not wait for a million removals
         for sessions in gone.chunks(64) {

@@ -10,7 +10,7 @@ use super::exchange::{Outgoing, Requests, Responses};
 use super::looks::{Look, Looks};
 use super::paths::Paths;
 use super::rules::{Refused, Rules};
-use super::session::Session;
+use super::session::{Session, Sessions};
 use super::slices::{DataSlice, LeanSlice, Slices};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
@@ -143,7 +143,7 @@ struct Association {
 pub(super) struct Upf {
     pub(super) settings: Settings,
     associations: HashMap<NodeId, Association>,
-    pub(super) sessions: HashMap<u64, Box<Session>>,
+    pub(super) sessions: Sessions,
     pub(super) slices: Slices,
     /// When sessions of which something happens by time are looked at.
     looks: Looks,
@@ -174,8 +174,7 @@ impl Upf {
     pub(super) fn new(settings: Settings) -> Self {
         Upf {
             associations: HashMap::new(),
-            // room for all, so that a million sessions are never moved at once
-            sessions: HashMap::with_capacity(settings.max_sessions),
+            sessions: Sessions::with_capacity(settings.max_sessions),
             slices: Slices::new(&settings.slices),
             looks: Looks::new(),
             asking: false,

@@ -117,20 +117,26 @@ impl Upf {
                 self.paths.change(&session.peers(), &[], Instant(0));
                 self.slices.leaves(session.worker, seid);
                 session.chosen.into_iter().for_each(|chosen| self.addresses.give_back(chosen));
+                session.lead_away(plane);
                 plane.change(|tables, released| session.records.clone().remove(tables, seid, released));
             }
             return;
         }
-        let Some(session) = self.sessions.get_mut(&seid) else { return };
-        if let Some(f_seid) = response.cp_f_seid {
-            session.cp = f_seid;
+        let drops = response.flags.is_some_and(|flags| flags.contains(SrRspFlags::DROBU));
+        if response.cp_f_seid.is_none() && response.update_bar.is_none() && !drops {
+            return;
         }
-        if response.flags.is_some_and(|flags| flags.contains(SrRspFlags::DROBU)) {
-            session.drop_buffered(plane);
-        }
-        if let Some(Err(refused)) = response.update_bar.map(|ie| session.update_bar(&ie, plane)) {
-            debug!("PFCP from {from}: a BAR is not changed: {:?}", refused.error);
-        }
+        self.sessions.change(&seid, |session| {
+            if let Some(f_seid) = response.cp_f_seid {
+                session.cp = f_seid;
+            }
+            if drops {
+                session.drop_buffered(plane);
+            }
+            if let Some(Err(refused)) = response.update_bar.map(|ie| session.update_bar(&ie, plane)) {
+                debug!("PFCP from {from}: a BAR is not changed: {:?}", refused.error);
+            }
+        });
     }
 
     /// Sends again what is unanswered, not too much in one go. To be called when [`Upf::deadline`] has passed.
@@ -176,7 +182,7 @@ impl Upf {
     /// and as long as [`Upf::is_behind`].
     pub(in super::super) fn report_usage(&mut self, now: Now, plane: &mut impl Plane, out: &mut Outgoing) {
         let sessions = &self.sessions;
-        let look = |seid: u64| sessions.get(&seid).map(|session| session.look);
+        let look = |seid: u64| sessions.look(seid);
         let (mut due, mut entries) = (vec![], ENTRIES);
         while due.len() < LOOKS
             && let Some(seid) = self.looks.take(seconds(now), &mut entries, look)
@@ -184,25 +190,28 @@ impl Upf {
             due.push(seid);
         }
         for seid in due {
-            if let Some(session) = self.sessions.get_mut(&seid) {
-                session.look = Look::default();
-            }
+            self.sessions.change(&seid, |session| session.look = Look::default());
             self.look_at(seid, now, plane, out);
         }
     }
 
     /// Reports what there is to report of a session, and notes when it is to be looked at again.
     fn look_at(&mut self, seid: u64, now: Now, plane: &mut impl Plane, out: &mut Outgoing) {
-        let Some(session) = self.sessions.get_mut(&seid) else { return };
-        if !self.requests.has_room() {
-            // what it has counted stays with it until there is
-            return self.looks.arm(seid, &mut session.look, seconds(now), 1);
-        }
-        let inactive = session.is_inactive(now.ntp, plane);
-        let usage_reports = session.due_reports(seid, now.ntp, &self.settings, plane);
-        if let Some(after) = session.due_in(now.ntp) {
-            self.looks.arm(seid, &mut session.look, seconds(now), after);
-        }
+        let (room, looks, settings) = (self.requests.has_room(), &mut self.looks, &self.settings);
+        let looked = self.sessions.change(&seid, |session| {
+            if !room {
+                // what it has counted stays with it until there is
+                looks.arm(seid, &mut session.look, seconds(now), 1);
+                return None;
+            }
+            let inactive = session.is_inactive(now.ntp, plane);
+            let usage_reports = session.due_reports(seid, now.ntp, settings, plane);
+            if let Some(after) = session.due_in(now.ntp) {
+                looks.arm(seid, &mut session.look, seconds(now), after);
+            }
+            Some((inactive, usage_reports))
+        });
+        let Some((inactive, usage_reports)) = looked.flatten() else { return };
         if inactive {
             let report = SessionReportRequest { report_type: ReportType::UPIR, ..SessionReportRequest::default() };
             self.report(seid, &report, now, out);

@@ -224,8 +224,10 @@ fn a_session_of_simple_devices_is_lean_as_long_as_nobody_wants_more() {
         user_plane_inactivity_timer: Some(UserPlaneInactivityTimer(seconds)),
         ..SessionModificationRequest::default()
     };
+    assert!(b.upf.sessions.is_small(seid));
     assert_eq!(b.modify(seid, &timer(60)).cause, Cause::REQUEST_ACCEPTED);
     assert_eq!(counted(&mut b, simple, 2), 1);
+    assert!(!b.upf.sessions.is_small(seid));
     assert_eq!(b.modify(seid, &timer(0)).cause, Cause::REQUEST_ACCEPTED);
     assert_eq!(counted(&mut b, simple, 2), 0);
 }

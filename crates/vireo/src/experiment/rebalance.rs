@@ -1,0 +1,241 @@
+//! Rebalancing: all packets are of users of one data worker of a slice, and its other worker has users without any. What the
+//! packet rate and the time of a packet are before and after users have gone over by themselves, and whether that loses any.
+
+use super::migration::{
+    API, BUSY, Driver, SLOT, SOCKETS, config, drivers, dropped, ended, establish, miscounted, ring_full,
+};
+use super::scaleout::Mode;
+use super::scaleout::network::{FIRST_UE, LENGTH, Network};
+use super::session::{Findings, Session, each};
+use super::{Experiment, Run};
+use crate::cli::Failure;
+use crate::lab::process::on_processors;
+use crate::lab::upf::Upf;
+use crate::slice;
+use std::net::Ipv4Addr;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+use vireo_simulator::results::plot::{Axis, Chart};
+use vireo_simulator::results::{Bound, Configuration, Figure, Table};
+use vireo_traffic::circuit::{Circuit, Direction};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "pepc-rebalance",
+    about: "What do packets gain where users leave a data worker that has them all, and is one lost?",
+    paper: "PEPC: packet core factored around user state, migrations",
+    run: Run::Core(run),
+};
+
+const SLICE: &str = "phones";
+/// How long it may take until users have moved: uneven seconds come first.
+const WITHIN: Duration = Duration::from_secs(15);
+/// The share of one of two workers from which on it is even.
+const EVEN: f64 = 0.4;
+
+/// What was seen by one driver.
+#[derive(Clone, Debug)]
+struct Seen {
+    driver: &'static str,
+    /// Packets a second before and after.
+    rates: [f64; 2],
+    /// The part of them that the second worker handled.
+    shares: [f64; 2],
+    /// The mean time of a packet in the loop, in us.
+    times: [f64; 2],
+    /// From the first packet until it was even, in s.
+    took: f64,
+    /// Users that have moved.
+    moved: u64,
+    lost: u64,
+    miscounted: u64,
+    /// Packets a second over time, in seconds.
+    course: Vec<(f64, f64)>,
+}
+
+fn run(session: &Session) -> Result<Findings, Failure> {
+    let users = if session.quick { 2_000 } else { 20_000 };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let runs = session.repeat("rebalancing", |_| {
+        drivers(session).iter().map(|driver| measure(session, driver, users, processors)).collect()
+    })?;
+    findings(&runs, users, processors)
+}
+
+/// One slice with a worker on each of two processors.
+fn slice_of(processors: usize) -> String {
+    let other = 1 % processors.max(1);
+    format!("[slice.{SLICE}]\nsnssai = {{ sst = 1 }}\ndata-workers = 2\ndata-cores = [0, {other}]\n")
+}
+
+/// Hands users to a worker of the slice.
+fn give(users: Range<u32>, worker: u8) -> Result<(), Failure> {
+    let [first, last] = [users.start, users.end - 1].map(|user| Ipv4Addr::from_bits(FIRST_UE.to_bits() + user));
+    slice::move_users(API, &format!("address={first}&last={last}&to={SLICE}&worker={worker}")).map(|_| ())
+}
+
+/// What each of the workers has handled so far, and how many users have moved by themselves.
+fn handled() -> Result<([u64; 2], u64), Failure> {
+    let status = slice::slices(API)?;
+    let workers = status.slices.first().map(|slice| slice.workers.as_slice()).unwrap_or_default();
+    let of = |n: usize| workers.get(n).map_or(0, |worker| worker.uplink_packets + worker.downlink_packets);
+    Ok(([of(0), of(1)], status.rebalanced))
+}
+
+/// Packets a second, and the second worker's part of them.
+fn watch(load: &Circuit, window: Duration) -> Result<(f64, f64), Failure> {
+    let all = || load.counted().map(|counted| counted.uplink + counted.downlink);
+    let (began, before, (workers, _)) = (Instant::now(), all()?, handled()?);
+    while began.elapsed() < window {
+        std::thread::sleep(SLOT);
+    }
+    let (rate, (after, _)) = ((all()? - before) as f64 / began.elapsed().as_secs_f64(), handled()?);
+    let [first, second] = [0, 1].map(|n| (after[n] - workers[n]) as f64);
+    match rate > 0.0 {
+        true => Ok((rate, second / (first + second).max(1.0))),
+        false => Err(Failure("no packet comes through".into())),
+    }
+}
+
+fn measure(session: &Session, driver: &Driver, users: u32, processors: usize) -> Result<Seen, Failure> {
+    session.interrupt.check()?;
+    let network = Network::build(&session.lab, Mode::Fanout, processors.min(2))?;
+    let toml = config(&network, (driver, "rebalance = true\n"), users, &slice_of(processors));
+    let mut upf = Upf::start(network.upf(), &[], &toml, &session.interrupt)?;
+    let teid = establish(&network, &mut upf, 0..users)?;
+    let half = users / 2;
+    give(0..half, 0)?;
+    give(half..users, 1)?;
+    let mut load = network.outside(|| Circuit::load(&network.ends[0], network.packets(0, FIRST_UE, teid)))??;
+    load.run(0, half)?;
+    let no_room = dropped(&network)?;
+    for direction in [Direction::Uplink, Direction::Downlink] {
+        network.outside(|| on_processors(&[0], || load.inject(direction, 0, driver.flight)))???;
+    }
+    let began = Instant::now();
+    // users move after two uneven seconds
+    let (before, share_before) = watch(&load, Duration::from_millis(800))?;
+    let (mut course, mut took) = (vec![(began.elapsed().as_secs_f64(), before)], None);
+    while took.is_none() {
+        session.interrupt.check()?;
+        let (rate, share) = watch(&load, Duration::from_millis(500))?;
+        course.push((began.elapsed().as_secs_f64(), rate));
+        took = (share > EVEN && share < 1.0 - EVEN).then(|| began.elapsed().as_secs_f64());
+        if began.elapsed() > WITHIN {
+            return Err(Failure(format!(
+                "{}: it is not even after {WITHIN:?}: {share:.2} of the packets",
+                driver.name
+            )));
+        }
+    }
+    let window = Duration::from_millis(if session.quick { 800 } else { 3000 });
+    let (after, share_after) = watch(&load, window)?;
+    course.push((began.elapsed().as_secs_f64(), after));
+    let (_, moved) = handled()?;
+    load.run(0, 0)?;
+    let counted = ended(&load, 2 * driver.flight as u64)?;
+    // it asks the kernel for what rings have dropped once a second, and then sets its metrics
+    std::thread::sleep(Duration::from_millis(2200));
+    let no_room = dropped(&network)? - no_room + ring_full()?;
+    let lost = (2 * driver.flight as u64).saturating_sub(counted.ended).saturating_sub(no_room);
+    let miscounted = miscounted(&slice::counted(API)?, counted.uplink + counted.downlink);
+    drop(load);
+    upf.stop()?;
+    let time = |rate: f64| 2.0 * driver.flight as f64 / rate * 1e6;
+    let (took, name) = (took.unwrap_or_default(), driver.name);
+    eprintln!(
+        "experiment: {name}: {before:.0}/s, then {after:.0}/s after {took:.1} s; {moved} users moved, {lost} lost"
+    );
+    Ok(Seen {
+        driver: name,
+        rates: [before, after],
+        shares: [share_before, share_after],
+        times: [time(before), time(after)],
+        took,
+        moved,
+        lost,
+        miscounted,
+        course,
+    })
+}
+
+fn findings(runs: &[Vec<Seen>], users: u32, processors: usize) -> Result<Findings, Failure> {
+    let mut figures = vec![];
+    let mut table = Table::new(&["run", "driver", "second", "packets_per_s"]);
+    let axis = Axis::linear("seconds since the first packet");
+    let mut chart =
+        Chart::new("Packets while users move by themselves", axis, Axis::linear("million packets per second"));
+    for place in 0..runs.first().map_or(0, Vec::len) {
+        let driver = runs.first().map_or("", |run| run[place].driver);
+        let named = |what: &str| format!("{driver}, {what}");
+        let of = |value: fn(&Seen) -> f64| each(runs, move |run: &Vec<Seen>| value(&run[place]));
+        figures.extend([
+            Figure::new(named("packets after, of those before"), "ratio", of(|seen| seen.rates[1] / seen.rates[0])?),
+            Figure::new(named("packets after"), "1/s", of(|seen| seen.rates[1])?)
+                .baseline("before", Some(of(|seen| seen.rates[0])?)),
+            Figure::new(named("time of a packet in the loop, after"), "us", of(|seen| seen.times[1])?)
+                .baseline("before", Some(of(|seen| seen.times[0])?)),
+            Figure::new(named("packets of the second worker, of all, before"), "ratio", of(|seen| seen.shares[0])?),
+            Figure::new(named("packets of the second worker, of all, after"), "ratio", of(|seen| seen.shares[1])?)
+                .mark(Bound::AtLeast(EVEN)),
+            Figure::new(named("users moved"), "", of(|seen| seen.moved as f64)?),
+            Figure::new(named("time until it was even"), "s", of(|seen| seen.took)?),
+            Figure::new(named("packets lost"), "", of(|seen| seen.lost as f64)?).mark(Bound::AtMost(0.0)),
+            Figure::new(named("packets miscounted"), "", of(|seen| seen.miscounted as f64)?).mark(Bound::AtMost(0.0)),
+        ]);
+        for (run, seen) in runs.iter().enumerate() {
+            for (second, rate) in &seen[place].course {
+                table.row([(run + 1).to_string(), driver.into(), second.to_string(), rate.to_string()]);
+            }
+        }
+        if let Some(first) = runs.first() {
+            chart = chart.line(driver, first[place].course.iter().map(|(at, rate)| (*at, rate / 1e6)).collect());
+        }
+    }
+    let wrong = |seen: &Seen| seen.lost > 0 || seen.miscounted > 0;
+    let broken = runs.iter().flatten().any(wrong).then(|| "packets were lost or miscounted".to_owned());
+    Ok(Findings {
+        configurations: vec![Configuration {
+            name: "rebalance".into(),
+            about: "A slice with two workers, on a processor each; users move when one has more packets for seconds."
+                .into(),
+            toml: format!("{}[datapath]\nrebalance = true\n", slice_of(processors)),
+        }],
+        figures,
+        plots: vec![("rates", chart.svg()?)],
+        tables: vec![("course", table)],
+        notes: vec![format!(
+            "{users} users, half of them each worker's; {LENGTH}-byte packets of the first half alone, of random ones in both \
+             directions at once, in a closed loop with {} frames on the way by sockets and {} by AF_PACKET, on {processors} \
+             processors, which the load needs too. Frames that are missing at the end are lost, those excepted that the \
+             kernel had no room for; what records have counted is held against what the far ends counted. With the sockets \
+             driver the packets of a user go to its worker by programs of the kernel before and after it has moved.",
+            2 * SOCKETS.flight,
+            2 * BUSY.flight
+        )],
+        broken,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_packet_is_not_overlooked() {
+        let seen = |lost| Seen {
+            driver: "sockets",
+            rates: [1e5, 1.5e5],
+            shares: [0.0, 0.5],
+            times: [20.0, 13.0],
+            took: 4.0,
+            moved: 500,
+            lost,
+            miscounted: 0,
+            course: vec![(1.0, 1e5), (4.0, 1.5e5)],
+        };
+        let good = findings(&[vec![seen(0), seen(0)]], 100, 2).unwrap();
+        assert!(good.broken.is_none() && good.figures.iter().all(|figure| figure.met));
+        assert_eq!(good.figures[0].ours.median, 1.5);
+        assert!(findings(&[vec![seen(0), seen(1)]], 100, 2).unwrap().broken.is_some());
+    }
+}

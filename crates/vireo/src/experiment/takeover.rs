@@ -1,0 +1,381 @@
+//! A data worker that is killed under load: how many packets that costs and for how long none comes through, where data
+//! workers are processes of their own, and where they are threads, so that the user plane has to start anew. And what
+//! packets cost in processes instead of threads.
+
+use super::migration::{API, Driver, SLOT, config, drivers, establish};
+use super::scaleout::Mode;
+use super::scaleout::network::{FIRST_UE, Network};
+use super::session::{Findings, Session, each};
+use super::{Experiment, Run};
+use crate::cli::Failure;
+use crate::lab::process::on_processors;
+use crate::lab::upf::Upf;
+use crate::lab::workers::Worker;
+use crate::status::fetch;
+use rustix::process::{Pid, Signal, kill_process};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use vireo_node::api::{Status, UpfStatus};
+use vireo_simulator::results::plot::{Axis, Chart};
+use vireo_simulator::results::{Bound, Configuration, Figure, Table};
+use vireo_traffic::circuit::{Circuit, Direction};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "pepc-takeover",
+    about: "What does a data worker's death cost its users, and what do processes cost that it costs so little?",
+    paper: "PEPC: packet core factored around user state (the talk shows no failures)",
+    run: Run::Core(run),
+};
+
+/// How often packets are sent together, and how many: 80,000 a second, and 20,000 in the short form, which a debug build
+/// can do too.
+const BURST: u32 = 16;
+const SHORT_BURST: u32 = 4;
+const EVERY: Duration = Duration::from_micros(200);
+/// Packets before and after a kill.
+const AROUND: Duration = Duration::from_millis(60);
+/// As long as nothing has come, there is no more.
+const QUIET: Duration = Duration::from_millis(50);
+/// The most packets that a data worker has in hand.
+const BATCH: f64 = 32.0;
+/// Where data workers run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Placement {
+    Threads,
+    Processes,
+}
+
+impl Placement {
+    fn keys(self) -> &'static str {
+        match self {
+            Placement::Threads => "placement = \"threads\"\n",
+            Placement::Processes => "placement = \"processes\"\n",
+        }
+    }
+}
+
+/// What one death came to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Death {
+    /// Packets that were sent and did not come.
+    lost: f64,
+    /// The longest time from one packet that came to the next, in ms.
+    pause_ms: f64,
+}
+
+impl Death {
+    fn lost(&self) -> f64 {
+        self.lost
+    }
+
+    fn pause(&self) -> f64 {
+        self.pause_ms
+    }
+}
+
+/// What was seen in one run by one driver.
+struct Seen {
+    driver: &'static str,
+    /// Of data workers.
+    killed: Vec<Death>,
+    /// Of the whole user plane, whose workers are threads, until all sessions are there again.
+    restarted: Vec<Death>,
+    /// The same without any.
+    calm: Death,
+    /// Packets a second by processes, of those by threads.
+    rate: f64,
+    /// Takeovers and sessions, as the user plane says at the end.
+    after: UpfStatus,
+}
+
+fn run(session: &Session) -> Result<Findings, Failure> {
+    let (users, kills, restarts) = if session.quick { (2_000, 4, 1) } else { (20_000, 30, 3) };
+    let runs = session.repeat("deaths", |_| {
+        drivers(session).iter().map(|driver| measure(session, driver, users, (kills, restarts))).collect()
+    })?;
+    findings(&runs, users, burst(session))
+}
+
+fn measure(session: &Session, driver: &Driver, users: u32, (kills, restarts): (u32, u32)) -> Result<Seen, Failure> {
+    session.interrupt.check()?;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let network = Network::build(&session.lab, Mode::Fanout, processors.min(2))?;
+    let start = |placement: Placement| {
+        let toml = config(&network, (driver, placement.keys()), users, "");
+        let mut upf = Upf::start(network.upf(), &[], &toml, &session.interrupt)?;
+        let teid = establish(&network, &mut upf, 0..users)?;
+        Ok::<_, Failure>((upf, teid))
+    };
+    let (mut upf, teid) = start(Placement::Processes)?;
+    let packets = network.packets(0, FIRST_UE, teid);
+    let load = network.outside(|| Circuit::load(&network.ends[0], packets))??;
+    let under_load =
+        |kill: &mut dyn FnMut() -> Result<(), Failure>| under_load(&network, &load, (users, burst(session)), kill);
+    let calm = under_load(&mut || Ok(()))?;
+    let mut killed = vec![];
+    for _ in 0..kills {
+        session.interrupt.check()?;
+        let worker = worker(&upf)?;
+        killed.push(under_load(&mut || Ok(worker.kill().map(|_| ())?))?);
+    }
+    let status: Status = serde_json::from_str(&fetch(API, "/status")?)?;
+    let after = status.upfs.into_iter().next().ok_or_else(|| Failure("there is no UPF".into()))?;
+    upf.stop()?;
+    let mut restarted = vec![];
+    upf = start(Placement::Threads)?.0;
+    for _ in 0..restarts {
+        session.interrupt.check()?;
+        let mut alive = Some(upf);
+        let mut next = None;
+        restarted.push(under_load(&mut || {
+            if let Some(upf) = alive.take() {
+                let pid = Pid::from_raw(upf.process.pid().cast_signed());
+                kill_process(pid.ok_or_else(|| Failure("the UPF has no process".into()))?, Signal::KILL)?;
+            }
+            let (upf, again) = start(Placement::Threads)?;
+            next = Some(upf);
+            match again == teid {
+                true => Ok(()),
+                false => Err(Failure("the UPF gives other TEIDs after its start: its packets are not known".into())),
+            }
+        })?);
+        upf = next.ok_or_else(|| Failure("the UPF was not started".into()))?;
+    }
+    upf.stop()?;
+    drop(load);
+    let rate = rate(session, &network, driver, users)?;
+    eprintln!("experiment: {}: {:.3} of the rate; {}", driver.name, rate, told(&killed, &restarted));
+    Ok(Seen { driver: driver.name, killed, restarted, calm, rate, after })
+}
+
+fn burst(session: &Session) -> u32 {
+    if session.quick { SHORT_BURST } else { BURST }
+}
+
+fn told(killed: &[Death], restarted: &[Death]) -> String {
+    let most = |deaths: &[Death], of: fn(&Death) -> f64| deaths.iter().map(of).fold(0.0, f64::max);
+    let worst = |deaths| (most(deaths, |one: &Death| one.lost), most(deaths, |one: &Death| one.pause_ms));
+    let ((lost, pause), (all, long)) = (worst(killed), worst(restarted));
+    format!("at most {lost} packets and {pause:.1} ms a death, {all} packets and {long:.0} ms a restart")
+}
+
+/// The data worker, once there is one: it may have been killed a moment ago.
+fn worker(upf: &Upf) -> Result<Worker, Failure> {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        match Worker::of_data(&upf.process)?.pop() {
+            Some(worker) => return Ok(worker),
+            None if Instant::now() > deadline => return Err(Failure("no data worker comes after the last one".into())),
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+/// Sends packets of users uplink, steadily, while `kill` is done; what is lost from then on.
+fn under_load(
+    network: &Network<'_>,
+    load: &Circuit,
+    (users, burst): (u32, u32),
+    kill: &mut dyn FnMut() -> Result<(), Failure>,
+) -> Result<Death, Failure> {
+    let (stop, watch) = (AtomicBool::new(false), AtomicBool::new(false));
+    let last = std::thread::available_parallelism().map_or(1, usize::from).min(2) - 1;
+    let send = || network.outside(|| on_processors(&[last], || steadily(load, (users, burst), &stop, &watch)))??;
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(send);
+        std::thread::sleep(AROUND);
+        watch.store(true, Relaxed);
+        let killed = kill();
+        std::thread::sleep(AROUND);
+        stop.store(true, Relaxed);
+        let seen = sender.join().map_err(|_| Failure("the thread that sends has failed".into()))?;
+        killed.and(seen)
+    })
+}
+
+/// Sends until it is to stop, and looks when packets come out. Pauses count from when they are watched for.
+fn steadily(
+    load: &Circuit,
+    (users, burst): (u32, u32),
+    stop: &AtomicBool,
+    watch: &AtomicBool,
+) -> Result<Death, Failure> {
+    let mut source = load.source(Direction::Uplink, users)?;
+    let before = load.counted()?.ended;
+    let (mut sent, mut came) = (0_u64, before);
+    let mut last = Instant::now();
+    let mut due = last;
+    let mut longest = Duration::ZERO;
+    let mut look = |last: &mut Instant, came: &mut u64| {
+        let (count, now) = (load.counted()?.ended, Instant::now());
+        if count != *came {
+            if watch.load(Relaxed) {
+                longest = longest.max(now - *last);
+            }
+            (*came, *last) = (count, now);
+        }
+        Ok::<_, Failure>(now)
+    };
+    while !stop.load(Relaxed) {
+        source.send(burst)?;
+        sent += u64::from(burst);
+        due += EVERY;
+        while look(&mut last, &mut came)? < due {}
+    }
+    while look(&mut last, &mut came)? - last < QUIET {
+        std::thread::yield_now();
+    }
+    let lost = sent.saturating_sub(came - before);
+    Ok(Death { lost: lost as f64, pause_ms: longest.as_secs_f64() * 1e3 })
+}
+
+/// Packets a second by processes, of those by threads, which are measured before and after.
+fn rate(session: &Session, network: &Network<'_>, driver: &Driver, users: u32) -> Result<f64, Failure> {
+    let window = Duration::from_millis(if session.quick { 300 } else { 2000 });
+    let one = |placement: Placement| {
+        session.interrupt.check()?;
+        let toml = config(network, (driver, placement.keys()), users, "");
+        let mut upf = Upf::start(network.upf(), &[], &toml, &session.interrupt)?;
+        let teid = establish(network, &mut upf, 0..users)?;
+        let mut load = network.outside(|| Circuit::load(&network.ends[0], network.packets(0, FIRST_UE, teid)))??;
+        load.run(0, users)?;
+        for direction in [Direction::Uplink, Direction::Downlink] {
+            network.outside(|| on_processors(&[0], || load.inject(direction, 0, driver.flight)))???;
+        }
+        std::thread::sleep(window / 4);
+        let all = || load.counted().map(|counted| counted.uplink + counted.downlink);
+        let (began, before) = (Instant::now(), all()?);
+        while began.elapsed() < window {
+            std::thread::sleep(SLOT);
+        }
+        let rate = (all()? - before) as f64 / began.elapsed().as_secs_f64();
+        load.run(0, 0)?;
+        drop(load);
+        upf.stop()?;
+        match rate > 0.0 {
+            true => Ok(rate),
+            false => Err(Failure(format!("no packet comes through the driver {}", driver.name))),
+        }
+    };
+    let [before, processes, after] = [one(Placement::Threads)?, one(Placement::Processes)?, one(Placement::Threads)?];
+    Ok(processes / f64::midpoint(before, after))
+}
+
+/// A quantile of what deaths came to.
+fn quantile(deaths: &[Death], of: fn(&Death) -> f64, q: f64) -> f64 {
+    let mut all: Vec<f64> = deaths.iter().map(of).collect();
+    all.sort_by(f64::total_cmp);
+    let last = all.len().saturating_sub(1) as f64;
+    all.get((q * last).ceil() as usize).copied().unwrap_or(f64::NAN)
+}
+
+fn findings(runs: &[Vec<Seen>], users: u32, burst: u32) -> Result<Findings, Failure> {
+    let mut figures = vec![];
+    let mut table = Table::new(&["run", "driver", "what", "number", "lost", "pause_ms"]);
+    let axis = Axis::linear("part of the deaths");
+    let mut chart = Chart::new("The longest time without a packet", axis, Axis::log("ms"));
+    let mut broken = None;
+    for place in 0..runs.first().map_or(0, Vec::len) {
+        let driver = runs.first().map_or("", |run| run[place].driver);
+        let all =
+            |of: fn(&Seen) -> &Vec<Death>| runs.iter().flat_map(|run| of(&run[place]).clone()).collect::<Vec<_>>();
+        let (killed, restarted) = (all(|seen| &seen.killed), all(|seen| &seen.restarted));
+        let count = killed.len();
+        let of = |value: fn(&Death) -> f64, q: f64| each(runs, move |run| quantile(&run[place].killed, value, q));
+        let again = |value: fn(&Death) -> f64| each(runs, move |run| quantile(&run[place].restarted, value, 0.5));
+        let named = |what: &str| format!("{driver}, {what}");
+        figures.extend([
+            Figure::new(
+                named(&format!("packets lost by a worker's death, most of {count}")),
+                "",
+                of(Death::lost, 1.0)?,
+            )
+            .mark(Bound::AtMost(BATCH))
+            .baseline("whole user plane started anew", Some(again(Death::lost)?)),
+            Figure::new(named("packets lost by a worker's death, median"), "", of(Death::lost, 0.5)?),
+            Figure::new(named(&format!("time without packets, longest of {count}")), "ms", of(Death::pause, 1.0)?)
+                .baseline("whole user plane started anew", Some(again(Death::pause)?)),
+            Figure::new(named("time without packets, median"), "ms", of(Death::pause, 0.5)?)
+                .baseline("nobody killed", Some(each(runs, |run| run[place].calm.pause_ms)?)),
+            Figure::new(named("packets a second by processes, of those by threads"), "ratio", {
+                each(runs, |run| run[place].rate)?
+            }),
+        ]);
+        let curve = |deaths: &[Death]| -> Vec<(f64, f64)> {
+            (0..=20).map(|n| f64::from(n) / 20.0).map(|q| (q, quantile(deaths, Death::pause, q).max(1e-3))).collect()
+        };
+        chart = chart.line(named("a worker killed"), curve(&killed)).line(named("all started anew"), curve(&restarted));
+        for (run, seen) in runs.iter().enumerate() {
+            let seen = &seen[place];
+            let kinds = [("killed", &seen.killed), ("started anew", &seen.restarted), ("calm", &vec![seen.calm])];
+            for (what, deaths) in kinds {
+                for (n, death) in deaths.iter().enumerate() {
+                    let [n, lost, pause] = [(n + 1).to_string(), death.lost.to_string(), death.pause_ms.to_string()];
+                    table.row([(run + 1).to_string(), driver.into(), what.into(), n, lost, pause]);
+                }
+            }
+            let (takeovers, sessions) = (seen.after.takeovers, seen.after.sessions);
+            if takeovers < seen.killed.len() as u64 || sessions != u64::from(users) {
+                let killed = seen.killed.len();
+                broken = Some(format!(
+                    "{driver}: {killed} killed, {takeovers} taken over from, {sessions} of {users} sessions"
+                ));
+            }
+        }
+    }
+    let configuration = |placement: Placement, about: &str| Configuration {
+        name: format!("{placement:?}").to_lowercase(),
+        about: about.into(),
+        toml: format!("[datapath]\n{}", placement.keys()),
+    };
+    Ok(Findings {
+        configurations: vec![
+            configuration(Placement::Processes, "One data worker, a process of its own; another one is ready."),
+            configuration(Placement::Threads, "One data worker, a thread: what kills it kills the user plane."),
+        ],
+        figures,
+        plots: vec![("pauses", chart.svg()?)],
+        tables: vec![("deaths", table)],
+        notes: vec![format!(
+            "{users} users; {burst} packets of random ones are sent uplink every {} us, and looked for at the far end of N6 all \
+             the time. A death is SIGKILL to the data worker, or to the user plane with threads, which is then started \
+             again and gets all sessions from its control plane anew, as fast as it takes them: until then packets are lost. \
+             A packet is lost if it never comes. Rates are of closed loops in both directions, each with processes against \
+             those with threads before and after.",
+            EVERY.as_micros()
+        )],
+        broken,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn death(lost: f64, pause_ms: f64) -> Death {
+        Death { lost, pause_ms }
+    }
+
+    fn seen(worst: f64, takeovers: u64) -> Seen {
+        Seen {
+            driver: "sockets",
+            killed: vec![death(3.0, 1.0), death(worst, 4.0), death(0.0, 0.5)],
+            restarted: vec![death(9e3, 700.0)],
+            calm: death(0.0, 0.2),
+            rate: 0.9,
+            after: UpfStatus { takeovers, sessions: 100, ..UpfStatus::default() },
+        }
+    }
+
+    #[test]
+    fn deaths_are_told_by_their_worst_and_their_median() {
+        let found = findings(&[vec![seen(20.0, 3), seen(20.0, 3)]], 100, 4).unwrap();
+        assert!(found.broken.is_none());
+        let value = |n: usize| found.figures[n].ours.median;
+        assert_eq!((value(0), value(1), value(2), value(3), value(4)), (20.0, 3.0, 4.0, 1.0, 0.9));
+        assert!(found.figures[0].met);
+        let found = findings(&[vec![seen(40.0, 3), seen(20.0, 2)]], 100, 4).unwrap();
+        assert!(!found.figures[0].met, "more than a batch");
+        assert!(found.broken.unwrap().contains("3 killed, 2 taken over from"));
+    }
+}
