@@ -102,10 +102,11 @@ fn render(status: &Status, offset: usize) -> String {
     table(&mut text, &["gNB", "id", "address", "TACs", "slices", "UEs"], status.gnbs.iter().map(gnb));
     table(
         &mut text,
-        &["UE", "5G-TMSI", "RM", "CM", "TAI", "gNB", "PSI", "DNN", "slice", "address", "session", "QFI"],
+        &["UE", "5G-TMSI", "RM", "CM", "TAI", "gNB", "PSI", "DNN", "slice", "address", "session", "QFI", "UPF"],
         status.ues.iter().flat_map(ue),
     );
-    table(&mut text, &["UPF", "N4", "sessions", "UL packets", "DL packets", "dropped"], status.upfs.iter().map(upf));
+    let header = ["UPF", "node", "N4", "sessions", "UL packets", "DL packets", "dropped"];
+    table(&mut text, &header, status.upfs.iter().map(upf));
     table(
         &mut text,
         &["worker", "process", "NF", "slice", "kind", "state", "queue", "share", "done", "violations", "takes"],
@@ -151,13 +152,15 @@ fn ue(u: &UeStatus) -> Vec<Vec<String>> {
 
 fn session(s: &SessionStatus) -> Vec<String> {
     let address = [s.ipv4.as_deref(), s.ipv6.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(" ");
-    vec![s.psi.to_string(), s.dnn.clone(), s.snssai.clone(), address, s.state.clone(), s.qfi.to_string()]
+    // one that has come from another UPF, which still has something of it, or is on its way to another
+    let upf = if s.moves { format!("{}, moving", s.upf) } else { s.upf.clone() };
+    vec![s.psi.to_string(), s.dnn.clone(), s.snssai.clone(), address, s.state.clone(), s.qfi.to_string(), upf]
 }
 
 fn upf(u: &UpfStatus) -> Vec<String> {
     let n4 = if u.associated { "up" } else { "down" };
     let numbers = [u.sessions, u.uplink_packets, u.downlink_packets, u.dropped_packets];
-    [u.node.clone(), n4.to_owned()].into_iter().chain(numbers.map(|n| n.to_string())).collect()
+    [u.name.clone(), u.node.clone(), n4.to_owned()].into_iter().chain(numbers.map(|n| n.to_string())).collect()
 }
 
 /// One line for each NF, at least one.
@@ -217,6 +220,8 @@ mod tests {
                 ipv4: Some(ipv4.into()),
                 state: "ACTIVE".into(),
                 qfi: 9,
+                upf: if psi == 2 { "edge".into() } else { String::new() },
+                moves: psi == 2,
                 ..SessionStatus::default()
             };
             let nf = |id, slice: &str| NfStatus {
@@ -245,6 +250,12 @@ mod tests {
                 uptime_s: 61,
                 counts: Counts { gnbs: 1, ues: 3, registered: 1, connected: 1, sessions: 2 },
                 ues: vec![ue; filter.limit.min(1)],
+                upfs: vec![UpfStatus {
+                    name: "edge".into(),
+                    node: "192.0.2.7:8805".into(),
+                    sessions: 7,
+                    ..UpfStatus::default()
+                }],
                 workers: vec![WorkerStatus { number: 1, pid: 4711, cpu_us: 0, nfs: vec![nf(3, "phones"), nf(4, "")] }],
                 ..Status::default()
             }
@@ -269,7 +280,8 @@ mod tests {
                 .split(' ')
                 .collect();
         assert!(lines.contains(&first), "{text}");
-        assert!(lines.contains(&vec!["2", "internet", "1", "10.45.0.3", "ACTIVE", "9"]), "{text}");
+        assert!(lines.contains(&vec!["2", "internet", "1", "10.45.0.3", "ACTIVE", "9", "edge,", "moving"]), "{text}");
+        assert!(lines.contains(&"edge 192.0.2.7:8805 down 7 0 0 0".split(' ').collect()), "{text}");
         let worker = "1 4711 3 phones handover active 2 0.250 9 1 12.3 us".split(' ').collect();
         assert!(lines.contains(&worker), "{text}");
         assert!(lines.contains(&"4 - handover active 2 0.250 9 1 12.3 us".split(' ').collect()), "{text}");

@@ -86,6 +86,7 @@ fn users_move_between_upfs() {
     let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     assert_eq!(report["lost_packets"], 0, "{report}");
     assert!(report["migrations"].as_u64().unwrap() > 40, "{report}");
+    assert_eq!(report["echoes"], 40 * 2 * 400, "moves in the middle of packets");
 }
 
 /// Data workers are killed again and again while the UEs are busy; the demo itself fails where one is not taken over from.

@@ -285,6 +285,8 @@ fn emulator_options(args: &Args) -> EmulatorOptions {
         idle: Duration::from_millis(500) + Duration::from_secs(1) * args.ues / args.rate,
         watch_memory: true,
         quiet: false,
+        // Enough for most sessions to be moved between UPFs in the middle of them.
+        more: if args.upfs > 1 { ["--echoes", "400"].map(str::to_owned).to_vec() } else { vec![] },
         // Far more than it takes: only to end a run in which somebody waits for ever.
         limit: Duration::from_secs(120 + u64::from(args.ues / args.rate.min(100))),
         ..EmulatorOptions::default()

@@ -4,13 +4,14 @@
 use super::migration::{BUSY, NAMES, SLOT, config, establish, move_range, sessions, slices_of};
 use super::scaleout::Mode;
 use super::scaleout::network::{FIRST_UE, Network};
-use super::session::{Findings, Session, each};
+use super::session::{Findings, Session, Told, each};
 use super::{Experiment, Run};
 use crate::cli::Failure;
 use crate::lab::process::on_processors;
 use crate::lab::upf::Upf;
 use std::net::Ipv4Addr;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use vireo_simulator::results::plot::{Axis, Chart};
@@ -68,6 +69,38 @@ impl Way {
     }
 }
 
+/// What the kernel counts of threads that set sessions up: in us, of one session.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spent {
+    /// The UPF's N4 thread on a processor, and waiting for one.
+    n4: [f64; 2],
+    /// The control plane's.
+    control: [f64; 2],
+}
+
+impl Spent {
+    /// Since the threads began, in us.
+    fn now(upf: &Upf) -> Result<Self, Failure> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", upf.process.pid()))?.flatten().map(|task| task.path());
+        let is_n4 =
+            |task: &PathBuf| std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "upf-n4");
+        let n4 = tasks.into_iter().find(is_n4).ok_or_else(|| Failure("the UPF has no N4 thread".into()))?;
+        Ok(Spent { n4: schedstat(&n4)?, control: schedstat(Path::new("/proc/thread-self"))? })
+    }
+
+    fn since(self, before: Spent, sessions: usize) -> Spent {
+        let each = |now: [f64; 2], before: [f64; 2]| [0, 1].map(|n| (now[n] - before[n]) / sessions as f64);
+        Spent { n4: each(self.n4, before.n4), control: each(self.control, before.control) }
+    }
+}
+
+/// Times on a processor, and waiting for one, in us.
+fn schedstat(task: &Path) -> Result<[f64; 2], Failure> {
+    let text = std::fs::read_to_string(task.join("schedstat"))?;
+    let mut numbers = text.split_whitespace().map(|n| n.parse::<f64>().unwrap_or(0.0) / 1e3);
+    Ok([numbers.next().unwrap_or(0.0), numbers.next().unwrap_or(0.0)])
+}
+
 /// Before, during and after the flood, of the slice that is not flooded.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
@@ -75,6 +108,8 @@ struct Seen {
     rates: [f64; 3],
     /// The time of a session set-up in us.
     set_ups: [f64; 3],
+    /// How much of it the two threads that do it spend, and wait for a processor, in us, as the kernel counts.
+    spent: [Spent; 3],
     /// Packets a second of the flood that were sent, and that came through.
     flood: [f64; 2],
 }
@@ -97,6 +132,7 @@ fn run(session: &Session) -> Result<Findings, Failure> {
             let seen = measure(session, way, users, processors)?;
             let (name, kept, [sent, through]) = (way.name(), seen.kept(), seen.flood);
             eprintln!("experiment: {name}: {kept:.3} kept under {sent:.0}/s, of which {through:.0}/s came through");
+            eprintln!("experiment: {name}: {:.0?} us a set-up, of which {:.0?}", seen.set_ups, seen.spent);
             Ok::<_, Failure>(seen)
         });
         let [sliced, shared] = measured;
@@ -132,7 +168,7 @@ fn measure(session: &Session, way: Way, users: u32, processors: usize) -> Result
     for turn in 0..3 {
         let first = users + turn as u32 * SET_UPS;
         let mut watched = || watch(&network, &load, &mut upf, first..first + SET_UPS, window);
-        (seen.rates[turn], seen.set_ups[turn]) = match turn {
+        (seen.rates[turn], seen.set_ups[turn], seen.spent[turn]) = match turn {
             1 => under_flood(&network, (&load, flood, half), &mut seen.flood, watched)?,
             _ => watched()?,
         };
@@ -150,19 +186,20 @@ fn watch(
     upf: &mut Upf,
     new: Range<u32>,
     window: Duration,
-) -> Result<(f64, f64), Failure> {
+) -> Result<(f64, f64, Spent), Failure> {
     let all = || load.counted().map(|counted| counted.uplink + counted.downlink);
     let (began, before) = (Instant::now(), all()?);
     std::thread::sleep(window / 2);
-    let (set_ups, count) = (Instant::now(), new.len());
+    let (set_ups, count, spent) = (Instant::now(), new.len(), Spent::now(upf)?);
     sessions(network, upf, new, 1)?;
     let each = set_ups.elapsed().as_secs_f64() * 1e6 / count as f64;
+    let spent = Spent::now(upf)?.since(spent, count);
     while began.elapsed() < window {
         std::thread::sleep(SLOT);
     }
     let rate = (all()? - before) as f64 / began.elapsed().as_secs_f64();
     match rate > 0.0 {
-        true => Ok((rate, each)),
+        true => Ok((rate, each, spent)),
         false => Err(Failure("no packet of the slice that is not flooded comes through".into())),
     }
 }
@@ -213,6 +250,19 @@ fn findings(rounds: &[[Seen; 2]], users: u32, processors: usize) -> Result<Findi
         let kept = Figure::new(named("packets under a flood, of those without"), "ratio", of(Seen::kept)?);
         figures.push(if way == Way::Sliced { kept.mark(Bound::AtLeast(KEPT)) } else { kept });
         figures.push(Figure::new(named("session set-up under a flood, of that without"), "ratio", of(Seen::slower)?));
+        figures.push(
+            Figure::new(named("session set-up under a flood"), "us", of(|seen| seen.set_ups[1])?)
+                .baseline("without", Some(of(|seen| f64::midpoint(seen.set_ups[0], seen.set_ups[2]))?)),
+        );
+        let waits: [Told<Spent>; 2] = [("N4 thread", |spent| spent.n4[1]), ("control plane", |spent| spent.control[1])];
+        for (who, wait) in waits {
+            let under = each(rounds, move |round: &[Seen; 2]| wait(&round[place].spent[1]))?;
+            let without = each(rounds, move |round: &[Seen; 2]| {
+                f64::midpoint(wait(&round[place].spent[0]), wait(&round[place].spent[2]))
+            })?;
+            let name = named(&format!("of a set-up under a flood, the {who} waits for a processor"));
+            figures.push(Figure::new(name, "us", under).baseline("without", Some(without)));
+        }
         figures.push(Figure::new(named("flood that was sent"), "1/s", of(|seen| seen.flood[0])?));
         figures.push(Figure::new(named("flood that came through"), "1/s", of(|seen| seen.flood[1])?));
         let rate = |turn: usize| each(rounds, move |round: &[Seen; 2]| round[place].rates[turn]);
@@ -265,7 +315,12 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_held_against_before_and_after() {
-        let seen = |during| Seen { rates: [1e6, during, 0.8e6], set_ups: [100.0, 110.0, 100.0], flood: [2e6, 1e6] };
+        let seen = |during| Seen {
+            rates: [1e6, during, 0.8e6],
+            set_ups: [100.0, 110.0, 100.0],
+            spent: [Spent::default(); 3],
+            flood: [2e6, 1e6],
+        };
         assert_eq!((seen(0.9e6).kept(), seen(0.9e6).slower()), (1.0, 1.1));
         let found = findings(&[[seen(0.85e6), seen(0.3e6)]], 100, 2).unwrap();
         let marked: Vec<_> = found.figures.iter().filter(|figure| figure.mark.is_some()).collect();
