@@ -92,7 +92,8 @@ impl Mark {
         let mb = |octets: u64| octets as f64 / 1e6;
         let mut all = vec![
             ("private memory of the core's process (MB)".to_owned(), mb(h.parent_bytes)),
-            ("private memory of all workers (MB)".to_owned(), mb(h.worker_bytes)),
+            // of all together it would say how many have worked since they were started, which chance decides
+            ("private memory of the largest worker (MB)".to_owned(), mb(h.largest_worker_bytes)),
             ("shared memory (MB)".to_owned(), mb(h.shared_bytes)),
             ("file descriptors of the core's process".to_owned(), h.parent_fds as f64),
             ("file descriptors of all workers".to_owned(), h.worker_fds as f64),
@@ -247,7 +248,7 @@ fn size(marks: &[Mark]) -> Chart {
     let line = |value: fn(&Holdings) -> u64| marks.iter().map(|m| (m.at_s, value(&m.held) as f64 / 1e6)).collect();
     Chart::new("What the core holds", Axis::linear("time (s)"), Axis::log("resident memory (MB)"))
         .line("core's process, private", line(|h| h.parent_bytes))
-        .line("all workers, private", line(|h| h.worker_bytes))
+        .line("the largest worker, private", line(|h| h.largest_worker_bytes))
         .line("shared", line(|h| h.shared_bytes))
 }
 
@@ -265,7 +266,7 @@ mod tests {
     use crate::experiment::steady::tests::outcome;
 
     fn mark(at_s: f64, parent_bytes: u64) -> Mark {
-        let held = Holdings { workers: 4, parent_bytes, worker_bytes: 1 << 20, parent_fds: 20, ..Holdings::default() };
+        let held = Holdings { workers: 4, parent_bytes, largest_worker_bytes: 1 << 20, parent_fds: 20, ..Holdings::default() };
         Mark {
             at_s,
             held,

@@ -32,6 +32,8 @@ pub(crate) struct Holdings {
     pub(crate) parent_bytes: u64,
     /// Private memory of all workers that is resident, in octets.
     pub(crate) worker_bytes: u64,
+    /// The same of the one that has most.
+    pub(crate) largest_worker_bytes: u64,
     /// Shared memory in octets: what the state region has been given, once, whoever has used it.
     pub(crate) shared_bytes: u64,
     /// File descriptors of the core's own process.
@@ -113,7 +115,9 @@ pub(crate) fn holdings(core: &Process) -> Result<Holdings, Failure> {
     for worker in Worker::of(core)? {
         let text = status(worker.pid);
         held.workers += 1;
-        held.worker_bytes += octets(&text, "RssAnon:");
+        let private = octets(&text, "RssAnon:");
+        held.worker_bytes += private;
+        held.largest_worker_bytes = held.largest_worker_bytes.max(private);
         held.shared_bytes = held.shared_bytes.max(octets(&text, "RssShmem:")).max(region_octets(worker.pid));
         held.worker_fds += descriptors(worker.pid);
     }
@@ -183,6 +187,7 @@ mod tests {
         assert!(core.cpu().unwrap() >= worker.cpu(), "the workers' time is in the core's");
         let held = holdings(&core).unwrap();
         assert!(held.workers == 1 && held.worker_fds > 0 && held.parent_bytes > 0 && held.worker_bytes > 0, "{held:?}");
+        assert_eq!(held.largest_worker_bytes, held.worker_bytes, "there is one");
         assert!(worker.stop().unwrap());
         let state = || fs::read_to_string(format!("/proc/{}/stat", worker.pid)).unwrap_or_default();
         while !state().contains(") T ") {
