@@ -5,6 +5,7 @@
 
 pub mod codecs;
 pub mod engine;
+pub mod fabric;
 pub mod input;
 pub mod seeds;
 pub mod session;
@@ -35,5 +36,6 @@ pub const TARGETS: &[Target] = &[
     Target { name: "session", run: session::steps, seeds: seeds::session },
     Target { name: "core_step", run: engine::steps, seeds: seeds::core_step },
     Target { name: "ran_node", run: engine::node_messages, seeds: seeds::ran_node },
+    Target { name: "fabric", run: fabric::connection, seeds: fabric::seeds },
     Target { name: "subscribers", run: subscribers::import, seeds: seeds::subscribers },
 ];

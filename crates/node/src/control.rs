@@ -73,6 +73,17 @@ pub enum StartError {
     /// The host.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// The fabric.
+    #[error("the fabric does not start on {address}: {error}; check cluster.balancer and cluster.listen")]
+    Fabric {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// The balancer.
+    #[error(transparent)]
+    Link(#[from] crate::cluster::LinkError),
     /// The status interface.
     #[error(transparent)]
     Api(#[from] api::ApiError),
@@ -108,7 +119,7 @@ impl Control {
     ) -> Result<Self, StartError> {
         // What can be refused comes first: nothing is half started.
         let driver = endpoint.driver().to_owned();
-        let n4 = bind_n4(&config)?;
+        let n4 = bind_n4(&config.core, &config.n4, config.upf.as_ref())?;
         let core = config.core;
         let settings = HostConfig {
             core,
@@ -132,6 +143,7 @@ impl Control {
             upfs: settings.core.upfs.iter().map(|upf| (upf.name.clone(), upf.n4)).collect(),
             gauge: frame.gauge(),
             metrics: Arc::clone(&metrics),
+            copies: None,
         };
         let (balancer, outbound, stopper) = Balancer::new(endpoint, n4, inputs.clone(), Arc::clone(&metrics))?;
         let host = Host::start(frame, settings, udm, Arc::clone(&metrics), outbound)?;
@@ -178,7 +190,7 @@ impl Control {
     }
 }
 
-fn sctp(n2: &N2Config) -> vireo_sctp::Config {
+pub(crate) fn sctp(n2: &N2Config) -> vireo_sctp::Config {
     vireo_sctp::Config {
         driver: n2.driver,
         addresses: n2.addresses.clone(),
@@ -190,27 +202,34 @@ fn sctp(n2: &N2Config) -> vireo_sctp::Config {
     }
 }
 
-fn bind_n4(config: &ControlConfig) -> Result<n4::Endpoint, StartError> {
-    let upfs = config.core.upfs.iter().map(|u| u.n4).collect();
+/// The N4 endpoint, with the embedded UPF beside it if there is one.
+pub(crate) fn bind_n4(
+    core: &CoreConfig,
+    config: &N4Config,
+    upf: Option<&Arc<UpfHandle>>,
+) -> Result<n4::Endpoint, StartError> {
+    let upfs = core.upfs.iter().map(|u| u.n4).collect();
     // Seconds since 1900 (TS 29.244 8.2.65, RFC 5905).
     let seconds = clock().as_micros() / 1_000_000 + 2_208_988_800;
     let stamp = RecoveryTimeStamp(seconds as u32);
     let first = rand::rng().next_u32() & 0x00ff_ffff;
-    let settings = n4::Config::new(config.core.n4_address, upfs, stamp, first);
-    let address = config.n4.listen;
-    let upf = config.upf.as_ref().filter(|_| config.n4.direct).map(|upf| upf.direct());
+    let settings = n4::Config::new(core.n4_address, upfs, stamp, first);
+    let address = config.listen;
+    let upf = upf.filter(|_| config.direct).map(|upf| upf.direct());
     n4::Endpoint::bind(address, settings, upf).map_err(|error| StartError::N4 { address, error })
 }
 
 /// Answers the status interface by asking the host.
 #[derive(Debug)]
-struct Source {
-    inputs: Door,
-    upf: Option<Arc<UpfHandle>>,
+pub(crate) struct Source {
+    pub(crate) inputs: Door,
+    pub(crate) upf: Option<Arc<UpfHandle>>,
     /// Names and addresses of the UPFs.
-    upfs: Vec<(String, SocketAddr)>,
-    gauge: Gauge,
-    metrics: Arc<Metrics>,
+    pub(crate) upfs: Vec<(String, SocketAddr)>,
+    pub(crate) gauge: Gauge,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Of a host of a cluster.
+    pub(crate) copies: Option<crate::cluster::Watch>,
 }
 
 impl Source {
@@ -227,6 +246,7 @@ impl StatusSource for Source {
         let (reply, answer) = bounded(1);
         let asked = self.inputs.send_timeout(Input::Status { filter: filter.clone(), reply }, STATUS_WAIT);
         let mut status: Status = asked.ok().and_then(|()| answer.recv_timeout(STATUS_WAIT).ok()).unwrap_or_default();
+        status.copies = self.copies.as_ref().map_or(0, crate::cluster::Watch::copies);
         for worker in &mut status.workers {
             // One that has ended meanwhile has none.
             worker.cpu_us = crate::metrics::process::cpu_us_of(worker.pid).unwrap_or(0);

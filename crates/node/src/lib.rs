@@ -3,9 +3,11 @@
 pub mod api;
 pub mod balancer;
 mod clock;
+pub mod cluster;
 pub mod config;
 pub mod control;
 pub mod crew;
+pub mod fabric;
 pub mod host;
 pub mod metrics;
 pub mod n4;

@@ -151,6 +151,16 @@ labels! {
         NgapIn = "ngap-in",
         /// NGAP sent.
         NgapOut = "ngap-out",
+        /// Effects that were not sent, because a host that is dead has had them sent.
+        Repeats = "repeats",
+        /// Copies of contexts sent to other hosts.
+        CopiesOut = "copies-out",
+        /// Octets of these.
+        CopyOctetsOut = "copy-octets-out",
+        /// Copies of other hosts' contexts.
+        CopiesIn = "copies-in",
+        /// Contexts of a dead host's UEs that were taken over.
+        Promoted = "promoted",
     }
 }
 

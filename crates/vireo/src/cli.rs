@@ -27,6 +27,10 @@ pub(crate) enum Command {
     DataWorker,
     /// Run the whole core as one process
     Run(crate::run::Args),
+    /// Run the balancer of a cluster: it holds the RAN's associations and N4, hosts behind it run the procedures
+    Balancer(crate::cluster::Args),
+    /// Run a host of a cluster: it keeps UEs and runs their procedures
+    Host(crate::cluster::Args),
     /// Run a user plane alone, under any control plane that speaks PFCP
     Upf(crate::upf::Args),
     /// Measure this machine

@@ -2,6 +2,7 @@
 
 mod bench;
 mod cli;
+mod cluster;
 mod config;
 mod demo;
 mod emulate;
@@ -32,6 +33,8 @@ fn main() -> ExitCode {
         cli::Command::NfWorker => run::worker(),
         cli::Command::DataWorker => run::data_worker(),
         cli::Command::Run(args) => run::run(&args),
+        cli::Command::Balancer(args) => cluster::balancer(&args),
+        cli::Command::Host(args) => cluster::host(&args),
         cli::Command::Upf(args) => upf::run(&args),
         cli::Command::Emulate(args) => emulate::run(&args),
         cli::Command::Bench(args) => bench::run(&args),

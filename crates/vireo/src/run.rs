@@ -32,6 +32,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         print!("{}", config::shown(args.config.as_deref())?);
         return Ok(());
     }
+    if config.cluster.replication.is_on() {
+        return Err(Failure(
+            "replication.mode: `vireo run` has one host, and nowhere to keep copies: remove the key, or run `vireo balancer` \
+             and several `vireo host`"
+                .into(),
+        ));
+    }
     logging::start(&config.log);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
@@ -87,7 +94,7 @@ const WORKER_LOG: &str = "VIREO_WORKER_LOG";
 const WORKER_REVEALS: &str = "VIREO_WORKER_REVEALS";
 
 /// How worker processes are started.
-fn program(log: &LogConfig) -> Program {
+pub(crate) fn program(log: &LogConfig) -> Program {
     let mut program = Program::this([crate::cli::NF_WORKER]);
     tell_log(&mut program, log);
     program

@@ -135,6 +135,27 @@ fn users_move_between_processes_that_are_killed() {
     assert!(number("lost_packets") <= number("packets_died"), "{report}");
 }
 
+/// A balancer and three hosts, of which the one with the most UEs dies, or is stopped and wakes when others have its UEs:
+/// nobody notices. The demo itself fails where a host has never had a UE. No UE waits for a message to be sent again (6 s).
+#[test]
+fn every_ue_succeeds_while_a_host_fails() {
+    // In the midst of registrations, and while UEs come back from idle.
+    for (fate, after) in [("kill", "500ms"), ("stop", "1700ms")] {
+        let directory = tempfile::tempdir().unwrap();
+        let json = directory.path().join("out.json");
+        let arguments = ["demo", "--ues", "90", "--rate", "90", "--hosts", "3", "--fail-host", fate];
+        let more = ["--fail-after", after, "--json"];
+        let output = Command::new(VIREO).args(arguments).args(more).arg(&json).output().unwrap();
+        if refused(&output.stderr) {
+            return;
+        }
+        check(&output, &json, 90);
+        let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+        assert_eq!((&report["failed_hosts"], &report["lost"]), (&Value::from(1), &Value::from(0)), "{report}");
+        assert!(report["registration_us"]["p99"].as_u64().unwrap() < 5_000_000, "{report}");
+    }
+}
+
 /// The same with an XDP program in the core, in the network driver and in the kernel's stack. The demo itself fails
 /// where the program leaves most packets to the sockets.
 #[test]

@@ -84,6 +84,7 @@ replay! {
     sessions "session"
     steps_of_the_core "core_step"
     ran_nodes "ran_node"
+    fabric "fabric"
     subscriber_files "subscribers"
 }
 

@@ -11,8 +11,10 @@ pub mod map;
 pub mod ring;
 pub mod steer;
 
+use serde::{Deserialize, Serialize};
+
 /// A host of the cluster: a small number that the controller gives, and gives to no other host while it is in a map.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HostId(pub u16);
 
 impl HostId {

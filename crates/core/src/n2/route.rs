@@ -7,7 +7,7 @@ use vireo_types::{AmfUeNgapId, RanUeNgapId, Tmsi};
 use vireo_wire::ngap::*;
 
 /// Where a message goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Route {
     /// To the record of the RAN node: not about one UE.
     Node,
@@ -38,7 +38,7 @@ pub enum Establishment {
 }
 
 /// What is known of a message without decoding it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
     /// Where it goes.
     pub route: Route,

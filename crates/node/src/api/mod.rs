@@ -9,8 +9,8 @@ mod status;
 
 pub use slices::{Move, MoveError, Moved, SliceCounted, SliceStatus, SliceWorkerStatus, SlicesStatus, Who};
 pub use status::{
-    Counts, GnbStatus, LatencyStatus, NfStatus, OverloadStatus, RelocateError, SessionStatus, Status, StatusFilter,
-    StatusSource, UeStatus, UpfStatus, WorkerStatus,
+    Counts, GnbStatus, HostStatus, LatencyStatus, NfStatus, OverloadStatus, RelocateError, SessionStatus, Status,
+    StatusFilter, StatusSource, UeStatus, UpfStatus, WorkerStatus,
 };
 
 use crate::metrics::Metrics;

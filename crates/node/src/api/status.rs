@@ -83,6 +83,19 @@ pub enum RelocateError {
     Busy,
 }
 
+/// A host of a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostStatus {
+    /// Its number.
+    pub host: u16,
+    /// Where it takes other hosts' copies.
+    pub address: String,
+    /// Buckets that it owns, of 4,096.
+    pub buckets: usize,
+    /// The epoch that holds.
+    pub epoch: u64,
+}
+
 /// How the core is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
@@ -106,6 +119,12 @@ pub struct Status {
     /// Whether there is more to do than can be done.
     #[serde(default)]
     pub overload: OverloadStatus,
+    /// Of a cluster's balancer: the hosts.
+    #[serde(default)]
+    pub hosts: Vec<HostStatus>,
+    /// Of a cluster's host: UEs of other hosts that it has copies of.
+    #[serde(default)]
+    pub copies: usize,
 }
 
 /// How the core copes with what there is to do.

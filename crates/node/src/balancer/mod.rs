@@ -2,18 +2,20 @@
 //!
 //! It takes a shallow view of a message ([`vireo_core::n2::route`]) and knows nothing of UEs or procedures. One thread
 //! polls everything. It never waits for the host: when the host's queue is full, it stops reading, and SCTP's windows
-//! hold the RAN back.
+//! hold the RAN back. The host is in the same process, or there are several behind the fabric ([`fleet`]).
 
+pub(crate) mod fleet;
 mod outbound;
 
 pub use outbound::{Command, Outbound};
+pub(crate) use outbound::{Commands, channel};
 
 use crate::clock::clock;
 use crate::host::{Door, Input};
 use crate::metrics::{Fault, Flow, Metrics};
 use crate::n4;
 use crossbeam_channel::TrySendError;
-use outbound::Commands;
+use fleet::Fleet;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
@@ -28,19 +30,52 @@ use vireo_wire::pfcp::{Cause, Error};
 /// NGAP's payload protocol identifier (TS 38.412 clause 7).
 pub const PPID_NGAP: u32 = 60;
 /// Commands that may wait for the balancer.
-const COMMANDS: usize = 65_536;
+pub(crate) const COMMANDS: usize = 65_536;
 /// Octets that may wait for one association whose peer does not read; beyond, it is given up.
 const UNSENT_LIMIT: usize = 16 << 20;
 /// Time for what is on its way when the core stops.
 const DRAIN: Duration = Duration::from_secs(2);
 const N4_TOKEN: u64 = 1;
+const FABRIC_TOKEN: u64 = 2;
+
+/// Where inputs go.
+#[derive(Debug)]
+enum Hosts {
+    /// The host of this process.
+    Here(Box<Door>),
+    /// Those behind the fabric.
+    Fabric(Box<Fleet>),
+}
+
+impl Hosts {
+    /// Gives an input to the host that it is for; gives it back if there is no room.
+    #[inline]
+    fn give(&mut self, input: Input) -> Result<(), Input> {
+        match self {
+            Hosts::Here(door) => match door.try_put(input) {
+                Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
+                Err(TrySendError::Full(input)) => Err(input),
+            },
+            Hosts::Fabric(fleet) => fleet.give(input),
+        }
+    }
+
+    /// What was given leaves.
+    #[inline]
+    fn ring(&mut self) {
+        match self {
+            Hosts::Here(door) => door.ring(),
+            Hosts::Fabric(fleet) => fleet.flush(),
+        }
+    }
+}
 
 /// A balancer.
 pub struct Balancer {
     endpoint: Box<dyn Endpoint>,
     n4: n4::Endpoint,
     n4_due: Option<Instant>,
-    host: Door,
+    hosts: Hosts,
     /// What the host's queue had no room for. While it is not empty, nothing is read.
     held: VecDeque<Input>,
     commands: Commands,
@@ -81,9 +116,30 @@ impl Stopper {
 impl Balancer {
     /// A balancer over endpoints that are bound, with the host's end of its queue.
     pub fn new(
-        mut endpoint: Box<dyn Endpoint>,
+        endpoint: Box<dyn Endpoint>,
         n4: n4::Endpoint,
         host: Door,
+        metrics: Arc<Metrics>,
+    ) -> std::io::Result<(Self, Outbound, Stopper)> {
+        Balancer::over(endpoint, n4, Hosts::Here(Box::new(host)), metrics)
+    }
+
+    /// A balancer for hosts behind the fabric.
+    pub(crate) fn of_fleet(
+        mut endpoint: Box<dyn Endpoint>,
+        n4: n4::Endpoint,
+        fleet: Fleet,
+        metrics: Arc<Metrics>,
+    ) -> std::io::Result<(Self, Stopper)> {
+        endpoint.watch(fleet.fd(), FABRIC_TOKEN)?;
+        let (balancer, _, stopper) = Balancer::over(endpoint, n4, Hosts::Fabric(Box::new(fleet)), metrics)?;
+        Ok((balancer, stopper))
+    }
+
+    fn over(
+        mut endpoint: Box<dyn Endpoint>,
+        n4: n4::Endpoint,
+        hosts: Hosts,
         metrics: Arc<Metrics>,
     ) -> std::io::Result<(Self, Outbound, Stopper)> {
         endpoint.watch(n4.as_raw_fd(), N4_TOKEN)?;
@@ -94,7 +150,7 @@ impl Balancer {
             endpoint,
             n4,
             n4_due: Some(Instant::default()),
-            host,
+            hosts,
             held: VecDeque::new(),
             commands,
             associations: FxHashMap::default(),
@@ -118,15 +174,20 @@ impl Balancer {
 
     fn turn(&mut self) -> std::io::Result<()> {
         self.commands();
+        self.fabric();
         self.release_held();
-        self.host.ring();
+        self.hosts.ring();
         if !self.held.is_empty() {
             // Nothing is read until the host has room; it wakes nobody for that, so look again soon.
             std::thread::sleep(Duration::from_micros(100));
             return Ok(());
         }
         let now = clock();
-        let wait = self.n4_due.map_or(Duration::from_secs(1), |due| due.since(now).into());
+        let until = |due: Instant| Duration::from(due.since(now));
+        let mut wait = self.n4_due.map_or(Duration::from_secs(1), until);
+        if let Hosts::Fabric(fleet) = &self.hosts {
+            wait = wait.min(until(fleet.due()));
+        }
         let wait = if self.commands.sleep() { wait.min(Duration::from_secs(1)) } else { Duration::ZERO };
         let readable = self.poll(wait)?;
         self.commands.awake();
@@ -134,15 +195,29 @@ impl Balancer {
             self.poll_n4()?;
         }
         // Once for all that came: on the same processor the host would run at once, for each of them.
-        self.host.ring();
+        self.hosts.ring();
         Ok(())
+    }
+
+    /// Takes what hosts behind the fabric have said, and has it carried out.
+    fn fabric(&mut self) {
+        let Hosts::Fabric(fleet) = &mut self.hosts else { return };
+        fleet.pump();
+        let mut sent = 0;
+        while let Hosts::Fabric(fleet) = &mut self.hosts
+            && let Some(command) = fleet.next_command()
+        {
+            sent += u64::from(matches!(command, Command::Ngap { .. }));
+            self.carry_out(command);
+        }
+        self.flush(sent);
     }
 
     /// Takes what the SCTP endpoint has; says whether N4 has something.
     fn poll(&mut self, wait: Duration) -> std::io::Result<bool> {
         let mut n4 = false;
         let mut writable = Vec::new();
-        let (host, held, metrics) = (&self.host, &mut self.held, &self.metrics);
+        let (hosts, held, metrics) = (&mut self.hosts, &mut self.held, &self.metrics);
         let associations = &mut self.associations;
         let mut received = 0;
         let polled = self.endpoint.poll(Some(wait), &mut |event| {
@@ -178,18 +253,20 @@ impl Balancer {
                 }
                 Event::Message { assoc, data, .. } => {
                     received += 1;
-                    Input::Ngap { assoc, view: n2::view(data), pdu: data.to_vec(), at: clock() }
+                    let (view, at) = (n2::view(data), clock());
+                    Input::Ngap { assoc, view, pdu: data.to_vec(), at, number: 0, answers: true, bucket: None }
                 }
                 Event::Writable { assoc } => {
                     writable.push(assoc);
                     return;
                 }
-                Event::Readable { .. } => {
-                    n4 = true;
+                Event::Readable { token } => {
+                    // The fabric is looked at each turn.
+                    n4 |= token == N4_TOKEN;
                     return;
                 }
             };
-            offer(host, held, input);
+            offer(hosts, held, input);
         });
         metrics.messages(Flow::NgapIn, received);
         polled?;
@@ -200,14 +277,14 @@ impl Balancer {
     }
 
     fn poll_n4(&mut self) -> std::io::Result<()> {
-        let (host, held) = (&self.host, &mut self.held);
-        self.n4_due = self.n4.poll(clock(), &mut |event| n4_event(host, held, event))?;
+        let (hosts, held) = (&mut self.hosts, &mut self.held);
+        self.n4_due = self.n4.poll(clock(), &mut |event| n4_event(hosts, held, event))?;
         Ok(())
     }
 
     fn release_held(&mut self) {
         while let Some(input) = self.held.pop_front() {
-            if let Err(TrySendError::Full(input)) = self.host.try_put(input) {
+            if let Err(input) = self.hosts.give(input) {
                 self.held.push_front(input);
                 return;
             }
@@ -218,38 +295,46 @@ impl Balancer {
     fn commands(&mut self) {
         let mut sent = 0;
         while let Ok(command) = self.commands.queue.try_recv() {
-            match command {
-                Command::Ngap { assoc, ue, pdu } => {
-                    sent += 1;
-                    self.send(assoc, ue, pdu);
-                }
-                Command::Pfcp { upf, key, seid, message } => {
-                    let (host, held) = (&self.host, &mut self.held);
-                    let now = clock();
-                    let session = seid.unwrap_or_default();
-                    let submitted = self.n4.submit(now, upf, Some(key), session, &message, &mut |event| {
-                        n4_event(host, held, event);
-                    });
-                    // The request may be due earlier than what was waited for.
-                    self.n4_due = Some(now);
-                    if let Err(error) = submitted {
-                        tracing::debug!(%error, "a PFCP request was not sent");
-                        // For the session it is as if the UPF had not answered.
-                        if let Some(seid) = seid {
-                            offer(&self.host, &mut self.held, Input::PfcpTimeout { seid });
-                        }
-                    }
-                }
-                Command::RefuseReport { upf, message } => {
-                    let error = Error { cause: Cause::SESSION_CONTEXT_NOT_FOUND, offending_ie: None };
-                    self.n4.refuse_report(clock(), upf, &message, error);
-                }
-                Command::Abort { assoc } => self.endpoint.abort(assoc),
-            }
+            sent += u64::from(matches!(command, Command::Ngap { .. }));
+            self.carry_out(command);
         }
+        self.flush(sent);
+    }
+
+    fn flush(&mut self, sent: u64) {
         self.n4.flush();
         if sent > 0 {
             self.metrics.messages(Flow::NgapOut, sent);
+        }
+    }
+
+    fn carry_out(&mut self, command: Command) {
+        match command {
+            Command::Ngap { assoc, ue, pdu, .. } => self.send(assoc, ue, pdu),
+            Command::Pfcp { upf, key, seid, message } => {
+                let (hosts, held) = (&mut self.hosts, &mut self.held);
+                let now = clock();
+                let session = seid.unwrap_or_default();
+                let submitted = self.n4.submit(now, upf, Some(key), session, &message, &mut |event| {
+                    n4_event(hosts, held, event);
+                });
+                // The request may be due earlier than what was waited for.
+                self.n4_due = Some(now);
+                if let Err(error) = submitted {
+                    tracing::debug!(%error, "a PFCP request was not sent");
+                    // For the session it is as if the UPF had not answered.
+                    if let Some(seid) = seid {
+                        offer(&mut self.hosts, &mut self.held, Input::PfcpTimeout { seid, number: 0 });
+                    }
+                }
+            }
+            Command::RefuseReport { upf, message } => {
+                let error = Error { cause: Cause::SESSION_CONTEXT_NOT_FOUND, offending_ie: None };
+                self.n4.refuse_report(clock(), upf, &message, error);
+            }
+            Command::Abort { assoc } => self.endpoint.abort(assoc),
+            // Between the processes of a cluster, and dealt with there.
+            Command::Done { .. } | Command::Claim { .. } | Command::Report { .. } => {}
         }
     }
 
@@ -299,7 +384,10 @@ impl Balancer {
     /// within bounds.
     fn drain(mut self) -> std::io::Result<()> {
         let until = Monotonic::now() + DRAIN;
-        let _ = self.host.call(Input::Stop);
+        match &mut self.hosts {
+            Hosts::Here(door) => drop(door.call(Input::Stop)),
+            Hosts::Fabric(fleet) => fleet.stop(),
+        }
         self.commands();
         self.n4.release_all(clock());
         for assoc in self.associations.keys() {
@@ -319,24 +407,21 @@ impl Balancer {
 }
 
 /// Hands an input to the host, or holds it until there is room.
-fn offer(host: &Door, held: &mut VecDeque<Input>, input: Input) {
-    if held.is_empty() {
-        match host.try_put(input) {
-            Ok(()) | Err(TrySendError::Disconnected(_)) => {}
-            Err(TrySendError::Full(input)) => held.push_back(input),
-        }
-    } else {
+fn offer(hosts: &mut Hosts, held: &mut VecDeque<Input>, input: Input) {
+    if !held.is_empty() {
+        held.push_back(input);
+    } else if let Err(input) = hosts.give(input) {
         held.push_back(input);
     }
 }
 
-fn n4_event(host: &Door, held: &mut VecDeque<Input>, event: n4::Event<'_>) {
+fn n4_event(hosts: &mut Hosts, held: &mut VecDeque<Input>, event: n4::Event<'_>) {
     let input = match event {
         n4::Event::Deliver { upf, seid, request, message } => {
-            Input::Pfcp { upf, seid, request, message: message.to_vec() }
+            Input::Pfcp { upf, seid, request, message: message.to_vec(), number: 0 }
         }
         n4::Event::Timeout { seid, .. } if seid == Seid::default() => return,
-        n4::Event::Timeout { seid, .. } => Input::PfcpTimeout { seid },
+        n4::Event::Timeout { seid, .. } => Input::PfcpTimeout { seid, number: 0 },
         n4::Event::UpfUp { upf, .. } => {
             tracing::info!(%upf, "a UPF is associated");
             Input::Upf { upf, up: true }
@@ -348,7 +433,7 @@ fn n4_event(host: &Door, held: &mut VecDeque<Input>, event: n4::Event<'_>) {
         }
         n4::Event::UpfDown { upf, sessions_kept } => {
             tracing::warn!(%upf, sessions_kept, "a UPF is down");
-            offer(host, held, Input::Upf { upf, up: false });
+            offer(hosts, held, Input::Upf { upf, up: false });
             if sessions_kept {
                 return;
             }
@@ -367,5 +452,5 @@ fn n4_event(host: &Door, held: &mut VecDeque<Input>, event: n4::Event<'_>) {
             return;
         }
     };
-    offer(host, held, input);
+    offer(hosts, held, input);
 }

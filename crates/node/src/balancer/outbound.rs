@@ -1,11 +1,12 @@
 //! What goes from the host to the balancer, and how the balancer is woken for it.
 
+use crate::fabric::message::PoolLoad;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use vireo_sctp::Waker;
-use vireo_types::{AssocId, Ltmsi, Seid};
+use vireo_types::{AssocId, Ltmsi, Seid, Supi};
 
 /// What the host wants sent.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub enum Command {
         assoc: AssocId,
         /// The UE it is about, if it is about one: its messages keep to one stream.
         ue: Option<Ltmsi>,
+        /// The name of the effect, the same when its step runs again; 0 = it has none.
+        key: u64,
         /// The PDU.
         pdu: Vec<u8>,
     },
@@ -42,6 +45,23 @@ pub enum Command {
         /// Which.
         assoc: AssocId,
     },
+    /// To a cluster's balancer: what an input has caused has all been said.
+    Done {
+        /// Its number.
+        number: u64,
+    },
+    /// To a cluster's balancer: a subscriber's context is here now.
+    Claim {
+        /// Whose.
+        supi: Supi,
+    },
+    /// To a cluster's balancer: how loaded the host is.
+    Report {
+        /// The part of its processors that is in use.
+        cpu: f32,
+        /// Its pools.
+        pools: Vec<PoolLoad>,
+    },
 }
 
 /// The host's end: a bounded queue. It waits when the balancer is behind; the balancer never waits for the host, so
@@ -56,13 +76,13 @@ pub struct Outbound {
 
 /// The balancer's end.
 #[derive(Debug)]
-pub(super) struct Commands {
-    pub(super) queue: Receiver<Command>,
+pub(crate) struct Commands {
+    pub(crate) queue: Receiver<Command>,
     sleeping: Arc<AtomicBool>,
 }
 
 /// Both ends of a queue of at most `capacity` commands.
-pub(super) fn channel(capacity: usize, waker: Waker) -> (Outbound, Commands) {
+pub(crate) fn channel(capacity: usize, waker: Waker) -> (Outbound, Commands) {
     let (sender, receiver) = bounded(capacity);
     let sleeping = Arc::new(AtomicBool::new(false));
     let outbound = Outbound { queue: sender, sleeping: Arc::clone(&sleeping), waker, unflushed: false };
@@ -106,7 +126,7 @@ impl Outbound {
 
 impl Commands {
     /// Says that the balancer is about to sleep; `false` if there is something to do first.
-    pub(super) fn sleep(&self) -> bool {
+    pub(crate) fn sleep(&self) -> bool {
         self.sleeping.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         if self.queue.is_empty() {
@@ -116,7 +136,7 @@ impl Commands {
         false
     }
 
-    pub(super) fn awake(&self) {
+    pub(crate) fn awake(&self) {
         self.sleeping.store(false, Ordering::SeqCst);
     }
 }

@@ -27,7 +27,7 @@ pub(super) struct Order {
 }
 
 impl Order {
-    fn last(&mut self, slot: Slot) -> &mut Version {
+    pub(super) fn last(&mut self, slot: Slot) -> &mut Version {
         let at = slot.number() as usize;
         if at >= self.last.len() {
             self.last.resize(at + 1, 0);
@@ -44,7 +44,10 @@ impl Order {
 impl Host {
     /// Takes what workers have committed and handed back. Whether there was something.
     pub(super) fn committed(&mut self) -> bool {
-        self.arrived = clock();
+        (self.arrived, self.input) = (clock(), 0);
+        if self.cluster.as_ref().is_some_and(|cluster| cluster.is_full()) {
+            return false;
+        }
         let mut busy = false;
         for at in 0..self.rings.len() {
             busy |= self.take_from(at);
@@ -97,21 +100,24 @@ impl Host {
     /// Carries the effects of a record out, if that was not done, and not before those of the record before it.
     pub(super) fn emit(&mut self, buffer: Buffer) {
         let mut snapshot = std::mem::take(&mut self.snapshot);
-        if self.region.read_outbox(buffer, &mut snapshot) && !snapshot.sent {
+        let copied = self.cluster.as_ref().is_some_and(|cluster| cluster.copies());
+        if self.region.read_record(buffer, &mut snapshot, copied) && !snapshot.sent {
             match (Outbox::decode(&snapshot.outbox), self.region.place_of_buffer(buffer)) {
                 (Some(_), Some((slot, version))) if !self.order.is_next(slot, version) => {
-                    self.order.early.push(buffer);
+                    // One that waits for copies is not offered for the first time.
+                    if !self.cluster.as_ref().is_some_and(|cluster| cluster.awaits(buffer)) {
+                        self.order.early.push(buffer);
+                    }
                 }
                 (Some(outbox), Some((slot, version))) => {
                     *self.order.last(slot) = version;
-                    let forgets = outbox.forgets();
                     if let Some(deadline) = snapshot.deadline {
                         self.timers.schedule(slot, deadline, outbox.at);
                     }
-                    self.act(slot, outbox);
-                    self.own.sent(buffer);
-                    if forgets {
-                        self.take_out(slot, Some(buffer));
+                    if copied {
+                        self.copy(slot, buffer, outbox, &snapshot);
+                    } else {
+                        self.let_go(slot, buffer, outbox);
                     }
                 }
                 _ => {
@@ -121,6 +127,16 @@ impl Host {
             }
         }
         self.snapshot = snapshot;
+    }
+
+    /// Carries a record's effects out, once.
+    pub(super) fn let_go(&mut self, slot: Slot, buffer: Buffer, outbox: Outbox) {
+        let forgets = outbox.forgets();
+        self.act(slot, outbox);
+        self.own.sent(buffer);
+        if forgets {
+            self.take_out(slot, Some(buffer));
+        }
     }
 
     /// The context of a slot is gone: the slot is free, unless the UE has come back to it meanwhile.
@@ -178,7 +194,9 @@ impl Host {
 
     /// Deals with an event that is not for the UE that it was posted to.
     fn not_theirs(&mut self, octets: &[u8]) {
-        match parcel::Parcel::decode(octets).map(|(_, parcel)| parcel) {
+        let decoded = parcel::Parcel::decode(octets);
+        (self.input, self.bucket) = (decoded.as_ref().map_or(0, |(_, input, _)| *input), None);
+        match decoded.map(|(_, _, parcel)| parcel) {
             Some(Parcel::Initial { assoc, pdu, .. }) => match vireo_core::n2::view(pdu) {
                 Err(fault) => self.fault(assoc, &fault),
                 Ok(view) => match vireo_core::n2::ue_message(pdu) {
@@ -187,7 +205,10 @@ impl Host {
                 },
             },
             Some(Parcel::Congested { assoc, pdu }) => self.stranger(assoc, pdu, NfKind::Registration, true),
-            Some(Parcel::Ngap { assoc, pdu, .. }) => self.unknown_ue(assoc, pdu),
+            Some(Parcel::Ngap { assoc, pdu, .. }) => {
+                self.unknown_ue(assoc, pdu);
+                self.done();
+            }
             Some(Parcel::Pfcp { upf, request: true, message, .. }) => self.unknown_session(upf, message),
             _ => {}
         }
@@ -195,7 +216,7 @@ impl Host {
 
     /// Carries out what a step wants done, in order.
     fn act(&mut self, slot: Slot, outbox: Outbox) {
-        let Outbox { at, ltmsi, key, before, after, settled, seids, effects, notes, .. } = outbox;
+        let Outbox { at, ltmsi, key, input, before, after, settled, seids, effects, notes, .. } = outbox;
         self.totals.change(before, after);
         self.moved(slot, before, after);
         if self.region.ltmsi_of(slot) != Some(ltmsi) && !self.region.rename(slot, ltmsi) {
@@ -211,7 +232,10 @@ impl Host {
         let mut seids = seids.into_iter();
         for (n, effect) in effects.into_iter().enumerate() {
             match effect {
-                Effect::Ngap { assoc, pdu } => self.egress.send(Command::Ngap { assoc, ue: Some(ltmsi), pdu }),
+                Effect::Ngap { assoc, pdu } => {
+                    let key = key | n as u64 & 0xf;
+                    self.egress.send(Command::Ngap { assoc, ue: Some(ltmsi), key, pdu });
+                }
                 Effect::Pfcp { upf, message, .. } => {
                     let seid = seids.next().flatten();
                     self.egress.send(Command::Pfcp { upf, key: key | n as u64 & 0xf, seid, message });
@@ -224,9 +248,12 @@ impl Host {
                 Effect::Forget => {}
             }
         }
+        if input != 0 {
+            self.egress.send(Command::Done { number: input });
+        }
     }
 
-    fn authenticate(
+    pub(super) fn authenticate(
         &mut self,
         slot: Slot,
         ltmsi: vireo_types::Ltmsi,
@@ -266,6 +293,9 @@ impl Host {
                 self.deliver(old, &Parcel::Superseded, NfKind::StateManagement);
             }
             None => {}
+        }
+        if self.cluster.is_some() {
+            self.egress.send(Command::Claim { supi });
         }
         self.bind(slot, Key::Supi, supi.as_u64());
     }

@@ -39,21 +39,30 @@ const COMES_TO_LIFE: Duration = Duration::from_secs(5);
 pub(super) const MOST_HELD: usize = 16_384;
 
 impl Host {
-    pub(super) fn ngap(&mut self, assoc: AssocId, view: Result<View, Box<Fault>>, pdu: &[u8]) {
+    pub(super) fn ngap(&mut self, assoc: AssocId, view: Result<View, Box<Fault>>, pdu: &[u8], answers: bool) {
         let view = match view {
             Ok(view) => view,
-            Err(fault) => return self.fault(assoc, &fault),
+            Err(fault) => {
+                self.fault(assoc, &fault);
+                return self.done();
+            }
         };
         match view.route {
             Route::Ue(amf_id) if self.nodes.is_set_up(assoc) => match self.region.slot_of(amf_id.ltmsi()) {
                 Some(slot) => self.deliver(slot, &Parcel::Ngap { assoc, amf_id, pdu }, view.kind),
-                None => self.unknown_ue(assoc, pdu),
+                None => {
+                    self.unknown_ue(assoc, pdu);
+                    self.done();
+                }
             },
             Route::Initial { ran_id, s_tmsi } if self.nodes.is_set_up(assoc) => {
                 self.initial(assoc, ran_id, s_tmsi, &view, pdu);
             }
             // Before NG Setup every message is the node's affair, and at fault there.
-            Route::Ue(_) | Route::Initial { .. } | Route::Node => self.node_message(assoc, pdu),
+            Route::Ue(_) | Route::Initial { .. } | Route::Node => {
+                self.node_message(assoc, pdu, answers);
+                self.done();
+            }
         }
     }
 
@@ -67,7 +76,7 @@ impl Host {
     pub(super) fn fault(&mut self, assoc: AssocId, fault: &Fault) {
         self.account.fault(fault.kind, clock(), format_args!("gNB on association {}", assoc.0));
         if let Some(pdu) = fault.answer() {
-            self.egress.send(Command::Ngap { assoc, ue: None, pdu });
+            self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu });
         }
     }
 
@@ -83,7 +92,9 @@ impl Host {
     ) {
         // A node that uses its number again has forgotten who had it.
         if let Some(before) = self.region.lookup(Key::Ran, ran_key(assoc, ran_id)) {
+            let input = std::mem::take(&mut self.input);
             self.deliver(before, &Parcel::RanIdReused { assoc, ran_id }, NfKind::StateManagement);
+            self.input = input;
         }
         let ours = |(set, pointer, tmsi): (u16, u8, Tmsi)| {
             (set == self.config.amf_set && pointer == self.config.amf_pointer).then_some(tmsi)
@@ -107,7 +118,7 @@ impl Host {
 
     /// The first message of a UE that is not known, or has not proved to be who it says.
     pub(super) fn stranger(&mut self, assoc: AssocId, pdu: &[u8], kind: NfKind, refused: bool) {
-        let Some(ltmsi) = self.ids.fresh() else {
+        let Some(ltmsi) = self.ids.fresh(self.bucket) else {
             return self.account.fault("limit", clock(), "a new UE: no number is free");
         };
         let slot = match self.own.insert(ltmsi) {
@@ -117,10 +128,7 @@ impl Host {
                 return self.account.fault("limit", clock(), "a new UE: the state region is full (state.ues)");
             }
         };
-        if slot.number() >= self.slots {
-            self.slots = slot.number() + 1;
-            self.region.board(plan::BOARD_SLOTS).store(self.slots.into(), Ordering::Relaxed);
-        }
+        self.used(slot);
         self.young.push_back((clock(), slot, ltmsi));
         let crowd = self.totals.unknown >= UNKNOWN_UES;
         if crowd {
@@ -132,6 +140,14 @@ impl Host {
             Parcel::Initial { assoc, named: false, pdu }
         };
         self.deliver(slot, &parcel, kind);
+    }
+
+    /// A slot is used from now on.
+    pub(super) fn used(&mut self, slot: Slot) {
+        if slot.number() >= self.slots {
+            self.slots = slot.number() + 1;
+            self.region.board(plan::BOARD_SLOTS).store(self.slots.into(), Ordering::Relaxed);
+        }
     }
 
     /// Frees the slots of UEs that came to nothing: whose first message was none, or ended its workers. One that has a
@@ -184,7 +200,7 @@ impl Host {
     pub(super) fn deliver(&mut self, slot: Slot, parcel: &Parcel<'_>, kind: NfKind) {
         let mut octets = std::mem::take(&mut self.scratch);
         octets.clear();
-        octets = parcel.encode(self.arrived, octets);
+        octets = parcel.encode(self.arrived, self.input, octets);
         // What waits already of this UE is not overtaken.
         let waits = self.held.contains_key(&slot) || self.post(slot, &octets, kind) != Place::Taken;
         if let Some(ltmsi) = self.region.ltmsi_of(slot).filter(|_| waits) {

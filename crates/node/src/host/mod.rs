@@ -7,6 +7,7 @@
 
 mod account;
 mod attained;
+mod cluster;
 mod controller;
 mod door;
 mod egress;
@@ -19,6 +20,7 @@ mod status;
 mod takeover;
 mod timers;
 
+pub(crate) use cluster::Membership;
 pub use door::Door;
 pub(crate) use gauge::Gauge;
 pub(crate) use pools::pin;
@@ -28,6 +30,7 @@ use crate::balancer::{Command, Outbound};
 use crate::clock::{self, clock};
 use crate::config::{OverloadConfig, PoolsConfig, SliceRuntime, StateConfig, StateLocation};
 use crate::crew::{self, Crew, Notice, Why};
+use crate::fabric::message::Map;
 use crate::metrics::{Metrics, Population, Queue};
 use crate::nf::Instructions;
 use crate::nf::ids::Giver;
@@ -35,6 +38,7 @@ use crate::nf::outbox::Summary;
 use crate::nf::parcel::Parcel;
 use crate::nf::plan::{self, Plan};
 use account::{Account, Totals};
+use cluster::Cluster;
 use controller::Controller;
 use crossbeam_channel::{Sender, TryRecvError};
 use nodes::Nodes;
@@ -54,7 +58,7 @@ use vireo_core::schedule::kind::NfKind;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo};
 use vireo_store::region::{Bell, JoinError, Key, Receiver, Region, RegionError, Slot, Snapshot, Worker};
 use vireo_subscribers::Udm;
-use vireo_types::{AssocId, Instant, Ltmsi, Seid, Supi};
+use vireo_types::{AssocId, Bucket, Instant, Ltmsi, Seid, Supi};
 use vireo_wire::ngap::CauseMisc;
 
 /// Inputs, and records of each worker, taken in one go before other things are looked at.
@@ -95,6 +99,12 @@ pub enum Input {
         pdu: Vec<u8>,
         /// When it came.
         at: Instant,
+        /// The name that a cluster's balancer has given it: 0 = none.
+        number: u64,
+        /// Whether it is answered here, if it is not about a UE.
+        answers: bool,
+        /// Of a UE that is not known: a bucket of those hosts that shall keep it.
+        bucket: Option<Bucket>,
     },
     /// The home network's answer for a UE.
     Authentication {
@@ -113,11 +123,15 @@ pub enum Input {
         request: bool,
         /// The message.
         message: Vec<u8>,
+        /// As that of an NGAP message.
+        number: u64,
     },
     /// A PFCP request for a session got no answer.
     PfcpTimeout {
         /// The session.
         seid: Seid,
+        /// As that of an NGAP message.
+        number: u64,
     },
     /// A UPF is associated, or is not.
     Upf {
@@ -162,6 +176,13 @@ pub enum Input {
     Reclaimed {
         /// The worker.
         worker: u8,
+    },
+    /// In a cluster: from here on these hosts have the buckets.
+    Map(Box<Map>),
+    /// In a cluster: a subscriber's context is at another host now.
+    Claimed {
+        /// Whose.
+        supi: Supi,
     },
     /// No more input follows: finish what is there and end.
     Stop,
@@ -225,6 +246,8 @@ pub struct Frame {
     door: Door,
     inputs: door::Inputs,
     plan: Plan,
+    /// Of a host of a cluster: what it is there.
+    member: Option<Membership>,
 }
 
 impl Frame {
@@ -237,7 +260,12 @@ impl Frame {
         let plan = Plan { nfs: config.pools.nfs_per_worker.max(1) };
         let region = Region::create(plan::region_config(plan, &config.state, WORKERS, &config.core))?;
         let (door, inputs) = Door::new(INPUTS, plan.bell(&region, plan::HOST));
-        Ok(Frame { region, door, inputs, plan })
+        Ok(Frame { region, door, inputs, plan, member: None })
+    }
+
+    /// The host is to be one of a cluster.
+    pub(crate) fn join(&mut self, member: Membership) {
+        self.member = Some(member);
     }
 
     /// The way in.
@@ -300,6 +328,11 @@ pub struct Host {
     sequence: u64,
     /// When what is being dealt with came.
     arrived: Instant,
+    /// The balancer's number of it, 0 = none, and the bucket by which it came to this host.
+    input: u64,
+    bucket: Option<Bucket>,
+    /// Of a host of a cluster.
+    cluster: Option<Box<Cluster>>,
     started: std::time::Instant,
     scratch: Vec<u8>,
     snapshot: Snapshot,
@@ -339,12 +372,18 @@ impl Host {
         metrics: Arc<Metrics>,
         egress: Outbound,
     ) -> Result<Self, HostError> {
-        let Frame { region, door, inputs, plan } = frame;
+        let Frame { region, door, inputs, plan, member } = frame;
         let mut rng = StdRng::from_os_rng();
         let mut tmsi_key = [0; 16];
         rng.fill_bytes(&mut tmsi_key);
+        let mut part = (0, 1);
+        if let Some(member) = &member {
+            (tmsi_key, part) = (member.welcome.tmsi_key, member.welcome.part);
+            // None is this host's until a map says so.
+            plan::set_groups(&region, |_| plan::NOT_OURS);
+        }
         let stateful = config.state.location == StateLocation::Memory;
-        let instructions = Instructions { core: config.core.clone(), nfs: plan.nfs, tmsi_key, stateful };
+        let instructions = Instructions { core: config.core.clone(), nfs: plan.nfs, tmsi_key, part, stateful };
         let octets = postcard::to_stdvec(&instructions).map_err(|e| HostError::Instructions(e.to_string()))?;
         region.publish(plan::BULLETIN_CONFIG, &octets).map_err(|e| HostError::Instructions(e.to_string()))?;
         region.board(plan::BOARD_CLOCK).store(clock::offset(), Ordering::Release);
@@ -355,7 +394,7 @@ impl Host {
         }
         pools.calibrate(controller::calibrated());
         let crew = controller::crew(&region, &config, plan, door.clone()).map_err(HostError::Crew)?;
-        let ids = Giver::new(region.clone(), &config.core, &tmsi_key, StdRng::from_os_rng());
+        let ids = Giver::new(region.clone(), &config.core, (&tmsi_key, part), StdRng::from_os_rng());
         let mut host = Host {
             inputs,
             door,
@@ -386,6 +425,9 @@ impl Host {
             slots: 0,
             sequence: 0,
             arrived: Instant::default(),
+            input: 0,
+            bucket: None,
+            cluster: member.map(|member| Box::new(Cluster::new(member))),
             started: std::time::Instant::now(),
             scratch: Vec::new(),
             snapshot: Snapshot::default(),
@@ -470,8 +512,10 @@ impl Host {
         // A worker that makes room rings nobody for it.
         let wait = wait.min(if again { Duration::from_micros(200) } else { self.controller.next(now) });
         let (inputs, rings) = (&self.inputs, &self.rings);
+        let acknowledged = self.cluster.as_deref();
         self.bell.wait(wait, || {
             let work = !inputs.urgent.is_empty()
+                || acknowledged.is_some_and(|acknowledged| acknowledged.is_news())
                 || !blocked && !inputs.queue.is_empty()
                 || rings.iter().any(|w| !w.committed.is_empty() || !w.returned.is_empty());
             work.then_some(())
@@ -479,12 +523,21 @@ impl Host {
     }
 
     fn finish(mut self) {
+        if self.cluster.is_some() {
+            // Others go on with its UEs.
+            return self.dismiss();
+        }
         // The contexts go with this process: the RAN lets its UEs go too, instead of finding out one by one.
         let cause = Cause::misc(CauseMisc::om_intervention);
         let nodes: Vec<_> = self.nodes.iter().filter(|(_, n)| n.record.is_some()).map(|(assoc, _)| assoc).collect();
         for assoc in nodes {
-            self.egress.send(Command::Ngap { assoc, ue: None, pdu: ran::ng_reset(cause.clone()) });
+            self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu: ran::ng_reset(cause.clone()) });
         }
+        self.dismiss();
+    }
+
+    /// The workers end.
+    fn dismiss(mut self) {
         self.egress.flush();
         self.gauges();
         self.region.board(plan::BOARD_STOP).store(1, Ordering::Release);
@@ -513,15 +566,26 @@ impl Host {
             Input::Ngap { at, .. } => *at,
             _ => clock(),
         };
+        self.input = match &input {
+            Input::Ngap { number, .. } | Input::Pfcp { number, .. } | Input::PfcpTimeout { number, .. } => *number,
+            _ => 0,
+        };
+        self.bucket = match &input {
+            Input::Ngap { bucket, .. } => *bucket,
+            _ => None,
+        };
+        if self.input != 0 && self.was_carried_out() {
+            return;
+        }
         match input {
             Input::Up { assoc, peer } => self.nodes.up(assoc, peer),
             Input::Down { assoc, restarted } => self.association_lost(assoc, restarted),
-            Input::Ngap { assoc, view, pdu, .. } => self.ngap(assoc, view, &pdu),
+            Input::Ngap { assoc, view, pdu, answers, .. } => self.ngap(assoc, view, &pdu, answers),
             Input::Authentication { ltmsi, answer } => {
                 self.deliver_to(ltmsi, &Parcel::Authentication(answer), NfKind::Registration);
             }
-            Input::Pfcp { upf, seid, request, message } => self.pfcp(upf, seid, request, &message),
-            Input::PfcpTimeout { seid } => {
+            Input::Pfcp { upf, seid, request, message, .. } => self.pfcp(upf, seid, request, &message),
+            Input::PfcpTimeout { seid, .. } => {
                 self.deliver_to(seid.ltmsi(), &Parcel::PfcpTimeout { seid }, NfKind::Session);
             }
             Input::Upf { upf, up } => {
@@ -538,6 +602,8 @@ impl Host {
             Input::Relocate { supi, upf, reply } => {
                 self.order(supi, &Parcel::Relocate { upf }, NfKind::Session, &reply);
             }
+            Input::Map(map) => self.adopt(*map),
+            Input::Claimed { supi } => self.claimed(supi),
             Input::Crew(notice) => self.notice(notice),
             Input::Reclaimed { worker } => self.controller.reclaimed(worker),
             Input::Stop => {}
@@ -556,7 +622,8 @@ impl Host {
     /// Deadlines that have passed, and what else is done from time to time.
     fn on_time(&mut self) {
         let now = clock();
-        self.arrived = now;
+        (self.arrived, self.input) = (now, 0);
+        self.replicate(now);
         self.sweep(now);
         while let Some(slot) = self.timers.due(now) {
             // It may have been moved further off since it was entered, or the UE may be gone.

@@ -176,8 +176,8 @@ impl Host {
         }
     }
 
-    /// A message that is not about one UE.
-    pub(super) fn node_message(&mut self, assoc: AssocId, pdu: &[u8]) {
+    /// A message that is not about one UE. Of several hosts each keeps the record, and one answers.
+    pub(super) fn node_message(&mut self, assoc: AssocId, pdu: &[u8], answers: bool) {
         let now = clock();
         let Some(node) = self.nodes.here.get_mut(&assoc) else { return };
         let known = node.record.as_ref().map(|r| r.id);
@@ -195,8 +195,8 @@ impl Host {
         if let Some(request) = outcome.request {
             self.request(assoc, known.is_some(), request);
         }
-        if let Some(pdu) = outcome.answer {
-            self.egress.send(Command::Ngap { assoc, ue: None, pdu });
+        if let Some(pdu) = outcome.answer.filter(|_| answers) {
+            self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu });
         }
         if known.is_none() && self.nodes.is_set_up(assoc) {
             self.tell_new_node(assoc);

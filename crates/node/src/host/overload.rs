@@ -83,7 +83,7 @@ impl Host {
 
     fn tell_relief(&mut self, assoc: AssocId) {
         let pdu = self.overload.asked.map_or_else(ran::overload_stop, ran::overload_start);
-        self.egress.send(Command::Ngap { assoc, ue: None, pdu });
+        self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu });
     }
 
     /// A node has set NG up: it is told what the others were.

@@ -156,7 +156,7 @@ impl Pools {
         first.into_iter().chain(slices).collect()
     }
 
-    fn purpose(&self, slice: usize, kind: NfKind) -> Purpose {
+    pub(crate) fn purpose(&self, slice: usize, kind: NfKind) -> Purpose {
         match (self.config.key, slice) {
             (PoolKey::Wildcard, _) => Purpose { slice: 0, kind: None },
             (_, 0) if kind == NfKind::StateManagement => Purpose { slice, kind: Some(kind) },

@@ -57,6 +57,8 @@ impl Host {
             workers: self.rings.iter().map(|worker| self.worker(worker)).collect(),
             latencies,
             overload: self.overload_status(),
+            hosts: Vec::new(),
+            copies: 0,
         }
     }
 

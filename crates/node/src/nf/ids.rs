@@ -7,7 +7,7 @@ use vireo_core::Identifiers;
 use vireo_core::config::CoreConfig;
 use vireo_core::pools::Range;
 use vireo_core::tmsi::TmsiCipher;
-use vireo_store::region::{Key, Region, Slot};
+use vireo_store::region::{Key, Numbers, Region, Slot};
 use vireo_types::{Bucket, Dnn, Ltmsi, PduSessionType, SessionAddress, Snssai, Tmsi};
 
 /// How often a 5G-TMSI is drawn before the bucket counts as full: at half occupancy the chance to miss is 2^-32.
@@ -20,16 +20,20 @@ pub(crate) struct Giver {
     slices: Vec<Snssai>,
     dnns: Vec<(Dnn, [Option<Range>; 2])>,
     cipher: TmsiCipher,
+    /// The part of each pool of addresses, of how many.
+    part: (u16, u16),
     rng: StdRng,
 }
 
 impl Giver {
-    pub(crate) fn new(region: Region, config: &CoreConfig, key: &[u8; 16], rng: StdRng) -> Self {
+    /// One that gives 5G-TMSIs under a key, and addresses of a part of each pool, of so many.
+    pub(crate) fn new(region: Region, config: &CoreConfig, (key, part): (&[u8; 16], (u16, u16)), rng: StdRng) -> Self {
         Giver {
             region,
             slices: config.slices.iter().map(|s| s.snssai).collect(),
             dnns: config.dnns.iter().map(|d| (d.name.clone(), plan::ranges(d))).collect(),
             cipher: TmsiCipher::new(key),
+            part,
             rng,
         }
     }
@@ -44,17 +48,24 @@ impl Giver {
         usize::from(bucket.get()) % (self.slices.len() + 1)
     }
 
-    /// A number of an owner's buckets that leads to nobody. Numbers are used again only after all others, so that a
-    /// late message of a UE that is gone does not meet its successor.
-    fn draw(&self, owner: usize) -> Option<Ltmsi> {
+    /// A number of an owner's buckets that leads to nobody; of this host's, or if `group` says so, of those that have the
+    /// same hosts as another. Numbers are used again only after all others, so that a late message of a UE that is gone
+    /// does not meet its successor.
+    fn draw(&self, owner: usize, group: Option<u8>) -> Option<Ltmsi> {
         let owners = self.slices.len() as u64 + 1;
         let buckets = (u64::from(Bucket::COUNT) - owner as u64).div_ceil(owners);
         let next = self.region.board(plan::ltmsi_word(owner));
+        // Each host begins elsewhere: who takes over from another does not give numbers that this one gave a moment ago.
+        let first = (u64::from(self.part.0) << 16) / u64::from(self.part.1.max(1)) * buckets;
         // All buckets of the owner in turn, so that each fills evenly.
         for _ in 0..=u16::MAX {
-            let n = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % (buckets << 16);
+            let n = (first + next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) % (buckets << 16);
             let bucket = Bucket::new((owner as u64 + n % buckets * owners) as u16);
             let ltmsi = Ltmsi::new(bucket, (n / buckets) as u16);
+            let of = plan::group(&self.region, bucket);
+            if of == plan::NOT_OURS || group.is_some_and(|group| group != of) {
+                continue;
+            }
             if self.region.slot_of(ltmsi).is_none() {
                 return Some(ltmsi);
             }
@@ -62,9 +73,10 @@ impl Giver {
         None
     }
 
-    /// A number for a UE that is heard of for the first time, of slice 0.
-    pub(crate) fn fresh(&self) -> Option<Ltmsi> {
-        self.draw(0)
+    /// A number for a UE that is heard of for the first time, of slice 0; of a bucket that has the same hosts as `like`.
+    pub(crate) fn fresh(&self, like: Option<Bucket>) -> Option<Ltmsi> {
+        let group = like.map(|bucket| plan::group(&self.region, bucket)).filter(|group| *group != plan::NOT_OURS);
+        self.draw(0, group)
     }
 
     /// The slice that a number is of: 0 = not known yet, else 1 + its position in the configuration.
@@ -81,13 +93,18 @@ impl Giver {
     fn take(&self, slot: Slot, dnn: &Dnn, kind: PduSessionType) -> Option<SessionAddress> {
         let (table, ranges) = self.table(dnn)?;
         let numbers = |n: u8| self.region.numbers(table + n);
+        let take = |numbers: Numbers| {
+            let size = u64::from(numbers.size());
+            let at = |part: u16| (size * u64::from(part) / u64::from(self.part.1.max(1))) as u32;
+            numbers.take_of(slot, at(self.part.0)..at(self.part.0 + 1))
+        };
         let ipv4 = match (kind, ranges[0]) {
             (PduSessionType::Ipv6, _) => None,
-            (_, range) => Some((range?, numbers(0)?.take(slot)?)),
+            (_, range) => Some((range?, take(numbers(0)?)?)),
         };
         let mut address = SessionAddress { ipv4: ipv4.map(|(range, number)| range.ipv4_at(number)), ipv6_prefix: None };
         if kind != PduSessionType::Ipv4 {
-            let prefix = ranges[1].and_then(|range| Some(range.ipv6_at(numbers(1)?.take(slot)?)));
+            let prefix = ranges[1].and_then(|range| Some(range.ipv6_at(take(numbers(1)?)?)));
             if prefix.is_none() {
                 ipv4.and_then(|(_, number)| Some(numbers(0)?.give_back(number, slot)));
                 return None;
@@ -95,6 +112,26 @@ impl Giver {
             address.ipv6_prefix = prefix;
         }
         Some(address)
+    }
+
+    /// Whether other hosts give identifiers too.
+    pub(crate) fn shares(&self) -> bool {
+        self.part.1 > 1
+    }
+
+    /// Takes the addresses of a session that another host gave out, for the UE of a slot here.
+    pub(crate) fn adopt(&self, slot: Slot, dnn: &Dnn, address: &SessionAddress) {
+        let Some((table, ranges)) = self.table(dnn) else { return };
+        let v4 = address.ipv4.and_then(|a| ranges[0]?.index_of_ipv4(a));
+        let v6 = address.ipv6_prefix.and_then(|a| ranges[1]?.index_of_ipv6(a));
+        for (n, number) in [(0, v4), (1, v6)] {
+            if let (Some(number), Some(numbers)) = (number, self.region.numbers(table + n))
+                && !numbers.reserve(number, slot)
+            {
+                tracing::error!(?address, "an address of a UE that was taken over is another UE's: please report it");
+            }
+        }
+        self.region.clear_taken(slot);
     }
 
     /// Gives a UE's addresses back.
@@ -178,7 +215,9 @@ impl Identifiers for Ids<'_> {
         if self.giver.owner(current.bucket()) == home {
             return None;
         }
-        let ltmsi = self.giver.draw(home)?;
+        // Who keeps copies of the UE stays the same: a change of both at once could leave two of it behind.
+        let group = plan::group(&self.giver.region, current.bucket());
+        let ltmsi = self.giver.draw(home, Some(group))?;
         self.giver.region.alias(self.slot, ltmsi).ok()?;
         Some(ltmsi)
     }

@@ -59,6 +59,8 @@ pub(crate) struct Instructions {
     pub(crate) nfs: u8,
     /// The key of the 5G-TMSIs.
     pub(crate) tmsi_key: [u8; 16],
+    /// The part of the pools of addresses that this host gives out, and how many parts there are.
+    pub(crate) part: (u16, u16),
     /// Whether contexts stay in the worker's own memory (a stateful core, for comparison).
     pub(crate) stateful: bool,
 }
@@ -135,7 +137,12 @@ impl Nf {
             untold: 0,
             deficit: Deficit::default(),
             shares: vec![0.0; usize::from(plan.nfs)],
-            ids: Giver::new(region.clone(), &instructions.core, &instructions.tmsi_key, StdRng::from_os_rng()),
+            ids: Giver::new(
+                region.clone(),
+                &instructions.core,
+                (&instructions.tmsi_key, instructions.part),
+                StdRng::from_os_rng(),
+            ),
             ran: ran::View::new(region.clone()),
             config: instructions.core,
             rng,
@@ -274,7 +281,7 @@ impl Nf {
             }
             return false;
         }
-        let Some((arrived, parcel)) = Parcel::decode(octets) else {
+        let Some((arrived, input, parcel)) = Parcel::decode(octets) else {
             tracing::error!("an event does not decode: it is passed over; please report it");
             return false;
         };
@@ -284,7 +291,7 @@ impl Nf {
         };
         let event = event.or_else(|| parcel.into_event());
         let Some(event) = event else { return false };
-        let stepped = catch_unwind(AssertUnwindSafe(|| self.step(nf, slot, sequence, (event, arrived))));
+        let stepped = catch_unwind(AssertUnwindSafe(|| self.step(nf, slot, (sequence, input), (event, arrived))));
         match stepped {
             Ok(Ok(ended)) => ended,
             Ok(Err(error)) => {
@@ -338,7 +345,7 @@ impl Nf {
         &mut self,
         nf: usize,
         slot: Slot,
-        sequence: u64,
+        (sequence, input): (u64, u64),
         (event, arrived): (Event<'_>, vireo_types::Instant),
     ) -> Result<bool, CommitError> {
         let now = clock();
@@ -349,6 +356,10 @@ impl Nf {
         let mut old_references = references(ue);
         old_references.push(ue.ltmsi);
         self.ids.settle_taken(slot, |dnn, number, v6| has_address(&self.ids, ue, dnn, number, v6));
+        if hand.fresh && self.ids.shares() {
+            // Its steps are named by it and the LTMSI, which was another UE's before.
+            ue.sequence = u64::from(self.rng.next_u32() >> 4);
+        }
         ue.sequence += 1;
         let rng = &mut self.rng;
         let mut random = |octets: &mut [u8]| rng.fill_bytes(octets);
@@ -363,7 +374,7 @@ impl Nf {
         };
         let outcome = engine::step(ue, event, &mut env);
         let runs = kind::running(ue).is_some();
-        let outbox = leave(ue, now, before, &old_references, outcome);
+        let outbox = leave(ue, (now, input), before, &old_references, outcome);
         let octets = outbox.encode(std::mem::take(&mut self.outbox));
         let mut octets = octets.ok_or(CommitError::TooLarge(0))?;
         // A running procedure stays with its NF: later messages of it come straight here.
@@ -420,7 +431,7 @@ impl Nf {
 /// What a step leaves for the host.
 fn leave(
     ue: &UeContext,
-    now: vireo_types::Instant,
+    (now, input): (vireo_types::Instant, u64),
     before: Option<Summary>,
     old_references: &[Ltmsi],
     outcome: Outcome,
@@ -437,6 +448,7 @@ fn leave(
         at: now,
         ltmsi: ue.ltmsi,
         key: u64::from(ue.ltmsi.get()) << 36 | (ue.sequence & 0xffff_ffff) << 4,
+        input,
         before,
         after: (!forgets).then(|| Summary::of(ue)),
         settled: old_references.iter().filter(|old| !references.contains(old) && **old != ue.ltmsi).copied().collect(),
@@ -453,7 +465,7 @@ fn has_address(ids: &Giver, ue: &UeContext, dnn: &Dnn, number: u32, ipv6: bool) 
 }
 
 /// The numbers other than its own that a context is still reached by.
-fn references(ue: &UeContext) -> Vec<Ltmsi> {
+pub(crate) fn references(ue: &UeContext) -> Vec<Ltmsi> {
     let connections = ue.amf_ids().map(|id| id.ltmsi());
     let sessions = ue.sessions.iter().flat_map(|s| s.seids()).map(|seid| seid.ltmsi());
     connections.chain(sessions).filter(|l| *l != ue.ltmsi).collect()

@@ -47,6 +47,8 @@ pub(crate) struct Outbox {
     pub(crate) ltmsi: Ltmsi,
     /// What PFCP requests of the step are known by: the same when it runs again (DESIGN decision 4).
     pub(crate) key: u64,
+    /// The balancer's number of the input that the step carried out, 0 if it was none of that.
+    pub(crate) input: u64,
     /// When something is due for the UE.
     pub(crate) deadline: Option<Instant>,
     /// What there was before, and what there is.

@@ -90,17 +90,21 @@ pub(crate) enum Parcel<'a> {
 }
 
 impl<'a> Parcel<'a> {
-    /// Its octets, appended; before them when it came to this core.
-    pub(crate) fn encode(&self, arrived: Instant, mut to: Vec<u8>) -> Vec<u8> {
+    /// Its octets, appended; before them when it came to this core and the input that it is of, if a cluster's balancer
+    /// has given that a number (0 = none).
+    pub(crate) fn encode(&self, arrived: Instant, input: u64, mut to: Vec<u8>) -> Vec<u8> {
         to.extend_from_slice(&arrived.0.to_le_bytes());
+        to.extend_from_slice(&input.to_le_bytes());
         // Nothing of a parcel has no encoding.
         postcard::to_extend(self, to).unwrap_or_default()
     }
 
     /// Of its octets. They were written by this release: `None` is a fault of this build.
-    pub(crate) fn decode(octets: &'a [u8]) -> Option<(Instant, Self)> {
+    pub(crate) fn decode(octets: &'a [u8]) -> Option<(Instant, u64, Self)> {
         let (arrived, octets) = octets.split_first_chunk()?;
-        Some((Instant(u64::from_le_bytes(*arrived)), postcard::from_bytes(octets).ok()?))
+        let (input, octets) = octets.split_first_chunk()?;
+        let parcel = postcard::from_bytes(octets).ok()?;
+        Some((Instant(u64::from_le_bytes(*arrived)), u64::from_le_bytes(*input), parcel))
     }
 
     /// The event, for what is one as it stands; the first messages of connections are read further.

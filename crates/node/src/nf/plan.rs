@@ -1,9 +1,11 @@
 //! Where host and workers find each other in the region: rings, the board's words, bulletins and number tables. Both
 //! sides compute it from the same few sizes.
 
+use std::sync::atomic::Ordering;
 use vireo_core::config::{CoreConfig, DnnConfig};
 use vireo_core::pools::Range;
 use vireo_store::region::{Bell, Region, RegionConfig, Ring, TABLES};
+use vireo_types::Bucket;
 
 /// The host thread's number among the workers of the region.
 pub(crate) const HOST: u8 = 0;
@@ -28,8 +30,13 @@ const POISONED: u32 = 8;
 const BOARD_LTMSI: u32 = 16;
 /// Owners of buckets: slice 0 and the slices.
 pub(crate) const OWNERS: usize = 256;
+/// Of each bucket an octet, eight to a word: which of this host's groups it is of, [`NOT_OURS`] if it is none of this
+/// host's. All are of group 0 if there is one host.
+const BOARD_GROUPS: u32 = BOARD_LTMSI + OWNERS as u32;
+/// The group of buckets of other hosts.
+pub(crate) const NOT_OURS: u8 = u8::MAX;
 /// What is known of each NF.
-const BOARD_NF: u32 = BOARD_LTMSI + OWNERS as u32;
+const BOARD_NF: u32 = BOARD_GROUPS + Bucket::COUNT as u32 / 8;
 
 /// Words of an NF on the board: a cache line.
 const NF_WORDS: u32 = 8;
@@ -106,6 +113,20 @@ pub(crate) fn poison_words() -> std::ops::Range<u32> {
 /// The word of the next LTMSI number of an owner.
 pub(crate) fn ltmsi_word(owner: usize) -> u32 {
     BOARD_LTMSI + owner.min(OWNERS - 1) as u32
+}
+
+/// The group that a bucket is of: buckets of one group have the same hosts.
+pub(crate) fn group(region: &Region, bucket: Bucket) -> u8 {
+    let (word, at) = (u32::from(bucket.get()) / 8, usize::from(bucket.get()) % 8);
+    region.board(BOARD_GROUPS + word).load(Ordering::Relaxed).to_le_bytes()[at]
+}
+
+/// Says of what group each bucket is.
+pub(crate) fn set_groups(region: &Region, of: impl Fn(Bucket) -> u8) {
+    for word in 0..Bucket::COUNT / 8 {
+        let octets = std::array::from_fn(|at| of(Bucket::new(word * 8 + at as u16)));
+        region.board(BOARD_GROUPS + u32::from(word)).store(u64::from_le_bytes(octets), Ordering::Relaxed);
+    }
 }
 
 /// The number tables of the UE addresses: two for each data network, IPv4 and IPv6, empty where it has no pool.

@@ -2,7 +2,7 @@
 
 use super::check;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +14,13 @@ const BATCH: usize = 64;
 pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
+    /// For a thread that waits for something else than an endpoint, by its descriptor; whoever waits clears it.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: no pointers are passed; the result is checked and owned at once.
+        let event = unsafe { OwnedFd::from_raw_fd(check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?) };
+        Ok(Waker(Arc::new(event)))
+    }
+
     /// Ends the wait that is under way, or the next one. Several wakes before a wait count as one. Any thread may
     /// call it; it never blocks.
     pub fn wake(&self) {
@@ -23,10 +30,17 @@ impl Waker {
         unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    fn clear(&self) {
+    /// Takes the wakes that were.
+    pub fn clear(&self) {
         let mut count = [0_u8; 8];
         // SAFETY: the descriptor is open and non-blocking, and the buffer is eight writable bytes.
         unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
@@ -54,13 +68,9 @@ const WATCHED: u64 = 1 << 32;
 
 impl Reactor {
     pub(crate) fn new() -> io::Result<Self> {
-        // SAFETY: no pointers are passed; the results are checked and owned at once.
-        let (epoll, event) = unsafe {
-            let epoll = OwnedFd::from_raw_fd(check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?);
-            (epoll, OwnedFd::from_raw_fd(check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?))
-        };
-        let reactor =
-            Self { epoll, waker: Waker(Arc::new(event)), tokens: Vec::new(), ready: Vec::with_capacity(BATCH) };
+        // SAFETY: no pointers are passed; the result is checked and owned at once.
+        let epoll = unsafe { OwnedFd::from_raw_fd(check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?) };
+        let reactor = Self { epoll, waker: Waker::new()?, tokens: Vec::new(), ready: Vec::with_capacity(BATCH) };
         reactor.register(reactor.waker.0.as_raw_fd(), WAKER)?;
         Ok(reactor)
     }

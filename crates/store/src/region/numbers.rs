@@ -109,11 +109,17 @@ impl Numbers {
     /// that were looked at), or if the slot has two notes of numbers that [`Region::clear_taken`] was not told of. Only
     /// who works for the slot's UE does this.
     pub fn take(&self, slot: Slot) -> Option<u32> {
+        self.take_of(slot, 0..self.size)
+    }
+
+    /// As [`Numbers::take`], of these numbers alone: who takes of one table takes of the same part of it each time.
+    pub fn take_of(&self, slot: Slot, part: std::ops::Range<u32>) -> Option<u32> {
+        let size = part.end.min(self.size).checked_sub(part.start).filter(|size| *size > 0)?;
         let note = self.free_note(slot)?;
         let cursor = self.region.word(self.base + N_CURSOR);
         let start = cursor.load(Ordering::Relaxed);
-        for at in start..start + LOOKS.min(self.size.into()) {
-            let number = (at % u64::from(self.size)) as u32;
+        for at in start..start + LOOKS.min(size.into()) {
+            let number = part.start + (at % u64::from(size)) as u32;
             if self.owner(number).is_none() {
                 note.store(self.to_note(number), Ordering::Release);
                 if self.change(number, 0, slot.0 + 1) {
@@ -124,7 +130,7 @@ impl Numbers {
             }
         }
         note.store(0, Ordering::Release);
-        cursor.fetch_max(start + LOOKS.min(self.size.into()), Ordering::Relaxed);
+        cursor.fetch_max(start + LOOKS.min(size.into()), Ordering::Relaxed);
         None
     }
 

@@ -172,13 +172,18 @@ impl Region {
     /// Reads a record without its context, for its effects; false if it was never committed, or is gone: superseded and
     /// its effects sent.
     pub fn read_outbox(&self, buffer: Buffer, to: &mut Snapshot) -> bool {
+        self.read_record(buffer, to, false)
+    }
+
+    /// As [`Region::read_outbox`], with the context or without.
+    pub fn read_record(&self, buffer: Buffer, to: &mut Snapshot, with_context: bool) -> bool {
         to.word = 0;
         to.buffer = None;
         to.context.clear();
         if self.capacity(buffer.number).is_none() || self.in_use(buffer.number) != buffer {
             return false;
         }
-        let read = self.read_buffer(buffer.number, to, false) && self.was_committed(buffer.number);
+        let read = self.read_buffer(buffer.number, to, with_context) && self.was_committed(buffer.number);
         fence(Ordering::Acquire);
         read && self.in_use(buffer.number) == buffer
     }

@@ -2,7 +2,7 @@
 
 use super::file::{self, Dnn, File, LONGEST, PacketDriver, SctpDriver, SliceId};
 use super::values::{Local, Net, Span};
-use super::{Config, LogConfig, SubscribersConfig, home_network, runtime, slices as user_plane};
+use super::{Config, LogConfig, SubscribersConfig, cluster, home_network, runtime, slices as user_plane};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{
@@ -39,6 +39,7 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
         pools: runtime::pools(&file.pools, &file.steering, slices.len(), &mut problems),
         state: runtime::state(&file.state, &mut problems),
         overload: runtime::overload(&file.overload, &mut problems),
+        cluster: cluster::cluster(file, &mut problems),
         upf: upf(
             &file.upf,
             &file.datapath,

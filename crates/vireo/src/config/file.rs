@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_core::config::Timers as CoreTimers;
 use vireo_core::schedule::forward::Policy;
+use vireo_node::cluster::ClusterConfig;
 use vireo_node::config::{ApiConfig, N2Config, N4Config, OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
 use vireo_node::upf::UpfConfig;
 use vireo_types::{Duration, PduSessionType, Plmn};
@@ -27,6 +28,8 @@ pub(crate) struct File {
     pub(super) host: Host,
     pub(super) pools: Pools,
     pub(super) steering: Steering,
+    pub(super) cluster: Cluster,
+    pub(super) replication: Replication,
     pub(super) state: State,
     pub(super) overload: Overload,
     pub(super) subscribers: Subscribers,
@@ -453,10 +456,76 @@ pub(super) enum Key {
     Wildcard,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Steering {
     pub(super) intra: Policy,
+    pub(super) inter: String,
+}
+
+impl Default for Steering {
+    fn default() -> Self {
+        Steering { intra: Policy::default(), inter: ClusterConfig::default().inter.name().into() }
+    }
+}
+
+/// The hosts of a cluster and their balancer.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Cluster {
+    pub(super) balancer: SocketAddr,
+    pub(super) listen: SocketAddr,
+    pub(super) hosts: u16,
+    pub(super) address_parts: u16,
+    pub(super) heartbeat: Span,
+    pub(super) misses: u32,
+    pub(super) report: Span,
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        let c = ClusterConfig::default();
+        Cluster {
+            balancer: c.balancer,
+            listen: c.listen,
+            hosts: c.hosts,
+            address_parts: c.address_parts,
+            heartbeat: Span(c.heartbeat.into()),
+            misses: c.misses,
+            report: Span(c.report.into()),
+        }
+    }
+}
+
+/// Copies of UEs' contexts at other hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Replication {
+    pub(super) mode: Mode,
+    pub(super) replicas: usize,
+    pub(super) ack: Ack,
+}
+
+impl Default for Replication {
+    fn default() -> Self {
+        Replication { mode: Mode::None, replicas: 1, ack: Ack::One }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Mode {
+    None,
+    Cold,
+    Hot,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Ack {
+    None,
+    One,
+    All,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

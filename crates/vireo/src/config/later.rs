@@ -2,12 +2,8 @@
 
 use figment::value::{Dict, Value};
 
-/// Sections and what this release does instead.
-const SECTIONS: [(&str, &str); 1] = [("replication", "there is one host")];
-
 /// Keys and what this release does instead.
-const KEYS: [(&str, &str, &str); 2] =
-    [("steering", "inter", "there is one host"), ("state", "preset", "every transaction is committed")];
+const KEYS: [(&str, &str, &str); 1] = [("state", "preset", "every transaction is committed")];
 
 /// Keys of a slice.
 const SLICE_KEYS: [&str; 1] = ["replicas"];
@@ -23,11 +19,6 @@ const VALUES: [(&str, &str, &[&str], &str); 3] = [
 pub(super) fn refused(root: &Dict) -> Vec<String> {
     let mut problems = Vec::new();
     let section = |name: &str| root.get(name).and_then(Value::as_dict);
-    for (name, instead) in SECTIONS {
-        if root.contains_key(name) {
-            problems.push(format!("{name}: not implemented in this release ({instead}): remove the section"));
-        }
-    }
     for (name, key, instead) in KEYS {
         if section(name).is_some_and(|s| s.contains_key(key)) {
             problems.push(format!("{name}.{key}: not implemented in this release ({instead}): remove the key"));

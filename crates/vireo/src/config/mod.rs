@@ -4,6 +4,7 @@
 //! default. A variable `VIREO_SECTION__KEY` overrides a key: `VIREO_CORE__TACS=[1,2]`, `VIREO_LOG__REVEAL_SUPI=true`.
 
 mod check;
+mod cluster;
 mod command;
 mod file;
 mod home_network;
@@ -20,6 +21,7 @@ use file::File;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use vireo_core::config::CoreConfig;
+use vireo_node::cluster::ClusterConfig;
 use vireo_node::config::{ApiConfig, N2Config, N4Config, OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
 use vireo_node::upf::UpfConfig;
 use vireo_subscribers::UdmConfig;
@@ -39,6 +41,8 @@ pub(crate) struct Config {
     pub(crate) pools: PoolsConfig,
     pub(crate) state: StateConfig,
     pub(crate) overload: OverloadConfig,
+    /// Of the balancer and the hosts of a cluster.
+    pub(crate) cluster: ClusterConfig,
     /// The embedded UPF, if there is one.
     pub(crate) upf: Option<UpfConfig>,
     pub(crate) subscribers: SubscribersConfig,

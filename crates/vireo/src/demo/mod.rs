@@ -1,6 +1,7 @@
 //! `vireo demo`: a core, a RAN with UEs and a data network on this machine, in namespaces of their own: the UEs
 //! register, get sessions, exchange packets with the data network and leave. Succeeds only if every UE did.
 
+mod cluster;
 mod kill;
 mod migrate;
 mod report;
@@ -13,6 +14,7 @@ use crate::lab::emulator::{self, EmulatorOptions, Load};
 use crate::lab::netns::interface_counters;
 use crate::lab::{Interrupt, Lab, N2, N6, create, has_ipv6};
 use clap::ValueEnum;
+use cluster::{Doom, Fate, Replication};
 use kill::{Killer, Rate};
 use migrate::{Between, Migrator};
 use report::Report;
@@ -57,6 +59,19 @@ pub(crate) struct Args {
     /// UPFs that the UEs' sessions are spread over; a second one is a process of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     upfs: u8,
+    /// Run the core as a cluster: a balancer and so many hosts behind it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=16))]
+    #[arg(conflicts_with_all = ["kill_nf", "migrate", "upfs"])]
+    hosts: Option<u16>,
+    /// Which commits the hosts copy to one another
+    #[arg(long, value_enum, default_value_t = Replication::Hot, requires = "hosts")]
+    replication: Replication,
+    /// What befalls the host with the most UEs while these are busy
+    #[arg(long, value_enum, requires = "hosts")]
+    fail_host: Option<Fate>,
+    /// When, from the first registration on [default: when all have registered and come back from idle]
+    #[arg(long, value_name = "TIME", requires = "fail_host", value_parser = humantime::parse_duration)]
+    fail_after: Option<Duration>,
     /// Write the result as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -123,23 +138,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     // Before the core, so that its association with the UPF is in it.
     let capture = pcap.map(|file| Capture::start(file, &[N2, "lo"])).transpose()?;
     let log = log.map_or_else(|| create(Path::new("/tmp/core.log")), Ok)?;
-    let ciphering = args.ciphering.unwrap_or(if args.pcap.is_some() { Ciphering::Nea0 } else { Ciphering::Nea2 });
     let between = if args.upfs > 1 { Between::Upfs } else { Between::Slices };
-    let options = match (between, args.migrate) {
-        (Between::Upfs, _) => {
-            CoreOptions { upf: second::OF_THE_FIRST.into(), slices: second::SLICES.into(), ..CoreOptions::default() }
-        }
-        (Between::Slices, Some(_)) => CoreOptions { slices: migrate::slices(), ..CoreOptions::default() },
-        (Between::Slices, None) => CoreOptions::default(),
-    };
-    let options = CoreOptions {
-        subscribers: args.ues.into(),
-        ciphering: vec![text(ciphering).to_uppercase()],
-        tables: datapath(args, &lab)?
-            + if args.pcap.is_some() { N4_ON_THE_WIRE } else { "" }
-            + &if args.upfs > 1 { second::table() } else { String::new() },
-        ..options
-    };
+    let options = core_options(args, &lab, between)?;
     let second = (args.upfs > 1).then(|| second::start(&lab, &networks())).transpose()?;
     let mut core = Core::start(&lab, &options, log, &interrupt)?;
     core.wait_for_upfs(&interrupt)?;
@@ -148,7 +148,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let before = lab.data_network_counters()?;
     let mut killers = [args.kill_nf.map(Killer::of_steps), args.kill_data.map(Killer::of_packets)];
     let mut migrator = args.migrate.map(|rate| Migrator::new(rate, between));
-    let mut meanwhile = |core: &Core| {
+    // All have registered by then, and about as many are busy as ever.
+    let busy = Duration::from_secs_f64(f64::from(args.ues) / f64::from(args.rate));
+    let after = args.fail_after.unwrap_or(busy + IN_THE_MIDDLE);
+    let mut doom = args.fail_host.map(|fate| Doom::new(fate, after));
+    let (mut most, mut counted) = (Vec::new(), Instant::now());
+    let mut meanwhile = |core: &mut Core| {
+        if args.hosts.is_some() && counted.elapsed() > COUNT_EVERY {
+            counted = Instant::now();
+            spread(core, &mut most)?;
+        }
+        doom.as_mut().map_or(Ok(()), |doom| doom.work(core))?;
         killers.iter_mut().flatten().try_for_each(|killer| killer.work(core))?;
         migrator.as_mut().map_or(Ok(()), |migrator| migrator.work(core))
     };
@@ -172,6 +182,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     (report.kills, report.data_kills) = (kills.unwrap_or(0), data_kills.unwrap_or(0));
     (report.data_takeovers, report.packets_died) = (user_plane.takeovers, user_plane.packets_died);
     report.longest_takeover_us = user_plane.longest_takeover_us;
+    report.hosts = most;
+    report.failed_hosts = doom.as_ref().map_or(0, |doom| doom.failed);
     report.migrations = match between {
         Between::Slices => migrator.as_ref().map_or(0, |migrator| migrator.migrations),
         Between::Upfs => relocated,
@@ -184,6 +196,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if report.data_takeovers < report.data_kills {
         let (kills, takeovers) = (report.data_kills, report.data_takeovers);
         return Err(Failure(format!("{kills} data workers were killed, and only {takeovers} taken over from")));
+    }
+    if let Some(idle) = report.hosts.iter().position(|ues| *ues == 0).filter(|_| report.failed_hosts == 0) {
+        return Err(Failure(format!("host {idle} has never had a UE: they are not spread")));
     }
     if migrator.is_some() {
         check_moved(&report, &slices)?;
@@ -203,9 +218,45 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Err(Failure("not every UE succeeded: see the table".into()))
 }
 
+/// What the core is started with.
+fn core_options(args: &Args, lab: &Lab, between: Between) -> Result<CoreOptions, Failure> {
+    let ciphering = args.ciphering.unwrap_or(if args.pcap.is_some() { Ciphering::Nea0 } else { Ciphering::Nea2 });
+    let options = match (between, args.migrate) {
+        (Between::Upfs, _) => {
+            CoreOptions { upf: second::OF_THE_FIRST.into(), slices: second::SLICES.into(), ..CoreOptions::default() }
+        }
+        (Between::Slices, Some(_)) => CoreOptions { slices: migrate::slices(), ..CoreOptions::default() },
+        (Between::Slices, None) => CoreOptions::default(),
+    };
+    Ok(CoreOptions {
+        subscribers: args.ues.into(),
+        ciphering: vec![text(ciphering).to_uppercase()],
+        hosts: args.hosts.unwrap_or(0).into(),
+        tables: datapath(args, lab)?
+            + &cluster::tables(args.hosts.unwrap_or(0).into(), args.replication)
+            + if args.pcap.is_some() { N4_ON_THE_WIRE } else { "" }
+            + &if args.upfs > 1 { second::table() } else { String::new() },
+        ..options
+    })
+}
+
 /// The networks of UEs' addresses here, IPv4's first.
 fn networks() -> Vec<&'static str> {
     UE_NETWORKS.into_iter().filter(|network| has_ipv6() || !network.contains(':')).collect()
+}
+
+/// How long after the last registration a host fails: UEs come back from idle then.
+const IN_THE_MIDDLE: Duration = Duration::from_millis(700);
+
+/// How often the hosts are asked how many UEs they have.
+const COUNT_EVERY: Duration = Duration::from_millis(100);
+
+/// Takes down the most UEs that each host has had at a time.
+fn spread(core: &Core, most: &mut Vec<u64>) -> Result<(), Failure> {
+    let now = core.registered_by_host()?;
+    most.resize(now.len(), 0);
+    most.iter_mut().zip(now).for_each(|(most, now)| *most = (*most).max(now as u64));
+    Ok(())
 }
 
 /// What the user plane has counted once so many data workers are taken over from: the last one may have been killed a
@@ -283,7 +334,8 @@ fn emulator_options(args: &Args) -> EmulatorOptions {
         scenario: args.scenario.clone(),
         // The first UEs rest until the last ones have registered, so that all are there at one time.
         idle: Duration::from_millis(500) + Duration::from_secs(1) * args.ues / args.rate,
-        watch_memory: true,
+        // Of hosts it is not known.
+        watch_memory: args.hosts.is_none(),
         quiet: false,
         // Enough for most sessions to be moved between UPFs in the middle of them.
         more: if args.upfs > 1 { ["--echoes", "400"].map(str::to_owned).to_vec() } else { vec![] },

@@ -41,6 +41,10 @@ pub(super) struct Report {
     pub(super) packets_died: u64,
     /// Times that a user was moved to another slice of the user plane meanwhile.
     pub(super) migrations: u64,
+    /// The most UEs that each host of a cluster held registered at a time.
+    pub(super) hosts: Vec<u64>,
+    /// Hosts that were made to fail meanwhile.
+    pub(super) failed_hosts: u64,
     /// Packets of UEs that had to be sent again or were never answered.
     pub(super) lost_packets: u64,
     /// From the first message to Registration Complete.
@@ -88,6 +92,8 @@ impl Report {
             longest_takeover_us: 0,
             packets_died: 0,
             migrations: 0,
+            hosts: Vec::new(),
+            failed_hosts: 0,
             lost_packets: echoes.resent + echoes.echoes.saturating_sub(echoes.echoes_answered),
             failures: ues.saturating_sub(result.succeeded) + result.violations.values().sum::<u64>(),
             registration_us: result.latency("registration"),
@@ -109,6 +115,13 @@ impl Report {
                 self.longest_takeover_us as f64 / 1000.0,
                 self.packets_died
             ),
+        }
+    }
+
+    fn of_hosts(&self) -> String {
+        match self.hosts.len() {
+            0 => "one process".to_owned(),
+            hosts => format!("{hosts} with at most {:?} UEs; {} failed", self.hosts, self.failed_hosts),
         }
     }
 
@@ -136,6 +149,7 @@ impl fmt::Display for Report {
             ("workers killed", self.kills.to_string()),
             ("data workers killed", self.data_kills()),
             ("users moved", self.migrations.to_string()),
+            ("hosts", self.of_hosts()),
             ("packets lost", self.lost_packets.to_string()),
             ("registration takes", latency(self.registration_us)),
             ("session takes", latency(self.session_us)),

@@ -56,6 +56,8 @@ pub(crate) const HN_KEYS: [HnKey; 2] = [
 pub(crate) const CONFIG: &str = "/tmp/vireo.toml";
 const DATABASE: &str = "/tmp/vireo.db";
 const API: &str = "http://127.0.0.1:9090";
+/// The first host of a cluster has this port, the others follow.
+const HOST_PORT: u16 = 9091;
 /// UEs that are asked for in one go.
 const UES: usize = 1000;
 const START_WITHIN: Duration = Duration::from_secs(20);
@@ -84,6 +86,8 @@ pub(crate) struct CoreOptions {
     pub(crate) processors: Vec<usize>,
     /// From which subscriber on they are in another slice than SST 1, and its SST.
     pub(crate) other_slice: Option<(u64, u8)>,
+    /// Hosts behind a balancer; 0 = the whole core as one process.
+    pub(crate) hosts: usize,
 }
 
 impl Default for CoreOptions {
@@ -97,6 +101,7 @@ impl Default for CoreOptions {
             ipv4_pool: UE_NETWORKS[0],
             processors: Vec::new(),
             other_slice: None,
+            hosts: 0,
         }
     }
 }
@@ -104,20 +109,41 @@ impl Default for CoreOptions {
 /// A running core.
 #[derive(Debug)]
 pub(crate) struct Core {
-    /// Its process.
+    /// Its process: the whole core, or the balancer of a cluster.
     pub(crate) process: Process,
+    /// The hosts behind a balancer.
+    hosts: Vec<Member>,
+}
+
+/// A host of a cluster.
+#[derive(Debug)]
+struct Member {
+    process: Process,
+    api: String,
+    /// It was made to fail.
+    doomed: bool,
 }
 
 impl Core {
     /// Provisions, configures and starts it, and waits until it is ready. Its log goes to `log`.
     pub(crate) fn start(lab: &Lab, options: &CoreOptions, log: File, interrupt: &Interrupt) -> Result<Self, Failure> {
         prepare(options)?;
-        let mut command = Process::this_program();
-        command.args(["run", "--config", CONFIG]);
-        let start = || Process::start("core", &lab.core, &mut command, Some(log));
-        let mut core = Core { process: process::on_processors(&options.processors, start)?? };
+        let start = |name: &'static str, role: &str, api: &str, log: File| {
+            let mut command = Process::this_program();
+            command.args([role, "--config", CONFIG]).env("VIREO_API__LISTEN", api);
+            let start = || Process::start(name, &lab.core, &mut command, Some(log));
+            process::on_processors(&options.processors, start)?.map_err(Failure::from)
+        };
+        let role = if options.hosts > 0 { "balancer" } else { "run" };
+        let logs: Vec<File> = (0..options.hosts).map(|_| log.try_clone()).collect::<Result<_, _>>()?;
+        let mut core = Core { process: start("core", role, address(API), log)?, hosts: Vec::new() };
+        for (port, log) in (HOST_PORT..).zip(logs) {
+            let api = format!("http://127.0.0.1:{port}");
+            let process = start("host", "host", address(&api), log)?;
+            core.hosts.push(Member { process, api, doomed: false });
+        }
         let deadline = Instant::now() + START_WITHIN;
-        while status::fetch(API, "/healthz").is_err() {
+        while !core.is_ready(options.hosts) {
             core.check()?;
             interrupt.check()?;
             if Instant::now() > deadline {
@@ -134,10 +160,64 @@ impl Core {
         Ok(self.counts()?.registered)
     }
 
-    /// How many of everything it holds.
+    /// Whether RAN nodes are served.
+    fn is_ready(&self, hosts: usize) -> bool {
+        let status =
+            || -> Result<Status, Failure> { Ok(serde_json::from_str(&status::fetch(API, "/status?limit=0")?)?) };
+        status().is_ok_and(|status| status.hosts.len() == hosts)
+    }
+
+    /// CPU time of all its processes that are there.
+    pub(crate) fn cpu(&self) -> Result<Duration, Failure> {
+        let mut cpu = self.process.cpu()?;
+        for host in self.hosts.iter().filter(|host| !host.doomed) {
+            cpu += host.process.cpu()?;
+        }
+        Ok(cpu)
+    }
+
+    /// How many of everything it holds; in a cluster of each host that is there, but RAN nodes, which all hosts know.
     pub(crate) fn counts(&self) -> Result<Counts, Failure> {
-        let status: Status = serde_json::from_str(&status::fetch(API, "/status?limit=0")?)?;
-        Ok(status.counts)
+        let counts = |api: &str| -> Result<Counts, Failure> {
+            let status: Status = serde_json::from_str(&status::fetch(api, "/status?limit=0")?)?;
+            Ok(status.counts)
+        };
+        if self.hosts.is_empty() {
+            return counts(API);
+        }
+        let mut sum = Counts::default();
+        for host in self.hosts.iter().filter(|host| !host.doomed) {
+            let Counts { gnbs, ues, registered, connected, sessions } = counts(&host.api)?;
+            sum.gnbs = sum.gnbs.max(gnbs);
+            sum.ues += ues;
+            sum.registered += registered;
+            sum.connected += connected;
+            sum.sessions += sessions;
+        }
+        Ok(sum)
+    }
+
+    /// UEs that each host of a cluster holds registered.
+    pub(crate) fn registered_by_host(&self) -> Result<Vec<usize>, Failure> {
+        let of = |host: &Member| -> Result<usize, Failure> {
+            let status: Status = serde_json::from_str(&status::fetch(&host.api, "/status?limit=0")?)?;
+            Ok(status.counts.registered)
+        };
+        self.hosts.iter().map(|host| if host.doomed { Ok(0) } else { of(host) }).collect()
+    }
+
+    /// The host of a cluster that holds the most UEs.
+    pub(crate) fn busiest_host(&self) -> Result<usize, Failure> {
+        let all = self.registered_by_host()?;
+        let most = all.iter().enumerate().max_by_key(|(_, ues)| **ues);
+        most.map(|(host, _)| host).ok_or_else(|| Failure("the core is one process: it has no hosts".into()))
+    }
+
+    /// Sends a host of a cluster a signal; from then on it is not counted on.
+    pub(crate) fn signal_host(&mut self, host: usize, signal: libc::c_int) -> Result<(), Failure> {
+        let Some(member) = self.hosts.get_mut(host) else { return Err(Failure("there is no such host".into())) };
+        member.doomed = true;
+        Ok(member.process.signal(signal)?)
     }
 
     /// What its user plane has counted.
@@ -206,6 +286,12 @@ impl Core {
 
     /// Fails if it has ended.
     pub(crate) fn check(&mut self) -> Result<(), Failure> {
+        for host in self.hosts.iter_mut().filter(|host| !host.doomed) {
+            if let Some(status) = host.process.ended()? {
+                let words = host.process.last_words(LAST_WORDS);
+                return Err(Failure(format!("a host ended early ({status}); the core's last words:\n{words}")));
+            }
+        }
         match self.process.ended()? {
             None => Ok(()),
             Some(status) => {
@@ -218,6 +304,13 @@ impl Core {
     /// Ends it in good order; anything but exit code 0 is a failure.
     pub(crate) fn stop(mut self) -> Result<(), Failure> {
         self.check()?;
+        for mut host in std::mem::take(&mut self.hosts) {
+            let status = host.process.terminate()?;
+            if !status.success() && !host.doomed {
+                let words = host.process.last_words(LAST_WORDS);
+                return Err(Failure(format!("a host did not end in good order ({status}); last words:\n{words}")));
+            }
+        }
         let status = self.process.terminate()?;
         if status.success() {
             return Ok(());
@@ -225,6 +318,11 @@ impl Core {
         let words = self.process.last_words(LAST_WORDS);
         Err(Failure(format!("the core did not end in good order ({status}); its last words:\n{words}")))
     }
+}
+
+/// What a URL leads to.
+fn address(url: &str) -> &str {
+    url.trim_start_matches("http://")
 }
 
 /// The metrics without labels of a text in Prometheus' format.

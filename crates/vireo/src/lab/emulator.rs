@@ -215,9 +215,9 @@ pub(crate) fn run_with(
     core: &mut Core,
     options: &EmulatorOptions,
     interrupt: &Interrupt,
-    meanwhile: &mut dyn FnMut(&Core) -> Result<(), Failure>,
+    meanwhile: &mut dyn FnMut(&mut Core) -> Result<(), Failure>,
 ) -> Result<Emulated, Failure> {
-    let core_before = core.process.cpu()?;
+    let core_before = core.cpu()?;
     let children_before = process::cpu_of_ended_children()?;
     let mut emulator = Emulator::start(lab, options)?;
     let mut memory = Memory::new(options);
@@ -229,7 +229,7 @@ pub(crate) fn run_with(
     Ok(Emulated {
         result: emulator.result()?,
         cpu: process::cpu_of_ended_children()?.saturating_sub(children_before),
-        core_cpu: core.process.cpu()?.saturating_sub(core_before),
+        core_cpu: core.cpu()?.saturating_sub(core_before),
         core_bytes_per_ue: memory.per_ue(),
     })
 }

@@ -117,6 +117,15 @@ impl Process {
         resident(&status).ok_or_else(|| io::Error::other(format!("the kernel tells no memory of {}", self.name)))
     }
 
+    /// Sends it a signal, if it is still there.
+    pub(crate) fn signal(&mut self, signal: libc::c_int) -> io::Result<()> {
+        if self.child.try_wait()?.is_none() {
+            // SAFETY: takes no pointers. The child has not been waited for, so its number is still its own.
+            unsafe { libc::kill(self.child.id() as libc::pid_t, signal) };
+        }
+        Ok(())
+    }
+
     /// Ends it in good order: SIGTERM, and SIGKILL if that does not help.
     pub(crate) fn terminate(&mut self) -> io::Result<ExitStatus> {
         if let Some(status) = self.child.try_wait()? {

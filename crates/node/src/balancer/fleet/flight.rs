@@ -1,0 +1,122 @@
+//! What was given to a host and what it has had sent, lately: when it dies, who takes over is given the one again, and
+//! repeats of the other are dropped (DESIGN decision 4).
+
+use crate::host::Input;
+use rustc_hash::FxHashSet;
+use std::collections::{BTreeMap, VecDeque};
+use vireo_types::{Duration, Instant};
+
+/// How long an input is kept of which no host says that it is carried out: many are by no commit, and are never spoken of.
+/// By far longer than it takes to find out that a host is dead.
+const KEPT: Duration = Duration::from_secs(5);
+/// Inputs that are kept at most; then the oldest go.
+const MOST: usize = 1 << 20;
+
+/// The inputs that a host was given and has not said to be done with, by their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Flying(BTreeMap<u64, (Instant, Input)>);
+
+impl Flying {
+    /// The host is given an input.
+    pub(super) fn add(&mut self, number: u64, input: Input, now: Instant) {
+        self.0.insert(number, (now, input));
+        // Two at a time: it shrinks as long as there is something to let go.
+        for _ in 0..2 {
+            let over = self.0.len() > MOST;
+            match self.0.first_entry() {
+                Some(oldest) if over || now.since(oldest.get().0) > KEPT => drop(oldest.remove()),
+                _ => break,
+            }
+        }
+    }
+
+    /// It is done with one.
+    pub(super) fn done(&mut self, number: u64) {
+        self.0.remove(&number);
+    }
+
+    /// Those that are not, in their order.
+    pub(super) fn into_unfinished(self, now: Instant) -> Vec<(u64, Input)> {
+        let late = |at: Instant| now.since(at) > KEPT;
+        self.0.into_iter().filter(|(_, (at, _))| !late(*at)).map(|(number, (_, input))| (number, input)).collect()
+    }
+}
+
+/// The names of the effects that a host has had sent lately.
+#[derive(Debug, Default)]
+pub(super) struct Emitted(VecDeque<(Instant, u64)>);
+
+impl Emitted {
+    pub(super) fn add(&mut self, key: u64, now: Instant) {
+        if key != 0 {
+            self.0.push_back((now, key));
+        }
+        while self.0.front().is_some_and(|(at, _)| now.since(*at) > KEPT) || self.0.len() > MOST {
+            self.0.pop_front();
+        }
+    }
+}
+
+/// The names of what dead hosts have had sent.
+#[derive(Debug, Default)]
+pub(super) struct Repeats {
+    keys: FxHashSet<u64>,
+    until: Instant,
+}
+
+impl Repeats {
+    /// A host is dead.
+    pub(super) fn add(&mut self, emitted: Emitted, now: Instant) {
+        self.keys.extend(emitted.0.into_iter().map(|(_, key)| key));
+        self.until = now + KEPT;
+    }
+
+    /// Whether this was sent.
+    pub(super) fn has(&self, key: u64) -> bool {
+        !self.keys.is_empty() && self.keys.contains(&key)
+    }
+
+    /// Time passes.
+    pub(super) fn forget(&mut self, now: Instant) {
+        if now > self.until && !self.keys.is_empty() {
+            self.keys = FxHashSet::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vireo_types::Seid;
+
+    fn input() -> Input {
+        Input::PfcpTimeout { number: 0, seid: Seid::default() }
+    }
+
+    #[test]
+    fn what_is_not_done_is_given_again_in_its_order_unless_it_is_old() {
+        let (mut flying, second) = (Flying::default(), 1_000_000);
+        flying.add(1, input(), Instant(second));
+        for number in [7, 3, 9] {
+            flying.add(number, input(), Instant(6 * second));
+        }
+        flying.done(7);
+        flying.done(8);
+        let numbers: Vec<u64> = flying.into_unfinished(Instant(7 * second)).into_iter().map(|(n, _)| n).collect();
+        assert_eq!(numbers, [3, 9]);
+    }
+
+    #[test]
+    fn what_a_dead_host_has_sent_is_a_repeat_for_a_while() {
+        let (mut emitted, mut repeats) = (Emitted::default(), Repeats::default());
+        emitted.add(0, Instant(0));
+        emitted.add(5, Instant(0));
+        emitted.add(6, Instant(9_000_000));
+        repeats.add(emitted, Instant(9_500_000));
+        assert_eq!([0, 5, 6].map(|key| repeats.has(key)), [false, false, true], "5 was long ago");
+        repeats.forget(Instant(14_500_000));
+        assert!(repeats.has(6));
+        repeats.forget(Instant(14_500_001));
+        assert!(!repeats.has(6));
+    }
+}

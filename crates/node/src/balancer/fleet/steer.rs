@@ -1,0 +1,299 @@
+//! Which host an input goes to.
+
+use super::{Fleet, Node, SAID, UNSENT, pools};
+use crate::clock::clock;
+use crate::config::{NF_KINDS, SliceRuntime};
+use crate::fabric::message::{PoolLoad, ToHost};
+use crate::host::Input;
+use std::collections::VecDeque;
+use std::time::Duration;
+use vireo_core::balance::HostId;
+use vireo_core::balance::board::{Board, PoolReport};
+use vireo_core::balance::steer::{self, Fleet as Hosts, Policy, Request};
+use vireo_core::config::CoreConfig;
+use vireo_core::engine;
+use vireo_core::n2::{self, Route, View};
+use vireo_core::schedule::estimate::ServiceTime;
+use vireo_core::tmsi::TmsiCipher;
+use vireo_types::{Bucket, Tmsi};
+
+/// A time for one procedure until a host has measured it.
+const FIRST_GUESS: u64 = 100_000;
+/// Reports that are missed until a host's load counts as unknown.
+const STALE: u32 = 3;
+
+/// NGAP's procedure codes (TS 38.413 9.4.7) of initiating messages that hosts keep something of.
+const NG_SETUP: [u8; 2] = [0, 21];
+const RAN_CONFIGURATION_UPDATE: [u8; 2] = [0, 35];
+
+/// What steering goes by.
+#[derive(Debug)]
+pub(super) struct Steering {
+    policy: Policy,
+    core: CoreConfig,
+    slices: Vec<SliceRuntime>,
+    cipher: TmsiCipher,
+    board: Board,
+    hosts: Hosts,
+    times: Vec<ServiceTime>,
+    turn: u64,
+}
+
+impl Steering {
+    pub(super) fn new(
+        policy: Policy,
+        core: CoreConfig,
+        slices: &[SliceRuntime],
+        tmsi_key: &[u8; 16],
+        report: Duration,
+    ) -> Self {
+        let pools = pools(slices.len());
+        Steering {
+            policy,
+            core,
+            slices: slices.to_vec(),
+            cipher: TmsiCipher::new(tmsi_key),
+            board: Board::new(pools, (report * STALE).into()),
+            hosts: Hosts::default(),
+            times: vec![ServiceTime::new(FIRST_GUESS); pools],
+            turn: 0,
+        }
+    }
+
+    /// These hosts serve.
+    pub(super) fn hosts(&mut self, hosts: Vec<HostId>) {
+        self.hosts = Hosts::new(hosts);
+    }
+
+    /// A host is gone.
+    pub(super) fn forget(&mut self, host: HostId) {
+        self.board.forget(host);
+    }
+
+    /// A host has reported its load.
+    pub(super) fn report(&mut self, host: HostId, cpu: f32, loads: &[PoolLoad]) {
+        let reports: Vec<PoolReport> =
+            loads.iter().map(|load| PoolReport { backlog: load.backlog.into(), share: load.share.into() }).collect();
+        self.board.report(host, cpu.into(), &reports, clock());
+        for (time, load) in self.times.iter_mut().zip(loads).filter(|(_, load)| load.time_us > 0.0) {
+            *time = ServiceTime::new((load.time_us * 1000.0) as u64);
+        }
+    }
+
+    /// The number of the 5G-TMSI that a first message names, if it is one of ours.
+    fn named(&self, s_tmsi: Option<(u16, u8, Tmsi)>, pdu: &[u8]) -> Option<Tmsi> {
+        let ours = (self.core.amf_set, self.core.amf_pointer);
+        match s_tmsi {
+            Some((set, pointer, tmsi)) if (set, pointer) == ours => Some(tmsi),
+            // A registration may name its UE in the NAS message alone.
+            _ => match n2::ue_message(pdu) {
+                Ok((_, n2::UeMessage::Initial(message))) => engine::named_tmsi(&message.nas, &self.core),
+                _ => None,
+            },
+        }
+    }
+}
+
+impl Fleet {
+    /// Whether nothing can be given to hosts: there are too few, or what dead ones had goes first.
+    fn is_held(&self) -> bool {
+        self.map.is_none() || self.serving.is_empty() || !self.again.is_empty()
+    }
+
+    /// Gives an input to the host that it is for, or to all.
+    ///
+    /// # Errors
+    ///
+    /// Gives it back when it has to wait.
+    pub(crate) fn give(&mut self, input: Input) -> Result<(), Input> {
+        if self.is_held() {
+            return Err(input);
+        }
+        let number = self.number + 1;
+        self.dispatch(number, input)?;
+        self.number = number;
+        Ok(())
+    }
+
+    /// Gives what dead hosts had to others, as far as these have room.
+    pub(super) fn give_again(&mut self) {
+        if self.map.is_none() || self.serving.is_empty() {
+            return;
+        }
+        while let Some((number, input)) = self.again.pop_front() {
+            if let Err(input) = self.dispatch(number, input) {
+                return self.again.push_front((number, input));
+            }
+        }
+    }
+
+    fn dispatch(&mut self, number: u64, mut input: Input) -> Result<(), Input> {
+        let to = match &mut input {
+            // One that is given again: to the host that took over from who was chosen then.
+            Input::Ngap { bucket: Some(bucket), .. } => self.owner(*bucket),
+            Input::Ngap { view, pdu, bucket, .. } => self.host_of(view.as_ref().ok(), pdu, bucket),
+            Input::Pfcp { seid, .. } | Input::PfcpTimeout { seid, .. } => self.owner(seid.ltmsi().bucket()),
+            _ => None,
+        };
+        match to {
+            Some(host) => self.one(host, number, input),
+            None => self.all(number, input),
+        }
+    }
+
+    /// The host of a message; `None` if all are to hear it.
+    fn host_of(&mut self, view: Option<&View>, pdu: &[u8], by: &mut Option<Bucket>) -> Option<HostId> {
+        match view {
+            // Nobody has to know it; somebody answers.
+            None => self.speaker(),
+            Some(View { route: Route::Node, .. }) => None,
+            Some(view @ View { route: Route::Ue(id), .. }) => {
+                let bucket = id.ltmsi().bucket();
+                let owner = self.owner(bucket);
+                self.counts(owner, bucket, view);
+                owner
+            }
+            Some(view @ View { route: Route::Initial { s_tmsi, .. }, .. }) => match self.steering.named(*s_tmsi, pdu) {
+                Some(tmsi) => {
+                    let bucket = self.steering.cipher.bucket(tmsi);
+                    *by = Some(bucket);
+                    let owner = self.owner(bucket);
+                    self.counts(owner, bucket, view);
+                    owner
+                }
+                None => {
+                    let (host, bucket) = self.first_contact(view)?;
+                    *by = Some(bucket);
+                    Some(host)
+                }
+            },
+        }
+    }
+
+    fn owner(&self, bucket: Bucket) -> Option<HostId> {
+        self.map.as_ref()?.owners(bucket).primary()
+    }
+
+    /// The host that answers for all.
+    fn speaker(&self) -> Option<HostId> {
+        self.serving.keys().min().copied()
+    }
+
+    fn pool(&self, bucket: Bucket, view: &View) -> usize {
+        // As hosts deal buckets to slices.
+        usize::from(bucket.get()) % (self.slices + 1) * NF_KINDS + view.kind.index()
+    }
+
+    fn counts(&mut self, owner: Option<HostId>, bucket: Bucket, view: &View) {
+        let pool = self.pool(bucket, view);
+        if let Some(host) = owner {
+            self.steering.board.sent(host, pool);
+        }
+    }
+
+    /// The host of a UE that is not known, with a bucket of its own: by the policy, of the hosts of a bucket of UEs whose
+    /// slice is not known.
+    fn first_contact(&mut self, view: &View) -> Option<(HostId, Bucket)> {
+        let map = self.map.as_ref()?;
+        let steering = &mut self.steering;
+        steering.turn += 1;
+        let slice_0 = steering.turn.wrapping_mul(self.slices as u64 + 1) % u64::from(Bucket::COUNT);
+        let bucket = Bucket::new((slice_0 - slice_0 % (self.slices as u64 + 1)) as u16);
+        let pool = view.kind.index();
+        let slo = steering.slices.iter().map(|slice| slice.slo[pool]).min().unwrap_or(SliceRuntime::SLO);
+        let owners = map.owners(bucket);
+        let time = steering.times[pool];
+        let request = Request { bucket, owners, pool, time, slo, turn: steering.turn };
+        let choice = steer::choose(steering.policy, &request, &steering.hosts, &steering.board, clock())?;
+        steering.board.sent(choice.host, pool);
+        let next = (0..Bucket::COUNT).step_by(self.slices + 1).map(|n| Bucket::new(bucket.get().wrapping_add(n)));
+        let own = next.into_iter().find(|bucket| map.owners(*bucket).primary() == Some(choice.host));
+        // One that owns nothing has only just joined.
+        own.map(|bucket| (choice.host, bucket)).or_else(|| Some((owners.primary()?, bucket)))
+    }
+
+    /// Gives an input to one host.
+    fn one(&mut self, host: HostId, number: u64, input: Input) -> Result<(), Input> {
+        let Some(member) = self.serving.get(&host).and_then(|token| self.members.get_mut(token)) else {
+            return Err(input);
+        };
+        if member.stream.unsent() > UNSENT {
+            return Err(input);
+        }
+        put(member, number, &input, true);
+        member.flying.add(number, input, clock());
+        Ok(())
+    }
+
+    /// Gives an input to all hosts, of which one answers.
+    fn all(&mut self, number: u64, input: Input) -> Result<(), Input> {
+        let full = |token| self.members.get(token).is_some_and(|member| member.stream.unsent() > UNSENT);
+        if self.serving.values().any(full) {
+            return Err(input);
+        }
+        self.remember(&input);
+        let speaker = self.speaker();
+        for (host, token) in &self.serving {
+            if let Some(member) = self.members.get_mut(token) {
+                put(member, number, &input, Some(*host) == speaker);
+            }
+        }
+        // What asks for an answer is given again to who speaks then.
+        let token = speaker.and_then(|speaker| self.serving.get(&speaker));
+        if let (Input::Ngap { .. }, Some(member)) = (&input, token.and_then(|token| self.members.get_mut(token))) {
+            member.flying.add(number, input, clock());
+        }
+        Ok(())
+    }
+
+    /// What hosts that join later have to know.
+    fn remember(&mut self, input: &Input) {
+        match input {
+            Input::Up { assoc, peer } => drop(self.nodes.insert(*assoc, Node { peer: *peer, said: VecDeque::new() })),
+            Input::Down { assoc, restarted: true } => {
+                if let Some(node) = self.nodes.get_mut(assoc) {
+                    node.said.clear();
+                }
+            }
+            Input::Down { assoc, .. } => drop(self.nodes.remove(assoc)),
+            Input::Upf { upf, up } => {
+                self.upfs.insert(*upf, *up);
+                self.show_upfs();
+            }
+            Input::Ngap { assoc, pdu, .. } => {
+                let Some(node) = self.nodes.get_mut(assoc) else { return };
+                if pdu.starts_with(&NG_SETUP) {
+                    node.said.clear();
+                } else if !pdu.starts_with(&RAN_CONFIGURATION_UPDATE) {
+                    return;
+                } else if node.said.len() == SAID {
+                    // Each says anew what it is about; the setup stays.
+                    node.said.remove(1);
+                }
+                node.said.push_back(pdu.clone());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Puts an input into what is to be sent to a host.
+fn put(member: &mut super::Member, number: u64, input: &Input, answers: bool) {
+    let message = match input {
+        Input::Up { assoc, peer } => ToHost::Up { assoc: *assoc, peer: *peer },
+        Input::Down { assoc, restarted } => ToHost::Down { assoc: *assoc, restarted: *restarted },
+        Input::Ngap { assoc, view, pdu, bucket, .. } => {
+            let view = view.as_ref().ok().copied();
+            ToHost::Ngap { number, assoc: *assoc, answers, bucket: *bucket, view, pdu }
+        }
+        Input::Pfcp { upf, seid, request, message, .. } => {
+            ToHost::Pfcp { number, upf: *upf, seid: *seid, request: *request, message }
+        }
+        Input::PfcpTimeout { seid, .. } => ToHost::PfcpTimeout { number, seid: *seid },
+        Input::Upf { upf, up } => ToHost::Upf { upf: *upf, up: *up },
+        Input::UpfLost { upf } => ToHost::UpfLost { upf: *upf },
+        // Nothing else comes from RAN or UPFs.
+        _ => return,
+    };
+    member.stream.put(&message);
+}

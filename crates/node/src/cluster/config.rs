@@ -1,0 +1,92 @@
+//! What the processes of a cluster are told of it.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+use vireo_core::balance::steer::Policy;
+
+/// The cluster, the same for its balancer and all its hosts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterConfig {
+    /// Where the balancer takes hosts, and where hosts find it.
+    pub balancer: SocketAddr,
+    /// Where a host takes other hosts' copies; port 0 = any.
+    pub listen: SocketAddr,
+    /// Hosts that the balancer waits for before it serves the RAN.
+    pub hosts: u16,
+    /// Parts that the pools of UE addresses are cut into. Each host that joins gets the next.
+    pub address_parts: u16,
+    /// How often balancer and hosts say something to each other.
+    pub heartbeat: Duration,
+    /// Heartbeats without a word after which a host is taken for dead.
+    pub misses: u32,
+    /// How often hosts report their load.
+    pub report: Duration,
+    /// Which host gets a UE that is not known.
+    pub inter: Policy,
+    /// Copies of contexts at other hosts.
+    pub replication: ReplicationConfig,
+}
+
+impl Default for ClusterConfig {
+    /// Three hosts on this machine, no copies.
+    fn default() -> Self {
+        ClusterConfig {
+            balancer: SocketAddr::from((Ipv4Addr::LOCALHOST, 7770)),
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            hosts: 3,
+            address_parts: 16,
+            heartbeat: Duration::from_millis(50),
+            misses: 4,
+            report: Duration::from_millis(200),
+            inter: Policy::SkewedCh,
+            replication: ReplicationConfig::default(),
+        }
+    }
+}
+
+/// Which commits are copied, to how many hosts, and what waits for that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplicationConfig {
+    /// Which commits.
+    pub mode: Mode,
+    /// Hosts besides the owner: 0 to 2.
+    pub replicas: usize,
+    /// What effects wait for.
+    pub ack: Ack,
+}
+
+impl ReplicationConfig {
+    /// Whether there are copies at all.
+    pub fn is_on(&self) -> bool {
+        self.mode != Mode::None && self.replicas > 0
+    }
+
+    /// Whether a host may use COUNTs that no copy knows of.
+    pub(crate) fn may_lag(&self) -> bool {
+        self.mode == Mode::Cold || self.ack == Ack::None
+    }
+}
+
+/// Which commits are copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// None.
+    #[default]
+    None,
+    /// Those that end a procedure.
+    Cold,
+    /// Each.
+    Hot,
+}
+
+/// What the effects of a commit wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ack {
+    /// Nothing.
+    None,
+    /// The host that takes over first.
+    #[default]
+    One,
+    /// All hosts that have copies.
+    All,
+}

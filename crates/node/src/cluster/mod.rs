@@ -1,0 +1,253 @@
+//! The roles of a cluster: a balancer that terminates SCTP and N4, and hosts behind it that run the procedures. They are
+//! the parts of [`crate::control`], started apart and joined by the fabric.
+
+pub(crate) mod config;
+mod link;
+pub(crate) mod replicator;
+pub(crate) mod shadows;
+
+pub use config::{Ack, ClusterConfig, Mode, ReplicationConfig};
+pub use link::LinkError;
+pub(crate) use replicator::Watch;
+
+use crate::api::{self, Status, StatusFilter, StatusSource};
+use crate::balancer::fleet::{Fleet, View};
+use crate::balancer::{Balancer, COMMANDS, Stopper, channel};
+use crate::clock::clock;
+use crate::config::{ApiConfig, N2Config, N4Config, SliceRuntime};
+use crate::control::{Source, StartError, bind_n4, sctp};
+use crate::host::{Door, Frame, Host, HostConfig, Input, Membership};
+use crate::metrics::Metrics;
+use crate::upf::UpfHandle;
+use link::{Ended, Link};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Instant;
+use vireo_core::config::CoreConfig;
+use vireo_sctp::Waker;
+use vireo_subscribers::{Store, Udm, UdmConfig};
+use vireo_types::{Ltmsi, Supi};
+
+/// What a cluster's balancer is started with.
+#[derive(Debug)]
+pub struct BalancerConfig {
+    /// What decisions depend on.
+    pub core: CoreConfig,
+    /// The slices, in the order of `core.slices`.
+    pub slices: Vec<SliceRuntime>,
+    /// N2.
+    pub n2: N2Config,
+    /// N4.
+    pub n4: N4Config,
+    /// The status interface.
+    pub api: ApiConfig,
+    /// The cluster.
+    pub cluster: ClusterConfig,
+    /// The embedded UPF.
+    pub upf: Option<Arc<UpfHandle>>,
+}
+
+/// A cluster's balancer that runs.
+#[derive(Debug)]
+pub struct BalancerNode {
+    stopper: Stopper,
+    thread: Option<JoinHandle<std::io::Result<()>>>,
+    api: Option<api::Server>,
+    driver: String,
+}
+
+impl BalancerNode {
+    /// Starts it. RAN nodes may connect from then on, and are answered when the hosts are there.
+    ///
+    /// # Errors
+    ///
+    /// When an address is not to be had.
+    pub fn start(config: BalancerConfig, metrics: Arc<Metrics>) -> Result<Self, StartError> {
+        let endpoint = vireo_sctp::bind(&sctp(&config.n2))?;
+        let driver = endpoint.driver().to_owned();
+        let n4 = bind_n4(&config.core, &config.n4, config.upf.as_ref())?;
+        let address = config.cluster.balancer;
+        let fleet = Fleet::listen(config.cluster, &config.core, &config.slices, Arc::clone(&metrics))
+            .map_err(|error| StartError::Fabric { address, error })?;
+        let source = BalancerSource { view: fleet.view(), upf: config.upf, started: Instant::now() };
+        let (balancer, stopper) = Balancer::of_fleet(endpoint, n4, fleet, Arc::clone(&metrics))?;
+        let api = match config.api.listen {
+            Some(address) => Some(api::Server::start(address, Arc::new(source), metrics)?),
+            None => None,
+        };
+        let thread = std::thread::Builder::new().name("balancer".into()).spawn(move || balancer.run())?;
+        Ok(BalancerNode { stopper, thread: Some(thread), api, driver })
+    }
+
+    /// The SCTP driver and why it was chosen.
+    pub fn driver(&self) -> &str {
+        &self.driver
+    }
+
+    /// The address of the status interface, if there is one.
+    pub fn api(&self) -> Option<SocketAddr> {
+        self.api.as_ref().map(api::Server::address)
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_failed(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Stops in order: associations are shut down, hosts are told.
+    ///
+    /// # Errors
+    ///
+    /// What it ended with, if it ended before.
+    pub fn stop(mut self) -> std::io::Result<()> {
+        self.stopper.stop();
+        self.thread.take().map_or(Ok(()), |thread| thread.join().unwrap_or(Ok(())))
+    }
+}
+
+/// Answers the status interface of a balancer.
+#[derive(Debug)]
+struct BalancerSource {
+    view: View,
+    upf: Option<Arc<UpfHandle>>,
+    started: Instant,
+}
+
+impl StatusSource for BalancerSource {
+    fn status(&self, _: &StatusFilter) -> Status {
+        let mut status = Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            uptime_s: self.started.elapsed().as_secs(),
+            ..Status::default()
+        };
+        if let Ok(view) = self.view.lock() {
+            status.hosts = view.hosts.clone();
+            let entry = |(upf, up): &(SocketAddr, bool)| api::UpfStatus {
+                node: upf.to_string(),
+                associated: *up,
+                ..api::UpfStatus::default()
+            };
+            status.upfs = view.upfs.iter().map(entry).collect();
+        }
+        if let Some(upf) = &self.upf {
+            let node = upf.n4().to_string();
+            status.upfs.iter_mut().filter(|entry| entry.node == node).for_each(|entry| upf.tell(entry));
+        }
+        status
+    }
+
+    fn deregister(&self, _: Supi, _: bool) -> bool {
+        false
+    }
+}
+
+/// What a cluster's host is started with.
+#[derive(Debug)]
+pub struct HostNodeConfig {
+    /// The host.
+    pub host: HostConfig,
+    /// The status interface.
+    pub api: ApiConfig,
+    /// The subscriber service.
+    pub udm: UdmConfig,
+    /// The cluster.
+    pub cluster: ClusterConfig,
+}
+
+/// A cluster's host that runs.
+#[derive(Debug)]
+pub struct HostNode {
+    inputs: Door,
+    host: Option<JoinHandle<()>>,
+    link: Option<JoinHandle<Result<(), LinkError>>>,
+    ended: Ended,
+    watch: Watch,
+    api: Option<api::Server>,
+    number: u16,
+}
+
+impl HostNode {
+    /// Finds the balancer, joins, and starts.
+    ///
+    /// # Errors
+    ///
+    /// When there is no balancer, it does not want this host, or something does not start.
+    pub fn start(mut config: HostNodeConfig, store: Store, metrics: Arc<Metrics>) -> Result<Self, StartError> {
+        let address = config.cluster.listen;
+        let fabric = |error| StartError::Fabric { address, error };
+        let listener = TcpListener::bind(address).map_err(fabric)?;
+        let copies = listener.local_addr().map_err(fabric)?;
+        let (link, welcome) = Link::join(&config.cluster, copies)?;
+        let number = welcome.host.0;
+        // Vectors of two hosts never have one sequence number (TS 33.102 C.1.1.2).
+        config.udm.ind = (number % 32) as u8;
+        let (replicator, copier) =
+            replicator::replicator(welcome.host, welcome.part.1, listener, Arc::clone(&metrics))?;
+        let watch = replicator.watch();
+        let mut frame = Frame::new(&config.host)?;
+        frame.join(Membership { welcome, replication: config.cluster.replication, replicator });
+        let inputs = frame.door();
+        let answers = inputs.clone();
+        let udm = Udm::start(store, config.udm, clock(), move |token, answer| {
+            let ltmsi = Ltmsi::from_raw(token as u32);
+            // The host is gone when it stops: nobody waits for the answer then.
+            let _ = answers.send(Input::Authentication { ltmsi, answer: Box::new(answer) });
+        })?;
+        let source = Source {
+            inputs: inputs.clone(),
+            upf: None,
+            upfs: config.host.core.upfs.iter().map(|upf| (upf.name.clone(), upf.n4)).collect(),
+            gauge: frame.gauge(),
+            metrics: Arc::clone(&metrics),
+            copies: Some(watch.clone()),
+        };
+        let waker = Waker::new()?;
+        let (outbound, commands) = channel(COMMANDS, waker.clone());
+        let host = Host::start(frame, config.host, udm, Arc::clone(&metrics), outbound)?;
+        let api = match config.api.listen {
+            Some(address) => Some(api::Server::start(address, Arc::new(source), metrics)?),
+            None => None,
+        };
+        let thread = |name: &str| std::thread::Builder::new().name(name.into());
+        let door = inputs.clone();
+        thread("copies").spawn(move || copier.run(&door))?;
+        let host = thread("host").spawn(move || host.run())?;
+        let (door, ended) = (inputs.clone(), link.ended());
+        let link = thread("link").spawn(move || link.run(&door, &commands, &waker))?;
+        Ok(HostNode { inputs, host: Some(host), link: Some(link), ended, watch, api, number })
+    }
+
+    /// Its number in the cluster.
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// The address of the status interface, if there is one.
+    pub fn api(&self) -> Option<SocketAddr> {
+        self.api.as_ref().map(api::Server::address)
+    }
+
+    /// Whether it is in its cluster no longer.
+    pub fn has_failed(&self) -> bool {
+        self.ended.has_ended() || self.watch.is_fenced() || self.host.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Stops: others take its UEs over.
+    ///
+    /// # Errors
+    ///
+    /// Why it is in its cluster no longer, if that was so before.
+    pub fn stop(mut self) -> Result<(), LinkError> {
+        let ended = self.ended.has_ended();
+        let _ = self.inputs.call(Input::Stop);
+        if let Some(host) = self.host.take() {
+            let _ = host.join();
+        }
+        match self.link.take() {
+            // It ends with the process: what the host has wanted sent is with the balancer, or is done again.
+            Some(link) if ended => link.join().unwrap_or(Ok(())),
+            _ => Ok(()),
+        }
+    }
+}

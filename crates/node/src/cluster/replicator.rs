@@ -1,0 +1,423 @@
+//! The connections between hosts, on a thread of their own: copies of this host's UEs to others, others' to here. Copies
+//! that nobody has said to have are kept and sent again when a connection was lost.
+
+use super::shadows::{Shadows, Taken};
+use crate::clock::clock;
+use crate::fabric::Role;
+use crate::fabric::frame::{self, FrameError};
+use crate::fabric::message::{Map, ToPrimary, ToReplica};
+use crate::fabric::stream::Stream;
+use crate::host::Door;
+use crate::metrics::{Flow, Metrics};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use rustc_hash::FxHashMap;
+use rustix::event::{PollFd, PollFlags, poll};
+use socket2::{Domain, Socket, Type};
+use std::collections::VecDeque;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use vireo_core::balance::HostId;
+use vireo_sctp::Waker;
+
+/// What may wait for the thread, which never waits for the host.
+const ORDERS: usize = 65_536;
+/// How soon a lost connection is made again.
+const AGAIN: Duration = Duration::from_millis(100);
+/// Octets that are put into a connection before it has taken those that are there.
+const UNSENT: usize = 1 << 20;
+/// Other hosts that are listened to.
+const INCOMING: usize = 1024;
+/// Pieces that are read of one connection before others are.
+const PIECES: usize = 16;
+
+/// What the thread is told.
+#[derive(Debug)]
+enum Order {
+    /// A copy for a host.
+    Send(HostId, u64, Vec<u8>),
+    /// These other hosts are there, in this epoch.
+    Peers(Vec<(HostId, SocketAddr)>, u64),
+    /// The end.
+    Stop,
+}
+
+#[derive(Debug)]
+struct Shared {
+    shadows: Mutex<Shadows>,
+    /// By the numbers of hosts: the last copy that each has said to have.
+    kept: Box<[AtomicU64]>,
+    sleeping: AtomicBool,
+    fenced: AtomicBool,
+}
+
+impl Shared {
+    fn shadows(&self) -> MutexGuard<'_, Shadows> {
+        // What is done under the lock leaves it whole at each step.
+        self.shadows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a host has of the thread.
+#[derive(Debug)]
+pub(crate) struct Replicator {
+    own: HostId,
+    shared: Arc<Shared>,
+    orders: Sender<Order>,
+    waker: Waker,
+}
+
+/// What others see of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch(Arc<Shared>);
+
+impl Watch {
+    /// How many UEs of other hosts there are copies of.
+    pub(crate) fn copies(&self) -> usize {
+        self.0.shadows().len()
+    }
+
+    /// Whether another host has said that this one's epoch is over.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.0.fenced.load(Ordering::Relaxed)
+    }
+}
+
+/// The thread, before it runs.
+#[derive(Debug)]
+pub(crate) struct Thread {
+    own: HostId,
+    shared: Arc<Shared>,
+    orders: Receiver<Order>,
+    waker: Waker,
+    listener: TcpListener,
+    metrics: Arc<Metrics>,
+    epoch: u64,
+    peers: FxHashMap<HostId, Peer>,
+    incoming: Vec<Incoming>,
+}
+
+/// A host that keeps copies of this one's UEs, or may have to.
+#[derive(Debug)]
+struct Peer {
+    address: SocketAddr,
+    stream: Option<Stream>,
+    /// Copies that it has not said to have.
+    unkept: VecDeque<(u64, Vec<u8>)>,
+    /// How many of them the connection was given.
+    given: usize,
+    again: Instant,
+}
+
+/// A host that sends copies here.
+#[derive(Debug)]
+struct Incoming {
+    stream: Stream,
+    from: Option<(HostId, u64)>,
+}
+
+/// Both ends, for a host of so many that there can be.
+pub(crate) fn replicator(
+    own: HostId,
+    hosts: u16,
+    listener: TcpListener,
+    metrics: Arc<Metrics>,
+) -> std::io::Result<(Replicator, Thread)> {
+    listener.set_nonblocking(true)?;
+    let (sender, orders) = bounded(ORDERS);
+    let waker = Waker::new()?;
+    let shared = Arc::new(Shared {
+        shadows: Mutex::new(Shadows::new(own)),
+        kept: (0..hosts).map(|_| AtomicU64::new(0)).collect(),
+        sleeping: AtomicBool::new(false),
+        fenced: AtomicBool::new(false),
+    });
+    let thread = Thread {
+        own,
+        shared: Arc::clone(&shared),
+        orders,
+        waker: waker.clone(),
+        listener,
+        metrics,
+        epoch: 0,
+        peers: FxHashMap::default(),
+        incoming: Vec::new(),
+    };
+    Ok((Replicator { own, shared, orders: sender, waker }, thread))
+}
+
+impl Replicator {
+    /// The last copy that a host has said to have.
+    #[inline]
+    pub(crate) fn kept(&self, host: HostId) -> u64 {
+        self.shared.kept.get(host.index()).map_or(0, |kept| kept.load(Ordering::Acquire))
+    }
+
+    /// Sends a copy to a host; it may stay here until [`Replicator::flush`].
+    pub(crate) fn send(&self, to: HostId, number: u64, copy: Vec<u8>) {
+        self.tell(Order::Send(to, number, copy));
+    }
+
+    fn tell(&self, order: Order) {
+        if let Err(error) = self.orders.try_send(order) {
+            // Full: the thread is waked to make room. It ends with the host.
+            self.flush();
+            let _ = self.orders.send(error.into_inner());
+        }
+    }
+
+    /// What was sent leaves.
+    pub(crate) fn flush(&self) {
+        if self.orders.is_empty() {
+            return;
+        }
+        // Pairs with the fence of the thread that is about to sleep.
+        fence(Ordering::SeqCst);
+        if self.shared.sleeping.swap(false, Ordering::SeqCst) {
+            self.waker.wake();
+        }
+    }
+
+    /// A new epoch; what this host takes over.
+    pub(crate) fn adopt(&self, map: &Map) -> Taken {
+        let hosts: Vec<HostId> = map.hosts.iter().map(|(host, _)| *host).collect();
+        let taken = self.shared.shadows().adopt(&map.buckets, &hosts);
+        let others = map.hosts.iter().copied().filter(|(host, _)| *host != self.own).collect();
+        self.tell(Order::Peers(others, map.buckets.epoch()));
+        self.flush();
+        taken
+    }
+
+    /// What others may see of it.
+    pub(crate) fn watch(&self) -> Watch {
+        Watch(Arc::clone(&self.shared))
+    }
+}
+
+impl Drop for Replicator {
+    fn drop(&mut self) {
+        self.tell(Order::Stop);
+        self.waker.wake();
+    }
+}
+
+impl Thread {
+    /// Runs until its host is gone, waking that by its door when there is news.
+    pub(crate) fn run(mut self, door: &Door) {
+        loop {
+            while let Ok(order) = self.orders.try_recv() {
+                match order {
+                    Order::Send(to, number, copy) => {
+                        if let Some(peer) = self.peers.get_mut(&to) {
+                            peer.unkept.push_back((number, copy));
+                        }
+                    }
+                    Order::Peers(peers, epoch) => self.meet(peers, epoch),
+                    Order::Stop => return,
+                }
+            }
+            self.accept();
+            self.send();
+            let mut news = self.hear_replicas();
+            news |= self.hear_primaries();
+            if news {
+                door.ring();
+            }
+            if let Err(error) = self.sleep() {
+                return tracing::error!(%error, "the connections between hosts are not heard any more");
+            }
+        }
+    }
+
+    fn meet(&mut self, peers: Vec<(HostId, SocketAddr)>, epoch: u64) {
+        self.epoch = epoch;
+        self.peers.retain(|host, _| peers.iter().any(|(other, _)| other == host));
+        for (host, address) in peers {
+            let new = || Peer { address, stream: None, unkept: VecDeque::new(), given: 0, again: Instant::now() };
+            let peer = self.peers.entry(host).or_insert_with(new);
+            if let Some(stream) = &mut peer.stream {
+                stream.put(&ToReplica::From { host: self.own, epoch });
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        while let Ok((socket, peer)) = self.listener.accept() {
+            if self.incoming.len() >= INCOMING {
+                tracing::warn!(%peer, "too many connections of other hosts");
+                continue;
+            }
+            match Stream::new(socket, Role::Peer, Role::Peer) {
+                Ok(stream) => self.incoming.push(Incoming { stream, from: None }),
+                Err(error) => tracing::warn!(%peer, %error, "a connection of another host"),
+            }
+        }
+    }
+
+    /// Connects where there is no connection, and sends what there is.
+    fn send(&mut self) {
+        let (own, epoch) = (self.own, self.epoch);
+        for (host, peer) in &mut self.peers {
+            if peer.stream.is_none() && Instant::now() >= peer.again {
+                peer.again = Instant::now() + AGAIN;
+                peer.given = 0;
+                match connect(peer.address) {
+                    Ok(mut stream) => {
+                        stream.put(&ToReplica::From { host: own, epoch });
+                        peer.stream = Some(stream);
+                    }
+                    Err(error) => tracing::debug!(host = host.0, %error, "no connection to another host"),
+                }
+            }
+            let Some(stream) = &mut peer.stream else { continue };
+            while peer.given < peer.unkept.len() && stream.unsent() < UNSENT {
+                stream.encoded(&peer.unkept[peer.given].1);
+                peer.given += 1;
+            }
+            if let Err(error) = stream.flush() {
+                peer.lose(*host, &error);
+            }
+        }
+    }
+
+    /// Hears which copies others have. Whether there is something new.
+    fn hear_replicas(&mut self) -> bool {
+        let mut news = false;
+        for (host, peer) in &mut self.peers {
+            match peer.hear() {
+                Ok(None) => {}
+                Ok(Some(ToPrimary::Kept { number })) => {
+                    if let Some(kept) = self.shared.kept.get(host.index()) {
+                        kept.store(number, Ordering::Release);
+                    }
+                    news = true;
+                }
+                Ok(Some(ToPrimary::Fenced { epoch })) => {
+                    tracing::error!(host = host.0, epoch, "others have taken this host's UEs over: its epoch is over");
+                    self.shared.fenced.store(true, Ordering::Relaxed);
+                }
+                Err(error) => peer.lose(*host, &error),
+            }
+        }
+        news
+    }
+
+    /// Keeps others' copies. Whether there were some.
+    fn hear_primaries(&mut self) -> bool {
+        let (shared, metrics) = (&self.shared, &self.metrics);
+        self.incoming.retain_mut(|incoming| match incoming.hear(shared, metrics) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::debug!(from = ?incoming.from, %error, "a connection of another host ended");
+                false
+            }
+        });
+        false
+    }
+
+    fn sleep(&mut self) -> rustix::io::Result<()> {
+        self.shared.sleeping.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if !self.orders.is_empty() {
+            self.shared.sleeping.store(false, Ordering::SeqCst);
+            return Ok(());
+        }
+        let interest = |stream: &Stream| match stream.unsent() {
+            0 => PollFlags::IN,
+            _ => PollFlags::IN | PollFlags::OUT,
+        };
+        let mut fds = vec![PollFd::new(&self.waker, PollFlags::IN), PollFd::new(&self.listener, PollFlags::IN)];
+        let outgoing = self.peers.values().filter_map(|peer| peer.stream.as_ref());
+        let streams = outgoing.chain(self.incoming.iter().map(|incoming| &incoming.stream));
+        fds.extend(streams.map(|stream| PollFd::from_borrowed_fd(stream.fd(), interest(stream))));
+        let millis = rustix::event::Timespec { tv_sec: 0, tv_nsec: AGAIN.as_nanos() as _ };
+        let waited = match poll(&mut fds, Some(&millis)) {
+            Err(rustix::io::Errno::INTR) => Ok(0),
+            other => other,
+        };
+        self.waker.clear();
+        self.shared.sleeping.store(false, Ordering::SeqCst);
+        waited.map(|_| ())
+    }
+}
+
+impl Peer {
+    /// What it has said last.
+    fn hear(&mut self) -> Result<Option<ToPrimary>, FrameError> {
+        let Some(stream) = &mut self.stream else { return Ok(None) };
+        let mut last = None;
+        let read = stream.fill();
+        while let Some(octets) = stream.frame()? {
+            let said: ToPrimary = frame::decode(octets)?;
+            if let ToPrimary::Kept { number } = said {
+                while self.unkept.front().is_some_and(|(copy, _)| *copy <= number) {
+                    self.unkept.pop_front();
+                    self.given = self.given.saturating_sub(1);
+                }
+            }
+            if !matches!(last, Some(ToPrimary::Fenced { .. })) {
+                last = Some(said);
+            }
+        }
+        read?;
+        Ok(last)
+    }
+
+    fn lose(&mut self, host: HostId, why: &FrameError) {
+        tracing::debug!(host = host.0, %why, "a connection to another host is lost");
+        self.stream = None;
+        self.given = 0;
+    }
+}
+
+impl Incoming {
+    fn hear(&mut self, shared: &Shared, metrics: &Metrics) -> Result<(), FrameError> {
+        let mut kept = None;
+        let mut count = 0;
+        for _ in 0..PIECES {
+            let read = self.stream.fill();
+            let mut shadows = None;
+            let mut fenced = None;
+            while let Some(octets) = self.stream.frame()? {
+                match frame::decode(octets)? {
+                    ToReplica::From { host, epoch } => self.from = Some((host, epoch)),
+                    ToReplica::Copy(copy) => {
+                        let from = self.from.ok_or(FrameError::Message)?;
+                        let shadows = shadows.get_or_insert_with(|| shared.shadows());
+                        match shadows.keep(from, &copy, clock()) {
+                            Ok(()) => kept = Some(copy.number),
+                            Err(error) => fenced = Some(error),
+                        }
+                        count += 1;
+                    }
+                }
+            }
+            drop(shadows);
+            if let Some(error) = fenced {
+                self.stream.put(&ToPrimary::Fenced { epoch: error.epoch });
+            }
+            if read? == 0 {
+                break;
+            }
+        }
+        if let Some(number) = kept {
+            // Once for all that came.
+            self.stream.put(&ToPrimary::Kept { number });
+            metrics.messages(Flow::CopiesIn, count);
+        }
+        self.stream.flush()
+    }
+}
+
+/// A connection that is being made: what is put into it leaves when it is there.
+fn connect(address: SocketAddr) -> std::io::Result<Stream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    match socket.connect(&address.into()) {
+        Ok(()) => {}
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+        Err(error) => return Err(error),
+    }
+    Stream::new(socket.into(), Role::Peer, Role::Peer)
+}

@@ -1,0 +1,263 @@
+//! What balancer and hosts say to each other. Variants are numbered in their order: new ones are added at the end alone
+//! (see [`super`]).
+
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use vireo_core::balance::HostId;
+use vireo_core::balance::map::BucketMap;
+use vireo_core::n2::View;
+use vireo_types::{AssocId, Bucket, Ltmsi, Seid, Supi};
+
+/// What a host is when it joins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// Its number, which no other host of the balancer's life has.
+    pub host: HostId,
+    /// The key of the 5G-TMSIs: every host reads every other's.
+    pub tmsi_key: [u8; 16],
+    /// Its part of the pools of UE addresses, and how many parts there are.
+    pub part: (u16, u16),
+    /// How often each side says something, in milliseconds, and after how many silences it is taken for dead.
+    pub heartbeat: (u32, u32),
+    /// How often it reports its load, in milliseconds.
+    pub report: u32,
+}
+
+/// The hosts of an epoch and the buckets that they have.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Map {
+    /// Who there is, and where each takes other hosts' copies.
+    pub hosts: Vec<(HostId, SocketAddr)>,
+    /// Whose the buckets are.
+    pub buckets: BucketMap,
+}
+
+/// From the balancer to a host. `number` names an input: who gets it again has to do nothing if it was carried out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ToHost<'a> {
+    /// It may join.
+    Welcome(Welcome),
+    /// It may not, or no longer.
+    Refused(String),
+    /// Nothing else to say.
+    Beat,
+    /// From here on this map holds.
+    Map(Box<Map>),
+    /// An association came up.
+    Up {
+        /// Which.
+        assoc: AssocId,
+        /// Its peer.
+        peer: SocketAddr,
+    },
+    /// An association is gone, or void.
+    Down {
+        /// Which.
+        assoc: AssocId,
+        /// Whether it is up again at once.
+        restarted: bool,
+    },
+    /// An NGAP message.
+    Ngap {
+        /// Its number.
+        number: u64,
+        /// Its association.
+        assoc: AssocId,
+        /// Whether this host answers if the message is of the node: every host hears those, one answers.
+        answers: bool,
+        /// Of the first message of a UE that is not known: the bucket by which this host was chosen. The UE gets a number of
+        /// one that has the same hosts, so that the message finds it if it has to be given again.
+        bucket: Option<Bucket>,
+        /// Where it goes; `None` for a message at fault.
+        view: Option<View>,
+        /// The PDU.
+        #[serde(borrow, with = "serde_bytes")]
+        pdu: &'a [u8],
+    },
+    /// A PFCP message for a session.
+    Pfcp {
+        /// Its number.
+        number: u64,
+        /// The UPF.
+        upf: SocketAddr,
+        /// The session.
+        seid: Seid,
+        /// Whether it is a request.
+        request: bool,
+        /// The message.
+        #[serde(borrow, with = "serde_bytes")]
+        message: &'a [u8],
+    },
+    /// A PFCP request got no answer.
+    PfcpTimeout {
+        /// Its number.
+        number: u64,
+        /// The session.
+        seid: Seid,
+    },
+    /// A UPF is associated, or is not.
+    Upf {
+        /// The UPF.
+        upf: SocketAddr,
+        /// Whether it is.
+        up: bool,
+    },
+    /// A UPF lost its sessions.
+    UpfLost {
+        /// The UPF.
+        upf: SocketAddr,
+    },
+    /// A subscriber's context is at another host now.
+    Claimed {
+        /// Whose.
+        supi: Supi,
+    },
+}
+
+/// How loaded a pool of NFs is: those of one slice for one kind of procedure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PoolLoad {
+    /// The least `Q / C` of its NFs, averaged.
+    pub backlog: f32,
+    /// The parts of a core that its NFs have, in all.
+    pub share: f32,
+    /// How long one procedure takes, in microseconds.
+    pub time_us: f32,
+}
+
+/// From a host to the balancer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ToBalancer<'a> {
+    /// It wants to join.
+    Join {
+        /// Where it takes other hosts' copies.
+        copies: SocketAddr,
+    },
+    /// Its workers are ready.
+    Ready,
+    /// Nothing else to say.
+    Beat,
+    /// An NGAP PDU to send.
+    Ngap {
+        /// The association.
+        assoc: AssocId,
+        /// The UE it is about.
+        ue: Option<Ltmsi>,
+        /// The name of the effect, the same wherever its step runs again; 0 = none.
+        key: u64,
+        /// The PDU.
+        #[serde(borrow, with = "serde_bytes")]
+        pdu: &'a [u8],
+    },
+    /// A PFCP message to send.
+    Pfcp {
+        /// The UPF.
+        upf: SocketAddr,
+        /// The name of the request.
+        key: u64,
+        /// The session.
+        seid: Option<Seid>,
+        /// The message.
+        #[serde(borrow, with = "serde_bytes")]
+        message: &'a [u8],
+    },
+    /// A report of a UPF about a session that nobody has.
+    RefuseReport {
+        /// The UPF.
+        upf: SocketAddr,
+        /// The report.
+        #[serde(borrow, with = "serde_bytes")]
+        message: &'a [u8],
+    },
+    /// The association ends at once.
+    Abort {
+        /// Which.
+        assoc: AssocId,
+    },
+    /// What an input has caused has all been said.
+    Done {
+        /// Its number.
+        number: u64,
+    },
+    /// A subscriber's context is here now.
+    Claim {
+        /// Whose.
+        supi: Supi,
+    },
+    /// Its load.
+    Report {
+        /// The part of its processors that is in use, 0 to 1, averaged.
+        cpu: f32,
+        /// Its pools: by slice (first that of UEs whose slice is not known), in each by kind.
+        pools: Vec<PoolLoad>,
+    },
+}
+
+/// From a host to one that keeps copies of its UEs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ToReplica<'a> {
+    /// Who it is, and of which epoch its map is; also whenever it has a new one.
+    From {
+        /// The host.
+        host: HostId,
+        /// The epoch.
+        epoch: u64,
+    },
+    /// A UE as it is now.
+    #[serde(borrow)]
+    Copy(Copy<'a>),
+}
+
+/// A UE as a commit has left it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Copy<'a> {
+    /// The number of the copy on this connection's way: what was received is acknowledged by it. It grows.
+    pub number: u64,
+    /// The UE.
+    pub ltmsi: Ltmsi,
+    /// The number that it had until this commit, if that was another.
+    pub before: Option<Ltmsi>,
+    /// The input that was carried out last, 0 if it was none of the balancer's.
+    pub input: u64,
+    /// The version of the perpetual part of its context.
+    pub perpetual_version: u32,
+    /// That of the ephemeral part; it grows with each commit.
+    pub ephemeral_version: u32,
+    /// The perpetual part, unless the replica has this version.
+    #[serde(borrow, with = "optional_octets")]
+    pub perpetual: Option<&'a [u8]>,
+    /// The ephemeral part; empty: the context is gone.
+    #[serde(borrow, with = "serde_bytes")]
+    pub ephemeral: &'a [u8],
+    /// What the commit wants done; empty if that was done long ago.
+    #[serde(borrow, with = "serde_bytes")]
+    pub outbox: &'a [u8],
+}
+
+/// From a host that keeps copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToPrimary {
+    /// All copies up to this number are kept.
+    Kept {
+        /// The number.
+        number: u64,
+    },
+    /// The sender is not the owner of what it sent: its epoch is over.
+    Fenced {
+        /// The epoch that holds.
+        epoch: u64,
+    },
+}
+
+mod optional_octets {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(octets: &Option<&[u8]>, to: S) -> Result<S::Ok, S::Error> {
+        octets.map(serde_bytes::Bytes::new).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a [u8]>, D::Error> {
+        let octets: Option<&'de serde_bytes::Bytes> = Option::deserialize(from)?;
+        Ok(octets.map(|octets| &octets[..]))
+    }
+}

@@ -1,0 +1,91 @@
+//! One connection of the fabric: greetings, then frames both ways, without waiting.
+
+use super::frame::{FrameError, Inbox, Outbox};
+use super::{GREETING, Greeting, Role};
+use serde::Serialize;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    socket: TcpStream,
+    inbox: Inbox,
+    outbox: Outbox,
+    /// Whom it is to be; `None` once it has greeted.
+    expected: Option<Role>,
+    /// Whether something came since this was last asked.
+    heard: bool,
+}
+
+impl Stream {
+    /// A connection that was made, this side of it having a role and expecting another.
+    pub(crate) fn new(socket: TcpStream, own: Role, expected: Role) -> std::io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        // Frames are gathered here; what is written is to leave.
+        socket.set_nodelay(true)?;
+        let mut outbox = Outbox::default();
+        outbox.raw(&Greeting::of(own).encode());
+        Ok(Stream { socket, inbox: Inbox::default(), outbox, expected: Some(expected), heard: true })
+    }
+
+    /// The other end.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.socket.peer_addr().ok()
+    }
+
+    /// This end.
+    pub(crate) fn local(&self) -> Option<SocketAddr> {
+        self.socket.local_addr().ok()
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Puts a message into what is to be sent; how many octets.
+    pub(crate) fn put(&mut self, message: &impl Serialize) -> usize {
+        self.outbox.put(message).unwrap_or(0)
+    }
+
+    /// The same for a message that is encoded already.
+    pub(crate) fn encoded(&mut self, message: &[u8]) {
+        self.outbox.encoded(message);
+    }
+
+    /// Octets that wait to be sent.
+    pub(crate) fn unsent(&self) -> usize {
+        self.outbox.len()
+    }
+
+    /// Sends what the connection takes.
+    pub(crate) fn flush(&mut self) -> Result<(), FrameError> {
+        if self.outbox.is_empty() {
+            return Ok(());
+        }
+        Ok(self.outbox.drain(&mut self.socket)?)
+    }
+
+    /// Reads a piece, if there is one; how many octets.
+    pub(crate) fn fill(&mut self) -> Result<usize, FrameError> {
+        let read = self.inbox.fill(&mut self.socket)?;
+        self.heard |= read > 0;
+        Ok(read)
+    }
+
+    /// The next frame.
+    pub(crate) fn frame(&mut self) -> Result<Option<&[u8]>, FrameError> {
+        if let Some(expected) = self.expected {
+            let Some(octets) = self.inbox.raw::<GREETING>() else { return Ok(None) };
+            // One version is all there is so far: nothing depends on which it is.
+            Greeting::decode(&octets)?.agree(expected)?;
+            self.expected = None;
+        }
+        self.inbox.frame()
+    }
+
+    /// Whether something came since this was last asked.
+    pub(crate) fn was_heard(&mut self) -> bool {
+        std::mem::take(&mut self.heard)
+    }
+}

@@ -1,0 +1,520 @@
+//! A host among others: which buckets are its own, copies of its UEs' contexts at other hosts, and the UEs of a host that
+//! is dead.
+//!
+//! The effects of a commit leave when the hosts that they wait for have the copy, in the order of the commits. Who takes
+//! over goes on from the copies: it does what the last commit of a UE wanted done once more (the balancer drops what was
+//! sent), and gets the inputs that the dead host was not done with again (it drops those that a copy is the result of).
+
+use super::Host;
+use crate::balancer::Command;
+use crate::clock::clock;
+use crate::cluster::config::{Ack, Mode, ReplicationConfig};
+use crate::cluster::replicator::Replicator;
+use crate::cluster::shadows::{Shadow, Taken};
+use crate::config::NF_KINDS;
+use crate::fabric::message::{Copy, Map, PoolLoad, ToReplica, Welcome};
+use crate::metrics::Flow;
+use crate::nf::outbox::{Outbox, Summary};
+use crate::nf::{parcel::Parcel, plan, references};
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use vireo_core::balance::HostId;
+use vireo_core::balance::board::Average;
+use vireo_core::balance::map::BucketMap;
+use vireo_core::context::{self, Record as Parts, UeContext};
+use vireo_core::schedule::kind::NfKind;
+use vireo_core::turn::Effect;
+use vireo_store::region::{Buffer, Key, Record, Slot, Snapshot};
+use vireo_types::{Bucket, Duration, Instant, Ltmsi, Supi};
+
+/// Records whose effects wait, before nothing more is taken from workers.
+const AWAITING: usize = 16_384;
+/// Copies that a host may be behind by before it gets no more, but all UEs as they are then.
+const BEHIND: u64 = 65_536;
+/// And by how many it may be for more UEs to be sent to it that it has no copy of.
+const CATCHES_UP: u64 = 4096;
+/// Slots that are looked through in one go for a host that is to have copies.
+const COPIED_AT_ONCE: u32 = 64;
+/// Steps that it may have done beyond that: what it has had sent has their names.
+const SKIPPED_STEPS: u64 = 1 << 12;
+/// How long inputs of a dead host are known to have been carried out: longer than they are given again.
+const CARRIED: Duration = Duration::from_secs(10);
+/// COUNTs that a dead host may have used beyond its last copy, where copies may lag (DESIGN decision 5).
+const SKIPPED_COUNTS: u32 = 32;
+
+/// What a host is in its cluster.
+#[derive(Debug)]
+pub(crate) struct Membership {
+    /// What the balancer has said.
+    pub(crate) welcome: Welcome,
+    /// Which commits are copied, and what waits for that.
+    pub(crate) replication: ReplicationConfig,
+    /// The connections to other hosts, and their UEs' copies.
+    pub(crate) replicator: Replicator,
+}
+
+/// A record whose effects wait for copies.
+#[derive(Debug)]
+struct Pending {
+    slot: Slot,
+    buffer: Buffer,
+    outbox: Outbox,
+    /// Hosts that have to have this copy, or a later one.
+    needs: SmallVec<[(HostId, u64); 2]>,
+}
+
+/// A host's part in its cluster.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    member: Membership,
+    map: Option<BucketMap>,
+    /// The number of the last copy to each host.
+    numbers: FxHashMap<HostId, u64>,
+    awaiting: VecDeque<Pending>,
+    awaited: FxHashSet<u64>,
+    /// Of each host that has copies: the UE and the version of the perpetual part that it has of each slot.
+    known: FxHashMap<HostId, FxHashMap<Slot, (Ltmsi, u32)>>,
+    /// Hosts that are to have copies of all UEs of some buckets, and how far they have.
+    behind: VecDeque<(HostId, u32)>,
+    /// Inputs that a dead host has carried out.
+    carried: FxHashSet<u64>,
+    carried_until: Instant,
+    reported: Instant,
+    busy: u64,
+    cpu: Average,
+    backlogs: Vec<Average>,
+}
+
+impl Cluster {
+    pub(super) fn new(member: Membership) -> Self {
+        Cluster {
+            member,
+            map: None,
+            numbers: FxHashMap::default(),
+            awaiting: VecDeque::new(),
+            awaited: FxHashSet::default(),
+            known: FxHashMap::default(),
+            behind: VecDeque::new(),
+            carried: FxHashSet::default(),
+            carried_until: Instant::default(),
+            reported: clock(),
+            busy: 0,
+            cpu: Average::default(),
+            backlogs: Vec::new(),
+        }
+    }
+
+    /// Whether commits are copied.
+    pub(super) fn copies(&self) -> bool {
+        self.member.replication.is_on()
+    }
+
+    /// Whether a record's effects wait for copies.
+    pub(super) fn awaits(&self, buffer: Buffer) -> bool {
+        self.awaited.contains(&buffer.to_item())
+    }
+
+    /// Whether no more records are to be taken.
+    pub(super) fn is_full(&self) -> bool {
+        self.awaiting.len() >= AWAITING
+    }
+
+    /// Whether hosts have said that they have copies, and something waits for that.
+    pub(super) fn is_news(&self) -> bool {
+        self.awaiting.front().is_some_and(|first| self.is_there(first))
+    }
+
+    fn is_there(&self, pending: &Pending) -> bool {
+        pending.needs.iter().all(|(host, number)| self.member.replicator.kept(*host) >= *number)
+    }
+
+    /// How many copies a host has not said to have.
+    fn lag(&self, host: HostId) -> u64 {
+        let sent = self.numbers.get(&host).copied().unwrap_or_default();
+        sent.saturating_sub(self.member.replicator.kept(host))
+    }
+
+    fn owners(&self, ltmsi: Ltmsi) -> vireo_core::balance::map::Owners {
+        self.map.as_ref().map(|map| map.owners(ltmsi.bucket())).unwrap_or_default()
+    }
+
+    /// Sends a UE as a record has it to a host; the number of the copy, and its octets.
+    fn send(
+        &mut self,
+        to: HostId,
+        slot: Slot,
+        (ltmsi, before): (Ltmsi, Option<Ltmsi>),
+        input: u64,
+        context: &[u8],
+        outbox: &[u8],
+    ) -> Option<(u64, usize)> {
+        let lag = self.lag(to);
+        let known = self.known.entry(to).or_default();
+        if lag > BEHIND && self.awaiting.is_empty() {
+            // Nothing waits for it, or nothing more than this would be sent.
+            known.clear();
+            if !self.behind.iter().any(|(host, _)| *host == to) {
+                self.behind.push_back((to, 0));
+            }
+            return None;
+        }
+        let gone = Parts { versions: context::Versions::default(), perpetual: &[], ephemeral: &[] };
+        let parts = if context.is_empty() { gone } else { Parts::new(context).ok()? };
+        let version = parts.versions.perpetual;
+        let had = if context.is_empty() { known.remove(&slot) } else { known.insert(slot, (ltmsi, version)) };
+        let last = self.numbers.entry(to).or_default();
+        *last += 1;
+        let number = *last;
+        let copy = Copy {
+            number,
+            ltmsi,
+            before,
+            input,
+            perpetual_version: version,
+            ephemeral_version: parts.versions.ephemeral,
+            perpetual: (had != Some((ltmsi, version))).then_some(parts.perpetual),
+            ephemeral: parts.ephemeral,
+            outbox,
+        };
+        // It has an encoding: its parts have known lengths.
+        let octets = postcard::to_stdvec(&ToReplica::Copy(copy)).ok()?;
+        let length = octets.len();
+        self.member.replicator.send(to, number, octets);
+        Some((number, length))
+    }
+}
+
+impl Host {
+    /// A record whose effects leave when those who are to have a copy have it.
+    pub(super) fn copy(&mut self, slot: Slot, buffer: Buffer, outbox: Outbox, snapshot: &Snapshot) {
+        let Some(cluster) = self.cluster.as_mut() else { return self.let_go(slot, buffer, outbox) };
+        let ReplicationConfig { mode, ack, .. } = cluster.member.replication;
+        // One that goes on has a pin.
+        let ended = snapshot.pin == 0 || outbox.forgets();
+        let mut needs = SmallVec::new();
+        if mode == Mode::Hot || ended {
+            let before = self.region.ltmsi_of(slot).filter(|before| *before != outbox.ltmsi);
+            let (mut copies, mut octets) = (0, 0);
+            for (at, to) in cluster.owners(outbox.ltmsi).replicas().enumerate() {
+                let names = (outbox.ltmsi, before);
+                let sent = cluster.send(to, slot, names, outbox.input, &snapshot.context, &snapshot.outbox);
+                let Some((number, length)) = sent else { continue };
+                (copies, octets) = (copies + 1, octets + length as u64);
+                if ack == Ack::All || ack == Ack::One && at == 0 {
+                    needs.push((to, number));
+                }
+            }
+            if copies > 0 {
+                self.account.metrics.messages(Flow::CopiesOut, copies);
+                self.account.metrics.messages(Flow::CopyOctetsOut, octets);
+            }
+        }
+        // What follows a record that waits waits too: a UE's effects leave in the order of its commits.
+        if needs.is_empty() && cluster.awaiting.is_empty() {
+            return self.let_go(slot, buffer, outbox);
+        }
+        cluster.awaited.insert(buffer.to_item());
+        cluster.awaiting.push_back(Pending { slot, buffer, outbox, needs });
+    }
+
+    /// What a host does for its cluster from time to time.
+    pub(super) fn replicate(&mut self, now: Instant) {
+        while let Some(cluster) = self.cluster.as_mut()
+            && cluster.is_news()
+            && let Some(Pending { slot, buffer, outbox, .. }) = cluster.awaiting.pop_front()
+        {
+            cluster.awaited.remove(&buffer.to_item());
+            self.let_go(slot, buffer, outbox);
+        }
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        if !cluster.carried.is_empty() && now > cluster.carried_until {
+            cluster.carried = FxHashSet::default();
+        }
+        let every = Duration::from_millis(cluster.member.welcome.report.into());
+        let (since, due) = (now.since(cluster.reported), now.since(cluster.reported) >= every);
+        self.catch_up();
+        if due {
+            self.report(now, since);
+        }
+        if let Some(cluster) = &self.cluster {
+            cluster.member.replicator.flush();
+        }
+    }
+
+    /// Sends some UEs to hosts that are to have copies from now on.
+    fn catch_up(&mut self) {
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        let Some((to, from)) = cluster.behind.pop_front() else { return };
+        if cluster.lag(to) > CATCHES_UP {
+            return cluster.behind.push_back((to, from));
+        }
+        let mut record = Snapshot::default();
+        let slots: Vec<Slot> = self.region.slots_from(from, COPIED_AT_ONCE).map(|(slot, _)| slot).collect();
+        for slot in slots {
+            let Some(ltmsi) = self.region.ltmsi_of(slot) else { continue };
+            let has = || cluster.known.get(&to).is_some_and(|known| known.contains_key(&slot));
+            if cluster.owners(ltmsi).replicas().any(|host| host == to) && !has() && self.region.read(slot, &mut record)
+            {
+                cluster.send(to, slot, (ltmsi, None), 0, &record.context, &[]);
+            }
+        }
+        if from + COPIED_AT_ONCE < self.slots {
+            cluster.behind.push_front((to, from + COPIED_AT_ONCE));
+        } else {
+            tracing::info!(host = to.0, "a host has copies of all that it is to have");
+        }
+    }
+
+    /// Tells the balancer how loaded this host is.
+    fn report(&mut self, now: Instant, since: Duration) {
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        cluster.reported = now;
+        let mut busy = 0_u64;
+        for nf in self.pools.iter() {
+            let word = self.plan.nf_word(nf.place.worker, nf.place.nf, plan::NF_BUSY);
+            busy = busy.wrapping_add(self.region.board(word).load(Ordering::Relaxed));
+        }
+        // A worker that is gone takes its word along.
+        let worked = busy.saturating_sub(std::mem::replace(&mut cluster.busy, busy));
+        let most = since.as_micros() as f64 * 1000.0 * self.pools.processors() as f64;
+        cluster.cpu.take((worked as f64 / most.max(1.0)).min(1.0));
+        let mut pools = Vec::new();
+        let slices = self.config.slices.len();
+        cluster.backlogs.resize((slices + 1) * NF_KINDS, Average::default());
+        for slice in 0..=slices {
+            for kind in NfKind::ALL {
+                let purpose = self.pools.purpose(slice, kind);
+                let active = |nf: &&super::pools::Nf| nf.purpose == purpose && nf.state == super::pools::State::Active;
+                let of = || self.pools.iter().filter(active);
+                let backlogs = of().map(|nf| f64::from(nf.queue.len() as u32) / nf.share.max(1e-3));
+                let average = &mut cluster.backlogs[slice * NF_KINDS + kind.index()];
+                average.take(backlogs.fold(f64::INFINITY, f64::min).min(1e9));
+                pools.push(PoolLoad {
+                    backlog: average.get() as f32,
+                    share: of().map(|nf| nf.share).sum::<f64>() as f32,
+                    time_us: self.pools.time(purpose).nanos() as f32 / 1000.0,
+                });
+            }
+        }
+        let cpu = cluster.cpu.get() as f32;
+        self.egress.send(Command::Report { cpu, pools });
+    }
+
+    /// The input that is being dealt with has caused all that it is going to.
+    pub(super) fn done(&mut self) {
+        let number = std::mem::take(&mut self.input);
+        if number != 0 {
+            self.egress.send(Command::Done { number });
+        }
+    }
+
+    /// Whether a host that is dead has carried the input out: a copy that was taken over is the result of it.
+    pub(super) fn was_carried_out(&mut self) -> bool {
+        let carried = self.cluster.as_ref().is_some_and(|cluster| cluster.carried.contains(&self.input));
+        if carried {
+            self.done();
+        }
+        carried
+    }
+
+    /// The subscriber has registered at another host: the context here is superseded.
+    pub(super) fn claimed(&mut self, supi: Supi) {
+        if let Some(old) = self.region.lookup(Key::Supi, supi.as_u64()) {
+            self.region.unbind(old, Key::Supi, supi.as_u64());
+            self.deliver(old, &Parcel::Superseded, NfKind::StateManagement);
+        }
+    }
+
+    /// A new epoch: other hosts have died or joined.
+    pub(super) fn adopt(&mut self, map: Map) {
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        if !map.buckets.is_whole() || cluster.map.as_ref().is_some_and(|old| old.epoch() >= map.buckets.epoch()) {
+            return tracing::error!(epoch = map.buckets.epoch(), "a map that is not the next was refused");
+        }
+        let own = cluster.member.welcome.host;
+        let epoch = map.buckets.epoch();
+        // From here on a dead host's copies are refused, and its UEs are this host's.
+        let taken = cluster.member.replicator.adopt(&map);
+        set_groups(&self.region, &map.buckets, own);
+        let hosts: Vec<HostId> = map.hosts.iter().map(|(host, _)| *host).collect();
+        cluster.known.retain(|host, _| hosts.contains(host));
+        let is_new = |host: HostId, bucket: Bucket| {
+            map.buckets.owners(bucket).replicas().any(|to| to == host)
+                && !cluster.map.as_ref().is_some_and(|old| {
+                    let old = old.owners(bucket);
+                    old.primary() == Some(own) && old.replicas().any(|to| to == host)
+                })
+        };
+        let buckets = || (0..Bucket::COUNT).map(Bucket::new);
+        let mine = |bucket: &Bucket| map.buckets.owners(*bucket).primary() == Some(own);
+        cluster.behind.clear();
+        for host in hosts.iter().copied().filter(|host| *host != own) {
+            let new: FxHashSet<Bucket> = buckets().filter(mine).filter(|bucket| is_new(host, *bucket)).collect();
+            if !new.is_empty() {
+                // What it has had of these buckets was of another owner, if anything.
+                let known = cluster.known.entry(host).or_default();
+                known.retain(|_, (ltmsi, _)| !new.contains(&ltmsi.bucket()));
+            }
+        }
+        let missing = cluster.map.is_some() || !taken.is_empty();
+        if missing && cluster.copies() {
+            cluster.behind.extend(hosts.iter().filter(|host| **host != own).map(|host| (*host, 0)));
+        }
+        cluster.map = Some(map.buckets);
+        self.wait_for_others(&hosts);
+        let count = taken.ues.len();
+        self.take_over_ues(taken);
+        let owned = self.cluster.as_ref().and_then(|cluster| cluster.map.as_ref());
+        let owned = owned.map_or(0, |map| buckets().filter(|b| map.owners(*b).primary() == Some(own)).count());
+        tracing::info!(epoch, hosts = hosts.len(), buckets = owned, taken_over = count, "a new epoch");
+    }
+
+    /// Records that wait for a host that is gone wait for the one that takes over in its place.
+    fn wait_for_others(&mut self, hosts: &[HostId]) {
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        let ack = cluster.member.replication.ack;
+        let mut awaiting = std::mem::take(&mut cluster.awaiting);
+        let mut record = Snapshot::default();
+        for pending in &mut awaiting {
+            let before = pending.needs.len();
+            pending.needs.retain(|(host, _)| hosts.contains(host));
+            if before == pending.needs.len() || !self.region.read_record(pending.buffer, &mut record, true) {
+                continue;
+            }
+            let replicas: SmallVec<[HostId; 2]> = cluster.owners(pending.outbox.ltmsi).replicas().collect();
+            let wanted = if ack == Ack::All { replicas.len() } else { 1 };
+            for to in replicas.into_iter().take(wanted) {
+                if pending.needs.iter().any(|(host, _)| *host == to) {
+                    continue;
+                }
+                let names = (pending.outbox.ltmsi, None);
+                let sent = cluster.send(to, pending.slot, names, pending.outbox.input, &record.context, &record.outbox);
+                pending.needs.extend(sent.map(|(number, _)| (to, number)));
+            }
+        }
+        cluster.awaiting = awaiting;
+    }
+
+    /// Goes on with the UEs of a dead host.
+    fn take_over_ues(&mut self, taken: Taken) {
+        let began = std::time::Instant::now();
+        let now = clock();
+        if let Some(cluster) = self.cluster.as_mut().filter(|_| !taken.is_empty()) {
+            cluster.carried.extend(taken.inputs.iter().copied());
+            cluster.carried_until = now + CARRIED;
+        }
+        let lags = self.cluster.as_ref().is_some_and(|cluster| cluster.member.replication.may_lag());
+        let count = taken.ues.len();
+        for (ltmsi, shadow) in taken.ues {
+            if shadow.ephemeral.is_empty() {
+                self.do_again(None, &shadow, now);
+                continue;
+            }
+            match shadow.decode() {
+                Some(ue) => self.take_over_context(ltmsi, ue, &shadow, (lags, now)),
+                None => tracing::error!(%ltmsi, "the copy of a UE does not decode: the UE is lost; please report it"),
+            }
+        }
+        if count > 0 {
+            self.account.metrics.messages(Flow::Promoted, count as u64);
+            tracing::warn!(ues = count, took = ?began.elapsed(), "UEs of a dead host were taken over");
+        }
+    }
+
+    fn take_over_context(&mut self, ltmsi: Ltmsi, mut ue: UeContext, shadow: &Shadow, (lags, now): (bool, Instant)) {
+        if lags {
+            ue.sequence += SKIPPED_STEPS;
+            if let Some(security) = &mut ue.security {
+                security.downlink = security.downlink.saturating_add(SKIPPED_COUNTS);
+            }
+        }
+        let encoded = if lags { context::encode(&ue, Vec::new()).ok() } else { shadow.record() };
+        let (Some(octets), Ok(slot)) = (encoded, self.own.insert(ltmsi)) else {
+            return tracing::error!(%ltmsi, "a UE was not taken over: the state region is full (state.ues)");
+        };
+        self.used(slot);
+        for old in references(&ue) {
+            if let Err(error) = self.region.alias(slot, old) {
+                tracing::debug!(%error, %ltmsi, "an earlier number of a UE does not lead to it");
+            }
+        }
+        for session in &ue.sessions {
+            self.ids.adopt(slot, &session.dnn, &session.address);
+        }
+        let mut seen = Snapshot::default();
+        self.region.read(slot, &mut seen);
+        let record = Record { consumed: self.sequence, deadline: ue.deadline(), context: &octets, ..Record::default() };
+        let committed = match self.own.commit(slot, &seen, &record) {
+            Ok(committed) => committed,
+            Err(error) => return tracing::error!(%error, %ltmsi, "a UE was not taken over"),
+        };
+        *self.order.last(slot) = committed.version;
+        for tmsi in [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten() {
+            self.bind(slot, Key::Tmsi, u64::from(tmsi.0));
+        }
+        if let Some(supi) = ue.identity.supi {
+            self.bind(slot, Key::Supi, supi.as_u64());
+        }
+        let summary = Summary::of(&ue);
+        self.totals.change(None, Some(summary));
+        self.moved(slot, None, Some(summary));
+        if let Some(deadline) = ue.deadline() {
+            self.timers.schedule(slot, deadline, now);
+        }
+        self.do_again(Some(slot), shadow, now);
+    }
+
+    /// What the last commits of a UE wanted done may not have been: it is done again, under the same names.
+    fn do_again(&mut self, slot: Option<Slot>, shadow: &Shadow, now: Instant) {
+        for outbox in shadow.undone(now) {
+            match Outbox::decode(outbox) {
+                Some(outbox) => self.do_one_again(slot, outbox),
+                None => tracing::error!("what a copy wants done does not decode: please report it"),
+            }
+        }
+    }
+
+    fn do_one_again(&mut self, slot: Option<Slot>, outbox: Outbox) {
+        let Outbox { ltmsi, key, seids, effects, .. } = outbox;
+        let mut seids = seids.into_iter();
+        for (n, effect) in effects.into_iter().enumerate() {
+            let key = key | n as u64 & 0xf;
+            match effect {
+                Effect::Ngap { assoc, pdu } => self.egress.send(Command::Ngap { assoc, ue: Some(ltmsi), key, pdu }),
+                Effect::Pfcp { upf, message, .. } => {
+                    let seid = seids.next().flatten();
+                    self.egress.send(Command::Pfcp { upf, key, seid, message });
+                }
+                Effect::Authenticate(request) => {
+                    if let Some(slot) = slot {
+                        self.authenticate(slot, ltmsi, request);
+                    }
+                }
+                // All that is in the context, or in the tables by it.
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Buckets that have the same hosts are of one group.
+fn set_groups(region: &vireo_store::region::Region, map: &BucketMap, own: HostId) {
+    let mut groups: Vec<vireo_core::balance::map::Owners> = Vec::new();
+    let of: Vec<u8> = (0..Bucket::COUNT)
+        .map(|bucket| {
+            let owners = map.owners(Bucket::new(bucket));
+            if owners.primary() != Some(own) {
+                return plan::NOT_OURS;
+            }
+            let at = groups.iter().position(|group| *group == owners).unwrap_or_else(|| {
+                groups.push(owners);
+                groups.len() - 1
+            });
+            // Beyond, a bucket is not used for new UEs.
+            u8::try_from(at).unwrap_or(plan::NOT_OURS)
+        })
+        .collect();
+    plan::set_groups(region, |bucket| of[usize::from(bucket.get())]);
+}

@@ -1,0 +1,79 @@
+//! `vireo balancer` and `vireo host`: the roles of a cluster, each until a signal ends it. They read the same file as
+//! `vireo run`; the balancer has the user plane that `[upf]` describes beside it, hosts have none.
+
+use crate::cli::Failure;
+use crate::config::Config;
+use crate::logging;
+use crate::run::{Signals, log_of_data_workers, program};
+use std::path::PathBuf;
+use std::sync::Arc;
+use vireo_node::cluster::{BalancerConfig, BalancerNode, HostNode, HostNodeConfig};
+use vireo_node::host::HostConfig;
+use vireo_node::metrics::Metrics;
+use vireo_subscribers::Store;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The configuration; vireo.toml in the working directory if it is there, else the defaults
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// Runs a cluster's balancer.
+pub(crate) fn balancer(args: &Args) -> Result<(), Failure> {
+    let mut config = Config::load(args.config.as_deref())?;
+    logging::start(&config.log);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut signals = runtime.block_on(async { Signals::new() })?;
+    let metrics = Arc::new(Metrics::new());
+    log_of_data_workers(config.upf.as_mut(), &config.log);
+    let upf = config.upf.map(vireo_node::upf::start).transpose()?.map(Arc::new);
+    if let Some(upf) = &upf {
+        upf.publish(metrics.upf());
+    }
+    let hosts = config.cluster.hosts;
+    let settings = BalancerConfig {
+        core: config.core,
+        slices: config.slices,
+        n2: config.n2,
+        n4: config.n4,
+        api: config.api,
+        cluster: config.cluster,
+        upf: upf.clone(),
+    };
+    let node = BalancerNode::start(settings, metrics)?;
+    tracing::info!(sctp = node.driver(), api = ?node.api(), hosts, "the balancer is up, and waits for its hosts");
+    let has_failed = || node.has_failed() || upf.as_ref().is_some_and(|upf| upf.has_failed());
+    let failed = runtime.block_on(signals.unless("the balancer stops", has_failed));
+    let stopped = node.stop();
+    drop(upf);
+    stopped.map_err(|e| Failure(format!("the N2 endpoint has failed: {e}; see the log")))?;
+    if failed { Err(Failure("a part of the balancer has ended by itself; see the log".into())) } else { Ok(()) }
+}
+
+/// Runs a cluster's host.
+pub(crate) fn host(args: &Args) -> Result<(), Failure> {
+    let config = Config::load(args.config.as_deref())?;
+    logging::start(&config.log);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut signals = runtime.block_on(async { Signals::new() })?;
+    let store = Store::open(&config.subscribers.database)?;
+    let settings = HostNodeConfig {
+        host: HostConfig {
+            core: config.core,
+            slices: config.slices,
+            pools: config.pools,
+            state: config.state,
+            overload: config.overload,
+            program: program(&config.log),
+        },
+        api: config.api,
+        udm: config.subscribers.udm,
+        cluster: config.cluster,
+    };
+    let node = HostNode::start(settings, store, Arc::new(Metrics::new()))?;
+    tracing::info!(host = node.number(), api = ?node.api(), "the host is up");
+    let failed = runtime.block_on(signals.unless("the host stops: others take its UEs over", || node.has_failed()));
+    node.stop()?;
+    if failed { Err(Failure("the host is in its cluster no longer; see the log".into())) } else { Ok(()) }
+}
