@@ -89,12 +89,7 @@ impl Step {
 /// The session is wanted at another UPF, under this SEID of ours.
 pub(super) fn begin(sm: &mut SmContext, to: SocketAddr, cp_seid: Seid, env: &Env<'_>, out: &mut Vec<Output>) {
     let ready = sm.stage == Stage::Established && sm.n4 == N4::Told && sm.relocation.is_none() && sm.target.is_none();
-    let settled = match sm.ran {
-        Ran::Idle => sm.downlink.is_none(),
-        Ran::Up => sm.downlink.is_some(),
-        Ran::Wanted | Ran::Asked | Ran::Releasing { .. } => false,
-    };
-    if !ready || !settled || to == sm.upf || cp_seid == sm.cp_seid {
+    if !ready || !is_settled(sm) || to == sm.upf || cp_seid == sm.cp_seid {
         return out.push(Output::NotRelocated);
     }
     let step = Step::Asking;
@@ -103,6 +98,15 @@ pub(super) fn begin(sm: &mut SmContext, to: SocketAddr, cp_seid: Seid, env: &Env
     match charging::left(sm, env.config) {
         Some(_) => charging::ask(sm, n4::charging_request(sm, None), out),
         None => prepare(sm, 0, env, out),
+    }
+}
+
+/// Whether RAN and UPF agree on whether there is a user plane.
+fn is_settled(sm: &SmContext) -> bool {
+    match sm.ran {
+        Ran::Idle => sm.downlink.is_none(),
+        Ran::Up => sm.downlink.is_some(),
+        Ran::Wanted | Ran::Asked | Ran::Releasing { .. } => false,
     }
 }
 
@@ -290,7 +294,7 @@ pub(super) fn deadline_passed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<O
         Step::Draining { ran: true, .. } => {
             // First the usual time for the RAN's answer, then no longer.
             let by = relocation.since + env.config.timers.ran_response;
-            match by > env.now && sm.ran == Ran::Up {
+            match by > env.now && sm.ran != Ran::Idle {
                 true => relocation.deadline = Some(by),
                 false => {
                     sm.relocation = Some(relocation);
@@ -318,15 +322,16 @@ pub(super) fn proceed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) 
             let_go(sm, &mut relocation, done, out);
         }
         Step::Asking | Step::Dividing(_) => {}
-        Step::Prepared(_) if sm.n4 != N4::Told || sm.target.is_some() => {}
+        // A RAN node that is being told the source's tunnel end has to have it before it can get another.
+        Step::Prepared(_) if sm.n4 != N4::Told || sm.target.is_some() || !is_settled(sm) => {}
         Step::Prepared(tunnel) => {
             let tunnel = *tunnel;
             switch(sm, &mut relocation, tunnel, env, out);
         }
         // Nobody sends through a RAN node that the UE has left.
-        Step::Ending { ran, .. } => *ran &= sm.ran == Ran::Up,
+        Step::Ending { ran, .. } => *ran &= sm.ran != Ran::Idle,
         Step::Draining { ran, waits } => {
-            *ran &= sm.ran == Ran::Up;
+            *ran &= sm.ran != Ran::Idle;
             if let (true, Some(_)) = (*waits, sm.downlink) {
                 *waits = false;
                 relocation.deadline = Some(env.now + ON_THE_WAY);

@@ -1,6 +1,6 @@
 //! Between the 5GMM side and the session part: what a session step says is carried to UE, RAN, UPF and counters.
 
-use crate::context::UeContext;
+use crate::context::{RanContext, UeContext};
 use crate::n2::{self, SessionSetup};
 use crate::session::{self, Input, N2Sm, Output};
 use crate::turn::{Effect, Kind, Note, Turn};
@@ -190,6 +190,8 @@ fn send_n2(turn: &mut Turn<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8>, n1: 
             turn.send(|c| n2::session_setup_request(c, ambr, SessionSetup { psi, snssai, nas, transfer }));
         }
         N2Sm::ReleaseCommand => turn.send(|c| n2::session_release_command(c, psi, nas, transfer)),
+        // A RAN node that is releasing the UE has nothing to be modified any more.
+        N2Sm::ModifyRequest if turn.ue.connection.is_some_and(|c| c.ran != RanContext::SetUp) => {}
         N2Sm::ModifyRequest => turn.send(|c| n2::session_modify_request(c, psi, nas, transfer)),
         // What the RAN sends is never sent to it, and what goes with a handover's messages never on its own.
         N2Sm::SetupResponse

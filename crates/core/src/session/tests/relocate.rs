@@ -202,6 +202,19 @@ fn a_ue_that_becomes_idle_while_its_session_goes_is_found_at_the_target() {
 }
 
 #[test]
+fn a_ue_that_comes_back_while_its_session_goes_is_told_of_the_target_afterwards() {
+    let mut bench = Bench::inactive();
+    let before = bench.sm().upf;
+    bench.step(Input::Relocate(there(), our_seid()));
+    assert_eq!(brief(&bench.step(Input::Activate)), "SetupRequest", "with the source's tunnel end");
+    assert_eq!(done(&mut bench, Kind::SESSION_ESTABLISHMENT_RESPONSE), []);
+    assert_eq!(pfcp(&bench.ran_up(0x300)), [(before, UP_SEID, Some(0x300))]);
+    let out = bench.modified();
+    assert_eq!(brief(&out), "activated ModifyRequest modification-request");
+    assert_eq!((bench.sm().upf, told_ran(&out).0.teid), (there(), Teid(THERE_TEID)));
+}
+
+#[test]
 fn a_ran_that_does_not_send_to_the_target_has_the_ue_ask_again() {
     for silent in [false, true] {
         let (mut bench, _) = switched();
