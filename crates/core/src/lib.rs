@@ -14,6 +14,7 @@ pub mod n2;
 pub mod pools;
 pub mod procedures;
 pub mod ran;
+pub mod replica;
 pub mod schedule;
 pub mod session;
 pub mod subscription;
