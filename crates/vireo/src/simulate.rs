@@ -1,4 +1,4 @@
-//! `vireo simulate`: a cluster on a virtual clock, with the core's own decisions.
+//! `vireo simulate`: a cluster on a virtual clock, with the core's own decisions; with `--faults`, hosts that fail.
 
 use crate::cli::Failure;
 use crate::plan::amount;
@@ -6,7 +6,9 @@ use crate::status::table;
 use std::fs;
 use std::path::PathBuf;
 use vireo_core::balance::steer;
+use vireo_core::replica::Ack;
 use vireo_core::schedule::forward;
+use vireo_simulator::campaign::campaign;
 use vireo_simulator::cluster::{Outcome, Setup, Workload, simulate};
 use vireo_types::Duration;
 
@@ -33,6 +35,9 @@ pub(crate) struct Args {
     /// Which host: skewed-ch, consistent-hash, round-robin, least-loaded, maglev, static-range
     #[arg(long, value_name = "POLICY", default_value = "skewed-ch", value_parser = inter)]
     inter: steer::Policy,
+    /// Which of the hosts that keep the objective, by skewed-ch: spare, most-loaded
+    #[arg(long, value_name = "WHICH", default_value = "spare", value_parser = prefer)]
+    prefer: steer::Prefer,
     /// Which NF of it: optimal, shortest-queue, round-robin, hash
     #[arg(long, value_name = "POLICY", default_value = "optimal", value_parser = intra)]
     intra: forward::Policy,
@@ -42,12 +47,24 @@ pub(crate) struct Args {
     /// Milliseconds between two reports of a host
     #[arg(long, value_name = "MS", default_value = "200", value_parser = clap::value_parser!(u32).range(1..=60_000))]
     report_every: u32,
+    /// Simulate one procedure of so many, on hosts as many times slower
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    sample: u32,
     /// Seconds that are looked at, after a fifth as many that are not
     #[arg(long, value_name = "S", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: u32,
     /// The same seed gives the same result
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
+    /// Run the fault campaign instead: replication and fencing under crashes, stops, cut-offs and a bad network, one world for each seed
+    #[arg(long, conflicts_with_all = ["workload", "json"])]
+    faults: bool,
+    /// The first and the last seed of the campaign
+    #[arg(long, value_name = "A..B", default_value = "1..1000", requires = "faults", value_parser = seeds)]
+    seeds: (u64, u64),
+    /// Copies that are waited for in the campaign: none, one, all (none loses what the others keep)
+    #[arg(long, value_name = "ACK", default_value = "one", requires = "faults", value_parser = ack)]
+    ack: Ack,
     /// Write the outcome as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -55,6 +72,9 @@ pub(crate) struct Args {
 
 /// Runs it.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    if args.faults {
+        return faults(args.seeds, args.ack);
+    }
     let (name, text) = match &args.workload {
         None => ("the built-in workload".to_owned(), MIXED.to_owned()),
         Some(path) => {
@@ -69,7 +89,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         hosts: args.hosts,
         cores: args.cores.into(),
         speed: args.speed,
+        sample: args.sample,
         inter: args.inter,
+        prefer: args.prefer,
         intra: args.intra,
         replicas: args.replicas.into(),
         report_every: Duration::from_millis(args.report_every.into()),
@@ -84,6 +106,42 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         written?.map_err(|error| Failure(format!("{}: {error}", path.display())))?;
     }
     Ok(())
+}
+
+/// The fault campaign: what breaks is told with its seed.
+fn faults((first, last): (u64, u64), ack: Ack) -> Result<(), Failure> {
+    let (mut worlds, mut procedures, mut failures, mut takeovers, mut broken) = (0_u64, 0, 0, 0, Vec::new());
+    for seed in first..=last {
+        let outcome = campaign(seed, ack);
+        worlds += 1;
+        procedures += outcome.procedures;
+        failures += outcome.failures;
+        takeovers += outcome.takeovers;
+        if let Some((at_us, what)) = outcome.broken {
+            println!("seed {seed}, at {:.3} s: {what}", at_us as f64 / 1e6);
+            broken.push(seed);
+        }
+    }
+    println!(
+        "{worlds} worlds: {procedures} procedures, {failures} hosts lost, {takeovers} takeovers, {} broken",
+        broken.len()
+    );
+    match broken.first() {
+        None => Ok(()),
+        Some(seed) => Err(Failure(format!(
+            "{} worlds are broken: see vireo simulate --faults --seeds {seed}..{seed}",
+            broken.len()
+        ))),
+    }
+}
+
+fn seeds(text: &str) -> Result<(u64, u64), String> {
+    let bounds = text.split_once("..").and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
+    bounds.filter(|(first, last)| first <= last).ok_or_else(|| "two seeds are wanted, as in 1..1000".into())
+}
+
+fn ack(text: &str) -> Result<Ack, String> {
+    Ack::from_name(text).ok_or_else(|| format!("choose one of {}", Ack::ALL.map(Ack::name).join(", ")))
 }
 
 fn rendered(outcome: &Outcome, workload: &Workload) -> String {
@@ -118,6 +176,11 @@ fn inter(text: &str) -> Result<steer::Policy, String> {
         .ok_or_else(|| format!("choose one of {}", steer::Policy::ALL.map(steer::Policy::name).join(", ")))
 }
 
+fn prefer(text: &str) -> Result<steer::Prefer, String> {
+    steer::Prefer::from_name(text)
+        .ok_or_else(|| format!("choose one of {}", steer::Prefer::ALL.map(steer::Prefer::name).join(", ")))
+}
+
 fn intra(text: &str) -> Result<forward::Policy, String> {
     forward::Policy::from_name(text)
         .ok_or_else(|| format!("choose one of {}", forward::Policy::ALL.map(forward::Policy::name).join(", ")))
@@ -126,6 +189,14 @@ fn intra(text: &str) -> Result<forward::Policy, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_broken_world_is_a_failure_that_names_its_seed() {
+        assert!(faults((1, 5), Ack::One).is_ok());
+        let failure = (1..60).find_map(|seed| faults((seed, seed), Ack::None).err()).expect("one of them breaks");
+        assert!(failure.0.contains("--seeds"), "{}", failure.0);
+        assert_eq!((seeds("3..9"), seeds("9..3").is_err(), seeds("x").is_err()), (Ok((3, 9)), true, true));
+    }
 
     #[test]
     fn the_built_in_workload_runs() {

@@ -189,6 +189,26 @@ fn scale_out_is_measured_by_interfaces_and_by_queues() {
     assert!(quick.lines("modules.csv") > 2);
 }
 
+/// Simulated experiments need no privileges, and give the same for the same seed.
+#[test]
+fn simulated_experiments_leave_the_same_results_each_time() {
+    for (name, plot, ours) in [
+        ("mmlite-fig10a", "schemes.svg", "standard deviation of hosts' CPU, UEs skewed, ours"),
+        ("mmlite-fig10b", "schemes.svg", "late procedures, UEs skewed, ours"),
+        ("mmlite-fig10c", "hosts.svg", "late procedures on 4 hosts, ours"),
+        ("mmlite-fig10d", "parts.svg", "late procedures, ours"),
+        ("mmlite-fig11", "pareto-1.svg", "hosts, Pareto 1, load for 3, ours"),
+    ] {
+        let [one, other] = [(); 2].map(|()| Quick::run(name).expect("it needs nothing"));
+        let summary = one.summary();
+        assert_eq!((summary.experiment.as_str(), summary.quick), (name, true));
+        assert_eq!(summary.figures, other.summary().figures, "{name}");
+        assert!(median(&summary, ours).is_finite());
+        assert!(summary.configurations.iter().any(|configuration| configuration.name == "ours"));
+        assert!(one.text(plot).contains("ours"), "{name}");
+    }
+}
+
 #[test]
 fn what_there_is_not_is_told_before_anything_runs() {
     let output = Command::new(VIREO).args(["experiment", "nothing"]).output().unwrap();
@@ -200,7 +220,8 @@ fn what_there_is_not_is_told_before_anything_runs() {
     let pepc = ["iot", "isolation", "locking", "migration", "rebalance", "signalling", "takeover", "two-level"]
         .map(|name| format!("pepc-{name}"));
     let pepc: Vec<&str> = pepc.iter().map(String::as_str).collect();
-    for name in mmlite.iter().chain(&pepc).chain(&["cloud-breakdown", "cloud-scaleout"]) {
+    let steering = ["mmlite-fig10a", "mmlite-fig10b", "mmlite-fig10c", "mmlite-fig10d", "mmlite-fig11"];
+    for name in mmlite.iter().chain(&pepc).chain(&steering).chain(&["cloud-breakdown", "cloud-scaleout"]) {
         assert!(text.contains(name), "{name} in {text}");
     }
 }

@@ -25,8 +25,11 @@ impl Average {
 /// How a host's load is known between two of its reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Estimate {
-    /// What was reported, and what was sent there since, but for what the host has done meanwhile.
+    /// What the balancer itself has under way there: it knows of each procedure when it begins and when it ends, so that this is
+    /// never old. It needs [`Board::ended`].
     #[default]
+    UnderWay,
+    /// What was reported, and what was sent there since, but for what the host has done meanwhile.
     Corrected,
     /// What was reported, until the next report: seed 1 as it is written.
     Reported,
@@ -48,6 +51,9 @@ pub struct HostLoad {
     pub cpu: f64,
     /// `q / c` of the NF that would be the first to finish.
     pub backlog: f64,
+    /// Nanoseconds of a core that what is under way there takes, of all pools; what the backlog takes where that is all that is
+    /// known.
+    pub work: f64,
 }
 
 impl HostLoad {
@@ -63,6 +69,8 @@ struct Entry {
     report: PoolReport,
     /// Procedures that were sent there since.
     sent: u32,
+    /// Procedures that were sent there and have not ended.
+    under_way: u32,
 }
 
 /// The loads of all hosts.
@@ -74,12 +82,26 @@ pub struct Board {
     /// Of each host its CPU and when it said so.
     hosts: Vec<Option<(f64, Instant)>>,
     entries: Vec<Entry>,
+    /// Nanoseconds of a core that procedures under way at each host take.
+    work: Vec<u64>,
+    /// The CPU of all hosts that are known, and their number.
+    in_use: f64,
+    known: usize,
 }
 
 impl Board {
     /// A board for so many pools, on which a report is worth nothing after so long.
     pub fn new(pools: usize, stale: Duration) -> Self {
-        Board { pools, stale, estimate: Estimate::default(), hosts: Vec::new(), entries: Vec::new() }
+        Board {
+            pools,
+            stale,
+            estimate: Estimate::default(),
+            hosts: Vec::new(),
+            entries: Vec::new(),
+            work: Vec::new(),
+            in_use: 0.0,
+            known: 0,
+        }
     }
 
     /// The same board with another way to know loads between reports.
@@ -95,25 +117,58 @@ impl Board {
         if self.hosts.len() <= at {
             self.hosts.resize(at + 1, None);
             self.entries.resize((at + 1) * self.pools, Entry::default());
+            self.work.resize(at + 1, 0);
         }
+        self.unknown(host);
         self.hosts[at] = Some((cpu, now));
+        self.in_use += cpu;
+        self.known += 1;
         let own = &mut self.entries[at * self.pools..(at + 1) * self.pools];
-        own.fill(Entry::default());
-        own.iter_mut().zip(pools).for_each(|(entry, report)| entry.report = *report);
-    }
-
-    /// A host is gone, or not to be used.
-    pub fn forget(&mut self, host: HostId) {
-        if let Some(known) = self.hosts.get_mut(host.index()) {
-            *known = None;
+        for (n, entry) in own.iter_mut().enumerate() {
+            (entry.report, entry.sent) = (pools.get(n).copied().unwrap_or_default(), 0);
         }
     }
 
-    /// A procedure was sent to a host's pool.
+    /// A host is gone: what was under way there ends elsewhere.
+    pub fn forget(&mut self, host: HostId) {
+        self.unknown(host);
+        if let Some(work) = self.work.get_mut(host.index()) {
+            *work = 0;
+            let at = host.index() * self.pools;
+            self.entries[at..at + self.pools].fill(Entry::default());
+        }
+    }
+
+    fn unknown(&mut self, host: HostId) {
+        if let Some((cpu, _)) = self.hosts.get_mut(host.index()).and_then(Option::take) {
+            self.known -= 1;
+            // what rounding has left over must not stay for ever
+            self.in_use = if self.known == 0 { 0.0 } else { self.in_use - cpu };
+        }
+    }
+
+    /// Whether one host fewer would do: the others would have this part of their processors in use at most.
     #[inline]
-    pub fn sent(&mut self, host: HostId, pool: usize) {
+    pub fn could_spare(&self, most: f64) -> bool {
+        self.known > 1 && self.in_use <= most * (self.known - 1) as f64
+    }
+
+    /// A procedure that takes so long was sent to a host's pool.
+    #[inline]
+    pub fn sent(&mut self, host: HostId, pool: usize, time: ServiceTime) {
         if let Some(at) = self.entry(host, pool) {
-            self.entries[at].sent = self.entries[at].sent.saturating_add(1);
+            let entry = &mut self.entries[at];
+            (entry.sent, entry.under_way) = (entry.sent.saturating_add(1), entry.under_way.saturating_add(1));
+            self.work[host.index()] = self.work[host.index()].saturating_add(time.nanos());
+        }
+    }
+
+    /// A procedure that was [`Board::sent`] with this time has ended, or has gone elsewhere.
+    #[inline]
+    pub fn ended(&mut self, host: HostId, pool: usize, time: ServiceTime) {
+        if let Some(at) = self.entry(host, pool) {
+            self.entries[at].under_way = self.entries[at].under_way.saturating_sub(1);
+            self.work[host.index()] = self.work[host.index()].saturating_sub(time.nanos());
         }
     }
 
@@ -122,17 +177,24 @@ impl Board {
     pub fn load(&self, host: HostId, pool: usize, time: ServiceTime, now: Instant) -> Option<HostLoad> {
         let (cpu, at) = (*self.hosts.get(host.index())?)?;
         let since = now.0.saturating_sub(at.0);
-        let Entry { report, sent } = self.entries[self.entry(host, pool)?];
+        let Entry { report, sent, under_way } = self.entries[self.entry(host, pool)?];
         if since > self.stale.0 || report.share.is_nan() || report.share <= 0.0 {
             return None;
         }
-        if self.estimate == Estimate::Reported {
-            return Some(HostLoad { cpu, backlog: report.backlog.max(0.0) });
-        }
-        // what came since waits in line, but for what the pool has done meanwhile
-        let done = since as f64 * 1000.0 / time.nanos() as f64;
-        let waiting = (f64::from(sent) / report.share - done).max(0.0);
-        Some(HostLoad { cpu, backlog: report.backlog.max(0.0) + waiting })
+        let reported = report.backlog.max(0.0);
+        let backlog = match self.estimate {
+            Estimate::UnderWay => {
+                let work = self.work[host.index()] as f64;
+                return Some(HostLoad { cpu, backlog: f64::from(under_way) / report.share, work });
+            }
+            Estimate::Reported => reported,
+            // what came since waits in line, but for what the pool has done meanwhile
+            Estimate::Corrected => {
+                let done = since as f64 * 1000.0 / time.nanos() as f64;
+                reported + (f64::from(sent) / report.share - done).max(0.0)
+            }
+        };
+        Some(HostLoad { cpu, backlog, work: backlog * time.nanos() as f64 })
     }
 
     #[inline]
@@ -147,13 +209,14 @@ mod tests {
 
     const HOST: HostId = HostId(3);
     const MS: u64 = 1_000;
+    const MILLISECOND: ServiceTime = ServiceTime::new(1_000_000);
 
     fn backlog(board: &Board, now: u64) -> Option<f64> {
-        board.load(HOST, 1, ServiceTime::new(1_000_000), Instant(now)).map(|load| load.backlog)
+        board.load(HOST, 1, MILLISECOND, Instant(now)).map(|load| load.backlog)
     }
 
     fn board() -> Board {
-        let mut board = Board::new(2, Duration::from_millis(600));
+        let mut board = Board::new(2, Duration::from_millis(600)).with(Estimate::Corrected);
         let pools = [PoolReport::default(), PoolReport { backlog: 4.0, share: 0.5 }];
         board.report(HOST, 0.7, &pools, Instant(1_000 * MS));
         board
@@ -163,9 +226,7 @@ mod tests {
     fn what_was_sent_since_a_report_counts_until_it_is_done() {
         let mut board = board();
         assert_eq!(backlog(&board, 1_000 * MS), Some(4.0));
-        for _ in 0..10 {
-            board.sent(HOST, 1);
-        }
+        (0..10).for_each(|_| board.sent(HOST, 1, MILLISECOND));
         assert_eq!(backlog(&board, 1_000 * MS), Some(24.0), "10 of 1 ms at half a core are 20 ms");
         assert_eq!(backlog(&board, 1_015 * MS), Some(9.0));
         assert_eq!(backlog(&board, 1_100 * MS), Some(4.0), "never less than was reported");
@@ -174,25 +235,58 @@ mod tests {
     }
 
     #[test]
+    fn a_host_can_be_spared_where_the_others_have_room() {
+        let mut board = Board::new(0, Duration::from_millis(600));
+        let mut report = |host, cpu| {
+            board.report(HostId(host), cpu, &[], Instant(0));
+            board.could_spare(0.7)
+        };
+        assert!(!report(0, 0.1), "one alone cannot");
+        assert!(report(1, 0.5) && report(2, 0.7));
+        assert!(!report(0, 0.3), "1.5 on two hosts");
+        board.forget(HostId(2));
+        assert!(!board.could_spare(0.7) && board.could_spare(0.8));
+        (0..3).for_each(|host| board.forget(HostId(host)));
+        assert!(!board.could_spare(1.0));
+    }
+
+    #[test]
+    fn what_is_under_way_counts_until_it_ends_whatever_is_reported() {
+        let mut board = board().with(Estimate::UnderWay);
+        let pools = [PoolReport { backlog: 0.0, share: 1.0 }, PoolReport { backlog: 9.0, share: 0.5 }];
+        board.report(HOST, 0.5, &pools, Instant(1_000 * MS));
+        (0..4).for_each(|_| board.sent(HOST, 1, MILLISECOND));
+        board.sent(HOST, 0, ServiceTime::new(3_000_000));
+        let load = |board: &Board| board.load(HOST, 1, MILLISECOND, Instant(1_100 * MS)).map(|l| (l.backlog, l.work));
+        assert_eq!(load(&board), Some((8.0, 7e6)), "all pools are work, but only one's own wait in line");
+        board.report(HOST, 0.5, &pools, Instant(1_100 * MS));
+        board.ended(HOST, 1, MILLISECOND);
+        assert_eq!(load(&board), Some((6.0, 6e6)));
+        board.forget(HOST);
+        board.report(HOST, 0.5, &pools, Instant(1_100 * MS));
+        board.ended(HOST, 1, MILLISECOND);
+        assert_eq!(load(&board), Some((0.0, 0.0)), "what was at a host that went is not there any more");
+    }
+
+    #[test]
     fn by_reports_alone_nothing_changes_until_the_next() {
         let mut board = board().with(Estimate::Reported);
-        for _ in 0..10 {
-            board.sent(HOST, 1);
-        }
+        (0..10).for_each(|_| board.sent(HOST, 1, MILLISECOND));
         assert_eq!(backlog(&board, 1_015 * MS), Some(4.0));
     }
 
     #[test]
     fn old_reports_and_pools_without_a_share_say_nothing() {
         let mut board = board();
-        let time = ServiceTime::new(1_000_000);
+        let time = MILLISECOND;
         assert_eq!(board.load(HOST, 0, time, Instant(1_000 * MS)), None, "no NF");
         assert_eq!(board.load(HOST, 2, time, Instant(1_000 * MS)), None, "no such pool");
         assert_eq!(board.load(HostId(9), 1, time, Instant(1_000 * MS)), None, "no such host");
         assert!(backlog(&board, 1_600 * MS).is_some());
         assert_eq!(backlog(&board, 1_601 * MS), None);
         assert!(backlog(&board, 900 * MS).is_some(), "a clock that is behind is no age");
-        board.sent(HostId(9), 1);
+        board.sent(HostId(9), 1, time);
+        board.ended(HostId(9), 1, time);
         board.forget(HOST);
         assert_eq!(backlog(&board, 1_000 * MS), None);
     }

@@ -10,8 +10,8 @@ use vireo_types::{Bucket, Duration, Instant};
 /// A policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// Of the hosts that have the state, the *most* loaded that keeps the objective: who has little to do gets less, and can
-    /// be taken out. If none keeps it, the one that has least to do first.
+    /// Of the hosts that have the state, one that keeps the objective, by [`Prefer`]: who has little to do gets less, and can be
+    /// taken out. If none keeps it, the one that has least to do first.
     #[default]
     SkewedCh,
     /// The primary, whatever its load.
@@ -55,17 +55,63 @@ impl Policy {
     }
 }
 
+/// Which of the hosts that keep the objective [`Policy::SkewedCh`] takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Prefer {
+    /// The most loaded where one host fewer would do, so that one can be drained, and only while it is far from the objective;
+    /// else that where the procedure would be complete first. To be uneven gains nothing where no host can be spared, and
+    /// who fills hosts up to the objective is late at half of what comes then.
+    #[default]
+    Spare,
+    /// The most loaded always: seed 1 as it is written.
+    MostLoaded,
+}
+
+impl Prefer {
+    /// All of them.
+    pub const ALL: [Prefer; 2] = [Prefer::Spare, Prefer::MostLoaded];
+
+    /// Its name in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Prefer::Spare => "spare",
+            Prefer::MostLoaded => "most-loaded",
+        }
+    }
+
+    /// That of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Prefer::ALL.into_iter().find(|prefer| prefer.name() == name)
+    }
+}
+
+/// How busy the others may be without a host that is to be spared.
+pub const SPARE_CPU: f64 = 0.7;
+/// The part of the objective that a most loaded host may take where one could be spared.
+const SPARE_SLO: u64 = 2;
+
+/// Hosts of which none has more work under way than another by this part of the objective are equally good.
+const ALIKE: f64 = 1.0 / 16.0;
+
 /// The hosts that are in use.
 #[derive(Clone, Debug, Default)]
 pub struct Fleet {
     hosts: Vec<HostId>,
     maglev: Maglev,
+    prefer: Prefer,
 }
 
 impl Fleet {
     /// These hosts.
     pub fn new(hosts: Vec<HostId>) -> Self {
-        Fleet { maglev: Maglev::new(&hosts), hosts }
+        Fleet { maglev: Maglev::new(&hosts), hosts, prefer: Prefer::default() }
+    }
+
+    /// The same hosts, chosen from in another way.
+    #[must_use]
+    pub fn with(mut self, prefer: Prefer) -> Self {
+        self.prefer = prefer;
+        self
     }
 
     /// Who they are.
@@ -107,7 +153,13 @@ pub struct Choice {
 pub fn choose(policy: Policy, request: &Request, fleet: &Fleet, board: &Board, now: Instant) -> Option<Choice> {
     let load = |host| board.load(host, request.pool, request.time, now);
     let host = match policy {
-        Policy::SkewedCh => return skewed(request, load),
+        Policy::SkewedCh => {
+            let filled_to = match fleet.prefer {
+                Prefer::MostLoaded => Some(request.slo),
+                Prefer::Spare => board.could_spare(SPARE_CPU).then_some(Duration(request.slo.0 / SPARE_SLO)),
+            };
+            return skewed(request, filled_to, load);
+        }
         Policy::ConsistentHash => request.owners.primary()?,
         Policy::RoundRobin => fleet.hosts[request.turn.checked_rem(fleet.hosts.len() as u64)? as usize],
         Policy::LeastLoaded => {
@@ -125,32 +177,36 @@ pub fn choose(policy: Policy, request: &Request, fleet: &Fleet, board: &Board, n
     Some(Choice { host, estimate, violation: estimate.is_some_and(|estimate| estimate > request.slo) })
 }
 
-/// Algorithm 1's choice among primary and replicas.
-fn skewed(request: &Request, load: impl Fn(HostId) -> Option<HostLoad>) -> Option<Choice> {
+/// Algorithm 1's choice among primary and replicas: the most loaded by which the procedure takes no longer than `filled_to`,
+/// else the one with the least to do. Of those with about as much it is the least busy, so that UEs who are active all the time
+/// do not keep their primary busier than the others.
+fn skewed(request: &Request, filled_to: Option<Duration>, load: impl Fn(HostId) -> Option<HostLoad>) -> Option<Choice> {
     let mut viable: Option<(HostId, HostLoad, Duration)> = None;
     let mut least: Option<(HostId, HostLoad, Duration)> = None;
+    let alike = (request.slo.0 as f64 * 1000.0 * ALIKE).max(1.0);
+    let work = |load: &HostLoad| (load.work / alike).floor();
     for host in request.owners.all() {
         let Some(load) = load(host) else { continue };
         let estimate = load.completion(request.time);
         // of equals the first in the order of the circle, so that the choice does not waver
-        if estimate <= request.slo && viable.is_none_or(|(_, best, _)| load.cpu > best.cpu) {
+        let fits = filled_to.is_some_and(|most| estimate <= most);
+        if fits && viable.is_none_or(|(_, best, _)| load.cpu > best.cpu) {
             viable = Some((host, load, estimate));
         }
-        if least.is_none_or(|(_, best, _)| load.backlog < best.backlog) {
+        if least.is_none_or(|(_, best, _)| (work(&load), load.cpu) < (work(&best), best.cpu)) {
             least = Some((host, load, estimate));
         }
     }
-    match (viable, least) {
-        (Some((host, _, estimate)), _) => Some(Choice { host, estimate: Some(estimate), violation: false }),
-        (None, Some((host, _, estimate))) => Some(Choice { host, estimate: Some(estimate), violation: true }),
+    match viable.or(least) {
+        Some((host, _, estimate)) => Some(Choice { host, estimate: Some(estimate), violation: estimate > request.slo }),
         // nobody has reported yet
-        (None, None) => Some(Choice { host: request.owners.primary()?, estimate: None, violation: false }),
+        None => Some(Choice { host: request.owners.primary()?, estimate: None, violation: false }),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::board::PoolReport;
+    use super::super::board::{Estimate, PoolReport};
     use super::super::map::{BucketMap, SlicePart};
     use super::super::ring::Weighted;
     use super::*;
@@ -164,12 +220,17 @@ mod tests {
     }
 
     impl World {
+        fn prefer(mut self, prefer: Prefer) -> Self {
+            self.fleet = self.fleet.with(prefer);
+            self
+        }
+
         /// Three hosts that have all state, with these CPUs and backlogs.
         fn new(loads: [(f64, f64); 3]) -> Self {
             let ids = [0, 1, 2].map(HostId);
             let hosts = ids.map(|host| Weighted { host, weight: 1.0 }).into();
             let map = BucketMap::new(1, &[SlicePart { weight: 1.0, replicas: 2, hosts }]);
-            let mut board = Board::new(1, Duration::from_millis(600));
+            let mut board = Board::new(1, Duration::from_millis(600)).with(Estimate::Corrected);
             for (host, (cpu, backlog)) in ids.into_iter().zip(loads) {
                 board.report(host, cpu, &[PoolReport { backlog, share: 1.0 }], NOW);
             }
@@ -186,11 +247,23 @@ mod tests {
 
     #[test]
     fn the_most_loaded_of_those_that_keep_the_objective() {
-        let world = World::new([(0.5, 1.0), (0.9, 12.0), (0.7, 9.0)]);
+        let world = World::new([(0.5, 1.0), (0.9, 12.0), (0.7, 9.0)]).prefer(Prefer::MostLoaded);
         for bucket in 0..200 {
             let choice = world.choose(Policy::SkewedCh, bucket, 0);
             assert_eq!((choice.host.0, choice.violation), (2, false), "host 1 is busier, but would take 13 ms");
             assert_eq!(choice.estimate, Some(Duration::from_millis(10)));
+        }
+    }
+
+    #[test]
+    fn a_host_is_left_idle_only_where_one_can_be_spared() {
+        let host = |loads| World::new(loads).choose(Policy::SkewedCh, 7, 0).host.0;
+        assert_eq!(host([(0.5, 1.0), (0.9, 3.0), (0.7, 2.0)]), 0, "no host can be spared: the first to finish");
+        assert_eq!(host([(0.2, 1.0), (0.6, 3.0), (0.5, 2.0)]), 1, "one can: the most loaded");
+        assert_eq!(host([(0.2, 1.0), (0.6, 6.0), (0.5, 2.0)]), 2, "but not where it would take 7 of 10 ms");
+        assert_eq!(host([(0.2, 7.0), (0.6, 6.0), (0.5, 8.0)]), 1, "none that is far from the objective");
+        for prefer in Prefer::ALL {
+            assert_eq!(Prefer::from_name(prefer.name()), Some(prefer));
         }
     }
 
@@ -204,7 +277,7 @@ mod tests {
 
     #[test]
     fn hosts_that_say_nothing_are_passed_over_while_others_do() {
-        let mut world = World::new([(0.5, 1.0), (0.9, 1.0), (0.7, 1.0)]);
+        let mut world = World::new([(0.5, 1.0), (0.9, 1.0), (0.7, 0.5)]);
         world.board.forget(HostId(1));
         assert_eq!(world.choose(Policy::SkewedCh, 5, 0).host, HostId(2));
         [0, 2].into_iter().for_each(|host| world.board.forget(HostId(host)));

@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Nanoseconds since the simulation began.
-pub(super) type Nanos = u64;
+pub(crate) type Nanos = u64;
 
 /// What will happen.
 #[derive(Debug)]
-pub(super) struct Clock<E> {
+pub(crate) struct Clock<E> {
     now: Nanos,
     made: u64,
     heap: BinaryHeap<Reverse<Entry<E>>>,
@@ -42,27 +42,27 @@ impl<E> Ord for Entry<E> {
 }
 
 impl<E> Clock<E> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Clock { now: 0, made: 0, heap: BinaryHeap::new() }
     }
 
-    pub(super) fn now(&self) -> Nanos {
+    pub(crate) fn now(&self) -> Nanos {
         self.now
     }
 
     /// Something will happen at a time, now at the earliest.
-    pub(super) fn at(&mut self, at: Nanos, event: E) {
+    pub(crate) fn at(&mut self, at: Nanos, event: E) {
         self.made += 1;
         self.heap.push(Reverse(Entry { at: at.max(self.now), number: self.made, event }));
     }
 
     /// Something will happen after so long.
-    pub(super) fn after(&mut self, nanos: Nanos, event: E) {
+    pub(crate) fn after(&mut self, nanos: Nanos, event: E) {
         self.at(self.now.saturating_add(nanos), event);
     }
 
     /// The next event, if it is before `end`; it is its time then.
-    pub(super) fn next_before(&mut self, end: Nanos) -> Option<E> {
+    pub(crate) fn next_before(&mut self, end: Nanos) -> Option<E> {
         if self.heap.peek()?.0.at >= end {
             return None;
         }

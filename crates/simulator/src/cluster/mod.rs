@@ -5,9 +5,10 @@
 //!
 //! What it leaves out: SCTP, the contents of messages, priorities raised by violations, and UEs that give up.
 
-mod clock;
+pub(crate) mod clock;
 mod comparison;
 mod host;
+mod ilp;
 mod outcome;
 mod run;
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod tests;
 mod workload;
 
 pub use comparison::Comparison;
+pub use ilp::{Optimum, OptimumError, optimum};
 pub use outcome::{Outcome, PoolOutcome};
 pub use run::simulate;
 pub use workload::{Heavy, Procedure, Slice, Workload, WorkloadError};
@@ -43,11 +45,14 @@ pub struct Setup {
     pub cores: usize,
     /// The part of a core that a host's cores really are: below 1 where hosts are capped.
     pub speed: f64,
-    /// One UE of so many is simulated, on hosts that are so many times slower. What a host has to do stays the same part of what
-    /// it can; queues are coarser, by which procedures are late rather too often than too seldom.
+    /// One procedure of so many is simulated, on hosts that are so many times slower. What a host has to do stays the same part of
+    /// what it can, and UEs are as uneven as they were: there may be 100 million, of which nothing is stored. Queues are coarser, by
+    /// which procedures are late rather too often than too seldom.
     pub sample: u32,
     /// Which host a procedure goes to.
     pub inter: steer::Policy,
+    /// Which of the hosts that keep the objective, by skewed consistent hashing.
+    pub prefer: steer::Prefer,
     /// How the balancer knows hosts' loads between their reports.
     pub estimate: Estimate,
     /// Whose procedures `T_t` is the time of.
@@ -73,6 +78,7 @@ impl Default for Setup {
             speed: 1.0,
             sample: 1,
             inter: steer::Policy::default(),
+            prefer: steer::Prefer::default(),
             estimate: Estimate::default(),
             profile: Profile::default(),
             bound: false,

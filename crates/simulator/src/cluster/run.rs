@@ -22,6 +22,9 @@ const LOOKS: u64 = 8;
 /// Reports that may be missed before a host's word is worth nothing.
 const STALE: u64 = 3;
 
+/// UEs whose order is kept.
+const MOST_ORDERED: u32 = 1 << 20;
+
 /// What happens.
 #[derive(Debug)]
 enum Event {
@@ -31,6 +34,8 @@ enum Event {
     Comes(Number),
     /// A core has done a message.
     Done { host: u16, core: usize, took: Nanos },
+    /// The balancer sees that a procedure has ended.
+    Ends { host: u16, pool: usize, counted: ServiceTime },
     /// A host looks at its queues; each [`LOOKS`]th time it reports.
     Looks { host: u16, count: u64 },
 }
@@ -39,6 +44,8 @@ enum Event {
 #[derive(Clone, Copy, Debug)]
 struct Running {
     host: u16,
+    /// The time that the balancer counts it with.
+    counted: ServiceTime,
     core: Option<usize>,
     pool: usize,
     left: u32,
@@ -49,6 +56,19 @@ struct Running {
     came: Nanos,
     spent: Nanos,
     measured: bool,
+}
+
+/// A procedure that begins.
+#[derive(Clone, Copy, Debug)]
+struct Drawn {
+    ue: u32,
+    /// A hash of the UE.
+    own: u64,
+    bucket: Bucket,
+    pool: usize,
+    messages: u32,
+    each: Nanos,
+    between: Nanos,
 }
 
 /// A kind of procedure of a slice as it is used.
@@ -65,8 +85,16 @@ struct Source<'a> {
     arrivals: Arrivals,
     buckets: Vec<Bucket>,
     parts: f64,
-    /// As which one each UE has come, where that matters.
+    /// As which one each UE has come, where that matters and they are not too many.
     order: Box<[u32]>,
+}
+
+impl Source<'_> {
+    /// As which one a UE has come.
+    fn came(&self, drawn: &Drawn) -> u64 {
+        // by chance is as even where they are many
+        self.order.get(drawn.ue as usize).map_or(drawn.own, |order| u64::from(*order))
+    }
 }
 
 struct World<'a> {
@@ -100,7 +128,7 @@ pub fn simulate(
 ) -> Result<Outcome, WorkloadError> {
     workload.patterns()?;
     let one_of = setup.sample.max(1);
-    let sampled = workload.sampled(one_of);
+    let sampled = workload.scaled(1.0 / f64::from(one_of));
     let setup = Setup { speed: setup.speed / f64::from(one_of), ..setup };
     let mut world = World::new(setup, &sampled, seed, warm_up)?;
     let end = nanos(warm_up).saturating_add(nanos(length));
@@ -113,6 +141,45 @@ pub fn simulate(
     }
     let before = before.unwrap_or_else(|| world.worked());
     Ok(world.outcome(&sampled, &before, length))
+}
+
+/// A procedure of a trace.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Arrival {
+    /// Seconds since the time that is looked at began.
+    pub(super) at_s: f64,
+    /// Seconds that it takes on one of a host's cores, alone.
+    pub(super) work_s: f64,
+    /// Its objective in seconds.
+    pub(super) slo_s: f64,
+}
+
+/// The procedures that begin in the time that is looked at, as [`simulate`] has them.
+pub(super) fn trace(
+    setup: Setup,
+    workload: &Workload,
+    seed: u64,
+    warm_up: Duration,
+    length: Duration,
+) -> Result<Vec<Arrival>, WorkloadError> {
+    workload.patterns()?;
+    let one_of = setup.sample.max(1);
+    let sampled = workload.scaled(1.0 / f64::from(one_of));
+    let setup = Setup { speed: setup.speed / f64::from(one_of), ..setup };
+    let mut world = World::new(setup, &sampled, seed, warm_up)?;
+    let (from, mut arrivals) = (nanos(warm_up), Vec::new());
+    while let Some(event) = world.clock.next_before(from.saturating_add(nanos(length))) {
+        let Event::Arrives(slice) = event else { continue };
+        let drawn = world.drawn(slice);
+        world.arrives_next(slice);
+        let at = world.clock.now();
+        let pool = drawn.and_then(|drawn| world.pools[drawn.pool].as_ref().map(|pool| (drawn, pool.slo)));
+        if let Some((drawn, slo)) = pool.filter(|_| at >= from) {
+            let work_s = drawn.each as f64 * f64::from(drawn.messages) / 1e9;
+            arrivals.push(Arrival { at_s: (at - from) as f64 / 1e9, work_s, slo_s: slo.0 as f64 / 1e6 });
+        }
+    }
+    Ok(arrivals)
 }
 
 impl<'a> World<'a> {
@@ -141,7 +208,7 @@ impl<'a> World<'a> {
             arrivals: Arrivals::new(&pattern, slice.rate, seed.wrapping_add(n as u64)),
             buckets: map.buckets(n).collect(),
             parts: slice.procedures.iter().map(|p| p.part).sum(),
-            order: if setup.bound { shuffled(slice.ues, seed) } else { Box::default() },
+            order: if setup.bound && slice.ues <= MOST_ORDERED { shuffled(slice.ues, seed) } else { Box::default() },
         };
         let sources = workload.slices.iter().enumerate().zip(patterns).map(source).collect();
         let shares = Shares::new(pools.iter().map(|pool| pool.as_ref().map(|pool| pool.slo)).collect());
@@ -151,7 +218,7 @@ impl<'a> World<'a> {
             rng: Rng::new(seed),
             ring: Ring::new(&weighted, seed),
             maglev: Maglev::new(&hosts),
-            fleet: Fleet::new(hosts),
+            fleet: Fleet::new(hosts).with(setup.prefer),
             board: Board::new(slots, Duration(setup.report_every.0.saturating_mul(STALE))).with(setup.estimate),
             shares,
             hosts: (0..setup.hosts).map(|_| Host::new(setup.cores, slots)).collect(),
@@ -183,6 +250,7 @@ impl<'a> World<'a> {
             }
             Event::Comes(number) => self.comes(number),
             Event::Done { host, core, took } => self.done(host, core, took),
+            Event::Ends { host, pool, counted } => self.board.ended(HostId(host), pool, counted),
             Event::Looks { host, count } => self.looks(host, count),
         }
     }
@@ -192,20 +260,27 @@ impl<'a> World<'a> {
         self.clock.at((at * 1e9) as Nanos, Event::Arrives(slice));
     }
 
-    /// A UE of a slice begins a procedure: the balancer chooses its host.
-    fn begins(&mut self, number: usize) {
+    /// Who of a slice begins which procedure: nothing of it depends on how hosts are chosen.
+    fn drawn(&mut self, number: usize) -> Option<Drawn> {
         let source = &self.sources[number];
         let ue = ue(source.slice, &mut self.rng);
         let own = Rng::new((u64::from(ue) << 8 | number as u64) ^ self.salt).bits();
-        let Some(procedure) = pick(source, &mut self.rng) else { return };
-        let at = (own as usize).checked_rem(source.buckets.len());
-        let Some(bucket) = at.map(|at| source.buckets[at]) else { return };
-        let factor = source.slice.factor(ue);
-        let pool = number * KINDS + procedure.kind.index();
+        let procedure = pick(source, &mut self.rng)?;
+        let bucket = source.buckets[(own as usize).checked_rem(source.buckets.len())?];
+        let messages = procedure.messages;
+        let each = procedure.time_us * source.slice.factor(ue) * 1000.0 / f64::from(messages) / self.setup.speed;
+        let (each, between) = (each as Nanos, (procedure.between_ms * 1e6) as Nanos);
+        Some(Drawn { ue, own, bucket, pool: number * KINDS + procedure.kind.index(), messages, each, between })
+    }
+
+    /// A UE of a slice begins a procedure: the balancer chooses its host.
+    fn begins(&mut self, number: usize) {
+        let Some(drawn) = self.drawn(number) else { return };
+        let Drawn { bucket, own, pool, .. } = drawn;
         let Some(Pool { slo, time, .. }) = &self.pools[pool] else { return };
         self.turn += 1;
         let owners = self.map.owners(bucket);
-        let turn = source.order.get(ue as usize).map_or(self.turn, |order| u64::from(*order));
+        let turn = if self.setup.bound { self.sources[number].came(&drawn) } else { self.turn };
         let request = Request { bucket, owners, pool, time: *time, slo: *slo, turn };
         let now = Instant(self.clock.now() / 1000);
         // by themselves, these two hash UEs: buckets would be coarser than what papers compare with
@@ -215,14 +290,16 @@ impl<'a> World<'a> {
             policy => steer::choose(policy, &request, &self.fleet, &self.board, now).map(|choice| choice.host),
         };
         let Some(host) = host else { return };
-        self.board.sent(host, pool);
+        let counted = *time;
+        self.board.sent(host, pool, counted);
         let running = Running {
             host: host.0,
+            counted,
             core: None,
             pool,
-            left: procedure.messages,
-            each: (procedure.time_us * factor * 1000.0 / f64::from(procedure.messages) / self.setup.speed) as Nanos,
-            between: (procedure.between_ms * 1e6) as Nanos,
+            left: drawn.messages,
+            each: drawn.each,
+            between: drawn.between,
             came: 0,
             spent: 0,
             measured: self.clock.now() >= self.measured_from,
@@ -283,6 +360,8 @@ impl<'a> World<'a> {
                 self.clock.after(between, Event::Comes(number));
             } else {
                 let Running { pool, spent, measured, .. } = *running;
+                // its last answer takes a hop, too
+                self.clock.after(nanos(self.setup.hop), Event::Ends { host, pool, counted: running.counted });
                 if let Some(pool) = self.pools[pool].as_mut().filter(|_| measured) {
                     pool.tally.count(spent as f64 / 1000.0, pool.slo.0 as f64);
                 }

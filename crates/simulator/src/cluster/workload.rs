@@ -112,13 +112,6 @@ impl Workload {
         self.slices.iter().map(|slice| slice.rate * slice.mean_us() / 1e6).sum()
     }
 
-    /// One UE of so many, each with its own rate.
-    pub(super) fn sampled(&self, one_of: u32) -> Workload {
-        let mut sampled = self.scaled(1.0 / f64::from(one_of));
-        sampled.slices.iter_mut().for_each(|slice| slice.ues = (slice.ues / one_of).max(1));
-        sampled
-    }
-
     /// The same with all rates multiplied.
     pub fn scaled(&self, factor: f64) -> Workload {
         let mut scaled = self.clone();

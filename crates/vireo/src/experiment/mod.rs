@@ -15,6 +15,7 @@ mod service_load;
 mod session;
 mod soak;
 mod steady;
+mod steering;
 mod takeover;
 mod variants;
 
@@ -70,6 +71,19 @@ enum Run {
     Core(fn(&Session) -> Result<Findings, Failure>),
     /// A namespace for a user plane alone, with links to all around it.
     UserPlane(fn(&Plane) -> Result<Findings, Failure>),
+    /// A virtual clock: no namespaces, no privileges.
+    Simulated(fn(&Simulation) -> Result<Findings, Failure>),
+}
+
+/// What a simulated experiment runs in.
+struct Simulation {
+    interrupt: Interrupt,
+    /// The short form.
+    quick: bool,
+    /// How often everything is simulated, each time with UEs of other identifiers.
+    runs: u32,
+    /// The first of the seeds.
+    seed: u64,
 }
 
 /// What an experiment with a user plane alone runs in.
@@ -106,6 +120,11 @@ const ALL: &[Experiment] = &[
     pepc::signalling::EXPERIMENT,
     pepc::iot::EXPERIMENT,
     pepc::two_level::EXPERIMENT,
+    steering::fig10::A,
+    steering::fig10::B,
+    steering::fig10::C,
+    steering::fig10::D,
+    steering::fig11::EXPERIMENT,
 ];
 
 fn minutes(text: &str) -> Result<f64, String> {
@@ -136,6 +155,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             let interrupt = Interrupt::listen()?;
             let (quick, minutes, seed) = (args.quick, args.minutes, args.seed);
             run(&Session { lab, interrupt, quick, runs, minutes, seed, log })?
+        }
+        Run::Simulated(run) => {
+            run(&Simulation { interrupt: Interrupt::listen()?, quick: args.quick, runs, seed: args.seed })?
         }
         Run::UserPlane(run) => {
             let network = Network::build()?;

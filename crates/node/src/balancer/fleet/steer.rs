@@ -8,8 +8,8 @@ use crate::host::Input;
 use std::collections::VecDeque;
 use std::time::Duration;
 use vireo_core::balance::HostId;
-use vireo_core::balance::board::{Board, PoolReport};
-use vireo_core::balance::steer::{self, Fleet as Hosts, Policy, Request};
+use vireo_core::balance::board::{Board, Estimate, PoolReport};
+use vireo_core::balance::steer::{self, Fleet as Hosts, Policy, Prefer, Request};
 use vireo_core::config::CoreConfig;
 use vireo_core::engine;
 use vireo_core::n2::{self, Route, View};
@@ -53,7 +53,8 @@ impl Steering {
             core,
             slices: slices.to_vec(),
             cipher: TmsiCipher::new(tmsi_key),
-            board: Board::new(pools, (report * STALE).into()),
+            // Hosts do not say yet when procedures end.
+            board: Board::new(pools, (report * STALE).into()).with(Estimate::Corrected),
             hosts: Hosts::default(),
             times: vec![ServiceTime::new(FIRST_GUESS); pools],
             turn: 0,
@@ -62,7 +63,7 @@ impl Steering {
 
     /// These hosts serve.
     pub(super) fn hosts(&mut self, hosts: Vec<HostId>) {
-        self.hosts = Hosts::new(hosts);
+        self.hosts = Hosts::new(hosts).with(Prefer::MostLoaded);
     }
 
     /// A host is gone.
@@ -186,8 +187,8 @@ impl Fleet {
 
     fn counts(&mut self, owner: Option<HostId>, bucket: Bucket, view: &View) {
         let pool = self.pool(bucket, view);
-        if let Some(host) = owner {
-            self.steering.board.sent(host, pool);
+        if let (Some(host), Some(time)) = (owner, self.steering.times.get(pool)) {
+            self.steering.board.sent(host, pool, *time);
         }
     }
 
@@ -205,7 +206,7 @@ impl Fleet {
         let time = steering.times[pool];
         let request = Request { bucket, owners, pool, time, slo, turn: steering.turn };
         let choice = steer::choose(steering.policy, &request, &steering.hosts, &steering.board, clock())?;
-        steering.board.sent(choice.host, pool);
+        steering.board.sent(choice.host, pool, time);
         let next = (0..Bucket::COUNT).step_by(self.slices + 1).map(|n| Bucket::new(bucket.get().wrapping_add(n)));
         let own = next.into_iter().find(|bucket| map.owners(*bucket).primary() == Some(choice.host));
         // One that owns nothing has only just joined.

@@ -1,0 +1,161 @@
+//! What could be done at best: an integer programme that knows all arrivals beforehand and finds the fewest hosts, and where
+//! on them each procedure goes, by which the fewest procedures are late. As in the paper it is offline and no policy.
+//!
+//! Time is cut into windows, and what begins in one is placed by its amount of work, in parts of a procedure; that hosts
+//! are in use or not is what is integer. A host works off what it was given in the order of deadlines, and late procedures
+//! cost no work at all. All of that can only make the optimum look better than it is.
+
+use super::run::{Arrival, trace};
+use super::{Setup, Workload, WorkloadError};
+use good_lp::{Expression, ProblemVariables, Solution, SolverModel, Variable, constraint, microlp, variable};
+use vireo_types::Duration;
+
+/// The optimum.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Optimum {
+    /// Hosts that are in use.
+    pub hosts: usize,
+    /// The part of the procedures that are late, 0 to 1.
+    pub violations: f64,
+}
+
+/// Why there is none.
+#[derive(Debug, thiserror::Error)]
+pub enum OptimumError {
+    /// The workload makes no sense.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// The solver gave up.
+    #[error("the integer programme was not solved: {0}")]
+    Solver(#[from] good_lp::ResolutionError),
+}
+
+/// What begins in each window, by objective.
+struct Demand {
+    /// Windows until it is late.
+    due: usize,
+    /// Seconds of work of each window.
+    work: Vec<f64>,
+    /// Procedures in a second of work.
+    per_s: f64,
+}
+
+/// Finds it for what [`super::simulate`] is given, in windows of this length, which objectives should be multiples of.
+pub fn optimum(
+    setup: Setup,
+    workload: &Workload,
+    seed: u64,
+    (warm_up, length): (Duration, Duration),
+    window: Duration,
+) -> Result<Optimum, OptimumError> {
+    let arrivals = trace(setup, workload, seed, warm_up, length)?;
+    let window_s = window.0 as f64 / 1e6;
+    let windows = (length.0 / window.0.max(1)).max(1) as usize;
+    solved(&demands(&arrivals, window_s, windows), setup.hosts.into(), setup.cores as f64 * window_s, arrivals.len())
+}
+
+fn demands(arrivals: &[Arrival], window_s: f64, windows: usize) -> Vec<Demand> {
+    let mut demands: Vec<Demand> = Vec::new();
+    let mut counts: Vec<f64> = Vec::new();
+    for arrival in arrivals {
+        let due = (arrival.slo_s / window_s).round().max(1.0) as usize;
+        let at = demands.iter().position(|demand| demand.due == due).unwrap_or_else(|| {
+            demands.push(Demand { due, work: vec![0.0; windows], per_s: 0.0 });
+            counts.push(0.0);
+            demands.len() - 1
+        });
+        demands[at].work[((arrival.at_s / window_s) as usize).min(windows - 1)] += arrival.work_s;
+        counts[at] += 1.0;
+    }
+    for (demand, count) in demands.iter_mut().zip(counts) {
+        demand.per_s = count / demand.work.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+    }
+    demands
+}
+
+/// `room` is what a host does in a window, in seconds of work.
+fn solved(demands: &[Demand], hosts: usize, room: f64, procedures: usize) -> Result<Optimum, OptimumError> {
+    let windows = demands.first().map_or(0, |demand| demand.work.len());
+    let mut all = ProblemVariables::new();
+    let used: Vec<Variable> = (0..hosts).map(|_| all.add(variable().binary())).collect();
+    let mut constraints = Vec::new();
+    let mut on_time: Expression = 0.into();
+    // of each host and window what it does
+    let mut done: Vec<Vec<Expression>> = vec![vec![0.into(); windows]; hosts];
+    let mut placed: Vec<Vec<Vec<Variable>>> = Vec::new();
+    for demand in demands {
+        let mut of = vec![Vec::new(); hosts];
+        for (host, own) in of.iter_mut().enumerate() {
+            let mut backlog: Expression = 0.into();
+            for done in &mut done[host] {
+                let [given, does] = [(); 2].map(|()| all.add(variable().min(0.0)));
+                own.push(given);
+                *done += does;
+                on_time += given * demand.per_s;
+                let left = all.add(variable().min(0.0));
+                constraints.push(constraint!(left == backlog + given - does));
+                // what is left is younger than its objective
+                let young: Expression = own.iter().rev().take(demand.due).sum();
+                constraints.push(constraint!(left <= young));
+                backlog = left.into();
+            }
+        }
+        for (window, work) in demand.work.iter().enumerate() {
+            let given: Expression = of.iter().map(|own| own[window]).sum();
+            constraints.push(constraint!(given <= *work));
+        }
+        placed.push(of);
+    }
+    for (host, windows) in done.into_iter().enumerate() {
+        constraints.extend(windows.into_iter().map(|work| constraint!(work <= room * used[host])));
+    }
+    // hosts are alike: the first are those that are used
+    constraints.extend(used.windows(2).map(|pair| constraint!(pair[1] <= pair[0])));
+    // a procedure in a thousand is worth a host
+    let price = procedures as f64 / 1000.0;
+    let in_use: Expression = used.iter().map(|used| *used * price).sum();
+    let mut model = all.maximise(on_time.clone() - in_use).using(microlp);
+    for constraint in constraints {
+        model = model.with(constraint);
+    }
+    let solution = model.solve()?;
+    let hosts = used.iter().filter(|used| solution.value(**used) > 0.5).count();
+    let late = 1.0 - solution.eval(&on_time) / procedures.max(1) as f64;
+    Ok(Optimum { hosts, violations: late.max(0.0) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ten windows in which each of three hosts does 1.
+    fn of(work: [f64; 10], due: usize) -> Optimum {
+        let demand = Demand { due, work: work.into(), per_s: 100.0 };
+        let procedures = (work.iter().sum::<f64>() * 100.0) as usize;
+        solved(&[demand], 3, 1.0, procedures).expect("an optimum")
+    }
+
+    #[test]
+    fn the_fewest_hosts_on_which_nothing_is_late() {
+        assert_eq!(of([0.9; 10], 1), Optimum { hosts: 1, violations: 0.0 });
+        let two = of([1.9; 10], 1);
+        assert!(two.hosts == 2 && two.violations < 1e-6, "{two:?}");
+    }
+
+    #[test]
+    fn a_surge_is_late_where_it_cannot_wait() {
+        let surge = |due| of([0.0, 0.0, 9.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], due);
+        // in its own window and one more, three hosts do 6 of 9
+        let late = surge(1);
+        assert!((late.violations - 1.0 / 3.0).abs() < 1e-6, "{late:?}");
+        let all = surge(2);
+        assert!(all.violations < 1e-6 && all.hosts == 3, "{all:?}");
+    }
+
+    #[test]
+    fn what_is_more_than_all_hosts_can_do_is_late() {
+        let late = of([4.0; 10], 1).violations;
+        // 40 came; 30 are done, and of the last 4 nothing needs to be
+        assert!((late - 6.0 / 40.0).abs() < 1e-6, "{late}");
+    }
+}

@@ -1,0 +1,139 @@
+//! `vireo bench balancer`: what it costs to choose a host for a procedure, by a cluster's size.
+
+use crate::cli::Failure;
+use crate::lab::{Interrupt, create};
+use std::hint::black_box;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Instant as Clock;
+use vireo_core::balance::HostId;
+use vireo_core::balance::board::{Board, PoolReport};
+use vireo_core::balance::map::{BUCKETS, BucketMap, SlicePart};
+use vireo_core::balance::ring::Weighted;
+use vireo_core::balance::steer::{Fleet, Policy, Request, choose};
+use vireo_core::schedule::estimate::ServiceTime;
+use vireo_core::schedule::kind::NfKind;
+use vireo_simulator::results::{Bound, Figure, Machine, Measured, Summary};
+use vireo_types::{Bucket, Duration, Instant};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The short form: shows that it works, its figures prove little
+    #[arg(long)]
+    quick: bool,
+    /// How often everything is measured [default: 5; 1 with --quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50))]
+    runs: Option<u32>,
+    /// Write the figures as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+const SLICES: usize = 4;
+const SIZES: [u16; 3] = [3, 100, 1000];
+/// Nanoseconds that a decision may take at the largest size.
+const MOST_NANOS: f64 = 200.0;
+
+/// A balancer of a cluster.
+struct Cluster {
+    map: BucketMap,
+    fleet: Fleet,
+    board: Board,
+    /// Buckets in an order in which processors' caches do not help.
+    buckets: Vec<Bucket>,
+}
+
+impl Cluster {
+    fn new(hosts: u16) -> Self {
+        let ids: Vec<HostId> = (0..hosts).map(HostId).collect();
+        let weighted: Vec<Weighted> = ids.iter().map(|host| Weighted { host: *host, weight: 1.0 }).collect();
+        let part = || SlicePart { weight: 1.0, replicas: 2, hosts: weighted.clone() };
+        let map = BucketMap::new(1, &(0..SLICES).map(|_| part()).collect::<Vec<_>>());
+        let pools = SLICES * NfKind::ALL.len();
+        let mut board = Board::new(pools, Duration::from_secs(3600));
+        for host in &ids {
+            let busy = f64::from(host.0 % 50) / 50.0;
+            board.report(*host, busy, &vec![PoolReport { backlog: busy * 9.0, share: 0.5 }; pools], Instant(0));
+        }
+        let buckets = (0..BUCKETS).map(|n| Bucket::new((n * 1_549 % BUCKETS) as u16)).collect();
+        Cluster { map, fleet: Fleet::new(ids), board, buckets }
+    }
+
+    /// Nanoseconds of a decision with what is kept of it: where the procedure went, and that it has ended.
+    fn nanos(&mut self, decisions: u64) -> f64 {
+        let (time, slo) = (ServiceTime::new(27_000), Duration::from_millis(10));
+        let start = Clock::now();
+        for turn in 0..decisions {
+            let bucket = self.buckets[turn as usize % BUCKETS];
+            let pool = self.map.slice(bucket) * NfKind::ALL.len() + (turn % 3) as usize;
+            let request = Request { bucket, owners: self.map.owners(bucket), pool, time, slo, turn };
+            let choice = black_box(choose(Policy::SkewedCh, &request, &self.fleet, &self.board, Instant(turn)));
+            if let Some(choice) = choice {
+                self.board.sent(choice.host, pool, time);
+                self.board.ended(choice.host, pool, time);
+            }
+        }
+        start.elapsed().as_nanos() as f64 / decisions as f64
+    }
+}
+
+/// Does what `vireo bench balancer` was asked.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let mut json = args.json.as_deref().map(create).transpose()?;
+    let interrupt = Interrupt::listen()?;
+    let runs = args.runs.unwrap_or(if args.quick { 1 } else { 5 });
+    let decisions = if args.quick { 20_000 } else { 5_000_000 };
+    let mut figures = Vec::new();
+    for hosts in SIZES {
+        let mut cluster = Cluster::new(hosts);
+        cluster.nanos(decisions / 10);
+        let mut nanos = Vec::new();
+        for _ in 0..runs {
+            interrupt.check()?;
+            nanos.push(cluster.nanos(decisions));
+        }
+        let measured = Measured::of(nanos).ok_or_else(|| Failure("nothing was measured".into()))?;
+        let figure = Figure::new(format!("steering decision, {hosts} hosts"), "ns", measured);
+        let largest = SIZES.iter().all(|size| *size <= hosts);
+        figures.push(if largest { figure.mark(Bound::AtMost(MOST_NANOS)) } else { figure });
+    }
+    let mut summary = Summary {
+        experiment: "bench balancer".into(),
+        about: "what it costs to choose a host for a procedure".into(),
+        paper: String::new(),
+        machine: Machine::read(),
+        quick: args.quick,
+        runs,
+        configurations: vec![],
+        figures,
+        met: true,
+        notes: vec![format!(
+            "Skewed consistent hashing, a primary and 2 replicas, {SLICES} slices; with what is kept of a procedure that begins \
+             and of one that ends."
+        )],
+    };
+    summary.judge();
+    print!("{summary}");
+    if let Some(file) = &mut json {
+        file.write_all(&serde_json::to_vec_pretty(&summary)?)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_decision_finds_a_host_of_the_bucket() {
+        let mut cluster = Cluster::new(100);
+        assert!(cluster.nanos(10_000) > 0.0);
+        let (time, slo) = (ServiceTime::new(27_000), Duration::from_millis(10));
+        for bucket in cluster.buckets.iter().copied() {
+            let owners = cluster.map.owners(bucket);
+            let request = Request { bucket, owners, pool: 0, time, slo, turn: 0 };
+            let choice = choose(Policy::SkewedCh, &request, &cluster.fleet, &cluster.board, Instant(0));
+            assert!(choice.is_some_and(|choice| owners.has(choice.host) && choice.estimate.is_some()));
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! MMLite's figures of steering, on hosts of a virtual clock: `crates/simulator` runs the core's own decisions on the workloads
+//! that were fixed beforehand (`crates/simulator/workloads/mmlite-*.toml`).
+
+mod cells;
+pub(super) mod fig10;
+pub(super) mod fig11;
+
+use super::Simulation;
+use crate::cli::Failure;
+use vireo_core::balance::board::Estimate;
+use vireo_core::balance::steer::{Policy, Prefer};
+use vireo_core::schedule::forward;
+use vireo_simulator::cluster::{Comparison, Profile, Setup};
+use vireo_simulator::results::Configuration;
+
+/// One of the ways to choose hosts and NFs that are compared.
+#[derive(Clone, Copy)]
+struct Scheme {
+    name: &'static str,
+    about: &'static str,
+    /// What it changes in a cluster of the product's defaults.
+    change: fn(Setup) -> Setup,
+}
+
+impl Scheme {
+    fn configuration(&self) -> Configuration {
+        let Setup { inter, intra, prefer, .. } = (self.change)(Setup::default());
+        let toml = format!("[steering]\ninter = \"{}\"\nintra = \"{}\"\n", inter.name(), intra.name());
+        let prefer = if inter == Policy::SkewedCh { format!("prefer: {}", prefer.name()) } else { String::new() };
+        Configuration { name: self.name.into(), about: format!("{} {prefer}", self.about).trim().into(), toml }
+    }
+}
+
+/// What baselines do within a host.
+const IN_TURN: forward::Policy = forward::Policy::RoundRobin;
+
+const ROUND_ROBIN: Scheme = Scheme {
+    name: "round robin",
+    about: "Each UE stays at the host whose turn it was when it came; NFs in turn.",
+    change: |setup| Setup { inter: Policy::RoundRobin, bound: true, intra: IN_TURN, ..setup },
+};
+const CONSISTENT: Scheme = Scheme {
+    name: "consistent hashing",
+    about: "Each UE at the host that is next on the circle; NFs in turn.",
+    change: |setup| Setup { inter: Policy::ConsistentHash, intra: IN_TURN, ..setup },
+};
+const MAGLEV: Scheme = Scheme {
+    name: "Maglev",
+    about: "Each UE by the Maglev paper's table; NFs in turn.",
+    change: |setup| Setup { inter: Policy::Maglev, intra: IN_TURN, ..setup },
+};
+const PEPC: Scheme = Scheme {
+    name: "PEPC-style",
+    about: "Each host has a range of the UEs for all time, as slices have in PEPC; NFs in turn. What its packets cost beside is left out.",
+    change: |setup| Setup { inter: Policy::StaticRange, intra: IN_TURN, ..setup },
+};
+/// MMLite with what its text leaves open filled in so that it works.
+fn mmlite(setup: Setup) -> Setup {
+    let (prefer, estimate) = (Prefer::MostLoaded, Estimate::Corrected);
+    Setup { inter: Policy::SkewedCh, prefer, estimate, profile: Profile::Heaviest, ..setup }
+}
+const MMLITE: Scheme = Scheme {
+    name: "MMLite",
+    about: "Algorithms 1 and 2; T_t is that of the heavier UEs, and what the balancer has sent since a report counts.",
+    change: mmlite,
+};
+const LETTER: Scheme = Scheme {
+    name: "MMLite to the letter",
+    about: "Algorithms 1 and 2; T_t is the mean, and the balancer knows nothing between two reports.",
+    change: |setup| Setup {
+        inter: Policy::SkewedCh,
+        prefer: Prefer::MostLoaded,
+        estimate: Estimate::Reported,
+        ..setup
+    },
+};
+const OURS: Scheme = Scheme {
+    name: "ours",
+    about: "What Vireo does by default: the most loaded only where a host can be spared, else that with the least work under way, which the balancer knows itself.",
+    change: |setup| setup,
+};
+
+/// Reads a comparison that is part of the program.
+fn comparison(text: &str) -> Result<Comparison, Failure> {
+    let comparison = Comparison::read(text).map_err(|error| Failure(format!("the built-in workload: {error}")))?;
+    comparison.check().map_err(|error| Failure(format!("the built-in workload: {error}")))?;
+    Ok(comparison)
+}
+
+/// The seeds of a run: populations of UEs, each with identifiers of its own.
+fn seeds(simulation: &Simulation, run: u32, populations: u64) -> impl Iterator<Item = u64> + use<> {
+    let first = simulation.seed.wrapping_add(u64::from(run) * populations);
+    (0..populations).map(move |n| first.wrapping_add(n))
+}
+
+/// How a simulated experiment is to be read.
+fn note(simulation: &Simulation, what: &str) -> String {
+    format!(
+        "Simulated: hosts on a virtual clock with the core's own decisions; the machine's speed changes nothing. Runs are \
+         populations of UEs with identifiers of their own, from seed {} on; the same seed gives the same figures. {what}",
+        simulation.seed
+    )
+}
