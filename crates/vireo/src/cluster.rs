@@ -7,6 +7,7 @@ use crate::logging;
 use crate::run::{Signals, log_of_data_workers, program};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use vireo_node::cluster::{BalancerConfig, BalancerNode, HostNode, HostNodeConfig};
 use vireo_node::host::HostConfig;
 use vireo_node::metrics::Metrics;
@@ -57,7 +58,7 @@ pub(crate) fn host(args: &Args) -> Result<(), Failure> {
     logging::start(&config.log);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
-    let store = Store::open(&config.subscribers.database)?;
+    let store = open(&config.subscribers.database)?;
     let settings = HostNodeConfig {
         host: HostConfig {
             core: config.core,
@@ -77,3 +78,17 @@ pub(crate) fn host(args: &Args) -> Result<(), Failure> {
     node.stop()?;
     if failed { Err(Failure("the host is in its cluster no longer; see the log".into())) } else { Ok(()) }
 }
+
+/// Opens the subscriber database. Of several hosts that find none, one makes it: the others see it half made for a moment.
+fn open(database: &str) -> Result<Store, Failure> {
+    for _ in 0..TRIES {
+        if let Ok(store) = Store::open(database) {
+            return Ok(store);
+        }
+        std::thread::sleep(TRY_AGAIN);
+    }
+    Ok(Store::open(database)?)
+}
+
+const TRIES: u32 = 4;
+const TRY_AGAIN: Duration = Duration::from_millis(300);

@@ -266,7 +266,8 @@ mod tests {
     use crate::experiment::steady::tests::outcome;
 
     fn mark(at_s: f64, parent_bytes: u64) -> Mark {
-        let held = Holdings { workers: 4, parent_bytes, largest_worker_bytes: 1 << 20, parent_fds: 20, ..Holdings::default() };
+        let held =
+            Holdings { workers: 4, parent_bytes, largest_worker_bytes: 1 << 20, parent_fds: 20, ..Holdings::default() };
         Mark {
             at_s,
             held,
