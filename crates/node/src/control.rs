@@ -131,16 +131,11 @@ impl Control {
         };
         let frame = Frame::new(&settings)?;
         let inputs = frame.door();
-        let answers = inputs.clone();
-        let udm = Udm::start(store, config.udm, clock(), move |token, answer| {
-            let ltmsi = Ltmsi::from_raw(token as u32);
-            // The host is gone when the core stops: nobody waits for the answer then.
-            let _ = answers.send(Input::Authentication { ltmsi, answer: Box::new(answer) });
-        })?;
+        let udm = start_udm(store, config.udm, inputs.clone())?;
         let source = Source {
             inputs: inputs.clone(),
             upf: config.upf,
-            upfs: settings.core.upfs.iter().map(|upf| (upf.name.clone(), upf.n4)).collect(),
+            upfs: upfs(&settings.core),
             gauge: frame.gauge(),
             metrics: Arc::clone(&metrics),
             copies: None,
@@ -188,6 +183,20 @@ impl Control {
         }
         result
     }
+}
+
+/// The subscriber service, whose answers come through a host's door.
+pub(crate) fn start_udm(store: Store, config: UdmConfig, door: Door) -> Result<Udm, UdmError> {
+    Udm::start(store, config, clock(), move |token, answer| {
+        let ltmsi = Ltmsi::from_raw(token as u32);
+        // The host is gone when the core stops: nobody waits for the answer then.
+        let _ = door.send(Input::Authentication { ltmsi, answer: Box::new(answer) });
+    })
+}
+
+/// The UPFs by name.
+pub(crate) fn upfs(core: &CoreConfig) -> Vec<(String, SocketAddr)> {
+    core.upfs.iter().map(|upf| (upf.name.clone(), upf.n4)).collect()
 }
 
 pub(crate) fn sctp(n2: &N2Config) -> vireo_sctp::Config {

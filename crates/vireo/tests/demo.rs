@@ -18,6 +18,21 @@ fn refused(stderr: &[u8]) -> bool {
     refused
 }
 
+/// Runs a demo of so many UEs, all in a second, with these arguments and checks it; its report, `None` where nothing can be tested.
+fn report_of(ues: u64, arguments: &[&str]) -> Option<Value> {
+    let directory = tempfile::tempdir().unwrap();
+    let json = directory.path().join("out.json");
+    let number = ues.to_string();
+    let mut command = Command::new(VIREO);
+    command.args(["demo", "--ues", &number, "--rate", &number]).args(arguments);
+    let output = command.arg("--json").arg(&json).output().unwrap();
+    if refused(&output.stderr) {
+        return None;
+    }
+    check(&output, &json, ues);
+    Some(serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap())
+}
+
 fn check(output: &Output, json: &Path, ues: u64) {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
@@ -57,15 +72,7 @@ fn users_move_between_slices() {
         return;
     }
     for datapath in ["sockets", "af-packet", "xdp"] {
-        let directory = tempfile::tempdir().unwrap();
-        let json = directory.path().join("out.json");
-        let arguments = ["demo", "--ues", "40", "--rate", "40", "--migrate", "100/s", "--datapath", datapath, "--json"];
-        let output = Command::new(VIREO).args(arguments).arg(&json).output().unwrap();
-        if refused(&output.stderr) {
-            return;
-        }
-        check(&output, &json, 40);
-        let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+        let Some(report) = report_of(40, &["--migrate", "100/s", "--datapath", datapath]) else { return };
         assert_eq!(report["lost_packets"], 0, "{report}");
         assert!(report["migrations"].as_u64().unwrap() > 40, "{report}");
     }
@@ -75,15 +82,7 @@ fn users_move_between_slices() {
 /// lost.
 #[test]
 fn users_move_between_upfs() {
-    let directory = tempfile::tempdir().unwrap();
-    let json = directory.path().join("out.json");
-    let arguments = ["demo", "--ues", "40", "--rate", "40", "--migrate", "100/s", "--upfs", "2", "--json"];
-    let output = Command::new(VIREO).args(arguments).arg(&json).output().unwrap();
-    if refused(&output.stderr) {
-        return;
-    }
-    check(&output, &json, 40);
-    let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let Some(report) = report_of(40, &["--migrate", "100/s", "--upfs", "2"]) else { return };
     assert_eq!(report["lost_packets"], 0, "{report}");
     assert!(report["migrations"].as_u64().unwrap() > 40, "{report}");
     assert_eq!(report["echoes"], 40 * 2 * 400, "moves in the middle of packets");
@@ -97,16 +96,7 @@ fn every_ue_succeeds_while_data_workers_are_killed() {
         return;
     }
     for datapath in ["sockets", "af-packet"] {
-        let directory = tempfile::tempdir().unwrap();
-        let json = directory.path().join("out.json");
-        let arguments =
-            ["demo", "--ues", "40", "--rate", "40", "--kill-data", "10/s", "--datapath", datapath, "--json"];
-        let output = Command::new(VIREO).args(arguments).arg(&json).output().unwrap();
-        if refused(&output.stderr) {
-            return;
-        }
-        check(&output, &json, 40);
-        let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+        let Some(report) = report_of(40, &["--kill-data", "10/s", "--datapath", datapath]) else { return };
         let number = |name: &str| report[name].as_u64().unwrap();
         let kills = number("data_kills");
         assert!(kills >= 10 && number("data_takeovers") >= kills, "{report}");
@@ -121,15 +111,7 @@ fn users_move_between_processes_that_are_killed() {
         eprintln!("skipped: BPF programs are loaded by root alone");
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
-    let json = directory.path().join("out.json");
-    let arguments = ["demo", "--ues", "40", "--rate", "40", "--migrate", "50/s", "--kill-data", "5/s", "--json"];
-    let output = Command::new(VIREO).args(arguments).arg(&json).output().unwrap();
-    if refused(&output.stderr) {
-        return;
-    }
-    check(&output, &json, 40);
-    let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let Some(report) = report_of(40, &["--migrate", "50/s", "--kill-data", "5/s"]) else { return };
     let number = |name: &str| report[name].as_u64().unwrap();
     assert!(number("migrations") > 20 && number("data_takeovers") >= number("data_kills"), "{report}");
     assert!(number("lost_packets") <= number("packets_died"), "{report}");
@@ -141,16 +123,9 @@ fn users_move_between_processes_that_are_killed() {
 fn every_ue_succeeds_while_a_host_fails() {
     // In the midst of registrations, and while UEs come back from idle.
     for (fate, after) in [("kill", "500ms"), ("stop", "1700ms")] {
-        let directory = tempfile::tempdir().unwrap();
-        let json = directory.path().join("out.json");
-        let arguments = ["demo", "--ues", "90", "--rate", "90", "--hosts", "3", "--fail-host", fate];
-        let more = ["--fail-after", after, "--json"];
-        let output = Command::new(VIREO).args(arguments).args(more).arg(&json).output().unwrap();
-        if refused(&output.stderr) {
-            return;
-        }
-        check(&output, &json, 90);
-        let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+        let arguments = ["--hosts", "3", "--fail-host", fate, "--fail-after", after];
+        let Some(report) = report_of(90, &arguments) else { return };
+        assert!(report["rss_bytes_per_ue"].is_null(), "nobody watches the memory of several hosts: {report}");
         assert_eq!((&report["failed_hosts"], &report["lost"]), (&Value::from(1), &Value::from(0)), "{report}");
         assert!(report["registration_us"]["p99"].as_u64().unwrap() < 5_000_000, "{report}");
     }

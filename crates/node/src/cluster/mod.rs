@@ -15,7 +15,7 @@ use crate::balancer::fleet::{Fleet, View};
 use crate::balancer::{Balancer, COMMANDS, Stopper, channel};
 use crate::clock::clock;
 use crate::config::{ApiConfig, N2Config, N4Config, SliceRuntime};
-use crate::control::{Source, StartError, bind_n4, sctp};
+use crate::control::{Source, StartError, bind_n4, sctp, start_udm, upfs};
 use crate::host::{Door, Frame, Host, HostConfig, Input, Membership};
 use crate::metrics::Metrics;
 use crate::upf::UpfHandle;
@@ -188,16 +188,11 @@ impl HostNode {
         let mut frame = Frame::new(&config.host)?;
         frame.join(Membership { welcome, replication: config.cluster.replication, replicator });
         let inputs = frame.door();
-        let answers = inputs.clone();
-        let udm = Udm::start(store, config.udm, clock(), move |token, answer| {
-            let ltmsi = Ltmsi::from_raw(token as u32);
-            // The host is gone when it stops: nobody waits for the answer then.
-            let _ = answers.send(Input::Authentication { ltmsi, answer: Box::new(answer) });
-        })?;
+        let udm = start_udm(store, config.udm, inputs.clone())?;
         let source = Source {
             inputs: inputs.clone(),
             upf: None,
-            upfs: config.host.core.upfs.iter().map(|upf| (upf.name.clone(), upf.n4)).collect(),
+            upfs: upfs(&config.host.core),
             gauge: frame.gauge(),
             metrics: Arc::clone(&metrics),
             copies: Some(watch.clone()),

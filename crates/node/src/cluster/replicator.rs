@@ -219,11 +219,10 @@ impl Thread {
             }
             self.accept();
             self.send();
-            let mut news = self.hear_replicas();
-            news |= self.hear_primaries();
-            if news {
+            if self.hear_replicas() {
                 door.ring();
             }
+            self.hear_primaries();
             if let Err(error) = self.sleep() {
                 return tracing::error!(%error, "the connections between hosts are not heard any more");
             }
@@ -303,8 +302,8 @@ impl Thread {
         news
     }
 
-    /// Keeps others' copies. Whether there were some.
-    fn hear_primaries(&mut self) -> bool {
+    /// Keeps others' copies.
+    fn hear_primaries(&mut self) {
         let (shared, metrics) = (&self.shared, &self.metrics);
         self.incoming.retain_mut(|incoming| match incoming.hear(shared, metrics) {
             Ok(()) => true,
@@ -313,7 +312,6 @@ impl Thread {
                 false
             }
         });
-        false
     }
 
     fn sleep(&mut self) -> rustix::io::Result<()> {

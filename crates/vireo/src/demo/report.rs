@@ -51,12 +51,14 @@ pub(super) struct Report {
     pub(super) registration_us: Latency,
     /// From the request to the session's being usable.
     pub(super) session_us: Latency,
-    /// CPU time of the core for one UE, all that it did: kernel's count of all threads, user and system.
+    /// CPU time of the core for one UE, all that it did: kernel's count of all threads, user and system; without what a host
+    /// of a cluster had used that was made to fail.
     pub(super) core_cpu_us_per_ue: f64,
     /// CPU time of the emulator for one UE.
     pub(super) emulator_cpu_us_per_ue: f64,
-    /// Resident memory that the core grew by for one UE, between half of the UEs registered and all of them.
-    pub(super) rss_bytes_per_ue: f64,
+    /// Resident memory that the core grew by for one UE, between half of the UEs registered and all of them; `None` where it
+    /// was not watched (several hosts).
+    pub(super) rss_bytes_per_ue: Option<f64>,
     /// Packets from the UEs that the kernel counted on the data network's interface.
     pub(super) n6_packets_kernel: u64,
     /// Packets to the UEs that the kernel counted there.
@@ -155,7 +157,10 @@ impl fmt::Display for Report {
             ("session takes", latency(self.session_us)),
             ("core CPU per UE", format!("{:.0} us", self.core_cpu_us_per_ue)),
             ("emulator CPU per UE", format!("{:.0} us", self.emulator_cpu_us_per_ue)),
-            ("core memory per UE", format!("{:.1} kB", self.rss_bytes_per_ue / 1000.0)),
+            (
+                "core memory per UE",
+                self.rss_bytes_per_ue.map_or("not watched".into(), |b| format!("{:.1} kB", b / 1000.0)),
+            ),
             ("packets on N6", format!("{} out, {} back (kernel)", self.n6_packets_kernel, self.n6_answers_kernel)),
         ];
         let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
@@ -181,6 +186,7 @@ mod tests {
             deregistered: 2,
             n6_packets_kernel: 9,
             n6_answers_kernel: 9,
+            rss_bytes_per_ue: Some(1e4),
             ..Report::default()
         }
     }

@@ -99,8 +99,8 @@ pub(crate) struct Emulated {
     /// CPU time of the core meanwhile, by the kernel.
     pub(crate) core_cpu: Duration,
     /// How much more of the core was resident when all UEs had registered than when half of them had, for each UE of
-    /// that half: what the core needs once is not in it. Zero if it was not watched.
-    pub(crate) core_bytes_per_ue: f64,
+    /// that half: what the core needs once is not in it. `None` if it was not watched.
+    pub(crate) core_bytes_per_ue: Option<f64>,
 }
 
 /// The emulator's own JSON, as far as it is used here.
@@ -318,13 +318,14 @@ impl Memory {
         Ok(())
     }
 
-    fn per_ue(&self) -> f64 {
-        match self.half {
+    fn per_ue(&self) -> Option<f64> {
+        let grown = match self.half {
             Some((registered, resident)) if registered < self.ues => {
                 self.peak.saturating_sub(resident) as f64 / (self.ues - registered) as f64
             }
             _ => 0.0,
-        }
+        };
+        self.watched.then_some(grown)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sessions as they are kept between requests: those of simple devices in a tenth of the room. What such a session shares
+//! Sessions as they are kept between requests: those of simple devices in less than a fifth of the room. What such a session shares
 //! with others, its rules but for numbers and its owner, is kept once; it is put together again for whoever wants it.
 
 use super::{Inactivity, Session};
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_simple_session_takes_a_tenth_of_the_room() {
+    fn a_simple_session_takes_less_than_a_fifth_of_the_room() {
         let (small, whole) = (size_of::<Simple>(), size_of::<Session>());
         assert!(small <= 112 && whole > 5 * small, "{small} of {whole} octets");
     }
