@@ -13,7 +13,6 @@ pub(crate) use replicator::Watch;
 use crate::api::{self, Status, StatusFilter, StatusSource};
 use crate::balancer::fleet::{Fleet, View};
 use crate::balancer::{Balancer, COMMANDS, Stopper, channel};
-use crate::clock::clock;
 use crate::config::{ApiConfig, N2Config, N4Config, SliceRuntime};
 use crate::control::{Source, StartError, bind_n4, sctp, start_udm, upfs};
 use crate::host::{Door, Frame, Host, HostConfig, Input, Membership};
@@ -26,8 +25,8 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 use vireo_core::config::CoreConfig;
 use vireo_sctp::Waker;
-use vireo_subscribers::{Store, Udm, UdmConfig};
-use vireo_types::{Ltmsi, Supi};
+use vireo_subscribers::{Store, UdmConfig};
+use vireo_types::Supi;
 
 /// What a cluster's balancer is started with.
 #[derive(Debug)]
