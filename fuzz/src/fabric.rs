@@ -7,7 +7,7 @@ use vireo_core::n2;
 use vireo_node::fabric::frame::decode;
 use vireo_node::fabric::message::{Copy, PoolLoad, ToBalancer, ToHost, ToPrimary, ToReplica, Welcome};
 use vireo_node::fabric::{GREETING, Greeting, Inbox, Outbox, Role};
-use vireo_types::{AssocId, Ltmsi, Seid};
+use vireo_types::{AssocId, Dnn, Ltmsi, Seid, SessionAddress};
 
 /// Takes octets as one connection.
 pub fn connection(octets: &[u8]) {
@@ -52,12 +52,17 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let pdu = super::seeds::ngap().into_iter().next().unwrap_or_default();
     let view = n2::view(&pdu).ok();
     let welcome = Welcome { host: HostId(1), tmsi_key: [7; 16], part: (1, 16), heartbeat: (50, 4), report: 200 };
+    let dnn: Dnn = "internet".parse().expect("a DNN");
+    let address = SessionAddress { ipv4: Some([10, 45, 0, 1].into()), ipv6_prefix: None };
     let to_host = [
         ToHost::Welcome(welcome),
         ToHost::Up { assoc: AssocId(1), peer: upf },
         ToHost::Ngap { number: 9, assoc: AssocId(1), answers: true, bucket: None, view, pdu: &pdu },
         ToHost::Pfcp { number: 10, upf, seid: Seid(5), request: false, message: b"message" },
         ToHost::Refused("no".into()),
+        ToHost::Synced { number: 4 },
+        ToHost::Returned { dnn: dnn.clone(), address },
+        ToHost::Left,
     ];
     let to_balancer = [
         ToBalancer::Join { copies: upf },
@@ -66,6 +71,11 @@ pub fn seeds() -> Vec<Vec<u8>> {
         ToBalancer::Pfcp { upf, key: 3, seid: Some(Seid(5)), message: b"message" },
         ToBalancer::Done { number: 9 },
         ToBalancer::Report { cpu: 0.5, pools: vec![PoolLoad { backlog: 1.0, share: 0.5, time_us: 100.0 }; 3] },
+        ToBalancer::CaughtUp { epoch: 3, host: HostId(2) },
+        ToBalancer::Sync { number: 4 },
+        ToBalancer::Back { number: 9 },
+        ToBalancer::Return { to: HostId(2), dnn, address },
+        ToBalancer::Leave,
     ];
     let copy = Copy {
         number: 1,
@@ -78,7 +88,11 @@ pub fn seeds() -> Vec<Vec<u8>> {
         ephemeral: b"ephemeral",
         outbox: b"outbox",
     };
-    let to_replica = [ToReplica::From { host: HostId(1), epoch: 2 }, ToReplica::Copy(copy)];
+    let to_replica = [
+        ToReplica::From { host: HostId(1), epoch: 2 },
+        ToReplica::Copy(copy),
+        ToReplica::Yours { number: 2, epoch: 3 },
+    ];
     let to_primary = [ToPrimary::Kept { number: 1 }, ToPrimary::Fenced { epoch: 3 }];
     vec![
         connection_of(Role::Balancer, to_host.iter().map(written)),

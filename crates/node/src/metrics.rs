@@ -161,6 +161,8 @@ labels! {
         CopiesIn = "copies-in",
         /// Contexts of a dead host's UEs that were taken over.
         Promoted = "promoted",
+        /// Contexts of UEs that were taken from a host that lives on.
+        TakenOn = "taken-on",
     }
 }
 

@@ -74,7 +74,8 @@ pub(crate) fn host(args: &Args) -> Result<(), Failure> {
     };
     let node = HostNode::start(settings, store, Arc::new(Metrics::new()))?;
     tracing::info!(host = node.number(), api = ?node.api(), "the host is up");
-    let failed = runtime.block_on(signals.unless("the host stops: others take its UEs over", || node.has_failed()));
+    let ended = runtime.block_on(signals.unless("the host leaves: others get its UEs", || node.has_failed()));
+    let failed = ended && !node.has_left();
     node.stop()?;
     if failed { Err(Failure("the host is in its cluster no longer; see the log".into())) } else { Ok(()) }
 }

@@ -131,6 +131,17 @@ fn every_ue_succeeds_while_a_host_fails() {
     }
 }
 
+/// A balancer and two hosts, of which one leaves when a third one has joined: both without a UE's noticing, and with no message
+/// sent again. The demo itself fails where a host, also the one that joined, has never had a UE, and where one that leaves
+/// does not end in good order.
+#[test]
+fn every_ue_succeeds_while_a_host_joins_and_one_leaves() {
+    let arguments = ["--hosts", "2", "--join-after", "300ms", "--leave-after", "1500ms"];
+    let Some(report) = report_of(90, &arguments) else { return };
+    assert_eq!((report["hosts"].as_array().map(Vec::len), &report["lost"]), (Some(3), &Value::from(0)), "{report}");
+    assert!(report["registration_us"]["p99"].as_u64().unwrap() < 5_000_000, "{report}");
+}
+
 /// The same with an XDP program in the core, in the network driver and in the kernel's stack. The demo itself fails
 /// where the program leaves most packets to the sockets.
 #[test]

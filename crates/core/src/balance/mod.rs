@@ -3,11 +3,12 @@
 //!
 //! [`ring`]: the circle of hosts that a slice's keys go to. [`map`]: the circles as a table of buckets, which is what a
 //! balancer looks up (DESIGN decision 7). [`board`]: what hosts have reported, and how old that is. [`steer`]: the choice for
-//! one procedure. [`maglev`]: the table of the Maglev paper. Nothing here knows sockets, clocks or messages.
+//! one procedure. [`moves`]: how buckets go from host to host while all live. [`maglev`]: the table of the Maglev paper. Nothing here knows sockets, clocks or messages.
 
 pub mod board;
 pub mod maglev;
 pub mod map;
+pub mod moves;
 pub mod ring;
 pub mod steer;
 

@@ -333,8 +333,19 @@ impl Balancer {
                 self.n4.refuse_report(clock(), upf, &message, error);
             }
             Command::Abort { assoc } => self.endpoint.abort(assoc),
+            Command::Sync { host, number } => {
+                if let Hosts::Fabric(fleet) = &mut self.hosts {
+                    fleet.synced(host, number);
+                }
+            }
             // Between the processes of a cluster, and dealt with there.
-            Command::Done { .. } | Command::Claim { .. } | Command::Report { .. } => {}
+            Command::Done { .. }
+            | Command::Claim { .. }
+            | Command::Report { .. }
+            | Command::CaughtUp { .. }
+            | Command::Back { .. }
+            | Command::Return { .. }
+            | Command::Leave => {}
         }
     }
 

@@ -5,8 +5,9 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
+use vireo_core::balance::HostId;
 use vireo_sctp::Waker;
-use vireo_types::{AssocId, Ltmsi, Seid, Supi};
+use vireo_types::{AssocId, Dnn, Ltmsi, Seid, SessionAddress, Supi};
 
 /// What the host wants sent.
 #[derive(Debug)]
@@ -54,6 +55,8 @@ pub enum Command {
     Claim {
         /// Whose.
         supi: Supi,
+        /// The UE that has it.
+        ue: Ltmsi,
     },
     /// To a cluster's balancer: how loaded the host is.
     Report {
@@ -62,6 +65,34 @@ pub enum Command {
         /// Its pools.
         pools: Vec<PoolLoad>,
     },
+    /// To a cluster's balancer: another host has all copies that an epoch wants it to have.
+    CaughtUp {
+        /// The epoch.
+        epoch: u64,
+        /// The other host.
+        host: HostId,
+    },
+    /// To a cluster's balancer: the host is to be told when all before this is done.
+    Sync {
+        /// The host that asks.
+        host: HostId,
+        /// The number of the question.
+        number: u64,
+    },
+    /// To a cluster's balancer: an input is for a UE of another host.
+    Back {
+        /// The balancer's number of it.
+        number: u64,
+    },
+    /// To a cluster's balancer: nobody has these addresses of another host's part any more.
+    Return {
+        /// That host.
+        to: HostId,
+        /// The data network and the addresses.
+        of: Box<(Dnn, SessionAddress)>,
+    },
+    /// To a cluster's balancer: the host wants to leave.
+    Leave,
 }
 
 /// The host's end: a bounded queue. It waits when the balancer is behind; the balancer never waits for the host, so

@@ -27,6 +27,9 @@ const UNSENT: usize = 4 << 20;
 const BATCH: usize = 1024;
 /// Heartbeats without a word of the balancer, as a multiple of those after which it gives a host up.
 const PATIENCE: u32 = 5;
+/// How long the host may be at one thing before it counts as hung: then nothing more is said in its name, and others get its
+/// UEs.
+const HUNG: Duration = Duration::from_secs(1);
 /// How often is looked again whether the host has room.
 const ROOM: Duration = Duration::from_micros(100);
 
@@ -125,13 +128,21 @@ impl Link {
 
     fn carry(&mut self, door: &Door, commands: &Commands, waker: &Waker) -> Result<(), LinkError> {
         let (mut beaten, mut heard) = (Instant::now(), Instant::now());
+        let (mut turns, mut turned) = (door.turns(), Instant::now());
         let patience = self.heartbeat * self.misses * PATIENCE;
         loop {
             self.take(commands);
             let now = Instant::now();
             if now.duration_since(beaten) >= self.heartbeat {
                 beaten = now;
-                self.stream.put(&ToBalancer::Beat);
+                if door.turns() != turns {
+                    (turns, turned) = (door.turns(), now);
+                }
+                if now.duration_since(turned) < HUNG {
+                    self.stream.put(&ToBalancer::Beat);
+                }
+                // One that sleeps does not hang: it is asked.
+                door.ring();
             }
             self.stream.flush()?;
             if self.hear(door)? {
@@ -163,8 +174,13 @@ impl Link {
                 Command::RefuseReport { upf, message } => ToBalancer::RefuseReport { upf: *upf, message },
                 Command::Abort { assoc } => ToBalancer::Abort { assoc: *assoc },
                 Command::Done { number } => ToBalancer::Done { number: *number },
-                Command::Claim { supi } => ToBalancer::Claim { supi: *supi },
+                Command::Claim { supi, ue } => ToBalancer::Claim { supi: *supi, ue: *ue },
                 Command::Report { cpu, pools } => ToBalancer::Report { cpu: *cpu, pools: pools.clone() },
+                Command::CaughtUp { epoch, host } => ToBalancer::CaughtUp { epoch: *epoch, host: *host },
+                Command::Sync { number, .. } => ToBalancer::Sync { number: *number },
+                Command::Back { number } => ToBalancer::Back { number: *number },
+                Command::Return { to, of } => ToBalancer::Return { to: *to, dnn: of.0.clone(), address: of.1 },
+                Command::Leave => ToBalancer::Leave,
             };
             self.stream.put(&message);
         }
@@ -241,6 +257,9 @@ fn input(message: ToHost<'_>) -> Option<Input> {
         ToHost::PfcpTimeout { number, seid } => Input::PfcpTimeout { seid, number },
         ToHost::Upf { upf, up } => Input::Upf { upf, up },
         ToHost::UpfLost { upf } => Input::UpfLost { upf },
-        ToHost::Claimed { supi } => Input::Claimed { supi },
+        ToHost::Claimed { supi, ue } => Input::Claimed { supi, ue },
+        ToHost::Synced { number } => Input::Synced { number },
+        ToHost::Returned { dnn, address } => Input::Returned { of: Box::new((dnn, address)) },
+        ToHost::Left => Input::Left,
     })
 }

@@ -22,11 +22,16 @@ use link::{Ended, Link};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use vireo_core::config::CoreConfig;
 use vireo_sctp::Waker;
 use vireo_subscribers::{Store, UdmConfig};
 use vireo_types::Supi;
+
+/// How long a host that is to stop waits for others to have its UEs.
+const LEAVES_WITHIN: Duration = Duration::from_secs(10);
+/// How often it looks.
+const LOOKS: Duration = Duration::from_millis(2);
 
 /// What a cluster's balancer is started with.
 #[derive(Debug)]
@@ -227,15 +232,30 @@ impl HostNode {
         self.ended.has_ended() || self.watch.is_fenced() || self.host.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Stops: others take its UEs over.
+    /// Whether it has left its cluster in good order: others have its UEs.
+    pub fn has_left(&self) -> bool {
+        self.watch.has_left()
+    }
+
+    /// Stops, when it has given its UEs to other hosts. If that takes too long, these take them over as from a dead host.
     ///
     /// # Errors
     ///
     /// Why it is in its cluster no longer, if that was so before.
     pub fn stop(mut self) -> Result<(), LinkError> {
         let ended = self.ended.has_ended();
+        let _ = self.inputs.call(Input::Leave);
+        let until = Instant::now() + LEAVES_WITHIN;
+        while !self.has_failed() && Instant::now() < until {
+            std::thread::sleep(LOOKS);
+        }
         let _ = self.inputs.call(Input::Stop);
-        if let Some(host) = self.host.take() {
+        let until = Instant::now() + LEAVES_WITHIN;
+        while !self.host.as_ref().is_none_or(JoinHandle::is_finished) && Instant::now() < until {
+            std::thread::sleep(LOOKS);
+        }
+        // One that hangs goes with the process.
+        if let Some(host) = self.host.take().filter(JoinHandle::is_finished) {
             let _ = host.join();
         }
         match self.link.take() {

@@ -19,7 +19,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use vireo_core::balance::HostId;
+use vireo_core::context::Record;
 use vireo_sctp::Waker;
+use vireo_types::Ltmsi;
 
 /// What may wait for the thread, which never waits for the host.
 const ORDERS: usize = 65_536;
@@ -50,6 +52,10 @@ struct Shared {
     kept: Box<[AtomicU64]>,
     sleeping: AtomicBool,
     fenced: AtomicBool,
+    /// Something was handed over and not taken yet.
+    handed: AtomicBool,
+    /// The host has left its cluster in good order.
+    left: AtomicBool,
 }
 
 impl Shared {
@@ -81,6 +87,11 @@ impl Watch {
     /// Whether another host has said that this one's epoch is over.
     pub(crate) fn is_fenced(&self) -> bool {
         self.0.fenced.load(Ordering::Relaxed)
+    }
+
+    /// Whether the host has left its cluster, and others have all that it had.
+    pub(crate) fn has_left(&self) -> bool {
+        self.0.left.load(Ordering::Relaxed)
     }
 }
 
@@ -132,6 +143,8 @@ pub(crate) fn replicator(
         kept: (0..hosts).map(|_| AtomicU64::new(0)).collect(),
         sleeping: AtomicBool::new(false),
         fenced: AtomicBool::new(false),
+        handed: AtomicBool::new(false),
+        left: AtomicBool::new(false),
     });
     let thread = Thread {
         own,
@@ -189,6 +202,29 @@ impl Replicator {
         taken
     }
 
+    /// The host has left its cluster.
+    pub(crate) fn tell_left(&self) {
+        self.shared.left.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a host has handed something over.
+    #[inline]
+    pub(crate) fn has_handed(&self) -> bool {
+        self.shared.handed.load(Ordering::Acquire)
+    }
+
+    /// What hosts have handed over since.
+    pub(crate) fn take_handed(&self) -> Taken {
+        self.shared.handed.store(false, Ordering::Release);
+        self.shared.shadows().take_handed()
+    }
+
+    /// Keeps copies of what this host hands over.
+    pub(crate) fn keep_own<'a>(&self, ues: impl Iterator<Item = (Ltmsi, Record<'a>)>) {
+        let mut shadows = self.shared.shadows();
+        ues.for_each(|(ltmsi, parts)| shadows.keep_own(ltmsi, &parts));
+    }
+
     /// What others may see of it.
     pub(crate) fn watch(&self) -> Watch {
         Watch(Arc::clone(&self.shared))
@@ -219,10 +255,11 @@ impl Thread {
             }
             self.accept();
             self.send();
-            if self.hear_replicas() {
+            let news = self.hear_replicas();
+            self.hear_primaries();
+            if news || self.shared.handed.load(Ordering::Relaxed) {
                 door.ring();
             }
-            self.hear_primaries();
             if let Err(error) = self.sleep() {
                 return tracing::error!(%error, "the connections between hosts are not heard any more");
             }
@@ -388,6 +425,17 @@ impl Incoming {
                             Err(error) => fenced = Some(error),
                         }
                         count += 1;
+                    }
+                    ToReplica::Yours { number, epoch } => {
+                        let from = self.from.ok_or(FrameError::Message)?;
+                        let shadows = shadows.get_or_insert_with(|| shared.shadows());
+                        match shadows.yours(from, number, epoch) {
+                            Ok(awaited) => {
+                                kept = Some(number);
+                                shared.handed.fetch_or(awaited, Ordering::Release);
+                            }
+                            Err(error) => fenced = Some(error),
+                        }
                     }
                 }
             }

@@ -2,7 +2,7 @@
 //! before that.
 
 use crate::fabric::message::Copy;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use vireo_core::balance::HostId;
 use vireo_core::balance::map::BucketMap;
@@ -50,6 +50,16 @@ impl Shadow {
         }
     }
 
+    /// What the last commit wants done.
+    pub(crate) fn last_outbox(&self) -> Option<&[u8]> {
+        self.outboxes.back().map(|(_, outbox)| &outbox[..])
+    }
+
+    /// The version of its perpetual part.
+    pub(crate) fn perpetual_version(&self) -> u32 {
+        self.versions.perpetual
+    }
+
     /// Its octets as they are stored.
     pub(crate) fn record(&self) -> Option<Vec<u8>> {
         let mut octets = Vec::new();
@@ -61,20 +71,17 @@ impl Shadow {
 /// What a host takes over.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
-    /// UEs whose owner it is now.
+    /// UEs of dead hosts whose owner it is now.
     pub(crate) ues: Vec<(Ltmsi, Shadow)>,
+    /// UEs that hosts which live have handed over, all done that they have wanted done; with who that was.
+    pub(crate) handed: Vec<(HostId, Ltmsi, Shadow)>,
     /// Inputs that copies are the result of, if a host has died.
     pub(crate) inputs: Vec<u64>,
+    /// Buckets that it owns and that have not been handed over yet.
+    pub(crate) awaited: FxHashSet<Bucket>,
 }
 
-impl Taken {
-    /// Whether that is nothing.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.ues.is_empty() && self.inputs.is_empty()
-    }
-}
-
-/// The sender is not the owner of what it sent.
+/// The sender is in the cluster no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fenced {
     /// The epoch that holds.
@@ -94,6 +101,11 @@ pub(crate) struct Shadows {
     recent: VecDeque<(Instant, Ltmsi)>,
     /// The number of the last copy of each host.
     last: FxHashMap<HostId, u64>,
+    /// Buckets that are this host's as soon as who had them before has handed them over, which lives: who, and since which
+    /// epoch.
+    awaited: FxHashMap<Bucket, (HostId, u64)>,
+    /// Up to which epoch each host has handed over what it was to.
+    handed: FxHashMap<HostId, u64>,
 }
 
 impl Shadows {
@@ -106,6 +118,8 @@ impl Shadows {
             inputs: VecDeque::new(),
             recent: VecDeque::new(),
             last: FxHashMap::default(),
+            awaited: FxHashMap::default(),
+            handed: FxHashMap::default(),
         }
     }
 
@@ -114,19 +128,13 @@ impl Shadows {
         self.ues.values().map(FxHashMap::len).sum()
     }
 
-    /// Keeps a copy of a host whose map is of an epoch. One that has been kept already changes nothing.
+    /// Keeps a copy of a host whose map is of an epoch. One that has been kept already changes nothing, nor does one of a
+    /// host that was the owner before and does not know of it yet, unless it is newer than what is here.
     pub(crate) fn keep(&mut self, (from, epoch): (HostId, u64), copy: &Copy<'_>, now: Instant) -> Result<(), Fenced> {
-        if let Some(map) = &self.map
-            && epoch <= map.epoch()
-            && map.owners(copy.ltmsi.bucket()).primary() != Some(from)
-        {
-            return Err(Fenced { epoch: map.epoch() });
-        }
-        let last = self.last.entry(from).or_default();
-        if copy.number <= *last {
+        self.check(from, epoch)?;
+        if self.is_repeat(from, copy.number) || !self.takes((from, epoch), copy) {
             return Ok(());
         }
-        *last = copy.number;
         self.put(copy, now);
         if let Some(before) = copy.before.filter(|before| *before != copy.ltmsi) {
             self.drop_ue(before);
@@ -139,6 +147,46 @@ impl Shadows {
         }
         self.forget(now);
         Ok(())
+    }
+
+    /// A host has handed over what an epoch gave to this one. Whether something was waited for.
+    pub(crate) fn yours(&mut self, (from, of): (HostId, u64), number: u64, epoch: u64) -> Result<bool, Fenced> {
+        self.check(from, of)?;
+        if self.is_repeat(from, number) {
+            return Ok(false);
+        }
+        let handed = self.handed.entry(from).or_default();
+        *handed = epoch.max(*handed);
+        Ok(self.awaited.values().any(|(who, since)| *who == from && *since <= epoch))
+    }
+
+    /// Who is not in the map any more has been given up.
+    fn check(&self, from: HostId, epoch: u64) -> Result<(), Fenced> {
+        match &self.map {
+            Some(map) if epoch <= map.epoch() && !self.hosts.contains(&from) => Err(Fenced { epoch: map.epoch() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes the number of what a host has sent; whether that came already.
+    fn is_repeat(&mut self, from: HostId, number: u64) -> bool {
+        let last = self.last.entry(from).or_default();
+        let repeat = number <= *last;
+        *last = number.max(*last);
+        repeat
+    }
+
+    fn takes(&self, (from, epoch): (HostId, u64), copy: &Copy<'_>) -> bool {
+        let bucket = copy.ltmsi.bucket();
+        let Some(map) = self.map.as_ref().filter(|map| epoch <= map.epoch()) else { return true };
+        if self.awaited.get(&bucket).is_some_and(|(who, _)| *who == from) {
+            return true;
+        }
+        let owners = map.owners(bucket);
+        let here = self.ues.get(&bucket).and_then(|ues| ues.get(&copy.ltmsi));
+        let newer = |shadow: &Shadow| (copy.ephemeral_version.wrapping_sub(shadow.versions.ephemeral) as i32) > 0;
+        let keeps = owners.replicas().any(|host| host == self.own);
+        keeps && (owners.primary() == Some(from) || here.is_none_or(newer))
     }
 
     /// What was done long ago is let go, and UEs that have gone.
@@ -186,23 +234,62 @@ impl Shadows {
         }
     }
 
-    /// A new epoch. From here on copies of hosts that are no owners any more are refused. What this host owns by it
-    /// that it did not is taken out, and what it is not to have is dropped.
+    /// What this host has handed over to another and keeps a copy of.
+    pub(crate) fn keep_own(&mut self, ltmsi: Ltmsi, parts: &Record<'_>) {
+        let shadow = Shadow {
+            versions: parts.versions,
+            perpetual: parts.perpetual.to_vec(),
+            ephemeral: parts.ephemeral.to_vec(),
+            outboxes: VecDeque::new(),
+        };
+        self.ues.entry(ltmsi.bucket()).or_default().insert(ltmsi, shadow);
+    }
+
+    /// A new epoch. From here on copies of hosts that are gone are refused. What this host owns by it that it did not is
+    /// taken out, or waited for if who had it lives, and what it is not to have is dropped. No epoch is left out: who has
+    /// had a bucket is who had it in the one before.
     pub(crate) fn adopt(&mut self, map: &BucketMap, hosts: &[HostId]) -> Taken {
-        let mut taken = Taken::default();
+        let mut taken = self.take_handed();
         if self.hosts.iter().any(|host| !hosts.contains(host)) {
             taken.inputs = self.inputs.iter().map(|(_, input)| *input).collect();
         }
         self.hosts = hosts.to_vec();
         self.last.retain(|host, _| hosts.contains(host));
-        for (bucket, ues) in &mut self.ues {
-            let owners = map.owners(*bucket);
-            if owners.primary() == Some(self.own) {
-                taken.ues.extend(ues.drain());
+        self.handed.retain(|host, _| hosts.contains(host));
+        let own = |bucket: Bucket| map.owners(bucket).primary() == Some(self.own);
+        self.awaited.retain(|bucket, _| own(*bucket));
+        for bucket in (0..Bucket::COUNT).map(Bucket::new).filter(|bucket| own(*bucket)) {
+            let before = self.map.as_ref().and_then(|map| map.owners(bucket).primary());
+            let from = match self.awaited.get(&bucket) {
+                Some((from, _)) => Some(*from),
+                None => before.filter(|host| *host != self.own),
+            };
+            if let Some(from) = from.filter(|from| hosts.contains(from)) {
+                self.awaited.entry(bucket).or_insert((from, map.epoch()));
+            } else {
+                self.awaited.remove(&bucket);
+                taken.ues.extend(self.ues.remove(&bucket).into_iter().flatten());
             }
         }
-        self.ues.retain(|bucket, _| map.owners(*bucket).replicas().any(|host| host == self.own));
+        let awaited = &self.awaited;
+        let keeps = |bucket: Bucket| map.owners(bucket).replicas().any(|host| host == self.own);
+        self.ues.retain(|bucket, _| awaited.contains_key(bucket) || keeps(*bucket));
         self.map = Some(map.clone());
+        let now = self.take_handed();
+        taken.handed.extend(now.handed);
+        Taken { awaited: now.awaited, ..taken }
+    }
+
+    /// What has been handed over to this host since this was asked last.
+    pub(crate) fn take_handed(&mut self) -> Taken {
+        let (handed, ues) = (&self.handed, &mut self.ues);
+        let mut taken = Taken::default();
+        let is_there = |from: &HostId, since: u64| handed.get(from).is_some_and(|epoch| *epoch >= since);
+        for (bucket, (from, _)) in self.awaited.extract_if(|_, (from, since)| is_there(from, *since)) {
+            let theirs = ues.remove(&bucket).into_iter().flatten();
+            taken.handed.extend(theirs.map(|(ltmsi, shadow)| (from, ltmsi, shadow)));
+        }
+        taken.awaited = self.awaited.keys().copied().collect();
         taken
     }
 }
@@ -248,13 +335,13 @@ mod tests {
         let mine = (0..Bucket::COUNT).map(Bucket::new).find(|b| first.owners(*b).primary() == Some(OWN)).unwrap();
         let (ue, now) = (Ltmsi::new(theirs, 7), Instant(1));
         let mut shadows = Shadows::new(OWN);
-        assert!(shadows.adopt(&first, &[A, OWN]).is_empty());
+        assert!(shadows.adopt(&first, &[A, OWN]).ues.is_empty());
         assert_eq!(shadows.keep((A, 1), &copy(1, ue, b"one"), now), Ok(()));
         assert_eq!(shadows.keep((A, 1), &copy(2, ue, b"two"), now), Ok(()));
         assert_eq!(shadows.keep((A, 1), &copy(1, ue, b"one"), now), Ok(()), "sent again after a connection was lost");
         let not_theirs = copy(3, Ltmsi::new(mine, 1), b"x");
-        assert_eq!(shadows.keep((A, 1), &not_theirs, now), Err(Fenced { epoch: 1 }));
-        assert_eq!(shadows.len(), 1);
+        assert_eq!(shadows.keep((A, 1), &not_theirs, now), Ok(()));
+        assert_eq!(shadows.len(), 1, "a UE of this host's own is not touched");
 
         let taken = shadows.adopt(&first.next(&parts(&[OWN])), &[OWN]);
         assert_eq!(taken.ues.len(), 1);
@@ -281,5 +368,87 @@ mod tests {
         assert_eq!(shadows.len(), 1, "what its end wants done may have to be done again");
         shadows.keep((A, 1), &copy(4, old, b"x"), Instant(11_000_000)).unwrap();
         assert!(!shadows.ues[&theirs].contains_key(&new));
+    }
+
+    /// The first map, one by which the next owner of this host's part of A's buckets is this host, and such a bucket.
+    fn switched() -> (BucketMap, BucketMap, Bucket) {
+        let first = BucketMap::first(&parts(&[A, OWN]));
+        let mut alone = parts(&[A, OWN]);
+        alone[0].hosts[0].weight = 0.0;
+        let second = first.switch(&alone).unwrap();
+        let theirs = (0..Bucket::COUNT).map(Bucket::new).find(|b| first.owners(*b).primary() == Some(A)).unwrap();
+        assert_eq!(second.owners(theirs).primary(), Some(OWN));
+        (first, second, theirs)
+    }
+
+    #[test]
+    fn a_bucket_of_a_host_that_lives_is_waited_for_until_it_is_handed_over() {
+        let (first, second, bucket) = switched();
+        let (ue, now) = (Ltmsi::new(bucket, 7), Instant(1));
+        let mut shadows = Shadows::new(OWN);
+        shadows.adopt(&first, &[A, OWN]);
+        shadows.keep((A, 1), &copy(1, ue, b"one"), now).unwrap();
+        let taken = shadows.adopt(&second, &[A, OWN]);
+        assert!(taken.ues.is_empty() && taken.handed.is_empty() && taken.awaited.contains(&bucket));
+        // What A has begun it ends.
+        assert_eq!(shadows.keep((A, 1), &copy(2, ue, b"two"), now), Ok(()));
+        assert_eq!(shadows.keep((A, 2), &copy(3, ue, b"three"), now), Ok(()));
+        assert_eq!(shadows.yours((A, 2), 4, 1), Ok(false), "of an epoch before");
+        assert!(shadows.take_handed().handed.is_empty());
+        assert_eq!(shadows.yours((A, 2), 5, 2), Ok(true));
+        assert_eq!(shadows.yours((A, 2), 5, 2), Ok(false), "sent again after a connection was lost");
+        let taken = shadows.take_handed();
+        assert!(taken.awaited.is_empty() && taken.ues.is_empty());
+        assert_eq!((taken.handed.len(), taken.handed[0].0, taken.handed[0].1), (1, A, ue));
+        assert_eq!(taken.handed[0].2.ephemeral, b"three");
+        assert_eq!(shadows.keep((A, 2), &copy(6, ue, b"late"), now), Ok(()));
+        assert_eq!(shadows.len(), 0, "it is this host's own now");
+    }
+
+    #[test]
+    fn a_bucket_may_be_handed_over_before_this_host_knows_and_its_owner_may_die_before_it_is() {
+        let (first, second, bucket) = switched();
+        let (ue, now) = (Ltmsi::new(bucket, 7), Instant(1));
+        let shadows = || {
+            let mut shadows = Shadows::new(OWN);
+            shadows.adopt(&first, &[A, OWN]);
+            shadows.keep((A, 1), &copy(1, ue, b"one"), now).unwrap();
+            shadows
+        };
+        let mut early = shadows();
+        assert_eq!(early.yours((A, 2), 2, 2), Ok(false));
+        let taken = early.adopt(&second, &[A, OWN]);
+        assert_eq!((taken.handed.len(), taken.ues.len(), taken.awaited.len()), (1, 0, 0));
+
+        let mut bereft = shadows();
+        bereft.adopt(&second, &[A, OWN]);
+        let third = second.next(&parts(&[OWN]));
+        let taken = bereft.adopt(&third, &[OWN]);
+        assert_eq!((taken.handed.len(), taken.ues.len(), taken.awaited.len()), (0, 1, 0));
+        assert_eq!(taken.ues[0].1.undone(now).count(), 1, "what it wanted done may not have left");
+        assert_eq!(bereft.yours((A, 2), 2, 2), Err(Fenced { epoch: 3 }));
+    }
+
+    #[test]
+    fn a_replica_keeps_what_the_last_owner_says_late_unless_the_next_one_has_said_more() {
+        let (first, second, bucket) = switched();
+        let (ue, now) = (Ltmsi::new(bucket, 7), Instant(1));
+        // A keeps a copy of what it has handed over.
+        let mut shadows = Shadows::new(A);
+        shadows.adopt(&first, &[A, OWN]);
+        shadows.adopt(&second, &[A, OWN]);
+        shadows.keep_own(
+            ue,
+            &Record { versions: Versions { perpetual: 1, ephemeral: 4 }, perpetual: b"p", ephemeral: b"e" },
+        );
+        shadows.keep((OWN, 2), &copy(6, ue, b"six"), now).unwrap();
+        let of = |shadows: &Shadows| shadows.ues[&bucket][&ue].ephemeral.clone();
+        assert_eq!(of(&shadows), b"six");
+        let third = HostId(2);
+        shadows.hosts.push(third);
+        shadows.keep((third, 1), &copy(5, ue, b"five"), now).unwrap();
+        assert_eq!(of(&shadows), b"six");
+        shadows.keep((third, 1), &copy(7, ue, b"seven"), now).unwrap();
+        assert_eq!(of(&shadows), b"seven");
     }
 }

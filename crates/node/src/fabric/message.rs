@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use vireo_core::balance::HostId;
 use vireo_core::balance::map::BucketMap;
 use vireo_core::n2::View;
-use vireo_types::{AssocId, Bucket, Ltmsi, Seid, Supi};
+use vireo_types::{AssocId, Bucket, Dnn, Ltmsi, Seid, SessionAddress, Supi};
 
 /// What a host is when it joins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,7 +111,24 @@ pub enum ToHost<'a> {
     Claimed {
         /// Whose.
         supi: Supi,
+        /// The UE that has it: who has been handed that one has no other.
+        ue: Ltmsi,
     },
+    /// All that the host had said before it asked by [`ToBalancer::Sync`] is done, and what it is given from now on is by
+    /// the balancer's last map.
+    Synced {
+        /// The number of the question.
+        number: u64,
+    },
+    /// Nobody has these addresses of the host's part of the pools any more: the UE that had taken them along to another host.
+    Returned {
+        /// The data network.
+        dnn: Dnn,
+        /// The addresses.
+        address: SessionAddress,
+    },
+    /// It has nothing any more that others have not, and may end.
+    Left,
 }
 
 /// How loaded a pool of NFs is: those of one slice for one kind of procedure.
@@ -183,6 +200,8 @@ pub enum ToBalancer<'a> {
     Claim {
         /// Whose.
         supi: Supi,
+        /// The UE that has it.
+        ue: Ltmsi,
     },
     /// Its load.
     Report {
@@ -191,6 +210,34 @@ pub enum ToBalancer<'a> {
         /// Its pools: by slice (first that of UEs whose slice is not known), in each by kind.
         pools: Vec<PoolLoad>,
     },
+    /// Another host has all copies of this one's UEs that an epoch wants it to have.
+    CaughtUp {
+        /// The epoch.
+        epoch: u64,
+        /// The other host.
+        host: HostId,
+    },
+    /// It asks to be told when all that it has said so far is done.
+    Sync {
+        /// The number of the question, which grows.
+        number: u64,
+    },
+    /// An input for a UE of another host: it is given to that one.
+    Back {
+        /// Its number.
+        number: u64,
+    },
+    /// A UE has no more use for addresses of another host's part of the pools.
+    Return {
+        /// That host.
+        to: HostId,
+        /// The data network.
+        dnn: Dnn,
+        /// The addresses.
+        address: SessionAddress,
+    },
+    /// It wants to leave: others are to get its UEs.
+    Leave,
 }
 
 /// From a host to one that keeps copies of its UEs.
@@ -206,6 +253,14 @@ pub enum ToReplica<'a> {
     /// A UE as it is now.
     #[serde(borrow)]
     Copy(Copy<'a>),
+    /// All that the sender has had sent for the UEs of the buckets that an epoch gave to the receiver is done: they are the
+    /// receiver's, as the copies before this have them.
+    Yours {
+        /// Its number, as that of a copy.
+        number: u64,
+        /// The epoch.
+        epoch: u64,
+    },
 }
 
 /// A UE as a commit has left it.

@@ -5,7 +5,8 @@
 //! over goes on from the copies: it does what the last commit of a UE wanted done once more (the balancer drops what was
 //! sent), and gets the inputs that the dead host was not done with again (it drops those that a copy is the result of).
 
-use super::Host;
+use super::handover::Leaving;
+use super::{Host, Input};
 use crate::balancer::Command;
 use crate::clock::clock;
 use crate::cluster::config::{Ack, Mode, ReplicationConfig};
@@ -22,7 +23,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use vireo_core::balance::HostId;
 use vireo_core::balance::board::Average;
-use vireo_core::balance::map::BucketMap;
+use vireo_core::balance::map::{BucketMap, Owners};
 use vireo_core::context::{self, Record as Parts, UeContext};
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::turn::Effect;
@@ -68,16 +69,35 @@ struct Pending {
 /// A host's part in its cluster.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    member: Membership,
-    map: Option<BucketMap>,
+    pub(super) member: Membership,
+    pub(super) map: Option<BucketMap>,
+    /// The hosts that there are.
+    hosts: Vec<HostId>,
     /// The number of the last copy to each host.
     numbers: FxHashMap<HostId, u64>,
     awaiting: VecDeque<Pending>,
     awaited: FxHashSet<u64>,
     /// Of each host that has copies: the UE and the version of the perpetual part that it has of each slot.
-    known: FxHashMap<HostId, FxHashMap<Slot, (Ltmsi, u32)>>,
+    pub(super) known: FxHashMap<HostId, FxHashMap<Slot, (Ltmsi, u32)>>,
     /// Hosts that are to have copies of all UEs of some buckets, and how far they have.
     behind: VecDeque<(HostId, u32)>,
+    /// Hosts of which the balancer was not told that they have all copies: the number of the copy with which each has, once
+    /// all were sent.
+    uncaught: Vec<(HostId, Option<u64>)>,
+    /// Buckets that go to hosts that live.
+    pub(super) leaving: Option<Leaving>,
+    /// Buckets that are this host's as soon as who had them hands them over.
+    pub(super) coming: FxHashSet<Bucket>,
+    /// Inputs that wait for that.
+    pub(super) waiting: VecDeque<Input>,
+    /// Whether all others wait behind them.
+    pub(super) stalled: bool,
+    /// The number of the last question whether the balancer has done all.
+    pub(super) syncs: u64,
+    /// That of the last one of all: this host ends when it is answered.
+    pub(super) last_sync: Option<u64>,
+    /// Whether it was.
+    pub(super) has_left: bool,
     /// Inputs that a dead host has carried out.
     carried: FxHashSet<u64>,
     carried_until: Instant,
@@ -92,11 +112,20 @@ impl Cluster {
         Cluster {
             member,
             map: None,
+            hosts: Vec::new(),
             numbers: FxHashMap::default(),
             awaiting: VecDeque::new(),
             awaited: FxHashSet::default(),
             known: FxHashMap::default(),
             behind: VecDeque::new(),
+            uncaught: Vec::new(),
+            leaving: None,
+            coming: FxHashSet::default(),
+            waiting: VecDeque::new(),
+            stalled: false,
+            syncs: 0,
+            last_sync: None,
+            has_left: false,
             carried: FxHashSet::default(),
             carried_until: Instant::default(),
             reported: clock(),
@@ -121,9 +150,28 @@ impl Cluster {
         self.awaiting.len() >= AWAITING
     }
 
-    /// Whether hosts have said that they have copies, and something waits for that.
+    /// Whether hosts have said that they have copies, and something waits for that; or one has handed something over.
     pub(super) fn is_news(&self) -> bool {
+        let caught_up = || self.coming.is_empty() && self.uncaught.iter().any(|uncaught| self.has_caught_up(uncaught));
+        self.is_next_there() || self.member.replicator.has_handed() || caught_up()
+    }
+
+    /// Whether there is more to do of what is done a little at a time, or is looked at again and again.
+    pub(super) fn is_moving(&self) -> bool {
+        self.leaving.is_some() || self.behind.front().is_some_and(|(to, _)| !self.is_far_behind(*to))
+    }
+
+    fn has_caught_up(&self, (host, until): &(HostId, Option<u64>)) -> bool {
+        until.is_some_and(|until| self.member.replicator.kept(*host) >= until)
+    }
+
+    fn is_next_there(&self) -> bool {
         self.awaiting.front().is_some_and(|first| self.is_there(first))
+    }
+
+    /// Its number.
+    pub(super) fn own(&self) -> HostId {
+        self.member.welcome.host
     }
 
     fn is_there(&self, pending: &Pending) -> bool {
@@ -136,8 +184,70 @@ impl Cluster {
         sent.saturating_sub(self.member.replicator.kept(host))
     }
 
-    fn owners(&self, ltmsi: Ltmsi) -> vireo_core::balance::map::Owners {
-        self.map.as_ref().map(|map| map.owners(ltmsi.bucket())).unwrap_or_default()
+    /// The hosts of a bucket, by the map by which this host works for it.
+    fn owners(&self, bucket: Bucket) -> Owners {
+        let before = self.leaving.as_ref().and_then(|leaving| leaving.owners.get(&bucket)).copied();
+        before.or_else(|| Some(self.map.as_ref()?.owners(bucket))).unwrap_or_default()
+    }
+
+    /// The hosts that keep copies of a bucket's UEs, and whether each is waited for where one is.
+    fn replicas(&self, bucket: Bucket) -> SmallVec<[(HostId, bool); 4]> {
+        let owners = self.owners(bucket);
+        let there = owners.replicas().filter(|host| self.hosts.contains(host));
+        there.map(|host| (host, owners.first().any(|first| first == host))).collect()
+    }
+
+    /// Whether this host carries out the steps of a bucket's UEs.
+    pub(super) fn works_for(&self, bucket: Bucket) -> bool {
+        self.owners(bucket).primary() == Some(self.own()) && !self.coming.contains(&bucket)
+    }
+
+    /// Whether a host has copies of a bucket's UEs at each commit.
+    pub(super) fn keeps_copies(&self, host: HostId, bucket: Bucket) -> bool {
+        self.copies() && self.replicas(bucket).iter().any(|(to, _)| *to == host)
+    }
+
+    /// All that other hosts are to have of this one's UEs is looked through, for what they have not.
+    pub(super) fn look_again(&mut self) {
+        let Some(map) = &self.map else { return };
+        let own = self.own();
+        let replicas: FxHashSet<HostId> = map.pairs().filter(|(of, _)| *of == own).map(|(_, host)| host).collect();
+        let mut replicas: Vec<HostId> = replicas.into_iter().collect();
+        replicas.sort_unstable();
+        // Without copies, all that another host is to have it gets when a bucket is handed over.
+        let (copies, hosts) = (self.copies(), &self.hosts);
+        self.uncaught = replicas.iter().map(|host| (*host, (!copies || *host == own).then_some(0))).collect();
+        let to = hosts.iter().filter(|host| copies && (**host != own));
+        self.behind = to.map(|host| (*host, 0)).collect();
+    }
+
+    /// Hosts that have all copies since this was asked last.
+    fn caught_up(&mut self) -> SmallVec<[HostId; 2]> {
+        if !self.coming.is_empty() || self.uncaught.is_empty() {
+            return SmallVec::new();
+        }
+        let (have, have_not) = self.uncaught.iter().partition(|uncaught| self.has_caught_up(uncaught));
+        let have: Vec<(HostId, Option<u64>)> = have;
+        self.uncaught = have_not;
+        have.into_iter().map(|(host, _)| host).collect()
+    }
+
+    /// The number of something that is sent to a host in its order among the copies.
+    pub(super) fn number(&mut self, to: HostId) -> u64 {
+        let last = self.numbers.entry(to).or_default();
+        *last += 1;
+        *last
+    }
+
+    /// Whether a host is so far behind that it is not sent more than it must be.
+    pub(super) fn is_far_behind(&self, host: HostId) -> bool {
+        self.lag(host) > CATCHES_UP
+    }
+
+    /// Asks the balancer to say when all is done that was said so far; the number of the question.
+    pub(super) fn ask(&mut self) -> (Command, u64) {
+        self.syncs += 1;
+        (Command::Sync { host: self.own(), number: self.syncs }, self.syncs)
     }
 
     /// Sends a UE as a record has it to a host; the number of the copy, and its octets.
@@ -150,23 +260,34 @@ impl Cluster {
         context: &[u8],
         outbox: &[u8],
     ) -> Option<(u64, usize)> {
-        let lag = self.lag(to);
-        let known = self.known.entry(to).or_default();
-        if lag > BEHIND && self.awaiting.is_empty() {
+        if self.lag(to) > BEHIND && self.awaiting.is_empty() {
             // Nothing waits for it, or nothing more than this would be sent.
-            known.clear();
+            self.known.entry(to).or_default().clear();
             if !self.behind.iter().any(|(host, _)| *host == to) {
                 self.behind.push_back((to, 0));
             }
+            self.uncaught.iter_mut().filter(|(host, _)| *host == to).for_each(|(_, until)| *until = None);
             return None;
         }
+        self.send_now(to, slot, (ltmsi, before), input, context, outbox)
+    }
+
+    /// The same, however many it has not said to have.
+    pub(super) fn send_now(
+        &mut self,
+        to: HostId,
+        slot: Slot,
+        (ltmsi, before): (Ltmsi, Option<Ltmsi>),
+        input: u64,
+        context: &[u8],
+        outbox: &[u8],
+    ) -> Option<(u64, usize)> {
+        let known = self.known.entry(to).or_default();
         let gone = Parts { versions: context::Versions::default(), perpetual: &[], ephemeral: &[] };
         let parts = if context.is_empty() { gone } else { Parts::new(context).ok()? };
         let version = parts.versions.perpetual;
         let had = if context.is_empty() { known.remove(&slot) } else { known.insert(slot, (ltmsi, version)) };
-        let last = self.numbers.entry(to).or_default();
-        *last += 1;
-        let number = *last;
+        let number = self.number(to);
         let copy = Copy {
             number,
             ltmsi,
@@ -197,12 +318,12 @@ impl Host {
         if mode == Mode::Hot || ended {
             let before = self.region.ltmsi_of(slot).filter(|before| *before != outbox.ltmsi);
             let (mut copies, mut octets) = (0, 0);
-            for (at, to) in cluster.owners(outbox.ltmsi).replicas().enumerate() {
+            for (to, first) in cluster.replicas(outbox.ltmsi.bucket()) {
                 let names = (outbox.ltmsi, before);
                 let sent = cluster.send(to, slot, names, outbox.input, &snapshot.context, &snapshot.outbox);
                 let Some((number, length)) = sent else { continue };
                 (copies, octets) = (copies + 1, octets + length as u64);
-                if ack == Ack::All || ack == Ack::One && at == 0 {
+                if ack == Ack::All || ack == Ack::One && first {
                     needs.push((to, number));
                 }
             }
@@ -222,7 +343,7 @@ impl Host {
     /// What a host does for its cluster from time to time.
     pub(super) fn replicate(&mut self, now: Instant) {
         while let Some(cluster) = self.cluster.as_mut()
-            && cluster.is_news()
+            && cluster.is_next_there()
             && let Some(Pending { slot, buffer, outbox, .. }) = cluster.awaiting.pop_front()
         {
             cluster.awaited.remove(&buffer.to_item());
@@ -235,12 +356,17 @@ impl Host {
         let every = Duration::from_millis(cluster.member.welcome.report.into());
         let (since, due) = (now.since(cluster.reported), now.since(cluster.reported) >= every);
         self.catch_up();
+        self.take_handed();
+        self.end_leaving();
         if due {
             self.report(now, since);
         }
-        if let Some(cluster) = &self.cluster {
-            cluster.member.replicator.flush();
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        for host in cluster.caught_up() {
+            let epoch = cluster.map.as_ref().map_or(0, BucketMap::epoch);
+            self.egress.send(Command::CaughtUp { epoch, host });
         }
+        cluster.member.replicator.flush();
     }
 
     /// Sends some UEs to hosts that are to have copies from now on.
@@ -255,15 +381,19 @@ impl Host {
         for slot in slots {
             let Some(ltmsi) = self.region.ltmsi_of(slot) else { continue };
             let has = || cluster.known.get(&to).is_some_and(|known| known.contains_key(&slot));
-            if cluster.owners(ltmsi).replicas().any(|host| host == to) && !has() && self.region.read(slot, &mut record)
-            {
+            let to_have = cluster.owners(ltmsi.bucket()).replicas().any(|host| host == to);
+            if to_have && !has() && self.region.read(slot, &mut record) {
+                // The number of the context: that of the slot is the one before as long as effects wait.
+                let ltmsi = Outbox::decode(&record.outbox).map_or(ltmsi, |outbox| outbox.ltmsi);
                 cluster.send(to, slot, (ltmsi, None), 0, &record.context, &[]);
             }
         }
         if from + COPIED_AT_ONCE < self.slots {
             cluster.behind.push_front((to, from + COPIED_AT_ONCE));
         } else {
-            tracing::info!(host = to.0, "a host has copies of all that it is to have");
+            let sent = cluster.numbers.get(&to).copied().unwrap_or_default();
+            let of = cluster.uncaught.iter_mut().find(|(host, _)| *host == to);
+            of.into_iter().for_each(|(_, until)| *until = Some(sent));
         }
     }
 
@@ -319,56 +449,66 @@ impl Host {
         carried
     }
 
-    /// The subscriber has registered at another host: the context here is superseded.
-    pub(super) fn claimed(&mut self, supi: Supi) {
-        if let Some(old) = self.region.lookup(Key::Supi, supi.as_u64()) {
+    /// The subscriber has registered at another host: the context here is superseded, unless it is that one, handed over
+    /// since.
+    pub(super) fn claimed(&mut self, supi: Supi, ue: Ltmsi) {
+        let same = self.region.slot_of(ue);
+        if let Some(old) = self.region.lookup(Key::Supi, supi.as_u64()).filter(|old| same != Some(*old)) {
             self.region.unbind(old, Key::Supi, supi.as_u64());
             self.deliver(old, &Parcel::Superseded, NfKind::StateManagement);
         }
     }
 
-    /// A new epoch: other hosts have died or joined.
+    /// A new epoch: other hosts have died or joined, or buckets go from host to host.
     pub(super) fn adopt(&mut self, map: Map) {
         let Some(cluster) = self.cluster.as_mut() else { return };
         if !map.buckets.is_whole() || cluster.map.as_ref().is_some_and(|old| old.epoch() >= map.buckets.epoch()) {
             return tracing::error!(epoch = map.buckets.epoch(), "a map that is not the next was refused");
         }
-        let own = cluster.member.welcome.host;
+        let own = cluster.own();
         let epoch = map.buckets.epoch();
         // From here on a dead host's copies are refused, and its UEs are this host's.
         let taken = cluster.member.replicator.adopt(&map);
-        set_groups(&self.region, &map.buckets, own);
         let hosts: Vec<HostId> = map.hosts.iter().map(|(host, _)| *host).collect();
-        cluster.known.retain(|host, _| hosts.contains(host));
-        let is_new = |host: HostId, bucket: Bucket| {
-            map.buckets.owners(bucket).replicas().any(|to| to == host)
-                && !cluster.map.as_ref().is_some_and(|old| {
-                    let old = old.owners(bucket);
-                    old.primary() == Some(own) && old.replicas().any(|to| to == host)
-                })
-        };
-        let buckets = || (0..Bucket::COUNT).map(Bucket::new);
-        let mine = |bucket: &Bucket| map.buckets.owners(*bucket).primary() == Some(own);
-        cluster.behind.clear();
-        for host in hosts.iter().copied().filter(|host| *host != own) {
-            let new: FxHashSet<Bucket> = buckets().filter(mine).filter(|bucket| is_new(host, *bucket)).collect();
-            if !new.is_empty() {
-                // What it has had of these buckets was of another owner, if anything.
-                let known = cluster.known.entry(host).or_default();
-                known.retain(|_, (ltmsi, _)| !new.contains(&ltmsi.bucket()));
-            }
-        }
-        let missing = cluster.map.is_some() || !taken.is_empty();
-        if missing && cluster.copies() {
-            cluster.behind.extend(hosts.iter().filter(|host| **host != own).map(|host| (*host, 0)));
-        }
-        cluster.map = Some(map.buckets);
+        cluster.hosts.clone_from(&hosts);
+        let before = cluster.map.replace(map.buckets);
+        self.part(before);
         self.wait_for_others(&hosts);
-        let count = taken.ues.len();
+        let (count, handed) = (taken.ues.len(), taken.handed.len());
+        self.enter_taken(taken);
+        let Some((cluster, map)) = self.cluster.as_ref().and_then(|c| Some((c, c.map.as_ref()?))) else { return };
+        let owned = (0..Bucket::COUNT).filter(|b| map.owners(Bucket::new(*b)).primary() == Some(own)).count();
+        let (coming, leaving) = (cluster.coming.len(), cluster.leaving.as_ref().map_or(0, |l| l.owners.len()));
+        tracing::info!(
+            epoch,
+            hosts = hosts.len(),
+            buckets = owned,
+            coming,
+            leaving,
+            taken_over = count,
+            handed,
+            "a new epoch"
+        );
+    }
+
+    /// Goes on with UEs that are this host's from now on.
+    pub(super) fn enter_taken(&mut self, mut taken: Taken) {
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        cluster.coming = std::mem::take(&mut taken.awaited);
+        // Who is to have nothing of a bucket any more, or has it of another owner, has nothing of it.
+        let mut known = std::mem::take(&mut cluster.known);
+        known.retain(|host, known| {
+            let has = |bucket: Bucket| cluster.works_for(bucket) && cluster.owners(bucket).has(*host);
+            known.retain(|_, (ltmsi, _)| has(ltmsi.bucket()));
+            cluster.hosts.contains(host)
+        });
+        cluster.known = known;
+        self.tell_own();
         self.take_over_ues(taken);
-        let owned = self.cluster.as_ref().and_then(|cluster| cluster.map.as_ref());
-        let owned = owned.map_or(0, |map| buckets().filter(|b| map.owners(*b).primary() == Some(own)).count());
-        tracing::info!(epoch, hosts = hosts.len(), buckets = owned, taken_over = count, "a new epoch");
+        if let Some(cluster) = self.cluster.as_mut() {
+            cluster.look_again();
+        }
+        self.release_waiting();
     }
 
     /// Records that wait for a host that is gone wait for the one that takes over in its place.
@@ -383,10 +523,9 @@ impl Host {
             if before == pending.needs.len() || !self.region.read_record(pending.buffer, &mut record, true) {
                 continue;
             }
-            let replicas: SmallVec<[HostId; 2]> = cluster.owners(pending.outbox.ltmsi).replicas().collect();
-            let wanted = if ack == Ack::All { replicas.len() } else { 1 };
-            for to in replicas.into_iter().take(wanted) {
-                if pending.needs.iter().any(|(host, _)| *host == to) {
+            for (to, first) in cluster.replicas(pending.outbox.ltmsi.bucket()) {
+                let waits = first || ack == Ack::All;
+                if !waits || pending.needs.iter().any(|(host, _)| *host == to) {
                     continue;
                 }
                 let names = (pending.outbox.ltmsi, None);
@@ -397,33 +536,45 @@ impl Host {
         cluster.awaiting = awaiting;
     }
 
-    /// Goes on with the UEs of a dead host.
+    /// Goes on with the UEs of a dead host, and with those that others have handed over.
     fn take_over_ues(&mut self, taken: Taken) {
         let began = std::time::Instant::now();
         let now = clock();
-        if let Some(cluster) = self.cluster.as_mut().filter(|_| !taken.is_empty()) {
+        if let Some(cluster) = self.cluster.as_mut().filter(|_| !taken.inputs.is_empty()) {
             cluster.carried.extend(taken.inputs.iter().copied());
             cluster.carried_until = now + CARRIED;
         }
         let lags = self.cluster.as_ref().is_some_and(|cluster| cluster.member.replication.may_lag());
         let count = taken.ues.len();
         for (ltmsi, shadow) in taken.ues {
+            self.inputs.turn();
             if shadow.ephemeral.is_empty() {
                 self.do_again(None, &shadow, now);
                 continue;
             }
             match shadow.decode() {
-                Some(ue) => self.take_over_context(ltmsi, ue, &shadow, (lags, now)),
+                Some(ue) => {
+                    let slot = self.take_over_context(ltmsi, ue, &shadow, (lags, now));
+                    slot.into_iter().for_each(|slot| self.do_again(Some(slot), &shadow, now));
+                }
                 None => tracing::error!(%ltmsi, "the copy of a UE does not decode: the UE is lost; please report it"),
             }
         }
+        self.go_on(taken.handed, now);
         if count > 0 {
             self.account.metrics.messages(Flow::Promoted, count as u64);
             tracing::warn!(ues = count, took = ?began.elapsed(), "UEs of a dead host were taken over");
         }
     }
 
-    fn take_over_context(&mut self, ltmsi: Ltmsi, mut ue: UeContext, shadow: &Shadow, (lags, now): (bool, Instant)) {
+    /// Enters a UE of another host, whose copy may lag behind what that host has had sent. Where it is.
+    pub(super) fn take_over_context(
+        &mut self,
+        ltmsi: Ltmsi,
+        mut ue: UeContext,
+        shadow: &Shadow,
+        (lags, now): (bool, Instant),
+    ) -> Option<Slot> {
         if lags {
             ue.sequence += SKIPPED_STEPS;
             if let Some(security) = &mut ue.security {
@@ -432,7 +583,8 @@ impl Host {
         }
         let encoded = if lags { context::encode(&ue, Vec::new()).ok() } else { shadow.record() };
         let (Some(octets), Ok(slot)) = (encoded, self.own.insert(ltmsi)) else {
-            return tracing::error!(%ltmsi, "a UE was not taken over: the state region is full (state.ues)");
+            tracing::error!(%ltmsi, "a UE was not taken over: the state region is full (state.ues)");
+            return None;
         };
         self.used(slot);
         for old in references(&ue) {
@@ -448,7 +600,10 @@ impl Host {
         let record = Record { consumed: self.sequence, deadline: ue.deadline(), context: &octets, ..Record::default() };
         let committed = match self.own.commit(slot, &seen, &record) {
             Ok(committed) => committed,
-            Err(error) => return tracing::error!(%error, %ltmsi, "a UE was not taken over"),
+            Err(error) => {
+                tracing::error!(%error, %ltmsi, "a UE was not taken over");
+                return None;
+            }
         };
         *self.order.last(slot) = committed.version;
         for tmsi in [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten() {
@@ -463,7 +618,7 @@ impl Host {
         if let Some(deadline) = ue.deadline() {
             self.timers.schedule(slot, deadline, now);
         }
-        self.do_again(Some(slot), shadow, now);
+        Some(slot)
     }
 
     /// What the last commits of a UE wanted done may not have been: it is done again, under the same names.
@@ -497,24 +652,4 @@ impl Host {
             }
         }
     }
-}
-
-/// Buckets that have the same hosts are of one group.
-fn set_groups(region: &vireo_store::region::Region, map: &BucketMap, own: HostId) {
-    let mut groups: Vec<vireo_core::balance::map::Owners> = Vec::new();
-    let of: Vec<u8> = (0..Bucket::COUNT)
-        .map(|bucket| {
-            let owners = map.owners(Bucket::new(bucket));
-            if owners.primary() != Some(own) {
-                return plan::NOT_OURS;
-            }
-            let at = groups.iter().position(|group| *group == owners).unwrap_or_else(|| {
-                groups.push(owners);
-                groups.len() - 1
-            });
-            // Beyond, a bucket is not used for new UEs.
-            u8::try_from(at).unwrap_or(plan::NOT_OURS)
-        })
-        .collect();
-    plan::set_groups(region, |bucket| of[usize::from(bucket.get())]);
 }

@@ -2,6 +2,8 @@
 
 use super::Input;
 use crossbeam_channel::{Receiver, SendError, SendTimeoutError, Sender, TrySendError, bounded};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use vireo_store::region::Bell;
 
@@ -12,6 +14,7 @@ pub struct Door {
     /// What is heard although the queue has to wait: of workers, without which nothing would go on, and the end.
     urgent: Sender<Input>,
     bell: Bell,
+    turns: Arc<AtomicU64>,
 }
 
 /// The host's end.
@@ -19,6 +22,15 @@ pub struct Door {
 pub(super) struct Inputs {
     pub(super) queue: Receiver<Input>,
     pub(super) urgent: Receiver<Input>,
+    turns: Arc<AtomicU64>,
+}
+
+impl Inputs {
+    /// The host is at work: it does not hang.
+    #[inline]
+    pub(super) fn turn(&self) {
+        self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
 }
 
 impl Door {
@@ -27,7 +39,9 @@ impl Door {
         let (queue, waiting) = bounded(capacity);
         // A few for each worker there can be.
         let (urgent, heard) = bounded(4096);
-        (Door { queue, urgent, bell }, Inputs { queue: waiting, urgent: heard })
+        let turns = Arc::<AtomicU64>::default();
+        let inputs = Inputs { queue: waiting, urgent: heard, turns: Arc::clone(&turns) };
+        (Door { queue, urgent, bell, turns }, inputs)
     }
 
     /// Puts an input before all others.
@@ -48,6 +62,11 @@ impl Door {
     /// Gives it back when there is none, or no host.
     pub fn try_put(&self, input: Input) -> Result<(), TrySendError<Input>> {
         self.queue.try_send(input)
+    }
+
+    /// Grows as long as the host does not hang, if it is waked from time to time.
+    pub(crate) fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Relaxed)
     }
 
     /// Wakes the host for what was put in.

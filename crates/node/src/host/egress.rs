@@ -201,7 +201,11 @@ impl Host {
                 Err(fault) => self.fault(assoc, &fault),
                 Ok(view) => match vireo_core::n2::ue_message(pdu) {
                     Err(fault) => self.fault(assoc, &fault),
-                    Ok(_) => self.stranger(assoc, pdu, view.kind, false),
+                    Ok(_) => {
+                        // By that bucket it came here, and comes if it has to be given again.
+                        self.bucket = self.named(&view, pdu).ok().flatten().map(|tmsi| self.ids.bucket_of(tmsi));
+                        self.stranger(assoc, pdu, view.kind, false);
+                    }
                 },
             },
             Some(Parcel::Congested { assoc, pdu }) => self.stranger(assoc, pdu, NfKind::Registration, true),
@@ -244,7 +248,12 @@ impl Host {
                 Effect::BindTmsi(tmsi) => self.bind(slot, Key::Tmsi, u64::from(tmsi.0)),
                 Effect::FreeTmsi(tmsi) => self.region.unbind(slot, Key::Tmsi, u64::from(tmsi.0)),
                 Effect::BindSupi(supi) => self.bind_supi(slot, supi),
-                Effect::FreeAddress(dnn, address) => self.ids.give_back(slot, &dnn, &address),
+                Effect::FreeAddress(dnn, address) => {
+                    // Of another host's part: that one may give it to others again.
+                    if let Some(to) = self.ids.give_back(slot, &dnn, &address) {
+                        self.egress.send(Command::Return { to, of: Box::new((dnn, address)) });
+                    }
+                }
                 Effect::Forget => {}
             }
         }
@@ -294,8 +303,8 @@ impl Host {
             }
             None => {}
         }
-        if self.cluster.is_some() {
-            self.egress.send(Command::Claim { supi });
+        if let Some(ue) = self.region.ltmsi_of(slot).filter(|_| self.cluster.is_some()) {
+            self.egress.send(Command::Claim { supi, ue });
         }
         self.bind(slot, Key::Supi, supi.as_u64());
     }

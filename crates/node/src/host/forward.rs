@@ -55,9 +55,7 @@ impl Host {
                     self.done();
                 }
             },
-            Route::Initial { ran_id, s_tmsi } if self.nodes.is_set_up(assoc) => {
-                self.initial(assoc, ran_id, s_tmsi, &view, pdu);
-            }
+            Route::Initial { ran_id, .. } if self.nodes.is_set_up(assoc) => self.initial(assoc, ran_id, &view, pdu),
             // Before NG Setup every message is the node's affair, and at fault there.
             Route::Ue(_) | Route::Initial { .. } | Route::Node => {
                 self.node_message(assoc, pdu, answers);
@@ -82,30 +80,17 @@ impl Host {
 
     /// The first message of an NG connection: to the context of the UE that it names, which will see whether it is that
     /// UE's; else to a new one.
-    fn initial(
-        &mut self,
-        assoc: AssocId,
-        ran_id: RanUeNgapId,
-        s_tmsi: Option<(u16, u8, Tmsi)>,
-        view: &View,
-        pdu: &[u8],
-    ) {
+    fn initial(&mut self, assoc: AssocId, ran_id: RanUeNgapId, view: &View, pdu: &[u8]) {
         // A node that uses its number again has forgotten who had it.
         if let Some(before) = self.region.lookup(Key::Ran, ran_key(assoc, ran_id)) {
             let input = std::mem::take(&mut self.input);
             self.deliver(before, &Parcel::RanIdReused { assoc, ran_id }, NfKind::StateManagement);
             self.input = input;
         }
-        let ours = |(set, pointer, tmsi): (u16, u8, Tmsi)| {
-            (set == self.config.amf_set && pointer == self.config.amf_pointer).then_some(tmsi)
-        };
-        let named = match s_tmsi.and_then(ours) {
-            Some(tmsi) => Some(tmsi),
-            None => match n2::ue_message(pdu) {
-                Ok((_, n2::UeMessage::Initial(message))) => engine::named_tmsi(&message.nas, &self.config),
-                Ok(_) => return,
-                Err(fault) => return self.fault(assoc, &fault),
-            },
+        let named = match self.named(view, pdu) {
+            Ok(named) => named,
+            Err(Some(fault)) => return self.fault(assoc, &fault),
+            Err(None) => return,
         };
         let known = named.and_then(|tmsi| self.region.lookup(Key::Tmsi, u64::from(tmsi.0)));
         let refused = !self.admits(view, known.is_some());
@@ -116,9 +101,33 @@ impl Host {
         }
     }
 
+    /// The 5G-TMSI of ours that a first message names.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it; `None` if it is no first message.
+    pub(super) fn named(&self, view: &View, pdu: &[u8]) -> Result<Option<Tmsi>, Option<Box<Fault>>> {
+        let ours = |(set, pointer, tmsi): (u16, u8, Tmsi)| {
+            (set == self.config.amf_set && pointer == self.config.amf_pointer).then_some(tmsi)
+        };
+        let Route::Initial { s_tmsi, .. } = view.route else { return Err(None) };
+        match s_tmsi.and_then(ours) {
+            Some(tmsi) => Ok(Some(tmsi)),
+            None => match n2::ue_message(pdu) {
+                Ok((_, n2::UeMessage::Initial(message))) => Ok(engine::named_tmsi(&message.nas, &self.config)),
+                Ok(_) => Err(None),
+                Err(fault) => Err(Some(fault)),
+            },
+        }
+    }
+
     /// The first message of a UE that is not known, or has not proved to be who it says.
     pub(super) fn stranger(&mut self, assoc: AssocId, pdu: &[u8], kind: NfKind, refused: bool) {
         let Some(ltmsi) = self.ids.fresh(self.bucket) else {
+            if self.cluster.is_some() && self.input != 0 {
+                // This host has no buckets any more: another one takes the UE.
+                return self.egress.send(Command::Back { number: std::mem::take(&mut self.input) });
+            }
             return self.account.fault("limit", clock(), "a new UE: no number is free");
         };
         let slot = match self.own.insert(ltmsi) {
@@ -198,9 +207,18 @@ impl Host {
 
     /// An event for the UE of a slot.
     pub(super) fn deliver(&mut self, slot: Slot, parcel: &Parcel<'_>, kind: NfKind) {
+        let (arrived, input) = (self.arrived, self.input);
+        if self.cluster.is_some() {
+            let ltmsi = self.region.ltmsi_of(slot);
+            let octets = || parcel.encode(arrived, input, Vec::new());
+            let held = || Follow { slot, ltmsi: ltmsi.unwrap_or_default(), kind, octets: octets() };
+            if self.comes_late(held, ltmsi) {
+                return;
+            }
+        }
         let mut octets = std::mem::take(&mut self.scratch);
         octets.clear();
-        octets = parcel.encode(self.arrived, self.input, octets);
+        octets = parcel.encode(arrived, input, octets);
         // What waits already of this UE is not overtaken.
         let waits = self.held.contains_key(&slot) || self.post(slot, &octets, kind) != Place::Taken;
         if let Some(ltmsi) = self.region.ltmsi_of(slot).filter(|_| waits) {

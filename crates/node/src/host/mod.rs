@@ -13,6 +13,7 @@ mod door;
 mod egress;
 mod forward;
 mod gauge;
+mod handover;
 mod nodes;
 mod overload;
 pub(crate) mod pools;
@@ -58,7 +59,7 @@ use vireo_core::schedule::kind::NfKind;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo};
 use vireo_store::region::{Bell, JoinError, Key, Receiver, Region, RegionError, Slot, Snapshot, Worker};
 use vireo_subscribers::Udm;
-use vireo_types::{AssocId, Bucket, Instant, Ltmsi, Seid, Supi};
+use vireo_types::{AssocId, Bucket, Dnn, Instant, Ltmsi, Seid, SessionAddress, Supi};
 use vireo_wire::ngap::CauseMisc;
 
 /// Inputs, and records of each worker, taken in one go before other things are looked at.
@@ -183,7 +184,23 @@ pub enum Input {
     Claimed {
         /// Whose.
         supi: Supi,
+        /// The UE that has it.
+        ue: Ltmsi,
     },
+    /// In a cluster: the balancer has done all that was said before a question of this host.
+    Synced {
+        /// The number of the question.
+        number: u64,
+    },
+    /// In a cluster: a UE that had gone to another host with addresses of this one's part has them no more.
+    Returned {
+        /// The data network and the addresses.
+        of: Box<(Dnn, SessionAddress)>,
+    },
+    /// In a cluster: other hosts are to get this one's UEs, and it is to end then.
+    Leave,
+    /// In a cluster: it has nothing any more that others have not.
+    Left,
     /// No more input follows: finish what is there and end.
     Stop,
 }
@@ -380,7 +397,7 @@ impl Host {
         if let Some(member) = &member {
             (tmsi_key, part) = (member.welcome.tmsi_key, member.welcome.part);
             // None is this host's until a map says so.
-            plan::set_groups(&region, |_| plan::NOT_OURS);
+            plan::set_own(&region, |_| false);
         }
         let stateful = config.state.location == StateLocation::Memory;
         let instructions = Instructions { core: config.core.clone(), nfs: plan.nfs, tmsi_key, part, stateful };
@@ -465,6 +482,7 @@ impl Host {
     pub fn run(mut self) {
         let mut gauges = Instant::default();
         loop {
+            self.inputs.turn();
             let mut busy = self.committed();
             while let Ok(input) = self.inputs.urgent.try_recv() {
                 if matches!(input, Input::Stop) {
@@ -482,6 +500,9 @@ impl Host {
                     Err(TryRecvError::Disconnected) => return self.finish(),
                 }
                 busy = true;
+            }
+            if self.cluster.as_ref().is_some_and(|cluster| cluster.has_left) {
+                return self.finish();
             }
             self.push_again();
             self.on_time();
@@ -506,7 +527,8 @@ impl Host {
     /// Waits for an input, a worker or the time.
     fn sleep(&mut self) {
         let blocked = self.is_held_up();
-        let again = blocked || self.nodes.is_disconnecting();
+        let moving = self.cluster.as_ref().is_some_and(|cluster| cluster.is_moving());
+        let again = blocked || moving || self.nodes.is_disconnecting();
         let now = clock();
         let wait = self.timers.next().map_or(Duration::from_secs(1), |at| at.since(now).into());
         // A worker that makes room rings nobody for it.
@@ -562,6 +584,7 @@ impl Host {
 
     /// Takes one input.
     fn input(&mut self, input: Input) {
+        let Some(input) = self.sorted(input) else { return };
         self.arrived = match &input {
             Input::Ngap { at, .. } => *at,
             _ => clock(),
@@ -603,7 +626,11 @@ impl Host {
                 self.order(supi, &Parcel::Relocate { upf }, NfKind::Session, &reply);
             }
             Input::Map(map) => self.adopt(*map),
-            Input::Claimed { supi } => self.claimed(supi),
+            Input::Claimed { supi, ue } => self.claimed(supi, ue),
+            Input::Synced { number } => self.synced(number),
+            Input::Returned { of } => self.ids.returned(&of.0, &of.1),
+            Input::Leave => self.egress.send(Command::Leave),
+            Input::Left => self.leave(),
             Input::Crew(notice) => self.notice(notice),
             Input::Reclaimed { worker } => self.controller.reclaimed(worker),
             Input::Stop => {}

@@ -4,6 +4,8 @@ use super::plan;
 use rand::RngCore;
 use rand::rngs::StdRng;
 use vireo_core::Identifiers;
+use vireo_core::balance::HostId;
+use vireo_core::balance::moves;
 use vireo_core::config::CoreConfig;
 use vireo_core::pools::Range;
 use vireo_core::tmsi::TmsiCipher;
@@ -12,6 +14,9 @@ use vireo_types::{Bucket, Dnn, Ltmsi, PduSessionType, SessionAddress, Snssai, Tm
 
 /// How often a 5G-TMSI is drawn before the bucket counts as full: at half occupancy the chance to miss is 2^-32.
 const DRAWS: usize = 32;
+
+/// From one number of a bucket to the next that is tried; odd, so that all are.
+const STRIDE: u16 = 0x9e37;
 
 /// Who gives identifiers out in a worker.
 #[derive(Debug)]
@@ -22,6 +27,8 @@ pub(crate) struct Giver {
     cipher: TmsiCipher,
     /// The part of each pool of addresses, of how many.
     part: (u16, u16),
+    /// How many numbers of each bucket were given out by [`Giver::fresh`]; empty before the first.
+    given: Vec<u16>,
     rng: StdRng,
 }
 
@@ -34,6 +41,7 @@ impl Giver {
             dnns: config.dnns.iter().map(|d| (d.name.clone(), plan::ranges(d))).collect(),
             cipher: TmsiCipher::new(key),
             part,
+            given: Vec::new(),
             rng,
         }
     }
@@ -45,38 +53,62 @@ impl Giver {
 
     /// The owner of a bucket: buckets are dealt to slice 0 and the slices in turn.
     fn owner(&self, bucket: Bucket) -> usize {
-        usize::from(bucket.get()) % (self.slices.len() + 1)
+        usize::from(bucket.get()) % self.owners()
     }
 
-    /// A number of an owner's buckets that leads to nobody; of this host's, or if `group` says so, of those that have the
-    /// same hosts as another. Numbers are used again only after all others, so that a late message of a UE that is gone
-    /// does not meet its successor.
-    fn draw(&self, owner: usize, group: Option<u8>) -> Option<Ltmsi> {
-        let owners = self.slices.len() as u64 + 1;
-        let buckets = (u64::from(Bucket::COUNT) - owner as u64).div_ceil(owners);
+    /// Owners of buckets.
+    fn owners(&self) -> usize {
+        self.slices.len() + 1
+    }
+
+    /// A number of an owner's buckets here that leads to nobody. Numbers are used again only after all others, so that a
+    /// late message of a UE that is gone does not meet its successor.
+    fn draw(&self, owner: usize) -> Option<Ltmsi> {
+        let owners = self.owners() as u64;
+        // In the last column some slice may have none.
+        let buckets = u64::from(Bucket::COUNT) / owners;
         let next = self.region.board(plan::ltmsi_word(owner));
-        // Each host begins elsewhere: who takes over from another does not give numbers that this one gave a moment ago.
-        let first = (u64::from(self.part.0) << 16) / u64::from(self.part.1.max(1)) * buckets;
+        let first = u64::from(self.first_number()) * buckets;
         // All buckets of the owner in turn, so that each fills evenly.
         for _ in 0..=u16::MAX {
             let n = (first + next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) % (buckets << 16);
             let bucket = Bucket::new((owner as u64 + n % buckets * owners) as u16);
             let ltmsi = Ltmsi::new(bucket, (n / buckets) as u16);
-            let of = plan::group(&self.region, bucket);
-            if of == plan::NOT_OURS || group.is_some_and(|group| group != of) {
-                continue;
-            }
-            if self.region.slot_of(ltmsi).is_none() {
+            if plan::is_own(&self.region, bucket) && self.region.slot_of(ltmsi).is_none() {
                 return Some(ltmsi);
             }
         }
         None
     }
 
-    /// A number for a UE that is heard of for the first time, of slice 0; of a bucket that has the same hosts as `like`.
-    pub(crate) fn fresh(&self, like: Option<Bucket>) -> Option<Ltmsi> {
-        let group = like.map(|bucket| plan::group(&self.region, bucket)).filter(|group| *group != plan::NOT_OURS);
-        self.draw(0, group)
+    /// Each host begins elsewhere: who takes over from another does not give numbers that this one gave a moment ago.
+    fn first_number(&self) -> u16 {
+        ((u32::from(self.part.0) << 16) / u32::from(self.part.1.max(1))) as u16
+    }
+
+    /// A number for a UE that is heard of for the first time, of slice 0; in the column of the bucket by which its message
+    /// came to this host, so that it goes where the UE is if it has to be given again.
+    pub(crate) fn fresh(&mut self, by: Option<Bucket>) -> Option<Ltmsi> {
+        let bucket = by.and_then(|bucket| moves::in_column(bucket, 0, self.owners()));
+        let own = bucket.filter(|bucket| plan::is_own(&self.region, *bucket));
+        own.and_then(|bucket| self.next_of(bucket)).or_else(|| self.draw(0))
+    }
+
+    /// The next number of a bucket that leads to nobody.
+    fn next_of(&mut self, bucket: Bucket) -> Option<Ltmsi> {
+        self.given.resize(Bucket::COUNT.into(), 0);
+        let first = self.first_number();
+        let given = &mut self.given[usize::from(bucket.get())];
+        let ltmsis = (0..=u16::MAX).map(|_| {
+            *given = given.wrapping_add(1);
+            Ltmsi::new(bucket, first.wrapping_add(*given))
+        });
+        ltmsis.into_iter().find(|ltmsi| self.region.slot_of(*ltmsi).is_none())
+    }
+
+    /// The bucket that a 5G-TMSI tells.
+    pub(crate) fn bucket_of(&self, tmsi: Tmsi) -> Bucket {
+        self.cipher.bucket(tmsi)
     }
 
     /// The slice that a number is of: 0 = not known yet, else 1 + its position in the configuration.
@@ -121,28 +153,57 @@ impl Giver {
 
     /// Takes the addresses of a session that another host gave out, for the UE of a slot here.
     pub(crate) fn adopt(&self, slot: Slot, dnn: &Dnn, address: &SessionAddress) {
-        let Some((table, ranges)) = self.table(dnn) else { return };
-        let v4 = address.ipv4.and_then(|a| ranges[0]?.index_of_ipv4(a));
-        let v6 = address.ipv6_prefix.and_then(|a| ranges[1]?.index_of_ipv6(a));
-        for (n, number) in [(0, v4), (1, v6)] {
-            if let (Some(number), Some(numbers)) = (number, self.region.numbers(table + n))
-                && !numbers.reserve(number, slot)
-            {
+        for (numbers, number) in self.numbers_of(dnn, address) {
+            if !numbers.reserve(number, slot) {
                 tracing::error!(?address, "an address of a UE that was taken over is another UE's: please report it");
             }
         }
         self.region.clear_taken(slot);
     }
 
-    /// Gives a UE's addresses back.
-    pub(crate) fn give_back(&self, slot: Slot, dnn: &Dnn, address: &SessionAddress) {
-        let Some((table, ranges)) = self.table(dnn) else { return };
-        let v4 = address.ipv4.and_then(|a| ranges[0]?.index_of_ipv4(a));
-        let v6 = address.ipv6_prefix.and_then(|a| ranges[1]?.index_of_ipv6(a));
-        for (n, number) in [(0, v4), (1, v6)] {
-            if let (Some(number), Some(numbers)) = (number, self.region.numbers(table + n)) {
+    /// The numbers of a session's addresses, with their tables.
+    fn numbers_of(&self, dnn: &Dnn, address: &SessionAddress) -> impl Iterator<Item = (Numbers, u32)> {
+        let at = self.table(dnn).map(|(table, ranges)| {
+            let v4 = address.ipv4.and_then(|a| ranges[0]?.index_of_ipv4(a));
+            let v6 = address.ipv6_prefix.and_then(|a| ranges[1]?.index_of_ipv6(a));
+            [(table, v4), (table + 1, v6)]
+        });
+        at.into_iter().flatten().filter_map(|(table, number)| Some((self.region.numbers(table)?, number?)))
+    }
+
+    /// Gives a UE's addresses back. Those of another host's part are told to that host: which it is.
+    pub(crate) fn give_back(&self, slot: Slot, dnn: &Dnn, address: &SessionAddress) -> Option<HostId> {
+        let mut lender = None;
+        for (numbers, number) in self.numbers_of(dnn, address) {
+            numbers.give_back(number, slot);
+            lender = Some(self.part_of(&numbers, number)).filter(|part| *part != self.part.0).map(HostId);
+        }
+        lender
+    }
+
+    /// Whose part of a pool a number is of.
+    fn part_of(&self, numbers: &Numbers, number: u32) -> u16 {
+        let parts = u64::from(self.part.1.max(1));
+        // The last that begins no later, as `take` cuts them.
+        let begun = ((u64::from(number) + 1) * parts).div_ceil(u64::from(numbers.size().max(1)));
+        begun.saturating_sub(1) as u16
+    }
+
+    /// A UE goes to another host, with its addresses: nobody gets them here as long as it has them.
+    pub(crate) fn lend(&self, slot: Slot, dnn: &Dnn, address: &SessionAddress) {
+        for (numbers, number) in self.numbers_of(dnn, address) {
+            if self.part_of(&numbers, number) == self.part.0 {
+                numbers.lend(number, slot);
+            } else {
                 numbers.give_back(number, slot);
             }
+        }
+    }
+
+    /// The UE that addresses of this host's part had gone with has them no more.
+    pub(crate) fn returned(&self, dnn: &Dnn, address: &SessionAddress) {
+        for (numbers, number) in self.numbers_of(dnn, address) {
+            numbers.returned(number);
         }
     }
 
@@ -215,9 +276,12 @@ impl Identifiers for Ids<'_> {
         if self.giver.owner(current.bucket()) == home {
             return None;
         }
-        // Who keeps copies of the UE stays the same: a change of both at once could leave two of it behind.
-        let group = plan::group(&self.giver.region, current.bucket());
-        let ltmsi = self.giver.draw(home, Some(group))?;
+        // In the same column: the hosts that have the UE stay the same for ever.
+        let bucket = moves::in_column(current.bucket(), home, self.giver.owners())?;
+        // Numbers of slice 0 come in turn, and so do these; where one is in use another is found far off.
+        let number = |n: u16| current.number().wrapping_add(n.wrapping_mul(STRIDE));
+        let ltmsis = (0..=u16::MAX).map(|n| Ltmsi::new(bucket, number(n)));
+        let ltmsi = ltmsis.into_iter().find(|ltmsi| self.giver.region.slot_of(*ltmsi).is_none())?;
         self.giver.region.alias(self.slot, ltmsi).ok()?;
         Some(ltmsi)
     }

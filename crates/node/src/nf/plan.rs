@@ -30,13 +30,10 @@ const POISONED: u32 = 8;
 const BOARD_LTMSI: u32 = 16;
 /// Owners of buckets: slice 0 and the slices.
 pub(crate) const OWNERS: usize = 256;
-/// Of each bucket an octet, eight to a word: which of this host's groups it is of, [`NOT_OURS`] if it is none of this
-/// host's. All are of group 0 if there is one host.
-const BOARD_GROUPS: u32 = BOARD_LTMSI + OWNERS as u32;
-/// The group of buckets of other hosts.
-pub(crate) const NOT_OURS: u8 = u8::MAX;
+/// Of each bucket a bit, which is set if it is another host's.
+const BOARD_OTHERS: u32 = BOARD_LTMSI + OWNERS as u32;
 /// What is known of each NF.
-const BOARD_NF: u32 = BOARD_GROUPS + Bucket::COUNT as u32 / 8;
+const BOARD_NF: u32 = BOARD_OTHERS + Bucket::COUNT as u32 / u64::BITS;
 
 /// Words of an NF on the board: a cache line.
 const NF_WORDS: u32 = 8;
@@ -115,17 +112,18 @@ pub(crate) fn ltmsi_word(owner: usize) -> u32 {
     BOARD_LTMSI + owner.min(OWNERS - 1) as u32
 }
 
-/// The group that a bucket is of: buckets of one group have the same hosts.
-pub(crate) fn group(region: &Region, bucket: Bucket) -> u8 {
-    let (word, at) = (u32::from(bucket.get()) / 8, usize::from(bucket.get()) % 8);
-    region.board(BOARD_GROUPS + word).load(Ordering::Relaxed).to_le_bytes()[at]
+/// Whether UEs get numbers of a bucket here.
+pub(crate) fn is_own(region: &Region, bucket: Bucket) -> bool {
+    let (word, bit) = (u32::from(bucket.get()) / u64::BITS, u32::from(bucket.get()) % u64::BITS);
+    region.board(BOARD_OTHERS + word).load(Ordering::Relaxed) >> bit & 1 == 0
 }
 
-/// Says of what group each bucket is.
-pub(crate) fn set_groups(region: &Region, of: impl Fn(Bucket) -> u8) {
-    for word in 0..Bucket::COUNT / 8 {
-        let octets = std::array::from_fn(|at| of(Bucket::new(word * 8 + at as u16)));
-        region.board(BOARD_GROUPS + u32::from(word)).store(u64::from_le_bytes(octets), Ordering::Relaxed);
+/// Says of which buckets UEs get numbers here.
+pub(crate) fn set_own(region: &Region, is_own: impl Fn(Bucket) -> bool) {
+    for word in 0..u32::from(Bucket::COUNT) / u64::BITS {
+        let bits = (0..u64::BITS).filter(|bit| !is_own(Bucket::new((word * u64::BITS + bit) as u16)));
+        let others = bits.fold(0, |others, bit| others | 1_u64 << bit);
+        region.board(BOARD_OTHERS + word).store(others, Ordering::Relaxed);
     }
 }
 

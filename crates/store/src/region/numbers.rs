@@ -17,6 +17,9 @@ const NOTED: u64 = 1 << 63;
 const N_CURSOR: usize = 0;
 const N_USED: usize = 8;
 
+/// In the place of a number's owner: it has gone with its UE to another region.
+const LENT: u32 = u32::MAX;
+
 /// Numbers that are looked at for a free one, at most: about as long as a table may hold a worker up.
 const LOOKS: u64 = 1 << 16;
 
@@ -143,9 +146,27 @@ impl Numbers {
         if number >= self.size || !self.note(number, slot) {
             return false;
         }
+        if self.change(number, LENT, slot.0 + 1) {
+            return true;
+        }
         let done = self.change(number, 0, slot.0 + 1);
         if done {
             self.count(1);
+        }
+        done
+    }
+
+    /// A slot's number goes with its UE to another region: nobody is given it here until it is given back by
+    /// [`Numbers::returned`], or the UE comes back ([`Numbers::reserve`]). False if it is not this slot's.
+    pub fn lend(&self, number: u32, slot: Slot) -> bool {
+        number < self.size && self.change(number, slot.0 + 1, LENT)
+    }
+
+    /// A number that was lent is nobody's any more. False if it was not lent.
+    pub fn returned(&self, number: u32) -> bool {
+        let done = number < self.size && self.change(number, LENT, 0);
+        if done {
+            self.count(-1);
         }
         done
     }
@@ -280,5 +301,21 @@ mod tests {
             threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
         });
         assert_eq!((all.iter().collect::<HashSet<_>>().len(), numbers.used()), (800, 800));
+    }
+
+    #[test]
+    fn a_number_that_is_lent_is_nobodys_until_it_comes_back() {
+        let region = region([5, 0]);
+        let numbers = region.numbers(1).unwrap();
+        let (one, other) = (Slot(1), Slot(2));
+        let number = numbers.take(one).unwrap();
+        region.clear_taken(one);
+        assert!(!numbers.lend(number, other) && numbers.lend(number, one) && !numbers.lend(number, one));
+        let take = || numbers.take(other).inspect(|_| region.clear_taken(other));
+        assert_eq!(std::iter::from_fn(take).count(), 4, "all but that one");
+        assert!(!numbers.give_back(number, one) && numbers.reserve(number, one), "its UE is here again");
+        region.clear_taken(one);
+        assert!(numbers.lend(number, one) && numbers.returned(number) && !numbers.returned(number));
+        assert_eq!((take(), numbers.used()), (Some(number), 5));
     }
 }

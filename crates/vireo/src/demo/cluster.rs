@@ -1,10 +1,12 @@
 //! `--hosts`: the core as a balancer and hosts behind it, and `--fail-host`: one of the hosts dies, or is stopped and wakes
-//! when others have its UEs, while the UEs are busy.
+//! when others have its UEs, while the UEs are busy; `--join-after` and `--leave-after`: a host joins, one leaves.
 
 use super::text;
 use crate::cli::Failure;
+use crate::lab::Lab;
 use crate::lab::core::Core;
 use clap::ValueEnum;
+use std::fs::File;
 use std::time::{Duration, Instant};
 
 /// What befalls a host.
@@ -71,6 +73,35 @@ impl Doom {
         }
         if let Some((host, _)) = self.stopped.take_if(|(_, until)| now >= *until) {
             core.signal_host(host, libc::SIGCONT)?;
+        }
+        Ok(())
+    }
+}
+
+/// Lets a host join, and another one leave.
+#[derive(Debug)]
+pub(super) struct Change {
+    join: Option<Instant>,
+    leave: Option<Instant>,
+    log: File,
+}
+
+impl Change {
+    /// Each after so long, if at all; the host that joins writes to `log`.
+    pub(super) fn new(join: Option<Duration>, leave: Option<Duration>, log: File) -> Self {
+        let at = |after: Duration| Instant::now() + after;
+        Change { join: join.map(at), leave: leave.map(at), log }
+    }
+
+    /// Does it if it is time. The host with the most UEs leaves.
+    pub(super) fn work(&mut self, lab: &Lab, core: &mut Core) -> Result<(), Failure> {
+        let now = Instant::now();
+        if self.join.take_if(|due| now >= *due).is_some() {
+            core.add_host(lab, self.log.try_clone()?)?;
+        }
+        if self.leave.take_if(|due| now >= *due).is_some() {
+            let host = core.busiest_host()?;
+            core.let_host_leave(host)?;
         }
         Ok(())
     }

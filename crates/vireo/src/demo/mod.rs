@@ -14,7 +14,7 @@ use crate::lab::emulator::{self, EmulatorOptions, Load};
 use crate::lab::netns::interface_counters;
 use crate::lab::{Interrupt, Lab, N2, N6, create, has_ipv6};
 use clap::ValueEnum;
-use cluster::{Doom, Fate, Replication};
+use cluster::{Change, Doom, Fate, Replication};
 use kill::{Killer, Rate};
 use migrate::{Between, Migrator};
 use report::Report;
@@ -72,6 +72,12 @@ pub(crate) struct Args {
     /// When, from the first registration on [default: when all have registered and come back from idle]
     #[arg(long, value_name = "TIME", requires = "fail_host", value_parser = humantime::parse_duration)]
     fail_after: Option<Duration>,
+    /// When another host joins, from the first registration on
+    #[arg(long, value_name = "TIME", requires = "hosts", value_parser = humantime::parse_duration)]
+    join_after: Option<Duration>,
+    /// When the host with the most UEs leaves, from the first registration on
+    #[arg(long, value_name = "TIME", requires = "hosts", value_parser = humantime::parse_duration)]
+    leave_after: Option<Duration>,
     /// Write the result as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -141,6 +147,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let between = if args.upfs > 1 { Between::Upfs } else { Between::Slices };
     let options = core_options(args, &lab, between)?;
     let second = (args.upfs > 1).then(|| second::start(&lab, &networks())).transpose()?;
+    let log_of_more = log.try_clone()?;
     let mut core = Core::start(&lab, &options, log, &interrupt)?;
     core.wait_for_upfs(&interrupt)?;
     eprintln!("demo: the core is ready; {} UEs on {} gNBs, {} per second", args.ues, args.gnbs, args.rate);
@@ -152,6 +159,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let busy = Duration::from_secs_f64(f64::from(args.ues) / f64::from(args.rate));
     let after = args.fail_after.unwrap_or(busy + IN_THE_MIDDLE);
     let mut doom = args.fail_host.map(|fate| Doom::new(fate, after));
+    let mut change = Change::new(args.join_after, args.leave_after, log_of_more);
     let (mut most, mut counted) = (Vec::new(), Instant::now());
     let mut meanwhile = |core: &mut Core| {
         if args.hosts.is_some() && counted.elapsed() > COUNT_EVERY {
@@ -159,6 +167,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             spread(core, &mut most)?;
         }
         doom.as_mut().map_or(Ok(()), |doom| doom.work(core))?;
+        change.work(&lab, core)?;
         killers.iter_mut().flatten().try_for_each(|killer| killer.work(core))?;
         migrator.as_mut().map_or(Ok(()), |migrator| migrator.work(core))
     };

@@ -122,6 +122,8 @@ struct Member {
     api: String,
     /// It was made to fail.
     doomed: bool,
+    /// It was told to leave: it ends in good order.
+    leaves: bool,
 }
 
 impl Core {
@@ -140,7 +142,7 @@ impl Core {
         for (port, log) in (HOST_PORT..).zip(logs) {
             let api = format!("http://127.0.0.1:{port}");
             let process = start("host", "host", address(&api), log)?;
-            core.hosts.push(Member { process, api, doomed: false });
+            core.hosts.push(Member { process, api, doomed: false, leaves: false });
         }
         let deadline = Instant::now() + START_WITHIN;
         while !core.is_ready(options.hosts) {
@@ -153,6 +155,31 @@ impl Core {
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(core)
+    }
+
+    /// Starts a further host of a cluster, and waits until it can be asked how it is.
+    pub(crate) fn add_host(&mut self, lab: &Lab, log: File) -> Result<(), Failure> {
+        let api = format!("http://127.0.0.1:{}", usize::from(HOST_PORT) + self.hosts.len());
+        let mut command = Process::this_program();
+        command.args(["host", "--config", CONFIG]).env("VIREO_API__LISTEN", address(&api));
+        let process = Process::start("host", &lab.core, &mut command, Some(log))?;
+        self.hosts.push(Member { process, api: api.clone(), doomed: false, leaves: false });
+        let deadline = Instant::now() + START_WITHIN;
+        while status::fetch(&api, "/status?limit=0").is_err() {
+            self.check()?;
+            if Instant::now() > deadline {
+                return Err(Failure(format!("a host that was added is not ready after {START_WITHIN:?}")));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Tells a host of a cluster to leave it.
+    pub(crate) fn let_host_leave(&mut self, host: usize) -> Result<(), Failure> {
+        let Some(member) = self.hosts.get_mut(host) else { return Err(Failure("there is no such host".into())) };
+        member.leaves = true;
+        Ok(member.process.signal(libc::SIGTERM)?)
     }
 
     /// How many UEs it holds registered, as it says itself.
@@ -170,7 +197,7 @@ impl Core {
     /// CPU time of all its processes that are there.
     pub(crate) fn cpu(&self) -> Result<Duration, Failure> {
         let mut cpu = self.process.cpu()?;
-        for host in self.hosts.iter().filter(|host| !host.doomed) {
+        for host in self.hosts.iter().filter(|host| !host.doomed && !host.leaves) {
             cpu += host.process.cpu()?;
         }
         Ok(cpu)
@@ -186,7 +213,7 @@ impl Core {
             return counts(API);
         }
         let mut sum = Counts::default();
-        for host in self.hosts.iter().filter(|host| !host.doomed) {
+        for host in self.hosts.iter().filter(|host| !host.doomed && !host.leaves) {
             let Counts { gnbs, ues, registered, connected, sessions } = counts(&host.api)?;
             sum.gnbs = sum.gnbs.max(gnbs);
             sum.ues += ues;
@@ -203,7 +230,7 @@ impl Core {
             let status: Status = serde_json::from_str(&status::fetch(&host.api, "/status?limit=0")?)?;
             Ok(status.counts.registered)
         };
-        self.hosts.iter().map(|host| if host.doomed { Ok(0) } else { of(host) }).collect()
+        self.hosts.iter().map(|host| if host.doomed || host.leaves { Ok(0) } else { of(host) }).collect()
     }
 
     /// The host of a cluster that holds the most UEs.
@@ -287,7 +314,8 @@ impl Core {
     /// Fails if it has ended.
     pub(crate) fn check(&mut self) -> Result<(), Failure> {
         for host in self.hosts.iter_mut().filter(|host| !host.doomed) {
-            if let Some(status) = host.process.ended()? {
+            let ended = host.process.ended()?;
+            if let Some(status) = ended.filter(|status| !host.leaves || !status.success()) {
                 let words = host.process.last_words(LAST_WORDS);
                 return Err(Failure(format!("a host ended early ({status}); the core's last words:\n{words}")));
             }

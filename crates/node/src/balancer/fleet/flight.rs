@@ -4,6 +4,7 @@
 use crate::host::Input;
 use rustc_hash::FxHashSet;
 use std::collections::{BTreeMap, VecDeque};
+use vireo_core::schedule::estimate::ServiceTime;
 use vireo_types::{Duration, Instant};
 
 /// How long an input is kept of which no host says that it is carried out: many are by no commit, and are never spoken of.
@@ -12,19 +13,29 @@ const KEPT: Duration = Duration::from_secs(5);
 /// Inputs that are kept at most; then the oldest go.
 const MOST: usize = 1 << 20;
 
+/// As what an input counts among what its host has under way: the pool that deals with it, and how long that takes.
+pub(super) type Counted = (usize, ServiceTime);
+
 /// The inputs that a host was given and has not said to be done with, by their numbers.
 #[derive(Debug, Default)]
-pub(super) struct Flying(BTreeMap<u64, (Instant, Input)>);
+pub(super) struct Flying {
+    inputs: BTreeMap<u64, (Instant, Input, Option<Counted>)>,
+    /// Those that are under way no longer.
+    ended: Vec<Counted>,
+}
 
 impl Flying {
     /// The host is given an input.
-    pub(super) fn add(&mut self, number: u64, input: Input, now: Instant) {
-        self.0.insert(number, (now, input));
+    pub(super) fn add(&mut self, number: u64, input: Input, counted: Option<Counted>, now: Instant) {
+        self.inputs.insert(number, (now, input, counted));
         // Two at a time: it shrinks as long as there is something to let go.
         for _ in 0..2 {
-            let over = self.0.len() > MOST;
-            match self.0.first_entry() {
-                Some(oldest) if over || now.since(oldest.get().0) > KEPT => drop(oldest.remove()),
+            let over = self.inputs.len() > MOST;
+            match self.inputs.first_entry() {
+                Some(oldest) if over || now.since(oldest.get().0) > KEPT => {
+                    let (.., counted) = oldest.remove();
+                    self.ended.extend(counted);
+                }
                 _ => break,
             }
         }
@@ -32,13 +43,26 @@ impl Flying {
 
     /// It is done with one.
     pub(super) fn done(&mut self, number: u64) {
-        self.0.remove(&number);
+        self.back(number);
+    }
+
+    /// It has given one back.
+    pub(super) fn back(&mut self, number: u64) -> Option<Input> {
+        let (_, input, counted) = self.inputs.remove(&number)?;
+        self.ended.extend(counted);
+        Some(input)
+    }
+
+    /// What has ended since this was asked last.
+    pub(super) fn ended(&mut self) -> impl Iterator<Item = Counted> {
+        self.ended.drain(..)
     }
 
     /// Those that are not, in their order.
     pub(super) fn into_unfinished(self, now: Instant) -> Vec<(u64, Input)> {
         let late = |at: Instant| now.since(at) > KEPT;
-        self.0.into_iter().filter(|(_, (at, _))| !late(*at)).map(|(number, (_, input))| (number, input)).collect()
+        let recent = self.inputs.into_iter().filter(|(_, (at, ..))| !late(*at));
+        recent.map(|(number, (_, input, _))| (number, input)).collect()
     }
 }
 
@@ -96,14 +120,19 @@ mod tests {
     #[test]
     fn what_is_not_done_is_given_again_in_its_order_unless_it_is_old() {
         let (mut flying, second) = (Flying::default(), 1_000_000);
-        flying.add(1, input(), Instant(second));
+        flying.add(1, input(), Some((3, ServiceTime::new(7))), Instant(second));
         for number in [7, 3, 9] {
-            flying.add(number, input(), Instant(6 * second));
+            flying.add(number, input(), Some((number as usize, ServiceTime::new(7))), Instant(6 * second));
         }
         flying.done(7);
         flying.done(8);
+        flying.add(10, input(), None, Instant(6 * second));
+        assert!(flying.back(10).is_some() && flying.back(10).is_none());
+        assert_eq!(flying.ended().map(|(pool, _)| pool).collect::<Vec<_>>(), [7]);
+        flying.add(11, input(), None, Instant(6 * second + 1));
+        assert_eq!(flying.ended().map(|(pool, _)| pool).collect::<Vec<_>>(), [3], "of which no host has spoken");
         let numbers: Vec<u64> = flying.into_unfinished(Instant(7 * second)).into_iter().map(|(n, _)| n).collect();
-        assert_eq!(numbers, [3, 9]);
+        assert_eq!(numbers, [3, 9, 11]);
     }
 
     #[test]

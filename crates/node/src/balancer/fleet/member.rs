@@ -6,12 +6,13 @@ use crate::clock::clock;
 use crate::fabric::frame::{self, FrameError};
 use crate::fabric::message::{PoolLoad, ToBalancer};
 use crate::fabric::stream::Stream;
+use crate::host::Input;
 use rustix::event::epoll;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use vireo_core::balance::HostId;
-use vireo_types::Supi;
+use vireo_types::{Dnn, Ltmsi, SessionAddress, Supi};
 
 /// Pieces that are read of one host before others are.
 const PIECES: usize = 16;
@@ -27,6 +28,8 @@ pub(super) enum State {
     Serving,
     /// It may not join: told so, its connection ends.
     Refused,
+    /// It has nothing any more that others have not, and ends.
+    Left,
 }
 
 /// One connection.
@@ -51,7 +54,15 @@ pub(super) struct Said {
     pub(super) join: Option<SocketAddr>,
     pub(super) ready: bool,
     pub(super) report: Option<(f32, Vec<PoolLoad>)>,
-    pub(super) claims: Vec<Supi>,
+    pub(super) claims: Vec<(Supi, Ltmsi)>,
+    /// Replicas that have all its copies, each by the map of an epoch.
+    pub(super) caught_up: Vec<(u64, HostId)>,
+    /// Inputs for other hosts.
+    pub(super) back: Vec<(u64, Input)>,
+    /// Addresses that it has no more use for, and whose part they are of.
+    pub(super) returns: Vec<(HostId, Dnn, SessionAddress)>,
+    /// Whether it wants to leave.
+    pub(super) leaves: bool,
     /// Effects that another host has had sent already.
     pub(super) repeats: u64,
 }
@@ -80,7 +91,7 @@ impl Member {
         let now = clock();
         for _ in 0..PIECES {
             let read = self.stream.fill();
-            let serving = self.state == State::Serving;
+            let mut serving = said.ready || matches!(self.state, State::Serving | State::Left);
             while let Some(octets) = self.stream.frame()? {
                 let message: ToBalancer<'_> = frame::decode(octets)?;
                 let (key, command) = match message {
@@ -91,6 +102,7 @@ impl Member {
                     }
                     ToBalancer::Ready => {
                         said.ready = true;
+                        serving |= self.state == State::Starting;
                         continue;
                     }
                     // Only who serves has something to say of UEs.
@@ -109,13 +121,34 @@ impl Member {
                         self.flying.done(number);
                         continue;
                     }
-                    ToBalancer::Claim { supi } => {
-                        said.claims.push(supi);
+                    ToBalancer::Claim { supi, ue } => {
+                        said.claims.push((supi, ue));
                         continue;
                     }
                     ToBalancer::Report { cpu, pools } => {
                         said.report = Some((cpu, pools));
                         continue;
+                    }
+                    ToBalancer::CaughtUp { epoch, host } => {
+                        said.caught_up.push((epoch, host));
+                        continue;
+                    }
+                    ToBalancer::Back { number } => {
+                        said.back.extend(self.flying.back(number).map(|input| (number, input)));
+                        continue;
+                    }
+                    ToBalancer::Return { to, dnn, address } => {
+                        said.returns.push((to, dnn, address));
+                        continue;
+                    }
+                    ToBalancer::Leave => {
+                        said.leaves = true;
+                        continue;
+                    }
+                    // Answered in its order.
+                    ToBalancer::Sync { number } => {
+                        let Some(host) = self.host else { return Err(FrameError::Message) };
+                        (0, Command::Sync { host, number })
                     }
                 };
                 if key != 0 && repeats.has(key) {

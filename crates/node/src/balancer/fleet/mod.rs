@@ -23,7 +23,7 @@ use member::{Member, State};
 use rand::RngCore;
 use rustc_hash::FxHashMap;
 use rustix::event::epoll;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex};
@@ -31,6 +31,7 @@ use std::time::Duration;
 use steer::Steering;
 use vireo_core::balance::HostId;
 use vireo_core::balance::map::{BucketMap, SlicePart};
+use vireo_core::balance::moves::CatchUp;
 use vireo_core::balance::ring::Weighted;
 use vireo_core::config::CoreConfig;
 use vireo_types::{AssocId, Instant};
@@ -78,6 +79,12 @@ pub(crate) struct Fleet {
     next_host: u16,
     tmsi_key: [u8; 16],
     map: Option<BucketMap>,
+    /// Who has not all copies yet that the map wants.
+    catch_up: CatchUp,
+    /// Whether all buckets are where they are to be.
+    settled: bool,
+    /// Hosts that give their buckets away and leave.
+    draining: BTreeSet<HostId>,
     steering: Steering,
     nodes: FxHashMap<AssocId, Node>,
     upfs: FxHashMap<SocketAddr, bool>,
@@ -124,6 +131,9 @@ impl Fleet {
             next_host: 0,
             tmsi_key,
             map: None,
+            catch_up: CatchUp::default(),
+            settled: true,
+            draining: BTreeSet::new(),
             nodes: FxHashMap::default(),
             upfs: core.upfs.iter().map(|upf| (upf.n4, false)).collect(),
             number: 0,
@@ -182,6 +192,7 @@ impl Fleet {
             self.look();
             self.repeats.forget(now);
         }
+        self.advance();
         self.give_again();
         self.flush();
     }
@@ -214,6 +225,9 @@ impl Fleet {
         if said.repeats > 0 {
             self.metrics.messages(Flow::Repeats, said.repeats);
         }
+        if let Some(host) = member.host {
+            self.steering.ended(host, member.flying.ended());
+        }
         if let Some(copies) = said.join {
             self.join(token, copies);
         }
@@ -224,8 +238,18 @@ impl Fleet {
         if let (Some(host), Some((cpu, pools))) = (host, said.report) {
             self.steering.report(host, cpu, &pools);
         }
-        for supi in said.claims {
-            self.everyone_but(host, &ToHost::Claimed { supi });
+        for (supi, ue) in said.claims {
+            self.everyone_but(host, &ToHost::Claimed { supi, ue });
+        }
+        for (to, dnn, address) in said.returns {
+            self.tell(to, &ToHost::Returned { dnn, address });
+        }
+        self.again.extend(said.back);
+        if let Some(host) = host {
+            said.caught_up.into_iter().for_each(|(epoch, replica)| self.catch_up.said(host, epoch, replica));
+            if said.leaves {
+                self.drain(host);
+            }
         }
         if let Err(error) = heard {
             self.lose(token, &error);
@@ -292,6 +316,10 @@ impl Fleet {
             return tracing::debug!(%why, "a connection to the fabric ended");
         };
         self.steering.forget(host);
+        self.draining.remove(&host);
+        if member.state == State::Left {
+            return tracing::info!(host = host.0, "a host has left, and is gone");
+        }
         if self.serving.remove(&host).is_none() {
             return tracing::warn!(host = host.0, %why, "a host is gone before it was ready");
         }
@@ -306,27 +334,105 @@ impl Fleet {
         self.give_again();
     }
 
-    /// The next epoch's map for the hosts that there are now.
-    fn remap(&mut self) {
-        let mut hosts: Vec<HostId> = self.serving.keys().copied().collect();
-        hosts.sort_unstable();
+    /// The hosts, and the part that each is to have.
+    fn parts(&self) -> Vec<SlicePart> {
         let replication = self.config.replication;
+        let weight = |host: &HostId| if self.draining.contains(host) { 0.0 } else { 1.0 };
         let part = SlicePart {
             weight: 1.0,
             replicas: if replication.is_on() { replication.replicas } else { 0 },
-            hosts: hosts.iter().map(|host| Weighted { host: *host, weight: 1.0 }).collect(),
+            hosts: self.hosts().iter().map(|host| Weighted { host: *host, weight: weight(host) }).collect(),
         };
         // That of UEs whose slice is not known yet, and the slices.
-        let parts = vec![part; self.slices + 1];
+        vec![part; self.slices + 1]
+    }
+
+    /// The hosts that serve, in order.
+    fn hosts(&self) -> Vec<HostId> {
+        let mut hosts: Vec<HostId> = self.serving.keys().copied().collect();
+        hosts.sort_unstable();
+        hosts
+    }
+
+    /// The next epoch's map for the hosts that there are now.
+    fn remap(&mut self) {
+        let parts = self.parts();
         let map = match &self.map {
             Some(map) => map.next(&parts),
-            None => BucketMap::new(1, &parts),
+            None => BucketMap::first(&parts),
         };
-        self.steering.hosts(hosts.clone());
+        self.install(map);
+    }
+
+    /// Goes a step further towards where buckets are to be, when all have the copies that the last one wants.
+    fn advance(&mut self) {
+        if self.settled || !self.catch_up.is_over() {
+            return;
+        }
+        let Some(map) = &self.map else { return };
+        let parts = self.parts();
+        if let Some(next) = map.prepare(&parts).or_else(|| map.switch(&parts)) {
+            return self.install(next);
+        }
+        self.settled = true;
+        let nobody = parts.iter().all(|part| part.hosts.iter().all(|weighted| weighted.weight == 0.0));
+        let done: Vec<HostId> = self.draining.iter().copied().filter(|host| nobody || !map.has(*host)).collect();
+        for host in done {
+            self.dismiss(host);
+        }
+    }
+
+    /// A host is to give all to others, and to leave.
+    fn drain(&mut self, host: HostId) {
+        if self.serving.contains_key(&host) && self.draining.insert(host) {
+            tracing::info!(host = host.0, "a host wants to leave: others get its UEs");
+            self.settled = false;
+            self.steer();
+        }
+    }
+
+    /// A host has nothing any more, or there is nobody who could have it: it may end.
+    fn dismiss(&mut self, host: HostId) {
+        self.tell(host, &ToHost::Left);
+        let token = self.serving.remove(&host);
+        if let Some(member) = token.and_then(|token| self.members.get_mut(&token)) {
+            member.state = State::Left;
+        }
+        self.draining.remove(&host);
+        self.steering.forget(host);
+        tracing::info!(host = host.0, hosts = self.serving.len(), "a host leaves");
+        self.remap();
+    }
+
+    /// Tells whoever has just said something that all of it is done.
+    pub(crate) fn synced(&mut self, host: HostId, number: u64) {
+        if let Some(member) = self.members.values_mut().find(|member| member.host == Some(host)) {
+            member.stream.put(&ToHost::Synced { number });
+        }
+    }
+
+    fn tell(&mut self, host: HostId, message: &ToHost<'_>) {
+        if let Some(member) = self.serving.get(&host).and_then(|token| self.members.get_mut(token)) {
+            member.stream.put(message);
+        }
+    }
+
+    /// Lets UEs that are not known be steered to the hosts that stay.
+    fn steer(&mut self) {
+        let (leave, stay): (Vec<_>, Vec<_>) = self.hosts().into_iter().partition(|host| self.draining.contains(host));
+        self.steering.hosts(if stay.is_empty() { leave } else { stay });
+    }
+
+    /// From here on a map holds.
+    fn install(&mut self, map: BucketMap) {
+        self.steer();
+        let hosts = self.hosts();
         let address = |host: &HostId| Some((*host, self.members.get(self.serving.get(host)?)?.copies?));
         let sent = Map { hosts: hosts.iter().filter_map(address).collect(), buckets: map };
         tracing::info!(epoch = sent.buckets.epoch(), hosts = hosts.len(), "a new epoch");
         self.show(&sent);
+        self.catch_up = CatchUp::of(&sent.buckets);
+        self.settled = false;
         let message = ToHost::Map(Box::new(sent));
         self.everyone_but(None, &message);
         if let ToHost::Map(sent) = message {

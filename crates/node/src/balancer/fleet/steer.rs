@@ -1,5 +1,6 @@
 //! Which host an input goes to.
 
+use super::flight::Counted;
 use super::{Fleet, Node, SAID, UNSENT, pools};
 use crate::clock::clock;
 use crate::config::{NF_KINDS, SliceRuntime};
@@ -8,8 +9,8 @@ use crate::host::Input;
 use std::collections::VecDeque;
 use std::time::Duration;
 use vireo_core::balance::HostId;
-use vireo_core::balance::board::{Board, Estimate, PoolReport};
-use vireo_core::balance::steer::{self, Fleet as Hosts, Policy, Prefer, Request};
+use vireo_core::balance::board::{Board, PoolReport};
+use vireo_core::balance::steer::{self, Fleet as Hosts, Policy, Request};
 use vireo_core::config::CoreConfig;
 use vireo_core::engine;
 use vireo_core::n2::{self, Route, View};
@@ -53,8 +54,7 @@ impl Steering {
             core,
             slices: slices.to_vec(),
             cipher: TmsiCipher::new(tmsi_key),
-            // Hosts do not say yet when procedures end.
-            board: Board::new(pools, (report * STALE).into()).with(Estimate::Corrected),
+            board: Board::new(pools, (report * STALE).into()),
             hosts: Hosts::default(),
             times: vec![ServiceTime::new(FIRST_GUESS); pools],
             turn: 0,
@@ -63,12 +63,17 @@ impl Steering {
 
     /// These hosts serve.
     pub(super) fn hosts(&mut self, hosts: Vec<HostId>) {
-        self.hosts = Hosts::new(hosts).with(Prefer::MostLoaded);
+        self.hosts = Hosts::new(hosts);
     }
 
     /// A host is gone.
     pub(super) fn forget(&mut self, host: HostId) {
         self.board.forget(host);
+    }
+
+    /// A host is not at work any more for what it was given.
+    pub(super) fn ended(&mut self, host: HostId, of: impl Iterator<Item = Counted>) {
+        of.for_each(|(pool, time)| self.board.ended(host, pool, time));
     }
 
     /// A host has reported its load.
@@ -137,7 +142,10 @@ impl Fleet {
             _ => None,
         };
         match to {
-            Some(host) => self.one(host, number, input),
+            Some(host) => {
+                let counted = self.counts(&input);
+                self.one(host, number, input, counted)
+            }
             None => self.all(number, input),
         }
     }
@@ -148,19 +156,12 @@ impl Fleet {
             // Nobody has to know it; somebody answers.
             None => self.speaker(),
             Some(View { route: Route::Node, .. }) => None,
-            Some(view @ View { route: Route::Ue(id), .. }) => {
-                let bucket = id.ltmsi().bucket();
-                let owner = self.owner(bucket);
-                self.counts(owner, bucket, view);
-                owner
-            }
+            Some(View { route: Route::Ue(id), .. }) => self.owner(id.ltmsi().bucket()),
             Some(view @ View { route: Route::Initial { s_tmsi, .. }, .. }) => match self.steering.named(*s_tmsi, pdu) {
                 Some(tmsi) => {
                     let bucket = self.steering.cipher.bucket(tmsi);
                     *by = Some(bucket);
-                    let owner = self.owner(bucket);
-                    self.counts(owner, bucket, view);
-                    owner
+                    self.owner(bucket)
                 }
                 None => {
                     let (host, bucket) = self.first_contact(view)?;
@@ -185,11 +186,15 @@ impl Fleet {
         usize::from(bucket.get()) % (self.slices + 1) * NF_KINDS + view.kind.index()
     }
 
-    fn counts(&mut self, owner: Option<HostId>, bucket: Bucket, view: &View) {
+    /// As what an input counts among what is under way at its host.
+    fn counts(&self, input: &Input) -> Option<Counted> {
+        let (view, bucket) = match input {
+            Input::Ngap { view: Ok(view @ View { route: Route::Ue(id), .. }), .. } => (view, id.ltmsi().bucket()),
+            Input::Ngap { view: Ok(view), bucket, .. } => (view, (*bucket)?),
+            _ => return None,
+        };
         let pool = self.pool(bucket, view);
-        if let (Some(host), Some(time)) = (owner, self.steering.times.get(pool)) {
-            self.steering.board.sent(host, pool, *time);
-        }
+        Some((pool, *self.steering.times.get(pool)?))
     }
 
     /// The host of a UE that is not known, with a bucket of its own: by the policy, of the hosts of a bucket of UEs whose
@@ -198,23 +203,24 @@ impl Fleet {
         let map = self.map.as_ref()?;
         let steering = &mut self.steering;
         steering.turn += 1;
-        let slice_0 = steering.turn.wrapping_mul(self.slices as u64 + 1) % u64::from(Bucket::COUNT);
-        let bucket = Bucket::new((slice_0 - slice_0 % (self.slices as u64 + 1)) as u16);
+        // Those of slice 0 in turn, whose columns are whole: their UEs get numbers of their home slices there.
+        let slices = self.slices as u64 + 1;
+        let columns = u64::from(Bucket::COUNT) / slices;
+        let bucket = Bucket::new((steering.turn % columns * slices) as u16);
         let pool = view.kind.index();
         let slo = steering.slices.iter().map(|slice| slice.slo[pool]).min().unwrap_or(SliceRuntime::SLO);
         let owners = map.owners(bucket);
         let time = steering.times[pool];
         let request = Request { bucket, owners, pool, time, slo, turn: steering.turn };
         let choice = steer::choose(steering.policy, &request, &steering.hosts, &steering.board, clock())?;
-        steering.board.sent(choice.host, pool, time);
-        let next = (0..Bucket::COUNT).step_by(self.slices + 1).map(|n| Bucket::new(bucket.get().wrapping_add(n)));
+        let next = (0..columns).map(|n| Bucket::new(((steering.turn + n) % columns * slices) as u16));
         let own = next.into_iter().find(|bucket| map.owners(*bucket).primary() == Some(choice.host));
         // One that owns nothing has only just joined.
         own.map(|bucket| (choice.host, bucket)).or_else(|| Some((owners.primary()?, bucket)))
     }
 
     /// Gives an input to one host.
-    fn one(&mut self, host: HostId, number: u64, input: Input) -> Result<(), Input> {
+    fn one(&mut self, host: HostId, number: u64, input: Input, counted: Option<Counted>) -> Result<(), Input> {
         let Some(member) = self.serving.get(&host).and_then(|token| self.members.get_mut(token)) else {
             return Err(input);
         };
@@ -222,7 +228,11 @@ impl Fleet {
             return Err(input);
         }
         put(member, number, &input, true);
-        member.flying.add(number, input, clock());
+        member.flying.add(number, input, counted, clock());
+        self.steering.ended(host, member.flying.ended());
+        if let Some((pool, time)) = counted {
+            self.steering.board.sent(host, pool, time);
+        }
         Ok(())
     }
 
@@ -242,7 +252,7 @@ impl Fleet {
         // What asks for an answer is given again to who speaks then.
         let token = speaker.and_then(|speaker| self.serving.get(&speaker));
         if let (Input::Ngap { .. }, Some(member)) = (&input, token.and_then(|token| self.members.get_mut(token))) {
-            member.flying.add(number, input, clock());
+            member.flying.add(number, input, None, clock());
         }
         Ok(())
     }
