@@ -12,10 +12,11 @@ OUT ?= bench.json
 CRASH_KILLS ?= 10000
 CRASH_STOPS ?= 1000
 
-.PHONY: help setup build demo test check bench crash test-kernel-sctp fuzz-smoke clean
+.PHONY: help setup build demo cluster-demo test check bench crash test-kernel-sctp fuzz-smoke clean
 
 help:
 	@echo 'make demo              build, then 100 devices register, exchange traffic and leave, in namespaces of their own'
+	@echo 'make cluster-demo      build, then a cluster with 2,000 devices loses and gets hosts, and no device'
 	@echo 'make build             the release binary: $(VIREO)'
 	@echo 'make test              every test, with the independent witnesses (pycrate, tshark)'
 	@echo 'make check             format, clippy, house rules, licences'
@@ -33,6 +34,9 @@ build: setup
 
 demo: build
 	$(VIREO) demo $(ARGS)
+
+cluster-demo: build
+	$(VIREO) demo --cluster --ues 2000 $(ARGS)
 
 check: setup
 	@scripts/setup check

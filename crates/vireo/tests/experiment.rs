@@ -189,6 +189,20 @@ fn scale_out_is_measured_by_interfaces_and_by_queues() {
     assert!(quick.lines("modules.csv") > 2);
 }
 
+#[test]
+fn the_death_of_a_host_is_measured_with_copies_and_without() {
+    let Some(quick) = Quick::run("mmlite-fig7-host") else { return };
+    let summary = quick.summary();
+    let place = "host killed, 50% load, hot, ack one";
+    assert_eq!(median(&summary, &format!("lost UEs, {place}")), 0.0, "{summary}");
+    assert_eq!(median(&summary, &format!("failed procedures, {place}")), 0.0, "{summary}");
+    let lost = summary.figures.iter().find(|figure| figure.name.starts_with("lost UEs")).unwrap();
+    assert!(lost.baseline.as_ref().expect("measured").value.median > 10.0, "a third of 200 UEs or more: {summary}");
+    assert!(median(&summary, &format!("worst latency, {place}")) > 0.0);
+    assert!(quick.text("killed.svg").contains("stateful"));
+    assert_eq!(quick.lines("cases.csv"), 1 + 2);
+}
+
 /// Simulated experiments need no privileges, and give the same for the same seed.
 #[test]
 fn simulated_experiments_leave_the_same_results_each_time() {
@@ -216,7 +230,8 @@ fn what_there_is_not_is_told_before_anything_runs() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("vireo experiment --list"));
     let output = Command::new(VIREO).args(["experiment", "--list"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    let mmlite = ["mmlite-fig2c", "mmlite-fig7-nf", "mmlite-fig9", "soak"];
+    let mmlite =
+        ["mmlite-fig2c", "mmlite-fig2d", "mmlite-fig6", "mmlite-fig7-host", "mmlite-fig7-nf", "mmlite-fig9", "soak"];
     let pepc = ["iot", "isolation", "locking", "migration", "rebalance", "signalling", "takeover", "two-level"]
         .map(|name| format!("pepc-{name}"));
     let pepc: Vec<&str> = pepc.iter().map(String::as_str).collect();

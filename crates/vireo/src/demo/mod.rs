@@ -2,6 +2,7 @@
 //! register, get sessions, exchange packets with the data network and leave. Succeeds only if every UE did.
 
 mod cluster;
+mod events;
 mod kill;
 mod migrate;
 mod report;
@@ -11,10 +12,11 @@ use crate::cli::Failure;
 use crate::lab::capture::Capture;
 use crate::lab::core::{Core, CoreOptions, UE_NETWORKS};
 use crate::lab::emulator::{self, EmulatorOptions, Load};
+use crate::lab::members::Fate;
 use crate::lab::netns::interface_counters;
 use crate::lab::{Interrupt, Lab, N2, N6, create, has_ipv6};
 use clap::ValueEnum;
-use cluster::{Change, Doom, Fate, Replication};
+use cluster::{Change, Doom, Replication};
 use kill::{Killer, Rate};
 use migrate::{Between, Migrator};
 use report::Report;
@@ -60,11 +62,18 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     upfs: u8,
     /// Run the core as a cluster: a balancer and so many hosts behind it
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=16))]
+    #[arg(long, value_name = "N", group = "clusters", value_parser = clap::value_parser!(u16).range(1..=16))]
     #[arg(conflicts_with_all = ["kill_nf", "migrate", "upfs"])]
     hosts: Option<u16>,
+    /// Run a cluster of three hosts through what can befall it while its UEs are busy: hosts are killed, stopped, cut off and
+    /// added, and no UE may be lost. --rate is that of service requests then
+    #[arg(long, group = "clusters", conflicts_with_all = ["kill_nf", "kill_data", "migrate", "upfs", "datapath", "scenario", "pcap"])]
+    cluster: bool,
+    /// With --cluster: the time for an event and all that follows from it
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration, requires = "cluster")]
+    event_time: Duration,
     /// Which commits the hosts copy to one another
-    #[arg(long, value_enum, default_value_t = Replication::Hot, requires = "hosts")]
+    #[arg(long, value_enum, default_value_t = Replication::Hot, requires = "clusters")]
     replication: Replication,
     /// What befalls the host with the most UEs while these are busy
     #[arg(long, value_enum, requires = "hosts")]
@@ -130,6 +139,9 @@ fn text(value: impl ValueEnum) -> String {
 /// Does what `vireo demo` was asked.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let Rat::Nr = args.rat;
+    if args.cluster {
+        return events::run(args);
+    }
     if args.upfs > 1 && args.datapath != Datapath::Sockets {
         return Err(Failure("--upfs 2 needs --datapath sockets: two programs would take each other's frames".into()));
     }
@@ -147,7 +159,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let between = if args.upfs > 1 { Between::Upfs } else { Between::Slices };
     let options = core_options(args, &lab, between)?;
     let second = (args.upfs > 1).then(|| second::start(&lab, &networks())).transpose()?;
-    let log_of_more = log.try_clone()?;
     let mut core = Core::start(&lab, &options, log, &interrupt)?;
     core.wait_for_upfs(&interrupt)?;
     eprintln!("demo: the core is ready; {} UEs on {} gNBs, {} per second", args.ues, args.gnbs, args.rate);
@@ -159,7 +170,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let busy = Duration::from_secs_f64(f64::from(args.ues) / f64::from(args.rate));
     let after = args.fail_after.unwrap_or(busy + IN_THE_MIDDLE);
     let mut doom = args.fail_host.map(|fate| Doom::new(fate, after));
-    let mut change = Change::new(args.join_after, args.leave_after, log_of_more);
+    let mut change = Change::new(args.join_after, args.leave_after);
     let (mut most, mut counted) = (Vec::new(), Instant::now());
     let mut meanwhile = |core: &mut Core| {
         if args.hosts.is_some() && counted.elapsed() > COUNT_EVERY {

@@ -3,6 +3,7 @@
 //! `results/NAME/`: `summary.json` and SVG plots, and CSV tables with all that was measured.
 
 mod breakdown;
+mod cluster;
 mod fig2c;
 mod fig7;
 mod fig9;
@@ -108,6 +109,9 @@ const ALL: &[Experiment] = &[
     service_load::EXPERIMENT,
     fig2c::EXPERIMENT,
     fig7::EXPERIMENT,
+    cluster::fig2d::EXPERIMENT,
+    cluster::fig6::EXPERIMENT,
+    cluster::fig7::EXPERIMENT,
     fig9::EXPERIMENT,
     soak::EXPERIMENT,
     breakdown::EXPERIMENT,

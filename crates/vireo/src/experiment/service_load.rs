@@ -32,6 +32,8 @@ fn run(session: &Session) -> Result<Findings, Failure> {
         about: "The core as it comes.",
         slices: "[slice.default]\nsnssai = { sst = 1 }\n".into(),
         tables: String::new(),
+        hosts: 0,
+        host_part: None,
     };
     let rounds = session.repeat("service requests", |_| {
         windows.iter().map(|window| measure(session, &variant, *window)).collect::<Result<Vec<Point>, _>>()

@@ -57,6 +57,10 @@ pub(super) struct Variant {
     pub(super) slices: String,
     /// Further tables.
     pub(super) tables: String,
+    /// Hosts behind a balancer; 0 = the whole core as one process.
+    pub(super) hosts: usize,
+    /// The part of a processor that each host has at the most.
+    pub(super) host_part: Option<f64>,
 }
 
 impl Variant {
@@ -101,6 +105,8 @@ impl Session {
             slices: variant.slices.clone(),
             tables: variant.tables.clone(),
             processors: processors.to_vec(),
+            hosts: variant.hosts,
+            host_part: variant.host_part,
             ..CoreOptions::default()
         };
         let log = match &self.log {

@@ -129,7 +129,7 @@ impl Session {
         &self,
         core: &mut Core,
         steady: &Steady,
-        look: &mut dyn FnMut(&Core, f64) -> Result<(), Failure>,
+        look: &mut dyn FnMut(&mut Core, f64) -> Result<(), Failure>,
     ) -> Result<Outcome, Failure> {
         let mut beside = match &steady.beside {
             None => None,
@@ -162,7 +162,7 @@ impl Session {
         let began = result.steady_began_unix_us;
         let faults = watch.happened.iter().map(|(fault, at)| (*fault, (*at as f64 - began as f64) / 1e6)).collect();
         Ok(Outcome {
-            timeline: read(&std::fs::read_to_string(TIMELINE)?)?,
+            timeline: emulator::read_timeline(&std::fs::read_to_string(TIMELINE)?)?,
             faults,
             core_cpu_share: watch.cpu_share(began, result.steady_seconds),
             beside,
@@ -195,7 +195,7 @@ impl Watch<'_> {
             return Ok(None);
         }
         self.looked = Some(Instant::now());
-        self.samples.push((unix_us(), core.process.cpu()?.as_micros() as u64));
+        self.samples.push((unix_us(), core.cpu()?.as_micros() as u64));
         if self.since.is_none() && core.registered()? >= self.steady.resident() as usize {
             self.since = Some(Instant::now());
         }
@@ -228,28 +228,18 @@ impl Watch<'_> {
         let ended = began_unix_us + (seconds * 1e6) as u64;
         let mut within = self.samples.iter().filter(|(at, _)| (began_unix_us..=ended).contains(at));
         match (within.next(), within.next_back()) {
-            (Some(first), Some(last)) if last.0 > first.0 => (last.1 - first.1) as f64 / (last.0 - first.0) as f64,
+            // A host that has failed meanwhile takes its time with it.
+            (Some(first), Some(last)) if last.0 > first.0 => {
+                last.1.saturating_sub(first.1) as f64 / (last.0 - first.0) as f64
+            }
             _ => 0.0,
         }
     }
 }
 
-fn unix_us() -> u64 {
+/// Unix time in microseconds.
+pub(super) fn unix_us() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
-}
-
-/// The timeline as the emulator writes it.
-fn read(csv: &str) -> Result<Vec<(String, Bin)>, Failure> {
-    let wrong = |line: &str| Failure(format!("the emulator's timeline has a line that cannot be read: {line:?}"));
-    let row = |line: &str| -> Option<(String, Bin)> {
-        let mut cells = line.split(',');
-        let (at_s, name) = (cells.next()?.parse().ok()?, cells.next()?.to_owned());
-        let mut number = || cells.next()?.parse::<u64>().ok();
-        let (done, failed) = (number()?, number()?);
-        let mut ms = || number().map(|us| us as f64 / 1e3);
-        Some((name, Bin { at_s, done, failed, p50_ms: ms()?, p99_ms: ms()?, max_ms: ms()? }))
-    };
-    csv.lines().skip(1).map(|line| row(line).ok_or_else(|| wrong(line))).collect()
 }
 
 #[cfg(test)]
@@ -303,16 +293,6 @@ pub(super) mod tests {
             [&["vireo", "emulate", "--core", "127.0.0.1", "--rate", "100"].map(str::to_owned)[..], &words].concat();
         crate::cli::Cli::try_parse_from(line).expect("is a command line");
         assert_eq!(load().resident(), 594, "those that attach are off, and one in a hundred may be late");
-    }
-
-    #[test]
-    fn the_timeline_is_read() {
-        let text = "at_s,procedure,count,failures,p50_us,p99_us,max_us\n0.000,all,2,1,1500,2000,2500\n0.100,paging,1,0,7,7,7\n";
-        let rows = read(text).unwrap();
-        let bin = Bin { at_s: 0.0, done: 2, failed: 1, p50_ms: 1.5, p99_ms: 2.0, max_ms: 2.5 };
-        assert_eq!(rows[0], ("all".to_owned(), bin));
-        assert_eq!((rows[1].0.as_str(), rows[1].1.at_s), ("paging", 0.1));
-        assert!(read("head\n0.0,all,x\n").is_err());
     }
 
     #[test]

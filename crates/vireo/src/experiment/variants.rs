@@ -12,6 +12,8 @@ pub(super) fn unified(cores: &[usize]) -> Variant {
         about: "The stateful baseline: one NF for all procedures, in one worker process that keeps the contexts.",
         slices: slice(&[]),
         tables: format!("[pools]\nkey = \"wildcard\"\nworkers = 1\n{}\n[state]\nlocation = \"memory\"\n", on(cores)),
+        hosts: 0,
+        host_part: None,
     }
 }
 
@@ -22,6 +24,8 @@ pub(super) fn stateful(workers: u32) -> Variant {
         about: "The stateful baseline: worker processes that do everything and keep the contexts of their UEs.",
         slices: slice(&[]),
         tables: format!("[pools]\nkey = \"wildcard\"\nworkers = {workers}\n\n[state]\nlocation = \"memory\"\n"),
+        hosts: 0,
+        host_part: None,
     }
 }
 
@@ -41,6 +45,8 @@ pub(super) fn decomposed(
             "[pools]\nkey = \"slice,procedure\"\nnfs-per-worker = {nfs_per_worker}\n{}\n[state]\nlocation = \"shm\"\n",
             on(cores)
         ),
+        hosts: 0,
+        host_part: None,
     }
 }
 

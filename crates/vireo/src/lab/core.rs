@@ -1,5 +1,7 @@
 //! The core in the laboratory: `vireo run` as a process of its own with a configuration and subscribers made for it.
 
+use super::fabric::{self, Place};
+use super::members::{Fate, Member};
 use super::process::{self, Process};
 use super::{CORE, Interrupt, Lab, has_ipv6};
 use crate::cli::Failure;
@@ -7,7 +9,7 @@ use crate::{slice, status};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::time::{Duration, Instant};
-use vireo_node::api::{Counts, SlicesStatus, Status, UpfStatus};
+use vireo_node::api::{Counts, HostStatus, SlicesStatus, Status, UpfStatus};
 use vireo_subscribers::{OnExisting, Store, Subscriber};
 use vireo_types::Supi;
 
@@ -54,15 +56,16 @@ pub(crate) const HN_KEYS: [HnKey; 2] = [
 
 /// In the laboratory's own `/tmp`.
 pub(crate) const CONFIG: &str = "/tmp/vireo.toml";
+const UPF_CONFIG: &str = "/tmp/vireo-upf.toml";
 const DATABASE: &str = "/tmp/vireo.db";
 const API: &str = "http://127.0.0.1:9090";
-/// The first host of a cluster has this port, the others follow.
-const HOST_PORT: u16 = 9091;
+/// Where hosts find the balancer.
+pub(super) const FABRIC_PORT: u16 = 7770;
 /// UEs that are asked for in one go.
 const UES: usize = 1000;
 const START_WITHIN: Duration = Duration::from_secs(20);
 /// Lines of a log that are shown when its process failed.
-const LAST_WORDS: usize = 15;
+pub(super) const LAST_WORDS: usize = 15;
 
 /// The slice of a laboratory that says nothing else.
 const SLICES: &str = "[slice.default]\nsnssai = { sst = 1 }\n";
@@ -88,6 +91,11 @@ pub(crate) struct CoreOptions {
     pub(crate) other_slice: Option<(u64, u8)>,
     /// Hosts behind a balancer; 0 = the whole core as one process.
     pub(crate) hosts: usize,
+    /// The part of a processor that each host has at the most.
+    pub(crate) host_part: Option<f64>,
+    /// Whether a cluster's balancer has a namespace of its own, and the core's is that of a user plane that is a process of
+    /// its own.
+    pub(crate) apart: bool,
 }
 
 impl Default for CoreOptions {
@@ -102,6 +110,8 @@ impl Default for CoreOptions {
             processors: Vec::new(),
             other_slice: None,
             hosts: 0,
+            host_part: None,
+            apart: false,
         }
     }
 }
@@ -109,40 +119,42 @@ impl Default for CoreOptions {
 /// A running core.
 #[derive(Debug)]
 pub(crate) struct Core {
-    /// Its process: the whole core, or the balancer of a cluster.
+    /// The process in its namespace: the whole core, or the balancer of a cluster, or the user plane of one whose balancers
+    /// have namespaces of their own.
     pub(crate) process: Process,
-    /// The hosts behind a balancer.
+    /// These balancers.
+    balancers: Vec<Member>,
+    /// The hosts behind a balancer, by their seats.
     hosts: Vec<Member>,
-}
-
-/// A host of a cluster.
-#[derive(Debug)]
-struct Member {
-    process: Process,
-    api: String,
-    /// It was made to fail.
-    doomed: bool,
-    /// It was told to leave: it ends in good order.
-    leaves: bool,
+    options: CoreOptions,
+    log: File,
 }
 
 impl Core {
     /// Provisions, configures and starts it, and waits until it is ready. Its log goes to `log`.
     pub(crate) fn start(lab: &Lab, options: &CoreOptions, log: File, interrupt: &Interrupt) -> Result<Self, Failure> {
         prepare(options)?;
-        let start = |name: &'static str, role: &str, api: &str, log: File| {
-            let mut command = Process::this_program();
-            command.args([role, "--config", CONFIG]).env("VIREO_API__LISTEN", api);
-            let start = || Process::start(name, &lab.core, &mut command, Some(log));
-            process::on_processors(&options.processors, start)?.map_err(Failure::from)
+        let (role, file) = match (options.hosts, options.apart) {
+            (0, _) => ("run", CONFIG),
+            (_, true) => ("upf", UPF_CONFIG),
+            (_, false) => ("balancer", CONFIG),
         };
-        let role = if options.hosts > 0 { "balancer" } else { "run" };
-        let logs: Vec<File> = (0..options.hosts).map(|_| log.try_clone()).collect::<Result<_, _>>()?;
-        let mut core = Core { process: start("core", role, address(API), log)?, hosts: Vec::new() };
-        for (port, log) in (HOST_PORT..).zip(logs) {
-            let api = format!("http://127.0.0.1:{port}");
-            let process = start("host", "host", address(&api), log)?;
-            core.hosts.push(Member { process, api, doomed: false, leaves: false });
+        if options.hosts > 0 {
+            // The fabric comes with the first seat, and whoever is in the core's namespace listens on it.
+            lab.seat(Place::Host(0))?;
+        }
+        let mut command = Process::this_program();
+        command.args([role, "--config", file]).env("VIREO_API__LISTEN", address(API));
+        let output = log.try_clone()?;
+        let start = || Process::start("core", &lab.core, &mut command, Some(output));
+        let process = process::on_processors(&options.processors, start)??;
+        let mut core = Core { process, balancers: Vec::new(), hosts: Vec::new(), options: options.clone(), log };
+        if options.apart {
+            let balancer = Member::start(lab, Place::Balancer(0), options, core.log.try_clone()?)?;
+            core.balancers.push(balancer);
+        }
+        for _ in 0..options.hosts {
+            core.start_host(lab)?;
         }
         let deadline = Instant::now() + START_WITHIN;
         while !core.is_ready(options.hosts) {
@@ -157,29 +169,30 @@ impl Core {
         Ok(core)
     }
 
-    /// Starts a further host of a cluster, and waits until it can be asked how it is.
-    pub(crate) fn add_host(&mut self, lab: &Lab, log: File) -> Result<(), Failure> {
-        let api = format!("http://127.0.0.1:{}", usize::from(HOST_PORT) + self.hosts.len());
-        let mut command = Process::this_program();
-        command.args(["host", "--config", CONFIG]).env("VIREO_API__LISTEN", address(&api));
-        let process = Process::start("host", &lab.core, &mut command, Some(log))?;
-        self.hosts.push(Member { process, api: api.clone(), doomed: false, leaves: false });
+    fn start_host(&mut self, lab: &Lab) -> Result<usize, Failure> {
+        let number = self.hosts.len();
+        let place = Place::Host(u8::try_from(number)?);
+        self.hosts.push(Member::start(lab, place, &self.options, self.log.try_clone()?)?);
+        Ok(number)
+    }
+
+    /// Starts one more host, which joins some time later, and waits until it can be asked how it is; its number here.
+    pub(crate) fn add_host(&mut self, lab: &Lab) -> Result<usize, Failure> {
+        let number = self.start_host(lab)?;
         let deadline = Instant::now() + START_WITHIN;
-        while status::fetch(&api, "/status?limit=0").is_err() {
+        while self.host(number)?.status().is_err() {
             self.check()?;
             if Instant::now() > deadline {
                 return Err(Failure(format!("a host that was added is not ready after {START_WITHIN:?}")));
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        Ok(())
+        Ok(number)
     }
 
     /// Tells a host of a cluster to leave it.
     pub(crate) fn let_host_leave(&mut self, host: usize) -> Result<(), Failure> {
-        let Some(member) = self.hosts.get_mut(host) else { return Err(Failure("there is no such host".into())) };
-        member.leaves = true;
-        Ok(member.process.signal(libc::SIGTERM)?)
+        self.host(host)?.leave()
     }
 
     /// How many UEs it holds registered, as it says itself.
@@ -189,32 +202,26 @@ impl Core {
 
     /// Whether RAN nodes are served.
     fn is_ready(&self, hosts: usize) -> bool {
-        let status =
-            || -> Result<Status, Failure> { Ok(serde_json::from_str(&status::fetch(API, "/status?limit=0")?)?) };
-        status().is_ok_and(|status| status.hosts.len() == hosts)
+        self.overview().is_ok_and(|status| status.hosts.len() == hosts)
     }
 
     /// CPU time of all its processes that are there.
     pub(crate) fn cpu(&self) -> Result<Duration, Failure> {
         let mut cpu = self.process.cpu()?;
-        for host in self.hosts.iter().filter(|host| !host.doomed && !host.leaves) {
-            cpu += host.process.cpu()?;
+        for member in self.balancers.iter().chain(&self.hosts).filter(|member| member.is_well()) {
+            cpu += member.cpu()?;
         }
         Ok(cpu)
     }
 
     /// How many of everything it holds; in a cluster of each host that is there, but RAN nodes, which all hosts know.
     pub(crate) fn counts(&self) -> Result<Counts, Failure> {
-        let counts = |api: &str| -> Result<Counts, Failure> {
-            let status: Status = serde_json::from_str(&status::fetch(api, "/status?limit=0")?)?;
-            Ok(status.counts)
-        };
         if self.hosts.is_empty() {
-            return counts(API);
+            return Ok(self.overview()?.counts);
         }
         let mut sum = Counts::default();
-        for host in self.hosts.iter().filter(|host| !host.doomed && !host.leaves) {
-            let Counts { gnbs, ues, registered, connected, sessions } = counts(&host.api)?;
+        for host in self.hosts.iter().filter(|host| host.is_well()) {
+            let Counts { gnbs, ues, registered, connected, sessions } = host.status()?.counts;
             sum.gnbs = sum.gnbs.max(gnbs);
             sum.ues += ues;
             sum.registered += registered;
@@ -226,11 +233,13 @@ impl Core {
 
     /// UEs that each host of a cluster holds registered.
     pub(crate) fn registered_by_host(&self) -> Result<Vec<usize>, Failure> {
-        let of = |host: &Member| -> Result<usize, Failure> {
-            let status: Status = serde_json::from_str(&status::fetch(&host.api, "/status?limit=0")?)?;
-            Ok(status.counts.registered)
-        };
-        self.hosts.iter().map(|host| if host.doomed || host.leaves { Ok(0) } else { of(host) }).collect()
+        let of = |host: &Member| Ok(if host.is_well() { host.status()?.counts.registered } else { 0 });
+        self.hosts.iter().map(of).collect()
+    }
+
+    /// UEs of other hosts that those of a cluster keep copies of, all together.
+    pub(crate) fn copies(&self) -> Result<usize, Failure> {
+        self.hosts.iter().filter(|host| host.is_well()).map(|host| Ok(host.status()?.copies)).sum()
     }
 
     /// The host of a cluster that holds the most UEs.
@@ -240,25 +249,41 @@ impl Core {
         most.map(|(host, _)| host).ok_or_else(|| Failure("the core is one process: it has no hosts".into()))
     }
 
-    /// Sends a host of a cluster a signal; from then on it is not counted on.
-    pub(crate) fn signal_host(&mut self, host: usize, signal: libc::c_int) -> Result<(), Failure> {
-        let Some(member) = self.hosts.get_mut(host) else { return Err(Failure("there is no such host".into())) };
-        member.doomed = true;
-        Ok(member.process.signal(signal)?)
+    /// What a cluster's balancer says of a host, while it is in the map.
+    pub(crate) fn host_status(&self, host: usize) -> Result<Option<HostStatus>, Failure> {
+        let Some(host) = self.hosts.get(host) else { return Ok(None) };
+        Ok(self.overview()?.hosts.into_iter().find(|entry| host.has(&entry.address)))
+    }
+
+    /// Lets something befall a host of a cluster; from then on it is not counted on.
+    pub(crate) fn fail_host(&mut self, host: usize, fate: Fate) -> Result<(), Failure> {
+        self.host(host)?.befall(fate)
+    }
+
+    /// Ends what befell a host, if that has an end.
+    pub(crate) fn recover_host(&mut self, host: usize) -> Result<(), Failure> {
+        self.host(host)?.recover()
+    }
+
+    /// Whether a host has ended.
+    pub(crate) fn has_host_ended(&mut self, host: usize) -> Result<bool, Failure> {
+        self.host(host)?.has_ended()
+    }
+
+    fn host(&mut self, host: usize) -> Result<&mut Member, Failure> {
+        self.hosts.get_mut(host).ok_or_else(|| Failure("there is no such host".into()))
     }
 
     /// What its user plane has counted.
     pub(crate) fn user_plane(&self) -> Result<UpfStatus, Failure> {
-        let status: Status = serde_json::from_str(&status::fetch(API, "/status?limit=0")?)?;
-        status.upfs.into_iter().next().ok_or_else(|| Failure("the core has no UPF".into()))
+        self.overview()?.upfs.into_iter().next().ok_or_else(|| Failure("the core has no UPF".into()))
     }
 
     /// Waits until all its UPFs are associated.
     pub(crate) fn wait_for_upfs(&self, interrupt: &Interrupt) -> Result<(), Failure> {
         let deadline = Instant::now() + START_WITHIN;
         loop {
-            let status: Status = serde_json::from_str(&status::fetch(API, "/status?limit=0")?)?;
-            if status.upfs.iter().all(|upf| upf.associated) {
+            if self.overview()?.upfs.iter().all(|upf| upf.associated) {
                 return Ok(());
             }
             interrupt.check()?;
@@ -271,7 +296,7 @@ impl Core {
 
     /// Orders the move of a subscriber's sessions to another UPF; whether there is such a UE.
     pub(crate) fn relocate(&self, supi: &str, upf: &str) -> Result<bool, Failure> {
-        slice::order_relocation(API, supi, upf)
+        slice::order_relocation(self.api(), supi, upf)
     }
 
     /// Sessions that have come to another UPF and been let go by the one before.
@@ -286,40 +311,45 @@ impl Core {
     }
 
     fn labelled(&self, name: &str) -> Result<u64, Failure> {
-        let text = status::fetch(API, "/metrics")?;
+        let text = status::fetch(self.api(), "/metrics")?;
         Ok(text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap_or(0))
+    }
+
+    /// Its status interface; of a cluster, its balancer's.
+    fn api(&self) -> &str {
+        self.balancers.iter().find(|balancer| balancer.is_well()).map_or(API, Member::api)
+    }
+
+    /// What it says of itself; of a cluster, what its balancer does.
+    fn overview(&self) -> Result<Status, Failure> {
+        Ok(serde_json::from_str(&status::fetch(self.api(), "/status?limit=0")?)?)
     }
 
     /// Some of its UEs, from a number on, and how many it has in all.
     pub(crate) fn ues(&self, offset: usize) -> Result<Status, Failure> {
         let page = format!("/status?offset={offset}&limit={UES}&reveal_supi=true");
-        Ok(serde_json::from_str(&status::fetch(API, &page)?)?)
+        Ok(serde_json::from_str(&status::fetch(self.api(), &page)?)?)
     }
 
     /// Has a user moved; whether it had another worker before. `None` if nobody has the address any more.
     pub(crate) fn move_user(&self, address: &str, to: &str) -> Result<Option<bool>, Failure> {
-        Ok(slice::move_user(API, address, to)?.map(|moved| moved.moved > 0))
+        Ok(slice::move_user(self.api(), address, to)?.map(|moved| moved.moved > 0))
     }
 
     /// The slices of its user plane.
     pub(crate) fn slices(&self) -> Result<SlicesStatus, Failure> {
-        slice::slices(API)
+        slice::slices(self.api())
     }
 
     /// Its metrics without labels, by name.
     pub(crate) fn metrics(&self) -> Result<BTreeMap<String, f64>, Failure> {
-        Ok(plain_metrics(&status::fetch(API, "/metrics")?))
+        Ok(plain_metrics(&status::fetch(self.api(), "/metrics")?))
     }
 
     /// Fails if it has ended.
     pub(crate) fn check(&mut self) -> Result<(), Failure> {
-        for host in self.hosts.iter_mut().filter(|host| !host.doomed) {
-            let ended = host.process.ended()?;
-            if let Some(status) = ended.filter(|status| !host.leaves || !status.success()) {
-                let words = host.process.last_words(LAST_WORDS);
-                return Err(Failure(format!("a host ended early ({status}); the core's last words:\n{words}")));
-            }
-        }
+        self.hosts.iter_mut().try_for_each(Member::check)?;
+        self.balancers.iter_mut().try_for_each(Member::check)?;
         match self.process.ended()? {
             None => Ok(()),
             Some(status) => {
@@ -332,13 +362,8 @@ impl Core {
     /// Ends it in good order; anything but exit code 0 is a failure.
     pub(crate) fn stop(mut self) -> Result<(), Failure> {
         self.check()?;
-        for mut host in std::mem::take(&mut self.hosts) {
-            let status = host.process.terminate()?;
-            if !status.success() && !host.doomed {
-                let words = host.process.last_words(LAST_WORDS);
-                return Err(Failure(format!("a host did not end in good order ({status}); last words:\n{words}")));
-            }
-        }
+        std::mem::take(&mut self.hosts).into_iter().try_for_each(Member::stop)?;
+        std::mem::take(&mut self.balancers).into_iter().try_for_each(Member::stop)?;
         let status = self.process.terminate()?;
         if status.success() {
             return Ok(());
@@ -346,6 +371,15 @@ impl Core {
         let words = self.process.last_words(LAST_WORDS);
         Err(Failure(format!("the core did not end in good order ({status}); its last words:\n{words}")))
     }
+}
+
+/// Where the user plane has N4 that is a process of its own.
+fn upf_n4() -> String {
+    format!("{}:8805", fabric::CORE)
+}
+
+fn ipv6_pool() -> String {
+    if has_ipv6() { format!("ipv6-pool = {:?}", UE_NETWORKS[1]) } else { String::new() }
 }
 
 /// What a URL leads to.
@@ -363,6 +397,10 @@ pub(crate) fn plain_metrics(text: &str) -> BTreeMap<String, f64> {
 /// Makes the subscribers and [`CONFIG`].
 pub(crate) fn prepare(options: &CoreOptions) -> Result<(), Failure> {
     provision(options)?;
+    if options.apart {
+        let pools = format!("ipv4-pool = {:?}\n{}", UE_NETWORKS[0], ipv6_pool());
+        fs::write(UPF_CONFIG, format!("[upf]\nn4 = {:?}\nn3 = [\"{CORE}\"]\n\n[dnn.internet]\n{pools}\n", upf_n4()))?;
+    }
     Ok(fs::write(CONFIG, config(options))?)
 }
 
@@ -384,6 +422,10 @@ fn provision(options: &CoreOptions) -> Result<(), Failure> {
 /// The configuration of a core, as a file has it.
 pub(crate) fn config(options: &CoreOptions) -> String {
     let ciphering: Vec<String> = options.ciphering.iter().map(|c| format!("{c:?}")).collect();
+    let (n2, balancer) = match options.apart {
+        true => (fabric::n2(0), Place::Balancer(0).address()),
+        false => (CORE, fabric::CORE),
+    };
     let mut text = format!(
         r#"[core]
 plmns = ["99970"]
@@ -396,26 +438,33 @@ ipv4-pool = "{}"
 {}
 
 [n2]
-addresses = ["{CORE}"]
+addresses = ["{n2}"]
 
-[upf]
-n3 = ["{CORE}"]
 {}
-
 [subscribers]
 database = "{DATABASE}"
 "#,
         ciphering.join(", "),
         options.slices,
         options.ipv4_pool,
-        if has_ipv6() { format!("ipv6-pool = {:?}", UE_NETWORKS[1]) } else { String::new() },
-        options.upf,
+        ipv6_pool(),
+        match options.apart {
+            true => format!(
+                "[upf]\nenabled = false\n\n[n4]\nlisten = \"{balancer}:8805\"\n\n[[external-upf]]\nname = \"upf\"\nn4 = {:?}\n",
+                upf_n4()
+            ),
+            false => format!("[upf]\nn3 = [\"{CORE}\"]\n{}\n", options.upf),
+        },
     );
     for key in &HN_KEYS {
         text.push_str(&format!(
             "\n[[subscribers.home-network-key]]\nid = {}\nprofile = \"{}\"\nprivate = \"{}\"\n",
             key.id, key.profile, key.private
         ));
+    }
+    if options.hosts > 0 {
+        let hosts = options.hosts;
+        text.push_str(&format!("\n[cluster]\nbalancer = \"{balancer}:{FABRIC_PORT}\"\nhosts = {hosts}\n"));
     }
     text.push('\n');
     text.push_str(&options.tables);
@@ -440,12 +489,18 @@ mod tests {
         let options = CoreOptions {
             slices: "[slice.meters]\nsnssai = { sst = 3 }\n".into(),
             tables: "[log]\nlevel = \"warn\"\n".into(),
+            hosts: 2,
             ..CoreOptions::default()
         };
         fs::write(&path, config(&options)).unwrap();
         let config = Config::load(Some(&path)).unwrap();
         assert_eq!(config.n2.addresses, [std::net::IpAddr::from(CORE)]);
         assert_eq!(config.subscribers.database, DATABASE);
+        assert_eq!((config.cluster.hosts, config.cluster.balancer.ip()), (2, fabric::CORE.into()));
+        fs::write(&path, super::config(&CoreOptions { apart: true, ..options.clone() })).unwrap();
+        let apart = Config::load(Some(&path)).unwrap();
+        assert!(apart.upf.is_none() && apart.core.upfs.len() == 1);
+        assert_eq!(apart.cluster.balancer.ip(), Place::Balancer(0).address());
         assert_eq!((config.core.slices[0].snssai.sst, config.log.level.as_str()), (3, "warn"));
         let mut wrong = options.clone();
         wrong.ciphering = vec!["NEA9".into()];

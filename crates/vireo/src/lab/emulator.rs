@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use vireo_simulator::analysis::timeline::Bin;
 use vireo_types::Supi;
 
 const SAMPLE_EVERY: Duration = Duration::from_millis(10);
@@ -28,6 +29,8 @@ pub(crate) enum Load {
 /// What the emulator is told.
 #[derive(Clone, Debug)]
 pub(crate) struct EmulatorOptions {
+    /// Where the core has N2.
+    pub(crate) core: Vec<Ipv4Addr>,
     /// gNBs.
     pub(crate) gnbs: u32,
     /// UEs.
@@ -60,6 +63,7 @@ pub(crate) struct EmulatorOptions {
 impl Default for EmulatorOptions {
     fn default() -> Self {
         EmulatorOptions {
+            core: vec![CORE],
             gnbs: 2,
             ues: 1,
             first: 0,
@@ -333,7 +337,7 @@ fn arguments(options: &EmulatorOptions, result: &str) -> Result<Vec<String>, Fai
     let first: Supi = core::FIRST_IMSI.parse()?;
     let mut arguments: Vec<String> = vec!["emulate".into()];
     let mut add = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
-    add("--core", CORE.to_string());
+    options.core.iter().for_each(|core| add("--core", core.to_string()));
     add("--n2", options.address().to_string());
     add("--n3", options.address().to_string());
     add("--gnb-id", (1 + u32::from(options.number) * 1000).to_string());
@@ -358,4 +362,33 @@ fn arguments(options: &EmulatorOptions, result: &str) -> Result<Vec<String>, Fai
     }
     arguments.extend(options.more.iter().cloned());
     Ok(arguments)
+}
+
+/// The timeline as the emulator writes it.
+pub(crate) fn read_timeline(csv: &str) -> Result<Vec<(String, Bin)>, Failure> {
+    let wrong = |line: &str| Failure(format!("the emulator's timeline has a line that cannot be read: {line:?}"));
+    let row = |line: &str| -> Option<(String, Bin)> {
+        let mut cells = line.split(',');
+        let (at_s, name) = (cells.next()?.parse().ok()?, cells.next()?.to_owned());
+        let mut number = || cells.next()?.parse::<u64>().ok();
+        let (done, failed) = (number()?, number()?);
+        let mut ms = || number().map(|us| us as f64 / 1e3);
+        Some((name, Bin { at_s, done, failed, p50_ms: ms()?, p99_ms: ms()?, max_ms: ms()? }))
+    };
+    csv.lines().skip(1).map(|line| row(line).ok_or_else(|| wrong(line))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_timeline_is_read() {
+        let text = "at_s,procedure,count,failures,p50_us,p99_us,max_us\n0.000,all,2,1,1500,2000,2500\n0.100,paging,1,0,7,7,7\n";
+        let rows = read_timeline(text).unwrap();
+        let bin = Bin { at_s: 0.0, done: 2, failed: 1, p50_ms: 1.5, p99_ms: 2.0, max_ms: 2.5 };
+        assert_eq!(rows[0], ("all".to_owned(), bin));
+        assert_eq!((rows[1].0.as_str(), rows[1].1.at_s), ("paging", 0.1));
+        assert!(read_timeline("head\n0.0,all,x\n").is_err());
+    }
 }

@@ -5,24 +5,30 @@
 //!  emulator  N2, N3   vireo run             echo
 //! ```
 //!
+//! The hosts of a cluster are in namespaces of their own, joined to the core's by a switch ([`fabric`]).
+//!
 //! `vireo demo`, `vireo bench` and `vireo experiment` build on it. It knows how to start the programs and what the kernel
 //! counts of them; it knows nothing of what they say to each other.
 
 pub(crate) mod capture;
 pub(crate) mod core;
 pub(crate) mod emulator;
+pub(crate) mod fabric;
+mod limit;
+pub(crate) mod members;
 pub(crate) mod netns;
 pub(crate) mod process;
 pub(crate) mod upf;
 pub(crate) mod workers;
 
 use crate::cli::Failure;
+use fabric::{Fabric, Place, Seat};
 use netns::{InterfaceCounters, Netns};
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The core on the RAN's side: N2 and N3.
 pub(crate) const CORE: Ipv4Addr = Ipv4Addr::new(192, 168, 127, 1);
@@ -53,6 +59,8 @@ pub(crate) struct Lab {
     /// The RAN's.
     pub(crate) ran: Netns,
     dn: Netns,
+    /// Made when the first seat is asked for.
+    fabric: Mutex<Option<Fabric>>,
 }
 
 impl Lab {
@@ -83,7 +91,7 @@ impl Lab {
         for file in forwarding.iter().filter(|file| Path::new(file).exists()) {
             std::fs::write(file, "1").map_err(|e| Failure(format!("{file}: {e}")))?;
         }
-        let lab = Lab { core, ran, dn };
+        let lab = Lab { core, ran, dn, fabric: Mutex::new(None) };
         lab.start_echo()?;
         Ok(lab)
     }
@@ -92,6 +100,20 @@ impl Lab {
     pub(crate) fn prepare_xdp(&self) -> Result<(), Failure> {
         self.dn.run(|| netns::peer_of_xdp(DN_INTERFACE))??;
         Ok(self.ran.run(|| netns::peer_of_xdp(RAN_INTERFACE))??)
+    }
+
+    /// The seat of one of a cluster's roles: it stays, and its cable is plugged in. To be called from a thread in the core's
+    /// namespace.
+    pub(crate) fn seat(&self, place: Place) -> Result<Arc<Seat>, Failure> {
+        // What is done under the lock leaves it whole.
+        let mut fabric = self.fabric.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = match &mut *fabric {
+            Some(fabric) => fabric,
+            none => none.insert(Fabric::build(&self.core)?),
+        };
+        let seat = made.seat(place, &self.ran)?;
+        self.core.enter()?;
+        Ok(seat)
     }
 
     /// What the kernel counted on the data network's interface so far: `rx` is what came from the UEs.

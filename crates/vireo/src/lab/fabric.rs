@@ -1,0 +1,187 @@
+//! The network between the roles of a cluster: a switch in a namespace of its own, and for each role a namespace with a
+//! cable to the switch, which can be pulled. Balancers have another one to the RAN.
+//!
+//! ```text
+//!                  ran
+//!                   |
+//!   core         balancer     host      host   ...
+//!    |              |          |         |
+//!   -+--------------+----------+---------+------ switch
+//! ```
+
+use super::RAN;
+use super::netns::{Netns, NetnsError};
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+/// The core's namespace on the switch: the balancer, or the UPF where balancers have namespaces of their own.
+pub(crate) const CORE: Ipv4Addr = Ipv4Addr::new(192, 168, 129, 1);
+/// The interface of a role towards the switch.
+const INTERFACE: &str = "fabric0";
+/// In the switch's namespace.
+const BRIDGE: &str = "switch";
+
+/// Whose seat it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    /// A host's, by its number.
+    Host(u8),
+    /// A balancer's, by its number.
+    Balancer(u8),
+}
+
+impl Place {
+    /// Its address on the switch.
+    pub(crate) fn address(self) -> Ipv4Addr {
+        match self {
+            Place::Host(number) => Ipv4Addr::new(192, 168, 129, 10 + number),
+            Place::Balancer(number) => Ipv4Addr::new(192, 168, 129, 2 + number),
+        }
+    }
+
+    /// Its port of the switch.
+    fn port(self) -> String {
+        match self {
+            Place::Host(number) => format!("host{number}"),
+            Place::Balancer(number) => format!("balancer{number}"),
+        }
+    }
+}
+
+/// A balancer's address on N2.
+pub(crate) fn n2(balancer: u8) -> Ipv4Addr {
+    Ipv4Addr::new(192, 168, 140 + balancer, 1)
+}
+
+/// The switch and what is joined to it.
+#[derive(Debug)]
+pub(super) struct Fabric {
+    switch: Arc<Netns>,
+    seats: BTreeMap<Place, Arc<Seat>>,
+}
+
+/// A namespace for a role, and its cable.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    /// Where its processes run.
+    pub(crate) netns: Netns,
+    /// Its address on the switch.
+    pub(crate) address: Ipv4Addr,
+    switch: Arc<Netns>,
+    port: String,
+}
+
+impl Fabric {
+    /// A switch that the core is joined to. The calling thread is in another namespace afterwards.
+    pub(super) fn build(core: &Netns) -> Result<Self, NetnsError> {
+        let switch = Netns::new()?;
+        switch.ip(&format!("link add {BRIDGE} type bridge"))?;
+        switch.ip(&format!("link set {BRIDGE} up"))?;
+        join(&switch, "core", core, CORE)?;
+        Ok(Fabric { switch: Arc::new(switch), seats: BTreeMap::new() })
+    }
+
+    /// A seat, with its cable plugged in. The calling thread may be in another namespace afterwards.
+    pub(super) fn seat(&mut self, place: Place, ran: &Netns) -> Result<Arc<Seat>, NetnsError> {
+        if let Some(seat) = self.seats.get(&place) {
+            seat.plug()?;
+            return Ok(Arc::clone(seat));
+        }
+        let (address, port, netns) = (place.address(), place.port(), Netns::new()?);
+        join(&self.switch, &port, &netns, address)?;
+        if let Place::Balancer(number) = place {
+            let near = n2(number);
+            let far = Ipv4Addr::from(near.to_bits() + 1);
+            Netns::join(
+                (&netns, "n2", &format!("{near}/24")),
+                (ran, &format!("ran{}", number + 1), &format!("{far}/24")),
+            )?;
+            // The gNBs have one address, wherever they send from.
+            netns.ip(&format!("route add {RAN}/32 via {far}"))?;
+        }
+        let seat = Arc::new(Seat { netns, address, switch: Arc::clone(&self.switch), port });
+        self.seats.insert(place, Arc::clone(&seat));
+        Ok(seat)
+    }
+}
+
+impl Seat {
+    /// Pulls its cable: nothing comes or goes, and nobody is told but by silence.
+    pub(crate) fn pull(&self) -> Result<(), NetnsError> {
+        self.switch.ip(&format!("link set {} down", self.port))
+    }
+
+    /// Puts it back.
+    pub(crate) fn plug(&self) -> Result<(), NetnsError> {
+        self.switch.ip(&format!("link set {} up", self.port))
+    }
+}
+
+/// A cable from a port of the switch to a namespace, which has this address there.
+fn join(switch: &Netns, port: &str, netns: &Netns, address: Ipv4Addr) -> Result<(), NetnsError> {
+    switch.ip(&format!("link add {port} type veth peer name {INTERFACE} netns {}", netns.path()))?;
+    switch.ip(&format!("link set {port} master {BRIDGE} up"))?;
+    netns.ip(&format!("address add {address}/24 dev {INTERFACE}"))?;
+    netns.ip(&format!("link set {INTERFACE} up"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::time::Duration;
+
+    /// What a seat sends comes to the core, not while its cable is pulled, and again when it is back.
+    #[test]
+    fn a_cable_can_be_pulled_and_put_back() {
+        let (Ok(core), Ok(ran)) = (Netns::new(), Netns::new()) else {
+            eprintln!("skipped: only root may make network namespaces here");
+            return;
+        };
+        let mut fabric = Fabric::build(&core).unwrap();
+        let seat = fabric.seat(Place::Host(1), &ran).unwrap();
+        assert_eq!(seat.address, Ipv4Addr::new(192, 168, 129, 11));
+        core.enter().unwrap();
+        let receiver = UdpSocket::bind((CORE, 7000)).unwrap();
+        let comes = |within_ms| {
+            receiver.set_read_timeout(Some(Duration::from_millis(within_ms))).unwrap();
+            let sent = seat.netns.run(|| {
+                let sender = UdpSocket::bind((seat.address, 0))?;
+                sender.send_to(b"?", (CORE, 7000))
+            });
+            sent.unwrap().is_ok() && receiver.recv(&mut [0; 8]).is_ok()
+        };
+        assert!(comes(5000));
+        seat.pull().unwrap();
+        assert!(!comes(200));
+        assert_eq!(
+            fabric.seat(Place::Host(1), &ran).unwrap().address,
+            seat.address,
+            "whoever takes it finds it joined"
+        );
+        // Nothing is kept, so the first may go while the link comes up.
+        assert!((0..25).any(|_| comes(200)));
+    }
+
+    #[test]
+    fn a_balancer_is_reached_from_the_gnbs_address() {
+        let (Ok(core), Ok(ran)) = (Netns::new(), Netns::new()) else {
+            eprintln!("skipped: only root may make network namespaces here");
+            return;
+        };
+        let mut fabric = Fabric::build(&core).unwrap();
+        let seat = fabric.seat(Place::Balancer(1), &ran).unwrap();
+        ran.ip(&format!("address add {RAN}/24 dev lo")).unwrap();
+        seat.netns.enter().unwrap();
+        let receiver = UdpSocket::bind((n2(1), 7000)).unwrap();
+        receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        ran.enter().unwrap();
+        let sender = UdpSocket::bind((RAN, 7001)).unwrap();
+        sender.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        sender.send_to(b"?", (n2(1), 7000)).unwrap();
+        let (_, from) = receiver.recv_from(&mut [0; 8]).unwrap();
+        receiver.send_to(b"!", from).unwrap();
+        assert_eq!(sender.recv(&mut [0; 8]).unwrap(), 1);
+    }
+}

@@ -1,0 +1,161 @@
+//! The processes of a cluster in the laboratory, each in a namespace of its own, and what befalls them.
+
+use super::Lab;
+use super::core::{CONFIG, CoreOptions, FABRIC_PORT, LAST_WORDS};
+use super::fabric::{Place, Seat, n2};
+use super::limit::Limit;
+use super::process::{self, Process};
+use crate::cli::Failure;
+use crate::status;
+use clap::ValueEnum;
+use std::fs::File;
+use std::sync::Arc;
+use std::time::Duration;
+use vireo_node::api::Status;
+
+/// Where each has its status interface.
+const API_PORT: u16 = 9090;
+
+/// What befalls a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Fate {
+    /// SIGKILL
+    Kill,
+    /// SIGSTOP, and SIGCONT when others have its UEs
+    Stop,
+    /// Its cable is pulled, and put back when others have its UEs
+    Cut,
+}
+
+impl Fate {
+    /// All of them.
+    pub(crate) const ALL: [Fate; 3] = [Fate::Kill, Fate::Stop, Fate::Cut];
+
+    /// What happened to the host, in a word or two.
+    pub(crate) fn told(self) -> &'static str {
+        match self {
+            Fate::Kill => "killed",
+            Fate::Stop => "stopped",
+            Fate::Cut => "cut off",
+        }
+    }
+}
+
+/// One of a cluster's processes.
+#[derive(Debug)]
+pub(super) struct Member {
+    name: &'static str,
+    process: Process,
+    seat: Arc<Seat>,
+    api: String,
+    fate: Option<Fate>,
+    /// It was told to leave: it ends in good order.
+    leaves: bool,
+    /// After the process: it can only be removed when that has ended.
+    _limit: Option<Limit>,
+}
+
+impl Member {
+    /// Starts it on its seat of the laboratory, by the configuration that is there.
+    pub(super) fn start(lab: &Lab, place: Place, options: &CoreOptions, log: File) -> Result<Self, Failure> {
+        let seat = lab.seat(place)?;
+        let address = seat.address;
+        let mut command = Process::this_program();
+        let (name, limit) = match place {
+            Place::Host(number) => {
+                command.env("VIREO_CLUSTER__LISTEN", format!("{address}:0"));
+                ("host", options.host_part.map(|part| Limit::new(&format!("host-{number}"), part)).transpose()?)
+            }
+            Place::Balancer(number) => {
+                command.env("VIREO_CLUSTER__BALANCER", format!("{address}:{FABRIC_PORT}"));
+                command.env("VIREO_N2__ADDRESSES", format!("[\"{}\"]", n2(number)));
+                ("balancer", None)
+            }
+        };
+        command.args([name, "--config", CONFIG]).env("VIREO_API__LISTEN", format!("{address}:{API_PORT}"));
+        let start = || Process::start(name, &seat.netns, &mut command, Some(log));
+        let process = process::on_processors(&options.processors, start)??;
+        // At once: it has started nothing yet.
+        limit.as_ref().map_or(Ok(()), |limit| limit.take(process.pid()))?;
+        let api = format!("http://{address}:{API_PORT}");
+        Ok(Member { name, process, seat, api, fate: None, leaves: false, _limit: limit })
+    }
+
+    /// Its status interface.
+    pub(super) fn api(&self) -> &str {
+        &self.api
+    }
+
+    /// Whether it is to be counted on: nothing has befallen it, and it was not told to leave.
+    pub(super) fn is_well(&self) -> bool {
+        self.fate.is_none() && !self.leaves
+    }
+
+    /// Tells it to leave.
+    pub(super) fn leave(&mut self) -> Result<(), Failure> {
+        self.leaves = true;
+        Ok(self.process.signal(libc::SIGTERM)?)
+    }
+
+    /// Whether this address is its own, with any port.
+    pub(super) fn has(&self, address: &str) -> bool {
+        address.rsplit_once(':').is_some_and(|(ip, _)| ip == self.seat.address.to_string())
+    }
+
+    /// What it says of itself.
+    pub(super) fn status(&self) -> Result<Status, Failure> {
+        Ok(serde_json::from_str(&status::fetch(&self.api, "/status?limit=0")?)?)
+    }
+
+    /// CPU time of its processes.
+    pub(super) fn cpu(&self) -> Result<Duration, Failure> {
+        Ok(self.process.cpu()?)
+    }
+
+    /// Brings it about.
+    pub(super) fn befall(&mut self, fate: Fate) -> Result<(), Failure> {
+        self.fate = Some(fate);
+        match fate {
+            Fate::Kill => Ok(self.process.signal(libc::SIGKILL)?),
+            Fate::Stop => Ok(self.process.signal(libc::SIGSTOP)?),
+            Fate::Cut => Ok(self.seat.pull()?),
+        }
+    }
+
+    /// Ends what befell it, if that has an end.
+    pub(super) fn recover(&mut self) -> Result<(), Failure> {
+        match self.fate {
+            Some(Fate::Stop) => Ok(self.process.signal(libc::SIGCONT)?),
+            Some(Fate::Cut) => Ok(self.seat.plug()?),
+            Some(Fate::Kill) | None => Ok(()),
+        }
+    }
+
+    /// Whether it has ended.
+    pub(super) fn has_ended(&mut self) -> Result<bool, Failure> {
+        Ok(self.process.ended()?.is_some())
+    }
+
+    /// Fails if it has ended although nothing has befallen it.
+    pub(super) fn check(&mut self) -> Result<(), Failure> {
+        let (fate, leaves) = (self.fate, self.leaves);
+        match self.process.ended()?.filter(|status| fate.is_none() && !(leaves && status.success())) {
+            None => Ok(()),
+            Some(status) => Err(self.failure(&format!("ended early ({status})"))),
+        }
+    }
+
+    /// Ends it: in good order, if nothing has befallen it.
+    pub(super) fn stop(mut self) -> Result<(), Failure> {
+        if self.fate.is_some() {
+            return Ok(());
+        }
+        let status = self.process.terminate()?;
+        if status.success() { Ok(()) } else { Err(self.failure(&format!("did not end in good order ({status})"))) }
+    }
+
+    fn failure(&self, what: &str) -> Failure {
+        let words = self.process.last_words(LAST_WORDS);
+        Failure(format!("a {} {what}; the core's last words:\n{words}", self.name))
+    }
+}
