@@ -34,6 +34,13 @@ pub fn growth(points: &[(f64, f64)]) -> Growth {
     Growth { from: at(first.0), to: at(last.0) }
 }
 
+/// How much of its first value something grows that goes on growing: twice the lesser of what it grew in the first and in the
+/// second half. A leak shows in both; what has needed more room once, and keeps it, in one.
+pub fn lasting(points: &[(f64, f64)]) -> f64 {
+    let (first, second) = points.split_at(points.len() / 2);
+    2.0 * growth(first).share().min(growth(second).share())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,6 +55,18 @@ mod tests {
         let leak = growth(&of(0.1));
         assert!((leak.share() - 0.3).abs() < 0.02, "{leak:?}");
         assert!(growth(&of(-0.1)).share() < -0.25);
+    }
+
+    #[test]
+    fn one_step_is_no_leak() {
+        let of = |value: fn(u32) -> f64| -> Vec<(f64, f64)> { (0..300).map(|n| (f64::from(n), value(n))).collect() };
+        for at in [40.0, 75.0, 150.0, 200.0, 260.0] {
+            let step: Vec<_> = (0..300).map(f64::from).map(|n| (n, if n < at { 100.0 } else { 143.0 })).collect();
+            assert!(lasting(&step) < 0.01, "a step at {at}: {}", lasting(&step));
+        }
+        assert!((lasting(&of(|n| 100.0 + 0.1 * f64::from(n))) - 0.28).abs() < 0.03);
+        assert!(lasting(&of(|n| 100.0 + f64::from(n / 50) * 8.0)) > 0.2, "steps that go on are one");
+        assert!(lasting(&[(0.0, 1.0)]).abs() < f64::EPSILON);
     }
 
     #[test]

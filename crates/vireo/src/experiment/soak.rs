@@ -9,7 +9,7 @@ use crate::lab::core::Core;
 use crate::lab::workers::{self, Holdings};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use vireo_simulator::analysis::growth::growth;
+use vireo_simulator::analysis::growth::lasting;
 use vireo_simulator::analysis::timeline::Bin;
 use vireo_simulator::faults::{Kind, schedule};
 use vireo_simulator::results::plot::{At, Axis, Chart};
@@ -181,8 +181,7 @@ fn findings(limit: f64, seed: u64, steady: &Steady, outcome: &Outcome, marks: &[
         }
     }
     for (name, points) in &lines {
-        let grown = growth(points).share() * 100.0;
-        let figure = Figure::new(format!("growth of {name}"), "%", one(grown)?);
+        let figure = Figure::new(format!("lasting growth of {name}"), "%", one(lasting(points) * 100.0)?);
         // What is used for the first time in a short run is no leak.
         let settles = steady.seconds >= SETTLES_S;
         figures.push(if settles { figure.mark(Bound::AtMost(GROWTH_PERCENT)) } else { figure });
@@ -299,11 +298,11 @@ mod tests {
         };
         let good = of(0, 0);
         assert!(good.broken.is_none() && good.figures.iter().all(|f| f.met), "{:?}", good.figures);
-        assert!(good.figures.iter().any(|f| f.name == "growth of vireo_region_buffers"));
-        assert!(good.figures.iter().all(|f| f.name != "growth of vireo_region_packets"));
+        assert!(good.figures.iter().any(|f| f.name == "lasting growth of vireo_region_buffers"));
+        assert!(good.figures.iter().all(|f| f.name != "lasting growth of vireo_region_packets"));
         let bad = of(1 << 17, 3);
         assert_eq!(bad.broken.as_deref(), Some("3 UEs were lost"));
         let missed: Vec<&str> = bad.figures.iter().filter(|f| !f.met).map(|f| f.name.as_str()).collect();
-        assert_eq!(missed, ["lost UEs", "growth of private memory of the core's process (MB)"]);
+        assert_eq!(missed, ["lost UEs", "lasting growth of private memory of the core's process (MB)"]);
     }
 }
