@@ -21,6 +21,9 @@ const PCO: [u8; 10] = [0x80, 0, 0x03, 0, 0, 0x0d, 0, 0, 0x10, 0];
 const RELEASE_REQUEST: u8 = 0xd1;
 const RELEASE_COMPLETE: u8 = 0xd4;
 const MODIFICATION_COMPLETE: u8 = 0xcc;
+const STATUS: u8 = 0xd6;
+/// 5GSM cause: invalid PDU session identity.
+const NO_SESSION: u8 = 43;
 
 fn wire_kind(kind: PduSessionType) -> PduSessionTypeValue {
     match kind {
@@ -80,11 +83,11 @@ impl Ue {
         let pti = self.next_pti();
         let session = self.session(psi).ok_or(CommandError::Session(psi))?;
         (session.state, session.pti) = (SessionState::Releasing, pti);
-        self.send_5gsm(psi, [0x2e, psi, pti, RELEASE_REQUEST], out)
+        self.send_5gsm(psi, &[0x2e, psi, pti, RELEASE_REQUEST], out)
     }
 
-    fn send_5gsm(&mut self, psi: u8, message: [u8; 4], out: &mut Out) -> Result<(), CommandError> {
-        let transport = nas::encode(uplink_transport(&message, psi))?;
+    fn send_5gsm(&mut self, psi: u8, message: &[u8], out: &mut Out) -> Result<(), CommandError> {
+        let transport = nas::encode(uplink_transport(message, psi))?;
         self.send(header::CIPHERED, &transport, out)
     }
 
@@ -117,9 +120,15 @@ impl Ue {
         kind: u8,
         out: &mut Out,
     ) -> Result<(), Violation> {
-        let Some(session) = self.session(psi) else { return Err(Violation::Unexpected(kind)) };
-        let answers = session.pti == pti && session.state == SessionState::Pending;
         let sent = |sent: Result<(), CommandError>| sent.map_err(|_| Violation::NoContext);
+        let Some(session) = self.session(psi) else {
+            // The network has not heard that the session is released, and asks again (TS 24.501 6.3.3.5, 7.3.2).
+            if matches!(message, Nas5gsmMessage::PduSessionReleaseCommand(_)) {
+                return sent(self.send_5gsm(psi, &[0x2e, psi, pti, STATUS, NO_SESSION], out));
+            }
+            return Err(Violation::Unexpected(kind));
+        };
+        let answers = session.pti == pti && session.state == SessionState::Pending;
         match message {
             Nas5gsmMessage::PduSessionEstablishmentAccept(accept) if answers => {
                 let address = addresses(session.kind, &accept).ok_or(Violation::Incomplete(kind))?;
@@ -139,12 +148,12 @@ impl Ue {
             }
             Nas5gsmMessage::PduSessionReleaseCommand(_) => {
                 self.sessions.retain(|session| session.psi != psi);
-                sent(self.send_5gsm(psi, [0x2e, psi, pti, RELEASE_COMPLETE], out))?;
+                sent(self.send_5gsm(psi, &[0x2e, psi, pti, RELEASE_COMPLETE], out))?;
                 out.events.push(Event::SessionReleased { psi });
                 Ok(())
             }
             Nas5gsmMessage::PduSessionModificationCommand(_) => {
-                sent(self.send_5gsm(psi, [0x2e, psi, pti, MODIFICATION_COMPLETE], out))
+                sent(self.send_5gsm(psi, &[0x2e, psi, pti, MODIFICATION_COMPLETE], out))
             }
             Nas5gsmMessage::FiveGsmStatus(status) => {
                 out.events.push(Event::Status(Cause::Sm(status.fgsm_cause.value)));
