@@ -139,7 +139,9 @@ pub fn node_messages(data: &[u8]) {
             break;
         }
         let _ = script.byte();
-        if let Some(answer) = ran::step(&mut node, script.piece(), &config).answer {
+        let piece = script.piece();
+        let _ = ran::named(piece);
+        if let Some(answer) = ran::step(&mut node, piece, &config).answer {
             sound(&answer);
         }
     }

@@ -1,10 +1,13 @@
-//! What a peer of the fabric may send: a greeting, then frames.
+//! What a peer of the fabric may send: a greeting, then frames. And what etcd may answer.
 
 use serde::Serialize;
 use std::net::SocketAddr;
-use vireo_core::balance::HostId;
+use vireo_core::balance::map::BucketMap;
+use vireo_core::balance::{BalancerId, HostId};
+use vireo_core::cluster::{Map, Past, Record, Secrets};
 use vireo_core::n2;
 use vireo_node::fabric::frame::decode;
+use vireo_node::fabric::membership::{Seat, ToController, ToMember};
 use vireo_node::fabric::message::{Copy, PoolLoad, ToBalancer, ToHost, ToPrimary, ToReplica, Welcome};
 use vireo_node::fabric::{GREETING, Greeting, Inbox, Outbox, Role};
 use vireo_types::{AssocId, Dnn, Ltmsi, Seid, SessionAddress};
@@ -17,8 +20,8 @@ pub fn connection(octets: &[u8]) {
     let Some(greeting) = inbox.raw::<GREETING>() else { return };
     if let Ok(greeting) = Greeting::decode(&greeting) {
         assert_eq!(Greeting::decode(&greeting.encode()), Ok(greeting));
-        for role in [Role::Balancer, Role::Host, Role::Peer] {
-            let _ = greeting.agree(role);
+        for role in [Role::Balancer, Role::Host, Role::Peer, Role::Controller] {
+            let _ = greeting.agree(&[role]);
         }
     }
     while let Ok(Some(frame)) = inbox.frame() {
@@ -26,6 +29,8 @@ pub fn connection(octets: &[u8]) {
         again(frame, |octets| decode::<ToBalancer<'_>>(octets).ok().map(|message| written(&message)));
         again(frame, |octets| decode::<ToReplica<'_>>(octets).ok().map(|message| written(&message)));
         again(frame, |octets| decode::<ToPrimary>(octets).ok().map(|message| written(&message)));
+        again(frame, |octets| decode::<ToController>(octets).ok().map(|message| written(&message)));
+        again(frame, |octets| decode::<ToMember>(octets).ok().map(|message| written(&message)));
     }
 }
 
@@ -51,31 +56,34 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let upf = SocketAddr::from(([127, 0, 0, 8], 8805));
     let pdu = super::seeds::ngap().into_iter().next().unwrap_or_default();
     let view = n2::view(&pdu).ok();
-    let welcome = Welcome { host: HostId(1), tmsi_key: [7; 16], part: (1, 16), heartbeat: (50, 4), report: 200 };
+    let map = Box::new(Map {
+        hosts: vec![(HostId(1), upf)],
+        buckets: BucketMap::new(1, &[]),
+        balancers: vec![(BalancerId(2), upf)],
+        joined: 2,
+        leaving: vec![HostId(1)],
+    });
     let dnn: Dnn = "internet".parse().expect("a DNN");
     let address = SessionAddress { ipv4: Some([10, 45, 0, 1].into()), ipv6_prefix: None };
     let to_host = [
-        ToHost::Welcome(welcome),
+        ToHost::Map(map.clone()),
         ToHost::Up { assoc: AssocId(1), peer: upf },
         ToHost::Ngap { number: 9, assoc: AssocId(1), answers: true, bucket: None, view, pdu: &pdu },
         ToHost::Pfcp { number: 10, upf, seid: Seid(5), request: false, message: b"message" },
         ToHost::Refused("no".into()),
         ToHost::Synced { number: 4 },
         ToHost::Returned { dnn: dnn.clone(), address },
-        ToHost::Left,
     ];
     let to_balancer = [
-        ToBalancer::Join { copies: upf },
-        ToBalancer::Ready,
+        ToBalancer::Host(HostId(1)),
+        ToBalancer::Map(map),
         ToBalancer::Ngap { assoc: AssocId(1), ue: Some(Ltmsi::from_raw(5)), key: 77, pdu: &pdu },
         ToBalancer::Pfcp { upf, key: 3, seid: Some(Seid(5)), message: b"message" },
         ToBalancer::Done { number: 9 },
         ToBalancer::Report { cpu: 0.5, pools: vec![PoolLoad { backlog: 1.0, share: 0.5, time_us: 100.0 }; 3] },
-        ToBalancer::CaughtUp { epoch: 3, host: HostId(2) },
         ToBalancer::Sync { number: 4 },
         ToBalancer::Back { number: 9 },
         ToBalancer::Return { to: HostId(2), dnn, address },
-        ToBalancer::Leave,
     ];
     let copy = Copy {
         number: 1,
@@ -100,6 +108,33 @@ pub fn seeds() -> Vec<Vec<u8>> {
         connection_of(Role::Peer, to_replica.iter().map(written)),
         connection_of(Role::Peer, to_primary.iter().map(written)),
         connection_of(Role::Host, [vec![0xff; 8]].into_iter()),
+        connection_of(Role::Host, to_controller().iter().map(written)),
+        connection_of(Role::Controller, to_member().iter().map(written)),
+    ]
+}
+
+fn to_controller() -> [ToController; 7] {
+    let address = SocketAddr::from(([127, 0, 0, 1], 7771));
+    let record = Record { secrets: Secrets { tmsi_key: [7; 16], recovery: 9 }, map: None };
+    [
+        ToController::Host { copies: address, past: None },
+        ToController::Host { copies: address, past: Some(Box::new(Past { id: HostId(1), record: record.clone() })) },
+        ToController::Balancer { address, past: Some(Box::new(Past { id: BalancerId(1), record })) },
+        ToController::Ready,
+        ToController::Unheard(vec![HostId(1)]),
+        ToController::CaughtUp { epoch: 3, host: HostId(2) },
+        ToController::Leave,
+    ]
+}
+
+fn to_member() -> [ToMember; 4] {
+    let (tmsi_key, heartbeat, recovery) = ([7; 16], (50, 4), 9);
+    let welcome = Welcome { host: HostId(1), tmsi_key, part: (1, 16), heartbeat, report: 200, recovery };
+    [
+        ToMember::Welcome(welcome),
+        ToMember::Seat(Seat { balancer: BalancerId(1), tmsi_key, recovery, heartbeat }),
+        ToMember::Refused("no".into()),
+        ToMember::Left,
     ]
 }
 
@@ -107,4 +142,22 @@ fn connection_of(role: Role, frames: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     let mut octets = Greeting::of(role).encode().to_vec();
     frames.for_each(|frame| octets.extend(frame));
     octets
+}
+
+/// Takes octets as an answer of etcd.
+pub fn etcd(octets: &[u8]) {
+    if let Ok(body) = vireo_node::controller::body(octets) {
+        assert!(octets.ends_with(body));
+    }
+    let _ = vireo_node::controller::record(octets);
+}
+
+/// An answer as etcd writes it, a refusal, and a record as it is kept.
+pub fn etcd_seeds() -> Vec<Vec<u8>> {
+    let record = Record { secrets: Secrets { tmsi_key: [7; 16], recovery: 9 }, map: None };
+    vec![
+        b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{\"succeeded\":true}".to_vec(),
+        b"HTTP/1.0 503 Service Unavailable\r\n\r\n{\"error\":\"no leader\"}".to_vec(),
+        vireo_node::controller::kept(&record).expect("a record has an encoding"),
+    ]
 }

@@ -37,5 +37,6 @@ pub const TARGETS: &[Target] = &[
     Target { name: "core_step", run: engine::steps, seeds: seeds::core_step },
     Target { name: "ran_node", run: engine::node_messages, seeds: seeds::ran_node },
     Target { name: "fabric", run: fabric::connection, seeds: fabric::seeds },
+    Target { name: "etcd", run: fabric::etcd, seeds: fabric::etcd_seeds },
     Target { name: "subscribers", run: subscribers::import, seeds: seeds::subscribers },
 ];

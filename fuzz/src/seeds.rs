@@ -157,6 +157,7 @@ pub fn ran_node() -> Vec<Vec<u8>> {
     let setup = named("NGSetupRequest");
     let others = [
         "RANConfigurationUpdate",
+        "AMFConfigurationUpdateAcknowledge-failed",
         "NGReset-interface",
         "NGReset-part",
         "ErrorIndication",

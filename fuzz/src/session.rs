@@ -55,6 +55,7 @@ pub fn config() -> CoreConfig {
         timers: Timers::default(),
         upfs: vec![UpfConfig { name: "upf".into(), n4: upf(), dnns: vec![] }],
         n4_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        n2_endpoints: Vec::new(),
     }
 }
 

@@ -164,6 +164,9 @@ def node_messages():
     yield "RANConfigurationUpdateAcknowledge", successful("RANConfigurationUpdateAcknowledge")
     yield "RANConfigurationUpdateFailure", unsuccessful(
         "RANConfigurationUpdateFailure", ("Cause", ("misc", "unknown-PLMN-or-SNPN")), ("TimeToWait", "v60s"))
+    yield "RANConfigurationUpdateFailure-no-node", unsuccessful(
+        "RANConfigurationUpdateFailure",
+        ("Cause", ("protocol", "message-not-compatible-with-receiver-state")), ("TimeToWait", "v1s"))
     yield "AMFConfigurationUpdate", initiating(
         "AMFConfigurationUpdate", ("AMFName", "vireo"), ("ServedGUAMIList", served), ("RelativeAMFCapacity", 10),
         ("PLMNSupportList", support),
@@ -172,6 +175,18 @@ def node_messages():
     yield "AMFConfigurationUpdateAcknowledge", successful(
         "AMFConfigurationUpdateAcknowledge",
         ("AMF-TNLAssociationSetupList", [{"aMF-TNLAssociationAddress": address}]))
+    address_6 = ("endpointIPAddress", (0x20010DB8000000000000000000000005, 128))
+    yield "AMFConfigurationUpdate-associations", initiating(
+        "AMFConfigurationUpdate",
+        ("AMF-TNLAssociationToAddList", [
+            {"aMF-TNLAssociationAddress": a, "tNLAssociationUsage": "both", "tNLAddressWeightFactor": 128}
+            for a in (address, address_6)]))
+    unreachable = ("transport", "transport-resource-unavailable")
+    yield "AMFConfigurationUpdateAcknowledge-failed", successful(
+        "AMFConfigurationUpdateAcknowledge",
+        ("AMF-TNLAssociationSetupList", [{"aMF-TNLAssociationAddress": address}]),
+        ("AMF-TNLAssociationFailedToSetupList", [{"tNLAssociationAddress": address_6, "cause": unreachable}]))
+    yield "AMFConfigurationUpdateFailure", unsuccessful("AMFConfigurationUpdateFailure", ("Cause", unreachable))
     yield "NGReset-interface", initiating(
         "NGReset", ("Cause", ("misc", "om-intervention")), ("ResetType", ("nG-Interface", "reset-all")))
     yield "NGReset-part", initiating(

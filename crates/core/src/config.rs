@@ -35,6 +35,9 @@ pub struct CoreConfig {
     pub upfs: Vec<UpfConfig>,
     /// The address of the control plane's F-SEID (TS 29.244 8.2.37).
     pub n4_address: IpAddr,
+    /// The addresses of the AMF's endpoints, if RAN nodes are to have an association with each (AMF Configuration Update,
+    /// TS 38.413 8.7.3).
+    pub n2_endpoints: Vec<IpAddr>,
 }
 
 impl CoreConfig {
@@ -256,6 +259,7 @@ mod tests {
                 dnns: vec!["ims".parse().expect("a DNN")],
             }],
             n4_address: IpAddr::from([127, 0, 0, 1]),
+            n2_endpoints: vec![IpAddr::from([127, 0, 0, 2]), "2001:db8::2".parse().expect("an address")],
         };
         let octets = postcard::to_allocvec(&config).expect("it encodes");
         assert_eq!(postcard::from_bytes(&octets), Ok(config));

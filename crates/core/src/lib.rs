@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod balance;
+pub mod cluster;
 pub mod config;
 pub mod context;
 pub mod engine;

@@ -108,6 +108,11 @@ pub enum Retry {
 pub struct Options {
     /// The core's N2 addresses; gNBs take them in turn.
     pub core: Vec<SocketAddr>,
+    /// SCTP associations of each gNB: the first with its address in `core`, the others with the addresses after it; if
+    /// there is one address only, with those that an AMF Configuration Update tells, else with the same.
+    pub tnl_associations: u32,
+    /// So often every gNB drops one of its associations without a word, in turn, and sets it up again.
+    pub drop_association: Option<Duration>,
     /// The gNBs' own N2 addresses, taken in turn; none lets the system choose.
     pub n2: Vec<IpAddr>,
     /// The gNBs' own N3 addresses, taken in turn.
@@ -188,6 +193,8 @@ impl Options {
         let first = "999700000000001".parse().expect(lab);
         Options {
             core: vec![core],
+            tnl_associations: 1,
+            drop_association: None,
             n2: Vec::new(),
             n3: vec![core.ip()],
             driver: Driver::Auto,

@@ -223,3 +223,17 @@ fn a_load_that_cannot_be_is_refused() {
     assert!(refused(&still, "--gnbs 2"));
     assert!(refused(&options(&[], 10.0), "no procedures"));
 }
+
+#[test]
+fn ues_go_on_by_the_association_that_their_gnb_has_left() {
+    let lab = Lab::new(Behaviour::default());
+    let kinds = [(Activity::ServiceRequest, 0.5), (Activity::Session, 0.5)];
+    let mut options = options(&kinds, 400.0);
+    (options.tnl_associations, options.drop_association) = (2, Some(Duration::from_millis(90)));
+    options.retry = Retry::After { retry: Duration::from_millis(50), reattach: Duration::from_secs(5) };
+    let report = lab.run(&options).expect("the core is there");
+    assert_eq!(lab.network.lock().expect("no panic").faults, Vec::<String>::new());
+    assert!(report.is_success(), "{report}");
+    assert!(report.associations_lost >= 4, "{report}");
+    assert_eq!((report.steady.completed, report.steady.lost), (400, 0), "{report}");
+}

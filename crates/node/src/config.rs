@@ -127,6 +127,8 @@ pub enum StateLocation {
     Shm,
     /// In the memory of one worker, with which they end: the stateful baseline.
     Memory,
+    /// In a database that all workers ask at each step: the baseline with a central store.
+    Redis,
 }
 
 /// The state region of a host.
@@ -134,6 +136,8 @@ pub enum StateLocation {
 pub struct StateConfig {
     /// Where the contexts are.
     pub location: StateLocation,
+    /// The database, if they are there: a URL.
+    pub database: String,
     /// UEs at most.
     pub ues: u32,
     /// Octets of the region in all; pages that are not used cost no memory.
@@ -155,7 +159,13 @@ impl Default for StateConfig {
     /// Shared memory for 100,000 UEs.
     fn default() -> Self {
         let (ues, packets) = (100_000, 16_384);
-        StateConfig { location: StateLocation::Shm, ues, bytes: StateConfig::bytes_for(ues, packets), packets }
+        StateConfig {
+            location: StateLocation::Shm,
+            database: "redis://127.0.0.1:6379".into(),
+            ues,
+            bytes: StateConfig::bytes_for(ues, packets),
+            packets,
+        }
     }
 }
 

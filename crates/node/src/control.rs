@@ -20,7 +20,7 @@ use std::time::Duration;
 use vireo_core::config::CoreConfig;
 use vireo_sctp::Endpoint;
 use vireo_subscribers::{Store, Udm, UdmConfig, UdmError};
-use vireo_types::{Ltmsi, Supi};
+use vireo_types::{Instant, Ltmsi, Supi};
 use vireo_wire::pfcp::RecoveryTimeStamp;
 
 /// How long the status interface waits for the host.
@@ -74,14 +74,16 @@ pub enum StartError {
     #[error(transparent)]
     Host(#[from] HostError),
     /// The fabric.
-    #[error("the fabric does not start on {address}: {error}; check cluster.balancer and cluster.listen")]
+    #[error(
+        "the fabric does not start on {address}: {error}; check cluster.controller, cluster.balancer and cluster.listen"
+    )]
     Fabric {
         /// The address.
         address: std::net::SocketAddr,
         /// Why.
         error: std::io::Error,
     },
-    /// The balancer.
+    /// The controller.
     #[error(transparent)]
     Link(#[from] crate::cluster::LinkError),
     /// The status interface.
@@ -119,7 +121,7 @@ impl Control {
     ) -> Result<Self, StartError> {
         // What can be refused comes first: nothing is half started.
         let driver = endpoint.driver().to_owned();
-        let n4 = bind_n4(&config.core, &config.n4, config.upf.as_ref())?;
+        let n4 = bind_n4(&config.core, &config.n4, config.upf.as_ref(), recovery(clock()))?;
         let core = config.core;
         let settings = HostConfig {
             core,
@@ -211,16 +213,20 @@ pub(crate) fn sctp(n2: &N2Config) -> vireo_sctp::Config {
     }
 }
 
+/// The recovery time stamp of a control plane that starts at an instant: seconds since 1900 (TS 29.244 8.2.65, RFC 5905).
+pub(crate) fn recovery(now: Instant) -> u32 {
+    (now.as_micros() / 1_000_000 + 2_208_988_800) as u32
+}
+
 /// The N4 endpoint, with the embedded UPF beside it if there is one.
 pub(crate) fn bind_n4(
     core: &CoreConfig,
     config: &N4Config,
     upf: Option<&Arc<UpfHandle>>,
+    recovery: u32,
 ) -> Result<n4::Endpoint, StartError> {
     let upfs = core.upfs.iter().map(|u| u.n4).collect();
-    // Seconds since 1900 (TS 29.244 8.2.65, RFC 5905).
-    let seconds = clock().as_micros() / 1_000_000 + 2_208_988_800;
-    let stamp = RecoveryTimeStamp(seconds as u32);
+    let stamp = RecoveryTimeStamp(recovery);
     let first = rand::rng().next_u32() & 0x00ff_ffff;
     let settings = n4::Config::new(core.n4_address, upfs, stamp, first);
     let address = config.listen;

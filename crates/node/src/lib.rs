@@ -6,6 +6,7 @@ mod clock;
 pub mod cluster;
 pub mod config;
 pub mod control;
+pub mod controller;
 pub mod crew;
 pub mod fabric;
 pub mod host;

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 use vireo_types::AssocId;
 
 /// Spreads the bits of one integer. Keys are numbers this process gave out, so no peer can choose them to collide.
@@ -32,10 +34,19 @@ impl Hasher for Spread {
 
 pub(crate) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
 
-/// The next identifier: never the same twice while the process lives (until 2^32 have been given out).
+/// Bits of an identifier: those above are the owner's.
+const ID_BITS: u32 = 28;
+
+/// The next identifier: never the same twice while the process lives (until 2^28 have been given out), and none that a
+/// process before it gave out a while ago, whose associations others may still speak of. So they begin at the time.
 pub(crate) fn next_id() -> AssocId {
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    AssocId(NEXT.fetch_add(1, Ordering::Relaxed))
+    static NEXT: OnceLock<AtomicU32> = OnceLock::new();
+    let next = NEXT.get_or_init(|| {
+        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        // Fewer than 16 in a second, in the mean.
+        AtomicU32::new((seconds << 4) as u32)
+    });
+    AssocId(next.fetch_add(1, Ordering::Relaxed) & ((1 << ID_BITS) - 1))
 }
 
 /// Associations `T` under both names. `key` is the driver's name, and is free again after [`Assocs::remove`].

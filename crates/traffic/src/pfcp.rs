@@ -138,6 +138,7 @@ impl ControlPlane {
             recovery_time_stamp: started,
             up_function_features: None,
             cp_function_features: None,
+            session_retention: None,
         };
         let sequence = plane.next();
         let mut octets = vec![];

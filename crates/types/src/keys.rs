@@ -152,9 +152,25 @@ impl Teid {
     }
 }
 
-/// An SCTP association of a balancer, unique for the life of the process that holds it.
+/// An SCTP association of a balancer, unique for the life of the process that holds it. In a cluster: balancer 4 | its own
+/// number 28.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AssocId(pub u32);
+
+impl AssocId {
+    /// The bits of the number that its balancer gives.
+    pub const OWN: u32 = 0x0fff_ffff;
+
+    /// The association of this number at a balancer, of which there can be 16.
+    pub const fn at(balancer: u8, own: u32) -> Self {
+        AssocId((balancer as u32) << 28 | own & Self::OWN)
+    }
+
+    /// The balancer that holds it.
+    pub const fn balancer(self) -> u8 {
+        (self.0 >> 28) as u8
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -171,5 +187,7 @@ mod tests {
         assert_eq!((seid.ltmsi(), seid.session(), seid.generation()), (ltmsi, 200, 0x0fff_fffe));
         let teid = Teid::from_index(0x00fe_dcba, 7);
         assert_eq!((teid.index(), teid.generation()), (0x00fe_dcba, 7));
+        let assoc = AssocId::at(15, 0xffff_fffe);
+        assert_eq!((assoc.balancer(), assoc.0 & AssocId::OWN), (15, 0x0fff_fffe));
     }
 }

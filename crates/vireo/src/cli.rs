@@ -27,10 +27,14 @@ pub(crate) enum Command {
     DataWorker,
     /// Run the whole core as one process
     Run(crate::run::Args),
-    /// Run the balancer of a cluster: it holds the RAN's associations and N4, hosts behind it run the procedures
+    /// Run the controller of a cluster: it says who is in it, and which host has which UEs
+    Controller(crate::cluster::Args),
+    /// Run a balancer of a cluster: it holds the RAN's associations and N4, hosts behind it run the procedures
     Balancer(crate::cluster::Args),
     /// Run a host of a cluster: it keeps UEs and runs their procedures
     Host(crate::cluster::Args),
+    /// Ask a cluster's controller, or a balancer, who is in it
+    Cluster(crate::members::Args),
     /// Run a user plane alone, under any control plane that speaks PFCP
     Upf(crate::upf::Args),
     /// Measure this machine

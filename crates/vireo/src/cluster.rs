@@ -1,5 +1,5 @@
-//! `vireo balancer` and `vireo host`: the roles of a cluster, each until a signal ends it. They read the same file as
-//! `vireo run`; the balancer has the user plane that `[upf]` describes beside it, hosts have none.
+//! `vireo controller`, `vireo balancer` and `vireo host`: the roles of a cluster, each until a signal ends it. They read the
+//! same file as `vireo run`; a balancer has the user plane that `[upf]` describes beside it, the others have none.
 
 use crate::cli::Failure;
 use crate::config::Config;
@@ -8,7 +8,7 @@ use crate::run::{Signals, log_of_data_workers, program};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use vireo_node::cluster::{BalancerConfig, BalancerNode, HostNode, HostNodeConfig};
+use vireo_node::cluster::{BalancerConfig, BalancerNode, ControllerConfig, ControllerNode, HostNode, HostNodeConfig};
 use vireo_node::host::HostConfig;
 use vireo_node::metrics::Metrics;
 use vireo_subscribers::Store;
@@ -48,8 +48,30 @@ pub(crate) fn balancer(args: &Args) -> Result<(), Failure> {
     let failed = runtime.block_on(signals.unless("the balancer stops", has_failed));
     let stopped = node.stop();
     drop(upf);
-    stopped.map_err(|e| Failure(format!("the N2 endpoint has failed: {e}; see the log")))?;
+    stopped.map_err(|e| Failure(format!("the balancer has ended: {e}; see the log")))?;
     if failed { Err(Failure("a part of the balancer has ended by itself; see the log".into())) } else { Ok(()) }
+}
+
+/// Runs a cluster's controller.
+pub(crate) fn controller(args: &Args) -> Result<(), Failure> {
+    let config = Config::load(args.config.as_deref())?;
+    logging::start(&config.log);
+    if config.cluster.controllers.is_empty() {
+        let why = "cluster.controller says where it takes balancers and hosts: set it, for all of them";
+        return Err(Failure(format!("{why}; without it the only balancer is the controller")));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut signals = runtime.block_on(async { Signals::new() })?;
+    // A cluster is one AMF.
+    let (amf, plmn) = (&config.core, config.core.plmns.first());
+    let plmn = plmn.map(ToString::to_string).unwrap_or_default();
+    let name = format!("{plmn}-{}-{}-{}", amf.amf_region, amf.amf_set, amf.amf_pointer);
+    let settings = ControllerConfig { slices: config.slices.len(), name, cluster: config.cluster, api: config.api };
+    let node = ControllerNode::start(&settings, Arc::new(Metrics::new()))?;
+    tracing::info!(api = ?node.api(), "the controller is up");
+    let failed = runtime.block_on(signals.unless("the controller stops: nothing else does", || node.has_failed()));
+    node.stop();
+    if failed { Err(Failure("the controller has ended by itself; see the log".into())) } else { Ok(()) }
 }
 
 /// Runs a cluster's host.

@@ -9,6 +9,7 @@ mod emulate;
 mod experiment;
 mod lab;
 mod logging;
+mod members;
 mod plan;
 mod run;
 mod simulate;
@@ -33,8 +34,10 @@ fn main() -> ExitCode {
         cli::Command::NfWorker => run::worker(),
         cli::Command::DataWorker => run::data_worker(),
         cli::Command::Run(args) => run::run(&args),
+        cli::Command::Controller(args) => cluster::controller(&args),
         cli::Command::Balancer(args) => cluster::balancer(&args),
         cli::Command::Host(args) => cluster::host(&args),
+        cli::Command::Cluster(args) => members::run(&args),
         cli::Command::Upf(args) => upf::run(&args),
         cli::Command::Emulate(args) => emulate::run(&args),
         cli::Command::Bench(args) => bench::run(&args),

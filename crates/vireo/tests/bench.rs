@@ -66,3 +66,24 @@ fn the_user_plane_is_measured_by_every_driver() {
     }
     assert!(median("PFCP, sessions set up, blocks of 2500".into()) > 100.0);
 }
+
+#[test]
+fn a_message_of_the_balancer_is_measured_with_hosts_behind_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("balancer.json");
+    let output = Command::new(VIREO).args(["bench", "balancer", "--quick", "--json"]).arg(&out).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if errors.contains("vireo: this needs ") {
+        eprintln!("skipped: {}", errors.trim());
+        return;
+    }
+    assert!(output.status.success(), "{errors}");
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(out).unwrap()).unwrap();
+    let figures = json["figures"].as_array().unwrap();
+    let of = |name: &str| {
+        let figure = figures.iter().find(|figure| figure["name"].as_str().unwrap().starts_with(name));
+        figure.unwrap_or_else(|| panic!("{name}"))["ours"]["median"].as_f64().unwrap()
+    };
+    // In microseconds and in nanoseconds: a message has a decision in it, or two.
+    assert!(of("CPU of an NGAP message") * 1000.0 > of("steering decision, 3 hosts"), "{figures:?}");
+}

@@ -230,8 +230,16 @@ fn what_there_is_not_is_told_before_anything_runs() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("vireo experiment --list"));
     let output = Command::new(VIREO).args(["experiment", "--list"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    let mmlite =
-        ["mmlite-fig2c", "mmlite-fig2d", "mmlite-fig6", "mmlite-fig7-host", "mmlite-fig7-nf", "mmlite-fig9", "soak"];
+    let mmlite = [
+        "mmlite-fig2c",
+        "mmlite-fig2d",
+        "mmlite-fig6",
+        "mmlite-fig6-store",
+        "mmlite-fig7-host",
+        "mmlite-fig7-nf",
+        "mmlite-fig9",
+        "soak",
+    ];
     let pepc = ["iot", "isolation", "locking", "migration", "rebalance", "signalling", "takeover", "two-level"]
         .map(|name| format!("pepc-{name}"));
     let pepc: Vec<&str> = pepc.iter().map(String::as_str).collect();

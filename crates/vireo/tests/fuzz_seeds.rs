@@ -85,6 +85,7 @@ replay! {
     steps_of_the_core "core_step"
     ran_nodes "ran_node"
     fabric "fabric"
+    etcd "etcd"
     subscriber_files "subscribers"
 }
 

@@ -18,6 +18,25 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HostId(pub u16);
 
+/// A balancer of the cluster: 0 to 15, as there are 4 bits for it in numbers of associations and inputs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct BalancerId(pub u8);
+
+impl BalancerId {
+    /// How many there can be.
+    pub const COUNT: u8 = 16;
+
+    /// The balancer that gave an input its number: its 4 highest bits.
+    pub const fn of_input(number: u64) -> Self {
+        BalancerId((number >> 60) as u8)
+    }
+
+    /// The number of an input at this balancer.
+    pub const fn input(self, own: u64) -> u64 {
+        (self.0 as u64) << 60 | own & (u64::MAX >> 4)
+    }
+}
+
 impl HostId {
     /// Its position in tables of hosts.
     pub const fn index(self) -> usize {

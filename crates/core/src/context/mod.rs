@@ -148,7 +148,7 @@ impl Capability {
 /// The NG connection of a UE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection {
-    /// The RAN node's association.
+    /// The RAN node, by the association on which it has set NG up (`RanNodes`); what it is sent may take another one.
     pub assoc: AssocId,
     /// The RAN node's number for the UE.
     pub ran_id: RanUeNgapId,

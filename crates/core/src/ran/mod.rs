@@ -1,6 +1,12 @@
 //! RAN nodes: what is not about one UE (TS 38.413 8.7). A node's record is plain data, a step over it is pure.
+//!
+//! A node may have several associations with one AMF (TS 38.412 clause 7, TS 23.501 5.21.1.2). It sets NG up on one of
+//! them; on each further one its first message is a RAN Configuration Update with its Global RAN Node ID, by which the
+//! association becomes one of the same node's ([`named`]).
 
 mod setup;
+
+pub use setup::{add_associations, named};
 
 use crate::config::CoreConfig;
 use crate::n2::{Cause, Fault};
@@ -38,6 +44,11 @@ pub enum Request {
     Erase,
     /// The node answered our NG Reset.
     ResetAcknowledged,
+    /// The node answered our AMF Configuration Update: it has no association with so many of the addresses in it.
+    Updated {
+        /// How many.
+        failed: usize,
+    },
 }
 
 /// A connection of a partial reset.
@@ -60,7 +71,7 @@ pub struct Outcome {
     pub fault: Option<&'static str>,
 }
 
-/// One message of a RAN node that is not about one UE. `node` is its record, `None` before NG Setup.
+/// One message of a RAN node that is not about one UE. `node` is its record, `None` if the association is no node's yet.
 pub fn step(node: &mut Option<RanNode>, octets: &[u8], config: &CoreConfig) -> Outcome {
     let read = NGAP_PDU::decode_borrowed(octets).map_err(|_| Fault::transfer_syntax());
     let outcome = read.and_then(|pdu| message(node, &pdu, config));
@@ -70,7 +81,10 @@ pub fn step(node: &mut Option<RanNode>, octets: &[u8], config: &CoreConfig) -> O
 fn message(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -> Result<Outcome, Box<Fault>> {
     match pdu.kind() {
         NgapPduKind::Initiating_NGSetup => Ok(setup::ng_setup(node, pdu, config)),
-        // 8.7.1.1: NG Setup is the first procedure on an association.
+        // What the node is was never said here, or the association is of a node that there is none of.
+        NgapPduKind::Initiating_RANConfigurationUpdate if node.is_none() => Ok(setup::unknown_node()),
+        // 8.7.1.1: NG Setup is the first procedure of a node, and 8.7.2.1 RAN Configuration Update that of a further
+        // association.
         _ if node.is_none() => Err(Fault::logical(
             "before-ng-setup",
             Cause::protocol(CauseProtocol::message_not_compatible_with_receiver_state),
@@ -81,6 +95,10 @@ fn message(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -
         NgapPduKind::Initiating_NGReset => reset(pdu),
         NgapPduKind::Successful_NGReset => {
             Ok(Outcome { request: Some(Request::ResetAcknowledged), ..Outcome::default() })
+        }
+        NgapPduKind::Successful_AMFConfigurationUpdate => Ok(setup::updated(pdu)),
+        NgapPduKind::Unsuccessful_AMFConfigurationUpdate => {
+            Ok(Outcome { fault: Some("amf-configuration-update-refused"), ..Outcome::default() })
         }
         // Never answered with an error: two nodes would talk for ever.
         NgapPduKind::Initiating_ErrorIndication => {
@@ -204,25 +222,60 @@ mod tests {
     use super::*;
 
     /// The octets that pycrate encodes of the same values (tests/witness).
+    fn golden(name: &str) -> Vec<u8> {
+        let golden = include_str!("../../../../tests/witness/golden.txt");
+        let line = golden.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).expect("a golden");
+        hex::decode(line).expect("octets")
+    }
+
     #[test]
     fn overload_messages_have_the_octets_of_an_independent_encoder() {
-        let golden = include_str!("../../../../tests/witness/golden.txt");
-        let expect = |name: &str, octets: Vec<u8>| {
-            let line = golden.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).expect("a golden");
-            assert_eq!(hex::encode(octets), line, "{name}");
-        };
         for (name, action, percent) in [
             ("OverloadStart-signalling", Action::RejectSignalling, 40),
             ("OverloadStart-data", Action::RejectNonEmergencyData, 1),
             ("OverloadStart-emergency", Action::PermitEmergencyAndTerminating, 99),
             ("OverloadStart-priority", Action::PermitPriorityAndTerminating, 50),
         ] {
-            expect(name, overload_start(Relief { action, percent }));
+            assert_eq!(overload_start(Relief { action, percent }), golden(name), "{name}");
         }
-        expect("OverloadStop", overload_stop());
+        assert_eq!(overload_stop(), golden("OverloadStop"));
         assert_eq!(
             overload_start(Relief { action: Action::RejectSignalling, percent: 0 }),
             overload_start(Relief { action: Action::RejectSignalling, percent: 1 }),
         );
+    }
+
+    #[test]
+    fn messages_about_associations_have_the_octets_of_an_independent_encoder() {
+        let addresses = ["127.0.0.5", "2001:db8::5"].map(|address| address.parse().expect("an address"));
+        assert_eq!(add_associations(&addresses), golden("AMFConfigurationUpdate-associations"));
+        let refused = setup::unknown_node().answer.expect("an answer");
+        assert_eq!(refused, golden("RANConfigurationUpdateFailure-no-node"));
+    }
+
+    #[test]
+    fn a_further_association_says_whose_it_is() {
+        let update = golden("RANConfigurationUpdate");
+        let id = named(&update).expect("it names its node");
+        assert_eq!((id.id, id.bits), (0x102, 24));
+        assert_eq!(named(&golden("RANConfigurationUpdateAcknowledge")), None);
+        assert_eq!(named(&golden("NGSetupRequest")), None, "NG Setup begins a life of the node");
+        assert_eq!(named(&update[..update.len() - 1]), None);
+    }
+
+    #[test]
+    fn an_answer_to_further_addresses_says_how_many_are_not_used() {
+        let config = crate::session::tests::config();
+        let plmn = "99970".parse().expect("a PLMN");
+        let id = GnbId { plmn, id: 0x102, bits: 24 };
+        let mut node = Some(RanNode { id, name: String::new(), areas: Vec::new() });
+        let outcome = step(&mut node, &golden("AMFConfigurationUpdateAcknowledge"), &config);
+        assert_eq!((outcome.request, outcome.fault), (Some(Request::Updated { failed: 0 }), None));
+        let outcome = step(&mut node, &golden("AMFConfigurationUpdateAcknowledge-failed"), &config);
+        assert_eq!((outcome.request, outcome.fault), (Some(Request::Updated { failed: 1 }), None));
+        let outcome = step(&mut node, &golden("AMFConfigurationUpdateFailure"), &config);
+        assert_eq!(outcome.fault, Some("amf-configuration-update-refused"));
+        let outcome = step(&mut None, &golden("AMFConfigurationUpdateAcknowledge"), &config);
+        assert_eq!((outcome.request, outcome.fault), (None, Some("before-ng-setup")));
     }
 }

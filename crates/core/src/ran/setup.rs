@@ -1,8 +1,10 @@
-//! NG Setup and RAN Configuration Update (TS 38.413 8.7.1, 8.7.2).
+//! NG Setup, RAN Configuration Update and AMF Configuration Update (TS 38.413 8.7.1 to 8.7.3).
 
 use super::{Area, Outcome, RanNode, Request, areas};
 use crate::config::CoreConfig;
 use crate::n2::{self, Cause, plmn_to, snssai_to};
+use std::net::IpAddr;
+use vireo_types::GnbId;
 use vireo_wire::ngap::{self, Message, *};
 
 /// Why a node is not served.
@@ -135,6 +137,57 @@ pub(super) fn configuration_update(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>
     let message = RANConfigurationUpdateAcknowledge::new(ProtocolIEContainer(Vec::new()));
     let answer = n2::encode(NGAP_PDU::of_message(&message, RANConfigurationUpdateAcknowledge::CRITICALITY));
     Outcome { answer: Some(answer), request: None, fault: None }
+}
+
+/// The node that the first message of a further association says the association is of: a RAN CONFIGURATION UPDATE with
+/// the Global RAN Node ID (8.7.2.2). `None` for every other message.
+pub fn named(octets: &[u8]) -> Option<GnbId> {
+    let pdu = NGAP_PDU::decode_borrowed(octets).ok()?;
+    if pdu.kind() != NgapPduKind::Initiating_RANConfigurationUpdate {
+        return None;
+    }
+    pdu.ie::<ie::GlobalRANNodeID>().and_then(Result::ok).as_ref().and_then(n2::gnb_of)
+}
+
+/// RAN CONFIGURATION UPDATE FAILURE for an association that is of no node: the node may not be known here yet, or it has to
+/// set NG up.
+pub(super) fn unknown_node() -> Outcome {
+    let answer = n2::encode(build_ngap!(
+        UnsuccessfulOutcome,
+        RANConfigurationUpdate,
+        RANConfigurationUpdateFailure,
+        Cause(Cause::protocol(CauseProtocol::message_not_compatible_with_receiver_state)),
+        TimeToWait(TimeToWait::v1s),
+    ));
+    Outcome { answer: Some(answer), request: None, fault: Some("ran-configuration-update-of-no-node") }
+}
+
+/// AMF CONFIGURATION UPDATE that asks a node for an association with each of these addresses, for whatever it has to say
+/// (9.2.6.7). NGAP's port is always 38412 (TS 38.412 clause 7).
+pub fn add_associations(addresses: &[IpAddr]) -> Vec<u8> {
+    let item = |address: &IpAddr| {
+        let address = match address {
+            IpAddr::V4(v4) => TransportLayerAddress(v4.octets().into()),
+            IpAddr::V6(v6) => TransportLayerAddress(v6.octets().into()),
+        };
+        let address = CPTransportLayerInformation::endpointIPAddress(address);
+        // None is better than another.
+        AMFTNLAssociationToAddItem::new(address, Some(TNLAssociationUsage::both), TNLAddressWeightFactor(128), None)
+    };
+    let list = AMFTNLAssociationToAddList(addresses.iter().take(32).map(item).collect());
+    n2::encode(build_ngap!(
+        InitiatingMessage,
+        AMFConfigurationUpdate,
+        AMFConfigurationUpdate,
+        AMF_TNLAssociationToAddList(list),
+    ))
+}
+
+/// AMF CONFIGURATION UPDATE ACKNOWLEDGE. Lists that do not decode say nothing (criticality ignore).
+pub(super) fn updated(pdu: &NGAPPDU<'_>) -> Outcome {
+    let failed = pdu.ie::<ie::AMF_TNLAssociationFailedToSetupList>().and_then(Result::ok);
+    let failed = failed.map_or(0, |list| list.0.len());
+    Outcome { request: Some(Request::Updated { failed }), ..Outcome::default() }
 }
 
 fn update_failure(cause: Cause) -> Outcome {

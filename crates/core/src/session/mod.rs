@@ -16,7 +16,7 @@ mod release;
 mod relocate;
 mod signalling;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod upf;
 mod userplane;
 

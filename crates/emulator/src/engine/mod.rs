@@ -250,6 +250,12 @@ fn check(options: &Options) -> Result<(), Error> {
     if options.moves() && options.gnbs < 2 {
         return bad("these UEs go from gNB to gNB: give --gnbs 2 or more");
     }
+    if options.tnl_associations > crate::gnb::MOST_ASSOCIATIONS as u32 {
+        return bad("a gNB has at most 32 associations with its AMF: check --tnl-associations");
+    }
+    if options.drop_association.is_some() && options.tnl_associations < 2 {
+        return bad("a gNB that drops its only association loses its UEs: give --tnl-associations 2 or more");
+    }
     if options.ues >= 1 << 24 {
         return bad("at most 16,777,215 UEs");
     }

@@ -22,7 +22,7 @@ fn config(options: &Options, n: u32) -> Config {
         addresses: address.into_iter().collect(),
         udp_local_port: own,
         udp_remote_port: peer,
-        max_associations: options.gnbs as usize + 16,
+        max_associations: options.gnbs as usize * options.tnl_associations.max(1) as usize + 16,
         ..Config::default()
     }
 }

@@ -20,8 +20,10 @@ use std::time::{Duration, Instant};
 use vireo_sctp::{Endpoint, Event};
 use vireo_types::{AssocId, GnbId, RanUeNgapId, Tai};
 
-/// A gNB that lost its association connects again after this.
+/// A gNB that lost an association connects again after this.
 const RECONNECT_US: u64 = 200_000;
+/// A further association that the core does not know the gNB of is bound again after this (Time To Wait).
+const BIND_AGAIN_US: u64 = 1_000_000;
 /// How long a stopped run waits for the UEs under way.
 const GRACE: Duration = Duration::from_secs(2);
 /// UEs that start in one turn.
@@ -95,7 +97,10 @@ pub(super) struct Worker<'a> {
     /// When UEs start in an open loop, and the next such time with its number in the whole run.
     starts: Option<(Arrivals, u32, f64)>,
     pub(super) links: Vec<Link>,
-    by_assoc: FxHashMap<AssocId, usize>,
+    /// The gNB and which of its associations.
+    by_assoc: FxHashMap<AssocId, (usize, u8)>,
+    /// When the gNBs drop an association next, and how often they did.
+    drop_us: Option<(u64, u32)>,
     pub(super) slots: Vec<Slot>,
     /// USIMs of UEs to come whose SUCIs are made already, the next one last.
     prepared: Vec<Usim>,
@@ -138,6 +143,7 @@ impl<'a> Worker<'a> {
             starts: starts(options),
             links,
             by_assoc: FxHashMap::default(),
+            drop_us: None,
             slots: Vec::with_capacity(share as usize),
             prepared: Vec::new(),
             active: 0,
@@ -184,17 +190,21 @@ impl<'a> Worker<'a> {
     /// Connects all gNBs and waits for their NG SETUP.
     fn bring_up(&mut self, endpoint: &mut dyn Endpoint) -> Result<(), Error> {
         for index in 0..self.links.len() {
-            self.connect(index, endpoint);
+            self.connect(index, 0, endpoint);
         }
         let deadline = Instant::now() + self.options.timeout;
-        while let Some(link) = self.links.iter().find(|link| link.gnb.state() != NgState::Up) {
+        while let Some(link) = self.links.iter().find(|link| !link.is_complete()) {
             if self.counters.stop.load(Ordering::Relaxed) {
                 return Err(Error::Stopped);
             }
             if Instant::now() > deadline || link.refused.is_some() {
-                let (core, gnb) = (link.core, link.number);
+                let (core, gnb) = (link.core(), link.number);
                 let why = link.refused.clone().or(link.trouble.clone());
-                let why = why.unwrap_or_else(|| "no answer: is it running and reachable?".into());
+                let mut why = why.unwrap_or_else(|| "no answer: is it running and reachable?".into());
+                if link.gnb.state() == NgState::Up {
+                    let (up, all) = (link.gnb.associations_up(), link.ties.len());
+                    why = format!("it has {up} of {all} associations: {why}");
+                }
                 return Err(Error::NgSetup { core, gnb, why });
             }
             self.turn(endpoint, TURN)?;
@@ -203,19 +213,58 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn connect(&mut self, index: usize, endpoint: &mut dyn Endpoint) {
+    fn connect(&mut self, index: usize, by: u8, endpoint: &mut dyn Endpoint) {
         let link = &mut self.links[index];
-        link.retry_us = None;
-        match endpoint.connect(link.core) {
+        let core = link.core();
+        let tie = &mut link.ties[usize::from(by)];
+        tie.retry_us = None;
+        if tie.streams.is_some() {
+            // It is up, and to be bound again.
+            return self.attach(index);
+        }
+        match endpoint.connect(*tie.core.get_or_insert(core)) {
             Ok(assoc) => {
-                link.assoc = Some(assoc);
-                self.by_assoc.insert(assoc, index);
+                tie.assoc = Some(assoc);
+                self.by_assoc.insert(assoc, (index, by));
             }
             Err(error) => {
+                tie.retry_us = Some(self.now_us + RECONNECT_US);
                 link.trouble = Some(error.to_string());
-                link.retry_us = Some(self.now_us + RECONNECT_US);
             }
         }
+    }
+
+    /// Lets a gNB begin what its associations are for.
+    fn attach(&mut self, index: usize) {
+        let link = &mut self.links[index];
+        if let Err(error) = link.attach(self.now_us) {
+            link.trouble = Some(error.to_string());
+        }
+    }
+
+    /// Every gNB drops one of its associations, if it is time: the first, then the next, and so on.
+    fn drop_associations(&mut self, endpoint: &mut dyn Endpoint) -> Option<u64> {
+        let every = self.options.drop_association?.as_micros() as u64;
+        if self.origin_us == 0 {
+            return None;
+        }
+        let (due_us, dropped) = self.drop_us.unwrap_or((self.origin_us + every, 0));
+        if due_us > self.now_us {
+            self.drop_us = Some((due_us, dropped));
+            return Some(due_us);
+        }
+        for index in 0..self.links.len() {
+            let by = dropped as usize % self.links[index].ties.len();
+            // Only if there is another to go on with.
+            if let Some(assoc) = self.links[index].ties[by].assoc.filter(|_| self.links[index].is_complete()) {
+                endpoint.abort(assoc);
+                self.by_assoc.remove(&assoc);
+                self.on_lost(index, by as u8, "the gNB has dropped it");
+            }
+        }
+        let next = self.now_us + every;
+        self.drop_us = Some((next, dropped + 1));
+        Some(next)
     }
 
     /// No UE is to start any more, and none is under way.
@@ -241,14 +290,17 @@ impl<'a> Worker<'a> {
         while let Some(due) = self.timers.pop(self.now_us) {
             self.on_due(due);
         }
+        let next_drop = self.drop_associations(endpoint);
         for index in 0..self.links.len() {
-            if self.links[index].retry_us.is_some_and(|at| at <= self.now_us) {
-                self.connect(index, endpoint);
+            for by in 0..self.links[index].ties.len() {
+                if self.links[index].ties[by].retry_us.is_some_and(|at| at <= self.now_us) {
+                    self.connect(index, by as u8, endpoint);
+                }
             }
         }
         self.flush(endpoint);
-        let retry = self.links.iter().filter_map(|link| link.retry_us).min();
-        let next = [next_start, next_procedure, self.timers.next(), retry].into_iter().flatten().min();
+        let retry = self.links.iter().flat_map(|link| &link.ties).filter_map(|tie| tie.retry_us).min();
+        let next = [next_start, next_procedure, self.timers.next(), retry, next_drop].into_iter().flatten().min();
         let wait = next.map_or(longest, |at| Duration::from_micros(at.saturating_sub(self.now_us)).min(longest));
         endpoint.poll(Some(wait), &mut |event| self.on_event(event)).map_err(Error::io("polling SCTP"))?;
         self.flush(endpoint);
@@ -319,25 +371,25 @@ impl<'a> Worker<'a> {
             Event::Up { assoc, outbound_streams, .. } => self.on_up(assoc, outbound_streams),
             Event::Message { assoc, ppid, data, .. } => match self.by_assoc.get(&assoc) {
                 Some(_) if ppid != PPID => self.stats.violation(format!("a message with PPID {ppid}")),
-                Some(link) => self.on_pdu(*link, data),
+                Some((link, by)) => self.on_pdu(*link, *by, data),
                 None => {}
             },
             Event::Restarted { assoc } => {
-                if let Some(link) = self.by_assoc.get(&assoc).copied() {
-                    self.on_lost(link, "the core restarted the association");
-                    self.links[link].assoc = Some(assoc);
+                if let Some((link, by)) = self.by_assoc.get(&assoc).copied() {
+                    self.on_lost(link, by, "the core restarted the association");
+                    let tie = &mut self.links[link].ties[usize::from(by)];
+                    (tie.assoc, tie.retry_us) = (Some(assoc), None);
                     self.on_up(assoc, 2);
                 }
             }
             Event::Down { assoc, reason } => {
-                if let Some(link) = self.by_assoc.remove(&assoc) {
-                    self.on_lost(link, reason);
-                    self.links[link].retry_us = Some(self.now_us + RECONNECT_US);
+                if let Some((link, by)) = self.by_assoc.remove(&assoc) {
+                    self.on_lost(link, by, reason);
                 }
             }
             Event::Writable { assoc } => {
-                if let Some(link) = self.by_assoc.get(&assoc) {
-                    self.links[*link].unblock();
+                if let Some((link, by)) = self.by_assoc.get(&assoc) {
+                    self.links[*link].unblock(*by);
                 }
             }
             Event::Readable { token } => self.on_n3(token),
@@ -345,20 +397,39 @@ impl<'a> Worker<'a> {
     }
 
     fn on_up(&mut self, assoc: AssocId, streams: u16) {
-        let Some(index) = self.by_assoc.get(&assoc).copied() else { return };
-        // what UEs sent while there was no association is lost
-        self.release_all(index, "there was no association");
-        let link = &mut self.links[index];
-        if let Err(error) = link.gnb.set_up(streams, &mut link.outbox) {
-            link.trouble = Some(error.to_string());
+        let Some((index, by)) = self.by_assoc.get(&assoc).copied() else { return };
+        if self.links[index].gnb.state() == NgState::Down {
+            // what UEs sent while there was no association is lost
+            self.release_all(index, "there was no association");
         }
+        let link = &mut self.links[index];
+        link.ties[usize::from(by)].streams = Some(streams);
+        self.attach(index);
+        self.answer_wanted(index);
     }
 
-    fn on_lost(&mut self, index: usize, reason: &str) {
-        self.links[index].lost();
+    /// An association is gone. As long as the gNB has another, its UEs go on by that; what was on its way is lost, and
+    /// they send it again by their timers.
+    fn on_lost(&mut self, index: usize, by: u8, reason: &str) {
+        let link = &mut self.links[index];
+        let goes_on = link.lost(by);
+        link.ties[usize::from(by)].retry_us = Some(self.now_us + RECONNECT_US);
         let reason = format!("the association was lost: {reason}");
-        self.release_all(index, &reason);
+        if goes_on {
+            self.stats.report.associations_lost += 1;
+        } else {
+            self.release_all(index, &reason);
+        }
         self.links[index].trouble = Some(reason);
+        // NG may have been about to be set up on it, while another is up.
+        self.attach(index);
+        self.answer_wanted(index);
+    }
+
+    fn answer_wanted(&mut self, index: usize) {
+        if let Err(error) = self.links[index].answer_wanted() {
+            self.stats.violation(format!("the gNB could not answer: {error}"));
+        }
     }
 
     /// Tells every UE with a connection at a gNB that it has none any more.
@@ -371,11 +442,11 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn on_pdu(&mut self, index: usize, data: &[u8]) {
+    fn on_pdu(&mut self, index: usize, by: u8, data: &[u8]) {
         let mut inbox = std::mem::take(&mut self.inbox);
         inbox.clear();
         let link = &mut self.links[index];
-        if let Err(error) = link.gnb.receive(data, &mut inbox, &mut link.outbox) {
+        if let Err(error) = link.gnb.receive_by(by, data, &mut inbox, &mut link.outbox) {
             self.stats.violation(format!("the gNB could not answer: {error}"));
         }
         for event in inbox.events.drain(..) {
@@ -420,9 +491,19 @@ impl<'a> Worker<'a> {
                     self.stats.violation_in(what, data);
                 }
                 gnb::Event::Violation(violation) => self.stats.violation_in(violation.to_string(), data),
-                gnb::Event::Ready
-                | gnb::Event::ResetDone
-                | gnb::Event::ConfigurationUpdated(_)
+                gnb::Event::Ready => self.attach(index),
+                gnb::Event::ConfigurationUpdated(false) => {
+                    let link = &mut self.links[index];
+                    link.trouble = Some("RAN CONFIGURATION UPDATE FAILURE".into());
+                    link.ties[usize::from(by)].retry_us = Some(self.now_us + BIND_AGAIN_US);
+                }
+                gnb::Event::AssociationsWanted(addresses) => {
+                    if let Err(error) = self.links[index].want(addresses, self.now_us) {
+                        self.stats.violation(format!("the gNB could not answer: {error}"));
+                    }
+                }
+                gnb::Event::ResetDone
+                | gnb::Event::ConfigurationUpdated(true)
                 | gnb::Event::HandoverCancelled { .. }
                 | gnb::Event::Overload(_) => {}
             }
@@ -457,20 +538,20 @@ impl<'a> Worker<'a> {
 
     fn flush(&mut self, endpoint: &mut dyn Endpoint) {
         for index in 0..self.links.len() {
-            if let Err(reason) = self.links[index].flush(endpoint) {
-                if let Some(assoc) = self.links[index].assoc {
+            if let Err((by, reason)) = self.links[index].flush(endpoint) {
+                if let Some(assoc) = self.links[index].ties[usize::from(by)].assoc {
                     endpoint.abort(assoc);
                     self.by_assoc.remove(&assoc);
                 }
-                self.on_lost(index, &reason);
-                self.links[index].retry_us = Some(self.now_us + RECONNECT_US);
+                self.on_lost(index, by, &reason);
             }
         }
     }
 
     /// Ends the associations gracefully, as far as the core plays along.
     fn let_go(&mut self, endpoint: &mut dyn Endpoint) {
-        let mut open: Vec<_> = self.links.iter().filter_map(|link| link.assoc).collect();
+        let ties = self.links.iter().flat_map(|link| &link.ties);
+        let mut open: Vec<_> = ties.filter_map(|tie| tie.assoc).collect();
         for assoc in &open {
             endpoint.shutdown(*assoc);
         }
@@ -511,6 +592,11 @@ pub(crate) fn gnb_config(options: &Options, number: u32) -> GnbConfig {
 }
 
 fn link(options: &Options, number: u32) -> Link {
-    let core = options.core[number as usize % options.core.len()];
-    Link::new(Gnb::new(gnb_config(options, number)), number, core)
+    let first = number as usize % options.core.len();
+    let gnb = Gnb::new(gnb_config(options, number));
+    match options.tnl_associations {
+        // gNBs take the addresses in turn.
+        0 | 1 => Link::new(gnb, number, &options.core[first..=first], 1),
+        associations => Link::new(gnb, number, &options.core, associations),
+    }
 }

@@ -6,7 +6,7 @@
 use super::receive::Fault;
 use super::request::SendError;
 use super::resource::{address_of, end_of, read_setup};
-use super::{Event, Gnb, Inbox, Outbox, Tunnel, Violation, downlink_teid};
+use super::{Event, Gnb, Inbox, Outbox, Tunnel, Violation, Way, downlink_teid};
 use vireo_types::{GnbId, RanUeNgapId, Tai};
 use vireo_wire::ngap::*;
 use vireo_wire::ngap::{build_ngap, build_ngap_ie, extract_ngap_ies};
@@ -92,8 +92,8 @@ impl Gnb {
             ies.push(build_ngap_ie!(PathSwitchRequest, PDUSessionResourceFailedToSetupListPSReq(failed))?);
         }
         let message = PathSwitchRequest::new(ProtocolIEContainer(ies));
-        let stream = self.stream(ran);
-        out.encode(stream, NGAP_PDU::of_message(&message, PathSwitchRequest::CRITICALITY))?;
+        let way = self.way(ran);
+        out.encode_by(way, NGAP_PDU::of_message(&message, PathSwitchRequest::CRITICALITY))?;
         if let Some(connection) = self.connection_mut(ran) {
             (connection.amf_id, connection.tunnels) = (Some(ue.amf_id), tunnels);
         }
@@ -167,7 +167,7 @@ impl Gnb {
             PDUSessionResourceListHORqd(sessions),
             SourceToTarget_TransparentContainer(SourceToTargetTransparentContainer(container.into())),
         );
-        Ok(out.encode(self.stream(ran), message)?)
+        Ok(out.encode_by(self.way(ran), message)?)
     }
 
     /// HANDOVER REQUEST: makes room for the UE, unless this gNB refuses, and answers.
@@ -197,7 +197,7 @@ impl Gnb {
                 AMF_UE_NGAP_ID(amf),
                 Cause(cause),
             );
-            return Ok(out.encode(1, failure)?);
+            return Ok(out.encode_by(Way { stream: 1, ..self.common() }, failure)?);
         }
         let ran = self.allocate(owner);
         let (mut tunnels, mut admitted) = (Vec::new(), Vec::new());
@@ -225,7 +225,7 @@ impl Gnb {
                 ran.0.to_be_bytes().to_vec().into()
             )),
         );
-        out.encode(self.stream(ran), answer)?;
+        out.encode_by(self.way(ran), answer)?;
         if let Some(connection) = self.connection_mut(ran) {
             (connection.amf_id, connection.tunnels) = (Some(amf), tunnels);
         }
@@ -259,7 +259,7 @@ impl Gnb {
             RAN_UE_NGAP_ID(ran.0),
             RANStatusTransfer_TransparentContainer(status),
         );
-        out.encode(self.stream(ran), message)?;
+        out.encode_by(self.way(ran), message)?;
         inbox.events.push(Event::HandoverCommand { owner, target: RanUeNgapId(u32::from_be_bytes(octets)) });
         Ok(())
     }
@@ -288,7 +288,7 @@ impl Gnb {
             RAN_UE_NGAP_ID(ran.0),
             UserLocationInformation(self.location()?),
         );
-        Ok(out.encode(self.stream(ran), message)?)
+        Ok(out.encode_by(self.way(ran), message)?)
     }
 
     /// HANDOVER CANCEL: the UE stays.
@@ -302,7 +302,7 @@ impl Gnb {
             RAN_UE_NGAP_ID(ran.0),
             Cause(Cause::radioNetwork(CauseRadioNetwork::handover_cancelled)),
         );
-        Ok(out.encode(self.stream(ran), message)?)
+        Ok(out.encode_by(self.way(ran), message)?)
     }
 
     /// Whether HANDOVER REQUESTs are answered by HANDOVER FAILURE.

@@ -3,15 +3,18 @@
 //! It knows no SCTP, no clock and no NAS: what it carries for a UE are octets, and the UE is a number that its caller
 //! chose (the *owner*). It allocates RAN-UE-NGAP-IDs and the TEIDs of its side of N3.
 
+mod association;
 mod handover;
 mod receive;
 mod request;
 mod resource;
 
+pub use association::{MOST_ASSOCIATIONS, Way};
 pub use request::SendError;
 
 pub use handover::HandedOver;
 
+use association::Association;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use vireo_types::{GnbId, RanUeNgapId, Snssai, Tai, Teid, Tmsi};
@@ -165,6 +168,9 @@ pub enum Event {
     ResetDone,
     /// RAN CONFIGURATION UPDATE ACKNOWLEDGE or FAILURE.
     ConfigurationUpdated(bool),
+    /// AMF CONFIGURATION UPDATE: the AMF wants an association with each of these addresses, and to be answered by
+    /// [`Gnb::acknowledge_associations`].
+    AssociationsWanted(Vec<IpAddr>),
     /// ERROR INDICATION of the AMF.
     ErrorIndication(ErrorReport),
     /// OVERLOAD START (true) or STOP (false).
@@ -245,11 +251,12 @@ impl Inbox {
     }
 }
 
-/// The PDUs that are to be sent, in order, each with its SCTP stream. Reused, so that steps do not allocate.
+/// The PDUs that are to be sent, in order, each with its association and SCTP stream. Reused, so that steps do not
+/// allocate.
 #[derive(Debug, Default)]
 pub struct Outbox {
     octets: Vec<u8>,
-    pdus: Vec<(u16, usize)>,
+    pdus: Vec<(Way, usize)>,
 }
 
 impl Outbox {
@@ -264,21 +271,26 @@ impl Outbox {
         self.pdus.is_empty()
     }
 
-    /// The PDUs with their streams.
+    /// The PDUs with their streams, of a gNB that has one association.
     pub fn pdus(&self) -> impl Iterator<Item = (u16, &[u8])> {
-        let starts = std::iter::once(0).chain(self.pdus.iter().map(|(_, end)| *end));
-        starts.zip(&self.pdus).map(|(start, (stream, end))| (*stream, &self.octets[start..*end]))
+        self.ways().map(|(way, pdu)| (way.stream, pdu))
     }
 
-    /// Adds a PDU that is already encoded.
+    /// The PDUs with their associations and streams.
+    pub fn ways(&self) -> impl Iterator<Item = (Way, &[u8])> {
+        let starts = std::iter::once(0).chain(self.pdus.iter().map(|(_, end)| *end));
+        starts.zip(&self.pdus).map(|(start, (way, end))| (*way, &self.octets[start..*end]))
+    }
+
+    /// Adds a PDU that is already encoded, for the first association.
     pub fn push(&mut self, stream: u16, pdu: &[u8]) {
         self.octets.extend_from_slice(pdu);
-        self.pdus.push((stream, self.octets.len()));
+        self.pdus.push((Way { by: 0, stream }, self.octets.len()));
     }
 
-    fn encode(&mut self, stream: u16, pdu: Result<vireo_wire::ngap::NGAPPDU<'_>, Error>) -> Result<(), Error> {
+    fn encode_by(&mut self, way: Way, pdu: Result<vireo_wire::ngap::NGAPPDU<'_>, Error>) -> Result<(), Error> {
         pdu?.encode_into(&mut self.octets)?;
-        self.pdus.push((stream, self.octets.len()));
+        self.pdus.push((way, self.octets.len()));
         Ok(())
     }
 }
@@ -295,6 +307,8 @@ pub const NOBODY: u32 = u32::MAX - 1;
 struct Connection {
     owner: u32,
     generation: u8,
+    /// The association that it takes.
+    by: u8,
     amf_id: Option<u64>,
     tunnels: Vec<Tunnel>,
     /// The UE has left without a word.
@@ -306,7 +320,9 @@ struct Connection {
 pub struct Gnb {
     config: GnbConfig,
     state: NgState,
-    streams: u16,
+    associations: Vec<Association>,
+    /// The association by which the AMF was heard last.
+    current: u8,
     connections: Vec<Connection>,
     free: Vec<u32>,
     refuses_handover: bool,
@@ -322,7 +338,8 @@ impl Gnb {
         Gnb {
             config,
             state: NgState::Down,
-            streams: 2,
+            associations: Vec::new(),
+            current: 0,
             connections: Vec::new(),
             free: Vec::new(),
             refuses_handover: false,
@@ -361,9 +378,10 @@ impl Gnb {
         self.connection(ran).map_or(&[], |connection| &connection.tunnels)
     }
 
-    /// The association is lost: every UE is idle and the interface is down.
+    /// All associations are lost: every UE is idle and the interface is down.
     pub fn lost(&mut self) {
         self.state = NgState::Down;
+        self.all_down();
         self.connections.clear();
         self.free.clear();
     }
@@ -385,14 +403,15 @@ impl Gnb {
     }
 
     fn allocate(&mut self, owner: u32) -> RanUeNgapId {
+        let by = self.choose(owner);
         let index = self.free.pop().unwrap_or_else(|| {
             let connection =
-                Connection { owner: FREE, generation: 0, amf_id: None, tunnels: Vec::new(), abandoned: false };
+                Connection { owner: FREE, generation: 0, by: 0, amf_id: None, tunnels: Vec::new(), abandoned: false };
             self.connections.push(connection);
             self.connections.len() as u32 - 1
         });
         let connection = &mut self.connections[index as usize];
-        connection.owner = owner;
+        (connection.owner, connection.by) = (owner, by);
         connection.amf_id = None;
         connection.abandoned = false;
         RanUeNgapId(index << 8 | u32::from(connection.generation))
@@ -435,14 +454,6 @@ impl Gnb {
         }
         self.free.push(ran.0 >> 8);
         Some(owner)
-    }
-
-    /// UE-associated signalling keeps off stream 0 (TS 38.412 7). All that is about one UE takes one stream, also over
-    /// successive connections: SCTP keeps no order between streams, and the INITIAL UE MESSAGE of a new connection must
-    /// not overtake the UE CONTEXT RELEASE COMPLETE of the one before.
-    fn stream(&self, ran: RanUeNgapId) -> u16 {
-        let owner = self.connection(ran).map_or(0, |connection| connection.owner);
-        1 + owner.wrapping_rem(u32::from(self.streams.max(2)) - 1) as u16
     }
 }
 

@@ -27,8 +27,14 @@ impl From<SendError> for Fault {
 }
 
 impl Gnb {
-    /// Takes one NGAP PDU: what is to be answered goes to `out`, what happened to `inbox`.
+    /// Takes one NGAP PDU of the one association: what is to be answered goes to `out`, what happened to `inbox`.
     pub fn receive(&mut self, octets: &[u8], inbox: &mut Inbox, out: &mut Outbox) -> Result<(), SendError> {
+        self.receive_by(0, octets, inbox, out)
+    }
+
+    /// The same of one of several associations.
+    pub fn receive_by(&mut self, by: u8, octets: &[u8], inbox: &mut Inbox, out: &mut Outbox) -> Result<(), SendError> {
+        self.current = by;
         match self.dispatch(octets, inbox, out) {
             Ok(()) => match self.found.take() {
                 Some(ran) => self.abandon(ran, out),
@@ -73,13 +79,13 @@ impl Gnb {
             Kind::Initiating_UEContextRelease => self.context_release(&pdu, inbox, out),
             Kind::Successful_NGSetup => {
                 self.expect_set_up(&pdu)?;
-                self.state = NgState::Up;
+                self.answered(true);
                 inbox.events.push(Event::Ready);
                 Ok(())
             }
             Kind::Unsuccessful_NGSetup => {
                 self.expect_set_up(&pdu)?;
-                self.state = NgState::Down;
+                self.answered(false);
                 extract_ngap_ies!(pdu, NGSetupFailure, req cause: Cause = Cause(cause) => cause,);
                 inbox.events.push(Event::SetupFailed(cause));
                 Ok(())
@@ -90,14 +96,10 @@ impl Gnb {
                 Ok(())
             }
             Kind::Successful_RANConfigurationUpdate | Kind::Unsuccessful_RANConfigurationUpdate => {
-                let taken = pdu.kind() == Kind::Successful_RANConfigurationUpdate;
-                inbox.events.push(Event::ConfigurationUpdated(taken));
+                self.updated(pdu.kind() == Kind::Successful_RANConfigurationUpdate, inbox);
                 Ok(())
             }
-            Kind::Initiating_AMFConfigurationUpdate => {
-                let answer = build_ngap!(SuccessfulOutcome, AMFConfigurationUpdate, AMFConfigurationUpdateAcknowledge,);
-                Ok(out.encode(0, answer)?)
-            }
+            Kind::Initiating_AMFConfigurationUpdate => self.amf_update(&pdu, inbox, out),
             Kind::Initiating_Paging => paging(&pdu, inbox),
             Kind::Initiating_ErrorIndication => error_indication(&pdu, inbox),
             Kind::Initiating_OverloadStart | Kind::Initiating_OverloadStop => {
@@ -129,8 +131,10 @@ impl Gnb {
             return Err(unknown);
         }
         let first = connection.amf_id.replace(amf).is_none();
-        if !connection.abandoned {
-            return Ok((RanUeNgapId(ran), connection.owner));
+        let (abandoned, owner) = (connection.abandoned, connection.owner);
+        self.rebind(ran_id);
+        if !abandoned {
+            return Ok((ran_id, owner));
         }
         self.found = first.then_some(RanUeNgapId(ran));
         Ok((RanUeNgapId(ran), NOBODY))
@@ -164,7 +168,7 @@ impl Gnb {
             _ => return Err(Fault::Peer(Violation::Undecodable)),
         };
         let (ran, owner) = self.identify(amf, ran.0)?;
-        let stream = self.stream(ran);
+        let way = self.way(ran);
         let sessions =
             self.tunnels(ran).iter().map(|t| PDUSessionResourceItemCxtRelCpl::new(PDUSessionID(t.psi), None));
         let sessions: Vec<_> = sessions.collect();
@@ -186,7 +190,7 @@ impl Gnb {
                 PDUSessionResourceListCxtRelCpl(PDUSessionResourceListCxtRelCpl(sessions)),
             )
         };
-        out.encode(stream, answer)?;
+        out.encode_by(way, answer)?;
         self.remove(ran);
         inbox.events.push(Event::Released { owner, cause: cause.clone() });
         Ok(())
@@ -214,7 +218,7 @@ impl Gnb {
             }
             _ => return Err(Fault::Peer(Violation::Undecodable)),
         };
-        Ok(out.encode(0, answer)?)
+        Ok(out.encode_by(self.common(), answer)?)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a gNB starts: NG SETUP, the NAS transport of its UEs, release requests, NG RESET, updates and error
 //! indications.
 
-use super::{ErrorReport, Gnb, NgState, Outbox};
+use super::{ErrorReport, Gnb, Outbox, Way};
 use vireo_types::{Guti, RanUeNgapId};
 use vireo_wire::ngap::build_ngap;
 use vireo_wire::ngap::*;
@@ -47,24 +47,25 @@ impl Gnb {
         SupportedTAList(vec![area])
     }
 
-    /// The association is up with so many outbound streams: sends NG SETUP REQUEST.
-    pub fn set_up(&mut self, streams: u16, out: &mut Outbox) -> Result<(), SendError> {
-        self.lost();
-        self.streams = streams;
+    /// Global RAN Node ID.
+    pub(super) fn global_id(&self) -> Result<GlobalRANNodeID, Error> {
         let id = self.config.id;
         let id = helpers::global_gnb_id(PLMNIdentity(id.plmn.ngap()), id.id, u32::from(id.bits))?;
+        Ok(GlobalRANNodeID::globalGNB_ID(id))
+    }
+
+    /// NG SETUP REQUEST, on the association that was heard of last.
+    pub(super) fn request_set_up(&self, out: &mut Outbox) -> Result<(), SendError> {
         let request = build_ngap!(
             InitiatingMessage,
             NGSetup,
             NGSetupRequest,
-            GlobalRANNodeID(GlobalRANNodeID::globalGNB_ID(id)),
+            GlobalRANNodeID(self.global_id()?),
             RANNodeName(self.config.name.as_str()),
             SupportedTAList(self.areas()),
             DefaultPagingDRX(PagingDRX::v128),
         );
-        out.encode(0, request)?;
-        self.state = NgState::SettingUp;
-        Ok(())
+        Ok(out.encode_by(Way { by: self.current, stream: 0 }, request)?)
     }
 
     /// Sends RAN CONFIGURATION UPDATE with the node's name and tracking areas.
@@ -76,7 +77,7 @@ impl Gnb {
             RANNodeName(self.config.name.as_str()),
             SupportedTAList(self.areas()),
         );
-        Ok(out.encode(0, update)?)
+        Ok(out.encode_by(self.common(), update)?)
     }
 
     /// A new NG connection: INITIAL UE MESSAGE. The 5G-S-TMSI goes with it if the UE gave one in RRC.
@@ -89,7 +90,7 @@ impl Gnb {
         out: &mut Outbox,
     ) -> Result<RanUeNgapId, SendError> {
         let ran = self.allocate(owner);
-        let stream = self.stream(ran);
+        let way = self.way(ran);
         let location = self.location()?;
         let message = match guti {
             None => build_ngap!(
@@ -120,7 +121,7 @@ impl Gnb {
                 )
             }
         };
-        out.encode(stream, message)?;
+        out.encode_by(way, message)?;
         Ok(ran)
     }
 
@@ -136,7 +137,7 @@ impl Gnb {
             NAS_PDU(NASPDU(nas.into())),
             UserLocationInformation(self.location()?),
         );
-        Ok(out.encode(self.stream(ran), message)?)
+        Ok(out.encode_by(self.way(ran), message)?)
     }
 
     /// UE CONTEXT RELEASE REQUEST, with the UE's PDU sessions.
@@ -165,7 +166,7 @@ impl Gnb {
                 Cause(cause),
             )
         };
-        Ok(out.encode(self.stream(ran), message)?)
+        Ok(out.encode_by(self.way(ran), message)?)
     }
 
     /// NG RESET of everything (`None`) or of these UEs. Their connections are gone at once; the owners are given back.
@@ -183,7 +184,7 @@ impl Gnb {
         };
         let cause = Cause::radioNetwork(CauseRadioNetwork::release_due_to_ngran_generated_reason);
         let message = build_ngap!(InitiatingMessage, NGReset, NGReset, Cause(cause), ResetType(kind));
-        out.encode(0, message)?;
+        out.encode_by(self.common(), message)?;
         let gone = match ues {
             Some(ues) => ues.iter().filter_map(|ran| self.remove(*ran)).collect(),
             None => self.remove_all(),
@@ -211,6 +212,6 @@ impl Gnb {
             ),
             _ => build_ngap!(InitiatingMessage, ErrorIndication, ErrorIndication, Cause(cause)),
         };
-        Ok(out.encode(0, message)?)
+        Ok(out.encode_by(self.common(), message)?)
     }
 }

@@ -96,7 +96,7 @@ impl Gnb {
                 PDUSessionResourceFailedToSetupListCxtRes(failed),
             ),
         };
-        Ok(out.encode(self.stream(ran), answer)?)
+        Ok(out.encode_by(self.way(ran), answer)?)
     }
 
     pub(super) fn resource_setup(
@@ -156,7 +156,7 @@ impl Gnb {
                 PDUSessionResourceFailedToSetupListSURes(failed),
             ),
         };
-        out.encode(self.stream(ran), answer)?;
+        out.encode_by(self.way(ran), answer)?;
         for nas in nas.iter().chain(asked.iter().filter_map(|session| session.nas.as_ref())) {
             inbox.deliver(owner, &nas.0);
         }
@@ -229,7 +229,7 @@ impl Gnb {
             RAN_UE_NGAP_ID(ran.0),
             PDUSessionResourceReleasedListRelRes(PDUSessionResourceReleasedListRelRes(released)),
         );
-        out.encode(self.stream(ran), answer)?;
+        out.encode_by(self.way(ran), answer)?;
         if let Some(nas) = nas {
             inbox.deliver(owner, &nas.0);
         }
@@ -280,7 +280,7 @@ impl Gnb {
         }
         let message = PDUSessionResourceModifyResponse::new(ProtocolIEContainer(ies));
         let answer = NGAP_PDU::of_message(&message, PDUSessionResourceModifyResponse::CRITICALITY);
-        out.encode(self.stream(ran), answer)?;
+        out.encode_by(self.way(ran), answer)?;
         for nas in list.0.iter().filter_map(|item| item.nas_pdu.as_ref()) {
             inbox.deliver(owner, &nas.0);
         }

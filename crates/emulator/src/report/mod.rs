@@ -199,6 +199,8 @@ pub struct Report {
     pub deregistered: u64,
     /// Registrations and service requests put off by T3346.
     pub back_offs: u64,
+    /// Associations that were lost by gNBs which had another and went on by that.
+    pub associations_lost: u64,
     /// What the steady load came to, if there was one.
     #[serde(flatten)]
     pub steady: Steady,
@@ -288,6 +290,9 @@ impl fmt::Display for Report {
                 s.never_begun,
                 s.cpu_us_per_procedure
             )?;
+        }
+        if self.associations_lost > 0 {
+            writeln!(f, "{} associations lost by gNBs that had another", self.associations_lost)?;
         }
         latencies(f, "latency (us)", &self.latency_us)?;
         if s.procedures > 0 {

@@ -114,6 +114,7 @@ impl Stats {
         a.service_requests += b.service_requests;
         a.deregistered += b.deregistered;
         a.back_offs += b.back_offs;
+        a.associations_lost += b.associations_lost;
         a.worker_cpu_us += b.worker_cpu_us;
         for (what, count) in &b.failures {
             *a.failures.entry(what.clone()).or_default() += count;

@@ -1,5 +1,5 @@
 //! The operator's window: `GET /status`, `GET /slices`, `GET /metrics`, `GET /healthz`, `POST /deregister`,
-//! `POST /slices/move` and `POST /sessions/move`, over HTTP on its own thread.
+//! `POST /slices/move`, `POST /sessions/move` and `POST /cluster/drain`, over HTTP on its own thread.
 //!
 //! It knows the core through [`StatusSource`] and [`Metrics`] alone, and it has no authentication: it listens on a
 //! loopback address unless told otherwise, and it changes nothing at the request of a web page.
@@ -9,8 +9,8 @@ mod status;
 
 pub use slices::{Move, MoveError, Moved, SliceCounted, SliceStatus, SliceWorkerStatus, SlicesStatus, Who};
 pub use status::{
-    Counts, GnbStatus, HostStatus, LatencyStatus, NfStatus, OverloadStatus, RelocateError, SessionStatus, Status,
-    StatusFilter, StatusSource, UeStatus, UpfStatus, WorkerStatus,
+    BalancerStatus, Counts, DrainError, GnbStatus, HostStatus, LatencyStatus, NfStatus, OverloadStatus, RelocateError,
+    SessionStatus, Status, StatusFilter, StatusSource, UeStatus, UpfStatus, WorkerStatus,
 };
 
 use crate::metrics::Metrics;
@@ -112,6 +112,7 @@ async fn serve(listener: TcpListener, shared: Shared, stopped: oneshot::Receiver
         .route("/slices", get(slices))
         .route("/slices/move", post(move_users))
         .route("/sessions/move", post(relocate))
+        .route("/cluster/drain", post(drain))
         .route("/healthz", get(|| async { "ok\n" }))
         .with_state(shared);
     let upkeep = async {
@@ -240,6 +241,29 @@ async fn relocate(
         Ok(()) => (StatusCode::ACCEPTED, "ok\n").into_response(),
         Err(error @ RelocateError::Busy) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response(),
         Err(error) => (StatusCode::NOT_FOUND, format!("{error}\n")).into_response(),
+    }
+}
+
+/// What `POST /cluster/drain` says.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Drain {
+    /// The number of the host.
+    host: u16,
+}
+
+async fn drain(
+    State(shared): State<Shared>,
+    headers: HeaderMap,
+    request: Result<Query<Drain>, axum::extract::rejection::QueryRejection>,
+) -> Response {
+    if is_of_a_page(&headers) {
+        return (StatusCode::FORBIDDEN, NOT_FOR_PAGES).into_response();
+    }
+    match request.map(|Query(drain)| shared.source.drain(drain.host)) {
+        Ok(Ok(())) => (StatusCode::ACCEPTED, "ok\n").into_response(),
+        Ok(Err(error)) => (StatusCode::NOT_FOUND, format!("{error}\n")).into_response(),
+        Err(error) => (StatusCode::BAD_REQUEST, format!("{}\n", error.body_text())).into_response(),
     }
 }
 

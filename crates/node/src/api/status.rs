@@ -57,8 +57,24 @@ pub trait StatusSource: Send + Sync {
         Err(RelocateError::NoCore)
     }
 
+    /// Has a host of the cluster give its UEs to others and leave; what comes of it is seen in the status.
+    fn drain(&self, _host: u16) -> Result<(), DrainError> {
+        Err(DrainError::NoController)
+    }
+
     /// Called every few seconds on the API's thread: brings metrics up to date that nobody counts as things happen.
     fn upkeep(&self) {}
+}
+
+/// Why a host does not leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DrainError {
+    /// Not of a controller.
+    #[error("hosts leave at the word of the controller: give the address of its API (--api)")]
+    NoController,
+    /// No such host.
+    #[error("the map that holds has no such host: `vireo cluster status` shows those that there are")]
+    NoHost,
 }
 
 /// Why the sessions of a UE are not moved to another UPF.
@@ -92,8 +108,22 @@ pub struct HostStatus {
     pub address: String,
     /// Buckets that it owns, of 4,096.
     pub buckets: usize,
+    /// Buckets of others that it keeps copies of.
+    #[serde(default)]
+    pub replicas: usize,
     /// The epoch that holds.
     pub epoch: u64,
+}
+
+/// A balancer of a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BalancerStatus {
+    /// Its number.
+    pub balancer: u8,
+    /// Where it takes hosts.
+    pub address: String,
+    /// Whether it is the one that talks to the UPFs.
+    pub holds_n4: bool,
 }
 
 /// How the core is.
@@ -119,9 +149,12 @@ pub struct Status {
     /// Whether there is more to do than can be done.
     #[serde(default)]
     pub overload: OverloadStatus,
-    /// Of a cluster's balancer: the hosts.
+    /// Of a cluster's controller and balancers: the hosts of the map that holds.
     #[serde(default)]
     pub hosts: Vec<HostStatus>,
+    /// And the balancers.
+    #[serde(default)]
+    pub balancers: Vec<BalancerStatus>,
     /// Of a cluster's host: UEs of other hosts that it has copies of.
     #[serde(default)]
     pub copies: usize,
@@ -162,8 +195,11 @@ pub struct GnbStatus {
     pub name: String,
     /// Global gNB ID as `PLMN-number`.
     pub id: String,
-    /// The association's peer.
+    /// The peer of its first association.
     pub address: String,
+    /// How many SCTP associations it has.
+    #[serde(default)]
+    pub associations: usize,
     /// The TACs it supports, as decimal numbers.
     pub tacs: Vec<u32>,
     /// The S-NSSAIs it supports, as `SST` or `SST-SD`.

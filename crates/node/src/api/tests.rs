@@ -140,6 +140,16 @@ fn users_are_moved_by_one_of_several_names_and_not_by_web_pages() {
 }
 
 #[test]
+fn hosts_leave_by_post_alone_and_not_for_web_pages() {
+    let (server, _, _) = start();
+    let (line, body) = ask(&server, "POST", "/cluster/drain?host=3");
+    assert!(line.contains("404") && body.contains("the controller"), "{line} {body}");
+    assert!(ask(&server, "POST", "/cluster/drain?host=x").0.contains("400"));
+    assert!(ask(&server, "GET", "/cluster/drain?host=3").0.contains("405"));
+    assert!(ask_with(&server, "POST", "/cluster/drain?host=3", "Origin: http://example.org\r\n").0.contains("403"));
+}
+
+#[test]
 fn sessions_are_moved_between_upfs_by_post_alone_and_not_by_web_pages() {
     let (server, _, _) = start();
     let path = "/sessions/move?supi=imsi-999700000000001&to=edge";

@@ -4,6 +4,7 @@
 //! polls everything. It never waits for the host: when the host's queue is full, it stops reading, and SCTP's windows
 //! hold the RAN back. The host is in the same process, or there are several behind the fabric ([`fleet`]).
 
+mod edge;
 pub(crate) mod fleet;
 mod outbound;
 
@@ -15,7 +16,9 @@ use crate::host::{Door, Input};
 use crate::metrics::{Fault, Flow, Metrics};
 use crate::n4;
 use crossbeam_channel::TrySendError;
+use edge::Edge;
 use fleet::Fleet;
+use rand::RngCore;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
@@ -79,6 +82,8 @@ pub struct Balancer {
     /// What the host's queue had no room for. While it is not empty, nothing is read.
     held: VecDeque<Input>,
     commands: Commands,
+    edge: Edge,
+    /// By the driver's names.
     associations: FxHashMap<AssocId, Association>,
     metrics: Arc<Metrics>,
     stop: Arc<AtomicBool>,
@@ -132,8 +137,9 @@ impl Balancer {
         metrics: Arc<Metrics>,
     ) -> std::io::Result<(Self, Stopper)> {
         endpoint.watch(fleet.fd(), FABRIC_TOKEN)?;
+        let edge = Edge::new(fleet.balancer(), rand::rng().next_u32());
         let (balancer, _, stopper) = Balancer::over(endpoint, n4, Hosts::Fabric(Box::new(fleet)), metrics)?;
-        Ok((balancer, stopper))
+        Ok((Balancer { edge, ..balancer }, stopper))
     }
 
     fn over(
@@ -153,6 +159,7 @@ impl Balancer {
             hosts,
             held: VecDeque::new(),
             commands,
+            edge: Edge::default(),
             associations: FxHashMap::default(),
             metrics,
             stop,
@@ -164,7 +171,7 @@ impl Balancer {
     ///
     /// # Errors
     ///
-    /// When the system refuses to poll: nothing can be received any more.
+    /// When the system refuses to poll: nothing can be received any more. When the cluster goes on without this balancer.
     pub fn run(mut self) -> std::io::Result<()> {
         while !self.stop.load(Ordering::SeqCst) {
             self.turn()?;
@@ -174,7 +181,7 @@ impl Balancer {
 
     fn turn(&mut self) -> std::io::Result<()> {
         self.commands();
-        self.fabric();
+        self.fabric()?;
         self.release_held();
         self.hosts.ring();
         if !self.held.is_empty() {
@@ -184,14 +191,14 @@ impl Balancer {
         }
         let now = clock();
         let until = |due: Instant| Duration::from(due.since(now));
-        let mut wait = self.n4_due.map_or(Duration::from_secs(1), until);
+        let mut wait = self.n4_due.filter(|_| self.holds_n4()).map_or(Duration::from_secs(1), until);
         if let Hosts::Fabric(fleet) = &self.hosts {
             wait = wait.min(until(fleet.due()));
         }
         let wait = if self.commands.sleep() { wait.min(Duration::from_secs(1)) } else { Duration::ZERO };
         let readable = self.poll(wait)?;
         self.commands.awake();
-        if readable || self.n4_due.is_some_and(|due| due <= clock()) {
+        if self.holds_n4() && (readable || self.n4_due.is_some_and(|due| due <= clock())) {
             self.poll_n4()?;
         }
         // Once for all that came: on the same processor the host would run at once, for each of them.
@@ -199,10 +206,21 @@ impl Balancer {
         Ok(())
     }
 
+    /// Whether it is this balancer that talks to the UPFs: of several, one does.
+    fn holds_n4(&self) -> bool {
+        match &self.hosts {
+            Hosts::Here(_) => true,
+            Hosts::Fabric(fleet) => fleet.holds_n4(),
+        }
+    }
+
     /// Takes what hosts behind the fabric have said, and has it carried out.
-    fn fabric(&mut self) {
-        let Hosts::Fabric(fleet) = &mut self.hosts else { return };
+    fn fabric(&mut self) -> std::io::Result<()> {
+        let Hosts::Fabric(fleet) = &mut self.hosts else { return Ok(()) };
         fleet.pump();
+        if let Some(end) = fleet.take_end() {
+            return Err(std::io::Error::other(end));
+        }
         let mut sent = 0;
         while let Hosts::Fabric(fleet) = &mut self.hosts
             && let Some(command) = fleet.next_command()
@@ -211,6 +229,7 @@ impl Balancer {
             self.carry_out(command);
         }
         self.flush(sent);
+        Ok(())
     }
 
     /// Takes what the SCTP endpoint has; says whether N4 has something.
@@ -218,23 +237,24 @@ impl Balancer {
         let mut n4 = false;
         let mut writable = Vec::new();
         let (hosts, held, metrics) = (&mut self.hosts, &mut self.held, &self.metrics);
-        let associations = &mut self.associations;
+        let (associations, edge) = (&mut self.associations, self.edge);
         let mut received = 0;
         let polled = self.endpoint.poll(Some(wait), &mut |event| {
             let input = match event {
                 Event::Up { assoc, peer, outbound_streams } => {
                     associations.insert(assoc, Association { streams: outbound_streams, ..Association::default() });
-                    Input::Up { assoc, peer }
+                    Input::Up { assoc: edge.out(assoc), peer }
                 }
                 Event::Restarted { assoc } => {
                     let streams = associations.get(&assoc).map_or(1, |a| a.streams);
                     associations.insert(assoc, Association { streams, ..Association::default() });
-                    Input::Down { assoc, restarted: true }
+                    Input::Down { assoc: edge.out(assoc), restarted: true }
                 }
                 Event::Down { assoc, reason } => {
                     if associations.remove(&assoc).is_none() {
                         return;
                     }
+                    let assoc = edge.out(assoc);
                     tracing::debug!(assoc = assoc.0, reason, "an association ended");
                     Input::Down { assoc, restarted: false }
                 }
@@ -253,7 +273,7 @@ impl Balancer {
                 }
                 Event::Message { assoc, data, .. } => {
                     received += 1;
-                    let (view, at) = (n2::view(data), clock());
+                    let (view, at, assoc) = (n2::view(data), clock(), edge.out(assoc));
                     Input::Ngap { assoc, view, pdu: data.to_vec(), at, number: 0, answers: true, bucket: None }
                 }
                 Event::Writable { assoc } => {
@@ -332,7 +352,11 @@ impl Balancer {
                 let error = Error { cause: Cause::SESSION_CONTEXT_NOT_FOUND, offending_ie: None };
                 self.n4.refuse_report(clock(), upf, &message, error);
             }
-            Command::Abort { assoc } => self.endpoint.abort(assoc),
+            Command::Abort { assoc } => {
+                if let Some(assoc) = self.edge.back(assoc) {
+                    self.endpoint.abort(assoc);
+                }
+            }
             Command::Sync { host, number } => {
                 if let Hosts::Fabric(fleet) = &mut self.hosts {
                     fleet.synced(host, number);
@@ -342,6 +366,7 @@ impl Balancer {
             Command::Done { .. }
             | Command::Claim { .. }
             | Command::Report { .. }
+            | Command::Epoch { .. }
             | Command::CaughtUp { .. }
             | Command::Back { .. }
             | Command::Return { .. }
@@ -351,6 +376,7 @@ impl Balancer {
 
     /// Sends an NGAP PDU: on stream 0 if it is about no UE, else on the UE's (TS 38.412 clause 7).
     fn send(&mut self, assoc: AssocId, ue: Option<Ltmsi>, pdu: Vec<u8>) {
+        let Some(assoc) = self.edge.back(assoc) else { return };
         let Some(association) = self.associations.get_mut(&assoc) else { return };
         let others = u32::from(association.streams.saturating_sub(1));
         let stream = match ue {
@@ -395,12 +421,16 @@ impl Balancer {
     /// within bounds.
     fn drain(mut self) -> std::io::Result<()> {
         let until = Monotonic::now() + DRAIN;
-        match &mut self.hosts {
-            Hosts::Here(door) => drop(door.call(Input::Stop)),
-            Hosts::Fabric(fleet) => fleet.stop(),
+        if let Hosts::Here(door) = &mut self.hosts {
+            let _ = door.call(Input::Stop);
         }
         self.commands();
-        self.n4.release_all(clock());
+        // Another balancer goes on with what the UPFs have.
+        if matches!(&self.hosts, Hosts::Fabric(fleet) if !fleet.is_alone()) {
+            tracing::info!("the associations with UPFs stay for another balancer");
+        } else if self.holds_n4() {
+            self.n4.release_all(clock());
+        }
         for assoc in self.associations.keys() {
             self.endpoint.shutdown(*assoc);
         }

@@ -58,7 +58,12 @@ pub enum Command {
         /// The UE that has it.
         ue: Ltmsi,
     },
-    /// To a cluster's balancer: how loaded the host is.
+    /// To all balancers of a cluster: what follows is by the map of an epoch.
+    Epoch {
+        /// The epoch.
+        epoch: u64,
+    },
+    /// To a cluster's balancers and its controller: how loaded the host is.
     Report {
         /// The part of its processors that is in use.
         cpu: f32,

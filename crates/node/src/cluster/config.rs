@@ -4,18 +4,22 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use vireo_core::balance::steer::Policy;
 
-/// The cluster, the same for its balancer and all its hosts.
+/// The cluster, the same for all its processes but for where each listens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterConfig {
-    /// Where the balancer takes hosts, and where hosts find it.
+    /// Where controllers take members, and where these look for one; empty: the only balancer is the controller, too.
+    pub controllers: Vec<SocketAddr>,
+    /// Where controllers keep what outlives them, and agree on who leads; empty: what outlives one is what members know.
+    pub etcd: Vec<SocketAddr>,
+    /// Where a balancer takes hosts. Without a controller elsewhere: where the only balancer is found.
     pub balancer: SocketAddr,
     /// Where a host takes other hosts' copies; port 0 = any.
     pub listen: SocketAddr,
-    /// Hosts that the balancer waits for before it serves the RAN.
+    /// Hosts that are waited for before the RAN is served.
     pub hosts: u16,
     /// Parts that the pools of UE addresses are cut into. Each host that joins gets the next.
     pub address_parts: u16,
-    /// How often balancer and hosts say something to each other.
+    /// How often the processes of a cluster say something to each other.
     pub heartbeat: Duration,
     /// Heartbeats without a word after which a host is taken for dead.
     pub misses: u32,
@@ -31,6 +35,8 @@ impl Default for ClusterConfig {
     /// Three hosts on this machine, no copies.
     fn default() -> Self {
         ClusterConfig {
+            controllers: Vec::new(),
+            etcd: Vec::new(),
             balancer: SocketAddr::from((Ipv4Addr::LOCALHOST, 7770)),
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             hosts: 3,
@@ -41,6 +47,13 @@ impl Default for ClusterConfig {
             inter: Policy::SkewedCh,
             replication: ReplicationConfig::default(),
         }
+    }
+}
+
+impl ClusterConfig {
+    /// Where members look for a controller.
+    pub(crate) fn controllers(&self) -> Vec<SocketAddr> {
+        if self.controllers.is_empty() { vec![self.balancer] } else { self.controllers.clone() }
     }
 }
 

@@ -1,69 +1,102 @@
-//! A host's connection to its balancer, on a thread of its own: what the balancer gives goes through the host's door, what
-//! the host wants sent goes to the balancer. When the connection is lost the host is too: others have its UEs then.
+//! What a host is connected to, on a thread of its own: the controller, which tells it who is in the cluster, and all
+//! balancers. What balancers give goes through the host's door; what the host wants sent goes to the balancer whose
+//! association it is for. Losing the controller stops nothing; losing a balancer ends the associations that it held. When
+//! the cluster goes on without this host, the host ends: others have its UEs then.
 
 use super::ClusterConfig;
+use super::caller::{Caller, Me, Told};
 use crate::balancer::{Command, Commands};
 use crate::clock::clock;
 use crate::fabric::Role;
 use crate::fabric::frame::{self, FrameError};
-use crate::fabric::message::{ToBalancer, ToHost, Welcome};
+use crate::fabric::membership::{ToController, ToMember};
+use crate::fabric::message::{Map, ToBalancer, ToHost, Welcome};
 use crate::fabric::stream::Stream;
 use crate::host::{Door, Input};
 use crossbeam_channel::TrySendError;
 use rustix::event::{PollFd, PollFlags, poll};
-use std::net::{SocketAddr, TcpStream};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use vireo_core::balance::{BalancerId, HostId};
 use vireo_core::n2;
 use vireo_sctp::Waker;
+use vireo_types::AssocId;
 
-/// How long a host looks for its balancer.
-const FOUND_WITHIN: Duration = Duration::from_secs(30);
-const AGAIN: Duration = Duration::from_millis(200);
-/// Octets that wait for the balancer before the host has to.
+/// How soon a lost connection to a balancer is made again.
+const AGAIN: Duration = Duration::from_millis(100);
+/// Octets that wait for a balancer before the host has to.
 const UNSENT: usize = 4 << 20;
-/// Commands that are put into the connection in one go.
+/// Commands that are put into the connections in one go.
 const BATCH: usize = 1024;
-/// Heartbeats without a word of the balancer, as a multiple of those after which it gives a host up.
-const PATIENCE: u32 = 5;
 /// How long the host may be at one thing before it counts as hung: then nothing more is said in its name, and others get its
 /// UEs.
 const HUNG: Duration = Duration::from_secs(1);
 /// How often is looked again whether the host has room.
 const ROOM: Duration = Duration::from_micros(100);
 
-/// Why a host does not join, or is in its cluster no longer.
+/// Why a member does not join, or is in its cluster no longer.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// Nobody there.
-    #[error("there is no balancer at {address}: {error}; start `vireo balancer`, and check cluster.balancer")]
+    #[error(
+        "there is no controller at {address}: {why}; start `vireo controller` (or `vireo balancer`, where cluster.controller \
+         is not set), and check cluster.controller and cluster.balancer"
+    )]
     Nobody {
         /// Where.
         address: SocketAddr,
         /// Why.
-        error: std::io::Error,
+        why: FrameError,
     },
     /// The connection.
-    #[error("the connection to the balancer is lost: {0}; the hosts that have copies of its UEs take over")]
+    #[error("the connection is lost: {0}")]
     Lost(#[from] FrameError),
-    /// The balancer does not want it.
-    #[error("the balancer has sent this host away: {0}")]
+    /// The controller does not want it.
+    #[error("the controller has sent it away: {0}")]
     Refused(String),
-    /// It has said nothing.
-    #[error("the balancer has said nothing for {0:?}; the hosts that have copies of this one's UEs take over")]
-    Silent(Duration),
+    /// Others have gone on.
+    #[error("the cluster has gone on without it since epoch {0}: others have what it had; start it anew")]
+    Fenced(u64),
+    /// The system.
+    #[error("the connections cannot be heard: {0}")]
+    System(std::io::Error),
 }
 
-/// A connection that was made.
+/// A host's connections.
 #[derive(Debug)]
 pub(crate) struct Link {
-    stream: Stream,
-    heartbeat: Duration,
-    misses: u32,
-    /// An input that the host has no room for.
-    held: Option<Input>,
+    host: HostId,
+    caller: Caller,
+    balancers: BTreeMap<BalancerId, Way>,
+    /// The epoch of the last map that was put before the host, and whether the host is in one of them.
+    epoch: u64,
+    was_in: bool,
+    /// The balancer that holds N4.
+    holder: Option<BalancerId>,
+    /// Maps that the host has not said to have adopted, and the last that it has.
+    maps: VecDeque<Box<Map>>,
+    adopted: Option<Box<Map>>,
+    /// By the numbers of the host's questions: the balancers that have not answered.
+    syncs: BTreeMap<u64, BTreeSet<BalancerId>>,
+    /// It has nothing any more that others have not, and may end.
+    left: bool,
+    /// Inputs that the host has no room for. While there are some, nothing is read of balancers.
+    held: VecDeque<Input>,
+    beaten: Instant,
     ended: Arc<AtomicBool>,
+}
+
+/// The way to a balancer.
+#[derive(Debug)]
+struct Way {
+    address: SocketAddr,
+    stream: Option<Stream>,
+    again: Instant,
+    /// The associations that it holds, as far as this host was told.
+    up: BTreeSet<AssocId>,
 }
 
 /// What is seen of a link from other threads.
@@ -77,175 +110,389 @@ impl Ended {
 }
 
 impl Link {
-    /// Finds the balancer and asks to join; other hosts' copies are taken at `copies`.
+    /// Finds the controller and asks to join; other hosts' copies are taken at `copies`.
     pub(crate) fn join(config: &ClusterConfig, copies: SocketAddr) -> Result<(Self, Welcome), LinkError> {
-        let address = config.balancer;
-        let until = Instant::now() + FOUND_WITHIN;
-        let socket = loop {
-            match TcpStream::connect_timeout(&address, FOUND_WITHIN) {
-                Ok(socket) => break socket,
-                Err(error) if Instant::now() > until => return Err(LinkError::Nobody { address, error }),
-                Err(_) => std::thread::sleep(AGAIN),
-            }
+        let (caller, told) = Caller::join(config, Me::Host(copies))?;
+        let Told::Host(welcome) = told else {
+            return Err(LinkError::Refused("it was given the number of a balancer".into()));
         };
-        let mut stream = Stream::new(socket, Role::Host, Role::Balancer).map_err(FrameError::from)?;
-        let own = stream.local().map(|local| local.ip()).filter(|_| copies.ip().is_unspecified());
-        let copies = SocketAddr::new(own.unwrap_or(copies.ip()), copies.port());
-        stream.put(&ToBalancer::Join { copies });
-        loop {
-            stream.flush()?;
-            stream.fill()?;
-            while let Some(octets) = stream.frame()? {
-                match frame::decode(octets)? {
-                    ToHost::Welcome(welcome) => {
-                        let heartbeat = Duration::from_millis(welcome.heartbeat.0.max(1).into());
-                        let misses = welcome.heartbeat.1.max(1);
-                        let ended = Arc::default();
-                        return Ok((Link { stream, heartbeat, misses, held: None, ended }, welcome));
-                    }
-                    ToHost::Refused(why) => return Err(LinkError::Refused(why)),
-                    _ => {}
-                }
-            }
-            if Instant::now() > until {
-                return Err(LinkError::Silent(FOUND_WITHIN));
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let link = Link {
+            host: welcome.host,
+            caller,
+            balancers: BTreeMap::new(),
+            epoch: 0,
+            was_in: false,
+            holder: None,
+            maps: VecDeque::new(),
+            adopted: None,
+            syncs: BTreeMap::new(),
+            left: false,
+            held: VecDeque::new(),
+            beaten: Instant::now(),
+            ended: Arc::default(),
+        };
+        Ok((link, welcome))
     }
 
     pub(crate) fn ended(&self) -> Ended {
         Ended(Arc::clone(&self.ended))
     }
 
-    /// Says that the host is ready, and carries until the connection is over or nobody wants anything any more.
+    /// Says that the host is ready, and carries until the cluster goes on without it.
     pub(crate) fn run(mut self, door: &Door, commands: &Commands, waker: &Waker) -> Result<(), LinkError> {
-        self.stream.put(&ToBalancer::Ready);
+        self.caller.ready();
         let carried = self.carry(door, commands, waker);
+        if let Err(error) = &carried {
+            tracing::error!(%error, "this host is in its cluster no longer");
+        }
         self.ended.store(true, Ordering::Relaxed);
         carried
     }
 
     fn carry(&mut self, door: &Door, commands: &Commands, waker: &Waker) -> Result<(), LinkError> {
-        let (mut beaten, mut heard) = (Instant::now(), Instant::now());
         let (mut turns, mut turned) = (door.turns(), Instant::now());
-        let patience = self.heartbeat * self.misses * PATIENCE;
         loop {
-            self.take(commands);
+            self.take(commands, door);
             let now = Instant::now();
-            if now.duration_since(beaten) >= self.heartbeat {
-                beaten = now;
-                if door.turns() != turns {
-                    (turns, turned) = (door.turns(), now);
-                }
-                if now.duration_since(turned) < HUNG {
-                    self.stream.put(&ToBalancer::Beat);
+            if door.turns() != turns {
+                (turns, turned) = (door.turns(), now);
+            }
+            let hangs = now.duration_since(turned) >= HUNG;
+            self.caller.hush(hangs);
+            self.controller(now, door)?;
+            if now.duration_since(self.beaten) >= self.caller.heartbeat() {
+                self.beaten = now;
+                if !hangs {
+                    self.tell_all(&ToBalancer::Beat);
                 }
                 // One that sleeps does not hang: it is asked.
                 door.ring();
             }
-            self.stream.flush()?;
+            self.connect(now);
+            self.flush(door);
             if self.hear(door)? {
                 door.ring();
             }
-            if self.stream.was_heard() || self.held.is_some() {
-                heard = now;
-            } else if now.duration_since(heard) > patience {
-                return Err(LinkError::Silent(patience));
-            }
-            self.sleep(commands, waker, self.heartbeat.saturating_sub(now.duration_since(beaten)))?;
+            self.sleep(commands, waker, self.caller.heartbeat().saturating_sub(now.duration_since(self.beaten)))?;
         }
     }
 
-    /// Puts what the host wants sent into the connection, as far as that keeps up: beyond, the host waits.
-    fn take(&mut self, commands: &Commands) {
+    /// Hears the controller, if there is one.
+    fn controller(&mut self, now: Instant, door: &Door) -> Result<(), LinkError> {
+        let (mut maps, mut left) = (Vec::new(), false);
+        let heard = self.caller.turn(now, &mut |message| match message {
+            ToMember::Map(map) => maps.push(map),
+            ToMember::Left => left = true,
+            _ => {}
+        });
+        if left && !self.left {
+            self.left = true;
+            self.offer(Input::Left, door);
+            door.ring();
+        }
+        if let Err(error) = heard {
+            // Whoever has left is a member no longer, and ends by itself.
+            return if self.left { Ok(()) } else { Err(error) };
+        }
+        for map in maps {
+            self.told(map, door)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a map, whoever tells it, if it is newer than what the host has.
+    fn told(&mut self, map: Box<Map>, door: &Door) -> Result<(), LinkError> {
+        if map.epoch() <= self.epoch || !map.buckets.is_whole() {
+            return Ok(());
+        }
+        if !map.has_host(self.host) {
+            // Until it is in one, maps are not its affair.
+            return if self.was_in && !self.left { Err(LinkError::Fenced(map.epoch())) } else { Ok(()) };
+        }
+        (self.epoch, self.was_in, self.holder) = (map.epoch(), true, map.holder());
+        self.caller.knows(&map);
+        self.offer(Input::Map(map.clone()), door);
+        let now = Instant::now();
+        let same = |id: &BalancerId, way: &Way| map.balancers.contains(&(*id, way.address));
+        let gone: Vec<BalancerId> =
+            self.balancers.iter().filter(|(id, way)| !same(id, way)).map(|(id, _)| *id).collect();
+        for balancer in gone {
+            if let Some(way) = self.balancers.remove(&balancer) {
+                tracing::warn!(balancer = balancer.0, epoch = map.epoch(), "a balancer is gone");
+                self.down(way.up, door);
+                self.answered(balancer, None, door);
+            }
+        }
+        for (balancer, address) in &map.balancers {
+            let new = || Way { address: *address, stream: None, again: now, up: BTreeSet::new() };
+            self.balancers.entry(*balancer).or_insert_with(new);
+        }
+        self.maps.push_back(map);
+        self.connect(now);
+        door.ring();
+        Ok(())
+    }
+
+    /// Connects to balancers where there is no connection.
+    fn connect(&mut self, now: Instant) {
+        // The newest: a balancer that was not told goes by it, too.
+        let (host, map) = (self.host, self.maps.back().or(self.adopted.as_ref()));
+        let lost = self.balancers.iter_mut().filter(|(_, way)| way.stream.is_none() && now >= way.again);
+        for (balancer, way) in lost {
+            way.again = now + AGAIN;
+            match Stream::connect(way.address, Role::Host, &[Role::Balancer]) {
+                Ok(mut stream) => {
+                    stream.put(&ToBalancer::Host(host));
+                    if let Some(map) = map {
+                        stream.put(&ToBalancer::Map(map.clone()));
+                    }
+                    way.stream = Some(stream);
+                }
+                Err(error) => tracing::debug!(balancer = balancer.0, %error, "no connection to a balancer"),
+            }
+        }
+    }
+
+    /// Puts what the host wants sent into the connections, as far as they keep up: beyond, the host waits.
+    fn take(&mut self, commands: &Commands, door: &Door) {
         for _ in 0..BATCH {
-            if self.stream.unsent() > UNSENT {
+            if self.is_behind() {
                 return;
             }
             let Ok(command) = commands.queue.try_recv() else { return };
-            let message = match &command {
+            match &command {
                 Command::Ngap { assoc, ue, key, pdu } => {
-                    ToBalancer::Ngap { assoc: *assoc, ue: *ue, key: if ue.is_some() { *key } else { 0 }, pdu }
+                    let key = if ue.is_some() { *key } else { 0 };
+                    self.tell(assoc.balancer(), &ToBalancer::Ngap { assoc: *assoc, ue: *ue, key, pdu });
                 }
                 Command::Pfcp { upf, key, seid, message } => {
-                    ToBalancer::Pfcp { upf: *upf, key: *key, seid: *seid, message }
+                    self.tell_holder(&ToBalancer::Pfcp { upf: *upf, key: *key, seid: *seid, message });
                 }
-                Command::RefuseReport { upf, message } => ToBalancer::RefuseReport { upf: *upf, message },
-                Command::Abort { assoc } => ToBalancer::Abort { assoc: *assoc },
-                Command::Done { number } => ToBalancer::Done { number: *number },
-                Command::Claim { supi, ue } => ToBalancer::Claim { supi: *supi, ue: *ue },
-                Command::Report { cpu, pools } => ToBalancer::Report { cpu: *cpu, pools: pools.clone() },
-                Command::CaughtUp { epoch, host } => ToBalancer::CaughtUp { epoch: *epoch, host: *host },
-                Command::Sync { number, .. } => ToBalancer::Sync { number: *number },
-                Command::Back { number } => ToBalancer::Back { number: *number },
-                Command::Return { to, of } => ToBalancer::Return { to: *to, dnn: of.0.clone(), address: of.1 },
-                Command::Leave => ToBalancer::Leave,
-            };
-            self.stream.put(&message);
+                Command::RefuseReport { upf, message } => {
+                    self.tell_holder(&ToBalancer::RefuseReport { upf: *upf, message });
+                }
+                Command::Abort { assoc } => self.tell(assoc.balancer(), &ToBalancer::Abort { assoc: *assoc }),
+                Command::Done { number } => {
+                    self.tell(BalancerId::of_input(*number).0, &ToBalancer::Done { number: *number });
+                }
+                Command::Claim { supi, ue } => self.tell_holder(&ToBalancer::Claim { supi: *supi, ue: *ue }),
+                Command::Report { cpu, pools } => {
+                    self.tell_all(&ToBalancer::Report { cpu: *cpu, pools: pools.clone() });
+                    self.caller.put(&ToController::Report { cpu: *cpu, pools: pools.clone() });
+                }
+                Command::Epoch { epoch } => self.adopt(*epoch),
+                Command::CaughtUp { epoch, host } => self.caller.caught_up(*epoch, *host),
+                Command::Sync { number, .. } => self.sync(*number, door),
+                Command::Back { number } => {
+                    self.tell(BalancerId::of_input(*number).0, &ToBalancer::Back { number: *number });
+                }
+                Command::Return { to, of } => {
+                    self.tell_holder(&ToBalancer::Return { to: *to, dnn: of.0.clone(), address: of.1 });
+                }
+                Command::Leave => self.caller.leave(),
+            }
         }
     }
 
-    /// Gives the host what the balancer has said. Whether there was something.
+    fn is_behind(&self) -> bool {
+        let mut streams = self.balancers.values().filter_map(|way| way.stream.as_ref());
+        streams.any(|stream| stream.unsent() > UNSENT)
+    }
+
+    /// What is for a balancer that is not there is for associations that are not there either.
+    fn tell(&mut self, balancer: u8, message: &ToBalancer<'_>) {
+        let way = self.balancers.get_mut(&BalancerId(balancer));
+        if let Some(stream) = way.and_then(|way| way.stream.as_mut()) {
+            stream.put(message);
+        }
+    }
+
+    fn tell_holder(&mut self, message: &ToBalancer<'_>) {
+        if let Some(holder) = self.holder {
+            self.tell(holder.0, message);
+        }
+    }
+
+    fn tell_all(&mut self, message: &ToBalancer<'_>) {
+        for stream in self.balancers.values_mut().filter_map(|way| way.stream.as_mut()) {
+            stream.put(message);
+        }
+    }
+
+    /// The host asks to be told when all that it has said is done: each balancer that there is does its part.
+    fn sync(&mut self, number: u64, door: &Door) {
+        self.tell_all(&ToBalancer::Sync { number });
+        let asked = self.balancers.iter().filter(|(_, way)| way.stream.is_some()).map(|(id, _)| *id);
+        self.syncs.insert(number, asked.collect());
+        self.answered_all(door);
+    }
+
+    /// A balancer has done its part of a question, or of all because it is gone.
+    fn answered(&mut self, balancer: BalancerId, number: Option<u64>, door: &Door) {
+        for (question, waits) in &mut self.syncs {
+            if number.is_none_or(|number| number == *question) {
+                waits.remove(&balancer);
+            }
+        }
+        self.answered_all(door);
+    }
+
+    fn answered_all(&mut self, door: &Door) {
+        while let Some(first) = self.syncs.first_entry().filter(|first| first.get().is_empty()) {
+            let (number, _) = first.remove_entry();
+            self.offer(Input::Synced { number }, door);
+            door.ring();
+        }
+    }
+
+    /// The host goes by the map of an epoch in all that it wants sent from here on.
+    fn adopt(&mut self, epoch: u64) {
+        while self.maps.front().is_some_and(|map| map.epoch() <= epoch) {
+            self.adopted = self.maps.pop_front();
+        }
+        if let Some(map) = self.adopted.clone() {
+            self.tell_all(&ToBalancer::Map(map));
+        }
+    }
+
+    fn flush(&mut self, door: &Door) {
+        let mut lost = Vec::new();
+        for (balancer, way) in &mut self.balancers {
+            if let Some(Err(error)) = way.stream.as_mut().map(Stream::flush) {
+                lost.push((*balancer, error));
+            }
+        }
+        lost.into_iter().for_each(|(balancer, error)| self.lose(balancer, &error, door));
+    }
+
+    /// A connection to a balancer is over. Its associations are, too: it is dead, or has given this host up.
+    fn lose(&mut self, balancer: BalancerId, why: &FrameError, door: &Door) {
+        let Some(way) = self.balancers.get_mut(&balancer) else { return };
+        if !way.up.is_empty() {
+            tracing::warn!(balancer = balancer.0, %why, "the connection to a balancer is lost");
+        }
+        way.stream = None;
+        let up = std::mem::take(&mut way.up);
+        self.down(up, door);
+        self.answered(balancer, None, door);
+    }
+
+    fn down(&mut self, associations: BTreeSet<AssocId>, door: &Door) {
+        for assoc in associations {
+            self.offer(Input::Down { assoc, restarted: false }, door);
+        }
+        door.ring();
+    }
+
+    fn offer(&mut self, input: Input, door: &Door) {
+        if !self.held.is_empty() {
+            self.held.push_back(input);
+        } else if let Err(TrySendError::Full(input)) = door.try_put(input) {
+            self.held.push_back(input);
+        }
+    }
+
+    /// Gives the host what the balancers have said. Whether there was something.
     fn hear(&mut self, door: &Door) -> Result<bool, LinkError> {
-        if let Some(input) = self.held.take()
-            && let Err(TrySendError::Full(input)) = door.try_put(input)
-        {
-            self.held = Some(input);
-            return Ok(true);
+        while let Some(input) = self.held.pop_front() {
+            if let Err(TrySendError::Full(input)) = door.try_put(input) {
+                self.held.push_front(input);
+                return Ok(true);
+            }
         }
         let mut some = false;
-        loop {
-            while let Some(octets) = self.stream.frame()? {
-                let input = match frame::decode(octets)? {
-                    ToHost::Beat | ToHost::Welcome(_) => continue,
-                    ToHost::Refused(why) => return Err(LinkError::Refused(why)),
-                    message => input(message),
-                };
-                some = true;
-                if let Some(input) = input
-                    && let Err(TrySendError::Full(input)) = door.try_put(input)
-                {
-                    self.held = Some(input);
-                    return Ok(true);
+        let balancers: Vec<BalancerId> = self.balancers.keys().copied().collect();
+        for balancer in balancers {
+            match self.hear_one(balancer, door) {
+                Ok(heard) => some |= heard,
+                Err(LinkError::Lost(why)) => {
+                    self.lose(balancer, &why, door);
+                    some = true;
                 }
+                Err(error) => return Err(error),
             }
-            if self.stream.fill()? == 0 {
+            if !self.held.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(some)
+    }
+
+    fn hear_one(&mut self, balancer: BalancerId, door: &Door) -> Result<bool, LinkError> {
+        let mut some = false;
+        loop {
+            let way = self.balancers.get_mut(&balancer);
+            let Some((up, stream)) = way.and_then(|way| Some((&mut way.up, way.stream.as_mut()?))) else {
                 return Ok(some);
+            };
+            let Some(octets) = stream.frame()? else {
+                if stream.fill()? == 0 {
+                    return Ok(some);
+                }
+                continue;
+            };
+            let message: ToHost<'_> = frame::decode(octets)?;
+            match &message {
+                ToHost::Up { assoc, .. } => drop(up.insert(*assoc)),
+                ToHost::Down { assoc, restarted: false } => drop(up.remove(assoc)),
+                _ => {}
+            }
+            let input = match message {
+                ToHost::Beat => continue,
+                ToHost::Refused(why) => return Err(FrameError::Refused(why).into()),
+                ToHost::Map(map) => {
+                    self.told(map, door)?;
+                    continue;
+                }
+                ToHost::Synced { number } => {
+                    self.answered(balancer, Some(number), door);
+                    some = true;
+                    continue;
+                }
+                message => input(message),
+            };
+            let Some(input) = input else { continue };
+            some = true;
+            self.offer(input, door);
+            if !self.held.is_empty() {
+                return Ok(true);
             }
         }
     }
 
     fn sleep(&mut self, commands: &Commands, waker: &Waker, wait: Duration) -> Result<(), LinkError> {
-        let (unsent, held) = (self.stream.unsent(), self.held.is_some());
-        let nothing = unsent > UNSENT || commands.sleep();
+        let held = !self.held.is_empty();
+        let nothing = self.is_behind() || commands.sleep();
         let mut wait = if nothing { wait } else { Duration::ZERO };
-        let mut interest = if unsent > 0 { PollFlags::OUT } else { PollFlags::empty() };
         if held {
             // The host tells nobody when it has room.
             wait = wait.min(ROOM);
-        } else {
-            interest |= PollFlags::IN;
         }
-        let mut fds = [PollFd::from_borrowed_fd(self.stream.fd(), interest), PollFd::new(waker, PollFlags::IN)];
+        let interest = |unsent: usize, reads: bool| {
+            let read = if reads { PollFlags::IN } else { PollFlags::empty() };
+            if unsent > 0 { read | PollFlags::OUT } else { read }
+        };
+        let mut fds = vec![PollFd::new(waker, PollFlags::IN)];
+        if let Some(fd) = self.caller.fd() {
+            fds.push(PollFd::from_borrowed_fd(fd, interest(self.caller.unsent(), true)));
+        }
+        let streams = self.balancers.values().filter_map(|way| way.stream.as_ref());
+        fds.extend(streams.map(|stream| PollFd::from_borrowed_fd(stream.fd(), interest(stream.unsent(), !held))));
         let wait = rustix::event::Timespec { tv_sec: wait.as_secs() as _, tv_nsec: wait.subsec_nanos() as _ };
         let polled = poll(&mut fds, Some(&wait));
         waker.clear();
         commands.awake();
         match polled {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(FrameError::Io(error.into()).into()),
+            Err(error) => Err(LinkError::System(error.into())),
         }
     }
 }
 
-/// What a message of the balancer is to the host.
+/// What a message of a balancer is to the host.
 fn input(message: ToHost<'_>) -> Option<Input> {
     Some(match message {
-        ToHost::Welcome(_) | ToHost::Refused(_) | ToHost::Beat => return None,
-        ToHost::Map(map) => Input::Map(map),
-        ToHost::Up { assoc, peer } => Input::Up { assoc, peer },
-        ToHost::Down { assoc, restarted } => Input::Down { assoc, restarted },
+        ToHost::Refused(_) | ToHost::Beat | ToHost::Map(_) | ToHost::Synced { .. } => return None,
         ToHost::Ngap { number, assoc, answers, bucket, view, pdu } => {
             // One at fault is looked at again: what is wrong with it is said in the answer.
             let view = view.map_or_else(|| n2::view(pdu), Ok);
@@ -258,8 +505,8 @@ fn input(message: ToHost<'_>) -> Option<Input> {
         ToHost::Upf { upf, up } => Input::Upf { upf, up },
         ToHost::UpfLost { upf } => Input::UpfLost { upf },
         ToHost::Claimed { supi, ue } => Input::Claimed { supi, ue },
-        ToHost::Synced { number } => Input::Synced { number },
+        ToHost::Up { assoc, peer } => Input::Up { assoc, peer },
+        ToHost::Down { assoc, restarted } => Input::Down { assoc, restarted },
         ToHost::Returned { dnn, address } => Input::Returned { of: Box::new((dnn, address)) },
-        ToHost::Left => Input::Left,
     })
 }

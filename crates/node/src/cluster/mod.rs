@@ -1,20 +1,25 @@
-//! The roles of a cluster: a balancer that terminates SCTP and N4, and hosts behind it that run the procedures. They are
-//! the parts of [`crate::control`], started apart and joined by the fabric.
+//! The roles of a cluster: balancers that terminate SCTP and N4, hosts behind them that run the procedures, and the
+//! controller, which says who is there and whose the UEs are. They are the parts of [`crate::control`], started apart and
+//! joined by the fabric.
 
+mod caller;
 pub(crate) mod config;
 mod link;
 pub(crate) mod replicator;
 pub(crate) mod shadows;
 
+pub(crate) use caller::{Caller, Me, PATIENCE, Told};
 pub use config::{Ack, ClusterConfig, Mode, ReplicationConfig};
 pub use link::LinkError;
 pub(crate) use replicator::Watch;
 
-use crate::api::{self, Status, StatusFilter, StatusSource};
+use crate::api::{self, BalancerStatus, DrainError, HostStatus, Status, StatusFilter, StatusSource};
 use crate::balancer::fleet::{Fleet, View};
 use crate::balancer::{Balancer, COMMANDS, Stopper, channel};
 use crate::config::{ApiConfig, N2Config, N4Config, SliceRuntime};
 use crate::control::{Source, StartError, bind_n4, sctp, start_udm, upfs};
+use crate::controller;
+use crate::fabric::message::Map;
 use crate::host::{Door, Frame, Host, HostConfig, Input, Membership};
 use crate::metrics::Metrics;
 use crate::upf::UpfHandle;
@@ -24,9 +29,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use vireo_core::config::CoreConfig;
-use vireo_sctp::Waker;
+use vireo_sctp::{Endpoint, Waker};
 use vireo_subscribers::{Store, UdmConfig};
-use vireo_types::Supi;
+use vireo_types::{Bucket, Supi};
 
 /// How long a host that is to stop waits for others to have its UEs.
 const LEAVES_WITHIN: Duration = Duration::from_secs(10);
@@ -57,31 +62,57 @@ pub struct BalancerConfig {
 pub struct BalancerNode {
     stopper: Stopper,
     thread: Option<JoinHandle<std::io::Result<()>>>,
+    /// The controller, where the only balancer is that, too.
+    controller: Option<controller::Running>,
     api: Option<api::Server>,
     driver: String,
 }
 
 impl BalancerNode {
-    /// Starts it. RAN nodes may connect from then on, and are answered when the hosts are there.
+    /// Starts it: it joins its cluster. RAN nodes may connect from then on, and are answered when the hosts are there.
+    ///
+    /// # Errors
+    ///
+    /// When an address is not to be had, or there is no controller that wants it.
+    pub fn start(config: BalancerConfig, metrics: Arc<Metrics>) -> Result<Self, StartError> {
+        BalancerNode::start_on(vireo_sctp::bind(&sctp(&config.n2))?, config, metrics)
+    }
+
+    /// The same over an SCTP endpoint that is bound.
     ///
     /// # Errors
     ///
     /// When an address is not to be had.
-    pub fn start(config: BalancerConfig, metrics: Arc<Metrics>) -> Result<Self, StartError> {
-        let endpoint = vireo_sctp::bind(&sctp(&config.n2))?;
+    pub fn start_on(
+        endpoint: Box<dyn Endpoint>,
+        config: BalancerConfig,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, StartError> {
         let driver = endpoint.driver().to_owned();
-        let n4 = bind_n4(&config.core, &config.n4, config.upf.as_ref())?;
-        let address = config.cluster.balancer;
-        let fleet = Fleet::listen(config.cluster, &config.core, &config.slices, Arc::clone(&metrics))
-            .map_err(|error| StartError::Fabric { address, error })?;
-        let source = BalancerSource { view: fleet.view(), upf: config.upf, started: Instant::now() };
+        let mut cluster = config.cluster;
+        let mut address = cluster.balancer;
+        let mut running = None;
+        if cluster.controllers.is_empty() {
+            // It is found where hosts look for the balancer, and the balancer has another port.
+            let fabric = |error| StartError::Fabric { address: cluster.balancer, error };
+            let slices = config.slices.len();
+            let listener = TcpListener::bind(cluster.balancer).map_err(fabric)?;
+            let controller = controller::Running::start(listener, &cluster, slices, true).map_err(fabric)?;
+            cluster.controllers = vec![cluster.balancer];
+            (running, address) = (Some(controller), SocketAddr::new(cluster.balancer.ip(), 0));
+        }
+        let listener = TcpListener::bind(address).map_err(|error| StartError::Fabric { address, error })?;
+        let fleet = Fleet::join(listener, &cluster, &config.core, &config.slices, Arc::clone(&metrics))?;
+        let n4 = bind_n4(&config.core, &config.n4, config.upf.as_ref(), fleet.seat().recovery)?;
+        let drainer = running.as_ref().map(controller::Running::drainer);
+        let source = BalancerSource { view: fleet.view(), drainer, upf: config.upf, started: Instant::now() };
         let (balancer, stopper) = Balancer::of_fleet(endpoint, n4, fleet, Arc::clone(&metrics))?;
         let api = match config.api.listen {
             Some(address) => Some(api::Server::start(address, Arc::new(source), metrics)?),
             None => None,
         };
         let thread = std::thread::Builder::new().name("balancer".into()).spawn(move || balancer.run())?;
-        Ok(BalancerNode { stopper, thread: Some(thread), api, driver })
+        Ok(BalancerNode { stopper, thread: Some(thread), controller: running, api, driver })
     }
 
     /// The SCTP driver and why it was chosen.
@@ -96,17 +127,125 @@ impl BalancerNode {
 
     /// Whether it has ended by itself.
     pub fn has_failed(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+        let controller = self.controller.as_ref().is_some_and(controller::Running::has_failed);
+        controller || self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Stops in order: associations are shut down, hosts are told.
+    /// Stops in order: hosts are told if the cluster ends with it, associations are shut down.
     ///
     /// # Errors
     ///
     /// What it ended with, if it ended before.
     pub fn stop(mut self) -> std::io::Result<()> {
+        if let Some(controller) = &mut self.controller {
+            controller.stop();
+        }
         self.stopper.stop();
         self.thread.take().map_or(Ok(()), |thread| thread.join().unwrap_or(Ok(())))
+    }
+}
+
+/// What is told of a map.
+pub(crate) fn told(map: &Map) -> (Vec<HostStatus>, Vec<BalancerStatus>) {
+    let buckets = || (0..Bucket::COUNT).map(|bucket| map.buckets.owners(Bucket::new(bucket)));
+    let hosts = map.hosts.iter().map(|(host, address)| HostStatus {
+        host: host.0,
+        address: address.to_string(),
+        buckets: buckets().filter(|owners| owners.primary() == Some(*host)).count(),
+        replicas: buckets().filter(|owners| owners.replicas().any(|replica| replica == *host)).count(),
+        epoch: map.epoch(),
+    });
+    let balancers = map.balancers.iter().map(|(balancer, address)| BalancerStatus {
+        balancer: balancer.0,
+        address: address.to_string(),
+        holds_n4: map.holder() == Some(*balancer),
+    });
+    (hosts.collect(), balancers.collect())
+}
+
+/// What a cluster's controller is started with.
+#[derive(Debug)]
+pub struct ControllerConfig {
+    /// The status interface.
+    pub api: ApiConfig,
+    /// The cluster.
+    pub cluster: ClusterConfig,
+    /// How many slices there are.
+    pub slices: usize,
+    /// The name of the cluster in etcd.
+    pub name: String,
+}
+
+/// A cluster's controller that runs apart from balancers.
+#[derive(Debug)]
+pub struct ControllerNode {
+    running: controller::Running,
+    api: Option<api::Server>,
+}
+
+impl ControllerNode {
+    /// Starts it. Members may join from then on, and those of a controller before join again.
+    ///
+    /// # Errors
+    ///
+    /// When none of the addresses that the configuration names is to be had.
+    pub fn start(config: &ControllerConfig, metrics: Arc<Metrics>) -> Result<Self, StartError> {
+        let ControllerConfig { api, cluster, slices, name } = config;
+        let addresses = cluster.controllers();
+        let fabric = |error| StartError::Fabric { address: addresses[0], error };
+        let running = if cluster.etcd.is_empty() {
+            let listener = TcpListener::bind(&addresses[..]).map_err(fabric)?;
+            controller::Running::start(listener, cluster, *slices, false).map_err(fabric)?
+        } else {
+            controller::Running::stand_by(cluster, *slices, name).map_err(fabric)?
+        };
+        let source = ControllerSource { view: running.view(), drainer: running.drainer(), started: Instant::now() };
+        let api = match api.listen {
+            Some(address) => Some(api::Server::start(address, Arc::new(source), metrics)?),
+            None => None,
+        };
+        Ok(ControllerNode { running, api })
+    }
+
+    /// The address of the status interface, if there is one.
+    pub fn api(&self) -> Option<SocketAddr> {
+        self.api.as_ref().map(api::Server::address)
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_failed(&self) -> bool {
+        self.running.has_failed()
+    }
+
+    /// Stops it: nothing else stops.
+    pub fn stop(mut self) {
+        self.running.stop();
+    }
+}
+
+/// Answers the status interface of a controller.
+#[derive(Debug)]
+struct ControllerSource {
+    view: controller::View,
+    drainer: controller::Drainer,
+    started: Instant,
+}
+
+impl StatusSource for ControllerSource {
+    fn status(&self, _: &StatusFilter) -> Status {
+        // Poisoned by nobody: what is done under the lock does not panic.
+        let map = self.view.lock().ok().and_then(|map| map.clone());
+        let (hosts, balancers) = map.as_deref().map(told).unwrap_or_default();
+        let (version, uptime_s) = (env!("CARGO_PKG_VERSION").into(), self.started.elapsed().as_secs());
+        Status { version, uptime_s, hosts, balancers, ..Status::default() }
+    }
+
+    fn deregister(&self, _: Supi, _: bool) -> bool {
+        false
+    }
+
+    fn drain(&self, host: u16) -> Result<(), DrainError> {
+        self.drainer.drain(host)
     }
 }
 
@@ -114,6 +253,8 @@ impl BalancerNode {
 #[derive(Debug)]
 struct BalancerSource {
     view: View,
+    /// Where it is the controller, too.
+    drainer: Option<controller::Drainer>,
     upf: Option<Arc<UpfHandle>>,
     started: Instant,
 }
@@ -126,7 +267,7 @@ impl StatusSource for BalancerSource {
             ..Status::default()
         };
         if let Ok(view) = self.view.lock() {
-            status.hosts = view.hosts.clone();
+            (status.hosts, status.balancers) = (view.hosts.clone(), view.balancers.clone());
             let entry = |(upf, up): &(SocketAddr, bool)| api::UpfStatus {
                 node: upf.to_string(),
                 associated: *up,
@@ -143,6 +284,10 @@ impl StatusSource for BalancerSource {
 
     fn deregister(&self, _: Supi, _: bool) -> bool {
         false
+    }
+
+    fn drain(&self, host: u16) -> Result<(), DrainError> {
+        self.drainer.as_ref().ok_or(DrainError::NoController)?.drain(host)
     }
 }
 
@@ -172,11 +317,11 @@ pub struct HostNode {
 }
 
 impl HostNode {
-    /// Finds the balancer, joins, and starts.
+    /// Finds the controller, joins, and starts.
     ///
     /// # Errors
     ///
-    /// When there is no balancer, it does not want this host, or something does not start.
+    /// When there is no controller, it does not want this host, or something does not start.
     pub fn start(mut config: HostNodeConfig, store: Store, metrics: Arc<Metrics>) -> Result<Self, StartError> {
         let address = config.cluster.listen;
         let fabric = |error| StartError::Fabric { address, error };

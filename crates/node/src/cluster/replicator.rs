@@ -12,7 +12,6 @@ use crate::metrics::{Flow, Metrics};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rustc_hash::FxHashMap;
 use rustix::event::{PollFd, PollFlags, poll};
-use socket2::{Domain, Socket, Type};
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -284,7 +283,7 @@ impl Thread {
                 tracing::warn!(%peer, "too many connections of other hosts");
                 continue;
             }
-            match Stream::new(socket, Role::Peer, Role::Peer) {
+            match Stream::new(socket, Role::Peer, &[Role::Peer]) {
                 Ok(stream) => self.incoming.push(Incoming { stream, from: None }),
                 Err(error) => tracing::warn!(%peer, %error, "a connection of another host"),
             }
@@ -298,7 +297,7 @@ impl Thread {
             if peer.stream.is_none() && Instant::now() >= peer.again {
                 peer.again = Instant::now() + AGAIN;
                 peer.given = 0;
-                match connect(peer.address) {
+                match Stream::connect(peer.address, Role::Peer, &[Role::Peer]) {
                     Ok(mut stream) => {
                         stream.put(&ToReplica::From { host: own, epoch });
                         peer.stream = Some(stream);
@@ -454,16 +453,4 @@ impl Incoming {
         }
         self.stream.flush()
     }
-}
-
-/// A connection that is being made: what is put into it leaves when it is there.
-fn connect(address: SocketAddr) -> std::io::Result<Stream> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    socket.set_nonblocking(true)?;
-    match socket.connect(&address.into()) {
-        Ok(()) => {}
-        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
-        Err(error) => return Err(error),
-    }
-    Stream::new(socket.into(), Role::Peer, Role::Peer)
 }

@@ -1,17 +1,17 @@
-//! What balancer and hosts say to each other. Variants are numbered in their order: new ones are added at the end alone
+//! What balancers and hosts say to each other. Variants are numbered in their order: new ones are added at the end alone
 //! (see [`super`]).
 
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use vireo_core::balance::HostId;
-use vireo_core::balance::map::BucketMap;
+pub use vireo_core::cluster::Map;
 use vireo_core::n2::View;
 use vireo_types::{AssocId, Bucket, Dnn, Ltmsi, Seid, SessionAddress, Supi};
 
-/// What a host is when it joins.
+/// What a host is told when it joins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
-    /// Its number, which no other host of the balancer's life has.
+    /// Its number, which no other host of the cluster's life has.
     pub host: HostId,
     /// The key of the 5G-TMSIs: every host reads every other's.
     pub tmsi_key: [u8; 16],
@@ -21,27 +21,18 @@ pub struct Welcome {
     pub heartbeat: (u32, u32),
     /// How often it reports its load, in milliseconds.
     pub report: u32,
+    /// The recovery time stamp of the cluster's N4 (TS 29.244 8.2.65): seconds since 1900.
+    pub recovery: u32,
 }
 
-/// The hosts of an epoch and the buckets that they have.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Map {
-    /// Who there is, and where each takes other hosts' copies.
-    pub hosts: Vec<(HostId, SocketAddr)>,
-    /// Whose the buckets are.
-    pub buckets: BucketMap,
-}
-
-/// From the balancer to a host. `number` names an input: who gets it again has to do nothing if it was carried out.
+/// From a balancer to a host. `number` names an input: who gets it again has to do nothing if it was carried out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToHost<'a> {
-    /// It may join.
-    Welcome(Welcome),
-    /// It may not, or no longer.
+    /// The host is not one of the balancer's map, or no longer.
     Refused(String),
     /// Nothing else to say.
     Beat,
-    /// From here on this map holds.
+    /// What follows is given by this map: a host that has an older one adopts it first, whoever tells it first.
     Map(Box<Map>),
     /// An association came up.
     Up {
@@ -127,8 +118,6 @@ pub enum ToHost<'a> {
         /// The addresses.
         address: SessionAddress,
     },
-    /// It has nothing any more that others have not, and may end.
-    Left,
 }
 
 /// How loaded a pool of NFs is: those of one slice for one kind of procedure.
@@ -142,16 +131,14 @@ pub struct PoolLoad {
     pub time_us: f32,
 }
 
-/// From a host to the balancer.
+/// From a host to a balancer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToBalancer<'a> {
-    /// It wants to join.
-    Join {
-        /// Where it takes other hosts' copies.
-        copies: SocketAddr,
-    },
-    /// Its workers are ready.
-    Ready,
+    /// Which host it is: the first that it says.
+    Host(HostId),
+    /// What follows is said by this map: a balancer that has an older one adopts it first, so that all that the owner before
+    /// has had sent comes before all that the next one has.
+    Map(Box<Map>),
     /// Nothing else to say.
     Beat,
     /// An NGAP PDU to send.
@@ -210,13 +197,6 @@ pub enum ToBalancer<'a> {
         /// Its pools: by slice (first that of UEs whose slice is not known), in each by kind.
         pools: Vec<PoolLoad>,
     },
-    /// Another host has all copies of this one's UEs that an epoch wants it to have.
-    CaughtUp {
-        /// The epoch.
-        epoch: u64,
-        /// The other host.
-        host: HostId,
-    },
     /// It asks to be told when all that it has said so far is done.
     Sync {
         /// The number of the question, which grows.
@@ -236,8 +216,6 @@ pub enum ToBalancer<'a> {
         /// The addresses.
         address: SessionAddress,
     },
-    /// It wants to leave: others are to get its UEs.
-    Leave,
 }
 
 /// From a host to one that keeps copies of its UEs.

@@ -1,4 +1,4 @@
-//! The fabric: how the balancer and the hosts of a cluster talk, over TCP.
+//! The fabric: how the controller, the balancers and the hosts of a cluster talk, over TCP.
 //!
 //! Each side of a connection first sends a *greeting* of fixed layout, which every version of the fabric reads:
 //!
@@ -6,11 +6,12 @@
 //! octets 0-7   "VIREOFAB"
 //! octets 8-9   the newest version that the sender speaks, big-endian
 //! octets 10-11 the oldest version that it speaks
-//! octet 12     its role: 1 balancer, 2 host (towards the balancer), 3 host (towards another host)
+//! octet 12     its role: 1 balancer, 2 host (towards balancers and the controller), 3 host (towards another host),
+//!              4 controller
 //! ```
 //!
 //! Both go on in the newest version that both speak; if there is none, the connection ends with a sentence. What follows
-//! are *frames*: four octets of length, big-endian, then one [`message`]. Several frames leave in one write. Messages are
+//! are *frames*: four octets of length, big-endian, then one message ([`message`], [`membership`]). Several frames leave in one write. Messages are
 //! enumerations in postcard's encoding, where a variant is a number: a later version adds variants and never moves or
 //! changes one that is there, and sends new ones only to who speaks that version. So a cluster is upgraded host by host.
 //!
@@ -18,15 +19,16 @@
 //! connection. The fabric has no encryption of its own: it belongs on a network of the operator's.
 
 pub mod frame;
+pub mod membership;
 pub mod message;
 pub(crate) mod stream;
 
 pub use frame::{FrameError, Inbox, Outbox};
 
 /// The version that this release speaks.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// The oldest version that this release speaks.
-pub const OLDEST: u16 = 1;
+pub const OLDEST: u16 = 2;
 /// Octets of a greeting.
 pub const GREETING: usize = 13;
 const MAGIC: [u8; 8] = *b"VIREOFAB";
@@ -34,12 +36,14 @@ const MAGIC: [u8; 8] = *b"VIREOFAB";
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The balancer.
+    /// A balancer.
     Balancer,
-    /// A host, to the balancer.
+    /// A host, to a balancer or the controller.
     Host,
     /// A host, to another.
     Peer,
+    /// The controller.
+    Controller,
 }
 
 /// What each side says first.
@@ -57,13 +61,17 @@ pub struct Greeting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GreetingError {
     /// It is something else.
-    #[error("whoever is there does not speak Vireo's fabric; check cluster.balancer and cluster.listen")]
+    #[error(
+        "whoever is there does not speak Vireo's fabric; check cluster.controller, cluster.balancer and cluster.listen"
+    )]
     Stranger,
     /// No common version.
     #[error("it speaks versions {0} to {1} of the fabric, this release {OLDEST} to {VERSION}: upgrade the older first")]
     Version(u16, u16),
     /// Not whom this connection is for.
-    #[error("it has another role than was expected here; check cluster.balancer and cluster.listen")]
+    #[error(
+        "it has another role than was expected here; check cluster.controller, cluster.balancer and cluster.listen"
+    )]
     Role,
 }
 
@@ -83,6 +91,7 @@ impl Greeting {
             Role::Balancer => 1,
             Role::Host => 2,
             Role::Peer => 3,
+            Role::Controller => 4,
         };
         octets
     }
@@ -101,6 +110,7 @@ impl Greeting {
             1 => Role::Balancer,
             2 => Role::Host,
             3 => Role::Peer,
+            4 => Role::Controller,
             _ => return Err(GreetingError::Stranger),
         };
         Ok(Greeting { newest: u16::from_be_bytes([n0, n1]), oldest: u16::from_be_bytes([o0, o1]), role })
@@ -111,8 +121,8 @@ impl Greeting {
     /// # Errors
     ///
     /// When there is none, or the peer has another role than it should.
-    pub fn agree(&self, expected: Role) -> Result<u16, GreetingError> {
-        if self.role != expected {
+    pub fn agree(&self, expected: &[Role]) -> Result<u16, GreetingError> {
+        if !expected.contains(&self.role) {
             return Err(GreetingError::Role);
         }
         let common = self.newest.min(VERSION);
@@ -129,18 +139,18 @@ mod tests {
 
     #[test]
     fn the_newest_common_version_is_spoken() {
-        for role in [Role::Balancer, Role::Host, Role::Peer] {
+        for role in [Role::Balancer, Role::Host, Role::Peer, Role::Controller] {
             let greeting = Greeting::of(role);
             assert_eq!(Greeting::decode(&greeting.encode()), Ok(greeting));
-            assert_eq!(greeting.agree(role), Ok(VERSION));
+            assert_eq!(greeting.agree(&[role]), Ok(VERSION));
         }
         let newer = Greeting { newest: VERSION + 5, oldest: OLDEST, role: Role::Host };
-        assert_eq!(newer.agree(Role::Host), Ok(VERSION), "a later release that still speaks this one");
+        assert_eq!(newer.agree(&[Role::Host]), Ok(VERSION), "a later release that still speaks this one");
         let apart = Greeting { newest: VERSION + 5, oldest: VERSION + 1, role: Role::Host };
-        assert_eq!(apart.agree(Role::Host), Err(GreetingError::Version(VERSION + 1, VERSION + 5)));
+        assert_eq!(apart.agree(&[Role::Host]), Err(GreetingError::Version(VERSION + 1, VERSION + 5)));
         let odd = Greeting { newest: 0, oldest: 3, role: Role::Host };
-        assert!(odd.agree(Role::Host).is_err());
-        assert_eq!(newer.agree(Role::Peer), Err(GreetingError::Role));
+        assert!(odd.agree(&[Role::Host]).is_err());
+        assert_eq!(newer.agree(&[Role::Peer, Role::Balancer]), Err(GreetingError::Role));
     }
 
     #[test]

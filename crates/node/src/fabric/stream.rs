@@ -3,6 +3,7 @@
 use super::frame::{FrameError, Inbox, Outbox};
 use super::{GREETING, Greeting, Role};
 use serde::Serialize;
+use socket2::{Domain, Socket, Type};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -12,31 +13,45 @@ pub(crate) struct Stream {
     socket: TcpStream,
     inbox: Inbox,
     outbox: Outbox,
-    /// Whom it is to be; `None` once it has greeted.
-    expected: Option<Role>,
+    /// Who it may be; `None` once it has greeted.
+    expected: Option<&'static [Role]>,
+    /// Who it is.
+    role: Option<Role>,
     /// Whether something came since this was last asked.
     heard: bool,
 }
 
 impl Stream {
-    /// A connection that was made, this side of it having a role and expecting another.
-    pub(crate) fn new(socket: TcpStream, own: Role, expected: Role) -> std::io::Result<Self> {
+    /// A connection that was made, this side of it having a role and expecting one of some others.
+    pub(crate) fn new(socket: TcpStream, own: Role, expected: &'static [Role]) -> std::io::Result<Self> {
         socket.set_nonblocking(true)?;
         // Frames are gathered here; what is written is to leave.
         socket.set_nodelay(true)?;
         let mut outbox = Outbox::default();
         outbox.raw(&Greeting::of(own).encode());
-        Ok(Stream { socket, inbox: Inbox::default(), outbox, expected: Some(expected), heard: true })
+        Ok(Stream { socket, inbox: Inbox::default(), outbox, expected: Some(expected), role: None, heard: true })
+    }
+
+    /// A connection that is being made: what is put into it leaves when it is there.
+    pub(crate) fn connect(address: SocketAddr, own: Role, expected: &'static [Role]) -> std::io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        match socket.connect(&address.into()) {
+            Ok(()) => {}
+            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+            Err(error) => return Err(error),
+        }
+        Stream::new(socket.into(), own, expected)
+    }
+
+    /// Who the other end is, once it has greeted.
+    pub(crate) fn role(&self) -> Option<Role> {
+        self.role
     }
 
     /// The other end.
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
         self.socket.peer_addr().ok()
-    }
-
-    /// This end.
-    pub(crate) fn local(&self) -> Option<SocketAddr> {
-        self.socket.local_addr().ok()
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -78,8 +93,9 @@ impl Stream {
         if let Some(expected) = self.expected {
             let Some(octets) = self.inbox.raw::<GREETING>() else { return Ok(None) };
             // One version is all there is so far: nothing depends on which it is.
-            Greeting::decode(&octets)?.agree(expected)?;
-            self.expected = None;
+            let greeting = Greeting::decode(&octets)?;
+            greeting.agree(expected)?;
+            (self.expected, self.role) = (None, Some(greeting.role));
         }
         self.inbox.frame()
     }

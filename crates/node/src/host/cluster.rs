@@ -467,6 +467,8 @@ impl Host {
         }
         let own = cluster.own();
         let epoch = map.buckets.epoch();
+        // All that is said from here on is by it.
+        self.egress.send(Command::Epoch { epoch });
         // From here on a dead host's copies are refused, and its UEs are this host's.
         let taken = cluster.member.replicator.adopt(&map);
         let hosts: Vec<HostId> = map.hosts.iter().map(|(host, _)| *host).collect();
@@ -637,7 +639,7 @@ impl Host {
         for (n, effect) in effects.into_iter().enumerate() {
             let key = key | n as u64 & 0xf;
             match effect {
-                Effect::Ngap { assoc, pdu } => self.egress.send(Command::Ngap { assoc, ue: Some(ltmsi), key, pdu }),
+                Effect::Ngap { assoc: node, pdu } => self.send_about(slot, ltmsi, node, key, pdu),
                 Effect::Pfcp { upf, message, .. } => {
                     let seid = seids.next().flatten();
                     self.egress.send(Command::Pfcp { upf, key, seid, message });

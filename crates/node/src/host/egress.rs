@@ -196,21 +196,26 @@ impl Host {
     fn not_theirs(&mut self, octets: &[u8]) {
         let decoded = parcel::Parcel::decode(octets);
         (self.input, self.bucket) = (decoded.as_ref().map_or(0, |(_, input, _)| *input), None);
+        // Parcels name the node.
         match decoded.map(|(_, _, parcel)| parcel) {
-            Some(Parcel::Initial { assoc, pdu, .. }) => match vireo_core::n2::view(pdu) {
-                Err(fault) => self.fault(assoc, &fault),
+            Some(Parcel::Initial { assoc: node, pdu, .. }) => match vireo_core::n2::view(pdu) {
+                Err(fault) => self.fault_of(node, &fault),
                 Ok(view) => match vireo_core::n2::ue_message(pdu) {
-                    Err(fault) => self.fault(assoc, &fault),
+                    Err(fault) => self.fault_of(node, &fault),
                     Ok(_) => {
                         // By that bucket it came here, and comes if it has to be given again.
                         self.bucket = self.named(&view, pdu).ok().flatten().map(|tmsi| self.ids.bucket_of(tmsi));
-                        self.stranger(assoc, pdu, view.kind, false);
+                        self.stranger((None, node), pdu, view.kind, false);
                     }
                 },
             },
-            Some(Parcel::Congested { assoc, pdu }) => self.stranger(assoc, pdu, NfKind::Registration, true),
-            Some(Parcel::Ngap { assoc, pdu, .. }) => {
-                self.unknown_ue(assoc, pdu);
+            Some(Parcel::Congested { assoc: node, pdu }) => {
+                self.stranger((None, node), pdu, NfKind::Registration, true);
+            }
+            Some(Parcel::Ngap { assoc: node, pdu, .. }) => {
+                if let Some(assoc) = self.nodes.way(node, None) {
+                    self.unknown_ue(assoc, pdu);
+                }
                 self.done();
             }
             Some(Parcel::Pfcp { upf, request: true, message, .. }) => self.unknown_session(upf, message),
@@ -236,9 +241,8 @@ impl Host {
         let mut seids = seids.into_iter();
         for (n, effect) in effects.into_iter().enumerate() {
             match effect {
-                Effect::Ngap { assoc, pdu } => {
-                    let key = key | n as u64 & 0xf;
-                    self.egress.send(Command::Ngap { assoc, ue: Some(ltmsi), key, pdu });
+                Effect::Ngap { assoc: node, pdu } => {
+                    self.send_about(Some(slot), ltmsi, node, key | n as u64 & 0xf, pdu);
                 }
                 Effect::Pfcp { upf, message, .. } => {
                     let seid = seids.next().flatten();

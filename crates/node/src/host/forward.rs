@@ -16,9 +16,9 @@ use vireo_core::schedule::kind::NfKind;
 use vireo_store::region::{Key, PACKET_OCTETS, Posted, Slot};
 use vireo_types::{AssocId, Duration, Instant, Ltmsi, RanUeNgapId, Seid, Tmsi};
 
-/// The value of a connection in the index of RAN UE numbers.
-pub(super) fn ran_key(assoc: AssocId, ran_id: RanUeNgapId) -> u64 {
-    u64::from(assoc.0) << 32 | u64::from(ran_id.0)
+/// The value of a connection in the index of RAN UE numbers: they are unique within a node (TS 38.413 9.3.3.2).
+pub(super) fn ran_key(node: AssocId, ran_id: RanUeNgapId) -> u64 {
+    u64::from(node.0) << 32 | u64::from(ran_id.0)
 }
 
 /// Whether an event found its place.
@@ -47,17 +47,20 @@ impl Host {
                 return self.done();
             }
         };
-        match view.route {
-            Route::Ue(amf_id) if self.nodes.is_set_up(assoc) => match self.region.slot_of(amf_id.ltmsi()) {
-                Some(slot) => self.deliver(slot, &Parcel::Ngap { assoc, amf_id, pdu }, view.kind),
+        match (view.route, self.nodes.of(assoc)) {
+            (Route::Ue(amf_id), Some(node)) => match self.region.slot_of(amf_id.ltmsi()) {
+                Some(slot) => {
+                    self.nodes.heard(node, assoc, slot);
+                    self.deliver(slot, &Parcel::Ngap { assoc: node, amf_id, pdu }, view.kind);
+                }
                 None => {
                     self.unknown_ue(assoc, pdu);
                     self.done();
                 }
             },
-            Route::Initial { ran_id, .. } if self.nodes.is_set_up(assoc) => self.initial(assoc, ran_id, &view, pdu),
-            // Before NG Setup every message is the node's affair, and at fault there.
-            Route::Ue(_) | Route::Initial { .. } | Route::Node => {
+            (Route::Initial { ran_id, .. }, Some(node)) => self.initial((assoc, node), ran_id, &view, pdu),
+            // On an association that is of no node every message is the node's affair, and at fault there.
+            (Route::Ue(_) | Route::Initial { .. }, None) | (Route::Node, _) => {
                 self.node_message(assoc, pdu, answers);
                 self.done();
             }
@@ -78,13 +81,20 @@ impl Host {
         }
     }
 
+    /// A fault of a message that came by some association of a node.
+    pub(super) fn fault_of(&mut self, node: AssocId, fault: &Fault) {
+        if let Some(assoc) = self.nodes.way(node, None) {
+            self.fault(assoc, fault);
+        }
+    }
+
     /// The first message of an NG connection: to the context of the UE that it names, which will see whether it is that
     /// UE's; else to a new one.
-    fn initial(&mut self, assoc: AssocId, ran_id: RanUeNgapId, view: &View, pdu: &[u8]) {
+    fn initial(&mut self, (assoc, node): (AssocId, AssocId), ran_id: RanUeNgapId, view: &View, pdu: &[u8]) {
         // A node that uses its number again has forgotten who had it.
-        if let Some(before) = self.region.lookup(Key::Ran, ran_key(assoc, ran_id)) {
+        if let Some(before) = self.region.lookup(Key::Ran, ran_key(node, ran_id)) {
             let input = std::mem::take(&mut self.input);
-            self.deliver(before, &Parcel::RanIdReused { assoc, ran_id }, NfKind::StateManagement);
+            self.deliver(before, &Parcel::RanIdReused { assoc: node, ran_id }, NfKind::StateManagement);
             self.input = input;
         }
         let named = match self.named(view, pdu) {
@@ -94,10 +104,13 @@ impl Host {
         };
         let known = named.and_then(|tmsi| self.region.lookup(Key::Tmsi, u64::from(tmsi.0)));
         let refused = !self.admits(view, known.is_some());
+        if let Some(slot) = known {
+            self.nodes.heard(node, assoc, slot);
+        }
         match known {
-            Some(slot) if refused => self.deliver(slot, &Parcel::Congested { assoc, pdu }, view.kind),
-            Some(slot) => self.deliver(slot, &Parcel::Initial { assoc, named: true, pdu }, view.kind),
-            None => self.stranger(assoc, pdu, view.kind, refused),
+            Some(slot) if refused => self.deliver(slot, &Parcel::Congested { assoc: node, pdu }, view.kind),
+            Some(slot) => self.deliver(slot, &Parcel::Initial { assoc: node, named: true, pdu }, view.kind),
+            None => self.stranger((Some(assoc), node), pdu, view.kind, refused),
         }
     }
 
@@ -121,8 +134,9 @@ impl Host {
         }
     }
 
-    /// The first message of a UE that is not known, or has not proved to be who it says.
-    pub(super) fn stranger(&mut self, assoc: AssocId, pdu: &[u8], kind: NfKind, refused: bool) {
+    /// The first message of a UE that is not known, or has not proved to be who it says; with the association that it came
+    /// by, if that is known still, and the node.
+    pub(super) fn stranger(&mut self, (by, node): (Option<AssocId>, AssocId), pdu: &[u8], kind: NfKind, refused: bool) {
         let Some(ltmsi) = self.ids.fresh(self.bucket) else {
             if self.cluster.is_some() && self.input != 0 {
                 // This host has no buckets any more: another one takes the UE.
@@ -143,10 +157,13 @@ impl Host {
         if crowd {
             self.account.fault("limit", clock(), "a new UE: too many have not authenticated");
         }
+        if let Some(by) = by {
+            self.nodes.heard(node, by, slot);
+        }
         let parcel = if crowd || refused {
-            Parcel::Congested { assoc, pdu }
+            Parcel::Congested { assoc: node, pdu }
         } else {
-            Parcel::Initial { assoc, named: false, pdu }
+            Parcel::Initial { assoc: node, named: false, pdu }
         };
         self.deliver(slot, &parcel, kind);
     }

@@ -33,11 +33,12 @@ use crate::config::{OverloadConfig, PoolsConfig, SliceRuntime, StateConfig, Stat
 use crate::crew::{self, Crew, Notice, Why};
 use crate::fabric::message::Map;
 use crate::metrics::{Metrics, Population, Queue};
-use crate::nf::Instructions;
+use crate::nf::central::{self, CentralConfig, CentralError};
 use crate::nf::ids::Giver;
 use crate::nf::outbox::Summary;
 use crate::nf::parcel::Parcel;
 use crate::nf::plan::{self, Plan};
+use crate::nf::{Instructions, Location};
 use account::{Account, Totals};
 use cluster::Cluster;
 use controller::Controller;
@@ -251,6 +252,9 @@ pub enum HostError {
     /// All of them.
     #[error("the worker processes are not ready after {0:?}; is the machine overloaded?")]
     Late(Duration),
+    /// The database of contexts.
+    #[error(transparent)]
+    Central(#[from] CentralError),
 }
 
 /// How long the first workers may take to be ready.
@@ -333,6 +337,7 @@ pub struct Host {
     returned: VecDeque<u64>,
     /// Of a stateful host: what is known of the UEs in its workers' memories.
     private: Option<FxHashMap<Slot, (Place, Summary)>>,
+    location: Location,
     order: egress::Order,
     /// New UEs by the time of their first message.
     young: VecDeque<(Instant, Slot, Ltmsi)>,
@@ -399,8 +404,19 @@ impl Host {
             // None is this host's until a map says so.
             plan::set_own(&region, |_| false);
         }
-        let stateful = config.state.location == StateLocation::Memory;
-        let instructions = Instructions { core: config.core.clone(), nfs: plan.nfs, tmsi_key, part, stateful };
+        let location = match config.state.location {
+            StateLocation::Shm => Location::Region,
+            StateLocation::Memory => Location::Worker,
+            StateLocation::Redis => {
+                let key = format!("vireo:{:016x}", rng.next_u64());
+                let config = CentralConfig { database: config.state.database.clone(), key };
+                central::check(&config)?;
+                Location::Central(config)
+            }
+        };
+        let stateful = location == Location::Worker;
+        let instructions =
+            Instructions { core: config.core.clone(), nfs: plan.nfs, tmsi_key, part, location: location.clone() };
         let octets = postcard::to_stdvec(&instructions).map_err(|e| HostError::Instructions(e.to_string()))?;
         region.publish(plan::BULLETIN_CONFIG, &octets).map_err(|e| HostError::Instructions(e.to_string()))?;
         region.board(plan::BOARD_CLOCK).store(clock::offset(), Ordering::Release);
@@ -435,6 +451,7 @@ impl Host {
             unpushed: FxHashMap::default(),
             returned: VecDeque::new(),
             private: stateful.then(FxHashMap::default),
+            location,
             order: egress::Order::default(),
             young: VecDeque::new(),
             lost: VecDeque::new(),
@@ -551,8 +568,8 @@ impl Host {
         }
         // The contexts go with this process: the RAN lets its UEs go too, instead of finding out one by one.
         let cause = Cause::misc(CauseMisc::om_intervention);
-        let nodes: Vec<_> = self.nodes.iter().filter(|(_, n)| n.record.is_some()).map(|(assoc, _)| assoc).collect();
-        for assoc in nodes {
+        let ways: Vec<_> = self.nodes.iter().filter_map(|(node, _)| self.nodes.way(node, None)).collect();
+        for assoc in ways {
             self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu: ran::ng_reset(cause.clone()) });
         }
         self.dismiss();
@@ -567,6 +584,11 @@ impl Host {
             worker.bell.ring();
         }
         self.crew.stop();
+        if let Location::Central(config) = &self.location
+            && let Err(error) = central::clear(config)
+        {
+            tracing::warn!(%error, key = config.key, "contexts are left in the database");
+        }
     }
 
     fn gauges(&self) {

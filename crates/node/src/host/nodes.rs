@@ -1,4 +1,8 @@
-//! The RAN nodes of this host's associations, and which UEs are connected by each.
+//! The RAN nodes, and which UEs are connected by each.
+
+mod table;
+
+pub(super) use table::{Node, Nodes};
 
 use super::forward::ran_key;
 use super::{Host, Parcel};
@@ -8,99 +12,36 @@ use crate::metrics::{Failure, Procedure};
 use crate::nf::outbox::Summary;
 use crate::nf::plan;
 use crate::nf::ran::Posted;
-use rustc_hash::{FxHashMap, FxHashSet};
-use std::net::SocketAddr;
+use table::{Gone, Lost};
 use vireo_core::context;
 use vireo_core::ran::{self, RanNode, Request, ResetItem};
 use vireo_core::schedule::kind::NfKind;
 use vireo_store::region::{Key, Slot, Snapshot};
-use vireo_types::AssocId;
-
-/// One association.
-#[derive(Debug)]
-pub(super) struct Node {
-    pub(super) peer: SocketAddr,
-    pub(super) record: Option<RanNode>,
-    pub(super) ues: FxHashSet<Slot>,
-}
+use vireo_types::{AssocId, Ltmsi};
 
 /// UEs of a node that is gone who are told in one go, and how full queues may be before: all at once they would count as
 /// overload, and UEs of other nodes be turned away.
 const TOLD_AT_ONCE: usize = 64;
 const CALM: f64 = 0.1;
 
-/// All associations.
-#[derive(Debug, Default)]
-pub(super) struct Nodes {
-    here: FxHashMap<AssocId, Node>,
-    /// UEs who are still to be told that their node is gone.
-    gone: Vec<(AssocId, Vec<Slot>)>,
-}
-
-impl Nodes {
-    pub(super) fn up(&mut self, assoc: AssocId, peer: SocketAddr) {
-        tracing::info!(assoc = assoc.0, %peer, "a RAN node is connected");
-        self.here.insert(assoc, Node { peer, record: None, ues: FxHashSet::default() });
-    }
-
-    /// Whether UEs are still to be told that their node is gone.
-    pub(super) fn is_disconnecting(&self) -> bool {
-        !self.gone.is_empty()
-    }
-
-    pub(super) fn is_set_up(&self, assoc: AssocId) -> bool {
-        self.here.get(&assoc).is_some_and(|n| n.record.is_some())
-    }
-
-    /// How many nodes have NG set up.
-    pub(super) fn set_up(&self) -> usize {
-        self.here.values().filter(|n| n.record.is_some()).count()
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (AssocId, &Node)> {
-        self.here.iter().map(|(a, n)| (*a, n))
-    }
-
-    pub(super) fn get(&self, assoc: AssocId) -> Option<&Node> {
-        self.here.get(&assoc)
-    }
-
-    /// A UE has other associations than before: it has two of them while it is handed over.
-    fn moved(&mut self, slot: Slot, old: [Option<AssocId>; 2], new: [Option<AssocId>; 2]) {
-        if old == new {
-            return;
-        }
-        for assoc in old.into_iter().flatten() {
-            if let Some(node) = self.here.get_mut(&assoc) {
-                node.ues.remove(&slot);
-            }
-        }
-        for assoc in new.into_iter().flatten() {
-            if let Some(node) = self.here.get_mut(&assoc) {
-                node.ues.insert(slot);
-            }
-        }
-    }
-
-    fn ues(&self, assoc: AssocId) -> Vec<Slot> {
-        self.here.get(&assoc).map(|n| n.ues.iter().copied().collect()).unwrap_or_default()
-    }
-}
-
 impl Host {
-    /// An association is gone or void: its UEs are idle.
+    /// An association is gone or void. The UEs of its node are idle if it has no other.
     pub(super) fn association_lost(&mut self, assoc: AssocId, restarted: bool) {
-        if restarted {
-            // at once: the next messages of the same association may be of the same UEs
-            self.disconnect_all(assoc);
-            if let Some(node) = self.nodes.here.get_mut(&assoc) {
-                node.record = None;
+        match self.nodes.lost(assoc, restarted) {
+            Lost::Nothing => tracing::info!(assoc = assoc.0, restarted, "an association without NG Setup is gone"),
+            Lost::Fewer(left) => {
+                tracing::warn!(assoc = assoc.0, restarted, left, "a RAN node has lost an association, and has others");
             }
-        } else if let Some(node) = self.nodes.here.remove(&assoc) {
-            let name = node.record.map(|r| r.name).unwrap_or_default();
-            tracing::info!(assoc = assoc.0, peer = %node.peer, name, "a RAN node is gone");
-            self.nodes.gone.push((assoc, node.ues.into_iter().collect()));
-            self.post_nodes();
+            Lost::Last(Gone { node, name, ues, .. }) => {
+                tracing::info!(assoc = assoc.0, restarted, name, "a RAN node is gone");
+                if restarted {
+                    // at once: the next messages of the same association may be of the same UEs
+                    ues.into_iter().for_each(|slot| self.connection_lost(slot, node));
+                } else {
+                    self.nodes.gone.push((node, ues));
+                }
+                self.post_nodes();
+            }
         }
     }
 
@@ -151,13 +92,21 @@ impl Host {
         }
     }
 
+    /// Sends what is about a UE to its node, by the association that the UE was heard by last if that one is still up.
+    pub(super) fn send_about(&mut self, slot: Option<Slot>, ue: Ltmsi, node: AssocId, key: u64, pdu: Vec<u8>) {
+        // A node that is gone has forgotten its UEs.
+        if let Some(assoc) = self.nodes.way(node, slot) {
+            self.egress.send(Command::Ngap { assoc, ue: Some(ue), key, pdu });
+        }
+    }
+
     /// Lets the workers see which RAN nodes there are.
     fn post_nodes(&self) {
         let of = |(assoc, node): (AssocId, &Node)| {
-            let record = node.record.as_ref()?;
-            Some(Posted { assoc, id: record.id, areas: record.areas.iter().map(|a| a.tai).collect() })
+            let areas = node.record.areas.iter().map(|a| a.tai).collect();
+            Posted { assoc, id: node.record.id, areas }
         };
-        let nodes: Vec<Posted> = self.nodes.iter().filter_map(of).collect();
+        let nodes: Vec<Posted> = self.nodes.iter().map(of).collect();
         let posted = postcard::to_stdvec(&nodes).map_err(|e| e.to_string());
         let posted =
             posted.and_then(|octets| self.region.publish(plan::BULLETIN_RAN, &octets).map_err(|e| e.to_string()));
@@ -170,81 +119,105 @@ impl Host {
         }
     }
 
-    fn disconnect_all(&mut self, assoc: AssocId) {
-        for slot in self.nodes.ues(assoc) {
-            self.connection_lost(slot, assoc);
-        }
-    }
-
     /// A message that is not about one UE. Of several hosts each keeps the record, and one answers.
     pub(super) fn node_message(&mut self, assoc: AssocId, pdu: &[u8], answers: bool) {
-        let now = clock();
-        let Some(node) = self.nodes.here.get_mut(&assoc) else { return };
-        let known = node.record.as_ref().map(|r| r.id);
-        let before = node.record.clone();
-        let outcome = ran::step(&mut node.record, pdu, &self.config);
-        if before != node.record {
-            self.post_nodes();
+        if !self.nodes.is_up(assoc) {
+            return;
         }
+        let now = clock();
+        let bound = self.nodes.of(assoc);
+        // The first message of a further association says whose it is.
+        let named = if bound.is_none() { ran::named(pdu) } else { None };
+        let node = bound.or_else(|| self.nodes.find(named?));
+        if let (Some(id), None) = (named, node) {
+            self.nodes.claim(assoc, id);
+        }
+        let before = node.and_then(|node| self.nodes.get(node)).map(|node| node.record.clone());
+        let mut record = before.clone();
+        let outcome = ran::step(&mut record, pdu, &self.config);
         if let Some(fault) = outcome.fault {
             self.account.fault(fault, now, format_args!("gNB on association {}", assoc.0));
             if fault.starts_with("ng-setup") {
                 self.account.metrics.procedures.failed(Procedure::NgSetup, Failure::Cause(0));
             }
         }
+        let begins = outcome.request == Some(Request::Erase);
+        if let (Some(node), Some(record), false) = (node, &record, begins) {
+            if bound.is_none() && outcome.fault.is_none() {
+                tracing::info!(assoc = assoc.0, name = record.name, "a RAN node has a further association");
+                self.nodes.bind(assoc, node);
+            }
+            if before.as_ref() != Some(record) {
+                self.nodes.record(node, record.clone());
+                self.post_nodes();
+            }
+        }
         if let Some(request) = outcome.request {
-            self.request(assoc, known.is_some(), request);
+            self.request(assoc, record, request);
         }
         if let Some(pdu) = outcome.answer.filter(|_| answers) {
             self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu });
         }
-        if known.is_none() && self.nodes.is_set_up(assoc) {
+        if begins && answers && !self.config.n2_endpoints.is_empty() {
+            let pdu = ran::add_associations(&self.config.n2_endpoints);
+            self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu });
+        }
+        if begins && bound.is_none() {
             self.tell_new_node(assoc);
         }
     }
 
-    fn request(&mut self, assoc: AssocId, was_set_up: bool, request: Request) {
+    fn request(&mut self, assoc: AssocId, record: Option<RanNode>, request: Request) {
         let now = clock();
         let procedures = |p| {
             self.account.metrics.procedures.started(p);
             self.account.metrics.procedures.succeeded(p, clock().since(now));
         };
+        let node = self.nodes.of(assoc).unwrap_or(assoc);
         match request {
             Request::Erase => {
                 procedures(Procedure::NgSetup);
-                if was_set_up {
-                    self.disconnect_all(assoc);
+                if let Some(record) = record {
+                    self.begin(assoc, record);
                 }
-                self.replace_earlier(assoc);
             }
             Request::Reset(items) if items.is_empty() => {
                 procedures(Procedure::NgReset);
-                self.disconnect_all(assoc);
+                for slot in self.nodes.ues(node) {
+                    self.connection_lost(slot, node);
+                }
             }
             Request::Reset(items) => {
                 procedures(Procedure::NgReset);
                 for item in items {
-                    if let Some(slot) = self.connection_of(assoc, item) {
-                        self.connection_lost(slot, assoc);
+                    if let Some(slot) = self.connection_of(node, item) {
+                        self.connection_lost(slot, node);
                     }
                 }
             }
             Request::ResetAcknowledged => {}
+            Request::Updated { failed } => {
+                tracing::info!(assoc = assoc.0, failed, "a RAN node knows the further addresses of this AMF");
+            }
         }
     }
 
-    /// The same node on an older association has restarted without that one noticing: it ends.
-    fn replace_earlier(&mut self, assoc: AssocId) {
-        let Some(id) = self.nodes.get(assoc).and_then(|n| n.record.as_ref()).map(|r| r.id) else { return };
-        let name = self.nodes.get(assoc).and_then(|n| n.record.as_ref()).map(|r| r.name.clone()).unwrap_or_default();
-        tracing::info!(assoc = assoc.0, name, gnb = ?id, "NG is set up");
-        let same = |(a, n): &(AssocId, &Node)| *a != assoc && n.record.as_ref().is_some_and(|r| r.id == id);
-        let earlier: Vec<_> = self.nodes.iter().filter(same).map(|(a, _)| a).collect();
-        for old in earlier {
-            tracing::warn!(assoc = old.0, "the same RAN node has set NG up on another association: this one ends");
-            self.association_lost(old, false);
-            self.egress.send(Command::Abort { assoc: old });
+    /// A node has set NG up. If it had before, it has restarted without its older associations noticing: they end.
+    fn begin(&mut self, assoc: AssocId, record: RanNode) {
+        tracing::info!(assoc = assoc.0, name = record.name, gnb = ?record.id, "NG is set up");
+        for Gone { node, ues, left, .. } in self.nodes.begin(assoc, record) {
+            if node == assoc {
+                // At once: the next messages of the same number may be of the same UEs.
+                ues.into_iter().for_each(|slot| self.connection_lost(slot, node));
+            } else {
+                self.nodes.gone.push((node, ues));
+            }
+            for old in left {
+                tracing::warn!(assoc = old.0, "the same RAN node has set NG up on another association: this one ends");
+                self.egress.send(Command::Abort { assoc: old });
+            }
         }
+        self.post_nodes();
     }
 
     /// The UE of a connection that a partial reset names, by either number.

@@ -59,9 +59,9 @@ impl Host {
             let same = matches!((before, asked), (Some(b), Some(a)) if b.action == a.action && b.percent >= a.percent);
             if !same {
                 tracing::warn!(?asked, fill, "RAN nodes are told how much to keep from this core");
-                let nodes: Vec<AssocId> =
-                    self.nodes.iter().filter(|(_, node)| node.record.is_some()).map(|(assoc, _)| assoc).collect();
-                nodes.into_iter().for_each(|assoc| self.tell_relief(assoc));
+                let ways = self.nodes.iter().filter_map(|(node, _)| self.nodes.way(node, None));
+                let ways: Vec<AssocId> = ways.collect();
+                ways.into_iter().for_each(|assoc| self.tell_relief(assoc));
             }
         }
     }

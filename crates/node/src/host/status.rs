@@ -30,8 +30,8 @@ impl Host {
             context::decode(&record.context).ok()
         });
         let latencies = self.account.attained.status(clock());
-        let mut nodes: Vec<_> = self.nodes.iter().filter(|(_, n)| n.record.is_some()).collect();
-        nodes.sort_unstable_by_key(|(assoc, _)| *assoc);
+        let mut nodes: Vec<_> = self.nodes.iter().collect();
+        nodes.sort_unstable_by_key(|(number, _)| *number);
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_s: self.started.elapsed().as_secs(),
@@ -58,6 +58,7 @@ impl Host {
             latencies,
             overload: self.overload_status(),
             hosts: Vec::new(),
+            balancers: Vec::new(),
             copies: 0,
         }
     }
@@ -100,7 +101,7 @@ impl Host {
             (_, true) => "REGISTERED",
             (_, false) => "DEREGISTERED",
         };
-        let node = ue.connection.and_then(|c| self.nodes.get(c.assoc)).and_then(|n| n.record.as_ref());
+        let node = ue.connection.and_then(|c| self.nodes.get(c.assoc)).map(|n| &n.record);
         let sessions = ue.sessions.iter().filter(|s| s.is_live()).map(|s| SessionStatus {
             psi: s.psi,
             dnn: s.dnn.to_string(),
@@ -132,7 +133,7 @@ impl Host {
 }
 
 fn gnb(node: &Node) -> GnbStatus {
-    let Some(record) = &node.record else { return GnbStatus::default() };
+    let record = &node.record;
     let mut tacs: Vec<_> = record.areas.iter().map(|a| a.tai.tac.0).collect();
     tacs.dedup();
     let mut slices: Vec<_> = record.areas.iter().flat_map(|a| &a.slices).map(|s| s.to_string()).collect();
@@ -142,6 +143,7 @@ fn gnb(node: &Node) -> GnbStatus {
         name: record.name.clone(),
         id: format!("{}-{}", record.id.plmn, record.id.id),
         address: node.peer.to_string(),
+        associations: node.associations(),
         tacs,
         slices,
         ues: node.ues.len(),

@@ -12,6 +12,10 @@ pub struct Config {
     /// When the control plane started. One value for the whole cluster and for the life of its sessions, so that no UPF
     /// thinks that its control plane restarted (DESIGN decision 1).
     pub recovery_time_stamp: RecoveryTimeStamp,
+    /// Whether other endpoints of this Node ID may have had the UPFs before: then sessions are kept when an association is
+    /// set up (Session Retention Information, TS 29.244 table 7.4.4.1-2), and the sequence number of a request that has a
+    /// name follows from that, so that a UPF knows it again whichever endpoint it comes from.
+    pub shared: bool,
     /// Where sequence numbers begin (24 bits). Random: a UPF would take a number that was in use a moment ago, before a
     /// crash of this process, for a repeat.
     pub first_sequence: u32,
@@ -49,6 +53,7 @@ impl Config {
             address,
             upfs,
             recovery_time_stamp,
+            shared: false,
             first_sequence,
             features: CpFunctionFeatures::default(),
             t1: Duration::from_secs(1),

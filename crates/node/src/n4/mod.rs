@@ -11,6 +11,8 @@
 //!   [`N4::submit`] of the same key sends nothing while the first waits, and goes out under the first one's number if
 //!   that was answered a short time ago, so that the UPF takes it for the repeat it is.
 //! - A session that comes into being after its establishment was given up is ended from here: nobody else knows it.
+//! - Several endpoints may have one Node ID and one recovery time stamp, of which one *holds* the associations
+//!   ([`N4::hold`], [`N4::let_go`]): another one takes them over with the sessions that the UPFs have.
 //! - Everything is bounded: requests that wait, answers kept for repeats, and work per datagram.
 
 mod config;
@@ -35,7 +37,7 @@ use std::net::SocketAddr;
 use vireo_types::{Instant, Seid};
 use vireo_wire::pfcp::{
     AssociationReleaseRequest, AssociationSetupRequest, Body, Builder, Error, HeaderError, HeartbeatRequest, Message,
-    MessageType, NodeId, SessionReportResponse, VersionNotSupportedResponse, set_sequence,
+    MessageType, NodeId, SessionReportResponse, SessionRetentionInformation, VersionNotSupportedResponse, set_sequence,
 };
 
 /// The endpoint's state.
@@ -46,6 +48,8 @@ pub struct N4 {
     pending: Pending,
     replies: Replies,
     counters: Counters,
+    /// Whether it has associations, or wants them; another endpoint of the Node ID may.
+    holds: bool,
     /// The latest time seen: what is given as time may step back, deadlines may not.
     now: Instant,
     scratch: Vec<u8>,
@@ -61,6 +65,7 @@ impl N4 {
             pending: Pending::new(config.outstanding, config.t1, config.reply_memory),
             replies: Replies::new(config.replies, config.reply_memory),
             counters: Counters::default(),
+            holds: true,
             now: Instant::default(),
             scratch: Vec::new(),
             config,
@@ -70,6 +75,39 @@ impl N4 {
     /// What was counted since the start.
     pub fn counters(&self) -> Counters {
         Counters { outstanding: self.pending.len() as u64, ..self.counters }
+    }
+
+    /// Another endpoint of the Node ID has the associations: requests are refused, and reports too, which come again to
+    /// who has them. Nothing is said to UPFs, and nobody is told of requests that wait: they are the other one's to ask.
+    pub fn let_go(&mut self, now: Instant) {
+        let now = self.advance(now);
+        self.holds = false;
+        for peer in 0..self.peers.len() as PeerIndex {
+            self.pending.abandon(now, peer, |_| true, |_| {});
+            let entry = &mut self.peers[usize::from(peer)];
+            (entry.state, entry.recovery) = (State::Idle { at: now }, None);
+        }
+    }
+
+    /// The associations are this endpoint's from now on. What another one had is taken over: UPFs are asked to keep the
+    /// sessions, and one that does not say that it has them has lost them ([`Event::UpfRestarted`]).
+    pub fn hold(&mut self, now: Instant, sink: &mut dyn Sink) {
+        let now = self.advance(now);
+        if self.holds {
+            return;
+        }
+        self.holds = true;
+        for peer in 0..self.peers.len() as PeerIndex {
+            let entry = &mut self.peers[usize::from(peer)];
+            entry.reset_backoff(self.config.retry_first);
+            (entry.state, entry.takes_over) = (State::Idle { at: now }, true);
+            self.tend(now, peer, sink);
+        }
+    }
+
+    /// Whether the associations are this endpoint's.
+    pub fn holds(&self) -> bool {
+        self.holds
     }
 
     /// Whether requests for sessions can be sent to that UPF now.
@@ -107,7 +145,9 @@ impl N4 {
         }
         let before = key.and_then(|key| self.pending.answered(now, key));
         let sequence = before.filter(|(at, n)| *at == peer && !self.pending.has_number(peer, *n)).map(|(_, n)| n);
-        let sequence = match sequence {
+        let named = key.filter(|_| self.config.shared).map(sequence_of);
+        let named = named.filter(|sequence| !self.pending.has_number(peer, *sequence));
+        let sequence = match sequence.or(named) {
             _ if self.pending.is_full() => return Err(SubmitError::Full),
             Some(sequence) => sequence,
             None => self.next_sequence(peer),
@@ -181,7 +221,7 @@ impl N4 {
         for peer in 0..self.peers.len() as PeerIndex {
             self.tend(now, peer, sink);
         }
-        let peers = self.peers.iter().filter_map(|peer| peer.state.due()).min();
+        let peers = self.peers.iter().filter(|_| self.holds).filter_map(|peer| peer.state.due()).min();
         peers.into_iter().chain(self.pending.next_deadline()).min()
     }
 
@@ -257,6 +297,9 @@ impl N4 {
 
     /// Does what is due for one UPF.
     fn tend(&mut self, now: Instant, peer: PeerIndex, sink: &mut dyn Sink) {
+        if !self.holds {
+            return;
+        }
         let state = &mut self.peers[usize::from(peer)].state;
         if state.due().is_none_or(|due| due > now) {
             return;
@@ -282,6 +325,8 @@ impl N4 {
             recovery_time_stamp: self.config.recovery_time_stamp,
             up_function_features: None,
             cp_function_features: Some(self.config.features),
+            // All of them: every endpoint has the same.
+            session_retention: self.config.shared.then(SessionRetentionInformation::default),
         };
         self.request_node(peer, Purpose::Setup, self.config.n1, &body, sink);
     }
@@ -291,6 +336,11 @@ impl N4 {
         let body = AssociationReleaseRequest { node_id: self.node_id() };
         self.request_node(peer, Purpose::Release, self.config.n1, &body, sink);
     }
+}
+
+/// The sequence number of a request's name: the names of one UE's requests differ in their low bits alone.
+fn sequence_of(key: u64) -> u32 {
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32
 }
 
 /// Encodes a message between nodes, which is always short, into a buffer.

@@ -51,6 +51,8 @@ pub(super) struct Peer {
     /// When the UPF started, once it has said so.
     pub(super) recovery: Option<RecoveryTimeStamp>,
     pub(super) features: UpFunctionFeatures,
+    /// Another endpoint had the association before: the UPF has its sessions if it says so.
+    pub(super) takes_over: bool,
     /// How long the next attempt waits after one that failed.
     backoff: Duration,
     sequence: u32,
@@ -65,6 +67,7 @@ impl Peer {
             state: State::Idle { at: Instant::default() },
             recovery: None,
             features: UpFunctionFeatures::default(),
+            takes_over: false,
             backoff,
             sequence: first_sequence & SEQUENCE_MASK,
         }

@@ -39,6 +39,11 @@ impl N4 {
             self.counters.garbage += 1;
             return;
         }
+        if !self.holds {
+            // Nothing here is for this endpoint: the UPF asks again, and then whoever has the association.
+            self.counters.strangers += 1;
+            return;
+        }
         match self.replies.take(now, peer, message.sequence(), kind, from) {
             Seen::New => {}
             Seen::Waiting => {
@@ -92,11 +97,14 @@ impl N4 {
             recovery_time_stamp: self.config.recovery_time_stamp,
             up_function_features: None,
             cp_function_features: Some(self.config.features),
+            flags: None,
         };
         self.answer(peer, message, &body, sink);
         if let Ok(request) = request {
             let features = request.up_function_features.unwrap_or_default();
-            if self.starts_over(now, peer) {
+            // One that another endpoint had an association with, and that begins itself, has lost it.
+            let takes_over = std::mem::take(&mut self.peers[usize::from(peer)].takes_over);
+            if self.starts_over(now, peer) || takes_over {
                 self.forget_sessions(peer, sink);
                 self.peers[usize::from(peer)].state = State::Asking;
                 self.peers[usize::from(peer)].recovery = None;

@@ -6,7 +6,7 @@ use super::{Event, N4, Sink};
 use std::net::SocketAddr;
 use vireo_types::{Instant, Seid};
 use vireo_wire::pfcp::{
-    AssociationSetupResponse, Cause, HeartbeatResponse, Message, MessageType, RecoveryTimeStamp,
+    AsRspFlags, AssociationSetupResponse, Cause, HeartbeatResponse, Message, MessageType, RecoveryTimeStamp,
     SessionDeletionRequest, SessionEstablishmentResponse, UpFunctionFeatures,
 };
 
@@ -36,6 +36,11 @@ impl N4 {
             Purpose::Setup => match AssociationSetupResponse::parse(message) {
                 Ok(response) if response.cause.is_accepted() => {
                     let features = response.up_function_features.unwrap_or_default();
+                    let retained = response.flags.is_some_and(|flags| flags.contains(AsRspFlags::PSREI));
+                    let takes_over = std::mem::take(&mut self.peers[usize::from(peer)].takes_over);
+                    if takes_over && !retained {
+                        self.forget_sessions(peer, sink);
+                    }
                     self.associated(now, peer, response.recovery_time_stamp, features, sink);
                 }
                 Ok(response) => self.setup_failed(now, peer, Some(response.cause), sink),
@@ -55,6 +60,8 @@ impl N4 {
     fn on_late_response(&mut self, now: Instant, peer: PeerIndex, message: &Message<'_>, sink: &mut dyn Sink) {
         let sequence = message.sequence();
         if message.message_type() != MessageType::SESSION_ESTABLISHMENT_RESPONSE
+            // Another endpoint has asked for it again.
+            || !self.holds
             || !self.pending.was_given_up(now, peer, sequence)
             || self.pending.is_full()
         {

@@ -1,6 +1,8 @@
-//! Where a worker has the contexts of its UEs: in the region (the design), or in its own memory (a stateful core, which
-//! loses them with the process: what the design is compared with).
+//! Where a worker has the contexts of its UEs: in the region (the design), or, to compare that with, in its own memory (a
+//! stateful core, which loses them with the process) or in a database.
 
+use super::Location;
+use super::central::{Central, CentralError, ELSEWHERE, Stored};
 use rustc_hash::FxHashMap;
 use vireo_core::context::{self, Parts, UeContext};
 use vireo_store::CommitError;
@@ -29,6 +31,29 @@ pub(super) enum Found {
         /// The record whose effects have not left.
         unsent: Option<Buffer>,
     },
+}
+
+/// Where contexts are.
+#[derive(Debug, Default)]
+enum Place {
+    /// In the region.
+    #[default]
+    Region,
+    /// In this worker's memory.
+    Private(FxHashMap<Slot, Box<Hand>>),
+    /// In a database.
+    Central(Box<Central>),
+}
+
+/// Why a step is void.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StepError {
+    /// The region.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// The database.
+    #[error(transparent)]
+    Central(#[from] CentralError),
 }
 
 /// A commit.
@@ -67,52 +92,92 @@ impl Hand {
 /// A worker's contexts, one of them loaded.
 #[derive(Debug, Default)]
 pub(super) struct Contexts {
-    /// Only of a stateful worker.
-    private: Option<FxHashMap<Slot, Box<Hand>>>,
+    place: Place,
     /// By slot; valid only as long as the region has the same record.
     kept: Vec<Option<Box<Hand>>>,
     loaded: Option<Box<Hand>>,
     /// What was read from the region last.
     snapshot: Snapshot,
+    /// A record that became the region's because of what a database had.
+    found: Option<Buffer>,
     buffer: Vec<u8>,
 }
 
 impl Contexts {
-    pub(super) fn new(stateful: bool) -> Self {
+    pub(super) fn new(location: Location) -> Self {
         let kept = std::iter::repeat_with(|| None).take(KEPT).collect();
-        Contexts { private: stateful.then(FxHashMap::default), kept, ..Contexts::default() }
+        let place = match location {
+            Location::Region => Place::Region,
+            Location::Worker => Place::Private(FxHashMap::default()),
+            Location::Central(config) => Place::Central(Box::new(Central::new(config))),
+        };
+        Contexts { place, kept, ..Contexts::default() }
     }
 
     /// Loads what there is of a UE.
-    pub(super) fn load(&mut self, region: &Region, slot: Slot) -> Found {
+    pub(super) fn load(&mut self, region: &Region, worker: &mut Worker, slot: Slot) -> Result<Found, StepError> {
         if let Some(hand) = self.loaded.take() {
             // Nothing was done with it.
             self.keep(hand);
         }
-        let here = match &mut self.private {
-            Some(private) => private.remove(&slot),
-            None => self.kept[place(slot)]
+        let here = match &mut self.place {
+            Place::Private(private) => private.remove(&slot),
+            Place::Region => self.kept[place(slot)]
                 .take_if(|hand| hand.slot == slot)
                 .filter(|hand| hand.record.as_ref().is_some_and(|record| region.is_current(slot, record))),
+            Place::Central(_) => None,
         };
         if let Some(hand) = here {
             // This worker committed it and handed it over.
             let found = Found::Context { consumed: hand.consumed, unsent: None };
             self.loaded = Some(hand);
-            return found;
+            return Ok(found);
         }
-        if self.private.is_some() || !region.read(slot, &mut self.snapshot) {
-            return Found::Nothing;
+        if matches!(self.place, Place::Private(_)) || !region.read(slot, &mut self.snapshot) {
+            return Ok(Found::Nothing);
+        }
+        if let Place::Central(central) = &mut self.place
+            && !self.snapshot.context.is_empty()
+            && let Some(stored) = central.read(slot)?
+        {
+            return self.stored(region, worker, slot, stored);
         }
         let (consumed, unsent) = (self.snapshot.consumed, self.snapshot.buffer().filter(|_| !self.snapshot.sent));
         if self.snapshot.context.is_empty() {
-            return Found::Tombstone { consumed, unsent };
+            return Ok(Found::Tombstone { consumed, unsent });
         }
-        match context::decode(&self.snapshot.context) {
+        self.decoded(slot, consumed, None);
+        Ok(Found::Context { consumed, unsent })
+    }
+
+    fn decoded(&mut self, slot: Slot, consumed: u64, octets: Option<&[u8]>) {
+        match context::decode(octets.unwrap_or(&self.snapshot.context)) {
             Ok(ue) => self.loaded = Some(Hand::new(slot, ue, false, consumed)),
             Err(error) => tracing::error!(%error, "a stored context does not decode: its UE is left alone"),
         }
-        Found::Context { consumed, unsent }
+    }
+
+    /// A UE as the database has it. Where that is ahead of the region, a worker has died in between, and what it wanted done
+    /// becomes the region's.
+    fn stored(&mut self, region: &Region, worker: &mut Worker, slot: Slot, stored: Stored) -> Result<Found, StepError> {
+        let Stored { consumed, deadline, pin, outbox, context } = stored;
+        let here = if context.is_empty() { &[][..] } else { ELSEWHERE };
+        if consumed > self.snapshot.consumed {
+            let record = Record { consumed, deadline, pin, context: here, outbox: &outbox };
+            self.found = Some(worker.commit(slot, &self.snapshot, &record)?.buffer);
+            region.read(slot, &mut self.snapshot);
+        }
+        let unsent = self.snapshot.buffer().filter(|_| !self.snapshot.sent);
+        if context.is_empty() {
+            return Ok(Found::Tombstone { consumed, unsent });
+        }
+        self.decoded(slot, consumed, Some(&context));
+        Ok(Found::Context { consumed, unsent })
+    }
+
+    /// A record that the last [`Contexts::load`] has committed for a worker that died: its effects are to leave.
+    pub(super) fn found(&mut self) -> Option<Buffer> {
+        self.found.take()
     }
 
     /// The context that is loaded.
@@ -133,7 +198,7 @@ impl Contexts {
     pub(super) fn take(&mut self) -> Option<Box<Hand>> {
         let mut hand = self.loaded.take()?;
         // What the perpetual part was, before the step changes it.
-        if hand.parts.is_none() && self.private.is_none() {
+        if hand.parts.is_none() && matches!(self.place, Place::Region) {
             let parts = if hand.fresh { Parts::new(&hand.ue) } else { Parts::of(&hand.ue, &self.snapshot.context) };
             hand.parts = parts.ok();
         }
@@ -148,8 +213,8 @@ impl Contexts {
         forgets: bool,
         (consumed, deadline, pin): (u64, Option<Instant>, u64),
         outbox: &[u8],
-    ) -> Result<Done, CommitError> {
-        if self.private.is_some() {
+    ) -> Result<Done, StepError> {
+        if matches!(self.place, Place::Private(_)) {
             let slot = u64::from(hand.slot.number());
             let packet = worker.packet(OUTBOX | slot, outbox).ok_or(CommitError::Full)?;
             if !forgets {
@@ -157,6 +222,21 @@ impl Contexts {
                 self.keep(hand);
             }
             return Ok(Done::Private(packet));
+        }
+        if let Place::Central(central) = &mut self.place {
+            let (slot, mut stored) = (hand.slot, Stored { consumed, deadline, pin, ..Stored::default() });
+            if !forgets {
+                stored.context = context::encode(&hand.ue, Vec::new()).map_err(|_| CommitError::TooLarge(0))?;
+            }
+            stored.outbox.extend_from_slice(outbox);
+            central.write(slot, &stored)?;
+            let here = if forgets { &[][..] } else { ELSEWHERE };
+            let record = Record { consumed, deadline, pin, context: here, outbox };
+            let committed = worker.commit(slot, &self.snapshot, &record)?;
+            if forgets {
+                central.forget(slot)?;
+            }
+            return Ok(Done::Committed(committed.buffer));
         }
         self.buffer.clear();
         let before = hand.record.as_ref().unwrap_or(&self.snapshot);
@@ -182,14 +262,111 @@ impl Contexts {
             return;
         }
         let slot = hand.slot;
-        match &mut self.private {
-            Some(private) => drop(private.insert(slot, hand)),
-            None if hand.record.is_some() => self.kept[place(slot)] = Some(hand),
-            None => {}
+        match &mut self.place {
+            Place::Private(private) => drop(private.insert(slot, hand)),
+            Place::Region if hand.record.is_some() => self.kept[place(slot)] = Some(hand),
+            Place::Region | Place::Central(_) => {}
         }
     }
 }
 
 fn place(slot: Slot) -> usize {
     slot.number() as usize % KEPT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nf::central::CentralConfig;
+    use std::process::{Child, Command, Stdio};
+    use vireo_store::region::RegionConfig;
+    use vireo_types::Ltmsi;
+
+    /// A Redis of the test's own.
+    struct Server(Child, tempfile::TempDir);
+
+    impl Server {
+        fn start() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let socket = directory.path().join("socket");
+            let mut command = Command::new("redis-server");
+            command.args(["--port", "0", "--save", "", "--unixsocket"]).arg(&socket).stdout(Stdio::null());
+            let server = Server(command.spawn().expect("redis-server is installed (make setup)"), directory);
+            let config = server.config();
+            while crate::nf::central::check(&config).is_err() {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            server
+        }
+
+        fn config(&self) -> CentralConfig {
+            let socket = self.1.path().join("socket");
+            CentralConfig { database: format!("redis+unix://{}", socket.display()), key: "test".into() }
+        }
+    }
+
+    impl Drop for Server {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// A step over what is loaded, or over a new context.
+    fn step(contexts: &mut Contexts, region: &Region, worker: &mut Worker, slot: Slot, input: u64) -> Found {
+        let found = contexts.load(region, worker, slot).unwrap();
+        contexts.fresh(region, slot, found);
+        let mut hand = contexts.take().expect("a context");
+        hand.ue.connections += 1;
+        contexts.commit(worker, hand, false, (input, None, 0), b"outbox").unwrap();
+        found
+    }
+
+    #[test]
+    fn any_worker_goes_on_from_what_the_database_has() {
+        let server = Server::start();
+        let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
+        let (mut host, mut one, mut two) = (region.join(0).unwrap(), region.join(1).unwrap(), region.join(2).unwrap());
+        let slot = host.insert(Ltmsi::from_raw(7)).unwrap();
+        let contexts = || Contexts::new(Location::Central(server.config()));
+        let (mut first, mut second) = (contexts(), contexts());
+        assert!(matches!(step(&mut first, &region, &mut one, slot, 1), Found::Nothing));
+        assert!(matches!(step(&mut second, &region, &mut two, slot, 2), Found::Context { consumed: 1, .. }));
+        let mut seen = Snapshot::default();
+        assert!(region.read(slot, &mut seen) && seen.context == ELSEWHERE, "the region has no context");
+
+        // The first one dies after it has written to the database, and before the region knows.
+        let mut central = Central::new(server.config());
+        let mut stored = central.read(slot).unwrap().expect("stored");
+        assert_eq!((stored.consumed, context::decode(&stored.context).unwrap().connections), (2, 2));
+        (stored.consumed, stored.outbox) = (3, b"not done".to_vec());
+        central.write(slot, &stored).unwrap();
+        let found = second.load(&region, &mut two, slot).unwrap();
+        assert!(matches!(found, Found::Context { consumed: 3, unsent: Some(_) }), "{found:?}");
+        let buffer = second.found().expect("a record whose effects are to leave");
+        assert!(region.read_outbox(buffer, &mut seen) && seen.outbox == b"not done", "it is the region's now");
+
+        // It ends, and dies at the same place: the slot is the host's to free.
+        stored = Stored { consumed: 4, ..Stored::default() };
+        central.write(slot, &stored).unwrap();
+        let found = second.load(&region, &mut two, slot).unwrap();
+        assert!(matches!(found, Found::Tombstone { consumed: 4, .. }), "{found:?}");
+        crate::nf::central::clear(&server.config()).unwrap();
+        assert_eq!(central.read(slot).unwrap(), None);
+    }
+
+    #[test]
+    fn without_a_database_a_step_is_void() {
+        let nowhere = CentralConfig { database: "redis://127.0.0.1:1".into(), key: "test".into() };
+        assert!(crate::nf::central::check(&nowhere).unwrap_err().to_string().contains("state.database"));
+        let region = Region::create(RegionConfig::new(4, 2, 32 << 20)).unwrap();
+        let (mut host, mut worker) = (region.join(0).unwrap(), region.join(1).unwrap());
+        let slot = host.insert(Ltmsi::from_raw(7)).unwrap();
+        let mut contexts = Contexts::new(Location::Central(nowhere));
+        let found = contexts.load(&region, &mut worker, slot).unwrap();
+        contexts.fresh(&region, slot, found);
+        let hand = contexts.take().unwrap();
+        assert!(contexts.commit(&mut worker, hand, false, (1, None, 0), b"outbox").is_err());
+        assert!(!region.read(slot, &mut Snapshot::default()), "nothing has happened");
+    }
 }

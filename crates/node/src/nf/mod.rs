@@ -2,6 +2,7 @@
 //! the UE's context, runs the step, commits, and hands what is to be done to the host. It has no sockets, files or
 //! locks; killed at any instruction it has changed nothing or one record (DESIGN decisions 3 and 4).
 
+pub(crate) mod central;
 mod contexts;
 pub(crate) mod ids;
 pub(crate) mod outbox;
@@ -13,7 +14,8 @@ pub(crate) use contexts::OUTBOX;
 
 use crate::clock::{self, clock};
 use crate::crew::{self, EnlistError};
-use contexts::{Contexts, Found};
+use central::CentralConfig;
+use contexts::{Contexts, Found, StepError};
 use ids::Giver;
 use outbox::{Outbox, Summary};
 use parcel::Parcel;
@@ -61,8 +63,19 @@ pub(crate) struct Instructions {
     pub(crate) tmsi_key: [u8; 16],
     /// The part of the pools of addresses that this host gives out, and how many parts there are.
     pub(crate) part: (u16, u16),
-    /// Whether contexts stay in the worker's own memory (a stateful core, for comparison).
-    pub(crate) stateful: bool,
+    /// Where contexts are.
+    pub(crate) location: Location,
+}
+
+/// Where a worker has contexts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Location {
+    /// In the region.
+    Region,
+    /// In its own memory (a stateful core, for comparison).
+    Worker,
+    /// In a database (a core with a central store, for comparison).
+    Central(CentralConfig),
 }
 
 /// Why a worker does not run.
@@ -128,7 +141,7 @@ impl Nf {
         let rng = StdRng::from_os_rng();
         Nf {
             plan,
-            contexts: Contexts::new(instructions.stateful),
+            contexts: Contexts::new(instructions.location),
             queues: (0..plan.nfs).map(|nf| plan.queue(&region, number, nf)).collect(),
             committed: region.sender(plan.committed(number)).expect("the region has rings for all its workers"),
             returned: region.sender(plan.returned(number)).expect("the region has rings for all its workers"),
@@ -271,7 +284,16 @@ impl Nf {
     }
 
     fn carry_out(&mut self, nf: usize, slot: Slot, sequence: u64, octets: &[u8]) -> bool {
-        let found = self.contexts.load(&self.region, slot);
+        let found = match self.contexts.load(&self.region, &mut self.worker, slot) {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::error!(%error, "an event was not carried out");
+                return false;
+            }
+        };
+        if let Some(buffer) = self.contexts.found() {
+            self.hand_over(buffer.to_item());
+        }
         if let Found::Context { consumed, unsent } | Found::Tombstone { consumed, unsent } = found
             && sequence <= consumed
         {
@@ -347,7 +369,7 @@ impl Nf {
         slot: Slot,
         (sequence, input): (u64, u64),
         (event, arrived): (Event<'_>, vireo_types::Instant),
-    ) -> Result<bool, CommitError> {
+    ) -> Result<bool, StepError> {
         let now = clock();
         self.waited = now.since(arrived).0;
         let Some(mut hand) = self.contexts.take() else { return Ok(false) };

@@ -4,7 +4,7 @@
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use vireo_types::{Duration, Instant};
 
 /// Datagrams to send.
@@ -85,6 +85,11 @@ impl Requests {
             return None;
         }
         self.pending.remove(&sequence).map(|pending| pending.session)
+    }
+
+    /// What was sent to these goes to another address of the same peer from now on.
+    pub(super) fn readdress(&mut self, which: impl Fn(&SocketAddr) -> bool, address: IpAddr) {
+        self.pending.values_mut().filter(|pending| which(&pending.to)).for_each(|pending| pending.to.set_ip(address));
     }
 
     /// When [`Requests::tick`] has something to do.

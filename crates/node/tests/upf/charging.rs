@@ -103,6 +103,7 @@ impl Charging {
             recovery_time_stamp: RecoveryTimeStamp(1),
             up_function_features: None,
             cp_function_features: None,
+            session_retention: None,
         };
         let response: AssociationSetupResponse = charging.ask(|out, sequence| request.emit(out, sequence));
         assert_eq!(response.cause, Cause::REQUEST_ACCEPTED);

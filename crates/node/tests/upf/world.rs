@@ -151,6 +151,7 @@ impl World {
             recovery_time_stamp: RecoveryTimeStamp(1),
             up_function_features: None,
             cp_function_features: None,
+            session_retention: None,
         };
         let response: AssociationSetupResponse = self.ask(|out, sequence| request.emit(out, sequence));
         assert_eq!(response.cause, Cause::REQUEST_ACCEPTED);

@@ -1,7 +1,11 @@
-//! `vireo bench balancer`: what it costs to choose a host for a procedure, by a cluster's size.
+//! `vireo bench balancer`: what it costs to choose a host for a procedure, by a cluster's size, and what a message costs the
+//! balancer besides SCTP.
+
+mod messages;
 
 use crate::cli::Failure;
-use crate::lab::{Interrupt, create};
+use crate::lab::core::UE_NETWORKS;
+use crate::lab::{Interrupt, Lab, create};
 use std::hint::black_box;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -33,6 +37,8 @@ const SLICES: usize = 4;
 const SIZES: [u16; 3] = [3, 100, 1000];
 /// Nanoseconds that a decision may take at the largest size.
 const MOST_NANOS: f64 = 200.0;
+/// Microseconds that a message may cost besides SCTP.
+const MOST_MICROS: f64 = 3.0;
 
 /// A balancer of a cluster.
 struct Cluster {
@@ -80,6 +86,7 @@ impl Cluster {
 /// Does what `vireo bench balancer` was asked.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut json = args.json.as_deref().map(create).transpose()?;
+    let lab = Lab::build(&UE_NETWORKS)?;
     let interrupt = Interrupt::listen()?;
     let runs = args.runs.unwrap_or(if args.quick { 1 } else { 5 });
     let decisions = if args.quick { 20_000 } else { 5_000_000 };
@@ -97,9 +104,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let largest = SIZES.iter().all(|size| *size <= hosts);
         figures.push(if largest { figure.mark(Bound::AtMost(MOST_NANOS)) } else { figure });
     }
+    let ues = if args.quick { 300 } else { 10_000 };
+    let costs = (0..runs).map(|_| messages::cost(&lab, ues, &interrupt)).collect::<Result<Vec<_>, _>>()?;
+    let measured = Measured::of(costs).ok_or_else(|| Failure("nothing was measured".into()))?;
+    let name = format!("CPU of an NGAP message besides SCTP, {} hosts", messages::HOSTS);
+    figures.push(Figure::new(name, "us", measured).mark(Bound::AtMost(MOST_MICROS)));
     let mut summary = Summary {
         experiment: "bench balancer".into(),
-        about: "what it costs to choose a host for a procedure".into(),
+        about: "what it costs to choose a host for a procedure, and what a message costs".into(),
         paper: String::new(),
         machine: Machine::read(),
         quick: args.quick,
@@ -107,10 +119,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         configurations: vec![],
         figures,
         met: true,
-        notes: vec![format!(
-            "Skewed consistent hashing, a primary and 2 replicas, {SLICES} slices; with what is kept of a procedure that begins \
-             and of one that ends."
-        )],
+        notes: vec![
+            format!(
+                "Skewed consistent hashing, a primary and 2 replicas, {SLICES} slices; with what is kept of a procedure that \
+                 begins and of one that ends."
+            ),
+            format!(
+                "A message: {ues} UEs register at {} hosts, each a process behind the fabric, with SCTP associations in memory; \
+                 the kernel's count of the balancer's thread, for each message that the RAN sends or gets.",
+                messages::HOSTS
+            ),
+        ],
     };
     summary.judge();
     print!("{summary}");

@@ -21,7 +21,7 @@ enum Bench {
     Control(control::Args),
     /// The host: the same for messages in memory and with SCTP, service requests, ways to run NFs, idle, a million UEs
     Host(host::Args),
-    /// The balancer: what it costs to choose a host, by the cluster's size
+    /// The balancer: what it costs to choose a host, by the cluster's size, and what a message costs besides SCTP
     Balancer(balancer::Args),
     /// The user plane: time per packet against what the kernel can do at best, session set-up, memory per session
     Upf(upf::Args),

@@ -102,6 +102,7 @@ fn core(file: &File, slices: Vec<SliceConfig>, dnns: Vec<DnnConfig>, problems: &
         security: security(&core.security, problems),
         timers: Timers { t3346: file.overload.back_off.0, ..timers(&core.timers, problems) },
         n4_address: listen.ip(),
+        n2_endpoints: endpoints(&file.n2.endpoints, problems),
     }
 }
 
@@ -337,6 +338,15 @@ fn n2(n2: &file::N2, problems: &mut Problems) -> N2Config {
         SctpDriver::UserspaceUdp => Driver::UserspaceUdp,
     };
     N2Config { driver, addresses, port: n2.port, udp_port: n2.udp_port, udp_peer_port: n2.udp_peer_port }
+}
+
+/// The addresses that RAN nodes are told (TS 38.413 9.2.6.7: 32 at the most).
+fn endpoints(addresses: &[IpAddr], problems: &mut Problems) -> Vec<IpAddr> {
+    let usable = addresses.iter().all(|address| !address.is_unspecified() && !address.is_multicast());
+    let good = usable && unique(addresses) && addresses.len() <= 32;
+    let what = "up to 32 different addresses are allowed, at which RAN nodes reach this AMF on port 38412";
+    problems.check(good, "n2.endpoints", what);
+    addresses.to_vec()
 }
 
 const DEVICE_NAME: &str = "a network device name of 1 to 15 characters without / : and space is allowed";

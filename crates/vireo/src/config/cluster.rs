@@ -2,12 +2,15 @@
 
 use super::check::Problems;
 use super::file::{self, File};
+use std::net::SocketAddr;
 use std::time::Duration;
 use vireo_core::balance::steer::Policy;
 use vireo_node::cluster::{Ack, ClusterConfig, Mode, ReplicationConfig};
 
 /// Hosts that may join in a balancer's life.
 const PARTS: std::ops::RangeInclusive<u16> = 1..=256;
+/// Controllers that stand in for each other.
+const CONTROLLERS: usize = 8;
 /// The longest time until a host is taken for dead.
 const SILENCE: Duration = Duration::from_secs(2);
 /// Hosts besides the owner that keep a UE's copy.
@@ -17,11 +20,27 @@ const REPLICAS: usize = 2;
 pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
     let cluster = &file.cluster;
     let key = |name: &str| format!("cluster.{name}");
-    let balancer = cluster.balancer.port() != 0 && !cluster.balancer.ip().is_unspecified();
+    let is_found = |address: &SocketAddr| address.port() != 0 && !address.ip().is_unspecified();
     problems.check(
-        balancer,
+        is_found(&cluster.balancer),
         "cluster.balancer",
         "hosts find the balancer by it: an address of its machine and a port are allowed",
+    );
+    let controllers = cluster.controller.all();
+    let once =
+        controllers.iter().enumerate().all(|(n, address)| is_found(address) && !controllers[..n].contains(address));
+    problems.check(
+        once && controllers.len() <= CONTROLLERS,
+        "cluster.controller",
+        format_args!(
+            "members find controllers by it: up to {CONTROLLERS} addresses with ports, each once, are allowed"
+        ),
+    );
+    let etcd = &cluster.etcd;
+    problems.check(
+        etcd.iter().all(is_found) && (etcd.is_empty() || !controllers.is_empty()),
+        "cluster.etcd",
+        "addresses with ports are allowed, with cluster.controller: a controller beside the balancer keeps nothing",
     );
     let parts = PARTS.contains(&cluster.address_parts);
     problems.check(parts, "cluster.address-parts", "1 to 256 is allowed");
@@ -39,6 +58,8 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
     let silence = heartbeat.saturating_mul(cluster.misses) <= SILENCE;
     problems.check(silence, "cluster.misses", format_args!("with cluster.heartbeat at most {SILENCE:?} is allowed"));
     ClusterConfig {
+        controllers,
+        etcd: etcd.clone(),
         balancer: cluster.balancer,
         listen: cluster.listen,
         hosts: cluster.hosts,
@@ -62,11 +83,11 @@ fn inter(steering: &file::Steering, problems: &mut Problems) -> Policy {
 fn replication(file: &File, problems: &mut Problems) -> ReplicationConfig {
     let file::Replication { mode, replicas, ack } = file.replication;
     problems.check(replicas <= REPLICAS, "replication.replicas", format_args!("0 to {REPLICAS} is allowed"));
-    let memory = file.state.location == file::Location::Memory;
+    let shared = file.state.location == file::Location::Shm;
     problems.check(
-        mode == file::Mode::None || !memory,
+        mode == file::Mode::None || shared,
         "replication.mode",
-        "contexts in workers' own memory (state.location) are not copied: only \"none\" is allowed",
+        "contexts that are not in shared memory (state.location) are not copied: only \"none\" is allowed",
     );
     ReplicationConfig {
         mode: match mode {

@@ -238,13 +238,15 @@ pub(super) struct N2 {
     pub(super) port: u16,
     pub(super) udp_port: u16,
     pub(super) udp_peer_port: u16,
+    /// Empty: RAN nodes have the association that they set up by themselves.
+    pub(super) endpoints: Vec<IpAddr>,
 }
 
 impl Default for N2 {
     fn default() -> Self {
         let N2Config { addresses, port, udp_port, udp_peer_port, .. } = N2Config::default();
         let addresses = addresses.into_iter().map(Local::Fixed).collect();
-        N2 { driver: SctpDriver::Auto, addresses, port, udp_port, udp_peer_port }
+        N2 { driver: SctpDriver::Auto, addresses, port, udp_port, udp_peer_port, endpoints: Vec::new() }
     }
 }
 
@@ -469,10 +471,30 @@ impl Default for Steering {
     }
 }
 
-/// The hosts of a cluster and their balancer.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// One address, or several.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Addresses {
+    One(SocketAddr),
+    Several(Vec<SocketAddr>),
+}
+
+impl Addresses {
+    /// All of them.
+    pub(super) fn all(&self) -> Vec<SocketAddr> {
+        match self {
+            Addresses::One(address) => vec![*address],
+            Addresses::Several(addresses) => addresses.clone(),
+        }
+    }
+}
+
+/// The processes of a cluster.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Cluster {
+    pub(super) controller: Addresses,
+    pub(super) etcd: Vec<SocketAddr>,
     pub(super) balancer: SocketAddr,
     pub(super) listen: SocketAddr,
     pub(super) hosts: u16,
@@ -486,6 +508,8 @@ impl Default for Cluster {
     fn default() -> Self {
         let c = ClusterConfig::default();
         Cluster {
+            controller: Addresses::Several(c.controllers),
+            etcd: c.etcd,
             balancer: c.balancer,
             listen: c.listen,
             hosts: c.hosts,
@@ -528,10 +552,11 @@ pub(super) enum Ack {
     All,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct State {
     pub(super) location: Location,
+    pub(super) database: String,
     pub(super) ues: u32,
     pub(super) bytes: Count,
     pub(super) packets: u32,
@@ -540,7 +565,7 @@ pub(super) struct State {
 impl Default for State {
     fn default() -> Self {
         let s = StateConfig::default();
-        State { location: Location::Shm, ues: s.ues, bytes: Count::Auto, packets: s.packets }
+        State { location: Location::Shm, database: s.database, ues: s.ues, bytes: Count::Auto, packets: s.packets }
     }
 }
 
@@ -549,6 +574,7 @@ impl Default for State {
 pub(super) enum Location {
     Shm,
     Memory,
+    Redis,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

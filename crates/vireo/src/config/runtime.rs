@@ -126,8 +126,11 @@ pub(super) fn state(state: &file::State, problems: &mut Problems) -> StateConfig
     let location = match state.location {
         Location::Shm => StateLocation::Shm,
         Location::Memory => StateLocation::Memory,
+        Location::Redis => StateLocation::Redis,
     };
-    StateConfig { location, ues: state.ues, bytes, packets: state.packets }
+    let is_url = ["redis://", "redis+unix://", "unix://"].iter().any(|scheme| state.database.starts_with(scheme));
+    problems.check(is_url, "state.database", "a URL is allowed: \"redis://HOST:PORT\" or \"redis+unix:///PATH\"");
+    StateConfig { location, database: state.database.clone(), ues: state.ues, bytes, packets: state.packets }
 }
 
 /// What is shed when.

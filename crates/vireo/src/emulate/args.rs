@@ -20,6 +20,13 @@ pub(crate) struct Args {
     /// The core's N2 address, with or without a port; several: gNBs take them in turn
     #[arg(long, value_name = "ADDR", required_unless_present = "list", value_parser = core_address)]
     pub(super) core: Vec<SocketAddr>,
+    /// SCTP associations of each gNB: with its own address of --core and those after it; if there is one only, with those
+    /// that the core tells of (n2.endpoints), else with the same
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=32))]
+    pub(super) tnl_associations: u32,
+    /// So often every gNB drops one of its associations without a word, in turn, and sets it up again
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    pub(super) drop_association: Option<Duration>,
     /// The gNBs' own N2 addresses, taken in turn [default: the system chooses]
     #[arg(long, value_name = "ADDR")]
     pub(super) n2: Vec<IpAddr>,

@@ -40,6 +40,8 @@ pub(super) fn options(args: &Args) -> Result<Options, Failure> {
     let lab = Options::lab(first_core, scenario);
     Ok(Options {
         core: args.core.clone(),
+        tnl_associations: args.tnl_associations,
+        drop_association: args.drop_association,
         n2: args.n2.clone(),
         n3,
         driver: match args.sctp {

@@ -5,6 +5,7 @@
 mod breakdown;
 mod cluster;
 mod fig2c;
+mod fig6_store;
 mod fig7;
 mod fig9;
 mod isolation;
@@ -108,6 +109,7 @@ impl Plane {
 const ALL: &[Experiment] = &[
     service_load::EXPERIMENT,
     fig2c::EXPERIMENT,
+    fig6_store::EXPERIMENT,
     fig7::EXPERIMENT,
     cluster::fig2d::EXPERIMENT,
     cluster::fig6::EXPERIMENT,

@@ -29,6 +29,18 @@ pub(super) fn stateful(workers: u32) -> Variant {
     }
 }
 
+/// The core with a central store: the same NF as the stateful baseline's, which asks a database at each step.
+pub(super) fn central(cores: &[usize]) -> Variant {
+    Variant {
+        name: "central",
+        about: "A central store: one NF for all procedures, in one worker process, which asks Redis for a context at each step.",
+        slices: slice(&[]),
+        tables: format!("[pools]\nkey = \"wildcard\"\nworkers = 1\n{}\n[state]\nlocation = \"redis\"\n", on(cores)),
+        hosts: 0,
+        host_part: None,
+    }
+}
+
 /// NFs by slice and procedure, the contexts in memory that all workers share.
 pub(super) fn decomposed(
     name: &'static str,
@@ -93,6 +105,7 @@ mod tests {
         assert_eq!((baseline.pools.key, baseline.pools.workers), (PoolKey::Wildcard, 1));
         assert_eq!((baseline.state.location, baseline.pools.cores), (StateLocation::Memory, vec![0]));
         assert_eq!(read(&stateful(3)).pools.workers, 3);
+        assert_eq!(read(&central(&[0])).state.location, StateLocation::Redis);
         let ours = read(&decomposed("ours", "", &[1], 4, &[("service-request", 5), ("handover", 20)]));
         assert_eq!((ours.pools.key, ours.pools.nfs_per_worker), (PoolKey::SliceProcedure, 4));
         assert_eq!((ours.state.location, ours.pools.cores), (StateLocation::Shm, vec![1]));

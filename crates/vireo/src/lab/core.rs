@@ -58,7 +58,7 @@ pub(crate) const HN_KEYS: [HnKey; 2] = [
 pub(crate) const CONFIG: &str = "/tmp/vireo.toml";
 const UPF_CONFIG: &str = "/tmp/vireo-upf.toml";
 const DATABASE: &str = "/tmp/vireo.db";
-const API: &str = "http://127.0.0.1:9090";
+pub(crate) const API: &str = "http://127.0.0.1:9090";
 /// Where hosts find the balancer.
 pub(super) const FABRIC_PORT: u16 = 7770;
 /// UEs that are asked for in one go.
@@ -192,7 +192,7 @@ impl Core {
 
     /// Tells a host of a cluster to leave it.
     pub(crate) fn let_host_leave(&mut self, host: usize) -> Result<(), Failure> {
-        self.host(host)?.leave()
+        self.hosts.get_mut(host).ok_or_else(|| Failure("there is no such host".into()))?.leave()
     }
 
     /// How many UEs it holds registered, as it says itself.

@@ -86,7 +86,7 @@ impl Member {
         &self.api
     }
 
-    /// Whether it is to be counted on: nothing has befallen it, and it was not told to leave.
+    /// Whether nothing has befallen it, and it stays.
     pub(super) fn is_well(&self) -> bool {
         self.fate.is_none() && !self.leaves
     }
@@ -138,8 +138,8 @@ impl Member {
 
     /// Fails if it has ended although nothing has befallen it.
     pub(super) fn check(&mut self) -> Result<(), Failure> {
-        let (fate, leaves) = (self.fate, self.leaves);
-        match self.process.ended()?.filter(|status| fate.is_none() && !(leaves && status.success())) {
+        let (befallen, leaves) = (self.fate.is_some(), self.leaves);
+        match self.process.ended()?.filter(|status| !(befallen || leaves && status.success())) {
             None => Ok(()),
             Some(status) => Err(self.failure(&format!("ended early ({status})"))),
         }

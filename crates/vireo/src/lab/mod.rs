@@ -18,6 +18,7 @@ mod limit;
 pub(crate) mod members;
 pub(crate) mod netns;
 pub(crate) mod process;
+pub(crate) mod redis;
 pub(crate) mod upf;
 pub(crate) mod workers;
 

@@ -37,12 +37,17 @@ impl Core {
     /// A core whose UPF is not there, on SCTP over UDP so that it needs no rights, with `subscribers` lab subscribers and
     /// further lines of configuration.
     pub(crate) fn start(subscribers: u32, more: &str) -> Self {
+        Core::start_with(subscribers, "", more)
+    }
+
+    /// The same with further lines about N2.
+    pub(crate) fn start_with(subscribers: u32, n2: &str, more: &str) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let (udp_port, n4_port, upf_port) = (free_udp_port(), free_udp_port(), free_udp_port());
         let api = SocketAddr::from((Ipv4Addr::LOCALHOST, free_tcp_port()));
         let database = directory.path().join("subscribers.db");
         let config = format!(
-            "[n2]\ndriver = \"userspace-udp\"\naddresses = [\"127.0.0.1\"]\nport = {SCTP_PORT}\nudp-port = {udp_port}\n\
+            "[n2]\ndriver = \"userspace-udp\"\naddresses = [\"127.0.0.1\"]\nport = {SCTP_PORT}\nudp-port = {udp_port}\n{n2}\
              [n4]\nlisten = \"127.0.0.1:{n4_port}\"\n[upf]\nenabled = false\n[[external-upf]]\nn4 = \"127.0.0.1:{upf_port}\"\n[api]\nlisten = \"{api}\"\n\
              [subscribers]\ndatabase = \"{}\"\n[slice.default]\nsnssai = {{ sst = 1 }}\n{}{more}",
             database.display(),

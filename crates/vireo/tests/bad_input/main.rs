@@ -3,6 +3,7 @@
 //! Each test asserts the answer that TS 38.412, TS 38.413 and TS 24.501 ask for, silence included, and that a UE on
 //! another association is served afterwards. When a core is stopped it must still exit with 0.
 
+mod associations;
 mod core;
 mod device;
 mod load;

@@ -32,6 +32,12 @@ pub(crate) fn ng_setup_with(gnb: u32, plmn: PLMNIdentity, slices: &[SNSSAI]) -> 
     ))
 }
 
+/// RAN CONFIGURATION UPDATE that says that the association is one of gNB `gnb`'s.
+pub(crate) fn further_of(gnb: u32) -> Vec<u8> {
+    let id = GlobalRANNodeID::globalGNB_ID(helpers::global_gnb_id(network(), gnb, 24).expect("a gNB ID"));
+    encoded(build_ngap!(InitiatingMessage, RANConfigurationUpdate, RANConfigurationUpdate, GlobalRANNodeID(id)))
+}
+
 pub(crate) fn foreign() -> PLMNIdentity {
     helpers::plmn("001", "01").expect("a PLMN")
 }

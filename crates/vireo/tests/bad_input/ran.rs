@@ -138,6 +138,15 @@ impl Ran {
         self.assert_up(what);
     }
 
+    /// The association ends.
+    pub(crate) fn assert_down(&mut self, what: &str) {
+        let deadline = Instant::now() + ANSWER;
+        while self.up {
+            assert!(Instant::now() < deadline, "{what}: the association is still there");
+            self.next(Duration::from_millis(20));
+        }
+    }
+
     /// The association stays.
     pub(crate) fn assert_up(&mut self, what: &str) {
         assert!(self.up, "{what}: the association is gone");

@@ -21,6 +21,15 @@ fn endpoint() -> CPTransportLayerInformation<'static> {
     CPTransportLayerInformation::endpointIPAddress(TransportLayerAddress([127, 0, 0, 5].into()))
 }
 
+fn endpoint_6() -> CPTransportLayerInformation<'static> {
+    let address = [0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5];
+    CPTransportLayerInformation::endpointIPAddress(TransportLayerAddress(address.into()))
+}
+
+fn unreachable() -> Cause {
+    Cause::transport(CauseTransport::transport_resource_unavailable)
+}
+
 fn pairs() -> UEAssociatedLogicalNGConnectionList {
     UEAssociatedLogicalNGConnectionList(vec![
         UEAssociatedLogicalNGConnectionItem::new(Some(amf_id()), Some(ran_id()), None),
@@ -42,6 +51,7 @@ fn diagnostics() -> CriticalityDiagnostics {
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = setup();
     cases.extend(amf_configuration());
+    cases.extend(associations());
     cases.extend(overload());
     cases.extend(faults());
     cases
@@ -108,6 +118,50 @@ fn setup() -> Vec<Case> {
             RANConfigurationUpdateFailure,
             Cause = Cause::misc(CauseMisc::unknown_PLMN_or_SNPN),
             TimeToWait = TimeToWait::v60s
+        ),
+    ]
+}
+
+fn associations() -> Vec<Case> {
+    vec![
+        ngap_case!(
+            "RANConfigurationUpdateFailure-no-node",
+            UnsuccessfulOutcome,
+            RANConfigurationUpdate,
+            RANConfigurationUpdateFailure,
+            Cause = Cause::protocol(CauseProtocol::message_not_compatible_with_receiver_state),
+            TimeToWait = TimeToWait::v1s
+        ),
+        ngap_case!(
+            "AMFConfigurationUpdate-associations",
+            InitiatingMessage,
+            AMFConfigurationUpdate,
+            AMFConfigurationUpdate,
+            AMF_TNLAssociationToAddList = AMFTNLAssociationToAddList(
+                [endpoint(), endpoint_6()]
+                    .map(|endpoint| {
+                        let usage = Some(TNLAssociationUsage::both);
+                        AMFTNLAssociationToAddItem::new(endpoint, usage, TNLAddressWeightFactor(128), None)
+                    })
+                    .into()
+            )
+        ),
+        ngap_case!(
+            "AMFConfigurationUpdateAcknowledge-failed",
+            SuccessfulOutcome,
+            AMFConfigurationUpdate,
+            AMFConfigurationUpdateAcknowledge,
+            AMF_TNLAssociationSetupList =
+                AMFTNLAssociationSetupList(vec![AMFTNLAssociationSetupItem::new(endpoint(), None)]),
+            AMF_TNLAssociationFailedToSetupList =
+                TNLAssociationList(vec![TNLAssociationItem::new(endpoint_6(), unreachable(), None)])
+        ),
+        ngap_case!(
+            "AMFConfigurationUpdateFailure",
+            UnsuccessfulOutcome,
+            AMFConfigurationUpdate,
+            AMFConfigurationUpdateFailure,
+            Cause = unreachable()
         ),
     ]
 }

@@ -223,6 +223,9 @@ fn associations(out: &mut Messages) {
         recovery_time_stamp: STARTED,
         up_function_features: None,
         cp_function_features: Some(CpFunctionFeatures::LOAD | CpFunctionFeatures::SSET),
+        session_retention: Some(SessionRetentionInformation {
+            addresses: [IpAddr::from(SMF), IpAddr::from(Ipv6Addr::LOCALHOST)].map(Into::into).into_iter().collect(),
+        }),
     });
     out.node(&AssociationSetupResponse {
         node_id: NodeId::fqdn("upf1.example.org").expect("good labels"),
@@ -230,6 +233,7 @@ fn associations(out: &mut Messages) {
         recovery_time_stamp: STARTED,
         up_function_features: Some(UpFunctionFeatures::FTUP | UpFunctionFeatures::EMPU | UpFunctionFeatures::UEIP),
         cp_function_features: None,
+        flags: Some(AsRspFlags::PSREI),
     });
     out.node(&AssociationUpdateRequest {
         node_id: node(UPF),

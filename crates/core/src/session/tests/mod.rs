@@ -22,7 +22,7 @@ pub(super) const UP_SEID: u64 = 0x0102_0304_0506_0708;
 /// PDU Session Establishment Request: PSI 5, PTI 1, full integrity rate, IPv4.
 pub(super) const REQUEST: &str = "2e0501c1ffff91";
 
-pub(super) fn config() -> CoreConfig {
+pub(crate) fn config() -> CoreConfig {
     let dnn = |name: &str, slices: Vec<Snssai>, types: &[PduSessionType]| DnnConfig {
         name: name.parse().expect("a DNN"),
         slices,
@@ -59,6 +59,7 @@ pub(super) fn config() -> CoreConfig {
         timers: Timers::default(),
         upfs: vec![UpfConfig { name: "here".into(), n4: UPF.parse().expect("an address"), dnns: vec![] }],
         n4_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        n2_endpoints: Vec::new(),
     }
 }
 

@@ -1,18 +1,17 @@
-//! One connection of the fabric, as the balancer sees it: a host, or somebody who has not said yet.
+//! One connection of the fabric, as a balancer sees it: a host, or somebody who has not said yet.
 
 use super::flight::{Emitted, Flying, Repeats};
 use crate::balancer::Command;
 use crate::clock::clock;
 use crate::fabric::frame::{self, FrameError};
-use crate::fabric::message::{PoolLoad, ToBalancer};
+use crate::fabric::message::{Map, PoolLoad, ToBalancer};
 use crate::fabric::stream::Stream;
 use crate::host::Input;
 use rustix::event::epoll;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use vireo_core::balance::HostId;
-use vireo_types::{Dnn, Ltmsi, SessionAddress, Supi};
+use vireo_types::{Dnn, Instant, Ltmsi, SessionAddress, Supi};
 
 /// Pieces that are read of one host before others are.
 const PIECES: usize = 16;
@@ -20,16 +19,12 @@ const PIECES: usize = 16;
 /// How far a host is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It has not said who it is.
+    /// It has not said who it is, or is in no map that this balancer knows yet.
     Stranger,
-    /// It may join, and starts its workers.
-    Starting,
-    /// It serves.
+    /// It is a host of the map.
     Serving,
-    /// It may not join: told so, its connection ends.
+    /// It is none, or no longer: told so, its connection ends.
     Refused,
-    /// It has nothing any more that others have not, and ends.
-    Left,
 }
 
 /// One connection.
@@ -38,10 +33,8 @@ pub(super) struct Member {
     pub(super) stream: Stream,
     pub(super) host: Option<HostId>,
     pub(super) state: State,
-    /// Where it takes copies.
-    pub(super) copies: Option<SocketAddr>,
-    /// Looks in a row at which it had said nothing.
-    pub(super) misses: u32,
+    /// Since when there is the connection.
+    pub(super) since: Instant,
     pub(super) flying: Flying,
     pub(super) emitted: Emitted,
     /// Whether it is waited for that the connection takes more.
@@ -51,59 +44,59 @@ pub(super) struct Member {
 /// What a host has said, beside what it wants sent.
 #[derive(Debug, Default)]
 pub(super) struct Said {
-    pub(super) join: Option<SocketAddr>,
-    pub(super) ready: bool,
+    pub(super) host: Option<HostId>,
+    /// What follows is said by this map; nothing more was read.
+    pub(super) map: Option<Box<Map>>,
     pub(super) report: Option<(f32, Vec<PoolLoad>)>,
     pub(super) claims: Vec<(Supi, Ltmsi)>,
-    /// Replicas that have all its copies, each by the map of an epoch.
-    pub(super) caught_up: Vec<(u64, HostId)>,
     /// Inputs for other hosts.
     pub(super) back: Vec<(u64, Input)>,
     /// Addresses that it has no more use for, and whose part they are of.
     pub(super) returns: Vec<(HostId, Dnn, SessionAddress)>,
-    /// Whether it wants to leave.
-    pub(super) leaves: bool,
     /// Effects that another host has had sent already.
     pub(super) repeats: u64,
 }
 
 impl Member {
-    pub(super) fn new(stream: Stream) -> Self {
+    pub(super) fn new(stream: Stream, since: Instant) -> Self {
         Member {
             stream,
             host: None,
             state: State::Stranger,
-            copies: None,
-            misses: 0,
+            since,
             flying: Flying::default(),
             emitted: Emitted::default(),
             full: false,
         }
     }
 
-    /// Reads what is there, some of it.
+    /// Reads what is there, some of it: as far as the next map that is newer than this epoch's.
     pub(super) fn read(
         &mut self,
         said: &mut Said,
+        epoch: u64,
         repeats: &Repeats,
         commands: &mut VecDeque<Command>,
     ) -> Result<(), FrameError> {
         let now = clock();
         for _ in 0..PIECES {
             let read = self.stream.fill();
-            let mut serving = said.ready || matches!(self.state, State::Serving | State::Left);
+            let serving = self.state == State::Serving;
             while let Some(octets) = self.stream.frame()? {
                 let message: ToBalancer<'_> = frame::decode(octets)?;
                 let (key, command) = match message {
                     ToBalancer::Beat => continue,
-                    ToBalancer::Join { copies } => {
-                        said.join = Some(copies);
-                        continue;
+                    ToBalancer::Host(host) => {
+                        said.host = Some(host);
+                        return Ok(());
                     }
-                    ToBalancer::Ready => {
-                        said.ready = true;
-                        serving |= self.state == State::Starting;
-                        continue;
+                    ToBalancer::Map(map) if map.epoch() > epoch => {
+                        said.map = Some(map);
+                        return Ok(());
+                    }
+                    ToBalancer::Map(_) if serving => continue,
+                    ToBalancer::Map(map) => {
+                        return Err(FrameError::Refused(format!("its map is of epoch {}", map.epoch())));
                     }
                     // Only who serves has something to say of UEs.
                     _ if !serving => return Err(FrameError::Message),
@@ -129,20 +122,12 @@ impl Member {
                         said.report = Some((cpu, pools));
                         continue;
                     }
-                    ToBalancer::CaughtUp { epoch, host } => {
-                        said.caught_up.push((epoch, host));
-                        continue;
-                    }
                     ToBalancer::Back { number } => {
                         said.back.extend(self.flying.back(number).map(|input| (number, input)));
                         continue;
                     }
                     ToBalancer::Return { to, dnn, address } => {
                         said.returns.push((to, dnn, address));
-                        continue;
-                    }
-                    ToBalancer::Leave => {
-                        said.leaves = true;
                         continue;
                     }
                     // Answered in its order.

@@ -1,48 +1,48 @@
-//! The hosts of a cluster, as its balancer sees them: who they are, which has which bucket (by the map of
-//! [`vireo_core::balance`]), what was given to each and is not known to be carried out, and what becomes of that when one
-//! dies. The balancer is all that emits towards RAN and UPFs; a host that it has given up has lost its connection, and
-//! says nothing to anybody any more.
+//! The hosts of a cluster, as a balancer sees them: who they are, which has which bucket (by the controller's map, see
+//! [`vireo_core::cluster`]), what was given to each and is not known to be carried out, and what becomes of that when one is
+//! in the map no longer. A balancer is all that emits towards RAN and UPFs; a host that a map is without has lost its
+//! connection for good, and says nothing to anybody any more.
 
 mod flight;
 mod member;
 mod steer;
 
 use super::Command;
-use crate::api::HostStatus;
+use crate::api::{BalancerStatus, HostStatus};
 use crate::clock::clock;
-use crate::cluster::ClusterConfig;
+use crate::cluster::{Caller, ClusterConfig, LinkError, Me, Told, told};
 use crate::config::{NF_KINDS, SliceRuntime};
 use crate::fabric::Role;
 use crate::fabric::frame::FrameError;
-use crate::fabric::message::{Map, ToHost, Welcome};
+use crate::fabric::membership::{Seat, ToController, ToMember};
+use crate::fabric::message::{Map, ToHost};
 use crate::fabric::stream::Stream;
 use crate::host::Input;
 use crate::metrics::{Flow, Metrics};
-use flight::Repeats;
-use member::{Member, State};
-use rand::RngCore;
+use flight::{Emitted, Flying, Repeats};
+use member::{Member, Said, State};
 use rustc_hash::FxHashMap;
 use rustix::event::epoll;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 use steer::Steering;
-use vireo_core::balance::HostId;
-use vireo_core::balance::map::{BucketMap, SlicePart};
-use vireo_core::balance::moves::CatchUp;
-use vireo_core::balance::ring::Weighted;
+use vireo_core::balance::{BalancerId, HostId};
 use vireo_core::config::CoreConfig;
-use vireo_types::{AssocId, Instant};
+use vireo_types::{AssocId, Duration, Instant};
 
 /// Octets that may wait for a host that does not read; beyond, the RAN is held back.
 const UNSENT: usize = 8 << 20;
-/// Connections whose other ends have not said who they are.
+/// Connections whose other ends are no hosts of the map, and how long each may be that.
 const STRANGERS: usize = 64;
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The silences after which a host is missed, times this: so long one of a new map may take to connect.
+const CONNECTS: u32 = 5;
 /// NG Setup and configuration updates that are kept of a RAN node, for hosts that join later.
 const SAID: usize = 32;
 const LISTENER: u64 = 0;
+const CONTROLLER: u64 = 1;
 
 /// What is known of a RAN node: enough to tell a host that joins.
 #[derive(Debug)]
@@ -60,6 +60,8 @@ pub(crate) type View = Arc<Mutex<Seen>>;
 pub(crate) struct Seen {
     /// The hosts.
     pub(crate) hosts: Vec<HostStatus>,
+    /// The balancers.
+    pub(crate) balancers: Vec<BalancerStatus>,
     /// The UPFs, and whether each is associated.
     pub(crate) upfs: Vec<(SocketAddr, bool)>,
 }
@@ -67,24 +69,25 @@ pub(crate) struct Seen {
 /// The hosts.
 #[derive(Debug)]
 pub(crate) struct Fleet {
-    config: ClusterConfig,
+    seat: Seat,
+    caller: Caller,
+    /// Why the cluster goes on without this balancer, if it does.
+    ended: Option<LinkError>,
     slices: usize,
     listener: TcpListener,
     epoll: OwnedFd,
     /// By the tokens of their connections.
     members: BTreeMap<u64, Member>,
-    /// The connection of each host that serves.
+    /// The connection of each host of the map that has one.
     serving: FxHashMap<HostId, u64>,
+    /// Hosts of the map whose connection has ended: they do not come back to this balancer.
+    lost: FxHashMap<HostId, (Flying, Emitted)>,
+    /// Looks in a row at which a host of the map had said nothing, of those of which that is so.
+    misses: FxHashMap<HostId, u32>,
+    /// Whether the controller was told lately that hosts are not heard.
+    complained: bool,
     next_token: u64,
-    next_host: u16,
-    tmsi_key: [u8; 16],
-    map: Option<BucketMap>,
-    /// Who has not all copies yet that the map wants.
-    catch_up: CatchUp,
-    /// Whether all buckets are where they are to be.
-    settled: bool,
-    /// Hosts that give their buckets away and leave.
-    draining: BTreeSet<HostId>,
+    map: Option<Map>,
     steering: Steering,
     nodes: FxHashMap<AssocId, Node>,
     upfs: FxHashMap<SocketAddr, bool>,
@@ -102,50 +105,81 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// A fleet without hosts, which may join from now on.
+    /// Takes hosts at an address, and joins the cluster whose controller the configuration names.
     ///
     /// # Errors
     ///
-    /// When the address is not to be had.
-    pub(crate) fn listen(
-        config: ClusterConfig,
+    /// When there is none, or it does not want this balancer.
+    pub(crate) fn join(
+        listener: TcpListener,
+        config: &ClusterConfig,
         core: &CoreConfig,
         slices: &[SliceRuntime],
         metrics: Arc<Metrics>,
-    ) -> std::io::Result<Self> {
-        let listener = TcpListener::bind(config.balancer)?;
-        listener.set_nonblocking(true)?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
-        let mut tmsi_key = [0; 16];
-        rand::rng().fill_bytes(&mut tmsi_key);
+    ) -> Result<Self, LinkError> {
+        listener.set_nonblocking(true).map_err(LinkError::System)?;
+        let address = listener.local_addr().map_err(LinkError::System)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| LinkError::System(error.into()))?;
+        epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)
+            .map_err(|error| LinkError::System(error.into()))?;
+        let (caller, told) = Caller::join(config, Me::Balancer(address))?;
+        let Told::Balancer(seat) = told else {
+            return Err(LinkError::Refused("it was given the number of a host".into()));
+        };
+        let now = clock();
         let fleet = Fleet {
-            steering: Steering::new(config.inter, core.clone(), slices, &tmsi_key, config.report),
+            steering: Steering::new(config.inter, core.clone(), slices, &seat.tmsi_key, config.report),
+            caller,
+            ended: None,
             slices: slices.len(),
-            config,
             listener,
             epoll,
             members: BTreeMap::new(),
             serving: FxHashMap::default(),
-            next_token: LISTENER + 1,
-            next_host: 0,
-            tmsi_key,
+            lost: FxHashMap::default(),
+            misses: FxHashMap::default(),
+            complained: false,
+            next_token: CONTROLLER + 1,
             map: None,
-            catch_up: CatchUp::default(),
-            settled: true,
-            draining: BTreeSet::new(),
             nodes: FxHashMap::default(),
             upfs: core.upfs.iter().map(|upf| (upf.n4, false)).collect(),
-            number: 0,
+            // Beyond those of a life before, which hosts may know to be carried out.
+            number: now.as_micros(),
             again: VecDeque::new(),
             repeats: Repeats::default(),
             commands: VecDeque::new(),
-            looked: clock(),
+            looked: now,
             metrics,
             view: View::default(),
+            seat,
         };
         fleet.show_upfs();
         Ok(fleet)
+    }
+
+    /// What it was told when it joined.
+    pub(crate) fn seat(&self) -> &Seat {
+        &self.seat
+    }
+
+    /// Its number.
+    pub(crate) fn balancer(&self) -> BalancerId {
+        self.seat.balancer
+    }
+
+    /// Whether it is this balancer that talks to the UPFs.
+    pub(crate) fn holds_n4(&self) -> bool {
+        self.map.as_ref().and_then(Map::holder) == Some(self.seat.balancer)
+    }
+
+    /// Whether there is no other that would.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.map.as_ref().is_none_or(|map| map.balancers.len() <= 1)
+    }
+
+    /// Why the cluster goes on without this balancer, if it does.
+    pub(crate) fn take_end(&mut self) -> Option<LinkError> {
+        self.ended.take()
     }
 
     /// What becomes readable when there is something for [`Fleet::pump`].
@@ -160,7 +194,7 @@ impl Fleet {
 
     /// Until when [`Fleet::pump`] need not be called.
     pub(crate) fn due(&self) -> Instant {
-        self.looked + vireo_types::Duration::from(self.config.heartbeat)
+        self.looked + Duration::from(self.caller.heartbeat())
     }
 
     /// What hosts want sent, one after the other.
@@ -168,7 +202,7 @@ impl Fleet {
         self.commands.pop_front()
     }
 
-    /// Takes what hosts have said, sends what waits for them, and looks who has died.
+    /// Takes what hosts and the controller have said, sends what waits for them, and looks who has said nothing.
     pub(crate) fn pump(&mut self) {
         let mut events =
             [const { epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) } }; 32];
@@ -180,34 +214,61 @@ impl Fleet {
                 0
             }
         };
+        let now = clock();
+        let mut calls = now >= self.due();
         for event in &events[..ready] {
             match event.data.u64() {
                 LISTENER => self.accept(),
+                CONTROLLER => calls = true,
                 token => self.read(token),
             }
         }
-        let now = clock();
+        if calls {
+            self.controller();
+        }
         if now >= self.due() {
             self.looked = now;
-            self.look();
+            self.look(now);
             self.repeats.forget(now);
         }
-        self.advance();
         self.give_again();
         self.flush();
     }
 
+    /// Hears the controller, if there is one.
+    fn controller(&mut self) {
+        // Here it is heard; before, it only started.
+        self.caller.ready();
+        let mut maps = Vec::new();
+        let heard = self.caller.turn(std::time::Instant::now(), &mut |message| {
+            if let ToMember::Map(map) = message {
+                maps.push(map);
+            }
+        });
+        if self.caller.is_fresh()
+            && let Some(fd) = self.caller.fd()
+            && let Err(error) =
+                epoll::add(&self.epoll, fd, epoll::EventData::new_u64(CONTROLLER), epoll::EventFlags::IN)
+        {
+            // It is heard at each heartbeat, then.
+            tracing::warn!(%error, "the connection to the controller");
+        }
+        maps.into_iter().for_each(|map| self.adopt(*map));
+        if let Err(error) = heard {
+            self.ended = Some(error);
+        }
+    }
+
     fn accept(&mut self) {
         while let Ok((socket, peer)) = self.listener.accept() {
-            let strangers = self.members.values().filter(|member| member.host.is_none()).count();
-            if strangers >= STRANGERS {
-                tracing::warn!(%peer, "too many connections to the fabric have not said who they are");
+            if self.members.len() >= STRANGERS + self.serving.len() {
+                tracing::warn!(%peer, "too many connections to the fabric are of no host of the cluster");
                 continue;
             }
             let token = self.next_token;
-            let member = Stream::new(socket, Role::Balancer, Role::Host).and_then(|stream| {
+            let member = Stream::new(socket, Role::Balancer, &[Role::Host]).and_then(|stream| {
                 epoll::add(&self.epoll, stream.fd(), epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
-                Ok(Member::new(stream))
+                Ok(Member::new(stream, clock()))
             });
             match member {
                 Ok(member) => drop(self.members.insert(token, member)),
@@ -219,78 +280,66 @@ impl Fleet {
 
     /// Takes what one host has said.
     fn read(&mut self, token: u64) {
-        let Some(member) = self.members.get_mut(&token) else { return };
-        let mut said = member::Said::default();
-        let heard = member.read(&mut said, &self.repeats, &mut self.commands);
-        if said.repeats > 0 {
-            self.metrics.messages(Flow::Repeats, said.repeats);
-        }
-        if let Some(host) = member.host {
-            self.steering.ended(host, member.flying.ended());
-        }
-        if let Some(copies) = said.join {
-            self.join(token, copies);
-        }
-        if said.ready {
-            self.serve(token);
-        }
-        let host = self.members.get(&token).and_then(|member| member.host);
-        if let (Some(host), Some((cpu, pools))) = (host, said.report) {
-            self.steering.report(host, cpu, &pools);
-        }
-        for (supi, ue) in said.claims {
-            self.everyone_but(host, &ToHost::Claimed { supi, ue });
-        }
-        for (to, dnn, address) in said.returns {
-            self.tell(to, &ToHost::Returned { dnn, address });
-        }
-        self.again.extend(said.back);
-        if let Some(host) = host {
-            said.caught_up.into_iter().for_each(|(epoch, replica)| self.catch_up.said(host, epoch, replica));
-            if said.leaves {
-                self.drain(host);
+        loop {
+            let epoch = self.map.as_ref().map_or(0, Map::epoch);
+            let Some(member) = self.members.get_mut(&token) else { return };
+            let mut said = Said::default();
+            let heard = member.read(&mut said, epoch, &self.repeats, &mut self.commands);
+            let host = member.host;
+            if let Some(host) = host {
+                self.steering.ended(host, member.flying.ended());
             }
-        }
-        if let Err(error) = heard {
-            self.lose(token, &error);
+            if said.repeats > 0 {
+                self.metrics.messages(Flow::Repeats, said.repeats);
+            }
+            if let (Some(host), Some((cpu, pools))) = (host, said.report) {
+                self.steering.report(host, cpu, &pools);
+            }
+            for (supi, ue) in said.claims {
+                self.everyone_but(host, &ToHost::Claimed { supi, ue });
+            }
+            for (to, dnn, address) in said.returns {
+                self.tell(to, &ToHost::Returned { dnn, address });
+            }
+            self.again.extend(said.back);
+            if let Err(error) = heard {
+                return self.lose(token, &error);
+            }
+            match (said.host, said.map) {
+                (Some(host), _) => self.greet(token, host),
+                // What follows is said by it: whoever is not in it has said all that it has to say.
+                (None, Some(map)) => self.adopt(*map),
+                (None, None) => return,
+            }
         }
     }
 
-    /// A host wants to join.
-    fn join(&mut self, token: u64, copies: SocketAddr) {
+    /// Somebody says which host it is.
+    fn greet(&mut self, token: u64, host: HostId) {
         let Some(member) = self.members.get_mut(&token).filter(|member| member.host.is_none()) else { return };
-        if self.next_host >= self.config.address_parts {
-            let why = format!(
-                "{} hosts have joined since the balancer started, and each has a part of the UE addresses for good: \
-                 raise cluster.address-parts",
-                self.next_host
-            );
-            member.stream.put(&ToHost::Refused(why));
+        if self.lost.contains_key(&host) || self.serving.contains_key(&host) {
+            // What was given by the other connection is not known to have arrived.
+            member.stream.put(&ToHost::Refused("it was connected before: the controller decides who goes".into()));
             member.state = State::Refused;
             return;
         }
-        let host = HostId(self.next_host);
-        self.next_host += 1;
-        (member.host, member.copies, member.state) = (Some(host), Some(copies), State::Starting);
-        let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
-        member.stream.put(&ToHost::Welcome(Welcome {
-            host,
-            tmsi_key: self.tmsi_key,
-            part: (host.0, self.config.address_parts),
-            heartbeat: (millis(self.config.heartbeat), self.config.misses),
-            report: millis(self.config.report),
-        }));
-        tracing::info!(host = host.0, peer = ?member.stream.peer(), "a host joins");
+        member.host = Some(host);
+        // One that is in none that is known here says by which map it comes.
+        if self.map.as_ref().is_some_and(|map| map.has_host(host)) {
+            self.serve(token);
+        }
     }
 
-    /// A host is ready.
+    /// A host of the map has connected: it is told what there is.
     fn serve(&mut self, token: u64) {
-        let Some(member) = self.members.get_mut(&token).filter(|member| member.state == State::Starting) else {
+        let Some(member) = self.members.get_mut(&token).filter(|member| member.state == State::Stranger) else {
             return;
         };
         let Some(host) = member.host else { return };
         member.state = State::Serving;
-        member.misses = 0;
+        if let Some(map) = &self.map {
+            member.stream.put(&ToHost::Map(Box::new(map.clone())));
+        }
         for (assoc, node) in &self.nodes {
             member.stream.put(&ToHost::Up { assoc: *assoc, peer: node.peer });
             for pdu in &node.said {
@@ -298,163 +347,103 @@ impl Fleet {
                 member.stream.put(&ToHost::Ngap { number: 0, assoc: *assoc, answers: false, bucket: None, view, pdu });
             }
         }
-        for (upf, up) in &self.upfs {
-            member.stream.put(&ToHost::Upf { upf: *upf, up: *up });
+        // Who does not talk to them knows of none.
+        for (upf, _) in self.upfs.iter().filter(|(_, up)| **up) {
+            member.stream.put(&ToHost::Upf { upf: *upf, up: true });
         }
         self.serving.insert(host, token);
-        tracing::info!(host = host.0, hosts = self.serving.len(), "a host is ready");
-        if self.map.is_some() || self.serving.len() >= usize::from(self.config.hosts) {
-            self.remap();
-        }
+        self.misses.remove(&host);
+        tracing::info!(host = host.0, hosts = self.serving.len(), "a host is connected");
     }
 
-    /// A connection is over. If it was a host's, its buckets go to the hosts that have their UEs' state.
+    /// A connection is over. If it was a host's, the controller is told; until its map says who has the host's buckets,
+    /// nobody has.
     fn lose(&mut self, token: u64, why: &FrameError) {
         let Some(member) = self.members.remove(&token) else { return };
         let _ = epoll::delete(&self.epoll, member.stream.fd());
-        let Some(host) = member.host else {
+        let Some(host) = member.host.filter(|host| self.serving.get(host) == Some(&token)) else {
             return tracing::debug!(%why, "a connection to the fabric ended");
         };
-        self.steering.forget(host);
-        self.draining.remove(&host);
-        if member.state == State::Left {
-            return tracing::info!(host = host.0, "a host has left, and is gone");
+        self.serving.remove(&host);
+        tracing::warn!(host = host.0, %why, hosts = self.serving.len(), "the connection of a host is over");
+        self.lost.insert(host, (member.flying, member.emitted));
+        self.complain();
+    }
+
+    /// The next epoch. Hosts that are not in it are cut off for good; what they had sent is known, and what they were not
+    /// done with goes to others.
+    fn adopt(&mut self, map: Map) {
+        let old = self.map.as_ref();
+        if !map.buckets.is_whole() || old.is_some_and(|old| old.epoch() >= map.epoch()) {
+            return;
         }
-        if self.serving.remove(&host).is_none() {
-            return tracing::warn!(host = host.0, %why, "a host is gone before it was ready");
+        if !map.has_balancer(self.seat.balancer) {
+            // Until it is in one, maps are not its affair.
+            if old.is_some() {
+                self.ended = Some(LinkError::Fenced(map.epoch()));
+            }
+            return;
         }
-        tracing::warn!(host = host.0, %why, hosts = self.serving.len(), "a host is gone: others take over");
-        let now = clock();
-        self.repeats.add(member.emitted, now);
-        self.remap();
-        // What it was given before what comes now.
-        for (number, input) in member.flying.into_unfinished(now).into_iter().rev() {
-            self.again.push_front((number, input));
+        let (epoch, now) = (map.epoch(), clock());
+        let gone: Vec<HostId> =
+            old.iter().flat_map(|old| &old.hosts).map(|(host, _)| *host).filter(|host| !map.has_host(*host)).collect();
+        let mut unfinished = Vec::new();
+        // One that has left in good order has ended all that it was given and had UEs for.
+        let owned = |host: HostId| old.is_some_and(|old| old.buckets.pairs().any(|(owner, _)| owner == host));
+        let owned: Vec<bool> = gone.iter().map(|host| owned(*host)).collect();
+        for (host, owned) in gone.iter().zip(owned) {
+            let (flying, emitted) = self.cut_off(*host, &map);
+            self.repeats.add(emitted, now);
+            unfinished.extend(flying.into_unfinished(now).into_iter().filter(|_| owned));
+            self.steering.forget(*host);
+        }
+        unfinished.sort_by_key(|(number, _)| *number);
+        // UEs that are not known go to those that stay, if there are some.
+        let (leave, stay): (Vec<_>, Vec<_>) =
+            map.hosts.iter().map(|(host, _)| *host).partition(|host| map.leaving.contains(host));
+        self.steering.hosts(if stay.is_empty() { leave } else { stay });
+        self.show(&map);
+        self.caller.knows(&map);
+        tracing::info!(epoch, hosts = map.hosts.len(), gone = gone.len(), again = unfinished.len(), "a new epoch");
+        // What follows is given by it.
+        let message = ToHost::Map(Box::new(map));
+        self.everyone_but(None, &message);
+        if let ToHost::Map(map) = message {
+            self.map = Some(*map);
+        }
+        let new = |member: &Member| {
+            member.state == State::Stranger
+                && member.host.is_some_and(|host| self.map.as_ref().is_some_and(|map| map.has_host(host)))
+        };
+        let new: Vec<u64> = self.members.iter().filter(|(_, member)| new(member)).map(|(token, _)| *token).collect();
+        new.into_iter().for_each(|token| self.serve(token));
+        // What they were given before what comes now.
+        for again in unfinished.into_iter().rev() {
+            self.again.push_front(again);
         }
         self.give_again();
     }
 
-    /// The hosts, and the part that each is to have.
-    fn parts(&self) -> Vec<SlicePart> {
-        let replication = self.config.replication;
-        let weight = |host: &HostId| if self.draining.contains(host) { 0.0 } else { 1.0 };
-        let part = SlicePart {
-            weight: 1.0,
-            replicas: if replication.is_on() { replication.replicas } else { 0 },
-            hosts: self.hosts().iter().map(|host| Weighted { host: *host, weight: weight(host) }).collect(),
-        };
-        // That of UEs whose slice is not known yet, and the slices.
-        vec![part; self.slices + 1]
-    }
-
-    /// The hosts that serve, in order.
-    fn hosts(&self) -> Vec<HostId> {
-        let mut hosts: Vec<HostId> = self.serving.keys().copied().collect();
-        hosts.sort_unstable();
-        hosts
-    }
-
-    /// The next epoch's map for the hosts that there are now.
-    fn remap(&mut self) {
-        let parts = self.parts();
-        let map = match &self.map {
-            Some(map) => map.next(&parts),
-            None => BucketMap::first(&parts),
-        };
-        self.install(map);
-    }
-
-    /// Goes a step further towards where buckets are to be, when all have the copies that the last one wants.
-    fn advance(&mut self) {
-        if self.settled || !self.catch_up.is_over() {
-            return;
-        }
-        let Some(map) = &self.map else { return };
-        let parts = self.parts();
-        if let Some(next) = map.prepare(&parts).or_else(|| map.switch(&parts)) {
-            return self.install(next);
-        }
-        self.settled = true;
-        let nobody = parts.iter().all(|part| part.hosts.iter().all(|weighted| weighted.weight == 0.0));
-        let done: Vec<HostId> = self.draining.iter().copied().filter(|host| nobody || !map.has(*host)).collect();
-        for host in done {
-            self.dismiss(host);
-        }
-    }
-
-    /// A host is to give all to others, and to leave.
-    fn drain(&mut self, host: HostId) {
-        if self.serving.contains_key(&host) && self.draining.insert(host) {
-            tracing::info!(host = host.0, "a host wants to leave: others get its UEs");
-            self.settled = false;
-            self.steer();
-        }
-    }
-
-    /// A host has nothing any more, or there is nobody who could have it: it may end.
-    fn dismiss(&mut self, host: HostId) {
-        self.tell(host, &ToHost::Left);
+    /// Ends the connection of a host that is not in the next map; what it had.
+    fn cut_off(&mut self, host: HostId, map: &Map) -> (Flying, Emitted) {
+        self.misses.remove(&host);
+        let before = self.lost.remove(&host);
         let token = self.serving.remove(&host);
-        if let Some(member) = token.and_then(|token| self.members.get_mut(&token)) {
-            member.state = State::Left;
-        }
-        self.draining.remove(&host);
-        self.steering.forget(host);
-        tracing::info!(host = host.0, hosts = self.serving.len(), "a host leaves");
-        self.remap();
-    }
-
-    /// Tells whoever has just said something that all of it is done.
-    pub(crate) fn synced(&mut self, host: HostId, number: u64) {
-        if let Some(member) = self.members.values_mut().find(|member| member.host == Some(host)) {
-            member.stream.put(&ToHost::Synced { number });
-        }
-    }
-
-    fn tell(&mut self, host: HostId, message: &ToHost<'_>) {
-        if let Some(member) = self.serving.get(&host).and_then(|token| self.members.get_mut(token)) {
-            member.stream.put(message);
-        }
-    }
-
-    /// Lets UEs that are not known be steered to the hosts that stay.
-    fn steer(&mut self) {
-        let (leave, stay): (Vec<_>, Vec<_>) = self.hosts().into_iter().partition(|host| self.draining.contains(host));
-        self.steering.hosts(if stay.is_empty() { leave } else { stay });
-    }
-
-    /// From here on a map holds.
-    fn install(&mut self, map: BucketMap) {
-        self.steer();
-        let hosts = self.hosts();
-        let address = |host: &HostId| Some((*host, self.members.get(self.serving.get(host)?)?.copies?));
-        let sent = Map { hosts: hosts.iter().filter_map(address).collect(), buckets: map };
-        tracing::info!(epoch = sent.buckets.epoch(), hosts = hosts.len(), "a new epoch");
-        self.show(&sent);
-        self.catch_up = CatchUp::of(&sent.buckets);
-        self.settled = false;
-        let message = ToHost::Map(Box::new(sent));
-        self.everyone_but(None, &message);
-        if let ToHost::Map(sent) = message {
-            self.map = Some(sent.buckets);
-        }
+        let Some(mut member) = token.and_then(|token| self.members.remove(&token)) else {
+            return before.unwrap_or_default();
+        };
+        // One that lives learns by it that it is over.
+        member.stream.put(&ToHost::Map(Box::new(map.clone())));
+        let _ = member.stream.flush();
+        let _ = epoll::delete(&self.epoll, member.stream.fd());
+        (member.flying, member.emitted)
     }
 
     fn show(&self, map: &Map) {
-        let mut counts: FxHashMap<HostId, usize> = FxHashMap::default();
-        let buckets = (0..vireo_types::Bucket::COUNT).map(vireo_types::Bucket::new);
-        buckets.filter_map(|bucket| map.buckets.owners(bucket).primary()).for_each(|host| {
-            *counts.entry(host).or_default() += 1;
-        });
-        let seen = map.hosts.iter().map(|(host, address)| HostStatus {
-            host: host.0,
-            address: address.to_string(),
-            buckets: counts.get(host).copied().unwrap_or_default(),
-            epoch: map.buckets.epoch(),
-        });
+        let (hosts, balancers) = told(map);
         // Poisoned by nobody: what is done under the lock does not panic.
         if let Ok(mut view) = self.view.lock() {
-            view.hosts = seen.collect();
+            (view.hosts, view.balancers) = (hosts, balancers);
         }
     }
 
@@ -464,24 +453,54 @@ impl Fleet {
         }
     }
 
-    /// Who has said nothing since this was asked last. A balancer that was held up itself asks once, after it has heard
-    /// all, so that nobody pays for it.
-    fn look(&mut self) {
-        let mut dead = Vec::new();
+    /// Which hosts of the map have said nothing since this was asked last. A balancer that was held up itself asks once, after
+    /// it has heard all, so that nobody pays for it.
+    fn look(&mut self, now: Instant) {
+        let mut late = Vec::new();
         for (token, member) in &mut self.members {
             member.stream.put(&ToHost::Beat);
-            if member.stream.was_heard() || member.state != State::Serving {
-                member.misses = 0;
-                continue;
-            }
-            member.misses += 1;
-            if member.misses >= self.config.misses {
-                dead.push(*token);
+            let heard = member.stream.was_heard();
+            match (member.state, member.host) {
+                (State::Serving, Some(host)) if !heard => *self.misses.entry(host).or_default() += 1,
+                (State::Serving, Some(host)) => drop(self.misses.remove(&host)),
+                _ if now.since(member.since) > PATIENCE => late.push(*token),
+                _ => {}
             }
         }
-        for token in dead {
-            let silent = self.config.heartbeat * self.config.misses;
-            self.lose(token, &FrameError::Refused(format!("it has said nothing for {silent:?}")));
+        for token in late {
+            self.lose(token, &FrameError::Refused("it is no host of the cluster".into()));
+        }
+        let Some(map) = &self.map else { return };
+        for (host, _) in map.hosts.iter().filter(|(host, _)| !self.serving.contains_key(host)) {
+            *self.misses.entry(*host).or_default() += 1;
+        }
+        self.complain();
+    }
+
+    /// Tells the controller which hosts of the map are not heard, and that all are again.
+    fn complain(&mut self) {
+        let most = self.seat.heartbeat.1.max(1);
+        // One that has only just come into the map may need longer to connect.
+        let most = |host: &HostId| if self.serving.contains_key(host) { most } else { most * CONNECTS };
+        let silent = self.misses.iter().filter(|(host, misses)| **misses >= most(host));
+        let mut unheard: Vec<HostId> = silent.map(|(host, _)| *host).chain(self.lost.keys().copied()).collect();
+        unheard.sort_unstable();
+        unheard.dedup();
+        let complains = !unheard.is_empty();
+        if complains || self.complained {
+            self.caller.put(&ToController::Unheard(unheard));
+            self.complained = complains;
+        }
+    }
+
+    /// Tells whoever has asked that all that it had said before is done.
+    pub(crate) fn synced(&mut self, host: HostId, number: u64) {
+        self.tell(host, &ToHost::Synced { number });
+    }
+
+    fn tell(&mut self, host: HostId, message: &ToHost<'_>) {
+        if let Some(member) = self.serving.get(&host).and_then(|token| self.members.get_mut(token)) {
+            member.stream.put(message);
         }
     }
 
@@ -508,12 +527,6 @@ impl Fleet {
         for (token, error) in gone {
             self.lose(token, &error);
         }
-    }
-
-    /// The end: hosts are told.
-    pub(crate) fn stop(&mut self) {
-        self.everyone_but(None, &ToHost::Refused("the balancer stops".into()));
-        self.flush();
     }
 }
 

@@ -115,9 +115,9 @@ impl Fleet {
         if self.is_held() {
             return Err(input);
         }
-        let number = self.number + 1;
-        self.dispatch(number, input)?;
-        self.number = number;
+        let own = self.number + 1;
+        self.dispatch(self.seat.balancer.input(own), input)?;
+        self.number = own;
         Ok(())
     }
 
@@ -173,7 +173,7 @@ impl Fleet {
     }
 
     fn owner(&self, bucket: Bucket) -> Option<HostId> {
-        self.map.as_ref()?.owners(bucket).primary()
+        self.map.as_ref()?.buckets.owners(bucket).primary()
     }
 
     /// The host that answers for all.
@@ -200,7 +200,7 @@ impl Fleet {
     /// The host of a UE that is not known, with a bucket of its own: by the policy, of the hosts of a bucket of UEs whose
     /// slice is not known.
     fn first_contact(&mut self, view: &View) -> Option<(HostId, Bucket)> {
-        let map = self.map.as_ref()?;
+        let map = &self.map.as_ref()?.buckets;
         let steering = &mut self.steering;
         steering.turn += 1;
         // Those of slice 0 in turn, whose columns are whole: their UEs get numbers of their home slices there.
@@ -221,6 +221,11 @@ impl Fleet {
 
     /// Gives an input to one host.
     fn one(&mut self, host: HostId, number: u64, input: Input, counted: Option<Counted>) -> Result<(), Input> {
+        if let Some((flying, _)) = self.lost.get_mut(&host) {
+            // Until it is decided who takes over, as what it had been given itself.
+            flying.add(number, input, counted, clock());
+            return Ok(());
+        }
         let Some(member) = self.serving.get(&host).and_then(|token| self.members.get_mut(token)) else {
             return Err(input);
         };

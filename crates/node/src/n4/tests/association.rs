@@ -129,10 +129,14 @@ fn setup_request(recovery_time_stamp: RecoveryTimeStamp, sequence: u32) -> Vec<u
     let up_function_features = Some(UpFunctionFeatures::FTUP);
     let node_id = upf_node_id();
     let cp_function_features = None;
-    node(
-        &AssociationSetupRequest { node_id, recovery_time_stamp, up_function_features, cp_function_features },
-        sequence,
-    )
+    let request = AssociationSetupRequest {
+        node_id,
+        recovery_time_stamp,
+        up_function_features,
+        cp_function_features,
+        session_retention: None,
+    };
+    node(&request, sequence)
 }
 
 #[test]

@@ -165,11 +165,15 @@ fn upf_node_id() -> NodeId {
 fn setup_response(cause: Cause, recovery_time_stamp: RecoveryTimeStamp, sequence: u32) -> Vec<u8> {
     let node_id = upf_node_id();
     let up_function_features = Some(UpFunctionFeatures::FTUP);
-    let cp_function_features = None;
-    node(
-        &AssociationSetupResponse { node_id, cause, recovery_time_stamp, up_function_features, cp_function_features },
-        sequence,
-    )
+    let response = AssociationSetupResponse {
+        node_id,
+        cause,
+        recovery_time_stamp,
+        up_function_features,
+        cp_function_features: None,
+        flags: None,
+    };
+    node(&response, sequence)
 }
 
 fn heartbeat_response(recovery_time_stamp: RecoveryTimeStamp, sequence: u32) -> Vec<u8> {

@@ -13,6 +13,7 @@ fn strangers_get_the_cause_of_the_specification() {
                 recovery_time_stamp: STARTED,
                 up_function_features: None,
                 cp_function_features: None,
+                session_retention: None,
             },
             2,
         ),

@@ -1,11 +1,11 @@
 //! Associations with control planes (TS 29.244 6.2): how they begin, and what ends with them.
 
-use super::{ASSOCIATIONS, Association, HOSTS, Plane, Session, Upf};
+use super::{ASSOCIATIONS, Association, HOSTS, Holder, Plane, Session, Upf};
 use smallvec::SmallVec;
 use std::net::SocketAddr;
 use tracing::{info, warn};
 use vireo_types::Instant;
-use vireo_wire::pfcp::*;
+use vireo_wire::pfcp::{self, *};
 
 impl Upf {
     /// A heartbeat with another Recovery Time Stamp than the association's says that the control plane has restarted
@@ -21,34 +21,59 @@ impl Upf {
         }
     }
 
-    pub(super) fn associate(&mut self, from: SocketAddr, message: &Message<'_>, plane: &mut impl Plane) -> Cause {
+    /// A control plane sets an association up. Also says whether sessions that it wants kept are.
+    pub(super) fn associate(
+        &mut self,
+        from: SocketAddr,
+        message: &Message<'_>,
+        plane: &mut impl Plane,
+    ) -> (Cause, bool) {
         let request = match AssociationSetupRequest::parse(message) {
             Ok(request) => request,
-            Err(error) => return error.cause,
+            Err(error) => return (error.cause, false),
         };
         let recovery = request.recovery_time_stamp.0;
+        let retention = request.session_retention;
         // A control plane that sets up again with the same time stamp has lost nothing: several of its hosts may do so
-        // for the one Node ID they share. With another it has restarted (TS 29.244 6.2.6.2.2).
+        // for the one Node ID they share. With another it has restarted, unless it says that it wants its sessions kept
+        // (TS 29.244 6.2.6.2.2).
         let known = self.associations.get(&request.node_id).map(|association| association.recovery);
         match known {
-            Some(before) if before != recovery => {
+            Some(before) if before != recovery && retention.is_none() => {
                 info!("the control plane at {from} has restarted: its sessions are removed");
                 self.dissociate(&request.node_id, plane);
             }
             Some(_) => {}
-            None if self.associations.len() >= ASSOCIATIONS => return Cause::NO_RESOURCES,
+            None if self.associations.len() >= ASSOCIATIONS => return (Cause::NO_RESOURCES, false),
             None => info!("PFCP association with {from}"),
         }
-        let new = || Association { address: from, hosts: SmallVec::new(), recovery };
+        let new = || Association { address: from, hosts: SmallVec::new(), recovery, holder: None };
         let association = self.associations.entry(request.node_id).or_insert_with(new);
         if !association.hosts.contains(&from.ip()) {
             if association.hosts.len() >= HOSTS {
-                return Cause::NO_RESOURCES;
+                return (Cause::NO_RESOURCES, false);
             }
             association.hosts.push(from.ip());
         }
-        association.address = from;
-        Cause::REQUEST_ACCEPTED
+        (association.address, association.recovery) = (from, recovery);
+        let retained = known.is_some() && retention.is_some();
+        if let Some(retention) = retention {
+            let from_these = retention.addresses.iter().copied().collect();
+            association.holder = Some(Holder { address: from.ip(), from: from_these });
+            // What was asked of the others is not answered by them any more.
+            let hosts = association.hosts.clone();
+            self.requests.readdress(|to| hosts.contains(&to.ip()), from.ip());
+            info!("the control plane at {from} has the association now, its sessions are kept: {retained}");
+        }
+        (Cause::REQUEST_ACCEPTED, retained)
+    }
+
+    /// Where a session's reports go: to whoever made it, or has taken it over.
+    pub(super) fn reported_to(&self, session: &Session) -> SocketAddr {
+        let own = session.cp_address();
+        let holder = self.associations.get(&session.node).and_then(|association| association.holder.as_ref());
+        let address = holder.filter(|holder| holder.has(own)).map_or(own, |holder| holder.address);
+        SocketAddr::new(address, pfcp::PORT)
     }
 
     /// Ends an association and its sessions.

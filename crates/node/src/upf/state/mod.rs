@@ -136,6 +136,27 @@ struct Association {
     /// Where it sends from: several hosts of a control plane may have one Node ID.
     hosts: SmallVec<[IpAddr; 1]>,
     recovery: u32,
+    /// A host has taken sessions over from others: it is told what there is to report of them.
+    holder: Option<Holder>,
+}
+
+/// Who has taken sessions over.
+#[derive(Debug)]
+struct Holder {
+    address: IpAddr,
+    /// Of whose sessions; of all, if there are none.
+    from: Vec<CpPfcpEntityIpAddress>,
+}
+
+impl Holder {
+    /// Whether the sessions of that address are its.
+    fn has(&self, address: IpAddr) -> bool {
+        let is = |of: &CpPfcpEntityIpAddress| match address {
+            IpAddr::V4(address) => of.ipv4 == Some(address),
+            IpAddr::V6(address) => of.ipv6 == Some(address),
+        };
+        self.from.is_empty() || self.from.iter().any(is)
+    }
 }
 
 /// The state machine.
@@ -214,6 +235,13 @@ impl Upf {
         self.associations.get(node).is_some_and(|association| association.hosts.contains(&from.ip()))
     }
 
+    /// By whom answers are kept: what one host of a control plane asks may be asked again by another.
+    fn asker(&self, from: SocketAddr) -> SocketAddr {
+        let same = self.associations.values().find(|association| association.hosts.contains(&from.ip()));
+        let first = same.and_then(|association| association.hosts.first());
+        SocketAddr::new(first.copied().unwrap_or(from.ip()), from.port())
+    }
+
     /// A datagram came on N4.
     pub(super) fn receive(
         &mut self,
@@ -244,7 +272,8 @@ impl Upf {
             return self.response(from, &message, plane);
         }
         let sequence = message.sequence();
-        if let Some(answer) = self.responses.find(from, sequence, datagram, now.instant) {
+        let asker = self.asker(from);
+        if let Some(answer) = self.responses.find(asker, sequence, datagram, now.instant) {
             out.push((from, answer.to_vec()));
             self.stats.repeated += 1;
             return;
@@ -267,7 +296,7 @@ impl Upf {
             }
         }
         if kind != MessageType::HEARTBEAT_REQUEST {
-            self.responses.keep(from, sequence, datagram, answer.clone(), now.instant);
+            self.responses.keep(asker, sequence, datagram, answer.clone(), now.instant);
         }
         out.push((from, answer));
     }
@@ -291,13 +320,14 @@ impl Upf {
                 written.map(|()| Cause::REQUEST_ACCEPTED)
             }
             MessageType::ASSOCIATION_SETUP_REQUEST => {
-                let cause = self.associate(from, message, plane);
+                let (cause, retained) = self.associate(from, message, plane);
                 let response = AssociationSetupResponse {
                     node_id,
                     cause,
                     recovery_time_stamp: RecoveryTimeStamp(self.settings.started),
                     up_function_features: Some(self.features()),
                     cp_function_features: None,
+                    flags: retained.then_some(AsRspFlags::PSREI),
                 };
                 response.emit(answer, sequence).map(|()| cause)
             }

@@ -92,7 +92,7 @@ impl Upf {
 
     fn report(&mut self, seid: u64, report: &SessionReportRequest, now: Now, out: &mut Outgoing) {
         let Some(session) = self.sessions.get(&seid) else { return };
-        let to = SocketAddr::new(session.cp_address(), pfcp::PORT);
+        let to = self.reported_to(&session);
         let build = |sequence| {
             let mut message = vec![];
             report.emit(&mut message, session.cp.seid, sequence).ok().map(|()| message)

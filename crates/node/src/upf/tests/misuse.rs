@@ -25,6 +25,7 @@ fn a_stranger_does_nothing_to_others_sessions() {
         recovery_time_stamp: RecoveryTimeStamp(1),
         up_function_features: None,
         cp_function_features: None,
+        session_retention: None,
     };
     let set_up: (_, AssociationSetupResponse) = b.ask(|out, sequence| other.emit(out, sequence));
     assert_eq!(set_up.1.cause, Cause::REQUEST_ACCEPTED);

@@ -10,6 +10,7 @@ mod rules;
 mod scale;
 mod sessions;
 mod slices;
+mod takeover;
 
 use super::config::N3;
 use super::exchange::Outgoing;
@@ -107,6 +108,7 @@ impl Bench {
             recovery_time_stamp: RecoveryTimeStamp(recovery),
             up_function_features: None,
             cp_function_features: None,
+            session_retention: None,
         };
         self.ask(|out, sequence| request.emit(out, sequence)).1
     }

@@ -9,15 +9,15 @@ use std::ops::{Add, Sub};
 use std::time::{Duration, SystemTime};
 
 /// Name of the emulator's threads in the process of the core.
-pub(super) const EMULATOR: &str = "emulator";
+pub(in crate::bench) const EMULATOR: &str = "emulator";
 
 /// CPU time in microseconds, by part. What is the core's is told by [`Cpu::core`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(super) struct Cpu {
+pub(in crate::bench) struct Cpu {
     /// The thread that takes messages to NFs and back.
     pub(super) host: f64,
     /// The thread with N2 and N4.
-    pub(super) balancer: f64,
+    pub(in crate::bench) balancer: f64,
     /// The threads that look after the workers.
     pub(super) crew: f64,
     /// The subscriber service.
@@ -34,7 +34,7 @@ pub(super) struct Cpu {
 
 impl Cpu {
     /// This process, in which core, UPF and emulator run, and the workers.
-    pub(super) fn read(workers: &[Worker]) -> Result<Self, Failure> {
+    pub(in crate::bench) fn read(workers: &[Worker]) -> Result<Self, Failure> {
         let mut cpu = Cpu::default();
         for task in fs::read_dir("/proc/self/task")? {
             let task = task?.path();

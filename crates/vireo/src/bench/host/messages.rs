@@ -24,7 +24,7 @@ use vireo_node::upf::UpfHandle;
 use vireo_sctp::memory::Network;
 
 /// Where the core is in the network in memory.
-const CORE: &str = "127.0.0.1:38412";
+pub(in crate::bench) const CORE: &str = "127.0.0.1:38412";
 const GNBS: u32 = 2;
 /// How long UEs stay idle.
 const IDLE: Duration = Duration::from_millis(1);
@@ -271,11 +271,12 @@ pub(super) fn concealed(variant: &Variant, scenario: &str, ues: u32) -> Result<C
     Ok(cpu)
 }
 
-fn find(scenario: &str) -> Result<&'static Scenario, Failure> {
+pub(in crate::bench) fn find(scenario: &str) -> Result<&'static Scenario, Failure> {
     Scenario::find(scenario).ok_or_else(|| Failure(format!("there is no scenario {scenario}")))
 }
 
-fn options(scenario: &'static Scenario, first: u32, ues: u32) -> Result<Options, Failure> {
+/// So many UEs from a subscriber on.
+pub(in crate::bench) fn options(scenario: &'static Scenario, first: u32, ues: u32) -> Result<Options, Failure> {
     let mut options = Options::lab(CORE.parse()?, scenario);
     let imsi: vireo_types::Supi = core::FIRST_IMSI.parse()?;
     options.gnbs = GNBS;

@@ -7,12 +7,12 @@
 //! A service request is measured in a closed loop with the release that follows it, and alone: idle UEs come up, all at
 //! once or at a rate, and stay connected.
 
-mod cpu;
+pub(super) mod cpu;
 mod figures;
-mod messages;
+pub(super) mod messages;
 mod million;
 mod sctp;
-mod variants;
+pub(super) mod variants;
 
 use crate::cli::Failure;
 use crate::lab::core::UE_NETWORKS;

@@ -10,7 +10,7 @@ pub(super) struct Variant {
 
 /// Nothing is turned away while there is room at all: how much is sent is bounded, and a machine that stands still for a
 /// moment is not what is measured.
-pub(super) const UNSHED: &str = "\n[overload]\nstart = 1.0\nregistrations = 1.0\nothers = 1.0\n";
+pub(in crate::bench) const UNSHED: &str = "\n[overload]\nstart = 1.0\nregistrations = 1.0\nothers = 1.0\n";
 
 /// The core as it comes: NFs by slice and procedure, those of a slice in one worker, contexts in shared memory.
 pub(super) const POOLS: Variant = Variant { name: "pools", tables: "" };

@@ -1,5 +1,14 @@
 use super::messages;
+use crate::pfcp::ie::{List, group};
 use crate::pfcp::value::*;
+
+group! {
+    /// Session Retention Information (TS 29.244 table 7.4.4.1-2).
+    SessionRetentionInformation = 183 {
+        /// The addresses of the control plane whose sessions are kept; all if there are none.
+        addresses: List<CpPfcpEntityIpAddress, 2>,
+    }
+}
 
 messages! {
     /// Association Setup Request (TS 29.244 7.4.4.1).
@@ -12,6 +21,8 @@ messages! {
         up_function_features: Option<UpFunctionFeatures>,
         /// What it can, if it is a control plane.
         cp_function_features: Option<CpFunctionFeatures>,
+        /// Sessions of an association that was there before live on.
+        session_retention: Option<SessionRetentionInformation>,
     }
 
     /// Association Setup Response (TS 29.244 7.4.4.2).
@@ -26,6 +37,8 @@ messages! {
         up_function_features: Option<UpFunctionFeatures>,
         /// What it can, if it is a control plane.
         cp_function_features: Option<CpFunctionFeatures>,
+        /// Further indications.
+        flags: Option<AsRspFlags>,
     }
 
     /// Association Update Request (TS 29.244 7.4.4.3).

@@ -271,6 +271,14 @@ flags! {
         DROBU = 1;
     }
 
+    /// PFCPASRsp-Flags (8.2.134), of association setup responses.
+    AsRspFlags(u8) = 184, min 1, out 1 {
+        /// The sessions that the request wanted kept are.
+        PSREI = 1;
+        /// The UPF is configured for IPUPS.
+        UUPSI = 1 << 1;
+    }
+
     /// PFCPSRReq-Flags (8.2.119), of session report requests.
     SrReqFlags(u8) = 161, min 1, out 1 {
         /// The session is deleted in the UPF.

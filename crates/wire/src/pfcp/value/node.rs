@@ -128,6 +128,44 @@ pub(super) fn put_addresses(out: &mut Vec<u8>, ipv4: Option<Ipv4Addr>, ipv6: Opt
     }
 }
 
+/// CP PFCP Entity IP Address (TS 29.244 8.2.135): at least one address is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CpPfcpEntityIpAddress {
+    /// IPv4 address.
+    pub ipv4: Option<Ipv4Addr>,
+    /// IPv6 address.
+    pub ipv6: Option<Ipv6Addr>,
+}
+
+impl From<IpAddr> for CpPfcpEntityIpAddress {
+    fn from(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(ipv4) => CpPfcpEntityIpAddress { ipv4: Some(ipv4), ipv6: None },
+            IpAddr::V6(ipv6) => CpPfcpEntityIpAddress { ipv4: None, ipv6: Some(ipv6) },
+        }
+    }
+}
+
+impl Element for CpPfcpEntityIpAddress {
+    const ID: u16 = 185;
+
+    fn decode(octets: &[u8]) -> Result<Self, Error> {
+        let mut r = Reader::new(Self::ID, octets);
+        let flags = r.u8()?;
+        if flags & 0x03 == 0 {
+            return Err(Error::incorrect(Self::ID));
+        }
+        let ipv4 = r.when(flags & 0x02 != 0, Reader::ipv4)?;
+        let ipv6 = r.when(flags & 0x01 != 0, Reader::ipv6)?;
+        Ok(CpPfcpEntityIpAddress { ipv4, ipv6 })
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(self.ipv4.is_some()) << 1 | u8::from(self.ipv6.is_some()));
+        put_addresses(out, self.ipv4, self.ipv6);
+    }
+}
+
 /// A span in the coding of PFCP timers: a unit (3 bits) and a count of it (5 bits).
 macro_rules! timers {
     ($($(#[$m:meta])* $name:ident = $id:literal;)*) => {$(

@@ -1,0 +1,598 @@
+//! The state machine.
+
+use super::Map;
+use crate::balance::map::{BucketMap, SlicePart};
+use crate::balance::moves::CatchUp;
+use crate::balance::ring::Weighted;
+use crate::balance::{BalancerId, HostId};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use vireo_types::{Duration, Instant};
+
+/// What a controller goes by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Hosts that the first map waits for.
+    pub hosts: usize,
+    /// Hosts that may join in all: each has a part of the UE addresses for good.
+    pub most_hosts: u16,
+    /// Of UEs whose slice is not known and of each slice: how many hosts keep copies besides the owner.
+    pub replicas: Vec<usize>,
+    /// How long a member may say nothing.
+    pub silence: Duration,
+    /// How long members are waited for that a controller has to find again.
+    pub patience: Duration,
+    /// How long a controller that knows of nothing waits for members of a cluster that there is already, before it makes
+    /// another one.
+    pub listens: Duration,
+}
+
+/// What all hosts of a cluster share as long as it lives.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Secrets {
+    /// The key of the 5G-TMSIs.
+    pub tmsi_key: [u8; 16],
+    /// The recovery time stamp of its N4 (TS 29.244 8.2.65): seconds since 1900.
+    pub recovery: u32,
+}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // the key is nobody's business
+        f.debug_struct("Secrets").field("recovery", &self.recovery).finish_non_exhaustive()
+    }
+}
+
+/// What outlives a controller, where it is kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// What hosts share.
+    pub secrets: Secrets,
+    /// The last map.
+    pub map: Option<Map>,
+}
+
+/// What a member knows that joins again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Past<Id> {
+    /// Its number.
+    pub id: Id,
+    /// What it was told, the last map it knows included.
+    pub record: Record,
+}
+
+/// A member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Member {
+    /// A host.
+    Host(HostId),
+    /// A balancer.
+    Balancer(BalancerId),
+}
+
+/// Why somebody does not join, or is a member no longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It is too early to say.
+    #[error("the controller has only just started: ask again")]
+    NotYet,
+    /// Too many hosts.
+    #[error(
+        "{0} hosts have joined, and each has a part of the UE addresses for good: raise cluster.address-parts and start the \
+         cluster anew"
+    )]
+    Hosts(u16),
+    /// Too many balancers.
+    #[error("there are {} balancers, and no more can be told apart", BalancerId::COUNT)]
+    Balancers,
+    /// Of another cluster.
+    #[error("it is of another cluster than this controller's: start it anew, without what it has")]
+    OtherCluster,
+    /// It was in a map, and is no longer.
+    #[error("the cluster has gone on without it since epoch {0}: start it anew")]
+    Fenced(u64),
+    /// It was not heard.
+    #[error("it has said nothing for too long, to the controller or to a balancer: others have taken over")]
+    Silent,
+}
+
+/// How far a member is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It is not ready, and says nothing.
+    Starting,
+    /// It is to be in the map.
+    Serving,
+}
+
+#[derive(Clone, Debug)]
+struct Host {
+    copies: SocketAddr,
+    stage: Stage,
+    seen: Seen,
+}
+
+#[derive(Clone, Debug)]
+struct Balancer {
+    address: SocketAddr,
+    stage: Stage,
+    seen: Seen,
+    /// Hosts that it does not hear.
+    unheard: BTreeSet<HostId>,
+}
+
+/// When a member was heard last, and whether it has a connection.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    at: Instant,
+    here: bool,
+}
+
+/// A controller.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    settings: Settings,
+    secrets: Secrets,
+    /// The map that holds.
+    map: Option<Map>,
+    /// The next one, while it is being written.
+    next: Option<Map>,
+    hosts: BTreeMap<HostId, Host>,
+    balancers: BTreeMap<BalancerId, Balancer>,
+    /// Balancers that are in no map yet, in the order in which they have joined.
+    order: Vec<BalancerId>,
+    joined: u16,
+    /// The number after which a free one is looked for.
+    last_balancer: u8,
+    /// When it was last told the time.
+    looked: Instant,
+    /// Until when it is not decided who is dead: members have to find it again.
+    waits: Instant,
+    /// Whether it is enough that all of them are there.
+    early: bool,
+    /// Until when it may find that there is a cluster already; nothing was told anybody before.
+    listens: Option<Instant>,
+    dismissed: Vec<(Member, Refusal)>,
+    /// Who has not all copies yet that the map wants.
+    catch_up: CatchUp,
+    /// Whether all buckets are where they are to be.
+    settled: bool,
+    /// Hosts that give their buckets away and leave, and those that have.
+    draining: BTreeSet<HostId>,
+    left: Vec<HostId>,
+}
+
+impl Controller {
+    /// The controller of a cluster that there is not yet, as far as it knows.
+    pub fn new(settings: Settings, secrets: Secrets, now: Instant) -> Self {
+        let listens = Some(now + settings.listens);
+        Controller {
+            settings,
+            secrets,
+            map: None,
+            next: None,
+            hosts: BTreeMap::new(),
+            balancers: BTreeMap::new(),
+            order: Vec::new(),
+            joined: 0,
+            last_balancer: BalancerId::COUNT - 1,
+            looked: now,
+            waits: now,
+            early: true,
+            listens,
+            dismissed: Vec::new(),
+            catch_up: CatchUp::default(),
+            settled: true,
+            draining: BTreeSet::new(),
+            left: Vec::new(),
+        }
+    }
+
+    /// One that follows another, which has left a record.
+    pub fn restore(settings: Settings, record: Record, now: Instant) -> Self {
+        let mut controller = Controller::new(settings, record.secrets, now);
+        controller.listens = None;
+        if let Some(map) = record.map.filter(|map| map.buckets.is_whole()) {
+            controller.follow(map, now);
+        }
+        controller
+    }
+
+    /// Goes on from a map of a controller before: its members are waited for.
+    fn follow(&mut self, map: Map, now: Instant) {
+        let seen = Seen { at: now, here: false };
+        self.joined = self.joined.max(map.joined);
+        for (host, copies) in &map.hosts {
+            self.joined = self.joined.max(host.0.saturating_add(1));
+            self.hosts.entry(*host).or_insert(Host { copies: *copies, stage: Stage::Serving, seen });
+        }
+        for (balancer, address) in &map.balancers {
+            let new = || Balancer { address: *address, stage: Stage::Serving, seen, unheard: BTreeSet::new() };
+            self.balancers.entry(*balancer).or_insert_with(new);
+        }
+        self.order.retain(|balancer| !map.has_balancer(*balancer));
+        self.waits = now + self.settings.patience;
+        self.early = true;
+        self.draining = map.leaving.iter().copied().collect();
+        self.hold(map);
+    }
+
+    /// From here on a map holds: who is to have copies by it has said nothing yet.
+    fn hold(&mut self, map: Map) {
+        self.catch_up = CatchUp::of(&map.buckets);
+        self.settled = false;
+        self.map = Some(map);
+    }
+
+    /// What outlives it.
+    pub fn record(&self) -> Record {
+        Record { secrets: self.secrets, map: self.map.clone() }
+    }
+
+    /// What hosts share.
+    pub fn secrets(&self) -> Secrets {
+        self.secrets
+    }
+
+    /// The map that holds: every member is to have it.
+    pub fn map(&self) -> Option<&Map> {
+        self.map.as_ref()
+    }
+
+    /// Whether members have to find this controller, and nobody is taken for dead.
+    pub fn waits(&self) -> bool {
+        self.looked < self.waits && !(self.early && self.is_complete())
+    }
+
+    /// Whether a member is ready; `None` if there is no such member.
+    pub fn is_ready(&self, member: Member) -> Option<bool> {
+        let stage = match member {
+            Member::Host(host) => self.hosts.get(&host)?.stage,
+            Member::Balancer(balancer) => self.balancers.get(&balancer)?.stage,
+        };
+        Some(stage == Stage::Serving)
+    }
+
+    /// A host wants to join.
+    ///
+    /// # Errors
+    ///
+    /// Why it may not.
+    pub fn join_host(
+        &mut self,
+        copies: SocketAddr,
+        past: Option<Past<HostId>>,
+        now: Instant,
+    ) -> Result<HostId, Refusal> {
+        let own =
+            past.as_ref().map(|past| (past.id, past.record.map.as_ref().is_some_and(|map| map.has_host(past.id))));
+        self.recall(past.map(|past| past.record), now)?;
+        let (host, had) = match own {
+            Some(own) => own,
+            None if self.joined >= self.settings.most_hosts => return Err(Refusal::Hosts(self.joined)),
+            None => (HostId(self.joined), false),
+        };
+        let seen = Seen { at: now, here: true };
+        let is_in = self.latest().is_some_and(|map| map.has_host(host));
+        let stage = if is_in { Stage::Serving } else { Stage::Starting };
+        match self.hosts.get_mut(&host) {
+            Some(known) => (known.copies, known.seen) = (copies, seen),
+            // One that was in a map without having been told has done nothing by it, and begins anew.
+            None if had && !is_in => return Err(Refusal::Fenced(self.epoch())),
+            None if host.0 >= self.settings.most_hosts => return Err(Refusal::Hosts(self.joined)),
+            None => drop(self.hosts.insert(host, Host { copies, stage, seen })),
+        }
+        self.joined = self.joined.max(host.0.saturating_add(1));
+        Ok(host)
+    }
+
+    /// A balancer wants to join; it takes hosts at `address`.
+    ///
+    /// # Errors
+    ///
+    /// Why it may not.
+    pub fn join_balancer(
+        &mut self,
+        address: SocketAddr,
+        past: Option<Past<BalancerId>>,
+        now: Instant,
+    ) -> Result<BalancerId, Refusal> {
+        let own =
+            past.as_ref().map(|past| (past.id, past.record.map.as_ref().is_some_and(|map| map.has_balancer(past.id))));
+        self.recall(past.map(|past| past.record), now)?;
+        let (balancer, had) = match own {
+            Some((balancer, _)) if balancer.0 >= BalancerId::COUNT => return Err(Refusal::Balancers),
+            Some(own) => own,
+            // One that has gone lately is perhaps still spoken of: its number comes last.
+            None => {
+                let next = (1..=BalancerId::COUNT).map(|n| BalancerId((self.last_balancer + n) % BalancerId::COUNT));
+                let known = |id: &BalancerId| {
+                    self.balancers.contains_key(id) || self.map.as_ref().is_some_and(|map| map.has_balancer(*id))
+                };
+                (next.into_iter().find(|id| !known(id)).ok_or(Refusal::Balancers)?, false)
+            }
+        };
+        let seen = Seen { at: now, here: true };
+        let is_in = self.latest().is_some_and(|map| map.has_balancer(balancer));
+        match self.balancers.get_mut(&balancer) {
+            Some(known) => (known.address, known.seen) = (address, seen),
+            None if had && !is_in => return Err(Refusal::Fenced(self.epoch())),
+            None => {
+                let stage = if is_in { Stage::Serving } else { Stage::Starting };
+                self.balancers.insert(balancer, Balancer { address, stage, seen, unheard: BTreeSet::new() });
+                if !is_in {
+                    self.order.push(balancer);
+                }
+                self.last_balancer = balancer.0;
+            }
+        }
+        Ok(balancer)
+    }
+
+    /// Takes what somebody who joins knows of the cluster.
+    fn recall(&mut self, record: Option<Record>, now: Instant) -> Result<(), Refusal> {
+        let Some(record) = record else {
+            return match self.listens {
+                Some(until) if now < until => Err(Refusal::NotYet),
+                _ => {
+                    self.listens = None;
+                    Ok(())
+                }
+            };
+        };
+        if self.listens.take().is_some() {
+            self.secrets = record.secrets;
+        } else if record.secrets != self.secrets {
+            return Err(Refusal::OtherCluster);
+        }
+        // Newer than what is known here is what a controller without a memory has said and this one does not know.
+        let known = self.latest().map_or(0, Map::epoch);
+        if let Some(map) = record.map.filter(|map| map.buckets.is_whole() && map.epoch() > known) {
+            let fits = map.balancers.iter().all(|(balancer, _)| balancer.0 < BalancerId::COUNT);
+            if !fits || map.hosts.iter().any(|(host, _)| host.0 >= self.settings.most_hosts) {
+                return Err(Refusal::OtherCluster);
+            }
+            // Who was in the map before and is not in this one was taken for dead.
+            self.next = None;
+            self.hosts.retain(|host, known| known.stage == Stage::Starting || map.has_host(*host));
+            self.follow(map, now);
+        }
+        Ok(())
+    }
+
+    fn epoch(&self) -> u64 {
+        self.latest().map_or(0, Map::epoch)
+    }
+
+    /// The last map, whether it holds already or not.
+    fn latest(&self) -> Option<&Map> {
+        self.next.as_ref().or(self.map.as_ref())
+    }
+
+    /// A member is ready: a host has started its workers, a balancer takes hosts.
+    pub fn ready(&mut self, member: Member, now: Instant) {
+        let stage = match member {
+            Member::Host(host) => self.hosts.get_mut(&host).map(|host| &mut host.stage),
+            Member::Balancer(balancer) => self.balancers.get_mut(&balancer).map(|balancer| &mut balancer.stage),
+        };
+        if let Some(stage) = stage {
+            *stage = Stage::Serving;
+        }
+        self.heard(member, now);
+    }
+
+    /// Somebody has said something.
+    pub fn heard(&mut self, member: Member, now: Instant) {
+        if let Some(seen) = self.seen(member) {
+            *seen = Seen { at: now, here: true };
+        }
+    }
+
+    fn seen(&mut self, member: Member) -> Option<&mut Seen> {
+        match member {
+            Member::Host(host) => self.hosts.get_mut(&host).map(|host| &mut host.seen),
+            Member::Balancer(balancer) => self.balancers.get_mut(&balancer).map(|balancer| &mut balancer.seen),
+        }
+    }
+
+    /// A balancer says which hosts it does not hear: all of them, each time.
+    pub fn unheard(&mut self, balancer: BalancerId, hosts: impl IntoIterator<Item = HostId>) {
+        if let Some(balancer) = self.balancers.get_mut(&balancer) {
+            balancer.unheard = hosts.into_iter().collect();
+        }
+    }
+
+    /// An owner has said of an epoch that a replica has all of its copies, or itself all that was handed over to it.
+    pub fn caught_up(&mut self, owner: HostId, epoch: u64, replica: HostId) {
+        self.catch_up.said(owner, epoch, replica);
+    }
+
+    /// A host is to give all that it has to others and to leave. Whether there is such a host.
+    pub fn drain(&mut self, host: HostId) -> bool {
+        let there = self.hosts.get(&host).is_some_and(|host| host.stage == Stage::Serving);
+        if there {
+            self.draining.insert(host);
+        }
+        there
+    }
+
+    /// Hosts that have nothing any more that others have not: they may end.
+    pub fn take_left(&mut self) -> Vec<HostId> {
+        std::mem::take(&mut self.left)
+    }
+
+    /// A member's connection is over: it is dead, unless members have to find this controller.
+    pub fn lost(&mut self, member: Member) {
+        if self.waits() {
+            if let Some(seen) = self.seen(member) {
+                seen.here = false;
+            }
+        } else {
+            self.remove(member);
+        }
+    }
+
+    fn remove(&mut self, member: Member) {
+        match member {
+            Member::Host(host) => {
+                self.hosts.remove(&host);
+                self.draining.remove(&host);
+            }
+            Member::Balancer(balancer) => {
+                self.balancers.remove(&balancer);
+                self.order.retain(|other| *other != balancer);
+            }
+        }
+    }
+
+    /// Whether all that are waited for are there.
+    fn is_complete(&self) -> bool {
+        self.hosts.values().all(|host| host.seen.here) && self.balancers.values().all(|balancer| balancer.seen.here)
+    }
+
+    fn all(&self) -> impl Iterator<Item = (Member, Seen)> {
+        let hosts = self.hosts.iter().map(|(id, host)| (Member::Host(*id), host.seen));
+        hosts.chain(self.balancers.iter().map(|(id, balancer)| (Member::Balancer(*id), balancer.seen)))
+    }
+
+    /// Time passes: to be told before anything that has happened since, at least each quarter of the silence that members
+    /// are granted. A controller that was held up itself asks who is there before it takes anybody for dead.
+    pub fn wake(&mut self, now: Instant) {
+        let held_up = now.since(self.looked).as_micros();
+        self.looked = now;
+        if held_up > self.settings.silence.as_micros() {
+            self.hosts.values_mut().for_each(|host| host.seen.at = now);
+            self.balancers.values_mut().for_each(|balancer| balancer.seen.at = now);
+        }
+        if held_up * 2 > self.settings.patience.as_micros() {
+            // So long that members may have given it up: they come back by other connections than those that end now.
+            self.waits = now + self.settings.patience;
+            self.early = false;
+        }
+    }
+
+    /// All that had happened until `now` was told: who is dead, and what follows.
+    pub fn look(&mut self, now: Instant) {
+        self.wake(now);
+        if self.waits() {
+            return;
+        }
+        self.bury(now);
+        self.judge();
+        self.plan();
+    }
+
+    /// Who has fallen silent is dead, if others were heard since.
+    fn bury(&mut self, now: Instant) {
+        let silence = self.settings.silence;
+        let newest = self.all().map(|(_, seen)| seen.at).max().unwrap_or_default();
+        let is_silent = |seen: &Seen| {
+            let since = newest.since(seen.at);
+            now.since(seen.at) >= silence && since.as_micros() * 2 >= silence.as_micros()
+        };
+        let is_dead = |(member, seen): &(Member, Seen)| {
+            // One that starts says nothing; when it dies, its connection ends.
+            !seen.here || is_silent(seen) && self.is_ready(*member) == Some(true)
+        };
+        let dead: Vec<Member> = self.all().filter(is_dead).map(|(member, _)| member).collect();
+        for member in dead {
+            self.dismiss(member);
+        }
+    }
+
+    /// Who is in the way where a balancer and a host do not hear each other: the balancer if it misses most hosts and there
+    /// is another, else the host.
+    fn judge(&mut self) {
+        let Some(map) = &self.map else { return };
+        let here: BTreeSet<HostId> = self.hosts.keys().copied().filter(|host| map.has_host(*host)).collect();
+        let unheard = |balancer: &Balancer| balancer.unheard.intersection(&here).copied().collect::<Vec<_>>();
+        let missed: Vec<(BalancerId, Vec<HostId>)> =
+            self.balancers.iter().map(|(id, balancer)| (*id, unheard(balancer))).collect();
+        for (balancer, hosts) in missed {
+            let others = self.map.as_ref().is_some_and(|map| {
+                map.balancers.iter().any(|(other, _)| *other != balancer && self.balancers.contains_key(other))
+            });
+            if hosts.len() * 2 > here.len() && others {
+                self.dismiss(Member::Balancer(balancer));
+            } else {
+                hosts.into_iter().for_each(|host| self.dismiss(Member::Host(host)));
+            }
+        }
+    }
+
+    fn dismiss(&mut self, member: Member) {
+        self.remove(member);
+        self.dismissed.push((member, Refusal::Silent));
+    }
+
+    /// Makes the next map if it is to be another.
+    fn plan(&mut self) {
+        if self.next.is_some() {
+            return;
+        }
+        let serving = self.hosts.iter().filter(|(_, host)| host.stage == Stage::Serving);
+        let hosts: Vec<(HostId, SocketAddr)> = serving.map(|(id, host)| (*id, host.copies)).collect();
+        let few = self.map.is_none() && hosts.len() < self.settings.hosts;
+        let ready = |id: &BalancerId| self.balancers.get(id).filter(|balancer| balancer.stage == Stage::Serving);
+        let address = |id: &BalancerId| Some((*id, ready(id)?.address));
+        let before = self.map.iter().flat_map(|map| &map.balancers).map(|(id, _)| id);
+        let balancers: Vec<(BalancerId, SocketAddr)> = before.chain(&self.order).filter_map(address).collect();
+        let leaving: Vec<HostId> = self.draining.iter().copied().filter(|host| self.hosts.contains_key(host)).collect();
+        let same = |map: &Map| map.hosts == hosts && map.balancers == balancers && map.leaving == leaving;
+        let same = self.map.as_ref().is_some_and(same);
+        // Without hosts or balancers the map stays: whoever is in it and comes back goes on.
+        if few || hosts.is_empty() || balancers.is_empty() {
+            return;
+        }
+        let weight = |host: &HostId| if leaving.contains(host) { 0.0 } else { 1.0 };
+        let weighted: Vec<Weighted> =
+            hosts.iter().map(|(host, _)| Weighted { host: *host, weight: weight(host) }).collect();
+        let part = |replicas: &usize| SlicePart { weight: 1.0, replicas: *replicas, hosts: weighted.clone() };
+        let parts: Vec<SlicePart> = self.settings.replicas.iter().map(part).collect();
+        let buckets = match &self.map {
+            None => Some(BucketMap::first(&parts)),
+            Some(map) if !same => Some(map.buckets.next(&parts)),
+            Some(_) if self.settled || !self.catch_up.is_over() => return,
+            // A step further towards where buckets are to be: all have the copies that the last one wants.
+            Some(map) => map.buckets.prepare(&parts).or_else(|| map.buckets.switch(&parts)),
+        };
+        match buckets {
+            Some(buckets) => self.next = Some(Map { hosts, buckets, balancers, joined: self.joined, leaving }),
+            None => self.settle(leaving.len() == hosts.len()),
+        }
+    }
+
+    /// All buckets are where they are to be: who is to leave and has nothing may end, or all may if there is nobody else.
+    fn settle(&mut self, all: bool) {
+        self.settled = true;
+        let Some(map) = &self.map else { return };
+        let done: Vec<HostId> = self.draining.iter().copied().filter(|host| all || !map.buckets.has(*host)).collect();
+        for host in done {
+            self.remove(Member::Host(host));
+            self.left.push(host);
+        }
+    }
+
+    /// What is to be written before it holds, if something is.
+    pub fn to_write(&self) -> Option<Record> {
+        let map = Some(self.next.clone()?);
+        Some(Record { secrets: self.secrets, map })
+    }
+
+    /// The record of an epoch is written: its map holds. Whether it is the one that is waited for.
+    pub fn written(&mut self, epoch: u64) -> bool {
+        let written = self.next.take_if(|next| next.epoch() == epoch);
+        if let Some(map) = written {
+            self.order.retain(|balancer| !map.has_balancer(*balancer));
+            self.hold(map);
+            return true;
+        }
+        false
+    }
+
+    /// Who is to be sent away, and why.
+    pub fn take_dismissed(&mut self) -> Vec<(Member, Refusal)> {
+        std::mem::take(&mut self.dismissed)
+    }
+}

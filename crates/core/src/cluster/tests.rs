@@ -1,0 +1,477 @@
+use super::*;
+use crate::hash::mixed;
+use std::collections::{BTreeMap, BTreeSet};
+use vireo_types::{Bucket, Duration, Instant};
+
+const SECRETS: Secrets = Secrets { tmsi_key: [7; 16], recovery: 9 };
+const MS: u64 = 1000;
+
+fn settings(hosts: usize) -> Settings {
+    Settings {
+        hosts,
+        most_hosts: 16,
+        replicas: vec![1, 1],
+        silence: Duration::from_millis(200),
+        patience: Duration::from_secs(1),
+        listens: Duration::from_millis(600),
+    }
+}
+
+fn address(n: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 7000 + n))
+}
+
+/// A controller with its clock, whose members are heard unless they are said to be silent.
+struct Bench {
+    controller: Controller,
+    now: Instant,
+    silent: BTreeSet<Member>,
+}
+
+fn host(n: u16) -> Member {
+    Member::Host(HostId(n))
+}
+
+fn balancer(n: u8) -> Member {
+    Member::Balancer(BalancerId(n))
+}
+
+impl Bench {
+    fn of(controller: Controller, now: Instant) -> Self {
+        Bench { controller, now, silent: BTreeSet::new() }
+    }
+
+    /// With so many hosts and balancers in the first map.
+    fn new(hosts: u16, balancers: u8) -> Self {
+        let now = Instant(5_000 * MS);
+        let mut bench = Bench::of(Controller::new(settings(hosts.into()), SECRETS, now), now);
+        bench.pass(700);
+        (0..hosts).for_each(|n| assert_eq!(bench.host(n), HostId(n)));
+        for n in 0..balancers {
+            assert_eq!(bench.balancer(100 + u16::from(n)), BalancerId(n));
+        }
+        bench.pass(50);
+        assert_eq!(bench.epoch(), 1);
+        bench
+    }
+
+    fn host(&mut self, n: u16) -> HostId {
+        let id = self.controller.join_host(address(n), None, self.now).unwrap();
+        self.controller.ready(Member::Host(id), self.now);
+        id
+    }
+
+    fn balancer(&mut self, n: u16) -> BalancerId {
+        let id = self.controller.join_balancer(address(n), None, self.now).unwrap();
+        self.controller.ready(Member::Balancer(id), self.now);
+        id
+    }
+
+    /// Time passes in steps of 50 ms; what is to be written is written at once.
+    fn pass(&mut self, millis: u64) {
+        for _ in 0..millis / 50 {
+            self.step();
+            self.write();
+        }
+    }
+
+    fn step(&mut self) {
+        self.now = self.now + Duration::from_millis(50);
+        self.controller.look(self.now);
+        let members = (0..16).map(host).chain((0..16).map(balancer));
+        for member in members.filter(|member| !self.silent.contains(member)) {
+            self.controller.heard(member, self.now);
+        }
+        self.controller.look(self.now);
+    }
+
+    fn write(&mut self) {
+        if let Some(record) = self.controller.to_write() {
+            assert!(self.controller.written(record.map.unwrap().epoch()));
+        }
+    }
+
+    fn map(&self) -> &Map {
+        self.controller.map().unwrap()
+    }
+
+    fn epoch(&self) -> u64 {
+        self.controller.map().map_or(0, Map::epoch)
+    }
+
+    fn hosts(&self) -> Vec<u16> {
+        self.map().hosts.iter().map(|(host, _)| host.0).collect()
+    }
+
+    fn balancers(&self) -> Vec<u8> {
+        self.map().balancers.iter().map(|(balancer, _)| balancer.0).collect()
+    }
+
+    fn past<Id>(&self, id: Id) -> Option<Past<Id>> {
+        Some(Past { id, record: self.controller.record() })
+    }
+}
+
+#[test]
+fn the_first_map_waits_for_hosts_that_are_ready_and_a_balancer() {
+    let now = Instant(1_000 * MS);
+    let mut bench = Bench::of(Controller::new(settings(2), SECRETS, now), now);
+    assert_eq!(
+        bench.controller.join_host(address(0), None, now),
+        Err(Refusal::NotYet),
+        "there may be a cluster already"
+    );
+    bench.pass(600);
+    let first = bench.host(0);
+    let second = bench.controller.join_host(address(1), None, bench.now).unwrap();
+    bench.balancer(100);
+    bench.silent.insert(host(1));
+    bench.pass(1000);
+    assert_eq!((first, second, bench.epoch()), (HostId(0), HostId(1), 0), "one of two is ready");
+    bench.controller.ready(host(1), bench.now);
+    bench.silent.clear();
+    bench.pass(100);
+    assert_eq!((bench.epoch(), bench.hosts(), bench.map().holder()), (1, vec![0, 1], Some(BalancerId(0))));
+    bench.pass(1000);
+    assert_eq!(bench.epoch(), 1, "nothing happens, nothing changes");
+}
+
+#[test]
+fn a_dead_hosts_buckets_go_to_who_has_copies_and_its_number_to_nobody() {
+    let mut bench = Bench::new(3, 1);
+    let before = bench.map().clone();
+    bench.controller.lost(host(1));
+    bench.pass(50);
+    assert_eq!((bench.epoch(), bench.hosts()), (2, vec![0, 2]));
+    for bucket in (0..Bucket::COUNT).map(Bucket::new) {
+        let expected = before.buckets.owners(bucket).all().find(|owner| *owner != HostId(1));
+        assert_eq!(bench.map().buckets.owners(bucket).primary(), expected);
+    }
+    assert_eq!(bench.host(9), HostId(3));
+    bench.pass(50);
+    assert_eq!((bench.epoch(), bench.hosts(), bench.map().joined), (3, vec![0, 2, 3], 4));
+    // It was only stopped.
+    let past = Some(Past { id: HostId(1), record: Record { secrets: SECRETS, map: Some(before) } });
+    assert_eq!(bench.controller.join_host(address(1), past, bench.now), Err(Refusal::Fenced(3)));
+}
+
+#[test]
+fn who_falls_silent_is_dead_unless_nobody_is_heard() {
+    let mut bench = Bench::new(3, 2);
+    bench.silent.insert(host(2));
+    bench.pass(150);
+    assert_eq!(bench.epoch(), 1);
+    bench.pass(100);
+    assert_eq!((bench.epoch(), bench.hosts()), (2, vec![0, 1]));
+    assert_eq!(bench.controller.take_dismissed(), [(host(2), Refusal::Silent)]);
+    // The controller's own cable is pulled.
+    bench.silent.extend((0..16).map(host).chain((0..16).map(balancer)));
+    bench.pass(3000);
+    assert_eq!(bench.epoch(), 2);
+    bench.silent.clear();
+    bench.pass(100);
+    assert_eq!((bench.epoch(), bench.hosts()), (2, vec![0, 1]));
+    // The balancer that holds N4 goes: the next one does.
+    bench.controller.lost(balancer(0));
+    bench.pass(50);
+    assert_eq!((bench.epoch(), bench.balancers()), (3, vec![1]));
+    let again = bench.balancer(100);
+    assert_eq!(again, BalancerId(2), "numbers come back last");
+    bench.pass(50);
+    assert_eq!(bench.balancers(), [1, 2], "and who has come last is last");
+}
+
+#[test]
+fn a_controller_that_was_held_up_takes_nobody_for_dead_for_that() {
+    let mut bench = Bench::new(2, 1);
+    // Members have given it up meanwhile, and come back by new connections before or after the ends of the old are seen.
+    bench.now = bench.now + Duration::from_secs(5);
+    bench.controller.look(bench.now);
+    assert!(bench.controller.waits());
+    let past = bench.past(HostId(0));
+    assert_eq!(bench.controller.join_host(address(0), past, bench.now), Ok(HostId(0)));
+    for member in [host(1), balancer(0)] {
+        bench.controller.lost(member);
+        bench.silent.insert(member);
+    }
+    bench.pass(200);
+    let (one, other) = (bench.past(HostId(1)), bench.past(BalancerId(0)));
+    assert_eq!(bench.controller.join_host(address(1), one, bench.now), Ok(HostId(1)));
+    assert_eq!(bench.controller.join_balancer(address(100), other, bench.now), Ok(BalancerId(0)));
+    bench.silent.clear();
+    bench.pass(2000);
+    assert_eq!((bench.epoch(), bench.hosts()), (1, vec![0, 1]));
+}
+
+#[test]
+fn without_the_last_host_there_is_no_map_and_it_goes_on_when_it_is_back() {
+    let mut bench = Bench::new(1, 1);
+    let past = bench.past(HostId(0));
+    bench.controller.lost(host(0));
+    bench.pass(300);
+    assert_eq!(bench.epoch(), 1);
+    assert_eq!(bench.controller.join_host(address(0), past.clone(), bench.now), Ok(HostId(0)));
+    bench.pass(100);
+    assert_eq!((bench.epoch(), bench.controller.is_ready(host(0))), (1, Some(true)));
+    // Another comes first: what the first has is given up.
+    bench.controller.lost(host(0));
+    let other = bench.host(1);
+    bench.pass(50);
+    assert_eq!((bench.epoch(), bench.hosts()), (2, vec![other.0]));
+    assert_eq!(bench.controller.join_host(address(0), past, bench.now), Err(Refusal::Fenced(2)));
+}
+
+#[test]
+fn of_a_host_and_a_balancer_that_do_not_hear_each_other_the_one_goes_that_others_do_not_hear_either() {
+    let mut bench = Bench::new(3, 2);
+    bench.controller.unheard(BalancerId(1), [HostId(2)]);
+    bench.pass(50);
+    assert_eq!((bench.hosts(), bench.balancers()), (vec![0, 1], vec![0, 1]));
+    bench.controller.unheard(BalancerId(1), [HostId(0), HostId(1), HostId(2)]);
+    bench.pass(50);
+    assert_eq!((bench.hosts(), bench.balancers()), (vec![0, 1], vec![0]));
+    // The only balancer is right, whatever it misses; but there has to be a host.
+    bench.controller.unheard(BalancerId(0), [HostId(0)]);
+    bench.pass(50);
+    assert_eq!((bench.hosts(), bench.balancers()), (vec![1], vec![0]));
+    bench.controller.unheard(BalancerId(0), [HostId(1)]);
+    bench.pass(50);
+    assert_eq!(bench.hosts(), [1]);
+}
+
+#[test]
+fn a_map_that_was_written_and_not_told_is_told_by_the_next_controller() {
+    let mut bench = Bench::new(3, 1);
+    let before = bench.controller.record();
+    bench.controller.lost(host(2));
+    bench.step();
+    let written = bench.controller.to_write().unwrap();
+    assert_eq!(bench.epoch(), 1, "not written: it holds for nobody");
+    // Here the controller dies. Its follower finds what was written, and members come back by what they were told.
+    let mut next = Bench::of(Controller::restore(settings(3), written, bench.now), bench.now);
+    assert_eq!((next.epoch(), next.hosts()), (2, vec![0, 1]));
+    let past = |id| Some(Past { id, record: before.clone() });
+    assert_eq!(next.controller.join_host(address(2), past(HostId(2)), next.now), Err(Refusal::Fenced(2)));
+    for n in 0..2 {
+        assert_eq!(next.controller.join_host(address(n), past(HostId(n)), next.now), Ok(HostId(n)));
+    }
+    assert!(next.controller.waits(), "the balancer is missing");
+    let past = Some(Past { id: BalancerId(0), record: before });
+    assert_eq!(next.controller.join_balancer(address(100), past, next.now), Ok(BalancerId(0)));
+    next.pass(2000);
+    assert_eq!((next.epoch(), next.hosts()), (2, vec![0, 1]));
+}
+
+#[test]
+fn a_controller_that_died_before_it_wrote_is_followed_from_the_map_before() {
+    let mut bench = Bench::new(3, 1);
+    let kept = bench.controller.record();
+    bench.controller.lost(host(2));
+    bench.step();
+    assert!(bench.controller.to_write().is_some());
+    let mut next = Bench::of(Controller::restore(settings(3), kept.clone(), bench.now), bench.now);
+    for n in 0..2 {
+        let past = Some(Past { id: HostId(n), record: kept.clone() });
+        next.controller.join_host(address(n), past, next.now).unwrap();
+    }
+    let past = Some(Past { id: BalancerId(0), record: kept });
+    next.controller.join_balancer(address(100), past, next.now).unwrap();
+    next.silent.insert(host(2));
+    next.pass(900);
+    assert_eq!((next.epoch(), next.hosts()), (1, vec![0, 1, 2]), "it may still come");
+    next.pass(200);
+    assert_eq!((next.epoch(), next.hosts()), (2, vec![0, 1]));
+}
+
+#[test]
+fn a_controller_without_a_memory_learns_the_newest_map_from_who_joins_again() {
+    let mut bench = Bench::new(3, 1);
+    let old = bench.controller.record();
+    bench.controller.lost(host(0));
+    bench.pass(50);
+    let new = bench.controller.record();
+    let other = Secrets { recovery: 1, ..SECRETS };
+    let mut next = Bench::of(Controller::new(settings(3), other, bench.now), bench.now);
+    assert_eq!(next.controller.join_host(address(8), None, next.now), Err(Refusal::NotYet));
+    let past = |id, record: &Record| Some(Past { id, record: record.clone() });
+    assert_eq!(next.controller.join_host(address(1), past(HostId(1), &old), next.now), Ok(HostId(1)));
+    assert_eq!(next.controller.join_host(address(2), past(HostId(2), &new), next.now), Ok(HostId(2)));
+    assert_eq!((next.epoch(), next.controller.secrets()), (2, SECRETS));
+    assert_eq!(next.controller.join_host(address(0), past(HostId(0), &old), next.now), Err(Refusal::Fenced(2)));
+    let stranger = Some(Past { id: HostId(1), record: Record { secrets: other, map: None } });
+    assert_eq!(next.controller.join_host(address(1), stranger, next.now), Err(Refusal::OtherCluster));
+    let past = Some(Past { id: BalancerId(0), record: old });
+    next.controller.join_balancer(address(100), past, next.now).unwrap();
+    assert_eq!(next.host(8), HostId(3), "its number is one that nobody had");
+    next.pass(100);
+    assert_eq!((next.epoch(), next.hosts()), (3, vec![1, 2, 3]));
+}
+
+#[test]
+fn a_host_that_is_drained_leaves_when_others_have_all_and_one_that_joins_gets_its_part() {
+    let mut bench = Bench::new(2, 1);
+    let caught_up = |bench: &mut Bench| {
+        let (epoch, pairs) = (bench.epoch(), bench.map().buckets.pairs().collect::<Vec<_>>());
+        pairs.into_iter().for_each(|(owner, replica)| bench.controller.caught_up(owner, epoch, replica));
+        bench.pass(50);
+    };
+    let owned = |bench: &Bench, host: u16| {
+        let owners = (0..Bucket::COUNT).map(|bucket| bench.map().buckets.owners(Bucket::new(bucket)));
+        owners.filter(|owners| owners.primary() == Some(HostId(host))).count()
+    };
+    bench.host(2);
+    bench.pass(100);
+    assert_eq!((bench.epoch(), owned(&bench, 2)), (2, 0), "until it has copies it owns nothing");
+    (0..8).for_each(|_| caught_up(&mut bench));
+    let epoch = bench.epoch();
+    assert!((800..2000).contains(&owned(&bench, 2)), "{}", owned(&bench, 2));
+    assert!(bench.controller.drain(HostId(0)) && !bench.controller.drain(HostId(7)));
+    bench.pass(500);
+    assert_eq!((bench.epoch(), bench.map().leaving.clone()), (epoch + 1, vec![HostId(0)]));
+    assert!(owned(&bench, 0) > 0, "nobody has said to have copies");
+    (0..8).for_each(|_| caught_up(&mut bench));
+    assert_eq!((bench.hosts(), bench.controller.take_left()), (vec![1, 2], vec![HostId(0)]));
+    assert_eq!(owned(&bench, 1) + owned(&bench, 2), usize::from(Bucket::COUNT));
+}
+
+/// Controllers that lead in turn and die anywhere, over one store that takes what the leader writes; hosts that die, stop
+/// and come. Whatever happens: an epoch has one map, members' epochs grow, and a bucket goes to who had its copy.
+#[test]
+fn maps_follow_each_other_whatever_befalls_controllers_and_hosts() {
+    for seed in 0..8 {
+        World::new(seed).run();
+    }
+}
+
+struct World {
+    seed: u64,
+    turn: u64,
+    now: Instant,
+    store: Record,
+    /// The leader, and one that believes to be.
+    leaders: Vec<Controller>,
+    /// What members that live were told.
+    hosts: BTreeMap<u16, Option<Record>>,
+    balancers: BTreeMap<u8, Option<Record>>,
+    epochs: BTreeMap<u64, Map>,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let now = Instant(1_000 * MS);
+        let store = Record { secrets: SECRETS, map: None };
+        let leaders = vec![Controller::restore(settings(3), store.clone(), now)];
+        let (hosts, balancers, epochs) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        World { seed, turn: 0, now, store, leaders, hosts, balancers, epochs }
+    }
+
+    fn dice(&mut self, sides: u64) -> u64 {
+        self.turn += 1;
+        mixed(self.seed, self.turn) % sides
+    }
+
+    fn run(&mut self) {
+        for _ in 0..400 {
+            self.now = self.now + Duration::from_millis(50);
+            match self.dice(40) {
+                0 => self.leaders.truncate(1),
+                // The leader dies, or is only held up and goes on later; another one begins with what is in the store.
+                1 | 2 => {
+                    let next = Controller::restore(settings(3), self.store.clone(), self.now);
+                    self.leaders.insert(0, next);
+                    self.leaders.truncate(2);
+                }
+                3 if self.hosts.len() > 2 => {
+                    let at = self.dice(self.hosts.len() as u64) as usize;
+                    let dead = *self.hosts.keys().nth(at).unwrap();
+                    self.hosts.remove(&dead);
+                    self.leaders[0].lost(host(dead));
+                }
+                4 if self.balancers.len() > 1 => {
+                    let (dead, _) = self.balancers.pop_first().unwrap();
+                    self.leaders[0].lost(balancer(dead));
+                }
+                _ => {}
+            }
+            self.members();
+            self.lead();
+        }
+        assert!(self.epochs.len() > 3, "seed {}: {} epochs", self.seed, self.epochs.len());
+    }
+
+    fn members(&mut self) {
+        let now = self.now;
+        let leader = &mut self.leaders[0];
+        leader.look(now);
+        let mut gone = Vec::new();
+        for (n, told) in &mut self.hosts {
+            let past = told.clone().map(|record| Past { id: HostId(*n), record });
+            match leader.join_host(address(*n), past, now) {
+                Ok(id) => assert_eq!(id.0, *n),
+                Err(_) => gone.push(*n),
+            }
+            leader.ready(host(*n), now);
+        }
+        gone.into_iter().for_each(|n| drop(self.hosts.remove(&n)));
+        if self.hosts.len() < 4
+            && let Ok(id) = leader.join_host(address(0), None, now)
+        {
+            leader.ready(Member::Host(id), now);
+            // With the welcome comes the map.
+            self.hosts.insert(id.0, Some(leader.record()));
+        }
+        for (n, told) in &mut self.balancers {
+            let past = told.clone().map(|record| Past { id: BalancerId(*n), record });
+            let joined = leader.join_balancer(address(100), past, now);
+            assert_eq!(joined, Ok(BalancerId(*n)), "seed {}", self.seed);
+            leader.ready(balancer(*n), now);
+        }
+        if self.balancers.len() < 2 {
+            let id = leader.join_balancer(address(100), None, now).unwrap();
+            self.balancers.insert(id.0, Some(leader.record()));
+        }
+    }
+
+    fn lead(&mut self) {
+        let dies = self.dice(10) == 0;
+        for at in (0..self.leaders.len()).rev() {
+            let leader = &mut self.leaders[at];
+            leader.look(self.now);
+            if let Some(record) = leader.to_write() {
+                let map = record.map.clone().unwrap();
+                // The store takes what the leader writes alone.
+                if at == 0 {
+                    self.follows(&map);
+                    self.store = record;
+                    // Between writing and telling.
+                    if dies {
+                        self.leaders[0] = Controller::restore(settings(3), self.store.clone(), self.now);
+                        continue;
+                    }
+                    self.leaders[0].written(map.epoch());
+                }
+            }
+            let Some(map) = self.leaders[at].map().cloned() else { continue };
+            assert_eq!(self.epochs.get(&map.epoch()), Some(&map), "seed {}: an epoch has one map", self.seed);
+            let records = self.hosts.values_mut().chain(self.balancers.values_mut());
+            for record in records.flatten() {
+                let known = record.map.as_ref().map_or(0, Map::epoch);
+                if map.epoch() > known {
+                    record.map = Some(map.clone());
+                }
+            }
+        }
+    }
+
+    fn follows(&mut self, map: &Map) {
+        let before = self.store.map.as_ref();
+        assert_eq!(map.epoch(), before.map_or(0, Map::epoch) + 1, "seed {}", self.seed);
+        for bucket in (0..Bucket::COUNT).step_by(97).map(Bucket::new) {
+            let new = map.buckets.owners(bucket).primary().expect("an owner");
+            let had = before.map(|before| before.buckets.owners(bucket)).unwrap_or_default();
+            let lives = had.all().find(|host| map.has_host(*host));
+            assert!(lives.is_none_or(|first| first == new), "seed {}: {bucket:?} went to who has no copy", self.seed);
+        }
+        assert!(self.epochs.insert(map.epoch(), map.clone()).is_none(), "seed {}: written twice", self.seed);
+    }
+}

@@ -1,0 +1,208 @@
+//! The associations of a gNB with one AMF (TS 38.412 clause 7): NG is set up on one, and a RAN Configuration Update with the
+//! Global RAN Node ID binds each further one to it (TS 38.413 8.7.2). UE-associated signalling keeps to one of them as long
+//! as that one is up (TS 23.501 5.21.1.3).
+
+use super::receive::Fault;
+use super::resource::address_of;
+use super::{Event, Gnb, Inbox, NgState, Outbox, SendError};
+use std::net::IpAddr;
+use vireo_types::RanUeNgapId;
+use vireo_wire::ngap::*;
+use vireo_wire::ngap::{build_ngap, build_ngap_ie, extract_ngap_ies};
+
+/// Associations of one gNB at the most (TS 38.413 9.2.6.7: maxnoofTNLAssociations).
+pub const MOST_ASSOCIATIONS: usize = 32;
+
+/// Where a PDU goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Which of the gNB's associations.
+    pub by: u8,
+    /// The stream on it.
+    pub stream: u16,
+}
+
+/// One association.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Association {
+    state: NgState,
+    streams: u16,
+}
+
+impl Association {
+    const DOWN: Association = Association { state: NgState::Down, streams: 2 };
+}
+
+impl Gnb {
+    fn association(&mut self, by: u8) -> &mut Association {
+        let at = usize::from(by);
+        if self.associations.len() <= at {
+            self.associations.resize(at + 1, Association::DOWN);
+        }
+        &mut self.associations[at]
+    }
+
+    /// State of one association: `Up` as soon as it carries UEs.
+    pub fn association_state(&self, by: u8) -> NgState {
+        self.associations.get(usize::from(by)).map_or(NgState::Down, |association| association.state)
+    }
+
+    /// How many associations carry UEs.
+    pub fn associations_up(&self) -> usize {
+        self.associations.iter().filter(|association| association.state == NgState::Up).count()
+    }
+
+    /// The `n`-th of the associations that carry UEs, going round.
+    fn nth_up(&self, n: u32) -> Option<u8> {
+        let count = self.associations_up();
+        let up = (0u8..).zip(&self.associations).filter(|(_, association)| association.state == NgState::Up);
+        up.map(|(by, _)| by).nth((n as usize).checked_rem(count)?)
+    }
+
+    /// The association that a new connection of a UE takes: none is better than another.
+    pub(super) fn choose(&self, owner: u32) -> u8 {
+        self.nth_up(owner).unwrap_or(self.current)
+    }
+
+    /// The association that is `by`, or one that is up if that is not.
+    fn living(&self, by: u8) -> u8 {
+        if self.association_state(by) == NgState::Up { by } else { self.nth_up(0).unwrap_or(by) }
+    }
+
+    /// What is about no UE goes where the AMF was heard last, on stream 0 (TS 38.412 clause 7).
+    pub(super) fn common(&self) -> Way {
+        Way { by: self.living(self.current), stream: 0 }
+    }
+
+    /// UE-associated signalling keeps off stream 0 (TS 38.412 7). All that is about one UE takes one stream, also over
+    /// successive connections: SCTP keeps no order between streams, and the INITIAL UE MESSAGE of a new connection must
+    /// not overtake the UE CONTEXT RELEASE COMPLETE of the one before.
+    pub(super) fn way(&self, ran: RanUeNgapId) -> Way {
+        let (owner, by) = self.connection(ran).map_or((0, self.current), |c| (c.owner, c.by));
+        let by = self.living(by);
+        let streams = self.associations.get(usize::from(by)).map_or(2, |association| association.streams);
+        Way { by, stream: 1 + owner.wrapping_rem(u32::from(streams.max(2)) - 1) as u16 }
+    }
+
+    /// An association is up with so many outbound streams. On the first one sends NG SETUP REQUEST, and forgets all that
+    /// was before; on a further one RAN CONFIGURATION UPDATE with the Global RAN Node ID. While NG is being set up on
+    /// another one, nothing: [`Event::Ready`] follows.
+    pub fn attach(&mut self, by: u8, streams: u16, out: &mut Outbox) -> Result<(), SendError> {
+        match self.state {
+            NgState::Down => self.set_up_by(by, streams, out),
+            NgState::SettingUp => Ok(()),
+            NgState::Up => {
+                *self.association(by) = Association { state: NgState::SettingUp, streams };
+                let update = build_ngap!(
+                    InitiatingMessage,
+                    RANConfigurationUpdate,
+                    RANConfigurationUpdate,
+                    GlobalRANNodeID(self.global_id()?),
+                );
+                Ok(out.encode_by(Way { by, stream: 0 }, update)?)
+            }
+        }
+    }
+
+    fn set_up_by(&mut self, by: u8, streams: u16, out: &mut Outbox) -> Result<(), SendError> {
+        self.lost();
+        *self.association(by) = Association { state: NgState::SettingUp, streams };
+        self.current = by;
+        self.request_set_up(out)?;
+        self.state = NgState::SettingUp;
+        Ok(())
+    }
+
+    /// The association is up with so many outbound streams: sends NG SETUP REQUEST.
+    pub fn set_up(&mut self, streams: u16, out: &mut Outbox) -> Result<(), SendError> {
+        self.set_up_by(0, streams, out)
+    }
+
+    /// An association is lost. Whether the gNB goes on with another; if not, every UE is idle and the interface is down.
+    pub fn detach(&mut self, by: u8) -> bool {
+        *self.association(by) = Association::DOWN;
+        if self.state != NgState::Up || self.associations_up() == 0 {
+            self.lost();
+            return false;
+        }
+        let next = self.living(by);
+        self.connections.iter_mut().filter(|connection| connection.by == by).for_each(|c| c.by = next);
+        true
+    }
+
+    pub(super) fn all_down(&mut self) {
+        self.associations.fill(Association::DOWN);
+    }
+
+    /// NG SETUP RESPONSE or FAILURE has come.
+    pub(super) fn answered(&mut self, taken: bool) {
+        let by = self.current;
+        let state = if taken { NgState::Up } else { NgState::Down };
+        self.association(by).state = state;
+        self.state = state;
+    }
+
+    /// RAN CONFIGURATION UPDATE ACKNOWLEDGE or FAILURE has come.
+    pub(super) fn updated(&mut self, taken: bool, inbox: &mut Inbox) {
+        let by = self.current;
+        if self.association(by).state == NgState::SettingUp && self.state == NgState::Up {
+            self.association(by).state = if taken { NgState::Up } else { NgState::Down };
+        }
+        inbox.events.push(Event::ConfigurationUpdated(taken));
+    }
+
+    /// AMF CONFIGURATION UPDATE: it is acknowledged at once, unless it asks for associations. Then the caller tries, and
+    /// answers ([`Gnb::acknowledge_associations`]).
+    pub(super) fn amf_update(&mut self, pdu: &NGAPPDU<'_>, inbox: &mut Inbox, out: &mut Outbox) -> Result<(), Fault> {
+        extract_ngap_ies!(pdu, AMFConfigurationUpdate,
+            opt add: AMFTNLAssociationToAddList = AMF_TNLAssociationToAddList(list) => list,
+        );
+        let addresses = add.iter().flat_map(|list| &list.0);
+        let addresses: Vec<IpAddr> = addresses.filter_map(|item| endpoint(&item.amf_tnl_association_address)).collect();
+        if addresses.is_empty() {
+            let answer = build_ngap!(SuccessfulOutcome, AMFConfigurationUpdate, AMFConfigurationUpdateAcknowledge,);
+            return Ok(out.encode_by(self.common(), answer)?);
+        }
+        inbox.events.push(Event::AssociationsWanted(addresses));
+        Ok(())
+    }
+
+    /// AMF CONFIGURATION UPDATE ACKNOWLEDGE: to these addresses there is an association, or there is none.
+    pub fn acknowledge_associations(&mut self, tried: &[(IpAddr, bool)], out: &mut Outbox) -> Result<(), SendError> {
+        let of = |wanted: bool| tried.iter().filter(move |(_, up)| *up == wanted).map(|(address, _)| *address);
+        let address = |address: IpAddr| CPTransportLayerInformation::endpointIPAddress(address_of(address));
+        let up: Vec<_> = of(true).map(|a| AMFTNLAssociationSetupItem::new(address(a), None)).collect();
+        let cause = || Cause::transport(CauseTransport::transport_resource_unavailable);
+        let failed: Vec<_> = of(false).map(|a| TNLAssociationItem::new(address(a), cause(), None)).collect();
+        let mut ies = Vec::new();
+        if !up.is_empty() {
+            let list = AMFTNLAssociationSetupList(up);
+            ies.push(build_ngap_ie!(AMFConfigurationUpdateAcknowledge, AMF_TNLAssociationSetupList(list))?);
+        }
+        if !failed.is_empty() {
+            let list = TNLAssociationList(failed);
+            ies.push(build_ngap_ie!(AMFConfigurationUpdateAcknowledge, AMF_TNLAssociationFailedToSetupList(list))?);
+        }
+        let message = AMFConfigurationUpdateAcknowledge::new(ProtocolIEContainer(ies));
+        let answer = NGAP_PDU::of_message(&message, AMFConfigurationUpdateAcknowledge::CRITICALITY);
+        Ok(out.encode_by(self.common(), answer)?)
+    }
+
+    /// The AMF was heard by an association: what is about a UE goes there from now on (TS 23.501 5.21.1.3).
+    pub(super) fn rebind(&mut self, ran: RanUeNgapId) {
+        let by = self.current;
+        if let Some(connection) = self.connection_mut(ran) {
+            connection.by = by;
+        }
+    }
+}
+
+/// The IP address of an endpoint.
+fn endpoint(information: &CPTransportLayerInformation<'_>) -> Option<IpAddr> {
+    let CPTransportLayerInformation::endpointIPAddress(address) = information else { return None };
+    match *address.0.as_octets() {
+        [a, b, c, d, ..] if address.0.len() == 32 || address.0.len() == 160 => Some(IpAddr::from([a, b, c, d])),
+        ref octets if address.0.len() == 128 => Some(IpAddr::from(<[u8; 16]>::try_from(octets).ok()?)),
+        _ => None,
+    }
+}

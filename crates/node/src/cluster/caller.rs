@@ -1,0 +1,318 @@
+//! A member's connection to the controller. It never waits for it: a controller that is gone is looked for again, and
+//! meanwhile the member goes on by what it was told.
+
+use super::ClusterConfig;
+use super::link::LinkError;
+use crate::fabric::Role;
+use crate::fabric::frame::{self, FrameError};
+use crate::fabric::membership::{Seat, ToController, ToMember};
+use crate::fabric::message::{Map, Welcome};
+use crate::fabric::stream::Stream;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+use vireo_core::balance::{BalancerId, HostId};
+use vireo_core::cluster::{Past, Record, Secrets};
+
+/// How long a member looks for a controller at first.
+const FOUND_WITHIN: Duration = Duration::from_secs(30);
+/// How soon it looks again.
+const AGAIN: Duration = Duration::from_millis(200);
+/// How often it looks whether it may join.
+const STEP: Duration = Duration::from_millis(5);
+/// The silences after which a member is taken for dead, times this: so long a controller may say nothing.
+pub(crate) const PATIENCE: u32 = 5;
+
+/// Who calls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Me {
+    /// A host, which takes other hosts' copies there.
+    Host(SocketAddr),
+    /// A balancer, which takes hosts there.
+    Balancer(SocketAddr),
+}
+
+/// What a member was told when it joined.
+#[derive(Debug)]
+pub(crate) enum Told {
+    Host(Welcome),
+    Balancer(Seat),
+}
+
+/// A connection to the controller, or none at present.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    me: Me,
+    /// Where a controller may be, and which of these is next.
+    addresses: Vec<SocketAddr>,
+    next: usize,
+    stream: Option<Stream>,
+    /// Whether the controller has said on this connection that it knows this member.
+    joined: bool,
+    /// Its number, once it has one.
+    number: Option<u16>,
+    /// What it was told.
+    record: Option<Record>,
+    /// It is ready to be in the map.
+    ready: bool,
+    /// What the host has said of copies in the last epoch, and whether it wants to leave: said again to the next controller.
+    caught_up: BTreeSet<(u64, HostId)>,
+    leaves: bool,
+    /// Nothing is said in its name.
+    hushed: bool,
+    heartbeat: Duration,
+    patience: Duration,
+    beaten: Instant,
+    heard: Instant,
+    again: Instant,
+    /// The connection is another than when this was last asked.
+    fresh: bool,
+    /// Why the last connection ended.
+    why: Option<FrameError>,
+}
+
+impl Caller {
+    /// Finds a controller and joins.
+    pub(crate) fn join(config: &ClusterConfig, mut me: Me) -> Result<(Self, Told), LinkError> {
+        let addresses = config.controllers();
+        let own = own_address(&addresses, &me);
+        if let Me::Host(address) | Me::Balancer(address) = &mut me
+            && address.ip().is_unspecified()
+            && let Some(own) = own
+        {
+            address.set_ip(own);
+        }
+        let now = Instant::now();
+        let mut caller = Caller {
+            me,
+            addresses,
+            next: 0,
+            stream: None,
+            joined: false,
+            number: None,
+            record: None,
+            ready: false,
+            caught_up: BTreeSet::new(),
+            leaves: false,
+            hushed: false,
+            heartbeat: config.heartbeat,
+            patience: config.heartbeat * config.misses * PATIENCE,
+            beaten: now,
+            heard: now,
+            again: now,
+            fresh: false,
+            why: None,
+        };
+        let until = now + FOUND_WITHIN;
+        loop {
+            let mut told = None;
+            caller.turn(Instant::now(), &mut |message| match message {
+                ToMember::Welcome(welcome) => told = Some(Told::Host(welcome)),
+                ToMember::Seat(seat) => told = Some(Told::Balancer(seat)),
+                _ => {}
+            })?;
+            if let Some(told) = told {
+                return Ok((caller, told));
+            }
+            if Instant::now() > until {
+                let address = caller.addresses[0];
+                let why = caller.why.take().unwrap_or(FrameError::Io(std::io::ErrorKind::TimedOut.into()));
+                return Err(LinkError::Nobody { address, why });
+            }
+            std::thread::sleep(STEP);
+        }
+    }
+
+    /// Does what is due, and gives what the controller says to `news`: of that, nothing is to be answered.
+    pub(crate) fn turn(&mut self, now: Instant, news: &mut dyn FnMut(ToMember)) -> Result<(), LinkError> {
+        if self.stream.is_none() && now >= self.again {
+            self.call(now);
+        }
+        match self.carry(now, news) {
+            Ok(()) => Ok(()),
+            Err(LinkError::Lost(why)) => {
+                self.hang_up(now, why);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn call(&mut self, now: Instant) {
+        self.again = now + AGAIN;
+        let address = self.addresses[self.next % self.addresses.len()];
+        let role = match self.me {
+            Me::Host(_) => Role::Host,
+            Me::Balancer(_) => Role::Balancer,
+        };
+        let mut stream = match Stream::connect(address, role, &[Role::Controller]) {
+            Ok(stream) => stream,
+            Err(error) => return self.hang_up(now, error.into()),
+        };
+        let record = self.record.as_ref();
+        let past = self.number.zip(record).map(|(number, record)| (number, record.clone()));
+        let join = match self.me {
+            Me::Host(copies) => {
+                let past = past.map(|(number, record)| Box::new(Past { id: HostId(number), record }));
+                ToController::Host { copies, past }
+            }
+            Me::Balancer(address) => {
+                let past = past.map(|(number, record)| Box::new(Past { id: BalancerId(number as u8), record }));
+                ToController::Balancer { address, past }
+            }
+        };
+        stream.put(&join);
+        (self.stream, self.joined, self.fresh) = (Some(stream), false, true);
+        (self.beaten, self.heard) = (now, now);
+    }
+
+    /// The connection is over: the next address is tried soon.
+    fn hang_up(&mut self, now: Instant, why: FrameError) {
+        if self.joined {
+            tracing::warn!(%why, "the controller is gone: nothing stops, and it is looked for");
+        }
+        (self.stream, self.joined, self.why) = (None, false, Some(why));
+        self.next = self.next.wrapping_add(1);
+        self.again = self.again.max(now + AGAIN / 4);
+    }
+
+    fn carry(&mut self, now: Instant, news: &mut dyn FnMut(ToMember)) -> Result<(), LinkError> {
+        if self.stream.is_none() {
+            return Ok(());
+        }
+        while self.hear(news)? {}
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        // Twice as often as it has to: who calls this sleeps for a heartbeat, too.
+        if self.joined && !self.hushed && now.duration_since(self.beaten) >= self.heartbeat / 2 {
+            self.beaten = now;
+            stream.put(&ToController::Beat);
+        }
+        stream.flush()?;
+        if stream.was_heard() {
+            self.heard = now;
+        } else if now.duration_since(self.heard) > self.patience {
+            let silent = format!("it has said nothing for {:?}", self.patience);
+            return Err(FrameError::Refused(silent).into());
+        }
+        Ok(())
+    }
+
+    /// Takes a piece of what the controller says; whether there was one.
+    fn hear(&mut self, news: &mut dyn FnMut(ToMember)) -> Result<bool, LinkError> {
+        loop {
+            let Some(stream) = &mut self.stream else { return Ok(false) };
+            let Some(octets) = stream.frame()? else { return Ok(stream.fill()? > 0) };
+            let message: ToMember = frame::decode(octets).map_err(LinkError::Lost)?;
+            match &message {
+                ToMember::Beat => continue,
+                ToMember::Refused(why) => return Err(LinkError::Refused(why.clone())),
+                ToMember::Welcome(welcome) => {
+                    let secrets = Secrets { tmsi_key: welcome.tmsi_key, recovery: welcome.recovery };
+                    self.welcome(welcome.host.0, secrets, welcome.heartbeat)?;
+                }
+                ToMember::Seat(seat) => {
+                    let secrets = Secrets { tmsi_key: seat.tmsi_key, recovery: seat.recovery };
+                    self.welcome(seat.balancer.0.into(), secrets, seat.heartbeat)?;
+                }
+                ToMember::Map(_) | ToMember::Left => {}
+            }
+            news(message);
+        }
+    }
+
+    fn welcome(&mut self, number: u16, secrets: Secrets, heartbeat: (u32, u32)) -> Result<(), LinkError> {
+        if self.number.is_some_and(|own| own != number) {
+            return Err(LinkError::Refused(format!("the controller calls it {number}, which is not its number")));
+        }
+        if self.record.is_some() {
+            tracing::info!("a controller is there again");
+        }
+        self.number = Some(number);
+        self.record.get_or_insert(Record { secrets, map: None });
+        self.heartbeat = Duration::from_millis(heartbeat.0.max(1).into());
+        self.patience = self.heartbeat * heartbeat.1.max(1) * PATIENCE;
+        self.joined = true;
+        if self.ready {
+            self.put(&ToController::Ready);
+        }
+        for (epoch, host) in self.caught_up.clone() {
+            self.put(&ToController::CaughtUp { epoch, host });
+        }
+        if self.leaves {
+            self.put(&ToController::Leave);
+        }
+        Ok(())
+    }
+
+    /// It is ready to be in the map, and is heard from here on.
+    pub(crate) fn ready(&mut self) {
+        if !std::mem::replace(&mut self.ready, true) {
+            self.put(&ToController::Ready);
+        }
+    }
+
+    /// Another host has all copies of this one's UEs that an epoch wants it to have.
+    pub(crate) fn caught_up(&mut self, epoch: u64, host: HostId) {
+        self.caught_up.retain(|(known, _)| *known >= epoch);
+        self.caught_up.insert((epoch, host));
+        self.put(&ToController::CaughtUp { epoch, host });
+    }
+
+    /// The host wants to leave.
+    pub(crate) fn leave(&mut self) {
+        self.leaves = true;
+        self.put(&ToController::Leave);
+    }
+
+    /// Whether beats are left out: the host hangs.
+    pub(crate) fn hush(&mut self, hangs: bool) {
+        self.hushed = hangs;
+    }
+
+    /// This map is what the member goes by.
+    pub(crate) fn knows(&mut self, map: &Map) {
+        if let Some(record) = &mut self.record {
+            record.map = Some(map.clone());
+        }
+    }
+
+    /// Puts something into the connection, if there is one.
+    pub(crate) fn put(&mut self, message: &ToController) {
+        if let Some(stream) = self.stream.as_mut().filter(|_| self.joined) {
+            stream.put(message);
+        }
+    }
+
+    /// What becomes readable when the controller has said something.
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.stream.as_ref().map(Stream::fd)
+    }
+
+    /// Octets that wait to be sent.
+    pub(crate) fn unsent(&self) -> usize {
+        self.stream.as_ref().map_or(0, Stream::unsent)
+    }
+
+    /// Whether the connection is another than when this was last asked.
+    pub(crate) fn is_fresh(&mut self) -> bool {
+        std::mem::take(&mut self.fresh)
+    }
+
+    /// How often each side says something.
+    pub(crate) fn heartbeat(&self) -> Duration {
+        self.heartbeat
+    }
+}
+
+/// This machine's address on the way to the controller: what others are told where a member listens on all.
+fn own_address(controllers: &[SocketAddr], me: &Me) -> Option<std::net::IpAddr> {
+    let any: SocketAddr = match me {
+        Me::Host(address) | Me::Balancer(address) if address.is_ipv4() => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
+        _ => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    // Nothing is sent: the route is looked up.
+    let socket = std::net::UdpSocket::bind(any).ok()?;
+    socket.connect(controllers.first()?).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}

@@ -1,0 +1,66 @@
+//! One connection to the controller.
+
+use crate::fabric::frame::{self, FrameError};
+use crate::fabric::membership::{ToController, ToMember};
+use crate::fabric::stream::Stream;
+use rustix::event::epoll;
+use std::os::fd::OwnedFd;
+use vireo_core::cluster::Member;
+use vireo_types::Instant;
+
+/// Pieces that are read of one connection before others are.
+const PIECES: usize = 16;
+
+/// A connection, of a member or of somebody who has not joined.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) stream: Stream,
+    pub(super) member: Option<Member>,
+    /// What it has asked for and was not answered.
+    pub(super) join: Option<ToController>,
+    /// It was told to go.
+    pub(super) refused: bool,
+    /// Since when there is this connection.
+    pub(super) since: Instant,
+    /// Whether it is waited for that the connection takes more.
+    full: bool,
+}
+
+impl Connection {
+    pub(super) fn new(stream: Stream, since: Instant) -> Self {
+        Connection { stream, member: None, join: None, refused: false, since, full: false }
+    }
+
+    /// Reads what is there, some of it.
+    pub(super) fn read(&mut self, said: &mut Vec<ToController>) -> Result<(), FrameError> {
+        for _ in 0..PIECES {
+            let read = self.stream.fill();
+            while let Some(octets) = self.stream.frame()? {
+                said.push(frame::decode(octets)?);
+            }
+            if read? == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// It may not join, or is a member no longer.
+    pub(super) fn refuse(&mut self, why: String) {
+        self.stream.put(&ToMember::Refused(why));
+        (self.refused, self.join) = (true, None);
+    }
+
+    /// Sends what the connection takes.
+    pub(super) fn flush(&mut self, epoll: &OwnedFd, token: u64) -> Result<(), FrameError> {
+        self.stream.flush()?;
+        let full = self.stream.unsent() > 0;
+        if full != self.full {
+            let flags = if full { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
+            epoll::modify(epoll, self.stream.fd(), epoll::EventData::new_u64(token), flags)
+                .map_err(std::io::Error::from)?;
+            self.full = full;
+        }
+        Ok(())
+    }
+}

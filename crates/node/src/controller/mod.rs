@@ -1,0 +1,635 @@
+//! The controller of a cluster as it runs: connections of the members, and what [`vireo_core::cluster`] decides of them.
+//! One thread; it carries no signalling, and nothing waits for it.
+
+mod etcd;
+mod keeper;
+mod member;
+
+pub use etcd::{EtcdError, body};
+pub use keeper::{kept, record};
+
+use crate::api::DrainError;
+use crate::clock::clock;
+use crate::cluster::ClusterConfig;
+use crate::control::recovery;
+use crate::fabric::Role;
+use crate::fabric::frame::FrameError;
+use crate::fabric::membership::{Seat, ToController, ToMember};
+use crate::fabric::message::{Map, Welcome};
+use crate::fabric::stream::Stream;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use keeper::{Keeper, News};
+use member::Connection;
+use rand::RngCore;
+use rustix::event::epoll;
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use vireo_core::balance::HostId;
+use vireo_core::cluster::{self, Member, Refusal, Secrets, Settings};
+use vireo_sctp::Waker;
+use vireo_types::Instant;
+
+/// Connections whose other ends are no members (yet).
+const STRANGERS: usize = 64;
+/// How long one may stay that.
+const PATIENCE: vireo_types::Duration = vireo_types::Duration::from_secs(5);
+/// How long a controller that knows of nothing waits for members of a cluster that there is already: these look for it
+/// every 200 ms.
+const LISTENS: vireo_types::Duration = vireo_types::Duration::from_millis(600);
+/// Hosts that may be asked to leave at a time.
+const DRAINS: usize = 64;
+/// How soon a controller that stands by sees that it is to end.
+const STOPPED_WITHIN: Duration = Duration::from_millis(100);
+/// How long a leader looks for an address to take members at.
+const BOUND_WITHIN: Duration = Duration::from_secs(5);
+const LISTENER: u64 = 0;
+const WAKER: u64 = 1;
+
+/// What other threads see of a controller: the map that holds, if this one leads and there is one.
+pub(crate) type View = Arc<Mutex<Option<Box<Map>>>>;
+
+/// A controller that runs.
+#[derive(Debug)]
+pub(crate) struct Running {
+    view: View,
+    drains: Sender<HostId>,
+    stop: Arc<AtomicBool>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What drains hosts from other threads.
+#[derive(Clone, Debug)]
+pub(crate) struct Drainer {
+    view: View,
+    drains: Sender<HostId>,
+    waker: Waker,
+}
+
+impl Drainer {
+    /// Has a host leave, if the map has it.
+    pub(crate) fn drain(&self, host: u16) -> Result<(), DrainError> {
+        // Poisoned by nobody: what is done under the lock does not panic.
+        let has = self.view.lock().is_ok_and(|map| map.as_ref().is_some_and(|map| map.has_host(HostId(host))));
+        if !has || self.drains.try_send(HostId(host)).is_err() {
+            return Err(DrainError::NoHost);
+        }
+        self.waker.wake();
+        Ok(())
+    }
+}
+
+/// What the thread is started with.
+#[derive(Debug)]
+struct Setup {
+    config: ClusterConfig,
+    settings: Settings,
+    waker: Waker,
+    stop: Arc<AtomicBool>,
+    view: View,
+    /// Hosts that the operator wants to leave.
+    drains: (Sender<HostId>, Receiver<HostId>),
+    beside: bool,
+}
+
+/// Why a shell ends.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    /// It was told to.
+    Stopped,
+    /// Another controller leads, or may.
+    Deposed,
+}
+
+impl Running {
+    /// Starts one that keeps nothing. One beside the cluster's only balancer does not wait for a cluster that there is already.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses something.
+    pub(crate) fn start(
+        listener: TcpListener,
+        config: &ClusterConfig,
+        slices: usize,
+        beside: bool,
+    ) -> std::io::Result<Self> {
+        let setup = Setup::new(config, slices, beside)?;
+        Running::spawn(setup, move |setup| {
+            let now = clock();
+            let controller = cluster::Controller::new(setup.settings.clone(), secrets(now), now);
+            if let Err(error) = Shell::new(setup, listener, controller, None).and_then(Shell::run) {
+                tracing::error!(%error, "the controller ends: its connections are not heard any more");
+            }
+        })
+    }
+
+    /// Starts one that keeps what outlives it in etcd, under the name of the cluster: it leads when no other does, and takes
+    /// members only then, at the first of its addresses that is to be had.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses something.
+    pub(crate) fn stand_by(config: &ClusterConfig, slices: usize, name: &str) -> std::io::Result<Self> {
+        let setup = Setup::new(config, slices, false)?;
+        let own = format!("process {}", std::process::id());
+        let keeper = Keeper::start(config.etcd.clone(), name, own, setup.waker.clone())?;
+        Running::spawn(setup, move |setup| {
+            if let Err(error) = setup.lead_in_turn(keeper) {
+                tracing::error!(%error, "the controller ends");
+            }
+        })
+    }
+
+    fn spawn(setup: Setup, run: impl FnOnce(&Setup) + Send + 'static) -> std::io::Result<Self> {
+        let (stop, waker, view) = (Arc::clone(&setup.stop), setup.waker.clone(), Arc::clone(&setup.view));
+        let drains = setup.drains.0.clone();
+        let thread = std::thread::Builder::new().name("controller".into()).spawn(move || run(&setup))?;
+        Ok(Running { view, drains, stop, waker, thread: Some(thread) })
+    }
+
+    /// What drains hosts from other threads.
+    pub(crate) fn drainer(&self) -> Drainer {
+        Drainer { view: self.view(), drains: self.drains.clone(), waker: self.waker.clone() }
+    }
+
+    /// What other threads see of it.
+    pub(crate) fn view(&self) -> View {
+        Arc::clone(&self.view)
+    }
+
+    /// Whether it has ended by itself.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Ends it. Members of one beside the only balancer are told that the cluster ends; others go on, and look for the next.
+    pub(crate) fn stop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Setup {
+    fn new(config: &ClusterConfig, slices: usize, beside: bool) -> std::io::Result<Self> {
+        let silence = vireo_types::Duration::from(config.heartbeat * config.misses);
+        let replication = config.replication;
+        let replicas = if replication.is_on() { replication.replicas } else { 0 };
+        let settings = Settings {
+            hosts: config.hosts.into(),
+            most_hosts: config.address_parts,
+            replicas: vec![replicas; slices + 1],
+            silence,
+            patience: vireo_types::Duration(silence.0 * u64::from(crate::cluster::PATIENCE)),
+            listens: if beside { vireo_types::Duration(0) } else { LISTENS },
+        };
+        let (waker, stop) = (Waker::new()?, Arc::new(AtomicBool::new(false)));
+        let (view, drains) = (View::default(), bounded(DRAINS));
+        Ok(Setup { config: config.clone(), settings, waker, stop, view, drains, beside })
+    }
+
+    fn show(&self, map: Option<&Map>) {
+        // Poisoned by nobody: what is done under the lock does not panic.
+        if let Ok(mut view) = self.view.lock() {
+            *view = map.cloned().map(Box::new);
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+
+    /// Leads whenever the keeper says so, until it is stopped.
+    fn lead_in_turn(&self, keeper: Keeper) -> std::io::Result<()> {
+        let mut keeper = Some(keeper);
+        while let Some(kept) = keeper.take().filter(|_| !self.is_stopped()) {
+            let record = match kept.news.recv_timeout(STOPPED_WITHIN) {
+                Ok(News::Leads(record)) => *record,
+                Ok(News::Written(_) | News::Deposed(_)) | Err(RecvTimeoutError::Timeout) => {
+                    keeper = Some(kept);
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return Err(std::io::Error::other("its keeper has ended")),
+            };
+            let now = clock();
+            tracing::info!(
+                epoch = record.as_ref().and_then(|r| Some(r.map.as_ref()?.epoch())),
+                "this controller leads"
+            );
+            let controller = match record {
+                Some(record) => cluster::Controller::restore(self.settings.clone(), record, now),
+                None => cluster::Controller::new(self.settings.clone(), secrets(now), now),
+            };
+            let Some(listener) = self.listen()? else { return Ok(()) };
+            let mut shell = Shell::new(self, listener, controller, Some(kept))?;
+            self.show(shell.controller.map());
+            let end = shell.carry()?;
+            self.show(None);
+            keeper = shell.keeper.take();
+            if end == End::Deposed {
+                tracing::warn!("this controller leads no longer, and stands by");
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the first address that is to be had: one that is another machine's is not, and one where a controller was
+    /// stopped on this machine may not be yet.
+    fn listen(&self) -> std::io::Result<Option<TcpListener>> {
+        let until = std::time::Instant::now() + BOUND_WITHIN;
+        while !self.is_stopped() {
+            match TcpListener::bind(&self.config.controllers()[..]) {
+                Ok(listener) => return Ok(Some(listener)),
+                Err(error) if std::time::Instant::now() > until => return Err(error),
+                Err(_) => std::thread::sleep(STOPPED_WITHIN),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What a new cluster's hosts share.
+fn secrets(now: Instant) -> Secrets {
+    let mut tmsi_key = [0; 16];
+    rand::rng().fill_bytes(&mut tmsi_key);
+    Secrets { tmsi_key, recovery: recovery(now) }
+}
+
+#[derive(Debug)]
+struct Shell<'a> {
+    setup: &'a Setup,
+    listener: TcpListener,
+    epoll: OwnedFd,
+    /// By their tokens.
+    connections: BTreeMap<u64, Connection>,
+    /// The connection of each member that has one.
+    members: BTreeMap<Member, u64>,
+    next_token: u64,
+    controller: cluster::Controller,
+    /// Where maps are written; without one they hold at once.
+    keeper: Option<Keeper>,
+    /// The epoch that is being written.
+    writes: Option<u64>,
+    /// That of the last map that was told.
+    told: u64,
+    beaten: Instant,
+}
+
+impl<'a> Shell<'a> {
+    fn new(
+        setup: &'a Setup,
+        listener: TcpListener,
+        controller: cluster::Controller,
+        keeper: Option<Keeper>,
+    ) -> std::io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
+        epoll::add(&epoll, &setup.waker, epoll::EventData::new_u64(WAKER), epoll::EventFlags::IN)?;
+        tracing::info!(address = ?listener.local_addr().ok(), "the controller takes members");
+        Ok(Shell {
+            setup,
+            listener,
+            epoll,
+            connections: BTreeMap::new(),
+            members: BTreeMap::new(),
+            next_token: WAKER + 1,
+            controller,
+            keeper,
+            writes: None,
+            told: 0,
+            beaten: clock(),
+        })
+    }
+
+    fn run(mut self) -> std::io::Result<()> {
+        self.carry().map(|_| ())
+    }
+
+    fn carry(&mut self) -> std::io::Result<End> {
+        while !self.setup.is_stopped() {
+            self.turn()?;
+            if !self.hear_keeper() {
+                return Ok(End::Deposed);
+            }
+        }
+        if self.setup.beside {
+            let is_host = |connection: &&mut Connection| matches!(connection.member, Some(Member::Host(_)));
+            for connection in self.connections.values_mut().filter(is_host) {
+                connection.stream.put(&ToMember::Refused("the cluster's only balancer stops".into()));
+                let _ = connection.stream.flush();
+            }
+        }
+        Ok(End::Stopped)
+    }
+
+    /// Hears what is written; whether this controller still leads.
+    fn hear_keeper(&mut self) -> bool {
+        while let Some(news) = self.keeper.as_ref().and_then(|keeper| keeper.news.try_recv().ok()) {
+            match news {
+                News::Written(epoch) => {
+                    self.writes = None;
+                    self.controller.written(epoch);
+                    self.tell();
+                    self.flush();
+                }
+                News::Deposed(why) => {
+                    tracing::warn!(why, "this controller is deposed");
+                    return false;
+                }
+                News::Leads(_) => {}
+            }
+        }
+        true
+    }
+
+    fn turn(&mut self) -> std::io::Result<()> {
+        let mut events =
+            [const { epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) } }; 32];
+        let heartbeat = self.setup.config.heartbeat;
+        let due = vireo_types::Duration::from(heartbeat).0.saturating_sub(clock().since(self.beaten).0);
+        let wait = Duration::from_micros(due).min(heartbeat / 2);
+        let wait = rustix::event::Timespec { tv_sec: wait.as_secs() as _, tv_nsec: wait.subsec_nanos() as _ };
+        let ready = match epoll::wait(&self.epoll, &mut events[..], Some(&wait)) {
+            Ok(ready) => ready,
+            Err(rustix::io::Errno::INTR) => 0,
+            Err(error) => return Err(error.into()),
+        };
+        // Before anything that has happened: it sees whether it was held up itself.
+        let now = clock();
+        self.controller.wake(now);
+        for event in &events[..ready] {
+            match event.data.u64() {
+                LISTENER => self.accept(),
+                WAKER => self.setup.waker.clear(),
+                token => self.read(token, now),
+            }
+        }
+        self.join_waiting(now);
+        while let Ok(host) = self.setup.drains.1.try_recv() {
+            self.drain(host);
+        }
+        self.controller.look(now);
+        self.dismiss();
+        self.let_go();
+        self.write();
+        self.tell();
+        if now.since(self.beaten) >= vireo_types::Duration::from(heartbeat) {
+            self.beaten = now;
+            self.beat(now);
+        }
+        self.flush();
+        Ok(())
+    }
+
+    fn accept(&mut self) {
+        while let Ok((socket, peer)) = self.listener.accept() {
+            if self.connections.len() >= STRANGERS + self.members.len() {
+                tracing::warn!(%peer, "too many connections to the controller are of nobody who has joined");
+                continue;
+            }
+            let token = self.next_token;
+            self.next_token += 1;
+            let stream = Stream::new(socket, Role::Controller, &[Role::Host, Role::Balancer]).and_then(|stream| {
+                epoll::add(&self.epoll, stream.fd(), epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
+                Ok(stream)
+            });
+            match stream {
+                Ok(stream) => drop(self.connections.insert(token, Connection::new(stream, clock()))),
+                Err(error) => tracing::warn!(%peer, %error, "a connection to the controller"),
+            }
+        }
+    }
+
+    /// Takes what somebody has said.
+    fn read(&mut self, token: u64, now: Instant) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let mut said = Vec::new();
+        let heard = connection.read(&mut said);
+        if let Some(member) = connection.member {
+            self.controller.heard(member, now);
+        }
+        for message in said {
+            self.said(token, message, now);
+        }
+        if let Err(error) = heard {
+            self.lose(token, &error);
+        }
+    }
+
+    fn said(&mut self, token: u64, message: ToController, now: Instant) {
+        let Some(connection) = self.connections.get_mut(&token).filter(|connection| !connection.refused) else {
+            return;
+        };
+        match (message, connection.member) {
+            (join @ (ToController::Host { .. } | ToController::Balancer { .. }), None) => {
+                connection.join = Some(join);
+                self.join(token, now);
+            }
+            (ToController::Ready, Some(member)) => {
+                if self.controller.is_ready(member) == Some(false) {
+                    tracing::info!(?member, "a member is ready");
+                }
+                self.controller.ready(member, now);
+            }
+            (ToController::Unheard(hosts), Some(Member::Balancer(balancer))) => {
+                self.controller.unheard(balancer, hosts);
+            }
+            (ToController::CaughtUp { epoch, host }, Some(Member::Host(owner))) => {
+                self.controller.caught_up(owner, epoch, host);
+            }
+            (ToController::Leave, Some(Member::Host(host))) => self.drain(host),
+            (ToController::Beat | ToController::Report { .. }, Some(_)) => {}
+            (message, member) => {
+                tracing::warn!(?member, ?message, "something that is not this member's to say");
+                self.lose(token, &FrameError::Message);
+            }
+        }
+    }
+
+    /// Those who came too early ask again.
+    fn join_waiting(&mut self, now: Instant) {
+        let waiting: Vec<u64> =
+            self.connections.iter().filter(|(_, c)| c.join.is_some()).map(|(token, _)| *token).collect();
+        waiting.into_iter().for_each(|token| self.join(token, now));
+    }
+
+    fn join(&mut self, token: u64, now: Instant) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let role = connection.stream.role();
+        let joined = match &connection.join {
+            Some(ToController::Host { copies, past }) if role == Some(Role::Host) => {
+                let past = past.as_deref().cloned();
+                self.controller.join_host(*copies, past, now).map(Member::Host)
+            }
+            Some(ToController::Balancer { address, past }) if role == Some(Role::Balancer) => {
+                let past = past.as_deref().cloned();
+                self.controller.join_balancer(*address, past, now).map(Member::Balancer)
+            }
+            Some(_) => return self.lose(token, &FrameError::Message),
+            None => return,
+        };
+        let member = match joined {
+            Ok(member) => member,
+            Err(Refusal::NotYet) => return,
+            Err(why) => {
+                tracing::warn!(peer = ?connection.stream.peer(), %why, "somebody may not join");
+                return connection.refuse(why.to_string());
+            }
+        };
+        let again = connection.join.take().is_some_and(|join| match join {
+            ToController::Host { past, .. } => past.is_some(),
+            ToController::Balancer { past, .. } => past.is_some(),
+            _ => false,
+        });
+        connection.member = Some(member);
+        let welcome = self.welcome(member);
+        if let Some(connection) = self.connections.get_mut(&token) {
+            connection.stream.put(&welcome);
+            if let Some(map) = self.controller.map() {
+                connection.stream.put(&ToMember::Map(Box::new(map.clone())));
+            }
+            tracing::info!(?member, again, peer = ?connection.stream.peer(), "a member joins");
+        }
+        // An earlier connection of the same member has ended without that having been seen.
+        if let Some(earlier) = self.members.insert(member, token) {
+            self.close(earlier);
+        }
+    }
+
+    fn welcome(&self, member: Member) -> ToMember {
+        let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
+        let Secrets { tmsi_key, recovery } = self.controller.secrets();
+        let heartbeat = (millis(self.setup.config.heartbeat), self.setup.config.misses);
+        match member {
+            Member::Host(host) => ToMember::Welcome(Welcome {
+                host,
+                tmsi_key,
+                part: (host.0, self.setup.config.address_parts),
+                heartbeat,
+                report: millis(self.setup.config.report),
+                recovery,
+            }),
+            Member::Balancer(balancer) => ToMember::Seat(Seat { balancer, tmsi_key, recovery, heartbeat }),
+        }
+    }
+
+    /// A connection is over.
+    fn lose(&mut self, token: u64, why: &FrameError) {
+        let Some(member) = self.close(token) else { return };
+        // It may have another one by now.
+        if self.members.get(&member) == Some(&token) {
+            self.members.remove(&member);
+            tracing::warn!(?member, %why, "the connection of a member is over");
+            self.controller.lost(member);
+        }
+    }
+
+    fn close(&mut self, token: u64) -> Option<Member> {
+        let connection = self.connections.remove(&token)?;
+        let _ = epoll::delete(&self.epoll, connection.stream.fd());
+        connection.member
+    }
+
+    /// Sends those away whom the others go on without.
+    fn dismiss(&mut self) {
+        for (member, why) in self.controller.take_dismissed() {
+            tracing::warn!(?member, %why, "a member is taken for dead");
+            let Some(token) = self.members.remove(&member) else { continue };
+            if let Some(connection) = self.connections.get_mut(&token) {
+                connection.refuse(why.to_string());
+                let _ = connection.stream.flush();
+            }
+            self.close(token);
+        }
+    }
+
+    fn drain(&mut self, host: HostId) {
+        if self.controller.drain(host) {
+            tracing::info!(host = host.0, "a host is to leave: others get its UEs");
+        }
+    }
+
+    /// Hosts that have nothing any more may end.
+    fn let_go(&mut self) {
+        for host in self.controller.take_left() {
+            tracing::info!(host = host.0, "a host leaves");
+            let Some(token) = self.members.remove(&Member::Host(host)) else { continue };
+            if let Some(connection) = self.connections.get_mut(&token) {
+                connection.stream.put(&ToMember::Left);
+                // A member no longer: it ends this connection itself.
+                (connection.member, connection.since) = (None, clock());
+            }
+        }
+    }
+
+    /// Writes what is to hold, and tells it when it is written.
+    fn write(&mut self) {
+        if self.writes.is_some() {
+            return;
+        }
+        let Some(record) = self.controller.to_write() else { return };
+        let epoch = record.map.as_ref().map_or(0, Map::epoch);
+        match &self.keeper {
+            Some(keeper) => {
+                keeper.write(record);
+                self.writes = Some(epoch);
+            }
+            None => {
+                self.controller.written(epoch);
+            }
+        }
+    }
+
+    /// Tells the map that holds, if it was not told. It may be one that a member has brought.
+    fn tell(&mut self) {
+        let Some(map) = self.controller.map().filter(|map| map.epoch() != self.told) else { return };
+        self.told = map.epoch();
+        let (epoch, hosts, balancers) = (map.epoch(), map.hosts.len(), map.balancers.len());
+        tracing::info!(epoch, hosts, balancers, "a new epoch");
+        self.setup.show(Some(map));
+        let message = ToMember::Map(Box::new(map.clone()));
+        for token in self.members.values() {
+            if let Some(connection) = self.connections.get_mut(token) {
+                connection.stream.put(&message);
+            }
+        }
+    }
+
+    fn beat(&mut self, now: Instant) {
+        let mut late = Vec::new();
+        for (token, connection) in &mut self.connections {
+            match connection.member {
+                Some(_) => {
+                    connection.stream.put(&ToMember::Beat);
+                }
+                None if now.since(connection.since) > PATIENCE => late.push(*token),
+                None => {}
+            }
+        }
+        for token in late {
+            self.close(token);
+        }
+    }
+
+    fn flush(&mut self) {
+        let mut over = Vec::new();
+        for (token, connection) in &mut self.connections {
+            match connection.flush(&self.epoll, *token) {
+                Err(error) => over.push((*token, error)),
+                Ok(()) if connection.refused && connection.stream.unsent() == 0 => {
+                    over.push((*token, FrameError::Refused("it was refused".into())));
+                }
+                Ok(()) => {}
+            }
+        }
+        over.into_iter().for_each(|(token, error)| self.lose(token, &error));
+    }
+}

@@ -1,0 +1,337 @@
+//! Which RAN nodes there are, by which associations each is reached, and which UEs are connected by it: plain data.
+//!
+//! A node is known by the association on which it has set NG up, also when that one is gone and others carry it: this
+//! number names the node's life, and is what contexts have. What the node is sent goes by an association that is up.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::net::SocketAddr;
+use vireo_core::ran::RanNode;
+use vireo_store::region::Slot;
+use vireo_types::{AssocId, GnbId};
+
+/// An association that is up.
+#[derive(Debug)]
+struct Link {
+    peer: SocketAddr,
+    /// The node that it is of; `None` before NG Setup or the RAN Configuration Update that binds it.
+    node: Option<AssocId>,
+    /// The node that it has said to be of, of which nothing is known here: of several hosts one may hear of a node's
+    /// associations in another order than they came up.
+    claimed: Option<GnbId>,
+}
+
+/// A node that has NG set up.
+#[derive(Debug)]
+pub(in crate::host) struct Node {
+    pub(in crate::host) record: RanNode,
+    /// Its associations that are up, at least one, the oldest first.
+    associations: Vec<AssocId>,
+    /// The peer of the first.
+    pub(in crate::host) peer: SocketAddr,
+    pub(in crate::host) ues: FxHashSet<Slot>,
+    /// UEs that were heard last by another association than the first: what is sent to them goes there (TS 23.501
+    /// 5.21.1.3).
+    by: FxHashMap<Slot, AssocId>,
+}
+
+impl Node {
+    /// How many associations it has.
+    pub(in crate::host) fn associations(&self) -> usize {
+        self.associations.len()
+    }
+}
+
+/// A node that is no more.
+#[derive(Debug)]
+pub(super) struct Gone {
+    /// Its number.
+    pub(super) node: AssocId,
+    pub(super) name: String,
+    /// Who was connected by it.
+    pub(super) ues: Vec<Slot>,
+    /// Associations of it that are still up.
+    pub(super) left: Vec<AssocId>,
+}
+
+/// What the end of an association means.
+#[derive(Debug)]
+pub(super) enum Lost {
+    /// It was of no node.
+    Nothing,
+    /// Its node goes on with so many others.
+    Fewer(usize),
+    /// It was the last of its node.
+    Last(Gone),
+}
+
+/// All associations and nodes.
+#[derive(Debug, Default)]
+pub(in crate::host) struct Nodes {
+    links: FxHashMap<AssocId, Link>,
+    here: FxHashMap<AssocId, Node>,
+    /// UEs who are still to be told that their node is gone.
+    pub(super) gone: Vec<(AssocId, Vec<Slot>)>,
+}
+
+impl Nodes {
+    /// An association came up.
+    pub(in crate::host) fn up(&mut self, assoc: AssocId, peer: SocketAddr) {
+        tracing::info!(assoc = assoc.0, %peer, "a RAN node is connected");
+        self.links.insert(assoc, Link { peer, node: None, claimed: None });
+    }
+
+    /// Whether UEs are still to be told that their node is gone.
+    pub(in crate::host) fn is_disconnecting(&self) -> bool {
+        !self.gone.is_empty()
+    }
+
+    /// The node of an association.
+    pub(in crate::host) fn of(&self, assoc: AssocId) -> Option<AssocId> {
+        self.links.get(&assoc)?.node
+    }
+
+    /// Whether there is such an association.
+    pub(super) fn is_up(&self, assoc: AssocId) -> bool {
+        self.links.contains_key(&assoc)
+    }
+
+    /// The node that has this identity.
+    pub(super) fn find(&self, id: GnbId) -> Option<AssocId> {
+        self.here.iter().find(|(_, node)| node.record.id == id).map(|(number, _)| *number)
+    }
+
+    /// How many nodes have NG set up.
+    pub(in crate::host) fn set_up(&self) -> usize {
+        self.here.len()
+    }
+
+    /// The nodes by their numbers.
+    pub(in crate::host) fn iter(&self) -> impl Iterator<Item = (AssocId, &Node)> {
+        self.here.iter().map(|(number, node)| (*number, node))
+    }
+
+    pub(in crate::host) fn get(&self, node: AssocId) -> Option<&Node> {
+        self.here.get(&node)
+    }
+
+    /// The association by which a node is sent something, about a UE if it is about one. `None`: there is no such node
+    /// any more.
+    pub(in crate::host) fn way(&self, node: AssocId, ue: Option<Slot>) -> Option<AssocId> {
+        let node = self.here.get(&node)?;
+        ue.and_then(|ue| node.by.get(&ue)).or(node.associations.first()).copied()
+    }
+
+    /// A UE was heard by an association of a node: what goes to it takes that one from now on.
+    pub(in crate::host) fn heard(&mut self, node: AssocId, by: AssocId, ue: Slot) {
+        let Some(node) = self.here.get_mut(&node) else { return };
+        if node.associations.first() != Some(&by) {
+            node.by.insert(ue, by);
+        } else if !node.by.is_empty() {
+            node.by.remove(&ue);
+        }
+    }
+
+    /// What a node has said of itself has changed.
+    pub(super) fn record(&mut self, node: AssocId, record: RanNode) {
+        if let Some(node) = self.here.get_mut(&node) {
+            node.record = record;
+        }
+    }
+
+    /// An association has said that it is of a node that is not known: it is bound when that one is.
+    pub(super) fn claim(&mut self, assoc: AssocId, id: GnbId) {
+        if let Some(link) = self.links.get_mut(&assoc) {
+            link.claimed = Some(id);
+        }
+    }
+
+    /// A further association is one of this node's.
+    pub(super) fn bind(&mut self, assoc: AssocId, number: AssocId) {
+        let (Some(link), Some(node)) = (self.links.get_mut(&assoc), self.here.get_mut(&number)) else { return };
+        link.node = Some(number);
+        if !node.associations.contains(&assoc) {
+            node.associations.push(assoc);
+        }
+    }
+
+    /// A node has set NG up on an association: a life of it begins. Gives what ends by that: an earlier life of the node,
+    /// and what the association was of before.
+    pub(super) fn begin(&mut self, assoc: AssocId, record: RanNode) -> Vec<Gone> {
+        let Some(link) = self.links.get(&assoc) else { return Vec::new() };
+        let (peer, before) = (link.peer, link.node);
+        let same = |(number, node): &(&AssocId, &Node)| {
+            **number == assoc || Some(**number) == before || node.record.id == record.id
+        };
+        let earlier: Vec<AssocId> = self.here.iter().filter(same).map(|(number, _)| *number).collect();
+        let mut ended = Vec::new();
+        for number in earlier {
+            let Some(node) = self.here.remove(&number) else { continue };
+            let left: Vec<AssocId> = node.associations.iter().copied().filter(|old| *old != assoc).collect();
+            // They end: nothing more is heard by them.
+            self.links.retain(|assoc, _| !left.contains(assoc));
+            ended.push(Gone { node: number, name: node.record.name, ues: node.ues.into_iter().collect(), left });
+        }
+        if let Some(link) = self.links.get_mut(&assoc) {
+            link.node = Some(assoc);
+        }
+        let claims =
+            |(of, link): (&AssocId, &Link)| (link.node.is_none() && link.claimed == Some(record.id)).then_some(*of);
+        let claimed: Vec<AssocId> = self.links.iter().filter_map(claims).collect();
+        let (ues, by) = (FxHashSet::default(), FxHashMap::default());
+        self.here.insert(assoc, Node { record, associations: vec![assoc], peer, ues, by });
+        claimed.into_iter().for_each(|further| self.bind(further, assoc));
+        ended
+    }
+
+    /// An association is gone, or void if its peer has restarted it.
+    pub(super) fn lost(&mut self, assoc: AssocId, restarted: bool) -> Lost {
+        let number = match restarted {
+            true => self.links.get_mut(&assoc).and_then(|link| {
+                link.claimed = None;
+                link.node.take()
+            }),
+            false => self.links.remove(&assoc).and_then(|link| link.node),
+        };
+        let Some(number) = number else { return Lost::Nothing };
+        let Some(node) = self.here.get_mut(&number) else { return Lost::Nothing };
+        node.associations.retain(|of| *of != assoc);
+        node.by.retain(|_, by| *by != assoc);
+        if let Some(peer) = node.associations.first().and_then(|first| self.links.get(first)).map(|link| link.peer) {
+            node.peer = peer;
+            return Lost::Fewer(node.associations.len());
+        }
+        let Some(node) = self.here.remove(&number) else { return Lost::Nothing };
+        let ues = node.ues.into_iter().collect();
+        Lost::Last(Gone { node: number, name: node.record.name, ues, left: Vec::new() })
+    }
+
+    /// A UE has other connections than before: it has two of them while it is handed over.
+    pub(super) fn moved(&mut self, slot: Slot, old: [Option<AssocId>; 2], new: [Option<AssocId>; 2]) {
+        if old == new {
+            return;
+        }
+        for number in old.into_iter().flatten() {
+            if let Some(node) = self.here.get_mut(&number) {
+                node.ues.remove(&slot);
+                if !new.contains(&Some(number)) {
+                    node.by.remove(&slot);
+                }
+            }
+        }
+        for number in new.into_iter().flatten() {
+            if let Some(node) = self.here.get_mut(&number) {
+                node.ues.insert(slot);
+            }
+        }
+    }
+
+    /// The UEs that are connected by a node.
+    pub(super) fn ues(&self, node: AssocId) -> Vec<Slot> {
+        self.here.get(&node).map(|n| n.ues.iter().copied().collect()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vireo_store::region::{Region, RegionConfig};
+    use vireo_types::Ltmsi;
+
+    fn record(id: u32) -> RanNode {
+        let id = GnbId { plmn: "99970".parse().expect("a PLMN"), id, bits: 24 };
+        RanNode { id, name: format!("gnb-{}", id.id), areas: Vec::new() }
+    }
+
+    fn slots() -> [Slot; 2] {
+        let region = Region::create(RegionConfig::new(4, 2, 32 << 20)).expect("a region");
+        let mut host = region.join(0).expect("a place");
+        [1, 2].map(|ltmsi| host.insert(Ltmsi::from_raw(ltmsi)).expect("room"))
+    }
+
+    /// gNB 7 with NG set up on association 1, two UEs connected.
+    fn nodes(ues: &[Slot]) -> Nodes {
+        let mut nodes = Nodes::default();
+        for assoc in 1..=4 {
+            nodes.up(AssocId(assoc), SocketAddr::from(([10, 0, 0, assoc as u8], 38412)));
+        }
+        assert!(nodes.begin(AssocId(1), record(7)).is_empty());
+        for ue in ues {
+            nodes.moved(*ue, [None; 2], [Some(AssocId(1)), None]);
+        }
+        nodes
+    }
+
+    #[test]
+    fn a_node_lives_as_long_as_one_of_its_associations() {
+        let ues = slots();
+        let mut nodes = nodes(&ues);
+        assert_eq!(nodes.of(AssocId(2)), None);
+        let number = nodes.find(record(7).id).expect("it has set NG up");
+        nodes.bind(AssocId(2), number);
+        nodes.heard(number, AssocId(2), ues[0]);
+        let ways = |nodes: &Nodes| ues.map(|ue| nodes.way(number, Some(ue)));
+        assert_eq!(ways(&nodes), [Some(AssocId(2)), Some(AssocId(1))], "by the one that it was heard by");
+        assert!(matches!(nodes.lost(AssocId(1), false), Lost::Fewer(1)));
+        assert_eq!((nodes.of(AssocId(2)), nodes.set_up()), (Some(AssocId(1)), 1), "it keeps its number");
+        assert_eq!(ways(&nodes), [Some(AssocId(2)); 2]);
+        assert_eq!(nodes.ues(number).len(), 2);
+        assert_eq!(nodes.get(number).map(|node| node.peer.to_string()), Some("10.0.0.2:38412".into()));
+        let Lost::Last(gone) = nodes.lost(AssocId(2), false) else { panic!("that was the last") };
+        assert_eq!((gone.node, gone.ues.len(), gone.left.len()), (AssocId(1), 2, 0));
+        assert_eq!((nodes.way(number, None), nodes.set_up()), (None, 0));
+        assert!(matches!(nodes.lost(AssocId(2), false), Lost::Nothing));
+    }
+
+    #[test]
+    fn a_ue_goes_back_to_the_first_association_when_it_is_heard_there_or_the_other_ends() {
+        let ues = slots();
+        let mut nodes = nodes(&ues);
+        nodes.bind(AssocId(2), AssocId(1));
+        nodes.heard(AssocId(1), AssocId(2), ues[0]);
+        nodes.heard(AssocId(1), AssocId(1), ues[0]);
+        assert_eq!(nodes.way(AssocId(1), Some(ues[0])), Some(AssocId(1)));
+        nodes.heard(AssocId(1), AssocId(2), ues[1]);
+        assert!(matches!(nodes.lost(AssocId(2), true), Lost::Fewer(1)));
+        assert_eq!((nodes.way(AssocId(1), Some(ues[1])), nodes.of(AssocId(2))), (Some(AssocId(1)), None));
+        // It is up again, and may be bound again.
+        nodes.bind(AssocId(2), AssocId(1));
+        assert_eq!(nodes.of(AssocId(2)), Some(AssocId(1)));
+    }
+
+    #[test]
+    fn an_association_may_be_heard_of_before_its_node() {
+        let mut nodes = nodes(&[]);
+        nodes.claim(AssocId(2), record(8).id);
+        nodes.claim(AssocId(4), record(9).id);
+        assert_eq!(nodes.of(AssocId(2)), None);
+        nodes.begin(AssocId(3), record(8));
+        assert_eq!([2, 3, 4].map(|assoc| nodes.of(AssocId(assoc))), [Some(AssocId(3)), Some(AssocId(3)), None]);
+        assert_eq!(nodes.get(AssocId(3)).map(Node::associations), Some(2));
+        // A void association has said nothing.
+        assert!(matches!(nodes.lost(AssocId(4), true), Lost::Nothing));
+        nodes.begin(AssocId(1), record(9));
+        assert_eq!(nodes.of(AssocId(4)), None);
+    }
+
+    #[test]
+    fn ng_setup_ends_every_earlier_life_of_the_node() {
+        let ues = slots();
+        let mut nodes = nodes(&ues);
+        nodes.bind(AssocId(2), AssocId(1));
+        let ended = nodes.begin(AssocId(3), record(7));
+        assert_eq!(ended.len(), 1);
+        assert_eq!((ended[0].node, ended[0].ues.len()), (AssocId(1), 2));
+        assert_eq!(ended[0].left, [AssocId(1), AssocId(2)]);
+        assert_eq!([1, 2, 3].map(|assoc| nodes.of(AssocId(assoc))), [None, None, Some(AssocId(3))]);
+        // On a further association: of the old life this one alone is left.
+        nodes.bind(AssocId(4), AssocId(3));
+        let ended = nodes.begin(AssocId(4), record(7));
+        assert_eq!((ended[0].node, ended[0].left.as_slice()), (AssocId(3), &[AssocId(3)][..]));
+        // Again on the same one: the number stays, the UEs do not.
+        nodes.moved(ues[0], [None; 2], [Some(AssocId(4)), None]);
+        let ended = nodes.begin(AssocId(4), record(8));
+        assert_eq!((ended[0].node, ended[0].ues.len(), ended[0].left.len()), (AssocId(4), 1, 0));
+        assert!(nodes.ues(AssocId(4)).is_empty());
+        assert_eq!((nodes.find(record(7).id), nodes.find(record(8).id)), (None, Some(AssocId(4))));
+    }
+}

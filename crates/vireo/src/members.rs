@@ -1,0 +1,81 @@
+//! `vireo cluster`: asks a cluster's controller over its API who is in it, and has hosts leave.
+
+use crate::cli::Failure;
+use crate::status::{Answer, ask, fetch, table};
+use clap::Subcommand;
+use vireo_node::api::{BalancerStatus, HostStatus, Status};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The API of the controller, or of a balancer
+    #[arg(long, global = true, value_name = "URL", default_value = "http://127.0.0.1:9090")]
+    api: String,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show the hosts and the balancers of the map that holds
+    Status,
+    /// Have a host give its UEs to others and leave: nothing is lost by it
+    Drain {
+        /// The host's number
+        #[arg(value_name = "HOST")]
+        host: u16,
+    },
+}
+
+/// Does what `vireo cluster` was asked.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    match args.command {
+        Command::Status => {
+            let body = fetch(&args.api, "/status?limit=0")?;
+            let status: Status = serde_json::from_str(&body)
+                .map_err(|e| Failure(format!("{} does not answer like this version of vireo ({e})", args.api)))?;
+            print!("{}", render(&status));
+            Ok(())
+        }
+        Command::Drain { host } => match ask(&args.api, "POST", &format!("/cluster/drain?host={host}"))? {
+            Answer { status: 202, .. } => {
+                println!("host {host} gives its UEs to others and leaves: see `vireo cluster status`");
+                Ok(())
+            }
+            Answer { line, body, .. } => Err(Failure(format!("{} answers '{line}' {}", args.api, body.trim()))),
+        },
+    }
+}
+
+fn render(status: &Status) -> String {
+    let Some(first) = status.hosts.first() else {
+        return "no map holds: too few hosts have joined, or no balancer, or this controller stands by\n".into();
+    };
+    let mut text =
+        format!("epoch {}: {} hosts, {} balancers\n", first.epoch, status.hosts.len(), status.balancers.len());
+    let host =
+        |h: &HostStatus| vec![h.host.to_string(), h.address.clone(), h.buckets.to_string(), h.replicas.to_string()];
+    table(&mut text, &["HOST", "COPIES AT", "BUCKETS", "REPLICAS"], status.hosts.iter().map(host));
+    let balancer = |b: &BalancerStatus| {
+        let n4 = if b.holds_n4 { "talks to UPFs" } else { "" };
+        vec![b.balancer.to_string(), b.address.clone(), n4.to_owned()]
+    };
+    table(&mut text, &["BALANCER", "HOSTS AT", "N4"], status.balancers.iter().map(balancer));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_told_with_what_they_have() {
+        assert!(render(&Status::default()).starts_with("no map holds"));
+        let host = HostStatus { host: 2, address: "10.0.0.2:7".into(), buckets: 5, replicas: 6, epoch: 9 };
+        let balancer = BalancerStatus { balancer: 1, address: "10.0.0.9:8".into(), holds_n4: true };
+        let text = render(&Status { hosts: vec![host], balancers: vec![balancer], ..Status::default() });
+        assert!(text.starts_with("epoch 9: 1 hosts, 1 balancers\n"), "{text}");
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert!(lines.contains(&vec!["2", "10.0.0.2:7", "5", "6"]), "{text}");
+        assert!(lines.contains(&vec!["1", "10.0.0.9:8", "talks", "to", "UPFs"]), "{text}");
+    }
+}

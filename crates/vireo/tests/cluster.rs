@@ -1,0 +1,189 @@
+//! A cluster as its operator runs it: a controller, two balancers and two hosts, each a process of its own. The controller dies
+//! and comes back, a balancer dies, a host dies; UEs are served by whoever is left.
+
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
+const K: &str = "465B5CE8B199B49FAA5F0A2EE238A6BC";
+const OPC: &str = "E8ED289DEBA952E4283B54E88E6183CA";
+/// UEs of each run of the emulator, which are others each time.
+const UES: u64 = 4;
+const WITHIN: Duration = Duration::from_secs(30);
+
+/// A port that nobody has now. Another process could take it before the cluster does; then that says so and exits.
+fn free_udp_port() -> u16 {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a UDP port");
+    socket.local_addr().expect("an address").port()
+}
+
+fn free() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a TCP port");
+    listener.local_addr().expect("an address")
+}
+
+/// A process of the cluster. Dropped, it is killed.
+struct Part {
+    process: Child,
+    api: SocketAddr,
+    log: PathBuf,
+    /// Of a balancer: the UDP port that SCTP is in.
+    udp: u16,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Part {
+    fn kill(&mut self) {
+        self.process.kill().expect("it is there");
+        self.process.wait().expect("it ends");
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// How many hosts and balancers it says that there are, and of which epoch the map is.
+    fn members(&self) -> Option<(usize, usize, u64)> {
+        let mut stream = TcpStream::connect(self.api).ok()?;
+        write!(stream, "GET /status?limit=0 HTTP/1.0\r\nHost: {}\r\n\r\n", self.api).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let status: Value = serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()?;
+        let count = |name: &str| status[name].as_array().map_or(0, Vec::len);
+        Some((count("hosts"), count("balancers"), status["hosts"][0]["epoch"].as_u64().unwrap_or(0)))
+    }
+
+    /// Waits until there are so many hosts and balancers; the epoch.
+    fn wait_for(&self, hosts: usize, balancers: usize) -> u64 {
+        let deadline = Instant::now() + WITHIN;
+        loop {
+            let members = self.members();
+            if let Some((_, _, epoch)) = members.filter(|(h, b, _)| (*h, *b) == (hosts, balancers)) {
+                return epoch;
+            }
+            assert!(Instant::now() < deadline, "{members:?}, not {hosts} and {balancers}:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// The cluster.
+struct Cluster {
+    directory: tempfile::TempDir,
+    controller: Part,
+    balancers: Vec<Part>,
+    hosts: Vec<Part>,
+    /// Emulators that have run.
+    runs: u64,
+}
+
+fn start(directory: &Path, name: &str, role: &str, variables: &[(&str, String)]) -> Part {
+    let (api, log) = (free(), directory.join(name));
+    let file = File::options().create(true).append(true).open(&log).expect("a log");
+    let process = Command::new(VIREO)
+        .args([role, "--config"])
+        .arg(directory.join("vireo.toml"))
+        .envs(variables.iter().map(|(name, value)| (*name, value)))
+        .env("VIREO_API__LISTEN", api.to_string())
+        .stdin(Stdio::null())
+        .stdout(file.try_clone().expect("a descriptor"))
+        .stderr(file)
+        .spawn()
+        .expect("it starts");
+    Part { process, api, log, udp: 0 }
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (path, database) = (directory.path(), directory.path().join("subscribers.db"));
+        let config = format!(
+            "[n2]\ndriver = \"userspace-udp\"\n[n4]\nlisten = \"127.0.0.1:{}\"\n[upf]\nenabled = false\n\
+             [[external-upf]]\nn4 = \"127.0.0.1:{}\"\n[cluster]\ncontroller = \"{}\"\nhosts = 2\n\
+             misses = 20\n\
+             [replication]\nmode = \"hot\"\n[pools]\nkey = \"wildcard\"\nworkers = 1\nidle = 0\n\
+             [subscribers]\ndatabase = \"{}\"\n[slice.default]\nsnssai = {{ sst = 1 }}\n",
+            free_udp_port(),
+            free_udp_port(),
+            free(),
+            database.display(),
+        );
+        fs::write(path.join("vireo.toml"), config).expect("a configuration");
+        let added = Command::new(VIREO)
+            .args(["subscriber", "--database"])
+            .arg(&database)
+            .args(["add", "--imsi", "999700000000001", "--k", K, "--opc", OPC, "--count", "100"])
+            .output()
+            .expect("vireo subscriber runs");
+        assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+        let controller = start(path, "controller", "controller", &[]);
+        let balancers = (0..2).map(|n| {
+            let udp = free_udp_port();
+            let variables = [
+                ("VIREO_N2__UDP_PORT", udp.to_string()),
+                ("VIREO_N4__LISTEN", format!("127.0.0.1:{}", free_udp_port())),
+                ("VIREO_CLUSTER__BALANCER", free().to_string()),
+            ];
+            let mut part = start(path, &format!("balancer-{n}"), "balancer", &variables);
+            part.udp = udp;
+            part
+        });
+        let balancers = balancers.collect();
+        let hosts = (0..2).map(|n| start(path, &format!("host-{n}"), "host", &[])).collect();
+        Cluster { directory, controller, balancers, hosts, runs: 0 }
+    }
+
+    /// UEs register by a balancer and leave.
+    fn serves(&mut self, balancer: usize) {
+        let first = 999_700_000_000_001 + self.runs * UES;
+        self.runs += 1;
+        let udp = self.balancers[balancer].udp.to_string();
+        let (ues, first) = (UES.to_string(), first.to_string());
+        let emulated = Command::new(VIREO)
+            .args(["emulate", "--core", "127.0.0.1", "--sctp", "userspace-udp", "--sctp-udp-peer-port", &udp])
+            .args(["--scenario", "register", "--ues", &ues, "--imsi", &first, "--k", K, "--opc", OPC])
+            .output()
+            .expect("vireo emulate runs");
+        let said = [emulated.stdout, emulated.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(emulated.status.success(), "{said}\n{}", self.logs());
+    }
+
+    fn logs(&self) -> String {
+        let parts = self.balancers.iter().chain(&self.hosts).chain([&self.controller]);
+        parts.map(|part| format!("-- {}\n{}", part.log.display(), part.log())).collect()
+    }
+}
+
+#[test]
+fn ues_are_served_without_a_controller_by_whichever_balancers_and_hosts_are_left() {
+    let mut cluster = Cluster::start();
+    let epoch = cluster.balancers.iter().map(|balancer| balancer.wait_for(2, 2)).max();
+    cluster.serves(0);
+    cluster.serves(1);
+
+    cluster.controller.kill();
+    cluster.serves(0);
+    cluster.serves(1);
+    cluster.controller = start(cluster.directory.path(), "controller", "controller", &[]);
+    assert_eq!(Some(cluster.controller.wait_for(2, 2)), epoch, "it has learnt what there is, and nothing has changed");
+
+    cluster.balancers[0].kill();
+    cluster.balancers[1].wait_for(2, 1);
+    cluster.serves(1);
+
+    cluster.hosts[0].kill();
+    cluster.balancers[1].wait_for(1, 1);
+    cluster.serves(1);
+}
