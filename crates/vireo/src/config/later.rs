@@ -12,7 +12,7 @@ const SLICE_KEYS: [&str; 1] = ["replicas"];
 const VALUES: [(&str, &str, &[&str], &str); 3] = [
     ("datapath", "driver", &["memory"], "\"sockets\", \"xdp\", \"af-packet\", \"af-xdp\""),
     ("pools", "key", &["function"], "\"slice,procedure\", \"wildcard\""),
-    ("state", "location", &["redis", "redis-cluster", "mongodb"], "\"shm\", \"memory\""),
+    ("state", "location", &["redis-cluster", "mongodb"], "\"shm\", \"memory\", \"redis\""),
 ];
 
 /// What of the configuration is not implemented yet.

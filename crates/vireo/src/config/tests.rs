@@ -315,11 +315,15 @@ fn a_wrong_value_is_refused_with_its_key_and_what_is_allowed() {
 fn what_is_not_implemented_is_refused_by_name() {
     for (text, key) in [
         ("pools.key = 'function'", "pools.key: \"function\" is not implemented in this release; allowed: \"slice,pro"),
-        ("state.location = 'redis'", "state.location: \"redis\" is not implemented in this release"),
+        ("state.location = 'mongodb'", "state.location: \"mongodb\" is not implemented in this release"),
+        ("state.database = 'localhost'", "state.database: a URL is allowed"),
         ("state.preset = 'transactional'", "state.preset: not implemented in this release"),
         ("replication.mode = 'warm'", "replication.mode: \"warm\" is not allowed; allowed: none, cold, hot"),
         ("replication.replicas = 3", "replication.replicas: 0 to 2 is allowed"),
-        ("replication.mode = 'hot'\nstate.location = 'memory'", "replication.mode: contexts in workers' own memory"),
+        (
+            "replication.mode = 'hot'\nstate.location = 'memory'",
+            "replication.mode: contexts that are not in shared memory",
+        ),
         ("steering.inter = 'best'", "steering.inter: \"best\" is not allowed; allowed: skewed-ch, consistent-hash, "),
         ("cluster.balancer = '0.0.0.0:7770'", "cluster.balancer: hosts find the balancer by it"),
         ("cluster.hosts = 17", "cluster.hosts: 1 to cluster.address-parts is allowed"),
