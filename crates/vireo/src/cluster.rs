@@ -11,6 +11,7 @@ use std::time::Duration;
 use vireo_node::cluster::{BalancerConfig, BalancerNode, ControllerConfig, ControllerNode, HostNode, HostNodeConfig};
 use vireo_node::host::HostConfig;
 use vireo_node::metrics::Metrics;
+use vireo_node::upf::UpfHandle;
 use vireo_subscribers::Store;
 
 #[derive(Debug, clap::Args)]
@@ -28,21 +29,12 @@ pub(crate) fn balancer(args: &Args) -> Result<(), Failure> {
     let mut signals = runtime.block_on(async { Signals::new() })?;
     let metrics = Arc::new(Metrics::new());
     log_of_data_workers(config.upf.as_mut(), &config.log);
-    let upf = config.upf.map(vireo_node::upf::start).transpose()?.map(Arc::new);
+    let upf = config.upf.take().map(vireo_node::upf::start).transpose()?.map(Arc::new);
     if let Some(upf) = &upf {
         upf.publish(metrics.upf());
     }
     let hosts = config.cluster.hosts;
-    let settings = BalancerConfig {
-        core: config.core,
-        slices: config.slices,
-        n2: config.n2,
-        n4: config.n4,
-        api: config.api,
-        cluster: config.cluster,
-        upf: upf.clone(),
-    };
-    let node = BalancerNode::start(settings, metrics)?;
+    let node = BalancerNode::start(settings(config, upf.clone()), metrics)?;
     tracing::info!(sctp = node.driver(), api = ?node.api(), hosts, "the balancer is up, and waits for its hosts");
     let has_failed = || node.has_failed() || upf.as_ref().is_some_and(|upf| upf.has_failed());
     let failed = runtime.block_on(signals.unless("the balancer stops", has_failed));
@@ -50,6 +42,12 @@ pub(crate) fn balancer(args: &Args) -> Result<(), Failure> {
     drop(upf);
     stopped.map_err(|e| Failure(format!("the balancer has ended: {e}; see the log")))?;
     if failed { Err(Failure("a part of the balancer has ended by itself; see the log".into())) } else { Ok(()) }
+}
+
+/// What a balancer is started with, beside a UPF that runs already.
+pub(crate) fn settings(config: Config, upf: Option<Arc<UpfHandle>>) -> BalancerConfig {
+    let Config { core, slices, n2, n4, api, cluster, .. } = config;
+    BalancerConfig { core, slices, n2, n4, api, cluster, upf }
 }
 
 /// Runs a cluster's controller.

@@ -4,19 +4,24 @@ use std::process::Command;
 
 const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
 
-#[test]
-fn the_host_is_measured_with_messages_in_memory() {
+/// The JSON of a bench by its words, `None` where this machine refuses what it needs; what it printed.
+fn measured(words: &[&str]) -> Option<(serde_json::Value, String)> {
     let directory = tempfile::tempdir().unwrap();
-    let out = directory.path().join("host.json");
-    let words = ["bench", "host", "--quick", "--only", "messages", "--ues", "100", "--json"];
-    let output = Command::new(VIREO).args(words).arg(&out).output().unwrap();
+    let out = directory.path().join("out.json");
+    let output = Command::new(VIREO).arg("bench").args(words).arg("--json").arg(&out).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     if errors.contains("vireo: this needs ") {
         eprintln!("skipped: {}", errors.trim());
-        return;
+        return None;
     }
     assert!(output.status.success(), "{errors}");
-    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(out).unwrap()).unwrap();
+    let json = serde_json::from_slice(&std::fs::read(out).unwrap()).unwrap();
+    Some((json, String::from_utf8_lossy(&output.stdout).into_owned()))
+}
+
+#[test]
+fn the_host_is_measured_with_messages_in_memory() {
+    let Some((json, printed)) = measured(&["host", "--quick", "--only", "messages", "--ues", "100"]) else { return };
     let median = |name: &str| {
         let figures = json["figures"].as_array().unwrap();
         let figure = figures.iter().find(|figure| figure["name"] == name).unwrap_or_else(|| panic!("{name}"));
@@ -35,21 +40,12 @@ fn the_host_is_measured_with_messages_in_memory() {
     }
     // Its thread has nothing to do: the balancer's does what N4 asks.
     assert!(cpu("upf") < cpu("balancer"), "{parts}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("messages in memory"));
+    assert!(printed.contains("messages in memory"));
 }
 
 #[test]
 fn the_user_plane_is_measured_by_every_driver() {
-    let directory = tempfile::tempdir().unwrap();
-    let out = directory.path().join("upf.json");
-    let output = Command::new(VIREO).args(["bench", "upf", "--quick", "--json"]).arg(&out).output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    if errors.contains("vireo: this needs ") {
-        eprintln!("skipped: {}", errors.trim());
-        return;
-    }
-    assert!(output.status.success(), "{errors}");
-    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(out).unwrap()).unwrap();
+    let Some((json, _)) = measured(&["upf", "--quick"]) else { return };
     let figures = json["figures"].as_array().unwrap();
     let median = |name: String| {
         let figure = figures.iter().find(|figure| figure["name"] == *name).unwrap_or_else(|| panic!("{name}"));
@@ -69,16 +65,7 @@ fn the_user_plane_is_measured_by_every_driver() {
 
 #[test]
 fn a_message_of_the_balancer_is_measured_with_hosts_behind_it() {
-    let directory = tempfile::tempdir().unwrap();
-    let out = directory.path().join("balancer.json");
-    let output = Command::new(VIREO).args(["bench", "balancer", "--quick", "--json"]).arg(&out).output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    if errors.contains("vireo: this needs ") {
-        eprintln!("skipped: {}", errors.trim());
-        return;
-    }
-    assert!(output.status.success(), "{errors}");
-    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(out).unwrap()).unwrap();
+    let Some((json, _)) = measured(&["balancer", "--quick"]) else { return };
     let figures = json["figures"].as_array().unwrap();
     let of = |name: &str| {
         let figure = figures.iter().find(|figure| figure["name"].as_str().unwrap().starts_with(name));

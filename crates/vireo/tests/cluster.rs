@@ -1,5 +1,5 @@
 //! A cluster as its operator runs it: a controller, two balancers and two hosts, each a process of its own. The controller dies
-//! and comes back, a balancer dies, a host dies; UEs are served by whoever is left.
+//! and comes back, a host joins and another is drained, a balancer dies, a host dies; UEs are served by whoever is left.
 
 use serde_json::Value;
 use std::fs::{self, File};
@@ -160,6 +160,24 @@ impl Cluster {
         assert!(emulated.status.success(), "{said}\n{}", self.logs());
     }
 
+    /// Has the controller drain a host, which ends by itself. Which process has the number is whoever came first.
+    fn drain(&mut self, host: u16) {
+        let api = format!("http://{}", self.controller.api);
+        let asked = Command::new(VIREO).args(["cluster", "--api", &api, "drain", &host.to_string()]).output();
+        let asked = asked.expect("vireo cluster runs");
+        assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+        let deadline = Instant::now() + WITHIN;
+        loop {
+            let ended = self.hosts.iter_mut().position(|host| host.process.try_wait().expect("it is ours").is_some());
+            if let Some(place) = ended {
+                let status = self.hosts.remove(place).process.wait().expect("it has ended");
+                return assert!(status.success(), "{status}\n{}", self.logs());
+            }
+            assert!(Instant::now() < deadline, "nobody has left:\n{}", self.logs());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     fn logs(&self) -> String {
         let parts = self.balancers.iter().chain(&self.hosts).chain([&self.controller]);
         parts.map(|part| format!("-- {}\n{}", part.log.display(), part.log())).collect()
@@ -178,6 +196,14 @@ fn ues_are_served_without_a_controller_by_whichever_balancers_and_hosts_are_left
     cluster.serves(1);
     cluster.controller = start(cluster.directory.path(), "controller", "controller", &[]);
     assert_eq!(Some(cluster.controller.wait_for(2, 2)), epoch, "it has learnt what there is, and nothing has changed");
+
+    // A host joins, and one that is drained gives the others what it has and ends.
+    cluster.hosts.push(start(cluster.directory.path(), "host-2", "host", &[]));
+    cluster.balancers[1].wait_for(3, 2);
+    cluster.serves(0);
+    cluster.drain(0);
+    cluster.balancers[1].wait_for(2, 2);
+    cluster.serves(1);
 
     cluster.balancers[0].kill();
     cluster.balancers[1].wait_for(2, 1);

@@ -19,6 +19,8 @@ pub struct Settings {
     pub most_hosts: u16,
     /// Of UEs whose slice is not known and of each slice: how many hosts keep copies besides the owner.
     pub replicas: Vec<usize>,
+    /// Whether UEs can go from hosts that live to others: not where their contexts are in no host's shared memory.
+    pub moves: bool,
     /// How long a member may say nothing.
     pub silence: Duration,
     /// How long members are waited for that a controller has to find again.
@@ -554,16 +556,17 @@ impl Controller {
             None => Some(BucketMap::first(&parts)),
             Some(map) if !same => Some(map.buckets.next(&parts)),
             Some(_) if self.settled || !self.catch_up.is_over() => return,
+            Some(_) if !self.settings.moves => None,
             // A step further towards where buckets are to be: all have the copies that the last one wants.
             Some(map) => map.buckets.prepare(&parts).or_else(|| map.buckets.switch(&parts)),
         };
         match buckets {
             Some(buckets) => self.next = Some(Map { hosts, buckets, balancers, joined: self.joined, leaving }),
-            None => self.settle(leaving.len() == hosts.len()),
+            None => self.settle(leaving.len() == hosts.len() || !self.settings.moves),
         }
     }
 
-    /// All buckets are where they are to be: who is to leave and has nothing may end, or all may if there is nobody else.
+    /// All buckets are where they are to be: who is to leave and has nothing may end, or all may if nobody else can have theirs.
     fn settle(&mut self, all: bool) {
         self.settled = true;
         let Some(map) = &self.map else { return };

@@ -11,6 +11,7 @@ fn settings(hosts: usize) -> Settings {
         hosts,
         most_hosts: 16,
         replicas: vec![1, 1],
+        moves: true,
         silence: Duration::from_millis(200),
         patience: Duration::from_secs(1),
         listens: Duration::from_millis(600),

@@ -29,6 +29,8 @@ pub struct ClusterConfig {
     pub inter: Policy,
     /// Copies of contexts at other hosts.
     pub replication: ReplicationConfig,
+    /// Whether contexts are in hosts' shared memory, from which living hosts hand them over to each other.
+    pub moves: bool,
 }
 
 impl Default for ClusterConfig {
@@ -46,6 +48,7 @@ impl Default for ClusterConfig {
             report: Duration::from_millis(200),
             inter: Policy::SkewedCh,
             replication: ReplicationConfig::default(),
+            moves: true,
         }
     }
 }

@@ -3,8 +3,6 @@
 use crate::fabric::frame::{self, FrameError};
 use crate::fabric::membership::{ToController, ToMember};
 use crate::fabric::stream::Stream;
-use rustix::event::epoll;
-use std::os::fd::OwnedFd;
 use vireo_core::cluster::Member;
 use vireo_types::Instant;
 
@@ -22,13 +20,11 @@ pub(super) struct Connection {
     pub(super) refused: bool,
     /// Since when there is this connection.
     pub(super) since: Instant,
-    /// Whether it is waited for that the connection takes more.
-    full: bool,
 }
 
 impl Connection {
     pub(super) fn new(stream: Stream, since: Instant) -> Self {
-        Connection { stream, member: None, join: None, refused: false, since, full: false }
+        Connection { stream, member: None, join: None, refused: false, since }
     }
 
     /// Reads what is there, some of it.
@@ -49,18 +45,5 @@ impl Connection {
     pub(super) fn refuse(&mut self, why: String) {
         self.stream.put(&ToMember::Refused(why));
         (self.refused, self.join) = (true, None);
-    }
-
-    /// Sends what the connection takes.
-    pub(super) fn flush(&mut self, epoll: &OwnedFd, token: u64) -> Result<(), FrameError> {
-        self.stream.flush()?;
-        let full = self.stream.unsent() > 0;
-        if full != self.full {
-            let flags = if full { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
-            epoll::modify(epoll, self.stream.fd(), epoll::EventData::new_u64(token), flags)
-                .map_err(std::io::Error::from)?;
-            self.full = full;
-        }
-        Ok(())
     }
 }

@@ -186,6 +186,7 @@ impl Setup {
             hosts: config.hosts.into(),
             most_hosts: config.address_parts,
             replicas: vec![replicas; slices + 1],
+            moves: config.moves,
             silence,
             patience: vireo_types::Duration(silence.0 * u64::from(crate::cluster::PATIENCE)),
             listens: if beside { vireo_types::Duration(0) } else { LISTENS },
@@ -622,7 +623,7 @@ impl<'a> Shell<'a> {
     fn flush(&mut self) {
         let mut over = Vec::new();
         for (token, connection) in &mut self.connections {
-            match connection.flush(&self.epoll, *token) {
+            match connection.stream.flush_at(&self.epoll, *token) {
                 Err(error) => over.push((*token, error)),
                 Ok(()) if connection.refused && connection.stream.unsent() == 0 => {
                     over.push((*token, FrameError::Refused("it was refused".into())));

@@ -2,10 +2,11 @@
 
 use super::frame::{FrameError, Inbox, Outbox};
 use super::{GREETING, Greeting, Role};
+use rustix::event::epoll;
 use serde::Serialize;
 use socket2::{Domain, Socket, Type};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A connection.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub(crate) struct Stream {
     role: Option<Role>,
     /// Whether something came since this was last asked.
     heard: bool,
+    /// Whether it is waited for room in it.
+    waits: bool,
 }
 
 impl Stream {
@@ -29,7 +32,15 @@ impl Stream {
         socket.set_nodelay(true)?;
         let mut outbox = Outbox::default();
         outbox.raw(&Greeting::of(own).encode());
-        Ok(Stream { socket, inbox: Inbox::default(), outbox, expected: Some(expected), role: None, heard: true })
+        Ok(Stream {
+            socket,
+            inbox: Inbox::default(),
+            outbox,
+            expected: Some(expected),
+            role: None,
+            heard: true,
+            waits: false,
+        })
     }
 
     /// A connection that is being made: what is put into it leaves when it is there.
@@ -79,6 +90,18 @@ impl Stream {
             return Ok(());
         }
         Ok(self.outbox.drain(&mut self.socket)?)
+    }
+
+    /// Sends what the connection takes; who waits for this one by a token is told of room in it while something is left.
+    pub(crate) fn flush_at(&mut self, epoll: &OwnedFd, token: u64) -> Result<(), FrameError> {
+        self.flush()?;
+        let waits = self.unsent() > 0;
+        if waits != self.waits {
+            let flags = if waits { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
+            epoll::modify(epoll, self.fd(), epoll::EventData::new_u64(token), flags).map_err(std::io::Error::from)?;
+            self.waits = waits;
+        }
+        Ok(())
     }
 
     /// Reads a piece, if there is one; how many octets.

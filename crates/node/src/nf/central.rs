@@ -53,6 +53,11 @@ pub enum CentralError {
         "the database of contexts (state.database) has something else than a context: is it another program's too?"
     )]
     Stranger,
+    /// It has not what was stored.
+    #[error(
+        "the database of contexts (state.database) has lost a UE: was it emptied, or does it let go of what is old?"
+    )]
+    Lost,
 }
 
 /// A worker's way to the database.

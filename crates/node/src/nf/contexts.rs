@@ -138,8 +138,8 @@ impl Contexts {
         }
         if let Place::Central(central) = &mut self.place
             && !self.snapshot.context.is_empty()
-            && let Some(stored) = central.read(slot)?
         {
+            let stored = central.read(slot)?.ok_or(CentralError::Lost)?;
             return self.stored(region, worker, slot, stored);
         }
         let (consumed, unsent) = (self.snapshot.consumed, self.snapshot.buffer().filter(|_| !self.snapshot.sent));
@@ -353,6 +353,13 @@ mod tests {
         assert!(matches!(found, Found::Tombstone { consumed: 4, .. }), "{found:?}");
         crate::nf::central::clear(&server.config()).unwrap();
         assert_eq!(central.read(slot).unwrap(), None);
+
+        // Another UE's, and it is lost: that is said, and nothing is done in its name.
+        let other = host.insert(Ltmsi::from_raw(8)).unwrap();
+        step(&mut first, &region, &mut one, other, 1);
+        central.forget(other).unwrap();
+        let lost = second.load(&region, &mut two, other).unwrap_err();
+        assert!(lost.to_string().contains("has lost a UE") && second.current().is_none());
     }
 
     #[test]

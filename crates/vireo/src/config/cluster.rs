@@ -69,6 +69,7 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
         report,
         inter: inter(&file.steering, problems),
         replication: replication(file, problems),
+        moves: file.state.location == file::Location::Shm,
     }
 }
 

@@ -32,7 +32,7 @@ type Ways = [Parts; 2];
 
 fn run(plane: &Plane) -> Result<Findings, Failure> {
     let sessions = if plane.quick { 2_500 } else { 250_000 };
-    let span = Duration::from_millis(if plane.quick { 150 } else { 600 });
+    let span = Duration::from_millis(if plane.quick { 80 } else { 600 });
     let (processor, beside) = plane.processors();
     let (network, interrupt) = (&plane.network, &plane.interrupt);
     let bed = Bed { network, processor, beside: &beside, sessions, span, interrupt };

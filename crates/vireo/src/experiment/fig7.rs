@@ -202,62 +202,53 @@ fn lost_bars(variants: &[Variant], loads: &[f64], of: &Values<'_>) -> Result<Str
     Ok(bars.svg()?)
 }
 
+fn head(variants: &[Variant], run: usize, case: &Case) -> [String; 4] {
+    [(run + 1).to_string(), variants[case.variant].name.into(), case.load.to_string(), name(case.kind).into()]
+}
+
+/// The cases of all runs, each with its run's place.
+pub(super) fn each_case<C>(rounds: &[Vec<C>]) -> impl Iterator<Item = (usize, &C)> {
+    rounds.iter().enumerate().flat_map(|(run, round)| round.iter().map(move |case| (run, case)))
+}
+
 fn timeline(variants: &[Variant], rounds: &[Vec<Case>]) -> Table {
-    let mut table = Table::new(&[
-        "run",
-        "configuration",
-        "load",
-        "fault",
-        "since_fault_s",
-        "done",
-        "failed",
-        "p50_ms",
-        "p99_ms",
-        "max_ms",
-    ]);
-    for (run, case) in rounds.iter().enumerate().flat_map(|(run, round)| round.iter().map(move |case| (run, case))) {
-        let at = case.outcome.faults.first().map_or(0.0, |(_, at)| *at);
-        for bin in case.outcome.bins("all") {
-            let head = [
-                (run + 1).to_string(),
-                variants[case.variant].name.into(),
-                case.load.to_string(),
-                name(case.kind).into(),
-            ];
-            let numbers = [bin.at_s - at, bin.done as f64, bin.failed as f64, bin.p50_ms, bin.p99_ms, bin.max_ms];
-            table.row(head.into_iter().chain(numbers.iter().map(ToString::to_string)));
+    let at = |case: &Case| case.outcome.faults.first().map_or(0.0, |(_, at)| *at);
+    timelines(each_case(rounds).map(|(run, case)| (head(variants, run, case), &case.outcome, at(case))))
+}
+
+/// What went on around faults: by run, configuration, load and fault the outcome, and when in it the fault was.
+pub(super) fn timelines<'a>(cases: impl Iterator<Item = ([String; 4], &'a Outcome, f64)>) -> Table {
+    let names = ["since_fault_s", "done", "failed", "p50_ms", "p99_ms", "max_ms"];
+    let mut table = Table::new(&[&HEAD[..], &names].concat());
+    for (head, outcome, at_s) in cases {
+        for bin in outcome.bins("all") {
+            let numbers = [bin.at_s - at_s, bin.done as f64, bin.failed as f64, bin.p50_ms, bin.p99_ms, bin.max_ms];
+            table.row(head.iter().cloned().chain(numbers.iter().map(ToString::to_string)));
         }
     }
     table
 }
 
 fn table(variants: &[Variant], rounds: &[Vec<Case>]) -> Table {
-    let mut table = Table::new(&[
-        "run",
-        "configuration",
-        "load",
-        "fault",
-        "due",
-        "completed",
-        "failed",
-        "lost",
-        "retries",
-        "usual_ms",
-        "worst_ms",
-        "added_ms",
-        "recovered_s",
-    ]);
-    for (run, case) in rounds.iter().enumerate().flat_map(|(run, round)| round.iter().map(move |case| (run, case))) {
-        let head =
-            [(run + 1).to_string(), variants[case.variant].name.into(), case.load.to_string(), name(case.kind).into()];
-        let r = &case.outcome.result;
+    cases(each_case(rounds).map(|(run, case)| (head(variants, run, case), &case.outcome, case.around)))
+}
+
+/// What faults came to: by run, configuration, load and fault.
+pub(super) fn cases<'a>(cases: impl Iterator<Item = ([String; 4], &'a Outcome, Around)>) -> Table {
+    let counts = ["due", "completed", "failed", "lost", "retries"];
+    let times = ["usual_ms", "worst_ms", "added_ms", "recovered_s"];
+    let mut table = Table::new(&[&HEAD[..], &counts, &times].concat());
+    for (head, outcome, a) in cases {
+        let r = &outcome.result;
         let counts = [r.procedures, r.completed, r.failed_procedures, r.lost, r.retries].map(|n| n.to_string());
-        let a = case.around;
         let times = [a.usual_ms, a.worst_ms, a.added_ms, a.recovered_s].map(|n| n.to_string());
         table.row(head.into_iter().chain(counts).chain(times));
     }
     table
 }
+
+/// What tells a case from others.
+const HEAD: [&str; 4] = ["run", "configuration", "load", "fault"];
 
 #[cfg(test)]
 mod tests {

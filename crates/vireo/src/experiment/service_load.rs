@@ -78,7 +78,7 @@ fn run(session: &Session) -> Result<Findings, Failure> {
 /// Service requests with so many UEs under way.
 fn measure(session: &Session, variant: &Variant, window: u32) -> Result<Point, Failure> {
     let ues = window.max(16);
-    let requests = if session.quick { 4_000 } else { 20_000 };
+    let requests = if session.quick { 1_000 } else { 20_000 };
     let mut core = session.core(variant, ues, &[])?;
     let rounds = requests / ues;
     let options = EmulatorOptions {

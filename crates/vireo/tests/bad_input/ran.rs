@@ -34,6 +34,11 @@ fn record() -> Option<File> {
     Some(File::options().create(true).append(true).open(path).expect("the file of VIREO_WITNESS_OUT can be written"))
 }
 
+fn is_of_load(octets: &[u8]) -> bool {
+    let kind = NGAP_PDU::decode(octets).map(|pdu| pdu.kind());
+    matches!(kind, Ok(NgapPduKind::Initiating_OverloadStart | NgapPduKind::Initiating_OverloadStop))
+}
+
 /// What the thread says.
 enum Received {
     Up,
@@ -88,9 +93,15 @@ impl Ran {
         self.waker.wake();
     }
 
-    /// The next message within `wait`: its stream and octets.
+    /// The next message within `wait`: its stream and octets. What tells RAN nodes of the core's load (TS 38.413 8.7.6, 8.7.7) comes
+    /// whenever there is much to do, and answers nothing.
     pub(crate) fn next(&mut self, wait: Duration) -> Option<(u16, Vec<u8>)> {
         let deadline = Instant::now() + wait;
+        std::iter::from_fn(|| self.any(deadline)).find(|(_, octets)| !is_of_load(octets))
+    }
+
+    /// Any message until then.
+    fn any(&mut self, deadline: Instant) -> Option<(u16, Vec<u8>)> {
         loop {
             match self.received.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(Received::Message(stream, ppid, octets)) => {

@@ -7,9 +7,7 @@ use crate::fabric::frame::{self, FrameError};
 use crate::fabric::message::{Map, PoolLoad, ToBalancer};
 use crate::fabric::stream::Stream;
 use crate::host::Input;
-use rustix::event::epoll;
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 use vireo_core::balance::HostId;
 use vireo_types::{Dnn, Instant, Ltmsi, SessionAddress, Supi};
 
@@ -37,8 +35,6 @@ pub(super) struct Member {
     pub(super) since: Instant,
     pub(super) flying: Flying,
     pub(super) emitted: Emitted,
-    /// Whether it is waited for that the connection takes more.
-    full: bool,
 }
 
 /// What a host has said, beside what it wants sent.
@@ -66,7 +62,6 @@ impl Member {
             since,
             flying: Flying::default(),
             emitted: Emitted::default(),
-            full: false,
         }
     }
 
@@ -146,19 +141,6 @@ impl Member {
             if read? == 0 {
                 break;
             }
-        }
-        Ok(())
-    }
-
-    /// Sends what the connection takes.
-    pub(super) fn flush(&mut self, epoll: &OwnedFd, token: u64) -> Result<(), FrameError> {
-        self.stream.flush()?;
-        let full = self.stream.unsent() > 0;
-        if full != self.full {
-            let flags = if full { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
-            epoll::modify(epoll, self.stream.fd(), epoll::EventData::new_u64(token), flags)
-                .map_err(std::io::Error::from)?;
-            self.full = full;
         }
         Ok(())
     }

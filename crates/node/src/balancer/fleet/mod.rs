@@ -516,7 +516,7 @@ impl Fleet {
     pub(crate) fn flush(&mut self) {
         let mut gone = Vec::new();
         for (token, member) in &mut self.members {
-            match member.flush(&self.epoll, *token) {
+            match member.stream.flush_at(&self.epoll, *token) {
                 Err(error) => gone.push((*token, error)),
                 Ok(()) if member.state == State::Refused && member.stream.unsent() == 0 => {
                     gone.push((*token, FrameError::Refused("it was refused".into())));

@@ -6,6 +6,7 @@ use crate::bench::host::cpu::{Cpu, EMULATOR};
 use crate::bench::host::messages::{CORE, find, options};
 use crate::bench::host::variants::UNSHED;
 use crate::cli::Failure;
+use crate::cluster::settings;
 use crate::config::Config;
 use crate::lab::core::{API, CONFIG, CoreOptions, prepare};
 use crate::lab::process::Process;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vireo_emulator::run_with;
 use vireo_node::api::Status;
-use vireo_node::cluster::{BalancerConfig, BalancerNode};
+use vireo_node::cluster::BalancerNode;
 use vireo_node::metrics::Metrics;
 use vireo_sctp::memory::Network;
 
@@ -31,22 +32,13 @@ pub(super) fn cost(lab: &Lab, ues: u32, interrupt: &Interrupt) -> Result<f64, Fa
     let subscribers = u64::from(warm_up + ues);
     let tables = format!("{UNSHED}\n[cluster]\nhosts = {HOSTS}\n[log]\nlevel = \"error\"\n");
     prepare(&CoreOptions { subscribers, tables, ..CoreOptions::default() })?;
-    let config = Config::load(Some(Path::new(CONFIG)))?;
+    let mut config = Config::load(Some(Path::new(CONFIG)))?;
     let metrics = Arc::new(Metrics::new());
-    let upf = config.upf.map(vireo_node::upf::start).transpose()?.map(Arc::new);
-    let settings = BalancerConfig {
-        core: config.core,
-        slices: config.slices,
-        n2: config.n2,
-        n4: config.n4,
-        api: config.api,
-        cluster: config.cluster,
-        upf: upf.clone(),
-    };
+    let upf = config.upf.take().map(vireo_node::upf::start).transpose()?.map(Arc::new);
     let (network, at): (_, SocketAddr) = (Network::new(), CORE.parse()?);
     let listen =
         vireo_sctp::Config { addresses: vec![at.ip()], port: at.port(), listen: true, ..vireo_sctp::Config::default() };
-    let balancer = BalancerNode::start_on(network.bind(&listen)?, settings, Arc::clone(&metrics))?;
+    let balancer = BalancerNode::start_on(network.bind(&listen)?, settings(config, upf.clone()), Arc::clone(&metrics))?;
     let host = |_| {
         let mut command = Process::this_program();
         command.args(["host", "--config", CONFIG]).env("VIREO_API__LISTEN", "127.0.0.1:0");

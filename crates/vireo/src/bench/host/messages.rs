@@ -38,8 +38,6 @@ const PACE: f64 = 0.5;
 const PARDON: u64 = 20;
 /// From the last service request that is due to the first release: all of them are done by then.
 const APART: Duration = Duration::from_millis(500);
-/// The same where they are sent faster than they are done.
-const BURST_APART: Duration = Duration::from_secs(4);
 /// Far more than any core does, in service requests a second.
 const BURST: f64 = 500_000.0;
 const UP_WITHIN: Duration = Duration::from_secs(30);
@@ -56,6 +54,8 @@ pub(super) struct Size {
     pub(super) alone: u32,
     /// The same, as fast as they are done.
     pub(super) burst: u32,
+    /// From the last of these that is due to the first release.
+    pub(super) burst_apart: Duration,
 }
 
 /// What one configuration came to.
@@ -247,7 +247,7 @@ pub(super) fn measure(variant: &Variant, size: Size) -> Result<Outcome, Failure>
     let (cycle, cycles_per_s) = core.cycles(first, size.requests, registration)?;
     let (first, rate) = (first + WINDOW, (cycles_per_s * PACE).max(100.0));
     let (paced, service_p50_us, service_p99_us) = core.service(first, size.alone, rate, APART)?;
-    let (service, ..) = core.service(first + size.alone + 2, size.burst, BURST, BURST_APART)?;
+    let (service, ..) = core.service(first + size.alone + 2, size.burst, BURST, size.burst_apart)?;
     core.stop()?;
     Ok(Outcome {
         registration,

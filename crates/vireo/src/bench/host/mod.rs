@@ -60,9 +60,10 @@ enum View {
 
 impl Args {
     fn size(&self) -> Size {
-        let (ues, requests) = if self.quick { (200, 1000) } else { (10_000, 40_000) };
-        let (alone, burst) = if self.quick { (300, 300) } else { (4000, 15_000) };
-        Size { ues: self.ues.unwrap_or(ues), requests, alone, burst }
+        let (ues, requests) = if self.quick { (200, 300) } else { (10_000, 40_000) };
+        let (alone, burst) = if self.quick { (100, 100) } else { (4000, 15_000) };
+        let burst_apart = Duration::from_secs(if self.quick { 1 } else { 4 });
+        Size { ues: self.ues.unwrap_or(ues), requests, alone, burst, burst_apart }
     }
 
     fn runs(&self) -> u32 {

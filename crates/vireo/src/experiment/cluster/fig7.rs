@@ -4,6 +4,7 @@ use super::{
     ALL_COPIES, COLD_ONE, Copies, Failed, HOT_ALL, HOT_ONE, NO_COPIES, SOON_S, capped, host_fails, service_requests,
 };
 use crate::cli::Failure;
+use crate::experiment::fig7::{cases as cases_of, each_case, timelines};
 use crate::experiment::session::{Findings, Session, Variant};
 use crate::experiment::{Experiment, Run};
 use crate::lab::members::Fate;
@@ -222,52 +223,11 @@ fn head(run: usize, case: &Case) -> [String; 4] {
 }
 
 fn timeline(rounds: &[Vec<Case>]) -> Table {
-    let mut table = Table::new(&[
-        "run",
-        "configuration",
-        "load",
-        "fault",
-        "since_fault_s",
-        "done",
-        "failed",
-        "p50_ms",
-        "p99_ms",
-        "max_ms",
-    ]);
-    for (run, case) in rounds.iter().enumerate().flat_map(|(run, round)| round.iter().map(move |case| (run, case))) {
-        for bin in case.failed.outcome.bins("all") {
-            let numbers =
-                [bin.at_s - case.failed.at_s, bin.done as f64, bin.failed as f64, bin.p50_ms, bin.p99_ms, bin.max_ms];
-            table.row(head(run, case).into_iter().chain(numbers.iter().map(ToString::to_string)));
-        }
-    }
-    table
+    timelines(each_case(rounds).map(|(run, case)| (head(run, case), &case.failed.outcome, case.failed.at_s)))
 }
 
 fn table(rounds: &[Vec<Case>]) -> Table {
-    let mut table = Table::new(&[
-        "run",
-        "configuration",
-        "load",
-        "fault",
-        "due",
-        "completed",
-        "failed",
-        "lost",
-        "retries",
-        "usual_ms",
-        "worst_ms",
-        "added_ms",
-        "recovered_s",
-    ]);
-    for (run, case) in rounds.iter().enumerate().flat_map(|(run, round)| round.iter().map(move |case| (run, case))) {
-        let r = &case.failed.outcome.result;
-        let counts = [r.procedures, r.completed, r.failed_procedures, r.lost, r.retries].map(|n| n.to_string());
-        let a = case.failed.around;
-        let times = [a.usual_ms, a.worst_ms, a.added_ms, a.recovered_s].map(|n| n.to_string());
-        table.row(head(run, case).into_iter().chain(counts).chain(times));
-    }
-    table
+    cases_of(each_case(rounds).map(|(run, case)| (head(run, case), &case.failed.outcome, case.failed.around)))
 }
 
 #[cfg(test)]
