@@ -64,7 +64,7 @@ pub(crate) fn controller(args: &Args) -> Result<(), Failure> {
     let (amf, plmn) = (&config.core, config.core.plmns.first());
     let plmn = plmn.map(ToString::to_string).unwrap_or_default();
     let name = format!("{plmn}-{}-{}-{}", amf.amf_region, amf.amf_set, amf.amf_pointer);
-    let settings = ControllerConfig { slices: config.slices.len(), name, cluster: config.cluster, api: config.api };
+    let settings = ControllerConfig { slices: config.slices, name, cluster: config.cluster, api: config.api };
     let node = ControllerNode::start(&settings, Arc::new(Metrics::new()))?;
     tracing::info!(api = ?node.api(), "the controller is up");
     let failed = runtime.block_on(signals.unless("the controller stops: nothing else does", || node.has_failed()));

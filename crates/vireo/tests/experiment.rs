@@ -232,11 +232,13 @@ fn what_there_is_not_is_told_before_anything_runs() {
     let text = String::from_utf8_lossy(&output.stdout);
     let mmlite = [
         "mmlite-fig2c",
+        "mmlite-fig2b",
         "mmlite-fig2d",
         "mmlite-fig6",
         "mmlite-fig6-store",
         "mmlite-fig7-host",
         "mmlite-fig7-nf",
+        "mmlite-fig8",
         "mmlite-fig9",
         "soak",
     ];

@@ -1,6 +1,7 @@
 //! The state machine.
 
 use super::Map;
+use super::scaling::{Load, Scaler, Scaling, Step};
 use crate::balance::map::{BucketMap, SlicePart};
 use crate::balance::moves::CatchUp;
 use crate::balance::ring::Weighted;
@@ -11,7 +12,7 @@ use std::net::SocketAddr;
 use vireo_types::{Duration, Instant};
 
 /// What a controller goes by.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Hosts that the first map waits for.
     pub hosts: usize,
@@ -21,6 +22,8 @@ pub struct Settings {
     pub replicas: Vec<usize>,
     /// Whether UEs can go from hosts that live to others: not where their contexts are in no host's shared memory.
     pub moves: bool,
+    /// How many hosts work; `None`: all that are joined.
+    pub scaling: Option<Scaling>,
     /// How long a member may say nothing.
     pub silence: Duration,
     /// How long members are waited for that a controller has to find again.
@@ -104,6 +107,8 @@ pub enum Refusal {
 enum Stage {
     /// It is not ready, and says nothing.
     Starting,
+    /// It is ready, and waits until it is needed.
+    Idle,
     /// It is to be in the map.
     Serving,
 }
@@ -163,12 +168,17 @@ pub struct Controller {
     /// Hosts that give their buckets away and leave, and those that have.
     draining: BTreeSet<HostId>,
     left: Vec<HostId>,
+    /// How many hosts are to work, and by what that changes.
+    wanted: usize,
+    scaler: Option<Scaler>,
 }
 
 impl Controller {
     /// The controller of a cluster that there is not yet, as far as it knows.
     pub fn new(settings: Settings, secrets: Secrets, now: Instant) -> Self {
         let listens = Some(now + settings.listens);
+        let scaler = settings.scaling.map(Scaler::new);
+        let wanted = settings.scaling.map_or(0, |scaling| scaling.least.max(settings.hosts));
         Controller {
             settings,
             secrets,
@@ -188,6 +198,8 @@ impl Controller {
             settled: true,
             draining: BTreeSet::new(),
             left: Vec::new(),
+            wanted,
+            scaler,
         }
     }
 
@@ -217,6 +229,9 @@ impl Controller {
         self.waits = now + self.settings.patience;
         self.early = true;
         self.draining = map.leaving.iter().copied().collect();
+        if let Some(scaling) = &self.settings.scaling {
+            self.wanted = map.hosts.len().saturating_sub(map.leaving.len()).clamp(scaling.least, scaling.most);
+        }
         self.hold(map);
     }
 
@@ -253,7 +268,7 @@ impl Controller {
             Member::Host(host) => self.hosts.get(&host)?.stage,
             Member::Balancer(balancer) => self.balancers.get(&balancer)?.stage,
         };
-        Some(stage == Stage::Serving)
+        Some(stage != Stage::Starting)
     }
 
     /// A host wants to join.
@@ -357,7 +372,7 @@ impl Controller {
             }
             // Who was in the map before and is not in this one was taken for dead.
             self.next = None;
-            self.hosts.retain(|host, known| known.stage == Stage::Starting || map.has_host(*host));
+            self.hosts.retain(|host, known| known.stage != Stage::Serving || map.has_host(*host));
             self.follow(map, now);
         }
         Ok(())
@@ -374,12 +389,17 @@ impl Controller {
 
     /// A member is ready: a host has started its workers, a balancer takes hosts.
     pub fn ready(&mut self, member: Member, now: Instant) {
-        let stage = match member {
-            Member::Host(host) => self.hosts.get_mut(&host).map(|host| &mut host.stage),
-            Member::Balancer(balancer) => self.balancers.get_mut(&balancer).map(|balancer| &mut balancer.stage),
+        let (stage, ready) = match member {
+            Member::Host(host) => {
+                let ready = if self.scaler.is_some() { Stage::Idle } else { Stage::Serving };
+                (self.hosts.get_mut(&host).map(|host| &mut host.stage), ready)
+            }
+            Member::Balancer(balancer) => {
+                (self.balancers.get_mut(&balancer).map(|balancer| &mut balancer.stage), Stage::Serving)
+            }
         };
-        if let Some(stage) = stage {
-            *stage = Stage::Serving;
+        if let Some(stage) = stage.filter(|stage| **stage == Stage::Starting) {
+            *stage = ready;
         }
         self.heard(member, now);
     }
@@ -412,11 +432,36 @@ impl Controller {
 
     /// A host is to give all that it has to others and to leave. Whether there is such a host.
     pub fn drain(&mut self, host: HostId) -> bool {
-        let there = self.hosts.get(&host).is_some_and(|host| host.stage == Stage::Serving);
-        if there {
-            self.draining.insert(host);
+        match self.hosts.get(&host).map(|host| host.stage) {
+            Some(Stage::Serving) => drop(self.draining.insert(host)),
+            // It has nothing.
+            Some(Stage::Idle) => {
+                self.remove(Member::Host(host));
+                self.left.push(host);
+            }
+            Some(Stage::Starting) | None => return false,
         }
-        there
+        true
+    }
+
+    /// A host has said how loaded it is.
+    pub fn reported(&mut self, host: HostId, load: Load, now: Instant) {
+        if let Some(scaler) = self.scaler.as_mut().filter(|_| self.hosts.contains_key(&host)) {
+            scaler.reported(host, load, now);
+        }
+    }
+
+    /// Hosts that are joined and wait until they are needed.
+    pub fn idle(&self) -> usize {
+        self.hosts.values().filter(|host| host.stage == Stage::Idle).count()
+    }
+
+    /// How many hosts there are to be in all, those that wait included, and how many of these are missing.
+    pub fn lacks(&self) -> (usize, usize) {
+        let Some(scaling) = &self.settings.scaling else { return (0, 0) };
+        let all = (self.wanted + scaling.idle).min(usize::from(self.settings.most_hosts));
+        let there = self.hosts.keys().filter(|host| !self.draining.contains(host)).count();
+        (all, all.saturating_sub(there))
     }
 
     /// Hosts that have nothing any more that others have not: they may end.
@@ -440,6 +485,7 @@ impl Controller {
             Member::Host(host) => {
                 self.hosts.remove(&host);
                 self.draining.remove(&host);
+                self.scaler.iter_mut().for_each(|scaler| scaler.forget(host));
             }
             Member::Balancer(balancer) => {
                 self.balancers.remove(&balancer);
@@ -482,6 +528,7 @@ impl Controller {
         }
         self.bury(now);
         self.judge();
+        self.scale(now);
         self.plan();
     }
 
@@ -526,6 +573,29 @@ impl Controller {
     fn dismiss(&mut self, member: Member) {
         self.remove(member);
         self.dismissed.push((member, Refusal::Silent));
+    }
+
+    /// Lets as many hosts work as are wanted, and looks whether that is to be another number.
+    fn scale(&mut self, now: Instant) {
+        let Some(scaler) = self.scaler.as_mut() else { return };
+        let works =
+            |(id, host): (&HostId, &Host)| (host.stage == Stage::Serving && !self.draining.contains(id)).then_some(*id);
+        let working: Vec<HostId> = self.hosts.iter().filter_map(works).collect();
+        if self.next.is_some() || !self.settled || self.map.is_none() {
+            scaler.unsettled();
+        } else {
+            match scaler.decide(&working, now) {
+                Some(Step::Out) => self.wanted = working.len() + 1,
+                Some(Step::In(host)) => {
+                    self.wanted = working.len() - 1;
+                    self.draining.insert(host);
+                }
+                None => {}
+            }
+        }
+        let missing = self.wanted.saturating_sub(working.len());
+        let idle = self.hosts.values_mut().filter(|host| host.stage == Stage::Idle && host.seen.here);
+        idle.take(missing).for_each(|host| host.stage = Stage::Serving);
     }
 
     /// Makes the next map if it is to be another.

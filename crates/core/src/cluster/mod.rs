@@ -7,10 +7,12 @@
 //! dead; nothing stops while there is none.
 
 mod controller;
+mod scaling;
 #[cfg(test)]
 mod tests;
 
 pub use controller::{Controller, Member, Past, Record, Refusal, Secrets, Settings};
+pub use scaling::{Load, Scaling, Step};
 
 use crate::balance::map::BucketMap;
 use crate::balance::{BalancerId, HostId};

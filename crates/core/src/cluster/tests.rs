@@ -12,6 +12,7 @@ fn settings(hosts: usize) -> Settings {
         most_hosts: 16,
         replicas: vec![1, 1],
         moves: true,
+        scaling: None,
         silence: Duration::from_millis(200),
         patience: Duration::from_secs(1),
         listens: Duration::from_millis(600),
@@ -333,6 +334,55 @@ fn a_host_that_is_drained_leaves_when_others_have_all_and_one_that_joins_gets_it
     (0..8).for_each(|_| caught_up(&mut bench));
     assert_eq!((bench.hosts(), bench.controller.take_left()), (vec![1, 2], vec![HostId(0)]));
     assert_eq!(owned(&bench, 1) + owned(&bench, 2), usize::from(Bucket::COUNT));
+}
+
+#[test]
+fn hosts_wait_until_one_dies_or_is_needed_and_leave_when_they_are_not() {
+    let now = Instant(5_000 * MS);
+    let lasts = Duration::from_secs(1);
+    let scaling = Some(Scaling { least: 2, most: 3, idle: 1, high: 0.7, low: 0.4, lasts });
+    let mut bench = Bench::of(Controller::new(Settings { scaling, ..settings(2) }, SECRETS, now), now);
+    bench.pass(700);
+    (0..3).for_each(|n| assert_eq!(bench.host(n), HostId(n)));
+    bench.balancer(100);
+    bench.pass(50);
+    assert_eq!((bench.hosts(), bench.controller.idle(), bench.controller.lacks()), (vec![0, 1], 1, (3, 0)));
+    bench.controller.lost(host(0));
+    bench.pass(50);
+    assert_eq!((bench.hosts(), bench.controller.idle(), bench.controller.lacks()), (vec![1, 2], 0, (3, 1)));
+    assert_eq!(bench.host(9), HostId(3));
+    bench.pass(200);
+    assert_eq!((bench.hosts(), bench.controller.idle()), (vec![1, 2], 1));
+
+    // Hosts say how loaded they are, and that they have what they are to have.
+    let load = |bench: &mut Bench, cpu: f32, millis: u64| {
+        for _ in 0..millis / 50 {
+            for n in 0..5 {
+                bench.controller.reported(HostId(n), Load { cpu, late: false }, bench.now);
+            }
+            let (epoch, pairs) = (bench.epoch(), bench.map().buckets.pairs().collect::<Vec<_>>());
+            pairs.into_iter().for_each(|(owner, replica)| bench.controller.caught_up(owner, epoch, replica));
+            bench.pass(50);
+        }
+    };
+    load(&mut bench, 0.9, 900);
+    assert_eq!(bench.hosts(), [1, 2], "that may pass");
+    load(&mut bench, 0.9, 2000);
+    assert_eq!((bench.hosts(), bench.controller.lacks()), (vec![1, 2, 3], (4, 1)));
+    load(&mut bench, 0.9, 5000);
+    assert_eq!((bench.host(10), bench.hosts().len()), (HostId(4), 3));
+    load(&mut bench, 0.9, 5000);
+    assert_eq!((bench.hosts().len(), bench.controller.idle()), (3, 1), "no more than may");
+    load(&mut bench, 0.1, 5000);
+    assert_eq!((bench.hosts().len(), bench.controller.take_left().len(), bench.controller.idle()), (2, 1, 1));
+    load(&mut bench, 0.1, 5000);
+    assert_eq!((bench.hosts().len(), bench.controller.lacks()), (2, (3, 0)), "no fewer than must be");
+    // One that waits has nothing to give away.
+    assert!(bench.controller.drain(HostId(4)));
+    assert_eq!((bench.controller.take_left(), bench.controller.idle()), (vec![HostId(4)], 0));
+    // The next controller has as many at work.
+    let next = Controller::restore(Settings { scaling, ..settings(2) }, bench.controller.record(), bench.now);
+    assert_eq!(next.lacks().0, 3);
 }
 
 /// Controllers that lead in turn and die anywhere, over one store that takes what the leader writes; hosts that die, stop

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use vireo_core::balance::steer::Policy;
+use vireo_core::cluster::Scaling;
 
 /// The cluster, the same for all its processes but for where each listens.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +32,8 @@ pub struct ClusterConfig {
     pub replication: ReplicationConfig,
     /// Whether contexts are in hosts' shared memory, from which living hosts hand them over to each other.
     pub moves: bool,
+    /// How many hosts work; `None`: all that have joined.
+    pub scaling: Option<ScalingConfig>,
 }
 
 impl Default for ClusterConfig {
@@ -49,6 +52,7 @@ impl Default for ClusterConfig {
             inter: Policy::SkewedCh,
             replication: ReplicationConfig::default(),
             moves: true,
+            scaling: None,
         }
     }
 }
@@ -58,6 +62,15 @@ impl ClusterConfig {
     pub(crate) fn controllers(&self) -> Vec<SocketAddr> {
         if self.controllers.is_empty() { vec![self.balancer] } else { self.controllers.clone() }
     }
+}
+
+/// How many hosts work, and what starts more.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScalingConfig {
+    /// How many.
+    pub hosts: Scaling,
+    /// The program, with its arguments, that is run when one is missing; empty: hosts are started by others.
+    pub start: Vec<String>,
 }
 
 /// Which commits are copied, to how many hosts, and what waits for that.

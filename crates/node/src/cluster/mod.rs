@@ -9,7 +9,7 @@ pub(crate) mod replicator;
 pub(crate) mod shadows;
 
 pub(crate) use caller::{Caller, Me, PATIENCE, Told};
-pub use config::{Ack, ClusterConfig, Mode, ReplicationConfig};
+pub use config::{Ack, ClusterConfig, Mode, ReplicationConfig, ScalingConfig};
 pub use link::LinkError;
 pub(crate) use replicator::Watch;
 
@@ -95,9 +95,8 @@ impl BalancerNode {
         if cluster.controllers.is_empty() {
             // It is found where hosts look for the balancer, and the balancer has another port.
             let fabric = |error| StartError::Fabric { address: cluster.balancer, error };
-            let slices = config.slices.len();
             let listener = TcpListener::bind(cluster.balancer).map_err(fabric)?;
-            let controller = controller::Running::start(listener, &cluster, slices, true).map_err(fabric)?;
+            let controller = controller::Running::start(listener, &cluster, &config.slices, true).map_err(fabric)?;
             cluster.controllers = vec![cluster.balancer];
             (running, address) = (Some(controller), SocketAddr::new(cluster.balancer.ip(), 0));
         }
@@ -170,8 +169,8 @@ pub struct ControllerConfig {
     pub api: ApiConfig,
     /// The cluster.
     pub cluster: ClusterConfig,
-    /// How many slices there are.
-    pub slices: usize,
+    /// The slices, in the order of `core.slices`.
+    pub slices: Vec<SliceRuntime>,
     /// The name of the cluster in etcd.
     pub name: String,
 }
@@ -195,9 +194,9 @@ impl ControllerNode {
         let fabric = |error| StartError::Fabric { address: addresses[0], error };
         let running = if cluster.etcd.is_empty() {
             let listener = TcpListener::bind(&addresses[..]).map_err(fabric)?;
-            controller::Running::start(listener, cluster, *slices, false).map_err(fabric)?
+            controller::Running::start(listener, cluster, slices, false).map_err(fabric)?
         } else {
-            controller::Running::stand_by(cluster, *slices, name).map_err(fabric)?
+            controller::Running::stand_by(cluster, slices, name).map_err(fabric)?
         };
         let source = ControllerSource { view: running.view(), drainer: running.drainer(), started: Instant::now() };
         let api = match api.listen {

@@ -18,13 +18,15 @@ pub(super) struct Connection {
     pub(super) join: Option<ToController>,
     /// It was told to go.
     pub(super) refused: bool,
+    /// It was a member that has left in good order: what it says still is said to nobody, until it ends this connection.
+    pub(super) left: bool,
     /// Since when there is this connection.
     pub(super) since: Instant,
 }
 
 impl Connection {
     pub(super) fn new(stream: Stream, since: Instant) -> Self {
-        Connection { stream, member: None, join: None, refused: false, since }
+        Connection { stream, member: None, join: None, refused: false, left: false, since }
     }
 
     /// Reads what is there, some of it.

@@ -2,6 +2,7 @@
 //! One thread; it carries no signalling, and nothing waits for it.
 
 mod etcd;
+mod executor;
 mod keeper;
 mod member;
 
@@ -11,13 +12,15 @@ pub use keeper::{kept, record};
 use crate::api::DrainError;
 use crate::clock::clock;
 use crate::cluster::ClusterConfig;
+use crate::config::{NF_KINDS, SliceRuntime};
 use crate::control::recovery;
 use crate::fabric::Role;
 use crate::fabric::frame::FrameError;
 use crate::fabric::membership::{Seat, ToController, ToMember};
-use crate::fabric::message::{Map, Welcome};
+use crate::fabric::message::{Map, PoolLoad, Welcome};
 use crate::fabric::stream::Stream;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use executor::{Program, Recruiter};
 use keeper::{Keeper, News};
 use member::Connection;
 use rand::RngCore;
@@ -30,7 +33,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use vireo_core::balance::HostId;
-use vireo_core::cluster::{self, Member, Refusal, Secrets, Settings};
+use vireo_core::cluster::{self, Load, Member, Refusal, Secrets, Settings};
 use vireo_sctp::Waker;
 use vireo_types::Instant;
 
@@ -89,6 +92,8 @@ impl Drainer {
 struct Setup {
     config: ClusterConfig,
     settings: Settings,
+    /// How long a procedure of each pool may take, in microseconds.
+    objectives: Vec<f32>,
     waker: Waker,
     stop: Arc<AtomicBool>,
     view: View,
@@ -115,7 +120,7 @@ impl Running {
     pub(crate) fn start(
         listener: TcpListener,
         config: &ClusterConfig,
-        slices: usize,
+        slices: &[SliceRuntime],
         beside: bool,
     ) -> std::io::Result<Self> {
         let setup = Setup::new(config, slices, beside)?;
@@ -134,7 +139,7 @@ impl Running {
     /// # Errors
     ///
     /// When the system refuses something.
-    pub(crate) fn stand_by(config: &ClusterConfig, slices: usize, name: &str) -> std::io::Result<Self> {
+    pub(crate) fn stand_by(config: &ClusterConfig, slices: &[SliceRuntime], name: &str) -> std::io::Result<Self> {
         let setup = Setup::new(config, slices, false)?;
         let own = format!("process {}", std::process::id());
         let keeper = Keeper::start(config.etcd.clone(), name, own, setup.waker.clone())?;
@@ -178,22 +183,24 @@ impl Running {
 }
 
 impl Setup {
-    fn new(config: &ClusterConfig, slices: usize, beside: bool) -> std::io::Result<Self> {
+    fn new(config: &ClusterConfig, slices: &[SliceRuntime], beside: bool) -> std::io::Result<Self> {
         let silence = vireo_types::Duration::from(config.heartbeat * config.misses);
         let replication = config.replication;
         let replicas = if replication.is_on() { replication.replicas } else { 0 };
         let settings = Settings {
             hosts: config.hosts.into(),
             most_hosts: config.address_parts,
-            replicas: vec![replicas; slices + 1],
+            replicas: vec![replicas; slices.len() + 1],
             moves: config.moves,
+            scaling: config.scaling.as_ref().map(|scaling| scaling.hosts),
             silence,
             patience: vireo_types::Duration(silence.0 * u64::from(crate::cluster::PATIENCE)),
             listens: if beside { vireo_types::Duration(0) } else { LISTENS },
         };
         let (waker, stop) = (Waker::new()?, Arc::new(AtomicBool::new(false)));
         let (view, drains) = (View::default(), bounded(DRAINS));
-        Ok(Setup { config: config.clone(), settings, waker, stop, view, drains, beside })
+        let objectives = objectives(slices);
+        Ok(Setup { config: config.clone(), settings, objectives, waker, stop, view, drains, beside })
     }
 
     fn show(&self, map: Option<&Map>) {
@@ -256,6 +263,20 @@ impl Setup {
     }
 }
 
+/// How long a procedure of each pool may take, in microseconds: of UEs whose slice is not known as long as in the strictest.
+fn objectives(slices: &[SliceRuntime]) -> Vec<f32> {
+    let strictest = |kind| slices.iter().map(|slice| slice.slo[kind]).min().unwrap_or(SliceRuntime::SLO);
+    let all = (0..NF_KINDS).map(strictest).chain(slices.iter().flat_map(|slice| slice.slo));
+    all.map(|slo| slo.as_micros() as f32).collect()
+}
+
+/// Whether a procedure that began now at a host would be late: `(Q / C + 1) T_t` of a pool is beyond its objective (seed 1,
+/// Algorithm 1).
+fn is_late(pools: &[PoolLoad], objectives: &[f32]) -> bool {
+    let late = |(load, objective): (&PoolLoad, &f32)| (load.backlog + 1.0) * load.time_us > *objective;
+    pools.iter().zip(objectives).any(late)
+}
+
 /// What a new cluster's hosts share.
 fn secrets(now: Instant) -> Secrets {
     let mut tmsi_key = [0; 16];
@@ -281,6 +302,8 @@ struct Shell<'a> {
     /// That of the last map that was told.
     told: u64,
     beaten: Instant,
+    /// What has hosts started that are missing.
+    recruiter: Option<Recruiter>,
 }
 
 impl<'a> Shell<'a> {
@@ -295,6 +318,8 @@ impl<'a> Shell<'a> {
         epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
         epoll::add(&epoll, &setup.waker, epoll::EventData::new_u64(WAKER), epoll::EventFlags::IN)?;
         tracing::info!(address = ?listener.local_addr().ok(), "the controller takes members");
+        let start = setup.config.scaling.as_ref().map(|scaling| &scaling.start).filter(|start| !start.is_empty());
+        let recruiter = start.map(|start| Recruiter::new(Box::new(Program::new(start.clone()))));
         Ok(Shell {
             setup,
             listener,
@@ -307,6 +332,7 @@ impl<'a> Shell<'a> {
             writes: None,
             told: 0,
             beaten: clock(),
+            recruiter,
         })
     }
 
@@ -385,6 +411,7 @@ impl<'a> Shell<'a> {
         if now.since(self.beaten) >= vireo_types::Duration::from(heartbeat) {
             self.beaten = now;
             self.beat(now);
+            self.recruit();
         }
         self.flush();
         Ok(())
@@ -426,7 +453,9 @@ impl<'a> Shell<'a> {
     }
 
     fn said(&mut self, token: u64, message: ToController, now: Instant) {
-        let Some(connection) = self.connections.get_mut(&token).filter(|connection| !connection.refused) else {
+        let Some(connection) =
+            self.connections.get_mut(&token).filter(|connection| !connection.refused && !connection.left)
+        else {
             return;
         };
         match (message, connection.member) {
@@ -447,7 +476,11 @@ impl<'a> Shell<'a> {
                 self.controller.caught_up(owner, epoch, host);
             }
             (ToController::Leave, Some(Member::Host(host))) => self.drain(host),
-            (ToController::Beat | ToController::Report { .. }, Some(_)) => {}
+            (ToController::Report { cpu, pools }, Some(Member::Host(host))) => {
+                let late = is_late(&pools, &self.setup.objectives);
+                self.controller.reported(host, Load { cpu, late }, now);
+            }
+            (ToController::Beat, Some(_)) => {}
             (message, member) => {
                 tracing::warn!(?member, ?message, "something that is not this member's to say");
                 self.lose(token, &FrameError::Message);
@@ -566,8 +599,15 @@ impl<'a> Shell<'a> {
             if let Some(connection) = self.connections.get_mut(&token) {
                 connection.stream.put(&ToMember::Left);
                 // A member no longer: it ends this connection itself.
-                (connection.member, connection.since) = (None, clock());
+                (connection.member, connection.left, connection.since) = (None, true, clock());
             }
+        }
+    }
+
+    /// Has hosts started that are missing. A cluster whose members have to find this controller may have them.
+    fn recruit(&mut self) {
+        if let Some(recruiter) = self.recruiter.as_mut().filter(|_| !self.controller.waits()) {
+            recruiter.look(self.controller.lacks(), std::time::Instant::now());
         }
     }
 
@@ -594,7 +634,7 @@ impl<'a> Shell<'a> {
         let Some(map) = self.controller.map().filter(|map| map.epoch() != self.told) else { return };
         self.told = map.epoch();
         let (epoch, hosts, balancers) = (map.epoch(), map.hosts.len(), map.balancers.len());
-        tracing::info!(epoch, hosts, balancers, "a new epoch");
+        tracing::info!(epoch, hosts, idle = self.controller.idle(), balancers, "a new epoch");
         self.setup.show(Some(map));
         let message = ToMember::Map(Box::new(map.clone()));
         for token in self.members.values() {

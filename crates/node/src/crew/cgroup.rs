@@ -133,18 +133,80 @@ fn has(file: &Path, word: &str) -> io::Result<bool> {
 /// fields 4 and 5, the file system's type follows a dash) and `/proc/self/cgroup` (version 2: `0::PATH`).
 fn own_group(mounts: &str, groups: &str) -> Option<PathBuf> {
     let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    mounted(mounts, path, |after| after.starts_with("cgroup2 "))
+}
+
+/// Where a path of the first hierarchy is mounted that `is` takes, by what its line has after the dash.
+fn mounted(mounts: &str, path: &str, is: impl Fn(&str) -> bool) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let (before, after) = line.split_once(" - ")?;
         let mut fields = before.split(' ').skip(3);
         let (root, point) = (fields.next()?, fields.next()?);
         let below = Path::new(path).strip_prefix(root).ok()?;
-        after.starts_with("cgroup2 ").then(|| Path::new(point).join(below))
+        is(after).then(|| Path::new(point).join(below))
+    })
+}
+
+/// The processors that cgroups leave this process, of either version, if they leave it fewer than there are: `cpu.max`, or
+/// `cpu.cfs_quota_us` and `cpu.cfs_period_us`, of its group and of those that this one lies in.
+pub(crate) fn quota() -> Option<f64> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let newer = own_group(&mounts, &groups).and_then(|own| least(&own, |group| max(&read(group, "cpu.max")?)));
+    let older = own_group_of_version_1(&mounts, &groups).and_then(|own| {
+        least(&own, |group| max(&format!("{} {}", read(group, "cpu.cfs_quota_us")?, read(group, "cpu.cfs_period_us")?)))
+    });
+    newer.into_iter().chain(older).reduce(f64::min)
+}
+
+fn read(group: &Path, file: &str) -> Option<String> {
+    fs::read_to_string(group.join(file)).ok()
+}
+
+/// The least of a group and of those that it lies in.
+fn least(own: &Path, of: impl Fn(&Path) -> Option<f64>) -> Option<f64> {
+    own.ancestors().filter_map(of).reduce(f64::min)
+}
+
+/// Processors by `QUOTA PERIOD`; none without a limit, which is `max` or -1.
+fn max(text: &str) -> Option<f64> {
+    let mut words = text.split_ascii_whitespace();
+    let (quota, period) = (words.next()?.parse::<f64>().ok()?, words.next()?.parse::<f64>().ok()?);
+    (quota > 0.0 && period > 0.0).then_some(quota / period)
+}
+
+/// Where the group of this process lies in the hierarchy of version 1 that has the processors.
+fn own_group_of_version_1(mounts: &str, groups: &str) -> Option<PathBuf> {
+    let has = |words: &str| words.split(',').any(|word| word == "cpu");
+    let path = groups.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        fields.next().filter(|controllers| has(controllers)).and(fields.next())
+    })?;
+    mounted(mounts, path, |after| {
+        after.strip_prefix("cgroup ").is_some_and(|rest| rest.rsplit(' ').next().is_some_and(has))
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_of_processors_is_the_least_of_all_groups_around() {
+        assert_eq!((max("max 100000\n"), max("-1\n 100000\n"), max("25000 100000\n")), (None, None, Some(0.25)));
+        let directory = tempfile::tempdir().unwrap();
+        let own = directory.path().join("a/b");
+        fs::create_dir_all(&own).unwrap();
+        fs::write(own.join("cpu.max"), "max 20000\n").unwrap();
+        let of = |group: &Path| max(&read(group, "cpu.max")?);
+        assert_eq!(least(&own, of), None);
+        fs::write(directory.path().join("a/cpu.max"), "30000 20000\n").unwrap();
+        assert_eq!(least(&own, of), Some(1.5));
+        let mounts =
+            "1 0 0:1 / /cg/set rw - cgroup cgroup rw,cpuset\n2 0 0:2 / /cg/cpu rw - cgroup cgroup rw,cpu,cpuacct\n";
+        assert_eq!(own_group_of_version_1(mounts, "2:cpuset:/x\n1:cpu,cpuacct:/y\n"), Some(PathBuf::from("/cg/cpu/y")));
+        assert_eq!(own_group_of_version_1(mounts, "0::/y\n"), None);
+    }
 
     #[test]
     fn the_own_group_is_found_where_it_is_mounted() {

@@ -17,6 +17,7 @@ mod recruit;
 mod watch;
 mod weights;
 
+pub(crate) use cgroup::quota;
 pub use enlist::{EnlistError, enlist};
 pub use process::Program;
 pub use recruit::{DataWorkerError, data_worker};

@@ -13,14 +13,14 @@ use crate::cluster::config::{Ack, Mode, ReplicationConfig};
 use crate::cluster::replicator::Replicator;
 use crate::cluster::shadows::{Shadow, Taken};
 use crate::config::NF_KINDS;
+use crate::crew::quota;
 use crate::fabric::message::{Copy, Map, PoolLoad, ToReplica, Welcome};
-use crate::metrics::Flow;
+use crate::metrics::{Flow, process};
 use crate::nf::outbox::{Outbox, Summary};
-use crate::nf::{parcel::Parcel, plan, references};
+use crate::nf::{parcel::Parcel, references};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 use vireo_core::balance::HostId;
 use vireo_core::balance::board::Average;
 use vireo_core::balance::map::{BucketMap, Owners};
@@ -102,7 +102,9 @@ pub(super) struct Cluster {
     carried: FxHashSet<u64>,
     carried_until: Instant,
     reported: Instant,
-    busy: u64,
+    /// CPU time of this host's processes, in microseconds, and the processors that cgroups leave them.
+    used_us: u64,
+    quota: Option<f64>,
     cpu: Average,
     backlogs: Vec<Average>,
 }
@@ -129,7 +131,8 @@ impl Cluster {
             carried: FxHashSet::default(),
             carried_until: Instant::default(),
             reported: clock(),
-            busy: 0,
+            used_us: process::cpu_us(),
+            quota: quota(),
             cpu: Average::default(),
             backlogs: Vec::new(),
         }
@@ -401,15 +404,12 @@ impl Host {
     fn report(&mut self, now: Instant, since: Duration) {
         let Some(cluster) = self.cluster.as_mut() else { return };
         cluster.reported = now;
-        let mut busy = 0_u64;
-        for nf in self.pools.iter() {
-            let word = self.plan.nf_word(nf.place.worker, nf.place.nf, plan::NF_BUSY);
-            busy = busy.wrapping_add(self.region.board(word).load(Ordering::Relaxed));
-        }
-        // A worker that is gone takes its word along.
-        let worked = busy.saturating_sub(std::mem::replace(&mut cluster.busy, busy));
-        let most = since.as_micros() as f64 * 1000.0 * self.pools.processors() as f64;
-        cluster.cpu.take((worked as f64 / most.max(1.0)).min(1.0));
+        let used =
+            process::cpu_us() + self.rings.iter().filter_map(|worker| process::cpu_us_of(worker.pid)).sum::<u64>();
+        // A worker that is gone takes its time along.
+        let worked = used.saturating_sub(std::mem::replace(&mut cluster.used_us, used));
+        let processors = cluster.quota.unwrap_or(f64::INFINITY).min(self.pools.processors() as f64);
+        cluster.cpu.take((worked as f64 / (since.as_micros() as f64 * processors).max(1.0)).min(1.0));
         let mut pools = Vec::new();
         let slices = self.config.slices.len();
         cluster.backlogs.resize((slices + 1) * NF_KINDS, Average::default());

@@ -27,6 +27,12 @@ fn cpu_seconds(stat: &str) -> Option<f64> {
     Some((ticks(14)? + ticks(15)?) as f64 / TICKS_PER_SECOND)
 }
 
+/// CPU time of all threads of this process, in microseconds.
+pub(crate) fn cpu_us() -> u64 {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    used.tv_sec.cast_unsigned() * 1_000_000 + used.tv_nsec.cast_unsigned() / 1000
+}
+
 /// CPU time of another process, in microseconds, if there is one. What a single-threaded one has had is known to the
 /// nanosecond.
 pub(crate) fn cpu_us_of(pid: u32) -> Option<u64> {
@@ -43,6 +49,14 @@ fn resident_bytes(status: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn this_process_has_used_what_it_uses() {
+        let before = cpu_us();
+        let until = std::time::Instant::now() + std::time::Duration::from_millis(20);
+        while std::time::Instant::now() < until {}
+        assert!(cpu_us() > before);
+    }
 
     #[test]
     fn another_process_has_used_some_time() {

@@ -5,7 +5,8 @@ use super::file::{self, File};
 use std::net::SocketAddr;
 use std::time::Duration;
 use vireo_core::balance::steer::Policy;
-use vireo_node::cluster::{Ack, ClusterConfig, Mode, ReplicationConfig};
+use vireo_core::cluster::Scaling;
+use vireo_node::cluster::{Ack, ClusterConfig, Mode, ReplicationConfig, ScalingConfig};
 
 /// Hosts that may join in a balancer's life.
 const PARTS: std::ops::RangeInclusive<u16> = 1..=256;
@@ -13,6 +14,8 @@ const PARTS: std::ops::RangeInclusive<u16> = 1..=256;
 const CONTROLLERS: usize = 8;
 /// The longest time until a host is taken for dead.
 const SILENCE: Duration = Duration::from_secs(2);
+/// How long hosts may have too much to do, or too little, until that changes something.
+const LASTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(200)..=Duration::from_secs(3600);
 /// Hosts besides the owner that keep a UE's copy.
 const REPLICAS: usize = 2;
 
@@ -70,6 +73,7 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
         inter: inter(&file.steering, problems),
         replication: replication(file, problems),
         moves: file.state.location == file::Location::Shm,
+        scaling: scaling(file, problems),
     }
 }
 
@@ -79,6 +83,31 @@ fn inter(steering: &file::Steering, problems: &mut Problems) -> Policy {
         problems.add("steering.inter", format_args!("{:?} is not allowed; allowed: {names}", steering.inter));
         Policy::default()
     })
+}
+
+/// How many hosts work; `None` where all do.
+fn scaling(file: &File, problems: &mut Problems) -> Option<ScalingConfig> {
+    let file::Scaling { least, most, idle, high, low, lasts, ref start } = file.scaling;
+    if least == 0 {
+        return None;
+    }
+    problems.check(
+        file.state.location == file::Location::Shm,
+        "scaling.least",
+        "hosts whose contexts are not in shared memory (state.location) hand nothing over: only 0 is allowed",
+    );
+    let at_first = file.cluster.hosts;
+    let ordered = least <= most && at_first <= most && most <= file.cluster.address_parts;
+    problems.check(ordered, "scaling.most", "scaling.least and cluster.hosts to cluster.address-parts is allowed");
+    problems.check(idle <= most, "scaling.idle", "0 to scaling.most is allowed");
+    problems.check(0.0 < low && low < high && high <= 1.0, "scaling.high", "above scaling.low to 1 is allowed");
+    let span = Duration::from(lasts.0);
+    problems.check(LASTS.contains(&span), "scaling.lasts", format_args!("{LASTS:?} is allowed"));
+    let program = start.first().is_none_or(|program| !program.is_empty());
+    problems.check(program, "scaling.start", "a program and its arguments are allowed, each a text of its own");
+    let [least, most, idle] = [least, most, idle].map(usize::from);
+    let hosts = Scaling { least, most, idle, high, low, lasts: lasts.0 };
+    Some(ScalingConfig { hosts, start: start.clone() })
 }
 
 fn replication(file: &File, problems: &mut Problems) -> ReplicationConfig {

@@ -29,6 +29,7 @@ pub(crate) struct File {
     pub(super) pools: Pools,
     pub(super) steering: Steering,
     pub(super) cluster: Cluster,
+    pub(super) scaling: Scaling,
     pub(super) replication: Replication,
     pub(super) state: State,
     pub(super) overload: Overload,
@@ -517,6 +518,33 @@ impl Default for Cluster {
             heartbeat: Span(c.heartbeat.into()),
             misses: c.misses,
             report: Span(c.report.into()),
+        }
+    }
+}
+
+/// How many hosts of a cluster work.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Scaling {
+    pub(super) least: u16,
+    pub(super) most: u16,
+    pub(super) idle: u16,
+    pub(super) high: f32,
+    pub(super) low: f32,
+    pub(super) lasts: Span,
+    pub(super) start: Vec<String>,
+}
+
+impl Default for Scaling {
+    fn default() -> Self {
+        Scaling {
+            least: 0,
+            most: 16,
+            idle: 1,
+            high: 0.7,
+            low: 0.4,
+            lasts: Span(Duration::from_secs(2)),
+            start: Vec::new(),
         }
     }
 }

@@ -33,6 +33,7 @@ fn run(session: &Session) -> Result<Findings, Failure> {
         slices: "[slice.default]\nsnssai = { sst = 1 }\n".into(),
         tables: String::new(),
         hosts: 0,
+        idle: 0,
         host_part: None,
     };
     let rounds = session.repeat("service requests", |_| {

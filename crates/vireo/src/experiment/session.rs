@@ -59,6 +59,8 @@ pub(super) struct Variant {
     pub(super) tables: String,
     /// Hosts behind a balancer; 0 = the whole core as one process.
     pub(super) hosts: usize,
+    /// Further hosts, which wait until they are needed.
+    pub(super) idle: usize,
     /// The part of a processor that each host has at the most.
     pub(super) host_part: Option<f64>,
 }
@@ -106,6 +108,7 @@ impl Session {
             tables: variant.tables.clone(),
             processors: processors.to_vec(),
             hosts: variant.hosts,
+            idle: variant.idle,
             host_part: variant.host_part,
             ..CoreOptions::default()
         };

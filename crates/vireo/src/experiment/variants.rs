@@ -13,6 +13,7 @@ pub(super) fn unified(cores: &[usize]) -> Variant {
         slices: slice(&[]),
         tables: format!("[pools]\nkey = \"wildcard\"\nworkers = 1\n{}\n[state]\nlocation = \"memory\"\n", on(cores)),
         hosts: 0,
+        idle: 0,
         host_part: None,
     }
 }
@@ -25,6 +26,7 @@ pub(super) fn stateful(workers: u32) -> Variant {
         slices: slice(&[]),
         tables: format!("[pools]\nkey = \"wildcard\"\nworkers = {workers}\n\n[state]\nlocation = \"memory\"\n"),
         hosts: 0,
+        idle: 0,
         host_part: None,
     }
 }
@@ -37,6 +39,7 @@ pub(super) fn central(cores: &[usize]) -> Variant {
         slices: slice(&[]),
         tables: format!("[pools]\nkey = \"wildcard\"\nworkers = 1\n{}\n[state]\nlocation = \"redis\"\n", on(cores)),
         hosts: 0,
+        idle: 0,
         host_part: None,
     }
 }
@@ -58,6 +61,7 @@ pub(super) fn decomposed(
             on(cores)
         ),
         hosts: 0,
+        idle: 0,
         host_part: None,
     }
 }

@@ -91,6 +91,8 @@ pub(crate) struct CoreOptions {
     pub(crate) other_slice: Option<(u64, u8)>,
     /// Hosts behind a balancer; 0 = the whole core as one process.
     pub(crate) hosts: usize,
+    /// Further hosts, which are joined and wait; such a cluster's hosts leave when they are needed no more.
+    pub(crate) idle: usize,
     /// The part of a processor that each host has at the most.
     pub(crate) host_part: Option<f64>,
     /// Whether a cluster's balancer has a namespace of its own, and the core's is that of a user plane that is a process of
@@ -110,6 +112,7 @@ impl Default for CoreOptions {
             processors: Vec::new(),
             other_slice: None,
             hosts: 0,
+            idle: 0,
             host_part: None,
             apart: false,
         }
@@ -153,7 +156,7 @@ impl Core {
             let balancer = Member::start(lab, Place::Balancer(0), options, core.log.try_clone()?)?;
             core.balancers.push(balancer);
         }
-        for _ in 0..options.hosts {
+        for _ in 0..options.hosts + options.idle {
             core.start_host(lab)?;
         }
         let deadline = Instant::now() + START_WITHIN;
@@ -202,7 +205,7 @@ impl Core {
 
     /// Whether RAN nodes are served.
     fn is_ready(&self, hosts: usize) -> bool {
-        self.overview().is_ok_and(|status| status.hosts.len() == hosts)
+        self.overview().is_ok_and(|status| status.hosts.len() == hosts) && self.hosts.iter().all(Member::is_up)
     }
 
     /// CPU time of all its processes that are there.
@@ -235,6 +238,11 @@ impl Core {
     pub(crate) fn registered_by_host(&self) -> Result<Vec<usize>, Failure> {
         let of = |host: &Member| Ok(if host.is_well() { host.status()?.counts.registered } else { 0 });
         self.hosts.iter().map(of).collect()
+    }
+
+    /// Hosts of a cluster that have a part in its work.
+    pub(crate) fn hosts_at_work(&self) -> Result<usize, Failure> {
+        Ok(self.overview()?.hosts.len())
     }
 
     /// UEs of other hosts that those of a cluster keep copies of, all together.

@@ -51,6 +51,8 @@ pub(super) struct Member {
     fate: Option<Fate>,
     /// It was told to leave: it ends in good order.
     leaves: bool,
+    /// The cluster may have it leave.
+    may_leave: bool,
     /// After the process: it can only be removed when that has ended.
     _limit: Option<Limit>,
 }
@@ -78,7 +80,7 @@ impl Member {
         // At once: it has started nothing yet.
         limit.as_ref().map_or(Ok(()), |limit| limit.take(process.pid()))?;
         let api = format!("http://{address}:{API_PORT}");
-        Ok(Member { name, process, seat, api, fate: None, leaves: false, _limit: limit })
+        Ok(Member { name, process, seat, api, fate: None, leaves: false, may_leave: options.idle > 0, _limit: limit })
     }
 
     /// Its status interface.
@@ -104,12 +106,25 @@ impl Member {
 
     /// What it says of itself.
     pub(super) fn status(&self) -> Result<Status, Failure> {
-        Ok(serde_json::from_str(&status::fetch(&self.api, "/status?limit=0")?)?)
+        match status::fetch(&self.api, "/status?limit=0") {
+            Ok(status) => Ok(serde_json::from_str(&status)?),
+            // It has left.
+            Err(_) if self.may_leave => Ok(Status::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether it answers.
+    pub(super) fn is_up(&self) -> bool {
+        status::fetch(&self.api, "/status?limit=0").is_ok()
     }
 
     /// CPU time of its processes.
     pub(super) fn cpu(&self) -> Result<Duration, Failure> {
-        Ok(self.process.cpu()?)
+        match self.process.cpu() {
+            Err(_) if self.may_leave => Ok(Duration::ZERO),
+            cpu => Ok(cpu?),
+        }
     }
 
     /// Brings it about.
@@ -138,7 +153,7 @@ impl Member {
 
     /// Fails if it has ended although nothing has befallen it.
     pub(super) fn check(&mut self) -> Result<(), Failure> {
-        let (befallen, leaves) = (self.fate.is_some(), self.leaves);
+        let (befallen, leaves) = (self.fate.is_some(), self.leaves || self.may_leave);
         match self.process.ended()?.filter(|status| !(befallen || leaves && status.success())) {
             None => Ok(()),
             Some(status) => Err(self.failure(&format!("ended early ({status})"))),

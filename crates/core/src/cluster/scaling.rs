@@ -1,0 +1,176 @@
+//! How many hosts of a cluster work, decided purely. More than are needed are joined and wait, so that one more is a matter
+//! of a map and not of a start; one fewer gives away what it has first. Hosts are taken to be of one size.
+
+use crate::balance::HostId;
+use std::collections::BTreeMap;
+use vireo_types::{Duration, Instant};
+
+/// Reports that are older than this say nothing.
+const STALE: Duration = Duration::from_secs(2);
+/// A host fewer is decided upon this much more slowly than one more: to lack one costs latency, to have one too many does not.
+const HESITATION: u64 = 3;
+
+/// What it is decided by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scaling {
+    /// Hosts that work at the least.
+    pub least: usize,
+    /// Hosts that work at the most.
+    pub most: usize,
+    /// Hosts that are joined and wait.
+    pub idle: usize,
+    /// The part of their processors that hosts use in the mean (0 to 1) above which one more is to work.
+    pub high: f32,
+    /// The part that those that stay would use, below which one fewer is to work.
+    pub low: f32,
+    /// How long either has to last, and how long nothing is decided after a change.
+    pub lasts: Duration,
+}
+
+/// How loaded a host is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Load {
+    /// The part of its processors that is in use, 0 to 1, averaged.
+    pub cpu: f32,
+    /// Whether a procedure that began now would be late: `(Q / C + 1) T_t` of a pool is beyond its objective (seed 1,
+    /// Algorithm 1).
+    pub late: bool,
+}
+
+/// What is to change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// One more host is to work.
+    Out,
+    /// This one is to give what it has to others.
+    In(HostId),
+}
+
+/// What it is known by.
+#[derive(Clone, Debug)]
+pub(super) struct Scaler {
+    settings: Scaling,
+    loads: BTreeMap<HostId, (Load, Instant)>,
+    /// Since when hosts have too much to do without a break, and since when one has been spare.
+    high: Option<Instant>,
+    spare: Option<Instant>,
+}
+
+impl Scaler {
+    pub(super) fn new(settings: Scaling) -> Self {
+        Scaler { settings, loads: BTreeMap::new(), high: None, spare: None }
+    }
+
+    /// A host has reported.
+    pub(super) fn reported(&mut self, host: HostId, load: Load, now: Instant) {
+        self.loads.insert(host, (load, now));
+    }
+
+    /// A host is gone.
+    pub(super) fn forget(&mut self, host: HostId) {
+        self.loads.remove(&host);
+    }
+
+    /// Whatever lasted is over: hosts come, go or move what they have, and are not as loaded as they will be.
+    pub(super) fn unsettled(&mut self) {
+        (self.high, self.spare) = (None, None);
+    }
+
+    /// What is to change among the hosts that work. Hosts that have not reported lately count for nothing, and none is given
+    /// up while there are some.
+    pub(super) fn decide(&mut self, working: &[HostId], now: Instant) -> Option<Step> {
+        let fresh =
+            |host: &HostId| self.loads.get(host).filter(|(_, at)| now.since(*at) < STALE).map(|(load, _)| *load);
+        let known: Vec<(HostId, Load)> = working.iter().filter_map(|host| Some((*host, fresh(host)?))).collect();
+        let sum: f32 = known.iter().map(|(_, load)| load.cpu).sum();
+        // Where one host would be in time, the balancers choose that one.
+        let late = known.iter().all(|(_, load)| load.late);
+        let high = !known.is_empty() && (late || sum / known.len() as f32 > self.settings.high);
+        let rest = known.len().saturating_sub(1).max(1) as f32;
+        let any_late = known.iter().any(|(_, load)| load.late);
+        let spare = known.len() == working.len() && !any_late && sum / rest < self.settings.low;
+        let lasting = |since: &mut Option<Instant>, is: bool, lasts: Duration| {
+            *since = is.then(|| since.unwrap_or(now));
+            since.is_some_and(|since| now.since(since) >= lasts)
+        };
+        let lasts = self.settings.lasts;
+        let out = lasting(&mut self.high, high, lasts) && working.len() < self.settings.most;
+        let fewer =
+            lasting(&mut self.spare, spare, Duration(lasts.0 * HESITATION)) && working.len() > self.settings.least;
+        let step = match (out, fewer) {
+            (true, _) => Some(Step::Out),
+            (false, true) => known.iter().min_by(|a, b| a.1.cpu.total_cmp(&b.1.cpu)).map(|(host, _)| Step::In(*host)),
+            (false, false) => None,
+        };
+        if step.is_some() {
+            self.unsettled();
+        }
+        step
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: Scaling =
+        Scaling { least: 2, most: 4, idle: 1, high: 0.7, low: 0.4, lasts: Duration::from_secs(1) };
+
+    /// What is decided first, and after how long, while hosts report these loads each 200 ms.
+    fn decided(scaler: &mut Scaler, loads: &[(f32, bool)], seconds: u64) -> Option<(Step, u64)> {
+        let hosts: Vec<HostId> = (0..loads.len() as u16).map(HostId).collect();
+        (0..seconds * 5).find_map(|n| {
+            let now = Instant(1_000_000 + n * 200_000);
+            for (host, (cpu, late)) in hosts.iter().zip(loads) {
+                scaler.reported(*host, Load { cpu: *cpu, late: *late }, now);
+            }
+            Some((scaler.decide(&hosts, now)?, n * 200))
+        })
+    }
+
+    #[test]
+    fn one_more_works_when_load_lasts_and_no_more_than_may() {
+        let of = |loads: &[(f32, bool)]| decided(&mut Scaler::new(SETTINGS), loads, 20);
+        assert_eq!(of(&[(0.8, false), (0.7, false)]), Some((Step::Out, 1000)));
+        assert_eq!(of(&[(0.9, false), (0.5, false)]), None, "in the mean they have room");
+        assert_eq!(of(&[(0.4, true), (0.5, true)]), Some((Step::Out, 1000)), "everybody would be late");
+        assert_eq!(of(&[(0.4, true), (0.5, false)]), None, "the second one would be in time");
+        assert_eq!(of(&[(0.9, true); 4]), None);
+    }
+
+    #[test]
+    fn the_least_loaded_goes_when_the_others_have_room_and_no_fewer_than_must_be() {
+        let of = |loads: &[(f32, bool)]| decided(&mut Scaler::new(SETTINGS), loads, 20);
+        assert_eq!(of(&[(0.3, false), (0.1, false), (0.2, false)]), Some((Step::In(HostId(1)), 3000)));
+        assert_eq!(of(&[(0.3, false), (0.3, false), (0.3, false)]), None, "two would have 0.45 each");
+        assert_eq!(of(&[(0.1, true), (0.1, false), (0.1, false)]), None);
+        assert_eq!(of(&[(0.0, false), (0.0, false)]), None);
+    }
+
+    #[test]
+    fn what_does_not_last_changes_nothing() {
+        let mut scaler = Scaler::new(SETTINGS);
+        let hosts = [HostId(0), HostId(1)];
+        for n in 0..100 {
+            let now = Instant(1_000_000 + n * 200_000);
+            // Each fifth report is one of a quiet moment.
+            let cpu = if n % 5 == 4 { 0.5 } else { 0.9 };
+            hosts.iter().for_each(|host| scaler.reported(*host, Load { cpu, late: false }, now));
+            assert_eq!(scaler.decide(&hosts, now), None);
+        }
+    }
+
+    #[test]
+    fn nobody_is_given_up_while_somebody_is_not_heard() {
+        let mut scaler = Scaler::new(SETTINGS);
+        let hosts = [0, 1, 2].map(HostId);
+        scaler.reported(HostId(2), Load::default(), Instant(0));
+        for n in 20..100 {
+            let now = Instant(n * 200_000);
+            hosts[..2].iter().for_each(|host| scaler.reported(*host, Load::default(), now));
+            assert_eq!(scaler.decide(&hosts, now), None);
+        }
+        scaler.forget(HostId(2));
+        assert_eq!(decided(&mut scaler, &[(0.8, false), (0.8, false)], 20), Some((Step::Out, 1000)));
+    }
+}
