@@ -108,7 +108,7 @@ impl Pass {
 }
 
 fn run(session: &Session) -> Result<Findings, Failure> {
-    let users = if session.quick { 2_000 } else { 20_000 };
+    let users = if session.quick { 500 } else { 20_000 };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let passes = session.repeat("migrations", |_| {
         let [busy, sockets, alone] = [BUSY, SOCKETS, ALONE].map(|driver| measure(session, &driver, users, processors));
@@ -181,7 +181,7 @@ fn measure(session: &Session, driver: &Driver, users: u32, processors: usize) ->
         let inject = || on_processors(&[0], || load.inject(direction, 0, driver.flight));
         network.outside(inject)???;
     }
-    let window = Duration::from_millis(if session.quick { 200 } else { 1000 });
+    let window = Duration::from_millis(if session.quick { 80 } else { 1000 });
     std::thread::sleep(window / 2);
     let mut seen = Seen::default();
     let mut moves = vec![];

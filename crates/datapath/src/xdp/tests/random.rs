@@ -250,7 +250,7 @@ fn random_packets_fare_the_same_in_the_kernel() {
         let mut r = Random(20_241_001);
         let (mut left, mut dropped, mut passed) = (0, 0, 0);
         let mut by_rules = [0; 2];
-        for _ in 0..40 {
+        for _ in 0..20 {
             let rules = rules(&mut r);
             let mut b = Bench::new(&rules).expect("loaded");
             let teids = b.teids.clone();
@@ -298,8 +298,8 @@ fn random_packets_fare_the_same_in_the_kernel() {
             by_rules = [by_rules[0] + decided, by_rules[1] + left];
         }
         eprintln!("{left} left, {dropped} were dropped, {passed} passed; by rules {by_rules:?}");
-        assert!(by_rules[0] > 2_000 && by_rules[1] > 200, "{by_rules:?}");
-        assert!(left > 2_000 && dropped > 2_000 && passed > 1_000);
+        assert!(by_rules[0] > 1_000 && by_rules[1] > 200, "{by_rules:?}");
+        assert!(left > 1_000 && dropped > 1_000 && passed > 1_000);
     });
 }
 

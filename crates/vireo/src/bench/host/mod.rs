@@ -102,7 +102,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let began = load_average();
     let (paced, idle) = if args.quick { (1, 1) } else { (3, 10) };
     let (paced, idle) = (Duration::from_secs(paced), Duration::from_secs(idle));
-    let bench = sctp::Bench { lab, interrupt, size: args.size(), paced, idle };
+    let bench = sctp::Bench { lab, interrupt, quick: args.quick, size: args.size(), paced, idle };
     let (mut in_memory, mut with_sctp) = (Vec::new(), Vec::new());
     for run in 1..=args.runs() {
         eprintln!("bench: run {run} of {}", args.runs());
@@ -148,8 +148,11 @@ fn messages(bench: &sctp::Bench) -> Result<Messages, Failure> {
     };
     let concealed = |scenario| messages::concealed(&POOLS, scenario, bench.size.ues);
     let pools = measure(&POOLS)?;
-    let (before, first, between) = (measure(&STATEFUL)?, measure(&SHARED)?, measure(&STATEFUL)?);
-    let (second, after) = (measure(&SHARED)?, measure(&STATEFUL)?);
+    // In the short form once, where there is nothing to compare.
+    let again = |variant, before: messages::Outcome| if bench.quick { Ok(before) } else { measure(variant) };
+    let (before, first) = (measure(&STATEFUL)?, measure(&SHARED)?);
+    let between = again(&STATEFUL, before)?;
+    let (second, after) = (again(&SHARED, first)?, again(&STATEFUL, between)?);
     Ok(Messages {
         pools,
         baseline: [before, between, after],

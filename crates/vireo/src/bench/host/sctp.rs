@@ -30,6 +30,8 @@ const REST_WITHIN: Duration = Duration::from_secs(30);
 pub(super) struct Bench {
     pub(super) lab: Lab,
     pub(super) interrupt: Interrupt,
+    /// The short form.
+    pub(super) quick: bool,
     pub(super) size: Size,
     /// For how long latency is measured.
     pub(super) paced: Duration,

@@ -21,7 +21,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// Users, as the paper's.
 const USERS: u32 = 250_000;
-const QUICK_USERS: u32 = 10_000;
+const QUICK_USERS: u32 = 2_000;
 /// Packets a second and direction of the paper's module.
 const PAPER: f64 = 250_000.0;
 /// Modules that a UPF may have.
