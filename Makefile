@@ -16,7 +16,7 @@ CRASH_STOPS ?= 1000
 
 help:
 	@echo 'make demo              build, then 100 devices register, exchange traffic and leave, in namespaces of their own'
-	@echo 'make cluster-demo      build, then a cluster with 2,000 devices loses and gets hosts, and no device'
+	@echo 'make cluster-demo      build, then a cluster with 2,000 devices loses and gets hosts and more, and no device'
 	@echo 'make build             the release binary: $(VIREO)'
 	@echo 'make test              every test, with the independent witnesses (pycrate, tshark)'
 	@echo 'make check             format, clippy, house rules, licences'
@@ -36,6 +36,7 @@ demo: build
 	$(VIREO) demo $(ARGS)
 
 cluster-demo: build
+	@scripts/setup cluster
 	$(VIREO) demo --cluster --ues 2000 $(ARGS)
 
 check: setup

@@ -6,11 +6,12 @@ use vireo_core::balance::map::BucketMap;
 use vireo_core::balance::{BalancerId, HostId};
 use vireo_core::cluster::{Map, Past, Record, Secrets};
 use vireo_core::n2;
+use vireo_core::ran::RanNode;
 use vireo_node::fabric::frame::decode;
 use vireo_node::fabric::membership::{Seat, ToController, ToMember};
-use vireo_node::fabric::message::{Copy, PoolLoad, ToBalancer, ToHost, ToPrimary, ToReplica, Welcome};
+use vireo_node::fabric::message::{Copy, OfNode, PoolLoad, ToBalancer, ToHost, ToPrimary, ToReplica, Welcome};
 use vireo_node::fabric::{GREETING, Greeting, Inbox, Outbox, Role};
-use vireo_types::{AssocId, Dnn, Ltmsi, Seid, SessionAddress};
+use vireo_types::{AssocId, Dnn, GnbId, Ltmsi, Seid, SessionAddress};
 
 /// Takes octets as one connection.
 pub fn connection(octets: &[u8]) {
@@ -65,6 +66,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
     });
     let dnn: Dnn = "internet".parse().expect("a DNN");
     let address = SessionAddress { ipv4: Some([10, 45, 0, 1].into()), ipv6_prefix: None };
+    let id = GnbId { plmn: "99970".parse().expect("a PLMN"), id: 7, bits: 24 };
+    let record = RanNode { id, name: "gnb".into(), areas: Vec::new() };
+    let of = OfNode { assoc: AssocId(2), node: AssocId(1), record };
     let to_host = [
         ToHost::Map(map.clone()),
         ToHost::Up { assoc: AssocId(1), peer: upf },
@@ -73,6 +77,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         ToHost::Refused("no".into()),
         ToHost::Synced { number: 4 },
         ToHost::Returned { dnn: dnn.clone(), address },
+        ToHost::Node(of.clone()),
     ];
     let to_balancer = [
         ToBalancer::Host(HostId(1)),
@@ -84,6 +89,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         ToBalancer::Sync { number: 4 },
         ToBalancer::Back { number: 9 },
         ToBalancer::Return { to: HostId(2), dnn, address },
+        ToBalancer::Node(of),
     ];
     let copy = Copy {
         number: 1,
@@ -95,6 +101,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         perpetual: Some(b"perpetual"),
         ephemeral: b"ephemeral",
         outbox: b"outbox",
+        ways: [Some((AssocId(1), AssocId(2))), None],
     };
     let to_replica = [
         ToReplica::From { host: HostId(1), epoch: 2 },
@@ -113,7 +120,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-fn to_controller() -> [ToController; 7] {
+fn to_controller() -> [ToController; 8] {
     let address = SocketAddr::from(([127, 0, 0, 1], 7771));
     let record = Record { secrets: Secrets { tmsi_key: [7; 16], recovery: 9 }, map: None };
     [
@@ -124,6 +131,7 @@ fn to_controller() -> [ToController; 7] {
         ToController::Unheard(vec![HostId(1)]),
         ToController::CaughtUp { epoch: 3, host: HostId(2) },
         ToController::Leave,
+        ToController::Unreached(vec![HostId(3)]),
     ]
 }
 

@@ -98,7 +98,7 @@ pub enum Refusal {
     #[error("the cluster has gone on without it since epoch {0}: start it anew")]
     Fenced(u64),
     /// It was not heard.
-    #[error("it has said nothing for too long, to the controller or to a balancer: others have taken over")]
+    #[error("it has said nothing for too long, to the controller, a balancer or another host: others have taken over")]
     Silent,
 }
 
@@ -118,6 +118,8 @@ struct Host {
     copies: SocketAddr,
     stage: Stage,
     seen: Seen,
+    /// Hosts that do not take its copies.
+    unreached: BTreeSet<HostId>,
 }
 
 #[derive(Clone, Debug)]
@@ -219,7 +221,8 @@ impl Controller {
         self.joined = self.joined.max(map.joined);
         for (host, copies) in &map.hosts {
             self.joined = self.joined.max(host.0.saturating_add(1));
-            self.hosts.entry(*host).or_insert(Host { copies: *copies, stage: Stage::Serving, seen });
+            let new = || Host { copies: *copies, stage: Stage::Serving, seen, unreached: BTreeSet::new() };
+            self.hosts.entry(*host).or_insert_with(new);
         }
         for (balancer, address) in &map.balancers {
             let new = || Balancer { address: *address, stage: Stage::Serving, seen, unheard: BTreeSet::new() };
@@ -298,7 +301,7 @@ impl Controller {
             // One that was in a map without having been told has done nothing by it, and begins anew.
             None if had && !is_in => return Err(Refusal::Fenced(self.epoch())),
             None if host.0 >= self.settings.most_hosts => return Err(Refusal::Hosts(self.joined)),
-            None => drop(self.hosts.insert(host, Host { copies, stage, seen })),
+            None => drop(self.hosts.insert(host, Host { copies, stage, seen, unreached: BTreeSet::new() })),
         }
         self.joined = self.joined.max(host.0.saturating_add(1));
         Ok(host)
@@ -425,6 +428,13 @@ impl Controller {
         }
     }
 
+    /// A host says which hosts do not take its copies: all of them, each time.
+    pub fn unreached(&mut self, host: HostId, hosts: impl IntoIterator<Item = HostId>) {
+        if let Some(host) = self.hosts.get_mut(&host) {
+            host.unreached = hosts.into_iter().collect();
+        }
+    }
+
     /// An owner has said of an epoch that a replica has all of its copies, or itself all that was handed over to it.
     pub fn caught_up(&mut self, owner: HostId, epoch: u64, replica: HostId) {
         self.catch_up.said(owner, epoch, replica);
@@ -528,6 +538,7 @@ impl Controller {
         }
         self.bury(now);
         self.judge();
+        self.judge_hosts();
         self.scale(now);
         self.plan();
     }
@@ -567,6 +578,24 @@ impl Controller {
             } else {
                 hosts.into_iter().for_each(|host| self.dismiss(Member::Host(host)));
             }
+        }
+    }
+
+    /// Of hosts that do not take each other's copies, so that what their UEs want waits, one is in the way: the one of most such
+    /// pairs, else the youngest. Its UEs are where their copies are.
+    fn judge_hosts(&mut self) {
+        loop {
+            let Some(map) = &self.map else { return };
+            let here = |host: &HostId| map.has_host(*host) && self.hosts.contains_key(host);
+            let mut pairs: BTreeMap<HostId, usize> = BTreeMap::new();
+            for (host, entry) in self.hosts.iter().filter(|(host, _)| here(host)) {
+                for other in entry.unreached.iter().filter(|other| here(other) && *other != host) {
+                    *pairs.entry(*host).or_default() += 1;
+                    *pairs.entry(*other).or_default() += 1;
+                }
+            }
+            let Some((host, _)) = pairs.into_iter().max_by_key(|(host, count)| (*count, *host)) else { return };
+            self.dismiss(Member::Host(host));
         }
     }
 

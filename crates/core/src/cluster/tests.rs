@@ -242,6 +242,28 @@ fn of_a_host_and_a_balancer_that_do_not_hear_each_other_the_one_goes_that_others
 }
 
 #[test]
+fn of_two_hosts_without_a_link_the_one_goes_that_others_do_not_reach_either_else_the_youngest() {
+    let mut bench = Bench::new(4, 1);
+    bench.pass(3000);
+    bench.controller.unreached(HostId(1), [HostId(2)]);
+    bench.controller.unreached(HostId(2), [HostId(1), HostId(1), HostId(9)]);
+    bench.pass(50);
+    assert_eq!(bench.hosts(), [0, 1, 3]);
+    assert_eq!(bench.controller.take_dismissed(), [(host(2), Refusal::Silent)]);
+    // Host 0 is cut off from both others, and only has nothing to say to one of them.
+    bench.controller.unreached(HostId(0), [HostId(3)]);
+    bench.controller.unreached(HostId(1), [HostId(0)]);
+    bench.controller.unreached(HostId(3), [HostId(0)]);
+    bench.pass(50);
+    assert_eq!(bench.hosts(), [1, 3]);
+    // What is well again is forgotten, and so is who is gone.
+    bench.controller.unreached(HostId(1), [HostId(3)]);
+    bench.controller.unreached(HostId(1), [HostId(0)]);
+    bench.pass(50);
+    assert_eq!(bench.hosts(), [1, 3]);
+}
+
+#[test]
 fn a_map_that_was_written_and_not_told_is_told_by_the_next_controller() {
     let mut bench = Bench::new(3, 1);
     let before = bench.controller.record();

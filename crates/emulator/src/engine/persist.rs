@@ -132,7 +132,8 @@ impl Worker<'_> {
 
     /// The UE was registered and has to register again.
     fn lose(&mut self, owner: u32) {
-        self.stats.report.steady.lost += 1;
+        let slot = &self.slots[owner as usize];
+        self.stats.lose(slot.activity.map(Activity::procedure), slot.born_us);
         self.counters.lost.fetch_add(1, Ordering::Relaxed);
         self.abandon(owner);
         let slot = &mut self.slots[owner as usize];

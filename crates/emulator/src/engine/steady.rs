@@ -116,6 +116,11 @@ impl<'a> SteadyRun<'a> {
         self.stage == Stage::Over
     }
 
+    /// Whether procedures are under way, which come to their end by themselves.
+    pub(super) fn is_under_way(&self) -> bool {
+        matches!(self.stage, Stage::Running | Stage::Draining)
+    }
+
     /// A UE is at home.
     fn put(&mut self, owner: u32, group: u8) {
         self.pools[usize::from(group)].free.push_back(owner);
@@ -266,12 +271,13 @@ impl Worker<'_> {
             }
             Stage::Running if stopped || now_us >= run.end_us && run.is_exhausted() => {
                 run.stage = Stage::Draining;
+                run.end_us = run.end_us.min(now_us);
                 let lasted = now_us.saturating_sub(run.origin_us).min(duration_us);
                 self.stats.report.steady.steady_seconds = lasted as f64 / 1e6;
             }
             Stage::Draining => {
                 let idle = self.active == 0 && run.pools.iter().all(|pool| pool.waiting.is_empty());
-                if idle || stopped || now_us >= run.end_us + patience_us {
+                if idle || now_us >= run.end_us + patience_us {
                     self.end_steady();
                 }
             }

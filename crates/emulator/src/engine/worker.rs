@@ -58,7 +58,7 @@ pub(super) fn run(
     worker.bring_up(&mut *endpoint)?;
     worker.origin_us = worker.tick();
     let mut stopped = None;
-    while !worker.is_settled() && stopped.is_none_or(|at: Instant| at.elapsed() < GRACE) {
+    while !worker.is_settled() && stopped.is_none_or(|at: Instant| at.elapsed() < GRACE || worker.is_ending()) {
         worker.turn(&mut *endpoint, TURN)?;
         if counters.stop.load(Ordering::Relaxed) {
             stopped.get_or_insert_with(Instant::now);
@@ -273,6 +273,12 @@ impl<'a> Worker<'a> {
             return steady.is_over();
         }
         self.active == 0 && (self.slots.len() as u32 >= self.share || self.is_over())
+    }
+
+    /// A steady load ends when its last procedures do, for which they have their time, unless another worker has failed.
+    fn is_ending(&self) -> bool {
+        let is_whole = !self.counters.finish.load(Ordering::Relaxed);
+        is_whole && self.steady.as_ref().is_some_and(SteadyRun::is_under_way)
     }
 
     /// No UE and no round starts any more.

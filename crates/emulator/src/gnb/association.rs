@@ -59,9 +59,10 @@ impl Gnb {
         up.map(|(by, _)| by).nth((n as usize).checked_rem(count)?)
     }
 
-    /// The association that a new connection of a UE takes: none is better than another.
+    /// The association that a new connection of a UE takes: none is better than another. Numbers of a gNB's UEs may have
+    /// much in common, so it is not by these as they are.
     pub(super) fn choose(&self, owner: u32) -> u8 {
-        self.nth_up(owner).unwrap_or(self.current)
+        self.nth_up(owner.wrapping_mul(0x9e37_79b9) >> 16).unwrap_or(self.current)
     }
 
     /// The association that is `by`, or one that is up if that is not.

@@ -70,6 +70,14 @@ impl Stats {
         }
     }
 
+    /// The procedure that failed has cost its UE the registration.
+    pub(crate) fn lose(&mut self, procedure: Option<Procedure>, intended_us: u64) {
+        self.report.steady.lost += 1;
+        if let (Some(timeline), Some(procedure)) = (&mut self.timeline, procedure) {
+            timeline.lose(procedure, intended_us);
+        }
+    }
+
     /// Why something failed that is counted elsewhere.
     pub(crate) fn reason(&mut self, what: String) {
         *self.report.failures.entry(what).or_default() += 1;

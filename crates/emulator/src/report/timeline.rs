@@ -15,6 +15,8 @@ pub struct Row {
     pub count: u64,
     /// Those that were due in it and failed.
     pub failures: u64,
+    /// Those of them that cost the UE its registration.
+    pub lost: u64,
     /// Median latency of those that came to an end, in microseconds.
     pub p50_us: u64,
     /// 99th percentile.
@@ -25,13 +27,13 @@ pub struct Row {
 
 /// Writes rows as CSV with a header.
 pub fn write_csv(rows: &[Row], mut to: impl io::Write) -> io::Result<()> {
-    writeln!(to, "at_s,procedure,count,failures,p50_us,p99_us,max_us")?;
+    writeln!(to, "at_s,procedure,count,failures,p50_us,p99_us,max_us,lost")?;
     for row in rows {
-        let Row { at_s, count, failures, p50_us, p99_us, max_us, .. } = row;
+        let Row { at_s, count, failures, p50_us, p99_us, max_us, lost, .. } = row;
         let name = row
             .procedure
             .map_or_else(|| "all".to_owned(), |procedure| procedure.name().replace(' ', "-").to_lowercase());
-        writeln!(to, "{at_s:.3},{name},{count},{failures},{p50_us},{p99_us},{max_us}")?;
+        writeln!(to, "{at_s:.3},{name},{count},{failures},{p50_us},{p99_us},{max_us},{lost}")?;
     }
     Ok(())
 }
@@ -49,6 +51,7 @@ pub(crate) struct Timeline {
 struct Cell {
     procedure: Procedure,
     failures: u64,
+    lost: u64,
     latencies_us: Vec<u32>,
 }
 
@@ -84,6 +87,13 @@ impl Timeline {
         }
     }
 
+    /// The UE of a procedure that failed has to register anew.
+    pub(crate) fn lose(&mut self, procedure: Procedure, intended_us: u64) {
+        if let Some(cell) = self.cell(procedure, intended_us) {
+            cell.lost += 1;
+        }
+    }
+
     fn cell(&mut self, procedure: Procedure, intended_us: u64) -> Option<&mut Cell> {
         let index = (intended_us.checked_sub(self.origin_us)? / self.interval_us) as usize;
         if index >= MOST {
@@ -95,7 +105,7 @@ impl Timeline {
         let cells = &mut self.intervals[index];
         let known = cells.iter().position(|cell| cell.procedure == procedure);
         let place = known.unwrap_or_else(|| {
-            cells.push(Cell { procedure, failures: 0, latencies_us: Vec::new() });
+            cells.push(Cell { procedure, failures: 0, lost: 0, latencies_us: Vec::new() });
             cells.len() - 1
         });
         cells.get_mut(place)
@@ -108,6 +118,7 @@ impl Timeline {
                 let at = self.origin_us + index as u64 * self.interval_us;
                 let Some(own) = self.cell(theirs.procedure, at) else { continue };
                 own.failures += theirs.failures;
+                own.lost += theirs.lost;
                 own.latencies_us.extend_from_slice(&theirs.latencies_us);
             }
         }
@@ -120,11 +131,13 @@ impl Timeline {
         for (index, cells) in self.intervals.iter_mut().enumerate() {
             let at_s = index as f64 * interval_s;
             let mut all: Vec<u32> = cells.iter().flat_map(|cell| &cell.latencies_us).copied().collect();
-            let failures = cells.iter().map(|cell| cell.failures).sum();
-            rows.push(row(at_s, None, failures, &mut all));
+            let failed =
+                cells.iter().fold((0, 0), |(failures, lost), cell| (failures + cell.failures, lost + cell.lost));
+            rows.push(row(at_s, None, failed, &mut all));
             for procedure in PROCEDURES {
                 if let Some(cell) = cells.iter_mut().find(|cell| cell.procedure == procedure) {
-                    rows.push(row(at_s, Some(procedure), cell.failures, &mut cell.latencies_us));
+                    let failed = (cell.failures, cell.lost);
+                    rows.push(row(at_s, Some(procedure), failed, &mut cell.latencies_us));
                 }
             }
         }
@@ -132,7 +145,7 @@ impl Timeline {
     }
 }
 
-fn row(at_s: f64, procedure: Option<Procedure>, failures: u64, latencies_us: &mut [u32]) -> Row {
+fn row(at_s: f64, procedure: Option<Procedure>, (failures, lost): (u64, u64), latencies_us: &mut [u32]) -> Row {
     latencies_us.sort_unstable();
     let count = latencies_us.len();
     // nearest rank
@@ -141,7 +154,7 @@ fn row(at_s: f64, procedure: Option<Procedure>, failures: u64, latencies_us: &mu
         latencies_us.get(rank - 1).map_or(0, |latency| u64::from(*latency))
     };
     let (p50_us, p99_us, max_us) = (quantile(0.5), quantile(0.99), quantile(1.0));
-    Row { at_s, procedure, count: count as u64, failures, p50_us, p99_us, max_us }
+    Row { at_s, procedure, count: count as u64, failures, lost, p50_us, p99_us, max_us }
 }
 
 #[cfg(test)]
@@ -161,18 +174,19 @@ mod tests {
         two.record(Procedure::ServiceRequest, 1_050_000, 5_000_000);
         two.record(Procedure::XnHandover, 1_250_000, 7);
         two.fail(Procedure::XnHandover, 1_210_000);
+        two.lose(Procedure::XnHandover, 1_210_000);
         two.record(Procedure::Release, 1_260_000, 9);
         two.record(Procedure::ServiceRequest, 999_999, 1);
         one.merge(&two);
         let rows = one.rows();
         let mut text = Vec::new();
         write_csv(&rows, &mut text).expect("memory takes it");
-        let expected = "at_s,procedure,count,failures,p50_us,p99_us,max_us\n\
-                        0.000,all,100,0,149,198,5000000\n\
-                        0.000,service-request,100,0,149,198,5000000\n\
-                        0.100,all,0,0,0,0,0\n\
-                        0.200,all,1,1,7,7,7\n\
-                        0.200,xn-handover,1,1,7,7,7\n";
+        let expected = "at_s,procedure,count,failures,p50_us,p99_us,max_us,lost\n\
+                        0.000,all,100,0,149,198,5000000,0\n\
+                        0.000,service-request,100,0,149,198,5000000,0\n\
+                        0.100,all,0,0,0,0,0,0\n\
+                        0.200,all,1,1,7,7,7,1\n\
+                        0.200,xn-handover,1,1,7,7,7,1\n";
         assert_eq!(String::from_utf8(text).expect("ASCII"), expected);
     }
 }

@@ -370,6 +370,8 @@ impl Balancer {
             | Command::CaughtUp { .. }
             | Command::Back { .. }
             | Command::Return { .. }
+            | Command::Node(_)
+            | Command::Unreached(_)
             | Command::Leave => {}
         }
     }

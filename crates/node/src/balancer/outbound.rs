@@ -1,6 +1,6 @@
 //! What goes from the host to the balancer, and how the balancer is woken for it.
 
-use crate::fabric::message::PoolLoad;
+use crate::fabric::message::{OfNode, PoolLoad};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -96,6 +96,10 @@ pub enum Command {
         /// The data network and the addresses.
         of: Box<(Dnn, SessionAddress)>,
     },
+    /// To a cluster's controller: these hosts do not take this one's copies.
+    Unreached(Vec<HostId>),
+    /// To the balancer of a further association: which node it is of.
+    Node(Box<OfNode>),
     /// To a cluster's balancer: the host wants to leave.
     Leave,
 }

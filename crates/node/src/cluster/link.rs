@@ -10,7 +10,7 @@ use crate::clock::clock;
 use crate::fabric::Role;
 use crate::fabric::frame::{self, FrameError};
 use crate::fabric::membership::{ToController, ToMember};
-use crate::fabric::message::{Map, ToBalancer, ToHost, Welcome};
+use crate::fabric::message::{Map, OfNode, ToBalancer, ToHost, Welcome};
 use crate::fabric::stream::Stream;
 use crate::host::{Door, Input};
 use crossbeam_channel::TrySendError;
@@ -289,6 +289,8 @@ impl Link {
                 Command::Return { to, of } => {
                     self.tell_holder(&ToBalancer::Return { to: *to, dnn: of.0.clone(), address: of.1 });
                 }
+                Command::Node(of) => self.tell(of.assoc.balancer(), &ToBalancer::Node(OfNode::clone(of))),
+                Command::Unreached(hosts) => self.caller.put(&ToController::Unreached(hosts.clone())),
                 Command::Leave => self.caller.leave(),
             }
         }
@@ -508,5 +510,6 @@ fn input(message: ToHost<'_>) -> Option<Input> {
         ToHost::Up { assoc, peer } => Input::Up { assoc, peer },
         ToHost::Down { assoc, restarted } => Input::Down { assoc, restarted },
         ToHost::Returned { dnn, address } => Input::Returned { of: Box::new((dnn, address)) },
+        ToHost::Node(of) => Input::Node(Box::new(of)),
     })
 }

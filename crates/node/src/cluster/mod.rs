@@ -35,6 +35,9 @@ use vireo_types::{Bucket, Supi};
 
 /// How long a host that is to stop waits for others to have its UEs.
 const LEAVES_WITHIN: Duration = Duration::from_secs(10);
+/// How long another host may say nothing of copies at the most: less than is known of what was done and given meanwhile, if it
+/// or this one has to be given up for that.
+const REPLICA_ANSWERS: Duration = Duration::from_secs(2);
 /// How often it looks.
 const LOOKS: Duration = Duration::from_millis(2);
 
@@ -330,8 +333,9 @@ impl HostNode {
         let number = welcome.host.0;
         // Vectors of two hosts never have one sequence number (TS 33.102 C.1.1.2).
         config.udm.ind = (number % 32) as u8;
-        let (replicator, copier) =
-            replicator::replicator(welcome.host, welcome.part.1, listener, Arc::clone(&metrics))?;
+        let silence = Duration::from_millis(welcome.heartbeat.0.into()) * welcome.heartbeat.1;
+        let hosts = (welcome.part.1, (silence * 2).min(REPLICA_ANSWERS));
+        let (replicator, copier) = replicator::replicator(welcome.host, hosts, listener, Arc::clone(&metrics))?;
         let watch = replicator.watch();
         let mut frame = Frame::new(&config.host)?;
         frame.join(Membership { welcome, replication: config.cluster.replication, replicator });

@@ -47,8 +47,9 @@ enum Order {
 #[derive(Debug)]
 struct Shared {
     shadows: Mutex<Shadows>,
-    /// By the numbers of hosts: the last copy that each has said to have.
+    /// By the numbers of hosts: the last copy that each has said to have, and whether it has said nothing of some for too long.
     kept: Box<[AtomicU64]>,
+    unreached: Box<[AtomicBool]>,
     sleeping: AtomicBool,
     fenced: AtomicBool,
     /// Something was handed over and not taken yet.
@@ -103,6 +104,8 @@ pub(crate) struct Thread {
     waker: Waker,
     listener: TcpListener,
     metrics: Arc<Metrics>,
+    /// How long a host may say nothing of copies that it was sent.
+    patience: Duration,
     epoch: u64,
     peers: FxHashMap<HostId, Peer>,
     incoming: Vec<Incoming>,
@@ -118,6 +121,8 @@ struct Peer {
     /// How many of them the connection was given.
     given: usize,
     again: Instant,
+    /// Since when there are some and it has said nothing of them.
+    since: Option<Instant>,
 }
 
 /// A host that sends copies here.
@@ -127,10 +132,10 @@ struct Incoming {
     from: Option<(HostId, u64)>,
 }
 
-/// Both ends, for a host of so many that there can be.
+/// Both ends, for a host of so many that there can be, which may say nothing of copies for so long.
 pub(crate) fn replicator(
     own: HostId,
-    hosts: u16,
+    (hosts, patience): (u16, Duration),
     listener: TcpListener,
     metrics: Arc<Metrics>,
 ) -> std::io::Result<(Replicator, Thread)> {
@@ -140,6 +145,7 @@ pub(crate) fn replicator(
     let shared = Arc::new(Shared {
         shadows: Mutex::new(Shadows::new(own)),
         kept: (0..hosts).map(|_| AtomicU64::new(0)).collect(),
+        unreached: (0..hosts).map(|_| AtomicBool::new(false)).collect(),
         sleeping: AtomicBool::new(false),
         fenced: AtomicBool::new(false),
         handed: AtomicBool::new(false),
@@ -152,6 +158,7 @@ pub(crate) fn replicator(
         waker: waker.clone(),
         listener,
         metrics,
+        patience,
         epoch: 0,
         peers: FxHashMap::default(),
         incoming: Vec::new(),
@@ -164,6 +171,11 @@ impl Replicator {
     #[inline]
     pub(crate) fn kept(&self, host: HostId) -> u64 {
         self.shared.kept.get(host.index()).map_or(0, |kept| kept.load(Ordering::Acquire))
+    }
+
+    /// Whether a host has said nothing for too long of copies that it was sent.
+    pub(crate) fn is_unreached(&self, host: HostId) -> bool {
+        self.shared.unreached.get(host.index()).is_some_and(|unreached| unreached.load(Ordering::Relaxed))
     }
 
     /// Sends a copy to a host; it may stay here until [`Replicator::flush`].
@@ -246,6 +258,7 @@ impl Thread {
                     Order::Send(to, number, copy) => {
                         if let Some(peer) = self.peers.get_mut(&to) {
                             peer.unkept.push_back((number, copy));
+                            peer.since.get_or_insert_with(Instant::now);
                         }
                     }
                     Order::Peers(peers, epoch) => self.meet(peers, epoch),
@@ -255,6 +268,7 @@ impl Thread {
             self.accept();
             self.send();
             let news = self.hear_replicas();
+            self.look_at_replicas();
             self.hear_primaries();
             if news || self.shared.handed.load(Ordering::Relaxed) {
                 door.ring();
@@ -267,9 +281,18 @@ impl Thread {
 
     fn meet(&mut self, peers: Vec<(HostId, SocketAddr)>, epoch: u64) {
         self.epoch = epoch;
+        // Numbers are given once: who is gone is not late.
+        self.shared.unreached.iter().for_each(|unreached| unreached.store(false, Ordering::Relaxed));
         self.peers.retain(|host, _| peers.iter().any(|(other, _)| other == host));
         for (host, address) in peers {
-            let new = || Peer { address, stream: None, unkept: VecDeque::new(), given: 0, again: Instant::now() };
+            let new = || Peer {
+                address,
+                stream: None,
+                unkept: VecDeque::new(),
+                given: 0,
+                again: Instant::now(),
+                since: None,
+            };
             let peer = self.peers.entry(host).or_insert_with(new);
             if let Some(stream) = &mut peer.stream {
                 stream.put(&ToReplica::From { host: self.own, epoch });
@@ -338,6 +361,16 @@ impl Thread {
         news
     }
 
+    /// Which hosts have said nothing for too long of copies that they were sent.
+    fn look_at_replicas(&self) {
+        for (host, peer) in &self.peers {
+            if let Some(unreached) = self.shared.unreached.get(host.index()) {
+                let is_late = peer.since.is_some_and(|since| since.elapsed() >= self.patience);
+                unreached.store(is_late, Ordering::Relaxed);
+            }
+        }
+    }
+
     /// Keeps others' copies.
     fn hear_primaries(&mut self) {
         let (shared, metrics) = (&self.shared, &self.metrics);
@@ -389,6 +422,7 @@ impl Peer {
                     self.unkept.pop_front();
                     self.given = self.given.saturating_sub(1);
                 }
+                self.since = (!self.unkept.is_empty()).then(Instant::now);
             }
             if !matches!(last, Some(ToPrimary::Fenced { .. })) {
                 last = Some(said);

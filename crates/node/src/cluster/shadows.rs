@@ -1,7 +1,7 @@
 //! Copies of other hosts' UEs: what this host goes on from when it takes over. Kept as they came; nothing is decoded
 //! before that.
 
-use crate::fabric::message::Copy;
+use crate::fabric::message::{Copy, Ways};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use vireo_core::balance::HostId;
@@ -23,8 +23,9 @@ pub(crate) struct Shadow {
     perpetual: Vec<u8>,
     /// Empty: the context is gone.
     pub(crate) ephemeral: Vec<u8>,
-    /// What the last commits want done, and when they came. Several may have come before the first one's effects left.
-    outboxes: VecDeque<(Instant, Vec<u8>)>,
+    /// What the last commits want done, by which associations, and when they came. Several may have come before the first one's
+    /// effects left.
+    outboxes: VecDeque<(Instant, Vec<u8>, Ways)>,
 }
 
 impl Shadow {
@@ -38,21 +39,21 @@ impl Shadow {
     }
 
     /// What may not have been done, in order.
-    pub(crate) fn undone(&self, now: Instant) -> impl Iterator<Item = &[u8]> {
-        let recent = self.outboxes.iter().filter(move |(at, _)| now.since(*at) <= DONE_AGAIN);
-        recent.map(|(_, outbox)| &outbox[..])
+    pub(crate) fn undone(&self, now: Instant) -> impl Iterator<Item = (&[u8], Ways)> {
+        let recent = self.outboxes.iter().filter(move |(at, ..)| now.since(*at) <= DONE_AGAIN);
+        recent.map(|(_, outbox, ways)| (&outbox[..], *ways))
     }
 
     /// What was done long ago is let go.
     fn forget(&mut self, now: Instant) {
-        while self.outboxes.front().is_some_and(|(at, _)| now.since(*at) > DONE_AGAIN) {
+        while self.outboxes.front().is_some_and(|(at, ..)| now.since(*at) > DONE_AGAIN) {
             self.outboxes.pop_front();
         }
     }
 
     /// What the last commit wants done.
     pub(crate) fn last_outbox(&self) -> Option<&[u8]> {
-        self.outboxes.back().map(|(_, outbox)| &outbox[..])
+        self.outboxes.back().map(|(_, outbox, _)| &outbox[..])
     }
 
     /// The version of its perpetual part.
@@ -220,7 +221,7 @@ impl Shadows {
         replace(&mut shadow.ephemeral, copy.ephemeral);
         shadow.forget(now);
         if !copy.outbox.is_empty() {
-            shadow.outboxes.push_back((now, copy.outbox.to_vec()));
+            shadow.outboxes.push_back((now, copy.outbox.to_vec(), copy.ways));
         }
         shadow.versions = Versions { perpetual: copy.perpetual_version, ephemeral: copy.ephemeral_version };
         if copy.ephemeral.is_empty() || !copy.outbox.is_empty() {
@@ -305,9 +306,11 @@ mod tests {
     use super::*;
     use vireo_core::balance::map::SlicePart;
     use vireo_core::balance::ring::Weighted;
+    use vireo_types::AssocId;
 
     const A: HostId = HostId(0);
     const OWN: HostId = HostId(1);
+    const WAYS: Ways = [Some((AssocId(1), AssocId(2))), None];
 
     fn parts(hosts: &[HostId]) -> Vec<SlicePart> {
         let hosts = hosts.iter().map(|host| Weighted { host: *host, weight: 1.0 }).collect();
@@ -325,6 +328,7 @@ mod tests {
             perpetual: Some(b"perpetual"),
             ephemeral: octets,
             outbox: b"outbox",
+            ways: WAYS,
         }
     }
 
@@ -347,7 +351,8 @@ mod tests {
         assert_eq!(taken.ues.len(), 1);
         assert_eq!((taken.ues[0].0, &taken.ues[0].1.ephemeral[..]), (ue, &b"two"[..]));
         assert_eq!(taken.inputs, [101, 102], "what is given again of these was carried out");
-        assert_eq!(taken.ues[0].1.undone(now).count(), 2, "neither may have left when the host died");
+        let undone: Vec<_> = taken.ues[0].1.undone(now).collect();
+        assert_eq!(undone, [(&b"outbox"[..], WAYS); 2], "neither may have left when the host died");
         assert_eq!(taken.ues[0].1.undone(Instant(4_000_000)).count(), 0, "both have");
         // The host that was stopped wakes.
         assert_eq!(shadows.keep((A, 1), &copy(4, ue, b"late"), now), Err(Fenced { epoch: 2 }));

@@ -475,6 +475,7 @@ impl<'a> Shell<'a> {
             (ToController::CaughtUp { epoch, host }, Some(Member::Host(owner))) => {
                 self.controller.caught_up(owner, epoch, host);
             }
+            (ToController::Unreached(hosts), Some(Member::Host(host))) => self.controller.unreached(host, hosts),
             (ToController::Leave, Some(Member::Host(host))) => self.drain(host),
             (ToController::Report { cpu, pools }, Some(Member::Host(host))) => {
                 let late = is_late(&pools, &self.setup.objectives);

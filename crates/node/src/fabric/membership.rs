@@ -59,6 +59,8 @@ pub enum ToController {
     },
     /// The host wants to leave: others are to get its UEs.
     Leave,
+    /// The hosts of the map that do not take this host's copies.
+    Unreached(Vec<HostId>),
 }
 
 /// From the controller to a member.

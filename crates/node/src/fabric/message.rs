@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use vireo_core::balance::HostId;
 pub use vireo_core::cluster::Map;
 use vireo_core::n2::View;
+use vireo_core::ran::RanNode;
 use vireo_types::{AssocId, Bucket, Dnn, Ltmsi, Seid, SessionAddress, Supi};
 
 /// What a host is told when it joins.
@@ -118,6 +119,19 @@ pub enum ToHost<'a> {
         /// The addresses.
         address: SessionAddress,
     },
+    /// The node of an association that is up, as other hosts have it.
+    Node(OfNode),
+}
+
+/// Of which RAN node a further association is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OfNode {
+    /// The association.
+    pub assoc: AssocId,
+    /// The node's number: the association on which it has set NG up, which need not be up any more.
+    pub node: AssocId,
+    /// What it is.
+    pub record: RanNode,
 }
 
 /// How loaded a pool of NFs is: those of one slice for one kind of procedure.
@@ -216,7 +230,12 @@ pub enum ToBalancer<'a> {
         /// The addresses.
         address: SessionAddress,
     },
+    /// A further association is this node's: whoever joins later is told.
+    Node(OfNode),
 }
+
+/// The associations by which a UE's effects go, each with the node that it is of. A UE has to do with two nodes at the most.
+pub type Ways = [Option<(AssocId, AssocId)>; 2];
 
 /// From a host to one that keeps copies of its UEs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -265,6 +284,8 @@ pub struct Copy<'a> {
     /// What the commit wants done; empty if that was done long ago.
     #[serde(borrow, with = "serde_bytes")]
     pub outbox: &'a [u8],
+    /// By which associations that goes to the RAN: who has it done again asks the same balancers, which know what they have sent.
+    pub ways: Ways,
 }
 
 /// From a host that keeps copies.

@@ -6,6 +6,7 @@
 //! sent), and gets the inputs that the dead host was not done with again (it drops those that a copy is the result of).
 
 use super::handover::Leaving;
+use super::nodes::way_to;
 use super::{Host, Input};
 use crate::balancer::Command;
 use crate::clock::clock;
@@ -14,7 +15,7 @@ use crate::cluster::replicator::Replicator;
 use crate::cluster::shadows::{Shadow, Taken};
 use crate::config::NF_KINDS;
 use crate::crew::quota;
-use crate::fabric::message::{Copy, Map, PoolLoad, ToReplica, Welcome};
+use crate::fabric::message::{Copy, Map, PoolLoad, ToReplica, Ways, Welcome};
 use crate::metrics::{Flow, process};
 use crate::nf::outbox::{Outbox, Summary};
 use crate::nf::{parcel::Parcel, references};
@@ -62,6 +63,8 @@ struct Pending {
     slot: Slot,
     buffer: Buffer,
     outbox: Outbox,
+    /// By which associations its effects go.
+    ways: Ways,
     /// Hosts that have to have this copy, or a later one.
     needs: SmallVec<[(HostId, u64); 2]>,
 }
@@ -101,6 +104,8 @@ pub(super) struct Cluster {
     /// Inputs that a dead host has carried out.
     carried: FxHashSet<u64>,
     carried_until: Instant,
+    /// Whether the controller was told that hosts do not take copies.
+    complained: bool,
     reported: Instant,
     /// CPU time of this host's processes, in microseconds, and the processors that cgroups leave them.
     used_us: u64,
@@ -130,6 +135,7 @@ impl Cluster {
             has_left: false,
             carried: FxHashSet::default(),
             carried_until: Instant::default(),
+            complained: false,
             reported: clock(),
             used_us: process::cpu_us(),
             quota: quota(),
@@ -261,7 +267,7 @@ impl Cluster {
         (ltmsi, before): (Ltmsi, Option<Ltmsi>),
         input: u64,
         context: &[u8],
-        outbox: &[u8],
+        effects: (&[u8], Ways),
     ) -> Option<(u64, usize)> {
         if self.lag(to) > BEHIND && self.awaiting.is_empty() {
             // Nothing waits for it, or nothing more than this would be sent.
@@ -272,7 +278,7 @@ impl Cluster {
             self.uncaught.iter_mut().filter(|(host, _)| *host == to).for_each(|(_, until)| *until = None);
             return None;
         }
-        self.send_now(to, slot, (ltmsi, before), input, context, outbox)
+        self.send_now(to, slot, (ltmsi, before), input, context, effects)
     }
 
     /// The same, however many it has not said to have.
@@ -283,7 +289,7 @@ impl Cluster {
         (ltmsi, before): (Ltmsi, Option<Ltmsi>),
         input: u64,
         context: &[u8],
-        outbox: &[u8],
+        (outbox, ways): (&[u8], Ways),
     ) -> Option<(u64, usize)> {
         let known = self.known.entry(to).or_default();
         let gone = Parts { versions: context::Versions::default(), perpetual: &[], ephemeral: &[] };
@@ -301,6 +307,7 @@ impl Cluster {
             perpetual: (had != Some((ltmsi, version))).then_some(parts.perpetual),
             ephemeral: parts.ephemeral,
             outbox,
+            ways,
         };
         // It has an encoding: its parts have known lengths.
         let octets = postcard::to_stdvec(&ToReplica::Copy(copy)).ok()?;
@@ -313,8 +320,12 @@ impl Cluster {
 impl Host {
     /// A record whose effects leave when those who are to have a copy have it.
     pub(super) fn copy(&mut self, slot: Slot, buffer: Buffer, outbox: Outbox, snapshot: &Snapshot) {
-        let Some(cluster) = self.cluster.as_mut() else { return self.let_go(slot, buffer, outbox) };
+        let Some(cluster) = self.cluster.as_mut() else {
+            return self.let_go(slot, buffer, outbox, Ways::default());
+        };
         let ReplicationConfig { mode, ack, .. } = cluster.member.replication;
+        // Fixed now: whoever does it again after this host's death does it by the same.
+        let ways = self.nodes.ways(slot, &outbox.effects);
         // One that goes on has a pin.
         let ended = snapshot.pin == 0 || outbox.forgets();
         let mut needs = SmallVec::new();
@@ -323,7 +334,8 @@ impl Host {
             let (mut copies, mut octets) = (0, 0);
             for (to, first) in cluster.replicas(outbox.ltmsi.bucket()) {
                 let names = (outbox.ltmsi, before);
-                let sent = cluster.send(to, slot, names, outbox.input, &snapshot.context, &snapshot.outbox);
+                let effects = (&snapshot.outbox[..], ways);
+                let sent = cluster.send(to, slot, names, outbox.input, &snapshot.context, effects);
                 let Some((number, length)) = sent else { continue };
                 (copies, octets) = (copies + 1, octets + length as u64);
                 if ack == Ack::All || ack == Ack::One && first {
@@ -337,20 +349,20 @@ impl Host {
         }
         // What follows a record that waits waits too: a UE's effects leave in the order of its commits.
         if needs.is_empty() && cluster.awaiting.is_empty() {
-            return self.let_go(slot, buffer, outbox);
+            return self.let_go(slot, buffer, outbox, ways);
         }
         cluster.awaited.insert(buffer.to_item());
-        cluster.awaiting.push_back(Pending { slot, buffer, outbox, needs });
+        cluster.awaiting.push_back(Pending { slot, buffer, outbox, ways, needs });
     }
 
     /// What a host does for its cluster from time to time.
     pub(super) fn replicate(&mut self, now: Instant) {
         while let Some(cluster) = self.cluster.as_mut()
             && cluster.is_next_there()
-            && let Some(Pending { slot, buffer, outbox, .. }) = cluster.awaiting.pop_front()
+            && let Some(Pending { slot, buffer, outbox, ways, .. }) = cluster.awaiting.pop_front()
         {
             cluster.awaited.remove(&buffer.to_item());
-            self.let_go(slot, buffer, outbox);
+            self.let_go(slot, buffer, outbox, ways);
         }
         let Some(cluster) = self.cluster.as_mut() else { return };
         if !cluster.carried.is_empty() && now > cluster.carried_until {
@@ -388,7 +400,7 @@ impl Host {
             if to_have && !has() && self.region.read(slot, &mut record) {
                 // The number of the context: that of the slot is the one before as long as effects wait.
                 let ltmsi = Outbox::decode(&record.outbox).map_or(ltmsi, |outbox| outbox.ltmsi);
-                cluster.send(to, slot, (ltmsi, None), 0, &record.context, &[]);
+                cluster.send(to, slot, (ltmsi, None), 0, &record.context, (&[], Ways::default()));
             }
         }
         if from + COPIED_AT_ONCE < self.slots {
@@ -404,6 +416,12 @@ impl Host {
     fn report(&mut self, now: Instant, since: Duration) {
         let Some(cluster) = self.cluster.as_mut() else { return };
         cluster.reported = now;
+        let unreached = |host: &HostId| cluster.member.replicator.is_unreached(*host);
+        let unreached: Vec<HostId> = cluster.hosts.iter().copied().filter(unreached).collect();
+        if !unreached.is_empty() || cluster.complained {
+            cluster.complained = !unreached.is_empty();
+            self.egress.send(Command::Unreached(unreached));
+        }
         let used =
             process::cpu_us() + self.rings.iter().filter_map(|worker| process::cpu_us_of(worker.pid)).sum::<u64>();
         // A worker that is gone takes its time along.
@@ -531,7 +549,8 @@ impl Host {
                     continue;
                 }
                 let names = (pending.outbox.ltmsi, None);
-                let sent = cluster.send(to, pending.slot, names, pending.outbox.input, &record.context, &record.outbox);
+                let (input, effects) = (pending.outbox.input, (&record.outbox[..], pending.ways));
+                let sent = cluster.send(to, pending.slot, names, input, &record.context, effects);
                 pending.needs.extend(sent.map(|(number, _)| (to, number)));
             }
         }
@@ -625,21 +644,27 @@ impl Host {
 
     /// What the last commits of a UE wanted done may not have been: it is done again, under the same names.
     fn do_again(&mut self, slot: Option<Slot>, shadow: &Shadow, now: Instant) {
-        for outbox in shadow.undone(now) {
+        for (outbox, ways) in shadow.undone(now) {
             match Outbox::decode(outbox) {
-                Some(outbox) => self.do_one_again(slot, outbox),
+                Some(outbox) => self.do_one_again(slot, outbox, ways),
                 None => tracing::error!("what a copy wants done does not decode: please report it"),
             }
         }
     }
 
-    fn do_one_again(&mut self, slot: Option<Slot>, outbox: Outbox) {
+    fn do_one_again(&mut self, slot: Option<Slot>, outbox: Outbox, ways: Ways) {
         let Outbox { ltmsi, key, seids, effects, .. } = outbox;
+        if let Some(slot) = slot {
+            // What follows goes there, too.
+            ways.into_iter().flatten().for_each(|(node, by)| self.nodes.goes_by(node, by, slot));
+        }
         let mut seids = seids.into_iter();
         for (n, effect) in effects.into_iter().enumerate() {
             let key = key | n as u64 & 0xf;
             match effect {
-                Effect::Ngap { assoc: node, pdu } => self.send_about(slot, ltmsi, node, key, pdu),
+                Effect::Ngap { assoc: node, pdu } => {
+                    self.send_about((slot, ltmsi), (node, way_to(ways, node)), key, pdu);
+                }
                 Effect::Pfcp { upf, message, .. } => {
                     let seid = seids.next().flatten();
                     self.egress.send(Command::Pfcp { upf, key, seid, message });

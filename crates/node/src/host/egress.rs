@@ -1,9 +1,10 @@
 //! The egress: carries out what workers have committed, once. A record's effects leave in the order of commits; the
 //! record is marked then, so that it is never asked for them again, whoever offers it (DESIGN decision 4).
 
-use super::{BATCH, Host, Parcel};
+use super::{BATCH, Host, Parcel, nodes};
 use crate::balancer::Command;
 use crate::clock::clock;
+use crate::fabric::message::Ways;
 use crate::nf::OUTBOX;
 use crate::nf::outbox::Outbox;
 use crate::nf::parcel;
@@ -117,7 +118,7 @@ impl Host {
                     if copied {
                         self.copy(slot, buffer, outbox, &snapshot);
                     } else {
-                        self.let_go(slot, buffer, outbox);
+                        self.let_go(slot, buffer, outbox, Ways::default());
                     }
                 }
                 _ => {
@@ -129,10 +130,10 @@ impl Host {
         self.snapshot = snapshot;
     }
 
-    /// Carries a record's effects out, once.
-    pub(super) fn let_go(&mut self, slot: Slot, buffer: Buffer, outbox: Outbox) {
+    /// Carries a record's effects out, once, by these associations as far as they are up.
+    pub(super) fn let_go(&mut self, slot: Slot, buffer: Buffer, outbox: Outbox, ways: Ways) {
         let forgets = outbox.forgets();
-        self.act(slot, outbox);
+        self.act(slot, outbox, ways);
         self.own.sent(buffer);
         if forgets {
             self.take_out(slot, Some(buffer));
@@ -183,7 +184,7 @@ impl Host {
         if let Some((_, summary)) = self.private.as_mut().and_then(|private| private.get_mut(&slot)) {
             *summary = after.unwrap_or_default();
         }
-        self.act(slot, outbox);
+        self.act(slot, outbox, Ways::default());
         if forgets {
             if let Some(private) = &mut self.private {
                 private.remove(&slot);
@@ -224,7 +225,7 @@ impl Host {
     }
 
     /// Carries out what a step wants done, in order.
-    fn act(&mut self, slot: Slot, outbox: Outbox) {
+    fn act(&mut self, slot: Slot, outbox: Outbox, ways: Ways) {
         let Outbox { at, ltmsi, key, input, before, after, settled, seids, effects, notes, .. } = outbox;
         self.totals.change(before, after);
         self.moved(slot, before, after);
@@ -242,7 +243,8 @@ impl Host {
         for (n, effect) in effects.into_iter().enumerate() {
             match effect {
                 Effect::Ngap { assoc: node, pdu } => {
-                    self.send_about(Some(slot), ltmsi, node, key | n as u64 & 0xf, pdu);
+                    let by = nodes::way_to(ways, node);
+                    self.send_about((Some(slot), ltmsi), (node, by), key | n as u64 & 0xf, pdu);
                 }
                 Effect::Pfcp { upf, message, .. } => {
                     let seid = seids.next().flatten();

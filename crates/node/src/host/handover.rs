@@ -11,7 +11,7 @@ use crate::balancer::Command;
 use crate::clock::clock;
 use crate::cluster::config::Mode;
 use crate::cluster::shadows::Shadow;
-use crate::fabric::message::ToReplica;
+use crate::fabric::message::{ToReplica, Ways};
 use crate::metrics::Flow;
 use crate::nf::outbox::{Outbox, Summary};
 use crate::nf::plan;
@@ -107,7 +107,7 @@ impl Host {
             Input::Pfcp { number, seid, .. } | Input::PfcpTimeout { number, seid } => {
                 (*number, Some(seid.ltmsi().bucket()), false)
             }
-            Input::Up { .. } | Input::Down { .. } | Input::UpfLost { .. } => (0, None, true),
+            Input::Up { .. } | Input::Node(_) | Input::Down { .. } | Input::UpfLost { .. } => (0, None, true),
             Input::Claimed { supi, ue } => {
                 // The context may be on its way here.
                 if !cluster.coming.is_empty() {
@@ -299,7 +299,7 @@ impl Host {
             let known = cluster.known.get(&to).is_some_and(|known| known.contains_key(&slot));
             if asks || !each || !known {
                 let outbox = if asks { &record.outbox[..] } else { &[] };
-                cluster.send_now(to, slot, (ltmsi, None), 0, &record.context, outbox);
+                cluster.send_now(to, slot, (ltmsi, None), 0, &record.context, (outbox, Ways::default()));
             }
         }
         true

@@ -31,7 +31,7 @@ use crate::balancer::{Command, Outbound};
 use crate::clock::{self, clock};
 use crate::config::{OverloadConfig, PoolsConfig, SliceRuntime, StateConfig, StateLocation};
 use crate::crew::{self, Crew, Notice, Why};
-use crate::fabric::message::Map;
+use crate::fabric::message::{Map, OfNode};
 use crate::metrics::{Metrics, Population, Queue};
 use crate::nf::central::{self, CentralConfig, CentralError};
 use crate::nf::ids::Giver;
@@ -91,6 +91,8 @@ pub enum Input {
         /// Whether it is up again at once.
         restarted: bool,
     },
+    /// An association is of a node that has set NG up on another, as other hosts know.
+    Node(Box<OfNode>),
     /// An NGAP message, looked at.
     Ngap {
         /// Its association.
@@ -624,6 +626,7 @@ impl Host {
         }
         match input {
             Input::Up { assoc, peer } => self.nodes.up(assoc, peer),
+            Input::Node(of) => self.node_told(*of),
             Input::Down { assoc, restarted } => self.association_lost(assoc, restarted),
             Input::Ngap { assoc, view, pdu, answers, .. } => self.ngap(assoc, view, &pdu, answers),
             Input::Authentication { ltmsi, answer } => {

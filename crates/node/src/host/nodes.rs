@@ -8,6 +8,7 @@ use super::forward::ran_key;
 use super::{Host, Parcel};
 use crate::balancer::Command;
 use crate::clock::clock;
+use crate::fabric::message::{OfNode, Ways};
 use crate::metrics::{Failure, Procedure};
 use crate::nf::outbox::Summary;
 use crate::nf::plan;
@@ -23,6 +24,11 @@ use vireo_types::{AssocId, Ltmsi};
 /// overload, and UEs of other nodes be turned away.
 const TOLD_AT_ONCE: usize = 64;
 const CALM: f64 = 0.1;
+
+/// The association by which what is for a node goes, if one was meant.
+pub(super) fn way_to(ways: Ways, node: AssocId) -> Option<AssocId> {
+    ways.into_iter().flatten().find(|(of, _)| *of == node).map(|(_, by)| by)
+}
 
 impl Host {
     /// An association is gone or void. The UEs of its node are idle if it has no other.
@@ -93,10 +99,35 @@ impl Host {
     }
 
     /// Sends what is about a UE to its node, by the association that the UE was heard by last if that one is still up.
-    pub(super) fn send_about(&mut self, slot: Option<Slot>, ue: Ltmsi, node: AssocId, key: u64, pdu: Vec<u8>) {
+    /// `by` is the association of the node that was meant when the message was decided on.
+    pub(super) fn send_about(
+        &mut self,
+        (slot, ue): (Option<Slot>, Ltmsi),
+        (node, by): (AssocId, Option<AssocId>),
+        key: u64,
+        pdu: Vec<u8>,
+    ) {
+        let meant = by.filter(|by| self.nodes.of(*by) == Some(node));
         // A node that is gone has forgotten its UEs.
-        if let Some(assoc) = self.nodes.way(node, slot) {
+        if let Some(assoc) = meant.or_else(|| self.nodes.way(node, slot)) {
             self.egress.send(Command::Ngap { assoc, ue: Some(ue), key, pdu });
+        }
+    }
+
+    /// Tells the balancers of a node's further associations whose these are.
+    fn tell_node(&mut self, node: AssocId) {
+        let Some(known) = self.nodes.get(node).filter(|_| self.cluster.is_some()) else { return };
+        for assoc in known.further(node) {
+            let of = OfNode { assoc, node, record: known.record.clone() };
+            self.egress.send(Command::Node(Box::new(of)));
+        }
+    }
+
+    /// Other hosts know which node an association is of, which is up and has said so when this host was not there.
+    pub(super) fn node_told(&mut self, of: OfNode) {
+        let OfNode { assoc, node, record } = of;
+        if self.nodes.told(assoc, node, record) {
+            self.post_nodes();
         }
     }
 
@@ -150,6 +181,9 @@ impl Host {
             if before.as_ref() != Some(record) {
                 self.nodes.record(node, record.clone());
                 self.post_nodes();
+            }
+            if bound.is_none() || before.as_ref() != Some(record) {
+                self.tell_node(node);
             }
         }
         if let Some(request) = outcome.request {
@@ -218,6 +252,7 @@ impl Host {
             }
         }
         self.post_nodes();
+        self.tell_node(assoc);
     }
 
     /// The UE of a connection that a partial reset names, by either number.

@@ -9,6 +9,8 @@ pub struct Bin {
     pub done: u64,
     /// Procedures that failed.
     pub failed: u64,
+    /// Those of them that cost the UE its registration.
+    pub lost: u64,
     /// Latency in milliseconds: median, 99th percentile, largest.
     pub p50_ms: f64,
     /// 99th percentile.

@@ -1,16 +1,18 @@
 //! `--cluster`: a cluster goes through what can befall it while its UEs are busy, one event after the other, and no UE may be
-//! lost. An event begins when the one before is over and there are copies of every UE again.
+//! lost. An event begins when the one before is over, everybody is there, and there are copies of every UE again.
 
 use super::Args;
 use super::cluster::Replication;
 use crate::cli::Failure;
-use crate::lab::core::{Core, CoreOptions, UE_NETWORKS};
-use crate::lab::emulator::{self, EmulatorOptions, EmulatorResult, Load};
+use crate::lab::core::{Core, CoreOptions, Standing, UE_NETWORKS, etcd};
+use crate::lab::emulator::{self, Emulator, EmulatorOptions, EmulatorResult, Load};
 use crate::lab::members::Fate;
 use crate::lab::{Interrupt, Lab, create, fabric};
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fmt;
+use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
@@ -18,38 +20,97 @@ use vireo_simulator::analysis::timeline::Bin;
 
 /// Hosts that it begins with.
 const HOSTS: usize = 3;
-/// What happens, in this order.
-const EVENTS: [Event; 6] =
-    [Event::Fail(Fate::Kill), Event::Add, Event::Fail(Fate::Stop), Event::Add, Event::Fail(Fate::Cut), Event::Add];
+/// Balancers, with each of which every gNB has an association.
+const BALANCERS: u8 = 2;
+/// What happens if nothing else is asked for, in this order.
+const EVENTS: [Event; 12] = [
+    Event::Kill,
+    Event::Add,
+    Event::Stop,
+    Event::Add,
+    Event::Cut,
+    Event::Add,
+    Event::Link,
+    Event::Add,
+    Event::Drain,
+    Event::Balancer,
+    Event::Controller,
+    // It learns of RAN nodes from others than those on whose associations they have set NG up.
+    Event::Add,
+];
 /// How long UEs are busy before the first event and after the last one.
 const MARGIN: Duration = Duration::from_secs(2);
-/// The least time between events.
+/// For how long everything has to be as it should be between events.
 const PAUSE: Duration = Duration::from_millis(500);
-/// The longest that an event may take.
-const LIMIT: Duration = Duration::from_secs(20);
-/// How often is looked how far an event is, and how often whether there are copies of all UEs.
+/// How long a balancer or the controller is away.
+const AWAY: Duration = Duration::from_secs(1);
+/// The longest that an event may take, and the longest until everything is as it should be after it.
+const LIMIT: Duration = Duration::from_secs(30);
+/// What the last procedures may take: a UE repeats a service request that was not answered after 15 s (T3517, TS 24.501 10.2).
+const LAST: &str = "40s";
+/// How often is looked how far an event is, and how often whether everything is as it should be.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const COUNT_EVERY: Duration = Duration::from_millis(200);
 /// In the laboratory's own `/tmp`.
 const TIMELINE: &str = "/tmp/timeline.csv";
 const LOG: &str = "/tmp/core.log";
+/// Lines that are shown of each log when something went wrong.
+const LAST_WORDS: usize = 20;
 
 /// Something that happens to a cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Event {
-    /// The host with the most UEs fails. It is over when others have them and the host has ended.
-    Fail(Fate),
-    /// A host joins. It is over when the map has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Event {
+    /// The host with the most UEs is killed
+    Kill,
+    /// It is stopped, and wakes when others have its UEs
+    Stop,
+    /// It is cut off, and joined again when others have its UEs
+    Cut,
+    /// Two hosts do not reach each other, but everybody else
+    Link,
+    /// A host joins
     Add,
+    /// The host with the most UEs is drained
+    Drain,
+    /// A balancer that does not talk to UPFs is killed, and started again
+    Balancer,
+    /// The controller is killed, and started again
+    Controller,
+}
+
+impl Event {
+    /// What befalls the host with the most UEs, if something does.
+    fn fate(self) -> Option<Fate> {
+        match self {
+            Event::Kill => Some(Fate::Kill),
+            Event::Stop => Some(Fate::Stop),
+            Event::Cut => Some(Fate::Cut),
+            _ => None,
+        }
+    }
+
+    /// Whether a host is in the map no longer when it is over, and has ended.
+    fn costs_a_host(self) -> bool {
+        self.fate().is_some() || matches!(self, Event::Link | Event::Drain)
+    }
+
+    /// Whether somebody is killed who is started again.
+    fn is_absence(self) -> bool {
+        matches!(self, Event::Balancer | Event::Controller)
+    }
 }
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Event::Fail(Fate::Kill) => "a host is killed",
-            Event::Fail(Fate::Stop) => "a host is stopped, and wakes",
-            Event::Fail(Fate::Cut) => "a host is cut off, and joined again",
+            Event::Kill => "a host is killed",
+            Event::Stop => "a host is stopped, and wakes",
+            Event::Cut => "a host is cut off, and joined again",
+            Event::Link => "the link between two hosts is cut",
             Event::Add => "a host is added",
+            Event::Drain => "a host is drained",
+            Event::Balancer => "a balancer is killed, and back",
+            Event::Controller => "the controller is killed, and back",
         })
     }
 }
@@ -58,94 +119,169 @@ impl fmt::Display for Event {
 #[derive(Clone, Copy, Debug)]
 struct Happening {
     event: Event,
-    host: usize,
+    /// The number here of the host or the balancer.
+    who: usize,
     /// UEs that the host had.
     ues: usize,
     began: Instant,
     began_unix_us: u64,
-    /// How long it took until the map was as it should be.
+    /// How long it took until the map was as it should be, or for the controller until it knew it again.
     took: Option<Duration>,
+    /// Whether who was away has been started again.
+    back: bool,
 }
 
 /// What happens, and how far that is.
 #[derive(Debug)]
 struct Script {
     ues: usize,
+    gnbs: usize,
     to_come: VecDeque<Event>,
     now: Option<Happening>,
     over: Vec<Happening>,
     /// When it is looked again.
     look: Instant,
-    /// Since when there are copies of all UEs.
-    whole: Option<Instant>,
+    /// When the last event was over.
+    ended: Instant,
+    /// Since when everything is as it should be, by the map of which epoch.
+    whole: Option<(Instant, u64)>,
+    seen: Standing,
+    /// Whether nothing is to come, and nothing is amiss.
+    done: bool,
 }
 
 impl Script {
-    fn new(ues: usize) -> Self {
-        Script { ues, to_come: EVENTS.into(), now: None, over: Vec::new(), look: Instant::now(), whole: None }
+    fn new(args: &Args) -> Self {
+        let now = Instant::now();
+        let (ues, gnbs) = (args.ues as usize, args.gnbs as usize);
+        Script {
+            ues,
+            gnbs,
+            to_come: events(args).iter().copied().collect(),
+            now: None,
+            over: Vec::new(),
+            look: now,
+            ended: now,
+            whole: None,
+            seen: Standing::default(),
+            done: false,
+        }
     }
 
     /// Carries it on, if there is something to be done.
     fn work(&mut self, lab: &Lab, core: &mut Core) -> Result<(), Failure> {
         let now = Instant::now();
-        if now < self.look {
+        if now < self.look || self.done {
             return Ok(());
         }
         if let Some(happening) = self.now {
             self.look = now + LOOK_EVERY;
-            return self.go_on(core, happening);
+            return self.go_on(lab, core, happening);
         }
-        let Some(event) = self.to_come.front().copied() else { return Ok(()) };
         self.look = now + COUNT_EVERY;
-        if core.registered()? < self.ues || core.copies()? < self.ues {
-            self.whole = None;
+        let first_or_last = self.over.is_empty() || self.to_come.is_empty();
+        if !self.is_whole_for(core, now, if first_or_last { MARGIN } else { PAUSE })? {
             return Ok(());
         }
-        let pause = if self.over.is_empty() { MARGIN } else { PAUSE };
-        if now.duration_since(*self.whole.get_or_insert(now)) < pause {
+        let Some(event) = self.to_come.pop_front() else {
+            self.done = true;
             return Ok(());
-        }
-        self.whole = None;
-        self.to_come.pop_front();
-        let mut began = Instant::now();
-        let (host, ues) = match event {
-            Event::Fail(_) => {
-                let host = core.busiest_host()?;
-                (host, core.registered_by_host()?[host])
-            }
-            Event::Add => (core.add_host(lab)?, 0),
         };
+        self.whole = None;
+        let mut ues = 0;
+        let mut began = Instant::now();
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let began_unix_us = unix.as_micros() as u64;
-        if let Event::Fail(fate) = event {
-            began = Instant::now();
-            core.fail_host(host, fate)?;
-        }
+        let who = match event {
+            Event::Kill | Event::Stop | Event::Cut | Event::Drain => {
+                let host = core.busiest_host()?;
+                ues = core.registered_by_host()?[host];
+                began = Instant::now();
+                match event.fate() {
+                    Some(fate) => core.fail_host(host, fate)?,
+                    None => core.drain_host(host)?,
+                }
+                host
+            }
+            Event::Link => {
+                let all = core.registered_by_host()?;
+                let host = core.cut_link()?;
+                ues = all[host];
+                host
+            }
+            Event::Add => core.add_host(lab)?,
+            Event::Balancer => core.kill_balancer(false)?,
+            Event::Controller => {
+                core.kill_controller()?;
+                0
+            }
+        };
         eprintln!("demo: {event} ({ues} UEs)");
-        self.now = Some(Happening { event, host, ues, began, began_unix_us, took: None });
+        let began_unix_us = unix.as_micros() as u64;
+        self.now = Some(Happening { event, who, ues, began, began_unix_us, took: None, back: false });
         Ok(())
     }
 
-    /// Looks how far an event is.
-    fn go_on(&mut self, core: &mut Core, mut happening: Happening) -> Result<(), Failure> {
-        let Happening { event, host, began, .. } = happening;
-        if began.elapsed() > LIMIT {
-            return Err(Failure(format!("{event}, and it is not over after {LIMIT:?}")));
-        }
-        let fails = matches!(event, Event::Fail(_));
-        if happening.took.is_none() {
-            let in_the_map = core.host_status(host)?.is_some();
-            if in_the_map == fails {
-                return Ok(());
+    /// Whether everybody is there and there are copies of every UE, for so long and by one map.
+    fn is_whole_for(&mut self, core: &Core, now: Instant, pause: Duration) -> Result<bool, Failure> {
+        // A member that has only just been started may not answer: it is asked again.
+        self.seen = core.standing().unwrap_or_default();
+        let Standing { epoch, hosts, balancers, registered, copies, associations, upfs } = self.seen;
+        let members = hosts == core.hosts_there() && balancers == usize::from(BALANCERS) && upfs == 1;
+        let ues = registered >= self.ues && copies >= self.ues;
+        if !members || !ues || associations != self.gnbs * usize::from(BALANCERS) {
+            self.whole = None;
+            // Before the first event UEs register.
+            let waited = now.duration_since(self.ended);
+            if !self.over.is_empty() && waited > LIMIT {
+                return Err(Failure(format!("not everything is as it should be after {waited:.0?}: {:?}", self.seen)));
             }
-            happening.took = Some(began.elapsed());
-            self.now = Some(happening);
-            core.recover_host(host)?;
+            return Ok(false);
+        }
+        let (since, _) = *self.whole.get_or_insert((now, epoch));
+        if self.whole.is_some_and(|(_, known)| known != epoch) {
+            self.whole = Some((now, epoch));
+            return Ok(false);
+        }
+        Ok(now.duration_since(since) >= pause)
+    }
+
+    /// Looks how far an event is.
+    fn go_on(&mut self, lab: &Lab, core: &mut Core, mut happening: Happening) -> Result<(), Failure> {
+        let Happening { event, who, began, back, .. } = happening;
+        if began.elapsed() > LIMIT {
+            return Err(Failure(format!("{event}, and it is not over after {LIMIT:?}: {:?}", core.standing())));
+        }
+        let is_away = event.is_absence() && !back && began.elapsed() >= AWAY;
+        if is_away && (event == Event::Controller || happening.took.is_some()) {
+            match event {
+                Event::Controller => core.start_controller(lab)?,
+                _ => core.start_balancer(lab, who)?,
+            }
+            happening.back = true;
+        }
+        if happening.took.is_none() {
+            let is_so = match event {
+                Event::Add => core.host_status(who)?.is_some_and(|host| host.buckets > 0),
+                Event::Balancer => core.standing().is_ok_and(|now| now.balancers < usize::from(BALANCERS)),
+                Event::Controller => back && core.standing().is_ok_and(|now| now.hosts == core.hosts_there()),
+                _ => core.host_status(who)?.is_none(),
+            };
+            if is_so {
+                happening.took = Some(began.elapsed());
+                match event {
+                    Event::Link => core.mend_link()?,
+                    _ if event.fate().is_some() => core.recover_host(who)?,
+                    _ => {}
+                }
+            }
         }
         // Whoever comes back finds that others have its UEs, and ends.
-        if !fails || core.has_host_ended(host)? {
-            self.over.push(happening);
-            self.now = None;
+        let has_ended = !event.costs_a_host() || core.has_host_ended(who)?;
+        let ended = happening.took.is_some() && has_ended && (happening.back || !event.is_absence());
+        self.now = Some(happening);
+        if ended {
+            self.over.extend(self.now.take());
+            self.ended = Instant::now();
         }
         Ok(())
     }
@@ -159,10 +295,13 @@ struct Told {
     at_s: f64,
     /// UEs of the host at that time.
     ues: usize,
-    /// How long it took until the map was as it should be, in milliseconds.
+    /// How long it took until the map was as it should be (of the controller: until it knew it again), in milliseconds.
     took_ms: f64,
-    /// The longest that a UE waited whose request was due between this event and the next, in milliseconds.
+    /// Of what was due between this event and the next: the longest that a UE waited, in milliseconds, what failed, and UEs
+    /// that had to register again.
     worst_ms: f64,
+    failed: u64,
+    lost: u64,
 }
 
 /// What the run came to. The names of the JSON are a contract.
@@ -193,14 +332,16 @@ impl Report {
         let ends = over.iter().skip(1).map(at_s).chain([f64::INFINITY]);
         let told = over.iter().zip(ends).map(|(happening, end)| {
             let begin = at_s(happening);
-            let due =
-                timeline.iter().filter(|(name, bin)| name == "all" && bin.at_s > begin - WIDTH_S && bin.at_s < end);
+            let due = |(name, bin): &&(String, Bin)| name == "all" && bin.at_s > begin - WIDTH_S && bin.at_s < end;
+            let due: Vec<&Bin> = timeline.iter().filter(due).map(|(_, bin)| bin).collect();
             Told {
                 event: happening.event.to_string(),
                 at_s: begin,
                 ues: happening.ues,
                 took_ms: happening.took.unwrap_or_default().as_secs_f64() * 1e3,
-                worst_ms: due.map(|(_, bin)| bin.max_ms).fold(0.0, f64::max),
+                worst_ms: due.iter().map(|bin| bin.max_ms).fold(0.0, f64::max),
+                failed: due.iter().map(|bin| bin.failed).sum(),
+                lost: due.iter().map(|bin| bin.lost).sum(),
             }
         });
         let latency = result.latency("service_request");
@@ -222,18 +363,18 @@ impl Report {
     /// Whether nobody has noticed more than that it took longer.
     fn complete(&self) -> bool {
         let good = self.succeeded == self.ues && self.completed == self.procedures && self.procedures > 0;
-        good && self.failed_procedures == 0
-            && self.lost == 0
-            && self.violations == 0
-            && self.events.len() == EVENTS.len()
+        good && self.failed_procedures == 0 && self.lost == 0 && self.violations == 0 && !self.events.is_empty()
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "  {:<36} {:>7} {:>6} {:>9} {:>12}", "event", "at", "UEs", "map after", "worst wait")?;
-        for Told { event, at_s, ues, took_ms, worst_ms } in &self.events {
-            writeln!(f, "  {event:<36} {at_s:>5.1} s {ues:>6} {took_ms:>6.0} ms {worst_ms:>9.0} ms")?;
+        let heads = ("event", "at", "UEs", "map after", "worst wait", "failed", "lost");
+        let (event, at, ues, map, wait, failed, lost) = heads;
+        writeln!(f, "  {event:<36} {at:>7} {ues:>6} {map:>9} {wait:>11} {failed:>7} {lost:>5}")?;
+        for Told { event, at_s, ues, took_ms, worst_ms, failed, lost } in &self.events {
+            let line = format!("{event:<36} {at_s:>5.1} s {ues:>6} {took_ms:>6.0} ms {worst_ms:>8.0} ms");
+            writeln!(f, "  {line} {failed:>7} {lost:>5}")?;
         }
         writeln!(f, "  UEs {}, with a session {}", self.ues, self.succeeded)?;
         writeln!(
@@ -255,6 +396,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             "--cluster needs copies of UEs (--replication hot or cold): without them UEs are lost".into(),
         ));
     }
+    etcd::check()?;
     // Before the namespaces: afterwards `/tmp` is another one, and a wrong path should not cost a run.
     let mut json = args.json.as_deref().map(create).transpose()?;
     let log = args.core_log.as_deref().map(create).transpose()?;
@@ -264,53 +406,91 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let options = CoreOptions {
         subscribers: args.ues.into(),
         hosts: HOSTS,
-        apart: true,
+        balancers: BALANCERS,
         tables: super::cluster::tables(HOSTS, args.replication),
         ..CoreOptions::default()
     };
     let mut core = Core::start(&lab, &options, log, &interrupt)?;
     core.wait_for_upfs(&interrupt)?;
     eprintln!(
-        "demo: a balancer, {HOSTS} hosts and a UPF are ready; {} UEs on {} gNBs register, then {} service requests a second",
+        "demo: etcd, a controller, {BALANCERS} balancers, {HOSTS} hosts and a UPF are ready; {} UEs on {} gNBs register, then {} \
+         service requests a second",
         args.ues, args.gnbs, args.rate
     );
-    let mut script = Script::new(args.ues as usize);
-    let emulated =
-        emulator::run_with(&lab, &mut core, &emulator_options(args), &interrupt, &mut |core| script.work(&lab, core))?;
-    core.stop()?;
-    if let Some(event) = script.now.map(|now| now.event).or(script.to_come.front().copied()) {
-        let why = "give it more time (--event-time), or fewer UEs";
-        return Err(Failure(format!("the UEs were done before this was over: {event}; {why}")));
+    let mut script = Script::new(args);
+    let happened = happen(args, &lab, &mut core, &mut script, &interrupt);
+    core.gather_logs()?;
+    let told = happened.and_then(|result| tell(&result, &script, json.as_mut()));
+    if let Err(error) = told {
+        return Err(Failure(format!(
+            "{error}; what the parts of the core said last:\n{}",
+            core.last_words(LAST_WORDS)
+        )));
     }
+    core.stop()
+}
+
+/// Has the UEs be busy until all is over that happens.
+fn happen(
+    args: &Args,
+    lab: &Lab,
+    core: &mut Core,
+    script: &mut Script,
+    interrupt: &Interrupt,
+) -> Result<EmulatorResult, Failure> {
+    let mut emulator = Emulator::start(lab, &emulator_options(args))?;
+    let mut ends = false;
+    while !emulator.has_ended(core, interrupt)? {
+        script.work(lab, core)?;
+        if script.done && !std::mem::replace(&mut ends, true) {
+            emulator.end_load()?;
+        }
+        std::thread::sleep(LOOK_EVERY / 2);
+    }
+    match script.now.map(|now| now.event).or(script.to_come.front().copied()) {
+        Some(event) => Err(Failure(format!("the UEs were done before this was over: {event}; see above"))),
+        None => emulator.result(),
+    }
+}
+
+/// Shows what it came to; fails unless that is good.
+fn tell(result: &EmulatorResult, script: &Script, json: Option<&mut File>) -> Result<(), Failure> {
     let timeline = emulator::read_timeline(&std::fs::read_to_string(TIMELINE)?)?;
-    let report = Report::new(&emulated.result, &timeline, &script.over);
+    let report = Report::new(result, &timeline, &script.over);
     println!("{report}");
-    if let Some(file) = &mut json {
+    if let Some(file) = json {
         serde_json::to_writer_pretty(&mut *file, &report)?;
         file.write_all(b"\n")?;
     }
     if report.complete() {
         return Ok(());
     }
-    for complaint in emulated.result.complaints() {
+    for complaint in result.complaints() {
         eprintln!("demo: {complaint}");
     }
     Err(Failure("not every UE was served: see the table".into()))
 }
 
+/// What is to happen.
+fn events(args: &Args) -> &[Event] {
+    if args.events.is_empty() { &EVENTS } else { &args.events }
+}
+
 fn emulator_options(args: &Args) -> EmulatorOptions {
-    let lasts = args.event_time * EVENTS.len() as u32 + MARGIN * 2;
-    let (duration, width) = (format!("{}ms", lasts.as_millis()), format!("{}ms", WIDTH_S * 1e3));
-    let load = ["--load", "service-request=1", "--duration", &duration];
-    let words = [&load[..], &["--timeline", TIMELINE, "--timeline-interval", &width]].concat();
+    // Events end before, or fail.
+    let busy = LIMIT * 2 * (1 + events(args).len() as u32);
+    let (duration, width) = (format!("{}s", busy.as_secs()), format!("{}ms", WIDTH_S * 1e3));
+    let associations = BALANCERS.to_string();
+    let load = ["--load", "service-request=1", "--duration", &duration, "--timeout", LAST];
+    let timeline = ["--timeline", TIMELINE, "--timeline-interval", &width, "--tnl-associations", &associations];
     EmulatorOptions {
-        core: vec![fabric::n2(0)],
+        core: (0..BALANCERS).map(fabric::n2).collect(),
         gnbs: args.gnbs,
         ues: args.ues,
         load: Load::Rate(args.rate),
-        more: words.into_iter().map(str::to_owned).collect(),
+        more: [&load[..], &timeline].concat().into_iter().map(str::to_owned).collect(),
         // Far more than it takes: only to end a run in which somebody waits for ever.
-        limit: lasts + Duration::from_secs(120) + Duration::from_millis(20) * args.ues,
+        limit: busy + Duration::from_secs(120) + Duration::from_millis(20) * args.ues,
         ..EmulatorOptions::default()
     }
 }
@@ -333,11 +513,12 @@ mod tests {
     fn over() -> Vec<Happening> {
         let happening = |(n, event): (u64, &Event)| Happening {
             event: *event,
-            host: n as usize,
+            who: n as usize,
             ues: 7,
             began: Instant::now(),
             began_unix_us: 3_000_000 + n * 1_000_000,
             took: Some(Duration::from_millis(250)),
+            back: false,
         };
         (0..).zip(&EVENTS).map(happening).collect()
     }
@@ -345,11 +526,14 @@ mod tests {
     #[test]
     fn each_event_is_told_with_the_waits_after_it() {
         let bin = |at_s: f64, max_ms: f64| ("all".to_owned(), Bin { at_s, done: 5, max_ms, ..Bin::default() });
-        let timeline = [bin(1.5, 900.0), bin(2.0, 210.0), bin(2.5, 9.0), bin(3.2, 30.0), bin(99.0, 60.0)];
+        let mut timeline = [bin(1.5, 900.0), bin(2.0, 210.0), bin(2.5, 9.0), bin(3.2, 30.0), bin(99.0, 60.0)];
+        (timeline[0].1.failed, timeline[2].1.failed, timeline[3].1.lost) = (9, 2, 1);
         let report = Report::new(&result(), &timeline, &over());
         let worst: Vec<f64> = report.events.iter().map(|told| told.worst_ms).collect();
-        assert_eq!(worst, [210.0, 30.0, 0.0, 0.0, 0.0, 60.0]);
+        assert_eq!(worst[..3], [210.0, 30.0, 0.0]);
+        assert_eq!(worst.last(), Some(&60.0));
         assert_eq!((report.events[1].at_s, report.events[0].took_ms), (3.0, 250.0));
+        assert_eq!((report.events[0].failed, report.events[0].lost, report.events[1].lost), (2, 0, 1));
         let text = report.to_string();
         assert!(text.ends_with("  lost: 0") && text.contains("a host is cut off, and joined again"), "{text}");
     }
@@ -364,7 +548,7 @@ mod tests {
             |r| r.completed = 99,
             |r| r.succeeded = 19,
             |r| r.violations = 1,
-            |r| r.events.truncate(5),
+            |r| r.events.clear(),
         ];
         for change in broken {
             let mut report = good.clone();

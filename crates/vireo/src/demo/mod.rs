@@ -65,13 +65,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", group = "clusters", value_parser = clap::value_parser!(u16).range(1..=16))]
     #[arg(conflicts_with_all = ["kill_nf", "migrate", "upfs"])]
     hosts: Option<u16>,
-    /// Run a cluster of three hosts through what can befall it while its UEs are busy: hosts are killed, stopped, cut off and
-    /// added, and no UE may be lost. --rate is that of service requests then
+    /// Run a cluster with etcd, a controller, two balancers and three hosts through what can befall it while its UEs are busy:
+    /// hosts are killed, stopped, cut off, added and drained, a balancer and the controller are killed and come back, and no UE
+    /// may be lost. --rate is that of service requests then
     #[arg(long, group = "clusters", conflicts_with_all = ["kill_nf", "kill_data", "migrate", "upfs", "datapath", "scenario", "pcap"])]
     cluster: bool,
-    /// With --cluster: the time for an event and all that follows from it
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration, requires = "cluster")]
-    event_time: Duration,
+    /// With --cluster: what happens, in this order [default: all, with hosts added meanwhile]
+    #[arg(long, value_enum, value_name = "EVENTS", value_delimiter = ',', requires = "cluster")]
+    events: Vec<events::Event>,
     /// Which commits the hosts copy to one another
     #[arg(long, value_enum, default_value_t = Replication::Hot, requires = "clusters")]
     replication: Replication,

@@ -81,7 +81,8 @@ fn show(bar: &ProgressBar, progress: Progress) {
     });
 }
 
-/// A flag that the first Ctrl-C or SIGTERM sets: nothing more is begun, and what was measured is told.
+/// A flag that the first Ctrl-C or SIGTERM sets: nothing more is begun, what is under way ends, and what was measured is told.
+/// A second one ends the process at once.
 pub(crate) fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
     use tokio::signal::unix::{SignalKind, signal};
     let stop = Arc::new(AtomicBool::new(false));
@@ -92,12 +93,17 @@ pub(crate) fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
     })?;
     std::thread::spawn(move || {
         runtime.block_on(async {
-            tokio::select! {
-                _ = term.recv() => {}
-                _ = int.recv() => {}
+            for stopped in [false, true] {
+                tokio::select! {
+                    _ = term.recv() => {}
+                    _ = int.recv() => {}
+                }
+                if stopped {
+                    std::process::exit(1);
+                }
+                flag.store(true, Ordering::Relaxed);
             }
         });
-        flag.store(true, Ordering::Relaxed);
     });
     Ok(stop)
 }

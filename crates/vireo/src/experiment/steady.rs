@@ -259,8 +259,14 @@ pub(super) mod tests {
             ..EmulatorResult::default()
         };
         let most = latency_ms.iter().map(|(_, ms)| *ms as f64).fold(0.0, f64::max);
-        let bin =
-            |n: u32| Bin { at_s: f64::from(n) * 0.1, done: 50, failed: 0, p50_ms: most, p99_ms: most, max_ms: most };
+        let bin = |n: u32| Bin {
+            at_s: f64::from(n) * 0.1,
+            done: 50,
+            p50_ms: most,
+            p99_ms: most,
+            max_ms: most,
+            ..Bin::default()
+        };
         Outcome {
             result,
             timeline: (0..20).map(|n| ("all".to_owned(), bin(n))).collect(),

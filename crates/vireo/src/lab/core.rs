@@ -1,5 +1,10 @@
 //! The core in the laboratory: `vireo run` as a process of its own with a configuration and subscribers made for it.
 
+mod cluster;
+pub(crate) mod etcd;
+
+pub(crate) use cluster::Standing;
+
 use super::fabric::{self, Place};
 use super::members::{Fate, Member};
 use super::process::{self, Process};
@@ -95,9 +100,9 @@ pub(crate) struct CoreOptions {
     pub(crate) idle: usize,
     /// The part of a processor that each host has at the most.
     pub(crate) host_part: Option<f64>,
-    /// Whether a cluster's balancer has a namespace of its own, and the core's is that of a user plane that is a process of
-    /// its own.
-    pub(crate) apart: bool,
+    /// Balancers of a cluster as an operator runs one: each in a namespace of its own, with a controller and etcd; the core's
+    /// namespace is that of a user plane that is a process of its own. 0 = one, in the core's, which is the controller, too.
+    pub(crate) balancers: u8,
 }
 
 impl Default for CoreOptions {
@@ -114,7 +119,7 @@ impl Default for CoreOptions {
             hosts: 0,
             idle: 0,
             host_part: None,
-            apart: false,
+            balancers: 0,
         }
     }
 }
@@ -125,10 +130,14 @@ pub(crate) struct Core {
     /// The process in its namespace: the whole core, or the balancer of a cluster, or the user plane of one whose balancers
     /// have namespaces of their own.
     pub(crate) process: Process,
-    /// These balancers.
+    /// These balancers, by their seats, with their controller and its etcd.
     balancers: Vec<Member>,
+    controller: Option<Member>,
+    etcd: Option<Member>,
     /// The hosts behind a balancer, by their seats.
     hosts: Vec<Member>,
+    /// Two of them that have no link.
+    cut: Option<[usize; 2]>,
     options: CoreOptions,
     log: File,
 }
@@ -137,10 +146,10 @@ impl Core {
     /// Provisions, configures and starts it, and waits until it is ready. Its log goes to `log`.
     pub(crate) fn start(lab: &Lab, options: &CoreOptions, log: File, interrupt: &Interrupt) -> Result<Self, Failure> {
         prepare(options)?;
-        let (role, file) = match (options.hosts, options.apart) {
+        let (role, file) = match (options.hosts, options.balancers) {
             (0, _) => ("run", CONFIG),
-            (_, true) => ("upf", UPF_CONFIG),
-            (_, false) => ("balancer", CONFIG),
+            (_, 0) => ("balancer", CONFIG),
+            _ => ("upf", UPF_CONFIG),
         };
         if options.hosts > 0 {
             // The fabric comes with the first seat, and whoever is in the core's namespace listens on it.
@@ -151,31 +160,42 @@ impl Core {
         let output = log.try_clone()?;
         let start = || Process::start("core", &lab.core, &mut command, Some(output));
         let process = process::on_processors(&options.processors, start)??;
-        let mut core = Core { process, balancers: Vec::new(), hosts: Vec::new(), options: options.clone(), log };
-        if options.apart {
-            let balancer = Member::start(lab, Place::Balancer(0), options, core.log.try_clone()?)?;
-            core.balancers.push(balancer);
+        let (balancers, hosts, options) = (Vec::new(), Vec::new(), options.clone());
+        let mut core = Core { process, balancers, controller: None, etcd: None, hosts, cut: None, options, log };
+        match core.start_members(lab, interrupt) {
+            Ok(()) => Ok(core),
+            Err(error) => Err(Failure(format!("{error}\n{}", core.last_words(LAST_WORDS)))),
         }
-        for _ in 0..options.hosts + options.idle {
-            core.start_host(lab)?;
+    }
+
+    fn start_members(&mut self, lab: &Lab, interrupt: &Interrupt) -> Result<(), Failure> {
+        if self.options.balancers > 0 {
+            self.start_balancers(lab, interrupt)?;
         }
+        for _ in 0..self.options.hosts + self.options.idle {
+            self.start_host(lab)?;
+        }
+        self.wait(interrupt, "the core is not ready", |core| core.is_ready(core.options.hosts))
+    }
+
+    /// Waits until something is so.
+    fn wait(&mut self, interrupt: &Interrupt, not: &str, is_so: impl Fn(&Core) -> bool) -> Result<(), Failure> {
         let deadline = Instant::now() + START_WITHIN;
-        while !core.is_ready(options.hosts) {
-            core.check()?;
+        while !is_so(self) {
+            self.check()?;
             interrupt.check()?;
             if Instant::now() > deadline {
-                let words = core.process.last_words(LAST_WORDS);
-                return Err(Failure(format!("the core is not ready after {START_WITHIN:?}; it says:\n{words}")));
+                return Err(Failure(format!("{not} after {START_WITHIN:?}")));
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        Ok(core)
+        Ok(())
     }
 
     fn start_host(&mut self, lab: &Lab) -> Result<usize, Failure> {
         let number = self.hosts.len();
         let place = Place::Host(u8::try_from(number)?);
-        self.hosts.push(Member::start(lab, place, &self.options, self.log.try_clone()?)?);
+        self.hosts.push(Member::start(lab, place, &self.options, self.log_of(place)?)?);
         Ok(number)
     }
 
@@ -211,7 +231,7 @@ impl Core {
     /// CPU time of all its processes that are there.
     pub(crate) fn cpu(&self) -> Result<Duration, Failure> {
         let mut cpu = self.process.cpu()?;
-        for member in self.balancers.iter().chain(&self.hosts).filter(|member| member.is_well()) {
+        for member in self.members().filter(|member| member.is_well()) {
             cpu += member.cpu()?;
         }
         Ok(cpu)
@@ -245,11 +265,6 @@ impl Core {
         Ok(self.overview()?.hosts.len())
     }
 
-    /// UEs of other hosts that those of a cluster keep copies of, all together.
-    pub(crate) fn copies(&self) -> Result<usize, Failure> {
-        self.hosts.iter().filter(|host| host.is_well()).map(|host| Ok(host.status()?.copies)).sum()
-    }
-
     /// The host of a cluster that holds the most UEs.
     pub(crate) fn busiest_host(&self) -> Result<usize, Failure> {
         let all = self.registered_by_host()?;
@@ -257,10 +272,10 @@ impl Core {
         most.map(|(host, _)| host).ok_or_else(|| Failure("the core is one process: it has no hosts".into()))
     }
 
-    /// What a cluster's balancer says of a host, while it is in the map.
+    /// What a cluster's controller says of a host, while it is in the map.
     pub(crate) fn host_status(&self, host: usize) -> Result<Option<HostStatus>, Failure> {
         let Some(host) = self.hosts.get(host) else { return Ok(None) };
-        Ok(self.overview()?.hosts.into_iter().find(|entry| host.has(&entry.address)))
+        Ok(self.map()?.hosts.into_iter().find(|entry| host.has(&entry.address)))
     }
 
     /// Lets something befall a host of a cluster; from then on it is not counted on.
@@ -356,8 +371,8 @@ impl Core {
 
     /// Fails if it has ended.
     pub(crate) fn check(&mut self) -> Result<(), Failure> {
-        self.hosts.iter_mut().try_for_each(Member::check)?;
-        self.balancers.iter_mut().try_for_each(Member::check)?;
+        let parts = self.controller.iter_mut().chain(&mut self.etcd);
+        self.hosts.iter_mut().chain(&mut self.balancers).chain(parts).try_for_each(Member::check)?;
         match self.process.ended()? {
             None => Ok(()),
             Some(status) => {
@@ -372,6 +387,8 @@ impl Core {
         self.check()?;
         std::mem::take(&mut self.hosts).into_iter().try_for_each(Member::stop)?;
         std::mem::take(&mut self.balancers).into_iter().try_for_each(Member::stop)?;
+        // etcd is killed in the end: it keeps nothing.
+        self.controller.take().map_or(Ok(()), Member::stop)?;
         let status = self.process.terminate()?;
         if status.success() {
             return Ok(());
@@ -405,7 +422,7 @@ pub(crate) fn plain_metrics(text: &str) -> BTreeMap<String, f64> {
 /// Makes the subscribers and [`CONFIG`].
 pub(crate) fn prepare(options: &CoreOptions) -> Result<(), Failure> {
     provision(options)?;
-    if options.apart {
+    if options.balancers > 0 {
         let pools = format!("ipv4-pool = {:?}\n{}", UE_NETWORKS[0], ipv6_pool());
         fs::write(UPF_CONFIG, format!("[upf]\nn4 = {:?}\nn3 = [\"{CORE}\"]\n\n[dnn.internet]\n{pools}\n", upf_n4()))?;
     }
@@ -430,7 +447,8 @@ fn provision(options: &CoreOptions) -> Result<(), Failure> {
 /// The configuration of a core, as a file has it.
 pub(crate) fn config(options: &CoreOptions) -> String {
     let ciphering: Vec<String> = options.ciphering.iter().map(|c| format!("{c:?}")).collect();
-    let (n2, balancer) = match options.apart {
+    let apart = options.balancers > 0;
+    let (n2, balancer) = match apart {
         true => (fabric::n2(0), Place::Balancer(0).address()),
         false => (CORE, fabric::CORE),
     };
@@ -456,7 +474,7 @@ database = "{DATABASE}"
         options.slices,
         options.ipv4_pool,
         ipv6_pool(),
-        match options.apart {
+        match apart {
             true => format!(
                 "[upf]\nenabled = false\n\n[n4]\nlisten = \"{balancer}:8805\"\n\n[[external-upf]]\nname = \"upf\"\nn4 = {:?}\n",
                 upf_n4()
@@ -473,6 +491,14 @@ database = "{DATABASE}"
     if options.hosts > 0 {
         let hosts = options.hosts;
         text.push_str(&format!("\n[cluster]\nbalancer = \"{balancer}:{FABRIC_PORT}\"\nhosts = {hosts}\n"));
+        if cfg!(debug_assertions) {
+            // Many processes that are not optimised: nobody is dead for being slow.
+            text.push_str("misses = 20\n");
+        }
+        if apart {
+            let controller = Place::Controller.address();
+            text.push_str(&format!("controller = \"{controller}:{FABRIC_PORT}\"\netcd = [\"{}\"]\n", etcd::ADDRESS));
+        }
     }
     text.push('\n');
     text.push_str(&options.tables);
@@ -505,10 +531,12 @@ mod tests {
         assert_eq!(config.n2.addresses, [std::net::IpAddr::from(CORE)]);
         assert_eq!(config.subscribers.database, DATABASE);
         assert_eq!((config.cluster.hosts, config.cluster.balancer.ip()), (2, fabric::CORE.into()));
-        fs::write(&path, super::config(&CoreOptions { apart: true, ..options.clone() })).unwrap();
+        fs::write(&path, super::config(&CoreOptions { balancers: 2, ..options.clone() })).unwrap();
         let apart = Config::load(Some(&path)).unwrap();
         assert!(apart.upf.is_none() && apart.core.upfs.len() == 1);
         assert_eq!(apart.cluster.balancer.ip(), Place::Balancer(0).address());
+        assert_eq!(apart.cluster.etcd, [etcd::ADDRESS]);
+        assert_eq!(apart.cluster.controllers[0].ip(), Place::Controller.address());
         assert_eq!((config.core.slices[0].snssai.sst, config.log.level.as_str()), (3, "warn"));
         let mut wrong = options.clone();
         wrong.ciphering = vec!["NEA9".into()];

@@ -282,6 +282,11 @@ impl Emulator {
         Ok(false)
     }
 
+    /// Has its load end: what is under way comes to its end.
+    pub(crate) fn end_load(&mut self) -> Result<(), Failure> {
+        Ok(self.process.signal(libc::SIGTERM)?)
+    }
+
     /// What it says when it has ended.
     pub(crate) fn result(&mut self) -> Result<EmulatorResult, Failure> {
         let text = std::fs::read_to_string(&self.file).map_err(|e| {
@@ -373,7 +378,8 @@ pub(crate) fn read_timeline(csv: &str) -> Result<Vec<(String, Bin)>, Failure> {
         let mut number = || cells.next()?.parse::<u64>().ok();
         let (done, failed) = (number()?, number()?);
         let mut ms = || number().map(|us| us as f64 / 1e3);
-        Some((name, Bin { at_s, done, failed, p50_ms: ms()?, p99_ms: ms()?, max_ms: ms()? }))
+        let (p50_ms, p99_ms, max_ms) = (ms()?, ms()?, ms()?);
+        Some((name, Bin { at_s, done, failed, lost: number()?, p50_ms, p99_ms, max_ms }))
     };
     csv.lines().skip(1).map(|line| row(line).ok_or_else(|| wrong(line))).collect()
 }
@@ -384,9 +390,9 @@ mod tests {
 
     #[test]
     fn the_timeline_is_read() {
-        let text = "at_s,procedure,count,failures,p50_us,p99_us,max_us\n0.000,all,2,1,1500,2000,2500\n0.100,paging,1,0,7,7,7\n";
+        let text = "at_s,procedure,count,failures,p50_us,p99_us,max_us,lost\n0.000,all,2,2,1500,2000,2500,1\n0.100,paging,1,0,7,7,7,0\n";
         let rows = read_timeline(text).unwrap();
-        let bin = Bin { at_s: 0.0, done: 2, failed: 1, p50_ms: 1.5, p99_ms: 2.0, max_ms: 2.5 };
+        let bin = Bin { at_s: 0.0, done: 2, failed: 2, lost: 1, p50_ms: 1.5, p99_ms: 2.0, max_ms: 2.5 };
         assert_eq!(rows[0], ("all".to_owned(), bin));
         assert_eq!((rows[1].0.as_str(), rows[1].1.at_s), ("paging", 0.1));
         assert!(read_timeline("head\n0.0,all,x\n").is_err());

@@ -2,11 +2,11 @@
 //! cable to the switch, which can be pulled. Balancers have another one to the RAN.
 //!
 //! ```text
-//!                  ran
-//!                   |
-//!   core         balancer     host      host   ...
-//!    |              |          |         |
-//!   -+--------------+----------+---------+------ switch
+//!                            ran
+//!                             |
+//!   core   etcd  controller  balancer     host      host   ...
+//!    |      |        |          |          |         |
+//!   -+------+--------+----------+----------+---------+------ switch
 //! ```
 
 use super::RAN;
@@ -19,6 +19,8 @@ use std::sync::Arc;
 pub(crate) const CORE: Ipv4Addr = Ipv4Addr::new(192, 168, 129, 1);
 /// The interface of a role towards the switch.
 const INTERFACE: &str = "fabric0";
+/// A link address that nobody has.
+const NOBODY: &str = "02:00:00:00:00:01";
 /// In the switch's namespace.
 const BRIDGE: &str = "switch";
 
@@ -29,22 +31,30 @@ pub(crate) enum Place {
     Host(u8),
     /// A balancer's, by its number.
     Balancer(u8),
+    /// The controller's.
+    Controller,
+    /// That of etcd.
+    Etcd,
 }
 
 impl Place {
     /// Its address on the switch.
-    pub(crate) fn address(self) -> Ipv4Addr {
+    pub(crate) const fn address(self) -> Ipv4Addr {
         match self {
             Place::Host(number) => Ipv4Addr::new(192, 168, 129, 10 + number),
             Place::Balancer(number) => Ipv4Addr::new(192, 168, 129, 2 + number),
+            Place::Controller => Ipv4Addr::new(192, 168, 129, 251),
+            Place::Etcd => Ipv4Addr::new(192, 168, 129, 252),
         }
     }
 
-    /// Its port of the switch.
-    fn port(self) -> String {
+    /// What it is called; its port of the switch, too.
+    pub(super) fn name(self) -> String {
         match self {
             Place::Host(number) => format!("host{number}"),
             Place::Balancer(number) => format!("balancer{number}"),
+            Place::Controller => "controller".to_owned(),
+            Place::Etcd => "etcd".to_owned(),
         }
     }
 }
@@ -88,7 +98,7 @@ impl Fabric {
             seat.plug()?;
             return Ok(Arc::clone(seat));
         }
-        let (address, port, netns) = (place.address(), place.port(), Netns::new()?);
+        let (address, port, netns) = (place.address(), place.name(), Netns::new()?);
         join(&self.switch, &port, &netns, address)?;
         if let Place::Balancer(number) = place {
             let near = n2(number);
@@ -110,6 +120,16 @@ impl Seat {
     /// Pulls its cable: nothing comes or goes, and nobody is told but by silence.
     pub(crate) fn pull(&self) -> Result<(), NetnsError> {
         self.switch.ip(&format!("link set {} down", self.port))
+    }
+
+    /// Cuts what goes from here to another seat, and nothing else.
+    pub(crate) fn block(&self, other: &Seat) -> Result<(), NetnsError> {
+        self.netns.ip(&format!("neigh replace {} lladdr {NOBODY} nud permanent dev {INTERFACE}", other.address))
+    }
+
+    /// Mends it.
+    pub(crate) fn unblock(&self, other: &Seat) -> Result<(), NetnsError> {
+        self.netns.ip(&format!("neigh del {} dev {INTERFACE}", other.address))
     }
 
     /// Puts it back.
@@ -162,6 +182,32 @@ mod tests {
         );
         // Nothing is kept, so the first may go while the link comes up.
         assert!((0..25).any(|_| comes(200)));
+    }
+
+    #[test]
+    fn the_way_between_two_seats_can_be_cut_alone() {
+        let (Ok(core), Ok(ran)) = (Netns::new(), Netns::new()) else {
+            eprintln!("skipped: only root may make network namespaces here");
+            return;
+        };
+        let mut fabric = Fabric::build(&core).unwrap();
+        let [one, two] = [1, 2].map(|n| fabric.seat(Place::Host(n), &ran).unwrap());
+        core.enter().unwrap();
+        let receivers = [&one, &two].map(|seat| {
+            let receiver = seat.netns.run(|| UdpSocket::bind((seat.address, 7000))).unwrap().unwrap();
+            receiver.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+            receiver
+        });
+        let comes = |from: &Seat, to: usize| {
+            let address = [one.address, two.address][to];
+            let sent = from.netns.run(|| UdpSocket::bind((from.address, 0))?.send_to(b"?", (address, 7000)));
+            sent.unwrap().is_ok() && receivers[to].recv(&mut [0; 8]).is_ok()
+        };
+        assert!((0..25).any(|_| comes(&one, 1)) && comes(&two, 0));
+        one.block(&two).unwrap();
+        assert!(!comes(&one, 1) && comes(&two, 0));
+        one.unblock(&two).unwrap();
+        assert!(comes(&one, 1));
     }
 
     #[test]

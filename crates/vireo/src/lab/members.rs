@@ -1,7 +1,7 @@
 //! The processes of a cluster in the laboratory, each in a namespace of its own, and what befalls them.
 
 use super::Lab;
-use super::core::{CONFIG, CoreOptions, FABRIC_PORT, LAST_WORDS};
+use super::core::{CONFIG, CoreOptions, FABRIC_PORT, LAST_WORDS, etcd};
 use super::fabric::{Place, Seat, n2};
 use super::limit::Limit;
 use super::process::{self, Process};
@@ -15,6 +15,8 @@ use vireo_node::api::Status;
 
 /// Where each has its status interface.
 const API_PORT: u16 = 9090;
+/// Where balancers talk to UPFs.
+const N4_PORT: u16 = 8805;
 
 /// What befalls a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -44,7 +46,7 @@ impl Fate {
 /// One of a cluster's processes.
 #[derive(Debug)]
 pub(super) struct Member {
-    name: &'static str,
+    name: String,
     process: Process,
     seat: Arc<Seat>,
     api: String,
@@ -63,24 +65,44 @@ impl Member {
         let seat = lab.seat(place)?;
         let address = seat.address;
         let mut command = Process::this_program();
-        let (name, limit) = match place {
+        let (mut api, mut limit) = (format!("{address}:{API_PORT}"), None);
+        let role = match place {
             Place::Host(number) => {
                 command.env("VIREO_CLUSTER__LISTEN", format!("{address}:0"));
-                ("host", options.host_part.map(|part| Limit::new(&format!("host-{number}"), part)).transpose()?)
+                limit = options.host_part.map(|part| Limit::new(&format!("host-{number}"), part)).transpose()?;
+                "host"
             }
             Place::Balancer(number) => {
                 command.env("VIREO_CLUSTER__BALANCER", format!("{address}:{FABRIC_PORT}"));
                 command.env("VIREO_N2__ADDRESSES", format!("[\"{}\"]", n2(number)));
-                ("balancer", None)
+                command.env("VIREO_N4__LISTEN", format!("{address}:{N4_PORT}"));
+                "balancer"
+            }
+            Place::Controller => "controller",
+            Place::Etcd => {
+                (command, api) = (etcd::command(), etcd::ADDRESS.to_string());
+                "etcd"
             }
         };
-        command.args([name, "--config", CONFIG]).env("VIREO_API__LISTEN", format!("{address}:{API_PORT}"));
-        let start = || Process::start(name, &seat.netns, &mut command, Some(log));
+        if place != Place::Etcd {
+            command.args([role, "--config", CONFIG]).env("VIREO_API__LISTEN", &api);
+        }
+        let start = || Process::start(role, &seat.netns, &mut command, Some(log));
         let process = process::on_processors(&options.processors, start)??;
         // At once: it has started nothing yet.
         limit.as_ref().map_or(Ok(()), |limit| limit.take(process.pid()))?;
-        let api = format!("http://{address}:{API_PORT}");
+        let (name, api) = (place.name(), format!("http://{api}"));
         Ok(Member { name, process, seat, api, fate: None, leaves: false, may_leave: options.idle > 0, _limit: limit })
+    }
+
+    /// What it is called.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The last lines of its log.
+    pub(super) fn last_words(&self, lines: usize) -> String {
+        self.process.last_words(lines)
     }
 
     /// Its status interface.
@@ -99,6 +121,11 @@ impl Member {
         Ok(self.process.signal(libc::SIGTERM)?)
     }
 
+    /// It was told to leave by others.
+    pub(super) fn is_to_leave(&mut self) {
+        self.leaves = true;
+    }
+
     /// Whether this address is its own, with any port.
     pub(super) fn has(&self, address: &str) -> bool {
         address.rsplit_once(':').is_some_and(|(ip, _)| ip == self.seat.address.to_string())
@@ -106,17 +133,21 @@ impl Member {
 
     /// What it says of itself.
     pub(super) fn status(&self) -> Result<Status, Failure> {
-        match status::fetch(&self.api, "/status?limit=0") {
-            Ok(status) => Ok(serde_json::from_str(&status)?),
+        match self.status_with(0) {
             // It has left.
             Err(_) if self.may_leave => Ok(Status::default()),
-            Err(error) => Err(error),
+            status => status,
         }
     }
 
     /// Whether it answers.
     pub(super) fn is_up(&self) -> bool {
-        status::fetch(&self.api, "/status?limit=0").is_ok()
+        self.status_with(0).is_ok()
+    }
+
+    /// What it says with so many entries of each list.
+    pub(super) fn status_with(&self, limit: usize) -> Result<Status, Failure> {
+        Ok(serde_json::from_str(&status::fetch(&self.api, &format!("/status?limit={limit}"))?)?)
     }
 
     /// CPU time of its processes.
@@ -125,6 +156,16 @@ impl Member {
             Err(_) if self.may_leave => Ok(Duration::ZERO),
             cpu => Ok(cpu?),
         }
+    }
+
+    /// Others are going to take it for dead.
+    pub(super) fn is_to_be_given_up(&mut self) {
+        self.fate = Some(Fate::Kill);
+    }
+
+    /// Where it is.
+    pub(super) fn seat(&self) -> &Seat {
+        &self.seat
     }
 
     /// Brings it about.
@@ -171,6 +212,6 @@ impl Member {
 
     fn failure(&self, what: &str) -> Failure {
         let words = self.process.last_words(LAST_WORDS);
-        Failure(format!("a {} {what}; the core's last words:\n{words}", self.name))
+        Failure(format!("{} {what}; its last words:\n{words}", self.name))
     }
 }

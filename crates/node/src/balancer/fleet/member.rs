@@ -4,7 +4,7 @@ use super::flight::{Emitted, Flying, Repeats};
 use crate::balancer::Command;
 use crate::clock::clock;
 use crate::fabric::frame::{self, FrameError};
-use crate::fabric::message::{Map, PoolLoad, ToBalancer};
+use crate::fabric::message::{Map, OfNode, PoolLoad, ToBalancer};
 use crate::fabric::stream::Stream;
 use crate::host::Input;
 use std::collections::VecDeque;
@@ -49,6 +49,8 @@ pub(super) struct Said {
     pub(super) back: Vec<(u64, Input)>,
     /// Addresses that it has no more use for, and whose part they are of.
     pub(super) returns: Vec<(HostId, Dnn, SessionAddress)>,
+    /// Associations that are of nodes which have set NG up on others.
+    pub(super) nodes: Vec<OfNode>,
     /// Effects that another host has had sent already.
     pub(super) repeats: u64,
 }
@@ -123,6 +125,10 @@ impl Member {
                     }
                     ToBalancer::Return { to, dnn, address } => {
                         said.returns.push((to, dnn, address));
+                        continue;
+                    }
+                    ToBalancer::Node(of) => {
+                        said.nodes.push(of);
                         continue;
                     }
                     // Answered in its order.

@@ -15,7 +15,7 @@ use crate::config::{NF_KINDS, SliceRuntime};
 use crate::fabric::Role;
 use crate::fabric::frame::FrameError;
 use crate::fabric::membership::{Seat, ToController, ToMember};
-use crate::fabric::message::{Map, ToHost};
+use crate::fabric::message::{Map, OfNode, ToHost};
 use crate::fabric::stream::Stream;
 use crate::host::Input;
 use crate::metrics::{Flow, Metrics};
@@ -50,6 +50,8 @@ struct Node {
     peer: SocketAddr,
     /// Its NG Setup Request, and the configuration updates since.
     said: VecDeque<Vec<u8>>,
+    /// If it has set NG up elsewhere: what hosts know of it by that.
+    of: Option<OfNode>,
 }
 
 /// What is seen of a fleet from other threads.
@@ -302,6 +304,7 @@ impl Fleet {
                 self.tell(to, &ToHost::Returned { dnn, address });
             }
             self.again.extend(said.back);
+            said.nodes.into_iter().for_each(|of| self.bound(of));
             if let Err(error) = heard {
                 return self.lose(token, &error);
             }
@@ -311,6 +314,13 @@ impl Fleet {
                 (None, Some(map)) => self.adopt(*map),
                 (None, None) => return,
             }
+        }
+    }
+
+    /// An association is of a node that hosts know: one that joins later may never hear of that node's NG Setup.
+    fn bound(&mut self, of: OfNode) {
+        if let Some(node) = self.nodes.get_mut(&of.assoc) {
+            node.of = Some(of);
         }
     }
 
@@ -342,6 +352,9 @@ impl Fleet {
         }
         for (assoc, node) in &self.nodes {
             member.stream.put(&ToHost::Up { assoc: *assoc, peer: node.peer });
+            if let Some(of) = &node.of {
+                member.stream.put(&ToHost::Node(of.clone()));
+            }
             for pdu in &node.said {
                 let view = vireo_core::n2::view(pdu).ok();
                 member.stream.put(&ToHost::Ngap { number: 0, assoc: *assoc, answers: false, bucket: None, view, pdu });

@@ -265,10 +265,13 @@ impl Fleet {
     /// What hosts that join later have to know.
     fn remember(&mut self, input: &Input) {
         match input {
-            Input::Up { assoc, peer } => drop(self.nodes.insert(*assoc, Node { peer: *peer, said: VecDeque::new() })),
+            Input::Up { assoc, peer } => {
+                drop(self.nodes.insert(*assoc, Node { peer: *peer, said: VecDeque::new(), of: None }))
+            }
             Input::Down { assoc, restarted: true } => {
                 if let Some(node) = self.nodes.get_mut(assoc) {
                     node.said.clear();
+                    node.of = None;
                 }
             }
             Input::Down { assoc, .. } => drop(self.nodes.remove(assoc)),
@@ -280,6 +283,7 @@ impl Fleet {
                 let Some(node) = self.nodes.get_mut(assoc) else { return };
                 if pdu.starts_with(&NG_SETUP) {
                     node.said.clear();
+                    node.of = None;
                 } else if !pdu.starts_with(&RAN_CONFIGURATION_UPDATE) {
                     return;
                 } else if node.said.len() == SAID {

@@ -3,9 +3,11 @@
 //! A node is known by the association on which it has set NG up, also when that one is gone and others carry it: this
 //! number names the node's life, and is what contexts have. What the node is sent goes by an association that is up.
 
+use crate::fabric::message::Ways;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::net::SocketAddr;
 use vireo_core::ran::RanNode;
+use vireo_core::turn::Effect;
 use vireo_store::region::Slot;
 use vireo_types::{AssocId, GnbId};
 
@@ -32,12 +34,19 @@ pub(in crate::host) struct Node {
     /// UEs that were heard last by another association than the first: what is sent to them goes there (TS 23.501
     /// 5.21.1.3).
     by: FxHashMap<Slot, AssocId>,
+    /// That it has set NG up others have said; of the association on which it has, nothing was heard here.
+    told: bool,
 }
 
 impl Node {
     /// How many associations it has.
     pub(in crate::host) fn associations(&self) -> usize {
         self.associations.len()
+    }
+
+    /// Those on which it has not set NG up.
+    pub(super) fn further(&self, number: AssocId) -> impl Iterator<Item = AssocId> {
+        self.associations.iter().copied().filter(move |assoc| *assoc != number)
     }
 }
 
@@ -131,6 +140,26 @@ impl Nodes {
         }
     }
 
+    /// What goes to a UE takes this association of a node, if it still is one of it.
+    pub(in crate::host) fn goes_by(&mut self, node: AssocId, by: AssocId, ue: Slot) {
+        if self.of(by) == Some(node) {
+            self.heard(node, by, ue);
+        }
+    }
+
+    /// By which associations what is for RAN nodes goes, about a UE.
+    pub(in crate::host) fn ways(&self, ue: Slot, effects: &[Effect]) -> Ways {
+        let mut ways = Ways::default();
+        for effect in effects {
+            let Effect::Ngap { assoc: node, .. } = effect else { continue };
+            let room = ways.iter_mut().find(|way| way.is_none_or(|(of, _)| of == *node));
+            if let (Some(room), Some(by)) = (room, self.way(*node, Some(ue))) {
+                *room = Some((*node, by));
+            }
+        }
+        ways
+    }
+
     /// What a node has said of itself has changed.
     pub(super) fn record(&mut self, node: AssocId, record: RanNode) {
         if let Some(node) = self.here.get_mut(&node) {
@@ -154,11 +183,37 @@ impl Nodes {
         }
     }
 
+    /// Others know which node an association is of. Whether there was none of that number here.
+    pub(super) fn told(&mut self, assoc: AssocId, number: AssocId, record: RanNode) -> bool {
+        let Some(link) = self.links.get(&assoc).filter(|link| link.node.is_none()) else { return false };
+        let new = !self.here.contains_key(&number);
+        if new {
+            if self.find(record.id).is_some() {
+                // It has another life here: the association itself says what it is of.
+                return false;
+            }
+            let (ues, by) = (FxHashSet::default(), FxHashMap::default());
+            let node = Node { record, associations: Vec::new(), peer: link.peer, ues, by, told: true };
+            self.here.insert(number, node);
+        }
+        self.bind(assoc, number);
+        new
+    }
+
     /// A node has set NG up on an association: a life of it begins. Gives what ends by that: an earlier life of the node,
     /// and what the association was of before.
     pub(super) fn begin(&mut self, assoc: AssocId, record: RanNode) -> Vec<Gone> {
         let Some(link) = self.links.get(&assoc) else { return Vec::new() };
         let (peer, before) = (link.peer, link.node);
+        if let Some(node) = self.here.get_mut(&assoc).filter(|node| node.told) {
+            // It is the life that others have told of.
+            (node.record, node.told, node.peer) = (record, false, peer);
+            node.associations.insert(0, assoc);
+            if let Some(link) = self.links.get_mut(&assoc) {
+                link.node = Some(assoc);
+            }
+            return Vec::new();
+        }
         let same = |(number, node): &(&AssocId, &Node)| {
             **number == assoc || Some(**number) == before || node.record.id == record.id
         };
@@ -178,7 +233,7 @@ impl Nodes {
             |(of, link): (&AssocId, &Link)| (link.node.is_none() && link.claimed == Some(record.id)).then_some(*of);
         let claimed: Vec<AssocId> = self.links.iter().filter_map(claims).collect();
         let (ues, by) = (FxHashSet::default(), FxHashMap::default());
-        self.here.insert(assoc, Node { record, associations: vec![assoc], peer, ues, by });
+        self.here.insert(assoc, Node { record, associations: vec![assoc], peer, ues, by, told: false });
         claimed.into_iter().for_each(|further| self.bind(further, assoc));
         ended
     }
@@ -299,6 +354,24 @@ mod tests {
     }
 
     #[test]
+    fn effects_go_by_the_association_of_each_node_that_the_ue_was_heard_by() {
+        let ues = slots();
+        let mut nodes = nodes(&ues);
+        nodes.bind(AssocId(2), AssocId(1));
+        nodes.begin(AssocId(3), record(8));
+        nodes.heard(AssocId(1), AssocId(2), ues[0]);
+        let to = |node| Effect::Ngap { assoc: AssocId(node), pdu: Vec::new() };
+        let effects = [to(1), Effect::Forget, to(3), to(1), to(9)];
+        let ways = [Some((AssocId(1), AssocId(2))), Some((AssocId(3), AssocId(3)))];
+        assert_eq!(nodes.ways(ues[0], &effects), ways);
+        assert_eq!(nodes.ways(ues[1], &effects[..2]), [Some((AssocId(1), AssocId(1))), None]);
+        // Who goes on with the UE elsewhere keeps to it, if it is up there.
+        nodes.goes_by(AssocId(1), AssocId(2), ues[1]);
+        nodes.goes_by(AssocId(1), AssocId(4), ues[0]);
+        assert_eq!(ues.map(|ue| nodes.way(AssocId(1), Some(ue))), [Some(AssocId(2)); 2]);
+    }
+
+    #[test]
     fn an_association_may_be_heard_of_before_its_node() {
         let mut nodes = nodes(&[]);
         nodes.claim(AssocId(2), record(8).id);
@@ -311,6 +384,26 @@ mod tests {
         assert!(matches!(nodes.lost(AssocId(4), true), Lost::Nothing));
         nodes.begin(AssocId(1), record(9));
         assert_eq!(nodes.of(AssocId(4)), None);
+    }
+
+    #[test]
+    fn a_node_may_be_known_by_others_alone() {
+        let ues = slots();
+        let mut nodes = nodes(&[]);
+        // Its first association is gone, or is not known yet.
+        assert!(nodes.told(AssocId(2), AssocId(9), record(8)));
+        assert!(!nodes.told(AssocId(3), AssocId(9), record(8)));
+        assert!(!nodes.told(AssocId(5), AssocId(9), record(8)), "it is not up");
+        assert_eq!([2, 3].map(|assoc| nodes.of(AssocId(assoc))), [Some(AssocId(9)); 2]);
+        nodes.moved(ues[0], [None; 2], [Some(AssocId(9)), None]);
+        assert_eq!(nodes.way(AssocId(9), Some(ues[0])), Some(AssocId(2)));
+        nodes.up(AssocId(9), SocketAddr::from(([10, 0, 0, 9], 38412)));
+        assert!(nodes.begin(AssocId(9), record(8)).is_empty(), "the same life: nothing ends");
+        assert_eq!((nodes.ues(AssocId(9)).len(), nodes.of(AssocId(9))), (1, Some(AssocId(9))));
+        assert_eq!(nodes.begin(AssocId(9), record(8)).len(), 1, "now it has set NG up again");
+        // Another life than the one that is here.
+        assert!(!nodes.told(AssocId(4), AssocId(6), record(7)));
+        assert_eq!((nodes.of(AssocId(4)), nodes.find(record(7).id)), (None, Some(AssocId(1))));
     }
 
     #[test]

@@ -1,0 +1,191 @@
+//! A cluster as an operator runs one: etcd, a controller, balancers, and hosts behind these, each in a namespace of its own.
+
+use super::Core;
+use crate::cli::Failure;
+use crate::lab::fabric::Place;
+use crate::lab::members::{Fate, Member};
+use crate::lab::{Interrupt, Lab};
+use crate::status::{Answer, ask, fetch};
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use vireo_node::api::Status;
+
+/// RAN nodes of a laboratory at the most.
+const NODES: usize = 64;
+
+/// How far a cluster is, as its parts say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// The epoch of the controller's map.
+    pub(crate) epoch: u64,
+    /// Its hosts that have buckets.
+    pub(crate) hosts: usize,
+    /// Its balancers.
+    pub(crate) balancers: usize,
+    /// UEs that hosts hold registered, and that they keep copies of for others.
+    pub(crate) registered: usize,
+    pub(crate) copies: usize,
+    /// Associations of all RAN nodes, as the host says that knows of the fewest.
+    pub(crate) associations: usize,
+    /// UPFs that are associated.
+    pub(crate) upfs: usize,
+}
+
+impl Core {
+    /// Starts etcd, the controller and the balancers, one when the other is there: the first balancer talks to the UPFs.
+    pub(super) fn start_balancers(&mut self, lab: &Lab, interrupt: &Interrupt) -> Result<(), Failure> {
+        self.etcd = Some(Member::start(lab, Place::Etcd, &self.options, self.log_of(Place::Etcd)?)?);
+        let is_there = |member: &Member| fetch(member.api(), "/health").is_ok();
+        self.wait(interrupt, "etcd does not answer", |core| core.etcd.as_ref().is_some_and(is_there))?;
+        self.start_controller(lab)?;
+        let is_up = |member: &Member| member.status().is_ok();
+        self.wait(interrupt, "the controller does not answer", |core| core.controller.as_ref().is_some_and(is_up))?;
+        for number in 0..self.options.balancers {
+            let place = Place::Balancer(number);
+            self.balancers.push(Member::start(lab, place, &self.options, self.log_of(place)?)?);
+            self.wait(interrupt, "a balancer has not joined", |core| core.balancers.last().is_some_and(is_up))?;
+        }
+        Ok(())
+    }
+
+    /// Starts the controller, also once more.
+    pub(crate) fn start_controller(&mut self, lab: &Lab) -> Result<(), Failure> {
+        self.controller = Some(Member::start(lab, Place::Controller, &self.options, self.log_of(Place::Controller)?)?);
+        Ok(())
+    }
+
+    /// Kills the controller.
+    pub(crate) fn kill_controller(&mut self) -> Result<(), Failure> {
+        self.controller.as_mut().ok_or_else(|| Failure("there is no controller".into()))?.befall(Fate::Kill)
+    }
+
+    /// Starts a balancer that was killed.
+    pub(crate) fn start_balancer(&mut self, lab: &Lab, balancer: usize) -> Result<(), Failure> {
+        let place = Place::Balancer(u8::try_from(balancer)?);
+        let member = Member::start(lab, place, &self.options, self.log_of(place)?)?;
+        if let Some(entry) = self.balancers.get_mut(balancer) {
+            *entry = member;
+        }
+        Ok(())
+    }
+
+    /// Kills a balancer: the one that talks to the UPFs, or one that does not. Which one.
+    pub(crate) fn kill_balancer(&mut self, holds_n4: bool) -> Result<usize, Failure> {
+        let said = self.map()?.balancers;
+        let is_it = |member: &Member| said.iter().any(|b| b.holds_n4 == holds_n4 && member.has(&b.address));
+        let balancer =
+            self.balancers.iter().position(is_it).ok_or_else(|| Failure("there is no such balancer".into()))?;
+        self.balancers[balancer].befall(Fate::Kill)?;
+        Ok(balancer)
+    }
+
+    /// Has the controller drain a host, as an operator would.
+    pub(crate) fn drain_host(&mut self, host: usize) -> Result<(), Failure> {
+        let Some(entry) = self.host_status(host)? else {
+            return Err(Failure(format!("host {host} is not in the map")));
+        };
+        let path = format!("/cluster/drain?host={}", entry.host);
+        match ask(self.api_of_map(), "POST", &path)? {
+            Answer { status: 202, .. } => self.host(host).map(Member::is_to_leave),
+            Answer { line, body, .. } => Err(Failure(format!("the controller answers '{line}' {}", body.trim()))),
+        }
+    }
+
+    /// Cuts the link between the youngest host and the oldest: the youngest is to be given up. Which it is.
+    pub(crate) fn cut_link(&mut self) -> Result<usize, Failure> {
+        let well: Vec<usize> = (0..self.hosts.len()).filter(|host| self.hosts[*host].is_well()).collect();
+        let [oldest, .., youngest] = well[..] else { return Err(Failure("there are no two hosts".into())) };
+        self.hosts[oldest].seat().block(self.hosts[youngest].seat())?;
+        self.hosts[youngest].seat().block(self.hosts[oldest].seat())?;
+        self.hosts[youngest].is_to_be_given_up();
+        self.cut = Some([oldest, youngest]);
+        Ok(youngest)
+    }
+
+    /// Mends it.
+    pub(crate) fn mend_link(&mut self) -> Result<(), Failure> {
+        let Some([one, two]) = self.cut.take() else { return Ok(()) };
+        self.hosts[one].seat().unblock(self.hosts[two].seat())?;
+        Ok(self.hosts[two].seat().unblock(self.hosts[one].seat())?)
+    }
+
+    /// Where the map is told: by the controller if that is there.
+    fn api_of_map(&self) -> &str {
+        self.controller.as_ref().filter(|controller| controller.is_well()).map_or_else(|| self.api(), Member::api)
+    }
+
+    /// The hosts and the balancers of the map.
+    pub(super) fn map(&self) -> Result<Status, Failure> {
+        Ok(serde_json::from_str(&fetch(self.api_of_map(), "/status?limit=0")?)?)
+    }
+
+    /// How far everything is. A member that has only just been started may not answer yet.
+    pub(crate) fn standing(&self) -> Result<Standing, Failure> {
+        let map = self.map()?;
+        let mut standing = Standing {
+            epoch: map.hosts.first().map_or(0, |host| host.epoch),
+            hosts: map.hosts.iter().filter(|host| host.buckets > 0).count(),
+            balancers: map.balancers.len(),
+            associations: usize::MAX,
+            ..Standing::default()
+        };
+        for host in self.hosts.iter().filter(|host| host.is_well()) {
+            let status = host.status_with(NODES)?;
+            standing.registered += status.counts.registered;
+            standing.copies += status.copies;
+            let associations = status.gnbs.iter().map(|gnb| gnb.associations).sum();
+            standing.associations = standing.associations.min(associations);
+        }
+        let holder = |member: &&Member| map.balancers.iter().any(|b| b.holds_n4 && member.has(&b.address));
+        if let Some(holder) = self.balancers.iter().find(holder) {
+            standing.upfs = holder.status()?.upfs.iter().filter(|upf| upf.associated).count();
+        }
+        Ok(standing)
+    }
+
+    /// Hosts that nothing has befallen, and that stay.
+    pub(crate) fn hosts_there(&self) -> usize {
+        self.hosts.iter().filter(|host| host.is_well()).count()
+    }
+
+    /// All its processes but the one in its own namespace.
+    pub(super) fn members(&self) -> impl Iterator<Item = &Member> {
+        self.etcd.iter().chain(&self.controller).chain(&self.balancers).chain(&self.hosts)
+    }
+
+    /// Where a member logs: where the core does, unless it is one of many roles. Then each has a file of its own, which it goes on
+    /// with when it is started again.
+    pub(super) fn log_of(&self, place: Place) -> Result<File, Failure> {
+        if self.options.balancers == 0 {
+            return Ok(self.log.try_clone()?);
+        }
+        let path = log_file(&place.name());
+        let opened = File::options().read(true).append(true).create(true).open(&path);
+        opened.map_err(|error| Failure(format!("{}: {error}", path.display())))
+    }
+
+    /// The last lines of all logs, each under its name.
+    pub(crate) fn last_words(&self, lines: usize) -> String {
+        let mut text = format!("-- core\n{}\n", self.process.last_words(lines));
+        for member in self.members().filter(|_| self.options.balancers > 0) {
+            text += &format!("-- {}\n{}\n", member.name(), member.last_words(lines));
+        }
+        text
+    }
+
+    /// Adds the logs of all members to the core's own.
+    pub(crate) fn gather_logs(&mut self) -> Result<(), Failure> {
+        let names: Vec<String> = self.members().map(|member| member.name().to_owned()).collect();
+        for name in names.into_iter().filter(|_| self.options.balancers > 0) {
+            writeln!(self.log, "-- {name}")?;
+            std::io::copy(&mut File::open(log_file(&name))?, &mut self.log)?;
+        }
+        Ok(())
+    }
+}
+
+/// In the laboratory's own `/tmp`.
+fn log_file(name: &str) -> PathBuf {
+    format!("/tmp/{name}.log").into()
+}

@@ -1,0 +1,38 @@
+//! The real etcd, which keeps what it is told as long as the laboratory is there: in a namespace of its own, so that all its ports are
+//! free, with its data in the laboratory's own `/tmp`.
+
+use crate::cli::Failure;
+use crate::lab::fabric::Place;
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
+use std::process::{Command, Stdio};
+
+/// Where controllers find it.
+pub(in crate::lab) const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Place::Etcd.address()), 2379);
+/// Where others like it would find it.
+const PEERS: &str = "http://127.0.0.1:2380";
+const DATA: &str = "/tmp/etcd";
+
+/// Fails unless it is installed.
+pub(crate) fn check() -> Result<(), Failure> {
+    let found = Command::new("etcd").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    match found {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(Failure(
+            "this needs etcd, which is not installed: run `scripts/setup cluster`, or install the package etcd-server"
+                .into(),
+        )),
+        Err(error) => Err(Failure(format!("this needs etcd, which does not start: {error}"))),
+    }
+}
+
+/// What starts it.
+pub(in crate::lab) fn command() -> Command {
+    let mut command = Command::new("etcd");
+    let clients = format!("http://{ADDRESS}");
+    command.args(["--name", "lab", "--data-dir", DATA, "--logger", "zap", "--log-level", "warn"]);
+    command.args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
+    command.args(["--listen-peer-urls", PEERS, "--initial-advertise-peer-urls", PEERS]);
+    command.args(["--initial-cluster", &format!("lab={PEERS}")]);
+    command
+}
