@@ -70,7 +70,8 @@ pub enum SliceProfile {
     Full,
     /// Simple devices with one application: one PDU session each, with its default QoS flow alone. Nothing of a session is
     /// policed or counted by itself in the user plane: with one session the RAN's UE-AMBR is the Session-AMBR
-    /// (TS 23.501 5.7.2.6), and usage is that of the slice.
+    /// (TS 23.501 5.7.2.6), and usage is that of the slice. A UE whose home slice it is has its NAS keys derived again when
+    /// its context is loaded, instead of stored.
     Iot,
 }
 

@@ -4,30 +4,30 @@
 #[allow(dead_code, reason = "a part of what the procedures' tests use")]
 mod lab;
 
+use vireo_core::config::SliceProfile;
 use vireo_core::context::{self, CodecError, LAYOUT_VERSION, Record, Versions};
 use vireo_emulator::ue;
 
-/// Contexts that a build of layout 3 has stored, in the states of [`lab::in_each_state`].
-const LAYOUT_3: &str = include_str!("data/layout-3.txt");
+/// Contexts that a build of layout 4 has stored, in the states of [`lab::in_each_state`].
+const LAYOUT_4: &str = include_str!("data/layout-4.txt");
 
-fn of_layout_3(state: &str) -> Vec<u8> {
-    let line = LAYOUT_3.lines().find_map(|line| line.strip_prefix(state)).expect("the state is in the file");
+fn of_layout_4(state: &str) -> Vec<u8> {
+    let line = LAYOUT_4.lines().find_map(|line| line.strip_prefix(state)).expect("the state is in the file");
     hex::decode(line.trim()).expect("hexadecimal digits")
 }
 
 #[test]
 fn what_the_release_before_stored_is_what_this_one_would() {
     for (state, lab) in lab::in_each_state() {
-        let octets = of_layout_3(state);
-        assert_eq!(octets[0], 3);
+        let octets = of_layout_4(state);
+        assert_eq!(octets[0], 4);
         let (mut old, mut new) = (context::decode(&octets).expect("it decodes"), lab.context().expect("a context"));
         if let (Some(old), Some(new)) = (&mut old.security, &mut new.security) {
-            // An idle UE had a next hop then, and the first one of a connection was derived at once.
-            old.next_hop = old.next_hop.filter(|_| state != "idle");
+            // The beginning of a chain was stored as its KgNB.
             assert_eq!(old.advance(), new.advance(), "{state}");
         }
         assert_eq!(old, new, "{state}");
-        assert_eq!(Record::new(&octets), Err(CodecError::Version(3)));
+        assert_eq!(Record::new(&octets), Err(CodecError::Version(4)));
         assert_eq!(context::decode(&octets[..octets.len() - 1]), Err(CodecError::Damaged));
     }
 }
@@ -35,7 +35,7 @@ fn what_the_release_before_stored_is_what_this_one_would() {
 #[test]
 fn a_ue_goes_on_across_an_upgrade() {
     for (state, mut lab) in lab::in_each_state() {
-        lab.store(of_layout_3(state));
+        lab.store(of_layout_4(state));
         match state {
             "idle" => lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request")),
             "connected" => lab.ue_does(|ue, _, out| ue.release(1, out).expect("a request")),
@@ -69,10 +69,57 @@ fn a_service_request_leaves_the_perpetual_part_alone() {
     assert!(perpetual > before.perpetual, "a new 5G-GUTI is perpetual");
 }
 
+/// Octets of a registered UE's context with one session, idle and connected, by the profile of its slice.
+fn octets_of(profile: SliceProfile) -> [usize; 2] {
+    ["idle", "connected"].map(|state| lab::in_state(state, profile).octets().len())
+}
+
 #[test]
-fn a_ue_s_stored_form_is_small() {
-    for (state, lab) in lab::in_each_state() {
-        let octets = lab.octets().len();
-        assert!(octets < 350, "{state}: {octets} octets");
+fn a_ue_s_stored_form_is_small_and_smaller_for_simple_devices() {
+    let (full, iot) = (octets_of(SliceProfile::Full), octets_of(SliceProfile::Iot));
+    assert!(full[0] <= 232 && full[1] <= 264, "{full:?} octets");
+    // KNASint and KNASenc.
+    assert_eq!((full[0] - iot[0], full[1] - iot[1]), (32, 32), "{full:?} and {iot:?} octets");
+    let registering = lab::in_state("registering", SliceProfile::Full).octets().len();
+    assert!(registering < 350, "{registering} octets");
+}
+
+/// A simple device comes back under keys that nobody has kept, is handed over, and goes to another slice and back.
+#[test]
+fn keys_that_are_not_stored_are_the_same_again() {
+    let mut lab = lab::in_state("idle", SliceProfile::Iot);
+    let keys = |lab: &lab::Lab| {
+        let security = lab.context().and_then(|c| c.security).expect("keys");
+        (security.derives_keys, [security.knas_int, security.knas_enc])
+    };
+    let is_stored = |lab: &lab::Lab, key: &[u8]| lab.octets().windows(16).any(|octets| octets == key);
+    let (derived, [integrity, ciphering]) = keys(&lab);
+    assert!(derived && !is_stored(&lab, &integrity) && !is_stored(&lab, &ciphering));
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+    assert!(lab.context().is_some_and(|c| c.connection.is_some() && c.procedure.is_none()));
+    assert_eq!(keys(&lab), (true, [integrity, ciphering]));
+    for profile in [SliceProfile::Full, SliceProfile::Iot] {
+        // The slice is another kind of slice now, which the UE hears nothing of.
+        lab.config.slices[0].profile = profile;
+        lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Periodic, out).expect("a request"));
+        assert_eq!(keys(&lab), (profile == SliceProfile::Iot, [integrity, ciphering]));
+        assert_eq!(is_stored(&lab, &integrity), profile == SliceProfile::Full);
     }
+    lab.ue_does(|ue, _, out| ue.release(1, out).expect("a request"));
+    assert_eq!(lab.context().map(|c| c.sessions.len()), Some(0), "what the UE says is heard");
+}
+
+/// A session keeps what it was set up with when the subscription says something else.
+#[test]
+fn a_session_outlives_the_subscription_that_it_is_of() {
+    let mut lab = lab::in_state("idle", SliceProfile::Full);
+    let (before, octets) = (lab.context().expect("a context").sessions, lab.octets().len());
+    lab.change(|ue| {
+        let slices = ue.subscription.as_mut().map(|all| &mut all.slices);
+        slices.expect("a subscription")[0].dnns[0].ambr.uplink_bps = 64_000;
+    });
+    assert_eq!(lab.context().map(|c| c.sessions), Some(before.clone()));
+    assert!(lab.octets().len() > octets + 10, "it says so itself now");
+    lab.change(|ue| ue.subscription = None);
+    assert_eq!(lab.context().map(|c| c.sessions), Some(before));
 }

@@ -103,6 +103,8 @@ pub struct Control {
     host: Option<JoinHandle<()>>,
     api: Option<api::Server>,
     driver: String,
+    gauge: Gauge,
+    metrics: Arc<Metrics>,
 }
 
 impl Control {
@@ -132,7 +134,7 @@ impl Control {
             program: config.program,
         };
         let frame = Frame::new(&settings)?;
-        let inputs = frame.door();
+        let (inputs, gauge) = (frame.door(), frame.gauge());
         let udm = start_udm(store, config.udm, inputs.clone())?;
         let source = Source {
             inputs: inputs.clone(),
@@ -146,12 +148,12 @@ impl Control {
         let host = Host::start(frame, settings, udm, Arc::clone(&metrics), outbound)?;
         // Last: who sees it finds a core that works.
         let api = match config.api.listen {
-            Some(address) => Some(api::Server::start(address, Arc::new(source), metrics)?),
+            Some(address) => Some(api::Server::start(address, Arc::new(source), Arc::clone(&metrics))?),
             None => None,
         };
         let host = std::thread::Builder::new().name("host".into()).spawn(move || host.run())?;
         let balancer = std::thread::Builder::new().name("balancer".into()).spawn(move || balancer.run())?;
-        Ok(Control { inputs, stopper, balancer: Some(balancer), host: Some(host), api, driver })
+        Ok(Control { inputs, stopper, balancer: Some(balancer), host: Some(host), api, driver, gauge, metrics })
     }
 
     /// The SCTP driver and why it was chosen.
@@ -162,6 +164,11 @@ impl Control {
     /// The address of the status interface, if there is one.
     pub fn api(&self) -> Option<std::net::SocketAddr> {
         self.api.as_ref().map(api::Server::address)
+    }
+
+    /// Takes how full the state region is into the metrics, as the status interface does from time to time.
+    pub fn gauge(&self) {
+        self.gauge.read(&self.metrics);
     }
 
     /// Whether a thread has ended that should not have.

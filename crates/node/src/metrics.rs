@@ -125,6 +125,8 @@ labels! {
         Buffers = "buffers",
         /// Octets of the heap that buffers were cut from.
         HeapBytes = "heap_bytes",
+        /// Octets of the buffers that UEs' records lie in.
+        RecordBytes = "record_bytes",
         /// Addresses that sessions have.
         Addresses = "addresses",
     }
@@ -398,6 +400,7 @@ fn describe(recorder: &PrometheusRecorder) {
         ("vireo_region_packets", "Packets of the state region in use."),
         ("vireo_region_buffers", "Buffers of records in use, those that workers keep ready among them."),
         ("vireo_region_heap_bytes", "Octets of the state region that buffers were cut from."),
+        ("vireo_region_record_bytes", "Octets of the buffers that the records of UEs lie in."),
         ("vireo_region_addresses", "Addresses that sessions have."),
     ];
     for (name, text) in gauges {

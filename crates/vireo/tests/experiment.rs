@@ -103,7 +103,7 @@ fn migrations_lose_no_packet_and_no_count() {
 fn a_flood_is_measured_with_slices_and_without() {
     let Some(quick) = Quick::run("pepc-isolation") else { return };
     let summary = quick.summary();
-    for way in ["slices", "shared workers"] {
+    for way in ["slices, control side placed", "slices", "shared workers"] {
         let of = |what: &str| median(&summary, &format!("{way}, {what}"));
         assert!(of("flood that came through") > 1000.0, "{summary}");
         assert!(of("packets under a flood, of those without") > 0.0, "{summary}");
@@ -158,6 +158,8 @@ fn simple_devices_are_measured_against_any_others() {
         assert!(median(&summary, &format!("{path}, both directions, packets with iot over full")) > 0.2, "{summary}");
         assert!(median(&summary, &format!("{path}, uplink, iot")) > 5.0, "{summary}");
     }
+    let record = |profile: &str| median(&summary, &format!("{profile}, octets of a UE's record in the state region"));
+    assert!(record("iot") >= 256.0 && record("iot") < record("full"), "whole buffers: {summary}");
     assert_eq!(quick.lines("runs.csv"), 1 + 3 * 2);
 }
 

@@ -14,14 +14,14 @@
 //! its [`Parts`] too, which encode again only what a step has changed.
 
 use super::parts::{self, Ephemeral, Perpetual};
-use super::{UeContext, layout3};
+use super::{UeContext, layout4};
 use postcard::ser_flavors::Flavor;
 
 /// The layout that this build writes, in the first octet of every encoded context. It grows with each change of
 /// [`UeContext`] or what it is made of, so that a rolling upgrade can tell contexts apart.
-pub const LAYOUT_VERSION: u8 = 4;
+pub const LAYOUT_VERSION: u8 = 5;
 /// The oldest layout that this build reads.
-pub const OLDEST_LAYOUT: u8 = 3;
+pub const OLDEST_LAYOUT: u8 = 4;
 /// Octets of the header.
 const HEADER: usize = 12;
 
@@ -185,7 +185,7 @@ fn put_whole(context: &UeContext, before: Option<Record<'_>>, out: &mut Vec<u8>)
 /// [`CodecError::Version`] for a layout that this release does not read, [`CodecError::Damaged`] for what is no context.
 pub fn decode(octets: &[u8]) -> Result<UeContext, CodecError> {
     match octets {
-        [3, rest @ ..] => layout3::decode(rest).ok_or(CodecError::Damaged),
+        [4, rest @ ..] => layout4::decode(rest).ok_or(CodecError::Damaged),
         _ => Record::new(octets)?.decode(),
     }
 }

@@ -5,13 +5,14 @@
 //! connection needs, and is dropped with it (seed 1).
 
 mod codec;
-mod layout3;
+mod layout4;
 pub(crate) mod octets;
 mod parts;
 mod security;
+mod small;
 
 pub use codec::{CodecError, LAYOUT_VERSION, OLDEST_LAYOUT, Parts, Record, Versions, decode, encode, encode_after};
-pub use security::{NasSecurity, NextHop, SecurityFault};
+pub use security::{Chain, NasSecurity, NextHop, SecurityFault};
 
 use crate::procedures::common::user_plane::Held;
 use crate::procedures::{deregistration, handover, paging, registration, service_request};

@@ -2,18 +2,17 @@
 //! may do, what its sessions are. The *ephemeral* part is what every message changes and what a procedure or a connection
 //! leaves behind when it ends: COUNTs, the connection, the procedure, how far its sessions are.
 
-use super::{
-    Capability, Connection, Identity, NasSecurity, NextHop, Procedure, Registration, UeContext, Wanted, octets,
-};
+use super::small::{Link, Passing, Terms, relative_seid};
+use super::{Capability, Chain, Identity, NasSecurity, Procedure, Registration, UeContext, Wanted, octets, security};
 use crate::procedures::common::user_plane::Held;
 use crate::procedures::handover::{Handover, Source};
-use crate::session::{N4, Ran, Relocation, SmContext, Stage, Tunnel, Usage};
-use crate::subscription::{Ambr, Subscription};
+use crate::session::{N4, Ran, SmContext, Stage, Tunnel, Usage};
+use crate::subscription::Subscription;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::net::SocketAddr;
-use vireo_types::{Dnn, Instant, Ltmsi, PduSessionType, Seid, SessionAddress, SessionIndex, Snssai, Tai};
+use vireo_types::{Instant, Ltmsi, PduSessionType, Seid, SessionAddress, SessionIndex, Snssai, Tai};
 
 /// What a UE's sessions say, without an allocation for those that most UEs have.
 type PerSession<T> = SmallVec<[T; 2]>;
@@ -22,10 +21,13 @@ type PerSession<T> = SmallVec<[T; 2]>;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Perpetual<'a> {
     ltmsi: Ltmsi,
+    #[serde(with = "super::small")]
     identity: Identity,
     registration: Registration,
     keys: Option<Keys>,
+    #[serde(with = "super::small")]
     capability: Capability,
+    #[serde(with = "super::small")]
     subscription: Cow<'a, Option<Subscription>>,
     allowed: SmallVec<[Snssai; 2]>,
     #[serde(with = "octets")]
@@ -41,15 +43,22 @@ pub(super) struct Ephemeral<'a> {
     sequence: u64,
     counts: Option<Counts>,
     sessions: PerSession<Passing<'a>>,
-    connection: Option<Connection>,
+    connection: Option<Link>,
     connections: u16,
+    /// Nothing, for most UEs at most times.
+    doing: Option<Doing<'a>>,
+    expires: Option<Instant>,
+}
+
+/// What is under way, or wanted.
+#[derive(Debug, Serialize, Deserialize)]
+struct Doing<'a> {
     procedure: Cow<'a, Option<Procedure>>,
     handover: Option<Handover>,
     held: Cow<'a, [Held]>,
     source: Option<Source>,
     wanted: Wanted,
     unreachable: bool,
-    expires: Option<Instant>,
 }
 
 /// What of a NAS security context lasts: keys and algorithms.
@@ -57,9 +66,15 @@ pub(super) struct Ephemeral<'a> {
 struct Keys {
     /// ngKSI and the codes of NIA and NEA.
     algorithms: (u8, u8, u8),
+    keys: KeyOctets,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum KeyOctets {
     /// KAMF, KNASint, KNASenc.
-    #[serde(with = "octets")]
-    keys: [u8; 64],
+    All(#[serde(with = "octets")] [u8; 64]),
+    /// KAMF, from which the others are derived again.
+    Root(#[serde(with = "octets")] [u8; 32]),
 }
 
 impl std::fmt::Debug for Keys {
@@ -68,25 +83,12 @@ impl std::fmt::Debug for Keys {
     }
 }
 
-/// What of it every message changes, and the next hop, which an idle UE has none of.
+/// What of it every message changes, and the chain of next hops, which an idle UE has none of.
 #[derive(Debug, Serialize, Deserialize)]
 struct Counts {
     uplink: u32,
     downlink: u32,
-    next_hop: Option<Hop>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Hop {
-    #[serde(with = "octets")]
-    nh: [u8; 32],
-    ncc: u8,
-}
-
-impl std::fmt::Debug for Hop {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hop").field("ncc", &self.ncc).finish_non_exhaustive()
-    }
+    next_hop: Option<Chain>,
 }
 
 /// What a session is.
@@ -94,34 +96,17 @@ impl std::fmt::Debug for Hop {
 struct Lasting {
     psi: u8,
     index: SessionIndex,
-    snssai: Snssai,
-    dnn: Dnn,
+    terms: Terms,
     kind: PduSessionType,
     address: SessionAddress,
-    ambr: Ambr,
-    five_qi: u8,
-    arp_priority: u8,
     always_on: bool,
+    /// The complement: most UEs have no limit.
     integrity_rate: u16,
     upf: SocketAddr,
-    cp_seid: Seid,
+    cp_seid: u64,
+    #[serde(with = "postcard::fixint::le")]
     up_seid: u64,
     uplink: Option<Tunnel>,
-}
-
-/// How far a session is.
-#[derive(Debug, Serialize, Deserialize)]
-struct Passing<'a> {
-    downlink: Option<Tunnel>,
-    target: Option<Tunnel>,
-    end_marker: bool,
-    stage: Cow<'a, Stage>,
-    ran: Ran,
-    n4: N4,
-    usage: Usage,
-    relocation: Cow<'a, Option<Box<Relocation>>>,
-    deadline: Option<Instant>,
-    since: Instant,
 }
 
 /// The parts of a context; nothing of it is in none of them.
@@ -135,7 +120,7 @@ pub(super) fn perpetual(ue: &UeContext) -> Perpetual<'_> {
         subscription: Cow::Borrowed(&ue.subscription),
         allowed: SmallVec::from_slice(&ue.allowed),
         radio_capability: Cow::Borrowed(&ue.radio_capability),
-        sessions: ue.sessions.iter().map(Lasting::of).collect(),
+        sessions: ue.sessions.iter().map(|sm| Lasting::of(sm, ue)).collect(),
         next_session: ue.next_session,
         area: SmallVec::from_slice(&ue.area),
     }
@@ -147,14 +132,9 @@ pub(super) fn ephemeral(ue: &UeContext) -> Ephemeral<'_> {
         sequence: ue.sequence,
         counts: ue.security.as_ref().map(Counts::of),
         sessions: ue.sessions.iter().map(Passing::of).collect(),
-        connection: ue.connection,
+        connection: ue.connection.as_ref().map(|connection| Link::of(connection, ue.ltmsi)),
         connections: ue.connections,
-        procedure: Cow::Borrowed(&ue.procedure),
-        handover: ue.handover.clone(),
-        held: Cow::Borrowed(&ue.held),
-        source: ue.source,
-        wanted: ue.wanted,
-        unreachable: ue.unreachable,
+        doing: Doing::of(ue),
         expires: ue.expires,
     }
 }
@@ -164,30 +144,57 @@ pub(super) fn join(perpetual: Perpetual<'_>, ephemeral: Ephemeral<'_>) -> Option
     if perpetual.sessions.len() != ephemeral.sessions.len() || perpetual.keys.is_some() != ephemeral.counts.is_some() {
         return None;
     }
-    let sessions = perpetual.sessions.into_iter().zip(ephemeral.sessions);
-    Some(UeContext {
-        ltmsi: perpetual.ltmsi,
+    let ltmsi = perpetual.ltmsi;
+    let mut sessions = Vec::with_capacity(perpetual.sessions.len());
+    for (lasting, passing) in perpetual.sessions.into_iter().zip(ephemeral.sessions) {
+        let mut sm = lasting.session(ltmsi, (*perpetual.subscription).as_ref())?;
+        passing.bring(&mut sm);
+        sessions.push(sm);
+    }
+    let connection = match ephemeral.connection {
+        Some(link) => Some(link.connection(ltmsi)?),
+        None => None,
+    };
+    let mut ue = UeContext {
         sequence: ephemeral.sequence,
         identity: perpetual.identity,
         registration: perpetual.registration,
-        security: perpetual.keys.zip(ephemeral.counts).map(|(keys, counts)| security(&keys, counts)),
+        security: perpetual.keys.zip(ephemeral.counts).map(|(keys, counts)| keys.security(&counts)),
         security_capability: perpetual.capability,
         subscription: perpetual.subscription.into_owned(),
         allowed: perpetual.allowed,
         radio_capability: perpetual.radio_capability.into_owned(),
-        sessions: sessions.map(|(lasting, passing)| session(lasting, passing)).collect(),
+        sessions,
         next_session: perpetual.next_session,
-        connection: ephemeral.connection,
+        connection,
         connections: ephemeral.connections,
-        procedure: ephemeral.procedure.into_owned(),
-        handover: ephemeral.handover,
-        held: ephemeral.held.into_owned(),
-        source: ephemeral.source,
         area: perpetual.area,
-        wanted: ephemeral.wanted,
-        unreachable: ephemeral.unreachable,
         expires: ephemeral.expires,
-    })
+        ..UeContext::new(ltmsi)
+    };
+    if let Some(doing) = ephemeral.doing {
+        (ue.procedure, ue.handover) = (doing.procedure.into_owned(), doing.handover);
+        (ue.held, ue.source) = (doing.held.into_owned(), doing.source);
+        (ue.wanted, ue.unreachable) = (doing.wanted, doing.unreachable);
+    }
+    Some(ue)
+}
+
+impl<'a> Doing<'a> {
+    fn of(ue: &'a UeContext) -> Option<Self> {
+        let nothing = ue.procedure.is_none() && ue.handover.is_none() && ue.held.is_empty() && ue.source.is_none();
+        if nothing && ue.wanted == Wanted::default() && !ue.unreachable {
+            return None;
+        }
+        Some(Doing {
+            procedure: Cow::Borrowed(&ue.procedure),
+            handover: ue.handover.clone(),
+            held: Cow::Borrowed(&ue.held),
+            source: ue.source,
+            wanted: ue.wanted,
+            unreachable: ue.unreachable,
+        })
+    }
 }
 
 impl Perpetual<'_> {
@@ -208,7 +215,7 @@ impl Perpetual<'_> {
         } = self;
         *identity == ue.identity
             && sessions.len() == ue.sessions.len()
-            && sessions.iter().zip(&ue.sessions).all(|(lasting, sm)| lasting.is_of(sm))
+            && sessions.iter().zip(&ue.sessions).all(|(lasting, sm)| lasting.is_of(sm, ue))
             && keys.is_some() == ue.security.is_some()
             && keys.iter().zip(&ue.security).all(|(keys, security)| keys.are_of(security))
             && (*ltmsi, *registration, *next_session) == (ue.ltmsi, ue.registration, ue.next_session)
@@ -241,138 +248,120 @@ impl Perpetual<'_> {
 
 impl Keys {
     fn of(security: &NasSecurity) -> Self {
+        let algorithms = (security.ngksi, security.integrity, security.ciphering);
+        if security.derives_keys {
+            return Keys { algorithms, keys: KeyOctets::Root(security.kamf) };
+        }
         let mut keys = [0; 64];
         keys[..32].copy_from_slice(&security.kamf);
         keys[32..48].copy_from_slice(&security.knas_int);
         keys[48..].copy_from_slice(&security.knas_enc);
-        Keys { algorithms: (security.ngksi, security.integrity, security.ciphering), keys }
+        Keys { algorithms, keys: KeyOctets::All(keys) }
     }
 
     fn are_of(&self, security: &NasSecurity) -> bool {
-        let Keys { algorithms, keys } = self;
-        *algorithms == (security.ngksi, security.integrity, security.ciphering)
-            && keys[..32] == security.kamf
-            && keys[32..48] == security.knas_int
-            && keys[48..] == security.knas_enc
+        let same = match &self.keys {
+            KeyOctets::All(keys) => {
+                !security.derives_keys
+                    && keys[..32] == security.kamf
+                    && keys[32..48] == security.knas_int
+                    && keys[48..] == security.knas_enc
+            }
+            KeyOctets::Root(kamf) => security.derives_keys && *kamf == security.kamf,
+        };
+        same && self.algorithms == (security.ngksi, security.integrity, security.ciphering)
+    }
+
+    fn security(&self, counts: &Counts) -> NasSecurity {
+        let (ngksi, integrity, ciphering) = self.algorithms;
+        let (mut kamf, mut knas_int, mut knas_enc) = ([0; 32], [0; 16], [0; 16]);
+        match &self.keys {
+            KeyOctets::All(keys) => {
+                kamf.copy_from_slice(&keys[..32]);
+                knas_int.copy_from_slice(&keys[32..48]);
+                knas_enc.copy_from_slice(&keys[48..]);
+            }
+            KeyOctets::Root(root) => {
+                kamf = *root;
+                (knas_int, knas_enc) = security::nas_keys(root, integrity, ciphering);
+            }
+        }
+        NasSecurity {
+            ngksi,
+            kamf,
+            knas_int,
+            knas_enc,
+            integrity,
+            ciphering,
+            uplink: counts.uplink,
+            downlink: counts.downlink,
+            next_hop: counts.next_hop,
+            derives_keys: matches!(self.keys, KeyOctets::Root(_)),
+        }
     }
 }
 
 impl Counts {
     fn of(security: &NasSecurity) -> Self {
-        let next_hop = security.next_hop.map(|NextHop { nh, ncc }| Hop { nh, ncc });
-        Counts { uplink: security.uplink, downlink: security.downlink, next_hop }
+        Counts { uplink: security.uplink, downlink: security.downlink, next_hop: security.next_hop }
     }
-}
-
-fn security(keys: &Keys, counts: Counts) -> NasSecurity {
-    let (ngksi, integrity, ciphering) = keys.algorithms;
-    let mut security = NasSecurity {
-        ngksi,
-        kamf: [0; 32],
-        knas_int: [0; 16],
-        knas_enc: [0; 16],
-        integrity,
-        ciphering,
-        uplink: counts.uplink,
-        downlink: counts.downlink,
-        next_hop: counts.next_hop.map(|Hop { nh, ncc }| NextHop { nh, ncc }),
-    };
-    security.kamf.copy_from_slice(&keys.keys[..32]);
-    security.knas_int.copy_from_slice(&keys.keys[32..48]);
-    security.knas_enc.copy_from_slice(&keys.keys[48..]);
-    security
 }
 
 impl Lasting {
-    fn is_of(&self, sm: &SmContext) -> bool {
-        let Lasting {
-            psi,
-            index,
-            snssai,
-            dnn,
-            kind,
-            address,
-            ambr,
-            five_qi,
-            arp_priority,
-            always_on,
-            integrity_rate,
-            upf,
-            cp_seid,
-            up_seid,
-            uplink,
-        } = self;
-        (*cp_seid, *up_seid, *uplink) == (sm.cp_seid, sm.up_seid, sm.uplink)
-            && (*psi, *index, *snssai, *kind) == (sm.psi, sm.index, sm.snssai, sm.kind)
-            && (*address, *ambr, *five_qi, *arp_priority) == (sm.address, sm.ambr, sm.five_qi, sm.arp_priority)
-            && (*always_on, *integrity_rate, *upf) == (sm.always_on, sm.integrity_rate, sm.upf)
-            && *dnn == sm.dnn
-    }
-
-    fn of(sm: &SmContext) -> Self {
+    fn of(sm: &SmContext, ue: &UeContext) -> Self {
         Lasting {
             psi: sm.psi,
             index: sm.index,
-            snssai: sm.snssai,
-            dnn: sm.dnn.clone(),
+            terms: Terms::of(sm, ue.subscription.as_ref()),
             kind: sm.kind,
             address: sm.address,
-            ambr: sm.ambr,
-            five_qi: sm.five_qi,
-            arp_priority: sm.arp_priority,
             always_on: sm.always_on,
-            integrity_rate: sm.integrity_rate,
+            integrity_rate: !sm.integrity_rate,
             upf: sm.upf,
-            cp_seid: sm.cp_seid,
+            cp_seid: relative_seid(sm.cp_seid, ue.ltmsi, sm.index),
             up_seid: sm.up_seid,
             uplink: sm.uplink,
         }
     }
-}
 
-impl<'a> Passing<'a> {
-    fn of(sm: &'a SmContext) -> Self {
-        Passing {
-            downlink: sm.downlink,
-            target: sm.target,
-            end_marker: sm.end_marker,
-            stage: Cow::Borrowed(&sm.stage),
-            ran: sm.ran,
-            n4: sm.n4,
-            usage: sm.usage,
-            relocation: Cow::Borrowed(&sm.relocation),
-            deadline: sm.deadline,
-            since: sm.since,
-        }
+    fn is_of(&self, sm: &SmContext, ue: &UeContext) -> bool {
+        let Lasting { psi, index, terms, kind, address, always_on, integrity_rate, upf, cp_seid, up_seid, uplink } =
+            self;
+        (*cp_seid, *up_seid, *uplink) == (relative_seid(sm.cp_seid, ue.ltmsi, sm.index), sm.up_seid, sm.uplink)
+            && (*psi, *index, *kind, *address) == (sm.psi, sm.index, sm.kind, sm.address)
+            && (*always_on, *integrity_rate, *upf) == (sm.always_on, !sm.integrity_rate, sm.upf)
+            && terms.are_of(sm, ue.subscription.as_ref())
     }
-}
 
-fn session(lasting: Lasting, passing: Passing<'_>) -> SmContext {
-    SmContext {
-        psi: lasting.psi,
-        index: lasting.index,
-        snssai: lasting.snssai,
-        dnn: lasting.dnn,
-        kind: lasting.kind,
-        address: lasting.address,
-        ambr: lasting.ambr,
-        five_qi: lasting.five_qi,
-        arp_priority: lasting.arp_priority,
-        always_on: lasting.always_on,
-        integrity_rate: lasting.integrity_rate,
-        upf: lasting.upf,
-        cp_seid: lasting.cp_seid,
-        up_seid: lasting.up_seid,
-        uplink: lasting.uplink,
-        downlink: passing.downlink,
-        target: passing.target,
-        end_marker: passing.end_marker,
-        stage: passing.stage.into_owned(),
-        ran: passing.ran,
-        n4: passing.n4,
-        usage: passing.usage,
-        relocation: passing.relocation.into_owned(),
-        deadline: passing.deadline,
-        since: passing.since,
+    /// The session, at rest and idle.
+    fn session(self, ltmsi: Ltmsi, subscription: Option<&Subscription>) -> Option<SmContext> {
+        let (snssai, dnn, ambr, five_qi, arp_priority) = self.terms.agreed(subscription)?;
+        Some(SmContext {
+            psi: self.psi,
+            index: self.index,
+            snssai,
+            dnn: dnn.clone(),
+            kind: self.kind,
+            address: self.address,
+            ambr,
+            five_qi,
+            arp_priority,
+            always_on: self.always_on,
+            integrity_rate: !self.integrity_rate,
+            upf: self.upf,
+            cp_seid: Seid(relative_seid(Seid(self.cp_seid), ltmsi, self.index)),
+            up_seid: self.up_seid,
+            uplink: self.uplink,
+            downlink: None,
+            target: None,
+            end_marker: false,
+            stage: Stage::Established,
+            ran: Ran::Idle,
+            n4: N4::Told,
+            usage: Usage::default(),
+            relocation: None,
+            deadline: None,
+            since: Instant(0),
+        })
     }
 }

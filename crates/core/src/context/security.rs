@@ -28,8 +28,22 @@ pub struct NasSecurity {
     pub uplink: u32,
     /// The downlink NAS COUNT of the next message: in the commit before the message leaves, so never used twice.
     pub downlink: u32,
-    /// Next hop of the next path switch or handover, and its chaining counter (TS 33.501 6.9.2.1.1).
-    pub next_hop: Option<NextHop>,
+    /// Where the chain of next hops is, of which each path switch and handover takes one (TS 33.501 6.9.2.1.1).
+    pub next_hop: Option<Chain>,
+    /// KNASint and KNASenc are not stored but derived from KAMF again: of simple devices, which are heard of seldom. Set
+    /// when a registration is accepted, so that a context that is only being agreed does not have it.
+    #[serde(skip)]
+    pub derives_keys: bool,
+}
+
+/// A chain of next hops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Chain {
+    /// At its beginning, which is the KgNB of this uplink NAS COUNT. Its first NH is derived when a handover needs it, which
+    /// few connections have.
+    KGnb(u32),
+    /// At what was given away last.
+    At(NextHop),
 }
 
 /// NH and NCC.
@@ -37,14 +51,30 @@ pub struct NasSecurity {
 pub struct NextHop {
     /// NH.
     pub nh: [u8; 32],
-    /// NCC, 0 to 7; [`NextHop::KGNB`] if what is here is the KgNB.
+    /// NCC, 0 to 7.
     pub ncc: u8,
 }
 
 impl NextHop {
-    /// The chain is at its beginning: its first NH is derived from the KgNB when a handover needs it, which few
-    /// connections have.
-    pub const KGNB: u8 = 8;
+    /// The first of a chain, which nobody is given: the KgNB is what it stands for.
+    pub(super) fn first(kamf: &[u8; 32], kgnb: &[u8; 32]) -> Self {
+        NextHop { nh: *derive_nh(&KAmf::new(kamf), &KGnb::new(kgnb)).as_octets(), ncc: 1 }
+    }
+}
+
+/// KNASint and KNASenc of a KAMF and the codes of the algorithms.
+pub(super) fn nas_keys(kamf: &[u8; 32], integrity: u8, ciphering: u8) -> ([u8; 16], [u8; 16]) {
+    let kamf = KAmf::new(kamf);
+    (*derive_knas_int(&kamf, nia(integrity)).as_octets(), *derive_knas_enc(&kamf, nea(ciphering)).as_octets())
+}
+
+fn nia(code: u8) -> IntegrityAlgorithm {
+    // The field is written by `fresh` alone, from a valid algorithm; NIA0 accepts nothing below.
+    IntegrityAlgorithm::try_from(code).unwrap_or(IntegrityAlgorithm::NIA2)
+}
+
+fn nea(code: u8) -> CipheringAlgorithm {
+    CipheringAlgorithm::try_from(code).unwrap_or(CipheringAlgorithm::NEA2)
 }
 
 impl std::fmt::Debug for NasSecurity {
@@ -85,27 +115,20 @@ const HEADER_OCTETS: usize = 7;
 impl NasSecurity {
     /// The context of a KAMF that was just agreed, with both COUNTs at zero.
     pub fn fresh(ngksi: u8, kamf: [u8; 32], nia: IntegrityAlgorithm, nea: CipheringAlgorithm) -> Self {
-        let key = KAmf::new(&kamf);
+        let (integrity, ciphering) = (nia as u8, nea as u8);
+        let (knas_int, knas_enc) = nas_keys(&kamf, integrity, ciphering);
         NasSecurity {
             ngksi,
             kamf,
-            knas_int: *derive_knas_int(&key, nia).as_octets(),
-            knas_enc: *derive_knas_enc(&key, nea).as_octets(),
-            integrity: nia as u8,
-            ciphering: nea as u8,
+            knas_int,
+            knas_enc,
+            integrity,
+            ciphering,
             uplink: 0,
             downlink: 0,
             next_hop: None,
+            derives_keys: false,
         }
-    }
-
-    fn nia(&self) -> IntegrityAlgorithm {
-        // The field is written by `fresh` alone, from a valid algorithm; NIA0 accepts nothing below.
-        IntegrityAlgorithm::try_from(self.integrity).unwrap_or(IntegrityAlgorithm::NIA2)
-    }
-
-    fn nea(&self) -> CipheringAlgorithm {
-        CipheringAlgorithm::try_from(self.ciphering).unwrap_or(CipheringAlgorithm::NEA2)
     }
 
     /// Protects a plain downlink message under the next COUNT, which it uses up.
@@ -117,10 +140,10 @@ impl NasSecurity {
         // A Security Mode Command is never ciphered (TS 24.501 4.4.5): the UE does not know the algorithm yet.
         if header == Header::IntegrityProtectedAndCiphered {
             let key = KNasEnc::new(&self.knas_enc);
-            nas_cipher(&key, count, CONNECTION, Direction::Downlink, &mut out[HEADER_OCTETS..], self.nea());
+            nas_cipher(&key, count, CONNECTION, Direction::Downlink, &mut out[HEADER_OCTETS..], nea(self.ciphering));
         }
         let key = KNasInt::new(&self.knas_int);
-        let mac = nas_mac(&key, count, CONNECTION, Direction::Downlink, &out[HEADER_OCTETS - 1..], self.nia());
+        let mac = nas_mac(&key, count, CONNECTION, Direction::Downlink, &out[HEADER_OCTETS - 1..], nia(self.integrity));
         out[2..6].copy_from_slice(&mac.to_be_bytes());
         self.downlink += 1;
         Ok(out)
@@ -134,7 +157,8 @@ impl NasSecurity {
         let lowest = NasCount::new(self.uplink).map_err(|_| SecurityFault::Exhausted)?;
         let count = lowest.estimate(message[HEADER_OCTETS - 1]).map_err(|_| SecurityFault::BadMac)?;
         let key = KNasInt::new(&self.knas_int);
-        let mac = nas_mac(&key, count, CONNECTION, Direction::Uplink, &message[HEADER_OCTETS - 1..], self.nia());
+        let mac =
+            nas_mac(&key, count, CONNECTION, Direction::Uplink, &message[HEADER_OCTETS - 1..], nia(self.integrity));
         if constant_time_eq(&mac.to_be_bytes(), &message[2..6]) { Ok(count.get()) } else { Err(SecurityFault::BadMac) }
     }
 
@@ -155,31 +179,35 @@ impl NasSecurity {
     pub fn cipher_uplink(&self, count: u32, octets: &mut [u8]) {
         if let Ok(count) = NasCount::new(count) {
             let key = KNasEnc::new(&self.knas_enc);
-            nas_cipher(&key, count, CONNECTION, Direction::Uplink, octets, self.nea());
+            nas_cipher(&key, count, CONNECTION, Direction::Uplink, octets, nea(self.ciphering));
         }
     }
 
     /// The next {NH, NCC} of the chain, fresh for the RAN node that the UE is handed over to, and stored as the last
     /// one (TS 33.501 6.9.2.3.2, 6.9.2.3.3). `None` before an initial context set-up.
     pub fn advance(&mut self) -> Option<NextHop> {
-        let mut last = self.next_hop?;
+        let last = match self.next_hop? {
+            Chain::KGnb(count) => NextHop::first(&self.kamf, &self.kgnb(count)),
+            Chain::At(last) => last,
+        };
         let kamf = KAmf::new(&self.kamf);
-        if last.ncc == NextHop::KGNB {
-            last = NextHop { nh: *derive_nh(&kamf, &KGnb::new(&last.nh)).as_octets(), ncc: 1 };
-        }
         let nh = derive_nh(&kamf, &Nh::new(&last.nh));
         let next = NextHop { nh: *nh.as_octets(), ncc: (last.ncc + 1) & 7 };
-        self.next_hop = Some(next);
+        self.next_hop = Some(Chain::At(next));
         Some(next)
     }
 
     /// KgNB for an initial context set-up after the uplink message `uplink - 1` (TS 33.501 6.8.1.2.2, A.9). The chain of
     /// next hops begins with it (6.9.2.1.1).
     pub fn initial_kgnb(&mut self) -> [u8; 32] {
-        let count = NasCount::new(self.uplink.saturating_sub(1)).unwrap_or(NasCount::ZERO);
-        let kgnb = *derive_kgnb(&KAmf::new(&self.kamf), count).as_octets();
-        self.next_hop = Some(NextHop { nh: kgnb, ncc: NextHop::KGNB });
-        kgnb
+        let count = self.uplink.saturating_sub(1);
+        self.next_hop = Some(Chain::KGnb(count));
+        self.kgnb(count)
+    }
+
+    fn kgnb(&self, count: u32) -> [u8; 32] {
+        let count = NasCount::new(count).unwrap_or(NasCount::ZERO);
+        *derive_kgnb(&KAmf::new(&self.kamf), count).as_octets()
     }
 }
 

@@ -634,22 +634,24 @@ pub(crate) fn uplink_nas(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, nas: &[u8]) -
 /// Networks in 2026, so that times have as many octets as in a running core, with a UE that is registered and has a
 /// session, idle and connected, and with one in the middle of its registration.
 pub(crate) fn in_each_state() -> [(&'static str, Lab); 3] {
-    let late_lab = || {
-        let mut lab = Lab::new();
-        lab.now = Instant(1_795_000_000_000_000);
-        lab
-    };
-    let connected = || {
-        let mut lab = late_lab();
-        lab.register();
-        lab.session(1);
-        lab
-    };
-    let mut idle = connected();
-    idle.idle();
-    let mut registering = late_lab();
-    registering.reachable = false;
-    registering.ue_does(|ue, p, out| ue.register(p, ue::Registration::Initial, out).expect("a request"));
-    assert!(registering.context().is_some_and(|c| c.procedure.is_some()));
-    [("idle", idle), ("connected", connected()), ("registering", registering)]
+    ["idle", "connected", "registering"].map(|state| (state, in_state(state, SliceProfile::Full)))
+}
+
+/// One of them, in a slice of this profile.
+pub(crate) fn in_state(state: &str, profile: SliceProfile) -> Lab {
+    let mut lab = Lab::new();
+    lab.config.slices[0].profile = profile;
+    lab.now = Instant(1_795_000_000_000_000);
+    if state == "registering" {
+        lab.reachable = false;
+        lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Initial, out).expect("a request"));
+        assert!(lab.context().is_some_and(|c| c.procedure.is_some()));
+        return lab;
+    }
+    lab.register();
+    lab.session(1);
+    if state == "idle" {
+        lab.idle();
+    }
+    lab
 }

@@ -27,6 +27,7 @@ impl Gauge {
         metrics.usage(Usage::Packets, region.packets_used());
         metrics.usage(Usage::Buffers, buffers);
         metrics.usage(Usage::HeapBytes, octets);
+        metrics.usage(Usage::RecordBytes, region.record_bytes(ever));
         metrics.usage(Usage::Addresses, numbers.map(|table| table.used() as usize).sum());
     }
 }

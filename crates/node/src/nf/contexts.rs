@@ -180,6 +180,11 @@ impl Contexts {
         self.found.take()
     }
 
+    /// Whether they are in this worker's memory alone.
+    pub(super) fn are_private(&self) -> bool {
+        matches!(self.place, Place::Private(_))
+    }
+
     /// The context that is loaded.
     pub(super) fn current(&self) -> Option<&UeContext> {
         self.loaded.as_ref().map(|hand| &hand.ue)

@@ -396,12 +396,14 @@ impl Nf {
         };
         let outcome = engine::step(ue, event, &mut env);
         let runs = kind::running(ue).is_some();
-        let outbox = leave(ue, (now, input), before, &old_references, outcome);
+        let mut outbox = leave(ue, (now, input), before, &old_references, outcome);
+        let deadline = outbox.deadline;
+        // A record has it beside its outbox.
+        outbox.deadline = deadline.filter(|_| self.contexts.are_private());
         let octets = outbox.encode(std::mem::take(&mut self.outbox));
         let mut octets = octets.ok_or(CommitError::TooLarge(0))?;
         // A running procedure stays with its NF: later messages of it come straight here.
         let pin = if runs { crate::host::pin(self.worker.number(), nf as u8) } else { 0 };
-        let deadline = outbox.deadline;
         let forgets = outbox.forgets();
         let done = self.contexts.commit(&mut self.worker, hand, forgets, (sequence, deadline, pin), &octets);
         octets.clear();
@@ -469,7 +471,7 @@ fn leave(
     Outbox {
         at: now,
         ltmsi: ue.ltmsi,
-        key: u64::from(ue.ltmsi.get()) << 36 | (ue.sequence & 0xffff_ffff) << 4,
+        key: outbox::key(ue.ltmsi, ue.sequence as u32),
         input,
         before,
         after: (!forgets).then(|| Summary::of(ue)),

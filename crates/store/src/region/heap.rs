@@ -245,18 +245,19 @@ impl Arena {
     pub(super) fn take(&mut self, region: &Region, worker: u8, octets: usize) -> Option<u32> {
         let words = BUFFER_HEADER + octets.div_ceil(WORD);
         let first = CLASSES.partition_point(|c| *c < words);
-        let number = (first..CLASSES.len()).find_map(|class| self.take_class(region, worker, class))?;
+        // One that is there, if little larger, before there are more: UEs whose records all become smaller or larger, as
+        // when they go idle, would need memory for both else.
+        let near = (first..CLASSES.len()).take_while(|class| CLASSES[*class] * 4 <= CLASSES[first] * 5);
+        let there = near.into_iter().find_map(|class| self.classes[class].take(region, class));
+        let any = || (first..CLASSES.len()).find_map(|class| self.take_class(region, worker, class));
+        let number = there.or_else(any)?;
         // Orders what a reader may still see of the buffer's last use before what is written now.
         fence(Ordering::Release);
         Some(number)
     }
 
     fn take_class(&mut self, region: &Region, worker: u8, index: usize) -> Option<u32> {
-        let class = &mut self.classes[index];
-        if let Some(number) = class.kept.pop() {
-            return Some(number);
-        }
-        if let Some(number) = class.look(region, index, LOOKS) {
+        if let Some(number) = self.classes[index].take(region, index) {
             return Some(number);
         }
         if let Some(chunk) = self.claim(region, worker, index) {
@@ -342,6 +343,11 @@ impl Region {
 }
 
 impl Class {
+    /// A free buffer, if one is found soon.
+    fn take(&mut self, region: &Region, class: usize) -> Option<u32> {
+        self.kept.pop().or_else(|| self.look(region, class, LOOKS))
+    }
+
     fn look(&mut self, region: &Region, class: usize, chunks: usize) -> Option<u32> {
         for _ in 0..chunks.min(self.chunks.len()) {
             let chunk = self.chunks[self.cursor] as usize;

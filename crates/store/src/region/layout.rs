@@ -5,7 +5,7 @@ use super::{RegionConfig, RegionError, TABLES};
 /// "VIREOreg" as a number.
 pub(super) const MAGIC: u64 = u64::from_be_bytes(*b"VIREOreg");
 /// Grows with every change of what the words mean: processes of different layouts do not share a region.
-pub(super) const VERSION: u64 = 2;
+pub(super) const VERSION: u64 = 3;
 
 /// Words of the header, and which is which.
 pub(super) const HEADER: usize = 128;
@@ -49,12 +49,14 @@ pub(super) const CHUNK_META: usize = 8;
 /// Words of a chunk of the heap.
 pub(super) const CHUNK: usize = if cfg!(loom) { 64 } else { 8192 };
 /// Words of a buffer's header.
-pub(super) const BUFFER_HEADER: usize = 8;
+pub(super) const BUFFER_HEADER: usize = 7;
 /// Buffers begin at multiples of this many words: what a buffer's number counts.
-pub(super) const UNIT: usize = 16;
-/// The sizes of buffers, in words: 256 octets to 64 KiB.
+pub(super) const UNIT: usize = 4;
+/// The sizes of buffers, in words: 256 octets to 64 KiB. They are close to each other where contexts with a session are, so
+/// that what these have less is memory less.
 #[cfg(not(loom))]
-pub(super) const CLASSES: [usize; 13] = [32, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096, 8192];
+pub(super) const CLASSES: [usize; 17] =
+    [32, 36, 40, 44, 48, 56, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096, 8192];
 #[cfg(loom)]
 pub(super) const CLASSES: [usize; 1] = [16];
 
@@ -125,7 +127,7 @@ impl Layout {
             return Err(RegionError::TooSmall { needed: needed * super::mem::WORD, given: words * super::mem::WORD });
         }
         if chunk_count * (CHUNK / UNIT) >= u32::MAX as usize {
-            return Err(RegionError::Config("a region has at most 512 GiB of buffers"));
+            return Err(RegionError::Config("a region has at most 128 GiB of buffers"));
         }
         Ok(Layout {
             slots,

@@ -302,6 +302,13 @@ impl Region {
         slots.fold((0, 0), |(all, busy), slot| (all + 1, busy + usize::from(!self.is_idle(slot))))
     }
 
+    /// Octets of the buffers that the records of slots below a number lie in.
+    pub fn record_bytes(&self, below: u32) -> usize {
+        let numbers = (0..below.min(self.slot_count())).map(|slot| halves(self.current(slot)).1);
+        let words = numbers.filter_map(|number| Some(self.capacity(number)? + BUFFER_HEADER));
+        words.sum::<usize>() * WORD
+    }
+
     /// The records that a dead worker committed and whose effects were not noted as sent. Who takes over lets them leave
     /// (again, perhaps: with the same octets) before it reclaims the worker. It looks at every record of the worker; see
     /// [`Region::last_of`].

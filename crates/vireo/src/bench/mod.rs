@@ -3,7 +3,7 @@
 
 mod balancer;
 mod control;
-mod host;
+pub(crate) mod host;
 pub(crate) mod upf;
 
 use crate::cli::Failure;

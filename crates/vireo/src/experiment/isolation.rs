@@ -1,5 +1,6 @@
 //! A slice that is flooded: what is left to the users of another one, of packets and of session set-ups, where each slice
-//! has a worker of its own, and where the same workers handle all users.
+//! has a worker of its own, with the control side where there is time for it or at the other slice's side, and where the
+//! same workers handle all users.
 
 use super::migration::{BUSY, NAMES, SLOT, config, establish, move_range, sessions, slices_of};
 use super::scaleout::Mode;
@@ -35,9 +36,11 @@ const SET_UPS: u32 = 100;
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 99);
 const BURST: u32 = 64;
 
-/// The two ways to divide workers among users.
+/// The ways to divide workers among users, and where the control side is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
+    /// A worker for each slice; control side and flood are kept apart, as an operator would place them.
+    Placed,
     /// A worker for each slice.
     Sliced,
     /// As many workers for all.
@@ -45,25 +48,31 @@ enum Way {
 }
 
 impl Way {
-    const ALL: [Way; 2] = [Way::Sliced, Way::Shared];
+    const ALL: [Way; 3] = [Way::Placed, Way::Sliced, Way::Shared];
 
     fn name(self) -> &'static str {
         match self {
+            Way::Placed => "slices, control side placed",
             Way::Sliced => "slices",
             Way::Shared => "shared workers",
         }
     }
 
+    /// The processors of the control side, which is the UPF's N4 thread and the control plane that asks; none named: all.
+    fn control(self, last: usize) -> Vec<usize> {
+        if self == Way::Placed { vec![last] } else { vec![] }
+    }
+
     fn slices(self, processors: usize) -> String {
         match self {
-            Way::Sliced => slices_of(processors),
+            Way::Placed | Way::Sliced => slices_of(processors),
             Way::Shared => String::new(),
         }
     }
 
     fn workers(self) -> &'static str {
         match self {
-            Way::Sliced => "",
+            Way::Placed | Way::Sliced => "",
             Way::Shared => "workers = 2\n",
         }
     }
@@ -135,8 +144,8 @@ fn run(session: &Session) -> Result<Findings, Failure> {
             eprintln!("experiment: {name}: {:.0?} us a set-up, of which {:.0?}", seen.set_ups, seen.spent);
             Ok::<_, Failure>(seen)
         });
-        let [sliced, shared] = measured;
-        Ok([sliced?, shared?])
+        let [placed, sliced, shared] = measured;
+        Ok([placed?, sliced?, shared?])
     })?;
     findings(&rounds, users, processors)
 }
@@ -148,16 +157,18 @@ fn measure(session: &Session, way: Way, users: u32, processors: usize) -> Result
     let network = Network::build(&session.lab, Mode::Fanout, processors.min(2))?;
     let room = users + 3 * SET_UPS;
     let toml = config(&network, (&BUSY, way.workers()), room, &way.slices(processors));
-    let mut upf = Upf::start(network.upf(), &[], &toml, &session.interrupt)?;
+    let last = processors.min(2) - 1;
+    let control = way.control(last);
+    // of the threads of the UPF, data workers have processors of their own
+    let mut upf = Upf::start(network.upf(), &control, &toml, &session.interrupt)?;
     let teid = establish(&network, &mut upf, 0..users)?;
     let half = users / 2;
-    if way == Way::Sliced {
+    if way != Way::Shared {
         move_range(half..users, NAMES[1])?;
     }
     let packets = network.packets(0, FIRST_UE, teid);
     let mut load = network.outside(|| Circuit::load(&network.ends[0], packets))??;
     load.run(half, users - half)?;
-    let last = processors.min(2) - 1;
     for direction in [Direction::Uplink, Direction::Downlink] {
         network.outside(|| on_processors(&[last], || load.inject(direction, half, FLIGHT)))???;
     }
@@ -167,7 +178,8 @@ fn measure(session: &Session, way: Way, users: u32, processors: usize) -> Result
     let flood = Packets { server: ELSEWHERE, ..packets };
     for turn in 0..3 {
         let first = users + turn as u32 * SET_UPS;
-        let mut watched = || watch(&network, &load, &mut upf, first..first + SET_UPS, window);
+        let new = first..first + SET_UPS;
+        let mut watched = || on_processors(&control, || watch(&network, &load, &mut upf, new.clone(), window))?;
         (seen.rates[turn], seen.set_ups[turn], seen.spent[turn]) = match turn {
             1 => under_flood(&network, (&load, flood, half), &mut seen.flood, watched)?,
             _ => watched()?,
@@ -237,7 +249,7 @@ fn under_flood<T>(
     result
 }
 
-fn findings(rounds: &[[Seen; 2]], users: u32, processors: usize) -> Result<Findings, Failure> {
+fn findings(rounds: &[[Seen; Way::ALL.len()]], users: u32, processors: usize) -> Result<Findings, Failure> {
     let mut figures = vec![];
     let mut table =
         Table::new(&["run", "workers", "turn", "packets_per_s", "set_up_us", "flood_per_s", "through_per_s"]);
@@ -245,10 +257,10 @@ fn findings(rounds: &[[Seen; 2]], users: u32, processors: usize) -> Result<Findi
     let y = Axis::linear("million packets per second, both directions");
     let mut chart = Chart::new(title, Axis::linear("turn: before, during, after"), y);
     for (place, way) in Way::ALL.into_iter().enumerate() {
-        let of = |value: fn(&Seen) -> f64| each(rounds, move |round: &[Seen; 2]| value(&round[place]));
+        let of = |value: fn(&Seen) -> f64| each(rounds, move |round: &[Seen; 3]| value(&round[place]));
         let named = |what: &str| format!("{}, {what}", way.name());
         let kept = Figure::new(named("packets under a flood, of those without"), "ratio", of(Seen::kept)?);
-        figures.push(if way == Way::Sliced { kept.mark(Bound::AtLeast(KEPT)) } else { kept });
+        figures.push(if way == Way::Shared { kept } else { kept.mark(Bound::AtLeast(KEPT)) });
         figures.push(Figure::new(named("session set-up under a flood, of that without"), "ratio", of(Seen::slower)?));
         figures.push(
             Figure::new(named("session set-up under a flood"), "us", of(|seen| seen.set_ups[1])?)
@@ -256,8 +268,8 @@ fn findings(rounds: &[[Seen; 2]], users: u32, processors: usize) -> Result<Findi
         );
         let waits: [Told<Spent>; 2] = [("N4 thread", |spent| spent.n4[1]), ("control plane", |spent| spent.control[1])];
         for (who, wait) in waits {
-            let under = each(rounds, move |round: &[Seen; 2]| wait(&round[place].spent[1]))?;
-            let without = each(rounds, move |round: &[Seen; 2]| {
+            let under = each(rounds, move |round: &[Seen; 3]| wait(&round[place].spent[1]))?;
+            let without = each(rounds, move |round: &[Seen; 3]| {
                 f64::midpoint(wait(&round[place].spent[0]), wait(&round[place].spent[2]))
             })?;
             let name = named(&format!("of a set-up under a flood, the {who} waits for a processor"));
@@ -265,7 +277,7 @@ fn findings(rounds: &[[Seen; 2]], users: u32, processors: usize) -> Result<Findi
         }
         figures.push(Figure::new(named("flood that was sent"), "1/s", of(|seen| seen.flood[0])?));
         figures.push(Figure::new(named("flood that came through"), "1/s", of(|seen| seen.flood[1])?));
-        let rate = |turn: usize| each(rounds, move |round: &[Seen; 2]| round[place].rates[turn]);
+        let rate = |turn: usize| each(rounds, move |round: &[Seen; 3]| round[place].rates[turn]);
         let points = (0..3).map(|turn| Ok(((turn + 1) as f64, rate(turn)?.median / 1e6)));
         chart = chart.line(way.name(), points.collect::<Result<_, Failure>>()?);
     }
@@ -278,16 +290,21 @@ fn findings(rounds: &[[Seen; 2]], users: u32, processors: usize) -> Result<Findi
             }
         }
     }
-    let configuration = |way: Way| Configuration {
+    let configuration = |way: Way| {
+        Configuration {
         name: way.name().into(),
         about: match way {
-            Way::Sliced => "Two slices with a worker each, on a processor each.",
+            Way::Placed => {
+                "Two slices with a worker each, on a processor each. The control side is on the second slice's processor."
+            }
+            Way::Sliced => "Two slices with a worker each, on a processor each. The control side is on both.",
             Way::Shared => {
                 "Two workers for all users, among whom AF_PACKET divides frames by a hash of their outer addresses."
             }
         }
         .into(),
         toml: format!("{}[datapath]\ndriver = \"{}\"\n{}", way.slices(processors), BUSY.name, way.workers()),
+    }
     };
     Ok(Findings {
         configurations: Way::ALL.into_iter().map(configuration).collect(),
@@ -301,8 +318,9 @@ fn findings(rounds: &[[Seen; 2]], users: u32, processors: usize) -> Result<Findi
                  one thread can, on the first slice's processor, which receives them there too."
             ),
             "Sessions are set up one after the other meanwhile, by the same control plane and the UPF's one N4 thread. Both \
-             ask for short turns of the processors, all of which packets keep busy then; before the flood the first one has \
-             little to do."
+             ask for short turns of the processors. Where they are placed, the second slice's packets keep their processor \
+             busy, flood or no flood. Where they are not, they find the first one nearly idle before the flood and all \
+             processors busy during it: what they wait for then is the kernel, which handles a batch of packets to its end."
                 .into(),
         ],
         broken: None,
@@ -322,11 +340,12 @@ mod tests {
             flood: [2e6, 1e6],
         };
         assert_eq!((seen(0.9e6).kept(), seen(0.9e6).slower()), (1.0, 1.1));
-        let found = findings(&[[seen(0.85e6), seen(0.3e6)]], 100, 2).unwrap();
+        let found = findings(&[[seen(0.85e6), seen(0.9e6), seen(0.3e6)]], 100, 2).unwrap();
         let marked: Vec<_> = found.figures.iter().filter(|figure| figure.mark.is_some()).collect();
-        assert!(marked.len() == 1 && marked[0].name.starts_with("slices") && marked[0].met, "{marked:?}");
-        let found = findings(&[[seen(0.5e6), seen(0.3e6)]], 100, 2).unwrap();
+        let of_slices = |figure: &&Figure| figure.name.starts_with("slices") && figure.met;
+        assert!(marked.len() == 2 && marked.iter().all(of_slices), "{marked:?}");
+        let found = findings(&[[seen(0.5e6), seen(0.9e6), seen(0.3e6)]], 100, 2).unwrap();
         assert!(!found.figures[0].met);
-        assert!(found.configurations[1].toml.contains("workers = 2"));
+        assert!(found.configurations[2].toml.contains("workers = 2"));
     }
 }

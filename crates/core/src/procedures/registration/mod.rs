@@ -2,6 +2,7 @@
 
 pub mod nr;
 
+use crate::config::SliceProfile;
 use crate::context::{Capability, Registration, Retry, Wanted};
 use crate::n2::Cause;
 use crate::procedures::common::securing::{Progress, Securing};
@@ -206,6 +207,9 @@ fn accept(turn: &mut Turn<'_, '_>, request: Request, started: Instant) -> Next {
         return reject_slices(turn, request.kind.counted(), &rejected);
     };
     turn.ue.allowed = allowed.into();
+    if let Some(security) = &mut turn.ue.security {
+        security.derives_keys = turn.env.config.profile(home) == SliceProfile::Iot;
+    }
     if let Some(status) = request.session_status {
         user_plane::drop_unknown(turn, status);
     }

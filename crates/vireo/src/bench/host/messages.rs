@@ -96,9 +96,14 @@ struct Run {
 impl Running {
     /// Starts it with so many subscribers and waits until its workers are there.
     pub(super) fn start(variant: &Variant, subscribers: u32) -> Result<Self, Failure> {
+        let tables = variant.tables.into();
+        Self::of(CoreOptions { subscribers: subscribers.into(), tables, ..CoreOptions::default() })
+    }
+
+    fn of(options: CoreOptions) -> Result<Self, Failure> {
         // Nothing is logged here, and workers have no more to say.
-        let tables = format!("{}{UNSHED}\n[log]\nlevel = \"error\"\n", variant.tables);
-        core::prepare(&CoreOptions { subscribers: subscribers.into(), tables, ..CoreOptions::default() })?;
+        let tables = format!("{}{UNSHED}\n[log]\nlevel = \"error\"\n", options.tables);
+        core::prepare(&CoreOptions { tables, ..options })?;
         let config = Config::load(Some(Path::new(CONFIG)))?;
         let Prepared { mut control, store, metrics, upf } = prepare(config)?;
         control.api.listen = None;
@@ -235,6 +240,20 @@ impl Running {
         let latency = run.report.latency(Procedure::ServiceRequest).cloned().unwrap_or_default();
         Ok((cpu.each(steady.completed as f64), latency.p50 as f64, latency.p99 as f64))
     }
+}
+
+/// Octets of the state region that the record of an idle UE with a session takes, in a core with these slices.
+pub(crate) fn octets_of_records(slices: &str, ues: u32) -> Result<f64, Failure> {
+    let core = Running::of(CoreOptions { subscribers: ues.into(), slices: slices.into(), ..CoreOptions::default() })?;
+    core.register(find("session")?, 0, ues)?;
+    core.control.gauge();
+    let metrics = plain_metrics(&core.metrics.render());
+    core.stop()?;
+    let of = |name: &str| metrics.get(name).copied().unwrap_or(f64::NAN);
+    if of("vireo_ue_registered") != f64::from(ues) || of("vireo_pdu_sessions") != f64::from(ues) {
+        return Err(Failure("not all UEs are registered with a session where their contexts are measured".into()));
+    }
+    Ok(of("vireo_region_record_bytes") / f64::from(ues))
 }
 
 /// Everything of one configuration.

@@ -9,7 +9,7 @@
 
 pub(super) mod cpu;
 mod figures;
-pub(super) mod messages;
+pub(crate) mod messages;
 mod million;
 mod sctp;
 pub(super) mod variants;

@@ -1,7 +1,8 @@
 //! The talk's "up to +38% by customisation" of slices for simple devices: what `profile = "iot"` is worth to packets, in user
-//! space and in the kernel's program, and in octets of a user plane's state.
+//! space and in the kernel's program, and in octets of a user plane's state and of a UE's context.
 
 use super::{PAPER, processors, users};
+use crate::bench::host::messages::octets_of_records;
 use crate::bench::upf::compute::{Compute, Kind};
 use crate::bench::upf::kernel::{self, Cost, Spans};
 use crate::bench::upf::process::{self, Upf};
@@ -32,14 +33,19 @@ const PATHS: [&str; 3] = ["user space", "user space, one worker", "XDP"];
 
 /// The slice of a profile, as the configuration has it.
 fn slice(profile: &str) -> String {
-    format!("[slice.meters]\nsnssai = {{ sst = 3 }}\nprofile = \"{profile}\"\n")
+    of_sst(3, profile)
 }
 
-/// One run: ns a packet by path and profile, and octets a session by profile.
+fn of_sst(sst: u8, profile: &str) -> String {
+    format!("[slice.meters]\nsnssai = {{ sst = {sst} }}\nprofile = \"{profile}\"\n")
+}
+
+/// One run: ns a packet by path and profile, octets a session and octets of a UE's record by profile.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     packets: [[Cost; PROFILES.len()]; PATHS.len()],
     octets: [f64; PROFILES.len()],
+    records: [f64; PROFILES.len()],
 }
 
 impl Seen {
@@ -70,9 +76,15 @@ fn run(plane: &Plane) -> Result<Findings, Failure> {
         }
         for (place, (profile, _)) in PROFILES.iter().enumerate() {
             (seen.packets[2][place], seen.octets[place]) = in_kernel(plane, profile)?;
+            plane.interrupt.check()?;
+            // of the laboratory's subscribers, whose slice has another number
+            seen.records[place] = octets_of_records(&of_sst(1, profile), if plane.quick { 100 } else { 2_000 })?;
         }
         let gains = [0, 1, 2].map(|path| seen.gain(path, both));
-        eprintln!("experiment: {gains:.2?} times the packets, {:.0?} octets a session", seen.octets);
+        let Seen { octets, records, .. } = seen;
+        eprintln!(
+            "experiment: {gains:.2?} times the packets, {octets:.0?} octets a session, {records:.0?} a UE's record"
+        );
         runs.push(seen);
     }
     findings(&runs, users(plane))
@@ -160,6 +172,8 @@ fn findings(runs: &[Seen], users: u32) -> Result<Findings, Failure> {
             "B",
             octets,
         ));
+        let records = each(runs, |run: &Seen| run.records[place])?;
+        figures.push(Figure::new(format!("{profile}, octets of a UE's record in the state region"), "B", records));
     }
     let series = PROFILES.iter().enumerate().map(|(place, (profile, _))| {
         let value = |path: usize| each(runs, |run: &Seen| both(run.packets[path][place])).map(Some);
@@ -187,6 +201,9 @@ fn findings(runs: &[Seen], users: u32) -> Result<Findings, Failure> {
              as those of slices are, and by one that is alone. XDP: frames that go round through the program in the kernel \
              and the load's at the far ends, whose time is in the figure. In memory the profiles take turns."
                 .into(),
+            "A UE's record is its context with what its last step has left, in the buffer of the state region that it takes \
+             up: idle UEs of the whole core, with a session each. Beside it each UE has a slot and its places in the indexes."
+                .into(),
             "The paper's gain is the most that it saw.".into(),
         ],
         broken: None,
@@ -201,7 +218,8 @@ mod tests {
     fn a_gain_is_that_of_packets_in_the_same_time() {
         let cost = |uplink, downlink| Cost { uplink, downlink };
         let of = [cost(30.0, 50.0), cost(20.0, 40.0)];
-        let runs = [Seen { packets: [of, of, [cost(300.0, 300.0); 2]], octets: [900.0, 800.0] }; 3];
+        let runs =
+            [Seen { packets: [of, of, [cost(300.0, 300.0); 2]], octets: [900.0, 800.0], records: [384.0, 320.0] }; 3];
         let found = findings(&runs, 250_000).unwrap();
         let figure = |name: &str| found.figures.iter().find(|figure| figure.name == name).unwrap();
         assert_eq!(figure("user space, uplink, packets with iot over full").ours.median, 1.5);
@@ -209,6 +227,7 @@ mod tests {
         assert!((both.ours.median - 80.0 / 60.0).abs() < 1e-9 && both.paper.is_some());
         assert_eq!(figure("XDP, both directions, packets with iot over full").ours.median, 1.0);
         assert_eq!(figure("iot, octets a session in the user plane, control and data").ours.median, 800.0);
+        assert_eq!(figure("iot, octets of a UE's record in the state region").ours.median, 320.0);
         assert!(found.configurations[1].toml.contains("profile = \"iot\""));
     }
 }

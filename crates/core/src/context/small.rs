@@ -1,0 +1,324 @@
+//! What of a context is stored in fewer octets than it is held in: values that most UEs have, and numbers that follow from
+//! others. Nothing is lost by it.
+
+use super::{Capability, Connection, Identity, RanContext};
+use crate::session::{N4, Ran, Relocation, SmContext, Stage, Tunnel, Usage};
+use crate::subscription::{Ambr, DnnSubscription, SliceSubscription, Subscription};
+use serde::de::{DeserializeOwned, Deserializer, Error};
+use serde::ser::Serializer;
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use vireo_types::{
+    AmfUeNgapId, AssocId, Dnn, Instant, Ltmsi, NrCgi, PduSessionType, Pei, RanUeNgapId, Seid, SessionIndex, Snssai,
+    Supi, Tai, Tmsi,
+};
+
+/// What is stored as something smaller.
+pub(super) trait Small: Sized {
+    /// That.
+    type Form: Serialize + DeserializeOwned;
+
+    /// It, smaller.
+    fn form(&self) -> Self::Form;
+
+    /// The way back; `None` for what cannot have come from [`Small::form`].
+    fn of(form: Self::Form) -> Option<Self>;
+}
+
+pub(super) fn serialize<T: Small, S: Serializer>(value: &T, s: S) -> Result<S::Ok, S::Error> {
+    value.form().serialize(s)
+}
+
+pub(super) fn deserialize<'de, T: Small, D: Deserializer<'de>>(d: D) -> Result<T, D::Error> {
+    T::of(T::Form::deserialize(d)?).ok_or_else(|| D::Error::custom("a value that is never stored"))
+}
+
+/// An identity: one that has all but a 5G-TMSI from before needs no marks of what is there.
+#[derive(Serialize, Deserialize)]
+pub(super) enum Who {
+    Usual(Supi, Pei, Tmsi),
+    Other(Identity),
+}
+
+impl Small for Identity {
+    type Form = Who;
+
+    fn form(&self) -> Who {
+        match *self {
+            Identity { supi: Some(supi), pei: Some(pei), tmsi: Some(tmsi), old_tmsi: None } => {
+                Who::Usual(supi, pei, tmsi)
+            }
+            other => Who::Other(other),
+        }
+    }
+
+    fn of(form: Who) -> Option<Self> {
+        Some(match form {
+            Who::Usual(supi, pei, tmsi) => {
+                Identity { supi: Some(supi), pei: Some(pei), tmsi: Some(tmsi), old_tmsi: None }
+            }
+            Who::Other(other) => other,
+        })
+    }
+}
+
+impl Small for Capability {
+    type Form = SmallVec<[u8; 8]>;
+
+    fn form(&self) -> Self::Form {
+        SmallVec::from_slice(self.as_slice())
+    }
+
+    fn of(form: Self::Form) -> Option<Self> {
+        (form.len() <= 8).then(|| Capability::new(&form))
+    }
+}
+
+/// Bit rates: each as its digits and the zeros behind them, which most of them have many of.
+impl Small for Ambr {
+    type Form = (u128, u128);
+
+    fn form(&self) -> Self::Form {
+        (digits(self.uplink_bps), digits(self.downlink_bps))
+    }
+
+    fn of((uplink, downlink): Self::Form) -> Option<Self> {
+        Some(Ambr { uplink_bps: bps(uplink)?, downlink_bps: bps(downlink)? })
+    }
+}
+
+fn digits(bps: u64) -> u128 {
+    let (mut digits, mut zeros) = (bps, 0);
+    while digits > 0 && digits.is_multiple_of(10) && zeros < 15 {
+        (digits, zeros) = (digits / 10, zeros + 1);
+    }
+    u128::from(digits) << 4 | zeros
+}
+
+fn bps(form: u128) -> Option<u64> {
+    u64::try_from(form >> 4).ok()?.checked_mul(10_u64.pow(form as u32 & 15))
+}
+
+/// A subscription whose bit rates are small.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Plan {
+    slices: Vec<(Snssai, bool, Vec<Network>)>,
+    #[serde(with = "super::small")]
+    ambr: Ambr,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Network {
+    dnn: Dnn,
+    types: Vec<PduSessionType>,
+    #[serde(with = "super::small")]
+    ambr: Ambr,
+    five_qi: u8,
+    arp_priority: u8,
+}
+
+impl Network {
+    fn of(dnn: &DnnSubscription) -> Self {
+        let DnnSubscription { dnn, types, ambr, five_qi, arp_priority } = dnn.clone();
+        Network { dnn, types, ambr, five_qi, arp_priority }
+    }
+
+    fn subscription(self) -> DnnSubscription {
+        let Network { dnn, types, ambr, five_qi, arp_priority } = self;
+        DnnSubscription { dnn, types, ambr, five_qi, arp_priority }
+    }
+}
+
+impl Small for Cow<'_, Option<Subscription>> {
+    type Form = Option<Plan>;
+
+    fn form(&self) -> Self::Form {
+        let Subscription { slices, ambr } = (**self).as_ref()?;
+        let of = |s: &SliceSubscription| (s.snssai, s.default, s.dnns.iter().map(Network::of).collect());
+        Some(Plan { slices: slices.iter().map(of).collect(), ambr: *ambr })
+    }
+
+    fn of(form: Self::Form) -> Option<Self> {
+        let slice = |(snssai, default, dnns): (Snssai, bool, Vec<Network>)| SliceSubscription {
+            snssai,
+            default,
+            dnns: dnns.into_iter().map(Network::subscription).collect(),
+        };
+        let whole = |Plan { slices, ambr }| Subscription { slices: slices.into_iter().map(slice).collect(), ambr };
+        Some(Cow::Owned(form.map(whole)))
+    }
+}
+
+/// What of a session the subscription says: where it says so, or itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Terms {
+    /// As this slice and this data network of it, by their places in the subscription.
+    Subscribed(u8, u8),
+    /// Others, because the subscription was another one when the session was set up.
+    Own(Box<Own>),
+}
+
+/// See [`Terms`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Own {
+    snssai: Snssai,
+    dnn: Dnn,
+    #[serde(with = "super::small")]
+    ambr: Ambr,
+    five_qi: u8,
+    arp_priority: u8,
+}
+
+/// What [`Terms`] come to.
+pub(super) type Agreed<'a> = (Snssai, &'a Dnn, Ambr, u8, u8);
+
+impl Terms {
+    pub(super) fn of(sm: &SmContext, subscription: Option<&Subscription>) -> Self {
+        let own = || {
+            let SmContext { snssai, ref dnn, ambr, five_qi, arp_priority, .. } = *sm;
+            Terms::Own(Box::new(Own { snssai, dnn: dnn.clone(), ambr, five_qi, arp_priority }))
+        };
+        let slices = subscription.map_or(&[][..], |all| &all.slices[..]);
+        let places = slices.iter().zip(0..=u8::MAX).flat_map(|(slice, at)| (0..slice.dnns.len()).map(move |n| (at, n)));
+        let subscribed = places.filter_map(|(slice, dnn)| Some(Terms::Subscribed(slice, u8::try_from(dnn).ok()?)));
+        let mut same = subscribed.filter(|terms| terms.are_of(sm, subscription));
+        same.next().unwrap_or_else(own)
+    }
+
+    /// What they are under this subscription; `None` if it has nothing there.
+    pub(super) fn agreed<'a>(&'a self, subscription: Option<&'a Subscription>) -> Option<Agreed<'a>> {
+        Some(match self {
+            Terms::Subscribed(slice, dnn) => {
+                let slice = subscription?.slices.get(usize::from(*slice))?;
+                let dnn = slice.dnns.get(usize::from(*dnn))?;
+                (slice.snssai, &dnn.dnn, dnn.ambr, dnn.five_qi, dnn.arp_priority)
+            }
+            Terms::Own(own) => (own.snssai, &own.dnn, own.ambr, own.five_qi, own.arp_priority),
+        })
+    }
+
+    pub(super) fn are_of(&self, sm: &SmContext, subscription: Option<&Subscription>) -> bool {
+        self.agreed(subscription) == Some((sm.snssai, &sm.dnn, sm.ambr, sm.five_qi, sm.arp_priority))
+    }
+}
+
+/// A SEID by what it differs in from that of the UE's session: the generation, unless the UE has got another LTMSI since.
+pub(super) fn relative_seid(seid: Seid, ltmsi: Ltmsi, session: SessionIndex) -> u64 {
+    seid.0 ^ Seid::new(ltmsi, session, 0).0
+}
+
+/// An NG connection, without what the UE's own number and its tracking area say.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Link {
+    assoc: AssocId,
+    ran_id: RanUeNgapId,
+    amf_id: u64,
+    tai: Tai,
+    cell: Cell,
+    ran: RanContext,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Cell {
+    /// Of the network of the tracking area.
+    Same(u64),
+    Other(NrCgi),
+}
+
+impl Link {
+    pub(super) fn of(connection: &Connection, ltmsi: Ltmsi) -> Self {
+        let Connection { assoc, ran_id, amf_id, tai, cell, ran } = *connection;
+        let amf_id = amf_id.get() ^ AmfUeNgapId::new(ltmsi, 0).get();
+        let cell = if cell.plmn == tai.plmn { Cell::Same(cell.cell) } else { Cell::Other(cell) };
+        Link { assoc, ran_id, amf_id, tai, cell, ran }
+    }
+
+    pub(super) fn connection(self, ltmsi: Ltmsi) -> Option<Connection> {
+        let Link { assoc, ran_id, amf_id, tai, cell, ran } = self;
+        let cell = match cell {
+            Cell::Same(cell) => NrCgi { plmn: tai.plmn, cell },
+            Cell::Other(cell) => cell,
+        };
+        let amf_id = AmfUeNgapId::from_raw(amf_id ^ AmfUeNgapId::new(ltmsi, 0).get())?;
+        Some(Connection { assoc, ran_id, amf_id, tai, cell, ran })
+    }
+}
+
+/// How far a session is.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Passing<'a> {
+    /// At rest, with nothing at the RAN. The time is [`SmContext::since`].
+    Idle(Instant),
+    /// At rest, with this tunnel to the RAN.
+    Up(Tunnel, Instant),
+    /// Anything else.
+    Under(Box<Under<'a>>),
+}
+
+/// See [`Passing`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Under<'a> {
+    downlink: Option<Tunnel>,
+    target: Option<Tunnel>,
+    end_marker: bool,
+    stage: Cow<'a, Stage>,
+    ran: Ran,
+    n4: N4,
+    usage: Usage,
+    relocation: Cow<'a, Option<Box<Relocation>>>,
+    deadline: Option<Instant>,
+    since: Instant,
+}
+
+impl<'a> Passing<'a> {
+    pub(super) fn of(sm: &'a SmContext) -> Self {
+        let nothing = sm.target.is_none() && !sm.end_marker && sm.relocation.is_none() && sm.deadline.is_none();
+        let rest = nothing && sm.stage == Stage::Established && sm.n4 == N4::Told && sm.usage == Usage::default();
+        match (rest, sm.ran, sm.downlink) {
+            (true, Ran::Idle, None) => Passing::Idle(sm.since),
+            (true, Ran::Up, Some(tunnel)) => Passing::Up(tunnel, sm.since),
+            _ => Passing::Under(Box::new(Under {
+                downlink: sm.downlink,
+                target: sm.target,
+                end_marker: sm.end_marker,
+                stage: Cow::Borrowed(&sm.stage),
+                ran: sm.ran,
+                n4: sm.n4,
+                usage: sm.usage,
+                relocation: Cow::Borrowed(&sm.relocation),
+                deadline: sm.deadline,
+                since: sm.since,
+            })),
+        }
+    }
+
+    /// Makes a session, which is at rest and idle, what it was.
+    pub(super) fn bring(self, sm: &mut SmContext) {
+        match self {
+            Passing::Idle(since) => sm.since = since,
+            Passing::Up(tunnel, since) => (sm.ran, sm.downlink, sm.since) = (Ran::Up, Some(tunnel), since),
+            Passing::Under(under) => {
+                (sm.downlink, sm.target, sm.end_marker) = (under.downlink, under.target, under.end_marker);
+                (sm.stage, sm.ran, sm.n4) = (under.stage.into_owned(), under.ran, under.n4);
+                (sm.usage, sm.relocation) = (under.usage, under.relocation.into_owned());
+                (sm.deadline, sm.since) = (under.deadline, under.since);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bit_rate_keeps_every_digit() {
+        for rate in [0, 1, 10, 64_000, 1_000_000_000, 1_234_567_890, 10_u64.pow(19), u64::MAX - 5, u64::MAX] {
+            assert_eq!(bps(digits(rate)), Some(rate));
+            let octets = postcard::to_allocvec(&digits(rate)).expect("it encodes").len();
+            assert!(rate != 1_000_000_000 || octets == 1, "{octets} octets");
+        }
+        assert_eq!((bps(u128::MAX), bps(u128::from(u64::MAX) << 4 | 15)), (None, None));
+    }
+}
