@@ -3,7 +3,7 @@
 use super::input::Script;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_core::config::{
-    Charging, CoreConfig, DnnConfig, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
+    Charging, CoreConfig, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
 };
 use vireo_core::session::{self, Create, Input, N2Sm, Output};
 use vireo_core::subscription::DnnSubscription;
@@ -55,6 +55,7 @@ pub fn config() -> CoreConfig {
         timers: Timers::default(),
         upfs: vec![UpfConfig { name: "upf".into(), n4: upf(), dnns: vec![] }],
         n4_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        n4_node: NodeName::Address(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         n2_endpoints: Vec::new(),
     }
 }

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_types::{Dnn, Duration, Guami, PduSessionType, Plmn, Snssai, Tac};
+use vireo_wire::pfcp::NodeId;
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
 /// The network as one AMF and SMF sees it.
@@ -33,8 +34,10 @@ pub struct CoreConfig {
     pub timers: Timers,
     /// The user plane functions; at least one for PDU sessions to be possible.
     pub upfs: Vec<UpfConfig>,
-    /// The address of the control plane's F-SEID (TS 29.244 8.2.37).
+    /// The address of the control plane's F-SEID (TS 29.244 8.2.37), until the N4 endpoint writes its own.
     pub n4_address: IpAddr,
+    /// The control plane's Node ID, the same for all its N4 endpoints.
+    pub n4_node: NodeName,
     /// The addresses of the AMF's endpoints, if RAN nodes are to have an association with each (AMF Configuration Update,
     /// TS 38.413 8.7.3).
     pub n2_endpoints: Vec<IpAddr>,
@@ -59,6 +62,33 @@ impl CoreConfig {
     /// What the devices of a slice are like.
     pub fn profile(&self, slice: Snssai) -> SliceProfile {
         self.slices.iter().find(|s| s.snssai == slice).map(|s| s.profile).unwrap_or_default()
+    }
+}
+
+/// A Node ID of PFCP (TS 29.244 8.2.38).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NodeName {
+    /// An address.
+    Address(IpAddr),
+    /// A domain name, in the labels of the wire.
+    Domain(Vec<u8>),
+}
+
+impl NodeName {
+    /// That of a domain name; `None` if a label of it is empty or too long.
+    pub fn domain(name: &str) -> Option<Self> {
+        match NodeId::fqdn(name)? {
+            NodeId::Fqdn(labels) => Some(NodeName::Domain(labels.to_vec())),
+            NodeId::Ipv4(_) | NodeId::Ipv6(_) => None,
+        }
+    }
+
+    /// The Node ID.
+    pub fn id(&self) -> NodeId {
+        match self {
+            NodeName::Address(address) => NodeId::from(*address),
+            NodeName::Domain(labels) => NodeId::Fqdn(labels[..].into()),
+        }
     }
 }
 
@@ -260,6 +290,7 @@ mod tests {
                 dnns: vec!["ims".parse().expect("a DNN")],
             }],
             n4_address: IpAddr::from([127, 0, 0, 1]),
+            n4_node: NodeName::domain("smf.example.org").expect("a name"),
             n2_endpoints: vec![IpAddr::from([127, 0, 0, 2]), "2001:db8::2".parse().expect("an address")],
         };
         let octets = postcard::to_allocvec(&config).expect("it encodes");

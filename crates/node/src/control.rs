@@ -123,7 +123,7 @@ impl Control {
     ) -> Result<Self, StartError> {
         // What can be refused comes first: nothing is half started.
         let driver = endpoint.driver().to_owned();
-        let n4 = bind_n4(&config.core, &config.n4, config.upf.as_ref(), recovery(clock()))?;
+        let n4 = bind_n4(&config.core, &config.n4, config.upf.as_ref(), (recovery(clock()), false))?;
         let core = config.core;
         let settings = HostConfig {
             core,
@@ -225,18 +225,20 @@ pub(crate) fn recovery(now: Instant) -> u32 {
     (now.as_micros() / 1_000_000 + 2_208_988_800) as u32
 }
 
-/// The N4 endpoint, with the embedded UPF beside it if there is one.
+/// The N4 endpoint, with the embedded UPF beside it if there is one. Whether it is `shared` is whether there may be other
+/// endpoints of its Node ID.
 pub(crate) fn bind_n4(
     core: &CoreConfig,
     config: &N4Config,
     upf: Option<&Arc<UpfHandle>>,
-    recovery: u32,
+    (recovery, shared): (u32, bool),
 ) -> Result<n4::Endpoint, StartError> {
     let upfs = core.upfs.iter().map(|u| u.n4).collect();
     let stamp = RecoveryTimeStamp(recovery);
     let first = rand::rng().next_u32() & 0x00ff_ffff;
-    let settings = n4::Config::new(core.n4_address, upfs, stamp, first);
     let address = config.listen;
+    let settings =
+        n4::Config { node_id: core.n4_node.id(), shared, ..n4::Config::new(address.ip(), upfs, stamp, first) };
     let upf = upf.filter(|_| config.direct).map(|upf| upf.direct());
     n4::Endpoint::bind(address, settings, upf).map_err(|error| StartError::N4 { address, error })
 }

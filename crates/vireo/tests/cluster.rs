@@ -1,7 +1,13 @@
 //! A cluster as its operator runs it: a controller, two balancers and two hosts, each a process of its own. The controller dies
-//! and comes back, a host joins and another is drained, a balancer dies, a host dies; UEs are served by whoever is left.
+//! and comes back, a host joins and another is drained, a balancer dies, a host dies; UEs are served by whoever is left. With
+//! a UPF, sessions and what is asked of it survive the balancer that talks to it.
 
+#[allow(dead_code, reason = "others need all of it")]
+mod space;
+
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use space::{Space, VIREO};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -9,12 +15,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
 const K: &str = "465B5CE8B199B49FAA5F0A2EE238A6BC";
 const OPC: &str = "E8ED289DEBA952E4283B54E88E6183CA";
 /// UEs of each run of the emulator, which are others each time.
 const UES: u64 = 4;
 const WITHIN: Duration = Duration::from_secs(30);
+/// In a namespace of its own: by its port a UPF is found at every address.
+const PFCP_PORT: u16 = 8805;
+const UPF: Ipv4Addr = Ipv4Addr::new(127, 0, 2, 1);
 
 /// A port that nobody has now. Another process could take it before the cluster does; then that says so and exits.
 fn free_udp_port() -> u16 {
@@ -32,8 +40,9 @@ struct Part {
     process: Child,
     api: SocketAddr,
     log: PathBuf,
-    /// Of a balancer: the UDP port that SCTP is in.
+    /// Of a balancer: the UDP port that SCTP is in, and where it takes hosts.
     udp: u16,
+    fabric: Option<SocketAddr>,
 }
 
 impl Drop for Part {
@@ -44,6 +53,11 @@ impl Drop for Part {
 }
 
 impl Part {
+    /// It does nothing any more.
+    fn stop(&self) {
+        kill_process(Pid::from_child(&self.process), Signal::STOP).expect("it is ours");
+    }
+
     fn kill(&mut self) {
         self.process.kill().expect("it is there");
         self.process.wait().expect("it ends");
@@ -53,13 +67,30 @@ impl Part {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// How many hosts and balancers it says that there are, and of which epoch the map is.
-    fn members(&self) -> Option<(usize, usize, u64)> {
+    fn status(&self) -> Option<Value> {
         let mut stream = TcpStream::connect(self.api).ok()?;
         write!(stream, "GET /status?limit=0 HTTP/1.0\r\nHost: {}\r\n\r\n", self.api).ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
-        let status: Value = serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()?;
+        serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
+    }
+
+    /// Waits until a UPF says something of itself.
+    fn wait_until(&self, says: impl Fn(&Value) -> bool) {
+        let deadline = Instant::now() + WITHIN;
+        loop {
+            let status = self.status().map(|status| status["upfs"][0].clone());
+            if status.as_ref().is_some_and(&says) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{status:?}\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// How many hosts and balancers it says that there are, and of which epoch the map is.
+    fn members(&self) -> Option<(usize, usize, u64)> {
+        let status = self.status()?;
         let count = |name: &str| status[name].as_array().map_or(0, Vec::len);
         Some((count("hosts"), count("balancers"), status["hosts"][0]["epoch"].as_u64().unwrap_or(0)))
     }
@@ -101,20 +132,22 @@ fn start(directory: &Path, name: &str, role: &str, variables: &[(&str, String)])
         .stderr(file)
         .spawn()
         .expect("it starts");
-    Part { process, api, log, udp: 0 }
+    Part { process, api, log, udp: 0, fabric: None }
 }
 
 impl Cluster {
-    fn start() -> Self {
+    /// Starts one; with a UPF, if the calling thread has a network of its own.
+    fn start(with_upf: bool) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let (path, database) = (directory.path(), directory.path().join("subscribers.db"));
+        let upf: SocketAddr =
+            if with_upf { (UPF, PFCP_PORT).into() } else { (Ipv4Addr::LOCALHOST, free_udp_port()).into() };
         let config = format!(
             "[n2]\ndriver = \"userspace-udp\"\n[n4]\nlisten = \"127.0.0.1:{}\"\n[upf]\nenabled = false\n\
-             [[external-upf]]\nn4 = \"127.0.0.1:{}\"\n[cluster]\ncontroller = \"{}\"\nhosts = 2\n\
+             [[external-upf]]\nn4 = \"{upf}\"\n[cluster]\ncontroller = \"{}\"\nhosts = 2\n\
              misses = 20\n\
              [replication]\nmode = \"hot\"\n[pools]\nkey = \"wildcard\"\nworkers = 1\nidle = 0\n\
              [subscribers]\ndatabase = \"{}\"\n[slice.default]\nsnssai = {{ sst = 1 }}\n",
-            free_udp_port(),
             free_udp_port(),
             free(),
             database.display(),
@@ -129,19 +162,44 @@ impl Cluster {
         assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
         let controller = start(path, "controller", "controller", &[]);
         let balancers = (0..2).map(|n| {
-            let udp = free_udp_port();
+            let (udp, fabric) = (free_udp_port(), free());
+            let n4: SocketAddr = match with_upf {
+                true => (Ipv4Addr::new(127, 0, 1, 1 + n), PFCP_PORT).into(),
+                false => (Ipv4Addr::LOCALHOST, free_udp_port()).into(),
+            };
             let variables = [
                 ("VIREO_N2__UDP_PORT", udp.to_string()),
-                ("VIREO_N4__LISTEN", format!("127.0.0.1:{}", free_udp_port())),
-                ("VIREO_CLUSTER__BALANCER", free().to_string()),
+                ("VIREO_N4__LISTEN", n4.to_string()),
+                ("VIREO_CLUSTER__BALANCER", fabric.to_string()),
             ];
             let mut part = start(path, &format!("balancer-{n}"), "balancer", &variables);
-            part.udp = udp;
+            (part.udp, part.fabric) = (udp, Some(fabric));
             part
         });
         let balancers = balancers.collect();
         let hosts = (0..2).map(|n| start(path, &format!("host-{n}"), "host", &[])).collect();
         Cluster { directory, controller, balancers, hosts, runs: 0 }
+    }
+
+    /// The UPF, which waits for whoever talks to it.
+    fn start_upf(&self) -> Part {
+        let variables = [
+            ("VIREO_UPF__ENABLED", "true".to_owned()),
+            ("VIREO_UPF__N4", format!("{UPF}:{PFCP_PORT}")),
+            ("VIREO_UPF__N3", format!("[\"{UPF}\"]")),
+            ("VIREO_UPF__NAT", "false".to_owned()),
+            ("VIREO_UPF__MAX_SESSIONS", "1000".to_owned()),
+        ];
+        start(self.directory.path(), "upf", "upf", &variables)
+    }
+
+    /// Which balancer talks to UPFs.
+    fn holder(&self) -> usize {
+        let status = self.controller.status().expect("it answers");
+        let holds = |balancer: &&Value| balancer["holds_n4"] == true;
+        let holder = status["balancers"].as_array().and_then(|all| all.iter().find(holds)).expect("one does");
+        let is_it = |part: &Part| part.fabric.is_some_and(|fabric| holder["address"] == fabric.to_string());
+        self.balancers.iter().position(is_it).expect("it is one of ours")
     }
 
     /// UEs register by a balancer and leave.
@@ -186,7 +244,7 @@ impl Cluster {
 
 #[test]
 fn ues_are_served_without_a_controller_by_whichever_balancers_and_hosts_are_left() {
-    let mut cluster = Cluster::start();
+    let mut cluster = Cluster::start(false);
     let epoch = cluster.balancers.iter().map(|balancer| balancer.wait_for(2, 2)).max();
     cluster.serves(0);
     cluster.serves(1);
@@ -212,4 +270,45 @@ fn ues_are_served_without_a_controller_by_whichever_balancers_and_hosts_are_left
     cluster.hosts[0].kill();
     cluster.balancers[1].wait_for(1, 1);
     cluster.serves(1);
+}
+
+#[test]
+fn sessions_survive_the_balancer_that_talks_to_the_upf() {
+    let Some(space) = Space::new() else {
+        eprintln!("skipped: only root may make network namespaces here");
+        return;
+    };
+    space.enter();
+    let mut cluster = Cluster::start(true);
+    let upf = cluster.start_upf();
+    cluster.controller.wait_for(2, 2);
+    upf.wait_until(|upf| upf["associated"] == true);
+    let holder = cluster.holder();
+    let other = &cluster.balancers[1 - holder];
+    // By the balancer that stays: its UEs need the other one for what is asked of the UPF, all the time.
+    let report = cluster.directory.path().join("report");
+    let load = "emulate --core 127.0.0.1 --sctp userspace-udp --load service-request=1,session=1 --rate 100 --duration 2s \
+                --retry never --timeout 3 --quiet";
+    let mut emulator = Command::new(VIREO)
+        .args(load.split_whitespace())
+        .args(["--sctp-udp-peer-port", &other.udp.to_string(), "--ues", &UES.to_string(), "--json"])
+        .arg(&report)
+        .spawn()
+        .expect("vireo emulate runs");
+    upf.wait_until(|upf| upf["sessions"].as_u64() >= Some(UES));
+    std::thread::sleep(Duration::from_millis(500));
+    // What it was asked last, it neither passes on nor answers.
+    cluster.balancers[holder].stop();
+    std::thread::sleep(Duration::from_millis(100));
+    cluster.balancers[holder].kill();
+    let status = emulator.wait().expect("it is ours");
+    let report = fs::read_to_string(&report).unwrap_or_default();
+    assert!(status.success(), "{report}\n{}\n{}", upf.log(), cluster.logs());
+    // Nothing is there twice, and what was released after the takeover is gone.
+    upf.wait_until(|upf| upf["sessions"] == UES);
+    let log = cluster.balancers[1 - holder].log();
+    assert!(log.contains("talks to the UPFs from now on takes_over=true"), "{log}");
+    assert!(!log.contains("a UPF has restarted"), "{log}");
+    let asked_again = |host: &Part| host.log().contains("had not answered are asked again");
+    assert!(cluster.hosts.iter().any(asked_again), "{}", cluster.logs());
 }

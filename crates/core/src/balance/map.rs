@@ -12,6 +12,9 @@ pub const BUCKETS: usize = 1 << 12;
 /// The most replicas of a UE's state besides the primary.
 pub const MOST_REPLICAS: usize = 3;
 
+/// The epoch of a cluster's first map.
+pub const FIRST_EPOCH: u64 = 1;
+
 /// The hosts of a bucket: the primary, then its replicas, in the order in which they take over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Owners {

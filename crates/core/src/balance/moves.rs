@@ -13,7 +13,7 @@
 //! was known by before.
 
 use super::HostId;
-use super::map::{BUCKETS, BucketMap, MOST_REPLICAS, Owners, SlicePart};
+use super::map::{BUCKETS, BucketMap, FIRST_EPOCH, MOST_REPLICAS, Owners, SlicePart};
 use super::ring::Ring;
 use std::collections::BTreeSet;
 use vireo_types::Bucket;
@@ -30,7 +30,7 @@ impl BucketMap {
     /// [`BucketMap::switch`] make the others. Slices have equal parts, and the hosts of the first.
     pub fn first(parts: &[SlicePart]) -> Self {
         let slices = (0..BUCKETS).map(|bucket| (bucket % parts.len().max(1)) as u16).collect();
-        BucketMap { epoch: 1, owners: placed(parts).into(), slices }
+        BucketMap { epoch: FIRST_EPOCH, owners: placed(parts).into(), slices }
     }
 
     /// The next epoch's map for the hosts that there are now, without a step further in what is being moved. A bucket of a

@@ -14,7 +14,7 @@ mod tests;
 pub use controller::{Controller, Member, Past, Record, Refusal, Secrets, Settings};
 pub use scaling::{Load, Scaling, Step};
 
-use crate::balance::map::BucketMap;
+use crate::balance::map::{BucketMap, FIRST_EPOCH};
 use crate::balance::{BalancerId, HostId};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -39,6 +39,11 @@ impl Map {
     /// Its epoch.
     pub fn epoch(&self) -> u64 {
         self.buckets.epoch()
+    }
+
+    /// Whether there was none before in the cluster's life.
+    pub fn is_first(&self) -> bool {
+        self.epoch() == FIRST_EPOCH
     }
 
     /// Whether a host is in it.

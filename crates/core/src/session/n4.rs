@@ -43,7 +43,7 @@ pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig, kept: u
     };
     request(sm, MessageType::SESSION_ESTABLISHMENT_REQUEST, 0, |message| {
         message
-            .put(&NodeId::from(config.n4_address))
+            .put(&config.n4_node.id())
             .put(&FSeid::new(sm.cp_seid.0, config.n4_address))
             .group(CreatePdr::ID, |rule| {
                 rule.put(&UPLINK_PDR)

@@ -61,6 +61,7 @@ fn config() -> CoreConfig {
         timers: Timers::default(),
         upfs: vec![upf(8)],
         n4_address: Ipv4Addr::LOCALHOST.into(),
+        n4_node: NodeName::Address(Ipv4Addr::LOCALHOST.into()),
         n2_endpoints: Vec::new(),
     }
 }

@@ -138,6 +138,9 @@ impl Balancer {
     ) -> std::io::Result<(Self, Stopper)> {
         endpoint.watch(fleet.fd(), FABRIC_TOKEN)?;
         let edge = Edge::new(fleet.balancer(), rand::rng().next_u32());
+        let mut n4 = n4;
+        // Until a map says that it is this one that talks to UPFs.
+        n4.let_go(clock());
         let (balancer, _, stopper) = Balancer::over(endpoint, n4, Hosts::Fabric(Box::new(fleet)), metrics)?;
         Ok((Balancer { edge, ..balancer }, stopper))
     }
@@ -191,14 +194,15 @@ impl Balancer {
         }
         let now = clock();
         let until = |due: Instant| Duration::from(due.since(now));
-        let mut wait = self.n4_due.filter(|_| self.holds_n4()).map_or(Duration::from_secs(1), until);
+        let mut wait = self.n4_due.map_or(Duration::from_secs(1), until);
         if let Hosts::Fabric(fleet) = &self.hosts {
             wait = wait.min(until(fleet.due()));
         }
         let wait = if self.commands.sleep() { wait.min(Duration::from_secs(1)) } else { Duration::ZERO };
         let readable = self.poll(wait)?;
         self.commands.awake();
-        if self.holds_n4() && (readable || self.n4_due.is_some_and(|due| due <= clock())) {
+        // Heartbeats are answered by whoever does not hold N4, too.
+        if readable || self.n4_due.is_some_and(|due| due <= clock()) {
             self.poll_n4()?;
         }
         // Once for all that came: on the same processor the host would run at once, for each of them.
@@ -206,11 +210,23 @@ impl Balancer {
         Ok(())
     }
 
-    /// Whether it is this balancer that talks to the UPFs: of several, one does.
-    fn holds_n4(&self) -> bool {
-        match &self.hosts {
-            Hosts::Here(_) => true,
-            Hosts::Fabric(fleet) => fleet.holds_n4(),
+    /// Holds N4 or lets it go, as the map says: of several balancers, one talks to the UPFs.
+    fn take_or_let_go(&mut self) {
+        let Hosts::Fabric(fleet) = &mut self.hosts else { return };
+        let (holds, takes_over, now) = (fleet.holds_n4(), !fleet.is_first_map(), clock());
+        match (holds, self.n4.n4().holds()) {
+            (true, false) => {
+                tracing::info!(takes_over, "this balancer talks to the UPFs from now on");
+                let (hosts, held) = (&mut self.hosts, &mut self.held);
+                self.n4.hold(now, takes_over, &mut |event| n4_event(hosts, held, event));
+                self.n4_due = Some(now);
+            }
+            (false, true) => {
+                tracing::warn!("another balancer talks to the UPFs from now on");
+                fleet.forget_upfs();
+                self.n4.let_go(now);
+            }
+            _ => {}
         }
     }
 
@@ -221,6 +237,8 @@ impl Balancer {
         if let Some(end) = fleet.take_end() {
             return Err(std::io::Error::other(end));
         }
+        // Before what hosts say by the map that has been adopted.
+        self.take_or_let_go();
         let mut sent = 0;
         while let Hosts::Fabric(fleet) = &mut self.hosts
             && let Some(command) = fleet.next_command()
@@ -331,6 +349,8 @@ impl Balancer {
     fn carry_out(&mut self, command: Command) {
         match command {
             Command::Ngap { assoc, ue, pdu, .. } => self.send(assoc, ue, pdu),
+            // Hosts ask whoever holds N4 again.
+            Command::Pfcp { .. } | Command::RefuseReport { .. } if !self.n4.n4().holds() => {}
             Command::Pfcp { upf, key, seid, message } => {
                 let (hosts, held) = (&mut self.hosts, &mut self.held);
                 let now = clock();
@@ -430,7 +450,7 @@ impl Balancer {
         // Another balancer goes on with what the UPFs have.
         if matches!(&self.hosts, Hosts::Fabric(fleet) if !fleet.is_alone()) {
             tracing::info!("the associations with UPFs stay for another balancer");
-        } else if self.holds_n4() {
+        } else if self.n4.n4().holds() {
             self.n4.release_all(clock());
         }
         for assoc in self.associations.keys() {

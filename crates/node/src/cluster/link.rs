@@ -4,6 +4,7 @@
 //! the cluster goes on without this host, the host ends: others have its UEs then.
 
 use super::ClusterConfig;
+use super::asked::Asked;
 use super::caller::{Caller, Me, Told};
 use crate::balancer::{Command, Commands};
 use crate::clock::clock;
@@ -74,8 +75,9 @@ pub(crate) struct Link {
     /// The epoch of the last map that was put before the host, and whether the host is in one of them.
     epoch: u64,
     was_in: bool,
-    /// The balancer that holds N4.
+    /// The balancer that holds N4, and what it has not answered.
     holder: Option<BalancerId>,
+    asked: Asked,
     /// Maps that the host has not said to have adopted, and the last that it has.
     maps: VecDeque<Box<Map>>,
     adopted: Option<Box<Map>>,
@@ -123,6 +125,7 @@ impl Link {
             epoch: 0,
             was_in: false,
             holder: None,
+            asked: Asked::new(!config.controllers.is_empty()),
             maps: VecDeque::new(),
             adopted: None,
             syncs: BTreeMap::new(),
@@ -169,6 +172,9 @@ impl Link {
                 door.ring();
             }
             self.connect(now);
+            for seid in self.asked.forget(clock()) {
+                self.offer(Input::PfcpTimeout { seid, number: 0 }, door);
+            }
             self.flush(door);
             if self.hear(door)? {
                 door.ring();
@@ -209,7 +215,8 @@ impl Link {
             // Until it is in one, maps are not its affair.
             return if self.was_in && !self.left { Err(LinkError::Fenced(map.epoch())) } else { Ok(()) };
         }
-        (self.epoch, self.was_in, self.holder) = (map.epoch(), true, map.holder());
+        (self.epoch, self.was_in) = (map.epoch(), true);
+        let holder = std::mem::replace(&mut self.holder, map.holder());
         self.caller.knows(&map);
         self.offer(Input::Map(map.clone()), door);
         let now = Instant::now();
@@ -227,10 +234,31 @@ impl Link {
             let new = || Way { address: *address, stream: None, again: now, up: BTreeSet::new() };
             self.balancers.entry(*balancer).or_insert_with(new);
         }
+        if holder != self.holder {
+            self.asked.untold();
+            // A connection that is there: one that is made says by which map it comes.
+            self.tell_holder(&ToBalancer::Map(map.clone()));
+            self.ask_again();
+        }
         self.maps.push_back(map);
         self.connect(now);
         door.ring();
         Ok(())
+    }
+
+    /// Asks whoever holds N4 now what is not answered.
+    fn ask_again(&mut self) {
+        let way = self.holder.and_then(|holder| self.balancers.get_mut(&holder));
+        if let Some(stream) = way.and_then(|way| way.stream.as_mut()) {
+            let mut count = 0;
+            for request in self.asked.again() {
+                stream.put(&request);
+                count += 1;
+            }
+            if count > 0 {
+                tracing::warn!(count, "PFCP requests that another balancer had not answered are asked again");
+            }
+        }
     }
 
     /// Connects to balancers where there is no connection.
@@ -238,6 +266,7 @@ impl Link {
         // The newest: a balancer that was not told goes by it, too.
         let (host, map) = (self.host, self.maps.back().or(self.adopted.as_ref()));
         let lost = self.balancers.iter_mut().filter(|(_, way)| way.stream.is_none() && now >= way.again);
+        let mut holds = false;
         for (balancer, way) in lost {
             way.again = now + AGAIN;
             match Stream::connect(way.address, Role::Host, &[Role::Balancer]) {
@@ -247,9 +276,13 @@ impl Link {
                         stream.put(&ToBalancer::Map(map.clone()));
                     }
                     way.stream = Some(stream);
+                    holds |= self.holder == Some(*balancer);
                 }
                 Err(error) => tracing::debug!(balancer = balancer.0, %error, "no connection to a balancer"),
             }
+        }
+        if holds {
+            self.ask_again();
         }
     }
 
@@ -266,16 +299,22 @@ impl Link {
                     self.tell(assoc.balancer(), &ToBalancer::Ngap { assoc: *assoc, ue: *ue, key, pdu });
                 }
                 Command::Pfcp { upf, key, seid, message } => {
-                    self.tell_holder(&ToBalancer::Pfcp { upf: *upf, key: *key, seid: *seid, message });
+                    let told = self.tell_holder(&ToBalancer::Pfcp { upf: *upf, key: *key, seid: *seid, message });
+                    self.asked.add(clock(), (*upf, *key, *seid), message, told);
                 }
                 Command::RefuseReport { upf, message } => {
+                    // If it is not told, the UPF reports again.
                     self.tell_holder(&ToBalancer::RefuseReport { upf: *upf, message });
                 }
-                Command::Abort { assoc } => self.tell(assoc.balancer(), &ToBalancer::Abort { assoc: *assoc }),
+                Command::Abort { assoc } => {
+                    self.tell(assoc.balancer(), &ToBalancer::Abort { assoc: *assoc });
+                }
                 Command::Done { number } => {
                     self.tell(BalancerId::of_input(*number).0, &ToBalancer::Done { number: *number });
                 }
-                Command::Claim { supi, ue } => self.tell_holder(&ToBalancer::Claim { supi: *supi, ue: *ue }),
+                Command::Claim { supi, ue } => {
+                    self.tell_holder(&ToBalancer::Claim { supi: *supi, ue: *ue });
+                }
                 Command::Report { cpu, pools } => {
                     self.tell_all(&ToBalancer::Report { cpu: *cpu, pools: pools.clone() });
                     self.caller.put(&ToController::Report { cpu: *cpu, pools: pools.clone() });
@@ -289,7 +328,9 @@ impl Link {
                 Command::Return { to, of } => {
                     self.tell_holder(&ToBalancer::Return { to: *to, dnn: of.0.clone(), address: of.1 });
                 }
-                Command::Node(of) => self.tell(of.assoc.balancer(), &ToBalancer::Node(OfNode::clone(of))),
+                Command::Node(of) => {
+                    self.tell(of.assoc.balancer(), &ToBalancer::Node(OfNode::clone(of)));
+                }
                 Command::Unreached(hosts) => self.caller.put(&ToController::Unreached(hosts.clone())),
                 Command::Leave => self.caller.leave(),
             }
@@ -301,18 +342,15 @@ impl Link {
         streams.any(|stream| stream.unsent() > UNSENT)
     }
 
-    /// What is for a balancer that is not there is for associations that are not there either.
-    fn tell(&mut self, balancer: u8, message: &ToBalancer<'_>) {
+    /// What is for a balancer that is not there is for associations that are not there either. Whether it is there.
+    fn tell(&mut self, balancer: u8, message: &ToBalancer<'_>) -> bool {
         let way = self.balancers.get_mut(&BalancerId(balancer));
-        if let Some(stream) = way.and_then(|way| way.stream.as_mut()) {
-            stream.put(message);
-        }
+        let stream = way.and_then(|way| way.stream.as_mut());
+        stream.map(|stream| stream.put(message)).is_some()
     }
 
-    fn tell_holder(&mut self, message: &ToBalancer<'_>) {
-        if let Some(holder) = self.holder {
-            self.tell(holder.0, message);
-        }
+    fn tell_holder(&mut self, message: &ToBalancer<'_>) -> bool {
+        self.holder.is_some_and(|holder| self.tell(holder.0, message))
     }
 
     fn tell_all(&mut self, message: &ToBalancer<'_>) {
@@ -375,6 +413,9 @@ impl Link {
         }
         way.stream = None;
         let up = std::mem::take(&mut way.up);
+        if self.holder == Some(balancer) {
+            self.asked.untold();
+        }
         self.down(up, door);
         self.answered(balancer, None, door);
     }
@@ -437,6 +478,9 @@ impl Link {
             match &message {
                 ToHost::Up { assoc, .. } => drop(up.insert(*assoc)),
                 ToHost::Down { assoc, restarted: false } => drop(up.remove(assoc)),
+                ToHost::Pfcp { seid, request: false, message, .. } => self.asked.answered(*seid, message),
+                ToHost::PfcpTimeout { seid, .. } => self.asked.timed_out(*seid),
+                ToHost::UpfLost { upf } => self.asked.void(*upf),
                 _ => {}
             }
             let input = match message {

@@ -2,6 +2,7 @@
 //! controller, which says who is there and whose the UEs are. They are the parts of [`crate::control`], started apart and
 //! joined by the fabric.
 
+mod asked;
 mod caller;
 pub(crate) mod config;
 mod link;
@@ -95,6 +96,8 @@ impl BalancerNode {
         let mut cluster = config.cluster;
         let mut address = cluster.balancer;
         let mut running = None;
+        // Of several balancers, another one may take over.
+        let shared = !cluster.controllers.is_empty();
         if cluster.controllers.is_empty() {
             // It is found where hosts look for the balancer, and the balancer has another port.
             let fabric = |error| StartError::Fabric { address: cluster.balancer, error };
@@ -105,7 +108,7 @@ impl BalancerNode {
         }
         let listener = TcpListener::bind(address).map_err(|error| StartError::Fabric { address, error })?;
         let fleet = Fleet::join(listener, &cluster, &config.core, &config.slices, Arc::clone(&metrics))?;
-        let n4 = bind_n4(&config.core, &config.n4, config.upf.as_ref(), fleet.seat().recovery)?;
+        let n4 = bind_n4(&config.core, &config.n4, config.upf.as_ref(), (fleet.seat().recovery, shared))?;
         let drainer = running.as_ref().map(controller::Running::drainer);
         let source = BalancerSource { view: fleet.view(), drainer, upf: config.upf, started: Instant::now() };
         let (balancer, stopper) = Balancer::of_fleet(endpoint, n4, fleet, Arc::clone(&metrics))?;

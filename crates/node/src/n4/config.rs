@@ -1,20 +1,21 @@
 use std::net::{IpAddr, SocketAddr};
 use vireo_types::Duration;
-use vireo_wire::pfcp::{CpFunctionFeatures, RecoveryTimeStamp};
+use vireo_wire::pfcp::{CpFunctionFeatures, NodeId, RecoveryTimeStamp};
 
 /// How the control plane's N4 endpoint behaves.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The control plane's Node ID and the address of its F-SEIDs.
+    /// The address of this endpoint: that of the F-SEIDs of sessions that it sets up.
     pub address: IpAddr,
+    /// The control plane's Node ID.
+    pub node_id: NodeId,
     /// The user plane functions, each once.
     pub upfs: Vec<SocketAddr>,
     /// When the control plane started. One value for the whole cluster and for the life of its sessions, so that no UPF
     /// thinks that its control plane restarted (DESIGN decision 1).
     pub recovery_time_stamp: RecoveryTimeStamp,
-    /// Whether other endpoints of this Node ID may have had the UPFs before: then sessions are kept when an association is
-    /// set up (Session Retention Information, TS 29.244 table 7.4.4.1-2), and the sequence number of a request that has a
-    /// name follows from that, so that a UPF knows it again whichever endpoint it comes from.
+    /// Whether there may be other endpoints of this Node ID: then the sequence number of a request that has a name follows
+    /// from that, so that a UPF knows it again whichever endpoint it comes from.
     pub shared: bool,
     /// Where sequence numbers begin (24 bits). Random: a UPF would take a number that was in use a moment ago, before a
     /// crash of this process, for a repeat.
@@ -42,7 +43,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The defaults of TS 29.244 and of this implementation.
+    /// The defaults of TS 29.244 and of this implementation; the Node ID is the address.
     pub fn new(
         address: IpAddr,
         upfs: Vec<SocketAddr>,
@@ -51,6 +52,7 @@ impl Config {
     ) -> Self {
         Config {
             address,
+            node_id: address.into(),
             upfs,
             recovery_time_stamp,
             shared: false,

@@ -131,6 +131,17 @@ impl Endpoint {
         self.with(now, events, |n4, wire| n4.submit(now, upf, key, seid, message, wire))
     }
 
+    /// See [`N4::hold`].
+    pub fn hold(&mut self, now: Instant, takes_over: bool, events: &mut dyn FnMut(Event<'_>)) {
+        self.with(now, events, |n4, wire| n4.hold(now, takes_over, wire));
+        self.flush();
+    }
+
+    /// See [`N4::let_go`].
+    pub fn let_go(&mut self, now: Instant) {
+        self.n4.let_go(now);
+    }
+
     /// See [`N4::refuse_report`].
     pub fn refuse_report(&mut self, now: Instant, upf: SocketAddr, report: &[u8], error: Error) {
         self.with(now, &mut |_| {}, |n4, wire| n4.refuse_report(now, upf, report, error, wire));

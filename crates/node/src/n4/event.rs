@@ -86,7 +86,8 @@ pub enum Event<'a> {
 pub enum Submitted {
     /// It was sent.
     Sent,
-    /// A request of the same key waits for its response already: nothing was sent.
+    /// Nothing was sent: a request of the same key waits for its response already, or the association is being taken over,
+    /// and the request leaves when it is.
     Waiting,
 }
 

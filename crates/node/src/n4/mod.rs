@@ -12,7 +12,8 @@
 //!   that was answered a short time ago, so that the UPF takes it for the repeat it is.
 //! - A session that comes into being after its establishment was given up is ended from here: nobody else knows it.
 //! - Several endpoints may have one Node ID and one recovery time stamp, of which one *holds* the associations
-//!   ([`N4::hold`], [`N4::let_go`]): another one takes them over with the sessions that the UPFs have.
+//!   ([`N4::hold`], [`N4::let_go`]): another one takes them over with the sessions that the UPFs have (Session Retention
+//!   Information, TS 29.244 7.4.4.1; TS 23.527 4.3). Requests that come meanwhile leave when that is done.
 //! - Everything is bounded: requests that wait, answers kept for repeats, and work per datagram.
 
 mod config;
@@ -37,8 +38,18 @@ use std::net::SocketAddr;
 use vireo_types::{Instant, Seid};
 use vireo_wire::pfcp::{
     AssociationReleaseRequest, AssociationSetupRequest, Body, Builder, Error, HeaderError, HeartbeatRequest, Message,
-    MessageType, NodeId, SessionReportResponse, SessionRetentionInformation, VersionNotSupportedResponse, set_sequence,
+    MessageType, NodeId, SessionReportResponse, SessionRetentionInformation, VersionNotSupportedResponse,
+    set_f_seid_address, set_sequence,
 };
+
+/// A session's request that leaves when the association is taken over.
+#[derive(Debug)]
+struct Waiting {
+    peer: PeerIndex,
+    key: Option<u64>,
+    seid: Seid,
+    message: Vec<u8>,
+}
 
 /// The endpoint's state.
 #[derive(Debug)]
@@ -46,6 +57,7 @@ pub struct N4 {
     config: Config,
     peers: Vec<Peer>,
     pending: Pending,
+    waiting: Vec<Waiting>,
     replies: Replies,
     counters: Counters,
     /// Whether it has associations, or wants them; another endpoint of the Node ID may.
@@ -62,7 +74,8 @@ impl N4 {
         let peers = config.upfs.iter().map(|address| Peer::new(*address, first, config.retry_first)).collect();
         N4 {
             peers,
-            pending: Pending::new(config.outstanding, config.t1, config.reply_memory),
+            pending: Pending::new(config.outstanding, config.t1, config.reply_memory, config.shared),
+            waiting: Vec::new(),
             replies: Replies::new(config.replies, config.reply_memory),
             counters: Counters::default(),
             holds: true,
@@ -82,16 +95,18 @@ impl N4 {
     pub fn let_go(&mut self, now: Instant) {
         let now = self.advance(now);
         self.holds = false;
+        self.waiting.clear();
         for peer in 0..self.peers.len() as PeerIndex {
             self.pending.abandon(now, peer, |_| true, |_| {});
             let entry = &mut self.peers[usize::from(peer)];
             (entry.state, entry.recovery) = (State::Idle { at: now }, None);
+            (entry.takes_over, entry.is_said_up) = (false, false);
         }
     }
 
-    /// The associations are this endpoint's from now on. What another one had is taken over: UPFs are asked to keep the
-    /// sessions, and one that does not say that it has them has lost them ([`Event::UpfRestarted`]).
-    pub fn hold(&mut self, now: Instant, sink: &mut dyn Sink) {
+    /// The associations are this endpoint's from now on. What another one had, if there was one, is taken over: UPFs are asked
+    /// to keep the sessions, and one that does not say that it has them has lost them ([`Event::UpfRestarted`]).
+    pub fn hold(&mut self, now: Instant, takes_over: bool, sink: &mut dyn Sink) {
         let now = self.advance(now);
         if self.holds {
             return;
@@ -100,7 +115,8 @@ impl N4 {
         for peer in 0..self.peers.len() as PeerIndex {
             let entry = &mut self.peers[usize::from(peer)];
             entry.reset_backoff(self.config.retry_first);
-            (entry.state, entry.takes_over) = (State::Idle { at: now }, true);
+            entry.state = State::Idle { at: now };
+            (entry.takes_over, entry.is_said_up) = (takes_over, takes_over);
             self.tend(now, peer, sink);
         }
     }
@@ -140,13 +156,19 @@ impl N4 {
             self.counters.resubmitted += 1;
             return Ok(Submitted::Waiting);
         }
-        if !self.peers[usize::from(peer)].state.is_up() {
-            return Err(SubmitError::NoAssociation(upf));
+        let entry = &self.peers[usize::from(peer)];
+        let full = self.pending.is_full() || self.waiting.len() >= self.config.outstanding;
+        if entry.is_taken_over() && !full {
+            self.waiting.push(Waiting { peer, key, seid, message: message.to_vec() });
+            return Ok(Submitted::Waiting);
+        }
+        if !entry.state.is_up() {
+            return Err(if full { SubmitError::Full } else { SubmitError::NoAssociation(upf) });
         }
         let before = key.and_then(|key| self.pending.answered(now, key));
         let sequence = before.filter(|(at, n)| *at == peer && !self.pending.has_number(peer, *n)).map(|(_, n)| n);
         let named = key.filter(|_| self.config.shared).map(sequence_of);
-        let named = named.filter(|sequence| !self.pending.has_number(peer, *sequence));
+        let named = named.filter(|sequence| self.pending.is_free(now, peer, *sequence));
         let sequence = match sequence.or(named) {
             _ if self.pending.is_full() => return Err(SubmitError::Full),
             Some(sequence) => sequence,
@@ -155,6 +177,10 @@ impl N4 {
         let mut octets = std::mem::take(&mut self.scratch);
         octets.clear();
         octets.extend_from_slice(message);
+        if kind == MessageType::SESSION_ESTABLISHMENT_REQUEST {
+            // Whoever wrote it may not know by which endpoint it leaves. One without an F-SEID is the UPF's to refuse.
+            set_f_seid_address(&mut octets, self.config.address);
+        }
         let request = Request { peer, sequence, kind, purpose: Purpose::Session, seid, key };
         self.request(request, self.config.n1, &mut octets, sink);
         self.scratch = octets;
@@ -258,7 +284,7 @@ impl N4 {
     fn next_sequence(&mut self, peer: PeerIndex) -> u32 {
         loop {
             let sequence = self.peers[usize::from(peer)].next_sequence();
-            if !self.pending.has_number(peer, sequence) {
+            if self.pending.is_free(self.now, peer, sequence) {
                 return sequence;
             }
         }
@@ -292,7 +318,7 @@ impl N4 {
     }
 
     fn node_id(&self) -> NodeId {
-        self.config.address.into()
+        self.config.node_id.clone()
     }
 
     /// Does what is due for one UPF.
@@ -326,7 +352,7 @@ impl N4 {
             up_function_features: None,
             cp_function_features: Some(self.config.features),
             // All of them: every endpoint has the same.
-            session_retention: self.config.shared.then(SessionRetentionInformation::default),
+            session_retention: self.peers[usize::from(peer)].takes_over.then(SessionRetentionInformation::default),
         };
         self.request_node(peer, Purpose::Setup, self.config.n1, &body, sink);
     }

@@ -53,6 +53,8 @@ pub(super) struct Peer {
     pub(super) features: UpFunctionFeatures,
     /// Another endpoint had the association before: the UPF has its sessions if it says so.
     pub(super) takes_over: bool,
+    /// Whether the rest of the control plane knows that the UPF is up, or that it was at that endpoint.
+    pub(super) is_said_up: bool,
     /// How long the next attempt waits after one that failed.
     backoff: Duration,
     sequence: u32,
@@ -68,9 +70,15 @@ impl Peer {
             recovery: None,
             features: UpFunctionFeatures::default(),
             takes_over: false,
+            is_said_up: false,
             backoff,
             sequence: first_sequence & SEQUENCE_MASK,
         }
+    }
+
+    /// Whether the association is being taken over right now.
+    pub(super) fn is_taken_over(&self) -> bool {
+        self.takes_over && self.state == State::Asking
     }
 
     /// The next sequence number: 24 bits, then from 0 on again.

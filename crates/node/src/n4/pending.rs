@@ -78,14 +78,17 @@ pub(super) struct Pending {
     // What goes into these has numbers and keys of this side alone, so nobody else can make them collide.
     by_number: FxHashMap<(PeerIndex, u32), u32>,
     by_key: FxHashMap<u64, u32>,
-    /// The numbers of keyed requests that were answered.
+    /// The numbers of keyed requests that were answered, and whether numbers that were are not used for others: where they
+    /// follow from keys, a UPF would take another request for a repeat.
     answered: Recent<u64, (PeerIndex, u32)>,
+    spares: bool,
+    spared: Recent<(PeerIndex, u32), ()>,
     /// The numbers of session establishments that were given up: their response may still come.
     given_up: Recent<(PeerIndex, u32), ()>,
 }
 
 impl Pending {
-    pub(super) fn new(limit: usize, t1: Duration, memory: Duration) -> Self {
+    pub(super) fn new(limit: usize, t1: Duration, memory: Duration, spares: bool) -> Self {
         Pending {
             slots: Vec::new(),
             free: Vec::new(),
@@ -95,6 +98,8 @@ impl Pending {
             by_number: FxHashMap::default(),
             by_key: FxHashMap::default(),
             answered: Recent::new(limit, memory),
+            spares,
+            spared: Recent::new(limit, memory),
             given_up: Recent::new(limit, GIVEN_UP_MEMORY),
         }
     }
@@ -110,6 +115,12 @@ impl Pending {
 
     pub(super) fn has_number(&self, peer: PeerIndex, sequence: u32) -> bool {
         self.by_number.contains_key(&(peer, sequence))
+    }
+
+    /// Whether a number is free for a request that is not known to the UPF.
+    pub(super) fn is_free(&mut self, now: Instant, peer: PeerIndex, sequence: u32) -> bool {
+        let spared = self.spares && self.spared.get(now, (peer, sequence)).is_some();
+        !spared && !self.has_number(peer, sequence)
     }
 
     pub(super) fn has_key(&self, key: u64) -> bool {
@@ -170,6 +181,9 @@ impl Pending {
         self.free(slot);
         if let Some(key) = request.key {
             self.answered.put(now, key, (peer, sequence));
+            if self.spares {
+                self.spared.put(now, (peer, sequence), ());
+            }
         }
         Some(request)
     }

@@ -236,7 +236,7 @@ fn refusal(out: &mut Vec<u8>, config: &Config, request: &Message<'_>, cause: Cau
     out.clear();
     let mut builder = Builder::new(out, kind, kind.is_session().then_some(0), request.sequence());
     if !kind.is_session() {
-        builder.put(&NodeId::from(config.address));
+        builder.put(&config.node_id);
     }
     builder.put(&cause);
     if kind == MessageType::ASSOCIATION_SETUP_RESPONSE {

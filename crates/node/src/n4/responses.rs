@@ -2,7 +2,7 @@
 
 use super::peer::State;
 use super::pending::{PeerIndex, Purpose, Request};
-use super::{Event, N4, Sink};
+use super::{Event, N4, Sink, Waiting};
 use std::net::SocketAddr;
 use vireo_types::{Instant, Seid};
 use vireo_wire::pfcp::{
@@ -114,11 +114,29 @@ impl N4 {
     }
 
     fn setup_failed(&mut self, now: Instant, peer: PeerIndex, cause: Option<Cause>, sink: &mut dyn Sink) {
-        let peer = &mut self.peers[usize::from(peer)];
-        if peer.state == State::Asking {
-            let retry_in = peer.back_off(self.config.retry_longest);
-            peer.state = State::Idle { at: now + retry_in };
-            sink.event(Event::SetupFailed { upf: peer.address, cause, retry_in });
+        let entry = &mut self.peers[usize::from(peer)];
+        if entry.state == State::Asking {
+            let retry_in = entry.back_off(self.config.retry_longest);
+            entry.state = State::Idle { at: now + retry_in };
+            let upf = entry.address;
+            sink.event(Event::SetupFailed { upf, cause, retry_in });
+            if std::mem::take(&mut entry.is_said_up) {
+                sink.event(Event::UpfDown { upf, sessions_kept: true });
+            }
+            self.abandon_sessions(peer, sink);
+        }
+    }
+
+    /// The association is taken over: what has waited for that leaves.
+    fn send_waiting(&mut self, now: Instant, peer: PeerIndex, sink: &mut dyn Sink) {
+        let upf = self.peers[usize::from(peer)].address;
+        for Waiting { key, seid, message, .. } in
+            self.waiting.extract_if(.., |waiting| waiting.peer == peer).collect::<Vec<_>>()
+        {
+            if self.submit(now, upf, key, seid, &message, sink).is_err() {
+                self.counters.timeouts += 1;
+                sink.event(Event::Timeout { upf, seid, key });
+            }
         }
     }
 
@@ -144,8 +162,10 @@ impl N4 {
         if !entry.state.is_up() {
             let heartbeat_at = Some(now + self.config.heartbeat_interval);
             entry.state = State::Up { since: now, heartbeat_at, release_at: None };
+            entry.is_said_up = true;
             sink.event(Event::UpfUp { upf: entry.address, features });
         }
+        self.send_waiting(now, peer, sink);
     }
 
     /// The UPF answered a heartbeat.
@@ -163,6 +183,7 @@ impl N4 {
             State::Up { heartbeat_at, .. } => *heartbeat_at = next,
             state => {
                 *state = State::Up { since: now, heartbeat_at: next, release_at: None };
+                entry.is_said_up = true;
                 entry.reset_backoff(self.config.retry_first);
                 sink.event(Event::UpfUp { upf: entry.address, features: entry.features });
             }
@@ -175,7 +196,7 @@ impl N4 {
         match entry.state {
             State::Up { .. } => {
                 let heartbeat_at = Some(now + entry.back_off(self.config.retry_longest));
-                entry.state = State::Lost { heartbeat_at };
+                (entry.state, entry.is_said_up) = (State::Lost { heartbeat_at }, false);
                 sink.event(Event::UpfDown { upf: entry.address, sessions_kept: true });
                 self.abandon_sessions(peer, sink);
             }
@@ -199,7 +220,7 @@ impl N4 {
     pub(super) fn released(&mut self, now: Instant, peer: PeerIndex, sink: &mut dyn Sink) {
         self.pending.abandon(now, peer, |request| request.purpose != Purpose::Session, |_| {});
         let entry = &mut self.peers[usize::from(peer)];
-        entry.state = State::Idle { at: now + self.config.retry_longest };
+        (entry.state, entry.is_said_up) = (State::Idle { at: now + self.config.retry_longest }, false);
         sink.event(Event::UpfDown { upf: entry.address, sessions_kept: false });
         self.abandon_sessions(peer, sink);
     }
@@ -213,6 +234,10 @@ impl N4 {
         let upf = self.peers[usize::from(peer)].address;
         let now = self.now;
         let timeouts = &mut self.counters.timeouts;
+        for Waiting { seid, key, .. } in self.waiting.extract_if(.., |waiting| waiting.peer == peer) {
+            *timeouts += 1;
+            sink.event(Event::Timeout { upf, seid, key });
+        }
         self.pending.abandon(
             now,
             peer,

@@ -6,7 +6,7 @@ use super::{Config, LogConfig, SubscribersConfig, cluster, home_network, runtime
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{
-    Charging, CoreConfig, DnnConfig, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
+    Charging, CoreConfig, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
 };
 use vireo_node::config::{ApiConfig, DATA_NETWORKS, N2Config, N4Config};
 use vireo_node::crew::Program;
@@ -102,8 +102,38 @@ fn core(file: &File, slices: Vec<SliceConfig>, dnns: Vec<DnnConfig>, problems: &
         security: security(&core.security, problems),
         timers: Timers { t3346: file.overload.back_off.0, ..timers(&core.timers, problems) },
         n4_address: listen.ip(),
+        n4_node: n4_node(file, problems),
         n2_endpoints: endpoints(&file.n2.endpoints, problems),
     }
+}
+
+/// The Node ID towards UPFs. By itself it is the address of the endpoint; where there may be several balancers, which are one
+/// control plane, the name of their SMF set (TS 29.244 5.22.2, TS 23.003 28.12).
+fn n4_node(file: &File, problems: &mut Problems) -> NodeName {
+    let address = NodeName::Address(file.n4.listen.ip());
+    let named = match (file.n4.node_id.as_str(), file.core.plmns.first()) {
+        ("auto", Some(plmn)) if !file.cluster.controller.all().is_empty() => {
+            NodeName::domain(&format!("set1.smfset.5gc.mnc{:0>3}.mcc{}.3gppnetwork.org", plmn.mnc(), plmn.mcc()))
+        }
+        ("auto", _) => Some(address.clone()),
+        (text, _) => match text.parse::<IpAddr>() {
+            Ok(address) => (!address.is_unspecified()).then_some(NodeName::Address(address)),
+            Err(_) => Some(text).filter(|name| is_domain(name)).and_then(NodeName::domain),
+        },
+    };
+    problems.check(
+        named.is_some(),
+        "n4.node-id",
+        "an address, a domain name or \"auto\" is allowed, the same for all balancers and hosts",
+    );
+    named.unwrap_or(address)
+}
+
+fn is_domain(name: &str) -> bool {
+    // the last label of a name is no number: that is an address with a mistake in it
+    let last = name.rsplit('.').next().unwrap_or_default();
+    let known = name.bytes().all(|octet| octet.is_ascii_alphanumeric() || b".-".contains(&octet));
+    known && name.len() <= 253 && !last.bytes().all(|octet| octet.is_ascii_digit())
 }
 
 fn slices(

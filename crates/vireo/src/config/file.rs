@@ -260,17 +260,18 @@ pub(super) enum SctpDriver {
     UserspaceUdp,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct N4 {
     pub(super) listen: SocketAddr,
+    pub(super) node_id: String,
     pub(super) direct: bool,
 }
 
 impl Default for N4 {
     fn default() -> Self {
         let N4Config { listen, direct } = N4Config::default();
-        N4 { listen, direct }
+        N4 { listen, node_id: "auto".to_owned(), direct }
     }
 }
 

@@ -112,6 +112,23 @@ fn what_is_written_is_what_the_parts_are_told() {
 }
 
 #[test]
+fn all_balancers_have_one_node_id() {
+    let node = |text: &str| load(text).expect("right").core.n4_node.id();
+    assert_eq!(node("n4.listen = '192.0.2.9:8805'").address(), Some(Ipv4Addr::new(192, 0, 2, 9).into()));
+    for listen in ["192.0.2.9", "192.0.2.10"] {
+        let several = format!("n4.listen = '{listen}:8805'\ncluster.controller = '192.0.2.1:7770'");
+        assert!(node(&several).is_fqdn("set1.smfset.5gc.mnc070.mcc999.3gppnetwork.org"), "{several}");
+        assert!(node(&format!("{several}\nn4.node-id = 'smf.example.org'")).is_fqdn("smf.example.org"));
+        let address = node(&format!("{several}\nn4.node-id = '192.0.2.7'")).address();
+        assert_eq!(address, Some(Ipv4Addr::new(192, 0, 2, 7).into()));
+    }
+    for wrong in ["192.0.2.300", "smf..org", "0.0.0.0", "a name"] {
+        let text = problem(&format!("n4.node-id = '{wrong}'"));
+        assert!(text.starts_with("n4.node-id: an address, a domain name or \"auto\""), "{wrong}: {text}");
+    }
+}
+
+#[test]
 fn slices_of_the_user_plane_have_workers_of_their_own() {
     let config = load(
         r#"

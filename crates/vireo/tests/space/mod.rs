@@ -1,7 +1,9 @@
 //! Network namespaces for tests, which last as long as a process in them does.
 
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{self, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -58,6 +60,14 @@ impl Space {
         }
         space.run("ip link set lo up");
         Some(space)
+    }
+
+    /// Brings the calling thread inside, and what it starts from then on.
+    #[allow(dead_code, reason = "of a cluster's test alone")]
+    pub(crate) fn enter(&self) {
+        let path = format!("/proc/{}/ns/net", self.holder.0.id());
+        let file = fs::File::open(path).unwrap();
+        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
     }
 
     fn inside(&self, command: &Command) -> Command {

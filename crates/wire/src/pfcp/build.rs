@@ -1,6 +1,9 @@
 use super::TooLong;
 use super::header::{FLAG_SEID, MessageType};
 use super::ie::{self, Element};
+use super::value::FSeid;
+use std::net::IpAddr;
+use std::ops::Range;
 
 const VERSION_1: u8 = 1 << 5;
 /// The octets that the Message Length does not count.
@@ -93,4 +96,36 @@ pub fn set_seid(message: &mut [u8], seid: u64) -> bool {
         field.copy_from_slice(&seid.to_be_bytes());
         true
     })
+}
+
+/// Gives the first F-SEID of an encoded message this address and no other: where the sender takes what its peer has to say
+/// of the session. `false` if there is none, or the message is not sound as far as that.
+pub fn set_f_seid_address(message: &mut Vec<u8>, address: IpAddr) -> bool {
+    let Some(place) = element_of(message, FSeid::ID) else { return false };
+    let Ok(before) = FSeid::decode(&message[place.clone()]) else { return false };
+    let after = FSeid::new(before.seid, address);
+    if after == before {
+        return true;
+    }
+    let mut content = Vec::new();
+    after.encode(&mut content);
+    let Ok(length) = u16::try_from(message.len() - place.len() + content.len() - UNCOUNTED) else { return false };
+    message[2..UNCOUNTED].copy_from_slice(&length.to_be_bytes());
+    message[place.start - 2..place.start].copy_from_slice(&(content.len() as u16).to_be_bytes());
+    message.splice(place, content);
+    true
+}
+
+/// Where the content of a message's first element of this type is.
+fn element_of(message: &[u8], wanted: u16) -> Option<Range<usize>> {
+    let mut at = if message.first()? & FLAG_SEID != 0 { 16 } else { 8 };
+    loop {
+        let (&[t1, t2, l1, l2], rest) = message.get(at..)?.split_first_chunk()?;
+        let (id, length) = (u16::from_be_bytes([t1, t2]), usize::from(u16::from_be_bytes([l1, l2])));
+        rest.get(..length)?;
+        if id == wanted {
+            return Some(at + 4..at + 4 + length);
+        }
+        at += 4 + length;
+    }
 }

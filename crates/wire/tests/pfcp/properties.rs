@@ -4,7 +4,7 @@ use crate::samples;
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_types::Teid;
 use vireo_wire::pfcp::*;
 
@@ -247,8 +247,31 @@ proptest! {
     }
 
     #[test]
+    fn an_f_seid_gets_another_address(
+        node_id in node_id(),
+        cp_f_seid in f_seid(),
+        address in prop_oneof![v4().prop_map(IpAddr::V4), v6().prop_map(IpAddr::V6)],
+    ) {
+        let mut request = SessionEstablishmentRequest::new(node_id, cp_f_seid);
+        request.pdn_type = Some(PdnType::IPV4);
+        let mut octets = Vec::new();
+        request.emit(&mut octets, 0, 1).expect("fits");
+        prop_assert!(set_f_seid_address(&mut octets, address));
+        request.cp_f_seid = FSeid::new(cp_f_seid.seid, address);
+        let mut wanted = Vec::new();
+        request.emit(&mut wanted, 0, 1).expect("fits");
+        prop_assert_eq!(octets, wanted);
+    }
+
+    #[test]
     fn random_octets_are_survived(octets in vec(any::<u8>(), 0..300), kind in 1..60_u8) {
         walk(&octets);
+        let (mut changed, mut after) = (octets.clone(), octets.clone());
+        if !set_f_seid_address(&mut changed, Ipv4Addr::LOCALHOST.into()) {
+            prop_assert_eq!(&changed, &octets);
+        }
+        after.insert(0, 0x21);
+        set_f_seid_address(&mut after, Ipv6Addr::LOCALHOST.into());
         // past the header, so that the elements are reached
         let mut message = vec![0x21, kind, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0];
         message.extend(&octets);

@@ -9,7 +9,9 @@ mod userplane;
 
 use super::*;
 use crate::Identifiers;
-use crate::config::{Charging, CoreConfig, DnnConfig, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig};
+use crate::config::{
+    Charging, CoreConfig, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
+};
 use crate::subscription::DnnSubscription;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_types::{Bucket, Duration, PduSessionType, Tac, Teid, Tmsi};
@@ -59,6 +61,7 @@ pub(crate) fn config() -> CoreConfig {
         timers: Timers::default(),
         upfs: vec![UpfConfig { name: "here".into(), n4: UPF.parse().expect("an address"), dnns: vec![] }],
         n4_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        n4_node: NodeName::Address(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         n2_endpoints: Vec::new(),
     }
 }

@@ -174,6 +174,17 @@ impl Fleet {
         self.map.as_ref().and_then(Map::holder) == Some(self.seat.balancer)
     }
 
+    /// Whether nobody has talked to them before in the cluster's life.
+    pub(crate) fn is_first_map(&self) -> bool {
+        self.map.as_ref().is_none_or(|map| map.is_first())
+    }
+
+    /// Another balancer talks to them from now on, and tells hosts of them.
+    pub(crate) fn forget_upfs(&mut self) {
+        self.upfs.values_mut().for_each(|up| *up = false);
+        self.show_upfs();
+    }
+
     /// Whether there is no other that would.
     pub(crate) fn is_alone(&self) -> bool {
         self.map.as_ref().is_none_or(|map| map.balancers.len() <= 1)

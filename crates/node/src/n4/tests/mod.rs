@@ -4,6 +4,7 @@ mod association;
 mod session;
 mod shell;
 mod strangers;
+mod takeover;
 
 use super::*;
 use std::net::{IpAddr, Ipv4Addr};

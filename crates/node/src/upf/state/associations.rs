@@ -2,7 +2,7 @@
 
 use super::{ASSOCIATIONS, Association, HOSTS, Holder, Plane, Session, Upf};
 use smallvec::SmallVec;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use tracing::{info, warn};
 use vireo_types::Instant;
 use vireo_wire::pfcp::{self, *};
@@ -84,6 +84,30 @@ impl Upf {
         self.responses.forget(|from| association.hosts.contains(&from.ip()));
         self.remove_all(|session| session.node == *node_id, plane);
         Cause::REQUEST_ACCEPTED
+    }
+
+    /// Removes a session without a report.
+    pub(super) fn remove(&mut self, seid: u64, plane: &mut impl Plane) {
+        let Some(session) = self.sessions.remove(&seid) else { return };
+        // when does not matter to peers that are left
+        self.paths.change(&session.peers(), &[], Instant(0));
+        self.slices.leaves(session.worker, seid);
+        session.chosen.into_iter().for_each(|chosen| self.addresses.give_back(chosen));
+        session.lead_away(plane);
+        plane.change(|tables, released| session.records.clone().remove(tables, seid, released));
+    }
+
+    /// The session that a control plane wants to set up anew: it has the addresses, and is known to the control plane by the
+    /// same F-SEID. That names one session (TS 29.244 5.6.2), so the control plane has not heard of this one; hosts of one
+    /// Node ID give out SEIDs together, whatever their addresses.
+    pub(super) fn same(&self, request: &SessionEstablishmentRequest, plane: &mut impl Plane) -> Option<u64> {
+        let addresses = request.create_pdrs.iter().flat_map(|pdr| &pdr.pdi.ue_ip_addresses);
+        let addresses = addresses.flat_map(|ue| [ue.ipv4.map(IpAddr::V4), ue.ipv6.map(IpAddr::V6)]).flatten();
+        let mut there = addresses.filter_map(|address| plane.look(|tables| tables.session_at(address)));
+        there.find(|seid| {
+            let session = self.sessions.get(seid);
+            session.is_some_and(|s| s.node == request.node_id && s.cp.seid == request.cp_f_seid.seid)
+        })
     }
 
     /// Removes these sessions without a report.

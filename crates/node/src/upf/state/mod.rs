@@ -410,11 +410,20 @@ impl Upf {
         if self.sessions.len() >= self.settings.max_sessions {
             return Err(Refused::cause(Cause::NO_RESOURCES));
         }
-        let mut session = Session::new(&request, now.ntp)?;
         let seid = self.next_seid;
-        session.worker = self.slices.choose(&request);
-        session.simple = LeanSlice::any_has(&self.settings.lean, &request);
-        session.install(seid, &self.settings, &mut self.addresses, plane)?;
+        let session = match self.install(seid, &request, now, plane) {
+            // A repeat that is not known as such: another host of the control plane asks again.
+            Err(refused) if refused.error.offending_ie == Some(UeIpAddress::ID) => match self.same(&request, plane) {
+                Some(before) => {
+                    debug!("PFCP from {from}: a session is set up anew");
+                    self.remove(before, plane);
+                    self.install(seid, &request, now, plane)
+                }
+                None => Err(refused),
+            },
+            installed => installed,
+        };
+        let mut session = session?;
         self.next_seid += 1;
         let mut response = SessionEstablishmentResponse::accepted(
             self.settings.address.into(),
@@ -426,6 +435,21 @@ impl Upf {
         self.slices.joins(session.worker, seid);
         self.sessions.insert(seid, Box::new(session));
         Ok(response)
+    }
+
+    /// The session of a request, with its records.
+    fn install(
+        &mut self,
+        seid: u64,
+        request: &SessionEstablishmentRequest,
+        now: Now,
+        plane: &mut impl Plane,
+    ) -> Result<Session, Refused> {
+        let mut session = Session::new(request, now.ntp)?;
+        session.worker = self.slices.choose(request);
+        session.simple = LeanSlice::any_has(&self.settings.lean, request);
+        session.install(seid, &self.settings, &mut self.addresses, plane)?;
+        Ok(session)
     }
 
     /// Notes when a session is to be looked at again.

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use std::net::{IpAddr, SocketAddr};
 use tracing::{debug, info, warn};
 use vireo_datapath::Event;
-use vireo_types::{Duration, Instant};
+use vireo_types::Duration;
 use vireo_wire::gtpu;
 use vireo_wire::pfcp::{self, *};
 
@@ -113,13 +113,7 @@ impl Upf {
         if response.cause == Cause::SESSION_CONTEXT_NOT_FOUND {
             // nobody would ever end it (TS 29.244 6.3.2.4)
             info!("the control plane at {from} does not know a session that it had made: it is removed");
-            if let Some(session) = self.sessions.remove(&seid) {
-                self.paths.change(&session.peers(), &[], Instant(0));
-                self.slices.leaves(session.worker, seid);
-                session.chosen.into_iter().for_each(|chosen| self.addresses.give_back(chosen));
-                session.lead_away(plane);
-                plane.change(|tables, released| session.records.clone().remove(tables, seid, released));
-            }
+            self.remove(seid, plane);
             return;
         }
         let drops = response.flags.is_some_and(|flags| flags.contains(SrRspFlags::DROBU));

@@ -164,7 +164,9 @@ fn a_modification_that_fails_changes_nothing() {
 fn an_address_has_one_session_and_the_upf_its_limit() {
     let mut b = bench();
     b.session();
-    let response = b.establish(&request());
+    let mut other = request();
+    other.cp_f_seid.seid += 1;
+    let response = b.establish(&other);
     assert_eq!((response.cause, response.offending_ie), (Cause::RULE_FAILURE, Some(OffendingIe(UeIpAddress::ID))));
     assert_eq!(b.plane.tables.len(), (1, 1), "the tunnel end is given back");
     let mut nth = |n| {

@@ -50,8 +50,9 @@ impl Control {
     fn new(address: Ipv4Addr, first_sequence: u32) -> Self {
         // One Node ID and one time stamp for both.
         let stamp = RecoveryTimeStamp(1_000);
-        let mut config = n4::Config::new(SMF.into(), vec![(UPF, PORT).into()], stamp, first_sequence);
-        config.shared = true;
+        let upfs = vec![(UPF, PORT).into()];
+        let own = n4::Config::new(address.into(), upfs, stamp, first_sequence);
+        let config = n4::Config { node_id: node(), shared: true, ..own };
         Control { n4: N4::new(config), address: (address, PORT).into(), net: Net::default() }
     }
 
@@ -121,11 +122,11 @@ fn another_endpoint_takes_over_with_all_sessions() {
     first.talk(&mut b, 0);
     assert_eq!(b.upf.sessions(), 2);
 
-    second.n4.hold(b.now.instant, &mut second.net);
+    second.n4.hold(b.now.instant, true, &mut second.net);
     second.talk(&mut b, 9);
     assert_eq!(second.told(), [Told::Up], "nothing is lost");
     assert_eq!(b.upf.sessions(), 2);
-    // It is asked again, under the same name: it is not done twice.
+    // It is asked again, under the same name: there are not two of it, although its F-SEID has another address.
     second.submit(&b, 6, &octets);
     second.talk(&mut b, 9);
     let told = second.told();
@@ -156,7 +157,7 @@ fn a_upf_that_has_restarted_meanwhile_has_lost_its_sessions() {
     let mut b = bench();
     let ([_, mut second], _) = controls(&mut b);
     b.upf = Upf::new(Settings { started: STARTED + 5, ..b.upf.settings.clone() });
-    second.n4.hold(b.now.instant, &mut second.net);
+    second.n4.hold(b.now.instant, true, &mut second.net);
     second.talk(&mut b, 9);
     assert_eq!(second.told(), [Told::Restarted, Told::Up]);
 }
@@ -166,11 +167,63 @@ fn an_endpoint_takes_over_what_it_had_before() {
     let mut b = bench();
     let ([mut first, mut second], session) = controls(&mut b);
     first.n4.let_go(b.now.instant);
-    second.n4.hold(b.now.instant, &mut second.net);
+    second.n4.hold(b.now.instant, true, &mut second.net);
     second.talk(&mut b, 9);
     second.n4.let_go(b.now.instant);
-    first.n4.hold(b.now.instant, &mut first.net);
+    first.n4.hold(b.now.instant, true, &mut first.net);
     first.talk(&mut b, 9);
     assert_eq!((first.told(), b.upf.sessions()), (vec![Told::Up], 1));
     assert_eq!(reported(&mut b, session), first.address);
+}
+
+#[test]
+fn what_is_asked_while_an_endpoint_takes_over_waits_for_that() {
+    let mut b = bench();
+    let ([_, mut second], session) = controls(&mut b);
+    let mut deletion = vec![];
+    (SessionDeletionRequest {}).emit(&mut deletion, session, 0).expect("short");
+    second.n4.hold(b.now.instant, true, &mut second.net);
+    let seid = Seid::new(Ltmsi::new(Bucket::new(7), 8), 1, 5);
+    let upf = (UPF, PORT).into();
+    let submitted = second.n4.submit(b.now.instant, upf, Some(9), seid, &deletion, &mut second.net);
+    assert_eq!(submitted, Ok(Submitted::Waiting));
+    second.talk(&mut b, 9);
+    let told = second.told();
+    assert!(matches!(&told[..], [Told::Up, Told::Delivered(_)]), "{told:?}");
+    assert_eq!(b.upf.sessions(), 0);
+}
+
+#[test]
+fn what_an_endpoint_without_predecessor_sets_up_begins_anew() {
+    let mut b = bench();
+    let ([mut first, mut second], _) = controls(&mut b);
+    first.n4.let_go(b.now.instant);
+    // Of a cluster that began after the end of the other one.
+    let upfs = vec![(UPF, PORT).into()];
+    let own = n4::Config::new(SECOND.into(), upfs, RecoveryTimeStamp(2_000), 7);
+    second.n4 = N4::new(n4::Config { node_id: node(), shared: true, ..own });
+    second.n4.let_go(b.now.instant);
+    second.n4.hold(b.now.instant, false, &mut second.net);
+    second.talk(&mut b, 9);
+    assert_eq!((second.told(), b.upf.sessions()), (vec![Told::Up], 0));
+}
+
+#[test]
+fn a_session_that_is_set_up_once_more_is_one() {
+    let mut b = bench();
+    let (before, teid) = b.session();
+    let response = b.establish(&request());
+    assert_eq!(response.cause, Cause::REQUEST_ACCEPTED, "{response:?}");
+    let (after, _) = established(&response);
+    assert_eq!((b.upf.sessions(), before == after), (1, false));
+    assert_eq!(b.modify(before, &forward(Teid(7))).cause, Cause::SESSION_CONTEXT_NOT_FOUND);
+    assert_eq!(b.modify(after, &forward(Teid(7))).cause, Cause::REQUEST_ACCEPTED);
+    let out = ipv4(UE, Ipv4Addr::new(9, 9, 9, 9), 40);
+    b.uplink(teid, &out);
+    assert_eq!(b.plane.n6.len(), 0, "the tunnel is another");
+    // Another control plane, or one that means another session, does not get the address.
+    let mut other = request();
+    other.cp_f_seid.seid += 1;
+    let refused = b.establish(&other);
+    assert_eq!((refused.cause, b.upf.sessions()), (Cause::RULE_FAILURE, 1));
 }

@@ -1,0 +1,74 @@
+use super::*;
+
+fn shared(config: &mut Config) {
+    config.shared = true;
+}
+
+/// An endpoint that takes over, its setup request sent.
+fn taking_over() -> Bench {
+    let mut bench = Bench::new(shared);
+    bench.n4.let_go(bench.now);
+    bench.pass(SECOND);
+    assert_eq!((bench.sent().len(), bench.seen()), (0, vec![]), "it says nothing until it is its turn");
+    bench.n4.hold(bench.now, true, &mut bench.net);
+    bench
+}
+
+#[test]
+fn what_waits_for_an_association_that_is_not_to_be_had_is_given_up() {
+    let mut bench = taking_over();
+    let setup = bench.sent_one();
+    let request = AssociationSetupRequest::parse(&view(&setup)).expect("sound");
+    assert!(request.session_retention.is_some());
+    assert_eq!(bench.submit(Some(5), seid(1), &deletion()), Ok(Submitted::Waiting));
+    bench.pass(Duration::from_millis(4_000));
+    bench.tick();
+    // What the endpoint before had said of the UPF holds no longer.
+    let seen = [Seen::Failed(None), Seen::Down { sessions_kept: true }, Seen::Timeout(seid(1), Some(5))];
+    assert_eq!(bench.seen(), seen);
+    assert_eq!(bench.submit(Some(6), seid(2), &deletion()), Err(SubmitError::NoAssociation(UPF)));
+    bench.pass(Duration::from_secs(10));
+    let seen = bench.seen();
+    assert!(!seen.contains(&Seen::Down { sessions_kept: true }), "said once: {seen:?}");
+}
+
+#[test]
+fn who_lets_go_says_nothing_of_what_has_waited() {
+    let mut bench = taking_over();
+    bench.sent();
+    bench.submit(Some(5), seid(1), &deletion()).expect("it waits");
+    bench.n4.let_go(bench.now);
+    bench.pass(Duration::from_secs(30));
+    assert_eq!((bench.sent().len(), bench.seen(), bench.n4.counters().outstanding), (0, vec![], 0));
+    let heartbeat = node(&HeartbeatRequest { recovery_time_stamp: STARTED }, 4);
+    bench.receive(&heartbeat);
+    assert_eq!(bench.sent_kinds(), [MessageType::HEARTBEAT_RESPONSE], "it is there");
+}
+
+#[test]
+fn a_number_that_follows_from_a_name_is_not_that_of_another_request() {
+    let mut bench = Bench::associated_with(shared);
+    bench.submit(Some(5), seid(1), &deletion()).expect("sent");
+    let number = view(&bench.sent_one()).sequence();
+    bench.receive(&deletion_response(Cause::REQUEST_ACCEPTED, seid(1).0, number));
+    // The next one of the endpoint's own would be the same.
+    bench.n4.peers[0] = Peer::new(UPF, number, SECOND);
+    bench.n4.peers[0].state = State::Up { since: bench.now, heartbeat_at: None, release_at: None };
+    bench.submit(None, seid(2), &deletion()).expect("sent");
+    assert_eq!(view(&bench.sent_one()).sequence(), (number + 1) & 0x00ff_ffff);
+    // By the same name it is the same request.
+    bench.submit(Some(5), seid(1), &deletion()).expect("sent");
+    assert_eq!(view(&bench.sent_one()).sequence(), number);
+}
+
+#[test]
+fn a_session_is_reported_to_the_endpoint_that_sets_it_up() {
+    let mut bench = Bench::associated_with(shared);
+    let elsewhere = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 99));
+    let mut octets = Vec::new();
+    let request = SessionEstablishmentRequest::new(CP.into(), FSeid::new(seid(1).0, elsewhere));
+    request.emit(&mut octets, 0, 0).expect("fits");
+    bench.submit(Some(1), seid(1), &octets).expect("sent");
+    let sent = bench.sent_one();
+    assert_eq!(view(&sent).need::<FSeid>(), Ok(FSeid::new(seid(1).0, CP)));
+}
