@@ -319,8 +319,8 @@ fn findings(rounds: &[[Seen; Way::ALL.len()]], users: u32, processors: usize) ->
             ),
             "Sessions are set up one after the other meanwhile, by the same control plane and the UPF's one N4 thread. Both \
              ask for short turns of the processors. Where they are placed, the second slice's packets keep their processor \
-             busy, flood or no flood. Where they are not, they find the first one nearly idle before the flood and all \
-             processors busy during it: what they wait for then is the kernel, which handles a batch of packets to its end."
+             busy, flood or no flood. Where they are not, they have got used to the first one, nearly idle before the flood, and \
+             wait there behind the flooded slice's worker and the flood itself, in soft interrupts as much as outside of them."
                 .into(),
         ],
         broken: None,
