@@ -238,7 +238,10 @@ impl Link {
             self.asked.untold();
             // A connection that is there: one that is made says by which map it comes.
             self.tell_holder(&ToBalancer::Map(map.clone()));
-            self.ask_again();
+            let count = self.ask_again();
+            if count > 0 {
+                tracing::warn!(count, "PFCP requests that another balancer had not answered are asked again");
+            }
         }
         self.maps.push_back(map);
         self.connect(now);
@@ -246,19 +249,11 @@ impl Link {
         Ok(())
     }
 
-    /// Asks whoever holds N4 now what is not answered.
-    fn ask_again(&mut self) {
+    /// Asks whoever holds N4 now what is not answered, if there is a connection; how much.
+    fn ask_again(&mut self) -> usize {
         let way = self.holder.and_then(|holder| self.balancers.get_mut(&holder));
-        if let Some(stream) = way.and_then(|way| way.stream.as_mut()) {
-            let mut count = 0;
-            for request in self.asked.again() {
-                stream.put(&request);
-                count += 1;
-            }
-            if count > 0 {
-                tracing::warn!(count, "PFCP requests that another balancer had not answered are asked again");
-            }
-        }
+        let Some(stream) = way.and_then(|way| way.stream.as_mut()) else { return 0 };
+        self.asked.again().map(|request| stream.put(&request)).count()
     }
 
     /// Connects to balancers where there is no connection.
