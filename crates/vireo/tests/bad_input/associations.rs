@@ -77,6 +77,8 @@ fn ng_setup_on_one_association_ends_the_others() {
     let mut second = further(&core, 9);
     let mut device = Device::new(1);
     device.register(&mut first);
+    // Its last message is there: associations do not wait for each other.
+    device.assert_served(&mut first, "where it has registered");
     device.assert_served(&mut second, "by the other association");
     // The gNB has restarted: it knows nobody.
     second.send(0, &messages::ng_setup(9));
