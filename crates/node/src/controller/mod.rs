@@ -273,7 +273,9 @@ fn objectives(slices: &[SliceRuntime]) -> Vec<f32> {
 /// Whether a procedure that began now at a host would be late: `(Q / C + 1) T_t` of a pool is beyond its objective (seed 1,
 /// Algorithm 1).
 fn is_late(pools: &[PoolLoad], objectives: &[f32]) -> bool {
-    let late = |(load, objective): (&PoolLoad, &f32)| (load.backlog + 1.0) * load.time_us > *objective;
+    // A pool that no NF works in has nothing to do.
+    let works = |load: &PoolLoad| load.share > 0.0;
+    let late = |(load, objective): (&PoolLoad, &f32)| works(load) && (load.backlog + 1.0) * load.time_us > *objective;
     pools.iter().zip(objectives).any(late)
 }
 
@@ -673,5 +675,20 @@ impl<'a> Shell<'a> {
             }
         }
         over.into_iter().for_each(|(token, error)| self.lose(token, &error));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_has_too_much_to_do_is_late_and_whoever_has_nothing_is_not() {
+        let pool = |backlog, share| PoolLoad { backlog, share, time_us: 100.0 };
+        let objectives = objectives(&[]);
+        assert_eq!(objectives.len(), NF_KINDS);
+        let slo = objectives[0];
+        assert!(!is_late(&[pool(1e9, 0.0), pool(3.0, 0.5)], &objectives), "nobody works in the first");
+        assert!(is_late(&[pool(0.0, 1.0), pool(slo / 100.0, 0.5)], &objectives));
     }
 }
