@@ -6,7 +6,8 @@
 //! that their replicas are up to date in that very epoch ([`CatchUp`]), the map is [switched](BucketMap::switch): a bucket
 //! with another primary keeps the old one as the first replica, which hands over (it ends what it has begun, lets the
 //! effects go, and says so to the new one) and is dropped, if it is to be, by one more such round. Both are repeated until
-//! neither changes anything.
+//! neither changes anything. So many buckets at once get another primary as one may say: while a bucket is handed over, what
+//! its UEs want waits, and a host that gave all away at once would keep all waiting.
 //!
 //! Buckets are dealt to slice 0 and the slices in turn. Those of one turn, one of each, are a *column*, and have the same
 //! hosts for ever: a UE gets a number of its home slice within its column, and so is never torn apart by the numbers that it
@@ -53,9 +54,21 @@ impl BucketMap {
     }
 
     /// The next epoch's map by which buckets are where they are to be by `parts`, as far as copies are there: only when
-    /// every owner has said so of this epoch. `None` if they are.
-    pub fn switch(&self, parts: &[SlicePart]) -> Option<Self> {
-        self.unless_same(self.with(parts, switched))
+    /// every owner has said so of this epoch. At most `at_once` of them get another primary by it, but one column at the
+    /// least. `None` if all are where they are to be.
+    pub fn switch(&self, parts: &[SlicePart], at_once: usize) -> Option<Self> {
+        let mut next = self.with(parts, switched);
+        let (slices, mut switched) = (parts.len().max(1), 0);
+        // Columns stay together.
+        for (column, before) in next.owners.chunks_mut(slices).zip(self.owners.chunks(slices)) {
+            let others = column.iter().zip(before).filter(|(new, old)| new.primary() != old.primary()).count();
+            if others > 0 && switched > 0 && switched + others > at_once {
+                column.copy_from_slice(before);
+            } else {
+                switched += others;
+            }
+        }
+        self.unless_same(next)
     }
 
     fn unless_same(&self, next: Self) -> Option<Self> {
@@ -264,11 +277,16 @@ mod tests {
 
         /// Moves until all is where it is to be; in how many epochs.
         fn settle(&mut self) -> u64 {
+            self.settle_by(BUCKETS)
+        }
+
+        /// The same with so many buckets at once.
+        fn settle_by(&mut self, at_once: usize) -> u64 {
             let first = self.map.epoch();
-            while let Some(next) = self.map.prepare(&self.parts).or_else(|| self.map.switch(&self.parts)) {
+            while let Some(next) = self.step(at_once) {
                 self.adopt(next, None);
                 self.catch_up();
-                assert!(self.map.epoch() < first + 10, "it comes to an end");
+                assert!(self.map.epoch() < first + 100, "it comes to an end");
             }
             for (bucket, wanted) in buckets().zip(placed(&self.parts)) {
                 let owners = self.map.owners(bucket);
@@ -276,6 +294,10 @@ mod tests {
                 assert_eq!(owners.all().collect::<BTreeSet<_>>(), wanted.all().collect());
             }
             self.map.epoch() - first
+        }
+
+        fn step(&self, at_once: usize) -> Option<BucketMap> {
+            self.map.prepare(&self.parts).or_else(|| self.map.switch(&self.parts, at_once))
         }
     }
 
@@ -297,12 +319,36 @@ mod tests {
             assert!(world.settle() <= 4);
             assert!(!world.map.has(HostId(1)) && world.map.has(HostId(3)));
             world.parts.iter_mut().for_each(|part| part.hosts.iter_mut().for_each(|host| host.weight = 0.0));
-            assert_eq!(
-                world.map.prepare(&world.parts).or(world.map.switch(&world.parts)),
-                None,
-                "there is nobody to go to"
-            );
+            assert_eq!(world.step(BUCKETS), None, "there is nobody to go to");
         }
+    }
+
+    #[test]
+    fn no_more_buckets_than_may_go_at_once_and_columns_whole() {
+        let mut world = World::new(vec![part(1.0, 1, &[0, 1, 2]); 3]);
+        world.parts = vec![part(1.0, 1, &[0, 1, 2, 3]); 3];
+        let (mut steps, mut epochs) = (Vec::new(), 0);
+        while let Some(next) = world.step(300) {
+            let gone = |b: &Bucket| world.map.owners(*b).primary() != next.owners(*b).primary();
+            steps.extend(Some(buckets().filter(gone).count()).filter(|count| *count > 0));
+            for (bucket, home) in buckets().filter_map(|b| Some((b, in_column(b, 1, 3)?))) {
+                assert_eq!(gone(&bucket), gone(&home), "a column is torn apart");
+            }
+            world.adopt(next, None);
+            world.catch_up();
+            epochs += 1;
+            assert!(epochs < 100, "it comes to an end");
+        }
+        assert!(steps.len() > 2 && steps.iter().all(|count| *count <= 300), "{steps:?}");
+        assert!((700..1400).contains(&steps.iter().sum::<usize>()), "{steps:?}");
+        world.parts.iter_mut().for_each(|part| part.hosts[1].weight = 0.0);
+        let prepared = world.map.prepare(&world.parts).expect("others get copies first");
+        world.adopt(prepared, None);
+        world.catch_up();
+        let next = world.map.switch(&world.parts, 1).expect("a column at a time is the least");
+        assert_eq!(buckets().filter(|b| world.map.owners(*b).primary() != next.owners(*b).primary()).count(), 3);
+        world.settle_by(512);
+        assert!(!world.map.has(HostId(1)));
     }
 
     #[test]
@@ -312,7 +358,7 @@ mod tests {
             let mut world = World::new(vec![part(1.0, 1, &[0, 1, 2]); 2]);
             world.parts = vec![part(1.0, 1, &[0, 1, 2, 3]); 2];
             for _ in 0..steps {
-                let next = world.map.prepare(&world.parts).or_else(|| world.map.switch(&world.parts));
+                let next = world.step(BUCKETS);
                 world.adopt(next.expect("a join takes two epochs"), None);
                 world.catch_up();
             }

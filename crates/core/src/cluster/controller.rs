@@ -22,6 +22,9 @@ pub struct Settings {
     pub replicas: Vec<usize>,
     /// Whether UEs can go from hosts that live to others: not where their contexts are in no host's shared memory.
     pub moves: bool,
+    /// Buckets that go from hosts that live to others at once, of all [`crate::balance::map::BUCKETS`]: the next ones follow
+    /// when all owners have what they were given.
+    pub at_once: usize,
     /// How many hosts work; `None`: all that are joined.
     pub scaling: Option<Scaling>,
     /// How long a member may say nothing.
@@ -657,7 +660,10 @@ impl Controller {
             Some(_) if self.settled || !self.catch_up.is_over() => return,
             Some(_) if !self.settings.moves => None,
             // A step further towards where buckets are to be: all have the copies that the last one wants.
-            Some(map) => map.buckets.prepare(&parts).or_else(|| map.buckets.switch(&parts)),
+            Some(map) => {
+                let switch = || map.buckets.switch(&parts, self.settings.at_once);
+                map.buckets.prepare(&parts).or_else(switch)
+            }
         };
         match buckets {
             Some(buckets) => self.next = Some(Map { hosts, buckets, balancers, joined: self.joined, leaving }),

@@ -12,6 +12,7 @@ fn settings(hosts: usize) -> Settings {
         most_hosts: 16,
         replicas: vec![1, 1],
         moves: true,
+        at_once: 4096,
         scaling: None,
         silence: Duration::from_millis(200),
         patience: Duration::from_secs(1),
@@ -356,6 +357,35 @@ fn a_host_that_is_drained_leaves_when_others_have_all_and_one_that_joins_gets_it
     (0..8).for_each(|_| caught_up(&mut bench));
     assert_eq!((bench.hosts(), bench.controller.take_left()), (vec![1, 2], vec![HostId(0)]));
     assert_eq!(owned(&bench, 1) + owned(&bench, 2), usize::from(Bucket::COUNT));
+}
+
+#[test]
+fn buckets_go_from_living_hosts_a_part_at_a_time() {
+    let now = Instant(5_000 * MS);
+    let mut bench = Bench::of(Controller::new(Settings { at_once: 512, ..settings(2) }, SECRETS, now), now);
+    bench.pass(700);
+    (0..2).for_each(|n| assert_eq!(bench.host(n), HostId(n)));
+    bench.balancer(100);
+    bench.pass(50);
+    bench.host(2);
+    bench.pass(100);
+    let (mut owned, mut most) = (0, 0);
+    for _ in 0..8 {
+        let (epoch, pairs) = (bench.epoch(), bench.map().buckets.pairs().collect::<BTreeSet<_>>());
+        let last = pairs.len() - 1;
+        for (n, (owner, replica)) in pairs.into_iter().enumerate() {
+            if n == last {
+                bench.pass(200);
+                assert_eq!(bench.epoch(), epoch, "the next ones wait until all are where they were to go");
+            }
+            bench.controller.caught_up(owner, epoch, replica);
+        }
+        bench.pass(50);
+        let owners = (0..Bucket::COUNT).map(|bucket| bench.map().buckets.owners(Bucket::new(bucket)));
+        let before = std::mem::replace(&mut owned, owners.filter(|o| o.primary() == Some(HostId(2))).count());
+        most = most.max(owned - before);
+    }
+    assert!((800..2000).contains(&owned) && most <= 512 && most > 256, "{owned} buckets, {most} at once");
 }
 
 #[test]

@@ -32,6 +32,8 @@ pub struct ClusterConfig {
     pub replication: ReplicationConfig,
     /// Whether contexts are in hosts' shared memory, from which living hosts hand them over to each other.
     pub moves: bool,
+    /// Buckets, of the 4,096, that go from living hosts to others at once.
+    pub at_once: u16,
     /// How many hosts work; `None`: all that have joined.
     pub scaling: Option<ScalingConfig>,
 }
@@ -52,6 +54,7 @@ impl Default for ClusterConfig {
             inter: Policy::SkewedCh,
             replication: ReplicationConfig::default(),
             moves: true,
+            at_once: 512,
             scaling: None,
         }
     }

@@ -380,7 +380,7 @@ mod tests {
         let first = BucketMap::first(&parts(&[A, OWN]));
         let mut alone = parts(&[A, OWN]);
         alone[0].hosts[0].weight = 0.0;
-        let second = first.switch(&alone).unwrap();
+        let second = first.switch(&alone, 4096).unwrap();
         let theirs = (0..Bucket::COUNT).map(Bucket::new).find(|b| first.owners(*b).primary() == Some(A)).unwrap();
         assert_eq!(second.owners(theirs).primary(), Some(OWN));
         (first, second, theirs)

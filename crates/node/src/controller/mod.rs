@@ -192,6 +192,7 @@ impl Setup {
             most_hosts: config.address_parts,
             replicas: vec![replicas; slices.len() + 1],
             moves: config.moves,
+            at_once: config.at_once.into(),
             scaling: config.scaling.as_ref().map(|scaling| scaling.hosts),
             silence,
             patience: vireo_types::Duration(silence.0 * u64::from(crate::cluster::PATIENCE)),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use vireo_core::balance::steer::Policy;
 use vireo_core::cluster::Scaling;
 use vireo_node::cluster::{Ack, ClusterConfig, Mode, ReplicationConfig, ScalingConfig};
+use vireo_types::Bucket;
 
 /// Hosts that may join in a balancer's life.
 const PARTS: std::ops::RangeInclusive<u16> = 1..=256;
@@ -60,6 +61,8 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
     // What hosts and balancer remember of what a dead host did reaches back further.
     let silence = heartbeat.saturating_mul(cluster.misses) <= SILENCE;
     problems.check(silence, "cluster.misses", format_args!("with cluster.heartbeat at most {SILENCE:?} is allowed"));
+    let at_once = 1..=Bucket::COUNT;
+    problems.check(at_once.contains(&cluster.moves_at_once), "cluster.moves-at-once", "1 to 4096 is allowed");
     ClusterConfig {
         controllers,
         etcd: etcd.clone(),
@@ -73,6 +76,7 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
         inter: inter(&file.steering, problems),
         replication: replication(file, problems),
         moves: file.state.location == file::Location::Shm,
+        at_once: cluster.moves_at_once,
         scaling: scaling(file, problems),
     }
 }

@@ -504,6 +504,7 @@ pub(super) struct Cluster {
     pub(super) heartbeat: Span,
     pub(super) misses: u32,
     pub(super) report: Span,
+    pub(super) moves_at_once: u16,
 }
 
 impl Default for Cluster {
@@ -519,6 +520,7 @@ impl Default for Cluster {
             heartbeat: Span(c.heartbeat.into()),
             misses: c.misses,
             report: Span(c.report.into()),
+            moves_at_once: c.at_once,
         }
     }
 }

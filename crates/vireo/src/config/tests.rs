@@ -348,6 +348,7 @@ fn what_is_not_implemented_is_refused_by_name() {
         ("scaling.least = 1\nscaling.low = 0.8", "scaling.high: above scaling.low to 1 is allowed"),
         ("scaling.least = 1\nstate.location = 'memory'", "scaling.least: hosts whose contexts are not in shared"),
         ("cluster.misses = 1", "cluster.misses: 2 to 100 is allowed"),
+        ("cluster.moves-at-once = 0", "cluster.moves-at-once: 1 to 4096 is allowed"),
         ("cluster.heartbeat = '1ms'", "cluster.heartbeat: 5ms to 10000ms is allowed"),
         ("slice.a = { snssai = { sst = 1 }, replicas = 0 }", "slice.a.replicas: not implemented in this release"),
         (
