@@ -94,7 +94,8 @@ pub enum Retry {
     /// starts again; after five attempts the procedure has failed.
     Standard,
     /// It starts again after `retry` and again, and when `reattach` has passed it takes itself for lost and registers
-    /// anew, as the UEs of the stateful baseline do in the paper.
+    /// anew, as the UEs of the stateful baseline do in the paper. A registration that is under way it does not begin anew but
+    /// by T3510.
     After {
         /// From a request to its repetition.
         retry: Duration,

@@ -27,14 +27,14 @@ const GNB: Duration = Duration::from_secs(5);
 
 impl Worker<'_> {
     /// How long an answer to a step is waited for.
-    pub(super) fn patience(&self, step: Step) -> Duration {
+    pub(super) fn patience(&self, owner: u32, step: Step) -> Duration {
         if self.steady.is_none() {
             return self.options.timeout;
         }
         match self.options.retry {
             Retry::Never => self.options.timeout,
-            Retry::After { retry, .. } => retry,
-            Retry::Standard => match step {
+            Retry::After { retry, .. } if !self.begins(owner, step) => retry,
+            Retry::After { .. } | Retry::Standard => match step {
                 Step::Register(_) => T3510,
                 Step::Service | Step::Connect => T3517,
                 Step::Deregister | Step::SwitchOff | Step::Leave => T3521,
@@ -43,6 +43,14 @@ impl Worker<'_> {
                 _ => GNB,
             },
         }
+    }
+
+    /// Whether the UE registers, or has registered just now and sets its session up. It does not begin that anew while it is
+    /// under way but by T3510 and T3580, however slow the core is: it would be the more work for it the slower it is.
+    fn begins(&self, owner: u32, step: Step) -> bool {
+        let slot = &self.slots[owner as usize];
+        let comes = slot.activity.is_none() || slot.fate == Fate::Lost;
+        matches!(step, Step::Register(_)) || comes && matches!(step, Step::Establish { .. })
     }
 
     /// The current step of a steady load had no answer in time.
@@ -101,7 +109,7 @@ impl Worker<'_> {
                 self.stats.reason(what);
                 let slot = &mut self.slots[owner as usize];
                 slot.sequence = slot.sequence.wrapping_add(1);
-                let (sequence, patience) = (slot.sequence, self.patience(Step::Register(Registration::Initial)));
+                let (sequence, patience) = (slot.sequence, self.patience(owner, Step::Register(Registration::Initial)));
                 self.timers.set(self.now_us + patience.as_micros() as u64, owner, sequence, Kind::Guard);
             }
             (Some(_), Fate::Lost) => self.give_up(owner, what),

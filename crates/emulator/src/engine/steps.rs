@@ -51,7 +51,7 @@ impl Worker<'_> {
                 // who rests waits for nobody
                 if !matches!(step, Step::Rest | Step::Dwell | Step::Breathe) {
                     let slot = &self.slots[owner as usize];
-                    let deadline = self.now_us + self.patience(step).as_micros() as u64;
+                    let deadline = self.now_us + self.patience(owner, step).as_micros() as u64;
                     self.timers.set(deadline, owner, slot.sequence, Kind::Guard);
                 }
                 return;
@@ -351,7 +351,7 @@ impl Worker<'_> {
             Some(Step::XnHandover | Step::N2Handover) => "handover",
             _ => "step",
         };
-        let patience = self.step(owner).map_or(self.options.timeout, |step| self.patience(step));
+        let patience = self.step(owner).map_or(self.options.timeout, |step| self.patience(owner, step));
         let what = format!("{what} not done within {patience:?}");
         if self.steady.is_some() { self.on_unanswered(owner, what) } else { self.fail(owner, what) }
     }

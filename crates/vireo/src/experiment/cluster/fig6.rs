@@ -1,6 +1,6 @@
 //! MMLite figure 6: what hosts get done as more and more is asked of them.
 
-use super::{COLD_ONE, HOT_ONE, NO_COPIES, PATIENCE, WINDOW, capped, saturation, stateful};
+use super::{COLD_ONE, HOT_ONE, NO_COPIES, PATIENCE, capped, saturation, stateful};
 use crate::cli::Failure;
 use crate::experiment::session::{Findings, Session, Variant, each};
 use crate::experiment::steady::{Outcome, Steady};
@@ -35,7 +35,7 @@ fn load(session: &Session, rate: f64, seconds: f64) -> Steady {
         interval: Duration::from_millis(100),
         faults: Vec::new(),
         processors: Vec::new(),
-        more: PATIENCE.into_iter().chain(WINDOW).chain(DRAIN).map(str::to_owned).collect(),
+        more: PATIENCE.into_iter().chain(DRAIN).map(str::to_owned).collect(),
         beside: None,
     }
 }

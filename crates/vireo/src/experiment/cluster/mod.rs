@@ -22,8 +22,6 @@ const HOST_PART: f64 = 0.25;
 const REPLICAS: usize = 2;
 /// UEs repeat a request after 1 s, and register anew after 5 s.
 const PATIENCE: [&str; 4] = ["--retry", "1s", "--reattach", "5s"];
-/// UEs that register at once before the load begins: few, so that none is so slow that it begins again.
-const WINDOW: [&str; 2] = ["--window", "20"];
 /// How long a host is stopped or cut off: its UEs are others' by then.
 const AWAY_S: f64 = 1.0;
 /// The worst latency is that of procedures that were due within so many seconds after the fault, however late they ended.
@@ -94,7 +92,7 @@ fn service_requests(session: &Session, rate: f64, seconds: f64) -> Steady {
         interval: Duration::from_millis(100),
         faults: Vec::new(),
         processors: Vec::new(),
-        more: PATIENCE.into_iter().chain(WINDOW).map(str::to_owned).collect(),
+        more: PATIENCE.map(str::to_owned).to_vec(),
         beside: None,
     }
 }
