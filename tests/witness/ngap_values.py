@@ -181,6 +181,9 @@ def node_messages():
         ("AMF-TNLAssociationToAddList", [
             {"aMF-TNLAssociationAddress": a, "tNLAssociationUsage": "both", "tNLAddressWeightFactor": 128}
             for a in (address, address_6)]))
+    yield "AMFConfigurationUpdate-gone", initiating(
+        "AMFConfigurationUpdate",
+        ("AMF-TNLAssociationToRemoveList", [{"aMF-TNLAssociationAddress": a} for a in (address, address_6)]))
     unreachable = ("transport", "transport-resource-unavailable")
     yield "AMFConfigurationUpdateAcknowledge-failed", successful(
         "AMFConfigurationUpdateAcknowledge",

@@ -13,5 +13,6 @@ pub mod host;
 pub mod metrics;
 pub mod n4;
 pub mod nf;
+mod punctual;
 pub mod udp;
 pub mod upf;

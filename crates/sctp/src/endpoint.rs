@@ -17,6 +17,10 @@ pub enum Event<'a> {
     /// The association is gone, by shutdown, abort, loss or a connect that failed. It comes exactly once for every
     /// identifier that [`Endpoint::connect`] or [`Event::Up`] gave, whichever side ended it, and is the last of it.
     Down { assoc: AssocId, reason: &'static str },
+    /// A message that was given to [`Endpoint::send`] and that the peer has not acknowledged: the association ends, and
+    /// [`Event::Down`] follows. The peer may have it all the same. Nothing is told of messages that take more than one
+    /// packet, and by the kernel's driver, whose socket of the association is closed by then.
+    Unacknowledged { assoc: AssocId, stream: u16, ppid: u32, data: &'a [u8] },
     /// One whole user message.
     Message { assoc: AssocId, stream: u16, ppid: u32, data: &'a [u8] },
     /// After [`SendError::Full`]: the association takes messages again.

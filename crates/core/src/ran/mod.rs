@@ -6,7 +6,7 @@
 
 mod setup;
 
-pub use setup::{add_associations, named};
+pub use setup::{add_associations, named, remove_associations};
 
 use crate::config::CoreConfig;
 use crate::n2::{Cause, Fault};
@@ -249,6 +249,7 @@ mod tests {
     fn messages_about_associations_have_the_octets_of_an_independent_encoder() {
         let addresses = ["127.0.0.5", "2001:db8::5"].map(|address| address.parse().expect("an address"));
         assert_eq!(add_associations(&addresses), golden("AMFConfigurationUpdate-associations"));
+        assert_eq!(remove_associations(&addresses), golden("AMFConfigurationUpdate-gone"));
         let refused = setup::unknown_node().answer.expect("an answer");
         assert_eq!(refused, golden("RANConfigurationUpdateFailure-no-node"));
     }

@@ -166,13 +166,9 @@ pub(super) fn unknown_node() -> Outcome {
 /// (9.2.6.7). NGAP's port is always 38412 (TS 38.412 clause 7).
 pub fn add_associations(addresses: &[IpAddr]) -> Vec<u8> {
     let item = |address: &IpAddr| {
-        let address = match address {
-            IpAddr::V4(v4) => TransportLayerAddress(v4.octets().into()),
-            IpAddr::V6(v6) => TransportLayerAddress(v6.octets().into()),
-        };
-        let address = CPTransportLayerInformation::endpointIPAddress(address);
         // None is better than another.
-        AMFTNLAssociationToAddItem::new(address, Some(TNLAssociationUsage::both), TNLAddressWeightFactor(128), None)
+        let (usage, weight) = (TNLAssociationUsage::both, TNLAddressWeightFactor(128));
+        AMFTNLAssociationToAddItem::new(endpoint(*address), Some(usage), weight, None)
     };
     let list = AMFTNLAssociationToAddList(addresses.iter().take(32).map(item).collect());
     n2::encode(build_ngap!(
@@ -181,6 +177,26 @@ pub fn add_associations(addresses: &[IpAddr]) -> Vec<u8> {
         AMFConfigurationUpdate,
         AMF_TNLAssociationToAddList(list),
     ))
+}
+
+/// AMF CONFIGURATION UPDATE that has a node give up its associations with these addresses (8.7.3.2): nobody is there any more,
+/// which by itself the node may find out much later.
+pub fn remove_associations(addresses: &[IpAddr]) -> Vec<u8> {
+    let item = |address: &IpAddr| AMFTNLAssociationToRemoveItem::new(endpoint(*address), None);
+    let list = AMFTNLAssociationToRemoveList(addresses.iter().take(32).map(item).collect());
+    n2::encode(build_ngap!(
+        InitiatingMessage,
+        AMFConfigurationUpdate,
+        AMFConfigurationUpdate,
+        AMF_TNLAssociationToRemoveList(list),
+    ))
+}
+
+fn endpoint(address: IpAddr) -> CPTransportLayerInformation<'static> {
+    CPTransportLayerInformation::endpointIPAddress(match address {
+        IpAddr::V4(v4) => TransportLayerAddress(v4.octets().into()),
+        IpAddr::V6(v6) => TransportLayerAddress(v6.octets().into()),
+    })
 }
 
 /// AMF CONFIGURATION UPDATE ACKNOWLEDGE. Lists that do not decode say nothing (criticality ignore).

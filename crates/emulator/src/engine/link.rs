@@ -1,13 +1,19 @@
 //! One gNB with its associations: what is to be sent waits here while an association takes nothing.
 
-use crate::gnb::{Gnb, NgState, Outbox, PPID, SendError as GnbError};
+use crate::gnb::{Gnb, NgState, Outbox, PPID, SendError as GnbError, Way};
+use rustc_hash::{FxHashSet, FxHasher};
 use std::collections::VecDeque;
+use std::hash::Hasher;
 use std::net::{IpAddr, SocketAddr};
 use vireo_sctp::{Endpoint, SendError};
 use vireo_types::AssocId;
 
 /// How much may wait for an association that takes nothing: beyond it the core is dead or far too slow.
 const BACKLOG: usize = 100_000;
+/// How long after the loss of an association the AMF may say again what it has said by that one.
+const REPEATED_US: u64 = 5_000_000;
+/// Messages of the AMF that are remembered, to know repeats of them: more than come in the moment in which a balancer dies.
+const HEARD: usize = 1024;
 
 /// One association of a gNB.
 #[derive(Debug, Default)]
@@ -41,6 +47,17 @@ pub(super) struct Link {
     pub(super) outbox: Outbox,
     /// The addresses that the AMF wants an association with, until it is clear whether there is one with each.
     wanted: Vec<IpAddr>,
+    /// Associations whose other ends the AMF says are gone.
+    pub(super) removed: Vec<u8>,
+    /// What was meant for an association that is gone and has perhaps not come to the AMF, with its stream. It goes by
+    /// another: the AMF knows by NAS COUNTs and UE NGAP IDs what it has heard before.
+    again: Vec<(u16, Vec<u8>)>,
+    /// What was heard by each association lately, as hashes, and what was heard by one that is gone: hosts of the AMF that do
+    /// not know whether a balancer has sent something have another one send it, octet for octet.
+    heard: Vec<(u8, u64)>,
+    at: usize,
+    repeats: FxHashSet<u64>,
+    repeats_until_us: u64,
     /// Why an association went down last.
     pub(super) trouble: Option<String>,
     /// Why the core refused NG SETUP.
@@ -56,8 +73,21 @@ impl Link {
             _ => cores.get((number as usize + by as usize) % cores.len().max(1)).copied(),
         };
         let ties = (0..associations.max(1)).map(|by| Tie { core: core(by), ..Tie::default() }).collect();
-        let (outbox, wanted) = (Outbox::default(), Vec::new());
-        Link { gnb, number, ties, outbox, wanted, trouble: None, refused: None }
+        Link {
+            gnb,
+            number,
+            ties,
+            outbox: Outbox::default(),
+            wanted: Vec::new(),
+            removed: Vec::new(),
+            again: Vec::new(),
+            heard: Vec::new(),
+            at: 0,
+            repeats: FxHashSet::default(),
+            repeats_until_us: 0,
+            trouble: None,
+            refused: None,
+        }
     }
 
     /// The address of the first association.
@@ -76,13 +106,78 @@ impl Link {
     }
 
     /// An association is gone. Whether the gNB goes on with another.
-    pub(super) fn lost(&mut self, by: u8) -> bool {
+    pub(super) fn lost(&mut self, by: u8, now_us: u64) -> bool {
+        let unsent = std::mem::take(&mut self.ties[usize::from(by)].backlog);
         self.ties[usize::from(by)].reset();
         let goes_on = self.gnb.detach(by);
-        if !goes_on {
+        if goes_on {
+            unsent.into_iter().for_each(|(stream, pdu)| self.unacknowledged(stream, &pdu));
+            self.repeats = self.heard.iter().filter(|(of, _)| *of == by).map(|(_, hash)| *hash).collect();
+            self.repeats_until_us = now_us + REPEATED_US;
+            self.heard.clear();
+            self.at = 0;
+        } else {
             self.outbox.clear();
+            self.again.clear();
+            self.repeats.clear();
         }
         goes_on
+    }
+
+    /// A message of an association that is about to end or has ended was not acknowledged.
+    pub(super) fn unacknowledged(&mut self, stream: u16, pdu: &[u8]) {
+        // What is about no UE is about the association.
+        if stream != 0 && self.again.len() < BACKLOG {
+            self.again.push((stream, pdu.to_vec()));
+        }
+    }
+
+    /// An association that has ended has given back what was not acknowledged: it goes by another, if there is one. How much.
+    pub(super) fn repeat(&mut self) -> usize {
+        let again = std::mem::take(&mut self.again);
+        self.go_by_another(&again)
+    }
+
+    fn go_by_another(&mut self, pdus: &[(u16, Vec<u8>)]) -> usize {
+        let by = self.gnb.living(0);
+        if self.gnb.association_state(by) != NgState::Up {
+            return 0;
+        }
+        for (stream, pdu) in pdus {
+            self.outbox.push_by(Way { by, stream: *stream }, pdu);
+        }
+        pdus.len()
+    }
+
+    /// Whether the AMF has said this about a UE before, by an association that is gone. What is about no UE may be the same each
+    /// time.
+    pub(super) fn is_repeat(&mut self, by: u8, pdu: &[u8], now_us: u64) -> bool {
+        if now_us > self.repeats_until_us && !self.repeats.is_empty() {
+            self.repeats.clear();
+        }
+        let mut hasher = FxHasher::default();
+        hasher.write(pdu);
+        let hash = hasher.finish();
+        if self.repeats.remove(&hash) {
+            return true;
+        }
+        if self.heard.len() < HEARD {
+            self.heard.push((by, hash));
+        } else {
+            self.heard[self.at] = (by, hash);
+            self.at = (self.at + 1) % HEARD;
+        }
+        false
+    }
+
+    /// Nobody is at these addresses of the AMF any more: associations with them end as long as there is another.
+    pub(super) fn remove(&mut self, addresses: &[IpAddr]) {
+        let gone = |tie: &Tie| tie.assoc.is_some() && tie.core.is_some_and(|core| addresses.contains(&core.ip()));
+        let gone: Vec<u8> = (0u8..).zip(&self.ties).filter(|(_, tie)| gone(tie)).map(|(by, _)| by).collect();
+        let up = |by: &u8| self.gnb.association_state(*by) == NgState::Up;
+        if gone.iter().filter(|by| up(by)).count() < self.gnb.associations_up() {
+            self.removed.extend(gone);
+        }
     }
 
     /// Begins what the associations that are up are for: NG Setup on one if there is no NG yet, else a RAN Configuration
@@ -151,17 +246,24 @@ impl Link {
                 }
             }
         }
-        let mut useless = None;
+        let (mut useless, mut astray) = (None, Vec::new());
         for (way, pdu) in self.outbox.ways() {
             let Some(tie) = self.ties.get_mut(usize::from(way.by)) else { continue };
-            // What was meant for an association that is gone is gone with it.
-            let Some(assoc) = tie.assoc else { continue };
+            let Some(assoc) = tie.assoc else {
+                if way.stream != 0 {
+                    astray.push((way.stream, pdu.to_vec()));
+                }
+                continue;
+            };
             if !tie.blocked {
                 match endpoint.send(assoc, way.stream, PPID, pdu) {
                     Ok(()) => continue,
                     Err(SendError::Full) => tie.blocked = true,
                     Err(error) => {
                         useless = useless.or(Some((way.by, error.to_string())));
+                        if way.stream != 0 {
+                            self.again.push((way.stream, pdu.to_vec()));
+                        }
                         continue;
                     }
                 }
@@ -169,6 +271,8 @@ impl Link {
             tie.backlog.push_back((way.stream, pdu.to_vec()));
         }
         self.outbox.clear();
+        // What was meant for an association that is gone goes by another.
+        self.go_by_another(&astray);
         let full = (0u8..).zip(&self.ties).find(|(_, tie)| tie.backlog.len() > BACKLOG);
         useless = useless.or(full.map(|(by, _)| (by, "the core takes no messages".into())));
         useless.map_or(Ok(()), Err)
@@ -263,7 +367,7 @@ mod tests {
             link.gnb.uplink_nas(ran, &[0x7e], &mut link.outbox).expect("it encodes");
             assert_eq!(ways(&mut link)[0].by, 1, "where the AMF was heard");
         }
-        assert!(link.lost(1), "the other one is there");
+        assert!(link.lost(1, 0), "the other one is there");
         assert_eq!(link.gnb.connected(), 2);
         link.gnb.uplink_nas(second.0, &[0x7e], &mut link.outbox).expect("it encodes");
         assert_eq!(ways(&mut link)[0].by, 0);
@@ -272,10 +376,91 @@ mod tests {
         assert_eq!(link.gnb.associations_up(), 1);
         assert_eq!(up(&mut link, 1, true), [Event::ConfigurationUpdated(true)]);
         assert!(link.is_complete());
-        link.lost(0);
-        assert!(!link.lost(1));
+        link.lost(0, 0);
+        assert!(!link.lost(1, 0));
         assert_eq!((link.gnb.connected(), link.gnb.state()), (0, NgState::Down));
         assert_eq!(up(&mut link, 1, true), [Event::Ready], "NG is set up on whichever comes first");
+    }
+
+    /// A message of the AMF to a UE with these octets of NAS.
+    fn downlink(ran: vireo_types::RanUeNgapId, nas: &[u8]) -> Vec<u8> {
+        let pdu = build_ngap!(
+            InitiatingMessage,
+            DownlinkNASTransport,
+            DownlinkNASTransport,
+            AMF_UE_NGAP_ID(7u64),
+            RAN_UE_NGAP_ID(ran.0),
+            NAS_PDU(nas.to_vec()),
+        );
+        pdu.and_then(|pdu| pdu.encode()).expect("it encodes")
+    }
+
+    #[test]
+    fn what_a_dead_association_has_not_carried_goes_by_another() {
+        let mut link = link(&["10.0.0.1:38412", "10.0.0.2:38412"], 2);
+        up(&mut link, 0, true);
+        up(&mut link, 1, true);
+        link.unacknowledged(0, b"about no UE");
+        link.unacknowledged(3, b"first");
+        link.ties[1].backlog.push_back((2, b"second".to_vec()));
+        assert!(link.lost(1, 0));
+        assert_eq!(link.repeat(), 2);
+        let sent: Vec<_> = link.outbox.ways().map(|(way, pdu)| (way, pdu.to_vec())).collect();
+        let by_0 = |stream| Way { by: 0, stream };
+        assert_eq!(sent, [(by_0(3), b"first".to_vec()), (by_0(2), b"second".to_vec())]);
+        assert_eq!(link.repeat(), 0, "once");
+        link.unacknowledged(3, b"third");
+        assert!(!link.lost(0, 0));
+        assert_eq!(link.repeat(), 0, "the UEs have no connection any more");
+        assert!(link.outbox.is_empty());
+    }
+
+    #[test]
+    fn what_the_amf_says_once_more_by_another_association_is_known() {
+        let mut link = link(&["10.0.0.1:38412", "10.0.0.2:38412"], 2);
+        up(&mut link, 0, true);
+        up(&mut link, 1, true);
+        let pdus = [1u8, 2, 3].map(|n| downlink(vireo_types::RanUeNgapId(1), &[0x7e, n]));
+        assert!(!link.is_repeat(1, &pdus[0], 1) && !link.is_repeat(1, &pdus[1], 1) && !link.is_repeat(0, &pdus[2], 1));
+        assert!(!link.is_repeat(1, &pdus[0], 1), "no association is gone: it is judged as any other message");
+        link.lost(1, 10);
+        assert!(link.is_repeat(0, &pdus[0], 20));
+        assert!(!link.is_repeat(0, &pdus[0], 20), "once");
+        assert!(!link.is_repeat(0, &pdus[2], 20), "it was heard by the one that lives");
+        assert!(!link.is_repeat(0, &pdus[1], 10 + REPEATED_US + 1), "that is too long ago");
+    }
+
+    #[test]
+    fn associations_that_the_amf_gives_up_end_unless_there_is_no_other() {
+        let mut link = link(&["10.0.0.1:38412", "10.0.0.2:38412"], 2);
+        up(&mut link, 0, true);
+        up(&mut link, 1, true);
+        for (tie, assoc) in link.ties.iter_mut().zip([AssocId(5), AssocId(6)]) {
+            tie.assoc = Some(assoc);
+        }
+        let item = |last: u8| {
+            let address = TransportLayerAddress([10, 0, 0, last].into());
+            AMFTNLAssociationToRemoveItem::new(CPTransportLayerInformation::endpointIPAddress(address), None)
+        };
+        for (gone, removed) in [(vec![2], vec![1]), (vec![1, 2], vec![]), (vec![9], vec![])] {
+            let list = AMFTNLAssociationToRemoveList(gone.into_iter().map(item).collect());
+            let update = build_ngap!(
+                InitiatingMessage,
+                AMFConfigurationUpdate,
+                AMFConfigurationUpdate,
+                AMF_TNLAssociationToRemoveList(list),
+            );
+            let update = update.and_then(|pdu| pdu.encode()).expect("it encodes");
+            let mut inbox = Inbox::default();
+            link.gnb.receive_by(0, &update, &mut inbox, &mut link.outbox).expect("it is taken");
+            let (_, answer) = link.outbox.ways().next().expect("it is acknowledged at once");
+            let answer = NGAP_PDU::decode(answer).expect("NGAP").kind();
+            assert_eq!(answer, NgapPduKind::Successful_AMFConfigurationUpdate);
+            link.outbox.clear();
+            let Some(Event::AssociationsRemoved(addresses)) = inbox.events.pop() else { panic!("addresses") };
+            link.remove(&addresses);
+            assert_eq!(std::mem::take(&mut link.removed), removed);
+        }
     }
 
     #[test]

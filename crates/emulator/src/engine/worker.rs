@@ -99,6 +99,8 @@ pub(super) struct Worker<'a> {
     pub(super) links: Vec<Link>,
     /// The gNB and which of its associations.
     by_assoc: FxHashMap<AssocId, (usize, u8)>,
+    /// Of associations that gNBs have ended, until they are down: the gNB.
+    ended: FxHashMap<AssocId, usize>,
     /// When the gNBs drop an association next, and how often they did.
     drop_us: Option<(u64, u32)>,
     pub(super) slots: Vec<Slot>,
@@ -143,6 +145,7 @@ impl<'a> Worker<'a> {
             starts: starts(options),
             links,
             by_assoc: FxHashMap::default(),
+            ended: FxHashMap::default(),
             drop_us: None,
             slots: Vec::with_capacity(share as usize),
             prepared: Vec::new(),
@@ -245,10 +248,12 @@ impl<'a> Worker<'a> {
     /// Every gNB drops one of its associations, if it is time: the first, then the next, and so on.
     fn drop_associations(&mut self, endpoint: &mut dyn Endpoint) -> Option<u64> {
         let every = self.options.drop_association?.as_micros() as u64;
-        if self.origin_us == 0 {
+        // With a steady load while that is there: UEs that come before it wait for T3510.
+        let waits = self.steady.as_ref().is_some_and(|steady| !steady.is_under_way());
+        if self.origin_us == 0 || waits {
             return None;
         }
-        let (due_us, dropped) = self.drop_us.unwrap_or((self.origin_us + every, 0));
+        let (due_us, dropped) = self.drop_us.unwrap_or((self.now_us + every, 0));
         if due_us > self.now_us {
             self.drop_us = Some((due_us, dropped));
             return Some(due_us);
@@ -257,14 +262,31 @@ impl<'a> Worker<'a> {
             let by = dropped as usize % self.links[index].ties.len();
             // Only if there is another to go on with.
             if let Some(assoc) = self.links[index].ties[by].assoc.filter(|_| self.links[index].is_complete()) {
-                endpoint.abort(assoc);
-                self.by_assoc.remove(&assoc);
-                self.on_lost(index, by as u8, "the gNB has dropped it");
+                self.end_association(assoc, (index, by as u8), "the gNB has dropped it", endpoint);
             }
         }
         let next = self.now_us + every;
         self.drop_us = Some((next, dropped + 1));
         Some(next)
+    }
+
+    /// A gNB ends one of its associations.
+    fn end_association(&mut self, assoc: AssocId, (index, by): (usize, u8), why: &str, endpoint: &mut dyn Endpoint) {
+        endpoint.abort(assoc);
+        self.by_assoc.remove(&assoc);
+        self.ended.insert(assoc, index);
+        self.on_lost(index, by, why);
+    }
+
+    /// gNBs end the associations that the AMF has given up.
+    fn end_removed(&mut self, endpoint: &mut dyn Endpoint) {
+        for index in 0..self.links.len() {
+            for by in std::mem::take(&mut self.links[index].removed) {
+                if let Some(assoc) = self.links[index].ties[usize::from(by)].assoc {
+                    self.end_association(assoc, (index, by), "the AMF has given it up", endpoint);
+                }
+            }
+        }
     }
 
     /// No UE is to start any more, and none is under way.
@@ -309,6 +331,7 @@ impl<'a> Worker<'a> {
         let next = [next_start, next_procedure, self.timers.next(), retry, next_drop].into_iter().flatten().min();
         let wait = next.map_or(longest, |at| Duration::from_micros(at.saturating_sub(self.now_us)).min(longest));
         endpoint.poll(Some(wait), &mut |event| self.on_event(event)).map_err(Error::io("polling SCTP"))?;
+        self.end_removed(endpoint);
         self.flush(endpoint);
         Ok(())
     }
@@ -375,11 +398,20 @@ impl<'a> Worker<'a> {
         self.tick();
         match event {
             Event::Up { assoc, outbound_streams, .. } => self.on_up(assoc, outbound_streams),
-            Event::Message { assoc, ppid, data, .. } => match self.by_assoc.get(&assoc) {
+            Event::Message { assoc, stream, ppid, data } => match self.by_assoc.get(&assoc).copied() {
                 Some(_) if ppid != PPID => self.stats.violation(format!("a message with PPID {ppid}")),
-                Some((link, by)) => self.on_pdu(*link, *by, data),
+                Some((link, by)) if stream != 0 && self.links[link].is_repeat(by, data, self.now_us) => {
+                    self.stats.report.repeats += 1;
+                }
+                Some((link, by)) => self.on_pdu(link, by, data),
                 None => {}
             },
+            Event::Unacknowledged { assoc, stream, data, .. } => {
+                let link = self.by_assoc.get(&assoc).map(|(link, _)| link).or(self.ended.get(&assoc)).copied();
+                if let Some(link) = link {
+                    self.links[link].unacknowledged(stream, data);
+                }
+            }
             Event::Restarted { assoc } => {
                 if let Some((link, by)) = self.by_assoc.get(&assoc).copied() {
                     self.on_lost(link, by, "the core restarted the association");
@@ -391,6 +423,8 @@ impl<'a> Worker<'a> {
             Event::Down { assoc, reason } => {
                 if let Some((link, by)) = self.by_assoc.remove(&assoc) {
                     self.on_lost(link, by, reason);
+                } else if let Some(link) = self.ended.remove(&assoc) {
+                    self.say_again(link);
                 }
             }
             Event::Writable { assoc } => {
@@ -414,15 +448,16 @@ impl<'a> Worker<'a> {
         self.answer_wanted(index);
     }
 
-    /// An association is gone. As long as the gNB has another, its UEs go on by that; what was on its way is lost, and
-    /// they send it again by their timers.
+    /// An association is gone. As long as the gNB has another, its UEs go on by that, and what the AMF has not acknowledged is
+    /// sent again by it. What else was on its way is lost; UEs send it again by their timers.
     fn on_lost(&mut self, index: usize, by: u8, reason: &str) {
         let link = &mut self.links[index];
-        let goes_on = link.lost(by);
+        let goes_on = link.lost(by, self.now_us);
         link.ties[usize::from(by)].retry_us = Some(self.now_us + RECONNECT_US);
         let reason = format!("the association was lost: {reason}");
         if goes_on {
             self.stats.report.associations_lost += 1;
+            self.say_again(index);
         } else {
             self.release_all(index, &reason);
         }
@@ -430,6 +465,11 @@ impl<'a> Worker<'a> {
         // NG may have been about to be set up on it, while another is up.
         self.attach(index);
         self.answer_wanted(index);
+    }
+
+    /// What an association that is gone has not carried is sent by another.
+    fn say_again(&mut self, index: usize) {
+        self.stats.report.sent_again += self.links[index].repeat() as u64;
     }
 
     fn answer_wanted(&mut self, index: usize) {
@@ -508,6 +548,7 @@ impl<'a> Worker<'a> {
                         self.stats.violation(format!("the gNB could not answer: {error}"));
                     }
                 }
+                gnb::Event::AssociationsRemoved(addresses) => self.links[index].remove(&addresses),
                 gnb::Event::ResetDone
                 | gnb::Event::ConfigurationUpdated(true)
                 | gnb::Event::HandoverCancelled { .. }
@@ -545,11 +586,10 @@ impl<'a> Worker<'a> {
     fn flush(&mut self, endpoint: &mut dyn Endpoint) {
         for index in 0..self.links.len() {
             if let Err((by, reason)) = self.links[index].flush(endpoint) {
-                if let Some(assoc) = self.links[index].ties[usize::from(by)].assoc {
-                    endpoint.abort(assoc);
-                    self.by_assoc.remove(&assoc);
+                match self.links[index].ties[usize::from(by)].assoc {
+                    Some(assoc) => self.end_association(assoc, (index, by), &reason, endpoint),
+                    None => self.on_lost(index, by, &reason),
                 }
-                self.on_lost(index, by, &reason);
             }
         }
     }

@@ -66,7 +66,7 @@ impl Gnb {
     }
 
     /// The association that is `by`, or one that is up if that is not.
-    fn living(&self, by: u8) -> u8 {
+    pub(crate) fn living(&self, by: u8) -> u8 {
         if self.association_state(by) == NgState::Up { by } else { self.nth_up(0).unwrap_or(by) }
     }
 
@@ -153,11 +153,17 @@ impl Gnb {
     }
 
     /// AMF CONFIGURATION UPDATE: it is acknowledged at once, unless it asks for associations. Then the caller tries, and
-    /// answers ([`Gnb::acknowledge_associations`]).
+    /// answers ([`Gnb::acknowledge_associations`]). It is the caller, too, who ends associations.
     pub(super) fn amf_update(&mut self, pdu: &NGAPPDU<'_>, inbox: &mut Inbox, out: &mut Outbox) -> Result<(), Fault> {
         extract_ngap_ies!(pdu, AMFConfigurationUpdate,
             opt add: AMFTNLAssociationToAddList = AMF_TNLAssociationToAddList(list) => list,
+            opt remove: AMFTNLAssociationToRemoveList = AMF_TNLAssociationToRemoveList(list) => list,
         );
+        let gone = remove.iter().flat_map(|list| &list.0);
+        let gone: Vec<IpAddr> = gone.filter_map(|item| endpoint(&item.amf_tnl_association_address)).collect();
+        if !gone.is_empty() {
+            inbox.events.push(Event::AssociationsRemoved(gone));
+        }
         let addresses = add.iter().flat_map(|list| &list.0);
         let addresses: Vec<IpAddr> = addresses.filter_map(|item| endpoint(&item.amf_tnl_association_address)).collect();
         if addresses.is_empty() {

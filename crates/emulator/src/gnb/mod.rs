@@ -171,6 +171,8 @@ pub enum Event {
     /// AMF CONFIGURATION UPDATE: the AMF wants an association with each of these addresses, and to be answered by
     /// [`Gnb::acknowledge_associations`].
     AssociationsWanted(Vec<IpAddr>),
+    /// AMF CONFIGURATION UPDATE: nobody is at these addresses of the AMF any more; associations with them are to end.
+    AssociationsRemoved(Vec<IpAddr>),
     /// ERROR INDICATION of the AMF.
     ErrorIndication(ErrorReport),
     /// OVERLOAD START (true) or STOP (false).
@@ -284,8 +286,13 @@ impl Outbox {
 
     /// Adds a PDU that is already encoded, for the first association.
     pub fn push(&mut self, stream: u16, pdu: &[u8]) {
+        self.push_by(Way { by: 0, stream }, pdu);
+    }
+
+    /// Adds a PDU that is already encoded, by a way.
+    pub(crate) fn push_by(&mut self, way: Way, pdu: &[u8]) {
         self.octets.extend_from_slice(pdu);
-        self.pdus.push((Way { by: 0, stream }, self.octets.len()));
+        self.pdus.push((way, self.octets.len()));
     }
 
     fn encode_by(&mut self, way: Way, pdu: Result<vireo_wire::ngap::NGAPPDU<'_>, Error>) -> Result<(), Error> {

@@ -201,6 +201,10 @@ pub struct Report {
     pub back_offs: u64,
     /// Associations that were lost by gNBs which had another and went on by that.
     pub associations_lost: u64,
+    /// Messages that such an association had not carried as far as is known, and that were sent by another.
+    pub sent_again: u64,
+    /// Messages of the core that had come by such an association, and came by another once more.
+    pub repeats: u64,
     /// What the steady load came to, if there was one.
     #[serde(flatten)]
     pub steady: Steady,
@@ -292,7 +296,11 @@ impl fmt::Display for Report {
             )?;
         }
         if self.associations_lost > 0 {
-            writeln!(f, "{} associations lost by gNBs that had another", self.associations_lost)?;
+            writeln!(
+                f,
+                "{} associations lost by gNBs that had another, by which {} messages were sent again, and {} came once more",
+                self.associations_lost, self.sent_again, self.repeats
+            )?;
         }
         latencies(f, "latency (us)", &self.latency_us)?;
         if s.procedures > 0 {

@@ -123,6 +123,8 @@ impl Stats {
         a.deregistered += b.deregistered;
         a.back_offs += b.back_offs;
         a.associations_lost += b.associations_lost;
+        a.sent_again += b.sent_again;
+        a.repeats += b.repeats;
         a.worker_cpu_us += b.worker_cpu_us;
         for (what, count) in &b.failures {
             *a.failures.entry(what.clone()).or_default() += count;

@@ -12,9 +12,11 @@ pub use outbound::{Command, Outbound};
 pub(crate) use outbound::{Commands, channel};
 
 use crate::clock::clock;
+use crate::cluster::Unsent;
 use crate::host::{Door, Input};
 use crate::metrics::{Fault, Flow, Metrics};
 use crate::n4;
+use crate::punctual::Punctual;
 use crossbeam_channel::TrySendError;
 use edge::Edge;
 use fleet::Fleet;
@@ -25,7 +27,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as Monotonic};
-use vireo_core::n2;
+use vireo_core::n2::{self, Route};
 use vireo_sctp::{Endpoint, Event, SendError, Waker};
 use vireo_types::{AssocId, Instant, Ltmsi, Seid, limits};
 use vireo_wire::pfcp::{Cause, Error};
@@ -176,7 +178,12 @@ impl Balancer {
     ///
     /// When the system refuses to poll: nothing can be received any more. When the cluster goes on without this balancer.
     pub fn run(mut self) -> std::io::Result<()> {
+        let mut punctual = match &self.hosts {
+            Hosts::Fabric(fleet) => Some(Punctual::new(fleet.heartbeat(), Monotonic::now())),
+            Hosts::Here(_) => None,
+        };
         while !self.stop.load(Ordering::SeqCst) {
+            punctual.iter_mut().for_each(|punctual| punctual.look(Monotonic::now()));
             self.turn()?;
         }
         self.drain()
@@ -184,7 +191,8 @@ impl Balancer {
 
     fn turn(&mut self) -> std::io::Result<()> {
         self.commands();
-        self.fabric()?;
+        let given = self.fabric()?;
+        self.let_go_if_cut_off();
         self.release_held();
         self.hosts.ring();
         if !self.held.is_empty() {
@@ -198,9 +206,14 @@ impl Balancer {
         if let Hosts::Fabric(fleet) = &self.hosts {
             wait = wait.min(until(fleet.due()));
         }
-        let wait = if self.commands.sleep() { wait.min(Duration::from_secs(1)) } else { Duration::ZERO };
+        // What hosts have given leaves, and they are told, before it is waited for anything.
+        let waits = self.commands.sleep() && !given;
+        let wait = if waits { wait.min(Duration::from_secs(1)) } else { Duration::ZERO };
         let readable = self.poll(wait)?;
         self.commands.awake();
+        if let Hosts::Fabric(fleet) = &mut self.hosts {
+            fleet.went_out();
+        }
         // Heartbeats are answered by whoever does not hold N4, too.
         if readable || self.n4_due.is_some_and(|due| due <= clock()) {
             self.poll_n4()?;
@@ -208,6 +221,15 @@ impl Balancer {
         // Once for all that came: on the same processor the host would run at once, for each of them.
         self.hosts.ring();
         Ok(())
+    }
+
+    /// RAN nodes go on by other balancers at once, instead of speaking to one that can hand nothing on.
+    fn let_go_if_cut_off(&mut self) {
+        if matches!(&self.hosts, Hosts::Fabric(fleet) if fleet.is_cut_off()) {
+            for assoc in self.associations.keys().copied().collect::<Vec<_>>() {
+                self.endpoint.abort(assoc);
+            }
+        }
     }
 
     /// Holds N4 or lets it go, as the map says: of several balancers, one talks to the UPFs.
@@ -230,9 +252,9 @@ impl Balancer {
         }
     }
 
-    /// Takes what hosts behind the fabric have said, and has it carried out.
-    fn fabric(&mut self) -> std::io::Result<()> {
-        let Hosts::Fabric(fleet) = &mut self.hosts else { return Ok(()) };
+    /// Takes what hosts behind the fabric have said, and has it carried out. Whether something is to be sent.
+    fn fabric(&mut self) -> std::io::Result<bool> {
+        let Hosts::Fabric(fleet) = &mut self.hosts else { return Ok(false) };
         fleet.pump();
         if let Some(end) = fleet.take_end() {
             return Err(std::io::Error::other(end));
@@ -247,7 +269,7 @@ impl Balancer {
             self.carry_out(command);
         }
         self.flush(sent);
-        Ok(())
+        Ok(sent > 0)
     }
 
     /// Takes what the SCTP endpoint has; says whether N4 has something.
@@ -298,6 +320,14 @@ impl Balancer {
                     writable.push(assoc);
                     return;
                 }
+                Event::Unacknowledged { assoc, data, .. } => match n2::route(data) {
+                    Ok(Route::Ue(id)) => {
+                        let (assoc, ue) = (edge.out(assoc), id.ltmsi());
+                        Input::Unsent(Box::new(Unsent { assoc, ue, key: 0, pdu: data.to_vec() }))
+                    }
+                    // What is not about a UE is about the association.
+                    _ => return,
+                },
                 Event::Readable { token } => {
                     // The fabric is looked at each turn.
                     n4 |= token == N4_TOKEN;

@@ -70,6 +70,8 @@ pub(crate) struct Caller {
     fresh: bool,
     /// Why the last connection ended.
     why: Option<FrameError>,
+    /// When a controller, or the machine that it was on, has said something last.
+    answered: Instant,
 }
 
 impl Caller {
@@ -103,6 +105,7 @@ impl Caller {
             again: now,
             fresh: false,
             why: None,
+            answered: now,
         };
         let until = now + FOUND_WITHIN;
         loop {
@@ -172,6 +175,9 @@ impl Caller {
         if self.joined {
             tracing::warn!(%why, "the controller is gone: nothing stops, and it is looked for");
         }
+        if why.is_an_answer() {
+            self.answered = now;
+        }
         (self.stream, self.joined, self.why) = (None, false, Some(why));
         self.next = self.next.wrapping_add(1);
         self.again = self.again.max(now + AGAIN / 4);
@@ -191,6 +197,8 @@ impl Caller {
         stream.flush()?;
         if stream.was_heard() {
             self.heard = now;
+            // Before it has greeted it has not.
+            self.answered = if self.joined { now } else { self.answered };
         } else if now.duration_since(self.heard) > self.patience {
             let silent = format!("it has said nothing for {:?}", self.patience);
             return Err(FrameError::Refused(silent).into());
@@ -297,6 +305,19 @@ impl Caller {
     /// Whether the connection is another than when this was last asked.
     pub(crate) fn is_fresh(&mut self) -> bool {
         std::mem::take(&mut self.fresh)
+    }
+
+    /// Whether nothing has come from where controllers are for so long, not even that there is none.
+    pub(crate) fn is_silent(&self, now: Instant, span: Duration) -> bool {
+        // Without a connection it is only asked from time to time.
+        let asked = if self.joined { Duration::ZERO } else { AGAIN * 2 };
+        now.duration_since(self.answered) >= span + asked
+    }
+
+    /// From now on a controller is looked for there.
+    #[cfg(test)]
+    pub(crate) fn look_at(&mut self, address: SocketAddr) {
+        self.addresses = vec![address];
     }
 
     /// How often each side says something.

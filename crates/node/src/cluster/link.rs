@@ -6,6 +6,7 @@
 use super::ClusterConfig;
 use super::asked::Asked;
 use super::caller::{Caller, Me, Told};
+use super::unsent::{Given, Unsent};
 use crate::balancer::{Command, Commands};
 use crate::clock::clock;
 use crate::fabric::Role;
@@ -14,10 +15,11 @@ use crate::fabric::membership::{ToController, ToMember};
 use crate::fabric::message::{Map, OfNode, ToBalancer, ToHost, Welcome};
 use crate::fabric::stream::Stream;
 use crate::host::{Door, Input};
+use crate::punctual::Punctual;
 use crossbeam_channel::TrySendError;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -78,6 +80,8 @@ pub(crate) struct Link {
     /// The balancer that holds N4, and what it has not answered.
     holder: Option<BalancerId>,
     asked: Asked,
+    /// Whether there may be several balancers.
+    several: bool,
     /// Maps that the host has not said to have adopted, and the last that it has.
     maps: VecDeque<Box<Map>>,
     adopted: Option<Box<Map>>,
@@ -97,8 +101,39 @@ struct Way {
     address: SocketAddr,
     stream: Option<Stream>,
     again: Instant,
-    /// The associations that it holds, as far as this host was told.
+    /// The associations that it holds, as far as this host was told, and where they end.
     up: BTreeSet<AssocId>,
+    endpoints: Vec<IpAddr>,
+    /// What it has not said to have sent.
+    given: Given,
+}
+
+/// What a balancer that is gone leaves to others.
+#[derive(Debug)]
+pub struct Left {
+    /// Its associations.
+    pub(crate) associations: BTreeSet<AssocId>,
+    /// The addresses of the AMF at which they ended.
+    pub(crate) endpoints: Vec<IpAddr>,
+    /// What it may not have sent by them.
+    pub(crate) unsent: Vec<Unsent>,
+}
+
+impl Way {
+    fn new(address: SocketAddr, again: Instant) -> Self {
+        let (up, endpoints, given) = (BTreeSet::new(), Vec::new(), Given::default());
+        Way { address, stream: None, again, up, endpoints, given }
+    }
+
+    /// Nobody is there any more.
+    fn end(&mut self) -> Left {
+        self.stream = None;
+        Left {
+            associations: std::mem::take(&mut self.up),
+            endpoints: std::mem::take(&mut self.endpoints),
+            unsent: self.given.end(),
+        }
+    }
 }
 
 /// What is seen of a link from other threads.
@@ -126,6 +161,7 @@ impl Link {
             was_in: false,
             holder: None,
             asked: Asked::new(!config.controllers.is_empty()),
+            several: !config.controllers.is_empty(),
             maps: VecDeque::new(),
             adopted: None,
             syncs: BTreeMap::new(),
@@ -154,9 +190,11 @@ impl Link {
 
     fn carry(&mut self, door: &Door, commands: &Commands, waker: &Waker) -> Result<(), LinkError> {
         let (mut turns, mut turned) = (door.turns(), Instant::now());
+        let mut punctual = Punctual::new(self.caller.heartbeat(), turned);
         loop {
             self.take(commands, door);
             let now = Instant::now();
+            punctual.look(now);
             if door.turns() != turns {
                 (turns, turned) = (door.turns(), now);
             }
@@ -224,15 +262,14 @@ impl Link {
         let gone: Vec<BalancerId> =
             self.balancers.iter().filter(|(id, way)| !same(id, way)).map(|(id, _)| *id).collect();
         for balancer in gone {
-            if let Some(way) = self.balancers.remove(&balancer) {
+            if let Some(mut way) = self.balancers.remove(&balancer) {
                 tracing::warn!(balancer = balancer.0, epoch = map.epoch(), "a balancer is gone");
-                self.down(way.up, door);
+                self.down(way.end(), door);
                 self.answered(balancer, None, door);
             }
         }
         for (balancer, address) in &map.balancers {
-            let new = || Way { address: *address, stream: None, again: now, up: BTreeSet::new() };
-            self.balancers.entry(*balancer).or_insert_with(new);
+            self.balancers.entry(*balancer).or_insert_with(|| Way::new(*address, now));
         }
         if holder != self.holder {
             self.asked.untold();
@@ -289,10 +326,7 @@ impl Link {
             }
             let Ok(command) = commands.queue.try_recv() else { return };
             match &command {
-                Command::Ngap { assoc, ue, key, pdu } => {
-                    let key = if ue.is_some() { *key } else { 0 };
-                    self.tell(assoc.balancer(), &ToBalancer::Ngap { assoc: *assoc, ue: *ue, key, pdu });
-                }
+                Command::Ngap { .. } => self.ngap(command, door),
                 Command::Pfcp { upf, key, seid, message } => {
                     let told = self.tell_holder(&ToBalancer::Pfcp { upf: *upf, key: *key, seid: *seid, message });
                     self.asked.add(clock(), (*upf, *key, *seid), message, told);
@@ -328,6 +362,25 @@ impl Link {
                 }
                 Command::Unreached(hosts) => self.caller.put(&ToController::Unreached(hosts.clone())),
                 Command::Leave => self.caller.leave(),
+            }
+        }
+    }
+
+    /// Puts a message to a RAN node into a connection. What is about a UE and finds none is given back: other associations of
+    /// the node take it.
+    fn ngap(&mut self, command: Command, door: &Door) {
+        let Command::Ngap { assoc, ue, key, pdu } = command else { return };
+        let key = if ue.is_some() { key } else { 0 };
+        let told = self.tell(assoc.balancer(), &ToBalancer::Ngap { assoc, ue, key, pdu: &pdu });
+        // Without other balancers there is nobody who would take it.
+        let unsent = ue.filter(|_| self.several).map(|ue| Unsent { assoc, ue, key, pdu });
+        match self.balancers.get_mut(&BalancerId(assoc.balancer())).filter(|_| told) {
+            Some(way) => way.given.add(unsent),
+            None => {
+                if let Some(unsent) = unsent {
+                    self.offer(Input::Unsent(Box::new(unsent)), door);
+                    door.ring();
+                }
             }
         }
     }
@@ -406,20 +459,22 @@ impl Link {
         if !way.up.is_empty() {
             tracing::warn!(balancer = balancer.0, %why, "the connection to a balancer is lost");
         }
-        way.stream = None;
-        let up = std::mem::take(&mut way.up);
+        let left = way.end();
         if self.holder == Some(balancer) {
             self.asked.untold();
         }
-        self.down(up, door);
+        self.down(left, door);
         self.answered(balancer, None, door);
     }
 
-    fn down(&mut self, associations: BTreeSet<AssocId>, door: &Door) {
-        for assoc in associations {
-            self.offer(Input::Down { assoc, restarted: false }, door);
+    fn down(&mut self, mut left: Left, door: &Door) {
+        // Where others are found, too, nobody is told that there is none.
+        let elsewhere = |address: &IpAddr| self.balancers.values().any(|way| way.endpoints.contains(address));
+        left.endpoints.retain(|address| !elsewhere(address));
+        if !left.associations.is_empty() {
+            self.offer(Input::BalancerGone(Box::new(left)), door);
+            door.ring();
         }
-        door.ring();
     }
 
     fn offer(&mut self, input: Input, door: &Door) {
@@ -459,8 +514,7 @@ impl Link {
     fn hear_one(&mut self, balancer: BalancerId, door: &Door) -> Result<bool, LinkError> {
         let mut some = false;
         loop {
-            let way = self.balancers.get_mut(&balancer);
-            let Some((up, stream)) = way.and_then(|way| Some((&mut way.up, way.stream.as_mut()?))) else {
+            let Some(Way { up, endpoints, given, stream: Some(stream), .. }) = self.balancers.get_mut(&balancer) else {
                 return Ok(some);
             };
             let Some(octets) = stream.frame()? else {
@@ -476,10 +530,12 @@ impl Link {
                 ToHost::Pfcp { seid, request: false, message, .. } => self.asked.answered(*seid, message),
                 ToHost::PfcpTimeout { seid, .. } => self.asked.timed_out(*seid),
                 ToHost::UpfLost { upf } => self.asked.void(*upf),
+                ToHost::Endpoints(addresses) => endpoints.clone_from(addresses),
+                ToHost::Sent { count } => given.sent(*count),
                 _ => {}
             }
             let input = match message {
-                ToHost::Beat => continue,
+                ToHost::Beat | ToHost::Sent { .. } => continue,
                 ToHost::Refused(why) => return Err(FrameError::Refused(why).into()),
                 ToHost::Map(map) => {
                     self.told(map, door)?;
@@ -533,7 +589,9 @@ impl Link {
 /// What a message of a balancer is to the host.
 fn input(message: ToHost<'_>) -> Option<Input> {
     Some(match message {
-        ToHost::Refused(_) | ToHost::Beat | ToHost::Map(_) | ToHost::Synced { .. } => return None,
+        ToHost::Refused(_) | ToHost::Beat | ToHost::Map(_) | ToHost::Synced { .. } | ToHost::Sent { .. } => {
+            return None;
+        }
         ToHost::Ngap { number, assoc, answers, bucket, view, pdu } => {
             // One at fault is looked at again: what is wrong with it is said in the answer.
             let view = view.map_or_else(|| n2::view(pdu), Ok);
@@ -550,5 +608,7 @@ fn input(message: ToHost<'_>) -> Option<Input> {
         ToHost::Down { assoc, restarted } => Input::Down { assoc, restarted },
         ToHost::Returned { dnn, address } => Input::Returned { of: Box::new((dnn, address)) },
         ToHost::Node(of) => Input::Node(Box::new(of)),
+        ToHost::Endpoints(addresses) => Input::Endpoints(addresses),
+        ToHost::Unsent { assoc, ue, pdu } => Input::Unsent(Box::new(Unsent { assoc, ue, key: 0, pdu: pdu.to_vec() })),
     })
 }

@@ -8,11 +8,13 @@ pub(crate) mod config;
 mod link;
 pub(crate) mod replicator;
 pub(crate) mod shadows;
+mod unsent;
 
 pub(crate) use caller::{Caller, Me, PATIENCE, Told};
 pub use config::{Ack, ClusterConfig, Mode, ReplicationConfig, ScalingConfig};
-pub use link::LinkError;
+pub use link::{Left, LinkError};
 pub(crate) use replicator::Watch;
+pub use unsent::Unsent;
 
 use crate::api::{self, BalancerStatus, DrainError, HostStatus, Status, StatusFilter, StatusSource};
 use crate::balancer::fleet::{Fleet, View};
@@ -107,7 +109,13 @@ impl BalancerNode {
             (running, address) = (Some(controller), SocketAddr::new(cluster.balancer.ip(), 0));
         }
         let listener = TcpListener::bind(address).map_err(|error| StartError::Fabric { address, error })?;
-        let fleet = Fleet::join(listener, &cluster, &config.core, &config.slices, Arc::clone(&metrics))?;
+        let fleet = Fleet::join(
+            listener,
+            (&cluster, &config.n2.addresses),
+            &config.core,
+            &config.slices,
+            Arc::clone(&metrics),
+        )?;
         let n4 = bind_n4(&config.core, &config.n4, config.upf.as_ref(), (fleet.seat().recovery, shared))?;
         let drainer = running.as_ref().map(controller::Running::drainer);
         let source = BalancerSource { view: fleet.view(), drainer, upf: config.upf, started: Instant::now() };

@@ -32,6 +32,18 @@ pub enum FrameError {
     Refused(String),
 }
 
+impl FrameError {
+    /// Whether the other end's machine has said that nobody is there any more: the way to it is sound.
+    pub(crate) fn is_an_answer(&self) -> bool {
+        use io::ErrorKind::{ConnectionRefused, ConnectionReset};
+        match self {
+            FrameError::Closed => true,
+            FrameError::Io(error) => matches!(error.kind(), ConnectionRefused | ConnectionReset),
+            _ => false,
+        }
+    }
+}
+
 /// What has been received and not been taken.
 #[derive(Debug, Default)]
 pub struct Inbox {

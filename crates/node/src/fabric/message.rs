@@ -2,7 +2,7 @@
 //! (see [`super`]).
 
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use vireo_core::balance::HostId;
 pub use vireo_core::cluster::Map;
 use vireo_core::n2::View;
@@ -121,6 +121,23 @@ pub enum ToHost<'a> {
     },
     /// The node of an association that is up, as other hosts have it.
     Node(OfNode),
+    /// The addresses of the AMF at which the balancer's associations end, as far as it knows.
+    Endpoints(Vec<IpAddr>),
+    /// So many of the NGAP PDUs that the host has given on this connection were sent.
+    Sent {
+        /// How many, those that were left out as repeats included.
+        count: u64,
+    },
+    /// An association is about to end, and a message about a UE was not acknowledged by its node.
+    Unsent {
+        /// The association.
+        assoc: AssocId,
+        /// The UE.
+        ue: Ltmsi,
+        /// The PDU.
+        #[serde(borrow, with = "serde_bytes")]
+        pdu: &'a [u8],
+    },
 }
 
 /// Of which RAN node a further association is.

@@ -26,9 +26,9 @@ pub(crate) mod stream;
 pub use frame::{FrameError, Inbox, Outbox};
 
 /// The version that this release speaks.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// The oldest version that this release speaks.
-pub const OLDEST: u16 = 3;
+pub const OLDEST: u16 = 4;
 /// Octets of a greeting.
 pub const GREETING: usize = 13;
 const MAGIC: [u8; 8] = *b"VIREOFAB";

@@ -144,6 +144,11 @@ impl Cluster {
         }
     }
 
+    /// Whether it is this host that tells RAN nodes what concerns all hosts.
+    pub(super) fn speaks(&self) -> bool {
+        self.hosts.iter().min() == Some(&self.own())
+    }
+
     /// Whether commits are copied.
     pub(super) fn copies(&self) -> bool {
         self.member.replication.is_on()

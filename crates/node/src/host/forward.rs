@@ -47,7 +47,16 @@ impl Host {
                 return self.done();
             }
         };
-        match (view.route, self.nodes.of(assoc)) {
+        let node = self.nodes.of(assoc);
+        let of_ue = node.filter(|_| view.route != Route::Node);
+        if of_ue.is_some_and(|node| self.nodes.is_repeat(node, assoc, pdu, self.arrived)) {
+            tracing::debug!(
+                assoc = assoc.0,
+                "a message came before by an association that is gone, and is passed over"
+            );
+            return self.done();
+        }
+        match (view.route, node) {
             (Route::Ue(amf_id), Some(node)) => match self.region.slot_of(amf_id.ltmsi()) {
                 Some(slot) => {
                     self.nodes.heard(node, assoc, slot);

@@ -107,7 +107,12 @@ impl Host {
             Input::Pfcp { number, seid, .. } | Input::PfcpTimeout { number, seid } => {
                 (*number, Some(seid.ltmsi().bucket()), false)
             }
-            Input::Up { .. } | Input::Node(_) | Input::Down { .. } | Input::UpfLost { .. } => (0, None, true),
+            Input::Up { .. }
+            | Input::Node(_)
+            | Input::Down { .. }
+            | Input::BalancerGone(_)
+            | Input::Unsent(_)
+            | Input::UpfLost { .. } => (0, None, true),
             Input::Claimed { supi, ue } => {
                 // The context may be on its way here.
                 if !cluster.coming.is_empty() {

@@ -29,6 +29,7 @@ pub(crate) use pools::pin;
 use crate::api::{Status, StatusFilter};
 use crate::balancer::{Command, Outbound};
 use crate::clock::{self, clock};
+use crate::cluster::{Left, Unsent};
 use crate::config::{OverloadConfig, PoolsConfig, SliceRuntime, StateConfig, StateLocation};
 use crate::crew::{self, Crew, Notice, Why};
 use crate::fabric::message::{Map, OfNode};
@@ -49,7 +50,7 @@ use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -91,6 +92,12 @@ pub enum Input {
         /// Whether it is up again at once.
         restarted: bool,
     },
+    /// In a cluster: a balancer is there, at these addresses of the AMF.
+    Endpoints(Vec<IpAddr>),
+    /// In a cluster: a balancer is gone with its associations.
+    BalancerGone(Box<Left>),
+    /// A message for a UE by an association that is gone with its balancer, or that ends and has not carried it.
+    Unsent(Box<Unsent>),
     /// An association is of a node that has set NG up on another, as other hosts know.
     Node(Box<OfNode>),
     /// An NGAP message, looked at.
@@ -628,6 +635,9 @@ impl Host {
             Input::Up { assoc, peer } => self.nodes.up(assoc, peer),
             Input::Node(of) => self.node_told(*of),
             Input::Down { assoc, restarted } => self.association_lost(assoc, restarted),
+            Input::Endpoints(addresses) => self.balancer_there(&addresses),
+            Input::BalancerGone(left) => self.balancer_gone(*left),
+            Input::Unsent(message) => self.send_again(*message),
             Input::Ngap { assoc, view, pdu, answers, .. } => self.ngap(assoc, view, &pdu, answers),
             Input::Authentication { ltmsi, answer } => {
                 self.deliver_to(ltmsi, &Parcel::Authentication(answer), NfKind::Registration);

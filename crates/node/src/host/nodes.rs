@@ -8,11 +8,13 @@ use super::forward::ran_key;
 use super::{Host, Parcel};
 use crate::balancer::Command;
 use crate::clock::clock;
+use crate::cluster::{Left, Unsent};
 use crate::fabric::message::{OfNode, Ways};
 use crate::metrics::{Failure, Procedure};
 use crate::nf::outbox::Summary;
 use crate::nf::plan;
 use crate::nf::ran::Posted;
+use std::net::IpAddr;
 use table::{Gone, Lost};
 use vireo_core::context;
 use vireo_core::ran::{self, RanNode, Request, ResetItem};
@@ -48,6 +50,53 @@ impl Host {
                 }
                 self.post_nodes();
             }
+        }
+    }
+
+    /// A balancer is gone. Nodes that have an association elsewhere go on by that: they are told, since by themselves they
+    /// may take it for alive for seconds, and get what it may not have sent.
+    pub(super) fn balancer_gone(&mut self, left: Left) {
+        let Left { associations, endpoints, unsent } = left;
+        let mut nodes: Vec<AssocId> = Vec::new();
+        for assoc in associations {
+            nodes.extend(self.nodes.carried_by_another(assoc));
+            self.association_lost(assoc, false);
+        }
+        nodes.sort_unstable();
+        nodes.dedup();
+        if self.cluster.as_ref().is_some_and(|cluster| cluster.speaks()) && !endpoints.is_empty() {
+            let pdu = ran::remove_associations(&endpoints);
+            for assoc in nodes.into_iter().filter_map(|node| self.nodes.way(node, None)) {
+                self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu: pdu.clone() });
+            }
+        }
+        if !unsent.is_empty() {
+            tracing::warn!(count = unsent.len(), "what a balancer has not said to have sent goes by others");
+        }
+        unsent.into_iter().for_each(|message| self.send_again(message));
+    }
+
+    /// A balancer is there (again). Nodes are asked for an association with it, if they are to have several.
+    pub(super) fn balancer_there(&mut self, addresses: &[IpAddr]) {
+        let wanted: Vec<IpAddr> =
+            addresses.iter().copied().filter(|address| self.config.n2_endpoints.contains(address)).collect();
+        if !wanted.is_empty() && self.cluster.as_ref().is_some_and(|cluster| cluster.speaks()) {
+            self.tell_all_nodes(&ran::add_associations(&wanted));
+        }
+    }
+
+    fn tell_all_nodes(&mut self, pdu: &[u8]) {
+        let ways: Vec<AssocId> = self.nodes.iter().filter_map(|(node, _)| self.nodes.way(node, None)).collect();
+        for assoc in ways {
+            self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu: pdu.to_vec() });
+        }
+    }
+
+    /// A message for a UE that its association has not carried: another one of the node takes it, if there is one.
+    pub(super) fn send_again(&mut self, message: Unsent) {
+        let Unsent { assoc: gone, ue, key, pdu } = message;
+        if let Some(assoc) = self.nodes.instead_of(gone, self.region.slot_of(ue)) {
+            self.egress.send(Command::Ngap { assoc, ue: Some(ue), key, pdu });
         }
     }
 

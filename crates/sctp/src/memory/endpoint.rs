@@ -63,6 +63,9 @@ impl Memory {
                 Queued::Up { assoc, peer, outbound_streams } => sink(Event::Up { assoc, peer, outbound_streams }),
                 Queued::Restarted { assoc } => sink(Event::Restarted { assoc }),
                 Queued::Down { assoc, reason } => sink(Event::Down { assoc, reason }),
+                Queued::Unacknowledged { assoc, stream, ppid, data } => {
+                    sink(Event::Unacknowledged { assoc, stream, ppid, data: &data });
+                }
                 Queued::Writable { assoc } => sink(Event::Writable { assoc }),
                 Queued::Message { assoc, stream, ppid, mut data } => {
                     sink(Event::Message { assoc, stream, ppid, data: &data });
@@ -121,7 +124,13 @@ impl Endpoint for Memory {
         half.queued += data.len();
         let stream = stream(wanted, half.outbound_streams);
         let Some(half) = state.halves.get(&assoc) else { return Err(SendError::Gone) };
-        if let Some(other) = half.other.filter(|_| state.reaches(half)) {
+        let other = half.other.filter(|_| state.reaches(half));
+        if other.is_none()
+            && let Some(half) = state.halves.get_mut(&assoc)
+        {
+            half.unheard.push((stream, ppid, data.to_vec()));
+        }
+        if let Some(other) = other {
             let owner = state.halves.get(&other).map(|half| half.owner);
             let spare = owner.and_then(|owner| state.nodes.get_mut(&owner)?.spare.pop());
             let mut copy = spare.unwrap_or_default();

@@ -21,6 +21,7 @@ pub(super) enum Queued {
     Restarted { assoc: AssocId },
     Down { assoc: AssocId, reason: &'static str },
     Message { assoc: AssocId, stream: u16, ppid: u32, data: Vec<u8> },
+    Unacknowledged { assoc: AssocId, stream: u16, ppid: u32, data: Vec<u8> },
     Writable { assoc: AssocId },
 }
 
@@ -39,6 +40,8 @@ pub(super) struct Half {
     pub(super) queued: usize,
     pub(super) limit: usize,
     pub(super) full: bool,
+    /// What it has sent and nobody has heard.
+    pub(super) unheard: Vec<(u16, u32, Vec<u8>)>,
 }
 
 #[derive(Debug)]
@@ -173,6 +176,10 @@ impl State {
 
     /// Ends one side.
     pub(super) fn end(&mut self, assoc: AssocId, reason: &'static str) {
+        let unheard = self.halves.get_mut(&assoc).map(|half| std::mem::take(&mut half.unheard));
+        for (stream, ppid, data) in unheard.into_iter().flatten() {
+            self.tell(assoc, Queued::Unacknowledged { assoc, stream, ppid, data });
+        }
         self.tell(assoc, Queued::Down { assoc, reason });
         if let Some(half) = self.halves.remove(&assoc)
             && let Some(other) = half.other.and_then(|other| self.halves.get_mut(&other))
@@ -238,6 +245,7 @@ impl State {
         for (one, two, streams) in [(assoc, other, outbound_streams), (other, assoc, their_streams)] {
             if let Some(half) = self.halves.get_mut(&one) {
                 (half.other, half.up, half.queued, half.outbound_streams) = (Some(two), true, 0, streams);
+                half.unheard.clear();
             }
         }
         let up = Queued::Up { assoc: other, peer: local, outbound_streams: their_streams };
@@ -263,5 +271,6 @@ fn half(owner: u64, local: SocketAddr, peer: SocketAddr, config: &Config) -> Hal
         queued: 0,
         limit: config.send_buffer as usize,
         full: false,
+        unheard: Vec::new(),
     }
 }

@@ -57,8 +57,8 @@ pub(super) struct Associations {
     assocs: Assocs<Association>,
     /// Those that owe their owner an [`Event::Writable`].
     blocked: Vec<AssocId>,
-    /// Those that ended by our own doing, and why.
-    ended: Vec<(AssocId, &'static str)>,
+    /// Those that ended by our own doing, how the library calls them, and why.
+    ended: Vec<(AssocId, u64, &'static str)>,
     /// Sockets whose associations ended, and when to close them.
     retired: VecDeque<(Instant, u32)>,
     /// The ports the transports' filters let through.
@@ -251,9 +251,10 @@ impl Associations {
 
     pub(super) fn abort(&mut self, library: &mut Library, shared: &Shared, id: AssocId, reason: &'static str) {
         let Some(assoc) = self.assocs.get(id) else { return };
+        let key = key(assoc.socket, assoc.raw);
         self.abort_raw(library, assoc.socket, assoc.raw);
         self.remove(shared, id);
-        self.ended.push((id, reason));
+        self.ended.push((id, key, reason));
     }
 
     fn abort_raw(&self, library: &mut Library, socket: u32, raw: u32) {
@@ -279,7 +280,7 @@ impl Associations {
         for event in &events.list {
             self.apply_one(shared, event, &events.bytes, &mut counted);
         }
-        for (assoc, reason) in self.ended.drain(..) {
+        for (assoc, _, reason) in self.ended.drain(..) {
             counted(Event::Down { assoc, reason });
         }
         for assoc in self.unblock() {
@@ -309,8 +310,16 @@ impl Associations {
 
     fn apply_one(&mut self, shared: &Shared, event: &Happening, bytes: &[u8], sink: &mut dyn FnMut(Event<'_>)) {
         let Happening { tag: Tag { socket, .. }, assoc: raw, what } = *event;
-        let known = self.assocs.id(key(socket, raw));
+        let key = key(socket, raw);
+        let known = self.assocs.id(key);
         match (what, known) {
+            (What::Unacknowledged { stream, ppid, start, end }, known) => {
+                let ended = || self.ended.iter().find(|(_, of, _)| *of == key).map(|(assoc, ..)| *assoc);
+                if let Some(assoc) = known.or_else(ended) {
+                    let data = bytes.get(start..end).unwrap_or_default();
+                    sink(Event::Unacknowledged { assoc, stream, ppid, data });
+                }
+            }
             (What::Message { stream, ppid, start, end }, Some(assoc)) => {
                 let data = bytes.get(start..end).unwrap_or_default();
                 sink(Event::Message { assoc, stream, ppid, data });

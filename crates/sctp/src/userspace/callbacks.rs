@@ -32,6 +32,13 @@ pub(super) enum What {
         start: usize,
         end: usize,
     },
+    /// A message of our own that the peer has not acknowledged.
+    Unacknowledged {
+        stream: u16,
+        ppid: u32,
+        start: usize,
+        end: usize,
+    },
     /// The first part of a message beyond [`crate::MAX_MESSAGE`].
     TooLong,
     Change {
@@ -68,7 +75,7 @@ impl Events {
 
     /// Appends an event of another list.
     pub(super) fn copy(&mut self, mut event: Happening, bytes: &[u8]) {
-        if let What::Message { start, end, .. } = &mut event.what {
+        if let What::Message { start, end, .. } | What::Unacknowledged { start, end, .. } = &mut event.what {
             let from = self.bytes.len();
             self.bytes.extend_from_slice(bytes.get(*start..*end).unwrap_or_default());
             (*start, *end) = (from, self.bytes.len());
@@ -148,7 +155,9 @@ pub(super) extern "C" fn receive(
         if let Ok(mut produced) = produced.try_borrow_mut() {
             let tag = Tag::from_ptr(ulp_info);
             if flags & ffi::MSG_NOTIFICATION != 0 {
-                produced.events.list.extend(notification(tag, bytes, peer));
+                let Produced { events, .. } = &mut *produced;
+                let happening = notification(tag, bytes, peer).or_else(|| failed(events, tag, bytes));
+                events.list.extend(happening);
             } else {
                 message(&mut produced.events, tag, bytes, &info, flags);
             }
@@ -168,6 +177,23 @@ fn message(events: &mut Events, tag: Tag, bytes: &[u8], info: &ffi::sctp_rcvinfo
         What::Message { stream: info.sid, ppid: u32::from_be(info.ppid), start, end: events.bytes.len() }
     };
     events.list.push(Happening { tag, assoc: info.assoc_id, what });
+}
+
+/// A message of our own that has failed, whole: parts of one are of no use.
+fn failed(events: &mut Events, tag: Tag, bytes: &[u8]) -> Option<Happening> {
+    let (head, data) = bytes.split_at_checked(size_of::<ffi::sctp_send_failed_event>())?;
+    if u16::from_ne_bytes([head[0], head[1]]) != ffi::SCTP_SEND_FAILED_EVENT {
+        return None;
+    }
+    // SAFETY: there are enough bytes, and every bit pattern is a value of this plain structure.
+    let failed = unsafe { head.as_ptr().cast::<ffi::sctp_send_failed_event>().read_unaligned() };
+    if failed.info.flags & ffi::SCTP_DATA_NOT_FRAG != ffi::SCTP_DATA_NOT_FRAG || data.is_empty() {
+        return None;
+    }
+    let start = events.bytes.len();
+    events.bytes.extend_from_slice(data);
+    let (stream, ppid, end) = (failed.info.sid, u32::from_be(failed.info.ppid), events.bytes.len());
+    Some(Happening { tag, assoc: failed.assoc_id, what: What::Unacknowledged { stream, ppid, start, end } })
 }
 
 fn notification(tag: Tag, bytes: &[u8], peer: ffi::sockaddr_conn) -> Option<Happening> {

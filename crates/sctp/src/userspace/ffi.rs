@@ -18,6 +18,7 @@ pub(super) const SCTP_EVENT: c_int = 0x1e;
 pub(super) const SCTP_GET_SNDBUF_USE: c_int = 0x1101;
 
 pub(super) const SCTP_ASSOC_CHANGE: u16 = 0x0001;
+pub(super) const SCTP_SEND_FAILED_EVENT: u16 = 0x000e;
 pub(super) const SCTP_COMM_UP: u16 = 0x0001;
 pub(super) const SCTP_COMM_LOST: u16 = 0x0002;
 pub(super) const SCTP_RESTART: u16 = 0x0003;
@@ -71,6 +72,7 @@ pub(super) struct sctp_rcvinfo {
     pub(super) assoc_id: u32,
 }
 
+#[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct sctp_sndinfo {
     pub(super) sid: u16,
@@ -93,6 +95,21 @@ pub(super) struct sctp_assoc_change {
     pub(super) inbound_streams: u16,
     pub(super) assoc_id: u32,
 }
+
+/// The message follows.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct sctp_send_failed_event {
+    pub(super) kind: u16,
+    pub(super) flags: u16,
+    pub(super) length: u32,
+    pub(super) error: u32,
+    pub(super) info: sctp_sndinfo,
+    pub(super) assoc_id: u32,
+}
+
+/// In the flags of a message that failed: it begins, and it ends, with these octets.
+pub(super) const SCTP_DATA_NOT_FRAG: u16 = 0x03;
 
 #[repr(C)]
 pub(super) struct sctp_event {
@@ -234,6 +251,7 @@ const _: () = {
     assert!(size_of::<sockaddr_conn>() == 16 && size_of::<sctp_sockstore>() == 32);
     assert!(size_of::<sctp_rcvinfo>() == 28 && size_of::<sctp_sndinfo>() == 16);
     assert!(size_of::<sctp_assoc_change>() == 20 && size_of::<sctp_event>() == 8);
+    assert!(size_of::<sctp_send_failed_event>() == 32);
     assert!(size_of::<sctp_assocparams>() == 20 && size_of::<sctp_sack_info>() == 12);
     assert!(size_of::<sctp_paddrparams>() == 152);
 };

@@ -21,8 +21,9 @@ pub(super) fn set(socket: &Socket, config: &Config, mtu: u32) -> io::Result<()> 
     set_option(socket, sctp, ffi::SCTP_FRAGMENT_INTERLEAVE, &0_i32)?;
     set_option(socket, sctp, ffi::SCTP_PARTIAL_DELIVERY_POINT, &(MAX_MESSAGE as u32 + 1))?;
     set_option(socket, sctp, ffi::SCTP_DELAYED_SACK, &ffi::sctp_sack_info { assoc_id: 0, delay: 0, freq: 1 })?;
-    let event = ffi::sctp_event { assoc_id: 0, kind: ffi::SCTP_ASSOC_CHANGE, on: 1 };
-    set_option(socket, sctp, ffi::SCTP_EVENT, &event)?;
+    for kind in [ffi::SCTP_ASSOC_CHANGE, ffi::SCTP_SEND_FAILED_EVENT] {
+        set_option(socket, sctp, ffi::SCTP_EVENT, &ffi::sctp_event { assoc_id: 0, kind, on: 1 })?;
+    }
     let init = ffi::sctp_initmsg {
         num_ostreams: config.outbound_streams,
         max_instreams: config.inbound_streams,

@@ -248,6 +248,42 @@ pub(crate) fn a_dead_peer_is_given_up(world: &dyn World) {
     assert_eq!(server.down[&assoc], "the peer stopped answering");
 }
 
+pub(crate) fn what_a_dead_peer_has_not_acknowledged_is_given_back(world: &dyn World) {
+    if !world.gives_back() {
+        return;
+    }
+    for gives_up_itself in [false, true] {
+        let mut server = Peer::new(world.bind(&short(server_config(world, 38412))));
+        let mut client = world.doomed(2, 0, SocketAddr::new(world.address(1), 38412));
+        run(&mut [&mut server], "an association", LIMIT, |peers| {
+            client.poll();
+            !peers[0].up.is_empty()
+        });
+        let assoc = server.only();
+        let sent = |n: u16| Message { assoc, stream: n, ppid: NGAP, data: payload(n.into(), 100) };
+        server.endpoint.send(assoc, 0, NGAP, b"for the living").expect("send");
+        // It is acknowledged, as far as the driver does that.
+        let began = Instant::now();
+        run(&mut [&mut server], "time passing", LIMIT, |_| {
+            client.poll();
+            began.elapsed() > Duration::from_millis(100)
+        });
+        client.vanish();
+        for Message { stream, ppid, data, .. } in (1..4).map(sent) {
+            server.endpoint.send(assoc, stream, ppid, &data).expect("send");
+        }
+        server.poll(Duration::ZERO);
+        if gives_up_itself {
+            server.endpoint.abort(assoc);
+        } else {
+            world.time_out();
+        }
+        run(&mut [&mut server], "the peer given up", LIMIT, |peers| peers[0].up.is_empty());
+        server.unacknowledged.sort_by_key(|message| message.stream);
+        assert_eq!(server.unacknowledged, (1..4).map(sent).collect::<Vec<_>>());
+    }
+}
+
 pub(crate) fn a_peer_that_comes_back_restarts_its_association(world: &dyn World) {
     let mut server = Peer::new(world.bind(&server_config(world, 38412)));
     let to = SocketAddr::new(world.address(1), 38412);

@@ -55,6 +55,7 @@ suite! {
     dropping_an_endpoint_aborts
     a_connect_without_a_server_fails
     a_dead_peer_is_given_up
+    what_a_dead_peer_has_not_acknowledged_is_given_back
     a_peer_that_comes_back_restarts_its_association
     an_idle_association_stays_up
     a_second_association_with_the_same_ports_is_refused

@@ -28,6 +28,7 @@ pub(crate) struct Peer {
     pub(crate) writable: Vec<AssocId>,
     pub(crate) readable: Vec<u64>,
     pub(crate) messages: Vec<Message>,
+    pub(crate) unacknowledged: Vec<Message>,
     /// Send back each message as it comes.
     pub(crate) echo: bool,
 }
@@ -43,13 +44,14 @@ impl Peer {
             writable: Vec::new(),
             readable: Vec::new(),
             messages: Vec::new(),
+            unacknowledged: Vec::new(),
             echo: false,
         }
     }
 
     pub(crate) fn poll(&mut self, timeout: Duration) {
         let before = self.messages.len();
-        let Self { endpoint, up, ups, down, restarted, writable, readable, messages, .. } = self;
+        let Self { endpoint, up, ups, down, restarted, writable, readable, messages, unacknowledged, .. } = self;
         let mut count = 0;
         let reported = endpoint.poll(Some(timeout), &mut |event| {
             count += 1;
@@ -70,6 +72,10 @@ impl Peer {
                 Event::Message { assoc, stream, ppid, data } => {
                     assert!(up.contains_key(&assoc), "a message of {assoc:?}, which is not up");
                     messages.push(Message { assoc, stream, ppid, data: data.to_vec() });
+                }
+                Event::Unacknowledged { assoc, stream, ppid, data } => {
+                    assert!(!down.contains_key(&assoc), "a message of {assoc:?}, which is down");
+                    unacknowledged.push(Message { assoc, stream, ppid, data: data.to_vec() });
                 }
                 Event::Writable { assoc } => writable.push(assoc),
                 Event::Readable { token } => readable.push(token),
@@ -152,6 +158,10 @@ pub(crate) trait World {
     fn silent_address(&self) -> IpAddr;
     /// A client at the `n`th address that connects from `port` to `to`, and that can be killed.
     fn doomed(&self, n: u8, port: u16, to: SocketAddr) -> Box<dyn Doomed + '_>;
+    /// Whether the driver gives back what was not acknowledged.
+    fn gives_back(&self) -> bool {
+        true
+    }
     /// Time passes until a silent peer must have been given up.
     fn time_out(&self) {}
     /// Sends bytes that are no SCTP to a server; `false` if the driver has no wire to send them on.

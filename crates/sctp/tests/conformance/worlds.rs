@@ -126,6 +126,10 @@ impl World for Loopback {
         bind(config).expect("the suite needs root (raw sockets)")
     }
 
+    fn gives_back(&self) -> bool {
+        self.driver != Driver::Kernel
+    }
+
     fn address(&self, n: u8) -> IpAddr {
         format!("{}{n}", self.prefix).parse().expect("an address")
     }

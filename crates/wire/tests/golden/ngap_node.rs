@@ -147,6 +147,15 @@ fn associations() -> Vec<Case> {
             )
         ),
         ngap_case!(
+            "AMFConfigurationUpdate-gone",
+            InitiatingMessage,
+            AMFConfigurationUpdate,
+            AMFConfigurationUpdate,
+            AMF_TNLAssociationToRemoveList = AMFTNLAssociationToRemoveList(
+                [endpoint(), endpoint_6()].map(|endpoint| AMFTNLAssociationToRemoveItem::new(endpoint, None)).into()
+            )
+        ),
+        ngap_case!(
             "AMFConfigurationUpdateAcknowledge-failed",
             SuccessfulOutcome,
             AMFConfigurationUpdate,

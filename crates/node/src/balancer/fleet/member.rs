@@ -35,6 +35,9 @@ pub(super) struct Member {
     pub(super) since: Instant,
     pub(super) flying: Flying,
     pub(super) emitted: Emitted,
+    /// NGAP PDUs that it has given, and how many of them it was told are sent.
+    pub(super) given: u64,
+    pub(super) told: u64,
 }
 
 /// What a host has said, beside what it wants sent.
@@ -64,6 +67,8 @@ impl Member {
             since,
             flying: Flying::default(),
             emitted: Emitted::default(),
+            given: 0,
+            told: 0,
         }
     }
 
@@ -98,6 +103,7 @@ impl Member {
                     // Only who serves has something to say of UEs.
                     _ if !serving => return Err(FrameError::Message),
                     ToBalancer::Ngap { assoc, ue, key, pdu } => {
+                        self.given += 1;
                         (key, Command::Ngap { assoc, ue, key, pdu: pdu.into() })
                     }
                     ToBalancer::Pfcp { upf, key, seid, message } => {

@@ -24,7 +24,7 @@ use member::{Member, Said, State};
 use rustc_hash::FxHashMap;
 use rustix::event::epoll;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex};
 use steer::Steering;
@@ -76,6 +76,8 @@ pub(crate) struct Fleet {
     /// Why the cluster goes on without this balancer, if it does.
     ended: Option<LinkError>,
     slices: usize,
+    /// Where RAN nodes' associations with this balancer end, as far as that is configured.
+    endpoints: Vec<IpAddr>,
     listener: TcpListener,
     epoll: OwnedFd,
     /// By the tokens of their connections.
@@ -88,6 +90,7 @@ pub(crate) struct Fleet {
     misses: FxHashMap<HostId, u32>,
     /// Whether the controller was told lately that hosts are not heard.
     complained: bool,
+    cut_off: bool,
     next_token: u64,
     map: Option<Map>,
     steering: Steering,
@@ -107,14 +110,15 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Takes hosts at an address, and joins the cluster whose controller the configuration names.
+    /// Takes hosts at an address, and joins the cluster whose controller the configuration names. RAN nodes have their
+    /// associations with `endpoints`.
     ///
     /// # Errors
     ///
     /// When there is none, or it does not want this balancer.
     pub(crate) fn join(
         listener: TcpListener,
-        config: &ClusterConfig,
+        (config, endpoints): (&ClusterConfig, &[IpAddr]),
         core: &CoreConfig,
         slices: &[SliceRuntime],
         metrics: Arc<Metrics>,
@@ -134,6 +138,7 @@ impl Fleet {
             caller,
             ended: None,
             slices: slices.len(),
+            endpoints: endpoints.iter().copied().filter(|address| !address.is_unspecified()).collect(),
             listener,
             epoll,
             members: BTreeMap::new(),
@@ -141,6 +146,7 @@ impl Fleet {
             lost: FxHashMap::default(),
             misses: FxHashMap::default(),
             complained: false,
+            cut_off: false,
             next_token: CONTROLLER + 1,
             map: None,
             nodes: FxHashMap::default(),
@@ -195,6 +201,24 @@ impl Fleet {
         self.ended.take()
     }
 
+    /// Whether nothing has come for as long as makes others take it for dead, from hosts or the controller, not even from
+    /// their machines that they are not there. Then others have gone on without it, or will: what RAN nodes say to it is lost.
+    /// Without another balancer it stays where it is.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.cut_off
+    }
+
+    /// Whether that is so by now.
+    fn looks_cut_off(&self) -> bool {
+        let Some(map) = self.map.as_ref().filter(|_| !self.is_alone()) else { return false };
+        let most = self.seat.heartbeat.1.max(1);
+        let silent = |host: &HostId| {
+            self.serving.contains_key(host) && self.misses.get(host).is_some_and(|misses| *misses >= most)
+        };
+        let silence = self.caller.heartbeat() * most;
+        map.hosts.iter().all(|(host, _)| silent(host)) && self.caller.is_silent(std::time::Instant::now(), silence)
+    }
+
     /// What becomes readable when there is something for [`Fleet::pump`].
     pub(crate) fn fd(&self) -> RawFd {
         self.epoll.as_raw_fd()
@@ -205,9 +229,22 @@ impl Fleet {
         Arc::clone(&self.view)
     }
 
+    /// How often it has to be called at the least.
+    pub(crate) fn heartbeat(&self) -> std::time::Duration {
+        self.caller.heartbeat()
+    }
+
     /// Until when [`Fleet::pump`] need not be called.
     pub(crate) fn due(&self) -> Instant {
         self.looked + Duration::from(self.caller.heartbeat())
+    }
+
+    /// All that hosts have given has left: they are told.
+    pub(crate) fn went_out(&mut self) {
+        for member in self.members.values_mut().filter(|member| member.given > member.told) {
+            member.told = member.given;
+            member.stream.put(&ToHost::Sent { count: member.given });
+        }
     }
 
     /// What hosts want sent, one after the other.
@@ -361,6 +398,9 @@ impl Fleet {
         if let Some(map) = &self.map {
             member.stream.put(&ToHost::Map(Box::new(map.clone())));
         }
+        if !self.endpoints.is_empty() {
+            member.stream.put(&ToHost::Endpoints(self.endpoints.clone()));
+        }
         for (assoc, node) in &self.nodes {
             member.stream.put(&ToHost::Up { assoc: *assoc, peer: node.peer });
             if let Some(of) = &node.of {
@@ -498,6 +538,11 @@ impl Fleet {
         for (host, _) in map.hosts.iter().filter(|(host, _)| !self.serving.contains_key(host)) {
             *self.misses.entry(*host).or_default() += 1;
         }
+        let cut_off = self.looks_cut_off();
+        if cut_off && !self.cut_off {
+            tracing::error!("neither hosts nor the controller are heard: RAN nodes are let go to other balancers");
+        }
+        self.cut_off = cut_off;
         self.complain();
     }
 
@@ -553,6 +598,9 @@ impl Fleet {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
 
 /// Pools that hosts report: each slice's, and that of UEs whose slice is not known, for each kind of procedure.
 pub(crate) const fn pools(slices: usize) -> usize {

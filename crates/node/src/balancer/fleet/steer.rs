@@ -139,6 +139,7 @@ impl Fleet {
             Input::Ngap { bucket: Some(bucket), .. } => self.owner(*bucket),
             Input::Ngap { view, pdu, bucket, .. } => self.host_of(view.as_ref().ok(), pdu, bucket),
             Input::Pfcp { seid, .. } | Input::PfcpTimeout { seid, .. } => self.owner(seid.ltmsi().bucket()),
+            Input::Unsent(message) => self.owner(message.ue.bucket()),
             _ => None,
         };
         match to {
@@ -312,6 +313,7 @@ fn put(member: &mut super::Member, number: u64, input: &Input, answers: bool) {
         Input::PfcpTimeout { seid, .. } => ToHost::PfcpTimeout { number, seid: *seid },
         Input::Upf { upf, up } => ToHost::Upf { upf: *upf, up: *up },
         Input::UpfLost { upf } => ToHost::UpfLost { upf: *upf },
+        Input::Unsent(message) => ToHost::Unsent { assoc: message.assoc, ue: message.ue, pdu: &message.pdu },
         // Nothing else comes from RAN or UPFs.
         _ => return,
     };

@@ -4,12 +4,21 @@
 //! number names the node's life, and is what contexts have. What the node is sent goes by an association that is up.
 
 use crate::fabric::message::Ways;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use std::collections::VecDeque;
+use std::hash::Hasher;
 use std::net::SocketAddr;
 use vireo_core::ran::RanNode;
 use vireo_core::turn::Effect;
 use vireo_store::region::Slot;
-use vireo_types::{AssocId, GnbId};
+use vireo_types::{AssocId, Duration, GnbId, Instant};
+
+/// Messages that are remembered of each association: more than come in the moment in which it ends.
+const SAID: usize = 64;
+/// How long after that the node may say them once more.
+const REPEATED: Duration = Duration::from_secs(5);
+/// Associations that are remembered when they are gone with their balancer.
+const FORMER: usize = 1 << 16;
 
 /// An association that is up.
 #[derive(Debug)]
@@ -20,6 +29,8 @@ struct Link {
     /// The node that it has said to be of, of which nothing is known here: of several hosts one may hear of a node's
     /// associations in another order than they came up.
     claimed: Option<GnbId>,
+    /// What UEs have said by it lately, as hashes, if the node has others.
+    said: VecDeque<u64>,
 }
 
 /// A node that has NG set up.
@@ -36,9 +47,18 @@ pub(in crate::host) struct Node {
     by: FxHashMap<Slot, AssocId>,
     /// That it has set NG up others have said; of the association on which it has, nothing was heard here.
     told: bool,
+    /// What UEs have said by an association that is gone since: if the node does not know that it came here, it says it once
+    /// more by another. Until when that is looked for.
+    repeats: FxHashSet<u64>,
+    until: Option<Instant>,
 }
 
 impl Node {
+    fn new(record: RanNode, associations: Vec<AssocId>, peer: SocketAddr) -> Self {
+        let (ues, by) = (FxHashSet::default(), FxHashMap::default());
+        Node { record, associations, peer, ues, by, told: false, repeats: FxHashSet::default(), until: None }
+    }
+
     /// How many associations it has.
     pub(in crate::host) fn associations(&self) -> usize {
         self.associations.len()
@@ -78,6 +98,8 @@ pub(super) enum Lost {
 pub(in crate::host) struct Nodes {
     links: FxHashMap<AssocId, Link>,
     here: FxHashMap<AssocId, Node>,
+    /// Of associations that are gone with their balancers: the nodes, which others carry.
+    former: FxHashMap<AssocId, AssocId>,
     /// UEs who are still to be told that their node is gone.
     pub(super) gone: Vec<(AssocId, Vec<Slot>)>,
 }
@@ -86,7 +108,7 @@ impl Nodes {
     /// An association came up.
     pub(in crate::host) fn up(&mut self, assoc: AssocId, peer: SocketAddr) {
         tracing::info!(assoc = assoc.0, %peer, "a RAN node is connected");
-        self.links.insert(assoc, Link { peer, node: None, claimed: None });
+        self.links.insert(assoc, Link { peer, node: None, claimed: None, said: VecDeque::new() });
     }
 
     /// Whether UEs are still to be told that their node is gone.
@@ -138,6 +160,32 @@ impl Nodes {
         } else if !node.by.is_empty() {
             node.by.remove(&ue);
         }
+    }
+
+    /// Whether a node says about a UE, octet for octet, what it has said by an association that is gone since.
+    pub(in crate::host) fn is_repeat(&mut self, node: AssocId, by: AssocId, pdu: &[u8], now: Instant) -> bool {
+        let Some(node) = self.here.get_mut(&node) else { return false };
+        if node.associations.len() < 2 && node.repeats.is_empty() {
+            return false;
+        }
+        let mut hasher = FxHasher::default();
+        hasher.write(pdu);
+        let hash = hasher.finish();
+        if !node.repeats.is_empty() {
+            let until = *node.until.get_or_insert(now + REPEATED);
+            if now > until {
+                node.repeats = FxHashSet::default();
+            } else if node.repeats.remove(&hash) {
+                return true;
+            }
+        }
+        if let Some(link) = self.links.get_mut(&by) {
+            if link.said.len() == SAID {
+                link.said.pop_front();
+            }
+            link.said.push_back(hash);
+        }
+        false
     }
 
     /// What goes to a UE takes this association of a node, if it still is one of it.
@@ -192,8 +240,7 @@ impl Nodes {
                 // It has another life here: the association itself says what it is of.
                 return false;
             }
-            let (ues, by) = (FxHashSet::default(), FxHashMap::default());
-            let node = Node { record, associations: Vec::new(), peer: link.peer, ues, by, told: true };
+            let node = Node { told: true, ..Node::new(record, Vec::new(), link.peer) };
             self.here.insert(number, node);
         }
         self.bind(assoc, number);
@@ -232,23 +279,40 @@ impl Nodes {
         let claims =
             |(of, link): (&AssocId, &Link)| (link.node.is_none() && link.claimed == Some(record.id)).then_some(*of);
         let claimed: Vec<AssocId> = self.links.iter().filter_map(claims).collect();
-        let (ues, by) = (FxHashSet::default(), FxHashMap::default());
-        self.here.insert(assoc, Node { record, associations: vec![assoc], peer, ues, by, told: false });
+        self.here.insert(assoc, Node::new(record, vec![assoc], peer));
         claimed.into_iter().for_each(|further| self.bind(further, assoc));
         ended
     }
 
+    /// The balancer of an association is gone: the node that others carry, if it was of one.
+    pub(super) fn carried_by_another(&mut self, assoc: AssocId) -> Option<AssocId> {
+        let node = self.of(assoc)?;
+        if self.former.len() >= FORMER {
+            self.former.clear();
+        }
+        self.former.insert(assoc, node);
+        Some(node)
+    }
+
+    /// Another association of the node of one that ends or is gone with its balancer, for what goes to a UE.
+    pub(super) fn instead_of(&self, gone: AssocId, ue: Option<Slot>) -> Option<AssocId> {
+        let number = self.of(gone).or_else(|| self.former.get(&gone).copied())?;
+        let by = self.way(number, ue).filter(|by| *by != gone);
+        by.or_else(|| self.here.get(&number)?.associations.iter().copied().find(|assoc| *assoc != gone))
+    }
+
     /// An association is gone, or void if its peer has restarted it.
     pub(super) fn lost(&mut self, assoc: AssocId, restarted: bool) -> Lost {
-        let number = match restarted {
+        let lost = match restarted {
             true => self.links.get_mut(&assoc).and_then(|link| {
                 link.claimed = None;
-                link.node.take()
+                Some((link.node.take()?, std::mem::take(&mut link.said)))
             }),
-            false => self.links.remove(&assoc).and_then(|link| link.node),
+            false => self.links.remove(&assoc).and_then(|link| Some((link.node?, link.said))),
         };
-        let Some(number) = number else { return Lost::Nothing };
+        let Some((number, said)) = lost else { return Lost::Nothing };
         let Some(node) = self.here.get_mut(&number) else { return Lost::Nothing };
+        (node.repeats, node.until) = (said.into_iter().collect(), None);
         node.associations.retain(|of| *of != assoc);
         node.by.retain(|_, by| *by != assoc);
         if let Some(peer) = node.associations.first().and_then(|first| self.links.get(first)).map(|link| link.peer) {
@@ -317,6 +381,28 @@ mod tests {
     }
 
     #[test]
+    fn what_a_node_says_again_by_another_association_is_known_for_a_while() {
+        let mut nodes = nodes(&[]);
+        let (node, now) = (AssocId(1), Instant(9_000_000));
+        assert!(!nodes.is_repeat(node, AssocId(1), b"before", now), "the node has one association");
+        nodes.bind(AssocId(2), node);
+        nodes.bind(AssocId(3), node);
+        for pdu in [b"first", b"other"] {
+            assert!(!nodes.is_repeat(node, AssocId(1), pdu, now));
+            assert!(!nodes.is_repeat(node, AssocId(1), pdu, now), "the association is up");
+        }
+        assert!(!nodes.is_repeat(node, AssocId(2), b"second", now));
+        assert!(matches!(nodes.lost(AssocId(1), false), Lost::Fewer(2)));
+        assert!(nodes.is_repeat(node, AssocId(2), b"first", now));
+        assert!(!nodes.is_repeat(node, AssocId(2), b"first", now), "once");
+        assert!(!nodes.is_repeat(node, AssocId(2), b"second", now), "that was heard by one that is up");
+        let late = now + Duration::from_secs(6);
+        assert!(!nodes.is_repeat(node, AssocId(2), b"other", late), "that is too long ago");
+        assert!(matches!(nodes.lost(AssocId(2), true), Lost::Fewer(1)));
+        assert!(nodes.is_repeat(node, AssocId(3), b"second", late));
+    }
+
+    #[test]
     fn a_node_lives_as_long_as_one_of_its_associations() {
         let ues = slots();
         let mut nodes = nodes(&ues);
@@ -326,7 +412,13 @@ mod tests {
         nodes.heard(number, AssocId(2), ues[0]);
         let ways = |nodes: &Nodes| ues.map(|ue| nodes.way(number, Some(ue)));
         assert_eq!(ways(&nodes), [Some(AssocId(2)), Some(AssocId(1))], "by the one that it was heard by");
+        let instead = |nodes: &Nodes, gone| ues.map(|ue| nodes.instead_of(AssocId(gone), Some(ue)));
+        assert_eq!(instead(&nodes, 1), [Some(AssocId(2)); 2], "the one that ends is up still");
+        assert_eq!(nodes.carried_by_another(AssocId(1)), Some(number));
         assert!(matches!(nodes.lost(AssocId(1), false), Lost::Fewer(1)));
+        assert_eq!(instead(&nodes, 1), [Some(AssocId(2)); 2]);
+        assert_eq!(instead(&nodes, 2), [None; 2], "there is no other");
+        assert_eq!(instead(&nodes, 4), [None; 2], "nobody knows whose it was");
         assert_eq!((nodes.of(AssocId(2)), nodes.set_up()), (Some(AssocId(1)), 1), "it keeps its number");
         assert_eq!(ways(&nodes), [Some(AssocId(2)); 2]);
         assert_eq!(nodes.ues(number).len(), 2);
