@@ -11,7 +11,7 @@ use vireo_node::fabric::frame::decode;
 use vireo_node::fabric::membership::{Seat, ToController, ToMember};
 use vireo_node::fabric::message::{Copy, OfNode, PoolLoad, ToBalancer, ToHost, ToPrimary, ToReplica, Welcome};
 use vireo_node::fabric::{GREETING, Greeting, Inbox, Outbox, Role};
-use vireo_types::{AssocId, Dnn, GnbId, Ltmsi, Seid, SessionAddress};
+use vireo_types::{AssocId, Dnn, GnbId, Instant, Ltmsi, Seid, SessionAddress, Supi};
 
 /// Takes octets as one connection.
 pub fn connection(octets: &[u8]) {
@@ -62,10 +62,12 @@ pub fn seeds() -> Vec<Vec<u8>> {
         buckets: BucketMap::new(1, &[]),
         balancers: vec![(BalancerId(2), upf)],
         joined: 2,
+        lost: vec![1],
         leaving: vec![HostId(1)],
     });
     let dnn: Dnn = "internet".parse().expect("a DNN");
     let address = SessionAddress { ipv4: Some([10, 45, 0, 1].into()), ipv6_prefix: None };
+    let supi = Supi::from_digits("999700000000001").expect("an IMSI");
     let id = GnbId { plmn: "99970".parse().expect("a PLMN"), id: 7, bits: 24 };
     let record = RanNode { id, name: "gnb".into(), areas: Vec::new() };
     let of = OfNode { assoc: AssocId(2), node: AssocId(1), record };
@@ -76,6 +78,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         ToHost::Pfcp { number: 10, upf, seid: Seid(5), request: false, message: b"message" },
         ToHost::Refused("no".into()),
         ToHost::Synced { number: 4 },
+        ToHost::Claimed { supi, ue: Ltmsi::from_raw(5), at: Instant(9) },
         ToHost::Returned { dnn: dnn.clone(), address },
         ToHost::Node(of.clone()),
     ];
@@ -87,6 +90,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         ToBalancer::Done { number: 9 },
         ToBalancer::Report { cpu: 0.5, pools: vec![PoolLoad { backlog: 1.0, share: 0.5, time_us: 100.0 }; 3] },
         ToBalancer::Sync { number: 4 },
+        ToBalancer::Claim { supi, ue: Ltmsi::from_raw(5), at: Instant(9) },
         ToBalancer::Back { number: 9 },
         ToBalancer::Return { to: HostId(2), dnn, address },
         ToBalancer::Node(of),
@@ -107,6 +111,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         ToReplica::From { host: HostId(1), epoch: 2 },
         ToReplica::Copy(copy),
         ToReplica::Yours { number: 2, epoch: 3 },
+        ToReplica::Asks { number: 3, epoch: 3 },
+        ToReplica::Has { number: 4, epoch: 3, table: 1, numbers: vec![1, 70_000], last: true },
     ];
     let to_primary = [ToPrimary::Kept { number: 1 }, ToPrimary::Fenced { epoch: 3 }];
     vec![
@@ -120,7 +126,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-fn to_controller() -> [ToController; 8] {
+fn to_controller() -> [ToController; 9] {
     let address = SocketAddr::from(([127, 0, 0, 1], 7771));
     let record = Record { secrets: Secrets { tmsi_key: [7; 16], recovery: 9 }, map: None };
     [
@@ -132,6 +138,7 @@ fn to_controller() -> [ToController; 8] {
         ToController::CaughtUp { epoch: 3, host: HostId(2) },
         ToController::Leave,
         ToController::Unreached(vec![HostId(3)]),
+        ToController::Parts { epoch: 3, parts: vec![0, 255] },
     ]
 }
 

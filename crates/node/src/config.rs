@@ -1,6 +1,7 @@
 //! What the parts of a running core are told at start. It is read and checked by the binary; here it is data. What
 //! decisions depend on is apart, in `vireo_core::config`; the user plane's is in `upf`.
 
+use crate::cluster::ReplicationConfig;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use vireo_core::schedule::forward::Policy;
@@ -213,6 +214,9 @@ pub struct SliceRuntime {
     pub slo: [vireo_types::Duration; NF_KINDS],
     /// The largest part of a core that its NFs have together, above 0 to 1.
     pub limit: f64,
+    /// Hosts besides the owner that keep copies of its UEs at the most; no more than [`crate::cluster::ReplicationConfig`]
+    /// says.
+    pub replicas: usize,
 }
 
 impl SliceRuntime {
@@ -221,7 +225,13 @@ impl SliceRuntime {
 
     /// A slice with the usual objectives and no limit.
     pub fn new(name: impl Into<String>, snssai: Snssai) -> Self {
-        SliceRuntime { name: name.into(), snssai, slo: [Self::SLO; NF_KINDS], limit: 1.0 }
+        SliceRuntime {
+            name: name.into(),
+            snssai,
+            slo: [Self::SLO; NF_KINDS],
+            limit: 1.0,
+            replicas: ReplicationConfig::MOST,
+        }
     }
 }
 

@@ -83,6 +83,9 @@ pub enum StartError {
         /// Why.
         error: std::io::Error,
     },
+    /// What secures the fabric.
+    #[error(transparent)]
+    Tls(#[from] crate::fabric::TlsError),
     /// The controller.
     #[error(transparent)]
     Link(#[from] crate::cluster::LinkError),

@@ -1,10 +1,15 @@
 //! A cluster as its operator runs it: a controller, two balancers and two hosts, each a process of its own. The controller dies
 //! and comes back, a host joins and another is drained, a balancer dies, a host dies; UEs are served by whoever is left. With
-//! a UPF, sessions and what is asked of it survive the balancer that talks to it.
+//! a UPF, sessions and what is asked of it survive the balancer that talks to it. The first cluster's members know each other by
+//! certificates; the other's slice wants no copies.
 
+#[path = "../../node/src/fabric/authority.rs"]
+#[allow(dead_code, reason = "others need all of it")]
+mod authority;
 #[allow(dead_code, reason = "others need all of it")]
 mod space;
 
+use authority::{Authority, Files, NAME};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use space::{Space, VIREO};
@@ -58,6 +63,18 @@ impl Part {
         kill_process(Pid::from_child(&self.process), Signal::STOP).expect("it is ours");
     }
 
+    /// Waits until it has ended by itself, and not in good order.
+    fn fails(&mut self) {
+        let deadline = Instant::now() + WITHIN;
+        while Instant::now() < deadline {
+            if let Some(status) = self.process.try_wait().expect("it is ours") {
+                return assert_eq!(status.code(), Some(1), "{}", self.log());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("it has not ended:\n{}", self.log());
+    }
+
     fn kill(&mut self) {
         self.process.kill().expect("it is there");
         self.process.wait().expect("it ends");
@@ -67,12 +84,23 @@ impl Part {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    fn status(&self) -> Option<Value> {
+    fn ask(&self, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect(self.api).ok()?;
-        write!(stream, "GET /status?limit=0 HTTP/1.0\r\nHost: {}\r\n\r\n", self.api).ok()?;
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.api).ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
-        serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
+        Some(answer.split_once("\r\n\r\n")?.1.to_owned())
+    }
+
+    fn status(&self) -> Option<Value> {
+        serde_json::from_str(&self.ask("/status?limit=0")?).ok()
+    }
+
+    /// Octets of copies that it has sent to other hosts.
+    fn copied(&self) -> f64 {
+        let metrics = self.ask("/metrics").expect("it answers");
+        let copies = metrics.lines().filter(|line| line.contains("\"copy-octets-out\""));
+        copies.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }
 
     /// Waits until a UPF says something of itself.
@@ -142,15 +170,24 @@ impl Cluster {
         let (path, database) = (directory.path(), directory.path().join("subscribers.db"));
         let upf: SocketAddr =
             if with_upf { (UPF, PFCP_PORT).into() } else { (Ipv4Addr::LOCALHOST, free_udp_port()).into() };
+        let tls = match with_upf {
+            true => String::new(),
+            false => {
+                let Files { certificate, key, authorities } = Authority::new().member(path, "member", NAME);
+                format!("certificate = {certificate:?}, key = {key:?}, authorities = {authorities:?}, name = {NAME:?}")
+            }
+        };
         let config = format!(
             "[n2]\ndriver = \"userspace-udp\"\n[n4]\nlisten = \"127.0.0.1:{}\"\n[upf]\nenabled = false\n\
              [[external-upf]]\nn4 = \"{upf}\"\n[cluster]\ncontroller = \"{}\"\nhosts = 2\n\
-             misses = 20\n\
+             misses = 20\ntls = {{ {tls} }}\n\
              [replication]\nmode = \"hot\"\n[pools]\nkey = \"wildcard\"\nworkers = 1\nidle = 0\n\
-             [subscribers]\ndatabase = \"{}\"\n[slice.default]\nsnssai = {{ sst = 1 }}\n",
+             [subscribers]\ndatabase = \"{}\"\n[slice.default]\nsnssai = {{ sst = 1 }}\nreplicas = {}\n",
             free_udp_port(),
             free(),
             database.display(),
+            // Where no host dies, none is needed.
+            if with_upf { 0 } else { 1 },
         );
         fs::write(path.join("vireo.toml"), config).expect("a configuration");
         let added = Command::new(VIREO)
@@ -218,6 +255,32 @@ impl Cluster {
         assert!(emulated.status.success(), "{said}\n{}", self.logs());
     }
 
+    /// A host whose certificate is of another authority does not join, one that shows none neither, and one that has no key
+    /// does not start.
+    fn keeps_strangers_out(&self) {
+        let path = self.directory.path();
+        let Files { certificate, key, .. } = Authority::new().member(path, "stranger", NAME);
+        let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+        let strange =
+            [("VIREO_CLUSTER__TLS__CERTIFICATE", text(&certificate)), ("VIREO_CLUSTER__TLS__KEY", text(&key))];
+        let plain = ["CERTIFICATE", "KEY", "AUTHORITIES"].map(|file| format!("VIREO_CLUSTER__TLS__{file}"));
+        let plain = plain.each_ref().map(|name| (name.as_str(), String::new()));
+        let keyless = [("VIREO_CLUSTER__TLS__KEY", text(&path.join("nothing.pem")))];
+        let hosts: [(&[(&str, String)], &str); 3] = [
+            (&strange, "does not take this member's certificate"),
+            (&plain, "set cluster.tls here as there"),
+            (&keyless, "cluster.tls.key: "),
+        ];
+        for (variables, says) in hosts {
+            let mut host = start(path, "stranger", "host", variables);
+            host.fails();
+            assert!(host.log().contains(says), "{says}\n{}", host.log());
+        }
+        let log = self.controller.log();
+        assert_eq!(log.matches("somebody is not talked to over the fabric").count(), 1, "once for an address\n{log}");
+        assert!(log.contains("none of cluster.tls.authorities"), "{log}");
+    }
+
     /// Has the controller drain a host, which ends by itself. Which process has the number is whoever came first.
     fn drain(&mut self, host: u16) {
         let api = format!("http://{}", self.controller.api);
@@ -248,6 +311,8 @@ fn ues_are_served_without_a_controller_by_whichever_balancers_and_hosts_are_left
     let epoch = cluster.balancers.iter().map(|balancer| balancer.wait_for(2, 2)).max();
     cluster.serves(0);
     cluster.serves(1);
+    cluster.keeps_strangers_out();
+    assert!(cluster.hosts.iter().map(Part::copied).sum::<f64>() > 0.0);
 
     cluster.controller.kill();
     cluster.serves(0);
@@ -309,6 +374,7 @@ fn sessions_survive_the_balancer_that_talks_to_the_upf() {
     let log = cluster.balancers[1 - holder].log();
     assert!(log.contains("talks to the UPFs from now on takes_over=true"), "{log}");
     assert!(!log.contains("a UPF has restarted"), "{log}");
+    assert!(cluster.hosts.iter().all(|host| host.copied() == 0.0), "the slice wants no copies");
     let asked_again = |host: &Part| host.log().contains("had not answered are asked again");
     assert!(cluster.hosts.iter().any(asked_again), "{}", cluster.logs());
 }

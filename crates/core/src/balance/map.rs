@@ -119,6 +119,11 @@ impl BucketMap {
         self.slices[usize::from(bucket.get()) % BUCKETS].into()
     }
 
+    /// The hosts of each bucket of which this one is the primary.
+    pub fn owned(&self, host: HostId) -> impl Iterator<Item = Owners> {
+        self.owners.iter().copied().filter(move |owners| owners.primary() == Some(host))
+    }
+
     /// The buckets of a slice.
     pub fn buckets(&self, slice: usize) -> impl Iterator<Item = Bucket> {
         let of = (0_u16..).zip(&self.slices).filter(move |(_, own)| usize::from(**own) == slice);

@@ -36,15 +36,37 @@ impl BucketMap {
 
     /// The next epoch's map for the hosts that there are now, without a step further in what is being moved. A bucket of a
     /// host that is gone goes to the first of those that have a copy, and where copies are missing, the next hosts of the
-    /// circle get one. No bucket goes to a host without a copy while there is one with it.
+    /// circle get one. No bucket goes to a host without a copy while there is one with it. Of a slice without copies nothing is
+    /// left: its buckets go where the others of their columns go.
     pub fn next(&self, parts: &[SlicePart]) -> Self {
         let there: Vec<HostId> = hosts(parts).iter().map(|weighted| weighted.host).collect();
-        self.with(parts, |now, wanted, _| {
+        let mut next = self.with(parts, |now, wanted, _| {
             let stay = || now.all().filter(|host| there.contains(host));
             let missing = wanted.all().count().saturating_sub(stay().count());
             let join = wanted.all().filter(|host| !stay().any(|own| own == *host));
             Owners::new(stay().chain(join.take(missing)))
-        })
+        });
+        let bereft = |bucket: usize| self.owners[bucket].primary().is_none_or(|host| !there.contains(&host));
+        next.keep_together(parts, bereft);
+        next
+    }
+
+    /// Gives those buckets of slices without copies that are `bereft` to the primaries of their columns.
+    fn keep_together(&mut self, parts: &[SlicePart], bereft: impl Fn(usize) -> bool) {
+        let Some((lead, most)) = parts.iter().map(|part| part.replicas).enumerate().rev().max_by_key(|(_, n)| *n)
+        else {
+            return;
+        };
+        if most == 0 {
+            return;
+        }
+        for first in (0..BUCKETS).step_by(parts.len()) {
+            let Some(primary) = self.owners.get(first + lead).and_then(Owners::primary) else { continue };
+            let alone = (0..parts.len()).filter(|slice| parts[*slice].replicas == 0).map(|slice| first + slice);
+            for bucket in alone.filter(|bucket| *bucket < BUCKETS && bereft(*bucket)) {
+                self.owners[bucket] = Owners::new([primary]);
+            }
+        }
     }
 
     /// The next epoch's map by which those get copies that are to have buckets by `parts`, where a host that is to leave has
@@ -149,10 +171,11 @@ fn target(now: Owners, wanted: Owners, copied: bool) -> Owners {
     let Some(from) = now.primary() else { return wanted };
     // Where nobody is to have it, nothing is moved.
     let Some(to) = wanted.primary() else { return now };
-    let missing = wanted.all().filter(|host| !now.has(*host));
     if from == to {
-        return Owners::new(now.all().filter(|host| wanted.has(*host)).chain(missing));
+        // In the circle's order: where the slices of a column have different numbers of copies, the first is the same.
+        return wanted;
     }
+    let missing = wanted.all().filter(|host| !now.has(*host));
     // The old primary has all: it stays until others do.
     let old = copied.then_some(from);
     let stay = now.all().filter(|host| ![from, to].contains(host) && wanted.has(*host));
@@ -367,6 +390,39 @@ mod tests {
             world.adopt(next, Some(HostId(dead)));
             world.catch_up();
             world.settle();
+        }
+    }
+
+    /// A slice whose UEs are copied nowhere has one host at a time, that of its columns: a UE gets its number there.
+    #[test]
+    fn a_slice_without_copies_goes_where_its_columns_go_whoever_dies_and_when() {
+        let parts = |hosts: &[u16]| -> Vec<SlicePart> { [2, 0, 1].map(|replicas| part(1.0, replicas, hosts)).into() };
+        let together = |map: &BucketMap| {
+            for bucket in buckets() {
+                let Some(alone) = in_column(bucket, 1, 3) else { continue };
+                assert_eq!(map.owners(bucket).primary(), map.owners(alone).primary(), "{bucket:?} and {alone:?}");
+            }
+        };
+        let step = |map: &BucketMap, parts: &[SlicePart]| {
+            map.prepare(parts).or_else(|| map.switch(parts, 512)).inspect(together)
+        };
+        for (steps, dead) in (0..5).flat_map(|steps| (0..4).map(move |dead| (steps, dead))) {
+            let mut map = BucketMap::first(&parts(&[0, 1, 2]));
+            let all = parts(&[0, 1, 2, 3]);
+            map = map.next(&all);
+            for _ in 0..steps {
+                map = step(&map, &all).unwrap_or(map);
+            }
+            let rest: Vec<u16> = (0..4).filter(|host| *host != dead).collect();
+            for hosts in [&rest[..], &rest[1..]] {
+                let parts = parts(hosts);
+                map = map.next(&parts);
+                together(&map);
+                while let Some(next) = step(&map, &parts) {
+                    map = next;
+                }
+                assert!(map.buckets(1).all(|bucket| map.owners(bucket).all().count() == 1));
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! The state machine.
 
 use super::Map;
+use super::parts::{Part, Parts, lost, part_of};
 use super::scaling::{Load, Scaler, Scaling, Step};
 use crate::balance::map::{BucketMap, SlicePart};
 use crate::balance::moves::CatchUp;
@@ -16,8 +17,10 @@ use vireo_types::{Duration, Instant};
 pub struct Settings {
     /// Hosts that the first map waits for.
     pub hosts: usize,
-    /// Hosts that may join in all: each has a part of the UE addresses for good.
+    /// Hosts at a time: each has a part of the UE addresses, which another one gets when it is gone and no UE has any of it.
     pub most_hosts: u16,
+    /// Whether hosts that die lose nothing that anybody was told, as long as there are copies.
+    pub lossless: bool,
     /// Of UEs whose slice is not known and of each slice: how many hosts keep copies besides the owner.
     pub replicas: Vec<usize>,
     /// Whether UEs can go from hosts that live to others: not where their contexts are in no host's shared memory.
@@ -87,8 +90,8 @@ pub enum Refusal {
     NotYet,
     /// Too many hosts.
     #[error(
-        "{0} hosts have joined, and each has a part of the UE addresses for good: raise cluster.address-parts and start the \
-         cluster anew"
+        "each of the {0} parts of the UE addresses is a host's, or UEs still have addresses of it that is gone: wait for these, or \
+         raise cluster.address-parts and start the cluster anew"
     )]
     Hosts(u16),
     /// Too many balancers.
@@ -155,6 +158,7 @@ pub struct Controller {
     /// Balancers that are in no map yet, in the order in which they have joined.
     order: Vec<BalancerId>,
     joined: u16,
+    parts: Parts,
     /// The number after which a free one is looked for.
     last_balancer: u8,
     /// When it was last told the time.
@@ -193,6 +197,7 @@ impl Controller {
             balancers: BTreeMap::new(),
             order: Vec::new(),
             joined: 0,
+            parts: Parts::default(),
             last_balancer: BalancerId::COUNT - 1,
             looked: now,
             waits: now,
@@ -293,17 +298,17 @@ impl Controller {
         self.recall(past.map(|past| past.record), now)?;
         let (host, had) = match own {
             Some(own) => own,
-            None if self.joined >= self.settings.most_hosts => return Err(Refusal::Hosts(self.joined)),
-            None => (HostId(self.joined), false),
+            None => (self.next_host()?, false),
         };
         let seen = Seen { at: now, here: true };
         let is_in = self.latest().is_some_and(|map| map.has_host(host));
         let stage = if is_in { Stage::Serving } else { Stage::Starting };
+        let others = self.has_part(part_of(host, self.settings.most_hosts));
         match self.hosts.get_mut(&host) {
             Some(known) => (known.copies, known.seen) = (copies, seen),
             // One that was in a map without having been told has done nothing by it, and begins anew.
             None if had && !is_in => return Err(Refusal::Fenced(self.epoch())),
-            None if host.0 >= self.settings.most_hosts => return Err(Refusal::Hosts(self.joined)),
+            None if others && !is_in => return Err(Refusal::Hosts(self.settings.most_hosts)),
             None => drop(self.hosts.insert(host, Host { copies, stage, seen, unreached: BTreeSet::new() })),
         }
         self.joined = self.joined.max(host.0.saturating_add(1));
@@ -373,7 +378,9 @@ impl Controller {
         let known = self.latest().map_or(0, Map::epoch);
         if let Some(map) = record.map.filter(|map| map.buckets.is_whole() && map.epoch() > known) {
             let fits = map.balancers.iter().all(|(balancer, _)| balancer.0 < BalancerId::COUNT);
-            if !fits || map.hosts.iter().any(|(host, _)| host.0 >= self.settings.most_hosts) {
+            let parts: BTreeSet<u16> =
+                map.hosts.iter().map(|(host, _)| part_of(*host, self.settings.most_hosts)).collect();
+            if !fits || parts.len() < map.hosts.len() {
                 return Err(Refusal::OtherCluster);
             }
             // Who was in the map before and is not in this one was taken for dead.
@@ -382,6 +389,41 @@ impl Controller {
             self.follow(map, now);
         }
         Ok(())
+    }
+
+    /// The number of the next host: one whose part of the addresses may be given.
+    fn next_host(&self) -> Result<HostId, Refusal> {
+        let parts = self.settings.most_hosts;
+        let mut unknown = false;
+        for number in self.joined..self.joined.saturating_add(parts) {
+            let part = part_of(HostId(number), parts);
+            if self.has_part(part) {
+                continue;
+            }
+            match self.map.as_ref().filter(|_| part < self.joined) {
+                // Nobody has had it, or nobody has done anything by a map.
+                None => return Ok(HostId(number)),
+                Some(map) => match self.parts.look(part, map) {
+                    Part::Free => return Ok(HostId(number)),
+                    Part::Unknown => unknown = true,
+                    Part::Used => {}
+                },
+            }
+        }
+        Err(if unknown { Refusal::NotYet } else { Refusal::Hosts(parts) })
+    }
+
+    /// Whether a host has a part, or may still have.
+    fn has_part(&self, part: u16) -> bool {
+        let maps = self.map.iter().chain(&self.next).flat_map(|map| &map.hosts).map(|(host, _)| host);
+        self.hosts.keys().chain(maps).any(|host| part_of(*host, self.settings.most_hosts) == part)
+    }
+
+    /// A host says of which parts of the addresses, whose hosts are gone, its UEs have some in an epoch.
+    pub fn has_addresses(&mut self, host: HostId, epoch: u64, parts: impl IntoIterator<Item = u16>) {
+        if self.hosts.contains_key(&host) {
+            self.parts.said(host, epoch, parts);
+        }
     }
 
     fn epoch(&self) -> u64 {
@@ -497,6 +539,7 @@ impl Controller {
         match member {
             Member::Host(host) => {
                 self.hosts.remove(&host);
+                self.parts.forget(host);
                 self.draining.remove(&host);
                 self.scaler.iter_mut().for_each(|scaler| scaler.forget(host));
             }
@@ -666,7 +709,11 @@ impl Controller {
             }
         };
         match buckets {
-            Some(buckets) => self.next = Some(Map { hosts, buckets, balancers, joined: self.joined, leaving }),
+            Some(buckets) => {
+                let ids: Vec<HostId> = hosts.iter().map(|(host, _)| *host).collect();
+                let lost = self.map.as_ref().map_or_else(Vec::new, |map| lost(map, &ids, &self.settings, self.settled));
+                self.next = Some(Map { hosts, buckets, balancers, joined: self.joined, lost, leaving });
+            }
             None => self.settle(leaving.len() == hosts.len() || !self.settings.moves),
         }
     }

@@ -7,11 +7,13 @@
 //! dead; nothing stops while there is none.
 
 mod controller;
+mod parts;
 mod scaling;
 #[cfg(test)]
 mod tests;
 
 pub use controller::{Controller, Member, Past, Record, Refusal, Secrets, Settings};
+pub use parts::part_of;
 pub use scaling::{Load, Scaling, Step};
 
 use crate::balance::map::{BucketMap, FIRST_EPOCH};
@@ -29,8 +31,11 @@ pub struct Map {
     /// The balancers, and where each takes hosts, in the order in which they have joined. The first holds N4: UPFs are talked
     /// to by it alone.
     pub balancers: Vec<(BalancerId, SocketAddr)>,
-    /// How many numbers hosts were given: no host gets one of these again, because UEs have addresses of its part.
+    /// How many numbers hosts were given: no host gets one of these again.
     pub joined: u16,
+    /// Parts of the UE addresses that no host gets again, because those that had them have died with UEs: UPFs may still have
+    /// their sessions.
+    pub lost: Vec<u16>,
     /// Hosts that give what they have to others and leave: no new UE is given to them.
     pub leaving: Vec<HostId>,
 }

@@ -10,6 +10,7 @@ fn settings(hosts: usize) -> Settings {
     Settings {
         hosts,
         most_hosts: 16,
+        lossless: true,
         replicas: vec![1, 1],
         moves: true,
         at_once: 4096,
@@ -46,8 +47,12 @@ impl Bench {
 
     /// With so many hosts and balancers in the first map.
     fn new(hosts: u16, balancers: u8) -> Self {
-        let now = Instant(5_000 * MS);
-        let mut bench = Bench::of(Controller::new(settings(hosts.into()), SECRETS, now), now);
+        Bench::with(settings(hosts.into()), balancers)
+    }
+
+    fn with(settings: Settings, balancers: u8) -> Self {
+        let (hosts, now) = (settings.hosts as u16, Instant(5_000 * MS));
+        let mut bench = Bench::of(Controller::new(settings, SECRETS, now), now);
         bench.pass(700);
         (0..hosts).for_each(|n| assert_eq!(bench.host(n), HostId(n)));
         for n in 0..balancers {
@@ -91,6 +96,16 @@ impl Bench {
     fn write(&mut self) {
         if let Some(record) = self.controller.to_write() {
             assert!(self.controller.written(record.map.unwrap().epoch()));
+        }
+    }
+
+    /// All hosts have the copies that maps want, again and again.
+    fn settle(&mut self) {
+        for _ in 0..10 {
+            let epoch = self.epoch();
+            let pairs: BTreeSet<(HostId, HostId)> = self.map().buckets.pairs().collect();
+            pairs.into_iter().for_each(|(owner, replica)| self.controller.caught_up(owner, epoch, replica));
+            self.pass(50);
         }
     }
 
@@ -577,4 +592,75 @@ impl World {
         }
         assert!(self.epochs.insert(map.epoch(), map.clone()).is_none(), "seed {}: written twice", self.seed);
     }
+}
+
+#[test]
+fn the_part_of_a_host_that_is_gone_is_given_again_when_no_ue_has_an_address_of_it() {
+    let mut bench = Bench::with(Settings { most_hosts: 4, ..settings(3) }, 1);
+    let says = |bench: &mut Bench, used: &[(u16, &[u16])]| {
+        let epoch = bench.epoch();
+        for (host, parts) in used {
+            bench.controller.has_addresses(HostId(*host), epoch, parts.iter().copied());
+        }
+    };
+    let next = |bench: &Bench| bench.controller.clone().join_host(address(50), None, bench.now);
+    assert_eq!(next(&bench), Ok(HostId(3)), "the part that nobody has had");
+    bench.host(3);
+    bench.settle();
+    assert_eq!(next(&bench), Err(Refusal::Hosts(4)));
+    // One dies, whose UEs others have: with their addresses.
+    bench.silent.insert(host(1));
+    bench.pass(400);
+    bench.settle();
+    assert_eq!((bench.hosts(), &bench.map().lost[..]), (vec![0, 2, 3], &[][..]));
+    assert_eq!(next(&bench), Err(Refusal::NotYet), "not all have said");
+    says(&mut bench, &[(0, &[]), (2, &[1]), (3, &[])]);
+    assert_eq!(next(&bench), Err(Refusal::Hosts(4)));
+    says(&mut bench, &[(2, &[])]);
+    // Its number tells the part.
+    assert_eq!(next(&bench), Ok(HostId(5)));
+    assert_eq!(part_of(HostId(5), 4), 1);
+    let before = bench.epoch();
+    bench.host(5);
+    bench.settle();
+    assert!(bench.epoch() > before && bench.hosts() == [0, 2, 3, 5]);
+    assert_eq!(next(&bench), Err(Refusal::Hosts(4)));
+    // What was said of an epoch before counts for nothing.
+    bench.silent.insert(host(3));
+    bench.pass(400);
+    let epoch = bench.epoch() - 1;
+    for n in [0, 2, 5] {
+        bench.controller.has_addresses(HostId(n), epoch, []);
+    }
+    assert_eq!(next(&bench), Err(Refusal::NotYet));
+}
+
+#[test]
+fn the_part_of_a_host_that_has_died_with_ues_is_given_to_nobody() {
+    for lossless in [true, false] {
+        let mut bench = Bench::with(Settings { most_hosts: 3, lossless, ..settings(2) }, 1);
+        bench.host(2);
+        bench.settle();
+        // Both hosts of some buckets at once, or one where its UEs' copies may lag.
+        let dead: &[u16] = if lossless { &[0, 1] } else { &[0] };
+        bench.silent.extend(dead.iter().map(|n| host(*n)));
+        bench.pass(400);
+        bench.settle();
+        let left = bench.hosts();
+        assert_eq!(bench.map().lost, dead, "{lossless}");
+        let epoch = bench.epoch();
+        left.iter().for_each(|n| bench.controller.has_addresses(HostId(*n), epoch, []));
+        let joins = bench.controller.clone().join_host(address(50), None, bench.now);
+        assert_eq!(joins, Err(Refusal::Hosts(3)));
+        // The next controller knows it, too.
+        let restored = Controller::restore(settings(2), bench.controller.record(), bench.now);
+        assert_eq!(restored.map().map(|map| &map.lost[..]), Some(dead));
+    }
+    // One that leaves in good order has given all that it had to others.
+    let mut bench = Bench::with(Settings { lossless: false, ..settings(2) }, 1);
+    bench.host(2);
+    bench.settle();
+    bench.controller.drain(HostId(0));
+    bench.settle();
+    assert_eq!((bench.hosts(), &bench.map().lost[..]), (vec![1, 2], &[][..]));
 }

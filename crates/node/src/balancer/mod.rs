@@ -422,6 +422,7 @@ impl Balancer {
             | Command::Return { .. }
             | Command::Node(_)
             | Command::Unreached(_)
+            | Command::Parts { .. }
             | Command::Leave => {}
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use vireo_core::balance::HostId;
 use vireo_sctp::Waker;
-use vireo_types::{AssocId, Dnn, Ltmsi, Seid, SessionAddress, Supi};
+use vireo_types::{AssocId, Dnn, Instant, Ltmsi, Seid, SessionAddress, Supi};
 
 /// What the host wants sent.
 #[derive(Debug)]
@@ -57,6 +57,8 @@ pub enum Command {
         supi: Supi,
         /// The UE that has it.
         ue: Ltmsi,
+        /// When the subscriber registered.
+        at: Instant,
     },
     /// To all balancers of a cluster: what follows is by the map of an epoch.
     Epoch {
@@ -95,6 +97,13 @@ pub enum Command {
         to: HostId,
         /// The data network and the addresses.
         of: Box<(Dnn, SessionAddress)>,
+    },
+    /// To the controller: of which parts of the UE addresses, whose hosts are gone, this host's UEs have some in an epoch.
+    Parts {
+        /// The epoch.
+        epoch: u64,
+        /// The parts.
+        parts: Vec<u16>,
     },
     /// To a cluster's controller: these hosts do not take this one's copies.
     Unreached(Vec<HostId>),

@@ -3,11 +3,11 @@
 
 use super::ClusterConfig;
 use super::link::LinkError;
-use crate::fabric::Role;
 use crate::fabric::frame::{self, FrameError};
 use crate::fabric::membership::{Seat, ToController, ToMember};
 use crate::fabric::message::{Map, Welcome};
 use crate::fabric::stream::Stream;
+use crate::fabric::{Role, Security};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -44,6 +44,7 @@ pub(crate) enum Told {
 #[derive(Debug)]
 pub(crate) struct Caller {
     me: Me,
+    security: Security,
     /// Where a controller may be, and which of these is next.
     addresses: Vec<SocketAddr>,
     next: usize,
@@ -59,6 +60,8 @@ pub(crate) struct Caller {
     /// What the host has said of copies in the last epoch, and whether it wants to leave: said again to the next controller.
     caught_up: BTreeSet<(u64, HostId)>,
     leaves: bool,
+    /// What it has said last of parts of the UE addresses, for the same reason.
+    parts: Option<(u64, Vec<u16>)>,
     /// Nothing is said in its name.
     hushed: bool,
     heartbeat: Duration,
@@ -76,7 +79,7 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// Finds a controller and joins.
-    pub(crate) fn join(config: &ClusterConfig, mut me: Me) -> Result<(Self, Told), LinkError> {
+    pub(crate) fn join(config: &ClusterConfig, security: &Security, mut me: Me) -> Result<(Self, Told), LinkError> {
         let addresses = config.controllers();
         let own = own_address(&addresses, &me);
         if let Me::Host(address) | Me::Balancer(address) = &mut me
@@ -88,6 +91,7 @@ impl Caller {
         let now = Instant::now();
         let mut caller = Caller {
             me,
+            security: security.clone(),
             addresses,
             next: 0,
             stream: None,
@@ -97,6 +101,7 @@ impl Caller {
             ready: false,
             caught_up: BTreeSet::new(),
             leaves: false,
+            parts: None,
             hushed: false,
             heartbeat: config.heartbeat,
             patience: config.heartbeat * config.misses * PATIENCE,
@@ -118,6 +123,7 @@ impl Caller {
             if let Some(told) = told {
                 return Ok((caller, told));
             }
+            caller.is_apart()?;
             if Instant::now() > until {
                 let address = caller.addresses[0];
                 let why = caller.why.take().unwrap_or(FrameError::Io(std::io::ErrorKind::TimedOut.into()));
@@ -125,6 +131,15 @@ impl Caller {
             }
             std::thread::sleep(STEP);
         }
+    }
+
+    /// Looks whether a controller would never talk to this member. Of several each is asked before.
+    fn is_apart(&mut self) -> Result<(), LinkError> {
+        let asked = self.next >= self.addresses.len();
+        let Some(why) = self.why.take_if(|why| asked && why.stays()) else { return Ok(()) };
+        // The one before the next.
+        let address = self.addresses[(self.next - 1) % self.addresses.len()];
+        Err(LinkError::Apart { address, why })
     }
 
     /// Does what is due, and gives what the controller says to `news`: of that, nothing is to be answered.
@@ -149,7 +164,7 @@ impl Caller {
             Me::Host(_) => Role::Host,
             Me::Balancer(_) => Role::Balancer,
         };
-        let mut stream = match Stream::connect(address, role, &[Role::Controller]) {
+        let mut stream = match Stream::connect(address, &self.security, role, &[Role::Controller]) {
             Ok(stream) => stream,
             Err(error) => return self.hang_up(now, error.into()),
         };
@@ -247,6 +262,9 @@ impl Caller {
         for (epoch, host) in self.caught_up.clone() {
             self.put(&ToController::CaughtUp { epoch, host });
         }
+        if let Some((epoch, parts)) = self.parts.clone() {
+            self.put(&ToController::Parts { epoch, parts });
+        }
         if self.leaves {
             self.put(&ToController::Leave);
         }
@@ -265,6 +283,12 @@ impl Caller {
         self.caught_up.retain(|(known, _)| *known >= epoch);
         self.caught_up.insert((epoch, host));
         self.put(&ToController::CaughtUp { epoch, host });
+    }
+
+    /// The host's UEs have addresses of these parts whose hosts are gone.
+    pub(crate) fn parts(&mut self, epoch: u64, parts: Vec<u16>) {
+        self.parts = Some((epoch, parts.clone()));
+        self.put(&ToController::Parts { epoch, parts });
     }
 
     /// The host wants to leave.
@@ -297,9 +321,9 @@ impl Caller {
         self.stream.as_ref().map(Stream::fd)
     }
 
-    /// Octets that wait to be sent.
-    pub(crate) fn unsent(&self) -> usize {
-        self.stream.as_ref().map_or(0, Stream::unsent)
+    /// Whether something would be sent if there were room.
+    pub(crate) fn wants_room(&self) -> bool {
+        self.stream.as_ref().is_some_and(Stream::wants_room)
     }
 
     /// Whether the connection is another than when this was last asked.

@@ -1,5 +1,7 @@
 //! What the processes of a cluster are told of it.
 
+use crate::config::SliceRuntime;
+use crate::fabric::TlsConfig;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use vireo_core::balance::steer::Policy;
@@ -16,6 +18,8 @@ pub struct ClusterConfig {
     pub balancer: SocketAddr,
     /// Where a host takes other hosts' copies; port 0 = any.
     pub listen: SocketAddr,
+    /// By what members know each other; `None`: whoever reaches them is one.
+    pub tls: Option<TlsConfig>,
     /// Hosts that are waited for before the RAN is served.
     pub hosts: u16,
     /// Parts that the pools of UE addresses are cut into. Each host that joins gets the next.
@@ -46,6 +50,7 @@ impl Default for ClusterConfig {
             etcd: Vec::new(),
             balancer: SocketAddr::from((Ipv4Addr::LOCALHOST, 7770)),
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            tls: None,
             hosts: 3,
             address_parts: 16,
             heartbeat: Duration::from_millis(50),
@@ -88,9 +93,26 @@ pub struct ReplicationConfig {
 }
 
 impl ReplicationConfig {
+    /// Hosts besides the owner at the most.
+    pub const MOST: usize = 2;
+
+    /// How many hosts besides the owner keep copies of UEs whose slice is not known yet, and of each slice's: of the former as
+    /// many as of any slice that they may turn out to be of.
+    pub(crate) fn of_slices(&self, slices: &[SliceRuntime]) -> Vec<usize> {
+        let most = if self.is_on() { self.replicas } else { 0 };
+        let each = slices.iter().map(|slice| slice.replicas.min(most));
+        std::iter::once(each.clone().max().unwrap_or(most)).chain(each).collect()
+    }
+
     /// Whether there are copies at all.
     pub fn is_on(&self) -> bool {
         self.mode != Mode::None && self.replicas > 0
+    }
+
+    /// Whether nothing of any slice's UEs is lost with a host that dies, as long as there are copies: each commit has one before
+    /// anybody is told of it.
+    pub(crate) fn is_lossless(&self, slices: &[SliceRuntime]) -> bool {
+        !self.may_lag() && self.of_slices(slices).iter().all(|replicas| *replicas > 0)
     }
 
     /// Whether a host may use COUNTs that no copy knows of.
@@ -116,9 +138,46 @@ pub enum Mode {
 pub enum Ack {
     /// Nothing.
     None,
-    /// The host that takes over first.
+    /// The host that takes over first; at the end of a procedure all that have copies.
     #[default]
     One,
     /// All hosts that have copies.
     All,
+}
+
+impl Ack {
+    /// Whether the effects of a commit, which may end a procedure, wait for a host, which may be the one that takes over first.
+    pub(crate) fn waits(self, first: bool, ended: bool) -> bool {
+        match self {
+            Ack::None => false,
+            Ack::One => first || ended,
+            Ack::All => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vireo_types::Snssai;
+
+    #[test]
+    fn a_slice_has_as_many_copies_as_it_asks_for_and_no_more_than_there_are() {
+        let slice = |replicas| SliceRuntime { replicas, ..SliceRuntime::new("s", Snssai { sst: 1, sd: None }) };
+        let of = |mode, replicas, slices: &[usize]| {
+            let slices: Vec<SliceRuntime> = slices.iter().map(|replicas| slice(*replicas)).collect();
+            ReplicationConfig { mode, replicas, ack: Ack::One }.of_slices(&slices)
+        };
+        assert_eq!(of(Mode::Hot, 2, &[0, 1, 2]), [2, 0, 1, 2]);
+        assert_eq!(of(Mode::Cold, 1, &[0, 2]), [1, 0, 1]);
+        assert_eq!(of(Mode::Hot, 2, &[0, 0]), [0, 0, 0], "nor of those that can only be of one of these");
+        assert_eq!(of(Mode::None, 2, &[2]), [0, 0]);
+        assert_eq!(of(Mode::Hot, 2, &[]), [2]);
+        let lossless = |mode, replicas, ack| {
+            ReplicationConfig { mode, replicas: 2, ack }.is_lossless(&[slice(1), slice(replicas)])
+        };
+        assert!(lossless(Mode::Hot, 2, Ack::One) && lossless(Mode::Hot, 1, Ack::All));
+        assert!(!lossless(Mode::Hot, 0, Ack::All) && !lossless(Mode::Hot, 2, Ack::None));
+        assert!(!lossless(Mode::Cold, 2, Ack::All) && !lossless(Mode::None, 2, Ack::One));
+    }
 }

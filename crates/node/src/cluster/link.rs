@@ -9,11 +9,11 @@ use super::caller::{Caller, Me, Told};
 use super::unsent::{Given, Unsent};
 use crate::balancer::{Command, Commands};
 use crate::clock::clock;
-use crate::fabric::Role;
 use crate::fabric::frame::{self, FrameError};
 use crate::fabric::membership::{ToController, ToMember};
 use crate::fabric::message::{Map, OfNode, ToBalancer, ToHost, Welcome};
 use crate::fabric::stream::Stream;
+use crate::fabric::{Role, Security};
 use crate::host::{Door, Input};
 use crate::punctual::Punctual;
 use crossbeam_channel::TrySendError;
@@ -54,6 +54,14 @@ pub enum LinkError {
         /// Why.
         why: FrameError,
     },
+    /// Somebody there who does not talk to it, whatever it waits.
+    #[error("the controller at {address} is not to be talked to: {why}")]
+    Apart {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        why: FrameError,
+    },
     /// The connection.
     #[error("the connection is lost: {0}")]
     Lost(#[from] FrameError),
@@ -73,6 +81,7 @@ pub enum LinkError {
 pub(crate) struct Link {
     host: HostId,
     caller: Caller,
+    security: Security,
     balancers: BTreeMap<BalancerId, Way>,
     /// The epoch of the last map that was put before the host, and whether the host is in one of them.
     epoch: u64,
@@ -148,14 +157,19 @@ impl Ended {
 
 impl Link {
     /// Finds the controller and asks to join; other hosts' copies are taken at `copies`.
-    pub(crate) fn join(config: &ClusterConfig, copies: SocketAddr) -> Result<(Self, Welcome), LinkError> {
-        let (caller, told) = Caller::join(config, Me::Host(copies))?;
+    pub(crate) fn join(
+        config: &ClusterConfig,
+        security: &Security,
+        copies: SocketAddr,
+    ) -> Result<(Self, Welcome), LinkError> {
+        let (caller, told) = Caller::join(config, security, Me::Host(copies))?;
         let Told::Host(welcome) = told else {
             return Err(LinkError::Refused("it was given the number of a balancer".into()));
         };
         let link = Link {
             host: welcome.host,
             caller,
+            security: security.clone(),
             balancers: BTreeMap::new(),
             epoch: 0,
             was_in: false,
@@ -301,7 +315,7 @@ impl Link {
         let mut holds = false;
         for (balancer, way) in lost {
             way.again = now + AGAIN;
-            match Stream::connect(way.address, Role::Host, &[Role::Balancer]) {
+            match Stream::connect(way.address, &self.security, Role::Host, &[Role::Balancer]) {
                 Ok(mut stream) => {
                     stream.put(&ToBalancer::Host(host));
                     if let Some(map) = map {
@@ -341,8 +355,9 @@ impl Link {
                 Command::Done { number } => {
                     self.tell(BalancerId::of_input(*number).0, &ToBalancer::Done { number: *number });
                 }
-                Command::Claim { supi, ue } => {
-                    self.tell_holder(&ToBalancer::Claim { supi: *supi, ue: *ue });
+                Command::Claim { supi, ue, at } => {
+                    // If it is not told, the host says it again when another one is.
+                    self.tell_holder(&ToBalancer::Claim { supi: *supi, ue: *ue, at: *at });
                 }
                 Command::Report { cpu, pools } => {
                     self.tell_all(&ToBalancer::Report { cpu: *cpu, pools: pools.clone() });
@@ -361,6 +376,7 @@ impl Link {
                     self.tell(of.assoc.balancer(), &ToBalancer::Node(OfNode::clone(of)));
                 }
                 Command::Unreached(hosts) => self.caller.put(&ToController::Unreached(hosts.clone())),
+                Command::Parts { epoch, parts } => self.caller.parts(*epoch, parts.clone()),
                 Command::Leave => self.caller.leave(),
             }
         }
@@ -565,16 +581,17 @@ impl Link {
             // The host tells nobody when it has room.
             wait = wait.min(ROOM);
         }
-        let interest = |unsent: usize, reads: bool| {
+        let interest = |wants_room: bool, reads: bool| {
             let read = if reads { PollFlags::IN } else { PollFlags::empty() };
-            if unsent > 0 { read | PollFlags::OUT } else { read }
+            if wants_room { read | PollFlags::OUT } else { read }
         };
         let mut fds = vec![PollFd::new(waker, PollFlags::IN)];
         if let Some(fd) = self.caller.fd() {
-            fds.push(PollFd::from_borrowed_fd(fd, interest(self.caller.unsent(), true)));
+            fds.push(PollFd::from_borrowed_fd(fd, interest(self.caller.wants_room(), true)));
         }
         let streams = self.balancers.values().filter_map(|way| way.stream.as_ref());
-        fds.extend(streams.map(|stream| PollFd::from_borrowed_fd(stream.fd(), interest(stream.unsent(), !held))));
+        let streams = streams.map(|stream| PollFd::from_borrowed_fd(stream.fd(), interest(stream.wants_room(), !held)));
+        fds.extend(streams);
         let wait = rustix::event::Timespec { tv_sec: wait.as_secs() as _, tv_nsec: wait.subsec_nanos() as _ };
         let polled = poll(&mut fds, Some(&wait));
         waker.clear();
@@ -603,7 +620,7 @@ fn input(message: ToHost<'_>) -> Option<Input> {
         ToHost::PfcpTimeout { number, seid } => Input::PfcpTimeout { seid, number },
         ToHost::Upf { upf, up } => Input::Upf { upf, up },
         ToHost::UpfLost { upf } => Input::UpfLost { upf },
-        ToHost::Claimed { supi, ue } => Input::Claimed { supi, ue },
+        ToHost::Claimed { supi, ue, at } => Input::Claimed { supi, ue, at },
         ToHost::Up { assoc, peer } => Input::Up { assoc, peer },
         ToHost::Down { assoc, restarted } => Input::Down { assoc, restarted },
         ToHost::Returned { dnn, address } => Input::Returned { of: Box::new((dnn, address)) },

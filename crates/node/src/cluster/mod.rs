@@ -22,6 +22,7 @@ use crate::balancer::{Balancer, COMMANDS, Stopper, channel};
 use crate::config::{ApiConfig, N2Config, N4Config, SliceRuntime};
 use crate::control::{Source, StartError, bind_n4, sctp, start_udm, upfs};
 use crate::controller;
+use crate::fabric::Security;
 use crate::fabric::message::Map;
 use crate::host::{Door, Frame, Host, HostConfig, Input, Membership};
 use crate::metrics::Metrics;
@@ -96,6 +97,7 @@ impl BalancerNode {
     ) -> Result<Self, StartError> {
         let driver = endpoint.driver().to_owned();
         let mut cluster = config.cluster;
+        let security = Security::load(cluster.tls.as_ref())?;
         let mut address = cluster.balancer;
         let mut running = None;
         // Of several balancers, another one may take over.
@@ -104,14 +106,15 @@ impl BalancerNode {
             // It is found where hosts look for the balancer, and the balancer has another port.
             let fabric = |error| StartError::Fabric { address: cluster.balancer, error };
             let listener = TcpListener::bind(cluster.balancer).map_err(fabric)?;
-            let controller = controller::Running::start(listener, &cluster, &config.slices, true).map_err(fabric)?;
+            let controller =
+                controller::Running::start(listener, (&cluster, &security), &config.slices, true).map_err(fabric)?;
             cluster.controllers = vec![cluster.balancer];
             (running, address) = (Some(controller), SocketAddr::new(cluster.balancer.ip(), 0));
         }
         let listener = TcpListener::bind(address).map_err(|error| StartError::Fabric { address, error })?;
         let fleet = Fleet::join(
             listener,
-            (&cluster, &config.n2.addresses),
+            (&cluster, &security, &config.n2.addresses),
             &config.core,
             &config.slices,
             Arc::clone(&metrics),
@@ -204,13 +207,14 @@ impl ControllerNode {
     /// When none of the addresses that the configuration names is to be had.
     pub fn start(config: &ControllerConfig, metrics: Arc<Metrics>) -> Result<Self, StartError> {
         let ControllerConfig { api, cluster, slices, name } = config;
+        let security = Security::load(cluster.tls.as_ref())?;
         let addresses = cluster.controllers();
         let fabric = |error| StartError::Fabric { address: addresses[0], error };
         let running = if cluster.etcd.is_empty() {
             let listener = TcpListener::bind(&addresses[..]).map_err(fabric)?;
-            controller::Running::start(listener, cluster, slices, false).map_err(fabric)?
+            controller::Running::start(listener, (cluster, &security), slices, false).map_err(fabric)?
         } else {
-            controller::Running::stand_by(cluster, slices, name).map_err(fabric)?
+            controller::Running::stand_by((cluster, &security), slices, name).map_err(fabric)?
         };
         let source = ControllerSource { view: running.view(), drainer: running.drainer(), started: Instant::now() };
         let api = match api.listen {
@@ -337,19 +341,23 @@ impl HostNode {
     /// When there is no controller, it does not want this host, or something does not start.
     pub fn start(mut config: HostNodeConfig, store: Store, metrics: Arc<Metrics>) -> Result<Self, StartError> {
         let address = config.cluster.listen;
+        let security = Security::load(config.cluster.tls.as_ref())?;
         let fabric = |error| StartError::Fabric { address, error };
         let listener = TcpListener::bind(address).map_err(fabric)?;
         let copies = listener.local_addr().map_err(fabric)?;
-        let (link, welcome) = Link::join(&config.cluster, copies)?;
+        let (link, welcome) = Link::join(&config.cluster, &security, copies)?;
         let number = welcome.host.0;
         // Vectors of two hosts never have one sequence number (TS 33.102 C.1.1.2).
-        config.udm.ind = (number % 32) as u8;
+        config.udm.ind = (welcome.part.0 % 32) as u8;
         let silence = Duration::from_millis(welcome.heartbeat.0.into()) * welcome.heartbeat.1;
-        let hosts = (welcome.part.1, (silence * 2).min(REPLICA_ANSWERS));
-        let (replicator, copier) = replicator::replicator(welcome.host, hosts, listener, Arc::clone(&metrics))?;
+        let patience = (silence * 2).min(REPLICA_ANSWERS);
+        let (replicator, copier) =
+            replicator::replicator(welcome.host, patience, (listener, security), Arc::clone(&metrics))?;
         let watch = replicator.watch();
         let mut frame = Frame::new(&config.host)?;
-        frame.join(Membership { welcome, replication: config.cluster.replication, replicator });
+        let replication = config.cluster.replication;
+        let replicas = replication.of_slices(&config.host.slices);
+        frame.join(Membership { welcome, replication, replicas, replicator });
         let inputs = frame.door();
         let udm = start_udm(store, config.udm, inputs.clone())?;
         let source = Source {

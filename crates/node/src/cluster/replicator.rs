@@ -3,10 +3,10 @@
 
 use super::shadows::{Shadows, Taken};
 use crate::clock::clock;
-use crate::fabric::Role;
 use crate::fabric::frame::{self, FrameError};
 use crate::fabric::message::{Map, ToPrimary, ToReplica};
 use crate::fabric::stream::Stream;
+use crate::fabric::{Role, Security};
 use crate::host::Door;
 use crate::metrics::{Flow, Metrics};
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -22,6 +22,8 @@ use vireo_core::context::Record;
 use vireo_sctp::Waker;
 use vireo_types::Ltmsi;
 
+/// Numbers that hosts can have.
+const HOSTS: usize = 1 << 16;
 /// What may wait for the thread, which never waits for the host.
 const ORDERS: usize = 65_536;
 /// How soon a lost connection is made again.
@@ -30,8 +32,38 @@ const AGAIN: Duration = Duration::from_millis(100);
 const UNSENT: usize = 1 << 20;
 /// Other hosts that are listened to.
 const INCOMING: usize = 1024;
+/// How long one that is connected may not say which host it is.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Pieces that are read of one connection before others are.
 const PIECES: usize = 16;
+
+/// What hosts have said of addresses and this one has not taken, at most.
+const SAID: usize = 4096;
+
+/// What a host says of addresses that UEs have taken along.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// It asks which of its part this one's UEs have.
+    Asks {
+        /// The host.
+        from: HostId,
+        /// Of which epoch.
+        epoch: u64,
+    },
+    /// Its UEs have these of this one's part.
+    Has {
+        /// The host.
+        from: HostId,
+        /// Of which epoch.
+        epoch: u64,
+        /// The table of numbers.
+        table: u8,
+        /// Numbers.
+        numbers: Vec<u32>,
+        /// All was said.
+        last: bool,
+    },
+}
 
 /// What the thread is told.
 #[derive(Debug)]
@@ -54,6 +86,9 @@ struct Shared {
     fenced: AtomicBool,
     /// Something was handed over and not taken yet.
     handed: AtomicBool,
+    /// What was said of addresses and not taken yet, and whether there is something.
+    said: Mutex<Vec<Said>>,
+    has_said: AtomicBool,
     /// The host has left its cluster in good order.
     left: AtomicBool,
 }
@@ -62,6 +97,17 @@ impl Shared {
     fn shadows(&self) -> MutexGuard<'_, Shadows> {
         // What is done under the lock leaves it whole at each step.
         self.shadows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what a host says of addresses, unless too much waits.
+    fn says(&self, said: Said) -> Result<(), FrameError> {
+        let mut all = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= SAID {
+            return Err(FrameError::Refused("it says more of addresses than is asked".into()));
+        }
+        all.push(said);
+        self.has_said.store(true, Ordering::Release);
+        Ok(())
     }
 }
 
@@ -103,6 +149,7 @@ pub(crate) struct Thread {
     orders: Receiver<Order>,
     waker: Waker,
     listener: TcpListener,
+    security: Security,
     metrics: Arc<Metrics>,
     /// How long a host may say nothing of copies that it was sent.
     patience: Duration,
@@ -130,13 +177,14 @@ struct Peer {
 struct Incoming {
     stream: Stream,
     from: Option<(HostId, u64)>,
+    since: Instant,
 }
 
-/// Both ends, for a host of so many that there can be, which may say nothing of copies for so long.
+/// Both ends; hosts may say nothing of copies for so long.
 pub(crate) fn replicator(
     own: HostId,
-    (hosts, patience): (u16, Duration),
-    listener: TcpListener,
+    patience: Duration,
+    (listener, security): (TcpListener, Security),
     metrics: Arc<Metrics>,
 ) -> std::io::Result<(Replicator, Thread)> {
     listener.set_nonblocking(true)?;
@@ -144,11 +192,14 @@ pub(crate) fn replicator(
     let waker = Waker::new()?;
     let shared = Arc::new(Shared {
         shadows: Mutex::new(Shadows::new(own)),
-        kept: (0..hosts).map(|_| AtomicU64::new(0)).collect(),
-        unreached: (0..hosts).map(|_| AtomicBool::new(false)).collect(),
+        // Numbers of hosts are given once.
+        kept: (0..HOSTS).map(|_| AtomicU64::new(0)).collect(),
+        unreached: (0..HOSTS).map(|_| AtomicBool::new(false)).collect(),
         sleeping: AtomicBool::new(false),
         fenced: AtomicBool::new(false),
         handed: AtomicBool::new(false),
+        said: Mutex::default(),
+        has_said: AtomicBool::new(false),
         left: AtomicBool::new(false),
     });
     let thread = Thread {
@@ -157,6 +208,7 @@ pub(crate) fn replicator(
         orders,
         waker: waker.clone(),
         listener,
+        security,
         metrics,
         patience,
         epoch: 0,
@@ -171,6 +223,12 @@ impl Replicator {
     #[inline]
     pub(crate) fn kept(&self, host: HostId) -> u64 {
         self.shared.kept.get(host.index()).map_or(0, |kept| kept.load(Ordering::Acquire))
+    }
+
+    /// As if a host had said to have all copies up to this one.
+    #[cfg(test)]
+    pub(crate) fn keeps(&self, host: HostId, number: u64) {
+        self.shared.kept[host.index()].store(number, Ordering::Release);
     }
 
     /// Whether a host has said nothing for too long of copies that it was sent.
@@ -230,6 +288,21 @@ impl Replicator {
         self.shared.shadows().take_handed()
     }
 
+    /// Whether hosts have said something of addresses.
+    #[inline]
+    pub(crate) fn has_said(&self) -> bool {
+        self.shared.has_said.load(Ordering::Acquire)
+    }
+
+    /// What they have said since.
+    pub(crate) fn take_said(&self) -> Vec<Said> {
+        if !self.has_said() {
+            return Vec::new();
+        }
+        self.shared.has_said.store(false, Ordering::Release);
+        std::mem::take(&mut *self.shared.said.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Keeps copies of what this host hands over.
     pub(crate) fn keep_own<'a>(&self, ues: impl Iterator<Item = (Ltmsi, Record<'a>)>) {
         let mut shadows = self.shared.shadows();
@@ -270,7 +343,7 @@ impl Thread {
             let news = self.hear_replicas();
             self.look_at_replicas();
             self.hear_primaries();
-            if news || self.shared.handed.load(Ordering::Relaxed) {
+            if news || self.shared.handed.load(Ordering::Relaxed) || self.shared.has_said.load(Ordering::Relaxed) {
                 door.ring();
             }
             if let Err(error) = self.sleep() {
@@ -306,8 +379,8 @@ impl Thread {
                 tracing::warn!(%peer, "too many connections of other hosts");
                 continue;
             }
-            match Stream::new(socket, Role::Peer, &[Role::Peer]) {
-                Ok(stream) => self.incoming.push(Incoming { stream, from: None }),
+            match Stream::accepted(socket, &self.security, Role::Peer, &[Role::Peer]) {
+                Ok(stream) => self.incoming.push(Incoming { stream, from: None, since: Instant::now() }),
                 Err(error) => tracing::warn!(%peer, %error, "a connection of another host"),
             }
         }
@@ -320,7 +393,7 @@ impl Thread {
             if peer.stream.is_none() && Instant::now() >= peer.again {
                 peer.again = Instant::now() + AGAIN;
                 peer.given = 0;
-                match Stream::connect(peer.address, Role::Peer, &[Role::Peer]) {
+                match Stream::connect(peer.address, &self.security, Role::Peer, &[Role::Peer]) {
                     Ok(mut stream) => {
                         stream.put(&ToReplica::From { host: own, epoch });
                         peer.stream = Some(stream);
@@ -375,7 +448,7 @@ impl Thread {
     fn hear_primaries(&mut self) {
         let (shared, metrics) = (&self.shared, &self.metrics);
         self.incoming.retain_mut(|incoming| match incoming.hear(shared, metrics) {
-            Ok(()) => true,
+            Ok(()) => incoming.from.is_some() || incoming.since.elapsed() < PATIENCE,
             Err(error) => {
                 tracing::debug!(from = ?incoming.from, %error, "a connection of another host ended");
                 false
@@ -390,9 +463,9 @@ impl Thread {
             self.shared.sleeping.store(false, Ordering::SeqCst);
             return Ok(());
         }
-        let interest = |stream: &Stream| match stream.unsent() {
-            0 => PollFlags::IN,
-            _ => PollFlags::IN | PollFlags::OUT,
+        let interest = |stream: &Stream| match stream.wants_room() {
+            false => PollFlags::IN,
+            true => PollFlags::IN | PollFlags::OUT,
         };
         let mut fds = vec![PollFd::new(&self.waker, PollFlags::IN), PollFd::new(&self.listener, PollFlags::IN)];
         let outgoing = self.peers.values().filter_map(|peer| peer.stream.as_ref());
@@ -466,6 +539,34 @@ impl Incoming {
                             Ok(awaited) => {
                                 kept = Some(number);
                                 shared.handed.fetch_or(awaited, Ordering::Release);
+                            }
+                            Err(error) => fenced = Some(error),
+                        }
+                    }
+                    ToReplica::Asks { number, epoch } => {
+                        let from = self.from.ok_or(FrameError::Message)?;
+                        let shadows = shadows.get_or_insert_with(|| shared.shadows());
+                        match shadows.says(from, number) {
+                            Ok(first) => {
+                                kept = Some(number);
+                                let asks = Said::Asks { from: from.0, epoch };
+                                if first {
+                                    shared.says(asks)?;
+                                }
+                            }
+                            Err(error) => fenced = Some(error),
+                        }
+                    }
+                    ToReplica::Has { number, epoch, table, numbers, last } => {
+                        let from = self.from.ok_or(FrameError::Message)?;
+                        let shadows = shadows.get_or_insert_with(|| shared.shadows());
+                        match shadows.says(from, number) {
+                            Ok(first) => {
+                                kept = Some(number);
+                                let has = Said::Has { from: from.0, epoch, table, numbers, last };
+                                if first {
+                                    shared.says(has)?;
+                                }
                             }
                             Err(error) => fenced = Some(error),
                         }

@@ -161,6 +161,12 @@ impl Shadows {
         Ok(self.awaited.values().any(|(who, since)| *who == from && *since <= epoch))
     }
 
+    /// A host says something else, in its order among the copies. Whether for the first time.
+    pub(crate) fn says(&mut self, (from, of): (HostId, u64), number: u64) -> Result<bool, Fenced> {
+        self.check(from, of)?;
+        Ok(!self.is_repeat(from, number))
+    }
+
     /// Who is not in the map any more has been given up.
     fn check(&self, from: HostId, epoch: u64) -> Result<(), Fenced> {
         match &self.map {

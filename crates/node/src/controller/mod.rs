@@ -14,11 +14,11 @@ use crate::clock::clock;
 use crate::cluster::ClusterConfig;
 use crate::config::{NF_KINDS, SliceRuntime};
 use crate::control::recovery;
-use crate::fabric::Role;
 use crate::fabric::frame::FrameError;
 use crate::fabric::membership::{Seat, ToController, ToMember};
 use crate::fabric::message::{Map, PoolLoad, Welcome};
 use crate::fabric::stream::Stream;
+use crate::fabric::{Role, Security};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use executor::{Program, Recruiter};
 use keeper::{Keeper, News};
@@ -91,6 +91,7 @@ impl Drainer {
 #[derive(Debug)]
 struct Setup {
     config: ClusterConfig,
+    security: Security,
     settings: Settings,
     /// How long a procedure of each pool may take, in microseconds.
     objectives: Vec<f32>,
@@ -119,11 +120,11 @@ impl Running {
     /// When the system refuses something.
     pub(crate) fn start(
         listener: TcpListener,
-        config: &ClusterConfig,
+        (config, security): (&ClusterConfig, &Security),
         slices: &[SliceRuntime],
         beside: bool,
     ) -> std::io::Result<Self> {
-        let setup = Setup::new(config, slices, beside)?;
+        let setup = Setup::new((config, security), slices, beside)?;
         Running::spawn(setup, move |setup| {
             let now = clock();
             let controller = cluster::Controller::new(setup.settings.clone(), secrets(now), now);
@@ -139,8 +140,12 @@ impl Running {
     /// # Errors
     ///
     /// When the system refuses something.
-    pub(crate) fn stand_by(config: &ClusterConfig, slices: &[SliceRuntime], name: &str) -> std::io::Result<Self> {
-        let setup = Setup::new(config, slices, false)?;
+    pub(crate) fn stand_by(
+        (config, security): (&ClusterConfig, &Security),
+        slices: &[SliceRuntime],
+        name: &str,
+    ) -> std::io::Result<Self> {
+        let setup = Setup::new((config, security), slices, false)?;
         let own = format!("process {}", std::process::id());
         let keeper = Keeper::start(config.etcd.clone(), name, own, setup.waker.clone())?;
         Running::spawn(setup, move |setup| {
@@ -183,14 +188,17 @@ impl Running {
 }
 
 impl Setup {
-    fn new(config: &ClusterConfig, slices: &[SliceRuntime], beside: bool) -> std::io::Result<Self> {
+    fn new(
+        (config, security): (&ClusterConfig, &Security),
+        slices: &[SliceRuntime],
+        beside: bool,
+    ) -> std::io::Result<Self> {
         let silence = vireo_types::Duration::from(config.heartbeat * config.misses);
-        let replication = config.replication;
-        let replicas = if replication.is_on() { replication.replicas } else { 0 };
         let settings = Settings {
             hosts: config.hosts.into(),
             most_hosts: config.address_parts,
-            replicas: vec![replicas; slices.len() + 1],
+            lossless: config.replication.is_lossless(slices),
+            replicas: config.replication.of_slices(slices),
             moves: config.moves,
             at_once: config.at_once.into(),
             scaling: config.scaling.as_ref().map(|scaling| scaling.hosts),
@@ -201,7 +209,8 @@ impl Setup {
         let (waker, stop) = (Waker::new()?, Arc::new(AtomicBool::new(false)));
         let (view, drains) = (View::default(), bounded(DRAINS));
         let objectives = objectives(slices);
-        Ok(Setup { config: config.clone(), settings, objectives, waker, stop, view, drains, beside })
+        let security = security.clone();
+        Ok(Setup { config: config.clone(), security, settings, objectives, waker, stop, view, drains, beside })
     }
 
     fn show(&self, map: Option<&Map>) {
@@ -428,7 +437,9 @@ impl<'a> Shell<'a> {
             }
             let token = self.next_token;
             self.next_token += 1;
-            let stream = Stream::new(socket, Role::Controller, &[Role::Host, Role::Balancer]).and_then(|stream| {
+            let stream =
+                Stream::accepted(socket, &self.setup.security, Role::Controller, &[Role::Host, Role::Balancer]);
+            let stream = stream.and_then(|stream| {
                 epoll::add(&self.epoll, stream.fd(), epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
                 Ok(stream)
             });
@@ -479,6 +490,9 @@ impl<'a> Shell<'a> {
                 self.controller.caught_up(owner, epoch, host);
             }
             (ToController::Unreached(hosts), Some(Member::Host(host))) => self.controller.unreached(host, hosts),
+            (ToController::Parts { epoch, parts }, Some(Member::Host(host))) => {
+                self.controller.has_addresses(host, epoch, parts);
+            }
             (ToController::Leave, Some(Member::Host(host))) => self.drain(host),
             (ToController::Report { cpu, pools }, Some(Member::Host(host))) => {
                 let late = is_late(&pools, &self.setup.objectives);
@@ -550,7 +564,7 @@ impl<'a> Shell<'a> {
             Member::Host(host) => ToMember::Welcome(Welcome {
                 host,
                 tmsi_key,
-                part: (host.0, self.setup.config.address_parts),
+                part: (cluster::part_of(host, self.setup.config.address_parts), self.setup.config.address_parts),
                 heartbeat,
                 report: millis(self.setup.config.report),
                 recovery,

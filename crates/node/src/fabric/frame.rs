@@ -21,9 +21,12 @@ pub enum FrameError {
     /// The peer is not one to talk to.
     #[error(transparent)]
     Greeting(#[from] super::GreetingError),
+    /// The peer does not show that it is a member.
+    #[error(transparent)]
+    Insecure(super::Insecure),
     /// The connection.
     #[error("{0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
     /// The peer has closed it.
     #[error("it was closed")]
     Closed,
@@ -32,7 +35,18 @@ pub enum FrameError {
     Refused(String),
 }
 
+impl From<io::Error> for FrameError {
+    fn from(error: io::Error) -> Self {
+        error.downcast().map_or_else(FrameError::Io, FrameError::Insecure)
+    }
+}
+
 impl FrameError {
+    /// Whether it is the same as long as the members' configurations are.
+    pub(crate) fn stays(&self) -> bool {
+        matches!(self, FrameError::Greeting(_) | FrameError::Insecure(_))
+    }
+
     /// Whether the other end's machine has said that nobody is there any more: the way to it is sound.
     pub(crate) fn is_an_answer(&self) -> bool {
         use io::ErrorKind::{ConnectionRefused, ConnectionReset};
@@ -86,6 +100,11 @@ impl Inbox {
         let octets = *self.octets[self.from..self.end].first_chunk::<N>()?;
         self.from += N;
         Some(octets)
+    }
+
+    /// The next octet, if it is there; it is not taken.
+    pub fn first(&self) -> Option<u8> {
+        self.octets[self.from..self.end].first().copied()
     }
 
     /// The next whole frame.

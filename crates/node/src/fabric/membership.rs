@@ -61,6 +61,14 @@ pub enum ToController {
     Leave,
     /// The hosts of the map that do not take this host's copies.
     Unreached(Vec<HostId>),
+    /// Of which parts of the UE addresses, whose hosts are gone, the host's UEs have some: all of them, each time. While it said
+    /// so none were on their way to it or from it.
+    Parts {
+        /// The epoch.
+        epoch: u64,
+        /// The parts.
+        parts: Vec<u16>,
+    },
 }
 
 /// From the controller to a member.

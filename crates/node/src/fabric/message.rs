@@ -7,7 +7,7 @@ use vireo_core::balance::HostId;
 pub use vireo_core::cluster::Map;
 use vireo_core::n2::View;
 use vireo_core::ran::RanNode;
-use vireo_types::{AssocId, Bucket, Dnn, Ltmsi, Seid, SessionAddress, Supi};
+use vireo_types::{AssocId, Bucket, Dnn, Instant, Ltmsi, Seid, SessionAddress, Supi};
 
 /// What a host is told when it joins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,6 +105,8 @@ pub enum ToHost<'a> {
         supi: Supi,
         /// The UE that has it: who has been handed that one has no other.
         ue: Ltmsi,
+        /// When the subscriber registered there: the last one counts.
+        at: Instant,
     },
     /// All that the host had said before it asked by [`ToBalancer::Sync`] is done, and what it is given from now on is by
     /// the balancer's last map.
@@ -220,6 +222,8 @@ pub enum ToBalancer<'a> {
         supi: Supi,
         /// The UE that has it.
         ue: Ltmsi,
+        /// When the subscriber registered.
+        at: Instant,
     },
     /// Its load.
     Report {
@@ -274,6 +278,26 @@ pub enum ToReplica<'a> {
         number: u64,
         /// The epoch.
         epoch: u64,
+    },
+    /// The sender asks which addresses of its part the receiver's UEs have.
+    Asks {
+        /// Its number, as that of a copy.
+        number: u64,
+        /// The epoch of which it asks: no UEs are on their way when that is answered.
+        epoch: u64,
+    },
+    /// The answer, or a piece of it.
+    Has {
+        /// Its number, as that of a copy.
+        number: u64,
+        /// The epoch.
+        epoch: u64,
+        /// The table of numbers.
+        table: u8,
+        /// Those that UEs have.
+        numbers: Vec<u32>,
+        /// Nothing more follows.
+        last: bool,
     },
 }
 

@@ -16,22 +16,31 @@
 //! changes one that is there, and sends new ones only to who speaks that version. So a cluster is upgraded host by host.
 //!
 //! Nothing here trusts its peer: lengths are bounded before memory is taken, and what does not decode ends the
-//! connection. The fabric has no encryption of its own: it belongs on a network of the operator's.
+//! connection. With [`TlsConfig`] all of this goes over TLS, in which each side shows the other that it is a member before
+//! either greets; without it the fabric belongs on a network of the operator's.
 
+#[cfg(test)]
+mod authority;
 pub mod frame;
 pub mod membership;
 pub mod message;
+mod socket;
 pub(crate) mod stream;
+mod tls;
 
 pub use frame::{FrameError, Inbox, Outbox};
+pub(crate) use tls::Security;
+pub use tls::{Insecure, TlsConfig, TlsError};
 
 /// The version that this release speaks.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 /// The oldest version that this release speaks.
-pub const OLDEST: u16 = 4;
+pub const OLDEST: u16 = 5;
 /// Octets of a greeting.
 pub const GREETING: usize = 13;
 const MAGIC: [u8; 8] = *b"VIREOFAB";
+/// The first octets of TLS: an alert, or a handshake (RFC 8446 5.1).
+const TLS: [u8; 2] = [21, 22];
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +74,9 @@ pub enum GreetingError {
         "whoever is there does not speak Vireo's fabric; check cluster.controller, cluster.balancer and cluster.listen"
     )]
     Stranger,
+    /// It speaks TLS.
+    #[error("it speaks TLS, and this member without: set cluster.tls here as there, or for no member")]
+    Tls,
     /// No common version.
     #[error("it speaks versions {0} to {1} of the fabric, this release {OLDEST} to {VERSION}: upgrade the older first")]
     Version(u16, u16),

@@ -1,17 +1,22 @@
 //! One connection of the fabric: greetings, then frames both ways, without waiting.
 
 use super::frame::{FrameError, Inbox, Outbox};
-use super::{GREETING, Greeting, Role};
+use super::socket::Socket;
+use super::{GREETING, Greeting, GreetingError, Role, Security, TLS};
 use rustix::event::epoll;
+use rustls::Connection;
 use serde::Serialize;
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, Type};
+use std::io::Error;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    socket: TcpStream,
+    socket: Socket,
+    peer: Option<SocketAddr>,
+    security: Security,
     inbox: Inbox,
     outbox: Outbox,
     /// Who it may be; `None` once it has greeted.
@@ -25,15 +30,51 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// A connection that was made, this side of it having a role and expecting one of some others.
-    pub(crate) fn new(socket: TcpStream, own: Role, expected: &'static [Role]) -> std::io::Result<Self> {
+    /// A connection that was taken, this side of it having a role and expecting one of some others.
+    pub(crate) fn accepted(
+        socket: TcpStream,
+        security: &Security,
+        own: Role,
+        expected: &'static [Role],
+    ) -> std::io::Result<Self> {
+        let peer = socket.peer_addr().ok();
+        let tls = security.accepting().map_err(Error::other)?;
+        Stream::new(socket, peer, (security, tls), (own, expected))
+    }
+
+    /// A connection that is being made: what is put into it leaves when it is there.
+    pub(crate) fn connect(
+        address: SocketAddr,
+        security: &Security,
+        own: Role,
+        expected: &'static [Role],
+    ) -> std::io::Result<Self> {
+        let tls = security.connecting().map_err(Error::other)?;
+        let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        match socket.connect(&address.into()) {
+            Ok(()) => {}
+            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+            Err(error) => return Err(error),
+        }
+        Stream::new(socket.into(), Some(address), (security, tls), (own, expected))
+    }
+
+    fn new(
+        socket: TcpStream,
+        peer: Option<SocketAddr>,
+        (security, tls): (&Security, Option<Connection>),
+        (own, expected): (Role, &'static [Role]),
+    ) -> std::io::Result<Self> {
         socket.set_nonblocking(true)?;
         // Frames are gathered here; what is written is to leave.
         socket.set_nodelay(true)?;
         let mut outbox = Outbox::default();
         outbox.raw(&Greeting::of(own).encode());
         Ok(Stream {
-            socket,
+            socket: Socket::new(socket, tls),
+            peer,
+            security: security.clone(),
             inbox: Inbox::default(),
             outbox,
             expected: Some(expected),
@@ -43,18 +84,6 @@ impl Stream {
         })
     }
 
-    /// A connection that is being made: what is put into it leaves when it is there.
-    pub(crate) fn connect(address: SocketAddr, own: Role, expected: &'static [Role]) -> std::io::Result<Self> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-        socket.set_nonblocking(true)?;
-        match socket.connect(&address.into()) {
-            Ok(()) => {}
-            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
-            Err(error) => return Err(error),
-        }
-        Stream::new(socket.into(), own, expected)
-    }
-
     /// Who the other end is, once it has greeted.
     pub(crate) fn role(&self) -> Option<Role> {
         self.role
@@ -62,11 +91,11 @@ impl Stream {
 
     /// The other end.
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
-        self.socket.peer_addr().ok()
+        self.peer
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.socket.tcp().as_fd()
     }
 
     /// Puts a message into what is to be sent; how many octets.
@@ -79,13 +108,19 @@ impl Stream {
         self.outbox.encoded(message);
     }
 
-    /// Octets that wait to be sent.
+    /// Octets that wait to be sent: about as many, where they are encrypted.
     pub(crate) fn unsent(&self) -> usize {
-        self.outbox.len()
+        self.outbox.len() + usize::from(self.socket.is_waiting())
+    }
+
+    /// Whether something would be sent if there were room.
+    pub(crate) fn wants_room(&self) -> bool {
+        self.socket.is_waiting() || self.socket.is_open() && !self.outbox.is_empty()
     }
 
     /// Sends what the connection takes.
     pub(crate) fn flush(&mut self) -> Result<(), FrameError> {
+        self.socket.push()?;
         if self.outbox.is_empty() {
             return Ok(());
         }
@@ -95,10 +130,10 @@ impl Stream {
     /// Sends what the connection takes; who waits for this one by a token is told of room in it while something is left.
     pub(crate) fn flush_at(&mut self, epoll: &OwnedFd, token: u64) -> Result<(), FrameError> {
         self.flush()?;
-        let waits = self.unsent() > 0;
+        let waits = self.wants_room();
         if waits != self.waits {
             let flags = if waits { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
-            epoll::modify(epoll, self.fd(), epoll::EventData::new_u64(token), flags).map_err(std::io::Error::from)?;
+            epoll::modify(epoll, self.fd(), epoll::EventData::new_u64(token), flags).map_err(Error::from)?;
             self.waits = waits;
         }
         Ok(())
@@ -106,7 +141,11 @@ impl Stream {
 
     /// Reads a piece, if there is one; how many octets.
     pub(crate) fn fill(&mut self) -> Result<usize, FrameError> {
-        let read = self.inbox.fill(&mut self.socket)?;
+        let filled = self.inbox.fill(&mut self.socket);
+        if let Err(error @ FrameError::Insecure(_)) = &filled {
+            self.security.refuses(self.peer, error);
+        }
+        let read = filled?;
         self.heard |= read > 0;
         Ok(read)
     }
@@ -114,13 +153,31 @@ impl Stream {
     /// The next frame.
     pub(crate) fn frame(&mut self) -> Result<Option<&[u8]>, FrameError> {
         if let Some(expected) = self.expected {
-            let Some(octets) = self.inbox.raw::<GREETING>() else { return Ok(None) };
-            // One version is all there is so far: nothing depends on which it is.
-            let greeting = Greeting::decode(&octets)?;
-            greeting.agree(expected)?;
-            (self.expected, self.role) = (None, Some(greeting.role));
+            match self.greeted(expected) {
+                Ok(None) => return Ok(None),
+                Ok(role) => (self.expected, self.role) = (None, role),
+                Err(error) => {
+                    // So that the other end sees whom it speaks to, too.
+                    let _ = self.flush();
+                    let error = error.into();
+                    self.security.refuses(self.peer, &error);
+                    return Err(error);
+                }
+            }
         }
         self.inbox.frame()
+    }
+
+    /// Who greets, once somebody has.
+    fn greeted(&mut self, expected: &[Role]) -> Result<Option<Role>, GreetingError> {
+        if self.inbox.first().is_some_and(|first| TLS.contains(&first)) {
+            return Err(GreetingError::Tls);
+        }
+        let Some(octets) = self.inbox.raw::<GREETING>() else { return Ok(None) };
+        // One version is all there is so far: nothing depends on which it is.
+        let greeting = Greeting::decode(&octets)?;
+        greeting.agree(expected)?;
+        Ok(Some(greeting.role))
     }
 
     /// Whether something came since this was last asked.
@@ -128,3 +185,6 @@ impl Stream {
         std::mem::take(&mut self.heard)
     }
 }
+
+#[cfg(test)]
+mod tests;

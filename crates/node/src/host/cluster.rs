@@ -1,16 +1,19 @@
 //! A host among others: which buckets are its own, copies of its UEs' contexts at other hosts, and the UEs of a host that
 //! is dead.
 //!
-//! The effects of a commit leave when the hosts that they wait for have the copy, in the order of the commits. Who takes
+//! The effects of a commit leave when the hosts that they wait for have the copy, in the order of the commits: where one host is
+//! waited for, that is the one that takes over first, and at the end of a procedure all of them (DESIGN decision 5). Who takes
 //! over goes on from the copies: it does what the last commit of a UE wanted done once more (the balancer drops what was
 //! sent), and gets the inputs that the dead host was not done with again (it drops those that a copy is the result of).
 
+use super::census::Census;
+use super::claims::Claims;
 use super::handover::Leaving;
 use super::nodes::way_to;
 use super::{Host, Input};
 use crate::balancer::Command;
 use crate::clock::clock;
-use crate::cluster::config::{Ack, Mode, ReplicationConfig};
+use crate::cluster::config::{Mode, ReplicationConfig};
 use crate::cluster::replicator::Replicator;
 use crate::cluster::shadows::{Shadow, Taken};
 use crate::config::NF_KINDS;
@@ -18,18 +21,19 @@ use crate::crew::quota;
 use crate::fabric::message::{Copy, Map, PoolLoad, ToReplica, Ways, Welcome};
 use crate::metrics::{Flow, process};
 use crate::nf::outbox::{Outbox, Summary};
-use crate::nf::{parcel::Parcel, references};
+use crate::nf::references;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use vireo_core::balance::HostId;
 use vireo_core::balance::board::Average;
 use vireo_core::balance::map::{BucketMap, Owners};
+use vireo_core::balance::{BalancerId, HostId};
+use vireo_core::cluster::part_of;
 use vireo_core::context::{self, Record as Parts, UeContext};
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::turn::Effect;
-use vireo_store::region::{Buffer, Key, Record, Slot, Snapshot};
-use vireo_types::{Bucket, Duration, Instant, Ltmsi, Supi};
+use vireo_store::region::{Buffer, Key, Record, Region, Slot, Snapshot};
+use vireo_types::{Bucket, Duration, Instant, Ltmsi};
 
 /// Records whose effects wait, before nothing more is taken from workers.
 const AWAITING: usize = 16_384;
@@ -53,6 +57,8 @@ pub(crate) struct Membership {
     pub(crate) welcome: Welcome,
     /// Which commits are copied, and what waits for that.
     pub(crate) replication: ReplicationConfig,
+    /// Of UEs whose slice is not known and of each slice: how many hosts keep copies besides the owner.
+    pub(crate) replicas: Vec<usize>,
     /// The connections to other hosts, and their UEs' copies.
     pub(crate) replicator: Replicator,
 }
@@ -65,9 +71,14 @@ struct Pending {
     outbox: Outbox,
     /// By which associations its effects go.
     ways: Ways,
+    /// It ends a procedure.
+    ended: bool,
     /// Hosts that have to have this copy, or a later one.
-    needs: SmallVec<[(HostId, u64); 2]>,
+    needs: Needs,
 }
+
+/// Hosts that are waited for, and the number of the copy that each has to have.
+type Needs = SmallVec<[(HostId, u64); 2]>;
 
 /// A host's part in its cluster.
 #[derive(Debug)]
@@ -104,6 +115,17 @@ pub(super) struct Cluster {
     /// Inputs that a dead host has carried out.
     carried: FxHashSet<u64>,
     carried_until: Instant,
+    /// The last claims of subscribers, and the balancer that passes them on.
+    pub(super) claims: Claims,
+    holder: Option<BalancerId>,
+    /// Addresses that UEs have taken along to other hosts.
+    pub(super) census: Census,
+    balancers: Vec<BalancerId>,
+    /// How many numbers hosts were given; parts whose hosts are gone of which no UE here has an address, and those of which the
+    /// controller was told, of an epoch, that some have.
+    joined: u16,
+    pub(super) unused: FxHashSet<u16>,
+    pub(super) parts_told: Option<(u64, Vec<u16>)>,
     /// Whether the controller was told that hosts do not take copies.
     complained: bool,
     reported: Instant,
@@ -135,6 +157,13 @@ impl Cluster {
             has_left: false,
             carried: FxHashSet::default(),
             carried_until: Instant::default(),
+            claims: Claims::default(),
+            holder: None,
+            census: Census::default(),
+            balancers: Vec::new(),
+            joined: 0,
+            unused: FxHashSet::default(),
+            parts_told: None,
             complained: false,
             reported: clock(),
             used_us: process::cpu_us(),
@@ -151,7 +180,13 @@ impl Cluster {
 
     /// Whether commits are copied.
     pub(super) fn copies(&self) -> bool {
-        self.member.replication.is_on()
+        self.member.replicas.iter().any(|replicas| *replicas > 0)
+    }
+
+    /// Whether those of a bucket's UEs are: buckets are dealt to slice 0 and the slices in turn.
+    pub(super) fn is_copied(&self, bucket: Bucket) -> bool {
+        let slices = self.member.replicas.len().max(1);
+        self.member.replicas.get(usize::from(bucket.get()) % slices).is_some_and(|replicas| *replicas > 0)
     }
 
     /// Whether a record's effects wait for copies.
@@ -167,7 +202,8 @@ impl Cluster {
     /// Whether hosts have said that they have copies, and something waits for that; or one has handed something over.
     pub(super) fn is_news(&self) -> bool {
         let caught_up = || self.coming.is_empty() && self.uncaught.iter().any(|uncaught| self.has_caught_up(uncaught));
-        self.is_next_there() || self.member.replicator.has_handed() || caught_up()
+        let said = self.member.replicator.has_handed() || self.member.replicator.has_said();
+        said || self.is_next_there() || caught_up()
     }
 
     /// Whether there is more to do of what is done a little at a time, or is looked at again and again.
@@ -181,6 +217,27 @@ impl Cluster {
 
     fn is_next_there(&self) -> bool {
         self.awaiting.front().is_some_and(|first| self.is_there(first))
+    }
+
+    /// The hosts that there are.
+    pub(super) fn hosts(&self) -> &[HostId] {
+        &self.hosts
+    }
+
+    /// Which part of the pools of addresses is a host's.
+    pub(super) fn part_of(&self, host: HostId) -> u16 {
+        part_of(host, self.member.welcome.part.1)
+    }
+
+    /// Parts that hosts have had, and none of the map has.
+    pub(super) fn gone_parts(&self) -> impl Iterator<Item = u16> {
+        let had = 0..self.member.welcome.part.1.min(self.joined);
+        had.filter(|part| self.lender(*part).is_none())
+    }
+
+    /// The host whose part it is, if there is one.
+    pub(super) fn lender(&self, part: u16) -> Option<HostId> {
+        self.hosts.iter().copied().find(|host| self.part_of(*host) == part)
     }
 
     /// Its number.
@@ -207,7 +264,7 @@ impl Cluster {
     /// The hosts that keep copies of a bucket's UEs, and whether each is waited for where one is.
     fn replicas(&self, bucket: Bucket) -> SmallVec<[(HostId, bool); 4]> {
         let owners = self.owners(bucket);
-        let there = owners.replicas().filter(|host| self.hosts.contains(host));
+        let there = owners.replicas().filter(|host| self.is_copied(bucket) && self.hosts.contains(host));
         there.map(|host| (host, owners.first().any(|first| first == host))).collect()
     }
 
@@ -218,7 +275,7 @@ impl Cluster {
 
     /// Whether a host has copies of a bucket's UEs at each commit.
     pub(super) fn keeps_copies(&self, host: HostId, bucket: Bucket) -> bool {
-        self.copies() && self.replicas(bucket).iter().any(|(to, _)| *to == host)
+        self.replicas(bucket).iter().any(|(to, _)| *to == host)
     }
 
     /// All that other hosts are to have of this one's UEs is looked through, for what they have not.
@@ -262,6 +319,76 @@ impl Cluster {
     pub(super) fn ask(&mut self) -> (Command, u64) {
         self.syncs += 1;
         (Command::Sync { host: self.own(), number: self.syncs }, self.syncs)
+    }
+
+    /// Sends a UE as a commit has left it to all who keep copies of it. Who is waited for, how many copies that were, and how
+    /// many octets.
+    fn spread(
+        &mut self,
+        slot: Slot,
+        (ltmsi, before): (Ltmsi, Option<Ltmsi>),
+        input: u64,
+        context: &[u8],
+        effects: (&[u8], Ways),
+        ended: bool,
+    ) -> (Needs, u64, u64) {
+        let (mut needs, mut copies, mut octets) = (Needs::new(), 0, 0);
+        for (to, first) in self.replicas(ltmsi.bucket()) {
+            let waits = self.member.replication.ack.waits(first, ended);
+            let names = (ltmsi, before);
+            let sent = match waits {
+                true => self.send_now(to, slot, names, input, context, effects),
+                false => self.send(to, slot, names, input, context, effects),
+            };
+            let Some((number, length)) = sent else { continue };
+            (copies, octets) = (copies + 1, octets + length as u64);
+            if waits {
+                needs.push((to, number));
+            }
+        }
+        if let Some(before) = before {
+            octets += self.withdraw(slot, before, ltmsi.bucket());
+        }
+        (needs, copies, octets)
+    }
+
+    /// Records that wait for a host that is gone wait for the one that takes over in its place.
+    fn wait_for_others(&mut self, hosts: &[HostId], region: &Region) {
+        let ack = self.member.replication.ack;
+        let mut awaiting = std::mem::take(&mut self.awaiting);
+        let mut record = Snapshot::default();
+        for pending in &mut awaiting {
+            let before = pending.needs.len();
+            pending.needs.retain(|(host, _)| hosts.contains(host));
+            if before == pending.needs.len() || !region.read_record(pending.buffer, &mut record, true) {
+                continue;
+            }
+            for (to, first) in self.replicas(pending.outbox.ltmsi.bucket()) {
+                if !ack.waits(first, pending.ended) || pending.needs.iter().any(|(host, _)| *host == to) {
+                    continue;
+                }
+                let names = (pending.outbox.ltmsi, None);
+                let (input, effects) = (pending.outbox.input, (&record.outbox[..], pending.ways));
+                let sent = self.send_now(to, pending.slot, names, input, &record.context, effects);
+                pending.needs.extend(sent.map(|(number, _)| (to, number)));
+            }
+        }
+        self.awaiting = awaiting;
+    }
+
+    /// A UE has got another number, of a slice that may have fewer copies: hosts that had copies and are to have none any more
+    /// are told that it is gone. How many octets that took.
+    fn withdraw(&mut self, slot: Slot, before: Ltmsi, next: Bucket) -> u64 {
+        let stays = self.replicas(next);
+        let had = |host: &HostId| self.known.get(host).is_some_and(|known| known.contains_key(&slot));
+        let hosts = self.replicas(before.bucket()).into_iter().map(|(host, _)| host);
+        let gone = hosts.filter(|host| had(host) && !stays.iter().any(|(to, _)| to == host));
+        let mut octets = 0;
+        for to in gone.collect::<SmallVec<[HostId; 4]>>() {
+            let sent = self.send_now(to, slot, (before, None), 0, &[], (&[], Ways::default()));
+            octets += sent.map_or(0, |(_, length)| length as u64);
+        }
+        octets
     }
 
     /// Sends a UE as a record has it to a host; the number of the copy, and its octets.
@@ -328,26 +455,19 @@ impl Host {
         let Some(cluster) = self.cluster.as_mut() else {
             return self.let_go(slot, buffer, outbox, Ways::default());
         };
-        let ReplicationConfig { mode, ack, .. } = cluster.member.replication;
+        let mode = cluster.member.replication.mode;
         // Fixed now: whoever does it again after this host's death does it by the same.
         let ways = self.nodes.ways(slot, &outbox.effects);
         // One that goes on has a pin.
         let ended = snapshot.pin == 0 || outbox.forgets();
-        let mut needs = SmallVec::new();
+        let mut needs = Needs::new();
         if mode == Mode::Hot || ended {
             let before = self.region.ltmsi_of(slot).filter(|before| *before != outbox.ltmsi);
-            let (mut copies, mut octets) = (0, 0);
-            for (to, first) in cluster.replicas(outbox.ltmsi.bucket()) {
-                let names = (outbox.ltmsi, before);
-                let effects = (&snapshot.outbox[..], ways);
-                let sent = cluster.send(to, slot, names, outbox.input, &snapshot.context, effects);
-                let Some((number, length)) = sent else { continue };
-                (copies, octets) = (copies + 1, octets + length as u64);
-                if ack == Ack::All || ack == Ack::One && first {
-                    needs.push((to, number));
-                }
-            }
-            if copies > 0 {
+            let names = (outbox.ltmsi, before);
+            let effects = (&snapshot.outbox[..], ways);
+            let (copies, octets);
+            (needs, copies, octets) = cluster.spread(slot, names, outbox.input, &snapshot.context, effects, ended);
+            if octets > 0 {
                 self.account.metrics.messages(Flow::CopiesOut, copies);
                 self.account.metrics.messages(Flow::CopyOctetsOut, octets);
             }
@@ -357,7 +477,7 @@ impl Host {
             return self.let_go(slot, buffer, outbox, ways);
         }
         cluster.awaited.insert(buffer.to_item());
-        cluster.awaiting.push_back(Pending { slot, buffer, outbox, ways, needs });
+        cluster.awaiting.push_back(Pending { slot, buffer, outbox, ways, ended, needs });
     }
 
     /// What a host does for its cluster from time to time.
@@ -378,8 +498,10 @@ impl Host {
         self.catch_up();
         self.take_handed();
         self.end_leaving();
+        self.count_addresses();
         if due {
             self.report(now, since);
+            self.tell_parts();
         }
         let Some(cluster) = self.cluster.as_mut() else { return };
         for host in cluster.caught_up() {
@@ -401,8 +523,8 @@ impl Host {
         for slot in slots {
             let Some(ltmsi) = self.region.ltmsi_of(slot) else { continue };
             let has = || cluster.known.get(&to).is_some_and(|known| known.contains_key(&slot));
-            let to_have = cluster.owners(ltmsi.bucket()).replicas().any(|host| host == to);
-            if to_have && !has() && self.region.read(slot, &mut record) {
+            let to_have = || cluster.keeps_copies(to, ltmsi.bucket());
+            if to_have() && !has() && self.region.read(slot, &mut record) {
                 // The number of the context: that of the slot is the one before as long as effects wait.
                 let ltmsi = Outbox::decode(&record.outbox).map_or(ltmsi, |outbox| outbox.ltmsi);
                 cluster.send(to, slot, (ltmsi, None), 0, &record.context, (&[], Ways::default()));
@@ -472,16 +594,6 @@ impl Host {
         carried
     }
 
-    /// The subscriber has registered at another host: the context here is superseded, unless it is that one, handed over
-    /// since.
-    pub(super) fn claimed(&mut self, supi: Supi, ue: Ltmsi) {
-        let same = self.region.slot_of(ue);
-        if let Some(old) = self.region.lookup(Key::Supi, supi.as_u64()).filter(|old| same != Some(*old)) {
-            self.region.unbind(old, Key::Supi, supi.as_u64());
-            self.deliver(old, &Parcel::Superseded, NfKind::StateManagement);
-        }
-    }
-
     /// A new epoch: other hosts have died or joined, or buckets go from host to host.
     pub(super) fn adopt(&mut self, map: Map) {
         let Some(cluster) = self.cluster.as_mut() else { return };
@@ -495,10 +607,23 @@ impl Host {
         // From here on a dead host's copies are refused, and its UEs are this host's.
         let taken = cluster.member.replicator.adopt(&map);
         let hosts: Vec<HostId> = map.hosts.iter().map(|(host, _)| *host).collect();
+        let balancers: Vec<BalancerId> = map.balancers.iter().map(|(balancer, _)| *balancer).collect();
+        let gone = cluster.hosts.iter().any(|host| !hosts.contains(host))
+            || cluster.balancers.iter().any(|balancer| !balancers.contains(balancer));
+        cluster.census.adopt(gone);
         cluster.hosts.clone_from(&hosts);
+        (cluster.balancers, cluster.joined) = (balancers, map.joined);
+        let holder = std::mem::replace(&mut cluster.holder, map.holder());
+        let passes_on = holder.is_none() || holder == cluster.holder;
         let before = cluster.map.replace(map.buckets);
+        if !passes_on {
+            // The one before may have died with what it was told.
+            self.say_claims_again();
+        }
         self.part(before);
-        self.wait_for_others(&hosts);
+        if let Some(cluster) = self.cluster.as_mut() {
+            cluster.wait_for_others(&hosts, &self.region);
+        }
         let (count, handed) = (taken.ues.len(), taken.handed.len());
         self.enter_taken(taken);
         let Some((cluster, map)) = self.cluster.as_ref().and_then(|c| Some((c, c.map.as_ref()?))) else { return };
@@ -534,32 +659,6 @@ impl Host {
             cluster.look_again();
         }
         self.release_waiting();
-    }
-
-    /// Records that wait for a host that is gone wait for the one that takes over in its place.
-    fn wait_for_others(&mut self, hosts: &[HostId]) {
-        let Some(cluster) = self.cluster.as_mut() else { return };
-        let ack = cluster.member.replication.ack;
-        let mut awaiting = std::mem::take(&mut cluster.awaiting);
-        let mut record = Snapshot::default();
-        for pending in &mut awaiting {
-            let before = pending.needs.len();
-            pending.needs.retain(|(host, _)| hosts.contains(host));
-            if before == pending.needs.len() || !self.region.read_record(pending.buffer, &mut record, true) {
-                continue;
-            }
-            for (to, first) in cluster.replicas(pending.outbox.ltmsi.bucket()) {
-                let waits = first || ack == Ack::All;
-                if !waits || pending.needs.iter().any(|(host, _)| *host == to) {
-                    continue;
-                }
-                let names = (pending.outbox.ltmsi, None);
-                let (input, effects) = (pending.outbox.input, (&record.outbox[..], pending.ways));
-                let sent = cluster.send(to, pending.slot, names, input, &record.context, effects);
-                pending.needs.extend(sent.map(|(number, _)| (to, number)));
-            }
-        }
-        cluster.awaiting = awaiting;
     }
 
     /// Goes on with the UEs of a dead host, and with those that others have handed over.
@@ -636,7 +735,7 @@ impl Host {
             self.bind(slot, Key::Tmsi, u64::from(tmsi.0));
         }
         if let Some(supi) = ue.identity.supi {
-            self.bind(slot, Key::Supi, supi.as_u64());
+            self.enter_supi(slot, supi);
         }
         let summary = Summary::of(&ue);
         self.totals.change(None, Some(summary));
@@ -658,7 +757,7 @@ impl Host {
     }
 
     fn do_one_again(&mut self, slot: Option<Slot>, outbox: Outbox, ways: Ways) {
-        let Outbox { ltmsi, key, seids, effects, .. } = outbox;
+        let Outbox { at, ltmsi, key, seids, effects, .. } = outbox;
         if let Some(slot) = slot {
             // What follows goes there, too.
             ways.into_iter().flatten().for_each(|(node, by)| self.nodes.goes_by(node, by, slot));
@@ -679,9 +778,13 @@ impl Host {
                         self.authenticate(slot, ltmsi, request);
                     }
                 }
+                Effect::BindSupi(supi) => slot.into_iter().for_each(|slot| self.claim_again(slot, supi, at)),
                 // All that is in the context, or in the tables by it.
                 _ => {}
             }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,6 @@ use vireo_core::schedule::kind::NfKind;
 use vireo_core::turn::Effect;
 use vireo_store::Version;
 use vireo_store::region::{Buffer, InsertError, Key, Packet, Slot, next_version};
-use vireo_types::Supi;
 
 /// Inputs handed back that are remembered.
 const REMEMBERED: usize = 1024;
@@ -253,10 +252,11 @@ impl Host {
                 Effect::Authenticate(request) => self.authenticate(slot, ltmsi, request),
                 Effect::BindTmsi(tmsi) => self.bind(slot, Key::Tmsi, u64::from(tmsi.0)),
                 Effect::FreeTmsi(tmsi) => self.region.unbind(slot, Key::Tmsi, u64::from(tmsi.0)),
-                Effect::BindSupi(supi) => self.bind_supi(slot, supi),
+                Effect::BindSupi(supi) => self.bind_supi(slot, supi, at),
                 Effect::FreeAddress(dnn, address) => {
                     // Of another host's part: that one may give it to others again.
-                    if let Some(to) = self.ids.give_back(slot, &dnn, &address) {
+                    let part = self.ids.give_back(slot, &dnn, &address);
+                    if let Some(to) = part.and_then(|part| self.cluster.as_ref()?.lender(part)) {
                         self.egress.send(Command::Return { to, of: Box::new((dnn, address)) });
                     }
                 }
@@ -297,22 +297,6 @@ impl Host {
             }
             Err(error) => tracing::error!(%error, ?key, "an identifier does not lead to its UE"),
         }
-    }
-
-    /// The context is the subscriber's: another one that was goes.
-    fn bind_supi(&mut self, slot: Slot, supi: Supi) {
-        match self.region.lookup(Key::Supi, supi.as_u64()) {
-            Some(same) if same == slot => return,
-            Some(old) => {
-                self.region.unbind(old, Key::Supi, supi.as_u64());
-                self.deliver(old, &Parcel::Superseded, NfKind::StateManagement);
-            }
-            None => {}
-        }
-        if let Some(ue) = self.region.ltmsi_of(slot).filter(|_| self.cluster.is_some()) {
-            self.egress.send(Command::Claim { supi, ue });
-        }
-        self.bind(slot, Key::Supi, supi.as_u64());
     }
 }
 

@@ -113,13 +113,6 @@ impl Host {
             | Input::BalancerGone(_)
             | Input::Unsent(_)
             | Input::UpfLost { .. } => (0, None, true),
-            Input::Claimed { supi, ue } => {
-                // The context may be on its way here.
-                if !cluster.coming.is_empty() {
-                    cluster.waiting.push_back(Input::Claimed { supi: *supi, ue: *ue });
-                }
-                return Some(input);
-            }
             _ => return Some(input),
         };
         match cluster.sort(bucket, of_node, number != 0) {
@@ -292,7 +285,7 @@ impl Host {
         if next.iter().any(|host| cluster.is_far_behind(*host)) {
             return false;
         }
-        let each = cluster.member.replication.is_on() && cluster.member.replication.mode == Mode::Hot;
+        let hot = cluster.member.replication.mode == Mode::Hot;
         let mut record = Snapshot::default();
         for slot in slots {
             let Some(ltmsi) = self.region.ltmsi_of(slot).filter(|_| self.region.read(slot, &mut record)) else {
@@ -302,6 +295,7 @@ impl Host {
             let asks = |effect: &Effect| matches!(effect, Effect::Authenticate(_));
             let asks = Outbox::decode(&record.outbox).is_some_and(|outbox| outbox.effects.iter().any(asks));
             let known = cluster.known.get(&to).is_some_and(|known| known.contains_key(&slot));
+            let each = hot && cluster.is_copied(ltmsi.bucket());
             if asks || !each || !known {
                 let outbox = if asks { &record.outbox[..] } else { &[] };
                 cluster.send_now(to, slot, (ltmsi, None), 0, &record.context, (outbox, Ways::default()));

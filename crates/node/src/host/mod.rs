@@ -7,6 +7,8 @@
 
 mod account;
 mod attained;
+mod census;
+mod claims;
 mod cluster;
 mod controller;
 mod door;
@@ -41,6 +43,7 @@ use crate::nf::parcel::Parcel;
 use crate::nf::plan::{self, Plan};
 use crate::nf::{Instructions, Location};
 use account::{Account, Totals};
+use claims::Claim;
 use cluster::Cluster;
 use controller::Controller;
 use crossbeam_channel::{Sender, TryRecvError};
@@ -196,6 +199,8 @@ pub enum Input {
         supi: Supi,
         /// The UE that has it.
         ue: Ltmsi,
+        /// When the subscriber registered there.
+        at: Instant,
     },
     /// In a cluster: the balancer has done all that was said before a question of this host.
     Synced {
@@ -661,7 +666,7 @@ impl Host {
                 self.order(supi, &Parcel::Relocate { upf }, NfKind::Session, &reply);
             }
             Input::Map(map) => self.adopt(*map),
-            Input::Claimed { supi, ue } => self.claimed(supi, ue),
+            Input::Claimed { supi, ue, at } => self.claimed(Claim { supi, ue, at }),
             Input::Synced { number } => self.synced(number),
             Input::Returned { of } => self.ids.returned(&of.0, &of.1),
             Input::Leave => self.egress.send(Command::Leave),

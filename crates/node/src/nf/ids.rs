@@ -3,8 +3,8 @@
 use super::plan;
 use rand::RngCore;
 use rand::rngs::StdRng;
+use rustc_hash::FxHashSet;
 use vireo_core::Identifiers;
-use vireo_core::balance::HostId;
 use vireo_core::balance::moves;
 use vireo_core::config::CoreConfig;
 use vireo_core::pools::Range;
@@ -126,9 +126,8 @@ impl Giver {
         let (table, ranges) = self.table(dnn)?;
         let numbers = |n: u8| self.region.numbers(table + n);
         let take = |numbers: Numbers| {
-            let size = u64::from(numbers.size());
-            let at = |part: u16| (size * u64::from(part) / u64::from(self.part.1.max(1))) as u32;
-            numbers.take_of(slot, at(self.part.0)..at(self.part.0 + 1))
+            let part = self.range_of(&numbers, self.part.0);
+            numbers.take_of(slot, part)
         };
         let ipv4 = match (kind, ranges[0]) {
             (PduSessionType::Ipv6, _) => None,
@@ -171,12 +170,12 @@ impl Giver {
         at.into_iter().flatten().filter_map(|(table, number)| Some((self.region.numbers(table)?, number?)))
     }
 
-    /// Gives a UE's addresses back. Those of another host's part are told to that host: which it is.
-    pub(crate) fn give_back(&self, slot: Slot, dnn: &Dnn, address: &SessionAddress) -> Option<HostId> {
+    /// Gives a UE's addresses back. Those of another host's part are told to that host: which part it is.
+    pub(crate) fn give_back(&self, slot: Slot, dnn: &Dnn, address: &SessionAddress) -> Option<u16> {
         let mut lender = None;
         for (numbers, number) in self.numbers_of(dnn, address) {
             numbers.give_back(number, slot);
-            lender = Some(self.part_of(&numbers, number)).filter(|part| *part != self.part.0).map(HostId);
+            lender = Some(self.part_of(&numbers, number)).filter(|part| *part != self.part.0);
         }
         lender
     }
@@ -187,6 +186,60 @@ impl Giver {
         // The last that begins no later, as `take` cuts them.
         let begun = ((u64::from(number) + 1) * parts).div_ceil(u64::from(numbers.size().max(1)));
         begun.saturating_sub(1) as u16
+    }
+
+    /// The numbers of a part of a pool.
+    fn range_of(&self, numbers: &Numbers, part: u16) -> std::ops::Range<u32> {
+        let (size, parts) = (u64::from(numbers.size()), u64::from(self.part.1.max(1)));
+        let at = |part: u64| (size * part / parts) as u32;
+        at(part.into())..at(u64::from(part) + 1)
+    }
+
+    /// All tables of numbers.
+    fn tables(&self) -> impl Iterator<Item = (u8, Numbers)> {
+        (0..self.dnns.len() as u8 * 2).filter_map(|table| Some((table, self.region.numbers(table)?)))
+    }
+
+    /// The numbers of another host's part that UEs have here, table by table, so many in a piece.
+    pub(crate) fn held(&self, part: u16, piece: usize) -> Vec<(u8, Vec<u32>)> {
+        let mut pieces = Vec::new();
+        for (table, numbers) in self.tables().filter(|(_, numbers)| numbers.used() > 0) {
+            let is_held = |number: &u32| numbers.owner(*number).is_some() && !numbers.is_lent(*number);
+            let held: Vec<u32> = self.range_of(&numbers, part).filter(is_held).collect();
+            pieces.extend(held.chunks(piece).map(|piece| (table, piece.to_vec())));
+        }
+        pieces
+    }
+
+    /// Whether UEs here have numbers of a part.
+    pub(crate) fn has_of(&self, part: u16) -> bool {
+        let used = self.tables().filter(|(_, numbers)| numbers.used() > 0);
+        used.into_iter().any(|(_, numbers)| {
+            let mut part = self.range_of(&numbers, part);
+            part.any(|number| numbers.owner(number).is_some() && !numbers.is_lent(number))
+        })
+    }
+
+    /// The numbers of this host's part that have gone with UEs to others.
+    fn lent(&self) -> impl Iterator<Item = (u8, Numbers, u32)> {
+        let used = self.tables().filter(|(_, numbers)| numbers.used() > 0);
+        used.flat_map(|(table, numbers)| {
+            let part = self.range_of(&numbers, self.part.0);
+            part.filter(|number| numbers.is_lent(*number))
+                .map(|number| (table, numbers.clone(), number))
+                .collect::<Vec<_>>()
+        })
+    }
+
+    /// Whether there are some.
+    pub(crate) fn lends(&self) -> bool {
+        self.lent().next().is_some()
+    }
+
+    /// Of these, nobody has any but the ones given: how many are free now.
+    pub(crate) fn returned_but(&self, all: &FxHashSet<(u8, u32)>) -> usize {
+        let free = self.lent().filter(|(table, _, number)| !all.contains(&(*table, *number)));
+        free.filter(|(_, numbers, number)| numbers.returned(*number)).count()
     }
 
     /// A UE goes to another host, with its addresses: nobody gets them here as long as it has them.
@@ -288,5 +341,65 @@ impl Identifiers for Ids<'_> {
 
     fn address(&mut self, dnn: &Dnn, kind: PduSessionType) -> Option<SessionAddress> {
         self.giver.take(self.slot, dnn, kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use vireo_store::region::RegionConfig;
+
+    /// A host of two, with an address table, and a slot of it.
+    fn giver(part: u16) -> (Giver, Slot) {
+        let range = Range::ipv4([10, 45, 0, 0].into(), 24);
+        let mut config = RegionConfig::new(4, 1, 32 << 20);
+        config.tables[0] = range.size();
+        let region = Region::create(config).unwrap();
+        let slot = region.slot_at(1_u32).unwrap();
+        let giver = Giver {
+            region,
+            slices: Vec::new(),
+            dnns: vec![("internet".parse().unwrap(), [Some(range), None])],
+            cipher: TmsiCipher::new(&[0; 16]),
+            part: (part, 2),
+            given: Vec::new(),
+            rng: StdRng::seed_from_u64(1),
+        };
+        (giver, slot)
+    }
+
+    #[test]
+    fn an_address_that_has_gone_along_is_counted_where_it_is_and_comes_back_when_nobody_has_it() {
+        let ((here, slot), (there, other)) = (giver(0), giver(1));
+        let dnn: Dnn = "internet".parse().unwrap();
+        let [one, two] = [(), ()].map(|()| {
+            let address = here.take(slot, &dnn, PduSessionType::Ipv4).unwrap();
+            here.region.clear_taken(slot);
+            address
+        });
+        assert!(!here.lends() && here.has_of(0) && !here.has_of(1) && !there.has_of(0));
+        for address in [&one, &two] {
+            here.lend(slot, &dnn, address);
+            there.adopt(other, &dnn, address);
+        }
+        assert!(here.lends() && !here.has_of(0) && there.has_of(0) && !there.lends());
+        assert!(here.held(0, 8).is_empty() && there.held(1, 8).is_empty());
+        let pieces = there.held(0, 1);
+        assert_eq!(pieces.len(), 2, "one in a piece");
+        let held = |giver: &Giver| -> FxHashSet<(u8, u32)> {
+            let pieces = giver.held(0, 8);
+            pieces.into_iter().flat_map(|(table, all)| all.into_iter().map(move |number| (table, number))).collect()
+        };
+        assert_eq!((here.returned_but(&held(&there)), held(&there).len()), (0, 2));
+        // What it says of the one is lost; the other is still its UE's.
+        assert_eq!(there.give_back(other, &dnn, &one), Some(0), "of the other's part");
+        assert_eq!(here.returned_but(&held(&there)), 1);
+        here.returned(&dnn, &one);
+        assert!(here.lends(), "it has come back already");
+        assert_eq!(there.give_back(other, &dnn, &two), Some(0));
+        here.returned(&dnn, &two);
+        assert!(!here.lends() && !there.has_of(0));
+        assert_eq!(here.region.numbers(0).unwrap().used(), 0);
     }
 }

@@ -162,6 +162,11 @@ impl Numbers {
         number < self.size && self.change(number, slot.0 + 1, LENT)
     }
 
+    /// Whether a number is lent.
+    pub fn is_lent(&self, number: u32) -> bool {
+        number < self.size && self.owner(number) == Some(Slot(LENT - 1))
+    }
+
     /// A number that was lent is nobody's any more. False if it was not lent.
     pub fn returned(&self, number: u32) -> bool {
         let done = number < self.size && self.change(number, LENT, 0);
@@ -310,7 +315,9 @@ mod tests {
         let (one, other) = (Slot(1), Slot(2));
         let number = numbers.take(one).unwrap();
         region.clear_taken(one);
+        assert!(!numbers.is_lent(number));
         assert!(!numbers.lend(number, other) && numbers.lend(number, one) && !numbers.lend(number, one));
+        assert!(numbers.is_lent(number) && !numbers.is_lent(number + 1) && !numbers.is_lent(5));
         let take = || numbers.take(other).inspect(|_| region.clear_taken(other));
         assert_eq!(std::iter::from_fn(take).count(), 4, "all but that one");
         assert!(!numbers.give_back(number, one) && numbers.reserve(number, one), "its UE is here again");

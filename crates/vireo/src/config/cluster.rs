@@ -7,6 +7,7 @@ use std::time::Duration;
 use vireo_core::balance::steer::Policy;
 use vireo_core::cluster::Scaling;
 use vireo_node::cluster::{Ack, ClusterConfig, Mode, ReplicationConfig, ScalingConfig};
+use vireo_node::fabric::TlsConfig;
 use vireo_types::Bucket;
 
 /// Hosts that may join in a balancer's life.
@@ -17,8 +18,6 @@ const CONTROLLERS: usize = 8;
 const SILENCE: Duration = Duration::from_secs(2);
 /// How long hosts may have too much to do, or too little, until that changes something.
 const LASTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(200)..=Duration::from_secs(3600);
-/// Hosts besides the owner that keep a UE's copy.
-const REPLICAS: usize = 2;
 
 /// The cluster.
 pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
@@ -68,6 +67,7 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
         etcd: etcd.clone(),
         balancer: cluster.balancer,
         listen: cluster.listen,
+        tls: tls(&cluster.tls, problems),
         hosts: cluster.hosts,
         address_parts: cluster.address_parts,
         heartbeat,
@@ -79,6 +79,19 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
         at_once: cluster.moves_at_once,
         scaling: scaling(file, problems),
     }
+}
+
+/// What secures the fabric. The files are read by the roles that need them: who has the same file and no part in the fabric
+/// needs no key.
+fn tls(tls: &file::Tls, problems: &mut Problems) -> Option<TlsConfig> {
+    let files = [&tls.certificate, &tls.key, &tls.authorities];
+    if files.iter().all(|file| file.is_empty()) {
+        return None;
+    }
+    let all = files.iter().all(|file| !file.is_empty());
+    problems.check(all, "cluster.tls", "certificate, key and authorities are needed, or none of them");
+    let [certificate, key, authorities] = files.map(Into::into);
+    Some(TlsConfig { certificate, key, authorities, name: tls.name.clone() })
 }
 
 fn inter(steering: &file::Steering, problems: &mut Problems) -> Policy {
@@ -116,7 +129,8 @@ fn scaling(file: &File, problems: &mut Problems) -> Option<ScalingConfig> {
 
 fn replication(file: &File, problems: &mut Problems) -> ReplicationConfig {
     let file::Replication { mode, replicas, ack } = file.replication;
-    problems.check(replicas <= REPLICAS, "replication.replicas", format_args!("0 to {REPLICAS} is allowed"));
+    const MOST: usize = ReplicationConfig::MOST;
+    problems.check(replicas <= MOST, "replication.replicas", format_args!("0 to {MOST} is allowed"));
     let shared = file.state.location == file::Location::Shm;
     problems.check(
         mode == file::Mode::None || shared,

@@ -19,7 +19,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Say whether the configuration is right, and all that is wrong
+    /// Say whether the configuration is right, and all that is wrong; the files of cluster.tls are read, too
     Check,
     /// Print the configuration with all defaults; secrets are not shown
     Show,
@@ -32,7 +32,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let path = args.config.as_deref();
     match args.command {
         Command::Check => {
-            Config::load(path)?;
+            let config = Config::load(path)?;
+            config.cluster.tls.map_or(Ok(()), |tls| tls.check())?;
             println!("the configuration is right");
         }
         Command::Show => {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_core::config::Timers as CoreTimers;
 use vireo_core::schedule::forward::Policy;
-use vireo_node::cluster::ClusterConfig;
+use vireo_node::cluster::{ClusterConfig, ReplicationConfig};
 use vireo_node::config::{ApiConfig, N2Config, N4Config, OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
 use vireo_node::upf::UpfConfig;
 use vireo_types::{Duration, PduSessionType, Plmn};
@@ -45,6 +45,7 @@ impl File {
             snssai: SliceId { sst: 1, sd: None },
             slo: usual_slo(),
             limit: 1.0,
+            replicas: most_replicas(),
             profile: Profile::Full,
             count_sessions: false,
             report_every: never(),
@@ -161,6 +162,8 @@ pub(super) struct Slice {
     pub(super) slo: BTreeMap<String, Span>,
     #[serde(default = "no_limit")]
     pub(super) limit: f64,
+    #[serde(default = "most_replicas")]
+    pub(super) replicas: usize,
     #[serde(default)]
     pub(super) profile: Profile,
     #[serde(default)]
@@ -197,6 +200,10 @@ fn usual_slo() -> BTreeMap<String, Span> {
 
 fn never() -> Span {
     Span(Duration::from_secs(0))
+}
+
+fn most_replicas() -> usize {
+    ReplicationConfig::MOST
 }
 
 fn no_limit() -> f64 {
@@ -499,6 +506,7 @@ pub(super) struct Cluster {
     pub(super) etcd: Vec<SocketAddr>,
     pub(super) balancer: SocketAddr,
     pub(super) listen: SocketAddr,
+    pub(super) tls: Tls,
     pub(super) hosts: u16,
     pub(super) address_parts: u16,
     pub(super) heartbeat: Span,
@@ -515,6 +523,7 @@ impl Default for Cluster {
             etcd: c.etcd,
             balancer: c.balancer,
             listen: c.listen,
+            tls: Tls::default(),
             hosts: c.hosts,
             address_parts: c.address_parts,
             heartbeat: Span(c.heartbeat.into()),
@@ -522,6 +531,23 @@ impl Default for Cluster {
             report: Span(c.report.into()),
             moves_at_once: c.at_once,
         }
+    }
+}
+
+/// By what the members of a cluster know each other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Tls {
+    pub(super) certificate: String,
+    pub(super) key: String,
+    pub(super) authorities: String,
+    pub(super) name: String,
+}
+
+impl Default for Tls {
+    fn default() -> Self {
+        let none = String::new;
+        Tls { certificate: none(), key: none(), authorities: none(), name: "vireo".into() }
     }
 }
 

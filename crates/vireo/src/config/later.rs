@@ -5,9 +5,6 @@ use figment::value::{Dict, Value};
 /// Keys and what this release does instead.
 const KEYS: [(&str, &str, &str); 1] = [("state", "preset", "every transaction is committed")];
 
-/// Keys of a slice.
-const SLICE_KEYS: [&str; 1] = ["replicas"];
-
 /// Values that the design has and this release has not: section, key, values, what is allowed.
 const VALUES: [(&str, &str, &[&str], &str); 3] = [
     ("datapath", "driver", &["memory"], "\"sockets\", \"xdp\", \"af-packet\", \"af-xdp\""),
@@ -22,13 +19,6 @@ pub(super) fn refused(root: &Dict) -> Vec<String> {
     for (name, key, instead) in KEYS {
         if section(name).is_some_and(|s| s.contains_key(key)) {
             problems.push(format!("{name}.{key}: not implemented in this release ({instead}): remove the key"));
-        }
-    }
-    for (name, slice) in section("slice").into_iter().flatten() {
-        for key in SLICE_KEYS {
-            if slice.as_dict().is_some_and(|s| s.contains_key(key)) {
-                problems.push(format!("slice.{name}.{key}: not implemented in this release: remove the key"));
-            }
         }
     }
     for (name, key, values, allowed) in VALUES {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use vireo_core::config::SliceConfig;
 use vireo_core::schedule::kind::NfKind;
+use vireo_node::cluster::ReplicationConfig;
 use vireo_node::config::{NF_KINDS, OverloadConfig, PoolKey, PoolsConfig, SliceRuntime, StateConfig, StateLocation};
 
 /// Worker processes at most, the host excepted (`vireo_store::region::RegionConfig`).
@@ -34,6 +35,10 @@ pub(super) fn slices(
             let limit = written.limit > 0.0 && PART.contains(&written.limit);
             problems.check(limit, &format!("{key}.limit"), "a part of a core is allowed: above 0, at most 1");
             slice.limit = written.limit;
+            const MOST: usize = ReplicationConfig::MOST;
+            let replicas = written.replicas <= MOST;
+            problems.check(replicas, &format!("{key}.replicas"), format_args!("0 to {MOST} is allowed"));
+            slice.replicas = written.replicas;
         }
         slice
     };

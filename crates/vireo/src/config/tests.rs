@@ -347,10 +347,11 @@ fn what_is_not_implemented_is_refused_by_name() {
         ("scaling.least = 4\nscaling.most = 2", "scaling.most: scaling.least and cluster.hosts to cluster.address-p"),
         ("scaling.least = 1\nscaling.low = 0.8", "scaling.high: above scaling.low to 1 is allowed"),
         ("scaling.least = 1\nstate.location = 'memory'", "scaling.least: hosts whose contexts are not in shared"),
+        ("cluster.tls.key = 'k.pem'", "cluster.tls: certificate, key and authorities are needed, or none of them"),
         ("cluster.misses = 1", "cluster.misses: 2 to 100 is allowed"),
         ("cluster.moves-at-once = 0", "cluster.moves-at-once: 1 to 4096 is allowed"),
         ("cluster.heartbeat = '1ms'", "cluster.heartbeat: 5ms to 10000ms is allowed"),
-        ("slice.a = { snssai = { sst = 1 }, replicas = 0 }", "slice.a.replicas: not implemented in this release"),
+        ("slice.a = { snssai = { sst = 1 }, replicas = 3 }", "slice.a.replicas: 0 to 2 is allowed"),
         (
             "datapath.driver = 'memory'",
             "datapath.driver: \"memory\" is not implemented in this release; allowed: \"sock",
@@ -363,9 +364,10 @@ fn what_is_not_implemented_is_refused_by_name() {
 
 #[test]
 fn a_slice_of_simple_devices_is_told_to_core_and_user_plane() {
-    let text = "[slice.meters]\nsnssai = { sst = 3 }\nprofile = 'iot'\n[slice.phones]\nsnssai = { sst = 1 }\n\
+    let text = "[slice.meters]\nsnssai = { sst = 3 }\nprofile = 'iot'\nreplicas = 0\n[slice.phones]\nsnssai = { sst = 1 }\n\
                 [dnn.internet]\nipv4-pool = '10.45.0.0/16'\n[dnn.meters]\nipv4-pool = '10.46.0.0/16'\nslices = ['meters']";
     let config = load(text).expect("sound");
+    assert_eq!(config.slices.iter().map(|slice| slice.replicas).collect::<Vec<_>>(), [0, 2], "as many as there are");
     let profiles: Vec<_> = config.core.slices.iter().map(|slice| (slice.name.as_str(), slice.profile)).collect();
     assert_eq!(profiles, [("meters", SliceProfile::Iot), ("phones", SliceProfile::Full)]);
     let meters = Some(Snssai { sst: 3, sd: None });

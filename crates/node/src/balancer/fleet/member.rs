@@ -47,7 +47,7 @@ pub(super) struct Said {
     /// What follows is said by this map; nothing more was read.
     pub(super) map: Option<Box<Map>>,
     pub(super) report: Option<(f32, Vec<PoolLoad>)>,
-    pub(super) claims: Vec<(Supi, Ltmsi)>,
+    pub(super) claims: Vec<(Supi, Ltmsi, Instant)>,
     /// Inputs for other hosts.
     pub(super) back: Vec<(u64, Input)>,
     /// Addresses that it has no more use for, and whose part they are of.
@@ -117,8 +117,8 @@ impl Member {
                         self.flying.done(number);
                         continue;
                     }
-                    ToBalancer::Claim { supi, ue } => {
-                        said.claims.push((supi, ue));
+                    ToBalancer::Claim { supi, ue, at } => {
+                        said.claims.push((supi, ue, at));
                         continue;
                     }
                     ToBalancer::Report { cpu, pools } => {

@@ -12,11 +12,11 @@ use crate::api::{BalancerStatus, HostStatus};
 use crate::clock::clock;
 use crate::cluster::{Caller, ClusterConfig, LinkError, Me, Told, told};
 use crate::config::{NF_KINDS, SliceRuntime};
-use crate::fabric::Role;
 use crate::fabric::frame::FrameError;
 use crate::fabric::membership::{Seat, ToController, ToMember};
 use crate::fabric::message::{Map, OfNode, ToHost};
 use crate::fabric::stream::Stream;
+use crate::fabric::{Role, Security};
 use crate::host::Input;
 use crate::metrics::{Flow, Metrics};
 use flight::{Emitted, Flying, Repeats};
@@ -73,6 +73,7 @@ pub(crate) struct Seen {
 pub(crate) struct Fleet {
     seat: Seat,
     caller: Caller,
+    security: Security,
     /// Why the cluster goes on without this balancer, if it does.
     ended: Option<LinkError>,
     slices: usize,
@@ -118,7 +119,7 @@ impl Fleet {
     /// When there is none, or it does not want this balancer.
     pub(crate) fn join(
         listener: TcpListener,
-        (config, endpoints): (&ClusterConfig, &[IpAddr]),
+        (config, security, endpoints): (&ClusterConfig, &Security, &[IpAddr]),
         core: &CoreConfig,
         slices: &[SliceRuntime],
         metrics: Arc<Metrics>,
@@ -128,7 +129,7 @@ impl Fleet {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| LinkError::System(error.into()))?;
         epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)
             .map_err(|error| LinkError::System(error.into()))?;
-        let (caller, told) = Caller::join(config, Me::Balancer(address))?;
+        let (caller, told) = Caller::join(config, security, Me::Balancer(address))?;
         let Told::Balancer(seat) = told else {
             return Err(LinkError::Refused("it was given the number of a host".into()));
         };
@@ -136,6 +137,7 @@ impl Fleet {
         let fleet = Fleet {
             steering: Steering::new(config.inter, core.clone(), slices, &seat.tmsi_key, config.report),
             caller,
+            security: security.clone(),
             ended: None,
             slices: slices.len(),
             endpoints: endpoints.iter().copied().filter(|address| !address.is_unspecified()).collect(),
@@ -316,7 +318,8 @@ impl Fleet {
                 continue;
             }
             let token = self.next_token;
-            let member = Stream::new(socket, Role::Balancer, &[Role::Host]).and_then(|stream| {
+            let stream = Stream::accepted(socket, &self.security, Role::Balancer, &[Role::Host]);
+            let member = stream.and_then(|stream| {
                 epoll::add(&self.epoll, stream.fd(), epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
                 Ok(Member::new(stream, clock()))
             });
@@ -345,8 +348,8 @@ impl Fleet {
             if let (Some(host), Some((cpu, pools))) = (host, said.report) {
                 self.steering.report(host, cpu, &pools);
             }
-            for (supi, ue) in said.claims {
-                self.everyone_but(host, &ToHost::Claimed { supi, ue });
+            for (supi, ue, at) in said.claims {
+                self.everyone_but(host, &ToHost::Claimed { supi, ue, at });
             }
             for (to, dnn, address) in said.returns {
                 self.tell(to, &ToHost::Returned { dnn, address });

@@ -44,17 +44,19 @@ impl World {
         let taken = listener();
         let controllers = vec![taken.local_addr().expect("an address")];
         let config = ClusterConfig { controllers, hosts: 1, ..ClusterConfig::default() };
-        let controller = controller::Running::start(taken, &config, &[], false).expect("a controller");
+        let plain = Security::default();
+        let controller = controller::Running::start(taken, (&config, &plain), &[], false).expect("a controller");
         let metrics = Arc::new(Metrics::new());
-        let fleet = |_| Fleet::join(listener(), (&config, &[]), &core(), &[], Arc::clone(&metrics)).expect("it joins");
+        let fleet =
+            |_| Fleet::join(listener(), (&config, &plain, &[]), &core(), &[], Arc::clone(&metrics)).expect("it joins");
         let mut fleets: Vec<Fleet> = (0..balancers).map(fleet).collect();
         let (mut host, told) =
-            Caller::join(&config, Me::Host((Ipv4Addr::LOCALHOST, 9).into())).expect("the host joins");
+            Caller::join(&config, &plain, Me::Host((Ipv4Addr::LOCALHOST, 9).into())).expect("the host joins");
         let Told::Host(welcome) = told else { panic!("a host's welcome") };
         host.ready();
         let way = |fleet: &Fleet| {
             let to = fleet.listener.local_addr().expect("an address");
-            let mut stream = Stream::connect(to, Role::Host, &[Role::Balancer]).expect("it connects");
+            let mut stream = Stream::connect(to, &plain, Role::Host, &[Role::Balancer]).expect("it connects");
             stream.put(&ToBalancer::Host(welcome.host));
             stream
         };

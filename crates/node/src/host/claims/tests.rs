@@ -1,0 +1,199 @@
+//! A subscriber registers at one host while another has a context of theirs, and a crash comes in between: at every moment.
+
+use super::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+const NOW: Instant = Instant(1_000_000_000);
+
+fn supi() -> Supi {
+    Supi::from_digits("999700000000001").unwrap()
+}
+
+/// The context that was there, at host 1, and the new one, at host 0. Copies of both are at host 2.
+const OLD: Ltmsi = Ltmsi::from_raw(1);
+const NEW: Ltmsi = Ltmsi::from_raw(2);
+
+/// What a host has of the subscriber, as the region has it.
+#[derive(Default)]
+struct Host {
+    claims: Claims,
+    contexts: BTreeSet<Ltmsi>,
+    bound: Option<Ltmsi>,
+}
+
+impl Host {
+    /// As [`super::super::Host::bind_supi`] does.
+    fn binds(&mut self, ue: Ltmsi, at: Instant) -> Claim {
+        let old = self.bound.replace(ue).filter(|old| *old != ue);
+        self.contexts.retain(|ue| Some(*ue) != old);
+        self.claims.make(supi(), ue, at, NOW)
+    }
+
+    /// A context comes, whose last commit may have claimed at some time.
+    fn takes_over(&mut self, ue: Ltmsi, claimed: Option<Instant>) -> Option<Claim> {
+        self.contexts.insert(ue);
+        match (self.claims.enters(supi(), |claimed| claimed == ue), self.bound) {
+            (Verdict::Goes, _) => drop(self.contexts.remove(&ue)),
+            (Verdict::Unknown, Some(_)) => {}
+            (Verdict::Stays | Verdict::Unknown, other) => {
+                self.contexts.retain(|own| *own == ue || Some(*own) != other);
+                self.bound = Some(ue);
+            }
+        }
+        match self.claims.again(supi(), ue, claimed?, NOW) {
+            Ok(claim) => {
+                let old = self.bound.replace(ue).filter(|old| *old != ue);
+                self.contexts.retain(|ue| Some(*ue) != old);
+                self.contexts.insert(ue);
+                Some(claim)
+            }
+            Err(_) => {
+                self.contexts.remove(&ue);
+                None
+            }
+        }
+    }
+
+    fn hears(&mut self, claim: Claim) {
+        if self.claims.hear(claim, NOW) && self.bound.is_some_and(|bound| bound != claim.ue) {
+            self.contexts.remove(&self.bound.take().unwrap());
+        }
+    }
+
+    fn says_again(&self) -> Vec<Claim> {
+        self.claims.own().filter(|claim| self.bound == Some(claim.ue)).collect()
+    }
+}
+
+/// The hosts that live, and claims on their way to each, all by one balancer.
+struct World {
+    hosts: BTreeMap<usize, Host>,
+    under_way: Vec<(usize, Claim)>,
+    /// Whether the new context is committed, and so copied.
+    committed: bool,
+    /// Host 1 dies before it is committed that its context is superseded, if it has heard of that.
+    slow: bool,
+}
+
+impl World {
+    fn new(slow: bool) -> Self {
+        let mut hosts: BTreeMap<usize, Host> = (0..3).map(|n| (n, Host::default())).collect();
+        let old = hosts.get_mut(&1).unwrap();
+        (old.contexts, old.bound) = (BTreeSet::from([OLD]), Some(OLD));
+        World { hosts, under_way: Vec::new(), committed: false, slow }
+    }
+
+    fn tells(&mut self, from: usize, claim: Claim) {
+        let others: Vec<usize> = self.hosts.keys().copied().filter(|host| *host != from).collect();
+        self.under_way.extend(others.into_iter().map(|host| (host, claim)));
+    }
+
+    /// Does so many things of what happens; how many were left to do.
+    fn goes_on(&mut self, steps: usize) {
+        for _ in 0..steps {
+            if !self.committed {
+                let Some(host) = self.hosts.get_mut(&0) else { continue };
+                self.committed = true;
+                host.contexts.insert(NEW);
+            } else if let Some(host) =
+                self.hosts.get_mut(&0).filter(|host| host.bound.is_none() && host.claims.of(supi()).is_none())
+            {
+                let claim = host.binds(NEW, NOW);
+                self.tells(0, claim);
+            } else if !self.under_way.is_empty() {
+                let (to, claim) = self.under_way.remove(0);
+                self.hosts.get_mut(&to).into_iter().for_each(|host| host.hears(claim));
+            }
+        }
+    }
+
+    /// A host dies: host 2 has the copies of its contexts, and what they wanted done.
+    fn dies(&mut self, host: usize) {
+        let Some(mut dead) = self.hosts.remove(&host) else { return };
+        if self.slow && host == 1 {
+            dead.contexts.insert(OLD);
+        }
+        for ue in dead.contexts {
+            let taken = self.hosts.get_mut(&2).unwrap();
+            let claim = taken.takes_over(ue, (ue == NEW).then_some(NOW));
+            claim.into_iter().for_each(|claim| self.tells(2, claim));
+        }
+    }
+
+    /// The balancer dies with all claims that it was to pass on.
+    fn balancer_dies(&mut self) {
+        self.under_way.clear();
+        let again: Vec<(usize, Claim)> =
+            self.hosts.iter().flat_map(|(n, host)| host.says_again().into_iter().map(|claim| (*n, claim))).collect();
+        again.into_iter().for_each(|(from, claim)| self.tells(from, claim));
+    }
+
+    /// In the end there is one context, which the subscriber is found by.
+    fn ends(mut self, what: &str) {
+        self.goes_on(10);
+        let contexts: Vec<Ltmsi> = self.hosts.values().flat_map(|host| host.contexts.iter().copied()).collect();
+        let bound: Vec<Ltmsi> = self.hosts.values().filter_map(|host| host.bound).collect();
+        let one = if self.committed { NEW } else { OLD };
+        assert_eq!((contexts, bound), (vec![one], vec![one]), "{what}");
+    }
+}
+
+#[test]
+fn whoever_dies_and_whenever_one_context_is_left_and_it_is_the_new_one() {
+    World::new(false).ends("nobody dies");
+    for (steps, slow) in (0..6).flat_map(|steps| [(steps, false), (steps, true)]) {
+        for dead in [&[0][..], &[1], &[0, 1], &[1, 0]] {
+            let mut world = World::new(slow);
+            world.goes_on(steps);
+            dead.iter().for_each(|host| world.dies(*host));
+            world.ends(&format!("{dead:?} after {steps} steps"));
+        }
+        for dead in [None, Some(0), Some(1)] {
+            let mut world = World::new(slow);
+            world.goes_on(steps);
+            world.balancer_dies();
+            dead.into_iter().for_each(|host| world.dies(host));
+            world.ends(&format!("the balancer and {dead:?} after {steps} steps"));
+            let mut world = World::new(slow);
+            world.goes_on(steps);
+            dead.into_iter().for_each(|host| world.dies(host));
+            world.balancer_dies();
+            world.ends(&format!("{dead:?} and the balancer after {steps} steps"));
+        }
+    }
+}
+
+#[test]
+fn a_claim_that_comes_after_a_later_one_changes_nothing() {
+    let later = Instant(NOW.0 + 5);
+    let (first, second) = (Claim { supi: supi(), ue: OLD, at: NOW }, Claim { supi: supi(), ue: NEW, at: later });
+    let mut claims = Claims::default();
+    assert!(claims.hear(second, NOW) && !claims.hear(first, NOW) && claims.hear(second, NOW));
+    assert_eq!(claims.of(supi()), Some(NEW));
+    assert_eq!(claims.again(supi(), OLD, NOW, NOW), Err(Verdict::Goes), "who takes the older one over");
+    // A host whose clock is behind has a registration after all that.
+    let third = claims.make(supi(), OLD, NOW, NOW);
+    assert!(third.at > later);
+    let mut other = Claims::default();
+    assert!(other.hear(second, NOW) && other.hear(third, NOW) && !other.hear(second, NOW));
+    // It is said again as it was, also by who takes over.
+    assert_eq!(other.again(supi(), OLD, NOW, NOW), Ok(third));
+    assert_eq!(other.own().collect::<Vec<_>>(), [third]);
+    assert!(!other.hear(second, NOW));
+}
+
+#[test]
+fn claims_are_known_for_a_while_and_not_without_bound() {
+    let mut claims = Claims::default();
+    let claim =
+        |n: u64| Claim { supi: Supi::from_digits(&(999_700_000_000_000 + n).to_string()).unwrap(), ue: NEW, at: NOW };
+    claims.hear(claim(1), NOW);
+    claims.hear(claim(2), NOW + Duration::from_secs(6));
+    claims.hear(claim(1), NOW + Duration::from_secs(7));
+    claims.hear(claim(3), NOW + Duration::from_secs(12));
+    assert!((1..=3).all(|n| claims.of(claim(n).supi) == Some(NEW)), "1 came again");
+    claims.hear(claim(4), NOW + Duration::from_secs(18));
+    assert_eq!([1, 2, 3, 4].map(|n| claims.of(claim(n).supi).is_some()), [false, false, true, true]);
+    (5..MOST as u64 + 10).for_each(|n| assert!(claims.hear(claim(n), NOW + Duration::from_secs(19))));
+    assert_eq!((claims.last.len(), claims.order.len()), (MOST, MOST));
+}
