@@ -170,6 +170,8 @@ pub struct Controller {
     /// Until when it may find that there is a cluster already; nothing was told anybody before.
     listens: Option<Instant>,
     dismissed: Vec<(Member, Refusal)>,
+    /// What has been decided on the number of hosts since somebody looked.
+    scaled: Option<Step>,
     /// Who has not all copies yet that the map wants.
     catch_up: CatchUp,
     /// Whether all buckets are where they are to be.
@@ -204,6 +206,7 @@ impl Controller {
             early: true,
             listens,
             dismissed: Vec::new(),
+            scaled: None,
             catch_up: CatchUp::default(),
             settled: true,
             draining: BTreeSet::new(),
@@ -659,7 +662,8 @@ impl Controller {
         if self.next.is_some() || !self.settled || self.map.is_none() {
             scaler.unsettled();
         } else {
-            match scaler.decide(&working, now) {
+            let step = scaler.decide(&working, now);
+            match step {
                 Some(Step::Out) => self.wanted = working.len() + 1,
                 Some(Step::In(host)) => {
                     self.wanted = working.len() - 1;
@@ -667,6 +671,7 @@ impl Controller {
                 }
                 None => {}
             }
+            self.scaled = step.or(self.scaled);
         }
         let missing = self.wanted.saturating_sub(working.len());
         let idle = self.hosts.values_mut().filter(|host| host.stage == Stage::Idle && host.seen.here);
@@ -749,5 +754,10 @@ impl Controller {
     /// Who is to be sent away, and why.
     pub fn take_dismissed(&mut self) -> Vec<(Member, Refusal)> {
         std::mem::take(&mut self.dismissed)
+    }
+
+    /// What has been decided on the number of hosts since it was last asked: it is not asked for less often than looked.
+    pub fn take_scaled(&mut self) -> Option<Step> {
+        self.scaled.take()
     }
 }

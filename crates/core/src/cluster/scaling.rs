@@ -9,6 +9,8 @@ use vireo_types::{Duration, Instant};
 const STALE: Duration = Duration::from_secs(2);
 /// A host fewer is decided upon this much more slowly than one more: to lack one costs latency, to have one too many does not.
 const HESITATION: u64 = 3;
+/// Hosts that carry less than this part of what one is known to carry do not need another because their processors are busy.
+const NEAR: f32 = 0.9;
 
 /// What it is decided by.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,7 +23,8 @@ pub struct Scaling {
     pub idle: usize,
     /// The part of their processors that hosts use in the mean (0 to 1) above which one more is to work.
     pub high: f32,
-    /// The part that those that stay would use, below which one fewer is to work.
+    /// The part of what one host is known to carry that each of those that stay would have to, below which one fewer is to
+    /// work.
     pub low: f32,
     /// How long either has to last, and how long nothing is decided after a change.
     pub lasts: Duration,
@@ -35,6 +38,8 @@ pub struct Load {
     /// Whether a procedure that began now would be late: `(Q / C + 1) T_t` of a pool is beyond its objective (seed 1,
     /// Algorithm 1).
     pub late: bool,
+    /// Messages that it has dealt with a second, averaged.
+    pub rate: f32,
 }
 
 /// What is to change.
@@ -54,11 +59,15 @@ pub(super) struct Scaler {
     /// Since when hosts have too much to do without a break, and since when one has been spare.
     high: Option<Instant>,
     spare: Option<Instant>,
+    /// Messages a second that one host is known to carry: as many as have been carried in time, and no more than were when one
+    /// host more had to work. The time of processors does not tell: that of a message is several times as long where few come,
+    /// as threads are waked for each then, and so hosts with little to do would seem to have no room.
+    carries: f32,
 }
 
 impl Scaler {
     pub(super) fn new(settings: Scaling) -> Self {
-        Scaler { settings, loads: BTreeMap::new(), high: None, spare: None }
+        Scaler { settings, loads: BTreeMap::new(), high: None, spare: None, carries: 0.0 }
     }
 
     /// A host has reported.
@@ -85,10 +94,17 @@ impl Scaler {
         let sum: f32 = known.iter().map(|(_, load)| load.cpu).sum();
         // Where one host would be in time, the balancers choose that one.
         let late = known.iter().all(|(_, load)| load.late);
-        let high = !known.is_empty() && (late || sum / known.len() as f32 > self.settings.high);
+        let rate: f32 = known.iter().map(|(_, load)| load.rate).sum();
+        let each = rate / known.len().max(1) as f32;
+        let busy = sum / known.len().max(1) as f32 > self.settings.high && each >= NEAR * self.carries;
+        let high = !known.is_empty() && (late || busy);
         let rest = known.len().saturating_sub(1).max(1) as f32;
         let any_late = known.iter().any(|(_, load)| load.late);
-        let spare = known.len() == working.len() && !any_late && sum / rest < self.settings.low;
+        if !any_late {
+            self.carries = self.carries.max(each);
+        }
+        let has_room = rate / rest < self.settings.low * self.carries || sum / rest < self.settings.low;
+        let spare = known.len() == working.len() && !any_late && has_room;
         let lasting = |since: &mut Option<Instant>, is: bool, lasts: Duration| {
             *since = is.then(|| since.unwrap_or(now));
             since.is_some_and(|since| now.since(since) >= lasts)
@@ -99,9 +115,12 @@ impl Scaler {
             lasting(&mut self.spare, spare, Duration(lasts.0 * HESITATION)) && working.len() > self.settings.least;
         let step = match (out, fewer) {
             (true, _) => Some(Step::Out),
-            (false, true) => known.iter().min_by(|a, b| a.1.cpu.total_cmp(&b.1.cpu)).map(|(host, _)| Step::In(*host)),
+            (false, true) => known.iter().min_by(|a, b| a.1.rate.total_cmp(&b.1.rate)).map(|(host, _)| Step::In(*host)),
             (false, false) => None,
         };
+        if step == Some(Step::Out) {
+            self.carries = each;
+        }
         if step.is_some() {
             self.unsettled();
         }
@@ -122,7 +141,7 @@ mod tests {
         (0..seconds * 5).find_map(|n| {
             let now = Instant(1_000_000 + n * 200_000);
             for (host, (cpu, late)) in hosts.iter().zip(loads) {
-                scaler.reported(*host, Load { cpu: *cpu, late: *late }, now);
+                scaler.reported(*host, Load { cpu: *cpu, late: *late, rate: 1000.0 * cpu }, now);
             }
             Some((scaler.decide(&hosts, now)?, n * 200))
         })
@@ -147,6 +166,32 @@ mod tests {
         assert_eq!(of(&[(0.0, false), (0.0, false)]), None);
     }
 
+    /// Threads that are waked for each message keep processors busy at any load.
+    #[test]
+    fn what_hosts_have_carried_tells_more_than_how_busy_their_processors_are() {
+        let mut scaler = Scaler::new(SETTINGS);
+        let mut decided = |rates: &[f32], late: bool, begins: u64| {
+            let hosts: Vec<HostId> = (0..rates.len() as u16).map(HostId).collect();
+            (0..100).find_map(|n| {
+                let now = Instant(begins * 1_000_000 + n * 200_000);
+                let each =
+                    |(host, rate): (&HostId, &f32)| scaler.reported(*host, Load { cpu: 0.9, late, rate: *rate }, now);
+                hosts.iter().zip(rates).for_each(each);
+                scaler.decide(&hosts, now)
+            })
+        };
+        assert_eq!(decided(&[900.0; 3], false, 100), Some(Step::Out), "nobody knows yet that they can carry more");
+        assert_eq!(decided(&[700.0; 4], false, 200), None);
+        assert_eq!(decided(&[2000.0; 4], false, 300), None, "as many as may");
+        assert_eq!(decided(&[700.0; 4], false, 400), None, "three would have 930 each, of 2,000 that one carries");
+        assert_eq!(decided(&[300.0, 310.0, 320.0, 330.0], false, 500), Some(Step::In(HostId(0))));
+        assert_eq!(decided(&[500.0; 3], false, 600), Some(Step::In(HostId(0))));
+        assert_eq!(decided(&[750.0; 2], false, 700), None, "busy as they are, they have carried more");
+        assert_eq!(decided(&[1900.0; 2], false, 800), Some(Step::Out));
+        assert_eq!(decided(&[1000.0; 2], true, 900), Some(Step::Out), "today's messages take longer");
+        assert_eq!(decided(&[700.0; 3], false, 1000), None, "which is remembered");
+    }
+
     #[test]
     fn what_does_not_last_changes_nothing() {
         let mut scaler = Scaler::new(SETTINGS);
@@ -155,7 +200,7 @@ mod tests {
             let now = Instant(1_000_000 + n * 200_000);
             // Each fifth report is one of a quiet moment.
             let cpu = if n % 5 == 4 { 0.5 } else { 0.9 };
-            hosts.iter().for_each(|host| scaler.reported(*host, Load { cpu, late: false }, now));
+            hosts.iter().for_each(|host| scaler.reported(*host, Load { cpu, late: false, rate: 1000.0 * cpu }, now));
             assert_eq!(scaler.decide(&hosts, now), None);
         }
     }

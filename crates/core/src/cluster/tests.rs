@@ -425,7 +425,7 @@ fn hosts_wait_until_one_dies_or_is_needed_and_leave_when_they_are_not() {
     let load = |bench: &mut Bench, cpu: f32, millis: u64| {
         for _ in 0..millis / 50 {
             for n in 0..5 {
-                bench.controller.reported(HostId(n), Load { cpu, late: false }, bench.now);
+                bench.controller.reported(HostId(n), Load { cpu, late: false, rate: 1000.0 * cpu }, bench.now);
             }
             let (epoch, pairs) = (bench.epoch(), bench.map().buckets.pairs().collect::<Vec<_>>());
             pairs.into_iter().for_each(|(owner, replica)| bench.controller.caught_up(owner, epoch, replica));

@@ -69,6 +69,8 @@ pub enum Command {
     Report {
         /// The part of its processors that is in use.
         cpu: f32,
+        /// Messages that it has dealt with a second, averaged.
+        rate: f32,
         /// Its pools.
         pools: Vec<PoolLoad>,
     },

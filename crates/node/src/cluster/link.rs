@@ -359,9 +359,9 @@ impl Link {
                     // If it is not told, the host says it again when another one is.
                     self.tell_holder(&ToBalancer::Claim { supi: *supi, ue: *ue, at: *at });
                 }
-                Command::Report { cpu, pools } => {
+                Command::Report { cpu, rate, pools } => {
                     self.tell_all(&ToBalancer::Report { cpu: *cpu, pools: pools.clone() });
-                    self.caller.put(&ToController::Report { cpu: *cpu, pools: pools.clone() });
+                    self.caller.put(&ToController::Report { cpu: *cpu, rate: *rate, pools: pools.clone() });
                 }
                 Command::Epoch { epoch } => self.adopt(*epoch),
                 Command::CaughtUp { epoch, host } => self.caller.caught_up(*epoch, *host),

@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use vireo_core::balance::HostId;
-use vireo_core::cluster::{self, Load, Member, Refusal, Secrets, Settings};
+use vireo_core::cluster::{self, Load, Member, Refusal, Secrets, Settings, Step};
 use vireo_sctp::Waker;
 use vireo_types::Instant;
 
@@ -416,6 +416,13 @@ impl<'a> Shell<'a> {
             self.drain(host);
         }
         self.controller.look(now);
+        match self.controller.take_scaled() {
+            Some(Step::Out) => tracing::info!("one more host is to work: those that do have too much to do"),
+            Some(Step::In(host)) => {
+                tracing::info!(host = host.0, "the others have room for what this host does: it leaves")
+            }
+            None => {}
+        }
         self.dismiss();
         self.let_go();
         self.write();
@@ -494,9 +501,9 @@ impl<'a> Shell<'a> {
                 self.controller.has_addresses(host, epoch, parts);
             }
             (ToController::Leave, Some(Member::Host(host))) => self.drain(host),
-            (ToController::Report { cpu, pools }, Some(Member::Host(host))) => {
+            (ToController::Report { cpu, rate, pools }, Some(Member::Host(host))) => {
                 let late = is_late(&pools, &self.setup.objectives);
-                self.controller.reported(host, Load { cpu, late }, now);
+                self.controller.reported(host, Load { cpu, late, rate }, now);
             }
             (ToController::Beat, Some(_)) => {}
             (message, member) => {

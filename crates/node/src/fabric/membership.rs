@@ -47,6 +47,8 @@ pub enum ToController {
     Report {
         /// The part of its processors that is in use, 0 to 1, averaged.
         cpu: f32,
+        /// Messages that it has dealt with a second, averaged.
+        rate: f32,
         /// Its pools: by slice (first that of UEs whose slice is not known), in each by kind.
         pools: Vec<PoolLoad>,
     },

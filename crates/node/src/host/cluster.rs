@@ -133,6 +133,9 @@ pub(super) struct Cluster {
     used_us: u64,
     quota: Option<f64>,
     cpu: Average,
+    /// Messages that were dealt with since the last report, and a second.
+    inputs: u32,
+    rate: Average,
     backlogs: Vec<Average>,
 }
 
@@ -169,6 +172,8 @@ impl Cluster {
             used_us: process::cpu_us(),
             quota: quota(),
             cpu: Average::default(),
+            inputs: 0,
+            rate: Average::default(),
             backlogs: Vec::new(),
         }
     }
@@ -555,6 +560,8 @@ impl Host {
         let worked = used.saturating_sub(std::mem::replace(&mut cluster.used_us, used));
         let processors = cluster.quota.unwrap_or(f64::INFINITY).min(self.pools.processors() as f64);
         cluster.cpu.take((worked as f64 / (since.as_micros() as f64 * processors).max(1.0)).min(1.0));
+        let inputs = std::mem::take(&mut cluster.inputs);
+        cluster.rate.take(f64::from(inputs) * 1e6 / (since.as_micros() as f64).max(1.0));
         let mut pools = Vec::new();
         let slices = self.config.slices.len();
         cluster.backlogs.resize((slices + 1) * NF_KINDS, Average::default());
@@ -573,14 +580,15 @@ impl Host {
                 });
             }
         }
-        let cpu = cluster.cpu.get() as f32;
-        self.egress.send(Command::Report { cpu, pools });
+        let (cpu, rate) = (cluster.cpu.get() as f32, cluster.rate.get() as f32);
+        self.egress.send(Command::Report { cpu, rate, pools });
     }
 
     /// The input that is being dealt with has caused all that it is going to.
     pub(super) fn done(&mut self) {
         let number = std::mem::take(&mut self.input);
         if number != 0 {
+            self.cluster.iter_mut().for_each(|cluster| cluster.inputs += 1);
             self.egress.send(Command::Done { number });
         }
     }

@@ -1,6 +1,6 @@
 //! MMLite figures 2b and 8: hosts come and go while the others work.
 
-use super::{HOT_ONE, capped, saturation, service_requests};
+use super::{HOT_ONE, capped, lines, saturation, service_requests};
 use crate::cli::Failure;
 use crate::experiment::session::{Findings, Session, Told, Variant};
 use crate::experiment::steady::{Outcome, Steady, unix_us};
@@ -33,8 +33,8 @@ const ENDS_S: f64 = 12.0;
 const LEAST: usize = 2;
 const MOST: usize = 4;
 /// How long the load takes up and down again, and what follows at its lowest.
-const RAMP_S: f64 = 40.0;
-const REST_S: f64 = 8.0;
+const RAMP_S: f64 = 60.0;
+const REST_S: f64 = 4.0;
 const QUICK_RAMP_S: f64 = 8.0;
 /// The peak, as a part of what three hosts keep up with, and over the mean.
 const PEAK: f64 = 0.9;
@@ -60,7 +60,7 @@ const TOLD: [Told<Changed>; 5] = [
     ("median latency after a change over that before it, largest (ratio)", Changed::spike),
     ("longest latency after a change (ms)", Changed::worst_ms),
     ("lost UEs (UEs)", |changed| changed.outcome.result.lost as f64),
-    ("failed procedures ()", |changed| changed.outcome.result.failed_procedures as f64),
+    ("failed procedures", |changed| changed.outcome.result.failed_procedures as f64),
     ("most hosts at work (hosts)", |changed| changed.hosts().max().unwrap_or(0) as f64),
 ];
 
@@ -152,7 +152,7 @@ fn migration(session: &Session) -> Result<Findings, Failure> {
 fn scaled() -> Variant {
     let ours = HOT_ONE.variant();
     let tables = format!(
-        "{}\n[scaling]\nleast = {LEAST}\nmost = {MOST}\nidle = {}\nhigh = 0.6\nlow = 0.35\nlasts = \"1s\"\n",
+        "{}\n[scaling]\nleast = {LEAST}\nmost = {MOST}\nidle = {}\nhigh = 0.7\nlow = 0.5\nlasts = \"1s\"\n",
         ours.tables,
         MOST - LEAST
     );
@@ -254,17 +254,9 @@ fn findings(
     })
 }
 
-/// Run and configuration of each load.
-fn each<'a>(variants: &'a [Variant], rounds: &'a [Vec<Changed>]) -> impl Iterator<Item = ([String; 2], &'a Changed)> {
-    rounds.iter().enumerate().flat_map(move |(run, round)| {
-        let head = move |variant: &Variant| [(run + 1).to_string(), variant.name.to_owned()];
-        variants.iter().zip(round).map(move |(variant, changed)| (head(variant), changed))
-    })
-}
-
 fn timeline(variants: &[Variant], rounds: &[Vec<Changed>]) -> Table {
     let mut table = Table::new(&["run", "configuration", "at_s", "done", "failed", "p50_ms", "p99_ms", "max_ms"]);
-    for (head, changed) in each(variants, rounds) {
+    for (head, changed) in lines(variants, rounds) {
         for bin in changed.outcome.bins("all") {
             let numbers = [bin.at_s, bin.done as f64, bin.failed as f64, bin.p50_ms, bin.p99_ms, bin.max_ms];
             table.row(head.iter().cloned().chain(numbers.iter().map(ToString::to_string)));
@@ -275,7 +267,7 @@ fn timeline(variants: &[Variant], rounds: &[Vec<Changed>]) -> Table {
 
 fn changes(variants: &[Variant], rounds: &[Vec<Changed>]) -> Table {
     let mut table = Table::new(&["run", "configuration", "at_s", "hosts"]);
-    for (head, changed) in each(variants, rounds) {
+    for (head, changed) in lines(variants, rounds) {
         for (at_s, hosts) in &changed.changes {
             table.row(head.iter().cloned().chain([at_s.to_string(), hosts.to_string()]));
         }

@@ -1,6 +1,6 @@
 //! MMLite figure 2d: how long UEs take to be served again when the host that keeps them dies, as the load grows.
 
-use super::{Failed, HOT_ONE, capped, host_fails, service_requests};
+use super::{Failed, HOT_ONE, capped, host_fails, lines, service_requests};
 use crate::cli::Failure;
 use crate::experiment::session::{Findings, Session, Told, Variant};
 use crate::experiment::{Experiment, Run};
@@ -114,16 +114,13 @@ fn table(variants: &[Variant], limit: f64, loads: &[f64], rounds: &[Vec<Vec<Fail
         "worst_ms",
         "recovered_s",
     ]);
-    for (run, round) in rounds.iter().enumerate() {
-        for (variant, line) in variants.iter().zip(round) {
-            for (load, failed) in loads.iter().zip(line) {
-                let r = &failed.outcome.result;
-                let counts = [r.completed, r.failed_procedures, r.lost, r.retries].map(|n| n as f64);
-                let a = failed.around;
-                let numbers = [&[limit * load][..], &counts, &[a.usual_ms, a.worst_ms, a.recovered_s]].concat();
-                let head = [(run + 1).to_string(), variant.name.into()];
-                table.row(head.into_iter().chain(numbers.iter().map(ToString::to_string)));
-            }
+    for (head, line) in lines(variants, rounds) {
+        for (load, failed) in loads.iter().zip(line) {
+            let r = &failed.outcome.result;
+            let counts = [r.completed, r.failed_procedures, r.lost, r.retries].map(|n| n as f64);
+            let a = failed.around;
+            let numbers = [&[limit * load][..], &counts, &[a.usual_ms, a.worst_ms, a.recovered_s]].concat();
+            table.row(head.iter().cloned().chain(numbers.iter().map(ToString::to_string)));
         }
     }
     table

@@ -1,6 +1,6 @@
 //! MMLite figure 6: what hosts get done as more and more is asked of them.
 
-use super::{COLD_ONE, HOT_ONE, NO_COPIES, PATIENCE, capped, saturation, stateful};
+use super::{COLD_ONE, HOT_ONE, NO_COPIES, PATIENCE, capped, lines, saturation, stateful};
 use crate::cli::Failure;
 use crate::experiment::session::{Findings, Session, Variant, each};
 use crate::experiment::steady::{Outcome, Steady};
@@ -132,16 +132,13 @@ fn table(variants: &[Variant], limit: f64, loads: &[f64], rounds: &[Vec<Vec<Outc
         "service_request_p99_us",
         "core_cpu_share",
     ]);
-    for (run, round) in rounds.iter().enumerate() {
-        for (variant, line) in variants.iter().zip(round) {
-            for (part, outcome) in loads.iter().zip(line) {
-                let (r, service) = (&outcome.result, outcome.result.latency("service_request"));
-                let counts = [r.failed_procedures, r.lost, service.p50, service.p99].map(|n| n as f64);
-                let first = [limit * part, throughput(outcome)];
-                let numbers = [&first[..], &counts, &[outcome.core_cpu_share]].concat();
-                let head = [(run + 1).to_string(), variant.name.into()];
-                table.row(head.into_iter().chain(numbers.iter().map(ToString::to_string)));
-            }
+    for (head, line) in lines(variants, rounds) {
+        for (part, outcome) in loads.iter().zip(line) {
+            let (r, service) = (&outcome.result, outcome.result.latency("service_request"));
+            let counts = [r.failed_procedures, r.lost, service.p50, service.p99].map(|n| n as f64);
+            let first = [limit * part, throughput(outcome)];
+            let numbers = [&first[..], &counts, &[outcome.core_cpu_share]].concat();
+            table.row(head.iter().cloned().chain(numbers.iter().map(ToString::to_string)));
         }
     }
     table

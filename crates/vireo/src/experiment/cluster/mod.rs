@@ -119,6 +119,14 @@ fn saturation(
     Ok(found)
 }
 
+/// What each configuration came to in each run, with both as a table begins its lines: the run, and the configuration's name.
+fn lines<'a, T>(variants: &'a [Variant], rounds: &'a [Vec<T>]) -> impl Iterator<Item = ([String; 2], &'a T)> {
+    rounds.iter().enumerate().flat_map(move |(run, round)| {
+        let head = move |variant: &Variant| [(run + 1).to_string(), variant.name.to_owned()];
+        variants.iter().zip(round).map(move |(variant, came_to)| (head(variant), came_to))
+    })
+}
+
 /// What the failure of a host came to.
 #[derive(Debug)]
 struct Failed {
