@@ -190,9 +190,13 @@ impl Turn<'_, '_> {
         }
     }
 
-    /// Answers a message that the state does not foresee with 5GMM STATUS #98 (TS 24.501 7.4).
+    /// Answers a message that the state does not foresee with 5GMM STATUS #98 (TS 24.501 7.4). Not on a connection that is
+    /// being released: the RAN node has no UE there any more, and it may be a replay.
     pub fn out_of_place(&mut self) {
         self.note(Note::fault("nas-out-of-place"));
+        if self.ue.connection.is_some_and(|c| matches!(c.ran, RanContext::Releasing { .. })) {
+            return;
+        }
         let status = NasFGmmStatus::new(NasFGmmCause::new(98));
         self.send_nas(status.into());
     }

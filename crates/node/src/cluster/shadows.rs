@@ -20,6 +20,8 @@ const DONE_AGAIN: Duration = Duration::from_secs(3);
 #[derive(Clone, Debug)]
 pub(crate) struct Shadow {
     versions: Versions,
+    /// The epoch by which it was sent.
+    epoch: u64,
     perpetual: Vec<u8>,
     /// Empty: the context is gone.
     pub(crate) ephemeral: Vec<u8>,
@@ -136,7 +138,7 @@ impl Shadows {
         if self.is_repeat(from, copy.number) || !self.takes((from, epoch), copy) {
             return Ok(());
         }
-        self.put(copy, now);
+        self.put(copy, epoch, now);
         if let Some(before) = copy.before.filter(|before| *before != copy.ltmsi) {
             self.drop_ue(before);
         }
@@ -209,9 +211,10 @@ impl Shadows {
         }
     }
 
-    fn put(&mut self, copy: &Copy<'_>, now: Instant) {
+    fn put(&mut self, copy: &Copy<'_>, epoch: u64, now: Instant) {
         let shadow = self.ues.entry(copy.ltmsi.bucket()).or_default().entry(copy.ltmsi).or_insert_with(|| Shadow {
             versions: Versions::default(),
+            epoch,
             perpetual: Vec::new(),
             ephemeral: Vec::new(),
             outboxes: VecDeque::new(),
@@ -225,6 +228,7 @@ impl Shadows {
             }
         }
         replace(&mut shadow.ephemeral, copy.ephemeral);
+        shadow.epoch = epoch;
         shadow.forget(now);
         if !copy.outbox.is_empty() {
             shadow.outboxes.push_back((now, copy.outbox.to_vec(), copy.ways));
@@ -245,6 +249,7 @@ impl Shadows {
     pub(crate) fn keep_own(&mut self, ltmsi: Ltmsi, parts: &Record<'_>) {
         let shadow = Shadow {
             versions: parts.versions,
+            epoch: self.map.as_ref().map_or(0, BucketMap::epoch),
             perpetual: parts.perpetual.to_vec(),
             ephemeral: parts.ephemeral.to_vec(),
             outboxes: VecDeque::new(),
@@ -280,7 +285,14 @@ impl Shadows {
         }
         let awaited = &self.awaited;
         let keeps = |bucket: Bucket| map.owners(bucket).replicas().any(|host| host == self.own);
-        self.ues.retain(|bucket, _| awaited.contains_key(bucket) || keeps(*bucket));
+        let epoch = map.epoch();
+        self.ues.retain(|bucket, ues| {
+            if !awaited.contains_key(bucket) && !keeps(*bucket) {
+                // What is sent by a later map already is not sent again when this host gets there.
+                ues.retain(|_, shadow| shadow.epoch > epoch);
+            }
+            !ues.is_empty()
+        });
         self.map = Some(map.clone());
         let now = self.take_handed();
         taken.handed.extend(now.handed);
@@ -379,6 +391,31 @@ mod tests {
         assert_eq!(shadows.len(), 1, "what its end wants done may have to be done again");
         shadows.keep((A, 1), &copy(4, old, b"x"), Instant(11_000_000)).unwrap();
         assert!(!shadows.ues[&theirs].contains_key(&new));
+    }
+
+    /// The owner is two maps ahead: by the second one this host keeps nothing of the bucket, by the third it does. What comes by
+    /// the third before this host has the second is kept, because the owner sends later only what has changed since.
+    #[test]
+    fn what_comes_by_a_later_map_is_not_dropped_by_the_one_between() {
+        const OTHER: HostId = HostId(2);
+        let [first, third] = [1, 3].map(|epoch| BucketMap::new(epoch, &parts(&[A, OWN])));
+        let second = BucketMap::new(2, &parts(&[A, OTHER]));
+        let owned = |bucket: &Bucket| [&first, &second].iter().all(|map| map.owners(*bucket).primary() == Some(A));
+        let theirs = (0..Bucket::COUNT).map(Bucket::new).find(owned).unwrap();
+        let (ue, now, all) = (Ltmsi::new(theirs, 7), Instant(1), [A, OWN, OTHER]);
+        let mut shadows = Shadows::new(OWN);
+        shadows.adopt(&first, &all);
+        shadows.keep((A, 1), &copy(1, ue, b"one"), now).unwrap();
+        shadows.keep((A, 3), &copy(2, ue, b"two"), now).unwrap();
+        shadows.adopt(&second, &all);
+        assert_eq!(shadows.len(), 1);
+        shadows.adopt(&third, &all);
+        shadows.keep((A, 3), &Copy { perpetual: None, ..copy(3, ue, b"three") }, now).unwrap();
+        let shadow = &shadows.ues[&theirs][&ue];
+        assert_eq!((&shadow.perpetual[..], &shadow.ephemeral[..]), (&b"perpetual"[..], &b"three"[..]));
+        // What was sent by a map before goes.
+        shadows.adopt(&BucketMap::new(4, &parts(&[A, OTHER])), &all);
+        assert_eq!(shadows.len(), 0);
     }
 
     /// The first map, one by which the next owner of this host's part of A's buckets is this host, and such a bucket.
