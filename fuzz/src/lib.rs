@@ -7,6 +7,7 @@ pub mod codecs;
 pub mod engine;
 pub mod fabric;
 pub mod input;
+pub mod sbi;
 pub mod seeds;
 pub mod session;
 pub mod subscribers;
@@ -38,5 +39,6 @@ pub const TARGETS: &[Target] = &[
     Target { name: "ran_node", run: engine::node_messages, seeds: seeds::ran_node },
     Target { name: "fabric", run: fabric::connection, seeds: fabric::seeds },
     Target { name: "etcd", run: fabric::etcd, seeds: fabric::etcd_seeds },
+    Target { name: "sbi", run: sbi::message, seeds: sbi::seeds },
     Target { name: "subscribers", run: subscribers::import, seeds: seeds::subscribers },
 ];

@@ -41,6 +41,8 @@ pub struct CoreConfig {
     /// The addresses of the AMF's endpoints, if RAN nodes are to have an association with each (AMF Configuration Update,
     /// TS 38.413 8.7.3).
     pub n2_endpoints: Vec<IpAddr>,
+    /// Whether the sessions are an SMF's elsewhere: this is the AMF of a service-based chain ([`crate::chain`]).
+    pub smf_elsewhere: bool,
 }
 
 impl CoreConfig {
@@ -292,6 +294,7 @@ mod tests {
             n4_address: IpAddr::from([127, 0, 0, 1]),
             n4_node: NodeName::domain("smf.example.org").expect("a name"),
             n2_endpoints: vec![IpAddr::from([127, 0, 0, 2]), "2001:db8::2".parse().expect("an address")],
+            smf_elsewhere: true,
         };
         let octets = postcard::to_allocvec(&config).expect("it encodes");
         assert_eq!(postcard::from_bytes(&octets), Ok(config));

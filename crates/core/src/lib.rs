@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod balance;
+pub mod chain;
 pub mod cluster;
 pub mod config;
 pub mod context;

@@ -1,6 +1,7 @@
 //! One step over one UE: the context it changes, what it may know, and what it wants done once that is committed.
 
 use crate::Env;
+use crate::chain::{Ask, SessionNumber, Transferred};
 use crate::context::{Connection, NasSecurity, RanContext, UeContext, octets};
 use crate::n2::{self, Cause};
 use crate::subscription::AuthenticationRequest;
@@ -43,6 +44,21 @@ pub enum Effect {
     FreeAddress(Dnn, SessionAddress),
     /// Nothing is left to remember: the context goes.
     Forget,
+    /// A question to the SMF about a session that it has; the answer is an event. Questions about one session are asked one
+    /// after the other.
+    Smf {
+        /// The session.
+        number: SessionNumber,
+        /// The question.
+        ask: Ask,
+    },
+    /// What becomes of a message that an SMF has asked to be transferred.
+    Transferred {
+        /// The request.
+        token: u64,
+        /// That.
+        result: Transferred,
+    },
 }
 
 /// A procedure, for counters and latencies.

@@ -10,6 +10,8 @@ use crate::crew::Program;
 use crate::host::{Door, Frame, Gauge, Host, HostConfig, HostError, Input};
 use crate::metrics::Metrics;
 use crate::n4;
+use crate::sbi::SbiConfig;
+use crate::sbi::amf::SmfLink;
 use crate::upf::UpfHandle;
 use crossbeam_channel::{Sender, bounded};
 use rand::RngCore;
@@ -51,6 +53,8 @@ pub struct ControlConfig {
     pub udm: UdmConfig,
     /// The embedded UPF.
     pub upf: Option<Arc<UpfHandle>>,
+    /// Of the AMF of a service-based chain, whose sessions are an SMF's elsewhere.
+    pub sbi: Option<SbiConfig>,
 }
 
 /// Why a control plane does not start; nothing of it runs then.
@@ -73,6 +77,9 @@ pub enum StartError {
     /// The host.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// The service-based interface.
+    #[error(transparent)]
+    Sbi(#[from] vireo_sbi::EndpointError),
     /// The fabric.
     #[error(
         "the fabric does not start on {address}: {error}; check cluster.controller, cluster.balancer and cluster.listen"
@@ -136,7 +143,10 @@ impl Control {
             overload: config.overload,
             program: config.program,
         };
-        let frame = Frame::new(&settings)?;
+        let mut frame = Frame::new(&settings)?;
+        if let Some(sbi) = &config.sbi {
+            frame.ask(SmfLink::start(sbi, &settings.core, frame.door())?);
+        }
         let (inputs, gauge) = (frame.door(), frame.gauge());
         let udm = start_udm(store, config.udm, inputs.clone())?;
         let source = Source {

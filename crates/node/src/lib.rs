@@ -14,5 +14,6 @@ pub mod metrics;
 pub mod n4;
 pub mod nf;
 mod punctual;
+pub mod sbi;
 pub mod udp;
 pub mod upf;

@@ -35,6 +35,10 @@ pub(crate) enum Command {
     Host(crate::cluster::Args),
     /// Ask a cluster's controller, or a balancer, who is in it
     Cluster(crate::members::Args),
+    /// Run an AMF whose sessions are an SMF's, which it asks over the service-based interface
+    Amf(crate::chain::Args),
+    /// Run an SMF alone, for an AMF above and UPFs below
+    Smf(crate::chain::Args),
     /// Run a user plane alone, under any control plane that speaks PFCP
     Upf(crate::upf::Args),
     /// Measure this machine

@@ -1,6 +1,7 @@
 //! `vireo`: the command line. Each command is a module of its own; here they are only told apart.
 
 mod bench;
+mod chain;
 mod cli;
 mod cluster;
 mod config;
@@ -38,6 +39,8 @@ fn main() -> ExitCode {
         cli::Command::Balancer(args) => cluster::balancer(&args),
         cli::Command::Host(args) => cluster::host(&args),
         cli::Command::Cluster(args) => members::run(&args),
+        cli::Command::Amf(args) => chain::amf(&args),
+        cli::Command::Smf(args) => chain::smf(&args),
         cli::Command::Upf(args) => upf::run(&args),
         cli::Command::Emulate(args) => emulate::run(&args),
         cli::Command::Bench(args) => bench::run(&args),

@@ -84,6 +84,7 @@ pub(crate) fn prepare(mut config: Config) -> Result<Prepared, Failure> {
         program: program(&config.log),
         udm: config.subscribers.udm,
         upf: upf.clone(),
+        sbi: None,
     };
     Ok(Prepared { control, store, metrics, upf })
 }

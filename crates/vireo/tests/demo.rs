@@ -325,3 +325,11 @@ fn nothing_remains_after_it_is_killed() {
     let links = String::from_utf8_lossy(&links.stdout);
     assert!(!links.contains("vireo0") && !links.contains(" n2") && !links.contains(" n6"), "{links}");
 }
+
+/// AMF, SMF and UPF as processes of their own, which ask each other over the service-based interface and PFCP. The demo itself
+/// fails where the SMF has a session left after all UEs have gone.
+#[test]
+fn every_ue_succeeds_in_a_service_based_chain() {
+    let Some(report) = report_of(40, &["--chain", "sba"]) else { return };
+    assert_eq!(report["lost"], 0, "{report}");
+}

@@ -86,6 +86,7 @@ replay! {
     ran_nodes "ran_node"
     fabric "fabric"
     etcd "etcd"
+    service_based_interface "sbi"
     subscriber_files "subscribers"
 }
 

@@ -15,6 +15,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("vireo-store", &["vireo-types", "vireo-core"]),
     ("vireo-datapath", &["vireo-types", "vireo-wire"]),
     ("vireo-subscribers", &["vireo-types", "vireo-wire", "vireo-core"]),
+    ("vireo-sbi", &["vireo-types"]),
     ("vireo-emulator", &["vireo-types", "vireo-wire", "vireo-sctp"]),
     ("vireo-traffic", &["vireo-types", "vireo-wire"]),
     (
@@ -40,6 +41,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
             "vireo-sctp",
             "vireo-store",
             "vireo-datapath",
+            "vireo-sbi",
             "vireo-subscribers",
         ],
     ),
@@ -55,6 +57,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
             "vireo-emulator",
             "vireo-simulator",
             "vireo-datapath",
+            "vireo-sbi",
             "vireo-traffic",
         ],
     ),
@@ -72,11 +75,20 @@ pub(super) const USERS: &[(&str, &[&str])] = &[
         "libc",
         &["vireo-sctp", "vireo-store", "vireo-datapath", "vireo-node", "vireo-emulator", "vireo-traffic", "vireo"],
     ),
-    ("tokio", &["vireo-subscribers", "vireo-node", "vireo"]),
+    ("tokio", &["vireo-sbi", "vireo-subscribers", "vireo-node", "vireo"]),
     ("getrandom", &["vireo-subscribers", "vireo-node", "vireo-emulator", "vireo"]),
     (
         "tracing",
-        &["vireo-sctp", "vireo-datapath", "vireo-store", "vireo-subscribers", "vireo-node", "vireo-emulator", "vireo"],
+        &[
+            "vireo-sctp",
+            "vireo-datapath",
+            "vireo-store",
+            "vireo-sbi",
+            "vireo-subscribers",
+            "vireo-node",
+            "vireo-emulator",
+            "vireo",
+        ],
     ),
 ];
 
@@ -84,7 +96,7 @@ pub(super) const USERS: &[(&str, &[&str])] = &[
 pub(super) const PURE: &[&str] = &["types", "wire", "core"];
 
 /// Crates whose root forbids unsafe code.
-pub(super) const FORBID_UNSAFE: &[&str] = &["types", "wire", "core", "subscribers", "emulator", "simulator"];
+pub(super) const FORBID_UNSAFE: &[&str] = &["types", "wire", "core", "sbi", "subscribers", "emulator", "simulator"];
 
 /// Paths that a pure crate must not name; everything below a path is meant too.
 pub(super) const IMPURE_PATHS: &[&str] = &[

@@ -100,8 +100,13 @@ impl<'a> Record<'a> {
     /// [`CodecError::Damaged`].
     pub fn decode(&self) -> Result<UeContext, CodecError> {
         let perpetual: Perpetual<'_> = postcard::from_bytes(self.perpetual).map_err(|_| CodecError::Damaged)?;
-        let ephemeral: Ephemeral<'_> = postcard::from_bytes(self.ephemeral).map_err(|_| CodecError::Damaged)?;
-        parts::join(perpetual, ephemeral).ok_or(CodecError::Damaged)
+        let (ephemeral, rest): (Ephemeral<'_>, _) =
+            postcard::take_from_bytes(self.ephemeral).map_err(|_| CodecError::Damaged)?;
+        let mut context = parts::join(perpetual, ephemeral).ok_or(CodecError::Damaged)?;
+        if !rest.is_empty() {
+            context.chain = postcard::from_bytes(rest).map_err(|_| CodecError::Damaged)?;
+        }
+        Ok(context)
     }
 }
 
@@ -143,6 +148,13 @@ fn put(part: &impl serde::Serialize, out: &mut Vec<u8>) -> Result<(), CodecError
     postcard::serialize_with_flavor(part, Sink(out)).map_err(|_| CodecError::Damaged)
 }
 
+/// The ephemeral part, and behind it what the AMF of a service-based chain has beside it: nothing in any other core, so that
+/// the layout is the same.
+fn put_ephemeral(context: &UeContext, out: &mut Vec<u8>) -> Result<(), CodecError> {
+    put(&parts::ephemeral(context), out)?;
+    if context.chain.is_empty() { Ok(()) } else { put(&context.chain, out) }
+}
+
 /// Appends the encoded context to `out`, as one that is stored for the first time.
 ///
 /// # Errors
@@ -173,7 +185,7 @@ fn put_whole(context: &UeContext, before: Option<Record<'_>>, out: &mut Vec<u8>)
         versions.perpetual = versions.perpetual.wrapping_add(1);
     }
     versions.ephemeral = versions.ephemeral.wrapping_add(1);
-    put(&parts::ephemeral(context), out)?;
+    put_ephemeral(context, out)?;
     out[start..start + HEADER].copy_from_slice(&header(versions, end - start - HEADER)?);
     Ok(())
 }
@@ -259,7 +271,7 @@ impl Parts {
         self.versions.ephemeral = self.versions.ephemeral.wrapping_add(1);
         put_header(self.versions, self.octets.len(), out)?;
         out.extend_from_slice(&self.octets);
-        put(&parts::ephemeral(context), out)?;
+        put_ephemeral(context, out)?;
         Ok(changed)
     }
 

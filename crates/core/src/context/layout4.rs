@@ -170,6 +170,7 @@ pub(super) fn decode(octets: &[u8]) -> Option<UeContext> {
         allowed: perpetual.allowed,
         radio_capability: perpetual.radio_capability,
         sessions: sessions.map(|(lasting, passing)| session(lasting, passing)).collect(),
+        chain: RemoteSessions::default(),
         next_session: perpetual.next_session,
         connection: ephemeral.connection,
         connections: ephemeral.connections,

@@ -14,6 +14,7 @@ mod small;
 pub use codec::{CodecError, LAYOUT_VERSION, OLDEST_LAYOUT, Parts, Record, Versions, decode, encode, encode_after};
 pub use security::{Chain, NasSecurity, NextHop, SecurityFault};
 
+use crate::chain::RemoteSessions;
 use crate::procedures::common::user_plane::Held;
 use crate::procedures::{deregistration, handover, paging, registration, service_request};
 use crate::session::SmContext;
@@ -45,6 +46,8 @@ pub struct UeContext {
     pub radio_capability: Vec<u8>,
     /// PDU sessions.
     pub sessions: Vec<SmContext>,
+    /// The sessions that an SMF elsewhere has, if that is so ([`crate::chain`]).
+    pub chain: RemoteSessions,
     /// The number of the next session, for SEIDs.
     pub next_session: u32,
     /// The NG connection: there while the UE is CM-CONNECTED.
@@ -237,6 +240,7 @@ impl UeContext {
             allowed: SmallVec::new(),
             radio_capability: Vec::new(),
             sessions: Vec::new(),
+            chain: RemoteSessions::default(),
             next_session: 0,
             connection: None,
             connections: 0,

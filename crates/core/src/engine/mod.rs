@@ -4,13 +4,15 @@
 //! The caller commits the context and only then carries the effects out. Deadlines are in the context
 //! ([`UeContext::deadline`]); when one passes, the caller brings [`Event::Deadline`].
 
+mod chain;
 mod handover;
 mod nas;
 
 use crate::Env;
+use crate::chain::{Answer, Ask, SessionNumber, Transfer};
 use crate::context::{Connection, Procedure, RanContext, UeContext, Wanted};
 use crate::n2::{self, Cause, Fault, Initial, UeMessage};
-use crate::procedures::common::user_plane;
+use crate::procedures::common::{remote, user_plane};
 use crate::procedures::{self, an_release, deregistration, paging, registration, service_request, session};
 use crate::ran::{self, ResetItem};
 use crate::session::{Input, N2Sm};
@@ -98,6 +100,22 @@ pub enum Event<'a> {
         /// The UPF.
         upf: SocketAddr,
     },
+    /// Of a service-based chain: what has become of a question to the SMF.
+    Smf {
+        /// The session.
+        number: SessionNumber,
+        /// The question.
+        ask: Ask,
+        /// The answer.
+        answer: Answer,
+    },
+    /// Of a service-based chain: an SMF has something for the UE and the RAN.
+    Transfer(Transfer),
+    /// Of a service-based chain: an SMF has a session no more.
+    SmContextReleased {
+        /// The session.
+        number: SessionNumber,
+    },
 }
 
 /// One step. The context is changed in place; nothing is sent.
@@ -138,9 +156,13 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> Outcome 
             }
         }
         Event::Relocate { upf } => session::relocate(&mut turn, upf),
+        Event::Smf { number, ask, answer } => chain::answered(&mut turn, number, ask, answer),
+        Event::Transfer(transfer) => chain::transfer(&mut turn, transfer),
+        Event::SmContextReleased { number } => chain::released(&mut turn, number),
     }
     procedures::handover::proceed(&mut turn);
     user_plane::send_held(&mut turn);
+    remote::send_waiting(&mut turn);
     reach(&mut turn);
     an_release::forget_if_empty(&mut turn);
     turn.out

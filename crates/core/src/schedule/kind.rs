@@ -141,7 +141,7 @@ pub fn running(ue: &UeContext) -> Option<NfKind> {
         Some(RanContext::Releasing { .. }) => return Some(NfKind::StateManagement),
         Some(RanContext::None | RanContext::SetUp) | None => {}
     }
-    ue.sessions.iter().any(is_unsettled).then_some(NfKind::Session)
+    (ue.sessions.iter().any(is_unsettled) || ue.chain.is_unsettled()).then_some(NfKind::Session)
 }
 
 /// Whether somebody is still to say something about a session: UE, RAN or UPF.

@@ -63,6 +63,7 @@ fn config() -> CoreConfig {
         n4_address: Ipv4Addr::LOCALHOST.into(),
         n4_node: NodeName::Address(Ipv4Addr::LOCALHOST.into()),
         n2_endpoints: Vec::new(),
+        smf_elsewhere: false,
     }
 }
 
@@ -404,6 +405,11 @@ impl Lab {
         }
     }
 
+    /// NGAP PDUs to gNBs that have not been read.
+    pub(crate) fn downlink_waits(&self) -> usize {
+        self.downlink.len()
+    }
+
     /// Delivers what is on its way until nothing is.
     pub(crate) fn settle(&mut self) {
         while let Some((n, pdu)) = self.downlink.pop_front() {
@@ -593,29 +599,37 @@ impl Lab {
 
     /// A UPF that does what it is asked.
     fn upf(&mut self, request: &[u8], upf: SocketAddr, session: SessionIndex) {
-        let message = pfcp::Message::new(request).expect("a PFCP message");
-        let kind = match message.message_type() {
-            pfcp::MessageType::SESSION_ESTABLISHMENT_REQUEST => pfcp::MessageType::SESSION_ESTABLISHMENT_RESPONSE,
-            pfcp::MessageType::SESSION_MODIFICATION_REQUEST => pfcp::MessageType::SESSION_MODIFICATION_RESPONSE,
-            pfcp::MessageType::SESSION_DELETION_REQUEST => pfcp::MessageType::SESSION_DELETION_RESPONSE,
-            _ => return,
-        };
         let seid = self.context().and_then(|c| c.sessions.iter().find(|s| s.index == session).map(|s| s.seid_at(upf)));
-        let Some(seid) = seid else { return };
-        let mut octets = Vec::new();
-        let mut answer = pfcp::Builder::new(&mut octets, kind, Some(seid.0), 0);
-        let std::net::IpAddr::V4(address) = upf.ip() else { return };
-        answer.put(&pfcp::NodeId::Ipv4(address)).put(&pfcp::Cause::REQUEST_ACCEPTED);
-        if kind == pfcp::MessageType::SESSION_ESTABLISHMENT_RESPONSE {
-            answer.put(&pfcp::FSeid::new(99, address.into()));
-            answer.group(pfcp::CreatedPdr::ID, |pdr| {
-                let teid = Teid(0x100 + u32::from(address.octets()[3]) - 8);
-                pdr.put(&pfcp::PdrId(1)).put(&pfcp::FTeid::new(teid, address.into()));
-            });
+        if let Some(seid) = seid
+            && let Some(octets) = upf_answer(request, upf, seid)
+        {
+            self.event(Event::Pfcp { seid, message: &octets });
         }
-        answer.finish().expect("a short message");
-        self.event(Event::Pfcp { seid, message: &octets });
     }
+}
+
+/// What a UPF answers that does what it is asked, for the session of this SEID.
+pub(crate) fn upf_answer(request: &[u8], upf: SocketAddr, seid: Seid) -> Option<Vec<u8>> {
+    let message = pfcp::Message::new(request).expect("a PFCP message");
+    let kind = match message.message_type() {
+        pfcp::MessageType::SESSION_ESTABLISHMENT_REQUEST => pfcp::MessageType::SESSION_ESTABLISHMENT_RESPONSE,
+        pfcp::MessageType::SESSION_MODIFICATION_REQUEST => pfcp::MessageType::SESSION_MODIFICATION_RESPONSE,
+        pfcp::MessageType::SESSION_DELETION_REQUEST => pfcp::MessageType::SESSION_DELETION_RESPONSE,
+        _ => return None,
+    };
+    let mut octets = Vec::new();
+    let mut answer = pfcp::Builder::new(&mut octets, kind, Some(seid.0), 0);
+    let std::net::IpAddr::V4(address) = upf.ip() else { return None };
+    answer.put(&pfcp::NodeId::Ipv4(address)).put(&pfcp::Cause::REQUEST_ACCEPTED);
+    if kind == pfcp::MessageType::SESSION_ESTABLISHMENT_RESPONSE {
+        answer.put(&pfcp::FSeid::new(99, address.into()));
+        answer.group(pfcp::CreatedPdr::ID, |pdr| {
+            let teid = Teid(0x100 + u32::from(address.octets()[3]) - 8);
+            pdr.put(&pfcp::PdrId(1)).put(&pfcp::FTeid::new(teid, address.into()));
+        });
+    }
+    answer.finish().expect("a short message");
+    Some(octets)
 }
 
 /// UPLINK NAS TRANSPORT with identifiers of one's choice.

@@ -8,10 +8,12 @@ use crate::fabric::message::Ways;
 use crate::nf::OUTBOX;
 use crate::nf::outbox::Outbox;
 use crate::nf::parcel;
+use vireo_core::chain::{Ask, SessionNumber, Transferred};
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::turn::Effect;
 use vireo_store::Version;
 use vireo_store::region::{Buffer, InsertError, Key, Packet, Slot, next_version};
+use vireo_types::Ltmsi;
 
 /// Inputs handed back that are remembered.
 const REMEMBERED: usize = 1024;
@@ -219,6 +221,7 @@ impl Host {
                 self.done();
             }
             Some(Parcel::Pfcp { upf, request: true, message, .. }) => self.unknown_session(upf, message),
+            Some(Parcel::Transfer(transfer)) => self.transferred(transfer.token, Transferred::Unknown),
             _ => {}
         }
     }
@@ -260,6 +263,8 @@ impl Host {
                         self.egress.send(Command::Return { to, of: Box::new((dnn, address)) });
                     }
                 }
+                Effect::Smf { number, ask } => self.ask_smf(ltmsi, number, ask),
+                Effect::Transferred { token, result } => self.transferred(token, result),
                 Effect::Forget => {}
             }
         }
@@ -268,10 +273,24 @@ impl Host {
         }
     }
 
+    fn ask_smf(&self, ltmsi: Ltmsi, number: SessionNumber, ask: Ask) {
+        match &self.smf {
+            Some(smf) => smf.ask(ltmsi, number, ask),
+            None => tracing::error!(%ltmsi, "a step asks an SMF, and there is none: please report it"),
+        }
+    }
+
+    /// An SMF is told what becomes of what it had for a UE.
+    pub(super) fn transferred(&self, token: u64, result: Transferred) {
+        if let Some(smf) = &self.smf {
+            smf.transferred(token, result);
+        }
+    }
+
     pub(super) fn authenticate(
         &mut self,
         slot: Slot,
-        ltmsi: vireo_types::Ltmsi,
+        ltmsi: Ltmsi,
         request: vireo_core::subscription::AuthenticationRequest,
     ) {
         use rand::RngCore;
@@ -304,7 +323,6 @@ impl Host {
 mod tests {
     use super::*;
     use vireo_store::region::{Record, Region, RegionConfig, Snapshot};
-    use vireo_types::Ltmsi;
 
     /// Two workers carry out a UE's steps in turn; the host takes the UE out and the slot is used again.
     #[test]

@@ -42,6 +42,7 @@ use crate::nf::outbox::Summary;
 use crate::nf::parcel::Parcel;
 use crate::nf::plan::{self, Plan};
 use crate::nf::{Instructions, Location};
+use crate::sbi::amf::SmfLink;
 use account::{Account, Totals};
 use claims::Claim;
 use cluster::Cluster;
@@ -57,6 +58,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use vireo_core::chain::{Answer, Ask, SessionNumber, Transfer, Transferred};
 use vireo_core::config::CoreConfig;
 use vireo_core::n2::{Cause, Fault, View};
 use vireo_core::ran;
@@ -184,6 +186,31 @@ pub enum Input {
         /// Whether there was such a UE.
         reply: Sender<bool>,
     },
+    /// Of a service-based chain: what has become of a question to the SMF.
+    Smf {
+        /// The UE.
+        ltmsi: Ltmsi,
+        /// Its session.
+        number: SessionNumber,
+        /// The question.
+        ask: Box<Ask>,
+        /// The answer.
+        answer: Answer,
+    },
+    /// Of a service-based chain: an SMF has something for a UE and its RAN node.
+    Transfer {
+        /// Whose.
+        supi: Supi,
+        /// That.
+        transfer: Box<Transfer>,
+    },
+    /// Of a service-based chain: an SMF has a session no more.
+    SmContextReleased {
+        /// Whose.
+        supi: Supi,
+        /// The session.
+        number: SessionNumber,
+    },
     /// Of the worker processes.
     Crew(Notice),
     /// What a dead worker held is free again, its number too.
@@ -283,6 +310,8 @@ pub struct Frame {
     plan: Plan,
     /// Of a host of a cluster: what it is there.
     member: Option<Membership>,
+    /// Of the AMF of a service-based chain: the way to the SMF.
+    smf: Option<SmfLink>,
 }
 
 impl Frame {
@@ -295,12 +324,17 @@ impl Frame {
         let plan = Plan { nfs: config.pools.nfs_per_worker.max(1) };
         let region = Region::create(plan::region_config(plan, &config.state, WORKERS, &config.core))?;
         let (door, inputs) = Door::new(INPUTS, plan.bell(&region, plan::HOST));
-        Ok(Frame { region, door, inputs, plan, member: None })
+        Ok(Frame { region, door, inputs, plan, member: None, smf: None })
     }
 
     /// The host is to be one of a cluster.
     pub(crate) fn join(&mut self, member: Membership) {
         self.member = Some(member);
+    }
+
+    /// The host has no sessions itself.
+    pub(crate) fn ask(&mut self, smf: SmfLink) {
+        self.smf = Some(smf);
     }
 
     /// The way in.
@@ -369,6 +403,8 @@ pub struct Host {
     bucket: Option<Bucket>,
     /// Of a host of a cluster.
     cluster: Option<Box<Cluster>>,
+    /// Of the AMF of a service-based chain.
+    smf: Option<SmfLink>,
     started: std::time::Instant,
     scratch: Vec<u8>,
     snapshot: Snapshot,
@@ -408,7 +444,7 @@ impl Host {
         metrics: Arc<Metrics>,
         egress: Outbound,
     ) -> Result<Self, HostError> {
-        let Frame { region, door, inputs, plan, member } = frame;
+        let Frame { region, door, inputs, plan, member, smf } = frame;
         let mut rng = StdRng::from_os_rng();
         let mut tmsi_key = [0; 16];
         rng.fill_bytes(&mut tmsi_key);
@@ -476,6 +512,7 @@ impl Host {
             input: 0,
             bucket: None,
             cluster: member.map(|member| Box::new(Cluster::new(member))),
+            smf,
             started: std::time::Instant::now(),
             scratch: Vec::new(),
             snapshot: Snapshot::default(),
@@ -665,6 +702,15 @@ impl Host {
             Input::Relocate { supi, upf, reply } => {
                 self.order(supi, &Parcel::Relocate { upf }, NfKind::Session, &reply);
             }
+            Input::Smf { ltmsi, number, ask, answer } => {
+                self.deliver_to(ltmsi, &Parcel::Smf { number, ask, answer }, NfKind::Session);
+            }
+            Input::Transfer { supi, transfer } => self.transfer(supi, transfer),
+            Input::SmContextReleased { supi, number } => {
+                if let Some(slot) = self.region.lookup(Key::Supi, supi.as_u64()) {
+                    self.deliver(slot, &Parcel::SmContextReleased { number }, NfKind::Session);
+                }
+            }
             Input::Map(map) => self.adopt(*map),
             Input::Claimed { supi, ue, at } => self.claimed(Claim { supi, ue, at }),
             Input::Synced { number } => self.synced(number),
@@ -674,6 +720,14 @@ impl Host {
             Input::Crew(notice) => self.notice(notice),
             Input::Reclaimed { worker } => self.controller.reclaimed(worker),
             Input::Stop => {}
+        }
+    }
+
+    /// Hands what an SMF has to the UE that it is for; the SMF is told if there is none.
+    fn transfer(&mut self, supi: Supi, transfer: Box<Transfer>) {
+        match self.region.lookup(Key::Supi, supi.as_u64()) {
+            Some(slot) => self.deliver(slot, &Parcel::Transfer(transfer), NfKind::Session),
+            None => self.transferred(transfer.token, Transferred::Unknown),
         }
     }
 

@@ -28,7 +28,8 @@ impl Summary {
             connection: ue.connection.map(|c| (c.assoc, c.ran_id)),
             target: target.map(|m| m.assoc),
             target_id: target.and_then(|m| m.ran_id),
-            sessions: ue.sessions.iter().filter(|s| s.is_live()).count() as u8,
+            sessions: (ue.sessions.iter().filter(|s| s.is_live()).count()
+                + ue.chain.sessions.iter().filter(|s| s.is_live()).count()) as u8,
             known: ue.identity.supi.is_some(),
         }
     }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
+use vireo_core::chain::{Answer, Ask, SessionNumber, Transfer};
 use vireo_core::engine::Event;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo};
 use vireo_types::{AmfUeNgapId, AssocId, Instant, RanUeNgapId, Seid};
@@ -87,6 +88,22 @@ pub(crate) enum Parcel<'a> {
         /// The UPF.
         upf: SocketAddr,
     },
+    /// Of a service-based chain: what has become of a question to the SMF.
+    Smf {
+        /// The session.
+        number: SessionNumber,
+        /// The question.
+        ask: Box<Ask>,
+        /// The answer.
+        answer: Answer,
+    },
+    /// Of a service-based chain: an SMF has something for UE and RAN.
+    Transfer(Box<Transfer>),
+    /// Of a service-based chain: an SMF has a session no more.
+    SmContextReleased {
+        /// The session.
+        number: SessionNumber,
+    },
 }
 
 impl<'a> Parcel<'a> {
@@ -122,6 +139,9 @@ impl<'a> Parcel<'a> {
             Parcel::Superseded => Event::Superseded,
             Parcel::Deregister { again } => Event::Deregister { again },
             Parcel::Relocate { upf } => Event::Relocate { upf },
+            Parcel::Smf { number, ask, answer } => Event::Smf { number, ask: *ask, answer },
+            Parcel::Transfer(transfer) => Event::Transfer(*transfer),
+            Parcel::SmContextReleased { number } => Event::SmContextReleased { number },
         })
     }
 }

@@ -39,6 +39,7 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
         pools: runtime::pools(&file.pools, &file.steering, slices.len(), &mut problems),
         state: runtime::state(&file.state, &mut problems),
         overload: runtime::overload(&file.overload, &mut problems),
+        sbi: runtime::sbi(&file.sbi, &mut problems),
         cluster: cluster::cluster(file, &mut problems),
         upf: upf(
             &file.upf,
@@ -104,6 +105,7 @@ fn core(file: &File, slices: Vec<SliceConfig>, dnns: Vec<DnnConfig>, problems: &
         n4_address: listen.ip(),
         n4_node: n4_node(file, problems),
         n2_endpoints: endpoints(&file.n2.endpoints, problems),
+        smf_elsewhere: false,
     }
 }
 

@@ -8,6 +8,7 @@ use vireo_core::config::Timers as CoreTimers;
 use vireo_core::schedule::forward::Policy;
 use vireo_node::cluster::{ClusterConfig, ReplicationConfig};
 use vireo_node::config::{ApiConfig, N2Config, N4Config, OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
+use vireo_node::sbi::SbiConfig;
 use vireo_node::upf::UpfConfig;
 use vireo_types::{Duration, PduSessionType, Plmn};
 
@@ -33,6 +34,7 @@ pub(crate) struct File {
     pub(super) replication: Replication,
     pub(super) state: State,
     pub(super) overload: Overload,
+    pub(super) sbi: Sbi,
     pub(super) subscribers: Subscribers,
     pub(super) api: Api,
     pub(super) log: Log,
@@ -632,6 +634,22 @@ pub(super) enum Location {
     Shm,
     Memory,
     Redis,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Sbi {
+    pub(super) amf: SocketAddr,
+    pub(super) smf: SocketAddr,
+    pub(super) timeout: Span,
+    pub(super) attempts: u32,
+}
+
+impl Default for Sbi {
+    fn default() -> Self {
+        let SbiConfig { amf, smf, timeout, attempts } = SbiConfig::default();
+        Sbi { amf, smf, timeout: Span(timeout.into()), attempts }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use vireo_core::config::CoreConfig;
 use vireo_node::cluster::ClusterConfig;
 use vireo_node::config::{ApiConfig, N2Config, N4Config, OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
+use vireo_node::sbi::SbiConfig;
 use vireo_node::upf::UpfConfig;
 use vireo_subscribers::UdmConfig;
 
@@ -41,6 +42,8 @@ pub(crate) struct Config {
     pub(crate) pools: PoolsConfig,
     pub(crate) state: StateConfig,
     pub(crate) overload: OverloadConfig,
+    /// Of the functions of a service-based chain.
+    pub(crate) sbi: SbiConfig,
     /// Of the balancer and the hosts of a cluster.
     pub(crate) cluster: ClusterConfig,
     /// The embedded UPF, if there is one.

@@ -9,6 +9,7 @@ use vireo_core::config::SliceConfig;
 use vireo_core::schedule::kind::NfKind;
 use vireo_node::cluster::ReplicationConfig;
 use vireo_node::config::{NF_KINDS, OverloadConfig, PoolKey, PoolsConfig, SliceRuntime, StateConfig, StateLocation};
+use vireo_node::sbi::SbiConfig;
 
 /// Worker processes at most, the host excepted (`vireo_store::region::RegionConfig`).
 const WORKERS: usize = 249;
@@ -136,6 +137,21 @@ pub(super) fn state(state: &file::State, problems: &mut Problems) -> StateConfig
     let is_url = ["redis://", "redis+unix://", "unix://"].iter().any(|scheme| state.database.starts_with(scheme));
     problems.check(is_url, "state.database", "a URL is allowed: \"redis://HOST:PORT\" or \"redis+unix:///PATH\"");
     StateConfig { location, database: state.database.clone(), ues: state.ues, bytes, packets: state.packets }
+}
+
+/// The functions of a service-based chain.
+pub(super) fn sbi(sbi: &file::Sbi, problems: &mut Problems) -> SbiConfig {
+    let &file::Sbi { amf, smf, timeout, attempts } = sbi;
+    for (key, address) in [("sbi.amf", amf), ("sbi.smf", smf)] {
+        let found = !address.ip().is_unspecified() && address.port() != 0;
+        problems.check(found, key, "others find the function by it: an address of its machine and a port are allowed");
+    }
+    problems.check(amf != smf, "sbi.smf", "it is another address than sbi.amf, or has another port");
+    let timeout = Duration::from(timeout.0);
+    let good = (Duration::from_millis(10)..=Duration::from_secs(10)).contains(&timeout);
+    problems.check(good, "sbi.timeout", "10ms to 10s is allowed");
+    problems.check((1..=10).contains(&attempts), "sbi.attempts", "1 to 10 is allowed");
+    SbiConfig { amf, smf, timeout, attempts }
 }
 
 /// What is shed when.

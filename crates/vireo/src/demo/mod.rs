@@ -61,6 +61,10 @@ pub(crate) struct Args {
     /// UPFs that the UEs' sessions are spread over; a second one is a process of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     upfs: u8,
+    /// Run the core as a chain of functions, AMF, SMF and UPF, each a process of its own, over the service-based interface
+    #[arg(long, value_enum, value_name = "CHAIN")]
+    #[arg(conflicts_with_all = ["clusters", "kill_data", "migrate", "upfs"])]
+    chain: Option<Chain>,
     /// Run the core as a cluster: a balancer and so many hosts behind it
     #[arg(long, value_name = "N", group = "clusters", value_parser = clap::value_parser!(u16).range(1..=16))]
     #[arg(conflicts_with_all = ["kill_nf", "migrate", "upfs"])]
@@ -129,6 +133,12 @@ enum Datapath {
     AfXdp,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Chain {
+    /// AMF and SMF over HTTP/2 (TS 29.502, TS 29.518), SMF and UPF over PFCP
+    Sba,
+}
+
 /// The text of a value as it is on the command line.
 /// What a capture of N4 needs of the configuration.
 const N4_ON_THE_WIRE: &str = "[n4]\ndirect = false\n";
@@ -188,7 +198,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.datapath != Datapath::Sockets {
         check_fast(&text(args.datapath), after.rx_packets - before.rx_packets)?;
     }
-    let slices = core.slices()?;
+    let slices = check_gone(&core, args).and_then(|()| core.slices())?;
     let user_plane = taken_over(&core, killers[1].as_ref().map_or(0, |killer| killer.kills))?;
     let (relocated, carried) = (core.relocated()?, core.carried()?);
     core.stop()?;
@@ -253,6 +263,7 @@ fn core_options(args: &Args, lab: &Lab, between: Between) -> Result<CoreOptions,
         subscribers: args.ues.into(),
         ciphering: vec![text(ciphering).to_uppercase()],
         hosts: args.hosts.unwrap_or(0).into(),
+        chain: args.chain == Some(Chain::Sba),
         tables: datapath(args, lab)?
             + &cluster::tables(args.hosts.unwrap_or(0).into(), args.replication)
             + if args.pcap.is_some() { N4_ON_THE_WIRE } else { "" }
@@ -290,6 +301,24 @@ fn taken_over(core: &Core, killed: u64) -> Result<UpfStatus, Failure> {
             return Ok(user_plane);
         }
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Of a chain: fails unless the SMF has let all sessions go, once all UEs have deregistered. Its last answer may be on its way.
+fn check_gone(core: &Core, args: &Args) -> Result<(), Failure> {
+    if args.chain.is_none() {
+        return Ok(());
+    }
+    let all_left = args.scenario == report::FULL;
+    let end = Instant::now() + Duration::from_secs(2);
+    loop {
+        match core.sessions_at_smf()? {
+            left if all_left && left > 0 && Instant::now() > end => {
+                return Err(Failure(format!("all UEs have left, and the SMF has {left} sessions")));
+            }
+            left if all_left && left > 0 => std::thread::sleep(Duration::from_millis(10)),
+            _ => return Ok(()),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The core in the laboratory: `vireo run` as a process of its own with a configuration and subscribers made for it.
 
+mod chain;
 mod cluster;
 pub(crate) mod etcd;
 
@@ -103,6 +104,8 @@ pub(crate) struct CoreOptions {
     /// Balancers of a cluster as an operator runs one: each in a namespace of its own, with a controller and etcd; the core's
     /// namespace is that of a user plane that is a process of its own. 0 = one, in the core's, which is the controller, too.
     pub(crate) balancers: u8,
+    /// AMF, SMF and UPF as processes of their own, which talk over the service-based interface and N4.
+    pub(crate) chain: bool,
 }
 
 impl Default for CoreOptions {
@@ -120,6 +123,7 @@ impl Default for CoreOptions {
             idle: 0,
             host_part: None,
             balancers: 0,
+            chain: false,
         }
     }
 }
@@ -136,6 +140,8 @@ pub(crate) struct Core {
     etcd: Option<Member>,
     /// The hosts behind a balancer, by their seats.
     hosts: Vec<Member>,
+    /// Of a service-based chain: those besides the AMF.
+    functions: Vec<chain::Function>,
     /// Two of them that have no link.
     cut: Option<[usize; 2]>,
     options: CoreOptions,
@@ -147,6 +153,7 @@ impl Core {
     pub(crate) fn start(lab: &Lab, options: &CoreOptions, log: File, interrupt: &Interrupt) -> Result<Self, Failure> {
         prepare(options)?;
         let (role, file) = match (options.hosts, options.balancers) {
+            (0, _) if options.chain => ("amf", CONFIG),
             (0, _) => ("run", CONFIG),
             (_, 0) => ("balancer", CONFIG),
             _ => ("upf", UPF_CONFIG),
@@ -155,13 +162,15 @@ impl Core {
             // The fabric comes with the first seat, and whoever is in the core's namespace listens on it.
             lab.seat(Place::Host(0))?;
         }
+        let functions = if options.chain { chain::Function::start_all(lab, options, &log)? } else { Vec::new() };
         let mut command = Process::this_program();
         command.args([role, "--config", file]).env("VIREO_API__LISTEN", address(API));
         let output = log.try_clone()?;
         let start = || Process::start("core", &lab.core, &mut command, Some(output));
         let process = process::on_processors(&options.processors, start)??;
         let (balancers, hosts, options) = (Vec::new(), Vec::new(), options.clone());
-        let mut core = Core { process, balancers, controller: None, etcd: None, hosts, cut: None, options, log };
+        let mut core =
+            Core { process, balancers, controller: None, etcd: None, hosts, functions, cut: None, options, log };
         match core.start_members(lab, interrupt) {
             Ok(()) => Ok(core),
             Err(error) => Err(Failure(format!("{error}\n{}", core.last_words(LAST_WORDS)))),
@@ -225,12 +234,14 @@ impl Core {
 
     /// Whether RAN nodes are served.
     fn is_ready(&self, hosts: usize) -> bool {
-        self.overview().is_ok_and(|status| status.hosts.len() == hosts) && self.hosts.iter().all(Member::is_up)
+        self.overview().is_ok_and(|status| status.hosts.len() == hosts)
+            && self.hosts.iter().all(Member::is_up)
+            && self.is_chain_ready()
     }
 
     /// CPU time of all its processes that are there.
     pub(crate) fn cpu(&self) -> Result<Duration, Failure> {
-        let mut cpu = self.process.cpu()?;
+        let mut cpu = self.process.cpu()? + self.cpu_of_functions()?;
         for member in self.members().filter(|member| member.is_well()) {
             cpu += member.cpu()?;
         }
@@ -299,7 +310,8 @@ impl Core {
 
     /// What its user plane has counted.
     pub(crate) fn user_plane(&self) -> Result<UpfStatus, Failure> {
-        self.overview()?.upfs.into_iter().next().ok_or_else(|| Failure("the core has no UPF".into()))
+        let status = self.user_plane_of_chain().unwrap_or_else(|| self.overview())?;
+        status.upfs.into_iter().next().ok_or_else(|| Failure("the core has no UPF".into()))
     }
 
     /// Waits until all its UPFs are associated.
@@ -371,6 +383,7 @@ impl Core {
 
     /// Fails if it has ended.
     pub(crate) fn check(&mut self) -> Result<(), Failure> {
+        self.functions.iter_mut().try_for_each(chain::Function::check)?;
         let parts = self.controller.iter_mut().chain(&mut self.etcd);
         self.hosts.iter_mut().chain(&mut self.balancers).chain(parts).try_for_each(Member::check)?;
         match self.process.ended()? {
@@ -391,7 +404,8 @@ impl Core {
         self.controller.take().map_or(Ok(()), Member::stop)?;
         let status = self.process.terminate()?;
         if status.success() {
-            return Ok(());
+            // After the AMF; the UPF after the SMF.
+            return std::mem::take(&mut self.functions).into_iter().rev().try_for_each(chain::Function::stop);
         }
         let words = self.process.last_words(LAST_WORDS);
         Err(Failure(format!("the core did not end in good order ({status}); its last words:\n{words}")))

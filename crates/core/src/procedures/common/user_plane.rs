@@ -1,5 +1,6 @@
 //! Between the 5GMM side and the session part: what a session step says is carried to UE, RAN, UPF and counters.
 
+use super::remote;
 use crate::context::{RanContext, UeContext};
 use crate::n2::{self, SessionSetup};
 use crate::session::{self, Input, N2Sm, Output};
@@ -22,6 +23,7 @@ pub fn step_all(turn: &mut Turn<'_, '_>, input: impl Fn() -> Input<'static>) {
     for at in (0..turn.ue.sessions.len()).rev() {
         step(turn, at, input());
     }
+    remote::step_all(turn, &input());
 }
 
 /// Wants the user plane of these sessions back; gives the set-up items for the RAN.
@@ -96,13 +98,13 @@ pub fn deliver(turn: &mut Turn<'_, '_>, psi: u8, index: SessionIndex, outputs: V
 /// take it: it waits in the context until the UE is at either.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    psi: u8,
-    n1: Option<Vec<u8>>,
-    n2: Option<(N2Sm, Vec<u8>)>,
+    pub(super) psi: u8,
+    pub(super) n1: Option<Vec<u8>>,
+    pub(super) n2: Option<(N2Sm, Vec<u8>)>,
 }
 
 /// What may be held for a UE: some messages for each of its sessions. A handover takes seconds.
-const HELD_LIMIT: usize = 3 * limits::SESSIONS_PER_UE;
+pub(super) const HELD_LIMIT: usize = 3 * limits::SESSIONS_PER_UE;
 
 /// Sends what a session says, or holds it.
 fn pass_on(turn: &mut Turn<'_, '_>, message: Held) {
@@ -116,7 +118,7 @@ fn pass_on(turn: &mut Turn<'_, '_>, message: Held) {
     }
 }
 
-fn send(turn: &mut Turn<'_, '_>, Held { psi, n1, n2 }: Held) {
+pub(super) fn send(turn: &mut Turn<'_, '_>, Held { psi, n1, n2 }: Held) {
     match (n1, n2) {
         (n1, Some((kind, transfer))) => send_n2(turn, psi, kind, transfer, n1),
         (Some(n1), None) => send_n1(turn, psi, n1),
@@ -150,6 +152,7 @@ pub fn restore(turn: &mut Turn<'_, '_>, sessions: u16) {
     let idle = |s: &session::SmContext| s.ran == session::Ran::Idle && sessions >> s.psi & 1 == 1;
     let bits = turn.ue.sessions.iter().filter(|s| idle(s)).fold(0u16, |bits, s| bits | 1 << s.psi);
     let items = activate(turn, |psi| bits >> psi & 1 == 1);
+    remote::activate(turn, sessions);
     let ambr = turn.ue.ambr();
     for item in items {
         turn.send(|c| n2::session_setup_request(c, ambr, item));
@@ -185,7 +188,8 @@ fn send_n2(turn: &mut Turn<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8>, n1: 
     let nas = n1.and_then(|n1| transport(turn, psi, n1));
     match kind {
         N2Sm::SetupRequest => {
-            let Some(snssai) = turn.ue.session(psi).map(|s| s.snssai) else { return };
+            let here = turn.ue.session(psi).map(|s| s.snssai);
+            let Some(snssai) = here.or_else(|| turn.ue.chain.of_psi(psi).map(|s| s.snssai)) else { return };
             let ambr = turn.ue.ambr();
             turn.send(|c| n2::session_setup_request(c, ambr, SessionSetup { psi, snssai, nas, transfer }));
         }
@@ -216,13 +220,14 @@ pub fn drop_unknown(turn: &mut Turn<'_, '_>, status: u16) {
             step(turn, at, Input::ReleaseLocally);
         }
     }
+    remote::drop_unknown(turn, status);
 }
 
 /// The PDU session status IE of the sessions that are there: a session whose release the UE is still to be told is not
 /// PDU SESSION INACTIVE (TS 24.501 9.11.3.44).
 pub fn status(ue: &UeContext) -> u16 {
     let there = |s: &&session::SmContext| s.is_established() || matches!(s.stage, session::Stage::Releasing { .. });
-    ue.sessions.iter().filter(there).fold(0, |bits, s| bits | 1 << s.psi)
+    ue.sessions.iter().filter(there).fold(ue.chain.status(), |bits, s| bits | 1 << s.psi)
 }
 
 /// The octets of a bit map of sessions as the IEs have it: sessions 0 to 7, then 8 to 15 (TS 24.501 9.11.3.44).

@@ -6,7 +6,7 @@ use crate::config::SliceProfile;
 use crate::context::{Capability, Registration, Retry, Wanted};
 use crate::n2::Cause;
 use crate::procedures::common::securing::{Progress, Securing};
-use crate::procedures::common::{context_setup, user_plane};
+use crate::procedures::common::{context_setup, remote, user_plane};
 use crate::session::{Input, Ran};
 use crate::subscription::{SubscriberIdentity, Subscription};
 use crate::turn::{Effect, Kind, Note, Turn};
@@ -243,7 +243,9 @@ fn accept(turn: &mut Turn<'_, '_>, request: Request, started: Instant) -> Next {
     // What an idle UE was paged for comes with what it asks for (TS 23.502 4.2.2.2.2 step 17).
     let wanted = request.uplink_data | std::mem::take(&mut turn.ue.wanted.sessions);
     let sessions = user_plane::activate(turn, |psi| wanted >> psi & 1 == 1);
-    let back = sessions.iter().fold(0u16, |bits, s| bits | 1 << s.psi);
+    // An SMF elsewhere has not answered yet; what it has for the RAN follows.
+    let asked = remote::activate(turn, wanted);
+    let back = sessions.iter().fold(asked, |bits, s| bits | 1 << s.psi);
     let nas = nr::accept(turn, &request, &rejected, back);
     context_setup::set_up(turn, nas, sessions);
     let retry = Retry::start(turn.now(), turn.env.config.timers.t3550);
@@ -264,6 +266,7 @@ fn area(turn: &Turn<'_, '_>) -> SmallVec<[Tai; 4]> {
 fn release_if_done(turn: &mut Turn<'_, '_>, request: &Request) {
     let update = matches!(request.kind, RequestKind::Mobility | RequestKind::Periodic);
     let idle = turn.ue.sessions.iter().all(|s| s.ran == Ran::Idle) && turn.ue.wanted == Wanted::default();
+    let idle = idle && turn.ue.chain.sessions.iter().all(|s| !s.up) && turn.ue.chain.waiting.is_empty();
     if update && !request.follow_on && idle {
         turn.release(Cause::nas(CauseNas::normal_release));
     }

@@ -3,8 +3,9 @@
 
 pub mod nr;
 
-use crate::n2::Cause;
-use crate::procedures::common::{context_setup, user_plane};
+use crate::chain::Accept;
+use crate::n2::{Cause, SessionSetup};
+use crate::procedures::common::{context_setup, remote, user_plane};
 use crate::turn::{Kind, Note, Turn};
 use serde::{Deserialize, Serialize};
 use vireo_types::Instant;
@@ -12,7 +13,7 @@ use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::CauseNas;
 
 /// What a Service Request asks for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// Sessions with uplink data, a bit each.
     pub uplink_data: u16,
@@ -45,11 +46,39 @@ pub fn begin(turn: &mut Turn<'_, '_>, request: Request) -> Option<Serving> {
     // What the UE was paged for comes with what it asks for (TS 23.502 4.2.3.2 step 4).
     let wanted = request.uplink_data | std::mem::take(&mut turn.ue.wanted.sessions);
     let sessions = user_plane::activate(turn, |psi| wanted >> psi & 1 == 1);
+    match remote::activate(turn, wanted) {
+        0 => accept(turn, request, sessions),
+        waiting => turn.ue.chain.accept = Some(Accept { request, waiting, items: Vec::new() }),
+    }
+    let deadline = turn.now() + turn.env.config.timers.ran_response;
+    Some(Serving { started, deadline })
+}
+
+/// The UE and the RAN get their answers.
+fn accept(turn: &mut Turn<'_, '_>, request: Request, sessions: Vec<SessionSetup>) {
     let back: u16 = sessions.iter().fold(0, |bits, s| bits | 1 << s.psi);
     let nas = nr::accept(turn, request, back);
     context_setup::set_up(turn, nas, sessions);
-    let deadline = turn.now() + turn.env.config.timers.ran_response;
-    Some(Serving { started, deadline })
+}
+
+/// The SMF has answered for a session whose user plane the UE wants back, with this for the RAN if it comes back (TS 23.502
+/// 4.2.3.2 step 11). Whether that was waited for; the UE is answered when all have.
+pub fn smf_answered(turn: &mut Turn<'_, '_>, psi: u8, transfer: Option<Vec<u8>>) -> bool {
+    let Some(accepting) = &mut turn.ue.chain.accept else { return false };
+    if accepting.waiting >> psi & 1 == 0 {
+        return false;
+    }
+    accepting.waiting &= !(1 << psi);
+    accepting.items.extend(transfer.map(|transfer| (psi, transfer)));
+    if let Some(Accept { request, items, .. }) = turn.ue.chain.accept.take_if(|accepting| accepting.waiting == 0) {
+        let setup = |(psi, transfer)| {
+            let snssai = turn.ue.chain.of_psi(psi)?.snssai;
+            Some(SessionSetup { psi, snssai, nas: None, transfer })
+        };
+        let sessions = items.into_iter().filter_map(setup).collect();
+        accept(turn, request, sessions);
+    }
+    true
 }
 
 /// The RAN has set the context up: the UE is served.
@@ -59,6 +88,7 @@ pub fn served(turn: &mut Turn<'_, '_>, serving: Serving) {
 
 /// The RAN did not, or the connection is gone.
 pub fn failed(turn: &mut Turn<'_, '_>) {
+    turn.ue.chain.accept = None;
     turn.note(Note::Failed(Kind::ServiceRequest, 0));
 }
 

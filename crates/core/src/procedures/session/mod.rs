@@ -3,10 +3,11 @@
 
 pub mod nr;
 
+use crate::chain::Update;
 use crate::config::SliceProfile;
 use crate::context::RanContext;
 use crate::n2::SessionItems;
-use crate::procedures::common::user_plane;
+use crate::procedures::common::{remote, user_plane};
 use crate::session::{self, Create, Input, N2Sm};
 use crate::subscription::{DnnSubscription, Subscription};
 use crate::turn::{Kind, Note, Turn};
@@ -31,6 +32,9 @@ pub struct Transport<'a> {
 
 /// A 5GSM message of the UE.
 pub fn uplink(turn: &mut Turn<'_, '_>, transport: Transport<'_>) {
+    if turn.env.config.smf_elsewhere {
+        return uplink_to_smf(turn, transport);
+    }
     let at = turn.ue.sessions.iter().position(|s| s.psi == transport.psi && s.is_live());
     match (at, transport.initial) {
         (Some(at), true) => {
@@ -42,6 +46,19 @@ pub fn uplink(turn: &mut Turn<'_, '_>, transport: Transport<'_>) {
         (Some(at), false) => user_plane::step(turn, at, Input::N1(transport.n1)),
         // 5.4.5.2.5 a 2: there is no session to route it to.
         (None, false) => nr::send_back(turn, transport.psi, transport.n1, GmmCause::PayloadWasNotForwarded),
+    }
+}
+
+/// The same of a session that an SMF elsewhere has, or shall have.
+fn uplink_to_smf(turn: &mut Turn<'_, '_>, transport: Transport<'_>) {
+    if transport.initial {
+        let forgotten = turn.ue.chain.sessions.iter().position(|s| s.psi == transport.psi && s.is_live());
+        if let Some(at) = forgotten {
+            remote::end(turn, at);
+        }
+        create(turn, transport);
+    } else if !remote::update(turn, transport.psi, Update::N1(transport.n1.to_vec())) {
+        nr::send_back(turn, transport.psi, transport.n1, GmmCause::PayloadWasNotForwarded);
     }
 }
 
@@ -78,14 +95,21 @@ fn create(turn: &mut Turn<'_, '_>, transport: Transport<'_>) {
     let chosen = choose(&subscription, &turn.ue.allowed, transport.snssai, transport.dnn.as_ref());
     // a UE has one session if that is of a slice of simple devices
     let is_simple = |slice: Snssai| turn.env.config.profile(slice) == SliceProfile::Iot;
-    let mut others = turn.ue.sessions.iter().filter(|session| session.is_live());
-    let is_second = others.any(|other| is_simple(other.snssai) || chosen.as_ref().is_ok_and(|new| is_simple(new.0)));
-    let limit = is_second || turn.ue.sessions.len() >= limits::SESSIONS_PER_UE;
+    let here = turn.ue.sessions.iter().filter(|session| session.is_live()).map(|session| session.snssai);
+    let remote = turn.ue.chain.sessions.iter().filter(|session| session.is_live()).map(|session| session.snssai);
+    let is_second =
+        here.chain(remote).any(|other| is_simple(other) || chosen.as_ref().is_ok_and(|new| is_simple(new.0)));
+    let count = turn.ue.sessions.len() + turn.ue.chain.sessions.len();
+    let limit = is_second || count >= limits::SESSIONS_PER_UE;
     match chosen {
         Err(cause) => refuse(turn, cause),
         Ok(_) if limit => refuse(turn, GmmCause::MaximumNumberOfPduSessionsReached),
         Ok((snssai, network)) if turn.env.config.dnn(&network.dnn, snssai).is_none() => {
             refuse(turn, GmmCause::DnnNotSupportedOrNotSubscribedInTheSlice);
+        }
+        Ok((snssai, network)) if turn.env.config.smf_elsewhere => {
+            let dnn = network.dnn.clone();
+            remote::create(turn, supi, (transport.psi, transport.n1), (snssai, dnn));
         }
         Ok((snssai, network)) => {
             // A position that no session has: the SEID's session part (DESIGN decision 7).
@@ -112,6 +136,12 @@ fn create(turn: &mut Turn<'_, '_>, transport: Transport<'_>) {
 /// NGAP transfers of the RAN for sessions.
 pub fn transfers(turn: &mut Turn<'_, '_>, kind: N2Sm, items: SessionItems) {
     for (psi, transfer) in items {
+        if turn.env.config.smf_elsewhere {
+            if !remote::update(turn, psi, Update::N2(kind, transfer)) {
+                turn.note(Note::fault("session-unknown"));
+            }
+            continue;
+        }
         match turn.ue.sessions.iter().position(|s| s.psi == psi && s.is_live()) {
             Some(at) => user_plane::step(turn, at, Input::N2(kind, &transfer)),
             None => turn.note(Note::fault("session-unknown")),

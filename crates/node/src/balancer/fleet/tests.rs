@@ -24,6 +24,7 @@ fn core() -> CoreConfig {
         n4_address: Ipv4Addr::LOCALHOST.into(),
         n4_node: NodeName::Address(Ipv4Addr::LOCALHOST.into()),
         n2_endpoints: Vec::new(),
+        smf_elsewhere: false,
     }
 }
 

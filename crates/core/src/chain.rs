@@ -1,0 +1,223 @@
+//! The service-based chain as data: what AMF and SMF ask each other when they are functions of their own (TS 29.502
+//! Nsmf_PDUSession, TS 29.518 Namf_Communication), and what an AMF keeps of a session that an SMF elsewhere has.
+//!
+//! Nothing here knows HTTP or JSON: asks are effects of a step and answers its events, like everything that a step waits for.
+
+use crate::procedures::common::user_plane::Held;
+use crate::session::N2Sm;
+use serde::{Deserialize, Serialize};
+use vireo_types::{Dnn, Instant, NrCgi, Pei, Snssai, Supi, Tai};
+
+/// The number of a session among those that a UE has ever had at the AMF. Answers and notifications name it, so that a late
+/// one is never taken for the successor's, whose PDU session identity may be the same.
+pub type SessionNumber = u32;
+
+/// What the AMF asks the SMF.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ask {
+    /// Nsmf_PDUSession_CreateSMContext (TS 29.502 5.2.2.2).
+    Create(Box<Create>),
+    /// Nsmf_PDUSession_UpdateSMContext (5.2.2.3).
+    Update {
+        /// The SM context, as the SMF has named it.
+        reference: String,
+        /// What has happened.
+        update: Update,
+    },
+    /// Nsmf_PDUSession_ReleaseSMContext (5.2.2.4).
+    Release {
+        /// The SM context.
+        reference: String,
+    },
+    /// Namf_Communication_N1N2TransferFailureNotification (TS 29.518 5.2.2.3.2): the UE did not answer to paging.
+    Unreached {
+        /// Where the SMF wants to hear of it.
+        uri: String,
+        /// The UE.
+        supi: Supi,
+        /// The message that did not reach it.
+        transfer: u64,
+    },
+}
+
+/// What the AMF knows when a UE asks for a new session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Create {
+    /// The UE.
+    pub supi: Supi,
+    /// Its equipment.
+    pub pei: Option<Pei>,
+    /// PDU session identity.
+    pub psi: u8,
+    /// The slice chosen.
+    pub snssai: Snssai,
+    /// The data network chosen.
+    pub dnn: Dnn,
+    /// Where the UE is.
+    pub location: Option<(Tai, NrCgi)>,
+    /// Its 5GSM message, as received.
+    pub n1: Vec<u8>,
+}
+
+/// What has happened to a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Update {
+    /// The UE has said this (5GSM).
+    N1(Vec<u8>),
+    /// The RAN has said this.
+    N2(N2Sm, Vec<u8>),
+    /// The user plane is wanted (upCnxState ACTIVATING).
+    Activate,
+    /// The UE has gone idle (upCnxState DEACTIVATED).
+    Deactivate,
+}
+
+/// What comes of an [`Ask`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// The SM context is there, under this name.
+    Created(String),
+    /// What was asked is done, or under way; with what the UE and the RAN are to be told, if anything.
+    Done(Told),
+    /// It is refused; with what the UE and the RAN are to be told, if anything.
+    Refused {
+        /// That.
+        told: Told,
+        /// The SMF has no such SM context (any more).
+        unknown: bool,
+    },
+    /// There is no answer, after all repetitions.
+    Silence,
+}
+
+/// What an SMF has for the UE and the RAN.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// For the UE (5GSM).
+    pub n1: Option<Vec<u8>>,
+    /// For the RAN; travels with the other.
+    pub n2: Option<(N2Sm, Vec<u8>)>,
+}
+
+/// Namf_Communication_N1N2MessageTransfer (TS 29.518 5.2.2.3.1): what an SMF has for the UE and the RAN without being asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Transfer {
+    /// The request that is answered by [`crate::turn::Effect::Transferred`].
+    pub token: u64,
+    /// PDU session identity.
+    pub psi: u8,
+    /// What it has.
+    pub told: Told,
+    /// Where the SMF wants to hear that the UE was not reached.
+    pub unreached: Option<String>,
+}
+
+/// What becomes of a [`Transfer`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Transferred {
+    /// It is on its way (N1_N2_TRANSFER_INITIATED).
+    Initiated,
+    /// The UE is idle and is paged (ATTEMPTING_TO_REACH_UE). What is for the RAN alone is not kept: the UE comes back by a
+    /// service request, by which its user plane is asked for.
+    Attempting,
+    /// The UE cannot be reached (UE_NOT_REACHABLE).
+    Unreachable,
+    /// There is no such UE, or it has no such session (CONTEXT_NOT_FOUND).
+    Unknown,
+}
+
+/// A PDU session as the AMF knows it, that an SMF elsewhere has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoteSession {
+    /// PDU session identity, 1 to 15.
+    pub psi: u8,
+    /// Its number.
+    pub number: SessionNumber,
+    /// The slice.
+    pub snssai: Snssai,
+    /// The data network.
+    pub dnn: Dnn,
+    /// The SM context, as the SMF has named it; `None` before.
+    pub reference: Option<String>,
+    /// What has happened before the SMF has named it: its first message for UE and RAN may be faster than its name.
+    pub early: Vec<Update>,
+    /// How far it is.
+    pub stage: RemoteStage,
+    /// The RAN has its user plane, or was asked to.
+    pub up: bool,
+    /// The SMF wants to hear there that the UE does not answer to paging, of which message.
+    pub unreached: Option<(String, u64)>,
+    /// When the UE asked for the session, or for its user plane: what a latency is measured from.
+    pub since: Instant,
+}
+
+/// How far a [`RemoteSession`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RemoteStage {
+    /// The SMF was asked for it.
+    Creating,
+    /// The SMF has it, and the RAN has not set it up for the first time yet.
+    Offered,
+    /// The UE has it.
+    Established,
+    /// The UE has it no more: the SMF's word is waited for.
+    Ending,
+}
+
+/// What the AMF of a service-based chain keeps of a UE beside [`crate::context::UeContext`]'s other fields. Empty in a core
+/// that has its sessions itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoteSessions {
+    /// Its sessions.
+    pub sessions: Vec<RemoteSession>,
+    /// The answer to a service request, which waits for what the SMF has for the RAN.
+    pub accept: Option<Accept>,
+    /// What waits for the UE: to come back from idle, or for its context in the RAN.
+    pub waiting: Vec<Held>,
+}
+
+/// The answer to a service request that waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accept {
+    /// What the UE has asked for.
+    pub request: crate::procedures::service_request::Request,
+    /// Sessions whose SMF has not answered, a bit each.
+    pub waiting: u16,
+    /// What the RAN is to set up.
+    pub items: Vec<(u8, Vec<u8>)>,
+}
+
+impl RemoteSessions {
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty() && self.accept.is_none() && self.waiting.is_empty()
+    }
+
+    /// The session of a PDU session identity that the UE has, or is about to.
+    pub fn of_psi(&mut self, psi: u8) -> Option<&mut RemoteSession> {
+        self.sessions.iter_mut().find(|s| s.psi == psi && s.is_live())
+    }
+
+    /// The session of a number.
+    pub fn of_number(&mut self, number: SessionNumber) -> Option<&mut RemoteSession> {
+        self.sessions.iter_mut().find(|s| s.number == number)
+    }
+
+    /// The sessions that the UE has, a bit each (PDU session status, TS 24.501 9.11.3.44).
+    pub fn status(&self) -> u16 {
+        let there = |s: &&RemoteSession| matches!(s.stage, RemoteStage::Offered | RemoteStage::Established);
+        self.sessions.iter().filter(there).fold(0, |bits, s| bits | 1 << s.psi)
+    }
+
+    /// Whether somebody is still to say something about a session.
+    pub fn is_unsettled(&self) -> bool {
+        self.accept.is_some() || self.sessions.iter().any(|s| s.stage != RemoteStage::Established)
+    }
+}
+
+impl RemoteSession {
+    /// Whether the session is anything to the UE.
+    pub fn is_live(&self) -> bool {
+        self.stage != RemoteStage::Ending
+    }
+}

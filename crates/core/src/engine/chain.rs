@@ -1,0 +1,170 @@
+//! What comes from an SMF elsewhere: its answers, what it has for UE and RAN by itself, and that a session of it has ended.
+
+use crate::chain::{Answer, Ask, RemoteStage, SessionNumber, Told, Transfer, Transferred, Update};
+use crate::context::RanContext;
+use crate::procedures::common::remote;
+use crate::procedures::{service_request, session};
+use crate::session::N2Sm;
+use crate::turn::{Effect, Kind, Note, Turn};
+use vireo_wire::nas::GmmCause;
+
+/// What has become of a question.
+pub(super) fn answered(turn: &mut Turn<'_, '_>, number: SessionNumber, ask: Ask, answer: Answer) {
+    let Some(found) = turn.ue.chain.of_number(number) else {
+        // The session is nobody's any more, and the SMF has made it all the same.
+        if let (Ask::Create(_), Answer::Created(reference)) = (ask, answer) {
+            turn.effect(Effect::Smf { number, ask: Ask::Release { reference } });
+        }
+        return;
+    };
+    let psi = found.psi;
+    match (ask, answer) {
+        (Ask::Create(_), Answer::Created(reference)) => match found.stage {
+            RemoteStage::Creating | RemoteStage::Offered | RemoteStage::Established => {
+                found.stage = RemoteStage::Offered;
+                remote::named(turn, number, &reference);
+            }
+            RemoteStage::Ending => turn.effect(Effect::Smf { number, ask: Ask::Release { reference } }),
+        },
+        (Ask::Create(create), answer) => {
+            let live = found.is_live();
+            forget(turn, number);
+            if live {
+                turn.note(Note::Failed(Kind::Session, 0));
+                not_created(turn, psi, &create.n1, answer);
+            }
+        }
+        (Ask::Update { update, .. }, answer) => updated(turn, (psi, number), &update, answer),
+        // One that the SMF does not know or does not answer for is gone as well.
+        (Ask::Release { .. }, _) => forget(turn, number),
+        (Ask::Unreached { .. }, _) => {}
+    }
+}
+
+/// There is no new session: the SMF says why, or the UE gets its message back (TS 24.501 5.4.5.3.1 h).
+fn not_created(turn: &mut Turn<'_, '_>, psi: u8, n1: &[u8], answer: Answer) {
+    match answer {
+        Answer::Refused { told, .. } if told.n1.is_some() => remote::pass_on(turn, psi, Told { n2: None, ..told }),
+        _ => send_back(turn, psi, n1),
+    }
+}
+
+fn send_back(turn: &mut Turn<'_, '_>, psi: u8, n1: &[u8]) {
+    if turn.ue.connection.is_some() {
+        session::nr::send_back(turn, psi, n1, GmmCause::PayloadWasNotForwarded);
+    }
+}
+
+fn updated(turn: &mut Turn<'_, '_>, (psi, number): (u8, SessionNumber), update: &Update, answer: Answer) {
+    let (told, done, unknown) = match answer {
+        Answer::Done(told) => (told, true, false),
+        Answer::Refused { told, unknown } => (told, false, unknown),
+        // A name is not what was asked for.
+        Answer::Created(_) | Answer::Silence => (Told::default(), false, false),
+    };
+    if !done {
+        turn.note(Note::fault(if unknown { "smf-unknown-session" } else { "smf-refuses" }));
+    }
+    match update {
+        Update::Activate => return activated(turn, (psi, number), told, unknown),
+        Update::N2(N2Sm::SetupResponse, _) if done => is_up(turn, number),
+        Update::N2(N2Sm::SetupUnsuccessful, _) => {
+            if let Some(session) = turn.ue.chain.of_number(number) {
+                session.up = false;
+            }
+        }
+        Update::N1(n1) if !done && told.n1.is_none() => send_back(turn, psi, n1),
+        Update::N1(_) | Update::N2(..) | Update::Deactivate => {}
+    }
+    if unknown {
+        return forget(turn, number);
+    }
+    // To a session that has ended meanwhile nothing is to be said.
+    if turn.ue.chain.of_number(number).is_some_and(|s| s.is_live()) {
+        remote::pass_on(turn, psi, told);
+    }
+}
+
+/// The SMF has answered for a session whose user plane is wanted.
+fn activated(turn: &mut Turn<'_, '_>, (psi, number): (u8, SessionNumber), told: Told, unknown: bool) {
+    let Told { n1, n2 } = told;
+    let request = n2.filter(|(kind, _)| *kind == N2Sm::SetupRequest).map(|(_, transfer)| transfer);
+    if unknown {
+        forget(turn, number);
+    } else if let Some(session) = turn.ue.chain.of_number(number) {
+        session.up = request.is_some() && session.is_live();
+    }
+    let n2 = match service_request::smf_answered(turn, psi, request.clone()) {
+        true => None,
+        false => request.map(|transfer| (N2Sm::SetupRequest, transfer)),
+    };
+    if turn.ue.chain.of_number(number).is_some_and(|s| s.is_live()) {
+        remote::pass_on(turn, psi, Told { n1, n2 });
+    }
+}
+
+/// The user plane of a session is there: RAN and UPF know each other's tunnels.
+fn is_up(turn: &mut Turn<'_, '_>, number: SessionNumber) {
+    let Some(session) = turn.ue.chain.of_number(number) else { return };
+    let (kind, since) = match session.stage {
+        RemoteStage::Offered => (Kind::Session, session.since),
+        RemoteStage::Established => (Kind::Activation, session.since),
+        RemoteStage::Creating | RemoteStage::Ending => return,
+    };
+    session.stage = RemoteStage::Established;
+    turn.note(Note::Succeeded(kind, since));
+}
+
+fn forget(turn: &mut Turn<'_, '_>, number: SessionNumber) {
+    turn.ue.chain.sessions.retain(|s| s.number != number);
+}
+
+/// Namf_Communication_N1N2MessageTransfer.
+pub(super) fn transfer(turn: &mut Turn<'_, '_>, transfer: Transfer) {
+    let token = transfer.token;
+    let result = transferred(turn, transfer);
+    turn.effect(Effect::Transferred { token, result });
+}
+
+fn transferred(turn: &mut Turn<'_, '_>, transfer: Transfer) -> Transferred {
+    let Transfer { token, psi, told, unreached } = transfer;
+    let registered = turn.ue.is_registered();
+    let data = told.n1.is_none() && matches!(told.n2, Some((N2Sm::SetupRequest, _)));
+    let accepting = turn.ue.chain.accept.as_ref().is_some_and(|accept| accept.waiting >> psi & 1 == 1);
+    let Some(session) = turn.ue.chain.of_psi(psi).filter(|_| registered) else { return Transferred::Unknown };
+    let (number, up) = (session.number, session.up);
+    let connected = turn.ue.connection.is_some_and(|c| !matches!(c.ran, RanContext::Releasing { .. }));
+    if connected && data && accepting {
+        // The SMF is asked for it at this moment.
+        return Transferred::Attempting;
+    }
+    if connected && data && up {
+        // The RAN has it, or is about to: the UE has come back meanwhile.
+        return Transferred::Initiated;
+    }
+    if connected {
+        remote::pass_on(turn, psi, told);
+        return Transferred::Initiated;
+    }
+    if turn.ue.unreachable {
+        return Transferred::Unreachable;
+    }
+    if let Some(session) = turn.ue.chain.of_number(number) {
+        session.unreached = unreached.map(|uri| (uri, token));
+    }
+    if data {
+        turn.ue.wanted.sessions |= 1 << psi;
+    } else {
+        remote::pass_on(turn, psi, told);
+    }
+    Transferred::Attempting
+}
+
+/// Nsmf_PDUSession_SMContextStatusNotify: the SMF has the session no more.
+pub(super) fn released(turn: &mut Turn<'_, '_>, number: SessionNumber) {
+    let Some(session) = turn.ue.chain.of_number(number) else { return };
+    if matches!(session.stage, RemoteStage::Creating | RemoteStage::Offered) {
+        turn.note(Note::Failed(Kind::Session, 0));
+    }
+    forget(turn, number);
+}

@@ -1,0 +1,182 @@
+//! Sessions that an SMF elsewhere has, on the AMF's side: what happens to the UE becomes a question to the SMF, and what the
+//! SMF has for UE and RAN is carried to them. What the answers come to is in `engine::chain`.
+
+use super::user_plane::{self, HELD_LIMIT, Held};
+use crate::chain::{Ask, Create, RemoteSession, RemoteStage, SessionNumber, Told, Update};
+use crate::context::RanContext;
+use crate::session::{Input, N2Sm};
+use crate::turn::{Effect, Note, Turn};
+use vireo_types::{Dnn, Snssai, Supi};
+
+/// Asks for a new session.
+pub fn create(turn: &mut Turn<'_, '_>, supi: Supi, (psi, n1): (u8, &[u8]), (snssai, dnn): (Snssai, Dnn)) {
+    let number = turn.ue.next_session;
+    turn.ue.next_session = number.wrapping_add(1);
+    let location = turn.ue.connection.map(|c| (c.tai, c.cell));
+    let (pei, since) = (turn.ue.identity.pei, turn.arrived());
+    let create = Create { supi, pei, psi, snssai, dnn: dnn.clone(), location, n1: n1.to_vec() };
+    let stage = RemoteStage::Creating;
+    let session = RemoteSession {
+        psi,
+        number,
+        snssai,
+        dnn,
+        reference: None,
+        early: Vec::new(),
+        stage,
+        up: false,
+        unreached: None,
+        since,
+    };
+    turn.ue.chain.sessions.push(session);
+    turn.effect(Effect::Smf { number, ask: Ask::Create(Box::new(create)) });
+}
+
+/// What may wait for a session's name: the RAN and the UE answer what they are told first.
+const EARLY: usize = 4;
+
+/// Tells the SMF what has happened to a session, now or when the SMF has named it. Whether there is such a session, and room.
+pub fn update(turn: &mut Turn<'_, '_>, psi: u8, update: Update) -> bool {
+    let Some(session) = turn.ue.chain.of_psi(psi) else { return false };
+    match (session.number, session.reference.clone()) {
+        (number, Some(reference)) => turn.effect(Effect::Smf { number, ask: Ask::Update { reference, update } }),
+        (_, None) if session.early.len() < EARLY => session.early.push(update),
+        (_, None) => return false,
+    }
+    true
+}
+
+/// The SMF has named a session: it is told what has happened meanwhile.
+pub fn named(turn: &mut Turn<'_, '_>, number: SessionNumber, reference: &str) {
+    let Some(session) = turn.ue.chain.of_number(number) else { return };
+    session.reference = Some(reference.to_owned());
+    for update in std::mem::take(&mut session.early) {
+        turn.effect(Effect::Smf { number, ask: Ask::Update { reference: reference.to_owned(), update } });
+    }
+}
+
+/// Wants the user plane of these sessions back, a bit each; which of them the SMF was asked for.
+pub fn activate(turn: &mut Turn<'_, '_>, wanted: u16) -> u16 {
+    let now = turn.now();
+    let idle = |s: &&mut RemoteSession| s.stage == RemoteStage::Established && !s.up && wanted >> s.psi & 1 == 1;
+    let mut asked = 0;
+    for session in turn.ue.chain.sessions.iter_mut().filter(idle) {
+        session.since = now;
+        asked |= 1 << session.psi;
+    }
+    for psi in (0..16).filter(|psi| asked >> psi & 1 == 1) {
+        update(turn, psi, Update::Activate);
+    }
+    asked
+}
+
+/// What happens to all sessions of a UE. A service-based chain has no handovers yet: none is begun, so that none ends.
+pub fn step_all(turn: &mut Turn<'_, '_>, input: &Input<'_>) {
+    match input {
+        Input::Deactivate => deactivate(turn),
+        Input::ReleaseLocally => (0..turn.ue.chain.sessions.len()).for_each(|at| end(turn, at)),
+        Input::Unreachable => unreached(turn),
+        _ => {}
+    }
+}
+
+/// Ends the sessions that the UE says it does not have, a bit each of those that it has.
+pub fn drop_unknown(turn: &mut Turn<'_, '_>, status: u16) {
+    for at in 0..turn.ue.chain.sessions.len() {
+        if status >> turn.ue.chain.sessions[at].psi & 1 == 0 {
+            end(turn, at);
+        }
+    }
+}
+
+/// The UE is gone from the RAN.
+fn deactivate(turn: &mut Turn<'_, '_>) {
+    turn.ue.chain.accept = None;
+    for at in 0..turn.ue.chain.sessions.len() {
+        let session = &mut turn.ue.chain.sessions[at];
+        match (session.stage, session.up) {
+            // It left before its answer: it will ask again.
+            (RemoteStage::Creating, _) | (RemoteStage::Offered, false) => end(turn, at),
+            // The accept may have reached it; if not, it asks again and this one is dropped.
+            (RemoteStage::Offered | RemoteStage::Established, true) => {
+                (session.stage, session.up) = (RemoteStage::Established, false);
+                let psi = session.psi;
+                update(turn, psi, Update::Deactivate);
+            }
+            (RemoteStage::Established, false) | (RemoteStage::Ending, _) => {}
+        }
+    }
+    // What is for the RAN is void; what is for the UE waits for its return.
+    turn.ue.chain.waiting.iter_mut().for_each(|held| held.n2 = None);
+    turn.ue.chain.waiting.retain(|held| held.n1.is_some());
+    turn.ue.wanted.signalling |= !turn.ue.chain.waiting.is_empty();
+}
+
+/// Ends a session without a word to the UE. One that the SMF has not named yet is released when it has.
+pub fn end(turn: &mut Turn<'_, '_>, at: usize) {
+    let Some(session) = turn.ue.chain.sessions.get_mut(at).filter(|s| s.is_live()) else { return };
+    (session.stage, session.up) = (RemoteStage::Ending, false);
+    session.early.clear();
+    let (psi, number) = (session.psi, session.number);
+    if let Some(reference) = session.reference.clone() {
+        turn.effect(Effect::Smf { number, ask: Ask::Release { reference } });
+    }
+    turn.ue.chain.waiting.retain(|held| held.psi != psi);
+}
+
+/// The UE does not answer to paging: what waits for it is given up, and the SMFs that want to know are told.
+fn unreached(turn: &mut Turn<'_, '_>) {
+    turn.ue.chain.waiting.clear();
+    let Some(supi) = turn.ue.identity.supi else { return };
+    for at in 0..turn.ue.chain.sessions.len() {
+        let session = &mut turn.ue.chain.sessions[at];
+        if let (number, Some((uri, transfer))) = (session.number, session.unreached.take()) {
+            turn.effect(Effect::Smf { number, ask: Ask::Unreached { uri, supi, transfer } });
+        }
+    }
+}
+
+/// Carries what the SMF says to UE and RAN, now or as soon as they can take it: the UE when it is back from idle, the RAN
+/// when it has a context of the UE.
+pub fn pass_on(turn: &mut Turn<'_, '_>, psi: u8, told: Told) {
+    let Told { n1, n2 } = told;
+    if n1.is_none() && n2.is_none() {
+        return;
+    }
+    if let (Some(session), Some((kind, _))) = (turn.ue.chain.of_psi(psi), &n2) {
+        match kind {
+            N2Sm::SetupRequest => session.up = true,
+            N2Sm::ReleaseCommand => session.up = false,
+            _ => {}
+        }
+    }
+    match turn.ue.connection.map(|c| c.ran) {
+        Some(RanContext::SetUp) => user_plane::send(turn, Held { psi, n1, n2 }),
+        Some(RanContext::None) if n2.is_none() => user_plane::send(turn, Held { psi, n1, n2 }),
+        Some(RanContext::None | RanContext::SettingUp { .. }) => wait(turn, Held { psi, n1, n2 }),
+        Some(RanContext::Releasing { .. }) | None => {
+            turn.ue.wanted.signalling |= n1.is_some();
+            if n1.is_some() {
+                wait(turn, Held { psi, n1, n2: None });
+            }
+        }
+    }
+}
+
+fn wait(turn: &mut Turn<'_, '_>, held: Held) {
+    if turn.ue.chain.waiting.len() < HELD_LIMIT {
+        turn.ue.chain.waiting.push(held);
+    } else {
+        turn.note(Note::fault("session-held-too-much"));
+    }
+}
+
+/// Sends what has waited as soon as the RAN has a context of the UE.
+pub fn send_waiting(turn: &mut Turn<'_, '_>) {
+    if turn.ue.chain.waiting.is_empty() || turn.ue.connection.is_none_or(|c| c.ran != RanContext::SetUp) {
+        return;
+    }
+    for held in std::mem::take(&mut turn.ue.chain.waiting) {
+        user_plane::send(turn, held);
+    }
+}

@@ -1,0 +1,360 @@
+//! The AMF of a service-based chain against the emulator's UE and gNB, with the test in the place of what carries its questions to
+//! an SMF: that one is the core's own session part, with a UPF that answers at once.
+
+#[allow(dead_code, reason = "a part of what the procedures' tests use")]
+mod lab;
+
+use lab::{Ids, Lab, upf_answer};
+use vireo_core::Env;
+use vireo_core::chain::{Answer, Ask, Create as CreateAsk, RemoteStage, Told, Transfer, Transferred, Update};
+use vireo_core::context::Procedure;
+use vireo_core::engine::Event;
+use vireo_core::session::{self, Create, Input, N2Sm, Output, SmContext};
+use vireo_core::subscription::DnnSubscription;
+use vireo_core::turn::{Effect, Kind, Note};
+use vireo_emulator::gnb;
+use vireo_emulator::ue::{self, Event as UeEvent, Mm};
+use vireo_types::*;
+
+/// An SMF, and how many of the AMF's questions it has seen.
+#[derive(Default)]
+struct Smf {
+    sessions: Vec<(String, SmContext)>,
+    ids: Ids,
+    seen: usize,
+    /// It does not answer.
+    silent: bool,
+    token: u64,
+}
+
+impl Smf {
+    /// A step and all that the UPF answers: what UE and RAN are told, and whether the session is gone.
+    fn run(&mut self, lab: &Lab, sm: &mut SmContext, input: Input<'_>) -> (Told, bool) {
+        let mut random = |octets: &mut [u8]| octets.fill(0x11);
+        let env = Env {
+            now: lab.now,
+            arrived: lab.now,
+            config: &lab.config,
+            random: &mut random,
+            ids: &mut self.ids,
+            ran: &(),
+        };
+        let outputs = session::step(sm, input, &env);
+        self.carry_out(lab, sm, outputs)
+    }
+
+    fn carry_out(&mut self, lab: &Lab, sm: &mut SmContext, outputs: Vec<Output>) -> (Told, bool) {
+        let (mut told, mut gone) = (Told::default(), false);
+        for output in outputs {
+            match output {
+                Output::N1(n1) => told.n1 = Some(n1),
+                Output::N2(kind, octets) => told.n2 = Some((kind, octets)),
+                Output::Pfcp { upf, message } => {
+                    if let Some(answer) = upf_answer(&message, upf, sm.cp_seid) {
+                        let (more, ended) = self.run(lab, sm, Input::Pfcp(&answer));
+                        told = Told { n1: told.n1.or(more.n1), n2: told.n2.or(more.n2) };
+                        gone |= ended;
+                    }
+                }
+                Output::Gone => gone = true,
+                _ => {}
+            }
+        }
+        (told, gone)
+    }
+
+    fn create(&mut self, lab: &Lab, ask: &CreateAsk) -> (String, Told) {
+        let number = self.seen as u16;
+        let subscription = DnnSubscription::default();
+        let request = Create {
+            supi: ask.supi,
+            ltmsi: Ltmsi::new(Bucket::new(9), number),
+            index: 0,
+            psi: ask.psi,
+            n1: &ask.n1,
+            snssai: ask.snssai,
+            dnn: &ask.dnn,
+            subscription: &subscription,
+        };
+        let mut random = |octets: &mut [u8]| octets.fill(0x11);
+        let mut env = Env {
+            now: lab.now,
+            arrived: lab.now,
+            config: &lab.config,
+            random: &mut random,
+            ids: &mut self.ids,
+            ran: &(),
+        };
+        let (sm, outputs) = session::create(&request, &mut env);
+        let mut sm = sm.expect("a session");
+        let (told, _) = self.carry_out(lab, &mut sm, outputs);
+        let reference = format!("http://smf/{number}");
+        self.sessions.push((reference.clone(), sm));
+        (reference, told)
+    }
+
+    /// The session of a reference; whether it is gone by the input, and what is told.
+    fn update(&mut self, lab: &Lab, reference: &str, input: Input<'_>) -> Option<(Told, bool)> {
+        let at = self.sessions.iter().position(|(name, _)| name == reference)?;
+        let (name, mut sm) = self.sessions.remove(at);
+        let (told, gone) = self.run(lab, &mut sm, input);
+        if !gone {
+            self.sessions.insert(at, (name, sm));
+        }
+        Some((told, gone))
+    }
+
+    /// The questions that the AMF has asked since.
+    fn asked(&mut self, lab: &Lab) -> Vec<(u32, Ask)> {
+        let new = lab.effects[self.seen..].to_vec();
+        self.seen = lab.effects.len();
+        let asks = new.into_iter();
+        asks.filter_map(|effect| if let Effect::Smf { number, ask } = effect { Some((number, ask)) } else { None })
+            .collect()
+    }
+
+    /// Answers all that the AMF asks until it asks no more.
+    fn serve(&mut self, lab: &mut Lab) {
+        loop {
+            let asked = self.asked(lab);
+            if asked.is_empty() {
+                return;
+            }
+            for (number, ask) in asked {
+                self.answer(lab, number, ask);
+                lab.settle();
+            }
+        }
+    }
+
+    fn answer(&mut self, lab: &mut Lab, number: u32, ask: Ask) {
+        if self.silent {
+            return lab.event(Event::Smf { number, ask, answer: Answer::Silence });
+        }
+        let (answer, then) = match &ask {
+            Ask::Create(create) => {
+                let (reference, told) = self.create(lab, create);
+                let transfer = self.transfer(create.psi, told);
+                (Answer::Created(reference), Some(Event::Transfer(transfer)))
+            }
+            Ask::Update { reference, update } => {
+                let input = match update {
+                    Update::N1(n1) => Input::N1(n1),
+                    Update::N2(kind, octets) => Input::N2(*kind, octets),
+                    Update::Activate => Input::Activate,
+                    Update::Deactivate => Input::Deactivate,
+                };
+                match self.update(lab, reference, input) {
+                    Some((told, gone)) => (Answer::Done(told), gone.then_some(Event::SmContextReleased { number })),
+                    None => (Answer::Refused { told: Told::default(), unknown: true }, None),
+                }
+            }
+            Ask::Release { reference } => {
+                self.update(lab, reference, Input::ReleaseLocally);
+                (Answer::Done(Told::default()), None)
+            }
+            Ask::Unreached { .. } => (Answer::Done(Told::default()), None),
+        };
+        lab.event(Event::Smf { number, ask, answer });
+        then.into_iter().for_each(|event| lab.event(event));
+    }
+
+    fn transfer(&mut self, psi: u8, told: Told) -> Transfer {
+        self.token += 1;
+        Transfer { token: self.token, psi, told, unreached: Some("http://smf/unreached".into()) }
+    }
+
+    /// A packet for an idle UE's session; what becomes of it.
+    fn downlink_packet(&mut self, lab: &mut Lab, psi: u8) -> Option<Transferred> {
+        let n2 = Some((N2Sm::SetupRequest, vec![0]));
+        let transfer = self.transfer(psi, Told { n1: None, n2 });
+        lab.event(Event::Transfer(transfer));
+        transferred(lab)
+    }
+}
+
+/// What became of the last transfer.
+fn transferred(lab: &Lab) -> Option<Transferred> {
+    lab.effects.iter().rev().find_map(|e| if let Effect::Transferred { result, .. } = e { Some(*result) } else { None })
+}
+
+fn amf() -> Lab {
+    let mut lab = Lab::new();
+    lab.config.smf_elsewhere = true;
+    lab.register();
+    lab
+}
+
+fn with_session() -> (Lab, Smf) {
+    let (mut lab, mut smf) = (amf(), Smf::default());
+    lab.ue_does(|ue, p, out| ue.establish(p, 5, PduSessionType::Ipv4, out).expect("a request"));
+    smf.serve(&mut lab);
+    assert!(lab.ue.active_sessions().any(|s| s == 5), "{:?} {:?}", lab.events, lab.notes);
+    (lab, smf)
+}
+
+fn idle() -> (Lab, Smf) {
+    let (mut lab, mut smf) = with_session();
+    lab.idle();
+    smf.serve(&mut lab);
+    (lab, smf)
+}
+
+fn succeeded(lab: &Lab, kind: Kind) -> usize {
+    lab.notes.iter().filter(|n| matches!(n, Note::Succeeded(k, _) if *k == kind)).count()
+}
+
+fn stages(lab: &Lab) -> Vec<(RemoteStage, bool)> {
+    lab.context().expect("a context").chain.sessions.iter().map(|s| (s.stage, s.up)).collect()
+}
+
+#[test]
+fn a_session_of_an_smf_elsewhere_is_set_up_used_idle_and_back() {
+    let (mut lab, mut smf) = with_session();
+    assert_eq!((succeeded(&lab, Kind::Session), stages(&lab)), (1, vec![(RemoteStage::Established, true)]));
+    assert!(lab.context().is_some_and(|c| c.sessions.is_empty()), "it is the SMF's");
+    lab.idle();
+    smf.serve(&mut lab);
+    assert_eq!(stages(&lab), [(RemoteStage::Established, false)]);
+    assert!(smf.sessions[0].1.downlink.is_none(), "the UPF buffers");
+
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+    assert!(!lab.events.contains(&UeEvent::ServiceAccepted), "the RAN is told with what the SMF has for it");
+    smf.serve(&mut lab);
+    assert!(lab.events.contains(&UeEvent::ServiceAccepted));
+    assert_eq!((succeeded(&lab, Kind::ServiceRequest), succeeded(&lab, Kind::Activation)), (1, 1), "{:?}", lab.notes);
+    assert!(smf.sessions[0].1.downlink.is_some(), "the UPF forwards");
+
+    lab.ue_does(|ue, _, out| ue.release(5, out).expect("a request"));
+    smf.serve(&mut lab);
+    assert!(lab.events.contains(&UeEvent::SessionReleased { psi: 5 }));
+    assert!(stages(&lab).is_empty() && smf.sessions.is_empty(), "{:?}", stages(&lab));
+}
+
+#[test]
+fn a_ue_that_leaves_has_its_sessions_released() {
+    let (mut lab, mut smf) = with_session();
+    lab.ue_does(|ue, p, out| ue.deregister(p, false, out).expect("a request"));
+    assert_eq!(stages(&lab), [(RemoteStage::Ending, false)]);
+    smf.serve(&mut lab);
+    assert!(stages(&lab).is_empty() && smf.sessions.is_empty());
+    assert_eq!(lab.ue.mm(), Mm::Deregistered);
+}
+
+#[test]
+fn a_packet_for_an_idle_ue_pages_it_and_its_user_plane_comes_back() {
+    let (mut lab, mut smf) = idle();
+    assert_eq!(smf.downlink_packet(&mut lab, 5), Some(Transferred::Attempting));
+    assert!(matches!(lab.context().and_then(|c| c.procedure), Some(Procedure::Paging(_))));
+    lab.settle();
+    smf.serve(&mut lab);
+    assert!(lab.gnb_events.iter().any(|e| matches!(e, gnb::Event::Paging(_))));
+    assert!(lab.events.contains(&UeEvent::ServiceAccepted));
+    assert_eq!((succeeded(&lab, Kind::Paging), stages(&lab)), (1, vec![(RemoteStage::Established, true)]));
+}
+
+#[test]
+fn an_smf_hears_that_a_ue_does_not_answer() {
+    let (mut lab, mut smf) = idle();
+    lab.hears_paging = false;
+    smf.downlink_packet(&mut lab, 5);
+    lab.settle();
+    lab.wait(Duration::from_secs(30));
+    let asked = smf.asked(&lab);
+    let supi = lab.ue.usim().supi();
+    let unreached = Ask::Unreached { uri: "http://smf/unreached".into(), supi, transfer: smf.token };
+    assert_eq!(asked, [(0, unreached)]);
+}
+
+#[test]
+fn what_an_smf_has_for_an_idle_ue_waits_for_it() {
+    let (mut lab, mut smf) = idle();
+    let name = smf.sessions[0].0.clone();
+    let (told, _) = smf.update(&lab, &name, Input::Release(39)).expect("a session");
+    assert!(told.n1.is_some());
+    let transfer = smf.transfer(5, told);
+    lab.event(Event::Transfer(transfer));
+    assert_eq!(transferred(&lab), Some(Transferred::Attempting));
+    lab.settle();
+    smf.serve(&mut lab);
+    assert!(lab.events.contains(&UeEvent::SessionReleased { psi: 5 }), "{:?}", lab.events);
+    assert!(stages(&lab).is_empty(), "{:?}", stages(&lab));
+}
+
+#[test]
+fn a_silent_smf_costs_the_session_and_nothing_else() {
+    let (mut lab, mut smf) = (amf(), Smf { silent: true, ..Smf::default() });
+    lab.ue_does(|ue, p, out| ue.establish(p, 5, PduSessionType::Ipv4, out).expect("a request"));
+    smf.serve(&mut lab);
+    assert!(lab.notes.contains(&Note::Failed(Kind::Session, 0)) && stages(&lab).is_empty());
+    assert_eq!(lab.ue.active_sessions().count(), 0);
+    // The UE asks again, and the SMF is there.
+    smf.silent = false;
+    lab.ue_does(|ue, p, out| ue.establish(p, 6, PduSessionType::Ipv4, out).expect("a request"));
+    smf.serve(&mut lab);
+    assert!(lab.ue.active_sessions().any(|s| s == 6), "{:?}", lab.events);
+    lab.idle();
+    smf.serve(&mut lab);
+    smf.silent = true;
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+    smf.serve(&mut lab);
+    assert!(lab.events.contains(&UeEvent::ServiceAccepted), "the UE is served without it");
+    assert_eq!(stages(&lab), [(RemoteStage::Established, false)]);
+}
+
+#[test]
+fn an_smf_that_has_lost_a_session_is_believed() {
+    let (mut lab, mut smf) = idle();
+    smf.sessions.clear();
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+    smf.serve(&mut lab);
+    assert!(lab.events.contains(&UeEvent::ServiceAccepted) && stages(&lab).is_empty());
+}
+
+#[test]
+fn a_session_that_is_made_too_late_is_let_go() {
+    let (mut lab, mut smf) = (amf(), Smf::default());
+    lab.ue_does(|ue, p, out| ue.establish(p, 5, PduSessionType::Ipv4, out).expect("a request"));
+    let (number, ask) = smf.asked(&lab).remove(0);
+    // It has gone before the answer.
+    lab.idle();
+    assert_eq!((stages(&lab), smf.asked(&lab)), (vec![(RemoteStage::Ending, false)], vec![]));
+    lab.event(Event::Smf { number, ask: ask.clone(), answer: Answer::Created("http://smf/x".into()) });
+    let release = Ask::Release { reference: "http://smf/x".into() };
+    assert_eq!(smf.asked(&lab), [(number, release.clone())]);
+    // Nor does one that nobody remembers stay there.
+    lab.event(Event::Smf { number: number + 9, ask, answer: Answer::Created("http://smf/x".into()) });
+    assert_eq!(smf.asked(&lab), [(number + 9, release)]);
+}
+
+/// The SMF's first message, and the RAN's answer to it, may be faster than the name of the SM context.
+#[test]
+fn what_happens_before_a_session_has_a_name_is_not_lost() {
+    let (mut lab, mut smf) = (amf(), Smf::default());
+    lab.ue_does(|ue, p, out| ue.establish(p, 5, PduSessionType::Ipv4, out).expect("a request"));
+    let (number, ask) = smf.asked(&lab).remove(0);
+    let Ask::Create(create) = &ask else { panic!("{ask:?}") };
+    let (reference, told) = smf.create(&lab, create);
+    let transfer = smf.transfer(5, told);
+    lab.event(Event::Transfer(transfer));
+    lab.settle();
+    assert!(lab.ue.active_sessions().any(|s| s == 5));
+    assert_eq!(smf.asked(&lab), [], "there is no name to ask by");
+    lab.event(Event::Smf { number, ask, answer: Answer::Created(reference) });
+    smf.serve(&mut lab);
+    assert_eq!((succeeded(&lab, Kind::Session), stages(&lab)), (1, vec![(RemoteStage::Established, true)]));
+    assert!(smf.sessions[0].1.downlink.is_some(), "the UPF forwards");
+    // A packet that was reported just before changes nothing.
+    smf.downlink_packet(&mut lab, 5);
+    assert_eq!((transferred(&lab), lab.downlink_waits()), (Some(Transferred::Initiated), 0));
+}
+
+#[test]
+fn nobody_is_told_of_sessions_that_are_not_there() {
+    let (mut lab, mut smf) = with_session();
+    assert_eq!(smf.downlink_packet(&mut lab, 6), Some(Transferred::Unknown));
+    lab.event(Event::SmContextReleased { number: 77 });
+    assert_eq!(stages(&lab).len(), 1);
+    lab.ue_does(|ue, p, out| ue.deregister(p, false, out).expect("a request"));
+    assert_eq!(smf.downlink_packet(&mut lab, 5), Some(Transferred::Unknown));
+}

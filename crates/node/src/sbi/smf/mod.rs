@@ -1,0 +1,418 @@
+//! The SMF as a function of its own: SM contexts in memory, asked by AMFs over the service-based interface, above UPFs. One
+//! thread owns the contexts and N4 and does what comes, in order; the interface has a thread beside it.
+
+mod addresses;
+mod sessions;
+mod wire;
+
+use super::{SbiConfig, root};
+use crate::api::{self, Counts, Status, StatusFilter, StatusSource, UpfStatus};
+use crate::clock::clock;
+use crate::config::{ApiConfig, N4Config};
+use crate::control::{StartError, bind_n4, recovery};
+use crate::metrics::Metrics;
+use crate::n4;
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use sessions::{Action, Sessions};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use vireo_core::chain::Transferred;
+use vireo_core::config::CoreConfig;
+use vireo_sbi::common::ProblemDetails;
+use vireo_sbi::{Call, Client, Endpoint, EndpointError, Outgoing, Reply};
+use vireo_subscribers::Store;
+use vireo_types::{Instant, Seid, Supi};
+use vireo_wire::pfcp::{Cause, Error};
+
+/// What may wait for the thread.
+const WAITING: usize = 65_536;
+/// Taken in one go before other things are looked at.
+const BATCH: usize = 256;
+/// Time for what is on its way to UPFs when the SMF stops.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// What an SMF is started with.
+#[derive(Debug)]
+pub struct SmfConfig {
+    /// What decisions depend on.
+    pub core: CoreConfig,
+    /// N4.
+    pub n4: N4Config,
+    /// The service-based interface.
+    pub sbi: SbiConfig,
+    /// The status interface.
+    pub api: ApiConfig,
+}
+
+/// Why an SMF does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum SmfError {
+    /// N4, a thread, the status interface.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The service-based interface.
+    #[error(transparent)]
+    Sbi(#[from] EndpointError),
+}
+
+/// What comes to the thread.
+#[derive(Debug)]
+enum Input {
+    /// An AMF asks.
+    Call(Call),
+    /// What became of a transfer.
+    Transferred { seid: Seid, result: Transferred },
+}
+
+/// The way to the thread.
+#[derive(Clone, Debug)]
+struct Door {
+    queue: Sender<Input>,
+    bell: Arc<OwnedFd>,
+}
+
+impl Door {
+    fn ring(&self) {
+        // A counter that is full rings as well.
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+
+    /// A request; there may be no room for it.
+    fn call(&self, call: Call) {
+        match self.queue.try_send(Input::Call(call)) {
+            Ok(()) => self.ring(),
+            Err(TrySendError::Full(Input::Call(call)) | TrySendError::Disconnected(Input::Call(call))) => {
+                let problem = ProblemDetails::new(503, "NF_CONGESTION", "this SMF has too much to do");
+                call.reply.send(Reply::problem(&problem));
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// What is seen from outside.
+#[derive(Debug)]
+struct Seen {
+    started: std::time::Instant,
+    sessions: AtomicUsize,
+    /// UPFs and whether they are associated.
+    upfs: Mutex<Vec<(String, SocketAddr, bool)>>,
+}
+
+impl Seen {
+    fn upf(&self, upf: SocketAddr, up: bool) {
+        let mut upfs = self.upfs.lock().unwrap_or_else(PoisonError::into_inner);
+        upfs.iter_mut().filter(|(_, address, _)| *address == upf).for_each(|entry| entry.2 = up);
+    }
+}
+
+impl StatusSource for Seen {
+    fn status(&self, _: &StatusFilter) -> Status {
+        let upfs = self.upfs.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = |(name, node, associated): &(String, SocketAddr, bool)| UpfStatus {
+            name: name.clone(),
+            node: node.to_string(),
+            associated: *associated,
+            ..UpfStatus::default()
+        };
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_s: self.started.elapsed().as_secs(),
+            counts: Counts { sessions: self.sessions.load(Ordering::Relaxed), ..Counts::default() },
+            upfs: upfs.iter().map(entry).collect(),
+            ..Status::default()
+        }
+    }
+
+    /// It has no UEs.
+    fn deregister(&self, _: Supi, _: bool) -> bool {
+        false
+    }
+}
+
+/// An SMF that runs.
+#[derive(Debug)]
+pub struct Smf {
+    endpoint: Endpoint,
+    api: Option<api::Server>,
+    stop: Arc<AtomicBool>,
+    door: Door,
+    thread: Option<JoinHandle<io::Result<()>>>,
+    seen: Arc<Seen>,
+}
+
+impl Smf {
+    /// Starts an SMF over a subscriber database.
+    ///
+    /// # Errors
+    ///
+    /// [`SmfError`]; nothing of it runs then.
+    pub fn start(config: SmfConfig, store: Store, metrics: Arc<Metrics>) -> Result<Self, SmfError> {
+        let SmfConfig { core, n4, sbi, api } = config;
+        let n4 = bind_n4(&core, &n4, None, (recovery(clock()), false))?;
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let bell = Arc::new(bell.map_err(|error| StartError::Thread(error.into()))?);
+        let (queue, inputs) = bounded(WAITING);
+        let door = Door { queue, bell: Arc::clone(&bell) };
+        let calls = door.clone();
+        let endpoint = Endpoint::start(sbi.endpoint("SMF", sbi.smf), move |call| calls.call(call))?;
+        let upfs = core.upfs.iter().map(|upf| (upf.name.clone(), upf.n4, false)).collect();
+        let (started, sessions) = (std::time::Instant::now(), AtomicUsize::new(0));
+        let seen = Arc::new(Seen { started, sessions, upfs: Mutex::new(upfs) });
+        let stop = Arc::new(AtomicBool::new(false));
+        let run = Run {
+            sessions: Sessions::new(core, root(endpoint.address()), StdRng::from_os_rng()),
+            n4,
+            inputs,
+            door: door.clone(),
+            client: endpoint.client(),
+            amf: root(sbi.amf),
+            store,
+            seen: Arc::clone(&seen),
+            stop: Arc::clone(&stop),
+        };
+        let thread = std::thread::Builder::new().name("smf".into()).spawn(move || run.run());
+        let thread = Some(thread.map_err(StartError::Thread)?);
+        // Last: who sees it finds an SMF that works.
+        let source = Arc::<Seen>::clone(&seen);
+        let api = api.listen.map(|address| api::Server::start(address, source, metrics)).transpose();
+        let api = api.map_err(StartError::Api)?;
+        Ok(Smf { endpoint, api, stop, door, thread, seen })
+    }
+
+    /// Where it takes what AMFs ask.
+    pub fn address(&self) -> SocketAddr {
+        self.endpoint.address()
+    }
+
+    /// The address of the status interface, if there is one.
+    pub fn api(&self) -> Option<SocketAddr> {
+        self.api.as_ref().map(api::Server::address)
+    }
+
+    /// How many SM contexts it has.
+    pub fn sessions(&self) -> usize {
+        self.seen.sessions.load(Ordering::Relaxed)
+    }
+
+    /// Whether a part has ended that should not have.
+    pub fn has_failed(&self) -> bool {
+        self.endpoint.has_failed() || self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Stops in order: associations with UPFs are released.
+    ///
+    /// # Errors
+    ///
+    /// What the thread ended with, if it ended before.
+    pub fn stop(mut self) -> io::Result<()> {
+        self.stop.store(true, Ordering::SeqCst);
+        self.door.ring();
+        self.thread.take().map_or(Ok(()), |thread| thread.join().unwrap_or(Ok(())))
+    }
+}
+
+/// What the N4 endpoint has said.
+enum Heard {
+    Message { upf: SocketAddr, seid: Seid, request: bool, message: Vec<u8> },
+    Timeout { seid: Seid },
+    Up { upf: SocketAddr },
+    Down { upf: SocketAddr, lost: bool },
+}
+
+/// The thread.
+struct Run {
+    sessions: Sessions,
+    n4: n4::Endpoint,
+    inputs: Receiver<Input>,
+    door: Door,
+    client: Client,
+    /// Root of the AMF's URIs.
+    amf: String,
+    store: Store,
+    seen: Arc<Seen>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Run {
+    fn run(mut self) -> io::Result<()> {
+        let mut n4_due = Some(clock());
+        while !self.stop.load(Ordering::SeqCst) {
+            let more = self.take();
+            let mut heard = Vec::new();
+            if let Some(due) = self.n4.poll(clock(), &mut |event| heard.extend(of(event)))? {
+                n4_due = Some(due);
+            }
+            heard.into_iter().for_each(|event| self.heard(event));
+            self.sessions.on_time(clock());
+            self.act();
+            self.seen.sessions.store(self.sessions.len(), Ordering::Relaxed);
+            if !more {
+                self.wait(n4_due)?;
+            }
+        }
+        self.drain()
+    }
+
+    /// Takes what AMFs ask and answer. Whether there may be more.
+    fn take(&mut self) -> bool {
+        for _ in 0..BATCH {
+            let Ok(input) = self.inputs.try_recv() else { return false };
+            let now = clock();
+            match input {
+                Input::Call(call) => {
+                    let store = &mut self.store;
+                    let mut lookup = |supi| {
+                        let found = store.get(supi).map_err(|error| error.to_string());
+                        found.map(|found| found.map(|subscriber| subscriber.subscription))
+                    };
+                    self.sessions.call(call, now, &mut lookup);
+                }
+                Input::Transferred { seid, result } => self.sessions.transferred(seid, result, now),
+            }
+        }
+        true
+    }
+
+    fn heard(&mut self, event: Heard) {
+        let now = clock();
+        match event {
+            Heard::Message { upf, seid, request, message } => {
+                if !self.sessions.pfcp(seid, &message, now) && request {
+                    let error = Error { cause: Cause::SESSION_CONTEXT_NOT_FOUND, offending_ie: None };
+                    self.n4.refuse_report(now, upf, &message, error);
+                }
+            }
+            Heard::Timeout { seid } => self.sessions.pfcp_timeout(seid, now),
+            Heard::Up { upf } => self.seen.upf(upf, true),
+            Heard::Down { upf, lost } => {
+                self.seen.upf(upf, false);
+                if lost {
+                    self.sessions.upf_lost(upf, now);
+                }
+            }
+        }
+    }
+
+    /// Carries out what is to be done, and what comes of that.
+    fn act(&mut self) {
+        loop {
+            let actions = self.sessions.take_actions();
+            if actions.is_empty() {
+                break;
+            }
+            for action in actions {
+                match action {
+                    Action::Reply(to, reply) => to.send(reply),
+                    Action::Pfcp { upf, key, seid, message } => self.pfcp(upf, key, seid, &message),
+                    Action::Transfer { seid, supi, message } => {
+                        let door = self.door.clone();
+                        let done = Box::new(move |result| {
+                            let result = wire::transferred(result);
+                            // The thread is gone when the SMF stops; it never waits for the interface.
+                            let _ = door.queue.send(Input::Transferred { seid, result });
+                            door.ring();
+                        });
+                        let uri = format!("{}{}", self.amf, wire::transfer_path(supi));
+                        self.client.ask(Outgoing { uri, message, lane: lane(seid), done });
+                    }
+                    Action::Notify { seid, uri, message } => {
+                        let done = Box::new(|result| {
+                            if let Err(error) = result {
+                                tracing::warn!(%error, "the AMF does not hear that an SM context has ended");
+                            }
+                        });
+                        self.client.ask(Outgoing { uri, message, lane: lane(seid), done });
+                    }
+                }
+            }
+        }
+        self.n4.flush();
+    }
+
+    fn pfcp(&mut self, upf: SocketAddr, key: u64, seid: Seid, message: &[u8]) {
+        let now = clock();
+        let mut heard = Vec::new();
+        let submitted = self.n4.submit(now, upf, Some(key), seid, message, &mut |event| heard.extend(of(event)));
+        heard.into_iter().for_each(|event| self.heard(event));
+        if let Err(error) = submitted {
+            tracing::debug!(%error, "a PFCP request was not sent");
+            // For the session it is as if the UPF had not answered.
+            self.sessions.pfcp_timeout(seid, now);
+        }
+    }
+
+    /// Waits for a request, a UPF or the time.
+    fn wait(&mut self, n4_due: Option<Instant>) -> io::Result<()> {
+        let due = n4_due.into_iter().chain(self.sessions.next_due()).min();
+        let wait = due.map_or(Duration::from_secs(1), |due| due.since(clock()).into()).min(Duration::from_secs(1));
+        let wait = Timespec { tv_sec: wait.as_secs() as _, tv_nsec: wait.subsec_nanos() as _ };
+        let bell = Arc::clone(&self.door.bell);
+        let mut fds = [PollFd::new(&*bell, PollFlags::IN), PollFd::new(&self.n4, PollFlags::IN)];
+        match poll(&mut fds, Some(&wait)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        // Nothing is lost by it: the queue is looked at afterwards.
+        let _ = rustix::io::read(&*bell, &mut [0; 8]);
+        Ok(())
+    }
+
+    /// The end: the associations are released and that awaited, within bounds.
+    fn drain(mut self) -> io::Result<()> {
+        let until = std::time::Instant::now() + DRAIN;
+        self.n4.release_all(clock());
+        while self.n4.n4().is_releasing() && std::time::Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+            self.n4.poll(clock(), &mut |_| ())?;
+        }
+        Ok(())
+    }
+}
+
+/// What the AMF is asked about one session goes in order.
+fn lane(seid: Seid) -> u64 {
+    seid.0
+}
+
+/// What of N4 concerns the sessions.
+fn of(event: n4::Event<'_>) -> Option<Heard> {
+    Some(match event {
+        n4::Event::Deliver { upf, seid, request, message } => {
+            Heard::Message { upf, seid, request, message: message.to_vec() }
+        }
+        n4::Event::Timeout { seid, .. } => Heard::Timeout { seid },
+        n4::Event::UpfUp { upf, .. } => {
+            tracing::info!(%upf, "a UPF is associated");
+            Heard::Up { upf }
+        }
+        n4::Event::SetupFailed { upf, cause, .. } => {
+            tracing::warn!(%upf, ?cause, "no association with a UPF: is it up, and does it allow this Node ID?");
+            return None;
+        }
+        n4::Event::UpfDown { upf, sessions_kept } => {
+            tracing::warn!(%upf, sessions_kept, "a UPF is down");
+            Heard::Down { upf, lost: !sessions_kept }
+        }
+        n4::Event::UpfRestarted { upf } => {
+            tracing::warn!(%upf, "a UPF has restarted: its sessions are set up anew");
+            Heard::Down { upf, lost: true }
+        }
+        n4::Event::UpfReleasing { upf, within } => {
+            tracing::warn!(%upf, seconds = within.as_secs(), "a UPF is about to leave");
+            return None;
+        }
+        n4::Event::GtpuPath { upf, peer, works } => {
+            tracing::warn!(%upf, %peer, works, "the GTP-U path of a UPF to a RAN node");
+            return None;
+        }
+    })
+}

@@ -1,0 +1,241 @@
+//! What the AMF asks an SMF, read; and what the SMF answers and asks, written.
+
+use crate::sbi::translate::{References, info_type, references, supi_of, supi_text, told, with_parts};
+use vireo_core::chain::{Told, Transferred};
+use vireo_core::session::Input;
+use vireo_sbi::amf::{
+    self, N1MessageContainer, N1N2MessageTransferReqData, N1N2MessageTransferRspData, N2InfoContainer, N2InfoContent,
+    N2SmInformation, TransferCause,
+};
+use vireo_sbi::common::ProblemDetails;
+use vireo_sbi::smf::{
+    RELEASED, SM_CONTEXTS, SmContextCreateData, SmContextCreatedData, SmContextError, SmContextStatusNotification,
+    SmContextUpdateData, SmContextUpdatedData, StatusInfo, UpCnxState,
+};
+use vireo_sbi::{ClientError, Message, Reply};
+use vireo_types::{Dnn, Seid, Snssai, Supi};
+
+/// Octets of a URI that an AMF gives to be told something, at the most.
+const URI_OCTETS: usize = 512;
+/// Where AMFs tell that a UE did not answer to paging. This SMF chooses it (TS 29.518 6.1.5.6).
+const UNREACHED: &str = "/nsmf-callback/v1/unreached";
+
+/// Nsmf_PDUSession_CreateSMContext.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub(super) supi: Supi,
+    pub(super) psi: u8,
+    pub(super) snssai: Snssai,
+    pub(super) dnn: Dnn,
+    pub(super) n1: Vec<u8>,
+    /// Where the AMF hears of the end.
+    pub(super) status_uri: String,
+}
+
+/// Reads a request to create an SM context.
+///
+/// # Errors
+///
+/// A problem.
+pub(super) fn create(message: &Message) -> Result<Asked, ProblemDetails> {
+    let data: SmContextCreateData = message.value().map_err(|e| ProblemDetails::unreadable(&e))?;
+    let wrong = ProblemDetails::incorrect;
+    let Told { n1, .. } = told(message, &(data.n1_sm_msg, None, None))?;
+    let status_uri = data.sm_context_status_uri;
+    if !status_uri.starts_with("http://") || status_uri.len() > URI_OCTETS {
+        return Err(wrong("smContextStatusUri is http:// and at most 512 octets"));
+    }
+    if !(1..=15).contains(&data.pdu_session_id) {
+        return Err(wrong("pduSessionId is 1 to 15"));
+    }
+    Ok(Asked {
+        supi: supi_of(&data.supi)?,
+        psi: data.pdu_session_id,
+        snssai: data.s_nssai.slice().ok_or_else(|| wrong("the SD of sNssai is six hexadecimal digits"))?,
+        dnn: data.dnn.parse().map_err(|_| wrong("the DNN is no name"))?,
+        n1: n1.ok_or_else(|| wrong("an SM context is created by a 5GSM message (n1SmMsg)"))?,
+        status_uri,
+    })
+}
+
+/// What an update says, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Said {
+    told: Told,
+    pub(super) state: Option<UpCnxState>,
+}
+
+impl Said {
+    /// What of it is an input of the session.
+    pub(super) fn inputs(&self) -> Vec<Input<'_>> {
+        let n2 = self.told.n2.as_ref().map(|(kind, octets)| Input::N2(*kind, octets));
+        let n1 = self.told.n1.as_deref().map(Input::N1);
+        let state = match self.state {
+            Some(UpCnxState::Activating) => Some(Input::Activate),
+            Some(UpCnxState::Deactivated | UpCnxState::Suspended) => Some(Input::Deactivate),
+            Some(UpCnxState::Activated) | None => None,
+        };
+        n2.into_iter().chain(n1).chain(state).collect()
+    }
+}
+
+/// Reads a request to update an SM context.
+///
+/// # Errors
+///
+/// A problem.
+pub(super) fn update(message: &Message) -> Result<Said, ProblemDetails> {
+    let data: SmContextUpdateData = message.value().map_err(|e| ProblemDetails::unreadable(&e))?;
+    let told = told(message, &(data.n1_sm_msg, data.n2_sm_info, data.n2_sm_info_type))?;
+    let said = Said { told, state: data.up_cnx_state };
+    if said.inputs().is_empty() {
+        return Err(ProblemDetails::incorrect("nothing of the update is something that this SMF acts on"));
+    }
+    Ok(said)
+}
+
+/// What an SM context is called in URIs.
+pub(super) fn reference(seid: Seid) -> String {
+    format!("{:016x}", seid.0)
+}
+
+/// The SEID of a reference.
+pub(super) fn seid_of(reference: &str) -> Option<Seid> {
+    (reference.len() == 16).then(|| u64::from_str_radix(reference, 16).ok().map(Seid)).flatten()
+}
+
+/// Whose message has not reached the UE, if that is what a path says.
+pub(super) fn unreached(path: &str) -> Option<Seid> {
+    seid_of(path.strip_prefix(UNREACHED)?.strip_prefix('/')?)
+}
+
+/// The SM context is there.
+pub(super) fn created(root: &str, seid: Seid, psi: u8, snssai: Snssai) -> Reply {
+    let data = SmContextCreatedData { pdu_session_id: Some(psi), s_nssai: Some(snssai.into()) };
+    let location = format!("{root}{SM_CONTEXTS}/{}", reference(seid));
+    Reply { location: Some(location), ..Reply::of(201, &data) }
+}
+
+/// There is none; the UE is to be told why.
+pub(super) fn not_created(n1: Option<Vec<u8>>) -> Reply {
+    let (status, cause) = refusal(n1.as_deref());
+    let error = ProblemDetails::new(status, cause, "");
+    let told = Told { n1, n2: None };
+    let (n1_sm_msg, n2_sm_info, n2_sm_info_type) = references(&told);
+    let error = SmContextError { error, n1_sm_msg, n2_sm_info, n2_sm_info_type };
+    Reply { status, location: None, message: with_parts(Message::of(&error), told) }
+}
+
+/// The application error (TS 29.502 table 6.1.7.3-1) for the 5GSM cause of a PDU Session Establishment Reject.
+fn refusal(n1: Option<&[u8]>) -> (u16, &'static str) {
+    // TS 24.501 8.3.3: discriminator, identity, PTI, message type, cause.
+    let Some([0x2e, _, _, 0xc3, cause, ..]) = n1 else { return (403, "N1_SM_ERROR") };
+    match cause {
+        26 => (500, "INSUFFICIENT_RESOURCES_SLICE_DNN"),
+        27 | 70 => (403, "DNN_NOT_SUPPORTED"),
+        28 | 50 | 51 | 57 => (403, "PDUTYPE_NOT_SUPPORTED"),
+        29 | 33 => (403, "SUBSCRIPTION_DENIED"),
+        68 => (403, "SSC_NOT_SUPPORTED"),
+        _ => (403, "N1_SM_ERROR"),
+    }
+}
+
+/// What was asked is done.
+pub(super) fn done(told: Told, state: Option<UpCnxState>) -> Reply {
+    if state.is_none() && told == Told::default() {
+        return Reply::done();
+    }
+    let (n1_sm_msg, n2_sm_info, n2_sm_info_type): References = references(&told);
+    let data = SmContextUpdatedData { up_cnx_state: state, n1_sm_msg, n2_sm_info, n2_sm_info_type };
+    Reply { status: 200, location: None, message: with_parts(Message::of(&data), told) }
+}
+
+/// What the AMF is asked to transfer.
+pub(super) fn transfer(root: &str, (seid, psi, snssai): (Seid, u8, Snssai), told: Told) -> Message {
+    let (n1, n2, _) = references(&told);
+    let content = n2
+        .map(|ngap_data| N2InfoContent { ngap_ie_type: told.n2.as_ref().map(|(kind, _)| info_type(*kind)), ngap_data });
+    let n2 = content.map(|content| N2InfoContainer {
+        n2_information_class: amf::SM.into(),
+        sm_info: Some(N2SmInformation {
+            pdu_session_id: psi,
+            n2_info_content: Some(content),
+            s_nssai: Some(snssai.into()),
+        }),
+    });
+    let n1 = n1.map(|n1_message_content| N1MessageContainer { n1_message_class: amf::SM.into(), n1_message_content });
+    let request = N1N2MessageTransferReqData {
+        n1_message_container: n1,
+        n2_info_container: n2,
+        pdu_session_id: Some(psi),
+        failure_uri: Some(format!("{root}{UNREACHED}/{}", reference(seid))),
+    };
+    with_parts(Message::of(&request), told)
+}
+
+/// Where that goes.
+pub(super) fn transfer_path(supi: Supi) -> String {
+    amf::messages_of(&supi_text(supi))
+}
+
+/// What became of it.
+pub(super) fn transferred(result: Result<Reply, ClientError>) -> Transferred {
+    match result {
+        Err(error) => {
+            tracing::warn!(%error, "the AMF does not answer");
+            Transferred::Unreachable
+        }
+        Ok(reply) if reply.is_success() => {
+            let cause = reply.message.value::<N1N2MessageTransferRspData>().map(|answer| answer.cause);
+            match cause {
+                Ok(TransferCause::AttemptingToReachUe) => Transferred::Attempting,
+                _ => Transferred::Initiated,
+            }
+        }
+        Ok(reply) if reply.status == 404 => Transferred::Unknown,
+        Ok(_) => Transferred::Unreachable,
+    }
+}
+
+/// The SM context is not there any more.
+pub(super) fn released() -> Message {
+    Message::of(&SmContextStatusNotification { status_info: StatusInfo { resource_status: RELEASED.into() } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vireo_core::session::N2Sm;
+
+    #[test]
+    fn references_are_seids() {
+        let seid = Seid(0x0123_4567_89ab_cdef);
+        assert_eq!(seid_of(&reference(seid)), Some(seid));
+        assert_eq!(unreached(&format!("{UNREACHED}/{}", reference(seid))), Some(seid));
+        for wrong in ["", "0", "0123456789abcdeg", "00123456789abcdef", "+123456789abcdef"] {
+            assert!(seid_of(wrong).is_none() || wrong.starts_with('+'), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_uri_of_a_failure_and_the_message_are_in_a_transfer() {
+        let told = Told { n1: Some(vec![0x2e]), n2: Some((N2Sm::SetupRequest, vec![1])) };
+        let slice = Snssai { sst: 1, sd: None };
+        let message = transfer("http://s", (Seid(5), 3, slice), told);
+        let data: N1N2MessageTransferReqData = message.value().unwrap();
+        assert_eq!(data.failure_uri.as_deref(), Some("http://s/nsmf-callback/v1/unreached/0000000000000005"));
+        assert_eq!((data.pdu_session_id, message.parts.len()), (Some(3), 2));
+    }
+
+    #[test]
+    fn refusals_have_the_application_errors_of_ts_29_502() {
+        let reject = |cause| refusal(Some(&[0x2e, 1, 1, 0xc3, cause]));
+        assert_eq!(reject(26), (500, "INSUFFICIENT_RESOURCES_SLICE_DNN"));
+        assert_eq!(reject(27), (403, "DNN_NOT_SUPPORTED"));
+        assert_eq!(reject(50), (403, "PDUTYPE_NOT_SUPPORTED"));
+        assert_eq!(refusal(None), (403, "N1_SM_ERROR"));
+        let reply = not_created(Some(vec![0x2e, 1, 1, 0xc3, 26]));
+        let error: SmContextError = reply.message.value().unwrap();
+        assert_eq!((reply.status, error.n1_sm_msg.is_some(), reply.message.parts.len()), (500, true, 1));
+    }
+}

@@ -1,0 +1,157 @@
+//! Between what the core says of the chain ([`vireo_core::chain`]) and what is on the wire ([`vireo_sbi`]).
+
+use vireo_core::chain::Told;
+use vireo_core::session::N2Sm;
+use vireo_sbi::common::{N2SmInfoType, ProblemDetails, RefToBinaryData};
+use vireo_sbi::{Content, Message};
+use vireo_types::Supi;
+
+/// Content-IDs of the parts that this build writes.
+const N1: &str = "n1";
+const N2: &str = "n2";
+
+/// What a transfer is called.
+pub(super) fn info_type(kind: N2Sm) -> N2SmInfoType {
+    match kind {
+        N2Sm::SetupRequest => N2SmInfoType::PduResSetupReq,
+        N2Sm::SetupResponse => N2SmInfoType::PduResSetupRsp,
+        N2Sm::SetupUnsuccessful => N2SmInfoType::PduResSetupFail,
+        N2Sm::ReleaseCommand => N2SmInfoType::PduResRelCmd,
+        N2Sm::ReleaseResponse => N2SmInfoType::PduResRelRsp,
+        N2Sm::ModifyRequest => N2SmInfoType::PduResModReq,
+        N2Sm::ModifyResponse => N2SmInfoType::PduResModRsp,
+        N2Sm::ModifyUnsuccessful => N2SmInfoType::PduResModFail,
+        N2Sm::PathSwitchRequest => N2SmInfoType::PathSwitchReq,
+        N2Sm::PathSwitchSetupFailed => N2SmInfoType::PathSwitchSetupFail,
+        N2Sm::HandoverRequired => N2SmInfoType::HandoverRequired,
+        N2Sm::HandoverRequestAcknowledge => N2SmInfoType::HandoverReqAck,
+        N2Sm::HandoverCommand => N2SmInfoType::HandoverCmd,
+    }
+}
+
+/// The transfer of that name, of those that the core knows.
+pub(super) fn n2_of(kind: N2SmInfoType) -> Option<N2Sm> {
+    Some(match kind {
+        N2SmInfoType::PduResSetupReq => N2Sm::SetupRequest,
+        N2SmInfoType::PduResSetupRsp => N2Sm::SetupResponse,
+        N2SmInfoType::PduResSetupFail => N2Sm::SetupUnsuccessful,
+        N2SmInfoType::PduResRelCmd => N2Sm::ReleaseCommand,
+        N2SmInfoType::PduResRelRsp => N2Sm::ReleaseResponse,
+        N2SmInfoType::PduResModReq => N2Sm::ModifyRequest,
+        N2SmInfoType::PduResModRsp => N2Sm::ModifyResponse,
+        N2SmInfoType::PduResModFail => N2Sm::ModifyUnsuccessful,
+        N2SmInfoType::PathSwitchReq => N2Sm::PathSwitchRequest,
+        N2SmInfoType::PathSwitchSetupFail => N2Sm::PathSwitchSetupFailed,
+        N2SmInfoType::HandoverRequired => N2Sm::HandoverRequired,
+        N2SmInfoType::HandoverReqAck => N2Sm::HandoverRequestAcknowledge,
+        N2SmInfoType::HandoverCmd => N2Sm::HandoverCommand,
+        N2SmInfoType::PathSwitchReqAck
+        | N2SmInfoType::PathSwitchReqFail
+        | N2SmInfoType::HandoverPrepFail
+        | N2SmInfoType::HandoverResAllocFail => return None,
+    })
+}
+
+/// References to what is told, for the JSON: the N1 part, the N2 part and what that is.
+pub(super) type References = (Option<RefToBinaryData>, Option<RefToBinaryData>, Option<N2SmInfoType>);
+
+/// What the JSON has of what is told.
+pub(super) fn references(told: &Told) -> References {
+    let of = |id: &str| RefToBinaryData { content_id: id.to_owned() };
+    let kind = told.n2.as_ref().map(|(kind, _)| info_type(*kind));
+    (told.n1.as_ref().map(|_| of(N1)), told.n2.as_ref().map(|_| of(N2)), kind)
+}
+
+/// Adds the parts that [`references`] has named.
+pub(super) fn with_parts(mut message: Message, told: Told) -> Message {
+    if let Some(n1) = told.n1 {
+        message = message.with(N1, Content::Nas, n1);
+    }
+    if let Some((_, n2)) = told.n2 {
+        message = message.with(N2, Content::Ngap, n2);
+    }
+    message
+}
+
+/// What a message tells by these references.
+///
+/// # Errors
+///
+/// When a part is not there, or is of a kind that is not known.
+pub(super) fn told(message: &Message, (n1, n2, kind): &References) -> Result<Told, ProblemDetails> {
+    let part = |reference: &RefToBinaryData, content| {
+        let found = message.part(reference, content).map(<[u8]>::to_vec);
+        found.ok_or_else(|| ProblemDetails::incorrect(&format!("there is no part {:?}", reference.content_id)))
+    };
+    let n1 = n1.as_ref().map(|reference| part(reference, Content::Nas)).transpose()?;
+    let n2 = match n2 {
+        None => None,
+        Some(reference) => {
+            let kind = kind.and_then(n2_of);
+            let kind = kind.ok_or_else(|| ProblemDetails::incorrect("an N2 part is of a kind that is not served"))?;
+            Some((kind, part(reference, Content::Ngap)?))
+        }
+    };
+    Ok(Told { n1, n2 })
+}
+
+/// A SUPI as URIs and JSON have it.
+pub(super) fn supi_text(supi: Supi) -> String {
+    format!("imsi-{}", supi.reveal())
+}
+
+/// The SUPI of a text: one of an IMSI, no other is served.
+///
+/// # Errors
+///
+/// A problem.
+pub(super) fn supi_of(text: &str) -> Result<Supi, ProblemDetails> {
+    let digits = text.strip_prefix("imsi-").and_then(|digits| Supi::from_digits(digits).ok());
+    digits.ok_or_else(|| ProblemDetails::incorrect("the SUPI is not imsi- and 6 to 15 digits"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_comes_back_and_what_is_missing_is_said() {
+        let said = Told { n1: Some(vec![0x2e, 1]), n2: Some((N2Sm::SetupRequest, vec![7])) };
+        let names = references(&said);
+        let message = with_parts(Message::default(), said.clone());
+        assert_eq!(told(&message, &names), Ok(said));
+        assert_eq!(told(&message, &(None, None, None)), Ok(Told::default()));
+        assert!(told(&Message::default(), &names).is_err(), "no part");
+        let (n1, n2, _) = names;
+        assert!(told(&message, &(n1, n2, None)).is_err(), "no kind");
+    }
+
+    #[test]
+    fn every_transfer_has_a_name_of_its_own() {
+        use N2Sm::*;
+        let all = [
+            SetupRequest,
+            SetupResponse,
+            SetupUnsuccessful,
+            ReleaseCommand,
+            ReleaseResponse,
+            PathSwitchRequest,
+            PathSwitchSetupFailed,
+            HandoverRequired,
+            HandoverRequestAcknowledge,
+            HandoverCommand,
+            ModifyRequest,
+            ModifyResponse,
+            ModifyUnsuccessful,
+        ];
+        assert!(all.into_iter().all(|kind| n2_of(info_type(kind)) == Some(kind)));
+    }
+
+    #[test]
+    fn only_an_imsi_is_a_supi_here() {
+        assert_eq!(supi_of("imsi-999700000000001").map(supi_text), Ok("imsi-999700000000001".into()));
+        for wrong in ["999700000000001", "nai-a@b", "imsi-", "imsi-99970000000000x"] {
+            assert!(supi_of(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The client's side: what this function asks others. One connection to each; requests about the same thing go one after the
+//! other, others beside each other. What gets no answer is asked again under the same key, so that it is not done twice.
+
+use crate::message::{BODY_OCTETS, Message};
+use crate::server::{REQUEST_INFO, Reply};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper::header::{CONTENT_TYPE, LOCATION, USER_AGENT};
+use hyper::{Method, Request, Uri};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::{Mutex as AsyncMutex, mpsc};
+
+/// Requests that may wait.
+pub(crate) const WAITING: usize = 65_536;
+/// Ended requests of which it is not known yet.
+const LANES: usize = 1024;
+/// Peers that connections are kept to.
+const PEERS: usize = 64;
+/// A connection that is silent for so long is asked for a sign of life.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// How long after a failed attempt the next one begins; doubled each time.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClientError {
+    /// The peer's address is none.
+    #[error("{0:?} is no address of the form http://HOST:PORT/PATH")]
+    Address(String),
+    /// The peer cannot be reached, or the connection broke; after all repetitions.
+    #[error("the peer does not answer: {0}")]
+    Silent(String),
+    /// The answer is none.
+    #[error("the peer's answer cannot be read: {0}")]
+    Unreadable(String),
+    /// Too many requests wait.
+    #[error("too many requests wait for their answers")]
+    Full,
+}
+
+/// What becomes of a request.
+pub type Done = Box<dyn FnOnce(Result<Reply, ClientError>) + Send>;
+
+/// A request (POST).
+pub struct Outgoing {
+    /// Where it goes: an absolute URI.
+    pub uri: String,
+    /// What it says.
+    pub message: Message,
+    /// What it is about: requests of one lane go one after the other.
+    pub lane: u64,
+    /// Called once, on the endpoint's thread: it must not block for long.
+    pub done: Done,
+}
+
+impl fmt::Debug for Outgoing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outgoing").field("uri", &self.uri).field("lane", &self.lane).finish_non_exhaustive()
+    }
+}
+
+/// The way to an endpoint that asks others.
+#[derive(Clone, Debug)]
+pub struct Client(pub(crate) mpsc::Sender<Outgoing>);
+
+impl Client {
+    /// Asks. If too much waits, the answer is that, at once.
+    pub fn ask(&self, request: Outgoing) {
+        if let Err(error) = self.0.try_send(request) {
+            let (mpsc::error::TrySendError::Full(request) | mpsc::error::TrySendError::Closed(request)) = error;
+            (request.done)(Err(ClientError::Full));
+        }
+    }
+}
+
+/// How it asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Manner {
+    /// What this function is (TS 29.500 5.2.2.2, User-Agent).
+    pub(crate) agent: String,
+    /// How long an answer is waited for.
+    pub(crate) timeout: Duration,
+    /// How often it asks in all.
+    pub(crate) attempts: u32,
+    /// What keys begin with: no other process's do.
+    pub(crate) nonce: u64,
+}
+
+type Connection = Arc<AsyncMutex<Option<SendRequest<Full<Bytes>>>>>;
+
+/// What asks, and its connections.
+struct Asker {
+    manner: Manner,
+    connections: Mutex<HashMap<String, Connection>>,
+}
+
+/// Takes requests until nobody has any more.
+pub(crate) async fn run(manner: Manner, mut requests: mpsc::Receiver<Outgoing>) {
+    let asker = Arc::new(Asker { manner, connections: Mutex::default() });
+    // Those under way, and what waits behind each.
+    let mut lanes: HashMap<u64, VecDeque<Outgoing>> = HashMap::new();
+    let (finished, mut free) = mpsc::channel(LANES);
+    let mut number = 0;
+    let mut waiting = 0;
+    loop {
+        let (lane, request) = tokio::select! {
+            request = requests.recv() => match request {
+                None => return,
+                Some(request) => match lanes.get_mut(&request.lane) {
+                    Some(_) if waiting >= WAITING => {
+                        (request.done)(Err(ClientError::Full));
+                        continue;
+                    }
+                    Some(behind) => {
+                        behind.push_back(request);
+                        waiting += 1;
+                        continue;
+                    }
+                    None => {
+                        lanes.insert(request.lane, VecDeque::new());
+                        (request.lane, request)
+                    }
+                },
+            },
+            Some(lane) = free.recv() => match lanes.get_mut(&lane).and_then(VecDeque::pop_front) {
+                Some(request) => {
+                    waiting -= 1;
+                    (lane, request)
+                }
+                None => {
+                    lanes.remove(&lane);
+                    continue;
+                }
+            },
+        };
+        number += 1;
+        let (asker, finished) = (Arc::clone(&asker), finished.clone());
+        tokio::spawn(async move {
+            let Outgoing { uri, message, done, .. } = request;
+            done(asker.ask(&uri, &message, number).await);
+            // Nobody is there any more when the endpoint ends.
+            let _ = finished.send(lane).await;
+        });
+    }
+}
+
+impl Asker {
+    /// Asks until there is an answer, or often enough.
+    async fn ask(&self, uri: &str, message: &Message, number: u64) -> Result<Reply, ClientError> {
+        let bad = || ClientError::Address(uri.to_owned());
+        let target: Uri = uri.parse().map_err(|_| bad())?;
+        let authority = target.authority().filter(|_| target.scheme_str() == Some("http")).ok_or_else(bad)?.to_string();
+        let key = format!("{:016x}-{number:x}", self.manner.nonce);
+        let mut wait = AGAIN_AFTER;
+        let mut attempt = 1;
+        loop {
+            let asked = self.once(&authority, &target, message, (&key, attempt > 1));
+            let result = match tokio::time::timeout(self.manner.timeout, asked).await {
+                Ok(result) => result,
+                Err(_) => Err(ClientError::Silent(format!("no answer within {:?}", self.manner.timeout))),
+            };
+            let again = match &result {
+                // Congestion (TS 29.500 6.4): it may have room later.
+                Ok(reply) => matches!(reply.status, 429 | 503),
+                Err(error) => matches!(error, ClientError::Silent(_)),
+            };
+            if !again || attempt >= self.manner.attempts {
+                return result;
+            }
+            tracing::debug!(uri, attempt, ?result, "a request is repeated");
+            tokio::time::sleep(wait).await;
+            (wait, attempt) = (wait * 2, attempt + 1);
+        }
+    }
+
+    async fn once(
+        &self,
+        authority: &str,
+        uri: &Uri,
+        message: &Message,
+        (key, repeated): (&str, bool),
+    ) -> Result<Reply, ClientError> {
+        let silent = |error: &dyn fmt::Display| ClientError::Silent(error.to_string());
+        let (media_type, body) = message.encode("application/json");
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri(uri.clone())
+            .header(USER_AGENT, &self.manner.agent)
+            .header(REQUEST_INFO, format!("retrans={repeated}; idempotency-key=\"{key}\""));
+        if let Some(media_type) = media_type {
+            request = request.header(CONTENT_TYPE, media_type);
+        }
+        let request = request.body(Full::new(Bytes::from(body)));
+        let request = request.map_err(|_| ClientError::Address(uri.to_string()))?;
+        let mut sender = self.connection(authority).await.map_err(|error| silent(&error))?;
+        sender.ready().await.map_err(|error| silent(&error))?;
+        let response = sender.send_request(request).await.map_err(|error| silent(&error))?;
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, BODY_OCTETS).collect().await.map_err(|error| silent(&error))?.to_bytes();
+        let text = |name| head.headers.get(name).and_then(|value| value.to_str().ok());
+        let message = Message::decode(text(CONTENT_TYPE), &body);
+        let message = message.map_err(|error| ClientError::Unreadable(error.to_string()))?;
+        Ok(Reply { status: head.status.as_u16(), location: text(LOCATION).map(str::to_owned), message })
+    }
+
+    /// The connection to a peer; made when there is none, by one at a time.
+    async fn connection(
+        &self,
+        authority: &str,
+    ) -> Result<SendRequest<Full<Bytes>>, Box<dyn std::error::Error + Send + Sync>> {
+        let connection = {
+            let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+            if connections.len() >= PEERS && !connections.contains_key(authority) {
+                // Those in use go on: who asks by them has them.
+                connections.clear();
+            }
+            Arc::clone(connections.entry(authority.to_owned()).or_default())
+        };
+        let mut connection = connection.lock().await;
+        if let Some(sender) = connection.as_ref().filter(|sender| !sender.is_closed()) {
+            return Ok(sender.clone());
+        }
+        let stream = TcpStream::connect(authority).await?;
+        stream.set_nodelay(true)?;
+        let (sender, driver) = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(self.manner.timeout)
+            .handshake(TokioIo::new(stream))
+            .await?;
+        let peer = authority.to_owned();
+        tokio::spawn(async move {
+            if let Err(error) = driver.await {
+                tracing::debug!(peer, %error, "a connection has ended");
+            }
+        });
+        *connection = Some(sender.clone());
+        Ok(sender)
+    }
+}

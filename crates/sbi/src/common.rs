@@ -1,0 +1,209 @@
+//! The types that services have in common (TS 29.571).
+
+use serde::{Deserialize, Serialize};
+use vireo_types::{Guami as CoreGuami, NrCgi, Plmn, Snssai as CoreSnssai, Tai as CoreTai};
+
+/// ProblemDetails (TS 29.571 5.2.4.1, RFC 9457).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProblemDetails {
+    /// HTTP status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// The application error, in 3GPP's word for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// For a person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+impl ProblemDetails {
+    /// A problem of this status and cause.
+    pub fn new(status: u16, cause: &str, detail: &str) -> Self {
+        let detail = (!detail.is_empty()).then(|| detail.to_owned());
+        ProblemDetails { status: Some(status), cause: Some(cause.to_owned()), detail }
+    }
+
+    /// The request cannot be read (TS 29.500 table 5.2.7.2-1).
+    pub fn unreadable(detail: &str) -> Self {
+        Self::new(400, "INVALID_MSG_FORMAT", detail)
+    }
+
+    /// An attribute is not what it may be (the same table).
+    pub fn incorrect(detail: &str) -> Self {
+        Self::new(400, "MANDATORY_IE_INCORRECT", detail)
+    }
+}
+
+/// RefToBinaryData (TS 29.571 5.2.4.9): the part of the message with that Content-ID.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RefToBinaryData {
+    /// Its Content-ID.
+    pub content_id: String,
+}
+
+/// PlmnId (TS 29.571 5.4.4.3); as PlmnIdNid it has no `nid` here: no stand-alone networks are served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlmnId {
+    /// Three digits.
+    pub mcc: String,
+    /// Two or three.
+    pub mnc: String,
+}
+
+impl From<Plmn> for PlmnId {
+    fn from(plmn: Plmn) -> Self {
+        PlmnId { mcc: plmn.mcc(), mnc: plmn.mnc() }
+    }
+}
+
+/// Snssai (TS 29.571 5.4.4.2).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snssai {
+    /// Slice/Service Type.
+    pub sst: u8,
+    /// Slice Differentiator: six hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sd: Option<String>,
+}
+
+impl From<CoreSnssai> for Snssai {
+    fn from(slice: CoreSnssai) -> Self {
+        Snssai { sst: slice.sst, sd: slice.sd.map(|sd| format!("{sd:06x}")) }
+    }
+}
+
+impl Snssai {
+    /// The slice; `None` if the differentiator is none.
+    pub fn slice(&self) -> Option<CoreSnssai> {
+        let Some(sd) = &self.sd else { return Some(CoreSnssai { sst: self.sst, sd: None }) };
+        let digits = sd.len() == 6 && sd.bytes().all(|b| b.is_ascii_hexdigit());
+        let sd = u32::from_str_radix(sd, 16).ok().filter(|_| digits)?;
+        Some(CoreSnssai { sst: self.sst, sd: Some(sd) })
+    }
+}
+
+/// Guami (TS 29.571 5.4.4.17).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Guami {
+    /// The network.
+    pub plmn_id: PlmnId,
+    /// AMF Region ID, Set ID and Pointer: six hexadecimal digits.
+    pub amf_id: String,
+}
+
+impl From<CoreGuami> for Guami {
+    fn from(guami: CoreGuami) -> Self {
+        let number =
+            u32::from(guami.region) << 16 | u32::from(guami.set & 0x3ff) << 6 | u32::from(guami.pointer & 0x3f);
+        Guami { plmn_id: guami.plmn.into(), amf_id: format!("{number:06x}") }
+    }
+}
+
+/// UserLocation (TS 29.571 5.4.4.7), of NR.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UserLocation {
+    /// In NR.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nr_location: Option<NrLocation>,
+}
+
+/// NrLocation (TS 29.571 5.4.4.9).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NrLocation {
+    /// The tracking area.
+    pub tai: Tai,
+    /// The cell.
+    pub ncgi: Ncgi,
+}
+
+/// Tai (TS 29.571 5.4.4.4).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Tai {
+    /// The network.
+    pub plmn_id: PlmnId,
+    /// Six hexadecimal digits.
+    pub tac: String,
+}
+
+/// Ncgi (TS 29.571 5.4.4.6).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ncgi {
+    /// The network.
+    pub plmn_id: PlmnId,
+    /// Nine hexadecimal digits.
+    pub nr_cell_id: String,
+}
+
+impl UserLocation {
+    /// That of a cell.
+    pub fn of(tai: CoreTai, cell: NrCgi) -> Self {
+        let tai = Tai { plmn_id: tai.plmn.into(), tac: format!("{:06x}", tai.tac.0) };
+        let ncgi = Ncgi { plmn_id: cell.plmn.into(), nr_cell_id: format!("{:09x}", cell.cell) };
+        UserLocation { nr_location: Some(NrLocation { tai, ncgi }) }
+    }
+}
+
+/// Which NGAP transfer IE an N2 part is: N2SmInfoType (TS 29.502 6.1.6.3.6), and NgapIeType (TS 29.518 6.1.6.3.5), which has
+/// the same words for those towards the RAN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[allow(missing_docs, reason = "the names are those of TS 38.413's IEs")]
+pub enum N2SmInfoType {
+    PduResSetupReq,
+    PduResSetupRsp,
+    PduResSetupFail,
+    PduResRelCmd,
+    PduResRelRsp,
+    PduResModReq,
+    PduResModRsp,
+    PduResModFail,
+    PathSwitchReq,
+    PathSwitchSetupFail,
+    PathSwitchReqAck,
+    PathSwitchReqFail,
+    HandoverRequired,
+    HandoverCmd,
+    HandoverPrepFail,
+    HandoverReqAck,
+    HandoverResAllocFail,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_are_in_the_digits_of_ts_29_571() {
+        let plmn: Plmn = "99970".parse().unwrap();
+        let guami = CoreGuami { plmn, region: 2, set: 1, pointer: 0 };
+        assert_eq!(Guami::from(guami).amf_id, "020040");
+        let slice = CoreSnssai { sst: 1, sd: Some(0x0a_0b0c) };
+        let wire = Snssai::from(slice);
+        assert_eq!((wire.sd.as_deref(), wire.slice()), (Some("0a0b0c"), Some(slice)));
+        for sd in ["", "0a0b0", "0a0b0c0", "+a0b0c", "0a0b0g"] {
+            assert_eq!(Snssai { sst: 1, sd: Some(sd.into()) }.slice(), None, "{sd}");
+        }
+        let location = UserLocation::of(CoreTai { plmn, tac: vireo_types::Tac(1) }, NrCgi { plmn, cell: 0x10 });
+        let text = serde_json::to_string(&location).unwrap();
+        let plmn = r#"{"mcc":"999","mnc":"70"}"#;
+        let expected = format!(
+            r#"{{"nrLocation":{{"tai":{{"plmnId":{plmn},"tac":"000001"}},"ncgi":{{"plmnId":{plmn},"nrCellId":"000000010"}}}}}}"#
+        );
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn types_of_n2_parts_have_the_words_of_ts_29_502() {
+        let word = |kind| serde_json::to_string(&kind).unwrap();
+        assert_eq!(word(N2SmInfoType::PduResSetupReq), r#""PDU_RES_SETUP_REQ""#);
+        assert_eq!(word(N2SmInfoType::PduResRelCmd), r#""PDU_RES_REL_CMD""#);
+        assert_eq!(word(N2SmInfoType::PduResSetupFail), r#""PDU_RES_SETUP_FAIL""#);
+        assert_eq!(word(N2SmInfoType::HandoverReqAck), r#""HANDOVER_REQ_ACK""#);
+    }
+}

@@ -1,0 +1,139 @@
+//! A function's end of the interface: a server and a client on a thread of their own.
+
+use crate::client::{self, Client, Manner};
+use crate::server::{Call, Server};
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+/// Connections of peers at a time.
+const CONNECTIONS: usize = 256;
+/// Requests of a connection at a time.
+const STREAMS: u32 = 1024;
+
+/// How an endpoint behaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// What this function is: `AMF`, `SMF`.
+    pub agent: String,
+    /// How long an answer is waited for, each time.
+    pub timeout: Duration,
+    /// How often it asks in all.
+    pub attempts: u32,
+    /// A random number, by which requests of this process are told from those of all others.
+    pub nonce: u64,
+}
+
+/// Why an endpoint does not start.
+#[derive(Debug, thiserror::Error)]
+#[error("the service-based interface does not start on {address}: {error}; check sbi.amf and sbi.smf")]
+pub struct EndpointError {
+    address: SocketAddr,
+    error: io::Error,
+}
+
+/// An endpoint that runs. Dropping it ends it.
+#[derive(Debug)]
+pub struct Endpoint {
+    address: SocketAddr,
+    client: Client,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Endpoint {
+    /// Listens, and hands what is asked to `handler`, which must not block for long.
+    ///
+    /// # Errors
+    ///
+    /// When the address cannot be had, or the system gives no thread.
+    pub fn start(settings: Settings, handler: impl Fn(Call) + Send + Sync + 'static) -> Result<Self, EndpointError> {
+        let fail = |error| EndpointError { address: settings.listen, error };
+        let listener = TcpListener::bind(settings.listen).map_err(fail)?;
+        listener.set_nonblocking(true).map_err(fail)?;
+        let address = listener.local_addr().map_err(fail)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fail)?;
+        let (requests, waiting) = mpsc::channel(client::WAITING);
+        let (stop, stopped) = oneshot::channel();
+        let Settings { agent, timeout, attempts, nonce, .. } = settings.clone();
+        let manner = Manner { agent, timeout, attempts, nonce };
+        let server = Arc::new(Server::new(Arc::new(handler), timeout * attempts));
+        let run = async move {
+            tokio::select! {
+                () = client::run(manner, waiting) => {}
+                () = accept(listener, server) => {}
+                _ = stopped => {}
+            }
+        };
+        let thread =
+            std::thread::Builder::new().name("sbi".into()).spawn(move || runtime.block_on(run)).map_err(fail)?;
+        Ok(Endpoint { address, client: Client(requests), stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What asks others.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_failed(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic there was already reported by the panic hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, server: Arc<Server>) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!(%error, "the service-based interface ends"),
+    };
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Such as too many open files: it may be better in a moment.
+                tracing::warn!(%error, "a connection was not accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let _ = stream.set_nodelay(true);
+        let server = Arc::clone(&server);
+        tokio::spawn(async move {
+            let service = service_fn(move |request| Arc::clone(&server).serve(request));
+            let served = http2::Builder::new(TokioExecutor::new())
+                .timer(TokioTimer::new())
+                .max_concurrent_streams(STREAMS)
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+            if let Err(error) = served {
+                tracing::debug!(%error, "a connection of a peer has ended");
+            }
+            drop(place);
+        });
+    }
+}

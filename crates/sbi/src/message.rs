@@ -1,0 +1,204 @@
+//! The body of a request or an answer: JSON alone, or JSON and binary parts that it refers to (TS 29.502 6.1.2.4).
+
+use crate::common::RefToBinaryData;
+use crate::multipart;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Octets of a body at the most: an N1 and an N2 message of the largest size, and what is said of them.
+pub const BODY_OCTETS: usize = 192 * 1024;
+/// Binary parts of a message at the most.
+pub const PARTS: usize = 8;
+
+/// What a binary part is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// A NAS message (`application/vnd.3gpp.5gnas`).
+    Nas,
+    /// An IE of NGAP (`application/vnd.3gpp.ngap`).
+    Ngap,
+}
+
+impl Content {
+    /// Its media type.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Content::Nas => "application/vnd.3gpp.5gnas",
+            Content::Ngap => "application/vnd.3gpp.ngap",
+        }
+    }
+
+    fn of(media_type: &str) -> Option<Self> {
+        [Content::Nas, Content::Ngap].into_iter().find(|content| media_type.eq_ignore_ascii_case(content.media_type()))
+    }
+}
+
+/// A binary part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its Content-ID.
+    pub id: String,
+    /// What it is.
+    pub content: Content,
+    /// Its octets.
+    pub octets: Vec<u8>,
+}
+
+/// A body.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Message {
+    /// The JSON; empty if there is no body at all.
+    pub json: Vec<u8>,
+    /// What it refers to.
+    pub parts: Vec<Part>,
+}
+
+/// Why octets are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MessageError {
+    /// Of a media type that is not served.
+    #[error("the body is neither JSON nor multipart/related")]
+    MediaType,
+    /// No boundary, or not divided by it.
+    #[error("the multipart body is not divided by its boundary")]
+    Boundary,
+    /// More parts than are taken.
+    #[error("the body has more than {PARTS} binary parts")]
+    TooMany,
+    /// The first part is no JSON, or another one is of a type that is not known.
+    #[error("a part of the body is of a media type that is not known")]
+    PartType,
+    /// A binary part that nothing can refer to.
+    #[error("a binary part of the body has no Content-ID")]
+    NoId,
+}
+
+impl Message {
+    /// A message that says this.
+    pub fn of(value: &impl Serialize) -> Self {
+        // The models have no map with keys that are no strings, which alone could fail.
+        Message { json: serde_json::to_vec(value).unwrap_or_default(), parts: Vec::new() }
+    }
+
+    /// Adds a part, for which the reference is to be in the JSON.
+    pub fn with(mut self, id: &str, content: Content, octets: Vec<u8>) -> Self {
+        self.parts.push(Part { id: id.to_owned(), content, octets });
+        self
+    }
+
+    /// What it says.
+    ///
+    /// # Errors
+    ///
+    /// In the words of the JSON reader, for a problem's detail.
+    pub fn value<T: DeserializeOwned>(&self) -> Result<T, String> {
+        serde_json::from_slice(&self.json).map_err(|error| error.to_string())
+    }
+
+    /// The part that is referred to, if it is there and what it should be.
+    pub fn part(&self, reference: &RefToBinaryData, content: Content) -> Option<&[u8]> {
+        let part = self.parts.iter().find(|part| part.id == reference.content_id && part.content == content)?;
+        Some(&part.octets)
+    }
+
+    /// The body and its media type; nothing if there is no body.
+    pub fn encode(&self, json_type: &'static str) -> (Option<String>, Vec<u8>) {
+        if self.parts.is_empty() {
+            return ((!self.json.is_empty()).then(|| json_type.to_owned()), self.json.clone());
+        }
+        let (boundary, body) = multipart::write(&self.json, json_type, &self.parts);
+        (Some(format!("multipart/related; boundary={boundary}; type=\"{json_type}\"")), body)
+    }
+
+    /// Reads a body.
+    ///
+    /// # Errors
+    ///
+    /// [`MessageError`].
+    pub fn decode(media_type: Option<&str>, body: &[u8]) -> Result<Self, MessageError> {
+        let Some(media_type) = media_type else {
+            return if body.is_empty() { Ok(Message::default()) } else { Err(MessageError::MediaType) };
+        };
+        let (essence, parameters) = media_type.split_once(';').unwrap_or((media_type, ""));
+        let essence = essence.trim();
+        if is_json(essence) {
+            return Ok(Message { json: body.to_vec(), parts: Vec::new() });
+        }
+        if !essence.eq_ignore_ascii_case("multipart/related") {
+            return Err(MessageError::MediaType);
+        }
+        let boundary = multipart::boundary(parameters).ok_or(MessageError::Boundary)?;
+        let mut sections = multipart::read(boundary, body).ok_or(MessageError::Boundary)?.into_iter();
+        let root = sections.next().ok_or(MessageError::Boundary)?;
+        if !root.media_type.is_some_and(is_json) {
+            return Err(MessageError::PartType);
+        }
+        let mut message = Message { json: root.octets.to_vec(), parts: Vec::new() };
+        for section in sections {
+            if message.parts.len() == PARTS {
+                return Err(MessageError::TooMany);
+            }
+            let content = section.media_type.and_then(Content::of).ok_or(MessageError::PartType)?;
+            let id = section.id.ok_or(MessageError::NoId)?.to_owned();
+            message.parts.push(Part { id, content, octets: section.octets.to_vec() });
+        }
+        Ok(message)
+    }
+}
+
+fn is_json(essence: &str) -> bool {
+    let known = ["application/json", "application/problem+json"];
+    known.iter().any(|known| essence.eq_ignore_ascii_case(known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JSON: &str = "application/json";
+
+    fn message() -> Message {
+        Message { json: br#"{"n1SmMsg":{"contentId":"n1"}}"#.to_vec(), parts: Vec::new() }
+            .with("n1", Content::Nas, vec![0x2e, 1, 1, 0xc1, 0xff, 0xff])
+            .with("n2", Content::Ngap, b"\r\n--vireo-0\r\n--".to_vec())
+    }
+
+    #[test]
+    fn a_message_comes_back_whatever_its_parts_hold() {
+        for message in [message(), Message { parts: Vec::new(), ..message() }, Message::default()] {
+            let (media_type, body) = message.encode(JSON);
+            assert_eq!(Message::decode(media_type.as_deref(), &body), Ok(message));
+        }
+        let id = RefToBinaryData { content_id: "n1".into() };
+        assert_eq!(message().part(&id, Content::Nas).map(<[u8]>::len), Some(6));
+        assert_eq!(message().part(&id, Content::Ngap), None, "it is no NGAP");
+    }
+
+    #[test]
+    fn a_message_of_another_implementation_is_read() {
+        let body = "preamble\r\n--=-_\r\ncontent-type: application/json\r\n\r\n{}\r\n--=-_ \t\r\nContent-Id: <x@y>\r\n\
+                    Content-Type: application/vnd.3gpp.ngap; x=1\r\n\r\n\0\r\n\r\n--=-_--\r\nepilogue";
+        let media_type = "Multipart/Related;boundary=\"=-_\" ; type=application/json";
+        let read = Message::decode(Some(media_type), body.as_bytes()).unwrap();
+        assert_eq!((read.json.as_slice(), read.parts.len()), (&b"{}"[..], 1));
+        assert_eq!((read.parts[0].id.as_str(), read.parts[0].octets.as_slice()), ("x@y", &b"\0\r\n"[..]));
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        let decode = |media_type: &str, body: &str| Message::decode(Some(media_type), body.as_bytes());
+        assert_eq!(decode("text/plain", "{}"), Err(MessageError::MediaType));
+        assert_eq!(Message::decode(None, b"{}"), Err(MessageError::MediaType));
+        assert_eq!(decode("multipart/related", ""), Err(MessageError::Boundary));
+        assert_eq!(decode("multipart/related; boundary=b", "--b\r\n\r\n{}"), Err(MessageError::Boundary), "no end");
+        let of = |part: &str| {
+            format!("--b\r\nContent-Type: application/json\r\n\r\n{{}}\r\n--b\r\n{part}\r\n\r\nx\r\n--b--")
+        };
+        let refused = |part: &str| decode("multipart/related; boundary=b", &of(part));
+        assert_eq!(refused("Content-Id: a\r\nContent-Type: image/png"), Err(MessageError::PartType));
+        assert_eq!(refused("Content-Type: application/vnd.3gpp.5gnas"), Err(MessageError::NoId));
+        let many = "Content-Id: a\r\nContent-Type: application/vnd.3gpp.5gnas\r\n\r\nx\r\n--b\r\n".repeat(PARTS);
+        let many = format!("{many}Content-Id: a\r\nContent-Type: application/vnd.3gpp.5gnas");
+        assert_eq!(refused(&many), Err(MessageError::TooMany));
+    }
+}

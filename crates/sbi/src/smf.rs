@@ -1,0 +1,234 @@
+//! Nsmf_PDUSession (TS 29.502): the operations between AMF and SMF on SM contexts.
+
+use super::common::{Guami, N2SmInfoType, PlmnId, ProblemDetails, RefToBinaryData, Snssai, UserLocation};
+use serde::{Deserialize, Serialize};
+
+/// Where SM contexts are (TS 29.502 6.1.3.2).
+pub const SM_CONTEXTS: &str = "/nsmf-pdusession/v1/sm-contexts";
+
+/// What is asked of one SM context (6.1.3.3.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Update SM Context.
+    Modify,
+    /// Release SM Context.
+    Release,
+}
+
+impl Operation {
+    fn word(self) -> &'static str {
+        match self {
+            Operation::Modify => "modify",
+            Operation::Release => "release",
+        }
+    }
+
+    /// The path below an SM context's own.
+    pub fn of(self, reference: &str) -> String {
+        format!("{reference}/{}", self.word())
+    }
+}
+
+/// What a path of this service names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource<'a> {
+    /// All SM contexts: one is to be created.
+    All,
+    /// This one.
+    One(&'a str, Operation),
+}
+
+/// Reads a path; `None` if it is none of this service.
+pub fn resource(path: &str) -> Option<Resource<'_>> {
+    let rest = path.strip_prefix(SM_CONTEXTS)?;
+    if rest.is_empty() {
+        return Some(Resource::All);
+    }
+    let (reference, word) = rest.strip_prefix('/')?.split_once('/')?;
+    let operation = [Operation::Modify, Operation::Release].into_iter().find(|operation| operation.word() == word)?;
+    (!reference.is_empty()).then_some(Resource::One(reference, operation))
+}
+
+/// SmContextCreateData (6.1.6.2.2), as far as it is used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SmContextCreateData {
+    /// `imsi-` and digits.
+    pub supi: String,
+    /// `imeisv-` and digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pei: Option<String>,
+    /// PDU session identity.
+    pub pdu_session_id: u8,
+    /// The data network.
+    pub dnn: String,
+    /// The slice.
+    pub s_nssai: Snssai,
+    /// The AMF's instance.
+    pub serving_nf_id: String,
+    /// The AMF.
+    pub guami: Guami,
+    /// Its network.
+    pub serving_network: PlmnId,
+    /// INITIAL_REQUEST.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_type: Option<String>,
+    /// The UE's 5GSM message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n1_sm_msg: Option<RefToBinaryData>,
+    /// 3GPP_ACCESS.
+    pub an_type: String,
+    /// NR.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rat_type: Option<String>,
+    /// Where the UE is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ue_location: Option<UserLocation>,
+    /// Where the AMF hears of the SM context's end.
+    pub sm_context_status_uri: String,
+}
+
+/// SmContextCreatedData (6.1.6.2.3).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SmContextCreatedData {
+    /// PDU session identity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pdu_session_id: Option<u8>,
+    /// The slice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub s_nssai: Option<Snssai>,
+}
+
+/// SmContextCreateError, SmContextUpdateError (6.1.6.2.24, 6.1.6.2.25): what is wrong, with what UE and RAN are to be told.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SmContextError {
+    /// What is wrong.
+    pub error: ProblemDetails,
+    /// For the UE.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n1_sm_msg: Option<RefToBinaryData>,
+    /// For the RAN.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n2_sm_info: Option<RefToBinaryData>,
+    /// What that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n2_sm_info_type: Option<N2SmInfoType>,
+}
+
+/// UpCnxState (6.1.6.3.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum UpCnxState {
+    /// The user plane is there.
+    Activated,
+    /// It is not.
+    Deactivated,
+    /// It is being set up.
+    Activating,
+    /// The UE is in an area where only emergencies and the like have one.
+    Suspended,
+}
+
+/// SmContextUpdateData (6.1.6.2.4), as far as it is used.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SmContextUpdateData {
+    /// The user plane is to be set up or let go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up_cnx_state: Option<UpCnxState>,
+    /// The UE's 5GSM message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n1_sm_msg: Option<RefToBinaryData>,
+    /// The RAN's transfer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n2_sm_info: Option<RefToBinaryData>,
+    /// What that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n2_sm_info_type: Option<N2SmInfoType>,
+}
+
+/// SmContextUpdatedData (6.1.6.2.5), as far as it is used.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SmContextUpdatedData {
+    /// How the user plane is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up_cnx_state: Option<UpCnxState>,
+    /// For the UE.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n1_sm_msg: Option<RefToBinaryData>,
+    /// For the RAN.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n2_sm_info: Option<RefToBinaryData>,
+    /// What that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n2_sm_info_type: Option<N2SmInfoType>,
+}
+
+/// SmContextReleaseData (6.1.6.2.6), as far as it is used.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SmContextReleaseData {
+    /// Why (Cause, 6.1.6.3.8).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+}
+
+/// SmContextStatusNotification (6.1.6.2.8).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SmContextStatusNotification {
+    /// What there is to tell.
+    pub status_info: StatusInfo,
+}
+
+/// StatusInfo (6.1.6.2.9).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StatusInfo {
+    /// RELEASED, or another word.
+    pub resource_status: String,
+}
+
+/// The SM context is not there any more (ResourceStatus, 6.1.6.3.5).
+pub const RELEASED: &str = "RELEASED";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_name_what_they_are_about() {
+        assert_eq!(resource("/nsmf-pdusession/v1/sm-contexts"), Some(Resource::All));
+        assert_eq!(resource("/nsmf-pdusession/v1/sm-contexts/a1/modify"), Some(Resource::One("a1", Operation::Modify)));
+        assert_eq!(
+            resource("/nsmf-pdusession/v1/sm-contexts/a1/release"),
+            Some(Resource::One("a1", Operation::Release))
+        );
+        for wrong in ["", "/", "/a1", "/a1/", "//modify", "/a1/retrieve", "x", "/a1/b/modify"] {
+            let path = format!("{SM_CONTEXTS}{wrong}");
+            assert!(wrong.is_empty() || resource(&path).is_none(), "{path}");
+        }
+    }
+
+    #[test]
+    fn members_have_the_names_of_ts_29_502() {
+        let part = |id: &str| Some(RefToBinaryData { content_id: id.into() });
+        let update = SmContextUpdateData {
+            up_cnx_state: Some(UpCnxState::Activating),
+            n1_sm_msg: part("n1"),
+            n2_sm_info: part("n2"),
+            n2_sm_info_type: Some(N2SmInfoType::PduResSetupRsp),
+        };
+        let text = r#"{"upCnxState":"ACTIVATING","n1SmMsg":{"contentId":"n1"},"n2SmInfo":{"contentId":"n2"},"n2SmInfoType":"PDU_RES_SETUP_RSP"}"#;
+        assert_eq!(serde_json::to_string(&update).unwrap(), text);
+        assert_eq!(serde_json::from_str::<SmContextUpdateData>(text).unwrap(), update);
+        // What another release or vendor adds is passed over.
+        assert!(serde_json::from_str::<SmContextUpdatedData>(r#"{"cause":"X","hoState":"NONE"}"#).is_ok());
+        let notification: SmContextStatusNotification =
+            serde_json::from_str(r#"{"statusInfo":{"resourceStatus":"RELEASED","cause":"REL_DUE_TO_HO"}}"#).unwrap();
+        assert_eq!(notification.status_info.resource_status, RELEASED);
+    }
+}

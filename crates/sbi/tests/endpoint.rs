@@ -1,0 +1,122 @@
+//! Two endpoints and what can go wrong between them.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use vireo_sbi::common::ProblemDetails;
+use vireo_sbi::{Call, Client, ClientError, Content, Endpoint, Message, Outgoing, Reply, Settings};
+
+const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+fn settings() -> Settings {
+    let timeout = Duration::from_millis(400);
+    Settings { listen: LOCAL, agent: "AMF".into(), timeout, attempts: 3, nonce: 7 }
+}
+
+fn ask(client: &Client, uri: String, message: Message, lane: u64) -> Receiver<Result<Reply, ClientError>> {
+    let (sender, receiver) = sync_channel(1);
+    client.ask(Outgoing { uri, message, lane, done: Box::new(move |result| drop(sender.send(result))) });
+    receiver
+}
+
+fn soon<T>(receiver: &Receiver<T>) -> T {
+    receiver.recv_timeout(Duration::from_secs(5)).expect("an answer")
+}
+
+fn json() -> Message {
+    Message { json: b"{}".to_vec(), parts: Vec::new() }
+}
+
+#[test]
+fn a_request_with_parts_is_answered_with_parts_and_a_location() {
+    let server = Endpoint::start(settings(), |call: Call| {
+        let reply = Reply { status: 201, location: Some(call.path), message: call.message };
+        call.reply.send(reply);
+    });
+    let server = server.unwrap();
+    let client = Endpoint::start(settings(), |_| {}).unwrap().client();
+    // The endpoint that the client is of has ended: it asks nobody any more.
+    assert_eq!(soon(&ask(&client, "http://x/".into(), json(), 1)), Err(ClientError::Full));
+
+    let endpoint = Endpoint::start(settings(), |_| {}).unwrap();
+    let message = json().with("n1", Content::Nas, vec![0x2e, 0, 1]).with("n2", Content::Ngap, vec![0; 60_000]);
+    let uri = format!("http://{}/a/b", server.address());
+    let reply = soon(&ask(&endpoint.client(), uri, message.clone(), 1)).unwrap();
+    assert_eq!(reply, Reply { status: 201, location: Some("/a/b".into()), message });
+    let bad = soon(&ask(&endpoint.client(), "ftp://x/".into(), json(), 1));
+    assert_eq!(bad, Err(ClientError::Address("ftp://x/".into())));
+}
+
+#[test]
+fn what_gets_no_answer_is_asked_again_and_done_once() {
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&calls);
+    let server = Endpoint::start(Settings { timeout: Duration::from_secs(5), ..settings() }, move |call: Call| {
+        kept.lock().unwrap().push(call);
+    });
+    let server = server.unwrap();
+    let client = Endpoint::start(settings(), |_| {}).unwrap();
+    let answer = ask(&client.client(), format!("http://{}/x", server.address()), json(), 1);
+    // Longer than the client's patience: it has asked again by now.
+    std::thread::sleep(Duration::from_millis(600));
+    let mut calls = std::mem::take(&mut *calls.lock().unwrap());
+    assert_eq!(calls.len(), 1, "the repeat is known by its key");
+    calls.pop().unwrap().reply.send(Reply::done());
+    assert_eq!(soon(&answer), Ok(Reply::done()));
+}
+
+#[test]
+fn requests_of_one_lane_go_one_after_the_other_and_others_beside_them() {
+    let (seen, calls) = sync_channel(8);
+    let server = Endpoint::start(settings(), move |call| drop(seen.send(call))).unwrap();
+    let client = Endpoint::start(settings(), |_| {}).unwrap();
+    let uri = |path: &str| format!("http://{}/{path}", server.address());
+    let answers = [("1", 1), ("2", 1), ("3", 2)].map(|(path, lane)| ask(&client.client(), uri(path), json(), lane));
+    let mut first = [soon(&calls), soon(&calls)];
+    first.sort_by_key(|call| call.path.clone());
+    assert_eq!(first.each_ref().map(|call| call.path.as_str()), ["/1", "/3"]);
+    assert!(calls.recv_timeout(Duration::from_millis(50)).is_err(), "the second waits for the first");
+    first.into_iter().for_each(|call| call.reply.send(Reply::done()));
+    let second = soon(&calls);
+    assert_eq!(second.path, "/2");
+    second.reply.send(Reply::problem(&ProblemDetails::new(404, "CONTEXT_NOT_FOUND", "")));
+    let [one, two, three] = answers.each_ref().map(soon);
+    assert_eq!((one, three), (Ok(Reply::done()), Ok(Reply::done())));
+    let problem: ProblemDetails = two.unwrap().message.value().unwrap();
+    assert_eq!(problem.cause.as_deref(), Some("CONTEXT_NOT_FOUND"));
+}
+
+#[test]
+fn a_peer_that_comes_late_is_reached_and_one_that_is_not_there_is_told() {
+    let client = Endpoint::start(settings(), |_| {}).unwrap();
+    let address = TcpListener::bind(LOCAL).unwrap().local_addr().unwrap();
+    let silent = ask(&client.client(), format!("http://{address}/x"), json(), 1);
+    assert!(matches!(soon(&silent), Err(ClientError::Silent(_))));
+    let late = ask(&client.client(), format!("http://{address}/x"), json(), 1);
+    std::thread::sleep(Duration::from_millis(30));
+    let settings = Settings { listen: address, ..settings() };
+    let server = Endpoint::start(settings.clone(), |call| call.reply.send(Reply::done())).unwrap();
+    assert_eq!(soon(&late), Ok(Reply::done()));
+    // It ends and comes again: the connection is made anew.
+    drop(server);
+    let _server = Endpoint::start(settings, |call| call.reply.send(Reply::done())).unwrap();
+    assert_eq!(soon(&ask(&client.client(), format!("http://{address}/x"), json(), 1)), Ok(Reply::done()));
+}
+
+#[test]
+fn a_call_that_nobody_answers_ends_in_time_and_octets_that_are_no_http_harm_nobody() {
+    use std::io::Write;
+    let server = Endpoint::start(settings(), |call: Call| match call.path.as_str() {
+        "/drop" => drop(call),
+        _ => call.reply.send(Reply::done()),
+    });
+    let server = server.unwrap();
+    let mut stranger = TcpStream::connect(server.address()).unwrap();
+    stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let client = Endpoint::start(settings(), |_| {}).unwrap();
+    let of = |path: &str| format!("http://{}/{path}", server.address());
+    let dropped = soon(&ask(&client.client(), of("drop"), json(), 1)).unwrap();
+    assert_eq!(dropped.status, 504);
+    assert_eq!(soon(&ask(&client.client(), of("x"), json(), 1)), Ok(Reply::done()));
+}

@@ -1,0 +1,68 @@
+//! `vireo amf` and `vireo smf`: the functions of a service-based chain, each until a signal ends it; `vireo upf` is the third.
+//! They read the same file as `vireo run`, of which `[sbi]` says where they are.
+
+use crate::cli::Failure;
+use crate::config::Config;
+use crate::logging;
+use crate::run::{Prepared, Signals, prepare};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use vireo_node::control::Control;
+use vireo_node::metrics::Metrics;
+use vireo_node::sbi::smf::{Smf, SmfConfig};
+use vireo_subscribers::Store;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The configuration; vireo.toml in the working directory if it is there, else the defaults
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// Runs the AMF.
+pub(crate) fn amf(args: &Args) -> Result<(), Failure> {
+    let mut config = Config::load(args.config.as_deref())?;
+    if config.cluster.replication.is_on() {
+        return Err(Failure(
+            "replication.mode: an AMF of a service-based chain keeps no copies: remove the key".into(),
+        ));
+    }
+    logging::start(&config.log);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut signals = runtime.block_on(async { Signals::new() })?;
+    // UPFs are the SMF's: this end of N4 has nobody to talk to.
+    config.core.smf_elsewhere = true;
+    config.core.upfs.clear();
+    config.upf = None;
+    config.n4.listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let sbi = config.sbi.clone();
+    let Prepared { mut control, store, metrics, .. } = prepare(config)?;
+    control.sbi = Some(sbi.clone());
+    let control = Control::start(control, store, metrics)?;
+    tracing::info!(sctp = control.driver(), api = ?control.api(), sbi = %sbi.amf, smf = %sbi.smf, "the AMF is up");
+    let failed = runtime.block_on(signals.unless("the AMF stops", || control.has_failed()));
+    let stopped = control.stop();
+    stopped.map_err(|e| Failure(format!("the N2 endpoint has failed: {e}; see the log")))?;
+    if failed { Err(Failure("a part of the AMF has ended by itself; see the log".into())) } else { Ok(()) }
+}
+
+/// Runs the SMF.
+pub(crate) fn smf(args: &Args) -> Result<(), Failure> {
+    let config = Config::load(args.config.as_deref())?;
+    logging::start(&config.log);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut signals = runtime.block_on(async { Signals::new() })?;
+    if config.core.upfs.is_empty() {
+        return Err(Failure(
+            "there is no UPF: `vireo smf` needs upf.enabled to be true, or an [[external-upf]]".into(),
+        ));
+    }
+    let store = Store::open(&config.subscribers.database)?;
+    let settings = SmfConfig { core: config.core, n4: config.n4, sbi: config.sbi, api: config.api };
+    let smf = Smf::start(settings, store, Arc::new(Metrics::new()))?;
+    tracing::info!(sbi = %smf.address(), api = ?smf.api(), "the SMF is up");
+    let failed = runtime.block_on(signals.unless("the SMF stops", || smf.has_failed()));
+    smf.stop().map_err(|e| Failure(format!("the N4 endpoint has failed: {e}; see the log")))?;
+    if failed { Err(Failure("a part of the SMF has ended by itself; see the log".into())) } else { Ok(()) }
+}

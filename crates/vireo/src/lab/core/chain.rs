@@ -1,0 +1,87 @@
+//! The core as a service-based chain: AMF, SMF and UPF, each a process of its own in the core's namespace.
+
+use super::{CONFIG, Core, CoreOptions, LAST_WORDS};
+use crate::cli::Failure;
+use crate::lab::Lab;
+use crate::lab::process::{self, Process};
+use crate::status;
+use std::fs::File;
+use vireo_node::api::Status;
+
+/// A function besides the AMF, which is the core's own process.
+#[derive(Debug)]
+pub(super) struct Function {
+    role: &'static str,
+    process: Process,
+    api: &'static str,
+}
+
+/// SMF and UPF; the UPF first, so that the SMF finds it.
+const ROLES: [(&str, &str); 2] = [("upf", "127.0.0.1:9092"), ("smf", "127.0.0.1:9091")];
+
+impl Function {
+    /// Starts those besides the AMF.
+    pub(super) fn start_all(lab: &Lab, options: &CoreOptions, log: &File) -> Result<Vec<Self>, Failure> {
+        let start = |(role, api): (&'static str, &'static str)| {
+            let mut command = Process::this_program();
+            command.args([role, "--config", CONFIG]).env("VIREO_API__LISTEN", api);
+            let output = log.try_clone()?;
+            let start = || Process::start(role, &lab.core, &mut command, Some(output));
+            Ok(Function { role, process: process::on_processors(&options.processors, start)??, api })
+        };
+        ROLES.into_iter().map(start).collect()
+    }
+
+    /// What it says of itself.
+    fn status(&self) -> Result<Status, Failure> {
+        Ok(serde_json::from_str(&status::fetch(&format!("http://{}", self.api), "/status?limit=0")?)?)
+    }
+
+    /// Fails if it has ended.
+    pub(super) fn check(&mut self) -> Result<(), Failure> {
+        match self.process.ended()? {
+            None => Ok(()),
+            Some(status) => Err(self.failure(&format!("ended early ({status})"))),
+        }
+    }
+
+    fn failure(&self, what: &str) -> Failure {
+        Failure(format!("the {} {what}; its last words:\n{}", self.role, self.process.last_words(LAST_WORDS)))
+    }
+
+    /// Ends it in good order.
+    pub(super) fn stop(mut self) -> Result<(), Failure> {
+        let status = self.process.terminate()?;
+        if status.success() { Ok(()) } else { Err(self.failure(&format!("did not end in good order ({status})"))) }
+    }
+}
+
+impl Core {
+    /// Whether all functions of a chain answer, and the SMF has its UPF.
+    pub(super) fn is_chain_ready(&self) -> bool {
+        self.functions
+            .iter()
+            .all(|function| function.status().is_ok_and(|status| status.upfs.iter().all(|upf| upf.associated)))
+    }
+
+    /// What the user plane of a chain says of itself.
+    pub(super) fn user_plane_of_chain(&self) -> Option<Result<Status, Failure>> {
+        self.functions.iter().find(|function| function.role == "upf").map(Function::status)
+    }
+
+    /// Sessions that the SMF of a chain has.
+    pub(crate) fn sessions_at_smf(&self) -> Result<usize, Failure> {
+        let smf = self.functions.iter().find(|function| function.role == "smf");
+        let smf = smf.ok_or_else(|| Failure("the core is one process: it has no SMF of its own".into()))?;
+        Ok(smf.status()?.counts.sessions)
+    }
+
+    /// CPU time of its functions besides the AMF.
+    pub(super) fn cpu_of_functions(&self) -> Result<std::time::Duration, Failure> {
+        let mut sum = std::time::Duration::ZERO;
+        for function in &self.functions {
+            sum += function.process.cpu()?;
+        }
+        Ok(sum)
+    }
+}
