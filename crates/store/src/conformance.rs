@@ -1,5 +1,6 @@
 //! What every store must do, as one run over an empty store.
 
+use crate::records::{Change, Found, Name, RecordError, Records};
 use crate::{CommitError, ContextStore};
 use vireo_types::{Bucket, Instant, Ltmsi};
 
@@ -46,4 +47,67 @@ pub fn suite(store: &mut dyn ContextStore) {
         store.remove(ue(n), version).expect("it is there");
     }
     assert!(store.is_empty());
+}
+
+/// Runs the suite over an empty place of records by two ways to it, and leaves it empty.
+///
+/// # Panics
+///
+/// When the place breaks the contract.
+pub fn records(one: &mut dyn Records, other: &mut dyn Records) {
+    let name = |id| Name { collection: "ue", id };
+    let commit = |expected, octets| Change::Commit { expected, octets };
+    let alone = |store: &mut dyn Records, id, change| store.change(&[(name(id), change)]).remove(0);
+    assert_eq!(one.load(&[name(1), name(2)]), Ok(vec![None, None]), "the suite starts with an empty place");
+
+    let first = alone(one, 1, commit(0, b"one")).expect("an empty place takes version 0");
+    assert_eq!(alone(other, 1, commit(0, b"two")), Err(RecordError::Conflict), "a taken place does not");
+    let found = |version, octets: &[u8]| Ok(vec![Some(Found { version, octets: octets.to_vec() })]);
+    assert_eq!(other.load(&[name(1)]), found(first, b"one"), "the other sees it");
+    let longer = [0xff, 0, b'\r', b'\n'].repeat(1000);
+    let second = alone(other, 1, commit(first, &longer)).expect("the version it has");
+    assert!(second > first, "versions grow");
+    assert_eq!(alone(one, 1, commit(first, b"stale")), Err(RecordError::Conflict), "a stale version changes nothing");
+    assert_eq!(one.load(&[name(1)]), found(second, &longer));
+    let elsewhere = Name { collection: "amf", id: 1 };
+    assert_eq!(one.load(&[elsewhere]), Ok(vec![None]), "collections are apart");
+
+    assert_eq!(alone(one, 1, Change::Remove { expected: first }), Err(RecordError::Conflict), "nor does it remove");
+    assert_eq!(alone(one, 1, Change::Remove { expected: 0 }), Err(RecordError::Conflict), "nobody has version 0");
+    assert_eq!(alone(one, 1, Change::Remove { expected: second }), Ok(0));
+    assert!(alone(one, 1, Change::Remove { expected: second }).is_err(), "it is gone");
+    assert_eq!(alone(one, 2, Change::Remove { expected: 0 }), Err(RecordError::Conflict), "there is none");
+
+    // Many in one go, of which some are refused: the others are done.
+    let before = one.operations();
+    let versions = one.change(&[(name(1), commit(0, b"a")), (name(2), commit(7, b"b")), (name(3), commit(0, b""))]);
+    assert!(versions[0].is_ok() && versions[2].is_ok(), "{versions:?}");
+    assert_eq!(versions[1], Err(RecordError::Conflict));
+    assert_eq!(one.operations().round_trips - before.round_trips, 1, "one question and answer");
+    assert_eq!(one.operations().writes - before.writes, 3);
+    let there = other.load(&[name(1), name(2), name(3)]).expect("they are there");
+    let octets: Vec<_> = there.into_iter().map(|found| found.map(|found| found.octets)).collect();
+    assert_eq!(octets, [Some(b"a".to_vec()), None, Some(Vec::new())]);
+    for (id, version) in [(1, &versions[0]), (3, &versions[2])] {
+        let expected = version.clone().expect("it was committed");
+        assert_eq!(alone(other, id, Change::Remove { expected }), Ok(0));
+    }
+}
+
+/// Checks over an empty place that a record ends that nobody commits any more, and one that is committed does not.
+///
+/// # Panics
+///
+/// When the place breaks the contract.
+pub fn lives(store: &mut dyn Records, life: std::time::Duration) {
+    let [kept, left] = [1, 2].map(|id| Name { collection: "ue", id });
+    let commit = |expected| Change::Commit { expected, octets: &[1] };
+    let first = store.change(&[(kept, commit(0)), (left, commit(0))]);
+    let version = first[0].clone().expect("an empty place");
+    std::thread::sleep(life * 6 / 10);
+    let version = store.change(&[(kept, commit(version))]).remove(0).expect("it is still there");
+    std::thread::sleep(life * 6 / 10);
+    let there = store.load(&[kept, left]).expect("the place answers");
+    assert_eq!(there, [Some(Found { version, octets: vec![1] }), None]);
+    assert!(store.change(&[(left, commit(0))])[0].is_ok(), "its place is empty");
 }

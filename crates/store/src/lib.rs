@@ -9,6 +9,8 @@
 #[cfg(not(loom))]
 pub mod conformance;
 mod memory;
+#[cfg(not(loom))]
+pub mod records;
 pub mod region;
 #[cfg(not(loom))]
 mod shm;

@@ -6,9 +6,9 @@
 //! between the two writes is found out by the next one: the database is ahead of the region, and what is stored there is
 //! what has to be done.
 
-use redis::{Client, Connection, RedisError};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use vireo_store::records::{Link, LinkConfig, RecordError};
 use vireo_store::region::Slot;
 use vireo_types::Instant;
 
@@ -47,7 +47,7 @@ pub(super) struct Stored {
 pub enum CentralError {
     /// The database.
     #[error("the database of contexts (state.database) does not answer: {0}")]
-    Database(#[from] RedisError),
+    Database(#[from] RecordError),
     /// What it has.
     #[error(
         "the database of contexts (state.database) has something else than a context: is it another program's too?"
@@ -63,8 +63,7 @@ pub enum CentralError {
 /// A worker's way to the database.
 pub(super) struct Central {
     config: CentralConfig,
-    /// Made when it is needed, and again after an error.
-    connection: Option<Connection>,
+    link: Link,
 }
 
 impl std::fmt::Debug for Central {
@@ -73,39 +72,30 @@ impl std::fmt::Debug for Central {
     }
 }
 
-/// A connection that gives up in time.
-fn connect(config: &CentralConfig) -> Result<Connection, RedisError> {
-    let connection = Client::open(config.database.as_str())?.get_connection_with_timeout(PATIENCE)?;
-    connection.set_read_timeout(Some(PATIENCE))?;
-    connection.set_write_timeout(Some(PATIENCE))?;
-    Ok(connection)
+/// A way that gives up in time.
+fn link(config: &CentralConfig) -> Link {
+    Link::new(LinkConfig { url: config.database.clone(), patience: PATIENCE })
 }
 
 /// Whether the database answers.
 pub(crate) fn check(config: &CentralConfig) -> Result<(), CentralError> {
-    let _: String = redis::cmd("PING").query(&mut connect(config)?)?;
+    let _: String = link(config).ask(|connection| redis::cmd("PING").query(connection))?;
     Ok(())
 }
 
 /// The host ends: its contexts go.
 pub(crate) fn clear(config: &CentralConfig) -> Result<(), CentralError> {
-    let _: u64 = redis::cmd("UNLINK").arg(&config.key).query(&mut connect(config)?)?;
+    let _: u64 = link(config).ask(|connection| redis::cmd("UNLINK").arg(&config.key).query(connection))?;
     Ok(())
 }
 
 impl Central {
     pub(super) fn new(config: CentralConfig) -> Self {
-        Central { config, connection: None }
+        Central { link: link(&config), config }
     }
 
-    fn ask<T: redis::FromRedisValue>(&mut self, command: &redis::Cmd) -> Result<T, RedisError> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => connect(&self.config)?,
-        };
-        let answer = command.query(&mut connection)?;
-        self.connection = Some(connection);
-        Ok(answer)
+    fn ask<T: redis::FromRedisValue>(&mut self, command: &redis::Cmd) -> Result<T, RecordError> {
+        self.link.ask(|connection| command.query(connection))
     }
 
     /// What there is of a UE.
