@@ -503,6 +503,7 @@ impl<'a> Shell<'a> {
             (ToController::Leave, Some(Member::Host(host))) => self.drain(host),
             (ToController::Report { cpu, rate, pools }, Some(Member::Host(host))) => {
                 let late = is_late(&pools, &self.setup.objectives);
+                tracing::debug!(host = host.0, cpu, rate, late, "a host's load");
                 self.controller.reported(host, Load { cpu, late, rate }, now);
             }
             (ToController::Beat, Some(_)) => {}

@@ -133,7 +133,7 @@ pub(super) struct Cluster {
     used_us: u64,
     quota: Option<f64>,
     cpu: Average,
-    /// Messages that were dealt with since the last report, and a second.
+    /// Messages of balancers since the last report, and a second.
     inputs: u32,
     rate: Average,
     backlogs: Vec<Average>,
@@ -588,9 +588,13 @@ impl Host {
     pub(super) fn done(&mut self) {
         let number = std::mem::take(&mut self.input);
         if number != 0 {
-            self.cluster.iter_mut().for_each(|cluster| cluster.inputs += 1);
             self.egress.send(Command::Done { number });
         }
+    }
+
+    /// A balancer has given this host one message more to deal with.
+    pub(super) fn counted(&mut self) {
+        self.cluster.iter_mut().for_each(|cluster| cluster.inputs += 1);
     }
 
     /// Whether a host that is dead has carried the input out: a copy that was taken over is the result of it.

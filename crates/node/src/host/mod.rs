@@ -670,8 +670,11 @@ impl Host {
             Input::Ngap { bucket, .. } => *bucket,
             _ => None,
         };
-        if self.input != 0 && self.was_carried_out() {
-            return;
+        if self.input != 0 {
+            self.counted();
+            if self.was_carried_out() {
+                return;
+            }
         }
         match input {
             Input::Up { assoc, peer } => self.nodes.up(assoc, peer),
