@@ -134,7 +134,7 @@ pub(super) struct Cluster {
     quota: Option<f64>,
     cpu: Average,
     /// Messages of balancers since the last report, and a second.
-    inputs: u32,
+    pub(super) inputs: u32,
     rate: Average,
     backlogs: Vec<Average>,
 }
@@ -590,11 +590,6 @@ impl Host {
         if number != 0 {
             self.egress.send(Command::Done { number });
         }
-    }
-
-    /// A balancer has given this host one message more to deal with.
-    pub(super) fn counted(&mut self) {
-        self.cluster.iter_mut().for_each(|cluster| cluster.inputs += 1);
     }
 
     /// Whether a host that is dead has carried the input out: a copy that was taken over is the result of it.

@@ -671,7 +671,7 @@ impl Host {
             _ => None,
         };
         if self.input != 0 {
-            self.counted();
+            self.cluster.iter_mut().for_each(|cluster| cluster.inputs += 1);
             if self.was_carried_out() {
                 return;
             }
