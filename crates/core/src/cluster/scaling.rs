@@ -21,7 +21,9 @@ pub struct Scaling {
     pub most: usize,
     /// Hosts that are joined and wait.
     pub idle: usize,
-    /// The part of their processors that hosts use in the mean (0 to 1) above which one more is to work.
+    /// The part of their processors that hosts use in the mean (0 to 1) above which one more is to work. It counts at a load
+    /// near the highest that hosts are known to carry, or above: with less to do, messages cost more each, and only procedures
+    /// that are late at all hosts tell that these cannot do it (because messages have become heavier, say).
     pub high: f32,
     /// The part of what one host is known to carry that each of those that stay would have to, below which one fewer is to
     /// work.

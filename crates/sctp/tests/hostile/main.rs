@@ -64,11 +64,16 @@ fn data_is_acknowledged_at_once_and_asks_for_the_same() {
     let mut server = server(to);
     let mut client = Client::new(at, 7, to, PORT);
     client.associate(&mut server);
-    let start = Instant::now();
-    client.send(&[data(3, client.tsn, 5, 0, 60, b"one")]);
-    let sack = client.wait_for(SACK, &mut server);
-    assert!(start.elapsed() < Duration::from_millis(100), "no delayed acknowledgement: {:?}", start.elapsed());
-    assert_eq!(sack[16..20], client.tsn.to_be_bytes(), "cumulative TSN");
+    // One that is delayed takes 200 ms every time; one that is not, only when the machine is busy.
+    let at_once = (0..10).any(|n| {
+        let start = Instant::now();
+        let tsn = client.tsn + u32::from(n);
+        client.send(&[data(3, tsn, 5, n, 60, b"one")]);
+        let sack = client.wait_for(SACK, &mut server);
+        assert_eq!(sack[16..20], tsn.to_be_bytes(), "cumulative TSN");
+        start.elapsed() < Duration::from_millis(100)
+    });
+    assert!(at_once, "no delayed acknowledgement");
     server.poll_until("up and a message", |server| !server.messages.is_empty());
     let assoc = server.last.expect("an association");
     server.endpoint.send(assoc, 5, 18, b"two").expect("send");

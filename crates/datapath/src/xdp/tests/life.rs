@@ -82,15 +82,22 @@ fn gateways_are_not_taken_for_the_ends_of_tunnels() {
 #[test]
 fn a_route_is_believed_for_a_moment_and_for_its_size() {
     in_namespace(|| {
+        let forget = || std::thread::sleep(std::time::Duration::from_millis(1_100));
         let mut b = Bench::new(&rules()).expect("loaded");
-        assert_eq!(b.receive_n6(&down(0, b"x"), 0), Done::Left);
-        ip("link set n3 mtu 1300");
-        assert_eq!(b.receive_n6(&down(0, &[7; 1300]), 0), Done::Left, "still the old one");
-        std::thread::sleep(std::time::Duration::from_millis(1_100));
+        // The moment is short: on a machine that is busy it has passed before the packet is there, so it is tried again.
+        let believed = (0..20).any(|_| {
+            ip("link set n3 mtu 1500");
+            forget();
+            assert_eq!(b.receive_n6(&down(0, b"x"), 0), Done::Left);
+            ip("link set n3 mtu 1300");
+            b.receive_n6(&down(0, &[7; 1300]), 0) == Done::Left
+        });
+        assert!(believed, "never the old one");
+        forget();
         assert_eq!(b.receive_n6(&down(0, b"x"), 0), Done::Left);
         assert_eq!(b.receive_n6(&down(0, &[7; 1300]), 0), Done::Passed);
         ip("neigh del 192.0.2.9 dev n3");
-        std::thread::sleep(std::time::Duration::from_millis(1_100));
+        forget();
         assert_eq!(b.receive_n6(&down(0, b"x"), 0), Done::Passed, "nobody knows where it is");
     });
 }
