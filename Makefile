@@ -12,13 +12,14 @@ OUT ?= bench.json
 CRASH_KILLS ?= 10000
 CRASH_STOPS ?= 1000
 
-.PHONY: help setup build demo cluster-demo test check bench crash test-kernel-sctp fuzz-smoke clean
+.PHONY: help setup build demo cluster-demo test test-stores check bench crash test-kernel-sctp fuzz-smoke clean
 
 help:
 	@echo 'make demo              build, then 100 devices register, exchange traffic and leave, in namespaces of their own'
 	@echo 'make cluster-demo      build, then a cluster with 2,000 devices loses and gets hosts and more, and no device'
 	@echo 'make build             the release binary: $(VIREO)'
 	@echo 'make test              every test, with the independent witnesses (pycrate, tshark)'
+	@echo 'make test-stores       records in a Redis Cluster whose masters are killed, stopped and moved'
 	@echo 'make check             format, clippy, house rules, licences'
 	@echo 'make bench             CPU, rate, latency and memory of the control plane, to $(OUT) (OUT=FILE)'
 	@echo 'make crash             worker processes on the state region killed $(CRASH_KILLS) times and stopped $(CRASH_STOPS) times'
@@ -49,6 +50,10 @@ check: setup
 test: setup
 	@scripts/setup test
 	scripts/test
+
+test-stores: setup
+	@scripts/setup stores
+	$(CARGO) test --locked -p vireo-store --test places -- --include-ignored --test-threads=1 --nocapture
 
 bench: build
 	$(VIREO) bench control --json $(OUT)

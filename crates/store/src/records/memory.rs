@@ -1,4 +1,4 @@
-use super::{Change, Found, Name, Operations, RecordError, Records, next_version};
+use super::{Change, Found, Name, Operations, RecordError, Records};
 use crate::Version;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,37 +41,41 @@ impl Records for MemoryRecords {
 
     fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
         self.operations.round_trips += 1;
+        self.operations.changed(changes);
         let now = Instant::now();
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut one = |name: Name, change: Change<'_>| {
-            let there = records.get(&name).filter(|(_, end)| *end > now).map_or(0, |(found, _)| found.version);
-            let (Change::Commit { expected, .. } | Change::Remove { expected }) = change;
-            if there != expected || matches!(change, Change::Remove { expected: 0 }) {
+        let mut one = |(name, change): &(Name, Change<'_>)| {
+            let there = records.remove(name).filter(|(_, end)| *end > now);
+            let version = there.as_ref().map_or(0, |(found, _)| found.version);
+            if version != change.expected() || (change.removes() && version == 0) {
+                records.extend(there.map(|there| (*name, there)));
                 return Err(RecordError::Conflict);
             }
-            match change {
-                Change::Commit { octets, .. } => {
-                    let found = Found { version: next_version(expected), octets: octets.to_vec() };
-                    let version = found.version;
-                    records.insert(name, (found, now + self.life));
-                    Ok(version)
-                }
-                Change::Remove { .. } => {
-                    records.remove(&name);
-                    Ok(0)
-                }
+            if !change.removes() {
+                let before = there.filter(|_| !change.is_whole()).map(|(found, _)| found);
+                records.insert(*name, (changed(before.unwrap_or_default(), change), now + self.life));
             }
+            Ok(change.result())
         };
-        let done = changes.iter().map(|(name, change)| one(*name, *change)).collect();
-        let commits = changes.iter().filter(|(_, change)| matches!(change, Change::Commit { .. })).count() as u64;
-        self.operations.writes += commits;
-        self.operations.removals += changes.len() as u64 - commits;
-        done
+        changes.iter().map(&mut one).collect()
     }
 
     fn operations(&self) -> Operations {
         self.operations
     }
+}
+
+/// A record as a change leaves it.
+fn changed(mut found: Found, change: &Change<'_>) -> Found {
+    found.version = change.result();
+    if let Some(octets) = change.octets() {
+        found.octets = octets.to_vec();
+    }
+    for part in change.parts() {
+        found.parts.retain(|(name, _)| name != part.name);
+        found.parts.push((part.name.to_owned(), part.octets.to_vec()));
+    }
+    found
 }
 
 #[cfg(test)]

@@ -1,15 +1,17 @@
 //! Records of UEs in a place that several processes share: a database, or for comparison the memory of one process. Octets
-//! under a name, changed by compare-and-swap, each with a life that begins anew with every commit.
+//! under a name, whole or in parts, changed by compare-and-swap, each with a life that begins anew with every commit.
 //!
 //! Unlike a [`crate::ContextStore`], which is memory, such a place may be down, slow or full. An operation that fails has changed
 //! nothing, but for [`RecordError::Silent`]: there nobody knows. A commit that was carried out and whose answer was lost is found
 //! by loading the record: it has the version that was to be.
 
+mod behind;
 mod memory;
 pub mod redis;
 
+pub use behind::{Behind, Writers, WritersConfig};
 pub use memory::MemoryRecords;
-pub use redis::{Link, LinkConfig, RedisRecords};
+pub use redis::{ClusterConfig, Link, LinkConfig, RedisCluster, RedisRecords};
 
 use crate::Version;
 use std::time::Duration;
@@ -24,12 +26,30 @@ pub struct Name {
 }
 
 /// A record.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// Its version: it grows with each commit.
     pub version: Version,
-    /// What it holds.
+    /// What it holds, if it was committed as a whole.
     pub octets: Vec<u8>,
+    /// The parts that it was put together of, in no order. A record is a whole or in parts, never both.
+    pub parts: Vec<(String, Vec<u8>)>,
+}
+
+impl Found {
+    /// What a part holds, if it is there.
+    pub fn part(&self, name: &str) -> Option<&[u8]> {
+        self.parts.iter().find(|(of, _)| of == name).map(|(_, octets)| &octets[..])
+    }
+}
+
+/// A part of a record: a function changes those that a step has changed. Names beginning with an underscore are the places' own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part<'a> {
+    /// Its name, the same in all records of a collection.
+    pub name: &'a str,
+    /// What it holds.
+    pub octets: &'a [u8],
 }
 
 /// Why an operation was not carried out.
@@ -72,21 +92,108 @@ pub struct Operations {
     pub round_trips: u64,
 }
 
+impl Operations {
+    /// Counts a question of these changes.
+    fn changed(&mut self, changes: &[(Name, Change<'_>)]) {
+        let removals = changes.iter().filter(|(_, change)| change.removes()).count() as u64;
+        self.removals += removals;
+        self.writes += changes.len() as u64 - removals;
+    }
+
+    /// Adds what was asked between two counts.
+    fn add(&mut self, before: Operations, after: Operations) {
+        self.reads += after.reads - before.reads;
+        self.writes += after.writes - before.writes;
+        self.removals += after.removals - before.removals;
+        self.round_trips += after.round_trips - before.round_trips;
+    }
+}
+
 /// A change of a record.
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
-    /// Puts a record where version `expected` is (0: where none is).
+    /// Puts a record as a whole where version `expected` is (0: where none is).
     Commit {
         /// That.
         expected: Version,
         /// What it holds.
         octets: &'a [u8],
     },
+    /// Puts a record in parts where version `expected` is (0: where none is), in the place of all that was there.
+    Replace {
+        /// That.
+        expected: Version,
+        /// What it holds.
+        parts: &'a [Part<'a>],
+    },
+    /// Puts parts into the record of version `expected` (0: into a new one), and leaves its others as they are.
+    Update {
+        /// That.
+        expected: Version,
+        /// What has changed.
+        parts: &'a [Part<'a>],
+    },
+    /// Puts a record in parts where none is, as the version after `before`: the second half of *delete and create*, by which the
+    /// versions of a record go on.
+    Create {
+        /// The version that was taken out.
+        before: Version,
+        /// What it holds.
+        parts: &'a [Part<'a>],
+    },
     /// Takes a record of that version out.
     Remove {
         /// That.
         expected: Version,
     },
+}
+
+impl<'a> Change<'a> {
+    /// The version that has to be there (0: none).
+    pub fn expected(&self) -> Version {
+        match self {
+            Change::Commit { expected, .. } | Change::Replace { expected, .. } | Change::Update { expected, .. } => {
+                *expected
+            }
+            Change::Create { .. } => 0,
+            Change::Remove { expected } => *expected,
+        }
+    }
+
+    /// The version that there is afterwards (0: none).
+    pub fn result(&self) -> Version {
+        match self {
+            Change::Commit { .. } | Change::Replace { .. } | Change::Update { .. } => next_version(self.expected()),
+            Change::Create { before, .. } => next_version(*before),
+            Change::Remove { .. } => 0,
+        }
+    }
+
+    /// Whether it takes the record out.
+    pub fn removes(&self) -> bool {
+        matches!(self, Change::Remove { .. })
+    }
+
+    /// Whether all that was there goes.
+    fn is_whole(&self) -> bool {
+        !matches!(self, Change::Update { .. })
+    }
+
+    /// The octets of a record that is a whole.
+    fn octets(&self) -> Option<&'a [u8]> {
+        match self {
+            Change::Commit { octets, .. } => Some(octets),
+            _ => None,
+        }
+    }
+
+    /// The parts.
+    fn parts(&self) -> &'a [Part<'a>] {
+        match self {
+            Change::Replace { parts, .. } | Change::Update { parts, .. } | Change::Create { parts, .. } => parts,
+            Change::Commit { .. } | Change::Remove { .. } => &[],
+        }
+    }
 }
 
 /// A place of records. It is one thread's; others have their own way to the same place.

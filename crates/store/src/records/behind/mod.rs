@@ -1,0 +1,299 @@
+//! Writing without waiting (seed 3's non-blocking writes): a commit is handed to a pool of writers and returns at once, with the
+//! version that it is going to have. The next load of that record waits until what was handed over for it is done: the barrier.
+//!
+//! Changes of a record are carried out in their order, one at a time. If one fails, those behind it are dropped, and the next
+//! operation of that record is told, once. What waits is bounded: who hands over more waits for room. A process that dies loses
+//! what its writers have not done; that is what such a mode costs, and why an SMF blocks.
+
+mod kept;
+#[cfg(test)]
+mod tests;
+
+use super::{Change, Found, Name, Operations, RecordError, Records};
+use crate::Version;
+use kept::Kept;
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// How many changes a writer gives the place in one go.
+const TOGETHER: usize = 32;
+
+/// The pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WritersConfig {
+    /// Its threads, each with its own way to the place.
+    pub threads: usize,
+    /// Changes that wait at most.
+    pub waiting: usize,
+    /// Octets that these have at most, together.
+    pub octets: usize,
+}
+
+impl Default for WritersConfig {
+    fn default() -> Self {
+        WritersConfig { threads: 4, waiting: 4096, octets: 16 << 20 }
+    }
+}
+
+/// What there is to do for a record, or to tell of it.
+#[derive(Debug, Default)]
+struct Pending {
+    changes: VecDeque<Kept>,
+    /// A writer has its first change in hand.
+    busy: bool,
+    /// The version after all of them.
+    version: Version,
+    /// Why one was not carried out: nobody was told yet.
+    error: Option<RecordError>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    records: FxHashMap<Name, Pending>,
+    /// Records with a change that no writer has in hand.
+    ready: VecDeque<Name>,
+    waiting: usize,
+    octets: usize,
+    errors: usize,
+    stopping: bool,
+    operations: Operations,
+}
+
+#[derive(Debug)]
+struct Shared {
+    config: WritersConfig,
+    state: Mutex<State>,
+    /// There is something to do.
+    work: Condvar,
+    /// Something was done: there is room, or a barrier may be open.
+    done: Condvar,
+}
+
+impl Shared {
+    /// What is done under the lock leaves it whole.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    condition.wait(state).unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The pool of writers of a process. When it is dropped it does first what was handed over.
+#[derive(Debug)]
+pub struct Writers {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Writers {
+    /// Starts the threads, each with a way to the place that `open` gives.
+    ///
+    /// # Errors
+    ///
+    /// If a thread cannot be started.
+    pub fn start(config: WritersConfig, mut open: impl FnMut() -> Box<dyn Records>) -> std::io::Result<Self> {
+        let (work, done) = (Condvar::new(), Condvar::new());
+        let mut writers =
+            Writers { shared: Arc::new(Shared { config, state: Mutex::default(), work, done }), threads: Vec::new() };
+        for number in 0..config.threads.max(1) {
+            let (shared, mut place) = (writers.shared.clone(), open());
+            let thread = std::thread::Builder::new().name(format!("writer {number}"));
+            writers.threads.push(thread.spawn(move || shared.write(&mut *place))?);
+        }
+        Ok(writers)
+    }
+
+    /// Records that are loaded by this way to the place, and written by the pool.
+    pub fn records(&self, place: Box<dyn Records>) -> Behind {
+        Behind { shared: self.shared.clone(), place, changed: Operations::default() }
+    }
+
+    /// How many changes wait or are being carried out: the length of the queue.
+    pub fn waiting(&self) -> usize {
+        self.shared.lock().waiting
+    }
+
+    /// What the writers have asked.
+    pub fn operations(&self) -> Operations {
+        self.shared.lock().operations
+    }
+
+    /// Does what was handed over and ends; what failed and nobody was told of.
+    pub fn finish(mut self) -> Vec<(Name, RecordError)> {
+        self.end();
+        let mut state = self.shared.lock();
+        state.records.drain().filter_map(|(name, pending)| Some((name, pending.error?))).collect()
+    }
+
+    fn end(&mut self) {
+        self.shared.lock().stopping = true;
+        self.shared.work.notify_all();
+        for thread in self.threads.drain(..) {
+            // A writer that has panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Writers {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Shared {
+    /// What a writer does until the pool ends and all is done.
+    fn write(&self, place: &mut dyn Records) {
+        let mut state = self.lock();
+        loop {
+            let together = state.ready.len().div_ceil(self.config.threads.max(1)).min(TOGETHER);
+            let names: Vec<Name> = state.ready.drain(..together).collect();
+            if names.is_empty() {
+                if state.stopping && state.waiting == 0 {
+                    self.work.notify_all();
+                    return;
+                }
+                state = wait(&self.work, state);
+                continue;
+            }
+            let kept: Vec<(Name, Kept)> =
+                names.into_iter().filter_map(|name| Some((name, state.take(name)?))).collect();
+            drop(state);
+            let before = place.operations();
+            let parts: Vec<_> = kept.iter().map(|(_, kept)| kept.parts()).collect();
+            let changes: Vec<_> =
+                kept.iter().zip(&parts).map(|((name, kept), parts)| (*name, kept.change(parts))).collect();
+            let results = place.change(&changes);
+            state = self.lock();
+            state.operations.add(before, place.operations());
+            for ((name, kept), result) in kept.iter().zip(results) {
+                state.finished(*name, kept.size(), result);
+            }
+            // Others may take what is ready behind these.
+            self.work.notify_all();
+            self.done.notify_all();
+        }
+    }
+}
+
+impl State {
+    fn take(&mut self, name: Name) -> Option<Kept> {
+        let pending = self.records.get_mut(&name)?;
+        pending.busy = true;
+        pending.changes.pop_front()
+    }
+
+    /// A change was carried out, or not.
+    fn finished(&mut self, name: Name, size: usize, result: Result<Version, RecordError>) {
+        let Some(pending) = self.records.get_mut(&name) else { return };
+        (self.waiting, self.octets) = (self.waiting - 1, self.octets - size);
+        pending.busy = false;
+        if let Err(error) = result {
+            self.waiting -= pending.changes.len();
+            self.octets -= pending.changes.drain(..).map(|kept| kept.size()).sum::<usize>();
+            pending.error = Some(error);
+            self.errors += 1;
+        } else if !pending.changes.is_empty() {
+            self.ready.push_back(name);
+        } else {
+            self.records.remove(&name);
+        }
+    }
+
+    /// What is to be told of a record, once.
+    fn told(&mut self, name: Name) -> Option<RecordError> {
+        let error = self.records.get(&name)?.error.clone()?;
+        self.records.remove(&name);
+        self.errors -= 1;
+        Some(error)
+    }
+
+    fn push(&mut self, name: Name, change: &Change<'_>) {
+        let kept = Kept::of(change);
+        (self.waiting, self.octets) = (self.waiting + 1, self.octets + kept.size());
+        let pending = self.records.entry(name).or_default();
+        if pending.changes.is_empty() && !pending.busy {
+            self.ready.push_back(name);
+        }
+        pending.version = change.result();
+        pending.changes.push_back(kept);
+    }
+}
+
+/// Records that a pool writes.
+pub struct Behind {
+    shared: Arc<Shared>,
+    place: Box<dyn Records>,
+    changed: Operations,
+}
+
+impl std::fmt::Debug for Behind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Behind").field("shared", &self.shared).finish_non_exhaustive()
+    }
+}
+
+impl Behind {
+    /// Hands one change over.
+    fn hand_over(&mut self, name: Name, change: &Change<'_>) -> Result<Version, RecordError> {
+        let (size, config) = (Kept::size_of(change), self.shared.config);
+        let mut state = self.shared.lock();
+        loop {
+            if let Some(error) = state.told(name) {
+                return Err(error);
+            }
+            let pending = state.records.get(&name);
+            if pending.is_some_and(|pending| pending.version != change.expected()) {
+                return Err(RecordError::Conflict);
+            }
+            if state.stopping {
+                return Err(RecordError::Down("its writers have ended".into()));
+            }
+            if pending.is_none() && state.errors >= config.waiting {
+                // So many wait to be told of errors that one more could not be kept: it waits for its own.
+                drop(state);
+                return self.place.change(&[(name, *change)]).remove(0);
+            }
+            // One that is larger than all that may wait goes alone.
+            let room = state.waiting < config.waiting.max(1) && state.octets + size <= config.octets;
+            if room || state.waiting == 0 {
+                state.push(name, change);
+                self.shared.work.notify_one();
+                return Ok(change.result());
+            }
+            state = wait(&self.shared.done, state);
+        }
+    }
+}
+
+impl Records for Behind {
+    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError> {
+        let mut state = self.shared.lock();
+        loop {
+            if let Some(error) = names.iter().find_map(|name| state.told(*name)) {
+                return Err(error);
+            }
+            if !names.iter().any(|name| state.records.contains_key(name)) {
+                break;
+            }
+            state = wait(&self.shared.done, state);
+        }
+        drop(state);
+        self.place.load(names)
+    }
+
+    fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
+        self.changed.changed(changes);
+        changes.iter().map(|(name, change)| self.hand_over(*name, change)).collect()
+    }
+
+    /// What was asked by this way: the questions of the pool are its own ([`Writers::operations`]).
+    fn operations(&self) -> Operations {
+        let loaded = self.place.operations();
+        Operations { writes: self.changed.writes, removals: self.changed.removals, ..loaded }
+    }
+}

@@ -1,0 +1,163 @@
+//! A struct taken apart into its fields, and put together of them.
+
+use super::{Format, FormatError};
+use serde::Serialize;
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
+use serde::ser::{Impossible, SerializeStruct, Serializer};
+
+type Never = Impossible<Vec<(&'static str, Vec<u8>)>, FormatError>;
+
+/// Takes apart.
+pub(super) struct Split(pub(super) Format);
+
+/// The fields so far.
+pub(super) struct Fields {
+    format: Format,
+    parts: Vec<(&'static str, Vec<u8>)>,
+}
+
+fn no_struct<T>() -> Result<T, FormatError> {
+    Err(FormatError::Value("only a struct with named fields has parts".into()))
+}
+
+/// The methods of a serializer that takes nothing of these kinds.
+macro_rules! refuse {
+    ($($name:ident($($of:ty),*) -> $result:ty;)*) => {
+        $(fn $name(self, $(_: $of),*) -> Result<$result, FormatError> { no_struct() })*
+    };
+}
+
+impl Serializer for Split {
+    type Ok = Vec<(&'static str, Vec<u8>)>;
+    type Error = FormatError;
+    type SerializeSeq = Never;
+    type SerializeTuple = Never;
+    type SerializeTupleStruct = Never;
+    type SerializeTupleVariant = Never;
+    type SerializeMap = Never;
+    type SerializeStruct = Fields;
+    type SerializeStructVariant = Never;
+
+    refuse! {
+        serialize_bool(bool) -> Self::Ok;
+        serialize_i8(i8) -> Self::Ok;
+        serialize_i16(i16) -> Self::Ok;
+        serialize_i32(i32) -> Self::Ok;
+        serialize_i64(i64) -> Self::Ok;
+        serialize_u8(u8) -> Self::Ok;
+        serialize_u16(u16) -> Self::Ok;
+        serialize_u32(u32) -> Self::Ok;
+        serialize_u64(u64) -> Self::Ok;
+        serialize_f32(f32) -> Self::Ok;
+        serialize_f64(f64) -> Self::Ok;
+        serialize_char(char) -> Self::Ok;
+        serialize_str(&str) -> Self::Ok;
+        serialize_bytes(&[u8]) -> Self::Ok;
+        serialize_none() -> Self::Ok;
+        serialize_unit() -> Self::Ok;
+        serialize_unit_struct(&'static str) -> Self::Ok;
+        serialize_unit_variant(&'static str, u32, &'static str) -> Self::Ok;
+        serialize_seq(Option<usize>) -> Never;
+        serialize_tuple(usize) -> Never;
+        serialize_tuple_struct(&'static str, usize) -> Never;
+        serialize_tuple_variant(&'static str, u32, &'static str, usize) -> Never;
+        serialize_map(Option<usize>) -> Never;
+        serialize_struct_variant(&'static str, u32, &'static str, usize) -> Never;
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<Self::Ok, FormatError> {
+        value.serialize(self)
+    }
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        value: &T,
+    ) -> Result<Self::Ok, FormatError> {
+        value.serialize(self)
+    }
+
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        _: u32,
+        _: &'static str,
+        _: &T,
+    ) -> Result<Self::Ok, FormatError> {
+        no_struct()
+    }
+
+    fn serialize_struct(self, _: &'static str, length: usize) -> Result<Fields, FormatError> {
+        Ok(Fields { format: self.0, parts: Vec::with_capacity(length) })
+    }
+}
+
+impl SerializeStruct for Fields {
+    type Ok = Vec<(&'static str, Vec<u8>)>;
+    type Error = FormatError;
+
+    fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), FormatError> {
+        self.parts.push((name, self.format.encode(value)?));
+        Ok(())
+    }
+
+    fn end(self) -> Result<Self::Ok, FormatError> {
+        Ok(self.parts)
+    }
+}
+
+/// Puts together.
+pub(super) struct Join<'a> {
+    pub(super) format: Format,
+    pub(super) parts: &'a [(String, Vec<u8>)],
+}
+
+impl<'de> Deserializer<'de> for Join<'de> {
+    type Error = FormatError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FormatError> {
+        visitor.visit_map(Rest { format: self.format, parts: self.parts.iter(), octets: &[] })
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, FormatError> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+/// The parts that were not looked at yet.
+struct Rest<'a> {
+    format: Format,
+    parts: std::slice::Iter<'a, (String, Vec<u8>)>,
+    /// Of the part whose name was looked at.
+    octets: &'a [u8],
+}
+
+impl<'de> MapAccess<'de> for Rest<'de> {
+    type Error = FormatError;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, FormatError> {
+        let Some((name, octets)) = self.parts.next() else { return Ok(None) };
+        self.octets = octets;
+        seed.deserialize(serde::de::value::StrDeserializer::new(name)).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, FormatError> {
+        let error = |error: &dyn std::fmt::Display| FormatError::Octets(error.to_string());
+        match self.format {
+            Format::Binary => {
+                let mut deserializer = postcard::Deserializer::from_bytes(self.octets);
+                seed.deserialize(&mut deserializer).map_err(|e| error(&e))
+            }
+            Format::Json => {
+                let mut deserializer = serde_json::Deserializer::from_slice(self.octets);
+                seed.deserialize(&mut deserializer).map_err(|e| error(&e))
+            }
+            Format::Protobuf => super::protobuf::from_slice_seed(self.octets, seed),
+        }
+    }
+}

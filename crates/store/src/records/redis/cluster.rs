@@ -1,0 +1,330 @@
+//! Records in a Redis Cluster. Each master has a connection of its own, so that WAIT can stand behind the commits of a pipeline, on
+//! their connection: a commit counts when so many replicas have it, and outlives its master then. (The crate's own connection to
+//! clusters sends WAIT by itself, and gives commits again whose answer it has not heard.)
+//!
+//! What a node says it has not done (another has the slot, the cluster is electing) is asked again, with growing pauses, as long
+//! as the patience lasts; loads also when the connection was lost. A commit whose answer is lost, or that too few replicas
+//! have confirmed, is [`RecordError::Silent`]; the next load of that record is confirmed as the commit was to be, so that what
+//! it finds is not taken back either.
+
+use super::commands::{self, Elsewhere, Keys};
+use super::link::{AGAIN_AFTER, Link, LinkConfig};
+use super::map::Map;
+use crate::Version;
+use crate::records::{Change, Found, Name, Operations, RecordError, Records};
+use redis::Value;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// The longest pause between two attempts.
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+/// How often the map is asked for while a master has fewer replicas than are wanted.
+const LOOK_FOR_REPLICAS: Duration = Duration::from_secs(1);
+/// Records at most of which it is remembered that their last commit was not confirmed.
+const UNSURE: usize = 65_536;
+
+/// How a cluster is reached, and when a commit counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterConfig {
+    /// `HOST:PORT` of some of its nodes; they tell of the others.
+    pub nodes: Vec<String>,
+    /// How long an operation may take, with all its attempts.
+    pub patience: Duration,
+    /// How many replicas have a commit before it counts (WAIT).
+    pub confirm: u16,
+    /// Whether commits count at a master that the cluster says has fewer replicas than these, as after one has died. If not,
+    /// they are silent until there are enough again.
+    pub alone: bool,
+}
+
+/// Records in a Redis Cluster.
+#[derive(Debug)]
+pub struct RedisCluster {
+    config: ClusterConfig,
+    keys: Keys,
+    map: Map,
+    /// The map is to be asked for before the next attempt.
+    stale: bool,
+    /// When the map was asked for last.
+    asked: Option<Instant>,
+    /// Which node is asked for the map next.
+    turn: usize,
+    links: FxHashMap<String, Link>,
+    /// Connections for the map, of less patience.
+    scouts: FxHashMap<String, Link>,
+    unsure: Unsure,
+    operations: Operations,
+}
+
+/// Records of which it is not known whether what they hold would outlive their master.
+#[derive(Debug, Default)]
+struct Unsure {
+    names: FxHashSet<Name>,
+    /// They were too many.
+    all: bool,
+}
+
+impl Unsure {
+    fn add(&mut self, name: Name) {
+        if self.names.len() < UNSURE {
+            self.names.insert(name);
+        } else {
+            self.all = true;
+        }
+    }
+
+    fn has(&self, name: Name) -> bool {
+        self.all || self.names.contains(&name)
+    }
+}
+
+/// What is asked of a record.
+#[derive(Clone, Copy, Debug)]
+enum Ask<'a> {
+    Load,
+    Change(&'a Change<'a>),
+}
+
+/// What it comes to.
+#[derive(Clone, Debug)]
+enum Answer {
+    Found(Option<Found>),
+    Version(Version),
+}
+
+/// An operation, and how far it is.
+#[derive(Debug)]
+struct Item<'a> {
+    name: Name,
+    ask: Ask<'a>,
+    /// The node that another named, and whether it is to be told so.
+    sent_to: Option<(String, bool)>,
+    done: Option<Result<Answer, RecordError>>,
+    /// Why the last attempt came to nothing.
+    reason: RecordError,
+}
+
+impl<'a> Item<'a> {
+    fn new(name: Name, ask: Ask<'a>) -> Self {
+        let reason = RecordError::Down("no node of the cluster has answered".into());
+        Item { name, ask, sent_to: None, done: None, reason }
+    }
+}
+
+impl RedisCluster {
+    /// The records of a cluster whose keys begin like this, and that live so long.
+    pub fn new(config: ClusterConfig, prefix: &str, life: Duration) -> Self {
+        RedisCluster {
+            config,
+            keys: Keys::new(prefix, life),
+            map: Map::default(),
+            stale: true,
+            asked: None,
+            turn: 0,
+            links: FxHashMap::default(),
+            scouts: FxHashMap::default(),
+            unsure: Unsure::default(),
+            operations: Operations::default(),
+        }
+    }
+
+    /// Carries operations out, attempt by attempt.
+    fn run<'a>(&mut self, mut items: Vec<Item<'a>>) -> Vec<Result<Answer, RecordError>> {
+        let until = Instant::now() + self.config.patience;
+        let (mut pause, mut sent_on) = (AGAIN_AFTER, 0);
+        loop {
+            self.look();
+            self.attempt(&mut items);
+            if items.iter().all(|item| item.done.is_some()) {
+                break;
+            }
+            // Who is only sent on goes at once, but not in circles.
+            let waits = items.iter().any(|item| item.done.is_none() && item.sent_to.is_none());
+            sent_on += 1;
+            if waits || sent_on > 4 {
+                if Instant::now() + pause >= until {
+                    break;
+                }
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+        items.into_iter().map(|item| item.done.unwrap_or(Err(item.reason))).collect()
+    }
+
+    /// One attempt of all that is not done, node by node.
+    fn attempt(&mut self, items: &mut [Item<'_>]) {
+        let mut nodes: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (index, item) in items.iter_mut().enumerate().filter(|(_, item)| item.done.is_none()) {
+            let node = match &item.sent_to {
+                Some((node, _)) => Some(node.clone()),
+                None => self.map.master(&self.keys.key(item.name)).map(|(node, _)| node.to_owned()),
+            };
+            match node {
+                Some(node) => nodes.entry(node).or_default().push(index),
+                None => self.stale = true,
+            }
+        }
+        for (node, indexes) in nodes {
+            self.attempt_at(&node, &indexes, items);
+        }
+    }
+
+    /// How many replicas of a node are waited for.
+    fn wanted(&self, node: &str) -> u16 {
+        let there = if self.config.alone { self.map.replicas(node) } else { u16::MAX };
+        self.config.confirm.min(there)
+    }
+
+    fn attempt_at(&mut self, node: &str, indexes: &[usize], items: &mut [Item<'_>]) {
+        let mut pipeline = redis::pipe();
+        pipeline.ignore_errors();
+        let mut writes = false;
+        for item in indexes.iter().map(|index| &items[*index]) {
+            if item.sent_to.as_ref().is_some_and(|(_, asking)| *asking) {
+                pipeline.cmd("ASKING").ignore();
+            }
+            match item.ask {
+                Ask::Load => {
+                    if self.unsure.has(item.name) {
+                        self.keys.touch(&mut pipeline, item.name);
+                        pipeline.ignore();
+                        writes = true;
+                    }
+                    self.keys.load(&mut pipeline, item.name);
+                }
+                Ask::Change(change) => {
+                    self.keys.change(&mut pipeline, item.name, change);
+                    writes = true;
+                }
+            }
+        }
+        let wanted = if writes { self.wanted(node) } else { 0 };
+        if wanted > 0 {
+            // Shorter than the answer is waited for.
+            let wait = (self.config.patience * 3 / 4).as_millis().max(1) as u64;
+            pipeline.cmd("WAIT").arg(wanted).arg(wait);
+        }
+        self.operations.round_trips += 1;
+        let config = LinkConfig { url: format!("redis://{node}"), patience: self.config.patience };
+        let link = self.links.entry(node.to_owned()).or_insert_with(|| Link::new(config));
+        let answers: Result<Vec<Value>, _> = link.ask(|connection| pipeline.query(connection));
+        match answers {
+            Ok(mut answers) => {
+                let confirmed = wanted == 0 || matches!(answers.pop(), Some(Value::Int(n)) if n >= i64::from(wanted));
+                self.stale |= !confirmed;
+                for (index, answer) in indexes.iter().zip(answers) {
+                    self.answered(&mut items[*index], answer, node, confirmed);
+                }
+            }
+            Err(error) => {
+                self.stale = true;
+                indexes.iter().for_each(|index| self.failed(&mut items[*index], &error));
+            }
+        }
+    }
+
+    /// A node has answered an operation.
+    fn answered(&mut self, item: &mut Item<'_>, answer: Value, node: &str, confirmed: bool) {
+        item.sent_to = None;
+        if let Value::ServerError(error) = &answer {
+            match Elsewhere::of(error, node) {
+                Some(Elsewhere::Moved(to)) => {
+                    (item.sent_to, self.stale) = (Some((to, false)), true);
+                    return;
+                }
+                Some(Elsewhere::Ask(to)) => {
+                    item.sent_to = Some((to, true));
+                    return;
+                }
+                Some(Elsewhere::Later(reason)) => {
+                    (item.reason, self.stale) = (RecordError::Down(reason), true);
+                    return;
+                }
+                None => {}
+            }
+        }
+        let done = match item.ask {
+            Ask::Load => commands::found(answer).map(Answer::Found),
+            Ask::Change(change) => commands::changed(answer, change).map(Answer::Version),
+        };
+        let matters = matches!(item.ask, Ask::Change(_)) || self.unsure.has(item.name);
+        item.done = Some(match done {
+            Ok(_) if matters && !confirmed => {
+                self.unsure.add(item.name);
+                let text = "fewer replicas than are wanted have confirmed it";
+                Err(RecordError::Silent(text.into()))
+            }
+            Ok(answer) => {
+                self.unsure.names.remove(&item.name);
+                Ok(answer)
+            }
+            Err(error) => Err(error),
+        });
+    }
+
+    /// A node has not answered.
+    fn failed(&mut self, item: &mut Item<'_>, error: &RecordError) {
+        item.sent_to = None;
+        item.reason = error.clone();
+        if let (Ask::Change(_), RecordError::Silent(_)) = (item.ask, error) {
+            self.unsure.add(item.name);
+            item.done = Some(Err(error.clone()));
+        }
+    }
+
+    /// Asks for the map, if it is known to be old, or if replicas that were missing may be back.
+    fn look(&mut self) {
+        let missing =
+            self.config.confirm > 0 && self.map.nodes.iter().any(|node| self.map.lacks(node, self.config.confirm));
+        let due = self.asked.is_none_or(|asked| asked.elapsed() > LOOK_FOR_REPLICAS);
+        if !(self.stale || (missing && due)) {
+            return;
+        }
+        self.asked = Some(Instant::now());
+        let known = self.map.nodes.iter().chain(&self.config.nodes).cloned().collect::<Vec<_>>();
+        for _ in 0..known.len() {
+            self.turn = (self.turn + 1) % known.len();
+            let node = &known[self.turn];
+            let config = LinkConfig { url: format!("redis://{node}"), patience: self.config.patience / 4 };
+            let scout = self.scouts.entry(node.clone()).or_insert_with(|| Link::new(config));
+            let mut question = redis::cmd("CLUSTER");
+            let answer = scout.ask(|connection| question.arg("SLOTS").query::<Value>(connection));
+            if let Some(map) = answer.ok().and_then(|answer| Map::of(&answer, node)) {
+                (self.map, self.stale) = (map, false);
+                let nodes = &self.map.nodes;
+                self.links.retain(|node, _| nodes.contains(node));
+                self.scouts.retain(|node, _| nodes.contains(node) || self.config.nodes.contains(node));
+                return;
+            }
+        }
+    }
+}
+
+impl Records for RedisCluster {
+    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError> {
+        self.operations.reads += names.len() as u64;
+        let found = |answer| match answer {
+            Ok(Answer::Found(found)) => Ok(found),
+            Ok(Answer::Version(_)) => Err(RecordError::Stranger),
+            Err(error) => Err(error),
+        };
+        self.run(names.iter().map(|name| Item::new(*name, Ask::Load)).collect()).into_iter().map(found).collect()
+    }
+
+    fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
+        self.operations.changed(changes);
+        let version = |answer| match answer {
+            Ok(Answer::Version(version)) => Ok(version),
+            Ok(Answer::Found(_)) => Err(RecordError::Stranger),
+            Err(error) => Err(error),
+        };
+        let items = changes.iter().map(|(name, change)| Item::new(*name, Ask::Change(change))).collect();
+        self.run(items).into_iter().map(version).collect()
+    }
+
+    fn operations(&self) -> Operations {
+        self.operations
+    }
+}

@@ -1,0 +1,86 @@
+//! A connection to one server.
+
+use super::commands::refused;
+use crate::records::RecordError;
+use redis::{Client, Connection, ErrorKind, RedisError};
+use std::time::{Duration, Instant};
+
+/// How long after a failure the database is asked again; doubled with each further one.
+pub(super) const AGAIN_AFTER: Duration = Duration::from_millis(20);
+/// The longest of these times.
+const AGAIN_AT_LAST: Duration = Duration::from_secs(2);
+
+/// How a database is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkConfig {
+    /// `redis://HOST:PORT` or `redis+unix:///PATH`.
+    pub url: String,
+    /// How long an answer is waited for.
+    pub patience: Duration,
+}
+
+/// A connection that is made when it is needed, and again after an error, with growing pauses in between.
+pub struct Link {
+    config: LinkConfig,
+    connection: Option<Connection>,
+    /// After a failure: when it is tried again, and the pause after the next one.
+    pause: Option<(Instant, Duration)>,
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link").field("connected", &self.connection.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    /// A way that is not taken yet.
+    pub fn new(config: LinkConfig) -> Self {
+        Link { config, connection: None, pause: None }
+    }
+
+    fn connect(&self) -> Result<Connection, RedisError> {
+        let patience = self.config.patience;
+        let connection = Client::open(self.config.url.as_str())?.get_connection_with_timeout(patience)?;
+        connection.set_read_timeout(Some(patience))?;
+        connection.set_write_timeout(Some(patience))?;
+        Ok(connection)
+    }
+
+    /// Asks by a connection.
+    ///
+    /// # Errors
+    ///
+    /// [`RecordError::Down`] without asking, for a moment after a failure.
+    pub fn ask<T>(&mut self, ask: impl FnOnce(&mut Connection) -> Result<T, RedisError>) -> Result<T, RecordError> {
+        let now = Instant::now();
+        if let Some((until, _)) = self.pause.filter(|(until, _)| *until > now) {
+            let left = until.duration_since(now).as_millis();
+            return Err(RecordError::Down(format!("it is asked again in {left} ms")));
+        }
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.connect().map_err(|error| self.failed(RecordError::Down(error.to_string())))?,
+        };
+        match ask(&mut connection) {
+            Ok(answer) => {
+                (self.connection, self.pause) = (Some(connection), None);
+                Ok(answer)
+            }
+            // The connection is sound, and whatever it was asked was refused.
+            Err(error) if error.kind() != ErrorKind::Io && !error.is_connection_dropped() => {
+                self.connection = Some(connection);
+                Err(refused(&error))
+            }
+            // What was under way on it may come yet: it is not used any more.
+            Err(error) => Err(self.failed(RecordError::Silent(error.to_string()))),
+        }
+    }
+
+    /// The database is left alone for a moment.
+    fn failed(&mut self, error: RecordError) -> RecordError {
+        let pause = self.pause.map_or(AGAIN_AFTER, |(_, pause)| (pause * 2).min(AGAIN_AT_LAST));
+        self.pause = Some((Instant::now() + pause, pause));
+        error
+    }
+}

@@ -1,0 +1,61 @@
+//! Records in Redis: a hash for each, whose fields are the version, when it is a whole its octets, else its parts. A commit is one
+//! script that compares and sets; several operations go in one pipeline.
+
+mod cluster;
+mod commands;
+mod link;
+mod map;
+
+pub use cluster::{ClusterConfig, RedisCluster};
+pub use link::{Link, LinkConfig};
+
+use super::{Change, Found, Name, Operations, RecordError, Records};
+use crate::Version;
+use commands::Keys;
+use redis::Value;
+use std::time::Duration;
+
+/// Records in one Redis.
+#[derive(Debug)]
+pub struct RedisRecords {
+    link: Link,
+    keys: Keys,
+    operations: Operations,
+}
+
+impl RedisRecords {
+    /// The records of a database whose keys begin like this, and that live so long.
+    pub fn new(config: LinkConfig, prefix: &str, life: Duration) -> Self {
+        RedisRecords { link: Link::new(config), keys: Keys::new(prefix, life), operations: Operations::default() }
+    }
+}
+
+impl Records for RedisRecords {
+    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError> {
+        let mut pipeline = redis::pipe();
+        pipeline.ignore_errors();
+        names.iter().for_each(|name| self.keys.load(&mut pipeline, *name));
+        self.operations.reads += names.len() as u64;
+        self.operations.round_trips += 1;
+        let values: Vec<Value> = self.link.ask(|connection| pipeline.query(connection))?;
+        values.into_iter().map(commands::found).collect()
+    }
+
+    fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
+        let mut pipeline = redis::pipe();
+        // What becomes of one says nothing of the others.
+        pipeline.ignore_errors();
+        changes.iter().for_each(|(name, change)| self.keys.change(&mut pipeline, *name, change));
+        self.operations.changed(changes);
+        self.operations.round_trips += 1;
+        let answers: Vec<Value> = match self.link.ask(|connection| pipeline.query(connection)) {
+            Ok(answers) => answers,
+            Err(error) => return changes.iter().map(|_| Err(error.clone())).collect(),
+        };
+        answers.into_iter().zip(changes).map(|(answer, (_, change))| commands::changed(answer, change)).collect()
+    }
+
+    fn operations(&self) -> Operations {
+        self.operations
+    }
+}

@@ -1,0 +1,105 @@
+//! One Redis.
+
+use crate::servers::{Redis, free_port, until};
+use std::time::{Duration, Instant};
+use vireo_store::conformance;
+use vireo_store::records::{Change, LinkConfig, Name, RecordError, Records, RedisRecords};
+
+fn start(arguments: &[&str]) -> Option<Redis> {
+    Redis::start(free_port(false), arguments)
+}
+
+fn records(port: u16, life: Duration) -> RedisRecords {
+    let config = LinkConfig { url: format!("redis://127.0.0.1:{port}"), patience: Duration::from_millis(200) };
+    RedisRecords::new(config, "vireo", life)
+}
+
+const LIFE: Duration = Duration::from_secs(60);
+const ONE: Name = Name { collection: "ue", id: 1 };
+
+fn commit(store: &mut RedisRecords, octets: &[u8]) -> Result<u32, RecordError> {
+    store.change(&[(ONE, Change::Commit { expected: 0, octets })]).remove(0)
+}
+
+#[test]
+fn redis_keeps_the_contract() {
+    let Some(server) = start(&[]) else { return };
+    conformance::records(&mut records(server.port, LIFE), &mut records(server.port, LIFE));
+    let life = Duration::from_millis(200);
+    conformance::lives(&mut records(server.port, life), life);
+}
+
+#[test]
+fn a_database_that_is_down_slow_or_back_is_told() {
+    let Some(server) = start(&[]) else { return };
+    let mut store = records(server.port, LIFE);
+    assert!(store.load(&[ONE]).is_ok());
+    // Stopped: nobody knows what becomes of a commit.
+    server.signal("-STOP");
+    let begun = Instant::now();
+    let silent = commit(&mut store, b"x");
+    assert!(matches!(silent, Err(RecordError::Silent(_))), "{silent:?}");
+    assert!(begun.elapsed() < Duration::from_secs(10), "nobody waits longer than is wanted");
+    // It is not asked again for a moment: the answer comes without it.
+    let unasked = |_| matches!(store.load(&[ONE]), Err(RecordError::Down(_)));
+    assert!((0..10).any(unasked), "who has just waited in vain is not kept waiting again");
+    server.signal("-CONT");
+    let mut found = None;
+    until("the database answers again", || {
+        found = store.load(&[ONE]).ok();
+        found.is_some()
+    });
+    let found = found.expect("it is back").remove(0);
+    assert!(found.is_none_or(|found| found.octets == b"x"), "done or not, never in part");
+    // Killed, and there again some time later, with nothing in it.
+    let port = server.port;
+    drop(server);
+    assert!(store.load(&[ONE]).is_err_and(|error| error.passes()));
+    let Some(_server) = Redis::start(port, &[]) else { return };
+    until("the database is back", || store.load(&[ONE]) == Ok(vec![None]));
+}
+
+#[test]
+fn a_full_database_refuses_and_changes_nothing() {
+    let Some(server) = start(&["--maxmemory", "3mb", "--maxmemory-policy", "noeviction"]) else { return };
+    let mut store = records(server.port, LIFE);
+    let octets = vec![7; 100_000];
+    let results: Vec<_> = (0..100)
+        .map(|id| {
+            let name = Name { collection: "ue", id };
+            store.change(&[(name, Change::Commit { expected: 0, octets: &octets })]).remove(0)
+        })
+        .collect();
+    assert!(results[0].is_ok() && results.contains(&Err(RecordError::Full)), "{results:?}");
+    for (id, result) in (0..).zip(&results) {
+        let found = store.load(&[Name { collection: "ue", id }]).unwrap().remove(0);
+        assert_eq!(found.is_some(), result.is_ok(), "record {id}");
+    }
+}
+
+#[test]
+fn what_is_no_record_is_told() {
+    let Some(server) = start(&[]) else { return };
+    let mut store = records(server.port, LIFE);
+    for command in ["SET vireo:ue:{1} abc", "HSET vireo:ue:{2} some thing"] {
+        assert!(server.ask(command).is_ok_and(|answer| !answer.starts_with('-')));
+    }
+    for id in [1, 2] {
+        let name = Name { collection: "ue", id };
+        assert_eq!(store.load(&[name]), Err(RecordError::Stranger));
+        let refused = store.change(&[(name, Change::Commit { expected: 0, octets: b"x" })]).remove(0);
+        assert_eq!(refused, Err(RecordError::Stranger));
+    }
+}
+
+#[test]
+fn operations_go_together() {
+    let Some(server) = start(&[]) else { return };
+    let mut store = records(server.port, LIFE);
+    let names: Vec<_> = (0..100).map(|id| Name { collection: "ue", id }).collect();
+    let changes: Vec<_> = names.iter().map(|name| (*name, Change::Commit { expected: 0, octets: b"x" })).collect();
+    assert!(store.change(&changes).iter().all(Result::is_ok));
+    assert!(store.load(&names).unwrap().iter().all(Option::is_some));
+    let operations = store.operations();
+    assert_eq!((operations.reads, operations.writes, operations.round_trips), (100, 100, 2));
+}
