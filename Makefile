@@ -11,8 +11,9 @@ OUT ?= bench.json
 
 CRASH_KILLS ?= 10000
 CRASH_STOPS ?= 1000
+SEEDS ?= 1..1000
 
-.PHONY: help setup build demo cluster-demo test test-stores check bench crash test-kernel-sctp fuzz-smoke clean
+.PHONY: help setup build demo cluster-demo test test-stores check bench crash faults test-kernel-sctp fuzz-smoke clean
 
 help:
 	@echo 'make demo              build, then 100 devices register, exchange traffic and leave, in namespaces of their own'
@@ -23,6 +24,7 @@ help:
 	@echo 'make check             format, clippy, house rules, licences'
 	@echo 'make bench             CPU, rate, latency and memory of the control plane, to $(OUT) (OUT=FILE)'
 	@echo 'make crash             worker processes on the state region killed $(CRASH_KILLS) times and stopped $(CRASH_STOPS) times'
+	@echo 'make faults            the fault campaign: a cluster on a virtual clock for each of the seeds $(SEEDS)'
 	@echo 'make test-kernel-sctp  the SCTP suite on a kernel that has SCTP (user-mode Linux)'
 	@echo 'make fuzz-smoke        every fuzz target for a few seconds'
 	@echo 'make setup             install what is missing (packages, Rust toolchain)'
@@ -61,6 +63,9 @@ bench: build
 crash: setup
 	VIREO_KILLS=$(CRASH_KILLS) VIREO_STOPS=$(CRASH_STOPS) \
 		$(CARGO) test --release --locked -p vireo-store --test crash -- --nocapture --test-threads=1
+
+faults: build
+	$(VIREO) simulate --faults --seeds $(SEEDS)
 
 test-kernel-sctp: setup
 	@scripts/setup uml

@@ -5,8 +5,9 @@
 mod lab;
 
 use lab::{ASSOC, Lab, SLICE};
-use vireo_core::context::{Procedure, Registration};
+use vireo_core::context::{Procedure, Registration, UeContext};
 use vireo_core::engine::Event;
+use vireo_core::replica::{Claim, Claims, Verdict};
 use vireo_core::subscription::{AuthenticationError, SubscriberIdentity};
 use vireo_core::turn::{Effect, Kind, Note};
 use vireo_emulator::ue::{self, Event as UeEvent, Fault, Mm};
@@ -461,4 +462,32 @@ fn a_ue_that_leaves_a_congested_network_is_let_go() {
     lab.ue_does(|ue, p, out| ue.deregister(p, false, out).expect("a request"));
     assert!(lab.events.contains(&UeEvent::Deregistered), "{:?}", lab.events);
     assert!(lab.context().is_some_and(|c| !c.is_registered()));
+}
+
+/// Another context of the subscriber was claimed a moment ago, and this one comes to another host amid a registration: it is the
+/// newer one, if the registration ends well.
+#[test]
+fn a_context_that_registers_is_not_superseded_where_it_comes_by_an_older_claim() {
+    let mut lab = Lab::new();
+    let mut claims = Claims::default();
+    let (supi, other) = (lab.ue.usim().supi(), Ltmsi::new(Bucket::new(4000), 1));
+    let enters = |claims: &Claims, ue: &UeContext| claims.enters(ue, |claimed| claimed == ue.ltmsi, || None);
+    let (mut out, p) = (ue::Out::default(), lab.profile.clone());
+    lab.ue.register(&p, ue::Registration::Fresh, &mut out).expect("a request");
+    let nas = out.messages().next().expect("a message").to_vec();
+    // It is authenticated, and does not hear what comes next.
+    lab.inject_until(&nas, &mut 1);
+    let begun = lab.context().expect("a context");
+    assert!(matches!(begun.procedure, Some(Procedure::Registration(_))), "{:?}", begun.procedure);
+    assert_eq!(begun.identity.supi, Some(supi));
+    assert!(claims.hear(Claim { supi, ue: other, at: lab.now }, lab.now));
+    assert_eq!(enters(&claims, &begun), Verdict::Registers);
+    // The network asks again, and the UE hears it.
+    lab.reachable = true;
+    lab.wait(Duration::from_secs(7));
+    let ended = lab.context().expect("it is kept");
+    assert!(ended.procedure.is_none() && lab.effects.contains(&Effect::BindSupi(supi)), "{:?}", lab.events);
+    assert_eq!(enters(&claims, &ended), Verdict::Goes, "had it claimed, it would be known");
+    claims.make(supi, ended.ltmsi, lab.now, lab.now);
+    assert_eq!(enters(&claims, &ended), Verdict::Stays);
 }

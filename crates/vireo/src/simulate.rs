@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use vireo_core::balance::steer;
 use vireo_core::replica::Ack;
 use vireo_core::schedule::forward;
-use vireo_simulator::campaign::campaign;
-use vireo_simulator::cluster::{Outcome, Setup, Workload, simulate};
+use vireo_simulator::campaign::{self, campaign};
+use vireo_simulator::cluster::{Cap, Outcome, Setup, Workload, simulate};
 use vireo_types::Duration;
 
 /// What runs without a file.
@@ -29,9 +29,15 @@ pub(crate) struct Args {
     /// Cores of a host
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=256))]
     cores: u16,
-    /// The part of each core that a host has
+    /// How fast each core is
     #[arg(long, value_name = "PART", default_value = "1", value_parser = amount)]
     speed: f64,
+    /// Processors that a cgroup leaves each host (cpu.max), which runs at full speed until it has used its part of a period
+    #[arg(long, value_name = "PART", value_parser = amount)]
+    cap: Option<f64>,
+    /// Milliseconds of such a period
+    #[arg(long, value_name = "MS", default_value = "100", requires = "cap", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    cap_period: u32,
     /// Which host: skewed-ch, consistent-hash, round-robin, least-loaded, maglev, static-range
     #[arg(long, value_name = "POLICY", default_value = "skewed-ch", value_parser = inter)]
     inter: steer::Policy,
@@ -56,7 +62,8 @@ pub(crate) struct Args {
     /// The same seed gives the same result
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
-    /// Run the fault campaign instead: replication and fencing under crashes, stops, cut-offs and a bad network, one world for each seed
+    /// Run the fault campaign instead: a whole cluster under crashes, stops, cut-offs, drains and a bad network, one world for each
+    /// seed; of one seed alone all that fails is told
     #[arg(long, conflicts_with_all = ["workload", "json"])]
     faults: bool,
     /// The first and the last seed of the campaign
@@ -89,6 +96,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         hosts: args.hosts,
         cores: args.cores.into(),
         speed: args.speed,
+        cap: args.cap.map(|part| Cap { part, period: Duration::from_millis(args.cap_period.into()) }),
         sample: args.sample,
         inter: args.inter,
         prefer: args.prefer,
@@ -110,28 +118,32 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 /// The fault campaign: what breaks is told with its seed.
 fn faults((first, last): (u64, u64), ack: Ack) -> Result<(), Failure> {
-    let (mut worlds, mut procedures, mut failures, mut takeovers, mut broken) = (0_u64, 0, 0, 0, Vec::new());
+    let again = |seed: u64| format!("vireo simulate --faults --seeds {seed}..{seed} --ack {}", ack.name());
+    let (mut sum, mut worlds, mut broken) = (campaign::Campaign::default(), 0_u64, Vec::new());
     for seed in first..=last {
-        let outcome = campaign(seed, ack);
+        let outcome = campaign(seed, campaign::Setup { ack, ..campaign::Setup::default() });
         worlds += 1;
-        procedures += outcome.procedures;
-        failures += outcome.failures;
-        takeovers += outcome.takeovers;
+        sum.procedures += outcome.procedures;
+        sum.faults += outcome.faults;
+        sum.failures += outcome.failures;
+        (sum.taken, sum.handed) = (sum.taken + outcome.taken, sum.handed + outcome.handed);
+        if first == last {
+            outcome.story.iter().for_each(|(at_us, what)| println!("{:9.3} s  {what}", *at_us as f64 / 1e6));
+        }
         if let Some((at_us, what)) = outcome.broken {
-            println!("seed {seed}, at {:.3} s: {what}", at_us as f64 / 1e6);
+            println!("seed {seed}, at {:.3} s: {what}; again by: {}", at_us as f64 / 1e6, again(seed));
             broken.push(seed);
         }
     }
+    let campaign::Campaign { procedures, faults, failures, taken, handed, .. } = sum;
     println!(
-        "{worlds} worlds: {procedures} procedures, {failures} hosts lost, {takeovers} takeovers, {} broken",
+        "{worlds} worlds: {procedures} procedures, {faults} faults, {failures} hosts taken for dead, {taken} UEs taken over, \
+         {handed} handed over, {} worlds broken",
         broken.len()
     );
     match broken.first() {
         None => Ok(()),
-        Some(seed) => Err(Failure(format!(
-            "{} worlds are broken: see vireo simulate --faults --seeds {seed}..{seed}",
-            broken.len()
-        ))),
+        Some(seed) => Err(Failure(format!("{} worlds are broken; the first again: {}", broken.len(), again(*seed)))),
     }
 }
 
@@ -192,9 +204,11 @@ mod tests {
 
     #[test]
     fn a_broken_world_is_a_failure_that_names_its_seed() {
-        assert!(faults((1, 5), Ack::One).is_ok());
-        let failure = (1..60).find_map(|seed| faults((seed, seed), Ack::None).err()).expect("one of them breaks");
-        assert!(failure.0.contains("--seeds"), "{}", failure.0);
+        assert!(faults((1, 1), Ack::One).is_ok());
+        let breaks = |seed| faults((seed, seed), Ack::None).err().map(|failure| (seed, failure));
+        let (seed, failure) = (2..12).find_map(breaks).expect("one of them breaks");
+        let again = format!("vireo simulate --faults --seeds {seed}..{seed} --ack none");
+        assert!(failure.0.contains(&again), "{}", failure.0);
         assert_eq!((seeds("3..9"), seeds("9..3").is_err(), seeds("x").is_err()), (Ok((3, 9)), true, true));
     }
 

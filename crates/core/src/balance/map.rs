@@ -55,7 +55,7 @@ impl Owners {
 
     /// Whether a host is one of them.
     pub fn has(&self, host: HostId) -> bool {
-        self.all().any(|own| own == host)
+        self.hosts.contains(&Some(host))
     }
 }
 

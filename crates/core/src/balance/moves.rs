@@ -101,8 +101,21 @@ impl BucketMap {
     fn with(&self, parts: &[SlicePart], change: impl Fn(Owners, Owners, bool) -> Owners) -> Self {
         let copied = |bucket: usize| parts.get(bucket % parts.len().max(1)).is_some_and(|part| part.replicas > 0);
         let all = self.owners.iter().zip(placed(parts)).enumerate();
-        let owners = all.map(|(bucket, (now, wanted))| change(*now, wanted, copied(bucket))).collect();
-        BucketMap { epoch: self.epoch + 1, owners, slices: self.slices.clone() }
+        let mut last = None;
+        let owners = all.map(|(bucket, (now, wanted))| {
+            let of = (*now, wanted, copied(bucket));
+            // Most are where they are to be, and those of a column are mostly alike.
+            match last {
+                _ if *now == wanted => wanted,
+                Some((same, next)) if same == of => next,
+                _ => {
+                    let next = change(of.0, of.1, of.2);
+                    last = Some((of, next));
+                    next
+                }
+            }
+        });
+        BucketMap { epoch: self.epoch + 1, owners: owners.collect(), slices: self.slices.clone() }
     }
 
     /// Whether a host keeps anything.
@@ -110,13 +123,14 @@ impl BucketMap {
         self.owners.iter().any(|owners| owners.has(host))
     }
 
-    /// Each primary with itself, and with each host that keeps copies for it.
-    pub fn pairs(&self) -> impl Iterator<Item = (HostId, HostId)> {
-        let of = |owners: &Owners| {
-            let owners = *owners;
-            (0..=MOST_REPLICAS).filter_map(move |n| Some((owners.primary()?, owners.all().nth(n)?)))
-        };
-        self.owners.iter().flat_map(of)
+    /// Each primary with itself, and with each host that keeps copies for it; each pair once.
+    pub fn pairs(&self) -> BTreeSet<(HostId, HostId)> {
+        pairs(self.owners.iter().copied())
+    }
+
+    /// The same of one primary.
+    pub fn pairs_of(&self, host: HostId) -> BTreeSet<(HostId, HostId)> {
+        pairs(self.owned(host))
     }
 }
 
@@ -130,7 +144,7 @@ pub struct CatchUp {
 impl CatchUp {
     /// Everybody, of this map.
     pub fn of(map: &BucketMap) -> Self {
-        CatchUp { epoch: map.epoch(), waiting: map.pairs().collect() }
+        CatchUp { epoch: map.epoch(), waiting: map.pairs() }
     }
 
     /// An owner has said of an epoch that a replica has all of its copies, or itself all that was handed over to it.
@@ -146,6 +160,20 @@ impl CatchUp {
     }
 }
 
+fn pairs(all: impl Iterator<Item = Owners>) -> BTreeSet<(HostId, HostId)> {
+    let mut pairs = BTreeSet::new();
+    // Most buckets have the hosts of one of a few before.
+    let mut last = [Owners::default(); 4];
+    for owners in all {
+        if let Some(primary) = owners.primary().filter(|_| !last.contains(&owners)) {
+            pairs.extend(owners.all().map(|host| (primary, host)));
+            last.rotate_right(1);
+            last[0] = owners;
+        }
+    }
+    pairs
+}
+
 fn hosts(parts: &[SlicePart]) -> &[super::ring::Weighted] {
     parts.first().map_or(&[], |part| &part.hosts)
 }
@@ -159,7 +187,10 @@ fn placed(parts: &[SlicePart]) -> Vec<Owners> {
     let most = most.min(ring.hosts());
     let columns = (0..BUCKETS.div_ceil(slices) as u64).map(|column| Owners::new(ring.owners(column).take(most)));
     let of = |column: Owners| {
-        parts.iter().map(move |part| Owners::new(column.all().take(1 + part.replicas.min(MOST_REPLICAS))))
+        parts.iter().map(move |part| match 1 + part.replicas.min(MOST_REPLICAS) {
+            copies if copies < most => Owners::new(column.all().take(copies)),
+            _ => column,
+        })
     };
     let mut all: Vec<Owners> = columns.flat_map(of).collect();
     all.resize(BUCKETS, Owners::default());
@@ -281,7 +312,7 @@ mod tests {
         /// All replicas are up to date.
         fn catch_up(&mut self) {
             let mut catch_up = CatchUp::of(&self.map);
-            for (owner, replica) in self.map.pairs().collect::<Vec<_>>() {
+            for (owner, replica) in self.map.pairs() {
                 assert!(!catch_up.is_over());
                 catch_up.said(owner, self.map.epoch() - 1, replica);
                 assert!(!catch_up.is_over(), "of an epoch before");

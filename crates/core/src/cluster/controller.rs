@@ -522,6 +522,11 @@ impl Controller {
         (all, all.saturating_sub(there))
     }
 
+    /// Whether all buckets are where they are to be, with all their copies.
+    pub fn is_settled(&self) -> bool {
+        self.settled && self.next.is_none()
+    }
+
     /// Hosts that have nothing any more that others have not: they may end.
     pub fn take_left(&mut self) -> Vec<HostId> {
         std::mem::take(&mut self.left)

@@ -103,7 +103,7 @@ impl Bench {
     fn settle(&mut self) {
         for _ in 0..10 {
             let epoch = self.epoch();
-            let pairs: BTreeSet<(HostId, HostId)> = self.map().buckets.pairs().collect();
+            let pairs = self.map().buckets.pairs();
             pairs.into_iter().for_each(|(owner, replica)| self.controller.caught_up(owner, epoch, replica));
             self.pass(50);
         }
@@ -351,7 +351,7 @@ fn a_controller_without_a_memory_learns_the_newest_map_from_who_joins_again() {
 fn a_host_that_is_drained_leaves_when_others_have_all_and_one_that_joins_gets_its_part() {
     let mut bench = Bench::new(2, 1);
     let caught_up = |bench: &mut Bench| {
-        let (epoch, pairs) = (bench.epoch(), bench.map().buckets.pairs().collect::<Vec<_>>());
+        let (epoch, pairs) = (bench.epoch(), bench.map().buckets.pairs());
         pairs.into_iter().for_each(|(owner, replica)| bench.controller.caught_up(owner, epoch, replica));
         bench.pass(50);
     };
@@ -386,7 +386,7 @@ fn buckets_go_from_living_hosts_a_part_at_a_time() {
     bench.pass(100);
     let (mut owned, mut most) = (0, 0);
     for _ in 0..8 {
-        let (epoch, pairs) = (bench.epoch(), bench.map().buckets.pairs().collect::<BTreeSet<_>>());
+        let (epoch, pairs) = (bench.epoch(), bench.map().buckets.pairs());
         let last = pairs.len() - 1;
         for (n, (owner, replica)) in pairs.into_iter().enumerate() {
             if n == last {
@@ -427,7 +427,7 @@ fn hosts_wait_until_one_dies_or_is_needed_and_leave_when_they_are_not() {
             for n in 0..5 {
                 bench.controller.reported(HostId(n), Load { cpu, late: false, rate: 1000.0 * cpu }, bench.now);
             }
-            let (epoch, pairs) = (bench.epoch(), bench.map().buckets.pairs().collect::<Vec<_>>());
+            let (epoch, pairs) = (bench.epoch(), bench.map().buckets.pairs());
             pairs.into_iter().for_each(|(owner, replica)| bench.controller.caught_up(owner, epoch, replica));
             bench.pass(50);
         }

@@ -1,93 +1,125 @@
-//! Copies of a UE's context on several hosts, and who may change it: what makes a host's death, stop or cut-off lose nothing
-//! and let no two hosts speak for a UE (DESIGN decisions 5 and 6). Pure: messages, records and time are the caller's.
+//! Copies of UEs' contexts on several hosts, and who speaks for a UE: what makes a host's death, stop or cut-off lose nothing
+//! and lets no two hosts be heard (DESIGN decisions 4 to 6). Pure: connections, records, threads and time are the caller's,
+//! which is `node::host` in a running cluster and the fault campaign in the simulator.
 //!
-//! The hosts of a UE's bucket ([`Owners`]) each keep a [`Copy`]. One of them at a time is the UE's [`Holder`] and carries out its
-//! procedures, under a [`Ballot`] that no other host has. A commit goes like this:
+//! By the map of an epoch ([`crate::balance::map`]) a bucket has one owner, which carries out its UEs' procedures, and hosts
+//! that keep copies.
 //!
-//! 1. The step is run on the context; [`Holder::commit`] gives the [`Offer`] that goes with the encoded context and its outbox to
-//!    all owners, the host itself among them.
-//! 2. Each owner asks its copy, [`Copy::offered`]: it is accepted and stored, or refused because another holder is newer, or the
-//!    epoch is old.
-//! 3. Answers go to [`Holder::accepted`] and [`Holder::refused`]. The effects of all commits up to [`Holder::released`] may leave,
-//!    and no others: as many copies have it as [`Ack`] asks for, and of a procedure's last commit all that live.
-//! 4. A holder that has lost ([`Holder::has_lost`]) forgets what was not released, sends nothing of it, and hands the event on.
-//!
-//! When all that live have a procedure's last commit, [`Holder::settled`] says so, the owners are told, and the UE is *free*. Whichever owner has the next one takes it in one round trip
-//! ([`Holder::next`]): its first commit says what it is based on, and the primary, asked first, accepts it from one host only.
-//! Where a holder has died, or the primary does not answer, the UE is taken by asking ([`Holder::take`]): enough copies promise
-//! to refuse older holders and say what they have that at least one of them knows each commit that was ever released. The
-//! newest is adopted, outbox and all: what of it had left already is dropped by whoever receives it twice (decision 4).
-//!
-//! With `W` copies to a commit and `N` owners, `N - W + 1` must promise. Where so many do not live any more, a commit may be lost
-//! whose copies are all gone; the UE's keys may not be used again then, and it is authenticated anew.
+//! 1. [`Primary`] is an owner's side. A commit goes to those who keep copies ([`Copy`], the parts that they have not), numbered by
+//!    receiver, on connections that keep the order and send again what was not received. Its effects leave when those that
+//!    [`Ack`] says have it, and after those of all commits before ([`Primary::commits`], [`Primary::next_released`]). A slice
+//!    may have fewer copies than others, or none; a UE that has come to it is taken back from who keeps none there.
+//! 2. [`Shadows`] is the other side: copies as they came, undecoded, and what they want done. Who is not in the map is refused.
+//! 3. By the next map who has a dead host's buckets takes its shadows ([`Shadows::adopt`]), does once more what may not have left,
+//!    under the same names, and is given again what the dead host was not done with ([`Flying`]). Who emits drops what it
+//!    has sent ([`Repeats`]); who took over drops inputs whose result it has ([`Taken::inputs`]).
+//! 4. A bucket goes from a host that lives in order: [`Primary::adopt`] asks for a mark behind all that is given by the old map,
+//!    what was begun is ended, nothing is begun, all effects have left, and then it is handed over ([`Shadows::yours`]).
+//! 5. Which of two contexts of a subscriber counts, all hosts know for a while ([`Claims`]).
 
-mod copy;
-mod holder;
+mod claims;
+mod flight;
+mod handover;
+mod message;
+mod primary;
+mod shadows;
 #[cfg(test)]
 mod tests;
 
-pub use copy::{Answer, Copy, Offer, Promise};
-pub use holder::{Holder, Taking};
+pub use claims::{Claim, Claims, Verdict};
+pub use flight::{Counted, Emitted, Flying, Repeats};
+pub use handover::{Handed, Sorted, Synced};
+pub use message::{Copy, Ways};
+pub use primary::{Acknowledged, Again, Commit, Place, Primary};
+pub use shadows::{Fenced, Kept, Shadow, Shadows, Taken};
 
-use crate::balance::HostId;
-use crate::balance::map::Owners;
+use crate::context::UeContext;
 
-/// What a holder changes a UE's context under. Later ones are greater; no two hosts have the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ballot {
-    /// The epoch of the bucket map by which it was taken.
-    pub epoch: u64,
-    /// Counts who has held the UE in the epoch.
-    pub turn: u32,
-    /// Whether promises were asked for. Of the same turn it is later then: what a host has begun without asking, and was never
-    /// decided, must not look newer than what was.
-    pub asked: bool,
-    /// The holder.
-    pub host: HostId,
+/// Steps that a host may have done beyond its last copy, where copies may lag: what it has had sent has their names.
+const SKIPPED_STEPS: u64 = 1 << 12;
+/// COUNTs that it may have used beyond (DESIGN decision 5).
+const SKIPPED_COUNTS: u32 = 32;
+
+/// Which commits are copied, to how many hosts, and what waits for that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplicationConfig {
+    /// Which commits.
+    pub mode: Mode,
+    /// Hosts besides the owner: 0 to 2.
+    pub replicas: usize,
+    /// What effects wait for.
+    pub ack: Ack,
 }
 
-impl Ballot {
-    /// Before any.
-    pub const NONE: Ballot = Ballot { epoch: 0, turn: 0, asked: false, host: HostId(0) };
+impl ReplicationConfig {
+    /// Hosts besides the owner at the most.
+    pub const MOST: usize = 2;
 
-    /// One of a host that is greater than this, in an epoch or this one's if that is later.
-    fn after(self, epoch: u64, host: HostId, asked: bool) -> Self {
-        let turn = if epoch > self.epoch { 1 } else { self.turn.saturating_add(1) };
-        Ballot { epoch: epoch.max(self.epoch), turn, asked, host }
+    /// How many hosts besides the owner keep copies of UEs whose slice is not known yet, and of each slice's, by how many each
+    /// asks for: of the former as many as of any slice that they may turn out to be of.
+    pub fn of_slices(&self, wanted: impl IntoIterator<Item = usize>) -> Vec<usize> {
+        let most = if self.is_on() { self.replicas } else { 0 };
+        let mut replicas = vec![0];
+        replicas.extend(wanted.into_iter().map(|wanted| wanted.min(most)));
+        replicas[0] = replicas[1..].iter().max().copied().unwrap_or(most);
+        replicas
+    }
+
+    /// Whether nothing of any slice's UEs is lost with a host that dies, as long as there are copies: each commit has one before
+    /// anybody is told of it.
+    pub fn is_lossless(&self, wanted: impl IntoIterator<Item = usize>) -> bool {
+        !self.may_lag() && self.of_slices(wanted).iter().all(|replicas| *replicas > 0)
+    }
+
+    /// Whether there are copies at all.
+    pub fn is_on(&self) -> bool {
+        self.mode != Mode::None && self.replicas > 0
+    }
+
+    /// Whether a host may use COUNTs that no copy knows of.
+    pub fn may_lag(&self) -> bool {
+        self.mode == Mode::Cold || self.ack == Ack::None
     }
 }
 
-/// A state of a UE's context.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Version {
-    /// Whose commit it is.
-    pub ballot: Ballot,
-    /// Counts the commits of the ballot, from 1.
-    pub commit: u64,
+/// Which commits are copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// None.
+    #[default]
+    None,
+    /// Those that end a procedure.
+    Cold,
+    /// Each.
+    Hot,
 }
 
-impl Version {
-    /// Before any.
-    pub const NONE: Version = Version { ballot: Ballot::NONE, commit: 0 };
-}
-
-/// How many copies of a commit are waited for before its effects leave.
+/// What the effects of a commit wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ack {
-    /// None but the holder's own: a host's death may lose what was sent last.
+    /// Nothing.
     None,
-    /// The holder's and one other.
+    /// The host that takes over first; at the end of a procedure all that have copies.
     #[default]
     One,
-    /// Those of all owners that live.
+    /// All hosts that have copies.
     All,
 }
 
 impl Ack {
+    /// Whether the effects of a commit, which may end a procedure, wait for a host, which may be the one that takes over first.
+    pub fn waits(self, first: bool, ended: bool) -> bool {
+        match self {
+            Ack::None => false,
+            Ack::One => first || ended,
+            Ack::All => true,
+        }
+    }
+
     /// All of them.
     pub const ALL: [Ack; 3] = [Ack::None, Ack::One, Ack::All];
 
-    /// Its name in the configuration (`replication.ack`).
+    /// Its name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Ack::None => "none",
@@ -100,30 +132,12 @@ impl Ack {
     pub fn from_name(name: &str) -> Option<Self> {
         Ack::ALL.into_iter().find(|ack| ack.name() == name)
     }
-
-    /// How many of so many copies must have a commit, whichever live. [`Ack::All`] means those that live, of which there may be
-    /// few; what it may be relied on for is two.
-    fn copies(self, owners: usize) -> usize {
-        match self {
-            Ack::None => 1,
-            Ack::One | Ack::All => owners.min(2),
-        }
-    }
-
-    /// How many owners must promise, so that each commit that was released is known to one of them. With [`Ack::None`] that
-    /// cannot be, and it is as many as with one.
-    fn promises(self, owners: usize) -> usize {
-        owners + 1 - Ack::One.copies(owners)
-    }
 }
 
-/// Who must promise: owners by the map, and by the one before it as long as not all UEs of the bucket have been committed since.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Membership {
-    /// The epoch.
-    pub epoch: u64,
-    /// Who keeps copies by it.
-    pub owners: Owners,
-    /// Who kept them before, if that is not over.
-    pub before: Option<Owners>,
+/// Goes beyond what a dead host may have done and no copy knows of.
+pub fn skip(ue: &mut UeContext) {
+    ue.sequence += SKIPPED_STEPS;
+    if let Some(security) = &mut ue.security {
+        security.downlink = security.downlink.saturating_add(SKIPPED_COUNTS);
+    }
 }

@@ -1,341 +1,310 @@
-//! Random worlds: messages that are lost, doubled and late, hosts that die and that are cut off, several that want the same UE
-//! at once. What was released must be one history.
+//! An owner's side, step by step; both sides together are the simulator's fault campaign.
 
 use super::*;
-use crate::balance::map::{BucketMap, SlicePart};
+use crate::balance::HostId;
+use crate::balance::map::{BUCKETS, BucketMap, SlicePart};
 use crate::balance::ring::Weighted;
-use vireo_types::Bucket;
+use crate::context::{self, UeContext};
+use std::collections::BTreeMap;
+use vireo_types::{Bucket, Ltmsi};
 
-/// The steps of a UE so far, by their numbers.
-type Record = Vec<u32>;
-
-#[derive(Clone, Debug)]
-enum Message {
-    Offer(Offer, Record),
-    Answer(Answer),
-    Ask(Ballot),
-    Promise(Promise, Record),
-    Denied(Ballot, Ballot),
-    Settled(Version),
-}
-
+/// What other hosts have said to have.
 #[derive(Default)]
-struct Host {
-    copy: Copy,
-    record: Record,
-    holder: Option<Holder>,
-    /// What its holder has adopted, and its commits that wait: offers and records.
-    state: Record,
-    offers: Vec<(Offer, Record)>,
-    records: Vec<(HostId, Record)>,
-    dead: bool,
+struct Said(BTreeMap<HostId, u64>);
+
+impl Acknowledged for Said {
+    fn kept(&self, host: HostId) -> u64 {
+        self.0.get(&host).copied().unwrap_or_default()
+    }
 }
 
-struct World {
-    random: u64,
-    membership: Membership,
-    ack: Ack,
-    hosts: Vec<Host>,
-    net: Vec<(HostId, HostId, Message)>,
-    /// What has left.
-    released: Vec<Record>,
-    steps: u32,
-    cut: Option<HostId>,
+const OWN: HostId = HostId(0);
+
+fn parts(weights: &[f64]) -> Vec<SlicePart> {
+    let hosts = (0..).zip(weights).map(|(n, weight)| Weighted { host: HostId(n), weight: *weight }).collect();
+    vec![SlicePart { weight: 1.0, replicas: 2, hosts }]
 }
 
-impl World {
-    fn new(seed: u64, owners: usize, ack: Ack) -> Self {
-        World {
-            random: seed,
-            membership: Membership { epoch: 1, owners: owned_by(owners, 0), before: None },
-            ack,
-            hosts: (0..6).map(|_| Host::default()).collect(),
-            net: Vec::new(),
-            released: Vec::new(),
-            steps: 0,
-            cut: None,
+fn hosts(count: u16) -> Vec<HostId> {
+    (0..count).map(HostId).collect()
+}
+
+/// A host of three or more in the first map, and a bucket of its own.
+fn owner(ack: Ack) -> (Primary<u32, &'static str>, BucketMap, Bucket) {
+    let map = BucketMap::first(&parts(&[1.0; 4]));
+    let mut primary = Primary::new(OWN, ReplicationConfig { mode: Mode::Hot, replicas: 2, ack }, vec![2]);
+    assert_eq!(primary.adopt(map.clone(), hosts(4)), None);
+    primary.entered(Default::default());
+    primary.look_again();
+    let bucket = (0..Bucket::COUNT).map(Bucket::new).find(|b| primary.works_for(*b)).expect("it has some");
+    (primary, map, bucket)
+}
+
+fn record(ltmsi: Ltmsi) -> Vec<u8> {
+    context::encode(&UeContext::new(ltmsi), Vec::new()).expect("it encodes")
+}
+
+fn commit(ltmsi: Ltmsi, context: &[u8]) -> Commit<'_, u32> {
+    Commit { slot: 7, ltmsi, before: None, input: 9, context, outbox: b"outbox", ways: [None; 2] }
+}
+
+#[test]
+fn effects_leave_in_order_when_those_that_are_waited_for_have_the_copy() {
+    for ack in Ack::ALL {
+        let (mut primary, map, bucket) = owner(ack);
+        let replicas: Vec<HostId> = map.owners(bucket).replicas().collect();
+        let (ltmsi, mut said, mut sent) = (Ltmsi::new(bucket, 1), Said::default(), Vec::new());
+        let context = record(ltmsi);
+        for name in ["one", "two"] {
+            let mut send = |to, copy: Copy<'_>| sent.push((to, copy.number, copy.perpetual.is_some()));
+            let released = primary.commits((&commit(ltmsi, &context), false), &said, name, &mut send);
+            assert_eq!(released, (ack == Ack::None).then_some(name), "{ack:?}");
+        }
+        let first = [(replicas[0], 1, true), (replicas[1], 1, true)];
+        assert_eq!(sent, [first[0], first[1], (replicas[0], 2, false), (replicas[1], 2, false)], "parts go once");
+        if ack == Ack::None {
+            continue;
+        }
+        said.0.insert(replicas[1], 2);
+        assert_eq!(primary.next_released(&said), None, "the one that takes over first has none of it");
+        said.0.insert(replicas[0], 1);
+        assert_eq!([primary.next_released(&said), primary.next_released(&said)], [Some("one"), None]);
+        said.0.insert(replicas[0], 2);
+        if ack == Ack::All {
+            said.0.insert(replicas[1], 1);
+            assert_eq!(primary.next_released(&said), None, "all have to have it");
+            said.0.insert(replicas[1], 2);
+        }
+        assert_eq!([primary.next_released(&said), primary.next_released(&said)], [Some("two"), None]);
+    }
+}
+
+#[test]
+fn what_waits_for_a_host_that_dies_waits_for_the_next_one_which_is_sent_it() {
+    let (mut primary, map, bucket) = owner(Ack::One);
+    let replicas: Vec<HostId> = map.owners(bucket).replicas().collect();
+    let (ltmsi, mut said) = (Ltmsi::new(bucket, 1), Said::default());
+    let context = record(ltmsi);
+    assert_eq!(primary.commits((&commit(ltmsi, &context), false), &said, "it", &mut |_, _| ()), None);
+    let weights: Vec<f64> = (0..4).map(|n| if HostId(n) == replicas[0] { 0.0 } else { 1.0 }).collect();
+    let mut without = parts(&weights);
+    without[0].hosts.retain(|weighted| weighted.host != replicas[0]);
+    let left: Vec<HostId> = without[0].hosts.iter().map(|weighted| weighted.host).collect();
+    assert_eq!(primary.adopt(map.next(&without), left), None);
+    let mut sent = Vec::new();
+    let again = |_: &&str| {
+        let (context, outbox) = (record(ltmsi), b"outbox".to_vec());
+        Some(Again { slot: 7, ltmsi, input: 9, context, outbox, ways: [None; 2] })
+    };
+    primary.wait_for_others(again, &mut |to, copy: Copy<'_>| sent.push((to, copy.number, copy.input)));
+    assert_eq!(sent, [(replicas[1], 2, 9)], "it is the first to take over now");
+    said.0.insert(replicas[1], 1);
+    assert_eq!(primary.next_released(&said), None);
+    said.0.insert(replicas[1], 2);
+    assert_eq!(primary.next_released(&said), Some("it"));
+}
+
+#[test]
+fn a_host_that_is_to_have_copies_is_told_caught_up_when_it_has_all() {
+    let (mut primary, map, bucket) = owner(Ack::One);
+    let (mut said, ltmsi) = (Said::default(), Ltmsi::new(bucket, 1));
+    let first = map.owners(bucket).replicas().next().expect("a replica");
+    assert_eq!(primary.caught_up(&said).to_vec(), [OWN], "it has its own");
+    let context = record(ltmsi);
+    let mut sent = Vec::new();
+    for _ in 0..3 {
+        let (to, from) = primary.next_behind(&said).expect("three other hosts");
+        assert_eq!((from, primary.lacks(to, 7, ltmsi)), (0, map.owners(bucket).replicas().any(|host| host == to)));
+        if primary.lacks(to, 7, ltmsi) {
+            primary.send(to, &commit(ltmsi, &context), &said, &mut |to, copy| sent.push((to, copy.number)));
+        }
+        primary.looked(to, None);
+    }
+    assert_eq!(sent.len(), 2);
+    assert!(!primary.lacks(first, 7, ltmsi));
+    let others = primary.caught_up(&said).to_vec();
+    assert!(others.len() == 1 && !map.owners(bucket).has(others[0]), "who has nothing to get: {others:?}");
+    said.0.insert(first, 1);
+    assert_eq!(primary.caught_up(&said).to_vec(), [first]);
+    primary.forget(7);
+    assert!(primary.lacks(first, 7, ltmsi));
+}
+
+#[test]
+fn a_bucket_goes_when_all_before_is_done_and_stays_if_the_next_owner_dies() {
+    let (mut primary, map, _) = owner(Ack::One);
+    let leaves = parts(&[0.0, 1.0, 1.0, 1.0]);
+    let next = map.switch(&leaves, BUCKETS).expect("some buckets may go at once");
+    let question = primary.adopt(next.clone(), hosts(4)).expect("buckets go");
+    primary.entered(Default::default());
+    let goes = (0..Bucket::COUNT).map(Bucket::new).find(|b| primary.leaves(*b)).expect("one of them");
+    assert!(primary.works_for(goes) && primary.takes(goes) && !primary.is_asleep(goes), "until the balancers know");
+    assert_eq!(primary.sort(Some(goes), false, true, true), Sorted::Here);
+    assert_eq!((primary.synced(question + 1), primary.synced(question)), (Synced::Nothing, Synced::Ends));
+    assert_eq!(primary.sort(Some(goes), false, true, true), Sorted::Back);
+    assert_eq!(primary.take_ending(), Some(vec![]));
+    let last = primary.falls_asleep();
+    assert!(primary.is_asleep(goes) && primary.take_ending().is_none());
+    assert_eq!(primary.synced(last), Synced::HandsOver);
+    let to = next.owners(goes).primary().expect("the next");
+
+    let others: Vec<HostId> = hosts(4).into_iter().filter(|host| *host != to).collect();
+    let mut without = parts(&[0.0, 1.0, 1.0, 1.0]);
+    without[0].hosts.retain(|weighted| weighted.host != to);
+    let after = next.next(&without);
+    primary.adopt(after.clone(), others);
+    assert_eq!(primary.is_asleep(goes), after.owners(goes).primary() != Some(OWN));
+
+    let (mut primary, ..) = owner(Ack::One);
+    primary.adopt(next.clone(), hosts(4));
+    let handed = primary.hand_over().expect("buckets go");
+    assert!(handed.epoch == 2 && handed.to.contains(&to) && !handed.to.contains(&OWN));
+    assert!(!primary.works_for(goes) && primary.leaving() == 0);
+}
+
+#[test]
+fn inputs_for_ues_that_others_have_to_hand_over_first_wait_and_so_does_what_all_hear() {
+    let (mut primary, _, bucket) = owner(Ack::One);
+    primary.entered([bucket].into_iter().collect());
+    assert!(!primary.works_for(bucket));
+    assert_eq!(primary.sort(Some(bucket), false, true, true), Sorted::Waits);
+    assert_eq!(primary.sort(Some(bucket), false, true, false), Sorted::Back, "there is no room");
+    assert_eq!(primary.sort(None, false, true, true), Sorted::Here);
+    assert_eq!(primary.sort(None, true, false, false), Sorted::Waits);
+    assert_eq!(primary.sort(None, false, true, true), Sorted::Waits, "nothing overtakes that");
+    primary.entered(Default::default());
+    primary.sorts_again();
+    assert_eq!(primary.sort(Some(bucket), false, true, true), Sorted::Here);
+}
+
+/// A host among others, by the first map of slices with so many replicas each.
+fn sliced(count: u16, replicas: &[usize], ack: Ack) -> (Primary<u32, &'static str>, BucketMap) {
+    let map = BucketMap::first(&of_slices(&hosts(count), replicas));
+    let most = replicas.iter().max().copied().unwrap_or_default();
+    let mut primary = Primary::new(OWN, ReplicationConfig { mode: Mode::Hot, replicas: most, ack }, replicas.to_vec());
+    assert_eq!(primary.adopt(map.clone(), hosts(count)), None);
+    primary.entered(Default::default());
+    (primary, map)
+}
+
+fn of_slices(hosts: &[HostId], replicas: &[usize]) -> Vec<SlicePart> {
+    let hosts: Vec<Weighted> = hosts.iter().map(|host| Weighted { host: *host, weight: 1.0 }).collect();
+    replicas.iter().map(|replicas| SlicePart { weight: 1.0, replicas: *replicas, hosts: hosts.clone() }).collect()
+}
+
+/// A bucket of this host's in a slice.
+fn own_bucket(map: &BucketMap, slice: usize) -> Bucket {
+    map.buckets(slice).find(|bucket| map.owners(*bucket).primary() == Some(OWN)).expect("it has some")
+}
+
+#[test]
+fn a_commit_that_ends_a_procedure_waits_for_all_and_others_as_they_are_told() {
+    for (ack, amid, at_the_end) in [(Ack::None, 0, 0), (Ack::One, 1, 2), (Ack::All, 2, 2)] {
+        let (mut primary, map) = sliced(3, &[2], ack);
+        let ltmsi = Ltmsi::new(own_bucket(&map, 0), 1);
+        let replicas: Vec<HostId> = map.owners(ltmsi.bucket()).replicas().collect();
+        let (said, context) = (Said::default(), record(ltmsi));
+        for (ended, waited) in [(false, amid), (true, at_the_end)] {
+            let mut sent = Vec::new();
+            let commit = commit(ltmsi, &context);
+            let needs = primary.spread((&commit, ended), &said, &mut |to, _: Copy<'_>| sent.push(to));
+            let needs: Vec<HostId> = needs.into_iter().map(|(host, _)| host).collect();
+            assert_eq!((&needs[..], &sent), (&replicas[..waited], &replicas), "{ack:?}");
         }
     }
+}
 
-    fn below(&mut self, most: usize) -> usize {
-        self.random = crate::hash::mixed(self.random, 0x51);
-        (self.random >> 33) as usize % most.max(1)
-    }
+#[test]
+fn what_waits_for_a_replica_that_does_not_answer_waits_until_that_is_given_up_and_then_for_the_next() {
+    for ack in [Ack::One, Ack::All] {
+        let (mut primary, map) = sliced(3, &[2], ack);
+        let ltmsi = Ltmsi::new(own_bucket(&map, 0), 1);
+        let (mut said, mut sent, context) = (Said::default(), Vec::new(), record(ltmsi));
+        let mut send = |to, copy: Copy<'_>| sent.push((to, copy.number));
+        assert_eq!(primary.commits((&commit(ltmsi, &context), true), &said, "it", &mut send), None);
+        let [(first, of_first), (second, of_second)] = sent[..] else { panic!("{sent:?}") };
+        assert_eq!(primary.next_released(&said), None);
+        said.0.insert(first, of_first);
+        assert_eq!(primary.next_released(&said), None, "the other one does not answer");
+        said.0.insert(first, of_first + 7);
+        assert_eq!(primary.next_released(&said), None, "whatever this one says");
 
-    fn chance(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-
-    fn send(&mut self, from: HostId, to: HostId, message: Message) {
-        let reached = from == to || self.cut.is_none_or(|cut| cut != from && cut != to);
-        if !reached || from != to && self.chance(10) {
-            return;
-        }
-        if from != to && self.chance(10) {
-            self.net.push((from, to, message.clone()));
-        }
-        self.net.push((from, to, message));
-    }
-
-    /// One thing happens.
-    fn turn(&mut self) {
-        match self.below(10) {
-            0 => self.wants(),
-            1 => self.again(),
-            _ if self.net.is_empty() => self.wants(),
-            _ => {
-                let at = self.below(self.net.len());
-                let (from, to, message) = self.net.swap_remove(at);
-                if !self.hosts[to.index()].dead {
-                    self.comes(from, to, message);
-                }
-            }
-        }
-    }
-
-    /// A host has something to do for the UE.
-    fn wants(&mut self) {
-        let owners: Vec<HostId> = self.membership.owners.all().collect();
-        let me = owners[self.below(owners.len())];
-        if self.hosts[me.index()].dead {
-            return;
-        }
-        let (membership, ack, asks) = (self.membership, self.ack, self.chance(30));
-        let host = &mut self.hosts[me.index()];
-        let given_up =
-            host.holder.as_ref().is_some_and(|holder| holder.has_lost().is_some() || asks && !holder.holds());
-        if given_up {
-            let known = host.holder.take().map_or(Ballot::NONE, |holder| holder.has_lost().unwrap_or(holder.ballot()));
-            let known = known.max(host.copy.promised()).max(host.copy.version().ballot);
-            host.offers.clear();
-            host.records.clear();
-            let holder = Holder::take(me, known, membership, ack);
-            let (ballot, asked): (Ballot, Vec<HostId>) = (holder.ballot(), holder.asks().collect());
-            host.holder = Some(holder);
-            asked.into_iter().for_each(|to| self.send(me, to, Message::Ask(ballot)));
-            return;
-        }
-        match &host.holder {
-            None => {
-                host.offers.clear();
-                host.records.clear();
-                host.state = host.record.clone();
-                host.holder = Holder::next(me, &host.copy, membership, ack);
-                if host.holder.is_none() {
-                    // taken at the next turn
-                    let known = host.copy.promised().max(host.copy.version().ballot);
-                    host.holder = Some(Holder::take(me, known, membership, ack));
-                }
-            }
-            Some(_) => self.steps(me),
-        }
-    }
-
-    fn steps(&mut self, me: HostId) {
-        let last = self.chance(40);
-        self.steps += 1;
-        let (number, host) = (self.steps, &mut self.hosts[me.index()]);
-        let Some(offer) = host.holder.as_mut().and_then(|holder| holder.commit(last)) else { return };
-        host.state.push(number);
-        host.offers.push((offer, host.state.clone()));
-        self.offer(me);
-    }
-
-    /// Offers what waits to whom it may be offered.
-    fn offer(&mut self, me: HostId) {
-        let host = &self.hosts[me.index()];
-        let Some(holder) = &host.holder else { return };
-        let pending = holder.pending();
-        let Some((offer, record)) = host.offers.iter().find(|(offer, _)| Some(offer.version) == pending).cloned()
-        else {
-            return;
+        // It is given up, and a host that has joined since is a replica in its place.
+        let hosts = [OWN, first, HostId(3)];
+        assert_eq!(primary.adopt(map.next(&of_slices(&hosts, &[2])), hosts.to_vec()), None);
+        let again = |_: &&str| {
+            let (context, outbox) = (record(ltmsi), b"outbox".to_vec());
+            Some(Again { slot: 7, ltmsi, input: 9, context, outbox, ways: [None; 2] })
         };
-        let to: Vec<HostId> = match holder.first() {
-            Some(first) => vec![first],
-            None => self.membership.owners.all().collect(),
-        };
-        to.into_iter().for_each(|to| self.send(me, to, Message::Offer(offer, record.clone())));
-    }
-
-    /// What waits is sent again.
-    fn again(&mut self) {
-        let me = HostId(self.below(self.hosts.len()) as u16);
-        if self.hosts[me.index()].dead {
-            return;
-        }
-        match self.hosts[me.index()].holder.clone() {
-            Some(holder) if !holder.holds() && holder.has_lost().is_none() => {
-                let asked: Vec<HostId> = holder.asks().collect();
-                asked.into_iter().for_each(|to| self.send(me, to, Message::Ask(holder.ballot())));
-            }
-            Some(_) => self.offer(me),
-            None => (),
-        }
-    }
-
-    fn comes(&mut self, from: HostId, to: HostId, message: Message) {
-        let epoch = self.membership.epoch;
-        let host = &mut self.hosts[to.index()];
-        match message {
-            Message::Offer(offer, record) => {
-                let before = host.copy.version();
-                let answer = host.copy.offered(&offer, epoch);
-                if answer == Answer::Accepted(offer.version) && before != offer.version {
-                    host.record = record;
-                }
-                self.send(to, from, Message::Answer(answer));
-            }
-            Message::Answer(answer) => {
-                let Some(holder) = &mut host.holder else { return };
-                let first = holder.first();
-                match answer {
-                    Answer::Accepted(version) => holder.accepted(from, version),
-                    Answer::Refused { offered, promised } => holder.refused(offered, promised),
-                }
-                let opened = first.is_some() && holder.first().is_none() && holder.has_lost().is_none();
-                self.leaves(to);
-                if opened {
-                    self.offer(to);
-                }
-            }
-            Message::Ask(ballot) => {
-                let answer = match host.copy.asked(ballot, epoch) {
-                    Ok(promise) => Message::Promise(promise, host.record.clone()),
-                    Err(promised) => Message::Denied(ballot, promised),
-                };
-                self.send(to, from, answer);
-            }
-            Message::Promise(promise, record) => {
-                let Some(holder) = &mut host.holder else { return };
-                if promise.ballot != holder.ballot() || holder.holds() {
-                    return;
-                }
-                host.records.push((from, record));
-                if let Taking::Holds { newest, .. } = holder.promised(from, promise) {
-                    let adopted = host.records.iter().find(|(host, _)| *host == newest);
-                    host.state = adopted.expect("it came with the promise").1.clone();
-                    self.steps(to);
-                }
-            }
-            Message::Settled(version) => host.copy.settled(version),
-            Message::Denied(ballot, promised) => {
-                if let Some(holder) = host.holder.as_mut().filter(|holder| holder.ballot() == ballot) {
-                    holder.denied(promised);
-                }
-            }
-        }
-    }
-
-    /// Effects that may leave do; a holder whose procedure has ended is none any more.
-    fn leaves(&mut self, me: HostId) {
-        let host = &mut self.hosts[me.index()];
-        let Some(released) = host.holder.as_ref().and_then(Holder::released) else { return };
-        let (out, rest): (Vec<_>, Vec<_>) = host.offers.drain(..).partition(|(offer, _)| offer.version <= released);
-        host.offers = rest;
-        let settled = host.holder.as_ref().and_then(Holder::settled).filter(|_| host.offers.is_empty());
-        if let Some(version) = settled {
-            host.holder = None;
-            let owners: Vec<HostId> = self.membership.owners.all().collect();
-            owners.into_iter().for_each(|to| self.send(me, to, Message::Settled(version)));
-        }
-        self.released.extend(out.into_iter().map(|(_, record)| record));
-    }
-
-    /// All that has left is one history.
-    fn is_sound(&self, seed: u64) {
-        let longest = self.released.iter().max_by_key(|record| record.len());
-        for record in &self.released {
-            let longest = longest.expect("there is one");
-            assert_eq!(&longest[..record.len()], &record[..], "seed {seed}: two histories have left");
-        }
-    }
-}
-
-/// The first of the hosts from `from` on.
-fn owned_by(count: usize, from: u16) -> Owners {
-    let hosts = (from..from + count as u16).map(|n| Weighted { host: HostId(n), weight: 1.0 }).collect();
-    BucketMap::new(1, &[SlicePart { weight: 1.0, replicas: count - 1, hosts }]).owners(Bucket::new(1))
-}
-
-#[test]
-fn what_has_left_is_one_history_whatever_the_network_does() {
-    for seed in 0..200 {
-        let owners = 2 + seed as usize % 3;
-        let ack = if seed % 5 == 0 { Ack::All } else { Ack::One };
-        let mut world = World::new(seed, owners, ack);
-        for n in 0..400 {
-            world.turn();
-            if n % 120 == 60 {
-                world.cut = world.chance(60).then(|| HostId(world.below(owners) as u16));
-            } else if n % 120 == 100 {
-                world.cut = None;
-            }
-        }
-        world.is_sound(seed);
+        let mut more = Vec::new();
+        primary.wait_for_others(again, &mut |to, copy: Copy<'_>| more.push((to, copy.number)));
+        let [(HostId(3), next)] = more[..] else { panic!("{ack:?}: {more:?}") };
+        said.0.insert(second, of_second);
+        assert_eq!(primary.next_released(&said), None, "what it says now is nobody's affair");
+        said.0.insert(HostId(3), next);
+        assert_eq!(primary.next_released(&said), Some("it"));
     }
 }
 
 #[test]
-fn without_faults_procedures_go_on() {
-    let mut released = 0;
-    for seed in 0..50 {
-        let mut world = World::new(seed, 3, Ack::One);
-        (0..400).for_each(|_| world.turn());
-        world.is_sound(seed);
-        released += world.released.len();
+fn a_ue_of_a_slice_without_copies_is_copied_until_its_slice_is_known_and_not_longer() {
+    let (mut primary, map) = sliced(3, &[2, 0, 1], Ack::All);
+    let (unknown, said) = (Ltmsi::new(own_bucket(&map, 0), 1), Said::default());
+    let home = |slice| Ltmsi::new(crate::balance::moves::in_column(unknown.bucket(), slice, 3).expect("in it"), 1);
+    // Who is waited for, and what is sent: to whom, of which UE, and whether it is gone.
+    let spread = |primary: &mut Primary<u32, &'static str>, ltmsi, before, context: &[u8]| {
+        let mut sent = Vec::new();
+        let commit = Commit { before, ..commit(ltmsi, context) };
+        let mut send = |to, copy: Copy<'_>| sent.push((to, copy.ltmsi, copy.ephemeral.is_empty()));
+        (primary.spread((&commit, true), &said, &mut send).len(), sent)
+    };
+    let context = record(unknown);
+    let [first, second] = [1, 2].map(HostId);
+    let (waits, mut sent) = spread(&mut primary, unknown, None, &[]);
+    sent.sort_unstable();
+    assert_eq!((waits, sent), (2, vec![(first, unknown, true), (second, unknown, true)]));
+    assert_eq!(spread(&mut primary, home(1), Some(unknown), &[]), (0, vec![]), "nobody had it: it had no context");
+
+    // With a context, who had it is told that it is gone from there, once.
+    spread(&mut primary, unknown, None, &context);
+    let (waits, mut sent) = spread(&mut primary, home(1), Some(unknown), &context);
+    sent.sort_unstable();
+    assert_eq!((waits, sent), (0, vec![(first, unknown, true), (second, unknown, true)]));
+    assert_eq!(spread(&mut primary, home(1), Some(unknown), &context), (0, vec![]));
+    // One that is to have fewer leaves those alone that stay.
+    spread(&mut primary, unknown, None, &context);
+    let (waits, sent) = spread(&mut primary, home(2), Some(unknown), &context);
+    let [(stays, of, false), (goes, unknown_to_it, true)] = sent[..] else { panic!("{sent:?}") };
+    assert_eq!((waits, of, unknown_to_it), (1, home(2), unknown));
+    assert!(stays != goes && map.owners(home(2).bucket()).replicas().eq([stays]));
+    // While a bucket is on its way to another host, this is no copy that anybody waits for.
+    let next = of_slices(&hosts(4), &[2, 0, 1]);
+    let prepared = map.next(&next).prepare(&next).expect("the one that has joined is to have some");
+    let goes = prepared.buckets(1).find(|bucket| prepared.owners(*bucket).replicas().count() > 0).expect("one of them");
+    primary.adopt(prepared.clone(), hosts(4));
+    for host in prepared.owners(goes).replicas() {
+        assert!(!primary.keeps_copies(host, goes) && !primary.lacks(host, 8, Ltmsi::new(goes, 2)));
     }
-    assert!(released > 500, "{released}");
 }
 
-/// A host dies; the map of the next epoch has another in its place, which has no copies. Nothing that has left is lost.
 #[test]
-fn a_new_host_in_the_map_and_a_dead_one_lose_nothing() {
-    let mut after = 0;
-    for seed in 0..200 {
-        let mut world = World::new(seed, 3, Ack::One);
-        (0..200).for_each(|_| world.turn());
-        let old = world.membership.owners;
-        let victim = world.below(3);
-        let victim = old.all().nth(victim).expect("an owner");
-        world.hosts[victim.index()].dead = true;
-        let hosts =
-            (0..4).map(HostId).filter(|host| *host != victim).map(|host| Weighted { host, weight: 1.0 }).collect();
-        let map = BucketMap::new(2, &[SlicePart { weight: 1.0, replicas: 2, hosts }]);
-        let owners = map.owners(Bucket::new(1));
-        world.membership = Membership { epoch: 2, owners, before: Some(old) };
-        for host in world.hosts.iter_mut().filter(|host| !host.dead) {
-            host.holder = None;
-            host.offers.clear();
-        }
-        let before = world.released.len();
-        (0..300).for_each(|_| world.turn());
-        world.is_sound(seed);
-        after += world.released.len() - before;
-    }
-    assert!(after > 300, "UEs are served after the change: {after}");
+fn a_slice_has_as_many_copies_as_it_asks_for_and_no_more_than_there_are() {
+    let of = |mode, replicas, wanted: &[usize]| {
+        ReplicationConfig { mode, replicas, ack: Ack::One }.of_slices(wanted.iter().copied())
+    };
+    assert_eq!(of(Mode::Hot, 2, &[0, 1, 2]), [2, 0, 1, 2]);
+    assert_eq!(of(Mode::Cold, 1, &[0, 2]), [1, 0, 1]);
+    assert_eq!(of(Mode::Hot, 2, &[0, 0]), [0, 0, 0], "nor of those that can only be of one of these");
+    assert_eq!(of(Mode::None, 2, &[2]), [0, 0]);
+    assert_eq!(of(Mode::Hot, 2, &[]), [2]);
+    let lossless = |mode, wanted, ack| ReplicationConfig { mode, replicas: 2, ack }.is_lossless([1, wanted]);
+    assert!(lossless(Mode::Hot, 2, Ack::One) && lossless(Mode::Hot, 1, Ack::All));
+    assert!(!lossless(Mode::Hot, 0, Ack::All) && !lossless(Mode::Hot, 2, Ack::None));
+    assert!(!lossless(Mode::Cold, 2, Ack::All) && !lossless(Mode::None, 2, Ack::One));
 }
 
 #[test]
-fn a_late_holder_is_refused_and_sends_nothing() {
-    let membership = Membership { epoch: 1, owners: owned_by(2, 0), before: None };
-    let [mut one, mut two] = [Copy::default(); 2];
-    let primary = membership.owners.primary().expect("an owner");
-    let other = membership.owners.all().nth(1).expect("another");
-    let mut old = Holder::next(primary, &one, membership, Ack::One).expect("it is free");
-    let offer = old.commit(false).expect("it holds");
-    assert_eq!(old.first(), Some(primary));
-    assert_eq!(one.offered(&offer, 1), Answer::Accepted(offer.version));
-    old.accepted(primary, offer.version);
-    assert_eq!((old.first(), old.released()), (None, None), "its own copy is not enough");
-    let later = Membership { epoch: 2, before: Some(membership.owners), ..membership };
-    let mut new = Holder::take(other, Ballot::NONE, later, Ack::One);
-    let promise = two.asked(new.ballot(), 2).expect("it is newer");
-    // of two owners of whom two must have a commit, one knows each
-    assert!(matches!(new.promised(other, promise), Taking::Holds { version: Version::NONE, .. }));
-    let Answer::Refused { offered, promised } = two.offered(&offer, 2) else { panic!("it has promised") };
-    old.refused(offered, promised);
-    assert_eq!(old.has_lost(), Some(promised));
-    old.accepted(other, offer.version);
-    assert_eq!((old.released(), old.commit(true)), (None, None));
+fn names_of_acknowledgements_are_those_of_the_configuration() {
     assert!(Ack::ALL.iter().all(|ack| Ack::from_name(ack.name()) == Some(*ack)));
+    assert_eq!(Ack::from_name("two"), None);
 }

@@ -7,7 +7,6 @@ mod caller;
 pub(crate) mod config;
 mod link;
 pub(crate) mod replicator;
-pub(crate) mod shadows;
 mod unsent;
 
 pub(crate) use caller::{Caller, Me, PATIENCE, Told};
@@ -356,7 +355,7 @@ impl HostNode {
         let watch = replicator.watch();
         let mut frame = Frame::new(&config.host)?;
         let replication = config.cluster.replication;
-        let replicas = replication.of_slices(&config.host.slices);
+        let replicas = replication.of_slices(config.host.slices.iter().map(|slice| slice.replicas));
         frame.join(Membership { welcome, replication, replicas, replicator });
         let inputs = frame.door();
         let udm = start_udm(store, config.udm, inputs.clone())?;

@@ -1,7 +1,6 @@
 //! The connections between hosts, on a thread of their own: copies of this host's UEs to others, others' to here. Copies
 //! that nobody has said to have are kept and sent again when a connection was lost.
 
-use super::shadows::{Shadows, Taken};
 use crate::clock::clock;
 use crate::fabric::frame::{self, FrameError};
 use crate::fabric::message::{Map, ToPrimary, ToReplica};
@@ -19,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use vireo_core::balance::HostId;
 use vireo_core::context::Record;
+use vireo_core::replica::{Acknowledged, Copy, Kept, Shadows, Taken};
 use vireo_sctp::Waker;
 use vireo_types::Ltmsi;
 
@@ -218,17 +218,22 @@ pub(crate) fn replicator(
     Ok((Replicator { own, shared, orders: sender, waker }, thread))
 }
 
-impl Replicator {
-    /// The last copy that a host has said to have.
+impl Acknowledged for Replicator {
     #[inline]
-    pub(crate) fn kept(&self, host: HostId) -> u64 {
+    fn kept(&self, host: HostId) -> u64 {
         self.shared.kept.get(host.index()).map_or(0, |kept| kept.load(Ordering::Acquire))
     }
+}
 
-    /// As if a host had said to have all copies up to this one.
-    #[cfg(test)]
-    pub(crate) fn keeps(&self, host: HostId, number: u64) {
-        self.shared.kept[host.index()].store(number, Ordering::Release);
+impl Replicator {
+    /// Sends a copy of a UE to a host; its octets.
+    pub(crate) fn send_copy(&self, to: HostId, copy: Copy<'_>) -> usize {
+        let number = copy.number;
+        // It has an encoding: its parts have known lengths.
+        let Ok(octets) = postcard::to_stdvec(&ToReplica::Copy(copy)) else { return 0 };
+        let length = octets.len();
+        self.send(to, number, octets);
+        length
     }
 
     /// Whether a host has said nothing for too long of copies that it was sent.
@@ -527,7 +532,12 @@ impl Incoming {
                         let from = self.from.ok_or(FrameError::Message)?;
                         let shadows = shadows.get_or_insert_with(|| shared.shadows());
                         match shadows.keep(from, &copy, clock()) {
-                            Ok(()) => kept = Some(copy.number),
+                            Ok(of) => {
+                                if of == Kept::Baseless {
+                                    tracing::error!(ltmsi = %copy.ltmsi, "a copy builds on none: please report it");
+                                }
+                                kept = Some(copy.number);
+                            }
                             Err(error) => fenced = Some(error),
                         }
                         count += 1;

@@ -194,11 +194,12 @@ impl Setup {
         beside: bool,
     ) -> std::io::Result<Self> {
         let silence = vireo_types::Duration::from(config.heartbeat * config.misses);
+        let wanted = || slices.iter().map(|slice| slice.replicas);
         let settings = Settings {
             hosts: config.hosts.into(),
             most_hosts: config.address_parts,
-            lossless: config.replication.is_lossless(slices),
-            replicas: config.replication.of_slices(slices),
+            lossless: config.replication.is_lossless(wanted()),
+            replicas: config.replication.of_slices(wanted()),
             moves: config.moves,
             at_once: config.at_once.into(),
             scaling: config.scaling.as_ref().map(|scaling| scaling.hosts),

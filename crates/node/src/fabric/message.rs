@@ -7,6 +7,7 @@ use vireo_core::balance::HostId;
 pub use vireo_core::cluster::Map;
 use vireo_core::n2::View;
 use vireo_core::ran::RanNode;
+pub use vireo_core::replica::{Copy, Ways};
 use vireo_types::{AssocId, Bucket, Dnn, Instant, Ltmsi, Seid, SessionAddress, Supi};
 
 /// What a host is told when it joins.
@@ -255,9 +256,6 @@ pub enum ToBalancer<'a> {
     Node(OfNode),
 }
 
-/// The associations by which a UE's effects go, each with the node that it is of. A UE has to do with two nodes at the most.
-pub type Ways = [Option<(AssocId, AssocId)>; 2];
-
 /// From a host to one that keeps copies of its UEs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToReplica<'a> {
@@ -301,34 +299,6 @@ pub enum ToReplica<'a> {
     },
 }
 
-/// A UE as a commit has left it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Copy<'a> {
-    /// The number of the copy on this connection's way: what was received is acknowledged by it. It grows.
-    pub number: u64,
-    /// The UE.
-    pub ltmsi: Ltmsi,
-    /// The number that it had until this commit, if that was another.
-    pub before: Option<Ltmsi>,
-    /// The input that was carried out last, 0 if it was none of the balancer's.
-    pub input: u64,
-    /// The version of the perpetual part of its context.
-    pub perpetual_version: u32,
-    /// That of the ephemeral part; it grows with each commit.
-    pub ephemeral_version: u32,
-    /// The perpetual part, unless the replica has this version.
-    #[serde(borrow, with = "optional_octets")]
-    pub perpetual: Option<&'a [u8]>,
-    /// The ephemeral part; empty: the context is gone.
-    #[serde(borrow, with = "serde_bytes")]
-    pub ephemeral: &'a [u8],
-    /// What the commit wants done; empty if that was done long ago.
-    #[serde(borrow, with = "serde_bytes")]
-    pub outbox: &'a [u8],
-    /// By which associations that goes to the RAN: who has it done again asks the same balancers, which know what they have sent.
-    pub ways: Ways,
-}
-
 /// From a host that keeps copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToPrimary {
@@ -342,17 +312,4 @@ pub enum ToPrimary {
         /// The epoch that holds.
         epoch: u64,
     },
-}
-
-mod optional_octets {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(octets: &Option<&[u8]>, to: S) -> Result<S::Ok, S::Error> {
-        octets.map(serde_bytes::Bytes::new).serialize(to)
-    }
-
-    pub(super) fn deserialize<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a [u8]>, D::Error> {
-        let octets: Option<&'de serde_bytes::Bytes> = Option::deserialize(from)?;
-        Ok(octets.map(|octets| &octets[..]))
-    }
 }

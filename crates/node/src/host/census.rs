@@ -13,7 +13,6 @@ use crate::cluster::replicator::Said;
 use crate::fabric::message::ToReplica;
 use rustc_hash::{FxHashMap, FxHashSet};
 use vireo_core::balance::HostId;
-use vireo_core::balance::map::BucketMap;
 
 /// Addresses in one message.
 const PIECE: usize = 8192;
@@ -88,14 +87,6 @@ impl Census {
     }
 }
 
-impl Cluster {
-    /// The epoch, if no UEs are on their way to this host or from it.
-    fn settled(&self) -> Option<u64> {
-        let settled = self.coming.is_empty() && self.leaving.is_none();
-        self.map.as_ref().filter(|_| settled).map(BucketMap::epoch)
-    }
-}
-
 impl Host {
     /// What is to be asked and answered of addresses.
     pub(super) fn count_addresses(&mut self) {
@@ -109,7 +100,7 @@ impl Host {
                 }
             }
         }
-        let Some(epoch) = cluster.settled() else { return };
+        let Some(epoch) = cluster.primary.settled() else { return };
         for to in cluster.census.answers(epoch) {
             let part = cluster.part_of(to);
             cluster.answer(to, epoch, self.ids.held(part, PIECE));
@@ -133,7 +124,7 @@ impl Host {
     /// be given again.
     pub(super) fn tell_parts(&mut self) {
         let Some(cluster) = self.cluster.as_mut() else { return };
-        let Some(epoch) = cluster.settled() else { return };
+        let Some(epoch) = cluster.primary.settled() else { return };
         let gone: Vec<u16> = cluster.gone_parts().collect();
         // As long as nobody gives numbers of a part, it stays so.
         let used = |part: &u16| !cluster.unused.contains(part) && self.ids.has_of(*part);
@@ -149,10 +140,10 @@ impl Host {
 impl Cluster {
     /// Asks all others what they have of this host's part.
     fn count(&mut self, epoch: u64) -> Option<FxHashSet<Number>> {
-        let own = self.own();
-        let others: Vec<HostId> = self.hosts().iter().copied().filter(|host| *host != own).collect();
+        let own = self.primary.own();
+        let others: Vec<HostId> = self.primary.hosts().iter().copied().filter(|host| *host != own).collect();
         for to in &others {
-            let number = self.number(*to);
+            let number = self.primary.number(*to);
             if let Ok(octets) = postcard::to_stdvec(&ToReplica::Asks { number, epoch }) {
                 self.member.replicator.send(*to, number, octets);
             }
@@ -167,7 +158,7 @@ impl Cluster {
         }
         let last = pieces.len() - 1;
         for (n, (table, numbers)) in pieces.into_iter().enumerate() {
-            let number = self.number(to);
+            let number = self.primary.number(to);
             let has = ToReplica::Has { number, epoch, table, numbers, last: n == last };
             if let Ok(octets) = postcard::to_stdvec(&has) {
                 self.member.replicator.send(to, number, octets);

@@ -102,7 +102,7 @@ impl Host {
     /// Carries the effects of a record out, if that was not done, and not before those of the record before it.
     pub(super) fn emit(&mut self, buffer: Buffer) {
         let mut snapshot = std::mem::take(&mut self.snapshot);
-        let copied = self.cluster.as_ref().is_some_and(|cluster| cluster.copies());
+        let copied = self.cluster.as_ref().is_some_and(|cluster| cluster.primary.copies());
         if self.region.read_record(buffer, &mut snapshot, copied) && !snapshot.sent {
             match (Outbox::decode(&snapshot.outbox), self.region.place_of_buffer(buffer)) {
                 (Some(_), Some((slot, version))) if !self.order.is_next(slot, version) => {

@@ -1,95 +1,23 @@
-//! Buckets on their way between hosts that live: out of this one, and into it.
-//!
-//! A host that another one is to follow goes on as the owner until the balancer has said that all that it gives it from now on
-//! is by the new map. Then it ends what it has begun, waits until all copies are kept and all effects are with the balancer,
-//! keeps copies of its own, and tells the next owner that the UEs are its. That one has kept back what came for them
-//! meanwhile. Nothing is done twice, and nothing overtakes anything. If the old owner dies on the way, the next one goes on
-//! as from a dead host; if the next one dies, the old one goes on, with what it has or with its copies.
+//! Buckets on their way between hosts that live, out of this one and into it: what `core::replica` decides, carried out.
 
+use super::cluster::{Cluster, Membership, as_it_is};
 use super::{Follow, Host, Input};
 use crate::balancer::Command;
 use crate::clock::clock;
-use crate::cluster::config::Mode;
-use crate::cluster::shadows::Shadow;
-use crate::fabric::message::{ToReplica, Ways};
+use crate::fabric::message::ToReplica;
 use crate::metrics::Flow;
 use crate::nf::outbox::{Outbox, Summary};
 use crate::nf::plan;
-use rustc_hash::{FxHashMap, FxHashSet};
 use vireo_core::balance::HostId;
-use vireo_core::balance::map::{BucketMap, Owners};
 use vireo_core::context::{self, Record as Parts};
 use vireo_core::n2::{Route, View};
+use vireo_core::replica::{Handed, Shadow, Sorted, Synced};
 use vireo_core::turn::Effect;
 use vireo_store::region::{Slot, Snapshot, next_version};
-use vireo_types::{Bucket, Instant, Ltmsi};
+use vireo_types::{Instant, Ltmsi};
 
 /// Inputs that wait until their UEs are here; what is beyond goes back to the balancer, and comes again.
 const WAITING: usize = 16_384;
-
-/// Buckets that go to other hosts.
-#[derive(Debug)]
-pub(super) struct Leaving {
-    /// Their hosts until now.
-    pub(super) owners: FxHashMap<Bucket, Owners>,
-    /// The epoch by which they go.
-    epoch: u64,
-    stage: Stage,
-    /// Events of this host itself for their UEs, that came when nothing was to be begun any more.
-    late: Vec<Follow>,
-}
-
-/// How far that is.
-#[derive(Debug)]
-enum Stage {
-    /// The balancer may have given inputs by the last map until it answers this question.
-    Asked(u64),
-    /// These have something under way.
-    Ending(Vec<Slot>),
-    /// Nothing is under way, and nothing is begun. The balancer has all that was wanted sent when it answers.
-    Asleep(u64),
-}
-
-impl super::cluster::Cluster {
-    /// Whether nothing is begun for a bucket's UEs any more, which go to another host.
-    pub(super) fn is_asleep(&self, bucket: Bucket) -> bool {
-        let asleep = |leaving: &&Leaving| matches!(leaving.stage, Stage::Asleep(_));
-        self.leaving.as_ref().filter(asleep).is_some_and(|leaving| leaving.owners.contains_key(&bucket))
-    }
-
-    /// Whether inputs for a bucket's UEs are carried out here.
-    fn takes(&self, bucket: Bucket) -> bool {
-        let asked = |leaving: &Leaving| matches!(leaving.stage, Stage::Asked(_));
-        let leaves = self.leaving.as_ref().is_some_and(|l| !asked(l) && l.owners.contains_key(&bucket));
-        self.works_for(bucket) && !leaves
-    }
-
-    fn next_owner(&self, bucket: Bucket) -> Option<HostId> {
-        self.map.as_ref()?.owners(bucket).primary()
-    }
-
-    /// What to do with an input for a bucket's UE (`None`: for nobody in particular): to deal with it, to keep it back, or to
-    /// give it back.
-    fn sort(&self, bucket: Option<Bucket>, of_node: bool, numbered: bool) -> Sorted {
-        let waits = bucket.is_some_and(|bucket| self.coming.contains(&bucket));
-        if self.stalled || waits || of_node && !self.coming.is_empty() {
-            // What all hosts hear is not given again to all of them.
-            return if of_node || !numbered || self.waiting.len() < WAITING { Sorted::Waits } else { Sorted::Back };
-        }
-        match bucket {
-            Some(bucket) if numbered && !self.takes(bucket) => Sorted::Back,
-            _ => Sorted::Here,
-        }
-    }
-}
-
-/// What to do with an input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sorted {
-    Here,
-    Waits,
-    Back,
-}
 
 impl Host {
     /// An input that is to be dealt with now. One for a UE that is not here yet is kept back, and so is what RAN nodes and
@@ -115,10 +43,9 @@ impl Host {
             | Input::UpfLost { .. } => (0, None, true),
             _ => return Some(input),
         };
-        match cluster.sort(bucket, of_node, number != 0) {
+        match cluster.primary.sort(bucket, of_node, number != 0, cluster.waiting.len() < WAITING) {
             Sorted::Here => Some(input),
             Sorted::Waits => {
-                cluster.stalled |= of_node;
                 cluster.waiting.push_back(input);
                 None
             }
@@ -132,7 +59,7 @@ impl Host {
     /// What was kept back is dealt with, as far as its UEs are here now.
     pub(super) fn release_waiting(&mut self) {
         let Some(cluster) = self.cluster.as_mut() else { return };
-        cluster.stalled = false;
+        cluster.primary.sorts_again();
         for input in std::mem::take(&mut cluster.waiting) {
             self.input(input);
         }
@@ -142,53 +69,15 @@ impl Host {
     /// Lets workers see of which buckets UEs get numbers here.
     pub(super) fn tell_own(&self) {
         if let Some(cluster) = &self.cluster {
-            plan::set_own(&self.region, |bucket| cluster.takes(bucket));
-        }
-    }
-
-    /// By the new map some buckets go to other hosts, or stay after all because those have died. `before` is the map that
-    /// held until now.
-    pub(super) fn part(&mut self, before: Option<BucketMap>) {
-        let Some(cluster) = self.cluster.as_mut() else { return };
-        let (Some(before), Some(map)) = (before, &cluster.map) else { return };
-        let own = cluster.own();
-        let mut leaving = cluster.leaving.take();
-        let late = leaving.as_mut().map_or_else(Vec::new, |leaving| {
-            leaving.owners.retain(|bucket, _| map.owners(*bucket).primary() != Some(own));
-            std::mem::take(&mut leaving.late)
-        });
-        let goes = |bucket: &Bucket| {
-            let had = before.owners(*bucket).primary() == Some(own) && !cluster.coming.contains(bucket);
-            had && map.owners(*bucket).primary().is_some_and(|next| next != own)
-        };
-        let more: Vec<Bucket> = (0..Bucket::COUNT).map(Bucket::new).filter(goes).collect();
-        let epoch = map.epoch();
-        let mut question = None;
-        if !more.is_empty() {
-            let (asks, number) = cluster.ask();
-            question = Some(asks);
-            let stage = Stage::Asked(number);
-            let next = leaving.get_or_insert_with(|| Leaving {
-                owners: FxHashMap::default(),
-                epoch,
-                stage: Stage::Asked(number),
-                late: Vec::new(),
-            });
-            (next.epoch, next.stage) = (epoch, stage);
-            next.owners.extend(more.into_iter().map(|bucket| (bucket, before.owners(bucket))));
-        }
-        cluster.leaving = leaving.filter(|leaving| !leaving.owners.is_empty());
-        question.into_iter().for_each(|asks| self.egress.send(asks));
-        for held in late {
-            self.hold(held);
+            plan::set_own(&self.region, |bucket| cluster.primary.takes(bucket));
         }
     }
 
     /// An event that waits for its turn: where nothing is begun, until it is known who will deal with the UE.
-    fn hold(&mut self, held: Follow) {
-        let asleep = self.cluster.as_mut().filter(|cluster| cluster.is_asleep(held.ltmsi.bucket()));
-        match asleep.and_then(|cluster| cluster.leaving.as_mut()) {
-            Some(leaving) => leaving.late.push(held),
+    pub(super) fn hold(&mut self, held: Follow) {
+        let asleep = self.cluster.as_mut().filter(|cluster| cluster.primary.is_asleep(held.ltmsi.bucket()));
+        match asleep {
+            Some(cluster) => cluster.late.push(held),
             None => {
                 *self.held.entry(held.slot).or_default() += 1;
                 self.follow.push_back(held);
@@ -198,19 +87,18 @@ impl Host {
 
     /// Keeps an event of this host itself back if nothing is begun for its UE any more. Whether it was.
     pub(super) fn comes_late(&mut self, held: impl FnOnce() -> Follow, ltmsi: Option<Ltmsi>) -> bool {
-        let asleep = |cluster: &&mut Box<super::Cluster>| ltmsi.is_some_and(|ltmsi| cluster.is_asleep(ltmsi.bucket()));
+        let asleep = |cluster: &&mut Box<Cluster>| ltmsi.is_some_and(|ltmsi| cluster.primary.is_asleep(ltmsi.bucket()));
         let Some(cluster) = self.cluster.as_mut().filter(asleep) else { return false };
-        if let Some(leaving) = &mut cluster.leaving {
-            leaving.late.push(held());
-        }
+        cluster.late.push(held());
         true
     }
 
     /// This host has nothing any more that others have not: it ends when all that it has said is done.
     pub(super) fn leave(&mut self) {
         let Some(cluster) = self.cluster.as_mut() else { return };
-        let (asks, number) = cluster.ask();
+        let number = cluster.primary.ask();
         cluster.last_sync = Some(number);
+        let asks = cluster.question(number);
         self.egress.send(asks);
     }
 
@@ -221,23 +109,20 @@ impl Host {
             cluster.has_left = true;
             cluster.member.replicator.tell_left();
         }
-        let Some(leaving) = &mut cluster.leaving else { return };
-        match leaving.stage {
-            Stage::Asked(asked) if asked == number => {
-                leaving.stage = Stage::Ending(Vec::new());
-                // Nobody gets a number there any more.
-                self.tell_own();
-            }
-            Stage::Asleep(asked) if asked == number => self.hand_over(),
-            _ => {}
+        match cluster.primary.synced(number) {
+            // Nobody gets a number there any more.
+            Synced::Ends => self.tell_own(),
+            Synced::HandsOver => self.hand_over(),
+            Synced::Nothing => {}
         }
     }
 
     /// The slots of UEs of buckets that go to other hosts, or that are to be.
     fn leaving_slots(&self) -> Vec<Slot> {
-        let Some(leaving) = self.cluster.as_ref().and_then(|cluster| cluster.leaving.as_ref()) else { return vec![] };
+        let leaving = self.cluster.as_ref().map(|cluster| &cluster.primary).filter(|primary| primary.leaving() > 0);
+        let Some(primary) = leaving else { return vec![] };
         let slots = (0..self.slots).filter_map(|number| self.region.slot_at(number));
-        let leaves = |ltmsi: Ltmsi| leaving.owners.contains_key(&ltmsi.bucket());
+        let leaves = |ltmsi: Ltmsi| primary.leaves(ltmsi.bucket());
         slots.filter(|slot| self.region.ltmsi_of(*slot).is_some_and(leaves)).collect()
     }
 
@@ -249,25 +134,23 @@ impl Host {
 
     /// Looks whether all has ended of the UEs that go to other hosts. If so nothing is begun, and the balancer is asked.
     pub(super) fn end_leaving(&mut self) {
-        let leaving = self.cluster.as_mut().and_then(|cluster| cluster.leaving.as_mut());
-        let Some(Leaving { stage: Stage::Ending(busy), .. }) = leaving else { return };
-        let (mut busy, mut record) = (std::mem::take(busy), Snapshot::default());
+        let ending = self.cluster.as_mut().and_then(|cluster| cluster.primary.take_ending());
+        let Some(mut busy) = ending else { return };
+        let mut record = Snapshot::default();
         busy.retain(|slot| !self.is_done(*slot, &mut record));
         if busy.is_empty() {
             // One that was done may have been given something since.
             busy = self.leaving_slots();
             busy.retain(|slot| !self.is_done(*slot, &mut record));
         }
-        let stage = if busy.is_empty() && self.send_last() {
-            let Some(cluster) = self.cluster.as_mut() else { return };
-            let (asks, number) = cluster.ask();
+        let sleeps = busy.is_empty() && self.send_last();
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        if sleeps {
+            let number = cluster.primary.falls_asleep();
+            let asks = cluster.question(number);
             self.egress.send(asks);
-            Stage::Asleep(number)
         } else {
-            Stage::Ending(busy)
-        };
-        if let Some(leaving) = self.cluster.as_mut().and_then(|cluster| cluster.leaving.as_mut()) {
-            leaving.stage = stage;
+            cluster.primary.still_ends(busy);
         }
     }
 
@@ -276,29 +159,21 @@ impl Host {
     fn send_last(&mut self) -> bool {
         let slots = self.leaving_slots();
         let Some(cluster) = self.cluster.as_mut() else { return false };
-        let next: FxHashSet<HostId> = cluster
-            .leaving
-            .iter()
-            .flat_map(|leaving| leaving.owners.keys())
-            .filter_map(|bucket| cluster.next_owner(*bucket))
-            .collect();
-        if next.iter().any(|host| cluster.is_far_behind(*host)) {
+        let Cluster { primary, member: Membership { replicator, .. }, .. } = &mut **cluster;
+        if primary.is_next_far_behind(&*replicator) {
             return false;
         }
-        let hot = cluster.member.replication.mode == Mode::Hot;
         let mut record = Snapshot::default();
         for slot in slots {
             let Some(ltmsi) = self.region.ltmsi_of(slot).filter(|_| self.region.read(slot, &mut record)) else {
                 continue;
             };
-            let Some(to) = cluster.next_owner(ltmsi.bucket()) else { continue };
             let asks = |effect: &Effect| matches!(effect, Effect::Authenticate(_));
             let asks = Outbox::decode(&record.outbox).is_some_and(|outbox| outbox.effects.iter().any(asks));
-            let known = cluster.known.get(&to).is_some_and(|known| known.contains_key(&slot));
-            let each = hot && cluster.is_copied(ltmsi.bucket());
-            if asks || !each || !known {
+            if let Some(to) = primary.last_copy(slot, ltmsi, asks) {
                 let outbox = if asks { &record.outbox[..] } else { &[] };
-                cluster.send_now(to, slot, (ltmsi, None), 0, &record.context, (outbox, Ways::default()));
+                let commit = as_it_is(slot, ltmsi, &record.context, outbox);
+                primary.send_now(to, &commit, &mut |to, copy| _ = replicator.send_copy(to, copy));
             }
         }
         true
@@ -308,9 +183,11 @@ impl Host {
     fn hand_over(&mut self) {
         let slots = self.leaving_slots();
         let Some(cluster) = self.cluster.as_mut() else { return };
-        let Some(leaving) = cluster.leaving.take() else { return };
-        let Some(map) = cluster.map.clone() else { return };
-        let own = cluster.own();
+        let Some(Handed { epoch, to }) = cluster.primary.hand_over() else { return };
+        let Some(map) = cluster.primary.map().cloned() else { return };
+        // They are for others' UEs now.
+        cluster.late.clear();
+        let own = cluster.primary.own();
         let (mut kept, mut record, mut count) = (Vec::new(), Snapshot::default(), 0);
         for slot in slots {
             let Some(ltmsi) = self.region.ltmsi_of(slot) else { continue };
@@ -329,17 +206,15 @@ impl Host {
         // Before the next owner begins, and sends what it changes.
         let parts = kept.iter().filter_map(|(ltmsi, octets)| Some((*ltmsi, Parts::new(octets).ok()?)));
         cluster.member.replicator.keep_own(parts);
-        let next: FxHashSet<HostId> =
-            leaving.owners.keys().filter_map(|bucket| map.owners(*bucket).primary()).filter(|h| *h != own).collect();
-        for to in &next {
-            let number = cluster.number(*to);
-            if let Ok(octets) = postcard::to_stdvec(&ToReplica::Yours { number, epoch: leaving.epoch }) {
-                cluster.member.replicator.send(*to, number, octets);
+        for host in &to {
+            let number = cluster.primary.number(*host);
+            if let Ok(octets) = postcard::to_stdvec(&ToReplica::Yours { number, epoch }) {
+                cluster.member.replicator.send(*host, number, octets);
             }
         }
         cluster.member.replicator.flush();
         self.tell_own();
-        tracing::info!(ues = count, to = ?next, epoch = leaving.epoch, "UEs were handed over");
+        tracing::info!(ues = count, ?to, epoch, "UEs were handed over");
     }
 
     /// Takes a UE out that is another host's now.
@@ -359,8 +234,8 @@ impl Host {
             Ok(()) => *self.order.last(slot) = next_version(record.version()),
             Err(error) => tracing::error!(%error, "a UE that is another host's is still here"),
         }
-        for known in self.cluster.iter_mut().flat_map(|cluster| cluster.known.values_mut()) {
-            known.remove(&slot);
+        if let Some(cluster) = self.cluster.as_mut() {
+            cluster.primary.forget(slot);
         }
     }
 
@@ -384,8 +259,9 @@ impl Host {
                 continue;
             };
             let Some(slot) = self.take_over_context(ltmsi, ue, &shadow, (false, now)) else { continue };
-            if let Some(cluster) = self.cluster.as_mut().filter(|cluster| cluster.keeps_copies(from, ltmsi.bucket())) {
-                cluster.known.entry(from).or_default().insert(slot, (ltmsi, shadow.perpetual_version()));
+            let primary = self.cluster.as_mut().map(|cluster| &mut cluster.primary);
+            if let Some(primary) = primary.filter(|primary| primary.keeps_copies(from, ltmsi.bucket())) {
+                primary.knows(from, slot, ltmsi, shadow.perpetual_version());
             }
             // All was done but what the other host would be answered.
             let effects = shadow.last_outbox().and_then(Outbox::decode).map(|outbox| outbox.effects);

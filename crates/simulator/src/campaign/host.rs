@@ -1,306 +1,672 @@
-//! A host: its copies of UEs, the UEs that it holds, and what it does with a message. What it wants sent it returns.
+//! A host's shell: its connections, and what `core::replica` decides over its UEs (`ues`), carried out.
 
-use std::collections::VecDeque;
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
+use super::Mutation;
+use super::controller::{self, BEAT, SILENCE};
+use super::message::{Input, Message};
+use super::ran;
+use super::ues::{Outbox, Pending, Ues, What};
+use super::wires::{Due, End, MS, Process, Wires};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 use vireo_core::balance::HostId;
-use vireo_core::replica::{Ack, Answer, Ballot, Copy, Holder, Membership, Offer, Promise, Taking, Version};
+use vireo_core::cluster::{Map, Past, Record, Secrets};
+use vireo_core::context;
+use vireo_core::engine;
+use vireo_core::n2::{self, Route, View};
+use vireo_core::replica::{
+    self, Acknowledged, Again, Claims, Commit, Copy, Handed, Kept, Primary, ReplicationConfig, Shadow, Shadows, Sorted,
+    Synced, Taken,
+};
+use vireo_core::turn::Effect;
+use vireo_types::{AssocId, Bucket, Ltmsi};
 
-/// What leaves for the RAN.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Emission {
-    /// A protected NAS message.
-    Downlink { count: u32, content: u64 },
-    /// The key of a path switch.
-    NextHop { number: u32, content: u64 },
-    /// The procedure has ended.
-    Done,
-}
+const TICK: u64 = 20 * MS;
+/// How soon a lost connection is made again, and how often it is said who does not take copies.
+const AGAIN: u64 = 100 * MS;
+const REPORT: u64 = 200 * MS;
+/// UEs that are looked through in one go for a host that is to have copies.
+const COPIED_AT_ONCE: u32 = 2;
 
-/// A context, as far as it can be broken.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct State {
-    /// The lowest uplink NAS COUNT that is still accepted, the next downlink one, and the next NH.
-    pub(super) uplink: u32,
-    pub(super) downlink: u32,
-    pub(super) next_hop: u32,
-    pub(super) running: bool,
-    pub(super) steps: u32,
-    /// A hash of all steps so far.
-    pub(super) past: u64,
-    /// What the last step took, and what of it leaves.
-    pub(super) taken: Option<u32>,
-    pub(super) outbox: Vec<Emission>,
-}
+/// What others have said to have.
+#[derive(Debug, Default)]
+pub(super) struct KeptBy(BTreeMap<HostId, u64>);
 
-/// A message of a UE.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Uplink {
-    pub(super) count: u32,
-    /// Whether it ends the procedure.
-    pub(super) completes: bool,
-}
-
-impl State {
-    /// The step; `None` if the message is a replay.
-    fn step(&self, uplink: Uplink, host: HostId) -> Option<State> {
-        if uplink.count < self.uplink {
-            return None;
-        }
-        let mut next = State { uplink: uplink.count + 1, steps: self.steps + 1, ..self.clone() };
-        let mut hasher = DefaultHasher::new();
-        // that the host is in it shows contents that two have made under one COUNT
-        (self.past, uplink.count, host.0).hash(&mut hasher);
-        (next.past, next.taken) = (hasher.finish(), Some(uplink.count));
-        next.outbox.clear();
-        if uplink.completes {
-            next.running = false;
-            next.outbox.push(Emission::Done);
-        } else {
-            next.running = true;
-            next.outbox.push(Emission::Downlink { count: self.downlink, content: next.past });
-            next.downlink += 1;
-            if uplink.count.is_multiple_of(3) {
-                next.outbox.push(Emission::NextHop { number: self.next_hop, content: next.past });
-                next.next_hop += 1;
-            }
-        }
-        Some(next)
+impl Acknowledged for KeptBy {
+    fn kept(&self, host: HostId) -> u64 {
+        self.0.get(&host).copied().unwrap_or_default()
     }
 }
 
-/// What hosts say to each other about a UE.
-#[derive(Clone, Debug)]
-pub(super) enum Message {
-    Uplink(Uplink),
-    Offer(Offer, State),
-    Answer(Answer),
-    Ask(Ballot),
-    Promise(Promise, State),
-    Denied { ballot: Ballot, promised: Ballot },
-    Settled(Version),
-}
-
-/// A UE that a host holds or is about to.
+/// A host that keeps copies of this one's UEs, or may have to.
 #[derive(Debug)]
-struct Work {
-    holder: Holder,
-    state: State,
-    queue: VecDeque<Uplink>,
-    /// The commit that waits, one at a time, and the message that it is the step of.
-    waits: Option<(Offer, State)>,
-    in_hand: Option<Uplink>,
-    promises: Vec<(HostId, State)>,
+struct Peer {
+    process: Process,
+    at: Option<End>,
+    again: u64,
+    unkept: VecDeque<(u64, Message)>,
+    since: Option<u64>,
 }
 
-impl Work {
-    /// The messages that have had no step that counts: who has lost a UE has not done what it had in hand.
-    fn left(mut self) -> VecDeque<Uplink> {
-        self.in_hand.into_iter().for_each(|uplink| self.queue.push_front(uplink));
-        self.queue
+/// What it is in its cluster, once it is in one.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    pub(super) primary: Primary<u32, Pending>,
+    pub(super) kept: KeptBy,
+    shadows: Shadows,
+    secrets: Secrets,
+    /// The copies that were made while something was decided, on their way.
+    pub(super) copies: Vec<(HostId, u64, Message)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Host {
+    pub(super) process: Process,
+    replication: ReplicationConfig,
+    controller: End,
+    controller_again: u64,
+    ready: bool,
+    pub(super) cluster: Option<Cluster>,
+    map: Option<Rc<Map>>,
+    was_in: bool,
+    /// It has nothing that others have not, and has asked the balancer to say when all is done.
+    left: Option<u64>,
+    pub(super) balancer: Option<End>,
+    balancer_again: u64,
+    peers: BTreeMap<HostId, Peer>,
+    incoming: BTreeMap<End, (HostId, u64)>,
+    /// What was said to be caught up by its map.
+    caught_up: Vec<(u64, HostId)>,
+    waiting: VecDeque<(u64, Input)>,
+    pub(super) late: Vec<(Ltmsi, u64, What)>,
+    carried: BTreeSet<u64>,
+    pub(super) claims: Claims,
+    pub(super) ues: Ues,
+    reported: u64,
+    complained: bool,
+    /// It is in its cluster no longer.
+    pub(super) ended: bool,
+}
+
+impl Host {
+    pub(super) fn new(wires: &mut Wires, replication: ReplicationConfig) -> Self {
+        let process = wires.spawn();
+        let controller = wires.open(process, Process(0));
+        wires.send(controller, Message::JoinHost(None));
+        wires.due(process, TICK, Due::Tick);
+        Host {
+            process,
+            replication,
+            controller,
+            controller_again: 0,
+            ready: false,
+            cluster: None,
+            map: None,
+            was_in: false,
+            left: None,
+            balancer: None,
+            balancer_again: 0,
+            peers: BTreeMap::new(),
+            incoming: BTreeMap::new(),
+            caught_up: Vec::new(),
+            waiting: VecDeque::new(),
+            late: Vec::new(),
+            carried: BTreeSet::new(),
+            claims: Claims::default(),
+            ues: Ues::default(),
+            reported: 0,
+            complained: false,
+            ended: false,
+        }
     }
-}
 
-/// A host's part of one UE.
-#[derive(Debug, Default)]
-pub(super) struct Part {
-    copy: Copy,
-    state: State,
-    work: Option<Work>,
-}
+    /// Its number, once it has one.
+    pub(super) fn id(&self) -> Option<HostId> {
+        self.cluster.as_ref().map(|cluster| cluster.primary.own())
+    }
 
-/// What comes of a message.
-#[derive(Debug, Default)]
-pub(super) struct Out {
-    pub(super) messages: Vec<(HostId, Message)>,
-    /// What was released.
-    pub(super) released: Vec<State>,
-    /// A procedure has ended, by which all that live have the UE in this epoch.
-    pub(super) settled: Option<u64>,
-    pub(super) takeovers: u64,
-}
-
-/// Where a host is in the cluster.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    pub(super) me: HostId,
-    pub(super) membership: Membership,
-    pub(super) ack: Ack,
-}
-
-impl Part {
-    /// A message comes.
-    pub(super) fn comes(&mut self, place: Place, from: HostId, message: Message) -> Out {
-        let mut out = Out::default();
-        let epoch = place.membership.epoch;
+    pub(super) fn comes(&mut self, wires: &mut Wires, at: End, message: Message) {
         match message {
-            Message::Uplink(uplink) => {
-                self.work(place, &mut out).queue.push_back(uplink);
-                self.goes_on(place, &mut out);
+            Message::Welcome(host, secrets) => self.welcome(wires, host, secrets),
+            Message::Refused => self.ended |= at == self.controller,
+            Message::Left => {
+                let Some(cluster) = self.cluster.as_mut() else { return };
+                let number = cluster.primary.ask();
+                self.left = Some(number);
+                self.tell(wires, Message::Sync(number));
             }
-            Message::Offer(offer, state) => {
-                let before = self.copy.version();
-                let answer = self.copy.offered(&offer, epoch);
-                if answer == Answer::Accepted(offer.version) && before != offer.version {
-                    self.state = state;
-                }
-                out.messages.push((from, Message::Answer(answer)));
-            }
-            Message::Answer(answer) => self.answered(place, from, answer, &mut out),
-            Message::Ask(ballot) => out.messages.push(match self.copy.asked(ballot, epoch) {
-                Ok(promise) => (from, Message::Promise(promise, self.state.clone())),
-                Err(promised) => (from, Message::Denied { ballot, promised }),
-            }),
-            Message::Promise(promise, state) => self.promised(place, from, promise, state, &mut out),
-            Message::Denied { ballot, promised } => {
-                if let Some(work) = self.work.as_mut().filter(|work| work.holder.ballot() == ballot) {
-                    work.holder.denied(promised);
-                }
-            }
-            Message::Settled(version) => self.copy.settled(version),
+            Message::Map(map) => self.told(wires, map),
+            Message::Give { number, input } => self.input(wires, number, input),
+            Message::Synced(number) => self.synced(wires, number),
+            Message::Claimed(claim) => self.claimed(wires, claim),
+            Message::From { host, epoch } => drop(self.incoming.insert(at, (host, epoch))),
+            Message::Copy(octets) => self.copied(wires, at, &octets),
+            Message::Yours { number, epoch } => self.yours(wires, at, number, epoch),
+            Message::Kept(number) => self.kept(wires, at, number),
+            Message::Fenced => self.ended = true,
+            _ => {}
         }
-        out
+        self.goes_on(wires);
     }
 
-    /// The newest ballot that this host knows of.
-    fn known(&self) -> Ballot {
-        let held = self.work.as_ref().map(|work| work.holder.has_lost().unwrap_or(work.holder.ballot()));
-        self.copy.promised().max(self.copy.version().ballot).max(held.unwrap_or(Ballot::NONE))
-    }
-
-    /// The UE's work here, begun if there is none.
-    fn work(&mut self, place: Place, out: &mut Out) -> &mut Work {
-        let Place { me, membership, ack } = place;
-        if self.work.is_none() && Holder::next(me, &self.copy, membership, ack).is_none() {
-            self.take(place, out);
+    /// A connection is over.
+    pub(super) fn lost(&mut self, wires: &mut Wires, at: End) {
+        let now = wires.clock.now();
+        self.incoming.remove(&at);
+        if at == self.controller {
+            self.controller_again = now + AGAIN;
+            self.ended |= self.left.is_some() && self.balancer.is_none();
+        } else if self.balancer == Some(at) {
+            (self.balancer, self.balancer_again) = (None, now + AGAIN);
+            if let Some(number) = self.left {
+                // Nobody is there who would answer.
+                self.synced(wires, number);
+            }
         }
-        let (copy, state) = (self.copy, self.state.clone());
-        self.work.get_or_insert_with(|| {
-            // it is free: the other way would have been taken above
-            let holder = Holder::next(me, &copy, membership, ack);
-            let holder = holder.unwrap_or_else(|| Holder::take(me, copy.promised(), membership, ack));
-            Work { holder, state, queue: VecDeque::new(), waits: None, in_hand: None, promises: Vec::new() }
-        })
+        for peer in self.peers.values_mut().filter(|peer| peer.at == Some(at)) {
+            (peer.at, peer.again) = (None, now + AGAIN);
+        }
     }
 
-    /// Takes the UE by asking; what waited for its turn still does.
-    pub(super) fn take(&mut self, place: Place, out: &mut Out) {
-        let Place { me, membership, ack } = place;
-        let holder = Holder::take(me, self.known(), membership, ack);
-        let queue = self.work.take().map(Work::left).unwrap_or_default();
-        out.messages.extend(holder.asks().map(|to| (to, Message::Ask(holder.ballot()))));
-        out.takeovers += 1;
-        let state = State::default();
-        self.work = Some(Work { holder, state, queue, waits: None, in_hand: None, promises: Vec::new() });
+    fn welcome(&mut self, wires: &mut Wires, host: HostId, secrets: Secrets) {
+        let (replication, process) = (self.replication, self.process);
+        let cluster = self.cluster.get_or_insert_with(|| Cluster {
+            primary: Primary::new(host, replication, replication.of_slices([replication.replicas])),
+            kept: KeptBy::default(),
+            shadows: Shadows::new(host),
+            secrets,
+            copies: Vec::new(),
+        });
+        self.ended |= cluster.primary.own() != host;
+        self.ues.is_of(host, &secrets.tmsi_key);
+        if std::mem::replace(&mut self.ready, true) {
+            wires.send(self.controller, Message::Ready);
+        } else {
+            wires.due(process, 5 * MS, Due::Starts);
+        }
+        for (epoch, host) in &self.caught_up {
+            wires.send(self.controller, Message::CaughtUp { epoch: *epoch, host: *host });
+        }
     }
 
-    fn promised(&mut self, place: Place, from: HostId, promise: Promise, state: State, out: &mut Out) {
-        let Some(work) = self.work.as_mut().filter(|w| w.holder.ballot() == promise.ballot && !w.holder.holds()) else {
+    pub(super) fn is_due(&mut self, wires: &mut Wires, what: &Due) {
+        match what {
+            Due::Starts => wires.send(self.controller, Message::Ready),
+            Due::Tick => self.tick(wires),
+            Due::Step(slot) => self.step(wires, *slot),
+            Due::Deadline(slot) => self.deadline(wires, *slot),
+            Due::Authenticated(slot, request) => {
+                let answer = ran::home(wires, request);
+                self.deliver(wires, *slot, 0, What::Authentication(Box::new(answer)));
+            }
+            Due::Written(_) => {}
+        }
+        self.goes_on(wires);
+    }
+
+    fn tick(&mut self, wires: &mut Wires) {
+        let now = wires.clock.now();
+        wires.due(self.process, TICK, Due::Tick);
+        self.post_copies(wires);
+        if !wires.is_open(self.controller) && now >= self.controller_again && self.left.is_none() {
+            self.controller_again = now + AGAIN;
+            self.controller = wires.open(self.process, Process(0));
+            let past = self.cluster.as_ref().map(|cluster| {
+                let map = self.map.as_deref().cloned();
+                Box::new(Past { id: cluster.primary.own(), record: Record { secrets: cluster.secrets, map } })
+            });
+            wires.send(self.controller, Message::JoinHost(past));
+        }
+        if now % BEAT < TICK {
+            wires.send(self.controller, Message::Beat);
+            self.tell(wires, Message::Beat);
+        }
+        if self.balancer.is_none() && now >= self.balancer_again && self.was_in {
+            self.connect(wires);
+        }
+        let epoch = self.epoch();
+        let own = self.id();
+        for peer in self.peers.values_mut().filter(|peer| peer.at.is_none() && now >= peer.again) {
+            peer.connect(wires, self.process, own, epoch);
+        }
+        if now >= self.reported + REPORT {
+            self.reported = now;
+            let late = |peer: &Peer| peer.since.is_some_and(|since| since + SILENCE <= now);
+            let unreached: Vec<HostId> =
+                self.peers.iter().filter(|(_, peer)| late(peer)).map(|(host, _)| *host).collect();
+            if !unreached.is_empty() || self.complained {
+                self.complained = !unreached.is_empty();
+                wires.send(self.controller, Message::Unreached(unreached));
+            }
+        }
+    }
+
+    fn epoch(&self) -> u64 {
+        self.map.as_ref().map_or(0, |map| map.epoch())
+    }
+
+    /// Says something to the balancer, if it is there.
+    pub(super) fn tell(&self, wires: &mut Wires, message: Message) {
+        if let Some(at) = self.balancer {
+            wires.send(at, message);
+        }
+    }
+
+    fn connect(&mut self, wires: &mut Wires) {
+        let Some(((_, address), own)) = self.map.as_ref().and_then(|map| map.balancers.first()).zip(self.id()) else {
             return;
         };
-        work.promises.push((from, state));
-        let Taking::Holds { newest, .. } = work.holder.promised(from, promise) else { return };
-        if let Some((_, state)) = work.promises.iter().find(|(host, _)| *host == newest) {
-            work.state = state.clone();
-        }
-        // what is adopted is committed again before anything of it leaves
-        let (state, last) = (work.state.clone(), !work.state.running && work.queue.is_empty());
-        self.commit(place, state, last, out);
-    }
-
-    fn commit(&mut self, place: Place, state: State, last: bool, out: &mut Out) {
-        let Some(work) = &mut self.work else { return };
-        if let Some(offer) = work.holder.commit(last) {
-            (work.state, work.waits) = (state.clone(), Some((offer, state)));
-        }
-        self.offers(place, out);
-    }
-
-    /// What waits is offered to whom it may be offered.
-    fn offers(&self, place: Place, out: &mut Out) {
-        let Some(Work { holder, waits: Some((offer, state)), .. }) = &self.work else { return };
-        let mut send = |to| out.messages.push((to, Message::Offer(*offer, state.clone())));
-        match holder.first() {
-            Some(first) => send(first),
-            None => place.membership.owners.all().for_each(send),
+        let at = wires.open(self.process, controller::process(*address));
+        self.balancer = Some(at);
+        wires.send(at, Message::Host(own));
+        if let Some(map) = &self.map {
+            wires.send(at, Message::Map(Rc::clone(map)));
         }
     }
 
-    fn answered(&mut self, place: Place, from: HostId, answer: Answer, out: &mut Out) {
-        let Some(work) = &mut self.work else { return };
-        let first = work.holder.first();
-        match answer {
-            Answer::Accepted(version) => work.holder.accepted(from, version),
-            Answer::Refused { offered, promised } => work.holder.refused(offered, promised),
-        }
-        if first.is_some() && work.holder.first().is_none() && work.holder.has_lost().is_none() {
-            self.offers(place, out);
-        }
-        self.goes_on(place, out);
-    }
-
-    /// What may leave does, then the next message has its step.
-    fn goes_on(&mut self, place: Place, out: &mut Out) {
-        let Some(work) = &mut self.work else { return };
-        if let (Some(released), Some((offer, _))) = (work.holder.released(), &work.waits)
-            && offer.version <= released
-        {
-            work.in_hand = None;
-            out.released.extend(work.waits.take().map(|(_, state)| state));
-            if let Some(version) = work.holder.settled() {
-                let queue = self.work.take().map(|work| work.queue).unwrap_or_default();
-                out.settled = Some(version.ballot.epoch);
-                out.messages.extend(place.membership.owners.all().map(|to| (to, Message::Settled(version))));
-                out.messages.extend(queue.into_iter().map(|uplink| (place.me, Message::Uplink(uplink))));
-                return;
-            }
-        }
-        if !work.holder.holds() || work.waits.is_some() {
+    /// Takes a map, whoever tells it, if it is newer than what it has.
+    fn told(&mut self, wires: &mut Wires, map: Rc<Map>) {
+        let Some(own) = self.id().filter(|_| map.epoch() > self.epoch()) else { return };
+        if !map.has_host(own) {
+            // Until it is in one, maps are not its affair.
+            self.ended |= self.was_in && self.left.is_none() && !wires.is(Mutation::FenceIgnored);
             return;
         }
-        while let Some(uplink) = work.queue.pop_front() {
-            if let Some(next) = work.state.step(uplink, place.me) {
-                let last = !next.running;
-                work.in_hand = Some(uplink);
-                return self.commit(place, next, last, out);
-            }
+        self.was_in = true;
+        self.map = Some(Rc::clone(&map));
+        match self.balancer {
+            // All that is said from here on is by it.
+            Some(at) => wires.send(at, Message::Map(Rc::clone(&map))),
+            None => self.connect(wires),
         }
-        if !work.state.running && work.holder.pending().is_none() {
-            // a replay alone: nobody holds the UE for it
-            let state = work.state.clone();
-            self.commit(place, state, true, out);
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        let hosts: Vec<HostId> = map.hosts.iter().map(|(host, _)| *host).collect();
+        let taken = cluster.shadows.adopt(&map.buckets, &hosts);
+        let question = cluster.primary.adopt(map.buckets.clone(), hosts);
+        self.meet(wires, &map);
+        question.into_iter().for_each(|number| self.tell(wires, Message::Sync(number)));
+        for (ltmsi, input, what) in std::mem::take(&mut self.late) {
+            self.deliver_to(wires, ltmsi, input, what);
+        }
+        self.wait_for_others();
+        self.enter_taken(wires, taken);
+    }
+
+    fn meet(&mut self, wires: &mut Wires, map: &Map) {
+        let Some(own) = self.id() else { return };
+        let epoch = map.epoch();
+        let gone: Vec<HostId> = self.peers.keys().copied().filter(|host| !map.has_host(*host)).collect();
+        for at in gone.into_iter().filter_map(|host| self.peers.remove(&host)?.at) {
+            wires.close(at);
+        }
+        for (host, address) in map.hosts.iter().filter(|(host, _)| *host != own) {
+            let process = controller::process(*address);
+            let new = || Peer { process, at: None, again: 0, unkept: VecDeque::new(), since: None };
+            let peer = self.peers.entry(*host).or_insert_with(new);
+            match peer.at {
+                Some(at) => wires.send(at, Message::From { host: own, epoch }),
+                None => peer.connect(wires, self.process, Some(own), epoch),
+            }
         }
     }
 
-    /// Nothing was heard for a while: what waits is sent again; who has lost takes the UE again if something waits for it.
-    pub(super) fn again(&mut self, place: Place, patience: bool) -> Out {
-        let mut out = Out::default();
-        let Some(work) = &mut self.work else { return out };
-        match (work.holder.has_lost(), work.holder.holds()) {
-            (Some(_), _) if work.queue.is_empty() && work.in_hand.is_none() => self.work = None,
-            (Some(_), _) => self.take(place, &mut out),
-            // a primary that does not answer is gone around
-            (None, true) if work.holder.first().is_some() && !patience => self.take(place, &mut out),
-            (None, true) => self.offers(place, &mut out),
-            (None, false) if patience => {
-                let asks = work.holder.asks().map(|to| (to, Message::Ask(work.holder.ballot())));
-                out.messages.extend(asks.collect::<Vec<_>>());
-            }
-            (None, false) => self.take(place, &mut out),
-        }
-        out
+    fn wait_for_others(&mut self) {
+        let Some(Cluster { primary, copies, .. }) = self.cluster.as_mut() else { return };
+        let read = |pending: &Pending| {
+            let Pending { slot, outbox, context, octets } = pending;
+            let (ltmsi, input) = (outbox.ltmsi, outbox.input);
+            let (context, outbox) = (context.clone(), octets.clone());
+            Some(Again { slot: *slot, ltmsi, input, context, outbox, ways: [None; 2] })
+        };
+        primary.wait_for_others(read, &mut |to, copy| copies.push(encoded(to, &copy)));
     }
 
-    /// A later map: who held UEs by the old one does not any more. `refresh`: this host sees to it that the UE has its copies;
-    /// `owner`: it keeps one.
-    pub(super) fn new_map(&mut self, place: Place, refresh: bool, owner: bool) -> Out {
-        let mut out = Out::default();
-        let waits = self.work.as_ref().is_some_and(|work| !work.queue.is_empty() || work.in_hand.is_some());
-        if refresh || waits && owner {
-            self.take(place, &mut out);
+    fn enter_taken(&mut self, wires: &mut Wires, mut taken: Taken) {
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        cluster.primary.entered(std::mem::take(&mut taken.awaited));
+        self.carried.extend(taken.inputs.iter().copied());
+        let now = wires.time(self.process);
+        for (ltmsi, shadow) in taken.ues {
+            if wires.is(Mutation::CopiesForgotten) {
+                continue;
+            }
+            wires.taken += 1;
+            let mut slot = None;
+            if !shadow.ephemeral.is_empty() {
+                let Some(mut ue) = shadow.decode() else {
+                    wires.oracle.breaks(super::Broken::Baseless);
+                    continue;
+                };
+                let lags = self.replication.may_lag();
+                if lags {
+                    replica::skip(&mut ue);
+                }
+                let encoded = if lags { context::encode(&ue, Vec::new()).ok() } else { shadow.record() };
+                slot = encoded.map(|octets| self.enter(wires, (ltmsi, &shadow), octets, &ue));
+            }
+            self.do_again(wires, slot, &shadow, now);
+        }
+        for (from, ltmsi, shadow) in taken.handed.into_iter().filter(|(.., shadow)| !shadow.ephemeral.is_empty()) {
+            self.go_on(wires, from, ltmsi, &shadow);
+        }
+        if let Some(cluster) = self.cluster.as_mut() {
+            cluster.primary.look_again();
+            cluster.primary.sorts_again();
+        }
+        for (number, input) in std::mem::take(&mut self.waiting) {
+            self.input(wires, number, input);
+        }
+    }
+
+    /// What the last commits of a dead host's UE wanted done may not have been: it is done again, under the same names.
+    fn do_again(&mut self, wires: &mut Wires, slot: Option<u32>, shadow: &Shadow, now: vireo_types::Instant) {
+        let undone: Vec<Outbox> = shadow.undone(now).filter_map(|(octets, _)| Outbox::decode(octets)).collect();
+        for outbox in undone {
+            self.send_effects(wires, slot, &outbox);
+            for effect in &outbox.effects {
+                if let (Effect::BindSupi(supi), Some(slot)) = (effect, slot) {
+                    self.claim_again(wires, slot, *supi, outbox.at);
+                }
+            }
+        }
+    }
+
+    /// Goes on with a UE that a host which lives has handed over.
+    fn go_on(&mut self, wires: &mut Wires, from: HostId, ltmsi: Ltmsi, shadow: &Shadow) {
+        let (Some(ue), Some(octets)) = (shadow.decode(), shadow.record()) else {
+            return wires.oracle.breaks(super::Broken::Baseless);
+        };
+        wires.handed += 1;
+        let slot = self.enter(wires, (ltmsi, shadow), octets, &ue);
+        if let Some(cluster) = self.cluster.as_mut()
+            && cluster.primary.keeps_copies(from, ltmsi.bucket())
+        {
+            cluster.primary.knows(from, slot, ltmsi, shadow.perpetual_version());
+        }
+        for effect in shadow.last_outbox().and_then(Outbox::decode).into_iter().flat_map(|outbox| outbox.effects) {
+            if let Effect::Authenticate(request) = effect {
+                self.authenticate(wires, slot, request);
+            }
+        }
+    }
+
+    /// An input of the balancer.
+    fn input(&mut self, wires: &mut Wires, number: u64, input: Input) {
+        let (bucket, of_node) = match &input {
+            Input::Ngap { pdu, bucket, .. } => match n2::view(pdu) {
+                Ok(View { route: Route::Ue(id), .. }) => (Some(id.ltmsi().bucket()), false),
+                Ok(View { route: Route::Initial { .. }, .. }) => (*bucket, false),
+                Ok(View { route: Route::Node, .. }) => (None, true),
+                Err(_) => (None, false),
+            },
+            Input::Pfcp { seid, .. } => (Some(seid.ltmsi().bucket()), false),
+        };
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        match cluster.primary.sort(bucket, of_node, number != 0, self.waiting.len() < 64) {
+            Sorted::Waits => return self.waiting.push_back((number, input)),
+            Sorted::Back => return self.tell(wires, Message::Back(number)),
+            Sorted::Here => {}
+        }
+        if number != 0 && self.carried.contains(&number) {
+            return self.tell(wires, Message::Done(number));
+        }
+        match input {
+            Input::Ngap { assoc, bucket, answers, pdu } => self.ngap(wires, (number, assoc), bucket, answers, &pdu),
+            Input::Pfcp { seid, message } => {
+                if let Some(slot) = self.ues.slot_of(seid.ltmsi()) {
+                    self.deliver(wires, slot, number, What::Pfcp { seid, message });
+                }
+            }
+        }
+    }
+
+    fn ngap(
+        &mut self,
+        wires: &mut Wires,
+        (number, assoc): (u64, AssocId),
+        bucket: Option<Bucket>,
+        answers: bool,
+        pdu: &Rc<[u8]>,
+    ) {
+        match n2::view(pdu).map(|view| view.route) {
+            Ok(Route::Ue(amf_id)) => match self.ues.slot_of(amf_id.ltmsi()) {
+                Some(slot) => self.deliver(wires, slot, number, What::Ngap { assoc, amf_id, pdu: Rc::clone(pdu) }),
+                None => {
+                    self.unknown_ue(wires, assoc, pdu);
+                    self.tell(wires, Message::Done(number));
+                }
+            },
+            Ok(Route::Initial { ran_id, .. }) => {
+                if let Some(slot) = self.ues.at(assoc, ran_id) {
+                    self.deliver(wires, slot, 0, What::RanIdReused { assoc, ran_id });
+                }
+                let named = match n2::ue_message(pdu) {
+                    Ok((_, n2::UeMessage::Initial(message))) => engine::named_tmsi(&message.nas, &wires.config),
+                    _ => None,
+                };
+                match named.and_then(|tmsi| self.ues.named(tmsi)) {
+                    Some(slot) => {
+                        self.deliver(wires, slot, number, What::Initial { assoc, named: true, pdu: Rc::clone(pdu) });
+                    }
+                    None => self.stranger(wires, (number, assoc), bucket, pdu),
+                }
+            }
+            Ok(Route::Node) | Err(_) => {
+                let answer = self.ues.nodes.takes(assoc, pdu, &wires.config);
+                if let Some(pdu) = answer.filter(|_| answers) {
+                    self.tell(wires, Message::Ngap { assoc, ue: None, key: 0, counts: None, pdu: pdu.into() });
+                }
+                self.tell(wires, Message::Done(number));
+            }
+        }
+    }
+
+    /// A message about a UE that there is none of.
+    pub(super) fn unknown_ue(&self, wires: &mut Wires, assoc: AssocId, pdu: &[u8]) {
+        if let Some(pdu) = engine::unknown_ue(pdu).and_then(|fault| fault.answer()) {
+            self.tell(wires, Message::Ngap { assoc, ue: None, key: 0, counts: None, pdu: pdu.into() });
+        }
+    }
+
+    /// The first message of a UE that is not known, or has not proved to be who it says.
+    pub(super) fn stranger(
+        &mut self,
+        wires: &mut Wires,
+        (number, assoc): (u64, AssocId),
+        bucket: Option<Bucket>,
+        pdu: &Rc<[u8]>,
+    ) {
+        let Some(cluster) = self.cluster.as_ref() else { return };
+        match self.ues.fresh(bucket, |bucket| cluster.primary.takes(bucket)) {
+            Some(slot) => {
+                self.deliver(wires, slot, number, What::Initial { assoc, named: false, pdu: Rc::clone(pdu) });
+            }
+            None => self.tell(wires, Message::Back(number)),
+        }
+    }
+
+    /// A replica's part: a copy.
+    fn copied(&mut self, wires: &mut Wires, at: End, octets: &[u8]) {
+        let Some((from, cluster)) = self.incoming.get(&at).copied().zip(self.cluster.as_mut()) else { return };
+        let Ok(copy) = postcard::from_bytes::<Copy<'_>>(octets) else { return };
+        match cluster.shadows.keep(from, &copy, wires.time(self.process)) {
+            Ok(kept) => {
+                if kept == Kept::Baseless {
+                    let own = cluster.primary.own();
+                    wires.tells(format!("what {from:?} copies to {own:?} of {:?} builds on none", copy.ltmsi));
+                    wires.oracle.breaks(super::Broken::Baseless);
+                }
+                wires.send(at, Message::Kept(copy.number));
+            }
+            Err(_) if wires.is(Mutation::FenceIgnored) => wires.send(at, Message::Kept(copy.number)),
+            Err(_) => wires.send(at, Message::Fenced),
+        }
+    }
+
+    fn yours(&mut self, wires: &mut Wires, at: End, number: u64, epoch: u64) {
+        let Some((from, cluster)) = self.incoming.get(&at).copied().zip(self.cluster.as_mut()) else { return };
+        match cluster.shadows.yours(from, number, epoch) {
+            Ok(awaited) => {
+                wires.send(at, Message::Kept(number));
+                if awaited {
+                    let taken = cluster.shadows.take_handed();
+                    self.enter_taken(wires, taken);
+                }
+            }
+            Err(_) => wires.send(at, Message::Fenced),
+        }
+    }
+
+    fn kept(&mut self, wires: &Wires, at: End, number: u64) {
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        let Some((host, peer)) = self.peers.iter_mut().find(|(_, peer)| peer.at == Some(at)) else { return };
+        cluster.kept.0.insert(*host, number);
+        while peer.unkept.front().is_some_and(|(copy, _)| *copy <= number) {
+            peer.unkept.pop_front();
+        }
+        peer.since = (!peer.unkept.is_empty()).then(|| wires.clock.now());
+    }
+
+    /// Sends a host something behind all copies before it.
+    fn post(&mut self, wires: &mut Wires, to: HostId, number: u64, message: Message) {
+        let Some(peer) = self.peers.get_mut(&to) else { return };
+        if let Some(at) = peer.at {
+            wires.send(at, message.clone());
+        }
+        peer.unkept.push_back((number, message));
+        peer.since.get_or_insert_with(|| wires.clock.now());
+    }
+
+    /// What is to be done whenever something has happened.
+    pub(super) fn goes_on(&mut self, wires: &mut Wires) {
+        while let Some(cluster) = self.cluster.as_mut()
+            && let Some(pending) = cluster.primary.next_released(&cluster.kept)
+        {
+            self.let_go(wires, pending);
+        }
+        self.catch_up();
+        self.end_leaving(wires);
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        let epoch = cluster.primary.map().map_or(0, vireo_core::balance::map::BucketMap::epoch);
+        let caught_up = cluster.primary.caught_up(&cluster.kept);
+        self.caught_up.retain(|(of, _)| *of == epoch);
+        for host in caught_up {
+            self.caught_up.push((epoch, host));
+            wires.send(self.controller, Message::CaughtUp { epoch, host });
+        }
+        // Where nobody waits for them, copies leave when there is time.
+        if !wires.is(Mutation::EffectsBeforeAcknowledgement) {
+            self.post_copies(wires);
+        }
+    }
+
+    fn post_copies(&mut self, wires: &mut Wires) {
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        for (to, number, message) in std::mem::take(&mut cluster.copies) {
+            self.post(wires, to, number, message);
+        }
+    }
+
+    fn catch_up(&mut self) {
+        let Some(Cluster { primary, kept, copies, .. }) = self.cluster.as_mut() else { return };
+        let Some((to, from)) = primary.next_behind(&*kept) else { return };
+        for (slot, ue) in self.ues.from(from, COPIED_AT_ONCE) {
+            if ue.has_context() && primary.lacks(to, slot, ue.ltmsi) {
+                let commit = as_it_is(slot, ue.newest, &ue.context, &[]);
+                primary.send(to, &commit, &*kept, &mut |to, copy| copies.push(encoded(to, &copy)));
+            }
+        }
+        let next = from + COPIED_AT_ONCE;
+        primary.looked(to, (next < self.ues.slots()).then_some(next));
+    }
+
+    fn synced(&mut self, wires: &mut Wires, number: u64) {
+        if self.left == Some(number) {
+            self.ended = true;
+        }
+        match self.cluster.as_mut().map(|cluster| cluster.primary.synced(number)) {
+            Some(Synced::HandsOver) => self.hand_over(wires),
+            Some(Synced::Ends | Synced::Nothing) | None => {}
+        }
+    }
+
+    fn leaving_slots(&self) -> Vec<u32> {
+        let Some(cluster) = self.cluster.as_ref() else { return vec![] };
+        self.ues.all().filter(|(_, ue)| cluster.primary.leaves(ue.ltmsi.bucket())).map(|(slot, _)| slot).collect()
+    }
+
+    /// Looks whether all has ended of the UEs that go to other hosts.
+    fn end_leaving(&mut self, wires: &mut Wires) {
+        let ending = self.cluster.as_mut().and_then(|cluster| cluster.primary.take_ending());
+        if ending.is_none() {
+            return;
+        }
+        let mut busy = self.leaving_slots();
+        busy.retain(|slot| !self.ues.is_done(*slot));
+        let sleeps = busy.is_empty() && self.send_last();
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        if sleeps {
+            let number = cluster.primary.falls_asleep();
+            self.tell(wires, Message::Sync(number));
         } else {
-            self.work = None;
+            cluster.primary.still_ends(busy);
         }
-        out
     }
+
+    fn send_last(&mut self) -> bool {
+        let slots = self.leaving_slots();
+        let Some(Cluster { primary, kept, copies, .. }) = self.cluster.as_mut() else { return false };
+        if primary.is_next_far_behind(&*kept) {
+            return false;
+        }
+        for slot in slots {
+            let Some(ue) = self.ues.get(slot).filter(|ue| ue.has_context()) else { continue };
+            let asks = |effect: &Effect| matches!(effect, Effect::Authenticate(_));
+            let asks = Outbox::decode(&ue.outbox).is_some_and(|outbox| outbox.effects.iter().any(asks));
+            if let Some(to) = primary.last_copy(slot, ue.ltmsi, asks) {
+                let commit = as_it_is(slot, ue.ltmsi, &ue.context, if asks { &ue.outbox } else { &[] });
+                primary.send_now(to, &commit, &mut |to, copy| copies.push(encoded(to, &copy)));
+            }
+        }
+        true
+    }
+
+    fn hand_over(&mut self, wires: &mut Wires) {
+        let slots = self.leaving_slots();
+        let Some(Cluster { primary, shadows, copies, .. }) = self.cluster.as_mut() else { return };
+        let Some(Handed { epoch, to }) = primary.hand_over() else { return };
+        self.late.clear();
+        let own = primary.own();
+        for slot in slots {
+            let Some(ue) = self.ues.remove(slot) else { continue };
+            primary.forget(slot);
+            let keeps = primary.map().is_some_and(|map| map.owners(ue.ltmsi.bucket()).has(own));
+            if let Some(parts) = context::Record::new(&ue.context).ok().filter(|_| keeps) {
+                shadows.keep_own(ue.ltmsi, &parts);
+            }
+        }
+        for host in to {
+            let number = primary.number(host);
+            copies.push((host, number, Message::Yours { number, epoch }));
+        }
+        self.goes_on(wires);
+    }
+}
+
+impl Peer {
+    fn connect(&mut self, wires: &mut Wires, own: Process, id: Option<HostId>, epoch: u64) {
+        let Some(host) = id else { return };
+        let at = wires.open(own, self.process);
+        self.at = Some(at);
+        wires.send(at, Message::From { host, epoch });
+        self.unkept.iter().for_each(|(_, message)| wires.send(at, message.clone()));
+    }
+}
+
+/// A copy, as it is sent.
+pub(super) fn encoded(to: HostId, copy: &Copy<'_>) -> (HostId, u64, Message) {
+    (to, copy.number, Message::Copy(postcard::to_stdvec(copy).unwrap_or_default().into()))
+}
+
+fn as_it_is<'a>(slot: u32, ltmsi: Ltmsi, context: &'a [u8], outbox: &'a [u8]) -> Commit<'a, u32> {
+    Commit { slot, ltmsi, before: None, input: 0, context, outbox, ways: [None; 2] }
 }

@@ -1,76 +1,159 @@
-//! The fault campaign: hosts that keep copies of UEs by the core's own `replica` and `balance`, on a simulated network and clock
-//! with crashes, stops, cut-offs, delays, doubled, lost and overtaking messages, and clocks that go wrong. A seed is a world, and
-//! the same seed is the same world.
+//! The fault campaign: a whole cluster on a simulated network and clock. Controller (`core::cluster`), balancer (`core::balance`,
+//! `core::replica`), hosts (`core::replica` and the steps of `core::engine` with real NAS security) and the emulator's gNBs and UEs
+//! decide as they do in a running cluster; only sockets, threads and stores are simulated. Hosts crash, are stopped, cut off,
+//! drained and started; the controller crashes; connections break, messages are slow, uplink messages are said twice by somebody who listens,
+//! and clocks are wrong. A seed is a world, and the same seed is the same world.
 //!
-//! What must hold, whatever happens ([`Broken`]): no NAS COUNT and no NH leaves with two contents, no uplink COUNT is taken twice,
-//! what leaves goes forward only, no UE is lost, and no procedure is stuck once the network is whole. Faults come one host at a
-//! time, with time for its UEs to have their copies again: more would take all copies that acknowledged a commit.
-//!
-//! The UE's context is cut down to what can be broken (COUNTs, NH, the procedure that runs, the outbox), and its procedure to two
-//! messages each way: the steps of `core::procedures` are not in it. The controller and the balancer do not fail, and that a
-//! bucket's UEs have all been committed in an epoch is known to everybody at once.
+//! What must hold, whatever happens, is in [`Broken`]. Faults of hosts come one at a time, when all copies are there again: more
+//! would take all copies that acknowledged a commit. The balancer does not fail: with the only one the RAN's associations go.
+//! That the campaign finds what it is for is shown by faults that are put in, [`Mutation`].
 
+mod balancer;
+mod controller;
 mod host;
+mod message;
 mod oracle;
+mod ran;
+mod ues;
+mod wires;
 mod world;
 
 pub use oracle::Broken;
 
 use vireo_core::replica::Ack;
 
+/// A fault that is put into the hosts or the balancer, for the campaign to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutation {
+    /// Effects leave before copies are acknowledged.
+    EffectsBeforeAcknowledgement,
+    /// Who is not in the map goes on, and is heard.
+    FenceIgnored,
+    /// A commit does not say which downlink COUNTs were used.
+    CountNotReserved,
+    /// Nor which uplink COUNT was taken.
+    UplinkNotCounted,
+    /// Nor which NH was given away.
+    NextHopNotTaken,
+    /// What a dead host has had sent is sent once more.
+    RepeatsSent,
+    /// Who takes over does not enter the copies.
+    CopiesForgotten,
+}
+
+impl Mutation {
+    /// All of them.
+    pub const ALL: [Mutation; 7] = [
+        Mutation::EffectsBeforeAcknowledgement,
+        Mutation::FenceIgnored,
+        Mutation::CountNotReserved,
+        Mutation::UplinkNotCounted,
+        Mutation::NextHopNotTaken,
+        Mutation::RepeatsSent,
+        Mutation::CopiesForgotten,
+    ];
+}
+
+/// What is run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Setup {
+    /// What effects wait for.
+    pub ack: Ack,
+    /// The fault that is put in.
+    pub mutation: Option<Mutation>,
+}
+
 /// What a world came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Campaign {
     /// The seed.
     pub seed: u64,
     /// Procedures that have ended.
     pub procedures: u64,
-    /// Hosts that were taken out of the map.
+    /// What has failed.
+    pub faults: u64,
+    /// Hosts that were taken for dead.
     pub failures: u64,
-    /// UEs that were taken by asking other hosts.
-    pub takeovers: u64,
-    /// What broke, if something did, and when: microseconds since the beginning.
+    /// Maps.
+    pub epochs: u64,
+    /// UEs that were taken over from dead hosts, and that hosts which live have handed over.
+    pub taken: u64,
+    /// See `taken`.
+    pub handed: u64,
+    /// What has failed, and when: microseconds since the beginning.
+    pub story: Vec<(u64, String)>,
+    /// What broke, if something did, and when.
     pub broken: Option<(u64, Broken)>,
 }
 
-/// Runs the world of a seed: of hosts that release what as many copies as this have acknowledged.
-pub fn campaign(seed: u64, ack: Ack) -> Campaign {
-    world::World::new(seed, ack).run()
+/// Runs the world of a seed.
+pub fn campaign(seed: u64, setup: Setup) -> Campaign {
+    world::World::new(seed, setup).run()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn nothing_breaks_in_a_hundred_worlds() {
-        let all: Vec<Campaign> = (1..=100).map(|seed| campaign(seed, Ack::One)).collect();
-        for campaign in &all {
-            assert_eq!(campaign.broken, None, "seed {}", campaign.seed);
-        }
+    fn with(ack: Ack) -> Setup {
+        Setup { ack, mutation: None }
+    }
+
+    /// Seeds that have found something in what hosts run, beyond the first hundred: 148, that a replay was answered on a
+    /// connection that was being released. Of the first, 37 and 68 have found that a map in between dropped copies which were
+    /// sent by the next one, and 62 that a context which had registered was superseded by an older claim.
+    const FOUND: [u64; 1] = [148];
+
+    /// Nothing breaks in these worlds, and enough happens there.
+    fn nothing_breaks(seeds: impl IntoIterator<Item = u64>) {
+        let all: Vec<Campaign> = seeds.into_iter().map(|seed| campaign(seed, with(Ack::One))).collect();
+        let broken: Vec<&Campaign> = all.iter().filter(|campaign| campaign.broken.is_some()).collect();
+        assert!(broken.is_empty(), "{broken:#?}");
+        let least = all.len() as u64;
         let sum = |of: fn(&Campaign) -> u64| all.iter().map(of).sum::<u64>();
-        let (procedures, failures, takeovers) = (sum(|c| c.procedures), sum(|c| c.failures), sum(|c| c.takeovers));
-        assert!(procedures > 5_000 && failures > 100 && takeovers > 500, "{procedures} {failures} {takeovers}");
+        let (procedures, failures) = (sum(|c| c.procedures), sum(|c| c.failures));
+        let (taken, handed) = (sum(|c| c.taken), sum(|c| c.handed));
+        assert!(procedures > 150 * least && failures > least / 2, "{procedures} procedures, {failures} dead hosts");
+        assert!(taken > least && handed > least, "{taken} taken over, {handed} handed over");
+    }
+
+    // A hundred in all, in parts that run side by side; `make faults` runs a thousand.
+
+    #[test]
+    fn nothing_breaks_in_the_first_worlds() {
+        nothing_breaks(1..=33);
     }
 
     #[test]
-    fn nothing_breaks_where_all_acknowledge_either() {
-        for seed in 1..=20 {
-            assert_eq!(campaign(seed, Ack::All).broken, None, "seed {seed}");
+    fn nor_in_more_of_them() {
+        nothing_breaks(34..=66);
+    }
+
+    #[test]
+    fn nor_in_the_last_of_a_hundred_and_those_that_have_found_something() {
+        nothing_breaks((67..=100).chain(FOUND));
+    }
+
+    #[test]
+    fn nothing_breaks_where_all_acknowledge_either_and_a_seed_is_a_world() {
+        let one = campaign(101, with(Ack::All));
+        assert_eq!(one.broken, None, "{:#?}", one.story);
+        assert_eq!(one, campaign(101, with(Ack::All)));
+        assert_ne!(one.story, campaign(102, with(Ack::All)).story);
+    }
+
+    /// Each by one of the first seeds: the campaign sees what it is for.
+    #[test]
+    fn faults_that_are_put_in_are_found() {
+        for mutation in Mutation::ALL {
+            let setup = Setup { mutation: Some(mutation), ..with(Ack::One) };
+            let found = (1..=10).find_map(|seed| campaign(seed, setup).broken);
+            assert!(found.is_some(), "{mutation:?} is not found by ten seeds");
         }
     }
 
-    /// The oracle sees what goes wrong: without acknowledgements a host's death takes what has left with it.
     #[test]
-    fn without_acknowledgements_counts_are_used_twice() {
-        let broken: Vec<Broken> =
-            (1..=60).filter_map(|seed| campaign(seed, Ack::None).broken).map(|(_, b)| b).collect();
-        assert!(broken.iter().any(|broken| !matches!(broken, Broken::Stuck(_))), "{broken:?}");
-    }
-
-    #[test]
-    fn a_seed_is_a_world() {
-        assert_eq!(campaign(3, Ack::One), campaign(3, Ack::One));
-        assert_ne!(campaign(3, Ack::One).procedures, campaign(4, Ack::One).procedures);
+    fn without_acknowledgements_something_breaks() {
+        assert!((1..=10).any(|seed| campaign(seed, with(Ack::None)).broken.is_some()));
     }
 }

@@ -1,69 +1,144 @@
-//! What must hold, judged by all that leaves the cluster.
+//! What must hold, judged by all that leaves the cluster and by what UEs and gNBs say of it.
 
-use super::host::{Emission, State};
-use std::collections::HashMap;
+use serde::{Deserialize, Serialize};
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{Hash, Hasher};
+use vireo_core::balance::HostId;
+use vireo_core::balance::map::BucketMap;
+use vireo_emulator::{gnb, ue};
+use vireo_types::Bucket;
+use vireo_wire::ngap::{NGAP_PDU, ie};
 
 /// What broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
-    /// A downlink NAS COUNT has left with two contents.
-    #[error("UE {0}: the downlink NAS COUNT {1} was used twice")]
-    Count(usize, u32),
-    /// An NH has left for two purposes.
-    #[error("UE {0}: NH number {1} was used twice")]
-    NextHop(usize, u32),
-    /// An uplink NAS COUNT was taken twice, or an older one after it.
-    #[error("UE {0}: the uplink NAS COUNT {1} was taken again")]
-    Replay(usize, u32),
-    /// What has left does not follow on what had left before.
-    #[error("UE {0}: step {1} has left with another past than it had before")]
-    Past(usize, u32),
-    /// A UE gets no answer although the network is whole.
-    #[error("UE {0}: it is lost, or its procedure is stuck")]
+    /// A downlink NAS COUNT has left with two contents under one key.
+    #[error("the downlink NAS COUNT {0} was used twice")]
+    Count(u32),
+    /// The next hop was given away twice.
+    #[error("a next hop (NH) was given away twice")]
+    NextHop,
+    /// An uplink NAS COUNT that was taken counts as not taken.
+    #[error("the uplink NAS COUNT went back to {0}: a replay would be accepted")]
+    Replay(u32),
+    /// A step has left with another content than it had before.
+    #[error("a step has left twice, with two contents: two hosts have carried it out")]
+    Twice,
+    /// Two hosts have spoken for one UE in turn.
+    #[error("{0:?} was heard after the next owner of its UE")]
+    TwoOwners(HostId),
+    /// A copy builds on a part that its receiver never had.
+    #[error("a copy builds on none")]
+    Baseless,
+    /// The network does not know a registered UE any more.
+    #[error("UE {0} is registered, and the network does not know it")]
+    Lost(usize),
+    /// A UE gets no answer although nothing has failed for long.
+    #[error("UE {0} has had no procedure come to its end since the last fault: it is stuck")]
     Stuck(usize),
+    /// A UE was told what the specifications do not allow.
+    #[error("UE {0}: {1}")]
+    Ue(usize, ue::Violation),
+    /// A gNB was.
+    #[error("gNB {0}: {1}")]
+    Gnb(usize, gnb::Violation),
 }
 
-/// Of one UE.
-#[derive(Debug, Default)]
-struct Seen {
-    counts: HashMap<u32, u64>,
-    hops: HashMap<u32, u64>,
-    uplinks: HashMap<u32, u32>,
-    /// A hash of the past of each step.
-    pasts: HashMap<u32, u64>,
+/// What is known of a step's security, with what leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Counts {
+    /// A hash of KAMF.
+    pub(super) key: u64,
+    pub(super) uplink: u32,
+    /// The next one.
+    pub(super) downlink: u32,
+    /// A hash of the NH that the step has given away.
+    pub(super) next_hop: Option<u64>,
 }
 
 /// All that has left.
 #[derive(Debug, Default)]
 pub(super) struct Oracle {
-    seen: HashMap<usize, Seen>,
     pub(super) broken: Option<Broken>,
+    /// What has left under each name.
+    names: HashMap<u64, u64>,
+    /// Under each key and downlink COUNT.
+    counts: HashMap<(u64, u32), u64>,
+    hops: HashMap<u64, u64>,
+    /// The newest COUNTs of each key that have left.
+    newest: HashMap<u64, (u32, u32)>,
+    /// Who has spoken last for each bucket, and who had before.
+    speakers: HashMap<Bucket, HostId>,
+    before: BTreeSet<(Bucket, HostId)>,
+}
+
+pub(super) fn hash(of: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl Oracle {
-    /// A state of a UE was released, by which its outbox leaves.
-    pub(super) fn released(&mut self, ue: usize, state: &State) {
-        let seen = self.seen.entry(ue).or_default();
-        let mut broken = None;
-        for emission in &state.outbox {
-            match *emission {
-                Emission::Downlink { count, content } => {
-                    let differs = *seen.counts.entry(count).or_insert(content) != content;
-                    broken = broken.or(differs.then_some(Broken::Count(ue, count)));
-                }
-                Emission::NextHop { number, content } => {
-                    let differs = *seen.hops.entry(number).or_insert(content) != content;
-                    broken = broken.or(differs.then_some(Broken::NextHop(ue, number)));
-                }
-                Emission::Done => (),
+    /// Something broke.
+    pub(super) fn breaks(&mut self, broken: Broken) {
+        self.broken.get_or_insert(broken);
+    }
+
+    /// The balancer sends what a step wants sent, under its name.
+    pub(super) fn leaves(&mut self, name: u64, pdu: &[u8], counts: Option<Counts>) {
+        let content = hash(pdu);
+        if name != 0 && *self.names.entry(name).or_insert(content) != content {
+            self.breaks(Broken::Twice);
+        }
+        let Some(Counts { key, uplink, downlink, next_hop }) = counts else { return };
+        if let Some(sequence) = protected(pdu) {
+            // The COUNT of this sequence number before the next one.
+            let before = downlink.wrapping_sub(1);
+            let count = before.wrapping_sub(u32::from((before as u8).wrapping_sub(sequence)));
+            if *self.counts.entry((key, count)).or_insert(content) != content {
+                self.breaks(Broken::Count(count));
             }
         }
-        if let Some(count) = state.taken {
-            let differs = *seen.uplinks.entry(count).or_insert(state.steps) != state.steps;
-            broken = broken.or(differs.then_some(Broken::Replay(ue, count)));
+        // Of the step, whichever of its effects this is.
+        let step = name >> 4;
+        if let Some(hop) = next_hop
+            && *self.hops.entry(hash((key, hop))).or_insert(step) != step
+        {
+            self.breaks(Broken::NextHop);
         }
-        let differs = *seen.pasts.entry(state.steps).or_insert(state.past) != state.past;
-        broken = broken.or(differs.then_some(Broken::Past(ue, state.steps)));
-        self.broken = self.broken.or(broken);
+        let newest = self.newest.entry(key).or_insert((uplink, downlink));
+        let (up, down) = *newest;
+        *newest = (up.max(uplink), down.max(downlink));
+        if uplink < up {
+            self.breaks(Broken::Replay(uplink));
+        }
+        if downlink < down {
+            self.breaks(Broken::Count(downlink));
+        }
     }
+
+    /// The balancer has taken something from a host for a bucket's UE. Who has been followed by another one may not, unless a
+    /// map has made it the owner since.
+    pub(super) fn speaks(&mut self, host: HostId, bucket: Bucket) {
+        if let Some(last) = self.speakers.insert(bucket, host).filter(|last| *last != host) {
+            self.before.insert((bucket, last));
+        }
+        if self.before.contains(&(bucket, host)) {
+            self.breaks(Broken::TwoOwners(host));
+        }
+    }
+
+    /// The balancer goes by a new map.
+    pub(super) fn goes_by(&mut self, map: &BucketMap) {
+        self.before.retain(|(bucket, host)| map.owners(*bucket).primary() != Some(*host));
+    }
+}
+
+/// The sequence number of the protected NAS message that an NGAP PDU carries beside what it is about.
+fn protected(pdu: &[u8]) -> Option<u8> {
+    let pdu = NGAP_PDU::decode_borrowed(pdu).ok()?;
+    let nas = pdu.ie::<ie::NAS_PDU>()?.ok()?;
+    let nas: &[u8] = &nas.0;
+    (nas.len() > 7 && nas[0] == 0x7e && nas[1] & 0xf != 0).then(|| nas[6])
 }

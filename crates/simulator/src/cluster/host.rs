@@ -1,5 +1,6 @@
 //! A host: cores, each with one NF of each pool, that it serves by weighted deficit round robin.
 
+use super::cap::{Cap, Meter};
 use super::clock::Nanos;
 use std::collections::{HashMap, VecDeque};
 use vireo_core::balance::board::{Average, PoolReport};
@@ -68,16 +69,38 @@ pub(super) struct Host {
     worked: Nanos,
     pub(super) worked_in_all: Nanos,
     cpu: Average,
+    /// What a cgroup leaves it, and the processors that this is.
+    meter: Option<Meter>,
+    part: f64,
 }
 
 impl Host {
-    pub(super) fn new(cores: usize, pools: usize) -> Self {
+    /// So many cores and pools, with what a cgroup leaves of the cores, whose periods begin at this part of one.
+    pub(super) fn new(cores: usize, pools: usize, cap: Option<(Cap, f64)>) -> Self {
         let core = || Core {
             queues: vec![VecDeque::new(); pools],
             averages: vec![Average::default(); pools],
             ..Core::default()
         };
-        Host { cores: (0..cores).map(|_| core()).collect(), worked: 0, worked_in_all: 0, cpu: Average::default() }
+        let part = cap.map_or(cores as f64, |(cap, _)| cap.part.min(cores as f64));
+        Host {
+            cores: (0..cores).map(|_| core()).collect(),
+            worked: 0,
+            worked_in_all: 0,
+            cpu: Average::default(),
+            meter: cap.map(|(cap, begins)| Meter::new(cap, begins)),
+            part,
+        }
+    }
+
+    /// When work of so long that a core begins now is done.
+    pub(super) fn ends(&mut self, now: Nanos, work: Nanos) -> Nanos {
+        self.meter.as_mut().map_or(now + work, |meter| meter.ends(now, work))
+    }
+
+    /// The processors that it may use.
+    pub(super) fn part(&self) -> f64 {
+        self.part
     }
 
     /// The NFs of a pool as the forwarder sees them: their shares are those that they would have with this procedure.
@@ -127,8 +150,8 @@ impl Host {
                 core.averages[pool].take(queue);
             }
         }
-        let room = since.saturating_mul(self.cores.len() as u64).max(1);
-        self.cpu.take(self.worked as f64 / room as f64);
+        let room = (since as f64 * self.part).max(1.0);
+        self.cpu.take(self.worked as f64 / room);
         self.worked = 0;
     }
 

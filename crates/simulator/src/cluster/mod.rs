@@ -5,6 +5,7 @@
 //!
 //! What it leaves out: SCTP, the contents of messages, priorities raised by violations, and UEs that give up.
 
+mod cap;
 pub(crate) mod clock;
 mod comparison;
 mod host;
@@ -15,6 +16,7 @@ mod run;
 mod tests;
 mod workload;
 
+pub use cap::Cap;
 pub use comparison::Comparison;
 pub use ilp::{Optimum, OptimumError, optimum};
 pub use outcome::{Outcome, PoolOutcome};
@@ -43,8 +45,10 @@ pub struct Setup {
     pub hosts: u16,
     /// Cores of each, that NFs run on.
     pub cores: usize,
-    /// The part of a core that a host's cores really are: below 1 where hosts are capped.
+    /// The part of a core that a host's cores really are: below 1 where they are slower.
     pub speed: f64,
+    /// What a cgroup leaves each host, if one does: its cores are as fast as they were, but not at all times.
+    pub cap: Option<Cap>,
     /// One procedure of so many is simulated, on hosts that are so many times slower. What a host has to do stays the same part of
     /// what it can, and UEs are as uneven as they were: there may be 100 million, of which nothing is stored. Queues are coarser, by
     /// which procedures are late rather too often than too seldom.
@@ -76,6 +80,7 @@ impl Default for Setup {
             hosts: 3,
             cores: 1,
             speed: 1.0,
+            cap: None,
             sample: 1,
             inter: steer::Policy::default(),
             prefer: steer::Prefer::default(),

@@ -221,7 +221,7 @@ impl<'a> World<'a> {
             fleet: Fleet::new(hosts).with(setup.prefer),
             board: Board::new(slots, Duration(setup.report_every.0.saturating_mul(STALE))).with(setup.estimate),
             shares,
-            hosts: (0..setup.hosts).map(|_| Host::new(setup.cores, slots)).collect(),
+            hosts: Vec::new(),
             pools,
             sources,
             map,
@@ -231,6 +231,10 @@ impl<'a> World<'a> {
             salt: Rng::new(seed ^ 0x5eed).bits(),
             measured_from: nanos(warm_up),
         };
+        for host in 0..setup.hosts {
+            let begins = setup.cap.map(|cap| (cap, f64::from(host) / f64::from(setup.hosts)));
+            world.hosts.push(Host::new(setup.cores, slots, begins));
+        }
         for slice in 0..world.sources.len() {
             world.arrives_next(slice);
         }
@@ -344,7 +348,8 @@ impl<'a> World<'a> {
     fn serve(&mut self, host: u16, core: usize) {
         let next = self.hosts[usize::from(host)].next(core, &mut self.shares);
         if let Some(took) = next.and_then(|number| self.running[number as usize]).map(|running| running.each) {
-            self.clock.after(took, Event::Done { host, core, took });
+            let ends = self.hosts[usize::from(host)].ends(self.clock.now(), took);
+            self.clock.at(ends, Event::Done { host, core, took });
         }
     }
 
@@ -392,8 +397,9 @@ impl<'a> World<'a> {
     }
 
     fn outcome(&self, workload: &Workload, before: &[Nanos], length: Duration) -> Outcome {
-        let room = nanos(length) as f64 * self.setup.cores as f64;
-        let cpu = self.worked().iter().zip(before).map(|(after, before)| (after - before) as f64 / room).collect();
+        let room = |host: &Host| nanos(length) as f64 * host.part();
+        let hosts = self.hosts.iter().zip(before);
+        let cpu = hosts.map(|(host, before)| (host.worked_in_all - before) as f64 / room(host)).collect();
         let pools = self.pools.iter().enumerate().filter_map(|(n, pool)| {
             let slice = workload.slices.get(n / KINDS)?;
             Some(pool.as_ref()?.tally.outcome(&slice.name, NfKind::ALL[n % KINDS].name()))

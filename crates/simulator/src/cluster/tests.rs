@@ -33,6 +33,23 @@ fn one_core_is_the_queue_of_the_textbook() {
     }
 }
 
+/// Of a quarter of a core in periods what comes seldom takes as long as on a whole one, and no more than a quarter is done.
+#[test]
+fn a_capped_host_is_not_a_slower_one() {
+    let of = |rate: f64, setup: Setup| {
+        let procedures = vec![procedure(NfKind::ServiceRequest, 500.0, 1, 10.0)];
+        run(setup, &Workload { slices: vec![slice(rate, "poisson", procedures)] }, 1)
+    };
+    let capped = Setup { cap: Some(Cap { part: 0.25, period: Duration::from_millis(100) }), ..one_host() };
+    let slow = Setup { speed: 0.25, ..one_host() };
+    let (capped_low, slow_low) = (of(50.0, capped), of(50.0, slow));
+    assert!((500..520).contains(&capped_low.pools[0].p50_us), "{capped_low:?}");
+    assert!(slow_low.pools[0].p50_us >= 2000, "{slow_low:?}");
+    assert!((capped_low.cpu[0] - 0.1).abs() < 0.01, "of what it may: {:?}", capped_low.cpu);
+    let full = of(700.0, capped);
+    assert!(full.procedures() < 21_000 && full.cpu[0] > 0.99, "{full:?}");
+}
+
 /// Two NFs that both always have work get the core by their objectives (5 and 10 ms: 2/3 and 1/3), so that the one that
 /// asks for 60% in a core of 120% is served in full and the other gets what is left.
 #[test]

@@ -1,6 +1,5 @@
 //! One connection of the fabric, as a balancer sees it: a host, or somebody who has not said yet.
 
-use super::flight::{Emitted, Flying, Repeats};
 use crate::balancer::Command;
 use crate::clock::clock;
 use crate::fabric::frame::{self, FrameError};
@@ -9,6 +8,7 @@ use crate::fabric::stream::Stream;
 use crate::host::Input;
 use std::collections::VecDeque;
 use vireo_core::balance::HostId;
+use vireo_core::replica::{Emitted, Flying, Repeats};
 use vireo_types::{Dnn, Instant, Ltmsi, SessionAddress, Supi};
 
 /// Pieces that are read of one host before others are.
@@ -33,7 +33,7 @@ pub(super) struct Member {
     pub(super) state: State,
     /// Since when there is the connection.
     pub(super) since: Instant,
-    pub(super) flying: Flying,
+    pub(super) flying: Flying<Input>,
     pub(super) emitted: Emitted,
     /// NGAP PDUs that it has given, and how many of them it was told are sent.
     pub(super) given: u64,

@@ -3,7 +3,6 @@
 //! in the map no longer. A balancer is all that emits towards RAN and UPFs; a host that a map is without has lost its
 //! connection for good, and says nothing to anybody any more.
 
-mod flight;
 mod member;
 mod steer;
 
@@ -19,7 +18,6 @@ use crate::fabric::stream::Stream;
 use crate::fabric::{Role, Security};
 use crate::host::Input;
 use crate::metrics::{Flow, Metrics};
-use flight::{Emitted, Flying, Repeats};
 use member::{Member, Said, State};
 use rustc_hash::FxHashMap;
 use rustix::event::epoll;
@@ -30,6 +28,7 @@ use std::sync::{Arc, Mutex};
 use steer::Steering;
 use vireo_core::balance::{BalancerId, HostId};
 use vireo_core::config::CoreConfig;
+use vireo_core::replica::{Emitted, Flying, Repeats};
 use vireo_types::{AssocId, Duration, Instant};
 
 /// Octets that may wait for a host that does not read; beyond, the RAN is held back.
@@ -86,7 +85,7 @@ pub(crate) struct Fleet {
     /// The connection of each host of the map that has one.
     serving: FxHashMap<HostId, u64>,
     /// Hosts of the map whose connection has ended: they do not come back to this balancer.
-    lost: FxHashMap<HostId, (Flying, Emitted)>,
+    lost: FxHashMap<HostId, (Flying<Input>, Emitted)>,
     /// Looks in a row at which a host of the map had said nothing, of those of which that is so.
     misses: FxHashMap<HostId, u32>,
     /// Whether the controller was told lately that hosts are not heard.
@@ -456,7 +455,7 @@ impl Fleet {
             old.iter().flat_map(|old| &old.hosts).map(|(host, _)| *host).filter(|host| !map.has_host(*host)).collect();
         let mut unfinished = Vec::new();
         // One that has left in good order has ended all that it was given and had UEs for.
-        let owned = |host: HostId| old.is_some_and(|old| old.buckets.pairs().any(|(owner, _)| owner == host));
+        let owned = |host: HostId| old.is_some_and(|old| old.buckets.owned(host).next().is_some());
         let owned: Vec<bool> = gone.iter().map(|host| owned(*host)).collect();
         for (host, owned) in gone.iter().zip(owned) {
             let (flying, emitted) = self.cut_off(*host, &map);
@@ -492,7 +491,7 @@ impl Fleet {
     }
 
     /// Ends the connection of a host that is not in the next map; what it had.
-    fn cut_off(&mut self, host: HostId, map: &Map) -> (Flying, Emitted) {
+    fn cut_off(&mut self, host: HostId, map: &Map) -> (Flying<Input>, Emitted) {
         self.misses.remove(&host);
         let before = self.lost.remove(&host);
         let token = self.serving.remove(&host);

@@ -1,6 +1,5 @@
 //! Which host an input goes to.
 
-use super::flight::Counted;
 use super::{Fleet, Node, SAID, UNSENT, pools};
 use crate::clock::clock;
 use crate::config::{NF_KINDS, SliceRuntime};
@@ -14,6 +13,7 @@ use vireo_core::balance::steer::{self, Fleet as Hosts, Policy, Request};
 use vireo_core::config::CoreConfig;
 use vireo_core::engine;
 use vireo_core::n2::{self, Route, View};
+use vireo_core::replica::Counted;
 use vireo_core::schedule::estimate::ServiceTime;
 use vireo_core::tmsi::TmsiCipher;
 use vireo_types::{Bucket, Tmsi};

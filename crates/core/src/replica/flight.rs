@@ -1,10 +1,9 @@
 //! What was given to a host and what it has had sent, lately: when it dies, who takes over is given the one again, and
 //! repeats of the other are dropped (DESIGN decision 4).
 
-use crate::host::Input;
+use crate::schedule::estimate::ServiceTime;
 use rustc_hash::FxHashSet;
 use std::collections::{BTreeMap, VecDeque};
-use vireo_core::schedule::estimate::ServiceTime;
 use vireo_types::{Duration, Instant};
 
 /// How long an input is kept of which no host says that it is carried out: many are by no commit, and are never spoken of.
@@ -14,19 +13,25 @@ const KEPT: Duration = Duration::from_secs(5);
 const MOST: usize = 1 << 20;
 
 /// As what an input counts among what its host has under way: the pool that deals with it, and how long that takes.
-pub(super) type Counted = (usize, ServiceTime);
+pub type Counted = (usize, ServiceTime);
 
 /// The inputs that a host was given and has not said to be done with, by their numbers.
-#[derive(Debug, Default)]
-pub(super) struct Flying {
-    inputs: BTreeMap<u64, (Instant, Input, Option<Counted>)>,
+#[derive(Debug)]
+pub struct Flying<I> {
+    inputs: BTreeMap<u64, (Instant, I, Option<Counted>)>,
     /// Those that are under way no longer.
     ended: Vec<Counted>,
 }
 
-impl Flying {
+impl<I> Default for Flying<I> {
+    fn default() -> Self {
+        Flying { inputs: BTreeMap::new(), ended: Vec::new() }
+    }
+}
+
+impl<I> Flying<I> {
     /// The host is given an input.
-    pub(super) fn add(&mut self, number: u64, input: Input, counted: Option<Counted>, now: Instant) {
+    pub fn add(&mut self, number: u64, input: I, counted: Option<Counted>, now: Instant) {
         self.inputs.insert(number, (now, input, counted));
         // Two at a time: it shrinks as long as there is something to let go.
         for _ in 0..2 {
@@ -42,24 +47,24 @@ impl Flying {
     }
 
     /// It is done with one.
-    pub(super) fn done(&mut self, number: u64) {
+    pub fn done(&mut self, number: u64) {
         self.back(number);
     }
 
     /// It has given one back.
-    pub(super) fn back(&mut self, number: u64) -> Option<Input> {
+    pub fn back(&mut self, number: u64) -> Option<I> {
         let (_, input, counted) = self.inputs.remove(&number)?;
         self.ended.extend(counted);
         Some(input)
     }
 
     /// What has ended since this was asked last.
-    pub(super) fn ended(&mut self) -> impl Iterator<Item = Counted> {
+    pub fn ended(&mut self) -> impl Iterator<Item = Counted> {
         self.ended.drain(..)
     }
 
     /// Those that are not, in their order.
-    pub(super) fn into_unfinished(self, now: Instant) -> Vec<(u64, Input)> {
+    pub fn into_unfinished(self, now: Instant) -> Vec<(u64, I)> {
         let late = |at: Instant| now.since(at) > KEPT;
         let recent = self.inputs.into_iter().filter(|(_, (at, ..))| !late(*at));
         recent.map(|(number, (_, input, _))| (number, input)).collect()
@@ -68,10 +73,11 @@ impl Flying {
 
 /// The names of the effects that a host has had sent lately.
 #[derive(Debug, Default)]
-pub(super) struct Emitted(VecDeque<(Instant, u64)>);
+pub struct Emitted(VecDeque<(Instant, u64)>);
 
 impl Emitted {
-    pub(super) fn add(&mut self, key: u64, now: Instant) {
+    /// It has had an effect of this name sent; 0 is none.
+    pub fn add(&mut self, key: u64, now: Instant) {
         if key != 0 {
             self.0.push_back((now, key));
         }
@@ -83,25 +89,25 @@ impl Emitted {
 
 /// The names of what dead hosts have had sent.
 #[derive(Debug, Default)]
-pub(super) struct Repeats {
+pub struct Repeats {
     keys: FxHashSet<u64>,
     until: Instant,
 }
 
 impl Repeats {
     /// A host is dead.
-    pub(super) fn add(&mut self, emitted: Emitted, now: Instant) {
+    pub fn add(&mut self, emitted: Emitted, now: Instant) {
         self.keys.extend(emitted.0.into_iter().map(|(_, key)| key));
         self.until = now + KEPT;
     }
 
     /// Whether this was sent.
-    pub(super) fn has(&self, key: u64) -> bool {
+    pub fn has(&self, key: u64) -> bool {
         !self.keys.is_empty() && self.keys.contains(&key)
     }
 
     /// Time passes.
-    pub(super) fn forget(&mut self, now: Instant) {
+    pub fn forget(&mut self, now: Instant) {
         if now > self.until && !self.keys.is_empty() {
             self.keys = FxHashSet::default();
         }
@@ -111,25 +117,20 @@ impl Repeats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vireo_types::Seid;
-
-    fn input() -> Input {
-        Input::PfcpTimeout { number: 0, seid: Seid::default() }
-    }
 
     #[test]
     fn what_is_not_done_is_given_again_in_its_order_unless_it_is_old() {
         let (mut flying, second) = (Flying::default(), 1_000_000);
-        flying.add(1, input(), Some((3, ServiceTime::new(7))), Instant(second));
+        flying.add(1, (), Some((3, ServiceTime::new(7))), Instant(second));
         for number in [7, 3, 9] {
-            flying.add(number, input(), Some((number as usize, ServiceTime::new(7))), Instant(6 * second));
+            flying.add(number, (), Some((number as usize, ServiceTime::new(7))), Instant(6 * second));
         }
         flying.done(7);
         flying.done(8);
-        flying.add(10, input(), None, Instant(6 * second));
+        flying.add(10, (), None, Instant(6 * second));
         assert!(flying.back(10).is_some() && flying.back(10).is_none());
         assert_eq!(flying.ended().map(|(pool, _)| pool).collect::<Vec<_>>(), [7]);
-        flying.add(11, input(), None, Instant(6 * second + 1));
+        flying.add(11, (), None, Instant(6 * second + 1));
         assert_eq!(flying.ended().map(|(pool, _)| pool).collect::<Vec<_>>(), [3], "of which no host has spoken");
         let numbers: Vec<u64> = flying.into_unfinished(Instant(7 * second)).into_iter().map(|(n, _)| n).collect();
         assert_eq!(numbers, [3, 9, 11]);

@@ -1,12 +1,12 @@
 //! Copies of other hosts' UEs: what this host goes on from when it takes over. Kept as they came; nothing is decoded
 //! before that.
 
-use crate::fabric::message::{Copy, Ways};
+use super::{Copy, Ways};
+use crate::balance::HostId;
+use crate::balance::map::BucketMap;
+use crate::context::{Record, UeContext, Versions};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
-use vireo_core::balance::HostId;
-use vireo_core::balance::map::BucketMap;
-use vireo_core::context::{Record, UeContext, Versions};
 use vireo_types::{Bucket, Duration, Instant, Ltmsi};
 
 /// How long it is known which inputs copies are the result of, and which UEs have gone: longer than the balancer gives
@@ -18,13 +18,13 @@ const DONE_AGAIN: Duration = Duration::from_secs(3);
 
 /// A UE's copy.
 #[derive(Clone, Debug)]
-pub(crate) struct Shadow {
+pub struct Shadow {
     versions: Versions,
     /// The epoch by which it was sent.
     epoch: u64,
     perpetual: Vec<u8>,
     /// Empty: the context is gone.
-    pub(crate) ephemeral: Vec<u8>,
+    pub ephemeral: Vec<u8>,
     /// What the last commits want done, by which associations, and when they came. Several may have come before the first one's
     /// effects left.
     outboxes: VecDeque<(Instant, Vec<u8>, Ways)>,
@@ -36,12 +36,12 @@ impl Shadow {
     }
 
     /// The context.
-    pub(crate) fn decode(&self) -> Option<UeContext> {
+    pub fn decode(&self) -> Option<UeContext> {
         self.parts().decode().ok()
     }
 
     /// What may not have been done, in order.
-    pub(crate) fn undone(&self, now: Instant) -> impl Iterator<Item = (&[u8], Ways)> {
+    pub fn undone(&self, now: Instant) -> impl Iterator<Item = (&[u8], Ways)> {
         let recent = self.outboxes.iter().filter(move |(at, ..)| now.since(*at) <= DONE_AGAIN);
         recent.map(|(_, outbox, ways)| (&outbox[..], *ways))
     }
@@ -54,17 +54,17 @@ impl Shadow {
     }
 
     /// What the last commit wants done.
-    pub(crate) fn last_outbox(&self) -> Option<&[u8]> {
+    pub fn last_outbox(&self) -> Option<&[u8]> {
         self.outboxes.back().map(|(_, outbox, _)| &outbox[..])
     }
 
     /// The version of its perpetual part.
-    pub(crate) fn perpetual_version(&self) -> u32 {
+    pub fn perpetual_version(&self) -> u32 {
         self.versions.perpetual
     }
 
     /// Its octets as they are stored.
-    pub(crate) fn record(&self) -> Option<Vec<u8>> {
+    pub fn record(&self) -> Option<Vec<u8>> {
         let mut octets = Vec::new();
         self.parts().put(&mut octets).ok()?;
         Some(octets)
@@ -73,27 +73,38 @@ impl Shadow {
 
 /// What a host takes over.
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
+pub struct Taken {
     /// UEs of dead hosts whose owner it is now.
-    pub(crate) ues: Vec<(Ltmsi, Shadow)>,
+    pub ues: Vec<(Ltmsi, Shadow)>,
     /// UEs that hosts which live have handed over, all done that they have wanted done; with who that was.
-    pub(crate) handed: Vec<(HostId, Ltmsi, Shadow)>,
+    pub handed: Vec<(HostId, Ltmsi, Shadow)>,
     /// Inputs that copies are the result of, if a host has died.
-    pub(crate) inputs: Vec<u64>,
+    pub inputs: Vec<u64>,
     /// Buckets that it owns and that have not been handed over yet.
-    pub(crate) awaited: FxHashSet<Bucket>,
+    pub awaited: FxHashSet<Bucket>,
 }
 
 /// The sender is in the cluster no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fenced {
+pub struct Fenced {
     /// The epoch that holds.
-    pub(crate) epoch: u64,
+    pub epoch: u64,
+}
+
+/// What becomes of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// It is kept.
+    Now,
+    /// It changes nothing: it, or something newer, was kept already.
+    Old,
+    /// It leaves a part out that was never here: a fault of who has sent it, and the UE cannot be taken over.
+    Baseless,
 }
 
 /// All copies.
 #[derive(Debug)]
-pub(crate) struct Shadows {
+pub struct Shadows {
     own: HostId,
     map: Option<BucketMap>,
     hosts: Vec<HostId>,
@@ -112,7 +123,8 @@ pub(crate) struct Shadows {
 }
 
 impl Shadows {
-    pub(crate) fn new(own: HostId) -> Self {
+    /// None yet, at this host.
+    pub fn new(own: HostId) -> Self {
         Shadows {
             own,
             map: None,
@@ -127,18 +139,27 @@ impl Shadows {
     }
 
     /// How many UEs there are copies of.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.ues.values().map(FxHashMap::len).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Keeps a copy of a host whose map is of an epoch. One that has been kept already changes nothing, nor does one of a
     /// host that was the owner before and does not know of it yet, unless it is newer than what is here.
-    pub(crate) fn keep(&mut self, (from, epoch): (HostId, u64), copy: &Copy<'_>, now: Instant) -> Result<(), Fenced> {
+    ///
+    /// # Errors
+    ///
+    /// When the sender is in the map no longer.
+    pub fn keep(&mut self, (from, epoch): (HostId, u64), copy: &Copy<'_>, now: Instant) -> Result<Kept, Fenced> {
         self.check(from, epoch)?;
         if self.is_repeat(from, copy.number) || !self.takes((from, epoch), copy) {
-            return Ok(());
+            return Ok(Kept::Old);
         }
-        self.put(copy, epoch, now);
+        let kept = self.put(copy, epoch, now);
         if let Some(before) = copy.before.filter(|before| *before != copy.ltmsi) {
             self.drop_ue(before);
         }
@@ -149,11 +170,15 @@ impl Shadows {
             self.inputs.pop_front();
         }
         self.forget(now);
-        Ok(())
+        Ok(kept)
     }
 
     /// A host has handed over what an epoch gave to this one. Whether something was waited for.
-    pub(crate) fn yours(&mut self, (from, of): (HostId, u64), number: u64, epoch: u64) -> Result<bool, Fenced> {
+    ///
+    /// # Errors
+    ///
+    /// When the sender is in the map no longer.
+    pub fn yours(&mut self, (from, of): (HostId, u64), number: u64, epoch: u64) -> Result<bool, Fenced> {
         self.check(from, of)?;
         if self.is_repeat(from, number) {
             return Ok(false);
@@ -164,7 +189,11 @@ impl Shadows {
     }
 
     /// A host says something else, in its order among the copies. Whether for the first time.
-    pub(crate) fn says(&mut self, (from, of): (HostId, u64), number: u64) -> Result<bool, Fenced> {
+    ///
+    /// # Errors
+    ///
+    /// When the sender is in the map no longer.
+    pub fn says(&mut self, (from, of): (HostId, u64), number: u64) -> Result<bool, Fenced> {
         self.check(from, of)?;
         Ok(!self.is_repeat(from, number))
     }
@@ -211,7 +240,8 @@ impl Shadows {
         }
     }
 
-    fn put(&mut self, copy: &Copy<'_>, epoch: u64, now: Instant) {
+    fn put(&mut self, copy: &Copy<'_>, epoch: u64, now: Instant) -> Kept {
+        let mut kept = Kept::Now;
         let shadow = self.ues.entry(copy.ltmsi.bucket()).or_default().entry(copy.ltmsi).or_insert_with(|| Shadow {
             versions: Versions::default(),
             epoch,
@@ -223,7 +253,7 @@ impl Shadows {
             Some(perpetual) => replace(&mut shadow.perpetual, perpetual),
             None if shadow.versions.perpetual == copy.perpetual_version => {}
             None => {
-                tracing::error!(ltmsi = %copy.ltmsi, "a copy builds on one that is not here: please report it");
+                kept = Kept::Baseless;
                 shadow.perpetual.clear();
             }
         }
@@ -237,6 +267,7 @@ impl Shadows {
         if copy.ephemeral.is_empty() || !copy.outbox.is_empty() {
             self.recent.push_back((now, copy.ltmsi));
         }
+        kept
     }
 
     fn drop_ue(&mut self, ltmsi: Ltmsi) {
@@ -246,7 +277,7 @@ impl Shadows {
     }
 
     /// What this host has handed over to another and keeps a copy of.
-    pub(crate) fn keep_own(&mut self, ltmsi: Ltmsi, parts: &Record<'_>) {
+    pub fn keep_own(&mut self, ltmsi: Ltmsi, parts: &Record<'_>) {
         let shadow = Shadow {
             versions: parts.versions,
             epoch: self.map.as_ref().map_or(0, BucketMap::epoch),
@@ -260,7 +291,7 @@ impl Shadows {
     /// A new epoch. From here on copies of hosts that are gone are refused. What this host owns by it that it did not is
     /// taken out, or waited for if who had it lives, and what it is not to have is dropped. No epoch is left out: who has
     /// had a bucket is who had it in the one before.
-    pub(crate) fn adopt(&mut self, map: &BucketMap, hosts: &[HostId]) -> Taken {
+    pub fn adopt(&mut self, map: &BucketMap, hosts: &[HostId]) -> Taken {
         let mut taken = self.take_handed();
         if self.hosts.iter().any(|host| !hosts.contains(host)) {
             taken.inputs = self.inputs.iter().map(|(_, input)| *input).collect();
@@ -300,7 +331,7 @@ impl Shadows {
     }
 
     /// What has been handed over to this host since this was asked last.
-    pub(crate) fn take_handed(&mut self) -> Taken {
+    pub fn take_handed(&mut self) -> Taken {
         let (handed, ues) = (&self.handed, &mut self.ues);
         let mut taken = Taken::default();
         let is_there = |from: &HostId, since: u64| handed.get(from).is_some_and(|epoch| *epoch >= since);
@@ -322,8 +353,8 @@ fn replace(octets: &mut Vec<u8>, with: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vireo_core::balance::map::SlicePart;
-    use vireo_core::balance::ring::Weighted;
+    use crate::balance::map::SlicePart;
+    use crate::balance::ring::Weighted;
     use vireo_types::AssocId;
 
     const A: HostId = HostId(0);
@@ -358,11 +389,15 @@ mod tests {
         let (ue, now) = (Ltmsi::new(theirs, 7), Instant(1));
         let mut shadows = Shadows::new(OWN);
         assert!(shadows.adopt(&first, &[A, OWN]).ues.is_empty());
-        assert_eq!(shadows.keep((A, 1), &copy(1, ue, b"one"), now), Ok(()));
-        assert_eq!(shadows.keep((A, 1), &copy(2, ue, b"two"), now), Ok(()));
-        assert_eq!(shadows.keep((A, 1), &copy(1, ue, b"one"), now), Ok(()), "sent again after a connection was lost");
+        assert_eq!(shadows.keep((A, 1), &copy(1, ue, b"one"), now), Ok(Kept::Now));
+        assert_eq!(shadows.keep((A, 1), &copy(2, ue, b"two"), now), Ok(Kept::Now));
+        assert_eq!(
+            shadows.keep((A, 1), &copy(1, ue, b"one"), now),
+            Ok(Kept::Old),
+            "sent again after a connection was lost"
+        );
         let not_theirs = copy(3, Ltmsi::new(mine, 1), b"x");
-        assert_eq!(shadows.keep((A, 1), &not_theirs, now), Ok(()));
+        assert_eq!(shadows.keep((A, 1), &not_theirs, now), Ok(Kept::Old));
         assert_eq!(shadows.len(), 1, "a UE of this host's own is not touched");
 
         let taken = shadows.adopt(&first.next(&parts(&[OWN])), &[OWN]);
@@ -405,17 +440,22 @@ mod tests {
         let (ue, now, all) = (Ltmsi::new(theirs, 7), Instant(1), [A, OWN, OTHER]);
         let mut shadows = Shadows::new(OWN);
         shadows.adopt(&first, &all);
-        shadows.keep((A, 1), &copy(1, ue, b"one"), now).unwrap();
-        shadows.keep((A, 3), &copy(2, ue, b"two"), now).unwrap();
+        assert_eq!(shadows.keep((A, 1), &copy(1, ue, b"one"), now), Ok(Kept::Now));
+        assert_eq!(shadows.keep((A, 3), &copy(2, ue, b"two"), now), Ok(Kept::Now));
         shadows.adopt(&second, &all);
         assert_eq!(shadows.len(), 1);
         shadows.adopt(&third, &all);
-        shadows.keep((A, 3), &Copy { perpetual: None, ..copy(3, ue, b"three") }, now).unwrap();
+        let changed = Copy { perpetual: None, ..copy(3, ue, b"three") };
+        assert_eq!(shadows.keep((A, 3), &changed, now), Ok(Kept::Now));
         let shadow = &shadows.ues[&theirs][&ue];
         assert_eq!((&shadow.perpetual[..], &shadow.ephemeral[..]), (&b"perpetual"[..], &b"three"[..]));
         // What was sent by a map before goes.
         shadows.adopt(&BucketMap::new(4, &parts(&[A, OTHER])), &all);
         assert_eq!(shadows.len(), 0);
+        assert_eq!(shadows.keep((A, 4), &changed, now), Ok(Kept::Old), "a repeat");
+        let again = Copy { number: 4, ..changed };
+        shadows.adopt(&BucketMap::new(5, &parts(&[A, OWN])), &all);
+        assert_eq!(shadows.keep((A, 5), &again, now), Ok(Kept::Baseless));
     }
 
     /// The first map, one by which the next owner of this host's part of A's buckets is this host, and such a bucket.
@@ -439,8 +479,8 @@ mod tests {
         let taken = shadows.adopt(&second, &[A, OWN]);
         assert!(taken.ues.is_empty() && taken.handed.is_empty() && taken.awaited.contains(&bucket));
         // What A has begun it ends.
-        assert_eq!(shadows.keep((A, 1), &copy(2, ue, b"two"), now), Ok(()));
-        assert_eq!(shadows.keep((A, 2), &copy(3, ue, b"three"), now), Ok(()));
+        assert_eq!(shadows.keep((A, 1), &copy(2, ue, b"two"), now), Ok(Kept::Now));
+        assert_eq!(shadows.keep((A, 2), &copy(3, ue, b"three"), now), Ok(Kept::Now));
         assert_eq!(shadows.yours((A, 2), 4, 1), Ok(false), "of an epoch before");
         assert!(shadows.take_handed().handed.is_empty());
         assert_eq!(shadows.yours((A, 2), 5, 2), Ok(true));
@@ -449,7 +489,7 @@ mod tests {
         assert!(taken.awaited.is_empty() && taken.ues.is_empty());
         assert_eq!((taken.handed.len(), taken.handed[0].0, taken.handed[0].1), (1, A, ue));
         assert_eq!(taken.handed[0].2.ephemeral, b"three");
-        assert_eq!(shadows.keep((A, 2), &copy(6, ue, b"late"), now), Ok(()));
+        assert_eq!(shadows.keep((A, 2), &copy(6, ue, b"late"), now), Ok(Kept::Old));
         assert_eq!(shadows.len(), 0, "it is this host's own now");
     }
 

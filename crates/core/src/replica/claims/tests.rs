@@ -21,8 +21,14 @@ struct Host {
     bound: Option<Ltmsi>,
 }
 
+fn context(ltmsi: Ltmsi) -> UeContext {
+    let mut ue = UeContext::new(ltmsi);
+    ue.identity.supi = Some(supi());
+    ue
+}
+
 impl Host {
-    /// As [`super::super::Host::bind_supi`] does.
+    /// As `node::host::claims` does.
     fn binds(&mut self, ue: Ltmsi, at: Instant) -> Claim {
         let old = self.bound.replace(ue).filter(|old| *old != ue);
         self.contexts.retain(|ue| Some(*ue) != old);
@@ -32,9 +38,13 @@ impl Host {
     /// A context comes, whose last commit may have claimed at some time.
     fn takes_over(&mut self, ue: Ltmsi, claimed: Option<Instant>) -> Option<Claim> {
         self.contexts.insert(ue);
-        match (self.claims.enters(supi(), |claimed| claimed == ue), self.bound) {
-            (Verdict::Goes, _) => drop(self.contexts.remove(&ue)),
-            (Verdict::Unknown, Some(_)) => {}
+        let verdict = self.claims.enters(&context(ue), |claimed| claimed == ue, || claimed);
+        match (verdict, self.bound) {
+            (Verdict::Goes, _) => {
+                self.contexts.remove(&ue);
+                return None;
+            }
+            (Verdict::Registers, _) | (Verdict::Unknown, Some(_)) => {}
             (Verdict::Stays | Verdict::Unknown, other) => {
                 self.contexts.retain(|own| *own == ue || Some(*own) != other);
                 self.bound = Some(ue);
@@ -76,8 +86,13 @@ struct World {
 }
 
 impl World {
-    fn new(slow: bool) -> Self {
+    /// `lately`: the old one was claimed so short a time ago that all know of it.
+    fn new(slow: bool, lately: bool) -> Self {
         let mut hosts: BTreeMap<usize, Host> = (0..3).map(|n| (n, Host::default())).collect();
+        if lately {
+            let before = Claim { supi: supi(), ue: OLD, at: Instant(NOW.0 - 1) };
+            hosts.values_mut().for_each(|host| assert!(host.claims.hear(before, NOW)));
+        }
         let old = hosts.get_mut(&1).unwrap();
         (old.contexts, old.bound) = (BTreeSet::from([OLD]), Some(OLD));
         World { hosts, under_way: Vec::new(), committed: false, slow }
@@ -96,7 +111,7 @@ impl World {
                 self.committed = true;
                 host.contexts.insert(NEW);
             } else if let Some(host) =
-                self.hosts.get_mut(&0).filter(|host| host.bound.is_none() && host.claims.of(supi()).is_none())
+                self.hosts.get_mut(&0).filter(|host| host.bound.is_none() && host.claims.of(supi()) != Some(NEW))
             {
                 let claim = host.binds(NEW, NOW);
                 self.tells(0, claim);
@@ -140,21 +155,22 @@ impl World {
 
 #[test]
 fn whoever_dies_and_whenever_one_context_is_left_and_it_is_the_new_one() {
-    World::new(false).ends("nobody dies");
-    for (steps, slow) in (0..6).flat_map(|steps| [(steps, false), (steps, true)]) {
+    World::new(false, false).ends("nobody dies");
+    let ways = [(false, false), (true, false), (false, true), (true, true)];
+    for (steps, (slow, lately)) in (0..6).flat_map(|steps| ways.map(|way| (steps, way))) {
         for dead in [&[0][..], &[1], &[0, 1], &[1, 0]] {
-            let mut world = World::new(slow);
+            let mut world = World::new(slow, lately);
             world.goes_on(steps);
             dead.iter().for_each(|host| world.dies(*host));
             world.ends(&format!("{dead:?} after {steps} steps"));
         }
         for dead in [None, Some(0), Some(1)] {
-            let mut world = World::new(slow);
+            let mut world = World::new(slow, lately);
             world.goes_on(steps);
             world.balancer_dies();
             dead.into_iter().for_each(|host| world.dies(host));
             world.ends(&format!("the balancer and {dead:?} after {steps} steps"));
-            let mut world = World::new(slow);
+            let mut world = World::new(slow, lately);
             world.goes_on(steps);
             dead.into_iter().for_each(|host| world.dies(host));
             world.balancer_dies();

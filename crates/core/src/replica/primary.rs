@@ -1,0 +1,474 @@
+//! An owner's side: which copies go to whom, and when effects may leave.
+
+use super::handover::Leaving;
+use super::{Copy, Mode, ReplicationConfig, Ways};
+use crate::balance::HostId;
+use crate::balance::map::{BucketMap, Owners};
+use crate::context::{self, Record as Parts};
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::hash::Hash;
+use vireo_types::{Bucket, Ltmsi};
+
+/// Copies that a host may be behind by before it gets no more, but all UEs as they are then.
+const BEHIND: u64 = 65_536;
+/// And by how many it may be for more UEs to be sent to it that it has no copy of.
+const CATCHES_UP: u64 = 4096;
+
+/// What other hosts have said to have.
+pub trait Acknowledged {
+    /// The number of the last copy that a host has said to have.
+    fn kept(&self, host: HostId) -> u64;
+}
+
+/// A commit as it is copied.
+#[derive(Clone, Copy, Debug)]
+pub struct Commit<'a, S> {
+    /// Where the UE is here.
+    pub slot: S,
+    /// The UE.
+    pub ltmsi: Ltmsi,
+    /// The number that it had until this commit, if that was another.
+    pub before: Option<Ltmsi>,
+    /// The input that was carried out, 0 if it was none of a balancer's.
+    pub input: u64,
+    /// The context in its stored form; empty: it is gone.
+    pub context: &'a [u8],
+    /// What the commit wants done; empty if that was done long ago.
+    pub outbox: &'a [u8],
+    /// By which associations.
+    pub ways: Ways,
+}
+
+/// A commit that is copied once more, to a host that follows one which is gone.
+#[derive(Clone, Debug)]
+pub struct Again<S> {
+    /// Where the UE is here.
+    pub slot: S,
+    /// The UE.
+    pub ltmsi: Ltmsi,
+    /// The input that was carried out.
+    pub input: u64,
+    /// The context in its stored form.
+    pub context: Vec<u8>,
+    /// What it wants done.
+    pub outbox: Vec<u8>,
+    /// By which associations.
+    pub ways: Ways,
+}
+
+/// Hosts that have to have a copy, or a later one.
+type Needs = SmallVec<[(HostId, u64); 2]>;
+
+/// A record whose effects wait for copies.
+#[derive(Debug)]
+struct Pending<P> {
+    record: P,
+    /// It ends a procedure.
+    ended: bool,
+    needs: Needs,
+}
+
+/// What a host has of its own UEs at others. `S` is where a UE is, `P` a record whose effects wait.
+#[derive(Debug)]
+pub struct Primary<S, P> {
+    own: HostId,
+    replication: ReplicationConfig,
+    /// Of UEs whose slice is not known and of each slice: how many hosts keep copies besides the owner.
+    replicas: Vec<usize>,
+    pub(super) map: Option<BucketMap>,
+    /// The hosts that there are.
+    hosts: Vec<HostId>,
+    /// The number of the last copy to each host.
+    numbers: FxHashMap<HostId, u64>,
+    awaiting: VecDeque<Pending<P>>,
+    /// Of each host that has copies: the UE and the version of the perpetual part that it has of each slot.
+    known: FxHashMap<HostId, FxHashMap<S, (Ltmsi, u32)>>,
+    /// Hosts that are to have copies of all UEs of some buckets, and how far they have.
+    behind: VecDeque<(HostId, u32)>,
+    /// Hosts of which the controller was not told that they have all copies: the number of the copy with which each has,
+    /// once all were sent.
+    uncaught: Vec<(HostId, Option<u64>)>,
+    /// Buckets that go to hosts that live.
+    pub(super) leaving: Option<Leaving<S>>,
+    /// Buckets that are this host's as soon as who had them hands them over.
+    pub(super) coming: FxHashSet<Bucket>,
+    /// Whether all inputs wait behind some that wait for that.
+    pub(super) stalled: bool,
+    /// The number of the last question whether the balancers have done all.
+    syncs: u64,
+}
+
+impl<S: Place, P> Primary<S, P> {
+    /// A host that is in no map yet, with what is copied of which slice ([`ReplicationConfig::of_slices`]).
+    pub fn new(own: HostId, replication: ReplicationConfig, replicas: Vec<usize>) -> Self {
+        Primary {
+            own,
+            replication,
+            replicas,
+            map: None,
+            hosts: Vec::new(),
+            numbers: FxHashMap::default(),
+            awaiting: VecDeque::new(),
+            known: FxHashMap::default(),
+            behind: VecDeque::new(),
+            uncaught: Vec::new(),
+            leaving: None,
+            coming: FxHashSet::default(),
+            stalled: false,
+            syncs: 0,
+        }
+    }
+
+    /// Its number.
+    pub fn own(&self) -> HostId {
+        self.own
+    }
+
+    /// Which commits are copied.
+    pub fn replication(&self) -> ReplicationConfig {
+        self.replication
+    }
+
+    /// Whether commits are copied.
+    pub fn copies(&self) -> bool {
+        self.replicas.iter().any(|replicas| *replicas > 0)
+    }
+
+    /// Whether those of a bucket's UEs are: buckets are dealt to slice 0 and the slices in turn.
+    pub fn is_copied(&self, bucket: Bucket) -> bool {
+        let slices = self.replicas.len().max(1);
+        self.replicas.get(usize::from(bucket.get()) % slices).is_some_and(|replicas| *replicas > 0)
+    }
+
+    /// The epoch, if no UEs are on their way to this host or from it.
+    pub fn settled(&self) -> Option<u64> {
+        let settled = self.coming.is_empty() && self.leaving.is_none();
+        self.map.as_ref().filter(|_| settled).map(BucketMap::epoch)
+    }
+
+    /// The map that it goes by.
+    pub fn map(&self) -> Option<&BucketMap> {
+        self.map.as_ref()
+    }
+
+    /// The hosts that there are.
+    pub fn hosts(&self) -> &[HostId] {
+        &self.hosts
+    }
+
+    /// Buckets that are this host's as soon as who had them hands them over.
+    pub fn coming(&self) -> &FxHashSet<Bucket> {
+        &self.coming
+    }
+
+    /// Records whose effects wait.
+    pub fn waiting(&self) -> usize {
+        self.awaiting.len()
+    }
+
+    /// Whether effects may leave that have waited, or somebody has all copies of which that was not said.
+    pub fn is_news(&self, acknowledged: &impl Acknowledged) -> bool {
+        let caught_up = || self.coming.is_empty() && self.uncaught.iter().any(|u| has_caught_up(u, acknowledged));
+        self.is_next_there(acknowledged) || caught_up()
+    }
+
+    /// Whether there is more to do of what is done a little at a time, or is looked at again and again.
+    pub fn is_moving(&self, acknowledged: &impl Acknowledged) -> bool {
+        let more = || self.behind.front().is_some_and(|(to, _)| !self.is_far_behind(*to, acknowledged));
+        self.leaving.is_some() || more()
+    }
+
+    fn is_next_there(&self, acknowledged: &impl Acknowledged) -> bool {
+        let is_there = |(host, number): &(HostId, u64)| acknowledged.kept(*host) >= *number;
+        self.awaiting.front().is_some_and(|first| first.needs.iter().all(is_there))
+    }
+
+    /// How many copies a host has not said to have.
+    fn lag(&self, host: HostId, acknowledged: &impl Acknowledged) -> u64 {
+        let sent = self.numbers.get(&host).copied().unwrap_or_default();
+        sent.saturating_sub(acknowledged.kept(host))
+    }
+
+    /// Whether a host is so far behind that it is not sent more than it must be.
+    pub fn is_far_behind(&self, host: HostId, acknowledged: &impl Acknowledged) -> bool {
+        self.lag(host, acknowledged) > CATCHES_UP
+    }
+
+    /// The hosts of a bucket, by the map by which this host works for it.
+    pub(super) fn owners(&self, bucket: Bucket) -> Owners {
+        let before = self.leaving.as_ref().and_then(|leaving| leaving.owners.get(&bucket)).copied();
+        before.or_else(|| Some(self.map.as_ref()?.owners(bucket))).unwrap_or_default()
+    }
+
+    /// The hosts that keep copies of a bucket's UEs, and whether each is waited for where one is.
+    fn replicas(&self, bucket: Bucket) -> SmallVec<[(HostId, bool); 4]> {
+        let owners = self.owners(bucket);
+        let there = owners.replicas().filter(|host| self.is_copied(bucket) && self.hosts.contains(host));
+        there.map(|host| (host, owners.first().any(|first| first == host))).collect()
+    }
+
+    /// Whether this host carries out the steps of a bucket's UEs.
+    pub fn works_for(&self, bucket: Bucket) -> bool {
+        self.owners(bucket).primary() == Some(self.own) && !self.coming.contains(&bucket)
+    }
+
+    /// Whether a host has copies of a bucket's UEs at each commit.
+    pub fn keeps_copies(&self, host: HostId, bucket: Bucket) -> bool {
+        self.replicas(bucket).iter().any(|(to, _)| *to == host)
+    }
+
+    /// The number of something that is sent to a host in its order among the copies.
+    pub fn number(&mut self, to: HostId) -> u64 {
+        let last = self.numbers.entry(to).or_default();
+        *last += 1;
+        *last
+    }
+
+    /// The number of a question to the balancers, to say when all is done that was said so far.
+    pub fn ask(&mut self) -> u64 {
+        self.syncs += 1;
+        self.syncs
+    }
+
+    /// A host has a UE with this version of the perpetual part.
+    pub fn knows(&mut self, host: HostId, slot: S, ltmsi: Ltmsi, perpetual: u32) {
+        self.known.entry(host).or_default().insert(slot, (ltmsi, perpetual));
+    }
+
+    /// A slot is nobody's any more.
+    pub fn forget(&mut self, slot: S) {
+        for known in self.known.values_mut() {
+            known.remove(&slot);
+        }
+    }
+
+    /// A commit, whose procedure has ended with it or not: `send` is given the copies of it. The record, if its effects may
+    /// leave now; else it waits here, behind all that wait already: a UE's effects leave in the order of its commits.
+    pub fn commits(
+        &mut self,
+        (commit, ended): (&Commit<'_, S>, bool),
+        acknowledged: &impl Acknowledged,
+        record: P,
+        send: &mut impl FnMut(HostId, Copy<'_>),
+    ) -> Option<P> {
+        let mut needs = Needs::new();
+        if self.replication.mode == Mode::Hot || ended {
+            needs = self.spread((commit, ended), acknowledged, send);
+        }
+        if needs.is_empty() && self.awaiting.is_empty() {
+            return Some(record);
+        }
+        self.awaiting.push_back(Pending { record, ended, needs });
+        None
+    }
+
+    /// Sends a UE as a commit has left it to all who keep copies of it. Who is waited for.
+    pub(super) fn spread(
+        &mut self,
+        (commit, ended): (&Commit<'_, S>, bool),
+        acknowledged: &impl Acknowledged,
+        send: &mut impl FnMut(HostId, Copy<'_>),
+    ) -> Needs {
+        let (mut needs, bucket) = (Needs::new(), commit.ltmsi.bucket());
+        for (to, first) in self.replicas(bucket) {
+            if self.replication.ack.waits(first, ended) {
+                needs.extend(self.send_now(to, commit, send).map(|number| (to, number)));
+            } else {
+                self.send(to, commit, acknowledged, send);
+            }
+        }
+        if let Some(before) = commit.before {
+            self.withdraw(commit.slot, before, bucket, send);
+        }
+        needs
+    }
+
+    /// A UE has got another number, of a slice that may have fewer copies: hosts that had copies and are to have none any more
+    /// are told that it is gone.
+    fn withdraw(&mut self, slot: S, before: Ltmsi, next: Bucket, send: &mut impl FnMut(HostId, Copy<'_>)) {
+        let stays = self.replicas(next);
+        let had = |host: &HostId| self.known.get(host).is_some_and(|known| known.contains_key(&slot));
+        let hosts = self.replicas(before.bucket()).into_iter().map(|(host, _)| host);
+        let gone = hosts.filter(|host| had(host) && !stays.iter().any(|(to, _)| to == host));
+        let (context, outbox, ways) = (&[][..], &[][..], Ways::default());
+        for to in gone.collect::<SmallVec<[HostId; 4]>>() {
+            self.send_now(to, &Commit { slot, ltmsi: before, before: None, input: 0, context, outbox, ways }, send);
+        }
+    }
+
+    /// The next record whose effects may leave.
+    pub fn next_released(&mut self, acknowledged: &impl Acknowledged) -> Option<P> {
+        if !self.is_next_there(acknowledged) {
+            return None;
+        }
+        self.awaiting.pop_front().map(|pending| pending.record)
+    }
+
+    /// Sends a UE as a commit has it to a host; the number of the copy. `None` if it is too far behind, and gets all later.
+    pub fn send(
+        &mut self,
+        to: HostId,
+        commit: &Commit<'_, S>,
+        acknowledged: &impl Acknowledged,
+        send: &mut impl FnMut(HostId, Copy<'_>),
+    ) -> Option<u64> {
+        if self.lag(to, acknowledged) > BEHIND && self.awaiting.is_empty() {
+            // Nothing waits for it, or nothing more than this would be sent.
+            self.known.entry(to).or_default().clear();
+            if !self.behind.iter().any(|(host, _)| *host == to) {
+                self.behind.push_back((to, 0));
+            }
+            self.uncaught.iter_mut().filter(|(host, _)| *host == to).for_each(|(_, until)| *until = None);
+            return None;
+        }
+        self.send_now(to, commit, send)
+    }
+
+    /// The same, however many it has not said to have. `None` if what is stored has no parts.
+    pub fn send_now(
+        &mut self,
+        to: HostId,
+        commit: &Commit<'_, S>,
+        send: &mut impl FnMut(HostId, Copy<'_>),
+    ) -> Option<u64> {
+        let Commit { slot, ltmsi, before, input, context, outbox, ways } = *commit;
+        let known = self.known.entry(to).or_default();
+        let gone = Parts { versions: context::Versions::default(), perpetual: &[], ephemeral: &[] };
+        let parts = if context.is_empty() { gone } else { Parts::new(context).ok()? };
+        let version = parts.versions.perpetual;
+        let had = if context.is_empty() { known.remove(&slot) } else { known.insert(slot, (ltmsi, version)) };
+        let number = self.number(to);
+        let copy = Copy {
+            number,
+            ltmsi,
+            before,
+            input,
+            perpetual_version: version,
+            ephemeral_version: parts.versions.ephemeral,
+            perpetual: (had != Some((ltmsi, version))).then_some(parts.perpetual),
+            ephemeral: parts.ephemeral,
+            outbox,
+            ways,
+        };
+        send(to, copy);
+        Some(number)
+    }
+
+    /// Records that wait for a host that is gone wait for the one that takes over in its place, which is sent them as `read`
+    /// finds them.
+    pub fn wait_for_others(
+        &mut self,
+        mut read: impl FnMut(&P) -> Option<Again<S>>,
+        send: &mut impl FnMut(HostId, Copy<'_>),
+    ) {
+        let ack = self.replication.ack;
+        let mut awaiting = std::mem::take(&mut self.awaiting);
+        for Pending { record, ended, needs } in &mut awaiting {
+            let before = needs.len();
+            needs.retain(|(host, _)| self.hosts.contains(host));
+            let Some(again) = (before != needs.len()).then(|| read(record)).flatten() else { continue };
+            for (to, first) in self.replicas(again.ltmsi.bucket()) {
+                if !ack.waits(first, *ended) || needs.iter().any(|(host, _)| *host == to) {
+                    continue;
+                }
+                let Again { slot, ltmsi, input, ways, .. } = again;
+                let (context, outbox) = (&again.context[..], &again.outbox[..]);
+                let commit = Commit { slot, ltmsi, before: None, input, context, outbox, ways };
+                needs.extend(self.send_now(to, &commit, send).map(|number| (to, number)));
+            }
+        }
+        self.awaiting = awaiting;
+    }
+
+    /// The map of the next epoch, in the order of epochs; the caller has its shadows adopt it before, and tells the balancers
+    /// first. The number of a question to the balancers that is to be asked, if buckets go to hosts that live.
+    pub fn adopt(&mut self, map: BucketMap, hosts: Vec<HostId>) -> Option<u64> {
+        self.hosts = hosts;
+        let before = self.map.replace(map);
+        self.part(before)
+    }
+
+    /// What is this host's but for what others have to hand over first ([`super::Taken::awaited`]). Who is to have nothing of a
+    /// bucket any more, or has it of another owner, has nothing of it.
+    pub fn entered(&mut self, awaited: FxHashSet<Bucket>) {
+        self.coming = awaited;
+        let mut known = std::mem::take(&mut self.known);
+        known.retain(|host, known| {
+            let has = |bucket: Bucket| self.works_for(bucket) && self.owners(bucket).has(*host);
+            known.retain(|_, (ltmsi, _)| has(ltmsi.bucket()));
+            self.hosts.contains(host)
+        });
+        self.known = known;
+    }
+
+    /// All that other hosts are to have of this one's UEs is looked through, for what they have not.
+    pub fn look_again(&mut self) {
+        let Some(map) = &self.map else { return };
+        let (own, copies) = (self.own, self.copies());
+        let replicas = map.pairs_of(own).into_iter().map(|(_, host)| host);
+        // Without copies, all that another host is to have it gets when a bucket is handed over.
+        self.uncaught = replicas.map(|host| (host, (!copies || host == own).then_some(0))).collect();
+        let to = self.hosts.iter().filter(|host| copies && **host != own);
+        self.behind = to.map(|host| (*host, 0)).collect();
+    }
+
+    /// A host that is to have copies from now on, and from which slot on it is to be looked what it has not; what was looked
+    /// through is said by [`Primary::looked`].
+    pub fn next_behind(&mut self, acknowledged: &impl Acknowledged) -> Option<(HostId, u32)> {
+        let (to, from) = self.behind.pop_front()?;
+        if self.is_far_behind(to, acknowledged) {
+            self.behind.push_back((to, from));
+            return None;
+        }
+        Some((to, from))
+    }
+
+    /// Whether a host is to have a copy of a UE, and has none.
+    pub fn lacks(&self, to: HostId, slot: S, ltmsi: Ltmsi) -> bool {
+        let has = || self.known.get(&to).is_some_and(|known| known.contains_key(&slot));
+        self.keeps_copies(to, ltmsi.bucket()) && !has()
+    }
+
+    /// All that a host lacked has been sent, up to the slot of a number, or of all (`None`).
+    pub fn looked(&mut self, to: HostId, next: Option<u32>) {
+        match next {
+            Some(next) => self.behind.push_front((to, next)),
+            None => {
+                let sent = self.numbers.get(&to).copied().unwrap_or_default();
+                let of = self.uncaught.iter_mut().find(|(host, _)| *host == to);
+                of.into_iter().for_each(|(_, until)| *until = Some(sent));
+            }
+        }
+    }
+
+    /// Hosts that have all copies since this was asked last: the controller is told, with the epoch.
+    pub fn caught_up(&mut self, acknowledged: &impl Acknowledged) -> SmallVec<[HostId; 2]> {
+        if !self.coming.is_empty() || self.uncaught.is_empty() {
+            return SmallVec::new();
+        }
+        let (have, have_not) = self.uncaught.iter().partition(|uncaught| has_caught_up(uncaught, acknowledged));
+        let have: Vec<(HostId, Option<u64>)> = have;
+        self.uncaught = have_not;
+        have.into_iter().map(|(host, _)| host).collect()
+    }
+
+    /// The host to which a UE that goes is to be sent once more before it is handed over: one that is not copied at each
+    /// commit, or that waits for an answer (`asks`) which the next owner has to ask for again.
+    pub fn last_copy(&self, slot: S, ltmsi: Ltmsi, asks: bool) -> Option<HostId> {
+        let to = self.next_owner(ltmsi.bucket())?;
+        let each = self.replication.mode == Mode::Hot && self.is_copied(ltmsi.bucket());
+        let known = self.known.get(&to).is_some_and(|known| known.contains_key(&slot));
+        (asks || !each || !known).then_some(to)
+    }
+}
+
+fn has_caught_up((host, until): &(HostId, Option<u64>), acknowledged: &impl Acknowledged) -> bool {
+    until.is_some_and(|until| acknowledged.kept(*host) >= until)
+}
+
+/// Where a UE is at its host: a small key.
+pub trait Place: std::marker::Copy + Eq + Hash {}
+
+impl<S: std::marker::Copy + Eq + Hash> Place for S {}

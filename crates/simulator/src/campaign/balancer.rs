@@ -1,0 +1,398 @@
+//! The balancer's shell: by the controller's map, `core::balance` and `core::replica` it gives hosts what comes, drops what was sent
+//! and gives again what a dead host was not done with.
+
+use super::Mutation;
+use super::controller::BEAT;
+use super::message::{Input, Message};
+use super::ran::{self, Happens};
+use super::wires::{Due, End, Event, Process, Wires};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use vireo_core::balance::board::Board;
+use vireo_core::balance::steer::{self, Fleet, Policy, Request};
+use vireo_core::balance::{BalancerId, HostId};
+use vireo_core::cluster::{Map, Past, Record, Secrets};
+use vireo_core::engine;
+use vireo_core::n2::{self, Route, View};
+use vireo_core::replica::{Emitted, Flying, Repeats};
+use vireo_core::schedule::estimate::ServiceTime;
+use vireo_core::tmsi::TmsiCipher;
+use vireo_types::{AssocId, Bucket, Duration, Tmsi};
+
+/// Buckets are dealt to slice 0 and the one slice in turn.
+pub(super) const SLICES: usize = 2;
+/// Silences of a host that is connected, and of one that is not, before the controller is told.
+const MISSES: u32 = 4;
+const CONNECTS: u32 = 5;
+
+/// A host's connection.
+#[derive(Debug, Default)]
+struct Link {
+    host: Option<HostId>,
+    serves: bool,
+    heard: bool,
+    flying: Flying<Input>,
+    emitted: Emitted,
+}
+
+#[derive(Debug)]
+pub(super) struct Balancer {
+    pub(super) process: Process,
+    controller: End,
+    me: Option<(BalancerId, Record)>,
+    links: BTreeMap<End, Link>,
+    serving: BTreeMap<HostId, End>,
+    lost: BTreeMap<HostId, (Flying<Input>, Emitted)>,
+    misses: BTreeMap<HostId, u32>,
+    complained: bool,
+    map: Option<Rc<Map>>,
+    fleet: Fleet,
+    board: Board,
+    turn: u64,
+    cipher: Option<TmsiCipher>,
+    number: u64,
+    again: VecDeque<(u64, Input)>,
+    /// What the RAN and the UPF have sent and nobody can be given.
+    waiting: VecDeque<Input>,
+    repeats: Repeats,
+    /// NG Setup Requests, for hosts that join.
+    nodes: Vec<(AssocId, Rc<[u8]>)>,
+}
+
+impl Balancer {
+    pub(super) fn new(wires: &mut Wires, controller: Process) -> Self {
+        let process = wires.spawn();
+        let end = wires.open(process, controller);
+        wires.send(end, Message::JoinBalancer(None));
+        wires.due(process, BEAT, Due::Tick);
+        Balancer {
+            process,
+            controller: end,
+            me: None,
+            links: BTreeMap::new(),
+            serving: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            misses: BTreeMap::new(),
+            complained: false,
+            map: None,
+            fleet: Fleet::default(),
+            board: Board::new(1, Duration::from_secs(1)),
+            turn: 0,
+            cipher: None,
+            number: 0,
+            again: VecDeque::new(),
+            waiting: VecDeque::new(),
+            repeats: Repeats::default(),
+            nodes: Vec::new(),
+        }
+    }
+
+    pub(super) fn comes(&mut self, wires: &mut Wires, at: End, message: Message) {
+        match message {
+            Message::Seat(me, secrets) => self.seated(wires, me, secrets),
+            Message::Map(map) if at == self.controller => self.adopt(wires, map),
+            Message::Beat if at == self.controller => {}
+            message => self.said(wires, at, message),
+        }
+        self.give_all(wires);
+    }
+
+    fn seated(&mut self, wires: &mut Wires, me: BalancerId, secrets: Secrets) {
+        self.cipher = Some(TmsiCipher::new(&secrets.tmsi_key));
+        self.me.get_or_insert((me, Record { secrets, map: None }));
+        wires.send(self.controller, Message::Ready);
+    }
+
+    /// A connection is over.
+    pub(super) fn lost(&mut self, wires: &mut Wires, at: End) {
+        if at == self.controller {
+            // It is looked for at the next beat.
+            return;
+        }
+        let Some(link) = self.links.remove(&at) else { return };
+        let Some(host) = link.host.filter(|host| self.serving.get(host) == Some(&at)) else { return };
+        self.serving.remove(&host);
+        self.lost.insert(host, (link.flying, link.emitted));
+        self.complain(wires);
+    }
+
+    pub(super) fn is_due(&mut self, wires: &mut Wires, _: &Due) {
+        if !wires.is_open(self.controller) {
+            self.controller = wires.open(self.process, Process(0));
+            let past = self.me.clone().map(|(id, record)| {
+                let map = self.map.as_deref().cloned();
+                Box::new(Past { id, record: Record { map, ..record } })
+            });
+            wires.send(self.controller, Message::JoinBalancer(past));
+        }
+        wires.send(self.controller, Message::Beat);
+        for (at, link) in &mut self.links {
+            wires.send(*at, Message::Beat);
+            if let Some(host) = link.host.filter(|_| link.serves) {
+                if std::mem::take(&mut link.heard) {
+                    self.misses.remove(&host);
+                } else {
+                    *self.misses.entry(host).or_default() += 1;
+                }
+            }
+        }
+        for (host, _) in self.map.iter().flat_map(|map| &map.hosts) {
+            if !self.serving.contains_key(host) {
+                *self.misses.entry(*host).or_default() += 1;
+            }
+        }
+        self.repeats.forget(wires.time(self.process));
+        self.complain(wires);
+        self.give_all(wires);
+        wires.due(self.process, BEAT, Due::Tick);
+    }
+
+    fn complain(&mut self, wires: &mut Wires) {
+        let most = |host: &HostId| if self.serving.contains_key(host) { MISSES } else { MISSES * CONNECTS };
+        let silent = self.misses.iter().filter(|(host, misses)| **misses >= most(host)).map(|(host, _)| *host);
+        let mut unheard: Vec<HostId> = silent.chain(self.lost.keys().copied()).collect();
+        unheard.sort_unstable();
+        unheard.dedup();
+        let complains = !unheard.is_empty();
+        if complains || self.complained {
+            wires.send(self.controller, Message::Unheard(unheard));
+            self.complained = complains;
+        }
+    }
+
+    /// A host says something.
+    fn said(&mut self, wires: &mut Wires, at: End, message: Message) {
+        let epoch = self.epoch();
+        let link = self.links.entry(at).or_default();
+        link.heard = true;
+        match message {
+            Message::Host(host) => self.greets(wires, at, host),
+            Message::Map(map) if map.epoch() > epoch => self.adopt(wires, map),
+            Message::Map(_) if !link.serves => wires.close(at),
+            Message::Done(number) => link.flying.done(number),
+            Message::Back(number) => {
+                let back = link.flying.back(number).map(|input| (number, input));
+                self.again.extend(back);
+            }
+            Message::Claim(claim) => {
+                let but = link.host;
+                let others = self.serving.iter().filter(|(host, _)| Some(**host) != but);
+                others.for_each(|(_, at)| wires.send(*at, Message::Claimed(claim)));
+            }
+            Message::Sync(number) => wires.send(at, Message::Synced(number)),
+            Message::Ngap { assoc, ue, key, counts, pdu } if self.emits(wires, at, ue.map(|ue| ue.bucket()), key) => {
+                wires.oracle.leaves(key, &pdu, counts);
+                ran::down(wires, assoc, pdu);
+            }
+            Message::Pfcp { key, seid, message } if self.emits(wires, at, seid.map(|s| s.ltmsi().bucket()), key) => {
+                let after = wires.delay();
+                wires.clock.after(after, Event::Ran(Happens::Pfcp { key, seid, message }));
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether something that a host wants sent is, which was not before.
+    fn emits(&mut self, wires: &mut Wires, at: End, bucket: Option<Bucket>, key: u64) -> bool {
+        let now = wires.time(self.process);
+        let serves = self.links.get(&at).is_some_and(|link| link.serves);
+        let Some(link) = self.links.get_mut(&at).filter(|_| serves) else { return false };
+        if key != 0 && self.repeats.has(key) && !wires.is(Mutation::RepeatsSent) {
+            return false;
+        }
+        link.emitted.add(key, now);
+        if let (Some(host), Some(bucket)) = (link.host, bucket) {
+            wires.oracle.speaks(host, bucket);
+        }
+        true
+    }
+
+    fn greets(&mut self, wires: &mut Wires, at: End, host: HostId) {
+        if self.lost.contains_key(&host) || self.serving.contains_key(&host) {
+            // What was given by the other connection is not known to have arrived.
+            wires.send(at, Message::Refused);
+            self.links.remove(&at);
+            return wires.close(at);
+        }
+        if let Some(link) = self.links.get_mut(&at) {
+            link.host = Some(host);
+        }
+        if self.map.as_ref().is_some_and(|map| map.has_host(host)) {
+            self.serve(wires, at);
+        }
+    }
+
+    fn serve(&mut self, wires: &mut Wires, at: End) {
+        let Some(link) = self.links.get_mut(&at).filter(|link| !link.serves) else { return };
+        let Some(host) = link.host else { return };
+        link.serves = true;
+        if let Some(map) = &self.map {
+            wires.send(at, Message::Map(Rc::clone(map)));
+        }
+        for (assoc, pdu) in &self.nodes {
+            let input = Input::Ngap { assoc: *assoc, bucket: None, answers: false, pdu: Rc::clone(pdu) };
+            wires.send(at, Message::Give { number: 0, input });
+        }
+        self.serving.insert(host, at);
+        self.misses.remove(&host);
+    }
+
+    fn epoch(&self) -> u64 {
+        self.map.as_ref().map_or(0, |map| map.epoch())
+    }
+
+    /// The next epoch: hosts that are not in it are cut off for good.
+    fn adopt(&mut self, wires: &mut Wires, map: Rc<Map>) {
+        let Some((me, _)) = self.me else { return };
+        if map.epoch() <= self.epoch() || !map.has_balancer(me) {
+            return;
+        }
+        let now = wires.time(self.process);
+        wires.oracle.goes_by(&map.buckets);
+        let old = self.map.replace(Rc::clone(&map));
+        let hosts = |map: &Map| map.hosts.iter().map(|(host, _)| *host).collect::<Vec<_>>();
+        let gone: Vec<HostId> = old.iter().flat_map(|old| hosts(old)).filter(|host| !map.has_host(*host)).collect();
+        let mut unfinished = Vec::new();
+        for host in gone {
+            self.misses.remove(&host);
+            let (flying, emitted) = match self.serving.get(&host).copied() {
+                // It goes on as if it were in the map.
+                Some(_) if wires.is(Mutation::FenceIgnored) => continue,
+                Some(at) => {
+                    self.serving.remove(&host);
+                    wires.send(at, Message::Map(Rc::clone(&map)));
+                    wires.close(at);
+                    let link = self.links.remove(&at).unwrap_or_default();
+                    (link.flying, link.emitted)
+                }
+                None => self.lost.remove(&host).unwrap_or_default(),
+            };
+            self.repeats.add(emitted, now);
+            // One that has left in good order has ended all that it was given and had UEs for.
+            let owned = old.as_ref().is_some_and(|old| old.buckets.owned(host).next().is_some());
+            unfinished.extend(flying.into_unfinished(now).into_iter().filter(|_| owned));
+            self.board.forget(host);
+        }
+        unfinished.sort_by_key(|(number, _)| *number);
+        let (leave, stay): (Vec<_>, Vec<_>) = hosts(&map).into_iter().partition(|host| map.leaving.contains(host));
+        let hosts = if stay.is_empty() { leave } else { stay };
+        if self.fleet.hosts() != hosts {
+            self.fleet = Fleet::new(hosts);
+        }
+        // What follows is given by it.
+        self.serving.values().for_each(|at| wires.send(*at, Message::Map(Rc::clone(&map))));
+        let new = |link: &Link| !link.serves && link.host.is_some_and(|host| map.has_host(host));
+        let new: Vec<End> = self.links.iter().filter(|(_, link)| new(link)).map(|(at, _)| *at).collect();
+        new.into_iter().for_each(|at| self.serve(wires, at));
+        unfinished.into_iter().rev().for_each(|again| self.again.push_front(again));
+    }
+
+    /// A gNB or the UPF has sent something.
+    pub(super) fn takes(&mut self, wires: &mut Wires, input: Input) {
+        self.waiting.push_back(input);
+        self.give_all(wires);
+    }
+
+    fn give_all(&mut self, wires: &mut Wires) {
+        if self.map.is_none() || self.serving.is_empty() {
+            return;
+        }
+        while let Some((number, input)) = self.again.pop_front() {
+            if let Err(input) = self.dispatch(wires, number, input) {
+                return self.again.push_front((number, input));
+            }
+        }
+        while let Some(input) = self.waiting.pop_front() {
+            let number = BalancerId(0).input(self.number + 1);
+            if let Err(input) = self.dispatch(wires, number, input) {
+                return self.waiting.push_front(input);
+            }
+            self.number += 1;
+        }
+    }
+
+    fn owner(&self, bucket: Bucket) -> Option<HostId> {
+        self.map.as_ref()?.buckets.owners(bucket).primary()
+    }
+
+    fn dispatch(&mut self, wires: &mut Wires, number: u64, mut input: Input) -> Result<(), Input> {
+        let to = match &mut input {
+            // One that is given again: to the host that took over from who was chosen then.
+            Input::Ngap { bucket: Some(bucket), .. } => self.owner(*bucket),
+            Input::Ngap { pdu, bucket, .. } => match n2::view(pdu) {
+                Err(_) => self.serving.keys().next().copied(),
+                Ok(View { route: Route::Node, .. }) => None,
+                Ok(View { route: Route::Ue(id), .. }) => self.owner(id.ltmsi().bucket()),
+                Ok(view @ View { route: Route::Initial { s_tmsi, .. }, .. }) => {
+                    let named = self.named(wires, s_tmsi, pdu).zip(self.cipher.as_ref());
+                    let by = named.map(|(tmsi, cipher)| cipher.bucket(tmsi));
+                    match by.map(|by| (self.owner(by), by)).or_else(|| self.first_contact(wires, &view)) {
+                        Some((host, by)) => {
+                            *bucket = Some(by);
+                            host
+                        }
+                        None => return Err(input),
+                    }
+                }
+            },
+            Input::Pfcp { seid, .. } => self.owner(seid.ltmsi().bucket()),
+        };
+        match to {
+            Some(host) => self.one(wires, host, number, input),
+            None => {
+                self.all(wires, number, &input);
+                Ok(())
+            }
+        }
+    }
+
+    fn named(&self, wires: &Wires, s_tmsi: Option<(u16, u8, Tmsi)>, pdu: &[u8]) -> Option<Tmsi> {
+        let config = &*wires.config;
+        match s_tmsi {
+            Some((set, pointer, tmsi)) if (set, pointer) == (config.amf_set, config.amf_pointer) => Some(tmsi),
+            _ => match n2::ue_message(pdu) {
+                Ok((_, n2::UeMessage::Initial(message))) => engine::named_tmsi(&message.nas, config),
+                _ => None,
+            },
+        }
+    }
+
+    fn first_contact(&mut self, wires: &Wires, _: &View) -> Option<(Option<HostId>, Bucket)> {
+        let map = &self.map.as_ref()?.buckets;
+        self.turn += 1;
+        let columns = usize::from(Bucket::COUNT) / SLICES;
+        let at = |n: u64| Bucket::new((n as usize % columns * SLICES) as u16);
+        let bucket = at(self.turn * 97);
+        let owners = map.owners(bucket);
+        let (time, slo) = (ServiceTime::new(100_000), Duration::from_millis(200));
+        let request = Request { bucket, owners, pool: 0, time, slo, turn: self.turn };
+        let choice = steer::choose(Policy::SkewedCh, &request, &self.fleet, &self.board, wires.time(self.process))?;
+        let mut next = (0..columns as u64).map(|n| at(self.turn * 97 + n));
+        let own = next.find(|bucket| map.owners(*bucket).primary() == Some(choice.host));
+        own.map(|bucket| (Some(choice.host), bucket)).or_else(|| Some((owners.primary(), bucket)))
+    }
+
+    fn one(&mut self, wires: &mut Wires, host: HostId, number: u64, input: Input) -> Result<(), Input> {
+        let now = wires.time(self.process);
+        if let Some((flying, _)) = self.lost.get_mut(&host) {
+            flying.add(number, input, None, now);
+            return Ok(());
+        }
+        let Some((at, link)) = self.serving.get(&host).and_then(|at| Some((*at, self.links.get_mut(at)?))) else {
+            return Err(input);
+        };
+        wires.send(at, Message::Give { number, input: input.clone() });
+        link.flying.add(number, input, None, now);
+        Ok(())
+    }
+
+    /// A node's message, which all hosts hear and one answers.
+    fn all(&mut self, wires: &mut Wires, number: u64, input: &Input) {
+        let Input::Ngap { assoc, pdu, .. } = input else { return };
+        self.nodes.push((*assoc, Rc::clone(pdu)));
+        for (n, at) in self.serving.values().enumerate() {
+            let input = Input::Ngap { assoc: *assoc, bucket: None, answers: n == 0, pdu: Rc::clone(pdu) };
+            wires.send(*at, Message::Give { number, input });
+        }
+    }
+}

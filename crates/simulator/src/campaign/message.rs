@@ -1,0 +1,52 @@
+//! What processes say to each other: the fabric's messages (`node::fabric`), as far as the campaign has them.
+
+use super::oracle::Counts;
+use std::rc::Rc;
+use vireo_core::balance::{BalancerId, HostId};
+use vireo_core::cluster::{Map, Past, Secrets};
+use vireo_core::replica::Claim;
+use vireo_types::{AssocId, Bucket, Ltmsi, Seid};
+
+/// An input, as a balancer gives it and keeps it until a host is done with it.
+#[derive(Clone, Debug)]
+pub(super) enum Input {
+    Ngap { assoc: AssocId, bucket: Option<Bucket>, answers: bool, pdu: Rc<[u8]> },
+    Pfcp { seid: Seid, message: Rc<[u8]> },
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Message {
+    // to the controller
+    JoinHost(Option<Box<Past<HostId>>>),
+    JoinBalancer(Option<Box<Past<BalancerId>>>),
+    Ready,
+    Beat,
+    CaughtUp { epoch: u64, host: HostId },
+    Unheard(Vec<HostId>),
+    Unreached(Vec<HostId>),
+    // from it
+    Welcome(HostId, Secrets),
+    Seat(BalancerId, Secrets),
+    Refused,
+    Left,
+    // from anybody
+    Map(Rc<Map>),
+    // to a host
+    Give { number: u64, input: Input },
+    Synced(u64),
+    Claimed(Claim),
+    // from a host
+    Host(HostId),
+    Ngap { assoc: AssocId, ue: Option<Ltmsi>, key: u64, counts: Option<Counts>, pdu: Rc<[u8]> },
+    Pfcp { key: u64, seid: Option<Seid>, message: Rc<[u8]> },
+    Done(u64),
+    Claim(Claim),
+    Sync(u64),
+    Back(u64),
+    // between hosts
+    From { host: HostId, epoch: u64 },
+    Copy(Rc<[u8]>),
+    Yours { number: u64, epoch: u64 },
+    Kept(u64),
+    Fenced,
+}

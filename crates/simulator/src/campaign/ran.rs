@@ -1,0 +1,580 @@
+//! What is around the cluster and does not fail: the emulator's gNBs and UEs, with timers and things that they want; a UPF that
+//! answers; and the home network.
+
+use super::message::Input;
+use super::oracle::Broken;
+use super::wires::{Event, MS, Wires};
+use rand::Rng;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use vireo_core::RanNodes;
+use vireo_core::config::{
+    Charging, CoreConfig, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
+};
+use vireo_core::ran::{self, RanNode};
+use vireo_core::subscription::{
+    Ambr, AuthenticationError, AuthenticationInfo, AuthenticationRequest, DnnSubscription, SliceSubscription,
+    SubscriberIdentity, Subscription,
+};
+use vireo_emulator::gnb::{self, Gnb, GnbConfig, Inbox, NgState, Outbox};
+use vireo_emulator::ue::{self, Cause, Mm, Out, Profile, Registration, Service, Ue};
+use vireo_emulator::usim::{Keys, Usim};
+use vireo_emulator::{LAB_K, LAB_OPC};
+use vireo_types::{
+    AssocId, Dnn, GnbId, PduSessionType, Plmn, RanUeNgapId, Seid, SessionAddress, Snssai, Supi, Tac, Tai, Teid,
+};
+use vireo_wire::ngap::{Cause as NgapCause, CauseRadioNetwork, NGAP_PDU, NgapPduKind, RRCEstablishmentCause};
+use vireo_wire::pfcp::{self, Element};
+use vireo_wire::security::milenage::{Amf, Auts, K, Milenage, Opc, Sqn};
+use vireo_wire::security::nas_5gs::{derive_kausf, derive_kseaf};
+use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm, Rand};
+
+const SLICE: Snssai = Snssai { sst: 1, sd: None };
+pub(super) const GNBS: usize = 2;
+/// How long a UE waits for what it wants before it tries again on another connection.
+const PATIENCE: u64 = 1_500 * MS;
+
+/// What happens there.
+#[derive(Clone, Debug)]
+pub(super) enum Happens {
+    /// A gNB's PDU comes to the balancer.
+    Up {
+        gnb: usize,
+        pdu: Rc<[u8]>,
+    },
+    /// A PDU comes to a gNB.
+    Down {
+        gnb: usize,
+        pdu: Rc<[u8]>,
+    },
+    /// A PFCP message comes to the UPF, and its answer to the balancer.
+    Pfcp {
+        key: u64,
+        seid: Option<Seid>,
+        message: Rc<[u8]>,
+    },
+    Answer {
+        seid: Seid,
+        message: Rc<[u8]>,
+    },
+    /// gNBs set NG up.
+    SetUp,
+    /// A UE wants something.
+    Wants(usize),
+    /// It has waited for long enough since then.
+    Waited(usize, u32),
+}
+
+/// What a UE waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    Registered,
+    Served,
+    SessionUp(u8),
+    SessionReleased(u8),
+    Deregistered,
+    Released,
+    Switched,
+}
+
+#[derive(Debug)]
+struct Device {
+    ue: Ue,
+    at: usize,
+    ran: Option<RanUeNgapId>,
+    waits: Option<Wait>,
+    turn: u32,
+    done: u64,
+    last_done: u64,
+}
+
+/// All of it.
+#[derive(Debug)]
+pub(super) struct Ran {
+    gnbs: Vec<Gnb>,
+    devices: Vec<Device>,
+    profile: Profile,
+    /// What the UPF has answered, by the names of the requests.
+    answered: BTreeMap<u64, Rc<[u8]>>,
+    sessions: u64,
+    /// When the last PDU of each gNB comes to the balancer.
+    up: [u64; GNBS],
+}
+
+fn plmn() -> Plmn {
+    "99970".parse().expect("5 digits")
+}
+
+fn internet() -> Dnn {
+    "internet".parse().expect("a label")
+}
+
+/// The core's configuration.
+pub(super) fn config() -> CoreConfig {
+    CoreConfig {
+        name: "vireo".into(),
+        plmns: vec![plmn()],
+        tacs: vec![Tac(1), Tac(2)],
+        amf_region: 2,
+        amf_set: 1,
+        amf_pointer: 0,
+        relative_capacity: 255,
+        slices: vec![SliceConfig {
+            name: "phones".into(),
+            snssai: SLICE,
+            profile: SliceProfile::Full,
+            charging: Charging::default(),
+        }],
+        dnns: vec![DnnConfig {
+            name: internet(),
+            slices: Vec::new(),
+            types: vec![PduSessionType::Ipv4],
+            ipv4_pool: Some((Ipv4Addr::new(10, 45, 0, 0), 16)),
+            ipv6_pool: None,
+            dns: Vec::new(),
+            mtu: 1400,
+        }],
+        security: SecurityConfig {
+            integrity: vec![IntegrityAlgorithm::NIA2],
+            ciphering: vec![CipheringAlgorithm::NEA2],
+        },
+        timers: Timers::default(),
+        upfs: vec![UpfConfig { name: "upf".into(), n4: SocketAddr::from((UPF, 8805)), dnns: Vec::new() }],
+        n4_address: Ipv4Addr::LOCALHOST.into(),
+        n4_node: NodeName::Address(Ipv4Addr::LOCALHOST.into()),
+        n2_endpoints: Vec::new(),
+        smf_elsewhere: false,
+    }
+}
+
+const UPF: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 8);
+
+/// An address of a host's part of the pool.
+pub(super) fn session_address(host: u16, number: u16) -> SessionAddress {
+    let [high, low] = number.to_be_bytes();
+    SessionAddress { ipv4: Some(Ipv4Addr::new(10, 45 + host as u8, high, low)), ipv6_prefix: None }
+}
+
+/// What a host knows of the RAN.
+#[derive(Debug, Default)]
+pub(super) struct Nodes(Vec<(AssocId, Option<RanNode>)>);
+
+impl Nodes {
+    /// A message of a node; the answer to it.
+    pub(super) fn takes(&mut self, assoc: AssocId, pdu: &[u8], config: &CoreConfig) -> Option<Vec<u8>> {
+        let at = self.0.iter().position(|(own, _)| *own == assoc).unwrap_or_else(|| {
+            self.0.push((assoc, None));
+            self.0.len() - 1
+        });
+        ran::step(&mut self.0[at].1, pdu, config).answer
+    }
+}
+
+impl RanNodes for Nodes {
+    fn serving(&self, areas: &[Tai]) -> Vec<AssocId> {
+        let serves = |node: &RanNode| node.areas.iter().any(|area| areas.contains(&area.tai));
+        self.0.iter().filter(|(_, node)| node.as_ref().is_some_and(serves)).map(|(assoc, _)| *assoc).collect()
+    }
+
+    fn find(&self, id: GnbId) -> Option<AssocId> {
+        self.0.iter().find(|(_, node)| node.as_ref().is_some_and(|node| node.id == id)).map(|(assoc, _)| *assoc)
+    }
+}
+
+/// The home network's answer. Its SQN only grows (it is one database for all hosts).
+pub(super) fn home(
+    wires: &mut Wires,
+    request: &AuthenticationRequest,
+) -> Result<AuthenticationInfo, AuthenticationError> {
+    let supi = match &request.identity {
+        SubscriberIdentity::Supi(supi) => *supi,
+        SubscriberIdentity::Suci(octets) => of_suci(octets).ok_or(AuthenticationError::BadSuci)?,
+    };
+    let milenage = Milenage::new(&K::new(&LAB_K), &Opc::new(&LAB_OPC));
+    if let Some(resync) = &request.resync {
+        let sqn = milenage.verify_auts(&Rand::new(&resync.rand), &Auts::new(&resync.auts));
+        wires.sqn = wires.sqn.max(sqn.map_err(|_| AuthenticationError::BadAuts)?.get());
+    }
+    wires.sqn += 32;
+    let rand: [u8; 16] = wires.random.random();
+    let name = request.serving_network.serving_network_name();
+    let sqn = Sqn::try_from(wires.sqn).map_err(|_| AuthenticationError::Unavailable)?;
+    let vector = milenage.authentication_vector(&Rand::new(&rand), &sqn, &Amf::new(&[0x80, 0]));
+    let keys = || {
+        let kausf = derive_kausf(vector.ck(), vector.ik(), name.as_bytes(), vector.autn()).ok()?;
+        let kseaf = *derive_kseaf(&kausf, name.as_bytes()).ok()?.as_octets();
+        Some((kseaf, *vector.xres_star(name.as_bytes()).ok()?.as_octets()))
+    };
+    let (kseaf, xres_star) = keys().ok_or(AuthenticationError::Unavailable)?;
+    let slice = SliceSubscription { snssai: SLICE, default: true, dnns: vec![DnnSubscription::default()] };
+    let subscription = Subscription { slices: vec![slice], ambr: Ambr::default() };
+    Ok(AuthenticationInfo { supi, rand, autn: *vector.autn().as_octets(), xres_star, kseaf, subscription })
+}
+
+/// The SUPI of a SUCI of the null scheme: the MSIN follows 8 octets, two digits to each (TS 24.501 9.11.3.4).
+fn of_suci(octets: &[u8]) -> Option<Supi> {
+    let digit = |d: u8| char::from_digit(d.into(), 10);
+    let msin: Option<String> = octets.get(8..)?.iter().flat_map(|o| [digit(o & 0xf), digit(o >> 4)]).collect();
+    format!("99970{}", msin?).parse().ok()
+}
+
+fn assoc(gnb: usize) -> AssocId {
+    AssocId::at(0, 1 + gnb as u32)
+}
+
+/// A PDU goes to the gNB of an association, in its order.
+pub(super) fn down(wires: &mut Wires, assoc: AssocId, pdu: Rc<[u8]>) {
+    let gnb = (assoc.0 & AssocId::OWN) as usize - 1;
+    let at = (wires.clock.now() + wires.random.random_range(50..300)).max(wires.down[gnb] + 1);
+    wires.down[gnb] = at;
+    wires.clock.at(at, Event::Ran(Happens::Down { gnb, pdu }));
+}
+
+impl Ran {
+    pub(super) fn new(wires: &mut Wires, ues: usize) -> Self {
+        let gnb = |n: usize| GnbConfig {
+            id: GnbId { plmn: plmn(), id: 1 + n as u32, bits: 24 },
+            name: format!("gnb-{n}"),
+            tai: Tai { plmn: plmn(), tac: Tac(1 + n as u32) },
+            slices: vec![SLICE],
+            n3: Ipv4Addr::new(127, 0, 1, 1 + n as u8).into(),
+        };
+        let keys = Keys { k: LAB_K, opc: LAB_OPC };
+        let device = |n: usize| {
+            let supi: Supi = format!("99970{:010}", n + 1).parse().expect("15 digits");
+            let ue = Ue::new(Usim::new(supi, keys));
+            Device { ue, at: n % GNBS, ran: None, waits: None, turn: 0, done: 0, last_done: 0 }
+        };
+        wires.clock.after(100 * MS, Event::Ran(Happens::SetUp));
+        for n in 0..ues {
+            let at = wires.random.random_range(300 * MS..500 * MS);
+            wires.clock.after(at, Event::Ran(Happens::Wants(n)));
+        }
+        Ran {
+            gnbs: (0..GNBS).map(|n| Gnb::new(gnb(n))).collect(),
+            devices: (0..ues).map(device).collect(),
+            profile: Profile::new(plmn(), SLICE, internet()),
+            answered: BTreeMap::new(),
+            sessions: 0,
+            up: [0; GNBS],
+        }
+    }
+
+    /// Procedures that have come to their end.
+    pub(super) fn procedures(&self) -> u64 {
+        self.devices.iter().map(|device| device.done).sum()
+    }
+
+    /// A UE that has come to no end of a procedure since then.
+    pub(super) fn stuck_since(&self, time: u64) -> Option<usize> {
+        self.devices.iter().position(|device| device.last_done < time)
+    }
+
+    /// Something happens; what comes of it for the balancer.
+    pub(super) fn happens(&mut self, wires: &mut Wires, what: Happens) -> Option<Input> {
+        match what {
+            Happens::Up { gnb, pdu } => {
+                return Some(Input::Ngap { assoc: assoc(gnb), bucket: None, answers: true, pdu });
+            }
+            Happens::Answer { seid, message } => return Some(Input::Pfcp { seid, message }),
+            Happens::Down { gnb, pdu } => self.comes_down(wires, gnb, &pdu),
+            Happens::Pfcp { key, seid, message } => self.upf(wires, key, seid, &message),
+            Happens::SetUp => {
+                for n in 0..GNBS {
+                    let mut out = Outbox::default();
+                    let _ = self.gnbs[n].set_up(4, &mut out);
+                    self.send(wires, n, &out);
+                }
+            }
+            Happens::Wants(n) => self.wants(wires, n),
+            Happens::Waited(n, turn) => {
+                if self.devices[n].turn == turn && self.devices[n].waits.is_some() {
+                    self.gives_up(wires, n);
+                }
+            }
+        }
+        None
+    }
+
+    /// What a gNB sends comes to the balancer in its order.
+    fn send(&mut self, wires: &mut Wires, gnb: usize, out: &Outbox) {
+        for (_, pdu) in out.pdus() {
+            let at = (wires.clock.now() + wires.random.random_range(50..300)).max(self.up[gnb] + 1);
+            self.up[gnb] = at;
+            let pdu: Rc<[u8]> = pdu.into();
+            let is_uplink = |pdu: &[u8]| {
+                let kind = NGAP_PDU::decode_borrowed(pdu).map(|pdu| pdu.kind());
+                kind.is_ok_and(|kind| kind == NgapPduKind::Initiating_UplinkNASTransport)
+            };
+            if is_uplink(&pdu) && wires.clock.now() < wires.faulty_until && wires.random.random_bool(0.05) {
+                // Somebody says again what a UE has said.
+                let later = at + wires.random.random_range(MS..300 * MS);
+                wires.clock.at(later, Event::Ran(Happens::Up { gnb, pdu: Rc::clone(&pdu) }));
+            }
+            wires.clock.at(at, Event::Ran(Happens::Up { gnb, pdu }));
+        }
+    }
+
+    /// What a UE has to say.
+    fn says(&mut self, wires: &mut Wires, n: usize, mut out: Out) {
+        for event in std::mem::take(&mut out.events) {
+            self.tells(wires, n, event);
+        }
+        let mut sent = Outbox::default();
+        let device = &mut self.devices[n];
+        let gnb = &mut self.gnbs[device.at];
+        for nas in out.messages() {
+            match device.ran {
+                Some(ran) => drop(gnb.uplink_nas(ran, nas, &mut sent)),
+                None => {
+                    let cause = RRCEstablishmentCause::mo_Signalling;
+                    device.ran = gnb.initial_ue(n as u32, nas, device.ue.guti(), cause, &mut sent).ok();
+                }
+            }
+        }
+        let at = device.at;
+        self.send(wires, at, &sent);
+    }
+
+    /// What a UE says of itself.
+    fn tells(&mut self, wires: &mut Wires, n: usize, event: ue::Event) {
+        let is = match event {
+            ue::Event::Registered { .. } => Wait::Registered,
+            ue::Event::ServiceAccepted => Wait::Served,
+            ue::Event::SessionUp { psi, .. } => Wait::SessionUp(psi),
+            ue::Event::SessionReleased { psi } => Wait::SessionReleased(psi),
+            ue::Event::Deregistered => Wait::Deregistered,
+            ue::Event::Violation(violation) => return wires.oracle.breaks(Broken::Ue(n, violation)),
+            // #9: UE identity cannot be derived by the network; #10: implicitly deregistered.
+            ue::Event::ServiceRejected { cause: 9 | 10, .. } | ue::Event::DeregisteredByNetwork { .. } => {
+                return wires.oracle.breaks(Broken::Lost(n));
+            }
+            ue::Event::SessionRejected { cause: Cause::Mm(9 | 10), .. } | ue::Event::AuthenticationRejected => {
+                return wires.oracle.breaks(Broken::Lost(n));
+            }
+            ue::Event::RegistrationRejected { .. }
+            | ue::Event::ServiceRejected { .. }
+            | ue::Event::SessionRejected { .. } => return self.ends(wires, n, false),
+            _ => return,
+        };
+        if self.devices[n].waits == Some(is) {
+            self.ends(wires, n, true);
+        }
+    }
+
+    /// What a UE has wanted has come to its end; it wants something else soon.
+    fn ends(&mut self, wires: &mut Wires, n: usize, well: bool) {
+        let device = &mut self.devices[n];
+        device.waits = None;
+        device.turn += 1;
+        if well {
+            device.done += 1;
+            device.last_done = wires.clock.now();
+        }
+        let after = wires.random.random_range(20 * MS..250 * MS);
+        wires.clock.after(after, Event::Ran(Happens::Wants(n)));
+    }
+
+    /// A UE has not got what it wanted: it leaves its connection and tries something on another one.
+    fn gives_up(&mut self, wires: &mut Wires, n: usize) {
+        let (at, ran) = (self.devices[n].at, self.devices[n].ran.take());
+        let mut out = Outbox::default();
+        if let Some(ran) = ran {
+            let _ = self.gnbs[at].abandon(ran, &mut out);
+        }
+        self.devices[n].ue.connection_released();
+        self.send(wires, at, &out);
+        self.ends(wires, n, false);
+    }
+
+    fn wants(&mut self, wires: &mut Wires, n: usize) {
+        let device = &mut self.devices[n];
+        if device.waits.is_some() || self.gnbs[device.at].state() != NgState::Up {
+            wires.clock.after(50 * MS, Event::Ran(Happens::Wants(n)));
+            return;
+        }
+        device.turn += 1;
+        let turn = device.turn;
+        wires.clock.after(PATIENCE, Event::Ran(Happens::Waited(n, turn)));
+        let what = wires.random.random_range(0..100);
+        match (device.ue.mm(), device.ran) {
+            (Mm::Registered, None) => self.wakes(wires, n, what),
+            (Mm::Registered, Some(ran)) => self.goes_on(wires, n, ran, what),
+            (Mm::Deregistered, None) => {
+                let kind = if what < 20 { Registration::Fresh } else { Registration::Initial };
+                self.asks(wires, n, Wait::Registered, |ue, p, out| ue.register(p, kind, out).is_ok());
+            }
+            // A connection that has not been released yet.
+            _ => self.gives_up(wires, n),
+        }
+    }
+
+    /// A UE that is idle.
+    fn wakes(&mut self, wires: &mut Wires, n: usize, what: u32) {
+        match what {
+            0..60 => self.asks(wires, n, Wait::Served, |ue, _, out| ue.service_request(Service::Data, out).is_ok()),
+            60..80 => {
+                self.devices[n].at = (self.devices[n].at + 1) % GNBS;
+                self.asks(wires, n, Wait::Registered, |ue, p, out| ue.register(p, Registration::Mobility, out).is_ok());
+            }
+            80..90 => {
+                self.asks(wires, n, Wait::Registered, |ue, p, out| ue.register(p, Registration::Periodic, out).is_ok());
+            }
+            _ => self.asks(wires, n, Wait::Deregistered, |ue, p, out| ue.deregister(p, false, out).is_ok()),
+        }
+    }
+
+    /// One that is connected.
+    fn goes_on(&mut self, wires: &mut Wires, n: usize, ran: RanUeNgapId, what: u32) {
+        let device = &self.devices[n];
+        let (at, up) = (device.at, device.ue.active_sessions().next());
+        match (what, up) {
+            (0..30, None) => {
+                let kind = PduSessionType::Ipv4;
+                self.asks(wires, n, Wait::SessionUp(1), |ue, p, out| ue.establish(p, 1, kind, out).is_ok());
+            }
+            (0..10, Some(psi)) => {
+                self.asks(wires, n, Wait::SessionReleased(psi), |ue, _, out| ue.release(psi, out).is_ok());
+            }
+            (10..45, Some(_)) => self.hands_over(wires, n, ran),
+            (0..55, _) => {
+                self.asks(wires, n, Wait::Deregistered, |ue, p, out| ue.deregister(p, false, out).is_ok());
+            }
+            _ => {
+                let mut out = Outbox::default();
+                let cause = NgapCause::radioNetwork(CauseRadioNetwork::user_inactivity);
+                let asked = self.gnbs[at].request_release(ran, cause, &mut out).is_ok();
+                self.devices[n].waits = Some(Wait::Released);
+                self.send(wires, at, &out);
+                if !asked {
+                    self.gives_up(wires, n);
+                }
+            }
+        }
+    }
+
+    /// The UE goes to the other gNB by Xn.
+    fn hands_over(&mut self, wires: &mut Wires, n: usize, ran: RanUeNgapId) {
+        let (at, to) = (self.devices[n].at, (self.devices[n].at + 1) % GNBS);
+        let capability = (self.profile.ciphering, self.profile.integrity);
+        let Ok(handed) = self.gnbs[at].hand_over(ran, capability) else { return self.gives_up(wires, n) };
+        self.gnbs[at].disown(ran);
+        self.gnbs[at].forget(ran);
+        let mut out = Outbox::default();
+        let device = &mut self.devices[n];
+        device.at = to;
+        device.ran = self.gnbs[to].path_switch(handed, |_| true, &mut out).ok();
+        device.waits = Some(Wait::Switched);
+        self.send(wires, to, &out);
+    }
+
+    fn asks(&mut self, wires: &mut Wires, n: usize, wait: Wait, act: impl FnOnce(&mut Ue, &Profile, &mut Out) -> bool) {
+        let mut out = Out::default();
+        self.devices[n].waits = Some(wait);
+        if act(&mut self.devices[n].ue, &self.profile, &mut out) {
+            self.says(wires, n, out);
+        } else {
+            self.gives_up(wires, n);
+        }
+    }
+
+    fn comes_down(&mut self, wires: &mut Wires, gnb: usize, pdu: &[u8]) {
+        let (mut inbox, mut out) = (Inbox::default(), Outbox::default());
+        let _ = self.gnbs[gnb].receive(pdu, &mut inbox, &mut out);
+        self.send(wires, gnb, &out);
+        for event in std::mem::take(&mut inbox.events) {
+            let owner = event.owner().map(|owner| owner as usize).filter(|n| *n < self.devices.len());
+            match (event, owner) {
+                (gnb::Event::Violation(violation), _) => {
+                    let kind = NGAP_PDU::decode_borrowed(pdu).map(|pdu| pdu.kind());
+                    let doing = self.devices.iter().map(|device| (device.at, device.ran, device.waits));
+                    let doing: Vec<_> = doing.collect();
+                    wires.tells(format!("gNB {gnb} is sent {kind:?}; UEs are at {doing:?}"));
+                    wires.oracle.breaks(Broken::Gnb(gnb, violation));
+                }
+                (gnb::Event::Paging(tmsi), _) => self.paged(wires, gnb, tmsi),
+                (event, Some(n)) if self.devices[n].at == gnb => self.gnb_tells(wires, n, &event, &inbox),
+                _ => {}
+            }
+        }
+    }
+
+    fn gnb_tells(&mut self, wires: &mut Wires, n: usize, event: &gnb::Event, inbox: &Inbox) {
+        let mut out = Out::default();
+        match event {
+            gnb::Event::Nas { range, .. } => {
+                let Some(nas) = inbox.nas.get(range.clone()) else { return };
+                self.devices[n].ue.receive(&self.profile, nas, &mut out);
+            }
+            gnb::Event::ContextSetup { key, .. } => self.devices[n].ue.check_access_key(key, &mut out),
+            gnb::Event::PathSwitched { key, chaining, .. } => {
+                self.devices[n].ue.check_next_hop(key, *chaining, &mut out);
+                if self.devices[n].waits == Some(Wait::Switched) {
+                    self.ends(wires, n, true);
+                }
+            }
+            gnb::Event::PathSwitchFailed { .. } | gnb::Event::Released { .. } => {
+                self.devices[n].ran = None;
+                self.devices[n].ue.connection_released();
+                let well = self.devices[n].waits == Some(Wait::Released);
+                if self.devices[n].waits.is_some() {
+                    self.ends(wires, n, well);
+                }
+            }
+            _ => {}
+        }
+        self.says(wires, n, out);
+    }
+
+    fn paged(&mut self, wires: &mut Wires, gnb: usize, tmsi: vireo_types::Tmsi) {
+        let hears = |device: &Device| {
+            let named = device.ue.guti().is_some_and(|guti| guti.tmsi == tmsi);
+            named && device.at == gnb && device.ran.is_none() && device.waits.is_none()
+        };
+        if let Some(n) = self.devices.iter().position(|device| hears(device) && device.ue.mm() == Mm::Registered) {
+            let turn = self.devices[n].turn + 1;
+            self.devices[n].turn = turn;
+            wires.clock.after(PATIENCE, Event::Ran(Happens::Waited(n, turn)));
+            self.asks(wires, n, Wait::Served, |ue, _, out| ue.service_request(Service::Paged, out).is_ok());
+        }
+    }
+
+    /// The UPF does what it is asked, once, and says so as often as it is asked.
+    fn upf(&mut self, wires: &mut Wires, key: u64, seid: Option<Seid>, request: &[u8]) {
+        let Some(seid) = seid else { return };
+        let answer = match self.answered.get(&key) {
+            Some(answer) => Rc::clone(answer),
+            None => {
+                self.sessions += 1;
+                let Some(answer) = answer(seid, request, self.sessions) else { return };
+                self.answered.entry(key).or_insert_with(|| answer.into()).clone()
+            }
+        };
+        let after = wires.delay();
+        wires.clock.after(after, Event::Ran(Happens::Answer { seid, message: answer }));
+    }
+}
+
+/// A UPF's answer to a request about a session.
+fn answer(seid: Seid, request: &[u8], number: u64) -> Option<Vec<u8>> {
+    let message = pfcp::Message::new(request).ok()?;
+    let kind = match message.message_type() {
+        pfcp::MessageType::SESSION_ESTABLISHMENT_REQUEST => pfcp::MessageType::SESSION_ESTABLISHMENT_RESPONSE,
+        pfcp::MessageType::SESSION_MODIFICATION_REQUEST => pfcp::MessageType::SESSION_MODIFICATION_RESPONSE,
+        pfcp::MessageType::SESSION_DELETION_REQUEST => pfcp::MessageType::SESSION_DELETION_RESPONSE,
+        _ => return None,
+    };
+    let mut octets = Vec::new();
+    let mut answer = pfcp::Builder::new(&mut octets, kind, Some(seid.0), 0);
+    answer.put(&pfcp::NodeId::Ipv4(UPF)).put(&pfcp::Cause::REQUEST_ACCEPTED);
+    if kind == pfcp::MessageType::SESSION_ESTABLISHMENT_RESPONSE {
+        let address = IpAddr::from(UPF);
+        answer.put(&pfcp::FSeid::new(number, address));
+        answer.group(pfcp::CreatedPdr::ID, |pdr| {
+            pdr.put(&pfcp::PdrId(1)).put(&pfcp::FTeid::new(Teid(0x100 + number as u32), address));
+        });
+    }
+    answer.finish().ok()?;
+    Some(octets)
+}

@@ -1,0 +1,575 @@
+//! The UEs of a host: their contexts as they are stored, what waits for each, and the real steps of `core::engine` over them, one at
+//! a time for each UE: decide, commit, and only then let go.
+
+use super::Mutation;
+use super::balancer::SLICES;
+use super::host::{Cluster, Host, encoded};
+use super::message::Message;
+use super::oracle::{self, Counts};
+use super::ran;
+use super::wires::{Due, Process, Wires};
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use vireo_core::balance::{HostId, moves};
+use vireo_core::context::{self, Chain, UeContext};
+use vireo_core::engine::{self, Event};
+use vireo_core::n2::{self, UeMessage};
+use vireo_core::replica::{Claim, Commit, Shadow, Verdict};
+use vireo_core::schedule::kind;
+use vireo_core::subscription::{AuthenticationError, AuthenticationInfo, AuthenticationRequest};
+use vireo_core::tmsi::TmsiCipher;
+use vireo_core::turn::Effect;
+use vireo_core::{Env, Identifiers};
+use vireo_types::{
+    AmfUeNgapId, AssocId, Bucket, Dnn, Instant, Ltmsi, PduSessionType, RanUeNgapId, Seid, SessionAddress, Snssai, Supi,
+    Tmsi,
+};
+
+/// What a UE's event is.
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    Initial { assoc: AssocId, named: bool, pdu: Rc<[u8]> },
+    Ngap { assoc: AssocId, amf_id: AmfUeNgapId, pdu: Rc<[u8]> },
+    Pfcp { seid: Seid, message: Rc<[u8]> },
+    Authentication(Box<Result<AuthenticationInfo, AuthenticationError>>),
+    Deadline,
+    Superseded,
+    RanIdReused { assoc: AssocId, ran_id: RanUeNgapId },
+}
+
+/// What a committed step leaves, as it is stored beside the context.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Outbox {
+    /// When it was committed.
+    pub(super) at: Instant,
+    pub(super) ltmsi: Ltmsi,
+    /// The name of its effects: the same wherever they are done.
+    key: u64,
+    pub(super) input: u64,
+    /// The sessions of the PFCP effects.
+    seids: Vec<Option<Seid>>,
+    /// Numbers that nothing refers to any more.
+    settled: Vec<Ltmsi>,
+    forgets: bool,
+    counts: Option<Counts>,
+    pub(super) effects: Vec<Effect>,
+}
+
+impl Outbox {
+    pub(super) fn decode(octets: &[u8]) -> Option<Self> {
+        postcard::from_bytes(octets).ok()
+    }
+}
+
+/// A commit whose effects wait for copies.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) slot: u32,
+    pub(super) outbox: Outbox,
+    pub(super) context: Vec<u8>,
+    pub(super) octets: Vec<u8>,
+}
+
+/// A UE.
+#[derive(Debug, Default)]
+pub(super) struct Ue {
+    /// The number by which it is known outside, and that of its last commit.
+    pub(super) ltmsi: Ltmsi,
+    pub(super) newest: Ltmsi,
+    /// Its context as it is stored; empty: there is none.
+    pub(super) context: Vec<u8>,
+    /// The outbox of the last commit.
+    pub(super) outbox: Vec<u8>,
+    mailbox: VecDeque<(u64, What)>,
+    /// Commits whose effects have not left.
+    unsent: u32,
+}
+
+impl Ue {
+    pub(super) fn has_context(&self) -> bool {
+        !self.context.is_empty()
+    }
+
+    fn decode(&self) -> Option<UeContext> {
+        context::decode(&self.context).ok()
+    }
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Ues {
+    ues: BTreeMap<u32, Ue>,
+    next: u32,
+    /// By which numbers UEs are found.
+    names: BTreeMap<Ltmsi, u32>,
+    tmsis: BTreeMap<Tmsi, u32>,
+    supis: BTreeMap<u64, u32>,
+    pub(super) nodes: ran::Nodes,
+    numbers: u16,
+    addresses: u16,
+    cipher: Option<TmsiCipher>,
+    host: u16,
+}
+
+impl Ues {
+    /// Whose they are.
+    pub(super) fn is_of(&mut self, host: HostId, tmsi_key: &[u8; 16]) {
+        // Each host begins elsewhere: who takes over from another does not give numbers that this one gave a moment ago.
+        if self.cipher.is_none() {
+            (self.host, self.numbers) = (host.0, host.0 << 10);
+        }
+        self.cipher = Some(TmsiCipher::new(tmsi_key));
+    }
+
+    pub(super) fn get(&self, slot: u32) -> Option<&Ue> {
+        self.ues.get(&slot)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = (u32, &Ue)> {
+        self.ues.iter().map(|(slot, ue)| (*slot, ue))
+    }
+
+    /// Those of some slots.
+    pub(super) fn from(&self, from: u32, count: u32) -> impl Iterator<Item = (u32, &Ue)> {
+        self.ues.range(from..from + count).map(|(slot, ue)| (*slot, ue))
+    }
+
+    /// The slots that have been used.
+    pub(super) fn slots(&self) -> u32 {
+        self.next
+    }
+
+    pub(super) fn slot_of(&self, ltmsi: Ltmsi) -> Option<u32> {
+        self.names.get(&ltmsi).copied()
+    }
+
+    pub(super) fn named(&self, tmsi: Tmsi) -> Option<u32> {
+        self.tmsis.get(&tmsi).copied()
+    }
+
+    /// The UE that has a connection under a RAN node's number.
+    pub(super) fn at(&self, assoc: AssocId, ran_id: RanUeNgapId) -> Option<u32> {
+        let has =
+            |ue: &Ue| ue.decode().and_then(|ue| ue.connection).is_some_and(|c| (c.assoc, c.ran_id) == (assoc, ran_id));
+        self.all().find(|(_, ue)| has(ue)).map(|(slot, _)| slot)
+    }
+
+    /// Whether nothing is under way of a UE, and all that it has wanted done has left.
+    pub(super) fn is_done(&self, slot: u32) -> bool {
+        self.ues.get(&slot).is_none_or(|ue| ue.mailbox.is_empty() && ue.unsent == 0)
+    }
+
+    /// A place for a UE that is heard of for the first time, with a number in the column of a bucket, of those that are this host's.
+    pub(super) fn fresh(&mut self, by: Option<Bucket>, own: impl Fn(Bucket) -> bool) -> Option<u32> {
+        let column = by.and_then(|by| moves::in_column(by, 0, SLICES)).filter(|bucket| own(*bucket));
+        let any = || (0..Bucket::COUNT).step_by(SLICES).map(Bucket::new).find(|bucket| own(*bucket));
+        let bucket = column.or_else(any)?;
+        self.numbers = self.numbers.wrapping_add(1);
+        let slot = self.insert(Ltmsi::new(bucket, self.numbers));
+        Some(slot)
+    }
+
+    fn insert(&mut self, ltmsi: Ltmsi) -> u32 {
+        let slot = self.next;
+        self.next += 1;
+        self.names.insert(ltmsi, slot);
+        self.ues.insert(slot, Ue { ltmsi, newest: ltmsi, ..Ue::default() });
+        slot
+    }
+
+    /// Takes a UE of another host.
+    fn enter(&mut self, wires: &mut Wires, process: Process, ltmsi: Ltmsi, octets: Vec<u8>, ue: &UeContext) -> u32 {
+        let slot = self.insert(ltmsi);
+        if let Some(entry) = self.ues.get_mut(&slot) {
+            (entry.context, entry.newest) = (octets, ue.ltmsi);
+        }
+        self.names.extend(references(ue).into_iter().map(|old| (old, slot)));
+        for tmsi in [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten() {
+            self.tmsis.insert(tmsi, slot);
+        }
+        schedule(wires, process, slot, ue);
+        slot
+    }
+
+    /// Takes a UE out.
+    pub(super) fn remove(&mut self, slot: u32) -> Option<Ue> {
+        self.names.retain(|_, of| *of != slot);
+        self.tmsis.retain(|_, of| *of != slot);
+        self.supis.retain(|_, of| *of != slot);
+        self.ues.remove(&slot)
+    }
+
+    /// The UE that another context of its subscriber supersedes here.
+    fn superseded(&mut self, supi: Supi, by: Option<u32>) -> Option<u32> {
+        let old = self.supis.get(&supi.as_u64()).copied().filter(|old| Some(*old) != by)?;
+        self.supis.remove(&supi.as_u64());
+        Some(old)
+    }
+}
+
+/// Has a UE's deadline looked at when it has passed.
+fn schedule(wires: &mut Wires, process: Process, slot: u32, ue: &UeContext) {
+    if let Some(deadline) = ue.deadline() {
+        let after = deadline.since(wires.time(process)).0;
+        wires.due(process, after + 1, Due::Deadline(slot));
+    }
+}
+
+/// The numbers other than its own that a context is still reached by.
+fn references(ue: &UeContext) -> Vec<Ltmsi> {
+    let connections = ue.amf_ids().map(|id| id.ltmsi());
+    let sessions = ue.sessions.iter().flat_map(|s| s.seids()).map(|seid| seid.ltmsi());
+    connections.chain(sessions).filter(|l| *l != ue.ltmsi).collect()
+}
+
+/// Identifiers for one step.
+struct Ids<'a> {
+    names: &'a BTreeMap<Ltmsi, u32>,
+    tmsis: &'a BTreeMap<Tmsi, u32>,
+    cipher: Option<&'a TmsiCipher>,
+    random: u32,
+    addresses: &'a mut u16,
+    host: u16,
+}
+
+impl Identifiers for Ids<'_> {
+    fn tmsi(&mut self, ltmsi: Ltmsi) -> Option<Tmsi> {
+        let sealed = (0..8_u32).filter_map(|n| self.cipher?.seal(ltmsi.bucket(), self.random.wrapping_add(n)));
+        let tmsi = sealed.into_iter().find(|tmsi| !self.tmsis.contains_key(tmsi));
+        self.random = self.random.wrapping_mul(0x9e37_79b9).wrapping_add(1);
+        tmsi
+    }
+
+    fn rekey(&mut self, current: Ltmsi, _: Snssai) -> Option<Ltmsi> {
+        if usize::from(current.bucket().get()) % SLICES == 1 {
+            return None;
+        }
+        // In the same column: the hosts that have the UE stay the same for ever.
+        let bucket = moves::in_column(current.bucket(), 1, SLICES)?;
+        let numbers = (0..=u16::MAX).map(|n| Ltmsi::new(bucket, current.number().wrapping_add(n)));
+        numbers.into_iter().find(|ltmsi| !self.names.contains_key(ltmsi))
+    }
+
+    fn address(&mut self, _: &Dnn, _: PduSessionType) -> Option<SessionAddress> {
+        *self.addresses = self.addresses.wrapping_add(1);
+        Some(ran::session_address(self.host, *self.addresses))
+    }
+}
+
+impl Host {
+    /// An event for the UE of a slot.
+    pub(super) fn deliver(&mut self, wires: &mut Wires, slot: u32, input: u64, what: What) {
+        let Some(cluster) = self.cluster.as_ref() else { return };
+        let Some(ue) = self.ues.ues.get_mut(&slot) else { return };
+        if cluster.primary.is_asleep(ue.ltmsi.bucket()) {
+            return self.late.push((ue.ltmsi, input, what));
+        }
+        ue.mailbox.push_back((input, what));
+        if ue.mailbox.len() == 1 {
+            let after = wires.random.random_range(30..400);
+            wires.due(self.process, after, Due::Step(slot));
+        }
+    }
+
+    pub(super) fn deliver_to(&mut self, wires: &mut Wires, ltmsi: Ltmsi, input: u64, what: What) {
+        if let Some(slot) = self.ues.slot_of(ltmsi) {
+            self.deliver(wires, slot, input, what);
+        }
+    }
+
+    pub(super) fn deadline(&mut self, wires: &mut Wires, slot: u32) {
+        let now = wires.time(self.process);
+        let due = self.ues.get(slot).and_then(Ue::decode).and_then(|ue| ue.deadline());
+        if due.is_some_and(|due| due <= now) {
+            self.deliver(wires, slot, 0, What::Deadline);
+        }
+    }
+
+    /// Another host has claimed a subscriber.
+    pub(super) fn claimed(&mut self, wires: &mut Wires, claim: Claim) {
+        if self.claims.hear(claim, wires.time(self.process)) {
+            let same = self.ues.slot_of(claim.ue);
+            self.supersede(wires, claim.supi, same);
+        }
+    }
+
+    /// Another context than this one is superseded, if it is here.
+    fn supersede(&mut self, wires: &mut Wires, supi: Supi, by: Option<u32>) {
+        if let Some(old) = self.ues.superseded(supi, by) {
+            self.deliver(wires, old, 0, What::Superseded);
+        }
+    }
+
+    /// Takes a UE of another host; another context of its subscriber goes, or this one does.
+    pub(super) fn enter(
+        &mut self,
+        wires: &mut Wires,
+        (ltmsi, shadow): (Ltmsi, &Shadow),
+        octets: Vec<u8>,
+        ue: &UeContext,
+    ) -> u32 {
+        let slot = self.ues.enter(wires, self.process, ltmsi, octets, ue);
+        let Some(supi) = ue.identity.supi else { return slot };
+        let now = wires.time(self.process);
+        let claims = |outbox: &Outbox| outbox.effects.iter().any(|effect| matches!(effect, Effect::BindSupi(_)));
+        let outboxes = || shadow.undone(now).filter_map(|(octets, _)| Outbox::decode(octets));
+        let claimed = || outboxes().filter(claims).map(|outbox| outbox.at).max();
+        let verdict = self.claims.enters(ue, |ue| self.ues.slot_of(ue) == Some(slot), claimed);
+        let another = self.ues.supis.get(&supi.as_u64()).is_some_and(|here| *here != slot);
+        match verdict {
+            Verdict::Goes => self.deliver(wires, slot, 0, What::Superseded),
+            Verdict::Registers => {}
+            Verdict::Unknown if another => {}
+            Verdict::Stays | Verdict::Unknown => {
+                self.supersede(wires, supi, Some(slot));
+                self.ues.supis.insert(supi.as_u64(), slot);
+            }
+        }
+        slot
+    }
+
+    /// What a dead host may have claimed for a UE that is this host's now.
+    pub(super) fn claim_again(&mut self, wires: &mut Wires, slot: u32, supi: Supi, at: Instant) {
+        let Some(ue) = self.ues.get(slot).map(|ue| ue.ltmsi) else { return };
+        match self.claims.again(supi, ue, at, wires.time(self.process)) {
+            Ok(claim) => {
+                self.tell(wires, Message::Claim(claim));
+                self.supersede(wires, supi, Some(slot));
+                self.ues.supis.insert(supi.as_u64(), slot);
+            }
+            // It was told so when it was entered, or is now.
+            Err(_) if self.ues.supis.get(&supi.as_u64()) != Some(&slot) => {}
+            Err(_) => self.supersede(wires, supi, None),
+        }
+    }
+
+    /// A UE's next event.
+    pub(super) fn step(&mut self, wires: &mut Wires, slot: u32) {
+        let Some(ue) = self.ues.ues.get_mut(&slot) else { return };
+        let Some((input, what)) = ue.mailbox.pop_front() else { return };
+        if !ue.mailbox.is_empty() {
+            let after = wires.random.random_range(30..400);
+            wires.due(self.process, after, Due::Step(slot));
+        }
+        let before = ue.decode();
+        let Some(event) = admitted(before.as_ref(), &what) else {
+            return self.not_theirs(wires, slot, input, what);
+        };
+        let context = before.unwrap_or_else(|| {
+            let mut fresh = UeContext::new(ue.ltmsi);
+            // Its steps are named by it and the LTMSI, which was another UE's before.
+            fresh.sequence = u64::from(wires.random.random::<u32>() >> 4);
+            fresh
+        });
+        self.carry_out(wires, slot, input, context, event);
+    }
+
+    /// Deals with an event that is not for the UE that it was posted to.
+    fn not_theirs(&mut self, wires: &mut Wires, slot: u32, input: u64, what: What) {
+        match what {
+            What::Initial { assoc, pdu, .. } => {
+                let named = match n2::ue_message(&pdu) {
+                    Ok((_, UeMessage::Initial(message))) => engine::named_tmsi(&message.nas, &wires.config),
+                    _ => None,
+                };
+                let bucket = named.zip(self.ues.cipher.as_ref()).map(|(tmsi, cipher)| cipher.bucket(tmsi));
+                self.stranger(wires, (input, assoc), bucket, &pdu);
+            }
+            What::Ngap { assoc, pdu, .. } => {
+                self.unknown_ue(wires, assoc, &pdu);
+                self.tell(wires, Message::Done(input));
+            }
+            _ => {}
+        }
+        // Nothing has come of its first message.
+        if self.ues.get(slot).is_some_and(|ue| !ue.has_context() && ue.mailbox.is_empty() && ue.unsent == 0) {
+            self.ues.remove(slot);
+        }
+    }
+
+    fn carry_out(&mut self, wires: &mut Wires, slot: u32, input: u64, mut ue: UeContext, event: Event<'_>) {
+        let (now, config) = (wires.time(self.process), Rc::clone(&wires.config));
+        let before = ue.security.clone();
+        let mut old = references(&ue);
+        old.push(ue.ltmsi);
+        ue.sequence += 1;
+        let random = &mut wires.random;
+        let Ues { names, tmsis, cipher, addresses, host, nodes, .. } = &mut self.ues;
+        let cipher = cipher.as_ref();
+        let mut ids = Ids { names, tmsis, cipher, random: random.random(), addresses, host: *host };
+        let mut fill = |octets: &mut [u8]| random.fill(octets);
+        let mut env = Env { now, arrived: now, config: &config, random: &mut fill, ids: &mut ids, ran: nodes };
+        let outcome = engine::step(&mut ue, event, &mut env);
+        let runs = kind::running(&ue).is_some();
+        let forgets = outcome.effects.contains(&Effect::Forget);
+        let references = references(&ue);
+        let seid = |effect: &Effect| match effect {
+            Effect::Pfcp { session, upf, .. } => {
+                Some(ue.sessions.iter().find(|s| s.index == *session).map(|s| s.seid_at(*upf)))
+            }
+            _ => None,
+        };
+        let counts = ue.security.as_ref().map(|security| {
+            let given = match (&security.next_hop, before.as_ref().and_then(|before| before.next_hop.as_ref())) {
+                (Some(Chain::At(hop)), Some(_)) if security.next_hop != before.as_ref().and_then(|b| b.next_hop) => {
+                    Some(oracle::hash(hop.nh))
+                }
+                _ => None,
+            };
+            {
+                let (uplink, downlink) = (security.uplink, security.downlink);
+                Counts { key: oracle::hash(security.kamf), uplink, downlink, next_hop: given }
+            }
+        });
+        let outbox = Outbox {
+            at: now,
+            ltmsi: ue.ltmsi,
+            key: u64::from(ue.ltmsi.get()) << 36 | u64::from(ue.sequence as u32) << 4,
+            input,
+            seids: outcome.effects.iter().filter_map(seid).collect(),
+            settled: old.into_iter().filter(|old| !references.contains(old) && *old != ue.ltmsi).collect(),
+            forgets,
+            counts,
+            effects: outcome.effects,
+        };
+        if let (Some(now), Some(before)) = (&mut ue.security, &before) {
+            // Faults that are put in: the commit does not say what was used.
+            if wires.is(Mutation::CountNotReserved) {
+                now.downlink = before.downlink.min(now.downlink);
+            }
+            if wires.is(Mutation::UplinkNotCounted) {
+                now.uplink = before.uplink.min(now.uplink);
+            }
+            if wires.is(Mutation::NextHopNotTaken) && now.next_hop.is_some() && before.next_hop.is_some() {
+                now.next_hop = before.next_hop;
+            }
+        }
+        schedule(wires, self.process, slot, &ue);
+        self.commit(wires, slot, &ue, outbox, runs);
+    }
+
+    fn commit(&mut self, wires: &mut Wires, slot: u32, ue: &UeContext, outbox: Outbox, runs: bool) {
+        let Some(entry) = self.ues.ues.get_mut(&slot) else { return };
+        let mut context = Vec::new();
+        if !outbox.forgets && context::encode_after(ue, &entry.context, &mut context).is_err() {
+            return;
+        }
+        let octets = postcard::to_stdvec(&outbox).unwrap_or_default();
+        let (ltmsi, before) = (outbox.ltmsi, Some(entry.ltmsi).filter(|before| *before != outbox.ltmsi));
+        (entry.context, entry.outbox, entry.newest) = (context.clone(), octets.clone(), ltmsi);
+        entry.unsent += 1;
+        self.ues.names.insert(ltmsi, slot);
+        let Some(Cluster { primary, kept, copies, .. }) = self.cluster.as_mut() else { return };
+        let commit =
+            Commit { slot, ltmsi, before, input: outbox.input, context: &context, outbox: &octets, ways: [None; 2] };
+        let ended = !runs || outbox.forgets;
+        let early = wires.is(Mutation::EffectsBeforeAcknowledgement).then(|| outbox.clone());
+        let pending = Pending { slot, outbox, context: context.clone(), octets: octets.clone() };
+        let released =
+            primary.commits((&commit, ended), &*kept, pending, &mut |to, copy| copies.push(encoded(to, &copy)));
+        if let Some(outbox) = early {
+            self.send_effects(wires, Some(slot), &outbox);
+        }
+        if let Some(pending) = released {
+            self.let_go(wires, pending);
+        }
+    }
+
+    /// Carries out what a commit wants done.
+    pub(super) fn let_go(&mut self, wires: &mut Wires, pending: Pending) {
+        let Pending { slot, outbox, .. } = pending;
+        if let Some(ue) = self.ues.ues.get_mut(&slot) {
+            ue.unsent -= 1;
+            ue.ltmsi = outbox.ltmsi;
+        }
+        for old in &outbox.settled {
+            if self.ues.names.get(old) == Some(&slot) {
+                self.ues.names.remove(old);
+            }
+        }
+        if !wires.is(Mutation::EffectsBeforeAcknowledgement) {
+            self.send_effects(wires, Some(slot), &outbox);
+        }
+        for effect in &outbox.effects {
+            match effect {
+                Effect::BindTmsi(tmsi) => drop(self.ues.tmsis.insert(*tmsi, slot)),
+                Effect::FreeTmsi(tmsi) => drop(self.ues.tmsis.remove(tmsi)),
+                Effect::BindSupi(supi) => self.bind_supi(wires, slot, *supi, outbox.at),
+                _ => {}
+            }
+        }
+        if outbox.input != 0 {
+            self.tell(wires, Message::Done(outbox.input));
+        }
+        // Unless the UE has come back to its slot meanwhile.
+        if outbox.forgets && self.ues.get(slot).is_some_and(|ue| !ue.has_context() && ue.mailbox.is_empty()) {
+            self.ues.remove(slot);
+        }
+    }
+
+    fn bind_supi(&mut self, wires: &mut Wires, slot: u32, supi: Supi, at: Instant) {
+        let ue = self.ues.get(slot).map(|ue| ue.ltmsi);
+        if self.ues.supis.get(&supi.as_u64()) == Some(&slot) {
+            // Others may know it by the number that it had before.
+            let known = self.claims.of(supi);
+            if known.is_none() || known == ue {
+                return;
+            }
+        }
+        self.supersede(wires, supi, Some(slot));
+        if let Some(ue) = ue {
+            let claim = self.claims.make(supi, ue, at, wires.time(self.process));
+            self.tell(wires, Message::Claim(claim));
+        }
+        self.ues.supis.insert(supi.as_u64(), slot);
+    }
+
+    /// What of a commit leaves this host, or is asked for again.
+    pub(super) fn send_effects(&mut self, wires: &mut Wires, slot: Option<u32>, outbox: &Outbox) {
+        let mut seids = outbox.seids.iter();
+        for (n, effect) in (0_u64..).zip(&outbox.effects) {
+            let key = outbox.key | n & 0xf;
+            match effect {
+                Effect::Ngap { assoc, pdu } => {
+                    let (assoc, ue, pdu) = (*assoc, Some(outbox.ltmsi), pdu[..].into());
+                    self.tell(wires, Message::Ngap { assoc, ue, key, counts: outbox.counts, pdu });
+                }
+                Effect::Pfcp { message, .. } => {
+                    let (seid, message) = (seids.next().copied().flatten(), message[..].into());
+                    self.tell(wires, Message::Pfcp { key, seid, message });
+                }
+                Effect::Authenticate(request) => {
+                    slot.into_iter().for_each(|slot| self.authenticate(wires, slot, request.clone()));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn authenticate(&self, wires: &mut Wires, slot: u32, request: AuthenticationRequest) {
+        let after = wires.random.random_range(300..3_000);
+        wires.due(self.process, after, Due::Authenticated(slot, Box::new(request)));
+    }
+}
+
+/// The event, if it is for the UE that has this context.
+fn admitted<'a>(ue: Option<&UeContext>, what: &'a What) -> Option<Event<'a>> {
+    match what {
+        What::Initial { assoc, named, pdu } => {
+            let Ok((_, UeMessage::Initial(message))) = n2::ue_message(pdu) else { return None };
+            if *named && !engine::is_authentic(ue?, &message.nas) {
+                return None;
+            }
+            Some(Event::Initial { assoc: *assoc, message })
+        }
+        _ if ue.is_none() => None,
+        What::Ngap { assoc, amf_id, pdu } => Some(Event::Ngap { assoc: *assoc, amf_id: *amf_id, pdu }),
+        What::Pfcp { seid, message } => Some(Event::Pfcp { seid: *seid, message }),
+        What::Authentication(answer) => Some(Event::Authentication((**answer).clone())),
+        What::Deadline => Some(Event::Deadline),
+        What::Superseded => Some(Event::Superseded),
+        What::RanIdReused { assoc, ran_id } => Some(Event::RanIdReused { assoc: *assoc, ran_id: *ran_id }),
+    }
+}
