@@ -55,6 +55,11 @@ struct Seen {
 fn run(session: &Session) -> Result<Findings, Failure> {
     let users = if session.quick { 2_000 } else { 20_000 };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    if processors < 2 {
+        return Err(Failure(
+            "this needs two processors, with a data worker on each: run it where there are two".into(),
+        ));
+    }
     let runs = session.repeat("rebalancing", |_| {
         drivers(session).iter().map(|driver| measure(session, driver, users, processors)).collect()
     })?;
