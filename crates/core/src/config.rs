@@ -1,6 +1,10 @@
 //! The configuration that decisions depend on. It is checked when it is loaded (by the binary); here it is data, which
 //! worker processes get in its binary encoding.
 
+mod state;
+
+pub use state::{StateLocation, StateMode, StatePreset};
+
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_types::{Dnn, Duration, Guami, PduSessionType, Plmn, Snssai, Tac};

@@ -4,6 +4,7 @@
 use crate::cluster::ReplicationConfig;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
+pub use vireo_core::config::StateLocation;
 use vireo_core::schedule::forward::Policy;
 use vireo_core::schedule::kind::NfKind;
 use vireo_sctp::Driver;
@@ -120,18 +121,6 @@ impl Default for PoolsConfig {
 /// Data networks that a host serves at most: each has two number tables in the state region.
 pub const DATA_NETWORKS: usize = vireo_store::region::TABLES / 2;
 
-/// Where the contexts of UEs are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StateLocation {
-    /// In memory that all workers of the host share: any of them runs any UE's next step, and none is needed.
-    #[default]
-    Shm,
-    /// In the memory of one worker, with which they end: the stateful baseline.
-    Memory,
-    /// In a database that all workers ask at each step: the baseline with a central store.
-    Redis,
-}
-
 /// The state region of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateConfig {
@@ -139,6 +128,8 @@ pub struct StateConfig {
     pub location: StateLocation,
     /// The database, if they are there: a URL.
     pub database: String,
+    /// What the keys of records there begin with. Whoever is to go on with somebody's records has the same.
+    pub key: String,
     /// UEs at most.
     pub ues: u32,
     /// Octets of the region in all; pages that are not used cost no memory.
@@ -163,6 +154,7 @@ impl Default for StateConfig {
         StateConfig {
             location: StateLocation::Shm,
             database: "redis://127.0.0.1:6379".into(),
+            key: "vireo".into(),
             ues,
             bytes: StateConfig::bytes_for(ues, packets),
             packets,

@@ -168,6 +168,48 @@ labels! {
     }
 }
 
+labels! {
+    /// A function of a service-based chain that keeps its state in a database.
+    StateFunction {
+        /// The SMF.
+        Smf = "smf",
+    }
+}
+
+labels! {
+    /// What a function of a service-based chain does by one request and its answer.
+    Transaction {
+        /// Nsmf_PDUSession_CreateSMContext (TS 29.502 5.2.2.2).
+        CreateSmContext = "create-sm-context",
+        /// Nsmf_PDUSession_UpdateSMContext (5.2.2.3).
+        UpdateSmContext = "update-sm-context",
+        /// Nsmf_PDUSession_ReleaseSMContext (5.2.2.4).
+        ReleaseSmContext = "release-sm-context",
+        /// Namf_Communication_N1N2MessageTransfer (TS 29.518 5.2.2.3.1), and that it has not reached the UE.
+        Transfer = "n1n2-transfer",
+        /// PFCP Session Establishment (TS 29.244 6.3.2).
+        PfcpEstablishment = "pfcp-establishment",
+        /// PFCP Session Modification (6.3.3).
+        PfcpModification = "pfcp-modification",
+        /// PFCP Session Deletion (6.3.4).
+        PfcpDeletion = "pfcp-deletion",
+        /// Anything else: reports of UPFs, notifications, time.
+        Other = "other",
+    }
+}
+
+labels! {
+    /// What a database of records is asked.
+    StateOperation {
+        /// To tell a record.
+        Read = "read",
+        /// To take a commit.
+        Write = "write",
+        /// To take a record out.
+        Remove = "remove",
+    }
+}
+
 /// Why a procedure failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
@@ -192,6 +234,8 @@ pub struct Metrics {
     messages: Vec<Counter>,
     /// Uplink, downlink.
     carried: Vec<Counter>,
+    /// By function, transaction and operation: how many, and their seconds in microseconds.
+    state: Vec<[Counter; 2]>,
     handle: PrometheusHandle,
 }
 
@@ -222,6 +266,16 @@ impl Metrics {
         let faults = counters("vireo_faults_total", "fault", &mut Fault::ALL.iter().map(|f| f.label()));
         let messages = counters("vireo_messages_total", "flow", &mut Flow::ALL.iter().map(|q| q.label()));
         let carried = counters("vireo_session_octets_total", "direction", &mut ["uplink", "downlink"].into_iter());
+        let state = StateFunction::ALL.iter().flat_map(|function| {
+            let of = move |transaction: &Transaction, operation: &StateOperation| {
+                let (transaction, operation) = (transaction.label(), operation.label());
+                [("function", function.label()), ("transaction", transaction), ("operation", operation)]
+            };
+            Transaction::ALL.iter().flat_map(move |t| StateOperation::ALL.iter().map(move |o| of(t, o)))
+        });
+        let counter = |name, labels: &_| recorder.register_counter(&key(name, labels), &METADATA);
+        let names = ["vireo_state_operations_total", "vireo_state_operation_microseconds_total"];
+        let state = state.map(|labels| names.map(|name| counter(name, &labels[..]))).collect();
         let gauge = |key: Key| recorder.register_gauge(&key, &METADATA);
         let populations =
             Population::ALL.iter().map(|p| gauge(Key::from_name(format!("vireo_{}", p.label())))).collect();
@@ -235,6 +289,7 @@ impl Metrics {
             depths,
             messages,
             carried,
+            state,
             handle,
         }
     }
@@ -248,6 +303,21 @@ impl Metrics {
     pub fn carried(&self, uplink: u64, downlink: u64) {
         self.carried[0].increment(uplink);
         self.carried[1].increment(downlink);
+    }
+
+    /// An operation of a function's database: `vireo_state_operations_total{function,transaction,operation}` and
+    /// `vireo_state_operation_microseconds_total`, from when it was wanted until it was answered.
+    pub fn state_operation(
+        &self,
+        function: StateFunction,
+        transaction: Transaction,
+        operation: StateOperation,
+        took: std::time::Duration,
+    ) {
+        let (transactions, operations) = (Transaction::ALL.len(), StateOperation::ALL.len());
+        let at = (function as usize * transactions + transaction as usize) * operations + operation as usize;
+        self.state[at][0].increment(1);
+        self.state[at][1].increment(took.as_micros() as u64);
     }
 
     /// How many there are now: `vireo_gnbs`, `vireo_ue_registered` and so on.
@@ -384,6 +454,8 @@ fn describe(recorder: &PrometheusRecorder) {
             "vireo_session_octets_total",
             "Octets that sessions have carried, where they are counted, as UPFs report them.",
         ),
+        ("vireo_state_operations_total", "Operations of the database of records, by function and transaction."),
+        ("vireo_state_operation_microseconds_total", "The time that these took, from when they were wanted."),
     ];
     for (name, text) in counters {
         recorder.describe_counter(name.into(), None, text.into());

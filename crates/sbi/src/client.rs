@@ -12,7 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 
@@ -26,6 +26,8 @@ const PEERS: usize = 64;
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// How long after a failed attempt the next one begins; doubled each time.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// The longest of these times.
+const AGAIN_AT_LAST: Duration = Duration::from_millis(800);
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,6 +55,9 @@ pub struct Outgoing {
     pub uri: String,
     /// What it says.
     pub message: Message,
+    /// By what the peer knows it when it is asked again by somebody else, such as this function after a restart; `None`: only
+    /// this endpoint asks it.
+    pub key: Option<String>,
     /// What it is about: requests of one lane go one after the other.
     pub lane: u64,
     /// Called once, on the endpoint's thread: it must not block for long.
@@ -86,7 +91,7 @@ pub(crate) struct Manner {
     pub(crate) agent: String,
     /// How long an answer is waited for.
     pub(crate) timeout: Duration,
-    /// How often it asks in all.
+    /// How often it waits that long in all. A peer that refuses is asked more often in that time: it may be about to start.
     pub(crate) attempts: u32,
     /// What keys begin with: no other process's do.
     pub(crate) nonce: u64,
@@ -142,8 +147,9 @@ pub(crate) async fn run(manner: Manner, mut requests: mpsc::Receiver<Outgoing>) 
         number += 1;
         let (asker, finished) = (Arc::clone(&asker), finished.clone());
         tokio::spawn(async move {
-            let Outgoing { uri, message, done, .. } = request;
-            done(asker.ask(&uri, &message, number).await);
+            let Outgoing { uri, message, key, done, .. } = request;
+            let key = key.unwrap_or_else(|| format!("{:016x}-{number:x}", asker.manner.nonce));
+            done(asker.ask(&uri, &message, &key).await);
             // Nobody is there any more when the endpoint ends.
             let _ = finished.send(lane).await;
         });
@@ -151,16 +157,16 @@ pub(crate) async fn run(manner: Manner, mut requests: mpsc::Receiver<Outgoing>) 
 }
 
 impl Asker {
-    /// Asks until there is an answer, or often enough.
-    async fn ask(&self, uri: &str, message: &Message, number: u64) -> Result<Reply, ClientError> {
+    /// Asks until there is an answer, or often and long enough.
+    async fn ask(&self, uri: &str, message: &Message, key: &str) -> Result<Reply, ClientError> {
         let bad = || ClientError::Address(uri.to_owned());
         let target: Uri = uri.parse().map_err(|_| bad())?;
         let authority = target.authority().filter(|_| target.scheme_str() == Some("http")).ok_or_else(bad)?.to_string();
-        let key = format!("{:016x}-{number:x}", self.manner.nonce);
+        let end = Instant::now() + self.manner.timeout * self.manner.attempts;
         let mut wait = AGAIN_AFTER;
         let mut attempt = 1;
         loop {
-            let asked = self.once(&authority, &target, message, (&key, attempt > 1));
+            let asked = self.once(&authority, &target, message, (key, attempt > 1));
             let result = match tokio::time::timeout(self.manner.timeout, asked).await {
                 Ok(result) => result,
                 Err(_) => Err(ClientError::Silent(format!("no answer within {:?}", self.manner.timeout))),
@@ -170,12 +176,12 @@ impl Asker {
                 Ok(reply) => matches!(reply.status, 429 | 503),
                 Err(error) => matches!(error, ClientError::Silent(_)),
             };
-            if !again || attempt >= self.manner.attempts {
+            if !again || attempt >= self.manner.attempts && Instant::now() + wait >= end {
                 return result;
             }
             tracing::debug!(uri, attempt, ?result, "a request is repeated");
             tokio::time::sleep(wait).await;
-            (wait, attempt) = (wait * 2, attempt + 1);
+            (wait, attempt) = ((wait * 2).min(AGAIN_AT_LAST), attempt + 1);
         }
     }
 

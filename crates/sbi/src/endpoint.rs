@@ -26,7 +26,7 @@ pub struct Settings {
     pub agent: String,
     /// How long an answer is waited for, each time.
     pub timeout: Duration,
-    /// How often it asks in all.
+    /// How often it waits that long in all. A peer that refuses is asked more often in that time: it may be about to start.
     pub attempts: u32,
     /// A random number, by which requests of this process are told from those of all others.
     pub nonce: u64,

@@ -67,6 +67,8 @@ pub struct Call {
     pub path: String,
     /// What it says.
     pub message: Message,
+    /// By what it is known when it is repeated, if it may be: its asker's key.
+    pub key: Option<String>,
     /// The way to answer.
     pub reply: ReplyTo,
 }
@@ -159,7 +161,8 @@ impl Server {
         let body = Limited::new(body, BODY_OCTETS).collect().await.map_err(too_long)?.to_bytes();
         let media_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let message = Message::decode(media_type, &body).map_err(|e| ProblemDetails::unreadable(&e.to_string()))?;
-        let (mut answer, reply) = match idempotency_key(&head.headers) {
+        let key = idempotency_key(&head.headers).map(str::to_owned);
+        let (mut answer, reply) = match &key {
             Some(key) => {
                 let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
                 kept.enter(format!("{key} {path}"))
@@ -170,7 +173,7 @@ impl Server {
             }
         };
         if let Some(reply) = reply {
-            (self.handler)(Call { path, message, reply });
+            (self.handler)(Call { path, message, key, reply });
         }
         let answered = tokio::time::timeout(self.patience, answer.wait_for(Option::is_some)).await;
         let answered = answered.ok().and_then(Result::ok).and_then(|answer| (*answer).clone());

@@ -16,7 +16,7 @@ fn settings() -> Settings {
 
 fn ask(client: &Client, uri: String, message: Message, lane: u64) -> Receiver<Result<Reply, ClientError>> {
     let (sender, receiver) = sync_channel(1);
-    client.ask(Outgoing { uri, message, lane, done: Box::new(move |result| drop(sender.send(result))) });
+    client.ask(Outgoing { uri, message, key: None, lane, done: Box::new(move |result| drop(sender.send(result))) });
     receiver
 }
 

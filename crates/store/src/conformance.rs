@@ -89,6 +89,9 @@ pub fn records(one: &mut dyn Records, other: &mut dyn Records) {
     let there = other.load(&[name(1), name(2), name(3)]).expect("they are there");
     let octets: Vec<_> = there.into_iter().map(|found| found.map(|found| found.octets)).collect();
     assert_eq!(octets, [Some(b"a".to_vec()), None, Some(Vec::new())]);
+    let mut numbers = other.numbers("ue").expect("it answers");
+    numbers.sort_unstable();
+    assert_eq!((numbers, other.numbers("amf")), (vec![1, 3], Ok(Vec::new())), "of each collection what is there");
     for (id, version) in [(1, &versions[0]), (3, &versions[2])] {
         let expected = version.clone().expect("it was committed");
         assert_eq!(alone(other, id, Change::Remove { expected }), Ok(0));

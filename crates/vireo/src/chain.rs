@@ -59,7 +59,8 @@ pub(crate) fn smf(args: &Args) -> Result<(), Failure> {
         ));
     }
     let store = Store::open(&config.subscribers.database)?;
-    let settings = SmfConfig { core: config.core, n4: config.n4, sbi: config.sbi, api: config.api };
+    let settings =
+        SmfConfig { core: config.core, n4: config.n4, sbi: config.sbi, state: config.state, api: config.api };
     let smf = Smf::start(settings, store, Arc::new(Metrics::new()))?;
     tracing::info!(sbi = %smf.address(), api = ?smf.api(), "the SMF is up");
     let failed = runtime.block_on(signals.unless("the SMF stops", || smf.has_failed()));

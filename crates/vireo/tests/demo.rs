@@ -333,3 +333,10 @@ fn every_ue_succeeds_in_a_service_based_chain() {
     let Some(report) = report_of(40, &["--chain", "sba"]) else { return };
     assert_eq!(report["lost"], 0, "{report}");
 }
+
+/// The same with its state in a database, and an SMF that is killed while UEs register and started again: all sessions go on.
+#[test]
+fn no_ue_notices_an_smf_that_is_killed_with_its_state_in_a_database() {
+    let Some(report) = report_of(60, &["--chain", "sba", "--state", "redis", "--kill", "smf"]) else { return };
+    assert_eq!(report["lost"], 0, "{report}");
+}

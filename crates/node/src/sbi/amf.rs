@@ -79,7 +79,7 @@ impl SmfLink {
             // The host is gone when the AMF stops.
             let _ = door.send(Input::Smf { ltmsi, number, ask: Box::new(ask), answer });
         });
-        self.client.ask(Outgoing { uri, message, lane, done });
+        self.client.ask(Outgoing { uri, message, key: None, lane, done });
     }
 
     /// Answers a transfer.
@@ -202,7 +202,7 @@ fn unreadable(problem: ProblemDetails) -> Answer {
 
 /// Takes what an SMF asks.
 fn take(call: Call, tokens: &AtomicU64, door: &Door, waiting: &Waiting) {
-    let Call { path, message, reply } = call;
+    let Call { path, message, reply, .. } = call;
     match amf::resource(&path) {
         Some(Resource::Messages(supi)) => {
             let token = tokens.fetch_add(1, Ordering::Relaxed);

@@ -20,7 +20,7 @@ pub struct SbiConfig {
     pub smf: SocketAddr,
     /// How long an answer is waited for, each time.
     pub timeout: Duration,
-    /// How often a function asks in all.
+    /// How often a function waits that long in all. One that refuses is asked more often in that time.
     pub attempts: u32,
 }
 

@@ -60,6 +60,14 @@ impl Records for MemoryRecords {
         changes.iter().map(&mut one).collect()
     }
 
+    fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+        self.operations.round_trips += 1;
+        let now = Instant::now();
+        let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let there = records.iter().filter(|(name, (_, end))| name.collection == collection && *end > now);
+        Ok(there.map(|(name, _)| name.id).collect())
+    }
+
     fn operations(&self) -> Operations {
         self.operations
     }

@@ -209,6 +209,14 @@ pub trait Records: Send {
     /// depend on each other. The version of a record that was taken out is 0.
     fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>>;
 
+    /// The numbers of all records of a collection, each once: for who begins, and looks what there is. What is put in or taken
+    /// out meanwhile may be among them or not.
+    ///
+    /// # Errors
+    ///
+    /// [`RecordError`]: then nothing is known.
+    fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError>;
+
     /// What was asked of it.
     fn operations(&self) -> Operations;
 }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use vireo_core::balance::steer::Policy;
 use vireo_core::cluster::Scaling;
+use vireo_core::config::StateLocation;
 use vireo_node::cluster::{Ack, ClusterConfig, Mode, ReplicationConfig, ScalingConfig};
 use vireo_node::fabric::TlsConfig;
 use vireo_types::Bucket;
@@ -75,7 +76,7 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
         report,
         inter: inter(&file.steering, problems),
         replication: replication(file, problems),
-        moves: file.state.location == file::Location::Shm,
+        moves: file.state.mode().location == StateLocation::Shm,
         at_once: cluster.moves_at_once,
         scaling: scaling(file, problems),
     }
@@ -109,7 +110,7 @@ fn scaling(file: &File, problems: &mut Problems) -> Option<ScalingConfig> {
         return None;
     }
     problems.check(
-        file.state.location == file::Location::Shm,
+        file.state.mode().location == StateLocation::Shm,
         "scaling.least",
         "hosts whose contexts are not in shared memory (state.location) hand nothing over: only 0 is allowed",
     );
@@ -131,7 +132,7 @@ fn replication(file: &File, problems: &mut Problems) -> ReplicationConfig {
     let file::Replication { mode, replicas, ack } = file.replication;
     const MOST: usize = ReplicationConfig::MOST;
     problems.check(replicas <= MOST, "replication.replicas", format_args!("0 to {MOST} is allowed"));
-    let shared = file.state.location == file::Location::Shm;
+    let shared = file.state.mode().location == StateLocation::Shm;
     problems.check(
         mode == file::Mode::None || shared,
         "replication.mode",

@@ -4,7 +4,7 @@ use super::values::{Count, Listen, Local, Net, Secret, Span};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use vireo_core::config::Timers as CoreTimers;
+use vireo_core::config::{StateLocation, StateMode, StatePreset, Timers as CoreTimers};
 use vireo_core::schedule::forward::Policy;
 use vireo_node::cluster::{ClusterConfig, ReplicationConfig};
 use vireo_node::config::{ApiConfig, N2Config, N4Config, OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
@@ -614,8 +614,12 @@ pub(super) enum Ack {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct State {
-    pub(super) location: Location,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) preset: Option<StatePreset>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) location: Option<StateLocation>,
     pub(super) database: String,
+    pub(super) key: String,
     pub(super) ues: u32,
     pub(super) bytes: Count,
     pub(super) packets: u32,
@@ -624,16 +628,23 @@ pub(super) struct State {
 impl Default for State {
     fn default() -> Self {
         let s = StateConfig::default();
-        State { location: Location::Shm, database: s.database, ues: s.ues, bytes: Count::Auto, packets: s.packets }
+        State {
+            preset: None,
+            location: None,
+            database: s.database,
+            key: s.key,
+            ues: s.ues,
+            bytes: Count::Auto,
+            packets: s.packets,
+        }
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Location {
-    Shm,
-    Memory,
-    Redis,
+impl State {
+    /// How state is kept; the default where the keys contradict each other, which is said where they are checked.
+    pub(super) fn mode(&self) -> StateMode {
+        StateMode::choose(self.preset, self.location).unwrap_or_default()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -2,13 +2,16 @@
 
 use figment::value::{Dict, Value};
 
-/// Keys and what this release does instead.
-const KEYS: [(&str, &str, &str); 1] = [("state", "preset", "every transaction is committed")];
-
 /// Values that the design has and this release has not: section, key, values, what is allowed.
-const VALUES: [(&str, &str, &[&str], &str); 3] = [
+const VALUES: [(&str, &str, &[&str], &str); 4] = [
     ("datapath", "driver", &["memory"], "\"sockets\", \"xdp\", \"af-packet\", \"af-xdp\""),
     ("pools", "key", &["function"], "\"slice,procedure\", \"wildcard\""),
+    (
+        "state",
+        "preset",
+        &["procedural", "shared", "shared-amf-smf", "non-blocking", "delete-create", "lean"],
+        "\"stateful\", \"transactional\", \"shm\"",
+    ),
     ("state", "location", &["redis-cluster", "mongodb"], "\"shm\", \"memory\", \"redis\""),
 ];
 
@@ -16,11 +19,6 @@ const VALUES: [(&str, &str, &[&str], &str); 3] = [
 pub(super) fn refused(root: &Dict) -> Vec<String> {
     let mut problems = Vec::new();
     let section = |name: &str| root.get(name).and_then(Value::as_dict);
-    for (name, key, instead) in KEYS {
-        if section(name).is_some_and(|s| s.contains_key(key)) {
-            problems.push(format!("{name}.{key}: not implemented in this release ({instead}): remove the key"));
-        }
-    }
     for (name, key, values, allowed) in VALUES {
         let value = section(name).and_then(|s| s.get(key)).and_then(Value::as_str);
         if let Some(value) = value.filter(|v| values.contains(v)) {

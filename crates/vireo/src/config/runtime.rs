@@ -1,14 +1,14 @@
 //! What is allowed of the keys that say how the host runs: objectives of slices, workers, state, overload.
 
 use super::check::{Problems, unique};
-use super::file::{self, ALL, Key, Location};
+use super::file::{self, ALL, Key};
 use super::values::{Count, Span};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use vireo_core::config::SliceConfig;
+use vireo_core::config::{SliceConfig, StateMode};
 use vireo_core::schedule::kind::NfKind;
 use vireo_node::cluster::ReplicationConfig;
-use vireo_node::config::{NF_KINDS, OverloadConfig, PoolKey, PoolsConfig, SliceRuntime, StateConfig, StateLocation};
+use vireo_node::config::{NF_KINDS, OverloadConfig, PoolKey, PoolsConfig, SliceRuntime, StateConfig};
 use vireo_node::sbi::SbiConfig;
 
 /// Worker processes at most, the host excepted (`vireo_store::region::RegionConfig`).
@@ -129,14 +129,24 @@ pub(super) fn state(state: &file::State, problems: &mut Problems) -> StateConfig
         "state.bytes",
         format_args!("so many UEs and packets need at least {least}, or \"auto\""),
     );
-    let location = match state.location {
-        Location::Shm => StateLocation::Shm,
-        Location::Memory => StateLocation::Memory,
-        Location::Redis => StateLocation::Redis,
-    };
+    let mode = StateMode::choose(state.preset, state.location);
+    let mode = mode.unwrap_or_else(|why| {
+        problems.add("state.preset", why);
+        StateMode::default()
+    });
     let is_url = ["redis://", "redis+unix://", "unix://"].iter().any(|scheme| state.database.starts_with(scheme));
     problems.check(is_url, "state.database", "a URL is allowed: \"redis://HOST:PORT\" or \"redis+unix:///PATH\"");
-    StateConfig { location, database: state.database.clone(), ues: state.ues, bytes, packets: state.packets }
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let good = (1..=64).contains(&state.key.len()) && state.key.chars().all(plain);
+    problems.check(good, "state.key", "1 to 64 of the characters a-z, A-Z, 0-9, \"-\", \"_\" and \".\" are allowed");
+    StateConfig {
+        location: mode.location,
+        database: state.database.clone(),
+        key: state.key.clone(),
+        ues: state.ues,
+        bytes,
+        packets: state.packets,
+    }
 }
 
 /// The functions of a service-based chain.

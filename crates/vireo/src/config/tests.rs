@@ -334,7 +334,9 @@ fn what_is_not_implemented_is_refused_by_name() {
         ("pools.key = 'function'", "pools.key: \"function\" is not implemented in this release; allowed: \"slice,pro"),
         ("state.location = 'mongodb'", "state.location: \"mongodb\" is not implemented in this release"),
         ("state.database = 'localhost'", "state.database: a URL is allowed"),
-        ("state.preset = 'transactional'", "state.preset: not implemented in this release"),
+        ("state.preset = 'procedural'", "state.preset: \"procedural\" is not implemented in this release"),
+        ("state.preset = 'transactional'\nstate.location = 'shm'", "state.preset: \"transactional\" is of contexts in"),
+        ("state.key = 'a:b'", "state.key: 1 to 64 of the characters a-z"),
         ("replication.mode = 'warm'", "replication.mode: \"warm\" is not allowed; allowed: none, cold, hot"),
         ("replication.replicas = 3", "replication.replicas: 0 to 2 is allowed"),
         (

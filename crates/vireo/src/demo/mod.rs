@@ -1,6 +1,7 @@
 //! `vireo demo`: a core, a RAN with UEs and a data network on this machine, in namespaces of their own: the UEs
 //! register, get sessions, exchange packets with the data network and leave. Succeeds only if every UE did.
 
+mod chain;
 mod cluster;
 mod events;
 mod kill;
@@ -65,6 +66,12 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_name = "CHAIN")]
     #[arg(conflicts_with_all = ["clusters", "kill_data", "migrate", "upfs"])]
     chain: Option<Chain>,
+    /// With --chain: where the functions keep their state [default: in their own memory]
+    #[arg(long, value_enum, requires = "chain")]
+    state: Option<chain::State>,
+    /// With --state: kill this function amid the run; it is started again at once
+    #[arg(long, value_enum, requires = "state")]
+    kill: Option<chain::Victim>,
     /// Run the core as a cluster: a balancer and so many hosts behind it
     #[arg(long, value_name = "N", group = "clusters", value_parser = clap::value_parser!(u16).range(1..=16))]
     #[arg(conflicts_with_all = ["kill_nf", "migrate", "upfs"])]
@@ -170,6 +177,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let between = if args.upfs > 1 { Between::Upfs } else { Between::Slices };
     let options = core_options(args, &lab, between)?;
     let second = (args.upfs > 1).then(|| second::start(&lab, &networks())).transpose()?;
+    let database = args.state.map(|state| state.start(&lab)).transpose()?;
     let mut core = Core::start(&lab, &options, log, &interrupt)?;
     core.wait_for_upfs(&interrupt)?;
     eprintln!("demo: the core is ready; {} UEs on {} gNBs, {} per second", args.ues, args.gnbs, args.rate);
@@ -181,6 +189,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let busy = Duration::from_secs_f64(f64::from(args.ues) / f64::from(args.rate));
     let after = args.fail_after.unwrap_or(busy + IN_THE_MIDDLE);
     let mut doom = args.fail_host.map(|fate| Doom::new(fate, after));
+    // About half of them have registered by then.
+    let mut kill = args.kill.map(|victim| chain::Kill::new(victim, busy / 2));
     let mut change = Change::new(args.join_after, args.leave_after);
     let (mut most, mut counted) = (Vec::new(), Instant::now());
     let mut meanwhile = |core: &mut Core| {
@@ -190,6 +200,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         doom.as_mut().map_or(Ok(()), |doom| doom.work(core))?;
         change.work(&lab, core)?;
+        kill.as_mut().map_or(Ok(()), |kill| kill.work(&lab, core))?;
         killers.iter_mut().flatten().try_for_each(|killer| killer.work(core))?;
         migrator.as_mut().map_or(Ok(()), |migrator| migrator.work(core))
     };
@@ -202,6 +213,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let user_plane = taken_over(&core, killers[1].as_ref().map_or(0, |killer| killer.kills))?;
     let (relocated, carried) = (core.relocated()?, core.carried()?);
     core.stop()?;
+    drop(database);
     second.map(second::stop).transpose()?;
     if let (Some(capture), Some(path)) = (capture, &args.pcap) {
         let written = capture.finish()?;
@@ -238,12 +250,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let seen = emulated.result.user_plane;
         check_counted(carried, [seen.up_octets, seen.down_octets], args.scenario == report::FULL)?;
     }
+    let none = [kills, data_kills].contains(&Some(0)) || kill.is_some_and(|kill| !kill.is_done());
+    verdict(&report, &emulated.result.complaints(), none)
+}
+
+/// Fails unless every UE did what it should, and what was to be killed was.
+fn verdict(report: &Report, complaints: &[String], none_killed: bool) -> Result<(), Failure> {
     if report.complete() {
-        let none = [kills, data_kills].contains(&Some(0));
-        let why = "no worker process was killed: the run was over before, or there was none";
-        return if none { Err(Failure(why.into())) } else { Ok(()) };
+        let why = "nothing was killed: the run was over before, or there was none";
+        return if none_killed { Err(Failure(why.into())) } else { Ok(()) };
     }
-    for complaint in emulated.result.complaints() {
+    for complaint in complaints {
         eprintln!("demo: {complaint}");
     }
     Err(Failure("not every UE succeeded: see the table".into()))
@@ -266,6 +283,7 @@ fn core_options(args: &Args, lab: &Lab, between: Between) -> Result<CoreOptions,
         chain: args.chain == Some(Chain::Sba),
         tables: datapath(args, lab)?
             + &cluster::tables(args.hosts.unwrap_or(0).into(), args.replication)
+            + args.state.map_or("", chain::State::table)
             + if args.pcap.is_some() { N4_ON_THE_WIRE } else { "" }
             + &if args.upfs > 1 { second::table() } else { String::new() },
         ..options

@@ -126,6 +126,12 @@ impl Process {
         Ok(())
     }
 
+    /// Ends it without a word, and waits for that.
+    pub(crate) fn kill(&mut self) -> io::Result<()> {
+        self.child.kill()?;
+        self.child.wait().map(|_| ())
+    }
+
     /// Ends it in good order: SIGTERM, and SIGKILL if that does not help.
     pub(crate) fn terminate(&mut self) -> io::Result<ExitStatus> {
         if let Some(status) = self.child.try_wait()? {

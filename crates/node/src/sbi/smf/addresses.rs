@@ -39,6 +39,12 @@ impl Pool {
         }
     }
 
+    fn is_taken(&mut self, number: u32) {
+        let (word, bit) = (&mut self.used[number as usize / 64], 1 << (number % 64));
+        self.count += u32::from(*word & bit == 0);
+        *word |= bit;
+    }
+
     fn give_back(&mut self, number: u32) {
         let (word, bit) = (&mut self.used[number as usize / 64], 1 << (number % 64));
         self.count -= u32::from(*word & bit != 0);
@@ -60,6 +66,21 @@ impl Addresses {
 
     fn pools(&mut self, dnn: &Dnn) -> Option<&mut [Option<Pool>; 2]> {
         self.0.iter_mut().find(|(name, _)| name == dnn).map(|(_, pools)| pools)
+    }
+
+    /// Somebody has these.
+    pub(super) fn are_taken(&mut self, dnn: &Dnn, address: &SessionAddress) {
+        let Some([ipv4, ipv6]) = self.pools(dnn) else { return };
+        if let (Some(pool), Some(address)) = (ipv4, address.ipv4)
+            && let Some(number) = pool.range.index_of_ipv4(address)
+        {
+            pool.is_taken(number);
+        }
+        if let (Some(pool), Some(prefix)) = (ipv6, address.ipv6_prefix)
+            && let Some(number) = pool.range.index_of_ipv6(prefix)
+        {
+            pool.is_taken(number);
+        }
     }
 
     /// Nobody has these any more.
@@ -129,6 +150,11 @@ mod tests {
         addresses.give_back(&dnn, &all[5]);
         let both = addresses.address(&dnn, PduSessionType::Ipv4v6).unwrap();
         assert_eq!(both.ipv4, all[5].ipv4);
+        // Somebody had one before, and it is said twice.
+        addresses.give_back(&dnn, &all[7]);
+        addresses.are_taken(&dnn, &all[7]);
+        addresses.are_taken(&dnn, &all[7]);
+        assert_eq!(addresses.address(&dnn, PduSessionType::Ipv4), None);
         // Of two kinds, the second of which is used up, none is kept.
         let taken: Vec<_> = std::iter::from_fn(|| addresses.address(&dnn, PduSessionType::Ipv6)).collect();
         assert_eq!(taken.len(), 2);

@@ -1,22 +1,29 @@
-//! The SMF as a function of its own: SM contexts in memory, asked by AMFs over the service-based interface, above UPFs. One
-//! thread owns the contexts and N4 and does what comes, in order; the interface has a thread beside it.
+//! The SMF as a function of its own: SM contexts in memory or in a database, asked by AMFs over the service-based interface,
+//! above UPFs. One thread owns the contexts and N4 and does what comes, in order; the interface and the database have a thread
+//! each beside it.
+//!
+//! Over a database it goes on with what the SMF before has left: to UPFs it is the same (TS 23.527 4.3), and what was asked of
+//! them and of the AMF and may not have left is asked again, under the names that it had.
 
 mod addresses;
+mod database;
+mod session;
 mod sessions;
 mod wire;
 
 use super::{SbiConfig, root};
 use crate::api::{self, Counts, Status, StatusFilter, StatusSource, UpfStatus};
 use crate::clock::clock;
-use crate::config::{ApiConfig, N4Config};
+use crate::config::{ApiConfig, N4Config, StateConfig};
 use crate::control::{StartError, bind_n4, recovery};
 use crate::metrics::Metrics;
 use crate::n4;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use database::{Before, Database, DatabaseError, Done, Job};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use sessions::{Action, Sessions};
+use sessions::{Action, Sessions, TransferName};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -29,7 +36,7 @@ use vireo_core::config::CoreConfig;
 use vireo_sbi::common::ProblemDetails;
 use vireo_sbi::{Call, Client, Endpoint, EndpointError, Outgoing, Reply};
 use vireo_subscribers::Store;
-use vireo_types::{Instant, Seid, Supi};
+use vireo_types::{Instant, Ltmsi, Seid, Supi};
 use vireo_wire::pfcp::{Cause, Error};
 
 /// What may wait for the thread.
@@ -48,6 +55,8 @@ pub struct SmfConfig {
     pub n4: N4Config,
     /// The service-based interface.
     pub sbi: SbiConfig,
+    /// Where SM contexts are.
+    pub state: StateConfig,
     /// The status interface.
     pub api: ApiConfig,
 }
@@ -61,6 +70,9 @@ pub enum SmfError {
     /// The service-based interface.
     #[error(transparent)]
     Sbi(#[from] EndpointError),
+    /// The database of SM contexts.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
 }
 
 /// What comes to the thread.
@@ -69,7 +81,9 @@ enum Input {
     /// An AMF asks.
     Call(Call),
     /// What became of a transfer.
-    Transferred { seid: Seid, result: Transferred },
+    Transferred { of: TransferName, result: Transferred },
+    /// The AMF knows that a session has ended, or cannot be told.
+    Notified { seid: Seid },
 }
 
 /// The way to the thread.
@@ -156,8 +170,18 @@ impl Smf {
     ///
     /// [`SmfError`]; nothing of it runs then.
     pub fn start(config: SmfConfig, store: Store, metrics: Arc<Metrics>) -> Result<Self, SmfError> {
-        let SmfConfig { core, n4, sbi, api } = config;
-        let n4 = bind_n4(&core, &n4, None, (recovery(clock()), false))?;
+        let SmfConfig { core, n4, sbi, state, api } = config;
+        let now = clock();
+        // Of a database: what the SMF before has left, and how long who asks waits: less than it waits for an answer in all.
+        let found = state.location.is_database().then(|| {
+            let mut records = database::open(&state);
+            let before = database::look(&mut *records, recovery(now))?;
+            Ok::<_, DatabaseError>((records, before))
+        });
+        let found = found.transpose()?;
+        let patience = found.is_some().then(|| (sbi.timeout * sbi.attempts * 2 / 3).into());
+        let stamp = found.as_ref().map_or_else(|| recovery(now), |(_, before)| before.recovery);
+        let n4 = bind_n4(&core, &n4, None, (stamp, found.is_some()))?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let bell = Arc::new(bell.map_err(|error| StartError::Thread(error.into()))?);
         let (queue, inputs) = bounded(WAITING);
@@ -168,8 +192,30 @@ impl Smf {
         let (started, sessions) = (std::time::Instant::now(), AtomicUsize::new(0));
         let seen = Arc::new(Seen { started, sessions, upfs: Mutex::new(upfs) });
         let stop = Arc::new(AtomicBool::new(false));
+        let mut sessions = Sessions::new(core, root(endpoint.address()), StdRng::from_os_rng(), patience);
+        let mut takes_over = false;
+        let database = found.map(|(records, before)| {
+            let Before { takes_over: over, sessions: left, .. } = before;
+            tracing::info!(sessions = left.len(), "the database of SM contexts answers");
+            left.iter().for_each(|(ltmsi, session)| sessions.restore(*ltmsi, session, now));
+            takes_over = over;
+            let (jobs, waiting) = bounded(WAITING);
+            let (results, done) = bounded(WAITING);
+            let database = Database { records, jobs: waiting, metrics: Arc::clone(&metrics), stop: Arc::clone(&stop) };
+            let door = door.clone();
+            let say = move |ltmsi, what| {
+                // The thread is gone when the SMF stops.
+                let _ = results.send((ltmsi, what));
+                door.ring();
+            };
+            let thread = std::thread::Builder::new().name("database".into());
+            thread.spawn(move || database.run(say, clock)).map_err(StartError::Thread)?;
+            Ok::<_, StartError>(ToDatabase { jobs, done })
+        });
         let run = Run {
-            sessions: Sessions::new(core, root(endpoint.address()), StdRng::from_os_rng()),
+            sessions,
+            database: database.transpose()?,
+            takes_over,
             n4,
             inputs,
             door: door.clone(),
@@ -208,7 +254,7 @@ impl Smf {
         self.endpoint.has_failed() || self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Stops in order: associations with UPFs are released.
+    /// Stops in order: associations with UPFs are released, unless sessions are in a database and others go on with them.
     ///
     /// # Errors
     ///
@@ -228,9 +274,18 @@ enum Heard {
     Down { upf: SocketAddr, lost: bool },
 }
 
+/// The way to the thread of the database.
+struct ToDatabase {
+    jobs: Sender<Job>,
+    done: Receiver<(Ltmsi, Done)>,
+}
+
 /// The thread.
 struct Run {
     sessions: Sessions,
+    database: Option<ToDatabase>,
+    /// An SMF was here before, whose associations with UPFs are this one's.
+    takes_over: bool,
     n4: n4::Endpoint,
     inputs: Receiver<Input>,
     door: Door,
@@ -245,6 +300,12 @@ struct Run {
 impl Run {
     fn run(mut self) -> io::Result<()> {
         let mut n4_due = Some(clock());
+        if self.takes_over {
+            let mut heard = Vec::new();
+            self.n4.let_go(clock());
+            self.n4.hold(clock(), true, &mut |event| heard.extend(of(event)));
+            heard.into_iter().for_each(|event| self.heard(event));
+        }
         while !self.stop.load(Ordering::SeqCst) {
             let more = self.take();
             let mut heard = Vec::new();
@@ -262,8 +323,13 @@ impl Run {
         self.drain()
     }
 
-    /// Takes what AMFs ask and answer. Whether there may be more.
+    /// Takes what the database has answered, and what AMFs ask and answer. Whether there may be more.
     fn take(&mut self) -> bool {
+        if let Some(database) = &self.database {
+            for (ltmsi, done) in database.done.try_iter().take(BATCH) {
+                self.sessions.answered(ltmsi, done, clock());
+            }
+        }
         for _ in 0..BATCH {
             let Ok(input) = self.inputs.try_recv() else { return false };
             let now = clock();
@@ -276,7 +342,8 @@ impl Run {
                     };
                     self.sessions.call(call, now, &mut lookup);
                 }
-                Input::Transferred { seid, result } => self.sessions.transferred(seid, result, now),
+                Input::Transferred { of, result } => self.sessions.transferred(of, result, now),
+                Input::Notified { seid } => self.sessions.notified(seid, now),
             }
         }
         true
@@ -313,29 +380,43 @@ impl Run {
                 match action {
                     Action::Reply(to, reply) => to.send(reply),
                     Action::Pfcp { upf, key, seid, message } => self.pfcp(upf, key, seid, &message),
-                    Action::Transfer { seid, supi, message } => {
+                    Action::Transfer { of, supi, message } => {
                         let door = self.door.clone();
                         let done = Box::new(move |result| {
                             let result = wire::transferred(result);
                             // The thread is gone when the SMF stops; it never waits for the interface.
-                            let _ = door.queue.send(Input::Transferred { seid, result });
+                            let _ = door.queue.send(Input::Transferred { of, result });
                             door.ring();
                         });
                         let uri = format!("{}{}", self.amf, wire::transfer_path(supi));
-                        self.client.ask(Outgoing { uri, message, lane: lane(seid), done });
+                        // By it the AMF knows one that the SMF before has asked for.
+                        let key = self.database.is_some().then(|| format!("{:016x}-{:x}", of.seid.0, of.number));
+                        self.client.ask(Outgoing { uri, message, key, lane: lane(of.seid), done });
                     }
                     Action::Notify { seid, uri, message } => {
-                        let done = Box::new(|result| {
+                        let door = self.door.clone();
+                        let done = Box::new(move |result| {
                             if let Err(error) = result {
                                 tracing::warn!(%error, "the AMF does not hear that an SM context has ended");
                             }
+                            let _ = door.queue.send(Input::Notified { seid });
+                            door.ring();
                         });
-                        self.client.ask(Outgoing { uri, message, lane: lane(seid), done });
+                        self.client.ask(Outgoing { uri, message, key: None, lane: lane(seid), done });
                     }
                 }
             }
         }
         self.n4.flush();
+        if let (Some(database), Some(jobs)) = (&self.database, self.sessions.jobs()) {
+            // What there is no room for waits for answers, which wake this thread.
+            while let Some(job) = jobs.pop_front() {
+                if let Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) = database.jobs.try_send(job) {
+                    jobs.push_front(job);
+                    break;
+                }
+            }
+        }
     }
 
     fn pfcp(&mut self, upf: SocketAddr, key: u64, seid: Seid, message: &[u8]) {
@@ -368,6 +449,9 @@ impl Run {
 
     /// The end: the associations are released and that awaited, within bounds.
     fn drain(mut self) -> io::Result<()> {
+        if self.database.is_some() {
+            return Ok(());
+        }
         let until = std::time::Instant::now() + DRAIN;
         self.n4.release_all(clock());
         while self.n4.n4().is_releasing() && std::time::Instant::now() < until {

@@ -1,25 +1,37 @@
-//! The SM contexts of an SMF and what happens to them: requests of AMFs, messages of UPFs and time go in, answers and requests
-//! come out. It knows no sockets; one thread owns it.
+//! The SM contexts of an SMF: requests of AMFs, messages of UPFs and time go in, answers and requests come out. Each is a
+//! transaction over one SM context, and those of one go one after the other.
+//!
+//! SM contexts are in this process's memory, or in a database: then each transaction loads the SM context, and what it wants to
+//! leave does so when the commit is answered; meanwhile those of other SM contexts go on. Here is only what leads to them, which
+//! an SMF makes again from the records when it starts ([`Sessions::restore`]). It knows no sockets; one thread owns it.
 
 use super::addresses::Addresses;
-use super::wire::{self, Asked};
+use super::database::{Done, Job, What};
+use super::session::{self, Leave, Means, Outcome, Session, Turn};
+use super::wire;
+use crate::metrics::Transaction;
 use rand::RngCore;
 use rand::rngs::StdRng;
 use rustc_hash::FxHashMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
-use vireo_core::Env;
-use vireo_core::chain::{Told, Transferred};
+use vireo_core::chain::Transferred;
 use vireo_core::config::CoreConfig;
-use vireo_core::session::{self, Create, Input, N4, Output, SmContext, Stage};
 use vireo_core::subscription::Subscription;
 use vireo_sbi::common::ProblemDetails;
-use vireo_sbi::smf::{self, Operation, Resource, UpCnxState};
+use vireo_sbi::smf::{self, Operation, Resource};
 use vireo_sbi::{Call, Message, Reply, ReplyTo};
-use vireo_types::{Instant, Ltmsi, Seid, Supi};
+use vireo_store::Version;
+use vireo_store::records::{Found, LIFE, RecordError};
+use vireo_types::{Duration, Instant, Ltmsi, Seid, Supi};
+use vireo_wire::pfcp::{self, MessageType};
 
 /// SM contexts at the most.
 const CONTEXTS: usize = 4_000_000;
+/// Transactions of one SM context that wait, at the most.
+const BEHIND: usize = 32;
+/// A record is committed again after so long, so that it lives on.
+const RENEWED: Duration = Duration::from_secs(LIFE.as_secs() / 3);
 
 /// What is to be done.
 #[derive(Debug)]
@@ -29,79 +41,149 @@ pub(super) enum Action {
     /// A UPF is told something. `key` names a request.
     Pfcp { upf: SocketAddr, key: u64, seid: Seid, message: Vec<u8> },
     /// The AMF is to transfer something; what comes of it goes to [`Sessions::transferred`].
-    Transfer { seid: Seid, supi: Supi, message: Message },
-    /// The AMF is told that the SM context has ended.
+    Transfer { of: TransferName, supi: Supi, message: Message },
+    /// The AMF is told that the SM context has ended; then [`Sessions::notified`].
     Notify { seid: Seid, uri: String, message: Message },
 }
 
-/// An answer to the AMF that waits for the UPF (TS 23.502 4.3.2.2.1 step 16, 4.2.6 step 6).
-#[derive(Debug)]
-struct Pending {
-    reply: ReplyTo,
-    told: Told,
-    state: Option<UpCnxState>,
-}
-
-/// An SM context, and who is to be told about it.
-#[derive(Debug)]
-struct Session {
-    sm: SmContext,
-    supi: Supi,
-    status_uri: String,
-    pending: Option<Pending>,
-    /// The AMF was asked for the user plane because of a downlink packet, and has not said whether the UE is there.
-    calling: bool,
-    /// The AMF knows that it ends.
-    let_go: bool,
-    /// When the time is noted for it.
-    due: Option<Instant>,
+/// A message for the AMF to transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TransferName {
+    pub(super) seid: Seid,
+    pub(super) number: u32,
+    /// It is for a downlink packet.
+    pub(super) calls: bool,
 }
 
 /// What a subscriber may do; an error is that nobody can say.
 pub(super) type Lookup<'a> = &'a mut dyn FnMut(Supi) -> Result<Option<Subscription>, String>;
 
+/// What leads to an SM context.
+#[derive(Debug)]
+struct Entry {
+    seid: Seid,
+    supi: Supi,
+    psi: u8,
+    upf: SocketAddr,
+    /// It has not ended.
+    lives: bool,
+    /// When something is due for it.
+    due: Option<Instant>,
+    /// Of one that was found: the key of the request that has made it.
+    made_by: Option<Box<str>>,
+    /// The AMF has taken transfers up to this one.
+    taken: Option<u32>,
+}
+
+/// A transaction.
+#[derive(Debug)]
+struct Task {
+    turn: Turn,
+    kind: Transaction,
+    /// The key of who asks, and the way to answer.
+    key: Option<String>,
+    reply: Option<ReplyTo>,
+    /// Until when it may wait for the database; `None`: until that answers.
+    until: Option<Instant>,
+}
+
+/// What of a transaction the database is asked.
+#[derive(Debug)]
+enum Running {
+    Loading(Task),
+    Committing(Box<Commit>),
+    /// Another version was there: is it this one, whose answer was lost?
+    Checking(Box<Commit>),
+}
+
+#[derive(Debug)]
+struct Commit {
+    task: Task,
+    outcome: Outcome,
+    octets: Vec<u8>,
+}
+
+/// The transactions of an SM context, in order.
+#[derive(Debug, Default)]
+struct Lane {
+    running: Option<Running>,
+    behind: VecDeque<Task>,
+}
+
+/// Where SM contexts are.
+#[derive(Debug)]
+enum Place {
+    Memory(FxHashMap<Ltmsi, Box<Session>>),
+    Database { lanes: FxHashMap<Ltmsi, Lane>, jobs: VecDeque<Job>, patience: Duration },
+}
+
 /// All of them.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    config: CoreConfig,
-    /// Root of this SMF's URIs.
-    root: String,
-    contexts: FxHashMap<Ltmsi, Session>,
+    means: Means,
+    place: Place,
+    index: FxHashMap<Ltmsi, Entry>,
     by_ue: FxHashMap<(Supi, u8), Ltmsi>,
-    addresses: Addresses,
     due: BTreeSet<(Instant, Ltmsi)>,
+    /// Who waits for the UPF.
+    waiting: FxHashMap<Ltmsi, ReplyTo>,
     next: u32,
-    key: u64,
-    rng: StdRng,
+    lives: usize,
     actions: Vec<Action>,
 }
 
 impl Sessions {
-    /// None yet.
-    pub(super) fn new(config: CoreConfig, root: String, mut rng: StdRng) -> Self {
+    /// None yet. With `patience` they are in a database, for which who asks waits so long at the most.
+    pub(super) fn new(config: CoreConfig, root: String, mut rng: StdRng, patience: Option<Duration>) -> Self {
+        // Not those of the SMF that was here before.
+        let next = rng.next_u32();
+        let place = match patience {
+            None => Place::Memory(FxHashMap::default()),
+            Some(patience) => Place::Database { lanes: FxHashMap::default(), jobs: VecDeque::new(), patience },
+        };
+        let addresses = Addresses::new(&config);
         Sessions {
-            addresses: Addresses::new(&config),
-            config,
-            root,
-            contexts: FxHashMap::default(),
+            means: Means { config, root, addresses, rng, stored: patience.is_some() },
+            place,
+            index: FxHashMap::default(),
             by_ue: FxHashMap::default(),
             due: BTreeSet::new(),
-            // Not those of the SMF that was here before.
-            next: rng.next_u32(),
-            key: 0,
-            rng,
+            waiting: FxHashMap::default(),
+            next,
+            lives: 0,
             actions: Vec::new(),
         }
     }
 
+    /// An SM context of the SMF that was here before. What that may not have said is said again.
+    pub(super) fn restore(&mut self, ltmsi: Ltmsi, session: &Session, now: Instant) {
+        self.means.addresses.are_taken(&session.sm.dnn, &session.sm.address);
+        for leave in session.again(&self.means.root, now) {
+            self.leave(ltmsi, session, leave);
+        }
+        self.enter(ltmsi, session, session.made_by().map(Into::into));
+        // Looked at soon: by and by, not all at one time.
+        let renewed = now + Duration(u64::from(self.means.rng.next_u32()) % RENEWED.0);
+        let due = vireo_core::session::deadline(&session.sm).map_or(renewed, |due| due.min(renewed));
+        self.schedule(ltmsi, Some(due));
+    }
+
     /// How many there are.
     pub(super) fn len(&self) -> usize {
-        self.contexts.len()
+        self.lives
     }
 
     /// What is to be done, in order.
     pub(super) fn take_actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.actions)
+    }
+
+    /// What the database is to be asked next; the answer goes to [`Sessions::answered`].
+    pub(super) fn jobs(&mut self) -> Option<&mut VecDeque<Job>> {
+        match &mut self.place {
+            Place::Memory(_) => None,
+            Place::Database { jobs, .. } => Some(jobs),
+        }
     }
 
     /// When [`Sessions::on_time`] is due.
@@ -111,27 +193,34 @@ impl Sessions {
 
     /// What an AMF asks.
     pub(super) fn call(&mut self, call: Call, now: Instant, subscription: Lookup<'_>) {
-        let Call { path, message, reply } = call;
+        let Call { path, message, key, reply } = call;
         if let Some(seid) = wire::unreached(&path) {
-            if let Some(ltmsi) = self.of(seid) {
-                self.step(ltmsi, Input::Unreachable, now);
-            }
-            return self.actions.push(Action::Reply(reply, Reply::done()));
+            return match self.of(seid) {
+                Some(ltmsi) => self.ask(ltmsi, Turn::Unreached, Transaction::Transfer, (key, reply), now),
+                None => self.actions.push(Action::Reply(reply, Reply::done())),
+            };
         }
         match smf::resource(&path) {
             Some(Resource::All) => {
-                let created = self.create(&message, now, subscription);
-                let answer = created.unwrap_or_else(|problem| Reply::problem(&problem));
-                self.actions.push(Action::Reply(reply, answer));
+                if let Err((reply, answer)) = self.create(&message, (key, reply), now, subscription) {
+                    self.actions.push(Action::Reply(reply, answer));
+                }
             }
             Some(Resource::One(reference, operation)) => {
                 let Some(ltmsi) = wire::seid_of(reference).and_then(|seid| self.of(seid)) else {
-                    let problem = ProblemDetails::new(404, "CONTEXT_NOT_FOUND", "there is no such SM context");
-                    return self.actions.push(Action::Reply(reply, Reply::problem(&problem)));
+                    return self.actions.push(Action::Reply(reply, wire::unknown()));
                 };
                 match operation {
-                    Operation::Modify => self.update(ltmsi, &message, reply, now),
-                    Operation::Release => self.release(ltmsi, reply, now),
+                    Operation::Modify => match wire::update(&message) {
+                        Ok(said) => {
+                            let turn = Turn::Update(said);
+                            self.ask(ltmsi, turn, Transaction::UpdateSmContext, (key, reply), now);
+                        }
+                        Err(problem) => self.actions.push(Action::Reply(reply, Reply::problem(&problem))),
+                    },
+                    Operation::Release => {
+                        self.ask(ltmsi, Turn::Release, Transaction::ReleaseSmContext, (key, reply), now);
+                    }
                 }
             }
             None => {
@@ -144,137 +233,120 @@ impl Sessions {
 
     fn of(&self, seid: Seid) -> Option<Ltmsi> {
         let ltmsi = seid.ltmsi();
-        self.contexts.get(&ltmsi).filter(|session| session.sm.cp_seid == seid).map(|_| ltmsi)
+        self.index.get(&ltmsi).filter(|entry| entry.seid == seid).map(|_| ltmsi)
     }
 
-    fn create(&mut self, message: &Message, now: Instant, subscription: Lookup<'_>) -> Result<Reply, ProblemDetails> {
-        let Asked { supi, psi, snssai, dnn, n1, status_uri } = wire::create(message)?;
-        let denied = |cause, detail: &str| ProblemDetails::new(403, cause, detail);
-        let subscription = subscription(supi).map_err(|error| {
-            tracing::error!(error, "what a subscriber may do is not known");
-            ProblemDetails::new(500, "SYSTEM_FAILURE", "the subscriber database does not answer")
-        })?;
-        let subscription = subscription.ok_or_else(|| denied("SUBSCRIPTION_DENIED", "no such subscriber"))?;
-        let slice = subscription.slices.iter().find(|slice| slice.snssai == snssai);
-        let slice = slice.ok_or_else(|| denied("SNSSAI_DENIED", "the slice is not subscribed"))?;
-        let network = slice.dnns.iter().find(|network| network.dnn == dnn);
-        let network = network.ok_or_else(|| denied("DNN_DENIED", "the data network is not subscribed"))?;
-        // The AMF has forgotten the one before (TS 29.502 5.2.2.2.1).
-        if let Some(before) = self.by_ue.get(&(supi, psi)).copied() {
-            if let Some(session) = self.contexts.get_mut(&before) {
-                session.let_go = true;
-            }
-            self.step(before, Input::ReleaseLocally, now);
-        }
-        let full =
-            || ProblemDetails::new(500, "INSUFFICIENT_RESOURCES_SLICE_DNN", "there is no room for more sessions");
-        let ltmsi = self.free_number().ok_or_else(full)?;
-        let request = Create { supi, ltmsi, index: 0, psi, n1: &n1, snssai, dnn: &dnn, subscription: network };
-        let rng = &mut self.rng;
-        let mut random = |octets: &mut [u8]| rng.fill_bytes(octets);
-        let mut env =
-            Env { now, arrived: now, config: &self.config, random: &mut random, ids: &mut self.addresses, ran: &() };
-        let (sm, outputs) = session::create(&request, &mut env);
-        let Some(sm) = sm else {
-            let n1 = outputs.into_iter().find_map(|output| if let Output::N1(n1) = output { Some(n1) } else { None });
-            return Ok(wire::not_created(n1));
+    /// Begins to make an SM context; an error is answered at once.
+    fn create(
+        &mut self,
+        message: &Message,
+        (key, reply): (Option<String>, ReplyTo),
+        now: Instant,
+        subscription: Lookup<'_>,
+    ) -> Result<(), (ReplyTo, Reply)> {
+        let asked = match wire::create(message) {
+            Ok(asked) => asked,
+            Err(problem) => return Err((reply, Reply::problem(&problem))),
         };
-        let created = wire::created(&self.root, sm.cp_seid, psi, snssai);
-        let session = Session { sm, supi, status_uri, pending: None, calling: false, let_go: false, due: None };
-        self.contexts.insert(ltmsi, session);
-        self.by_ue.insert((supi, psi), ltmsi);
-        self.carry_out(ltmsi, outputs, now);
-        Ok(created)
+        let ue = (asked.supi, asked.psi);
+        let before = self.by_ue.get(&ue).copied();
+        if let Some(entry) = before.and_then(|before| self.index.get(&before))
+            && key.is_some()
+            && entry.made_by.as_deref() == key.as_deref()
+        {
+            // The SMF before has made it, and its answer was lost.
+            return Err((reply, wire::created(&self.means.root, entry.seid, asked.psi, asked.snssai)));
+        }
+        let denied = |cause, detail: &str| Reply::problem(&ProblemDetails::new(403, cause, detail));
+        let subscription = match subscription(asked.supi) {
+            Ok(Some(subscription)) => subscription,
+            Ok(None) => return Err((reply, denied("SUBSCRIPTION_DENIED", "no such subscriber"))),
+            Err(error) => {
+                tracing::error!(error, "what a subscriber may do is not known");
+                let why = "the subscriber database does not answer";
+                return Err((reply, Reply::problem(&ProblemDetails::new(500, "SYSTEM_FAILURE", why))));
+            }
+        };
+        let Some(slice) = subscription.slices.iter().find(|slice| slice.snssai == asked.snssai) else {
+            return Err((reply, denied("SNSSAI_DENIED", "the slice is not subscribed")));
+        };
+        let Some(network) = slice.dnns.iter().find(|network| network.dnn == asked.dnn) else {
+            return Err((reply, denied("DNN_DENIED", "the data network is not subscribed")));
+        };
+        // The AMF has forgotten the one before (TS 29.502 5.2.2.2.1).
+        if let Some(before) = before {
+            self.by_ue.remove(&ue);
+            self.happens(before, Turn::Forgotten, Transaction::Other, now);
+        }
+        let Some(ltmsi) = self.free_number() else {
+            let why = "there is no room for more sessions";
+            return Err((reply, Reply::problem(&ProblemDetails::new(500, "INSUFFICIENT_RESOURCES_SLICE_DNN", why))));
+        };
+        let turn = Turn::Create(Box::new((asked, network.clone())));
+        self.ask(ltmsi, turn, Transaction::CreateSmContext, (key, reply), now);
+        Ok(())
     }
 
     /// A number that no SM context has.
     fn free_number(&mut self) -> Option<Ltmsi> {
-        if self.contexts.len() >= CONTEXTS {
+        if self.index.len() >= CONTEXTS {
             return None;
         }
         loop {
             self.next = self.next.wrapping_add(1);
             let ltmsi = Ltmsi::from_raw(self.next & 0x0fff_ffff);
-            if !self.contexts.contains_key(&ltmsi) {
+            let begun = matches!(&self.place, Place::Database { lanes, .. } if lanes.contains_key(&ltmsi));
+            if !begun && !self.index.contains_key(&ltmsi) {
                 return Some(ltmsi);
             }
         }
     }
 
-    fn update(&mut self, ltmsi: Ltmsi, message: &Message, reply: ReplyTo, now: Instant) {
-        let said = match wire::update(message) {
-            Ok(said) => said,
-            Err(problem) => return self.actions.push(Action::Reply(reply, Reply::problem(&problem))),
-        };
-        let state =
-            said.state.map(|state| if state == UpCnxState::Activating { state } else { UpCnxState::Deactivated });
-        let pending = Pending { reply, told: Told::default(), state };
-        let Some(session) = self.contexts.get_mut(&ltmsi) else { return };
-        if let Some(earlier) = session.pending.replace(pending) {
-            // An AMF asks about a session once at a time; one that does not is told what there was.
-            self.actions.push(Action::Reply(earlier.reply, wire::done(earlier.told, earlier.state)));
-        }
-        if said.state == Some(UpCnxState::Activating) && std::mem::take(&mut session.calling) {
-            // The AMF did not give the RAN what it was sent, but pages the UE: it comes by this.
-            self.step_only(ltmsi, Input::Deactivate, now);
-        }
-        for input in said.inputs() {
-            self.step_only(ltmsi, input, now);
-        }
-        self.settle(ltmsi);
-    }
-
-    fn release(&mut self, ltmsi: Ltmsi, reply: ReplyTo, now: Instant) {
-        let Some(session) = self.contexts.get_mut(&ltmsi) else { return };
-        session.let_go = true;
-        let pending = Pending { reply, told: Told::default(), state: None };
-        if let Some(earlier) = session.pending.replace(pending) {
-            self.actions.push(Action::Reply(earlier.reply, wire::done(earlier.told, earlier.state)));
-        }
-        self.step(ltmsi, Input::ReleaseLocally, now);
-    }
-
     /// A message of a UPF for a session; whether there is such a one.
     pub(super) fn pfcp(&mut self, seid: Seid, message: &[u8], now: Instant) -> bool {
         let Some(ltmsi) = self.of(seid) else { return false };
-        self.step(ltmsi, Input::Pfcp(message), now);
+        let kind = match pfcp::Message::new(message).map(|message| message.message_type()) {
+            Ok(MessageType::SESSION_ESTABLISHMENT_RESPONSE) => Transaction::PfcpEstablishment,
+            Ok(MessageType::SESSION_MODIFICATION_RESPONSE) => Transaction::PfcpModification,
+            Ok(MessageType::SESSION_DELETION_RESPONSE) => Transaction::PfcpDeletion,
+            _ => Transaction::Other,
+        };
+        self.happens(ltmsi, Turn::Pfcp(message.to_vec()), kind, now);
         true
     }
 
     /// A UPF did not answer.
     pub(super) fn pfcp_timeout(&mut self, seid: Seid, now: Instant) {
         if let Some(ltmsi) = self.of(seid) {
-            self.step(ltmsi, Input::PfcpTimeout, now);
+            self.happens(ltmsi, Turn::PfcpTimeout, Transaction::Other, now);
         }
     }
 
     /// A UPF has lost its sessions.
     pub(super) fn upf_lost(&mut self, upf: SocketAddr, now: Instant) {
-        let there: Vec<_> = self.contexts.iter().filter(|(_, s)| s.sm.upf == upf).map(|(ltmsi, _)| *ltmsi).collect();
+        let there: Vec<_> = self.index.iter().filter(|(_, entry)| entry.upf == upf).map(|(ltmsi, _)| *ltmsi).collect();
         for ltmsi in there {
-            self.step(ltmsi, Input::UpfLost, now);
+            self.happens(ltmsi, Turn::UpfLost, Transaction::Other, now);
         }
     }
 
     /// What became of a transfer.
-    pub(super) fn transferred(&mut self, seid: Seid, result: Transferred, now: Instant) {
+    pub(super) fn transferred(&mut self, of: TransferName, result: Transferred, now: Instant) {
+        let TransferName { seid, number, calls } = of;
         let Some(ltmsi) = self.of(seid) else { return };
-        let Some(session) = self.contexts.get_mut(&ltmsi) else { return };
-        let called = std::mem::take(&mut session.calling);
-        match result {
-            Transferred::Initiated => {}
-            // The RAN was not asked: it is when the UE comes back.
-            Transferred::Attempting if called => self.step(ltmsi, Input::Deactivate, now),
-            Transferred::Attempting => {}
-            Transferred::Unreachable if called => {
-                self.step(ltmsi, Input::Deactivate, now);
-                self.step(ltmsi, Input::Unreachable, now);
-            }
-            Transferred::Unreachable => self.step(ltmsi, Input::Unreachable, now),
-            Transferred::Unknown => {
-                session.let_go = true;
-                self.step(ltmsi, Input::ReleaseLocally, now);
-            }
+        if let Some(entry) = self.index.get_mut(&ltmsi) {
+            entry.taken = Some(number);
+        }
+        // Nothing changes by it, but that it needs not be said again: that is stored with the next transaction.
+        if calls || !matches!(result, Transferred::Initiated | Transferred::Attempting) {
+            self.happens(ltmsi, Turn::Transferred(result), Transaction::Transfer, now);
+        }
+    }
+
+    /// The AMF knows that a session has ended, or cannot be told.
+    pub(super) fn notified(&mut self, seid: Seid, now: Instant) {
+        if let Some(ltmsi) = self.of(seid) {
+            self.happens(ltmsi, Turn::Notified, Transaction::Other, now);
         }
     }
 
@@ -282,149 +354,311 @@ impl Sessions {
     pub(super) fn on_time(&mut self, now: Instant) {
         while let Some((at, ltmsi)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
             self.due.remove(&(at, ltmsi));
-            if let Some(session) = self.contexts.get_mut(&ltmsi) {
-                session.due = None;
+            if let Some(entry) = self.index.get_mut(&ltmsi) {
+                entry.due = None;
             }
-            self.step(ltmsi, Input::Deadline, now);
+            self.happens(ltmsi, Turn::Deadline, Transaction::Other, now);
         }
     }
 
-    fn step(&mut self, ltmsi: Ltmsi, input: Input<'_>, now: Instant) {
-        self.step_only(ltmsi, input, now);
-        self.settle(ltmsi);
+    /// A transaction that somebody waits for.
+    fn ask(
+        &mut self,
+        ltmsi: Ltmsi,
+        turn: Turn,
+        kind: Transaction,
+        (key, reply): (Option<String>, ReplyTo),
+        now: Instant,
+    ) {
+        let until = if let Place::Database { patience, .. } = &self.place { Some(now + *patience) } else { None };
+        self.begin_or_wait(ltmsi, Task { turn, kind, key, reply: Some(reply), until }, now);
     }
 
-    /// Steps a session and carries out what it says, but for an answer that may be given by now.
-    fn step_only(&mut self, ltmsi: Ltmsi, input: Input<'_>, now: Instant) {
-        let outputs = self.run(ltmsi, input, now);
-        self.carry_out(ltmsi, outputs, now);
+    /// One that nobody waits for.
+    fn happens(&mut self, ltmsi: Ltmsi, turn: Turn, kind: Transaction, now: Instant) {
+        self.begin_or_wait(ltmsi, Task { turn, kind, key: None, reply: None, until: None }, now);
     }
 
-    fn run(&mut self, ltmsi: Ltmsi, input: Input<'_>, now: Instant) -> Vec<Output> {
-        let Some(session) = self.contexts.get_mut(&ltmsi) else { return Vec::new() };
-        let rng = &mut self.rng;
-        let mut random = |octets: &mut [u8]| rng.fill_bytes(octets);
-        let config = &self.config;
-        let env = Env { now, arrived: now, config, random: &mut random, ids: &mut self.addresses, ran: &() };
-        session::step(&mut session.sm, input, &env)
+    fn begin_or_wait(&mut self, ltmsi: Ltmsi, task: Task, now: Instant) {
+        if let Place::Database { lanes, .. } = &mut self.place
+            && let Some(lane) = lanes.get_mut(&ltmsi)
+        {
+            if lane.behind.len() < BEHIND {
+                return lane.behind.push_back(task);
+            }
+            tracing::warn!("too much waits for an SM context: is the database of records too slow?");
+            let problem = ProblemDetails::new(503, "NF_CONGESTION", "too much waits for this SM context");
+            return self.actions.extend(task.reply.map(|reply| Action::Reply(reply, Reply::problem(&problem))));
+        }
+        self.begin(ltmsi, task, now);
     }
 
-    fn carry_out(&mut self, ltmsi: Ltmsi, outputs: Vec<Output>, now: Instant) {
-        let mut told = Told::default();
-        let (mut gone, mut data) = (false, false);
-        for output in outputs {
-            match output {
-                Output::N1(message) => {
-                    // At most one N2 goes with an N1: an earlier N1 goes on its own.
-                    if let Some(earlier) = told.n1.replace(message) {
-                        self.transfer(ltmsi, Told { n1: Some(earlier), n2: None });
-                    }
+    fn begin(&mut self, ltmsi: Ltmsi, task: Task, now: Instant) {
+        if let Place::Memory(sessions) = &mut self.place {
+            let session = sessions.remove(&ltmsi);
+            return self.carry_out(ltmsi, task, session, 0, now);
+        }
+        match task.turn {
+            Turn::Create(_) => self.carry_out(ltmsi, task, None, 0, now),
+            _ => self.put(ltmsi, What::Load, Running::Loading(task)),
+        }
+    }
+
+    /// Asks the database.
+    fn put(&mut self, ltmsi: Ltmsi, what: What, running: Running) {
+        let Place::Database { lanes, jobs, .. } = &mut self.place else { return };
+        let task = match &running {
+            Running::Loading(task) => task,
+            Running::Committing(commit) | Running::Checking(commit) => &commit.task,
+        };
+        // Whether a commit was carried out is found out however long it takes.
+        let until = if let Running::Checking(_) = running { None } else { task.until };
+        jobs.push_back(Job { ltmsi, what, kind: task.kind, until });
+        lanes.entry(ltmsi).or_default().running = Some(running);
+    }
+
+    fn carry_out(
+        &mut self,
+        ltmsi: Ltmsi,
+        task: Task,
+        mut session: Option<Box<Session>>,
+        expected: Version,
+        now: Instant,
+    ) {
+        if let (Some(session), Some(number)) = (&mut session, self.index.get(&ltmsi).and_then(|entry| entry.taken)) {
+            session.taken(number);
+        }
+        let outcome = session::carry_out(session, &task.turn, (ltmsi, task.key.as_deref()), now, &mut self.means);
+        if matches!(self.place, Place::Memory(_)) || !outcome.changed {
+            return self.done(ltmsi, task, outcome, now);
+        }
+        let octets = match outcome.session.as_ref().map(|session| session.encode()) {
+            Some(Some(octets)) => octets,
+            None => Vec::new(),
+            Some(None) => {
+                tracing::error!("an SM context cannot be stored: please report it");
+                return self.give_up(ltmsi, task, Some(outcome), now);
+            }
+        };
+        let what = match outcome.session {
+            Some(_) => What::Commit { expected, octets: octets.clone() },
+            None => What::Remove { expected },
+        };
+        self.put(ltmsi, what, Running::Committing(Box::new(Commit { task, outcome, octets })));
+    }
+
+    /// The database has answered.
+    pub(super) fn answered(&mut self, ltmsi: Ltmsi, done: Done, now: Instant) {
+        let Place::Database { lanes, .. } = &mut self.place else { return };
+        let Some(running) = lanes.get_mut(&ltmsi).and_then(|lane| lane.running.take()) else { return };
+        match (running, done) {
+            (Running::Loading(task), Done::Loaded(Ok(found))) => self.loaded(ltmsi, task, found, now),
+            (Running::Loading(task), Done::Loaded(Err(error))) => {
+                tracing::warn!(%error, "a transaction was not carried out");
+                self.give_up(ltmsi, task, None, now);
+            }
+            (Running::Committing(commit), Done::Changed(Ok(_))) => {
+                let Commit { task, outcome, .. } = *commit;
+                self.done(ltmsi, task, outcome, now);
+            }
+            (Running::Committing(commit), Done::Changed(Err(RecordError::Conflict))) => {
+                self.put(ltmsi, What::Load, Running::Checking(commit));
+            }
+            (
+                Running::Committing(commit) | Running::Checking(commit),
+                Done::Changed(Err(error)) | Done::Loaded(Err(error)),
+            ) => {
+                tracing::warn!(%error, "a transaction was not committed: it is void");
+                let Commit { task, outcome, .. } = *commit;
+                self.give_up(ltmsi, task, Some(outcome), now);
+            }
+            (Running::Checking(commit), Done::Loaded(Ok(found))) => self.checked(ltmsi, *commit, found, now),
+            (running, done) => tracing::error!(?running, ?done, "an answer to another question: please report it"),
+        }
+    }
+
+    fn loaded(&mut self, ltmsi: Ltmsi, task: Task, found: Option<Found>, now: Instant) {
+        let Some(found) = found else {
+            // Somebody has taken it out: the AMF hears that there is none.
+            self.actions.extend(task.reply.map(|reply| Action::Reply(reply, wire::unknown())));
+            self.forget(ltmsi);
+            return self.next(ltmsi, now);
+        };
+        match Session::decode(&found.octets) {
+            Some(session) => self.carry_out(ltmsi, task, Some(session), found.version, now),
+            None => {
+                tracing::error!("a record is no SM context of this release: is state.key another program's too?");
+                self.give_up(ltmsi, task, None, now);
+            }
+        }
+    }
+
+    /// What a commit was refused for is known.
+    fn checked(&mut self, ltmsi: Ltmsi, commit: Commit, found: Option<Found>, now: Instant) {
+        let Commit { task, mut outcome, octets, .. } = commit;
+        let is_this = match (&found, &outcome.session) {
+            (Some(found), Some(_)) => found.octets == octets,
+            (None, None) => true,
+            _ => false,
+        };
+        if is_this {
+            return self.done(ltmsi, task, outcome, now);
+        }
+        // Somebody else's: the step is void, and done again over what is there.
+        if let Turn::Create(_) = task.turn {
+            // The number is somebody else's; another one is taken.
+            self.give_back(&mut outcome);
+            self.next(ltmsi, now);
+            return match self.free_number() {
+                Some(number) => self.begin_or_wait(number, task, now),
+                None => self.give_up(ltmsi, task, None, now),
+            };
+        }
+        self.loaded(ltmsi, task, found, now);
+    }
+
+    /// Addresses that an SM context was given that does not come into being.
+    fn give_back(&mut self, outcome: &mut Outcome) {
+        if let Some(session) = outcome.session.take() {
+            self.means.addresses.give_back(&session.sm.dnn, &session.sm.address);
+        }
+    }
+
+    /// The database has not answered in time, and has done nothing.
+    fn give_up(&mut self, ltmsi: Ltmsi, task: Task, outcome: Option<Outcome>, now: Instant) {
+        if let (Turn::Create(_), Some(mut outcome)) = (&task.turn, outcome) {
+            self.give_back(&mut outcome);
+        }
+        self.actions.extend(task.reply.map(|reply| Action::Reply(reply, wire::no_database())));
+        self.next(ltmsi, now);
+    }
+
+    /// A transaction is committed: what it wants leaves.
+    fn done(&mut self, ltmsi: Ltmsi, task: Task, outcome: Outcome, now: Instant) {
+        let Outcome { session, changed, leaves, own, earlier, answer } = outcome;
+        if let Some(earlier) = earlier {
+            self.answer(ltmsi, earlier);
+        }
+        match (own, task.reply) {
+            (Some(own), Some(reply)) => self.actions.push(Action::Reply(reply, own)),
+            (_, None) => {}
+            (None, Some(reply)) => drop(self.waiting.insert(ltmsi, reply)),
+        }
+        if let Some(session) = &session {
+            if !self.index.contains_key(&ltmsi) {
+                self.enter(ltmsi, session, None);
+            }
+            for leave in leaves {
+                self.leave(ltmsi, session, leave);
+            }
+        } else {
+            self.leave_last(ltmsi, leaves);
+        }
+        if let Some(answer) = answer {
+            self.answer(ltmsi, answer);
+        }
+        match session {
+            None => self.forget(ltmsi),
+            Some(session) => {
+                if changed {
+                    self.note(ltmsi, &session, now);
                 }
-                Output::N2(kind, transfer) => told.n2 = Some((kind, transfer)),
-                Output::Pfcp { upf, message } => {
-                    self.key += 1;
-                    let seid = self.contexts.get(&ltmsi).map(|s| s.sm.cp_seid).unwrap_or_default();
-                    self.actions.push(Action::Pfcp { upf, key: self.key, seid, message });
+                if let Place::Memory(sessions) = &mut self.place {
+                    sessions.insert(ltmsi, session);
                 }
-                Output::FreeAddress(dnn, address) => self.addresses.give_back(&dnn, &address),
-                Output::Gone => gone = true,
-                Output::DownlinkData => data = true,
-                // Counted by the AMF, as far as it sees them; sessions are not moved between UPFs here.
-                Output::Established
-                | Output::Activated
-                | Output::Carried { .. }
-                | Output::Relocated(_)
-                | Output::NotRelocated => {}
             }
         }
-        self.tell(ltmsi, told);
-        if gone {
-            return self.forget(ltmsi);
-        }
-        if data {
-            self.call_ue(ltmsi, now);
-        }
-        self.schedule(ltmsi);
+        self.next(ltmsi, now);
     }
 
-    /// Tells UE and RAN: by the answer that the AMF waits for, if it does and that has room, else by a transfer.
-    fn tell(&mut self, ltmsi: Ltmsi, told: Told) {
-        if told == Told::default() {
-            return;
-        }
-        let Some(session) = self.contexts.get_mut(&ltmsi) else { return };
-        match &mut session.pending {
-            Some(pending) if pending.told == Told::default() => pending.told = told,
-            _ => self.transfer(ltmsi, told),
+    fn answer(&mut self, ltmsi: Ltmsi, answer: Reply) {
+        self.actions.extend(self.waiting.remove(&ltmsi).map(|reply| Action::Reply(reply, answer)));
+    }
+
+    fn leave(&mut self, ltmsi: Ltmsi, session: &Session, leave: Leave) {
+        self.leave_as(ltmsi, (session.sm.cp_seid, session.supi), leave);
+    }
+
+    /// What an SM context has left that is gone.
+    fn leave_last(&mut self, ltmsi: Ltmsi, leaves: Vec<Leave>) {
+        let Some(of) = self.index.get(&ltmsi).map(|entry| (entry.seid, entry.supi)) else { return };
+        leaves.into_iter().for_each(|leave| self.leave_as(ltmsi, of, leave));
+    }
+
+    fn leave_as(&mut self, ltmsi: Ltmsi, (seid, supi): (Seid, Supi), leave: Leave) {
+        debug_assert_eq!(seid.ltmsi(), ltmsi);
+        self.actions.push(match leave {
+            Leave::Pfcp { upf, key, message } => Action::Pfcp { upf, key, seid, message },
+            Leave::Transfer { number, calls, message } => {
+                Action::Transfer { of: TransferName { seid, number, calls }, supi, message }
+            }
+            Leave::Notify { uri, message } => Action::Notify { seid, uri, message },
+            Leave::Free(dnn, address) => return self.means.addresses.give_back(&dnn, &address),
+        });
+    }
+
+    /// What leads to an SM context that is there from now on.
+    fn enter(&mut self, ltmsi: Ltmsi, session: &Session, made_by: Option<Box<str>>) {
+        let Session { sm, supi, .. } = session;
+        let (seid, psi, upf, lives) = (sm.cp_seid, sm.psi, sm.upf, !session.has_ended());
+        let entry = Entry { seid, supi: *supi, psi, upf, lives, due: None, made_by, taken: None };
+        self.index.insert(ltmsi, entry);
+        self.lives += usize::from(lives);
+        if lives {
+            self.by_ue.insert((*supi, psi), ltmsi);
         }
     }
 
-    fn transfer(&mut self, ltmsi: Ltmsi, told: Told) {
-        let Some(session) = self.contexts.get(&ltmsi) else { return };
-        let (seid, supi) = (session.sm.cp_seid, session.supi);
-        let message = wire::transfer(&self.root, (seid, session.sm.psi, session.sm.snssai), told);
-        self.actions.push(Action::Transfer { seid, supi, message });
-    }
-
-    /// A packet waits for an idle UE (TS 23.502 4.2.3.3 step 3a): the AMF gets what the RAN needs, and pages the UE if that is
-    /// idle.
-    fn call_ue(&mut self, ltmsi: Ltmsi, now: Instant) {
-        let outputs = self.run(ltmsi, Input::Activate, now);
-        let Some(session) = self.contexts.get_mut(&ltmsi) else { return };
-        session.calling = true;
-        for output in outputs {
-            if let Output::N2(kind, octets) = output {
-                self.transfer(ltmsi, Told { n1: None, n2: Some((kind, octets)) });
+    /// Notes how an SM context is, and when something is due.
+    fn note(&mut self, ltmsi: Ltmsi, session: &Session, now: Instant) {
+        let Some(entry) = self.index.get_mut(&ltmsi) else { return };
+        entry.upf = session.sm.upf;
+        if entry.lives && session.has_ended() {
+            entry.lives = false;
+            self.lives -= 1;
+            let ue = (entry.supi, entry.psi);
+            if self.by_ue.get(&ue) == Some(&ltmsi) {
+                self.by_ue.remove(&ue);
             }
         }
+        let renewed = matches!(self.place, Place::Database { .. }).then(|| now + RENEWED);
+        let due = vireo_core::session::deadline(&session.sm).into_iter().chain(renewed).min();
+        self.schedule(ltmsi, due);
     }
 
-    /// Notes when something is due.
-    fn schedule(&mut self, ltmsi: Ltmsi) {
-        let Some(session) = self.contexts.get_mut(&ltmsi) else { return };
-        let due = session::deadline(&session.sm);
-        if due != session.due {
-            if let Some(at) = session.due.take() {
+    fn schedule(&mut self, ltmsi: Ltmsi, due: Option<Instant>) {
+        let Some(entry) = self.index.get_mut(&ltmsi) else { return };
+        if due != entry.due {
+            if let Some(at) = entry.due.take() {
                 self.due.remove(&(at, ltmsi));
             }
             self.due.extend(due.map(|at| (at, ltmsi)));
-            session.due = due;
+            entry.due = due;
         }
     }
 
-    /// Gives the AMF its answer as soon as the UPF has what it was told.
-    fn settle(&mut self, ltmsi: Ltmsi) {
-        let Some(session) = self.contexts.get_mut(&ltmsi) else { return };
-        if matches!(session.sm.n4, N4::Telling { .. } | N4::Deleting) {
-            return;
-        }
-        // Nobody but the UPF is waited for by one that is released.
-        if session.let_go && session.sm.stage == Stage::Ended && session.sm.n4 != N4::Deleted {
-            return;
-        }
-        if let Some(Pending { reply, told, state }) = session.pending.take() {
-            // It is not coming back where nothing is to be set up.
-            let state = state.map(|state| if told.n2.is_none() { UpCnxState::Deactivated } else { state });
-            self.actions.push(Action::Reply(reply, wire::done(told, state)));
-        }
-    }
-
-    /// The SM context is gone: whoever waits for that is told, else the AMF by itself.
+    /// Nothing leads to it any more.
     fn forget(&mut self, ltmsi: Ltmsi) {
-        let Some(session) = self.contexts.remove(&ltmsi) else { return };
-        if let Some(at) = session.due {
+        // Nobody answers any more who it is that waits for it.
+        self.answer(ltmsi, wire::unknown());
+        let Some(entry) = self.index.remove(&ltmsi) else { return };
+        self.lives -= usize::from(entry.lives);
+        if let Some(at) = entry.due {
             self.due.remove(&(at, ltmsi));
         }
-        let ue = (session.supi, session.sm.psi);
+        let ue = (entry.supi, entry.psi);
         if self.by_ue.get(&ue) == Some(&ltmsi) {
             self.by_ue.remove(&ue);
         }
-        if let Some(Pending { reply, told, state }) = session.pending {
-            self.actions.push(Action::Reply(reply, wire::done(told, state)));
-        }
-        if !session.let_go {
-            let (seid, uri) = (session.sm.cp_seid, session.status_uri);
-            self.actions.push(Action::Notify { seid, uri, message: wire::released() });
+    }
+
+    /// The next transaction of an SM context.
+    fn next(&mut self, ltmsi: Ltmsi, now: Instant) {
+        let Place::Database { lanes, .. } = &mut self.place else { return };
+        let Some(lane) = lanes.get_mut(&ltmsi) else { return };
+        match lane.behind.pop_front() {
+            Some(task) => self.begin(ltmsi, task, now),
+            None => drop(lanes.remove(&ltmsi)),
         }
     }
 }

@@ -140,6 +140,17 @@ fn refusal(n1: Option<&[u8]>) -> (u16, &'static str) {
     }
 }
 
+/// There is no such SM context.
+pub(super) fn unknown() -> Reply {
+    Reply::problem(&ProblemDetails::new(404, "CONTEXT_NOT_FOUND", "there is no such SM context"))
+}
+
+/// The database of SM contexts has not answered in time, and nothing was done.
+pub(super) fn no_database() -> Reply {
+    let why = "the database of SM contexts does not answer: nothing was done";
+    Reply::problem(&ProblemDetails::new(500, "SYSTEM_FAILURE", why))
+}
+
 /// What was asked is done.
 pub(super) fn done(told: Told, state: Option<UpCnxState>) -> Reply {
     if state.is_none() && told == Told::default() {

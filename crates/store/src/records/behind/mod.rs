@@ -291,6 +291,11 @@ impl Records for Behind {
         changes.iter().map(|(name, change)| self.hand_over(*name, change)).collect()
     }
 
+    /// What is still to be written may be among them or not.
+    fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+        self.place.numbers(collection)
+    }
+
     /// What was asked by this way: the questions of the pool are its own ([`Writers::operations`]).
     fn operations(&self) -> Operations {
         let loaded = self.place.operations();

@@ -52,6 +52,10 @@ impl Records for Moody {
         changes.iter().map(one).collect()
     }
 
+    fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+        self.place.numbers(collection)
+    }
+
     fn operations(&self) -> Operations {
         self.place.operations()
     }

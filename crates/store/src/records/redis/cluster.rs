@@ -324,6 +324,33 @@ impl Records for RedisCluster {
         self.run(items).into_iter().map(version).collect()
     }
 
+    /// Each master is asked. What a slot that moves meanwhile has may be missed, so that it is asked again if the map is another
+    /// one afterwards.
+    fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+        let until = Instant::now() + self.config.patience;
+        loop {
+            self.stale = true;
+            self.look();
+            let (before, mut numbers) = (self.map.clone(), Vec::new());
+            for node in before.masters() {
+                self.operations.round_trips += 1;
+                let config = LinkConfig { url: format!("redis://{node}"), patience: self.config.patience };
+                let link = self.links.entry(node.to_owned()).or_insert_with(|| Link::new(config));
+                let keys = &self.keys;
+                numbers.extend(link.ask(|connection| keys.numbers(collection, connection))?);
+            }
+            self.stale = true;
+            self.look();
+            if !self.stale && self.map == before {
+                return Ok(commands::once(numbers));
+            }
+            if Instant::now() >= until {
+                return Err(RecordError::Down("the nodes of the cluster do not agree who has what".into()));
+            }
+            std::thread::sleep(AGAIN_AFTER);
+        }
+    }
+
     fn operations(&self) -> Operations {
         self.operations
     }

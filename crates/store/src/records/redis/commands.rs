@@ -2,7 +2,7 @@
 
 use crate::Version;
 use crate::records::{Change, Found, Name, RecordError};
-use redis::{Pipeline, RedisError, ServerError, ServerErrorKind, Value};
+use redis::{Connection, Pipeline, RedisError, ServerError, ServerErrorKind, Value};
 use std::time::Duration;
 
 /// Puts fields where the version is as expected, and has the record's life begin. ARGV: the version that is to be found ("" = no
@@ -28,6 +28,9 @@ const VERSION: &str = "_version";
 /// The field of what a record holds that is a whole.
 const OCTETS: &str = "_octets";
 
+/// Keys that a database looks through in one go when it is asked for all of a collection.
+const LOOKED_THROUGH: u32 = 1000;
+
 /// What the keys of these records are, and how long they live.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
@@ -44,6 +47,23 @@ impl Keys {
     /// What a record is called there. Records of one number are at one node of a cluster, so that a script may have several.
     pub(super) fn key(&self, name: Name) -> String {
         format!("{}:{}:{{{:x}}}", self.prefix, name.collection, name.id)
+    }
+
+    /// The numbers of a collection's records at one node; one may be there twice.
+    pub(super) fn numbers(&self, collection: &str, connection: &mut Connection) -> Result<Vec<u64>, RedisError> {
+        let beginning = format!("{}:{collection}:{{", self.prefix);
+        let (mut cursor, mut numbers) = (0, Vec::new());
+        loop {
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(cursor).arg("MATCH").arg(pattern(&beginning)).arg("COUNT").arg(LOOKED_THROUGH);
+            let (next, keys): (u64, Vec<String>) = scan.query(connection)?;
+            let number = |key: &String| u64::from_str_radix(key.strip_prefix(&beginning)?.strip_suffix('}')?, 16).ok();
+            numbers.extend(keys.iter().filter_map(number));
+            cursor = next;
+            if cursor == 0 {
+                return Ok(numbers);
+            }
+        }
     }
 
     pub(super) fn load(&self, pipeline: &mut Pipeline, name: Name) {
@@ -74,6 +94,25 @@ impl Keys {
             command.arg(part.name).arg(part.octets);
         }
     }
+}
+
+/// What finds the keys that begin like this (the patterns of SCAN).
+fn pattern(beginning: &str) -> String {
+    let mut pattern = String::with_capacity(beginning.len() + 1);
+    for c in beginning.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern + "*"
+}
+
+/// Each once.
+pub(super) fn once(mut numbers: Vec<u64>) -> Vec<u64> {
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
 }
 
 /// The record that was loaded.

@@ -54,6 +54,12 @@ impl Map {
         Some((&range.master, range.replicas))
     }
 
+    /// Each that is a master, once.
+    pub(super) fn masters(&self) -> impl Iterator<Item = &str> {
+        let is_master = |node: &&String| self.ranges.iter().any(|range| range.master == **node);
+        self.nodes.iter().filter(is_master).map(String::as_str)
+    }
+
     /// Whether a node is a master of fewer replicas than these.
     pub(super) fn lacks(&self, node: &str, replicas: u16) -> bool {
         self.ranges.iter().any(|range| range.master == node && range.replicas < replicas)

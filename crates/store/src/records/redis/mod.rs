@@ -55,6 +55,12 @@ impl Records for RedisRecords {
         answers.into_iter().zip(changes).map(|(answer, (_, change))| commands::changed(answer, change)).collect()
     }
 
+    fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+        self.operations.round_trips += 1;
+        let keys = &self.keys;
+        self.link.ask(|connection| keys.numbers(collection, connection)).map(commands::once)
+    }
+
     fn operations(&self) -> Operations {
         self.operations
     }

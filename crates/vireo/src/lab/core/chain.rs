@@ -22,14 +22,20 @@ const ROLES: [(&str, &str); 2] = [("upf", "127.0.0.1:9092"), ("smf", "127.0.0.1:
 impl Function {
     /// Starts those besides the AMF.
     pub(super) fn start_all(lab: &Lab, options: &CoreOptions, log: &File) -> Result<Vec<Self>, Failure> {
-        let start = |(role, api): (&'static str, &'static str)| {
-            let mut command = Process::this_program();
-            command.args([role, "--config", CONFIG]).env("VIREO_API__LISTEN", api);
-            let output = log.try_clone()?;
-            let start = || Process::start(role, &lab.core, &mut command, Some(output));
-            Ok(Function { role, process: process::on_processors(&options.processors, start)??, api })
-        };
-        ROLES.into_iter().map(start).collect()
+        ROLES.into_iter().map(|role| Function::start(lab, options, role, log)).collect()
+    }
+
+    fn start(
+        lab: &Lab,
+        options: &CoreOptions,
+        (role, api): (&'static str, &'static str),
+        log: &File,
+    ) -> Result<Self, Failure> {
+        let mut command = Process::this_program();
+        command.args([role, "--config", CONFIG]).env("VIREO_API__LISTEN", api);
+        let output = log.try_clone()?;
+        let start = || Process::start(role, &lab.core, &mut command, Some(output));
+        Ok(Function { role, process: process::on_processors(&options.processors, start)??, api })
     }
 
     /// What it says of itself.
@@ -74,6 +80,16 @@ impl Core {
         let smf = self.functions.iter().find(|function| function.role == "smf");
         let smf = smf.ok_or_else(|| Failure("the core is one process: it has no SMF of its own".into()))?;
         Ok(smf.status()?.counts.sessions)
+    }
+
+    /// Kills a function of a chain, and starts it again at once.
+    pub(crate) fn kill_function(&mut self, lab: &Lab, role: &str) -> Result<(), Failure> {
+        let function = self.functions.iter_mut().find(|function| function.role == role);
+        let function = function.ok_or_else(|| Failure(format!("the core has no {role} of its own")))?;
+        // It is dead and reaped before another one has its addresses.
+        function.process.kill()?;
+        *function = Function::start(lab, &self.options, (function.role, function.api), &self.log)?;
+        Ok(())
     }
 
     /// CPU time of its functions besides the AMF.

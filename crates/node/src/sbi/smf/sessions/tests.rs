@@ -1,18 +1,24 @@
 //! An SMF with the test in the place of AMF and UPF: no sockets, no clock.
 
 use super::*;
+use crate::sbi::smf::database;
 use rand::SeedableRng;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
+use vireo_core::chain::Told;
 use vireo_core::config::{Charging, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig};
-use vireo_core::session::N2Sm;
+use vireo_core::session::{N2Sm, N4};
 use vireo_core::subscription::SliceSubscription;
 use vireo_sbi::amf::N1N2MessageTransferReqData;
 use vireo_sbi::common::{Guami, N2SmInfoType, PlmnId, RefToBinaryData};
-use vireo_sbi::smf::{SM_CONTEXTS, SmContextCreateData, SmContextError, SmContextUpdateData, SmContextUpdatedData};
+use vireo_sbi::smf::{
+    SM_CONTEXTS, SmContextCreateData, SmContextError, SmContextUpdateData, SmContextUpdatedData, UpCnxState,
+};
 use vireo_sbi::{Content, Message};
-use vireo_types::{Duration, PduSessionType, Plmn, Snssai, Tac, Teid};
+use vireo_store::records::{Change, MemoryRecords, Name, Records};
+use vireo_types::{PduSessionType, Plmn, Snssai, Tac, Teid};
 use vireo_wire::ngap::*;
-use vireo_wire::pfcp::{self, Element};
+use vireo_wire::pfcp::Element;
 
 const UPF: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 8)), 8805);
 const SUPI: &str = "imsi-999700000000001";
@@ -56,83 +62,205 @@ fn config() -> CoreConfig {
 
 struct World {
     smf: Sessions,
+    /// Where SM contexts are, if not in the SMF's memory.
+    records: Option<MemoryRecords>,
+    /// After so many events more the SMF is killed.
+    fuse: Option<u32>,
+    lives: u64,
     now: Instant,
     /// Whether the UPF answers at once.
     upf_answers: bool,
+    keys: u32,
     replies: Vec<Reply>,
     transfers: Vec<N1N2MessageTransferReqData>,
     notified: Vec<String>,
     pfcp: Vec<(Seid, Vec<u8>)>,
+    /// What has left under each name.
+    names: BTreeMap<(u64, u64), Vec<u8>>,
 }
 
+/// Patience of who asks, where there is a database.
+const PATIENCE: Duration = Duration::from_secs(4);
+
 impl World {
-    fn new() -> Self {
+    fn over(records: Option<MemoryRecords>) -> Self {
         World {
-            smf: Sessions::new(config(), "http://smf".into(), StdRng::seed_from_u64(1)),
+            smf: World::start(records.as_ref(), 1),
+            records,
+            fuse: None,
+            lives: 1,
             now: Instant(1_000_000_000),
             upf_answers: true,
+            keys: 0,
             replies: Vec::new(),
             transfers: Vec::new(),
             notified: Vec::new(),
             pfcp: Vec::new(),
+            names: BTreeMap::new(),
         }
+    }
+
+    fn new() -> Self {
+        World::over(None)
+    }
+
+    /// Over a database.
+    fn stored() -> Self {
+        World::over(Some(MemoryRecords::new(LIFE)))
+    }
+
+    fn start(records: Option<&MemoryRecords>, life: u64) -> Sessions {
+        Sessions::new(config(), "http://smf".into(), StdRng::seed_from_u64(life), records.map(|_| PATIENCE))
+    }
+
+    /// The SMF is killed, and another one begins.
+    fn restart(&mut self) {
+        let records = self.records.as_mut().expect("its sessions are found again");
+        self.lives += 1;
+        let before = database::look(records, 7).unwrap();
+        self.smf = World::start(Some(records), self.lives);
+        before.sessions.iter().for_each(|(ltmsi, session)| self.smf.restore(*ltmsi, session, self.now));
+    }
+
+    /// Whether the SMF is killed at this event; what it had in hand is lost.
+    fn dies(&mut self) -> bool {
+        let Some(fuse) = &mut self.fuse else { return false };
+        *fuse = fuse.wrapping_sub(1);
+        let dies = *fuse == u32::MAX;
+        if dies {
+            self.fuse = None;
+            self.restart();
+        }
+        dies
+    }
+
+    /// The database does what it is asked; whether there was something.
+    fn work(&mut self) -> bool {
+        let Some(job) = self.smf.jobs().and_then(VecDeque::pop_front) else { return false };
+        if self.dies() {
+            return true;
+        }
+        let records = self.records.as_mut().expect("it has jobs");
+        let name = Name { collection: "smf", id: job.ltmsi.get().into() };
+        let mut change = |change| Done::Changed(records.change(&[(name, change)]).remove(0));
+        let done = match &job.what {
+            What::Commit { expected, octets } => change(Change::Commit { expected: *expected, octets }),
+            What::Remove { expected } => change(Change::Remove { expected: *expected }),
+            What::Load => Done::Loaded(records.load(&[name]).map(|mut found| found.remove(0))),
+        };
+        if !self.dies() {
+            self.smf.answered(job.ltmsi, done, self.now);
+        }
+        true
+    }
+
+    /// What is under a name is the same each time.
+    fn named(&mut self, name: (u64, u64), octets: &[u8]) {
+        let before = self.names.entry(name).or_insert_with(|| octets.to_vec());
+        assert_eq!(before, octets, "two things of one name have left");
     }
 
     /// Carries out what is to be done; each request to the UPF is answered, if it answers.
     fn act(&mut self) {
         loop {
             let actions = self.smf.take_actions();
-            if actions.is_empty() {
-                return;
-            }
             for action in actions {
-                match action {
-                    Action::Reply(_, reply) => self.replies.push(reply),
-                    Action::Pfcp { seid, message, upf, .. } => {
-                        assert_eq!(upf, UPF);
-                        self.pfcp.push((seid, message));
-                    }
-                    Action::Transfer { message, supi, .. } => {
-                        assert_eq!(format!("imsi-{}", supi.reveal()), SUPI);
-                        self.transfers.push(message.value().unwrap());
-                    }
-                    Action::Notify { uri, .. } => self.notified.push(uri),
+                if self.dies() {
+                    // The others have not left either.
+                    break;
                 }
+                self.carry_out(action);
             }
-            if self.upf_answers {
-                self.upf();
+            if !self.work() && self.smf.actions.is_empty() && !(self.upf_answers && self.upf_answers_one()) {
+                return;
             }
         }
     }
 
-    /// The UPF answers what it was asked.
-    fn upf(&mut self) {
-        for (seid, request) in std::mem::take(&mut self.pfcp) {
-            use pfcp::MessageType as Kind;
-            let kind = match pfcp::Message::new(&request).unwrap().message_type() {
-                Kind::SESSION_ESTABLISHMENT_REQUEST => Kind::SESSION_ESTABLISHMENT_RESPONSE,
-                Kind::SESSION_MODIFICATION_REQUEST => Kind::SESSION_MODIFICATION_RESPONSE,
-                Kind::SESSION_DELETION_REQUEST => Kind::SESSION_DELETION_RESPONSE,
-                _ => continue,
-            };
-            let mut octets = Vec::new();
-            let mut answer = pfcp::Builder::new(&mut octets, kind, Some(seid.0), 0);
-            let address = Ipv4Addr::new(127, 0, 0, 8);
-            answer.put(&pfcp::NodeId::Ipv4(address)).put(&pfcp::Cause::REQUEST_ACCEPTED);
-            if kind == Kind::SESSION_ESTABLISHMENT_RESPONSE {
-                answer.put(&pfcp::FSeid::new(99, address.into()));
-                answer.group(pfcp::CreatedPdr::ID, |pdr| {
-                    pdr.put(&pfcp::PdrId(1)).put(&pfcp::FTeid::new(Teid(0x100), address.into()));
-                });
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Reply(_, reply) => self.replies.push(reply),
+            Action::Pfcp { seid, message, upf, key } => {
+                assert_eq!(upf, UPF);
+                self.named((0, key), &message);
+                self.pfcp.push((seid, message));
             }
-            answer.finish().unwrap();
-            assert!(self.smf.pfcp(seid, &octets, self.now));
+            Action::Transfer { message, supi, of } => {
+                assert_eq!(format!("imsi-{}", supi.reveal()), SUPI);
+                self.named(
+                    (of.seid.0, of.number.into()),
+                    &message.parts.iter().flat_map(|part| part.octets.clone()).collect::<Vec<_>>(),
+                );
+                self.transfers.push(message.value().unwrap());
+            }
+            Action::Notify { uri, seid, .. } => {
+                self.notified.push(uri);
+                self.smf.notified(seid, self.now);
+            }
         }
+    }
+
+    /// The SM context that there is.
+    fn session(&mut self) -> Session {
+        let Some(records) = &mut self.records else {
+            let Place::Memory(sessions) = &self.smf.place else { panic!("a database") };
+            return (**sessions.values().next().expect("a session")).clone();
+        };
+        let numbers = records.numbers("smf").unwrap();
+        let found = records.load(&[Name { collection: "smf", id: numbers[0] }]).unwrap().remove(0).unwrap();
+        *Session::decode(&found.octets).unwrap()
+    }
+
+    /// Nothing is left of any.
+    fn is_empty(&mut self) -> bool {
+        let stored = self.records.as_mut().map_or(0, |records| records.numbers("smf").unwrap().len());
+        let lanes = matches!(&self.smf.place, Place::Database { lanes, .. } if !lanes.is_empty());
+        self.smf.len() + stored + self.smf.index.len() + self.smf.by_ue.len() + self.smf.due.len() == 0 && !lanes
+    }
+
+    /// The UPF answers what it was asked first.
+    fn upf_answers_one(&mut self) -> bool {
+        if self.pfcp.is_empty() {
+            return false;
+        }
+        let (seid, request) = self.pfcp.remove(0);
+        use pfcp::MessageType as Kind;
+        let kind = match pfcp::Message::new(&request).unwrap().message_type() {
+            Kind::SESSION_ESTABLISHMENT_REQUEST => Kind::SESSION_ESTABLISHMENT_RESPONSE,
+            Kind::SESSION_MODIFICATION_REQUEST => Kind::SESSION_MODIFICATION_RESPONSE,
+            Kind::SESSION_DELETION_REQUEST => Kind::SESSION_DELETION_RESPONSE,
+            _ => return true,
+        };
+        let mut octets = Vec::new();
+        let mut answer = pfcp::Builder::new(&mut octets, kind, Some(seid.0), 0);
+        let address = Ipv4Addr::new(127, 0, 0, 8);
+        answer.put(&pfcp::NodeId::Ipv4(address)).put(&pfcp::Cause::REQUEST_ACCEPTED);
+        if kind == Kind::SESSION_ESTABLISHMENT_RESPONSE {
+            answer.put(&pfcp::FSeid::new(99, address.into()));
+            answer.group(pfcp::CreatedPdr::ID, |pdr| {
+                pdr.put(&pfcp::PdrId(1)).put(&pfcp::FTeid::new(Teid(0x100), address.into()));
+            });
+        }
+        answer.finish().unwrap();
+        // One that is repeated after the end is nobody's.
+        self.smf.pfcp(seid, &octets, self.now);
+        true
+    }
+
+    /// The UPF answers all that it was asked.
+    fn upf(&mut self) {
+        while self.upf_answers_one() {}
         self.act();
     }
 
     fn call(&mut self, path: &str, message: Message) {
-        let call = Call { path: path.to_owned(), message, reply: ReplyTo::nobody() };
+        self.keys += 1;
+        self.call_as(path, message, &format!("key-{}", self.keys));
+    }
+
+    fn call_as(&mut self, path: &str, message: Message, key: &str) {
+        let key = Some(key.to_owned());
+        let call = Call { path: path.to_owned(), message, key, reply: ReplyTo::nobody() };
         let mut lookup = |supi: Supi| {
             let known = format!("imsi-{}", supi.reveal()) == SUPI;
             let slices = vec![SliceSubscription::default()];
@@ -140,6 +268,20 @@ impl World {
         };
         self.smf.call(call, self.now, &mut lookup);
         self.act();
+    }
+
+    /// Asks until there is an answer, as an AMF does.
+    fn insist(&mut self, path: &str, message: &Message) -> Reply {
+        self.keys += 1;
+        let key = format!("key-{}", self.keys);
+        for _ in 0..3 {
+            let before = self.replies.len();
+            self.call_as(path, message.clone(), &key);
+            if self.replies.len() > before {
+                return self.last().clone();
+            }
+        }
+        panic!("no answer to {path}");
     }
 
     fn last(&self) -> &Reply {
@@ -188,7 +330,7 @@ impl World {
     fn active(&mut self) -> String {
         let path = self.create();
         self.ran_up(&path);
-        assert_eq!((self.replies.len(), self.last().status), (2, 204));
+        assert_eq!(self.last().status, 204);
         path
     }
 
@@ -207,7 +349,7 @@ impl World {
 
     fn transferred(&mut self, path: &str, result: Transferred) {
         let seid = wire::seid_of(path.rsplit('/').next().unwrap()).unwrap();
-        self.smf.transferred(seid, result, self.now);
+        self.smf.transferred(TransferName { seid, number: 0, calls: true }, result, self.now);
         self.act();
     }
 }
@@ -252,154 +394,335 @@ fn setup_response() -> Vec<u8> {
 
 #[test]
 fn a_session_is_created_used_idle_and_released() {
-    let mut world = World::new();
-    let path = world.create();
-    // The accept and what the RAN needs follow when the UPF has answered.
-    let [transfer] = &world.transfers[..] else { panic!("{:?}", world.transfers) };
-    assert!(transfer.n1_message_container.is_some() && transfer.n2_info_container.is_some());
-    assert_eq!(transfer.pdu_session_id, Some(5));
-    // The answer waits for the UPF.
-    world.upf_answers = false;
-    world.ran_up(&path);
-    assert_eq!(world.replies.len(), 1);
-    world.upf();
-    assert_eq!(world.last().status, 204);
-    world.upf_answers = true;
-    assert_eq!(world.state(&path, UpCnxState::Deactivated).up_cnx_state, Some(UpCnxState::Deactivated));
-    let back = world.state(&path, UpCnxState::Activating);
-    assert_eq!(
-        (back.up_cnx_state, back.n2_sm_info_type),
-        (Some(UpCnxState::Activating), Some(N2SmInfoType::PduResSetupReq))
-    );
-    world.ran_up(&path);
-    world.call(&format!("{path}/release"), Message::of(&smf::SmContextReleaseData::default()));
-    assert_eq!((world.last().status, world.smf.len()), (204, 0));
-    assert!(world.notified.is_empty(), "the AMF knows it");
-    world.call(&format!("{path}/release"), Message::default());
-    assert_eq!(world.last().status, 404);
-    assert_eq!(world.smf.next_due(), None, "nothing is waited for");
+    for start in [World::new, World::stored] {
+        let mut world = start();
+        let path = world.create();
+        // The accept and what the RAN needs follow when the UPF has answered.
+        let [transfer] = &world.transfers[..] else { panic!("{:?}", world.transfers) };
+        assert!(transfer.n1_message_container.is_some() && transfer.n2_info_container.is_some());
+        assert_eq!(transfer.pdu_session_id, Some(5));
+        // The answer waits for the UPF.
+        world.upf_answers = false;
+        world.ran_up(&path);
+        assert_eq!(world.replies.len(), 1);
+        world.upf();
+        assert_eq!(world.last().status, 204);
+        world.upf_answers = true;
+        assert_eq!(world.state(&path, UpCnxState::Deactivated).up_cnx_state, Some(UpCnxState::Deactivated));
+        let back = world.state(&path, UpCnxState::Activating);
+        assert_eq!(
+            (back.up_cnx_state, back.n2_sm_info_type),
+            (Some(UpCnxState::Activating), Some(N2SmInfoType::PduResSetupReq))
+        );
+        world.ran_up(&path);
+        world.call(&format!("{path}/release"), Message::of(&smf::SmContextReleaseData::default()));
+        assert_eq!((world.last().status, world.smf.len()), (204, 0));
+        assert!(world.notified.is_empty(), "the AMF knows it");
+        world.call(&format!("{path}/release"), Message::default());
+        assert_eq!(world.last().status, 404);
+        assert!(world.is_empty(), "nothing is left, nor waited for");
+    }
 }
 
 #[test]
 fn what_the_ue_releases_is_told_to_the_amf() {
-    let mut world = World::new();
-    let path = world.active();
-    let n1 = |octets: Vec<u8>| Told { n1: Some(octets), n2: None };
-    let data = SmContextUpdateData { n1_sm_msg: Some(part("n1")), ..SmContextUpdateData::default() };
-    // PDU Session Release Request, PTI 2.
-    let told = world.update(&path, &data, &n1(vec![0x2e, 5, 2, 0xd1]));
-    assert_eq!((told.n1_sm_msg.is_some(), told.n2_sm_info_type), (true, Some(N2SmInfoType::PduResRelCmd)));
-    assert_eq!(world.smf.len(), 1);
-    // PDU Session Release Complete.
-    world.update(&path, &data, &n1(vec![0x2e, 5, 2, 0xd4]));
-    assert_eq!((world.last().status, world.smf.len()), (204, 0));
-    assert_eq!(world.notified, ["http://amf/status/0"]);
-    // Its address is free: the only one of two that is left comes first.
-    world.create();
+    for start in [World::new, World::stored] {
+        let mut world = start();
+        let path = world.active();
+        let n1 = |octets: Vec<u8>| Told { n1: Some(octets), n2: None };
+        let data = SmContextUpdateData { n1_sm_msg: Some(part("n1")), ..SmContextUpdateData::default() };
+        // PDU Session Release Request, PTI 2.
+        let told = world.update(&path, &data, &n1(vec![0x2e, 5, 2, 0xd1]));
+        assert_eq!((told.n1_sm_msg.is_some(), told.n2_sm_info_type), (true, Some(N2SmInfoType::PduResRelCmd)));
+        assert_eq!(world.smf.len(), 1);
+        // PDU Session Release Complete.
+        world.update(&path, &data, &n1(vec![0x2e, 5, 2, 0xd4]));
+        assert_eq!((world.last().status, world.smf.len()), (204, 0));
+        assert_eq!(world.notified, ["http://amf/status/0"]);
+        // Its address is free: the only one of two that is left comes first.
+        world.create();
+    }
 }
 
 #[test]
 fn a_packet_for_an_idle_ue_is_told_and_the_ue_comes_back() {
-    for result in [Transferred::Attempting, Transferred::Initiated, Transferred::Unreachable] {
-        let mut world = World::new();
+    for start in [World::new, World::stored] {
+        for result in [Transferred::Attempting, Transferred::Initiated, Transferred::Unreachable] {
+            let mut world = start();
+            let path = world.active();
+            world.state(&path, UpCnxState::Deactivated);
+            world.transfers.clear();
+            world.downlink_packet(&path);
+            assert_eq!(world.transfers.len(), 1);
+            world.transferred(&path, result);
+            match result {
+                // The RAN was given it: it answers.
+                Transferred::Initiated => assert_eq!(world.ran_up(&path), SmContextUpdatedData::default()),
+                _ => {
+                    let back = world.state(&path, UpCnxState::Activating);
+                    assert_eq!(back.n2_sm_info_type, Some(N2SmInfoType::PduResSetupReq), "{result:?}");
+                    world.ran_up(&path);
+                }
+            }
+            let session = world.session();
+            assert!(session.sm.downlink.is_some() && session.sm.n4 == N4::Told, "{result:?}");
+        }
+        // The UE's own service request is faster than the word that it is paged.
+        let mut world = start();
         let path = world.active();
         world.state(&path, UpCnxState::Deactivated);
-        world.transfers.clear();
         world.downlink_packet(&path);
-        assert_eq!(world.transfers.len(), 1);
-        world.transferred(&path, result);
-        match result {
-            // The RAN was given it: it answers.
-            Transferred::Initiated => assert_eq!(world.ran_up(&path), SmContextUpdatedData::default()),
-            _ => {
-                let back = world.state(&path, UpCnxState::Activating);
-                assert_eq!(back.n2_sm_info_type, Some(N2SmInfoType::PduResSetupReq), "{result:?}");
-                world.ran_up(&path);
-            }
-        }
-        let session = world.smf.contexts.values().next().unwrap();
-        assert!(session.sm.downlink.is_some() && session.sm.n4 == N4::Told, "{result:?}");
+        assert!(world.state(&path, UpCnxState::Activating).n2_sm_info_type.is_some());
+        world.transferred(&path, Transferred::Attempting);
+        world.ran_up(&path);
+        assert!(world.session().sm.downlink.is_some());
     }
-    // The UE's own service request is faster than the word that it is paged.
-    let mut world = World::new();
-    let path = world.active();
-    world.state(&path, UpCnxState::Deactivated);
-    world.downlink_packet(&path);
-    assert!(world.state(&path, UpCnxState::Activating).n2_sm_info_type.is_some());
-    world.transferred(&path, Transferred::Attempting);
-    world.ran_up(&path);
-    assert!(world.smf.contexts.values().all(|session| session.sm.downlink.is_some()));
 }
 
 #[test]
 fn what_cannot_be_had_is_refused_with_its_cause() {
-    let mut world = World::new();
-    let refused = |world: &mut World, data: &SmContextCreateData| {
-        world.call(SM_CONTEXTS, create_message(data));
-        let reply = world.last();
-        let error: SmContextError = reply
-            .message
-            .value()
-            .unwrap_or_else(|_| SmContextError { error: reply.message.value().unwrap(), ..SmContextError::default() });
-        (reply.status, error.error.cause.unwrap_or_default(), error.n1_sm_msg.is_some())
-    };
-    let with = |change: fn(&mut SmContextCreateData)| {
-        let mut data = data();
-        change(&mut data);
-        data
-    };
-    let cases: [(SmContextCreateData, (u16, &str, bool)); 6] = [
-        (with(|d| d.supi = "imsi-999700000000002".into()), (403, "SUBSCRIPTION_DENIED", false)),
-        (with(|d| d.s_nssai.sst = 9), (403, "SNSSAI_DENIED", false)),
-        (with(|d| d.dnn = "ims".into()), (403, "DNN_DENIED", false)),
-        (with(|d| d.pdu_session_id = 16), (400, "MANDATORY_IE_INCORRECT", false)),
-        (with(|d| d.sm_context_status_uri = "file:///x".into()), (400, "MANDATORY_IE_INCORRECT", false)),
-        (with(|d| d.pdu_session_id = 6), (403, "N1_SM_ERROR", true)),
-    ];
-    for (data, expected) in cases {
-        let (status, cause, n1) = refused(&mut world, &data);
-        assert_eq!((status, cause.as_str(), n1), expected, "{data:?}");
+    for start in [World::new, World::stored] {
+        let mut world = start();
+        let refused = |world: &mut World, data: &SmContextCreateData| {
+            world.call(SM_CONTEXTS, create_message(data));
+            let reply = world.last();
+            let error: SmContextError = reply.message.value().unwrap_or_else(|_| SmContextError {
+                error: reply.message.value().unwrap(),
+                ..SmContextError::default()
+            });
+            (reply.status, error.error.cause.unwrap_or_default(), error.n1_sm_msg.is_some())
+        };
+        let with = |change: fn(&mut SmContextCreateData)| {
+            let mut data = data();
+            change(&mut data);
+            data
+        };
+        let cases: [(SmContextCreateData, (u16, &str, bool)); 6] = [
+            (with(|d| d.supi = "imsi-999700000000002".into()), (403, "SUBSCRIPTION_DENIED", false)),
+            (with(|d| d.s_nssai.sst = 9), (403, "SNSSAI_DENIED", false)),
+            (with(|d| d.dnn = "ims".into()), (403, "DNN_DENIED", false)),
+            (with(|d| d.pdu_session_id = 16), (400, "MANDATORY_IE_INCORRECT", false)),
+            (with(|d| d.sm_context_status_uri = "file:///x".into()), (400, "MANDATORY_IE_INCORRECT", false)),
+            (with(|d| d.pdu_session_id = 6), (403, "N1_SM_ERROR", true)),
+        ];
+        for (data, expected) in cases {
+            let (status, cause, n1) = refused(&mut world, &data);
+            assert_eq!((status, cause.as_str(), n1), expected, "{data:?}");
+        }
+        world.call(SM_CONTEXTS, Message::default());
+        assert_eq!(world.last().status, 400);
+        world.call("/nsmf-pdusession/v1/nothing", Message::default());
+        assert_eq!(world.last().status, 404);
+        assert_eq!(world.smf.len(), 0);
+        // There is one address.
+        world.create();
+        let (status, cause, n1) =
+            refused(&mut world, &with(|d| d.sm_context_status_uri = "http://amf/status/1".into()));
+        // The one before is still the UPF's, and goes: the UE has forgotten it.
+        assert!(status == 201 || (status, cause.as_str(), n1) == (500, "INSUFFICIENT_RESOURCES_SLICE_DNN", true));
+        assert!(world.notified.is_empty());
     }
-    world.call(SM_CONTEXTS, Message::default());
-    assert_eq!(world.last().status, 400);
-    world.call("/nsmf-pdusession/v1/nothing", Message::default());
-    assert_eq!(world.last().status, 404);
-    assert_eq!(world.smf.len(), 0);
-    // There is one address.
-    world.create();
-    let (status, cause, n1) = refused(&mut world, &with(|d| d.sm_context_status_uri = "http://amf/status/1".into()));
-    // The one before is still the UPF's, and goes: the UE has forgotten it.
-    assert!(status == 201 || (status, cause.as_str(), n1) == (500, "INSUFFICIENT_RESOURCES_SLICE_DNN", true));
-    assert!(world.notified.is_empty());
 }
 
 #[test]
 fn an_amf_that_knows_no_such_session_has_it_let_go_and_a_silent_upf_too() {
-    let mut world = World::new();
-    let path = world.create();
-    world.transferred(&path, Transferred::Unknown);
-    assert_eq!((world.smf.len(), world.notified.len()), (0, 0));
+    for start in [World::new, World::stored] {
+        let mut world = start();
+        let path = world.create();
+        world.transferred(&path, Transferred::Unknown);
+        assert_eq!((world.smf.len(), world.notified.len()), (0, 0));
 
-    world.upf_answers = false;
-    world.create();
-    let (seid, _) = world.pfcp.pop().unwrap();
-    world.transfers.clear();
-    world.smf.pfcp_timeout(seid, world.now);
-    world.act();
-    assert_eq!((world.smf.len(), world.notified.len()), (0, 1));
-    assert!(world.transfers[0].n1_message_container.is_some(), "the UE is told");
+        world.upf_answers = false;
+        world.create();
+        let (seid, _) = world.pfcp.pop().unwrap();
+        world.transfers.clear();
+        world.smf.pfcp_timeout(seid, world.now);
+        world.act();
+        assert_eq!((world.smf.len(), world.notified.len()), (0, 1));
+        assert!(world.transfers[0].n1_message_container.is_some(), "the UE is told");
+    }
 }
 
 #[test]
 fn time_passes_for_what_waits() {
-    let mut world = World::new();
-    world.create();
-    let due = world.smf.next_due().expect("the RAN is waited for");
-    assert!(due > world.now && due.since(world.now) <= Duration::from_secs(30));
-    world.transfers.clear();
-    world.now = due;
-    world.smf.on_time(due);
-    world.act();
-    assert!(world.transfers[0].n1_message_container.is_some(), "the UE is told to release it");
-    assert!(world.smf.next_due().is_some_and(|next| next > due));
+    for start in [World::new, World::stored] {
+        let mut world = start();
+        world.create();
+        let due = world.smf.next_due().expect("the RAN is waited for");
+        assert!(due > world.now && due.since(world.now) <= Duration::from_secs(30));
+        world.transfers.clear();
+        world.now = due;
+        world.smf.on_time(due);
+        world.act();
+        assert!(world.transfers[0].n1_message_container.is_some(), "the UE is told to release it");
+        assert!(world.smf.next_due().is_some_and(|next| next > due));
+    }
+}
+
+/// A session from its beginning to its end, as an AMF insists on it.
+fn whole_life(world: &mut World) {
+    let reply = world.insist(SM_CONTEXTS, &create_message(&data()));
+    assert_eq!(reply.status, 201, "{reply:?}");
+    let path = reply.location.unwrap().strip_prefix("http://smf").unwrap().to_owned();
+    assert!(world.transfers.iter().any(|transfer| transfer.n1_message_container.is_some()), "the UE is told");
+    let address = world.session().sm.address;
+    let modify = format!("{path}/modify");
+    let n2 = SmContextUpdateData {
+        n2_sm_info: Some(part("n2")),
+        n2_sm_info_type: Some(N2SmInfoType::PduResSetupRsp),
+        ..SmContextUpdateData::default()
+    };
+    let up = Message::of(&n2).with("n2", Content::Ngap, setup_response());
+    assert_eq!(world.insist(&modify, &up).status, 204);
+    let state =
+        |state| Message::of(&SmContextUpdateData { up_cnx_state: Some(state), ..SmContextUpdateData::default() });
+    assert_eq!(world.insist(&modify, &state(UpCnxState::Deactivated)).status, 200);
+    let back: SmContextUpdatedData = world.insist(&modify, &state(UpCnxState::Activating)).message.value().unwrap();
+    assert_eq!(back.n2_sm_info_type, Some(N2SmInfoType::PduResSetupReq));
+    assert_eq!(world.insist(&modify, &up).status, 204);
+    let session = world.session();
+    assert_eq!((session.sm.n4, session.sm.address), (N4::Told, address));
+    assert!(session.sm.downlink.is_some());
+    // An answer that is lost after the SM context is gone is that there is none.
+    let released = world.insist(&format!("{path}/release"), &Message::of(&smf::SmContextReleaseData::default()));
+    assert!([204, 404].contains(&released.status), "{released:?}");
+    assert!(world.is_empty() && world.notified.is_empty());
+}
+
+#[test]
+fn an_smf_that_is_killed_at_any_time_is_followed_by_one_that_goes_on() {
+    let mut kills = 0;
+    for fuse in 0.. {
+        let mut world = World::stored();
+        world.fuse = Some(fuse);
+        whole_life(&mut world);
+        if world.fuse.is_some() {
+            break;
+        }
+        kills += 1;
+    }
+    assert!(kills > 40, "{kills} places to be killed at");
+}
+
+#[test]
+fn what_a_killed_smf_had_to_say_by_itself_is_said() {
+    // The UE releases its session, which the AMF is told; and a packet comes for an idle UE.
+    for fuse in 0..24 {
+        let mut world = World::stored();
+        let path = world.active();
+        world.fuse = Some(fuse);
+        let n1 = SmContextUpdateData { n1_sm_msg: Some(part("n1")), ..SmContextUpdateData::default() };
+        let said = |octets: Vec<u8>| Message::of(&n1).with("n1", Content::Nas, octets);
+        let modify = format!("{path}/modify");
+        assert_eq!(world.insist(&modify, &said(vec![0x2e, 5, 2, 0xd1])).status, 200);
+        let complete = world.insist(&modify, &said(vec![0x2e, 5, 2, 0xd4]));
+        assert!([204, 404].contains(&complete.status), "{complete:?}");
+        assert!(world.is_empty());
+        assert!(!world.notified.is_empty());
+    }
+    for fuse in 0..6 {
+        let mut world = World::stored();
+        let path = world.active();
+        world.state(&path, UpCnxState::Deactivated);
+        world.transfers.clear();
+        world.fuse = Some(fuse);
+        // The UPF reports until it is answered.
+        for _ in 0..2 {
+            if world.transfers.is_empty() {
+                world.downlink_packet(&path);
+            }
+        }
+        assert!(!world.transfers.is_empty(), "killed at {fuse}");
+        let back = world.state(&path, UpCnxState::Activating);
+        assert_eq!(back.n2_sm_info_type, Some(N2SmInfoType::PduResSetupReq), "killed at {fuse}");
+    }
+}
+
+/// Where an SM context is somebody else's meanwhile, a step is done again over what that has left; and one that was committed
+/// and whose answer was lost is known.
+#[test]
+fn a_commit_that_comes_too_late_is_done_again_over_what_is_there() {
+    let mut world = World::stored();
+    let path = world.active();
+    let ltmsi = *world.smf.index.keys().next().unwrap();
+    let name = Name { collection: "smf", id: ltmsi.get().into() };
+    let data = SmContextUpdateData { up_cnx_state: Some(UpCnxState::Deactivated), ..SmContextUpdateData::default() };
+    for lost in [false, true] {
+        let (calls, replies) = (world.records.as_ref().unwrap().operations(), world.replies.len());
+        let mut lookup = |_| Ok(None);
+        let call =
+            Call { path: format!("{path}/modify"), message: Message::of(&data), key: None, reply: ReplyTo::nobody() };
+        world.smf.call(call, world.now, &mut lookup);
+        assert!(world.work(), "it is loaded");
+        let records = world.records.as_mut().unwrap();
+        let found = records.load(&[name]).unwrap().remove(0).unwrap();
+        let job = world.smf.jobs().unwrap().front().unwrap();
+        let What::Commit { expected, octets } = &job.what else { panic!("{job:?}") };
+        let octets = if lost { octets } else { &found.octets };
+        records.change(&[(name, Change::Commit { expected: *expected, octets })]).remove(0).unwrap();
+        world.act();
+        let now = world.records.as_ref().unwrap().operations();
+        assert_eq!(world.replies.len(), replies + 1);
+        // The test's, this one's in vain, the UPF's answer's; and one more where the step was done again.
+        assert_eq!(now.writes - calls.writes, if lost { 3 } else { 4 });
+        assert_eq!(world.session().sm.downlink, None);
+        world.state(&path, UpCnxState::Activating);
+        world.ran_up(&path);
+    }
+}
+
+/// 4n messages to the database for a chain of n functions (seed 3): at the SMF a read and a write for each transaction but the
+/// first, which finds nothing to read, and the last, which takes the record out.
+#[test]
+fn a_transaction_costs_one_read_and_one_write() {
+    let mut world = World::stored();
+    let count = |world: &World| {
+        let now = world.records.as_ref().unwrap().operations();
+        (now.reads, now.writes, now.removals)
+    };
+    let path = world.create();
+    // Created; the UPF's answer.
+    assert_eq!(count(&world), (1, 2, 0));
+    world.ran_up(&path);
+    // The RAN's answer, the UPF's.
+    assert_eq!(count(&world), (3, 4, 0), "3 reads and 4 writes for a session, as in the paper");
+    world.state(&path, UpCnxState::Deactivated);
+    assert_eq!(count(&world), (5, 6, 0));
+    world.call(&format!("{path}/release"), Message::of(&smf::SmContextReleaseData::default()));
+    assert_eq!(count(&world), (7, 7, 1));
+    assert!(world.is_empty());
+}
+
+#[test]
+fn who_asks_is_told_when_the_database_does_not_answer_and_nothing_is_done() {
+    let mut world = World::stored();
+    let down = |error| RecordError::Down(error);
+    let fail = |world: &mut World| {
+        let job = world.smf.jobs().unwrap().pop_front().expect("it asks");
+        assert!(job.until.is_some(), "it does not wait for ever");
+        let error = down("gone".into());
+        let done = if let What::Load = job.what { Done::Loaded(Err(error)) } else { Done::Changed(Err(error)) };
+        world.smf.answered(job.ltmsi, done, world.now);
+        world.act();
+        assert_eq!(world.last().status, 500, "{:?}", world.last());
+    };
+    let mut lookup = |_: Supi| {
+        let slices = vec![SliceSubscription::default()];
+        Ok(Some(Subscription { slices, ..Subscription::default() }))
+    };
+    let mut call = |world: &mut World, path: &str, message| {
+        let call = Call { path: path.to_owned(), message, key: None, reply: ReplyTo::nobody() };
+        world.smf.call(call, world.now, &mut lookup);
+    };
+    call(&mut world, SM_CONTEXTS, create_message(&data()));
+    fail(&mut world);
+    assert!(world.is_empty() && world.pfcp.is_empty(), "nothing has left");
+    // The only address is free.
+    let path = world.active();
+    let before = world.session();
+    call(&mut world, &format!("{path}/release"), Message::default());
+    fail(&mut world);
+    assert_eq!(world.session(), before);
+    world.call(&format!("{path}/release"), Message::default());
+    assert!(world.is_empty());
 }

@@ -1,0 +1,99 @@
+//! How the state of UEs is kept, as data: axes that are chosen one by one, and presets that name choices of all of them (the
+//! modes of "Analyzing the cost of statelessness in 5G", and ours).
+
+use serde::{Deserialize, Serialize};
+
+/// Where the contexts of UEs are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StateLocation {
+    /// In memory that all workers of the host share: any of them runs any UE's next step, and none is needed. The SMF of a
+    /// service-based chain has one worker, and its contexts in its own memory then.
+    #[default]
+    Shm,
+    /// In the memory of one worker, with which they end: the stateful baseline.
+    Memory,
+    /// In a database, which is asked at each step.
+    Redis,
+}
+
+impl StateLocation {
+    /// Whether it is a database.
+    pub const fn is_database(self) -> bool {
+        matches!(self, StateLocation::Redis)
+    }
+}
+
+/// A name for a choice of all axes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StatePreset {
+    /// Contexts are where they are worked on, and end with that.
+    Stateful,
+    /// Each transaction loads from a database and commits to it.
+    Transactional,
+    /// Shared memory: Vireo's own.
+    Shm,
+}
+
+/// A choice of all axes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateMode {
+    /// Where contexts are.
+    pub location: StateLocation,
+}
+
+impl From<StatePreset> for StateMode {
+    fn from(preset: StatePreset) -> Self {
+        let location = match preset {
+            StatePreset::Stateful => StateLocation::Memory,
+            StatePreset::Transactional => StateLocation::Redis,
+            StatePreset::Shm => StateLocation::Shm,
+        };
+        StateMode { location }
+    }
+}
+
+impl StateMode {
+    /// The choice of a preset and of axes that are said by themselves.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be.
+    pub fn choose(preset: Option<StatePreset>, location: Option<StateLocation>) -> Result<Self, &'static str> {
+        let chosen = preset.map_or_else(StateMode::default, StateMode::from);
+        let mode = StateMode { location: location.unwrap_or(chosen.location) };
+        match preset {
+            Some(StatePreset::Transactional) if !mode.location.is_database() => {
+                Err("\"transactional\" is of contexts in a database: state.location is \"redis\" then")
+            }
+            Some(StatePreset::Stateful) if mode.location != StateLocation::Memory => {
+                Err("\"stateful\" is of contexts in the workers' memory: state.location is \"memory\" then")
+            }
+            Some(StatePreset::Shm) if mode.location != StateLocation::Shm => {
+                Err("\"shm\" is of contexts in shared memory: state.location is \"shm\" then")
+            }
+            _ => Ok(mode),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_go_before_presets_unless_they_contradict() {
+        use StateLocation::{Memory, Redis, Shm};
+        let chosen = |preset, location| StateMode::choose(preset, location).map(|mode| mode.location);
+        assert_eq!(chosen(None, None), Ok(Shm));
+        assert_eq!(chosen(None, Some(Memory)), Ok(Memory));
+        assert_eq!(chosen(Some(StatePreset::Transactional), None), Ok(Redis));
+        assert_eq!(chosen(Some(StatePreset::Stateful), Some(Memory)), Ok(Memory));
+        for (preset, wrong) in
+            [(StatePreset::Transactional, Shm), (StatePreset::Stateful, Redis), (StatePreset::Shm, Memory)]
+        {
+            assert!(chosen(Some(preset), Some(wrong)).is_err(), "{preset:?}");
+        }
+    }
+}

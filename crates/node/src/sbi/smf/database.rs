@@ -1,0 +1,362 @@
+//! The way of an SMF's thread to its database of SM contexts: a thread beside it, which takes all that is to be loaded and all
+//! that is to be committed in one go each, and goes on asking while the database is down. The SMF's own thread never waits.
+
+use super::session::Session;
+use crate::config::StateConfig;
+use crate::metrics::{Metrics, StateFunction, StateOperation, Transaction};
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use vireo_store::Version;
+use vireo_store::records::{Change, Found, LIFE, LinkConfig, Name, RecordError, Records, RedisRecords};
+use vireo_types::{Instant, Ltmsi};
+
+/// Whose records these are.
+const COLLECTION: &str = "smf";
+/// Where it is written what this SMF is to UPFs.
+const NODE: Name = Name { collection: "smf-node", id: 0 };
+/// How long an answer is waited for, before it is taken for lost.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// After a failure.
+const AGAIN: Duration = Duration::from_millis(20);
+/// Operations in one go.
+const BATCH: usize = 256;
+/// How often it is written again what this SMF is to UPFs, so that it is not forgotten.
+const RENEWED: Duration = Duration::from_secs(LIFE.as_secs() / 8);
+
+/// An operation.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) ltmsi: Ltmsi,
+    pub(super) what: What,
+    /// The transaction that it is for.
+    pub(super) kind: Transaction,
+    /// Until when it makes sense; `None`: however long it takes.
+    pub(super) until: Option<Instant>,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub(super) enum What {
+    Load,
+    Commit { expected: Version, octets: Vec<u8> },
+    Remove { expected: Version },
+}
+
+impl What {
+    fn operation(&self) -> StateOperation {
+        match self {
+            What::Load => StateOperation::Read,
+            What::Commit { .. } => StateOperation::Write,
+            What::Remove { .. } => StateOperation::Remove,
+        }
+    }
+
+    fn change(&self) -> Option<Change<'_>> {
+        match self {
+            What::Load => None,
+            What::Commit { expected, octets } => Some(Change::Commit { expected: *expected, octets }),
+            What::Remove { expected } => Some(Change::Remove { expected: *expected }),
+        }
+    }
+}
+
+/// What has become of it. After an error that passes nothing was done, and will not be.
+#[derive(Debug)]
+pub(super) enum Done {
+    Loaded(Result<Option<Found>, RecordError>),
+    Changed(Result<Version, RecordError>),
+}
+
+/// Why an SMF does not start over a database.
+#[derive(Debug, thiserror::Error)]
+pub enum DatabaseError {
+    /// It does not answer.
+    #[error("the database of SM contexts (state.database) does not answer: {0}")]
+    Records(#[from] RecordError),
+    /// It has something else.
+    #[error(
+        "the database of SM contexts (state.database) has something else than SM contexts of this release: is state.key another program's too?"
+    )]
+    Stranger,
+}
+
+/// The records of a configuration.
+pub(super) fn open(state: &StateConfig) -> Box<dyn Records> {
+    let config = LinkConfig { url: state.database.clone(), patience: PATIENCE };
+    Box::new(RedisRecords::new(config, &state.key, LIFE))
+}
+
+/// What an SMF finds that starts.
+#[derive(Debug)]
+pub(super) struct Before {
+    /// The recovery time stamp that UPFs know.
+    pub(super) recovery: u32,
+    /// Whether there was an SMF before.
+    pub(super) takes_over: bool,
+    /// Its SM contexts.
+    pub(super) sessions: Vec<(Ltmsi, Box<Session>)>,
+}
+
+/// Looks what there is. The first SMF begins with this recovery time stamp.
+///
+/// # Errors
+///
+/// When the database does not answer, or has something else.
+pub(super) fn look(records: &mut dyn Records, recovery: u32) -> Result<Before, DatabaseError> {
+    let node = records.load(&[NODE])?.pop().flatten();
+    let (version, stamp) = match &node {
+        None => (0, recovery),
+        Some(found) => {
+            let octets = found.octets.as_slice().try_into().map_err(|_| DatabaseError::Stranger)?;
+            (found.version, u32::from_be_bytes(octets))
+        }
+    };
+    records.change(&[(NODE, Change::Commit { expected: version, octets: &stamp.to_be_bytes() })]).remove(0)?;
+    let numbers = records.numbers(COLLECTION)?;
+    let mut sessions = Vec::with_capacity(numbers.len());
+    for part in numbers.chunks(BATCH) {
+        let names: Vec<Name> = part.iter().map(|id| Name { collection: COLLECTION, id: *id }).collect();
+        for (name, found) in names.iter().zip(records.load(&names)?) {
+            // One may have ended its life meanwhile.
+            let Some(found) = found else { continue };
+            let session =
+                Session::decode(&found.octets).filter(|session| u64::from(session.sm.cp_seid.ltmsi().get()) == name.id);
+            let session = session.ok_or(DatabaseError::Stranger)?;
+            sessions.push((session.sm.cp_seid.ltmsi(), session));
+        }
+    }
+    Ok(Before { recovery: stamp, takes_over: node.is_some(), sessions })
+}
+
+/// An operation that is not done yet.
+struct Pending {
+    job: Job,
+    /// It may have been carried out, and nobody knows.
+    doubtful: bool,
+    since: std::time::Instant,
+}
+
+/// The thread.
+pub(super) struct Database {
+    pub(super) records: Box<dyn Records>,
+    pub(super) jobs: Receiver<Job>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) stop: Arc<AtomicBool>,
+}
+
+impl Database {
+    /// Works until nobody has jobs any more, or until it is told to stop.
+    pub(super) fn run(mut self, mut done: impl FnMut(Ltmsi, Done), clock: impl Fn() -> Instant) {
+        let mut waiting = VecDeque::new();
+        let mut renewed = std::time::Instant::now();
+        let pending = |job| Pending { job, doubtful: false, since: std::time::Instant::now() };
+        loop {
+            if waiting.is_empty() {
+                match self.jobs.recv_timeout(RENEWED) {
+                    Ok(job) => waiting.push_back(pending(job)),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+            waiting.extend(self.jobs.try_iter().map(pending));
+            if renewed.elapsed() >= RENEWED {
+                renewed = std::time::Instant::now();
+                renew(&mut *self.records);
+            }
+            if !self.go(&mut waiting, &mut done) {
+                if self.stop.load(Ordering::SeqCst) {
+                    return;
+                }
+                give_up(&mut waiting, clock(), &mut done);
+                std::thread::sleep(AGAIN);
+            }
+        }
+    }
+
+    /// Does what waits, as far as the database does; whether it does.
+    fn go(&mut self, waiting: &mut VecDeque<Pending>, done: &mut impl FnMut(Ltmsi, Done)) -> bool {
+        while !waiting.is_empty() {
+            let part: Vec<Pending> = waiting.drain(..waiting.len().min(BATCH)).collect();
+            let (loads, changes): (Vec<_>, Vec<_>) =
+                part.into_iter().partition(|pending| matches!(pending.job.what, What::Load));
+            let (loaded, changed) = (self.load(&loads), self.change(&changes));
+            let results = loaded.into_iter().map(Done::Loaded).chain(changed.into_iter().map(Done::Changed));
+            let mut works = true;
+            for (mut pending, result) in loads.into_iter().chain(changes).zip(results) {
+                let (Done::Loaded(Err(error)) | Done::Changed(Err(error))) = &result else {
+                    self.finish(pending, result, done);
+                    continue;
+                };
+                if !error.passes() {
+                    self.finish(pending, result, done);
+                    continue;
+                }
+                tracing::debug!(%error, "an operation waits for the database");
+                let changes = !matches!(pending.job.what, What::Load);
+                pending.doubtful |= changes && matches!(error, RecordError::Silent(_));
+                waiting.push_back(pending);
+                works = false;
+            }
+            if !works {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn load(&mut self, loads: &[Pending]) -> Vec<Result<Option<Found>, RecordError>> {
+        if loads.is_empty() {
+            return Vec::new();
+        }
+        let names: Vec<Name> = loads.iter().map(|pending| name(pending.job.ltmsi)).collect();
+        match self.records.load(&names) {
+            Ok(found) => found.into_iter().map(Ok).collect(),
+            // One that is no record spoils the answer of all.
+            Err(RecordError::Stranger) if loads.len() > 1 => {
+                let one =
+                    |name: &Name| self.records.load(std::slice::from_ref(name)).map(|mut found| found.pop().flatten());
+                names.iter().map(one).collect()
+            }
+            Err(error) => loads.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
+    fn change(&mut self, changes: &[Pending]) -> Vec<Result<Version, RecordError>> {
+        if changes.is_empty() {
+            return Vec::new();
+        }
+        let changes = changes.iter().filter_map(|Pending { job, .. }| Some((name(job.ltmsi), job.what.change()?)));
+        let changes: Vec<(Name, Change<'_>)> = changes.collect();
+        self.records.change(&changes)
+    }
+
+    fn finish(&self, pending: Pending, result: Done, done: &mut impl FnMut(Ltmsi, Done)) {
+        let Job { ltmsi, what, kind, .. } = pending.job;
+        self.metrics.state_operation(StateFunction::Smf, kind, what.operation(), pending.since.elapsed());
+        done(ltmsi, result);
+    }
+}
+
+fn name(ltmsi: Ltmsi) -> Name {
+    Name { collection: COLLECTION, id: ltmsi.get().into() }
+}
+
+/// What makes no sense any more is given up, unless it may have been done.
+fn give_up(waiting: &mut VecDeque<Pending>, now: Instant, done: &mut impl FnMut(Ltmsi, Done)) {
+    waiting.retain(|pending| {
+        let over = pending.job.until.is_some_and(|until| until <= now) && !pending.doubtful;
+        if over {
+            let error = RecordError::Down("it was asked for too long".into());
+            let loads = matches!(pending.job.what, What::Load);
+            done(pending.job.ltmsi, if loads { Done::Loaded(Err(error)) } else { Done::Changed(Err(error)) });
+        }
+        !over
+    });
+}
+
+/// What this SMF is to UPFs is written again; if that fails, later.
+fn renew(records: &mut dyn Records) {
+    let there = records.load(&[NODE]).map(|mut found| found.pop().flatten());
+    if let Ok(Some(Found { version, octets, .. })) = there {
+        let committed = records.change(&[(NODE, Change::Commit { expected: version, octets: &octets })]).remove(0);
+        if let Err(error) = committed {
+            tracing::warn!(%error, "what this SMF is to UPFs was not written again");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crossbeam_channel::bounded;
+    use vireo_store::records::{MemoryRecords, Operations};
+
+    /// A database that fails so often before it works, each time with this.
+    struct Failing {
+        records: MemoryRecords,
+        times: u32,
+        error: RecordError,
+    }
+
+    impl Failing {
+        fn fails(&mut self) -> bool {
+            let fails = self.times > 0;
+            self.times = self.times.saturating_sub(1);
+            fails
+        }
+    }
+
+    impl Records for Failing {
+        fn load(&mut self, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError> {
+            if self.fails() { Err(self.error.clone()) } else { self.records.load(names) }
+        }
+
+        fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
+            if self.fails() {
+                return changes.iter().map(|_| Err(self.error.clone())).collect();
+            }
+            self.records.change(changes)
+        }
+
+        fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+            self.records.numbers(collection)
+        }
+
+        fn operations(&self) -> Operations {
+            self.records.operations()
+        }
+    }
+
+    /// What becomes of jobs when the database fails so often, and time is `now`.
+    fn done(jobs: Vec<Job>, times: u32, error: RecordError, now: Instant) -> Vec<(Ltmsi, Done)> {
+        let (sender, receiver) = bounded(jobs.len());
+        jobs.into_iter().for_each(|job| sender.send(job).unwrap());
+        drop(sender);
+        let records = Box::new(Failing { records: MemoryRecords::new(LIFE), times, error });
+        let (metrics, stop) = (Arc::new(Metrics::new()), Arc::default());
+        let mut all = Vec::new();
+        let database = Database { records, jobs: receiver, metrics: Arc::clone(&metrics), stop };
+        database.run(|ltmsi, what| all.push((ltmsi, what)), || now);
+        let text = metrics.render();
+        let writes =
+            r#"vireo_state_operations_total{function="smf",transaction="create-sm-context",operation="write"} 1"#;
+        let committed = all.iter().any(|(_, done)| matches!(done, Done::Changed(Ok(_))));
+        assert_eq!(text.contains(writes), committed, "each is counted once: {text}");
+        all
+    }
+
+    fn commit(until: Option<Instant>) -> Job {
+        let what = What::Commit { expected: 0, octets: vec![1] };
+        Job { ltmsi: Ltmsi::from_raw(7), what, kind: Transaction::CreateSmContext, until }
+    }
+
+    #[test]
+    fn what_somebody_waits_for_is_given_up_in_time_unless_it_may_have_been_done() {
+        let (early, late) = (Some(Instant(1)), Some(Instant(9)));
+        let down = || RecordError::Down("x".into());
+        let is_done = |all: &[(Ltmsi, Done)]| matches!(all, [(_, Done::Changed(Ok(_)))]);
+        assert!(is_done(&done(vec![commit(late)], 3, down(), Instant(5))));
+        assert!(is_done(&done(vec![commit(None)], 3, down(), Instant(5))));
+        assert!(is_done(&done(vec![commit(early)], 3, RecordError::Silent("x".into()), Instant(5))));
+        let over = done(vec![commit(early)], 3, down(), Instant(5));
+        assert!(matches!(&over[..], [(_, Done::Changed(Err(RecordError::Down(_))))]), "{over:?}");
+        let load = Job { what: What::Load, ..commit(early) };
+        let over = done(vec![load], 1, RecordError::Silent("x".into()), Instant(5));
+        assert!(matches!(&over[..], [(_, Done::Loaded(Err(_)))]), "{over:?}");
+    }
+
+    #[test]
+    fn an_smf_finds_what_the_one_before_was_to_upfs() {
+        let mut records = MemoryRecords::new(LIFE);
+        let first = look(&mut records, 7).unwrap();
+        assert_eq!((first.recovery, first.takes_over, first.sessions.len()), (7, false, 0));
+        let second = look(&mut records, 8).unwrap();
+        assert_eq!((second.recovery, second.takes_over), (7, true));
+        let stranger = Name { collection: COLLECTION, id: 1 };
+        records.change(&[(stranger, Change::Commit { expected: 0, octets: b"x" })]).remove(0).unwrap();
+        assert!(matches!(look(&mut records, 8), Err(DatabaseError::Stranger)));
+    }
+}

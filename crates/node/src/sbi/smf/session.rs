@@ -1,0 +1,501 @@
+//! One SM context, who is to be told about it, and what a transaction does to it. What a transaction wants to leave is part of
+//! what it leaves behind: whoever finds the SM context later can do it again.
+
+use super::addresses::Addresses;
+use super::wire::{self, Asked, Said};
+use crate::nf::outbox;
+use rand::RngCore;
+use rand::rngs::StdRng;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use vireo_core::Env;
+use vireo_core::chain::{Told, Transferred};
+use vireo_core::config::CoreConfig;
+use vireo_core::session::{self, Create, Input, N4, Output, SmContext, Stage};
+use vireo_core::subscription::DnnSubscription;
+use vireo_sbi::smf::UpCnxState;
+use vireo_sbi::{Message, Reply};
+use vireo_types::{Dnn, Duration, Instant, Ltmsi, SessionAddress, Supi};
+use vireo_wire::pfcp::{self, MessageType};
+
+/// What stored SM contexts begin with: another one is of a release that has other fields.
+const FORMAT: u8 = 1;
+/// How long what is for the AMF is said again by who finds an SM context: longer than the one before would have gone on asking.
+const SAID_AGAIN: Duration = Duration::from_secs(10);
+
+/// An answer to the AMF that waits for the UPF (TS 23.502 4.3.2.2.1 step 16, 4.2.6 step 6).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Pending {
+    /// By what the request is known when it comes again.
+    key: Option<String>,
+    told: Told,
+    state: Option<UpCnxState>,
+}
+
+/// A request that the UPF has not answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct ToUpf {
+    upf: SocketAddr,
+    key: u64,
+    #[serde(with = "serde_bytes")]
+    message: Vec<u8>,
+}
+
+/// What the AMF is to transfer, and has not said to have taken, as far as is known here.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct ToAmf {
+    number: u32,
+    at: Instant,
+    /// It is for a downlink packet.
+    calls: bool,
+    told: Told,
+}
+
+/// An SM context, and who is to be told about it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Session {
+    pub(super) sm: SmContext,
+    pub(super) supi: Supi,
+    status_uri: String,
+    /// The key of the request that has made it.
+    made_by: Option<String>,
+    pending: Option<Pending>,
+    /// The request that was answered last, and how.
+    answered: Option<(String, Told, Option<UpCnxState>)>,
+    /// The AMF was asked for the user plane because of a downlink packet, and has not said whether the UE is there.
+    calling: bool,
+    /// The AMF knows that it ends.
+    let_go: bool,
+    /// It has ended, and the AMF is to be told.
+    ended: bool,
+    /// The name of what left last.
+    last: u32,
+    to_upf: Vec<ToUpf>,
+    to_amf: Vec<ToAmf>,
+}
+
+/// What happens to an SM context.
+#[derive(Debug)]
+pub(super) enum Turn {
+    /// It is asked for.
+    Create(Box<(Asked, DnnSubscription)>),
+    /// The AMF says something.
+    Update(Said),
+    /// The AMF wants it no more.
+    Release,
+    /// What the AMF was given has not reached the UE.
+    Unreached,
+    /// The AMF has forgotten it: it asks for the same session anew.
+    Forgotten,
+    /// A message of the UPF.
+    Pfcp(Vec<u8>),
+    /// The UPF did not answer.
+    PfcpTimeout,
+    /// The UPF has lost its sessions.
+    UpfLost,
+    /// What became of a transfer.
+    Transferred(Transferred),
+    /// The AMF knows that it has ended, or cannot be told.
+    Notified,
+    /// Time passes.
+    Deadline,
+}
+
+/// What leaves when the transaction is committed.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Leave {
+    /// A UPF is told something. `key` names a request.
+    Pfcp { upf: SocketAddr, key: u64, message: Vec<u8> },
+    /// The AMF is to transfer something.
+    Transfer { number: u32, calls: bool, message: Message },
+    /// The AMF is told that the SM context has ended.
+    Notify { uri: String, message: Message },
+    /// Nobody has these any more.
+    Free(Dnn, SessionAddress),
+}
+
+/// What a transaction comes to.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// The SM context as it is then; `None`: there is none.
+    pub(super) session: Option<Box<Session>>,
+    /// Whether it is other than before.
+    pub(super) changed: bool,
+    pub(super) leaves: Vec<Leave>,
+    /// For who asks by this transaction, at once; who gets nothing waits.
+    pub(super) own: Option<Reply>,
+    /// For who waits from before, and is not waited for any more when another does.
+    pub(super) earlier: Option<Reply>,
+    /// For who waits then.
+    pub(super) answer: Option<Reply>,
+}
+
+/// What transactions need besides.
+#[derive(Debug)]
+pub(super) struct Means {
+    pub(super) config: CoreConfig,
+    /// Root of this SMF's URIs.
+    pub(super) root: String,
+    pub(super) addresses: Addresses,
+    pub(super) rng: StdRng,
+    /// Whether SM contexts are found by others later: then what is for them is kept.
+    pub(super) stored: bool,
+}
+
+impl Session {
+    /// As it is stored.
+    pub(super) fn encode(&self) -> Option<Vec<u8>> {
+        postcard::to_extend(self, vec![FORMAT]).ok()
+    }
+
+    /// Of what is stored.
+    pub(super) fn decode(octets: &[u8]) -> Option<Box<Self>> {
+        let (&FORMAT, octets) = octets.split_first()? else { return None };
+        postcard::from_bytes(octets).ok()
+    }
+
+    /// Whether it has ended, and is there only to be told of.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The key of the request that has made it.
+    pub(super) fn made_by(&self) -> Option<&str> {
+        self.made_by.as_deref()
+    }
+
+    /// What somebody who finds it does again: it may not have left. Peers know what is said twice by its name.
+    pub(super) fn again(&self, root: &str, now: Instant) -> Vec<Leave> {
+        let pfcp = |ToUpf { upf, key, message }: &ToUpf| Leave::Pfcp { upf: *upf, key: *key, message: message.clone() };
+        let new = |to_amf: &&ToAmf| now.since(to_amf.at) <= SAID_AGAIN;
+        let transfers = self.to_amf.iter().filter(new).map(|ToAmf { number, calls, told, .. }| Leave::Transfer {
+            number: *number,
+            calls: *calls,
+            message: self.transfer_message(root, told.clone()),
+        });
+        let notify = || Leave::Notify { uri: self.status_uri.clone(), message: wire::released() };
+        self.to_upf.iter().map(pfcp).chain(transfers).chain(self.ended.then(notify)).collect()
+    }
+
+    /// These have reached the AMF: up to that number.
+    pub(super) fn taken(&mut self, number: u32) {
+        self.to_amf.retain(|to_amf| to_amf.number > number);
+    }
+
+    fn transfer_message(&self, root: &str, told: Told) -> Message {
+        wire::transfer(root, (self.sm.cp_seid, self.sm.psi, self.sm.snssai), told)
+    }
+
+    /// The answer that a request gets that was here before: by then, or when there is one.
+    fn repeats(&self, key: Option<&str>) -> Option<Option<Reply>> {
+        let key = key?;
+        if self.pending.as_ref().is_some_and(|pending| pending.key.as_deref() == Some(key)) {
+            return Some(None);
+        }
+        let (_, told, state) = self.answered.as_ref().filter(|(answered, ..)| answered == key)?;
+        Some(Some(wire::done(told.clone(), *state)))
+    }
+}
+
+/// Carries a transaction out. `key` is its asker's, if somebody asks.
+pub(super) fn carry_out(
+    session: Option<Box<Session>>,
+    turn: &Turn,
+    (ltmsi, key): (Ltmsi, Option<&str>),
+    now: Instant,
+    means: &mut Means,
+) -> Outcome {
+    match (session, turn) {
+        (None, Turn::Create(asked)) => create(asked, (ltmsi, key), now, means),
+        (Some(session), turn) => Work { session, means, now, out: Outcome::default() }.run(turn, key),
+        (None, _) => Outcome { own: Some(wire::unknown()), ..Outcome::default() },
+    }
+}
+
+fn create(
+    (asked, subscription): &(Asked, DnnSubscription),
+    (ltmsi, key): (Ltmsi, Option<&str>),
+    now: Instant,
+    means: &mut Means,
+) -> Outcome {
+    let Asked { supi, psi, snssai, dnn, n1, status_uri } = asked;
+    let request = Create { supi: *supi, ltmsi, index: 0, psi: *psi, n1, snssai: *snssai, dnn, subscription };
+    let rng = &mut means.rng;
+    let last = rng.next_u32() >> 4;
+    let mut random = |octets: &mut [u8]| rng.fill_bytes(octets);
+    let (config, ids) = (&means.config, &mut means.addresses);
+    let mut env = Env { now, arrived: now, config, random: &mut random, ids, ran: &() };
+    let (sm, outputs) = session::create(&request, &mut env);
+    let Some(sm) = sm else {
+        let n1 = outputs.into_iter().find_map(|output| if let Output::N1(n1) = output { Some(n1) } else { None });
+        return Outcome { own: Some(wire::not_created(n1)), ..Outcome::default() };
+    };
+    let own = Some(wire::created(&means.root, sm.cp_seid, *psi, *snssai));
+    let session = Session {
+        sm,
+        supi: *supi,
+        status_uri: status_uri.clone(),
+        made_by: key.map(str::to_owned),
+        pending: None,
+        answered: None,
+        calling: false,
+        let_go: false,
+        ended: false,
+        last,
+        to_upf: Vec::new(),
+        to_amf: Vec::new(),
+    };
+    let mut work = Work { session: Box::new(session), means, now, out: Outcome { own, ..Outcome::default() } };
+    let gone = work.carry_out(outputs);
+    work.end(gone)
+}
+
+/// A transaction under way.
+struct Work<'a> {
+    session: Box<Session>,
+    means: &'a mut Means,
+    now: Instant,
+    out: Outcome,
+}
+
+impl Work<'_> {
+    fn run(mut self, turn: &Turn, key: Option<&str>) -> Outcome {
+        if self.session.ended {
+            return self.ended(turn);
+        }
+        if let Turn::Update(_) | Turn::Release = turn
+            && let Some(own) = self.session.repeats(key)
+        {
+            // The one before has not answered it, or its answer was lost.
+            return Outcome { session: Some(self.session), own, ..self.out };
+        }
+        let gone = match turn {
+            // It is there.
+            Turn::Create(_) => false,
+            Turn::Update(said) => self.update(said, key),
+            Turn::Release => {
+                self.session.let_go = true;
+                self.wait(key, None);
+                self.step(Input::ReleaseLocally)
+            }
+            Turn::Unreached => {
+                self.out.own = Some(Reply::done());
+                self.step(Input::Unreachable)
+            }
+            Turn::Forgotten => {
+                self.session.let_go = true;
+                self.step(Input::ReleaseLocally)
+            }
+            Turn::Pfcp(message) => {
+                self.answered(message);
+                self.step(Input::Pfcp(message))
+            }
+            Turn::PfcpTimeout => {
+                self.session.to_upf.clear();
+                self.step(Input::PfcpTimeout)
+            }
+            Turn::UpfLost => {
+                self.session.to_upf.clear();
+                self.step(Input::UpfLost)
+            }
+            Turn::Transferred(result) => self.transferred(*result),
+            Turn::Notified => false,
+            Turn::Deadline => self.step(Input::Deadline),
+        };
+        self.end(gone)
+    }
+
+    /// It is there only until the AMF knows of its end.
+    fn ended(mut self, turn: &Turn) -> Outcome {
+        self.out.own = match turn {
+            Turn::Update(_) | Turn::Release => Some(wire::unknown()),
+            Turn::Unreached => Some(Reply::done()),
+            _ => None,
+        };
+        let known = matches!(turn, Turn::Release | Turn::Forgotten | Turn::Notified);
+        Outcome { session: (!known).then_some(self.session), changed: known, ..self.out }
+    }
+
+    fn update(&mut self, said: &Said, key: Option<&str>) -> bool {
+        let state =
+            said.state.map(|state| if state == UpCnxState::Activating { state } else { UpCnxState::Deactivated });
+        self.wait(key, state);
+        let mut gone = false;
+        if said.state == Some(UpCnxState::Activating) && std::mem::take(&mut self.session.calling) {
+            // The AMF did not give the RAN what it was sent, but pages the UE: it comes by this.
+            gone |= self.step(Input::Deactivate);
+        }
+        for input in said.inputs() {
+            gone |= self.step(input);
+        }
+        gone
+    }
+
+    /// Whoever asks waits for the answer.
+    fn wait(&mut self, key: Option<&str>, state: Option<UpCnxState>) {
+        let pending = Pending { key: key.map(str::to_owned), told: Told::default(), state };
+        if let Some(earlier) = self.session.pending.replace(pending) {
+            // An AMF asks about a session once at a time; one that does not is told what there was.
+            self.out.earlier = Some(wire::done(earlier.told, earlier.state));
+        }
+    }
+
+    /// What became of a transfer.
+    fn transferred(&mut self, result: Transferred) -> bool {
+        let called = std::mem::take(&mut self.session.calling);
+        match result {
+            Transferred::Initiated => false,
+            // The RAN was not asked: it is when the UE comes back.
+            Transferred::Attempting => called && self.step(Input::Deactivate),
+            Transferred::Unreachable => {
+                let gone = called && self.step(Input::Deactivate);
+                self.step(Input::Unreachable) || gone
+            }
+            Transferred::Unknown => {
+                self.session.let_go = true;
+                self.step(Input::ReleaseLocally)
+            }
+        }
+    }
+
+    /// The UPF has answered the request of that kind.
+    fn answered(&mut self, message: &[u8]) {
+        let kind = |octets: &[u8]| pfcp::Message::new(octets).map(|message| message.message_type()).ok();
+        let Some(answer) = kind(message).filter(|kind| kind.is_response()) else { return };
+        self.session.to_upf.retain(|to_upf| kind(&to_upf.message).and_then(MessageType::response) != Some(answer));
+    }
+
+    /// Steps the session and takes what it says; whether it is gone by that.
+    fn step(&mut self, input: Input<'_>) -> bool {
+        let outputs = self.outputs(input);
+        self.carry_out(outputs)
+    }
+
+    fn outputs(&mut self, input: Input<'_>) -> Vec<Output> {
+        let Means { config, addresses, rng, .. } = &mut *self.means;
+        let mut random = |octets: &mut [u8]| rng.fill_bytes(octets);
+        let now = self.now;
+        let env = Env { now, arrived: now, config, random: &mut random, ids: addresses, ran: &() };
+        session::step(&mut self.session.sm, input, &env)
+    }
+
+    fn carry_out(&mut self, outputs: Vec<Output>) -> bool {
+        let mut told = Told::default();
+        let (mut gone, mut data) = (false, false);
+        for output in outputs {
+            match output {
+                Output::N1(message) => {
+                    // At most one N2 goes with an N1: an earlier N1 goes on its own.
+                    if let Some(earlier) = told.n1.replace(message) {
+                        self.transfer(Told { n1: Some(earlier), n2: None }, false);
+                    }
+                }
+                Output::N2(kind, transfer) => told.n2 = Some((kind, transfer)),
+                Output::Pfcp { upf, message } => self.pfcp(upf, message),
+                Output::FreeAddress(dnn, address) => self.out.leaves.push(Leave::Free(*dnn, address)),
+                Output::Gone => gone = true,
+                Output::DownlinkData => data = true,
+                // Counted by the AMF, as far as it sees them; sessions are not moved between UPFs here.
+                Output::Established
+                | Output::Activated
+                | Output::Carried { .. }
+                | Output::Relocated(_)
+                | Output::NotRelocated => {}
+            }
+        }
+        self.tell(told);
+        if data && !gone {
+            self.call_ue();
+        }
+        gone
+    }
+
+    fn name(&mut self) -> u32 {
+        self.session.last = self.session.last.wrapping_add(1);
+        self.session.last
+    }
+
+    fn pfcp(&mut self, upf: SocketAddr, message: Vec<u8>) {
+        let key = outbox::key(self.session.sm.cp_seid.ltmsi(), self.name());
+        let request = pfcp::Message::new(&message).is_ok_and(|message| message.message_type().is_request());
+        if request && self.means.stored {
+            self.session.to_upf.push(ToUpf { upf, key, message: message.clone() });
+        }
+        self.out.leaves.push(Leave::Pfcp { upf, key, message });
+    }
+
+    /// Tells UE and RAN: by the answer that the AMF waits for, if it does and that has room, else by a transfer.
+    fn tell(&mut self, told: Told) {
+        if told == Told::default() {
+            return;
+        }
+        match &mut self.session.pending {
+            Some(pending) if pending.told == Told::default() => pending.told = told,
+            _ => self.transfer(told, false),
+        }
+    }
+
+    fn transfer(&mut self, told: Told, calls: bool) {
+        let (number, at) = (self.name(), self.now);
+        if self.means.stored {
+            self.session.to_amf.push(ToAmf { number, at, calls, told: told.clone() });
+        }
+        let message = self.session.transfer_message(&self.means.root, told);
+        self.out.leaves.push(Leave::Transfer { number, calls, message });
+    }
+
+    /// A packet waits for an idle UE (TS 23.502 4.2.3.3 step 3a): the AMF gets what the RAN needs, and pages the UE if that is
+    /// idle.
+    fn call_ue(&mut self) {
+        let outputs = self.outputs(Input::Activate);
+        self.session.calling = true;
+        for output in outputs {
+            if let Output::N2(kind, octets) = output {
+                self.transfer(Told { n1: None, n2: Some((kind, octets)) }, true);
+            }
+        }
+    }
+
+    /// Gives the AMF its answer as soon as the UPF has what it was told, and lets go of what is gone.
+    fn end(mut self, gone: bool) -> Outcome {
+        let now = self.now;
+        self.session.to_amf.retain(|to_amf| now.since(to_amf.at) <= SAID_AGAIN);
+        if gone {
+            return self.forget();
+        }
+        let sm = &self.session.sm;
+        let waits_for_upf = matches!(sm.n4, N4::Telling { .. } | N4::Deleting);
+        // Nobody but the UPF is waited for by one that is released.
+        let ends = self.session.let_go && sm.stage == Stage::Ended && sm.n4 != N4::Deleted;
+        if !waits_for_upf && !ends {
+            self.reply();
+        }
+        Outcome { session: Some(self.session), changed: true, ..self.out }
+    }
+
+    fn reply(&mut self) {
+        let Some(Pending { key, told, state }) = self.session.pending.take() else { return };
+        // It is not coming back where nothing is to be set up.
+        let state = state.map(|state| if told.n2.is_none() { UpCnxState::Deactivated } else { state });
+        if self.means.stored {
+            self.session.answered = key.map(|key| (key, told.clone(), state));
+        }
+        self.out.answer = Some(wire::done(told, state));
+    }
+
+    /// The SM context is gone: whoever waits for that is told, else the AMF by itself.
+    fn forget(mut self) -> Outcome {
+        if let Some(Pending { told, state, .. }) = self.session.pending.take() {
+            self.out.answer = Some(wire::done(told, state));
+        }
+        if self.session.let_go {
+            return Outcome { session: None, changed: true, ..self.out };
+        }
+        let uri = self.session.status_uri.clone();
+        self.out.leaves.push(Leave::Notify { uri, message: wire::released() });
+        self.session.ended = true;
+        self.session.to_amf.clear();
+        let session = self.means.stored.then_some(self.session);
+        Outcome { session, changed: true, ..self.out }
+    }
+}

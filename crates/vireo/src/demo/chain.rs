@@ -1,0 +1,68 @@
+//! `--chain sba --state redis`: the functions of a service-based chain keep their state in a database, and `--kill`: one of them
+//! is killed amid the run. It is started again at once, as whoever supervises it would, and goes on with what the database has.
+
+use crate::cli::Failure;
+use crate::lab::Lab;
+use crate::lab::core::Core;
+use crate::lab::redis::Redis;
+use clap::ValueEnum;
+use std::time::{Duration, Instant};
+
+/// Where the functions keep their state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum State {
+    /// In a Redis, started for it: each transaction loads from there and commits to it
+    Redis,
+}
+
+/// A function that is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Victim {
+    /// The SMF
+    Smf,
+}
+
+impl State {
+    /// Starts what it needs.
+    pub(super) fn start(self, lab: &Lab) -> Result<Redis, Failure> {
+        match self {
+            State::Redis => Redis::start(lab, &[]),
+        }
+    }
+
+    /// The table of the configuration.
+    pub(super) const fn table(self) -> &'static str {
+        match self {
+            State::Redis => "[state]\npreset = \"transactional\"\n",
+        }
+    }
+}
+
+/// Kills a function.
+#[derive(Debug)]
+pub(super) struct Kill {
+    victim: Victim,
+    due: Option<Instant>,
+}
+
+impl Kill {
+    /// One is killed after so long.
+    pub(super) fn new(victim: Victim, after: Duration) -> Self {
+        Kill { victim, due: Some(Instant::now() + after) }
+    }
+
+    /// Does it if it is time.
+    pub(super) fn work(&mut self, lab: &Lab, core: &mut Core) -> Result<(), Failure> {
+        if self.due.take_if(|due| Instant::now() >= *due).is_none() {
+            return Ok(());
+        }
+        match self.victim {
+            Victim::Smf => core.kill_function(lab, "smf"),
+        }
+    }
+
+    /// Whether it was done.
+    pub(super) fn is_done(&self) -> bool {
+        self.due.is_none()
+    }
+}
