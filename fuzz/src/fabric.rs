@@ -4,7 +4,7 @@ use serde::Serialize;
 use std::net::SocketAddr;
 use vireo_core::balance::map::BucketMap;
 use vireo_core::balance::{BalancerId, HostId};
-use vireo_core::cluster::{Map, Past, Record, Secrets};
+use vireo_core::cluster::{Map, Member, Past, Record, Secrets};
 use vireo_core::n2;
 use vireo_core::ran::RanNode;
 use vireo_node::fabric::frame::decode;
@@ -94,6 +94,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         ToBalancer::Back { number: 9 },
         ToBalancer::Return { to: HostId(2), dnn, address },
         ToBalancer::Node(of),
+        ToBalancer::Pulse(HostId(1)),
     ];
     let copy = Copy {
         number: 1,
@@ -126,7 +127,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-fn to_controller() -> [ToController; 9] {
+fn to_controller() -> [ToController; 10] {
     let address = SocketAddr::from(([127, 0, 0, 1], 7771));
     let record = Record { secrets: Secrets { tmsi_key: [7; 16], recovery: 9 }, map: None };
     [
@@ -139,6 +140,7 @@ fn to_controller() -> [ToController; 9] {
         ToController::Leave,
         ToController::Unreached(vec![HostId(3)]),
         ToController::Parts { epoch: 3, parts: vec![0, 255] },
+        ToController::Pulse(Member::Balancer(BalancerId(1))),
     ]
 }
 

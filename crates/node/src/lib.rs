@@ -15,5 +15,6 @@ pub mod n4;
 pub mod nf;
 mod punctual;
 pub mod sbi;
+mod sys;
 pub mod udp;
 pub mod upf;

@@ -1,7 +1,6 @@
-//! Threads whose words keep this process among the living: who does not hear them for a few heartbeats takes it for dead. When
-//! such a thread gets a processor too late, because there is more to do than processors for it, it asks the system to be
-//! preferred for a while, where that is permitted. What it says still comes from who does the work: one that hangs says
-//! nothing.
+//! Threads that carry what is between processes, or look which of these are heard. When such a thread gets a processor too late,
+//! because there is more to do than processors for it, it asks the system to be preferred for a while, where that is permitted.
+//! Heartbeats have a thread of their own ([`crate::cluster`]).
 
 use rustix::process::{getpriority_process, setpriority_process};
 use std::time::{Duration, Instant};
@@ -37,9 +36,7 @@ impl Punctual {
                 // It is the thread's alone (on Linux). Without the permission it goes on as it was.
                 let own = getpriority_process(None).unwrap_or_default();
                 if own > FIRST && setpriority_process(None, FIRST).is_ok() {
-                    tracing::debug!(
-                        "a thread that keeps this process among the living was late, and is preferred for a while"
-                    );
+                    tracing::debug!("a thread that other processes wait for was late, and is preferred for a while");
                     self.raised = Some((own, now + LASTS));
                 }
             }

@@ -1,7 +1,8 @@
 //! A cluster as its operator runs it: a controller, two balancers and two hosts, each a process of its own. The controller dies
 //! and comes back, a host joins and another is drained, a balancer dies, a host dies; UEs are served by whoever is left. With
 //! a UPF, sessions and what is asked of it survive the balancer that talks to it. The first cluster's members know each other by
-//! certificates; the other's slice wants no copies.
+//! certificates; the second's slice wants no copies. In a third one balancer is cut off from all other members, though not from
+//! RAN nodes.
 
 #[path = "../../node/src/fabric/authority.rs"]
 #[allow(dead_code, reason = "others need all of it")]
@@ -18,6 +19,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 const K: &str = "465B5CE8B199B49FAA5F0A2EE238A6BC";
@@ -70,7 +72,7 @@ impl Part {
             if let Some(status) = self.process.try_wait().expect("it is ours") {
                 return assert_eq!(status.code(), Some(1), "{}", self.log());
             }
-            std::thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(20));
         }
         panic!("it has not ended:\n{}", self.log());
     }
@@ -112,7 +114,7 @@ impl Part {
                 return;
             }
             assert!(Instant::now() < deadline, "{status:?}\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(20));
         }
     }
 
@@ -132,10 +134,25 @@ impl Part {
                 return epoch;
             }
             assert!(Instant::now() < deadline, "{members:?}, not {hosts} and {balancers}:\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(20));
         }
     }
 }
+
+/// What a cluster is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Setting {
+    /// Members that come and go, with TLS between them.
+    Members,
+    /// A UPF; the calling thread has a network of its own.
+    Upf,
+    /// The first balancer is in another network, joined to that of the calling thread by a link for N2 and one for the fabric.
+    Apart,
+}
+
+/// The addresses at the two ends of the links between two networks.
+const N2: [&str; 2] = ["10.79.1.1", "10.79.1.2"];
+const FABRIC: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 79, 0, 1), Ipv4Addr::new(10, 79, 0, 2)];
 
 /// The cluster.
 struct Cluster {
@@ -164,27 +181,31 @@ fn start(directory: &Path, name: &str, role: &str, variables: &[(&str, String)])
 }
 
 impl Cluster {
-    /// Starts one; with a UPF, if the calling thread has a network of its own.
-    fn start(with_upf: bool) -> Self {
+    /// Starts one; the first balancer of one that has one apart is another network's.
+    fn start(setting: Setting, apart: Option<&Space>) -> Self {
+        let with_upf = setting == Setting::Upf;
         let directory = tempfile::tempdir().expect("a directory");
         let (path, database) = (directory.path(), directory.path().join("subscribers.db"));
         let upf: SocketAddr =
             if with_upf { (UPF, PFCP_PORT).into() } else { (Ipv4Addr::LOCALHOST, free_udp_port()).into() };
-        let tls = match with_upf {
-            true => String::new(),
-            false => {
+        let tls = match setting {
+            Setting::Upf | Setting::Apart => String::new(),
+            Setting::Members => {
                 let Files { certificate, key, authorities } = Authority::new().member(path, "member", NAME);
                 format!("certificate = {certificate:?}, key = {key:?}, authorities = {authorities:?}, name = {NAME:?}")
             }
         };
+        let mut controller = free();
+        if setting == Setting::Apart {
+            controller.set_ip(FABRIC[0].into());
+        }
         let config = format!(
             "[n2]\ndriver = \"userspace-udp\"\n[n4]\nlisten = \"127.0.0.1:{}\"\n[upf]\nenabled = false\n\
-             [[external-upf]]\nn4 = \"{upf}\"\n[cluster]\ncontroller = \"{}\"\nhosts = 2\n\
+             [[external-upf]]\nn4 = \"{upf}\"\n[cluster]\ncontroller = \"{controller}\"\nhosts = 2\n\
              misses = 20\ntls = {{ {tls} }}\n\
              [replication]\nmode = \"hot\"\n[pools]\nkey = \"wildcard\"\nworkers = 1\nidle = 0\n\
              [subscribers]\ndatabase = \"{}\"\n[slice.default]\nsnssai = {{ sst = 1 }}\nreplicas = {}\n",
             free_udp_port(),
-            free(),
             database.display(),
             // Where no host dies, none is needed.
             if with_upf { 0 } else { 1 },
@@ -198,18 +219,40 @@ impl Cluster {
             .expect("vireo subscriber runs");
         assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
         let controller = start(path, "controller", "controller", &[]);
+        let udp = free_udp_port();
         let balancers = (0..2).map(|n| {
-            let (udp, fabric) = (free_udp_port(), free());
+            // Elsewhere a gNB finds both at one port.
+            let udp = if setting == Setting::Apart { udp } else { free_udp_port() };
+            let mut fabric = free();
+            let elsewhere = apart.filter(|_| n == 0);
+            if elsewhere.is_some() {
+                fabric.set_ip(FABRIC[1].into());
+            }
             let n4: SocketAddr = match with_upf {
                 true => (Ipv4Addr::new(127, 0, 1, 1 + n), PFCP_PORT).into(),
                 false => (Ipv4Addr::LOCALHOST, free_udp_port()).into(),
             };
-            let variables = [
+            let mut variables = vec![
                 ("VIREO_N2__UDP_PORT", udp.to_string()),
                 ("VIREO_N4__LISTEN", n4.to_string()),
                 ("VIREO_CLUSTER__BALANCER", fabric.to_string()),
             ];
-            let mut part = start(path, &format!("balancer-{n}"), "balancer", &variables);
+            if setting == Setting::Apart {
+                let address = N2[if n == 0 { 1 } else { 0 }];
+                variables.push(("VIREO_N2__ADDRESSES", format!("[\"{address}\"]")));
+            }
+            let start = || start(path, &format!("balancer-{n}"), "balancer", &variables);
+            let mut part = match elsewhere {
+                // Another thread is in its network.
+                Some(space) => thread::scope(|scope| {
+                    let started = scope.spawn(|| {
+                        space.enter();
+                        start()
+                    });
+                    started.join().expect("it starts")
+                }),
+                None => start(),
+            };
             (part.udp, part.fabric) = (udp, Some(fabric));
             part
         });
@@ -295,7 +338,7 @@ impl Cluster {
                 return assert!(status.success(), "{status}\n{}", self.logs());
             }
             assert!(Instant::now() < deadline, "nobody has left:\n{}", self.logs());
-            std::thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(20));
         }
     }
 
@@ -307,7 +350,7 @@ impl Cluster {
 
 #[test]
 fn ues_are_served_without_a_controller_by_whichever_balancers_and_hosts_are_left() {
-    let mut cluster = Cluster::start(false);
+    let mut cluster = Cluster::start(Setting::Members, None);
     let epoch = cluster.balancers.iter().map(|balancer| balancer.wait_for(2, 2)).max();
     cluster.serves(0);
     cluster.serves(1);
@@ -344,7 +387,7 @@ fn sessions_survive_the_balancer_that_talks_to_the_upf() {
         return;
     };
     space.enter();
-    let mut cluster = Cluster::start(true);
+    let mut cluster = Cluster::start(Setting::Upf, None);
     let upf = cluster.start_upf();
     cluster.controller.wait_for(2, 2);
     upf.wait_until(|upf| upf["associated"] == true);
@@ -361,10 +404,10 @@ fn sessions_survive_the_balancer_that_talks_to_the_upf() {
         .spawn()
         .expect("vireo emulate runs");
     upf.wait_until(|upf| upf["sessions"].as_u64() >= Some(UES));
-    std::thread::sleep(Duration::from_millis(500));
+    thread::sleep(Duration::from_millis(500));
     // What it was asked last, it neither passes on nor answers.
     cluster.balancers[holder].stop();
-    std::thread::sleep(Duration::from_millis(100));
+    thread::sleep(Duration::from_millis(100));
     cluster.balancers[holder].kill();
     let status = emulator.wait().expect("it is ours");
     let report = fs::read_to_string(&report).unwrap_or_default();
@@ -377,4 +420,47 @@ fn sessions_survive_the_balancer_that_talks_to_the_upf() {
     assert!(cluster.hosts.iter().all(|host| host.copied() == 0.0), "the slice wants no copies");
     let asked_again = |host: &Part| host.log().contains("had not answered are asked again");
     assert!(cluster.hosts.iter().any(asked_again), "{}", cluster.logs());
+}
+
+#[test]
+fn ues_go_on_by_another_balancer_when_theirs_is_cut_off() {
+    let (Some(space), Some(apart)) = (Space::new(), Space::new()) else {
+        eprintln!("skipped: only root may make network namespaces here");
+        return;
+    };
+    space.join("n2", &format!("{}/24", N2[0]), &apart, "n2", &format!("{}/24", N2[1]));
+    space.join("fabric", &format!("{}/24", FABRIC[0]), &apart, "fabric", &format!("{}/24", FABRIC[1]));
+    space.enter();
+    let mut cluster = Cluster::start(Setting::Apart, Some(&apart));
+    cluster.controller.wait_for(2, 2);
+    // The gNB has an association with each, by which UEs register, and deregister when they have been there for a while.
+    let report = cluster.directory.path().join("report");
+    let load = "emulate --sctp userspace-udp --tnl-associations 2 --load registration=1 --dwell 3s \
+                --rate 200 --duration 200ms --timeout 40 --quiet";
+    let mut emulator = Command::new(VIREO)
+        .args(load.split_whitespace())
+        .args(["--core", N2[1], "--core", N2[0], "--sctp-udp-peer-port", &cluster.balancers[0].udp.to_string()])
+        .args(["--ues", "40", "--k", K, "--opc", OPC, "--json"])
+        .arg(&report)
+        .spawn()
+        .expect("vireo emulate runs");
+    let registered =
+        |host: &Part| host.status().and_then(|status| status["counts"]["registered"].as_u64()).unwrap_or(0);
+    // On a slow machine some may begin when the balancer is cut off, and have to try again.
+    let deadline = Instant::now() + Duration::from_secs(2);
+    while cluster.hosts.iter().map(registered).sum::<u64>() < 40 && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(20));
+    }
+    // What RAN nodes say to the first balancer still comes there.
+    space.run("ip link set fabric down");
+    let status = emulator.wait().expect("it is ours");
+    let report = fs::read_to_string(&report).unwrap_or_default();
+    assert!(status.success(), "{report}\n{}", cluster.logs());
+    let log = cluster.balancers[0].log();
+    assert!(log.contains("RAN nodes are let go to other balancers"), "{log}");
+    assert!(cluster.balancers[0].process.try_wait().expect("it is ours").is_none(), "it may be needed again:\n{log}");
+
+    // Where others are again, it learns that they have gone on without it.
+    space.run("ip link set fabric up");
+    cluster.balancers[0].fails();
 }

@@ -74,7 +74,7 @@ pub struct Past<Id> {
 }
 
 /// A member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Member {
     /// A host.
     Host(HostId),

@@ -474,8 +474,9 @@ impl Balancer {
     /// within bounds.
     fn drain(mut self) -> std::io::Result<()> {
         let until = Monotonic::now() + DRAIN;
-        if let Hosts::Here(door) = &mut self.hosts {
-            let _ = door.call(Input::Stop);
+        match &mut self.hosts {
+            Hosts::Here(door) => drop(door.call(Input::Stop)),
+            Hosts::Fabric(fleet) => fleet.fall_silent(),
         }
         self.commands();
         // Another balancer goes on with what the UPFs have.

@@ -62,11 +62,8 @@ pub(crate) struct Caller {
     leaves: bool,
     /// What it has said last of parts of the UE addresses, for the same reason.
     parts: Option<(u64, Vec<u16>)>,
-    /// Nothing is said in its name.
-    hushed: bool,
     heartbeat: Duration,
     patience: Duration,
-    beaten: Instant,
     heard: Instant,
     again: Instant,
     /// The connection is another than when this was last asked.
@@ -102,10 +99,8 @@ impl Caller {
             caught_up: BTreeSet::new(),
             leaves: false,
             parts: None,
-            hushed: false,
             heartbeat: config.heartbeat,
             patience: config.heartbeat * config.misses * PATIENCE,
-            beaten: now,
             heard: now,
             again: now,
             fresh: false,
@@ -182,7 +177,7 @@ impl Caller {
         };
         stream.put(&join);
         (self.stream, self.joined, self.fresh) = (Some(stream), false, true);
-        (self.beaten, self.heard) = (now, now);
+        self.heard = now;
     }
 
     /// The connection is over: the next address is tried soon.
@@ -204,11 +199,6 @@ impl Caller {
         }
         while self.hear(news)? {}
         let Some(stream) = &mut self.stream else { return Ok(()) };
-        // Twice as often as it has to: who calls this sleeps for a heartbeat, too.
-        if self.joined && !self.hushed && now.duration_since(self.beaten) >= self.heartbeat / 2 {
-            self.beaten = now;
-            stream.put(&ToController::Beat);
-        }
         stream.flush()?;
         if stream.was_heard() {
             self.heard = now;
@@ -297,9 +287,9 @@ impl Caller {
         self.put(&ToController::Leave);
     }
 
-    /// Whether beats are left out: the host hangs.
-    pub(crate) fn hush(&mut self, hangs: bool) {
-        self.hushed = hangs;
+    /// The controller that this member has joined by the connection that there is.
+    pub(crate) fn controller(&self) -> Option<SocketAddr> {
+        self.joined.then(|| self.addresses[self.next % self.addresses.len()])
     }
 
     /// This map is what the member goes by.
@@ -319,6 +309,11 @@ impl Caller {
     /// What becomes readable when the controller has said something.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.stream.as_ref().map(Stream::fd)
+    }
+
+    /// Whether the controller has said something, of who is told.
+    pub(crate) fn tell_readable(&mut self, readable: bool) {
+        self.stream.iter_mut().for_each(|stream| stream.tell_readable(readable));
     }
 
     /// Whether something would be sent if there were room.

@@ -6,6 +6,7 @@
 use super::ClusterConfig;
 use super::asked::Asked;
 use super::caller::{Caller, Me, Told};
+use super::pulse::{Audience, Pulse, Turns};
 use super::unsent::{Given, Unsent};
 use crate::balancer::{Command, Commands};
 use crate::clock::clock;
@@ -18,12 +19,14 @@ use crate::host::{Door, Input};
 use crate::punctual::Punctual;
 use crossbeam_channel::TrySendError;
 use rustix::event::{PollFd, PollFlags, poll};
+use smallvec::{SmallVec, smallvec};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use vireo_core::balance::{BalancerId, HostId};
+use vireo_core::cluster::Member;
 use vireo_core::n2;
 use vireo_sctp::Waker;
 use vireo_types::AssocId;
@@ -34,9 +37,6 @@ const AGAIN: Duration = Duration::from_millis(100);
 const UNSENT: usize = 4 << 20;
 /// Commands that are put into the connections in one go.
 const BATCH: usize = 1024;
-/// How long the host may be at one thing before it counts as hung: then nothing more is said in its name, and others get its
-/// UEs.
-const HUNG: Duration = Duration::from_secs(1);
 /// How often is looked again whether the host has room.
 const ROOM: Duration = Duration::from_micros(100);
 
@@ -100,7 +100,7 @@ pub(crate) struct Link {
     left: bool,
     /// Inputs that the host has no room for. While there are some, nothing is read of balancers.
     held: VecDeque<Input>,
-    beaten: Instant,
+    turns: Turns,
     ended: Arc<AtomicBool>,
 }
 
@@ -181,7 +181,7 @@ impl Link {
             syncs: BTreeMap::new(),
             left: false,
             held: VecDeque::new(),
-            beaten: Instant::now(),
+            turns: Turns::default(),
             ended: Arc::default(),
         };
         Ok((link, welcome))
@@ -191,10 +191,20 @@ impl Link {
         Ended(Arc::clone(&self.ended))
     }
 
-    /// Says that the host is ready, and carries until the cluster goes on without it.
-    pub(crate) fn run(mut self, door: &Door, commands: &Commands, waker: &Waker) -> Result<(), LinkError> {
+    /// Says that the host is ready, and carries until the cluster goes on without it, or copies are carried by nobody.
+    pub(crate) fn run(
+        mut self,
+        door: &Door,
+        commands: &Commands,
+        waker: &Waker,
+        copying: Turns,
+    ) -> Result<(), LinkError> {
         self.caller.ready();
-        let carried = self.carry(door, commands, waker);
+        let watched = vec![door.turns(), self.turns.clone(), copying];
+        let (me, heartbeat) = (Member::Host(self.host), self.caller.heartbeat());
+        let carried = Pulse::start(me, heartbeat, &self.security, watched, Some(door.clone()))
+            .map_err(LinkError::System)
+            .and_then(|pulse| self.carry(door, commands, waker, &pulse));
         if let Err(error) = &carried {
             tracing::error!(%error, "this host is in its cluster no longer");
         }
@@ -202,26 +212,18 @@ impl Link {
         carried
     }
 
-    fn carry(&mut self, door: &Door, commands: &Commands, waker: &Waker) -> Result<(), LinkError> {
-        let (mut turns, mut turned) = (door.turns(), Instant::now());
-        let mut punctual = Punctual::new(self.caller.heartbeat(), turned);
+    fn carry(&mut self, door: &Door, commands: &Commands, waker: &Waker, pulse: &Pulse) -> Result<(), LinkError> {
+        let mut punctual = Punctual::new(self.caller.heartbeat(), Instant::now());
+        let mut told = Audience::default();
         loop {
+            self.turns.turn();
             self.take(commands, door);
             let now = Instant::now();
             punctual.look(now);
-            if door.turns() != turns {
-                (turns, turned) = (door.turns(), now);
-            }
-            let hangs = now.duration_since(turned) >= HUNG;
-            self.caller.hush(hangs);
             self.controller(now, door)?;
-            if now.duration_since(self.beaten) >= self.caller.heartbeat() {
-                self.beaten = now;
-                if !hangs {
-                    self.tell_all(&ToBalancer::Beat);
-                }
-                // One that sleeps does not hang: it is asked.
-                door.ring();
+            if self.is_news_to(&told) {
+                told = self.audience();
+                pulse.goes_to(told.clone());
             }
             self.connect(now);
             for seid in self.asked.forget(clock()) {
@@ -231,8 +233,19 @@ impl Link {
             if self.hear(door)? {
                 door.ring();
             }
-            self.sleep(commands, waker, self.caller.heartbeat().saturating_sub(now.duration_since(self.beaten)))?;
+            self.sleep(commands, waker, self.caller.heartbeat())?;
         }
+    }
+
+    /// Who listens to the host's heartbeat.
+    fn audience(&self) -> Audience {
+        let balancers = self.balancers.values().map(|way| way.address).collect();
+        Audience { controller: self.caller.controller(), balancers }
+    }
+
+    fn is_news_to(&self, told: &Audience) -> bool {
+        let balancers = self.balancers.values().map(|way| way.address);
+        self.caller.controller() != told.controller || !balancers.eq(told.balancers.iter().copied())
     }
 
     /// Hears the controller, if there is one.
@@ -585,7 +598,8 @@ impl Link {
             let read = if reads { PollFlags::IN } else { PollFlags::empty() };
             if wants_room { read | PollFlags::OUT } else { read }
         };
-        let mut fds = vec![PollFd::new(waker, PollFlags::IN)];
+        let mut fds: SmallVec<[PollFd<'_>; 8]> = smallvec![PollFd::new(waker, PollFlags::IN)];
+        let called = self.caller.fd().is_some();
         if let Some(fd) = self.caller.fd() {
             fds.push(PollFd::from_borrowed_fd(fd, interest(self.caller.wants_room(), true)));
         }
@@ -593,13 +607,24 @@ impl Link {
         let streams = streams.map(|stream| PollFd::from_borrowed_fd(stream.fd(), interest(stream.wants_room(), !held)));
         fds.extend(streams);
         let wait = rustix::event::Timespec { tv_sec: wait.as_secs() as _, tv_nsec: wait.subsec_nanos() as _ };
-        let polled = poll(&mut fds, Some(&wait));
-        waker.clear();
-        commands.awake();
-        match polled {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(LinkError::System(error.into())),
+        match poll(&mut fds, Some(&wait)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(LinkError::System(error.into())),
         }
+        commands.awake();
+        let ready: SmallVec<[bool; 8]> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        drop(fds);
+        let mut ready = ready.into_iter();
+        if ready.next() == Some(true) {
+            waker.clear();
+        }
+        if called {
+            self.caller.tell_readable(ready.next() == Some(true));
+        }
+        for stream in self.balancers.values_mut().filter_map(|way| way.stream.as_mut()) {
+            stream.tell_readable(ready.next() == Some(true));
+        }
+        Ok(())
     }
 }
 

@@ -6,12 +6,14 @@ mod asked;
 mod caller;
 pub(crate) mod config;
 mod link;
+mod pulse;
 pub(crate) mod replicator;
 mod unsent;
 
 pub(crate) use caller::{Caller, Me, PATIENCE, Told};
 pub use config::{Ack, ClusterConfig, Mode, ReplicationConfig, ScalingConfig};
 pub use link::{Left, LinkError};
+pub(crate) use pulse::{Audience, Pulse, Turns};
 pub(crate) use replicator::Watch;
 pub use unsent::Unsent;
 
@@ -376,10 +378,11 @@ impl HostNode {
         };
         let thread = |name: &str| std::thread::Builder::new().name(name.into());
         let door = inputs.clone();
+        let copying = copier.turns();
         thread("copies").spawn(move || copier.run(&door))?;
         let host = thread("host").spawn(move || host.run())?;
         let (door, ended) = (inputs.clone(), link.ended());
-        let link = thread("link").spawn(move || link.run(&door, &commands, &waker))?;
+        let link = thread("link").spawn(move || link.run(&door, &commands, &waker, copying))?;
         Ok(HostNode { inputs, host: Some(host), link: Some(link), ended, watch, api, number })
     }
 

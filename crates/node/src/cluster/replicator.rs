@@ -1,6 +1,7 @@
 //! The connections between hosts, on a thread of their own: copies of this host's UEs to others, others' to here. Copies
 //! that nobody has said to have are kept and sent again when a connection was lost.
 
+use super::pulse::Turns;
 use crate::clock::clock;
 use crate::fabric::frame::{self, FrameError};
 use crate::fabric::message::{Map, ToPrimary, ToReplica};
@@ -11,6 +12,7 @@ use crate::metrics::{Flow, Metrics};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rustc_hash::FxHashMap;
 use rustix::event::{PollFd, PollFlags, poll};
+use smallvec::{SmallVec, smallvec};
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -156,6 +158,9 @@ pub(crate) struct Thread {
     epoch: u64,
     peers: FxHashMap<HostId, Peer>,
     incoming: Vec<Incoming>,
+    /// Somebody waits at the listener.
+    knocked: bool,
+    turns: Turns,
 }
 
 /// A host that keeps copies of this one's UEs, or may have to.
@@ -214,6 +219,8 @@ pub(crate) fn replicator(
         epoch: 0,
         peers: FxHashMap::default(),
         incoming: Vec::new(),
+        knocked: false,
+        turns: Turns::default(),
     };
     Ok((Replicator { own, shared, orders: sender, waker }, thread))
 }
@@ -328,9 +335,15 @@ impl Drop for Replicator {
 }
 
 impl Thread {
+    /// How it shows that it does not hang.
+    pub(crate) fn turns(&self) -> Turns {
+        self.turns.clone()
+    }
+
     /// Runs until its host is gone, waking that by its door when there is news.
     pub(crate) fn run(mut self, door: &Door) {
         loop {
+            self.turns.turn();
             while let Ok(order) = self.orders.try_recv() {
                 match order {
                     Order::Send(to, number, copy) => {
@@ -343,7 +356,9 @@ impl Thread {
                     Order::Stop => return,
                 }
             }
-            self.accept();
+            if self.knocked {
+                self.accept();
+            }
             self.send();
             let news = self.hear_replicas();
             self.look_at_replicas();
@@ -464,25 +479,33 @@ impl Thread {
     fn sleep(&mut self) -> rustix::io::Result<()> {
         self.shared.sleeping.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        if !self.orders.is_empty() {
-            self.shared.sleeping.store(false, Ordering::SeqCst);
-            return Ok(());
-        }
+        let wait = if self.orders.is_empty() { AGAIN } else { Duration::ZERO };
         let interest = |stream: &Stream| match stream.wants_room() {
             false => PollFlags::IN,
             true => PollFlags::IN | PollFlags::OUT,
         };
-        let mut fds = vec![PollFd::new(&self.waker, PollFlags::IN), PollFd::new(&self.listener, PollFlags::IN)];
+        let mut fds: SmallVec<[PollFd<'_>; 16]> =
+            smallvec![PollFd::new(&self.waker, PollFlags::IN), PollFd::new(&self.listener, PollFlags::IN)];
         let outgoing = self.peers.values().filter_map(|peer| peer.stream.as_ref());
         let streams = outgoing.chain(self.incoming.iter().map(|incoming| &incoming.stream));
         fds.extend(streams.map(|stream| PollFd::from_borrowed_fd(stream.fd(), interest(stream))));
-        let millis = rustix::event::Timespec { tv_sec: 0, tv_nsec: AGAIN.as_nanos() as _ };
-        let waited = match poll(&mut fds, Some(&millis)) {
+        let wait = rustix::event::Timespec { tv_sec: 0, tv_nsec: wait.as_nanos() as _ };
+        let waited = match poll(&mut fds, Some(&wait)) {
             Err(rustix::io::Errno::INTR) => Ok(0),
             other => other,
         };
-        self.waker.clear();
         self.shared.sleeping.store(false, Ordering::SeqCst);
+        let ready: SmallVec<[bool; 16]> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        drop(fds);
+        let mut ready = ready.into_iter();
+        if ready.next() == Some(true) {
+            self.waker.clear();
+        }
+        self.knocked = ready.next() == Some(true);
+        let outgoing = self.peers.values_mut().filter_map(|peer| peer.stream.as_mut());
+        for stream in outgoing.chain(self.incoming.iter_mut().map(|incoming| &mut incoming.stream)) {
+            stream.tell_readable(ready.next() == Some(true));
+        }
         waited.map(|_| ())
     }
 }

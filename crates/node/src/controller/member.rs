@@ -1,5 +1,6 @@
 //! One connection to the controller.
 
+use crate::fabric::Role;
 use crate::fabric::frame::{self, FrameError};
 use crate::fabric::membership::{ToController, ToMember};
 use crate::fabric::stream::Stream;
@@ -14,6 +15,8 @@ const PIECES: usize = 16;
 pub(super) struct Connection {
     pub(super) stream: Stream,
     pub(super) member: Option<Member>,
+    /// Whose heartbeat it is, if it is one.
+    pub(super) pulse: Option<Member>,
     /// What it has asked for and was not answered.
     pub(super) join: Option<ToController>,
     /// It was told to go.
@@ -26,7 +29,7 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(stream: Stream, since: Instant) -> Self {
-        Connection { stream, member: None, join: None, refused: false, left: false, since }
+        Connection { stream, member: None, pulse: None, join: None, refused: false, left: false, since }
     }
 
     /// Reads what is there, some of it.
@@ -41,6 +44,15 @@ impl Connection {
             }
         }
         Ok(())
+    }
+
+    /// Whether it may be the heartbeat of a member, and of none else.
+    pub(super) fn may_be_pulse(&self, of: Member) -> bool {
+        let role = match of {
+            Member::Host(_) => Role::Host,
+            Member::Balancer(_) => Role::Balancer,
+        };
+        self.join.is_none() && self.pulse.is_none() && self.stream.role() == Some(role)
     }
 
     /// It may not join, or is a member no longer.

@@ -25,7 +25,7 @@ use keeper::{Keeper, News};
 use member::Connection;
 use rand::RngCore;
 use rustix::event::epoll;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,6 +50,8 @@ const DRAINS: usize = 64;
 const STOPPED_WITHIN: Duration = Duration::from_millis(100);
 /// How long a leader looks for an address to take members at.
 const BOUND_WITHIN: Duration = Duration::from_secs(5);
+/// Those of a member: what it says, and its heartbeat.
+const CONNECTIONS: usize = 2;
 const LISTENER: u64 = 0;
 const WAKER: u64 = 1;
 
@@ -439,7 +441,7 @@ impl<'a> Shell<'a> {
 
     fn accept(&mut self) {
         while let Ok((socket, peer)) = self.listener.accept() {
-            if self.connections.len() >= STRANGERS + self.members.len() {
+            if self.connections.len() >= STRANGERS + self.members.len() * CONNECTIONS {
                 tracing::warn!(%peer, "too many connections to the controller are of nobody who has joined");
                 continue;
             }
@@ -462,8 +464,14 @@ impl<'a> Shell<'a> {
     fn read(&mut self, token: u64, now: Instant) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let mut said = Vec::new();
+        connection.stream.tell_readable(true);
         let heard = connection.read(&mut said);
-        if let Some(member) = connection.member {
+        // A heartbeat is that of who is a member: of one whose connection has ended it says nothing.
+        let pulse = connection.pulse.filter(|member| self.members.contains_key(member));
+        if pulse.is_some() {
+            connection.since = now;
+        }
+        if let Some(member) = connection.member.or(pulse) {
             self.controller.heard(member, now);
         }
         for message in said {
@@ -481,7 +489,9 @@ impl<'a> Shell<'a> {
             return;
         };
         match (message, connection.member) {
-            (join @ (ToController::Host { .. } | ToController::Balancer { .. }), None) => {
+            (join @ (ToController::Host { .. } | ToController::Balancer { .. }), None)
+                if connection.pulse.is_none() =>
+            {
                 connection.join = Some(join);
                 self.join(token, now);
             }
@@ -490,6 +500,7 @@ impl<'a> Shell<'a> {
                     tracing::info!(?member, "a member is ready");
                 }
                 self.controller.ready(member, now);
+                connection.since = now;
             }
             (ToController::Unheard(hosts), Some(Member::Balancer(balancer))) => {
                 self.controller.unheard(balancer, hosts);
@@ -507,7 +518,9 @@ impl<'a> Shell<'a> {
                 tracing::debug!(host = host.0, cpu, rate, late, "a host's load");
                 self.controller.reported(host, Load { cpu, late, rate }, now);
             }
+            (ToController::Pulse(of), None) if connection.may_be_pulse(of) => connection.pulse = Some(of),
             (ToController::Beat, Some(_)) => {}
+            (ToController::Beat, None) if connection.pulse.is_some() => {}
             (message, member) => {
                 tracing::warn!(?member, ?message, "something that is not this member's to say");
                 self.lose(token, &FrameError::Message);
@@ -562,6 +575,12 @@ impl<'a> Shell<'a> {
         // An earlier connection of the same member has ended without that having been seen.
         if let Some(earlier) = self.members.insert(member, token) {
             self.close(earlier);
+        }
+        // So have its heartbeats, which come by another way, too.
+        let pulses = self.connections.iter().filter(|(_, connection)| connection.pulse == Some(member));
+        let pulses: Vec<u64> = pulses.map(|(token, _)| *token).collect();
+        for pulse in pulses {
+            self.close(pulse);
         }
     }
 
@@ -673,8 +692,17 @@ impl<'a> Shell<'a> {
 
     fn beat(&mut self, now: Instant) {
         let mut late = Vec::new();
+        // One that is ready only now is there until its heartbeat is to be expected.
+        let beating: BTreeSet<Member> = self.connections.values().filter_map(|connection| connection.pulse).collect();
+        let patience = self.setup.settings.patience;
+        let is_new = |connection: &&Connection| now.since(connection.since) < patience;
+        for member in self.connections.values().filter(is_new).filter_map(|connection| connection.member) {
+            if !beating.contains(&member) {
+                self.controller.heard(member, now);
+            }
+        }
         for (token, connection) in &mut self.connections {
-            match connection.member {
+            match connection.member.or(connection.pulse.filter(|member| self.members.contains_key(member))) {
                 Some(_) => {
                     connection.stream.put(&ToMember::Beat);
                 }

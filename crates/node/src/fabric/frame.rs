@@ -95,6 +95,11 @@ impl Inbox {
         }
     }
 
+    /// Whether the last piece took all the room that there was: there may be more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.end == self.octets.len()
+    }
+
     /// The next octets as they are, for what is no frame; `None` until they are there.
     pub fn raw<const N: usize>(&mut self) -> Option<[u8; N]> {
         let octets = *self.octets[self.from..self.end].first_chunk::<N>()?;

@@ -5,7 +5,7 @@ use super::message::{PoolLoad, Welcome};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use vireo_core::balance::{BalancerId, HostId};
-use vireo_core::cluster::{Map, Past};
+use vireo_core::cluster::{Map, Member, Past};
 
 /// What a balancer is told when it joins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +71,8 @@ pub enum ToController {
         /// The parts.
         parts: Vec<u16>,
     },
+    /// Nothing but heartbeats comes by this connection: those of a member, which has another one.
+    Pulse(Member),
 }
 
 /// From the controller to a member.

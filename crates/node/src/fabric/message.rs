@@ -254,6 +254,8 @@ pub enum ToBalancer<'a> {
     },
     /// A further association is this node's: whoever joins later is told.
     Node(OfNode),
+    /// Nothing but heartbeats comes by this connection: those of a host, which has another one.
+    Pulse(HostId),
 }
 
 /// From a host to one that keeps copies of its UEs.

@@ -33,9 +33,9 @@ pub(crate) use tls::Security;
 pub use tls::{Insecure, TlsConfig, TlsError};
 
 /// The version that this release speaks.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 /// The oldest version that this release speaks.
-pub const OLDEST: u16 = 5;
+pub const OLDEST: u16 = 6;
 /// Octets of a greeting.
 pub const GREETING: usize = 13;
 const MAGIC: [u8; 8] = *b"VIREOFAB";

@@ -63,6 +63,14 @@ impl Socket {
         }
     }
 
+    /// Whether something is in it that the other end of its socket would not tell of: why it is over.
+    pub(super) fn is_over(&self) -> bool {
+        match self {
+            Socket::Plain(_) => false,
+            Socket::Tls(secured) => secured.over.is_some(),
+        }
+    }
+
     /// What is in it leaves, as far as there is room.
     pub(super) fn push(&mut self) -> io::Result<()> {
         match self {

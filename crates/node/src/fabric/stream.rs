@@ -27,6 +27,8 @@ pub(crate) struct Stream {
     heard: bool,
     /// Whether it is waited for room in it.
     waits: bool,
+    /// Whether there is something to read, where it is said when there is; else it is looked each time.
+    readable: Option<bool>,
 }
 
 impl Stream {
@@ -81,6 +83,7 @@ impl Stream {
             role: None,
             heard: true,
             waits: false,
+            readable: None,
         })
     }
 
@@ -139,9 +142,21 @@ impl Stream {
         Ok(())
     }
 
+    /// Whether there is something to read (or an end to see). Who says so once says so each time: in between nothing is read.
+    pub(crate) fn tell_readable(&mut self, readable: bool) {
+        self.readable = Some(readable);
+    }
+
     /// Reads a piece, if there is one; how many octets.
     pub(crate) fn fill(&mut self) -> Result<usize, FrameError> {
+        if self.readable == Some(false) {
+            return Ok(0);
+        }
         let filled = self.inbox.fill(&mut self.socket);
+        if self.readable.is_some() {
+            // Less than there was room for is all.
+            self.readable = Some(self.inbox.is_full() || self.socket.is_over());
+        }
         if let Err(error @ FrameError::Insecure(_)) = &filled {
             self.security.refuses(self.peer, error);
         }

@@ -1,9 +1,8 @@
 //! The way into a host: a bounded queue, and a bell for the host that may sleep over it.
 
 use super::Input;
+use crate::cluster::Turns;
 use crossbeam_channel::{Receiver, SendError, SendTimeoutError, Sender, TrySendError, bounded};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use vireo_store::region::Bell;
 
@@ -14,7 +13,7 @@ pub struct Door {
     /// What is heard although the queue has to wait: of workers, without which nothing would go on, and the end.
     urgent: Sender<Input>,
     bell: Bell,
-    turns: Arc<AtomicU64>,
+    turns: Turns,
 }
 
 /// The host's end.
@@ -22,14 +21,14 @@ pub struct Door {
 pub(super) struct Inputs {
     pub(super) queue: Receiver<Input>,
     pub(super) urgent: Receiver<Input>,
-    turns: Arc<AtomicU64>,
+    turns: Turns,
 }
 
 impl Inputs {
     /// The host is at work: it does not hang.
     #[inline]
     pub(super) fn turn(&self) {
-        self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        self.turns.turn();
     }
 }
 
@@ -39,8 +38,8 @@ impl Door {
         let (queue, waiting) = bounded(capacity);
         // A few for each worker there can be.
         let (urgent, heard) = bounded(4096);
-        let turns = Arc::<AtomicU64>::default();
-        let inputs = Inputs { queue: waiting, urgent: heard, turns: Arc::clone(&turns) };
+        let turns = Turns::default();
+        let inputs = Inputs { queue: waiting, urgent: heard, turns: turns.clone() };
         (Door { queue, urgent, bell, turns }, inputs)
     }
 
@@ -65,8 +64,8 @@ impl Door {
     }
 
     /// Grows as long as the host does not hang, if it is waked from time to time.
-    pub(crate) fn turns(&self) -> u64 {
-        self.turns.load(Ordering::Relaxed)
+    pub(crate) fn turns(&self) -> Turns {
+        self.turns.clone()
     }
 
     /// Wakes the host for what was put in.

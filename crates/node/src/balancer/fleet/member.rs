@@ -21,6 +21,8 @@ pub(super) enum State {
     Stranger,
     /// It is a host of the map.
     Serving,
+    /// It is a host's heartbeat.
+    Pulse,
     /// It is none, or no longer: told so, its connection ends.
     Refused,
 }
@@ -44,6 +46,8 @@ pub(super) struct Member {
 #[derive(Debug, Default)]
 pub(super) struct Said {
     pub(super) host: Option<HostId>,
+    /// This connection is the heartbeat of a host.
+    pub(super) pulse: Option<HostId>,
     /// What follows is said by this map; nothing more was read.
     pub(super) map: Option<Box<Map>>,
     pub(super) report: Option<(f32, Vec<PoolLoad>)>,
@@ -90,6 +94,10 @@ impl Member {
                     ToBalancer::Beat => continue,
                     ToBalancer::Host(host) => {
                         said.host = Some(host);
+                        return Ok(());
+                    }
+                    ToBalancer::Pulse(host) => {
+                        said.pulse = Some(host);
                         return Ok(());
                     }
                     ToBalancer::Map(map) if map.epoch() > epoch => {

@@ -9,7 +9,7 @@ mod steer;
 use super::Command;
 use crate::api::{BalancerStatus, HostStatus};
 use crate::clock::clock;
-use crate::cluster::{Caller, ClusterConfig, LinkError, Me, Told, told};
+use crate::cluster::{Audience, Caller, ClusterConfig, LinkError, Me, Pulse, Told, Turns, told};
 use crate::config::{NF_KINDS, SliceRuntime};
 use crate::fabric::frame::FrameError;
 use crate::fabric::membership::{Seat, ToController, ToMember};
@@ -21,12 +21,13 @@ use crate::metrics::{Flow, Metrics};
 use member::{Member, Said, State};
 use rustc_hash::FxHashMap;
 use rustix::event::epoll;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex};
 use steer::Steering;
 use vireo_core::balance::{BalancerId, HostId};
+use vireo_core::cluster;
 use vireo_core::config::CoreConfig;
 use vireo_core::replica::{Emitted, Flying, Repeats};
 use vireo_types::{AssocId, Duration, Instant};
@@ -40,6 +41,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const CONNECTS: u32 = 5;
 /// NG Setup and configuration updates that are kept of a RAN node, for hosts that join later.
 const SAID: usize = 32;
+/// Those of a host: what it says, and its heartbeat.
+const CONNECTIONS: usize = 2;
 const LISTENER: u64 = 0;
 const CONTROLLER: u64 = 1;
 
@@ -72,6 +75,9 @@ pub(crate) struct Seen {
 pub(crate) struct Fleet {
     seat: Seat,
     caller: Caller,
+    /// Its own heartbeat, as long as it takes turns; `None` when it ends.
+    pulse: Option<Pulse>,
+    turns: Turns,
     security: Security,
     /// Why the cluster goes on without this balancer, if it does.
     ended: Option<LinkError>,
@@ -132,10 +138,14 @@ impl Fleet {
         let Told::Balancer(seat) = told else {
             return Err(LinkError::Refused("it was given the number of a host".into()));
         };
-        let now = clock();
+        let (now, turns) = (clock(), Turns::default());
+        let me = cluster::Member::Balancer(seat.balancer);
+        let pulse = Pulse::start(me, caller.heartbeat(), security, vec![turns.clone()], None);
         let fleet = Fleet {
             steering: Steering::new(config.inter, core.clone(), slices, &seat.tmsi_key, config.report),
             caller,
+            pulse: Some(pulse.map_err(LinkError::System)?),
+            turns,
             security: security.clone(),
             ended: None,
             slices: slices.len(),
@@ -220,6 +230,11 @@ impl Fleet {
         map.hosts.iter().all(|(host, _)| silent(host)) && self.caller.is_silent(std::time::Instant::now(), silence)
     }
 
+    /// It is about to end: nothing is said in its name any more.
+    pub(crate) fn fall_silent(&mut self) {
+        self.pulse = None;
+    }
+
     /// What becomes readable when there is something for [`Fleet::pump`].
     pub(crate) fn fd(&self) -> RawFd {
         self.epoll.as_raw_fd()
@@ -255,6 +270,7 @@ impl Fleet {
 
     /// Takes what hosts and the controller have said, sends what waits for them, and looks who has said nothing.
     pub(crate) fn pump(&mut self) {
+        self.turns.turn();
         let mut events =
             [const { epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) } }; 32];
         let nothing = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -270,8 +286,14 @@ impl Fleet {
         for event in &events[..ready] {
             match event.data.u64() {
                 LISTENER => self.accept(),
-                CONTROLLER => calls = true,
-                token => self.read(token),
+                CONTROLLER => {
+                    self.caller.tell_readable(true);
+                    calls = true;
+                }
+                token => {
+                    self.members.get_mut(&token).into_iter().for_each(|member| member.stream.tell_readable(true));
+                    self.read(token);
+                }
             }
         }
         if calls {
@@ -304,6 +326,9 @@ impl Fleet {
             // It is heard at each heartbeat, then.
             tracing::warn!(%error, "the connection to the controller");
         }
+        if let Some(pulse) = &self.pulse {
+            pulse.goes_to(Audience { controller: self.caller.controller(), balancers: Vec::new() });
+        }
         maps.into_iter().for_each(|map| self.adopt(*map));
         if let Err(error) = heard {
             self.ended = Some(error);
@@ -312,7 +337,7 @@ impl Fleet {
 
     fn accept(&mut self) {
         while let Ok((socket, peer)) = self.listener.accept() {
-            if self.members.len() >= STRANGERS + self.serving.len() {
+            if self.members.len() >= STRANGERS + self.serving.len() * CONNECTIONS {
                 tracing::warn!(%peer, "too many connections to the fabric are of no host of the cluster");
                 continue;
             }
@@ -358,11 +383,12 @@ impl Fleet {
             if let Err(error) = heard {
                 return self.lose(token, &error);
             }
-            match (said.host, said.map) {
-                (Some(host), _) => self.greet(token, host),
+            match (said.host, said.pulse, said.map) {
+                (Some(host), ..) => self.greet(token, host),
+                (None, Some(host), _) => self.listen(token, host),
                 // What follows is said by it: whoever is not in it has said all that it has to say.
-                (None, Some(map)) => self.adopt(*map),
-                (None, None) => return,
+                (None, None, Some(map)) => self.adopt(*map),
+                (None, None, None) => return,
             }
         }
     }
@@ -387,6 +413,13 @@ impl Fleet {
         // One that is in none that is known here says by which map it comes.
         if self.map.as_ref().is_some_and(|map| map.has_host(host)) {
             self.serve(token);
+        }
+    }
+
+    /// Somebody says that this is the heartbeat of a host.
+    fn listen(&mut self, token: u64, host: HostId) {
+        if let Some(member) = self.members.get_mut(&token).filter(|member| member.host.is_none()) {
+            (member.host, member.state) = (Some(host), State::Pulse);
         }
     }
 
@@ -523,10 +556,14 @@ impl Fleet {
     /// it has heard all, so that nobody pays for it.
     fn look(&mut self, now: Instant) {
         let mut late = Vec::new();
+        let pulses = self.members.values_mut().filter(|member| member.state == State::Pulse);
+        let beats = pulses.filter_map(|member| member.host.filter(|_| member.stream.was_heard()));
+        let beats: BTreeSet<HostId> = beats.collect();
         for (token, member) in &mut self.members {
             member.stream.put(&ToHost::Beat);
-            let heard = member.stream.was_heard();
+            let heard = member.stream.was_heard() || member.host.is_some_and(|host| beats.contains(&host));
             match (member.state, member.host) {
+                (State::Pulse, Some(host)) if self.serving.contains_key(&host) => member.since = now,
                 (State::Serving, Some(host)) if !heard => *self.misses.entry(host).or_default() += 1,
                 (State::Serving, Some(host)) => drop(self.misses.remove(&host)),
                 _ if now.since(member.since) > PATIENCE => late.push(*token),
@@ -551,8 +588,11 @@ impl Fleet {
     /// Tells the controller which hosts of the map are not heard, and that all are again.
     fn complain(&mut self) {
         let most = self.seat.heartbeat.1.max(1);
-        // One that has only just come into the map may need longer to connect.
-        let most = |host: &HostId| if self.serving.contains_key(host) { most } else { most * CONNECTS };
+        // One that has only just come into the map, or whose heartbeat is to come, may need longer to connect.
+        let pulses = self.members.values().filter(|member| member.state == State::Pulse);
+        let beating: BTreeSet<HostId> = pulses.filter_map(|member| member.host).collect();
+        let is_there = |host: &HostId| self.serving.contains_key(host) && beating.contains(host);
+        let most = |host: &HostId| if is_there(host) { most } else { most * CONNECTS };
         let silent = self.misses.iter().filter(|(host, misses)| **misses >= most(host));
         let mut unheard: Vec<HostId> = silent.map(|(host, _)| *host).chain(self.lost.keys().copied()).collect();
         unheard.sort_unstable();

@@ -3,6 +3,7 @@ use crate::controller;
 use crate::fabric::message::ToBalancer;
 use std::net::Ipv4Addr;
 use std::time::{Duration as Span, Instant as Monotonic};
+use vireo_core::cluster::Member as Joined;
 use vireo_core::config::{NodeName, SecurityConfig, Timers};
 
 const WITHIN: Span = Span::from_secs(20);
@@ -38,13 +39,22 @@ struct World {
     fleets: Vec<Fleet>,
     host: Caller,
     ways: Vec<Stream>,
+    /// The host's heartbeat, if it has one at present, and what that watches.
+    pulse: Option<Pulse>,
+    turns: Turns,
+    number: HostId,
+    heartbeat: Span,
 }
 
 impl World {
     fn new(balancers: usize) -> Self {
+        World::beating(balancers, ClusterConfig::default().heartbeat)
+    }
+
+    fn beating(balancers: usize, heartbeat: Span) -> Self {
         let taken = listener();
         let controllers = vec![taken.local_addr().expect("an address")];
-        let config = ClusterConfig { controllers, hosts: 1, ..ClusterConfig::default() };
+        let config = ClusterConfig { controllers, hosts: 1, heartbeat, ..ClusterConfig::default() };
         let plain = Security::default();
         let controller = controller::Running::start(taken, (&config, &plain), &[], false).expect("a controller");
         let metrics = Arc::new(Metrics::new());
@@ -63,7 +73,8 @@ impl World {
         };
         let ways = fleets.iter().map(way).collect();
         fleets.iter_mut().for_each(Fleet::pump);
-        let mut world = World { controller, fleets, host, ways };
+        let (pulse, turns, number) = (None, Turns::default(), welcome.host);
+        let mut world = World { controller, fleets, host, ways, pulse, turns, number, heartbeat };
         let serves = |fleet: &Fleet| {
             fleet.serving.len() == 1 && fleet.map.as_ref().is_some_and(|map| map.balancers.len() == balancers)
         };
@@ -76,16 +87,31 @@ impl World {
         let until = Monotonic::now() + WITHIN;
         while !is_so(self) {
             assert!(Monotonic::now() < until, "not within {WITHIN:?}");
-            if beats {
-                self.host.turn(Monotonic::now(), &mut |_| ()).expect("it is a member");
-                for way in &mut self.ways {
-                    way.put(&ToBalancer::Beat);
-                    way.flush().expect("there is a balancer");
-                }
+            match beats {
+                true => self.beat(),
+                false => self.pulse = None,
             }
             self.fleets.iter_mut().for_each(Fleet::pump);
             std::thread::sleep(Span::from_millis(10));
         }
+    }
+
+    /// Has the host's heartbeat beat.
+    fn beat(&mut self) {
+        self.turns.turn();
+        self.host.turn(Monotonic::now(), &mut |_| ()).expect("it is a member");
+        self.ways.iter_mut().for_each(|way| way.flush().expect("there is a balancer"));
+        let start = || {
+            let watched = vec![self.turns.clone()];
+            Pulse::start(Joined::Host(self.number), self.heartbeat, &Security::default(), watched, None)
+        };
+        let pulse = match self.pulse.take() {
+            Some(pulse) => pulse,
+            None => start().expect("a thread"),
+        };
+        let balancers = self.fleets.iter().map(|fleet| fleet.listener.local_addr().expect("an address"));
+        pulse.goes_to(Audience { controller: self.host.controller(), balancers: balancers.collect() });
+        self.pulse = Some(pulse);
     }
 
     fn wait(&mut self, beats: bool, span: Span) {
@@ -117,4 +143,37 @@ fn who_hears_neither_hosts_nor_the_controller_is_cut_off_unless_it_is_alone() {
     alone.fleets[0].caller.look_at(nowhere);
     alone.wait(false, Span::from_millis(1000));
     assert!(!alone.fleets[0].is_cut_off(), "there is no other to go to");
+}
+
+/// A host has so much to do that nothing of what it wants sent is taken by its connection. Its heartbeat does not wait behind
+/// that, as long as its threads take turns.
+#[test]
+fn a_host_that_is_too_busy_to_say_anything_is_heard_and_one_that_hangs_is_not() {
+    // A silence is a second, so that a pause of one of the threads is none.
+    let mut world = World::beating(1, Span::from_millis(250));
+    let pdu = vec![0; 32 << 10];
+    for _ in 0..256 {
+        // More than the connection takes while nobody reads.
+        let ngap = ToBalancer::Ngap { assoc: AssocId(1), ue: None, key: 0, pdu: &pdu };
+        world.ways[0].put(&ngap);
+    }
+    let (began, unsent) = (Monotonic::now(), world.ways[0].unsent());
+    while began.elapsed() < Span::from_millis(1600) {
+        world.turns.turn();
+        world.fleets[0].pump();
+        std::thread::sleep(Span::from_millis(5));
+    }
+    let fleet = &world.fleets[0];
+    assert_eq!(world.ways[0].unsent(), unsent, "the host itself has said nothing");
+    let missed = fleet.misses.get(&world.number).copied().unwrap_or_default();
+    assert!(missed < fleet.seat.heartbeat.1, "missed {missed} times");
+    assert!(fleet.map.as_ref().is_some_and(|map| map.has_host(world.number)), "nobody takes it for dead");
+
+    // Its thread hangs.
+    let until = Monotonic::now() + WITHIN;
+    while !world.fleets[0].complained && world.fleets[0].serving.len() == 1 {
+        assert!(Monotonic::now() < until, "not within {WITHIN:?}");
+        world.fleets[0].pump();
+        std::thread::sleep(Span::from_millis(5));
+    }
 }

@@ -1,0 +1,3 @@
+//! Calls of the system that no safe crate has.
+
+pub(crate) mod policy;
