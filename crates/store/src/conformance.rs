@@ -145,6 +145,40 @@ fn parts(one: &mut dyn Records, other: &mut dyn Records) {
     assert_eq!(alone(other, Change::Remove { expected: new }), Ok(0));
 }
 
+/// Checks that of several ways to a place that commit one record at the same moment one is told that it was carried out: as many are
+/// told so as the record has versions. Returns how often somebody was refused.
+///
+/// # Panics
+///
+/// When the place breaks the contract.
+pub fn contended(ways: &mut [Box<dyn Records>], commits: u32) -> u32 {
+    const NAME: Name = Name { collection: "amf", id: 77 };
+    let outcomes: Vec<(u32, u32)> = std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for way in &mut *ways {
+            threads.push(scope.spawn(move || {
+                let (mut done, mut refused) = (0, 0);
+                while done < commits {
+                    let there = way.load(&[NAME]).expect("the place answers").remove(0);
+                    let expected = there.map_or(0, |found| found.version);
+                    match way.change(&[(NAME, Change::Commit { expected, octets: b"x" })]).remove(0) {
+                        Ok(_) => done += 1,
+                        Err(RecordError::Conflict) => refused += 1,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                (done, refused)
+            }));
+        }
+        threads.into_iter().map(|thread| thread.join().expect("it has not panicked")).collect()
+    });
+    let found = ways[0].load(&[NAME]).expect("the place answers").remove(0).expect("it was committed");
+    let done: u32 = outcomes.iter().map(|(done, _)| done).sum();
+    assert_eq!(found.version, done, "each version is one commit's");
+    assert_eq!(ways[0].change(&[(NAME, Change::Remove { expected: found.version })]).remove(0), Ok(0));
+    outcomes.iter().map(|(_, refused)| refused).sum()
+}
+
 /// Checks over an empty place that a record ends that nobody commits any more, and one that is committed does not.
 ///
 /// # Panics

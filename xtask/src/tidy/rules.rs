@@ -75,7 +75,7 @@ pub(super) const USERS: &[(&str, &[&str])] = &[
         "libc",
         &["vireo-sctp", "vireo-store", "vireo-datapath", "vireo-node", "vireo-emulator", "vireo-traffic", "vireo"],
     ),
-    ("tokio", &["vireo-sbi", "vireo-subscribers", "vireo-node", "vireo"]),
+    ("tokio", &["vireo-sbi", "vireo-store", "vireo-subscribers", "vireo-node", "vireo"]),
     ("getrandom", &["vireo-subscribers", "vireo-node", "vireo-emulator", "vireo"]),
     (
         "tracing",

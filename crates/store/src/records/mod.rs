@@ -6,11 +6,16 @@
 //! by loading the record: it has the version that was to be.
 
 mod behind;
+mod format;
 mod memory;
+mod mongo;
+mod pause;
 pub mod redis;
 
 pub use behind::{Behind, Writers, WritersConfig};
+pub use format::{Format, FormatError, Manner, Parts};
 pub use memory::MemoryRecords;
+pub use mongo::{MongoConfig, MongoRecords};
 pub use redis::{ClusterConfig, Link, LinkConfig, RedisCluster, RedisRecords};
 
 use crate::Version;

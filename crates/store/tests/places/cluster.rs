@@ -1,8 +1,8 @@
 //! A Redis Cluster of three masters, each with a replica.
 
+use crate::load::{self, Told};
 use crate::servers::{Redis, free_port, until};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use vireo_store::conformance;
 use vireo_store::records::{Change, ClusterConfig, Name, RecordError, Records, RedisCluster};
 
@@ -78,6 +78,13 @@ impl Cluster {
         ClusterConfig { nodes, patience, confirm: 1, alone: true }
     }
 
+    /// Ways to it, of which every other one has less patience than an election takes: operations fail, cleanly. The others wait
+    /// for it.
+    fn stores(&self) -> Vec<Box<dyn Records>> {
+        let patience = [Duration::from_millis(500), Duration::from_secs(20)];
+        (0..24).map(|n| Box::new(self.records(patience[n % 2])) as Box<dyn Records>).collect()
+    }
+
     fn records(&self, patience: Duration) -> RedisCluster {
         RedisCluster::new(self.config(patience), "vireo", LIFE)
     }
@@ -94,6 +101,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 fn a_cluster_keeps_the_contract() {
     let cluster = Cluster::start();
     conformance::records(&mut cluster.records(PATIENCE), &mut cluster.records(PATIENCE));
+    conformance::contended(&mut cluster.stores()[..4], 100);
     let life = Duration::from_secs(2);
     conformance::lives(&mut RedisCluster::new(cluster.config(PATIENCE), "short", life), life);
 }
@@ -129,86 +137,12 @@ fn a_slot_that_moves_is_followed() {
     commit(&mut cluster.records(PATIENCE), b"e");
 }
 
-/// What writers have been told.
-#[derive(Default)]
-struct Told {
-    commits: AtomicU32,
-    failed: AtomicU32,
-    /// The longest time between two commits of a record: the failing over.
-    worst_ms: AtomicU32,
-}
-
-/// Commits a record again and again, and returns its last confirmed count; what is not known is found out by loading.
-fn write(mut store: RedisCluster, id: u64, stop: &AtomicBool, told: &Told) -> u32 {
-    let (mut version, mut count) = there(&mut store, id);
-    let mut last = Instant::now();
-    loop {
-        let octets = (count + 1).to_be_bytes();
-        match store.change(&[(name(id), Change::Commit { expected: version, octets: &octets })]).remove(0) {
-            Ok(next) => {
-                (version, count) = (next, count + 1);
-                told.commits.fetch_add(1, Ordering::Relaxed);
-                told.worst_ms.fetch_max(last.elapsed().as_millis() as u32, Ordering::Relaxed);
-                last = Instant::now();
-                // It ends with a commit that was confirmed.
-                if stop.load(Ordering::Relaxed) {
-                    return count;
-                }
-            }
-            // A conflict is with its own commit, which a server has read late.
-            Err(RecordError::Silent(_) | RecordError::Conflict) => {
-                told.failed.fetch_add(1, Ordering::Relaxed);
-                let found = there(&mut store, id);
-                assert!((count..=count + 1).contains(&found.1), "record {id} has {found:?}, {count} are confirmed");
-                (version, count) = found;
-            }
-            Err(RecordError::Down(_)) => {
-                told.failed.fetch_add(1, Ordering::Relaxed);
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            Err(error) => panic!("record {id}: {error}"),
-        }
-    }
-}
-
-/// The version of a record and its count, as soon as they are to be had.
-fn there(store: &mut RedisCluster, id: u64) -> (u32, u32) {
-    let mut found = store.load(&[name(id)]);
-    until("the record can be loaded", || {
-        if found.is_err() {
-            found = store.load(&[name(id)]);
-        }
-        found.is_ok()
-    });
-    found.unwrap().remove(0).map_or((0, 0), |found| (found.version, counted(&found.octets)))
-}
-
-fn counted(octets: &[u8]) -> u32 {
-    u32::from_be_bytes(octets.try_into().expect("what was committed"))
-}
-
 /// Kills a master under load; its replica is elected. Returns the confirmed counts of the records.
 fn kill_under_load(cluster: &mut Cluster, master: usize, replica: usize, told: &Told) -> Vec<u32> {
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let writers: Vec<_> = (0..24)
-            .map(|id| {
-                // Less than an election takes: some operations fail, cleanly. Others wait for it.
-                let patience = if id % 2 == 0 { Duration::from_millis(500) } else { Duration::from_secs(20) };
-                let (store, stop) = (cluster.records(patience), &stop);
-                scope.spawn(move || write(store, id, stop, told))
-            })
-            .collect();
-        let commits = |more: u32| {
-            let wanted = told.commits.load(Ordering::Relaxed) + more;
-            until("commits go on", || told.commits.load(Ordering::Relaxed) >= wanted);
-        };
-        commits(2000);
-        cluster.kill(master);
-        until("its replica is elected", || cluster.says(replica, "INFO replication", "role:master"));
-        commits(2000);
-        stop.store(true, Ordering::Relaxed);
-        writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+    let (stores, cluster) = (cluster.stores(), std::cell::RefCell::new(cluster));
+    load::write_through(stores, told, || {
+        cluster.borrow_mut().kill(master);
+        until("its replica is elected", || cluster.borrow().says(replica, "INFO replication", "role:master"));
     })
 }
 
@@ -221,19 +155,13 @@ fn a_master_dies_under_load_and_no_confirmed_commit_is_lost() {
     // The second time the one dies that was elected, and the one that has come back as its replica follows it.
     for (master, replica) in [(0, 3), (3, 0)] {
         let counts = kill_under_load(&mut cluster, master, replica, &told);
-        let mut store = cluster.records(PATIENCE);
-        for (id, count) in (0..).zip(&counts) {
-            assert_eq!(there(&mut store, id).1, *count, "record {id}");
-        }
+        load::check(&mut cluster.records(PATIENCE), &counts);
         cluster.start_again(master);
         until("it is a replica", || cluster.says(master, "INFO replication", "master_link_status:up"));
         until("that is known", || (0..6).all(|node| cluster.replicas(node) == 3));
         all = counts;
     }
-    let all: u32 = all.iter().sum();
-    let (failed, worst) = (told.failed.into_inner(), told.worst_ms.into_inner());
-    println!("{all} commits confirmed and there; {failed} failed cleanly; the longest wait was {worst} ms");
-    assert!(all >= 8000, "{all}");
+    load::report(&all, &told);
 }
 
 #[test]

@@ -2,5 +2,7 @@
 //! day may, or needs a server that not everybody has, runs by `make test-stores`.
 
 mod cluster;
+mod load;
+mod mongo;
 mod redis;
 mod servers;

@@ -22,6 +22,13 @@ impl Process {
     }
 }
 
+impl Process {
+    /// Until it has ended by itself.
+    pub(crate) fn wait(mut self) {
+        let _ = self.0.wait();
+    }
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.0.kill();

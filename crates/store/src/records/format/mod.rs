@@ -120,12 +120,7 @@ impl Parts {
     /// Those that are not the same in `before`, which is of the same struct.
     pub fn changed(&self, before: &Parts) -> Vec<Part<'_>> {
         let same = |(index, part): (usize, &(&'static str, Vec<u8>))| before.0.get(index) == Some(part);
-        self.0
-            .iter()
-            .enumerate()
-            .filter(|part| !same(*part))
-            .map(|(_, (name, octets))| Part { name, octets })
-            .collect()
+        self.0.iter().enumerate().filter(|part| !same(*part)).map(|(_, (name, octets))| Part { name, octets }).collect()
     }
 
     /// Octets of all, without names.

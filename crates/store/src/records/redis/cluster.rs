@@ -8,9 +8,10 @@
 //! it finds is not taken back either.
 
 use super::commands::{self, Elsewhere, Keys};
-use super::link::{AGAIN_AFTER, Link, LinkConfig};
+use super::link::{Link, LinkConfig};
 use super::map::Map;
 use crate::Version;
+use crate::records::pause::AGAIN_AFTER;
 use crate::records::{Change, Found, Name, Operations, RecordError, Records};
 use redis::Value;
 use rustc_hash::{FxHashMap, FxHashSet};

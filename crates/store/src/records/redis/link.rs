@@ -2,13 +2,9 @@
 
 use super::commands::refused;
 use crate::records::RecordError;
+use crate::records::pause::Pause;
 use redis::{Client, Connection, ErrorKind, RedisError};
-use std::time::{Duration, Instant};
-
-/// How long after a failure the database is asked again; doubled with each further one.
-pub(super) const AGAIN_AFTER: Duration = Duration::from_millis(20);
-/// The longest of these times.
-const AGAIN_AT_LAST: Duration = Duration::from_secs(2);
+use std::time::Duration;
 
 /// How a database is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +19,7 @@ pub struct LinkConfig {
 pub struct Link {
     config: LinkConfig,
     connection: Option<Connection>,
-    /// After a failure: when it is tried again, and the pause after the next one.
-    pause: Option<(Instant, Duration)>,
+    pause: Pause,
 }
 
 impl std::fmt::Debug for Link {
@@ -36,7 +31,7 @@ impl std::fmt::Debug for Link {
 impl Link {
     /// A way that is not taken yet.
     pub fn new(config: LinkConfig) -> Self {
-        Link { config, connection: None, pause: None }
+        Link { config, connection: None, pause: Pause::default() }
     }
 
     fn connect(&self) -> Result<Connection, RedisError> {
@@ -53,18 +48,15 @@ impl Link {
     ///
     /// [`RecordError::Down`] without asking, for a moment after a failure.
     pub fn ask<T>(&mut self, ask: impl FnOnce(&mut Connection) -> Result<T, RedisError>) -> Result<T, RecordError> {
-        let now = Instant::now();
-        if let Some((until, _)) = self.pause.filter(|(until, _)| *until > now) {
-            let left = until.duration_since(now).as_millis();
-            return Err(RecordError::Down(format!("it is asked again in {left} ms")));
-        }
+        self.pause.check()?;
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.connect().map_err(|error| self.failed(RecordError::Down(error.to_string())))?,
         };
         match ask(&mut connection) {
             Ok(answer) => {
-                (self.connection, self.pause) = (Some(connection), None);
+                self.connection = Some(connection);
+                self.pause.worked();
                 Ok(answer)
             }
             // The connection is sound, and whatever it was asked was refused.
@@ -79,8 +71,7 @@ impl Link {
 
     /// The database is left alone for a moment.
     fn failed(&mut self, error: RecordError) -> RecordError {
-        let pause = self.pause.map_or(AGAIN_AFTER, |(_, pause)| (pause * 2).min(AGAIN_AT_LAST));
-        self.pause = Some((Instant::now() + pause, pause));
+        self.pause.failed();
         error
     }
 }

@@ -40,16 +40,22 @@ impl<'a> Field<'a> {
         Ok(())
     }
 
-    fn message(self) -> Message<'a> {
-        Message { field: self, octets: Vec::new(), next: 1 }
-    }
-
-    fn variant(self, index: u32) -> Message<'a> {
-        Message { field: Field { explicit: true, ..self }, octets: Vec::new(), next: index + 1 }
-    }
-
     fn repeated(self) -> Repeated<'a> {
-        Repeated { field: self, packed: Vec::new() }
+        Repeated { field: self, octets: Vec::new(), packed: Vec::new(), variant: None }
+    }
+
+    /// Writes a message that is ready, as the field of a oneof if it is a variant.
+    fn close(self, octets: &[u8], variant: Option<u32>) -> Result<(), FormatError> {
+        let Some(number) = variant else { return self.octets(octets) };
+        let mut oneof = Vec::new();
+        Field { out: &mut oneof, number, explicit: true }.octets(octets)?;
+        self.octets(&oneof)
+    }
+
+    fn variant<T: Serialize + ?Sized>(self, index: u32, value: &T) -> Result<(), FormatError> {
+        let mut oneof = Vec::new();
+        value.serialize(Field { out: &mut oneof, number: index + 1, explicit: true })?;
+        self.octets(&oneof)
     }
 }
 
@@ -59,10 +65,10 @@ impl<'a> ser::Serializer for Field<'a> {
     type SerializeSeq = Repeated<'a>;
     type SerializeTuple = Repeated<'a>;
     type SerializeTupleStruct = Repeated<'a>;
-    type SerializeTupleVariant = Message<'a>;
+    type SerializeTupleVariant = Repeated<'a>;
     type SerializeMap = Entries<'a>;
     type SerializeStruct = Message<'a>;
-    type SerializeStructVariant = Variant<'a>;
+    type SerializeStructVariant = Message<'a>;
 
     fn is_human_readable(&self) -> bool {
         false
@@ -132,9 +138,12 @@ impl<'a> ser::Serializer for Field<'a> {
     }
 
     fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), FormatError> {
+        if !self.explicit {
+            return value.serialize(Field { explicit: true, ..self });
+        }
         let mut octets = Vec::new();
         value.serialize(Field { out: &mut octets, number: 1, explicit: true })?;
-        Field { explicit: true, ..self }.octets(&octets)
+        self.octets(&octets)
     }
 
     fn serialize_unit(self) -> Result<(), FormatError> {
@@ -146,7 +155,7 @@ impl<'a> ser::Serializer for Field<'a> {
     }
 
     fn serialize_unit_variant(self, _: &'static str, index: u32, _: &'static str) -> Result<(), FormatError> {
-        self.variant(index).value(&())
+        self.variant(index, &())
     }
 
     fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, value: &T) -> Result<(), FormatError> {
@@ -160,7 +169,7 @@ impl<'a> ser::Serializer for Field<'a> {
         _: &'static str,
         value: &T,
     ) -> Result<(), FormatError> {
-        self.variant(index).value(value)
+        self.variant(index, value)
     }
 
     fn serialize_seq(self, _: Option<usize>) -> Result<Repeated<'a>, FormatError> {
@@ -173,5 +182,191 @@ impl<'a> ser::Serializer for Field<'a> {
 
     fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Repeated<'a>, FormatError> {
         Ok(self.repeated())
+    }
+
+    fn serialize_tuple_variant(
+        self,
+        _: &'static str,
+        index: u32,
+        _: &'static str,
+        _: usize,
+    ) -> Result<Repeated<'a>, FormatError> {
+        Ok(Repeated { variant: Some(index + 1), ..self.repeated() })
+    }
+
+    fn serialize_map(self, _: Option<usize>) -> Result<Entries<'a>, FormatError> {
+        Ok(Entries { field: self, entry: Vec::new(), octets: Vec::new() })
+    }
+
+    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Message<'a>, FormatError> {
+        Ok(Message { field: self, octets: Vec::new(), next: 1, variant: None })
+    }
+
+    fn serialize_struct_variant(
+        self,
+        _: &'static str,
+        index: u32,
+        _: &'static str,
+        _: usize,
+    ) -> Result<Message<'a>, FormatError> {
+        Ok(Message { field: self, octets: Vec::new(), next: 1, variant: Some(index + 1) })
+    }
+}
+
+/// A message whose fields are numbered as they come.
+struct Message<'a> {
+    field: Field<'a>,
+    octets: Vec<u8>,
+    next: u32,
+    /// It is the field of this number of a oneof.
+    variant: Option<u32>,
+}
+
+impl Message<'_> {
+    fn put<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), FormatError> {
+        let number = self.next;
+        self.next += 1;
+        value.serialize(Field { out: &mut self.octets, number, explicit: false })
+    }
+
+    fn close(self) -> Result<(), FormatError> {
+        self.field.close(&self.octets, self.variant)
+    }
+}
+
+impl ser::SerializeStruct for Message<'_> {
+    type Ok = ();
+    type Error = FormatError;
+
+    fn serialize_field<T: Serialize + ?Sized>(&mut self, _: &'static str, value: &T) -> Result<(), FormatError> {
+        self.put(value)
+    }
+
+    fn end(self) -> Result<(), FormatError> {
+        self.close()
+    }
+}
+
+impl ser::SerializeStructVariant for Message<'_> {
+    type Ok = ();
+    type Error = FormatError;
+
+    fn serialize_field<T: Serialize + ?Sized>(&mut self, _: &'static str, value: &T) -> Result<(), FormatError> {
+        self.put(value)
+    }
+
+    fn end(self) -> Result<(), FormatError> {
+        self.close()
+    }
+}
+
+/// A repeated field.
+struct Repeated<'a> {
+    field: Field<'a>,
+    /// What is already written: the field's occurrences, under the number 1 if they are a message's of their own.
+    octets: Vec<u8>,
+    /// Numbers that are not written yet.
+    packed: Vec<u8>,
+    /// It is the field of this number of a oneof.
+    variant: Option<u32>,
+}
+
+impl<'a> Repeated<'a> {
+    /// The number that its occurrences have.
+    fn number(&self) -> u32 {
+        if self.wrapped() { 1 } else { self.field.number }
+    }
+
+    /// Whether it needs a message of its own: within another sequence, an option or a oneof.
+    fn wrapped(&self) -> bool {
+        self.field.explicit || self.variant.is_some()
+    }
+
+    fn flush(&mut self) {
+        if !self.packed.is_empty() {
+            encode_key(self.number(), WireType::LengthDelimited, &mut self.octets);
+            encode_varint(self.packed.len() as u64, &mut self.octets);
+            self.octets.append(&mut self.packed);
+        }
+    }
+
+    fn put<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), FormatError> {
+        let (number, mut element) = (self.number(), Vec::new());
+        value.serialize(Field { out: &mut element, number, explicit: true })?;
+        let mut rest = &element[..];
+        match prost::encoding::decode_key(&mut rest) {
+            // Of a number only the value is wanted.
+            Ok((_, WireType::Varint)) => self.packed.extend_from_slice(rest),
+            _ => {
+                self.flush();
+                self.octets.append(&mut element);
+            }
+        }
+        Ok(())
+    }
+
+    fn close(mut self) -> Result<(), FormatError> {
+        self.flush();
+        if self.wrapped() {
+            return self.field.close(&self.octets, self.variant);
+        }
+        self.field.out.append(&mut self.octets);
+        Ok(())
+    }
+}
+
+/// The traits of what is written element by element.
+macro_rules! elements {
+    ($($of:ident $element:ident;)*) => {
+        $(impl ser::$of for Repeated<'_> {
+            type Ok = ();
+            type Error = FormatError;
+
+            fn $element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), FormatError> {
+                self.put(value)
+            }
+
+            fn end(self) -> Result<(), FormatError> {
+                self.close()
+            }
+        })*
+    };
+}
+
+elements! {
+    SerializeSeq serialize_element;
+    SerializeTuple serialize_element;
+    SerializeTupleStruct serialize_field;
+    SerializeTupleVariant serialize_field;
+}
+
+/// A map: messages of key and value.
+struct Entries<'a> {
+    field: Field<'a>,
+    entry: Vec<u8>,
+    octets: Vec<u8>,
+}
+
+impl ser::SerializeMap for Entries<'_> {
+    type Ok = ();
+    type Error = FormatError;
+
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), FormatError> {
+        self.entry.clear();
+        key.serialize(Field { out: &mut self.entry, number: 1, explicit: false })
+    }
+
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), FormatError> {
+        value.serialize(Field { out: &mut self.entry, number: 2, explicit: false })?;
+        let number = if self.field.explicit { 1 } else { self.field.number };
+        Field { out: &mut self.octets, number, explicit: true }.octets(&self.entry)
+    }
+
+    fn end(self) -> Result<(), FormatError> {
+        if self.field.explicit {
+            return self.field.octets(&self.octets);
+        }
+        self.field.out.extend_from_slice(&self.octets);
+        Ok(())
     }
 }

@@ -1,0 +1,174 @@
+//! What a record's document looks like.
+
+use crate::Version;
+use crate::records::{Change, Format, Found, Name, Part, RecordError};
+use mongodb::bson::spec::BinarySubtype;
+use mongodb::bson::{Binary, Bson, DateTime, Document, doc};
+use serde_json::{Number, Value};
+
+const ID: &str = "_id";
+const VERSION: &str = "_version";
+pub(super) const EXPIRES: &str = "_expires";
+/// What a record holds that is a whole.
+const OCTETS: &str = "_octets";
+/// BSON has no unsigned numbers: one that is too large for a signed one is a document of this field, with its digits.
+const UNSIGNED: &str = "_u64";
+
+/// What a document is called: BSON has signed numbers alone, so the largest are negative.
+pub(super) fn key(name: Name) -> i64 {
+    name.id.cast_signed()
+}
+
+/// Documents of these names whose life has not ended.
+pub(super) fn living(ids: &[i64]) -> Document {
+    let living = doc! { "$gt": DateTime::now() };
+    match ids {
+        // Not every server uses its index for a list.
+        [id] => doc! { ID: *id, EXPIRES: living },
+        _ => doc! { ID: { "$in": ids.to_vec() }, EXPIRES: living },
+    }
+}
+
+/// The document of a name, if it has that version and lives; of version 0, if its life has ended.
+pub(super) fn filter(id: i64, expected: Version) -> Document {
+    let now = DateTime::now();
+    match expected {
+        0 => doc! { ID: id, EXPIRES: { "$lte": now } },
+        _ => doc! { ID: id, VERSION: i64::from(expected), EXPIRES: { "$gt": now } },
+    }
+}
+
+/// What a commit of these fields sets.
+pub(super) fn set(mut fields: Document, version: Version, expires: DateTime) -> Document {
+    fields.insert(VERSION, i64::from(version));
+    fields.insert(EXPIRES, expires);
+    fields
+}
+
+/// What parts are as fields.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) format: Format,
+}
+
+impl Shape {
+    /// The fields of parts.
+    pub(super) fn fields(self, parts: &[Part<'_>]) -> Result<Document, RecordError> {
+        let field = |part: &Part<'_>| Ok((part.name.to_owned(), self.value(part.octets)?));
+        parts.iter().map(field).collect()
+    }
+
+    fn value(self, octets: &[u8]) -> Result<Bson, RecordError> {
+        match self.format {
+            Format::Json => serde_json::from_slice(octets).map(bson).map_err(|_| RecordError::Stranger),
+            Format::Binary | Format::Protobuf => Ok(binary(octets)),
+        }
+    }
+
+    /// The document that a change puts in the place of all that was there.
+    pub(super) fn whole(self, id: i64, change: &Change<'_>, expires: DateTime) -> Result<Document, RecordError> {
+        let mut document = doc! { ID: id };
+        document.extend(set(self.fields(change.parts())?, change.result(), expires));
+        if let Some(octets) = change.octets() {
+            document.insert(OCTETS, binary(octets));
+        }
+        Ok(document)
+    }
+
+    /// The record of a document, and its name.
+    pub(super) fn found(self, document: Document) -> Result<(i64, Found), RecordError> {
+        let (mut id, mut found) = (None, Found::default());
+        for (name, value) in document {
+            match (&name[..], value) {
+                (ID, value) => id = integer(&value),
+                (VERSION, value) => {
+                    found.version = integer(&value).and_then(|v| v.try_into().ok()).ok_or(RecordError::Stranger)?;
+                }
+                (EXPIRES, _) => {}
+                (OCTETS, Bson::Binary(binary)) => found.octets = binary.bytes,
+                (_, Bson::Binary(binary)) => found.parts.push((name, binary.bytes)),
+                (_, value) => found.parts.push((name, json(value)?.to_string().into_bytes())),
+            }
+        }
+        match id {
+            Some(id) if found.version != 0 => Ok((id, found)),
+            _ => Err(RecordError::Stranger),
+        }
+    }
+}
+
+fn binary(octets: &[u8]) -> Bson {
+    Bson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: octets.to_vec() })
+}
+
+fn integer(value: &Bson) -> Option<i64> {
+    match value {
+        Bson::Int32(n) => Some(i64::from(*n)),
+        Bson::Int64(n) => Some(*n),
+        _ => None,
+    }
+}
+
+/// A value of JSON in BSON.
+fn bson(value: Value) -> Bson {
+    match value {
+        Value::Null => Bson::Null,
+        Value::Bool(value) => Bson::Boolean(value),
+        Value::Number(number) => of_number(&number),
+        Value::String(text) => Bson::String(text),
+        Value::Array(values) => Bson::Array(values.into_iter().map(bson).collect()),
+        Value::Object(fields) => Bson::Document(fields.into_iter().map(|(name, value)| (name, bson(value))).collect()),
+    }
+}
+
+fn of_number(number: &Number) -> Bson {
+    match (number.as_i64(), number.as_u64(), number.as_f64()) {
+        (Some(n), ..) => i32::try_from(n).map_or(Bson::Int64(n), Bson::Int32),
+        (None, Some(n), _) => Bson::Document(doc! { UNSIGNED: n.to_string() }),
+        (None, None, n) => Bson::Double(n.unwrap_or_default()),
+    }
+}
+
+/// A value of BSON in JSON.
+fn json(value: Bson) -> Result<Value, RecordError> {
+    Ok(match value {
+        Bson::Null => Value::Null,
+        Bson::Boolean(value) => Value::Bool(value),
+        Bson::Int32(n) => n.into(),
+        Bson::Int64(n) => n.into(),
+        Bson::Double(n) => n.into(),
+        Bson::String(text) => Value::String(text),
+        Bson::Array(values) => Value::Array(values.into_iter().map(json).collect::<Result<_, _>>()?),
+        Bson::Document(fields) => match fields.get_str(UNSIGNED).ok().and_then(|digits| digits.parse::<u64>().ok()) {
+            Some(n) => n.into(),
+            None => {
+                let fields = fields.into_iter().map(|(name, value)| Ok((name, json(value)?)));
+                Value::Object(fields.collect::<Result<_, RecordError>>()?)
+            }
+        },
+        _ => return Err(RecordError::Stranger),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_through_bson_comes_back() {
+        let value = serde_json::json!({
+            "small": 7, "large": i64::MAX, "largest": u64::MAX, "negative": -5, "half": 0.5, "none": null,
+            "list": [1, [2, {"deep": true}], "text"], "empty": {},
+        });
+        assert_eq!(json(bson(value.clone())), Ok(value.clone()));
+        let octets = value.to_string().into_bytes();
+        let parts = [Part { name: "part", octets: &octets }];
+        let shape = Shape { format: Format::Json };
+        let change = Change::Replace { expected: 4, parts: &parts };
+        let document = shape.whole(-1, &change, DateTime::now()).unwrap();
+        assert!(document.get_document("part").unwrap().get_bool("none").is_err(), "it is a document");
+        let (id, found) = shape.found(document).unwrap();
+        assert_eq!((id, found.version), (-1, 5));
+        assert_eq!(serde_json::from_slice::<Value>(found.part("part").unwrap()).unwrap(), value);
+    }
+}

@@ -1,0 +1,266 @@
+//! Records in MongoDB, or whatever speaks its protocol: a document for each in the collection of its name, with the version, when
+//! its life ends, and its parts as fields; in JSON these are BSON of the same shape, which an operator can read and ask for. A
+//! commit is one update whose filter names the version.
+//!
+//! A document whose life has ended counts as none from then on, by the clock of whoever asks; a TTL index takes it out later
+//! (or who writes, where a server has none).
+//!
+//! MongoDB carries an update of a document out at once. FerretDB 1 reads and writes in two steps: there, of several commits of one
+//! record at the same moment all may be told that they were carried out (measured: 200 of 73). It serves where a record has one
+//! writer at a time, as a UE has but for the moment of a takeover, and for experiments.
+
+mod document;
+mod errors;
+
+use super::pause::Pause;
+use super::{Change, Format, Found, Name, Operations, RecordError, Records};
+use crate::Version;
+use document::{Shape, key};
+use errors::Failure;
+use mongodb::bson::{DateTime, Document, doc};
+use mongodb::options::{ClientOptions, IndexOptions};
+use mongodb::{Client, Collection, Database, IndexModel};
+use rustc_hash::FxHashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Runtime};
+
+/// How often a way to the place takes out what has ended, where the server does not.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// How a database is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MongoConfig {
+    /// `mongodb://HOST:PORT,HOST:PORT/?OPTIONS`: the write concern, for one, is an option there.
+    pub url: String,
+    /// The database in which the collections are.
+    pub database: String,
+    /// How long an answer is waited for.
+    pub patience: Duration,
+    /// What parts are encoded as: those in JSON are kept as BSON, others as octets.
+    pub format: Format,
+}
+
+/// Records in MongoDB. Further ways to the same place ([`MongoRecords::another`]) share its connections.
+#[derive(Debug)]
+pub struct MongoRecords {
+    runtime: Arc<Runtime>,
+    database: Database,
+    patience: Duration,
+    life: Duration,
+    shape: Shape,
+    /// Collections that are known; with the time of the last sweep, where the server has no index that sweeps.
+    known: FxHashMap<&'static str, Option<Instant>>,
+    pause: Pause,
+    operations: Operations,
+}
+
+/// The thread that all connections of the process are served by.
+fn runtime() -> std::io::Result<Arc<Runtime>> {
+    static RUNTIME: OnceLock<Arc<Runtime>> = OnceLock::new();
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime.clone());
+    }
+    let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("mongodb").enable_all().build()?;
+    Ok(RUNTIME.get_or_init(|| Arc::new(runtime)).clone())
+}
+
+impl MongoRecords {
+    /// The records of a database, which live so long. Nothing is asked yet.
+    ///
+    /// # Errors
+    ///
+    /// [`RecordError::Down`] for a URL that is none.
+    pub fn new(config: &MongoConfig, life: Duration) -> Result<Self, RecordError> {
+        let down = |error: &dyn std::fmt::Display| RecordError::Down(error.to_string());
+        let runtime = runtime().map_err(|e| down(&e))?;
+        let client = runtime.block_on(async {
+            let mut options = ClientOptions::parse(&config.url).await?;
+            options.server_selection_timeout = Some(config.patience);
+            options.connect_timeout = Some(config.patience);
+            // What was not heard of is found out by the caller, who knows what a version means.
+            options.retry_writes = Some(false);
+            Client::with_options(options)
+        });
+        let database = client.map_err(|e| down(&e))?.database(&config.database);
+        Ok(MongoRecords {
+            runtime,
+            database,
+            patience: config.patience,
+            life,
+            shape: Shape { format: config.format },
+            known: FxHashMap::default(),
+            pause: Pause::default(),
+            operations: Operations::default(),
+        })
+    }
+
+    /// A further way to the same place.
+    pub fn another(&self) -> Self {
+        MongoRecords {
+            runtime: self.runtime.clone(),
+            database: self.database.clone(),
+            known: self.known.clone(),
+            pause: Pause::default(),
+            operations: Operations::default(),
+            ..*self
+        }
+    }
+
+    fn collection(&self, name: &str) -> Collection<Document> {
+        self.database.collection(name)
+    }
+
+    /// Asks, for so long.
+    fn ask<T>(&mut self, until: Instant, question: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        self.pause.check().map_err(Failure::Record)?;
+        self.operations.round_trips += 1;
+        let left = until.saturating_duration_since(Instant::now());
+        // The timer is the runtime's.
+        let asked = async { tokio::time::timeout(left, question).await };
+        let answer = self
+            .runtime
+            .block_on(asked)
+            .unwrap_or_else(|_| Err(Failure::Record(RecordError::Silent("it takes longer than is waited for".into()))));
+        match &answer {
+            Err(Failure::Record(RecordError::Down(_) | RecordError::Silent(_))) => self.pause.failed(),
+            _ => self.pause.worked(),
+        }
+        answer
+    }
+
+    /// Has documents taken out whose life has ended: by an index, or where the server has no such index by ourselves, now and then.
+    fn sweep(&mut self, name: &'static str, until: Instant) -> Result<(), RecordError> {
+        let collection = self.collection(name);
+        match self.known.get(name) {
+            Some(Some(last)) if last.elapsed() > SWEEP => {
+                let ended = doc! { document::EXPIRES: { "$lte": DateTime::now() } };
+                let swept = self.ask(until, async { collection.delete_many(ended).await.map_err(errors::of_load) });
+                swept.map_err(Failure::record)?;
+                self.known.insert(name, Some(Instant::now()));
+            }
+            Some(_) => {}
+            None => {
+                let options = IndexOptions::builder().expire_after(Duration::ZERO).build();
+                let index = IndexModel::builder().keys(doc! { document::EXPIRES: 1 }).options(options).build();
+                let made = self.ask(until, async { collection.create_index(index).await.map_err(errors::of_load) });
+                let sweeps = match made {
+                    Ok(_) => None,
+                    Err(Failure::Unknown) => Some(Instant::now()),
+                    Err(failure) => return Err(failure.record()),
+                };
+                self.known.insert(name, sweeps);
+            }
+        }
+        Ok(())
+    }
+
+    /// When a life that begins now ends.
+    fn end_of_life(&self) -> DateTime {
+        let life = i64::try_from(self.life.as_millis()).unwrap_or(i64::MAX);
+        DateTime::from_millis(DateTime::now().timestamp_millis().saturating_add(life))
+    }
+
+    fn change_one(&mut self, until: Instant, name: Name, change: &Change<'_>) -> Result<Version, RecordError> {
+        self.sweep(name.collection, until)?;
+        let collection = self.collection(name.collection);
+        let (id, expires) = (key(name), self.end_of_life());
+        let there = document::filter(id, change.expected());
+        let done = match change {
+            Change::Remove { .. } => self.ask(until, async {
+                Ok(collection.delete_one(there).await.map_err(errors::of_change)?.deleted_count == 1)
+            }),
+            Change::Update { expected: 1.., parts } => {
+                let fields = self.shape.fields(parts).map_err(Failure::Record);
+                let fields = fields.map(|fields| document::set(fields, change.result(), expires));
+                fields.and_then(|fields| {
+                    self.ask(until, async {
+                        let update = doc! { "$set": fields };
+                        Ok(collection.update_one(there, update).await.map_err(errors::of_change)?.matched_count == 1)
+                    })
+                })
+            }
+            _ => {
+                let whole = self.shape.whole(id, change, expires).map_err(Failure::Record);
+                whole.and_then(|whole| self.put(until, &collection, there, whole, change.expected()))
+            }
+        };
+        match done {
+            Ok(true) => Ok(change.result()),
+            Ok(false) => Err(RecordError::Conflict),
+            Err(failure) => Err(failure.record()),
+        }
+    }
+
+    /// Puts a whole document where one is, or where none is.
+    fn put(
+        &mut self,
+        until: Instant,
+        collection: &Collection<Document>,
+        there: Document,
+        whole: Document,
+        expected: Version,
+    ) -> Result<bool, Failure> {
+        if expected == 0 {
+            let inserted =
+                self.ask(until, async { collection.insert_one(&whole).await.map(|_| true).map_err(errors::of_change) });
+            if !matches!(inserted, Err(Failure::Exists)) {
+                return inserted;
+            }
+            // What is there may have ended.
+        }
+        self.ask(until, async {
+            Ok(collection.replace_one(there, whole).await.map_err(errors::of_change)?.matched_count == 1)
+        })
+    }
+
+    /// The documents of a collection.
+    fn find(&mut self, until: Instant, name: &str, filter: Document, most: u32) -> Result<Vec<Document>, RecordError> {
+        let collection = self.collection(name);
+        let found = self.ask(until, async {
+            let mut cursor = collection.find(filter).batch_size(most).await.map_err(errors::of_load)?;
+            let mut found = Vec::new();
+            while cursor.advance().await.map_err(errors::of_load)? {
+                found.push(cursor.deserialize_current().map_err(errors::of_load)?);
+            }
+            Ok(found)
+        });
+        found.map_err(Failure::record)
+    }
+}
+
+impl Records for MongoRecords {
+    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError> {
+        self.operations.reads += names.len() as u64;
+        let until = Instant::now() + self.patience;
+        let mut found: Vec<Option<Found>> = names.iter().map(|_| None).collect();
+        let mut collections: Vec<&'static str> = names.iter().map(|name| name.collection).collect();
+        collections.sort_unstable();
+        collections.dedup();
+        for collection in collections {
+            let ids: Vec<i64> =
+                names.iter().filter(|name| name.collection == collection).map(|name| key(*name)).collect();
+            let most = ids.len() as u32 + 1;
+            for document in self.find(until, collection, document::living(&ids), most)? {
+                let (id, record) = self.shape.found(document)?;
+                for (name, place) in names.iter().zip(&mut found) {
+                    if name.collection == collection && key(*name) == id {
+                        *place = Some(record.clone());
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// One question for each change; those that there is no time left for are not asked.
+    fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
+        self.operations.changed(changes);
+        let until = Instant::now() + self.patience;
+        changes.iter().map(|(name, change)| self.change_one(until, *name, change)).collect()
+    }
+
+    fn operations(&self) -> Operations {
+        self.operations
+    }
+}
