@@ -116,7 +116,7 @@ fn found(parts: &Parts) -> Found {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_encoded_comes_back(value in all()) {
