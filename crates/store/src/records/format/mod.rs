@@ -6,8 +6,7 @@ mod protobuf;
 #[cfg(test)]
 mod tests;
 
-use super::{Change, Found, Part};
-use crate::Version;
+use super::{Found, Part};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -126,19 +125,5 @@ impl Parts {
     /// Octets of all, without names.
     pub fn size(&self) -> usize {
         self.0.iter().map(|(_, octets)| octets.len()).sum()
-    }
-}
-
-impl super::Records for Box<dyn super::Records> {
-    fn load(&mut self, names: &[super::Name]) -> Result<Vec<Option<Found>>, super::RecordError> {
-        (**self).load(names)
-    }
-
-    fn change(&mut self, changes: &[(super::Name, Change<'_>)]) -> Vec<Result<Version, super::RecordError>> {
-        (**self).change(changes)
-    }
-
-    fn operations(&self) -> super::Operations {
-        (**self).operations()
     }
 }

@@ -29,6 +29,21 @@ pub(super) fn living(ids: &[i64]) -> Document {
     }
 }
 
+/// All documents whose life has not ended.
+pub(super) fn all_living() -> Document {
+    doc! { EXPIRES: { "$gt": DateTime::now() } }
+}
+
+/// Of a document nothing but what it is called.
+pub(super) fn only_key() -> Document {
+    doc! { ID: 1 }
+}
+
+/// The number of the record whose document this is.
+pub(super) fn number(document: &Document) -> Option<u64> {
+    document.get(ID).and_then(integer).map(i64::cast_unsigned)
+}
+
 /// The document of a name, if it has that version and lives; of version 0, if its life has ended.
 pub(super) fn filter(id: i64, expected: Version) -> Document {
     let now = DateTime::now();

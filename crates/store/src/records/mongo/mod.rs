@@ -260,6 +260,21 @@ impl Records for MongoRecords {
         changes.iter().map(|(name, change)| self.change_one(until, *name, change)).collect()
     }
 
+    fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+        let until = Instant::now() + self.patience;
+        let collection = self.collection(collection);
+        let found = self.ask(until, async {
+            let find = collection.find(document::all_living()).projection(document::only_key());
+            let mut cursor = find.await.map_err(errors::of_load)?;
+            let mut numbers = Vec::new();
+            while cursor.advance().await.map_err(errors::of_load)? {
+                numbers.push(document::number(&cursor.deserialize_current().map_err(errors::of_load)?));
+            }
+            Ok(numbers)
+        });
+        found.map_err(Failure::record)?.into_iter().map(|number| number.ok_or(RecordError::Stranger)).collect()
+    }
+
     fn operations(&self) -> Operations {
         self.operations
     }
