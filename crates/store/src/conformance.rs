@@ -1,7 +1,8 @@
 //! What every store must do, as one run over an empty store.
 
-use crate::records::{Change, Found, Name, Part, RecordError, Records};
+use crate::records::{Change, Codec, Format, Found, Known, Manner, Name, Part, RecordError, Records};
 use crate::{CommitError, ContextStore, Version};
+use serde::{Deserialize, Serialize};
 use vireo_types::{Bucket, Instant, Ltmsi};
 
 /// Runs the suite over an empty store, and leaves it empty.
@@ -143,6 +144,55 @@ fn parts(one: &mut dyn Records, other: &mut dyn Records) {
     let new = alone(one, Change::Update { expected: 0, parts: &[keys] }).expect("a new one may begin with an update");
     there(other, new, &[keys]);
     assert_eq!(alone(other, Change::Remove { expected: new }), Ok(0));
+}
+
+/// What a function may keep.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Value {
+    number: u64,
+    name: String,
+    list: Vec<(u8, Option<i64>)>,
+    key: [u8; 4],
+    kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum Kind {
+    Idle,
+    Busy { since: u64 },
+}
+
+/// The formats of values.
+pub const FORMATS: [Format; 3] = [Format::Binary, Format::Json, Format::Protobuf];
+
+/// Checks over an empty place that values of these formats come back from it however they are changed, and leaves it empty.
+///
+/// # Panics
+///
+/// When the place breaks the contract.
+pub fn values(store: &mut dyn Records, formats: &[Format]) {
+    let name = Name { collection: "amf", id: 1 << 60 };
+    for format in formats.iter().copied() {
+        for manner in [Manner::Replace, Manner::Update, Manner::DeleteCreate] {
+            let codec = Codec { format, manner };
+            let list = vec![(1, None), (2, Some(-3))];
+            let mut value = Value { number: u64::MAX, name: "one".into(), list, key: [9; 4], kind: Kind::Idle };
+            let mut known = Known::default();
+            for step in 1..4 {
+                codec.commit(store, name, &mut known, &value).expect("it is committed");
+                let (there, loaded) = codec.load::<Value>(store, name).expect("it is loaded").expect("it is there");
+                assert_eq!((&there, loaded.version, known.version), (&value, step, step), "{codec:?}");
+                known = loaded;
+                value =
+                    Value { number: 5, name: String::new(), list: Vec::new(), kind: Kind::Busy { since: 7 }, ..value };
+            }
+            let mut stale = known.clone();
+            stale.version = 1;
+            assert!(codec.commit(store, name, &mut stale, &value).is_err(), "a stale one");
+            let gone = store.change(&[(name, Change::Remove { expected: known.version })]).remove(0);
+            assert_eq!(gone, Ok(0));
+        }
+    }
 }
 
 /// Checks that of several ways to a place that commit one record at the same moment one is told that it was carried out: as many are

@@ -23,8 +23,8 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use vireo_types::{AmfUeNgapId, AssocId, Guti, Instant, Ltmsi, NrCgi, Pei, RanUeNgapId, Snssai, Supi, Tac, Tai, Tmsi};
 
-/// One UE. Its stored form is [`encode`]'s.
-#[derive(Clone, Debug, PartialEq)]
+/// One UE. Its stored form is [`encode`]'s; the one of serde, field by field, is for databases that an operator reads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UeContext {
     /// Its number in the cluster.
     pub ltmsi: Ltmsi,

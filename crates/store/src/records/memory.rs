@@ -95,6 +95,7 @@ mod tests {
         let store = MemoryRecords::new(Duration::from_secs(60));
         let (mut one, mut other) = (store.clone(), store);
         crate::conformance::records(&mut one, &mut other);
+        crate::conformance::values(&mut one, &crate::conformance::FORMATS);
     }
 
     #[test]

@@ -6,16 +6,20 @@
 //! by loading the record: it has the version that was to be.
 
 mod behind;
+mod codec;
 mod format;
 mod memory;
 mod mongo;
+mod open;
 mod pause;
 pub mod redis;
 
 pub use behind::{Behind, Writers, WritersConfig};
+pub use codec::{Codec, CodecError, Known};
 pub use format::{Format, FormatError, Manner, Parts};
 pub use memory::MemoryRecords;
 pub use mongo::{MongoConfig, MongoRecords};
+pub use open::{Place, open};
 pub use redis::{ClusterConfig, Link, LinkConfig, RedisCluster, RedisRecords};
 
 use crate::Version;

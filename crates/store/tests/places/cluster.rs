@@ -101,6 +101,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 fn a_cluster_keeps_the_contract() {
     let cluster = Cluster::start();
     conformance::records(&mut cluster.records(PATIENCE), &mut cluster.records(PATIENCE));
+    conformance::values(&mut cluster.records(PATIENCE), &conformance::FORMATS);
     conformance::contended(&mut cluster.stores()[..4], 100);
     let life = Duration::from_secs(2);
     conformance::lives(&mut RedisCluster::new(cluster.config(PATIENCE), "short", life), life);

@@ -25,6 +25,7 @@ fn commit(store: &mut RedisRecords, octets: &[u8]) -> Result<u32, RecordError> {
 fn redis_keeps_the_contract() {
     let Some(server) = start(&[]) else { return };
     conformance::records(&mut records(server.port, LIFE), &mut records(server.port, LIFE));
+    conformance::values(&mut records(server.port, LIFE), &conformance::FORMATS);
     let way = || Box::new(records(server.port, LIFE)) as Box<dyn Records>;
     conformance::contended(&mut [way(), way(), way(), way()], 100);
     let life = Duration::from_millis(200);

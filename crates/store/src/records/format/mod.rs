@@ -108,7 +108,7 @@ impl Format {
 
 /// The encoded fields of a struct.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Parts(Vec<(&'static str, Vec<u8>)>);
+pub struct Parts(pub(super) Vec<(&'static str, Vec<u8>)>);
 
 impl Parts {
     /// All of them.
@@ -116,10 +116,12 @@ impl Parts {
         self.0.iter().map(|(name, octets)| Part { name, octets }).collect()
     }
 
-    /// Those that are not the same in `before`, which is of the same struct.
-    pub fn changed(&self, before: &Parts) -> Vec<Part<'_>> {
-        let same = |(index, part): (usize, &(&'static str, Vec<u8>))| before.0.get(index) == Some(part);
-        self.0.iter().enumerate().filter(|part| !same(*part)).map(|(_, (name, octets))| Part { name, octets }).collect()
+    /// Those that are not the same in `before`.
+    pub fn changed(&self, before: &[(String, Vec<u8>)]) -> Vec<Part<'_>> {
+        let same =
+            |(name, octets): &(&'static str, Vec<u8>)| before.iter().any(|(of, there)| of == name && there == octets);
+        let changed = self.0.iter().filter(|part| !same(part));
+        changed.map(|(name, octets)| Part { name, octets }).collect()
     }
 
     /// Octets of all, without names.

@@ -13,6 +13,8 @@ pub(super) const EXPIRES: &str = "_expires";
 const OCTETS: &str = "_octets";
 /// BSON has no unsigned numbers: one that is too large for a signed one is a document of this field, with its digits.
 const UNSIGNED: &str = "_u64";
+/// Not every server has lists within lists: the inner one is a document of this field.
+const LIST: &str = "_list";
 
 /// What a document is called: BSON has signed numbers alone, so the largest are negative.
 pub(super) fn key(name: Name) -> i64 {
@@ -131,8 +133,15 @@ fn bson(value: Value) -> Bson {
         Value::Bool(value) => Bson::Boolean(value),
         Value::Number(number) => of_number(&number),
         Value::String(text) => Bson::String(text),
-        Value::Array(values) => Bson::Array(values.into_iter().map(bson).collect()),
+        Value::Array(values) => Bson::Array(values.into_iter().map(element).collect()),
         Value::Object(fields) => Bson::Document(fields.into_iter().map(|(name, value)| (name, bson(value))).collect()),
+    }
+}
+
+fn element(value: Value) -> Bson {
+    match bson(value) {
+        Bson::Array(values) => Bson::Document(doc! { LIST: values }),
+        value => value,
     }
 }
 
@@ -154,9 +163,10 @@ fn json(value: Bson) -> Result<Value, RecordError> {
         Bson::Double(n) => n.into(),
         Bson::String(text) => Value::String(text),
         Bson::Array(values) => Value::Array(values.into_iter().map(json).collect::<Result<_, _>>()?),
-        Bson::Document(fields) => match fields.get_str(UNSIGNED).ok().and_then(|digits| digits.parse::<u64>().ok()) {
-            Some(n) => n.into(),
-            None => {
+        Bson::Document(mut fields) => match (fields.get_str(UNSIGNED).map(str::parse::<u64>), fields.remove(LIST)) {
+            (Ok(Ok(n)), _) => n.into(),
+            (_, Some(list)) => json(list)?,
+            (_, None) => {
                 let fields = fields.into_iter().map(|(name, value)| Ok((name, json(value)?)));
                 Value::Object(fields.collect::<Result<_, RecordError>>()?)
             }

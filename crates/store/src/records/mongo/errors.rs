@@ -55,8 +55,8 @@ const DUPLICATE: i32 = 11_000;
 const NOT_IMPLEMENTED: i32 = 238;
 /// OutOfDiskSpace, QuotaExceeded.
 const FULL: [i32; 2] = [14_031, 12_501];
-/// Errors of servers that have done nothing: they are no primary (any more), or refuse who asks.
-const NOT_DONE: [i32; 8] = [10_107, 10_058, 13_435, 13_436, 18, 13, 26, 59];
+/// Errors of servers that have done nothing: they are no primary (any more), or refuse who asks, or what is asked.
+const NOT_DONE: [i32; 9] = [10_107, 10_058, 13_435, 13_436, 18, 13, 26, 59, 2];
 /// What PostgreSQL says below FerretDB when there is no room.
 const NO_ROOM: [&str; 3] = ["No space left on device", "could not extend file", "53100"];
 

@@ -242,6 +242,11 @@ impl ser::SerializeStruct for Message<'_> {
         self.put(value)
     }
 
+    fn skip_field(&mut self, _: &'static str) -> Result<(), FormatError> {
+        self.next += 1;
+        Ok(())
+    }
+
     fn end(self) -> Result<(), FormatError> {
         self.close()
     }
@@ -253,6 +258,11 @@ impl ser::SerializeStructVariant for Message<'_> {
 
     fn serialize_field<T: Serialize + ?Sized>(&mut self, _: &'static str, value: &T) -> Result<(), FormatError> {
         self.put(value)
+    }
+
+    fn skip_field(&mut self, _: &'static str) -> Result<(), FormatError> {
+        self.next += 1;
+        Ok(())
     }
 
     fn end(self) -> Result<(), FormatError> {

@@ -1,0 +1,148 @@
+//! What a record takes and costs in each format, whole and by its changed parts: `cargo run --release -p vireo-store --example
+//! record_cost [TIMES]`. The contexts are those of a registered UE with one session, before and after a service request.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::net::Ipv4Addr;
+use std::time::Instant;
+use vireo_core::context::{Connection, NasSecurity, RanContext, Registration, UeContext, encode};
+use vireo_core::session::{N4, Ran, SmContext, Stage, Tunnel, Usage};
+use vireo_core::subscription::{Ambr, DnnSubscription, SliceSubscription, Subscription};
+use vireo_store::records::{Format, Found};
+use vireo_types::{
+    AmfUeNgapId, AssocId, Bucket, Dnn, Ltmsi, NrCgi, PduSessionType, Plmn, RanUeNgapId, Seid, SessionAddress,
+    SessionIndex, Snssai, Tac, Tai, Teid, Tmsi,
+};
+
+const SLICE: Snssai = Snssai { sst: 1, sd: None };
+
+fn dnn() -> Dnn {
+    "internet".parse().expect("a DNN")
+}
+
+/// An AMF's UE, connected or idle.
+fn amf(connected: bool) -> UeContext {
+    let ltmsi = Ltmsi::new(Bucket::new(77), 1234);
+    let tai = Tai { plmn: Plmn::from_nas([0x99, 0xf9, 0x07]), tac: Tac(1) };
+    let mut ue = UeContext::new(ltmsi);
+    ue.sequence = 17 + u64::from(connected);
+    ue.identity.supi = Some("999700000000001".parse().expect("a SUPI"));
+    ue.identity.tmsi = Some(Tmsi(0xc0de_1234));
+    ue.registration = Registration::Registered;
+    ue.security = Some(NasSecurity {
+        ngksi: 1,
+        kamf: std::array::from_fn(|n| n as u8 * 7),
+        knas_int: std::array::from_fn(|n| n as u8 * 11),
+        knas_enc: std::array::from_fn(|n| n as u8 * 13),
+        integrity: 2,
+        ciphering: 2,
+        uplink: 5 + u32::from(connected),
+        downlink: 4 + u32::from(connected),
+        next_hop: None,
+        derives_keys: false,
+    });
+    let session = DnnSubscription {
+        dnn: dnn(),
+        types: vec![PduSessionType::Ipv4],
+        ambr: Ambr::default(),
+        five_qi: 9,
+        arp_priority: 8,
+    };
+    let slice = SliceSubscription { snssai: SLICE, default: true, dnns: vec![session] };
+    ue.subscription = Some(Subscription { slices: vec![slice], ambr: Ambr::default() });
+    ue.allowed.push(SLICE);
+    ue.radio_capability = (0..120).collect();
+    ue.area.push(tai);
+    ue.connections = 3 + u16::from(connected);
+    ue.connection = connected.then(|| Connection {
+        assoc: AssocId(7),
+        ran_id: RanUeNgapId(4711),
+        amf_id: AmfUeNgapId::new(ltmsi, 4),
+        tai,
+        cell: NrCgi { plmn: tai.plmn, cell: 0x10 },
+        ran: RanContext::SetUp,
+    });
+    ue
+}
+
+/// An SMF's session, with its user plane or without.
+fn smf(up: bool) -> SmContext {
+    let tunnel = |last| Tunnel { address: Ipv4Addr::new(10, 0, 0, last).into(), teid: Teid(0x0100_0007) };
+    SmContext {
+        psi: 1,
+        index: SessionIndex::default(),
+        snssai: SLICE,
+        dnn: dnn(),
+        kind: PduSessionType::Ipv4,
+        address: SessionAddress { ipv4: Some(Ipv4Addr::new(10, 45, 0, 9)), ipv6_prefix: None },
+        ambr: Ambr::default(),
+        five_qi: 9,
+        arp_priority: 8,
+        always_on: false,
+        integrity_rate: 0xffff,
+        upf: "10.0.0.3:8805".parse().expect("an address"),
+        cp_seid: Seid(0x0004_d4d2_0000_0001),
+        up_seid: 99,
+        uplink: Some(tunnel(3)),
+        downlink: up.then(|| tunnel(2)),
+        target: None,
+        end_marker: false,
+        stage: Stage::Established,
+        ran: if up { Ran::Up } else { Ran::Idle },
+        n4: N4::Told,
+        usage: Usage::default(),
+        relocation: None,
+        deadline: None,
+        since: vireo_types::Instant(5),
+    }
+}
+
+/// Nanoseconds for each of so many times.
+fn timed(times: u32, mut what: impl FnMut()) -> f64 {
+    let begun = Instant::now();
+    (0..times).for_each(|_| what());
+    begun.elapsed().as_secs_f64() * 1e9 / f64::from(times)
+}
+
+fn measure<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(
+    name: &str,
+    before: &T,
+    after: &T,
+    times: u32,
+) {
+    for (format, called) in [(Format::Binary, "binary"), (Format::Json, "json"), (Format::Protobuf, "protobuf")] {
+        let split = |value: &T| format.split(value).expect("it has parts");
+        let whole = format.encode(after).expect("it has an encoding");
+        let parts = split(after).all().iter().map(|part| (part.name.to_owned(), part.octets.to_vec())).collect();
+        let found = Found { version: 1, parts, ..Found::default() };
+        assert_eq!(&format.join::<T>(&found).expect("it decodes"), after, "it comes back");
+        let there: Vec<_> =
+            split(before).all().iter().map(|part| (part.name.to_owned(), part.octets.to_vec())).collect();
+        let now = split(after);
+        let changed = now.changed(&there);
+        let size = |parts: &[vireo_store::records::Part<'_>]| -> usize {
+            parts.iter().map(|part| part.name.len() + part.octets.len()).sum()
+        };
+        let encode = timed(times, || drop(std::hint::black_box(format.encode(after))));
+        let decode = timed(times, || drop(std::hint::black_box(format.decode::<T>(&whole))));
+        let splitting = timed(times, || drop(std::hint::black_box(split(after).changed(&there))));
+        let joining = timed(times, || drop(std::hint::black_box(format.join::<T>(&found))));
+        println!(
+            "{name:4} {called:9} whole {:5} octets, encode {encode:6.0} ns, decode {decode:6.0} ns; parts {:5} octets with names, \
+             {} of {} changed with {:4} octets, split and compare {splitting:6.0} ns, join {joining:6.0} ns",
+            whole.len(),
+            size(&now.all()),
+            changed.len(),
+            now.all().len(),
+            size(&changed),
+        );
+    }
+}
+
+fn main() {
+    let times = std::env::args().nth(1).map_or(20_000, |times| times.parse().expect("a number"));
+    let own = encode(&amf(true), Vec::new()).expect("it has an encoding").len();
+    println!("the layout of shared memory has {own} octets for the AMF's UE");
+    measure("AMF", &amf(false), &amf(true), times);
+    measure("SMF", &smf(false), &smf(true), times);
+}

@@ -1,0 +1,227 @@
+//! Values of serde as records: what a function loads and commits, by the axes *format* and *change*.
+
+use super::{Change, Format, FormatError, Found, Manner, Name, Part, Parts, RecordError, Records};
+use crate::Version;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::time::{Duration, Instant};
+
+/// How long a record that was taken out is tried to be put in again.
+const PUT_BACK: Duration = Duration::from_secs(5);
+/// How long in between.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How values are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Codec {
+    /// What a value's fields are encoded as.
+    pub format: Format,
+    /// How a record is changed.
+    pub manner: Manner,
+}
+
+/// A record as this function knows it: nothing, before it is committed for the first time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Its version.
+    pub version: Version,
+    /// Its parts, where only what has changed is written.
+    parts: Vec<(String, Vec<u8>)>,
+}
+
+/// Why a value was not loaded or committed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CodecError {
+    /// The place.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The value, or what is there in its place.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// By delete and create: it was taken out and could not be put in again. Only who was about to commit it has it.
+    #[error("the record was taken out and could not be put in again: {0}")]
+    Torn(RecordError),
+}
+
+impl Codec {
+    /// A value, and what is to be given back with its next commit.
+    ///
+    /// # Errors
+    ///
+    /// [`CodecError`].
+    pub fn load<T: Serialize + DeserializeOwned>(
+        self,
+        place: &mut dyn Records,
+        name: Name,
+    ) -> Result<Option<(T, Known)>, CodecError> {
+        match place.load(&[name])?.into_iter().next().flatten() {
+            Some(found) => self.found(found).map(Some).map_err(CodecError::Format),
+            None => Ok(None),
+        }
+    }
+
+    /// The value of a record that was loaded.
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError`].
+    pub fn found<T: Serialize + DeserializeOwned>(self, found: Found) -> Result<(T, Known), FormatError> {
+        let value: T = self.format.join(&found)?;
+        let parts = match (self.manner, self.format) {
+            (Manner::Replace | Manner::DeleteCreate, _) => Vec::new(),
+            // What was BSON in between may have its fields in another order.
+            (Manner::Update, Format::Json) => self.format.split(&value)?.owned(),
+            (Manner::Update, _) => found.parts,
+        };
+        Ok((value, Known { version: found.version, parts }))
+    }
+
+    /// Commits a value in the place of the one that is known, which is the new one then.
+    ///
+    /// # Errors
+    ///
+    /// [`CodecError`]; what is known is the same then.
+    pub fn commit<T: Serialize + ?Sized>(
+        self,
+        place: &mut dyn Records,
+        name: Name,
+        known: &mut Known,
+        value: &T,
+    ) -> Result<(), CodecError> {
+        let parts = self.format.split(value)?;
+        let expected = known.version;
+        known.version = match self.manner {
+            Manner::Update => {
+                let changed = parts.changed(&known.parts);
+                let version = change(place, name, Change::Update { expected, parts: &changed })?;
+                known.parts = parts.owned();
+                version
+            }
+            Manner::DeleteCreate if expected != 0 => {
+                change(place, name, Change::Remove { expected })?;
+                put_back(place, name, expected, &parts.all()).map_err(CodecError::Torn)?
+            }
+            Manner::Replace | Manner::DeleteCreate => {
+                change(place, name, Change::Replace { expected, parts: &parts.all() })?
+            }
+        };
+        Ok(())
+    }
+}
+
+fn change(place: &mut dyn Records, name: Name, change: Change<'_>) -> Result<Version, RecordError> {
+    place.change(&[(name, change)]).remove(0)
+}
+
+/// Creates a record that was taken out a moment ago. If an answer was lost, what is there with its version is it.
+fn put_back(place: &mut dyn Records, name: Name, before: Version, parts: &[Part<'_>]) -> Result<Version, RecordError> {
+    let until = Instant::now() + PUT_BACK;
+    let create = Change::Create { before, parts };
+    let mut lost = false;
+    loop {
+        let error = match change(place, name, create) {
+            Err(RecordError::Conflict) if lost => {
+                let there = place.load(&[name])?.remove(0).map(|found| found.version);
+                return if there == Some(create.result()) { Ok(create.result()) } else { Err(RecordError::Conflict) };
+            }
+            Err(error) if error.passes() => error,
+            done => return done,
+        };
+        lost |= matches!(error, RecordError::Silent(_));
+        if Instant::now() >= until {
+            return Err(error);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+impl Parts {
+    /// The parts for themselves.
+    fn owned(self) -> Vec<(String, Vec<u8>)> {
+        self.0.into_iter().map(|(name, octets)| (name.to_owned(), octets)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::{MemoryRecords, Operations};
+    use serde::Deserialize;
+
+    const NAME: Name = Name { collection: "amf", id: 9 };
+
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    struct Value {
+        count: u32,
+        name: String,
+    }
+
+    /// A place that refuses creations with these errors, of which a silent one was carried out.
+    struct Failing(MemoryRecords, Vec<RecordError>);
+
+    impl Records for Failing {
+        fn load(&mut self, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError> {
+            self.0.load(names)
+        }
+
+        fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
+            if !matches!(changes[0].1, Change::Create { .. }) || self.1.is_empty() {
+                return self.0.change(changes);
+            }
+            let error = self.1.remove(0);
+            if matches!(error, RecordError::Silent(_)) {
+                self.0.change(changes);
+            }
+            vec![Err(error)]
+        }
+
+        fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+            self.0.numbers(collection)
+        }
+
+        fn operations(&self) -> Operations {
+            self.0.operations()
+        }
+    }
+
+    #[test]
+    fn what_was_taken_out_is_put_in_again_or_told() {
+        let codec = Codec { format: Format::Binary, manner: Manner::DeleteCreate };
+        let down = || RecordError::Down(String::new());
+        for (errors, done) in [
+            (vec![down(), down()], true),
+            (vec![RecordError::Silent(String::new())], true),
+            (vec![down(), RecordError::Stranger], false),
+        ] {
+            let mut place = Failing(MemoryRecords::new(Duration::from_secs(60)), errors);
+            let (mut known, mut value) = (Known::default(), Value { count: 1, name: "a".into() });
+            codec.commit(&mut place, NAME, &mut known, &value).unwrap();
+            value.count = 2;
+            let result = codec.commit(&mut place, NAME, &mut known, &value);
+            let there = codec.load::<Value>(&mut place, NAME).unwrap();
+            if done {
+                assert_eq!((result, there), (Ok(()), Some((value, Known { version: 2, parts: Vec::new() }))));
+            } else {
+                assert_eq!((result, known.version), (Err(CodecError::Torn(RecordError::Stranger)), 1));
+                assert_eq!(there, None, "whoever knows version 1 knows by this that it is lost");
+            }
+        }
+    }
+
+    #[test]
+    fn an_update_writes_what_has_changed() {
+        let codec = Codec { format: Format::Json, manner: Manner::Update };
+        let mut place = MemoryRecords::new(Duration::from_secs(60));
+        let (mut known, mut value) = (Known::default(), Value { count: 1, name: "a".into() });
+        codec.commit(&mut place, NAME, &mut known, &value).unwrap();
+        // Another function's part, which this one does not know of.
+        let parts = [Part { name: "theirs", octets: b"1" }];
+        change(&mut place, NAME, Change::Update { expected: 1, parts: &parts }).unwrap();
+        known.version = 2;
+        value.count = 2;
+        codec.commit(&mut place, NAME, &mut known, &value).unwrap();
+        let found = place.load(&[NAME]).unwrap().remove(0).unwrap();
+        assert_eq!((found.part("count"), found.part("theirs")), (Some(&b"2"[..]), Some(&b"1"[..])));
+        assert!(matches!(codec.found::<Value>(found), Ok((there, _)) if there == value), "nor is it in the way");
+    }
+}

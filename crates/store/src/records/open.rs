@@ -1,0 +1,68 @@
+//! A place by its URL, so that which one it is is a matter of configuration.
+
+use super::{ClusterConfig, Format, LinkConfig, MongoConfig, MongoRecords, RecordError, Records};
+use super::{RedisCluster, RedisRecords};
+use std::time::Duration;
+
+/// Which place, and what its records are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// `redis://HOST:PORT`, `redis+unix:///PATH`, `redis-cluster://HOST:PORT,HOST:PORT` or `mongodb://HOST:PORT`.
+    pub url: String,
+    /// What the keys begin with; of MongoDB the name of the database.
+    pub prefix: String,
+    /// How long a record is kept that nobody commits.
+    pub life: Duration,
+    /// How long an answer is waited for.
+    pub patience: Duration,
+    /// What parts are encoded as.
+    pub format: Format,
+    /// In a Redis Cluster: how many replicas have a commit before it counts.
+    pub confirm: u16,
+}
+
+/// A way to a place. Nothing is asked yet.
+///
+/// # Errors
+///
+/// [`RecordError::Down`] for a URL that is none of these.
+pub fn open(place: &Place) -> Result<Box<dyn Records>, RecordError> {
+    let Place { url, prefix, life, patience, format, confirm } = place.clone();
+    if let Some(nodes) = url.strip_prefix("redis-cluster://") {
+        let nodes = nodes.split(',').filter(|node| !node.is_empty()).map(str::to_owned).collect();
+        let config = ClusterConfig { nodes, patience, confirm, alone: true };
+        return Ok(Box::new(RedisCluster::new(config, &prefix, life)));
+    }
+    if url.starts_with("redis://") || url.starts_with("redis+unix://") {
+        return Ok(Box::new(RedisRecords::new(LinkConfig { url, patience }, &prefix, life)));
+    }
+    if url.starts_with("mongodb://") {
+        let config = MongoConfig { url, database: prefix, patience, format };
+        return Ok(Box::new(MongoRecords::new(&config, life)?));
+    }
+    let known = "redis://, redis+unix://, redis-cluster:// or mongodb://";
+    Err(RecordError::Down(format!("{url} is no URL of a database: it begins with {known}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_found_by_its_url() {
+        let place = |url: &str| Place {
+            url: url.to_owned(),
+            prefix: "vireo".into(),
+            life: Duration::from_secs(60),
+            patience: Duration::from_millis(100),
+            format: Format::Json,
+            confirm: 1,
+        };
+        let name = super::super::Name { collection: "ue", id: 1 };
+        for url in ["redis://127.0.0.1:1", "redis-cluster://127.0.0.1:1,127.0.0.1:2", "mongodb://127.0.0.1:1"] {
+            let answer = open(&place(url)).expect("it is a URL").load(&[name]);
+            assert!(answer.is_err_and(|error| error.passes()), "{url}: nobody is there");
+        }
+        assert!(open(&place("postgres://127.0.0.1")).is_err());
+    }
+}
