@@ -97,7 +97,7 @@ pub(super) fn pools(
         problems.add("pools.nfs-per-worker", what);
     }
     let mut span = |key: &str, span: Span, least: u64, most: u64| {
-        let good = (Duration::from_millis(least)..=Duration::from_millis(most)).contains(&span.0.into());
+        let good = (Duration::from_millis(least)..=Duration::from_millis(most)).contains(&Duration::from(span.0));
         problems.check(good, key, format_args!("{least}ms to {most}ms is allowed"));
         Duration::from(span.0)
     };
