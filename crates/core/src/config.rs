@@ -3,7 +3,7 @@
 
 mod state;
 
-pub use state::{StateLocation, StateMode, StatePreset};
+pub use state::{StateLocation, StateMode, StatePersist, StatePreset};
 
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

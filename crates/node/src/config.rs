@@ -4,7 +4,7 @@
 use crate::cluster::ReplicationConfig;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
-pub use vireo_core::config::StateLocation;
+pub use vireo_core::config::{StateLocation, StatePersist};
 use vireo_core::schedule::forward::Policy;
 use vireo_core::schedule::kind::NfKind;
 use vireo_sctp::Driver;
@@ -126,7 +126,9 @@ pub const DATA_NETWORKS: usize = vireo_store::region::TABLES / 2;
 pub struct StateConfig {
     /// Where the contexts are.
     pub location: StateLocation,
-    /// The database, if they are there: a URL.
+    /// When they are committed to a database, if they are there.
+    pub persist: StatePersist,
+    /// The database: a URL.
     pub database: String,
     /// What the keys of records there begin with. Whoever is to go on with somebody's records has the same.
     pub key: String,
@@ -153,6 +155,7 @@ impl Default for StateConfig {
         let (ues, packets) = (100_000, 16_384);
         StateConfig {
             location: StateLocation::Shm,
+            persist: StatePersist::Transaction,
             database: "redis://127.0.0.1:6379".into(),
             key: "vireo".into(),
             ues,

@@ -24,7 +24,7 @@ macro_rules! labels {
         pub enum $name { $($(#[$vdoc])* $variant,)* }
 
         impl $name {
-            const ALL: &'static [$name] = &[$($name::$variant,)*];
+            pub(crate) const ALL: &'static [$name] = &[$($name::$variant,)*];
 
             /// The label's value.
             pub const fn label(self) -> &'static str {
@@ -171,6 +171,8 @@ labels! {
 labels! {
     /// A function of a service-based chain that keeps its state in a database.
     StateFunction {
+        /// The AMF, or a core that is one process.
+        Amf = "amf",
         /// The SMF.
         Smf = "smf",
     }
@@ -314,10 +316,28 @@ impl Metrics {
         operation: StateOperation,
         took: std::time::Duration,
     ) {
+        let [count, micros] = self.state_of(function, transaction, operation);
+        count.increment(1);
+        micros.increment(took.as_micros() as u64);
+    }
+
+    /// The same of all operations of that kind since the start.
+    pub(crate) fn state_operations(
+        &self,
+        function: StateFunction,
+        transaction: Transaction,
+        operation: StateOperation,
+        (count, micros): (u64, u64),
+    ) {
+        let [counter, time] = self.state_of(function, transaction, operation);
+        counter.absolute(count);
+        time.absolute(micros);
+    }
+
+    fn state_of(&self, function: StateFunction, transaction: Transaction, operation: StateOperation) -> &[Counter; 2] {
         let (transactions, operations) = (Transaction::ALL.len(), StateOperation::ALL.len());
         let at = (function as usize * transactions + transaction as usize) * operations + operation as usize;
-        self.state[at][0].increment(1);
-        self.state[at][1].increment(took.as_micros() as u64);
+        &self.state[at]
     }
 
     /// How many there are now: `vireo_gnbs`, `vireo_ue_registered` and so on.

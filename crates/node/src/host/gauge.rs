@@ -1,6 +1,6 @@
 //! How full the state region is, by looking at all that is in use: on a thread that has time, never on the host's.
 
-use crate::metrics::{Metrics, Usage};
+use crate::metrics::{Metrics, StateFunction, StateOperation, Transaction, Usage};
 use crate::nf::plan;
 use std::sync::atomic::Ordering;
 use vireo_store::region::{Region, TABLES};
@@ -29,5 +29,12 @@ impl Gauge {
         metrics.usage(Usage::HeapBytes, octets);
         metrics.usage(Usage::RecordBytes, region.record_bytes(ever));
         metrics.usage(Usage::Addresses, numbers.map(|table| table.used() as usize).sum());
+        for (transaction, operation) in
+            Transaction::ALL.iter().flat_map(|t| StateOperation::ALL.iter().map(move |o| (*t, *o)))
+        {
+            let words = plan::state_words(transaction, operation);
+            let [count, micros] = words.map(|word| region.board(word).load(Ordering::Relaxed));
+            metrics.state_operations(StateFunction::Amf, transaction, operation, (count, micros));
+        }
     }
 }

@@ -459,7 +459,8 @@ impl Host {
             StateLocation::Memory => Location::Worker,
             StateLocation::Redis => {
                 let key = format!("vireo:{:016x}", rng.next_u64());
-                let config = CentralConfig { database: config.state.database.clone(), key };
+                let config =
+                    CentralConfig { database: config.state.database.clone(), key, persist: config.state.persist };
                 central::check(&config)?;
                 Location::Central(config)
             }

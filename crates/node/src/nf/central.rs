@@ -5,9 +5,13 @@
 //! The region still says of each UE which input was carried out last, and holds what that wants done. A worker that dies
 //! between the two writes is found out by the next one: the database is ahead of the region, and what is stored there is
 //! what has to be done.
+//!
+//! With [`StatePersist::Procedure`] that is at the first and the last step of a procedure, and the worker keeps the context in
+//! between: if it dies then, the procedure is lost with it, and the UE goes on from what it was before, or begins anew.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use vireo_core::config::StatePersist;
 use vireo_store::records::{Link, LinkConfig, RecordError};
 use vireo_store::region::Slot;
 use vireo_types::Instant;
@@ -25,6 +29,8 @@ pub(crate) struct CentralConfig {
     pub(crate) database: String,
     /// The key of the hash that has this host's UEs by their slots.
     pub(crate) key: String,
+    /// When.
+    pub(crate) persist: StatePersist,
 }
 
 /// A UE as the database has it.

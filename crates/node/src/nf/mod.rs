@@ -284,6 +284,28 @@ impl Nf {
     }
 
     fn carry_out(&mut self, nf: usize, slot: Slot, sequence: u64, octets: &[u8]) -> bool {
+        let Some((arrived, input, parcel)) = Parcel::decode(octets) else {
+            tracing::error!("an event does not decode: it is passed over; please report it");
+            return false;
+        };
+        let transaction = parcel.transaction();
+        let ended = self.carry_out_of(nf, slot, (sequence, input), (arrived, parcel), octets);
+        for (operation, took) in self.contexts.asked() {
+            let [count, micros] = plan::state_words(transaction, operation);
+            self.region.board(count).fetch_add(1, Ordering::Relaxed);
+            self.region.board(micros).fetch_add(took.as_micros() as u64, Ordering::Relaxed);
+        }
+        ended
+    }
+
+    fn carry_out_of(
+        &mut self,
+        nf: usize,
+        slot: Slot,
+        (sequence, input): (u64, u64),
+        (arrived, parcel): (vireo_types::Instant, Parcel<'_>),
+        octets: &[u8],
+    ) -> bool {
         let found = match self.contexts.load(&self.region, &mut self.worker, slot) {
             Ok(found) => found,
             Err(error) => {
@@ -303,10 +325,6 @@ impl Nf {
             }
             return false;
         }
-        let Some((arrived, input, parcel)) = Parcel::decode(octets) else {
-            tracing::error!("an event does not decode: it is passed over; please report it");
-            return false;
-        };
         let Some(event) = self.admit(&parcel, slot, found) else {
             self.give_back(sequence, octets);
             return false;

@@ -1,5 +1,6 @@
 //! Events on their way to a worker: what a packet of the region holds.
 
+use crate::metrics::Transaction;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use vireo_core::chain::{Answer, Ask, SessionNumber, Transfer};
@@ -122,6 +123,20 @@ impl<'a> Parcel<'a> {
         let (input, octets) = octets.split_first_chunk()?;
         let parcel = postcard::from_bytes(octets).ok()?;
         Some((Instant(u64::from_le_bytes(*arrived)), u64::from_le_bytes(*input), parcel))
+    }
+
+    /// The transaction of a service-based chain that it ends or begins.
+    pub(crate) fn transaction(&self) -> Transaction {
+        match self {
+            Parcel::Smf { ask, .. } => match **ask {
+                Ask::Create(_) => Transaction::CreateSmContext,
+                Ask::Update { .. } => Transaction::UpdateSmContext,
+                Ask::Release { .. } => Transaction::ReleaseSmContext,
+                Ask::Unreached { .. } => Transaction::Transfer,
+            },
+            Parcel::Transfer(_) => Transaction::Transfer,
+            _ => Transaction::Other,
+        }
     }
 
     /// The event, for what is one as it stands; the first messages of connections are read further.

@@ -1,6 +1,7 @@
 //! Where host and workers find each other in the region: rings, the board's words, bulletins and number tables. Both
 //! sides compute it from the same few sizes.
 
+use crate::metrics::{StateOperation, Transaction};
 use std::sync::atomic::Ordering;
 use vireo_core::config::{CoreConfig, DnnConfig};
 use vireo_core::pools::Range;
@@ -32,8 +33,10 @@ const BOARD_LTMSI: u32 = 16;
 pub(crate) const OWNERS: usize = 256;
 /// Of each bucket a bit, which is set if it is another host's.
 const BOARD_OTHERS: u32 = BOARD_LTMSI + OWNERS as u32;
+/// What workers have asked a database of contexts.
+const BOARD_STATE: u32 = BOARD_OTHERS + Bucket::COUNT as u32 / u64::BITS;
 /// What is known of each NF.
-const BOARD_NF: u32 = BOARD_OTHERS + Bucket::COUNT as u32 / u64::BITS;
+const BOARD_NF: u32 = BOARD_STATE + (Transaction::ALL.len() * StateOperation::ALL.len()) as u32 * 2;
 
 /// Words of an NF on the board: a cache line.
 const NF_WORDS: u32 = 8;
@@ -105,6 +108,12 @@ impl Plan {
 /// The words of the UEs whose oldest event is to be passed over.
 pub(crate) fn poison_words() -> std::ops::Range<u32> {
     BOARD_POISON..BOARD_POISON + POISONED
+}
+
+/// The words of an operation of a database of contexts, in a kind of transaction: how many there were, and their microseconds.
+pub(crate) fn state_words(transaction: Transaction, operation: StateOperation) -> [u32; 2] {
+    let at = BOARD_STATE + (transaction as usize * StateOperation::ALL.len() + operation as usize) as u32 * 2;
+    [at, at + 1]
 }
 
 /// The word of the next LTMSI number of an owner.

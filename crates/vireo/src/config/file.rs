@@ -4,7 +4,7 @@ use super::values::{Count, Listen, Local, Net, Secret, Span};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use vireo_core::config::{StateLocation, StateMode, StatePreset, Timers as CoreTimers};
+use vireo_core::config::{StateLocation, StateMode, StatePersist, StatePreset, Timers as CoreTimers};
 use vireo_core::schedule::forward::Policy;
 use vireo_node::cluster::{ClusterConfig, ReplicationConfig};
 use vireo_node::config::{ApiConfig, N2Config, N4Config, OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
@@ -618,6 +618,8 @@ pub(super) struct State {
     pub(super) preset: Option<StatePreset>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) location: Option<StateLocation>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) persist: Option<StatePersist>,
     pub(super) database: String,
     pub(super) key: String,
     pub(super) ues: u32,
@@ -631,6 +633,7 @@ impl Default for State {
         State {
             preset: None,
             location: None,
+            persist: None,
             database: s.database,
             key: s.key,
             ues: s.ues,
@@ -643,7 +646,7 @@ impl Default for State {
 impl State {
     /// How state is kept; the default where the keys contradict each other, which is said where they are checked.
     pub(super) fn mode(&self) -> StateMode {
-        StateMode::choose(self.preset, self.location).unwrap_or_default()
+        StateMode::choose(self.preset, (self.location, self.persist)).unwrap_or_default()
     }
 }
 

@@ -9,8 +9,8 @@ const VALUES: [(&str, &str, &[&str], &str); 4] = [
     (
         "state",
         "preset",
-        &["procedural", "shared", "shared-amf-smf", "non-blocking", "delete-create", "lean"],
-        "\"stateful\", \"transactional\", \"shm\"",
+        &["shared", "shared-amf-smf", "non-blocking", "delete-create", "lean"],
+        "\"stateful\", \"procedural\", \"transactional\", \"shm\"",
     ),
     ("state", "location", &["redis-cluster", "mongodb"], "\"shm\", \"memory\", \"redis\""),
 ];

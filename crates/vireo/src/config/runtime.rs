@@ -129,7 +129,7 @@ pub(super) fn state(state: &file::State, problems: &mut Problems) -> StateConfig
         "state.bytes",
         format_args!("so many UEs and packets need at least {least}, or \"auto\""),
     );
-    let mode = StateMode::choose(state.preset, state.location);
+    let mode = StateMode::choose(state.preset, (state.location, state.persist));
     let mode = mode.unwrap_or_else(|why| {
         problems.add("state.preset", why);
         StateMode::default()
@@ -141,6 +141,7 @@ pub(super) fn state(state: &file::State, problems: &mut Problems) -> StateConfig
     problems.check(good, "state.key", "1 to 64 of the characters a-z, A-Z, 0-9, \"-\", \"_\" and \".\" are allowed");
     StateConfig {
         location: mode.location,
+        persist: mode.persist,
         database: state.database.clone(),
         key: state.key.clone(),
         ues: state.ues,

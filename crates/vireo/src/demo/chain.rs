@@ -11,8 +11,17 @@ use std::time::{Duration, Instant};
 /// Where the functions keep their state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum State {
-    /// In a Redis, started for it: each transaction loads from there and commits to it
+    /// In a Redis, started for it
     Redis,
+}
+
+/// When they load it from there and commit it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Persist {
+    /// At each transaction
+    Transaction,
+    /// At the first and the last of a procedure
+    Procedure,
 }
 
 /// A function that is killed.
@@ -31,9 +40,10 @@ impl State {
     }
 
     /// The table of the configuration.
-    pub(super) const fn table(self) -> &'static str {
-        match self {
-            State::Redis => "[state]\npreset = \"transactional\"\n",
+    pub(super) const fn table(self, persist: Persist) -> &'static str {
+        match (self, persist) {
+            (State::Redis, Persist::Transaction) => "[state]\npreset = \"transactional\"\n",
+            (State::Redis, Persist::Procedure) => "[state]\npreset = \"procedural\"\n",
         }
     }
 }

@@ -69,6 +69,9 @@ pub(crate) struct Args {
     /// With --chain: where the functions keep their state [default: in their own memory]
     #[arg(long, value_enum, requires = "chain")]
     state: Option<chain::State>,
+    /// With --state: when they load it from there and commit it
+    #[arg(long, value_enum, requires = "state", default_value_t = chain::Persist::Transaction)]
+    persist: chain::Persist,
     /// With --state: kill this function amid the run; it is started again at once
     #[arg(long, value_enum, requires = "state")]
     kill: Option<chain::Victim>,
@@ -283,7 +286,7 @@ fn core_options(args: &Args, lab: &Lab, between: Between) -> Result<CoreOptions,
         chain: args.chain == Some(Chain::Sba),
         tables: datapath(args, lab)?
             + &cluster::tables(args.hosts.unwrap_or(0).into(), args.replication)
-            + args.state.map_or("", chain::State::table)
+            + args.state.map_or("", |state| state.table(args.persist))
             + if args.pcap.is_some() { N4_ON_THE_WIRE } else { "" }
             + &if args.upfs > 1 { second::table() } else { String::new() },
         ..options

@@ -179,7 +179,7 @@ impl Smf {
             Ok::<_, DatabaseError>((records, before))
         });
         let found = found.transpose()?;
-        let patience = found.is_some().then(|| (sbi.timeout * sbi.attempts * 2 / 3).into());
+        let stored = found.is_some().then(|| (state.persist, (sbi.timeout * sbi.attempts * 2 / 3).into()));
         let stamp = found.as_ref().map_or_else(|| recovery(now), |(_, before)| before.recovery);
         let n4 = bind_n4(&core, &n4, None, (stamp, found.is_some()))?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
@@ -192,7 +192,7 @@ impl Smf {
         let (started, sessions) = (std::time::Instant::now(), AtomicUsize::new(0));
         let seen = Arc::new(Seen { started, sessions, upfs: Mutex::new(upfs) });
         let stop = Arc::new(AtomicBool::new(false));
-        let mut sessions = Sessions::new(core, root(endpoint.address()), StdRng::from_os_rng(), patience);
+        let mut sessions = Sessions::new(core, root(endpoint.address()), StdRng::from_os_rng(), stored);
         let mut takes_over = false;
         let database = found.map(|(records, before)| {
             let Before { takes_over: over, sessions: left, .. } = before;

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use vireo_core::Env;
 use vireo_core::chain::{Told, Transferred};
 use vireo_core::config::CoreConfig;
-use vireo_core::session::{self, Create, Input, N4, Output, SmContext, Stage};
+use vireo_core::session::{self, Create, Input, N4, Output, Ran, SmContext, Stage};
 use vireo_core::subscription::DnnSubscription;
 use vireo_sbi::smf::UpCnxState;
 use vireo_sbi::{Message, Reply};
@@ -157,6 +157,13 @@ impl Session {
     /// Whether it has ended, and is there only to be told of.
     pub(super) fn has_ended(&self) -> bool {
         self.ended
+    }
+
+    /// Whether no procedure is under way over it.
+    pub(super) fn rests(&self) -> bool {
+        let sm = &self.sm;
+        let settled = sm.n4 == N4::Told && sm.stage == Stage::Established && matches!(sm.ran, Ran::Idle | Ran::Up);
+        self.ended || settled && self.pending.is_none() && !self.calling
     }
 
     /// The key of the request that has made it.

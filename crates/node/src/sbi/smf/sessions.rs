@@ -3,7 +3,8 @@
 //!
 //! SM contexts are in this process's memory, or in a database: then each transaction loads the SM context, and what it wants to
 //! leave does so when the commit is answered; meanwhile those of other SM contexts go on. Here is only what leads to them, which
-//! an SMF makes again from the records when it starts ([`Sessions::restore`]). It knows no sockets; one thread owns it.
+//! an SMF makes again from the records when it starts ([`Sessions::restore`]). With [`StatePersist::Procedure`] an SM context stays
+//! here as long as a procedure is under way, and is committed when it rests. It knows no sockets; one thread owns it.
 
 use super::addresses::Addresses;
 use super::database::{Done, Job, What};
@@ -16,7 +17,7 @@ use rustc_hash::FxHashMap;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use vireo_core::chain::Transferred;
-use vireo_core::config::CoreConfig;
+use vireo_core::config::{CoreConfig, StatePersist};
 use vireo_core::subscription::Subscription;
 use vireo_sbi::common::ProblemDetails;
 use vireo_sbi::smf::{self, Operation, Resource};
@@ -114,7 +115,18 @@ struct Lane {
 #[derive(Debug)]
 enum Place {
     Memory(FxHashMap<Ltmsi, Box<Session>>),
-    Database { lanes: FxHashMap<Ltmsi, Lane>, jobs: VecDeque<Job>, patience: Duration },
+    Database(Box<Stored>),
+}
+
+/// What is under way with a database.
+#[derive(Debug)]
+struct Stored {
+    lanes: FxHashMap<Ltmsi, Lane>,
+    jobs: VecDeque<Job>,
+    patience: Duration,
+    persist: StatePersist,
+    /// SM contexts that do not rest, with the versions that the database has, where that is not each transaction's.
+    kept: FxHashMap<Ltmsi, (Box<Session>, Version)>,
 }
 
 /// All of them.
@@ -133,17 +145,25 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// None yet. With `patience` they are in a database, for which who asks waits so long at the most.
-    pub(super) fn new(config: CoreConfig, root: String, mut rng: StdRng, patience: Option<Duration>) -> Self {
+    /// None yet. They may be in a database, for which who asks waits so long at the most.
+    pub(super) fn new(
+        config: CoreConfig,
+        root: String,
+        mut rng: StdRng,
+        database: Option<(StatePersist, Duration)>,
+    ) -> Self {
         // Not those of the SMF that was here before.
         let next = rng.next_u32();
-        let place = match patience {
+        let place = match database {
             None => Place::Memory(FxHashMap::default()),
-            Some(patience) => Place::Database { lanes: FxHashMap::default(), jobs: VecDeque::new(), patience },
+            Some((persist, patience)) => {
+                let (lanes, jobs, kept) = (FxHashMap::default(), VecDeque::new(), FxHashMap::default());
+                Place::Database(Box::new(Stored { lanes, jobs, patience, persist, kept }))
+            }
         };
         let addresses = Addresses::new(&config);
         Sessions {
-            means: Means { config, root, addresses, rng, stored: patience.is_some() },
+            means: Means { config, root, addresses, rng, stored: database.is_some() },
             place,
             index: FxHashMap::default(),
             by_ue: FxHashMap::default(),
@@ -182,7 +202,7 @@ impl Sessions {
     pub(super) fn jobs(&mut self) -> Option<&mut VecDeque<Job>> {
         match &mut self.place {
             Place::Memory(_) => None,
-            Place::Database { jobs, .. } => Some(jobs),
+            Place::Database(stored) => Some(&mut stored.jobs),
         }
     }
 
@@ -295,7 +315,7 @@ impl Sessions {
         loop {
             self.next = self.next.wrapping_add(1);
             let ltmsi = Ltmsi::from_raw(self.next & 0x0fff_ffff);
-            let begun = matches!(&self.place, Place::Database { lanes, .. } if lanes.contains_key(&ltmsi));
+            let begun = matches!(&self.place, Place::Database(stored) if stored.lanes.contains_key(&ltmsi));
             if !begun && !self.index.contains_key(&ltmsi) {
                 return Some(ltmsi);
             }
@@ -370,7 +390,7 @@ impl Sessions {
         (key, reply): (Option<String>, ReplyTo),
         now: Instant,
     ) {
-        let until = if let Place::Database { patience, .. } = &self.place { Some(now + *patience) } else { None };
+        let until = if let Place::Database(stored) = &self.place { Some(now + stored.patience) } else { None };
         self.begin_or_wait(ltmsi, Task { turn, kind, key, reply: Some(reply), until }, now);
     }
 
@@ -380,8 +400,8 @@ impl Sessions {
     }
 
     fn begin_or_wait(&mut self, ltmsi: Ltmsi, task: Task, now: Instant) {
-        if let Place::Database { lanes, .. } = &mut self.place
-            && let Some(lane) = lanes.get_mut(&ltmsi)
+        if let Place::Database(stored) = &mut self.place
+            && let Some(lane) = stored.lanes.get_mut(&ltmsi)
         {
             if lane.behind.len() < BEHIND {
                 return lane.behind.push_back(task);
@@ -394,27 +414,31 @@ impl Sessions {
     }
 
     fn begin(&mut self, ltmsi: Ltmsi, task: Task, now: Instant) {
-        if let Place::Memory(sessions) = &mut self.place {
-            let session = sessions.remove(&ltmsi);
-            return self.carry_out(ltmsi, task, session, 0, now);
-        }
-        match task.turn {
-            Turn::Create(_) => self.carry_out(ltmsi, task, None, 0, now),
-            _ => self.put(ltmsi, What::Load, Running::Loading(task)),
+        match &mut self.place {
+            Place::Memory(sessions) => {
+                let session = sessions.remove(&ltmsi);
+                self.carry_out(ltmsi, task, session, 0, now);
+            }
+            Place::Database(stored) => match (stored.kept.remove(&ltmsi), &task.turn) {
+                (Some((session, version)), _) => self.carry_out(ltmsi, task, Some(session), version, now),
+                (None, Turn::Create(_)) => self.carry_out(ltmsi, task, None, 0, now),
+                (None, _) => self.put(ltmsi, What::Load, Running::Loading(task)),
+            },
         }
     }
 
     /// Asks the database.
     fn put(&mut self, ltmsi: Ltmsi, what: What, running: Running) {
-        let Place::Database { lanes, jobs, .. } = &mut self.place else { return };
+        let Place::Database(stored) = &mut self.place else { return };
         let task = match &running {
             Running::Loading(task) => task,
             Running::Committing(commit) | Running::Checking(commit) => &commit.task,
         };
-        // Whether a commit was carried out is found out however long it takes.
-        let until = if let Running::Checking(_) = running { None } else { task.until };
-        jobs.push_back(Job { ltmsi, what, kind: task.kind, until });
-        lanes.entry(ltmsi).or_default().running = Some(running);
+        // Whether a commit was carried out is found out however long it takes, and one of more than a transaction is not given up.
+        let patient = matches!(running, Running::Checking(_)) || stored.persist == StatePersist::Procedure;
+        let until = if patient && !matches!(what, What::Load) { None } else { task.until };
+        stored.jobs.push_back(Job { ltmsi, what, kind: task.kind, until });
+        stored.lanes.entry(ltmsi).or_default().running = Some(running);
     }
 
     fn carry_out(
@@ -429,8 +453,17 @@ impl Sessions {
             session.taken(number);
         }
         let outcome = session::carry_out(session, &task.turn, (ltmsi, task.key.as_deref()), now, &mut self.means);
-        if matches!(self.place, Place::Memory(_)) || !outcome.changed {
-            return self.done(ltmsi, task, outcome, now);
+        let goes_on = outcome.session.as_ref().is_some_and(|session| !session.rests());
+        match &self.place {
+            Place::Memory(_) => return self.done(ltmsi, task, outcome, None, now),
+            Place::Database(stored) if stored.persist == StatePersist::Procedure && goes_on => {
+                return self.done(ltmsi, task, outcome, Some(expected), now);
+            }
+            // Nothing is to be stored, or to be taken out.
+            Place::Database(_) if !outcome.changed || outcome.session.is_none() && expected == 0 => {
+                return self.done(ltmsi, task, outcome, None, now);
+            }
+            Place::Database(_) => {}
         }
         let octets = match outcome.session.as_ref().map(|session| session.encode()) {
             Some(Some(octets)) => octets,
@@ -449,8 +482,8 @@ impl Sessions {
 
     /// The database has answered.
     pub(super) fn answered(&mut self, ltmsi: Ltmsi, done: Done, now: Instant) {
-        let Place::Database { lanes, .. } = &mut self.place else { return };
-        let Some(running) = lanes.get_mut(&ltmsi).and_then(|lane| lane.running.take()) else { return };
+        let Place::Database(stored) = &mut self.place else { return };
+        let Some(running) = stored.lanes.get_mut(&ltmsi).and_then(|lane| lane.running.take()) else { return };
         match (running, done) {
             (Running::Loading(task), Done::Loaded(Ok(found))) => self.loaded(ltmsi, task, found, now),
             (Running::Loading(task), Done::Loaded(Err(error))) => {
@@ -459,7 +492,7 @@ impl Sessions {
             }
             (Running::Committing(commit), Done::Changed(Ok(_))) => {
                 let Commit { task, outcome, .. } = *commit;
-                self.done(ltmsi, task, outcome, now);
+                self.done(ltmsi, task, outcome, None, now);
             }
             (Running::Committing(commit), Done::Changed(Err(RecordError::Conflict))) => {
                 self.put(ltmsi, What::Load, Running::Checking(commit));
@@ -502,7 +535,7 @@ impl Sessions {
             _ => false,
         };
         if is_this {
-            return self.done(ltmsi, task, outcome, now);
+            return self.done(ltmsi, task, outcome, None, now);
         }
         // Somebody else's: the step is void, and done again over what is there.
         if let Turn::Create(_) = task.turn {
@@ -533,8 +566,8 @@ impl Sessions {
         self.next(ltmsi, now);
     }
 
-    /// A transaction is committed: what it wants leaves.
-    fn done(&mut self, ltmsi: Ltmsi, task: Task, outcome: Outcome, now: Instant) {
+    /// A transaction is committed, or is to be later with those that follow it, over this version: what it wants leaves.
+    fn done(&mut self, ltmsi: Ltmsi, task: Task, outcome: Outcome, later: Option<Version>, now: Instant) {
         let Outcome { session, changed, leaves, own, earlier, answer } = outcome;
         if let Some(earlier) = earlier {
             self.answer(ltmsi, earlier);
@@ -563,8 +596,10 @@ impl Sessions {
                 if changed {
                     self.note(ltmsi, &session, now);
                 }
-                if let Place::Memory(sessions) = &mut self.place {
-                    sessions.insert(ltmsi, session);
+                match (&mut self.place, later) {
+                    (Place::Memory(sessions), _) => drop(sessions.insert(ltmsi, session)),
+                    (Place::Database(stored), Some(version)) => drop(stored.kept.insert(ltmsi, (session, version))),
+                    (Place::Database(_), None) => {}
                 }
             }
         }
@@ -621,7 +656,7 @@ impl Sessions {
                 self.by_ue.remove(&ue);
             }
         }
-        let renewed = matches!(self.place, Place::Database { .. }).then(|| now + RENEWED);
+        let renewed = matches!(self.place, Place::Database(_)).then(|| now + RENEWED);
         let due = vireo_core::session::deadline(&session.sm).into_iter().chain(renewed).min();
         self.schedule(ltmsi, due);
     }
@@ -654,11 +689,11 @@ impl Sessions {
 
     /// The next transaction of an SM context.
     fn next(&mut self, ltmsi: Ltmsi, now: Instant) {
-        let Place::Database { lanes, .. } = &mut self.place else { return };
-        let Some(lane) = lanes.get_mut(&ltmsi) else { return };
+        let Place::Database(stored) = &mut self.place else { return };
+        let Some(lane) = stored.lanes.get_mut(&ltmsi) else { return };
         match lane.behind.pop_front() {
             Some(task) => self.begin(ltmsi, task, now),
-            None => drop(lanes.remove(&ltmsi)),
+            None => drop(stored.lanes.remove(&ltmsi)),
         }
     }
 }

@@ -64,6 +64,7 @@ struct World {
     smf: Sessions,
     /// Where SM contexts are, if not in the SMF's memory.
     records: Option<MemoryRecords>,
+    persist: StatePersist,
     /// After so many events more the SMF is killed.
     fuse: Option<u32>,
     lives: u64,
@@ -83,10 +84,11 @@ struct World {
 const PATIENCE: Duration = Duration::from_secs(4);
 
 impl World {
-    fn over(records: Option<MemoryRecords>) -> Self {
+    fn over(records: Option<MemoryRecords>, persist: StatePersist) -> Self {
         World {
-            smf: World::start(records.as_ref(), 1),
+            smf: World::start(records.is_some().then_some(persist), 1),
             records,
+            persist,
             fuse: None,
             lives: 1,
             now: Instant(1_000_000_000),
@@ -101,16 +103,22 @@ impl World {
     }
 
     fn new() -> Self {
-        World::over(None)
+        World::over(None, StatePersist::Transaction)
     }
 
     /// Over a database.
     fn stored() -> Self {
-        World::over(Some(MemoryRecords::new(LIFE)))
+        World::over(Some(MemoryRecords::new(LIFE)), StatePersist::Transaction)
     }
 
-    fn start(records: Option<&MemoryRecords>, life: u64) -> Sessions {
-        Sessions::new(config(), "http://smf".into(), StdRng::seed_from_u64(life), records.map(|_| PATIENCE))
+    /// The same, with each procedure committed.
+    fn procedural() -> Self {
+        World::over(Some(MemoryRecords::new(LIFE)), StatePersist::Procedure)
+    }
+
+    fn start(persist: Option<StatePersist>, life: u64) -> Sessions {
+        let database = persist.map(|persist| (persist, PATIENCE));
+        Sessions::new(config(), "http://smf".into(), StdRng::seed_from_u64(life), database)
     }
 
     /// The SMF is killed, and another one begins.
@@ -118,7 +126,7 @@ impl World {
         let records = self.records.as_mut().expect("its sessions are found again");
         self.lives += 1;
         let before = database::look(records, 7).unwrap();
-        self.smf = World::start(Some(records), self.lives);
+        self.smf = World::start(Some(self.persist), self.lives);
         before.sessions.iter().for_each(|(ltmsi, session)| self.smf.restore(*ltmsi, session, self.now));
     }
 
@@ -202,9 +210,13 @@ impl World {
 
     /// The SM context that there is.
     fn session(&mut self) -> Session {
-        let Some(records) = &mut self.records else {
-            let Place::Memory(sessions) = &self.smf.place else { panic!("a database") };
-            return (**sessions.values().next().expect("a session")).clone();
+        let records = match (&self.smf.place, &mut self.records) {
+            (Place::Memory(sessions), _) => return (**sessions.values().next().expect("a session")).clone(),
+            (Place::Database(stored), Some(records)) => match stored.kept.values().next() {
+                Some((session, _)) => return (**session).clone(),
+                None => records,
+            },
+            _ => panic!("a database without records"),
         };
         let numbers = records.numbers("smf").unwrap();
         let found = records.load(&[Name { collection: "smf", id: numbers[0] }]).unwrap().remove(0).unwrap();
@@ -214,7 +226,8 @@ impl World {
     /// Nothing is left of any.
     fn is_empty(&mut self) -> bool {
         let stored = self.records.as_mut().map_or(0, |records| records.numbers("smf").unwrap().len());
-        let lanes = matches!(&self.smf.place, Place::Database { lanes, .. } if !lanes.is_empty());
+        let lanes =
+            matches!(&self.smf.place, Place::Database(stored) if !stored.lanes.is_empty() || !stored.kept.is_empty());
         self.smf.len() + stored + self.smf.index.len() + self.smf.by_ue.len() + self.smf.due.len() == 0 && !lanes
     }
 
@@ -394,7 +407,7 @@ fn setup_response() -> Vec<u8> {
 
 #[test]
 fn a_session_is_created_used_idle_and_released() {
-    for start in [World::new, World::stored] {
+    for start in [World::new, World::stored, World::procedural] {
         let mut world = start();
         let path = world.create();
         // The accept and what the RAN needs follow when the UPF has answered.
@@ -426,7 +439,7 @@ fn a_session_is_created_used_idle_and_released() {
 
 #[test]
 fn what_the_ue_releases_is_told_to_the_amf() {
-    for start in [World::new, World::stored] {
+    for start in [World::new, World::stored, World::procedural] {
         let mut world = start();
         let path = world.active();
         let n1 = |octets: Vec<u8>| Told { n1: Some(octets), n2: None };
@@ -446,7 +459,7 @@ fn what_the_ue_releases_is_told_to_the_amf() {
 
 #[test]
 fn a_packet_for_an_idle_ue_is_told_and_the_ue_comes_back() {
-    for start in [World::new, World::stored] {
+    for start in [World::new, World::stored, World::procedural] {
         for result in [Transferred::Attempting, Transferred::Initiated, Transferred::Unreachable] {
             let mut world = start();
             let path = world.active();
@@ -481,7 +494,7 @@ fn a_packet_for_an_idle_ue_is_told_and_the_ue_comes_back() {
 
 #[test]
 fn what_cannot_be_had_is_refused_with_its_cause() {
-    for start in [World::new, World::stored] {
+    for start in [World::new, World::stored, World::procedural] {
         let mut world = start();
         let refused = |world: &mut World, data: &SmContextCreateData| {
             world.call(SM_CONTEXTS, create_message(data));
@@ -526,7 +539,7 @@ fn what_cannot_be_had_is_refused_with_its_cause() {
 
 #[test]
 fn an_amf_that_knows_no_such_session_has_it_let_go_and_a_silent_upf_too() {
-    for start in [World::new, World::stored] {
+    for start in [World::new, World::stored, World::procedural] {
         let mut world = start();
         let path = world.create();
         world.transferred(&path, Transferred::Unknown);
@@ -545,7 +558,7 @@ fn an_amf_that_knows_no_such_session_has_it_let_go_and_a_silent_upf_too() {
 
 #[test]
 fn time_passes_for_what_waits() {
-    for start in [World::new, World::stored] {
+    for start in [World::new, World::stored, World::procedural] {
         let mut world = start();
         world.create();
         let due = world.smf.next_due().expect("the RAN is waited for");
@@ -725,4 +738,39 @@ fn who_asks_is_told_when_the_database_does_not_answer_and_nothing_is_done() {
     assert_eq!(world.session(), before);
     world.call(&format!("{path}/release"), Message::default());
     assert!(world.is_empty());
+}
+
+/// A procedure that is under way is lost with the SMF, and what rested goes on.
+#[test]
+fn a_procedure_costs_one_read_and_one_write_and_is_lost_with_who_carries_it_out() {
+    let mut world = World::procedural();
+    let count = |world: &World| {
+        let now = world.records.as_ref().unwrap().operations();
+        (now.reads, now.writes, now.removals)
+    };
+    let path = world.create();
+    assert_eq!(count(&world), (0, 0, 0));
+    world.ran_up(&path);
+    assert_eq!(count(&world), (0, 1, 0), "it rests");
+    world.state(&path, UpCnxState::Deactivated);
+    assert_eq!(count(&world), (1, 2, 0));
+    let before = world.session();
+    world.state(&path, UpCnxState::Activating);
+    assert_eq!(count(&world), (3, 2, 0), "the RAN is waited for; one read is the test's own");
+    world.restart();
+    assert_eq!(world.session(), before);
+    let operations = count(&world);
+    world.state(&path, UpCnxState::Activating);
+    world.ran_up(&path);
+    let now = count(&world);
+    assert_eq!((now.0 - operations.0, now.1 - operations.1), (1, 1));
+    world.call(&format!("{path}/release"), Message::of(&smf::SmContextReleaseData::default()));
+    assert_eq!(world.last().status, 204);
+    assert!(world.is_empty());
+    // One that never rested is gone: the AMF hears that there is none.
+    let path = world.create();
+    world.restart();
+    assert!(world.is_empty());
+    world.ran_up(&path);
+    assert_eq!(world.last().status, 404);
 }
