@@ -57,6 +57,8 @@ pub(crate) enum Command {
     Emulate(Box<crate::emulate::Args>),
     /// Put user packets on any UPF: generate them on N3, send them back on N6
     Traffic(crate::traffic::Args),
+    /// Make a server far away: a proxy that holds what goes either way for a time
+    Distance(crate::distance::Args),
     /// Show gNBs, UEs and sessions of a running core
     Status(crate::status::Args),
     /// Show how loaded a running core is: latency objectives, network functions, workers

@@ -6,6 +6,7 @@ mod cli;
 mod cluster;
 mod config;
 mod demo;
+mod distance;
 mod emulate;
 mod experiment;
 mod lab;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         cli::Command::Simulate(args) => simulate::run(&args),
         cli::Command::Demo(args) => demo::run(&args),
         cli::Command::Status(args) => status::run(&args),
+        cli::Command::Distance(args) => distance::run(&args),
         cli::Command::Traffic(args) => traffic::run(&args),
         cli::Command::Top(args) => top::run(&args),
         cli::Command::Config(args) => config::run(&args),
