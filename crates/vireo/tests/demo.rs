@@ -334,7 +334,26 @@ fn every_ue_succeeds_in_a_service_based_chain() {
     assert_eq!(report["lost"], 0, "{report}");
 }
 
-/// The same with its state in a database, and an SMF that is killed while UEs register and started again: all sessions go on.
+/// 4n messages to the database for a chain of n functions (seed 3): at the SMF, n = 1, a read and a write for each transaction. What
+/// makes an SM context has nothing to read, and what ends it takes the record out.
+#[test]
+fn each_transaction_of_the_smf_is_a_read_and_a_write_in_its_database() {
+    let Some(report) = report_of(30, &["--chain", "sba", "--state", "redis"]) else { return };
+    let count = |transaction: &str, operation: &str| {
+        report["state_operations"][format!("{transaction}.{operation}")].as_u64().unwrap_or(0)
+    };
+    assert_eq!((count("create-sm-context", "read"), count("create-sm-context", "write")), (0, 30), "{report}");
+    let others =
+        ["update-sm-context", "release-sm-context", "n1n2-transfer", "pfcp-establishment", "pfcp-modification"];
+    for transaction in others.into_iter().chain(["pfcp-deletion"]) {
+        let (reads, changes) = (count(transaction, "read"), count(transaction, "write") + count(transaction, "remove"));
+        assert_eq!(reads, changes, "{transaction} in {report}");
+    }
+    assert_eq!(count("pfcp-establishment", "write"), 30, "{report}");
+    assert_eq!(count("pfcp-deletion", "remove"), 30, "{report}");
+}
+
+/// A chain with its state in a database, and an SMF that is killed while UEs register and started again: all sessions go on.
 #[test]
 fn no_ue_notices_an_smf_that_is_killed_with_its_state_in_a_database() {
     let Some(report) = report_of(60, &["--chain", "sba", "--state", "redis", "--kill", "smf"]) else { return };

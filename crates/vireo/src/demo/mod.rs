@@ -214,7 +214,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     let slices = check_gone(&core, args).and_then(|()| core.slices())?;
     let user_plane = taken_over(&core, killers[1].as_ref().map_or(0, |killer| killer.kills))?;
-    let (relocated, carried) = (core.relocated()?, core.carried()?);
+    let (relocated, carried, asked) = (core.relocated()?, core.carried()?, core.state_operations()?);
     core.stop()?;
     drop(database);
     second.map(second::stop).transpose()?;
@@ -228,7 +228,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     (report.kills, report.data_kills) = (kills.unwrap_or(0), data_kills.unwrap_or(0));
     (report.data_takeovers, report.packets_died) = (user_plane.takeovers, user_plane.packets_died);
     report.longest_takeover_us = user_plane.longest_takeover_us;
-    report.hosts = most;
+    (report.hosts, report.state_operations) = (most, asked);
     report.failed_hosts = doom.as_ref().map_or(0, |doom| doom.failed);
     report.migrations = match between {
         Between::Slices => migrator.as_ref().map_or(0, |migrator| migrator.migrations),

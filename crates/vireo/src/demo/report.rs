@@ -3,6 +3,7 @@
 use crate::lab::emulator::{Emulated, Latency};
 use crate::lab::netns::InterfaceCounters;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// The scenario in which UEs do everything, and leave.
@@ -45,6 +46,8 @@ pub(super) struct Report {
     pub(super) hosts: Vec<u64>,
     /// Hosts that were made to fail meanwhile.
     pub(super) failed_hosts: u64,
+    /// What the SMF of a chain has asked its database, by transaction and operation.
+    pub(super) state_operations: BTreeMap<String, u64>,
     /// Packets of UEs that had to be sent again or were never answered.
     pub(super) lost_packets: u64,
     /// From the first message to Registration Complete.
@@ -96,6 +99,7 @@ impl Report {
             migrations: 0,
             hosts: Vec::new(),
             failed_hosts: 0,
+            state_operations: BTreeMap::new(),
             lost_packets: echoes.resent + echoes.echoes.saturating_sub(echoes.echoes_answered),
             failures: ues.saturating_sub(result.succeeded) + result.violations.values().sum::<u64>(),
             registration_us: result.latency("registration"),

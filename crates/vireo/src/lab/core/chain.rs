@@ -5,6 +5,7 @@ use crate::cli::Failure;
 use crate::lab::Lab;
 use crate::lab::process::{self, Process};
 use crate::status;
+use std::collections::BTreeMap;
 use std::fs::File;
 use vireo_node::api::Status;
 
@@ -82,6 +83,14 @@ impl Core {
         Ok(smf.status()?.counts.sessions)
     }
 
+    /// What the SMF of a chain that runs now has asked its database, by transaction and operation.
+    pub(crate) fn state_operations(&self) -> Result<BTreeMap<String, u64>, Failure> {
+        let Some(smf) = self.functions.iter().find(|function| function.role == "smf") else {
+            return Ok(BTreeMap::new());
+        };
+        Ok(state_operations(&status::fetch(&format!("http://{}", smf.api), "/metrics")?))
+    }
+
     /// Kills a function of a chain, and starts it again at once.
     pub(crate) fn kill_function(&mut self, lab: &Lab, role: &str) -> Result<(), Failure> {
         let function = self.functions.iter_mut().find(|function| function.role == role);
@@ -99,5 +108,29 @@ impl Core {
             sum += function.process.cpu()?;
         }
         Ok(sum)
+    }
+}
+
+/// The operations of a text in Prometheus' format that have been asked for, as `TRANSACTION.OPERATION`.
+fn state_operations(text: &str) -> BTreeMap<String, u64> {
+    let one = |line: &str| {
+        let (labels, value) = line.strip_prefix("vireo_state_operations_total{")?.split_once("} ")?;
+        let label = |name: &str| labels.split(',').find_map(|label| label.strip_prefix(name)?.strip_prefix('='));
+        let (transaction, operation) = (label("transaction")?.trim_matches('"'), label("operation")?.trim_matches('"'));
+        let value = value.trim().parse().ok().filter(|value| *value > 0)?;
+        Some((format!("{transaction}.{operation}"), value))
+    };
+    text.lines().filter_map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_are_read() {
+        let text = "vireo_state_operations_total{function=\"smf\",transaction=\"n1n2-transfer\",operation=\"read\"} 7\n\
+                    vireo_state_operations_total{function=\"smf\",transaction=\"other\",operation=\"write\"} 0\n";
+        assert_eq!(state_operations(text), BTreeMap::from([("n1n2-transfer.read".into(), 7)]));
     }
 }
