@@ -252,3 +252,23 @@ fn what_there_is_not_is_told_before_anything_runs() {
         assert!(text.contains(name), "{name} in {text}");
     }
 }
+
+/// The server itself says what it was asked: reads and commits of two functions for each transaction.
+#[test]
+fn statelessness_is_measured_over_a_chain_and_a_database() {
+    if Command::new("redis-server").arg("--version").output().is_err() {
+        return eprintln!("skipped: redis-server is not installed");
+    }
+    let Some(quick) = Quick::run("stateless-fig3") else { return };
+    let summary = quick.summary();
+    let of = |figure: &str| median(&summary, figure);
+    assert!(of("transactional: commands of the database per UE") > 20.0, "{summary}");
+    assert!(of("transactional: octets to and from the database per UE") > 5000.0, "{summary}");
+    assert!(of("stateful: establishment, mean of all sizes") > 0.0, "{summary}");
+    // Two modes, two sizes and what is cold, and the line of names.
+    assert_eq!((quick.lines("bursts.csv"), quick.lines("intervals.csv")), (7, 5));
+
+    let Some(quick) = Quick::run("stateless-fig7") else { return };
+    assert!(quick.lines("moments.csv") > 10, "{}", quick.text("moments.csv"));
+    assert!(quick.summary().figures.iter().any(|figure| figure.name.contains("SMF") && figure.ours.max >= 0.0));
+}

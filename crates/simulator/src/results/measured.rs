@@ -34,6 +34,32 @@ impl Measured {
     pub fn each<T>(runs: &[T], value: impl Fn(&T) -> f64) -> Option<Self> {
         Measured::of(runs.iter().map(value).collect())
     }
+
+    /// The mean of all.
+    pub fn mean(&self) -> f64 {
+        self.runs.iter().sum::<f64>() / self.runs.len() as f64
+    }
+
+    /// Half the width of the interval around the mean that has the true mean in it in 95 of 100 cases (Student's t); not a
+    /// number for less than two runs.
+    pub fn interval(&self) -> f64 {
+        let freedom = self.runs.len().saturating_sub(1);
+        let mean = self.mean();
+        let squares: f64 = self.runs.iter().map(|value| (value - mean).powi(2)).sum();
+        let deviation = (squares / freedom as f64).sqrt();
+        student(freedom) * deviation / (self.runs.len() as f64).sqrt()
+    }
+}
+
+/// The 97.5th percentile of Student's distribution by degrees of freedom.
+fn student(freedom: usize) -> f64 {
+    const FEW: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
+    match freedom {
+        0 => f64::NAN,
+        1..=10 => FEW[freedom - 1],
+        // Beyond the table by its expansion in 1/n, which is right to three digits there.
+        n => 1.96 + 2.372 / n as f64 + 2.823 / (n * n) as f64,
+    }
 }
 
 impl fmt::Display for Measured {
@@ -52,6 +78,16 @@ impl fmt::Display for Measured {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_interval_is_students() {
+        let measured = Measured::of(vec![9.0, 10.0, 11.0]).unwrap();
+        // 4.303 * 1 / sqrt(3)
+        assert!((measured.mean() - 10.0).abs() < 1e-9 && (measured.interval() - 2.484).abs() < 1e-3);
+        assert!(Measured::of(vec![1.0]).unwrap().interval().is_nan());
+        let (twenty, thirty) = (super::student(20), super::student(30));
+        assert!((twenty - 2.086).abs() < 2e-3 && (thirty - 2.042).abs() < 2e-3, "{twenty} {thirty}");
+    }
 
     #[test]
     fn medians_and_spreads() {

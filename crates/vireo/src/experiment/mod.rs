@@ -16,6 +16,7 @@ mod scaleout;
 mod service_load;
 mod session;
 mod soak;
+mod stateless;
 mod steady;
 mod steering;
 mod takeover;
@@ -133,6 +134,9 @@ const ALL: &[Experiment] = &[
     steering::fig10::C,
     steering::fig10::D,
     steering::fig11::EXPERIMENT,
+    stateless::FIG3,
+    stateless::FIG6,
+    stateless::FIG7,
 ];
 
 fn minutes(text: &str) -> Result<f64, String> {

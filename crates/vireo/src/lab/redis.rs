@@ -15,7 +15,7 @@ const START_WITHIN: Duration = Duration::from_secs(10);
 /// A server that runs. Dropping it kills it.
 #[derive(Debug)]
 pub(crate) struct Redis {
-    _process: Process,
+    process: Process,
 }
 
 impl Redis {
@@ -36,7 +36,65 @@ impl Redis {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        Ok(Redis { _process: process })
+        Ok(Redis { process })
+    }
+
+    /// What it has been asked, as it says itself.
+    pub(crate) fn spent(&self, lab: &Lab) -> Result<Spent, Failure> {
+        let info = lab.core.run(info)??;
+        Ok(Spent { cpu: self.process.cpu()?, ..Spent::read(&info) })
+    }
+}
+
+/// What a database has been asked since it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Spent {
+    /// Commands; those that scripts give are in it.
+    pub(crate) commands: u64,
+    /// To it and from it.
+    pub(crate) octets: u64,
+    /// Its CPU time, by the kernel.
+    pub(crate) cpu: Duration,
+}
+
+impl Spent {
+    /// From what INFO answers.
+    fn read(info: &str) -> Self {
+        let mut spent = Spent::default();
+        for (name, value) in info.lines().filter_map(|line| line.trim().split_once(':')) {
+            let number = || value.parse().unwrap_or(0);
+            match name {
+                "total_net_input_bytes" | "total_net_output_bytes" => spent.octets += number(),
+                // What is asked to find this out does not count.
+                "cmdstat_info" => {}
+                _ if name.starts_with("cmdstat_") => {
+                    let calls = value.split(',').find_map(|part| part.strip_prefix("calls=")?.parse::<u64>().ok());
+                    spent.commands += calls.unwrap_or_default();
+                }
+                _ => {}
+            }
+        }
+        spent
+    }
+}
+
+fn info() -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(ADDRESS)?;
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    stream.write_all(b"INFO everything\r\n")?;
+    let mut text = Vec::new();
+    loop {
+        let mut some = [0; 4096];
+        let read = stream.read(&mut some)?;
+        text.extend_from_slice(&some[..read]);
+        let known = String::from_utf8_lossy(&text);
+        let whole =
+            known.split_once("\r\n").and_then(|(head, rest)| Some((head.strip_prefix('$')?.parse().ok()?, rest.len())));
+        match whole {
+            Some((length, have)) if have >= length => return Ok(known.into_owned()),
+            _ if read == 0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            _ => {}
+        }
     }
 }
 
@@ -50,4 +108,17 @@ fn answers() -> bool {
         Ok(&answer == b"+PONG")
     };
     ask().unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_asked_is_read_from_info() {
+        let info = "$99\r\n# Stats\r\ntotal_net_input_bytes:100\r\ntotal_net_output_bytes:11\r\n# Commandstats\r\n\
+            cmdstat_get:calls=3,usec=10,usec_per_call=3.33\r\ncmdstat_evalsha:calls=2,usec=50,usec_per_call=25\r\n\
+            cmdstat_info:calls=1,usec=40,usec_per_call=40\r\n";
+        assert_eq!(Spent::read(info), Spent { commands: 5, octets: 111, cpu: Duration::ZERO });
+    }
 }

@@ -101,6 +101,12 @@ impl Core {
         Ok(())
     }
 
+    /// The functions of a chain, and the processes that these are.
+    pub(crate) fn functions(&self) -> Vec<(&'static str, &Process)> {
+        let others = self.functions.iter().map(|function| (function.role, &function.process));
+        std::iter::once(("amf", &self.process)).chain(others).collect()
+    }
+
     /// CPU time of its functions besides the AMF.
     pub(super) fn cpu_of_functions(&self) -> Result<std::time::Duration, Failure> {
         let mut sum = std::time::Duration::ZERO;

@@ -1,0 +1,240 @@
+//! "Analyzing the cost of statelessness in 5G", repeated: AMF, SMF and UPF as processes of their own, a real database, and
+//! each way of keeping the state of UEs. Time is that of a PDU session's establishment, for 100 to 1,000 UEs that register at once
+//! and then establish one.
+
+mod sweep;
+mod watch;
+
+use super::session::{Findings, Session};
+use super::{Experiment, Run};
+use crate::cli::Failure;
+use sweep::{Burst, FUNCTIONS};
+use vireo_simulator::results::plot::{Axis, Chart};
+use vireo_simulator::results::{Bound, Configuration, Figure, Measured, Table};
+use watch::Moment;
+
+pub(super) const FIG3: Experiment = Experiment {
+    name: "stateless-fig3",
+    about: "What does it cost that functions keep no state, for a transaction or for a procedure?",
+    paper: "Analyzing the cost of statelessness in 5G, figure 3",
+    run: Run::Core(|session| study(session, &FIGURE_3)),
+};
+
+pub(super) const FIG6: Experiment = Experiment {
+    name: "stateless-fig6",
+    about: "How busy are AMF, SMF and UPF from moment to moment, with state and without?",
+    paper: "Analyzing the cost of statelessness in 5G, figure 6",
+    run: Run::Core(|session| over_time(session, &BUSY)),
+};
+
+pub(super) const FIG7: Experiment = Experiment {
+    name: "stateless-fig7",
+    about: "How much waits at AMF, SMF and UPF from moment to moment, with state and without?",
+    paper: "Analyzing the cost of statelessness in 5G, figure 7",
+    run: Run::Core(|session| over_time(session, &WAITING)),
+};
+
+/// A way of keeping state.
+#[derive(Debug)]
+struct Mode {
+    name: &'static str,
+    about: &'static str,
+    /// The table of the configuration.
+    tables: &'static str,
+    /// Whether it needs one.
+    database: bool,
+}
+
+impl Mode {
+    fn configuration(&self) -> Configuration {
+        Configuration { name: self.name.into(), about: self.about.into(), toml: self.tables.into() }
+    }
+}
+
+/// What is compared with what.
+#[derive(Debug)]
+struct Study {
+    title: &'static str,
+    /// The first one is what the others are compared with.
+    modes: &'static [Mode],
+    /// What the paper says of each of the others: the change of the time in the mean of all sizes, and the largest, in percent.
+    paper: &'static [Option<(f64, f64)>],
+    source: &'static str,
+}
+
+const STATEFUL: Mode = Mode {
+    name: "stateful",
+    about: "Each function keeps the state of UEs in its own memory.",
+    tables: "[state]\npreset = \"stateful\"\n",
+    database: false,
+};
+const TRANSACTIONAL: Mode = Mode {
+    name: "transactional",
+    about: "AMF and SMF load a UE's state from Redis before each transaction and commit it after it; the UPF keeps its own.",
+    tables: "[state]\npreset = \"transactional\"\n",
+    database: true,
+};
+
+static FIGURE_3: Study = Study {
+    title: "Statelessness",
+    modes: &[STATEFUL, TRANSACTIONAL],
+    paper: &[Some((56.0, 71.0))],
+    source: "figure 3",
+};
+
+fn study(session: &Session, study: &Study) -> Result<Findings, Failure> {
+    let sizes: Vec<u32> = if session.quick { vec![20, 40] } else { (1..=10).map(|n| n * 100).collect() };
+    let rounds = session.repeat(study.title, |_| sweep::round(session, study.modes, &sizes, false))?;
+    findings(study, &sizes, &rounds)
+}
+
+/// What a mode's bursts come to by size, the cold one aside: a value for each run.
+fn by_size(
+    rounds: &[Vec<Vec<Burst>>],
+    (mode, place): (usize, usize),
+    value: impl Fn(&Burst) -> f64,
+) -> Result<Measured, Failure> {
+    let of =
+        |round: &Vec<Vec<Burst>>| round[mode].iter().filter(|burst| !burst.cold).nth(place).map_or(f64::NAN, &value);
+    Measured::each(rounds, of).ok_or_else(|| Failure("nothing was measured".into()))
+}
+
+/// In each run, what `value` makes of the warm bursts of a mode and of those that it is compared with, over the sizes.
+fn compared(
+    rounds: &[Vec<Vec<Burst>>],
+    (mode, over): (usize, usize),
+    value: impl Fn(&mut dyn Iterator<Item = (f64, f64)>) -> f64,
+) -> Result<Measured, Failure> {
+    let of = |round: &Vec<Vec<Burst>>| {
+        let warm = |mode: usize| round[mode].iter().filter(|burst| !burst.cold).map(|burst| burst.mean_ms);
+        value(&mut warm(mode).zip(warm(over)))
+    };
+    Measured::each(rounds, of).ok_or_else(|| Failure("nothing was measured".into()))
+}
+
+/// By how much the time of one is above that of the other, in percent of the other's.
+fn change((mine, other): (f64, f64)) -> f64 {
+    (mine / other - 1.0) * 100.0
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    sum / count
+}
+
+fn findings(study: &Study, sizes: &[u32], rounds: &[Vec<Vec<Burst>>]) -> Result<Findings, Failure> {
+    let mut figures = Vec::new();
+    let base = study.modes[0].name;
+    for (mode, of) in study.modes.iter().enumerate() {
+        let each = |value: fn(&Burst) -> f64| {
+            let all = |round: &Vec<Vec<Burst>>| mean(round[mode].iter().filter(|burst| !burst.cold).map(value));
+            Measured::each(rounds, all).ok_or_else(|| Failure("nothing was measured".into()))
+        };
+        let mut add = |name: &str, unit: &str, value: fn(&Burst) -> f64| {
+            each(value).map(|measured| figures.push(Figure::new(format!("{}: {name}", of.name), unit, measured)))
+        };
+        add("establishment, mean of all sizes", "ms", |b| b.mean_ms)?;
+        add("release, mean of all sizes", "ms", |b| b.release_ms)?;
+        add("CPU of the AMF per UE", "us", |b| b.cpu_us[0])?;
+        add("CPU of the SMF per UE", "us", |b| b.cpu_us[1])?;
+        add("CPU of the UPF per UE", "us", |b| b.cpu_us[2])?;
+        if of.database {
+            add("commands of the database per UE", "", |b| b.commands)?;
+            add("octets to and from the database per UE", "B", |b| b.octets)?;
+            add("CPU of the database per UE", "us", |b| b.database_us)?;
+        }
+        if mode == 0 {
+            continue;
+        }
+        let paper = study.paper[mode - 1];
+        let over = |mine: usize, other: usize| compared(rounds, (mine, other), |pairs| mean(pairs.map(change)));
+        let most = compared(rounds, (mode, 0), |pairs| pairs.map(change).fold(f64::MIN, f64::max))?;
+        let with = |figure: Figure, value: Option<f64>| match value {
+            Some(value) => figure.paper(Bound::About(value), study.source),
+            None => figure,
+        };
+        let name = format!("{} over {base}, mean of all sizes", of.name);
+        figures.push(with(Figure::new(name, "%", over(mode, 0)?), paper.map(|(mean, _)| mean)));
+        figures
+            .push(with(Figure::new(format!("{} over {base}, most", of.name), "%", most), paper.map(|(_, most)| most)));
+        // The paper divides what is gained by the time of the faster one; this is the other denominator.
+        figures.push(Figure::new(format!("{base} over {}, mean of all sizes", of.name), "%", over(0, mode)?));
+    }
+    let mut chart = Chart::new(study.title, Axis::linear("simultaneous requests"), Axis::linear("mean time (ms)"));
+    let mut summary = Table::new(&["mode", "requests", "mean_ms", "half_width_95_ms"]);
+    for (mode, of) in study.modes.iter().enumerate() {
+        let mut line = Vec::new();
+        for (place, size) in sizes.iter().enumerate() {
+            let measured = by_size(rounds, (mode, place), |burst| burst.mean_ms)?;
+            line.push((f64::from(*size), measured.mean()));
+            let cells = [of.name.to_owned(), size.to_string(), measured.mean().to_string()];
+            summary.row(cells.into_iter().chain([measured.interval().to_string()]));
+        }
+        chart = chart.line(of.name, line);
+    }
+    Ok(Findings {
+        configurations: study.modes.iter().map(Mode::configuration).collect(),
+        figures,
+        plots: vec![("time", chart.svg()?)],
+        tables: vec![("bursts", sweep::table(study.modes, rounds)), ("intervals", summary)],
+        notes: vec![
+            format!(
+                "{} are processes of their own with the emulator and the database on this machine's processors; the time is the \
+                 emulator's, from a UE's request to its accept. Database: redis-server, nothing on disk.",
+                FUNCTIONS.map(str::to_uppercase).join(", ")
+            ),
+            "CPU and what the database says are per UE: registration, establishment and release.".into(),
+        ],
+        broken: None,
+    })
+}
+
+/// What is told of the functions from moment to moment.
+struct Course {
+    unit: &'static str,
+    axis: &'static str,
+    value: fn(&Moment, usize) -> f64,
+}
+
+const BUSY: Course =
+    Course { unit: "%", axis: "CPU (% of a processor)", value: |moment, place| moment.cpu[place] * 100.0 };
+const WAITING: Course =
+    Course { unit: "B", axis: "waiting in sockets (octets)", value: |moment, place| moment.waiting[place] as f64 };
+
+/// The modes whose courses are told.
+const COURSES: &[Mode] = &[STATEFUL, TRANSACTIONAL];
+
+fn over_time(session: &Session, course: &Course) -> Result<Findings, Failure> {
+    let sizes = if session.quick { [40] } else { [1000] };
+    let rounds = session.repeat("one burst", |_| sweep::round(session, COURSES, &sizes, true))?;
+    let mut figures = Vec::new();
+    let mut plots = Vec::new();
+    for (mode, (of, file)) in COURSES.iter().zip(["stateful", "transactional"]).enumerate() {
+        let mut chart = Chart::new(of.name, Axis::linear("time (s)"), Axis::linear(course.axis));
+        for (place, function) in FUNCTIONS.iter().enumerate() {
+            let seen = |round: &'_ Vec<Vec<Burst>>| -> Vec<(f64, f64)> {
+                let moments = round[mode].iter().flat_map(|burst| &burst.moments);
+                moments.map(|moment| (moment.at_s, (course.value)(moment, place))).collect()
+            };
+            let most = |round: &Vec<Vec<Burst>>| seen(round).iter().map(|(_, value)| *value).fold(f64::NAN, f64::max);
+            let all = |round: &Vec<Vec<Burst>>| mean(seen(round).iter().map(|(_, value)| *value));
+            let name = |what: &str| format!("{}: {}, {what}", of.name, function.to_uppercase());
+            let measured = |value: Option<Measured>| value.ok_or_else(|| Failure("nothing was seen".into()));
+            figures.push(Figure::new(name("most"), course.unit, measured(Measured::each(&rounds, most))?));
+            figures.push(Figure::new(name("mean"), course.unit, measured(Measured::each(&rounds, all))?));
+            chart = chart.line(function.to_uppercase(), rounds.first().map(seen).unwrap_or_default());
+        }
+        plots.push((file, chart.svg()?));
+    }
+    Ok(Findings {
+        configurations: COURSES.iter().map(Mode::configuration).collect(),
+        figures,
+        plots,
+        tables: vec![("moments", sweep::moments(COURSES, &rounds)), ("bursts", sweep::table(COURSES, &rounds))],
+        notes: vec![
+            format!("{} UEs register at once, establish a session and release it. The plot is of the first run.", sizes[0]),
+            "Looked at every 10 ms. What waits is what the kernel has for a function's sockets: TCP, UDP, and SCTP's raw ones.".into(),
+        ],
+        broken: None,
+    })
+}
