@@ -113,13 +113,16 @@ impl BalancerNode {
             (running, address) = (Some(controller), SocketAddr::new(cluster.balancer.ip(), 0));
         }
         let listener = TcpListener::bind(address).map_err(|error| StartError::Fabric { address, error })?;
-        let fleet = Fleet::join(
+        let mut fleet = Fleet::join(
             listener,
             (&cluster, &security, &config.n2.addresses),
             &config.core,
             &config.slices,
             Arc::clone(&metrics),
         )?;
+        if !shared {
+            fleet.stays_alone();
+        }
         let n4 = bind_n4(&config.core, &config.n4, config.upf.as_ref(), (fleet.seat().recovery, shared))?;
         let drainer = running.as_ref().map(controller::Running::drainer);
         let source = BalancerSource { view: fleet.view(), drainer, upf: config.upf, started: Instant::now() };

@@ -82,6 +82,8 @@ pub(crate) struct Fleet {
     /// Why the cluster goes on without this balancer, if it does.
     ended: Option<LinkError>,
     slices: usize,
+    /// Whether there may be other balancers.
+    several: bool,
     /// Where RAN nodes' associations with this balancer end, as far as that is configured.
     endpoints: Vec<IpAddr>,
     listener: TcpListener,
@@ -149,6 +151,7 @@ impl Fleet {
             security: security.clone(),
             ended: None,
             slices: slices.len(),
+            several: true,
             endpoints: endpoints.iter().copied().filter(|address| !address.is_unspecified()).collect(),
             listener,
             epoll,
@@ -174,6 +177,11 @@ impl Fleet {
         };
         fleet.show_upfs();
         Ok(fleet)
+    }
+
+    /// There is no other balancer, and never will be: hosts have no use for what they might have to send by another.
+    pub(crate) fn stays_alone(&mut self) {
+        self.several = false;
     }
 
     /// What it was told when it joined.
@@ -257,7 +265,8 @@ impl Fleet {
 
     /// All that hosts have given has left: they are told.
     pub(crate) fn went_out(&mut self) {
-        for member in self.members.values_mut().filter(|member| member.given > member.told) {
+        let told = |member: &&mut Member| self.several && member.given > member.told;
+        for member in self.members.values_mut().filter(told) {
             member.told = member.given;
             member.stream.put(&ToHost::Sent { count: member.given });
         }
