@@ -165,6 +165,17 @@ impl Turn<'_, '_> {
         }
     }
 
+    /// Sends a NAS message that is ready. Not on a connection that is being released: the RAN node has no UE there any more.
+    pub fn send_ready(&mut self, nas: Vec<u8>) {
+        if !self.is_being_released() {
+            self.send(|c| n2::downlink_nas_transport(c, nas));
+        }
+    }
+
+    fn is_being_released(&self) -> bool {
+        self.ue.connection.is_some_and(|c| matches!(c.ran, RanContext::Releasing { .. }))
+    }
+
     /// A NAS message as octets: protected by the UE's security context where it has one.
     pub fn nas(&mut self, message: Nas5gmmMessage) -> Option<Vec<u8>> {
         let plain = self.plain(message)?;
@@ -186,14 +197,14 @@ impl Turn<'_, '_> {
     /// Sends a NAS message, protected where possible.
     pub fn send_nas(&mut self, message: Nas5gmmMessage) {
         if let Some(nas) = self.nas(message) {
-            self.send(|c| n2::downlink_nas_transport(c, nas));
+            self.send_ready(nas);
         }
     }
 
     /// Sends a NAS message that is not protected.
     pub fn send_plain(&mut self, message: Nas5gmmMessage) {
         if let Some(nas) = self.plain(message) {
-            self.send(|c| n2::downlink_nas_transport(c, nas));
+            self.send_ready(nas);
         }
     }
 
@@ -202,31 +213,37 @@ impl Turn<'_, '_> {
         let header = Header::IntegrityProtectedWithNewFiveGNasSecurityContext;
         let nas = self.plain(message).and_then(|plain| protect(security, &plain, header, &mut self.out));
         if let Some(nas) = nas {
-            self.send(|c| n2::downlink_nas_transport(c, nas));
+            self.send_ready(nas);
         }
+    }
+
+    /// A message that the state does not foresee, and that UEs may send without protection (TS 24.501 4.4.4.3): it may be a replay,
+    /// so nobody is answered.
+    pub fn not_foreseen(&mut self) {
+        self.note(Note::fault("nas-out-of-place"));
     }
 
     /// Answers a message that the state does not foresee with 5GMM STATUS #98 (TS 24.501 7.4). Not on a connection that is
     /// being released: the RAN node has no UE there any more, and it may be a replay.
     pub fn out_of_place(&mut self) {
-        self.note(Note::fault("nas-out-of-place"));
-        if self.ue.connection.is_some_and(|c| matches!(c.ran, RanContext::Releasing { .. })) {
+        self.not_foreseen();
+        if self.is_being_released() {
             return;
         }
         let status = NasFGmmStatus::new(NasFGmmCause::new(98));
         self.send_nas(status.into());
     }
 
-    /// Begins the release of the NG connection: the RAN is told, its answer awaited.
+    /// Begins the release of the NG connection: the RAN is told, its answer awaited. It is told once.
     pub fn release(&mut self, cause: Cause) {
+        if self.is_being_released() {
+            return;
+        }
         let deadline = self.now() + self.env.config.timers.ran_response;
         self.send(|c| n2::context_release_command(c, cause));
         if let Some(connection) = &mut self.ue.connection {
-            let begins = !matches!(connection.ran, RanContext::Releasing { .. });
             connection.ran = RanContext::Releasing { deadline };
-            if begins {
-                self.note(Note::Started(Kind::Release));
-            }
+            self.note(Note::Started(Kind::Release));
         }
     }
 

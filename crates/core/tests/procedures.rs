@@ -12,6 +12,7 @@ use vireo_core::subscription::{AuthenticationError, SubscriberIdentity};
 use vireo_core::turn::{Effect, Kind, Note};
 use vireo_emulator::ue::{self, Event as UeEvent, Fault, Mm};
 use vireo_types::*;
+use vireo_wire::ngap::{Cause, CauseRadioNetwork};
 
 fn succeeded(lab: &Lab, kind: Kind) -> usize {
     lab.notes.iter().filter(|n| matches!(n, Note::Succeeded(k, _) if *k == kind)).count()
@@ -490,4 +491,39 @@ fn a_context_that_registers_is_not_superseded_where_it_comes_by_an_older_claim()
     assert_eq!(enters(&claims, &ended), Verdict::Goes, "had it claimed, it would be known");
     claims.make(supi, ended.ltmsi, lab.now, lab.now);
     assert_eq!(enters(&claims, &ended), Verdict::Stays);
+}
+
+/// A UE that leaves while its connection is being released is gone, and its RAN node, which has no UE there any more, is told
+/// nothing else.
+#[test]
+fn nothing_is_said_on_a_connection_that_is_being_released() {
+    let mut lab = Lab::new();
+    lab.register();
+    lab.session(1);
+    lab.idle();
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+    let mut out = ue::Out::default();
+    let p = lab.profile.clone();
+    // The release is on its way to the gNB when the UE says that it leaves.
+    lab.reachable = false;
+    let cause = Cause::radioNetwork(CauseRadioNetwork::user_inactivity);
+    lab.gnb_does(|gnb, ran, out| gnb.request_release(ran, cause, out).expect("a request"));
+    let sent = lab.sent.len();
+    lab.ue.deregister(&p, false, &mut out).expect("a request");
+    let nas = out.messages().next().expect("a message").to_vec();
+    lab.inject(&nas);
+    assert_eq!(lab.sent.len(), sent, "neither an accept nor a second release");
+    assert!(lab.context().is_none_or(|c| !c.is_registered()));
+}
+
+/// What UEs may send without protection may be said again by anybody: nobody is answered.
+#[test]
+fn a_replay_of_what_is_not_protected_is_not_answered() {
+    let mut lab = Lab::new();
+    lab.register();
+    let plain = [&[0x7e, 0, 0x57, 0x2d, 0x10][..], &[7; 16]].concat();
+    let sent = lab.sent.len();
+    lab.inject(&plain);
+    assert_eq!(lab.sent.len(), sent);
+    assert!(fault(&lab, "nas-out-of-place") && lab.ue.mm() == Mm::Registered);
 }

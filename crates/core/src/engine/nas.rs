@@ -144,9 +144,14 @@ fn registering(turn: &mut Turn<'_, '_>, message: Nas5gmmMessage) {
         Some(Procedure::Registration(procedure)) => *procedure,
         other => {
             turn.ue.procedure = other;
-            // A Registration Complete that comes again is one whose first copy was acted on.
-            if !matches!(message, Nas5gmmMessage::RegistrationComplete(_)) {
-                turn.out_of_place();
+            match message {
+                // One that comes again is one whose first copy was acted on.
+                Nas5gmmMessage::RegistrationComplete(_) => {}
+                Nas5gmmMessage::IdentityResponse(_)
+                | Nas5gmmMessage::AuthenticationResponse(_)
+                | Nas5gmmMessage::AuthenticationFailure(_)
+                | Nas5gmmMessage::SecurityModeReject(_) => turn.not_foreseen(),
+                _ => turn.out_of_place(),
             }
             return;
         }

@@ -31,7 +31,7 @@ pub use flight::{Counted, Emitted, Flying, Repeats};
 pub use handover::{Handed, Sorted, Synced};
 pub use message::{Copy, Ways};
 pub use primary::{Acknowledged, Again, Commit, Place, Primary};
-pub use shadows::{Fenced, Kept, Shadow, Shadows, Taken};
+pub use shadows::{Fenced, Kept, Shadow, Shadows, Taken, Undone};
 
 use crate::context::UeContext;
 

@@ -357,7 +357,8 @@ impl<S: Place, P> Primary<S, P> {
     }
 
     /// Records that wait for a host that is gone wait for the one that takes over in its place, which is sent them as `read`
-    /// finds them.
+    /// finds them. The UE may have gone on since, by commits that the host is not waited for with: it is looked through again for
+    /// what it is now ([`Primary::look_again`]).
     pub fn wait_for_others(
         &mut self,
         mut read: impl FnMut(&P) -> Option<Again<S>>,
@@ -377,6 +378,7 @@ impl<S: Place, P> Primary<S, P> {
                 let (context, outbox) = (&again.context[..], &again.outbox[..]);
                 let commit = Commit { slot, ltmsi, before: None, input, context, outbox, ways };
                 needs.extend(self.send_now(to, &commit, send).map(|number| (to, number)));
+                self.known.entry(to).or_default().remove(&slot);
             }
         }
         self.awaiting = awaiting;

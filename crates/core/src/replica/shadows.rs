@@ -20,14 +20,40 @@ const DONE_AGAIN: Duration = Duration::from_secs(3);
 #[derive(Clone, Debug)]
 pub struct Shadow {
     versions: Versions,
+    /// Who has sent it; nobody: it was this host's own.
+    from: Option<HostId>,
     /// The epoch by which it was sent.
     epoch: u64,
     perpetual: Vec<u8>,
     /// Empty: the context is gone.
     pub ephemeral: Vec<u8>,
-    /// What the last commits want done, by which associations, and when they came. Several may have come before the first one's
-    /// effects left.
-    outboxes: VecDeque<(Instant, Vec<u8>, Ways)>,
+    /// What the last commits want done. Several may have come before the first one's effects left.
+    outboxes: VecDeque<Wanted>,
+}
+
+/// What a commit wants done.
+#[derive(Clone, Debug)]
+struct Wanted {
+    /// When it came, and of whom.
+    at: Instant,
+    from: HostId,
+    /// That host lives: it has it done itself.
+    lives: bool,
+    outbox: Vec<u8>,
+    /// By which associations.
+    ways: Ways,
+}
+
+/// What may not have been done of what a commit wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Undone<'a> {
+    /// What the commit wants done.
+    pub outbox: &'a [u8],
+    /// By which associations.
+    pub ways: Ways,
+    /// The host that has committed it had the UE before the one that is dead, and lives: what was to leave has left. Only what it
+    /// has asked is to be asked again: the answer may have come to nobody.
+    pub sent: bool,
 }
 
 impl Shadow {
@@ -41,21 +67,21 @@ impl Shadow {
     }
 
     /// What may not have been done, in order.
-    pub fn undone(&self, now: Instant) -> impl Iterator<Item = (&[u8], Ways)> {
-        let recent = self.outboxes.iter().filter(move |(at, ..)| now.since(*at) <= DONE_AGAIN);
-        recent.map(|(_, outbox, ways)| (&outbox[..], *ways))
+    pub fn undone(&self, now: Instant) -> impl Iterator<Item = Undone<'_>> {
+        let recent = self.outboxes.iter().filter(move |wanted| now.since(wanted.at) <= DONE_AGAIN);
+        recent.map(|wanted| Undone { outbox: &wanted.outbox, ways: wanted.ways, sent: wanted.lives })
     }
 
     /// What was done long ago is let go.
     fn forget(&mut self, now: Instant) {
-        while self.outboxes.front().is_some_and(|(at, ..)| now.since(*at) > DONE_AGAIN) {
+        while self.outboxes.front().is_some_and(|wanted| now.since(wanted.at) > DONE_AGAIN) {
             self.outboxes.pop_front();
         }
     }
 
     /// What the last commit wants done.
     pub fn last_outbox(&self) -> Option<&[u8]> {
-        self.outboxes.back().map(|(_, outbox, _)| &outbox[..])
+        self.outboxes.back().map(|wanted| &wanted.outbox[..])
     }
 
     /// The version of its perpetual part.
@@ -76,8 +102,9 @@ impl Shadow {
 pub struct Taken {
     /// UEs of dead hosts whose owner it is now.
     pub ues: Vec<(Ltmsi, Shadow)>,
-    /// UEs that hosts which live have handed over, all done that they have wanted done; with who that was.
-    pub handed: Vec<(HostId, Ltmsi, Shadow)>,
+    /// UEs that hosts which live have handed over, all done that they have wanted done; with who that was, if it went by the
+    /// same map then: what copies it keeps is told by that.
+    pub handed: Vec<(Option<HostId>, Ltmsi, Shadow)>,
     /// Inputs that copies are the result of, if a host has died.
     pub inputs: Vec<u64>,
     /// Buckets that it owns and that have not been handed over yet.
@@ -118,8 +145,8 @@ pub struct Shadows {
     /// Buckets that are this host's as soon as who had them before has handed them over, which lives: who, and since which
     /// epoch.
     awaited: FxHashMap<Bucket, (HostId, u64)>,
-    /// Up to which epoch each host has handed over what it was to.
-    handed: FxHashMap<HostId, u64>,
+    /// Up to which epoch each host has handed over what it was to, and an epoch that it had got to when it was said.
+    handed: FxHashMap<HostId, (u64, u64)>,
 }
 
 impl Shadows {
@@ -159,7 +186,7 @@ impl Shadows {
         if self.is_repeat(from, copy.number) || !self.takes((from, epoch), copy) {
             return Ok(Kept::Old);
         }
-        let kept = self.put(copy, epoch, now);
+        let kept = self.put((from, epoch), copy, now);
         if let Some(before) = copy.before.filter(|before| *before != copy.ltmsi) {
             self.drop_ue(before);
         }
@@ -184,7 +211,9 @@ impl Shadows {
             return Ok(false);
         }
         let handed = self.handed.entry(from).or_default();
-        *handed = epoch.max(*handed);
+        if epoch >= handed.0 {
+            *handed = (epoch, of);
+        }
         Ok(self.awaited.values().any(|(who, since)| *who == from && *since <= epoch))
     }
 
@@ -240,15 +269,23 @@ impl Shadows {
         }
     }
 
-    fn put(&mut self, copy: &Copy<'_>, epoch: u64, now: Instant) -> Kept {
+    fn put(&mut self, (from, epoch): (HostId, u64), copy: &Copy<'_>, now: Instant) -> Kept {
         let mut kept = Kept::Now;
         let shadow = self.ues.entry(copy.ltmsi.bucket()).or_default().entry(copy.ltmsi).or_insert_with(|| Shadow {
             versions: Versions::default(),
+            from: None,
             epoch,
             perpetual: Vec::new(),
             ephemeral: Vec::new(),
             outboxes: VecDeque::new(),
         });
+        let not_newer = (copy.ephemeral_version.wrapping_sub(shadow.versions.ephemeral) as i32) <= 0;
+        if shadow.from == Some(from) && not_newer && !copy.ephemeral.is_empty() && !shadow.ephemeral.is_empty() {
+            // The same host sends again what was to be somebody else's.
+            shadow.epoch = epoch.max(shadow.epoch);
+            return Kept::Old;
+        }
+        shadow.from = Some(from);
         match copy.perpetual {
             Some(perpetual) => replace(&mut shadow.perpetual, perpetual),
             None if shadow.versions.perpetual == copy.perpetual_version => {}
@@ -261,7 +298,8 @@ impl Shadows {
         shadow.epoch = epoch;
         shadow.forget(now);
         if !copy.outbox.is_empty() {
-            shadow.outboxes.push_back((now, copy.outbox.to_vec(), copy.ways));
+            let (outbox, ways) = (copy.outbox.to_vec(), copy.ways);
+            shadow.outboxes.push_back(Wanted { at: now, from, lives: false, outbox, ways });
         }
         shadow.versions = Versions { perpetual: copy.perpetual_version, ephemeral: copy.ephemeral_version };
         if copy.ephemeral.is_empty() || !copy.outbox.is_empty() {
@@ -280,6 +318,7 @@ impl Shadows {
     pub fn keep_own(&mut self, ltmsi: Ltmsi, parts: &Record<'_>) {
         let shadow = Shadow {
             versions: parts.versions,
+            from: None,
             epoch: self.map.as_ref().map_or(0, BucketMap::epoch),
             perpetual: parts.perpetual.to_vec(),
             ephemeral: parts.ephemeral.to_vec(),
@@ -293,6 +332,8 @@ impl Shadows {
     /// had a bucket is who had it in the one before.
     pub fn adopt(&mut self, map: &BucketMap, hosts: &[HostId]) -> Taken {
         let mut taken = self.take_handed();
+        // They are entered by this map, and were handed over by the one before.
+        taken.handed.iter_mut().for_each(|(keeper, ..)| *keeper = None);
         if self.hosts.iter().any(|host| !hosts.contains(host)) {
             taken.inputs = self.inputs.iter().map(|(_, input)| *input).collect();
         }
@@ -314,6 +355,9 @@ impl Shadows {
                 taken.ues.extend(self.ues.remove(&bucket).into_iter().flatten());
             }
         }
+        for wanted in taken.ues.iter_mut().flat_map(|(_, shadow)| &mut shadow.outboxes) {
+            wanted.lives = hosts.contains(&wanted.from);
+        }
         let awaited = &self.awaited;
         let keeps = |bucket: Bucket| map.owners(bucket).replicas().any(|host| host == self.own);
         let epoch = map.epoch();
@@ -334,10 +378,13 @@ impl Shadows {
     pub fn take_handed(&mut self) -> Taken {
         let (handed, ues) = (&self.handed, &mut self.ues);
         let mut taken = Taken::default();
-        let is_there = |from: &HostId, since: u64| handed.get(from).is_some_and(|epoch| *epoch >= since);
+        let own = self.map.as_ref().map_or(0, BucketMap::epoch);
+        let is_there = |from: &HostId, since: u64| handed.get(from).is_some_and(|(epoch, _)| *epoch >= since);
+        let by_this_map = |from: &HostId| handed.get(from).is_some_and(|of| *of == (own, own));
         for (bucket, (from, _)) in self.awaited.extract_if(|_, (from, since)| is_there(from, *since)) {
             let theirs = ues.remove(&bucket).into_iter().flatten();
-            taken.handed.extend(theirs.map(|(ltmsi, shadow)| (from, ltmsi, shadow)));
+            let keeper = Some(from).filter(by_this_map);
+            taken.handed.extend(theirs.map(|(ltmsi, shadow)| (keeper, ltmsi, shadow)));
         }
         taken.awaited = self.awaited.keys().copied().collect();
         taken
@@ -405,11 +452,42 @@ mod tests {
         assert_eq!((taken.ues[0].0, &taken.ues[0].1.ephemeral[..]), (ue, &b"two"[..]));
         assert_eq!(taken.inputs, [101, 102], "what is given again of these was carried out");
         let undone: Vec<_> = taken.ues[0].1.undone(now).collect();
-        assert_eq!(undone, [(&b"outbox"[..], WAYS); 2], "neither may have left when the host died");
+        let outbox = Undone { outbox: b"outbox", ways: WAYS, sent: false };
+        assert_eq!(undone, [outbox; 2], "neither may have left when the host died");
         assert_eq!(taken.ues[0].1.undone(Instant(4_000_000)).count(), 0, "both have");
         // The host that was stopped wakes.
         assert_eq!(shadows.keep((A, 1), &copy(4, ue, b"late"), now), Err(Fenced { epoch: 2 }));
         assert_eq!(shadows.len(), 0);
+    }
+
+    /// Of a UE that was handed over, what the host that had it before wanted done has left; what it asked is asked again.
+    #[test]
+    fn what_a_host_that_lives_has_had_sent_is_known_from_what_the_dead_one_has() {
+        let (now, third) = (Instant(1), HostId(2));
+        let of = |hosts: &[HostId]| {
+            let mut parts = parts(hosts);
+            parts[0].replicas = 2;
+            parts
+        };
+        let (first, mut alone) = (BucketMap::first(&of(&[A, OWN, third])), of(&[A, OWN, third]));
+        alone[0].hosts[0].weight = 0.0;
+        let second = first.switch(&alone, 4096).unwrap();
+        let last = BucketMap::new(9, &parts(&[third]));
+        let primary = |map: &BucketMap, bucket: &Bucket| map.owners(*bucket).primary();
+        let goes = |b: &Bucket| [&first, &second, &last].map(|map| primary(map, b)) == [A, OWN, third].map(Some);
+        let bucket = (0..Bucket::COUNT).map(Bucket::new).find(goes).expect("one goes that way");
+        let (ue, mut shadows) = (Ltmsi::new(bucket, 7), Shadows::new(third));
+        shadows.adopt(&first, &[A, OWN, third]);
+        shadows.keep((A, 1), &copy(1, ue, b"one"), now).unwrap();
+        // What is sent again and is not newer changes nothing.
+        assert_eq!(shadows.keep((A, 1), &Copy { number: 2, ..copy(1, ue, b"zero") }, now), Ok(Kept::Old));
+        assert_eq!(shadows.ues[&bucket][&ue].ephemeral, b"one");
+        shadows.adopt(&second, &[A, OWN, third]);
+        shadows.keep((OWN, 2), &copy(3, ue, b"three"), now).unwrap();
+        let taken = shadows.adopt(&last, &[A, third]);
+        let shadow = &taken.ues.iter().find(|(ltmsi, _)| *ltmsi == ue).unwrap().1;
+        assert_eq!(shadow.ephemeral, b"three");
+        assert_eq!(shadow.undone(now).map(|undone| undone.sent).collect::<Vec<_>>(), [true, false]);
     }
 
     #[test]
@@ -487,7 +565,7 @@ mod tests {
         assert_eq!(shadows.yours((A, 2), 5, 2), Ok(false), "sent again after a connection was lost");
         let taken = shadows.take_handed();
         assert!(taken.awaited.is_empty() && taken.ues.is_empty());
-        assert_eq!((taken.handed.len(), taken.handed[0].0, taken.handed[0].1), (1, A, ue));
+        assert_eq!((taken.handed.len(), taken.handed[0].0, taken.handed[0].1), (1, Some(A), ue));
         assert_eq!(taken.handed[0].2.ephemeral, b"three");
         assert_eq!(shadows.keep((A, 2), &copy(6, ue, b"late"), now), Ok(Kept::Old));
         assert_eq!(shadows.len(), 0, "it is this host's own now");
@@ -507,6 +585,11 @@ mod tests {
         assert_eq!(early.yours((A, 2), 2, 2), Ok(false));
         let taken = early.adopt(&second, &[A, OWN]);
         assert_eq!((taken.handed.len(), taken.ues.len(), taken.awaited.len()), (1, 0, 0));
+        assert_eq!(taken.handed[0].0, Some(A), "both go by the second map: what A keeps is told by it");
+        // A has gone further when it is heard: what it keeps is not told by this map.
+        let mut behind = shadows();
+        assert_eq!(behind.yours((A, 3), 2, 2), Ok(false));
+        assert_eq!(behind.adopt(&second, &[A, OWN]).handed[0].0, None);
 
         let mut bereft = shadows();
         bereft.adopt(&second, &[A, OWN]);

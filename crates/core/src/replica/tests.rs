@@ -98,6 +98,10 @@ fn what_waits_for_a_host_that_dies_waits_for_the_next_one_which_is_sent_it() {
     };
     primary.wait_for_others(again, &mut |to, copy: Copy<'_>| sent.push((to, copy.number, copy.input)));
     assert_eq!(sent, [(replicas[1], 2, 9)], "it is the first to take over now");
+    assert!(
+        primary.lacks(replicas[1], 7, ltmsi),
+        "what the UE is now, which may be by a later commit that waits for nobody"
+    );
     said.0.insert(replicas[1], 1);
     assert_eq!(primary.next_released(&said), None);
     said.0.insert(replicas[1], 2);

@@ -26,7 +26,7 @@ use vireo_core::balance::map::BucketMap;
 use vireo_core::balance::{BalancerId, HostId};
 use vireo_core::cluster::part_of;
 use vireo_core::context::{self, UeContext};
-use vireo_core::replica::{self, Again, Claims, Commit, Primary, Shadow, Taken};
+use vireo_core::replica::{self, Again, Claims, Commit, Primary, Shadow, Taken, Undone};
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::turn::Effect;
 use vireo_store::region::{Buffer, Key, Record, Slot, Snapshot};
@@ -477,9 +477,14 @@ impl Host {
 
     /// What the last commits of a UE wanted done may not have been: it is done again, under the same names.
     fn do_again(&mut self, slot: Option<Slot>, shadow: &Shadow, now: Instant) {
-        for (outbox, ways) in shadow.undone(now) {
+        for Undone { outbox, ways, sent } in shadow.undone(now) {
             match Outbox::decode(outbox) {
-                Some(outbox) => self.do_one_again(slot, outbox, ways),
+                Some(mut outbox) => {
+                    if sent {
+                        outbox.effects.retain(|effect| matches!(effect, Effect::Authenticate(_)));
+                    }
+                    self.do_one_again(slot, outbox, ways);
+                }
                 None => tracing::error!("what a copy wants done does not decode: please report it"),
             }
         }
@@ -518,7 +523,7 @@ impl Host {
 /// When a copy's last commits have claimed its subscriber, if they have.
 fn claimed(shadow: &Shadow, now: Instant) -> Option<Instant> {
     let claims = |outbox: &Outbox| outbox.effects.iter().any(|effect| matches!(effect, Effect::BindSupi(_)));
-    let outboxes = shadow.undone(now).filter_map(|(outbox, _)| Outbox::decode(outbox));
+    let outboxes = shadow.undone(now).filter_map(|undone| Outbox::decode(undone.outbox));
     outboxes.filter(claims).map(|outbox| outbox.at).max()
 }
 

@@ -248,8 +248,8 @@ impl Host {
         self.enter_taken(taken);
     }
 
-    /// Goes on with UEs that hosts which live have handed over, who have a copy of each as it is now.
-    pub(super) fn go_on(&mut self, handed: Vec<(HostId, Ltmsi, Shadow)>, now: Instant) {
+    /// Goes on with UEs that hosts which live have handed over, who keep a copy of each as it is now, if they are to.
+    pub(super) fn go_on(&mut self, handed: Vec<(Option<HostId>, Ltmsi, Shadow)>, now: Instant) {
         let began = std::time::Instant::now();
         let count = handed.len();
         for (from, ltmsi, shadow) in handed.into_iter().filter(|(.., shadow)| !shadow.ephemeral.is_empty()) {
@@ -260,7 +260,7 @@ impl Host {
             };
             let Some(slot) = self.take_over_context(ltmsi, ue, &shadow, (false, now)) else { continue };
             let primary = self.cluster.as_mut().map(|cluster| &mut cluster.primary);
-            if let Some(primary) = primary.filter(|primary| primary.keeps_copies(from, ltmsi.bucket())) {
+            if let Some((from, primary)) = from.zip(primary).filter(|(from, p)| p.keeps_copies(*from, ltmsi.bucket())) {
                 primary.knows(from, slot, ltmsi, shadow.perpetual_version());
             }
             // All was done but what the other host would be answered.

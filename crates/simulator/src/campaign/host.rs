@@ -359,8 +359,11 @@ impl Host {
 
     /// What the last commits of a dead host's UE wanted done may not have been: it is done again, under the same names.
     fn do_again(&mut self, wires: &mut Wires, slot: Option<u32>, shadow: &Shadow, now: vireo_types::Instant) {
-        let undone: Vec<Outbox> = shadow.undone(now).filter_map(|(octets, _)| Outbox::decode(octets)).collect();
-        for outbox in undone {
+        for undone in shadow.undone(now) {
+            let Some(mut outbox) = Outbox::decode(undone.outbox) else { continue };
+            if undone.sent {
+                outbox.effects.retain(|effect| matches!(effect, Effect::Authenticate(_)));
+            }
             self.send_effects(wires, slot, &outbox);
             for effect in &outbox.effects {
                 if let (Effect::BindSupi(supi), Some(slot)) = (effect, slot) {
@@ -371,13 +374,13 @@ impl Host {
     }
 
     /// Goes on with a UE that a host which lives has handed over.
-    fn go_on(&mut self, wires: &mut Wires, from: HostId, ltmsi: Ltmsi, shadow: &Shadow) {
+    fn go_on(&mut self, wires: &mut Wires, from: Option<HostId>, ltmsi: Ltmsi, shadow: &Shadow) {
         let (Some(ue), Some(octets)) = (shadow.decode(), shadow.record()) else {
             return wires.oracle.breaks(super::Broken::Baseless);
         };
         wires.handed += 1;
         let slot = self.enter(wires, (ltmsi, shadow), octets, &ue);
-        if let Some(cluster) = self.cluster.as_mut()
+        if let (Some(cluster), Some(from)) = (self.cluster.as_mut(), from)
             && cluster.primary.keeps_copies(from, ltmsi.bucket())
         {
             cluster.primary.knows(from, slot, ltmsi, shadow.perpetual_version());

@@ -490,7 +490,7 @@ impl Ran {
                     let kind = NGAP_PDU::decode_borrowed(pdu).map(|pdu| pdu.kind());
                     let doing = self.devices.iter().map(|device| (device.at, device.ran, device.waits));
                     let doing: Vec<_> = doing.collect();
-                    wires.tells(format!("gNB {gnb} is sent {kind:?}; UEs are at {doing:?}"));
+                    wires.tells(format!("gNB {gnb} is sent {kind:?} {pdu:02x?}; UEs are at {doing:?}"));
                     wires.oracle.breaks(Broken::Gnb(gnb, violation));
                 }
                 (gnb::Event::Paging(tmsi), _) => self.paged(wires, gnb, tmsi),

@@ -314,7 +314,7 @@ impl Host {
         let Some(supi) = ue.identity.supi else { return slot };
         let now = wires.time(self.process);
         let claims = |outbox: &Outbox| outbox.effects.iter().any(|effect| matches!(effect, Effect::BindSupi(_)));
-        let outboxes = || shadow.undone(now).filter_map(|(octets, _)| Outbox::decode(octets));
+        let outboxes = || shadow.undone(now).filter_map(|undone| Outbox::decode(undone.outbox));
         let claimed = || outboxes().filter(claims).map(|outbox| outbox.at).max();
         let verdict = self.claims.enters(ue, |ue| self.ues.slot_of(ue) == Some(slot), claimed);
         let another = self.ues.supis.get(&supi.as_u64()).is_some_and(|here| *here != slot);

@@ -11,7 +11,7 @@ pub fn set_up(turn: &mut Turn<'_, '_>, nas: Option<Vec<u8>>, sessions: Vec<Sessi
     let Some(connection) = turn.ue.connection else { return };
     if connection.ran != RanContext::None {
         if let Some(nas) = nas {
-            turn.send(|c| n2::downlink_nas_transport(c, nas));
+            turn.send_ready(nas);
         }
         let ambr = turn.ue.ambr();
         for session in sessions {

@@ -98,7 +98,7 @@ impl Securing {
     /// IDENTITY RESPONSE.
     pub fn on_identity(mut self, turn: &mut Turn<'_, '_>, response: &NasIdentityResponse) -> Progress {
         if !matches!(self.stage, Stage::Identity(_)) {
-            turn.out_of_place();
+            turn.not_foreseen();
             return Progress::Waiting(self);
         }
         if response.mobile_identity.as_suci().is_none() {
@@ -138,7 +138,7 @@ impl Securing {
     /// AUTHENTICATION RESPONSE.
     pub fn on_response(mut self, turn: &mut Turn<'_, '_>, response: &NasAuthenticationResponse) -> Progress {
         let Stage::Challenge { info, ngksi, .. } = &self.stage else {
-            turn.out_of_place();
+            turn.not_foreseen();
             return Progress::Waiting(self);
         };
         let res = response.authentication_response_parameter.as_ref().and_then(|p| p.res_star());
@@ -172,7 +172,7 @@ impl Securing {
     /// AUTHENTICATION FAILURE (5.4.1.3.7).
     pub fn on_failure(mut self, turn: &mut Turn<'_, '_>, failure: &NasAuthenticationFailure) -> Progress {
         let Stage::Challenge { info, .. } = &self.stage else {
-            turn.out_of_place();
+            turn.not_foreseen();
             return Progress::Waiting(self);
         };
         let supi = info.supi;

@@ -176,7 +176,7 @@ fn send_n1(turn: &mut Turn<'_, '_>, psi: u8, message: Vec<u8>) {
         return;
     }
     if let Some(nas) = transport(turn, psi, message) {
-        turn.send(|c| n2::downlink_nas_transport(c, nas));
+        turn.send_ready(nas);
     }
 }
 

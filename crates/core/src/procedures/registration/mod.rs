@@ -158,7 +158,7 @@ pub fn secure(
             carry_on(turn, request, started, progress)
         }
         accepted @ Stage::Accepted { .. } => {
-            turn.out_of_place();
+            turn.not_foreseen();
             Some(Registering { request, started, stage: accepted })
         }
     }
@@ -310,7 +310,7 @@ pub fn on_deadline(turn: &mut Turn<'_, '_>, mut registering: Registering) -> Nex
                 let subscription = turn.ue.subscription.clone().unwrap_or_default();
                 let (_, rejected) = slices(turn.env.config, &subscription, &registering.request.requested);
                 if let Some(nas) = nr::accept(turn, &registering.request, &rejected, *back) {
-                    turn.send(|c| crate::n2::downlink_nas_transport(c, nas));
+                    turn.send_ready(nas);
                 }
                 Some(registering)
             }
