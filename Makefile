@@ -55,7 +55,7 @@ test: setup
 
 test-stores: setup
 	@scripts/setup stores
-	PATH="$(TOOLS)/bin:$$PATH" $(CARGO) test --locked -p vireo-store --test places -- --include-ignored --test-threads=1 --nocapture
+	PATH="$(TOOLS)/bin:$$PATH" $(CARGO) test --locked -p vireo-store --features mongodb --test places -- --include-ignored --test-threads=1 --nocapture
 
 bench: build
 	$(VIREO) bench control --json $(OUT)

@@ -9,6 +9,7 @@ mod behind;
 mod codec;
 mod format;
 mod memory;
+#[cfg(feature = "mongodb")]
 mod mongo;
 mod open;
 mod pause;
@@ -18,6 +19,7 @@ pub use behind::{Behind, Writers, WritersConfig};
 pub use codec::{Codec, CodecError, Known};
 pub use format::{Format, FormatError, Manner, Parts};
 pub use memory::MemoryRecords;
+#[cfg(feature = "mongodb")]
 pub use mongo::{MongoConfig, MongoRecords};
 pub use open::{Place, open};
 pub use redis::{ClusterConfig, Link, LinkConfig, RedisCluster, RedisRecords};

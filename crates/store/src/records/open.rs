@@ -1,7 +1,6 @@
 //! A place by its URL, so that which one it is is a matter of configuration.
 
-use super::{ClusterConfig, Format, LinkConfig, MongoConfig, MongoRecords, RecordError, Records};
-use super::{RedisCluster, RedisRecords};
+use super::{ClusterConfig, Format, LinkConfig, RecordError, Records, RedisCluster, RedisRecords};
 use std::time::Duration;
 
 /// Which place, and what its records are.
@@ -37,11 +36,26 @@ pub fn open(place: &Place) -> Result<Box<dyn Records>, RecordError> {
         return Ok(Box::new(RedisRecords::new(LinkConfig { url, patience }, &prefix, life)));
     }
     if url.starts_with("mongodb://") {
-        let config = MongoConfig { url, database: prefix, patience, format };
-        return Ok(Box::new(MongoRecords::new(&config, life)?));
+        return mongo(url, prefix, life, (patience, format));
     }
     let known = "redis://, redis+unix://, redis-cluster:// or mongodb://";
     Err(RecordError::Down(format!("{url} is no URL of a database: it begins with {known}")))
+}
+
+#[cfg(feature = "mongodb")]
+fn mongo(
+    url: String,
+    database: String,
+    life: Duration,
+    (patience, format): (Duration, Format),
+) -> Result<Box<dyn Records>, RecordError> {
+    let config = super::MongoConfig { url, database, patience, format };
+    Ok(Box::new(super::MongoRecords::new(&config, life)?))
+}
+
+#[cfg(not(feature = "mongodb"))]
+fn mongo(url: String, _: String, _: Duration, _: (Duration, Format)) -> Result<Box<dyn Records>, RecordError> {
+    Err(RecordError::Down(format!("{url} is asked by a build with the feature mongodb, which this one has not")))
 }
 
 #[cfg(test)]
@@ -60,7 +74,7 @@ mod tests {
         };
         let name = super::super::Name { collection: "ue", id: 1 };
         for url in ["redis://127.0.0.1:1", "redis-cluster://127.0.0.1:1,127.0.0.1:2", "mongodb://127.0.0.1:1"] {
-            let answer = open(&place(url)).expect("it is a URL").load(&[name]);
+            let answer = open(&place(url)).and_then(|mut records| records.load(&[name]));
             assert!(answer.is_err_and(|error| error.passes()), "{url}: nobody is there");
         }
         assert!(open(&place("postgres://127.0.0.1")).is_err());

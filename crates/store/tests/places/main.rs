@@ -3,6 +3,7 @@
 
 mod cluster;
 mod load;
+#[cfg(feature = "mongodb")]
 mod mongo;
 mod redis;
 mod servers;

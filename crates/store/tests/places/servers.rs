@@ -24,6 +24,7 @@ impl Process {
 
 impl Process {
     /// Until it has ended by itself.
+    #[cfg(feature = "mongodb")]
     pub(crate) fn wait(mut self) {
         let _ = self.0.wait();
     }
