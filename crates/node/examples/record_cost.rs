@@ -1,4 +1,4 @@
-//! What a record takes and costs in each format, whole and by its changed parts: `cargo run --release -p vireo-store --example
+//! What a record takes and costs in each format, whole and by its changed parts: `cargo run --release -p vireo-node --example
 //! record_cost [TIMES]`. The contexts are those of a registered UE with one session, before and after a service request.
 
 use serde::Serialize;
