@@ -30,7 +30,7 @@ pub(crate) enum Command {
     /// Run the controller of a cluster: it says who is in it, and which host has which UEs
     Controller(crate::cluster::Args),
     /// Run a balancer of a cluster: it holds the RAN's associations and N4, hosts behind it run the procedures
-    Balancer(crate::cluster::Args),
+    Balancer(crate::cluster::BalancerArgs),
     /// Run a host of a cluster: it keeps UEs and runs their procedures
     Host(crate::cluster::Args),
     /// Ask a cluster's controller, or a balancer, who is in it

@@ -21,8 +21,19 @@ pub(crate) struct Args {
     config: Option<PathBuf>,
 }
 
+#[derive(Debug, clap::Args)]
+pub(crate) struct BalancerArgs {
+    #[command(flatten)]
+    common: Args,
+    /// Take the place of the balancer that runs on this machine with the same `cluster.handover`: RAN nodes, UPFs and hosts
+    /// keep their connections
+    #[arg(long)]
+    take_over: bool,
+}
+
 /// Runs a cluster's balancer.
-pub(crate) fn balancer(args: &Args) -> Result<(), Failure> {
+pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
+    let (args, take_over) = (&args.common, args.take_over);
     let mut config = Config::load(args.config.as_deref())?;
     logging::start(&config.log);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -34,10 +45,17 @@ pub(crate) fn balancer(args: &Args) -> Result<(), Failure> {
         upf.publish(metrics.upf());
     }
     let hosts = config.cluster.hosts;
-    let node = BalancerNode::start(settings(config, upf.clone()), metrics)?;
-    tracing::info!(sctp = node.driver(), api = ?node.api(), hosts, "the balancer is up, and waits for its hosts");
+    let settings = settings(config, upf.clone());
+    let node = match take_over {
+        true => BalancerNode::take_over(settings, metrics)?,
+        false => BalancerNode::start(settings, metrics)?,
+    };
+    tracing::info!(take_over, sctp = node.driver(), api = ?node.api(), hosts, "the balancer is up, and waits for its hosts");
     let has_failed = || node.has_failed() || upf.as_ref().is_some_and(|upf| upf.has_failed());
     let failed = runtime.block_on(signals.unless("the balancer stops", has_failed));
+    if node.is_followed() {
+        return Ok(());
+    }
     let stopped = node.stop();
     drop(upf);
     stopped.map_err(|e| Failure(format!("the balancer has ended: {e}; see the log")))?;
