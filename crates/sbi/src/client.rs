@@ -1,5 +1,6 @@
 //! The client's side: what this function asks others. One connection to each; requests about the same thing go one after the
-//! other, others beside each other. What gets no answer is asked again under the same key, so that it is not done twice.
+//! other, others beside each other. What gets no answer is asked again under the same key, so that it is not done twice; of
+//! several peers that have the same state, the next one is asked where one does not answer, or does not know what is asked for.
 
 use crate::message::{BODY_OCTETS, Message};
 use crate::server::{REQUEST_INFO, Reply};
@@ -28,6 +29,10 @@ const KEEP_ALIVE: Duration = Duration::from_secs(5);
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// The longest of these times.
 const AGAIN_AT_LAST: Duration = Duration::from_millis(800);
+/// How long one of several peers that has not answered is asked last.
+const DOUBTED: Duration = Duration::from_secs(5);
+/// The answer of a peer that does not know what is asked for.
+const NOT_FOUND: u16 = 404;
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,6 +58,8 @@ pub type Done = Box<dyn FnOnce(Result<Reply, ClientError>) + Send>;
 pub struct Outgoing {
     /// Where it goes: an absolute URI.
     pub uri: String,
+    /// Who may be asked for the same instead: roots (`http://HOST:PORT`).
+    pub others: Vec<String>,
     /// What it says.
     pub message: Message,
     /// By what the peer knows it when it is asked again by somebody else, such as this function after a restart; `None`: only
@@ -103,11 +110,28 @@ type Connection = Arc<AsyncMutex<Option<SendRequest<Full<Bytes>>>>>;
 struct Asker {
     manner: Manner,
     connections: Mutex<HashMap<String, Connection>>,
+    /// Of several peers those that have not answered, and when.
+    silent: Mutex<HashMap<String, Instant>>,
+}
+
+/// A peer that may be asked, and where.
+struct Target {
+    authority: String,
+    uri: Uri,
+}
+
+impl Target {
+    fn new(uri: &str) -> Result<Self, ClientError> {
+        let bad = || ClientError::Address(uri.to_owned());
+        let target: Uri = uri.parse().map_err(|_| bad())?;
+        let authority = target.authority().filter(|_| target.scheme_str() == Some("http")).ok_or_else(bad)?.to_string();
+        Ok(Target { authority, uri: target })
+    }
 }
 
 /// Takes requests until nobody has any more.
 pub(crate) async fn run(manner: Manner, mut requests: mpsc::Receiver<Outgoing>) {
-    let asker = Arc::new(Asker { manner, connections: Mutex::default() });
+    let asker = Arc::new(Asker { manner, connections: Mutex::default(), silent: Mutex::default() });
     // Those under way, and what waits behind each.
     let mut lanes: HashMap<u64, VecDeque<Outgoing>> = HashMap::new();
     let (finished, mut free) = mpsc::channel(LANES);
@@ -147,41 +171,91 @@ pub(crate) async fn run(manner: Manner, mut requests: mpsc::Receiver<Outgoing>) 
         number += 1;
         let (asker, finished) = (Arc::clone(&asker), finished.clone());
         tokio::spawn(async move {
-            let Outgoing { uri, message, key, done, .. } = request;
+            let Outgoing { uri, others, message, key, done, .. } = request;
             let key = key.unwrap_or_else(|| format!("{:016x}-{number:x}", asker.manner.nonce));
-            done(asker.ask(&uri, &message, &key).await);
+            done(asker.ask((&uri, &others), &message, &key).await);
             // Nobody is there any more when the endpoint ends.
             let _ = finished.send(lane).await;
         });
     }
 }
 
+/// Whether a result, with one of several peers that has not answered or without, may be another one later.
+fn is_asked_again((result, doubtful): &(Result<Reply, ClientError>, bool)) -> bool {
+    match result {
+        // Congestion (TS 29.500 6.4): it may have room later.
+        Ok(reply) => *doubtful || matches!(reply.status, 429 | 503),
+        Err(error) => matches!(error, ClientError::Silent(_)),
+    }
+}
+
 impl Asker {
     /// Asks until there is an answer, or often and long enough.
-    async fn ask(&self, uri: &str, message: &Message, key: &str) -> Result<Reply, ClientError> {
-        let bad = || ClientError::Address(uri.to_owned());
-        let target: Uri = uri.parse().map_err(|_| bad())?;
-        let authority = target.authority().filter(|_| target.scheme_str() == Some("http")).ok_or_else(bad)?.to_string();
+    async fn ask(&self, (uri, others): (&str, &[String]), message: &Message, key: &str) -> Result<Reply, ClientError> {
+        let mut targets = vec![Target::new(uri)?];
+        let path = targets[0].uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+        for root in others {
+            targets.push(Target::new(&format!("{root}{path}"))?);
+        }
         let end = Instant::now() + self.manner.timeout * self.manner.attempts;
         let mut wait = AGAIN_AFTER;
         let mut attempt = 1;
         loop {
-            let asked = self.once(&authority, &target, message, (key, attempt > 1));
+            if targets.len() > 1 {
+                targets.sort_by_key(|target| self.is_doubted(&target.authority));
+            }
+            let result = self.all_once(&targets, message, (key, attempt > 1)).await;
+            if !is_asked_again(&result) || attempt >= self.manner.attempts && Instant::now() + wait >= end {
+                return result.0;
+            }
+            tracing::debug!(uri, attempt, result = ?result.0, "a request is repeated");
+            tokio::time::sleep(wait).await;
+            (wait, attempt) = ((wait * 2).min(AGAIN_AT_LAST), attempt + 1);
+        }
+    }
+
+    /// Asks one after the other until one knows what is asked for. Whether there was one that has not answered, if none does.
+    async fn all_once(
+        &self,
+        targets: &[Target],
+        message: &Message,
+        (key, repeated): (&str, bool),
+    ) -> (Result<Reply, ClientError>, bool) {
+        let (mut unknown, mut silent) = (None, None);
+        for Target { authority, uri } in targets {
+            let asked = self.once(authority, uri, message, (key, repeated));
             let result = match tokio::time::timeout(self.manner.timeout, asked).await {
                 Ok(result) => result,
                 Err(_) => Err(ClientError::Silent(format!("no answer within {:?}", self.manner.timeout))),
             };
-            let again = match &result {
-                // Congestion (TS 29.500 6.4): it may have room later.
-                Ok(reply) => matches!(reply.status, 429 | 503),
-                Err(error) => matches!(error, ClientError::Silent(_)),
-            };
-            if !again || attempt >= self.manner.attempts && Instant::now() + wait >= end {
-                return result;
+            if targets.len() == 1 {
+                return (result, false);
             }
-            tracing::debug!(uri, attempt, ?result, "a request is repeated");
-            tokio::time::sleep(wait).await;
-            (wait, attempt) = ((wait * 2).min(AGAIN_AT_LAST), attempt + 1);
+            self.doubt(authority, is_asked_again(&(result.clone(), false)));
+            match &result {
+                Ok(reply) if reply.status == NOT_FOUND => unknown = Some(result),
+                _ if is_asked_again(&(result.clone(), false)) => silent = Some(result),
+                _ => return (result, false),
+            }
+        }
+        // Who is silent may be the one that knows it, until another one has all that it had.
+        let doubtful = silent.is_some();
+        let last = unknown.or(silent).unwrap_or_else(|| Err(ClientError::Silent("there is no peer".into())));
+        (last, doubtful)
+    }
+
+    /// Whether one of several peers has not answered lately.
+    fn is_doubted(&self, authority: &str) -> bool {
+        let silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        silent.get(authority).is_some_and(|at| at.elapsed() < DOUBTED)
+    }
+
+    fn doubt(&self, authority: &str, is_silent: bool) {
+        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_silent {
+            silent.insert(authority.to_owned(), Instant::now());
+        } else if !silent.is_empty() {
+            silent.remove(authority);
         }
     }
 

@@ -124,6 +124,17 @@ impl Kept {
         self.order.push_back((Instant::now(), key));
         (answer, Some(ReplyTo(reply)))
     }
+
+    /// Nothing was done: who asks again may have another answer.
+    fn forget(&mut self, key: &str) {
+        self.answers.remove(key);
+    }
+}
+
+/// Whether an answer says that nothing was done, and may be another one later: another function may be about to hand over what is
+/// asked for, or there may be room.
+fn is_passing(reply: &Reply) -> bool {
+    matches!(reply.status, 404 | 429 | 503)
 }
 
 /// The server.
@@ -162,10 +173,11 @@ impl Server {
         let media_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let message = Message::decode(media_type, &body).map_err(|e| ProblemDetails::unreadable(&e.to_string()))?;
         let key = idempotency_key(&head.headers).map(str::to_owned);
-        let (mut answer, reply) = match &key {
-            Some(key) => {
+        let name = key.as_ref().map(|key| format!("{key} {path}"));
+        let (mut answer, reply) = match &name {
+            Some(name) => {
                 let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-                kept.enter(format!("{key} {path}"))
+                kept.enter(name.clone())
             }
             None => {
                 let (reply, answer) = watch::channel(None);
@@ -177,6 +189,9 @@ impl Server {
         }
         let answered = tokio::time::timeout(self.patience, answer.wait_for(Option::is_some)).await;
         let answered = answered.ok().and_then(Result::ok).and_then(|answer| (*answer).clone());
+        if let Some(name) = name.filter(|_| answered.as_deref().is_some_and(is_passing)) {
+            self.kept.lock().unwrap_or_else(PoisonError::into_inner).forget(&name);
+        }
         answered.ok_or_else(|| ProblemDetails::new(504, "TIMED_OUT_REQUEST", "this function has not answered in time"))
     }
 }

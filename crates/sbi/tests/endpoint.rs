@@ -15,8 +15,18 @@ fn settings() -> Settings {
 }
 
 fn ask(client: &Client, uri: String, message: Message, lane: u64) -> Receiver<Result<Reply, ClientError>> {
+    ask_one_of(client, (uri, Vec::new()), message, lane)
+}
+
+fn ask_one_of(
+    client: &Client,
+    (uri, others): (String, Vec<String>),
+    message: Message,
+    lane: u64,
+) -> Receiver<Result<Reply, ClientError>> {
     let (sender, receiver) = sync_channel(1);
-    client.ask(Outgoing { uri, message, key: None, lane, done: Box::new(move |result| drop(sender.send(result))) });
+    let done = Box::new(move |result| drop(sender.send(result)));
+    client.ask(Outgoing { uri, others, message, key: None, lane, done });
     receiver
 }
 
@@ -119,4 +129,38 @@ fn a_call_that_nobody_answers_ends_in_time_and_octets_that_are_no_http_harm_nobo
     let dropped = soon(&ask(&client.client(), of("drop"), json(), 1)).unwrap();
     assert_eq!(dropped.status, 504);
     assert_eq!(soon(&ask(&client.client(), of("x"), json(), 1)), Ok(Reply::done()));
+}
+
+/// A peer that does not know what is asked for, so many times.
+fn forgetful(times: u32) -> (Endpoint, Arc<Mutex<u32>>) {
+    let asked = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&asked);
+    let endpoint = Endpoint::start(settings(), move |call: Call| {
+        let mut asked = count.lock().unwrap();
+        *asked += 1;
+        let unknown = Reply::problem(&ProblemDetails::new(404, "CONTEXT_NOT_FOUND", "x"));
+        call.reply.send(if *asked > times { Reply::done() } else { unknown });
+    });
+    (endpoint.unwrap(), asked)
+}
+
+#[test]
+fn of_several_peers_the_one_is_found_that_knows_what_is_asked_for() {
+    let client = Endpoint::start(settings(), |_| {}).unwrap();
+    let root = |address: SocketAddr| format!("http://{address}");
+    let ((one, asked_one), (other, asked_other)) = (forgetful(u32::MAX), forgetful(0));
+    let of = (format!("{}/x", root(one.address())), vec![root(other.address())]);
+    assert_eq!(soon(&ask_one_of(&client.client(), of, json(), 1)), Ok(Reply::done()));
+    assert_eq!((*asked_one.lock().unwrap(), *asked_other.lock().unwrap()), (1, 1));
+    // None of them knows it, and all say so.
+    let ((one, _), (other, _)) = (forgetful(u32::MAX), forgetful(u32::MAX));
+    let of = (format!("{}/x", root(one.address())), vec![root(other.address())]);
+    assert_eq!(soon(&ask_one_of(&client.client(), of, json(), 1)).unwrap().status, 404);
+
+    // One is dead, and the other is about to have what that one had.
+    let dead = TcpListener::bind(LOCAL).unwrap().local_addr().unwrap();
+    let (heir, asked) = forgetful(2);
+    let of = (format!("{}/x", root(dead)), vec![root(heir.address())]);
+    assert_eq!(soon(&ask_one_of(&client.client(), of, json(), 1)), Ok(Reply::done()));
+    assert_eq!(*asked.lock().unwrap(), 3, "an answer that nothing was done is not kept for repeats");
 }

@@ -2,10 +2,10 @@
 //! They read the same file as `vireo run`, of which `[sbi]` says where they are.
 
 use crate::cli::Failure;
+use crate::cluster::{leave_sessions_to_smf, run_host};
 use crate::config::Config;
 use crate::logging;
 use crate::run::{Prepared, Signals, prepare};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use vireo_node::control::Control;
@@ -20,27 +20,41 @@ pub(crate) struct Args {
     config: Option<PathBuf>,
 }
 
+#[derive(Debug, clap::Args)]
+pub(crate) struct AmfArgs {
+    #[command(flatten)]
+    common: Args,
+    /// Be one of several AMFs: a host of the cluster that [cluster] describes, behind `vireo balancer`, which has N2. Contexts are in
+    /// a database (state.location), from which the others go on with the UEs of one that dies
+    #[arg(long)]
+    join: bool,
+}
+
 /// Runs the AMF.
-pub(crate) fn amf(args: &Args) -> Result<(), Failure> {
-    let mut config = Config::load(args.config.as_deref())?;
+pub(crate) fn amf(args: &AmfArgs) -> Result<(), Failure> {
+    let mut config = Config::load(args.common.config.as_deref())?;
     if config.cluster.replication.is_on() {
         return Err(Failure(
             "replication.mode: an AMF of a service-based chain keeps no copies: remove the key".into(),
         ));
     }
+    leave_sessions_to_smf(&mut config);
+    if args.join {
+        if !config.state.location.is_database() {
+            let why = "state.location: AMFs of a cluster have their contexts in a database, where the others find them";
+            return Err(Failure(format!("{why}: set it, or state.preset")));
+        }
+        let sbi = config.sbi.clone();
+        return run_host(config, Some(sbi));
+    }
     logging::start(&config.log);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
-    // UPFs are the SMF's: this end of N4 has nobody to talk to.
-    config.core.smf_elsewhere = true;
-    config.core.upfs.clear();
-    config.upf = None;
-    config.n4.listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let sbi = config.sbi.clone();
     let Prepared { mut control, store, metrics, .. } = prepare(config)?;
     control.sbi = Some(sbi.clone());
     let control = Control::start(control, store, metrics)?;
-    tracing::info!(sctp = control.driver(), api = ?control.api(), sbi = %sbi.amf, smf = %sbi.smf, "the AMF is up");
+    tracing::info!(sctp = control.driver(), api = ?control.api(), sbi = %sbi.own_amf(), smf = %sbi.smf, "the AMF is up");
     let failed = runtime.block_on(signals.unless("the AMF stops", || control.has_failed()));
     let stopped = control.stop();
     stopped.map_err(|e| Failure(format!("the N2 endpoint has failed: {e}; see the log")))?;

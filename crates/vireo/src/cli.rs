@@ -36,7 +36,7 @@ pub(crate) enum Command {
     /// Ask a cluster's controller, or a balancer, who is in it
     Cluster(crate::members::Args),
     /// Run an AMF whose sessions are an SMF's, which it asks over the service-based interface
-    Amf(crate::chain::Args),
+    Amf(crate::chain::AmfArgs),
     /// Run an SMF alone, for an AMF above and UPFs below
     Smf(crate::chain::Args),
     /// Run a user plane alone, under any control plane that speaks PFCP

@@ -5,12 +5,14 @@ use crate::cli::Failure;
 use crate::config::Config;
 use crate::logging;
 use crate::run::{Signals, log_of_data_workers, program};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use vireo_node::cluster::{BalancerConfig, BalancerNode, ControllerConfig, ControllerNode, HostNode, HostNodeConfig};
 use vireo_node::host::HostConfig;
 use vireo_node::metrics::Metrics;
+use vireo_node::sbi::SbiConfig;
 use vireo_node::upf::UpfHandle;
 use vireo_subscribers::Store;
 
@@ -25,16 +27,17 @@ pub(crate) struct Args {
 pub(crate) struct BalancerArgs {
     #[command(flatten)]
     common: Args,
-    /// Take the place of the balancer that runs on this machine with the same `cluster.handover`: RAN nodes, UPFs and hosts
-    /// keep their connections
+    /// Have N2 alone: the hosts are AMFs of a service-based chain (`vireo amf --join`), whose SMF talks to the UPFs
     #[arg(long)]
-    take_over: bool,
+    n2_only: bool,
 }
 
 /// Runs a cluster's balancer.
 pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
-    let (args, take_over) = (&args.common, args.take_over);
-    let mut config = Config::load(args.config.as_deref())?;
+    let mut config = Config::load(args.common.config.as_deref())?;
+    if args.n2_only {
+        leave_sessions_to_smf(&mut config);
+    }
     logging::start(&config.log);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
@@ -45,21 +48,22 @@ pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
         upf.publish(metrics.upf());
     }
     let hosts = config.cluster.hosts;
-    let settings = settings(config, upf.clone());
-    let node = match take_over {
-        true => BalancerNode::take_over(settings, metrics)?,
-        false => BalancerNode::start(settings, metrics)?,
-    };
-    tracing::info!(take_over, sctp = node.driver(), api = ?node.api(), hosts, "the balancer is up, and waits for its hosts");
+    let node = BalancerNode::start(settings(config, upf.clone()), metrics)?;
+    tracing::info!(sctp = node.driver(), api = ?node.api(), hosts, "the balancer is up, and waits for its hosts");
     let has_failed = || node.has_failed() || upf.as_ref().is_some_and(|upf| upf.has_failed());
     let failed = runtime.block_on(signals.unless("the balancer stops", has_failed));
-    if node.is_followed() {
-        return Ok(());
-    }
     let stopped = node.stop();
     drop(upf);
     stopped.map_err(|e| Failure(format!("the balancer has ended: {e}; see the log")))?;
     if failed { Err(Failure("a part of the balancer has ended by itself; see the log".into())) } else { Ok(()) }
+}
+
+/// Sessions are an SMF's elsewhere, and UPFs its own: this end of N4 has nobody to talk to.
+pub(crate) fn leave_sessions_to_smf(config: &mut Config) {
+    config.core.smf_elsewhere = true;
+    config.core.upfs.clear();
+    config.upf = None;
+    config.n4.listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
 }
 
 /// What a balancer is started with, beside a UPF that runs already.
@@ -92,7 +96,11 @@ pub(crate) fn controller(args: &Args) -> Result<(), Failure> {
 
 /// Runs a cluster's host.
 pub(crate) fn host(args: &Args) -> Result<(), Failure> {
-    let config = Config::load(args.config.as_deref())?;
+    run_host(Config::load(args.config.as_deref())?, None)
+}
+
+/// Runs a host, of a service-based chain one that asks an SMF.
+pub(crate) fn run_host(config: Config, sbi: Option<SbiConfig>) -> Result<(), Failure> {
     logging::start(&config.log);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
@@ -109,6 +117,7 @@ pub(crate) fn host(args: &Args) -> Result<(), Failure> {
         api: config.api,
         udm: config.subscribers.udm,
         cluster: config.cluster,
+        sbi,
     };
     let node = HostNode::start(settings, store, Arc::new(Metrics::new()))?;
     tracing::info!(host = node.number(), api = ?node.api(), "the host is up");

@@ -31,12 +31,12 @@ pub use flight::{Counted, Emitted, Flying, Repeats};
 pub use handover::{Handed, Sorted, Synced};
 pub use message::{Copy, Ways};
 pub use primary::{Acknowledged, Again, Commit, Place, Primary};
-pub use shadows::{Fenced, Kept, Shadow, Shadows, Taken, Undone};
+pub use shadows::{DONE_AGAIN, Fenced, Kept, Shadow, Shadows, Taken, Undone};
 
 use crate::context::UeContext;
 
 /// Steps that a host may have done beyond its last copy, where copies may lag: what it has had sent has their names.
-const SKIPPED_STEPS: u64 = 1 << 12;
+pub const SKIPPED_STEPS: u64 = 1 << 12;
 /// COUNTs that it may have used beyond (DESIGN decision 5).
 const SKIPPED_COUNTS: u32 = 32;
 

@@ -14,7 +14,7 @@ use vireo_types::{Bucket, Duration, Instant, Ltmsi};
 const REMEMBERED: Duration = Duration::from_secs(10);
 /// How long what a commit wants done is kept, to be done again: longer than it takes to find out that a host is dead, and
 /// less than the balancer knows what it has sent for it.
-const DONE_AGAIN: Duration = Duration::from_secs(3);
+pub const DONE_AGAIN: Duration = Duration::from_secs(3);
 
 /// A UE's copy.
 #[derive(Clone, Debug)]

@@ -29,7 +29,6 @@ pub(crate) mod stream;
 mod tls;
 
 pub use frame::{FrameError, Inbox, Outbox};
-use serde::{Deserialize, Serialize};
 pub(crate) use tls::Security;
 pub use tls::{Insecure, TlsConfig, TlsError};
 
@@ -44,7 +43,7 @@ const MAGIC: [u8; 8] = *b"VIREOFAB";
 const TLS: [u8; 2] = [21, 22];
 
 /// Who speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A balancer.
     Balancer,

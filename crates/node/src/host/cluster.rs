@@ -8,6 +8,7 @@
 
 use super::census::Census;
 use super::nodes::way_to;
+use super::stored::{Loading, gained};
 use super::{Follow, Host, Input};
 use crate::balancer::Command;
 use crate::clock::clock;
@@ -77,6 +78,8 @@ pub(super) struct Cluster {
     pub(super) last_sync: Option<u64>,
     /// Whether it was.
     pub(super) has_left: bool,
+    /// UEs that come from a database.
+    pub(super) loading: Loading,
     /// Inputs that a dead host has carried out.
     carried: FxHashSet<u64>,
     carried_until: Instant,
@@ -114,6 +117,7 @@ impl Cluster {
             waiting: VecDeque::new(),
             last_sync: None,
             has_left: false,
+            loading: Loading::default(),
             carried: FxHashSet::default(),
             carried_until: Instant::default(),
             claims: Claims::default(),
@@ -132,6 +136,12 @@ impl Cluster {
             rate: Average::default(),
             backlogs: Vec::new(),
         }
+    }
+
+    /// Inputs that a dead host has carried out, which may be given again for a while.
+    pub(super) fn were_carried_out(&mut self, inputs: impl IntoIterator<Item = u64>, now: Instant) {
+        self.carried.extend(inputs);
+        self.carried_until = now + CARRIED;
     }
 
     /// Whether it is this host that tells RAN nodes what concerns all hosts.
@@ -323,6 +333,7 @@ impl Host {
 
     /// A new epoch: other hosts have died or joined, or buckets go from host to host.
     pub(super) fn adopt(&mut self, map: Map) {
+        let loads = self.loads();
         let Some(cluster) = self.cluster.as_mut() else { return };
         if !map.buckets.is_whole() || cluster.primary.map().is_some_and(|old| old.epoch() >= map.buckets.epoch()) {
             return tracing::error!(epoch = map.buckets.epoch(), "a map that is not the next was refused");
@@ -333,6 +344,7 @@ impl Host {
         self.egress.send(Command::Epoch { epoch });
         // From here on a dead host's copies are refused, and its UEs are this host's.
         let taken = cluster.member.replicator.adopt(&map);
+        let gained = if loads { gained(cluster, &map.buckets) } else { FxHashSet::default() };
         let hosts: Vec<HostId> = map.hosts.iter().map(|(host, _)| *host).collect();
         let balancers: Vec<BalancerId> = map.balancers.iter().map(|(balancer, _)| *balancer).collect();
         let gone = cluster.primary.hosts().iter().any(|host| !hosts.contains(host))
@@ -352,6 +364,7 @@ impl Host {
         question.into_iter().for_each(|asks| self.egress.send(asks));
         late.into_iter().for_each(|held| self.hold(held));
         self.wait_for_others();
+        self.load(gained);
         let (ues, handed) = (taken.ues.len(), taken.handed.len());
         self.enter_taken(taken);
         let Some(primary) = self.cluster.as_ref().map(|cluster| &cluster.primary) else { return };
@@ -372,7 +385,9 @@ impl Host {
     /// Goes on with UEs that are this host's from now on.
     pub(super) fn enter_taken(&mut self, mut taken: Taken) {
         let Some(cluster) = self.cluster.as_mut() else { return };
-        cluster.primary.entered(std::mem::take(&mut taken.awaited));
+        let mut awaited = std::mem::take(&mut taken.awaited);
+        awaited.extend(&cluster.loading.buckets);
+        cluster.primary.entered(awaited);
         self.tell_own();
         self.take_over_ues(taken);
         if let Some(cluster) = self.cluster.as_mut() {
@@ -400,8 +415,7 @@ impl Host {
         let began = std::time::Instant::now();
         let now = clock();
         if let Some(cluster) = self.cluster.as_mut().filter(|_| !taken.inputs.is_empty()) {
-            cluster.carried.extend(taken.inputs.iter().copied());
-            cluster.carried_until = now + CARRIED;
+            cluster.were_carried_out(taken.inputs.iter().copied(), now);
         }
         let lags = self.cluster.as_ref().is_some_and(|cluster| cluster.member.replication.may_lag());
         let count = taken.ues.len();
@@ -438,12 +452,28 @@ impl Host {
             replica::skip(&mut ue);
         }
         let encoded = if lags { context::encode(&ue, Vec::new()).ok() } else { shadow.record() };
-        let (Some(octets), Ok(slot)) = (encoded, self.own.insert(ltmsi)) else {
+        let Some(octets) = encoded else {
+            tracing::error!(%ltmsi, "a UE was not taken over: its copy has no encoding; please report it");
+            return None;
+        };
+        self.enter_context(ltmsi, &ue, &octets, || claimed(shadow, now), now)
+    }
+
+    /// Enters a UE of another host, of which the region is to have these octets. Where it is.
+    pub(super) fn enter_context(
+        &mut self,
+        ltmsi: Ltmsi,
+        ue: &UeContext,
+        octets: &[u8],
+        claimed: impl Fn() -> Option<Instant>,
+        now: Instant,
+    ) -> Option<Slot> {
+        let Ok(slot) = self.own.insert(ltmsi) else {
             tracing::error!(%ltmsi, "a UE was not taken over: the state region is full (state.ues)");
             return None;
         };
         self.used(slot);
-        for old in references(&ue) {
+        for old in references(ue) {
             if let Err(error) = self.region.alias(slot, old) {
                 tracing::debug!(%error, %ltmsi, "an earlier number of a UE does not lead to it");
             }
@@ -453,7 +483,7 @@ impl Host {
         }
         let mut seen = Snapshot::default();
         self.region.read(slot, &mut seen);
-        let record = Record { consumed: self.sequence, deadline: ue.deadline(), context: &octets, ..Record::default() };
+        let record = Record { consumed: self.sequence, deadline: ue.deadline(), context: octets, ..Record::default() };
         let committed = match self.own.commit(slot, &seen, &record) {
             Ok(committed) => committed,
             Err(error) => {
@@ -465,8 +495,8 @@ impl Host {
         for tmsi in [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten() {
             self.bind(slot, Key::Tmsi, u64::from(tmsi.0));
         }
-        self.enter_supi(slot, &ue, || claimed(shadow, now));
-        let summary = Summary::of(&ue);
+        self.enter_supi(slot, ue, claimed);
+        let summary = Summary::of(ue);
         self.totals.change(None, Some(summary));
         self.moved(slot, None, Some(summary));
         if let Some(deadline) = ue.deadline() {
@@ -490,7 +520,7 @@ impl Host {
         }
     }
 
-    fn do_one_again(&mut self, slot: Option<Slot>, outbox: Outbox, ways: Ways) {
+    pub(super) fn do_one_again(&mut self, slot: Option<Slot>, outbox: Outbox, ways: Ways) {
         let Outbox { at, ltmsi, key, seids, effects, .. } = outbox;
         if let Some(slot) = slot {
             // What follows goes there, too.

@@ -221,7 +221,7 @@ impl Host {
                 self.done();
             }
             Some(Parcel::Pfcp { upf, request: true, message, .. }) => self.unknown_session(upf, message),
-            Some(Parcel::Transfer(transfer)) => self.transferred(transfer.token, Transferred::Unknown),
+            Some(Parcel::Transfer { transfer, .. }) => self.transferred(transfer.token, Transferred::Unknown),
             _ => {}
         }
     }
@@ -263,7 +263,7 @@ impl Host {
                         self.egress.send(Command::Return { to, of: Box::new((dnn, address)) });
                     }
                 }
-                Effect::Smf { number, ask } => self.ask_smf(ltmsi, number, ask),
+                Effect::Smf { number, ask } => self.ask_smf((ltmsi, key | n as u64 & 0xf), number, ask),
                 Effect::Transferred { token, result } => self.transferred(token, result),
                 Effect::Forget => {}
             }
@@ -273,9 +273,10 @@ impl Host {
         }
     }
 
-    fn ask_smf(&self, ltmsi: Ltmsi, number: SessionNumber, ask: Ask) {
+    /// Asks the SMF, by the name of the effect.
+    pub(super) fn ask_smf(&self, (ltmsi, key): (Ltmsi, u64), number: SessionNumber, ask: Ask) {
         match &self.smf {
-            Some(smf) => smf.ask(ltmsi, number, ask),
+            Some(smf) => smf.ask((ltmsi, key), number, ask),
             None => tracing::error!(%ltmsi, "a step asks an SMF, and there is none: please report it"),
         }
     }

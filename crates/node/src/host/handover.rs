@@ -23,6 +23,13 @@ impl Host {
     /// An input that is to be dealt with now. One for a UE that is not here yet is kept back, and so is what RAN nodes and
     /// UPFs say of themselves while there are such UEs, with all that follows it; one for a UE of another host goes back.
     pub(super) fn sorted(&mut self, input: Input) -> Option<Input> {
+        if let Input::Transfer { supi, .. } | Input::SmContextReleased { supi, .. } = &input
+            && self.is_to_come(*supi)
+            && let Some(cluster) = self.cluster.as_mut().filter(|cluster| cluster.waiting.len() < WAITING)
+        {
+            cluster.waiting.push_back(input);
+            return None;
+        }
         let Some(cluster) = self.cluster.as_mut() else { return Some(input) };
         let (number, bucket, of_node) = match &input {
             Input::Ngap { number, view: Ok(View { route: Route::Ue(id), .. }), .. } => {

@@ -14,17 +14,20 @@ mod controller;
 mod door;
 mod egress;
 mod forward;
+mod frame;
 mod gauge;
 mod handover;
 mod nodes;
 mod overload;
 pub(crate) mod pools;
 mod status;
+mod stored;
 mod takeover;
 mod timers;
 
 pub(crate) use cluster::Membership;
 pub use door::Door;
+pub use frame::{Frame, HostConfig};
 pub(crate) use gauge::Gauge;
 pub(crate) use pools::pin;
 
@@ -32,8 +35,8 @@ use crate::api::{Status, StatusFilter};
 use crate::balancer::{Command, Outbound};
 use crate::clock::{self, clock};
 use crate::cluster::{Left, Unsent};
-use crate::config::{OverloadConfig, PoolsConfig, SliceRuntime, StateConfig, StateLocation};
-use crate::crew::{self, Crew, Notice, Why};
+use crate::config::StateLocation;
+use crate::crew::{Crew, Notice, Why};
 use crate::fabric::message::{Map, OfNode};
 use crate::metrics::{Metrics, Population, Queue};
 use crate::nf::central::{self, CentralConfig, CentralError};
@@ -190,6 +193,8 @@ pub enum Input {
     Smf {
         /// The UE.
         ltmsi: Ltmsi,
+        /// What the question was known by.
+        key: u64,
         /// Its session.
         number: SessionNumber,
         /// The question.
@@ -201,6 +206,8 @@ pub enum Input {
     Transfer {
         /// Whose.
         supi: Supi,
+        /// By what it is known when it is asked for again; 0: by nothing.
+        key: u64,
         /// That.
         transfer: Box<Transfer>,
     },
@@ -210,6 +217,8 @@ pub enum Input {
         supi: Supi,
         /// The session.
         number: SessionNumber,
+        /// The notification that is answered.
+        token: u64,
     },
     /// Of the worker processes.
     Crew(Notice),
@@ -220,6 +229,8 @@ pub enum Input {
     },
     /// In a cluster: from here on these hosts have the buckets.
     Map(Box<Map>),
+    /// In a cluster: UEs of a host that is gone, out of the database that has their contexts.
+    Stored(Box<stored::Loaded>),
     /// In a cluster: a subscriber's context is at another host now.
     Claimed {
         /// Whose.
@@ -245,23 +256,6 @@ pub enum Input {
     Left,
     /// No more input follows: finish what is there and end.
     Stop,
-}
-
-/// What a host is made with.
-#[derive(Clone, Debug)]
-pub struct HostConfig {
-    /// What decisions depend on.
-    pub core: CoreConfig,
-    /// The slices, as their NFs see them; in the order of `core.slices`.
-    pub slices: Vec<SliceRuntime>,
-    /// The workers and their NFs.
-    pub pools: PoolsConfig,
-    /// The state region.
-    pub state: StateConfig,
-    /// What is shed when there is too much work.
-    pub overload: OverloadConfig,
-    /// How a worker process is started.
-    pub program: crew::Program,
 }
 
 /// Why a host does not start.
@@ -300,53 +294,6 @@ pub enum HostError {
 
 /// How long the first workers may take to be ready.
 const START_WITHIN: Duration = Duration::from_secs(20);
-
-/// The region of a host and the way into it: there before the host is, so that others can be given it.
-#[derive(Debug)]
-pub struct Frame {
-    region: Region,
-    door: Door,
-    inputs: door::Inputs,
-    plan: Plan,
-    /// Of a host of a cluster: what it is there.
-    member: Option<Membership>,
-    /// Of the AMF of a service-based chain: the way to the SMF.
-    smf: Option<SmfLink>,
-}
-
-impl Frame {
-    /// Makes the region.
-    ///
-    /// # Errors
-    ///
-    /// When its sizes do not fit or the system refuses the memory.
-    pub fn new(config: &HostConfig) -> Result<Self, HostError> {
-        let plan = Plan { nfs: config.pools.nfs_per_worker.max(1) };
-        let region = Region::create(plan::region_config(plan, &config.state, WORKERS, &config.core))?;
-        let (door, inputs) = Door::new(INPUTS, plan.bell(&region, plan::HOST));
-        Ok(Frame { region, door, inputs, plan, member: None, smf: None })
-    }
-
-    /// The host is to be one of a cluster.
-    pub(crate) fn join(&mut self, member: Membership) {
-        self.member = Some(member);
-    }
-
-    /// The host has no sessions itself.
-    pub(crate) fn ask(&mut self, smf: SmfLink) {
-        self.smf = Some(smf);
-    }
-
-    /// The way in.
-    pub fn door(&self) -> Door {
-        self.door.clone()
-    }
-
-    /// What tells how full the region is.
-    pub(crate) fn gauge(&self) -> Gauge {
-        Gauge::new(self.region.clone())
-    }
-}
 
 /// A host.
 #[derive(Debug)]
@@ -458,9 +405,11 @@ impl Host {
             StateLocation::Shm => Location::Region,
             StateLocation::Memory => Location::Worker,
             StateLocation::Redis => {
-                let key = format!("vireo:{:016x}", rng.next_u64());
-                let config =
-                    CentralConfig { database: config.state.database.clone(), key, persist: config.state.persist };
+                // In a cluster others go on with what this one leaves there; else it is nobody else's.
+                let (shared, owner, key) = (member.is_some(), rng.next_u64(), config.state.key.clone());
+                let key = if shared { key } else { format!("{key}:{owner:016x}") };
+                let (database, persist) = (config.state.database.clone(), config.state.persist);
+                let config = CentralConfig { database, key, persist, owner, shared };
                 central::check(&config)?;
                 Location::Central(config)
             }
@@ -637,6 +586,7 @@ impl Host {
         }
         self.crew.stop();
         if let Location::Central(config) = &self.location
+            && !config.shared
             && let Err(error) = central::clear(config)
         {
             tracing::warn!(%error, key = config.key, "contexts are left in the database");
@@ -706,15 +656,12 @@ impl Host {
             Input::Relocate { supi, upf, reply } => {
                 self.order(supi, &Parcel::Relocate { upf }, NfKind::Session, &reply);
             }
-            Input::Smf { ltmsi, number, ask, answer } => {
-                self.deliver_to(ltmsi, &Parcel::Smf { number, ask, answer }, NfKind::Session);
+            Input::Smf { ltmsi, key, number, ask, answer } => {
+                self.deliver_to(ltmsi, &Parcel::Smf { key, number, ask, answer }, NfKind::Session);
             }
-            Input::Transfer { supi, transfer } => self.transfer(supi, transfer),
-            Input::SmContextReleased { supi, number } => {
-                if let Some(slot) = self.region.lookup(Key::Supi, supi.as_u64()) {
-                    self.deliver(slot, &Parcel::SmContextReleased { number }, NfKind::Session);
-                }
-            }
+            Input::Transfer { supi, key, transfer } => self.transfer(supi, key, transfer),
+            Input::SmContextReleased { supi, number, token } => self.released(supi, number, token),
+            Input::Stored(loaded) => self.enter_stored(*loaded),
             Input::Map(map) => self.adopt(*map),
             Input::Claimed { supi, ue, at } => self.claimed(Claim { supi, ue, at }),
             Input::Synced { number } => self.synced(number),
@@ -728,10 +675,19 @@ impl Host {
     }
 
     /// Hands what an SMF has to the UE that it is for; the SMF is told if there is none.
-    fn transfer(&mut self, supi: Supi, transfer: Box<Transfer>) {
+    fn transfer(&mut self, supi: Supi, key: u64, transfer: Box<Transfer>) {
         match self.region.lookup(Key::Supi, supi.as_u64()) {
-            Some(slot) => self.deliver(slot, &Parcel::Transfer(transfer), NfKind::Session),
+            Some(slot) => self.deliver(slot, &Parcel::Transfer { key, transfer }, NfKind::Session),
             None => self.transferred(transfer.token, Transferred::Unknown),
+        }
+    }
+
+    /// Tells a UE that an SMF has a session of it no more; the SMF is told if there is none.
+    fn released(&mut self, supi: Supi, number: SessionNumber, token: u64) {
+        let slot = self.region.lookup(Key::Supi, supi.as_u64());
+        slot.into_iter().for_each(|slot| self.deliver(slot, &Parcel::SmContextReleased { number }, NfKind::Session));
+        if let Some(smf) = &self.smf {
+            smf.notified(token, slot.is_some());
         }
     }
 

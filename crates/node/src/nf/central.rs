@@ -1,51 +1,201 @@
-//! Contexts in a database that all workers share (`state.location = "redis"`): the core with a central store that the design
-//! is compared with (seed 1, section 7.1; transactional statelessness of seed 3). Each step reads its UE's context from
-//! there and writes it there before its effects leave; nothing is kept in between.
+//! Contexts in a database (`state.location = "redis"`): transactional statelessness of seed 3, and the central store of seed 1
+//! (section 7.1). Each step reads its UE's context from there and commits it there, by compare-and-swap, before its effects
+//! leave; nothing is kept in between.
 //!
-//! The region still says of each UE which input was carried out last, and holds what that wants done. A worker that dies
-//! between the two writes is found out by the next one: the database is ahead of the region, and what is stored there is
-//! what has to be done.
+//! The region says of each UE which record is its own and which input was carried out last, and holds what that wants done. A
+//! worker that dies between the two commits is found out by the next one: the database is ahead of the region, and what is
+//! stored there is what has to be done.
 //!
 //! With [`StatePersist::Procedure`] that is at the first and the last step of a procedure, and the worker keeps the context in
 //! between: if it dies then, the procedure is lost with it, and the UE goes on from what it was before, or begins anew.
+//!
+//! In a cluster a record has what a copy at another host would have, and more: what the last steps wanted done, the questions
+//! that the SMF has not answered, the transfers that were taken. Who gets the buckets of a host that is gone [claims](Claim) its
+//! records. A record has its owner's name, so that a host that was only stopped, and wakes, finds that the UE is another's
+//! now: its commit meets another version, or its read another owner, its step is void, and nothing leaves. A record is called
+//! by the first number that its UE had: that one's bucket is in the column of all numbers that the UE gets later, and so always
+//! at the same host as they are.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use vireo_core::chain::{Ask, SessionNumber, Transferred};
 use vireo_core::config::StatePersist;
-use vireo_store::records::{Link, LinkConfig, RecordError};
-use vireo_store::region::Slot;
-use vireo_types::Instant;
+use vireo_core::{context, replica};
+use vireo_store::Version;
+use vireo_store::records::{self, Change, Format, Found, LIFE, Name, Place, RecordError, Records};
+use vireo_types::{Bucket, Instant, Ltmsi};
 
-/// What the region has in the place of a context that is in the database.
-pub(crate) const ELSEWHERE: &[u8] = &[0xff];
-
+/// Whose records these are.
+const COLLECTION: &str = "amf";
 /// How long a worker waits for the database before its step is void.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long it is known what a UE that is gone has wanted done.
+const GONE: Duration = Duration::from_secs(60);
+/// Records in one go.
+const BATCH: usize = 256;
+/// Steps of which it is known what they wanted done, and transfers that are known to be taken, at the most.
+const REMEMBERED: usize = 16;
+/// Questions that are known to be unanswered. Beyond, every answer is taken.
+const ASKED: usize = 256;
 
 /// Where it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CentralConfig {
     /// A URL.
     pub(crate) database: String,
-    /// The key of the hash that has this host's UEs by their slots.
+    /// What the keys begin with.
     pub(crate) key: String,
     /// When.
     pub(crate) persist: StatePersist,
+    /// What this host is called in records of its UEs: in each of its lives another number.
+    pub(crate) owner: u64,
+    /// Whether other hosts go on with what this one leaves there.
+    pub(crate) shared: bool,
+}
+
+/// What the region has in the place of a context that is in the database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Elsewhere {
+    /// The number of its record.
+    pub(crate) id: u64,
+    /// The input up to which all was carried out when another host left it.
+    pub(crate) base: u64,
+}
+
+/// What that begins with: no context does.
+const MARK: u8 = 0xff;
+
+impl Elsewhere {
+    /// Its octets.
+    pub(crate) fn octets(self) -> [u8; 17] {
+        let mut octets = [MARK; 17];
+        octets[1..9].copy_from_slice(&self.id.to_be_bytes());
+        octets[9..].copy_from_slice(&self.base.to_be_bytes());
+        octets
+    }
+
+    /// Of its octets.
+    pub(crate) fn of(octets: &[u8]) -> Option<Self> {
+        let (id, base) = octets.strip_prefix(&[MARK])?.split_at_checked(8)?;
+        Some(Elsewhere { id: u64::from_be_bytes(id.try_into().ok()?), base: u64::from_be_bytes(base.try_into().ok()?) })
+    }
+
+    /// That of a UE that begins with this number and input. The same input makes the same record, and no other host's or life's does.
+    pub(super) fn fresh(ltmsi: Ltmsi, owner: u64, input: u64) -> Self {
+        let within = (owner as u32).wrapping_add(input as u32);
+        Elsewhere { id: u64::from(ltmsi.get()) << 32 | u64::from(within), base: 0 }
+    }
+}
+
+/// The bucket of a record.
+fn bucket_of(id: u64) -> Bucket {
+    Ltmsi::from_raw((id >> 32) as u32).bucket()
+}
+
+fn name(id: u64) -> Name {
+    Name { collection: COLLECTION, id }
+}
+
+/// What a step wants done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Wanted {
+    /// When it was.
+    pub(crate) at: Instant,
+    /// Its outbox.
+    #[serde(with = "serde_bytes")]
+    pub(crate) outbox: Vec<u8>,
+}
+
+/// A question that the SMF has not answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Asked {
+    /// By what the SMF knows it when it is asked again.
+    pub(crate) key: u64,
+    /// The session.
+    pub(crate) number: SessionNumber,
+    /// The question.
+    pub(crate) ask: Ask,
+}
+
+/// What is known of a UE besides its context, so that another host can go on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Course {
+    /// What the last steps want done, the last one's at the end. Several may have been before the first one's effects left.
+    pub(crate) wanted: Vec<Wanted>,
+    /// The questions that are open.
+    pub(crate) asked: Vec<Asked>,
+    /// The last transfers, by their keys, and what became of them.
+    taken: Vec<(u64, Transferred)>,
+}
+
+impl Course {
+    /// A step wants this done. What was wanted long ago was done.
+    pub(super) fn wants(&mut self, at: Instant, outbox: &[u8], shared: bool) {
+        if shared {
+            self.wanted.retain(|wanted| at.since(wanted.at) <= replica::DONE_AGAIN);
+            let over = (self.wanted.len() + 1).saturating_sub(REMEMBERED);
+            self.wanted.drain(..over);
+        } else {
+            self.wanted.clear();
+        }
+        self.wanted.push(Wanted { at, outbox: outbox.to_vec() });
+    }
+
+    /// The SMF is asked.
+    pub(super) fn asks(&mut self, asked: Asked) {
+        if self.asked.len() < ASKED {
+            self.asked.push(asked);
+        }
+    }
+
+    /// The SMF has answered a question; whether that is so for the first time.
+    pub(super) fn is_answered(&mut self, key: u64) -> bool {
+        let before = self.asked.len();
+        self.asked.retain(|asked| asked.key != key);
+        self.asked.len() < before || before >= ASKED
+    }
+
+    /// What became of a transfer that was taken before.
+    pub(super) fn result_of(&self, key: u64) -> Option<Transferred> {
+        self.taken.iter().find(|(taken, _)| *taken == key).map(|(_, result)| *result)
+    }
+
+    /// A transfer was taken.
+    pub(super) fn takes(&mut self, key: u64, result: Transferred) {
+        let over = (self.taken.len() + 1).saturating_sub(REMEMBERED);
+        self.taken.drain(..over);
+        self.taken.push((key, result));
+    }
 }
 
 /// A UE as the database has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Stored {
-    /// The input that was carried out last.
-    pub(super) consumed: u64,
-    pub(super) deadline: Option<Instant>,
-    pub(super) pin: u64,
-    /// What it wants done.
-    #[serde(with = "serde_bytes")]
-    pub(super) outbox: Vec<u8>,
+pub(crate) struct Stored {
+    /// The host whose it is.
+    pub(crate) owner: u64,
+    /// The input that was carried out last, as that host counts them; 0: none since it has taken the UE over.
+    pub(crate) consumed: u64,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) pin: u64,
+    pub(crate) course: Course,
     /// Empty: the context is gone.
     #[serde(with = "serde_bytes")]
-    pub(super) context: Vec<u8>,
+    pub(crate) context: Vec<u8>,
+}
+
+impl Stored {
+    /// What the last step wants done.
+    pub(super) fn outbox(&self) -> &[u8] {
+        self.course.wanted.last().map_or(&[], |wanted| &wanted.outbox)
+    }
+
+    fn decode(octets: &[u8]) -> Result<Self, CentralError> {
+        postcard::from_bytes(octets).map_err(|_| CentralError::Stranger)
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, CentralError> {
+        postcard::to_stdvec(self).map_err(|_| CentralError::Stranger)
+    }
 }
 
 /// Why a context is not to be had, or not stored.
@@ -64,12 +214,36 @@ pub enum CentralError {
         "the database of contexts (state.database) has lost a UE: was it emptied, or does it let go of what is old?"
     )]
     Lost,
+    /// Somebody else goes on with it.
+    #[error("the UE is another host's by now: this one was taken for dead")]
+    Foreign,
+}
+
+/// A way to the records, or why there is none.
+type Way = Result<Box<dyn Records>, RecordError>;
+
+fn open(config: &CentralConfig, life: Duration) -> Way {
+    let url = match config.database.strip_prefix("unix://") {
+        Some(path) => format!("redis+unix://{path}"),
+        None => config.database.clone(),
+    };
+    let (prefix, patience, format) = (config.key.clone(), PATIENCE, Format::default());
+    records::open(&Place { url, prefix, life, patience, format, confirm: 0 })
+}
+
+fn there(way: &mut Way) -> Result<&mut dyn Records, RecordError> {
+    match way {
+        Ok(records) => Ok(&mut **records),
+        Err(error) => Err(error.clone()),
+    }
 }
 
 /// A worker's way to the database.
 pub(super) struct Central {
     config: CentralConfig,
-    link: Link,
+    records: Way,
+    /// The same for what is to be forgotten soon.
+    brief: Way,
 }
 
 impl std::fmt::Debug for Central {
@@ -78,58 +252,369 @@ impl std::fmt::Debug for Central {
     }
 }
 
-/// A way that gives up in time.
-fn link(config: &CentralConfig) -> Link {
-    Link::new(LinkConfig { url: config.database.clone(), patience: PATIENCE })
-}
-
 /// Whether the database answers.
 pub(crate) fn check(config: &CentralConfig) -> Result<(), CentralError> {
-    let _: String = link(config).ask(|connection| redis::cmd("PING").query(connection))?;
+    there(&mut open(config, LIFE))?.load(&[name(0)])?;
     Ok(())
 }
 
-/// The host ends: its contexts go.
+/// The host ends, and nobody goes on with its contexts: they go.
 pub(crate) fn clear(config: &CentralConfig) -> Result<(), CentralError> {
-    let _: u64 = link(config).ask(|connection| redis::cmd("UNLINK").arg(&config.key).query(connection))?;
+    let mut way = open(config, LIFE);
+    let records = there(&mut way)?;
+    let names: Vec<Name> = records.numbers(COLLECTION)?.into_iter().map(name).collect();
+    for part in names.chunks(BATCH) {
+        let found = records.load(part)?;
+        let there = part.iter().zip(&found).filter_map(|(name, found)| Some((*name, found.as_ref()?.version)));
+        let removals: Vec<_> = there.map(|(name, expected)| (name, Change::Remove { expected })).collect();
+        // What has changed meanwhile ends its life there.
+        records.change(&removals);
+    }
     Ok(())
 }
 
 impl Central {
     pub(super) fn new(config: CentralConfig) -> Self {
-        Central { link: link(&config), config }
+        Central { records: open(&config, LIFE), brief: open(&config, GONE), config }
     }
 
-    fn ask<T: redis::FromRedisValue>(&mut self, command: &redis::Cmd) -> Result<T, RecordError> {
-        self.link.ask(|connection| command.query(connection))
+    /// The same over records that are there.
+    #[cfg(test)]
+    pub(super) fn over(config: CentralConfig, records: &vireo_store::records::MemoryRecords) -> Self {
+        let way = || -> Way { Ok(Box::new(records.clone())) };
+        Central { records: way(), brief: way(), config }
+    }
+
+    pub(super) fn config(&self) -> &CentralConfig {
+        &self.config
     }
 
     /// What there is of a UE.
-    pub(super) fn read(&mut self, slot: Slot) -> Result<Option<Stored>, CentralError> {
-        let command = command("HGET", &self.config, slot);
-        let octets: Option<Vec<u8>> = self.ask(&command)?;
-        let stored = |octets: Vec<u8>| postcard::from_bytes(&octets).map_err(|_| CentralError::Stranger);
-        octets.map(stored).transpose()
+    pub(super) fn read(&mut self, id: u64) -> Result<Option<(Version, Stored)>, CentralError> {
+        let found = there(&mut self.records)?.load(&[name(id)])?.pop().flatten();
+        found.map(|found| Ok((found.version, Stored::decode(&found.octets)?))).transpose()
     }
 
-    /// Stores a UE.
-    pub(super) fn write(&mut self, slot: Slot, stored: &Stored) -> Result<(), CentralError> {
-        let octets = postcard::to_stdvec(stored).map_err(|_| CentralError::Stranger)?;
-        let mut command = command("HSET", &self.config, slot);
-        let _: u64 = self.ask(command.arg(octets))?;
+    /// Puts a UE where this version is.
+    fn write(&mut self, id: u64, expected: Version, stored: &Stored) -> Result<(), CentralError> {
+        let octets = stored.encode()?;
+        let way = if stored.context.is_empty() { &mut self.brief } else { &mut self.records };
+        let change = Change::Commit { expected, octets: &octets };
+        there(way)?.change(&[(name(id), change)]).remove(0)?;
         Ok(())
     }
 
-    /// Lets a UE go.
-    pub(super) fn forget(&mut self, slot: Slot) -> Result<(), CentralError> {
-        let command = command("HDEL", &self.config, slot);
-        let _: u64 = self.ask(&command)?;
-        Ok(())
+    /// Stores what a step has left, where this version is. What is there then: this, or what the same step has left before, by a
+    /// worker that died or by a commit whose answer was lost.
+    pub(super) fn commit(
+        &mut self,
+        (id, expected): (u64, Version),
+        stored: Stored,
+    ) -> Result<Box<Stored>, CentralError> {
+        let error = match self.write(id, expected, &stored) {
+            Ok(()) => return Ok(Box::new(stored)),
+            Err(CentralError::Database(error @ (RecordError::Conflict | RecordError::Silent(_)))) => error,
+            Err(error) => return Err(error),
+        };
+        match self.read(id)? {
+            Some((_, there)) if there.owner == stored.owner && there.consumed == stored.consumed => Ok(Box::new(there)),
+            Some((version, _)) if version == expected && error != RecordError::Conflict => Err(error.into()),
+            None if expected == 0 && error != RecordError::Conflict => Err(error.into()),
+            _ => Err(CentralError::Foreign),
+        }
     }
 }
 
-fn command(name: &str, config: &CentralConfig, slot: Slot) -> redis::Cmd {
-    let mut command = redis::cmd(name);
-    command.arg(&config.key).arg(slot.number());
-    command
+/// A UE of another host that is this one's now.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    /// Its record.
+    pub(crate) id: u64,
+    /// Whose it was.
+    pub(crate) before: u64,
+    /// What there was of it.
+    pub(crate) stored: Stored,
+}
+
+/// Takes the records of buckets for a host. What has been taken stays so where the rest is tried again.
+#[derive(Debug)]
+pub(crate) struct Claim<'a> {
+    config: &'a CentralConfig,
+    /// `None`: it was not looked yet.
+    waiting: Option<Vec<Name>>,
+    /// What was taken.
+    pub(crate) claimed: Vec<Claimed>,
+}
+
+impl<'a> Claim<'a> {
+    /// Nothing yet.
+    pub(crate) fn new(config: &'a CentralConfig) -> Self {
+        Claim { config, waiting: None, claimed: Vec::new() }
+    }
+
+    /// The way to the records.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub(crate) fn way(&self) -> Result<Box<dyn Records>, RecordError> {
+        open(self.config, LIFE)
+    }
+
+    /// Takes what there is of these buckets.
+    ///
+    /// # Errors
+    ///
+    /// When the database does not do what it is asked: it is to be tried again.
+    pub(crate) fn go(
+        &mut self,
+        records: &mut dyn Records,
+        is_wanted: impl Fn(Bucket) -> bool,
+    ) -> Result<(), RecordError> {
+        let mut waiting = match self.waiting.take() {
+            Some(waiting) => waiting,
+            None => {
+                let all = records.numbers(COLLECTION)?.into_iter();
+                all.filter(|id| is_wanted(bucket_of(*id))).map(name).collect()
+            }
+        };
+        let mut result = Ok(());
+        while result.is_ok() && !waiting.is_empty() {
+            let mut part = waiting.split_off(waiting.len().saturating_sub(BATCH));
+            result = self.take(records, &mut part);
+            // What the one before has committed meanwhile is looked at once more: from here on it cannot.
+            waiting.append(&mut part);
+        }
+        self.waiting = Some(waiting);
+        result
+    }
+
+    /// Takes these; those that are left are to be tried again.
+    fn take(&mut self, records: &mut dyn Records, part: &mut Vec<Name>) -> Result<(), RecordError> {
+        let mut taken = Vec::new();
+        for (name, found) in part.iter().zip(load(records, part)?) {
+            // One may have ended its life meanwhile.
+            let Some(found) = found else { continue };
+            match Stored::decode(&found.octets) {
+                Ok(stored) => taken.push((*name, found.version, stored)),
+                Err(error) => tracing::error!(id = name.id, %error, "a UE is not taken over"),
+            }
+        }
+        let mine: Vec<Vec<u8>> = taken.iter().map(|(.., stored)| self.mine(stored)).collect();
+        let changes =
+            taken.iter().zip(&mine).map(|((name, expected, stored), octets)| match stored.context.is_empty() {
+                true => (*name, Change::Remove { expected: *expected }),
+                false => (*name, Change::Commit { expected: *expected, octets }),
+            });
+        let changes: Vec<(Name, Change<'_>)> = changes.collect();
+        let done = if changes.is_empty() { Vec::new() } else { records.change(&changes) };
+        let mut result = Ok(());
+        part.clear();
+        for ((name, _, stored), done) in taken.into_iter().zip(done) {
+            match done {
+                Ok(_) => self.claimed.push(Claimed { id: name.id, before: stored.owner, stored }),
+                Err(error) => {
+                    part.push(name);
+                    if error != RecordError::Conflict {
+                        result = Err(error);
+                    }
+                }
+            }
+        }
+        result
+    }
+
+    /// A UE as it is this host's.
+    fn mine(&self, stored: &Stored) -> Vec<u8> {
+        let mut context = stored.context.clone();
+        if self.config.persist == StatePersist::Procedure
+            && let Ok(mut ue) = context::decode(&context)
+        {
+            // A procedure may have been under way: what it sent had these names and COUNTs.
+            replica::skip(&mut ue);
+            context = context::encode(&ue, Vec::new()).unwrap_or(context);
+        }
+        let mine =
+            Stored { owner: self.config.owner, consumed: 0, pin: 0, context, course: stored.course.clone(), ..*stored };
+        // Nothing of it has no encoding: it was decoded.
+        mine.encode().unwrap_or_default()
+    }
+}
+
+/// These records; one that is none is nobody's.
+fn load(records: &mut dyn Records, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError> {
+    let one = |records: &mut dyn Records, name: &Name| match records.load(std::slice::from_ref(name)) {
+        Ok(mut found) => Ok(found.pop().flatten()),
+        Err(RecordError::Stranger) => {
+            tracing::error!(id = name.id, "what the database has of a UE is no record: the UE is not taken over");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    };
+    match records.load(names) {
+        Err(RecordError::Stranger) => names.iter().map(|name| one(records, name)).collect(),
+        found => found,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vireo_core::context::UeContext;
+    use vireo_store::records::{MemoryRecords, Operations};
+
+    fn config(owner: u64) -> CentralConfig {
+        let persist = StatePersist::Transaction;
+        CentralConfig { database: "redis://127.0.0.1:1".into(), key: "test".into(), persist, owner, shared: true }
+    }
+
+    fn stored(owner: u64, ltmsi: Ltmsi) -> Stored {
+        let context = context::encode(&UeContext::new(ltmsi), Vec::new()).unwrap();
+        Stored { owner, consumed: 7, context, ..Stored::default() }
+    }
+
+    #[test]
+    fn what_the_region_has_leads_to_the_record() {
+        let ltmsi = Ltmsi::new(Bucket::new(77), 5);
+        let one = Elsewhere { base: 9, ..Elsewhere::fresh(ltmsi, u64::MAX, 3) };
+        assert_eq!(Elsewhere::of(&one.octets()), Some(one));
+        assert_eq!((bucket_of(one.id), Elsewhere::of(&[MARK]), Elsewhere::of(b"x")), (Bucket::new(77), None, None));
+        assert_ne!(one.id, Elsewhere::fresh(ltmsi, u64::MAX, 4).id);
+    }
+
+    #[test]
+    fn a_course_knows_what_was_wanted_lately_and_what_is_open() {
+        let mut course = Course::default();
+        for n in 0..2 * REMEMBERED as u64 {
+            course.wants(Instant(n), &[n as u8], true);
+        }
+        assert_eq!((course.wanted.len(), course.wanted[0].outbox[0]), (REMEMBERED, REMEMBERED as u8));
+        course.wants(Instant(10_000_000), b"late", true);
+        assert_eq!(course.wanted.len(), 1, "the others were done long ago");
+        course.wants(Instant(10_000_000), b"later", false);
+        assert_eq!(course.wanted[0].outbox, b"later", "nobody else goes on: the region knows what was done");
+        let ask = Ask::Release { reference: "x".into() };
+        course.asks(Asked { key: 3, number: 1, ask });
+        assert_eq!([3, 3, 4].map(|key| course.is_answered(key)), [true, false, false]);
+        course.takes(5, Transferred::Initiated);
+        assert_eq!((course.result_of(5), course.result_of(6)), (Some(Transferred::Initiated), None));
+        (0..100).for_each(|key| course.takes(100 + key, Transferred::Initiated));
+        assert_eq!((course.taken.len(), course.result_of(5)), (REMEMBERED, None));
+    }
+
+    /// One host commits, another one claims, the first one wakes.
+    #[test]
+    fn who_was_taken_over_from_commits_nothing_any_more() {
+        let records = MemoryRecords::new(LIFE);
+        let (mut first, mut second) = (Central::over(config(1), &records), Central::over(config(2), &records));
+        let (ltmsi, other) = (Ltmsi::new(Bucket::new(4), 1), Ltmsi::new(Bucket::new(5), 1));
+        let [id, elsewhere] = [ltmsi, other].map(|ltmsi| Elsewhere::fresh(ltmsi, 1, 7).id);
+        first.commit((id, 0), stored(1, ltmsi)).unwrap();
+        first.commit((elsewhere, 0), stored(1, other)).unwrap();
+        let again = Stored { pin: 9, ..stored(1, ltmsi) };
+        assert_eq!(first.commit((id, 0), again).unwrap().pin, 0, "the same step again: what it left before counts");
+        let next = |owner| Stored { consumed: 8, ..stored(owner, ltmsi) };
+        first.commit((id, 1), next(1)).unwrap();
+
+        let taker = config(2);
+        let mut claim = Claim::new(&taker);
+        claim.go(&mut records.clone(), |bucket| bucket == Bucket::new(4)).unwrap();
+        assert_eq!(claim.claimed.len(), 1, "the other bucket is not its own");
+        let Claimed { id: of, before, stored: left } = &claim.claimed[0];
+        assert_eq!((*of, *before, left.consumed), (id, 1, 8));
+        let (version, mine) = second.read(id).unwrap().unwrap();
+        assert_eq!((version, mine.owner, mine.consumed), (3, 2, 0));
+
+        // The first one had read before it was stopped, or reads now.
+        let woken = Stored { consumed: 9, ..stored(1, ltmsi) };
+        assert!(matches!(first.commit((id, 2), woken.clone()), Err(CentralError::Foreign)));
+        assert_eq!(second.read(id).unwrap().unwrap().1, mine, "nothing has changed");
+        second.commit((id, 3), Stored { consumed: 1, ..stored(2, ltmsi) }).unwrap();
+        assert!(matches!(first.commit((id, 3), woken), Err(CentralError::Foreign)));
+    }
+
+    /// A place whose answers are lost so often, after or before it has done what was asked, and where another commits first.
+    struct Failing {
+        records: MemoryRecords,
+        loses: u32,
+        fails: u32,
+        overtaken: Option<(Name, Vec<u8>)>,
+    }
+
+    impl Records for Failing {
+        fn load(&mut self, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError> {
+            let found = self.records.load(names);
+            if let Some((name, octets)) = self.overtaken.take() {
+                let expected = self.records.load(&[name])?[0].as_ref().map_or(0, |found| found.version);
+                self.records.change(&[(name, Change::Commit { expected, octets: &octets })]).remove(0)?;
+            }
+            found
+        }
+
+        fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
+            let silent = || changes.iter().map(|_| Err(RecordError::Silent("x".into()))).collect();
+            if self.fails > 0 {
+                self.fails -= 1;
+                return silent();
+            }
+            let done = self.records.change(changes);
+            if self.loses > 0 {
+                self.loses -= 1;
+                return silent();
+            }
+            done
+        }
+
+        fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+            self.records.numbers(collection)
+        }
+
+        fn operations(&self) -> Operations {
+            self.records.operations()
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_lost_is_found_out() {
+        let records = MemoryRecords::new(LIFE);
+        let ltmsi = Ltmsi::new(Bucket::new(4), 1);
+        let id = Elsewhere::fresh(ltmsi, 1, 7).id;
+        let failing = |loses, fails| {
+            let mut central = Central::over(config(1), &records);
+            let records = records.clone();
+            central.records = Ok(Box::new(Failing { records, loses, fails, overtaken: None }));
+            central
+        };
+        assert!(matches!(failing(0, 1).commit((id, 0), stored(1, ltmsi)), Err(CentralError::Database(_))));
+        assert!(failing(0, 0).read(id).unwrap().is_none(), "it was not done");
+        assert!(failing(1, 0).commit((id, 0), stored(1, ltmsi)).is_ok(), "it was done");
+        assert_eq!(failing(0, 0).read(id).unwrap().unwrap().0, 1, "once");
+    }
+
+    #[test]
+    fn a_claim_goes_on_where_it_was_and_takes_what_was_committed_last() {
+        let mut records = MemoryRecords::new(LIFE);
+        let mut first = Central::over(config(1), &records);
+        let ltmsis: Vec<Ltmsi> = (0..4).map(|n| Ltmsi::new(Bucket::new(4), n)).collect();
+        for ltmsi in &ltmsis {
+            let gone = Stored { context: Vec::new(), ..stored(1, *ltmsi) };
+            let stored = if ltmsi.number() == 3 { gone } else { stored(1, *ltmsi) };
+            first.commit((Elsewhere::fresh(*ltmsi, 1, 7).id, 0), stored).unwrap();
+        }
+        let stranger = name(u64::from(ltmsis[0].get()) << 32 | 1);
+        records.change(&[(stranger, Change::Commit { expected: 0, octets: b"x" })]).remove(0).unwrap();
+        let late = Stored { consumed: 8, ..stored(1, ltmsis[1]) }.encode().unwrap();
+        let overtaken = Some((name(Elsewhere::fresh(ltmsis[1], 1, 7).id), late));
+        let taker = config(2);
+        let mut claim = Claim::new(&taker);
+        let mut failing = Failing { records: records.clone(), loses: 0, fails: 1, overtaken: None };
+        assert!(claim.go(&mut failing, |_| true).is_err());
+        failing.overtaken = overtaken;
+        claim.go(&mut failing, |_| true).unwrap();
+        let mut consumed: Vec<_> = claim.claimed.iter().map(|claimed| claimed.stored.consumed).collect();
+        consumed.sort_unstable();
+        assert_eq!(consumed, [7, 7, 7, 8]);
+        let left = records.numbers(COLLECTION).unwrap();
+        assert_eq!(left.len(), 4, "one was gone, and nobody has to know of it any more; what is no UE stays: {left:?}");
+    }
 }

@@ -2,16 +2,19 @@
 //! stateful core, which loses them with the process) or in a database.
 
 use super::Location;
-use super::central::{Central, CentralError, ELSEWHERE, Stored};
+use super::central::{Asked, Central, CentralError, Course, Elsewhere, Stored};
 use super::outbox::{self, Outbox};
+use crate::clock::clock;
 use crate::metrics::StateOperation;
 use rustc_hash::FxHashMap;
 use std::time::{Duration, Instant};
+use vireo_core::chain::Transferred;
 use vireo_core::config::StatePersist;
 use vireo_core::context::{self, Parts, UeContext};
+use vireo_core::replica;
 use vireo_core::turn::Effect;
-use vireo_store::CommitError;
 use vireo_store::region::{Buffer, Packet, Record, Region, Slot, Snapshot, Worker};
+use vireo_store::{CommitError, Version};
 
 /// The mark of a packet that is an outbox, in its sequence number beside the slot's.
 pub(crate) const OUTBOX: u64 = 1 << 63;
@@ -69,11 +72,6 @@ pub(super) enum Done {
     Private(Packet),
 }
 
-/// Steps that a dead worker may have done beyond what is stored, and COUNTs that it may have used (DESIGN decision 5): what it has
-/// had sent has their names.
-const SKIPPED_STEPS: u64 = 1 << 12;
-const SKIPPED_COUNTS: u32 = 32;
-
 /// UEs whose contexts a worker keeps decoded; what is not kept is read from the region.
 const KEPT: usize = 1024;
 
@@ -90,11 +88,42 @@ pub(super) struct Hand {
     record: Option<Snapshot>,
     /// The last input carried out.
     consumed: u64,
+    /// Of one in a database.
+    stored: InDatabase,
+}
+
+/// What is known of a context in a database.
+#[derive(Debug, Default)]
+struct InDatabase {
+    /// Its record; `None` before the first commit.
+    elsewhere: Option<Elsewhere>,
+    version: Version,
+    course: Course,
 }
 
 impl Hand {
     fn new(slot: Slot, ue: UeContext, fresh: bool, consumed: u64) -> Box<Self> {
-        Box::new(Hand { slot, ue, fresh, parts: None, record: None, consumed })
+        Box::new(Hand { slot, ue, fresh, parts: None, record: None, consumed, stored: InDatabase::default() })
+    }
+
+    /// The SMF has answered a question; whether that is so for the first time.
+    pub(super) fn is_answered(&mut self, key: u64) -> bool {
+        self.stored.course.is_answered(key)
+    }
+
+    /// What became of a transfer that was taken before.
+    pub(super) fn result_of(&self, key: u64) -> Option<Transferred> {
+        self.stored.course.result_of(key)
+    }
+
+    /// A transfer was taken.
+    pub(super) fn takes(&mut self, key: u64, result: Transferred) {
+        self.stored.course.takes(key, result);
+    }
+
+    /// The SMF is asked.
+    pub(super) fn asks(&mut self, asked: Asked) {
+        self.stored.course.asks(asked);
     }
 }
 
@@ -151,7 +180,7 @@ impl Contexts {
             return Ok(Found::Nothing);
         }
         if let Place::Central { central, held } = &mut self.place
-            && !self.snapshot.context.is_empty()
+            && let Some(elsewhere) = Elsewhere::of(&self.snapshot.context)
         {
             let (consumed, holds) = (self.snapshot.consumed, held.is_some());
             let hand = held.as_mut().and_then(|held| held.remove(&slot));
@@ -161,10 +190,12 @@ impl Contexts {
                 return Ok(Found::Context { consumed, unsent });
             }
             let began = Instant::now();
-            let stored = central.read(slot);
+            let stored = central.read(elsewhere.id);
+            let owner = central.config().owner;
             self.asked.push((StateOperation::Read, began.elapsed()));
             return match stored? {
-                Some(stored) => self.stored(region, worker, slot, stored),
+                Some((_, stored)) if stored.owner != owner => Err(CentralError::Foreign.into()),
+                Some((version, stored)) => self.stored(region, worker, slot, (elsewhere, version, stored)),
                 None if holds => self.lost(region, worker, slot),
                 None => Err(CentralError::Lost.into()),
             };
@@ -186,30 +217,38 @@ impl Contexts {
 
     /// A UE as the database has it. Where that is ahead of the region, a worker has died in between, and what it wanted done
     /// becomes the region's.
-    fn stored(&mut self, region: &Region, worker: &mut Worker, slot: Slot, stored: Stored) -> Result<Found, StepError> {
-        let Stored { consumed, deadline, pin, outbox, context } = stored;
-        let here = if context.is_empty() { &[][..] } else { ELSEWHERE };
+    fn stored(
+        &mut self,
+        region: &Region,
+        worker: &mut Worker,
+        slot: Slot,
+        (elsewhere, version, stored): (Elsewhere, Version, Stored),
+    ) -> Result<Found, StepError> {
+        let octets = elsewhere.octets();
+        let here = if stored.context.is_empty() { &[][..] } else { &octets };
+        // All was carried out that was before another host left it, and nothing since.
+        let consumed = if stored.consumed == 0 { elsewhere.base } else { stored.consumed };
         if consumed > self.snapshot.consumed {
-            let record = Record { consumed, deadline, pin, context: here, outbox: &outbox };
+            let (deadline, pin, outbox) = (stored.deadline, stored.pin, stored.outbox());
+            let record = Record { consumed, deadline, pin, context: here, outbox };
             self.found = Some(worker.commit(slot, &self.snapshot, &record)?.buffer);
             region.read(slot, &mut self.snapshot);
         }
         let unsent = self.snapshot.buffer().filter(|_| !self.snapshot.sent);
+        let Stored { context, course, .. } = stored;
         if context.is_empty() {
             return Ok(Found::Tombstone { consumed, unsent });
         }
-        if consumed < self.snapshot.consumed {
-            // A procedure was under way, and who carried it out has died: what it sent had these names and COUNTs.
-            let consumed = self.snapshot.consumed;
-            self.decoded(slot, consumed, Some(&context));
-            if let Some(hand) = &mut self.loaded {
-                hand.ue.sequence += SKIPPED_STEPS;
-                let security = hand.ue.security.as_mut();
-                security.into_iter().for_each(|s| s.downlink = s.downlink.saturating_add(SKIPPED_COUNTS));
-            }
-            return Ok(Found::Context { consumed, unsent });
-        }
+        let lost = consumed < self.snapshot.consumed;
+        let consumed = consumed.max(self.snapshot.consumed);
         self.decoded(slot, consumed, Some(&context));
+        if let Some(hand) = &mut self.loaded {
+            hand.stored = InDatabase { elsewhere: Some(elsewhere), version, course };
+            if lost {
+                // A procedure was under way, and who carried it out has died: what it sent had these names and COUNTs.
+                replica::skip(&mut hand.ue);
+            }
+        }
         Ok(Found::Context { consumed, unsent })
     }
 
@@ -219,7 +258,7 @@ impl Contexts {
         let consumed = self.snapshot.consumed;
         let last = Outbox::decode(&self.snapshot.outbox).ok_or(CentralError::Lost)?;
         let forget = Outbox {
-            key: outbox::key(last.ltmsi, ((last.key >> 4) as u32).wrapping_add(SKIPPED_STEPS as u32)),
+            key: outbox::key(last.ltmsi, ((last.key >> 4) as u32).wrapping_add(replica::SKIPPED_STEPS as u32)),
             input: 0,
             before: last.after,
             after: None,
@@ -245,6 +284,16 @@ impl Contexts {
     /// What the database was asked since this was asked last.
     pub(super) fn asked(&mut self) -> impl Iterator<Item = (StateOperation, Duration)> {
         self.asked.drain(..)
+    }
+
+    /// Whether another host may go on with them from a database: then what is asked and taken is known there, too.
+    pub(super) fn are_shared(&self) -> bool {
+        matches!(&self.place, Place::Central { central, .. } if central.config().shared)
+    }
+
+    /// Nothing was done with what was taken.
+    pub(super) fn put_back(&mut self, hand: Box<Hand>) {
+        self.loaded = Some(hand);
     }
 
     /// Whether they are in this worker's memory alone.
@@ -295,37 +344,8 @@ impl Contexts {
             }
             return Ok(Done::Private(packet));
         }
-        if let Place::Central { held: Some(held), .. } = &mut self.place
-            && pin != 0
-            && !forgets
-        {
-            // It goes on.
-            let record = Record { consumed, deadline, pin, context: ELSEWHERE, outbox };
-            let committed = worker.commit(hand.slot, &self.snapshot, &record)?;
-            (hand.fresh, hand.consumed) = (false, consumed);
-            held.insert(hand.slot, hand);
-            return Ok(Done::Committed(committed.buffer));
-        }
-        if let Place::Central { central, .. } = &mut self.place {
-            let (slot, mut stored) = (hand.slot, Stored { consumed, deadline, pin, ..Stored::default() });
-            if !forgets {
-                stored.context = context::encode(&hand.ue, Vec::new()).map_err(|_| CommitError::TooLarge(0))?;
-            }
-            stored.outbox.extend_from_slice(outbox);
-            let began = Instant::now();
-            let written = central.write(slot, &stored);
-            self.asked.push((StateOperation::Write, began.elapsed()));
-            written?;
-            let here = if forgets { &[][..] } else { ELSEWHERE };
-            let record = Record { consumed, deadline, pin, context: here, outbox };
-            let committed = worker.commit(slot, &self.snapshot, &record)?;
-            if forgets {
-                let began = Instant::now();
-                let forgotten = central.forget(slot);
-                self.asked.push((StateOperation::Remove, began.elapsed()));
-                forgotten?;
-            }
-            return Ok(Done::Committed(committed.buffer));
+        if matches!(self.place, Place::Central { .. }) {
+            return self.commit_elsewhere(worker, hand, forgets, (consumed, deadline, pin), outbox);
         }
         self.buffer.clear();
         let before = hand.record.as_ref().unwrap_or(&self.snapshot);
@@ -343,6 +363,47 @@ impl Contexts {
             (hand.fresh, hand.consumed) = (false, consumed);
             self.keep(hand);
         }
+        Ok(Done::Committed(committed.buffer))
+    }
+
+    /// The same of a context in a database: there, and then in the region; of one that is kept here while a procedure is under
+    /// way, in the region alone.
+    fn commit_elsewhere(
+        &mut self,
+        worker: &mut Worker,
+        mut hand: Box<Hand>,
+        forgets: bool,
+        (consumed, deadline, pin): (u64, Option<vireo_types::Instant>, u64),
+        outbox: &[u8],
+    ) -> Result<Done, StepError> {
+        let Place::Central { central, held } = &mut self.place else { return Err(CommitError::Conflict.into()) };
+        let (owner, shared) = (central.config().owner, central.config().shared);
+        let (slot, ltmsi) = (hand.slot, hand.ue.ltmsi);
+        let InDatabase { elsewhere, version, course } = &mut hand.stored;
+        let elsewhere = *elsewhere.get_or_insert_with(|| Elsewhere::fresh(ltmsi, owner, consumed));
+        let octets = elsewhere.octets();
+        course.wants(clock(), outbox, shared);
+        if let Some(held) = held.as_mut().filter(|_| pin != 0 && !forgets) {
+            // It goes on.
+            let record = Record { consumed, deadline, pin, context: &octets, outbox };
+            let committed = worker.commit(slot, &self.snapshot, &record)?;
+            (hand.fresh, hand.consumed) = (false, consumed);
+            held.insert(slot, hand);
+            return Ok(Done::Committed(committed.buffer));
+        }
+        let (version, course) = (*version, std::mem::take(course));
+        let mut stored = Stored { owner, consumed, deadline, pin, course, context: Vec::new() };
+        if !forgets {
+            stored.context = context::encode(&hand.ue, Vec::new()).map_err(|_| CommitError::TooLarge(0))?;
+        }
+        let began = Instant::now();
+        let there = central.commit((elsewhere.id, version), stored);
+        self.asked.push((StateOperation::Write, began.elapsed()));
+        let there = there?;
+        let here = if there.context.is_empty() { &[][..] } else { &octets };
+        let (deadline, pin, outbox) = (there.deadline, there.pin, there.outbox());
+        let record = Record { consumed, deadline, pin, context: here, outbox };
+        let committed = worker.commit(slot, &self.snapshot, &record)?;
         Ok(Done::Committed(committed.buffer))
     }
 
@@ -367,8 +428,9 @@ fn place(slot: Slot) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nf::central::CentralConfig;
+    use crate::nf::central::{CentralConfig, Claim};
     use std::process::{Child, Command, Stdio};
+    use vireo_store::records::{LIFE, MemoryRecords, Records};
     use vireo_store::region::RegionConfig;
     use vireo_types::Ltmsi;
 
@@ -392,7 +454,8 @@ mod tests {
         fn config(&self) -> CentralConfig {
             let socket = self.1.path().join("socket");
             let persist = StatePersist::Transaction;
-            CentralConfig { database: format!("redis+unix://{}", socket.display()), key: "test".into(), persist }
+            let database = format!("redis+unix://{}", socket.display());
+            CentralConfig { database, key: "test".into(), persist, owner: 5, shared: false }
         }
     }
 
@@ -413,6 +476,13 @@ mod tests {
         found
     }
 
+    /// Where the record of a slot's UE is.
+    fn elsewhere(region: &Region, slot: Slot) -> Elsewhere {
+        let mut seen = Snapshot::default();
+        assert!(region.read(slot, &mut seen));
+        Elsewhere::of(&seen.context).expect("the region has no context")
+    }
+
     #[test]
     fn any_worker_goes_on_from_what_the_database_has() {
         let server = Server::start();
@@ -427,32 +497,32 @@ mod tests {
         assert_eq!(asked(&mut first), [Write], "there was nothing to read");
         assert!(matches!(step(&mut second, &region, &mut two, slot, 2), Found::Context { consumed: 1, .. }));
         assert_eq!(asked(&mut second), [Read, Write], "a read and a write for each transaction");
-        let mut seen = Snapshot::default();
-        assert!(region.read(slot, &mut seen) && seen.context == ELSEWHERE, "the region has no context");
+        let (mut seen, id) = (Snapshot::default(), elsewhere(&region, slot).id);
 
         // The first one dies after it has written to the database, and before the region knows.
         let mut central = Central::new(server.config());
-        let mut stored = central.read(slot).unwrap().expect("stored");
+        let (version, mut stored) = central.read(id).unwrap().expect("stored");
         assert_eq!((stored.consumed, context::decode(&stored.context).unwrap().connections), (2, 2));
-        (stored.consumed, stored.outbox) = (3, b"not done".to_vec());
-        central.write(slot, &stored).unwrap();
+        (stored.consumed, stored.course.wanted[0].outbox) = (3, b"not done".to_vec());
+        central.commit((id, version), stored).unwrap();
         let found = second.load(&region, &mut two, slot).unwrap();
         assert!(matches!(found, Found::Context { consumed: 3, unsent: Some(_) }), "{found:?}");
         let buffer = second.found().expect("a record whose effects are to leave");
         assert!(region.read_outbox(buffer, &mut seen) && seen.outbox == b"not done", "it is the region's now");
 
         // It ends, and dies at the same place: the slot is the host's to free.
-        stored = Stored { consumed: 4, ..Stored::default() };
-        central.write(slot, &stored).unwrap();
+        let gone = Stored { owner: 5, consumed: 4, ..Stored::default() };
+        central.commit((id, version + 1), gone).unwrap();
         let found = second.load(&region, &mut two, slot).unwrap();
         assert!(matches!(found, Found::Tombstone { consumed: 4, .. }), "{found:?}");
         crate::nf::central::clear(&server.config()).unwrap();
-        assert_eq!(central.read(slot).unwrap(), None);
+        assert_eq!(central.read(id).unwrap(), None);
 
         // Another UE's, and it is lost: that is said, and nothing is done in its name.
         let other = host.insert(Ltmsi::from_raw(8)).unwrap();
         step(&mut first, &region, &mut one, other, 1);
-        central.forget(other).unwrap();
+        assert!(central.read(elsewhere(&region, other).id).unwrap().is_some());
+        crate::nf::central::clear(&server.config()).unwrap();
         let lost = second.load(&region, &mut two, other).unwrap_err();
         assert!(lost.to_string().contains("has lost a UE") && second.current().is_none());
     }
@@ -463,6 +533,8 @@ mod tests {
             database: "redis://127.0.0.1:1".into(),
             key: "test".into(),
             persist: StatePersist::Transaction,
+            owner: 5,
+            shared: false,
         };
         assert!(crate::nf::central::check(&nowhere).unwrap_err().to_string().contains("state.database"));
         let region = Region::create(RegionConfig::new(4, 2, 32 << 20)).unwrap();
@@ -528,7 +600,7 @@ mod tests {
         let found = second.load(&region, &mut two, slot).unwrap();
         assert!(matches!(found, Found::Context { consumed: 5, .. }), "{found:?}");
         let ue = second.current().unwrap();
-        assert_eq!((ue.connections, ue.sequence >= SKIPPED_STEPS), (3, true));
+        assert_eq!((ue.connections, ue.sequence >= replica::SKIPPED_STEPS), (3, true));
         step_of(&mut second, (&region, &mut two), slot, (6, 0));
         // What one worker holds and another has gone on from is not believed.
         let found = first.load(&region, &mut one, slot).unwrap();
@@ -544,5 +616,118 @@ mod tests {
         assert!(region.read_outbox(second.found().expect("it is to be told"), &mut seen));
         let outbox = Outbox::decode(&seen.outbox).unwrap();
         assert!(outbox.forgets() && outbox.before.is_some(), "{outbox:?}");
+    }
+
+    /// Two AMFs over one database, each with a region and a worker.
+    struct Amf {
+        region: Region,
+        host: Worker,
+        worker: Worker,
+        contexts: Contexts,
+    }
+
+    impl Amf {
+        fn new(owner: u64, records: &MemoryRecords) -> Self {
+            let region = Region::create(RegionConfig::new(4, 2, 32 << 20)).unwrap();
+            let (host, worker) = (region.join(0).unwrap(), region.join(1).unwrap());
+            let mut contexts = Contexts::new(Location::Region);
+            let central = Box::new(Central::over(config(owner), records));
+            contexts.place = Place::Central { central, held: None };
+            Amf { region, host, worker, contexts }
+        }
+
+        /// A step over a UE, by an input of this number.
+        fn step(&mut self, slot: Slot, input: u64, outbox: &[u8]) -> Result<Done, StepError> {
+            let found = self.contexts.load(&self.region, &mut self.worker, slot)?;
+            self.contexts.fresh(&self.region, slot, found);
+            let mut hand = self.contexts.take().expect("a context");
+            hand.ue.connections += 1;
+            self.contexts.commit(&mut self.worker, hand, false, (input, None, 0), outbox)
+        }
+
+        /// Enters what another one has left, as the host does.
+        fn enter(&mut self, id: u64, base: u64) -> Slot {
+            let slot = self.host.insert(Ltmsi::from_raw(7)).unwrap();
+            let mut seen = Snapshot::default();
+            self.region.read(slot, &mut seen);
+            let octets = Elsewhere { id, base }.octets();
+            let record = Record { consumed: base, context: &octets, ..Record::default() };
+            let _ = self.host.commit(slot, &seen, &record).unwrap();
+            slot
+        }
+    }
+
+    fn config(owner: u64) -> CentralConfig {
+        let persist = StatePersist::Transaction;
+        CentralConfig { database: String::new(), key: "test".into(), persist, owner, shared: true }
+    }
+
+    /// An AMF is killed before a commit, after it, and is only stopped: another one goes on with what was committed, what that wanted
+    /// done is known to it, and the one that wakes does nothing.
+    #[test]
+    fn another_amf_goes_on_and_the_one_that_wakes_does_nothing() {
+        use StateOperation::{Read, Write};
+        let records = MemoryRecords::new(LIFE);
+        let (mut first, mut second) = (Amf::new(1, &records), Amf::new(2, &records));
+        let slot = first.host.insert(Ltmsi::from_raw(7)).unwrap();
+        first.step(slot, 1, b"one").unwrap();
+        first.step(slot, 2, b"two").unwrap();
+        let asked: Vec<_> = first.contexts.asked().map(|(operation, _)| operation).collect();
+        assert_eq!(
+            asked,
+            [Write, Read, Write],
+            "a read and a write for each transaction, and nothing to read at first"
+        );
+        let id = elsewhere(&first.region, slot).id;
+        // Stopped before the commit of a third step.
+        first.contexts.load(&first.region, &mut first.worker, slot).unwrap();
+        let mut hand = first.contexts.take().unwrap();
+        hand.ue.connections += 1;
+
+        let taker = config(2);
+        let mut claim = Claim::new(&taker);
+        claim.go(&mut records.clone(), |_| true).unwrap();
+        let [claimed] = &claim.claimed[..] else { panic!("{:?}", claim.claimed) };
+        let wanted: Vec<&[u8]> = claimed.stored.course.wanted.iter().map(|wanted| &wanted.outbox[..]).collect();
+        assert_eq!(wanted, [b"one", b"two"], "neither may have left");
+        let slot_there = second.enter(id, 40);
+        let found = second.contexts.load(&second.region, &mut second.worker, slot_there).unwrap();
+        assert!(matches!(found, Found::Context { consumed: 40, .. }), "{found:?}");
+        assert_eq!(second.contexts.current().map(|ue| ue.connections), Some(2));
+
+        // The first one wakes: its step is void, and so is what it begins.
+        let woken = first.contexts.commit(&mut first.worker, hand, false, (3, None, 0), b"three");
+        assert!(matches!(woken, Err(StepError::Central(CentralError::Foreign))), "{woken:?}");
+        assert_eq!(first.region.consumed_of(slot), 2, "nothing has happened there");
+        let begun = first.step(slot, 4, b"four");
+        assert!(matches!(begun, Err(StepError::Central(CentralError::Foreign))), "{begun:?}");
+
+        // The second one goes on, and its own worker dies between its two commits.
+        second.step(slot_there, 41, b"three").unwrap();
+        let central = &mut Central::over(config(2), &records);
+        let (version, mut stored) = central.read(id).unwrap().unwrap();
+        assert_eq!((stored.consumed, context::decode(&stored.context).unwrap().connections), (41, 3));
+        stored.consumed = 42;
+        central.commit((id, version), stored).unwrap();
+        let found = second.contexts.load(&second.region, &mut second.worker, slot_there).unwrap();
+        assert!(matches!(found, Found::Context { consumed: 42, unsent: Some(_) }), "{found:?}");
+        assert!(second.contexts.found().is_some());
+    }
+
+    /// A worker dies between the first commit of a new UE and the region's: who is given the event again finds it done.
+    #[test]
+    fn a_first_step_that_is_done_again_is_the_one_that_was_committed() {
+        let records = MemoryRecords::new(LIFE);
+        let mut amf = Amf::new(1, &records);
+        let slot = amf.host.insert(Ltmsi::from_raw(7)).unwrap();
+        let elsewhere = Elsewhere::fresh(Ltmsi::from_raw(7), 1, 9);
+        let context = context::encode(&UeContext::new(Ltmsi::from_raw(7)), Vec::new()).unwrap();
+        let mut stored = Stored { owner: 1, consumed: 9, context, ..Stored::default() };
+        stored.course.wants(clock(), b"first", true);
+        Central::over(config(1), &records).commit((elsewhere.id, 0), stored).unwrap();
+        let Done::Committed(buffer) = amf.step(slot, 9, b"again").unwrap() else { panic!("it is the region's") };
+        let mut seen = Snapshot::default();
+        assert!(amf.region.read_outbox(buffer, &mut seen) && seen.outbox == b"first", "what was committed leaves");
+        assert_eq!(records.clone().numbers("amf").unwrap().len(), 1);
     }
 }

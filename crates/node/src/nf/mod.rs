@@ -14,11 +14,11 @@ pub(crate) use contexts::OUTBOX;
 
 use crate::clock::{self, clock};
 use crate::crew::{self, EnlistError};
-use central::CentralConfig;
-use contexts::{Contexts, Found, StepError};
+use central::{Asked, CentralConfig, CentralError};
+use contexts::{Contexts, Found, Hand, StepError};
 use ids::Giver;
 use outbox::{Outbox, Summary};
-use parcel::Parcel;
+use parcel::{Again, Parcel};
 use plan::Plan;
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
@@ -28,6 +28,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use vireo_core::Env;
+use vireo_core::chain::Transferred;
 use vireo_core::config::CoreConfig;
 use vireo_core::context::UeContext;
 use vireo_core::engine::{self, Event};
@@ -74,7 +75,7 @@ pub(crate) enum Location {
     Region,
     /// In its own memory (a stateful core, for comparison).
     Worker,
-    /// In a database (a core with a central store, for comparison).
+    /// In a database.
     Central(CentralConfig),
 }
 
@@ -310,6 +311,12 @@ impl Nf {
             Ok(found) => found,
             Err(error) => {
                 tracing::error!(%error, "an event was not carried out");
+                if matches!(error, StepError::Central(CentralError::Foreign))
+                    && matches!(parcel, Parcel::Transfer { .. })
+                {
+                    // The SMF asks who has the UE now.
+                    self.give_back(sequence, octets);
+                }
                 return false;
             }
         };
@@ -329,9 +336,11 @@ impl Nf {
             self.give_back(sequence, octets);
             return false;
         };
+        let again = parcel.again();
         let event = event.or_else(|| parcel.into_event());
         let Some(event) = event else { return false };
-        let stepped = catch_unwind(AssertUnwindSafe(|| self.step(nf, slot, (sequence, input), (event, arrived))));
+        let numbers = (sequence, input);
+        let stepped = catch_unwind(AssertUnwindSafe(|| self.step((nf, slot), numbers, (event, arrived), again)));
         match stepped {
             Ok(Ok(ended)) => ended,
             Ok(Err(error)) => {
@@ -383,14 +392,22 @@ impl Nf {
     /// Decides, commits, and hands over what is to be done.
     fn step(
         &mut self,
-        nf: usize,
-        slot: Slot,
+        (nf, slot): (usize, Slot),
         (sequence, input): (u64, u64),
         (event, arrived): (Event<'_>, vireo_types::Instant),
+        again: Again,
     ) -> Result<bool, StepError> {
         let now = clock();
         self.waited = now.since(arrived).0;
         let Some(mut hand) = self.contexts.take() else { return Ok(false) };
+        let again = if self.contexts.are_shared() { again } else { Again::No };
+        if let Again::Answer(key) = again
+            && !hand.is_answered(key)
+        {
+            // It was asked once more by who took over, and had the answer.
+            self.contexts.put_back(hand);
+            return Ok(false);
+        }
         let before = (!hand.fresh).then(|| Summary::of(&hand.ue));
         let ue = &mut hand.ue;
         let mut old_references = references(ue);
@@ -412,12 +429,19 @@ impl Nf {
             ids: &mut ids,
             ran: &self.ran,
         };
-        let outcome = engine::step(ue, event, &mut env);
+        let outcome = match taken_before(&hand, again) {
+            Some(outcome) => outcome,
+            None => engine::step(&mut hand.ue, event, &mut env),
+        };
+        let ue = &hand.ue;
         let runs = kind::running(ue).is_some();
         let mut outbox = leave(ue, (now, input), before, &old_references, outcome);
         let deadline = outbox.deadline;
         // A record has it beside its outbox.
         outbox.deadline = deadline.filter(|_| self.contexts.are_private());
+        if self.contexts.are_shared() {
+            remember(&mut hand, &outbox, again);
+        }
         let octets = outbox.encode(std::mem::take(&mut self.outbox));
         let mut octets = octets.ok_or(CommitError::TooLarge(0))?;
         // A running procedure stays with its NF: later messages of it come straight here.
@@ -466,6 +490,30 @@ impl Nf {
         match self.worker.packet(sequence, octets) {
             Some(copy) => self.push(false, copy.to_item()),
             None => tracing::warn!("no packet is free: an event is lost; make state.packets larger"),
+        }
+    }
+}
+
+/// The answer to a transfer that was taken before: it is not carried out again.
+fn taken_before(hand: &Hand, again: Again) -> Option<Outcome> {
+    let Again::Transfer(key, token) = again else { return None };
+    let result = hand.result_of(key)?;
+    Some(Outcome { effects: vec![Effect::Transferred { token, result }], notes: Vec::new() })
+}
+
+/// Notes in a UE's record what it asks and what it has taken, for who may go on with it.
+fn remember(hand: &mut Hand, outbox: &Outbox, again: Again) {
+    for (n, effect) in outbox.effects.iter().enumerate() {
+        match (effect, again) {
+            (Effect::Smf { number, ask }, _) => {
+                hand.asks(Asked { key: outbox.key_of(n), number: *number, ask: ask.clone() });
+            }
+            (Effect::Transferred { token, result }, Again::Transfer(key, of))
+                if *token == of && *result != Transferred::Unknown && hand.result_of(key).is_none() =>
+            {
+                hand.takes(key, *result);
+            }
+            _ => {}
         }
     }
 }

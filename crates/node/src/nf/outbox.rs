@@ -100,6 +100,11 @@ impl Outbox {
         self.after.is_none()
     }
 
+    /// What one of its effects is known by.
+    pub(crate) fn key_of(&self, effect: usize) -> u64 {
+        self.key | effect as u64 & 0xf
+    }
+
     /// Its octets, appended. `None` is a fault of this build: a step whose effects would be lost must not be committed.
     pub(crate) fn encode(&self, to: Vec<u8>) -> Option<Vec<u8>> {
         let step = (self.key >> 4) as u32;

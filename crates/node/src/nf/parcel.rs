@@ -91,6 +91,8 @@ pub(crate) enum Parcel<'a> {
     },
     /// Of a service-based chain: what has become of a question to the SMF.
     Smf {
+        /// What the question was known by.
+        key: u64,
         /// The session.
         number: SessionNumber,
         /// The question.
@@ -99,7 +101,12 @@ pub(crate) enum Parcel<'a> {
         answer: Answer,
     },
     /// Of a service-based chain: an SMF has something for UE and RAN.
-    Transfer(Box<Transfer>),
+    Transfer {
+        /// By what it is known when it is asked for again; 0: by nothing.
+        key: u64,
+        /// That.
+        transfer: Box<Transfer>,
+    },
     /// Of a service-based chain: an SMF has a session no more.
     SmContextReleased {
         /// The session.
@@ -107,7 +114,27 @@ pub(crate) enum Parcel<'a> {
     },
 }
 
+/// By what an event of a service-based chain is known when it comes again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// It is none of these.
+    No,
+    /// An answer to the question of that key.
+    Answer(u64),
+    /// A transfer of that key, to be answered under this token.
+    Transfer(u64, u64),
+}
+
 impl<'a> Parcel<'a> {
+    /// By what it is known when it comes again.
+    pub(crate) fn again(&self) -> Again {
+        match self {
+            Parcel::Smf { key, .. } => Again::Answer(*key),
+            Parcel::Transfer { key, transfer } if *key != 0 => Again::Transfer(*key, transfer.token),
+            _ => Again::No,
+        }
+    }
+
     /// Its octets, appended; before them when it came to this core and the input that it is of, if a cluster's balancer
     /// has given that a number (0 = none).
     pub(crate) fn encode(&self, arrived: Instant, input: u64, mut to: Vec<u8>) -> Vec<u8> {
@@ -134,7 +161,7 @@ impl<'a> Parcel<'a> {
                 Ask::Release { .. } => Transaction::ReleaseSmContext,
                 Ask::Unreached { .. } => Transaction::Transfer,
             },
-            Parcel::Transfer(_) => Transaction::Transfer,
+            Parcel::Transfer { .. } => Transaction::Transfer,
             _ => Transaction::Other,
         }
     }
@@ -154,8 +181,8 @@ impl<'a> Parcel<'a> {
             Parcel::Superseded => Event::Superseded,
             Parcel::Deregister { again } => Event::Deregister { again },
             Parcel::Relocate { upf } => Event::Relocate { upf },
-            Parcel::Smf { number, ask, answer } => Event::Smf { number, ask: *ask, answer },
-            Parcel::Transfer(transfer) => Event::Transfer(*transfer),
+            Parcel::Smf { number, ask, answer, .. } => Event::Smf { number, ask: *ask, answer },
+            Parcel::Transfer { transfer, .. } => Event::Transfer(*transfer),
             Parcel::SmContextReleased { number } => Event::SmContextReleased { number },
         })
     }

@@ -19,10 +19,10 @@ use vireo_types::{Ltmsi, Supi};
 
 /// Octets of an SM context's URI, and of one that an SMF gives to be told something, at the most: they are in the UE's context.
 const URI_OCTETS: usize = 256;
-/// Transfers that wait for the host's word, before it is looked which of them nobody waits for any more.
+/// Calls that wait for the host's word, before it is looked which of them nobody waits for any more.
 const WAITING: usize = 4096;
 
-/// Transfers that wait for the host's word.
+/// What waits for the host's word.
 type Waiting = Arc<Mutex<HashMap<u64, (Supi, ReplyTo)>>>;
 
 /// What is told of this AMF.
@@ -44,14 +44,21 @@ pub(crate) struct SmfLink {
     client: Client,
     door: Door,
     waiting: Waiting,
+    /// Whether another AMF may go on with what is asked here: questions have the names of the steps that ask them then.
+    shared: bool,
     /// Ends with the link.
     _endpoint: Endpoint,
 }
 
 impl SmfLink {
-    /// Listens for SMFs; what they ask comes through the door.
-    pub(crate) fn start(config: &SbiConfig, core: &CoreConfig, door: Door) -> Result<Self, EndpointError> {
-        let settings = config.endpoint("AMF", config.amf);
+    /// Listens for SMFs; what they ask comes through the door. Another AMF may go on with what is asked here (`shared`).
+    pub(crate) fn start(
+        config: &SbiConfig,
+        core: &CoreConfig,
+        door: Door,
+        shared: bool,
+    ) -> Result<Self, EndpointError> {
+        let settings = config.endpoint("AMF", config.own_amf());
         let nonce = settings.nonce;
         let waiting = Waiting::default();
         // Names of transfers are in URIs: after a restart they are others.
@@ -66,20 +73,29 @@ impl SmfLink {
             network: guami.plmn.into(),
             instance: uuid(nonce),
         };
-        Ok(SmfLink { names, client: endpoint.client(), door, waiting, _endpoint: endpoint })
+        Ok(SmfLink { names, client: endpoint.client(), door, waiting, shared, _endpoint: endpoint })
     }
 
-    /// Asks the SMF about a session of a UE; the answer comes through the door.
-    pub(crate) fn ask(&self, ltmsi: Ltmsi, number: SessionNumber, ask: Ask) {
+    /// Asks the SMF about a session of a UE, by the name of what has been decided; the answer comes through the door.
+    pub(crate) fn ask(&self, (ltmsi, key): (Ltmsi, u64), number: SessionNumber, ask: Ask) {
         let (uri, message) = request(&self.names, number, &ask);
         let lane = u64::from(ltmsi.get()) << 32 | u64::from(number);
         let (door, root) = (self.door.clone(), self.names.smf.clone());
         let done = Box::new(move |result| {
             let answer = answer(&root, &ask, result);
             // The host is gone when the AMF stops.
-            let _ = door.send(Input::Smf { ltmsi, number, ask: Box::new(ask), answer });
+            let _ = door.send(Input::Smf { ltmsi, key, number, ask: Box::new(ask), answer });
         });
-        self.client.ask(Outgoing { uri, message, key: None, lane, done });
+        let key = self.shared.then(|| format!("{key:016x}"));
+        self.client.ask(Outgoing { uri, others: Vec::new(), message, key, lane, done });
+    }
+
+    /// Answers the notification that a session has ended: whether its UE is here.
+    pub(crate) fn notified(&self, token: u64, is_here: bool) {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
+        if let Some((_, reply)) = waiting {
+            reply.send(if is_here { Reply::done() } else { Reply::problem(&unknown()) });
+        }
     }
 
     /// Answers a transfer.
@@ -200,42 +216,25 @@ fn unreadable(problem: ProblemDetails) -> Answer {
     Answer::Refused { told: Told::default(), unknown: false }
 }
 
-/// Takes what an SMF asks.
+/// Takes what an SMF asks: the host answers.
 fn take(call: Call, tokens: &AtomicU64, door: &Door, waiting: &Waiting) {
-    let Call { path, message, reply, .. } = call;
+    let Call { path, message, key, reply } = call;
+    let token = tokens.fetch_add(1, Ordering::Relaxed);
     match amf::resource(&path) {
-        Some(Resource::Messages(supi)) => {
-            let token = tokens.fetch_add(1, Ordering::Relaxed);
-            match transfer(supi, token, &message) {
-                Err(problem) => reply.send(Reply::problem(&problem)),
-                Ok((supi, transfer)) => {
-                    let mut transfers = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-                    if transfers.len() >= WAITING {
-                        transfers.retain(|_, (_, reply)| !reply.is_closed());
-                    }
-                    transfers.insert(token, (supi, reply));
-                    drop(transfers);
-                    let input = Input::Transfer { supi, transfer: Box::new(transfer) };
-                    if door.try_put(input).is_ok() {
-                        return door.ring();
-                    }
-                    let refused = waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
-                    if let Some((_, reply)) = refused {
-                        reply.send(congested());
-                    }
-                }
+        Some(Resource::Messages(supi)) => match transfer(supi, token, &message) {
+            Err(problem) => reply.send(Reply::problem(&problem)),
+            Ok((supi, transfer)) => {
+                let key = key.map_or(0, |key| name_of(&key));
+                let input = Input::Transfer { supi, key, transfer: Box::new(transfer) };
+                put(input, (token, supi, reply), door, waiting);
             }
-        }
+        },
         Some(Resource::Status(supi, number)) => match status(supi, &message) {
             Err(problem) => reply.send(Reply::problem(&problem)),
             Ok(None) => reply.send(Reply::done()),
-            Ok(Some(supi)) => match door.try_put(Input::SmContextReleased { supi, number }) {
-                Ok(()) => {
-                    door.ring();
-                    reply.send(Reply::done());
-                }
-                Err(_) => reply.send(congested()),
-            },
+            Ok(Some(supi)) => {
+                put(Input::SmContextReleased { supi, number, token }, (token, supi, reply), door, waiting);
+            }
         },
         None => reply.send(Reply::problem(&ProblemDetails::new(
             404,
@@ -243,6 +242,33 @@ fn take(call: Call, tokens: &AtomicU64, door: &Door, waiting: &Waiting) {
             "this AMF has N1/N2 messages of UEs, and the callbacks that it has named",
         ))),
     }
+}
+
+/// Puts what an SMF asks before the host.
+fn put(input: Input, (token, supi, reply): (u64, Supi, ReplyTo), door: &Door, waiting: &Waiting) {
+    let mut calls = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+    if calls.len() >= WAITING {
+        calls.retain(|_, (_, reply)| !reply.is_closed());
+    }
+    calls.insert(token, (supi, reply));
+    drop(calls);
+    if door.try_put(input).is_ok() {
+        return door.ring();
+    }
+    let refused = waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
+    if let Some((_, reply)) = refused {
+        reply.send(congested());
+    }
+}
+
+/// The number by which a transfer is known that comes again, by its key (FNV-1a); never 0.
+fn name_of(key: &str) -> u64 {
+    let hash = |hash: u64, octet: u8| (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3);
+    key.bytes().fold(0xcbf2_9ce4_8422_2325, hash).max(1)
+}
+
+fn unknown() -> ProblemDetails {
+    ProblemDetails::new(404, "CONTEXT_NOT_FOUND", "there is no such UE, or it has no such session")
 }
 
 fn congested() -> Reply {
@@ -296,6 +322,6 @@ fn transfer_reply(own: &str, (supi, token): (Supi, u64), result: Transferred) ->
             Reply { location: Some(message_uri(own, supi, token)), ..Reply::of(202, &answer) }
         }
         Transferred::Unreachable => error(504, "UE_NOT_REACHABLE", "the UE was not heard of for too long"),
-        Transferred::Unknown => error(404, "CONTEXT_NOT_FOUND", "there is no such UE, or it has no such session"),
+        Transferred::Unknown => Reply::of(404, &amf::N1N2MessageTransferError { error: unknown() }),
     }
 }

@@ -4,7 +4,6 @@ use super::values::{Count, Listen, Local, Net, Secret, Span};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
 use vireo_core::config::{StateLocation, StateMode, StatePersist, StatePreset, Timers as CoreTimers};
 use vireo_core::schedule::forward::Policy;
 use vireo_node::cluster::{ClusterConfig, ReplicationConfig};
@@ -492,6 +491,14 @@ pub(super) enum Addresses {
 }
 
 impl Addresses {
+    /// These.
+    fn of(addresses: Vec<SocketAddr>) -> Self {
+        match addresses[..] {
+            [one] => Addresses::One(one),
+            _ => Addresses::Several(addresses),
+        }
+    }
+
     /// All of them.
     pub(super) fn all(&self) -> Vec<SocketAddr> {
         match self {
@@ -508,7 +515,6 @@ pub(super) struct Cluster {
     pub(super) controller: Addresses,
     pub(super) etcd: Vec<SocketAddr>,
     pub(super) balancer: SocketAddr,
-    pub(super) handover: PathBuf,
     pub(super) listen: SocketAddr,
     pub(super) tls: Tls,
     pub(super) hosts: u16,
@@ -526,7 +532,6 @@ impl Default for Cluster {
             controller: Addresses::Several(c.controllers),
             etcd: c.etcd,
             balancer: c.balancer,
-            handover: c.handover.unwrap_or_default(),
             listen: c.listen,
             tls: Tls::default(),
             hosts: c.hosts,
@@ -653,10 +658,12 @@ impl State {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Sbi {
-    pub(super) amf: SocketAddr,
+    pub(super) amf: Addresses,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) listen: Option<SocketAddr>,
     pub(super) smf: SocketAddr,
     pub(super) timeout: Span,
     pub(super) attempts: u32,
@@ -664,8 +671,8 @@ pub(super) struct Sbi {
 
 impl Default for Sbi {
     fn default() -> Self {
-        let SbiConfig { amf, smf, timeout, attempts } = SbiConfig::default();
-        Sbi { amf, smf, timeout: Span(timeout.into()), attempts }
+        let SbiConfig { amf, listen, smf, timeout, attempts } = SbiConfig::default();
+        Sbi { amf: Addresses::of(amf), listen, smf, timeout: Span(timeout.into()), attempts }
     }
 }
 

@@ -4,6 +4,7 @@ use super::check::{Problems, unique};
 use super::file::{self, ALL, Key};
 use super::values::{Count, Span};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 use vireo_core::config::{SliceConfig, StateMode};
 use vireo_core::schedule::kind::NfKind;
@@ -19,6 +20,8 @@ const CORES: usize = 1024;
 const UES: u32 = 1 << 24;
 /// Packets at most, large ones excepted.
 const PACKETS: u32 = 1 << 19;
+/// AMFs that an SMF knows.
+const AMFS: usize = 64;
 /// A part of something.
 const PART: std::ops::RangeInclusive<f64> = 0.0..=1.0;
 
@@ -152,17 +155,25 @@ pub(super) fn state(state: &file::State, problems: &mut Problems) -> StateConfig
 
 /// The functions of a service-based chain.
 pub(super) fn sbi(sbi: &file::Sbi, problems: &mut Problems) -> SbiConfig {
-    let &file::Sbi { amf, smf, timeout, attempts } = sbi;
-    for (key, address) in [("sbi.amf", amf), ("sbi.smf", smf)] {
-        let found = !address.ip().is_unspecified() && address.port() != 0;
-        problems.check(found, key, "others find the function by it: an address of its machine and a port are allowed");
-    }
-    problems.check(amf != smf, "sbi.smf", "it is another address than sbi.amf, or has another port");
+    let &file::Sbi { ref amf, listen, smf, timeout, attempts } = sbi;
+    let amf = amf.all();
+    let found = |address: &SocketAddr| !address.ip().is_unspecified() && address.port() != 0;
+    let allowed = "others find the function by it: an address of its machine and a port are allowed";
+    problems.check(amf.iter().all(found), "sbi.amf", allowed);
+    problems.check(found(&smf), "sbi.smf", allowed);
+    let once = amf.iter().enumerate().all(|(n, address)| !amf[..n].contains(address));
+    problems.check(
+        (1..=AMFS).contains(&amf.len()) && once,
+        "sbi.amf",
+        format_args!("1 to {AMFS} are allowed, each once"),
+    );
+    problems.check(listen.is_none_or(|own| amf.contains(&own)), "sbi.listen", "one of sbi.amf is allowed");
+    problems.check(!amf.contains(&smf), "sbi.smf", "it is another address than sbi.amf, or has another port");
     let timeout = Duration::from(timeout.0);
     let good = (Duration::from_millis(10)..=Duration::from_secs(10)).contains(&timeout);
     problems.check(good, "sbi.timeout", "10ms to 10s is allowed");
     problems.check((1..=10).contains(&attempts), "sbi.attempts", "1 to 10 is allowed");
-    SbiConfig { amf, smf, timeout, attempts }
+    SbiConfig { amf, listen, smf, timeout, attempts }
 }
 
 /// What is shed when.

@@ -1,5 +1,6 @@
 //! `--chain sba --state redis`: the functions of a service-based chain keep their state in a database, and `--kill`: one of them
-//! is killed amid the run. It is started again at once, as whoever supervises it would, and goes on with what the database has.
+//! is killed amid the run. An SMF is started again at once, as whoever supervises it would, and goes on with what the database has;
+//! of two AMFs behind a balancer, which has N2, the other one goes on.
 
 use crate::cli::Failure;
 use crate::lab::Lab;
@@ -29,6 +30,18 @@ pub(super) enum Persist {
 pub(super) enum Victim {
     /// The SMF
     Smf,
+    /// One of two AMFs
+    Amf,
+}
+
+impl Victim {
+    /// AMFs behind a balancer that it takes; 0 = one with N2 itself.
+    pub(super) const fn amfs(self) -> u8 {
+        match self {
+            Victim::Smf => 0,
+            Victim::Amf => 2,
+        }
+    }
 }
 
 impl State {
@@ -68,11 +81,17 @@ impl Kill {
         }
         match self.victim {
             Victim::Smf => core.kill_function(lab, "smf"),
+            Victim::Amf => core.kill_amf(),
         }
     }
 
     /// Whether it was done.
     pub(super) fn is_done(&self) -> bool {
         self.due.is_none()
+    }
+
+    /// AMFs that were killed, and that others went on for.
+    pub(super) fn amfs(&self) -> u64 {
+        u64::from(self.is_done() && self.victim == Victim::Amf)
     }
 }

@@ -60,7 +60,7 @@ const LAST_WORDS: usize = 20;
 
 /// So many processes that are not optimised may be congested for a moment, and hosts that are dead are given longer: that UEs
 /// are told so, and wait for a minute, is right, and not what is looked at.
-const UNSHED: &str = "[overload]\nwait = \"10s\"\nstart = 1.0\nregistrations = 1.0\nothers = 1.0\n";
+pub(super) const UNSHED: &str = "[overload]\nwait = \"10s\"\nstart = 1.0\nregistrations = 1.0\nothers = 1.0\n";
 
 /// Something that happens to a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -72,7 +72,7 @@ pub(crate) struct Args {
     /// With --state: when they load it from there and commit it
     #[arg(long, value_enum, requires = "state", default_value_t = chain::Persist::Transaction)]
     persist: chain::Persist,
-    /// With --state: kill this function amid the run; it is started again at once
+    /// With --state: kill this function amid the run: the SMF, which is started again at once, or one of two AMFs behind a balancer
     #[arg(long, value_enum, requires = "state")]
     kill: Option<chain::Victim>,
     /// Run the core as a cluster: a balancer and so many hosts behind it
@@ -157,15 +157,25 @@ fn text(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
 }
 
+impl Args {
+    /// AMFs of a chain behind a balancer; 0 = one with N2 itself.
+    fn amfs(&self) -> u8 {
+        self.kill.map_or(0, chain::Victim::amfs)
+    }
+
+    /// Whether UEs are spread over several hosts, or AMFs.
+    fn has_several(&self) -> bool {
+        self.hosts.is_some() || self.amfs() > 0
+    }
+}
+
 /// Does what `vireo demo` was asked.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let Rat::Nr = args.rat;
     if args.cluster {
         return events::run(args);
     }
-    if args.upfs > 1 && args.datapath != Datapath::Sockets {
-        return Err(Failure("--upfs 2 needs --datapath sockets: two programs would take each other's frames".into()));
-    }
+    check(args)?;
     // Before the namespaces: afterwards `/tmp` is another one, and a wrong path should not cost a run.
     let mut json = args.json.as_deref().map(create).transpose()?;
     let pcap = args.pcap.as_deref().map(create).transpose()?;
@@ -197,7 +207,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut change = Change::new(args.join_after, args.leave_after);
     let (mut most, mut counted) = (Vec::new(), Instant::now());
     let mut meanwhile = |core: &mut Core| {
-        if args.hosts.is_some() && counted.elapsed() > COUNT_EVERY {
+        if args.has_several() && counted.elapsed() > COUNT_EVERY {
             counted = Instant::now();
             spread(core, &mut most)?;
         }
@@ -229,7 +239,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     (report.data_takeovers, report.packets_died) = (user_plane.takeovers, user_plane.packets_died);
     report.longest_takeover_us = user_plane.longest_takeover_us;
     (report.hosts, report.state_operations) = (most, asked);
-    report.failed_hosts = doom.as_ref().map_or(0, |doom| doom.failed);
+    report.failed_hosts = doom.as_ref().map_or(0, |doom| doom.failed) + kill.as_ref().map_or(0, chain::Kill::amfs);
     report.migrations = match between {
         Between::Slices => migrator.as_ref().map_or(0, |migrator| migrator.migrations),
         Between::Upfs => relocated,
@@ -255,6 +265,18 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     let none = [kills, data_kills].contains(&Some(0)) || kill.is_some_and(|kill| !kill.is_done());
     verdict(&report, &emulated.result.complaints(), none)
+}
+
+/// Fails where options do not go together.
+fn check(args: &Args) -> Result<(), Failure> {
+    if args.upfs > 1 && args.datapath != Datapath::Sockets {
+        return Err(Failure("--upfs 2 needs --datapath sockets: two programs would take each other's frames".into()));
+    }
+    if args.kill == Some(chain::Victim::Amf) && args.persist == chain::Persist::Procedure {
+        let why = "a procedure that is under way is lost with the AMF";
+        return Err(Failure(format!("--kill amf needs --persist transaction: {why}")));
+    }
+    Ok(())
 }
 
 /// Fails unless every UE did what it should, and what was to be killed was.
@@ -284,9 +306,11 @@ fn core_options(args: &Args, lab: &Lab, between: Between) -> Result<CoreOptions,
         ciphering: vec![text(ciphering).to_uppercase()],
         hosts: args.hosts.unwrap_or(0).into(),
         chain: args.chain == Some(Chain::Sba),
+        amfs: args.amfs(),
         tables: datapath(args, lab)?
             + &cluster::tables(args.hosts.unwrap_or(0).into(), args.replication)
             + args.state.map_or("", |state| state.table(args.persist))
+            + if args.amfs() > 0 { events::UNSHED } else { "" }
             + if args.pcap.is_some() { N4_ON_THE_WIRE } else { "" }
             + &if args.upfs > 1 { second::table() } else { String::new() },
         ..options
@@ -406,7 +430,7 @@ fn emulator_options(args: &Args) -> EmulatorOptions {
         // The first UEs rest until the last ones have registered, so that all are there at one time.
         idle: Duration::from_millis(500) + Duration::from_secs(1) * args.ues / args.rate,
         // Of hosts it is not known.
-        watch_memory: args.hosts.is_none(),
+        watch_memory: !args.has_several(),
         quiet: false,
         // Enough for most sessions to be moved between UPFs in the middle of them.
         more: if args.upfs > 1 { ["--echoes", "400"].map(str::to_owned).to_vec() } else { vec![] },

@@ -106,6 +106,8 @@ pub(crate) struct CoreOptions {
     pub(crate) balancers: u8,
     /// AMF, SMF and UPF as processes of their own, which talk over the service-based interface and N4.
     pub(crate) chain: bool,
+    /// AMFs of such a chain behind a balancer; 0 = one, with N2 itself.
+    pub(crate) amfs: u8,
 }
 
 impl Default for CoreOptions {
@@ -124,6 +126,7 @@ impl Default for CoreOptions {
             host_part: None,
             balancers: 0,
             chain: false,
+            amfs: 0,
         }
     }
 }
@@ -153,6 +156,7 @@ impl Core {
     pub(crate) fn start(lab: &Lab, options: &CoreOptions, log: File, interrupt: &Interrupt) -> Result<Self, Failure> {
         prepare(options)?;
         let (role, file) = match (options.hosts, options.balancers) {
+            (0, _) if options.amfs > 0 => ("balancer", CONFIG),
             (0, _) if options.chain => ("amf", CONFIG),
             (0, _) => ("run", CONFIG),
             (_, 0) => ("balancer", CONFIG),
@@ -165,6 +169,7 @@ impl Core {
         let functions = if options.chain { chain::Function::start_all(lab, options, &log)? } else { Vec::new() };
         let mut command = Process::this_program();
         command.args([role, "--config", file]).env("VIREO_API__LISTEN", address(API));
+        command.args((options.amfs > 0).then_some("--n2-only"));
         let output = log.try_clone()?;
         let start = || Process::start("core", &lab.core, &mut command, Some(output));
         let process = process::on_processors(&options.processors, start)??;
@@ -184,7 +189,9 @@ impl Core {
         for _ in 0..self.options.hosts + self.options.idle {
             self.start_host(lab)?;
         }
-        self.wait(interrupt, "the core is not ready", |core| core.is_ready(core.options.hosts))
+        self.start_amfs(lab)?;
+        let hosts = self.options.hosts.max(self.options.amfs.into());
+        self.wait(interrupt, "the core is not ready", |core| core.is_ready(hosts))
     }
 
     /// Waits until something is so.
@@ -250,12 +257,15 @@ impl Core {
 
     /// How many of everything it holds; in a cluster of each host that is there, but RAN nodes, which all hosts know.
     pub(crate) fn counts(&self) -> Result<Counts, Failure> {
-        if self.hosts.is_empty() {
+        if self.hosts.is_empty() && self.options.amfs == 0 {
             return Ok(self.overview()?.counts);
         }
-        let mut sum = Counts::default();
+        let mut all = self.counts_of_amfs()?;
         for host in self.hosts.iter().filter(|host| host.is_well()) {
-            let Counts { gnbs, ues, registered, connected, sessions } = host.status()?.counts;
+            all.push(host.status()?.counts);
+        }
+        let mut sum = Counts::default();
+        for Counts { gnbs, ues, registered, connected, sessions } in all {
             sum.gnbs = sum.gnbs.max(gnbs);
             sum.ues += ues;
             sum.registered += registered;
@@ -265,8 +275,11 @@ impl Core {
         Ok(sum)
     }
 
-    /// UEs that each host of a cluster holds registered.
+    /// UEs that each host of a cluster holds registered, or each of several AMFs.
     pub(crate) fn registered_by_host(&self) -> Result<Vec<usize>, Failure> {
+        if self.options.amfs > 0 {
+            return Ok(self.counts_of_amfs()?.into_iter().map(|counts| counts.registered).collect());
+        }
         let of = |host: &Member| Ok(if host.is_well() { host.status()?.counts.registered } else { 0 });
         self.hosts.iter().map(of).collect()
     }
@@ -400,6 +413,9 @@ impl Core {
         self.check()?;
         std::mem::take(&mut self.hosts).into_iter().try_for_each(Member::stop)?;
         std::mem::take(&mut self.balancers).into_iter().try_for_each(Member::stop)?;
+        if self.options.amfs > 0 {
+            self.stop_amfs()?;
+        }
         // etcd is killed in the end: it keeps nothing.
         self.controller.take().map_or(Ok(()), Member::stop)?;
         let status = self.process.terminate()?;
@@ -513,6 +529,10 @@ database = "{DATABASE}"
             let controller = Place::Controller.address();
             text.push_str(&format!("controller = \"{controller}:{FABRIC_PORT}\"\netcd = [\"{}\"]\n", etcd::ADDRESS));
         }
+    }
+    if options.amfs > 0 {
+        text.push('\n');
+        text.push_str(&chain::tables(options.amfs));
     }
     text.push('\n');
     text.push_str(&options.tables);

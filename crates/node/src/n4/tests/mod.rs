@@ -1,7 +1,6 @@
 //! The endpoint on virtual time, its network a list of datagrams.
 
 mod association;
-mod handover;
 mod session;
 mod shell;
 mod strangers;

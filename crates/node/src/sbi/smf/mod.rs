@@ -220,7 +220,7 @@ impl Smf {
             inputs,
             door: door.clone(),
             client: endpoint.client(),
-            amf: root(sbi.amf),
+            amfs: sbi.amf.iter().copied().map(root).collect(),
             store,
             seen: Arc::clone(&seen),
             stop: Arc::clone(&stop),
@@ -290,8 +290,8 @@ struct Run {
     inputs: Receiver<Input>,
     door: Door,
     client: Client,
-    /// Root of the AMF's URIs.
-    amf: String,
+    /// Roots of the AMFs' URIs.
+    amfs: Vec<String>,
     store: Store,
     seen: Arc<Seen>,
     stop: Arc<AtomicBool>,
@@ -380,7 +380,7 @@ impl Run {
                 match action {
                     Action::Reply(to, reply) => to.send(reply),
                     Action::Pfcp { upf, key, seid, message } => self.pfcp(upf, key, seid, &message),
-                    Action::Transfer { of, supi, message } => {
+                    Action::Transfer { of, supi, amf, message } => {
                         let door = self.door.clone();
                         let done = Box::new(move |result| {
                             let result = wire::transferred(result);
@@ -388,10 +388,11 @@ impl Run {
                             let _ = door.queue.send(Input::Transferred { of, result });
                             door.ring();
                         });
-                        let uri = format!("{}{}", self.amf, wire::transfer_path(supi));
+                        let uri = format!("{}{}", self.amf_of(amf.as_deref()), wire::transfer_path(supi));
+                        let others = self.others_than(&uri);
                         // By it the AMF knows one that the SMF before has asked for.
                         let key = self.database.is_some().then(|| format!("{:016x}-{:x}", of.seid.0, of.number));
-                        self.client.ask(Outgoing { uri, message, key, lane: lane(of.seid), done });
+                        self.client.ask(Outgoing { uri, others, message, key, lane: lane(of.seid), done });
                     }
                     Action::Notify { seid, uri, message } => {
                         let door = self.door.clone();
@@ -402,7 +403,9 @@ impl Run {
                             let _ = door.queue.send(Input::Notified { seid });
                             door.ring();
                         });
-                        self.client.ask(Outgoing { uri, message, key: None, lane: lane(seid), done });
+                        // The AMF that has named it may be dead.
+                        let others = self.others_than(&uri);
+                        self.client.ask(Outgoing { uri, others, message, key: None, lane: lane(seid), done });
                     }
                 }
             }
@@ -417,6 +420,17 @@ impl Run {
                 }
             }
         }
+    }
+
+    /// The root of the AMF that has named a URI; of another one, if that is none of these.
+    fn amf_of(&self, named: Option<&str>) -> &str {
+        let own = |root: &&String| named.is_some_and(|uri| authority(uri) == authority(root));
+        self.amfs.iter().find(own).or(self.amfs.first()).map_or("", String::as_str)
+    }
+
+    /// The roots of the AMFs that may be asked instead of the one of a URI.
+    fn others_than(&self, uri: &str) -> Vec<String> {
+        self.amfs.iter().filter(|root| authority(root) != authority(uri)).cloned().collect()
     }
 
     fn pfcp(&mut self, upf: SocketAddr, key: u64, seid: Seid, message: &[u8]) {
@@ -460,6 +474,11 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// Host and port of a URI.
+fn authority(uri: &str) -> Option<&str> {
+    uri.strip_prefix("http://")?.split('/').next()
 }
 
 /// What the AMF is asked about one session goes in order.

@@ -143,6 +143,11 @@ pub(super) struct Means {
 }
 
 impl Session {
+    /// Where the AMF that has asked for it hears of its end.
+    pub(super) fn status_uri(&self) -> &str {
+        &self.status_uri
+    }
+
     /// As it is stored.
     pub(super) fn encode(&self) -> Option<Vec<u8>> {
         postcard::to_extend(self, vec![FORMAT]).ok()

@@ -41,8 +41,9 @@ pub(super) enum Action {
     Reply(ReplyTo, Reply),
     /// A UPF is told something. `key` names a request.
     Pfcp { upf: SocketAddr, key: u64, seid: Seid, message: Vec<u8> },
-    /// The AMF is to transfer something; what comes of it goes to [`Sessions::transferred`].
-    Transfer { of: TransferName, supi: Supi, message: Message },
+    /// The AMF is to transfer something; what comes of it goes to [`Sessions::transferred`]. `amf` is the URI that the AMF has given
+    /// which asked for the session.
+    Transfer { of: TransferName, supi: Supi, amf: Option<String>, message: Message },
     /// The AMF is told that the SM context has ended; then [`Sessions::notified`].
     Notify { seid: Seid, uri: String, message: Message },
 }
@@ -611,21 +612,22 @@ impl Sessions {
     }
 
     fn leave(&mut self, ltmsi: Ltmsi, session: &Session, leave: Leave) {
-        self.leave_as(ltmsi, (session.sm.cp_seid, session.supi), leave);
+        self.leave_as(ltmsi, (session.sm.cp_seid, session.supi), Some(session.status_uri()), leave);
     }
 
     /// What an SM context has left that is gone.
     fn leave_last(&mut self, ltmsi: Ltmsi, leaves: Vec<Leave>) {
         let Some(of) = self.index.get(&ltmsi).map(|entry| (entry.seid, entry.supi)) else { return };
-        leaves.into_iter().for_each(|leave| self.leave_as(ltmsi, of, leave));
+        leaves.into_iter().for_each(|leave| self.leave_as(ltmsi, of, None, leave));
     }
 
-    fn leave_as(&mut self, ltmsi: Ltmsi, (seid, supi): (Seid, Supi), leave: Leave) {
+    fn leave_as(&mut self, ltmsi: Ltmsi, (seid, supi): (Seid, Supi), amf: Option<&str>, leave: Leave) {
         debug_assert_eq!(seid.ltmsi(), ltmsi);
         self.actions.push(match leave {
             Leave::Pfcp { upf, key, message } => Action::Pfcp { upf, key, seid, message },
             Leave::Transfer { number, calls, message } => {
-                Action::Transfer { of: TransferName { seid, number, calls }, supi, message }
+                let of = TransferName { seid, number, calls };
+                Action::Transfer { of, supi, amf: amf.map(str::to_owned), message }
             }
             Leave::Notify { uri, message } => Action::Notify { seid, uri, message },
             Leave::Free(dnn, address) => return self.means.addresses.give_back(&dnn, &address),

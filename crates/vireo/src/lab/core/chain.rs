@@ -1,24 +1,47 @@
-//! The core as a service-based chain: AMF, SMF and UPF, each a process of its own in the core's namespace.
+//! The core as a service-based chain: AMF, SMF and UPF, each a process of its own in the core's namespace; or several AMFs behind a
+//! balancer.
 
-use super::{CONFIG, Core, CoreOptions, LAST_WORDS};
+use super::{CONFIG, Core, CoreOptions, FABRIC_PORT, LAST_WORDS};
 use crate::cli::Failure;
 use crate::lab::Lab;
 use crate::lab::process::{self, Process};
 use crate::status;
 use std::collections::BTreeMap;
 use std::fs::File;
-use vireo_node::api::Status;
+use std::net::Ipv4Addr;
+use std::process::Command;
+use vireo_node::api::{Counts, Status};
 
 /// A function besides the AMF, which is the core's own process.
 #[derive(Debug)]
 pub(super) struct Function {
     role: &'static str,
     process: Process,
-    api: &'static str,
+    api: String,
+    /// It was killed, and nobody follows it.
+    killed: bool,
 }
 
 /// SMF and UPF; the UPF first, so that the SMF finds it.
 const ROLES: [(&str, &str); 2] = [("upf", "127.0.0.1:9092"), ("smf", "127.0.0.1:9091")];
+const AMF: &str = "amf";
+
+fn amf_host(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(127, 0, 0, 20 + number)
+}
+
+/// Where one of several AMFs is found by the SMF.
+fn amf(number: u8) -> String {
+    format!("{}:7777", amf_host(number))
+}
+
+/// The tables of the configuration for several AMFs.
+pub(super) fn tables(amfs: u8) -> String {
+    let all: Vec<String> = (0..amfs).map(amf).collect();
+    // Many processes that are not optimised: nobody is dead for being slow.
+    let misses = if cfg!(debug_assertions) { "misses = 20\n" } else { "" };
+    format!("[cluster]\nbalancer = \"127.0.0.1:{FABRIC_PORT}\"\nhosts = {amfs}\n{misses}\n[sbi]\namf = {all:?}\n")
+}
 
 impl Function {
     /// Starts those besides the AMF.
@@ -26,17 +49,31 @@ impl Function {
         ROLES.into_iter().map(|role| Function::start(lab, options, role, log)).collect()
     }
 
-    fn start(
+    fn start(lab: &Lab, options: &CoreOptions, (role, api): (&'static str, &str), log: &File) -> Result<Self, Failure> {
+        let mut command = Process::this_program();
+        command.args([role, "--config", CONFIG]);
+        Function::start_as(lab, options, (role, api, command), log)
+    }
+
+    /// Starts one of several AMFs.
+    pub(super) fn start_amf(lab: &Lab, options: &CoreOptions, number: u8, log: &File) -> Result<Self, Failure> {
+        let mut command = Process::this_program();
+        command.args([AMF, "--join", "--config", CONFIG]);
+        command.env("VIREO_SBI__LISTEN", amf(number)).env("VIREO_CLUSTER__LISTEN", format!("{}:0", amf_host(number)));
+        Function::start_as(lab, options, (AMF, &format!("{}:9090", amf_host(number)), command), log)
+    }
+
+    fn start_as(
         lab: &Lab,
         options: &CoreOptions,
-        (role, api): (&'static str, &'static str),
+        (role, api, mut command): (&'static str, &str, Command),
         log: &File,
     ) -> Result<Self, Failure> {
-        let mut command = Process::this_program();
-        command.args([role, "--config", CONFIG]).env("VIREO_API__LISTEN", api);
+        command.env("VIREO_API__LISTEN", api);
         let output = log.try_clone()?;
         let start = || Process::start(role, &lab.core, &mut command, Some(output));
-        Ok(Function { role, process: process::on_processors(&options.processors, start)??, api })
+        let process = process::on_processors(&options.processors, start)??;
+        Ok(Function { role, process, api: api.to_owned(), killed: false })
     }
 
     /// What it says of itself.
@@ -46,7 +83,7 @@ impl Function {
 
     /// Fails if it has ended.
     pub(super) fn check(&mut self) -> Result<(), Failure> {
-        match self.process.ended()? {
+        match self.process.ended()?.filter(|_| !self.killed) {
             None => Ok(()),
             Some(status) => Err(self.failure(&format!("ended early ({status})"))),
         }
@@ -58,6 +95,9 @@ impl Function {
 
     /// Ends it in good order.
     pub(super) fn stop(mut self) -> Result<(), Failure> {
+        if self.killed {
+            return Ok(());
+        }
         let status = self.process.terminate()?;
         if status.success() { Ok(()) } else { Err(self.failure(&format!("did not end in good order ({status})"))) }
     }
@@ -97,20 +137,54 @@ impl Core {
         let function = function.ok_or_else(|| Failure(format!("the core has no {role} of its own")))?;
         // It is dead and reaped before another one has its addresses.
         function.process.kill()?;
-        *function = Function::start(lab, &self.options, (function.role, function.api), &self.log)?;
+        *function = Function::start(lab, &self.options, (function.role, &function.api.clone()), &self.log)?;
         Ok(())
+    }
+
+    /// Starts the AMFs, if there are several.
+    pub(super) fn start_amfs(&mut self, lab: &Lab) -> Result<(), Failure> {
+        for number in 0..self.options.amfs {
+            self.functions.push(Function::start_amf(lab, &self.options, number, &self.log)?);
+        }
+        Ok(())
+    }
+
+    /// What each of several AMFs that were not killed holds; nothing of one that was.
+    pub(super) fn counts_of_amfs(&self) -> Result<Vec<Counts>, Failure> {
+        let amfs = self.functions.iter().filter(|function| function.role == AMF);
+        amfs.map(|amf| if amf.killed { Ok(Counts::default()) } else { Ok(amf.status()?.counts) }).collect()
+    }
+
+    /// Kills the one of several AMFs that holds the most UEs. The others go on with these.
+    pub(crate) fn kill_amf(&mut self) -> Result<(), Failure> {
+        let counts = self.counts_of_amfs()?;
+        let most = counts.iter().enumerate().max_by_key(|(_, counts)| counts.ues).map(|(number, _)| number);
+        let mut amfs = self.functions.iter_mut().filter(|function| function.role == AMF);
+        let amf = most.and_then(|number| amfs.nth(number)).ok_or_else(|| Failure("there is one AMF alone".into()))?;
+        amf.process.kill()?;
+        amf.killed = true;
+        Ok(())
+    }
+
+    /// Ends several AMFs in good order.
+    pub(super) fn stop_amfs(&mut self) -> Result<(), Failure> {
+        let (amfs, others) = std::mem::take(&mut self.functions).into_iter().partition(|f| f.role == AMF);
+        self.functions = others;
+        let amfs: Vec<Function> = amfs;
+        amfs.into_iter().try_for_each(Function::stop)
     }
 
     /// The functions of a chain, and the processes that these are.
     pub(crate) fn functions(&self) -> Vec<(&'static str, &Process)> {
         let others = self.functions.iter().map(|function| (function.role, &function.process));
-        std::iter::once(("amf", &self.process)).chain(others).collect()
+        let first = if self.options.amfs > 0 { "balancer" } else { AMF };
+        std::iter::once((first, &self.process)).chain(others).collect()
     }
 
     /// CPU time of its functions besides the AMF.
     pub(super) fn cpu_of_functions(&self) -> Result<std::time::Duration, Failure> {
         let mut sum = std::time::Duration::ZERO;
-        for function in &self.functions {
+        for function in self.functions.iter().filter(|function| !function.killed) {
             sum += function.process.cpu()?;
         }
         Ok(sum)

@@ -193,7 +193,7 @@ impl World {
                 self.named((0, key), &message);
                 self.pfcp.push((seid, message));
             }
-            Action::Transfer { message, supi, of } => {
+            Action::Transfer { message, supi, of, .. } => {
                 assert_eq!(format!("imsi-{}", supi.reveal()), SUPI);
                 self.named(
                     (of.seid.0, of.number.into()),

@@ -1,0 +1,232 @@
+//! UEs of a host that is gone, where contexts are in a database: whoever has its buckets by the next map claims their records, on
+//! a thread beside its own, and enters them as it would enter copies. What comes for these UEs meanwhile waits, as it does for UEs
+//! that are handed over. Whoever begins does so with what there is of its buckets, so that the only AMF may be started again.
+
+use super::cluster::Cluster;
+use super::{Host, Input};
+use crate::clock::clock;
+use crate::fabric::message::Ways;
+use crate::metrics::{Flow, StateOperation, Transaction};
+use crate::nf::Location;
+use crate::nf::central::{Asked, CentralConfig, Claim, Claimed, Elsewhere, Stored, Wanted};
+use crate::nf::outbox::Outbox;
+use crate::nf::plan;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use vireo_core::balance::map::BucketMap;
+use vireo_core::context;
+use vireo_core::n2::{Route, View};
+use vireo_core::replica::DONE_AGAIN;
+use vireo_core::turn::Effect;
+use vireo_store::records::RecordError;
+use vireo_store::region::{Key, Region, Slot};
+use vireo_types::{Bucket, Instant, Ltmsi, Supi};
+
+/// After a failure of the database.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// What a thread has loaded.
+#[derive(Debug)]
+pub struct Loaded {
+    buckets: FxHashSet<Bucket>,
+    ues: Vec<Claimed>,
+}
+
+/// What is being loaded.
+#[derive(Debug, Default)]
+pub(super) struct Loading {
+    /// Buckets whose UEs are to come.
+    pub(super) buckets: FxHashSet<Bucket>,
+    /// Threads go on as long as it is there.
+    alive: Arc<()>,
+}
+
+/// Buckets that are a host's by a map and were not by the one before.
+pub(super) fn gained(cluster: &Cluster, next: &BucketMap) -> FxHashSet<Bucket> {
+    let (own, before) = (cluster.primary.own(), cluster.primary.map());
+    let had = |bucket: Bucket| before.is_some_and(|before| before.owners(bucket).primary() == Some(own));
+    let buckets = (0..Bucket::COUNT).map(Bucket::new);
+    buckets.filter(|bucket| next.owners(*bucket).primary() == Some(own) && !had(*bucket)).collect()
+}
+
+impl Host {
+    /// Whether another host's UEs come from a database.
+    pub(super) fn loads(&self) -> bool {
+        matches!(self.location, Location::Central(_))
+    }
+
+    /// Has the UEs of these buckets loaded.
+    pub(super) fn load(&mut self, buckets: FxHashSet<Bucket>) {
+        let (Some(cluster), Location::Central(config)) = (self.cluster.as_mut(), &self.location) else { return };
+        if buckets.is_empty() {
+            return;
+        }
+        cluster.loading.buckets.extend(buckets.iter().copied());
+        let (alive, config) = (Arc::downgrade(&cluster.loading.alive), config.clone());
+        let (door, region) = (self.door.clone(), self.region.clone());
+        let thread = std::thread::Builder::new().name("contexts".into()).spawn(move || {
+            if let Some(ues) = claim(&config, &region, &buckets, &alive) {
+                // The host is gone when it stops.
+                let _ = door.call(Input::Stored(Box::new(Loaded { buckets, ues })));
+            }
+        });
+        if let Err(error) = thread {
+            tracing::error!(%error, "the UEs of another host are not loaded: start this one anew");
+        }
+    }
+
+    /// Whether an SMF's word about a subscriber waits: its UE may be about to come.
+    pub(super) fn is_to_come(&self, supi: Supi) -> bool {
+        let coming = self.cluster.as_ref().is_some_and(|cluster| !cluster.loading.buckets.is_empty());
+        coming && self.region.lookup(Key::Supi, supi.as_u64()).is_none()
+    }
+
+    /// Goes on with UEs that were loaded.
+    pub(super) fn enter_stored(&mut self, loaded: Loaded) {
+        let (began, now) = (std::time::Instant::now(), clock());
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        let Loaded { buckets, ues } = loaded;
+        let (newest, inputs) = last_of(&ues);
+        cluster.were_carried_out(inputs, now);
+        cluster.loading.buckets.retain(|bucket| !buckets.contains(bucket));
+        let awaited = cluster.primary.coming().iter().copied().filter(|bucket| !buckets.contains(bucket)).collect();
+        cluster.primary.entered(awaited);
+        cluster.primary.sorts_again();
+        // Who begins hears of RAN nodes first: a UE without its node is disconnected.
+        let nodes = if cluster.primary.coming().is_empty() { introductions(&mut cluster.waiting) } else { Vec::new() };
+        nodes.into_iter().for_each(|input| self.input(input));
+        let count = ues.len();
+        for Claimed { id, before, stored } in ues {
+            self.inputs.turn();
+            self.enter_one((id, newest.get(&before).copied().unwrap_or_default()), stored, now);
+        }
+        self.tell_own();
+        if let Some(cluster) = self.cluster.as_mut() {
+            cluster.primary.look_again();
+        }
+        self.release_waiting();
+        if count > 0 {
+            self.account.metrics.messages(Flow::Promoted, count as u64);
+            tracing::warn!(ues = count, took = ?began.elapsed(), "UEs of a host that is gone were taken over");
+        }
+    }
+
+    /// Enters a UE, and does again what may not have been done; its last host has done something at `newest` last.
+    fn enter_one(&mut self, (id, newest): (u64, Instant), stored: Stored, now: Instant) {
+        let Stored { course, context, .. } = stored;
+        let (mut slot, mut ltmsi) = (None, Ltmsi::default());
+        if !context.is_empty() {
+            let Ok(ue) = context::decode(&context) else {
+                return tracing::error!(id, "a stored context does not decode: the UE is lost; please report it");
+            };
+            let octets = Elsewhere { id, base: self.sequence }.octets();
+            ltmsi = ue.ltmsi;
+            slot = self.enter_context(ltmsi, &ue, &octets, || claimed(&course.wanted, newest), now);
+            if slot.is_none() {
+                return;
+            }
+        }
+        let last = course.wanted.len().saturating_sub(1);
+        for (n, Wanted { at, outbox }) in course.wanted.into_iter().enumerate() {
+            match Outbox::decode(&outbox) {
+                Some(outbox) => {
+                    let left = newest.since(at) > DONE_AGAIN;
+                    self.do_stored_again(slot, outbox, (n == last, left));
+                }
+                None => tracing::error!(id, "what a record wants done does not decode: please report it"),
+            }
+        }
+        for Asked { key, number, ask } in course.asked {
+            self.ask_smf((ltmsi, key), number, ask);
+        }
+    }
+
+    /// Does again what a step has wanted done: of the last one also what it has asked, and of one whose effects have left long ago
+    /// nothing else. Questions to the SMF are known by themselves.
+    fn do_stored_again(&mut self, slot: Option<Slot>, mut outbox: Outbox, (last, left): (bool, bool)) {
+        let asks = |effect: &Effect| matches!(effect, Effect::Authenticate(_));
+        if left {
+            outbox.effects.retain(|effect| last && asks(effect));
+        } else if !last {
+            // What follows keeps its name.
+            outbox.effects.iter_mut().filter(|effect| asks(effect)).for_each(|effect| *effect = Effect::Forget);
+        }
+        self.do_one_again(slot, outbox, Ways::default());
+    }
+}
+
+/// When each host that is gone has done something last, and the inputs that its UEs' steps were by.
+fn last_of(ues: &[Claimed]) -> (FxHashMap<u64, Instant>, Vec<u64>) {
+    let (mut newest, mut inputs) = (FxHashMap::<u64, Instant>::default(), Vec::new());
+    for Claimed { before, stored, .. } in ues {
+        let newest = newest.entry(*before).or_default();
+        for Wanted { at, outbox } in &stored.course.wanted {
+            *newest = (*newest).max(*at);
+            inputs.extend(Outbox::decode(outbox).map(|outbox| outbox.input).filter(|input| *input != 0));
+        }
+    }
+    (newest, inputs)
+}
+
+/// When a UE's last steps have claimed its subscriber, if they have.
+fn claimed(wanted: &[Wanted], newest: Instant) -> Option<Instant> {
+    let claims = |outbox: &Outbox| outbox.effects.iter().any(|effect| matches!(effect, Effect::BindSupi(_)));
+    let recent = wanted.iter().filter(|wanted| newest.since(wanted.at) <= DONE_AGAIN);
+    recent.filter_map(|wanted| Outbox::decode(&wanted.outbox)).filter(claims).map(|outbox| outbox.at).max()
+}
+
+/// Takes out what a host that joins hears of RAN nodes, before anything of its UEs but what an SMF has.
+fn introductions(waiting: &mut VecDeque<Input>) -> Vec<Input> {
+    let introduces = |input: &Input| match input {
+        Input::Up { .. } | Input::Node(_) => true,
+        Input::Ngap { number: 0, view: Ok(View { route, .. }), .. } => *route == Route::Node,
+        _ => false,
+    };
+    let of_smf = |input: &Input| matches!(input, Input::Transfer { .. } | Input::SmContextReleased { .. });
+    let end = waiting.iter().position(|input| !introduces(input) && !of_smf(input)).unwrap_or(waiting.len());
+    let (nodes, others): (Vec<Input>, Vec<Input>) = waiting.drain(..end).partition(introduces);
+    others.into_iter().rev().for_each(|input| waiting.push_front(input));
+    nodes
+}
+
+/// Takes the records of buckets for this host, as long as it is there.
+fn claim(
+    config: &CentralConfig,
+    region: &Region,
+    buckets: &FxHashSet<Bucket>,
+    alive: &Weak<()>,
+) -> Option<Vec<Claimed>> {
+    let mut claim = Claim::new(config);
+    let mut told = false;
+    while alive.strong_count() > 0 {
+        match claim_of(&mut claim, region, buckets) {
+            Ok(()) => return Some(claim.claimed),
+            Err(error) if !std::mem::replace(&mut told, true) => {
+                tracing::warn!(%error, "the UEs of another host wait for the database of contexts");
+            }
+            Err(_) => {}
+        }
+        std::thread::sleep(AGAIN);
+    }
+    None
+}
+
+fn claim_of(claim: &mut Claim<'_>, region: &Region, buckets: &FxHashSet<Bucket>) -> Result<(), RecordError> {
+    let mut records = claim.way()?;
+    let done = claim.go(&mut *records, |bucket| buckets.contains(&bucket));
+    // As workers count what they ask.
+    let asked = records.operations();
+    let counts = [
+        (StateOperation::Read, asked.reads),
+        (StateOperation::Write, asked.writes),
+        (StateOperation::Remove, asked.removals),
+    ];
+    for (operation, count) in counts {
+        let [word, _] = plan::state_words(Transaction::Other, operation);
+        region.board(word).fetch_add(count, Ordering::Relaxed);
+    }
+    done
+}
