@@ -96,6 +96,9 @@ pub enum StartError {
     /// The controller.
     #[error(transparent)]
     Link(#[from] crate::cluster::LinkError),
+    /// What a process hands over to the one that follows it.
+    #[error(transparent)]
+    Handover(#[from] crate::balancer::HandoverError),
     /// The status interface.
     #[error(transparent)]
     Api(#[from] api::ApiError),
@@ -246,14 +249,17 @@ pub(crate) fn bind_n4(
     upf: Option<&Arc<UpfHandle>>,
     (recovery, shared): (u32, bool),
 ) -> Result<n4::Endpoint, StartError> {
+    let (address, settings) = (config.listen, n4_settings(core, config, (recovery, shared)));
+    let upf = upf.filter(|_| config.direct).map(|upf| upf.direct());
+    n4::Endpoint::bind(address, settings, upf).map_err(|error| StartError::N4 { address, error })
+}
+
+/// How that behaves.
+pub(crate) fn n4_settings(core: &CoreConfig, config: &N4Config, (recovery, shared): (u32, bool)) -> n4::Config {
     let upfs = core.upfs.iter().map(|u| u.n4).collect();
     let stamp = RecoveryTimeStamp(recovery);
     let first = rand::rng().next_u32() & 0x00ff_ffff;
-    let address = config.listen;
-    let settings =
-        n4::Config { node_id: core.n4_node.id(), shared, ..n4::Config::new(address.ip(), upfs, stamp, first) };
-    let upf = upf.filter(|_| config.direct).map(|upf| upf.direct());
-    n4::Endpoint::bind(address, settings, upf).map_err(|error| StartError::N4 { address, error })
+    n4::Config { node_id: core.n4_node.id(), shared, ..n4::Config::new(config.listen.ip(), upfs, stamp, first) }
 }
 
 /// Answers the status interface by asking the host.

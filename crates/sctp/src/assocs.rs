@@ -68,10 +68,23 @@ impl<T> Assocs<T> {
     }
 
     pub(crate) fn insert(&mut self, key: u64, value: T) -> AssocId {
-        let id = next_id();
+        let mut id = next_id();
+        // Some may have been given out by a process before this one.
+        while self.by_id.contains_key(&id.0) {
+            id = next_id();
+        }
+        self.restore(id, key, value);
+        id
+    }
+
+    /// The same under an identifier that there was before.
+    pub(crate) fn restore(&mut self, id: AssocId, key: u64, value: T) {
         self.by_id.insert(id.0, (key, value));
         self.by_key.insert(key, id);
-        id
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (AssocId, &T)> {
+        self.by_id.iter().map(|(id, (_, value))| (AssocId(*id), value))
     }
 
     pub(crate) fn id(&self, key: u64) -> Option<AssocId> {

@@ -1,5 +1,6 @@
 //! The interface every driver has.
 
+use crate::handover::{Handover, HandoverError};
 use crate::sys::Waker;
 use std::io;
 use std::net::SocketAddr;
@@ -81,4 +82,17 @@ pub trait Endpoint: Send {
 
     /// The SCTP port this endpoint is bound to, 0 if each association has one of its own.
     fn port(&self) -> u16;
+
+    /// What another process needs to go on with this endpoint. It may do so once this one is not polled any more and ends by
+    /// [`Endpoint::let_go`]; if it does not, this one goes on as if nothing had been.
+    ///
+    /// # Errors
+    ///
+    /// When associations are where no other process can have them.
+    fn hand_over(&self) -> Result<Handover, HandoverError> {
+        Err(HandoverError::InProcess)
+    }
+
+    /// Ends this endpoint and none of its associations: another process has them.
+    fn let_go(self: Box<Self>);
 }

@@ -6,6 +6,7 @@
 mod assocs;
 mod config;
 mod endpoint;
+mod handover;
 mod kernel;
 pub mod memory;
 mod sys;
@@ -13,6 +14,7 @@ mod userspace;
 
 pub use config::{BindError, Config, Driver, UDP_ENCAPSULATION_PORT};
 pub use endpoint::{Endpoint, Event, SendError};
+pub use handover::{Handover, HandoverError, Known};
 pub use sys::Waker;
 
 /// Bytes of the largest message that is sent or received. A peer that sends a larger one loses its association.
@@ -41,5 +43,20 @@ pub fn bind(config: &Config) -> Result<Box<dyn Endpoint>, BindError> {
             userspace::Userspace::bind(config, "usrsctp over raw IP (as configured)".into())
         }
         Driver::UserspaceUdp => userspace::Userspace::bind(config, "usrsctp over UDP (as configured)".into()),
+    }
+}
+
+/// Goes on with what another process has handed over ([`Endpoint::hand_over`]). Nothing is done with it before the first poll.
+pub fn adopt(config: &Config, handover: Handover) -> Result<Box<dyn Endpoint>, BindError> {
+    config.validate()?;
+    match config.driver {
+        Driver::Auto | Driver::Kernel => {
+            kernel::Kernel::adopt(config, handover, "the kernel's SCTP (taken over from another process)".into())
+        }
+        Driver::UserspaceIp | Driver::UserspaceUdp => Err(BindError::Invalid {
+            key: "driver",
+            value: "usrsctp".into(),
+            allowed: "what is taken over is the kernel's: \"kernel\" or \"auto\"",
+        }),
     }
 }

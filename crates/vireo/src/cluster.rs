@@ -27,6 +27,10 @@ pub(crate) struct Args {
 pub(crate) struct BalancerArgs {
     #[command(flatten)]
     common: Args,
+    /// Take the place of the balancer that runs on this machine with the same `cluster.handover`: RAN nodes, UPFs and hosts
+    /// keep their connections
+    #[arg(long)]
+    take_over: bool,
     /// Have N2 alone: the hosts are AMFs of a service-based chain (`vireo amf --join`), whose SMF talks to the UPFs
     #[arg(long)]
     n2_only: bool,
@@ -34,6 +38,7 @@ pub(crate) struct BalancerArgs {
 
 /// Runs a cluster's balancer.
 pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
+    let take_over = args.take_over;
     let mut config = Config::load(args.common.config.as_deref())?;
     if args.n2_only {
         leave_sessions_to_smf(&mut config);
@@ -48,10 +53,17 @@ pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
         upf.publish(metrics.upf());
     }
     let hosts = config.cluster.hosts;
-    let node = BalancerNode::start(settings(config, upf.clone()), metrics)?;
-    tracing::info!(sctp = node.driver(), api = ?node.api(), hosts, "the balancer is up, and waits for its hosts");
+    let settings = settings(config, upf.clone());
+    let node = match take_over {
+        true => BalancerNode::take_over(settings, metrics)?,
+        false => BalancerNode::start(settings, metrics)?,
+    };
+    tracing::info!(take_over, sctp = node.driver(), api = ?node.api(), hosts, "the balancer is up, and waits for its hosts");
     let has_failed = || node.has_failed() || upf.as_ref().is_some_and(|upf| upf.has_failed());
     let failed = runtime.block_on(signals.unless("the balancer stops", has_failed));
+    if node.is_followed() {
+        return Ok(());
+    }
     let stopped = node.stop();
     drop(upf);
     stopped.map_err(|e| Failure(format!("the balancer has ended: {e}; see the log")))?;

@@ -3,6 +3,7 @@
 
 use crate::schedule::estimate::ServiceTime;
 use rustc_hash::FxHashSet;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use vireo_types::{Duration, Instant};
 
@@ -63,6 +64,11 @@ impl<I> Flying<I> {
         self.ended.drain(..)
     }
 
+    /// All that it has not, in their order, with when they were given.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, Instant, &I)> {
+        self.inputs.iter().map(|(number, (at, input, _))| (*number, *at, input))
+    }
+
     /// Those that are not, in their order.
     pub fn into_unfinished(self, now: Instant) -> Vec<(u64, I)> {
         let late = |at: Instant| now.since(at) > KEPT;
@@ -72,7 +78,7 @@ impl<I> Flying<I> {
 }
 
 /// The names of the effects that a host has had sent lately.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Emitted(VecDeque<(Instant, u64)>);
 
 impl Emitted {
@@ -88,7 +94,7 @@ impl Emitted {
 }
 
 /// The names of what dead hosts have had sent.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Repeats {
     keys: FxHashSet<u64>,
     until: Instant,

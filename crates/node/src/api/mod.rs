@@ -53,6 +53,7 @@ pub enum ApiError {
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
+    listener: TcpListener,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -72,15 +73,24 @@ impl Server {
             _ => ApiError::Io { address, source },
         };
         let listener = TcpListener::bind(address).map_err(error)?;
-        listener.set_nonblocking(true).map_err(error)?;
-        let address = listener.local_addr().map_err(error)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(error)?;
+        Server::on(listener, source, metrics).map_err(error)
+    }
+
+    /// Answers from a thread of its own where something listens already.
+    pub(crate) fn on(listener: TcpListener, source: Arc<dyn StatusSource>, metrics: Arc<Metrics>) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let (address, shared) = (listener.local_addr()?, listener.try_clone()?);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("api".into())
-            .spawn(move || runtime.block_on(serve(listener, Shared { source, metrics }, stopped)))
-            .map_err(error)?;
-        Ok(Server { address, stop: Some(stop), thread: Some(thread) })
+            .spawn(move || runtime.block_on(serve(listener, Shared { source, metrics }, stopped)))?;
+        Ok(Server { address, listener: shared, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// What it listens by, for a process that goes on in this one's place.
+    pub(crate) fn listener(&self) -> io::Result<TcpListener> {
+        self.listener.try_clone()
     }
 
     /// Where it listens.

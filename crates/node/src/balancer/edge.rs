@@ -18,6 +18,11 @@ impl Edge {
         Edge { balancer, first: first & AssocId::OWN }
     }
 
+    /// Where its numbers begin.
+    pub(super) fn first(self) -> u32 {
+        self.first
+    }
+
     /// The cluster's name of an association.
     #[inline]
     pub(super) fn out(self, driver: AssocId) -> AssocId {

@@ -6,8 +6,10 @@
 
 mod edge;
 pub(crate) mod fleet;
+pub(crate) mod handover;
 mod outbound;
 
+pub use handover::HandoverError;
 pub use outbound::{Command, Outbound};
 pub(crate) use outbound::{Commands, channel};
 
@@ -20,6 +22,7 @@ use crate::punctual::Punctual;
 use crossbeam_channel::TrySendError;
 use edge::Edge;
 use fleet::Fleet;
+use handover::Desk;
 use rand::RngCore;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -42,6 +45,7 @@ const UNSENT_LIMIT: usize = 16 << 20;
 const DRAIN: Duration = Duration::from_secs(2);
 const N4_TOKEN: u64 = 1;
 const FABRIC_TOKEN: u64 = 2;
+const DESK_TOKEN: u64 = 3;
 
 /// Where inputs go.
 #[derive(Debug)]
@@ -89,6 +93,9 @@ pub struct Balancer {
     associations: FxHashMap<AssocId, Association>,
     metrics: Arc<Metrics>,
     stop: Arc<AtomicBool>,
+    /// Where it is asked to hand over, and whether it has.
+    desk: Option<Desk>,
+    followed: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for Balancer {
@@ -110,6 +117,7 @@ struct Association {
 pub struct Stopper {
     stop: Arc<AtomicBool>,
     waker: Waker,
+    followed: Arc<AtomicBool>,
 }
 
 impl Stopper {
@@ -117,6 +125,11 @@ impl Stopper {
     pub fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
         self.waker.wake();
+    }
+
+    /// Whether another process has taken its place.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.followed.load(Ordering::SeqCst)
     }
 }
 
@@ -147,6 +160,20 @@ impl Balancer {
         Ok((Balancer { edge, ..balancer }, stopper))
     }
 
+    /// The balancer of another process, whose numbers of associations begin at `first`: who talks to UPFs stays as it was.
+    fn of_followed(
+        mut endpoint: Box<dyn Endpoint>,
+        n4: n4::Endpoint,
+        fleet: Fleet,
+        first: u32,
+        metrics: Arc<Metrics>,
+    ) -> std::io::Result<(Self, Stopper)> {
+        endpoint.watch(fleet.fd(), FABRIC_TOKEN)?;
+        let edge = Edge::new(fleet.balancer(), first);
+        let (balancer, _, stopper) = Balancer::over(endpoint, n4, Hosts::Fabric(Box::new(fleet)), metrics)?;
+        Ok((Balancer { edge, ..balancer }, stopper))
+    }
+
     fn over(
         mut endpoint: Box<dyn Endpoint>,
         n4: n4::Endpoint,
@@ -156,7 +183,8 @@ impl Balancer {
         endpoint.watch(n4.as_raw_fd(), N4_TOKEN)?;
         let (outbound, commands) = outbound::channel(COMMANDS, endpoint.waker());
         let stop = Arc::new(AtomicBool::new(false));
-        let stopper = Stopper { stop: Arc::clone(&stop), waker: endpoint.waker() };
+        let followed = Arc::new(AtomicBool::new(false));
+        let stopper = Stopper { stop: Arc::clone(&stop), waker: endpoint.waker(), followed: Arc::clone(&followed) };
         let balancer = Balancer {
             endpoint,
             n4,
@@ -168,11 +196,13 @@ impl Balancer {
             associations: FxHashMap::default(),
             metrics,
             stop,
+            desk: None,
+            followed,
         };
         Ok((balancer, outbound, stopper))
     }
 
-    /// Runs until it is stopped, then shuts the associations down.
+    /// Runs until it is stopped, then shuts the associations down; or until another process has taken its place.
     ///
     /// # Errors
     ///
@@ -185,6 +215,11 @@ impl Balancer {
         while !self.stop.load(Ordering::SeqCst) {
             punctual.iter_mut().for_each(|punctual| punctual.look(Monotonic::now()));
             self.turn()?;
+            // What hosts have given has been carried out.
+            if self.is_followed() {
+                self.leave();
+                return Ok(());
+            }
         }
         self.drain()
     }
@@ -278,7 +313,7 @@ impl Balancer {
         let mut writable = Vec::new();
         let (hosts, held, metrics) = (&mut self.hosts, &mut self.held, &self.metrics);
         let (associations, edge) = (&mut self.associations, self.edge);
-        let mut received = 0;
+        let (mut received, mut asked) = (0, false);
         let polled = self.endpoint.poll(Some(wait), &mut |event| {
             let input = match event {
                 Event::Up { assoc, peer, outbound_streams } => {
@@ -331,6 +366,7 @@ impl Balancer {
                 Event::Readable { token } => {
                     // The fabric is looked at each turn.
                     n4 |= token == N4_TOKEN;
+                    asked |= token == DESK_TOKEN;
                     return;
                 }
             };
@@ -338,6 +374,9 @@ impl Balancer {
         });
         metrics.messages(Flow::NgapIn, received);
         polled?;
+        if let Some(desk) = self.desk.as_ref().filter(|_| asked) {
+            desk.hear(&self.endpoint.waker());
+        }
         for assoc in writable {
             self.send_unsent(assoc);
         }

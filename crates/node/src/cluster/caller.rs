@@ -6,10 +6,11 @@ use super::link::LinkError;
 use crate::fabric::frame::{self, FrameError};
 use crate::fabric::membership::{Seat, ToController, ToMember};
 use crate::fabric::message::{Map, Welcome};
-use crate::fabric::stream::Stream;
+use crate::fabric::stream::{self, Stream};
 use crate::fabric::{Role, Security};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 use vireo_core::balance::{BalancerId, HostId};
@@ -74,7 +75,78 @@ pub(crate) struct Caller {
     answered: Instant,
 }
 
+/// What another process needs to go on as the same balancer.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Carried {
+    /// Where it takes hosts, as others were told.
+    address: SocketAddr,
+    number: Option<u16>,
+    record: Option<Record>,
+    ready: bool,
+    /// In milliseconds.
+    heartbeat: u32,
+    patience: u32,
+    /// The connection, if there is one, and with whom.
+    pub(crate) stream: Option<(SocketAddr, stream::Carried)>,
+}
+
 impl Caller {
+    /// What another process needs to go on as the same balancer; a host is none. A connection that has not joined is made anew.
+    pub(crate) fn hand_over(&self) -> Option<Carried> {
+        let Me::Balancer(address) = self.me else { return None };
+        let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
+        let stream = self.stream.as_ref().filter(|_| self.joined).map(Stream::carry);
+        let stream = match stream {
+            // Made anew, it would be taken for a balancer that is dead.
+            Some(None) => return None,
+            Some(stream) => self.controller().zip(stream),
+            None => None,
+        };
+        let (number, record, ready) = (self.number, self.record.clone(), self.ready);
+        let (heartbeat, patience) = (millis(self.heartbeat), millis(self.patience));
+        Some(Carried { address, number, record, ready, heartbeat, patience, stream })
+    }
+
+    /// Goes on as the balancer of another process, by its connection if it had one.
+    pub(crate) fn resume(
+        config: &ClusterConfig,
+        security: &Security,
+        carried: Carried,
+        socket: Option<TcpStream>,
+    ) -> std::io::Result<Self> {
+        let mut addresses = config.controllers();
+        let (mut next, mut stream) = (0, None);
+        if let (Some((controller, carried)), Some(socket)) = (carried.stream, socket) {
+            next = addresses.iter().position(|address| *address == controller).unwrap_or_else(|| {
+                addresses.push(controller);
+                addresses.len() - 1
+            });
+            stream = Some(Stream::resume(socket, security, &[Role::Controller], carried)?);
+        }
+        let (now, millis) = (Instant::now(), |millis: u32| Duration::from_millis(millis.into()));
+        Ok(Caller {
+            me: Me::Balancer(carried.address),
+            security: security.clone(),
+            addresses,
+            next,
+            joined: stream.is_some(),
+            fresh: stream.is_some(),
+            stream,
+            number: carried.number,
+            record: carried.record,
+            ready: carried.ready,
+            caught_up: BTreeSet::new(),
+            leaves: false,
+            parts: None,
+            heartbeat: millis(carried.heartbeat),
+            patience: millis(carried.patience),
+            heard: now,
+            again: now,
+            why: None,
+            answered: now,
+        })
+    }
+
     /// Finds a controller and joins.
     pub(crate) fn join(config: &ClusterConfig, security: &Security, mut me: Me) -> Result<(Self, Told), LinkError> {
         let addresses = config.controllers();

@@ -2,6 +2,7 @@
 
 use crate::fabric::TlsConfig;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 use vireo_core::balance::steer::Policy;
 use vireo_core::cluster::Scaling;
@@ -16,6 +17,8 @@ pub struct ClusterConfig {
     pub etcd: Vec<SocketAddr>,
     /// Where a balancer takes hosts. Without a controller elsewhere: where the only balancer is found.
     pub balancer: SocketAddr,
+    /// The unix socket at which a balancer hands over to the process that is to follow it; `None`: it does not.
+    pub handover: Option<PathBuf>,
     /// Where a host takes other hosts' copies; port 0 = any.
     pub listen: SocketAddr,
     /// By what members know each other; `None`: whoever reaches them is one.
@@ -49,6 +52,7 @@ impl Default for ClusterConfig {
             controllers: Vec::new(),
             etcd: Vec::new(),
             balancer: SocketAddr::from((Ipv4Addr::LOCALHOST, 7770)),
+            handover: None,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             tls: None,
             hosts: 3,

@@ -629,7 +629,7 @@ impl Link {
 }
 
 /// What a message of a balancer is to the host.
-fn input(message: ToHost<'_>) -> Option<Input> {
+pub(crate) fn input(message: ToHost<'_>) -> Option<Input> {
     Some(match message {
         ToHost::Refused(_) | ToHost::Beat | ToHost::Map(_) | ToHost::Synced { .. } | ToHost::Sent { .. } => {
             return None;

@@ -10,8 +10,9 @@ mod pulse;
 pub(crate) mod replicator;
 mod unsent;
 
-pub(crate) use caller::{Caller, Me, PATIENCE, Told};
+pub(crate) use caller::{Caller, Carried as CarriedCaller, Me, PATIENCE, Told};
 pub use config::{Ack, ClusterConfig, Mode, ReplicationConfig, ScalingConfig};
+pub(crate) use link::input;
 pub use link::{Left, LinkError};
 pub(crate) use pulse::{Audience, Pulse, Turns};
 pub(crate) use replicator::Watch;
@@ -19,9 +20,10 @@ pub use unsent::Unsent;
 
 use crate::api::{self, BalancerStatus, DrainError, HostStatus, Status, StatusFilter, StatusSource};
 use crate::balancer::fleet::{Fleet, View};
-use crate::balancer::{Balancer, COMMANDS, Stopper, channel};
+use crate::balancer::handover::{Desk, ResumeError, Successor, Taken};
+use crate::balancer::{Balancer, COMMANDS, HandoverError, Stopper, channel};
 use crate::config::{ApiConfig, N2Config, N4Config, SliceRuntime};
-use crate::control::{Source, StartError, bind_n4, sctp, start_udm, upfs};
+use crate::control::{Source, StartError, bind_n4, n4_settings, sctp, start_udm, upfs};
 use crate::controller;
 use crate::fabric::Security;
 use crate::fabric::message::Map;
@@ -32,11 +34,12 @@ use crate::sbi::amf::SmfLink;
 use crate::upf::UpfHandle;
 use link::{Ended, Link};
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use vireo_core::config::CoreConfig;
-use vireo_sctp::{Endpoint, Waker};
+use vireo_sctp::{BindError, Endpoint, Handover, Waker};
 use vireo_subscribers::{Store, UdmConfig};
 use vireo_types::{Bucket, Supi};
 
@@ -99,6 +102,10 @@ impl BalancerNode {
         metrics: Arc<Metrics>,
     ) -> Result<Self, StartError> {
         let driver = endpoint.driver().to_owned();
+        if config.cluster.handover.is_some() {
+            can_hand_over(&config)?;
+            endpoint.hand_over().map_err(HandoverError::from)?;
+        }
         let mut cluster = config.cluster;
         let security = Security::load(cluster.tls.as_ref())?;
         let mut address = cluster.balancer;
@@ -128,13 +135,74 @@ impl BalancerNode {
         let n4 = bind_n4(&config.core, &config.n4, config.upf.as_ref(), (fleet.seat().recovery, shared))?;
         let drainer = running.as_ref().map(controller::Running::drainer);
         let source = BalancerSource { view: fleet.view(), drainer, upf: config.upf, started: Instant::now() };
-        let (balancer, stopper) = Balancer::of_fleet(endpoint, n4, fleet, Arc::clone(&metrics))?;
+        let (mut balancer, stopper) = Balancer::of_fleet(endpoint, n4, fleet, Arc::clone(&metrics))?;
         let api = match config.api.listen {
             Some(address) => Some(api::Server::start(address, Arc::new(source), metrics)?),
             None => None,
         };
+        if let Some(path) = &cluster.handover {
+            balancer.hand_over_at(Desk::open(path, listens_by(api.as_ref())?)?)?;
+        }
         let thread = std::thread::Builder::new().name("balancer".into()).spawn(move || balancer.run())?;
         Ok(BalancerNode { stopper, thread: Some(thread), controller: running, api, driver })
+    }
+
+    /// Takes the place of the balancer that runs and is found by the same `cluster.handover`: RAN nodes, UPFs, hosts and the
+    /// controller go on with this one, by the same sockets.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or it does not hand over: it goes on then.
+    pub fn take_over(config: BalancerConfig, metrics: Arc<Metrics>) -> Result<Self, StartError> {
+        let settings = sctp(&config.n2);
+        BalancerNode::take_over_by(|handover| vireo_sctp::adopt(&settings, handover), config, metrics)
+    }
+
+    /// The same with what makes an SCTP endpoint of what is handed over.
+    ///
+    /// # Errors
+    ///
+    /// As [`BalancerNode::take_over`].
+    pub fn take_over_by(
+        adopt: impl FnOnce(Handover) -> Result<Box<dyn Endpoint>, BindError>,
+        config: BalancerConfig,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, StartError> {
+        can_hand_over(&config)?;
+        let security = Security::load(config.cluster.tls.as_ref())?;
+        let path = config.cluster.handover.as_ref().ok_or(HandoverError::NoPath)?;
+        let mut taken = Taken::ask(path)?;
+        let endpoint = adopt(taken.sctp()?)?;
+        let driver = endpoint.driver().to_owned();
+        let listener = taken.api();
+        let by = Successor {
+            endpoint,
+            n4: n4_settings(&config.core, &config.n4, (taken.recovery(), true)),
+            core: &config.core,
+            slices: &config.slices,
+            cluster: &config.cluster,
+            security: &security,
+            endpoints: &config.n2.addresses,
+        };
+        let (ready, stopper) = taken.resume(by, Arc::clone(&metrics)).map_err(|error| match error {
+            ResumeError::Link(error) => StartError::from(error),
+            ResumeError::Io(error) => HandoverError::from(error).into(),
+        })?;
+        let source = BalancerSource { view: ready.view(), drainer: None, upf: None, started: Instant::now() };
+        let same = |listener: &TcpListener| listener.local_addr().ok() == config.api.listen;
+        let api = match (config.api.listen, listener.filter(same)) {
+            (None, _) => None,
+            (Some(_), Some(listener)) => Some(api::Server::on(listener, Arc::new(source), metrics)?),
+            (Some(address), None) => Some(api::Server::start(address, Arc::new(source), metrics)?),
+        };
+        let balancer = ready.serve(listens_by(api.as_ref())?)?;
+        let thread = std::thread::Builder::new().name("balancer".into()).spawn(move || balancer.run())?;
+        Ok(BalancerNode { stopper, thread: Some(thread), controller: None, api, driver })
+    }
+
+    /// Whether another process has taken this one's place: nothing is left to be stopped.
+    pub fn is_followed(&self) -> bool {
+        self.stopper.is_followed()
     }
 
     /// The SCTP driver and why it was chosen.
@@ -165,6 +233,21 @@ impl BalancerNode {
         self.stopper.stop();
         self.thread.take().map_or(Ok(()), |thread| thread.join().unwrap_or(Ok(())))
     }
+}
+
+/// Whether what such a balancer has can go on in another process.
+fn can_hand_over(config: &BalancerConfig) -> Result<(), HandoverError> {
+    match config {
+        BalancerConfig { upf: Some(_), .. } => Err(HandoverError::Upf),
+        BalancerConfig { cluster: ClusterConfig { tls: Some(_), .. }, .. } => Err(HandoverError::Tls),
+        BalancerConfig { cluster, .. } if cluster.controllers.is_empty() => Err(HandoverError::Controller),
+        _ => Ok(()),
+    }
+}
+
+/// What a status interface listens by.
+fn listens_by(api: Option<&api::Server>) -> std::io::Result<Option<OwnedFd>> {
+    api.map(api::Server::listener).transpose().map(|listener| listener.map(OwnedFd::from))
 }
 
 /// What is told of a map.

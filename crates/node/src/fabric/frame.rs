@@ -95,6 +95,16 @@ impl Inbox {
         }
     }
 
+    /// What has been received and not been taken, octet for octet.
+    pub(crate) fn rest(&self) -> &[u8] {
+        &self.octets[self.from..self.end]
+    }
+
+    /// One that has received this.
+    pub(crate) fn with(octets: Vec<u8>) -> Self {
+        Inbox { end: octets.len(), octets, from: 0 }
+    }
+
     /// Whether the last piece took all the room that there was: there may be more.
     pub(crate) fn is_full(&self) -> bool {
         self.end == self.octets.len()
@@ -180,6 +190,11 @@ impl Outbox {
     pub fn encoded(&mut self, message: &[u8]) {
         self.octets.extend_from_slice(&(message.len() as u32).to_be_bytes());
         self.octets.extend_from_slice(message);
+    }
+
+    /// What is to be sent, octet for octet.
+    pub(crate) fn rest(&self) -> &[u8] {
+        &self.octets[self.from..]
     }
 
     /// Octets that wait.

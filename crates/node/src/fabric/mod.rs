@@ -29,6 +29,7 @@ pub(crate) mod stream;
 mod tls;
 
 pub use frame::{FrameError, Inbox, Outbox};
+use serde::{Deserialize, Serialize};
 pub(crate) use tls::Security;
 pub use tls::{Insecure, TlsConfig, TlsError};
 
@@ -43,7 +44,7 @@ const MAGIC: [u8; 8] = *b"VIREOFAB";
 const TLS: [u8; 2] = [21, 22];
 
 /// Who speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     /// A balancer.
     Balancer,

@@ -40,6 +40,11 @@ impl Socket {
         }
     }
 
+    /// Whether another process can go on with it: TLS is in this one.
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(self, Socket::Plain(_))
+    }
+
     pub(super) fn tcp(&self) -> &TcpStream {
         match self {
             Socket::Plain(tcp) => tcp,

@@ -5,7 +5,7 @@ use super::socket::Socket;
 use super::{GREETING, Greeting, GreetingError, Role, Security, TLS};
 use rustix::event::epoll;
 use rustls::Connection;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use socket2::{Domain, Type};
 use std::io::Error;
 use std::net::{SocketAddr, TcpStream};
@@ -31,7 +31,47 @@ pub(crate) struct Stream {
     readable: Option<bool>,
 }
 
+/// What another process needs to go on with a connection, beside its socket.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Carried {
+    role: Option<Role>,
+    #[serde(with = "serde_bytes")]
+    inbox: Vec<u8>,
+    #[serde(with = "serde_bytes")]
+    outbox: Vec<u8>,
+}
+
 impl Stream {
+    /// What another process needs to go on with it: `None` with TLS, whose keys are nobody else's.
+    pub(crate) fn carry(&self) -> Option<Carried> {
+        let (inbox, outbox) = (self.inbox.rest().to_vec(), self.outbox.rest().to_vec());
+        self.socket.is_plain().then_some(Carried { role: self.role, inbox, outbox })
+    }
+
+    /// Goes on with a connection of another process, which was plain. Who has not greeted yet is one of `expected`.
+    pub(crate) fn resume(
+        socket: TcpStream,
+        security: &Security,
+        expected: &'static [Role],
+        carried: Carried,
+    ) -> std::io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let mut outbox = Outbox::default();
+        outbox.raw(&carried.outbox);
+        Ok(Stream {
+            peer: socket.peer_addr().ok(),
+            socket: Socket::new(socket, None),
+            security: security.clone(),
+            inbox: Inbox::with(carried.inbox),
+            outbox,
+            expected: carried.role.is_none().then_some(expected),
+            role: carried.role,
+            heard: true,
+            waits: false,
+            readable: None,
+        })
+    }
+
     /// A connection that was taken, this side of it having a role and expecting one of some others.
     pub(crate) fn accepted(
         socket: TcpStream,

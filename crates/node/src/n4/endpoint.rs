@@ -1,4 +1,4 @@
-use super::{Config, Counters, Event, N4, Sink, SubmitError, Submitted};
+use super::{Carried, Config, Counters, Event, N4, Sink, SubmitError, Submitted};
 use crate::udp::{Inbox, Outbox};
 use crate::upf::Direct;
 use std::collections::VecDeque;
@@ -54,13 +54,26 @@ impl Endpoint {
     /// Opens the socket at `address`; its port is 8805 unless the peers know better. `direct` leads to the UPF of this
     /// process, if there is one and requests to it need not be on the network.
     pub fn bind(address: SocketAddr, config: Config, direct: Option<Direct>) -> io::Result<Self> {
-        let socket = crate::udp::bind(address)?;
+        Endpoint::over(crate::udp::bind(address)?, N4::new(config), direct)
+    }
+
+    /// Goes on with the socket and the state of another process; no UPF of this one is known to it.
+    pub(crate) fn resume(socket: UdpSocket, config: Config, carried: Carried) -> io::Result<Self> {
+        Endpoint::over(socket, N4::resume(config, carried), None)
+    }
+
+    /// See [`N4::carry`].
+    pub(crate) fn carry(&self) -> Carried {
+        self.n4.carry()
+    }
+
+    fn over(socket: UdpSocket, n4: N4, direct: Option<Direct>) -> io::Result<Self> {
         let mut address = socket.local_addr()?;
         if address.ip().is_unspecified() {
-            address.set_ip(config.address);
+            address.set_ip(n4.address());
         }
         let (inbox, outbox) = (Inbox::new(), Outbox::default());
-        Ok(Endpoint { socket, address, direct, n4: N4::new(config), inbox, outbox, answers: VecDeque::new() })
+        Ok(Endpoint { socket, address, direct, n4, inbox, outbox, answers: VecDeque::new() })
     }
 
     /// Where this end can be reached.

@@ -19,6 +19,7 @@
 mod config;
 mod endpoint;
 mod event;
+mod handover;
 mod peer;
 mod pending;
 mod replies;
@@ -30,6 +31,7 @@ mod tests;
 pub use config::Config;
 pub use endpoint::Endpoint;
 pub use event::{Counters, Event, Sink, SubmitError, Submitted};
+pub(crate) use handover::Carried;
 
 use peer::{Peer, State};
 use pending::{Expiry, PeerIndex, Pending, Purpose, Request};
@@ -315,6 +317,11 @@ impl N4 {
             sink.send(to, &octets);
             self.scratch = octets;
         }
+    }
+
+    /// The address of its F-SEIDs.
+    fn address(&self) -> std::net::IpAddr {
+        self.config.address
     }
 
     fn node_id(&self) -> NodeId {

@@ -1,9 +1,10 @@
+use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use vireo_types::{Duration, Instant};
 use vireo_wire::pfcp::{RecoveryTimeStamp, UpFunctionFeatures};
 
 /// Where the association with a UPF stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum State {
     /// There is none; the next attempt begins then.
     Idle { at: Instant },
@@ -74,6 +75,11 @@ impl Peer {
             backoff,
             sequence: first_sequence & SEQUENCE_MASK,
         }
+    }
+
+    /// How long the next attempt waits after one that failed, and the next sequence number.
+    pub(super) fn next(&self) -> (Duration, u32) {
+        (self.backoff, self.sequence)
     }
 
     /// Whether the association is being taken over right now.

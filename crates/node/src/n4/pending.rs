@@ -1,6 +1,8 @@
 //! Requests that wait for their response.
 
+use super::handover::before;
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::hash::Hash;
 use vireo_types::{Duration, Instant, Seid};
@@ -13,7 +15,7 @@ const GIVEN_UP_MEMORY: Duration = Duration::from_secs(60);
 pub(super) type PeerIndex = u16;
 
 /// What a request is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Purpose {
     /// A session's.
     Session,
@@ -102,6 +104,39 @@ impl Pending {
             spared: Recent::new(limit, memory),
             given_up: Recent::new(limit, GIVEN_UP_MEMORY),
         }
+    }
+
+    /// The requests that wait, in the order of their deadlines: with these, the repeats that are left, and the octets.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Instant, Request, u8, &[u8])> {
+        self.due.iter().filter_map(|due| {
+            let slot = &self.slots[due.slot as usize];
+            let request = slot.request.filter(|_| slot.generation == due.generation)?;
+            Some((due.at, request, slot.repeats_left, &slot.octets[..]))
+        })
+    }
+
+    /// What was answered or given up a short time ago, and until when each of these is remembered.
+    #[allow(clippy::type_complexity, reason = "three lists of the same kind")]
+    pub(super) fn recent(
+        &self,
+    ) -> (
+        impl Iterator<Item = (Instant, u64, &(PeerIndex, u32))>,
+        impl Iterator<Item = (Instant, (PeerIndex, u32), &())>,
+        impl Iterator<Item = (Instant, (PeerIndex, u32), &())>,
+    ) {
+        (self.answered.iter(), self.spared.iter(), self.given_up.iter())
+    }
+
+    /// Remembers that as long.
+    pub(super) fn remember(
+        &mut self,
+        answered: impl Iterator<Item = (Instant, u64, (PeerIndex, u32))>,
+        spared: impl Iterator<Item = (Instant, (PeerIndex, u32))>,
+        given_up: impl Iterator<Item = (Instant, (PeerIndex, u32))>,
+    ) {
+        answered.for_each(|(until, key, at)| self.answered.restore(until, key, at));
+        spared.for_each(|(until, at)| self.spared.restore(until, at, ()));
+        given_up.for_each(|(until, at)| self.given_up.restore(until, at, ()));
     }
 
     /// How many requests wait.
@@ -271,6 +306,16 @@ impl<K: Copy + Eq + Hash, V> Recent<K, V> {
         if self.values.insert(key, value).is_none() {
             self.order.push_back((now + self.memory, key));
         }
+    }
+
+    /// All, in their order.
+    fn iter(&self) -> impl Iterator<Item = (Instant, K, &V)> {
+        self.order.iter().filter_map(|(until, key)| Some((*until, *key, self.values.get(key)?)))
+    }
+
+    /// Remembers something until then: in the order of these times.
+    fn restore(&mut self, until: Instant, key: K, value: V) {
+        self.put(before(until, self.memory), key, value);
     }
 
     fn get(&mut self, now: Instant, key: K) -> Option<&V> {

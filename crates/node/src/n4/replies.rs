@@ -7,16 +7,17 @@ use std::net::SocketAddr;
 use vireo_types::{Duration, Instant};
 use vireo_wire::pfcp::MessageType;
 
+/// A request that was taken, and its response.
 #[derive(Debug)]
-struct Reply {
-    peer: PeerIndex,
-    sequence: u32,
-    kind: MessageType,
+pub(super) struct Reply {
+    pub(super) peer: PeerIndex,
+    pub(super) sequence: u32,
+    pub(super) kind: MessageType,
     /// Where the request came from, and so where the response goes (TS 29.244 6.1).
-    from: SocketAddr,
-    until: Instant,
+    pub(super) from: SocketAddr,
+    pub(super) until: Instant,
     /// The response; empty until there is one.
-    octets: Vec<u8>,
+    pub(super) octets: Vec<u8>,
 }
 
 /// Whether a request was seen before.
@@ -43,6 +44,12 @@ pub(super) struct Replies {
 impl Replies {
     pub(super) fn new(limit: usize, memory: Duration) -> Self {
         Replies { ring: Vec::new(), next: 0, limit: limit.max(1), memory, index: HashMap::new() }
+    }
+
+    /// All, the oldest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Reply> {
+        let (newer, older) = self.ring.split_at(self.next.min(self.ring.len()));
+        older.iter().chain(newer)
     }
 
     /// Looks a request up and remembers it.

@@ -5,6 +5,7 @@ use super::socket::Socket;
 use crate::assocs::{Assocs, FastMap, stream};
 use crate::config::Config;
 use crate::endpoint::{Event, SendError};
+use crate::handover::{self, Known};
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -58,6 +59,34 @@ impl Associations {
             ended: Vec::new(),
             config: config.clone(),
         }
+    }
+
+    /// What another process needs to go on with those of the endpoint's own socket.
+    pub(super) fn known(&self) -> Known {
+        let known = |(id, assoc): (AssocId, &Association)| handover::Association {
+            id,
+            raw: assoc.raw,
+            outbound_streams: assoc.outbound_streams,
+            closing: assoc.phase == Phase::Closing,
+            queued: assoc.queued as u64,
+            blocked: self.blocked.contains(&id),
+            partial: assoc.partial.clone(),
+        };
+        let associations = self.assocs.iter().map(known).collect();
+        Known { associations, ended: self.ended.iter().map(|(id, _)| *id).collect() }
+    }
+
+    /// Goes on with those of another process.
+    pub(super) fn adopt(&mut self, known: Known) {
+        for old in known.associations {
+            let phase = if old.closing { Phase::Closing } else { Phase::Up };
+            let queued = usize::try_from(old.queued).unwrap_or(usize::MAX);
+            let (outbound_streams, partial) = (old.outbound_streams, old.partial);
+            let assoc = Association { socket: MAIN, raw: old.raw, outbound_streams, phase, queued, partial };
+            self.assocs.restore(old.id, key(MAIN, old.raw), assoc);
+            self.blocked.extend(old.blocked.then_some(old.id));
+        }
+        self.ended.extend(known.ended.into_iter().map(|id| (id, "ended while another process had it")));
     }
 
     pub(super) fn is_full(&self) -> bool {

@@ -5,6 +5,7 @@ use super::ffi;
 use super::socket::Socket;
 use crate::config::{BindError, Config};
 use crate::endpoint::{Endpoint, Event, SendError};
+use crate::handover::{Handover, HandoverError};
 use crate::sys::{DATAGRAMS, Reactor, Ready, RecvBatch, Waker};
 use std::io;
 use std::net::SocketAddr;
@@ -25,26 +26,53 @@ pub(crate) struct Kernel {
     associations: Associations,
     next_socket: u32,
     driver: String,
+    /// Whether it is another process's until it is polled: its end means nothing then.
+    borrowed: bool,
 }
 
 impl Kernel {
-    pub(crate) fn bind(config: &Config, driver: String) -> Result<Box<dyn Endpoint>, BindError> {
-        let mut this = Self {
+    fn new(config: &Config, driver: String) -> Result<Self, BindError> {
+        Ok(Self {
             reactor: Reactor::new().map_err(BindError::system("making an epoll instance"))?,
             received: RecvBatch::new(),
             associations: Associations::new(config),
             next_socket: MAIN + 1,
             driver,
-        };
+            borrowed: false,
+        })
+    }
+
+    pub(crate) fn bind(config: &Config, driver: String) -> Result<Box<dyn Endpoint>, BindError> {
+        let mut this = Kernel::new(config, driver)?;
         if config.port == 0 {
             // Tells now what would else fail with the first association.
             Socket::open(config, 0)?;
         } else {
-            let socket = Socket::open(config, config.port)?;
-            this.reactor.add(socket.fd(), MAIN).map_err(BindError::system("watching a socket"))?;
-            this.associations.sockets.insert(MAIN, socket);
+            this.own(Socket::open(config, config.port)?)?;
         }
         Ok(Box::new(this))
+    }
+
+    /// Goes on with the socket of another process.
+    pub(crate) fn adopt(config: &Config, handover: Handover, driver: String) -> Result<Box<dyn Endpoint>, BindError> {
+        let mut this = Kernel::new(config, driver)?;
+        let socket = Socket::adopt(handover.socket);
+        let port = socket.port().map_err(BindError::system("looking at the SCTP socket that is taken over"))?;
+        if port != config.port {
+            let allowed = "the port of the socket that is taken over, which stays where it is";
+            return Err(BindError::Invalid { key: "port", value: config.port.to_string(), allowed });
+        }
+        this.own(socket)?;
+        this.associations.adopt(handover.known);
+        this.borrowed = true;
+        Ok(Box::new(this))
+    }
+
+    /// This is the socket with the endpoint's own port.
+    fn own(&mut self, socket: Socket) -> Result<(), BindError> {
+        self.reactor.add(socket.fd(), MAIN).map_err(BindError::system("watching a socket"))?;
+        self.associations.sockets.insert(MAIN, socket);
+        Ok(())
     }
 
     /// Reads what a socket has.
@@ -98,6 +126,7 @@ impl Kernel {
 impl Endpoint for Kernel {
     fn poll(&mut self, timeout: Option<Duration>, sink: &mut dyn FnMut(Event<'_>)) -> io::Result<usize> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        self.borrowed = false;
         loop {
             let rest = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let wait = match (self.associations.has_ended(), self.associations.has_blocked()) {
@@ -166,11 +195,21 @@ impl Endpoint for Kernel {
     fn port(&self) -> u16 {
         self.associations.config.port
     }
+
+    fn hand_over(&self) -> Result<Handover, HandoverError> {
+        let sockets = &self.associations.sockets;
+        let main = sockets.get(&MAIN).filter(|_| sockets.len() == 1).ok_or(HandoverError::Client)?;
+        Ok(Handover { socket: main.share()?, known: self.associations.known() })
+    }
+
+    fn let_go(mut self: Box<Self>) {
+        self.borrowed = true;
+    }
 }
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        for socket in self.associations.sockets.values() {
+        for socket in self.associations.sockets.values().filter(|_| !self.borrowed) {
             socket.abort_on_close();
         }
     }

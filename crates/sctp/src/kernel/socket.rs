@@ -124,6 +124,21 @@ impl Socket {
         Ok(())
     }
 
+    /// A socket that another process has opened.
+    pub(super) fn adopt(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+
+    /// The same socket for another process.
+    pub(super) fn share(&self) -> io::Result<OwnedFd> {
+        self.0.try_clone()
+    }
+
+    /// The port that it is bound to.
+    pub(super) fn port(&self) -> io::Result<u16> {
+        Ok(socket::name(&self.0)?.map_or(0, |own| own.port()))
+    }
+
     pub(super) fn fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }

@@ -3,6 +3,7 @@
 use super::network::{Network, Queued};
 use crate::assocs::stream;
 use crate::endpoint::{Endpoint, Event, SendError};
+use crate::handover::{Handover, HandoverError, Known};
 use crate::sys::{Reactor, Ready, Waker};
 use std::collections::VecDeque;
 use std::io;
@@ -24,11 +25,20 @@ pub(super) struct Memory {
     taken: VecDeque<Queued>,
     /// Buffers of delivered messages, for the network to use again.
     used: Vec<Vec<u8>>,
+    /// What it has is another endpoint's: until it is polled, if it is adopted.
+    borrowed: bool,
 }
 
 impl Memory {
     pub(super) fn new(network: Network, number: u64, port: u16, reactor: Reactor) -> Self {
-        Self { network, number, port, reactor, taken: VecDeque::new(), used: Vec::new() }
+        Self { network, number, port, reactor, taken: VecDeque::new(), used: Vec::new(), borrowed: false }
+    }
+
+    /// Goes on with another endpoint's.
+    pub(super) fn adopt(network: Network, number: u64, port: u16, reactor: Reactor) -> Self {
+        let mut this = Memory::new(network, number, port, reactor);
+        this.borrowed = true;
+        this
     }
 
     /// Takes what waits, and tells the senders that there is room again.
@@ -84,6 +94,7 @@ impl Endpoint for Memory {
     fn poll(&mut self, timeout: Option<Duration>, sink: &mut dyn FnMut(Event<'_>)) -> io::Result<usize> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let mut total = 0;
+        self.borrowed = false;
         loop {
             self.take();
             total += self.deliver(sink);
@@ -180,10 +191,22 @@ impl Endpoint for Memory {
     fn port(&self) -> u16 {
         self.port
     }
+
+    /// What is handed over for a socket is what the network wakes the endpoint by; all else is the network's.
+    fn hand_over(&self) -> Result<Handover, HandoverError> {
+        Ok(Handover { socket: self.reactor.waker().share()?, known: Known::default() })
+    }
+
+    fn let_go(mut self: Box<Self>) {
+        self.borrowed = true;
+    }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        if self.borrowed {
+            return;
+        }
         let mut state = self.network.lock();
         let mine = |half: &super::network::Half| half.owner == self.number;
         let own: Vec<AssocId> = state.halves.iter().filter(|(_, half)| mine(half)).map(|(id, _)| *id).collect();

@@ -2,6 +2,7 @@
 
 use super::endpoint::Memory;
 use crate::assocs::next_id;
+use crate::handover::Handover;
 use crate::sys::Waker;
 use crate::{BindError, Config, Endpoint};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -106,6 +107,18 @@ impl Network {
         state.nodes.insert(number, node);
         drop(state);
         Ok(Box::new(Memory::new(self.clone(), number, port, reactor)))
+    }
+
+    /// Goes on with an endpoint of this network that was handed over; `config` is that by which it was bound.
+    pub fn adopt(&self, config: &Config, handover: Handover) -> Result<Box<dyn Endpoint>, BindError> {
+        let waker = Waker::adopt(handover.socket);
+        let reactor = crate::sys::Reactor::with(waker).map_err(BindError::system("making an epoll instance"))?;
+        let address = config.addresses.first().copied().unwrap_or(Ipv4Addr::LOCALHOST.into());
+        let (at, state) = (SocketAddr::new(address, config.port), self.lock());
+        let number = state.nodes.iter().find(|(_, node)| node.has(at)).map(|(number, _)| *number);
+        drop(state);
+        let number = number.ok_or(BindError::NoSuchAddress(address))?;
+        Ok(Box::new(Memory::adopt(self.clone(), number, config.port, reactor)))
     }
 
     /// From now on `address` neither hears nor is heard: its associations stay, and what they send piles up, until

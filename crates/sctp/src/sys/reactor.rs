@@ -21,6 +21,16 @@ impl Waker {
         Ok(Waker(Arc::new(event)))
     }
 
+    /// One that another process, or another endpoint, has made.
+    pub(crate) fn adopt(event: OwnedFd) -> Self {
+        Waker(Arc::new(event))
+    }
+
+    /// The same for another process, or another endpoint.
+    pub(crate) fn share(&self) -> io::Result<OwnedFd> {
+        self.0.try_clone()
+    }
+
     /// Ends the wait that is under way, or the next one. Several wakes before a wait count as one. Any thread may
     /// call it; it never blocks.
     pub fn wake(&self) {
@@ -68,9 +78,14 @@ const WATCHED: u64 = 1 << 32;
 
 impl Reactor {
     pub(crate) fn new() -> io::Result<Self> {
+        Reactor::with(Waker::new()?)
+    }
+
+    /// One that is waked by a waker that there is.
+    pub(crate) fn with(waker: Waker) -> io::Result<Self> {
         // SAFETY: no pointers are passed; the result is checked and owned at once.
         let epoll = unsafe { OwnedFd::from_raw_fd(check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?) };
-        let reactor = Self { epoll, waker: Waker::new()?, tokens: Vec::new(), ready: Vec::with_capacity(BATCH) };
+        let reactor = Self { epoll, waker, tokens: Vec::new(), ready: Vec::with_capacity(BATCH) };
         reactor.register(reactor.waker.0.as_raw_fd(), WAKER)?;
         Ok(reactor)
     }

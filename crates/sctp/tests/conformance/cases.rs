@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
-use vireo_sctp::{Config, SendError};
+use vireo_sctp::{Config, HandoverError, SendError};
 
 const NGAP: u32 = 60;
 const S1AP: u32 = 18;
@@ -381,4 +381,36 @@ pub(crate) fn garbage_is_ignored(world: &dyn World) {
     client.endpoint.send(assoc, 0, NGAP, b"still here").expect("send");
     run(&mut [&mut server, &mut client], "a message", LIMIT, |peers| peers[0].messages.len() == 1);
     assert_eq!((server.ups.len(), server.down.len()), (1, 0));
+}
+
+pub(crate) fn another_endpoint_goes_on_with_what_is_handed_over(world: &dyn World) {
+    let (mut server, mut client) = connected(world, 38412, |_| ());
+    let (from, to) = (client.only(), server.only());
+    let handover = match server.endpoint.hand_over() {
+        Err(HandoverError::InProcess) if !world.hands_over() => return,
+        other => other.expect("it is handed over"),
+    };
+    // One that does nothing with it has no part in it.
+    drop(world.adopt(&server_config(world, 38412), handover));
+    client.endpoint.send(from, 0, NGAP, &[1]).expect("send");
+    run(&mut [&mut server, &mut client], "the first goes on", LIMIT, |peers| peers[0].messages.len() == 1);
+
+    // On its way while nobody has it.
+    client.endpoint.send(from, 1, NGAP, &[2]).expect("send");
+    let next = world.adopt(&server_config(world, 38412), server.endpoint.hand_over().expect("it is handed over"));
+    let next = Peer { up: std::mem::take(&mut server.up), ..Peer::new(next) };
+    let before = std::mem::replace(&mut server, next);
+    before.endpoint.let_go();
+    run(&mut [&mut server, &mut client], "what was on its way", LIMIT, |peers| peers[0].messages.len() == 1);
+    assert_eq!((server.messages[0].assoc, &server.messages[0].data[..]), (to, &[2][..]));
+    server.endpoint.send(to, 1, NGAP, &payload(3, 60_000)).expect("send");
+    run(&mut [&mut server, &mut client], "an answer", LIMIT, |peers| peers[1].messages.len() == 1);
+    assert_eq!(client.messages[0].data, payload(3, 60_000));
+    assert!(client.restarted.is_empty() && client.down.is_empty() && client.ups.len() == 1);
+
+    let mut other = Peer::new(world.bind(&client_config(world)));
+    connect(&mut server, &mut other, world.address(1), 38412);
+    assert!(server.up.len() == 2 && server.ups[0] != to);
+    server.endpoint.shutdown(to);
+    run(&mut [&mut server, &mut client], "its end", LIMIT, |peers| peers.iter().all(|peer| peer.down.len() == 1));
 }

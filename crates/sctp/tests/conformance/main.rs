@@ -62,4 +62,5 @@ suite! {
     a_wake_ends_the_wait
     watched_descriptors_are_reported
     garbage_is_ignored
+    another_endpoint_goes_on_with_what_is_handed_over
 }

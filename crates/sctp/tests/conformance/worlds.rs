@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 use vireo_sctp::memory::Network;
-use vireo_sctp::{Config, Driver, Endpoint, bind};
+use vireo_sctp::{Config, Driver, Endpoint, Handover, adopt, bind};
 
 pub(crate) struct Memory(Network);
 
@@ -22,6 +22,10 @@ impl World for Memory {
 
     fn bind(&self, config: &Config) -> Box<dyn Endpoint> {
         self.0.bind(config).expect("bind")
+    }
+
+    fn adopt(&self, config: &Config, handover: Handover) -> Box<dyn Endpoint> {
+        self.0.adopt(config, handover).expect("it goes on")
     }
 
     fn address(&self, n: u8) -> IpAddr {
@@ -128,6 +132,14 @@ impl World for Loopback {
 
     fn gives_back(&self) -> bool {
         self.driver != Driver::Kernel
+    }
+
+    fn hands_over(&self) -> bool {
+        self.driver == Driver::Kernel
+    }
+
+    fn adopt(&self, config: &Config, handover: Handover) -> Box<dyn Endpoint> {
+        adopt(config, handover).expect("it goes on")
     }
 
     fn address(&self, n: u8) -> IpAddr {

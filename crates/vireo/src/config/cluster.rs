@@ -15,6 +15,8 @@ use vireo_types::Bucket;
 const PARTS: std::ops::RangeInclusive<u16> = 1..=256;
 /// Controllers that stand in for each other.
 const CONTROLLERS: usize = 8;
+/// Octets of a unix socket's path (`sun_path`, with the octet after it).
+const SOCKET_PATH: usize = 107;
 /// The longest time until a host is taken for dead.
 const SILENCE: Duration = Duration::from_secs(2);
 /// How long hosts may have too much to do, or too little, until that changes something.
@@ -63,12 +65,26 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
     problems.check(silence, "cluster.misses", format_args!("with cluster.heartbeat at most {SILENCE:?} is allowed"));
     let at_once = 1..=Bucket::COUNT;
     problems.check(at_once.contains(&cluster.moves_at_once), "cluster.moves-at-once", "1 to 4096 is allowed");
+    let tls = tls(&cluster.tls, problems);
+    let handover = Some(cluster.handover.clone()).filter(|path| !path.as_os_str().is_empty());
+    problems.check(
+        handover.as_ref().is_none_or(|path| path.is_absolute() && path.as_os_str().len() <= SOCKET_PATH),
+        "cluster.handover",
+        format_args!("an absolute path of {SOCKET_PATH} octets at most is allowed, or none"),
+    );
+    problems.check(
+        handover.is_none() || tls.is_none() && !controllers.is_empty(),
+        "cluster.handover",
+        "connections with TLS, and a controller beside the balancer, end with its process: only \"\" is allowed with \
+         cluster.tls or without cluster.controller",
+    );
     ClusterConfig {
         controllers,
         etcd: etcd.clone(),
         balancer: cluster.balancer,
+        handover,
         listen: cluster.listen,
-        tls: tls(&cluster.tls, problems),
+        tls,
         hosts: cluster.hosts,
         address_parts: cluster.address_parts,
         heartbeat,

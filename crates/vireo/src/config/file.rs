@@ -4,6 +4,7 @@ use super::values::{Count, Listen, Local, Net, Secret, Span};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use vireo_core::config::{StateLocation, StateMode, StatePersist, StatePreset, Timers as CoreTimers};
 use vireo_core::schedule::forward::Policy;
 use vireo_node::cluster::{ClusterConfig, ReplicationConfig};
@@ -515,6 +516,7 @@ pub(super) struct Cluster {
     pub(super) controller: Addresses,
     pub(super) etcd: Vec<SocketAddr>,
     pub(super) balancer: SocketAddr,
+    pub(super) handover: PathBuf,
     pub(super) listen: SocketAddr,
     pub(super) tls: Tls,
     pub(super) hosts: u16,
@@ -532,6 +534,7 @@ impl Default for Cluster {
             controller: Addresses::Several(c.controllers),
             etcd: c.etcd,
             balancer: c.balancer,
+            handover: c.handover.unwrap_or_default(),
             listen: c.listen,
             tls: Tls::default(),
             hosts: c.hosts,

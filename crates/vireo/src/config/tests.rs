@@ -352,6 +352,8 @@ fn what_is_not_implemented_is_refused_by_name() {
         ),
         ("steering.inter = 'best'", "steering.inter: \"best\" is not allowed; allowed: skewed-ch, consistent-hash, "),
         ("cluster.balancer = '0.0.0.0:7770'", "cluster.balancer: hosts find the balancer by it"),
+        ("cluster.handover = 'balancer.sock'", "cluster.handover: an absolute path of 107 octets at most is allowed"),
+        ("cluster.handover = '/run/balancer.sock'", "cluster.handover: connections with TLS, and a controller beside"),
         ("cluster.hosts = 17", "cluster.hosts: 1 to cluster.address-parts is allowed"),
         ("scaling.least = 4\nscaling.most = 2", "scaling.most: scaling.least and cluster.hosts to cluster.address-p"),
         ("scaling.least = 1\nscaling.low = 0.8", "scaling.high: above scaling.low to 1 is allowed"),

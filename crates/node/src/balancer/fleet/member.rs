@@ -6,6 +6,7 @@ use crate::fabric::frame::{self, FrameError};
 use crate::fabric::message::{Map, OfNode, PoolLoad, ToBalancer};
 use crate::fabric::stream::Stream;
 use crate::host::Input;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use vireo_core::balance::HostId;
 use vireo_core::replica::{Emitted, Flying, Repeats};
@@ -15,7 +16,7 @@ use vireo_types::{Dnn, Instant, Ltmsi, SessionAddress, Supi};
 const PIECES: usize = 16;
 
 /// How far a host is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum State {
     /// It has not said who it is, or is in no map that this balancer knows yet.
     Stranger,

@@ -3,6 +3,7 @@
 //! in the map no longer. A balancer is all that emits towards RAN and UPFs; a host that a map is without has lost its
 //! connection for good, and says nothing to anybody any more.
 
+pub(super) mod handover;
 mod member;
 mod steer;
 
@@ -90,6 +91,8 @@ pub(crate) struct Fleet {
     epoll: OwnedFd,
     /// By the tokens of their connections.
     members: BTreeMap<u64, Member>,
+    /// Those of another process that this one has not read since.
+    unread: Vec<u64>,
     /// The connection of each host of the map that has one.
     serving: FxHashMap<HostId, u64>,
     /// Hosts of the map whose connection has ended: they do not come back to this balancer.
@@ -131,15 +134,27 @@ impl Fleet {
         slices: &[SliceRuntime],
         metrics: Arc<Metrics>,
     ) -> Result<Self, LinkError> {
-        listener.set_nonblocking(true).map_err(LinkError::System)?;
         let address = listener.local_addr().map_err(LinkError::System)?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| LinkError::System(error.into()))?;
-        epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)
-            .map_err(|error| LinkError::System(error.into()))?;
         let (caller, told) = Caller::join(config, security, Me::Balancer(address))?;
         let Told::Balancer(seat) = told else {
             return Err(LinkError::Refused("it was given the number of a host".into()));
         };
+        Fleet::new(listener, (caller, seat), (config, security, endpoints), core, slices, metrics)
+    }
+
+    /// One without hosts and without a map.
+    fn new(
+        listener: TcpListener,
+        (caller, seat): (Caller, Seat),
+        (config, security, endpoints): (&ClusterConfig, &Security, &[IpAddr]),
+        core: &CoreConfig,
+        slices: &[SliceRuntime],
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, LinkError> {
+        listener.set_nonblocking(true).map_err(LinkError::System)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| LinkError::System(error.into()))?;
+        epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)
+            .map_err(|error| LinkError::System(error.into()))?;
         let (now, turns) = (clock(), Turns::default());
         let me = cluster::Member::Balancer(seat.balancer);
         let pulse = Pulse::start(me, caller.heartbeat(), security, vec![turns.clone()], None);
@@ -156,6 +171,7 @@ impl Fleet {
             listener,
             epoll,
             members: BTreeMap::new(),
+            unread: Vec::new(),
             serving: FxHashMap::default(),
             lost: FxHashMap::default(),
             misses: FxHashMap::default(),
@@ -208,6 +224,11 @@ impl Fleet {
     pub(crate) fn forget_upfs(&mut self) {
         self.upfs.values_mut().for_each(|up| *up = false);
         self.show_upfs();
+    }
+
+    /// The thread takes a turn, however long it is at one thing.
+    pub(crate) fn turns(&self) -> Turns {
+        self.turns.clone()
     }
 
     /// Whether there is no other that would.
@@ -292,6 +313,7 @@ impl Fleet {
         };
         let now = clock();
         let mut calls = now >= self.due();
+        std::mem::take(&mut self.unread).into_iter().for_each(|token| self.read(token));
         for event in &events[..ready] {
             match event.data.u64() {
                 LISTENER => self.accept(),
@@ -506,10 +528,7 @@ impl Fleet {
             self.steering.forget(*host);
         }
         unfinished.sort_by_key(|(number, _)| *number);
-        // UEs that are not known go to those that stay, if there are some.
-        let (leave, stay): (Vec<_>, Vec<_>) =
-            map.hosts.iter().map(|(host, _)| *host).partition(|host| map.leaving.contains(host));
-        self.steering.hosts(if stay.is_empty() { leave } else { stay });
+        self.steer_by(&map);
         self.show(&map);
         self.caller.knows(&map);
         tracing::info!(epoch, hosts = map.hosts.len(), gone = gone.len(), again = unfinished.len(), "a new epoch");
@@ -530,6 +549,13 @@ impl Fleet {
             self.again.push_front(again);
         }
         self.give_again();
+    }
+
+    /// UEs that are not known go to those that stay, if there are some.
+    fn steer_by(&mut self, map: &Map) {
+        let (leave, stay): (Vec<_>, Vec<_>) =
+            map.hosts.iter().map(|(host, _)| *host).partition(|host| map.leaving.contains(host));
+        self.steering.hosts(if stay.is_empty() { leave } else { stay });
     }
 
     /// Ends the connection of a host that is not in the next map; what it had.
@@ -651,7 +677,7 @@ impl Fleet {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 /// Pools that hosts report: each slice's, and that of UEs whose slice is not known, for each kind of procedure.
 pub(crate) const fn pools(slices: usize) -> usize {

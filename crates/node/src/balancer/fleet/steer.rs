@@ -300,7 +300,14 @@ impl Fleet {
 
 /// Puts an input into what is to be sent to a host.
 fn put(member: &mut super::Member, number: u64, input: &Input, answers: bool) {
-    let message = match input {
+    if let Some(message) = message(number, input, answers) {
+        member.stream.put(&message);
+    }
+}
+
+/// An input as a host is told it.
+pub(crate) fn message(number: u64, input: &Input, answers: bool) -> Option<ToHost<'_>> {
+    Some(match input {
         Input::Up { assoc, peer } => ToHost::Up { assoc: *assoc, peer: *peer },
         Input::Down { assoc, restarted } => ToHost::Down { assoc: *assoc, restarted: *restarted },
         Input::Ngap { assoc, view, pdu, bucket, .. } => {
@@ -315,7 +322,6 @@ fn put(member: &mut super::Member, number: u64, input: &Input, answers: bool) {
         Input::UpfLost { upf } => ToHost::UpfLost { upf: *upf },
         Input::Unsent(message) => ToHost::Unsent { assoc: message.assoc, ue: message.ue, pdu: &message.pdu },
         // Nothing else comes from RAN or UPFs.
-        _ => return,
-    };
-    member.stream.put(&message);
+        _ => return None,
+    })
 }

@@ -8,7 +8,7 @@ use vireo_core::config::{NodeName, SecurityConfig, Timers};
 
 const WITHIN: Span = Span::from_secs(20);
 
-fn core() -> CoreConfig {
+pub(in crate::balancer) fn core() -> CoreConfig {
     CoreConfig {
         name: "vireo".into(),
         plmns: Vec::new(),

@@ -1,6 +1,7 @@
 //! The endpoint on virtual time, its network a list of datagrams.
 
 mod association;
+mod handover;
 mod session;
 mod shell;
 mod strangers;
