@@ -1,5 +1,6 @@
 //! What became of the packets, counted by each worker on its own and added to the shared counters once a batch.
 
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 macro_rules! reasons {
@@ -73,7 +74,7 @@ reasons! {
 pub const DROP_REASONS: usize = DropReason::ALL.len();
 
 /// Packets and octets; the octets are those of the users' packets, without tunnel headers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Volume {
     /// Packets.
     pub packets: u64,

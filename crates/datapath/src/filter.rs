@@ -2,11 +2,12 @@
 //! the *remote* host and of the *local* UE, so one filter serves both directions.
 
 use crate::inner::Inner;
+use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 /// A network: the first bits of an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Network {
     /// An address in it.
     pub address: IpAddr,
@@ -28,7 +29,7 @@ impl Network {
 }
 
 /// Which packets; what is `None` or empty matches any.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Filter {
     /// Protocol above IP.
     pub protocol: Option<u8>,

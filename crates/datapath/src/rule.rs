@@ -1,11 +1,12 @@
 //! What holds for the packets of a session, as its owner says it.
 
 use crate::rate::Rate;
+use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use vireo_types::{SessionAddress, Teid};
 
 /// The far end of a tunnel: the outer header to create (TS 29.244 8.2.56).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Tunnel {
     /// The TEID the RAN node gave.
     pub teid: Teid,

@@ -38,6 +38,19 @@ impl<T> Slab<T> {
         Some((self.slots.len() as u32 - 1, 1))
     }
 
+    /// Takes an index that is above all that were ever taken, as it was taken in another life: those below it are free. Whether it
+    /// could be had.
+    pub(crate) fn insert_at(&mut self, index: u32, generation: u8, value: T) -> bool {
+        let at = index as usize;
+        if at < self.slots.len() || at >= self.limit || generation == 0 {
+            return false;
+        }
+        self.free.extend(self.slots.len() as u32..index);
+        self.slots.resize_with(at, || Slot { generation, value: None });
+        self.slots.push(Slot { generation, value: Some(value) });
+        true
+    }
+
     pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
         let value = self.slots.get_mut(index as usize)?.value.take()?;
         self.free.push_back(index);
@@ -89,6 +102,13 @@ impl<T> Parted<T> {
         })
     }
 
+    /// Takes this index, if it is above all of its part that were ever taken ([`Slab::insert_at`]).
+    pub(crate) fn insert_at(&mut self, index: u32, generation: u8, value: T) -> bool {
+        let (span, index) = (self.span, index as usize);
+        let part = self.parts.get_mut(index / span);
+        part.is_some_and(|part| part.insert_at((index % span) as u32, generation, value))
+    }
+
     pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
         let index = index as usize;
         self.parts.get_mut(index / self.span)?.remove((index % self.span) as u32)
@@ -115,6 +135,19 @@ mod tests {
             slab.remove(0);
             assert!(slab.insert('f').is_some_and(|(index, generation)| index == 0 && generation != 0));
         }
+    }
+
+    #[test]
+    fn indexes_of_another_life_are_taken_in_order() {
+        let mut slab = Parted::new(8, 2);
+        assert!(slab.insert_at(1, 7, 'a') && slab.insert_at(3, 255, 'b') && slab.insert_at(6, 1, 'c'));
+        assert!(!slab.insert_at(0, 7, 'd') && !slab.insert_at(3, 255, 'd') && !slab.insert_at(8, 1, 'd'));
+        assert!(!slab.insert_at(7, 0, 'd'), "no TEID is 0");
+        assert_eq!(slab.len(), 3);
+        let mut take = |part| slab.insert(part, 'e').map(|(index, _)| index);
+        // What was free below them, then what is above, then the other part's.
+        assert_eq!([take(0), take(0), take(1), take(1), take(1)], [Some(0), Some(2), Some(4), Some(5), Some(7)]);
+        assert_eq!((slab.insert(0, 'e'), slab.remove(3), slab.insert(1, 'f')), (None, Some('b'), Some((3, 1))));
     }
 
     #[test]

@@ -65,6 +65,9 @@ pub struct Limits {
     pub locking: Locking,
     /// Users whose records lie together while they have packets, about; 0 = all stay where they are.
     pub hot_users: usize,
+    /// Tunnels of another life of this program are to be restored: until [`Tables::restored`] nobody is told of one that is not there,
+    /// or RAN nodes would let sessions go.
+    pub restoring: bool,
 }
 
 impl Default for Limits {
@@ -75,6 +78,7 @@ impl Default for Limits {
             modules: 1,
             locking: Locking::default(),
             hot_users: 0,
+            restoring: false,
         }
     }
 }
@@ -187,6 +191,8 @@ pub struct Tables {
     advertising_credit: u64,
     /// Answers to what nobody asked for are limited: 1,000 a second and kind.
     pub(crate) errors: Policer,
+    /// See [`Limits::restoring`].
+    pub(crate) restoring: bool,
     pub(crate) echoes: Policer,
     pub(crate) responses: Policer,
     pub(crate) solicitations: Policer,
@@ -246,6 +252,7 @@ impl Tables {
             next_advertised: 0,
             advertising_credit: 0,
             errors: Policer::default(),
+            restoring: limits.restoring,
             echoes: Policer::default(),
             responses: Policer::default(),
             solicitations: Policer::default(),
@@ -386,6 +393,24 @@ impl Tables {
         }
         self.change_uplink(index).begin(own, &rule);
         Ok(own)
+    }
+
+    /// Makes an uplink record under a TEID that was ours in another life of this program. In the order of their indexes such TEIDs lead
+    /// to their records as they did; others are as good as foreign ones.
+    pub fn restore_uplink(&mut self, teid: Teid, rule: UplinkRule) -> Result<Teid, TableError> {
+        if teid == gtpu::NO_TEID || self.uplink_index(teid).is_some() {
+            return Err(TableError::TeidInUse);
+        }
+        if !self.uplinks.insert_at(teid.index(), teid.generation(), ()) {
+            return self.add_uplink(Some(teid), rule);
+        }
+        self.change_uplink(teid.index()).begin(teid, &rule);
+        Ok(teid)
+    }
+
+    /// All tunnels of another life are there that can be.
+    pub fn restored(&mut self) {
+        self.restoring = false;
     }
 
     /// Replaces the rule of a TEID.

@@ -353,6 +353,9 @@ impl Tables {
     #[inline]
     fn g_pdu<'a>(&self, packet: &Packet<'a>, now: Instant, tell: &mut impl FnMut(Event)) -> UplinkVerdict<'a> {
         let Some(uplink) = self.find_uplink(packet.teid) else {
+            if self.restoring {
+                return UplinkVerdict::Drop(DropReason::UnknownTeid);
+            }
             return match self.limited(&self.errors, Some(Answer::UnknownTunnel(packet.teid)), now) {
                 UplinkVerdict::Drop(_) => UplinkVerdict::Drop(DropReason::UnknownTeid),
                 answer => answer,

@@ -8,6 +8,7 @@ pub mod config;
 pub mod control;
 pub mod controller;
 pub mod crew;
+mod database;
 pub mod fabric;
 pub mod host;
 pub mod metrics;

@@ -175,6 +175,8 @@ labels! {
         Amf = "amf",
         /// The SMF.
         Smf = "smf",
+        /// The UPF.
+        Upf = "upf",
     }
 }
 

@@ -1,5 +1,5 @@
 //! `vireo upf`: the user plane alone, under any control plane that speaks PFCP, until a signal ends it. It reads the
-//! same file as `vireo run` and needs of it only `[upf]`, `[dnn]`, `[datapath]`, `[api]` and `[log]`.
+//! same file as `vireo run` and needs of it only `[upf]`, `[dnn]`, `[datapath]`, `[state]`, `[api]` and `[log]`.
 
 use crate::cli::Failure;
 use crate::config::Config;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use vireo_node::api;
 use vireo_node::metrics::Metrics;
-use vireo_node::upf::Alone;
+use vireo_node::upf::{Alone, start, start_stored};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -29,7 +29,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
     let metrics = Arc::new(Metrics::new());
-    let upf = Arc::new(vireo_node::upf::start(upf)?);
+    let stored = config.state.location.is_database();
+    let upf = if stored { start_stored(upf, &config.state, Arc::clone(&metrics))? } else { start(upf)? };
+    let upf = Arc::new(upf);
     upf.publish(metrics.upf());
     let source = Arc::new(Alone::new(Arc::clone(&upf)));
     let api = config.api.listen.map(|address| api::Server::start(address, source, metrics)).transpose()?;

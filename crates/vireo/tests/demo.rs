@@ -353,6 +353,13 @@ fn each_transaction_of_the_smf_is_a_read_and_a_write_in_its_database() {
     assert_eq!(count("pfcp-deletion", "remove"), 30, "{report}");
 }
 
+/// A UPF that is killed while UEs register, use the user plane and go, and started again: all sessions go on, with their tunnels.
+#[test]
+fn no_ue_notices_a_upf_that_is_killed_with_its_sessions_in_a_database() {
+    let Some(report) = report_of(20, &["--chain", "sba", "--state", "redis", "--kill", "upf"]) else { return };
+    assert_eq!(report["lost"], 0, "{report}");
+}
+
 /// A chain with its state in a database, and an SMF that is killed while UEs register and started again: all sessions go on.
 #[test]
 fn no_ue_notices_an_smf_that_is_killed_with_its_state_in_a_database() {

@@ -19,6 +19,7 @@ use crate::toward::Toward;
 use crate::verdict::{DownlinkVerdict, Event, UplinkVerdict, outward};
 pub(crate) use cells::Cells;
 use lists::{Lists, Unlisted};
+use serde::{Deserialize, Serialize};
 use state::State;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -90,7 +91,7 @@ pub struct Quota {
 }
 
 /// What a URR has counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metered {
     /// To the data network.
     pub uplink: Volume,

@@ -3,6 +3,7 @@
 
 use super::config::Pool;
 use super::detect::Choose;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use vireo_core::pools::Range;
 use vireo_types::SessionAddress;
@@ -32,6 +33,17 @@ impl Numbers {
             return Some(self.next - 1);
         }
         self.back.pop_front()
+    }
+
+    /// These positions were given in another life, when nothing is given yet in this one: those between them are to be given.
+    fn given(&mut self, mut positions: Vec<u32>) {
+        positions.sort_unstable();
+        for position in positions {
+            if position >= self.next {
+                self.back.extend(self.next..position);
+                self.next = position + 1;
+            }
+        }
     }
 
     /// Takes the next address that is free; `address` makes one of a position.
@@ -66,7 +78,7 @@ pub(super) struct Addresses {
 }
 
 /// Addresses that were chosen for a session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Chosen {
     network: usize,
     pub(super) ue: SessionAddress,
@@ -121,6 +133,17 @@ impl Addresses {
         Some(Chosen { network, ue })
     }
 
+    /// These were chosen in another life, and are still sessions'.
+    pub(super) fn given(&mut self, all: &[Chosen]) {
+        for (n, network) in self.networks.iter_mut().enumerate() {
+            let ues = || all.iter().filter(|chosen| chosen.network == n).map(|chosen| chosen.ue);
+            let ipv4 = ues().filter_map(|ue| network.ipv4.range.index_of_ipv4(ue.ipv4?)).collect();
+            let ipv6 = ues().filter_map(|ue| network.ipv6.range.index_of_ipv6(ue.ipv6_prefix?)).collect();
+            network.ipv4.given(ipv4);
+            network.ipv6.given(ipv6);
+        }
+    }
+
     /// Takes addresses back.
     pub(super) fn give_back(&mut self, chosen: Chosen) {
         let Some(pool) = self.networks.get_mut(chosen.network) else { return };
@@ -161,6 +184,18 @@ mod tests {
         let other = given[1].0.ue;
         assert_eq!(all.choose(0, v4, |ue| ue != other), None);
         assert_eq!(take(&mut all).and_then(|(_, v4)| v4), given[1].1);
+    }
+
+    #[test]
+    fn what_was_given_in_another_life_is_not_given_again() {
+        let v4 = Choose { ipv4: true, ipv6: false };
+        let mut before = addresses();
+        let given: Vec<_> = std::iter::from_fn(|| before.choose(0, v4, |_| true)).collect();
+        let mut all = addresses();
+        all.given(&[given[3], given[1]]);
+        let left: Vec<_> = std::iter::from_fn(|| all.choose(0, v4, |_| true)).collect();
+        assert_eq!(left, [given[4], given[0], given[2]], "those that were never given come first");
+        assert_eq!(all.choose(1, v4, |_| true).and_then(|chosen| chosen.ue.ipv4), Some([10, 46, 0, 2].into()));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Which packets a PDR is about (TS 29.244 5.2.1A): its PDI, read and checked.
 
 use super::rules::{Matching, Refused, Rules, TunnelEnd};
+use super::stored::optional;
+use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv6Addr};
 use vireo_datapath::{ALL_FLOWS, Filter, Network};
 use vireo_types::SessionAddress;
@@ -10,7 +12,7 @@ use vireo_wire::pfcp::*;
 const FILTERS: usize = 32;
 
 /// A PDI.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Detection {
     pub(super) matching: Matching,
     /// The UE's addresses, as far as they are known.
@@ -24,20 +26,21 @@ pub(super) struct Detection {
 }
 
 /// Addresses that the UPF is to choose.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Choose {
     pub(super) ipv4: bool,
     pub(super) ipv6: bool,
 }
 
 /// What few PDRs have.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Further {
     /// Any of these matches; none = every packet. With the SDF Filter ID by which another PDR may name it.
     pub(super) filters: Vec<(Option<u32>, Filter)>,
     /// Networks behind the UE.
     pub(super) framed: Vec<Network>,
     /// The data network, where its addresses are to be chosen.
+    #[serde(with = "optional")]
     pub(super) network_instance: Option<NetworkInstance>,
 }
 

@@ -45,6 +45,10 @@ impl Served {
         self.upf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn clock(&self) -> Clock {
+        self.clock
+    }
+
     pub(super) fn plane(&self) -> &Editor {
         &self.editor
     }

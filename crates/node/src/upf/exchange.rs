@@ -1,9 +1,9 @@
 //! Reliable delivery of PFCP messages (TS 29.244 6.4): requests are sent again until they are answered, and a request
 //! that comes again gets the answer it got before.
 
-use std::collections::hash_map::RandomState;
+use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::net::{IpAddr, SocketAddr};
 use vireo_types::{Duration, Instant};
 
@@ -49,6 +49,11 @@ impl Requests {
             pending: HashMap::new(),
             deadlines: VecDeque::new(),
         }
+    }
+
+    /// The next request has this number: of another life's, answers may still be on their way.
+    pub(super) fn begin_at(&mut self, sequence: u32) {
+        self.next = (sequence & 0xff_ffff).max(1);
     }
 
     /// Whether more requests may be unanswered: two, so that a session can report both kinds of things.
@@ -122,9 +127,21 @@ impl Requests {
 /// from the same sequence numbers.
 #[derive(Debug, Default)]
 pub(super) struct Responses {
-    hasher: RandomState,
+    /// The same in all lives of this program: they find what they have answered. One that does not does the request again.
+    hasher: BuildHasherDefault<DefaultHasher>,
     answers: HashMap<(SocketAddr, u32), Answer>,
     order: VecDeque<(Instant, (SocketAddr, u32))>,
+}
+
+/// A request that was answered, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Answered {
+    from: SocketAddr,
+    sequence: u32,
+    /// A hash of it.
+    request: u64,
+    #[serde(with = "serde_bytes")]
+    octets: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -143,6 +160,18 @@ impl Responses {
 
     /// Keeps an answer; the oldest go when they are too many or too old.
     pub(super) fn keep(&mut self, from: SocketAddr, sequence: u32, request: &[u8], octets: Vec<u8>, now: Instant) {
+        let request = self.hasher.hash_one(request);
+        self.restore(Answered { from, sequence, request, octets }, now);
+    }
+
+    /// The answer that this peer's request got that had this number.
+    pub(super) fn answered(&self, from: SocketAddr, sequence: u32) -> Option<Answered> {
+        let Answer { request, octets, .. } = self.answers.get(&(from, sequence))?;
+        Some(Answered { from, sequence, request: *request, octets: octets.clone() })
+    }
+
+    /// Keeps an answer that was given in another life.
+    pub(super) fn restore(&mut self, answered: Answered, now: Instant) {
         for _ in 0..FORGOTTEN {
             let Some((since, key)) = self.order.front().copied() else { break };
             if self.order.len() < RESPONSES && now.since(since) < KEEP {
@@ -154,8 +183,8 @@ impl Responses {
                 self.answers.remove(&key);
             }
         }
+        let Answered { from, sequence, request, octets } = answered;
         let key = (from, sequence);
-        let request = self.hasher.hash_one(request);
         self.answers.insert(key, Answer { since: now, request, octets });
         self.order.push_back((now, key));
     }

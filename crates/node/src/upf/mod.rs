@@ -25,6 +25,7 @@ mod server;
 mod session;
 mod slices;
 mod state;
+mod stored;
 mod turns;
 mod usage;
 
@@ -35,7 +36,7 @@ pub use alone::Alone;
 pub use config::{Pool, UpfConfig};
 pub use direct::Direct;
 pub use metrics::UpfMetrics;
-pub use server::{UpfError, UpfHandle, UpfStats, start};
+pub use server::{UpfError, UpfHandle, UpfStats, start, start_stored};
 pub use slices::{DataSlice, LeanSlice};
 pub use state::PfcpStats;
 pub use vireo_datapath::{

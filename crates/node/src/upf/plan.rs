@@ -277,7 +277,12 @@ fn choose_ends(
     for pdr in &mut rules.pdrs {
         let Matching::Tunnel { end, .. } = &mut pdr.detection.matching else { continue };
         match *end {
-            TunnelEnd::Ours { .. } => {}
+            TunnelEnd::Ours { teid, .. } => {
+                // only one of a session that is restored is not there
+                if !records.uplinks.contains(&teid) && !new.uplinks.contains(&teid) {
+                    new.uplinks.push(tables.restore_uplink(teid, closed).map_err(|e| full_or_failed(e, pdr.id))?);
+                }
+            }
             TunnelEnd::Given(teid) => {
                 if !records.uplinks.contains(&teid) && !new.uplinks.contains(&teid) {
                     new.uplinks.push(tables.add_uplink(Some(teid), closed).map_err(|e| full_or_failed(e, pdr.id))?);

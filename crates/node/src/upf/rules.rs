@@ -2,7 +2,9 @@
 //! in `plan`.
 
 use super::detect::{Detection, detection};
+use super::stored::{element, list, optional};
 use super::usage::Urr;
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::net::IpAddr;
 use vireo_datapath::{Rate, Tunnel};
@@ -41,7 +43,7 @@ impl Refused {
 }
 
 /// Where the packets of a PDR come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Matching {
     /// By a tunnel, in these QoS flows (a bit each), from the access (`uplink`) or from another UPF.
     Tunnel { end: TunnelEnd, flows: u64, uplink: bool },
@@ -50,7 +52,7 @@ pub(super) enum Matching {
 }
 
 /// Our end of a tunnel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum TunnelEnd {
     /// It is to be chosen; the same CHOOSE ID gives the same end within one request.
     Wanted { ipv4: bool, ipv6: bool, id: Option<u8> },
@@ -61,31 +63,37 @@ pub(super) enum TunnelEnd {
 }
 
 /// A PDR.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pdr {
     pub(super) id: u16,
     pub(super) precedence: u32,
     pub(super) detection: Detection,
     pub(super) far: u32,
+    #[serde(with = "list")]
     pub(super) qers: SmallVec<[u32; 2]>,
+    #[serde(with = "list")]
     pub(super) urrs: SmallVec<[u32; 2]>,
 }
 
 /// A FAR.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Far {
     pub(super) id: u32,
+    #[serde(with = "element")]
     pub(super) action: ApplyAction,
+    #[serde(with = "optional")]
     pub(super) destination: Option<DestinationInterface>,
     pub(super) tunnel: Option<Tunnel>,
     pub(super) bar: Option<u8>,
 }
 
 /// A QER. Its GBR is what passes surely: nothing here makes packets of other sessions wait for them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Qer {
     pub(super) id: u32,
+    #[serde(with = "element")]
     pub(super) gate: GateStatus,
+    #[serde(with = "optional")]
     pub(super) mbr: Option<Mbr>,
     pub(super) qfi: Option<u8>,
     pub(super) rqi: bool,
@@ -106,7 +114,7 @@ impl Qer {
 }
 
 /// A BAR.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Bar {
     pub(super) id: u8,
     /// How long downlink data is not reported yet, in units of 50 ms.
@@ -116,12 +124,16 @@ pub(super) struct Bar {
 }
 
 /// All rules of a session.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Rules {
+    #[serde(with = "list")]
     pub(super) pdrs: SmallVec<[Pdr; 2]>,
+    #[serde(with = "list")]
     pub(super) fars: SmallVec<[Far; 2]>,
+    #[serde(with = "list")]
     pub(super) qers: SmallVec<[Qer; 1]>,
     /// Elsewhere, and no more room than they need: a URR is as large as all else of a session that has none.
+    #[serde(with = "list")]
     pub(super) urrs: SmallVec<[Urr; 0]>,
     pub(super) bar: Option<Bar>,
 }

@@ -6,9 +6,13 @@ use super::direct::{Direct, Served};
 use super::exchange::Outgoing;
 use super::metrics::UpfMetrics;
 use super::rebalance::Rebalance;
-use super::state::{PfcpStats, Settings, Upf};
+use super::state::{Now, PfcpStats, Plane, Settings, Upf};
+use super::stored::{self, Keeper, On};
 use super::turns::Turns;
 use crate::api::{Move, MoveError, Moved, SlicesStatus};
+use crate::config::StateConfig;
+use crate::database::DatabaseError;
+use crate::metrics::Metrics;
 use crate::udp::{Inbox, Outbox};
 use crossbeam_channel::{Receiver, bounded};
 use std::io;
@@ -61,6 +65,9 @@ pub enum UpfError {
     /// The datapath.
     #[error(transparent)]
     Datapath(#[from] StartError),
+    /// The database of sessions.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
     /// Threads or descriptors ran out.
     #[error("cannot start the UPF: {0}")]
     Io(#[from] io::Error),
@@ -176,6 +183,16 @@ impl Drop for UpfHandle {
 
 /// Starts a UPF.
 pub fn start(config: UpfConfig) -> Result<UpfHandle, UpfError> {
+    start_over(config, None)
+}
+
+/// Starts a UPF whose sessions are in a database: it goes on with those that the one before at this address has left there.
+pub fn start_stored(config: UpfConfig, state: &StateConfig, metrics: Arc<Metrics>) -> Result<UpfHandle, UpfError> {
+    let begun = stored::begin(state, config.n4.ip(), super::direct::ntp_now())?;
+    start_over(config, Some((begun, metrics)))
+}
+
+fn start_over(config: UpfConfig, begun: Option<(stored::Begun, Arc<Metrics>)>) -> Result<UpfHandle, UpfError> {
     check_pools(&config)?;
     let n4 = config.n4;
     if n4.ip().is_unspecified() {
@@ -199,7 +216,9 @@ pub fn start(config: UpfConfig) -> Result<UpfHandle, UpfError> {
         sink_wake.wake();
         taken
     };
-    let datapath = Sockets::start(datapath_config(&config), Arc::new(sink))?;
+    let mut datapath = datapath_config(&config);
+    datapath.limits.restoring = begun.is_some();
+    let datapath = Sockets::start(datapath, Arc::new(sink))?;
     let settings = Settings {
         address: n4.ip(),
         n3: config.told(),
@@ -215,8 +234,15 @@ pub fn start(config: UpfConfig) -> Result<UpfHandle, UpfError> {
     info!("UPF: N4 {n4}, N3 {:?}, N6 {}", config.n3, config.tun);
     let (shared, view) = (Arc::default(), datapath.view());
     let served = Arc::new(Served::new(Upf::new(settings), socket, &datapath, wake.clone()));
+    let keeper = begun.map(|(begun, metrics)| {
+        let mut on =
+            On { upf: &mut served.upf(), now: served.now(), plane: &mut served.plane(), out: &mut Outgoing::new() };
+        Keeper::start(begun, metrics, (wake.clone(), served.clock()), &mut on)
+    });
+    let keeper = keeper.transpose()?;
     let server = Server {
         served: Arc::clone(&served),
+        keeper,
         inbox: Inbox::new(),
         outbox: Outbox::default(),
         poller,
@@ -260,6 +286,7 @@ fn datapath_config(config: &UpfConfig) -> SocketsConfig {
             modules: config.modules().len().max(1),
             locking: config.locking,
             hot_users: if config.xdp.is_some() { 0 } else { config.hot_users },
+            restoring: false,
         },
         workers: config.workers,
         nat: config.nat,
@@ -304,6 +331,8 @@ const STOP: u64 = 2;
 
 struct Server {
     served: Arc<Served>,
+    /// With it, sessions are in a database.
+    keeper: Option<Keeper>,
     inbox: Inbox,
     outbox: Outbox,
     poller: Poller,
@@ -360,12 +389,6 @@ impl Server {
             if second {
                 self.datapath.upkeep();
             }
-            // a control plane may wait for it: not too much of anything in one go
-            let mut upf = self.served.upf();
-            for event in self.events.try_iter().take(EVENTS_AT_ONCE) {
-                upf.event(event, now, &mut self.served.plane(), &mut out);
-            }
-            upf.tick(now, &mut out);
             if second {
                 upkeep = now.instant + UPKEEP.into();
                 let before = std::mem::replace(&mut unsent, self.outbox.unsent());
@@ -373,8 +396,10 @@ impl Server {
                     debug!("{} PFCP messages could not be sent", unsent - before);
                 }
             }
-            upf.upkeep(second, now, &mut self.served.plane(), &mut out);
-            behind = upf.is_behind() || !self.events.is_empty() || !self.turns.is_empty();
+            // a control plane may wait for it: not too much of anything in one go
+            let mut upf = self.served.upf();
+            let more = act(&mut upf, &mut self.keeper, &self.events, (second, now), &mut self.served.plane(), &mut out);
+            behind = more || upf.is_behind() || !self.events.is_empty() || !self.turns.is_empty();
             let (associations, sessions, pfcp) = (upf.associations(), upf.sessions(), upf.stats);
             drop(upf);
             self.send(&mut out);
@@ -427,7 +452,7 @@ impl Server {
             }
             for _ in 0..TURNS {
                 let Some((from, datagram)) = self.turns.pop() else { break };
-                self.served.receive(from, &datagram, out);
+                receive(&self.served, &mut self.keeper, from, &datagram, out);
             }
             self.send(out);
             if self.turns.is_empty() {
@@ -449,7 +474,7 @@ impl Server {
                     debug!("PFCP of the UE {from} is ignored");
                     continue;
                 }
-                self.served.receive(from, datagram, out);
+                receive(&self.served, &mut self.keeper, from, datagram, out);
             }
             self.send(out);
             if count < Inbox::BATCH {
@@ -462,4 +487,44 @@ impl Server {
         out.drain(..).for_each(|(to, datagram)| self.outbox.push(&self.served.socket, to, &datagram));
         self.outbox.flush(&self.served.socket);
     }
+}
+
+/// A datagram of a control plane.
+fn receive(served: &Served, keeper: &mut Option<Keeper>, from: SocketAddr, datagram: &[u8], out: &mut Outgoing) {
+    match keeper {
+        None => {
+            served.receive(from, datagram, out);
+        }
+        Some(keeper) => {
+            let mut on = On { upf: &mut served.upf(), now: served.now(), plane: &mut served.plane(), out };
+            keeper.stored.receive(&mut on, from, datagram);
+            keeper.ask();
+        }
+    }
+}
+
+/// What besides control planes makes the UPF do something: packets, time, the database. Whether there is more of the last.
+fn act<P: Plane>(
+    upf: &mut Upf,
+    keeper: &mut Option<Keeper>,
+    events: &Receiver<Event>,
+    (second, now): (bool, Now),
+    plane: &mut P,
+    out: &mut Outgoing,
+) -> bool {
+    let events = events.try_iter().take(EVENTS_AT_ONCE);
+    let Some(keeper) = keeper else {
+        events.for_each(|event| upf.event(event, now, plane, out));
+        upf.tick(now, out);
+        upf.upkeep(second, now, plane, out);
+        return false;
+    };
+    let (on, stored) = (&mut On { upf, now, plane, out }, &mut keeper.stored);
+    events.for_each(|event| stored.act(on, |upf, now, plane, out| upf.event(event, now, plane, out)));
+    stored.tick(on);
+    stored.act(on, |upf, now, plane, out| upf.upkeep(second, now, plane, out));
+    if second {
+        stored.renew(on);
+    }
+    keeper.turn(on)
 }

@@ -1,6 +1,7 @@
 //! One PFCP session: its rules, its records in the datapath, and how the one follows the other.
 
 mod kept;
+mod record;
 
 pub(super) use kept::Sessions;
 
@@ -14,7 +15,7 @@ use super::state::{Plane, Settings};
 use super::usage::{self, Urr};
 use smallvec::SmallVec;
 use std::net::IpAddr;
-use vireo_types::SessionAddress;
+use vireo_types::{SessionAddress, Teid};
 use vireo_wire::pfcp::*;
 
 /// A session.
@@ -75,7 +76,7 @@ impl Session {
         })
     }
 
-    /// Makes the records.
+    /// Makes the records: those of a session that has had some before are again what they were.
     pub(super) fn install(
         &mut self,
         seid: u64,
@@ -87,7 +88,7 @@ impl Session {
         let Session { rules, records, chosen, dnn, worker, simple, inactivity, .. } = self;
         let result = plane.change(|tables, released| {
             released.sources = settings.n3(seid).addresses();
-            *chosen = choose(rules, None, dnn.as_deref(), addresses, |ue| tables.is_free(ue))?;
+            *chosen = choose(rules, *chosen, dnn.as_deref(), addresses, |ue| tables.is_free(ue))?;
             plan::apply(tables, released, (seid, settings.module(seid)), rules, records, &Touched::default())?;
             records.watch(tables, seid, volume_left(&rules.urrs));
             records.set_lean(tables, *simple && rules.urrs.is_empty() && inactivity.limit.is_none());
@@ -99,6 +100,15 @@ impl Session {
             Err(_) => chosen.take().into_iter().for_each(|chosen| addresses.give_back(chosen)),
         }
         result
+    }
+
+    /// The lowest of our tunnel ends, by which sessions are in the order of their records.
+    pub(super) fn first_teid(&self) -> Option<Teid> {
+        let end = |pdr: &super::rules::Pdr| match pdr.detection.matching {
+            Matching::Tunnel { end, .. } => end.teid(),
+            Matching::Downlink => None,
+        };
+        self.rules.pdrs.iter().filter_map(end).min()
     }
 
     /// Where reports about it go.
@@ -283,18 +293,18 @@ impl Session {
         self.rules.urrs.iter().filter_map(|urr| urr.due_in(now)).chain(inactivity).min()
     }
 
-    /// Reads what its records have carried: the reports of the URRs that have reached a threshold or period. When a quota
-    /// is used up, packets stop.
+    /// Reads what its records have carried: the reports of the URRs that have reached a threshold or period, and whether a quota
+    /// is used up, by which packets stop.
     pub(super) fn due_reports(
         &mut self,
         seid: u64,
         now: u32,
         settings: &Settings,
         plane: &mut impl Plane,
-    ) -> Vec<UsageReport> {
+    ) -> (Vec<UsageReport>, bool) {
         let Session { rules, records, .. } = self;
         if rules.urrs.is_empty() {
-            return vec![];
+            return (vec![], false);
         }
         let (reports, spent) = plane.look(|tables| {
             let Rules { urrs, pdrs, .. } = &mut *rules;
@@ -318,7 +328,7 @@ impl Session {
                 records.watch(tables, seid, volume_left(&rules.urrs));
             });
         }
-        reports
+        (reports, spent)
     }
 
     /// Whether there have been no packets for as long as the control plane wants to know of.

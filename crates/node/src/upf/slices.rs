@@ -142,6 +142,11 @@ impl Slices {
         slice.map_or(0, |slice| self.least(&slice.workers))
     }
 
+    /// The worker of this number, if there is one.
+    pub(super) fn known(&self, worker: u8) -> u8 {
+        if usize::from(worker) < self.members.len() { worker } else { 0 }
+    }
+
     /// The place of the slice that a worker is of.
     pub(super) fn place_of(&self, worker: u8) -> Option<usize> {
         self.all.iter().position(|slice| slice.workers.contains(&worker))

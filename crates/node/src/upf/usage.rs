@@ -7,6 +7,8 @@
 
 use super::plan::Records;
 use super::rules::{Pdr, Refused, Rules};
+use super::stored::{element, list, optional};
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use vireo_datapath::{Metered, Quota, Tables, Volume};
 use vireo_wire::pfcp::*;
@@ -15,15 +17,18 @@ use vireo_wire::pfcp::*;
 pub(super) type Usage = Metered;
 
 /// A URR and what it has counted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Urr {
     pub(super) id: u32,
+    #[serde(with = "element")]
     method: MeasurementMethod,
+    #[serde(with = "element")]
     triggers: ReportingTriggers,
     /// Whether packets are reported beside octets.
     packets: bool,
     limits: Limits,
     /// URRs whose reports bring one of this too.
+    #[serde(with = "list")]
     linked: SmallVec<[u32; 2]>,
     /// What is done with packets once a quota is used up; else they are dropped.
     quota_far: Option<u32>,
@@ -33,7 +38,8 @@ pub(super) struct Urr {
     since: u32,
     /// Counted since then, up to `base`.
     counted: Usage,
-    /// What its records had carried when `counted` was last brought up to date.
+    /// What its records had carried when `counted` was last brought up to date. Those of another life begin with nothing.
+    #[serde(skip)]
     base: Usage,
     /// Counted since the quota was given, and when that was.
     used: Usage,
@@ -52,11 +58,13 @@ pub(super) struct Urr {
 }
 
 /// Volumes in octets and times in seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Limits {
     period: Option<u32>,
+    #[serde(with = "optional")]
     volume: Option<VolumeThreshold>,
     time: Option<u32>,
+    #[serde(with = "optional")]
     volume_quota: Option<VolumeQuota>,
     time_quota: Option<u32>,
     validity: Option<u32>,

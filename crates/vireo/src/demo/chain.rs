@@ -30,6 +30,8 @@ pub(super) enum Persist {
 pub(super) enum Victim {
     /// The SMF
     Smf,
+    /// The UPF
+    Upf,
     /// One of two AMFs
     Amf,
 }
@@ -38,7 +40,7 @@ impl Victim {
     /// AMFs behind a balancer that it takes; 0 = one with N2 itself.
     pub(super) const fn amfs(self) -> u8 {
         match self {
-            Victim::Smf => 0,
+            Victim::Smf | Victim::Upf => 0,
             Victim::Amf => 2,
         }
     }
@@ -81,6 +83,7 @@ impl Kill {
         }
         match self.victim {
             Victim::Smf => core.kill_function(lab, "smf"),
+            Victim::Upf => core.kill_function(lab, "upf"),
             Victim::Amf => core.kill_amf(),
         }
     }

@@ -72,7 +72,7 @@ pub(crate) struct Args {
     /// With --state: when they load it from there and commit it
     #[arg(long, value_enum, requires = "state", default_value_t = chain::Persist::Transaction)]
     persist: chain::Persist,
-    /// With --state: kill this function amid the run: the SMF, which is started again at once, or one of two AMFs behind a balancer
+    /// With --state: kill this function amid the run: the SMF or the UPF, which is started again at once, or one of two AMFs behind a balancer
     #[arg(long, value_enum, requires = "state")]
     kill: Option<chain::Victim>,
     /// Run the core as a cluster: a balancer and so many hosts behind it

@@ -6,7 +6,7 @@
 //! them and of the AMF and may not have left is asked again, under the names that it had.
 
 mod addresses;
-mod database;
+mod found;
 mod session;
 mod sessions;
 mod wire;
@@ -16,10 +16,11 @@ use crate::api::{self, Counts, Status, StatusFilter, StatusSource, UpfStatus};
 use crate::clock::clock;
 use crate::config::{ApiConfig, N4Config, StateConfig};
 use crate::control::{StartError, bind_n4, recovery};
-use crate::metrics::Metrics;
+use crate::database::{self, Database, DatabaseError, Done, Job};
+use crate::metrics::{Metrics, StateFunction};
 use crate::n4;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use database::{Before, Database, DatabaseError, Done, Job};
+use found::Before;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -175,7 +176,7 @@ impl Smf {
         // Of a database: what the SMF before has left, and how long who asks waits: less than it waits for an answer in all.
         let found = state.location.is_database().then(|| {
             let mut records = database::open(&state);
-            let before = database::look(&mut *records, recovery(now))?;
+            let before = found::look(&mut *records, recovery(now))?;
             Ok::<_, DatabaseError>((records, before))
         });
         let found = found.transpose()?;
@@ -201,11 +202,13 @@ impl Smf {
             takes_over = over;
             let (jobs, waiting) = bounded(WAITING);
             let (results, done) = bounded(WAITING);
-            let database = Database { records, jobs: waiting, metrics: Arc::clone(&metrics), stop: Arc::clone(&stop) };
+            let (metrics, stop) = (Arc::clone(&metrics), Arc::clone(&stop));
+            let (function, node) = (StateFunction::Smf, found::NODE);
+            let database = Database { records, jobs: waiting, metrics, stop, function, node };
             let door = door.clone();
-            let say = move |ltmsi, what| {
+            let say = move |name, what| {
                 // The thread is gone when the SMF stops.
-                let _ = results.send((ltmsi, what));
+                let _ = results.send((found::ltmsi(name), what));
                 door.ring();
             };
             let thread = std::thread::Builder::new().name("database".into());

@@ -7,9 +7,10 @@
 //! here as long as a procedure is under way, and is committed when it rests. It knows no sockets; one thread owns it.
 
 use super::addresses::Addresses;
-use super::database::{Done, Job, What};
+use super::found;
 use super::session::{self, Leave, Means, Outcome, Session, Turn};
 use super::wire;
+use crate::database::{Done, Job, What};
 use crate::metrics::Transaction;
 use rand::RngCore;
 use rand::rngs::StdRng;
@@ -438,7 +439,7 @@ impl Sessions {
         // Whether a commit was carried out is found out however long it takes, and one of more than a transaction is not given up.
         let patient = matches!(running, Running::Checking(_)) || stored.persist == StatePersist::Procedure;
         let until = if patient && !matches!(what, What::Load) { None } else { task.until };
-        stored.jobs.push_back(Job { ltmsi, what, kind: task.kind, until });
+        stored.jobs.push_back(Job { name: found::name(ltmsi), what, kind: task.kind, until });
         stored.lanes.entry(ltmsi).or_default().running = Some(running);
     }
 

@@ -56,6 +56,7 @@ impl Upf {
             association.hosts.push(from.ip());
         }
         (association.address, association.recovery) = (from, recovery);
+        self.changed.iter_mut().for_each(|changed| changed.node = true);
         let retained = known.is_some() && retention.is_some();
         if let Some(retention) = retention {
             let from_these = retention.addresses.iter().copied().collect();
@@ -81,6 +82,7 @@ impl Upf {
         let Some(association) = self.associations.remove(node_id) else {
             return Cause::NO_ESTABLISHED_ASSOCIATION;
         };
+        self.note_node();
         self.responses.forget(|from| association.hosts.contains(&from.ip()));
         self.remove_all(|session| session.node == *node_id, plane);
         Cause::REQUEST_ACCEPTED
@@ -89,6 +91,7 @@ impl Upf {
     /// Removes a session without a report.
     pub(super) fn remove(&mut self, seid: u64, plane: &mut impl Plane) {
         let Some(session) = self.sessions.remove(&seid) else { return };
+        self.note(seid);
         // when does not matter to peers that are left
         self.paths.change(&session.peers(), &[], Instant(0));
         self.slices.leaves(session.worker, seid);
@@ -123,6 +126,7 @@ impl Upf {
             });
         }
         for (seid, session) in &gone {
+            self.note(*seid);
             self.slices.leaves(session.worker, *seid);
             session.chosen.into_iter().for_each(|chosen| self.addresses.give_back(chosen));
             // when does not matter to peers that are left
@@ -161,7 +165,7 @@ impl Upf {
     }
 
     /// Whether an associated control plane sends from there.
-    pub(super) fn is_known(&self, from: SocketAddr) -> bool {
+    pub(in super::super) fn is_known(&self, from: SocketAddr) -> bool {
         self.associations.values().any(|association| association.hosts.contains(&from.ip()))
     }
 }

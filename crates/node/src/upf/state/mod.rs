@@ -2,7 +2,10 @@
 //! place for what is sent are arguments.
 
 mod associations;
+mod lives;
 mod reports;
+
+pub(super) use lives::{Changed, Node, Written};
 
 use super::addresses::Addresses;
 use super::config::{N3, Pool};
@@ -175,6 +178,10 @@ pub(super) struct Upf {
     /// Downlink data that is not reported yet: when, of which session and PDR.
     delayed: BTreeMap<(Instant, u64), u16>,
     next_seid: u64,
+    /// The SEID of the next session, if it was chosen before.
+    reserved: Option<u64>,
+    /// What has changed, if somebody wants to know.
+    changed: Option<Changed>,
     requests: Requests,
     responses: Responses,
     pub(super) stats: PfcpStats,
@@ -204,6 +211,8 @@ impl Upf {
             delayed: BTreeMap::new(),
             // a SEID of an earlier run must not name a session of this one
             next_seid: u64::from(settings.started) << 32 | 1,
+            reserved: None,
+            changed: None,
             requests: Requests::new(settings.response_time, settings.attempts),
             responses: Responses::default(),
             stats: PfcpStats::default(),
@@ -403,6 +412,7 @@ impl Upf {
         now: Now,
         plane: &mut impl Plane,
     ) -> Result<SessionEstablishmentResponse, Refused> {
+        let reserved = self.reserved.take();
         let request = SessionEstablishmentRequest::parse(message)?;
         if !self.is_peer(from, &request.node_id) {
             return Err(Refused::cause(Cause::NO_ESTABLISHED_ASSOCIATION));
@@ -410,7 +420,7 @@ impl Upf {
         if self.sessions.len() >= self.settings.max_sessions {
             return Err(Refused::cause(Cause::NO_RESOURCES));
         }
-        let seid = self.next_seid;
+        let seid = reserved.unwrap_or(self.next_seid);
         let session = match self.install(seid, &request, now, plane) {
             // A repeat that is not known as such: another host of the control plane asks again.
             Err(refused) if refused.error.offending_ie == Some(UeIpAddress::ID) => match self.same(&request, plane) {
@@ -423,18 +433,24 @@ impl Upf {
             },
             installed => installed,
         };
-        let mut session = session?;
-        self.next_seid += 1;
+        let session = session?;
+        self.next_seid = self.next_seid.max(seid + 1);
         let mut response = SessionEstablishmentResponse::accepted(
             self.settings.address.into(),
             FSeid::new(seid, self.settings.address),
         );
         response.created_pdrs = session.created(seid, &Rules::default(), &self.settings).collect();
+        self.enter(seid, Box::new(session), now);
+        self.note(seid);
+        Ok(response)
+    }
+
+    /// A session that has its records is there.
+    fn enter(&mut self, seid: u64, mut session: Box<Session>, now: Now) {
         self.arm(seid, &mut session, now);
         self.paths.change(&[], &session.peers(), now.instant);
         self.slices.joins(session.worker, seid);
-        self.sessions.insert(seid, Box::new(session));
-        Ok(response)
+        self.sessions.insert(seid, session);
     }
 
     /// The session of a request, with its records.
@@ -492,6 +508,9 @@ impl Upf {
                 self.arm(seid, &mut session, now);
                 self.paths.change(&before, &session.peers(), now.instant);
                 self.sessions.insert(seid, session);
+                if result.is_ok() {
+                    self.note(seid);
+                }
                 let response = result.unwrap_or_else(|Refused { error, rule }| SessionModificationResponse {
                     failed_rule_id: rule,
                     ..SessionModificationResponse::from(error)
@@ -518,6 +537,7 @@ impl Upf {
                 self.paths.change(&session.peers(), &[], now.instant);
                 session.chosen.into_iter().for_each(|chosen| self.addresses.give_back(chosen));
                 self.slices.leaves(session.worker, seid);
+                self.note(seid);
                 let cp_seid = session.cp.seid;
                 let mut response = SessionDeletionResponse::new(Cause::REQUEST_ACCEPTED);
                 let reports = session.end(seid, now.ntp, plane);

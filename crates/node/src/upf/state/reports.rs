@@ -120,6 +120,7 @@ impl Upf {
         if response.cp_f_seid.is_none() && response.update_bar.is_none() && !drops {
             return;
         }
+        self.note(seid);
         self.sessions.change(&seid, |session| {
             if let Some(f_seid) = response.cp_f_seid {
                 session.cp = f_seid;
@@ -199,13 +200,16 @@ impl Upf {
                 return None;
             }
             let inactive = session.is_inactive(now.ntp, plane);
-            let usage_reports = session.due_reports(seid, now.ntp, settings, plane);
+            let (usage_reports, spent) = session.due_reports(seid, now.ntp, settings, plane);
             if let Some(after) = session.due_in(now.ntp) {
                 looks.arm(seid, &mut session.look, seconds(now), after);
             }
-            Some((inactive, usage_reports))
+            Some((inactive, usage_reports, spent))
         });
-        let Some((inactive, usage_reports)) = looked.flatten() else { return };
+        let Some((inactive, usage_reports, spent)) = looked.flatten() else { return };
+        if spent || !usage_reports.is_empty() {
+            self.note(seid);
+        }
         if inactive {
             let report = SessionReportRequest { report_type: ReportType::UPIR, ..SessionReportRequest::default() };
             self.report(seid, &report, now, out);

@@ -10,6 +10,7 @@ mod rules;
 mod scale;
 mod sessions;
 mod slices;
+mod stored;
 mod takeover;
 
 use super::config::N3;
@@ -46,13 +47,17 @@ fn bench() -> Bench {
 
 /// With data networks that the UPF may choose addresses of.
 fn bench_with(pools: Vec<crate::upf::Pool>) -> Bench {
+    bench_of(pools, Limits::default())
+}
+
+fn bench_of(pools: Vec<crate::upf::Pool>, limits: Limits) -> Bench {
     let pool = Pool {
         ipv4: Some((Ipv4Addr::new(10, 45, 0, 0), 16)),
         ipv6: Some((Ipv6Addr::new(0x2001, 0xdb8, 0x45, 0, 0, 0, 0, 0), 48)),
         mtu: 1400,
         dns: vec![],
     };
-    let limits = Limits { records: 64, ..Limits::default() };
+    let limits = Limits { records: 64, ..limits };
     let settings = Settings {
         address: UPF.into(),
         n3: vec![N3 { ipv4: Some(UPF), ipv6: None }],

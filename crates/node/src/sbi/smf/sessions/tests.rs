@@ -1,7 +1,6 @@
 //! An SMF with the test in the place of AMF and UPF: no sockets, no clock.
 
 use super::*;
-use crate::sbi::smf::database;
 use rand::SeedableRng;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -125,7 +124,7 @@ impl World {
     fn restart(&mut self) {
         let records = self.records.as_mut().expect("its sessions are found again");
         self.lives += 1;
-        let before = database::look(records, 7).unwrap();
+        let before = found::look(records, 7).unwrap();
         self.smf = World::start(Some(self.persist), self.lives);
         before.sessions.iter().for_each(|(ltmsi, session)| self.smf.restore(*ltmsi, session, self.now));
     }
@@ -149,7 +148,7 @@ impl World {
             return true;
         }
         let records = self.records.as_mut().expect("it has jobs");
-        let name = Name { collection: "smf", id: job.ltmsi.get().into() };
+        let name = job.name;
         let mut change = |change| Done::Changed(records.change(&[(name, change)]).remove(0));
         let done = match &job.what {
             What::Commit { expected, octets } => change(Change::Commit { expected: *expected, octets }),
@@ -157,7 +156,7 @@ impl World {
             What::Load => Done::Loaded(records.load(&[name]).map(|mut found| found.remove(0))),
         };
         if !self.dies() {
-            self.smf.answered(job.ltmsi, done, self.now);
+            self.smf.answered(found::ltmsi(name), done, self.now);
         }
         true
     }
@@ -715,7 +714,7 @@ fn who_asks_is_told_when_the_database_does_not_answer_and_nothing_is_done() {
         assert!(job.until.is_some(), "it does not wait for ever");
         let error = down("gone".into());
         let done = if let What::Load = job.what { Done::Loaded(Err(error)) } else { Done::Changed(Err(error)) };
-        world.smf.answered(job.ltmsi, done, world.now);
+        world.smf.answered(found::ltmsi(job.name), done, world.now);
         world.act();
         assert_eq!(world.last().status, 500, "{:?}", world.last());
     };

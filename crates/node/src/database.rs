@@ -1,7 +1,6 @@
-//! The way of an SMF's thread to its database of SM contexts: a thread beside it, which takes all that is to be loaded and all
-//! that is to be committed in one go each, and goes on asking while the database is down. The SMF's own thread never waits.
+//! The way of a function's thread to its database of records: a thread beside it, which takes all that is to be loaded and all
+//! that is to be committed in one go each, and goes on asking while the database is down. The function's own thread never waits.
 
-use super::session::Session;
 use crate::config::StateConfig;
 use crate::metrics::{Metrics, StateFunction, StateOperation, Transaction};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
@@ -11,35 +10,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vireo_store::Version;
 use vireo_store::records::{Change, Found, LIFE, LinkConfig, Name, RecordError, Records, RedisRecords};
-use vireo_types::{Instant, Ltmsi};
+use vireo_types::Instant;
 
-/// Whose records these are.
-const COLLECTION: &str = "smf";
-/// Where it is written what this SMF is to UPFs.
-const NODE: Name = Name { collection: "smf-node", id: 0 };
 /// How long an answer is waited for, before it is taken for lost.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// After a failure.
 const AGAIN: Duration = Duration::from_millis(20);
 /// Operations in one go.
-const BATCH: usize = 256;
-/// How often it is written again what this SMF is to UPFs, so that it is not forgotten.
+pub(crate) const BATCH: usize = 256;
+/// How often it is written again what the function is to its peers, so that it is not forgotten.
 const RENEWED: Duration = Duration::from_secs(LIFE.as_secs() / 8);
 
 /// An operation.
 #[derive(Debug)]
-pub(super) struct Job {
-    pub(super) ltmsi: Ltmsi,
-    pub(super) what: What,
+pub(crate) struct Job {
+    pub(crate) name: Name,
+    pub(crate) what: What,
     /// The transaction that it is for.
-    pub(super) kind: Transaction,
+    pub(crate) kind: Transaction,
     /// Until when it makes sense; `None`: however long it takes.
-    pub(super) until: Option<Instant>,
+    pub(crate) until: Option<Instant>,
 }
 
 /// What is to be done.
 #[derive(Debug)]
-pub(super) enum What {
+pub(crate) enum What {
     Load,
     Commit { expected: Version, octets: Vec<u8> },
     Remove { expected: Version },
@@ -65,70 +60,49 @@ impl What {
 
 /// What has become of it. After an error that passes nothing was done, and will not be.
 #[derive(Debug)]
-pub(super) enum Done {
+pub(crate) enum Done {
     Loaded(Result<Option<Found>, RecordError>),
     Changed(Result<Version, RecordError>),
 }
 
-/// Why an SMF does not start over a database.
+/// Why a function does not start over a database.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
     /// It does not answer.
-    #[error("the database of SM contexts (state.database) does not answer: {0}")]
+    #[error("the database of records (state.database) does not answer: {0}")]
     Records(#[from] RecordError),
     /// It has something else.
     #[error(
-        "the database of SM contexts (state.database) has something else than SM contexts of this release: is state.key another program's too?"
+        "the database of records (state.database) has something else than records of this release: is state.key another program's too?"
     )]
     Stranger,
 }
 
 /// The records of a configuration.
-pub(super) fn open(state: &StateConfig) -> Box<dyn Records> {
+pub(crate) fn open(state: &StateConfig) -> Box<dyn Records> {
     let config = LinkConfig { url: state.database.clone(), patience: PATIENCE };
     Box::new(RedisRecords::new(config, &state.key, LIFE))
 }
 
-/// What an SMF finds that starts.
-#[derive(Debug)]
-pub(super) struct Before {
-    /// The recovery time stamp that UPFs know.
-    pub(super) recovery: u32,
-    /// Whether there was an SMF before.
-    pub(super) takes_over: bool,
-    /// Its SM contexts.
-    pub(super) sessions: Vec<(Ltmsi, Box<Session>)>,
-}
-
-/// Looks what there is. The first SMF begins with this recovery time stamp.
+/// The records of a collection, by their numbers, some at a time.
 ///
 /// # Errors
 ///
-/// When the database does not answer, or has something else.
-pub(super) fn look(records: &mut dyn Records, recovery: u32) -> Result<Before, DatabaseError> {
-    let node = records.load(&[NODE])?.pop().flatten();
-    let (version, stamp) = match &node {
-        None => (0, recovery),
-        Some(found) => {
-            let octets = found.octets.as_slice().try_into().map_err(|_| DatabaseError::Stranger)?;
-            (found.version, u32::from_be_bytes(octets))
-        }
-    };
-    records.change(&[(NODE, Change::Commit { expected: version, octets: &stamp.to_be_bytes() })]).remove(0)?;
-    let numbers = records.numbers(COLLECTION)?;
-    let mut sessions = Vec::with_capacity(numbers.len());
+/// [`RecordError`], of all of them; what `each` says.
+pub(crate) fn read_all(
+    records: &mut dyn Records,
+    collection: &'static str,
+    mut each: impl FnMut(u64, Found) -> Result<(), DatabaseError>,
+) -> Result<(), DatabaseError> {
+    let numbers = records.numbers(collection)?;
     for part in numbers.chunks(BATCH) {
-        let names: Vec<Name> = part.iter().map(|id| Name { collection: COLLECTION, id: *id }).collect();
+        let names: Vec<Name> = part.iter().map(|id| Name { collection, id: *id }).collect();
         for (name, found) in names.iter().zip(records.load(&names)?) {
             // One may have ended its life meanwhile.
-            let Some(found) = found else { continue };
-            let session =
-                Session::decode(&found.octets).filter(|session| u64::from(session.sm.cp_seid.ltmsi().get()) == name.id);
-            let session = session.ok_or(DatabaseError::Stranger)?;
-            sessions.push((session.sm.cp_seid.ltmsi(), session));
+            found.map_or(Ok(()), |found| each(name.id, found))?;
         }
     }
-    Ok(Before { recovery: stamp, takes_over: node.is_some(), sessions })
+    Ok(())
 }
 
 /// An operation that is not done yet.
@@ -140,16 +114,20 @@ struct Pending {
 }
 
 /// The thread.
-pub(super) struct Database {
-    pub(super) records: Box<dyn Records>,
-    pub(super) jobs: Receiver<Job>,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) stop: Arc<AtomicBool>,
+pub(crate) struct Database {
+    pub(crate) records: Box<dyn Records>,
+    pub(crate) jobs: Receiver<Job>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) stop: Arc<AtomicBool>,
+    /// Whose it is.
+    pub(crate) function: StateFunction,
+    /// Where it is written what the function is to its peers.
+    pub(crate) node: Name,
 }
 
 impl Database {
     /// Works until nobody has jobs any more, or until it is told to stop.
-    pub(super) fn run(mut self, mut done: impl FnMut(Ltmsi, Done), clock: impl Fn() -> Instant) {
+    pub(crate) fn run(mut self, mut done: impl FnMut(Name, Done), clock: impl Fn() -> Instant) {
         let mut waiting = VecDeque::new();
         let mut renewed = std::time::Instant::now();
         let pending = |job| Pending { job, doubtful: false, since: std::time::Instant::now() };
@@ -164,7 +142,7 @@ impl Database {
             waiting.extend(self.jobs.try_iter().map(pending));
             if renewed.elapsed() >= RENEWED {
                 renewed = std::time::Instant::now();
-                renew(&mut *self.records);
+                renew(&mut *self.records, self.node);
             }
             if !self.go(&mut waiting, &mut done) {
                 if self.stop.load(Ordering::SeqCst) {
@@ -177,7 +155,7 @@ impl Database {
     }
 
     /// Does what waits, as far as the database does; whether it does.
-    fn go(&mut self, waiting: &mut VecDeque<Pending>, done: &mut impl FnMut(Ltmsi, Done)) -> bool {
+    fn go(&mut self, waiting: &mut VecDeque<Pending>, done: &mut impl FnMut(Name, Done)) -> bool {
         while !waiting.is_empty() {
             let part: Vec<Pending> = waiting.drain(..waiting.len().min(BATCH)).collect();
             let (loads, changes): (Vec<_>, Vec<_>) =
@@ -211,7 +189,7 @@ impl Database {
         if loads.is_empty() {
             return Vec::new();
         }
-        let names: Vec<Name> = loads.iter().map(|pending| name(pending.job.ltmsi)).collect();
+        let names: Vec<Name> = loads.iter().map(|pending| pending.job.name).collect();
         match self.records.load(&names) {
             Ok(found) => found.into_iter().map(Ok).collect(),
             // One that is no record spoils the answer of all.
@@ -228,42 +206,38 @@ impl Database {
         if changes.is_empty() {
             return Vec::new();
         }
-        let changes = changes.iter().filter_map(|Pending { job, .. }| Some((name(job.ltmsi), job.what.change()?)));
+        let changes = changes.iter().filter_map(|Pending { job, .. }| Some((job.name, job.what.change()?)));
         let changes: Vec<(Name, Change<'_>)> = changes.collect();
         self.records.change(&changes)
     }
 
-    fn finish(&self, pending: Pending, result: Done, done: &mut impl FnMut(Ltmsi, Done)) {
-        let Job { ltmsi, what, kind, .. } = pending.job;
-        self.metrics.state_operation(StateFunction::Smf, kind, what.operation(), pending.since.elapsed());
-        done(ltmsi, result);
+    fn finish(&self, pending: Pending, result: Done, done: &mut impl FnMut(Name, Done)) {
+        let Job { name, what, kind, .. } = pending.job;
+        self.metrics.state_operation(self.function, kind, what.operation(), pending.since.elapsed());
+        done(name, result);
     }
 }
 
-fn name(ltmsi: Ltmsi) -> Name {
-    Name { collection: COLLECTION, id: ltmsi.get().into() }
-}
-
 /// What makes no sense any more is given up, unless it may have been done.
-fn give_up(waiting: &mut VecDeque<Pending>, now: Instant, done: &mut impl FnMut(Ltmsi, Done)) {
+fn give_up(waiting: &mut VecDeque<Pending>, now: Instant, done: &mut impl FnMut(Name, Done)) {
     waiting.retain(|pending| {
         let over = pending.job.until.is_some_and(|until| until <= now) && !pending.doubtful;
         if over {
             let error = RecordError::Down("it was asked for too long".into());
             let loads = matches!(pending.job.what, What::Load);
-            done(pending.job.ltmsi, if loads { Done::Loaded(Err(error)) } else { Done::Changed(Err(error)) });
+            done(pending.job.name, if loads { Done::Loaded(Err(error)) } else { Done::Changed(Err(error)) });
         }
         !over
     });
 }
 
-/// What this SMF is to UPFs is written again; if that fails, later.
-fn renew(records: &mut dyn Records) {
-    let there = records.load(&[NODE]).map(|mut found| found.pop().flatten());
+/// What the function is to its peers is written again; if that fails, later.
+fn renew(records: &mut dyn Records, node: Name) {
+    let there = records.load(&[node]).map(|mut found| found.pop().flatten());
     if let Ok(Some(Found { version, octets, .. })) = there {
-        let committed = records.change(&[(NODE, Change::Commit { expected: version, octets: &octets })]).remove(0);
+        let committed = records.change(&[(node, Change::Commit { expected: version, octets: &octets })]).remove(0);
         if let Err(error) = committed {
-            tracing::warn!(%error, "what this SMF is to UPFs was not written again");
+            tracing::warn!(%error, "what this function is to its peers was not written again");
         }
     }
 }
@@ -273,6 +247,8 @@ mod tests {
     use super::*;
     use crossbeam_channel::bounded;
     use vireo_store::records::{MemoryRecords, Operations};
+
+    const NAME: Name = Name { collection: "smf", id: 7 };
 
     /// A database that fails so often before it works, each time with this.
     struct Failing {
@@ -311,15 +287,16 @@ mod tests {
     }
 
     /// What becomes of jobs when the database fails so often, and time is `now`.
-    fn done(jobs: Vec<Job>, times: u32, error: RecordError, now: Instant) -> Vec<(Ltmsi, Done)> {
+    fn done(jobs: Vec<Job>, times: u32, error: RecordError, now: Instant) -> Vec<(Name, Done)> {
         let (sender, receiver) = bounded(jobs.len());
         jobs.into_iter().for_each(|job| sender.send(job).unwrap());
         drop(sender);
         let records = Box::new(Failing { records: MemoryRecords::new(LIFE), times, error });
         let (metrics, stop) = (Arc::new(Metrics::new()), Arc::default());
         let mut all = Vec::new();
-        let database = Database { records, jobs: receiver, metrics: Arc::clone(&metrics), stop };
-        database.run(|ltmsi, what| all.push((ltmsi, what)), || now);
+        let (metrics_of, function) = (Arc::clone(&metrics), StateFunction::Smf);
+        let database = Database { records, jobs: receiver, metrics: metrics_of, stop, function, node: NAME };
+        database.run(|name, what| all.push((name, what)), || now);
         let text = metrics.render();
         let writes =
             r#"vireo_state_operations_total{function="smf",transaction="create-sm-context",operation="write"} 1"#;
@@ -330,14 +307,14 @@ mod tests {
 
     fn commit(until: Option<Instant>) -> Job {
         let what = What::Commit { expected: 0, octets: vec![1] };
-        Job { ltmsi: Ltmsi::from_raw(7), what, kind: Transaction::CreateSmContext, until }
+        Job { name: NAME, what, kind: Transaction::CreateSmContext, until }
     }
 
     #[test]
     fn what_somebody_waits_for_is_given_up_in_time_unless_it_may_have_been_done() {
         let (early, late) = (Some(Instant(1)), Some(Instant(9)));
         let down = || RecordError::Down("x".into());
-        let is_done = |all: &[(Ltmsi, Done)]| matches!(all, [(_, Done::Changed(Ok(_)))]);
+        let is_done = |all: &[(Name, Done)]| matches!(all, [(_, Done::Changed(Ok(_)))]);
         assert!(is_done(&done(vec![commit(late)], 3, down(), Instant(5))));
         assert!(is_done(&done(vec![commit(None)], 3, down(), Instant(5))));
         assert!(is_done(&done(vec![commit(early)], 3, RecordError::Silent("x".into()), Instant(5))));
@@ -346,17 +323,5 @@ mod tests {
         let load = Job { what: What::Load, ..commit(early) };
         let over = done(vec![load], 1, RecordError::Silent("x".into()), Instant(5));
         assert!(matches!(&over[..], [(_, Done::Loaded(Err(_)))]), "{over:?}");
-    }
-
-    #[test]
-    fn an_smf_finds_what_the_one_before_was_to_upfs() {
-        let mut records = MemoryRecords::new(LIFE);
-        let first = look(&mut records, 7).unwrap();
-        assert_eq!((first.recovery, first.takes_over, first.sessions.len()), (7, false, 0));
-        let second = look(&mut records, 8).unwrap();
-        assert_eq!((second.recovery, second.takes_over), (7, true));
-        let stranger = Name { collection: COLLECTION, id: 1 };
-        records.change(&[(stranger, Change::Commit { expected: 0, octets: b"x" })]).remove(0).unwrap();
-        assert!(matches!(look(&mut records, 8), Err(DatabaseError::Stranger)));
     }
 }

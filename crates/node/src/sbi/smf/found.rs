@@ -1,0 +1,75 @@
+//! What the SMF before has left in the database: its SM contexts, and what it was to UPFs.
+
+use super::session::Session;
+use crate::database::{DatabaseError, read_all};
+use vireo_store::records::{Change, Name, Records};
+use vireo_types::Ltmsi;
+
+/// Whose records these are.
+const COLLECTION: &str = "smf";
+/// Where it is written what this SMF is to UPFs.
+pub(super) const NODE: Name = Name { collection: "smf-node", id: 0 };
+
+/// The record of an SM context.
+pub(super) fn name(ltmsi: Ltmsi) -> Name {
+    Name { collection: COLLECTION, id: ltmsi.get().into() }
+}
+
+/// Whose record this is.
+pub(super) fn ltmsi(name: Name) -> Ltmsi {
+    Ltmsi::from_raw(name.id as u32)
+}
+
+/// What an SMF finds that starts.
+#[derive(Debug)]
+pub(super) struct Before {
+    /// The recovery time stamp that UPFs know.
+    pub(super) recovery: u32,
+    /// Whether there was an SMF before.
+    pub(super) takes_over: bool,
+    /// Its SM contexts.
+    pub(super) sessions: Vec<(Ltmsi, Box<Session>)>,
+}
+
+/// Looks what there is. The first SMF begins with this recovery time stamp.
+///
+/// # Errors
+///
+/// When the database does not answer, or has something else.
+pub(super) fn look(records: &mut dyn Records, recovery: u32) -> Result<Before, DatabaseError> {
+    let node = records.load(&[NODE])?.pop().flatten();
+    let (version, stamp) = match &node {
+        None => (0, recovery),
+        Some(found) => {
+            let octets = found.octets.as_slice().try_into().map_err(|_| DatabaseError::Stranger)?;
+            (found.version, u32::from_be_bytes(octets))
+        }
+    };
+    records.change(&[(NODE, Change::Commit { expected: version, octets: &stamp.to_be_bytes() })]).remove(0)?;
+    let mut sessions = Vec::new();
+    read_all(records, COLLECTION, |id, found| {
+        let session = Session::decode(&found.octets).filter(|session| name(session.sm.cp_seid.ltmsi()).id == id);
+        let session = session.ok_or(DatabaseError::Stranger)?;
+        sessions.push((session.sm.cp_seid.ltmsi(), session));
+        Ok(())
+    })?;
+    Ok(Before { recovery: stamp, takes_over: node.is_some(), sessions })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vireo_store::records::{LIFE, MemoryRecords};
+
+    #[test]
+    fn an_smf_finds_what_the_one_before_was_to_upfs() {
+        let mut records = MemoryRecords::new(LIFE);
+        let first = look(&mut records, 7).unwrap();
+        assert_eq!((first.recovery, first.takes_over, first.sessions.len()), (7, false, 0));
+        let second = look(&mut records, 8).unwrap();
+        assert_eq!((second.recovery, second.takes_over), (7, true));
+        let stranger = Name { collection: COLLECTION, id: 1 };
+        records.change(&[(stranger, Change::Commit { expected: 0, octets: b"x" })]).remove(0).unwrap();
+        assert!(matches!(look(&mut records, 8), Err(DatabaseError::Stranger)));
+    }
+}

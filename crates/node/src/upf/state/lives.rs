@@ -1,0 +1,196 @@
+//! What of the state machine outlives it in a database: sessions, and what the UPF is to its peers. The next life goes on with it, to
+//! control planes the same UPF (TS 23.527 4.2): they see no other Recovery Time Stamp.
+
+use super::{Association, Holder, Now, Plane, Upf};
+use crate::upf::exchange::{Answered, Outgoing};
+use crate::upf::session::Session;
+use crate::upf::stored::{element, elements};
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, SocketAddr};
+use tracing::warn;
+use vireo_wire::pfcp::*;
+
+/// What the node's record begins with: another one is of a release that has other fields.
+const FORMAT: u8 = 1;
+
+/// What is other than it is written.
+#[derive(Debug, Default)]
+pub(in super::super) struct Changed {
+    /// Sessions that have changed, come or gone; some more than once.
+    pub(in super::super) sessions: Vec<u64>,
+    /// Associations.
+    pub(in super::super) node: bool,
+}
+
+/// What the UPF is to its peers.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in super::super) struct Node {
+    /// Its Recovery Time Stamp.
+    recovery: u32,
+    associations: Vec<Known>,
+}
+
+/// An association.
+#[derive(Debug, Serialize, Deserialize)]
+struct Known {
+    #[serde(with = "element")]
+    node: NodeId,
+    address: SocketAddr,
+    hosts: Vec<IpAddr>,
+    recovery: u32,
+    holder: Option<KnownHolder>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct KnownHolder {
+    address: IpAddr,
+    #[serde(with = "elements")]
+    from: Vec<CpPfcpEntityIpAddress>,
+}
+
+impl Node {
+    /// Of what is written.
+    pub(in super::super) fn decode(octets: &[u8]) -> Option<Self> {
+        let (&FORMAT, octets) = octets.split_first()? else { return None };
+        postcard::from_bytes(octets).ok()
+    }
+}
+
+/// A session that was written, with its SEID and the request about it that was answered last.
+pub(in super::super) type Written = (u64, Box<Session>, Option<Answered>);
+
+impl Upf {
+    /// It is asked what has changed, from now on.
+    pub(in super::super) fn note_changes(&mut self) {
+        self.changed = Some(Changed::default());
+    }
+
+    /// What has changed since this was asked last.
+    pub(in super::super) fn take_changed(&mut self) -> Changed {
+        self.changed.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    pub(super) fn note(&mut self, seid: u64) {
+        self.changed.iter_mut().for_each(|changed| changed.sessions.push(seid));
+    }
+
+    pub(super) fn note_node(&mut self) {
+        self.changed.iter_mut().for_each(|changed| changed.node = true);
+    }
+
+    /// Goes on with what was written. What cannot be had any more is as if it had changed.
+    pub(in super::super) fn go_on(&mut self, node: Node, mut sessions: Vec<Written>, now: Now, plane: &mut impl Plane) {
+        self.settings.started = node.recovery;
+        let highest = sessions.iter().map(|(seid, ..)| *seid).max().unwrap_or(0);
+        self.next_seid = (u64::from(now.ntp) << 32 | 1).max(highest.saturating_add(1));
+        // far from those of the life before, if that ended a moment ago
+        self.requests.begin_at(now.ntp.wrapping_mul(0x9e37_79b1) >> 8);
+        for Known { node, address, hosts, recovery, holder } in node.associations {
+            let holder = holder.map(|KnownHolder { address, from }| Holder { address, from });
+            self.associations.insert(node, Association { address, hosts: hosts.into(), recovery, holder });
+        }
+        let chosen: Vec<_> = sessions.iter().filter_map(|(_, session, _)| session.chosen).collect();
+        self.addresses.given(&chosen);
+        // in this order tunnels lead to their records as they did
+        sessions.sort_by_key(|(_, session, _)| session.first_teid());
+        for (seid, session, answered) in sessions {
+            if !self.associations.contains_key(&session.node) || !self.restore(seid, session, now, plane) {
+                self.note(seid);
+                continue;
+            }
+            answered.into_iter().for_each(|answered| self.responses.restore(answered, now.instant));
+        }
+    }
+
+    /// Sets a session up again; whether it could be.
+    fn restore(&mut self, seid: u64, mut session: Box<Session>, now: Now, plane: &mut impl Plane) -> bool {
+        session.worker = self.slices.known(session.worker);
+        if let Err(refused) = session.install(seid, &self.settings, &mut self.addresses, plane) {
+            warn!("a session that was here before cannot be had any more: {:?}", refused.error);
+            return false;
+        }
+        self.enter(seid, session, now);
+        true
+    }
+
+    /// Goes by what was loaded of a session, which is set up again if it is not there.
+    pub(in super::super) fn adopt(&mut self, written: Written, now: Now, plane: &mut impl Plane) {
+        let (seid, session, answered) = written;
+        if !self.sessions.contains_key(&seid) {
+            if self.associations.contains_key(&session.node) && self.restore(seid, session, now, plane) {
+                answered.into_iter().for_each(|answered| self.responses.restore(answered, now.instant));
+            }
+            return;
+        }
+        if self.sessions.change(&seid, |own| own.adopt(*session)) == Some(false) {
+            warn!("a session's record says other than its packets go by, which is what holds: who else writes there?");
+        }
+    }
+
+    /// What is written of the associations.
+    pub(in super::super) fn encode_node(&self) -> Option<Vec<u8>> {
+        let known = |(node, association): (&NodeId, &Association)| {
+            let Association { address, hosts, recovery, holder } = association;
+            let holder = holder.as_ref();
+            let holder = holder.map(|Holder { address, from }| KnownHolder { address: *address, from: from.clone() });
+            Known { node: node.clone(), address: *address, hosts: hosts.to_vec(), recovery: *recovery, holder }
+        };
+        let node =
+            Node { recovery: self.settings.started, associations: self.associations.iter().map(known).collect() };
+        postcard::to_extend(&node, vec![FORMAT]).ok()
+    }
+
+    /// A SEID that no session has, for the next one.
+    pub(in super::super) fn reserve(&mut self) -> u64 {
+        self.next_seid += 1;
+        self.next_seid - 1
+    }
+
+    /// The next session has this SEID, which was reserved.
+    pub(in super::super) fn give(&mut self, seid: u64) {
+        self.reserved = Some(seid);
+    }
+
+    /// Whether this very request was answered.
+    pub(in super::super) fn has_answered(&self, from: SocketAddr, sequence: u32, datagram: &[u8], now: Now) -> bool {
+        self.responses.find(self.asker(from), sequence, datagram, now.instant).is_some()
+    }
+
+    /// The answer to the request of this number.
+    pub(in super::super) fn answered(&self, from: SocketAddr, sequence: u32) -> Option<Answered> {
+        self.responses.answered(self.asker(from), sequence)
+    }
+
+    /// Has a session no more, and nobody knows.
+    #[cfg(test)]
+    pub(in super::super) fn forget(&mut self, seid: u64, plane: &mut impl Plane) {
+        self.remove(seid, plane);
+        self.take_changed();
+    }
+
+    /// Answers a request about a session that it is not carried out.
+    pub(in super::super) fn refuse(&mut self, from: SocketAddr, datagram: &[u8], cause: Cause, out: &mut Outgoing) {
+        let Ok(message) = Message::new(datagram) else { return };
+        let (sequence, mut answer) = (message.sequence(), Vec::new());
+        let cp_seid = self.sessions.get(&message.seid()).map_or(0, |session| session.cp.seid);
+        let written = match message.message_type() {
+            MessageType::SESSION_ESTABLISHMENT_REQUEST => {
+                let cp_seid = message.get::<FSeid>().ok().flatten().map_or(0, |f_seid| f_seid.seid);
+                let error = Error { cause, offending_ie: None };
+                let response = SessionEstablishmentResponse::rejected(self.settings.address.into(), error);
+                response.emit(&mut answer, cp_seid, sequence)
+            }
+            MessageType::SESSION_MODIFICATION_REQUEST => {
+                SessionModificationResponse::new(cause).emit(&mut answer, cp_seid, sequence)
+            }
+            MessageType::SESSION_DELETION_REQUEST => {
+                SessionDeletionResponse::new(cause).emit(&mut answer, cp_seid, sequence)
+            }
+            _ => return,
+        };
+        if written.is_ok() {
+            self.stats.rejected += 1;
+            out.push((from, answer));
+        }
+    }
+}

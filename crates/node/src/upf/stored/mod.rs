@@ -1,0 +1,444 @@
+//! A UPF whose sessions are in a database. Each PFCP transaction of a session loads its record, goes by it, and commits what came of
+//! it before the answer leaves; meanwhile the transactions of other sessions go on. So does what packets and time make the UPF
+//! report: the report leaves when the database has what the session is after it, so that no later life gives its number (UR-SEQN)
+//! again. A UPF that dies and starts again has all its sessions, and its control planes see no other UPF.
+//!
+//! Packets write nothing there. What has been counted, and used of a quota, since a session's last transaction or report is lost
+//! with the UPF: of traffic too little is reported then, never anything twice, and of a quota so much may be used again. Packets
+//! that wait in buffers are lost too.
+//!
+//! Here are the transactions and their order, without clock, thread or socket; `keeper` has these.
+
+mod keeper;
+mod octets;
+
+pub(super) use keeper::{Begun, Keeper, begin};
+pub(super) use octets::{element, elements, list, optional};
+
+use super::exchange::{Answered, Outgoing};
+use super::session::Session;
+use super::state::{Changed, Node, Now, Plane, Upf, Written};
+use crate::database::{DatabaseError, Done, Job, What, read_all};
+use crate::metrics::Transaction;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use tracing::{error, warn};
+use vireo_store::Version;
+use vireo_store::records::{Found, LIFE, Name, RecordError, Records};
+use vireo_types::{Duration, Instant};
+use vireo_wire::pfcp::{Cause, Message, MessageType};
+
+/// Whose records these are: a session's under its SEID.
+const COLLECTION: &str = "upf";
+/// Where it is written what this UPF is to control planes.
+const NODE: Name = Name { collection: "upf-node", id: 0 };
+/// Requests about one session that wait, at the most.
+const BEHIND: usize = 32;
+/// How long a record is asked for that a request needs: less than a control plane goes on asking.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Within so many seconds each record is committed again, so that it lives on.
+const RENEWED: usize = LIFE.as_secs() as usize / 3;
+
+fn name(seid: u64) -> Name {
+    Name { collection: COLLECTION, id: seid }
+}
+
+/// What a transaction acts on, and where what it says goes.
+pub(super) struct On<'a, P: Plane> {
+    pub(super) upf: &'a mut Upf,
+    pub(super) now: Now,
+    pub(super) plane: &'a mut P,
+    pub(super) out: &'a mut Outgoing,
+}
+
+/// A request about a session.
+#[derive(Debug)]
+struct Request {
+    from: SocketAddr,
+    sequence: u32,
+    datagram: Vec<u8>,
+    kind: Transaction,
+    until: Instant,
+}
+
+/// A transaction.
+#[derive(Debug)]
+enum Task {
+    Request(Box<Request>),
+    /// Something has changed by itself; these wait until it is committed.
+    Changed(Vec<u64>),
+}
+
+/// What is committed.
+#[derive(Debug)]
+struct Commit {
+    kind: Transaction,
+    /// `None`: it has gone.
+    octets: Option<Vec<u8>>,
+    answered: Option<Answered>,
+    tickets: Vec<u64>,
+}
+
+/// What of a transaction the database is asked.
+#[derive(Debug)]
+enum Running {
+    Loading(Task),
+    Committing(Commit),
+    /// Another version was there: is it this one, whose answer was lost?
+    Checking(Commit),
+}
+
+/// The transactions of a record, in order.
+#[derive(Debug, Default)]
+struct Lane {
+    running: Option<Running>,
+    behind: VecDeque<Task>,
+}
+
+/// What leaves when so many commits are done.
+#[derive(Debug)]
+struct Ticket {
+    left: usize,
+    out: Outgoing,
+    request: Option<(SocketAddr, u32)>,
+}
+
+/// The transactions that are under way.
+#[derive(Debug, Default)]
+pub(super) struct Stored {
+    lanes: FxHashMap<Name, Lane>,
+    jobs: VecDeque<Job>,
+    tickets: FxHashMap<u64, Ticket>,
+    next_ticket: u64,
+    /// Requests that are being carried out: one that comes again meanwhile has its answer coming.
+    requests: FxHashSet<(SocketAddr, u32)>,
+    /// Numbers of our own requests that have to wait.
+    held: FxHashSet<u32>,
+    /// All sessions, the one that was committed again longest ago in front.
+    renewals: VecDeque<u64>,
+}
+
+/// What a UPF finds that starts.
+#[derive(Debug)]
+pub(super) struct Before {
+    node: Node,
+    sessions: Vec<Written>,
+}
+
+/// Looks what there is; `None`: there was no UPF before.
+///
+/// # Errors
+///
+/// When the database does not answer, or has something else.
+pub(super) fn look(records: &mut dyn Records, ntp: u32) -> Result<Option<Before>, DatabaseError> {
+    let Some(node) = records.load(&[NODE])?.pop().flatten() else { return Ok(None) };
+    let node = Node::decode(&node.octets).ok_or(DatabaseError::Stranger)?;
+    let mut sessions = Vec::new();
+    read_all(records, COLLECTION, |seid, found| {
+        let (session, answered) = Session::decode(&found.octets, ntp).ok_or(DatabaseError::Stranger)?;
+        sessions.push((seid, session, answered));
+        Ok(())
+    })?;
+    Ok(Some(Before { node, sessions }))
+}
+
+impl Stored {
+    /// A UPF begins, or goes on with what the one before has left.
+    pub(super) fn begin<P: Plane>(&mut self, on: &mut On<'_, P>, before: Option<Before>) {
+        on.upf.note_changes();
+        if let Some(Before { node, sessions }) = before {
+            self.renewals.extend(sessions.iter().map(|(seid, ..)| *seid));
+            on.upf.go_on(node, sessions, on.now, on.plane);
+            self.leave(on, None, Outgoing::new());
+        } else {
+            self.begin_or_wait(on, NODE, Task::Changed(Vec::new()));
+        }
+        on.plane.change(|tables, _| tables.restored());
+    }
+
+    /// A datagram came on N4.
+    pub(super) fn receive<P: Plane>(&mut self, on: &mut On<'_, P>, from: SocketAddr, datagram: &[u8]) {
+        let read = |message: Message<'_>| Some((kind(message.message_type())?, message.seid(), message.sequence()));
+        let asked = Message::new(datagram).ok().and_then(read).filter(|_| on.upf.is_known(from));
+        let Some((kind, seid, sequence)) = asked else {
+            return self.act(on, |upf, now, plane, out| upf.receive(from, datagram, now, plane, out));
+        };
+        if self.requests.contains(&(from, sequence)) {
+            return;
+        }
+        if on.upf.has_answered(from, sequence, datagram, on.now) {
+            return on.upf.receive(from, datagram, on.now, on.plane, on.out);
+        }
+        let name = if kind == Transaction::PfcpEstablishment { name(on.upf.reserve()) } else { name(seid) };
+        let until = on.now.instant + PATIENCE;
+        self.requests.insert((from, sequence));
+        let request = Request { from, sequence, datagram: datagram.to_vec(), kind, until };
+        self.begin_or_wait(on, name, Task::Request(Box::new(request)));
+    }
+
+    /// Something is done besides requests about sessions: what it says leaves when what it changes is committed.
+    pub(super) fn act<P: Plane>(&mut self, on: &mut On<'_, P>, act: impl FnOnce(&mut Upf, Now, &mut P, &mut Outgoing)) {
+        let mut out = Outgoing::new();
+        act(on.upf, on.now, on.plane, &mut out);
+        self.leave(on, None, out);
+    }
+
+    /// Sends again what is unanswered ([`Upf::tick`]), but for what has to wait for its commit.
+    pub(super) fn tick<P: Plane>(&mut self, on: &mut On<'_, P>) {
+        let mut out = Outgoing::new();
+        on.upf.tick(on.now, &mut out);
+        out.retain(|(_, datagram)| own_request(datagram).is_none_or(|sequence| !self.held.contains(&sequence)));
+        on.out.append(&mut out);
+    }
+
+    /// To be called once a second: some records are committed again.
+    pub(super) fn renew<P: Plane>(&mut self, on: &mut On<'_, P>) {
+        for _ in 0..self.renewals.len().div_ceil(RENEWED) {
+            let Some(seid) = self.renewals.pop_front() else { break };
+            if on.upf.sessions.contains_key(&seid) {
+                self.renewals.push_back(seid);
+                self.begin_or_wait(on, name(seid), Task::Changed(Vec::new()));
+            }
+        }
+    }
+
+    /// What the database is to be asked.
+    pub(super) fn jobs(&mut self) -> &mut VecDeque<Job> {
+        &mut self.jobs
+    }
+
+    fn begin_or_wait<P: Plane>(&mut self, on: &mut On<'_, P>, name: Name, task: Task) {
+        let Some(lane) = self.lanes.get_mut(&name) else { return self.load(name, task) };
+        match task {
+            Task::Changed(more) => {
+                // A commit that has not begun has this change with it.
+                if let Some(Task::Changed(tickets)) = lane.behind.back_mut() {
+                    tickets.extend(more);
+                } else if let (Some(Running::Loading(Task::Changed(tickets))), true) =
+                    (&mut lane.running, lane.behind.is_empty())
+                {
+                    tickets.extend(more);
+                } else {
+                    lane.behind.push_back(Task::Changed(more));
+                }
+            }
+            Task::Request(request) if lane.behind.len() >= BEHIND => {
+                warn!("too much waits for a session: is the database of records too slow?");
+                self.refuse(on, &request, Cause::CONGESTION);
+            }
+            request => lane.behind.push_back(request),
+        }
+    }
+
+    fn load(&mut self, name: Name, task: Task) {
+        let (kind, until) = match &task {
+            Task::Request(request) => (request.kind, Some(request.until)),
+            Task::Changed(_) => (Transaction::Other, None),
+        };
+        self.jobs.push_back(Job { name, what: What::Load, kind, until });
+        self.lanes.entry(name).or_default().running = Some(Running::Loading(task));
+    }
+
+    /// The database has answered.
+    pub(super) fn answered<P: Plane>(&mut self, on: &mut On<'_, P>, name: Name, done: Done) {
+        let Some(running) = self.lanes.get_mut(&name).and_then(|lane| lane.running.take()) else { return };
+        match (running, done) {
+            (Running::Loading(task), Done::Loaded(Ok(found))) => self.loaded(on, name, task, found),
+            (Running::Committing(commit), Done::Changed(Ok(_))) => self.done(on, name, commit),
+            (Running::Committing(commit), Done::Changed(Err(RecordError::Conflict))) => {
+                self.jobs.push_back(Job { name, what: What::Load, kind: commit.kind, until: None });
+                self.lanes.entry(name).or_default().running = Some(Running::Checking(commit));
+            }
+            (Running::Checking(commit), Done::Loaded(Ok(found))) => self.checked(on, name, commit, found),
+            (Running::Loading(task), Done::Loaded(Err(error)) | Done::Changed(Err(error))) => {
+                warn!(%error, "a transaction was not carried out");
+                self.give_up(on, name, task);
+            }
+            (Running::Committing(commit) | Running::Checking(commit), done) => {
+                error!(?done, "what has changed cannot be committed: nobody is told of it");
+                commit.tickets.iter().for_each(|ticket| drop(self.take_ticket(*ticket)));
+                self.next(name);
+            }
+            (running, done) => error!(?running, ?done, "an answer to another question: please report it"),
+        }
+    }
+
+    fn loaded<P: Plane>(&mut self, on: &mut On<'_, P>, name: Name, task: Task, found: Option<Found>) {
+        let version = found.as_ref().map_or(0, |found| found.version);
+        let new = matches!(&task, Task::Request(request) if request.kind == Transaction::PfcpEstablishment);
+        if new && found.is_some() {
+            // Of a life whose clock was ahead: another number is taken.
+            let other = self::name(on.upf.reserve());
+            self.load(other, task);
+            return self.next(name);
+        }
+        let mut answered = None;
+        if let Some(found) = found.filter(|_| name.collection == COLLECTION) {
+            let Some((session, before)) = Session::decode(&found.octets, on.now.ntp) else {
+                error!("a record is no session of this release: is state.key another program's too?");
+                return self.give_up(on, name, task);
+            };
+            answered = before.clone();
+            if let Task::Request(_) = task {
+                on.upf.adopt((name.id, session, before), on.now, on.plane);
+            }
+        }
+        match task {
+            Task::Changed(tickets) => {
+                self.commit(on, name, version, Commit { kind: Transaction::Other, octets: None, answered, tickets });
+            }
+            Task::Request(request) => self.carry_out(on, name, version, &request),
+        }
+    }
+
+    /// Carries a request out over what was loaded.
+    fn carry_out<P: Plane>(&mut self, on: &mut On<'_, P>, name: Name, version: Version, request: &Request) {
+        let Request { from, kind, datagram, .. } = request;
+        if *kind == Transaction::PfcpEstablishment {
+            on.upf.give(name.id);
+            self.renewals.push_back(name.id);
+        }
+        let mut out = Outgoing::new();
+        on.upf.receive(*from, datagram, on.now, on.plane, &mut out);
+        self.leave(on, Some((name, version, request)), out);
+    }
+
+    /// What was said leaves when what has changed is committed: first of all the session of the request, whose record was loaded.
+    fn leave<P: Plane>(&mut self, on: &mut On<'_, P>, own: Option<(Name, Version, &Request)>, mut out: Outgoing) {
+        let Changed { mut sessions, node } = on.upf.take_changed();
+        sessions.sort_unstable();
+        sessions.dedup();
+        let mut names: Vec<Name> = sessions.into_iter().map(name).collect();
+        names.extend(node.then_some(NODE));
+        let request = own.map(|(_, _, request)| (request.from, request.sequence));
+        if names.is_empty() {
+            on.out.append(&mut out);
+            self.answers(request);
+        } else {
+            let ticket = self.ticket(names.len(), out, request);
+            for changed in &names {
+                match own {
+                    Some((name, version, request)) if name == *changed => {
+                        let answered = on.upf.answered(request.from, request.sequence);
+                        let commit = Commit { kind: request.kind, octets: None, answered, tickets: vec![ticket] };
+                        self.commit(on, name, version, commit);
+                    }
+                    _ => self.begin_or_wait(on, *changed, Task::Changed(vec![ticket])),
+                }
+            }
+        }
+        if let Some((name, ..)) = own.filter(|(name, ..)| !names.contains(name)) {
+            self.next(name);
+        }
+    }
+
+    /// Asks for a commit of what there is now.
+    fn commit<P: Plane>(&mut self, on: &mut On<'_, P>, name: Name, version: Version, mut commit: Commit) {
+        let session = || on.upf.sessions.get(&name.id);
+        let octets = match name.collection {
+            COLLECTION => session().map(|session| session.encode(commit.answered.as_ref())),
+            _ => Some(on.upf.encode_node()),
+        };
+        let what = match octets {
+            Some(Some(octets)) => {
+                commit.octets = Some(octets.clone());
+                What::Commit { expected: version, octets }
+            }
+            Some(None) => {
+                error!("a session cannot be stored: please report it");
+                return self.done(on, name, commit);
+            }
+            // It came and went between two looks, or was never there.
+            None if version == 0 => return self.done(on, name, commit),
+            None => What::Remove { expected: version },
+        };
+        self.jobs.push_back(Job { name, what, kind: commit.kind, until: None });
+        self.lanes.entry(name).or_default().running = Some(Running::Committing(commit));
+    }
+
+    /// What a commit was refused for is known.
+    fn checked<P: Plane>(&mut self, on: &mut On<'_, P>, name: Name, commit: Commit, found: Option<Found>) {
+        if found.as_ref().map(|found| &found.octets) == commit.octets.as_ref() {
+            return self.done(on, name, commit);
+        }
+        if name.collection == COLLECTION {
+            warn!("a session's record was written by somebody else: what its packets go by is written again");
+        }
+        self.commit(on, name, found.map_or(0, |found| found.version), commit);
+    }
+
+    fn done<P: Plane>(&mut self, on: &mut On<'_, P>, name: Name, commit: Commit) {
+        for ticket in commit.tickets {
+            let Some(waits) = self.tickets.get_mut(&ticket) else { continue };
+            waits.left -= 1;
+            if waits.left == 0
+                && let Some(mut out) = self.take_ticket(ticket)
+            {
+                on.out.append(&mut out);
+            }
+        }
+        self.next(name);
+    }
+
+    /// The next transaction of a record.
+    fn next(&mut self, name: Name) {
+        let Some(lane) = self.lanes.get_mut(&name) else { return };
+        match lane.behind.pop_front() {
+            Some(task) => self.load(name, task),
+            None => drop(self.lanes.remove(&name)),
+        }
+    }
+
+    fn give_up<P: Plane>(&mut self, on: &mut On<'_, P>, name: Name, task: Task) {
+        match task {
+            Task::Request(request) => self.refuse(on, &request, Cause::SYSTEM_FAILURE),
+            Task::Changed(tickets) => tickets.iter().for_each(|ticket| drop(self.take_ticket(*ticket))),
+        }
+        self.next(name);
+    }
+
+    fn refuse<P: Plane>(&mut self, on: &mut On<'_, P>, request: &Request, cause: Cause) {
+        self.answers(Some((request.from, request.sequence)));
+        on.upf.refuse(request.from, &request.datagram, cause, on.out);
+    }
+
+    fn ticket(&mut self, left: usize, out: Outgoing, request: Option<(SocketAddr, u32)>) -> u64 {
+        self.held.extend(out.iter().filter_map(|(_, datagram)| own_request(datagram)));
+        self.next_ticket += 1;
+        self.tickets.insert(self.next_ticket, Ticket { left, out, request });
+        self.next_ticket
+    }
+
+    /// What waits no more.
+    fn take_ticket(&mut self, ticket: u64) -> Option<Outgoing> {
+        let Ticket { out, request, .. } = self.tickets.remove(&ticket)?;
+        for sequence in out.iter().filter_map(|(_, datagram)| own_request(datagram)) {
+            self.held.remove(&sequence);
+        }
+        self.answers(request);
+        Some(out)
+    }
+
+    /// A request has its answer.
+    fn answers(&mut self, request: Option<(SocketAddr, u32)>) {
+        if let Some(request) = request {
+            self.requests.remove(&request);
+        }
+    }
+}
+
+/// What a request about a session is.
+fn kind(message: MessageType) -> Option<Transaction> {
+    match message {
+        MessageType::SESSION_ESTABLISHMENT_REQUEST => Some(Transaction::PfcpEstablishment),
+        MessageType::SESSION_MODIFICATION_REQUEST => Some(Transaction::PfcpModification),
+        MessageType::SESSION_DELETION_REQUEST => Some(Transaction::PfcpDeletion),
+        _ => None,
+    }
+}
+
+/// The number of a request of our own.
+fn own_request(datagram: &[u8]) -> Option<u32> {
+    Message::new(datagram).ok().filter(|message| message.message_type().is_request()).map(|message| message.sequence())
+}

@@ -1,0 +1,386 @@
+//! A UPF whose sessions are in a database, which dies and starts again.
+
+use super::*;
+use crate::database::{Done, Job, What};
+use crate::metrics::Transaction;
+use crate::upf::stored::{On, Stored, look};
+use std::collections::BTreeMap;
+use vireo_store::records::{Change, LIFE, MemoryRecords, Name, RecordError, Records};
+
+/// What the database was asked, by the kind of transaction: to tell, to take, to take out.
+type Asked = BTreeMap<&'static str, [u32; 3]>;
+
+struct World {
+    records: MemoryRecords,
+    bench: Bench,
+    stored: Stored,
+    /// After so many answers of the database the UPF dies, once: before it has taken the next in.
+    fuse: Option<u32>,
+    lives: u32,
+    asked: Asked,
+}
+
+/// A UPF that starts.
+fn life(records: &mut MemoryRecords, now: Now) -> (Bench, Stored) {
+    let mut bench = bench_of(vec![], Limits { restoring: true, ..Limits::default() });
+    // Packets are there before the sessions are.
+    bench.uplink(Teid(0x100), &ipv4(UE, SERVER, 100));
+    assert_eq!(bench.plane.n3, vec![], "no Error Indication, by which the RAN would let a session go");
+    (bench.now, bench.upf.settings.started) = (now, now.ntp);
+    let mut stored = Stored::default();
+    let before = look(records, now.ntp).expect("it answers");
+    let Bench { upf, plane, now, .. } = &mut bench;
+    stored.begin(&mut On { upf, now: *now, plane, out: &mut vec![] }, before);
+    (bench, stored)
+}
+
+impl World {
+    fn new() -> Self {
+        let mut records = MemoryRecords::new(LIFE);
+        let (bench, stored) = life(&mut records, Now { instant: Instant(1_000_000), ntp: STARTED });
+        let mut world = World { records, bench, stored, fuse: None, lives: 1, asked: Asked::new() };
+        assert_eq!(world.work(), vec![]);
+        world.associate();
+        world.asked.clear();
+        world
+    }
+
+    /// It is killed, and starts again a moment later.
+    fn restart(&mut self) {
+        self.bench.later(1);
+        let sequence = self.bench.sequence;
+        (self.bench, self.stored) = life(&mut self.records, self.bench.now);
+        self.bench.sequence = sequence;
+        self.lives += 1;
+        let out = self.work();
+        assert_eq!(out, vec![], "it says nothing by itself");
+    }
+
+    /// Does something with the transactions; gives what leaves.
+    fn with(&mut self, act: impl FnOnce(&mut Stored, &mut On<'_, Memory>)) -> Outgoing {
+        let mut out = vec![];
+        let Bench { upf, plane, now, .. } = &mut self.bench;
+        act(&mut self.stored, &mut On { upf, now: *now, plane, out: &mut out });
+        out
+    }
+
+    /// The database does all that it is asked; gives what leaves.
+    fn work(&mut self) -> Outgoing {
+        let mut out = vec![];
+        while let Some(job) = self.stored.jobs().pop_front() {
+            let done = self.ask(&job);
+            if let Some(fuse) = &mut self.fuse {
+                *fuse = fuse.wrapping_sub(1);
+                if *fuse == u32::MAX {
+                    self.fuse = None;
+                    self.restart();
+                    return vec![];
+                }
+            }
+            out.extend(self.with(|stored, on| stored.answered(on, job.name, done)));
+        }
+        out
+    }
+
+    fn ask(&mut self, job: &Job) -> Done {
+        let counts = self.asked.entry(job.kind.label()).or_default();
+        let records = &mut self.records;
+        let mut change = |change| Done::Changed(records.change(&[(job.name, change)]).remove(0));
+        match &job.what {
+            What::Load => {
+                counts[0] += 1;
+                Done::Loaded(records.load(&[job.name]).map(|mut found| found.remove(0)))
+            }
+            What::Commit { expected, octets } => {
+                counts[1] += 1;
+                change(Change::Commit { expected: *expected, octets })
+            }
+            What::Remove { expected } => {
+                counts[2] += 1;
+                change(Change::Remove { expected: *expected })
+            }
+        }
+    }
+
+    fn send(&mut self, octets: &[u8]) -> Outgoing {
+        let from = self.bench.from;
+        self.with(|stored, on| stored.receive(on, from, octets))
+    }
+
+    /// Sends a request again and again, as control planes do, until it is answered; gives the answer.
+    fn ask_upf<T: Body>(&mut self, emit: impl FnOnce(&mut Vec<u8>, u32) -> Result<(), TooLong>) -> T {
+        self.bench.sequence += 1;
+        let mut octets = vec![];
+        emit(&mut octets, self.bench.sequence).expect("short");
+        for _ in 0..3 {
+            let mut out = self.send(&octets);
+            out.extend(self.work());
+            if let [(_, answer)] = &out[..] {
+                // It comes again where it was lost on its way.
+                assert_eq!(self.send(&octets), out, "the very same answer");
+                return T::parse(&Message::new(answer).expect("sound")).expect("the answer to this request");
+            }
+            assert_eq!(out, vec![]);
+        }
+        panic!("no answer");
+    }
+
+    fn associate(&mut self) {
+        let request = AssociationSetupRequest {
+            node_id: node(),
+            recovery_time_stamp: RecoveryTimeStamp(1_000),
+            up_function_features: None,
+            cp_function_features: None,
+            session_retention: None,
+        };
+        let response: AssociationSetupResponse = self.ask_upf(|out, sequence| request.emit(out, sequence));
+        assert_eq!(response.recovery_time_stamp.0, STARTED);
+    }
+
+    fn establish(&mut self, request: &SessionEstablishmentRequest) -> (u64, Teid) {
+        let response: SessionEstablishmentResponse = self.ask_upf(|out, sequence| request.emit(out, 0, sequence));
+        assert_eq!(response.cause, Cause::REQUEST_ACCEPTED);
+        established(&response)
+    }
+
+    fn modify(&mut self, seid: u64, request: &SessionModificationRequest) -> SessionModificationResponse {
+        self.ask_upf(|out, sequence| request.emit(out, seid, sequence))
+    }
+
+    fn delete(&mut self, seid: u64) -> SessionDeletionResponse {
+        self.ask_upf(|out, sequence| (SessionDeletionRequest {}).emit(out, seid, sequence))
+    }
+
+    /// The reports of what has happened to packets, at once and when the database has taken what they say.
+    fn events(&mut self) -> [Outgoing; 2] {
+        let events = std::mem::take(&mut self.bench.plane.events);
+        let act = |stored: &mut Stored, on: &mut On<'_, Memory>| {
+            for event in events {
+                stored.act(on, |upf, now, plane, out| upf.event(event, now, plane, out));
+            }
+        };
+        [self.with(act), self.work()]
+    }
+
+    /// Sessions that the database has.
+    fn written(&mut self) -> usize {
+        self.records.numbers("upf").expect("it answers").len()
+    }
+
+    /// Both directions of a session pass.
+    fn passes(&mut self, teid: Teid) {
+        self.bench.uplink(teid, &ipv4(UE, SERVER, 100));
+        assert_eq!(std::mem::take(&mut self.bench.plane.n6).len(), 1, "by {teid:?} in life {}", self.lives);
+        let packet = ipv4(SERVER, UE, 60);
+        self.bench.plane.receive_n6(&packet, self.bench.now.instant);
+        assert_eq!(self.bench.tunnelled(), vec![(RAN_TEID, packet)]);
+    }
+}
+
+/// 4n messages to the database for a chain of n functions (seed 3): at the UPF a read and a write for each transaction, of which the
+/// last takes the record out.
+#[test]
+fn a_transaction_costs_one_read_and_one_write() {
+    let mut world = World::new();
+    let (seid, _) = world.establish(&request());
+    world.modify(seid, &forward(RAN_TEID));
+    assert_eq!(world.written(), 1);
+    world.delete(seid);
+    let expected = [
+        (Transaction::PfcpEstablishment, [1, 1, 0]),
+        (Transaction::PfcpModification, [1, 1, 0]),
+        (Transaction::PfcpDeletion, [1, 0, 1]),
+    ];
+    assert_eq!(world.asked, expected.into_iter().map(|(kind, counts)| (kind.label(), counts)).collect());
+    assert_eq!(world.written(), 0);
+    // What is refused changes nothing, and is not written; nor is what is of no session.
+    world.asked.clear();
+    assert_eq!(world.modify(seid, &buffer()).cause, Cause::SESSION_CONTEXT_NOT_FOUND);
+    let heartbeat = HeartbeatRequest { recovery_time_stamp: RecoveryTimeStamp(1_000) };
+    let mut octets = vec![];
+    heartbeat.emit(&mut octets, 77).expect("short");
+    assert_eq!(world.send(&octets).len(), 1);
+    assert_eq!(world.asked, Asked::from([(Transaction::PfcpModification.label(), [1, 0, 0])]));
+}
+
+/// Wherever it is killed: whoever asks gets one answer, the session is there with its number and its tunnel, and none is left over.
+#[test]
+fn a_upf_that_is_killed_has_its_sessions_when_it_starts_again() {
+    let mut lives = 0;
+    for fuse in 0..9 {
+        let mut world = World::new();
+        world.fuse = Some(fuse);
+        let (seid, teid) = world.establish(&request());
+        assert_eq!((world.bench.upf.sessions(), world.written()), (1, 1));
+        let response = world.modify(seid, &forward(RAN_TEID));
+        assert_eq!(response.cause, Cause::REQUEST_ACCEPTED);
+        world.passes(teid);
+        world.restart();
+        world.passes(teid);
+        let heartbeat = HeartbeatRequest { recovery_time_stamp: RecoveryTimeStamp(1_000) };
+        let answer: HeartbeatResponse = world.ask_upf(|out, sequence| heartbeat.emit(out, sequence));
+        assert_eq!(answer.recovery_time_stamp.0, STARTED, "no control plane sees that it has started again");
+        // Another one gets another number and another tunnel.
+        let mut other = request();
+        other.cp_f_seid.seid += 1;
+        other.create_pdrs[1] = downlink_pdr(2, Some(Ipv4Addr::new(10, 45, 0, 3)), None);
+        let (second, other_teid) = world.establish(&other);
+        assert!(second != seid && other_teid != teid);
+        let (cause, known) = (world.delete(seid).cause, [Cause::REQUEST_ACCEPTED, Cause::SESSION_CONTEXT_NOT_FOUND]);
+        // The answer to a deletion goes with the session: one that is asked again of the next life finds none.
+        assert!(known.contains(&cause), "{cause:?}");
+        assert_eq!(world.delete(second).cause, Cause::REQUEST_ACCEPTED);
+        assert_eq!((world.bench.upf.sessions(), world.written()), (0, 0));
+        assert!(world.bench.plane.tables.is_empty());
+        lives += world.lives;
+    }
+    assert_eq!(lives, 9 * 3, "each was killed once more than by the test itself");
+}
+
+/// A request that comes again while the database has the first waits for its answer, and is not carried out twice.
+#[test]
+fn nothing_leaves_before_it_is_committed() {
+    let mut world = World::new();
+    let mut octets = vec![];
+    request().emit(&mut octets, 0, 99).expect("short");
+    assert_eq!(world.send(&octets), vec![], "it is loaded");
+    assert_eq!(world.send(&octets), vec![]);
+    let job = world.stored.jobs().pop_front().expect("a load");
+    let done = world.ask(&job);
+    assert_eq!(world.with(|stored, on| stored.answered(on, job.name, done)), vec![], "it is committed");
+    assert_eq!((world.bench.upf.sessions(), world.written()), (1, 0));
+    assert_eq!(world.send(&octets), vec![]);
+    assert_eq!(world.stored.jobs().len(), 1);
+    assert_eq!(world.work().len(), 1);
+    assert_eq!((world.bench.upf.sessions(), world.written()), (1, 1));
+}
+
+/// Counts of packets are not written at packets: what is lost is too little. Reports have their numbers in order through all lives.
+#[test]
+fn reports_go_on_where_they_were() {
+    let mut world = World::new();
+    let urr = CreateUrr {
+        urr_id: UrrId(3),
+        measurement_method: MeasurementMethod::VOLUM,
+        reporting_triggers: ReportingTriggers::VOLTH,
+        volume_threshold: Some(VolumeThreshold { total: Some(300), ..VolumeThreshold::default() }),
+        ..CreateUrr::default()
+    };
+    let mut request = request();
+    request.create_pdrs.iter_mut().for_each(|pdr| pdr.urr_ids.push(urr.urr_id));
+    request.create_urrs.push(urr);
+    let (seid, teid) = world.establish(&request);
+    world.modify(seid, &forward(RAN_TEID));
+    let usage = |report: &UsageReport| (report.ur_seqn.0, report.volume.and_then(|volume| volume.total));
+    let reported = |world: &mut World| {
+        let [at_once, later] = world.events();
+        assert_eq!(at_once, vec![], "first the database has it");
+        let (_, report) = super::reports::the_report(&later);
+        let reports: Vec<_> = report.usage_reports.iter().map(usage).collect();
+        reports[0]
+    };
+    (0..3).for_each(|_| world.bench.uplink(teid, &ipv4(UE, SERVER, 100)));
+    assert_eq!(reported(&mut world), (0, Some(300)));
+    // 200 octets that nobody is told of, and the UPF dies.
+    (0..2).for_each(|_| world.bench.uplink(teid, &ipv4(UE, SERVER, 100)));
+    world.restart();
+    (0..3).for_each(|_| world.bench.uplink(teid, &ipv4(UE, SERVER, 100)));
+    assert_eq!(reported(&mut world), (1, Some(300)), "the next number, and nothing twice");
+    // What a transaction has seen is kept.
+    (0..2).for_each(|_| world.bench.uplink(teid, &ipv4(UE, SERVER, 100)));
+    world.modify(seid, &buffer());
+    world.restart();
+    let last = world.delete(seid);
+    assert_eq!(last.usage_reports.iter().map(|report| usage(&report.0)).collect::<Vec<_>>(), [(2, Some(200))]);
+}
+
+/// Reports of two lives have other numbers, so that none is taken for one that was answered before.
+#[test]
+fn requests_of_two_lives_are_told_apart() {
+    let mut world = World::new();
+    world.establish(&request());
+    let sequence = |world: &mut World| {
+        world.bench.plane.receive_n6(&ipv4(SERVER, UE, 40), world.bench.now.instant);
+        let [at_once, later] = world.events();
+        assert_eq!(later, vec![], "nothing of the session has changed");
+        super::reports::the_report(&at_once).0
+    };
+    let first = sequence(&mut world);
+    world.restart();
+    assert!(sequence(&mut world).abs_diff(first) > 1_000);
+}
+
+#[test]
+fn a_database_that_is_down_is_told_as_a_cause_and_nothing_is_done() {
+    let mut world = World::new();
+    let (seid, _) = world.establish(&request());
+    let mut octets = vec![];
+    forward(RAN_TEID).emit(&mut octets, seid, 99).expect("short");
+    assert_eq!(world.send(&octets), vec![]);
+    let job = world.stored.jobs().pop_front().expect("a load");
+    assert!(job.until.is_some(), "it is not waited for without end");
+    let down = Done::Loaded(Err(RecordError::Down("gone".into())));
+    let out = world.with(|stored, on| stored.answered(on, job.name, down));
+    let message = Message::new(&out[0].1).expect("sound");
+    let response = SessionModificationResponse::parse(&message).expect("an answer");
+    assert_eq!((message.seid(), response.cause), (CP_SEID, Cause::SYSTEM_FAILURE));
+    // Asked again, it is done.
+    let mut out = world.send(&octets);
+    out.extend(world.work());
+    let message = Message::new(&out[0].1).expect("sound");
+    let response = SessionModificationResponse::parse(&message).expect("an answer");
+    assert_eq!(response.cause, Cause::REQUEST_ACCEPTED);
+    // A commit whose answer was lost is found to be done.
+    let mut octets = vec![];
+    buffer().emit(&mut octets, seid, 100).expect("short");
+    world.send(&octets);
+    let load = world.stored.jobs().pop_front().expect("a load");
+    let done = world.ask(&load);
+    world.with(|stored, on| stored.answered(on, load.name, done));
+    let commit = world.stored.jobs().pop_front().expect("a commit");
+    assert_eq!(commit.until, None, "what was done is committed however long that takes");
+    world.ask(&commit);
+    let again = world.ask(&commit);
+    assert!(matches!(again, Done::Changed(Err(RecordError::Conflict))));
+    assert_eq!(world.with(|stored, on| stored.answered(on, commit.name, again)), vec![]);
+    assert_eq!(world.work().len(), 1);
+}
+
+/// What ends without a transaction of its own is taken out too: sessions of a control plane that has restarted.
+#[test]
+fn what_a_control_plane_has_forgotten_is_not_found_again() {
+    let mut world = World::new();
+    world.establish(&request());
+    let heartbeat = HeartbeatRequest { recovery_time_stamp: RecoveryTimeStamp(2_000) };
+    let _: HeartbeatResponse = world.ask_upf(|out, sequence| heartbeat.emit(out, sequence));
+    assert_eq!((world.bench.upf.sessions(), world.written()), (0, 0));
+    world.restart();
+    assert_eq!((world.bench.upf.sessions(), world.bench.upf.associations()), (0, 0));
+    world.bench.uplink(Teid(0x100), &ipv4(UE, SERVER, 100));
+    assert_eq!(world.bench.plane.n3.len(), 1, "of what is not there in the end the RAN is told");
+}
+
+/// A session whose record another life has left, and which is not in memory, is set up when it is asked for.
+#[test]
+fn a_record_is_enough_for_a_transaction() {
+    let mut world = World::new();
+    let (seid, teid) = world.establish(&request());
+    let Bench { upf, plane, .. } = &mut world.bench;
+    upf.forget(seid, plane);
+    assert_eq!(world.bench.upf.sessions(), 0);
+    assert_eq!(world.modify(seid, &forward(RAN_TEID)).cause, Cause::REQUEST_ACCEPTED);
+    world.passes(teid);
+}
+
+/// Records that nobody changes are committed again in time.
+#[test]
+fn records_live_on() {
+    let mut world = World::new();
+    let (seid, _) = world.establish(&request());
+    let name = Name { collection: "upf", id: seid };
+    let version = |world: &mut World| world.records.load(&[name]).expect("it answers")[0].as_ref().map(|f| f.version);
+    let before = version(&mut world);
+    world.with(|stored, on| stored.renew(on));
+    assert_eq!(world.work(), vec![]);
+    assert!(version(&mut world) > before);
+}
