@@ -172,7 +172,8 @@ impl Turn<'_, '_> {
         }
     }
 
-    fn is_being_released(&self) -> bool {
+    /// Whether the RAN node has been told to let the connection go.
+    pub fn is_being_released(&self) -> bool {
         self.ue.connection.is_some_and(|c| matches!(c.ran, RanContext::Releasing { .. }))
     }
 

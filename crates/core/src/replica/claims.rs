@@ -123,9 +123,10 @@ impl Claims {
     ) -> Verdict {
         let later = |known: &Known| claimed().is_some_and(|at| (at, ue.ltmsi) >= (known.at, known.ue));
         match ue.identity.supi.and_then(|supi| self.last.get(&supi)) {
-            None => Verdict::Unknown,
             Some(known) if is_it(known.ue) || later(known) => Verdict::Stays,
-            Some(_) if matches!(ue.procedure, Some(Procedure::Registration(_))) => Verdict::Registers,
+            // Whether or not a claim is known: a host that has only just joined knows none.
+            _ if matches!(ue.procedure, Some(Procedure::Registration(_))) => Verdict::Registers,
+            None => Verdict::Unknown,
             Some(_) => Verdict::Goes,
         }
     }

@@ -185,6 +185,10 @@ fn send_n2(turn: &mut Turn<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8>, n1: 
         turn.ue.wanted.signalling |= n1.is_some();
         return;
     }
+    if turn.is_being_released() {
+        // The RAN node has no UE there any more. What is for the UE is said again by its session's timers, or asked for by itself.
+        return;
+    }
     let nas = n1.and_then(|n1| transport(turn, psi, n1));
     match kind {
         N2Sm::SetupRequest => {
