@@ -91,11 +91,12 @@ pub(crate) struct Carried {
 }
 
 impl Caller {
-    /// What another process needs to go on as the same balancer; a host is none. A connection that has not joined is made anew.
-    pub(crate) fn hand_over(&self) -> Option<Carried> {
+    /// What another process needs to go on as the same balancer; a host is none. A connection to a controller that ends as well
+    /// (it is not `apart`), or that has not joined, is made anew.
+    pub(crate) fn hand_over(&self, apart: bool) -> Option<Carried> {
         let Me::Balancer(address) = self.me else { return None };
         let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
-        let stream = self.stream.as_ref().filter(|_| self.joined).map(Stream::carry);
+        let stream = self.stream.as_ref().filter(|_| self.joined && apart).map(Stream::carry);
         let stream = match stream {
             // Made anew, it would be taken for a balancer that is dead.
             Some(None) => return None,
@@ -105,6 +106,11 @@ impl Caller {
         let (number, record, ready) = (self.number, self.record.clone(), self.ready);
         let (heartbeat, patience) = (millis(self.heartbeat), millis(self.patience));
         Some(Carried { address, number, record, ready, heartbeat, patience, stream })
+    }
+
+    /// What it was told when it joined, and the map that it goes by.
+    pub(crate) fn record(&self) -> Option<&Record> {
+        self.record.as_ref()
     }
 
     /// Goes on as the balancer of another process, by its connection if it had one.

@@ -24,7 +24,7 @@ use crate::balancer::handover::{Desk, ResumeError, Successor, Taken};
 use crate::balancer::{Balancer, COMMANDS, HandoverError, Stopper, channel};
 use crate::config::{ApiConfig, N2Config, N4Config, SliceRuntime};
 use crate::control::{Source, StartError, bind_n4, n4_settings, sctp, start_udm, upfs};
-use crate::controller;
+use crate::controller::{self, Beside};
 use crate::fabric::Security;
 use crate::fabric::message::Map;
 use crate::host::{Door, Frame, Host, HostConfig, Input, Membership};
@@ -76,7 +76,7 @@ pub struct BalancerNode {
     stopper: Stopper,
     thread: Option<JoinHandle<std::io::Result<()>>>,
     /// The controller, where the only balancer is that, too.
-    controller: Option<controller::Running>,
+    controller: Option<Arc<Beside>>,
     api: Option<api::Server>,
     driver: String,
 }
@@ -116,8 +116,8 @@ impl BalancerNode {
             // It is found where hosts look for the balancer, and the balancer has another port.
             let fabric = |error| StartError::Fabric { address: cluster.balancer, error };
             let listener = TcpListener::bind(cluster.balancer).map_err(fabric)?;
-            let controller =
-                controller::Running::start(listener, (&cluster, &security), &config.slices, true).map_err(fabric)?;
+            let controller = Arc::new(Beside::new(listener, (&cluster, &security), &config.slices));
+            controller.begin(None).map_err(fabric)?;
             cluster.controllers = vec![cluster.balancer];
             (running, address) = (Some(controller), SocketAddr::new(cluster.balancer.ip(), 0));
         }
@@ -133,15 +133,16 @@ impl BalancerNode {
             fleet.stays_alone();
         }
         let n4 = bind_n4(&config.core, &config.n4, config.upf.as_ref(), (fleet.seat().recovery, shared))?;
-        let drainer = running.as_ref().map(controller::Running::drainer);
-        let source = BalancerSource { view: fleet.view(), drainer, upf: config.upf, started: Instant::now() };
+        let controller = running.clone();
+        let source = BalancerSource { view: fleet.view(), controller, upf: config.upf, started: Instant::now() };
         let (mut balancer, stopper) = Balancer::of_fleet(endpoint, n4, fleet, Arc::clone(&metrics))?;
         let api = match config.api.listen {
             Some(address) => Some(api::Server::start(address, Arc::new(source), metrics)?),
             None => None,
         };
         if let Some(path) = &cluster.handover {
-            balancer.hand_over_at(Desk::open(path, listens_by(api.as_ref())?)?)?;
+            let desk = Desk::open(path, listens_by(api.as_ref())?, running.clone())?;
+            balancer.hand_over_at(desk)?;
         }
         let thread = std::thread::Builder::new().name("balancer".into()).spawn(move || balancer.run())?;
         Ok(BalancerNode { stopper, thread: Some(thread), controller: running, api, driver })
@@ -174,10 +175,18 @@ impl BalancerNode {
         let mut taken = Taken::ask(path)?;
         let endpoint = adopt(taken.sctp()?)?;
         let driver = endpoint.driver().to_owned();
-        let listener = taken.api();
+        let (listener, controller) = (taken.api(), taken.controller());
+        // As it was: who has a controller elsewhere has none to go on with.
+        let shared = !config.cluster.controllers.is_empty();
+        if shared == controller.is_some() {
+            return Err(HandoverError::Controller.into());
+        }
+        let controller = controller.map(|(listener, record)| {
+            (Arc::new(Beside::new(listener, (&config.cluster, &security), &config.slices)), record)
+        });
         let by = Successor {
             endpoint,
-            n4: n4_settings(&config.core, &config.n4, (taken.recovery(), true)),
+            n4: n4_settings(&config.core, &config.n4, (taken.recovery(), shared)),
             core: &config.core,
             slices: &config.slices,
             cluster: &config.cluster,
@@ -188,16 +197,18 @@ impl BalancerNode {
             ResumeError::Link(error) => StartError::from(error),
             ResumeError::Io(error) => HandoverError::from(error).into(),
         })?;
-        let source = BalancerSource { view: ready.view(), drainer: None, upf: None, started: Instant::now() };
+        let beside = controller.as_ref().map(|(beside, _)| Arc::clone(beside));
+        let (view, controller_of) = (ready.view(), beside.clone());
+        let source = BalancerSource { view, controller: controller_of, upf: None, started: Instant::now() };
         let same = |listener: &TcpListener| listener.local_addr().ok() == config.api.listen;
         let api = match (config.api.listen, listener.filter(same)) {
             (None, _) => None,
             (Some(_), Some(listener)) => Some(api::Server::on(listener, Arc::new(source), metrics)?),
             (Some(address), None) => Some(api::Server::start(address, Arc::new(source), metrics)?),
         };
-        let balancer = ready.serve(listens_by(api.as_ref())?)?;
+        let balancer = ready.serve(listens_by(api.as_ref())?, controller)?;
         let thread = std::thread::Builder::new().name("balancer".into()).spawn(move || balancer.run())?;
-        Ok(BalancerNode { stopper, thread: Some(thread), controller: None, api, driver })
+        Ok(BalancerNode { stopper, thread: Some(thread), controller: beside, api, driver })
     }
 
     /// Whether another process has taken this one's place: nothing is left to be stopped.
@@ -217,7 +228,7 @@ impl BalancerNode {
 
     /// Whether it has ended by itself.
     pub fn has_failed(&self) -> bool {
-        let controller = self.controller.as_ref().is_some_and(controller::Running::has_failed);
+        let controller = self.controller.as_ref().is_some_and(|controller| controller.has_failed());
         controller || self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
@@ -227,7 +238,7 @@ impl BalancerNode {
     ///
     /// What it ended with, if it ended before.
     pub fn stop(mut self) -> std::io::Result<()> {
-        if let Some(controller) = &mut self.controller {
+        if let Some(controller) = &self.controller {
             controller.stop();
         }
         self.stopper.stop();
@@ -240,7 +251,6 @@ fn can_hand_over(config: &BalancerConfig) -> Result<(), HandoverError> {
     match config {
         BalancerConfig { upf: Some(_), .. } => Err(HandoverError::Upf),
         BalancerConfig { cluster: ClusterConfig { tls: Some(_), .. }, .. } => Err(HandoverError::Tls),
-        BalancerConfig { cluster, .. } if cluster.controllers.is_empty() => Err(HandoverError::Controller),
         _ => Ok(()),
     }
 }
@@ -360,7 +370,7 @@ impl StatusSource for ControllerSource {
 struct BalancerSource {
     view: View,
     /// Where it is the controller, too.
-    drainer: Option<controller::Drainer>,
+    controller: Option<Arc<Beside>>,
     upf: Option<Arc<UpfHandle>>,
     started: Instant,
 }
@@ -393,7 +403,7 @@ impl StatusSource for BalancerSource {
     }
 
     fn drain(&self, host: u16) -> Result<(), DrainError> {
-        self.drainer.as_ref().ok_or(DrainError::NoController)?.drain(host)
+        self.controller.as_ref().ok_or(DrainError::NoController)?.drain(host)
     }
 }
 

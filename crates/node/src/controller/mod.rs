@@ -1,11 +1,13 @@
 //! The controller of a cluster as it runs: connections of the members, and what [`vireo_core::cluster`] decides of them.
 //! One thread; it carries no signalling, and nothing waits for it.
 
+mod beside;
 mod etcd;
 mod executor;
 mod keeper;
 mod member;
 
+pub(crate) use beside::Beside;
 pub use etcd::{EtcdError, body};
 pub use keeper::{kept, record};
 
@@ -33,7 +35,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use vireo_core::balance::HostId;
-use vireo_core::cluster::{self, Load, Member, Refusal, Secrets, Settings, Step};
+use vireo_core::cluster::{self, Load, Member, Record, Refusal, Secrets, Settings, Step};
 use vireo_sctp::Waker;
 use vireo_types::Instant;
 
@@ -64,6 +66,8 @@ pub(crate) struct Running {
     view: View,
     drains: Sender<HostId>,
     stop: Arc<AtomicBool>,
+    /// Whether nobody is told.
+    leaves: Arc<AtomicBool>,
     waker: Waker,
     thread: Option<JoinHandle<()>>,
 }
@@ -99,6 +103,7 @@ struct Setup {
     objectives: Vec<f32>,
     waker: Waker,
     stop: Arc<AtomicBool>,
+    leaves: Arc<AtomicBool>,
     view: View,
     /// Hosts that the operator wants to leave.
     drains: (Sender<HostId>, Receiver<HostId>),
@@ -126,10 +131,31 @@ impl Running {
         slices: &[SliceRuntime],
         beside: bool,
     ) -> std::io::Result<Self> {
-        let setup = Setup::new((config, security), slices, beside)?;
+        Running::shell(listener, Setup::new((config, security), slices, beside)?, None)
+    }
+
+    /// Starts one beside the cluster's only balancer that goes on from a record.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses something.
+    pub(crate) fn resume(
+        listener: TcpListener,
+        (config, security): (&ClusterConfig, &Security),
+        slices: &[SliceRuntime],
+        record: Record,
+    ) -> std::io::Result<Self> {
+        Running::shell(listener, Setup::new((config, security), slices, true)?, Some(record))
+    }
+
+    fn shell(listener: TcpListener, setup: Setup, record: Option<Record>) -> std::io::Result<Self> {
         Running::spawn(setup, move |setup| {
-            let now = clock();
-            let controller = cluster::Controller::new(setup.settings.clone(), secrets(now), now);
+            let (settings, now) = (setup.settings.clone(), clock());
+            let controller = match record {
+                None => cluster::Controller::new(settings, secrets(now), now),
+                Some(record) => cluster::Controller::restore(settings, record, now),
+            };
+            setup.show(controller.map());
             if let Err(error) = Shell::new(setup, listener, controller, None).and_then(Shell::run) {
                 tracing::error!(%error, "the controller ends: its connections are not heard any more");
             }
@@ -159,9 +185,10 @@ impl Running {
 
     fn spawn(setup: Setup, run: impl FnOnce(&Setup) + Send + 'static) -> std::io::Result<Self> {
         let (stop, waker, view) = (Arc::clone(&setup.stop), setup.waker.clone(), Arc::clone(&setup.view));
+        let leaves = Arc::clone(&setup.leaves);
         let drains = setup.drains.0.clone();
         let thread = std::thread::Builder::new().name("controller".into()).spawn(move || run(&setup))?;
-        Ok(Running { view, drains, stop, waker, thread: Some(thread) })
+        Ok(Running { view, drains, stop, leaves, waker, thread: Some(thread) })
     }
 
     /// What drains hosts from other threads.
@@ -181,6 +208,16 @@ impl Running {
 
     /// Ends it. Members of one beside the only balancer are told that the cluster ends; others go on, and look for the next.
     pub(crate) fn stop(&mut self) {
+        self.end();
+    }
+
+    /// Ends it without a word: another one goes on where it listened.
+    pub(crate) fn leave(&mut self) {
+        self.leaves.store(true, Ordering::SeqCst);
+        self.end();
+    }
+
+    fn end(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
         self.waker.wake();
         if let Some(thread) = self.thread.take() {
@@ -213,7 +250,8 @@ impl Setup {
         let (view, drains) = (View::default(), bounded(DRAINS));
         let objectives = objectives(slices);
         let security = security.clone();
-        Ok(Setup { config: config.clone(), security, settings, objectives, waker, stop, view, drains, beside })
+        let leaves = Arc::default();
+        Ok(Setup { config: config.clone(), security, settings, objectives, waker, stop, leaves, view, drains, beside })
     }
 
     fn show(&self, map: Option<&Map>) {
@@ -362,7 +400,7 @@ impl<'a> Shell<'a> {
                 return Ok(End::Deposed);
             }
         }
-        if self.setup.beside {
+        if self.setup.beside && !self.setup.leaves.load(Ordering::SeqCst) {
             let is_host = |connection: &&mut Connection| matches!(connection.member, Some(Member::Host(_)));
             for connection in self.connections.values_mut().filter(is_host) {
                 connection.stream.put(&ToMember::Refused("the cluster's only balancer stops".into()));

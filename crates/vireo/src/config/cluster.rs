@@ -73,10 +73,9 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
         format_args!("an absolute path of {SOCKET_PATH} octets at most is allowed, or none"),
     );
     problems.check(
-        handover.is_none() || tls.is_none() && !controllers.is_empty(),
+        handover.is_none() || tls.is_none(),
         "cluster.handover",
-        "connections with TLS, and a controller beside the balancer, end with its process: only \"\" is allowed with \
-         cluster.tls or without cluster.controller",
+        "connections with TLS end with their process: only \"\" is allowed with cluster.tls",
     );
     ClusterConfig {
         controllers,

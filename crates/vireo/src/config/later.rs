@@ -9,10 +9,10 @@ const VALUES: [(&str, &str, &[&str], &str); 4] = [
     (
         "state",
         "preset",
-        &["shared", "shared-amf-smf", "non-blocking", "lean"],
-        "\"stateful\", \"procedural\", \"transactional\", \"delete-create\", \"shm\"",
+        &["shared", "shared-amf-smf", "non-blocking", "delete-create", "lean"],
+        "\"stateful\", \"procedural\", \"transactional\", \"shm\"",
     ),
-    ("state", "write", &["non-blocking"], "\"blocking\""),
+    ("state", "location", &["redis-cluster", "mongodb"], "\"shm\", \"memory\", \"redis\""),
 ];
 
 /// What of the configuration is not implemented yet.

@@ -20,6 +20,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use vireo_core::balance::HostId;
+use vireo_core::cluster::Record;
 use vireo_core::config::CoreConfig;
 use vireo_core::replica::{Emitted, Flying, Repeats};
 use vireo_types::{AssocId, Instant};
@@ -105,10 +106,16 @@ fn resumed(inputs: &[CarriedInput]) -> Flying<Input> {
 }
 
 impl Fleet {
+    /// What its controller has to know to go on, whose last map may be newer.
+    pub(in crate::balancer) fn record(&self, map: Option<Map>) -> Option<Record> {
+        let Record { secrets, map: own } = self.caller.record()?.clone();
+        Some(Record { secrets, map: map.or(own) })
+    }
+
     /// What another process needs to go on, with the sockets in the order in which [`Fleet::resume`] wants them; `None` if a
     /// connection is another process's affair in no way.
     pub(in crate::balancer) fn carry(&self) -> Option<(Carried, Vec<BorrowedFd<'_>>)> {
-        let caller = self.caller.hand_over()?;
+        let caller = self.caller.hand_over(self.several)?;
         let mut sockets = vec![self.listener.as_fd()];
         if caller.stream.is_some() {
             sockets.extend(self.caller.fd());

@@ -3,6 +3,7 @@
 use super::line::Line;
 use super::{HandoverError, STEP, ToNew, ToOld, WORDS};
 use crate::cluster::Turns;
+use crate::controller::Beside;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::fs;
 use std::io;
@@ -24,6 +25,8 @@ pub(crate) struct Desk {
     path: PathBuf,
     /// What the status interface listens by, which goes along.
     api: Option<OwnedFd>,
+    /// The controller of this process, if there is one, which goes along, too.
+    controller: Option<Arc<Beside>>,
     /// Those whose words are waited for.
     asking: Arc<AtomicUsize>,
     asked: (Sender<Line>, Receiver<Line>),
@@ -37,7 +40,11 @@ impl Desk {
     /// # Errors
     ///
     /// When somebody is, or there can be no such file.
-    pub(crate) fn open(path: &Path, api: Option<OwnedFd>) -> Result<Self, HandoverError> {
+    pub(crate) fn open(
+        path: &Path,
+        api: Option<OwnedFd>,
+        controller: Option<Arc<Beside>>,
+    ) -> Result<Self, HandoverError> {
         if UnixStream::connect(path).is_ok() {
             return Err(HandoverError::InUse(path.to_owned()));
         }
@@ -48,16 +55,20 @@ impl Desk {
         }
         let listener = UnixListener::bind(path).map_err(error)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(error)?;
-        let mut desk = Desk::on(listener, path, api).map_err(error)?;
+        let mut desk = Desk::on(listener, path, (api, controller)).map_err(error)?;
         desk.own();
         Ok(desk)
     }
 
     /// One that another process has opened, and that is its until [`Desk::own`].
-    pub(super) fn on(listener: UnixListener, path: &Path, api: Option<OwnedFd>) -> io::Result<Self> {
+    pub(super) fn on(
+        listener: UnixListener,
+        path: &Path,
+        (api, controller): (Option<OwnedFd>, Option<Arc<Beside>>),
+    ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let (path, asking, asked) = (path.to_owned(), Arc::default(), bounded(1));
-        Ok(Desk { listener, path, api, asking, asked, given: true })
+        Ok(Desk { listener, path, api, controller, asking, asked, given: true })
     }
 
     pub(super) fn fd(&self) -> RawFd {
@@ -67,6 +78,11 @@ impl Desk {
     /// What goes along: what it listens by, and the status interface if there is one.
     pub(super) fn sockets(&self) -> (BorrowedFd<'_>, Option<BorrowedFd<'_>>) {
         (self.listener.as_fd(), self.api.as_ref().map(AsFd::as_fd))
+    }
+
+    /// The controller of this process.
+    pub(super) fn controller(&self) -> Option<&Beside> {
+        self.controller.as_deref()
     }
 
     /// Somebody is there: what he wants is heard on a thread of its own, which wakes this one.

@@ -27,6 +27,7 @@ use super::{Association, Balancer, DESK_TOKEN, Hosts, Stopper};
 use crate::clock;
 use crate::cluster::{ClusterConfig, Turns};
 use crate::config::SliceRuntime;
+use crate::controller::Beside;
 use crate::fabric::{Security, VERSION};
 use crate::metrics::Metrics;
 use crate::n4;
@@ -42,6 +43,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use vireo_core::cluster::Record;
 use vireo_core::config::CoreConfig;
 use vireo_sctp::{Endpoint, Handover, Known};
 use vireo_types::{AssocId, Instant};
@@ -85,8 +87,8 @@ pub enum HandoverError {
         "cluster.handover: the embedded UPF would end with the process: set upf.enabled = false, and run `vireo upf`"
     )]
     Upf,
-    /// The controller of the same process.
-    #[error("cluster.handover: the controller would end with the process: set cluster.controller, and run one apart")]
+    /// One has a controller beside it, and the other has not.
+    #[error("cluster.controller is empty for one of the two balancers and not for the other: it is to stay as it was")]
     Controller,
     /// A connection that ends with the process.
     #[error("connections with TLS end with their process and are not handed over")]
@@ -134,6 +136,8 @@ struct Snapshot {
     n4: n4::Carried,
     /// Whether what the status interface listens by is among the sockets.
     api: bool,
+    /// What the controller of the process has to know, if there is one; then what it listens by is there, too.
+    controller: Option<Record>,
     fleet: CarriedFleet,
 }
 
@@ -157,7 +161,10 @@ impl Balancer {
         let Some(mut line) = self.desk.as_ref().and_then(Desk::next) else { return false };
         let Hosts::Fabric(fleet) = &self.hosts else { return false };
         let (turns, began) = (fleet.turns(), clock::clock());
-        match self.hand_over(&mut line, &turns) {
+        // Of two controllers one at a time decides.
+        let controller = self.desk.as_ref().and_then(Desk::controller);
+        let record = controller.and_then(|controller| fleet.record(controller.leave()));
+        match self.hand_over(&mut line, record.clone(), &turns) {
             Ok(()) => {
                 let paused_us = clock::clock().since(began).as_micros();
                 tracing::info!(
@@ -169,6 +176,9 @@ impl Balancer {
             }
             Err(error) => {
                 tracing::warn!(%error, "nobody takes over: this balancer goes on");
+                if let Some(Err(error)) = controller.map(|controller| controller.begin(record)) {
+                    tracing::error!(%error, "its controller does not go on");
+                }
                 line.within(STEP, &turns);
                 // Whoever is there still learns why.
                 let _ = line.put(&ToNew::Refused(error.to_string()));
@@ -177,7 +187,7 @@ impl Balancer {
         }
     }
 
-    fn hand_over(&self, line: &mut Line, turns: &Turns) -> Result<(), HandoverError> {
+    fn hand_over(&self, line: &mut Line, controller: Option<Record>, turns: &Turns) -> Result<(), HandoverError> {
         let (pid, _) = line.peer()?;
         // Before it is told anything: the number is another process's once that one has ended.
         let process = pidfd_open(pid, PidfdFlags::empty()).ok();
@@ -185,10 +195,12 @@ impl Balancer {
         let Handover { socket, known } = self.endpoint.hand_over()?;
         let (listener, api) = desk.sockets();
         let (carried, of_fleet) = fleet.carry().ok_or(HandoverError::Tls)?;
-        let snapshot = self.snapshot(known, api.is_some(), carried);
+        let beside = desk.controller().filter(|_| controller.is_some()).map(Beside::listener);
+        let snapshot = self.snapshot(known, api.is_some(), controller, carried);
         let snapshot = encoded(&snapshot).map_err(|error| HandoverError::Large(error.to_string()))?;
         let mut sockets = vec![listener, socket.as_fd(), self.n4.as_fd()];
         sockets.extend(api);
+        sockets.extend(beside);
         sockets.extend(of_fleet);
         line.within(STEP, turns);
         line.put(&ToNew::Here { sockets: sockets.len() as u32 })?;
@@ -215,7 +227,7 @@ impl Balancer {
         }
     }
 
-    fn snapshot(&self, sctp: Known, api: bool, fleet: CarriedFleet) -> Snapshot {
+    fn snapshot(&self, sctp: Known, api: bool, controller: Option<Record>, fleet: CarriedFleet) -> Snapshot {
         let associations = self.associations.iter().map(|(assoc, association)| CarriedAssociation {
             assoc: *assoc,
             streams: association.streams,
@@ -230,6 +242,7 @@ impl Balancer {
             held: held.collect(),
             n4: self.n4.carry(),
             api,
+            controller,
             fleet,
         }
     }
@@ -263,6 +276,7 @@ pub(crate) struct Taken {
     listener: UnixListener,
     n4: UdpSocket,
     api: Option<TcpListener>,
+    controller: Option<TcpListener>,
     sctp: Option<Handover>,
     snapshot: Snapshot,
     /// Those of its hosts.
@@ -306,8 +320,9 @@ impl Taken {
         let mut next = || sockets.next().ok_or(io::Error::from(io::ErrorKind::UnexpectedEof));
         let (listener, socket, n4) = (UnixListener::from(next()?), next()?, UdpSocket::from(next()?));
         let api = snapshot.api.then(&mut next).transpose()?.map(TcpListener::from);
+        let controller = snapshot.controller.is_some().then(&mut next).transpose()?.map(TcpListener::from);
         let sctp = Some(Handover { socket, known: snapshot.sctp.clone() });
-        Ok(Taken { line, path: path.to_owned(), listener, n4, api, sctp, snapshot, sockets })
+        Ok(Taken { line, path: path.to_owned(), listener, n4, api, controller, sctp, snapshot, sockets })
     }
 
     /// The recovery time stamp of the cluster's N4.
@@ -325,6 +340,11 @@ impl Taken {
         self.api.take()
     }
 
+    /// What its controller listened by, if it had one, and what that has to know.
+    pub(crate) fn controller(&mut self) -> Option<(TcpListener, Record)> {
+        self.controller.take().zip(self.snapshot.controller.take())
+    }
+
     /// The balancer, which does nothing before [`Ready::serve`].
     ///
     /// # Errors
@@ -334,8 +354,11 @@ impl Taken {
         let Taken { line, path, listener, n4, snapshot, mut sockets, .. } = self;
         let n4 = n4::Endpoint::resume(n4, by.n4, snapshot.n4)?;
         let config = (by.cluster, by.security, by.endpoints);
-        let fleet = Fleet::resume(snapshot.fleet, &mut sockets, config, by.core, by.slices, Arc::clone(&metrics))?;
+        let mut fleet = Fleet::resume(snapshot.fleet, &mut sockets, config, by.core, by.slices, Arc::clone(&metrics))?;
         let view = fleet.view();
+        if by.cluster.controllers.is_empty() {
+            fleet.stays_alone();
+        }
         let (mut balancer, stopper) = Balancer::of_followed(by.endpoint, n4, fleet, snapshot.first, metrics)?;
         balancer.associations = snapshot.associations.into_iter().map(Association::resumed).collect();
         balancer.held = snapshot.held.iter().filter_map(CarriedInput::input).collect();
@@ -381,20 +404,27 @@ impl Ready {
     /// # Errors
     ///
     /// When the one before is gone or has gone on itself.
-    pub(crate) fn serve(self, api: Option<OwnedFd>) -> Result<Balancer, HandoverError> {
+    pub(crate) fn serve(
+        self,
+        api: Option<OwnedFd>,
+        controller: Option<(Arc<Beside>, Record)>,
+    ) -> Result<Balancer, HandoverError> {
         let Ready { mut line, path, listener, mut balancer, .. } = self;
         let turns = Turns::default();
-        let desk = Desk::on(listener, &path, api)?;
+        let (beside, record) = controller.unzip();
+        let desk = Desk::on(listener, &path, (api, beside.clone()))?;
         balancer.hand_over_at(desk)?;
         line.within(STEP, &turns);
         let told = line.put(&ToOld::Ready).and_then(|()| line.take());
         let told = match told {
+            // Without its controller it is not what it was: the one before goes on then, for this one ends.
             Ok(ToNew::Yours) => {
-                if let Err(error) = line.put(&ToOld::Serves) {
-                    // It goes on itself only when this process is dead: so it is dead itself.
-                    tracing::warn!(%error, "the balancer before has ended early");
-                }
-                Ok(())
+                beside.map_or(Ok(()), |beside| beside.begin(record)).map_err(HandoverError::from).map(|()| {
+                    if let Err(error) = line.put(&ToOld::Serves) {
+                        // It goes on itself only when this process is dead: so it is dead itself.
+                        tracing::warn!(%error, "the balancer before has ended early");
+                    }
+                })
             }
             Ok(ToNew::Refused(why)) => Err(HandoverError::Refused(why)),
             Ok(ToNew::Here { .. }) => Err(io::Error::from(io::ErrorKind::InvalidData).into()),

@@ -5,11 +5,11 @@ use crate::balancer::fleet::tests::core;
 use crate::cluster::{Audience, BalancerConfig, BalancerNode, Caller, Me, Pulse, Told};
 use crate::config::{ApiConfig, N2Config, N4Config};
 use crate::controller;
-use crate::fabric::Role;
 use crate::fabric::frame;
 use crate::fabric::membership::ToMember;
 use crate::fabric::message::{ToBalancer, ToHost};
 use crate::fabric::stream::Stream;
+use crate::fabric::{Role, TlsConfig};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Instant as Monotonic;
@@ -35,7 +35,8 @@ struct World {
     n2: Config,
     config: BalancerConfig,
     balancer: BalancerNode,
-    _controller: controller::Running,
+    /// Where it is not beside the balancer.
+    _controller: Option<controller::Running>,
     host: Caller,
     way: Stream,
     turns: Turns,
@@ -44,6 +45,8 @@ struct World {
     /// The RAN node's association, by its own name and by the cluster's.
     assoc: (AssocId, AssocId),
     heard: Vec<Heard>,
+    /// Of the newest map that the host was told.
+    epoch: u64,
     _directory: tempfile::TempDir,
 }
 
@@ -55,7 +58,7 @@ fn n2(last: u8, port: u16) -> Config {
     Config { addresses: vec![Ipv4Addr::new(10, 0, 0, last).into()], port, listen: port != 0, ..Config::default() }
 }
 
-fn settings(controller: SocketAddr, path: &Path) -> BalancerConfig {
+fn settings(controller: Option<SocketAddr>, path: &Path) -> BalancerConfig {
     let api = listener().local_addr().expect("an address");
     BalancerConfig {
         core: core(),
@@ -64,8 +67,11 @@ fn settings(controller: SocketAddr, path: &Path) -> BalancerConfig {
         n4: N4Config { listen: (Ipv4Addr::LOCALHOST, 0).into(), direct: false },
         api: ApiConfig { listen: Some(api) },
         cluster: ClusterConfig {
-            controllers: vec![controller],
-            balancer: (Ipv4Addr::LOCALHOST, 0).into(),
+            controllers: controller.into_iter().collect(),
+            balancer: match controller {
+                Some(_) => (Ipv4Addr::LOCALHOST, 0).into(),
+                None => listener().local_addr().expect("an address"),
+            },
             handover: Some(path.join("handover")),
             hosts: 1,
             heartbeat: HEARTBEAT,
@@ -89,10 +95,14 @@ fn copy(config: &BalancerConfig) -> BalancerConfig {
 }
 
 impl World {
-    fn new() -> Self {
-        let (directory, taken, plain) = (tempfile::tempdir().expect("a directory"), listener(), Security::default());
-        let config = settings(taken.local_addr().expect("an address"), directory.path());
-        let controller = controller::Running::start(taken, (&config.cluster, &plain), &[], false).expect("it starts");
+    /// One whose controller is apart, or beside the only balancer.
+    fn new(apart: bool) -> Self {
+        let (directory, plain) = (tempfile::tempdir().expect("a directory"), Security::default());
+        let taken = apart.then(listener);
+        let address = taken.as_ref().map(|taken| taken.local_addr().expect("an address"));
+        let config = settings(address, directory.path());
+        let start = |taken| controller::Running::start(taken, (&config.cluster, &plain), &[], false);
+        let controller = taken.map(|taken| start(taken).expect("it starts"));
         let (network, server) = (Network::new(), n2(1, 38412));
         let endpoint = network.bind(&server).expect("it binds");
         let balancer =
@@ -104,7 +114,7 @@ impl World {
         let turns = Turns::default();
         let member = Member::Host(welcome.host);
         let pulse = Pulse::start(member, HEARTBEAT, &plain, vec![turns.clone()], None).expect("a thread");
-        let address = find(&mut host, &turns);
+        let (address, epoch) = find(&mut host, &turns);
         pulse.goes_to(Audience { controller: host.controller(), balancers: vec![address] });
         let mut way = Stream::connect(address, &plain, Role::Host, &[Role::Balancer]).expect("it connects");
         way.put(&ToBalancer::Host(welcome.host));
@@ -125,6 +135,7 @@ impl World {
             node,
             assoc,
             heard,
+            epoch,
             _directory,
         };
         world.until(|heard| heard.iter().any(|heard| matches!(heard, Heard::Up(_))));
@@ -148,7 +159,13 @@ impl World {
 
     fn turn(&mut self) {
         self.turns.turn();
-        self.host.turn(Monotonic::now(), &mut |_| ()).expect("it is a member");
+        let epoch = &mut self.epoch;
+        let news = &mut |message| {
+            if let ToMember::Map(map) = message {
+                *epoch = map.epoch().max(*epoch);
+            }
+        };
+        self.host.turn(Monotonic::now(), news).expect("it is a member");
         self.way.flush().expect("the way to the balancer is open");
         self.way.fill().expect("the way to the balancer is open");
         while let Some(octets) = self.way.frame().expect("frames") {
@@ -189,6 +206,16 @@ impl World {
         self.way.put(&ToBalancer::Ngap { assoc: self.assoc.1, ue: None, key: 0, pdu });
         self.until(|heard| heard.contains(&Heard::Node(vec![what])));
         self.heard.clear();
+    }
+
+    /// There is a controller, which knows the host.
+    fn has_controller(&mut self) {
+        let until = Monotonic::now() + WITHIN;
+        while self.host.controller().is_none() {
+            assert!(Monotonic::now() < until, "there is no controller");
+            self.turn();
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn path(&self) -> &Path {
@@ -235,15 +262,15 @@ impl World {
     }
 }
 
-/// Where the balancer takes hosts, by the first map.
-fn find(host: &mut Caller, turns: &Turns) -> SocketAddr {
+/// Where the balancer takes hosts, by the first map, and the epoch of that.
+fn find(host: &mut Caller, turns: &Turns) -> (SocketAddr, u64) {
     let (mut found, until) = (None, Monotonic::now() + WITHIN);
     while found.is_none() {
         assert!(Monotonic::now() < until, "there is no map");
         turns.turn();
         let news = &mut |message| {
             if let ToMember::Map(map) = message {
-                found = map.balancers.first().map(|(_, address)| *address);
+                found = map.balancers.first().map(|(_, address)| (*address, map.epoch()));
             }
         };
         host.turn(Monotonic::now(), news).expect("it is a member");
@@ -252,10 +279,8 @@ fn find(host: &mut Caller, turns: &Turns) -> SocketAddr {
     found.expect("it was found")
 }
 
-#[test]
-fn others_go_on_in_a_balancers_place_and_nobody_notices() {
-    let mut world = World::new();
-    let first = world.says(1);
+fn others_go_on(mut world: World) {
+    let (first, epoch) = (world.says(1), world.epoch);
     world.answers(11);
     // Given by the one, and back to the next.
     let unfinished = world.says(2);
@@ -272,17 +297,37 @@ fn others_go_on_in_a_balancers_place_and_nobody_notices() {
     world.way.put(&ToBalancer::Back { number: unfinished });
     assert_eq!(world.hears(2), unfinished, "what was given is known");
     assert!(world.health().ends_with("ok\n"));
-    assert!(!world.heard.contains(&Heard::Other));
-    world.balancer.has_failed().then(|| panic!("it serves"));
+    assert!(!world.heard.contains(&Heard::Other) && !world.balancer.has_failed());
+    world.has_controller();
+    assert_eq!(world.epoch, epoch, "nobody has gone, and nobody has come");
+}
+
+#[test]
+fn others_go_on_in_a_balancers_place_and_nobody_notices() {
+    others_go_on(World::new(true));
+}
+
+#[test]
+fn others_go_on_in_the_place_of_the_only_balancer_and_its_controller() {
+    others_go_on(World::new(false));
 }
 
 #[test]
 fn a_balancer_goes_on_when_who_takes_over_dies_or_is_silent() {
-    let mut world = World::new();
-    assert!(matches!(Desk::open(world.path(), None), Err(HandoverError::InUse(_))));
+    goes_on_alone(World::new(true));
+}
+
+#[test]
+fn the_only_balancer_and_its_controller_go_on_when_who_takes_over_dies_or_is_silent() {
+    goes_on_alone(World::new(false));
+}
+
+fn goes_on_alone(mut world: World) {
+    let epoch = world.epoch;
+    assert!(matches!(Desk::open(world.path(), None, None), Err(HandoverError::InUse(_))));
     let file = world.path().with_extension("file");
     std::fs::write(&file, "somebody's").expect("a file");
-    assert!(matches!(Desk::open(&file, None), Err(HandoverError::Path { .. })));
+    assert!(matches!(Desk::open(&file, None, None), Err(HandoverError::Path { .. })));
     assert!(file.exists(), "what is no socket stays");
     let goes_on = |world: &mut World, n: u8| {
         world.says(n);
@@ -308,9 +353,11 @@ fn a_balancer_goes_on_when_who_takes_over_dies_or_is_silent() {
     goes_on(&mut world, 4);
     assert!(matches!(line.take().expect("an answer"), ToNew::Refused(_)));
     drop((line, sockets));
+    world.has_controller();
     world.follow();
     goes_on(&mut world, 5);
-    assert!(!world.heard.contains(&Heard::Other));
+    world.has_controller();
+    assert!(!world.heard.contains(&Heard::Other) && world.epoch == epoch);
 }
 
 #[test]
@@ -325,7 +372,7 @@ fn who_is_silent_when_it_has_all_is_ended_first() {
 #[test]
 fn what_would_end_with_its_process_is_not_handed_over() {
     let path = tempfile::tempdir().expect("a directory");
-    let nowhere = (Ipv4Addr::LOCALHOST, 9).into();
+    let nowhere = Some((Ipv4Addr::LOCALHOST, 9).into());
     let refused = |config: BalancerConfig| {
         let (endpoint, _) = vireo_sctp::memory::pair();
         match BalancerNode::start_on(endpoint, config, Arc::new(Metrics::new())) {
@@ -333,9 +380,11 @@ fn what_would_end_with_its_process_is_not_handed_over() {
             other => panic!("{other:?}"),
         }
     };
-    let mut alone = settings(nowhere, path.path());
-    alone.cluster.controllers.clear();
-    assert!(matches!(refused(alone), HandoverError::Controller));
+    let mut secured = settings(nowhere, path.path());
+    let none = PathBuf::new;
+    let (certificate, key, authorities) = (none(), none(), none());
+    secured.cluster.tls = Some(TlsConfig { certificate, key, authorities, name: "vireo".into() });
+    assert!(matches!(refused(secured), HandoverError::Tls));
     let absent = settings(nowhere, path.path());
     let error = BalancerNode::take_over(absent, Arc::new(Metrics::new())).expect_err("nobody is there");
     assert!(error.to_string().contains("no balancer hands over at"), "{error}");
