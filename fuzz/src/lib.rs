@@ -7,6 +7,7 @@ pub mod codecs;
 pub mod engine;
 pub mod fabric;
 pub mod input;
+pub mod records;
 pub mod sbi;
 pub mod seeds;
 pub mod session;
@@ -41,4 +42,5 @@ pub const TARGETS: &[Target] = &[
     Target { name: "etcd", run: fabric::etcd, seeds: fabric::etcd_seeds },
     Target { name: "sbi", run: sbi::message, seeds: sbi::seeds },
     Target { name: "subscribers", run: subscribers::import, seeds: seeds::subscribers },
+    Target { name: "records", run: records::protobuf, seeds: records::seeds },
 ];

@@ -3,7 +3,7 @@
 
 mod state;
 
-pub use state::{StateLocation, StateMode, StatePersist, StatePreset};
+pub use state::{StateAxes, StateChange, StateFormat, StateLocation, StateMode, StatePersist, StatePreset, StateWrite};
 
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -4,7 +4,7 @@
 use crate::cluster::ReplicationConfig;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
-pub use vireo_core::config::{StateLocation, StatePersist};
+pub use vireo_core::config::{StateChange, StateFormat, StateLocation, StatePersist, StateWrite};
 use vireo_core::schedule::forward::Policy;
 use vireo_core::schedule::kind::NfKind;
 use vireo_sctp::Driver;
@@ -128,9 +128,18 @@ pub struct StateConfig {
     pub location: StateLocation,
     /// When they are committed to a database, if they are there.
     pub persist: StatePersist,
+    /// How they are changed there.
+    pub change: StateChange,
+    /// What they are there.
+    pub format: StateFormat,
+    /// What commits wait for.
+    pub write: StateWrite,
     /// The database: a URL.
     pub database: String,
-    /// What the keys of records there begin with. Whoever is to go on with somebody's records has the same.
+    /// Of a Redis Cluster: how many replicas have a commit before it counts.
+    pub confirm: u16,
+    /// What the keys of records there begin with; of MongoDB the name of the database. Whoever is to go on with somebody's
+    /// records has the same.
     pub key: String,
     /// UEs at most.
     pub ues: u32,
@@ -156,6 +165,10 @@ impl Default for StateConfig {
         StateConfig {
             location: StateLocation::Shm,
             persist: StatePersist::Transaction,
+            change: StateChange::Replace,
+            format: StateFormat::Binary,
+            write: StateWrite::Blocking,
+            confirm: 0,
             database: "redis://127.0.0.1:6379".into(),
             key: "vireo".into(),
             ues,

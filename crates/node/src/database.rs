@@ -1,7 +1,8 @@
 //! The way of a function's thread to its database of records: a thread beside it, which takes all that is to be loaded and all
 //! that is to be committed in one go each, and goes on asking while the database is down. The function's own thread never waits.
+//! By delete and create a commit is two changes, one after the other: a record that was taken out is put in again however long that
+//! takes.
 
-use crate::config::StateConfig;
 use crate::metrics::{Metrics, StateFunction, StateOperation, Transaction};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::collections::VecDeque;
@@ -9,11 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vireo_store::Version;
-use vireo_store::records::{Change, Found, LIFE, LinkConfig, Name, RecordError, Records, RedisRecords};
+use vireo_store::records::{Change, Codec, Encoded, Found, Known, LIFE, Manner, Name, Part, RecordError, Records};
 use vireo_types::Instant;
 
-/// How long an answer is waited for, before it is taken for lost.
-const PATIENCE: Duration = Duration::from_secs(1);
 /// After a failure.
 const AGAIN: Duration = Duration::from_millis(20);
 /// Operations in one go.
@@ -36,23 +35,42 @@ pub(crate) struct Job {
 #[derive(Debug)]
 pub(crate) enum What {
     Load,
-    Commit { expected: Version, octets: Vec<u8> },
-    Remove { expected: Version },
+    /// A record that is a whole.
+    Commit {
+        expected: Version,
+        octets: Vec<u8>,
+    },
+    /// A value, by the database's codec.
+    Put {
+        known: Known,
+        value: Encoded,
+    },
+    Remove {
+        expected: Version,
+    },
 }
 
 impl What {
     fn operation(&self) -> StateOperation {
         match self {
             What::Load => StateOperation::Read,
-            What::Commit { .. } => StateOperation::Write,
+            What::Commit { .. } | What::Put { .. } => StateOperation::Write,
             What::Remove { .. } => StateOperation::Remove,
         }
     }
 
-    fn change(&self) -> Option<Change<'_>> {
+    fn parts(&self, codec: Codec) -> Vec<Part<'_>> {
+        match self {
+            What::Put { known, value } => codec.parts(known, value),
+            What::Load | What::Commit { .. } | What::Remove { .. } => Vec::new(),
+        }
+    }
+
+    fn change<'a>(&'a self, codec: Codec, parts: &'a [Part<'a>], taken_out: bool) -> Option<Change<'a>> {
         match self {
             What::Load => None,
             What::Commit { expected, octets } => Some(Change::Commit { expected: *expected, octets }),
+            What::Put { known, value } => Some(codec.change(known, value, parts, taken_out)),
             What::Remove { expected } => Some(Change::Remove { expected: *expected }),
         }
     }
@@ -78,12 +96,6 @@ pub enum DatabaseError {
     Stranger,
 }
 
-/// The records of a configuration.
-pub(crate) fn open(state: &StateConfig) -> Box<dyn Records> {
-    let config = LinkConfig { url: state.database.clone(), patience: PATIENCE };
-    Box::new(RedisRecords::new(config, &state.key, LIFE))
-}
-
 /// The records of a collection, by their numbers, some at a time.
 ///
 /// # Errors
@@ -106,16 +118,47 @@ pub(crate) fn read_all(
 }
 
 /// An operation that is not done yet.
-struct Pending {
+pub(crate) struct Pending {
     job: Job,
     /// It may have been carried out, and nobody knows.
     doubtful: bool,
+    /// The record was taken out, to be put in again.
+    taken_out: bool,
     since: std::time::Instant,
+}
+
+impl Pending {
+    pub(crate) fn new(job: Job) -> Self {
+        Pending { job, doubtful: false, taken_out: false, since: std::time::Instant::now() }
+    }
+
+    /// Whether it is a commit that has the record taken out next.
+    fn takes_out(&self, codec: Codec) -> bool {
+        let there = matches!(&self.job.what, What::Put { known, .. } if known.version != 0);
+        there && codec.manner == Manner::DeleteCreate && !self.taken_out
+    }
+
+    /// It is tried again.
+    fn later(mut self, error: &RecordError) -> Self {
+        tracing::debug!(%error, "an operation waits for the database");
+        self.doubtful |= !matches!(self.job.what, What::Load) && matches!(error, RecordError::Silent(_));
+        self
+    }
+}
+
+/// What a change comes to.
+enum Step {
+    Done(Pending, Result<Version, RecordError>),
+    /// The record was taken out, and is to be put in.
+    PutIn(Pending),
+    /// The database does not work.
+    Later(Pending),
 }
 
 /// The thread.
 pub(crate) struct Database {
     pub(crate) records: Box<dyn Records>,
+    pub(crate) codec: Codec,
     pub(crate) jobs: Receiver<Job>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) stop: Arc<AtomicBool>,
@@ -130,16 +173,15 @@ impl Database {
     pub(crate) fn run(mut self, mut done: impl FnMut(Name, Done), clock: impl Fn() -> Instant) {
         let mut waiting = VecDeque::new();
         let mut renewed = std::time::Instant::now();
-        let pending = |job| Pending { job, doubtful: false, since: std::time::Instant::now() };
         loop {
             if waiting.is_empty() {
                 match self.jobs.recv_timeout(RENEWED) {
-                    Ok(job) => waiting.push_back(pending(job)),
+                    Ok(job) => waiting.push_back(Pending::new(job)),
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => return,
                 }
             }
-            waiting.extend(self.jobs.try_iter().map(pending));
+            waiting.extend(self.jobs.try_iter().map(Pending::new));
             if renewed.elapsed() >= RENEWED {
                 renewed = std::time::Instant::now();
                 renew(&mut *self.records, self.node);
@@ -155,34 +197,62 @@ impl Database {
     }
 
     /// Does what waits, as far as the database does; whether it does.
-    fn go(&mut self, waiting: &mut VecDeque<Pending>, done: &mut impl FnMut(Name, Done)) -> bool {
+    pub(crate) fn go(&mut self, waiting: &mut VecDeque<Pending>, done: &mut impl FnMut(Name, Done)) -> bool {
         while !waiting.is_empty() {
             let part: Vec<Pending> = waiting.drain(..waiting.len().min(BATCH)).collect();
             let (loads, changes): (Vec<_>, Vec<_>) =
                 part.into_iter().partition(|pending| matches!(pending.job.what, What::Load));
             let (loaded, changed) = (self.load(&loads), self.change(&changes));
-            let results = loaded.into_iter().map(Done::Loaded).chain(changed.into_iter().map(Done::Changed));
             let mut works = true;
-            for (mut pending, result) in loads.into_iter().chain(changes).zip(results) {
-                let (Done::Loaded(Err(error)) | Done::Changed(Err(error))) = &result else {
-                    self.finish(pending, result, done);
-                    continue;
-                };
-                if !error.passes() {
-                    self.finish(pending, result, done);
-                    continue;
+            for (pending, result) in loads.into_iter().zip(loaded) {
+                match result {
+                    Err(error) if error.passes() => {
+                        waiting.push_back(pending.later(&error));
+                        works = false;
+                    }
+                    result => self.finish(pending, Done::Loaded(result), done),
                 }
-                tracing::debug!(%error, "an operation waits for the database");
-                let changes = !matches!(pending.job.what, What::Load);
-                pending.doubtful |= changes && matches!(error, RecordError::Silent(_));
-                waiting.push_back(pending);
-                works = false;
+            }
+            for (pending, result) in changes.into_iter().zip(changed) {
+                match self.changed(pending, result) {
+                    Step::Done(pending, result) => self.finish(pending, Done::Changed(result), done),
+                    Step::PutIn(pending) => waiting.push_front(pending),
+                    Step::Later(pending) => {
+                        waiting.push_back(pending);
+                        works = false;
+                    }
+                }
             }
             if !works {
                 return false;
             }
         }
         true
+    }
+
+    /// What a change comes to that the database was asked for.
+    fn changed(&mut self, pending: Pending, result: Result<Version, RecordError>) -> Step {
+        let takes_out = pending.takes_out(self.codec);
+        match result {
+            Ok(_) if takes_out => Step::PutIn(self.taken_out(pending)),
+            // It may be because it was taken out by this, and the answer was lost.
+            Err(RecordError::Conflict) if takes_out && pending.doubtful => {
+                match self.records.load(&[pending.job.name]).map(|mut found| found.pop().flatten()) {
+                    Ok(None) => Step::PutIn(self.taken_out(pending)),
+                    Err(error) if error.passes() => Step::Later(pending.later(&error)),
+                    _ => Step::Done(pending, Err(RecordError::Conflict)),
+                }
+            }
+            Err(error) if error.passes() => Step::Later(pending.later(&error)),
+            result => Step::Done(pending, result),
+        }
+    }
+
+    /// The first half of delete and create is done.
+    fn taken_out(&self, pending: Pending) -> Pending {
+        let Pending { job, since, .. } = pending;
+        self.metrics.state_operation(self.function, job.kind, StateOperation::Remove, since.elapsed());
+        Pending { taken_out: true, ..Pending::new(job) }
     }
 
     fn load(&mut self, loads: &[Pending]) -> Vec<Result<Option<Found>, RecordError>> {
@@ -206,7 +276,11 @@ impl Database {
         if changes.is_empty() {
             return Vec::new();
         }
-        let changes = changes.iter().filter_map(|Pending { job, .. }| Some((job.name, job.what.change()?)));
+        let codec = self.codec;
+        let parts: Vec<Vec<Part<'_>>> = changes.iter().map(|pending| pending.job.what.parts(codec)).collect();
+        let changes = changes.iter().zip(&parts).filter_map(|(Pending { job, taken_out, .. }, parts)| {
+            Some((job.name, job.what.change(codec, parts, *taken_out)?))
+        });
         let changes: Vec<(Name, Change<'_>)> = changes.collect();
         self.records.change(&changes)
     }
@@ -218,10 +292,10 @@ impl Database {
     }
 }
 
-/// What makes no sense any more is given up, unless it may have been done.
+/// What makes no sense any more is given up, unless it may have been done, or is half done.
 fn give_up(waiting: &mut VecDeque<Pending>, now: Instant, done: &mut impl FnMut(Name, Done)) {
     waiting.retain(|pending| {
-        let over = pending.job.until.is_some_and(|until| until <= now) && !pending.doubtful;
+        let over = pending.job.until.is_some_and(|until| until <= now) && !pending.doubtful && !pending.taken_out;
         if over {
             let error = RecordError::Down("it was asked for too long".into());
             let loads = matches!(pending.job.what, What::Load);
@@ -246,7 +320,7 @@ fn renew(records: &mut dyn Records, node: Name) {
 mod tests {
     use super::*;
     use crossbeam_channel::bounded;
-    use vireo_store::records::{MemoryRecords, Operations};
+    use vireo_store::records::{Format, MemoryRecords, Operations};
 
     const NAME: Name = Name { collection: "smf", id: 7 };
 
@@ -295,7 +369,8 @@ mod tests {
         let (metrics, stop) = (Arc::new(Metrics::new()), Arc::default());
         let mut all = Vec::new();
         let (metrics_of, function) = (Arc::clone(&metrics), StateFunction::Smf);
-        let database = Database { records, jobs: receiver, metrics: metrics_of, stop, function, node: NAME };
+        let codec = Codec::default();
+        let database = Database { records, codec, jobs: receiver, metrics: metrics_of, stop, function, node: NAME };
         database.run(|name, what| all.push((name, what)), || now);
         let text = metrics.render();
         let writes =
@@ -323,5 +398,76 @@ mod tests {
         let load = Job { what: What::Load, ..commit(early) };
         let over = done(vec![load], 1, RecordError::Silent("x".into()), Instant(5));
         assert!(matches!(&over[..], [(_, Done::Loaded(Err(_)))]), "{over:?}");
+    }
+
+    /// A database whose answer to the change of this turn is lost: it was carried out, or not.
+    struct Lossy {
+        records: MemoryRecords,
+        turn: u32,
+        carried_out: bool,
+    }
+
+    impl Records for Lossy {
+        fn load(&mut self, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError> {
+            self.records.load(names)
+        }
+
+        fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
+            self.turn = self.turn.wrapping_sub(1);
+            if self.turn != u32::MAX {
+                return self.records.change(changes);
+            }
+            if self.carried_out {
+                self.records.change(changes);
+            }
+            changes.iter().map(|_| Err(RecordError::Silent("x".into()))).collect()
+        }
+
+        fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+            self.records.numbers(collection)
+        }
+
+        fn operations(&self) -> Operations {
+            self.records.operations()
+        }
+    }
+
+    /// By delete and create, whichever answer is lost, the record is there in the end, with what was committed last.
+    #[test]
+    fn what_was_taken_out_is_put_in_whichever_answer_is_lost() {
+        #[derive(PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+        struct Value {
+            count: u8,
+        }
+        let codec = Codec { format: Format::Json, manner: Manner::DeleteCreate };
+        let name = NAME;
+        for (turn, carried_out) in [(0, false), (0, true), (1, false), (1, true), (9, true)] {
+            let memory = MemoryRecords::new(LIFE);
+            let mut known = Known::default();
+            codec.commit(&mut memory.clone(), name, &mut known, &Value { count: 1 }).unwrap();
+            let (jobs, stop) = (crossbeam_channel::never(), Arc::default());
+            let records = Box::new(Lossy { records: memory.clone(), turn, carried_out });
+            let mut database = Database {
+                records,
+                codec,
+                jobs,
+                metrics: Arc::new(Metrics::new()),
+                stop,
+                function: StateFunction::Smf,
+                node: NAME,
+            };
+            let what = What::Put { known, value: codec.encode(&Value { count: 2 }).unwrap() };
+            let job = Job { what, ..commit(Some(Instant(1))) };
+            let (mut waiting, mut all) = (VecDeque::from([Pending::new(job)]), Vec::new());
+            while !database.go(&mut waiting, &mut |_, done| all.push(done)) {
+                // However late it is.
+                give_up(&mut waiting, Instant(2), &mut |_, done| panic!("{done:?} after {turn}"));
+            }
+            // Where the last answer was lost, who asked looks whether what is there is its own.
+            let own = if (turn, carried_out) == (1, true) { Err(RecordError::Conflict) } else { Ok(2) };
+            assert!(matches!(&all[..], [Done::Changed(result)] if *result == own), "{all:?} after {turn}");
+            let (there, known) = codec.load::<Value>(&mut memory.clone(), name).unwrap().unwrap();
+            assert_eq!((there, known.version), (Value { count: 2 }, 2));
+        }
     }
 }

@@ -88,6 +88,7 @@ replay! {
     etcd "etcd"
     service_based_interface "sbi"
     subscriber_files "subscribers"
+    records_in_protocol_buffers "records"
 }
 
 fn replay(name: &str) {

@@ -66,7 +66,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
 
 /// Further edges that tests alone may have.
 pub(super) const DEV_ONLY: &[(&str, &[&str])] =
-    &[("vireo-core", &["vireo-emulator"]), ("vireo-node", &["vireo-emulator"])];
+    &[("vireo-core", &["vireo-emulator"]), ("vireo-node", &["vireo-emulator"]), ("vireo", &["vireo-store"])];
 
 /// Dependencies from outside that only the named crates of the workspace may use. (`deny.toml` says the same of
 /// crates that nothing outside the workspace uses.)

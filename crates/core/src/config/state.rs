@@ -13,14 +13,29 @@ pub enum StateLocation {
     Shm,
     /// In the memory of one worker, with which they end: the stateful baseline.
     Memory,
-    /// In a database, which is asked at each step, or at the first and the last of a procedure ([`StatePersist`]).
+    /// In a database, which is asked at each step, or at the first and the last of a procedure ([`StatePersist`]): a Redis, or a
+    /// Redis Cluster.
     Redis,
+    /// The same in MongoDB, or what speaks its protocol.
+    Mongodb,
 }
 
 impl StateLocation {
     /// Whether it is a database.
     pub const fn is_database(self) -> bool {
-        matches!(self, StateLocation::Redis)
+        matches!(self, StateLocation::Redis | StateLocation::Mongodb)
+    }
+
+    /// The database that a URL is of, if it is of one.
+    pub fn of_url(url: &str) -> Option<Self> {
+        let begins = |schemes: &[&str]| schemes.iter().any(|scheme| url.starts_with(scheme));
+        if begins(&["redis://", "redis+unix://", "unix://", "redis-cluster://"]) {
+            Some(StateLocation::Redis)
+        } else if begins(&["mongodb://"]) {
+            Some(StateLocation::Mongodb)
+        } else {
+            None
+        }
     }
 }
 
@@ -36,16 +51,58 @@ pub enum StatePersist {
     Procedure,
 }
 
+/// How a record of a database is changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StateChange {
+    /// All of it is written.
+    #[default]
+    Replace,
+    /// The parts are written that have changed.
+    Update,
+    /// It is taken out and put in again: what is under way between the two is lost with whoever does it.
+    DeleteCreate,
+}
+
+/// What a record of a database is encoded as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StateFormat {
+    /// Octets without names and tags.
+    #[default]
+    Binary,
+    /// JSON; in MongoDB, BSON.
+    Json,
+    /// Protocol buffers.
+    Protobuf,
+}
+
+/// What a commit to a database waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StateWrite {
+    /// The database has it before anything leaves.
+    #[default]
+    Blocking,
+    /// Nothing: writers have it, and the next load of that record waits for them. What these have not done is lost with the
+    /// process. An SMF always blocks.
+    NonBlocking,
+}
+
 /// A name for a choice of all axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StatePreset {
     /// Contexts are where they are worked on, and end with that.
     Stateful,
-    /// Each procedure loads from a database and commits to it.
+    /// Each procedure loads from a database and commits to it; JSON, of which the parts are written that have changed.
     Procedural,
     /// Each transaction does.
     Transactional,
+    /// The same, and nobody but an SMF waits for writes.
+    NonBlocking,
+    /// As `Transactional`, and records are taken out and put in again.
+    DeleteCreate,
     /// Shared memory: Vireo's own.
     Shm,
 }
@@ -57,17 +114,47 @@ pub struct StateMode {
     pub location: StateLocation,
     /// When they are committed, if that is a database.
     pub persist: StatePersist,
+    /// How they are changed there.
+    pub change: StateChange,
+    /// What they are there.
+    pub format: StateFormat,
+    /// What commits wait for.
+    pub write: StateWrite,
+}
+
+/// The axes that are said by themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateAxes {
+    /// Where contexts are.
+    pub location: Option<StateLocation>,
+    /// The database that is named: it is that one where any will do.
+    pub named: Option<StateLocation>,
+    /// When they are committed.
+    pub persist: Option<StatePersist>,
+    /// How they are changed.
+    pub change: Option<StateChange>,
+    /// What they are.
+    pub format: Option<StateFormat>,
+    /// What commits wait for.
+    pub write: Option<StateWrite>,
 }
 
 impl From<StatePreset> for StateMode {
     fn from(preset: StatePreset) -> Self {
-        let (location, persist) = match preset {
-            StatePreset::Stateful => (StateLocation::Memory, StatePersist::Transaction),
-            StatePreset::Procedural => (StateLocation::Redis, StatePersist::Procedure),
-            StatePreset::Transactional => (StateLocation::Redis, StatePersist::Transaction),
-            StatePreset::Shm => (StateLocation::Shm, StatePersist::Transaction),
+        let paper = StateMode {
+            location: StateLocation::Redis,
+            change: StateChange::Update,
+            format: StateFormat::Json,
+            ..StateMode::default()
         };
-        StateMode { location, persist }
+        match preset {
+            StatePreset::Stateful => StateMode { location: StateLocation::Memory, ..StateMode::default() },
+            StatePreset::Procedural => StateMode { persist: StatePersist::Procedure, ..paper },
+            StatePreset::Transactional => paper,
+            StatePreset::NonBlocking => StateMode { write: StateWrite::NonBlocking, ..paper },
+            StatePreset::DeleteCreate => StateMode { change: StateChange::DeleteCreate, ..paper },
+            StatePreset::Shm => StateMode::default(),
+        }
     }
 }
 
@@ -77,31 +164,44 @@ impl StateMode {
     /// # Errors
     ///
     /// Why it cannot be.
-    pub fn choose(
-        preset: Option<StatePreset>,
-        (location, persist): (Option<StateLocation>, Option<StatePersist>),
-    ) -> Result<Self, &'static str> {
+    pub fn choose(preset: Option<StatePreset>, axes: StateAxes) -> Result<Self, &'static str> {
+        let StateAxes { location, named, persist, change, format, write } = axes;
         let chosen = preset.map_or_else(StateMode::default, StateMode::from);
-        let mode =
-            StateMode { location: location.unwrap_or(chosen.location), persist: persist.unwrap_or(chosen.persist) };
+        let any = if chosen.location.is_database() { named } else { None };
+        let mode = StateMode {
+            location: location.or(any).unwrap_or(chosen.location),
+            persist: persist.unwrap_or(chosen.persist),
+            change: change.unwrap_or(chosen.change),
+            format: format.unwrap_or(chosen.format),
+            write: write.unwrap_or(chosen.write),
+        };
+        let of_records = persist.is_some() || change.is_some() || format.is_some() || write.is_some();
         match preset {
-            Some(StatePreset::Procedural | StatePreset::Transactional) if !mode.location.is_database() => Err(
-                "\"procedural\" and \"transactional\" are of contexts in a database: state.location is \"redis\" then",
-            ),
             Some(StatePreset::Stateful) if mode.location != StateLocation::Memory => {
                 Err("\"stateful\" is of contexts in the workers' memory: state.location is \"memory\" then")
             }
             Some(StatePreset::Shm) if mode.location != StateLocation::Shm => {
                 Err("\"shm\" is of contexts in shared memory: state.location is \"shm\" then")
             }
-            _ if persist.is_some() && !mode.location.is_database() => Err(
-                "contexts that are not in a database (state.location) are not lost with a procedure: remove state.persist",
-            ),
-            Some(StatePreset::Transactional) if mode.persist != StatePersist::Transaction => {
-                Err("\"transactional\" is each transaction: state.persist is \"transaction\" then")
+            Some(_) if chosen.location.is_database() && !mode.location.is_database() => {
+                Err("this preset is of contexts in a database: state.location is \"redis\" or \"mongodb\" then")
             }
+            _ if of_records && !mode.location.is_database() => Err(
+                "contexts that are not in a database (state.location) are no records of one: remove state.persist, change, format and write",
+            ),
             Some(StatePreset::Procedural) if mode.persist != StatePersist::Procedure => {
                 Err("\"procedural\" is each procedure: state.persist is \"procedure\" then")
+            }
+            Some(StatePreset::Transactional | StatePreset::NonBlocking | StatePreset::DeleteCreate)
+                if mode.persist != StatePersist::Transaction =>
+            {
+                Err("this preset is of each transaction: state.persist is \"transaction\" then")
+            }
+            Some(StatePreset::NonBlocking) if mode.write != StateWrite::NonBlocking => {
+                Err("\"non-blocking\" waits for no write: state.write is \"non-blocking\" then")
+            }
+            Some(StatePreset::DeleteCreate) if mode.change != StateChange::DeleteCreate => {
+                Err("\"delete-create\" changes records so: state.change is \"delete-create\" then")
             }
             _ => Ok(mode),
         }
@@ -112,26 +212,75 @@ impl StateMode {
 mod tests {
     use super::*;
 
+    fn at(location: Option<StateLocation>) -> StateAxes {
+        StateAxes { location, ..StateAxes::default() }
+    }
+
     #[test]
     fn axes_go_before_presets_unless_they_contradict() {
         use StateLocation::{Memory, Redis, Shm};
-        let chosen = |preset, location| StateMode::choose(preset, (location, None)).map(|mode| mode.location);
+        let chosen = |preset, location| StateMode::choose(preset, at(location)).map(|mode| mode.location);
         assert_eq!(chosen(None, None), Ok(Shm));
         assert_eq!(chosen(None, Some(Memory)), Ok(Memory));
         assert_eq!(chosen(Some(StatePreset::Transactional), None), Ok(Redis));
         assert_eq!(chosen(Some(StatePreset::Stateful), Some(Memory)), Ok(Memory));
-        for (preset, wrong) in
-            [(StatePreset::Transactional, Shm), (StatePreset::Stateful, Redis), (StatePreset::Shm, Memory)]
-        {
+        for (preset, wrong) in [
+            (StatePreset::Transactional, Shm),
+            (StatePreset::DeleteCreate, Memory),
+            (StatePreset::Stateful, Redis),
+            (StatePreset::Shm, Memory),
+        ] {
             assert!(chosen(Some(preset), Some(wrong)).is_err(), "{preset:?}");
         }
         use StatePersist::{Procedure, Transaction};
-        let when = |preset, location, persist| StateMode::choose(preset, (location, persist)).map(|mode| mode.persist);
+        let when = |preset, location, persist| {
+            StateMode::choose(preset, StateAxes { persist, ..at(location) }).map(|mode| mode.persist)
+        };
         assert_eq!(when(Some(StatePreset::Procedural), None, None), Ok(Procedure));
         assert_eq!(when(Some(StatePreset::Transactional), None, None), Ok(Transaction));
         assert_eq!(when(None, Some(Redis), Some(Procedure)), Ok(Procedure));
         assert!(when(None, None, Some(Procedure)).is_err(), "nothing is in a database");
         assert!(when(Some(StatePreset::Procedural), None, Some(Transaction)).is_err());
         assert!(when(Some(StatePreset::Transactional), None, Some(Procedure)).is_err());
+    }
+
+    #[test]
+    fn the_presets_of_the_paper_are_json_and_a_database_is_binary_by_itself() {
+        use StatePreset::{DeleteCreate, NonBlocking, Procedural, Transactional};
+        let choose = |preset, axes| StateMode::choose(preset, axes);
+        let plain = choose(None, at(Some(StateLocation::Redis))).unwrap();
+        assert_eq!((plain.format, plain.change), (StateFormat::Binary, StateChange::Replace));
+        for preset in [Procedural, Transactional, NonBlocking] {
+            let mode = choose(Some(preset), StateAxes::default()).unwrap();
+            assert_eq!((mode.format, mode.change), (StateFormat::Json, StateChange::Update), "{preset:?}");
+            assert_eq!(mode.write == StateWrite::NonBlocking, preset == NonBlocking);
+        }
+        let binary = StateAxes { format: Some(StateFormat::Binary), ..StateAxes::default() };
+        let mode = choose(Some(DeleteCreate), binary).unwrap();
+        assert_eq!((mode.format, mode.change), (StateFormat::Binary, StateChange::DeleteCreate));
+        assert!(choose(None, binary).is_err(), "nothing is in a database");
+        let update = StateAxes { change: Some(StateChange::Update), ..StateAxes::default() };
+        assert!(choose(Some(DeleteCreate), update).is_err());
+        let blocking = StateAxes { write: Some(StateWrite::Blocking), ..StateAxes::default() };
+        assert!(choose(Some(NonBlocking), blocking).is_err());
+    }
+
+    #[test]
+    fn the_database_is_the_one_that_is_named() {
+        use StateLocation::{Mongodb, Redis, Shm};
+        for (url, location) in [
+            ("redis://a:1", Some(Redis)),
+            ("redis-cluster://a:1,b:2", Some(Redis)),
+            ("mongodb://a:1", Some(Mongodb)),
+            ("postgres://a", None),
+        ] {
+            assert_eq!(StateLocation::of_url(url), location, "{url}");
+        }
+        let named = StateAxes { named: Some(Mongodb), ..StateAxes::default() };
+        let location = |preset, axes| StateMode::choose(preset, axes).map(|mode| mode.location);
+        assert_eq!(location(Some(StatePreset::Transactional), named), Ok(Mongodb));
+        assert_eq!(location(None, named), Ok(Shm), "naming one is not choosing it");
+        let said = StateAxes { location: Some(Redis), ..named };
+        assert_eq!(location(None, said), Ok(Redis));
     }
 }

@@ -344,6 +344,7 @@ impl Host {
         self.egress.send(Command::Epoch { epoch });
         // From here on a dead host's copies are refused, and its UEs are this host's.
         let taken = cluster.member.replicator.adopt(&map);
+        let begins = cluster.primary.map().is_none();
         let gained = if loads { gained(cluster, &map.buckets) } else { FxHashSet::default() };
         let hosts: Vec<HostId> = map.hosts.iter().map(|(host, _)| *host).collect();
         let balancers: Vec<BalancerId> = map.balancers.iter().map(|(balancer, _)| *balancer).collect();
@@ -364,7 +365,7 @@ impl Host {
         question.into_iter().for_each(|asks| self.egress.send(asks));
         late.into_iter().for_each(|held| self.hold(held));
         self.wait_for_others();
-        self.load(gained);
+        self.load(gained, begins);
         let (ues, handed) = (taken.ues.len(), taken.handed.len());
         self.enter_taken(taken);
         let Some(primary) = self.cluster.as_ref().map(|cluster| &cluster.primary) else { return };

@@ -111,6 +111,7 @@ impl Host {
 
     /// The balancer has done all that was said before a question.
     pub(super) fn synced(&mut self, number: u64) {
+        self.introduced(number);
         let Some(cluster) = self.cluster.as_mut() else { return };
         if cluster.last_sync == Some(number) {
             cluster.has_left = true;

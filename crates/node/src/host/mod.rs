@@ -46,6 +46,7 @@ use crate::nf::parcel::Parcel;
 use crate::nf::plan::{self, Plan};
 use crate::nf::{Instructions, Location};
 use crate::sbi::amf::SmfLink;
+use crate::state::RecordsConfig;
 use account::{Account, Totals};
 use cluster::Cluster;
 use controller::Controller;
@@ -401,15 +402,16 @@ impl Host {
             // None is this host's until a map says so.
             plan::set_own(&region, |_| false);
         }
-        let location = match config.state.location {
-            StateLocation::Shm => Location::Region,
-            StateLocation::Memory => Location::Worker,
-            StateLocation::Redis => {
-                // In a cluster others go on with what this one leaves there; else it is nobody else's.
-                let (shared, owner, key) = (member.is_some(), rng.next_u64(), config.state.key.clone());
-                let key = if shared { key } else { format!("{key}:{owner:016x}") };
-                let (database, persist) = (config.state.database.clone(), config.state.persist);
-                let config = CentralConfig { database, key, persist, owner, shared };
+        let location = match RecordsConfig::of(&config.state) {
+            None if config.state.location == StateLocation::Memory => Location::Worker,
+            None => Location::Region,
+            Some(mut records) => {
+                let (shared, owner) = (member.is_some(), rng.next_u64());
+                if !shared {
+                    // Nobody goes on with what it leaves there, as others of its cluster do.
+                    records.key.push_str(&format!("-{owner:016x}"));
+                }
+                let config = CentralConfig { records, owner, shared };
                 central::check(&config)?;
                 Location::Central(config)
             }
@@ -589,7 +591,7 @@ impl Host {
             && !config.shared
             && let Err(error) = central::clear(config)
         {
-            tracing::warn!(%error, key = config.key, "contexts are left in the database");
+            tracing::warn!(%error, key = config.records.key, "contexts are left in the database");
         }
     }
 

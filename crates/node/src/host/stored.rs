@@ -40,6 +40,10 @@ pub struct Loaded {
 pub(super) struct Loading {
     /// Buckets whose UEs are to come.
     pub(super) buckets: FxHashSet<Bucket>,
+    /// The number of the question that a host begins with: when it is answered, it knows the RAN nodes. Until then what was loaded
+    /// waits: a UE whose node is not known is disconnected.
+    question: Option<u64>,
+    waiting: Vec<Loaded>,
     /// Threads go on as long as it is there.
     alive: Arc<()>,
 }
@@ -58,13 +62,18 @@ impl Host {
         matches!(self.location, Location::Central(_))
     }
 
-    /// Has the UEs of these buckets loaded.
-    pub(super) fn load(&mut self, buckets: FxHashSet<Bucket>) {
+    /// Has the UEs of these buckets loaded, by the first map that this host has or by a later one.
+    pub(super) fn load(&mut self, buckets: FxHashSet<Bucket>, begins: bool) {
         let (Some(cluster), Location::Central(config)) = (self.cluster.as_mut(), &self.location) else { return };
         if buckets.is_empty() {
             return;
         }
         cluster.loading.buckets.extend(buckets.iter().copied());
+        if begins {
+            let number = cluster.primary.ask();
+            cluster.loading.question = Some(number);
+            self.egress.send(cluster.question(number));
+        }
         let (alive, config) = (Arc::downgrade(&cluster.loading.alive), config.clone());
         let (door, region) = (self.door.clone(), self.region.clone());
         let thread = std::thread::Builder::new().name("contexts".into()).spawn(move || {
@@ -84,10 +93,22 @@ impl Host {
         coming && self.region.lookup(Key::Supi, supi.as_u64()).is_none()
     }
 
+    /// The balancers have said what there is: what was loaded is entered.
+    pub(super) fn introduced(&mut self, question: u64) {
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        if cluster.loading.question.take_if(|number| *number == question).is_some() {
+            let loaded = std::mem::take(&mut cluster.loading.waiting);
+            loaded.into_iter().for_each(|loaded| self.enter_stored(loaded));
+        }
+    }
+
     /// Goes on with UEs that were loaded.
     pub(super) fn enter_stored(&mut self, loaded: Loaded) {
         let (began, now) = (std::time::Instant::now(), clock());
         let Some(cluster) = self.cluster.as_mut() else { return };
+        if cluster.loading.question.is_some() {
+            return cluster.loading.waiting.push(loaded);
+        }
         let Loaded { buckets, ues } = loaded;
         let (newest, inputs) = last_of(&ues);
         cluster.were_carried_out(inputs, now);
@@ -178,15 +199,15 @@ fn claimed(wanted: &[Wanted], newest: Instant) -> Option<Instant> {
     recent.filter_map(|wanted| Outbox::decode(&wanted.outbox)).filter(claims).map(|outbox| outbox.at).max()
 }
 
-/// Takes out what a host that joins hears of RAN nodes, before anything of its UEs but what an SMF has.
+/// Takes out what a host that joins hears of RAN nodes: that comes before all that they want.
 fn introductions(waiting: &mut VecDeque<Input>) -> Vec<Input> {
     let introduces = |input: &Input| match input {
         Input::Up { .. } | Input::Node(_) => true,
         Input::Ngap { number: 0, view: Ok(View { route, .. }), .. } => *route == Route::Node,
         _ => false,
     };
-    let of_smf = |input: &Input| matches!(input, Input::Transfer { .. } | Input::SmContextReleased { .. });
-    let end = waiting.iter().position(|input| !introduces(input) && !of_smf(input)).unwrap_or(waiting.len());
+    let ends = |input: &Input| matches!(input, Input::Down { .. } | Input::BalancerGone(_));
+    let end = waiting.iter().position(ends).unwrap_or(waiting.len());
     let (nodes, others): (Vec<Input>, Vec<Input>) = waiting.drain(..end).partition(introduces);
     others.into_iter().rev().for_each(|input| waiting.push_front(input));
     nodes

@@ -1,4 +1,4 @@
-//! Contexts in a database (`state.location = "redis"`): transactional statelessness of seed 3, and the central store of seed 1
+//! Contexts in a database (`state.location` "redis" or "mongodb"): transactional statelessness of seed 3, and the central store of seed 1
 //! (section 7.1). Each step reads its UE's context from there and commits it there, by compare-and-swap, before its effects
 //! leave; nothing is kept in between.
 //!
@@ -16,19 +16,18 @@
 //! by the first number that its UE had: that one's bucket is in the column of all numbers that the UE gets later, and so always
 //! at the same host as they are.
 
+use crate::state::RecordsConfig;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use vireo_core::chain::{Ask, SessionNumber, Transferred};
 use vireo_core::config::StatePersist;
 use vireo_core::{context, replica};
 use vireo_store::Version;
-use vireo_store::records::{self, Change, Format, Found, LIFE, Name, Place, RecordError, Records};
+use vireo_store::records::{Change, Found, LIFE, Name, RecordError, Records};
 use vireo_types::{Bucket, Instant, Ltmsi};
 
 /// Whose records these are.
 const COLLECTION: &str = "amf";
-/// How long a worker waits for the database before its step is void.
-const PATIENCE: Duration = Duration::from_secs(1);
 /// How long it is known what a UE that is gone has wanted done.
 const GONE: Duration = Duration::from_secs(60);
 /// Records in one go.
@@ -41,12 +40,8 @@ const ASKED: usize = 256;
 /// Where it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CentralConfig {
-    /// A URL.
-    pub(crate) database: String,
-    /// What the keys begin with.
-    pub(crate) key: String,
-    /// When.
-    pub(crate) persist: StatePersist,
+    /// The database, and how records are kept there.
+    pub(crate) records: RecordsConfig,
     /// What this host is called in records of its UEs: in each of its lives another number.
     pub(crate) owner: u64,
     /// Whether other hosts go on with what this one leaves there.
@@ -222,15 +217,6 @@ pub enum CentralError {
 /// A way to the records, or why there is none.
 type Way = Result<Box<dyn Records>, RecordError>;
 
-fn open(config: &CentralConfig, life: Duration) -> Way {
-    let url = match config.database.strip_prefix("unix://") {
-        Some(path) => format!("redis+unix://{path}"),
-        None => config.database.clone(),
-    };
-    let (prefix, patience, format) = (config.key.clone(), PATIENCE, Format::default());
-    records::open(&Place { url, prefix, life, patience, format, confirm: 0 })
-}
-
 fn there(way: &mut Way) -> Result<&mut dyn Records, RecordError> {
     match way {
         Ok(records) => Ok(&mut **records),
@@ -254,13 +240,13 @@ impl std::fmt::Debug for Central {
 
 /// Whether the database answers.
 pub(crate) fn check(config: &CentralConfig) -> Result<(), CentralError> {
-    there(&mut open(config, LIFE))?.load(&[name(0)])?;
+    there(&mut config.records.open())?.load(&[name(0)])?;
     Ok(())
 }
 
 /// The host ends, and nobody goes on with its contexts: they go.
 pub(crate) fn clear(config: &CentralConfig) -> Result<(), CentralError> {
-    let mut way = open(config, LIFE);
+    let mut way = config.records.open();
     let records = there(&mut way)?;
     let names: Vec<Name> = records.numbers(COLLECTION)?.into_iter().map(name).collect();
     for part in names.chunks(BATCH) {
@@ -275,7 +261,7 @@ pub(crate) fn clear(config: &CentralConfig) -> Result<(), CentralError> {
 
 impl Central {
     pub(super) fn new(config: CentralConfig) -> Self {
-        Central { records: open(&config, LIFE), brief: open(&config, GONE), config }
+        Central { records: config.records.open_for(LIFE), brief: config.records.open_for(GONE), config }
     }
 
     /// The same over records that are there.
@@ -358,7 +344,7 @@ impl<'a> Claim<'a> {
     ///
     /// When there is none.
     pub(crate) fn way(&self) -> Result<Box<dyn Records>, RecordError> {
-        open(self.config, LIFE)
+        self.config.records.open()
     }
 
     /// Takes what there is of these buckets.
@@ -427,7 +413,7 @@ impl<'a> Claim<'a> {
     /// A UE as it is this host's.
     fn mine(&self, stored: &Stored) -> Vec<u8> {
         let mut context = stored.context.clone();
-        if self.config.persist == StatePersist::Procedure
+        if self.config.records.persist == StatePersist::Procedure
             && let Ok(mut ue) = context::decode(&context)
         {
             // A procedure may have been under way: what it sent had these names and COUNTs.
@@ -464,8 +450,7 @@ mod tests {
     use vireo_store::records::{MemoryRecords, Operations};
 
     fn config(owner: u64) -> CentralConfig {
-        let persist = StatePersist::Transaction;
-        CentralConfig { database: "redis://127.0.0.1:1".into(), key: "test".into(), persist, owner, shared: true }
+        CentralConfig { records: RecordsConfig::at("redis://127.0.0.1:1"), owner, shared: true }
     }
 
     fn stored(owner: u64, ltmsi: Ltmsi) -> Stored {

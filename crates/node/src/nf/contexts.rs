@@ -150,7 +150,7 @@ impl Contexts {
             Location::Region => Place::Region,
             Location::Worker => Place::Private(FxHashMap::default()),
             Location::Central(config) => {
-                let held = (config.persist == StatePersist::Procedure).then(FxHashMap::default);
+                let held = (config.records.persist == StatePersist::Procedure).then(FxHashMap::default);
                 Place::Central { central: Box::new(Central::new(config)), held }
             }
         };
@@ -429,6 +429,7 @@ fn place(slot: Slot) -> usize {
 mod tests {
     use super::*;
     use crate::nf::central::{CentralConfig, Claim};
+    use crate::state::RecordsConfig;
     use std::process::{Child, Command, Stdio};
     use vireo_store::records::{LIFE, MemoryRecords, Records};
     use vireo_store::region::RegionConfig;
@@ -453,9 +454,8 @@ mod tests {
 
         fn config(&self) -> CentralConfig {
             let socket = self.1.path().join("socket");
-            let persist = StatePersist::Transaction;
-            let database = format!("redis+unix://{}", socket.display());
-            CentralConfig { database, key: "test".into(), persist, owner: 5, shared: false }
+            let records = RecordsConfig::at(&format!("redis+unix://{}", socket.display()));
+            CentralConfig { records, owner: 5, shared: false }
         }
     }
 
@@ -529,13 +529,7 @@ mod tests {
 
     #[test]
     fn without_a_database_a_step_is_void() {
-        let nowhere = CentralConfig {
-            database: "redis://127.0.0.1:1".into(),
-            key: "test".into(),
-            persist: StatePersist::Transaction,
-            owner: 5,
-            shared: false,
-        };
+        let nowhere = CentralConfig { records: RecordsConfig::at("redis://127.0.0.1:1"), owner: 5, shared: false };
         assert!(crate::nf::central::check(&nowhere).unwrap_err().to_string().contains("state.database"));
         let region = Region::create(RegionConfig::new(4, 2, 32 << 20)).unwrap();
         let (mut host, mut worker) = (region.join(0).unwrap(), region.join(1).unwrap());
@@ -583,7 +577,8 @@ mod tests {
         let server = Server::start();
         let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
         let (mut host, mut one, mut two) = (region.join(0).unwrap(), region.join(1).unwrap(), region.join(2).unwrap());
-        let config = CentralConfig { persist: StatePersist::Procedure, ..server.config() };
+        let mut config = server.config();
+        config.records.persist = StatePersist::Procedure;
         let contexts = || Contexts::new(Location::Central(config.clone()));
         let (mut first, mut second) = (contexts(), contexts());
         let asked = |contexts: &mut Contexts| contexts.asked().map(|(operation, _)| operation).collect::<Vec<_>>();
@@ -658,8 +653,7 @@ mod tests {
     }
 
     fn config(owner: u64) -> CentralConfig {
-        let persist = StatePersist::Transaction;
-        CentralConfig { database: String::new(), key: "test".into(), persist, owner, shared: true }
+        CentralConfig { records: RecordsConfig::at("redis://127.0.0.1:1"), owner, shared: true }
     }
 
     /// An AMF is killed before a commit, after it, and is only stopped: another one goes on with what was committed, what that wanted

@@ -10,9 +10,9 @@ use super::state::{Now, PfcpStats, Plane, Settings, Upf};
 use super::stored::{self, Keeper, On};
 use super::turns::Turns;
 use crate::api::{Move, MoveError, Moved, SlicesStatus};
-use crate::config::StateConfig;
 use crate::database::DatabaseError;
 use crate::metrics::Metrics;
+use crate::state::RecordsConfig;
 use crate::udp::{Inbox, Outbox};
 use crossbeam_channel::{Receiver, bounded};
 use std::io;
@@ -187,8 +187,8 @@ pub fn start(config: UpfConfig) -> Result<UpfHandle, UpfError> {
 }
 
 /// Starts a UPF whose sessions are in a database: it goes on with those that the one before at this address has left there.
-pub fn start_stored(config: UpfConfig, state: &StateConfig, metrics: Arc<Metrics>) -> Result<UpfHandle, UpfError> {
-    let begun = stored::begin(state, config.n4.ip(), super::direct::ntp_now())?;
+pub fn start_stored(config: UpfConfig, records: &RecordsConfig, metrics: Arc<Metrics>) -> Result<UpfHandle, UpfError> {
+    let begun = stored::begin(records, config.n4.ip(), super::direct::ntp_now())?;
     start_over(config, Some((begun, metrics)))
 }
 

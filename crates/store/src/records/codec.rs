@@ -20,6 +20,15 @@ pub struct Codec {
     pub manner: Manner,
 }
 
+/// A value as it is kept: octets, or in parts where these are changed one by one or can be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Encoded {
+    /// Octets.
+    Whole(Vec<u8>),
+    /// Each field's.
+    Parts(Parts),
+}
+
 /// A record as this function knows it: nothing, before it is committed for the first time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
@@ -27,6 +36,8 @@ pub struct Known {
     pub version: Version,
     /// Its parts, where only what has changed is written.
     parts: Vec<(String, Vec<u8>)>,
+    /// It has none: it was committed as a whole.
+    whole: bool,
 }
 
 /// Why a value was not loaded or committed.
@@ -60,12 +71,50 @@ impl Codec {
         }
     }
 
+    /// A value as it is kept.
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError::Value`].
+    pub fn encode<T: Serialize + ?Sized>(self, value: &T) -> Result<Encoded, FormatError> {
+        match (self.manner, self.format) {
+            (Manner::Replace, Format::Binary | Format::Protobuf) => self.format.encode(value).map(Encoded::Whole),
+            _ => self.format.split(value).map(Encoded::Parts),
+        }
+    }
+
+    /// What is to be written of a value in the place of the one that is known: its parts, of which [`Codec::change`] makes the change.
+    pub fn parts<'a>(self, known: &Known, value: &'a Encoded) -> Vec<Part<'a>> {
+        match value {
+            Encoded::Whole(_) => Vec::new(),
+            Encoded::Parts(parts) if self.manner == Manner::Update => parts.changed(&known.parts),
+            Encoded::Parts(parts) => parts.all(),
+        }
+    }
+
+    /// The change that commits a value in the place of the one that is known, for who commits many in one go. By delete and create
+    /// one that is there is taken out first, and put in when that is done (`taken_out`).
+    pub fn change<'a>(self, known: &Known, value: &'a Encoded, parts: &'a [Part<'a>], taken_out: bool) -> Change<'a> {
+        let expected = known.version;
+        match (value, self.manner) {
+            (Encoded::Whole(octets), _) => Change::Commit { expected, octets },
+            (Encoded::Parts(_), Manner::Update) if !known.whole => Change::Update { expected, parts },
+            (Encoded::Parts(_), Manner::DeleteCreate) if taken_out => Change::Create { before: expected, parts },
+            (Encoded::Parts(_), Manner::DeleteCreate) if expected != 0 => Change::Remove { expected },
+            (Encoded::Parts(_), _) => Change::Replace { expected, parts },
+        }
+    }
+
     /// The value of a record that was loaded.
     ///
     /// # Errors
     ///
     /// [`FormatError`].
     pub fn found<T: Serialize + DeserializeOwned>(self, found: Found) -> Result<(T, Known), FormatError> {
+        if found.parts.is_empty() {
+            let value = self.format.decode(&found.octets)?;
+            return Ok((value, Known { version: found.version, parts: Vec::new(), whole: true }));
+        }
         let value: T = self.format.join(&found)?;
         let parts = match (self.manner, self.format) {
             (Manner::Replace | Manner::DeleteCreate, _) => Vec::new(),
@@ -73,7 +122,7 @@ impl Codec {
             (Manner::Update, Format::Json) => self.format.split(&value)?.owned(),
             (Manner::Update, _) => found.parts,
         };
-        Ok((value, Known { version: found.version, parts }))
+        Ok((value, Known { version: found.version, parts, whole: false }))
     }
 
     /// Commits a value in the place of the one that is known, which is the new one then.
@@ -88,23 +137,17 @@ impl Codec {
         known: &mut Known,
         value: &T,
     ) -> Result<(), CodecError> {
-        let parts = self.format.split(value)?;
-        let expected = known.version;
-        known.version = match self.manner {
-            Manner::Update => {
-                let changed = parts.changed(&known.parts);
-                let version = change(place, name, Change::Update { expected, parts: &changed })?;
-                known.parts = parts.owned();
-                version
-            }
-            Manner::DeleteCreate if expected != 0 => {
-                change(place, name, Change::Remove { expected })?;
-                put_back(place, name, expected, &parts.all()).map_err(CodecError::Torn)?
-            }
-            Manner::Replace | Manner::DeleteCreate => {
-                change(place, name, Change::Replace { expected, parts: &parts.all() })?
-            }
-        };
+        let value = self.encode(value)?;
+        let parts = self.parts(known, &value);
+        let first = self.change(known, &value, &parts, false);
+        let mut version = change(place, name, first)?;
+        if first.removes() {
+            version = put_back(place, name, known.version, &parts).map_err(CodecError::Torn)?;
+        }
+        (known.version, known.whole) = (version, false);
+        if let (Manner::Update, Encoded::Parts(parts)) = (self.manner, value) {
+            known.parts = parts.owned();
+        }
         Ok(())
     }
 }
@@ -200,10 +243,30 @@ mod tests {
             let result = codec.commit(&mut place, NAME, &mut known, &value);
             let there = codec.load::<Value>(&mut place, NAME).unwrap();
             if done {
-                assert_eq!((result, there), (Ok(()), Some((value, Known { version: 2, parts: Vec::new() }))));
+                assert_eq!((result, there), (Ok(()), Some((value, Known { version: 2, ..Known::default() }))));
             } else {
                 assert_eq!((result, known.version), (Err(CodecError::Torn(RecordError::Stranger)), 1));
                 assert_eq!(there, None, "whoever knows version 1 knows by this that it is lost");
+            }
+        }
+    }
+
+    #[test]
+    fn who_changes_records_otherwise_reads_those_that_there_are() {
+        let mut place = MemoryRecords::new(Duration::from_secs(60));
+        let (mut known, mut value) = (Known::default(), Value { count: 1, name: "a".into() });
+        for (count, manner) in (2..).zip([Manner::Replace, Manner::Update, Manner::DeleteCreate, Manner::Replace]) {
+            let codec = Codec { format: Format::Binary, manner };
+            value.count = count;
+            codec.commit(&mut place, NAME, &mut known, &value).unwrap();
+            let found = place.load(&[NAME]).unwrap().remove(0).unwrap();
+            assert_eq!(found.parts.is_empty(), manner == Manner::Replace, "a whole, or in parts");
+            assert_eq!(found.octets.is_empty(), manner != Manner::Replace, "never both");
+            // The next one loads it in its own manner.
+            for manner in [Manner::DeleteCreate, Manner::Replace, Manner::Update] {
+                let loaded = Codec { format: Format::Binary, manner }.load::<Value>(&mut place, NAME).unwrap().unwrap();
+                assert_eq!(loaded.0, value);
+                known = loaded.1;
             }
         }
     }

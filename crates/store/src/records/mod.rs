@@ -16,7 +16,7 @@ mod pause;
 pub mod redis;
 
 pub use behind::{Behind, Writers, WritersConfig};
-pub use codec::{Codec, CodecError, Known};
+pub use codec::{Codec, CodecError, Encoded, Known};
 pub use format::{Format, FormatError, Manner, Parts};
 pub use memory::MemoryRecords;
 #[cfg(feature = "mongodb")]

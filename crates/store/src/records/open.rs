@@ -32,7 +32,7 @@ pub fn open(place: &Place) -> Result<Box<dyn Records>, RecordError> {
         let config = ClusterConfig { nodes, patience, confirm, alone: true };
         return Ok(Box::new(RedisCluster::new(config, &prefix, life)));
     }
-    if url.starts_with("redis://") || url.starts_with("redis+unix://") {
+    if ["redis://", "redis+unix://", "unix://"].iter().any(|scheme| url.starts_with(scheme)) {
         return Ok(Box::new(RedisRecords::new(LinkConfig { url, patience }, &prefix, life)));
     }
     if url.starts_with("mongodb://") {

@@ -5,7 +5,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
-use vireo_core::config::{StateLocation, StateMode, StatePersist, StatePreset, Timers as CoreTimers};
+use vireo_core::config::{
+    StateAxes, StateChange, StateFormat, StateLocation, StateMode, StatePersist, StatePreset, StateWrite,
+    Timers as CoreTimers,
+};
 use vireo_core::schedule::forward::Policy;
 use vireo_node::cluster::{ClusterConfig, ReplicationConfig};
 use vireo_node::config::{ApiConfig, N2Config, N4Config, OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
@@ -631,7 +634,16 @@ pub(super) struct State {
     pub(super) location: Option<StateLocation>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) persist: Option<StatePersist>,
-    pub(super) database: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) change: Option<StateChange>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) format: Option<StateFormat>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) write: Option<StateWrite>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) database: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) confirm: Option<u16>,
     pub(super) key: String,
     pub(super) ues: u32,
     pub(super) bytes: Count,
@@ -645,7 +657,11 @@ impl Default for State {
             preset: None,
             location: None,
             persist: None,
-            database: s.database,
+            change: None,
+            format: None,
+            write: None,
+            database: None,
+            confirm: None,
             key: s.key,
             ues: s.ues,
             bytes: Count::Auto,
@@ -655,9 +671,16 @@ impl Default for State {
 }
 
 impl State {
+    /// How state is kept, or why it cannot be.
+    pub(super) fn chosen(&self) -> Result<StateMode, &'static str> {
+        let &State { preset, location, persist, change, format, write, .. } = self;
+        let named = self.database.as_deref().and_then(StateLocation::of_url);
+        StateMode::choose(preset, StateAxes { location, named, persist, change, format, write })
+    }
+
     /// How state is kept; the default where the keys contradict each other, which is said where they are checked.
     pub(super) fn mode(&self) -> StateMode {
-        StateMode::choose(self.preset, (self.location, self.persist)).unwrap_or_default()
+        self.chosen().unwrap_or_default()
     }
 }
 

@@ -9,10 +9,10 @@ const VALUES: [(&str, &str, &[&str], &str); 4] = [
     (
         "state",
         "preset",
-        &["shared", "shared-amf-smf", "non-blocking", "delete-create", "lean"],
-        "\"stateful\", \"procedural\", \"transactional\", \"shm\"",
+        &["shared", "shared-amf-smf", "non-blocking", "lean"],
+        "\"stateful\", \"procedural\", \"transactional\", \"delete-create\", \"shm\"",
     ),
-    ("state", "location", &["redis-cluster", "mongodb"], "\"shm\", \"memory\", \"redis\""),
+    ("state", "write", &["non-blocking"], "\"blocking\""),
 ];
 
 /// What of the configuration is not implemented yet.

@@ -6,11 +6,12 @@ use super::values::{Count, Span};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
-use vireo_core::config::{SliceConfig, StateMode};
+use vireo_core::config::{SliceConfig, StateLocation, StateMode};
 use vireo_core::schedule::kind::NfKind;
 use vireo_node::cluster::ReplicationConfig;
 use vireo_node::config::{NF_KINDS, OverloadConfig, PoolKey, PoolsConfig, SliceRuntime, StateConfig};
 use vireo_node::sbi::SbiConfig;
+use vireo_node::state::HAS_MONGODB;
 
 /// Worker processes at most, the host excepted (`vireo_store::region::RegionConfig`).
 const WORKERS: usize = 249;
@@ -22,6 +23,8 @@ const UES: u32 = 1 << 24;
 const PACKETS: u32 = 1 << 19;
 /// AMFs that an SMF knows.
 const AMFS: usize = 64;
+/// Replicas that a master of a Redis Cluster may have to wait for.
+const REPLICAS: u16 = 5;
 /// A part of something.
 const PART: std::ops::RangeInclusive<f64> = 0.0..=1.0;
 
@@ -132,25 +135,72 @@ pub(super) fn state(state: &file::State, problems: &mut Problems) -> StateConfig
         "state.bytes",
         format_args!("so many UEs and packets need at least {least}, or \"auto\""),
     );
-    let mode = StateMode::choose(state.preset, (state.location, state.persist));
-    let mode = mode.unwrap_or_else(|why| {
+    let mode = state.chosen().unwrap_or_else(|why| {
         problems.add("state.preset", why);
         StateMode::default()
     });
-    let is_url = ["redis://", "redis+unix://", "unix://"].iter().any(|scheme| state.database.starts_with(scheme));
-    problems.check(is_url, "state.database", "a URL is allowed: \"redis://HOST:PORT\" or \"redis+unix:///PATH\"");
+    let (database, confirm) = database(state, mode.location, problems);
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let good = (1..=64).contains(&state.key.len()) && state.key.chars().all(plain);
     problems.check(good, "state.key", "1 to 64 of the characters a-z, A-Z, 0-9, \"-\", \"_\" and \".\" are allowed");
+    // The name of a database has fewer characters there, and a function's has what is its own behind it.
+    let named = mode.location != StateLocation::Mongodb || (state.key.len() <= 16 && !state.key.contains('.'));
+    problems.check(named, "state.key", "it begins the names of databases in MongoDB: at most 16, and no \".\"");
     StateConfig {
         location: mode.location,
         persist: mode.persist,
-        database: state.database.clone(),
+        change: mode.change,
+        format: mode.format,
+        write: mode.write,
+        database,
+        confirm,
         key: state.key.clone(),
         ues: state.ues,
         bytes,
         packets: state.packets,
     }
+}
+
+/// The URL of the database, and how many replicas confirm what is committed there.
+fn database(state: &file::State, location: StateLocation, problems: &mut Problems) -> (String, u16) {
+    let usual = match location {
+        StateLocation::Mongodb => "mongodb://127.0.0.1:27017".to_owned(),
+        _ => StateConfig::default().database,
+    };
+    let url = state.database.clone().unwrap_or(usual);
+    match StateLocation::of_url(&url) {
+        None => problems.add(
+            "state.database",
+            "a URL is allowed: \"redis://HOST:PORT\", \"redis+unix:///PATH\", \"redis-cluster://HOST:PORT,HOST:PORT\" or \
+             \"mongodb://HOST:PORT\"",
+        ),
+        Some(named) => {
+            let same = !location.is_database() || named == location;
+            problems.check(same, "state.database", "it is of another database than state.location");
+        }
+    }
+    let there = location != StateLocation::Mongodb || HAS_MONGODB;
+    problems.check(
+        there,
+        "state.database",
+        "this program was built without MongoDB's driver: build it with `cargo build --release -p vireo --features mongodb`",
+    );
+    let cluster = url.strip_prefix("redis-cluster://");
+    let nodes = cluster.is_none_or(|nodes| nodes.split(',').any(|node| !node.is_empty()));
+    problems.check(
+        nodes,
+        "state.database",
+        "some nodes of the cluster are named: \"redis-cluster://HOST:PORT,HOST:PORT\"",
+    );
+    let confirm = state.confirm.unwrap_or(u16::from(cluster.is_some()));
+    let confirms = state.confirm.is_none() || (cluster.is_some() && location.is_database());
+    problems.check(
+        confirms,
+        "state.confirm",
+        "only a Redis Cluster (state.database) has commits confirmed: remove the key",
+    );
+    problems.check(confirm <= REPLICAS, "state.confirm", format_args!("0 to {REPLICAS} is allowed"));
+    (url, confirm)
 }
 
 /// The functions of a service-based chain.

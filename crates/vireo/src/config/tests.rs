@@ -186,6 +186,24 @@ fn how_the_host_runs_is_what_was_written() {
 }
 
 #[test]
+fn records_are_kept_as_they_are_said_to_be() {
+    use vireo_node::config::{StateChange, StateFormat};
+    let state = |text: &str| load(text).expect("right").state;
+    let cluster = state("state.location = 'redis'\nstate.database = 'redis-cluster://a:1,b:2'");
+    assert_eq!((cluster.confirm, cluster.format, cluster.change), (1, StateFormat::Binary, StateChange::Replace));
+    let paper = state("state.preset = 'transactional'\nstate.format = 'protobuf'");
+    assert_eq!((paper.confirm, paper.format, paper.change), (0, StateFormat::Protobuf, StateChange::Update));
+    let mongodb = "state.preset = 'transactional'\nstate.database = 'mongodb://a:1'";
+    if vireo_node::state::HAS_MONGODB {
+        assert_eq!(state(mongodb).location, StateLocation::Mongodb);
+        assert!(problem(&format!("{mongodb}\nstate.key = 'a.b'")).contains("state.key: it begins the names"));
+        assert_eq!(state("state.location = 'mongodb'").database, "mongodb://127.0.0.1:27017");
+    } else {
+        assert!(problem(mongodb).contains("state.database: this program was built without MongoDB's driver"));
+    }
+}
+
+#[test]
 fn there_are_workers_for_every_nf() {
     let slices: String = (1..=40).map(|n| format!("slice.s{n}.snssai.sst = {n}\n")).collect();
     let (few, enough) = ("pools.nfs-per-worker = 1\n", "pools.nfs-per-worker = 2\n");
@@ -332,13 +350,32 @@ fn a_wrong_value_is_refused_with_its_key_and_what_is_allowed() {
 fn what_is_not_implemented_is_refused_by_name() {
     for (text, key) in [
         ("pools.key = 'function'", "pools.key: \"function\" is not implemented in this release; allowed: \"slice,pro"),
-        ("state.location = 'mongodb'", "state.location: \"mongodb\" is not implemented in this release"),
         ("state.database = 'localhost'", "state.database: a URL is allowed"),
+        (
+            "state.location = 'redis-cluster'",
+            "state.location: \"redis-cluster\" is not allowed; allowed: shm, memory, ",
+        ),
+        (
+            "state.location = 'redis'\nstate.database = 'mongodb://a:1'",
+            "state.database: it is of another database than",
+        ),
+        (
+            "state.location = 'redis'\nstate.database = 'redis-cluster://'",
+            "state.database: some nodes of the cluster are",
+        ),
+        ("state.location = 'redis'\nstate.confirm = 1", "state.confirm: only a Redis Cluster (state.database) has"),
+        (
+            "state.location = 'redis'\nstate.database = 'redis-cluster://a:1'\nstate.confirm = 6",
+            "state.confirm: 0 to 5 is allowed",
+        ),
+        ("state.format = 'json'", "state.preset: contexts that are not in a database"),
+        ("state.preset = 'delete-create'\nstate.change = 'update'", "state.preset: \"delete-create\" changes records"),
+        ("state.write = 'non-blocking'", "state.write: \"non-blocking\" is not implemented in this release"),
         ("state.preset = 'shared'", "state.preset: \"shared\" is not implemented in this release"),
         ("state.persist = 'procedure'", "state.preset: contexts that are not in a database"),
         (
             "state.preset = 'transactional'\nstate.location = 'shm'",
-            "state.preset: \"procedural\" and \"transactional\" are of",
+            "state.preset: this preset is of contexts in a database",
         ),
         ("sbi.amf = []", "sbi.amf: 1 to 64 are allowed, each once"),
         ("sbi.listen = '127.0.0.1:1'", "sbi.listen: one of sbi.amf is allowed"),

@@ -2,8 +2,9 @@
 
 use super::session::Session;
 use crate::database::{DatabaseError, read_all};
-use vireo_store::records::{Change, Name, Records};
-use vireo_types::Ltmsi;
+use vireo_core::config::StatePersist;
+use vireo_store::records::{Change, Codec, Name, Records};
+use vireo_types::{Duration, Ltmsi};
 
 /// Whose records these are.
 const COLLECTION: &str = "smf";
@@ -18,6 +19,15 @@ pub(super) fn name(ltmsi: Ltmsi) -> Name {
 /// Whose record this is.
 pub(super) fn ltmsi(name: Name) -> Ltmsi {
     Ltmsi::from_raw(name.id as u32)
+}
+
+/// How SM contexts are kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Storing {
+    pub(super) persist: StatePersist,
+    pub(super) codec: Codec,
+    /// How long who asks waits at the most.
+    pub(super) patience: Duration,
 }
 
 /// What an SMF finds that starts.
@@ -36,7 +46,7 @@ pub(super) struct Before {
 /// # Errors
 ///
 /// When the database does not answer, or has something else.
-pub(super) fn look(records: &mut dyn Records, recovery: u32) -> Result<Before, DatabaseError> {
+pub(super) fn look(records: &mut dyn Records, codec: Codec, recovery: u32) -> Result<Before, DatabaseError> {
     let node = records.load(&[NODE])?.pop().flatten();
     let (version, stamp) = match &node {
         None => (0, recovery),
@@ -48,7 +58,8 @@ pub(super) fn look(records: &mut dyn Records, recovery: u32) -> Result<Before, D
     records.change(&[(NODE, Change::Commit { expected: version, octets: &stamp.to_be_bytes() })]).remove(0)?;
     let mut sessions = Vec::new();
     read_all(records, COLLECTION, |id, found| {
-        let session = Session::decode(&found.octets).filter(|session| name(session.sm.cp_seid.ltmsi()).id == id);
+        let session = Session::found(codec, found).map(|(session, _)| session);
+        let session = session.filter(|session| name(session.sm.cp_seid.ltmsi()).id == id);
         let session = session.ok_or(DatabaseError::Stranger)?;
         sessions.push((session.sm.cp_seid.ltmsi(), session));
         Ok(())
@@ -64,12 +75,12 @@ mod tests {
     #[test]
     fn an_smf_finds_what_the_one_before_was_to_upfs() {
         let mut records = MemoryRecords::new(LIFE);
-        let first = look(&mut records, 7).unwrap();
+        let first = look(&mut records, Codec::default(), 7).unwrap();
         assert_eq!((first.recovery, first.takes_over, first.sessions.len()), (7, false, 0));
-        let second = look(&mut records, 8).unwrap();
+        let second = look(&mut records, Codec::default(), 8).unwrap();
         assert_eq!((second.recovery, second.takes_over), (7, true));
         let stranger = Name { collection: COLLECTION, id: 1 };
         records.change(&[(stranger, Change::Commit { expected: 0, octets: b"x" })]).remove(0).unwrap();
-        assert!(matches!(look(&mut records, 8), Err(DatabaseError::Stranger)));
+        assert!(matches!(look(&mut records, Codec::default(), 8), Err(DatabaseError::Stranger)));
     }
 }

@@ -16,11 +16,12 @@ use crate::api::{self, Counts, Status, StatusFilter, StatusSource, UpfStatus};
 use crate::clock::clock;
 use crate::config::{ApiConfig, N4Config, StateConfig};
 use crate::control::{StartError, bind_n4, recovery};
-use crate::database::{self, Database, DatabaseError, Done, Job};
+use crate::database::{Database, DatabaseError, Done, Job};
 use crate::metrics::{Metrics, StateFunction};
 use crate::n4;
+use crate::state::RecordsConfig;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use found::Before;
+use found::{Before, Storing};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -174,14 +175,15 @@ impl Smf {
         let SmfConfig { core, n4, sbi, state, api } = config;
         let now = clock();
         // Of a database: what the SMF before has left, and how long who asks waits: less than it waits for an answer in all.
-        let found = state.location.is_database().then(|| {
-            let mut records = database::open(&state);
-            let before = found::look(&mut *records, recovery(now))?;
-            Ok::<_, DatabaseError>((records, before))
+        let patience = (sbi.timeout * sbi.attempts * 2 / 3).into();
+        let found = RecordsConfig::of(&state).map(|config| {
+            let (mut records, codec) = (config.open()?, config.codec());
+            let before = found::look(&mut *records, codec, recovery(now))?;
+            Ok::<_, DatabaseError>((records, before, Storing { persist: config.persist, codec, patience }))
         });
         let found = found.transpose()?;
-        let stored = found.is_some().then(|| (state.persist, (sbi.timeout * sbi.attempts * 2 / 3).into()));
-        let stamp = found.as_ref().map_or_else(|| recovery(now), |(_, before)| before.recovery);
+        let stored = found.as_ref().map(|(.., storing)| *storing);
+        let stamp = found.as_ref().map_or_else(|| recovery(now), |(_, before, _)| before.recovery);
         let n4 = bind_n4(&core, &n4, None, (stamp, found.is_some()))?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let bell = Arc::new(bell.map_err(|error| StartError::Thread(error.into()))?);
@@ -195,7 +197,7 @@ impl Smf {
         let stop = Arc::new(AtomicBool::new(false));
         let mut sessions = Sessions::new(core, root(endpoint.address()), StdRng::from_os_rng(), stored);
         let mut takes_over = false;
-        let database = found.map(|(records, before)| {
+        let database = found.map(|(records, before, Storing { codec, .. })| {
             let Before { takes_over: over, sessions: left, .. } = before;
             tracing::info!(sessions = left.len(), "the database of SM contexts answers");
             left.iter().for_each(|(ltmsi, session)| sessions.restore(*ltmsi, session, now));
@@ -204,7 +206,7 @@ impl Smf {
             let (results, done) = bounded(WAITING);
             let (metrics, stop) = (Arc::clone(&metrics), Arc::clone(&stop));
             let (function, node) = (StateFunction::Smf, found::NODE);
-            let database = Database { records, jobs: waiting, metrics, stop, function, node };
+            let database = Database { records, codec, jobs: waiting, metrics, stop, function, node };
             let door = door.clone();
             let say = move |name, what| {
                 // The thread is gone when the SMF stops.

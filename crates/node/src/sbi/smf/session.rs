@@ -15,10 +15,11 @@ use vireo_core::session::{self, Create, Input, N4, Output, Ran, SmContext, Stage
 use vireo_core::subscription::DnnSubscription;
 use vireo_sbi::smf::UpCnxState;
 use vireo_sbi::{Message, Reply};
+use vireo_store::records::{Codec, Found, Known};
 use vireo_types::{Dnn, Duration, Instant, Ltmsi, SessionAddress, Supi};
 use vireo_wire::pfcp::{self, MessageType};
 
-/// What stored SM contexts begin with: another one is of a release that has other fields.
+/// Which fields stored SM contexts have: another one is of another release.
 const FORMAT: u8 = 1;
 /// How long what is for the AMF is said again by who finds an SM context: longer than the one before would have gone on asking.
 const SAID_AGAIN: Duration = Duration::from_secs(10);
@@ -54,6 +55,8 @@ struct ToAmf {
 /// An SM context, and who is to be told about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Session {
+    /// [`FORMAT`]. First, so that what cannot be read otherwise begins with it.
+    format: u8,
     pub(super) sm: SmContext,
     pub(super) supi: Supi,
     status_uri: String,
@@ -148,15 +151,9 @@ impl Session {
         &self.status_uri
     }
 
-    /// As it is stored.
-    pub(super) fn encode(&self) -> Option<Vec<u8>> {
-        postcard::to_extend(self, vec![FORMAT]).ok()
-    }
-
-    /// Of what is stored.
-    pub(super) fn decode(octets: &[u8]) -> Option<Box<Self>> {
-        let (&FORMAT, octets) = octets.split_first()? else { return None };
-        postcard::from_bytes(octets).ok()
+    /// What is stored, if it is one of this release, and what is given back with its next commit.
+    pub(super) fn found(codec: Codec, found: Found) -> Option<(Box<Self>, Known)> {
+        codec.found::<Box<Self>>(found).ok().filter(|(session, _)| session.format == FORMAT)
     }
 
     /// Whether it has ended, and is there only to be told of.
@@ -244,6 +241,7 @@ fn create(
     };
     let own = Some(wire::created(&means.root, sm.cp_seid, *psi, *snssai));
     let session = Session {
+        format: FORMAT,
         sm,
         supi: *supi,
         status_uri: status_uri.clone(),

@@ -7,7 +7,7 @@
 //! here as long as a procedure is under way, and is committed when it rests. It knows no sockets; one thread owns it.
 
 use super::addresses::Addresses;
-use super::found;
+use super::found::{self, Storing};
 use super::session::{self, Leave, Means, Outcome, Session, Turn};
 use super::wire;
 use crate::database::{Done, Job, What};
@@ -23,8 +23,7 @@ use vireo_core::subscription::Subscription;
 use vireo_sbi::common::ProblemDetails;
 use vireo_sbi::smf::{self, Operation, Resource};
 use vireo_sbi::{Call, Message, Reply, ReplyTo};
-use vireo_store::Version;
-use vireo_store::records::{Found, LIFE, RecordError};
+use vireo_store::records::{Codec, Found, Known, LIFE, RecordError};
 use vireo_types::{Duration, Instant, Ltmsi, Seid, Supi};
 use vireo_wire::pfcp::{self, MessageType};
 
@@ -103,7 +102,6 @@ enum Running {
 struct Commit {
     task: Task,
     outcome: Outcome,
-    octets: Vec<u8>,
 }
 
 /// The transactions of an SM context, in order.
@@ -127,8 +125,9 @@ struct Stored {
     jobs: VecDeque<Job>,
     patience: Duration,
     persist: StatePersist,
-    /// SM contexts that do not rest, with the versions that the database has, where that is not each transaction's.
-    kept: FxHashMap<Ltmsi, (Box<Session>, Version)>,
+    codec: Codec,
+    /// SM contexts that do not rest, with what the database has of them, where that is not each transaction's.
+    kept: FxHashMap<Ltmsi, (Box<Session>, Known)>,
 }
 
 /// All of them.
@@ -147,20 +146,15 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// None yet. They may be in a database, for which who asks waits so long at the most.
-    pub(super) fn new(
-        config: CoreConfig,
-        root: String,
-        mut rng: StdRng,
-        database: Option<(StatePersist, Duration)>,
-    ) -> Self {
+    /// None yet. They may be in a database.
+    pub(super) fn new(config: CoreConfig, root: String, mut rng: StdRng, database: Option<Storing>) -> Self {
         // Not those of the SMF that was here before.
         let next = rng.next_u32();
         let place = match database {
             None => Place::Memory(FxHashMap::default()),
-            Some((persist, patience)) => {
+            Some(Storing { persist, codec, patience }) => {
                 let (lanes, jobs, kept) = (FxHashMap::default(), VecDeque::new(), FxHashMap::default());
-                Place::Database(Box::new(Stored { lanes, jobs, patience, persist, kept }))
+                Place::Database(Box::new(Stored { lanes, jobs, patience, persist, codec, kept }))
             }
         };
         let addresses = Addresses::new(&config);
@@ -419,11 +413,11 @@ impl Sessions {
         match &mut self.place {
             Place::Memory(sessions) => {
                 let session = sessions.remove(&ltmsi);
-                self.carry_out(ltmsi, task, session, 0, now);
+                self.carry_out(ltmsi, task, session, Known::default(), now);
             }
             Place::Database(stored) => match (stored.kept.remove(&ltmsi), &task.turn) {
-                (Some((session, version)), _) => self.carry_out(ltmsi, task, Some(session), version, now),
-                (None, Turn::Create(_)) => self.carry_out(ltmsi, task, None, 0, now),
+                (Some((session, known)), _) => self.carry_out(ltmsi, task, Some(session), known, now),
+                (None, Turn::Create(_)) => self.carry_out(ltmsi, task, None, Known::default(), now),
                 (None, _) => self.put(ltmsi, What::Load, Running::Loading(task)),
             },
         }
@@ -443,43 +437,32 @@ impl Sessions {
         stored.lanes.entry(ltmsi).or_default().running = Some(running);
     }
 
-    fn carry_out(
-        &mut self,
-        ltmsi: Ltmsi,
-        task: Task,
-        mut session: Option<Box<Session>>,
-        expected: Version,
-        now: Instant,
-    ) {
+    fn carry_out(&mut self, ltmsi: Ltmsi, task: Task, mut session: Option<Box<Session>>, known: Known, now: Instant) {
         if let (Some(session), Some(number)) = (&mut session, self.index.get(&ltmsi).and_then(|entry| entry.taken)) {
             session.taken(number);
         }
         let outcome = session::carry_out(session, &task.turn, (ltmsi, task.key.as_deref()), now, &mut self.means);
         let goes_on = outcome.session.as_ref().is_some_and(|session| !session.rests());
-        match &self.place {
+        let codec = match &self.place {
             Place::Memory(_) => return self.done(ltmsi, task, outcome, None, now),
             Place::Database(stored) if stored.persist == StatePersist::Procedure && goes_on => {
-                return self.done(ltmsi, task, outcome, Some(expected), now);
+                return self.done(ltmsi, task, outcome, Some(known), now);
             }
             // Nothing is to be stored, or to be taken out.
-            Place::Database(_) if !outcome.changed || outcome.session.is_none() && expected == 0 => {
+            Place::Database(_) if !outcome.changed || outcome.session.is_none() && known.version == 0 => {
                 return self.done(ltmsi, task, outcome, None, now);
             }
-            Place::Database(_) => {}
-        }
-        let octets = match outcome.session.as_ref().map(|session| session.encode()) {
-            Some(Some(octets)) => octets,
-            None => Vec::new(),
-            Some(None) => {
-                tracing::error!("an SM context cannot be stored: please report it");
+            Place::Database(stored) => stored.codec,
+        };
+        let what = match outcome.session.as_ref().map(|session| codec.encode(session)) {
+            Some(Ok(value)) => What::Put { known, value },
+            None => What::Remove { expected: known.version },
+            Some(Err(error)) => {
+                tracing::error!(%error, "an SM context cannot be stored: please report it");
                 return self.give_up(ltmsi, task, Some(outcome), now);
             }
         };
-        let what = match outcome.session {
-            Some(_) => What::Commit { expected, octets: octets.clone() },
-            None => What::Remove { expected },
-        };
-        self.put(ltmsi, what, Running::Committing(Box::new(Commit { task, outcome, octets })));
+        self.put(ltmsi, what, Running::Committing(Box::new(Commit { task, outcome })));
     }
 
     /// The database has answered.
@@ -519,8 +502,8 @@ impl Sessions {
             self.forget(ltmsi);
             return self.next(ltmsi, now);
         };
-        match Session::decode(&found.octets) {
-            Some(session) => self.carry_out(ltmsi, task, Some(session), found.version, now),
+        match self.decoded(found) {
+            Some((session, known)) => self.carry_out(ltmsi, task, Some(session), known, now),
             None => {
                 tracing::error!("a record is no SM context of this release: is state.key another program's too?");
                 self.give_up(ltmsi, task, None, now);
@@ -528,11 +511,17 @@ impl Sessions {
         }
     }
 
+    /// The SM context of a record.
+    fn decoded(&self, found: Found) -> Option<(Box<Session>, Known)> {
+        let Place::Database(stored) = &self.place else { return None };
+        Session::found(stored.codec, found)
+    }
+
     /// What a commit was refused for is known.
     fn checked(&mut self, ltmsi: Ltmsi, commit: Commit, found: Option<Found>, now: Instant) {
-        let Commit { task, mut outcome, octets, .. } = commit;
+        let Commit { task, mut outcome } = commit;
         let is_this = match (&found, &outcome.session) {
-            (Some(found), Some(_)) => found.octets == octets,
+            (Some(found), Some(session)) => self.decoded(found.clone()).is_some_and(|(there, _)| there == *session),
             (None, None) => true,
             _ => false,
         };
@@ -569,7 +558,7 @@ impl Sessions {
     }
 
     /// A transaction is committed, or is to be later with those that follow it, over this version: what it wants leaves.
-    fn done(&mut self, ltmsi: Ltmsi, task: Task, outcome: Outcome, later: Option<Version>, now: Instant) {
+    fn done(&mut self, ltmsi: Ltmsi, task: Task, outcome: Outcome, later: Option<Known>, now: Instant) {
         let Outcome { session, changed, leaves, own, earlier, answer } = outcome;
         if let Some(earlier) = earlier {
             self.answer(ltmsi, earlier);
@@ -600,7 +589,7 @@ impl Sessions {
                 }
                 match (&mut self.place, later) {
                     (Place::Memory(sessions), _) => drop(sessions.insert(ltmsi, session)),
-                    (Place::Database(stored), Some(version)) => drop(stored.kept.insert(ltmsi, (session, version))),
+                    (Place::Database(stored), Some(known)) => drop(stored.kept.insert(ltmsi, (session, known))),
                     (Place::Database(_), None) => {}
                 }
             }

@@ -1,9 +1,9 @@
 //! The thread of the database beside that of N4, and the way there and back.
 
 use super::{Before, COLLECTION, NODE, On, Stored};
-use crate::config::StateConfig;
-use crate::database::{self, BATCH, Database, DatabaseError, Done, Job};
+use crate::database::{BATCH, Database, DatabaseError, Done, Job};
 use crate::metrics::{Metrics, StateFunction};
+use crate::state::RecordsConfig;
 use crate::upf::state::Plane;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use std::io;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vireo_datapath::Clock;
 use vireo_datapath::poll::Waker;
-use vireo_store::records::{Name, Records};
+use vireo_store::records::{Codec, Name, Records};
 
 /// What may wait for the database, and for the N4 thread.
 const WAITING: usize = 65_536;
@@ -28,10 +28,11 @@ pub(in crate::upf) struct Begun {
 /// # Errors
 ///
 /// When it does not answer, or has something else.
-pub(in crate::upf) fn begin(state: &StateConfig, n4: IpAddr, ntp: u32) -> Result<Begun, DatabaseError> {
+pub(in crate::upf) fn begin(of: &RecordsConfig, n4: IpAddr, ntp: u32) -> Result<Begun, DatabaseError> {
     let own: String = n4.to_string().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-    let mut records =
-        database::open(&StateConfig { key: format!("{}-{COLLECTION}-{own}", state.key), ..state.clone() });
+    let mut records = of.clone();
+    records.key = format!("{}-{COLLECTION}-{own}", of.key);
+    let mut records = records.open()?;
     let before = super::look(&mut *records, ntp)?;
     Ok(Begun { records, before })
 }
@@ -58,7 +59,8 @@ impl Keeper {
         let (results, done) = bounded(WAITING);
         let stop = Arc::new(AtomicBool::new(false));
         let function = StateFunction::Upf;
-        let database = Database { records, jobs: waiting, metrics, stop: Arc::clone(&stop), function, node: NODE };
+        let (codec, node, ended) = (Codec::default(), NODE, Arc::clone(&stop));
+        let database = Database { records, codec, jobs: waiting, metrics, stop: ended, function, node };
         let say = move |name, done| {
             // The thread is gone when the UPF stops.
             let _ = results.send((name, done));

@@ -95,6 +95,7 @@ impl World {
                 counts[1] += 1;
                 change(Change::Commit { expected: *expected, octets })
             }
+            What::Put { .. } => panic!("a UPF's records are wholes"),
             What::Remove { expected } => {
                 counts[2] += 1;
                 change(Change::Remove { expected: *expected })

@@ -1,9 +1,9 @@
-//! A struct taken apart into its fields, and put together of them.
+//! A struct taken apart into its fields, and put together of them; a tuple of structs is the fields of all, whose names differ.
 
 use super::{Format, FormatError};
 use serde::Serialize;
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
-use serde::ser::{Impossible, SerializeStruct, Serializer};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Impossible, SerializeStruct, SerializeTuple, Serializer};
 
 type Never = Impossible<Vec<(&'static str, Vec<u8>)>, FormatError>;
 
@@ -17,7 +17,7 @@ pub(super) struct Fields {
 }
 
 fn no_struct<T>() -> Result<T, FormatError> {
-    Err(FormatError::Value("only a struct with named fields has parts".into()))
+    Err(FormatError::Value("only a struct with named fields has parts, or a tuple of such".into()))
 }
 
 /// The methods of a serializer that takes nothing of these kinds.
@@ -31,7 +31,7 @@ impl Serializer for Split {
     type Ok = Vec<(&'static str, Vec<u8>)>;
     type Error = FormatError;
     type SerializeSeq = Never;
-    type SerializeTuple = Never;
+    type SerializeTuple = Fields;
     type SerializeTupleStruct = Never;
     type SerializeTupleVariant = Never;
     type SerializeMap = Never;
@@ -58,7 +58,6 @@ impl Serializer for Split {
         serialize_unit_struct(&'static str) -> Self::Ok;
         serialize_unit_variant(&'static str, u32, &'static str) -> Self::Ok;
         serialize_seq(Option<usize>) -> Never;
-        serialize_tuple(usize) -> Never;
         serialize_tuple_struct(&'static str, usize) -> Never;
         serialize_tuple_variant(&'static str, u32, &'static str, usize) -> Never;
         serialize_map(Option<usize>) -> Never;
@@ -87,6 +86,10 @@ impl Serializer for Split {
         no_struct()
     }
 
+    fn serialize_tuple(self, _: usize) -> Result<Fields, FormatError> {
+        Ok(Fields { format: self.0, parts: Vec::new() })
+    }
+
     fn serialize_struct(self, _: &'static str, length: usize) -> Result<Fields, FormatError> {
         Ok(Fields { format: self.0, parts: Vec::with_capacity(length) })
     }
@@ -106,7 +109,26 @@ impl SerializeStruct for Fields {
     }
 }
 
+impl SerializeTuple for Fields {
+    type Ok = Vec<(&'static str, Vec<u8>)>;
+    type Error = FormatError;
+
+    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), FormatError> {
+        let parts = value.serialize(Split(self.format))?;
+        if parts.iter().any(|(name, _)| self.parts.iter().any(|(there, _)| there == name)) {
+            return Err(FormatError::Value("two structs of a tuple have a field of the same name".into()));
+        }
+        self.parts.extend(parts);
+        Ok(())
+    }
+
+    fn end(self) -> Result<Self::Ok, FormatError> {
+        Ok(self.parts)
+    }
+}
+
 /// Puts together.
+#[derive(Clone, Copy)]
 pub(super) struct Join<'a> {
     pub(super) format: Format,
     pub(super) parts: &'a [(String, Vec<u8>)],
@@ -116,7 +138,21 @@ impl<'de> Deserializer<'de> for Join<'de> {
     type Error = FormatError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FormatError> {
-        visitor.visit_map(Rest { format: self.format, parts: self.parts.iter(), octets: &[] })
+        visitor.visit_map(Rest { format: self.format, parts: self.parts.iter(), fields: None, octets: &[] })
+    }
+
+    /// Others' fields are left alone: not every format can pass over what it does not know.
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, FormatError> {
+        visitor.visit_map(Rest { format: self.format, parts: self.parts.iter(), fields: Some(fields), octets: &[] })
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, FormatError> {
+        visitor.visit_seq(Each(self))
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, FormatError> {
@@ -125,7 +161,18 @@ impl<'de> Deserializer<'de> for Join<'de> {
 
     serde::forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
-        seq tuple tuple_struct map struct enum identifier ignored_any
+        seq tuple_struct map enum identifier ignored_any
+    }
+}
+
+/// The structs of a tuple, each of the same parts.
+struct Each<'a>(Join<'a>);
+
+impl<'de> SeqAccess<'de> for Each<'de> {
+    type Error = FormatError;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, FormatError> {
+        seed.deserialize(self.0).map(Some)
     }
 }
 
@@ -133,6 +180,8 @@ impl<'de> Deserializer<'de> for Join<'de> {
 struct Rest<'a> {
     format: Format,
     parts: std::slice::Iter<'a, (String, Vec<u8>)>,
+    /// Only these are looked at.
+    fields: Option<&'static [&'static str]>,
     /// Of the part whose name was looked at.
     octets: &'a [u8],
 }
@@ -141,7 +190,9 @@ impl<'de> MapAccess<'de> for Rest<'de> {
     type Error = FormatError;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, FormatError> {
-        let Some((name, octets)) = self.parts.next() else { return Ok(None) };
+        let fields = self.fields;
+        let mut known = self.parts.by_ref().filter(|(name, _)| fields.is_none_or(|fields| fields.contains(&&name[..])));
+        let Some((name, octets)) = known.next() else { return Ok(None) };
         self.octets = octets;
         seed.deserialize(serde::de::value::StrDeserializer::new(name)).map(Some)
     }

@@ -151,6 +151,26 @@ fn only_fields_that_have_changed_are_written() {
     assert!(matches!(Format::Json.split(&5u8), Err(FormatError::Value(_))), "a number has no parts");
 }
 
+/// A record may be of several, each of which reads its own part.
+#[test]
+fn a_tuple_of_structs_is_the_fields_of_all() {
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Head {
+        owner: u64,
+        course: Vec<u8>,
+    }
+    let (head, all) = (Head { owner: 7, course: vec![1, 2] }, All { number: 1, text: "a".into(), ..All::default() });
+    for format in FORMATS {
+        let parts = format.split(&(&head, &all)).unwrap();
+        assert_eq!(parts.all().len(), format.split(&all).unwrap().all().len() + 2);
+        assert!(matches!(format.join::<(Head, All)>(&found(&parts)), Ok(both) if (&both.0, &both.1) == (&head, &all)));
+        assert_eq!(format.join::<All>(&found(&parts)).unwrap(), all, "the other's are left alone");
+        let whole = format.encode(&(&head, &all)).unwrap();
+        assert!(matches!(format.decode::<(Head, All)>(&whole), Ok(both) if (&both.0, &both.1) == (&head, &all)));
+        assert!(format.split(&(&all, &all)).is_err(), "which is whose?");
+    }
+}
+
 /// The octets are what protoc makes of `message Part { Inner value = 1; }` and so on.
 #[test]
 fn protocol_buffers_are_what_the_specification_says() {

@@ -28,6 +28,9 @@ use tokio::runtime::{Builder, Runtime};
 /// How often a way to the place takes out what has ended, where the server does not.
 const SWEEP: Duration = Duration::from_secs(60);
 
+/// Changes that are asked for at the same time.
+const TOGETHER: usize = 32;
+
 /// How a database is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MongoConfig {
@@ -53,6 +56,48 @@ pub struct MongoRecords {
     known: FxHashMap<&'static str, Option<Instant>>,
     pause: Pause,
     operations: Operations,
+}
+
+/// What a change asks of its collection.
+enum Question {
+    Remove {
+        there: Document,
+    },
+    Update {
+        there: Document,
+        update: Document,
+    },
+    /// A whole document goes where that one is, or, if it is new, where none is.
+    Put {
+        there: Document,
+        whole: Document,
+        is_new: bool,
+    },
+}
+
+impl Question {
+    /// Whether it was done, and how many questions more that took than one.
+    async fn ask(self, collection: &Collection<Document>) -> (u64, Result<bool, Failure>) {
+        let mut more = 0;
+        let done = match self {
+            Question::Remove { there } => collection.delete_one(there).await.map(|done| done.deleted_count),
+            Question::Update { there, update } => {
+                collection.update_one(there, update).await.map(|done| done.matched_count)
+            }
+            Question::Put { there, whole, is_new } => {
+                if is_new {
+                    let inserted = collection.insert_one(&whole).await.map(|_| true).map_err(errors::of_change);
+                    if !matches!(inserted, Err(Failure::Exists)) {
+                        return (more, inserted);
+                    }
+                    // What is there may have ended.
+                    more += 1;
+                }
+                collection.replace_one(there, whole).await.map(|done| done.matched_count)
+            }
+        };
+        (more, done.map(|count| count == 1).map_err(errors::of_change))
+    }
 }
 
 /// The thread that all connections of the process are served by.
@@ -161,57 +206,67 @@ impl MongoRecords {
         DateTime::from_millis(DateTime::now().timestamp_millis().saturating_add(life))
     }
 
-    fn change_one(&mut self, until: Instant, name: Name, change: &Change<'_>) -> Result<Version, RecordError> {
+    /// What a change asks of its collection.
+    fn question(&mut self, until: Instant, name: Name, change: &Change<'_>) -> Result<Question, RecordError> {
         self.sweep(name.collection, until)?;
-        let collection = self.collection(name.collection);
+        self.pause.check()?;
         let (id, expires) = (key(name), self.end_of_life());
         let there = document::filter(id, change.expected());
-        let done = match change {
-            Change::Remove { .. } => self.ask(until, async {
-                Ok(collection.delete_one(there).await.map_err(errors::of_change)?.deleted_count == 1)
-            }),
+        Ok(match change {
+            Change::Remove { .. } => Question::Remove { there },
             Change::Update { expected: 1.., parts } => {
-                let fields = self.shape.fields(parts).map_err(Failure::Record);
-                let fields = fields.map(|fields| document::set(fields, change.result(), expires));
-                fields.and_then(|fields| {
-                    self.ask(until, async {
-                        let update = doc! { "$set": fields };
-                        Ok(collection.update_one(there, update).await.map_err(errors::of_change)?.matched_count == 1)
-                    })
-                })
+                let fields = document::set(self.shape.fields(parts)?, change.result(), expires);
+                Question::Update { there, update: doc! { "$set": fields } }
             }
             _ => {
-                let whole = self.shape.whole(id, change, expires).map_err(Failure::Record);
-                whole.and_then(|whole| self.put(until, &collection, there, whole, change.expected()))
+                let whole = self.shape.whole(id, change, expires)?;
+                Question::Put { there, whole, is_new: change.expected() == 0 }
             }
-        };
-        match done {
-            Ok(true) => Ok(change.result()),
-            Ok(false) => Err(RecordError::Conflict),
-            Err(failure) => Err(failure.record()),
-        }
+        })
     }
 
-    /// Puts a whole document where one is, or where none is.
-    fn put(
-        &mut self,
-        until: Instant,
-        collection: &Collection<Document>,
-        there: Document,
-        whole: Document,
-        expected: Version,
-    ) -> Result<bool, Failure> {
-        if expected == 0 {
-            let inserted =
-                self.ask(until, async { collection.insert_one(&whole).await.map(|_| true).map_err(errors::of_change) });
-            if !matches!(inserted, Err(Failure::Exists)) {
-                return inserted;
-            }
-            // What is there may have ended.
+    /// Changes all at the same time.
+    fn change_together(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
+        let until = Instant::now() + self.patience;
+        let mut asked = Vec::with_capacity(changes.len());
+        for (name, change) in changes {
+            let question = self.question(until, *name, change);
+            let collection = self.collection(name.collection);
+            let left = until.saturating_duration_since(Instant::now());
+            // The timer is the runtime's.
+            asked.push(question.map(|question| {
+                self.runtime.spawn(async move { tokio::time::timeout(left, question.ask(&collection)).await })
+            }));
         }
-        self.ask(until, async {
-            Ok(collection.replace_one(there, whole).await.map_err(errors::of_change)?.matched_count == 1)
-        })
+        let mut works = None;
+        let mut results = Vec::with_capacity(changes.len());
+        for (task, (_, change)) in asked.into_iter().zip(changes) {
+            results.push(task.and_then(|task| {
+                self.operations.round_trips += 1;
+                let silent = |text: &str| Failure::Record(RecordError::Silent(text.into()));
+                let answer = match self.runtime.block_on(task) {
+                    Ok(Ok((more, answer))) => {
+                        self.operations.round_trips += more;
+                        answer
+                    }
+                    Ok(Err(_)) => Err(silent("it takes longer than is waited for")),
+                    Err(_) => Err(silent("its driver has failed")),
+                };
+                let lost = matches!(&answer, Err(Failure::Record(RecordError::Down(_) | RecordError::Silent(_))));
+                works = Some(works.unwrap_or(true) && !lost);
+                match answer {
+                    Ok(true) => Ok(change.result()),
+                    Ok(false) => Err(RecordError::Conflict),
+                    Err(failure) => Err(failure.record()),
+                }
+            }));
+        }
+        match works {
+            Some(true) => self.pause.worked(),
+            Some(false) => self.pause.failed(),
+            None => {}
+        }
+        results
     }
 
     /// The documents of a collection.
@@ -253,11 +308,10 @@ impl Records for MongoRecords {
         Ok(found)
     }
 
-    /// One question for each change; those that there is no time left for are not asked.
+    /// One question for each change, some at the same time.
     fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
         self.operations.changed(changes);
-        let until = Instant::now() + self.patience;
-        changes.iter().map(|(name, change)| self.change_one(until, *name, change)).collect()
+        changes.chunks(TOGETHER).flat_map(|part| self.change_together(part)).collect()
     }
 
     fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {

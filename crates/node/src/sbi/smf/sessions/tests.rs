@@ -1,6 +1,9 @@
 //! An SMF with the test in the place of AMF and UPF: no sockets, no clock.
 
+mod memory;
+
 use super::*;
+use memory::Memory;
 use rand::SeedableRng;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -14,7 +17,7 @@ use vireo_sbi::smf::{
     SM_CONTEXTS, SmContextCreateData, SmContextError, SmContextUpdateData, SmContextUpdatedData, UpCnxState,
 };
 use vireo_sbi::{Content, Message};
-use vireo_store::records::{Change, MemoryRecords, Name, Records};
+use vireo_store::records::{Change, Encoded, Format, Manner, Name, Records};
 use vireo_types::{PduSessionType, Plmn, Snssai, Tac, Teid};
 use vireo_wire::ngap::*;
 use vireo_wire::pfcp::Element;
@@ -62,8 +65,8 @@ fn config() -> CoreConfig {
 struct World {
     smf: Sessions,
     /// Where SM contexts are, if not in the SMF's memory.
-    records: Option<MemoryRecords>,
-    persist: StatePersist,
+    records: Option<Memory>,
+    storing: Storing,
     /// After so many events more the SMF is killed.
     fuse: Option<u32>,
     lives: u64,
@@ -82,12 +85,25 @@ struct World {
 /// Patience of who asks, where there is a database.
 const PATIENCE: Duration = Duration::from_secs(4);
 
+/// Where an SMF may have its SM contexts, and how.
+const PLACES: [fn() -> World; 8] = [
+    World::new,
+    World::stored,
+    World::procedural,
+    || World::kept_as(Format::Json, Manner::Update),
+    || World::kept_as(Format::Protobuf, Manner::Update),
+    || World::kept_as(Format::Protobuf, Manner::Replace),
+    || World::kept_as(Format::Json, Manner::DeleteCreate),
+    || World::kept_as(Format::Binary, Manner::DeleteCreate),
+];
+
 impl World {
-    fn over(records: Option<MemoryRecords>, persist: StatePersist) -> Self {
+    fn over(records: Option<Memory>, persist: StatePersist, codec: Codec) -> Self {
+        let storing = Storing { persist, codec, patience: PATIENCE };
         World {
-            smf: World::start(records.is_some().then_some(persist), 1),
+            smf: World::start(records.is_some().then_some(storing), 1),
             records,
-            persist,
+            storing,
             fuse: None,
             lives: 1,
             now: Instant(1_000_000_000),
@@ -102,21 +118,26 @@ impl World {
     }
 
     fn new() -> Self {
-        World::over(None, StatePersist::Transaction)
+        World::over(None, StatePersist::Transaction, Codec::default())
     }
 
     /// Over a database.
     fn stored() -> Self {
-        World::over(Some(MemoryRecords::new(LIFE)), StatePersist::Transaction)
+        World::over(Some(Memory::new()), StatePersist::Transaction, Codec::default())
+    }
+
+    /// The same, in this format, changed in this manner.
+    fn kept_as(format: Format, manner: Manner) -> Self {
+        World::over(Some(Memory::new()), StatePersist::Transaction, Codec { format, manner })
     }
 
     /// The same, with each procedure committed.
     fn procedural() -> Self {
-        World::over(Some(MemoryRecords::new(LIFE)), StatePersist::Procedure)
+        let codec = Codec { format: Format::Json, manner: Manner::Update };
+        World::over(Some(Memory::new()), StatePersist::Procedure, codec)
     }
 
-    fn start(persist: Option<StatePersist>, life: u64) -> Sessions {
-        let database = persist.map(|persist| (persist, PATIENCE));
+    fn start(database: Option<Storing>, life: u64) -> Sessions {
         Sessions::new(config(), "http://smf".into(), StdRng::seed_from_u64(life), database)
     }
 
@@ -124,8 +145,8 @@ impl World {
     fn restart(&mut self) {
         let records = self.records.as_mut().expect("its sessions are found again");
         self.lives += 1;
-        let before = found::look(records, 7).unwrap();
-        self.smf = World::start(Some(self.persist), self.lives);
+        let before = found::look(records, self.storing.codec, 7).unwrap();
+        self.smf = World::start(Some(self.storing), self.lives);
         before.sessions.iter().for_each(|(ltmsi, session)| self.smf.restore(*ltmsi, session, self.now));
     }
 
@@ -147,16 +168,10 @@ impl World {
         if self.dies() {
             return true;
         }
-        let records = self.records.as_mut().expect("it has jobs");
-        let name = job.name;
-        let mut change = |change| Done::Changed(records.change(&[(name, change)]).remove(0));
-        let done = match &job.what {
-            What::Commit { expected, octets } => change(Change::Commit { expected: *expected, octets }),
-            What::Remove { expected } => change(Change::Remove { expected: *expected }),
-            What::Load => Done::Loaded(records.load(&[name]).map(|mut found| found.remove(0))),
-        };
+        let records = self.records.as_ref().expect("it has jobs");
+        let (ltmsi, done) = records.carry_out(self.storing.codec, job);
         if !self.dies() {
-            self.smf.answered(found::ltmsi(name), done, self.now);
+            self.smf.answered(ltmsi, done, self.now);
         }
         true
     }
@@ -219,7 +234,7 @@ impl World {
         };
         let numbers = records.numbers("smf").unwrap();
         let found = records.load(&[Name { collection: "smf", id: numbers[0] }]).unwrap().remove(0).unwrap();
-        *Session::decode(&found.octets).unwrap()
+        *Session::found(self.storing.codec, found).unwrap().0
     }
 
     /// Nothing is left of any.
@@ -406,7 +421,7 @@ fn setup_response() -> Vec<u8> {
 
 #[test]
 fn a_session_is_created_used_idle_and_released() {
-    for start in [World::new, World::stored, World::procedural] {
+    for start in PLACES {
         let mut world = start();
         let path = world.create();
         // The accept and what the RAN needs follow when the UPF has answered.
@@ -438,7 +453,7 @@ fn a_session_is_created_used_idle_and_released() {
 
 #[test]
 fn what_the_ue_releases_is_told_to_the_amf() {
-    for start in [World::new, World::stored, World::procedural] {
+    for start in PLACES {
         let mut world = start();
         let path = world.active();
         let n1 = |octets: Vec<u8>| Told { n1: Some(octets), n2: None };
@@ -458,7 +473,7 @@ fn what_the_ue_releases_is_told_to_the_amf() {
 
 #[test]
 fn a_packet_for_an_idle_ue_is_told_and_the_ue_comes_back() {
-    for start in [World::new, World::stored, World::procedural] {
+    for start in PLACES {
         for result in [Transferred::Attempting, Transferred::Initiated, Transferred::Unreachable] {
             let mut world = start();
             let path = world.active();
@@ -493,7 +508,7 @@ fn a_packet_for_an_idle_ue_is_told_and_the_ue_comes_back() {
 
 #[test]
 fn what_cannot_be_had_is_refused_with_its_cause() {
-    for start in [World::new, World::stored, World::procedural] {
+    for start in PLACES {
         let mut world = start();
         let refused = |world: &mut World, data: &SmContextCreateData| {
             world.call(SM_CONTEXTS, create_message(data));
@@ -538,7 +553,7 @@ fn what_cannot_be_had_is_refused_with_its_cause() {
 
 #[test]
 fn an_amf_that_knows_no_such_session_has_it_let_go_and_a_silent_upf_too() {
-    for start in [World::new, World::stored, World::procedural] {
+    for start in PLACES {
         let mut world = start();
         let path = world.create();
         world.transferred(&path, Transferred::Unknown);
@@ -557,7 +572,7 @@ fn an_amf_that_knows_no_such_session_has_it_let_go_and_a_silent_upf_too() {
 
 #[test]
 fn time_passes_for_what_waits() {
-    for start in [World::new, World::stored, World::procedural] {
+    for start in PLACES {
         let mut world = start();
         world.create();
         let due = world.smf.next_due().expect("the RAN is waited for");
@@ -603,17 +618,21 @@ fn whole_life(world: &mut World) {
 
 #[test]
 fn an_smf_that_is_killed_at_any_time_is_followed_by_one_that_goes_on() {
-    let mut kills = 0;
-    for fuse in 0.. {
-        let mut world = World::stored();
-        world.fuse = Some(fuse);
-        whole_life(&mut world);
-        if world.fuse.is_some() {
-            break;
+    // Where records are not taken out: who dies in between has lost them.
+    let changed = || World::kept_as(Format::Json, Manner::Update);
+    for start in [World::stored, changed] {
+        let mut kills = 0;
+        for fuse in 0.. {
+            let mut world = start();
+            world.fuse = Some(fuse);
+            whole_life(&mut world);
+            if world.fuse.is_some() {
+                break;
+            }
+            kills += 1;
         }
-        kills += 1;
+        assert!(kills > 40, "{kills} places to be killed at");
     }
-    assert!(kills > 40, "{kills} places to be killed at");
 }
 
 #[test]
@@ -669,9 +688,9 @@ fn a_commit_that_comes_too_late_is_done_again_over_what_is_there() {
         let records = world.records.as_mut().unwrap();
         let found = records.load(&[name]).unwrap().remove(0).unwrap();
         let job = world.smf.jobs().unwrap().front().unwrap();
-        let What::Commit { expected, octets } = &job.what else { panic!("{job:?}") };
+        let What::Put { known, value: Encoded::Whole(octets) } = &job.what else { panic!("{job:?}") };
         let octets = if lost { octets } else { &found.octets };
-        records.change(&[(name, Change::Commit { expected: *expected, octets })]).remove(0).unwrap();
+        records.change(&[(name, Change::Commit { expected: known.version, octets })]).remove(0).unwrap();
         world.act();
         let now = world.records.as_ref().unwrap().operations();
         assert_eq!(world.replies.len(), replies + 1);

@@ -1,0 +1,51 @@
+use crate::database::{Database, Done, Job, Pending};
+use crate::metrics::{Metrics, StateFunction};
+use crate::sbi::smf::found;
+use crossbeam_channel::never;
+use std::sync::{Arc, LazyLock, Mutex};
+use vireo_store::Version;
+use vireo_store::records::{Change, Codec, Found, LIFE, MemoryRecords, Name, Operations, RecordError, Records};
+use vireo_types::Ltmsi;
+
+/// Nobody reads them.
+static METRICS: LazyLock<Arc<Metrics>> = LazyLock::new(|| Arc::new(Metrics::new()));
+
+/// Records in memory, which count what they are asked by all ways to them.
+#[derive(Clone)]
+pub(super) struct Memory(Arc<Mutex<MemoryRecords>>);
+
+impl Memory {
+    pub(super) fn new() -> Self {
+        Memory(Arc::new(Mutex::new(MemoryRecords::new(LIFE))))
+    }
+
+    /// What becomes of a job, as the SMF's thread of its database does it.
+    pub(super) fn carry_out(&self, codec: Codec, job: Job) -> (Ltmsi, Done) {
+        let (metrics, stop) = (Arc::clone(&METRICS), Arc::default());
+        let (records, function, node) = (Box::new(self.clone()), StateFunction::Smf, found::NODE);
+        let mut database = Database { records, codec, jobs: never(), metrics, stop, function, node };
+        let mut answers = Vec::new();
+        let works =
+            database.go(&mut [Pending::new(job)].into(), &mut |name, done| answers.push((found::ltmsi(name), done)));
+        assert!(works && answers.len() == 1, "memory is always there");
+        answers.remove(0)
+    }
+}
+
+impl Records for Memory {
+    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError> {
+        self.0.lock().unwrap().load(names)
+    }
+
+    fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
+        self.0.lock().unwrap().change(changes)
+    }
+
+    fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+        self.0.lock().unwrap().numbers(collection)
+    }
+
+    fn operations(&self) -> Operations {
+        self.0.lock().unwrap().operations()
+    }
+}

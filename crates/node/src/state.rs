@@ -1,0 +1,111 @@
+//! The database in which functions keep the state of UEs, where a configuration names one: which place of records it is, and how
+//! values are kept there. One for AMF, SMF and UPF.
+
+use crate::config::{StateChange, StateConfig, StateFormat, StatePersist, StateWrite};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use vireo_store::records::{self, Codec, Format, LIFE, Manner, Place, RecordError, Records};
+
+/// How long an answer is waited for, before it is taken for lost.
+pub const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Whether this program can keep records in MongoDB.
+pub const HAS_MONGODB: bool = cfg!(feature = "mongodb");
+
+/// What a process has to be told to have the records of a function.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordsConfig {
+    /// A URL.
+    pub database: String,
+    /// What keys begin with; of MongoDB the name of the database.
+    pub key: String,
+    /// Of a Redis Cluster: how many replicas have a commit before it counts.
+    pub confirm: u16,
+    /// When records are loaded and committed.
+    pub persist: StatePersist,
+    /// How they are changed.
+    pub change: StateChange,
+    /// What they are.
+    pub format: StateFormat,
+    /// What commits wait for, but an SMF's.
+    pub write: StateWrite,
+}
+
+impl RecordsConfig {
+    /// The records of a configuration; `None`: state is not in a database.
+    pub fn of(state: &StateConfig) -> Option<Self> {
+        let &StateConfig { persist, change, format, write, confirm, .. } = state;
+        state.location.is_database().then(|| RecordsConfig {
+            database: state.database.clone(),
+            key: state.key.clone(),
+            confirm,
+            persist,
+            change,
+            format,
+            write,
+        })
+    }
+
+    /// Those of a test, at this URL.
+    #[cfg(test)]
+    pub(crate) fn at(database: &str) -> Self {
+        let (location, database, key) = (crate::config::StateLocation::Redis, database.to_owned(), "test".to_owned());
+        RecordsConfig::of(&StateConfig { location, database, key, ..StateConfig::default() }).expect("a database")
+    }
+
+    /// A way to the place, for one thread. Nothing is asked yet.
+    ///
+    /// # Errors
+    ///
+    /// [`RecordError::Down`] for a database that this program does not know.
+    pub fn open(&self) -> Result<Box<dyn Records>, RecordError> {
+        self.open_for(LIFE)
+    }
+
+    /// The same, for records that live so long.
+    ///
+    /// # Errors
+    ///
+    /// As [`RecordsConfig::open`].
+    pub fn open_for(&self, life: Duration) -> Result<Box<dyn Records>, RecordError> {
+        let (url, prefix, confirm) = (self.database.clone(), self.key.clone(), self.confirm);
+        records::open(&Place { url, prefix, life, patience: PATIENCE, format: self.codec().format, confirm })
+    }
+
+    /// How values are kept there.
+    pub const fn codec(&self) -> Codec {
+        let format = match self.format {
+            StateFormat::Binary => Format::Binary,
+            StateFormat::Json => Format::Json,
+            StateFormat::Protobuf => Format::Protobuf,
+        };
+        let manner = match self.change {
+            StateChange::Replace => Manner::Replace,
+            StateChange::Update => Manner::Update,
+            StateChange::DeleteCreate => Manner::DeleteCreate,
+        };
+        Codec { format, manner }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::StateLocation;
+
+    #[test]
+    fn only_what_is_in_a_database_has_records() {
+        assert_eq!(RecordsConfig::of(&StateConfig::default()), None);
+        let state = StateConfig {
+            location: StateLocation::Redis,
+            change: StateChange::DeleteCreate,
+            format: StateFormat::Json,
+            ..StateConfig::default()
+        };
+        let records = RecordsConfig::of(&state).unwrap();
+        assert_eq!(records.codec(), Codec { format: Format::Json, manner: Manner::DeleteCreate });
+        assert!(records.open().is_ok(), "nothing is asked yet");
+        let unknown = RecordsConfig { database: "postgres://127.0.0.1".into(), ..records };
+        assert!(unknown.open().is_err());
+    }
+}
