@@ -20,7 +20,7 @@ help:
 	@echo 'make cluster-demo      build, then a cluster with 2,000 devices loses and gets hosts and more, and no device'
 	@echo 'make build             the release binary: $(VIREO)'
 	@echo 'make test              every test, with the independent witnesses (pycrate, tshark)'
-	@echo 'make test-stores       records in a Redis Cluster and in FerretDB on PostgreSQL (MongoDB protocol)'
+	@echo 'make test-stores       records, and a chain over them, in a Redis Cluster and in FerretDB on PostgreSQL (MongoDB protocol)'
 	@echo 'make check             format, clippy, house rules, licences'
 	@echo 'make bench             CPU, rate, latency and memory of the control plane, to $(OUT) (OUT=FILE)'
 	@echo 'make crash             worker processes on the state region killed $(CRASH_KILLS) times and stopped $(CRASH_STOPS) times'
@@ -56,6 +56,7 @@ test: setup
 test-stores: setup
 	@scripts/setup stores
 	PATH="$(TOOLS)/bin:$$PATH" $(CARGO) test --locked -p vireo-store --features mongodb --test places -- --include-ignored --test-threads=1 --nocapture
+	PATH="$(TOOLS)/bin:$$PATH" $(CARGO) test --locked -p vireo --features mongodb --test demo stores_ -- --ignored --test-threads=1 --nocapture
 
 bench: build
 	$(VIREO) bench control --json $(OUT)

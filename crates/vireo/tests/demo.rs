@@ -360,6 +360,27 @@ fn no_ue_notices_a_upf_that_is_killed_with_its_sessions_in_a_database() {
     assert_eq!(report["lost"], 0, "{report}");
 }
 
+/// A Redis Cluster in which a replica confirms what is committed, and a master that is killed while UEs register.
+#[test]
+#[ignore = "make test-stores"]
+fn stores_no_ue_is_lost_with_a_master_of_a_redis_cluster() {
+    let Some(report) = report_of(100, &["--chain", "sba", "--state", "redis-cluster", "--kill", "master"]) else {
+        return;
+    };
+    assert_eq!(report["lost"], 0, "{report}");
+    println!("no UE of 100 is lost; nobody was in the master's place for {} ms", report["failover_ms"]);
+}
+
+/// MongoDB's protocol; the same with an SMF that is killed.
+#[test]
+#[ignore = "make test-stores"]
+fn stores_no_ue_is_lost_over_mongodb() {
+    for more in [&[][..], &["--kill", "smf"]] {
+        let Some(report) = report_of(60, &[&["--chain", "sba", "--state", "mongodb"], more].concat()) else { return };
+        assert_eq!(report["lost"], 0, "{report}");
+    }
+}
+
 /// A chain with its state in a database, and an SMF that is killed while UEs register and started again: all sessions go on.
 #[test]
 fn no_ue_notices_an_smf_that_is_killed_with_its_state_in_a_database() {

@@ -118,7 +118,11 @@ pub(super) fn calibrated() -> impl Fn(Purpose) -> u64 {
 pub(super) fn crew(region: &Region, config: &HostConfig, plan: Plan, door: Door) -> std::io::Result<Crew> {
     let settings = CrewConfig {
         stopped_after: config.pools.stopped_after,
-        stuck_after: config.pools.stuck_after,
+        // Who waits for its database is not stuck: it loads, commits, and looks what has become of that.
+        stuck_after: match config.state.location.is_database() {
+            true => config.pools.stuck_after.max(crate::state::PATIENCE * 4),
+            false => config.pools.stuck_after,
+        },
         cores: config.pools.cores.clone(),
         ..CrewConfig::new(config.program.clone())
     };

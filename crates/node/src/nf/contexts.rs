@@ -63,6 +63,13 @@ pub(super) enum StepError {
     Central(#[from] CentralError),
 }
 
+impl StepError {
+    /// Whether the same may succeed later.
+    pub(super) fn passes(&self) -> bool {
+        matches!(self, StepError::Central(CentralError::Database(error)) if error.passes())
+    }
+}
+
 /// A commit.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Done {

@@ -40,6 +40,11 @@ use vireo_store::CommitError;
 use vireo_store::region::{Bell, Packet, Region, Ring, Sender, Slot, Worker};
 use vireo_types::{Dnn, Ltmsi};
 
+/// How long an event is tried again that the database of contexts was not there for: longer than a Redis Cluster takes to elect a
+/// master, shorter than a UE waits for an answer.
+const DATABASE_BACK: Duration = Duration::from_secs(8);
+/// After how long.
+const AGAIN: Duration = Duration::from_millis(20);
 /// How long a worker without work sleeps at most before it looks whether the host wants it to end.
 const SLEEP: Duration = Duration::from_secs(1);
 
@@ -133,6 +138,9 @@ struct Nf {
     outbox: Vec<u8>,
     /// How long the last event had waited, in microseconds.
     waited: u64,
+    started: Instant,
+    /// Since when the database of contexts was not there.
+    database_down: Option<Instant>,
 }
 
 impl Nf {
@@ -163,17 +171,18 @@ impl Nf {
             packet: Vec::new(),
             outbox: Vec::new(),
             waited: 0,
+            started: Instant::now(),
+            database_down: None,
             region,
             worker,
         }
     }
 
     fn run(&mut self) {
-        let started = Instant::now();
-        let (mut now, mut trimmed) = (started, started);
+        let (mut now, mut trimmed) = (self.started, self.started);
         let mut until_look = 0;
         loop {
-            self.worker.beat(now.duration_since(started).as_micros() as u64 + 1);
+            self.beat(now);
             if until_look == 0 {
                 if now.duration_since(trimmed) > TRIM {
                     trimmed = now;
@@ -205,6 +214,11 @@ impl Nf {
                 }
             }
         }
+    }
+
+    /// Says that it is alive.
+    fn beat(&self, now: Instant) {
+        self.worker.beat(now.duration_since(self.started).as_micros() as u64 + 1);
     }
 
     /// What part of a core each NF has by now.
@@ -285,18 +299,40 @@ impl Nf {
     }
 
     fn carry_out(&mut self, nf: usize, slot: Slot, sequence: u64, octets: &[u8]) -> bool {
-        let Some((arrived, input, parcel)) = Parcel::decode(octets) else {
-            tracing::error!("an event does not decode: it is passed over; please report it");
-            return false;
-        };
-        let transaction = parcel.transaction();
-        let ended = self.carry_out_of(nf, slot, (sequence, input), (arrived, parcel), octets);
-        for (operation, took) in self.contexts.asked() {
-            let [count, micros] = plan::state_words(transaction, operation);
-            self.region.board(count).fetch_add(1, Ordering::Relaxed);
-            self.region.board(micros).fetch_add(took.as_micros() as u64, Ordering::Relaxed);
+        loop {
+            let Some((arrived, input, parcel)) = Parcel::decode(octets) else {
+                tracing::error!("an event does not decode: it is passed over; please report it");
+                return false;
+            };
+            let transaction = parcel.transaction();
+            let ended = self.carry_out_of(nf, slot, (sequence, input), (arrived, parcel), octets);
+            for (operation, took) in self.contexts.asked() {
+                let [count, micros] = plan::state_words(transaction, operation);
+                self.region.board(count).fetch_add(1, Ordering::Relaxed);
+                self.region.board(micros).fetch_add(took.as_micros() as u64, Ordering::Relaxed);
+            }
+            match ended {
+                Err(error) if error.passes() && self.waits_for_database() => {
+                    tracing::debug!(%error, "an event waits for the database");
+                    self.tell();
+                    std::thread::sleep(AGAIN);
+                    self.beat(Instant::now());
+                }
+                Err(error) => {
+                    tracing::error!(%error, "an event was not carried out");
+                    return false;
+                }
+                Ok(ended) => {
+                    self.database_down = None;
+                    return ended;
+                }
+            }
         }
-        ended
+    }
+
+    /// Whether an event is tried again that the database was not there for: for a while, as nobody sends it once more.
+    fn waits_for_database(&mut self) -> bool {
+        self.database_down.get_or_insert_with(Instant::now).elapsed() < DATABASE_BACK
     }
 
     fn carry_out_of(
@@ -306,18 +342,17 @@ impl Nf {
         (sequence, input): (u64, u64),
         (arrived, parcel): (vireo_types::Instant, Parcel<'_>),
         octets: &[u8],
-    ) -> bool {
+    ) -> Result<bool, StepError> {
         let found = match self.contexts.load(&self.region, &mut self.worker, slot) {
             Ok(found) => found,
             Err(error) => {
-                tracing::error!(%error, "an event was not carried out");
                 if matches!(error, StepError::Central(CentralError::Foreign))
                     && matches!(parcel, Parcel::Transfer { .. })
                 {
                     // The SMF asks who has the UE now.
                     self.give_back(sequence, octets);
                 }
-                return false;
+                return Err(error);
             }
         };
         if let Some(buffer) = self.contexts.found() {
@@ -330,27 +365,23 @@ impl Nf {
             if let Some(buffer) = unsent {
                 self.hand_over(buffer.to_item());
             }
-            return false;
+            return Ok(false);
         }
         let Some(event) = self.admit(&parcel, slot, found) else {
             self.give_back(sequence, octets);
-            return false;
+            return Ok(false);
         };
         let again = parcel.again();
         let event = event.or_else(|| parcel.into_event());
-        let Some(event) = event else { return false };
+        let Some(event) = event else { return Ok(false) };
         let numbers = (sequence, input);
         let stepped = catch_unwind(AssertUnwindSafe(|| self.step((nf, slot), numbers, (event, arrived), again)));
         match stepped {
-            Ok(Ok(ended)) => ended,
-            Ok(Err(error)) => {
-                tracing::error!(%error, "a step was not committed: it is void");
-                false
-            }
+            Ok(result) => result,
             Err(_) => {
                 // The panic has told its place; nothing was committed, and no other UE is touched.
                 tracing::error!("a step has panicked: its event is passed over; please report it");
-                false
+                Ok(false)
             }
         }
     }

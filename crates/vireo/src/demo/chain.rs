@@ -1,19 +1,27 @@
-//! `--chain sba --state redis`: the functions of a service-based chain keep their state in a database, and `--kill`: one of them
-//! is killed amid the run. An SMF is started again at once, as whoever supervises it would, and goes on with what the database has;
-//! of two AMFs behind a balancer, which has N2, the other one goes on.
+//! `--chain sba --state redis|redis-cluster|mongodb`: the functions of a service-based chain keep their state in a database, which
+//! is started for it, and `--kill`: one of them is killed amid the run. An SMF is started again at once, as whoever supervises it
+//! would, and goes on with what the database has; of two AMFs behind a balancer, which has N2, the other one goes on. Or a master of
+//! the database is killed, and its replica follows it.
 
 use crate::cli::Failure;
 use crate::lab::Lab;
 use crate::lab::core::Core;
+use crate::lab::mongodb::{self, Mongodb};
 use crate::lab::redis::Redis;
+use crate::lab::redis_cluster::RedisCluster;
 use clap::ValueEnum;
 use std::time::{Duration, Instant};
+use vireo_node::state::HAS_MONGODB;
 
 /// Where the functions keep their state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum State {
-    /// In a Redis, started for it
+    /// In a Redis
     Redis,
+    /// In a Redis Cluster of three masters, each with a replica that confirms what is committed
+    RedisCluster,
+    /// In FerretDB on PostgreSQL, which speaks MongoDB's protocol; of a program built with --features mongodb
+    Mongodb,
 }
 
 /// When they load it from there and commit it.
@@ -25,7 +33,7 @@ pub(super) enum Persist {
     Procedure,
 }
 
-/// A function that is killed.
+/// Who is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Victim {
     /// The SMF
@@ -34,58 +42,112 @@ pub(super) enum Victim {
     Upf,
     /// One of two AMFs
     Amf,
+    /// A master of the Redis Cluster
+    Master,
 }
 
 impl Victim {
     /// AMFs behind a balancer that it takes; 0 = one with N2 itself.
     pub(super) const fn amfs(self) -> u8 {
         match self {
-            Victim::Smf | Victim::Upf => 0,
+            Victim::Smf | Victim::Upf | Victim::Master => 0,
             Victim::Amf => 2,
         }
     }
 }
 
+/// A database that runs. Dropping it kills it.
+#[derive(Debug)]
+pub(super) enum Database {
+    Redis(#[expect(dead_code, reason = "it is there as long as this is")] Redis),
+    Cluster(RedisCluster),
+    Mongodb(#[expect(dead_code, reason = "it is there as long as this is")] Mongodb),
+}
+
 impl State {
-    /// Starts what it needs.
-    pub(super) fn start(self, lab: &Lab) -> Result<Redis, Failure> {
-        match self {
-            State::Redis => Redis::start(lab, &[]),
+    /// Fails where it cannot be, or has nobody to kill.
+    pub(super) fn check(self, kill: Option<Victim>) -> Result<(), Failure> {
+        match (self, kill) {
+            (State::Redis | State::Mongodb, Some(Victim::Master)) => {
+                Err(Failure("--kill master is of a database with replicas: --state redis-cluster".into()))
+            }
+            (State::Mongodb, _) if !HAS_MONGODB => Err(Failure(
+                "--state mongodb needs a program with MongoDB's driver: build it with --features mongodb".into(),
+            )),
+            _ => Ok(()),
         }
     }
 
-    /// The table of the configuration.
-    pub(super) const fn table(self, persist: Persist) -> &'static str {
-        match (self, persist) {
-            (State::Redis, Persist::Transaction) => "[state]\npreset = \"transactional\"\n",
-            (State::Redis, Persist::Procedure) => "[state]\npreset = \"procedural\"\n",
+    /// Starts what it needs.
+    pub(super) fn start(self, lab: &Lab) -> Result<Database, Failure> {
+        match self {
+            State::Redis => Redis::start(lab, &[]).map(Database::Redis),
+            State::RedisCluster => RedisCluster::start(lab).map(Database::Cluster),
+            State::Mongodb => Mongodb::start(lab).map(Database::Mongodb),
+        }
+    }
+
+    /// The tables of the configuration.
+    pub(super) fn tables(self, persist: Persist) -> String {
+        let preset = match persist {
+            Persist::Transaction => "transactional",
+            Persist::Procedure => "procedural",
+        };
+        match self {
+            State::Redis => format!("[state]\npreset = {preset:?}\n"),
+            // Who asks waits for longer than an election takes on a busy machine.
+            State::RedisCluster => format!(
+                "[state]\npreset = {preset:?}\ndatabase = {:?}\nconfirm = 1\n\n[sbi]\ntimeout = \"5s\"\n",
+                RedisCluster::url()
+            ),
+            State::Mongodb => format!("[state]\npreset = {preset:?}\ndatabase = {:?}\n", mongodb::URL),
         }
     }
 }
 
-/// Kills a function.
+/// Kills somebody.
 #[derive(Debug)]
 pub(super) struct Kill {
     victim: Victim,
     due: Option<Instant>,
+    /// A master was killed then, and nobody is in its place; and when that was asked last.
+    vacant: Option<(Instant, Instant)>,
+    /// For how long nobody was.
+    pub(super) vacancy: Option<Duration>,
 }
+
+/// How often it is asked whether a replica is a master.
+const ASKED_EVERY: Duration = Duration::from_millis(50);
 
 impl Kill {
     /// One is killed after so long.
     pub(super) fn new(victim: Victim, after: Duration) -> Self {
-        Kill { victim, due: Some(Instant::now() + after) }
+        Kill { victim, due: Some(Instant::now() + after), vacant: None, vacancy: None }
     }
 
     /// Does it if it is time.
-    pub(super) fn work(&mut self, lab: &Lab, core: &mut Core) -> Result<(), Failure> {
-        if self.due.take_if(|due| Instant::now() >= *due).is_none() {
-            return Ok(());
+    pub(super) fn work(&mut self, lab: &Lab, core: &mut Core, database: Option<&mut Database>) -> Result<(), Failure> {
+        if self.due.take_if(|due| Instant::now() >= *due).is_some() {
+            match (self.victim, database) {
+                (Victim::Smf, _) => core.kill_function(lab, "smf")?,
+                (Victim::Upf, _) => core.kill_function(lab, "upf")?,
+                (Victim::Amf, _) => core.kill_amf()?,
+                (Victim::Master, Some(Database::Cluster(cluster))) => {
+                    cluster.kill_master()?;
+                    self.vacant = Some((Instant::now(), Instant::now()));
+                }
+                (Victim::Master, _) => return Err(Failure("there is no master".into())),
+            }
+        } else if let Some((since, asked)) = &mut self.vacant
+            && asked.elapsed() > ASKED_EVERY
+        {
+            *asked = Instant::now();
+            let waited = since.elapsed();
+            if RedisCluster::is_replaced(lab)? {
+                (self.vacant, self.vacancy) = (None, Some(waited));
+            }
         }
-        match self.victim {
-            Victim::Smf => core.kill_function(lab, "smf"),
-            Victim::Upf => core.kill_function(lab, "upf"),
-            Victim::Amf => core.kill_amf(),
-        }
+        Ok(())
     }
 
     /// Whether it was done.

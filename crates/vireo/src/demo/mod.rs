@@ -72,7 +72,8 @@ pub(crate) struct Args {
     /// With --state: when they load it from there and commit it
     #[arg(long, value_enum, requires = "state", default_value_t = chain::Persist::Transaction)]
     persist: chain::Persist,
-    /// With --state: kill this function amid the run: the SMF or the UPF, which is started again at once, or one of two AMFs behind a balancer
+    /// With --state: kill this one amid the run: the SMF or the UPF, which is started again at once, one of two AMFs behind a
+    /// balancer, or a master of the Redis Cluster
     #[arg(long, value_enum, requires = "state")]
     kill: Option<chain::Victim>,
     /// Run the core as a cluster: a balancer and so many hosts behind it
@@ -190,7 +191,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let between = if args.upfs > 1 { Between::Upfs } else { Between::Slices };
     let options = core_options(args, &lab, between)?;
     let second = (args.upfs > 1).then(|| second::start(&lab, &networks())).transpose()?;
-    let database = args.state.map(|state| state.start(&lab)).transpose()?;
+    let mut database = args.state.map(|state| state.start(&lab)).transpose()?;
     let mut core = Core::start(&lab, &options, log, &interrupt)?;
     core.wait_for_upfs(&interrupt)?;
     eprintln!("demo: the core is ready; {} UEs on {} gNBs, {} per second", args.ues, args.gnbs, args.rate);
@@ -213,7 +214,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         doom.as_mut().map_or(Ok(()), |doom| doom.work(core))?;
         change.work(&lab, core)?;
-        kill.as_mut().map_or(Ok(()), |kill| kill.work(&lab, core))?;
+        kill.as_mut().map_or(Ok(()), |kill| kill.work(&lab, core, database.as_mut()))?;
         killers.iter_mut().flatten().try_for_each(|killer| killer.work(core))?;
         migrator.as_mut().map_or(Ok(()), |migrator| migrator.work(core))
     };
@@ -239,6 +240,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     (report.data_takeovers, report.packets_died) = (user_plane.takeovers, user_plane.packets_died);
     report.longest_takeover_us = user_plane.longest_takeover_us;
     (report.hosts, report.state_operations) = (most, asked);
+    report.failover_ms = kill.as_ref().and_then(|kill| kill.vacancy).map(|time| time.as_millis() as u64);
     report.failed_hosts = doom.as_ref().map_or(0, |doom| doom.failed) + kill.as_ref().map_or(0, chain::Kill::amfs);
     report.migrations = match between {
         Between::Slices => migrator.as_ref().map_or(0, |migrator| migrator.migrations),
@@ -276,7 +278,7 @@ fn check(args: &Args) -> Result<(), Failure> {
         let why = "a procedure that is under way is lost with the AMF";
         return Err(Failure(format!("--kill amf needs --persist transaction: {why}")));
     }
-    Ok(())
+    args.state.map_or(Ok(()), |state| state.check(args.kill))
 }
 
 /// Fails unless every UE did what it should, and what was to be killed was.
@@ -309,8 +311,8 @@ fn core_options(args: &Args, lab: &Lab, between: Between) -> Result<CoreOptions,
         amfs: args.amfs(),
         tables: datapath(args, lab)?
             + &cluster::tables(args.hosts.unwrap_or(0).into(), args.replication)
-            + args.state.map_or("", |state| state.table(args.persist))
-            + if args.amfs() > 0 { events::UNSHED } else { "" }
+            + &args.state.map_or(String::new(), |state| state.tables(args.persist))
+            + if args.amfs() > 0 || args.kill == Some(chain::Victim::Master) { events::UNSHED } else { "" }
             + if args.pcap.is_some() { N4_ON_THE_WIRE } else { "" }
             + &if args.upfs > 1 { second::table() } else { String::new() },
         ..options

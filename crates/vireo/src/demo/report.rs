@@ -46,6 +46,8 @@ pub(super) struct Report {
     pub(super) hosts: Vec<u64>,
     /// Hosts that were made to fail meanwhile.
     pub(super) failed_hosts: u64,
+    /// For how long the database of a chain had nobody in the place of a master that was killed.
+    pub(super) failover_ms: Option<u64>,
     /// What the SMF of a chain has asked its database, by transaction and operation.
     pub(super) state_operations: BTreeMap<String, u64>,
     /// Packets of UEs that had to be sent again or were never answered.
@@ -99,6 +101,7 @@ impl Report {
             migrations: 0,
             hosts: Vec::new(),
             failed_hosts: 0,
+            failover_ms: None,
             state_operations: BTreeMap::new(),
             lost_packets: echoes.resent + echoes.echoes.saturating_sub(echoes.echoes_answered),
             failures: ues.saturating_sub(result.succeeded) + result.violations.values().sum::<u64>(),
@@ -170,6 +173,9 @@ impl fmt::Display for Report {
         let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         for (name, value) in lines {
             writeln!(f, "  {name:<width$}  {value}")?;
+        }
+        if let Some(time) = self.failover_ms {
+            writeln!(f, "  {:<width$}  its replica was in its place after {time} ms", "master killed")?;
         }
         Ok(())
     }

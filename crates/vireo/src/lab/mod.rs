@@ -16,9 +16,11 @@ pub(crate) mod emulator;
 pub(crate) mod fabric;
 mod limit;
 pub(crate) mod members;
+pub(crate) mod mongodb;
 pub(crate) mod netns;
 pub(crate) mod process;
 pub(crate) mod redis;
+pub(crate) mod redis_cluster;
 pub(crate) mod upf;
 pub(crate) mod workers;
 

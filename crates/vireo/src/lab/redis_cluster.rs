@@ -1,0 +1,141 @@
+//! A Redis Cluster of the laboratory's own, in the core's namespace: three masters, each with a replica. The real servers, which
+//! keep nothing but their own names on disk, in the laboratory's own `/tmp`.
+
+use super::process::Process;
+use super::{Lab, create};
+use crate::cli::Failure;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Masters; as many nodes more are their replicas.
+const MASTERS: usize = 3;
+/// Of the first node; the others' follow.
+const FIRST_PORT: u16 = 7000;
+/// Slots of a cluster.
+const SLOTS: usize = 16_384;
+const DIRECTORY: &str = "/tmp/redis-cluster";
+/// How long a node is silent before the others take it for dead (ms).
+const SILENT: &str = "1000";
+/// Far more than anything here takes.
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// A cluster that runs. Dropping it kills its nodes.
+#[derive(Debug)]
+pub(crate) struct RedisCluster {
+    /// The masters of the beginning, then their replicas in the same order; those that live.
+    nodes: Vec<Option<Process>>,
+}
+
+impl RedisCluster {
+    /// Starts it and waits until all nodes know it and all replicas are in step.
+    pub(crate) fn start(lab: &Lab) -> Result<Self, Failure> {
+        std::fs::create_dir_all(DIRECTORY)?;
+        let node = |node: usize| {
+            let port = port(node).to_string();
+            let mut command = Command::new("redis-server");
+            command.args(["--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "no"]);
+            command.args(["--dir", DIRECTORY, "--cluster-enabled", "yes", "--cluster-node-timeout", SILENT]);
+            command.args(["--cluster-config-file", &format!("nodes-{port}.conf")]);
+            let log = create(&Path::new(DIRECTORY).join(format!("{port}.log")))?;
+            Process::start("redis", &lab.core, &mut command, Some(log)).map(Some).map_err(|error| {
+                Failure(format!("redis-server does not start ({error}); install the package redis-server"))
+            })
+        };
+        let nodes = (0..2 * MASTERS).map(node).collect::<Result<_, _>>()?;
+        lab.core.run(join)??;
+        Ok(RedisCluster { nodes })
+    }
+
+    /// Where it is found.
+    pub(crate) fn url() -> String {
+        let nodes: Vec<_> = (0..2 * MASTERS).map(|node| format!("127.0.0.1:{}", port(node))).collect();
+        format!("redis-cluster://{}", nodes.join(","))
+    }
+
+    /// Kills the first master.
+    pub(crate) fn kill_master(&mut self) -> Result<(), Failure> {
+        match self.nodes[0].take() {
+            Some(mut master) => Ok(master.kill()?),
+            None => Err(Failure("the first master of the cluster is dead already".into())),
+        }
+    }
+
+    /// Whether its replica is a master by now.
+    pub(crate) fn is_replaced(lab: &Lab) -> Result<bool, Failure> {
+        lab.core.run(|| says(MASTERS, "INFO replication", "role:master"))
+    }
+}
+
+fn port(node: usize) -> u16 {
+    FIRST_PORT + node as u16
+}
+
+/// Makes a cluster of the nodes.
+fn join() -> Result<(), Failure> {
+    let all = 0..2 * MASTERS;
+    until("its nodes do not answer", || all.clone().all(|node| says(node, "PING", "+PONG")))?;
+    for master in 0..MASTERS {
+        let slots = (SLOTS * master / MASTERS..SLOTS * (master + 1) / MASTERS).map(|slot| slot.to_string());
+        tell(master, &format!("CLUSTER ADDSLOTS {}", slots.collect::<Vec<_>>().join(" ")))?;
+        tell(master, &format!("CLUSTER SET-CONFIG-EPOCH {}", master + 1))?;
+    }
+    for node in all.clone().skip(1) {
+        tell(0, &format!("CLUSTER MEET 127.0.0.1 {}", port(node)))?;
+    }
+    let known = format!("cluster_known_nodes:{}", 2 * MASTERS);
+    until("its nodes do not find each other", || all.clone().all(|node| says(node, "CLUSTER INFO", &known)))?;
+    for master in 0..MASTERS {
+        let answer = ask(master, "CLUSTER MYID")?;
+        let name = answer.lines().nth(1).ok_or_else(|| Failure(format!("a node has no name: {answer}")))?.to_owned();
+        let replicate = format!("CLUSTER REPLICATE {name}");
+        until("a node becomes no replica", || says(MASTERS + master, &replicate, "+OK"))?;
+    }
+    until("it does not work", || all.clone().all(|node| says(node, "CLUSTER INFO", "cluster_state:ok")))?;
+    let in_step = |node| says(node, "INFO replication", "master_link_status:up");
+    until("its replicas are not in step", || (MASTERS..2 * MASTERS).all(in_step))?;
+    // Each has heard of each replica that it has copied something: an answer has a port for each node, three of masters.
+    let knows = |node: usize| {
+        let answer = ask(node, "CLUSTER SLOTS").unwrap_or_default();
+        all.clone().all(|other| answer.lines().any(|line| line == format!(":{}", port(other))))
+    };
+    until("its replicas are not known", || all.clone().all(knows))
+}
+
+/// Waits until something is so.
+fn until(not: &str, is_so: impl Fn() -> bool) -> Result<(), Failure> {
+    let end = Instant::now() + WITHIN;
+    while !is_so() {
+        if Instant::now() > end {
+            return Err(Failure(format!("the Redis Cluster is not ready after {WITHIN:?}: {not}")));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+fn says(node: usize, command: &str, text: &str) -> bool {
+    ask(node, command).is_ok_and(|answer| answer.contains(text))
+}
+
+fn tell(node: usize, command: &str) -> Result<(), Failure> {
+    let answer = ask(node, command)?;
+    if answer.starts_with("+OK") {
+        Ok(())
+    } else {
+        Err(Failure(format!("a node of the cluster says {}", answer.trim())))
+    }
+}
+
+/// What a node answers, as far as it comes at once. To be asked in the core's namespace.
+fn ask(node: usize, command: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port(node)))?;
+    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+    stream.write_all(format!("{command}\r\n").as_bytes())?;
+    let mut answer = vec![0; 65_536];
+    let length = stream.read(&mut answer)?;
+    answer.truncate(length);
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
