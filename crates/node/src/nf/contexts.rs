@@ -18,6 +18,8 @@ use vireo_store::{CommitError, Version};
 
 /// The mark of a packet that is an outbox, in its sequence number beside the slot's.
 pub(crate) const OUTBOX: u64 = 1 << 63;
+/// How long a stateful worker waits for room for an outbox: less than after which it would be taken for stuck.
+const ROOM_WITHIN: Duration = Duration::from_millis(300);
 
 /// What there is of a UE.
 #[derive(Clone, Copy, Debug)]
@@ -148,6 +150,19 @@ pub(super) struct Contexts {
     /// What the database was asked, and how long each took.
     asked: Vec<(StateOperation, Duration)>,
     buffer: Vec<u8>,
+}
+
+/// A packet for what a step wants done. When all are under way, the egress makes room within a moment: the step has changed a context
+/// that is nowhere else, so it cannot be given up lightly.
+fn private_packet(worker: &mut Worker, sequence: u64, outbox: &[u8]) -> Result<Packet, CommitError> {
+    let since = Instant::now();
+    loop {
+        match worker.packet(sequence, outbox) {
+            Some(packet) => return Ok(packet),
+            None if since.elapsed() > ROOM_WITHIN => return Err(CommitError::Full),
+            None => std::thread::sleep(Duration::from_micros(100)),
+        }
+    }
 }
 
 impl Contexts {
@@ -344,7 +359,7 @@ impl Contexts {
     ) -> Result<Done, StepError> {
         if matches!(self.place, Place::Private(_)) {
             let slot = u64::from(hand.slot.number());
-            let packet = worker.packet(OUTBOX | slot, outbox).ok_or(CommitError::Full)?;
+            let packet = private_packet(worker, OUTBOX | slot, outbox)?;
             if !forgets {
                 (hand.fresh, hand.consumed) = (false, consumed);
                 self.keep(hand);

@@ -135,8 +135,10 @@ const ALL: &[Experiment] = &[
     steering::fig10::D,
     steering::fig11::EXPERIMENT,
     stateless::FIG3,
+    stateless::FIG5,
     stateless::FIG6,
     stateless::FIG7,
+    stateless::BEYOND_FIGURES,
 ];
 
 fn minutes(text: &str) -> Result<f64, String> {

@@ -20,6 +20,20 @@ pub(super) const FIG3: Experiment = Experiment {
     run: Run::Core(|session| study(session, &FIGURE_3)),
 };
 
+pub(super) const FIG5: Experiment = Experiment {
+    name: "stateless-fig5",
+    about: "What does it change that records are deleted and created instead of updated?",
+    paper: "Analyzing the cost of statelessness in 5G, figure 5",
+    run: Run::Core(|session| study(session, &FIGURE_5)),
+};
+
+pub(super) const BEYOND_FIGURES: Experiment = Experiment {
+    name: "stateless-beyond",
+    about: "What do binary records, protocol buffers and shared memory cost instead?",
+    paper: "Analyzing the cost of statelessness in 5G, section 6 (proposals)",
+    run: Run::Core(|session| study(session, &BEYOND)),
+};
+
 pub(super) const FIG6: Experiment = Experiment {
     name: "stateless-fig6",
     about: "How busy are AMF, SMF and UPF from moment to moment, with state and without?",
@@ -59,6 +73,8 @@ struct Study {
     modes: &'static [Mode],
     /// What the paper says of each of the others: the change of the time in the mean of all sizes, and the largest, in percent.
     paper: &'static [Option<(f64, f64)>],
+    /// Whether that is what the others gain, which the paper divides by their own time.
+    gains: bool,
     source: &'static str,
 }
 
@@ -70,22 +86,68 @@ const STATEFUL: Mode = Mode {
 };
 const PROCEDURAL: Mode = Mode {
     name: "procedural",
-    about: "AMF and SMF load a UE's state from Redis at the first transaction of a procedure and commit it at the last; the UPF keeps \
-            its own.",
+    about: "AMF and SMF load a UE's state from Redis at the first transaction of a procedure and commit it at the last, the UPF for \
+            each transaction: it does not see where procedures end.",
     tables: "[state]\npreset = \"procedural\"\n",
     database: true,
 };
 const TRANSACTIONAL: Mode = Mode {
     name: "transactional",
-    about: "AMF and SMF load a UE's state from Redis before each transaction and commit it after it; the UPF keeps its own.",
+    about: "AMF, SMF and UPF load a UE's state from Redis before each transaction and commit it after it; the SMF what has changed, as \
+            JSON.",
     tables: "[state]\npreset = \"transactional\"\n",
     database: true,
+};
+
+const DELETE_CREATE: Mode = Mode {
+    name: "delete-create",
+    about: "As transactional, but the SMF takes records out and puts them in again instead of changing them.",
+    tables: "[state]\npreset = \"delete-create\"\n",
+    database: true,
+};
+
+const BINARY: Mode = Mode {
+    name: "binary",
+    about: "As transactional, but the SMF writes all of a record, as octets without names.",
+    tables: "[state]\npreset = \"transactional\"\nchange = \"replace\"\nformat = \"binary\"\n",
+    database: true,
+};
+const PROTOBUF: Mode = Mode {
+    name: "protobuf",
+    about: "As transactional, but in protocol buffers.",
+    tables: "[state]\npreset = \"transactional\"\nformat = \"protobuf\"\n",
+    database: true,
+};
+const SHM: Mode = Mode {
+    name: "shm",
+    about: "The AMF commits each transaction to memory that its workers share; SMF and UPF keep their own.",
+    tables: "[state]\npreset = \"shm\"\n",
+    database: false,
 };
 
 static FIGURE_3: Study = Study {
     title: "Statelessness",
     modes: &[STATEFUL, PROCEDURAL, TRANSACTIONAL],
     paper: &[Some((3.0, 10.0)), Some((56.0, 71.0))],
+    gains: false,
+    source: "figure 3",
+};
+
+/// Each gains over the first one; the paper divides that by what is left.
+static FIGURE_5: Study = Study {
+    title: "Update, or delete and create",
+    modes: &[TRANSACTIONAL, DELETE_CREATE],
+    paper: &[Some((2.5, 12.0))],
+    gains: true,
+    source: "figure 5a",
+};
+
+/// What the paper only proposes, and ours.
+static BEYOND: Study = Study {
+    title: "Beyond the paper",
+    modes: &[STATEFUL, TRANSACTIONAL, BINARY, PROTOBUF, SHM],
+    paper: &[Some((56.0, 71.0)), None, None, None],
+    gains: false,
     source: "figure 3",
 };
 
@@ -149,23 +211,32 @@ fn findings(study: &Study, sizes: &[u32], rounds: &[Vec<Vec<Burst>>]) -> Result<
             add("commands of the database per UE", "", |b| b.commands)?;
             add("octets to and from the database per UE", "B", |b| b.octets)?;
             add("CPU of the database per UE", "us", |b| b.database_us)?;
+            add("time of the database per UE", "us", |b| b.waited_us)?;
         }
         if mode == 0 {
             continue;
         }
         let paper = study.paper[mode - 1];
-        let over = |mine: usize, other: usize| compared(rounds, (mine, other), |pairs| mean(pairs.map(change)));
-        let most = compared(rounds, (mode, 0), |pairs| pairs.map(change).fold(f64::MIN, f64::max))?;
-        let with = |figure: Figure, value: Option<f64>| match value {
-            Some(value) => figure.paper(Bound::About(value), study.source),
-            None => figure,
+        let over = |mine: usize, other: usize| -> Result<[Measured; 2], Failure> {
+            let largest = |pairs: &mut dyn Iterator<Item = (f64, f64)>| pairs.map(change).fold(f64::MIN, f64::max);
+            Ok([
+                compared(rounds, (mine, other), |pairs| mean(pairs.map(change)))?,
+                compared(rounds, (mine, other), largest)?,
+            ])
         };
-        let name = format!("{} over {base}, mean of all sizes", of.name);
-        figures.push(with(Figure::new(name, "%", over(mode, 0)?), paper.map(|(mean, _)| mean)));
-        figures
-            .push(with(Figure::new(format!("{} over {base}, most", of.name), "%", most), paper.map(|(_, most)| most)));
-        // The paper divides what is gained by the time of the faster one; this is the other denominator.
-        figures.push(Figure::new(format!("{base} over {}, mean of all sizes", of.name), "%", over(0, mode)?));
+        // What it costs is divided by the time of the first; what it gains, by its own.
+        for (names, measured, told) in
+            [((of.name, base), over(mode, 0)?, !study.gains), ((base, of.name), over(0, mode)?, study.gains)]
+        {
+            let paper = paper.filter(|_| told).map(|(mean, most)| [mean, most]);
+            for (place, (what, measured)) in ["mean of all sizes", "most"].into_iter().zip(measured).enumerate() {
+                let figure = Figure::new(format!("{} over {}, {what}", names.0, names.1), "%", measured);
+                figures.push(match paper {
+                    Some(paper) => figure.paper(Bound::About(paper[place]), study.source),
+                    None => figure,
+                });
+            }
+        }
     }
     let mut chart = Chart::new(study.title, Axis::linear("simultaneous requests"), Axis::linear("mean time (ms)"));
     let mut summary = Table::new(&["mode", "requests", "mean_ms", "half_width_95_ms"]);

@@ -38,6 +38,8 @@ pub(super) struct Burst {
     pub(super) octets: f64,
     /// Its CPU time per UE.
     pub(super) database_us: f64,
+    /// How long its answers were waited for, per UE.
+    pub(super) waited_us: f64,
     /// What was seen meanwhile, if it was watched.
     pub(super) moments: Vec<Moment>,
 }
@@ -91,16 +93,16 @@ fn one(
     (first, requests): (u64, u32),
     watch: Option<&mut Watch>,
 ) -> Result<Burst, Failure> {
-    let spent = |core: &Core| -> Result<([Duration; 3], Spent), Failure> {
+    let spent = |core: &Core| -> Result<([Duration; 3], Spent, Duration), Failure> {
         let asked = database.map_or(Ok(Spent::default()), |database| database.spent(&session.lab))?;
         let mut cpu = [Duration::ZERO; 3];
         for (name, process) in core.functions() {
             let place = FUNCTIONS.iter().position(|function| *function == name);
             place.map_or(Ok(()), |place| process.cpu().map(|used| cpu[place] = used))?;
         }
-        Ok((cpu, asked))
+        Ok((cpu, asked, core.state_time()?))
     };
-    let (cpu_before, asked_before) = spent(core)?;
+    let (cpu_before, asked_before, waited_before) = spent(core)?;
     let options = EmulatorOptions {
         ues: requests,
         first,
@@ -117,7 +119,7 @@ fn one(
         None => &mut nobody,
     };
     let Emulated { result, .. } = emulator::run_with(&session.lab, core, &options, &session.interrupt, meanwhile)?;
-    let (cpu_after, asked_after) = spent(core)?;
+    let (cpu_after, asked_after, waited_after) = spent(core)?;
     if result.succeeded != u64::from(requests) {
         let why = result.complaints().join(", ");
         return Err(Failure(format!("{} of {requests} UEs succeeded: {why}", result.succeeded)));
@@ -136,6 +138,7 @@ fn one(
         commands: each((asked_after.commands - asked_before.commands) as f64),
         octets: each((asked_after.octets - asked_before.octets) as f64),
         database_us: each((asked_after.cpu.saturating_sub(asked_before.cpu)).as_secs_f64() * 1e6),
+        waited_us: each(waited_after.saturating_sub(waited_before).as_secs_f64() * 1e6),
         moments: Vec::new(),
     })
 }
@@ -157,14 +160,26 @@ pub(super) fn table(modes: &[Mode], rounds: &[Vec<Vec<Burst>>]) -> Table {
         "database_commands",
         "database_octets",
         "database_cpu_us",
+        "database_time_us",
     ]);
     for (run, round) in rounds.iter().enumerate() {
         for (mode, bursts) in modes.iter().zip(round) {
             for b in bursts {
                 let head = [(run + 1).to_string(), mode.name.into(), b.requests.to_string(), b.cold.to_string()];
                 let [amf, smf, upf] = b.cpu_us;
-                let values =
-                    [b.mean_ms, b.p50_ms, b.p99_ms, b.release_ms, amf, smf, upf, b.commands, b.octets, b.database_us];
+                let values = [
+                    b.mean_ms,
+                    b.p50_ms,
+                    b.p99_ms,
+                    b.release_ms,
+                    amf,
+                    smf,
+                    upf,
+                    b.commands,
+                    b.octets,
+                    b.database_us,
+                    b.waited_us,
+                ];
                 table.row(head.into_iter().chain(values.map(|value| value.to_string())));
             }
         }

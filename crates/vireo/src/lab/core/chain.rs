@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::Ipv4Addr;
 use std::process::Command;
+use std::time::Duration;
 use vireo_node::api::{Counts, Status};
 
 /// A function besides the AMF, which is the core's own process.
@@ -131,6 +132,15 @@ impl Core {
         Ok(state_operations(&status::fetch(&format!("http://{}", smf.api), "/metrics")?))
     }
 
+    /// How long the functions of a chain have waited for their database, all operations together: of some that were asked in one
+    /// go, each counts.
+    pub(crate) fn state_time(&self) -> Result<Duration, Failure> {
+        let others = self.functions.iter().filter(|function| !function.killed);
+        let others = others.map(|function| format!("http://{}", function.api));
+        let apis = std::iter::once(self.api().to_owned()).chain(others);
+        apis.map(|api| Ok(state_time(&status::fetch(&api, "/metrics")?))).sum()
+    }
+
     /// Kills a function of a chain, and starts it again at once.
     pub(crate) fn kill_function(&mut self, lab: &Lab, role: &str) -> Result<(), Failure> {
         let function = self.functions.iter_mut().find(|function| function.role == role);
@@ -182,8 +192,8 @@ impl Core {
     }
 
     /// CPU time of its functions besides the AMF.
-    pub(super) fn cpu_of_functions(&self) -> Result<std::time::Duration, Failure> {
-        let mut sum = std::time::Duration::ZERO;
+    pub(super) fn cpu_of_functions(&self) -> Result<Duration, Failure> {
+        let mut sum = Duration::ZERO;
         for function in self.functions.iter().filter(|function| !function.killed) {
             sum += function.process.cpu()?;
         }
@@ -203,9 +213,26 @@ fn state_operations(text: &str) -> BTreeMap<String, u64> {
     text.lines().filter_map(one).collect()
 }
 
+/// What the operations of a text in Prometheus' format have taken.
+fn state_time(text: &str) -> Duration {
+    let of = |line: &str| {
+        let (_, value) = line.strip_prefix("vireo_state_operation_microseconds_total{")?.split_once("} ")?;
+        value.trim().parse::<u64>().ok()
+    };
+    Duration::from_micros(text.lines().filter_map(of).sum())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_of_all_operations_is_their_sum() {
+        let text = "vireo_state_operation_microseconds_total{function=\"smf\",operation=\"read\"} 7\n\
+                    vireo_state_operations_total{function=\"smf\",operation=\"read\"} 100\n\
+                    vireo_state_operation_microseconds_total{function=\"smf\",operation=\"write\"} 35\n";
+        assert_eq!(state_time(text), Duration::from_micros(42));
+    }
 
     #[test]
     fn operations_are_read() {
