@@ -29,6 +29,16 @@ pub fn message(octets: &[u8]) {
     again::<ProblemDetails>(&message);
 }
 
+/// An SM context that an AMF brings along.
+pub fn sm_context(octets: &[u8]) {
+    vireo_node::sbi::smf::probe::take(super::session::config(), octets);
+}
+
+/// One that an SMF has given away.
+pub fn sm_context_seeds() -> Vec<Vec<u8>> {
+    vec![vireo_node::sbi::smf::probe::given(super::session::config())]
+}
+
 /// What is read and written is read as the same again.
 fn again<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(message: &Message) {
     if let Ok(value) = message.value::<T>() {

@@ -3,14 +3,61 @@
 //!
 //! Nothing here knows HTTP or JSON: asks are effects of a step and answers its events, like everything that a step waits for.
 
+use crate::context::octets;
 use crate::procedures::common::user_plane::Held;
 use crate::session::N2Sm;
 use serde::{Deserialize, Serialize};
-use vireo_types::{Dnn, Instant, NrCgi, Pei, Snssai, Supi, Tai};
+use vireo_types::{Dnn, Duration, Instant, NrCgi, Pei, Snssai, Supi, Tai};
 
 /// The number of a session among those that a UE has ever had at the AMF. Answers and notifications name it, so that a late
 /// one is never taken for the successor's, whose PDU session identity may be the same.
 pub type SessionNumber = u32;
+
+/// Octets of an SM context that travels, at the most.
+pub const CARRIED_OCTETS: usize = 8 * 1024;
+/// After so long a question is not waited for any more: longer than anybody goes on asking.
+const ASKED: Duration = Duration::from_secs(60);
+/// Questions about a session that wait for the answer to another one, at the most.
+const DUE: usize = 8;
+
+/// An SM context that travels (`state.carry = "piggyback"`): the SMF gives it away with what it says, and the AMF gives it back
+/// with what it asks next. What it holds, the SMF alone knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carried {
+    /// Which it is of those that the session has had: a later one is greater.
+    pub version: u32,
+    /// It.
+    #[serde(with = "octets")]
+    pub octets: Vec<u8>,
+}
+
+impl Carried {
+    /// As it travels.
+    pub fn encode(&self) -> Vec<u8> {
+        [&self.version.to_be_bytes()[..], &self.octets].concat()
+    }
+
+    /// Of what has travelled; `None` if it is too short or too long to be one.
+    pub fn decode(octets: &[u8]) -> Option<Self> {
+        let (version, octets) = octets.split_first_chunk()?;
+        let fits = !octets.is_empty() && octets.len() <= CARRIED_OCTETS;
+        fits.then(|| Carried { version: u32::from_be_bytes(*version), octets: octets.to_vec() })
+    }
+}
+
+/// What the AMF keeps of a session whose SM context travels. Each question takes it along, so there is one at a time, with what
+/// the answer to the one before has brought.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carriage {
+    /// The latest that is known.
+    pub latest: Carried,
+    /// Since when a question is under way.
+    pub asked: Option<Instant>,
+    /// Questions that wait for the answer to it.
+    pub due: Vec<Ask>,
+    /// How often in a row the SMF has said that it has given a later one away.
+    pub repeats: u8,
+}
 
 /// What the AMF asks the SMF.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,6 +133,8 @@ pub enum Answer {
         /// The SMF has no such SM context (any more).
         unknown: bool,
     },
+    /// The SMF has given a later SM context away than the one that came with the question: nothing was done.
+    Stale,
     /// There is no answer, after all repetitions.
     Silence,
 }
@@ -110,6 +159,11 @@ pub struct Transfer {
     pub told: Told,
     /// Where the SMF wants to hear that the UE was not reached.
     pub unreached: Option<String>,
+    /// The SM context, if it travels.
+    pub carried: Option<Carried>,
+    /// Nothing is transferred: the SMF wants the SM context back of the session whose number is this under that mask: the
+    /// SMF knows its lowest bits.
+    pub wants: Option<(SessionNumber, SessionNumber)>,
 }
 
 /// What becomes of a [`Transfer`].
@@ -147,6 +201,8 @@ pub struct RemoteSession {
     pub up: bool,
     /// The SMF wants to hear there that the UE does not answer to paging, of which message.
     pub unreached: Option<(String, u64)>,
+    /// Of one whose SM context travels: that.
+    pub carriage: Option<Box<Carriage>>,
     /// When the UE asked for the session, or for its user plane: what a latency is measured from.
     pub since: Instant,
 }
@@ -219,5 +275,46 @@ impl RemoteSession {
     /// Whether the session is anything to the UE.
     pub fn is_live(&self) -> bool {
         self.stage != RemoteStage::Ending
+    }
+
+    /// Keeps an SM context that has come, unless a later one has come before.
+    pub fn keep(&mut self, carried: Option<Carried>) {
+        match (&mut self.carriage, carried) {
+            (_, None) => {}
+            (Some(carriage), Some(carried)) if carriage.latest.version > carried.version => {}
+            (Some(carriage), Some(carried)) => carriage.latest = carried,
+            (carriage @ None, Some(latest)) => {
+                *carriage = Some(Box::new(Carriage { latest, asked: None, due: Vec::new(), repeats: 0 }));
+            }
+        }
+    }
+}
+
+impl Carriage {
+    /// What goes with this question, if it can be asked now; else it waits, if there is room.
+    ///
+    /// # Errors
+    ///
+    /// Whether it waits.
+    pub(crate) fn take(&mut self, ask: Ask, now: Instant) -> Result<(Ask, Carried), bool> {
+        let asked = self.asked.is_some_and(|since| now.since(since) < ASKED);
+        if asked || !self.due.is_empty() {
+            // What UE and RAN say as often as they like does not take the place of what ends the session.
+            let said = matches!(ask, Ask::Update { update: Update::N1(_) | Update::N2(..), .. });
+            let room = self.due.len() < if said { DUE } else { 2 * DUE };
+            self.due.extend(room.then_some(ask));
+            return Err(room);
+        }
+        self.asked = Some(now);
+        Ok((ask, self.latest.clone()))
+    }
+
+    /// The question that is to be asked next, if none is under way.
+    pub(crate) fn next(&mut self, now: Instant) -> Option<(Ask, Carried)> {
+        if self.asked.is_some() || self.due.is_empty() {
+            return None;
+        }
+        self.asked = Some(now);
+        Some((self.due.remove(0), self.latest.clone()))
     }
 }

@@ -1,7 +1,7 @@
 //! One step over one UE: the context it changes, what it may know, and what it wants done once that is committed.
 
 use crate::Env;
-use crate::chain::{Ask, SessionNumber, Transferred};
+use crate::chain::{Ask, Carried, SessionNumber, Transferred};
 use crate::context::{Connection, NasSecurity, RanContext, UeContext, octets};
 use crate::n2::{self, Cause};
 use crate::subscription::AuthenticationRequest;
@@ -51,6 +51,8 @@ pub enum Effect {
         number: SessionNumber,
         /// The question.
         ask: Ask,
+        /// The SM context, if it travels.
+        carried: Option<Carried>,
     },
     /// What becomes of a message that an SMF has asked to be transferred.
     Transferred {
@@ -58,6 +60,8 @@ pub enum Effect {
         token: u64,
         /// That.
         result: Transferred,
+        /// The SM context, if the SMF wanted that back.
+        carried: Option<Carried>,
     },
 }
 

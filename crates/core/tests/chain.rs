@@ -6,7 +6,7 @@ mod lab;
 
 use lab::{Ids, Lab, upf_answer};
 use vireo_core::Env;
-use vireo_core::chain::{Answer, Ask, Create as CreateAsk, RemoteStage, Told, Transfer, Transferred, Update};
+use vireo_core::chain::{Answer, Ask, Carried, Create as CreateAsk, RemoteStage, Told, Transfer, Transferred, Update};
 use vireo_core::context::Procedure;
 use vireo_core::engine::Event;
 use vireo_core::session::{self, Create, Input, N2Sm, Output, SmContext};
@@ -109,7 +109,7 @@ impl Smf {
         let new = lab.effects[self.seen..].to_vec();
         self.seen = lab.effects.len();
         let asks = new.into_iter();
-        asks.filter_map(|effect| if let Effect::Smf { number, ask } = effect { Some((number, ask)) } else { None })
+        asks.filter_map(|effect| if let Effect::Smf { number, ask, .. } = effect { Some((number, ask)) } else { None })
             .collect()
     }
 
@@ -129,7 +129,7 @@ impl Smf {
 
     fn answer(&mut self, lab: &mut Lab, number: u32, ask: Ask) {
         if self.silent {
-            return lab.event(Event::Smf { number, ask, answer: Answer::Silence });
+            return lab.event(Event::Smf { number, ask, answer: Answer::Silence, carried: None });
         }
         let (answer, then) = match &ask {
             Ask::Create(create) => {
@@ -155,13 +155,14 @@ impl Smf {
             }
             Ask::Unreached { .. } => (Answer::Done(Told::default()), None),
         };
-        lab.event(Event::Smf { number, ask, answer });
+        lab.event(Event::Smf { number, ask, answer, carried: None });
         then.into_iter().for_each(|event| lab.event(event));
     }
 
     fn transfer(&mut self, psi: u8, told: Told) -> Transfer {
         self.token += 1;
-        Transfer { token: self.token, psi, told, unreached: Some("http://smf/unreached".into()) }
+        let unreached = Some("http://smf/unreached".into());
+        Transfer { token: self.token, psi, told, unreached, carried: None, wants: None }
     }
 
     /// A packet for an idle UE's session; what becomes of it.
@@ -319,11 +320,11 @@ fn a_session_that_is_made_too_late_is_let_go() {
     // It has gone before the answer.
     lab.idle();
     assert_eq!((stages(&lab), smf.asked(&lab)), (vec![(RemoteStage::Ending, false)], vec![]));
-    lab.event(Event::Smf { number, ask: ask.clone(), answer: Answer::Created("http://smf/x".into()) });
+    lab.event(Event::Smf { number, ask: ask.clone(), answer: Answer::Created("http://smf/x".into()), carried: None });
     let release = Ask::Release { reference: "http://smf/x".into() };
     assert_eq!(smf.asked(&lab), [(number, release.clone())]);
     // Nor does one that nobody remembers stay there.
-    lab.event(Event::Smf { number: number + 9, ask, answer: Answer::Created("http://smf/x".into()) });
+    lab.event(Event::Smf { number: number + 9, ask, answer: Answer::Created("http://smf/x".into()), carried: None });
     assert_eq!(smf.asked(&lab), [(number + 9, release)]);
 }
 
@@ -340,7 +341,7 @@ fn what_happens_before_a_session_has_a_name_is_not_lost() {
     lab.settle();
     assert!(lab.ue.active_sessions().any(|s| s == 5));
     assert_eq!(smf.asked(&lab), [], "there is no name to ask by");
-    lab.event(Event::Smf { number, ask, answer: Answer::Created(reference) });
+    lab.event(Event::Smf { number, ask, answer: Answer::Created(reference), carried: None });
     smf.serve(&mut lab);
     assert_eq!((succeeded(&lab, Kind::Session), stages(&lab)), (1, vec![(RemoteStage::Established, true)]));
     assert!(smf.sessions[0].1.downlink.is_some(), "the UPF forwards");
@@ -357,4 +358,61 @@ fn nobody_is_told_of_sessions_that_are_not_there() {
     assert_eq!(stages(&lab).len(), 1);
     lab.ue_does(|ue, p, out| ue.deregister(p, false, out).expect("a request"));
     assert_eq!(smf.downlink_packet(&mut lab, 5), Some(Transferred::Unknown));
+}
+
+/// What the AMF has asked since, with the SM contexts that went along.
+fn asked_with(lab: &Lab, smf: &mut Smf) -> Vec<(Update, u32)> {
+    let new = lab.effects[smf.seen..].to_vec();
+    smf.seen = lab.effects.len();
+    let of = |effect| match effect {
+        Effect::Smf { ask: Ask::Update { update, .. }, carried, .. } => {
+            Some((update, carried.expect("it goes along").version))
+        }
+        _ => None,
+    };
+    new.into_iter().filter_map(of).collect()
+}
+
+fn carried(version: u32) -> Option<Carried> {
+    Some(Carried { version, octets: vec![1] })
+}
+
+/// The SMF leaves the SM context here: it goes along with each question, one of which is under way at a time.
+#[test]
+fn an_sm_context_that_travels_is_the_one_of_the_answer_before() {
+    let (mut lab, mut smf) = with_session();
+    let left = Transfer { carried: carried(3), ..smf.transfer(5, Told::default()) };
+    lab.event(Event::Transfer(left));
+    let (number, reference) = (0, smf.sessions[0].0.clone());
+    lab.idle();
+    assert_eq!(asked_with(&lab, &mut smf), [(Update::Deactivate, 3)]);
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+    assert_eq!(asked_with(&lab, &mut smf), [], "the other question is not answered yet");
+    let answer = |lab: &mut Lab, update, answer, carried| {
+        let ask = Ask::Update { reference: reference.clone(), update };
+        lab.event(Event::Smf { number, ask, answer, carried });
+    };
+    answer(&mut lab, Update::Deactivate, Answer::Done(Told::default()), carried(5));
+    assert_eq!(asked_with(&lab, &mut smf), [(Update::Activate, 5)]);
+    // An older one that comes late is none.
+    let late = Transfer { carried: carried(4), ..smf.transfer(5, Told::default()) };
+    lab.event(Event::Transfer(late));
+    answer(&mut lab, Update::Activate, Answer::Stale, None);
+    assert_eq!(asked_with(&lab, &mut smf), [(Update::Activate, 5)], "it is asked again");
+    // What a UPF reports leads the SMF here.
+    let wants = |number| {
+        let (told, unreached, carried, wants) = (Told::default(), None, None, Some((number, 0x3fff)));
+        Transfer { token: 9, psi: 0, told, unreached, carried, wants }
+    };
+    for (name, known) in [(number, true), (1, false)] {
+        lab.event(Event::Transfer(wants(name)));
+        let Some(Effect::Transferred { carried: left, .. }) = lab.effects.last() else { panic!("an answer") };
+        assert_eq!(left.as_ref().map(|left| left.version), known.then_some(5), "{name}");
+    }
+    // It is not asked without end.
+    smf.seen = lab.effects.len();
+    (0..9).for_each(|_| answer(&mut lab, Update::Activate, Answer::Stale, None));
+    assert!(asked_with(&lab, &mut smf).len() < 4);
+    lab.settle();
+    assert!(lab.events.contains(&UeEvent::ServiceAccepted), "the UE is served without it");
 }

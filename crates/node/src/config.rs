@@ -4,7 +4,7 @@
 use crate::cluster::ReplicationConfig;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
-pub use vireo_core::config::{StateChange, StateFormat, StateLocation, StatePersist, StateWrite};
+pub use vireo_core::config::{StateCarry, StateChange, StateFormat, StateLocation, StatePersist, StateWrite};
 use vireo_core::schedule::forward::Policy;
 use vireo_core::schedule::kind::NfKind;
 use vireo_sctp::Driver;
@@ -134,6 +134,8 @@ pub struct StateConfig {
     pub format: StateFormat,
     /// What commits wait for.
     pub write: StateWrite,
+    /// Of a service-based chain: whether SM contexts travel.
+    pub carry: StateCarry,
     /// The database: a URL.
     pub database: String,
     /// Of a Redis Cluster: how many replicas have a commit before it counts.
@@ -169,6 +171,7 @@ impl Default for StateConfig {
             format: StateFormat::Binary,
             write: StateWrite::Blocking,
             confirm: 0,
+            carry: StateCarry::None,
             database: "redis://127.0.0.1:6379".into(),
             key: "vireo".into(),
             ues,

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 const UE_CONTEXTS: &str = "/namf-comm/v1/ue-contexts";
 /// Below a UE context: messages for it (6.1.3.5).
 const MESSAGES: &str = "n1-n2-messages";
+/// Where an SMF gets an SM context back that it has left with the AMF: Vireo's own.
+const LEFT: &str = "/vireo-sm-context/v1";
 /// Where SMFs tell the end of SM contexts. The AMF chooses it (TS 29.502 6.1.5.2).
 const STATUS: &str = "/namf-callback/v1/sm-contexts";
 
@@ -21,9 +23,19 @@ pub fn status_of(supi: &str, number: u32) -> String {
     format!("{STATUS}/{supi}/{number}")
 }
 
+/// Where the SM context is that the SMF has left with the AMF, of the session that the AMF's number ends so ([`NUMBER_BITS`]).
+pub fn left_of(supi: &str, number: u32) -> String {
+    format!("{LEFT}/{supi}/{number}")
+}
+
+/// Bits of the AMF's numbers for sessions by which an SMF names one: no two that a UE has at a time are alike in them.
+pub const NUMBER_BITS: u32 = 14;
+
 /// What a path names that SMFs ask the AMF by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource<'a> {
+    /// An SM context of this SUPI which the SMF has left here, by the end of the AMF's number.
+    Left(&'a str, u32),
     /// Messages for the UE of this SUPI.
     Messages(&'a str),
     /// The end of a session of this SUPI, by the AMF's number.
@@ -35,6 +47,10 @@ pub fn resource(path: &str) -> Option<Resource<'_>> {
     if let Some(rest) = path.strip_prefix(UE_CONTEXTS) {
         let (supi, what) = rest.strip_prefix('/')?.split_once('/')?;
         return (what == MESSAGES && !supi.is_empty()).then_some(Resource::Messages(supi));
+    }
+    if let Some(rest) = path.strip_prefix(LEFT) {
+        let (supi, number) = rest.strip_prefix('/')?.split_once('/')?;
+        return Some(Resource::Left(supi, number.parse().ok()?));
     }
     let (supi, number) = path.strip_prefix(STATUS)?.strip_prefix('/')?.split_once('/')?;
     Some(Resource::Status(supi, number.parse().ok()?))
@@ -156,6 +172,8 @@ mod tests {
         let supi = "imsi-999700000000001";
         assert_eq!(resource(&messages_of(supi)), Some(Resource::Messages(supi)));
         assert_eq!(resource(&status_of(supi, 7)), Some(Resource::Status(supi, 7)));
+        assert_eq!(resource(&left_of(supi, 7)), Some(Resource::Left(supi, 7)));
+        assert_eq!(resource(&format!("{}/x", left_of(supi, 7))), None);
         for wrong in ["/namf-comm/v1/ue-contexts", "/namf-comm/v1/ue-contexts//n1-n2-messages", "/", ""] {
             assert_eq!(resource(wrong), None, "{wrong}");
         }

@@ -17,6 +17,8 @@ pub enum Content {
     Nas,
     /// An IE of NGAP (`application/vnd.3gpp.ngap`).
     Ngap,
+    /// An SM context that travels between functions that both know it (`application/vnd.vireo.sm-context`).
+    SmContext,
 }
 
 impl Content {
@@ -25,11 +27,13 @@ impl Content {
         match self {
             Content::Nas => "application/vnd.3gpp.5gnas",
             Content::Ngap => "application/vnd.3gpp.ngap",
+            Content::SmContext => "application/vnd.vireo.sm-context",
         }
     }
 
     fn of(media_type: &str) -> Option<Self> {
-        [Content::Nas, Content::Ngap].into_iter().find(|content| media_type.eq_ignore_ascii_case(content.media_type()))
+        let all = [Content::Nas, Content::Ngap, Content::SmContext];
+        all.into_iter().find(|content| media_type.eq_ignore_ascii_case(content.media_type()))
     }
 }
 
@@ -98,6 +102,12 @@ impl Message {
     /// The part that is referred to, if it is there and what it should be.
     pub fn part(&self, reference: &RefToBinaryData, content: Content) -> Option<&[u8]> {
         let part = self.parts.iter().find(|part| part.id == reference.content_id && part.content == content)?;
+        Some(&part.octets)
+    }
+
+    /// The SM context that travels with it, which nothing refers to: only who has asked for it gets one.
+    pub fn sm_context(&self) -> Option<&[u8]> {
+        let part = self.parts.iter().find(|part| part.content == Content::SmContext)?;
         Some(&part.octets)
     }
 

@@ -69,6 +69,8 @@ pub struct Call {
     pub message: Message,
     /// By what it is known when it is repeated, if it may be: its asker's key.
     pub key: Option<String>,
+    /// It was asked before, of this function or of one that had its place.
+    pub repeated: bool,
     /// The way to answer.
     pub reply: ReplyTo,
 }
@@ -185,7 +187,8 @@ impl Server {
             }
         };
         if let Some(reply) = reply {
-            (self.handler)(Call { path, message, key, reply });
+            let repeated = is_repeat(&head.headers);
+            (self.handler)(Call { path, message, key, repeated, reply });
         }
         let answered = tokio::time::timeout(self.patience, answer.wait_for(Option::is_some)).await;
         let answered = answered.ok().and_then(Result::ok).and_then(|answer| (*answer).clone());
@@ -194,6 +197,12 @@ impl Server {
         }
         answered.ok_or_else(|| ProblemDetails::new(504, "TIMED_OUT_REQUEST", "this function has not answered in time"))
     }
+}
+
+/// Whether a request was sent before (TS 29.500 5.2.3.2.18).
+fn is_repeat(headers: &HeaderMap) -> bool {
+    let info = headers.get(REQUEST_INFO).and_then(|info| info.to_str().ok());
+    info.is_some_and(|info| info.split(';').any(|parameter| parameter.trim() == "retrans=true"))
 }
 
 /// The key of a request that may be repeated.
@@ -229,7 +238,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         assert_eq!(idempotency_key(&headers), None);
         headers.insert(REQUEST_INFO, "retrans=true; idempotency-key=\"a-1\"".parse().unwrap());
-        assert_eq!(idempotency_key(&headers), Some("a-1"));
+        assert_eq!((idempotency_key(&headers), is_repeat(&headers)), (Some("a-1"), true));
         let mut kept = Kept::default();
         let (first, reply) = kept.enter("a-1".into());
         let (again, none) = kept.enter("a-1".into());

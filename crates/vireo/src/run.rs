@@ -6,6 +6,7 @@ use crate::logging;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use vireo_node::config::StateCarry;
 use vireo_node::control::{Control, ControlConfig};
 use vireo_node::crew::Program;
 use vireo_node::metrics::Metrics;
@@ -36,6 +37,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure(
             "replication.mode: `vireo run` has one host, and nowhere to keep copies: remove the key, or run `vireo balancer` \
              and several `vireo host`"
+                .into(),
+        ));
+    }
+    if config.state.carry != StateCarry::None {
+        return Err(Failure(
+            "state.carry: `vireo run` has its sessions itself, and nowhere to carry them: remove the key, or run `vireo amf`, \
+             `vireo smf` and `vireo upf`"
                 .into(),
         ));
     }

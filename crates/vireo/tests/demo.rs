@@ -353,6 +353,16 @@ fn each_transaction_of_the_smf_is_a_read_and_a_write_in_its_database() {
     assert_eq!(count("pfcp-deletion", "remove"), 30, "{report}");
 }
 
+/// SM contexts that travel: the SMF asks no database for anything, and has nothing to lose when it is killed.
+#[test]
+fn no_ue_notices_an_smf_that_is_killed_with_its_state_at_the_amf() {
+    let options = ["--chain", "sba", "--state", "redis", "--piggyback", "--kill", "smf"];
+    let Some(report) = report_of(30, &options) else { return };
+    assert_eq!(report["lost"], 0, "{report}");
+    let operations = report["state_operations"].as_object().map_or(0, |operations| operations.len());
+    assert_eq!(operations, 0, "{report}");
+}
+
 /// A UPF that is killed while UEs register, use the user plane and go, and started again: all sessions go on, with their tunnels.
 #[test]
 fn no_ue_notices_a_upf_that_is_killed_with_its_sessions_in_a_database() {

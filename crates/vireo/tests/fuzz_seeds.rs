@@ -87,6 +87,7 @@ replay! {
     fabric "fabric"
     etcd "etcd"
     service_based_interface "sbi"
+    sm_contexts "sm_context"
     subscriber_files "subscribers"
     records_in_protocol_buffers "records"
 }

@@ -89,6 +89,19 @@ pub enum StateWrite {
     NonBlocking,
 }
 
+/// Where the SM contexts of a service-based chain are between two of the AMF's asks about them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StateCarry {
+    /// Where the SMF keeps its state.
+    #[default]
+    None,
+    /// They travel: the SMF gives an SM context to the AMF with each answer, and gets it back with what the AMF asks next. The
+    /// AMF commits it with its own; the SMF neither loads nor commits anything. With an AMF that does not know it the SMF
+    /// keeps its SM contexts in its own memory.
+    Piggyback,
+}
+
 /// A name for a choice of all axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -1,6 +1,6 @@
 //! What comes from an SMF elsewhere: its answers, what it has for UE and RAN by itself, and that a session of it has ended.
 
-use crate::chain::{Answer, Ask, RemoteStage, SessionNumber, Told, Transfer, Transferred, Update};
+use crate::chain::{Answer, Ask, Carried, RemoteStage, SessionNumber, Told, Transfer, Transferred, Update};
 use crate::context::RanContext;
 use crate::procedures::common::remote;
 use crate::procedures::{service_request, session};
@@ -8,15 +8,39 @@ use crate::session::N2Sm;
 use crate::turn::{Effect, Kind, Note, Turn};
 use vireo_wire::nas::GmmCause;
 
-/// What has become of a question.
-pub(super) fn answered(turn: &mut Turn<'_, '_>, number: SessionNumber, ask: Ask, answer: Answer) {
+/// How often in a row a question is asked again because its SM context was not the latest.
+const REPEATS: u8 = 3;
+
+/// What has become of a question, and of the SM context, if that travels.
+pub(super) fn answered(
+    turn: &mut Turn<'_, '_>,
+    number: SessionNumber,
+    ask: Ask,
+    (answer, carried): (Answer, Option<Carried>),
+) {
     let Some(found) = turn.ue.chain.of_number(number) else {
         // The session is nobody's any more, and the SMF has made it all the same.
         if let (Ask::Create(_), Answer::Created(reference)) = (ask, answer) {
-            turn.effect(Effect::Smf { number, ask: Ask::Release { reference } });
+            turn.effect(Effect::Smf { number, ask: Ask::Release { reference }, carried });
         }
         return;
     };
+    found.keep(carried);
+    if let Some(carriage) = &mut found.carriage {
+        carriage.asked = None;
+        carriage.repeats = if answer == Answer::Stale { carriage.repeats.saturating_add(1) } else { 0 };
+        if (1..=REPEATS).contains(&carriage.repeats) {
+            // A later one has come meanwhile; or the last answer has never come, and the SMF takes what there is.
+            carriage.due.insert(0, ask);
+            return remote::next(turn, number);
+        }
+    }
+    settle(turn, number, ask, answer);
+    remote::next(turn, number);
+}
+
+fn settle(turn: &mut Turn<'_, '_>, number: SessionNumber, ask: Ask, answer: Answer) {
+    let Some(found) = turn.ue.chain.of_number(number) else { return };
     let psi = found.psi;
     match (ask, answer) {
         (Ask::Create(_), Answer::Created(reference)) => match found.stage {
@@ -24,7 +48,9 @@ pub(super) fn answered(turn: &mut Turn<'_, '_>, number: SessionNumber, ask: Ask,
                 found.stage = RemoteStage::Offered;
                 remote::named(turn, number, &reference);
             }
-            RemoteStage::Ending => turn.effect(Effect::Smf { number, ask: Ask::Release { reference } }),
+            RemoteStage::Ending => {
+                remote::ask(turn, number, Ask::Release { reference });
+            }
         },
         (Ask::Create(create), answer) => {
             let live = found.is_live();
@@ -60,7 +86,7 @@ fn updated(turn: &mut Turn<'_, '_>, (psi, number): (u8, SessionNumber), update: 
         Answer::Done(told) => (told, true, false),
         Answer::Refused { told, unknown } => (told, false, unknown),
         // A name is not what was asked for.
-        Answer::Created(_) | Answer::Silence => (Told::default(), false, false),
+        Answer::Created(_) | Answer::Stale | Answer::Silence => (Told::default(), false, false),
     };
     if !done {
         turn.note(Note::fault(if unknown { "smf-unknown-session" } else { "smf-refuses" }));
@@ -122,17 +148,30 @@ fn forget(turn: &mut Turn<'_, '_>, number: SessionNumber) {
 /// Namf_Communication_N1N2MessageTransfer.
 pub(super) fn transfer(turn: &mut Turn<'_, '_>, transfer: Transfer) {
     let token = transfer.token;
-    let result = transferred(turn, transfer);
-    turn.effect(Effect::Transferred { token, result });
+    let (result, carried) = match transfer.wants {
+        Some(wants) => wanted(turn, wants),
+        None => (transferred(turn, transfer), None),
+    };
+    turn.effect(Effect::Transferred { token, result, carried });
+}
+
+/// The SM context that the SMF has left here, of the session whose number is that under this mask. It may not be named yet.
+fn wanted(turn: &Turn<'_, '_>, (number, mask): (SessionNumber, SessionNumber)) -> (Transferred, Option<Carried>) {
+    let session = turn.ue.chain.sessions.iter().find(|session| session.number & mask == number);
+    match session.and_then(|session| session.carriage.as_ref()) {
+        Some(carriage) => (Transferred::Initiated, Some(carriage.latest.clone())),
+        None => (Transferred::Unknown, None),
+    }
 }
 
 fn transferred(turn: &mut Turn<'_, '_>, transfer: Transfer) -> Transferred {
-    let Transfer { token, psi, told, unreached } = transfer;
+    let Transfer { token, psi, told, unreached, carried, .. } = transfer;
     let registered = turn.ue.is_registered();
     let data = told.n1.is_none() && matches!(told.n2, Some((N2Sm::SetupRequest, _)));
     let accepting = turn.ue.chain.accept.as_ref().is_some_and(|accept| accept.waiting >> psi & 1 == 1);
     let Some(session) = turn.ue.chain.of_psi(psi).filter(|_| registered) else { return Transferred::Unknown };
     let (number, up) = (session.number, session.up);
+    session.keep(carried);
     let connected = turn.ue.connection.is_some_and(|c| !matches!(c.ran, RanContext::Releasing { .. }));
     if connected && data && accepting {
         // The SMF is asked for it at this moment.

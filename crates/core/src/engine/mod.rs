@@ -9,7 +9,7 @@ mod handover;
 mod nas;
 
 use crate::Env;
-use crate::chain::{Answer, Ask, SessionNumber, Transfer};
+use crate::chain::{Answer, Ask, Carried, SessionNumber, Transfer};
 use crate::context::{Connection, Procedure, RanContext, UeContext, Wanted};
 use crate::n2::{self, Cause, Fault, Initial, UeMessage};
 use crate::procedures::common::{remote, user_plane};
@@ -108,6 +108,8 @@ pub enum Event<'a> {
         ask: Ask,
         /// The answer.
         answer: Answer,
+        /// The SM context as it is then, if it travels.
+        carried: Option<Carried>,
     },
     /// Of a service-based chain: an SMF has something for the UE and the RAN.
     Transfer(Transfer),
@@ -156,7 +158,7 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> Outcome 
             }
         }
         Event::Relocate { upf } => session::relocate(&mut turn, upf),
-        Event::Smf { number, ask, answer } => chain::answered(&mut turn, number, ask, answer),
+        Event::Smf { number, ask, answer, carried } => chain::answered(&mut turn, number, ask, (answer, carried)),
         Event::Transfer(transfer) => chain::transfer(&mut turn, transfer),
         Event::SmContextReleased { number } => chain::released(&mut turn, number),
     }

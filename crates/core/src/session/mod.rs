@@ -26,6 +26,7 @@ pub use n2::{HandoverRefusal, path_switch_acknowledge, refusal};
 pub use relocate::{Relocation, Step};
 
 use crate::Env;
+use crate::config::CoreConfig;
 use crate::subscription::DnnSubscription;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -162,6 +163,18 @@ pub enum Output {
 /// are the answer to the UE, if it gets one; with one, the UPF is asked first and the UE waits.
 pub fn create(request: &Create<'_>, env: &mut Env<'_>) -> (Option<SmContext>, Vec<Output>) {
     establish::create(request, env)
+}
+
+/// Whether a PFCP message says that the UPF does not establish a new session because the address is another session's.
+pub fn address_is_taken(sm: &SmContext, message: &[u8]) -> bool {
+    let waits = sm.n4 == N4::Establishing && matches!(sm.stage, Stage::Requested { .. });
+    waits && n4::address_is_taken(message, sm.cp_seid)
+}
+
+/// Asks the UPF for a new session once more, with this address.
+pub fn establish_with(sm: &mut SmContext, address: SessionAddress, config: &CoreConfig) -> Output {
+    sm.address = address;
+    n4::establishment_request(sm, config, 0)
 }
 
 /// One step of a session. After [`Output::Gone`] the context is to be forgotten.

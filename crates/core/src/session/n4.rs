@@ -237,6 +237,13 @@ pub(super) fn read(octets: &[u8], cp_seid: Seid) -> Option<Answer> {
     }
 }
 
+/// Whether it is the response that a session is not established for its address.
+pub(super) fn address_is_taken(octets: &[u8], cp_seid: Seid) -> bool {
+    let Some(Answer::Established(Err(_))) = read(octets, cp_seid) else { return false };
+    let offending = Message::new(octets).ok().and_then(|message| message.get::<OffendingIe>().ok().flatten());
+    offending.is_some_and(|offending| offending.0 == UeIpAddress::ID)
+}
+
 /// An element that cannot be read counts as its error's cause.
 fn accepted(message: &Message<'_>) -> Result<(), Refused> {
     let cause: Cause = message.need().map_err(|e| Refused(e.cause))?;

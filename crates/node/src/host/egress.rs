@@ -8,7 +8,7 @@ use crate::fabric::message::Ways;
 use crate::nf::OUTBOX;
 use crate::nf::outbox::Outbox;
 use crate::nf::parcel;
-use vireo_core::chain::{Ask, SessionNumber, Transferred};
+use vireo_core::chain::{Ask, Carried, SessionNumber, Transferred};
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::turn::Effect;
 use vireo_store::Version;
@@ -221,7 +221,7 @@ impl Host {
                 self.done();
             }
             Some(Parcel::Pfcp { upf, request: true, message, .. }) => self.unknown_session(upf, message),
-            Some(Parcel::Transfer { transfer, .. }) => self.transferred(transfer.token, Transferred::Unknown),
+            Some(Parcel::Transfer { transfer, .. }) => self.transferred(transfer.token, Transferred::Unknown, None),
             _ => {}
         }
     }
@@ -263,8 +263,10 @@ impl Host {
                         self.egress.send(Command::Return { to, of: Box::new((dnn, address)) });
                     }
                 }
-                Effect::Smf { number, ask } => self.ask_smf((ltmsi, key | n as u64 & 0xf), number, ask),
-                Effect::Transferred { token, result } => self.transferred(token, result),
+                Effect::Smf { number, ask, carried } => {
+                    self.ask_smf((ltmsi, key | n as u64 & 0xf), number, ask, carried.as_ref());
+                }
+                Effect::Transferred { token, result, carried } => self.transferred(token, result, carried.as_ref()),
                 Effect::Forget => {}
             }
         }
@@ -274,17 +276,23 @@ impl Host {
     }
 
     /// Asks the SMF, by the name of the effect.
-    pub(super) fn ask_smf(&self, (ltmsi, key): (Ltmsi, u64), number: SessionNumber, ask: Ask) {
+    pub(super) fn ask_smf(
+        &self,
+        (ltmsi, key): (Ltmsi, u64),
+        number: SessionNumber,
+        ask: Ask,
+        carried: Option<&Carried>,
+    ) {
         match &self.smf {
-            Some(smf) => smf.ask((ltmsi, key), number, ask),
+            Some(smf) => smf.ask((ltmsi, key), number, ask, carried),
             None => tracing::error!(%ltmsi, "a step asks an SMF, and there is none: please report it"),
         }
     }
 
     /// An SMF is told what becomes of what it had for a UE.
-    pub(super) fn transferred(&self, token: u64, result: Transferred) {
+    pub(super) fn transferred(&self, token: u64, result: Transferred, carried: Option<&Carried>) {
         if let Some(smf) = &self.smf {
-            smf.transferred(token, result);
+            smf.transferred(token, result, carried);
         }
     }
 

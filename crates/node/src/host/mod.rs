@@ -61,7 +61,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use vireo_core::chain::{Answer, Ask, SessionNumber, Transfer, Transferred};
+use vireo_core::chain::{Answer, Ask, Carried, SessionNumber, Transfer, Transferred};
 use vireo_core::config::CoreConfig;
 use vireo_core::n2::{Cause, Fault, View};
 use vireo_core::ran;
@@ -202,6 +202,8 @@ pub enum Input {
         ask: Box<Ask>,
         /// The answer.
         answer: Answer,
+        /// The SM context as it is then, if it travels.
+        carried: Option<Box<Carried>>,
     },
     /// Of a service-based chain: an SMF has something for a UE and its RAN node.
     Transfer {
@@ -658,8 +660,9 @@ impl Host {
             Input::Relocate { supi, upf, reply } => {
                 self.order(supi, &Parcel::Relocate { upf }, NfKind::Session, &reply);
             }
-            Input::Smf { ltmsi, key, number, ask, answer } => {
-                self.deliver_to(ltmsi, &Parcel::Smf { key, number, ask, answer }, NfKind::Session);
+            Input::Smf { ltmsi, key, number, ask, answer, carried } => {
+                let carried = carried.map(|carried| *carried);
+                self.deliver_to(ltmsi, &Parcel::Smf { key, number, ask, answer, carried }, NfKind::Session);
             }
             Input::Transfer { supi, key, transfer } => self.transfer(supi, key, transfer),
             Input::SmContextReleased { supi, number, token } => self.released(supi, number, token),
@@ -680,7 +683,7 @@ impl Host {
     fn transfer(&mut self, supi: Supi, key: u64, transfer: Box<Transfer>) {
         match self.region.lookup(Key::Supi, supi.as_u64()) {
             Some(slot) => self.deliver(slot, &Parcel::Transfer { key, transfer }, NfKind::Session),
-            None => self.transferred(transfer.token, Transferred::Unknown),
+            None => self.transferred(transfer.token, Transferred::Unknown, None),
         }
     }
 

@@ -160,8 +160,8 @@ impl Host {
                 None => tracing::error!(id, "what a record wants done does not decode: please report it"),
             }
         }
-        for Asked { key, number, ask } in course.asked {
-            self.ask_smf((ltmsi, key), number, ask);
+        for Asked { key, number, ask, carried } in course.asked {
+            self.ask_smf((ltmsi, key), number, ask, carried.as_ref());
         }
     }
 

@@ -19,7 +19,7 @@
 use crate::state::RecordsConfig;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use vireo_core::chain::{Ask, SessionNumber, Transferred};
+use vireo_core::chain::{Ask, Carried, SessionNumber, Transferred};
 use vireo_core::config::StatePersist;
 use vireo_core::{context, replica};
 use vireo_store::Version;
@@ -110,6 +110,8 @@ pub(crate) struct Asked {
     pub(crate) number: SessionNumber,
     /// The question.
     pub(crate) ask: Ask,
+    /// The SM context that goes along, if it travels.
+    pub(crate) carried: Option<Carried>,
 }
 
 /// What is known of a UE besides its context, so that another host can go on.
@@ -479,7 +481,7 @@ mod tests {
         course.wants(Instant(10_000_000), b"later", false);
         assert_eq!(course.wanted[0].outbox, b"later", "nobody else goes on: the region knows what was done");
         let ask = Ask::Release { reference: "x".into() };
-        course.asks(Asked { key: 3, number: 1, ask });
+        course.asks(Asked { key: 3, number: 1, ask, carried: None });
         assert_eq!([3, 3, 4].map(|key| course.is_answered(key)), [true, false, false]);
         course.takes(5, Transferred::Initiated);
         assert_eq!((course.result_of(5), course.result_of(6)), (Some(Transferred::Initiated), None));

@@ -529,17 +529,18 @@ impl Nf {
 fn taken_before(hand: &Hand, again: Again) -> Option<Outcome> {
     let Again::Transfer(key, token) = again else { return None };
     let result = hand.result_of(key)?;
-    Some(Outcome { effects: vec![Effect::Transferred { token, result }], notes: Vec::new() })
+    Some(Outcome { effects: vec![Effect::Transferred { token, result, carried: None }], notes: Vec::new() })
 }
 
 /// Notes in a UE's record what it asks and what it has taken, for who may go on with it.
 fn remember(hand: &mut Hand, outbox: &Outbox, again: Again) {
     for (n, effect) in outbox.effects.iter().enumerate() {
         match (effect, again) {
-            (Effect::Smf { number, ask }, _) => {
-                hand.asks(Asked { key: outbox.key_of(n), number: *number, ask: ask.clone() });
+            (Effect::Smf { number, ask, carried }, _) => {
+                let (ask, carried) = (ask.clone(), carried.clone());
+                hand.asks(Asked { key: outbox.key_of(n), number: *number, ask, carried });
             }
-            (Effect::Transferred { token, result }, Again::Transfer(key, of))
+            (Effect::Transferred { token, result, .. }, Again::Transfer(key, of))
                 if *token == of && *result != Transferred::Unknown && hand.result_of(key).is_none() =>
             {
                 hand.takes(key, *result);

@@ -3,7 +3,7 @@
 use crate::metrics::Transaction;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use vireo_core::chain::{Answer, Ask, SessionNumber, Transfer};
+use vireo_core::chain::{Answer, Ask, Carried, SessionNumber, Transfer};
 use vireo_core::engine::Event;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo};
 use vireo_types::{AmfUeNgapId, AssocId, Instant, RanUeNgapId, Seid};
@@ -99,6 +99,8 @@ pub(crate) enum Parcel<'a> {
         ask: Box<Ask>,
         /// The answer.
         answer: Answer,
+        /// The SM context as it is then, if it travels.
+        carried: Option<Carried>,
     },
     /// Of a service-based chain: an SMF has something for UE and RAN.
     Transfer {
@@ -181,7 +183,7 @@ impl<'a> Parcel<'a> {
             Parcel::Superseded => Event::Superseded,
             Parcel::Deregister { again } => Event::Deregister { again },
             Parcel::Relocate { upf } => Event::Relocate { upf },
-            Parcel::Smf { number, ask, answer, .. } => Event::Smf { number, ask: *ask, answer },
+            Parcel::Smf { number, ask, answer, carried, .. } => Event::Smf { number, ask: *ask, answer, carried },
             Parcel::Transfer { transfer, .. } => Event::Transfer(*transfer),
             Parcel::SmContextReleased { number } => Event::SmContextReleased { number },
         })

@@ -1,13 +1,13 @@
 //! The AMF's end of the chain: carries what steps ask the SMF, and brings what the SMF answers and asks before the host.
 
-use super::translate::{self, references, supi_of, supi_text, told, with_parts};
+use super::translate::{self, references, reply_with_carried, supi_of, supi_text, told, with_carried, with_parts};
 use super::{SbiConfig, root};
 use crate::host::{Door, Input};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use vireo_core::chain::{Answer, Ask, Create, SessionNumber, Told, Transfer, Transferred, Update};
-use vireo_core::config::CoreConfig;
+use vireo_core::chain::{Answer, Ask, Carried, Create, SessionNumber, Told, Transfer, Transferred, Update};
+use vireo_core::config::{CoreConfig, StateCarry};
 use vireo_sbi::amf::{self, N1N2MessageTransferReqData, N1N2MessageTransferRspData, Resource, TransferCause};
 use vireo_sbi::common::{Guami, PlmnId, ProblemDetails, UserLocation};
 use vireo_sbi::smf::{
@@ -19,6 +19,8 @@ use vireo_types::{Ltmsi, Supi};
 
 /// Octets of an SM context's URI, and of one that an SMF gives to be told something, at the most: they are in the UE's context.
 const URI_OCTETS: usize = 256;
+/// The status of an answer that a later SM context has been given away than the one that came (RFC 9110 15.5.13).
+pub(super) const STALE: u16 = 412;
 /// Calls that wait for the host's word, before it is looked which of them nobody waits for any more.
 const WAITING: usize = 4096;
 
@@ -35,6 +37,8 @@ struct Names {
     network: PlmnId,
     /// Of this instance (TS 29.571 NfInstanceId: a UUID).
     instance: String,
+    /// Whether SM contexts may be left here.
+    carries: bool,
 }
 
 /// The way to the SMF.
@@ -55,6 +59,7 @@ impl SmfLink {
     pub(crate) fn start(
         config: &SbiConfig,
         core: &CoreConfig,
+        carry: StateCarry,
         door: Door,
         shared: bool,
     ) -> Result<Self, EndpointError> {
@@ -72,19 +77,33 @@ impl SmfLink {
             guami: guami.into(),
             network: guami.plmn.into(),
             instance: uuid(nonce),
+            carries: carry == StateCarry::Piggyback,
         };
         Ok(SmfLink { names, client: endpoint.client(), door, waiting, shared, _endpoint: endpoint })
     }
 
     /// Asks the SMF about a session of a UE, by the name of what has been decided; the answer comes through the door.
-    pub(crate) fn ask(&self, (ltmsi, key): (Ltmsi, u64), number: SessionNumber, ask: Ask) {
+    pub(crate) fn ask(&self, (ltmsi, key): (Ltmsi, u64), number: SessionNumber, ask: Ask, carried: Option<&Carried>) {
         let (uri, message) = request(&self.names, number, &ask);
+        let message = with_carried(message, carried);
         let lane = u64::from(ltmsi.get()) << 32 | u64::from(number);
         let (door, root) = (self.door.clone(), self.names.smf.clone());
-        let done = Box::new(move |result| {
+        let done = Box::new(move |result: Result<Reply, ClientError>| {
+            let carried = result.as_ref().ok().map(|reply| translate::carried(&reply.message)).transpose();
+            let carried = carried.unwrap_or_else(|problem| {
+                tracing::warn!(detail = problem.detail, "the SMF's answer cannot be read");
+                None
+            });
             let answer = answer(&root, &ask, result);
             // The host is gone when the AMF stops.
-            let _ = door.send(Input::Smf { ltmsi, key, number, ask: Box::new(ask), answer });
+            let _ = door.send(Input::Smf {
+                ltmsi,
+                key,
+                number,
+                ask: Box::new(ask),
+                answer,
+                carried: carried.flatten().map(Box::new),
+            });
         });
         let key = self.shared.then(|| format!("{key:016x}"));
         self.client.ask(Outgoing { uri, others: Vec::new(), message, key, lane, done });
@@ -99,10 +118,10 @@ impl SmfLink {
     }
 
     /// Answers a transfer.
-    pub(crate) fn transferred(&self, token: u64, result: Transferred) {
+    pub(crate) fn transferred(&self, token: u64, result: Transferred, carried: Option<&Carried>) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
         if let Some((supi, reply)) = waiting {
-            reply.send(transfer_reply(&self.names.own, (supi, token), result));
+            reply.send(reply_with_carried(transfer_reply(&self.names.own, (supi, token), result), carried));
         }
     }
 }
@@ -163,6 +182,7 @@ fn create_data(names: &Names, number: SessionNumber, create: &Create, told: &Tol
         an_type: "3GPP_ACCESS".into(),
         rat_type: Some("NR".into()),
         ue_location: create.location.map(|(tai, cell)| UserLocation::of(tai, cell)),
+        vireo_carried: names.carries.then_some(number),
     }
 }
 
@@ -188,13 +208,14 @@ fn answer(root: &str, ask: &Ask, result: Result<Reply, ClientError>) -> Answer {
             }
         },
         _ if reply.is_success() => {
-            if reply.message.json.is_empty() {
+            if reply.message.json.is_empty() || reply.message.json == b"{}" {
                 return Answer::Done(Told::default());
             }
             let data = reply.message.value::<SmContextUpdatedData>().map_err(|e| ProblemDetails::unreadable(&e));
             let told = data.and_then(|d| told(&reply.message, &(d.n1_sm_msg, d.n2_sm_info, d.n2_sm_info_type)));
             told.map_or_else(unreadable, Answer::Done)
         }
+        _ if reply.status == STALE => Answer::Stale,
         _ => {
             let error = reply.message.value::<SmContextError>();
             // A problem by itself has no further members.
@@ -218,7 +239,7 @@ fn unreadable(problem: ProblemDetails) -> Answer {
 
 /// Takes what an SMF asks: the host answers.
 fn take(call: Call, tokens: &AtomicU64, door: &Door, waiting: &Waiting) {
-    let Call { path, message, key, reply } = call;
+    let Call { path, message, key, reply, .. } = call;
     let token = tokens.fetch_add(1, Ordering::Relaxed);
     match amf::resource(&path) {
         Some(Resource::Messages(supi)) => match transfer(supi, token, &message) {
@@ -227,6 +248,16 @@ fn take(call: Call, tokens: &AtomicU64, door: &Door, waiting: &Waiting) {
                 let key = key.map_or(0, |key| name_of(&key));
                 let input = Input::Transfer { supi, key, transfer: Box::new(transfer) };
                 put(input, (token, supi, reply), door, waiting);
+            }
+        },
+        Some(Resource::Left(supi, number)) => match supi_of(supi) {
+            Err(problem) => reply.send(Reply::problem(&problem)),
+            Ok(supi) => {
+                let mask = (1 << amf::NUMBER_BITS) - 1;
+                let wants = Some((number & mask, mask));
+                let (told, unreached, carried) = (Told::default(), None, None);
+                let transfer = Box::new(Transfer { token, psi: 0, told, unreached, carried, wants });
+                put(Input::Transfer { supi, key: 0, transfer }, (token, supi, reply), door, waiting);
             }
         },
         Some(Resource::Status(supi, number)) => match status(supi, &message) {
@@ -295,7 +326,8 @@ fn transfer(supi: &str, token: u64, message: &Message) -> Result<(Supi, Transfer
     let parts = (n1.map(|n1| n1.n1_message_content), content.map(|content| content.ngap_data), kind);
     let told = translate::told(message, &parts)?;
     let unreached = data.failure_uri.filter(|uri| uri.len() <= URI_OCTETS);
-    Ok((supi, Transfer { token, psi, told, unreached }))
+    let carried = translate::carried(message)?;
+    Ok((supi, Transfer { token, psi, told, unreached, carried, wants: None }))
 }
 
 /// Reads an SMContextStatusNotify: whose session has ended, if one has.

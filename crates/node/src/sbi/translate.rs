@@ -1,14 +1,15 @@
 //! Between what the core says of the chain ([`vireo_core::chain`]) and what is on the wire ([`vireo_sbi`]).
 
-use vireo_core::chain::Told;
+use vireo_core::chain::{Carried, Told};
 use vireo_core::session::N2Sm;
 use vireo_sbi::common::{N2SmInfoType, ProblemDetails, RefToBinaryData};
-use vireo_sbi::{Content, Message};
+use vireo_sbi::{Content, Message, Reply};
 use vireo_types::Supi;
 
 /// Content-IDs of the parts that this build writes.
 const N1: &str = "n1";
 const N2: &str = "n2";
+const CARRIED: &str = "sm-context";
 
 /// What a transfer is called.
 pub(super) fn info_type(kind: N2Sm) -> N2SmInfoType {
@@ -95,6 +96,38 @@ pub(super) fn told(message: &Message, (n1, n2, kind): &References) -> Result<Tol
     Ok(Told { n1, n2 })
 }
 
+/// Adds an SM context that travels.
+pub(super) fn with_carried(message: Message, carried: Option<&Carried>) -> Message {
+    match carried {
+        None => message,
+        Some(carried) => message.with(CARRIED, Content::SmContext, carried.encode()),
+    }
+}
+
+/// Adds one to an answer; one that would say nothing else has a body by that.
+pub(super) fn reply_with_carried(mut reply: Reply, carried: Option<&Carried>) -> Reply {
+    if carried.is_some() && reply.message.json.is_empty() {
+        reply.message.json = b"{}".to_vec();
+        reply.status = if reply.status == 204 { 200 } else { reply.status };
+    }
+    reply.message = with_carried(reply.message, carried);
+    reply
+}
+
+/// The SM context that travels with a message, if one does.
+///
+/// # Errors
+///
+/// When it cannot be one.
+pub(super) fn carried(message: &Message) -> Result<Option<Carried>, ProblemDetails> {
+    let octets = message.sm_context();
+    octets
+        .map(|octets| {
+            Carried::decode(octets).ok_or_else(|| ProblemDetails::incorrect("the SM context is too short or too long"))
+        })
+        .transpose()
+}
+
 /// A SUPI as URIs and JSON have it.
 pub(super) fn supi_text(supi: Supi) -> String {
     format!("imsi-{}", supi.reveal())
@@ -124,6 +157,20 @@ mod tests {
         assert!(told(&Message::default(), &names).is_err(), "no part");
         let (n1, n2, _) = names;
         assert!(told(&message, &(n1, n2, None)).is_err(), "no kind");
+    }
+
+    #[test]
+    fn an_sm_context_travels_beside_what_is_told() {
+        let state = Carried { version: 7, octets: vec![1, 2] };
+        let said = Told { n1: Some(vec![0x2e, 1]), n2: None };
+        let message = with_carried(with_parts(Message::default(), said.clone()), Some(&state));
+        assert_eq!((carried(&message), told(&message, &references(&said))), (Ok(Some(state.clone())), Ok(said)));
+        let reply = reply_with_carried(Reply::done(), Some(&state));
+        assert_eq!((reply.status, carried(&reply.message)), (200, Ok(Some(state))));
+        assert_eq!(reply_with_carried(Reply::done(), None), Reply::done());
+        for octets in [vec![], vec![0, 0, 0, 1], vec![0; 5 + vireo_core::chain::CARRIED_OCTETS]] {
+            assert!(carried(&Message::default().with("x", Content::SmContext, octets)).is_err());
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use vireo_core::config::{
-    StateAxes, StateChange, StateFormat, StateLocation, StateMode, StatePersist, StatePreset, StateWrite,
+    StateAxes, StateCarry, StateChange, StateFormat, StateLocation, StateMode, StatePersist, StatePreset, StateWrite,
     Timers as CoreTimers,
 };
 use vireo_core::schedule::forward::Policy;
@@ -640,6 +640,7 @@ pub(super) struct State {
     pub(super) format: Option<StateFormat>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) write: Option<StateWrite>,
+    pub(super) carry: StateCarry,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) database: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -660,6 +661,7 @@ impl Default for State {
             change: None,
             format: None,
             write: None,
+            carry: s.carry,
             database: None,
             confirm: None,
             key: s.key,

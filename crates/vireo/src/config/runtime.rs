@@ -152,6 +152,7 @@ pub(super) fn state(state: &file::State, problems: &mut Problems) -> StateConfig
         change: mode.change,
         format: mode.format,
         write: mode.write,
+        carry: state.carry,
         database,
         confirm,
         key: state.key.clone(),

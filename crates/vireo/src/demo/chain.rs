@@ -105,6 +105,13 @@ impl State {
     }
 }
 
+/// The tables with SM contexts that travel.
+pub(super) fn carry(tables: &str) -> String {
+    let state = "[state]\n";
+    let rest = tables.strip_prefix(state).unwrap_or(tables);
+    format!("{state}carry = \"piggyback\"\n{rest}")
+}
+
 /// Kills somebody.
 #[derive(Debug)]
 pub(super) struct Kill {

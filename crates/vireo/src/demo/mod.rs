@@ -72,6 +72,9 @@ pub(crate) struct Args {
     /// With --state: when they load it from there and commit it
     #[arg(long, value_enum, requires = "state", default_value_t = chain::Persist::Transaction)]
     persist: chain::Persist,
+    /// With --chain: the SMF leaves SM contexts with the AMF, and gets them back with what that asks
+    #[arg(long, requires = "chain")]
+    piggyback: bool,
     /// With --state: kill this one amid the run: the SMF or the UPF, which is started again at once, one of two AMFs behind a
     /// balancer, or a master of the Redis Cluster
     #[arg(long, value_enum, requires = "state")]
@@ -303,6 +306,7 @@ fn core_options(args: &Args, lab: &Lab, between: Between) -> Result<CoreOptions,
         (Between::Slices, Some(_)) => CoreOptions { slices: migrate::slices(), ..CoreOptions::default() },
         (Between::Slices, None) => CoreOptions::default(),
     };
+    let state = args.state.map_or(String::new(), |state| state.tables(args.persist));
     Ok(CoreOptions {
         subscribers: args.ues.into(),
         ciphering: vec![text(ciphering).to_uppercase()],
@@ -311,7 +315,7 @@ fn core_options(args: &Args, lab: &Lab, between: Between) -> Result<CoreOptions,
         amfs: args.amfs(),
         tables: datapath(args, lab)?
             + &cluster::tables(args.hosts.unwrap_or(0).into(), args.replication)
-            + &args.state.map_or(String::new(), |state| state.tables(args.persist))
+            + &if args.piggyback { chain::carry(&state) } else { state }
             + if args.amfs() > 0 || args.kill == Some(chain::Victim::Master) { events::UNSHED } else { "" }
             + if args.pcap.is_some() { N4_ON_THE_WIRE } else { "" }
             + &if args.upfs > 1 { second::table() } else { String::new() },

@@ -26,10 +26,34 @@ pub fn create(turn: &mut Turn<'_, '_>, supi: Supi, (psi, n1): (u8, &[u8]), (snss
         stage,
         up: false,
         unreached: None,
+        carriage: None,
         since,
     };
     turn.ue.chain.sessions.push(session);
-    turn.effect(Effect::Smf { number, ask: Ask::Create(Box::new(create)) });
+    turn.effect(Effect::Smf { number, ask: Ask::Create(Box::new(create)), carried: None });
+}
+
+/// Asks the SMF about a session; of one whose SM context travels, as soon as the question before is answered. Whether there is
+/// room to wait for that.
+pub fn ask(turn: &mut Turn<'_, '_>, number: SessionNumber, ask: Ask) -> bool {
+    let now = turn.now();
+    let carriage = turn.ue.chain.of_number(number).and_then(|session| session.carriage.as_mut());
+    let (ask, carried) = match carriage.map(|carriage| carriage.take(ask.clone(), now)) {
+        None => (ask, None),
+        Some(Ok((ask, carried))) => (ask, Some(carried)),
+        Some(Err(waits)) => return waits,
+    };
+    turn.effect(Effect::Smf { number, ask, carried });
+    true
+}
+
+/// Asks what has waited for the answer to another question.
+pub fn next(turn: &mut Turn<'_, '_>, number: SessionNumber) {
+    let now = turn.now();
+    let carriage = turn.ue.chain.of_number(number).and_then(|session| session.carriage.as_mut());
+    if let Some((ask, carried)) = carriage.and_then(|carriage| carriage.next(now)) {
+        turn.effect(Effect::Smf { number, ask, carried: Some(carried) });
+    }
 }
 
 /// What may wait for a session's name: the RAN and the UE answer what they are told first.
@@ -39,7 +63,7 @@ const EARLY: usize = 4;
 pub fn update(turn: &mut Turn<'_, '_>, psi: u8, update: Update) -> bool {
     let Some(session) = turn.ue.chain.of_psi(psi) else { return false };
     match (session.number, session.reference.clone()) {
-        (number, Some(reference)) => turn.effect(Effect::Smf { number, ask: Ask::Update { reference, update } }),
+        (number, Some(reference)) => return ask(turn, number, Ask::Update { reference, update }),
         (_, None) if session.early.len() < EARLY => session.early.push(update),
         (_, None) => return false,
     }
@@ -51,7 +75,7 @@ pub fn named(turn: &mut Turn<'_, '_>, number: SessionNumber, reference: &str) {
     let Some(session) = turn.ue.chain.of_number(number) else { return };
     session.reference = Some(reference.to_owned());
     for update in std::mem::take(&mut session.early) {
-        turn.effect(Effect::Smf { number, ask: Ask::Update { reference: reference.to_owned(), update } });
+        ask(turn, number, Ask::Update { reference: reference.to_owned(), update });
     }
 }
 
@@ -119,7 +143,7 @@ pub fn end(turn: &mut Turn<'_, '_>, at: usize) {
     session.early.clear();
     let (psi, number) = (session.psi, session.number);
     if let Some(reference) = session.reference.clone() {
-        turn.effect(Effect::Smf { number, ask: Ask::Release { reference } });
+        ask(turn, number, Ask::Release { reference });
     }
     turn.ue.chain.waiting.retain(|held| held.psi != psi);
 }
@@ -131,7 +155,7 @@ fn unreached(turn: &mut Turn<'_, '_>) {
     for at in 0..turn.ue.chain.sessions.len() {
         let session = &mut turn.ue.chain.sessions[at];
         if let (number, Some((uri, transfer))) = (session.number, session.unreached.take()) {
-            turn.effect(Effect::Smf { number, ask: Ask::Unreached { uri, supi, transfer } });
+            ask(turn, number, Ask::Unreached { uri, supi, transfer });
         }
     }
 }

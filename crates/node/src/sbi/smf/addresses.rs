@@ -64,6 +64,13 @@ impl Addresses {
         )
     }
 
+    /// The next address of each pool is looked for from about here on: the same for a session that is asked for again.
+    pub(super) fn look_from(&mut self, at: u64) {
+        for pool in self.0.iter_mut().flat_map(|(_, pools)| pools.iter_mut().flatten()) {
+            pool.next = (at % u64::from(pool.range.size().max(1))) as u32;
+        }
+    }
+
     fn pools(&mut self, dnn: &Dnn) -> Option<&mut [Option<Pool>; 2]> {
         self.0.iter_mut().find(|(name, _)| name == dnn).map(|(_, pools)| pools)
     }

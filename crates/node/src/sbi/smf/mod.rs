@@ -7,6 +7,8 @@
 
 mod addresses;
 mod found;
+mod lead;
+pub mod probe;
 mod session;
 mod sessions;
 mod wire;
@@ -25,7 +27,7 @@ use found::{Before, Storing};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use sessions::{Action, Sessions, TransferName};
+use sessions::{Action, Keeper, Sessions, TransferName};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -34,9 +36,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use vireo_core::chain::Transferred;
-use vireo_core::config::CoreConfig;
+use vireo_core::config::{CoreConfig, StateCarry};
 use vireo_sbi::common::ProblemDetails;
-use vireo_sbi::{Call, Client, Endpoint, EndpointError, Outgoing, Reply};
+use vireo_sbi::{Call, Client, Endpoint, EndpointError, Message, Outgoing, Reply};
+use vireo_store::records::{Found, RecordError};
 use vireo_subscribers::Store;
 use vireo_types::{Instant, Ltmsi, Seid, Supi};
 use vireo_wire::pfcp::{Cause, Error};
@@ -45,6 +48,8 @@ use vireo_wire::pfcp::{Cause, Error};
 const WAITING: usize = 65_536;
 /// Taken in one go before other things are looked at.
 const BATCH: usize = 256;
+/// What UPFs know an SMF by that has no state to lose: it never starts anew (TS 23.527 4.3).
+const NEVER: u32 = 1;
 /// Time for what is on its way to UPFs when the SMF stops.
 const DRAIN: Duration = Duration::from_secs(2);
 
@@ -86,6 +91,8 @@ enum Input {
     Transferred { of: TransferName, result: Transferred },
     /// The AMF knows that a session has ended, or cannot be told.
     Notified { seid: Seid },
+    /// An SM context that was left with the AMF.
+    Fetched { ltmsi: Ltmsi, found: Result<Option<Found>, RecordError> },
 }
 
 /// The way to the thread.
@@ -176,15 +183,19 @@ impl Smf {
         let now = clock();
         // Of a database: what the SMF before has left, and how long who asks waits: less than it waits for an answer in all.
         let patience = (sbi.timeout * sbi.attempts * 2 / 3).into();
-        let found = RecordsConfig::of(&state).map(|config| {
+        let carries = state.carry == StateCarry::Piggyback;
+        let found = RecordsConfig::of(&state).filter(|_| !carries).map(|config| {
             let (mut records, codec) = (config.open()?, config.codec());
             let before = found::look(&mut *records, codec, recovery(now))?;
             Ok::<_, DatabaseError>((records, before, Storing { persist: config.persist, codec, patience }))
         });
         let found = found.transpose()?;
-        let stored = found.as_ref().map(|(.., storing)| *storing);
-        let stamp = found.as_ref().map_or_else(|| recovery(now), |(_, before, _)| before.recovery);
-        let n4 = bind_n4(&core, &n4, None, (stamp, found.is_some()))?;
+        let (keeper, stamp) = match &found {
+            _ if carries => (Keeper::Amf(patience), NEVER),
+            Some((_, before, storing)) => (Keeper::Database(*storing), before.recovery),
+            None => (Keeper::Memory, recovery(now)),
+        };
+        let n4 = bind_n4(&core, &n4, None, (stamp, keeper.is_found_again()))?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let bell = Arc::new(bell.map_err(|error| StartError::Thread(error.into()))?);
         let (queue, inputs) = bounded(WAITING);
@@ -195,8 +206,8 @@ impl Smf {
         let (started, sessions) = (std::time::Instant::now(), AtomicUsize::new(0));
         let seen = Arc::new(Seen { started, sessions, upfs: Mutex::new(upfs) });
         let stop = Arc::new(AtomicBool::new(false));
-        let mut sessions = Sessions::new(core, root(endpoint.address()), StdRng::from_os_rng(), stored);
-        let mut takes_over = false;
+        let mut sessions = Sessions::new(core, root(endpoint.address()), StdRng::from_os_rng(), keeper);
+        let mut takes_over = carries;
         let database = found.map(|(records, before, Storing { codec, .. })| {
             let Before { takes_over: over, sessions: left, .. } = before;
             tracing::info!(sessions = left.len(), "the database of SM contexts answers");
@@ -221,6 +232,7 @@ impl Smf {
             sessions,
             database: database.transpose()?,
             takes_over,
+            keeper,
             n4,
             inputs,
             door: door.clone(),
@@ -291,6 +303,7 @@ struct Run {
     database: Option<ToDatabase>,
     /// An SMF was here before, whose associations with UPFs are this one's.
     takes_over: bool,
+    keeper: Keeper,
     n4: n4::Endpoint,
     inputs: Receiver<Input>,
     door: Door,
@@ -349,6 +362,7 @@ impl Run {
                 }
                 Input::Transferred { of, result } => self.sessions.transferred(of, result, now),
                 Input::Notified { seid } => self.sessions.notified(seid, now),
+                Input::Fetched { ltmsi, found } => self.sessions.answered(ltmsi, Done::Loaded(found), now),
             }
         }
         true
@@ -396,7 +410,8 @@ impl Run {
                         let uri = format!("{}{}", self.amf_of(amf.as_deref()), wire::transfer_path(supi));
                         let others = self.others_than(&uri);
                         // By it the AMF knows one that the SMF before has asked for.
-                        let key = self.database.is_some().then(|| format!("{:016x}-{:x}", of.seid.0, of.number));
+                        let known = self.keeper.is_found_again();
+                        let key = known.then(|| format!("{:016x}-{:x}", of.seid.0, of.number));
                         self.client.ask(Outgoing { uri, others, message, key, lane: lane(of.seid), done });
                     }
                     Action::Notify { seid, uri, message } => {
@@ -410,6 +425,16 @@ impl Run {
                         });
                         // The AMF that has named it may be dead.
                         let others = self.others_than(&uri);
+                        self.client.ask(Outgoing { uri, others, message, key: None, lane: lane(seid), done });
+                    }
+                    Action::Fetch { ltmsi, seid, of: (supi, number) } => {
+                        let door = self.door.clone();
+                        let done = Box::new(move |result| {
+                            let _ = door.queue.send(Input::Fetched { ltmsi, found: wire::left(result) });
+                            door.ring();
+                        });
+                        let uri = format!("{}{}", self.amf_of(None), wire::left_path(supi, number));
+                        let (others, message) = (self.others_than(&uri), Message::default());
                         self.client.ask(Outgoing { uri, others, message, key: None, lane: lane(seid), done });
                     }
                 }
@@ -468,7 +493,7 @@ impl Run {
 
     /// The end: the associations are released and that awaited, within bounds.
     fn drain(mut self) -> io::Result<()> {
-        if self.database.is_some() {
+        if self.keeper.is_found_again() {
             return Ok(());
         }
         let until = std::time::Instant::now() + DRAIN;

@@ -2,25 +2,26 @@
 //! what it leaves behind: whoever finds the SM context later can do it again.
 
 use super::addresses::Addresses;
+use super::lead;
 use super::wire::{self, Asked, Said};
 use crate::nf::outbox;
 use rand::RngCore;
 use rand::rngs::StdRng;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use vireo_core::Env;
-use vireo_core::chain::{Told, Transferred};
+use vireo_core::chain::{CARRIED_OCTETS, Told, Transferred};
 use vireo_core::config::CoreConfig;
 use vireo_core::session::{self, Create, Input, N4, Output, Ran, SmContext, Stage};
 use vireo_core::subscription::DnnSubscription;
+use vireo_core::{Env, Identifiers};
 use vireo_sbi::smf::UpCnxState;
 use vireo_sbi::{Message, Reply};
 use vireo_store::records::{Codec, Found, Known};
-use vireo_types::{Dnn, Duration, Instant, Ltmsi, SessionAddress, Supi};
+use vireo_types::{Dnn, Duration, Instant, Ltmsi, Seid, SessionAddress, Supi};
 use vireo_wire::pfcp::{self, MessageType};
 
 /// Which fields stored SM contexts have: another one is of another release.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 /// How long what is for the AMF is said again by who finds an SM context: longer than the one before would have gone on asking.
 const SAID_AGAIN: Duration = Duration::from_secs(10);
 
@@ -75,6 +76,11 @@ pub(super) struct Session {
     last: u32,
     to_upf: Vec<ToUpf>,
     to_amf: Vec<ToAmf>,
+    /// It travels: the AMF keeps it.
+    pub(super) carried: bool,
+    /// Of one that travels: the AMF has no answer yet. It gets it when the UPF has the session: whoever dies before is asked again,
+    /// and afterwards the AMF has all that there is.
+    pub(super) creating: bool,
 }
 
 /// What happens to an SM context.
@@ -143,6 +149,8 @@ pub(super) struct Means {
     pub(super) rng: StdRng,
     /// Whether SM contexts are found by others later: then what is for them is kept.
     pub(super) stored: bool,
+    /// Whether these others may know nothing of other sessions.
+    pub(super) carries: bool,
 }
 
 impl Session {
@@ -154,6 +162,17 @@ impl Session {
     /// What is stored, if it is one of this release, and what is given back with its next commit.
     pub(super) fn found(codec: Codec, found: Found) -> Option<(Box<Self>, Known)> {
         codec.found::<Box<Self>>(found).ok().filter(|(session, _)| session.format == FORMAT)
+    }
+
+    /// As it travels: what is for the AMF is with what brings it there.
+    pub(super) fn travelling(&self) -> Option<Vec<u8>> {
+        let session = Session { pending: None, answered: None, to_amf: Vec::new(), creating: false, ..self.clone() };
+        postcard::to_stdvec(&session).ok().filter(|octets| octets.len() <= CARRIED_OCTETS)
+    }
+
+    /// Of what has travelled, if it is one of this release.
+    pub(super) fn decode(octets: &[u8]) -> Option<Box<Self>> {
+        postcard::from_bytes::<Box<Self>>(octets).ok().filter(|session| session.format == FORMAT)
     }
 
     /// Whether it has ended, and is there only to be told of.
@@ -227,11 +246,21 @@ fn create(
     now: Instant,
     means: &mut Means,
 ) -> Outcome {
-    let Asked { supi, psi, snssai, dnn, n1, status_uri } = asked;
-    let request = Create { supi: *supi, ltmsi, index: 0, psi: *psi, n1, snssai: *snssai, dnn, subscription };
+    let Asked { supi, psi, snssai, dnn, n1, status_uri, carried } = asked;
+    // Of one that travels, the SEID and where an address is looked for follow from who asks: where it is asked for again, it takes
+    // the place of the one that was made before and that nobody knows of.
+    let seid = carried.map(|number| lead::seid(*supi, number));
+    let index = seid.map_or(0, Seid::session);
+    let request = Create { supi: *supi, ltmsi, index, psi: *psi, n1, snssai: *snssai, dnn, subscription };
+    if let Some(seid) = seid {
+        means.addresses.look_from(seid.0);
+    }
     let rng = &mut means.rng;
     let last = rng.next_u32() >> 4;
-    let mut random = |octets: &mut [u8]| rng.fill_bytes(octets);
+    let mut random = |octets: &mut [u8]| match (seid, octets.len()) {
+        (Some(seid), 4) => octets.copy_from_slice(&seid.generation().to_be_bytes()),
+        _ => rng.fill_bytes(octets),
+    };
     let (config, ids) = (&means.config, &mut means.addresses);
     let mut env = Env { now, arrived: now, config, random: &mut random, ids, ran: &() };
     let (sm, outputs) = session::create(&request, &mut env);
@@ -239,7 +268,7 @@ fn create(
         let n1 = outputs.into_iter().find_map(|output| if let Output::N1(n1) = output { Some(n1) } else { None });
         return Outcome { own: Some(wire::not_created(n1)), ..Outcome::default() };
     };
-    let own = Some(wire::created(&means.root, sm.cp_seid, *psi, *snssai));
+    let own = carried.is_none().then(|| wire::created(&means.root, sm.cp_seid, *psi, *snssai));
     let session = Session {
         format: FORMAT,
         sm,
@@ -254,6 +283,8 @@ fn create(
         last,
         to_upf: Vec::new(),
         to_amf: Vec::new(),
+        carried: carried.is_some(),
+        creating: carried.is_some(),
     };
     let mut work = Work { session: Box::new(session), means, now, out: Outcome { own, ..Outcome::default() } };
     let gone = work.carry_out(outputs);
@@ -280,8 +311,12 @@ impl Work<'_> {
             return Outcome { session: Some(self.session), own, ..self.out };
         }
         let gone = match turn {
-            // It is there.
-            Turn::Create(_) => false,
+            // It is there: somebody before has made it.
+            Turn::Create(_) => {
+                let sm = &self.session.sm;
+                self.out.own = Some(wire::created(&self.means.root, sm.cp_seid, sm.psi, sm.snssai));
+                false
+            }
             Turn::Update(said) => self.update(said, key),
             Turn::Release => {
                 self.session.let_go = true;
@@ -298,7 +333,10 @@ impl Work<'_> {
             }
             Turn::Pfcp(message) => {
                 self.answered(message);
-                self.step(Input::Pfcp(message))
+                match self.other_address(message) {
+                    Some(asked) => self.carry_out(vec![asked]),
+                    None => self.step(Input::Pfcp(message)),
+                }
             }
             Turn::PfcpTimeout => {
                 self.session.to_upf.clear();
@@ -323,6 +361,11 @@ impl Work<'_> {
             _ => None,
         };
         let known = matches!(turn, Turn::Release | Turn::Forgotten | Turn::Notified);
+        if let Turn::Notified = turn
+            && let Some(Pending { told, state, .. }) = self.session.pending.take()
+        {
+            self.out.answer = Some(wire::done(told, state));
+        }
         Outcome { session: (!known).then_some(self.session), changed: known, ..self.out }
     }
 
@@ -373,6 +416,18 @@ impl Work<'_> {
         let kind = |octets: &[u8]| pfcp::Message::new(octets).map(|message| message.message_type()).ok();
         let Some(answer) = kind(message).filter(|kind| kind.is_response()) else { return };
         self.session.to_upf.retain(|to_upf| kind(&to_upf.message).and_then(MessageType::response) != Some(answer));
+    }
+
+    /// The UPF is asked once more, if it says that the address is another session's: one that an SMF before this one has given,
+    /// which is known now.
+    fn other_address(&mut self, message: &[u8]) -> Option<Output> {
+        let Means { config, addresses, carries: true, .. } = &mut *self.means else { return None };
+        let sm = &mut self.session.sm;
+        if !session::address_is_taken(sm, message) {
+            return None;
+        }
+        let address = addresses.address(&sm.dnn, sm.kind)?;
+        Some(session::establish_with(sm, address, config))
     }
 
     /// Steps the session and takes what it says; whether it is gone by that.
@@ -470,6 +525,11 @@ impl Work<'_> {
     fn end(mut self, gone: bool) -> Outcome {
         let now = self.now;
         self.session.to_amf.retain(|to_amf| now.since(to_amf.at) <= SAID_AGAIN);
+        if self.session.creating && (gone || self.session.sm.n4 != N4::Establishing) {
+            let sm = &self.session.sm;
+            self.out.answer = Some(wire::created(&self.means.root, sm.cp_seid, sm.psi, sm.snssai));
+            self.session.creating = false;
+        }
         if gone {
             return self.forget();
         }
@@ -495,7 +555,10 @@ impl Work<'_> {
 
     /// The SM context is gone: whoever waits for that is told, else the AMF by itself.
     fn forget(mut self) -> Outcome {
-        if let Some(Pending { told, state, .. }) = self.session.pending.take() {
+        // Where it travels, the answer comes after the AMF knows: nobody else would say it.
+        if (self.session.let_go || !self.session.carried)
+            && let Some(Pending { told, state, .. }) = self.session.pending.take()
+        {
             self.out.answer = Some(wire::done(told, state));
         }
         if self.session.let_go {

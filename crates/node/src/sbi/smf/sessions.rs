@@ -4,7 +4,12 @@
 //! SM contexts are in this process's memory, or in a database: then each transaction loads the SM context, and what it wants to
 //! leave does so when the commit is answered; meanwhile those of other SM contexts go on. Here is only what leads to them, which
 //! an SMF makes again from the records when it starts ([`Sessions::restore`]). With [`StatePersist::Procedure`] an SM context stays
-//! here as long as a procedure is under way, and is committed when it rests. It knows no sockets; one thread owns it.
+//! here as long as a procedure is under way, and is committed when it rests. With [`StateCarry::Piggyback`] the AMF has them
+//! ([`carried`]). It knows no sockets; one thread owns it.
+//!
+//! [`StateCarry::Piggyback`]: vireo_core::config::StateCarry::Piggyback
+
+mod carried;
 
 use super::addresses::Addresses;
 use super::found::{self, Storing};
@@ -23,6 +28,7 @@ use vireo_core::subscription::Subscription;
 use vireo_sbi::common::ProblemDetails;
 use vireo_sbi::smf::{self, Operation, Resource};
 use vireo_sbi::{Call, Message, Reply, ReplyTo};
+use vireo_store::Version;
 use vireo_store::records::{Codec, Found, Known, LIFE, RecordError};
 use vireo_types::{Duration, Instant, Ltmsi, Seid, Supi};
 use vireo_wire::pfcp::{self, MessageType};
@@ -46,6 +52,25 @@ pub(super) enum Action {
     Transfer { of: TransferName, supi: Supi, amf: Option<String>, message: Message },
     /// The AMF is told that the SM context has ended; then [`Sessions::notified`].
     Notify { seid: Seid, uri: String, message: Message },
+    /// The AMF is asked for an SM context that was left with it, of this subscriber and of that number there; the answer goes to
+    /// [`Sessions::answered`].
+    Fetch { ltmsi: Ltmsi, seid: Seid, of: (Supi, u32) },
+}
+
+/// Where SM contexts are kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Keeper {
+    Memory,
+    Database(Storing),
+    /// They travel; how long who asks waits at the most.
+    Amf(Duration),
+}
+
+impl Keeper {
+    /// Whether another SMF goes on with them.
+    pub(super) fn is_found_again(self) -> bool {
+        !matches!(self, Keeper::Memory)
+    }
 }
 
 /// A message for the AMF to transfer.
@@ -75,6 +100,8 @@ struct Entry {
     made_by: Option<Box<str>>,
     /// The AMF has taken transfers up to this one.
     taken: Option<u32>,
+    /// Of one that travels: the version that the AMF was given last, as far as is known here.
+    given: Version,
 }
 
 /// A transaction.
@@ -126,7 +153,10 @@ struct Stored {
     patience: Duration,
     persist: StatePersist,
     codec: Codec,
-    /// SM contexts that do not rest, with what the database has of them, where that is not each transaction's.
+    /// There is no database: the AMF has them.
+    carries: bool,
+    /// SM contexts that do not rest, with what the database has of them, where that is not each transaction's; of those that travel
+    /// the version is their own.
     kept: FxHashMap<Ltmsi, (Box<Session>, Known)>,
 }
 
@@ -146,20 +176,22 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// None yet. They may be in a database.
-    pub(super) fn new(config: CoreConfig, root: String, mut rng: StdRng, database: Option<Storing>) -> Self {
+    /// None yet.
+    pub(super) fn new(config: CoreConfig, root: String, mut rng: StdRng, keeper: Keeper) -> Self {
         // Not those of the SMF that was here before.
         let next = rng.next_u32();
-        let place = match database {
-            None => Place::Memory(FxHashMap::default()),
-            Some(Storing { persist, codec, patience }) => {
-                let (lanes, jobs, kept) = (FxHashMap::default(), VecDeque::new(), FxHashMap::default());
-                Place::Database(Box::new(Stored { lanes, jobs, patience, persist, codec, kept }))
-            }
+        let stored = |persist, codec, patience, carries| {
+            let (lanes, jobs, kept) = (FxHashMap::default(), VecDeque::new(), FxHashMap::default());
+            Place::Database(Box::new(Stored { lanes, jobs, patience, persist, codec, carries, kept }))
+        };
+        let (place, carries) = match keeper {
+            Keeper::Memory => (Place::Memory(FxHashMap::default()), false),
+            Keeper::Database(Storing { persist, codec, patience }) => (stored(persist, codec, patience, false), false),
+            Keeper::Amf(patience) => (stored(StatePersist::Procedure, Codec::default(), patience, true), true),
         };
         let addresses = Addresses::new(&config);
         Sessions {
-            means: Means { config, root, addresses, rng, stored: database.is_some() },
+            means: Means { config, root, addresses, rng, stored: keeper.is_found_again(), carries },
             place,
             index: FxHashMap::default(),
             by_ue: FxHashMap::default(),
@@ -209,35 +241,44 @@ impl Sessions {
 
     /// What an AMF asks.
     pub(super) fn call(&mut self, call: Call, now: Instant, subscription: Lookup<'_>) {
-        let Call { path, message, key, reply } = call;
+        let Call { path, message, key, repeated, reply } = call;
         if let Some(seid) = wire::unreached(&path) {
-            return match self.of(seid) {
-                Some(ltmsi) => self.ask(ltmsi, Turn::Unreached, Transaction::Transfer, (key, reply), now),
-                None => self.actions.push(Action::Reply(reply, Reply::done())),
+            return match self.find(seid, &message, now) {
+                Ok(Some(ltmsi)) => self.ask(ltmsi, Turn::Unreached, Transaction::Transfer, (key, reply), now),
+                Ok(None) => self.actions.push(Action::Reply(reply, Reply::done())),
+                Err(answer) => self.actions.push(Action::Reply(reply, answer)),
             };
         }
         match smf::resource(&path) {
             Some(Resource::All) => {
-                if let Err((reply, answer)) = self.create(&message, (key, reply), now, subscription) {
+                if let Err((reply, answer)) = self.create(&message, (key, repeated, reply), now, subscription) {
                     self.actions.push(Action::Reply(reply, answer));
                 }
             }
             Some(Resource::One(reference, operation)) => {
-                let Some(ltmsi) = wire::seid_of(reference).and_then(|seid| self.of(seid)) else {
-                    return self.actions.push(Action::Reply(reply, wire::unknown()));
+                let asked = match operation {
+                    Operation::Modify => wire::update(&message).map(Turn::Update),
+                    Operation::Release => Ok(Turn::Release),
                 };
-                match operation {
-                    Operation::Modify => match wire::update(&message) {
-                        Ok(said) => {
-                            let turn = Turn::Update(said);
-                            self.ask(ltmsi, turn, Transaction::UpdateSmContext, (key, reply), now);
-                        }
-                        Err(problem) => self.actions.push(Action::Reply(reply, Reply::problem(&problem))),
-                    },
-                    Operation::Release => {
-                        self.ask(ltmsi, Turn::Release, Transaction::ReleaseSmContext, (key, reply), now);
+                let seid = wire::seid_of(reference);
+                let found = match (seid, &asked) {
+                    (Some(seid), Ok(_)) => self.find(seid, &message, now),
+                    (Some(seid), Err(_)) => Ok(self.of(seid)),
+                    (None, _) => Ok(None),
+                };
+                let answer = match (found, asked) {
+                    (Ok(Some(ltmsi)), Ok(turn)) => {
+                        let kind = match operation {
+                            Operation::Modify => Transaction::UpdateSmContext,
+                            Operation::Release => Transaction::ReleaseSmContext,
+                        };
+                        return self.ask(ltmsi, turn, kind, (key, reply), now);
                     }
-                }
+                    (Err(answer), _) => answer,
+                    (Ok(None), _) => wire::unknown(),
+                    (Ok(Some(_)), Err(problem)) => Reply::problem(&problem),
+                };
+                self.actions.push(Action::Reply(reply, answer));
             }
             None => {
                 let what = "this SMF has SM contexts, and the callbacks that it has named";
@@ -256,14 +297,15 @@ impl Sessions {
     fn create(
         &mut self,
         message: &Message,
-        (key, reply): (Option<String>, ReplyTo),
+        (key, repeated, reply): (Option<String>, bool, ReplyTo),
         now: Instant,
         subscription: Lookup<'_>,
     ) -> Result<(), (ReplyTo, Reply)> {
-        let asked = match wire::create(message) {
+        let mut asked = match wire::create(message) {
             Ok(asked) => asked,
             Err(problem) => return Err((reply, Reply::problem(&problem))),
         };
+        asked.carried = asked.carried.filter(|_| self.carries());
         let ue = (asked.supi, asked.psi);
         let before = self.by_ue.get(&ue).copied();
         if let Some(entry) = before.and_then(|before| self.index.get(&before))
@@ -289,16 +331,28 @@ impl Sessions {
         let Some(network) = slice.dnns.iter().find(|network| network.dnn == asked.dnn) else {
             return Err((reply, denied("DNN_DENIED", "the data network is not subscribed")));
         };
-        // The AMF has forgotten the one before (TS 29.502 5.2.2.2.1).
+        // Where an AMF that keeps SM contexts asks again for what is there, nothing is forgotten.
+        let place = match asked.carried.map(|number| self.place_of(&asked, number)).transpose() {
+            Ok(place) => place,
+            Err(answer) => return Err((reply, answer)),
+        };
+        // The AMF has forgotten the one before (TS 29.502 5.2.2.2.1). If that is nowhere but there, it is forgotten.
         if let Some(before) = before {
             self.by_ue.remove(&ue);
-            self.happens(before, Turn::Forgotten, Transaction::Other, now);
+            if !self.carries() || self.is_held(before) {
+                self.happens(before, Turn::Forgotten, Transaction::Other, now);
+            }
         }
-        let Some(ltmsi) = self.free_number() else {
+        let Some(ltmsi) = place.or_else(|| self.free_number()) else {
             let why = "there is no room for more sessions";
             return Err((reply, Reply::problem(&ProblemDetails::new(500, "INSUFFICIENT_RESOURCES_SLICE_DNN", why))));
         };
+        let may_be_left = repeated && asked.carried.is_some();
         let turn = Turn::Create(Box::new((asked, network.clone())));
+        if may_be_left {
+            self.ask_whether_left(ltmsi, turn, (key, reply), now);
+            return Ok(());
+        }
         self.ask(ltmsi, turn, Transaction::CreateSmContext, (key, reply), now);
         Ok(())
     }
@@ -320,7 +374,7 @@ impl Sessions {
 
     /// A message of a UPF for a session; whether there is such a one.
     pub(super) fn pfcp(&mut self, seid: Seid, message: &[u8], now: Instant) -> bool {
-        let Some(ltmsi) = self.of(seid) else { return false };
+        let Some(ltmsi) = self.of(seid).or_else(|| self.led(seid, message)) else { return false };
         let kind = match pfcp::Message::new(message).map(|message| message.message_type()) {
             Ok(MessageType::SESSION_ESTABLISHMENT_RESPONSE) => Transaction::PfcpEstablishment,
             Ok(MessageType::SESSION_MODIFICATION_RESPONSE) => Transaction::PfcpModification,
@@ -418,6 +472,7 @@ impl Sessions {
             Place::Database(stored) => match (stored.kept.remove(&ltmsi), &task.turn) {
                 (Some((session, known)), _) => self.carry_out(ltmsi, task, Some(session), known, now),
                 (None, Turn::Create(_)) => self.carry_out(ltmsi, task, None, Known::default(), now),
+                (None, _) if stored.carries => self.fetch(ltmsi, task, now),
                 (None, _) => self.put(ltmsi, What::Load, Running::Loading(task)),
             },
         }
@@ -445,6 +500,11 @@ impl Sessions {
         let goes_on = outcome.session.as_ref().is_some_and(|session| !session.rests());
         let codec = match &self.place {
             Place::Memory(_) => return self.done(ltmsi, task, outcome, None, now),
+            Place::Database(stored) if stored.carries => {
+                let mut known = known;
+                known.version = known.version.saturating_add(outcome.changed.into());
+                return self.done(ltmsi, task, outcome, Some(known), now);
+            }
             Place::Database(stored) if stored.persist == StatePersist::Procedure && goes_on => {
                 return self.done(ltmsi, task, outcome, Some(known), now);
             }
@@ -497,12 +557,16 @@ impl Sessions {
 
     fn loaded(&mut self, ltmsi: Ltmsi, task: Task, found: Option<Found>, now: Instant) {
         let Some(found) = found else {
+            if let Turn::Create(_) = task.turn {
+                return self.carry_out(ltmsi, task, None, Known::default(), now);
+            }
             // Somebody has taken it out: the AMF hears that there is none.
             self.actions.extend(task.reply.map(|reply| Action::Reply(reply, wire::unknown())));
             self.forget(ltmsi);
             return self.next(ltmsi, now);
         };
         match self.decoded(found) {
+            Some((session, known)) if self.carries() => self.fetched(ltmsi, task, session, known, now),
             Some((session, known)) => self.carry_out(ltmsi, task, Some(session), known, now),
             None => {
                 tracing::error!("a record is no SM context of this release: is state.key another program's too?");
@@ -558,7 +622,9 @@ impl Sessions {
     }
 
     /// A transaction is committed, or is to be later with those that follow it, over this version: what it wants leaves.
-    fn done(&mut self, ltmsi: Ltmsi, task: Task, outcome: Outcome, later: Option<Known>, now: Instant) {
+    fn done(&mut self, ltmsi: Ltmsi, task: Task, mut outcome: Outcome, later: Option<Known>, now: Instant) {
+        let given = later.as_ref().map(|known| known.version);
+        let given = given.filter(|version| self.give(ltmsi, &mut outcome, *version, task.reply.is_some()));
         let Outcome { session, changed, leaves, own, earlier, answer } = outcome;
         if let Some(earlier) = earlier {
             self.answer(ltmsi, earlier);
@@ -587,6 +653,10 @@ impl Sessions {
                 if changed {
                     self.note(ltmsi, &session, now);
                 }
+                if let (Some(version), Some(entry)) = (given, self.index.get_mut(&ltmsi)) {
+                    entry.given = version;
+                }
+                let later = later.filter(|known| !self.carries() || self.stays(ltmsi, &session, known.version));
                 match (&mut self.place, later) {
                     (Place::Memory(sessions), _) => drop(sessions.insert(ltmsi, session)),
                     (Place::Database(stored), Some(known)) => drop(stored.kept.insert(ltmsi, (session, known))),
@@ -628,7 +698,7 @@ impl Sessions {
     fn enter(&mut self, ltmsi: Ltmsi, session: &Session, made_by: Option<Box<str>>) {
         let Session { sm, supi, .. } = session;
         let (seid, psi, upf, lives) = (sm.cp_seid, sm.psi, sm.upf, !session.has_ended());
-        let entry = Entry { seid, supi: *supi, psi, upf, lives, due: None, made_by, taken: None };
+        let entry = Entry { seid, supi: *supi, psi, upf, lives, due: None, made_by, taken: None, given: 0 };
         self.index.insert(ltmsi, entry);
         self.lives += usize::from(lives);
         if lives {
@@ -648,7 +718,7 @@ impl Sessions {
                 self.by_ue.remove(&ue);
             }
         }
-        let renewed = matches!(self.place, Place::Database(_)).then(|| now + RENEWED);
+        let renewed = matches!(&self.place, Place::Database(stored) if !stored.carries).then(|| now + RENEWED);
         let due = vireo_core::session::deadline(&session.sm).into_iter().chain(renewed).min();
         self.schedule(ltmsi, due);
     }

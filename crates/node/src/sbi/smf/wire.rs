@@ -1,6 +1,7 @@
 //! What the AMF asks an SMF, read; and what the SMF answers and asks, written.
 
-use crate::sbi::translate::{References, info_type, references, supi_of, supi_text, told, with_parts};
+use crate::sbi::amf::STALE;
+use crate::sbi::translate::{self, References, info_type, references, supi_of, supi_text, told, with_parts};
 use vireo_core::chain::{Told, Transferred};
 use vireo_core::session::Input;
 use vireo_sbi::amf::{
@@ -13,6 +14,7 @@ use vireo_sbi::smf::{
     SmContextUpdateData, SmContextUpdatedData, StatusInfo, UpCnxState,
 };
 use vireo_sbi::{ClientError, Message, Reply};
+use vireo_store::records::{Found, RecordError};
 use vireo_types::{Dnn, Seid, Snssai, Supi};
 
 /// Octets of a URI that an AMF gives to be told something, at the most.
@@ -30,6 +32,8 @@ pub(super) struct Asked {
     pub(super) n1: Vec<u8>,
     /// Where the AMF hears of the end.
     pub(super) status_uri: String,
+    /// Of an AMF that keeps SM contexts: its number for the session.
+    pub(super) carried: Option<u32>,
 }
 
 /// Reads a request to create an SM context.
@@ -41,7 +45,7 @@ pub(super) fn create(message: &Message) -> Result<Asked, ProblemDetails> {
     let data: SmContextCreateData = message.value().map_err(|e| ProblemDetails::unreadable(&e))?;
     let wrong = ProblemDetails::incorrect;
     let Told { n1, .. } = told(message, &(data.n1_sm_msg, None, None))?;
-    let status_uri = data.sm_context_status_uri;
+    let (status_uri, carried) = (data.sm_context_status_uri, data.vireo_carried);
     if !status_uri.starts_with("http://") || status_uri.len() > URI_OCTETS {
         return Err(wrong("smContextStatusUri is http:// and at most 512 octets"));
     }
@@ -55,6 +59,7 @@ pub(super) fn create(message: &Message) -> Result<Asked, ProblemDetails> {
         dnn: data.dnn.parse().map_err(|_| wrong("the DNN is no name"))?,
         n1: n1.ok_or_else(|| wrong("an SM context is created by a 5GSM message (n1SmMsg)"))?,
         status_uri,
+        carried,
     })
 }
 
@@ -143,6 +148,41 @@ fn refusal(n1: Option<&[u8]>) -> (u16, &'static str) {
 /// There is no such SM context.
 pub(super) fn unknown() -> Reply {
     Reply::problem(&ProblemDetails::new(404, "CONTEXT_NOT_FOUND", "there is no such SM context"))
+}
+
+/// A later one was given away than the one that came with the request.
+pub(super) fn stale() -> Reply {
+    let why = "the SMF has given a later SM context away: nothing was done";
+    Reply::problem(&ProblemDetails::new(STALE, "SM_CONTEXT_STALE", why))
+}
+
+/// Another session has the place: it may have gone in a moment.
+pub(super) fn congested() -> Reply {
+    Reply::problem(&ProblemDetails::new(503, "NF_CONGESTION", "this SMF has too much to do"))
+}
+
+/// Where an SM context is that was left with the AMF.
+pub(super) fn left_path(supi: Supi, number: u32) -> String {
+    amf::left_of(&supi_text(supi), number)
+}
+
+/// What the AMF has there.
+///
+/// # Errors
+///
+/// When it does not say.
+pub(super) fn left(result: Result<Reply, ClientError>) -> Result<Option<Found>, RecordError> {
+    let down = |why: String| RecordError::Down(why);
+    let reply = result.map_err(|error| down(error.to_string()))?;
+    match reply.status {
+        200 => {
+            let carried = translate::carried(&reply.message);
+            let carried = carried.map_err(|problem| down(problem.detail.unwrap_or_default()))?;
+            Ok(carried.map(|carried| Found { version: carried.version, octets: carried.octets, parts: Vec::new() }))
+        }
+        404 => Ok(None),
+        status => Err(down(format!("the AMF has answered {status} when it was asked for an SM context"))),
+    }
 }
 
 /// The database of SM contexts has not answered in time, and nothing was done.

@@ -1,5 +1,7 @@
 //! An SMF with the test in the place of AMF and UPF: no sockets, no clock.
 
+mod carried;
+mod costs;
 mod memory;
 
 use super::*;
@@ -7,7 +9,7 @@ use memory::Memory;
 use rand::SeedableRng;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
-use vireo_core::chain::Told;
+use vireo_core::chain::{Carried, Told};
 use vireo_core::config::{Charging, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig};
 use vireo_core::session::{N2Sm, N4};
 use vireo_core::subscription::SliceSubscription;
@@ -66,7 +68,9 @@ struct World {
     smf: Sessions,
     /// Where SM contexts are, if not in the SMF's memory.
     records: Option<Memory>,
-    storing: Storing,
+    /// What the AMF has, if SM contexts travel.
+    left: BTreeMap<Seid, Carried>,
+    keeper: Keeper,
     /// After so many events more the SMF is killed.
     fuse: Option<u32>,
     lives: u64,
@@ -74,6 +78,7 @@ struct World {
     /// Whether the UPF answers at once.
     upf_answers: bool,
     keys: u32,
+    last_key: Option<String>,
     replies: Vec<Reply>,
     transfers: Vec<N1N2MessageTransferReqData>,
     notified: Vec<String>,
@@ -86,10 +91,11 @@ struct World {
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// Where an SMF may have its SM contexts, and how.
-const PLACES: [fn() -> World; 8] = [
+const PLACES: [fn() -> World; 9] = [
     World::new,
     World::stored,
     World::procedural,
+    World::piggyback,
     || World::kept_as(Format::Json, Manner::Update),
     || World::kept_as(Format::Protobuf, Manner::Update),
     || World::kept_as(Format::Protobuf, Manner::Replace),
@@ -98,17 +104,18 @@ const PLACES: [fn() -> World; 8] = [
 ];
 
 impl World {
-    fn over(records: Option<Memory>, persist: StatePersist, codec: Codec) -> Self {
-        let storing = Storing { persist, codec, patience: PATIENCE };
+    fn over(records: Option<Memory>, keeper: Keeper) -> Self {
         World {
-            smf: World::start(records.is_some().then_some(storing), 1),
+            smf: World::start(keeper, 1),
             records,
-            storing,
+            left: BTreeMap::new(),
+            keeper,
             fuse: None,
             lives: 1,
             now: Instant(1_000_000_000),
             upf_answers: true,
             keys: 0,
+            last_key: None,
             replies: Vec::new(),
             transfers: Vec::new(),
             notified: Vec::new(),
@@ -118,35 +125,51 @@ impl World {
     }
 
     fn new() -> Self {
-        World::over(None, StatePersist::Transaction, Codec::default())
+        World::over(None, Keeper::Memory)
     }
 
     /// Over a database.
     fn stored() -> Self {
-        World::over(Some(Memory::new()), StatePersist::Transaction, Codec::default())
+        World::kept_as(Format::Binary, Manner::Replace)
     }
 
     /// The same, in this format, changed in this manner.
     fn kept_as(format: Format, manner: Manner) -> Self {
-        World::over(Some(Memory::new()), StatePersist::Transaction, Codec { format, manner })
+        World::storing(StatePersist::Transaction, Codec { format, manner })
+    }
+
+    fn storing(persist: StatePersist, codec: Codec) -> Self {
+        World::over(Some(Memory::new()), Keeper::Database(Storing { persist, codec, patience: PATIENCE }))
     }
 
     /// The same, with each procedure committed.
     fn procedural() -> Self {
-        let codec = Codec { format: Format::Json, manner: Manner::Update };
-        World::over(Some(Memory::new()), StatePersist::Procedure, codec)
+        World::storing(StatePersist::Procedure, Codec { format: Format::Json, manner: Manner::Update })
     }
 
-    fn start(database: Option<Storing>, life: u64) -> Sessions {
-        Sessions::new(config(), "http://smf".into(), StdRng::seed_from_u64(life), database)
+    /// SM contexts travel.
+    pub(super) fn piggyback() -> Self {
+        World::over(None, Keeper::Amf(PATIENCE))
+    }
+
+    fn start(keeper: Keeper, life: u64) -> Sessions {
+        Sessions::new(config(), "http://smf".into(), StdRng::seed_from_u64(life), keeper)
+    }
+
+    fn codec(&self) -> Codec {
+        if let Keeper::Database(storing) = self.keeper { storing.codec } else { Codec::default() }
     }
 
     /// The SMF is killed, and another one begins.
     fn restart(&mut self) {
-        let records = self.records.as_mut().expect("its sessions are found again");
         self.lives += 1;
-        let before = found::look(records, self.storing.codec, 7).unwrap();
-        self.smf = World::start(Some(self.storing), self.lives);
+        self.smf = World::start(self.keeper, self.lives);
+        let codec = self.codec();
+        let Some(records) = &mut self.records else {
+            assert!(self.smf.carries(), "its sessions are found again");
+            return;
+        };
+        let before = found::look(records, codec, 7).unwrap();
         before.sessions.iter().for_each(|(ltmsi, session)| self.smf.restore(*ltmsi, session, self.now));
     }
 
@@ -169,7 +192,7 @@ impl World {
             return true;
         }
         let records = self.records.as_ref().expect("it has jobs");
-        let (ltmsi, done) = records.carry_out(self.storing.codec, job);
+        let (ltmsi, done) = records.carry_out(self.codec(), job);
         if !self.dies() {
             self.smf.answered(ltmsi, done, self.now);
         }
@@ -201,13 +224,20 @@ impl World {
 
     fn carry_out(&mut self, action: Action) {
         match action {
-            Action::Reply(_, reply) => self.replies.push(reply),
+            Action::Reply(_, mut reply) => {
+                self.takes(&mut reply.message);
+                if reply.message.json == b"{}" {
+                    (reply.status, reply.message) = (204, Message::default());
+                }
+                self.replies.push(reply);
+            }
             Action::Pfcp { seid, message, upf, key } => {
                 assert_eq!(upf, UPF);
                 self.named((0, key), &message);
                 self.pfcp.push((seid, message));
             }
-            Action::Transfer { message, supi, of, .. } => {
+            Action::Transfer { mut message, supi, of, .. } => {
+                self.takes(&mut message);
                 assert_eq!(format!("imsi-{}", supi.reveal()), SUPI);
                 self.named(
                     (of.seid.0, of.number.into()),
@@ -215,8 +245,15 @@ impl World {
                 );
                 self.transfers.push(message.value().unwrap());
             }
+            Action::Fetch { ltmsi, seid, of } => {
+                assert_eq!(format!("imsi-{}", of.0.reveal()), SUPI);
+                let left = self.left.get(&seid).cloned();
+                let found = left.map(|Carried { version, octets }| Found { version, octets, ..Found::default() });
+                self.smf.answered(ltmsi, Done::Loaded(Ok(found)), self.now);
+            }
             Action::Notify { uri, seid, .. } => {
                 self.notified.push(uri);
+                self.left.remove(&seid);
                 self.smf.notified(seid, self.now);
             }
         }
@@ -226,15 +263,19 @@ impl World {
     fn session(&mut self) -> Session {
         let records = match (&self.smf.place, &mut self.records) {
             (Place::Memory(sessions), _) => return (**sessions.values().next().expect("a session")).clone(),
+            (Place::Database(stored), None) => {
+                let held = stored.kept.values().next().map(|(session, _)| (**session).clone());
+                let left = || self.left.values().next().and_then(|left| Session::decode(&left.octets));
+                return held.unwrap_or_else(|| *left().expect("a session"));
+            }
             (Place::Database(stored), Some(records)) => match stored.kept.values().next() {
                 Some((session, _)) => return (**session).clone(),
                 None => records,
             },
-            _ => panic!("a database without records"),
         };
         let numbers = records.numbers("smf").unwrap();
         let found = records.load(&[Name { collection: "smf", id: numbers[0] }]).unwrap().remove(0).unwrap();
-        *Session::found(self.storing.codec, found).unwrap().0
+        *Session::found(self.codec(), found).unwrap().0
     }
 
     /// Nothing is left of any.
@@ -242,7 +283,9 @@ impl World {
         let stored = self.records.as_mut().map_or(0, |records| records.numbers("smf").unwrap().len());
         let lanes =
             matches!(&self.smf.place, Place::Database(stored) if !stored.lanes.is_empty() || !stored.kept.is_empty());
-        self.smf.len() + stored + self.smf.index.len() + self.smf.by_ue.len() + self.smf.due.len() == 0 && !lanes
+        self.left.len() + self.smf.len() + stored + self.smf.index.len() + self.smf.by_ue.len() + self.smf.due.len()
+            == 0
+            && !lanes
     }
 
     /// The UPF answers what it was asked first.
@@ -258,6 +301,9 @@ impl World {
             Kind::SESSION_DELETION_REQUEST => Kind::SESSION_DELETION_RESPONSE,
             _ => return true,
         };
+        if self.smf.carries() && self.dies() {
+            return true;
+        }
         let mut octets = Vec::new();
         let mut answer = pfcp::Builder::new(&mut octets, kind, Some(seid.0), 0);
         let address = Ipv4Addr::new(127, 0, 0, 8);
@@ -286,21 +332,30 @@ impl World {
     }
 
     fn call_as(&mut self, path: &str, message: Message, key: &str) {
+        let message = self.with_left(path, message);
         let key = Some(key.to_owned());
-        let call = Call { path: path.to_owned(), message, key, reply: ReplyTo::nobody() };
+        let repeated = std::mem::replace(&mut self.last_key, key.clone()) == key;
+        let call = Call { path: path.to_owned(), message, key, repeated, reply: ReplyTo::nobody() };
         let mut lookup = |supi: Supi| {
             let known = format!("imsi-{}", supi.reveal()) == SUPI;
             let slices = vec![SliceSubscription::default()];
             Ok(known.then_some(Subscription { slices, ..Subscription::default() }))
         };
+        let before = self.replies.len();
         self.smf.call(call, self.now, &mut lookup);
         self.act();
+        if let (Some(path), Some(reply)) = (path.strip_suffix("/release"), self.replies.get(before))
+            && [204, 404].contains(&reply.status)
+        {
+            self.left.retain(|seid, _| !path.ends_with(&wire::reference(*seid)));
+        }
     }
 
     /// Asks until there is an answer, as an AMF does.
     fn insist(&mut self, path: &str, message: &Message) -> Reply {
         self.keys += 1;
         let key = format!("key-{}", self.keys);
+        let message = &self.with_left(path, message.clone());
         for _ in 0..3 {
             let before = self.replies.len();
             self.call_as(path, message.clone(), &key);
@@ -403,6 +458,7 @@ fn data() -> SmContextCreateData {
         rat_type: None,
         ue_location: None,
         sm_context_status_uri: "http://amf/status/0".into(),
+        vireo_carried: None,
     }
 }
 
@@ -553,7 +609,7 @@ fn what_cannot_be_had_is_refused_with_its_cause() {
 
 #[test]
 fn an_amf_that_knows_no_such_session_has_it_let_go_and_a_silent_upf_too() {
-    for start in PLACES {
+    for start in PLACES.into_iter().filter(|start| !start().smf.carries()) {
         let mut world = start();
         let path = world.create();
         world.transferred(&path, Transferred::Unknown);
@@ -620,7 +676,7 @@ fn whole_life(world: &mut World) {
 fn an_smf_that_is_killed_at_any_time_is_followed_by_one_that_goes_on() {
     // Where records are not taken out: who dies in between has lost them.
     let changed = || World::kept_as(Format::Json, Manner::Update);
-    for start in [World::stored, changed] {
+    for (start, least) in [(World::stored as fn() -> World, 40), (changed, 40), (World::piggyback, 15)] {
         let mut kills = 0;
         for fuse in 0.. {
             let mut world = start();
@@ -631,15 +687,16 @@ fn an_smf_that_is_killed_at_any_time_is_followed_by_one_that_goes_on() {
             }
             kills += 1;
         }
-        assert!(kills > 40, "{kills} places to be killed at");
+        assert!(kills > least, "{kills} places to be killed at");
     }
 }
 
 #[test]
 fn what_a_killed_smf_had_to_say_by_itself_is_said() {
     // The UE releases its session, which the AMF is told; and a packet comes for an idle UE.
-    for fuse in 0..24 {
-        let mut world = World::stored();
+    let starts = [World::stored, World::piggyback];
+    for (fuse, start) in (0..24).flat_map(|fuse| starts.map(|start| (fuse, start))) {
+        let mut world = start();
         let path = world.active();
         world.fuse = Some(fuse);
         let n1 = SmContextUpdateData { n1_sm_msg: Some(part("n1")), ..SmContextUpdateData::default() };
@@ -651,8 +708,8 @@ fn what_a_killed_smf_had_to_say_by_itself_is_said() {
         assert!(world.is_empty());
         assert!(!world.notified.is_empty());
     }
-    for fuse in 0..6 {
-        let mut world = World::stored();
+    for (fuse, start) in (0..6).flat_map(|fuse| starts.map(|start| (fuse, start))) {
+        let mut world = start();
         let path = world.active();
         world.state(&path, UpCnxState::Deactivated);
         world.transfers.clear();
@@ -664,6 +721,7 @@ fn what_a_killed_smf_had_to_say_by_itself_is_said() {
             }
         }
         assert!(!world.transfers.is_empty(), "killed at {fuse}");
+        world.fuse = None;
         let back = world.state(&path, UpCnxState::Activating);
         assert_eq!(back.n2_sm_info_type, Some(N2SmInfoType::PduResSetupReq), "killed at {fuse}");
     }
@@ -681,8 +739,13 @@ fn a_commit_that_comes_too_late_is_done_again_over_what_is_there() {
     for lost in [false, true] {
         let (calls, replies) = (world.records.as_ref().unwrap().operations(), world.replies.len());
         let mut lookup = |_| Ok(None);
-        let call =
-            Call { path: format!("{path}/modify"), message: Message::of(&data), key: None, reply: ReplyTo::nobody() };
+        let call = Call {
+            path: format!("{path}/modify"),
+            message: Message::of(&data),
+            key: None,
+            repeated: false,
+            reply: ReplyTo::nobody(),
+        };
         world.smf.call(call, world.now, &mut lookup);
         assert!(world.work(), "it is loaded");
         let records = world.records.as_mut().unwrap();
@@ -700,28 +763,6 @@ fn a_commit_that_comes_too_late_is_done_again_over_what_is_there() {
         world.state(&path, UpCnxState::Activating);
         world.ran_up(&path);
     }
-}
-
-/// 4n messages to the database for a chain of n functions (seed 3): at the SMF a read and a write for each transaction but the
-/// first, which finds nothing to read, and the last, which takes the record out.
-#[test]
-fn a_transaction_costs_one_read_and_one_write() {
-    let mut world = World::stored();
-    let count = |world: &World| {
-        let now = world.records.as_ref().unwrap().operations();
-        (now.reads, now.writes, now.removals)
-    };
-    let path = world.create();
-    // Created; the UPF's answer.
-    assert_eq!(count(&world), (1, 2, 0));
-    world.ran_up(&path);
-    // The RAN's answer, the UPF's.
-    assert_eq!(count(&world), (3, 4, 0), "3 reads and 4 writes for a session, as in the paper");
-    world.state(&path, UpCnxState::Deactivated);
-    assert_eq!(count(&world), (5, 6, 0));
-    world.call(&format!("{path}/release"), Message::of(&smf::SmContextReleaseData::default()));
-    assert_eq!(count(&world), (7, 7, 1));
-    assert!(world.is_empty());
 }
 
 #[test]
@@ -742,7 +783,7 @@ fn who_asks_is_told_when_the_database_does_not_answer_and_nothing_is_done() {
         Ok(Some(Subscription { slices, ..Subscription::default() }))
     };
     let mut call = |world: &mut World, path: &str, message| {
-        let call = Call { path: path.to_owned(), message, key: None, reply: ReplyTo::nobody() };
+        let call = Call { path: path.to_owned(), message, key: None, repeated: false, reply: ReplyTo::nobody() };
         world.smf.call(call, world.now, &mut lookup);
     };
     call(&mut world, SM_CONTEXTS, create_message(&data()));
@@ -756,39 +797,4 @@ fn who_asks_is_told_when_the_database_does_not_answer_and_nothing_is_done() {
     assert_eq!(world.session(), before);
     world.call(&format!("{path}/release"), Message::default());
     assert!(world.is_empty());
-}
-
-/// A procedure that is under way is lost with the SMF, and what rested goes on.
-#[test]
-fn a_procedure_costs_one_read_and_one_write_and_is_lost_with_who_carries_it_out() {
-    let mut world = World::procedural();
-    let count = |world: &World| {
-        let now = world.records.as_ref().unwrap().operations();
-        (now.reads, now.writes, now.removals)
-    };
-    let path = world.create();
-    assert_eq!(count(&world), (0, 0, 0));
-    world.ran_up(&path);
-    assert_eq!(count(&world), (0, 1, 0), "it rests");
-    world.state(&path, UpCnxState::Deactivated);
-    assert_eq!(count(&world), (1, 2, 0));
-    let before = world.session();
-    world.state(&path, UpCnxState::Activating);
-    assert_eq!(count(&world), (3, 2, 0), "the RAN is waited for; one read is the test's own");
-    world.restart();
-    assert_eq!(world.session(), before);
-    let operations = count(&world);
-    world.state(&path, UpCnxState::Activating);
-    world.ran_up(&path);
-    let now = count(&world);
-    assert_eq!((now.0 - operations.0, now.1 - operations.1), (1, 1));
-    world.call(&format!("{path}/release"), Message::of(&smf::SmContextReleaseData::default()));
-    assert_eq!(world.last().status, 204);
-    assert!(world.is_empty());
-    // One that never rested is gone: the AMF hears that there is none.
-    let path = world.create();
-    world.restart();
-    assert!(world.is_empty());
-    world.ran_up(&path);
-    assert_eq!(world.last().status, 404);
 }

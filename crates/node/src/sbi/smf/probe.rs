@@ -1,0 +1,73 @@
+//! What an AMF may send as an SM context that was left with it, taken as an SMF takes it: for the fuzz target, which has nothing
+//! else to reach it by.
+
+use super::addresses::Addresses;
+use super::lead;
+use super::session::{self, Means, Session, Turn};
+use super::sessions::{Keeper, Sessions};
+use super::wire::{self, Asked};
+use crate::sbi::translate::with_carried;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use vireo_core::chain::Carried;
+use vireo_core::config::CoreConfig;
+use vireo_core::subscription::DnnSubscription;
+use vireo_sbi::smf::{Operation, SM_CONTEXTS, SmContextUpdateData, UpCnxState};
+use vireo_sbi::{Call, Message, ReplyTo};
+use vireo_types::{Duration, Instant, Supi};
+use vireo_wire::pfcp;
+
+/// PDU Session Establishment Request: PSI 5, PTI 1, full integrity rate, IPv4.
+const REQUEST: [u8; 7] = [0x2e, 5, 1, 0xc1, 0xff, 0xff, 0x91];
+
+/// An SM context that an SMF of this configuration gives away; nothing where it has none.
+pub fn given(config: CoreConfig) -> Vec<u8> {
+    let addresses = Addresses::new(&config);
+    let Ok(supi) = Supi::from_digits("999700000000001") else { return Vec::new() };
+    let network = config.dnns.first().map(|dnn| dnn.name.clone());
+    let (Some(dnn), Some(slice)) = (network, config.slices.first()) else { return Vec::new() };
+    let asked = Asked {
+        supi,
+        psi: 5,
+        snssai: slice.snssai,
+        dnn,
+        n1: REQUEST.to_vec(),
+        status_uri: "http://amf/0".into(),
+        carried: Some(0),
+    };
+    let rng = StdRng::seed_from_u64(1);
+    let mut means = Means { config, root: "http://smf".into(), addresses, rng, stored: true, carries: true };
+    let turn = Turn::Create(Box::new((asked, DnnSubscription::default())));
+    let number = lead::seid(supi, 0).ltmsi();
+    let outcome = session::carry_out(None, &turn, (number, None), Instant(0), &mut means);
+    outcome.session.and_then(|session| session.travelling()).unwrap_or_default()
+}
+
+/// Takes one with what an AMF asks, has a UPF report something, and lets time pass.
+pub fn take(config: CoreConfig, octets: &[u8]) {
+    let Some(seid) = Session::decode(octets).map(|session| session.sm.cp_seid) else { return };
+    let patience = Duration::from_secs(4);
+    let mut sessions = Sessions::new(config, "http://smf".into(), StdRng::seed_from_u64(1), Keeper::Amf(patience));
+    let mut now = Instant(1_000_000_000);
+    let carried = Carried { version: 1, octets: octets.to_vec() };
+    let path = format!("{SM_CONTEXTS}/{}", wire::reference(seid));
+    let states = [UpCnxState::Deactivated, UpCnxState::Activating].map(Some);
+    let updates =
+        states.map(|up_cnx_state| Message::of(&SmContextUpdateData { up_cnx_state, ..SmContextUpdateData::default() }));
+    let releases = std::iter::once((Operation::Release, Message::default()));
+    for (operation, message) in updates.map(|update| (Operation::Modify, update)).into_iter().chain(releases) {
+        let message = with_carried(message, Some(&carried));
+        let call = Call { path: operation.of(&path), message, key: None, repeated: false, reply: ReplyTo::nobody() };
+        sessions.call(call, now, &mut |_| Ok(None));
+        let mut report = Vec::new();
+        let mut builder = pfcp::Builder::new(&mut report, pfcp::MessageType::SESSION_REPORT_REQUEST, Some(seid.0), 7);
+        builder.put(&pfcp::ReportType::DLDR);
+        if builder.finish().is_ok() {
+            sessions.pfcp(seid, &report, now);
+        }
+        now = now + Duration::from_secs(1000);
+        sessions.on_time(now);
+        sessions.pfcp_timeout(seid, now);
+        sessions.take_actions();
+    }
+}

@@ -1,0 +1,216 @@
+//! SM contexts that travel: the test keeps them, as an AMF does.
+
+use super::*;
+use crate::sbi::translate;
+use std::collections::BTreeSet;
+
+impl World {
+    /// The AMF keeps an SM context that travels with a message, unless it has a later one.
+    pub(super) fn takes(&mut self, message: &mut Message) {
+        let carried = crate::sbi::translate::carried(message).unwrap();
+        message.parts.retain(|part| part.content != Content::SmContext);
+        let Some(carried) = carried else { return };
+        assert!(self.smf.carries());
+        let seid = Session::decode(&carried.octets).unwrap().sm.cp_seid;
+        if self.left.get(&seid).is_none_or(|left| left.version <= carried.version) {
+            self.left.insert(seid, carried);
+        }
+    }
+
+    /// What the AMF asks, with the SM context that it has, if it is to have any.
+    pub(super) fn with_left(&self, path: &str, message: Message) -> Message {
+        if !self.smf.carries() || message.sm_context().is_some() {
+            return message;
+        }
+        if let (SM_CONTEXTS, Ok(mut data)) = (path, message.value::<SmContextCreateData>()) {
+            data.vireo_carried = data.sm_context_status_uri.rsplit('/').next().and_then(|number| number.parse().ok());
+            return Message { json: Message::of(&data).json, parts: message.parts };
+        }
+        let seid = path.split('/').find_map(wire::seid_of);
+        crate::sbi::translate::with_carried(message, seid.and_then(|seid| self.left.get(&seid)))
+    }
+
+    /// What the SMF has in its memory.
+    fn held(&self) -> usize {
+        let Place::Database(stored) = &self.smf.place else { panic!("they travel") };
+        stored.kept.len() + stored.lanes.len()
+    }
+}
+
+/// A session of a UE that is idle.
+fn idle() -> (World, String) {
+    let mut world = World::piggyback();
+    let path = world.active();
+    world.state(&path, UpCnxState::Deactivated);
+    world.transfers.clear();
+    (world, path)
+}
+
+#[test]
+fn between_two_transactions_nothing_is_here() {
+    let (mut world, path) = idle();
+    assert_eq!((world.held(), world.left.len()), (0, 1));
+    // The SMF that comes after has never heard of it.
+    world.restart();
+    assert_eq!(world.smf.len(), 0);
+    let back = world.state(&path, UpCnxState::Activating);
+    assert_eq!(back.n2_sm_info_type, Some(N2SmInfoType::PduResSetupReq));
+    world.ran_up(&path);
+    assert_eq!((world.last().status, world.held()), (204, 0));
+    assert!(world.session().sm.downlink.is_some());
+    let octets = world.left.values().next().unwrap().octets.len();
+    assert!(octets < 300, "{octets} octets travel");
+}
+
+#[test]
+fn a_packet_for_an_idle_ue_reaches_an_smf_that_knows_nothing() {
+    let (mut world, path) = idle();
+    world.restart();
+    world.downlink_packet(&path);
+    assert_eq!(world.transfers.len(), 1, "the AMF was asked for it, and is told");
+    world.transferred(&path, Transferred::Attempting);
+    assert_eq!(world.state(&path, UpCnxState::Activating).n2_sm_info_type, Some(N2SmInfoType::PduResSetupReq));
+    world.ran_up(&path);
+    assert!(world.session().sm.downlink.is_some() && world.held() == 0);
+    // One that the AMF does not have either is nobody's.
+    let (mut world, path) = idle();
+    world.restart();
+    world.left.clear();
+    world.downlink_packet(&path);
+    assert!(world.transfers.is_empty() && world.is_empty());
+}
+
+/// An SMF that dies before the AMF has its answer is followed by one that makes the same session again.
+#[test]
+fn a_session_that_is_asked_for_again_takes_the_place_of_the_first() {
+    let mut addresses = BTreeSet::new();
+    let seids: BTreeSet<u64> = (0..2)
+        .map(|fuse| {
+            let mut world = World::piggyback();
+            world.upf_answers = false;
+            let message = create_message(&data());
+            world.call_as(SM_CONTEXTS, message.clone(), "a");
+            let (first, _) = world.pfcp[0].clone();
+            if fuse == 0 {
+                world.restart();
+                world.call_as(SM_CONTEXTS, message, "a");
+            }
+            assert!(world.replies.is_empty(), "the UPF has not answered");
+            assert!(world.pfcp.iter().all(|(seid, _)| *seid == first));
+            world.upf_answers = true;
+            world.upf();
+            assert_eq!(world.last().status, 201);
+            addresses.insert(world.session().sm.address.ipv4);
+            first.0
+        })
+        .collect();
+    assert_eq!((seids.len(), addresses.len()), (1, 1));
+}
+
+#[test]
+fn an_older_one_is_refused_once() {
+    let (mut world, path) = idle();
+    let old = world.left.clone();
+    world.state(&path, UpCnxState::Activating);
+    world.ran_up(&path);
+    let new = std::mem::replace(&mut world.left, old);
+    let deactivated =
+        Message::of(&SmContextUpdateData { up_cnx_state: Some(UpCnxState::Deactivated), ..Default::default() });
+    let modify = format!("{path}/modify");
+    world.call(&modify, deactivated.clone());
+    assert_eq!(world.last().status, 412, "{:?}", world.last());
+    // It had a later one.
+    let old = std::mem::replace(&mut world.left, new);
+    world.call(&modify, deactivated.clone());
+    assert_eq!(world.last().status, 200);
+    // It never got it: then what it has counts.
+    world.left = old;
+    world.call(&modify, deactivated.clone());
+    assert_eq!(world.last().status, 412);
+    world.call(&modify, deactivated);
+    assert_eq!(world.last().status, 200);
+}
+
+#[test]
+fn what_is_no_sm_context_is_refused() {
+    let (mut world, path) = idle();
+    let good = world.left.values().next().unwrap().clone();
+    let data = SmContextUpdateData { up_cnx_state: Some(UpCnxState::Activating), ..SmContextUpdateData::default() };
+    let mut ask = |octets: Vec<u8>| {
+        world.smf = World::start(Keeper::Amf(PATIENCE), 1);
+        let carried = Carried { version: 9, octets };
+        let message = translate::with_carried(Message::of(&data), Some(&carried));
+        world.call(&format!("{path}/modify"), message);
+        world.last().status
+    };
+    assert_eq!(ask(good.octets.clone()), 200);
+    for cut in [1, 2, 20, good.octets.len() - 1] {
+        assert_eq!(ask(good.octets[..cut].to_vec()), 400, "{cut}");
+    }
+    // Whatever an octet becomes, there is an answer.
+    for at in 0..good.octets.len() {
+        let mut octets = good.octets.clone();
+        octets[at] ^= 0x81;
+        ask(octets);
+    }
+}
+
+/// An SMF that has only just started does not know which addresses are in use: the UPF does.
+#[test]
+fn an_address_that_is_taken_is_passed_over() {
+    let mut world = World::piggyback();
+    let mut config = config();
+    config.dnns[0].ipv4_pool = Some((Ipv4Addr::new(10, 45, 0, 0), 28));
+    world.smf = Sessions::new(config, "http://smf".into(), StdRng::seed_from_u64(1), Keeper::Amf(PATIENCE));
+    world.upf_answers = false;
+    world.call(SM_CONTEXTS, create_message(&data()));
+    let mut asked = BTreeSet::new();
+    for _ in 0..3 {
+        let (seid, request) = world.pfcp.remove(0);
+        let request = pfcp::SessionEstablishmentRequest::parse(&pfcp::Message::new(&request).unwrap()).unwrap();
+        let pdr = request.create_pdrs.iter().find_map(|pdr| pdr.pdi.ue_ip_addresses.first()?.ipv4);
+        assert!(asked.insert(pdr.unwrap()), "each is another");
+        let error = pfcp::Error { cause: pfcp::Cause::RULE_FAILURE, offending_ie: Some(pfcp::UeIpAddress::ID) };
+        let node = Ipv4Addr::new(127, 0, 0, 8);
+        let mut octets = Vec::new();
+        let refused = pfcp::SessionEstablishmentResponse::rejected(IpAddr::V4(node).into(), error);
+        refused.emit(&mut octets, seid.0, 0).unwrap();
+        world.smf.pfcp(seid, &octets, world.now);
+        world.act();
+    }
+    assert!(world.replies.is_empty());
+    world.upf_answers = true;
+    world.upf();
+    assert_eq!(world.last().status, 201);
+    assert!(world.session().sm.address.ipv4.is_some_and(|address| !asked.contains(&address)));
+}
+
+/// With an AMF that keeps none, an SM context is here as long as it lives.
+#[test]
+fn an_amf_that_does_not_know_of_it_is_served_as_ever() {
+    let mut world = World::piggyback();
+    let mut lookup = |_: Supi| {
+        let slices = vec![SliceSubscription::default()];
+        Ok(Some(Subscription { slices, ..Subscription::default() }))
+    };
+    let mut call = |world: &mut World, path: &str, message: Message| {
+        assert!(message.sm_context().is_none());
+        let call = Call { path: path.to_owned(), message, key: None, repeated: false, reply: ReplyTo::nobody() };
+        world.smf.call(call, world.now, &mut lookup);
+        world.act();
+    };
+    call(&mut world, SM_CONTEXTS, create_message(&data()));
+    let location = world.last().location.clone().unwrap();
+    let path = location.strip_prefix("http://smf").unwrap().to_owned();
+    let state = |state| Message::of(&SmContextUpdateData { up_cnx_state: Some(state), ..Default::default() });
+    let n2 = SmContextUpdateData {
+        n2_sm_info: Some(part("n2")),
+        n2_sm_info_type: Some(N2SmInfoType::PduResSetupRsp),
+        ..SmContextUpdateData::default()
+    };
+    call(&mut world, &format!("{path}/modify"), Message::of(&n2).with("n2", Content::Ngap, setup_response()));
+    call(&mut world, &format!("{path}/modify"), state(UpCnxState::Deactivated));
+    assert_eq!((world.last().status, world.held(), world.left.len()), (200, 1, 0));
+    call(&mut world, &format!("{path}/release"), Message::default());
+    assert!(world.is_empty());
+}

@@ -1,0 +1,60 @@
+//! What transactions and procedures cost in a database.
+
+use super::*;
+
+/// 4n messages to the database for a chain of n functions (seed 3): at the SMF a read and a write for each transaction but the
+/// first, which finds nothing to read, and the last, which takes the record out.
+#[test]
+fn a_transaction_costs_one_read_and_one_write() {
+    let mut world = World::stored();
+    let count = |world: &World| {
+        let now = world.records.as_ref().unwrap().operations();
+        (now.reads, now.writes, now.removals)
+    };
+    let path = world.create();
+    // Created; the UPF's answer.
+    assert_eq!(count(&world), (1, 2, 0));
+    world.ran_up(&path);
+    // The RAN's answer, the UPF's.
+    assert_eq!(count(&world), (3, 4, 0), "3 reads and 4 writes for a session, as in the paper");
+    world.state(&path, UpCnxState::Deactivated);
+    assert_eq!(count(&world), (5, 6, 0));
+    world.call(&format!("{path}/release"), Message::of(&smf::SmContextReleaseData::default()));
+    assert_eq!(count(&world), (7, 7, 1));
+    assert!(world.is_empty());
+}
+
+/// A procedure that is under way is lost with the SMF, and what rested goes on.
+#[test]
+fn a_procedure_costs_one_read_and_one_write_and_is_lost_with_who_carries_it_out() {
+    let mut world = World::procedural();
+    let count = |world: &World| {
+        let now = world.records.as_ref().unwrap().operations();
+        (now.reads, now.writes, now.removals)
+    };
+    let path = world.create();
+    assert_eq!(count(&world), (0, 0, 0));
+    world.ran_up(&path);
+    assert_eq!(count(&world), (0, 1, 0), "it rests");
+    world.state(&path, UpCnxState::Deactivated);
+    assert_eq!(count(&world), (1, 2, 0));
+    let before = world.session();
+    world.state(&path, UpCnxState::Activating);
+    assert_eq!(count(&world), (3, 2, 0), "the RAN is waited for; one read is the test's own");
+    world.restart();
+    assert_eq!(world.session(), before);
+    let operations = count(&world);
+    world.state(&path, UpCnxState::Activating);
+    world.ran_up(&path);
+    let now = count(&world);
+    assert_eq!((now.0 - operations.0, now.1 - operations.1), (1, 1));
+    world.call(&format!("{path}/release"), Message::of(&smf::SmContextReleaseData::default()));
+    assert_eq!(world.last().status, 204);
+    assert!(world.is_empty());
+    // One that never rested is gone: the AMF hears that there is none.
+    let path = world.create();
+    world.restart();
+    assert!(world.is_empty());
+    world.ran_up(&path);
+    assert_eq!(world.last().status, 404);
+}
