@@ -401,6 +401,6 @@ fn no_ue_notices_an_smf_that_is_killed_with_its_state_in_a_database() {
 /// One of two AMFs is killed while UEs register; N2 stays in the balancer, and the other one goes on with what the database has.
 #[test]
 fn no_ue_notices_an_amf_that_is_killed_with_its_state_in_a_database() {
-    let Some(report) = report_of(60, &["--chain", "sba", "--state", "redis", "--kill", "amf"]) else { return };
+    let Some(report) = report_of(30, &["--chain", "sba", "--state", "redis", "--kill", "amf"]) else { return };
     assert_eq!((&report["lost"], &report["failed_hosts"]), (&0.into(), &1.into()), "{report}");
 }

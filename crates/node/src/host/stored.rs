@@ -251,3 +251,69 @@ fn claim_of(claim: &mut Claim<'_>, region: &Region, buckets: &FxHashSet<Bucket>)
     }
     done
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nf::outbox;
+    use vireo_core::schedule::kind::NfKind;
+    use vireo_types::AssocId;
+
+    fn wanted(at: u64, input: u64, effects: Vec<Effect>) -> Wanted {
+        let (at, ltmsi) = (Instant(at), Ltmsi::from_raw(7));
+        let outbox = Outbox {
+            at,
+            ltmsi,
+            key: outbox::key(ltmsi, 1),
+            input,
+            deadline: None,
+            before: None,
+            after: None,
+            settled: Vec::new(),
+            seids: Vec::new(),
+            effects,
+            notes: Vec::new(),
+        };
+        Wanted { at, outbox: outbox.encode(Vec::new()).unwrap() }
+    }
+
+    #[test]
+    fn what_was_done_last_is_known_of_each_host_that_is_gone() {
+        let supi: Supi = "999700000000001".parse().unwrap();
+        let of = |before, wanted: Vec<Wanted>| {
+            let mut stored = Stored::default();
+            stored.course.wanted = wanted;
+            Claimed { id: 1, before, stored }
+        };
+        let bound = wanted(5, 0, vec![Effect::BindSupi(supi)]);
+        let ues = [
+            of(1, vec![bound.clone(), wanted(9, 71, Vec::new())]),
+            of(1, vec![wanted(8, 72, Vec::new())]),
+            of(2, vec![wanted(3, 73, Vec::new())]),
+        ];
+        let (newest, inputs) = last_of(&ues);
+        assert_eq!((newest[&1], newest[&2], inputs), (Instant(9), Instant(3), vec![71, 72, 73]));
+        assert_eq!(claimed(std::slice::from_ref(&bound), Instant(9)), Some(Instant(5)));
+        assert_eq!(claimed(&[bound], Instant(9_000_000)), None, "all know of it by then");
+    }
+
+    #[test]
+    fn ran_nodes_are_heard_of_before_what_they_want() {
+        let (assoc, peer) = (AssocId(1), ([127, 0, 0, 1], 1).into());
+        let ngap = |number, route| {
+            let view = Ok(View { route, kind: NfKind::StateManagement, establishment: None });
+            Input::Ngap { assoc, view, pdu: vec![number as u8], at: Instant(0), number, answers: false, bucket: None }
+        };
+        let mut waiting = VecDeque::from([
+            ngap(5, Route::Node),
+            Input::Up { assoc, peer },
+            ngap(0, Route::Node),
+            Input::Down { assoc, restarted: false },
+            Input::Up { assoc, peer },
+        ]);
+        let nodes = introductions(&mut waiting);
+        assert!(matches!(&nodes[..], [Input::Up { .. }, Input::Ngap { number: 0, .. }]), "{nodes:?}");
+        let left = waiting.make_contiguous();
+        assert!(matches!(left, [Input::Ngap { number: 5, .. }, Input::Down { .. }, Input::Up { .. }]), "{left:?}");
+    }
+}

@@ -540,7 +540,8 @@ fn remember(hand: &mut Hand, outbox: &Outbox, again: Again) {
                 let (ask, carried) = (ask.clone(), carried.clone());
                 hand.asks(Asked { key: outbox.key_of(n), number: *number, ask, carried });
             }
-            (Effect::Transferred { token, result, .. }, Again::Transfer(key, of))
+            // What takes an SM context back is asked for it again.
+            (Effect::Transferred { token, result, carried: None }, Again::Transfer(key, of))
                 if *token == of && *result != Transferred::Unknown && hand.result_of(key).is_none() =>
             {
                 hand.takes(key, *result);
