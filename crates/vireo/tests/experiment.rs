@@ -205,6 +205,21 @@ fn the_death_of_a_host_is_measured_with_copies_and_without() {
     assert_eq!(quick.lines("cases.csv"), 1 + 2);
 }
 
+#[test]
+fn three_hosts_are_simulated_as_they_are_measured() {
+    let Some(quick) = Quick::run("mmlite-agreement") else { return };
+    if quick.errors.contains("measure again on an idle machine") {
+        // Of so short loads beside other test programs nothing can be concluded, which is told.
+        return assert!(!quick.output.status.success() && !quick.file("summary.json").exists(), "{}", quick.errors);
+    }
+    let summary = quick.summary();
+    let done = "procedures done, 40% load, no copies, simulated";
+    let real = summary.figures.iter().find(|figure| figure.name == done).and_then(|figure| figure.baseline.as_ref());
+    assert!(median(&summary, done) > 10.0 && real.is_some_and(|real| real.value.median > 10.0), "{summary}");
+    assert!(quick.text("latency.svg").contains("simulated"));
+    assert_eq!(quick.lines("points.csv"), 1 + 2);
+}
+
 /// Simulated experiments need no privileges, and give the same for the same seed.
 #[test]
 fn simulated_experiments_leave_the_same_results_each_time() {
@@ -242,6 +257,7 @@ fn what_there_is_not_is_told_before_anything_runs() {
         "mmlite-fig7-nf",
         "mmlite-fig8",
         "mmlite-fig9",
+        "mmlite-agreement",
         "soak",
     ];
     let pepc = ["iot", "isolation", "locking", "migration", "rebalance", "signalling", "takeover", "two-level"]

@@ -102,6 +102,8 @@ pub struct Latency {
     pub p999: u64,
     /// Largest.
     pub max: u64,
+    /// How many took longer than 10 ms.
+    pub over_10ms: u64,
 }
 
 impl Latency {
@@ -114,6 +116,7 @@ impl Latency {
             p99: histogram.value_at_quantile(0.99),
             p999: histogram.value_at_quantile(0.999),
             max: histogram.max(),
+            over_10ms: histogram.count_between(10_001, u64::MAX),
         }
     }
 }

@@ -112,6 +112,7 @@ const ALL: &[Experiment] = &[
     fig2c::EXPERIMENT,
     fig6_store::EXPERIMENT,
     fig7::EXPERIMENT,
+    cluster::agreement::EXPERIMENT,
     cluster::changes::MIGRATION,
     cluster::fig2d::EXPERIMENT,
     cluster::fig6::EXPERIMENT,

@@ -249,7 +249,13 @@ pub(super) mod tests {
 
     /// An outcome in which every procedure of the list took so many milliseconds, a fault at 1 s among it.
     pub(in crate::experiment) fn outcome(latency_ms: &[(&str, u64)], kind: Kind) -> Outcome {
-        let latency = |ms: u64| Latency { p50: ms * 1000, p99: ms * 2000, mean: ms as f64 * 1100.0, max: ms * 3000 };
+        let latency = |ms: u64| Latency {
+            p50: ms * 1000,
+            p99: ms * 2000,
+            mean: ms as f64 * 1100.0,
+            max: ms * 3000,
+            ..Latency::default()
+        };
         let result = EmulatorResult {
             ues: 100,
             procedures: 1000,

@@ -255,6 +255,11 @@ impl Core {
         Ok(cpu)
     }
 
+    /// CPU time of each host of a cluster, its workers' among it.
+    pub(crate) fn cpu_by_host(&self) -> Result<Vec<Duration>, Failure> {
+        self.hosts.iter().map(Member::cpu).collect()
+    }
+
     /// How many of everything it holds; in a cluster of each host that is there, but RAN nodes, which all hosts know.
     pub(crate) fn counts(&self) -> Result<Counts, Failure> {
         if self.hosts.is_empty() && self.options.amfs == 0 {

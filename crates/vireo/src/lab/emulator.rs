@@ -162,6 +162,12 @@ pub(crate) struct EmulatorResult {
 /// Percentiles of one procedure's latency, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Latency {
+    /// How many.
+    #[serde(default, skip_serializing)]
+    pub(crate) count: u64,
+    /// Those that took longer than 10 ms.
+    #[serde(default, skip_serializing)]
+    pub(crate) over_10ms: u64,
     /// Half of them were faster.
     pub(crate) p50: u64,
     /// One in a hundred was slower.

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 /// Whoever has used its part up waits until this is over: short, so that nobody waits long.
 const PERIOD_US: u64 = 20_000;
+/// The same as a time.
+pub(crate) const PERIOD: Duration = Duration::from_micros(PERIOD_US);
 /// The least that the kernel takes.
 const QUOTA_MIN_US: u64 = 1_000;
 /// How long a group may take to be empty when its processes are killed.

@@ -26,6 +26,7 @@ pub(crate) mod workers;
 
 use crate::cli::Failure;
 use fabric::{Fabric, Place, Seat};
+pub(crate) use limit::PERIOD as QUOTA_PERIOD;
 use netns::{InterfaceCounters, Netns};
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};

@@ -1,5 +1,6 @@
 //! Experiments with hosts behind a balancer, each in a namespace of its own.
 
+pub(super) mod agreement;
 pub(super) mod changes;
 pub(super) mod fig2d;
 pub(super) mod fig6;
