@@ -386,7 +386,7 @@ fn stores_no_ue_is_lost_with_a_master_of_a_redis_cluster() {
 #[ignore = "make test-stores"]
 fn stores_no_ue_is_lost_over_mongodb() {
     for more in [&[][..], &["--kill", "smf"]] {
-        let Some(report) = report_of(60, &[&["--chain", "sba", "--state", "mongodb"], more].concat()) else { return };
+        let Some(report) = report_of(20, &[&["--chain", "sba", "--state", "mongodb"], more].concat()) else { return };
         assert_eq!(report["lost"], 0, "{report}");
     }
 }

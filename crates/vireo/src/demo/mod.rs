@@ -167,6 +167,11 @@ impl Args {
         self.kill.map_or(0, chain::Victim::amfs)
     }
 
+    /// Whether UEs may wait for the database of a chain for longer than a core has them wait that has too much to do.
+    fn is_slow(&self) -> bool {
+        self.state == Some(chain::State::Mongodb) || self.kill == Some(chain::Victim::Master)
+    }
+
     /// Whether UEs are spread over several hosts, or AMFs.
     fn has_several(&self) -> bool {
         self.hosts.is_some() || self.amfs() > 0
@@ -316,7 +321,7 @@ fn core_options(args: &Args, lab: &Lab, between: Between) -> Result<CoreOptions,
         tables: datapath(args, lab)?
             + &cluster::tables(args.hosts.unwrap_or(0).into(), args.replication)
             + &if args.piggyback { chain::carry(&state) } else { state }
-            + if args.amfs() > 0 || args.kill == Some(chain::Victim::Master) { events::UNSHED } else { "" }
+            + if args.amfs() > 0 || args.is_slow() { events::UNSHED } else { "" }
             + if args.pcap.is_some() { N4_ON_THE_WIRE } else { "" }
             + &if args.upfs > 1 { second::table() } else { String::new() },
         ..options
