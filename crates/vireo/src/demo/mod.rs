@@ -321,7 +321,7 @@ fn core_options(args: &Args, lab: &Lab, between: Between) -> Result<CoreOptions,
         tables: datapath(args, lab)?
             + &cluster::tables(args.hosts.unwrap_or(0).into(), args.replication)
             + &if args.piggyback { chain::carry(&state) } else { state }
-            + if args.amfs() > 0 || args.is_slow() { events::UNSHED } else { "" }
+            + if args.kill.is_some() || args.is_slow() { events::UNSHED } else { "" }
             + if args.pcap.is_some() { N4_ON_THE_WIRE } else { "" }
             + &if args.upfs > 1 { second::table() } else { String::new() },
         ..options
