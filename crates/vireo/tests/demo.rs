@@ -142,8 +142,8 @@ fn every_ue_succeeds_while_a_host_joins_and_one_leaves() {
     assert!(report["registration_us"]["p99"].as_u64().unwrap() < 5_000_000, "{report}");
 }
 
-/// A cluster with etcd, a controller and two balancers, whose controller is killed and comes back, which loses a balancer, and learns
-/// of two hosts that do not reach each other. `make cluster-demo` does far more.
+/// A cluster with etcd, a controller and two balancers, whose controller is killed and comes back, and which loses a balancer.
+/// `make cluster-demo` does far more.
 #[test]
 fn no_ue_is_lost_while_a_cluster_has_no_controller_or_loses_a_balancer() {
     let directory = tempfile::tempdir().unwrap();
