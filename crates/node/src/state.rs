@@ -1,7 +1,7 @@
 //! The database in which functions keep the state of UEs, where a configuration names one: which place of records it is, and how
 //! values are kept there. One for AMF, SMF and UPF.
 
-use crate::config::{StateChange, StateConfig, StateFormat, StatePersist, StateWrite};
+use crate::config::{StateChange, StateConfig, StateFormat, StatePersist};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use vireo_store::records::{self, Codec, Format, LIFE, Manner, Place, RecordError, Records};
@@ -27,14 +27,12 @@ pub struct RecordsConfig {
     pub change: StateChange,
     /// What they are.
     pub format: StateFormat,
-    /// What commits wait for, but an SMF's.
-    pub write: StateWrite,
 }
 
 impl RecordsConfig {
     /// The records of a configuration; `None`: state is not in a database.
     pub fn of(state: &StateConfig) -> Option<Self> {
-        let &StateConfig { persist, change, format, write, confirm, .. } = state;
+        let &StateConfig { persist, change, format, confirm, .. } = state;
         state.location.is_database().then(|| RecordsConfig {
             database: state.database.clone(),
             key: state.key.clone(),
@@ -42,7 +40,6 @@ impl RecordsConfig {
             persist,
             change,
             format,
-            write,
         })
     }
 

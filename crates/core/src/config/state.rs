@@ -77,18 +77,6 @@ pub enum StateFormat {
     Protobuf,
 }
 
-/// What a commit to a database waits for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum StateWrite {
-    /// The database has it before anything leaves.
-    #[default]
-    Blocking,
-    /// Nothing: writers have it, and the next load of that record waits for them. What these have not done is lost with the
-    /// process. An SMF always blocks.
-    NonBlocking,
-}
-
 /// Where the SM contexts of a service-based chain are between two of the AMF's asks about them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -112,8 +100,6 @@ pub enum StatePreset {
     Procedural,
     /// Each transaction does.
     Transactional,
-    /// The same, and nobody but an SMF waits for writes.
-    NonBlocking,
     /// As `Transactional`, and records are taken out and put in again.
     DeleteCreate,
     /// Shared memory: Vireo's own.
@@ -131,8 +117,6 @@ pub struct StateMode {
     pub change: StateChange,
     /// What they are there.
     pub format: StateFormat,
-    /// What commits wait for.
-    pub write: StateWrite,
 }
 
 /// The axes that are said by themselves.
@@ -148,8 +132,6 @@ pub struct StateAxes {
     pub change: Option<StateChange>,
     /// What they are.
     pub format: Option<StateFormat>,
-    /// What commits wait for.
-    pub write: Option<StateWrite>,
 }
 
 impl From<StatePreset> for StateMode {
@@ -164,7 +146,6 @@ impl From<StatePreset> for StateMode {
             StatePreset::Stateful => StateMode { location: StateLocation::Memory, ..StateMode::default() },
             StatePreset::Procedural => StateMode { persist: StatePersist::Procedure, ..paper },
             StatePreset::Transactional => paper,
-            StatePreset::NonBlocking => StateMode { write: StateWrite::NonBlocking, ..paper },
             StatePreset::DeleteCreate => StateMode { change: StateChange::DeleteCreate, ..paper },
             StatePreset::Shm => StateMode::default(),
         }
@@ -178,7 +159,7 @@ impl StateMode {
     ///
     /// Why it cannot be.
     pub fn choose(preset: Option<StatePreset>, axes: StateAxes) -> Result<Self, &'static str> {
-        let StateAxes { location, named, persist, change, format, write } = axes;
+        let StateAxes { location, named, persist, change, format } = axes;
         let chosen = preset.map_or_else(StateMode::default, StateMode::from);
         let any = if chosen.location.is_database() { named } else { None };
         let mode = StateMode {
@@ -186,9 +167,8 @@ impl StateMode {
             persist: persist.unwrap_or(chosen.persist),
             change: change.unwrap_or(chosen.change),
             format: format.unwrap_or(chosen.format),
-            write: write.unwrap_or(chosen.write),
         };
-        let of_records = persist.is_some() || change.is_some() || format.is_some() || write.is_some();
+        let of_records = persist.is_some() || change.is_some() || format.is_some();
         match preset {
             Some(StatePreset::Stateful) if mode.location != StateLocation::Memory => {
                 Err("\"stateful\" is of contexts in the workers' memory: state.location is \"memory\" then")
@@ -200,18 +180,15 @@ impl StateMode {
                 Err("this preset is of contexts in a database: state.location is \"redis\" or \"mongodb\" then")
             }
             _ if of_records && !mode.location.is_database() => Err(
-                "contexts that are not in a database (state.location) are no records of one: remove state.persist, change, format and write",
+                "contexts that are not in a database (state.location) are no records of one: remove state.persist, change and format",
             ),
             Some(StatePreset::Procedural) if mode.persist != StatePersist::Procedure => {
                 Err("\"procedural\" is each procedure: state.persist is \"procedure\" then")
             }
-            Some(StatePreset::Transactional | StatePreset::NonBlocking | StatePreset::DeleteCreate)
+            Some(StatePreset::Transactional | StatePreset::DeleteCreate)
                 if mode.persist != StatePersist::Transaction =>
             {
                 Err("this preset is of each transaction: state.persist is \"transaction\" then")
-            }
-            Some(StatePreset::NonBlocking) if mode.write != StateWrite::NonBlocking => {
-                Err("\"non-blocking\" waits for no write: state.write is \"non-blocking\" then")
             }
             Some(StatePreset::DeleteCreate) if mode.change != StateChange::DeleteCreate => {
                 Err("\"delete-create\" changes records so: state.change is \"delete-create\" then")
@@ -259,14 +236,13 @@ mod tests {
 
     #[test]
     fn the_presets_of_the_paper_are_json_and_a_database_is_binary_by_itself() {
-        use StatePreset::{DeleteCreate, NonBlocking, Procedural, Transactional};
+        use StatePreset::{DeleteCreate, Procedural, Transactional};
         let choose = |preset, axes| StateMode::choose(preset, axes);
         let plain = choose(None, at(Some(StateLocation::Redis))).unwrap();
         assert_eq!((plain.format, plain.change), (StateFormat::Binary, StateChange::Replace));
-        for preset in [Procedural, Transactional, NonBlocking] {
+        for preset in [Procedural, Transactional] {
             let mode = choose(Some(preset), StateAxes::default()).unwrap();
             assert_eq!((mode.format, mode.change), (StateFormat::Json, StateChange::Update), "{preset:?}");
-            assert_eq!(mode.write == StateWrite::NonBlocking, preset == NonBlocking);
         }
         let binary = StateAxes { format: Some(StateFormat::Binary), ..StateAxes::default() };
         let mode = choose(Some(DeleteCreate), binary).unwrap();
@@ -274,8 +250,6 @@ mod tests {
         assert!(choose(None, binary).is_err(), "nothing is in a database");
         let update = StateAxes { change: Some(StateChange::Update), ..StateAxes::default() };
         assert!(choose(Some(DeleteCreate), update).is_err());
-        let blocking = StateAxes { write: Some(StateWrite::Blocking), ..StateAxes::default() };
-        assert!(choose(Some(NonBlocking), blocking).is_err());
     }
 
     #[test]

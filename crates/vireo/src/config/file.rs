@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use vireo_core::config::{
-    StateAxes, StateCarry, StateChange, StateFormat, StateLocation, StateMode, StatePersist, StatePreset, StateWrite,
+    StateAxes, StateCarry, StateChange, StateFormat, StateLocation, StateMode, StatePersist, StatePreset,
     Timers as CoreTimers,
 };
 use vireo_core::schedule::forward::Policy;
@@ -638,8 +638,6 @@ pub(super) struct State {
     pub(super) change: Option<StateChange>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) format: Option<StateFormat>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) write: Option<StateWrite>,
     pub(super) carry: StateCarry,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) database: Option<String>,
@@ -660,7 +658,6 @@ impl Default for State {
             persist: None,
             change: None,
             format: None,
-            write: None,
             carry: s.carry,
             database: None,
             confirm: None,
@@ -675,9 +672,9 @@ impl Default for State {
 impl State {
     /// How state is kept, or why it cannot be.
     pub(super) fn chosen(&self) -> Result<StateMode, &'static str> {
-        let &State { preset, location, persist, change, format, write, .. } = self;
+        let &State { preset, location, persist, change, format, .. } = self;
         let named = self.database.as_deref().and_then(StateLocation::of_url);
-        StateMode::choose(preset, StateAxes { location, named, persist, change, format, write })
+        StateMode::choose(preset, StateAxes { location, named, persist, change, format })
     }
 
     /// How state is kept; the default where the keys contradict each other, which is said where they are checked.

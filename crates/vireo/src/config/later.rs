@@ -12,7 +12,7 @@ const VALUES: [(&str, &str, &[&str], &str); 4] = [
         &["shared", "shared-amf-smf", "non-blocking", "lean"],
         "\"stateful\", \"procedural\", \"transactional\", \"delete-create\", \"shm\"",
     ),
-    ("state", "write", &["non-blocking"], "\"blocking\""),
+    ("state", "write", &["blocking", "non-blocking"], "no such key; commits wait for the database"),
 ];
 
 /// What of the configuration is not implemented yet.

@@ -151,7 +151,6 @@ pub(super) fn state(state: &file::State, problems: &mut Problems) -> StateConfig
         persist: mode.persist,
         change: mode.change,
         format: mode.format,
-        write: mode.write,
         carry: state.carry,
         database,
         confirm,
