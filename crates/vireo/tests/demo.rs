@@ -142,15 +142,15 @@ fn every_ue_succeeds_while_a_host_joins_and_one_leaves() {
     assert!(report["registration_us"]["p99"].as_u64().unwrap() < 5_000_000, "{report}");
 }
 
-/// A cluster with etcd, a controller and two balancers, whose controller is killed and comes back, and which loses a balancer.
-/// `make cluster-demo` does far more.
+/// A cluster with etcd, a controller and two balancers, whose controller is killed and comes back, which loses a balancer, and
+/// in which two hosts do not reach each other. `make cluster-demo` does far more.
 #[test]
-fn no_ue_is_lost_while_a_cluster_has_no_controller_or_loses_a_balancer() {
+fn no_ue_is_lost_while_a_cluster_has_no_controller_or_loses_a_balancer_or_a_link() {
     let directory = tempfile::tempdir().unwrap();
     let json = directory.path().join("out.json");
     let mut command = Command::new(VIREO);
     command
-        .args(["demo", "--cluster", "--ues", "60", "--rate", "60", "--events", "controller,balancer", "--json"])
+        .args(["demo", "--cluster", "--ues", "60", "--rate", "60", "--events", "controller,balancer,link", "--json"])
         .arg(&json);
     let output = command.output().unwrap();
     if refused(&output.stderr) {
@@ -160,7 +160,7 @@ fn no_ue_is_lost_while_a_cluster_has_no_controller_or_loses_a_balancer() {
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.trim_end().ends_with("lost: 0"), "{text}");
     let report: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
-    assert_eq!(report["events"].as_array().map(Vec::len), Some(2), "{report}");
+    assert_eq!(report["events"].as_array().map(Vec::len), Some(3), "{report}");
     // UEs would say again after 15 s (T3517) what the balancer has swallowed.
     assert!(report["events"][1]["worst_ms"].as_f64().unwrap() < 10_000.0, "{report}");
 }

@@ -116,7 +116,8 @@ impl Latency {
             p99: histogram.value_at_quantile(0.99),
             p999: histogram.value_at_quantile(0.999),
             max: histogram.max(),
-            over_10ms: histogram.count_between(10_001, u64::MAX),
+            // Not those between this and the largest number: that is beyond the histogram, which then counts none.
+            over_10ms: histogram.len() - histogram.count_between(0, 10_000),
         }
     }
 }
@@ -337,4 +338,17 @@ fn latencies(f: &mut fmt::Formatter<'_>, title: &str, of: &BTreeMap<Procedure, L
         writeln!(f, "{name:<24}{:>9}{:>10.0}{:>10}{:>10}{:>10}{:>10}", l.count, l.mean, l.p50, l.p90, l.p99, l.max)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Latency;
+    use hdrhistogram::Histogram;
+
+    #[test]
+    fn what_took_longer_than_ten_milliseconds_is_counted() {
+        let mut histogram = Histogram::new_with_bounds(1, 3_600_000_000, 3).unwrap();
+        (1..100).for_each(|ms| histogram.saturating_record(ms * 1000));
+        assert_eq!(Latency::of(&histogram).over_10ms, 89);
+    }
 }

@@ -140,6 +140,7 @@ const ALL: &[Experiment] = &[
     stateless::FIG6,
     stateless::FIG7,
     stateless::BEYOND_FIGURES,
+    stateless::DISTANCE_FIGURES,
 ];
 
 fn minutes(text: &str) -> Result<f64, String> {

@@ -108,6 +108,8 @@ pub(crate) struct CoreOptions {
     pub(crate) chain: bool,
     /// AMFs of such a chain behind a balancer; 0 = one, with N2 itself.
     pub(crate) amfs: u8,
+    /// The UPF's database, where that is not the others'.
+    pub(crate) database_of_upf: Option<String>,
 }
 
 impl Default for CoreOptions {
@@ -127,6 +129,7 @@ impl Default for CoreOptions {
             balancers: 0,
             chain: false,
             amfs: 0,
+            database_of_upf: None,
         }
     }
 }

@@ -10,6 +10,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const ADDRESS: &str = "127.0.0.1:6379";
+/// Where it is found by who is to be far from it.
+const FAR: &str = "127.0.0.1:6380";
 const START_WITHIN: Duration = Duration::from_secs(10);
 
 /// A server that runs. Dropping it kills it.
@@ -37,6 +39,24 @@ impl Redis {
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(Redis { process })
+    }
+
+    /// Makes it far away for whoever asks it at another place, which this is: what goes either way is held so long. The proxy
+    /// lives as long as what comes with that.
+    pub(crate) fn far(lab: &Lab, delay: Duration) -> Result<(String, Process), Failure> {
+        let mut command = Process::this_program();
+        let delay = format!("{}us", delay.as_micros());
+        command.args(["distance", "--listen", FAR, "--to", ADDRESS, "--delay", &delay]);
+        let mut proxy =
+            Process::start("distance", &lab.core, &mut command, Some(create(Path::new("/tmp/distance.log"))?))?;
+        let until = Instant::now() + START_WITHIN;
+        while !lab.core.run(|| TcpStream::connect(FAR).is_ok())? {
+            if proxy.ended()?.is_some() || Instant::now() > until {
+                return Err(Failure(format!("nobody listens at {FAR}; it says:\n{}", proxy.last_words(5))));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok((format!("redis://{FAR}"), proxy))
     }
 
     /// What it has been asked, as it says itself.

@@ -1,7 +1,8 @@
 //! MMLite figure 7: a host dies (SIGKILL), hangs (SIGSTOP) or is cut off (its cable) under load.
 
 use super::{
-    ALL_COPIES, COLD_ONE, Copies, Failed, HOT_ALL, HOT_ONE, NO_COPIES, SOON_S, capped, host_fails, service_requests,
+    ALL_COPIES, COLD_ONE, Copies, Failed, HOSTS, HOT_ALL, HOT_ONE, NO_COPIES, SOON_S, capped, host_fails,
+    service_requests,
 };
 use crate::cli::Failure;
 use crate::experiment::fig7::{cases as cases_of, each_case, timelines};
@@ -162,6 +163,12 @@ fn notes(limit: f64, rounds: &[Vec<Case>]) -> Vec<String> {
         "The stateful baseline: the paper has 5 s, and about 40% of the connections dropped at 50,000/s. Here the hosts that are \
          left refuse UEs that they do not know at once, so that these register anew at once: it is kinder than the paper's."
             .to_owned(),
+        format!(
+            "At {:.0}% load the two hosts that are left are offered {:.0}% of what they keep up with: requests pile up there for \
+             as long as the load lasts, whatever the core does about the fault, and the worst latency says how long that was.",
+            OTHER_LOADS[1] * 100.0,
+            OTHER_LOADS[1] * 100.0 * HOSTS as f64 / (HOSTS - 1) as f64
+        ),
     ];
     for case in rounds.iter().flatten().filter(|case| case.who != STATEFUL && case.who != NO_COPIES.0) {
         let when = format!("host {}, {:.0}% load, {}", case.fate.told(), case.load * 100.0, case.who);

@@ -34,6 +34,13 @@ pub(super) const BEYOND_FIGURES: Experiment = Experiment {
     run: Run::Core(|session| study(session, &BEYOND)),
 };
 
+pub(super) const DISTANCE_FIGURES: Experiment = Experiment {
+    name: "stateless-distance",
+    about: "What does it cost that the UPF is at the edge, and its database is not?",
+    paper: "",
+    run: Run::Core(|session| study(session, &DISTANCE)),
+};
+
 pub(super) const FIG6: Experiment = Experiment {
     name: "stateless-fig6",
     about: "How busy are AMF, SMF and UPF from moment to moment, with state and without?",
@@ -57,6 +64,8 @@ struct Mode {
     tables: &'static str,
     /// Whether it needs one.
     database: bool,
+    /// How far the UPF is from it, one way, if that is far.
+    far_ms: Option<u64>,
 }
 
 impl Mode {
@@ -83,6 +92,7 @@ const STATEFUL: Mode = Mode {
     about: "Each function keeps the state of UEs in its own memory.",
     tables: "[state]\npreset = \"stateful\"\n",
     database: false,
+    far_ms: None,
 };
 const PROCEDURAL: Mode = Mode {
     name: "procedural",
@@ -90,6 +100,7 @@ const PROCEDURAL: Mode = Mode {
             each transaction: it does not see where procedures end.",
     tables: "[state]\npreset = \"procedural\"\n",
     database: true,
+    far_ms: None,
 };
 const TRANSACTIONAL: Mode = Mode {
     name: "transactional",
@@ -97,6 +108,7 @@ const TRANSACTIONAL: Mode = Mode {
             JSON.",
     tables: "[state]\npreset = \"transactional\"\n",
     database: true,
+    far_ms: None,
 };
 
 const DELETE_CREATE: Mode = Mode {
@@ -104,6 +116,7 @@ const DELETE_CREATE: Mode = Mode {
     about: "As transactional, but the SMF takes records out and puts them in again instead of changing them.",
     tables: "[state]\npreset = \"delete-create\"\n",
     database: true,
+    far_ms: None,
 };
 
 const BINARY: Mode = Mode {
@@ -111,12 +124,14 @@ const BINARY: Mode = Mode {
     about: "As transactional, but the SMF writes all of a record, as octets without names.",
     tables: "[state]\npreset = \"transactional\"\nchange = \"replace\"\nformat = \"binary\"\n",
     database: true,
+    far_ms: None,
 };
 const PROTOBUF: Mode = Mode {
     name: "protobuf",
     about: "As transactional, but in protocol buffers.",
     tables: "[state]\npreset = \"transactional\"\nformat = \"protobuf\"\n",
     database: true,
+    far_ms: None,
 };
 const PIGGYBACK: Mode = Mode {
     name: "piggyback",
@@ -124,12 +139,27 @@ const PIGGYBACK: Mode = Mode {
             database.",
     tables: "[state]\npreset = \"transactional\"\ncarry = \"piggyback\"\n",
     database: true,
+    far_ms: None,
 };
 const SHM: Mode = Mode {
     name: "shm",
     about: "The AMF commits each transaction to memory that its workers share; SMF and UPF keep their own.",
     tables: "[state]\npreset = \"shm\"\n",
     database: false,
+    far_ms: None,
+};
+
+const NEAR_EDGE: Mode = Mode {
+    name: "1 ms away",
+    about: "As transactional; what goes between the UPF and the database takes 1 ms longer, each way (vireo distance).",
+    far_ms: Some(1),
+    ..TRANSACTIONAL
+};
+const FAR_EDGE: Mode = Mode {
+    name: "5 ms away",
+    about: "As transactional; what goes between the UPF and the database takes 5 ms longer, each way (vireo distance).",
+    far_ms: Some(5),
+    ..TRANSACTIONAL
 };
 
 static FIGURE_3: Study = Study {
@@ -156,6 +186,15 @@ static BEYOND: Study = Study {
     paper: &[Some((56.0, 71.0)), None, None, None, None],
     gains: false,
     source: "figure 3",
+};
+
+/// The paper has the UPF at the edge, and the database in the cloud.
+static DISTANCE: Study = Study {
+    title: "A UPF that is far from its database",
+    modes: &[TRANSACTIONAL, NEAR_EDGE, FAR_EDGE],
+    paper: &[None, None],
+    gains: false,
+    source: "",
 };
 
 fn study(session: &Session, study: &Study) -> Result<Findings, Failure> {

@@ -59,7 +59,9 @@ pub(super) fn round(
 fn bursts(session: &Session, mode: &Mode, sizes: &[u32], watched: bool) -> Result<Vec<Burst>, Failure> {
     let first = sizes.first().copied().unwrap_or(1);
     let database = mode.database.then(|| Redis::start(&session.lab, &[])).transpose()?;
+    let far = mode.far_ms.map(|ms| Redis::far(&session.lab, Duration::from_millis(ms))).transpose()?;
     let options = CoreOptions {
+        database_of_upf: far.as_ref().map(|(url, _)| url.clone()),
         subscribers: (first + sizes.iter().sum::<u32>()).into(),
         tables: mode.tables.into(),
         chain: true,

@@ -24,8 +24,9 @@ pub(super) struct Function {
 }
 
 /// SMF and UPF; the UPF first, so that the SMF finds it.
-const ROLES: [(&str, &str); 2] = [("upf", "127.0.0.1:9092"), ("smf", "127.0.0.1:9091")];
+const ROLES: [(&str, &str); 2] = [(UPF, "127.0.0.1:9092"), ("smf", "127.0.0.1:9091")];
 const AMF: &str = "amf";
+const UPF: &str = "upf";
 
 fn amf_host(number: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 0, 20 + number)
@@ -53,6 +54,9 @@ impl Function {
     fn start(lab: &Lab, options: &CoreOptions, (role, api): (&'static str, &str), log: &File) -> Result<Self, Failure> {
         let mut command = Process::this_program();
         command.args([role, "--config", CONFIG]);
+        if let Some(database) = options.database_of_upf.as_ref().filter(|_| role == UPF) {
+            command.env("VIREO_STATE__DATABASE", database);
+        }
         Function::start_as(lab, options, (role, api, command), log)
     }
 
@@ -114,7 +118,7 @@ impl Core {
 
     /// What the user plane of a chain says of itself.
     pub(super) fn user_plane_of_chain(&self) -> Option<Result<Status, Failure>> {
-        self.functions.iter().find(|function| function.role == "upf").map(Function::status)
+        self.functions.iter().find(|function| function.role == UPF).map(Function::status)
     }
 
     /// Sessions that the SMF of a chain has.

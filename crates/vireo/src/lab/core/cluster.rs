@@ -92,10 +92,15 @@ impl Core {
         }
     }
 
-    /// Cuts the link between the youngest host and the oldest: the youngest is to be given up. Which it is.
+    /// Cuts the link between the youngest host of the map and the oldest: the youngest is to be given up. Which it is.
     pub(crate) fn cut_link(&mut self) -> Result<usize, Failure> {
-        let well: Vec<usize> = (0..self.hosts.len()).filter(|host| self.hosts[*host].is_well()).collect();
-        let [oldest, .., youngest] = well[..] else { return Err(Failure("there are no two hosts".into())) };
+        // Hosts have their numbers by who joined first, not by who was started first.
+        let mut well = Vec::new();
+        for host in (0..self.hosts.len()).filter(|host| self.hosts[*host].is_well()) {
+            well.extend(self.host_status(host)?.map(|entry| (entry.host, host)));
+        }
+        well.sort_unstable();
+        let [(_, oldest), .., (_, youngest)] = well[..] else { return Err(Failure("there are no two hosts".into())) };
         self.hosts[oldest].seat().block(self.hosts[youngest].seat())?;
         self.hosts[youngest].seat().block(self.hosts[oldest].seat())?;
         self.hosts[youngest].is_to_be_given_up();
