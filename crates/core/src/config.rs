@@ -3,7 +3,9 @@
 
 mod state;
 
-pub use state::{StateAxes, StateCarry, StateChange, StateFormat, StateLocation, StateMode, StatePersist, StatePreset};
+pub use state::{
+    StateAxes, StateCarry, StateChange, StateFormat, StateLocation, StateMode, StatePersist, StatePreset, StateScope,
+};
 
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

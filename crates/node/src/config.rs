@@ -4,7 +4,7 @@
 use crate::cluster::ReplicationConfig;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
-pub use vireo_core::config::{StateCarry, StateChange, StateFormat, StateLocation, StatePersist};
+pub use vireo_core::config::{StateCarry, StateChange, StateFormat, StateLocation, StatePersist, StateScope};
 use vireo_core::schedule::forward::Policy;
 use vireo_core::schedule::kind::NfKind;
 use vireo_sctp::Driver;
@@ -132,6 +132,8 @@ pub struct StateConfig {
     pub change: StateChange,
     /// What they are there.
     pub format: StateFormat,
+    /// Of a service-based chain: which functions share a record there.
+    pub scope: StateScope,
     /// Of a service-based chain: whether SM contexts travel.
     pub carry: StateCarry,
     /// The database: a URL.
@@ -167,6 +169,7 @@ impl Default for StateConfig {
             persist: StatePersist::Transaction,
             change: StateChange::Replace,
             format: StateFormat::Binary,
+            scope: StateScope::Function,
             confirm: 0,
             carry: StateCarry::None,
             database: "redis://127.0.0.1:6379".into(),

@@ -24,6 +24,8 @@ const RENEWED: Duration = Duration::from_secs(LIFE.as_secs() / 8);
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) name: Name,
+    /// By what who asks knows it: of a record that functions share, what is its own there.
+    pub(crate) of: Name,
     pub(crate) what: What,
     /// The transaction that it is for.
     pub(crate) kind: Transaction,
@@ -45,6 +47,12 @@ pub(crate) enum What {
         known: Known,
         value: Encoded,
     },
+    /// Parts of a record that functions share; of a `whole` it has these alone then.
+    Parts {
+        expected: Version,
+        parts: Vec<(String, Vec<u8>)>,
+        whole: bool,
+    },
     Remove {
         expected: Version,
     },
@@ -54,7 +62,7 @@ impl What {
     fn operation(&self) -> StateOperation {
         match self {
             What::Load => StateOperation::Read,
-            What::Commit { .. } | What::Put { .. } => StateOperation::Write,
+            What::Commit { .. } | What::Put { .. } | What::Parts { .. } => StateOperation::Write,
             What::Remove { .. } => StateOperation::Remove,
         }
     }
@@ -62,6 +70,7 @@ impl What {
     fn parts(&self, codec: Codec) -> Vec<Part<'_>> {
         match self {
             What::Put { known, value } => codec.parts(known, value),
+            What::Parts { parts, .. } => parts.iter().map(|(name, octets)| Part { name, octets }).collect(),
             What::Load | What::Commit { .. } | What::Remove { .. } => Vec::new(),
         }
     }
@@ -71,6 +80,8 @@ impl What {
             What::Load => None,
             What::Commit { expected, octets } => Some(Change::Commit { expected: *expected, octets }),
             What::Put { known, value } => Some(codec.change(known, value, parts, taken_out)),
+            What::Parts { expected, whole: true, .. } => Some(Change::Replace { expected: *expected, parts }),
+            What::Parts { expected, .. } => Some(Change::Update { expected: *expected, parts }),
             What::Remove { expected } => Some(Change::Remove { expected: *expected }),
         }
     }
@@ -286,9 +297,9 @@ impl Database {
     }
 
     fn finish(&self, pending: Pending, result: Done, done: &mut impl FnMut(Name, Done)) {
-        let Job { name, what, kind, .. } = pending.job;
+        let Job { of, what, kind, .. } = pending.job;
         self.metrics.state_operation(self.function, kind, what.operation(), pending.since.elapsed());
-        done(name, result);
+        done(of, result);
     }
 }
 
@@ -299,7 +310,7 @@ fn give_up(waiting: &mut VecDeque<Pending>, now: Instant, done: &mut impl FnMut(
         if over {
             let error = RecordError::Down("it was asked for too long".into());
             let loads = matches!(pending.job.what, What::Load);
-            done(pending.job.name, if loads { Done::Loaded(Err(error)) } else { Done::Changed(Err(error)) });
+            done(pending.job.of, if loads { Done::Loaded(Err(error)) } else { Done::Changed(Err(error)) });
         }
         !over
     });
@@ -382,7 +393,7 @@ mod tests {
 
     fn commit(until: Option<Instant>) -> Job {
         let what = What::Commit { expected: 0, octets: vec![1] };
-        Job { name: NAME, what, kind: Transaction::CreateSmContext, until }
+        Job { name: NAME, of: NAME, what, kind: Transaction::CreateSmContext, until }
     }
 
     #[test]

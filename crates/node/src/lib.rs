@@ -16,6 +16,7 @@ pub mod n4;
 pub mod nf;
 mod punctual;
 pub mod sbi;
+mod shared;
 pub mod state;
 mod sys;
 pub mod udp;

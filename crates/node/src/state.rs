@@ -1,7 +1,7 @@
 //! The database in which functions keep the state of UEs, where a configuration names one: which place of records it is, and how
 //! values are kept there. One for AMF, SMF and UPF.
 
-use crate::config::{StateChange, StateConfig, StateFormat, StatePersist};
+use crate::config::{StateChange, StateConfig, StateFormat, StatePersist, StateScope};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use vireo_store::records::{self, Codec, Format, LIFE, Manner, Place, RecordError, Records};
@@ -27,12 +27,14 @@ pub struct RecordsConfig {
     pub change: StateChange,
     /// What they are.
     pub format: StateFormat,
+    /// Who shares them.
+    pub scope: StateScope,
 }
 
 impl RecordsConfig {
     /// The records of a configuration; `None`: state is not in a database.
     pub fn of(state: &StateConfig) -> Option<Self> {
-        let &StateConfig { persist, change, format, confirm, .. } = state;
+        let &StateConfig { persist, change, format, scope, confirm, .. } = state;
         state.location.is_database().then(|| RecordsConfig {
             database: state.database.clone(),
             key: state.key.clone(),
@@ -40,6 +42,7 @@ impl RecordsConfig {
             persist,
             change,
             format,
+            scope,
         })
     }
 

@@ -19,6 +19,8 @@ pub enum Content {
     Ngap,
     /// An SM context that travels between functions that both know it (`application/vnd.vireo.sm-context`).
     SmContext,
+    /// What an SMF is to commit of the AMF that asks it, where both know that (`application/vnd.vireo.amf-context`).
+    AmfContext,
 }
 
 impl Content {
@@ -28,11 +30,12 @@ impl Content {
             Content::Nas => "application/vnd.3gpp.5gnas",
             Content::Ngap => "application/vnd.3gpp.ngap",
             Content::SmContext => "application/vnd.vireo.sm-context",
+            Content::AmfContext => "application/vnd.vireo.amf-context",
         }
     }
 
     fn of(media_type: &str) -> Option<Self> {
-        let all = [Content::Nas, Content::Ngap, Content::SmContext];
+        let all = [Content::Nas, Content::Ngap, Content::SmContext, Content::AmfContext];
         all.into_iter().find(|content| media_type.eq_ignore_ascii_case(content.media_type()))
     }
 }

@@ -47,6 +47,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 .into(),
         ));
     }
+    if config.state.scope.is_shared() {
+        return Err(Failure(
+            "state.scope: `vireo run` has AMF and SMF in one, whose state is one record as it is: remove the key, or run `vireo amf`, \
+             `vireo smf` and `vireo upf`"
+                .into(),
+        ));
+    }
     logging::start(&config.log);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;

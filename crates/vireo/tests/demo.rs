@@ -398,6 +398,22 @@ fn no_ue_notices_an_smf_that_is_killed_with_its_state_in_a_database() {
     assert_eq!(report["lost"], 0, "{report}");
 }
 
+/// The same where AMF and SMF share a record of each UE, in which the SMF commits for both.
+#[test]
+fn no_ue_notices_an_amf_that_is_killed_while_the_smf_commits_for_it() {
+    let options = ["--chain", "sba", "--state", "redis", "--scope", "amf-smf", "--kill", "amf"];
+    let Some(report) = report_of(30, &options) else { return };
+    assert_eq!((&report["lost"], &report["failed_hosts"]), (&0.into(), &1.into()), "{report}");
+}
+
+/// A UPF that is killed while the SMF commits for it.
+#[test]
+fn no_ue_notices_a_upf_that_is_killed_while_the_smf_commits_for_it() {
+    let options = ["--chain", "sba", "--state", "redis", "--scope", "all", "--kill", "upf"];
+    let Some(report) = report_of(20, &options) else { return };
+    assert_eq!(report["lost"], 0, "{report}");
+}
+
 /// One of two AMFs is killed while UEs register; N2 stays in the balancer, and the other one goes on with what the database has.
 #[test]
 fn no_ue_notices_an_amf_that_is_killed_with_its_state_in_a_database() {

@@ -90,6 +90,33 @@ pub enum StateCarry {
     Piggyback,
 }
 
+/// Which functions of a service-based chain share the record of a UE in a database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StateScope {
+    /// None: each function has records of its own.
+    #[default]
+    Function,
+    /// AMF and SMF: where an event of a UE is a question to the SMF and nothing else, what it changes at the AMF goes there with
+    /// the question, and the SMF commits both in one write.
+    AmfSmf,
+    /// AMF, SMF and UPF: besides, what a PFCP request changes at the UPF comes with its answer, and the SMF commits it with what
+    /// the answer changes there.
+    All,
+}
+
+impl StateScope {
+    /// Whether AMF and SMF have one record of a UE.
+    pub const fn is_shared(self) -> bool {
+        !matches!(self, StateScope::Function)
+    }
+
+    /// Whether the UPF has a part of that, too.
+    pub const fn is_of_all(self) -> bool {
+        matches!(self, StateScope::All)
+    }
+}
+
 /// A name for a choice of all axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -100,8 +127,15 @@ pub enum StatePreset {
     Procedural,
     /// Each transaction does.
     Transactional,
+    /// As `Transactional`, and AMF, SMF and UPF share the record of a UE.
+    Shared,
+    /// As `Transactional`, and AMF and SMF do.
+    SharedAmfSmf,
     /// As `Transactional`, and records are taken out and put in again.
     DeleteCreate,
+    /// Each transaction, with as little as can be: binary records, and SM contexts that travel, so that one record of a UE is what
+    /// AMF and SMF have and the AMF alone loads and commits it.
+    Lean,
     /// Shared memory: Vireo's own.
     Shm,
 }
@@ -117,6 +151,10 @@ pub struct StateMode {
     pub change: StateChange,
     /// What they are there.
     pub format: StateFormat,
+    /// Who shares a record there.
+    pub scope: StateScope,
+    /// Of a chain: where SM contexts are between two of the AMF's asks.
+    pub carry: StateCarry,
 }
 
 /// The axes that are said by themselves.
@@ -132,6 +170,10 @@ pub struct StateAxes {
     pub change: Option<StateChange>,
     /// What they are.
     pub format: Option<StateFormat>,
+    /// Who shares a record.
+    pub scope: Option<StateScope>,
+    /// Where SM contexts are between two asks.
+    pub carry: Option<StateCarry>,
 }
 
 impl From<StatePreset> for StateMode {
@@ -146,7 +188,12 @@ impl From<StatePreset> for StateMode {
             StatePreset::Stateful => StateMode { location: StateLocation::Memory, ..StateMode::default() },
             StatePreset::Procedural => StateMode { persist: StatePersist::Procedure, ..paper },
             StatePreset::Transactional => paper,
+            StatePreset::Shared => StateMode { scope: StateScope::All, ..paper },
+            StatePreset::SharedAmfSmf => StateMode { scope: StateScope::AmfSmf, ..paper },
             StatePreset::DeleteCreate => StateMode { change: StateChange::DeleteCreate, ..paper },
+            StatePreset::Lean => {
+                StateMode { location: StateLocation::Redis, carry: StateCarry::Piggyback, ..StateMode::default() }
+            }
             StatePreset::Shm => StateMode::default(),
         }
     }
@@ -159,16 +206,20 @@ impl StateMode {
     ///
     /// Why it cannot be.
     pub fn choose(preset: Option<StatePreset>, axes: StateAxes) -> Result<Self, &'static str> {
-        let StateAxes { location, named, persist, change, format } = axes;
+        let StateAxes { location, named, persist, change, format, scope, carry } = axes;
         let chosen = preset.map_or_else(StateMode::default, StateMode::from);
         let any = if chosen.location.is_database() { named } else { None };
+        let scope_is = scope.unwrap_or(chosen.scope);
+        let usual = if scope_is.is_shared() { StateChange::Update } else { chosen.change };
         let mode = StateMode {
             location: location.or(any).unwrap_or(chosen.location),
             persist: persist.unwrap_or(chosen.persist),
-            change: change.unwrap_or(chosen.change),
+            change: change.unwrap_or(usual),
             format: format.unwrap_or(chosen.format),
+            scope: scope_is,
+            carry: carry.unwrap_or(chosen.carry),
         };
-        let of_records = persist.is_some() || change.is_some() || format.is_some();
+        let of_records = persist.is_some() || change.is_some() || format.is_some() || scope.is_some();
         match preset {
             Some(StatePreset::Stateful) if mode.location != StateLocation::Memory => {
                 Err("\"stateful\" is of contexts in the workers' memory: state.location is \"memory\" then")
@@ -180,12 +231,31 @@ impl StateMode {
                 Err("this preset is of contexts in a database: state.location is \"redis\" or \"mongodb\" then")
             }
             _ if of_records && !mode.location.is_database() => Err(
-                "contexts that are not in a database (state.location) are no records of one: remove state.persist, change and format",
+                "contexts that are not in a database (state.location) are no records of one: remove state.persist, change, format and \
+                 scope",
             ),
+            Some(StatePreset::Lean) if mode.carry != StateCarry::Piggyback || mode.format != StateFormat::Binary => {
+                Err("\"lean\" is of binary records and SM contexts that travel: remove state.carry and format")
+            }
+            _ if mode.scope.is_shared() && mode.carry != StateCarry::None => {
+                Err("SM contexts that travel are in the AMF's records as they are: remove one of state.scope and carry")
+            }
+            Some(StatePreset::SharedAmfSmf) if mode.scope != StateScope::AmfSmf => {
+                Err("\"shared-amf-smf\" is of a record that AMF and SMF share: state.scope is \"amf-smf\" then")
+            }
+            Some(StatePreset::Shared) if mode.scope != StateScope::All => {
+                Err("\"shared\" is of a record that AMF, SMF and UPF share: state.scope is \"all\" then")
+            }
+            _ if mode.scope.is_shared() && mode.persist != StatePersist::Transaction => Err(
+                "a record that functions share is committed at each transaction: state.persist is \"transaction\" then",
+            ),
+            _ if mode.scope.is_shared() && mode.change != StateChange::Update => {
+                Err("who shares a record changes a part of it: state.change is \"update\" then")
+            }
             Some(StatePreset::Procedural) if mode.persist != StatePersist::Procedure => {
                 Err("\"procedural\" is each procedure: state.persist is \"procedure\" then")
             }
-            Some(StatePreset::Transactional | StatePreset::DeleteCreate)
+            Some(StatePreset::Transactional | StatePreset::DeleteCreate | StatePreset::Lean)
                 if mode.persist != StatePersist::Transaction =>
             {
                 Err("this preset is of each transaction: state.persist is \"transaction\" then")
@@ -250,6 +320,50 @@ mod tests {
         assert!(choose(None, binary).is_err(), "nothing is in a database");
         let update = StateAxes { change: Some(StateChange::Update), ..StateAxes::default() };
         assert!(choose(Some(DeleteCreate), update).is_err());
+    }
+
+    #[test]
+    fn lean_is_binary_and_travels() {
+        let lean = |axes| StateMode::choose(Some(StatePreset::Lean), axes);
+        let mode = lean(StateAxes::default()).unwrap();
+        assert_eq!((mode.location, mode.carry), (StateLocation::Redis, StateCarry::Piggyback));
+        assert_eq!((mode.format, mode.change), (StateFormat::Binary, StateChange::Replace));
+        for wrong in [
+            StateAxes { carry: Some(StateCarry::None), ..StateAxes::default() },
+            StateAxes { format: Some(StateFormat::Json), ..StateAxes::default() },
+            StateAxes { scope: Some(StateScope::AmfSmf), ..StateAxes::default() },
+            StateAxes { persist: Some(StatePersist::Procedure), ..StateAxes::default() },
+            at(Some(StateLocation::Memory)),
+        ] {
+            assert!(lean(wrong).is_err(), "{wrong:?}");
+        }
+        let carried = StateAxes { carry: Some(StateCarry::Piggyback), ..at(Some(StateLocation::Memory)) };
+        assert_eq!(StateMode::choose(None, carried).map(|mode| mode.carry), Ok(StateCarry::Piggyback));
+    }
+
+    #[test]
+    fn a_record_is_shared_part_by_part_and_transaction_by_transaction() {
+        use StateLocation::Redis;
+        let shared = StateAxes { scope: Some(StateScope::AmfSmf), ..at(Some(Redis)) };
+        let mode = StateMode::choose(None, shared).unwrap();
+        assert_eq!(
+            (mode.scope, mode.change, mode.format),
+            (shared.scope.unwrap(), StateChange::Update, StateFormat::Binary)
+        );
+        let preset = StateMode::choose(Some(StatePreset::SharedAmfSmf), StateAxes::default()).unwrap();
+        assert_eq!((preset.scope, preset.change, preset.format), (mode.scope, StateChange::Update, StateFormat::Json));
+        let whole = StateAxes { change: Some(StateChange::Replace), ..shared };
+        let procedure = StateAxes { persist: Some(StatePersist::Procedure), ..shared };
+        let nowhere = StateAxes { location: None, ..shared };
+        for wrong in [whole, procedure, nowhere] {
+            assert!(StateMode::choose(None, wrong).is_err(), "{wrong:?}");
+        }
+        let all = StateMode::choose(Some(StatePreset::Shared), StateAxes::default()).unwrap();
+        assert_eq!((all.scope, all.change, all.format), (StateScope::All, StateChange::Update, StateFormat::Json));
+        assert!(StateMode::choose(Some(StatePreset::Shared), StateAxes { location: None, ..shared }).is_err());
+        let own = StateAxes { scope: Some(StateScope::Function), ..StateAxes::default() };
+        assert!(StateMode::choose(Some(StatePreset::SharedAmfSmf), own).is_err());
+        assert!(StateMode::choose(Some(StatePreset::DeleteCreate), shared).is_err());
     }
 
     #[test]

@@ -5,9 +5,12 @@ use super::{BATCH, Host, Parcel, nodes};
 use crate::balancer::Command;
 use crate::clock::clock;
 use crate::fabric::message::Ways;
-use crate::nf::OUTBOX;
+use crate::nf::central::Elsewhere;
 use crate::nf::outbox::Outbox;
 use crate::nf::parcel;
+use crate::nf::{Location, OUTBOX};
+use crate::sbi::amf::With;
+use crate::shared::Travels;
 use vireo_core::chain::{Ask, Carried, SessionNumber, Transferred};
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::turn::Effect;
@@ -103,7 +106,8 @@ impl Host {
     pub(super) fn emit(&mut self, buffer: Buffer) {
         let mut snapshot = std::mem::take(&mut self.snapshot);
         let copied = self.cluster.as_ref().is_some_and(|cluster| cluster.primary.copies());
-        if self.region.read_record(buffer, &mut snapshot, copied) && !snapshot.sent {
+        let whole = copied || self.smf_commits();
+        if self.region.read_record(buffer, &mut snapshot, whole) && !snapshot.sent {
             match (Outbox::decode(&snapshot.outbox), self.region.place_of_buffer(buffer)) {
                 (Some(_), Some((slot, version))) if !self.order.is_next(slot, version) => {
                     // One that waits for copies is not offered for the first time.
@@ -119,6 +123,7 @@ impl Host {
                     if copied {
                         self.copy(slot, buffer, outbox, &snapshot);
                     } else {
+                        self.travels = self.travels(&snapshot.context);
                         self.let_go(slot, buffer, outbox, Ways::default());
                     }
                 }
@@ -229,6 +234,11 @@ impl Host {
     /// Carries out what a step wants done, in order.
     fn act(&mut self, slot: Slot, outbox: Outbox, ways: Ways) {
         let Outbox { at, ltmsi, key, input, before, after, settled, seids, effects, notes, .. } = outbox;
+        let travels = self.travels.take();
+        // The answer to a question that takes along what is to be committed is when the input was carried out.
+        let asks = effects.iter().any(|effect| matches!(effect, Effect::Smf { .. }));
+        let later = asks && travels.as_ref().is_some_and(|travels| travels.part.is_some());
+        let (asked, input) = if later { (input, 0) } else { (0, input) };
         self.totals.change(before, after);
         self.moved(slot, before, after);
         if self.region.ltmsi_of(slot) != Some(ltmsi) && !self.region.rename(slot, ltmsi) {
@@ -264,7 +274,8 @@ impl Host {
                     }
                 }
                 Effect::Smf { number, ask, carried } => {
-                    self.ask_smf((ltmsi, key | n as u64 & 0xf), number, ask, carried.as_ref());
+                    let with = With { carried: carried.as_ref(), travels: travels.as_ref(), input: asked };
+                    self.ask_smf((ltmsi, key | n as u64 & 0xf), number, ask, with);
                 }
                 Effect::Transferred { token, result, carried } => self.transferred(token, result, carried.as_ref()),
                 Effect::Forget => {}
@@ -275,16 +286,21 @@ impl Host {
         }
     }
 
+    /// Whether the SMF commits to the records of UEs.
+    pub(super) fn smf_commits(&self) -> bool {
+        matches!(&self.location, Location::Central(config) if config.records.is_shared())
+    }
+
+    /// What a UE's questions to the SMF take along, where that commits to its record.
+    fn travels(&self, context: &[u8]) -> Option<Travels> {
+        let elsewhere = Elsewhere::of(context).filter(|_| self.smf_commits())?;
+        Some(Travels { record: elsewhere.id, part: Elsewhere::part(context).map(<[u8]>::to_vec) })
+    }
+
     /// Asks the SMF, by the name of the effect.
-    pub(super) fn ask_smf(
-        &self,
-        (ltmsi, key): (Ltmsi, u64),
-        number: SessionNumber,
-        ask: Ask,
-        carried: Option<&Carried>,
-    ) {
+    pub(super) fn ask_smf(&self, (ltmsi, key): (Ltmsi, u64), number: SessionNumber, ask: Ask, with: With<'_>) {
         match &self.smf {
-            Some(smf) => smf.ask((ltmsi, key), number, ask, carried),
+            Some(smf) => smf.ask((ltmsi, key), number, ask, with),
             None => tracing::error!(%ltmsi, "a step asks an SMF, and there is none: please report it"),
         }
     }

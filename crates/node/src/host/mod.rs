@@ -46,6 +46,7 @@ use crate::nf::parcel::Parcel;
 use crate::nf::plan::{self, Plan};
 use crate::nf::{Instructions, Location};
 use crate::sbi::amf::SmfLink;
+use crate::shared::Travels;
 use crate::state::RecordsConfig;
 use account::{Account, Totals};
 use cluster::Cluster;
@@ -204,6 +205,8 @@ pub enum Input {
         answer: Answer,
         /// The SM context as it is then, if it travels.
         carried: Option<Box<Carried>>,
+        /// The input that is carried out by it, if a cluster's balancer has given that a number and the question was asked before.
+        input: u64,
     },
     /// Of a service-based chain: an SMF has something for a UE and its RAN node.
     Transfer {
@@ -355,6 +358,8 @@ pub struct Host {
     cluster: Option<Box<Cluster>>,
     /// Of the AMF of a service-based chain.
     smf: Option<SmfLink>,
+    /// What the questions take along of the record that is being let go.
+    travels: Option<Travels>,
     started: std::time::Instant,
     scratch: Vec<u8>,
     snapshot: Snapshot,
@@ -409,7 +414,7 @@ impl Host {
             None => Location::Region,
             Some(mut records) => {
                 let (shared, owner) = (member.is_some(), rng.next_u64());
-                if !shared {
+                if !shared && !records.is_shared() {
                     // Nobody goes on with what it leaves there, as others of its cluster do.
                     records.key.push_str(&format!("-{owner:016x}"));
                 }
@@ -467,6 +472,7 @@ impl Host {
             bucket: None,
             cluster: member.map(|member| Box::new(Cluster::new(member))),
             smf,
+            travels: None,
             started: std::time::Instant::now(),
             scratch: Vec::new(),
             snapshot: Snapshot::default(),
@@ -660,9 +666,13 @@ impl Host {
             Input::Relocate { supi, upf, reply } => {
                 self.order(supi, &Parcel::Relocate { upf }, NfKind::Session, &reply);
             }
-            Input::Smf { ltmsi, key, number, ask, answer, carried } => {
+            Input::Smf { ltmsi, key, number, ask, answer, carried, input } => {
                 let carried = carried.map(|carried| *carried);
+                self.input = input;
                 self.deliver_to(ltmsi, &Parcel::Smf { key, number, ask, answer, carried }, NfKind::Session);
+                if self.region.slot_of(ltmsi).is_none() {
+                    self.done();
+                }
             }
             Input::Transfer { supi, key, transfer } => self.transfer(supi, key, transfer),
             Input::SmContextReleased { supi, number, token } => self.released(supi, number, token),

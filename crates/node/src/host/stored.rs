@@ -11,6 +11,8 @@ use crate::nf::Location;
 use crate::nf::central::{Asked, CentralConfig, Claim, Claimed, Elsewhere, Stored, Wanted};
 use crate::nf::outbox::Outbox;
 use crate::nf::plan;
+use crate::sbi::amf::With;
+use crate::shared::Travels;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -161,7 +163,9 @@ impl Host {
             }
         }
         for Asked { key, number, ask, carried } in course.asked {
-            self.ask_smf((ltmsi, key), number, ask, carried.as_ref());
+            let travels = self.smf_commits().then_some(Travels { record: id, part: None });
+            let with = With { carried: carried.as_ref(), travels: travels.as_ref(), input: 0 };
+            self.ask_smf((ltmsi, key), number, ask, with);
         }
     }
 

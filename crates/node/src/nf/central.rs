@@ -15,7 +15,12 @@
 //! now: its commit meets another version, or its read another owner, its step is void, and nothing leaves. A record is called
 //! by the first number that its UE had: that one's bucket is in the column of all numbers that the UE gets later, and so always
 //! at the same host as they are.
+//!
+//! A record may be [shared](crate::shared) with the SMF, which commits in the AMF's place what a step has left that has a question
+//! to it and nothing else. Until then, and of answers that nothing follows from, the region alone has it: who is given the UE
+//! by the record, where the question is open, asks it again by its name, and gets the same answer.
 
+use crate::shared;
 use crate::state::RecordsConfig;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -23,7 +28,7 @@ use vireo_core::chain::{Ask, Carried, SessionNumber, Transferred};
 use vireo_core::config::StatePersist;
 use vireo_core::{context, replica};
 use vireo_store::Version;
-use vireo_store::records::{Change, Found, LIFE, Name, RecordError, Records};
+use vireo_store::records::{Change, Found, LIFE, Name, Part, RecordError, Records};
 use vireo_types::{Bucket, Instant, Ltmsi};
 
 /// Whose records these are.
@@ -36,6 +41,8 @@ const BATCH: usize = 256;
 const REMEMBERED: usize = 16;
 /// Questions that are known to be unanswered. Beyond, every answer is taken.
 const ASKED: usize = 256;
+/// How often a part is put beside another function's that was changed meanwhile, before it is looked again a moment later.
+const TRIES: u32 = 16;
 
 /// Where it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +68,16 @@ pub(crate) struct Elsewhere {
 const MARK: u8 = 0xff;
 
 impl Elsewhere {
+    /// Its octets, and behind them what the database is to have later.
+    fn before(self, part: &[u8]) -> Vec<u8> {
+        [&self.octets()[..], part].concat()
+    }
+
+    /// What the database is to have later, of its octets, if that is so.
+    pub(crate) fn part(octets: &[u8]) -> Option<&[u8]> {
+        octets.strip_prefix(&[MARK])?.get(16..).filter(|part| !part.is_empty())
+    }
+
     /// Its octets.
     pub(crate) fn octets(self) -> [u8; 17] {
         let mut octets = [MARK; 17];
@@ -71,8 +88,9 @@ impl Elsewhere {
 
     /// Of its octets.
     pub(crate) fn of(octets: &[u8]) -> Option<Self> {
-        let (id, base) = octets.strip_prefix(&[MARK])?.split_at_checked(8)?;
-        Some(Elsewhere { id: u64::from_be_bytes(id.try_into().ok()?), base: u64::from_be_bytes(base.try_into().ok()?) })
+        let (id, rest) = octets.strip_prefix(&[MARK])?.split_first_chunk()?;
+        let (base, _) = rest.split_first_chunk()?;
+        Some(Elsewhere { id: u64::from_be_bytes(*id), base: u64::from_be_bytes(*base) })
     }
 
     /// That of a UE that begins with this number and input. The same input makes the same record, and no other host's or life's does.
@@ -87,8 +105,35 @@ fn bucket_of(id: u64) -> Bucket {
     Ltmsi::from_raw((id >> 32) as u32).bucket()
 }
 
-fn name(id: u64) -> Name {
-    Name { collection: COLLECTION, id }
+/// Where records are.
+fn collection(config: &CentralConfig) -> &'static str {
+    if config.records.is_shared() { shared::COLLECTION } else { COLLECTION }
+}
+
+fn name(config: &CentralConfig, id: u64) -> Name {
+    Name { collection: collection(config), id }
+}
+
+/// A UE as a record has it.
+fn stored(config: &CentralConfig, found: &Found) -> Result<Stored, CentralError> {
+    if config.records.is_shared() {
+        let part = shared::amf(config.records.codec().format, found).ok_or(CentralError::Stranger)?;
+        return Stored::decode(&part);
+    }
+    Stored::decode(&found.octets)
+}
+
+/// The change that puts a UE where this version is: `part` is what a record has of it.
+fn commit<'a>(config: &CentralConfig, expected: Version, part: &'a [Part<'a>; 1]) -> Change<'a> {
+    match config.records.is_shared() {
+        true => Change::Update { expected, parts: part },
+        false => Change::Commit { expected, octets: part[0].octets },
+    }
+}
+
+/// What a record has of a UE, of its octets.
+fn part_of(octets: &[u8]) -> [Part<'_>; 1] {
+    [Part { name: shared::AMF, octets }]
 }
 
 /// What a step wants done.
@@ -170,6 +215,10 @@ impl Course {
 pub(crate) struct Stored {
     /// The host whose it is.
     pub(crate) owner: u64,
+    /// Which it is of those that the UE has had.
+    pub(crate) step: u64,
+    /// Whether the context is gone. These three come first ([`shared::Head`]).
+    pub(crate) gone: bool,
     /// The input that was carried out last, as that host counts them; 0: none since it has taken the UE over.
     pub(crate) consumed: u64,
     pub(crate) deadline: Option<Instant>,
@@ -186,12 +235,24 @@ impl Stored {
         self.course.wanted.last().map_or(&[], |wanted| &wanted.outbox)
     }
 
-    fn decode(octets: &[u8]) -> Result<Self, CentralError> {
+    pub(super) fn decode(octets: &[u8]) -> Result<Self, CentralError> {
         postcard::from_bytes(octets).map_err(|_| CentralError::Stranger)
     }
 
     fn encode(&self) -> Result<Vec<u8>, CentralError> {
         postcard::to_stdvec(self).map_err(|_| CentralError::Stranger)
+    }
+
+    /// The same as a record of this place has it.
+    fn kept(&self, config: &CentralConfig) -> Result<Vec<u8>, CentralError> {
+        let octets = self.encode()?;
+        Ok(if config.records.is_shared() { shared::kept(config.records.codec().format, octets) } else { octets })
+    }
+
+    /// What the region has of it where the database is to have it later; `None`: it is too long for that.
+    pub(super) fn ahead(&self, elsewhere: Elsewhere) -> Option<Vec<u8>> {
+        let octets = self.encode().ok().filter(|octets| octets.len() <= shared::PART_OCTETS)?;
+        Some(elsewhere.before(&octets))
     }
 }
 
@@ -242,7 +303,7 @@ impl std::fmt::Debug for Central {
 
 /// Whether the database answers.
 pub(crate) fn check(config: &CentralConfig) -> Result<(), CentralError> {
-    there(&mut config.records.open())?.load(&[name(0)])?;
+    there(&mut config.records.open())?.load(&[name(config, 0)])?;
     Ok(())
 }
 
@@ -250,10 +311,16 @@ pub(crate) fn check(config: &CentralConfig) -> Result<(), CentralError> {
 pub(crate) fn clear(config: &CentralConfig) -> Result<(), CentralError> {
     let mut way = config.records.open();
     let records = there(&mut way)?;
-    let names: Vec<Name> = records.numbers(COLLECTION)?.into_iter().map(name).collect();
+    let names: Vec<Name> = records.numbers(collection(config))?.into_iter().map(|id| name(config, id)).collect();
+    // What is shared may be another one's, and is the SMF's while that has an SM context there.
+    let own = |found: &Found| {
+        let alone = found.parts.iter().all(|(name, _)| name == shared::AMF);
+        !config.records.is_shared() || alone && stored(config, found).is_ok_and(|ue| ue.owner == config.owner)
+    };
     for part in names.chunks(BATCH) {
         let found = records.load(part)?;
-        let there = part.iter().zip(&found).filter_map(|(name, found)| Some((*name, found.as_ref()?.version)));
+        let there = part.iter().zip(&found);
+        let there = there.filter_map(|(name, found)| Some((*name, found.as_ref().filter(|found| own(found))?.version)));
         let removals: Vec<_> = there.map(|(name, expected)| (name, Change::Remove { expected })).collect();
         // What has changed meanwhile ends its life there.
         records.change(&removals);
@@ -279,37 +346,48 @@ impl Central {
 
     /// What there is of a UE.
     pub(super) fn read(&mut self, id: u64) -> Result<Option<(Version, Stored)>, CentralError> {
-        let found = there(&mut self.records)?.load(&[name(id)])?.pop().flatten();
-        found.map(|found| Ok((found.version, Stored::decode(&found.octets)?))).transpose()
+        let found = there(&mut self.records)?.load(&[name(&self.config, id)])?.pop().flatten();
+        found.map(|found| Ok((found.version, stored(&self.config, &found)?))).transpose()
     }
 
     /// Puts a UE where this version is.
     fn write(&mut self, id: u64, expected: Version, stored: &Stored) -> Result<(), CentralError> {
-        let octets = stored.encode()?;
+        let octets = stored.kept(&self.config)?;
         let way = if stored.context.is_empty() { &mut self.brief } else { &mut self.records };
-        let change = Change::Commit { expected, octets: &octets };
-        there(way)?.change(&[(name(id), change)]).remove(0)?;
+        let part = part_of(&octets);
+        let change = commit(&self.config, expected, &part);
+        there(way)?.change(&[(name(&self.config, id), change)]).remove(0)?;
         Ok(())
     }
 
     /// Stores what a step has left, where this version is. What is there then: this, or what the same step has left before, by a
-    /// worker that died or by a commit whose answer was lost.
+    /// worker that died or by a commit whose answer was lost. Where the SMF has changed what is shared, this goes beside that.
     pub(super) fn commit(
         &mut self,
-        (id, expected): (u64, Version),
+        (id, mut expected): (u64, Version),
         stored: Stored,
     ) -> Result<Box<Stored>, CentralError> {
-        let error = match self.write(id, expected, &stored) {
-            Ok(()) => return Ok(Box::new(stored)),
-            Err(CentralError::Database(error @ (RecordError::Conflict | RecordError::Silent(_)))) => error,
-            Err(error) => return Err(error),
-        };
-        match self.read(id)? {
-            Some((_, there)) if there.owner == stored.owner && there.consumed == stored.consumed => Ok(Box::new(there)),
-            Some((version, _)) if version == expected && error != RecordError::Conflict => Err(error.into()),
-            None if expected == 0 && error != RecordError::Conflict => Err(error.into()),
-            _ => Err(CentralError::Foreign),
+        let is_shared = self.config.records.is_shared();
+        for _ in 0..TRIES {
+            let error = match self.write(id, expected, &stored) {
+                Ok(()) => return Ok(Box::new(stored)),
+                Err(CentralError::Database(error @ (RecordError::Conflict | RecordError::Silent(_)))) => error,
+                Err(error) => return Err(error),
+            };
+            let conflict = error == RecordError::Conflict;
+            match self.read(id)? {
+                Some((_, there)) if there.owner == stored.owner && there.consumed == stored.consumed => {
+                    return Ok(Box::new(there));
+                }
+                Some((version, _)) if version == expected && !conflict => return Err(error.into()),
+                None if expected == 0 && !conflict => return Err(error.into()),
+                Some((version, there)) if is_shared && there.owner == stored.owner && there.step < stored.step => {
+                    expected = version;
+                }
+                _ => return Err(CentralError::Foreign),
+            }
         }
+        Err(RecordError::Down("others commit to the same record all the time".into()).into())
     }
 }
 
@@ -362,8 +440,8 @@ impl<'a> Claim<'a> {
         let mut waiting = match self.waiting.take() {
             Some(waiting) => waiting,
             None => {
-                let all = records.numbers(COLLECTION)?.into_iter();
-                all.filter(|id| is_wanted(bucket_of(*id))).map(name).collect()
+                let all = records.numbers(collection(self.config))?.into_iter();
+                all.filter(|id| is_wanted(bucket_of(*id))).map(|id| name(self.config, id)).collect()
             }
         };
         let mut result = Ok(());
@@ -383,22 +461,27 @@ impl<'a> Claim<'a> {
         for (name, found) in part.iter().zip(load(records, part)?) {
             // One may have ended its life meanwhile.
             let Some(found) = found else { continue };
-            match Stored::decode(&found.octets) {
-                Ok(stored) => taken.push((*name, found.version, stored)),
+            match stored(self.config, &found) {
+                Ok(stored) => {
+                    let alone = found.parts.iter().all(|(name, _)| name == shared::AMF);
+                    taken.push((*name, found.version, stored, alone));
+                }
                 Err(error) => tracing::error!(id = name.id, %error, "a UE is not taken over"),
             }
         }
-        let mine: Vec<Vec<u8>> = taken.iter().map(|(.., stored)| self.mine(stored)).collect();
-        let changes =
-            taken.iter().zip(&mine).map(|((name, expected, stored), octets)| match stored.context.is_empty() {
+        let mine: Vec<Vec<u8>> = taken.iter().map(|(_, _, stored, _)| self.mine(stored)).collect();
+        let mine: Vec<_> = mine.iter().map(|octets| part_of(octets)).collect();
+        let changes = taken.iter().zip(&mine).map(|((name, expected, stored, alone), part)| {
+            match stored.context.is_empty() && *alone {
                 true => (*name, Change::Remove { expected: *expected }),
-                false => (*name, Change::Commit { expected: *expected, octets }),
-            });
+                false => (*name, commit(self.config, *expected, part)),
+            }
+        });
         let changes: Vec<(Name, Change<'_>)> = changes.collect();
         let done = if changes.is_empty() { Vec::new() } else { records.change(&changes) };
         let mut result = Ok(());
         part.clear();
-        for ((name, _, stored), done) in taken.into_iter().zip(done) {
+        for ((name, _, stored, _), done) in taken.into_iter().zip(done) {
             match done {
                 Ok(_) => self.claimed.push(Claimed { id: name.id, before: stored.owner, stored }),
                 Err(error) => {
@@ -415,17 +498,22 @@ impl<'a> Claim<'a> {
     /// A UE as it is this host's.
     fn mine(&self, stored: &Stored) -> Vec<u8> {
         let mut context = stored.context.clone();
-        if self.config.records.persist == StatePersist::Procedure
+        let RecordsConfig { persist, scope, .. } = self.config.records;
+        if (persist == StatePersist::Procedure || scope.is_shared())
             && let Ok(mut ue) = context::decode(&context)
         {
-            // A procedure may have been under way: what it sent had these names and COUNTs.
-            replica::skip(&mut ue);
+            match persist {
+                // A procedure may have been under way: what it sent had these names and COUNTs.
+                StatePersist::Procedure => replica::skip(&mut ue),
+                // The SMF may have been asked what it has not committed, and nobody else was told anything.
+                StatePersist::Transaction => ue.sequence += replica::SKIPPED_STEPS,
+            }
             context = context::encode(&ue, Vec::new()).unwrap_or(context);
         }
-        let mine =
-            Stored { owner: self.config.owner, consumed: 0, pin: 0, context, course: stored.course.clone(), ..*stored };
+        let (owner, step) = (self.config.owner, stored.step + 1);
+        let mine = Stored { owner, step, consumed: 0, pin: 0, context, course: stored.course.clone(), ..*stored };
         // Nothing of it has no encoding: it was decoded.
-        mine.encode().unwrap_or_default()
+        mine.kept(self.config).unwrap_or_default()
     }
 }
 
@@ -588,10 +676,10 @@ mod tests {
             let stored = if ltmsi.number() == 3 { gone } else { stored(1, *ltmsi) };
             first.commit((Elsewhere::fresh(*ltmsi, 1, 7).id, 0), stored).unwrap();
         }
-        let stranger = name(u64::from(ltmsis[0].get()) << 32 | 1);
+        let stranger = name(&config(1), u64::from(ltmsis[0].get()) << 32 | 1);
         records.change(&[(stranger, Change::Commit { expected: 0, octets: b"x" })]).remove(0).unwrap();
         let late = Stored { consumed: 8, ..stored(1, ltmsis[1]) }.encode().unwrap();
-        let overtaken = Some((name(Elsewhere::fresh(ltmsis[1], 1, 7).id), late));
+        let overtaken = Some((name(&config(1), Elsewhere::fresh(ltmsis[1], 1, 7).id), late));
         let taker = config(2);
         let mut claim = Claim::new(&taker);
         let mut failing = Failing { records: records.clone(), loses: 0, fails: 1, overtaken: None };

@@ -15,7 +15,7 @@ pub(crate) use contexts::OUTBOX;
 use crate::clock::{self, clock};
 use crate::crew::{self, EnlistError};
 use central::{Asked, CentralConfig, CentralError};
-use contexts::{Contexts, Found, Hand, StepError};
+use contexts::{Contexts, Found, Hand, StepError, Way};
 use ids::Giver;
 use outbox::{Outbox, Summary};
 use parcel::{Again, Parcel};
@@ -28,7 +28,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use vireo_core::Env;
-use vireo_core::chain::Transferred;
+use vireo_core::chain::{Answer, Transferred};
 use vireo_core::config::CoreConfig;
 use vireo_core::context::UeContext;
 use vireo_core::engine::{self, Event};
@@ -372,10 +372,12 @@ impl Nf {
             return Ok(false);
         };
         let again = parcel.again();
+        let answered = matches!(&parcel, Parcel::Smf { answer: Answer::Created(_) | Answer::Done(_), .. });
         let event = event.or_else(|| parcel.into_event());
         let Some(event) = event else { return Ok(false) };
         let numbers = (sequence, input);
-        let stepped = catch_unwind(AssertUnwindSafe(|| self.step((nf, slot), numbers, (event, arrived), again)));
+        let stepped =
+            catch_unwind(AssertUnwindSafe(|| self.step((nf, slot), numbers, (event, arrived), (again, answered))));
         match stepped {
             Ok(result) => result,
             Err(_) => {
@@ -426,7 +428,7 @@ impl Nf {
         (nf, slot): (usize, Slot),
         (sequence, input): (u64, u64),
         (event, arrived): (Event<'_>, vireo_types::Instant),
-        again: Again,
+        (again, answered): (Again, bool),
     ) -> Result<bool, StepError> {
         let now = clock();
         self.waited = now.since(arrived).0;
@@ -472,6 +474,9 @@ impl Nf {
         outbox.deadline = deadline.filter(|_| self.contexts.are_private());
         if self.contexts.are_shared() {
             remember(&mut hand, &outbox, again);
+        }
+        if self.contexts.are_of_smf() {
+            hand.goes(way(&outbox.effects, answered));
         }
         let octets = outbox.encode(std::mem::take(&mut self.outbox));
         let mut octets = octets.ok_or(CommitError::TooLarge(0))?;
@@ -530,6 +535,16 @@ fn taken_before(hand: &Hand, again: Again) -> Option<Outcome> {
     let Again::Transfer(key, token) = again else { return None };
     let result = hand.result_of(key)?;
     Some(Outcome { effects: vec![Effect::Transferred { token, result, carried: None }], notes: Vec::new() })
+}
+
+/// How what a step has left becomes true: one that asks the SMF and does nothing else has that commit it, and what follows from
+/// a good answer alone, which nobody is told of, needs no commit of its own.
+fn way(effects: &[Effect], answered: bool) -> Way {
+    match effects {
+        [Effect::Smf { .. }] => Way::Asked,
+        [] if answered => Way::Answered,
+        _ => Way::Committed,
+    }
 }
 
 /// Notes in a UE's record what it asks and what it has taken, for who may go on with it.

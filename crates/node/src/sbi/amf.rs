@@ -1,8 +1,11 @@
 //! The AMF's end of the chain: carries what steps ask the SMF, and brings what the SMF answers and asks before the host.
 
-use super::translate::{self, references, reply_with_carried, supi_of, supi_text, told, with_carried, with_parts};
+use super::translate::{
+    self, references, reply_with_carried, supi_of, supi_text, told, with_carried, with_parts, with_travels,
+};
 use super::{SbiConfig, root};
 use crate::host::{Door, Input};
+use crate::shared::Travels;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,6 +42,17 @@ struct Names {
     instance: String,
     /// Whether SM contexts may be left here.
     carries: bool,
+}
+
+/// What goes with a question.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct With<'a> {
+    /// The SM context, if it travels.
+    pub(crate) carried: Option<&'a Carried>,
+    /// Of a UE whose record is shared: which one it is, and what is to be committed there.
+    pub(crate) travels: Option<&'a Travels>,
+    /// The input that is carried out when there is an answer, if a balancer has given that a number.
+    pub(crate) input: u64,
 }
 
 /// The way to the SMF.
@@ -83,9 +97,10 @@ impl SmfLink {
     }
 
     /// Asks the SMF about a session of a UE, by the name of what has been decided; the answer comes through the door.
-    pub(crate) fn ask(&self, (ltmsi, key): (Ltmsi, u64), number: SessionNumber, ask: Ask, carried: Option<&Carried>) {
+    pub(crate) fn ask(&self, (ltmsi, key): (Ltmsi, u64), number: SessionNumber, ask: Ask, with: With<'_>) {
         let (uri, message) = request(&self.names, number, &ask);
-        let message = with_carried(message, carried);
+        let With { carried, travels, input } = with;
+        let message = with_travels(with_carried(message, carried), travels);
         let lane = u64::from(ltmsi.get()) << 32 | u64::from(number);
         let (door, root) = (self.door.clone(), self.names.smf.clone());
         let done = Box::new(move |result: Result<Reply, ClientError>| {
@@ -103,6 +118,7 @@ impl SmfLink {
                 ask: Box::new(ask),
                 answer,
                 carried: carried.flatten().map(Box::new),
+                input,
             });
         });
         let key = self.shared.then(|| format!("{key:016x}"));

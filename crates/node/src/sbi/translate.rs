@@ -1,5 +1,6 @@
 //! Between what the core says of the chain ([`vireo_core::chain`]) and what is on the wire ([`vireo_sbi`]).
 
+use crate::shared::Travels;
 use vireo_core::chain::{Carried, Told};
 use vireo_core::session::N2Sm;
 use vireo_sbi::common::{N2SmInfoType, ProblemDetails, RefToBinaryData};
@@ -10,6 +11,7 @@ use vireo_types::Supi;
 const N1: &str = "n1";
 const N2: &str = "n2";
 const CARRIED: &str = "sm-context";
+const TRAVELS: &str = "amf-context";
 
 /// What a transfer is called.
 pub(super) fn info_type(kind: N2Sm) -> N2SmInfoType {
@@ -102,6 +104,27 @@ pub(super) fn with_carried(message: Message, carried: Option<&Carried>) -> Messa
         None => message,
         Some(carried) => message.with(CARRIED, Content::SmContext, carried.encode()),
     }
+}
+
+/// Adds what the SMF is to commit of the AMF.
+pub(super) fn with_travels(message: Message, travels: Option<&Travels>) -> Message {
+    match travels {
+        None => message,
+        Some(travels) => message.with(TRAVELS, Content::AmfContext, travels.encode()),
+    }
+}
+
+/// What the SMF is to commit of the AMF, if something is.
+///
+/// # Errors
+///
+/// When it cannot be that.
+pub(super) fn travels(message: &Message) -> Result<Option<Travels>, ProblemDetails> {
+    let part = message.parts.iter().find(|part| part.content == Content::AmfContext);
+    let wrong = || {
+        ProblemDetails::incorrect("what is to be committed of the AMF is too short, too long, or of another release")
+    };
+    part.map(|part| Travels::decode(&part.octets).ok_or_else(wrong)).transpose()
 }
 
 /// Adds one to an answer; one that would say nothing else has a body by that.

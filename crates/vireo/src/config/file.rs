@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use vireo_core::config::{
-    StateAxes, StateCarry, StateChange, StateFormat, StateLocation, StateMode, StatePersist, StatePreset,
+    StateAxes, StateCarry, StateChange, StateFormat, StateLocation, StateMode, StatePersist, StatePreset, StateScope,
     Timers as CoreTimers,
 };
 use vireo_core::schedule::forward::Policy;
@@ -638,7 +638,10 @@ pub(super) struct State {
     pub(super) change: Option<StateChange>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) format: Option<StateFormat>,
-    pub(super) carry: StateCarry,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) scope: Option<StateScope>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) carry: Option<StateCarry>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) database: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -658,7 +661,8 @@ impl Default for State {
             persist: None,
             change: None,
             format: None,
-            carry: s.carry,
+            scope: None,
+            carry: None,
             database: None,
             confirm: None,
             key: s.key,
@@ -672,9 +676,9 @@ impl Default for State {
 impl State {
     /// How state is kept, or why it cannot be.
     pub(super) fn chosen(&self) -> Result<StateMode, &'static str> {
-        let &State { preset, location, persist, change, format, .. } = self;
+        let &State { preset, location, persist, change, format, scope, carry, .. } = self;
         let named = self.database.as_deref().and_then(StateLocation::of_url);
-        StateMode::choose(preset, StateAxes { location, named, persist, change, format })
+        StateMode::choose(preset, StateAxes { location, named, persist, change, format, scope, carry })
     }
 
     /// How state is kept; the default where the keys contradict each other, which is said where they are checked.

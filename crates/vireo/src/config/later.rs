@@ -9,8 +9,8 @@ const VALUES: [(&str, &str, &[&str], &str); 4] = [
     (
         "state",
         "preset",
-        &["shared", "shared-amf-smf", "non-blocking", "lean"],
-        "\"stateful\", \"procedural\", \"transactional\", \"delete-create\", \"shm\"",
+        &["non-blocking"],
+        "\"stateful\", \"procedural\", \"transactional\", \"shared\", \"shared-amf-smf\", \"delete-create\", \"lean\", \"shm\"",
     ),
     ("state", "write", &["blocking", "non-blocking"], "no such key; commits wait for the database"),
 ];

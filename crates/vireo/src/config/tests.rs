@@ -187,12 +187,16 @@ fn how_the_host_runs_is_what_was_written() {
 
 #[test]
 fn records_are_kept_as_they_are_said_to_be() {
-    use vireo_node::config::{StateChange, StateFormat};
+    use vireo_node::config::{StateCarry, StateChange, StateFormat, StateScope};
     let state = |text: &str| load(text).expect("right").state;
     let cluster = state("state.location = 'redis'\nstate.database = 'redis-cluster://a:1,b:2'");
     assert_eq!((cluster.confirm, cluster.format, cluster.change), (1, StateFormat::Binary, StateChange::Replace));
     let paper = state("state.preset = 'transactional'\nstate.format = 'protobuf'");
     assert_eq!((paper.confirm, paper.format, paper.change), (0, StateFormat::Protobuf, StateChange::Update));
+    let lean = state("state.preset = 'lean'");
+    assert_eq!((lean.carry, lean.format), (StateCarry::Piggyback, StateFormat::Binary));
+    let shared = state("state.preset = 'shared-amf-smf'\nstate.format = 'binary'");
+    assert_eq!((shared.scope, shared.change), (StateScope::AmfSmf, StateChange::Update));
     let mongodb = "state.preset = 'transactional'\nstate.database = 'mongodb://a:1'";
     if vireo_node::state::HAS_MONGODB {
         assert_eq!(state(mongodb).location, StateLocation::Mongodb);
@@ -371,7 +375,15 @@ fn what_is_not_implemented_is_refused_by_name() {
         ("state.format = 'json'", "state.preset: contexts that are not in a database"),
         ("state.preset = 'delete-create'\nstate.change = 'update'", "state.preset: \"delete-create\" changes records"),
         ("state.write = 'non-blocking'", "state.write: \"non-blocking\" is not implemented in this release"),
-        ("state.preset = 'shared'", "state.preset: \"shared\" is not implemented in this release"),
+        ("state.preset = 'non-blocking'", "state.preset: \"non-blocking\" is not implemented in this release"),
+        (
+            "state.location = 'redis'\nstate.scope = 'amf-smf'\nstate.carry = 'piggyback'",
+            "state.preset: SM contexts that travel",
+        ),
+        (
+            "state.preset = 'shared-amf-smf'\nstate.change = 'replace'",
+            "state.preset: who shares a record changes a part",
+        ),
         ("state.persist = 'procedure'", "state.preset: contexts that are not in a database"),
         (
             "state.preset = 'transactional'\nstate.location = 'shm'",

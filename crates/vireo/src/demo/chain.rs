@@ -1,7 +1,7 @@
 //! `--chain sba --state redis|redis-cluster|mongodb`: the functions of a service-based chain keep their state in a database, which
 //! is started for it, and `--kill`: one of them is killed amid the run. An SMF is started again at once, as whoever supervises it
 //! would, and goes on with what the database has; of two AMFs behind a balancer, which has N2, the other one goes on. Or a master of
-//! the database is killed, and its replica follows it.
+//! the database is killed, and its replica follows it. With `--scope` functions share the records of UEs.
 
 use crate::cli::Failure;
 use crate::lab::Lab;
@@ -31,6 +31,17 @@ pub(super) enum Persist {
     Transaction,
     /// At the first and the last of a procedure
     Procedure,
+}
+
+/// Which functions share the record of a UE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Scope {
+    /// None
+    Function,
+    /// AMF and SMF: the SMF commits for both
+    AmfSmf,
+    /// AMF, SMF and UPF: the SMF commits for all
+    All,
 }
 
 /// Who is killed.
@@ -88,10 +99,12 @@ impl State {
     }
 
     /// The tables of the configuration.
-    pub(super) fn tables(self, persist: Persist) -> String {
-        let preset = match persist {
-            Persist::Transaction => "transactional",
-            Persist::Procedure => "procedural",
+    pub(super) fn tables(self, persist: Persist, scope: Scope) -> String {
+        let preset = match (persist, scope) {
+            (Persist::Transaction, Scope::Function) => "transactional",
+            (Persist::Transaction, Scope::AmfSmf) => "shared-amf-smf",
+            (Persist::Transaction, Scope::All) => "shared",
+            (Persist::Procedure, _) => "procedural",
         };
         match self {
             State::Redis => format!("[state]\npreset = {preset:?}\n"),

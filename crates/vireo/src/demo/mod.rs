@@ -72,6 +72,9 @@ pub(crate) struct Args {
     /// With --state: when they load it from there and commit it
     #[arg(long, value_enum, requires = "state", default_value_t = chain::Persist::Transaction)]
     persist: chain::Persist,
+    /// With --state: which functions share the record of a UE, in which one of them commits for the others
+    #[arg(long, value_enum, requires = "state", default_value_t = chain::Scope::Function)]
+    scope: chain::Scope,
     /// With --chain: the SMF leaves SM contexts with the AMF, and gets them back with what that asks
     #[arg(long, requires = "chain")]
     piggyback: bool,
@@ -286,6 +289,11 @@ fn check(args: &Args) -> Result<(), Failure> {
         let why = "a procedure that is under way is lost with the AMF";
         return Err(Failure(format!("--kill amf needs --persist transaction: {why}")));
     }
+    let shares = args.scope != chain::Scope::Function;
+    if shares && (args.piggyback || args.persist == chain::Persist::Procedure) {
+        let why = "functions that share a record commit each transaction there";
+        return Err(Failure(format!("--scope goes with neither --piggyback nor --persist procedure: {why}")));
+    }
     args.state.map_or(Ok(()), |state| state.check(args.kill))
 }
 
@@ -311,7 +319,7 @@ fn core_options(args: &Args, lab: &Lab, between: Between) -> Result<CoreOptions,
         (Between::Slices, Some(_)) => CoreOptions { slices: migrate::slices(), ..CoreOptions::default() },
         (Between::Slices, None) => CoreOptions::default(),
     };
-    let state = args.state.map_or(String::new(), |state| state.tables(args.persist));
+    let state = args.state.map_or(String::new(), |state| state.tables(args.persist, args.scope));
     Ok(CoreOptions {
         subscribers: args.ues.into(),
         ciphering: vec![text(ciphering).to_uppercase()],

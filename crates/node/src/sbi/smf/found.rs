@@ -2,7 +2,8 @@
 
 use super::session::Session;
 use crate::database::{DatabaseError, read_all};
-use vireo_core::config::StatePersist;
+use crate::shared;
+use vireo_core::config::{StatePersist, StateScope};
 use vireo_store::records::{Change, Codec, Name, Records};
 use vireo_types::{Duration, Ltmsi};
 
@@ -26,6 +27,8 @@ pub(super) fn ltmsi(name: Name) -> Ltmsi {
 pub(super) struct Storing {
     pub(super) persist: StatePersist,
     pub(super) codec: Codec,
+    /// Who has a part of the records that they are in.
+    pub(super) scope: StateScope,
     /// How long who asks waits at the most.
     pub(super) patience: Duration,
 }
@@ -46,7 +49,11 @@ pub(super) struct Before {
 /// # Errors
 ///
 /// When the database does not answer, or has something else.
-pub(super) fn look(records: &mut dyn Records, codec: Codec, recovery: u32) -> Result<Before, DatabaseError> {
+pub(super) fn look(
+    records: &mut dyn Records,
+    (codec, scope): (Codec, StateScope),
+    recovery: u32,
+) -> Result<Before, DatabaseError> {
     let node = records.load(&[NODE])?.pop().flatten();
     let (version, stamp) = match &node {
         None => (0, recovery),
@@ -64,6 +71,17 @@ pub(super) fn look(records: &mut dyn Records, codec: Codec, recovery: u32) -> Re
         sessions.push((session.sm.cp_seid.ltmsi(), session));
         Ok(())
     })?;
+    if scope.is_shared() {
+        read_all(records, shared::COLLECTION, |_, found| {
+            for (name, octets) in &found.parts {
+                let Some(number) = shared::sm_of(name) else { continue };
+                let session = Session::of_part(codec.format, octets).filter(|s| s.sm.cp_seid.ltmsi().get() == number);
+                let session = session.ok_or(DatabaseError::Stranger)?;
+                sessions.push((session.sm.cp_seid.ltmsi(), session));
+            }
+            Ok(())
+        })?;
+    }
     Ok(Before { recovery: stamp, takes_over: node.is_some(), sessions })
 }
 
@@ -75,12 +93,15 @@ mod tests {
     #[test]
     fn an_smf_finds_what_the_one_before_was_to_upfs() {
         let mut records = MemoryRecords::new(LIFE);
-        let first = look(&mut records, Codec::default(), 7).unwrap();
+        let first = look(&mut records, (Codec::default(), StateScope::Function), 7).unwrap();
         assert_eq!((first.recovery, first.takes_over, first.sessions.len()), (7, false, 0));
-        let second = look(&mut records, Codec::default(), 8).unwrap();
+        let second = look(&mut records, (Codec::default(), StateScope::Function), 8).unwrap();
         assert_eq!((second.recovery, second.takes_over), (7, true));
         let stranger = Name { collection: COLLECTION, id: 1 };
         records.change(&[(stranger, Change::Commit { expected: 0, octets: b"x" })]).remove(0).unwrap();
-        assert!(matches!(look(&mut records, Codec::default(), 8), Err(DatabaseError::Stranger)));
+        assert!(matches!(
+            look(&mut records, (Codec::default(), StateScope::Function), 8),
+            Err(DatabaseError::Stranger)
+        ));
     }
 }

@@ -186,8 +186,9 @@ impl Smf {
         let carries = state.carry == StateCarry::Piggyback;
         let found = RecordsConfig::of(&state).filter(|_| !carries).map(|config| {
             let (mut records, codec) = (config.open()?, config.codec());
-            let before = found::look(&mut *records, codec, recovery(now))?;
-            Ok::<_, DatabaseError>((records, before, Storing { persist: config.persist, codec, patience }))
+            let RecordsConfig { persist, scope, .. } = config;
+            let before = found::look(&mut *records, (codec, scope), recovery(now))?;
+            Ok::<_, DatabaseError>((records, before, Storing { persist, codec, scope, patience }))
         });
         let found = found.transpose()?;
         let (keeper, stamp) = match &found {

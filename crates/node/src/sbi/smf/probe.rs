@@ -1,5 +1,5 @@
-//! What an AMF may send as an SM context that was left with it, taken as an SMF takes it: for the fuzz target, which has nothing
-//! else to reach it by.
+//! What an AMF may send as an SM context that was left with it, taken as an SMF takes it, and what AMFs and UPFs may send to be
+//! committed in records that they share: for the fuzz target, which has nothing else to reach it by.
 
 use super::addresses::Addresses;
 use super::lead;
@@ -7,6 +7,7 @@ use super::session::{self, Means, Session, Turn};
 use super::sessions::{Keeper, Sessions};
 use super::wire::{self, Asked};
 use crate::sbi::translate::with_carried;
+use crate::shared::{self, Travels};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use vireo_core::chain::Carried;
@@ -34,17 +35,33 @@ pub fn given(config: CoreConfig) -> Vec<u8> {
         n1: REQUEST.to_vec(),
         status_uri: "http://amf/0".into(),
         carried: Some(0),
+        record: None,
     };
     let rng = StdRng::seed_from_u64(1);
-    let mut means = Means { config, root: "http://smf".into(), addresses, rng, stored: true, carries: true };
+    let mut means =
+        Means { config, root: "http://smf".into(), addresses, rng, stored: true, carries: true, with_upf: false };
     let turn = Turn::Create(Box::new((asked, DnnSubscription::default())));
     let number = lead::seid(supi, 0).ltmsi();
     let outcome = session::carry_out(None, &turn, (number, None), Instant(0), &mut means);
     outcome.session.and_then(|session| session.travelling()).unwrap_or_default()
 }
 
+/// Takes it as what an AMF, and what a UPF, has to be committed.
+fn commit(octets: &[u8]) {
+    let travels = Travels::decode(octets).or_else(|| Travels::decode(&[&[0; 8], octets].concat()));
+    let _ = travels.and_then(|travels| shared::Head::of(&travels.part?));
+    let mut message = octets.to_vec();
+    let _ = (shared::place(&message), shared::with_part(&mut message, octets), shared::part(&message));
+    let mut answer = Vec::new();
+    let kind = pfcp::MessageType::SESSION_MODIFICATION_RESPONSE;
+    if pfcp::Builder::new(&mut answer, kind, Some(1), 7).finish().is_ok() && shared::with_part(&mut answer, octets) {
+        let _ = shared::part(&answer).and_then(shared::UpHead::of);
+    }
+}
+
 /// Takes one with what an AMF asks, has a UPF report something, and lets time pass.
 pub fn take(config: CoreConfig, octets: &[u8]) {
+    commit(octets);
     let Some(seid) = Session::decode(octets).map(|session| session.sm.cp_seid) else { return };
     let patience = Duration::from_secs(4);
     let mut sessions = Sessions::new(config, "http://smf".into(), StdRng::seed_from_u64(1), Keeper::Amf(patience));

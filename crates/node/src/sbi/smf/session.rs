@@ -5,6 +5,7 @@ use super::addresses::Addresses;
 use super::lead;
 use super::wire::{self, Asked, Said};
 use crate::nf::outbox;
+use crate::shared;
 use rand::RngCore;
 use rand::rngs::StdRng;
 use serde::{Deserialize, Serialize};
@@ -16,12 +17,12 @@ use vireo_core::subscription::DnnSubscription;
 use vireo_core::{Env, Identifiers};
 use vireo_sbi::smf::UpCnxState;
 use vireo_sbi::{Message, Reply};
-use vireo_store::records::{Codec, Found, Known};
+use vireo_store::records::{Codec, Format, Found, Known};
 use vireo_types::{Dnn, Duration, Instant, Ltmsi, Seid, SessionAddress, Supi};
 use vireo_wire::pfcp::{self, MessageType};
 
 /// Which fields stored SM contexts have: another one is of another release.
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
 /// How long what is for the AMF is said again by who finds an SM context: longer than the one before would have gone on asking.
 const SAID_AGAIN: Duration = Duration::from_secs(10);
 
@@ -76,6 +77,8 @@ pub(super) struct Session {
     last: u32,
     to_upf: Vec<ToUpf>,
     to_amf: Vec<ToAmf>,
+    /// The record of the UE that it is in, if it has none of its own.
+    pub(super) record: Option<u64>,
     /// It travels: the AMF keeps it.
     pub(super) carried: bool,
     /// Of one that travels: the AMF has no answer yet. It gets it when the UPF has the session: whoever dies before is asked again,
@@ -151,6 +154,8 @@ pub(super) struct Means {
     pub(super) stored: bool,
     /// Whether these others may know nothing of other sessions.
     pub(super) carries: bool,
+    /// Whether UPFs have parts of the records of UEs.
+    pub(super) with_upf: bool,
 }
 
 impl Session {
@@ -162,6 +167,11 @@ impl Session {
     /// What is stored, if it is one of this release, and what is given back with its next commit.
     pub(super) fn found(codec: Codec, found: Found) -> Option<(Box<Self>, Known)> {
         codec.found::<Box<Self>>(found).ok().filter(|(session, _)| session.format == FORMAT)
+    }
+
+    /// Of a part of a record that functions share, if it is one of this release.
+    pub(super) fn of_part(format: Format, octets: &[u8]) -> Option<Box<Self>> {
+        format.decode::<Box<Self>>(octets).ok().filter(|session| session.format == FORMAT)
     }
 
     /// As it travels: what is for the AMF is with what brings it there.
@@ -246,7 +256,7 @@ fn create(
     now: Instant,
     means: &mut Means,
 ) -> Outcome {
-    let Asked { supi, psi, snssai, dnn, n1, status_uri, carried } = asked;
+    let Asked { supi, psi, snssai, dnn, n1, status_uri, carried, record } = asked;
     // Of one that travels, the SEID and where an address is looked for follow from who asks: where it is asked for again, it takes
     // the place of the one that was made before and that nobody knows of.
     let seid = carried.map(|number| lead::seid(*supi, number));
@@ -283,6 +293,7 @@ fn create(
         last,
         to_upf: Vec::new(),
         to_amf: Vec::new(),
+        record: *record,
         carried: carried.is_some(),
         creating: carried.is_some(),
     };
@@ -480,9 +491,12 @@ impl Work<'_> {
         self.session.last
     }
 
-    fn pfcp(&mut self, upf: SocketAddr, message: Vec<u8>) {
+    fn pfcp(&mut self, upf: SocketAddr, mut message: Vec<u8>) {
         let key = outbox::key(self.session.sm.cp_seid.ltmsi(), self.name());
         let request = pfcp::Message::new(&message).is_ok_and(|message| message.message_type().is_request());
+        if let Some(record) = self.session.record.filter(|_| request && self.means.with_upf) {
+            shared::with_place(&mut message, (record, self.session.sm.cp_seid.ltmsi().get()));
+        }
         if request && self.means.stored {
             self.session.to_upf.push(ToUpf { upf, key, message: message.clone() });
         }

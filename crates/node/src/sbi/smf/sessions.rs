@@ -5,11 +5,13 @@
 //! leave does so when the commit is answered; meanwhile those of other SM contexts go on. Here is only what leads to them, which
 //! an SMF makes again from the records when it starts ([`Sessions::restore`]). With [`StatePersist::Procedure`] an SM context stays
 //! here as long as a procedure is under way, and is committed when it rests. With [`StateCarry::Piggyback`] the AMF has them
-//! ([`carried`]). It knows no sockets; one thread owns it.
+//! ([`carried`]); or they are parts of records of UEs that it shares with the AMF ([`shared`]). It knows no sockets; one thread owns it.
 //!
 //! [`StateCarry::Piggyback`]: vireo_core::config::StateCarry::Piggyback
 
 mod carried;
+mod create;
+mod shared;
 
 use super::addresses::Addresses;
 use super::found::{self, Storing};
@@ -17,6 +19,7 @@ use super::session::{self, Leave, Means, Outcome, Session, Turn};
 use super::wire;
 use crate::database::{Done, Job, What};
 use crate::metrics::Transaction;
+use crate::shared::Travels;
 use rand::RngCore;
 use rand::rngs::StdRng;
 use rustc_hash::FxHashMap;
@@ -96,7 +99,9 @@ struct Entry {
     lives: bool,
     /// When something is due for it.
     due: Option<Instant>,
-    /// Of one that was found: the key of the request that has made it.
+    /// The record of the UE that it is in, if it has none of its own.
+    record: Option<u64>,
+    /// Of one that was found, or may be asked for again later: the key of the request that has made it.
     made_by: Option<Box<str>>,
     /// The AMF has taken transfers up to this one.
     taken: Option<u32>,
@@ -114,6 +119,8 @@ struct Task {
     reply: Option<ReplyTo>,
     /// Until when it may wait for the database; `None`: until that answers.
     until: Option<Instant>,
+    /// Of a UE whose record is shared: which one it is, and what of the AMF is to be committed.
+    travels: Option<Travels>,
 }
 
 /// What of a transaction the database is asked.
@@ -135,6 +142,8 @@ struct Commit {
 #[derive(Debug, Default)]
 struct Lane {
     running: Option<Running>,
+    /// The record of the UE, as it was loaded.
+    record: Option<Found>,
     behind: VecDeque<Task>,
 }
 
@@ -153,6 +162,8 @@ struct Stored {
     patience: Duration,
     persist: StatePersist,
     codec: Codec,
+    /// They are in records of UEs that the AMF has a part of.
+    shares: bool,
     /// There is no database: the AMF has them.
     carries: bool,
     /// SM contexts that do not rest, with what the database has of them, where that is not each transaction's; of those that travel
@@ -180,18 +191,21 @@ impl Sessions {
     pub(super) fn new(config: CoreConfig, root: String, mut rng: StdRng, keeper: Keeper) -> Self {
         // Not those of the SMF that was here before.
         let next = rng.next_u32();
-        let stored = |persist, codec, patience, carries| {
+        let stored = |persist, codec, patience, (shares, carries)| {
             let (lanes, jobs, kept) = (FxHashMap::default(), VecDeque::new(), FxHashMap::default());
-            Place::Database(Box::new(Stored { lanes, jobs, patience, persist, codec, carries, kept }))
+            Place::Database(Box::new(Stored { lanes, jobs, patience, persist, codec, shares, carries, kept }))
         };
         let (place, carries) = match keeper {
             Keeper::Memory => (Place::Memory(FxHashMap::default()), false),
-            Keeper::Database(Storing { persist, codec, patience }) => (stored(persist, codec, patience, false), false),
-            Keeper::Amf(patience) => (stored(StatePersist::Procedure, Codec::default(), patience, true), true),
+            Keeper::Database(Storing { persist, codec, scope, patience }) => {
+                (stored(persist, codec, patience, (scope.is_shared(), false)), false)
+            }
+            Keeper::Amf(patience) => (stored(StatePersist::Procedure, Codec::default(), patience, (false, true)), true),
         };
         let addresses = Addresses::new(&config);
+        let with_upf = matches!(keeper, Keeper::Database(Storing { scope, .. }) if scope.is_of_all());
         Sessions {
-            means: Means { config, root, addresses, rng, stored: keeper.is_found_again(), carries },
+            means: Means { config, root, addresses, rng, stored: keeper.is_found_again(), carries, with_upf },
             place,
             index: FxHashMap::default(),
             by_ue: FxHashMap::default(),
@@ -242,16 +256,23 @@ impl Sessions {
     /// What an AMF asks.
     pub(super) fn call(&mut self, call: Call, now: Instant, subscription: Lookup<'_>) {
         let Call { path, message, key, repeated, reply } = call;
+        let travels = match self.travels(&message) {
+            Ok(travels) => travels,
+            Err(problem) => return self.actions.push(Action::Reply(reply, Reply::problem(&problem))),
+        };
         if let Some(seid) = wire::unreached(&path) {
             return match self.find(seid, &message, now) {
-                Ok(Some(ltmsi)) => self.ask(ltmsi, Turn::Unreached, Transaction::Transfer, (key, reply), now),
+                Ok(Some(ltmsi)) => {
+                    self.ask(ltmsi, Turn::Unreached, Transaction::Transfer, (key, reply, travels), now);
+                }
                 Ok(None) => self.actions.push(Action::Reply(reply, Reply::done())),
                 Err(answer) => self.actions.push(Action::Reply(reply, answer)),
             };
         }
         match smf::resource(&path) {
             Some(Resource::All) => {
-                if let Err((reply, answer)) = self.create(&message, (key, repeated, reply), now, subscription) {
+                if let Err((reply, answer)) = self.create(&message, (key, repeated, reply, travels), now, subscription)
+                {
                     self.actions.push(Action::Reply(reply, answer));
                 }
             }
@@ -272,7 +293,7 @@ impl Sessions {
                             Operation::Modify => Transaction::UpdateSmContext,
                             Operation::Release => Transaction::ReleaseSmContext,
                         };
-                        return self.ask(ltmsi, turn, kind, (key, reply), now);
+                        return self.ask(ltmsi, turn, kind, (key, reply, travels), now);
                     }
                     (Err(answer), _) => answer,
                     (Ok(None), _) => wire::unknown(),
@@ -291,85 +312,6 @@ impl Sessions {
     fn of(&self, seid: Seid) -> Option<Ltmsi> {
         let ltmsi = seid.ltmsi();
         self.index.get(&ltmsi).filter(|entry| entry.seid == seid).map(|_| ltmsi)
-    }
-
-    /// Begins to make an SM context; an error is answered at once.
-    fn create(
-        &mut self,
-        message: &Message,
-        (key, repeated, reply): (Option<String>, bool, ReplyTo),
-        now: Instant,
-        subscription: Lookup<'_>,
-    ) -> Result<(), (ReplyTo, Reply)> {
-        let mut asked = match wire::create(message) {
-            Ok(asked) => asked,
-            Err(problem) => return Err((reply, Reply::problem(&problem))),
-        };
-        asked.carried = asked.carried.filter(|_| self.carries());
-        let ue = (asked.supi, asked.psi);
-        let before = self.by_ue.get(&ue).copied();
-        if let Some(entry) = before.and_then(|before| self.index.get(&before))
-            && key.is_some()
-            && entry.made_by.as_deref() == key.as_deref()
-        {
-            // The SMF before has made it, and its answer was lost.
-            return Err((reply, wire::created(&self.means.root, entry.seid, asked.psi, asked.snssai)));
-        }
-        let denied = |cause, detail: &str| Reply::problem(&ProblemDetails::new(403, cause, detail));
-        let subscription = match subscription(asked.supi) {
-            Ok(Some(subscription)) => subscription,
-            Ok(None) => return Err((reply, denied("SUBSCRIPTION_DENIED", "no such subscriber"))),
-            Err(error) => {
-                tracing::error!(error, "what a subscriber may do is not known");
-                let why = "the subscriber database does not answer";
-                return Err((reply, Reply::problem(&ProblemDetails::new(500, "SYSTEM_FAILURE", why))));
-            }
-        };
-        let Some(slice) = subscription.slices.iter().find(|slice| slice.snssai == asked.snssai) else {
-            return Err((reply, denied("SNSSAI_DENIED", "the slice is not subscribed")));
-        };
-        let Some(network) = slice.dnns.iter().find(|network| network.dnn == asked.dnn) else {
-            return Err((reply, denied("DNN_DENIED", "the data network is not subscribed")));
-        };
-        // Where an AMF that keeps SM contexts asks again for what is there, nothing is forgotten.
-        let place = match asked.carried.map(|number| self.place_of(&asked, number)).transpose() {
-            Ok(place) => place,
-            Err(answer) => return Err((reply, answer)),
-        };
-        // The AMF has forgotten the one before (TS 29.502 5.2.2.2.1). If that is nowhere but there, it is forgotten.
-        if let Some(before) = before {
-            self.by_ue.remove(&ue);
-            if !self.carries() || self.is_held(before) {
-                self.happens(before, Turn::Forgotten, Transaction::Other, now);
-            }
-        }
-        let Some(ltmsi) = place.or_else(|| self.free_number()) else {
-            let why = "there is no room for more sessions";
-            return Err((reply, Reply::problem(&ProblemDetails::new(500, "INSUFFICIENT_RESOURCES_SLICE_DNN", why))));
-        };
-        let may_be_left = repeated && asked.carried.is_some();
-        let turn = Turn::Create(Box::new((asked, network.clone())));
-        if may_be_left {
-            self.ask_whether_left(ltmsi, turn, (key, reply), now);
-            return Ok(());
-        }
-        self.ask(ltmsi, turn, Transaction::CreateSmContext, (key, reply), now);
-        Ok(())
-    }
-
-    /// A number that no SM context has.
-    fn free_number(&mut self) -> Option<Ltmsi> {
-        if self.index.len() >= CONTEXTS {
-            return None;
-        }
-        loop {
-            self.next = self.next.wrapping_add(1);
-            let ltmsi = Ltmsi::from_raw(self.next & 0x0fff_ffff);
-            let begun = matches!(&self.place, Place::Database(stored) if stored.lanes.contains_key(&ltmsi));
-            if !begun && !self.index.contains_key(&ltmsi) {
-                return Some(ltmsi);
-            }
-        }
     }
 
     /// A message of a UPF for a session; whether there is such a one.
@@ -437,16 +379,16 @@ impl Sessions {
         ltmsi: Ltmsi,
         turn: Turn,
         kind: Transaction,
-        (key, reply): (Option<String>, ReplyTo),
+        (key, reply, travels): (Option<String>, ReplyTo, Option<Travels>),
         now: Instant,
     ) {
         let until = if let Place::Database(stored) = &self.place { Some(now + stored.patience) } else { None };
-        self.begin_or_wait(ltmsi, Task { turn, kind, key, reply: Some(reply), until }, now);
+        self.begin_or_wait(ltmsi, Task { turn, kind, key, reply: Some(reply), until, travels }, now);
     }
 
     /// One that nobody waits for.
     fn happens(&mut self, ltmsi: Ltmsi, turn: Turn, kind: Transaction, now: Instant) {
-        self.begin_or_wait(ltmsi, Task { turn, kind, key: None, reply: None, until: None }, now);
+        self.begin_or_wait(ltmsi, Task { turn, kind, key: None, reply: None, until: None, travels: None }, now);
     }
 
     fn begin_or_wait(&mut self, ltmsi: Ltmsi, task: Task, now: Instant) {
@@ -464,6 +406,7 @@ impl Sessions {
     }
 
     fn begin(&mut self, ltmsi: Ltmsi, task: Task, now: Instant) {
+        let shared = self.record_of(ltmsi, &task).is_some();
         match &mut self.place {
             Place::Memory(sessions) => {
                 let session = sessions.remove(&ltmsi);
@@ -471,7 +414,7 @@ impl Sessions {
             }
             Place::Database(stored) => match (stored.kept.remove(&ltmsi), &task.turn) {
                 (Some((session, known)), _) => self.carry_out(ltmsi, task, Some(session), known, now),
-                (None, Turn::Create(_)) => self.carry_out(ltmsi, task, None, Known::default(), now),
+                (None, Turn::Create(_)) if !shared => self.carry_out(ltmsi, task, None, Known::default(), now),
                 (None, _) if stored.carries => self.fetch(ltmsi, task, now),
                 (None, _) => self.put(ltmsi, What::Load, Running::Loading(task)),
             },
@@ -480,15 +423,17 @@ impl Sessions {
 
     /// Asks the database.
     fn put(&mut self, ltmsi: Ltmsi, what: What, running: Running) {
-        let Place::Database(stored) = &mut self.place else { return };
         let task = match &running {
             Running::Loading(task) => task,
             Running::Committing(commit) | Running::Checking(commit) => &commit.task,
         };
+        let of = found::name(ltmsi);
+        let name = self.record_of(ltmsi, task).map_or(of, crate::shared::name);
+        let Place::Database(stored) = &mut self.place else { return };
         // Whether a commit was carried out is found out however long it takes, and one of more than a transaction is not given up.
         let patient = matches!(running, Running::Checking(_)) || stored.persist == StatePersist::Procedure;
         let until = if patient && !matches!(what, What::Load) { None } else { task.until };
-        stored.jobs.push_back(Job { name: found::name(ltmsi), what, kind: task.kind, until });
+        stored.jobs.push_back(Job { name, of, what, kind: task.kind, until });
         stored.lanes.entry(ltmsi).or_default().running = Some(running);
     }
 
@@ -498,6 +443,9 @@ impl Sessions {
         }
         let outcome = session::carry_out(session, &task.turn, (ltmsi, task.key.as_deref()), now, &mut self.means);
         let goes_on = outcome.session.as_ref().is_some_and(|session| !session.rests());
+        if let Some(there) = self.loaded_record(ltmsi) {
+            return self.commit_part(ltmsi, task, outcome, there, now);
+        }
         let codec = match &self.place {
             Place::Memory(_) => return self.done(ltmsi, task, outcome, None, now),
             Place::Database(stored) if stored.carries => {
@@ -556,6 +504,9 @@ impl Sessions {
     }
 
     fn loaded(&mut self, ltmsi: Ltmsi, task: Task, found: Option<Found>, now: Instant) {
+        if self.record_of(ltmsi, &task).is_some() {
+            return self.loaded_part(ltmsi, task, found, now);
+        }
         let Some(found) = found else {
             if let Turn::Create(_) = task.turn {
                 return self.carry_out(ltmsi, task, None, Known::default(), now);
@@ -583,6 +534,9 @@ impl Sessions {
 
     /// What a commit was refused for is known.
     fn checked(&mut self, ltmsi: Ltmsi, commit: Commit, found: Option<Found>, now: Instant) {
+        if self.record_of(ltmsi, &commit.task).is_some() {
+            return self.checked_part(ltmsi, commit, found, now);
+        }
         let Commit { task, mut outcome } = commit;
         let is_this = match (&found, &outcome.session) {
             (Some(found), Some(session)) => self.decoded(found.clone()).is_some_and(|(there, _)| there == *session),
@@ -636,7 +590,8 @@ impl Sessions {
         }
         if let Some(session) = &session {
             if !self.index.contains_key(&ltmsi) {
-                self.enter(ltmsi, session, None);
+                let made_by = session.made_by().filter(|_| session.record.is_some());
+                self.enter(ltmsi, session, made_by.map(Into::into));
             }
             for leave in leaves {
                 self.leave(ltmsi, session, leave);
@@ -698,11 +653,12 @@ impl Sessions {
     fn enter(&mut self, ltmsi: Ltmsi, session: &Session, made_by: Option<Box<str>>) {
         let Session { sm, supi, .. } = session;
         let (seid, psi, upf, lives) = (sm.cp_seid, sm.psi, sm.upf, !session.has_ended());
-        let entry = Entry { seid, supi: *supi, psi, upf, lives, due: None, made_by, taken: None, given: 0 };
+        let (supi, record) = (*supi, session.record);
+        let entry = Entry { seid, supi, psi, upf, lives, due: None, record, made_by, taken: None, given: 0 };
         self.index.insert(ltmsi, entry);
         self.lives += usize::from(lives);
         if lives {
-            self.by_ue.insert((*supi, psi), ltmsi);
+            self.by_ue.insert((supi, psi), ltmsi);
         }
     }
 

@@ -34,6 +34,8 @@ pub(super) struct Asked {
     pub(super) status_uri: String,
     /// Of an AMF that keeps SM contexts: its number for the session.
     pub(super) carried: Option<u32>,
+    /// Of an AMF that shares the UE's record: that.
+    pub(super) record: Option<u64>,
 }
 
 /// Reads a request to create an SM context.
@@ -60,6 +62,7 @@ pub(super) fn create(message: &Message) -> Result<Asked, ProblemDetails> {
         n1: n1.ok_or_else(|| wrong("an SM context is created by a 5GSM message (n1SmMsg)"))?,
         status_uri,
         carried,
+        record: None,
     })
 }
 
@@ -154,6 +157,12 @@ pub(super) fn unknown() -> Reply {
 pub(super) fn stale() -> Reply {
     let why = "the SMF has given a later SM context away: nothing was done";
     Reply::problem(&ProblemDetails::new(STALE, "SM_CONTEXT_STALE", why))
+}
+
+/// The AMF that asks was taken over from: another one has the UE.
+pub(super) fn overtaken() -> Reply {
+    let why = "the UE is another AMF's by now: nothing was done";
+    Reply::problem(&ProblemDetails::new(409, "CONTEXT_TRANSFERRED", why))
 }
 
 /// Another session has the place: it may have gone in a moment.

@@ -7,13 +7,18 @@
 //! with the UPF: of traffic too little is reported then, never anything twice, and of a quota so much may be used again. Packets
 //! that wait in buffers are lost too.
 //!
+//! Where control planes share the records of UEs with it (`state.scope`), a session is a part of its UE's record ([`shared`]): a
+//! request says which, its answer takes along what the session is then, and the SMF commits that.
+//!
 //! Here are the transactions and their order, without clock, thread or socket; `keeper` has these.
 
 mod keeper;
 mod octets;
+mod shared;
 
 pub(super) use keeper::{Begun, Keeper, begin};
 pub(super) use octets::{element, elements, list, optional};
+pub(super) use shared::Sharing;
 
 use super::exchange::{Answered, Outgoing};
 use super::session::Session;
@@ -21,6 +26,7 @@ use super::state::{Changed, Node, Now, Plane, Upf, Written};
 use crate::database::{DatabaseError, Done, Job, What, read_all};
 use crate::metrics::Transaction;
 use rustc_hash::{FxHashMap, FxHashSet};
+use shared::Places;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use tracing::{error, warn};
@@ -60,6 +66,8 @@ struct Request {
     datagram: Vec<u8>,
     kind: Transaction,
     until: Instant,
+    /// The control plane commits what comes of it.
+    shared: bool,
 }
 
 /// A transaction.
@@ -93,6 +101,8 @@ enum Running {
 #[derive(Debug, Default)]
 struct Lane {
     running: Option<Running>,
+    /// Of a record that is shared: what was loaded.
+    record: Found,
     behind: VecDeque<Task>,
 }
 
@@ -117,6 +127,8 @@ pub(super) struct Stored {
     held: FxHashSet<u32>,
     /// All sessions, the one that was committed again longest ago in front.
     renewals: VecDeque<u64>,
+    /// Sessions that are parts of their UEs' records.
+    places: Places,
 }
 
 /// What a UPF finds that starts.
@@ -124,6 +136,8 @@ pub(super) struct Stored {
 pub(super) struct Before {
     node: Node,
     sessions: Vec<Written>,
+    /// Those of them that are parts of their UEs' records.
+    places: Places,
 }
 
 /// Looks what there is; `None`: there was no UPF before.
@@ -131,7 +145,11 @@ pub(super) struct Before {
 /// # Errors
 ///
 /// When the database does not answer, or has something else.
-pub(super) fn look(records: &mut dyn Records, ntp: u32) -> Result<Option<Before>, DatabaseError> {
+pub(super) fn look(
+    records: &mut dyn Records,
+    sharing: Option<&Sharing>,
+    ntp: u32,
+) -> Result<Option<Before>, DatabaseError> {
     let Some(node) = records.load(&[NODE])?.pop().flatten() else { return Ok(None) };
     let node = Node::decode(&node.octets).ok_or(DatabaseError::Stranger)?;
     let mut sessions = Vec::new();
@@ -140,20 +158,37 @@ pub(super) fn look(records: &mut dyn Records, ntp: u32) -> Result<Option<Before>
         sessions.push((seid, session, answered));
         Ok(())
     })?;
-    Ok(Some(Before { node, sessions }))
+    let mut places = Places::new(sharing.cloned());
+    if sharing.is_some() {
+        read_all(records, crate::shared::COLLECTION, |id, found| {
+            sessions.extend(places.found(id, &found, ntp));
+            Ok(())
+        })?;
+    }
+    Ok(Some(Before { node, sessions, places }))
 }
 
 impl Stored {
+    /// Nothing is under way. With `sharing` control planes may commit what comes of their requests.
+    pub(super) fn new(sharing: Option<Sharing>) -> Self {
+        Stored { places: Places::new(sharing), ..Stored::default() }
+    }
+
     /// A UPF begins, or goes on with what the one before has left.
     pub(super) fn begin<P: Plane>(&mut self, on: &mut On<'_, P>, before: Option<Before>) {
         on.upf.note_changes();
-        if let Some(Before { node, sessions }) = before {
-            self.renewals.extend(sessions.iter().map(|(seid, ..)| *seid));
+        let ntp = on.now.ntp;
+        if let Some(Before { node, sessions, places }) = before {
+            // Those of others are committed again by these.
+            let own = sessions.iter().map(|(seid, ..)| *seid).filter(|seid| !places.has(*seid));
+            self.renewals.extend(own);
+            self.places = places;
             on.upf.go_on(node, sessions, on.now, on.plane);
             self.leave(on, None, Outgoing::new());
         } else {
             self.begin_or_wait(on, NODE, Task::Changed(Vec::new()));
         }
+        self.places.begin(ntp);
         on.plane.change(|tables, _| tables.restored());
     }
 
@@ -167,13 +202,24 @@ impl Stored {
         if self.requests.contains(&(from, sequence)) {
             return;
         }
+        let place = self.places.of(datagram);
         if on.upf.has_answered(from, sequence, datagram, on.now) {
-            return on.upf.receive(from, datagram, on.now, on.plane, on.out);
+            let mut out = Outgoing::new();
+            on.upf.receive(from, datagram, on.now, on.plane, &mut out);
+            if place.is_some() {
+                self.places.attach(on.upf, (from, sequence), seid, &mut out);
+            }
+            return on.out.append(&mut out);
         }
-        let name = if kind == Transaction::PfcpEstablishment { name(on.upf.reserve()) } else { name(seid) };
+        let seid = if kind == Transaction::PfcpEstablishment { on.upf.reserve() } else { seid };
+        let name = name(seid);
+        if let Some(place) = place {
+            self.places.enter(seid, place);
+        }
         let until = on.now.instant + PATIENCE;
         self.requests.insert((from, sequence));
-        let request = Request { from, sequence, datagram: datagram.to_vec(), kind, until };
+        let (datagram, shared) = (datagram.to_vec(), place.is_some());
+        let request = Request { from, sequence, datagram, kind, until, shared };
         self.begin_or_wait(on, name, Task::Request(Box::new(request)));
     }
 
@@ -236,18 +282,22 @@ impl Stored {
             Task::Request(request) => (request.kind, Some(request.until)),
             Task::Changed(_) => (Transaction::Other, None),
         };
-        self.jobs.push_back(Job { name, what: What::Load, kind, until });
+        self.jobs.push_back(Job { name: self.places.record(name), of: name, what: What::Load, kind, until });
         self.lanes.entry(name).or_default().running = Some(Running::Loading(task));
     }
 
     /// The database has answered.
     pub(super) fn answered<P: Plane>(&mut self, on: &mut On<'_, P>, name: Name, done: Done) {
+        if let (crate::shared::COLLECTION, Done::Loaded(Ok(Some(found)))) = (name.collection, &done) {
+            return self.late(on, name.id, found);
+        }
         let Some(running) = self.lanes.get_mut(&name).and_then(|lane| lane.running.take()) else { return };
         match (running, done) {
             (Running::Loading(task), Done::Loaded(Ok(found))) => self.loaded(on, name, task, found),
             (Running::Committing(commit), Done::Changed(Ok(_))) => self.done(on, name, commit),
             (Running::Committing(commit), Done::Changed(Err(RecordError::Conflict))) => {
-                self.jobs.push_back(Job { name, what: What::Load, kind: commit.kind, until: None });
+                let (what, kind) = (What::Load, commit.kind);
+                self.jobs.push_back(Job { name: self.places.record(name), of: name, what, kind, until: None });
                 self.lanes.entry(name).or_default().running = Some(Running::Checking(commit));
             }
             (Running::Checking(commit), Done::Loaded(Ok(found))) => self.checked(on, name, commit, found),
@@ -266,10 +316,12 @@ impl Stored {
 
     fn loaded<P: Plane>(&mut self, on: &mut On<'_, P>, name: Name, task: Task, found: Option<Found>) {
         let version = found.as_ref().map_or(0, |found| found.version);
+        let found = self.part_of(name, found);
         let new = matches!(&task, Task::Request(request) if request.kind == Transaction::PfcpEstablishment);
         if new && found.is_some() {
             // Of a life whose clock was ahead: another number is taken.
             let other = self::name(on.upf.reserve());
+            self.places.move_to(name.id, other.id);
             self.load(other, task);
             return self.next(name);
         }
@@ -280,7 +332,9 @@ impl Stored {
                 return self.give_up(on, name, task);
             };
             answered = before.clone();
-            if let Task::Request(_) = task {
+            // What is here may be later than what a control plane has committed.
+            let holds = self.places.has(name.id) && on.upf.sessions.contains_key(&name.id);
+            if let (Task::Request(_), false) = (&task, holds) {
                 on.upf.adopt((name.id, session, before), on.now, on.plane);
             }
         }
@@ -297,11 +351,14 @@ impl Stored {
         let Request { from, kind, datagram, .. } = request;
         if *kind == Transaction::PfcpEstablishment {
             on.upf.give(name.id);
-            self.renewals.push_back(name.id);
+            if !self.places.has(name.id) {
+                self.renewals.push_back(name.id);
+            }
         }
         let mut out = Outgoing::new();
         on.upf.receive(*from, datagram, on.now, on.plane, &mut out);
         self.leave(on, Some((name, version, request)), out);
+        self.look_whether_gone(on.upf, name);
     }
 
     /// What was said leaves when what has changed is committed: first of all the session of the request, whose record was loaded.
@@ -312,6 +369,12 @@ impl Stored {
         let mut names: Vec<Name> = sessions.into_iter().map(name).collect();
         names.extend(node.then_some(NODE));
         let request = own.map(|(_, _, request)| (request.from, request.sequence));
+        if let Some((own, _, Request { from, sequence, shared: true, .. })) = own {
+            // Of its own session the answer takes all along, and whoever gets it commits that.
+            if names.contains(&own) && self.places.attach(on.upf, (*from, *sequence), own.id, &mut out) {
+                names.retain(|name| *name != own);
+            }
+        }
         if names.is_empty() {
             on.out.append(&mut out);
             self.answers(request);
@@ -353,19 +416,27 @@ impl Stored {
             None if version == 0 => return self.done(on, name, commit),
             None => What::Remove { expected: version },
         };
-        self.jobs.push_back(Job { name, what, kind: commit.kind, until: None });
+        let what = match self.places.has(name.id) && name.collection == COLLECTION {
+            false => what,
+            // The UE is gone, and all that was of it.
+            true if version == 0 => return self.done(on, name, commit),
+            true => self.part(name, version, commit.octets.as_deref()),
+        };
+        self.jobs.push_back(Job { name: self.places.record(name), of: name, what, kind: commit.kind, until: None });
         self.lanes.entry(name).or_default().running = Some(Running::Committing(commit));
     }
 
     /// What a commit was refused for is known.
     fn checked<P: Plane>(&mut self, on: &mut On<'_, P>, name: Name, commit: Commit, found: Option<Found>) {
+        let version = found.as_ref().map_or(0, |found| found.version);
+        let found = self.part_of(name, found);
         if found.as_ref().map(|found| &found.octets) == commit.octets.as_ref() {
             return self.done(on, name, commit);
         }
-        if name.collection == COLLECTION {
+        if name.collection == COLLECTION && !self.places.has(name.id) {
             warn!("a session's record was written by somebody else: what its packets go by is written again");
         }
-        self.commit(on, name, found.map_or(0, |found| found.version), commit);
+        self.commit(on, name, version, commit);
     }
 
     fn done<P: Plane>(&mut self, on: &mut On<'_, P>, name: Name, commit: Commit) {
@@ -378,6 +449,7 @@ impl Stored {
                 on.out.append(&mut out);
             }
         }
+        self.look_whether_gone(on.upf, name);
         self.next(name);
     }
 
@@ -392,7 +464,10 @@ impl Stored {
 
     fn give_up<P: Plane>(&mut self, on: &mut On<'_, P>, name: Name, task: Task) {
         match task {
-            Task::Request(request) => self.refuse(on, &request, Cause::SYSTEM_FAILURE),
+            Task::Request(request) => {
+                self.refuse(on, &request, Cause::SYSTEM_FAILURE);
+                self.look_whether_gone(on.upf, name);
+            }
             Task::Changed(tickets) => tickets.iter().for_each(|ticket| drop(self.take_ticket(*ticket))),
         }
         self.next(name);

@@ -3,9 +3,11 @@
 use super::*;
 use crate::database::{Done, Job, What};
 use crate::metrics::Transaction;
-use crate::upf::stored::{On, Stored, look};
+use crate::upf::stored::{On, Sharing, Stored, look};
 use std::collections::BTreeMap;
-use vireo_store::records::{Change, LIFE, MemoryRecords, Name, RecordError, Records};
+use vireo_store::records::{Change, LIFE, MemoryRecords, Name, Part, RecordError, Records};
+
+mod shared;
 
 /// What the database was asked, by the kind of transaction: to tell, to take, to take out.
 type Asked = BTreeMap<&'static str, [u32; 3]>;
@@ -18,17 +20,19 @@ struct World {
     fuse: Option<u32>,
     lives: u32,
     asked: Asked,
+    /// With whom the control plane shares records.
+    sharing: Option<Sharing>,
 }
 
 /// A UPF that starts.
-fn life(records: &mut MemoryRecords, now: Now) -> (Bench, Stored) {
+fn life(records: &mut MemoryRecords, sharing: Option<&Sharing>, now: Now) -> (Bench, Stored) {
     let mut bench = bench_of(vec![], Limits { restoring: true, ..Limits::default() });
     // Packets are there before the sessions are.
     bench.uplink(Teid(0x100), &ipv4(UE, SERVER, 100));
     assert_eq!(bench.plane.n3, vec![], "no Error Indication, by which the RAN would let a session go");
     (bench.now, bench.upf.settings.started) = (now, now.ntp);
-    let mut stored = Stored::default();
-    let before = look(records, now.ntp).expect("it answers");
+    let mut stored = Stored::new(sharing.cloned());
+    let before = look(records, sharing, now.ntp).expect("it answers");
     let Bench { upf, plane, now, .. } = &mut bench;
     stored.begin(&mut On { upf, now: *now, plane, out: &mut vec![] }, before);
     (bench, stored)
@@ -36,9 +40,14 @@ fn life(records: &mut MemoryRecords, now: Now) -> (Bench, Stored) {
 
 impl World {
     fn new() -> Self {
+        World::sharing(None)
+    }
+
+    fn sharing(sharing: Option<Sharing>) -> Self {
         let mut records = MemoryRecords::new(LIFE);
-        let (bench, stored) = life(&mut records, Now { instant: Instant(1_000_000), ntp: STARTED });
-        let mut world = World { records, bench, stored, fuse: None, lives: 1, asked: Asked::new() };
+        let now = Now { instant: Instant(1_000_000), ntp: STARTED };
+        let (bench, stored) = life(&mut records, sharing.as_ref(), now);
+        let mut world = World { records, bench, stored, fuse: None, lives: 1, asked: Asked::new(), sharing };
         assert_eq!(world.work(), vec![]);
         world.associate();
         world.asked.clear();
@@ -49,7 +58,7 @@ impl World {
     fn restart(&mut self) {
         self.bench.later(1);
         let sequence = self.bench.sequence;
-        (self.bench, self.stored) = life(&mut self.records, self.bench.now);
+        (self.bench, self.stored) = life(&mut self.records, self.sharing.as_ref(), self.bench.now);
         self.bench.sequence = sequence;
         self.lives += 1;
         let out = self.work();
@@ -77,7 +86,7 @@ impl World {
                     return vec![];
                 }
             }
-            out.extend(self.with(|stored, on| stored.answered(on, job.name, done)));
+            out.extend(self.with(|stored, on| stored.answered(on, job.of, done)));
         }
         out
     }
@@ -96,6 +105,12 @@ impl World {
                 change(Change::Commit { expected: *expected, octets })
             }
             What::Put { .. } => panic!("a UPF's records are wholes"),
+            What::Parts { expected, parts, whole } => {
+                counts[1] += 1;
+                let parts: Vec<_> = parts.iter().map(|(name, octets)| Part { name, octets }).collect();
+                let (expected, parts) = (*expected, &parts[..]);
+                change(if *whole { Change::Replace { expected, parts } } else { Change::Update { expected, parts } })
+            }
             What::Remove { expected } => {
                 counts[2] += 1;
                 change(Change::Remove { expected: *expected })
@@ -113,12 +128,17 @@ impl World {
         self.bench.sequence += 1;
         let mut octets = vec![];
         emit(&mut octets, self.bench.sequence).expect("short");
+        self.with_place(&mut octets);
         for _ in 0..3 {
             let mut out = self.send(&octets);
             out.extend(self.work());
             if let [(_, answer)] = &out[..] {
                 // It comes again where it was lost on its way.
-                assert_eq!(self.send(&octets), out, "the very same answer");
+                let again = self.send(&octets);
+                if self.sharing.is_none() {
+                    assert_eq!(again, out, "the very same answer");
+                }
+                self.smf_takes(&again[0].1);
                 return T::parse(&Message::new(answer).expect("sound")).expect("the answer to this request");
             }
             assert_eq!(out, vec![]);
@@ -248,7 +268,7 @@ fn nothing_leaves_before_it_is_committed() {
     assert_eq!(world.send(&octets), vec![]);
     let job = world.stored.jobs().pop_front().expect("a load");
     let done = world.ask(&job);
-    assert_eq!(world.with(|stored, on| stored.answered(on, job.name, done)), vec![], "it is committed");
+    assert_eq!(world.with(|stored, on| stored.answered(on, job.of, done)), vec![], "it is committed");
     assert_eq!((world.bench.upf.sessions(), world.written()), (1, 0));
     assert_eq!(world.send(&octets), vec![]);
     assert_eq!(world.stored.jobs().len(), 1);
@@ -321,7 +341,7 @@ fn a_database_that_is_down_is_told_as_a_cause_and_nothing_is_done() {
     let job = world.stored.jobs().pop_front().expect("a load");
     assert!(job.until.is_some(), "it is not waited for without end");
     let down = Done::Loaded(Err(RecordError::Down("gone".into())));
-    let out = world.with(|stored, on| stored.answered(on, job.name, down));
+    let out = world.with(|stored, on| stored.answered(on, job.of, down));
     let message = Message::new(&out[0].1).expect("sound");
     let response = SessionModificationResponse::parse(&message).expect("an answer");
     assert_eq!((message.seid(), response.cause), (CP_SEID, Cause::SYSTEM_FAILURE));
@@ -337,13 +357,13 @@ fn a_database_that_is_down_is_told_as_a_cause_and_nothing_is_done() {
     world.send(&octets);
     let load = world.stored.jobs().pop_front().expect("a load");
     let done = world.ask(&load);
-    world.with(|stored, on| stored.answered(on, load.name, done));
+    world.with(|stored, on| stored.answered(on, load.of, done));
     let commit = world.stored.jobs().pop_front().expect("a commit");
     assert_eq!(commit.until, None, "what was done is committed however long that takes");
     world.ask(&commit);
     let again = world.ask(&commit);
     assert!(matches!(again, Done::Changed(Err(RecordError::Conflict))));
-    assert_eq!(world.with(|stored, on| stored.answered(on, commit.name, again)), vec![]);
+    assert_eq!(world.with(|stored, on| stored.answered(on, commit.of, again)), vec![]);
     assert_eq!(world.work().len(), 1);
 }
 

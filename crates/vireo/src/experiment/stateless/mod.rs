@@ -111,6 +111,22 @@ const TRANSACTIONAL: Mode = Mode {
     far_ms: None,
 };
 
+/// Of the paper's figure 4, with [`TRANSACTIONAL`] and [`SHARED_AMF_SMF`].
+const SHARED: Mode = Mode {
+    name: "shared",
+    about: "As shared-amf-smf, and the UPF has a part of the record, too: what it answers the SMF with, that commits.",
+    tables: "[state]\npreset = \"shared\"\n",
+    database: true,
+    far_ms: None,
+};
+const SHARED_AMF_SMF: Mode = Mode {
+    name: "shared-amf-smf",
+    about: "As transactional, but AMF and SMF share the record of a UE: where the AMF asks the SMF, that commits for both.",
+    tables: "[state]\npreset = \"shared-amf-smf\"\n",
+    database: true,
+    far_ms: None,
+};
+
 const DELETE_CREATE: Mode = Mode {
     name: "delete-create",
     about: "As transactional, but the SMF takes records out and puts them in again instead of changing them.",
@@ -138,6 +154,13 @@ const PIGGYBACK: Mode = Mode {
     about: "As transactional, but SM contexts travel with the requests: the AMF keeps them with its own contexts, and the SMF asks no \
             database.",
     tables: "[state]\npreset = \"transactional\"\ncarry = \"piggyback\"\n",
+    database: true,
+    far_ms: None,
+};
+const LEAN: Mode = Mode {
+    name: "lean",
+    about: "As piggyback, with binary records: one record of a UE is what AMF and SMF have, and the AMF alone loads and commits it.",
+    tables: "[state]\npreset = \"lean\"\n",
     database: true,
     far_ms: None,
 };
@@ -182,8 +205,8 @@ static FIGURE_5: Study = Study {
 /// What the paper only proposes, and ours.
 static BEYOND: Study = Study {
     title: "Beyond the paper",
-    modes: &[STATEFUL, TRANSACTIONAL, BINARY, PROTOBUF, PIGGYBACK, SHM],
-    paper: &[Some((56.0, 71.0)), None, None, None, None],
+    modes: &[STATEFUL, TRANSACTIONAL, SHARED, SHARED_AMF_SMF, BINARY, PROTOBUF, PIGGYBACK, LEAN, SHM],
+    paper: &[Some((56.0, 71.0)), None, None, None, None, None, None, None],
     gains: false,
     source: "figure 3",
 };

@@ -2,7 +2,9 @@
 
 mod carried;
 mod costs;
+mod late;
 mod memory;
+mod shared;
 
 use super::*;
 use memory::Memory;
@@ -10,7 +12,9 @@ use rand::SeedableRng;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use vireo_core::chain::{Carried, Told};
-use vireo_core::config::{Charging, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig};
+use vireo_core::config::{
+    Charging, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, StateScope, Timers, UpfConfig,
+};
 use vireo_core::session::{N2Sm, N4};
 use vireo_core::subscription::SliceSubscription;
 use vireo_sbi::amf::N1N2MessageTransferReqData;
@@ -70,6 +74,8 @@ struct World {
     records: Option<Memory>,
     /// What the AMF has, if SM contexts travel.
     left: BTreeMap<Seid, Carried>,
+    /// What the AMF has of the UE's record, if they share that.
+    amf: Option<shared::Amf>,
     keeper: Keeper,
     /// After so many events more the SMF is killed.
     fuse: Option<u32>,
@@ -91,11 +97,14 @@ struct World {
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// Where an SMF may have its SM contexts, and how.
-const PLACES: [fn() -> World; 9] = [
+const PLACES: [fn() -> World; 12] = [
     World::new,
     World::stored,
     World::procedural,
     World::piggyback,
+    || World::shared(Format::Binary),
+    || World::shared(Format::Json),
+    || World::shared_by_all(Format::Json),
     || World::kept_as(Format::Json, Manner::Update),
     || World::kept_as(Format::Protobuf, Manner::Update),
     || World::kept_as(Format::Protobuf, Manner::Replace),
@@ -109,6 +118,7 @@ impl World {
             smf: World::start(keeper, 1),
             records,
             left: BTreeMap::new(),
+            amf: None,
             keeper,
             fuse: None,
             lives: 1,
@@ -139,7 +149,10 @@ impl World {
     }
 
     fn storing(persist: StatePersist, codec: Codec) -> Self {
-        World::over(Some(Memory::new()), Keeper::Database(Storing { persist, codec, patience: PATIENCE }))
+        World::over(
+            Some(Memory::new()),
+            Keeper::Database(Storing { persist, codec, scope: StateScope::Function, patience: PATIENCE }),
+        )
     }
 
     /// The same, with each procedure committed.
@@ -164,12 +177,12 @@ impl World {
     fn restart(&mut self) {
         self.lives += 1;
         self.smf = World::start(self.keeper, self.lives);
-        let codec = self.codec();
+        let (codec, scope) = (self.codec(), self.scope());
         let Some(records) = &mut self.records else {
             assert!(self.smf.carries(), "its sessions are found again");
             return;
         };
-        let before = found::look(records, codec, 7).unwrap();
+        let before = found::look(records, (codec, scope), 7).unwrap();
         before.sessions.iter().for_each(|(ltmsi, session)| self.smf.restore(*ltmsi, session, self.now));
     }
 
@@ -191,6 +204,7 @@ impl World {
         if self.dies() {
             return true;
         }
+        self.interferes();
         let records = self.records.as_ref().expect("it has jobs");
         let (ltmsi, done) = records.carry_out(self.codec(), job);
         if !self.dies() {
@@ -273,6 +287,9 @@ impl World {
                 None => records,
             },
         };
+        if self.amf.is_some() {
+            return self.shared_sessions().pop().expect("a session");
+        }
         let numbers = records.numbers("smf").unwrap();
         let found = records.load(&[Name { collection: "smf", id: numbers[0] }]).unwrap().remove(0).unwrap();
         *Session::found(self.codec(), found).unwrap().0
@@ -281,6 +298,7 @@ impl World {
     /// Nothing is left of any.
     fn is_empty(&mut self) -> bool {
         let stored = self.records.as_mut().map_or(0, |records| records.numbers("smf").unwrap().len());
+        let stored = stored + self.shared_sessions().len();
         let lanes =
             matches!(&self.smf.place, Place::Database(stored) if !stored.lanes.is_empty() || !stored.kept.is_empty());
         self.left.len() + self.smf.len() + stored + self.smf.index.len() + self.smf.by_ue.len() + self.smf.due.len()
@@ -315,6 +333,7 @@ impl World {
             });
         }
         answer.finish().unwrap();
+        self.upf_has(&request, kind, &mut octets);
         // One that is repeated after the end is nobody's.
         self.smf.pfcp(seid, &octets, self.now);
         true
@@ -333,6 +352,7 @@ impl World {
 
     fn call_as(&mut self, path: &str, message: Message, key: &str) {
         let message = self.with_left(path, message);
+        let message = self.with_part(message);
         let key = Some(key.to_owned());
         let repeated = std::mem::replace(&mut self.last_key, key.clone()) == key;
         let call = Call { path: path.to_owned(), message, key, repeated, reply: ReplyTo::nobody() };
@@ -356,6 +376,7 @@ impl World {
         self.keys += 1;
         let key = format!("key-{}", self.keys);
         let message = &self.with_left(path, message.clone());
+        let message = &self.with_part(message.clone());
         for _ in 0..3 {
             let before = self.replies.len();
             self.call_as(path, message.clone(), &key);
@@ -676,7 +697,10 @@ fn whole_life(world: &mut World) {
 fn an_smf_that_is_killed_at_any_time_is_followed_by_one_that_goes_on() {
     // Where records are not taken out: who dies in between has lost them.
     let changed = || World::kept_as(Format::Json, Manner::Update);
-    for (start, least) in [(World::stored as fn() -> World, 40), (changed, 40), (World::piggyback, 15)] {
+    let shared = || World::shared(Format::Binary);
+    let all = || World::shared_by_all(Format::Binary);
+    let starts = [(World::stored as fn() -> World, 40), (changed, 40), (shared, 40), (all, 40), (World::piggyback, 15)];
+    for (start, least) in starts {
         let mut kills = 0;
         for fuse in 0.. {
             let mut world = start();
@@ -694,7 +718,7 @@ fn an_smf_that_is_killed_at_any_time_is_followed_by_one_that_goes_on() {
 #[test]
 fn what_a_killed_smf_had_to_say_by_itself_is_said() {
     // The UE releases its session, which the AMF is told; and a packet comes for an idle UE.
-    let starts = [World::stored, World::piggyback];
+    let starts = [World::stored, World::piggyback, || World::shared(Format::Json)];
     for (fuse, start) in (0..24).flat_map(|fuse| starts.map(|start| (fuse, start))) {
         let mut world = start();
         let path = world.active();
@@ -725,76 +749,4 @@ fn what_a_killed_smf_had_to_say_by_itself_is_said() {
         let back = world.state(&path, UpCnxState::Activating);
         assert_eq!(back.n2_sm_info_type, Some(N2SmInfoType::PduResSetupReq), "killed at {fuse}");
     }
-}
-
-/// Where an SM context is somebody else's meanwhile, a step is done again over what that has left; and one that was committed
-/// and whose answer was lost is known.
-#[test]
-fn a_commit_that_comes_too_late_is_done_again_over_what_is_there() {
-    let mut world = World::stored();
-    let path = world.active();
-    let ltmsi = *world.smf.index.keys().next().unwrap();
-    let name = Name { collection: "smf", id: ltmsi.get().into() };
-    let data = SmContextUpdateData { up_cnx_state: Some(UpCnxState::Deactivated), ..SmContextUpdateData::default() };
-    for lost in [false, true] {
-        let (calls, replies) = (world.records.as_ref().unwrap().operations(), world.replies.len());
-        let mut lookup = |_| Ok(None);
-        let call = Call {
-            path: format!("{path}/modify"),
-            message: Message::of(&data),
-            key: None,
-            repeated: false,
-            reply: ReplyTo::nobody(),
-        };
-        world.smf.call(call, world.now, &mut lookup);
-        assert!(world.work(), "it is loaded");
-        let records = world.records.as_mut().unwrap();
-        let found = records.load(&[name]).unwrap().remove(0).unwrap();
-        let job = world.smf.jobs().unwrap().front().unwrap();
-        let What::Put { known, value: Encoded::Whole(octets) } = &job.what else { panic!("{job:?}") };
-        let octets = if lost { octets } else { &found.octets };
-        records.change(&[(name, Change::Commit { expected: known.version, octets })]).remove(0).unwrap();
-        world.act();
-        let now = world.records.as_ref().unwrap().operations();
-        assert_eq!(world.replies.len(), replies + 1);
-        // The test's, this one's in vain, the UPF's answer's; and one more where the step was done again.
-        assert_eq!(now.writes - calls.writes, if lost { 3 } else { 4 });
-        assert_eq!(world.session().sm.downlink, None);
-        world.state(&path, UpCnxState::Activating);
-        world.ran_up(&path);
-    }
-}
-
-#[test]
-fn who_asks_is_told_when_the_database_does_not_answer_and_nothing_is_done() {
-    let mut world = World::stored();
-    let down = |error| RecordError::Down(error);
-    let fail = |world: &mut World| {
-        let job = world.smf.jobs().unwrap().pop_front().expect("it asks");
-        assert!(job.until.is_some(), "it does not wait for ever");
-        let error = down("gone".into());
-        let done = if let What::Load = job.what { Done::Loaded(Err(error)) } else { Done::Changed(Err(error)) };
-        world.smf.answered(found::ltmsi(job.name), done, world.now);
-        world.act();
-        assert_eq!(world.last().status, 500, "{:?}", world.last());
-    };
-    let mut lookup = |_: Supi| {
-        let slices = vec![SliceSubscription::default()];
-        Ok(Some(Subscription { slices, ..Subscription::default() }))
-    };
-    let mut call = |world: &mut World, path: &str, message| {
-        let call = Call { path: path.to_owned(), message, key: None, repeated: false, reply: ReplyTo::nobody() };
-        world.smf.call(call, world.now, &mut lookup);
-    };
-    call(&mut world, SM_CONTEXTS, create_message(&data()));
-    fail(&mut world);
-    assert!(world.is_empty() && world.pfcp.is_empty(), "nothing has left");
-    // The only address is free.
-    let path = world.active();
-    let before = world.session();
-    call(&mut world, &format!("{path}/release"), Message::default());
-    fail(&mut world);
-    assert_eq!(world.session(), before);
-    world.call(&format!("{path}/release"), Message::default());
-    assert!(world.is_empty());
 }

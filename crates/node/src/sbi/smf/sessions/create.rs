@@ -1,0 +1,85 @@
+//! How an SM context comes into being.
+
+use super::*;
+
+impl Sessions {
+    /// Begins to make an SM context; an error is answered at once.
+    pub(super) fn create(
+        &mut self,
+        message: &Message,
+        (key, repeated, reply, travels): (Option<String>, bool, ReplyTo, Option<Travels>),
+        now: Instant,
+        subscription: Lookup<'_>,
+    ) -> Result<(), (ReplyTo, Reply)> {
+        let mut asked = match wire::create(message) {
+            Ok(asked) => asked,
+            Err(problem) => return Err((reply, Reply::problem(&problem))),
+        };
+        asked.carried = asked.carried.filter(|_| self.carries());
+        asked.record = travels.as_ref().map(|travels| travels.record);
+        let ue = (asked.supi, asked.psi);
+        let before = self.by_ue.get(&ue).copied();
+        if let Some(entry) = before.and_then(|before| self.index.get(&before))
+            && key.is_some()
+            && entry.made_by.as_deref() == key.as_deref()
+        {
+            // The SMF before has made it, and its answer was lost.
+            return Err((reply, wire::created(&self.means.root, entry.seid, asked.psi, asked.snssai)));
+        }
+        let denied = |cause, detail: &str| Reply::problem(&ProblemDetails::new(403, cause, detail));
+        let subscription = match subscription(asked.supi) {
+            Ok(Some(subscription)) => subscription,
+            Ok(None) => return Err((reply, denied("SUBSCRIPTION_DENIED", "no such subscriber"))),
+            Err(error) => {
+                tracing::error!(error, "what a subscriber may do is not known");
+                let why = "the subscriber database does not answer";
+                return Err((reply, Reply::problem(&ProblemDetails::new(500, "SYSTEM_FAILURE", why))));
+            }
+        };
+        let Some(slice) = subscription.slices.iter().find(|slice| slice.snssai == asked.snssai) else {
+            return Err((reply, denied("SNSSAI_DENIED", "the slice is not subscribed")));
+        };
+        let Some(network) = slice.dnns.iter().find(|network| network.dnn == asked.dnn) else {
+            return Err((reply, denied("DNN_DENIED", "the data network is not subscribed")));
+        };
+        // Where an AMF that keeps SM contexts asks again for what is there, nothing is forgotten.
+        let place = match asked.carried.map(|number| self.place_of(&asked, number)).transpose() {
+            Ok(place) => place,
+            Err(answer) => return Err((reply, answer)),
+        };
+        // The AMF has forgotten the one before (TS 29.502 5.2.2.2.1). If that is nowhere but there, it is forgotten.
+        if let Some(before) = before {
+            self.by_ue.remove(&ue);
+            if !self.carries() || self.is_held(before) {
+                self.happens(before, Turn::Forgotten, Transaction::Other, now);
+            }
+        }
+        let Some(ltmsi) = place.or_else(|| self.free_number()) else {
+            let why = "there is no room for more sessions";
+            return Err((reply, Reply::problem(&ProblemDetails::new(500, "INSUFFICIENT_RESOURCES_SLICE_DNN", why))));
+        };
+        let may_be_left = repeated && asked.carried.is_some();
+        let turn = Turn::Create(Box::new((asked, network.clone())));
+        if may_be_left {
+            self.ask_whether_left(ltmsi, turn, (key, reply), now);
+            return Ok(());
+        }
+        self.ask(ltmsi, turn, Transaction::CreateSmContext, (key, reply, travels), now);
+        Ok(())
+    }
+
+    /// A number that no SM context has.
+    pub(super) fn free_number(&mut self) -> Option<Ltmsi> {
+        if self.index.len() >= CONTEXTS {
+            return None;
+        }
+        loop {
+            self.next = self.next.wrapping_add(1);
+            let ltmsi = Ltmsi::from_raw(self.next & 0x0fff_ffff);
+            let begun = matches!(&self.place, Place::Database(stored) if stored.lanes.contains_key(&ltmsi));
+            if !begun && !self.index.contains_key(&ltmsi) {
+                return Some(ltmsi);
+            }
+        }
+    }
+}

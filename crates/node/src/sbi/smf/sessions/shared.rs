@@ -1,0 +1,173 @@
+//! SM contexts that are parts of their UEs' records (`state.scope`), in which the AMF has a part, too: what it asks brings its part
+//! along, and one write commits both. The SMF reads of it nothing but whose it is, and which. So it is with the UPF's part of a
+//! session, which comes with what that answers, where UPFs share records, too.
+//!
+//! The AMF commits to the same records by itself, and so do other SM contexts of the UE. Who comes second finds another version,
+//! loads what is there, and carries its transaction out again over that: nothing of it has left.
+
+use super::*;
+use crate::sbi::translate;
+use crate::shared::{self, Head, UpHead};
+use vireo_store::records::Format;
+
+impl Sessions {
+    /// What an AMF wants committed with what it asks, if records are shared with it.
+    ///
+    /// # Errors
+    ///
+    /// When it is nothing that can be committed.
+    pub(super) fn travels(&self, message: &Message) -> Result<Option<Travels>, ProblemDetails> {
+        match &self.place {
+            Place::Database(stored) if stored.shares => translate::travels(message),
+            _ => Ok(None),
+        }
+    }
+
+    /// The record of the UE that an SM context is in, or is to be; `None`: it has one of its own.
+    pub(super) fn record_of(&self, ltmsi: Ltmsi, task: &Task) -> Option<u64> {
+        match self.index.get(&ltmsi) {
+            Some(entry) => entry.record,
+            None => task.travels.as_ref().map(|travels| travels.record),
+        }
+    }
+
+    /// What was loaded of a record that is shared, for the transaction that goes on with it.
+    pub(super) fn loaded_record(&mut self, ltmsi: Ltmsi) -> Option<Found> {
+        let Place::Database(stored) = &mut self.place else { return None };
+        stored.lanes.get_mut(&ltmsi)?.record.take()
+    }
+
+    fn format(&self) -> Format {
+        if let Place::Database(stored) = &self.place { stored.codec.format } else { Format::default() }
+    }
+
+    /// The AMF's part that a transaction has to commit, and where it follows from the record what is to become of it.
+    fn of_amf<'a>(&self, ltmsi: Ltmsi, task: &'a Task, there: &Found) -> Option<(&'a [u8], Head, Head)> {
+        let record = self.record_of(ltmsi, task);
+        let travels = task.travels.as_ref().filter(|travels| Some(travels.record) == record)?;
+        let part = travels.part.as_deref()?;
+        let before = shared::amf(self.format(), there).and_then(|part| Head::of(&part))?;
+        Some((part, Head::of(part)?, before))
+    }
+
+    /// The record is loaded.
+    pub(super) fn loaded_part(&mut self, ltmsi: Ltmsi, task: Task, found: Option<Found>, now: Instant) {
+        let Some(there) = found else {
+            // The UE is gone, and all that was of it.
+            self.actions.extend(task.reply.map(|reply| Action::Reply(reply, wire::unknown())));
+            self.forget(ltmsi);
+            return self.next(ltmsi, now);
+        };
+        if self.of_amf(ltmsi, &task, &there).is_some_and(|(_, own, before)| own.owner != before.owner) {
+            self.actions.extend(task.reply.map(|reply| Action::Reply(reply, wire::overtaken())));
+            return self.next(ltmsi, now);
+        }
+        let own = there.part(&shared::sm(ltmsi.get()));
+        let session = own.map(|own| Session::of_part(self.format(), own));
+        match session {
+            Some(None) => {
+                tracing::error!(
+                    "a part of a record is no SM context of this release: is state.key another program's too?"
+                );
+                return self.give_up(ltmsi, task, None, now);
+            }
+            None if !matches!(task.turn, Turn::Create(_)) => {
+                self.actions.extend(task.reply.map(|reply| Action::Reply(reply, wire::unknown())));
+                self.forget(ltmsi);
+                return self.next(ltmsi, now);
+            }
+            _ => {}
+        }
+        if let Place::Database(stored) = &mut self.place {
+            stored.lanes.entry(ltmsi).or_default().record = Some(there);
+        }
+        self.carry_out(ltmsi, task, session.flatten(), Known::default(), now);
+    }
+
+    /// What a transaction changes of the others' parts: what is put there, and what is taken out.
+    fn of_others(&self, ltmsi: Ltmsi, task: &Task, there: &Found) -> (Vec<(String, Vec<u8>)>, Option<String>) {
+        let (format, mut put, mut out) = (self.format(), Vec::new(), None);
+        if let Some((part, own, before)) = self.of_amf(ltmsi, task, there)
+            && own.follows(before)
+        {
+            put.push((shared::AMF.to_owned(), shared::kept(format, part.to_vec())));
+        }
+        let of_upf = if let Turn::Pfcp(message) = &task.turn { shared::part(message) } else { None };
+        let name = shared::up(ltmsi.get());
+        let before = there.part(&name);
+        match of_upf.map(|part| (part, UpHead::of(part))) {
+            Some((part, Some(own))) => {
+                let before = before.and_then(|kept| UpHead::of(&shared::opened(format, kept)?));
+                if own.follows(before) {
+                    put.push((name, shared::kept(format, part.to_vec())));
+                }
+            }
+            Some((_, None)) => out = before.map(|_| name),
+            None => {}
+        }
+        (put, out)
+    }
+
+    /// Commits what a transaction comes to, with what the others have to be committed.
+    pub(super) fn commit_part(&mut self, ltmsi: Ltmsi, task: Task, outcome: Outcome, there: Found, now: Instant) {
+        let (mut put, out) = self.of_others(ltmsi, &task, &there);
+        let mut out = Vec::from_iter(out);
+        let name = shared::sm(ltmsi.get());
+        match &outcome.session {
+            Some(session) if outcome.changed => match self.format().encode(session) {
+                Ok(octets) => put.push((name, octets)),
+                Err(error) => {
+                    tracing::error!(%error, "an SM context cannot be stored: please report it");
+                    return self.give_up(ltmsi, task, Some(outcome), now);
+                }
+            },
+            Some(_) => {}
+            // What the UPF has of it goes along.
+            None => {
+                let gone = shared::up(ltmsi.get());
+                put.retain(|(put, _)| *put != gone);
+                out = [name, gone].into_iter().filter(|name| there.part(name).is_some()).collect();
+            }
+        }
+        if put.is_empty() && out.is_empty() {
+            return self.done(ltmsi, task, outcome, None, now);
+        }
+        let (expected, whole) = (there.version, !out.is_empty());
+        if whole {
+            let stays = |(name, _): &(String, Vec<u8>)| !out.contains(name) && put.iter().all(|(put, _)| put != name);
+            let others: Vec<_> = there.parts.into_iter().filter(stays).collect();
+            put.extend(others);
+        }
+        let is_amf = |(name, octets): &(String, Vec<u8>)| {
+            let head = || Head::of(&shared::opened(self.format(), octets)?);
+            name == shared::AMF && head().is_some_and(|head| head.gone)
+        };
+        let what = match whole && put.iter().all(is_amf) {
+            true => What::Remove { expected },
+            false => What::Parts { expected, parts: put, whole },
+        };
+        self.put(ltmsi, what, Running::Committing(Box::new(Commit { task, outcome })));
+    }
+
+    /// What a commit was refused for is known: it is this one, whose answer was lost, or the transaction is carried out again.
+    pub(super) fn checked_part(&mut self, ltmsi: Ltmsi, commit: Commit, found: Option<Found>, now: Instant) {
+        let Commit { task, mut outcome } = commit;
+        let is_this = found.as_ref().is_some_and(|there| {
+            let own = there.part(&shared::sm(ltmsi.get())).map(|own| Session::of_part(self.format(), own));
+            let is_own = match (own, &outcome.session) {
+                (Some(Some(own)), Some(session)) => own == *session,
+                (own, session) => own.is_none() && session.is_none(),
+            };
+            let foreign = self.of_amf(ltmsi, &task, there).is_some_and(|(_, own, there)| own.owner != there.owner);
+            let (put, out) = self.of_others(ltmsi, &task, there);
+            is_own && !foreign && put.is_empty() && out.is_none()
+        });
+        if is_this {
+            return self.done(ltmsi, task, outcome, None, now);
+        }
+        if let Turn::Create(_) = task.turn {
+            self.give_back(&mut outcome);
+        }
+        self.loaded_part(ltmsi, task, found, now);
+    }
+}

@@ -1,0 +1,75 @@
+//! A database that is slow, down, or written to by others.
+
+use super::*;
+
+/// Where an SM context is somebody else's meanwhile, a step is done again over what that has left; and one that was committed
+/// and whose answer was lost is known.
+#[test]
+fn a_commit_that_comes_too_late_is_done_again_over_what_is_there() {
+    let mut world = World::stored();
+    let path = world.active();
+    let ltmsi = *world.smf.index.keys().next().unwrap();
+    let name = Name { collection: "smf", id: ltmsi.get().into() };
+    let data = SmContextUpdateData { up_cnx_state: Some(UpCnxState::Deactivated), ..SmContextUpdateData::default() };
+    for lost in [false, true] {
+        let (calls, replies) = (world.records.as_ref().unwrap().operations(), world.replies.len());
+        let mut lookup = |_| Ok(None);
+        let call = Call {
+            path: format!("{path}/modify"),
+            message: Message::of(&data),
+            key: None,
+            repeated: false,
+            reply: ReplyTo::nobody(),
+        };
+        world.smf.call(call, world.now, &mut lookup);
+        assert!(world.work(), "it is loaded");
+        let records = world.records.as_mut().unwrap();
+        let found = records.load(&[name]).unwrap().remove(0).unwrap();
+        let job = world.smf.jobs().unwrap().front().unwrap();
+        let What::Put { known, value: Encoded::Whole(octets) } = &job.what else { panic!("{job:?}") };
+        let octets = if lost { octets } else { &found.octets };
+        records.change(&[(name, Change::Commit { expected: known.version, octets })]).remove(0).unwrap();
+        world.act();
+        let now = world.records.as_ref().unwrap().operations();
+        assert_eq!(world.replies.len(), replies + 1);
+        // The test's, this one's in vain, the UPF's answer's; and one more where the step was done again.
+        assert_eq!(now.writes - calls.writes, if lost { 3 } else { 4 });
+        assert_eq!(world.session().sm.downlink, None);
+        world.state(&path, UpCnxState::Activating);
+        world.ran_up(&path);
+    }
+}
+
+#[test]
+fn who_asks_is_told_when_the_database_does_not_answer_and_nothing_is_done() {
+    let mut world = World::stored();
+    let down = |error| RecordError::Down(error);
+    let fail = |world: &mut World| {
+        let job = world.smf.jobs().unwrap().pop_front().expect("it asks");
+        assert!(job.until.is_some(), "it does not wait for ever");
+        let error = down("gone".into());
+        let done = if let What::Load = job.what { Done::Loaded(Err(error)) } else { Done::Changed(Err(error)) };
+        world.smf.answered(found::ltmsi(job.name), done, world.now);
+        world.act();
+        assert_eq!(world.last().status, 500, "{:?}", world.last());
+    };
+    let mut lookup = |_: Supi| {
+        let slices = vec![SliceSubscription::default()];
+        Ok(Some(Subscription { slices, ..Subscription::default() }))
+    };
+    let mut call = |world: &mut World, path: &str, message| {
+        let call = Call { path: path.to_owned(), message, key: None, repeated: false, reply: ReplyTo::nobody() };
+        world.smf.call(call, world.now, &mut lookup);
+    };
+    call(&mut world, SM_CONTEXTS, create_message(&data()));
+    fail(&mut world);
+    assert!(world.is_empty() && world.pfcp.is_empty(), "nothing has left");
+    // The only address is free.
+    let path = world.active();
+    let before = world.session();
+    call(&mut world, &format!("{path}/release"), Message::default());
+    fail(&mut world);
+    assert_eq!(world.session(), before);
+    world.call(&format!("{path}/release"), Message::default());
+    assert!(world.is_empty());
+}

@@ -1,0 +1,269 @@
+//! UEs' records that AMF and SMF share: the test is the AMF, whose part goes with all that it asks.
+
+use super::*;
+use crate::sbi::translate;
+use crate::shared::{self, Head, UpHead};
+
+/// The number of the UE's record.
+const RECORD: u64 = 77;
+
+/// What the AMF has of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Amf {
+    owner: u64,
+    /// Its last step.
+    step: u64,
+    /// After so many operations of the SMF more it commits by itself.
+    commits_in: Option<u32>,
+    /// Steps of the UPF, if that has a part, too.
+    upf: Option<u64>,
+}
+
+fn part(owner: u64, step: u64) -> Vec<u8> {
+    postcard::to_stdvec(&(Head { owner, step, gone: false }, "what else there is")).unwrap()
+}
+
+fn up_part(seid: u64, step: u64) -> Vec<u8> {
+    postcard::to_stdvec(&(UpHead { seid, step }, "what the UPF has")).unwrap()
+}
+
+impl World {
+    /// A UE that has registered: the AMF has made its record.
+    pub(super) fn shared(format: Format) -> Self {
+        World::shared_in(StateScope::AmfSmf, format)
+    }
+
+    /// The same with a UPF that shares it, too.
+    pub(super) fn shared_by_all(format: Format) -> Self {
+        World::shared_in(StateScope::All, format)
+    }
+
+    pub(super) fn scope(&self) -> StateScope {
+        if let Keeper::Database(storing) = self.keeper { storing.scope } else { StateScope::Function }
+    }
+
+    fn shared_in(scope: StateScope, format: Format) -> Self {
+        let (persist, codec) = (StatePersist::Transaction, Codec { format, manner: Manner::Update });
+        let storing = Storing { persist, codec, scope, patience: PATIENCE };
+        let mut world = World::over(Some(Memory::new()), Keeper::Database(storing));
+        world.amf = Some(Amf { owner: 1, step: 0, commits_in: None, upf: scope.is_of_all().then_some(0) });
+        world.amf_commits();
+        world
+    }
+
+    fn record(&mut self) -> Option<Found> {
+        self.records.as_mut()?.load(&[shared::name(RECORD)]).unwrap().remove(0)
+    }
+
+    /// What the record has of the AMF.
+    fn head(&mut self) -> Head {
+        let format = self.codec().format;
+        Head::of(&shared::amf(format, &self.record().unwrap()).unwrap()).unwrap()
+    }
+
+    /// The AMF commits a step of its own.
+    fn amf_commits(&mut self) {
+        let Some(amf) = &mut self.amf else { return };
+        amf.step += 1;
+        let octets = shared::kept(self.codec().format, part(self.amf.unwrap().owner, self.amf.unwrap().step));
+        let expected = self.record().map_or(0, |found| found.version);
+        let parts = [vireo_store::records::Part { name: shared::AMF, octets: &octets }];
+        let change = Change::Update { expected, parts: &parts };
+        self.records.as_mut().unwrap().change(&[(shared::name(RECORD), change)]).remove(0).unwrap();
+    }
+
+    /// Whether it does so before the SMF's next operation.
+    pub(super) fn interferes(&mut self) {
+        let Some(Amf { commits_in: Some(left), .. }) = &mut self.amf else { return };
+        *left = left.wrapping_sub(1);
+        if *left == u32::MAX {
+            self.amf.as_mut().unwrap().commits_in = None;
+            self.amf_commits();
+        }
+    }
+
+    /// What the AMF asks, with its next step.
+    pub(super) fn with_part(&mut self, message: Message) -> Message {
+        let asks = message.parts.iter().any(|part| part.content == Content::AmfContext);
+        let Some(amf) = self.amf.as_mut().filter(|_| !asks) else { return message };
+        amf.step += 1;
+        let travels = Travels { record: RECORD, part: Some(part(amf.owner, amf.step)) };
+        translate::with_travels(message, Some(&travels))
+    }
+
+    /// The UPF's answer has what that has of the session then, if it shares the record.
+    pub(super) fn upf_has(&mut self, request: &[u8], kind: pfcp::MessageType, answer: &mut Vec<u8>) {
+        let place = shared::place(request);
+        let Some(step) = self.amf.as_mut().and_then(|amf| amf.upf.as_mut()) else { return assert_eq!(place, None) };
+        assert_eq!(place.map(|(record, _)| record), Some(RECORD));
+        *step += 1;
+        let gone = kind == pfcp::MessageType::SESSION_DELETION_RESPONSE;
+        let part = if gone { Vec::new() } else { up_part(99, *step) };
+        assert!(shared::with_part(answer, &part));
+    }
+
+    /// What the record has of the UPF.
+    fn up_head(&mut self) -> Option<UpHead> {
+        let (format, parts) = (self.codec().format, self.record().unwrap().parts);
+        let (_, kept) = parts.iter().find(|(name, _)| shared::up_of(name).is_some())?;
+        UpHead::of(&shared::opened(format, kept).unwrap())
+    }
+
+    /// The SM contexts in the record.
+    pub(super) fn shared_sessions(&mut self) -> Vec<Session> {
+        let format = self.codec().format;
+        let parts = self.record().map_or(Vec::new(), |found| found.parts);
+        let all = parts.iter().filter(|(name, _)| shared::sm_of(name).is_some());
+        all.map(|(_, octets)| *Session::of_part(format, octets).unwrap()).collect()
+    }
+}
+
+/// A chain of n functions writes 2n times for a transaction that each of them loads and commits; one that shares the record,
+/// n-1 times less (seed 3, section 3): the SMF's write is the AMF's, too.
+#[test]
+fn one_write_commits_what_all_have() {
+    for world in [World::shared(Format::Json), World::shared_by_all(Format::Json)] {
+        one_write_commits(world);
+    }
+}
+
+fn one_write_commits(mut world: World) {
+    let count = |world: &World| {
+        let now = world.records.as_ref().unwrap().operations();
+        (now.reads, now.writes, now.removals)
+    };
+    let mut before = count(&world);
+    let mut costs = |world: &mut World, expected: (u64, u64)| {
+        let after = count(world);
+        assert_eq!((after.0 - before.0, after.1 - before.1, after.2), (expected.0, expected.1, 0));
+        let head = world.head();
+        let amf = world.amf.unwrap();
+        assert_eq!(head.step, amf.step, "what the AMF has asked with is there");
+        if let (Some(step), false) = (amf.upf, world.shared_sessions().is_empty()) {
+            assert_eq!(world.up_head(), Some(UpHead { seid: 99, step }), "and what the UPF has answered with");
+        }
+        before = count(world);
+    };
+    let path = world.create();
+    // Created, with what the AMF had; the UPF's answer.
+    costs(&mut world, (2, 2));
+    world.ran_up(&path);
+    costs(&mut world, (2, 2));
+    world.state(&path, UpCnxState::Deactivated);
+    costs(&mut world, (2, 2));
+    world.call(&format!("{path}/release"), Message::of(&smf::SmContextReleaseData::default()));
+    costs(&mut world, (2, 2));
+    // What changes no SM context, but the AMF.
+    world.call(SM_CONTEXTS, create_message(&SmContextCreateData { pdu_session_id: 6, ..data() }));
+    assert_eq!(world.last().status, 403);
+    costs(&mut world, (1, 1));
+    assert!(world.is_empty() && world.up_head().is_none(), "the AMF's part is all that is left");
+}
+
+/// Whenever the AMF commits by itself, its part never goes back, and nothing of the SMF is lost.
+#[test]
+fn what_the_amf_commits_meanwhile_stays() {
+    for (start, format) in [
+        (World::shared as fn(Format) -> World, Format::Binary),
+        (World::shared, Format::Json),
+        (World::shared_by_all, Format::Binary),
+    ] {
+        let mut times = 0;
+        for commits_in in 0.. {
+            let mut world = start(format);
+            world.amf.as_mut().unwrap().commits_in = Some(commits_in);
+            whole_life(&mut world);
+            let amf = world.amf.unwrap();
+            assert_eq!(world.head(), Head { owner: amf.owner, step: amf.step, gone: false });
+            if amf.commits_in.is_some() {
+                break;
+            }
+            times += 1;
+        }
+        assert!(times > 20, "{times} operations to come before");
+    }
+}
+
+/// An AMF that was taken over from asks in vain, before and after the next one has claimed the UE.
+#[test]
+fn an_amf_that_was_taken_over_from_changes_nothing() {
+    let mut world = World::shared(Format::Binary);
+    let path = world.active();
+    let before = world.session();
+    let old = *world.amf.as_ref().unwrap();
+    // The next one claims the record between the SMF's load and its commit.
+    for operations in [0, 1] {
+        let next = Amf { owner: old.owner + 1 + u64::from(operations), step: world.head().step, ..old };
+        let message = Message::of(&SmContextUpdateData {
+            up_cnx_state: Some(UpCnxState::Deactivated),
+            ..SmContextUpdateData::default()
+        });
+        let message = world.with_part(message);
+        world.amf = Some(Amf { commits_in: Some(operations), ..next });
+        world.call(&format!("{path}/modify"), message);
+        assert_eq!(world.last().status, 409, "{:?}", world.last());
+        assert_eq!((world.session(), world.head().owner), (before.clone(), next.owner));
+    }
+    // It goes on.
+    assert_eq!(world.state(&path, UpCnxState::Deactivated).up_cnx_state, Some(UpCnxState::Deactivated));
+    let head = world.head();
+    assert_eq!(head.step, world.amf.unwrap().step);
+}
+
+/// The record is gone, or the SMF is asked for another one: the AMF is told, and commits what it has itself.
+#[test]
+fn what_cannot_be_committed_with_an_sm_context_is_said() {
+    let mut world = World::shared(Format::Binary);
+    let broken = Message::default().with("x", Content::AmfContext, vec![1]);
+    world.call(SM_CONTEXTS, broken);
+    assert_eq!(world.last().status, 400);
+    let elsewhere = Travels { record: RECORD + 1, part: Some(part(1, 9)) };
+    world.call(SM_CONTEXTS, translate::with_travels(create_message(&data()), Some(&elsewhere)));
+    assert_eq!(world.last().status, 404, "there is no such UE");
+    assert!(world.is_empty());
+    // An AMF that shares nothing has an SM context in a record of its own.
+    world.amf = None;
+    world.create();
+    assert_eq!(world.records.as_mut().unwrap().numbers("smf").unwrap().len(), 1);
+    assert_eq!(world.session().record, None);
+}
+
+/// What the UPF has committed by itself meanwhile (a report) is later than what its answer had before, and stays.
+#[test]
+fn an_earlier_part_of_the_upf_is_never_put_over_a_later_one() {
+    let mut world = World::shared_by_all(Format::Json);
+    let path = world.active();
+    world.upf_answers = false;
+    world.state(&path, UpCnxState::Deactivated);
+    let name = shared::up(wire::seid_of(path.rsplit('/').next().unwrap()).unwrap().ltmsi().get());
+    let put = |world: &mut World, seid, step| {
+        let octets = shared::kept(Format::Json, up_part(seid, step));
+        let parts = [vireo_store::records::Part { name: &name, octets: &octets }];
+        let change = Change::Update { expected: world.record().unwrap().version, parts: &parts };
+        world.records.as_mut().unwrap().change(&[(shared::name(RECORD), change)]).remove(0).unwrap();
+    };
+    put(&mut world, 99, 50);
+    world.upf();
+    assert_eq!(world.up_head(), Some(UpHead { seid: 99, step: 50 }));
+    assert_eq!(world.session().sm.n4, N4::Told, "the answer counts all the same");
+    // Of a session that was set up anew there is nothing later.
+    put(&mut world, 7, 60);
+    world.state(&path, UpCnxState::Activating);
+    world.ran_up(&path);
+    world.upf();
+    assert_eq!(world.up_head().map(|head| head.seid), Some(99));
+}
+
+/// A UE that is gone has no record when the last of its sessions has gone.
+#[test]
+fn with_the_last_session_of_a_ue_that_is_gone_the_record_goes() {
+    let mut world = World::shared(Format::Json);
+    let path = world.active();
+    let step = world.amf.unwrap().step + 1;
+    let gone = postcard::to_stdvec(&Head { owner: 1, step, gone: true }).unwrap();
+    let travels = Travels { record: RECORD, part: Some(gone) };
+    let release = Message::of(&smf::SmContextReleaseData::default());
+    world.call(&format!("{path}/release"), translate::with_travels(release, Some(&travels)));
+    assert_eq!((world.last().status, world.record().is_none()), (204, true));
+    assert!(world.is_empty());
+}

@@ -1,0 +1,161 @@
+//! A UPF whose sessions are parts of their UEs' records: the test is the SMF, which commits what comes with the answers.
+
+use super::*;
+use crate::shared::{self, UpHead};
+use vireo_store::records::{Format, Found};
+
+/// The UE's record, and the number of the part.
+const RECORD: u64 = 77;
+const NUMBER: u32 = 5;
+
+impl World {
+    fn shared(format: Format) -> Self {
+        let mut world = World::sharing(Some(Sharing { own: "10-0-0-1".into(), format }));
+        let parts = [Part { name: shared::AMF, octets: b"\"\"" }];
+        world
+            .records
+            .change(&[(shared::name(RECORD), Change::Update { expected: 0, parts: &parts })])
+            .remove(0)
+            .unwrap();
+        world.asked.clear();
+        world
+    }
+
+    pub(super) fn with_place(&self, request: &mut Vec<u8>) {
+        let about = Message::new(request).expect("sound").message_type();
+        let sessions = [
+            MessageType::SESSION_ESTABLISHMENT_REQUEST,
+            MessageType::SESSION_MODIFICATION_REQUEST,
+            MessageType::SESSION_DELETION_REQUEST,
+        ];
+        if self.sharing.is_some() && sessions.contains(&about) {
+            shared::with_place(request, (RECORD, NUMBER));
+        }
+    }
+
+    fn record(&mut self) -> Found {
+        self.records.load(&[shared::name(RECORD)]).expect("it answers").remove(0).expect("a record")
+    }
+
+    /// The SMF commits what has come with an answer.
+    pub(super) fn smf_takes(&mut self, answer: &[u8]) {
+        let Some(sharing) = self.sharing.clone() else { return assert_eq!(shared::part(answer), None) };
+        let Some(part) = shared::part(answer) else { return };
+        let (found, name) = (self.record(), shared::up(NUMBER));
+        let before = found.part(&name).and_then(|kept| UpHead::of(&shared::opened(sharing.format, kept)?));
+        let kept = shared::kept(sharing.format, part.to_vec());
+        let others: Vec<_> = found.parts.iter().filter(|(of, _)| *of != name).collect();
+        let others: Vec<_> = others.iter().map(|(name, octets)| Part { name, octets }).collect();
+        let own = [Part { name: &name, octets: &kept }];
+        let expected = found.version;
+        let change = match UpHead::of(part) {
+            None => Change::Replace { expected, parts: &others },
+            Some(head) if head.follows(before) => Change::Update { expected, parts: &own },
+            Some(_) => return,
+        };
+        self.records.change(&[(shared::name(RECORD), change)]).remove(0).expect("nobody else commits");
+    }
+
+    fn parts(&mut self) -> usize {
+        self.record().parts.iter().filter(|(name, _)| shared::up_of(name).is_some()).count()
+    }
+}
+
+/// n-1 writes are saved for a chain of n functions (seed 3, section 3): the UPF reads, and writes nothing.
+#[test]
+fn the_control_plane_writes_for_the_upf() {
+    for format in [Format::Binary, Format::Json] {
+        let mut world = World::shared(format);
+        let (seid, teid) = world.establish(&request());
+        world.modify(seid, &forward(RAN_TEID));
+        world.passes(teid);
+        assert_eq!((world.parts(), world.written()), (1, 0));
+        world.restart();
+        world.passes(teid);
+        world.delete(seid);
+        assert_eq!((world.parts(), world.written(), world.record().parts.len()), (0, 0, 1));
+        let kinds = [Transaction::PfcpEstablishment, Transaction::PfcpModification, Transaction::PfcpDeletion];
+        for kind in kinds {
+            assert_eq!(world.asked[kind.label()], [1, 0, 0]);
+        }
+        world.restart();
+        assert_eq!(world.bench.upf.sessions(), 0);
+    }
+}
+
+/// Wherever it is killed: whoever asks gets one answer, and the session is there.
+#[test]
+fn a_upf_that_is_killed_has_what_was_committed_for_it() {
+    let mut lives = 0;
+    for fuse in 0..3 {
+        let mut world = World::shared(Format::Binary);
+        world.fuse = Some(fuse);
+        let (seid, teid) = world.establish(&request());
+        world.modify(seid, &forward(RAN_TEID));
+        world.passes(teid);
+        let known = [Cause::REQUEST_ACCEPTED, Cause::SESSION_CONTEXT_NOT_FOUND];
+        assert!(known.contains(&world.delete(seid).cause));
+        assert_eq!((world.bench.upf.sessions(), world.parts()), (0, 0));
+        lives += world.lives;
+    }
+    assert_eq!(lives, 3 * 2);
+}
+
+/// It dies when it has answered and the SMF has not committed yet: the next life finds the session when it looks again, or when it is
+/// asked about it.
+#[test]
+fn what_is_committed_late_is_found_later() {
+    for asked in [false, true] {
+        let mut world = World::shared(Format::Binary);
+        let mut octets = vec![];
+        request().emit(&mut octets, 0, 99).expect("short");
+        world.with_place(&mut octets);
+        assert_eq!(world.send(&octets), vec![]);
+        let out = world.work();
+        world.restart();
+        assert_eq!(world.bench.upf.sessions(), 0);
+        world.smf_takes(&out[0].1);
+        let (seid, teid) =
+            established(&SessionEstablishmentResponse::parse(&Message::new(&out[0].1).unwrap()).unwrap());
+        if !asked {
+            let found = Done::Loaded(Ok(Some(world.record())));
+            world.with(|stored, on| stored.answered(on, shared::name(RECORD), found));
+            assert_eq!(world.bench.upf.sessions(), 1);
+        }
+        assert_eq!(world.modify(seid, &forward(RAN_TEID)).cause, Cause::REQUEST_ACCEPTED);
+        world.passes(teid);
+        // One that is gone does not come back by a look that was begun before.
+        let found = Done::Loaded(Ok(Some(world.record())));
+        world.delete(seid);
+        world.with(|stored, on| stored.answered(on, shared::name(RECORD), found));
+        assert_eq!(world.bench.upf.sessions(), 0);
+    }
+}
+
+/// What packets and control planes that begin anew change, it commits itself, beside what others have there.
+#[test]
+fn what_changes_by_itself_the_upf_commits() {
+    let mut world = World::shared(Format::Json);
+    world.establish(&request());
+    assert_eq!(world.parts(), 1);
+    let heartbeat = HeartbeatRequest { recovery_time_stamp: RecoveryTimeStamp(2_000) };
+    let _: HeartbeatResponse = world.ask_upf(|out, sequence| heartbeat.emit(out, sequence));
+    assert_eq!((world.bench.upf.sessions(), world.parts(), world.record().parts.len()), (0, 0, 1));
+    world.restart();
+    assert_eq!(world.bench.upf.sessions(), 0);
+}
+
+/// Without a word of a shared record a session has one of its own; another UPF's parts are none of its own.
+#[test]
+fn what_is_not_shared_is_as_ever() {
+    let mut world = World::shared(Format::Binary);
+    let sharing = world.sharing.take();
+    let (seid, _) = world.establish(&request());
+    assert_eq!((world.written(), world.parts()), (1, 0));
+    world.delete(seid);
+    world.sharing = sharing;
+    world.establish(&request());
+    world.sharing.as_mut().unwrap().own = "10-0-0-2".into();
+    world.restart();
+    assert_eq!((world.bench.upf.sessions(), world.parts()), (0, 1));
+}
