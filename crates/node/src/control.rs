@@ -313,6 +313,10 @@ impl StatusSource for Source {
         self.gauge.read(&self.metrics);
     }
 
+    fn count(&self) {
+        self.gauge.count(&self.metrics);
+    }
+
     fn deregister(&self, supi: Supi, again: bool) -> bool {
         self.order(|reply| Input::Deregister { supi, again, reply }).unwrap_or(false)
     }

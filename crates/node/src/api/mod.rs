@@ -278,6 +278,7 @@ async fn drain(
 }
 
 async fn prometheus(State(shared): State<Shared>) -> Response {
+    shared.source.count();
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], shared.metrics.render()).into_response()
 }
 

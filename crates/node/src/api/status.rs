@@ -64,6 +64,9 @@ pub trait StatusSource: Send + Sync {
 
     /// Called every few seconds on the API's thread: brings metrics up to date that nobody counts as things happen.
     fn upkeep(&self) {}
+
+    /// Called before the metrics are shown: brings those up to date that are quickly looked at.
+    fn count(&self) {}
 }
 
 /// Why a host does not leave.

@@ -29,6 +29,12 @@ impl Gauge {
         metrics.usage(Usage::HeapBytes, octets);
         metrics.usage(Usage::RecordBytes, region.record_bytes(ever));
         metrics.usage(Usage::Addresses, numbers.map(|table| table.used() as usize).sum());
+        self.count(metrics);
+    }
+
+    /// Takes what workers have asked a database, which costs nothing to look at.
+    pub(crate) fn count(&self, metrics: &Metrics) {
+        let region = &self.0;
         for (transaction, operation) in
             Transaction::ALL.iter().flat_map(|t| StateOperation::ALL.iter().map(move |o| (*t, *o)))
         {

@@ -48,7 +48,8 @@ pub(super) struct Report {
     pub(super) failed_hosts: u64,
     /// For how long the database of a chain had nobody in the place of a master that was killed.
     pub(super) failover_ms: Option<u64>,
-    /// What the SMF of a chain has asked its database, by transaction and operation.
+    /// What the functions of a chain that ran to the end have asked their database, by transaction and operation; of AMF and UPF with
+    /// their names in front.
     pub(super) state_operations: BTreeMap<String, u64>,
     /// Packets of UEs that had to be sent again or were never answered.
     pub(super) lost_packets: u64,

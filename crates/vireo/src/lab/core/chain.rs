@@ -128,21 +128,31 @@ impl Core {
         Ok(smf.status()?.counts.sessions)
     }
 
-    /// What the SMF of a chain that runs now has asked its database, by transaction and operation.
+    /// What the functions of a chain that run now have asked their database, by transaction and operation; AMF and UPF are named
+    /// before that.
     pub(crate) fn state_operations(&self) -> Result<BTreeMap<String, u64>, Failure> {
-        let Some(smf) = self.functions.iter().find(|function| function.role == "smf") else {
-            return Ok(BTreeMap::new());
-        };
-        Ok(state_operations(&status::fetch(&format!("http://{}", smf.api), "/metrics")?))
+        let mut all = BTreeMap::new();
+        if self.functions.is_empty() {
+            return Ok(all);
+        }
+        for api in self.apis() {
+            for (name, count) in state_operations(&status::fetch(&api, "/metrics")?) {
+                *all.entry(name).or_default() += count;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Where the functions of a chain that run now say how they are.
+    fn apis(&self) -> impl Iterator<Item = String> {
+        let others = self.functions.iter().filter(|function| !function.killed);
+        std::iter::once(self.api().to_owned()).chain(others.map(|function| format!("http://{}", function.api)))
     }
 
     /// How long the functions of a chain have waited for their database, all operations together: of some that were asked in one
     /// go, each counts.
     pub(crate) fn state_time(&self) -> Result<Duration, Failure> {
-        let others = self.functions.iter().filter(|function| !function.killed);
-        let others = others.map(|function| format!("http://{}", function.api));
-        let apis = std::iter::once(self.api().to_owned()).chain(others);
-        apis.map(|api| Ok(state_time(&status::fetch(&api, "/metrics")?))).sum()
+        self.apis().map(|api| Ok(state_time(&status::fetch(&api, "/metrics")?))).sum()
     }
 
     /// Kills a function of a chain, and starts it again at once.
@@ -205,14 +215,19 @@ impl Core {
     }
 }
 
-/// The operations of a text in Prometheus' format that have been asked for, as `TRANSACTION.OPERATION`.
+/// The operations of a text in Prometheus' format that have been asked for, as `TRANSACTION.OPERATION`; those of others than the SMF
+/// as `FUNCTION.TRANSACTION.OPERATION`.
 fn state_operations(text: &str) -> BTreeMap<String, u64> {
     let one = |line: &str| {
         let (labels, value) = line.strip_prefix("vireo_state_operations_total{")?.split_once("} ")?;
         let label = |name: &str| labels.split(',').find_map(|label| label.strip_prefix(name)?.strip_prefix('='));
         let (transaction, operation) = (label("transaction")?.trim_matches('"'), label("operation")?.trim_matches('"'));
         let value = value.trim().parse().ok().filter(|value| *value > 0)?;
-        Some((format!("{transaction}.{operation}"), value))
+        let function = match label("function")?.trim_matches('"') {
+            "smf" => String::new(),
+            other => format!("{other}."),
+        };
+        Some((format!("{function}{transaction}.{operation}"), value))
     };
     text.lines().filter_map(one).collect()
 }
@@ -241,7 +256,9 @@ mod tests {
     #[test]
     fn operations_are_read() {
         let text = "vireo_state_operations_total{function=\"smf\",transaction=\"n1n2-transfer\",operation=\"read\"} 7\n\
+                    vireo_state_operations_total{function=\"upf\",transaction=\"other\",operation=\"write\"} 2\n\
                     vireo_state_operations_total{function=\"smf\",transaction=\"other\",operation=\"write\"} 0\n";
-        assert_eq!(state_operations(text), BTreeMap::from([("n1n2-transfer.read".into(), 7)]));
+        let expected = [("n1n2-transfer.read".into(), 7), ("upf.other.write".into(), 2)];
+        assert_eq!(state_operations(text), BTreeMap::from(expected));
     }
 }
