@@ -79,7 +79,7 @@ pub enum StartError {
     Host(#[from] HostError),
     /// The service-based interface.
     #[error(transparent)]
-    Sbi(#[from] vireo_sbi::EndpointError),
+    Sbi(#[from] crate::sbi::SbiError),
     /// The fabric.
     #[error(
         "the fabric does not start on {address}: {error}; check cluster.controller, cluster.balancer and cluster.listen"

@@ -4,6 +4,7 @@
 
 use crate::message::{BODY_OCTETS, Message};
 use crate::server::{REQUEST_INFO, Reply};
+use crate::tls::{Tls, Watched};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http2::{self, SendRequest};
@@ -11,9 +12,12 @@ use hyper::header::{CONTENT_TYPE, LOCATION, USER_AGENT};
 use hyper::{Method, Request, Uri};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::collections::{HashMap, VecDeque};
+use std::error::Error;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 
@@ -38,7 +42,9 @@ const NOT_FOUND: u16 = 404;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
     /// The peer's address is none.
-    #[error("{0:?} is no address of the form http://HOST:PORT/PATH")]
+    #[error(
+        "{0:?} is no address of the form http://HOST:PORT/PATH, or https:// where connections are secured (sbi.tls)"
+    )]
     Address(String),
     /// The peer cannot be reached, or the connection broke; after all repetitions.
     #[error("the peer does not answer: {0}")]
@@ -102,9 +108,27 @@ pub(crate) struct Manner {
     pub(crate) attempts: u32,
     /// What keys begin with: no other process's do.
     pub(crate) nonce: u64,
+    /// What connections are secured by, if they are.
+    pub(crate) tls: Option<Tls>,
 }
 
-type Connection = Arc<AsyncMutex<Option<SendRequest<Full<Bytes>>>>>;
+/// A connection to a peer, which may have ended.
+#[derive(Clone)]
+struct Wire {
+    sender: SendRequest<Full<Bytes>>,
+    ended: Arc<Ended>,
+}
+
+/// What is known of a connection's end.
+#[derive(Debug, Default)]
+struct Ended {
+    /// Why it has ended, in words.
+    why: OnceLock<String>,
+    /// Whether the peer has answered anything by it.
+    answered: AtomicBool,
+}
+
+type Connection = Arc<AsyncMutex<Option<Wire>>>;
 
 /// What asks, and its connections.
 struct Asker {
@@ -121,10 +145,10 @@ struct Target {
 }
 
 impl Target {
-    fn new(uri: &str) -> Result<Self, ClientError> {
+    fn new(uri: &str, scheme: &str) -> Result<Self, ClientError> {
         let bad = || ClientError::Address(uri.to_owned());
         let target: Uri = uri.parse().map_err(|_| bad())?;
-        let authority = target.authority().filter(|_| target.scheme_str() == Some("http")).ok_or_else(bad)?.to_string();
+        let authority = target.authority().filter(|_| target.scheme_str() == Some(scheme)).ok_or_else(bad)?.to_string();
         Ok(Target { authority, uri: target })
     }
 }
@@ -190,12 +214,17 @@ fn is_asked_again((result, doubtful): &(Result<Reply, ClientError>, bool)) -> bo
 }
 
 impl Asker {
+    /// What the URIs of those that are asked begin with.
+    fn scheme(&self) -> &'static str {
+        if self.manner.tls.is_some() { "https" } else { "http" }
+    }
+
     /// Asks until there is an answer, or often and long enough.
     async fn ask(&self, (uri, others): (&str, &[String]), message: &Message, key: &str) -> Result<Reply, ClientError> {
-        let mut targets = vec![Target::new(uri)?];
+        let mut targets = vec![Target::new(uri, self.scheme())?];
         let path = targets[0].uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
         for root in others {
-            targets.push(Target::new(&format!("{root}{path}"))?);
+            targets.push(Target::new(&format!("{root}{path}"), self.scheme())?);
         }
         let end = Instant::now() + self.manner.timeout * self.manner.attempts;
         let mut wait = AGAIN_AFTER;
@@ -266,7 +295,6 @@ impl Asker {
         message: &Message,
         (key, repeated): (&str, bool),
     ) -> Result<Reply, ClientError> {
-        let silent = |error: &dyn fmt::Display| ClientError::Silent(error.to_string());
         let (media_type, body) = message.encode("application/json");
         let mut request = Request::builder()
             .method(Method::POST)
@@ -278,11 +306,14 @@ impl Asker {
         }
         let request = request.body(Full::new(Bytes::from(body)));
         let request = request.map_err(|_| ClientError::Address(uri.to_string()))?;
-        let mut sender = self.connection(authority).await.map_err(|error| silent(&error))?;
-        sender.ready().await.map_err(|error| silent(&error))?;
-        let response = sender.send_request(request).await.map_err(|error| silent(&error))?;
+        let Wire { mut sender, ended } = self.connection(authority).await.map_err(ClientError::Silent)?;
+        let broken = |error: &hyper::Error| ClientError::Silent(self.why(&ended, error));
+        sender.ready().await.map_err(|error| broken(&error))?;
+        let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
+        ended.answered.store(true, Ordering::Relaxed);
         let (head, body) = response.into_parts();
-        let body = Limited::new(body, BODY_OCTETS).collect().await.map_err(|error| silent(&error))?.to_bytes();
+        let silent = |error: Box<dyn Error + Send + Sync>| ClientError::Silent(words(&*error));
+        let body = Limited::new(body, BODY_OCTETS).collect().await.map_err(silent)?.to_bytes();
         let text = |name| head.headers.get(name).and_then(|value| value.to_str().ok());
         let message = Message::decode(text(CONTENT_TYPE), &body);
         let message = message.map_err(|error| ClientError::Unreadable(error.to_string()))?;
@@ -290,10 +321,11 @@ impl Asker {
     }
 
     /// The connection to a peer; made when there is none, by one at a time.
-    async fn connection(
-        &self,
-        authority: &str,
-    ) -> Result<SendRequest<Full<Bytes>>, Box<dyn std::error::Error + Send + Sync>> {
+    ///
+    /// # Errors
+    ///
+    /// Why there is none, in words.
+    async fn connection(&self, authority: &str) -> Result<Wire, String> {
         let connection = {
             let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
             if connections.len() >= PEERS && !connections.contains_key(authority) {
@@ -303,24 +335,72 @@ impl Asker {
             Arc::clone(connections.entry(authority.to_owned()).or_default())
         };
         let mut connection = connection.lock().await;
-        if let Some(sender) = connection.as_ref().filter(|sender| !sender.is_closed()) {
-            return Ok(sender.clone());
+        if let Some(wire) = connection.as_ref().filter(|wire| !wire.sender.is_closed()) {
+            return Ok(wire.clone());
         }
-        let stream = TcpStream::connect(authority).await?;
-        stream.set_nodelay(true)?;
-        let (sender, driver) = http2::Builder::new(TokioExecutor::new())
+        let stream = TcpStream::connect(authority).await.map_err(|error| error.to_string())?;
+        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+        let ended = Arc::new(Ended::default());
+        let wire = match &self.manner.tls {
+            None => self.handshake(authority, stream, ended).await?,
+            Some(tls) => {
+                let insecure = |why: String| format!("the connection is not secure: {why}");
+                let stream = tls.connect(stream).await.map_err(insecure)?;
+                let (tls, known) = (tls.clone(), Arc::clone(&ended));
+                // A server that does not take this function's certificate says so when the connection is already used.
+                let stream = Watched::new(stream, move |error| {
+                    if let Some(why) = tls.why(error) {
+                        let _ = known.why.set(insecure(why));
+                    }
+                });
+                self.handshake(authority, stream, ended).await?
+            }
+        };
+        *connection = Some(wire.clone());
+        Ok(wire)
+    }
+
+    /// Begins to speak HTTP/2.
+    async fn handshake(
+        &self,
+        authority: &str,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        ended: Arc<Ended>,
+    ) -> Result<Wire, String> {
+        let made = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(KEEP_ALIVE)
             .keep_alive_timeout(self.manner.timeout)
             .handshake(TokioIo::new(stream))
-            .await?;
-        let peer = authority.to_owned();
+            .await;
+        let (sender, driver) = made.map_err(|error| self.why(&ended, &error))?;
+        let (peer, known) = (authority.to_owned(), Arc::clone(&ended));
         tokio::spawn(async move {
             if let Err(error) = driver.await {
-                tracing::debug!(peer, %error, "a connection has ended");
+                let why = known.why.get_or_init(|| words(&error));
+                tracing::debug!(peer, why, "a connection has ended");
             }
         });
-        *connection = Some(sender.clone());
-        Ok(sender)
+        Ok(Wire { sender, ended })
     }
+
+    /// Why a request has found no answer on a connection, in words.
+    fn why(&self, ended: &Ended, error: &hyper::Error) -> String {
+        let why = ended.why.get().cloned().unwrap_or_else(|| words(error));
+        if self.manner.tls.is_some() || ended.answered.load(Ordering::Relaxed) {
+            return why;
+        }
+        format!("{why}; if its connections are secured, set sbi.tls here as there")
+    }
+}
+
+/// An error with what it comes from.
+fn words(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
 }

@@ -2,23 +2,27 @@
 
 use crate::client::{self, Client, Manner};
 use crate::server::{Call, Server};
+use crate::tls::Tls;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 /// Connections of peers at a time.
 const CONNECTIONS: usize = 256;
+/// How long no other peer is said to be refused than the one that was.
+const SAID_FOR: Duration = Duration::from_secs(10);
 /// Requests of a connection at a time.
 const STREAMS: u32 = 1024;
 
 /// How an endpoint behaves.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// Where it listens.
     pub listen: SocketAddr,
@@ -30,6 +34,8 @@ pub struct Settings {
     pub attempts: u32,
     /// A random number, by which requests of this process are told from those of all others.
     pub nonce: u64,
+    /// What connections are secured by, all or none: URIs are `https` then.
+    pub tls: Option<Tls>,
 }
 
 /// Why an endpoint does not start.
@@ -63,13 +69,13 @@ impl Endpoint {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fail)?;
         let (requests, waiting) = mpsc::channel(client::WAITING);
         let (stop, stopped) = oneshot::channel();
-        let Settings { agent, timeout, attempts, nonce, .. } = settings.clone();
-        let manner = Manner { agent, timeout, attempts, nonce };
+        let Settings { agent, timeout, attempts, nonce, tls, .. } = settings.clone();
+        let manner = Manner { agent, timeout, attempts, nonce, tls: tls.clone() };
         let server = Arc::new(Server::new(Arc::new(handler), timeout * attempts));
         let run = async move {
             tokio::select! {
                 () = client::run(manner, waiting) => {}
-                () = accept(listener, server) => {}
+                () = accept(listener, tls, server) => {}
                 _ = stopped => {}
             }
         };
@@ -104,16 +110,17 @@ impl Drop for Endpoint {
     }
 }
 
-async fn accept(listener: TcpListener, server: Arc<Server>) {
+async fn accept(listener: TcpListener, tls: Option<Tls>, server: Arc<Server>) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "the service-based interface ends"),
     };
     let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let refused = Arc::new(Refused::default());
     loop {
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 // Such as too many open files: it may be better in a moment.
                 tracing::warn!(%error, "a connection was not accepted");
@@ -122,18 +129,44 @@ async fn accept(listener: TcpListener, server: Arc<Server>) {
             }
         };
         let _ = stream.set_nodelay(true);
-        let server = Arc::clone(&server);
+        let (server, tls, refused) = (Arc::clone(&server), tls.clone(), Arc::clone(&refused));
         tokio::spawn(async move {
-            let service = service_fn(move |request| Arc::clone(&server).serve(request));
-            let served = http2::Builder::new(TokioExecutor::new())
-                .timer(TokioTimer::new())
-                .max_concurrent_streams(STREAMS)
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
-            if let Err(error) = served {
-                tracing::debug!(%error, "a connection of a peer has ended");
+            match tls {
+                None => serve(stream, server).await,
+                Some(tls) => match tls.accept(stream).await {
+                    Ok(stream) => serve(stream, server).await,
+                    Err(why) => refused.say(peer, &why),
+                },
             }
             drop(place);
         });
+    }
+}
+
+/// When it was said last that a peer is refused: anybody could have it said without end.
+#[derive(Debug, Default)]
+struct Refused(Mutex<Option<Instant>>);
+
+impl Refused {
+    fn say(&self, peer: SocketAddr, why: &str) {
+        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.is_some_and(|at| at.elapsed() < SAID_FOR) {
+            return tracing::debug!(%peer, why, "the connection of a peer is not secure");
+        }
+        *said = Some(Instant::now());
+        tracing::warn!(%peer, why, "the connection of a peer is not secure");
+    }
+}
+
+/// Serves a connection until it ends.
+async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, server: Arc<Server>) {
+    let service = service_fn(move |request| Arc::clone(&server).serve(request));
+    let served = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    if let Err(error) = served {
+        tracing::debug!(%error, "a connection of a peer has ended");
     }
 }

@@ -11,7 +11,7 @@ const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHO
 
 fn settings() -> Settings {
     let timeout = Duration::from_millis(400);
-    Settings { listen: LOCAL, agent: "AMF".into(), timeout, attempts: 3, nonce: 7 }
+    Settings { listen: LOCAL, agent: "AMF".into(), timeout, attempts: 3, nonce: 7, tls: None }
 }
 
 fn ask(client: &Client, uri: String, message: Message, lane: u64) -> Receiver<Result<Reply, ClientError>> {

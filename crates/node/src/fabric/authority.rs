@@ -36,7 +36,19 @@ impl Authority {
 
     /// Signs a certificate for a name, and writes the member's files to a directory.
     pub(crate) fn member(&self, directory: &Path, member: &str, name: &str) -> Files {
-        let params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        self.sign(directory, member, CertificateParams::new(vec![name.to_owned()]).expect("a name"))
+    }
+
+    /// The same, of one that has expired.
+    #[allow(dead_code, reason = "tests of whole clusters have none")]
+    pub(crate) fn expired(&self, directory: &Path, member: &str, name: &str) -> Files {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        params.not_after = rcgen::date_time_ymd(2001, 1, 1);
+        params.not_before = rcgen::date_time_ymd(2000, 1, 1);
+        self.sign(directory, member, params)
+    }
+
+    fn sign(&self, directory: &Path, member: &str, params: CertificateParams) -> Files {
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.certificate, &self.key).expect("a certificate");
         let write = |what: &str, text: String| {

@@ -20,7 +20,7 @@
 //! either greets; without it the fabric belongs on a network of the operator's.
 
 #[cfg(test)]
-mod authority;
+pub(crate) mod authority;
 pub mod frame;
 pub mod membership;
 pub mod message;
@@ -31,6 +31,7 @@ mod tls;
 pub use frame::{FrameError, Inbox, Outbox};
 use serde::{Deserialize, Serialize};
 pub(crate) use tls::Security;
+pub(crate) use tls::told;
 pub use tls::{Insecure, TlsConfig, TlsError};
 
 /// The version that this release speaks.

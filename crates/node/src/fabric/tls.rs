@@ -38,13 +38,61 @@ pub struct TlsConfig {
 }
 
 impl TlsConfig {
-    /// Looks whether the files are good.
+    /// Looks whether the files are good, which the configuration's table of that name has.
     ///
     /// # Errors
     ///
     /// What is wrong.
-    pub fn check(&self) -> Result<(), TlsError> {
-        Security::load(Some(self)).map(|_| ())
+    pub fn check(&self, table: &'static str) -> Result<(), TlsError> {
+        self.configurations(table).map(|_| ())
+    }
+
+    /// What the two sides of connections are made with, of the configuration's table of that name.
+    ///
+    /// # Errors
+    ///
+    /// When a file is not there, or does not fit the others.
+    pub(crate) fn configurations(
+        &self,
+        table: &'static str,
+    ) -> Result<(ClientConfig, ServerConfig, ServerName<'static>), TlsError> {
+        let unfit = |error| TlsError::Unfit { table, error };
+        let name =
+            ServerName::try_from(self.name.clone()).map_err(|_| TlsError::Name { table, name: self.name.clone() })?;
+        let provider = Arc::new(ring::default_provider());
+        let chain = certificates(table, "certificate", &self.certificate)?;
+        let key = || {
+            PrivateKeyDer::from_pem_file(&self.key).map_err(|error| TlsError::File {
+                key: format!("{table}.key"),
+                path: self.key.clone(),
+                error,
+            })
+        };
+        let mut roots = RootCertStore::empty();
+        for authority in certificates(table, "authorities", &self.authorities)? {
+            roots.add(authority).map_err(unfit)?;
+        }
+        let roots = Arc::new(roots);
+        let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&version::TLS13])
+            .map_err(unfit)?
+            .with_root_certificates(Arc::clone(&roots))
+            .with_client_auth_cert(chain.clone(), key()?)
+            .map_err(unfit)?;
+        // Certificates are shown each time: connections last.
+        client.resumption = Resumption::disabled();
+        let signed = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider))
+            .build()
+            .map_err(|error| TlsError::Authorities { table, error })?;
+        let verifier = Arc::new(Members { signed, name: name.clone() });
+        let mut server = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&version::TLS13])
+            .map_err(unfit)?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain, key()?)
+            .map_err(unfit)?;
+        server.send_tls13_tickets = 0;
+        Ok((client, server, name))
     }
 }
 
@@ -55,7 +103,7 @@ pub enum TlsError {
     #[error("{key}: {}: {error}; a file in PEM is needed, that this process may read", path.display())]
     File {
         /// The key of the configuration.
-        key: &'static str,
+        key: String,
         /// The file.
         path: PathBuf,
         /// What is wrong.
@@ -65,19 +113,34 @@ pub enum TlsError {
     #[error("{key}: {} has no certificate in PEM", path.display())]
     Empty {
         /// The key of the configuration.
-        key: &'static str,
+        key: String,
         /// The file.
         path: PathBuf,
     },
     /// What they say.
-    #[error("cluster.tls: {0}; check that key and certificate belong together, and the authorities")]
-    Unfit(#[from] Error),
+    #[error("{table}: {error}; check that key and certificate belong together, and the authorities")]
+    Unfit {
+        /// The table of the configuration.
+        table: &'static str,
+        /// What is wrong.
+        error: Error,
+    },
     /// The authorities.
-    #[error("cluster.tls.authorities: {0}")]
-    Authorities(#[from] rustls::server::VerifierBuilderError),
+    #[error("{table}.authorities: {error}")]
+    Authorities {
+        /// The table of the configuration.
+        table: &'static str,
+        /// What is wrong.
+        error: rustls::server::VerifierBuilderError,
+    },
     /// The name.
-    #[error("cluster.tls.name: {0:?} is no name that a certificate can be for; a DNS name is needed")]
-    Name(String),
+    #[error("{table}.name: {name:?} is no name that a certificate can be for; a DNS name is needed")]
+    Name {
+        /// The table of the configuration.
+        table: &'static str,
+        /// The name.
+        name: String,
+    },
 }
 
 /// Why a connection is not secure.
@@ -87,7 +150,7 @@ pub enum Insecure {
     #[error("it speaks without TLS, and this member with it: set cluster.tls there too, or for no member")]
     Plain,
     /// TLS.
-    #[error("{}", told(.0))]
+    #[error("{}", told("cluster.tls", .0))]
     Tls(Error),
 }
 
@@ -119,34 +182,7 @@ impl Security {
     /// When a file is not there, or does not fit the others.
     pub(crate) fn load(config: Option<&TlsConfig>) -> Result<Self, TlsError> {
         let Some(config) = config else { return Ok(Security::default()) };
-        let name = ServerName::try_from(config.name.clone()).map_err(|_| TlsError::Name(config.name.clone()))?;
-        let provider = Arc::new(ring::default_provider());
-        let chain = certificates("cluster.tls.certificate", &config.certificate)?;
-        let key = || {
-            PrivateKeyDer::from_pem_file(&config.key).map_err(|error| TlsError::File {
-                key: "cluster.tls.key",
-                path: config.key.clone(),
-                error,
-            })
-        };
-        let mut roots = RootCertStore::empty();
-        for authority in certificates("cluster.tls.authorities", &config.authorities)? {
-            roots.add(authority)?;
-        }
-        let roots = Arc::new(roots);
-        let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(&[&version::TLS13])?
-            .with_root_certificates(Arc::clone(&roots))
-            .with_client_auth_cert(chain.clone(), key()?)?;
-        // Certificates are shown each time: connections last.
-        client.resumption = Resumption::disabled();
-        let signed = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider)).build()?;
-        let verifier = Arc::new(Members { signed, name: name.clone() });
-        let mut server = ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&version::TLS13])?
-            .with_client_cert_verifier(verifier)
-            .with_single_cert(chain, key()?)?;
-        server.send_tls13_tickets = 0;
+        let (client, server, name) = config.configurations("cluster.tls")?;
         let tls = Tls { client: Arc::new(client), server: Arc::new(server), name };
         Ok(Security { tls: Some(Arc::new(tls)), said: Arc::default() })
     }
@@ -228,18 +264,20 @@ impl ClientCertVerifier for Members {
     }
 }
 
-fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let wrong = |error| TlsError::File { key, path: path.to_owned(), error };
+fn certificates(table: &str, key: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let key = || format!("{table}.{key}");
+    let wrong = |error| TlsError::File { key: key(), path: path.to_owned(), error };
     let all: Vec<_> = CertificateDer::pem_file_iter(path).map_err(wrong)?.collect::<Result<_, _>>().map_err(wrong)?;
-    if all.is_empty() { Err(TlsError::Empty { key, path: path.to_owned() }) } else { Ok(all) }
+    if all.is_empty() { Err(TlsError::Empty { key: key(), path: path.to_owned() }) } else { Ok(all) }
 }
 
-/// What is wrong, and what helps.
-fn told(error: &Error) -> String {
+/// What is wrong with a peer, and what helps, where the configuration's table of that name says who is good.
+pub(crate) fn told(table: &str, error: &Error) -> String {
     use CertificateError as Wrong;
     let certificate = match error {
         Error::InvalidCertificate(wrong) => wrong,
-        Error::NoCertificatesPresented => return "it shows no certificate: set cluster.tls there as here".into(),
+        Error::NoCertificatesPresented => return format!("it shows no certificate: set {table} there as here"),
+        Error::InvalidMessage(_) => return format!("it speaks without TLS: set {table} there as here"),
         Error::AlertReceived(
             alert @ (AlertDescription::UnknownCA
             | AlertDescription::BadCertificate
@@ -255,10 +293,10 @@ fn told(error: &Error) -> String {
     };
     match certificate {
         Wrong::UnknownIssuer | Wrong::BadSignature => {
-            "its certificate is of none of cluster.tls.authorities: have one of them sign it".into()
+            format!("its certificate is of none of {table}.authorities: have one of them sign it")
         }
         Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => {
-            "its certificate is for another name than cluster.tls.name".into()
+            format!("its certificate is for another name than {table}.name")
         }
         Wrong::Expired | Wrong::ExpiredContext { .. } => "its certificate has expired: give it another one".into(),
         Wrong::NotValidYet | Wrong::NotValidYetContext { .. } => {
@@ -288,9 +326,9 @@ mod tests {
             name: NAME.into(),
         };
         let member = config(&good.certificate, &good.key);
-        assert!(member.check().is_ok());
+        assert!(member.check("cluster.tls").is_ok());
         assert!(Security::load(None).is_ok_and(|security| security.tls.is_none()));
-        let says = |config: &TlsConfig| config.check().unwrap_err().to_string();
+        let says = |config: &TlsConfig| config.check("cluster.tls").unwrap_err().to_string();
         let nothing = directory.path().join("nothing");
         assert!(says(&config(&nothing, &good.key)).starts_with("cluster.tls.certificate: "));
         assert!(says(&config(&good.certificate, &nothing)).starts_with("cluster.tls.key: "));

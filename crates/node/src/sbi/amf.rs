@@ -3,7 +3,7 @@
 use super::translate::{
     self, references, reply_with_carried, supi_of, supi_text, told, with_carried, with_parts, with_travels,
 };
-use super::{SbiConfig, root};
+use super::{SbiConfig, SbiError, is_uri};
 use crate::host::{Door, Input};
 use crate::shared::Travels;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use vireo_sbi::smf::{
     Operation, RELEASED, SM_CONTEXTS, SmContextCreateData, SmContextError, SmContextReleaseData,
     SmContextStatusNotification, SmContextUpdateData, SmContextUpdatedData, UpCnxState,
 };
-use vireo_sbi::{Call, Client, ClientError, Endpoint, EndpointError, Message, Outgoing, Reply, ReplyTo};
+use vireo_sbi::{Call, Client, ClientError, Endpoint, Message, Outgoing, Reply, ReplyTo};
 use vireo_types::{Ltmsi, Supi};
 
 /// Octets of an SM context's URI, and of one that an SMF gives to be told something, at the most: they are in the UE's context.
@@ -76,8 +76,8 @@ impl SmfLink {
         carry: StateCarry,
         door: Door,
         shared: bool,
-    ) -> Result<Self, EndpointError> {
-        let settings = config.endpoint("AMF", config.own_amf());
+    ) -> Result<Self, SbiError> {
+        let settings = config.endpoint("AMF", config.own_amf())?;
         let nonce = settings.nonce;
         let waiting = Waiting::default();
         // Names of transfers are in URIs: after a restart they are others.
@@ -86,8 +86,8 @@ impl SmfLink {
         let endpoint = Endpoint::start(settings, move |call| take(call, &tokens, &inputs, &calls))?;
         let guami = core.guami();
         let names = Names {
-            own: root(endpoint.address()),
-            smf: root(config.smf),
+            own: config.root(endpoint.address()),
+            smf: config.root(config.smf),
             guami: guami.into(),
             network: guami.plmn.into(),
             instance: uuid(nonce),
@@ -217,7 +217,7 @@ fn answer(root: &str, ask: &Ask, result: Result<Reply, ClientError>) -> Answer {
             Some(path) if path.starts_with('/') && path.len() < URI_OCTETS - root.len() => {
                 Answer::Created(format!("{root}{path}"))
             }
-            Some(uri) if uri.starts_with("http://") && uri.len() <= URI_OCTETS => Answer::Created(uri),
+            Some(uri) if is_uri(&uri) && uri.len() <= URI_OCTETS => Answer::Created(uri),
             _ => {
                 tracing::warn!("the SMF has made an SM context without a name that can be used");
                 Answer::Silence

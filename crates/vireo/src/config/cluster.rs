@@ -65,7 +65,7 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
     problems.check(silence, "cluster.misses", format_args!("with cluster.heartbeat at most {SILENCE:?} is allowed"));
     let at_once = 1..=Bucket::COUNT;
     problems.check(at_once.contains(&cluster.moves_at_once), "cluster.moves-at-once", "1 to 4096 is allowed");
-    let tls = tls(&cluster.tls, problems);
+    let tls = tls("cluster.tls", &cluster.tls, problems);
     let handover = Some(cluster.handover.clone()).filter(|path| !path.as_os_str().is_empty());
     problems.check(
         handover.as_ref().is_none_or(|path| path.is_absolute() && path.as_os_str().len() <= SOCKET_PATH),
@@ -97,15 +97,15 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
     }
 }
 
-/// What secures the fabric. The files are read by the roles that need them: who has the same file and no part in the fabric
-/// needs no key.
-fn tls(tls: &file::Tls, problems: &mut Problems) -> Option<TlsConfig> {
+/// What secures the fabric, or the service-based interface. The files are read by the roles that need them: who has the same file
+/// and no part in it needs no key.
+pub(super) fn tls(table: &str, tls: &file::Tls, problems: &mut Problems) -> Option<TlsConfig> {
     let files = [&tls.certificate, &tls.key, &tls.authorities];
     if files.iter().all(|file| file.is_empty()) {
         return None;
     }
     let all = files.iter().all(|file| !file.is_empty());
-    problems.check(all, "cluster.tls", "certificate, key and authorities are needed, or none of them");
+    problems.check(all, table, "certificate, key and authorities are needed, or none of them");
     let [certificate, key, authorities] = files.map(Into::into);
     Some(TlsConfig { certificate, key, authorities, name: tls.name.clone() })
 }

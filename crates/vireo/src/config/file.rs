@@ -696,12 +696,13 @@ pub(super) struct Sbi {
     pub(super) smf: SocketAddr,
     pub(super) timeout: Span,
     pub(super) attempts: u32,
+    pub(super) tls: Tls,
 }
 
 impl Default for Sbi {
     fn default() -> Self {
-        let SbiConfig { amf, listen, smf, timeout, attempts } = SbiConfig::default();
-        Sbi { amf: Addresses::of(amf), listen, smf, timeout: Span(timeout.into()), attempts }
+        let SbiConfig { amf, listen, smf, timeout, attempts, .. } = SbiConfig::default();
+        Sbi { amf: Addresses::of(amf), listen, smf, timeout: Span(timeout.into()), attempts, tls: Tls::default() }
     }
 }
 

@@ -13,7 +13,7 @@ mod session;
 mod sessions;
 mod wire;
 
-use super::{SbiConfig, root};
+use super::{SbiConfig, SbiError};
 use crate::api::{self, Counts, Status, StatusFilter, StatusSource, UpfStatus};
 use crate::clock::clock;
 use crate::config::{ApiConfig, N4Config, StateConfig};
@@ -38,7 +38,7 @@ use std::time::Duration;
 use vireo_core::chain::Transferred;
 use vireo_core::config::{CoreConfig, StateCarry};
 use vireo_sbi::common::ProblemDetails;
-use vireo_sbi::{Call, Client, Endpoint, EndpointError, Message, Outgoing, Reply};
+use vireo_sbi::{Call, Client, Endpoint, Message, Outgoing, Reply};
 use vireo_store::records::{Found, RecordError};
 use vireo_subscribers::Store;
 use vireo_types::{Instant, Ltmsi, Seid, Supi};
@@ -76,7 +76,7 @@ pub enum SmfError {
     Start(#[from] StartError),
     /// The service-based interface.
     #[error(transparent)]
-    Sbi(#[from] EndpointError),
+    Sbi(#[from] SbiError),
     /// The database of SM contexts.
     #[error(transparent)]
     Database(#[from] DatabaseError),
@@ -202,12 +202,14 @@ impl Smf {
         let (queue, inputs) = bounded(WAITING);
         let door = Door { queue, bell: Arc::clone(&bell) };
         let calls = door.clone();
-        let endpoint = Endpoint::start(sbi.endpoint("SMF", sbi.smf), move |call| calls.call(call))?;
+        let endpoint =
+            Endpoint::start(sbi.endpoint("SMF", sbi.smf).map_err(SbiError::from)?, move |call| calls.call(call));
+        let endpoint = endpoint.map_err(SbiError::from)?;
         let upfs = core.upfs.iter().map(|upf| (upf.name.clone(), upf.n4, false)).collect();
         let (started, sessions) = (std::time::Instant::now(), AtomicUsize::new(0));
         let seen = Arc::new(Seen { started, sessions, upfs: Mutex::new(upfs) });
         let stop = Arc::new(AtomicBool::new(false));
-        let mut sessions = Sessions::new(core, root(endpoint.address()), StdRng::from_os_rng(), keeper);
+        let mut sessions = Sessions::new(core, sbi.root(endpoint.address()), StdRng::from_os_rng(), keeper);
         let mut takes_over = carries;
         let database = found.map(|(records, before, Storing { codec, .. })| {
             let Before { takes_over: over, sessions: left, .. } = before;
@@ -238,7 +240,7 @@ impl Smf {
             inputs,
             door: door.clone(),
             client: endpoint.client(),
-            amfs: sbi.amf.iter().copied().map(root).collect(),
+            amfs: sbi.amf.iter().map(|amf| sbi.root(*amf)).collect(),
             store,
             seen: Arc::clone(&seen),
             stop: Arc::clone(&stop),
@@ -509,7 +511,7 @@ impl Run {
 
 /// Host and port of a URI.
 fn authority(uri: &str) -> Option<&str> {
-    uri.strip_prefix("http://")?.split('/').next()
+    uri.split_once("://")?.1.split('/').next()
 }
 
 /// What the AMF is asked about one session goes in order.

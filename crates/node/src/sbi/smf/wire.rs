@@ -1,6 +1,7 @@
 //! What the AMF asks an SMF, read; and what the SMF answers and asks, written.
 
 use crate::sbi::amf::STALE;
+use crate::sbi::is_uri;
 use crate::sbi::translate::{self, References, info_type, references, supi_of, supi_text, told, with_parts};
 use vireo_core::chain::{Told, Transferred};
 use vireo_core::session::Input;
@@ -48,8 +49,8 @@ pub(super) fn create(message: &Message) -> Result<Asked, ProblemDetails> {
     let wrong = ProblemDetails::incorrect;
     let Told { n1, .. } = told(message, &(data.n1_sm_msg, None, None))?;
     let (status_uri, carried) = (data.sm_context_status_uri, data.vireo_carried);
-    if !status_uri.starts_with("http://") || status_uri.len() > URI_OCTETS {
-        return Err(wrong("smContextStatusUri is http:// and at most 512 octets"));
+    if !is_uri(&status_uri) || status_uri.len() > URI_OCTETS {
+        return Err(wrong("smContextStatusUri is http:// or https:// and at most 512 octets"));
     }
     if !(1..=15).contains(&data.pdu_session_id) {
         return Err(wrong("pduSessionId is 1 to 15"));
