@@ -41,6 +41,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fabric", run: fabric::connection, seeds: fabric::seeds },
     Target { name: "etcd", run: fabric::etcd, seeds: fabric::etcd_seeds },
     Target { name: "sbi", run: sbi::message, seeds: sbi::seeds },
+    Target { name: "sbi_grpc", run: sbi::in_grpc, seeds: sbi::grpc_seeds },
     Target { name: "sm_context", run: sbi::sm_context, seeds: sbi::sm_context_seeds },
     Target { name: "subscribers", run: subscribers::import, seeds: seeds::subscribers },
     Target { name: "records", run: records::protobuf, seeds: records::seeds },

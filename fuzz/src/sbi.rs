@@ -1,13 +1,15 @@
 //! What a peer of the service-based interface may send: a media type and a body; and the paths that it may name.
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use vireo_sbi::amf::{self, N1N2MessageTransferReqData, N1N2MessageTransferRspData};
+use serde_json::Value;
+use vireo_sbi::amf::{self, N1N2MessageTransferReqData, N1N2MessageTransferRspData, N1N2MsgTxfrFailureNotification};
 use vireo_sbi::common::ProblemDetails;
+use vireo_sbi::grpc::{self, Code, Method};
+use vireo_sbi::message::{Model, Said};
 use vireo_sbi::smf::{
-    self, SmContextCreateData, SmContextError, SmContextStatusNotification, SmContextUpdateData, SmContextUpdatedData,
+    self, Operation, SM_CONTEXTS, SmContextCreateData, SmContextError, SmContextReleaseData,
+    SmContextStatusNotification, SmContextUpdateData, SmContextUpdatedData,
 };
-use vireo_sbi::{Content, Message};
+use vireo_sbi::{Content, Message, Reply};
 
 /// The first line as a path and as a media type, the rest as a body.
 pub fn message(octets: &[u8]) {
@@ -16,7 +18,7 @@ pub fn message(octets: &[u8]) {
     let _ = (amf::resource(line), smf::resource(line));
     let Ok(message) = Message::decode(Some(line), octets.get(at + 1..).unwrap_or_default()) else { return };
     let (media_type, body) = message.encode("application/json");
-    if !message.json.is_empty() || !message.parts.is_empty() {
+    if media_type.is_some() {
         assert_eq!(Message::decode(media_type.as_deref(), &body), Ok(message.clone()), "a message changes");
     }
     again::<SmContextCreateData>(&message);
@@ -40,14 +42,107 @@ pub fn sm_context_seeds() -> Vec<Vec<u8>> {
 }
 
 /// What is read and written is read as the same again.
-fn again<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(message: &Message) {
+fn again<T: Said + PartialEq + std::fmt::Debug>(message: &Message) {
     if let Ok(value) = message.value::<T>() {
-        assert_eq!(Message::of(&value).value::<T>().ok(), Some(value), "a model changes");
+        let (media_type, body) = Message::of(value.clone()).encode("application/json");
+        let message = Message::decode(media_type.as_deref(), &body).expect("what was written");
+        assert_eq!(message.value::<T>().ok(), Some(value), "a model changes");
     }
 }
 
-/// Requests and answers of each kind.
-pub fn seeds() -> Vec<Vec<u8>> {
+/// The first octet as an operation and what of it comes, the rest as a message of gRPC.
+pub fn in_grpc(octets: &[u8]) {
+    is_grpc(octets);
+}
+
+/// Whether it is one.
+pub fn is_grpc(octets: &[u8]) -> bool {
+    let [kind, octets @ ..] = octets else { return false };
+    let (kind, methods) = (usize::from(*kind), Method::ALL.len());
+    let method = Method::ALL[kind % methods];
+    match kind / methods % KINDS {
+        ASKED => {
+            let Ok((path, message)) = grpc::asked(method, octets) else { return false };
+            let (again, written) = grpc::request(&path, &message).expect("what was read can be said");
+            assert_eq!((again, grpc::asked(method, &written)), (method, Ok((path, message))), "a request changes");
+        }
+        ANSWERED => {
+            let Ok(reply) = grpc::answered(method, octets) else { return false };
+            let written = grpc::answer(method, &reply).expect("what was read can be said");
+            assert_eq!(grpc::answered(method, &written), Ok(reply), "an answer changes");
+        }
+        _ => {
+            let Ok(reply) = grpc::problem_of(Code::Unknown, "words", octets) else { return false };
+            let (code, words, details) = grpc::problem(&reply).expect("what was read can be said");
+            assert_eq!(grpc::problem_of(code, &words, &details), Ok(reply), "a problem changes");
+        }
+    }
+    true
+}
+
+/// What may come of an operation: it is asked for, answered, or refused.
+const KINDS: usize = 3;
+const ASKED: usize = 0;
+const ANSWERED: usize = 1;
+const REFUSED: usize = 2;
+
+/// Each operation asked for, answered and refused.
+pub fn grpc_seeds() -> Vec<Vec<u8>> {
+    fn of<T: Said>(json: &Value) -> Model {
+        Message::of_json(json.to_string().into_bytes()).value::<T>().expect("a model").into()
+    }
+    let [create, update, transfer, error] = said_with_parts();
+    let [status, cause, problem] = said_alone();
+    let failure = serde_json::json!({ "cause": "UE_NOT_RESPONDING", "n1n2MsgDataUri": "http://127.0.0.18:7777/x" });
+    let context = format!("{SM_CONTEXTS}/0123456789abcdef");
+    let supi = "imsi-999700000000001";
+    let asked = [
+        (SM_CONTEXTS.to_owned(), of::<SmContextCreateData>(&create)),
+        (Operation::Modify.of(&context), of::<SmContextUpdateData>(&update)),
+        (Operation::Release.of(&context), of::<SmContextReleaseData>(&serde_json::json!({ "cause": "x" }))),
+        (amf::status_of(supi, 7), of::<SmContextStatusNotification>(&status)),
+        (amf::messages_of(supi), of::<N1N2MessageTransferReqData>(&transfer)),
+        ("/nsmf-callback/v1/unreached/0".to_owned(), of::<N1N2MsgTxfrFailureNotification>(&failure)),
+    ];
+    let asked = asked.map(|(path, model)| (path, parts(Message::of(model))));
+    let asked = asked.into_iter().chain([(amf::left_of(supi, 7), Message::default())]);
+    let place = |method: Method| Method::ALL.iter().position(|of| *of == method).unwrap_or_default();
+    let seed = |kind: usize, method: Method, octets: Vec<u8>| {
+        [vec![(kind * Method::ALL.len() + place(method)) as u8], octets].concat()
+    };
+    let asked = asked.map(|(path, message)| {
+        let (method, octets) = grpc::request(&path, &message).expect("a request");
+        seed(ASKED, method, octets)
+    });
+    let answers = [
+        (Method::CreateSmContext, of::<smf::SmContextCreatedData>(&serde_json::json!({ "pduSessionId": 5 }))),
+        (Method::UpdateSmContext, of::<SmContextUpdatedData>(&update)),
+        (Method::ReleaseSmContext, of::<SmContextUpdatedData>(&update)),
+        (Method::N1N2MessageTransfer, of::<N1N2MessageTransferRspData>(&cause)),
+        (Method::FetchSmContext, of::<N1N2MessageTransferRspData>(&cause)),
+    ];
+    let location = || Some("http://127.0.0.19:7777/x".to_owned());
+    let answers = answers.map(|(method, model)| {
+        let reply = Reply { status: 200, location: location(), message: parts(Message::of(model)) };
+        seed(ANSWERED, method, grpc::answer(method, &reply).expect("an answer"))
+    });
+    let refused = [of::<SmContextError>(&error), of::<ProblemDetails>(&problem)].map(|model| {
+        let reply = Reply { status: 403, location: None, message: parts(Message::of(model)) };
+        seed(REFUSED, Method::UpdateSmContext, grpc::problem(&reply).expect("a problem").2)
+    });
+    asked.chain(answers).chain(refused).collect()
+}
+
+/// A message with what its model refers to, and an SM context.
+fn parts(message: Message) -> Message {
+    let n1 = vec![0x2e, 5, 1, 0xc1, 0xff, 0xff, 0x91];
+    let message = message.with("n1", Content::Nas, n1).with("n2", Content::Ngap, vec![0, 1, 2, 3]);
+    let message = message.with("sm-context", Content::SmContext, vec![0, 0, 0, 1, 2, 3]);
+    message.with("amf-context", Content::AmfContext, vec![4, 5, 6])
+}
+
+/// What refers to parts: a creation, an update, a transfer, an error.
+fn said_with_parts() -> [Value; 4] {
     let part = |id: &str| serde_json::json!({ "contentId": id });
     let slice = serde_json::json!({ "sst": 1, "sd": "0a0b0c" });
     let plmn = serde_json::json!({ "mcc": "999", "mnc": "70" });
@@ -74,18 +169,25 @@ pub fn seeds() -> Vec<Vec<u8>> {
     });
     let error =
         serde_json::json!({ "error": { "status": 403, "cause": "DNN_DENIED", "detail": "x" }, "n1SmMsg": part("n1") });
-    let n1 = vec![0x2e, 5, 1, 0xc1, 0xff, 0xff, 0x91];
-    let with_parts = [create, update, transfer, error].into_iter().map(|json| {
-        Message::of(&json).with("n1", Content::Nas, n1.clone()).with("n2", Content::Ngap, vec![0, 1, 2, 3])
-    });
-    let alone = [
+    [create, update, transfer, error]
+}
+
+/// What does not: a notification, what becomes of a transfer, a problem.
+fn said_alone() -> [Value; 3] {
+    [
         serde_json::json!({ "statusInfo": { "resourceStatus": "RELEASED" } }),
         serde_json::json!({ "cause": "ATTEMPTING_TO_REACH_UE" }),
         serde_json::json!({ "status": 404, "cause": "CONTEXT_NOT_FOUND" }),
-    ];
+    ]
+}
+
+/// Requests and answers of each kind.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let json = |value: &Value| Message::of_json(value.to_string().into_bytes());
     let seed = |message: Message| {
         let (media_type, body) = message.encode("application/json");
         [media_type.unwrap_or_default().into_bytes(), b"\n".to_vec(), body].concat()
     };
-    with_parts.chain(alone.iter().map(Message::of)).map(seed).collect()
+    let with_parts = said_with_parts();
+    with_parts.iter().map(|value| parts(json(value))).chain(said_alone().iter().map(json)).map(seed).collect()
 }

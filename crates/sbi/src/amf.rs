@@ -135,7 +135,7 @@ pub struct N1N2MessageTransferRspData {
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum TransferCause {
     /// The UE is being paged.
-    AttemptingToReachUe,
+    AttemptingToReachUe = 1,
     /// It is on its way.
     #[serde(rename = "N1_N2_TRANSFER_INITIATED")]
     Initiated,
@@ -143,7 +143,12 @@ pub enum TransferCause {
     UeNotResponding,
     /// Anything else that the specification has.
     #[serde(other)]
-    Other,
+    Other = 0,
+}
+
+impl TransferCause {
+    /// Those that gRPC has numbers for, in their order.
+    pub(crate) const ALL: [Self; 3] = [Self::AttemptingToReachUe, Self::Initiated, Self::UeNotResponding];
 }
 
 /// N1N2MessageTransferError (6.1.6.2.30).

@@ -2,14 +2,17 @@
 //! other, others beside each other. What gets no answer is asked again under the same key, so that it is not done twice; of
 //! several peers that have the same state, the next one is asked where one does not answer, or does not know what is asked for.
 
+use crate::common::ProblemDetails;
+use crate::grpc::{self, Encoding};
 use crate::message::{BODY_OCTETS, Message};
 use crate::server::{REQUEST_INFO, Reply};
 use crate::tls::{Tls, Watched};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Either, Full, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper::header::{CONTENT_TYPE, LOCATION, USER_AGENT};
-use hyper::{Method, Request, Uri};
+use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::collections::{HashMap, VecDeque};
 use std::error::Error;
@@ -49,6 +52,12 @@ pub enum ClientError {
     /// The peer cannot be reached, or the connection broke; after all repetitions.
     #[error("the peer does not answer: {0}")]
     Silent(String),
+    /// What is asked cannot be said in this encoding.
+    #[error("the request cannot be said: {0}")]
+    Unsaid(String),
+    /// The peer takes another encoding.
+    #[error("the peer is not asked in this encoding (sbi.encoding is the same at all functions): {0}")]
+    Encoding(String),
     /// The answer is none.
     #[error("the peer's answer cannot be read: {0}")]
     Unreadable(String),
@@ -108,15 +117,45 @@ pub(crate) struct Manner {
     pub(crate) attempts: u32,
     /// What keys begin with: no other process's do.
     pub(crate) nonce: u64,
+    /// How it says what it asks.
+    pub(crate) encoding: Encoding,
     /// What connections are secured by, if they are.
     pub(crate) tls: Option<Tls>,
 }
 
+/// What is sent and answered: JSON is whole, gRPC ends with trailers.
+pub(crate) type Body = Either<Full<Bytes>, tonic::body::Body>;
+
 /// A connection to a peer, which may have ended.
 #[derive(Clone)]
-struct Wire {
-    sender: SendRequest<Full<Bytes>>,
+pub(crate) struct Wire {
+    sender: SendRequest<Body>,
     ended: Arc<Ended>,
+    /// Whether it is secured.
+    secured: bool,
+}
+
+impl Wire {
+    /// Sends a request.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no answer, in words.
+    pub(crate) async fn send(&mut self, request: Request<Body>) -> Result<Response<Incoming>, String> {
+        self.sender.ready().await.map_err(|error| self.why(&error))?;
+        let response = self.sender.send_request(request).await.map_err(|error| self.why(&error))?;
+        self.ended.answered.store(true, Ordering::Relaxed);
+        Ok(response)
+    }
+
+    /// Why a request has found no answer, in words.
+    fn why(&self, error: &hyper::Error) -> String {
+        let why = self.ended.why.get().cloned().unwrap_or_else(|| words(error));
+        if self.secured || self.ended.answered.load(Ordering::Relaxed) {
+            return why;
+        }
+        format!("{why}; if its connections are secured, set sbi.tls here as there")
+    }
 }
 
 /// What is known of a connection's end.
@@ -295,28 +334,37 @@ impl Asker {
         message: &Message,
         (key, repeated): (&str, bool),
     ) -> Result<Reply, ClientError> {
+        let info = format!("retrans={repeated}; idempotency-key=\"{key}\"");
+        let wire = self.connection(authority).await.map_err(ClientError::Silent)?;
+        match self.manner.encoding {
+            Encoding::Json => self.in_json(wire, uri, message, info).await,
+            Encoding::Grpc => grpc::client::ask(wire, &self.manner.agent, uri, message, &info).await,
+        }
+    }
+
+    async fn in_json(&self, mut wire: Wire, uri: &Uri, message: &Message, info: String) -> Result<Reply, ClientError> {
         let (media_type, body) = message.encode("application/json");
         let mut request = Request::builder()
             .method(Method::POST)
             .uri(uri.clone())
             .header(USER_AGENT, &self.manner.agent)
-            .header(REQUEST_INFO, format!("retrans={repeated}; idempotency-key=\"{key}\""));
+            .header(REQUEST_INFO, info);
         if let Some(media_type) = media_type {
             request = request.header(CONTENT_TYPE, media_type);
         }
-        let request = request.body(Full::new(Bytes::from(body)));
+        let request = request.body(Either::Left(Full::new(Bytes::from(body))));
         let request = request.map_err(|_| ClientError::Address(uri.to_string()))?;
-        let Wire { mut sender, ended } = self.connection(authority).await.map_err(ClientError::Silent)?;
-        let broken = |error: &hyper::Error| ClientError::Silent(self.why(&ended, error));
-        sender.ready().await.map_err(|error| broken(&error))?;
-        let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
-        ended.answered.store(true, Ordering::Relaxed);
+        let response = wire.send(request).await.map_err(ClientError::Silent)?;
         let (head, body) = response.into_parts();
         let silent = |error: Box<dyn Error + Send + Sync>| ClientError::Silent(words(&*error));
         let body = Limited::new(body, BODY_OCTETS).collect().await.map_err(silent)?.to_bytes();
         let text = |name| head.headers.get(name).and_then(|value| value.to_str().ok());
         let message = Message::decode(text(CONTENT_TYPE), &body);
         let message = message.map_err(|error| ClientError::Unreadable(error.to_string()))?;
+        if head.status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+            let problem = message.value::<ProblemDetails>().unwrap_or_default();
+            return Err(ClientError::Encoding(problem.detail.unwrap_or_default()));
+        }
         Ok(Reply { status: head.status.as_u16(), location: text(LOCATION).map(str::to_owned), message })
     }
 
@@ -371,9 +419,10 @@ impl Asker {
             .timer(TokioTimer::new())
             .keep_alive_interval(KEEP_ALIVE)
             .keep_alive_timeout(self.manner.timeout)
+            .max_header_list_size(grpc::server::HEADERS_OCTETS)
             .handshake(TokioIo::new(stream))
             .await;
-        let (sender, driver) = made.map_err(|error| self.why(&ended, &error))?;
+        let (sender, driver) = made.map_err(|error| words(&error))?;
         let (peer, known) = (authority.to_owned(), Arc::clone(&ended));
         tokio::spawn(async move {
             if let Err(error) = driver.await {
@@ -381,16 +430,7 @@ impl Asker {
                 tracing::debug!(peer, why, "a connection has ended");
             }
         });
-        Ok(Wire { sender, ended })
-    }
-
-    /// Why a request has found no answer on a connection, in words.
-    fn why(&self, ended: &Ended, error: &hyper::Error) -> String {
-        let why = ended.why.get().cloned().unwrap_or_else(|| words(error));
-        if self.manner.tls.is_some() || ended.answered.load(Ordering::Relaxed) {
-            return why;
-        }
-        format!("{why}; if its connections are secured, set sbi.tls here as there")
+        Ok(Wire { sender, ended, secured: self.manner.tls.is_some() })
     }
 }
 

@@ -155,7 +155,7 @@ impl UserLocation {
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[allow(missing_docs, reason = "the names are those of TS 38.413's IEs")]
 pub enum N2SmInfoType {
-    PduResSetupReq,
+    PduResSetupReq = 1,
     PduResSetupRsp,
     PduResSetupFail,
     PduResRelCmd,
@@ -172,6 +172,29 @@ pub enum N2SmInfoType {
     HandoverPrepFail,
     HandoverReqAck,
     HandoverResAllocFail,
+}
+
+impl N2SmInfoType {
+    /// All, in the order of their numbers in gRPC.
+    pub(crate) const ALL: [Self; 17] = [
+        Self::PduResSetupReq,
+        Self::PduResSetupRsp,
+        Self::PduResSetupFail,
+        Self::PduResRelCmd,
+        Self::PduResRelRsp,
+        Self::PduResModReq,
+        Self::PduResModRsp,
+        Self::PduResModFail,
+        Self::PathSwitchReq,
+        Self::PathSwitchSetupFail,
+        Self::PathSwitchReqAck,
+        Self::PathSwitchReqFail,
+        Self::HandoverRequired,
+        Self::HandoverCmd,
+        Self::HandoverPrepFail,
+        Self::HandoverReqAck,
+        Self::HandoverResAllocFail,
+    ];
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! A function's end of the interface: a server and a client on a thread of their own.
 
 use crate::client::{self, Client, Manner};
+use crate::grpc::Encoding;
 use crate::server::{Call, Server};
 use crate::tls::Tls;
 use hyper::server::conn::http2;
@@ -34,6 +35,8 @@ pub struct Settings {
     pub attempts: u32,
     /// A random number, by which requests of this process are told from those of all others.
     pub nonce: u64,
+    /// How it and all others say what they ask and answer.
+    pub encoding: Encoding,
     /// What connections are secured by, all or none: URIs are `https` then.
     pub tls: Option<Tls>,
 }
@@ -69,9 +72,9 @@ impl Endpoint {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fail)?;
         let (requests, waiting) = mpsc::channel(client::WAITING);
         let (stop, stopped) = oneshot::channel();
-        let Settings { agent, timeout, attempts, nonce, tls, .. } = settings.clone();
-        let manner = Manner { agent, timeout, attempts, nonce, tls: tls.clone() };
-        let server = Arc::new(Server::new(Arc::new(handler), timeout * attempts));
+        let Settings { agent, timeout, attempts, nonce, encoding, tls, .. } = settings.clone();
+        let manner = Manner { agent, timeout, attempts, nonce, encoding, tls: tls.clone() };
+        let server = Arc::new(Server::new(Arc::new(handler), timeout * attempts, encoding));
         let run = async move {
             tokio::select! {
                 () = client::run(manner, waiting) => {}

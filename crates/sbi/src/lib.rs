@@ -1,6 +1,6 @@
 //! The service-based interface between AMF and SMF (TS 23.501 clause 7, TS 29.500): typed models of the operations that a
 //! service-based chain uses, the messages that carry them (JSON, and multipart with the binary N1 and N2 parts), and an endpoint
-//! that speaks HTTP/2, in the clear or in TLS.
+//! that speaks HTTP/2, in the clear or in TLS. The same may be said in gRPC.
 //!
 //! What the operations are for is not known here: the models are the wire's, and who uses them translates.
 #![forbid(unsafe_code)]
@@ -9,6 +9,7 @@ pub mod amf;
 mod client;
 pub mod common;
 mod endpoint;
+pub mod grpc;
 pub mod message;
 mod multipart;
 mod server;
@@ -17,6 +18,7 @@ mod tls;
 
 pub use client::{Client, ClientError, Done, Outgoing};
 pub use endpoint::{Endpoint, EndpointError, Settings};
+pub use grpc::Encoding;
 pub use message::{Content, Message, MessageError, Part};
 pub use server::{Call, Reply, ReplyTo};
 pub use tls::{Tls, Words};

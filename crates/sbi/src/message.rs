@@ -1,14 +1,32 @@
-//! The body of a request or an answer: JSON alone, or JSON and binary parts that it refers to (TS 29.502 6.1.2.4).
+//! What a request or an answer says: a model of the interface, or the JSON that one is to be read from, and the binary parts that
+//! it refers to. As octets it is JSON alone, or JSON and the parts (TS 29.502 6.1.2.4), or what [`crate::grpc`] makes of it.
 
-use crate::common::RefToBinaryData;
+use crate::amf::{
+    N1N2MessageTransferError, N1N2MessageTransferReqData, N1N2MessageTransferRspData, N1N2MsgTxfrFailureNotification,
+};
+use crate::common::{ProblemDetails, RefToBinaryData};
 use crate::multipart;
-use serde::Serialize;
+use crate::smf::{
+    SmContextCreateData, SmContextCreatedData, SmContextError, SmContextReleaseData, SmContextStatusNotification,
+    SmContextUpdateData, SmContextUpdatedData,
+};
 use serde::de::DeserializeOwned;
+use std::borrow::Cow;
 
 /// Octets of a body at the most: an N1 and an N2 message of the largest size, and what is said of them.
 pub const BODY_OCTETS: usize = 192 * 1024;
 /// Binary parts of a message at the most.
 pub const PARTS: usize = 8;
+/// The Content-ID of the part for or of the UE, in messages of this build.
+pub const N1: &str = "n1";
+/// Of the part for or of the RAN.
+pub const N2: &str = "n2";
+/// Of the SM context that travels.
+pub const SM_CONTEXT: &str = "sm-context";
+/// Of what is to be committed of the AMF.
+pub const AMF_CONTEXT: &str = "amf-context";
+/// The JSON that says nothing.
+const EMPTY: &[u8] = b"{}";
 
 /// What a binary part is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,12 +69,88 @@ pub struct Part {
     pub octets: Vec<u8>,
 }
 
-/// A body.
+/// The models of what is said, of whichever one.
+macro_rules! models {
+    ($($name:ident),* $(,)?) => {
+        /// What is said, as a model.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "each is the type of its name")]
+        #[allow(clippy::large_enum_variant, reason = "a message has it in a box")]
+        pub enum Model {
+            $($name($name),)*
+        }
+
+        impl Model {
+            /// Its JSON.
+            fn json(&self) -> Vec<u8> {
+                // The models have no map with keys that are no strings, which alone could fail.
+                match self {
+                    $(Model::$name(value) => serde_json::to_vec(value).unwrap_or_default(),)*
+                }
+            }
+        }
+
+        $(
+            impl From<$name> for Model {
+                fn from(value: $name) -> Self {
+                    Model::$name(value)
+                }
+            }
+
+            impl From<&$name> for Model {
+                fn from(value: &$name) -> Self {
+                    Model::$name(value.clone())
+                }
+            }
+
+            impl Said for $name {
+                fn of(model: &Model) -> Option<&Self> {
+                    if let Model::$name(value) = model { Some(value) } else { None }
+                }
+            }
+        )*
+    };
+}
+
+models! {
+    SmContextCreateData,
+    SmContextCreatedData,
+    SmContextUpdateData,
+    SmContextUpdatedData,
+    SmContextReleaseData,
+    SmContextError,
+    SmContextStatusNotification,
+    N1N2MessageTransferReqData,
+    N1N2MessageTransferRspData,
+    N1N2MessageTransferError,
+    N1N2MsgTxfrFailureNotification,
+    ProblemDetails,
+}
+
+/// A model that a message may say.
+pub trait Said: Clone + DeserializeOwned + Into<Model> {
+    /// It, if it is that one.
+    fn of(model: &Model) -> Option<&Self>;
+}
+
+/// What a message says, without its parts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Body {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// What this JSON says: which model it is, its reader knows.
+    Json(Vec<u8>),
+    /// This.
+    Model(Box<Model>),
+}
+
+/// What is said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// The JSON; empty if there is no body at all.
-    pub json: Vec<u8>,
-    /// What it refers to.
+    /// What it says.
+    pub body: Body,
+    /// What that refers to.
     pub parts: Vec<Part>,
 }
 
@@ -82,9 +176,13 @@ pub enum MessageError {
 
 impl Message {
     /// A message that says this.
-    pub fn of(value: &impl Serialize) -> Self {
-        // The models have no map with keys that are no strings, which alone could fail.
-        Message { json: serde_json::to_vec(value).unwrap_or_default(), parts: Vec::new() }
+    pub fn of(value: impl Into<Model>) -> Self {
+        Message { body: Body::Model(Box::new(value.into())), parts: Vec::new() }
+    }
+
+    /// A message of this JSON.
+    pub fn of_json(json: Vec<u8>) -> Self {
+        Message { body: Body::Json(json), parts: Vec::new() }
     }
 
     /// Adds a part, for which the reference is to be in the JSON.
@@ -98,8 +196,21 @@ impl Message {
     /// # Errors
     ///
     /// In the words of the JSON reader, for a problem's detail.
-    pub fn value<T: DeserializeOwned>(&self) -> Result<T, String> {
-        serde_json::from_slice(&self.json).map_err(|error| error.to_string())
+    pub fn value<T: Said>(&self) -> Result<T, String> {
+        match &self.body {
+            Body::Nothing => Err("there is no body".into()),
+            Body::Json(json) => serde_json::from_slice(json).map_err(|error| error.to_string()),
+            Body::Model(model) => T::of(model).cloned().ok_or_else(|| "the body is that of another operation".into()),
+        }
+    }
+
+    /// Whether it says nothing, but by its parts.
+    pub fn says_nothing(&self) -> bool {
+        match &self.body {
+            Body::Nothing => true,
+            Body::Json(json) => json.is_empty() || json == EMPTY,
+            Body::Model(_) => false,
+        }
     }
 
     /// The part that is referred to, if it is there and what it should be.
@@ -114,12 +225,19 @@ impl Message {
         Some(&part.octets)
     }
 
-    /// The body and its media type; nothing if there is no body.
+    /// The body in JSON, with its parts, and its media type; nothing if there is no body.
     pub fn encode(&self, json_type: &'static str) -> (Option<String>, Vec<u8>) {
+        let json: Cow<'_, [u8]> = match &self.body {
+            // Parts are behind a root.
+            Body::Nothing if self.parts.is_empty() => Cow::Borrowed(&[]),
+            Body::Nothing => Cow::Borrowed(EMPTY),
+            Body::Json(json) => Cow::Borrowed(json),
+            Body::Model(model) => Cow::Owned(model.json()),
+        };
         if self.parts.is_empty() {
-            return ((!self.json.is_empty()).then(|| json_type.to_owned()), self.json.clone());
+            return ((!json.is_empty()).then(|| json_type.to_owned()), json.into_owned());
         }
-        let (boundary, body) = multipart::write(&self.json, json_type, &self.parts);
+        let (boundary, body) = multipart::write(&json, json_type, &self.parts);
         (Some(format!("multipart/related; boundary={boundary}; type=\"{json_type}\"")), body)
     }
 
@@ -135,7 +253,7 @@ impl Message {
         let (essence, parameters) = media_type.split_once(';').unwrap_or((media_type, ""));
         let essence = essence.trim();
         if is_json(essence) {
-            return Ok(Message { json: body.to_vec(), parts: Vec::new() });
+            return Ok(Message::of_json(body.to_vec()));
         }
         if !essence.eq_ignore_ascii_case("multipart/related") {
             return Err(MessageError::MediaType);
@@ -146,7 +264,7 @@ impl Message {
         if !root.media_type.is_some_and(is_json) {
             return Err(MessageError::PartType);
         }
-        let mut message = Message { json: root.octets.to_vec(), parts: Vec::new() };
+        let mut message = Message::of_json(root.octets.to_vec());
         for section in sections {
             if message.parts.len() == PARTS {
                 return Err(MessageError::TooMany);
@@ -171,7 +289,7 @@ mod tests {
     const JSON: &str = "application/json";
 
     fn message() -> Message {
-        Message { json: br#"{"n1SmMsg":{"contentId":"n1"}}"#.to_vec(), parts: Vec::new() }
+        Message::of_json(br#"{"n1SmMsg":{"contentId":"n1"}}"#.to_vec())
             .with("n1", Content::Nas, vec![0x2e, 1, 1, 0xc1, 0xff, 0xff])
             .with("n2", Content::Ngap, b"\r\n--vireo-0\r\n--".to_vec())
     }
@@ -193,7 +311,7 @@ mod tests {
                     Content-Type: application/vnd.3gpp.ngap; x=1\r\n\r\n\0\r\n\r\n--=-_--\r\nepilogue";
         let media_type = "Multipart/Related;boundary=\"=-_\" ; type=application/json";
         let read = Message::decode(Some(media_type), body.as_bytes()).unwrap();
-        assert_eq!((read.json.as_slice(), read.parts.len()), (&b"{}"[..], 1));
+        assert_eq!((read.says_nothing(), read.parts.len()), (true, 1));
         assert_eq!((read.parts[0].id.as_str(), read.parts[0].octets.as_slice()), ("x@y", &b"\0\r\n"[..]));
     }
 

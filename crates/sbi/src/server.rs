@@ -1,14 +1,15 @@
 //! The server's side: what others ask this function. Each request is handed over with a way to answer it; who asks again
 //! because the answer was lost gets the same answer, and nothing is done twice.
 
+use crate::client::Body;
 use crate::common::ProblemDetails;
-use crate::message::{BODY_OCTETS, Message};
+use crate::grpc::{self, Encoding};
+use crate::message::{BODY_OCTETS, Message, Model};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderMap, LOCATION};
 use hyper::{Method, Request, Response, StatusCode};
-use serde::Serialize;
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,7 +46,7 @@ impl Reply {
     }
 
     /// An answer of this status that says this.
-    pub fn of(status: u16, value: &impl Serialize) -> Self {
+    pub fn of(status: u16, value: impl Into<Model>) -> Self {
         Reply { status, location: None, message: Message::of(value) }
     }
 
@@ -144,24 +145,28 @@ pub(crate) struct Server {
     pub(crate) handler: Handler,
     /// How long an answer is waited for.
     pub(crate) patience: Duration,
+    encoding: Encoding,
     kept: Mutex<Kept>,
 }
 
 impl Server {
-    pub(crate) fn new(handler: Handler, patience: Duration) -> Self {
-        Server { handler, patience, kept: Mutex::default() }
+    pub(crate) fn new(handler: Handler, patience: Duration, encoding: Encoding) -> Self {
+        Server { handler, patience, encoding, kept: Mutex::default() }
     }
 
     /// Serves one request.
-    pub(crate) async fn serve(
-        self: Arc<Self>,
-        request: Request<Incoming>,
-    ) -> Result<Response<Full<Bytes>>, Infallible> {
-        let reply = match self.ask(request).await {
-            Ok(reply) => reply,
-            Err(problem) => Arc::new(Reply::problem(&problem)),
+    pub(crate) async fn serve(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+        let reply = match (self.encoding, grpc::is_grpc(request.headers())) {
+            (Encoding::Grpc, true) => return Ok(grpc::server::serve(self, request).await.map(Either::Right)),
+            (Encoding::Json, true) => return Ok(grpc::server::refusal().map(Either::Right)),
+            (Encoding::Json, false) => self.ask(request).await,
+            (Encoding::Grpc, false) => {
+                let why = "this function is asked in gRPC: sbi.encoding is the same at all functions";
+                Err(ProblemDetails::new(415, "UNSUPPORTED_MEDIA_TYPE", why))
+            }
         };
-        Ok(response(&reply))
+        let reply = reply.unwrap_or_else(|problem| Arc::new(Reply::problem(&problem)));
+        Ok(response(&reply).map(Either::Left))
     }
 
     async fn ask(&self, request: Request<Incoming>) -> Result<Arc<Reply>, ProblemDetails> {
@@ -174,7 +179,16 @@ impl Server {
         let body = Limited::new(body, BODY_OCTETS).collect().await.map_err(too_long)?.to_bytes();
         let media_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let message = Message::decode(media_type, &body).map_err(|e| ProblemDetails::unreadable(&e.to_string()))?;
-        let key = idempotency_key(&head.headers).map(str::to_owned);
+        self.hand(path, message, RequestInfo::of(&head.headers)).await
+    }
+
+    /// Hands over what was asked, once, and waits for the answer.
+    pub(crate) async fn hand(
+        &self,
+        path: String,
+        message: Message,
+        RequestInfo { key, repeated }: RequestInfo,
+    ) -> Result<Arc<Reply>, ProblemDetails> {
         let name = key.as_ref().map(|key| format!("{key} {path}"));
         let (mut answer, reply) = match &name {
             Some(name) => {
@@ -187,7 +201,6 @@ impl Server {
             }
         };
         if let Some(reply) = reply {
-            let repeated = is_repeat(&head.headers);
             (self.handler)(Call { path, message, key, repeated, reply });
         }
         let answered = tokio::time::timeout(self.patience, answer.wait_for(Option::is_some)).await;
@@ -196,6 +209,21 @@ impl Server {
             self.kept.lock().unwrap_or_else(PoisonError::into_inner).forget(&name);
         }
         answered.ok_or_else(|| ProblemDetails::new(504, "TIMED_OUT_REQUEST", "this function has not answered in time"))
+    }
+}
+
+/// What a request says of itself (TS 29.500 5.2.3.2.18).
+#[derive(Debug, Default)]
+pub(crate) struct RequestInfo {
+    /// By what it is known when it is repeated.
+    key: Option<String>,
+    /// It was sent before.
+    repeated: bool,
+}
+
+impl RequestInfo {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        RequestInfo { key: idempotency_key(headers).map(str::to_owned), repeated: is_repeat(headers) }
     }
 }
 

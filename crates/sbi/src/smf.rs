@@ -126,13 +126,18 @@ pub struct SmContextError {
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum UpCnxState {
     /// The user plane is there.
-    Activated,
+    Activated = 1,
     /// It is not.
     Deactivated,
     /// It is being set up.
     Activating,
     /// The UE is in an area where only emergencies and the like have one.
     Suspended,
+}
+
+impl UpCnxState {
+    /// All, in the order of their numbers in gRPC.
+    pub(crate) const ALL: [Self; 4] = [Self::Activated, Self::Deactivated, Self::Activating, Self::Suspended];
 }
 
 /// SmContextUpdateData (6.1.6.2.4), as far as it is used.

@@ -110,6 +110,24 @@ impl<S, F: FnMut(&io::Error)> Watched<S, F> {
     }
 }
 
+impl<S: AsyncRead + Unpin, F: FnMut(&io::Error) + Unpin> Watched<S, F> {
+    /// What comes of writing: where that fails, what the peer has said before it closed says more.
+    fn written<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        let Poll::Ready(Err(error)) = written else { return written };
+        let mut octets = [0; 1024];
+        loop {
+            let mut buffer = ReadBuf::new(&mut octets);
+            match Pin::new(&mut *self).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) if buffer.filled().is_empty() => return Poll::Ready(Err(error)),
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                // It is about to come: the socket is closed.
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
 impl<S: AsyncRead + Unpin, F: FnMut(&io::Error) + Unpin> AsyncRead for Watched<S, F> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -124,13 +142,15 @@ impl<S: AsyncRead + Unpin, F: FnMut(&io::Error) + Unpin> AsyncRead for Watched<S
     }
 }
 
-impl<S: AsyncWrite + Unpin, F: Unpin> AsyncWrite for Watched<S, F> {
+impl<S: AsyncRead + AsyncWrite + Unpin, F: FnMut(&io::Error) + Unpin> AsyncWrite for Watched<S, F> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, octets)
+        let written = Pin::new(&mut self.stream).poll_write(context, octets);
+        self.written(context, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let written = Pin::new(&mut self.stream).poll_flush(context);
+        self.written(context, written)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -5,13 +5,25 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use vireo_sbi::common::ProblemDetails;
-use vireo_sbi::{Call, Client, ClientError, Content, Endpoint, Message, Outgoing, Reply, Settings};
+use vireo_sbi::smf::{Operation, SM_CONTEXTS, SmContextReleaseData};
+use vireo_sbi::{Call, Client, ClientError, Content, Encoding, Endpoint, Message, Outgoing, Reply, Settings};
 
 const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 fn settings() -> Settings {
+    settings_in(Encoding::Json)
+}
+
+fn settings_in(encoding: Encoding) -> Settings {
     let timeout = Duration::from_millis(400);
-    Settings { listen: LOCAL, agent: "AMF".into(), timeout, attempts: 3, nonce: 7, tls: None }
+    Settings { listen: LOCAL, agent: "AMF".into(), timeout, attempts: 3, nonce: 7, encoding, tls: None }
+}
+
+const ENCODINGS: [Encoding; 2] = [Encoding::Json, Encoding::Grpc];
+
+/// A path and a message that either encoding has.
+fn release() -> (String, Message) {
+    (Operation::Release.of(&format!("{SM_CONTEXTS}/x")), Message::of(SmContextReleaseData::default()))
 }
 
 fn ask(client: &Client, uri: String, message: Message, lane: u64) -> Receiver<Result<Reply, ClientError>> {
@@ -35,7 +47,7 @@ fn soon<T>(receiver: &Receiver<T>) -> T {
 }
 
 fn json() -> Message {
-    Message { json: b"{}".to_vec(), parts: Vec::new() }
+    Message::of_json(b"{}".to_vec())
 }
 
 #[test]
@@ -60,14 +72,20 @@ fn a_request_with_parts_is_answered_with_parts_and_a_location() {
 
 #[test]
 fn what_gets_no_answer_is_asked_again_and_done_once() {
+    ENCODINGS.into_iter().for_each(is_asked_again_and_done_once);
+}
+
+fn is_asked_again_and_done_once(encoding: Encoding) {
+    let (path, message) = release();
     let calls = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&calls);
-    let server = Endpoint::start(Settings { timeout: Duration::from_secs(5), ..settings() }, move |call: Call| {
+    let patient = Settings { timeout: Duration::from_secs(5), ..settings_in(encoding) };
+    let server = Endpoint::start(patient, move |call: Call| {
         kept.lock().unwrap().push(call);
     });
     let server = server.unwrap();
-    let client = Endpoint::start(settings(), |_| {}).unwrap();
-    let answer = ask(&client.client(), format!("http://{}/x", server.address()), json(), 1);
+    let client = Endpoint::start(settings_in(encoding), |_| {}).unwrap();
+    let answer = ask(&client.client(), format!("http://{}{path}", server.address()), message, 1);
     // Longer than the client's patience: it has asked again by now.
     std::thread::sleep(Duration::from_millis(600));
     let mut calls = std::mem::take(&mut *calls.lock().unwrap());
@@ -132,10 +150,10 @@ fn a_call_that_nobody_answers_ends_in_time_and_octets_that_are_no_http_harm_nobo
 }
 
 /// A peer that does not know what is asked for, so many times.
-fn forgetful(times: u32) -> (Endpoint, Arc<Mutex<u32>>) {
+fn forgetful(encoding: Encoding, times: u32) -> (Endpoint, Arc<Mutex<u32>>) {
     let asked = Arc::new(Mutex::new(0));
     let count = Arc::clone(&asked);
-    let endpoint = Endpoint::start(settings(), move |call: Call| {
+    let endpoint = Endpoint::start(settings_in(encoding), move |call: Call| {
         let mut asked = count.lock().unwrap();
         *asked += 1;
         let unknown = Reply::problem(&ProblemDetails::new(404, "CONTEXT_NOT_FOUND", "x"));
@@ -146,21 +164,27 @@ fn forgetful(times: u32) -> (Endpoint, Arc<Mutex<u32>>) {
 
 #[test]
 fn of_several_peers_the_one_is_found_that_knows_what_is_asked_for() {
-    let client = Endpoint::start(settings(), |_| {}).unwrap();
+    ENCODINGS.into_iter().for_each(the_one_is_found_that_knows_it);
+}
+
+fn the_one_is_found_that_knows_it(encoding: Encoding) {
+    let (path, message) = release();
+    let client = Endpoint::start(settings_in(encoding), |_| {}).unwrap();
+    let forgetful = |times| forgetful(encoding, times);
     let root = |address: SocketAddr| format!("http://{address}");
     let ((one, asked_one), (other, asked_other)) = (forgetful(u32::MAX), forgetful(0));
-    let of = (format!("{}/x", root(one.address())), vec![root(other.address())]);
-    assert_eq!(soon(&ask_one_of(&client.client(), of, json(), 1)), Ok(Reply::done()));
+    let of = (format!("{}{path}", root(one.address())), vec![root(other.address())]);
+    assert_eq!(soon(&ask_one_of(&client.client(), of, message.clone(), 1)), Ok(Reply::done()));
     assert_eq!((*asked_one.lock().unwrap(), *asked_other.lock().unwrap()), (1, 1));
     // None of them knows it, and all say so.
     let ((one, _), (other, _)) = (forgetful(u32::MAX), forgetful(u32::MAX));
-    let of = (format!("{}/x", root(one.address())), vec![root(other.address())]);
-    assert_eq!(soon(&ask_one_of(&client.client(), of, json(), 1)).unwrap().status, 404);
+    let of = (format!("{}{path}", root(one.address())), vec![root(other.address())]);
+    assert_eq!(soon(&ask_one_of(&client.client(), of, message.clone(), 1)).unwrap().status, 404);
 
     // One is dead, and the other is about to have what that one had.
     let dead = TcpListener::bind(LOCAL).unwrap().local_addr().unwrap();
     let (heir, asked) = forgetful(2);
-    let of = (format!("{}/x", root(dead)), vec![root(heir.address())]);
-    assert_eq!(soon(&ask_one_of(&client.client(), of, json(), 1)), Ok(Reply::done()));
+    let of = (format!("{}{path}", root(dead)), vec![root(heir.address())]);
+    assert_eq!(soon(&ask_one_of(&client.client(), of, message.clone(), 1)), Ok(Reply::done()));
     assert_eq!(*asked.lock().unwrap(), 3, "an answer that nothing was done is not kept for repeats");
 }

@@ -353,10 +353,10 @@ fn each_transaction_of_the_smf_is_a_read_and_a_write_in_its_database() {
     assert_eq!(count("pfcp-deletion", "remove"), 30, "{report}");
 }
 
-/// SM contexts that travel: the SMF asks no database for anything, and has nothing to lose when it is killed.
+/// SM contexts that travel: the SMF asks no database for anything, and has nothing to lose when it is killed. In gRPC they travel, too.
 #[test]
 fn no_ue_notices_an_smf_that_is_killed_with_its_state_at_the_amf() {
-    let options = ["--chain", "sba", "--state", "redis", "--piggyback", "--kill", "smf"];
+    let options = ["--chain", "sba", "--state", "redis", "--piggyback", "--sbi", "grpc", "--kill", "smf"];
     let Some(report) = report_of(30, &options) else { return };
     assert_eq!(report["lost"], 0, "{report}");
     let operations = report["state_operations"].as_object().expect("operations");

@@ -87,6 +87,7 @@ replay! {
     fabric "fabric"
     etcd "etcd"
     service_based_interface "sbi"
+    service_based_interface_in_grpc "sbi_grpc"
     sm_contexts "sm_context"
     subscriber_files "subscribers"
     records_in_protocol_buffers "records"
@@ -116,6 +117,9 @@ fn the_seeds_reach_what_they_are_for() {
     let reached: Vec<_> = targets::seeds::core_step().iter().flat_map(|s| targets::engine::succeeded(s)).collect();
     for kind in [Kind::Registration, Kind::Session, Kind::ServiceRequest, Kind::Deregistration] {
         assert!(reached.contains(&kind), "no {kind:?} in {reached:?}");
+    }
+    for seed in targets::sbi::grpc_seeds() {
+        assert!(targets::sbi::is_grpc(&seed), "no sound message of gRPC: {}", hex::encode(seed));
     }
     for seed in targets::seeds::gtpu() {
         assert!(gtpu::Packet::parse(&seed).is_ok(), "no sound GTP-U message: {}", hex::encode(seed));

@@ -153,7 +153,7 @@ fn request(names: &Names, number: SessionNumber, ask: &Ask) -> (String, Message)
     match ask {
         Ask::Create(create) => {
             let told = Told { n1: Some(create.n1.clone()), n2: None };
-            let message = Message::of(&create_data(names, number, create, &told));
+            let message = Message::of(create_data(names, number, create, &told));
             (format!("{}{SM_CONTEXTS}", names.smf), with_parts(message, told))
         }
         Ask::Update { reference, update } => {
@@ -165,10 +165,10 @@ fn request(names: &Names, number: SessionNumber, ask: &Ask) -> (String, Message)
             };
             let (n1_sm_msg, n2_sm_info, n2_sm_info_type) = references(&told);
             let data = SmContextUpdateData { up_cnx_state, n1_sm_msg, n2_sm_info, n2_sm_info_type };
-            (Operation::Modify.of(reference), with_parts(Message::of(&data), told))
+            (Operation::Modify.of(reference), with_parts(Message::of(data), told))
         }
         Ask::Release { reference } => {
-            (Operation::Release.of(reference), Message::of(&SmContextReleaseData { cause: None }))
+            (Operation::Release.of(reference), Message::of(SmContextReleaseData { cause: None }))
         }
         Ask::Unreached { uri, supi, transfer } => {
             // The Location that the transfer's answer had.
@@ -176,7 +176,7 @@ fn request(names: &Names, number: SessionNumber, ask: &Ask) -> (String, Message)
                 cause: TransferCause::UeNotResponding,
                 n1n2_msg_data_uri: message_uri(&names.own, *supi, *transfer),
             };
-            (uri.clone(), Message::of(&notification))
+            (uri.clone(), Message::of(notification))
         }
     }
 }
@@ -224,7 +224,7 @@ fn answer(root: &str, ask: &Ask, result: Result<Reply, ClientError>) -> Answer {
             }
         },
         _ if reply.is_success() => {
-            if reply.message.json.is_empty() || reply.message.json == b"{}" {
+            if reply.message.says_nothing() {
                 return Answer::Done(Told::default());
             }
             let data = reply.message.value::<SmContextUpdatedData>().map_err(|e| ProblemDetails::unreadable(&e));
@@ -361,15 +361,15 @@ fn message_uri(own: &str, supi: Supi, token: u64) -> String {
 fn transfer_reply(own: &str, (supi, token): (Supi, u64), result: Transferred) -> Reply {
     let error = |status, cause: &str, detail: &str| {
         let error = ProblemDetails::new(status, cause, detail);
-        Reply::of(status, &amf::N1N2MessageTransferError { error })
+        Reply::of(status, amf::N1N2MessageTransferError { error })
     };
     match result {
-        Transferred::Initiated => Reply::of(200, &N1N2MessageTransferRspData { cause: TransferCause::Initiated }),
+        Transferred::Initiated => Reply::of(200, N1N2MessageTransferRspData { cause: TransferCause::Initiated }),
         Transferred::Attempting => {
             let answer = N1N2MessageTransferRspData { cause: TransferCause::AttemptingToReachUe };
-            Reply { location: Some(message_uri(own, supi, token)), ..Reply::of(202, &answer) }
+            Reply { location: Some(message_uri(own, supi, token)), ..Reply::of(202, answer) }
         }
         Transferred::Unreachable => error(504, "UE_NOT_REACHABLE", "the UE was not heard of for too long"),
-        Transferred::Unknown => Reply::of(404, &amf::N1N2MessageTransferError { error: unknown() }),
+        Transferred::Unknown => Reply::of(404, amf::N1N2MessageTransferError { error: unknown() }),
     }
 }

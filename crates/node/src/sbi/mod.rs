@@ -10,6 +10,7 @@ use crate::fabric::{TlsConfig, TlsError, told};
 use rand::RngCore;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
+pub use vireo_sbi::Encoding;
 use vireo_sbi::{EndpointError, Settings, Tls};
 
 /// Where the functions of the chain are, and how they ask each other.
@@ -25,6 +26,8 @@ pub struct SbiConfig {
     pub timeout: Duration,
     /// How often a function waits that long in all. One that refuses is asked more often in that time.
     pub attempts: u32,
+    /// How functions say what they ask and answer: all alike.
+    pub encoding: Encoding,
     /// What connections are secured by, if they are: all functions' certificates are for one name.
     pub tls: Option<TlsConfig>,
 }
@@ -52,6 +55,7 @@ impl Default for SbiConfig {
             smf: SocketAddr::from(([127, 0, 0, 19], 7777)),
             timeout: Duration::from_secs(2),
             attempts: 3,
+            encoding: Encoding::default(),
             tls: None,
         }
     }
@@ -68,7 +72,8 @@ impl SbiConfig {
         let nonce = rand::rng().next_u64();
         let tls = self.tls.as_ref().map(|tls| tls.configurations("sbi.tls")).transpose()?;
         let tls = tls.map(|(client, server, name)| Tls::new(client, server, name, |error| told("sbi.tls", error)));
-        Ok(Settings { listen, agent: agent.to_owned(), timeout: self.timeout, attempts: self.attempts, nonce, tls })
+        let &SbiConfig { timeout, attempts, encoding, .. } = self;
+        Ok(Settings { listen, agent: agent.to_owned(), timeout, attempts, nonce, encoding, tls })
     }
 
     /// The root of a function's URIs.
@@ -91,6 +96,7 @@ mod tests {
     use rustls::{ClientConfig, RootCertStore};
     use std::sync::Arc;
     use std::sync::mpsc::{Receiver, sync_channel};
+    use vireo_sbi::smf::{SM_CONTEXTS, SmContextReleaseData};
     use vireo_sbi::{Call, ClientError, Endpoint, Message, Outgoing, Reply};
 
     fn config(files: &Files, name: &str) -> TlsConfig {
@@ -115,7 +121,7 @@ mod tests {
     fn ask(from: &Endpoint, uri: String) -> Asked {
         let (sender, answer) = sync_channel(1);
         let done = Box::new(move |result: Result<Reply, _>| drop(sender.send(result.map(|reply| reply.status))));
-        let (message, lane) = (Message::default(), rand::rng().next_u64());
+        let (message, lane) = (Message::of(SmContextReleaseData::default()), rand::rng().next_u64());
         from.client().ask(Outgoing { uri, others: Vec::new(), message, key: None, lane, done });
         answer
     }
@@ -137,7 +143,7 @@ mod tests {
     }
 
     fn https(endpoint: &Endpoint) -> String {
-        format!("https://{}/x", endpoint.address())
+        format!("https://{}{SM_CONTEXTS}/x/release", endpoint.address())
     }
 
     #[test]
@@ -151,6 +157,9 @@ mod tests {
         let expired = ours.expired(directory.path(), "expired", NAME);
         let (server, client) = (start(settings(Some(&smf), NAME)), start(settings(Some(&amf), NAME)));
         assert_eq!(answer(&ask(&client, https(&server))), Ok(204));
+        let grpc =
+            [&smf, &amf].map(|files| start(Settings { encoding: Encoding::Grpc, ..settings(Some(files), NAME) }));
+        assert_eq!(answer(&ask(&grpc[1], https(&grpc[0]))), Ok(204));
         let plain = format!("http://{}/x", server.address());
         assert!(matches!(answer(&ask(&client, plain)), Err(ClientError::Address(_))), "nothing goes in the clear");
 

@@ -4,14 +4,9 @@ use crate::shared::Travels;
 use vireo_core::chain::{Carried, Told};
 use vireo_core::session::N2Sm;
 use vireo_sbi::common::{N2SmInfoType, ProblemDetails, RefToBinaryData};
+use vireo_sbi::message::{AMF_CONTEXT, N1, N2, SM_CONTEXT};
 use vireo_sbi::{Content, Message, Reply};
 use vireo_types::Supi;
-
-/// Content-IDs of the parts that this build writes.
-const N1: &str = "n1";
-const N2: &str = "n2";
-const CARRIED: &str = "sm-context";
-const TRAVELS: &str = "amf-context";
 
 /// What a transfer is called.
 pub(super) fn info_type(kind: N2Sm) -> N2SmInfoType {
@@ -102,7 +97,7 @@ pub(super) fn told(message: &Message, (n1, n2, kind): &References) -> Result<Tol
 pub(super) fn with_carried(message: Message, carried: Option<&Carried>) -> Message {
     match carried {
         None => message,
-        Some(carried) => message.with(CARRIED, Content::SmContext, carried.encode()),
+        Some(carried) => message.with(SM_CONTEXT, Content::SmContext, carried.encode()),
     }
 }
 
@@ -110,7 +105,7 @@ pub(super) fn with_carried(message: Message, carried: Option<&Carried>) -> Messa
 pub(super) fn with_travels(message: Message, travels: Option<&Travels>) -> Message {
     match travels {
         None => message,
-        Some(travels) => message.with(TRAVELS, Content::AmfContext, travels.encode()),
+        Some(travels) => message.with(AMF_CONTEXT, Content::AmfContext, travels.encode()),
     }
 }
 
@@ -129,9 +124,8 @@ pub(super) fn travels(message: &Message) -> Result<Option<Travels>, ProblemDetai
 
 /// Adds one to an answer; one that would say nothing else has a body by that.
 pub(super) fn reply_with_carried(mut reply: Reply, carried: Option<&Carried>) -> Reply {
-    if carried.is_some() && reply.message.json.is_empty() {
-        reply.message.json = b"{}".to_vec();
-        reply.status = if reply.status == 204 { 200 } else { reply.status };
+    if carried.is_some() && reply.status == 204 {
+        reply.status = 200;
     }
     reply.message = with_carried(reply.message, carried);
     reply

@@ -12,7 +12,7 @@ use vireo_core::config::{
 use vireo_core::schedule::forward::Policy;
 use vireo_node::cluster::{ClusterConfig, ReplicationConfig};
 use vireo_node::config::{ApiConfig, N2Config, N4Config, OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
-use vireo_node::sbi::SbiConfig;
+use vireo_node::sbi::{Encoding, SbiConfig};
 use vireo_node::upf::UpfConfig;
 use vireo_types::{Duration, PduSessionType, Plmn};
 
@@ -696,13 +696,15 @@ pub(super) struct Sbi {
     pub(super) smf: SocketAddr,
     pub(super) timeout: Span,
     pub(super) attempts: u32,
+    pub(super) encoding: Encoding,
     pub(super) tls: Tls,
 }
 
 impl Default for Sbi {
     fn default() -> Self {
-        let SbiConfig { amf, listen, smf, timeout, attempts, .. } = SbiConfig::default();
-        Sbi { amf: Addresses::of(amf), listen, smf, timeout: Span(timeout.into()), attempts, tls: Tls::default() }
+        let SbiConfig { amf, listen, smf, timeout, attempts, encoding, tls: _ } = SbiConfig::default();
+        let (amf, timeout) = (Addresses::of(amf), Span(timeout.into()));
+        Sbi { amf, listen, smf, timeout, attempts, encoding, tls: Tls::default() }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::lab::redis::Redis;
 use crate::lab::redis_cluster::RedisCluster;
 use clap::ValueEnum;
 use std::time::{Duration, Instant};
+use vireo_node::sbi::Encoding;
 use vireo_node::state::HAS_MONGODB;
 
 /// Where the functions keep their state.
@@ -42,6 +43,24 @@ pub(super) enum Scope {
     AmfSmf,
     /// AMF, SMF and UPF: the SMF commits for all
     All,
+}
+
+/// How the functions say what they ask each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Sbi {
+    /// JSON, as 3GPP has it
+    Json,
+    /// gRPC
+    Grpc,
+}
+
+impl From<Sbi> for Encoding {
+    fn from(sbi: Sbi) -> Self {
+        match sbi {
+            Sbi::Json => Encoding::Json,
+            Sbi::Grpc => Encoding::Grpc,
+        }
+    }
 }
 
 /// Who is killed.

@@ -78,6 +78,9 @@ pub(crate) struct Args {
     /// With --chain: the SMF leaves SM contexts with the AMF, and gets them back with what that asks
     #[arg(long, requires = "chain")]
     piggyback: bool,
+    /// With --chain: how AMF and SMF say what they ask each other
+    #[arg(long, value_enum, requires = "chain", default_value_t = chain::Sbi::Json)]
+    sbi: chain::Sbi,
     /// With --state: kill this one amid the run: the SMF or the UPF, which is started again at once, one of two AMFs behind a
     /// balancer, or a master of the Redis Cluster
     #[arg(long, value_enum, requires = "state")]
@@ -326,6 +329,7 @@ fn core_options(args: &Args, lab: &Lab, between: Between) -> Result<CoreOptions,
         hosts: args.hosts.unwrap_or(0).into(),
         chain: args.chain == Some(Chain::Sba),
         amfs: args.amfs(),
+        encoding: args.sbi.into(),
         tables: datapath(args, lab)?
             + &cluster::tables(args.hosts.unwrap_or(0).into(), args.replication)
             + &if args.piggyback { chain::carry(&state) } else { state }

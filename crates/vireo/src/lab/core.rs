@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::time::{Duration, Instant};
 use vireo_node::api::{Counts, HostStatus, SlicesStatus, Status, UpfStatus};
+use vireo_node::sbi::Encoding;
 use vireo_subscribers::{OnExisting, Store, Subscriber};
 use vireo_types::Supi;
 
@@ -110,6 +111,8 @@ pub(crate) struct CoreOptions {
     pub(crate) amfs: u8,
     /// The UPF's database, where that is not the others'.
     pub(crate) database_of_upf: Option<String>,
+    /// How its functions say what they ask each other.
+    pub(crate) encoding: Encoding,
 }
 
 impl Default for CoreOptions {
@@ -130,6 +133,7 @@ impl Default for CoreOptions {
             chain: false,
             amfs: 0,
             database_of_upf: None,
+            encoding: Encoding::default(),
         }
     }
 }
@@ -173,6 +177,7 @@ impl Core {
         let mut command = Process::this_program();
         command.args([role, "--config", file]).env("VIREO_API__LISTEN", address(API));
         command.args((options.amfs > 0).then_some("--n2-only"));
+        command.envs(chain::environment(options));
         let output = log.try_clone()?;
         let start = || Process::start("core", &lab.core, &mut command, Some(output));
         let process = process::on_processors(&options.processors, start)??;

@@ -122,7 +122,7 @@ pub(super) fn unreached(path: &str) -> Option<Seid> {
 pub(super) fn created(root: &str, seid: Seid, psi: u8, snssai: Snssai) -> Reply {
     let data = SmContextCreatedData { pdu_session_id: Some(psi), s_nssai: Some(snssai.into()) };
     let location = format!("{root}{SM_CONTEXTS}/{}", reference(seid));
-    Reply { location: Some(location), ..Reply::of(201, &data) }
+    Reply { location: Some(location), ..Reply::of(201, data) }
 }
 
 /// There is none; the UE is to be told why.
@@ -132,7 +132,7 @@ pub(super) fn not_created(n1: Option<Vec<u8>>) -> Reply {
     let told = Told { n1, n2: None };
     let (n1_sm_msg, n2_sm_info, n2_sm_info_type) = references(&told);
     let error = SmContextError { error, n1_sm_msg, n2_sm_info, n2_sm_info_type };
-    Reply { status, location: None, message: with_parts(Message::of(&error), told) }
+    Reply { status, location: None, message: with_parts(Message::of(error), told) }
 }
 
 /// The application error (TS 29.502 table 6.1.7.3-1) for the 5GSM cause of a PDU Session Establishment Reject.
@@ -208,7 +208,7 @@ pub(super) fn done(told: Told, state: Option<UpCnxState>) -> Reply {
     }
     let (n1_sm_msg, n2_sm_info, n2_sm_info_type): References = references(&told);
     let data = SmContextUpdatedData { up_cnx_state: state, n1_sm_msg, n2_sm_info, n2_sm_info_type };
-    Reply { status: 200, location: None, message: with_parts(Message::of(&data), told) }
+    Reply { status: 200, location: None, message: with_parts(Message::of(data), told) }
 }
 
 /// What the AMF is asked to transfer.
@@ -231,7 +231,7 @@ pub(super) fn transfer(root: &str, (seid, psi, snssai): (Seid, u8, Snssai), told
         pdu_session_id: Some(psi),
         failure_uri: Some(format!("{root}{UNREACHED}/{}", reference(seid))),
     };
-    with_parts(Message::of(&request), told)
+    with_parts(Message::of(request), told)
 }
 
 /// Where that goes.
@@ -260,7 +260,7 @@ pub(super) fn transferred(result: Result<Reply, ClientError>) -> Transferred {
 
 /// The SM context is not there any more.
 pub(super) fn released() -> Message {
-    Message::of(&SmContextStatusNotification { status_info: StatusInfo { resource_status: RELEASED.into() } })
+    Message::of(SmContextStatusNotification { status_info: StatusInfo { resource_status: RELEASED.into() } })
 }
 
 #[cfg(test)]

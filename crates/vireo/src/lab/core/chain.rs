@@ -12,6 +12,7 @@ use std::net::Ipv4Addr;
 use std::process::Command;
 use std::time::Duration;
 use vireo_node::api::{Counts, Status};
+use vireo_node::sbi::Encoding;
 
 /// A function besides the AMF, which is the core's own process.
 #[derive(Debug)]
@@ -45,6 +46,14 @@ pub(super) fn tables(amfs: u8) -> String {
     format!("[cluster]\nbalancer = \"127.0.0.1:{FABRIC_PORT}\"\nhosts = {amfs}\n{misses}\n[sbi]\namf = {all:?}\n")
 }
 
+/// What functions are told besides the file of their configuration.
+pub(super) fn environment(options: &CoreOptions) -> Option<(&'static str, &'static str)> {
+    match options.encoding {
+        Encoding::Json => None,
+        Encoding::Grpc => Some(("VIREO_SBI__ENCODING", "grpc")),
+    }
+}
+
 impl Function {
     /// Starts those besides the AMF.
     pub(super) fn start_all(lab: &Lab, options: &CoreOptions, log: &File) -> Result<Vec<Self>, Failure> {
@@ -74,7 +83,7 @@ impl Function {
         (role, api, mut command): (&'static str, &str, Command),
         log: &File,
     ) -> Result<Self, Failure> {
-        command.env("VIREO_API__LISTEN", api);
+        command.env("VIREO_API__LISTEN", api).envs(environment(options));
         let output = log.try_clone()?;
         let start = || Process::start(role, &lab.core, &mut command, Some(output));
         let process = process::on_processors(&options.processors, start)??;

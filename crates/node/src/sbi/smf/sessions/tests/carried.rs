@@ -24,7 +24,7 @@ impl World {
         }
         if let (SM_CONTEXTS, Ok(mut data)) = (path, message.value::<SmContextCreateData>()) {
             data.vireo_carried = data.sm_context_status_uri.rsplit('/').next().and_then(|number| number.parse().ok());
-            return Message { json: Message::of(&data).json, parts: message.parts };
+            return Message { parts: message.parts, ..Message::of(data) };
         }
         let seid = path.split('/').find_map(wire::seid_of);
         crate::sbi::translate::with_carried(message, seid.and_then(|seid| self.left.get(&seid)))

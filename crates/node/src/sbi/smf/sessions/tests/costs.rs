@@ -19,7 +19,7 @@ fn a_transaction_costs_one_read_and_one_write() {
     assert_eq!(count(&world), (3, 4, 0), "3 reads and 4 writes for a session, as in the paper");
     world.state(&path, UpCnxState::Deactivated);
     assert_eq!(count(&world), (5, 6, 0));
-    world.call(&format!("{path}/release"), Message::of(&smf::SmContextReleaseData::default()));
+    world.call(&format!("{path}/release"), Message::of(smf::SmContextReleaseData::default()));
     assert_eq!(count(&world), (7, 7, 1));
     assert!(world.is_empty());
 }
@@ -48,7 +48,7 @@ fn a_procedure_costs_one_read_and_one_write_and_is_lost_with_who_carries_it_out(
     world.ran_up(&path);
     let now = count(&world);
     assert_eq!((now.0 - operations.0, now.1 - operations.1), (1, 1));
-    world.call(&format!("{path}/release"), Message::of(&smf::SmContextReleaseData::default()));
+    world.call(&format!("{path}/release"), Message::of(smf::SmContextReleaseData::default()));
     assert_eq!(world.last().status, 204);
     assert!(world.is_empty());
     // One that never rested is gone: the AMF hears that there is none.

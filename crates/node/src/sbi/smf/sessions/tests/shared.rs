@@ -151,7 +151,7 @@ fn one_write_commits(mut world: World) {
     costs(&mut world, (2, 2));
     world.state(&path, UpCnxState::Deactivated);
     costs(&mut world, (2, 2));
-    world.call(&format!("{path}/release"), Message::of(&smf::SmContextReleaseData::default()));
+    world.call(&format!("{path}/release"), Message::of(smf::SmContextReleaseData::default()));
     costs(&mut world, (2, 2));
     // What changes no SM context, but the AMF.
     world.call(SM_CONTEXTS, create_message(&SmContextCreateData { pdu_session_id: 6, ..data() }));
@@ -262,7 +262,7 @@ fn with_the_last_session_of_a_ue_that_is_gone_the_record_goes() {
     let step = world.amf.unwrap().step + 1;
     let gone = postcard::to_stdvec(&Head { owner: 1, step, gone: true }).unwrap();
     let travels = Travels { record: RECORD, part: Some(gone) };
-    let release = Message::of(&smf::SmContextReleaseData::default());
+    let release = Message::of(smf::SmContextReleaseData::default());
     world.call(&format!("{path}/release"), translate::with_travels(release, Some(&travels)));
     assert_eq!((world.last().status, world.record().is_none()), (204, true));
     assert!(world.is_empty());

@@ -1,0 +1,104 @@
+//! Asking in gRPC, by a connection that is there.
+
+use super::codec::Octets;
+use crate::client::{ClientError, Wire};
+use crate::message::{BODY_OCTETS, Message};
+use crate::server::{REQUEST_INFO, Reply};
+use http_body_util::Either;
+use hyper::body::Incoming;
+use hyper::header::{HeaderValue, USER_AGENT};
+use hyper::http::uri::PathAndQuery;
+use hyper::{Request, Response, Uri};
+use std::error::Error;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tonic::client::{Grpc, GrpcService};
+use tonic::{Code, Status};
+
+/// Why there is no answer in gRPC.
+#[derive(Debug)]
+enum Failed {
+    /// The connection broke.
+    Broken(String),
+    /// The answer is in something else.
+    Foreign(u16),
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failed::Broken(why) => f.write_str(why),
+            Failed::Foreign(status) => write!(f, "its answer, of HTTP status {status}, is not in gRPC"),
+        }
+    }
+}
+
+impl Error for Failed {}
+
+/// The connection, as gRPC uses it.
+struct Channel {
+    wire: Wire,
+    agent: HeaderValue,
+}
+
+impl GrpcService<tonic::body::Body> for Channel {
+    type ResponseBody = Incoming;
+    type Error = Failed;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Incoming>, Failed>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failed>> {
+        // HTTP/2 keeps what is too much for the peer.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<tonic::body::Body>) -> Self::Future {
+        request.headers_mut().insert(USER_AGENT, self.agent.clone());
+        let mut wire = self.wire.clone();
+        Box::pin(async move {
+            let response = wire.send(request.map(Either::Right)).await.map_err(Failed::Broken)?;
+            match super::is_grpc(response.headers()) {
+                true => Ok(response),
+                false => Err(Failed::Foreign(response.status().as_u16())),
+            }
+        })
+    }
+}
+
+/// Asks once.
+pub(crate) async fn ask(
+    wire: Wire,
+    agent: &str,
+    uri: &Uri,
+    message: &Message,
+    info: &str,
+) -> Result<Reply, ClientError> {
+    let (method, octets) = super::request(uri.path(), message).map_err(ClientError::Unsaid)?;
+    let bad = || ClientError::Address(uri.to_string());
+    let agent = HeaderValue::from_str(agent).map_err(|_| bad())?;
+    let mut request = tonic::Request::new(octets);
+    request.metadata_mut().insert(REQUEST_INFO, info.parse().map_err(|_| bad())?);
+    let mut origin = uri.clone().into_parts();
+    origin.path_and_query = Some(PathAndQuery::from_static("/"));
+    let origin = Uri::from_parts(origin).map_err(|_| bad())?;
+    let mut client = Grpc::with_origin(Channel { wire, agent }, origin).max_decoding_message_size(BODY_OCTETS);
+    match client.unary(request, PathAndQuery::from_static(method.path()), Octets).await {
+        Ok(answer) => super::answered(method, answer.get_ref()).map_err(ClientError::Unreadable),
+        Err(status) => refused(&status),
+    }
+}
+
+/// What a status says.
+fn refused(status: &Status) -> Result<Reply, ClientError> {
+    let source = status.source();
+    match source.and_then(|source| source.downcast_ref()) {
+        Some(Failed::Broken(why)) => Err(ClientError::Silent(why.clone())),
+        Some(failed @ Failed::Foreign(_)) => Err(ClientError::Encoding(failed.to_string())),
+        // The connection broke while the answer came.
+        None if source.is_some() => Err(ClientError::Silent(status.message().to_owned())),
+        None if status.code() == Code::Unimplemented && status.details().is_empty() => {
+            Err(ClientError::Encoding(status.message().to_owned()))
+        }
+        None => super::problem_of(status.code(), status.message(), status.details()).map_err(ClientError::Unreadable),
+    }
+}

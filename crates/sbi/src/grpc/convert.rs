@@ -1,0 +1,405 @@
+//! Between the models and the messages of gRPC: the same members, and the binary parts in the places of what refers to them.
+
+use super::messages as wire;
+use crate::amf::{self, TransferCause};
+use crate::common::{self, N2SmInfoType, ProblemDetails, RefToBinaryData};
+use crate::message::{AMF_CONTEXT, Body, Content, Message, Model, N1, N2, Part, SM_CONTEXT};
+use crate::smf::{self, UpCnxState};
+
+/// Octets of a part that is referred to.
+fn part(message: &Message, reference: Option<&RefToBinaryData>, content: Content) -> Result<Option<Vec<u8>>, String> {
+    let found = |reference: &RefToBinaryData| {
+        let part = message.part(reference, content).map(<[u8]>::to_vec);
+        part.ok_or_else(|| format!("there is no part {:?}", reference.content_id))
+    };
+    reference.map(found).transpose()
+}
+
+/// Octets of the SM context that travels with a message.
+pub(super) fn sm_context(message: &Message) -> Option<Vec<u8>> {
+    message.sm_context().map(<[u8]>::to_vec)
+}
+
+/// Octets of what is to be committed of the AMF that asks.
+pub(super) fn amf_context(message: &Message) -> Option<Vec<u8>> {
+    message.parts.iter().find(|part| part.content == Content::AmfContext).map(|part| part.octets.clone())
+}
+
+/// The message with what is to be committed of the AMF, if something is.
+pub(super) fn with_amf_context(message: Message, amf_context: Option<Vec<u8>>) -> Message {
+    match amf_context {
+        None => message,
+        Some(octets) => message.with(AMF_CONTEXT, Content::AmfContext, octets),
+    }
+}
+
+/// The parts of a message that is read.
+#[derive(Default)]
+pub(super) struct Parts(Vec<Part>);
+
+impl Parts {
+    fn put(&mut self, id: &str, content: Content, octets: Option<Vec<u8>>) -> Option<RefToBinaryData> {
+        self.0.push(Part { id: id.to_owned(), content, octets: octets? });
+        Some(RefToBinaryData { content_id: id.to_owned() })
+    }
+
+    fn n1(&mut self, octets: Option<Vec<u8>>) -> Option<RefToBinaryData> {
+        self.put(N1, Content::Nas, octets)
+    }
+
+    fn n2(&mut self, octets: Option<Vec<u8>>) -> Option<RefToBinaryData> {
+        self.put(N2, Content::Ngap, octets)
+    }
+
+    /// The message of a model with these parts, and an SM context, if one travels.
+    pub(super) fn of(mut self, model: impl Into<Model>, sm_context: Option<Vec<u8>>) -> Message {
+        self.put(SM_CONTEXT, Content::SmContext, sm_context);
+        Message { parts: self.0, ..Message::of(model) }
+    }
+}
+
+/// A message that says nothing but an SM context, if one travels.
+pub(super) fn nothing_but(sm_context: Option<Vec<u8>>) -> Message {
+    let mut parts = Parts::default();
+    parts.put(SM_CONTEXT, Content::SmContext, sm_context);
+    Message { body: Body::Nothing, parts: parts.0 }
+}
+
+fn octet(number: u32, name: &str) -> Result<u8, String> {
+    number.try_into().map_err(|_| format!("{name} is 0 to 255"))
+}
+
+fn missing(name: &str) -> String {
+    format!("{name} is missing")
+}
+
+/// The value of a number from 1.
+fn of_number<T: Copy>(all: &[T], number: Option<i32>, name: &str) -> Result<Option<T>, String> {
+    let number = number.unwrap_or_default();
+    if number == 0 {
+        return Ok(None);
+    }
+    let index = number.checked_sub(1).and_then(|index| usize::try_from(index).ok());
+    let found = index.and_then(|index| all.get(index).copied());
+    found.map(Some).ok_or_else(|| format!("{name} {number} is not known"))
+}
+
+fn kind(number: Option<i32>) -> Result<Option<N2SmInfoType>, String> {
+    of_number(&N2SmInfoType::ALL, number, "n2SmInfoType")
+}
+
+fn state(number: Option<i32>) -> Result<Option<UpCnxState>, String> {
+    of_number(&UpCnxState::ALL, number, "upCnxState")
+}
+
+/// A cause; one that is not known is another one, as in JSON.
+fn cause(number: i32) -> TransferCause {
+    of_number(&TransferCause::ALL, Some(number), "cause").ok().flatten().unwrap_or(TransferCause::Other)
+}
+
+impl From<&common::PlmnId> for wire::PlmnId {
+    fn from(plmn: &common::PlmnId) -> Self {
+        wire::PlmnId { mcc: plmn.mcc.clone(), mnc: plmn.mnc.clone() }
+    }
+}
+
+impl From<wire::PlmnId> for common::PlmnId {
+    fn from(plmn: wire::PlmnId) -> Self {
+        common::PlmnId { mcc: plmn.mcc, mnc: plmn.mnc }
+    }
+}
+
+impl From<&common::Snssai> for wire::Snssai {
+    fn from(slice: &common::Snssai) -> Self {
+        wire::Snssai { sst: slice.sst.into(), sd: slice.sd.clone() }
+    }
+}
+
+impl TryFrom<wire::Snssai> for common::Snssai {
+    type Error = String;
+
+    fn try_from(slice: wire::Snssai) -> Result<Self, String> {
+        Ok(common::Snssai { sst: octet(slice.sst, "sst")?, sd: slice.sd })
+    }
+}
+
+impl From<&common::UserLocation> for wire::UserLocation {
+    fn from(location: &common::UserLocation) -> Self {
+        let nr = |nr: &common::NrLocation| wire::NrLocation {
+            tai: Some(wire::Tai { plmn_id: Some((&nr.tai.plmn_id).into()), tac: nr.tai.tac.clone() }),
+            ncgi: Some(wire::Ncgi { plmn_id: Some((&nr.ncgi.plmn_id).into()), nr_cell_id: nr.ncgi.nr_cell_id.clone() }),
+        };
+        wire::UserLocation { nr_location: location.nr_location.as_ref().map(nr) }
+    }
+}
+
+impl TryFrom<wire::UserLocation> for common::UserLocation {
+    type Error = String;
+
+    fn try_from(location: wire::UserLocation) -> Result<Self, String> {
+        let plmn = |plmn: Option<wire::PlmnId>| plmn.map(Into::into).ok_or_else(|| missing("plmnId"));
+        let nr = |nr: wire::NrLocation| {
+            let tai = nr.tai.ok_or_else(|| missing("tai"))?;
+            let ncgi = nr.ncgi.ok_or_else(|| missing("ncgi"))?;
+            let tai = common::Tai { plmn_id: plmn(tai.plmn_id)?, tac: tai.tac };
+            let ncgi = common::Ncgi { plmn_id: plmn(ncgi.plmn_id)?, nr_cell_id: ncgi.nr_cell_id };
+            Ok::<_, String>(common::NrLocation { tai, ncgi })
+        };
+        Ok(common::UserLocation { nr_location: location.nr_location.map(nr).transpose()? })
+    }
+}
+
+impl wire::SmContextCreateData {
+    pub(super) fn of(data: &smf::SmContextCreateData, message: &Message) -> Result<Self, String> {
+        Ok(wire::SmContextCreateData {
+            supi: data.supi.clone(),
+            pei: data.pei.clone(),
+            pdu_session_id: data.pdu_session_id.into(),
+            dnn: data.dnn.clone(),
+            s_nssai: Some((&data.s_nssai).into()),
+            serving_nf_id: data.serving_nf_id.clone(),
+            guami: Some(wire::Guami { plmn_id: Some((&data.guami.plmn_id).into()), amf_id: data.guami.amf_id.clone() }),
+            serving_network: Some((&data.serving_network).into()),
+            request_type: data.request_type.clone(),
+            n1_sm_msg: part(message, data.n1_sm_msg.as_ref(), Content::Nas)?,
+            an_type: data.an_type.clone(),
+            rat_type: data.rat_type.clone(),
+            ue_location: data.ue_location.as_ref().map(Into::into),
+            sm_context_status_uri: data.sm_context_status_uri.clone(),
+            vireo_carried: data.vireo_carried,
+            sm_context: sm_context(message),
+            amf_context: amf_context(message),
+        })
+    }
+
+    pub(super) fn read(self) -> Result<Message, String> {
+        let mut parts = Parts::default();
+        let guami = self.guami.ok_or_else(|| missing("guami"))?;
+        let data = smf::SmContextCreateData {
+            supi: self.supi,
+            pei: self.pei,
+            pdu_session_id: octet(self.pdu_session_id, "pduSessionId")?,
+            dnn: self.dnn,
+            s_nssai: self.s_nssai.ok_or_else(|| missing("sNssai"))?.try_into()?,
+            serving_nf_id: self.serving_nf_id,
+            guami: common::Guami {
+                plmn_id: guami.plmn_id.ok_or_else(|| missing("plmnId"))?.into(),
+                amf_id: guami.amf_id,
+            },
+            serving_network: self.serving_network.ok_or_else(|| missing("servingNetwork"))?.into(),
+            request_type: self.request_type,
+            n1_sm_msg: parts.n1(self.n1_sm_msg),
+            an_type: self.an_type,
+            rat_type: self.rat_type,
+            ue_location: self.ue_location.map(TryInto::try_into).transpose()?,
+            sm_context_status_uri: self.sm_context_status_uri,
+            vireo_carried: self.vireo_carried,
+        };
+        Ok(with_amf_context(parts.of(data, self.sm_context), self.amf_context))
+    }
+}
+
+impl wire::SmContextCreatedData {
+    pub(super) fn of(location: String, data: &smf::SmContextCreatedData, message: &Message) -> Self {
+        wire::SmContextCreatedData {
+            location,
+            pdu_session_id: data.pdu_session_id.map(Into::into),
+            s_nssai: data.s_nssai.as_ref().map(Into::into),
+            sm_context: sm_context(message),
+        }
+    }
+
+    /// What it says, beside its location.
+    pub(super) fn read(self) -> Result<Message, String> {
+        let data = smf::SmContextCreatedData {
+            pdu_session_id: self.pdu_session_id.map(|psi| octet(psi, "pduSessionId")).transpose()?,
+            s_nssai: self.s_nssai.map(TryInto::try_into).transpose()?,
+        };
+        Ok(Parts::default().of(data, self.sm_context))
+    }
+}
+
+impl wire::SmContextUpdateData {
+    pub(super) fn of(reference: String, data: &smf::SmContextUpdateData, message: &Message) -> Result<Self, String> {
+        Ok(wire::SmContextUpdateData {
+            sm_context_ref: reference,
+            up_cnx_state: data.up_cnx_state.map(|state| state as i32),
+            n1_sm_msg: part(message, data.n1_sm_msg.as_ref(), Content::Nas)?,
+            n2_sm_info: part(message, data.n2_sm_info.as_ref(), Content::Ngap)?,
+            n2_sm_info_type: data.n2_sm_info_type.map(|kind| kind as i32),
+            sm_context: sm_context(message),
+            amf_context: amf_context(message),
+        })
+    }
+
+    /// What it says of the SM context of its reference.
+    pub(super) fn read(self) -> Result<Message, String> {
+        let mut parts = Parts::default();
+        let data = smf::SmContextUpdateData {
+            up_cnx_state: state(self.up_cnx_state)?,
+            n1_sm_msg: parts.n1(self.n1_sm_msg),
+            n2_sm_info: parts.n2(self.n2_sm_info),
+            n2_sm_info_type: kind(self.n2_sm_info_type)?,
+        };
+        Ok(with_amf_context(parts.of(data, self.sm_context), self.amf_context))
+    }
+}
+
+impl wire::SmContextUpdatedData {
+    pub(super) fn of(data: &smf::SmContextUpdatedData, message: &Message) -> Result<Self, String> {
+        Ok(wire::SmContextUpdatedData {
+            up_cnx_state: data.up_cnx_state.map(|state| state as i32),
+            n1_sm_msg: part(message, data.n1_sm_msg.as_ref(), Content::Nas)?,
+            n2_sm_info: part(message, data.n2_sm_info.as_ref(), Content::Ngap)?,
+            n2_sm_info_type: data.n2_sm_info_type.map(|kind| kind as i32),
+            sm_context: sm_context(message),
+        })
+    }
+
+    pub(super) fn read(self) -> Result<Message, String> {
+        let mut parts = Parts::default();
+        let data = smf::SmContextUpdatedData {
+            up_cnx_state: state(self.up_cnx_state)?,
+            n1_sm_msg: parts.n1(self.n1_sm_msg),
+            n2_sm_info: parts.n2(self.n2_sm_info),
+            n2_sm_info_type: kind(self.n2_sm_info_type)?,
+        };
+        if data == smf::SmContextUpdatedData::default() {
+            return Ok(nothing_but(self.sm_context));
+        }
+        Ok(parts.of(data, self.sm_context))
+    }
+}
+
+impl wire::N1N2MessageTransferReqData {
+    pub(super) fn of(supi: String, data: &amf::N1N2MessageTransferReqData, message: &Message) -> Result<Self, String> {
+        let n1 = |n1: &amf::N1MessageContainer| {
+            Ok::<_, String>(wire::N1MessageContainer {
+                n1_message_class: n1.n1_message_class.clone(),
+                n1_message_content: part(message, Some(&n1.n1_message_content), Content::Nas)?.unwrap_or_default(),
+            })
+        };
+        let content = |content: &amf::N2InfoContent| {
+            Ok::<_, String>(wire::N2InfoContent {
+                ngap_ie_type: content.ngap_ie_type.map(|kind| kind as i32),
+                ngap_data: part(message, Some(&content.ngap_data), Content::Ngap)?.unwrap_or_default(),
+            })
+        };
+        let sm = |sm: &amf::N2SmInformation| {
+            Ok::<_, String>(wire::N2SmInformation {
+                pdu_session_id: sm.pdu_session_id.into(),
+                n2_info_content: sm.n2_info_content.as_ref().map(content).transpose()?,
+                s_nssai: sm.s_nssai.as_ref().map(Into::into),
+            })
+        };
+        let n2 = |n2: &amf::N2InfoContainer| {
+            Ok::<_, String>(wire::N2InfoContainer {
+                n2_information_class: n2.n2_information_class.clone(),
+                sm_info: n2.sm_info.as_ref().map(sm).transpose()?,
+            })
+        };
+        Ok(wire::N1N2MessageTransferReqData {
+            ue_context_id: supi,
+            n1_message_container: data.n1_message_container.as_ref().map(n1).transpose()?,
+            n2_info_container: data.n2_info_container.as_ref().map(n2).transpose()?,
+            pdu_session_id: data.pdu_session_id.map(Into::into),
+            n1n2_failure_txf_notif_uri: data.failure_uri.clone(),
+            sm_context: sm_context(message),
+        })
+    }
+
+    /// What it says to the UE of its SUPI.
+    pub(super) fn read(self) -> Result<Message, String> {
+        let mut parts = Parts::default();
+        let n1 = self.n1_message_container.and_then(|n1| {
+            let n1_message_content = parts.n1(Some(n1.n1_message_content))?;
+            Some(amf::N1MessageContainer { n1_message_class: n1.n1_message_class, n1_message_content })
+        });
+        let mut content = |content: wire::N2InfoContent| {
+            let ngap_data = parts.n2(Some(content.ngap_data)).ok_or_else(|| missing("ngapData"))?;
+            Ok::<_, String>(amf::N2InfoContent { ngap_ie_type: kind(content.ngap_ie_type)?, ngap_data })
+        };
+        let mut sm = |sm: wire::N2SmInformation| {
+            Ok::<_, String>(amf::N2SmInformation {
+                pdu_session_id: octet(sm.pdu_session_id, "pduSessionId")?,
+                n2_info_content: sm.n2_info_content.map(&mut content).transpose()?,
+                s_nssai: sm.s_nssai.map(TryInto::try_into).transpose()?,
+            })
+        };
+        let n2 = |n2: wire::N2InfoContainer| {
+            Ok::<_, String>(amf::N2InfoContainer {
+                n2_information_class: n2.n2_information_class,
+                sm_info: n2.sm_info.map(&mut sm).transpose()?,
+            })
+        };
+        let data = amf::N1N2MessageTransferReqData {
+            n1_message_container: n1,
+            n2_info_container: self.n2_info_container.map(n2).transpose()?,
+            pdu_session_id: self.pdu_session_id.map(|psi| octet(psi, "pduSessionId")).transpose()?,
+            failure_uri: self.n1n2_failure_txf_notif_uri,
+        };
+        Ok(parts.of(data, self.sm_context))
+    }
+}
+
+impl wire::N1N2MessageTransferRspData {
+    /// What it says, beside its location.
+    pub(super) fn read(self) -> Message {
+        Parts::default().of(amf::N1N2MessageTransferRspData { cause: cause(self.cause) }, self.sm_context)
+    }
+}
+
+impl wire::N1N2MsgTxfrFailureNotification {
+    /// What it says to who has given the URI of its path.
+    pub(super) fn read(self) -> Message {
+        let (cause, n1n2_msg_data_uri) = (cause(self.cause), self.n1n2_msg_data_uri);
+        let data = amf::N1N2MsgTxfrFailureNotification { cause, n1n2_msg_data_uri };
+        with_amf_context(Parts::default().of(data, self.sm_context), self.amf_context)
+    }
+}
+
+impl wire::Problem {
+    /// What is wrong, of an answer of this status.
+    pub(super) fn of(status: u16, message: &Message) -> Result<Self, String> {
+        let mut error = match &message.body {
+            Body::Model(model) => match &**model {
+                Model::SmContextError(error) => error.clone(),
+                Model::N1N2MessageTransferError(error) => error.error.clone().into(),
+                Model::ProblemDetails(error) => error.clone().into(),
+                _ => smf::SmContextError::default(),
+            },
+            Body::Json(_) => message.value::<ProblemDetails>()?.into(),
+            Body::Nothing => smf::SmContextError::default(),
+        };
+        Ok(wire::Problem {
+            status: status.into(),
+            cause: error.error.cause.take(),
+            detail: error.error.detail.take(),
+            n1_sm_msg: part(message, error.n1_sm_msg.as_ref(), Content::Nas)?,
+            n2_sm_info: part(message, error.n2_sm_info.as_ref(), Content::Ngap)?,
+            n2_sm_info_type: error.n2_sm_info_type.map(|kind| kind as i32),
+            sm_context: sm_context(message),
+        })
+    }
+
+    /// Its status, and what it says.
+    pub(super) fn read(self) -> Result<(u16, Message), String> {
+        let status = u16::try_from(self.status).ok().filter(|status| (400..600).contains(status));
+        let status = status.ok_or_else(|| format!("status {} is that of no problem", self.status))?;
+        let error = ProblemDetails { status: Some(status), cause: self.cause, detail: self.detail };
+        let mut parts = Parts::default();
+        let (n1_sm_msg, n2_sm_info) = (parts.n1(self.n1_sm_msg), parts.n2(self.n2_sm_info));
+        if n1_sm_msg.is_none() && n2_sm_info.is_none() {
+            return Ok((status, parts.of(error, self.sm_context)));
+        }
+        let n2_sm_info_type = kind(self.n2_sm_info_type)?;
+        let error = smf::SmContextError { error, n1_sm_msg, n2_sm_info, n2_sm_info_type };
+        Ok((status, parts.of(error, self.sm_context)))
+    }
+}
+
+impl From<ProblemDetails> for smf::SmContextError {
+    fn from(error: ProblemDetails) -> Self {
+        smf::SmContextError { error, ..smf::SmContextError::default() }
+    }
+}

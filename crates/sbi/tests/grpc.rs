@@ -1,0 +1,238 @@
+//! Two endpoints that ask each other in gRPC, and what can go wrong between them.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use vireo_sbi::amf::{
+    self, N1N2MessageTransferReqData, N1N2MessageTransferRspData, N1N2MsgTxfrFailureNotification, SM, TransferCause,
+};
+use vireo_sbi::common::{Guami, N2SmInfoType, PlmnId, ProblemDetails, RefToBinaryData, Snssai};
+use vireo_sbi::message::{AMF_CONTEXT, BODY_OCTETS, N1, N2, SM_CONTEXT};
+use vireo_sbi::smf::{
+    Operation, RELEASED, SM_CONTEXTS, SmContextCreateData, SmContextCreatedData, SmContextError, SmContextReleaseData,
+    SmContextStatusNotification, SmContextUpdateData, SmContextUpdatedData, StatusInfo, UpCnxState,
+};
+use vireo_sbi::{Call, ClientError, Content, Encoding, Endpoint, Message, Outgoing, Reply, Settings};
+
+const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+const SUPI: &str = "imsi-999700000000001";
+
+fn settings(encoding: Encoding) -> Settings {
+    let timeout = Duration::from_secs(10);
+    Settings { listen: LOCAL, agent: "AMF".into(), timeout, attempts: 1, nonce: 7, encoding, tls: None }
+}
+
+/// Asks, by a key that is another one for each place of a list.
+fn ask(from: &Endpoint, place: usize, uri: String, message: Message) -> Receiver<Result<Reply, ClientError>> {
+    let (sender, receiver) = sync_channel(1);
+    let done = Box::new(move |result| drop(sender.send(result)));
+    from.client().ask(Outgoing { uri, others: Vec::new(), message, key: Some(format!("k{place}")), lane: 1, done });
+    receiver
+}
+
+fn soon<T>(receiver: &Receiver<T>) -> T {
+    receiver.recv_timeout(Duration::from_secs(30)).expect("an answer")
+}
+
+fn part(id: &str) -> RefToBinaryData {
+    RefToBinaryData { content_id: id.into() }
+}
+
+fn with_n1(message: Message) -> Message {
+    message.with(N1, Content::Nas, vec![0x2e, 5, 1])
+}
+
+fn with_both(message: Message) -> Message {
+    with_n1(message).with(N2, Content::Ngap, vec![0, 7])
+}
+
+fn carried(message: Message) -> Message {
+    message.with(SM_CONTEXT, Content::SmContext, vec![0, 0, 0, 9, 1, 2, 3])
+}
+
+fn committed(message: Message) -> Message {
+    message.with(AMF_CONTEXT, Content::AmfContext, vec![9; 3])
+}
+
+fn create() -> SmContextCreateData {
+    let plmn = PlmnId { mcc: "999".into(), mnc: "70".into() };
+    SmContextCreateData {
+        supi: SUPI.into(),
+        pei: None,
+        pdu_session_id: 5,
+        dnn: "internet".into(),
+        s_nssai: Snssai { sst: 1, sd: Some("0a0b0c".into()) },
+        serving_nf_id: "00000000-0000-8000-8000-000000000000".into(),
+        guami: Guami { plmn_id: plmn.clone(), amf_id: "020040".into() },
+        serving_network: plmn,
+        request_type: Some("INITIAL_REQUEST".into()),
+        n1_sm_msg: Some(part(N1)),
+        an_type: "3GPP_ACCESS".into(),
+        rat_type: None,
+        ue_location: None,
+        sm_context_status_uri: "http://127.0.0.18:7777/namf-callback/v1/sm-contexts/x/0".into(),
+        vireo_carried: Some(3),
+    }
+}
+
+fn update() -> SmContextUpdateData {
+    SmContextUpdateData {
+        up_cnx_state: Some(UpCnxState::Activating),
+        n1_sm_msg: Some(part(N1)),
+        n2_sm_info: Some(part(N2)),
+        n2_sm_info_type: Some(N2SmInfoType::PduResSetupRsp),
+    }
+}
+
+fn transfer() -> N1N2MessageTransferReqData {
+    let content = amf::N2InfoContent { ngap_ie_type: Some(N2SmInfoType::PduResSetupReq), ngap_data: part(N2) };
+    let sm_info = amf::N2SmInformation { pdu_session_id: 5, n2_info_content: Some(content), s_nssai: None };
+    N1N2MessageTransferReqData {
+        n1_message_container: Some(amf::N1MessageContainer {
+            n1_message_class: SM.into(),
+            n1_message_content: part(N1),
+        }),
+        n2_info_container: Some(amf::N2InfoContainer { n2_information_class: SM.into(), sm_info: Some(sm_info) }),
+        pdu_session_id: Some(5),
+        failure_uri: Some("http://127.0.0.19:7777/nsmf-callback/v1/unreached/0".into()),
+    }
+}
+
+/// Every operation: where it goes, what it says, and what is answered.
+fn operations() -> Vec<(String, Message, Reply)> {
+    let of = |status, message| Reply { status, location: None, message };
+    let at = |location: &str, reply: Reply| Reply { location: Some(location.into()), ..reply };
+    let context = format!("{SM_CONTEXTS}/0123456789abcdef");
+    let n1n2_msg_data_uri = "http://127.0.0.18:7777/x".to_owned();
+    let failure = N1N2MsgTxfrFailureNotification { cause: TransferCause::UeNotResponding, n1n2_msg_data_uri };
+    let status = SmContextStatusNotification { status_info: StatusInfo { resource_status: RELEASED.into() } };
+    let up = SmContextUpdatedData { up_cnx_state: Some(UpCnxState::Activated), ..SmContextUpdatedData::default() };
+    let command = SmContextUpdatedData {
+        n1_sm_msg: Some(part(N1)),
+        n2_sm_info: Some(part(N2)),
+        n2_sm_info_type: Some(N2SmInfoType::PduResRelCmd),
+        ..SmContextUpdatedData::default()
+    };
+    let transferred = |cause| Message::of(N1N2MessageTransferRspData { cause });
+    let created = Message::of(SmContextCreatedData { pdu_session_id: Some(5), s_nssai: Some(create().s_nssai) });
+    let (modify, release) = (Operation::Modify.of(&context), Operation::Release.of(&context));
+    let (attempting, sent) = (TransferCause::AttemptingToReachUe, TransferCause::Initiated);
+    let nothing = || committed(Message::of(SmContextReleaseData::default()));
+    vec![
+        (SM_CONTEXTS.into(), committed(with_n1(Message::of(create()))), at("http://smf/x", of(201, carried(created)))),
+        (
+            modify.clone(),
+            committed(carried(with_both(Message::of(update())))),
+            of(200, with_both(Message::of(command))),
+        ),
+        (modify.clone(), carried(Message::of(SmContextUpdateData::default())), of(200, Message::of(up))),
+        (modify, Message::of(SmContextUpdateData::default()), of(200, carried(Message::default()))),
+        (release, nothing(), Reply::done()),
+        (amf::status_of(SUPI, 7), Message::of(status), Reply::done()),
+        (amf::messages_of(SUPI), carried(with_both(Message::of(transfer()))), of(200, carried(transferred(sent)))),
+        (
+            amf::messages_of(SUPI),
+            with_both(Message::of(transfer())),
+            at("http://amf/m", of(202, transferred(attempting))),
+        ),
+        ("/nsmf-callback/v1/unreached/0123456789abcdef".into(), committed(Message::of(failure)), Reply::done()),
+        (amf::left_of(SUPI, 7), Message::default(), of(200, carried(Message::default()))),
+    ]
+}
+
+#[test]
+fn every_operation_is_asked_and_answered_as_it_was_said() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let replies: Vec<_> = operations().into_iter().map(|(_, _, reply)| reply).collect();
+    let calls = Arc::clone(&seen);
+    let server = Endpoint::start(settings(Encoding::Grpc), move |call: Call| {
+        let mut calls = calls.lock().unwrap();
+        call.reply.send(replies[calls.len()].clone());
+        calls.push((call.path, call.message, call.key, call.repeated));
+    });
+    let server = server.unwrap();
+    let client = Endpoint::start(settings(Encoding::Grpc), |_| {}).unwrap();
+    for (place, (path, message, reply)) in operations().into_iter().enumerate() {
+        let answer = soon(&ask(&client, place, format!("http://{}{path}", server.address()), message.clone()));
+        assert_eq!(answer, Ok(reply), "{path}");
+        let call = seen.lock().unwrap().last().cloned().unwrap();
+        assert_eq!(call, (path, message, Some(format!("k{place}")), false));
+    }
+}
+
+#[test]
+fn a_problem_comes_with_its_cause_and_what_the_ue_is_told() {
+    let problem = |status, cause| ProblemDetails::new(status, cause, "because");
+    let told = SmContextError {
+        error: problem(403, "DNN_DENIED"),
+        n1_sm_msg: Some(part(N1)),
+        n2_sm_info: Some(part(N2)),
+        n2_sm_info_type: Some(N2SmInfoType::PduResSetupFail),
+    };
+    let told = Reply { status: 403, location: None, message: carried(with_both(Message::of(told))) };
+    let problems = [
+        told,
+        Reply::problem(&problem(404, "CONTEXT_NOT_FOUND")),
+        Reply::problem(&problem(412, "SM_CONTEXT_STALE")),
+        Reply::problem(&problem(504, "UE_NOT_REACHABLE")),
+        Reply::problem(&problem(500, "INSUFFICIENT_RESOURCES_SLICE_DNN")),
+        // A state of the size that may travel.
+        Reply {
+            message: Message::of(problem(403, "X")).with(SM_CONTEXT, Content::SmContext, vec![7; 8 * 1024]),
+            ..Reply::problem(&problem(403, "X"))
+        },
+    ];
+    let next = Arc::new(Mutex::new(problems.clone().into_iter()));
+    let server = Endpoint::start(settings(Encoding::Grpc), move |call: Call| {
+        call.reply.send(next.lock().unwrap().next().expect("a problem"));
+    });
+    let server = server.unwrap();
+    let client = Endpoint::start(settings(Encoding::Grpc), |_| {}).unwrap();
+    for (place, problem) in problems.into_iter().enumerate() {
+        let path = Operation::Modify.of(&format!("{SM_CONTEXTS}/x"));
+        let message = Message::of(SmContextUpdateData::default());
+        let answer = soon(&ask(&client, place, format!("http://{}{path}", server.address()), message));
+        assert_eq!(answer, Ok(problem));
+    }
+}
+
+#[test]
+fn what_is_no_request_and_what_is_too_long_is_refused_with_words() {
+    let server = Endpoint::start(settings(Encoding::Grpc), |call: Call| call.reply.send(Reply::done())).unwrap();
+    let client = Endpoint::start(settings(Encoding::Grpc), |_| {}).unwrap();
+    let modify = Operation::Modify.of(&format!("{SM_CONTEXTS}/x"));
+    let ask = |path: &str, message| soon(&ask(&client, 0, format!("http://{}{path}", server.address()), message));
+    let data = SmContextUpdateData { n1_sm_msg: Some(part(N1)), ..SmContextUpdateData::default() };
+    let long = Message::of(data).with(N1, Content::Nas, vec![0; BODY_OCTETS]);
+    assert_eq!(ask(&modify, long).unwrap().status, 413);
+    let unsaid = [
+        (modify.as_str(), Message::of_json(b"{}".to_vec())),
+        (modify.as_str(), Message::of(SmContextReleaseData::default())),
+        (modify.as_str(), Message::of(update())),
+        ("/x", Message::of(transfer())),
+        (SM_CONTEXTS, Message::of(ProblemDetails::default())),
+    ];
+    for (path, message) in unsaid {
+        let answer = ask(path, message);
+        assert!(matches!(answer, Err(ClientError::Unsaid(_))), "{answer:?}");
+    }
+    // A name that would be a path, and a state that there is not.
+    let context = format!("{SM_CONTEXTS}/x%2fy/modify");
+    let refused = ask(&context, Message::of(SmContextUpdateData::default())).unwrap();
+    let problem: ProblemDetails = refused.message.value().unwrap();
+    assert_eq!((refused.status, problem.cause.as_deref()), (400, Some("INVALID_MSG_FORMAT")));
+}
+
+#[test]
+fn who_speaks_the_other_encoding_is_told_so_at_once() {
+    for (asks, is_asked) in [(Encoding::Json, Encoding::Grpc), (Encoding::Grpc, Encoding::Json)] {
+        let server = Endpoint::start(settings(is_asked), |call: Call| call.reply.send(Reply::done())).unwrap();
+        let client = Endpoint::start(settings(asks), |_| {}).unwrap();
+        let path = Operation::Modify.of(&format!("{SM_CONTEXTS}/x"));
+        let message = Message::of(SmContextUpdateData::default());
+        let answer = soon(&ask(&client, 0, format!("http://{}{path}", server.address()), message));
+        let Err(error @ ClientError::Encoding(_)) = answer else { panic!("{answer:?}") };
+        assert!(error.to_string().contains("sbi.encoding is the same at all functions"), "{error}");
+    }
+}
