@@ -1,7 +1,7 @@
 //! The database in which functions keep the state of UEs, where a configuration names one: which place of records it is, and how
 //! values are kept there. One for AMF, SMF and UPF.
 
-use crate::config::{StateChange, StateConfig, StateFormat, StatePersist, StateScope};
+use crate::config::{StateChange, StateConfig, StateFormat, StateLocation, StatePersist, StateScope};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use vireo_store::records::{self, Codec, Format, LIFE, Manner, Place, RecordError, Records};
@@ -72,6 +72,12 @@ impl RecordsConfig {
         records::open(&Place { url, prefix, life, patience: PATIENCE, format: self.codec().format, confirm })
     }
 
+    /// What octets are kept as in records that functions share: a document of MongoDB whose fields are JSON has none.
+    pub(crate) fn of_octets(&self) -> Format {
+        let json = StateLocation::of_url(&self.database) == Some(StateLocation::Mongodb);
+        if json { self.codec().format } else { Format::Binary }
+    }
+
     /// How values are kept there.
     pub const fn codec(&self) -> Codec {
         let format = match self.format {
@@ -91,7 +97,6 @@ impl RecordsConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::StateLocation;
 
     #[test]
     fn only_what_is_in_a_database_has_records() {
@@ -105,6 +110,9 @@ mod tests {
         let records = RecordsConfig::of(&state).unwrap();
         assert_eq!(records.codec(), Codec { format: Format::Json, manner: Manner::DeleteCreate });
         assert!(records.open().is_ok(), "nothing is asked yet");
+        assert_eq!(records.of_octets(), Format::Binary);
+        let mongodb = RecordsConfig { database: "mongodb://127.0.0.1".into(), ..records.clone() };
+        assert_eq!(mongodb.of_octets(), Format::Json);
         let unknown = RecordsConfig { database: "postgres://127.0.0.1".into(), ..records };
         assert!(unknown.open().is_err());
     }

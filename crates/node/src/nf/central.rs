@@ -117,7 +117,7 @@ fn name(config: &CentralConfig, id: u64) -> Name {
 /// A UE as a record has it.
 fn stored(config: &CentralConfig, found: &Found) -> Result<Stored, CentralError> {
     if config.records.is_shared() {
-        let part = shared::amf(config.records.codec().format, found).ok_or(CentralError::Stranger)?;
+        let part = shared::amf(config.records.of_octets(), found).ok_or(CentralError::Stranger)?;
         return Stored::decode(&part);
     }
     Stored::decode(&found.octets)
@@ -246,7 +246,7 @@ impl Stored {
     /// The same as a record of this place has it.
     fn kept(&self, config: &CentralConfig) -> Result<Vec<u8>, CentralError> {
         let octets = self.encode()?;
-        Ok(if config.records.is_shared() { shared::kept(config.records.codec().format, octets) } else { octets })
+        Ok(if config.records.is_shared() { shared::kept(config.records.of_octets(), octets) } else { octets })
     }
 
     /// What the region has of it where the database is to have it later; `None`: it is too long for that.

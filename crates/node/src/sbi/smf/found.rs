@@ -4,7 +4,7 @@ use super::session::Session;
 use crate::database::{DatabaseError, read_all};
 use crate::shared;
 use vireo_core::config::{StatePersist, StateScope};
-use vireo_store::records::{Change, Codec, Name, Records};
+use vireo_store::records::{Change, Codec, Format, Name, Records};
 use vireo_types::{Duration, Ltmsi};
 
 /// Whose records these are.
@@ -29,6 +29,8 @@ pub(super) struct Storing {
     pub(super) codec: Codec,
     /// Who has a part of the records that they are in.
     pub(super) scope: StateScope,
+    /// What their parts there are kept as.
+    pub(super) octets: Format,
     /// How long who asks waits at the most.
     pub(super) patience: Duration,
 }

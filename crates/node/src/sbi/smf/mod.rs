@@ -188,7 +188,8 @@ impl Smf {
             let (mut records, codec) = (config.open()?, config.codec());
             let RecordsConfig { persist, scope, .. } = config;
             let before = found::look(&mut *records, (codec, scope), recovery(now))?;
-            Ok::<_, DatabaseError>((records, before, Storing { persist, codec, scope, patience }))
+            let octets = config.of_octets();
+            Ok::<_, DatabaseError>((records, before, Storing { persist, codec, scope, octets, patience }))
         });
         let found = found.transpose()?;
         let (keeper, stamp) = match &found {

@@ -32,7 +32,7 @@ use vireo_sbi::common::ProblemDetails;
 use vireo_sbi::smf::{self, Operation, Resource};
 use vireo_sbi::{Call, Message, Reply, ReplyTo};
 use vireo_store::Version;
-use vireo_store::records::{Codec, Found, Known, LIFE, RecordError};
+use vireo_store::records::{Codec, Format, Found, Known, LIFE, RecordError};
 use vireo_types::{Duration, Instant, Ltmsi, Seid, Supi};
 use vireo_wire::pfcp::{self, MessageType};
 
@@ -162,8 +162,8 @@ struct Stored {
     patience: Duration,
     persist: StatePersist,
     codec: Codec,
-    /// They are in records of UEs that the AMF has a part of.
-    shares: bool,
+    /// They are in records of UEs that others have parts of; these are kept as that.
+    shares: Option<Format>,
     /// There is no database: the AMF has them.
     carries: bool,
     /// SM contexts that do not rest, with what the database has of them, where that is not each transaction's; of those that travel
@@ -197,10 +197,10 @@ impl Sessions {
         };
         let (place, carries) = match keeper {
             Keeper::Memory => (Place::Memory(FxHashMap::default()), false),
-            Keeper::Database(Storing { persist, codec, scope, patience }) => {
-                (stored(persist, codec, patience, (scope.is_shared(), false)), false)
+            Keeper::Database(Storing { persist, codec, scope, octets, patience }) => {
+                (stored(persist, codec, patience, (scope.is_shared().then_some(octets), false)), false)
             }
-            Keeper::Amf(patience) => (stored(StatePersist::Procedure, Codec::default(), patience, (false, true)), true),
+            Keeper::Amf(patience) => (stored(StatePersist::Procedure, Codec::default(), patience, (None, true)), true),
         };
         let addresses = Addresses::new(&config);
         let with_upf = matches!(keeper, Keeper::Database(Storing { scope, .. }) if scope.is_of_all());

@@ -42,7 +42,7 @@ pub(in crate::upf) fn begin(of: &RecordsConfig, n4: IpAddr, ntp: u32) -> Result<
     let mut alone = of.clone();
     alone.key = format!("{}-{COLLECTION}-{own}", of.key);
     let mut records = alone.open()?;
-    let sharing = of.scope.is_of_all().then(|| Sharing { own, format: of.codec().format });
+    let sharing = of.scope.is_of_all().then(|| Sharing { own, format: of.of_octets() });
     if sharing.is_some() {
         records = Box::new(Both { alone: records, shared: of.open()? });
     }

@@ -15,7 +15,7 @@ use vireo_wire::pfcp::FSeid;
 pub(in crate::upf) struct Sharing {
     /// What this UPF is called there: there may be others.
     pub(in crate::upf) own: String,
-    /// What records are.
+    /// What octets are kept as.
     pub(in crate::upf) format: Format,
 }
 

@@ -8,7 +8,6 @@
 use super::*;
 use crate::sbi::translate;
 use crate::shared::{self, Head, UpHead};
-use vireo_store::records::Format;
 
 impl Sessions {
     /// What an AMF wants committed with what it asks, if records are shared with it.
@@ -18,7 +17,7 @@ impl Sessions {
     /// When it is nothing that can be committed.
     pub(super) fn travels(&self, message: &Message) -> Result<Option<Travels>, ProblemDetails> {
         match &self.place {
-            Place::Database(stored) if stored.shares => translate::travels(message),
+            Place::Database(stored) if stored.shares.is_some() => translate::travels(message),
             _ => Ok(None),
         }
     }
@@ -41,12 +40,17 @@ impl Sessions {
         if let Place::Database(stored) = &self.place { stored.codec.format } else { Format::default() }
     }
 
+    /// What the others' parts are kept as.
+    fn octets(&self) -> Format {
+        if let Place::Database(stored) = &self.place { stored.shares.unwrap_or_default() } else { Format::default() }
+    }
+
     /// The AMF's part that a transaction has to commit, and where it follows from the record what is to become of it.
     fn of_amf<'a>(&self, ltmsi: Ltmsi, task: &'a Task, there: &Found) -> Option<(&'a [u8], Head, Head)> {
         let record = self.record_of(ltmsi, task);
         let travels = task.travels.as_ref().filter(|travels| Some(travels.record) == record)?;
         let part = travels.part.as_deref()?;
-        let before = shared::amf(self.format(), there).and_then(|part| Head::of(&part))?;
+        let before = shared::amf(self.octets(), there).and_then(|part| Head::of(&part))?;
         Some((part, Head::of(part)?, before))
     }
 
@@ -86,7 +90,7 @@ impl Sessions {
 
     /// What a transaction changes of the others' parts: what is put there, and what is taken out.
     fn of_others(&self, ltmsi: Ltmsi, task: &Task, there: &Found) -> (Vec<(String, Vec<u8>)>, Option<String>) {
-        let (format, mut put, mut out) = (self.format(), Vec::new(), None);
+        let (format, mut put, mut out) = (self.octets(), Vec::new(), None);
         if let Some((part, own, before)) = self.of_amf(ltmsi, task, there)
             && own.follows(before)
         {
@@ -139,7 +143,7 @@ impl Sessions {
             put.extend(others);
         }
         let is_amf = |(name, octets): &(String, Vec<u8>)| {
-            let head = || Head::of(&shared::opened(self.format(), octets)?);
+            let head = || Head::of(&shared::opened(self.octets(), octets)?);
             name == shared::AMF && head().is_some_and(|head| head.gone)
         };
         let what = match whole && put.iter().all(is_amf) {

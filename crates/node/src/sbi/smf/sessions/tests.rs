@@ -23,7 +23,7 @@ use vireo_sbi::smf::{
     SM_CONTEXTS, SmContextCreateData, SmContextError, SmContextUpdateData, SmContextUpdatedData, UpCnxState,
 };
 use vireo_sbi::{Content, Message};
-use vireo_store::records::{Change, Encoded, Format, Manner, Name, Records};
+use vireo_store::records::{Change, Encoded, Manner, Name, Records};
 use vireo_types::{PduSessionType, Plmn, Snssai, Tac, Teid};
 use vireo_wire::ngap::*;
 use vireo_wire::pfcp::Element;
@@ -151,7 +151,13 @@ impl World {
     fn storing(persist: StatePersist, codec: Codec) -> Self {
         World::over(
             Some(Memory::new()),
-            Keeper::Database(Storing { persist, codec, scope: StateScope::Function, patience: PATIENCE }),
+            Keeper::Database(Storing {
+                persist,
+                codec,
+                scope: StateScope::Function,
+                octets: codec.format,
+                patience: PATIENCE,
+            }),
         )
     }
 

@@ -44,7 +44,7 @@ impl World {
 
     fn shared_in(scope: StateScope, format: Format) -> Self {
         let (persist, codec) = (StatePersist::Transaction, Codec { format, manner: Manner::Update });
-        let storing = Storing { persist, codec, scope, patience: PATIENCE };
+        let storing = Storing { persist, codec, scope, octets: format, patience: PATIENCE };
         let mut world = World::over(Some(Memory::new()), Keeper::Database(storing));
         world.amf = Some(Amf { owner: 1, step: 0, commits_in: None, upf: scope.is_of_all().then_some(0) });
         world.amf_commits();
