@@ -11,7 +11,7 @@ use vireo_node::fabric::frame::decode;
 use vireo_node::fabric::membership::{Seat, ToController, ToMember};
 use vireo_node::fabric::message::{Copy, OfNode, PoolLoad, ToBalancer, ToHost, ToPrimary, ToReplica, Welcome};
 use vireo_node::fabric::{GREETING, Greeting, Inbox, Outbox, Role};
-use vireo_types::{AssocId, Dnn, GnbId, Instant, Ltmsi, Seid, SessionAddress, Supi};
+use vireo_types::{AssocId, Bucket, Dnn, GnbId, Instant, Ltmsi, Seid, SessionAddress, Supi};
 
 /// Takes octets as one connection.
 pub fn connection(octets: &[u8]) {
@@ -114,8 +114,12 @@ pub fn seeds() -> Vec<Vec<u8>> {
         ToReplica::Yours { number: 2, epoch: 3 },
         ToReplica::Asks { number: 3, epoch: 3 },
         ToReplica::Has { number: 4, epoch: 3, table: 1, numbers: vec![1, 70_000], last: true },
+        ToReplica::Whole { number: 5, buckets: [0, 4095].map(Bucket::new).into() },
+        ToReplica::Gone { number: 6, ues: vec![Ltmsi::from_raw(5)] },
+        ToReplica::Left { number: 7, until: 4 },
     ];
-    let to_primary = [ToPrimary::Kept { number: 1 }, ToPrimary::Fenced { epoch: 3 }];
+    let others = ToPrimary::Others { number: 5, ues: vec![Ltmsi::from_raw(5), Ltmsi::from_raw(0x0fff_ffff)] };
+    let to_primary = [ToPrimary::Kept { number: 1 }, ToPrimary::Fenced { epoch: 3 }, others];
     vec![
         connection_of(Role::Balancer, to_host.iter().map(written)),
         connection_of(Role::Host, to_balancer.iter().map(written)),

@@ -489,7 +489,7 @@ fn a_context_that_registers_is_not_superseded_where_it_comes_by_an_older_claim()
     let ended = lab.context().expect("it is kept");
     assert!(ended.procedure.is_none() && lab.effects.contains(&Effect::BindSupi(supi)), "{:?}", lab.events);
     assert_eq!(enters(&claims, &ended), Verdict::Goes, "had it claimed, it would be known");
-    claims.make(supi, ended.ltmsi, lab.now, lab.now);
+    claims.binds(false, supi, ended.ltmsi, lab.now, lab.now);
     assert_eq!(enters(&claims, &ended), Verdict::Stays);
 }
 

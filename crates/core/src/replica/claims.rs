@@ -5,6 +5,7 @@
 //! - Whoever takes over from the host that has claimed claims again, because that one may not have been heard.
 //! - Whoever takes over the context that was superseded knows of the claim, because the dead host may not have got to it.
 //! - When another balancer passes claims on, the last ones are said again to it, because the one before may have died with them.
+//! - A host that joins is told the last ones by the balancer that passes them on: a context may come to it that one of them is about.
 //! - A context that comes to another host amid a registration is not superseded by the claim of one before: it claims when the
 //!   registration is complete.
 //!
@@ -78,8 +79,16 @@ impl Claims {
         }
     }
 
+    /// A subscriber has registered here, whose context was the one before or not (`bound`): the claim that others are to be told;
+    /// `None` if they know. That nothing is known of it here does not tell that: a host that has joined since does not know what
+    /// others do.
+    pub fn binds(&mut self, bound: bool, supi: Supi, ue: Ltmsi, at: Instant, now: Instant) -> Option<Claim> {
+        let known = bound && self.of(supi) == Some(ue);
+        (!known).then(|| self.make(supi, ue, at, now))
+    }
+
     /// A subscriber has registered here: the claim that others are to be told.
-    pub fn make(&mut self, supi: Supi, ue: Ltmsi, at: Instant, now: Instant) -> Claim {
+    fn make(&mut self, supi: Supi, ue: Ltmsi, at: Instant, now: Instant) -> Claim {
         let after = self.last.get(&supi).map_or(0, |known| known.at.0 + 1);
         let claim = Claim { supi, ue, at: Instant(at.0.max(after)) };
         self.put(claim, true, now);
@@ -134,6 +143,12 @@ impl Claims {
     /// The UE that the last claim names.
     pub fn of(&self, supi: Supi) -> Option<Ltmsi> {
         self.last.get(&supi).map(|known| known.ue)
+    }
+
+    /// All that came lately: what a host that joins is told by who passes them on.
+    pub fn recent(&self, now: Instant) -> impl Iterator<Item = Claim> {
+        let recent = self.last.iter().filter(move |(_, known)| now.since(known.came) <= KNOWN);
+        recent.map(|(supi, known)| Claim { supi: *supi, ue: known.ue, at: known.at })
     }
 
     /// This host's own, which a balancer may have died with.

@@ -15,11 +15,15 @@
 //!    has sent ([`Repeats`]); who took over drops inputs whose result it has ([`Taken::inputs`]).
 //! 4. A bucket goes from a host that lives in order: [`Primary::adopt`] asks for a mark behind all that is given by the old map,
 //!    what was begun is ended, nothing is begun, all effects have left, and then it is handed over ([`Shadows::yours`]).
-//! 5. Which of two contexts of a subscriber counts, all hosts know for a while ([`Claims`]).
+//! 5. What a dead host's last copies have left at one host alone, which nobody acknowledged, goes when the next owner has sent all
+//!    that it has ([`Whole`]).
+//! 6. Which of two contexts of a subscriber counts, all hosts know for a while ([`Claims`]).
 
 mod claims;
 mod flight;
 mod handover;
+mod left;
+mod leftovers;
 mod message;
 mod primary;
 mod shadows;
@@ -29,6 +33,8 @@ mod tests;
 pub use claims::{Claim, Claims, Verdict};
 pub use flight::{Counted, Emitted, Flying, Repeats};
 pub use handover::{Handed, Sorted, Synced};
+pub use left::{ASKED_EVERY, Gone};
+pub use leftovers::{NAMED, Whole};
 pub use message::{Copy, Ways};
 pub use primary::{Acknowledged, Again, Commit, Place, Primary};
 pub use shadows::{DONE_AGAIN, Fenced, Kept, Shadow, Shadows, Taken, Undone};

@@ -1,6 +1,8 @@
 //! An owner's side: which copies go to whom, and when effects may leave.
 
 use super::handover::Leaving;
+use super::left::Left;
+use super::leftovers::{Until, Whole};
 use super::{Copy, Mode, ReplicationConfig, Ways};
 use crate::balance::HostId;
 use crate::balance::map::{BucketMap, Owners};
@@ -48,6 +50,8 @@ pub struct Again<S> {
     pub slot: S,
     /// The UE.
     pub ltmsi: Ltmsi,
+    /// The number that it has outside, if that is another: it had it before this commit or one that waits, too.
+    pub before: Option<Ltmsi>,
     /// The input that was carried out.
     pub input: u64,
     /// The context in its stored form.
@@ -63,11 +67,13 @@ type Needs = SmallVec<[(HostId, u64); 2]>;
 
 /// A record whose effects wait for copies.
 #[derive(Debug)]
-struct Pending<P> {
+pub(super) struct Pending<P> {
     record: P,
     /// It ends a procedure.
     ended: bool,
     needs: Needs,
+    /// All copies of it.
+    pub(super) sent: Needs,
 }
 
 /// What a host has of its own UEs at others. `S` is where a UE is, `P` a record whose effects wait.
@@ -82,14 +88,13 @@ pub struct Primary<S, P> {
     hosts: Vec<HostId>,
     /// The number of the last copy to each host.
     numbers: FxHashMap<HostId, u64>,
-    awaiting: VecDeque<Pending<P>>,
+    pub(super) awaiting: VecDeque<Pending<P>>,
     /// Of each host that has copies: the UE and the version of the perpetual part that it has of each slot.
-    known: FxHashMap<HostId, FxHashMap<S, (Ltmsi, u32)>>,
+    pub(super) known: FxHashMap<HostId, FxHashMap<S, (Ltmsi, u32)>>,
     /// Hosts that are to have copies of all UEs of some buckets, and how far they have.
     behind: VecDeque<(HostId, u32)>,
-    /// Hosts of which the controller was not told that they have all copies: the number of the copy with which each has,
-    /// once all were sent.
-    uncaught: Vec<(HostId, Option<u64>)>,
+    /// Hosts of which the controller was not told that they have all copies, and how far each is.
+    pub(super) uncaught: Vec<(HostId, Until)>,
     /// Buckets that go to hosts that live.
     pub(super) leaving: Option<Leaving<S>>,
     /// Buckets that are this host's as soon as who had them hands them over.
@@ -98,6 +103,7 @@ pub struct Primary<S, P> {
     pub(super) stalled: bool,
     /// The number of the last question whether the balancers have done all.
     syncs: u64,
+    pub(super) left: Left,
 }
 
 impl<S: Place, P> Primary<S, P> {
@@ -118,6 +124,7 @@ impl<S: Place, P> Primary<S, P> {
             coming: FxHashSet::default(),
             stalled: false,
             syncs: 0,
+            left: Left::default(),
         }
     }
 
@@ -187,8 +194,7 @@ impl<S: Place, P> Primary<S, P> {
 
     /// How many copies a host has not said to have.
     fn lag(&self, host: HostId, acknowledged: &impl Acknowledged) -> u64 {
-        let sent = self.numbers.get(&host).copied().unwrap_or_default();
-        sent.saturating_sub(acknowledged.kept(host))
+        self.last_number(host).saturating_sub(acknowledged.kept(host))
     }
 
     /// Whether a host is so far behind that it is not sent more than it must be.
@@ -226,6 +232,11 @@ impl<S: Place, P> Primary<S, P> {
         *last
     }
 
+    /// The number of what was sent to a host last.
+    pub(super) fn last_number(&self, to: HostId) -> u64 {
+        self.numbers.get(&to).copied().unwrap_or_default()
+    }
+
     /// The number of a question to the balancers, to say when all is done that was said so far.
     pub fn ask(&mut self) -> u64 {
         self.syncs += 1;
@@ -253,36 +264,38 @@ impl<S: Place, P> Primary<S, P> {
         record: P,
         send: &mut impl FnMut(HostId, Copy<'_>),
     ) -> Option<P> {
-        let mut needs = Needs::new();
+        let (mut needs, mut sent) = (Needs::new(), Needs::new());
         if self.replication.mode == Mode::Hot || ended {
-            needs = self.spread((commit, ended), acknowledged, send);
+            (needs, sent) = self.spread((commit, ended), acknowledged, send);
         }
         if needs.is_empty() && self.awaiting.is_empty() {
             return Some(record);
         }
-        self.awaiting.push_back(Pending { record, ended, needs });
+        self.awaiting.push_back(Pending { record, ended, needs, sent });
         None
     }
 
-    /// Sends a UE as a commit has left it to all who keep copies of it. Who is waited for.
+    /// Sends a UE as a commit has left it to all who keep copies of it. Who is waited for, and all copies.
     pub(super) fn spread(
         &mut self,
         (commit, ended): (&Commit<'_, S>, bool),
         acknowledged: &impl Acknowledged,
         send: &mut impl FnMut(HostId, Copy<'_>),
-    ) -> Needs {
-        let (mut needs, bucket) = (Needs::new(), commit.ltmsi.bucket());
+    ) -> (Needs, Needs) {
+        let (mut needs, mut sent, bucket) = (Needs::new(), Needs::new(), commit.ltmsi.bucket());
         for (to, first) in self.replicas(bucket) {
-            if self.replication.ack.waits(first, ended) {
-                needs.extend(self.send_now(to, commit, send).map(|number| (to, number)));
-            } else {
-                self.send(to, commit, acknowledged, send);
-            }
+            let waits = self.replication.ack.waits(first, ended);
+            let number = match waits {
+                true => self.send_now(to, commit, send),
+                false => self.send(to, commit, acknowledged, send),
+            };
+            sent.extend(number.map(|number| (to, number)));
+            needs.extend(number.filter(|_| waits).map(|number| (to, number)));
         }
         if let Some(before) = commit.before {
             self.withdraw(commit.slot, before, bucket, send);
         }
-        needs
+        (needs, sent)
     }
 
     /// A UE has got another number, of a slice that may have fewer copies: hosts that had copies and are to have none any more
@@ -320,7 +333,7 @@ impl<S: Place, P> Primary<S, P> {
             if !self.behind.iter().any(|(host, _)| *host == to) {
                 self.behind.push_back((to, 0));
             }
-            self.uncaught.iter_mut().filter(|(host, _)| *host == to).for_each(|(_, until)| *until = None);
+            self.uncaught.iter_mut().filter(|(host, _)| *host == to).for_each(|(_, until)| *until = Until::Looked);
             return None;
         }
         self.send_now(to, commit, send)
@@ -366,7 +379,7 @@ impl<S: Place, P> Primary<S, P> {
     ) {
         let ack = self.replication.ack;
         let mut awaiting = std::mem::take(&mut self.awaiting);
-        for Pending { record, ended, needs } in &mut awaiting {
+        for Pending { record, ended, needs, sent } in &mut awaiting {
             let before = needs.len();
             needs.retain(|(host, _)| self.hosts.contains(host));
             let Some(again) = (before != needs.len()).then(|| read(record)).flatten() else { continue };
@@ -374,10 +387,12 @@ impl<S: Place, P> Primary<S, P> {
                 if !ack.waits(first, *ended) || needs.iter().any(|(host, _)| *host == to) {
                     continue;
                 }
-                let Again { slot, ltmsi, input, ways, .. } = again;
+                let Again { slot, ltmsi, before, input, ways, .. } = again;
                 let (context, outbox) = (&again.context[..], &again.outbox[..]);
-                let commit = Commit { slot, ltmsi, before: None, input, context, outbox, ways };
-                needs.extend(self.send_now(to, &commit, send).map(|number| (to, number)));
+                let commit = Commit { slot, ltmsi, before, input, context, outbox, ways };
+                let number = self.send_now(to, &commit, send).map(|number| (to, number));
+                needs.extend(number);
+                sent.extend(number);
                 self.known.entry(to).or_default().remove(&slot);
             }
         }
@@ -411,7 +426,8 @@ impl<S: Place, P> Primary<S, P> {
         let (own, copies) = (self.own, self.copies());
         let replicas = map.pairs_of(own).into_iter().map(|(_, host)| host);
         // Without copies, all that another host is to have it gets when a bucket is handed over.
-        self.uncaught = replicas.map(|host| (host, (!copies || host == own).then_some(0))).collect();
+        let until = |host| if !copies || host == own { Until::Kept(0) } else { Until::Looked };
+        self.uncaught = replicas.map(|host| (host, until(host))).collect();
         let to = self.hosts.iter().filter(|host| copies && **host != own);
         self.behind = to.map(|host| (*host, 0)).collect();
     }
@@ -433,16 +449,14 @@ impl<S: Place, P> Primary<S, P> {
         self.keeps_copies(to, ltmsi.bucket()) && !has()
     }
 
-    /// All that a host lacked has been sent, up to the slot of a number, or of all (`None`).
-    pub fn looked(&mut self, to: HostId, next: Option<u32>) {
-        match next {
-            Some(next) => self.behind.push_front((to, next)),
-            None => {
-                let sent = self.numbers.get(&to).copied().unwrap_or_default();
-                let of = self.uncaught.iter_mut().find(|(host, _)| *host == to);
-                of.into_iter().for_each(|(_, until)| *until = Some(sent));
-            }
+    /// All that a host lacked has been sent, up to the slot of a number, or of all (`None`): then it is to be asked what it has of
+    /// others.
+    pub fn looked(&mut self, to: HostId, next: Option<u32>) -> Option<Whole> {
+        if let Some(next) = next {
+            self.behind.push_front((to, next));
+            return None;
         }
+        self.ask_for_others(to)
     }
 
     /// Hosts that have all copies since this was asked last: the controller is told, with the epoch.
@@ -451,7 +465,7 @@ impl<S: Place, P> Primary<S, P> {
             return SmallVec::new();
         }
         let (have, have_not) = self.uncaught.iter().partition(|uncaught| has_caught_up(uncaught, acknowledged));
-        let have: Vec<(HostId, Option<u64>)> = have;
+        let have: Vec<(HostId, Until)> = have;
         self.uncaught = have_not;
         have.into_iter().map(|(host, _)| host).collect()
     }
@@ -466,8 +480,8 @@ impl<S: Place, P> Primary<S, P> {
     }
 }
 
-fn has_caught_up((host, until): &(HostId, Option<u64>), acknowledged: &impl Acknowledged) -> bool {
-    until.is_some_and(|until| acknowledged.kept(*host) >= until)
+fn has_caught_up((host, until): &(HostId, Until), acknowledged: &impl Acknowledged) -> bool {
+    matches!(until, Until::Kept(until) if acknowledged.kept(*host) >= *until)
 }
 
 /// Where a UE is at its host: a small key.

@@ -4,7 +4,7 @@
 use super::{Copy, Ways};
 use crate::balance::HostId;
 use crate::balance::map::BucketMap;
-use crate::context::{Record, UeContext, Versions};
+use crate::context::{self, Record, UeContext, Versions};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use vireo_types::{Bucket, Duration, Instant, Ltmsi};
@@ -20,25 +20,30 @@ pub const DONE_AGAIN: Duration = Duration::from_secs(3);
 #[derive(Clone, Debug)]
 pub struct Shadow {
     versions: Versions,
-    /// Who has sent it; nobody: it was this host's own.
-    from: Option<HostId>,
+    /// Who has sent it, or has it since this host has handed it over.
+    pub(super) from: Option<HostId>,
     /// The epoch by which it was sent.
-    epoch: u64,
+    pub(super) epoch: u64,
     perpetual: Vec<u8>,
     /// Empty: the context is gone.
     pub ephemeral: Vec<u8>,
     /// What the last commits want done. Several may have come before the first one's effects left.
-    outboxes: VecDeque<Wanted>,
+    pub(super) outboxes: VecDeque<Wanted>,
 }
 
 /// What a commit wants done.
 #[derive(Clone, Debug)]
-struct Wanted {
+pub(super) struct Wanted {
     /// When it came, and of whom.
     at: Instant,
     from: HostId,
-    /// That host lives: it has it done itself.
-    lives: bool,
+    /// It has left, or that host lives, and has it done itself.
+    left: bool,
+    /// The number of the last copy that has said so, the version of the UE that it is the effect of, and the input that was carried
+    /// out, 0 if none.
+    number: u64,
+    version: u32,
+    pub(super) input: u64,
     outbox: Vec<u8>,
     /// By which associations.
     ways: Ways,
@@ -51,8 +56,8 @@ pub struct Undone<'a> {
     pub outbox: &'a [u8],
     /// By which associations.
     pub ways: Ways,
-    /// The host that has committed it had the UE before the one that is dead, and lives: what was to leave has left. Only what it
-    /// has asked is to be asked again: the answer may have come to nobody.
+    /// What was to leave has left: the dead host has said so, or another one has committed it, which had the UE before and lives.
+    /// Only what it has asked is to be asked again: the answer may have come to nobody.
     pub sent: bool,
 }
 
@@ -69,7 +74,16 @@ impl Shadow {
     /// What may not have been done, in order.
     pub fn undone(&self, now: Instant) -> impl Iterator<Item = Undone<'_>> {
         let recent = self.outboxes.iter().filter(move |wanted| now.since(wanted.at) <= DONE_AGAIN);
-        recent.map(|wanted| Undone { outbox: &wanted.outbox, ways: wanted.ways, sent: wanted.lives })
+        recent.map(|wanted| Undone { outbox: &wanted.outbox, ways: wanted.ways, sent: wanted.left })
+    }
+
+    /// What a commit wants done, if anything.
+    fn wants(&mut self, from: HostId, copy: &Copy<'_>, now: Instant) {
+        if !copy.outbox.is_empty() {
+            let (number, version, input) = (copy.number, copy.ephemeral_version, copy.input);
+            let (outbox, ways) = (copy.outbox.to_vec(), copy.ways);
+            self.outboxes.push_back(Wanted { at: now, from, left: false, number, version, input, outbox, ways });
+        }
     }
 
     /// What was done long ago is let go.
@@ -93,6 +107,13 @@ impl Shadow {
     pub fn record(&self) -> Option<Vec<u8>> {
         let mut octets = Vec::new();
         self.parts().put(&mut octets).ok()?;
+        Some(octets)
+    }
+
+    /// Those of what has come of it since: the versions grow on.
+    pub fn followed_by(&self, ue: &UeContext) -> Option<Vec<u8>> {
+        let mut octets = Vec::new();
+        context::encode_after(ue, &self.record()?, &mut octets).ok()?;
         Some(octets)
     }
 }
@@ -133,18 +154,22 @@ pub enum Kept {
 #[derive(Debug)]
 pub struct Shadows {
     own: HostId,
-    map: Option<BucketMap>,
+    pub(super) map: Option<BucketMap>,
     hosts: Vec<HostId>,
-    ues: FxHashMap<Bucket, FxHashMap<Ltmsi, Shadow>>,
+    pub(super) ues: FxHashMap<Bucket, FxHashMap<Ltmsi, Shadow>>,
     /// Inputs that copies are the result of, with when those came.
     inputs: VecDeque<(Instant, u64)>,
+    /// Those of which nobody has acknowledged the result, and which were carried out by nobody.
+    pub(super) void: FxHashSet<u64>,
     /// UEs whose copies want something done, or that have gone.
     recent: VecDeque<(Instant, Ltmsi)>,
     /// The number of the last copy of each host.
     last: FxHashMap<HostId, u64>,
     /// Buckets that are this host's as soon as who had them before has handed them over, which lives: who, and since which
     /// epoch.
-    awaited: FxHashMap<Bucket, (HostId, u64)>,
+    pub(super) awaited: FxHashMap<Bucket, (HostId, u64)>,
+    /// Up to which of its copies all has left that they want done, as far as each host has said.
+    pub(super) left: FxHashMap<HostId, u64>,
     /// Up to which epoch each host has handed over what it was to, and an epoch that it had got to when it was said.
     handed: FxHashMap<HostId, (u64, u64)>,
 }
@@ -158,9 +183,11 @@ impl Shadows {
             hosts: Vec::new(),
             ues: FxHashMap::default(),
             inputs: VecDeque::new(),
+            void: FxHashSet::default(),
             recent: VecDeque::new(),
             last: FxHashMap::default(),
             awaited: FxHashMap::default(),
+            left: FxHashMap::default(),
             handed: FxHashMap::default(),
         }
     }
@@ -192,9 +219,12 @@ impl Shadows {
         }
         if copy.input != 0 {
             self.inputs.push_back((now, copy.input));
+            self.void.remove(&copy.input);
         }
-        while self.inputs.front().is_some_and(|(at, _)| now.since(*at) > REMEMBERED) {
-            self.inputs.pop_front();
+        while self.inputs.front().is_some_and(|(at, _)| now.since(*at) > REMEMBERED)
+            && let Some((_, input)) = self.inputs.pop_front()
+        {
+            self.void.remove(&input);
         }
         self.forget(now);
         Ok(kept)
@@ -228,7 +258,7 @@ impl Shadows {
     }
 
     /// Who is not in the map any more has been given up.
-    fn check(&self, from: HostId, epoch: u64) -> Result<(), Fenced> {
+    pub(super) fn check(&self, from: HostId, epoch: u64) -> Result<(), Fenced> {
         match &self.map {
             Some(map) if epoch <= map.epoch() && !self.hosts.contains(&from) => Err(Fenced { epoch: map.epoch() }),
             _ => Ok(()),
@@ -236,7 +266,7 @@ impl Shadows {
     }
 
     /// Notes the number of what a host has sent; whether that came already.
-    fn is_repeat(&mut self, from: HostId, number: u64) -> bool {
+    pub(super) fn is_repeat(&mut self, from: HostId, number: u64) -> bool {
         let last = self.last.entry(from).or_default();
         let repeat = number <= *last;
         *last = number.max(*last);
@@ -245,13 +275,18 @@ impl Shadows {
 
     fn takes(&self, (from, epoch): (HostId, u64), copy: &Copy<'_>) -> bool {
         let bucket = copy.ltmsi.bucket();
+        let here = self.ues.get(&bucket).and_then(|ues| ues.get(&copy.ltmsi));
+        let newer = |shadow: &Shadow| (copy.ephemeral_version.wrapping_sub(shadow.versions.ephemeral) as i32) > 0;
+        // What is here was sent by a later map, which is not known yet: the next owner does not go on from less than this.
+        let followed = |shadow: &Shadow| shadow.from != Some(from) && shadow.epoch > epoch && !newer(shadow);
+        if !copy.ephemeral.is_empty() && here.is_some_and(followed) {
+            return false;
+        }
         let Some(map) = self.map.as_ref().filter(|map| epoch <= map.epoch()) else { return true };
         if self.awaited.get(&bucket).is_some_and(|(who, _)| *who == from) {
             return true;
         }
         let owners = map.owners(bucket);
-        let here = self.ues.get(&bucket).and_then(|ues| ues.get(&copy.ltmsi));
-        let newer = |shadow: &Shadow| (copy.ephemeral_version.wrapping_sub(shadow.versions.ephemeral) as i32) > 0;
         let keeps = owners.replicas().any(|host| host == self.own);
         keeps && (owners.primary() == Some(from) || here.is_none_or(newer))
     }
@@ -281,9 +316,31 @@ impl Shadows {
         });
         let not_newer = (copy.ephemeral_version.wrapping_sub(shadow.versions.ephemeral) as i32) <= 0;
         if shadow.from == Some(from) && not_newer && !copy.ephemeral.is_empty() && !shadow.ephemeral.is_empty() {
-            // The same host sends again what was to be somebody else's.
+            // The same host sends again what was to be somebody else's; or has sent the UE as it is before what that wants done, which
+            // is news then.
             shadow.epoch = epoch.max(shadow.epoch);
+            let same = |wanted: &&mut Wanted| (wanted.from, wanted.version) == (from, copy.ephemeral_version);
+            match shadow.outboxes.iter_mut().find(same) {
+                Some(wanted) if !copy.outbox.is_empty() => wanted.number = copy.number,
+                Some(_) => {}
+                None => shadow.wants(from, copy, now),
+            }
+            if !copy.outbox.is_empty() {
+                self.recent.push_back((now, copy.ltmsi));
+            }
             return Kept::Old;
+        }
+        if shadow.from != Some(from) && !copy.ephemeral.is_empty() {
+            // Another owner goes on from what it has: what came beyond that was acknowledged by nobody, nor was a step in the
+            // place of which this one is.
+            shadow.outboxes.retain(|wanted| {
+                let beyond = wanted.version.wrapping_sub(copy.ephemeral_version) as i32;
+                let stays = beyond < 0 || beyond == 0 && copy.outbox.is_empty();
+                if !stays {
+                    self.void.insert(wanted.input);
+                }
+                stays
+            });
         }
         shadow.from = Some(from);
         match copy.perpetual {
@@ -297,10 +354,7 @@ impl Shadows {
         replace(&mut shadow.ephemeral, copy.ephemeral);
         shadow.epoch = epoch;
         shadow.forget(now);
-        if !copy.outbox.is_empty() {
-            let (outbox, ways) = (copy.outbox.to_vec(), copy.ways);
-            shadow.outboxes.push_back(Wanted { at: now, from, lives: false, outbox, ways });
-        }
+        shadow.wants(from, copy, now);
         shadow.versions = Versions { perpetual: copy.perpetual_version, ephemeral: copy.ephemeral_version };
         if copy.ephemeral.is_empty() || !copy.outbox.is_empty() {
             self.recent.push_back((now, copy.ltmsi));
@@ -318,7 +372,7 @@ impl Shadows {
     pub fn keep_own(&mut self, ltmsi: Ltmsi, parts: &Record<'_>) {
         let shadow = Shadow {
             versions: parts.versions,
-            from: None,
+            from: self.map.as_ref().and_then(|map| map.owners(ltmsi.bucket()).primary()),
             epoch: self.map.as_ref().map_or(0, BucketMap::epoch),
             perpetual: parts.perpetual.to_vec(),
             ephemeral: parts.ephemeral.to_vec(),
@@ -335,7 +389,8 @@ impl Shadows {
         // They are entered by this map, and were handed over by the one before.
         taken.handed.iter_mut().for_each(|(keeper, ..)| *keeper = None);
         if self.hosts.iter().any(|host| !hosts.contains(host)) {
-            taken.inputs = self.inputs.iter().map(|(_, input)| *input).collect();
+            let inputs = self.inputs.iter().map(|(_, input)| *input);
+            taken.inputs = inputs.filter(|input| !self.void.contains(input)).collect();
         }
         self.hosts = hosts.to_vec();
         self.last.retain(|host, _| hosts.contains(host));
@@ -356,8 +411,10 @@ impl Shadows {
             }
         }
         for wanted in taken.ues.iter_mut().flat_map(|(_, shadow)| &mut shadow.outboxes) {
-            wanted.lives = hosts.contains(&wanted.from);
+            let left = self.left.get(&wanted.from).is_some_and(|left| wanted.number <= *left);
+            wanted.left = left || hosts.contains(&wanted.from);
         }
+        self.left.retain(|host, _| hosts.contains(host));
         let awaited = &self.awaited;
         let keeps = |bucket: Bucket| map.owners(bucket).replicas().any(|host| host == self.own);
         let epoch = map.epoch();

@@ -6,7 +6,7 @@ use crate::balance::map::{BUCKETS, BucketMap, SlicePart};
 use crate::balance::ring::Weighted;
 use crate::context::{self, UeContext};
 use std::collections::BTreeMap;
-use vireo_types::{Bucket, Ltmsi};
+use vireo_types::{Bucket, Instant, Ltmsi};
 
 /// What other hosts have said to have.
 #[derive(Default)]
@@ -94,7 +94,7 @@ fn what_waits_for_a_host_that_dies_waits_for_the_next_one_which_is_sent_it() {
     let mut sent = Vec::new();
     let again = |_: &&str| {
         let (context, outbox) = (record(ltmsi), b"outbox".to_vec());
-        Some(Again { slot: 7, ltmsi, input: 9, context, outbox, ways: [None; 2] })
+        Some(Again { slot: 7, ltmsi, before: None, input: 9, context, outbox, ways: [None; 2] })
     };
     primary.wait_for_others(again, &mut |to, copy: Copy<'_>| sent.push((to, copy.number, copy.input)));
     assert_eq!(sent, [(replicas[1], 2, 9)], "it is the first to take over now");
@@ -115,20 +115,27 @@ fn a_host_that_is_to_have_copies_is_told_caught_up_when_it_has_all() {
     let first = map.owners(bucket).replicas().next().expect("a replica");
     assert_eq!(primary.caught_up(&said).to_vec(), [OWN], "it has its own");
     let context = record(ltmsi);
-    let mut sent = Vec::new();
+    let (mut sent, mut asked) = (Vec::new(), Vec::new());
     for _ in 0..3 {
         let (to, from) = primary.next_behind(&said).expect("three other hosts");
         assert_eq!((from, primary.lacks(to, 7, ltmsi)), (0, map.owners(bucket).replicas().any(|host| host == to)));
         if primary.lacks(to, 7, ltmsi) {
             primary.send(to, &commit(ltmsi, &context), &said, &mut |to, copy| sent.push((to, copy.number)));
         }
-        primary.looked(to, None);
+        asked.extend(primary.looked(to, None).map(|whole| (to, whole.number)));
     }
-    assert_eq!(sent.len(), 2);
+    assert_eq!((sent.len(), asked.len()), (2, 3));
     assert!(!primary.lacks(first, 7, ltmsi));
-    let others = primary.caught_up(&said).to_vec();
-    assert!(others.len() == 1 && !map.owners(bucket).has(others[0]), "who has nothing to get: {others:?}");
-    said.0.insert(first, 1);
+    asked.iter().for_each(|(host, question)| _ = said.0.insert(*host, *question));
+    assert!(primary.caught_up(&said).is_empty(), "none has said what it has of others");
+    said.0.clear();
+    for (host, question) in &asked {
+        assert!(primary.is_asked(*host, *question) && primary.answered(*host, 0).is_none());
+    }
+    let (other, question) = *asked.iter().find(|(host, _)| !map.owners(bucket).has(*host)).expect("the third");
+    said.0.extend([(other, question), (first, 1)]);
+    assert_eq!(primary.caught_up(&said).to_vec(), [other], "who has nothing to get");
+    said.0.insert(first, 2);
     assert_eq!(primary.caught_up(&said).to_vec(), [first]);
     primary.forget(7);
     assert!(primary.lacks(first, 7, ltmsi));
@@ -181,6 +188,34 @@ fn inputs_for_ues_that_others_have_to_hand_over_first_wait_and_so_does_what_all_
     assert_eq!(primary.sort(Some(bucket), false, true, true), Sorted::Here);
 }
 
+/// Two commits wait, by the second of which the UE has got another number: who is sent both once more keeps one UE.
+#[test]
+fn a_ue_that_has_got_another_number_while_its_commits_wait_is_one_at_who_is_sent_them_again() {
+    let (mut primary, map) = sliced(3, &[2], Ack::One);
+    let old = Ltmsi::new(own_bucket(&map, 0), 1);
+    let new = Ltmsi::new(old.bucket(), 2);
+    let (said, replicas) = (Said::default(), map.owners(old.bucket()).replicas().collect::<Vec<_>>());
+    for (ltmsi, before) in [(old, None), (new, Some(old))] {
+        let context = record(ltmsi);
+        let commit = Commit { before, ..commit(ltmsi, &context) };
+        assert!(primary.commits((&commit, false), &said, "it", &mut |_, _| ()).is_none());
+    }
+    let hosts = [OWN, replicas[1]];
+    let next = map.next(&of_slices(&hosts, &[2]));
+    primary.adopt(next.clone(), hosts.to_vec());
+    let mut keeper = Shadows::new(replicas[1]);
+    keeper.adopt(&next, &hosts);
+    let mut numbers = [(old, None), (new, Some(old))].into_iter();
+    let again = |_: &&str| {
+        let (ltmsi, before) = numbers.next().expect("two commits");
+        let (context, outbox) = (record(ltmsi), b"outbox".to_vec());
+        Some(Again { slot: 7, ltmsi, before, input: 9, context, outbox, ways: [None; 2] })
+    };
+    let mut send = |_, copy: Copy<'_>| _ = keeper.keep((OWN, 2), &copy, Instant(1)).expect("it is in the map");
+    primary.wait_for_others(again, &mut send);
+    assert_eq!(keeper.len(), 1);
+}
+
 /// A host among others, by the first map of slices with so many replicas each.
 fn sliced(count: u16, replicas: &[usize], ack: Ack) -> (Primary<u32, &'static str>, BucketMap) {
     let map = BucketMap::first(&of_slices(&hosts(count), replicas));
@@ -211,7 +246,7 @@ fn a_commit_that_ends_a_procedure_waits_for_all_and_others_as_they_are_told() {
         for (ended, waited) in [(false, amid), (true, at_the_end)] {
             let mut sent = Vec::new();
             let commit = commit(ltmsi, &context);
-            let needs = primary.spread((&commit, ended), &said, &mut |to, _: Copy<'_>| sent.push(to));
+            let (needs, _) = primary.spread((&commit, ended), &said, &mut |to, _: Copy<'_>| sent.push(to));
             let needs: Vec<HostId> = needs.into_iter().map(|(host, _)| host).collect();
             assert_eq!((&needs[..], &sent), (&replicas[..waited], &replicas), "{ack:?}");
         }
@@ -238,7 +273,7 @@ fn what_waits_for_a_replica_that_does_not_answer_waits_until_that_is_given_up_an
         assert_eq!(primary.adopt(map.next(&of_slices(&hosts, &[2])), hosts.to_vec()), None);
         let again = |_: &&str| {
             let (context, outbox) = (record(ltmsi), b"outbox".to_vec());
-            Some(Again { slot: 7, ltmsi, input: 9, context, outbox, ways: [None; 2] })
+            Some(Again { slot: 7, ltmsi, before: None, input: 9, context, outbox, ways: [None; 2] })
         };
         let mut more = Vec::new();
         primary.wait_for_others(again, &mut |to, copy: Copy<'_>| more.push((to, copy.number)));
@@ -260,7 +295,7 @@ fn a_ue_of_a_slice_without_copies_is_copied_until_its_slice_is_known_and_not_lon
         let mut sent = Vec::new();
         let commit = Commit { before, ..commit(ltmsi, context) };
         let mut send = |to, copy: Copy<'_>| sent.push((to, copy.ltmsi, copy.ephemeral.is_empty()));
-        (primary.spread((&commit, true), &said, &mut send).len(), sent)
+        (primary.spread((&commit, true), &said, &mut send).0.len(), sent)
     };
     let context = record(unknown);
     let [first, second] = [1, 2].map(HostId);

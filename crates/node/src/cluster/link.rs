@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 use vireo_core::balance::{BalancerId, HostId};
 use vireo_core::cluster::Member;
 use vireo_core::n2;
+use vireo_core::replica::DONE_AGAIN;
 use vireo_sctp::Waker;
 use vireo_types::AssocId;
 
@@ -96,6 +97,8 @@ pub(crate) struct Link {
     adopted: Option<Box<Map>>,
     /// By the numbers of the host's questions: the balancers that have not answered.
     syncs: BTreeMap<u64, BTreeSet<BalancerId>>,
+    /// When something last came to nobody, or may have, because a balancer was not there.
+    broken: Option<Instant>,
     /// It has nothing any more that others have not, and may end.
     left: bool,
     /// Inputs that the host has no room for. While there are some, nothing is read of balancers.
@@ -179,6 +182,7 @@ impl Link {
             maps: VecDeque::new(),
             adopted: None,
             syncs: BTreeMap::new(),
+            broken: None,
             left: false,
             held: VecDeque::new(),
             turns: Turns::default(),
@@ -291,6 +295,7 @@ impl Link {
         for balancer in gone {
             if let Some(mut way) = self.balancers.remove(&balancer) {
                 tracing::warn!(balancer = balancer.0, epoch = map.epoch(), "a balancer is gone");
+                self.breaks(true);
                 self.down(way.end(), door);
                 self.answered(balancer, None, door);
             }
@@ -357,6 +362,7 @@ impl Link {
                 Command::Pfcp { upf, key, seid, message } => {
                     let told = self.tell_holder(&ToBalancer::Pfcp { upf: *upf, key: *key, seid: *seid, message });
                     self.asked.add(clock(), (*upf, *key, *seid), message, told);
+                    self.breaks(!told);
                 }
                 Command::RefuseReport { upf, message } => {
                     // If it is not told, the UPF reports again.
@@ -401,6 +407,7 @@ impl Link {
         let Command::Ngap { assoc, ue, key, pdu } = command else { return };
         let key = if ue.is_some() { key } else { 0 };
         let told = self.tell(assoc.balancer(), &ToBalancer::Ngap { assoc, ue, key, pdu: &pdu });
+        self.breaks(!told);
         // Without other balancers there is nobody who would take it.
         let unsent = ue.filter(|_| self.several).map(|ue| Unsent { assoc, ue, key, pdu });
         match self.balancers.get_mut(&BalancerId(assoc.balancer())).filter(|_| told) {
@@ -411,6 +418,13 @@ impl Link {
                     door.ring();
                 }
             }
+        }
+    }
+
+    /// Something has come to nobody, or may have.
+    fn breaks(&mut self, broken: bool) {
+        if broken {
+            self.broken = Some(Instant::now());
         }
     }
 
@@ -457,7 +471,9 @@ impl Link {
     fn answered_all(&mut self, door: &Door) {
         while let Some(first) = self.syncs.first_entry().filter(|first| first.get().is_empty()) {
             let (number, _) = first.remove_entry();
-            self.offer(Input::Synced { number }, door);
+            // What came to nobody may be one of the effects of which copies know, as long as they know of them.
+            let whole = self.broken.is_none_or(|broken| broken.elapsed() > Duration::from(DONE_AGAIN));
+            self.offer(Input::Synced { number, whole }, door);
             door.ring();
         }
     }
@@ -489,6 +505,7 @@ impl Link {
             tracing::warn!(balancer = balancer.0, %why, "the connection to a balancer is lost");
         }
         let left = way.end();
+        self.broken = Some(Instant::now());
         if self.holder == Some(balancer) {
             self.asked.untold();
         }

@@ -39,10 +39,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Pieces that are read of one connection before others are.
 const PIECES: usize = 16;
 
-/// What hosts have said of addresses and this one has not taken, at most.
+/// What hosts have said beside copies and this one has not taken, at most.
 const SAID: usize = 4096;
 
-/// What a host says of addresses that UEs have taken along.
+/// What a host says beside copies: of addresses that UEs have taken along, and of copies that it has of others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Said {
     /// It asks which of its part this one's UEs have.
@@ -64,6 +64,15 @@ pub(crate) enum Said {
         numbers: Vec<u32>,
         /// All was said.
         last: bool,
+    },
+    /// It has these of this one's UEs by others' copies.
+    Others {
+        /// The host.
+        from: HostId,
+        /// The number of the question.
+        number: u64,
+        /// The UEs.
+        ues: Vec<Ltmsi>,
     },
 }
 
@@ -88,7 +97,7 @@ struct Shared {
     fenced: AtomicBool,
     /// Something was handed over and not taken yet.
     handed: AtomicBool,
-    /// What was said of addresses and not taken yet, and whether there is something.
+    /// What was said beside copies and not taken yet, and whether there is something.
     said: Mutex<Vec<Said>>,
     has_said: AtomicBool,
     /// The host has left its cluster in good order.
@@ -101,11 +110,11 @@ impl Shared {
         self.shadows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes what a host says of addresses, unless too much waits.
+    /// Notes what a host says beside copies, unless too much waits.
     fn says(&self, said: Said) -> Result<(), FrameError> {
         let mut all = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= SAID {
-            return Err(FrameError::Refused("it says more of addresses than is asked".into()));
+            return Err(FrameError::Refused("it says more than it is asked".into()));
         }
         all.push(said);
         self.has_said.store(true, Ordering::Release);
@@ -300,7 +309,7 @@ impl Replicator {
         self.shared.shadows().take_handed()
     }
 
-    /// Whether hosts have said something of addresses.
+    /// Whether hosts have said something beside copies.
     #[inline]
     pub(crate) fn has_said(&self) -> bool {
         self.shared.has_said.load(Ordering::Acquire)
@@ -436,19 +445,20 @@ impl Thread {
     fn hear_replicas(&mut self) -> bool {
         let mut news = false;
         for (host, peer) in &mut self.peers {
-            match peer.hear() {
-                Ok(None) => {}
-                Ok(Some(ToPrimary::Kept { number })) => {
-                    if let Some(kept) = self.shared.kept.get(host.index()) {
-                        kept.store(number, Ordering::Release);
-                    }
-                    news = true;
+            let mut heard = Heard::default();
+            let result = peer.hear(*host, &self.shared, &mut heard);
+            if let Some(number) = heard.kept {
+                if let Some(kept) = self.shared.kept.get(host.index()) {
+                    kept.store(number, Ordering::Release);
                 }
-                Ok(Some(ToPrimary::Fenced { epoch })) => {
-                    tracing::error!(host = host.0, epoch, "others have taken this host's UEs over: its epoch is over");
-                    self.shared.fenced.store(true, Ordering::Relaxed);
-                }
-                Err(error) => peer.lose(*host, &error),
+                news = true;
+            }
+            if let Some(epoch) = heard.fenced {
+                tracing::error!(host = host.0, epoch, "others have taken this host's UEs over: its epoch is over");
+                self.shared.fenced.store(true, Ordering::Relaxed);
+            }
+            if let Err(error) = result {
+                peer.lose(*host, &error);
             }
         }
         news
@@ -510,27 +520,34 @@ impl Thread {
     }
 }
 
+/// What a host that keeps copies has said: up to which number it has them, or that this one's epoch is over.
+#[derive(Debug, Default)]
+struct Heard {
+    kept: Option<u64>,
+    fenced: Option<u64>,
+}
+
 impl Peer {
-    /// What it has said last.
-    fn hear(&mut self) -> Result<Option<ToPrimary>, FrameError> {
-        let Some(stream) = &mut self.stream else { return Ok(None) };
-        let mut last = None;
+    /// What it has said, until the connection is lost or there is no more.
+    fn hear(&mut self, host: HostId, shared: &Shared, heard: &mut Heard) -> Result<(), FrameError> {
+        let Some(stream) = &mut self.stream else { return Ok(()) };
         let read = stream.fill();
         while let Some(octets) = stream.frame()? {
-            let said: ToPrimary = frame::decode(octets)?;
-            if let ToPrimary::Kept { number } = said {
-                while self.unkept.front().is_some_and(|(copy, _)| *copy <= number) {
-                    self.unkept.pop_front();
-                    self.given = self.given.saturating_sub(1);
+            match frame::decode(octets)? {
+                ToPrimary::Kept { number } => {
+                    while self.unkept.front().is_some_and(|(copy, _)| *copy <= number) {
+                        self.unkept.pop_front();
+                        self.given = self.given.saturating_sub(1);
+                    }
+                    self.since = (!self.unkept.is_empty()).then(Instant::now);
+                    heard.kept = Some(number);
                 }
-                self.since = (!self.unkept.is_empty()).then(Instant::now);
-            }
-            if !matches!(last, Some(ToPrimary::Fenced { .. })) {
-                last = Some(said);
+                ToPrimary::Fenced { epoch } => heard.fenced = Some(epoch),
+                // It has said so before it says to have the question: a connection that is lost brings it again.
+                ToPrimary::Others { number, ues } => shared.says(Said::Others { from: host, number, ues })?,
             }
         }
-        read?;
-        Ok(last)
+        read.map(|_| ())
     }
 
     fn lose(&mut self, host: HostId, why: &FrameError) {
@@ -573,6 +590,33 @@ impl Incoming {
                                 kept = Some(number);
                                 shared.handed.fetch_or(awaited, Ordering::Release);
                             }
+                            Err(error) => fenced = Some(error),
+                        }
+                    }
+                    ToReplica::Whole { number, buckets } => {
+                        let from = self.from.ok_or(FrameError::Message)?;
+                        let shadows = shadows.get_or_insert_with(|| shared.shadows());
+                        match shadows.others(from, number, &buckets) {
+                            Ok(ues) => {
+                                self.stream.put(&ToPrimary::Others { number, ues });
+                                kept = Some(number);
+                            }
+                            Err(error) => fenced = Some(error),
+                        }
+                    }
+                    ToReplica::Gone { number, ues } => {
+                        let from = self.from.ok_or(FrameError::Message)?;
+                        let shadows = shadows.get_or_insert_with(|| shared.shadows());
+                        match shadows.gone(from, number, &ues) {
+                            Ok(()) => kept = Some(number),
+                            Err(error) => fenced = Some(error),
+                        }
+                    }
+                    ToReplica::Left { number, until } => {
+                        let from = self.from.ok_or(FrameError::Message)?;
+                        let shadows = shadows.get_or_insert_with(|| shared.shadows());
+                        match shadows.left(from, number, until) {
+                            Ok(()) => kept = Some(number),
                             Err(error) => fenced = Some(error),
                         }
                     }

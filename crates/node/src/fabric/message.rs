@@ -299,10 +299,31 @@ pub enum ToReplica<'a> {
         /// Nothing more follows.
         last: bool,
     },
+    /// All UEs of these buckets were sent that the sender has, which is their owner: it asks which of them the receiver has of others.
+    Whole {
+        /// Its number, as that of a copy.
+        number: u64,
+        /// The buckets.
+        buckets: Vec<Bucket>,
+    },
+    /// Of these UEs their owner has nothing: what the receiver has of them was never acknowledged.
+    Gone {
+        /// Its number, as that of a copy.
+        number: u64,
+        /// The UEs.
+        ues: Vec<Ltmsi>,
+    },
+    /// All that the sender's copies up to a number want done has left.
+    Left {
+        /// Its number, as that of a copy.
+        number: u64,
+        /// That of the copy.
+        until: u64,
+    },
 }
 
 /// From a host that keeps copies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToPrimary {
     /// All copies up to this number are kept.
     Kept {
@@ -313,5 +334,12 @@ pub enum ToPrimary {
     Fenced {
         /// The epoch that holds.
         epoch: u64,
+    },
+    /// The answer to [`ToReplica::Whole`].
+    Others {
+        /// The number of the question.
+        number: u64,
+        /// UEs of the buckets of which others have sent copies, and the asking host has not: some, if there are very many.
+        ues: Vec<Ltmsi>,
     },
 }

@@ -88,18 +88,21 @@ impl Census {
 }
 
 impl Host {
-    /// What is to be asked and answered of addresses.
+    /// What other hosts have said beside copies, and what is to be asked and answered of addresses.
     pub(super) fn count_addresses(&mut self) {
         let Some(cluster) = self.cluster.as_mut() else { return };
-        let mut all = None;
+        let (mut all, mut others) = (None, Vec::new());
         for said in cluster.member.replicator.take_said() {
             match said {
                 Said::Asks { from, epoch } => cluster.census.asked(from, epoch),
                 Said::Has { from, epoch, table, numbers, last } => {
                     all = cluster.census.has((from, epoch), table, &numbers, last).or(all);
                 }
+                Said::Others { from, number, ues } => others.push((from, number, ues)),
             }
         }
+        others.into_iter().for_each(|(from, number, ues)| self.has_others(from, number, &ues));
+        let Some(cluster) = self.cluster.as_mut() else { return };
         let Some(epoch) = cluster.primary.settled() else { return };
         for to in cluster.census.answers(epoch) {
             let part = cluster.part_of(to);

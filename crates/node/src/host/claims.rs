@@ -14,19 +14,16 @@ impl Host {
     pub(super) fn bind_supi(&mut self, slot: Slot, supi: Supi, at: Instant) {
         let ue = self.region.ltmsi_of(slot);
         let before = self.region.lookup(Key::Supi, supi.as_u64());
-        if before == Some(slot) {
-            // Others may know it by the number that it had before.
-            let known = self.cluster.as_ref().and_then(|cluster| cluster.claims.of(supi));
-            if known.is_none() || known == ue {
-                return;
-            }
-        }
+        let bound = before == Some(slot);
         self.supersede(before.filter(|old| *old != slot), supi);
         if let (Some(cluster), Some(ue)) = (self.cluster.as_mut(), ue) {
-            let claim = cluster.claims.make(supi, ue, at, clock());
-            self.say(claim);
+            // Others may know it by the number that it had before, or not at all.
+            let claim = cluster.claims.binds(bound, supi, ue, at, clock());
+            claim.into_iter().for_each(|claim| self.say(claim));
         }
-        self.bind(slot, Key::Supi, supi.as_u64());
+        if !bound {
+            self.bind(slot, Key::Supi, supi.as_u64());
+        }
     }
 
     fn say(&mut self, Claim { supi, ue, at }: Claim) {

@@ -26,8 +26,8 @@ use vireo_core::balance::board::Average;
 use vireo_core::balance::map::BucketMap;
 use vireo_core::balance::{BalancerId, HostId};
 use vireo_core::cluster::part_of;
-use vireo_core::context::{self, UeContext};
-use vireo_core::replica::{self, Again, Claims, Commit, Primary, Shadow, Taken, Undone};
+use vireo_core::context::UeContext;
+use vireo_core::replica::{self, ASKED_EVERY, Again, Claims, Commit, Primary, Shadow, Taken, Undone};
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::turn::Effect;
 use vireo_store::region::{Buffer, Key, Record, Slot, Snapshot};
@@ -97,6 +97,8 @@ pub(super) struct Cluster {
     /// Whether the controller was told that hosts do not take copies.
     complained: bool,
     reported: Instant,
+    /// When the balancers were last asked whether all has left.
+    asked: Instant,
     /// CPU time of this host's processes, in microseconds, and the processors that cgroups leave them.
     used_us: u64,
     quota: Option<f64>,
@@ -129,6 +131,7 @@ impl Cluster {
             parts_told: None,
             complained: false,
             reported: clock(),
+            asked: clock(),
             used_us: process::cpu_us(),
             quota: quota(),
             cpu: Average::default(),
@@ -238,6 +241,11 @@ impl Host {
         }
         let every = Duration::from_millis(cluster.member.welcome.report.into());
         let (since, due) = (now.since(cluster.reported), now.since(cluster.reported) >= every);
+        if now.since(cluster.asked) >= ASKED_EVERY {
+            cluster.asked = now;
+            let question = cluster.primary.asks_what_left().map(|number| cluster.question(number));
+            question.into_iter().for_each(|asks| self.egress.send(asks));
+        }
         self.catch_up();
         self.take_handed();
         self.end_leaving();
@@ -257,21 +265,21 @@ impl Host {
     /// Sends some UEs to hosts that are to have copies from now on.
     fn catch_up(&mut self) {
         let Some(cluster) = self.cluster.as_mut() else { return };
-        let Cluster { primary, member: Membership { replicator, .. }, .. } = &mut **cluster;
-        let Some((to, from)) = primary.next_behind(&*replicator) else { return };
+        let Some((to, from)) = cluster.primary.next_behind(&cluster.member.replicator) else { return };
         let mut record = Snapshot::default();
         let slots: Vec<Slot> = self.region.slots_from(from, COPIED_AT_ONCE).map(|(slot, _)| slot).collect();
+        let mut next = from + COPIED_AT_ONCE;
         for slot in slots {
             let Some(ltmsi) = self.region.ltmsi_of(slot) else { continue };
-            if primary.lacks(to, slot, ltmsi) && self.region.read(slot, &mut record) {
-                // The number of the context: that of the slot is the one before as long as effects wait.
-                let ltmsi = Outbox::decode(&record.outbox).map_or(ltmsi, |outbox| outbox.ltmsi);
-                let commit = as_it_is(slot, ltmsi, &record.context, &[]);
-                primary.send(to, &commit, &*replicator, &mut |to, copy| _ = replicator.send_copy(to, copy));
+            let lacks = self.cluster.as_ref().is_some_and(|cluster| cluster.primary.lacks(to, slot, ltmsi));
+            if lacks && self.region.read(slot, &mut record) && !self.send_ue(to, slot, ltmsi, &record) {
+                next = slot.number();
+                break;
             }
         }
-        let next = from + COPIED_AT_ONCE;
-        primary.looked(to, (next < self.slots).then_some(next));
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        let whole = cluster.primary.looked(to, (next < self.slots).then_some(next));
+        cluster.ask_for_others(to, whole);
     }
 
     /// Tells the balancer how loaded this host is.
@@ -389,8 +397,9 @@ impl Host {
         let mut awaited = std::mem::take(&mut taken.awaited);
         awaited.extend(&cluster.loading.buckets);
         cluster.primary.entered(awaited);
-        self.tell_own();
         self.take_over_ues(taken);
+        // Workers give numbers in these buckets once those that are given are known.
+        self.tell_own();
         if let Some(cluster) = self.cluster.as_mut() {
             cluster.primary.look_again();
         }
@@ -406,7 +415,8 @@ impl Host {
             let mut record = Snapshot::default();
             let Pending { slot, outbox: Outbox { ltmsi, input, .. }, ways, .. } = *pending;
             let found = region.read_record(pending.buffer, &mut record, true);
-            found.then_some(Again { slot, ltmsi, input, context: record.context, outbox: record.outbox, ways })
+            let before = region.ltmsi_of(slot).filter(|before| *before != ltmsi);
+            found.then_some(Again { slot, ltmsi, before, input, context: record.context, outbox: record.outbox, ways })
         };
         primary.wait_for_others(read, &mut |to, copy| _ = replicator.send_copy(to, copy));
     }
@@ -452,8 +462,7 @@ impl Host {
         if lags {
             replica::skip(&mut ue);
         }
-        let encoded = if lags { context::encode(&ue, Vec::new()).ok() } else { shadow.record() };
-        let Some(octets) = encoded else {
+        let Some(octets) = (if lags { shadow.followed_by(&ue) } else { shadow.record() }) else {
             tracing::error!(%ltmsi, "a UE was not taken over: its copy has no encoding; please report it");
             return None;
         };
@@ -469,6 +478,11 @@ impl Host {
         claimed: impl Fn() -> Option<Instant>,
         now: Instant,
     ) -> Option<Slot> {
+        if self.region.slot_of(ltmsi).is_some() {
+            // It would take that one's place.
+            tracing::error!(%ltmsi, "a UE was not taken over: another one here has its number; please report it");
+            return None;
+        }
         let Ok(slot) = self.own.insert(ltmsi) else {
             tracing::error!(%ltmsi, "a UE was not taken over: the state region is full (state.ues)");
             return None;

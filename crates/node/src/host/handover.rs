@@ -11,7 +11,7 @@ use crate::nf::plan;
 use vireo_core::balance::HostId;
 use vireo_core::context::{self, Record as Parts};
 use vireo_core::n2::{Route, View};
-use vireo_core::replica::{Handed, Shadow, Sorted, Synced};
+use vireo_core::replica::{Gone, Handed, Shadow, Sorted, Synced};
 use vireo_core::turn::Effect;
 use vireo_store::region::{Slot, Snapshot, next_version};
 use vireo_types::{Instant, Ltmsi};
@@ -110,9 +110,14 @@ impl Host {
     }
 
     /// The balancer has done all that was said before a question.
-    pub(super) fn synced(&mut self, number: u64) {
+    pub(super) fn synced(&mut self, number: u64, whole: bool) {
         self.introduced(number);
         let Some(cluster) = self.cluster.as_mut() else { return };
+        for Gone { to, number, until } in cluster.primary.left(number, whole) {
+            if let Ok(octets) = postcard::to_stdvec(&ToReplica::Left { number, until }) {
+                cluster.member.replicator.send(to, number, octets);
+            }
+        }
         if cluster.last_sync == Some(number) {
             cluster.has_left = true;
             cluster.member.replicator.tell_left();

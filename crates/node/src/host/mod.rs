@@ -17,6 +17,7 @@ mod forward;
 mod frame;
 mod gauge;
 mod handover;
+mod leftovers;
 mod nodes;
 mod overload;
 pub(crate) mod pools;
@@ -250,6 +251,8 @@ pub enum Input {
     Synced {
         /// The number of the question.
         number: u64,
+        /// Nothing that was said lately can have come to nobody.
+        whole: bool,
     },
     /// In a cluster: a UE that had gone to another host with addresses of this one's part has them no more.
     Returned {
@@ -679,7 +682,7 @@ impl Host {
             Input::Stored(loaded) => self.enter_stored(*loaded),
             Input::Map(map) => self.adopt(*map),
             Input::Claimed { supi, ue, at } => self.claimed(Claim { supi, ue, at }),
-            Input::Synced { number } => self.synced(number),
+            Input::Synced { number, whole } => self.synced(number, whole),
             Input::Returned { of } => self.ids.returned(&of.0, &of.1),
             Input::Leave => self.egress.send(Command::Leave),
             Input::Left => self.leave(),

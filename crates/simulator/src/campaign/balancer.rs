@@ -14,7 +14,7 @@ use vireo_core::balance::{BalancerId, HostId};
 use vireo_core::cluster::{Map, Past, Record, Secrets};
 use vireo_core::engine;
 use vireo_core::n2::{self, Route, View};
-use vireo_core::replica::{Emitted, Flying, Repeats};
+use vireo_core::replica::{Claims, Emitted, Flying, Repeats};
 use vireo_core::schedule::estimate::ServiceTime;
 use vireo_core::tmsi::TmsiCipher;
 use vireo_types::{AssocId, Bucket, Duration, Tmsi};
@@ -55,6 +55,8 @@ pub(super) struct Balancer {
     /// What the RAN and the UPF have sent and nobody can be given.
     waiting: VecDeque<Input>,
     repeats: Repeats,
+    /// The last claims, for hosts that join.
+    claims: Claims,
     /// NG Setup Requests, for hosts that join.
     nodes: Vec<(AssocId, Rc<[u8]>)>,
 }
@@ -83,6 +85,7 @@ impl Balancer {
             again: VecDeque::new(),
             waiting: VecDeque::new(),
             repeats: Repeats::default(),
+            claims: Claims::default(),
             nodes: Vec::new(),
         }
     }
@@ -162,7 +165,7 @@ impl Balancer {
 
     /// A host says something.
     fn said(&mut self, wires: &mut Wires, at: End, message: Message) {
-        let epoch = self.epoch();
+        let (epoch, now) = (self.epoch(), wires.time(self.process));
         let link = self.links.entry(at).or_default();
         link.heard = true;
         match message {
@@ -176,6 +179,7 @@ impl Balancer {
             }
             Message::Claim(claim) => {
                 let but = link.host;
+                self.claims.hear(claim, now);
                 let others = self.serving.iter().filter(|(host, _)| Some(**host) != but);
                 others.for_each(|(_, at)| wires.send(*at, Message::Claimed(claim)));
             }
@@ -223,6 +227,7 @@ impl Balancer {
     }
 
     fn serve(&mut self, wires: &mut Wires, at: End) {
+        let now = wires.time(self.process);
         let Some(link) = self.links.get_mut(&at).filter(|link| !link.serves) else { return };
         let Some(host) = link.host else { return };
         link.serves = true;
@@ -232,6 +237,9 @@ impl Balancer {
         for (assoc, pdu) in &self.nodes {
             let input = Input::Ngap { assoc: *assoc, bucket: None, answers: false, pdu: Rc::clone(pdu) };
             wires.send(at, Message::Give { number: 0, input });
+        }
+        for claim in self.claims.recent(now) {
+            wires.send(at, Message::Claimed(claim));
         }
         self.serving.insert(host, at);
         self.misses.remove(&host);

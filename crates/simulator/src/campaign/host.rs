@@ -14,8 +14,8 @@ use vireo_core::context;
 use vireo_core::engine;
 use vireo_core::n2::{self, Route, View};
 use vireo_core::replica::{
-    self, Acknowledged, Again, Claims, Commit, Copy, Handed, Kept, Primary, ReplicationConfig, Shadow, Shadows, Sorted,
-    Synced, Taken,
+    self, ASKED_EVERY, Acknowledged, Again, Claims, Commit, Copy, Gone, Handed, Kept, Primary, ReplicationConfig,
+    Shadow, Shadows, Sorted, Synced, Taken, Whole,
 };
 use vireo_core::turn::Effect;
 use vireo_types::{AssocId, Bucket, Ltmsi};
@@ -141,6 +141,10 @@ impl Host {
             Message::From { host, epoch } => drop(self.incoming.insert(at, (host, epoch))),
             Message::Copy(octets) => self.copied(wires, at, &octets),
             Message::Yours { number, epoch } => self.yours(wires, at, number, epoch),
+            Message::Whole { number, buckets } => self.asked_for_others(wires, at, number, &buckets),
+            Message::Others { number, ues } => self.has_others(at, number, &ues),
+            Message::Gone { number, ues } => self.gone(wires, at, number, &ues),
+            Message::AllLeft { number, until } => self.all_left(wires, at, number, until),
             Message::Kept(number) => self.kept(wires, at, number),
             Message::Fenced => self.ended = true,
             _ => {}
@@ -215,6 +219,11 @@ impl Host {
                 Box::new(Past { id: cluster.primary.own(), record: Record { secrets: cluster.secrets, map } })
             });
             wires.send(self.controller, Message::JoinHost(past));
+        }
+        if now % ASKED_EVERY.as_micros() < TICK
+            && let Some(number) = self.cluster.as_mut().and_then(|cluster| cluster.primary.asks_what_left())
+        {
+            self.tell(wires, Message::Sync(number));
         }
         if now % BEAT < TICK {
             wires.send(self.controller, Message::Beat);
@@ -315,7 +324,8 @@ impl Host {
             let Pending { slot, outbox, context, octets } = pending;
             let (ltmsi, input) = (outbox.ltmsi, outbox.input);
             let (context, outbox) = (context.clone(), octets.clone());
-            Some(Again { slot: *slot, ltmsi, input, context, outbox, ways: [None; 2] })
+            let before = self.ues.get(*slot).map(|ue| ue.ltmsi).filter(|before| *before != ltmsi);
+            Some(Again { slot: *slot, ltmsi, before, input, context, outbox, ways: [None; 2] })
         };
         primary.wait_for_others(read, &mut |to, copy| copies.push(encoded(to, &copy)));
     }
@@ -340,8 +350,8 @@ impl Host {
                 if lags {
                     replica::skip(&mut ue);
                 }
-                let encoded = if lags { context::encode(&ue, Vec::new()).ok() } else { shadow.record() };
-                slot = encoded.map(|octets| self.enter(wires, (ltmsi, &shadow), octets, &ue));
+                let octets = if lags { shadow.followed_by(&ue) } else { shadow.record() };
+                slot = octets.map(|octets| self.enter(wires, (ltmsi, &shadow), octets, &ue));
             }
             self.do_again(wires, slot, &shadow, now);
         }
@@ -574,17 +584,81 @@ impl Host {
         let Some((to, from)) = primary.next_behind(&*kept) else { return };
         for (slot, ue) in self.ues.from(from, COPIED_AT_ONCE) {
             if ue.has_context() && primary.lacks(to, slot, ue.ltmsi) {
-                let commit = as_it_is(slot, ue.newest, &ue.context, &[]);
-                primary.send(to, &commit, &*kept, &mut |to, copy| copies.push(encoded(to, &copy)));
+                primary.send(to, &ue.as_it_is(slot), &*kept, &mut |to, copy| copies.push(encoded(to, &copy)));
             }
         }
         let next = from + COPIED_AT_ONCE;
-        primary.looked(to, (next < self.ues.slots()).then_some(next));
+        let whole = primary.looked(to, (next < self.ues.slots()).then_some(next));
+        copies.extend(whole.map(|whole| asking(to, whole)));
+    }
+
+    /// A replica's part: an owner has sent all, and asks what is here of others.
+    fn asked_for_others(&mut self, wires: &mut Wires, at: End, number: u64, buckets: &[Bucket]) {
+        let Some((from, cluster)) = self.incoming.get(&at).copied().zip(self.cluster.as_mut()) else { return };
+        match cluster.shadows.others(from, number, buckets) {
+            Ok(ues) => {
+                wires.send(at, Message::Others { number, ues: ues.into() });
+                wires.send(at, Message::Kept(number));
+            }
+            Err(_) => wires.send(at, Message::Fenced),
+        }
+    }
+
+    /// It is told what its owner has nothing of.
+    fn gone(&mut self, wires: &mut Wires, at: End, number: u64, ues: &[Ltmsi]) {
+        let Some((from, cluster)) = self.incoming.get(&at).copied().zip(self.cluster.as_mut()) else { return };
+        match cluster.shadows.gone(from, number, ues) {
+            Ok(()) => wires.send(at, Message::Kept(number)),
+            Err(_) => wires.send(at, Message::Fenced),
+        }
+    }
+
+    /// And what an owner has had done of what its copies want done.
+    fn all_left(&mut self, wires: &mut Wires, at: End, number: u64, until: u64) {
+        let Some((from, cluster)) = self.incoming.get(&at).copied().zip(self.cluster.as_mut()) else { return };
+        match cluster.shadows.left(from, number, until) {
+            Ok(()) => wires.send(at, Message::Kept(number)),
+            Err(_) => wires.send(at, Message::Fenced),
+        }
+    }
+
+    /// A host has these of this one's UEs by others' copies.
+    fn has_others(&mut self, at: End, question: u64, named: &[Ltmsi]) {
+        let Some((from, _)) = self.peers.iter().find(|(_, peer)| peer.at == Some(at)) else { return };
+        let Some(Cluster { primary, kept, copies, .. }) = self.cluster.as_mut() else { return };
+        let from = *from;
+        if !primary.is_asked(from, question) {
+            return;
+        }
+        let mut gone = Vec::new();
+        for ltmsi in named {
+            if !primary.works_for(ltmsi.bucket()) {
+                continue;
+            }
+            let here = self.ues.slot_of(*ltmsi).and_then(|slot| Some((slot, self.ues.get(slot)?)));
+            match here.filter(|(_, ue)| ue.ltmsi == *ltmsi && ue.has_context()) {
+                Some((slot, ue)) => {
+                    primary.send_anew(from, slot);
+                    primary.send(from, &ue.as_it_is(slot), &*kept, &mut |to, copy| copies.push(encoded(to, &copy)));
+                }
+                None => gone.push(*ltmsi),
+            }
+        }
+        if !gone.is_empty() {
+            let number = primary.number(from);
+            copies.push((from, number, Message::Gone { number, ues: gone.into() }));
+        }
+        let again = primary.answered(from, named.len());
+        copies.extend(again.map(|whole| asking(from, whole)));
     }
 
     fn synced(&mut self, wires: &mut Wires, number: u64) {
         if self.left == Some(number) {
             self.ended = true;
+        }
+        if let Some(Cluster { primary, copies, .. }) = self.cluster.as_mut() {
+            let gone = primary.left(number, true).into_iter();
+            copies.extend(gone.map(|Gone { to, number, until }| (to, number, Message::AllLeft { number, until })));
         }
         match self.cluster.as_mut().map(|cluster| cluster.primary.synced(number)) {
             Some(Synced::HandsOver) => self.hand_over(wires),
@@ -668,6 +742,11 @@ impl Peer {
 /// A copy, as it is sent.
 pub(super) fn encoded(to: HostId, copy: &Copy<'_>) -> (HostId, u64, Message) {
     (to, copy.number, Message::Copy(postcard::to_stdvec(copy).unwrap_or_default().into()))
+}
+
+/// What a host that was sent all copies is asked.
+fn asking(to: HostId, Whole { number, buckets }: Whole) -> (HostId, u64, Message) {
+    (to, number, Message::Whole { number, buckets: buckets.into() })
 }
 
 fn as_it_is<'a>(slot: u32, ltmsi: Ltmsi, context: &'a [u8], outbox: &'a [u8]) -> Commit<'a, u32> {

@@ -47,6 +47,10 @@ pub(super) enum Message {
     From { host: HostId, epoch: u64 },
     Copy(Rc<[u8]>),
     Yours { number: u64, epoch: u64 },
+    Whole { number: u64, buckets: Rc<[Bucket]> },
+    Others { number: u64, ues: Rc<[Ltmsi]> },
+    Gone { number: u64, ues: Rc<[Ltmsi]> },
+    AllLeft { number: u64, until: u64 },
     Kept(u64),
     Fenced,
 }

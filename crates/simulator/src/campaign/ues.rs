@@ -95,6 +95,13 @@ impl Ue {
     fn decode(&self) -> Option<UeContext> {
         context::decode(&self.context).ok()
     }
+
+    /// As it is now, for a host that lacks it.
+    pub(super) fn as_it_is(&self, slot: u32) -> Commit<'_, u32> {
+        let before = Some(self.ltmsi).filter(|before| *before != self.newest);
+        let (context, outbox) = (&self.context[..], &[][..]);
+        Commit { slot, ltmsi: self.newest, before, input: 0, context, outbox, ways: [None; 2] }
+    }
 }
 
 /// All of them.
@@ -510,18 +517,11 @@ impl Host {
     }
 
     fn bind_supi(&mut self, wires: &mut Wires, slot: u32, supi: Supi, at: Instant) {
-        let ue = self.ues.get(slot).map(|ue| ue.ltmsi);
-        if self.ues.supis.get(&supi.as_u64()) == Some(&slot) {
-            // Others may know it by the number that it had before.
-            let known = self.claims.of(supi);
-            if known.is_none() || known == ue {
-                return;
-            }
-        }
+        let bound = self.ues.supis.get(&supi.as_u64()) == Some(&slot);
         self.supersede(wires, supi, Some(slot));
-        if let Some(ue) = ue {
-            let claim = self.claims.make(supi, ue, at, wires.time(self.process));
-            self.tell(wires, Message::Claim(claim));
+        if let Some(ue) = self.ues.get(slot).map(|ue| ue.ltmsi) {
+            let claim = self.claims.binds(bound, supi, ue, at, wires.time(self.process));
+            claim.into_iter().for_each(|claim| self.tell(wires, Message::Claim(claim)));
         }
         self.ues.supis.insert(supi.as_u64(), slot);
     }

@@ -32,7 +32,7 @@ impl Host {
     fn binds(&mut self, ue: Ltmsi, at: Instant) -> Claim {
         let old = self.bound.replace(ue).filter(|old| *old != ue);
         self.contexts.retain(|ue| Some(*ue) != old);
-        self.claims.make(supi(), ue, at, NOW)
+        self.claims.binds(false, supi(), ue, at, NOW).expect("it is news")
     }
 
     /// A context comes, whose last commit may have claimed at some time.
@@ -188,7 +188,7 @@ fn a_claim_that_comes_after_a_later_one_changes_nothing() {
     assert_eq!(claims.of(supi()), Some(NEW));
     assert_eq!(claims.again(supi(), OLD, NOW, NOW), Err(Verdict::Goes), "who takes the older one over");
     // A host whose clock is behind has a registration after all that.
-    let third = claims.make(supi(), OLD, NOW, NOW);
+    let third = claims.binds(false, supi(), OLD, NOW, NOW).expect("it is news");
     assert!(third.at > later);
     let mut other = Claims::default();
     assert!(other.hear(second, NOW) && other.hear(third, NOW) && !other.hear(second, NOW));
@@ -212,4 +212,28 @@ fn claims_are_known_for_a_while_and_not_without_bound() {
     assert_eq!([1, 2, 3, 4].map(|n| claims.of(claim(n).supi).is_some()), [false, false, true, true]);
     (5..MOST as u64 + 10).for_each(|n| assert!(claims.hear(claim(n), NOW + Duration::from_secs(19))));
     assert_eq!((claims.last.len(), claims.order.len()), (MOST, MOST));
+}
+
+/// A context registers once more at a host that has joined since it was claimed there, or elsewhere: others know of the claim before,
+/// under the number that the context had then, and would let it go for that when they take it over.
+#[test]
+fn a_context_that_registers_again_where_nothing_is_known_of_it_is_claimed_again() {
+    let (mut joined, mut other) = (Claims::default(), Claims::default());
+    let first = Claim { supi: supi(), ue: OLD, at: NOW };
+    other.hear(first, NOW);
+    let later = NOW + Duration::from_secs(5);
+    let gone = |other: &Claims| other.enters(&context(NEW), |claimed| claimed == NEW, || None);
+    assert_eq!(gone(&other), Verdict::Goes, "as long as nobody says more");
+    let claim = joined.binds(true, supi(), NEW, later, later).expect("others may not know");
+    assert!(other.hear(claim, later));
+    assert_eq!(gone(&other), Verdict::Stays);
+    assert_eq!(joined.binds(true, supi(), NEW, later, later), None, "they do now");
+    assert!(
+        joined.binds(false, supi(), NEW, later, later).is_some()
+            && joined.binds(true, supi(), OLD, later, later).is_some()
+    );
+    // Had it been told when it joined, it would have known so, too.
+    let recent: Vec<Claim> = other.recent(later).collect();
+    assert_eq!(recent, [claim]);
+    assert_eq!(other.recent(later + Duration::from_secs(11)).count(), 0);
 }

@@ -4,6 +4,7 @@
 use super::member::{Member, State};
 use super::steer::message;
 use super::{Fleet, Node, SAID};
+use crate::clock::clock;
 use crate::cluster::{Caller, CarriedCaller, ClusterConfig, LinkError, input};
 use crate::config::SliceRuntime;
 use crate::fabric::frame::decode;
@@ -22,8 +23,8 @@ use std::sync::Arc;
 use vireo_core::balance::HostId;
 use vireo_core::cluster::Record;
 use vireo_core::config::CoreConfig;
-use vireo_core::replica::{Emitted, Flying, Repeats};
-use vireo_types::{AssocId, Instant};
+use vireo_core::replica::{Claim, Emitted, Flying, Repeats};
+use vireo_types::{AssocId, Instant, Ltmsi, Supi};
 
 /// A balancer's hosts.
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,6 +40,7 @@ pub(in crate::balancer) struct Carried {
     number: u64,
     again: Vec<CarriedInput>,
     repeats: Repeats,
+    claims: Vec<(Supi, Ltmsi, Instant)>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -155,6 +157,7 @@ impl Fleet {
             number: self.number,
             again: again.collect(),
             repeats: self.repeats.clone(),
+            claims: self.claims.recent(clock()).map(|claim| (claim.supi, claim.ue, claim.at)).collect(),
         };
         Some((carried, sockets))
     }
@@ -204,6 +207,8 @@ impl Fleet {
         (fleet.number, fleet.complained) = (carried.number, carried.complained);
         fleet.again = carried.again.iter().filter_map(|again| Some((again.number, again.input()?))).collect();
         fleet.repeats = carried.repeats;
+        let now = clock();
+        carried.claims.into_iter().for_each(|(supi, ue, at)| _ = fleet.claims.hear(Claim { supi, ue, at }, now));
         if let Some(map) = carried.map {
             fleet.steer_by(&map);
             fleet.show(&map);

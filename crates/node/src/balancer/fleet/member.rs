@@ -9,8 +9,8 @@ use crate::host::Input;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use vireo_core::balance::HostId;
-use vireo_core::replica::{Emitted, Flying, Repeats};
-use vireo_types::{Dnn, Instant, Ltmsi, SessionAddress, Supi};
+use vireo_core::replica::{Claim, Emitted, Flying, Repeats};
+use vireo_types::{Dnn, Instant, SessionAddress};
 
 /// Pieces that are read of one host before others are.
 const PIECES: usize = 16;
@@ -52,7 +52,7 @@ pub(super) struct Said {
     /// What follows is said by this map; nothing more was read.
     pub(super) map: Option<Box<Map>>,
     pub(super) report: Option<(f32, Vec<PoolLoad>)>,
-    pub(super) claims: Vec<(Supi, Ltmsi, Instant)>,
+    pub(super) claims: Vec<Claim>,
     /// Inputs for other hosts.
     pub(super) back: Vec<(u64, Input)>,
     /// Addresses that it has no more use for, and whose part they are of.
@@ -127,7 +127,7 @@ impl Member {
                         continue;
                     }
                     ToBalancer::Claim { supi, ue, at } => {
-                        said.claims.push((supi, ue, at));
+                        said.claims.push(Claim { supi, ue, at });
                         continue;
                     }
                     ToBalancer::Report { cpu, pools } => {

@@ -30,7 +30,7 @@ use steer::Steering;
 use vireo_core::balance::{BalancerId, HostId};
 use vireo_core::cluster;
 use vireo_core::config::CoreConfig;
-use vireo_core::replica::{Emitted, Flying, Repeats};
+use vireo_core::replica::{Claim, Claims, Emitted, Flying, Repeats};
 use vireo_types::{AssocId, Duration, Instant};
 
 /// Octets that may wait for a host that does not read; beyond, the RAN is held back.
@@ -112,6 +112,8 @@ pub(crate) struct Fleet {
     /// Inputs of hosts that died, which go before all others.
     again: VecDeque<(u64, Input)>,
     repeats: Repeats,
+    /// What hosts have claimed lately, of all if this balancer passes claims on: for those that join.
+    claims: Claims,
     /// What hosts want sent, until the balancer takes it.
     commands: VecDeque<Command>,
     /// When it was last looked who has said nothing.
@@ -185,6 +187,7 @@ impl Fleet {
             number: now.as_micros(),
             again: VecDeque::new(),
             repeats: Repeats::default(),
+            claims: Claims::default(),
             commands: VecDeque::new(),
             looked: now,
             metrics,
@@ -403,7 +406,8 @@ impl Fleet {
             if let (Some(host), Some((cpu, pools))) = (host, said.report) {
                 self.steering.report(host, cpu, &pools);
             }
-            for (supi, ue, at) in said.claims {
+            for claim @ Claim { supi, ue, at } in said.claims {
+                self.claims.hear(claim, clock());
                 self.everyone_but(host, &ToHost::Claimed { supi, ue, at });
             }
             for (to, dnn, address) in said.returns {
@@ -480,6 +484,9 @@ impl Fleet {
         // Who does not talk to them knows of none.
         for (upf, _) in self.upfs.iter().filter(|(_, up)| **up) {
             member.stream.put(&ToHost::Upf { upf: *upf, up: true });
+        }
+        for Claim { supi, ue, at } in self.claims.recent(clock()) {
+            member.stream.put(&ToHost::Claimed { supi, ue, at });
         }
         self.serving.insert(host, token);
         self.misses.remove(&host);

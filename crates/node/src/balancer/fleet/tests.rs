@@ -1,10 +1,12 @@
 use super::*;
 use crate::controller;
+use crate::fabric::frame::decode;
 use crate::fabric::message::ToBalancer;
 use std::net::Ipv4Addr;
 use std::time::{Duration as Span, Instant as Monotonic};
 use vireo_core::cluster::Member as Joined;
 use vireo_core::config::{NodeName, SecurityConfig, Timers};
+use vireo_types::{Ltmsi, Supi};
 
 const WITHIN: Span = Span::from_secs(20);
 
@@ -175,5 +177,44 @@ fn a_host_that_is_too_busy_to_say_anything_is_heard_and_one_that_hangs_is_not() 
         assert!(Monotonic::now() < until, "not within {WITHIN:?}");
         world.fleets[0].pump();
         std::thread::sleep(Span::from_millis(5));
+    }
+}
+
+/// What a host has claimed may be about a context that comes to one which joins only then.
+#[test]
+fn a_host_that_joins_is_told_what_was_claimed_lately() {
+    // Nobody is taken for dead meanwhile.
+    let mut world = World::beating(1, Span::from_secs(1));
+    let supi = Supi::from_digits("999700000000001").expect("an IMSI");
+    let (ue, at) = (Ltmsi::from_raw(7), clock());
+    world.ways[0].put(&ToBalancer::Claim { supi, ue, at });
+    world.run(true, |world| world.fleets[0].claims.of(supi) == Some(ue));
+    let controllers = world.host.controller().into_iter().collect();
+    let config = ClusterConfig { controllers, hosts: 1, heartbeat: world.heartbeat, ..ClusterConfig::default() };
+    let plain = Security::default();
+    let me = Me::Host((Ipv4Addr::LOCALHOST, 10).into());
+    let (mut second, told) = Caller::join(&config, &plain, me).expect("the host joins");
+    let Told::Host(welcome) = told else { panic!("a host's welcome") };
+    second.ready();
+    let to = world.fleets[0].listener.local_addr().expect("an address");
+    let mut way = Stream::connect(to, &plain, Role::Host, &[Role::Balancer]).expect("it connects");
+    way.put(&ToBalancer::Host(welcome.host));
+    let (until, claimed) = (Monotonic::now() + WITHIN, ToHost::Claimed { supi, ue, at });
+    let mut hears = || {
+        way.flush()?;
+        way.fill()?;
+        while let Some(octets) = way.frame()? {
+            if decode::<ToHost<'_>>(octets)? == claimed {
+                return Ok::<bool, FrameError>(true);
+            }
+        }
+        Ok(false)
+    };
+    while !hears().expect("the balancer is there") {
+        assert!(Monotonic::now() < until, "not within {WITHIN:?}");
+        world.beat();
+        second.turn(Monotonic::now(), &mut |_| ()).expect("it is a member");
+        world.fleets[0].pump();
+        std::thread::sleep(Span::from_millis(10));
     }
 }

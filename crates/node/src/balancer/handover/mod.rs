@@ -52,7 +52,7 @@ use vireo_types::{AssocId, Instant};
 const STEP: Duration = Duration::from_secs(1);
 /// In what form is handed over: that of the snapshot, which every change of it changes, and the fabric's version, in which the
 /// connections go on.
-const WORDS: (u16, u16) = (1, VERSION);
+const WORDS: (u16, u16) = (2, VERSION);
 
 /// Why a balancer is not handed over, or does not take over. The one that was there goes on.
 #[derive(Debug, thiserror::Error)]
