@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use vireo_core::balance::HostId;
 use vireo_core::context::Record;
-use vireo_core::replica::{Acknowledged, Copy, Kept, Shadows, Taken};
+use vireo_core::replica::{Acknowledged, Copy, Fenced, Kept, Shadows, Taken};
 use vireo_sctp::Waker;
 use vireo_types::Ltmsi;
 
@@ -557,6 +557,57 @@ impl Peer {
     }
 }
 
+/// Up to which number another host has been heard, and what it is answered.
+type Answered = (Option<u64>, Option<ToPrimary>);
+
+/// Does what another host says of its copies, unless its epoch is over.
+fn take(
+    message: ToReplica<'_>,
+    from: (HostId, u64),
+    shadows: &mut Shadows,
+    shared: &Shared,
+) -> Result<Result<Answered, Fenced>, FrameError> {
+    let heard = |number: u64| (Some(number), None);
+    Ok(match message {
+        // Its connection keeps that.
+        ToReplica::From { .. } => Ok((None, None)),
+        ToReplica::Copy(copy) => shadows.keep(from, &copy, clock()).map(|of| {
+            if of == Kept::Baseless {
+                tracing::error!(ltmsi = %copy.ltmsi, "a copy builds on none: please report it");
+            }
+            heard(copy.number)
+        }),
+        ToReplica::Yours { number, epoch } => shadows.yours(from, number, epoch).map(|awaited| {
+            shared.handed.fetch_or(awaited, Ordering::Release);
+            heard(number)
+        }),
+        ToReplica::Whole { number, buckets } => {
+            let others = shadows.others(from, number, &buckets);
+            others.map(|ues| (Some(number), Some(ToPrimary::Others { number, ues })))
+        }
+        ToReplica::Gone { number, ues } => shadows.gone(from, number, &ues).map(|()| heard(number)),
+        ToReplica::Left { number, until } => shadows.left(from, number, until).map(|()| heard(number)),
+        ToReplica::Asks { number, epoch } => match shadows.says(from, number) {
+            Ok(first) => {
+                if first {
+                    shared.says(Said::Asks { from: from.0, epoch })?;
+                }
+                Ok(heard(number))
+            }
+            Err(error) => Err(error),
+        },
+        ToReplica::Has { number, epoch, table, numbers, last } => match shadows.says(from, number) {
+            Ok(first) => {
+                if first {
+                    shared.says(Said::Has { from: from.0, epoch, table, numbers, last })?;
+                }
+                Ok(heard(number))
+            }
+            Err(error) => Err(error),
+        },
+    })
+}
+
 impl Incoming {
     fn hear(&mut self, shared: &Shared, metrics: &Metrics) -> Result<(), FrameError> {
         let mut kept = None;
@@ -566,88 +617,21 @@ impl Incoming {
             let mut shadows = None;
             let mut fenced = None;
             while let Some(octets) = self.stream.frame()? {
-                match frame::decode(octets)? {
-                    ToReplica::From { host, epoch } => self.from = Some((host, epoch)),
-                    ToReplica::Copy(copy) => {
-                        let from = self.from.ok_or(FrameError::Message)?;
-                        let shadows = shadows.get_or_insert_with(|| shared.shadows());
-                        match shadows.keep(from, &copy, clock()) {
-                            Ok(of) => {
-                                if of == Kept::Baseless {
-                                    tracing::error!(ltmsi = %copy.ltmsi, "a copy builds on none: please report it");
-                                }
-                                kept = Some(copy.number);
-                            }
-                            Err(error) => fenced = Some(error),
-                        }
-                        count += 1;
-                    }
-                    ToReplica::Yours { number, epoch } => {
-                        let from = self.from.ok_or(FrameError::Message)?;
-                        let shadows = shadows.get_or_insert_with(|| shared.shadows());
-                        match shadows.yours(from, number, epoch) {
-                            Ok(awaited) => {
-                                kept = Some(number);
-                                shared.handed.fetch_or(awaited, Ordering::Release);
-                            }
-                            Err(error) => fenced = Some(error),
+                let message = frame::decode(octets)?;
+                if let ToReplica::From { host, epoch } = message {
+                    self.from = Some((host, epoch));
+                    continue;
+                }
+                let from = self.from.ok_or(FrameError::Message)?;
+                count += u64::from(matches!(message, ToReplica::Copy(_)));
+                match take(message, from, shadows.get_or_insert_with(|| shared.shadows()), shared)? {
+                    Ok((number, answer)) => {
+                        kept = number.or(kept);
+                        if let Some(answer) = answer {
+                            self.stream.put(&answer);
                         }
                     }
-                    ToReplica::Whole { number, buckets } => {
-                        let from = self.from.ok_or(FrameError::Message)?;
-                        let shadows = shadows.get_or_insert_with(|| shared.shadows());
-                        match shadows.others(from, number, &buckets) {
-                            Ok(ues) => {
-                                self.stream.put(&ToPrimary::Others { number, ues });
-                                kept = Some(number);
-                            }
-                            Err(error) => fenced = Some(error),
-                        }
-                    }
-                    ToReplica::Gone { number, ues } => {
-                        let from = self.from.ok_or(FrameError::Message)?;
-                        let shadows = shadows.get_or_insert_with(|| shared.shadows());
-                        match shadows.gone(from, number, &ues) {
-                            Ok(()) => kept = Some(number),
-                            Err(error) => fenced = Some(error),
-                        }
-                    }
-                    ToReplica::Left { number, until } => {
-                        let from = self.from.ok_or(FrameError::Message)?;
-                        let shadows = shadows.get_or_insert_with(|| shared.shadows());
-                        match shadows.left(from, number, until) {
-                            Ok(()) => kept = Some(number),
-                            Err(error) => fenced = Some(error),
-                        }
-                    }
-                    ToReplica::Asks { number, epoch } => {
-                        let from = self.from.ok_or(FrameError::Message)?;
-                        let shadows = shadows.get_or_insert_with(|| shared.shadows());
-                        match shadows.says(from, number) {
-                            Ok(first) => {
-                                kept = Some(number);
-                                let asks = Said::Asks { from: from.0, epoch };
-                                if first {
-                                    shared.says(asks)?;
-                                }
-                            }
-                            Err(error) => fenced = Some(error),
-                        }
-                    }
-                    ToReplica::Has { number, epoch, table, numbers, last } => {
-                        let from = self.from.ok_or(FrameError::Message)?;
-                        let shadows = shadows.get_or_insert_with(|| shared.shadows());
-                        match shadows.says(from, number) {
-                            Ok(first) => {
-                                kept = Some(number);
-                                let has = Said::Has { from: from.0, epoch, table, numbers, last };
-                                if first {
-                                    shared.says(has)?;
-                                }
-                            }
-                            Err(error) => fenced = Some(error),
-                        }
-                    }
+                    Err(error) => fenced = Some(error),
                 }
             }
             drop(shadows);
