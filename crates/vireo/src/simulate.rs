@@ -207,7 +207,7 @@ mod tests {
         assert!(faults((1, 1), Ack::One).is_ok());
         let breaks = |seed| faults((seed, seed), Ack::None).err().map(|failure| (seed, failure));
         // Few of them break, and which ones changes with what hosts say to each other.
-        let (seed, failure) = (48..80).find_map(breaks).expect("one of them breaks");
+        let (seed, failure) = (50..80).find_map(breaks).expect("one of them breaks");
         let again = format!("vireo simulate --faults --seeds {seed}..{seed} --ack none");
         assert!(failure.0.contains(&again), "{}", failure.0);
         assert_eq!((seeds("3..9"), seeds("9..3").is_err(), seeds("x").is_err()), (Ok((3, 9)), true, true));
