@@ -22,6 +22,7 @@
 
 use crate::shared;
 use crate::state::RecordsConfig;
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use vireo_core::chain::{Ask, Carried, SessionNumber, Transferred};
@@ -41,6 +42,8 @@ const BATCH: usize = 256;
 const REMEMBERED: usize = 16;
 /// Questions that are known to be unanswered. Beyond, every answer is taken.
 const ASKED: usize = 256;
+/// How long what was read ahead of its turn is good for. Whatever its age, a commit finds out what has changed.
+const FORESEEN_FOR: Duration = Duration::from_millis(100);
 /// How often a part is put beside another function's that was changed meanwhile, before it is looked again a moment later.
 const TRIES: u32 = 16;
 
@@ -293,6 +296,21 @@ pub(super) struct Central {
     records: Way,
     /// The same for what is to be forgotten soon.
     brief: Way,
+    foreseen: Foreseen,
+}
+
+/// Records that were read in one go, ahead of their turn.
+struct Foreseen {
+    at: std::time::Instant,
+    /// What a part of the time was that it took.
+    took: Duration,
+    records: FxHashMap<u64, Found>,
+}
+
+impl Default for Foreseen {
+    fn default() -> Self {
+        Foreseen { at: std::time::Instant::now(), took: Duration::ZERO, records: FxHashMap::default() }
+    }
 }
 
 impl std::fmt::Debug for Central {
@@ -330,14 +348,15 @@ pub(crate) fn clear(config: &CentralConfig) -> Result<(), CentralError> {
 
 impl Central {
     pub(super) fn new(config: CentralConfig) -> Self {
-        Central { records: config.records.open_for(LIFE), brief: config.records.open_for(GONE), config }
+        let (records, brief) = (config.records.open_for(LIFE), config.records.open_for(GONE));
+        Central { records, brief, foreseen: Foreseen::default(), config }
     }
 
     /// The same over records that are there.
     #[cfg(test)]
     pub(super) fn over(config: CentralConfig, records: &vireo_store::records::MemoryRecords) -> Self {
         let way = || -> Way { Ok(Box::new(records.clone())) };
-        Central { records: way(), brief: way(), config }
+        Central { records: way(), brief: way(), foreseen: Foreseen::default(), config }
     }
 
     pub(super) fn config(&self) -> &CentralConfig {
@@ -348,6 +367,27 @@ impl Central {
     pub(super) fn read(&mut self, id: u64) -> Result<Option<(Version, Stored)>, CentralError> {
         let found = there(&mut self.records)?.load(&[name(&self.config, id)])?.pop().flatten();
         found.map(|found| Ok((found.version, stored(&self.config, &found)?))).transpose()
+    }
+
+    /// Whether the next records may be read ahead: none are at hand that were.
+    pub(super) fn sees_nothing(&self) -> bool {
+        self.foreseen.records.is_empty() || self.foreseen.at.elapsed() > FORESEEN_FOR
+    }
+
+    /// Reads what is going to be asked for, in one go. What is not read so is read in its turn.
+    pub(super) fn foresee(&mut self, ids: &[u64]) {
+        self.foreseen = Foreseen::default();
+        let names: Vec<_> = ids.iter().map(|id| name(&self.config, *id)).collect();
+        let Ok(found) = there(&mut self.records).and_then(|records| records.load(&names)) else { return };
+        self.foreseen.took = self.foreseen.at.elapsed() / (names.len() as u32).max(1);
+        self.foreseen.records = ids.iter().zip(found).filter_map(|(id, found)| Some((*id, found?))).collect();
+    }
+
+    /// What was read ahead of a UE, if it is from after its last step; and how long it took.
+    pub(super) fn foreseen(&mut self, id: u64, consumed: u64) -> Option<(Duration, Version, Stored)> {
+        let found = self.foreseen.records.remove(&id).filter(|_| self.foreseen.at.elapsed() <= FORESEEN_FOR)?;
+        let stored = stored(&self.config, &found).ok().filter(|stored| stored.consumed == consumed)?;
+        Some((self.foreseen.took, found.version, stored))
     }
 
     /// Puts a UE where this version is.

@@ -93,6 +93,8 @@ pub(super) enum Way {
     Answered,
 }
 
+/// UEs that are read ahead of their turn, at the most.
+const FORESEEN: usize = 32;
 /// UEs whose contexts a worker keeps decoded; what is not kept is read from the region.
 const KEPT: usize = 1024;
 
@@ -167,6 +169,8 @@ pub(super) struct Contexts {
     loaded: Option<Box<Hand>>,
     /// What was read from the region last.
     snapshot: Snapshot,
+    /// How many UEs in a row are not worth looking ahead for: none of those was worth it.
+    unforeseen: usize,
     /// A record that became the region's because of what a database had.
     found: Option<Buffer>,
     /// What the database was asked, and how long each took.
@@ -201,6 +205,29 @@ impl Contexts {
         Contexts { place, kept, ..Contexts::default() }
     }
 
+    /// Reads what a database has of UEs that are going to be loaded, in one question. Alone, each would wait for an answer of its
+    /// own; in a queue, all of them wait for the first one's.
+    pub(super) fn foresee(&mut self, region: &Region, slots: impl Iterator<Item = Slot>) {
+        let Place::Central { central, held } = &mut self.place else { return };
+        if self.unforeseen > 0 || !central.sees_nothing() {
+            self.unforeseen = self.unforeseen.saturating_sub(1);
+            return;
+        }
+        let is_held = |slot: &Slot| held.as_ref().is_some_and(|held| held.contains_key(slot));
+        let (mut ids, mut looked_at) = (Vec::with_capacity(FORESEEN), 0);
+        for slot in slots.take(FORESEEN) {
+            looked_at += 1;
+            if !is_held(&slot) && region.read(slot, &mut self.snapshot) {
+                ids.extend(Elsewhere::of(&self.snapshot.context).map(|elsewhere| elsewhere.id));
+            }
+        }
+        if ids.len() > 1 {
+            central.foresee(&ids);
+        } else {
+            self.unforeseen = looked_at;
+        }
+    }
+
     /// Loads what there is of a UE.
     pub(super) fn load(&mut self, region: &Region, worker: &mut Worker, slot: Slot) -> Result<Found, StepError> {
         if let Some(hand) = self.loaded.take() {
@@ -233,11 +260,20 @@ impl Contexts {
                 let unsent = self.snapshot.buffer().filter(|_| !self.snapshot.sent);
                 return Ok(Found::Context { consumed, unsent });
             }
-            let began = Instant::now();
-            let stored = central.read(elsewhere.id);
             let owner = central.config().owner;
-            self.asked.push((StateOperation::Read, began.elapsed()));
-            return match stored? {
+            let stored = match central.foreseen(elsewhere.id, consumed) {
+                Some((took, version, stored)) => {
+                    self.asked.push((StateOperation::Read, took));
+                    Some((version, stored))
+                }
+                None => {
+                    let began = Instant::now();
+                    let stored = central.read(elsewhere.id);
+                    self.asked.push((StateOperation::Read, began.elapsed()));
+                    stored?
+                }
+            };
+            return match stored {
                 Some((_, stored)) if stored.owner != owner => Err(CentralError::Foreign.into()),
                 Some((version, stored)) => {
                     let later = Elsewhere::part(&self.snapshot.context).map(Stored::decode).transpose()?;

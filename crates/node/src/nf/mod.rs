@@ -257,6 +257,8 @@ impl Nf {
     }
 
     fn serve_one(&mut self, nf: usize) -> (u64, u64) {
+        let waiting = self.queues[nf].next_ones().filter_map(|item| self.region.slot_at(item as u32));
+        self.contexts.foresee(&self.region, waiting);
         let Some(taken) = self.queues[nf].take(&self.worker) else { return (0, 0) };
         let Some(slot) = self.region.slot_at(taken.item as u32) else {
             self.queues[nf].acknowledge(&self.worker, taken);

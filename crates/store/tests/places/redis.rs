@@ -63,6 +63,17 @@ fn a_database_that_is_down_slow_or_back_is_told() {
 }
 
 #[test]
+fn a_database_that_has_forgotten_the_scripts_of_commits_is_given_them_again() {
+    let Some(server) = start(&[]) else { return };
+    let mut store = records(server.port, LIFE);
+    assert_eq!(commit(&mut store, b"x"), Ok(1));
+    assert!(server.ask("SCRIPT FLUSH").is_ok_and(|answer| answer.starts_with("+OK")));
+    let mut change = |expected| store.change(&[(ONE, Change::Commit { expected, octets: b"y" })]).remove(0);
+    assert!(change(1).is_err_and(|error| error.passes()), "it is said that nothing was done");
+    assert_eq!(change(1), Ok(2), "the next one finds the record as it was");
+}
+
+#[test]
 fn a_full_database_refuses_and_changes_nothing() {
     let Some(server) = start(&["--maxmemory", "3mb", "--maxmemory-policy", "noeviction"]) else { return };
     let mut store = records(server.port, LIFE);

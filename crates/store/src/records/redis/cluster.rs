@@ -179,38 +179,36 @@ impl RedisCluster {
     }
 
     fn attempt_at(&mut self, node: &str, indexes: &[usize], items: &mut [Item<'_>]) {
-        let mut pipeline = redis::pipe();
-        pipeline.ignore_errors();
-        let mut writes = false;
-        for item in indexes.iter().map(|index| &items[*index]) {
-            if item.sent_to.as_ref().is_some_and(|(_, asking)| *asking) {
-                pipeline.cmd("ASKING").ignore();
-            }
-            match item.ask {
-                Ask::Load => {
-                    if self.unsure.has(item.name) {
-                        self.keys.touch(&mut pipeline, item.name);
-                        pipeline.ignore();
-                        writes = true;
-                    }
-                    self.keys.load(&mut pipeline, item.name);
-                }
-                Ask::Change(change) => {
-                    self.keys.change(&mut pipeline, item.name, change);
-                    writes = true;
-                }
-            }
-        }
+        let asked = || indexes.iter().map(|index| &items[*index]);
+        let unsure = |item: &Item<'_>| matches!(item.ask, Ask::Load) && self.unsure.has(item.name);
+        let writes = asked().any(|item| matches!(item.ask, Ask::Change(_)) || unsure(item));
         let wanted = if writes { self.wanted(node) } else { 0 };
-        if wanted > 0 {
-            // Shorter than the answer is waited for.
-            let wait = (self.config.patience * 3 / 4).as_millis().max(1) as u64;
-            pipeline.cmd("WAIT").arg(wanted).arg(wait);
-        }
         self.operations.round_trips += 1;
         let config = LinkConfig { url: format!("redis://{node}"), patience: self.config.patience };
         let link = self.links.entry(node.to_owned()).or_insert_with(|| Link::new(config));
-        let answers: Result<Vec<Value>, _> = link.ask(|connection| pipeline.query(connection));
+        let answers = link.ask_scripts(|connection, scripts| {
+            let mut pipeline = redis::pipe();
+            pipeline.ignore_errors();
+            for item in asked() {
+                if item.sent_to.as_ref().is_some_and(|(_, asking)| *asking) {
+                    pipeline.cmd("ASKING").ignore();
+                }
+                if unsure(item) {
+                    self.keys.touch(&mut pipeline, item.name);
+                    pipeline.ignore();
+                }
+                match item.ask {
+                    Ask::Load => self.keys.load(&mut pipeline, item.name),
+                    Ask::Change(change) => self.keys.change(&mut pipeline, scripts, item.name, change),
+                }
+            }
+            if wanted > 0 {
+                // Shorter than the answer is waited for.
+                let wait = (self.config.patience * 3 / 4).as_millis().max(1) as u64;
+                pipeline.cmd("WAIT").arg(wanted).arg(wait);
+            }
+            pipeline.query(connection)
+        });
         match answers {
             Ok(mut answers) => {
                 let confirmed = wanted == 0 || matches!(answers.pop(), Some(Value::Int(n)) if n >= i64::from(wanted));

@@ -28,6 +28,23 @@ const VERSION: &str = "_version";
 /// The field of what a record holds that is a whole.
 const OCTETS: &str = "_octets";
 
+/// What a server calls the scripts that it was given, so that they need not be sent with each commit.
+#[derive(Clone, Debug)]
+pub(super) struct Scripts {
+    commit: String,
+    remove: String,
+}
+
+impl Scripts {
+    /// Gives them to a server.
+    pub(super) fn load(connection: &mut Connection) -> Result<Self, RedisError> {
+        let mut scripts = redis::pipe();
+        [COMMIT, REMOVE].iter().for_each(|script| drop(scripts.cmd("SCRIPT").arg("LOAD").arg(script)));
+        let (commit, remove) = scripts.query(connection)?;
+        Ok(Scripts { commit, remove })
+    }
+}
+
 /// Keys that a database looks through in one go when it is asked for all of a collection.
 const LOOKED_THROUGH: u32 = 1000;
 
@@ -75,17 +92,17 @@ impl Keys {
         pipeline.cmd("PEXPIRE").arg(self.key(name)).arg(self.life);
     }
 
-    pub(super) fn change(&self, pipeline: &mut Pipeline, name: Name, change: &Change<'_>) {
+    pub(super) fn change(&self, pipeline: &mut Pipeline, scripts: &Scripts, name: Name, change: &Change<'_>) {
         let key = self.key(name);
         let expected = match change.expected() {
             0 if !change.removes() => String::new(),
             version => version.to_string(),
         };
         if change.removes() {
-            pipeline.cmd("EVAL").arg(REMOVE).arg(1).arg(key).arg(expected);
+            pipeline.cmd("EVALSHA").arg(&scripts.remove).arg(1).arg(key).arg(expected);
             return;
         }
-        let command = pipeline.cmd("EVAL").arg(COMMIT).arg(1).arg(key).arg(expected).arg(change.result());
+        let command = pipeline.cmd("EVALSHA").arg(&scripts.commit).arg(1).arg(key).arg(expected).arg(change.result());
         command.arg(u8::from(change.is_whole())).arg(self.life);
         if let Some(octets) = change.octets() {
             command.arg(OCTETS).arg(octets);
@@ -197,6 +214,7 @@ impl Elsewhere {
             | ServerErrorKind::ClusterDown
             | ServerErrorKind::MasterDown
             | ServerErrorKind::ReadOnly
+            | ServerErrorKind::NoScript
             | ServerErrorKind::BusyLoading => Some(Elsewhere::Later(error.to_string())),
             _ => None,
         }

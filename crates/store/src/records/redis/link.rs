@@ -1,9 +1,9 @@
 //! A connection to one server.
 
-use super::commands::refused;
+use super::commands::{Scripts, refused};
 use crate::records::RecordError;
 use crate::records::pause::Pause;
-use redis::{Client, Connection, ErrorKind, RedisError};
+use redis::{Client, Connection, ErrorKind, RedisError, ServerErrorKind, Value};
 use std::time::Duration;
 
 /// How a database is reached.
@@ -19,6 +19,8 @@ pub struct LinkConfig {
 pub struct Link {
     config: LinkConfig,
     connection: Option<Connection>,
+    /// What the server at the other end of it calls the scripts that it was given there.
+    scripts: Option<Scripts>,
     pause: Pause,
 }
 
@@ -31,7 +33,7 @@ impl std::fmt::Debug for Link {
 impl Link {
     /// A way that is not taken yet.
     pub fn new(config: LinkConfig) -> Self {
-        Link { config, connection: None, pause: Pause::default() }
+        Link { config, connection: None, scripts: None, pause: Pause::default() }
     }
 
     fn connect(&self) -> Result<Connection, RedisError> {
@@ -67,6 +69,31 @@ impl Link {
             // What was under way on it may come yet: it is not used any more.
             Err(error) => Err(self.failed(RecordError::Silent(error.to_string()))),
         }
+    }
+
+    /// Asks by a connection whose server knows the scripts of commits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Link::ask`]. Where the server has forgotten them, nothing was done, and they are given to it again next time.
+    pub(super) fn ask_scripts(
+        &mut self,
+        ask: impl FnOnce(&mut Connection, &Scripts) -> Result<Vec<Value>, RedisError>,
+    ) -> Result<Vec<Value>, RecordError> {
+        let known = self.scripts.take().filter(|_| self.connection.is_some());
+        let mut asked = None;
+        let answers = self.ask(|connection| {
+            let scripts = match known {
+                Some(scripts) => scripts,
+                None => Scripts::load(connection)?,
+            };
+            ask(connection, asked.insert(scripts))
+        })?;
+        let forgotten = |answer: &Value| {
+            matches!(answer, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoScript))
+        };
+        self.scripts = asked.filter(|_| !answers.iter().any(forgotten));
+        Ok(answers)
     }
 
     /// The database is left alone for a moment.

@@ -42,13 +42,17 @@ impl Records for RedisRecords {
     }
 
     fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
-        let mut pipeline = redis::pipe();
-        // What becomes of one says nothing of the others.
-        pipeline.ignore_errors();
-        changes.iter().for_each(|(name, change)| self.keys.change(&mut pipeline, *name, change));
         self.operations.changed(changes);
         self.operations.round_trips += 1;
-        let answers: Vec<Value> = match self.link.ask(|connection| pipeline.query(connection)) {
+        let keys = &self.keys;
+        let answers = self.link.ask_scripts(|connection, scripts| {
+            let mut pipeline = redis::pipe();
+            // What becomes of one says nothing of the others.
+            pipeline.ignore_errors();
+            changes.iter().for_each(|(name, change)| keys.change(&mut pipeline, scripts, *name, change));
+            pipeline.query(connection)
+        });
+        let answers = match answers {
             Ok(answers) => answers,
             Err(error) => return changes.iter().map(|_| Err(error.clone())).collect(),
         };
