@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// Milliseconds of such a period
     #[arg(long, value_name = "MS", default_value = "100", requires = "cap", value_parser = clap::value_parser!(u32).range(1..=1000))]
     cap_period: u32,
+    /// Microseconds that a message takes besides that comes to a core without work: threads wake for it
+    #[arg(long, value_name = "US", default_value = "0", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    wake: u32,
     /// Which host: skewed-ch, consistent-hash, round-robin, least-loaded, maglev, static-range
     #[arg(long, value_name = "POLICY", default_value = "skewed-ch", value_parser = inter)]
     inter: steer::Policy,
@@ -97,6 +100,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         cores: args.cores.into(),
         speed: args.speed,
         cap: args.cap.map(|part| Cap { part, period: Duration::from_millis(args.cap_period.into()) }),
+        wake: Duration(args.wake.into()),
         sample: args.sample,
         inter: args.inter,
         prefer: args.prefer,

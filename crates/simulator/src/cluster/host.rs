@@ -68,6 +68,8 @@ pub(super) struct Host {
     /// How long cores have worked since the last look, and in all.
     worked: Nanos,
     pub(super) worked_in_all: Nanos,
+    /// How often a core without work got some.
+    pub(super) woken: u64,
     cpu: Average,
     /// What a cgroup leaves it, and the processors that this is.
     meter: Option<Meter>,
@@ -87,6 +89,7 @@ impl Host {
             cores: (0..cores).map(|_| core()).collect(),
             worked: 0,
             worked_in_all: 0,
+            woken: 0,
             cpu: Average::default(),
             meter: cap.map(|(cap, begins)| Meter::new(cap, begins)),
             part,
@@ -113,9 +116,13 @@ impl Host {
         (0..).zip(&self.cores).map(load).collect()
     }
 
-    /// A message of a procedure comes to an NF.
-    pub(super) fn enqueue(&mut self, core: usize, pool: usize, number: Number) {
-        self.cores[core].queues[pool].push_back(number);
+    /// A message of a procedure comes to an NF; whether its core had nothing to do.
+    pub(super) fn enqueue(&mut self, core: usize, pool: usize, number: Number) -> bool {
+        let core = &mut self.cores[core];
+        let wakes = core.running.is_none() && core.queues.iter().all(VecDeque::is_empty);
+        core.queues[pool].push_back(number);
+        self.woken += u64::from(wakes);
+        wakes
     }
 
     /// What a core that is free does next.

@@ -49,6 +49,9 @@ pub struct Setup {
     pub speed: f64,
     /// What a cgroup leaves each host, if one does: its cores are as fast as they were, but not at all times.
     pub cap: Option<Cap>,
+    /// What the first message takes besides that comes to a core without work: threads wake for it, and find their caches cold. Those
+    /// that come while it works are spared that.
+    pub wake: Duration,
     /// One procedure of so many is simulated, on hosts that are so many times slower. What a host has to do stays the same part of
     /// what it can, and UEs are as uneven as they were: there may be 100 million, of which nothing is stored. Queues are coarser, by
     /// which procedures are late rather too often than too seldom.
@@ -81,6 +84,7 @@ impl Default for Setup {
             cores: 1,
             speed: 1.0,
             cap: None,
+            wake: Duration(0),
             sample: 1,
             inter: steer::Policy::default(),
             prefer: steer::Prefer::default(),

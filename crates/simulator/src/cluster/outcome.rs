@@ -29,6 +29,8 @@ pub struct Outcome {
     pub pools: Vec<PoolOutcome>,
     /// The part of its cores that each host was at work, 0 to 1.
     pub cpu: Vec<f64>,
+    /// How often a core that had nothing to do got some work.
+    pub woken: u64,
     /// Procedures that were under way at the end.
     pub under_way: u64,
 }

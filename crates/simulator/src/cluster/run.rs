@@ -135,11 +135,11 @@ pub fn simulate(
     let mut before = None;
     while let Some(event) = world.clock.next_before(end) {
         if before.is_none() && world.clock.now() >= world.measured_from {
-            before = Some(world.worked());
+            before = Some((world.worked(), world.woken()));
         }
         world.happens(event);
     }
-    let before = before.unwrap_or_else(|| world.worked());
+    let before = before.unwrap_or_else(|| (world.worked(), world.woken()));
     Ok(world.outcome(&sampled, &before, length))
 }
 
@@ -340,14 +340,16 @@ impl<'a> World<'a> {
         });
         let Some(core) = core else { return };
         running.core = Some(core);
-        self.hosts[at].enqueue(core, pool, number);
-        self.serve(host, core);
+        let wakes = self.hosts[at].enqueue(core, pool, number);
+        let wake = nanos(self.setup.wake) as f64 / self.setup.speed;
+        self.serve(host, core, if wakes { wake as Nanos } else { 0 });
     }
 
-    /// A core takes what is next, if it is free.
-    fn serve(&mut self, host: u16, core: usize) {
+    /// A core takes what is next, if it is free; it takes so much longer.
+    fn serve(&mut self, host: u16, core: usize, more: Nanos) {
         let next = self.hosts[usize::from(host)].next(core, &mut self.shares);
-        if let Some(took) = next.and_then(|number| self.running[number as usize]).map(|running| running.each) {
+        if let Some(each) = next.and_then(|number| self.running[number as usize]).map(|running| running.each) {
+            let took = each + more;
             let ends = self.hosts[usize::from(host)].ends(self.clock.now(), took);
             self.clock.at(ends, Event::Done { host, core, took });
         }
@@ -374,7 +376,7 @@ impl<'a> World<'a> {
                 self.free.push(number);
             }
         }
-        self.serve(host, core);
+        self.serve(host, core, 0);
     }
 
     fn looks(&mut self, host: u16, count: u64) {
@@ -396,7 +398,11 @@ impl<'a> World<'a> {
         self.hosts.iter().map(|host| host.worked_in_all).collect()
     }
 
-    fn outcome(&self, workload: &Workload, before: &[Nanos], length: Duration) -> Outcome {
+    fn woken(&self) -> u64 {
+        self.hosts.iter().map(|host| host.woken).sum()
+    }
+
+    fn outcome(&self, workload: &Workload, (before, woken): &(Vec<Nanos>, u64), length: Duration) -> Outcome {
         let room = |host: &Host| nanos(length) as f64 * host.part();
         let hosts = self.hosts.iter().zip(before);
         let cpu = hosts.map(|(host, before)| (host.worked_in_all - before) as f64 / room(host)).collect();
@@ -405,7 +411,7 @@ impl<'a> World<'a> {
             Some(pool.as_ref()?.tally.outcome(&slice.name, NfKind::ALL[n % KINDS].name()))
         });
         let under_way = self.running.iter().flatten().filter(|running| running.measured).count() as u64;
-        Outcome { pools: pools.collect(), cpu, under_way }
+        Outcome { pools: pools.collect(), cpu, woken: self.woken() - woken, under_way }
     }
 }
 

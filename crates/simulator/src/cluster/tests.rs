@@ -50,6 +50,23 @@ fn a_capped_host_is_not_a_slower_one() {
     assert!(full.procedures() < 21_000 && full.cpu[0] > 0.99, "{full:?}");
 }
 
+/// Alone a message takes what waking takes, too; those that come while a core works do not.
+#[test]
+fn what_comes_to_a_core_at_work_wakes_nobody() {
+    let of = |rate: f64| {
+        let procedures = vec![procedure(NfKind::ServiceRequest, 100.0, 1, 10.0)];
+        let setup = Setup { wake: Duration(200), ..one_host() };
+        run(setup, &Workload { slices: vec![slice(rate, "poisson", procedures)] }, 1)
+    };
+    let each_us = |outcome: &Outcome| outcome.cpu[0] * 40e6 / outcome.procedures() as f64;
+    let (alone, full) = (of(50.0), of(12_000.0));
+    assert!(
+        (290.0..301.0).contains(&each_us(&alone)) && alone.woken as f64 > alone.procedures() as f64 * 0.97,
+        "{alone:?}"
+    );
+    assert!((99.0..101.0).contains(&each_us(&full)) && full.woken < 100, "{full:?}");
+}
+
 /// Two NFs that both always have work get the core by their objectives (5 and 10 ms: 2/3 and 1/3), so that the one that
 /// asks for 60% in a core of 120% is served in full and the other gets what is left.
 #[test]

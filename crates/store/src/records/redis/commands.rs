@@ -39,7 +39,7 @@ impl Scripts {
     /// Gives them to a server.
     pub(super) fn load(connection: &mut Connection) -> Result<Self, RedisError> {
         let mut scripts = redis::pipe();
-        [COMMIT, REMOVE].iter().for_each(|script| drop(scripts.cmd("SCRIPT").arg("LOAD").arg(script)));
+        scripts.cmd("SCRIPT").arg("LOAD").arg(COMMIT).cmd("SCRIPT").arg("LOAD").arg(REMOVE);
         let (commit, remove) = scripts.query(connection)?;
         Ok(Scripts { commit, remove })
     }

@@ -89,9 +89,7 @@ impl Link {
             };
             ask(connection, asked.insert(scripts))
         })?;
-        let forgotten = |answer: &Value| {
-            matches!(answer, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoScript))
-        };
+        let forgotten = |answer: &Value| matches!(answer, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoScript));
         self.scripts = asked.filter(|_| !answers.iter().any(forgotten));
         Ok(answers)
     }

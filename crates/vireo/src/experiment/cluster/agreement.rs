@@ -1,9 +1,10 @@
 //! Whether the simulator says what three real hosts do: the same loads on both. What the simulator cannot know (how long
-//! procedures take here, what a host does by itself, how long messages are on their way) is taken from two other loads.
+//! procedures take here, what waking takes, what a host does by itself, how long messages are on their way) is taken from three
+//! other loads.
 
 use super::{
     Copies, HOST_PART, HOSTS, HOT_ONE, LONGEST, NO_COPIES, QUICK_LIMIT, SEARCH_S, SEARCH_STEPS, capped, lines,
-    service_requests,
+    saturation, service_requests,
 };
 use crate::cli::Failure;
 use crate::experiment::session::{Findings, Session, Told, Variant, each};
@@ -12,7 +13,7 @@ use crate::experiment::{Experiment, Run};
 use crate::lab::QUOTA_PERIOD;
 use crate::lab::emulator::Latency;
 use vireo_core::schedule::kind::NfKind;
-use vireo_simulator::analysis::saturation;
+use vireo_simulator::analysis;
 use vireo_simulator::cluster::{Cap, Procedure, Setup, Slice, Workload, simulate};
 use vireo_simulator::results::plot::{Axis, Chart};
 use vireo_simulator::results::{Bound, Figure, Table};
@@ -25,15 +26,18 @@ pub(in crate::experiment) const EXPERIMENT: Experiment = Experiment {
     run: Run::Core(run),
 };
 
-/// Loads, as parts of what the hosts do in time: two that the simulator is calibrated at, and those at which it is judged.
-const CALIBRATED: [f64; 2] = [0.2, 0.6];
+/// Loads at which the simulator is judged, as parts of what the hosts do in time.
 const JUDGED: [f64; 3] = [0.4, 0.75, 0.9];
+/// Two that it is calibrated at, the same parts: next to nothing to do, and messages that come alone. At the third one, a part of
+/// what the hosts keep up with at all, messages nearly always find others before them.
+const CALIBRATED: [f64; 2] = [0.02, 0.2];
+const FULL: f64 = 0.9;
 /// How long each lasts, and the short form's.
 const SECONDS: f64 = 8.0;
 const QUICK_SECONDS: f64 = 1.0;
 /// What is simulated: so long, after so long that is not counted.
-const SIMULATED: Duration = Duration::from_secs(if cfg!(test) { 4 } else { 20 });
-const WARM_UP: Duration = Duration::from_secs(2);
+const SIMULATED: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 20 });
+const WARM_UP: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 2000 });
 /// README's objective of a service request.
 const OBJECTIVE_MS: f64 = 10.0;
 /// The most of them that may be late where hosts work as they are meant to, in percent, and the rate at which it is begun to
@@ -51,6 +55,8 @@ const FOLLOW: u32 = 5;
 const BETWEEN_MS: f64 = 0.5;
 /// How often a second a host does what it does by itself.
 const BY_ITSELF: f64 = 100.0;
+/// How often it is worked out anew how many messages wake a host, which is other than was assumed when messages take another time.
+const ROUNDS: u32 = if cfg!(test) { 6 } else { 12 };
 
 const REQUESTS: &str = "requests";
 
@@ -80,8 +86,10 @@ const TOLD: [Told<Seen>; 6] = [
 /// What the simulator is told.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Calibration {
-    /// What all messages of a procedure take, in microseconds.
+    /// What all messages of a procedure take in hosts that are at work, in microseconds.
     time_us: f64,
+    /// What one takes besides that comes to a host without work.
+    wake_us: f64,
     /// What a host uses by itself, in processors.
     idle: f64,
     /// How long a request is not in the hosts, in milliseconds.
@@ -139,20 +147,39 @@ fn real(session: &Session, variant: &Variant, rate: f64, seconds: f64) -> Result
 }
 
 impl Calibration {
-    /// By what hosts did at two loads.
-    fn new(variant: &Variant, [low, high]: [Seen; 2], (ues, seed): (u32, u64)) -> Result<Self, Failure> {
+    /// By what hosts did at three loads: of each it is known what processor time they used, and the simulator says how often they
+    /// were woken.
+    fn new(variant: &Variant, [quiet, low, full]: [Seen; 3], (ues, seed): (u32, u64)) -> Result<Self, Failure> {
         let may = variant.host_part.unwrap_or(1.0) * HOSTS as f64;
         let used = |seen: &Seen| seen.cpu / 100.0 * may;
-        let time_us = (used(&high) - used(&low)) / (high.rate - low.rate) * 1e6;
-        if !(time_us.is_finite() && time_us > 0.0) {
+        let most = used(&full) / full.rate;
+        if !(most.is_finite() && used(&full) > used(&quiet)) {
             return Err(Failure(
-                "three times the load took the hosts no more processor time: measure again on an idle machine".into(),
+                "much more load took the hosts no more processor time: measure again on an idle machine".into(),
             ));
         }
-        let idle = ((used(&low) - low.rate * time_us / 1e6) / HOSTS as f64).max(0.0);
-        let inside = Calibration { time_us, idle, outside_ms: 0.0 };
-        let outside_ms = (low.p50_ms - inside.simulated(variant, low.rate, (ues, seed))?.p50_ms).max(0.0);
-        Ok(Calibration { outside_ms, ..inside })
+        // As if none were woken.
+        let mut found = Calibration { time_us: most * 1e6, wake_us: 0.0, idle: 0.0, outside_ms: 0.0 };
+        for _ in 0..ROUNDS {
+            let alone_us = found.time_us + found.wake_us * f64::from(ANSWERED + FOLLOW);
+            found.idle = ((used(&quiet) - quiet.rate * alone_us / 1e6) / HOSTS as f64).max(0.0);
+            let own = HOSTS as f64 * BY_ITSELF * found.own_us() / 1e6;
+            let woken = |found: &Calibration, seen: &Seen| -> Result<f64, Failure> {
+                Ok(found.outcome(variant, seen.rate, (ues, seed))?.1)
+            };
+            // What was used is rate x time + woken x wake. Half of the way each time: what is found of one changes the other.
+            let wake = (used(&low) - own - low.rate * found.time_us / 1e6) / f64::max(woken(&found, &low)?, 1.0);
+            found.wake_us = (found.wake_us + wake.max(0.0) * 1e6) / 2.0;
+            let time = (used(&full) - own - woken(&found, &full)? * found.wake_us / 1e6) / full.rate;
+            found.time_us = (found.time_us + time.max(most / 100.0) * 1e6) / 2.0;
+        }
+        found.outside_ms = (low.p50_ms - found.simulated(variant, low.rate, (ues, seed))?.p50_ms).max(0.0);
+        Ok(found)
+    }
+
+    /// What a host does by itself each time, besides waking for it.
+    fn own_us(&self) -> f64 {
+        (self.idle / BY_ITSELF * 1e6 - self.wake_us).max(0.0)
     }
 
     /// What comes to the hosts: requests, what follows them, and what hosts do by themselves.
@@ -181,31 +208,39 @@ impl Calibration {
             slice(REQUESTS, rate, NfKind::ServiceRequest, ANSWERED, objective),
             slice("what follows", rate, NfKind::StateManagement, FOLLOW, 1000.0),
         ];
-        if self.idle > 0.0 {
+        if self.own_us() > 0.0 {
             let mut own = slice("by itself", BY_ITSELF * HOSTS as f64, NfKind::StateManagement, 1, 1000.0);
-            own.procedures[0].time_us = self.idle / BY_ITSELF * 1e6;
+            own.procedures[0].time_us = self.own_us();
             slices.push(own);
         }
         Workload { slices }
     }
 
     /// The load on hosts of a virtual clock.
-    fn simulated(&self, variant: &Variant, rate: f64, (ues, seed): (u32, u64)) -> Result<Seen, Failure> {
+    fn simulated(&self, variant: &Variant, rate: f64, seed: (u32, u64)) -> Result<Seen, Failure> {
+        Ok(self.outcome(variant, rate, seed)?.0)
+    }
+
+    /// The same, with how often a second a host without work got some.
+    fn outcome(&self, variant: &Variant, rate: f64, (ues, seed): (u32, u64)) -> Result<(Seen, f64), Failure> {
         let cap = variant.host_part.map(|part| Cap { part, period: Duration(QUOTA_PERIOD.as_micros() as u64) });
+        let wake = Duration(self.wake_us.round() as u64);
         // Of UEs that are known, each message goes to the owner of the bucket.
-        let setup = Setup { hosts: HOSTS as u16, cap, replicas: 0, ..Setup::default() };
+        let setup = Setup { hosts: HOSTS as u16, cap, wake, replicas: 0, ..Setup::default() };
         let outcome = simulate(setup, &self.workload(rate, ues), seed, WARM_UP, SIMULATED)
             .map_err(|error| Failure(format!("what was measured is no workload: {error}")))?;
         let requests = outcome.pools.iter().find(|pool| pool.slice == REQUESTS);
         let requests = requests.ok_or_else(|| Failure("nothing was simulated".into()))?;
-        Ok(Seen {
-            rate: requests.procedures as f64 / (SIMULATED.0 as f64 / 1e6),
+        let seconds = SIMULATED.0 as f64 / 1e6;
+        let seen = Seen {
+            rate: requests.procedures as f64 / seconds,
             p50_ms: requests.p50_us as f64 / 1e3 + self.outside_ms,
             mean_ms: requests.mean_us / 1e3 + self.outside_ms,
             late: requests.violations as f64 * 100.0 / requests.procedures.max(1) as f64,
             cpu: outcome.cpu.iter().sum::<f64>() * 100.0 / outcome.cpu.len().max(1) as f64,
             busiest: outcome.cpu.iter().copied().fold(0.0, f64::max) * 100.0,
-        })
+        };
+        Ok((seen, outcome.woken as f64 / seconds))
     }
 }
 
@@ -219,7 +254,7 @@ fn in_time(session: &Session, variant: &Variant) -> Result<f64, Failure> {
     if session.quick {
         return Ok(QUICK_LIMIT);
     }
-    let found = saturation::search(FIRST_GUESS, SEARCH_STEPS, |rate| {
+    let found = analysis::saturation::search(FIRST_GUESS, SEARCH_STEPS, |rate| {
         session.interrupt.check()?;
         let outcome = session.on_core(variant, &[], &service_requests(session, rate, SEARCH_S))?;
         let late = late(&outcome.result.latency("service_request"));
@@ -238,15 +273,18 @@ fn run(session: &Session) -> Result<Findings, Failure> {
     let variants: Vec<Variant> = copies.iter().map(|copies| capped(session, copies.variant())).collect();
     let judged = if session.quick { &JUDGED[..1] } else { &JUDGED };
     let seconds = if session.quick { QUICK_SECONDS } else { SECONDS };
-    let limits: Vec<f64> = variants.iter().map(|variant| in_time(session, variant)).collect::<Result<_, _>>()?;
+    let limits = |variant| Ok([in_time(session, variant)?, saturation(session, variant, &service_requests)?]);
+    let limits: Vec<[f64; 2]> = variants.iter().map(limits).collect::<Result<_, Failure>>()?;
     let ues = service_requests(session, 1.0, 1.0).ues;
     // By run, by variant.
     let rounds = session.repeat("real and simulated hosts", |run| {
         let seed = (ues, session.seed.wrapping_add(run.into()));
-        let one = |(variant, limit): (&Variant, &f64)| {
+        let one = |(variant, [limit, most]): (&Variant, &[f64; 2])| {
             let real = |part: f64| real(session, variant, limit * part, seconds);
-            let calibration = Calibration::new(variant, [real(CALIBRATED[0])?, real(CALIBRATED[1])?], seed)?;
-            eprintln!("experiment: {}: {calibration:?}", variant.name);
+            let [quiet, low] = CALIBRATED.map(real);
+            let at = [quiet?, low?, real(FULL * most / limit)?];
+            let calibration = Calibration::new(variant, at, seed)?;
+            eprintln!("experiment: {}: {at:?}: {calibration:?}", variant.name);
             let point = |part: &f64| {
                 let real = real(*part)?;
                 let simulated = calibration.simulated(variant, limit * part, seed)?;
@@ -263,7 +301,7 @@ fn run(session: &Session) -> Result<Findings, Failure> {
 /// A calibration, and what came of it.
 type Line = (Calibration, Vec<Point>);
 
-fn findings(variants: &[Variant], limits: &[f64], rounds: &[Vec<Line>]) -> Result<Findings, Failure> {
+fn findings(variants: &[Variant], limits: &[[f64; 2]], rounds: &[Vec<Line>]) -> Result<Findings, Failure> {
     let first = rounds.first().ok_or_else(|| Failure("nothing was measured".into()))?;
     let mut figures = Vec::new();
     for (place, variant) in variants.iter().enumerate() {
@@ -303,25 +341,29 @@ fn findings(variants: &[Variant], limits: &[f64], rounds: &[Vec<Line>]) -> Resul
     })
 }
 
-fn notes(variants: &[Variant], limits: &[f64]) -> Vec<String> {
-    let limits: Vec<String> =
-        variants.iter().zip(limits).map(|(variant, limit)| format!("{limit:.0}/s ({})", variant.name)).collect();
+fn notes(variants: &[Variant], limits: &[[f64; 2]]) -> Vec<String> {
+    let told = |(variant, [in_time, most]): (&Variant, &[f64; 2])| {
+        format!("{in_time:.0}/s ({}; at all they keep up with {most:.0}/s)", variant.name)
+    };
+    let limits: Vec<String> = variants.iter().zip(limits).map(told).collect();
     let capped = variants.iter().all(|variant| variant.host_part == Some(HOST_PART));
     let capped = if capped { " with a quarter of a processor each (cpu.max, the simulator's --cap)" } else { "" };
     vec![
         format!(
             "Three hosts{capped} behind one balancer, service requests with the releases that follow, T1, open loop; loads are \
-             parts of the highest of which at most {LATE}% take longer than {OBJECTIVE_MS} ms, {}. How long a procedure takes and what a host uses by itself are the line \
-             through the processor time at {:.0}% and {:.0}% load; how long a request is not in the hosts is what the median at \
-             the first of these has beyond the simulator's.",
+             parts of the highest of which at most {LATE}% take longer than {OBJECTIVE_MS} ms, {}. How long a procedure takes, what \
+             a message takes besides that comes to a host without work, and what a host uses by itself are by the processor time \
+             at {:.0}% and {:.0}% load and at {:.0}% of what they keep up with at all; how long a request is not in the hosts is what the median at the second of these \
+             has beyond the simulator's.",
             limits.join(", "),
             CALIBRATED[0] * 100.0,
-            CALIBRATED[1] * 100.0
+            CALIBRATED[1] * 100.0,
+            FULL * 100.0
         ),
         format!(
             "Late is what took longer than {OBJECTIVE_MS} ms; of that the difference is in procedures of a hundred, of all else in \
-             percent of what real hosts do. The simulator knows nothing of copies, of what messages cost less when several come at \
-             once, and of who else is on the machine's processors."
+             percent of what real hosts do. The simulator knows nothing of copies, and of who else is on the machine's \
+             processors."
         ),
     ]
 }
@@ -331,6 +373,7 @@ fn table(variants: &[Variant], rounds: &[Vec<Line>]) -> Table {
         "run",
         "configuration",
         "time_us",
+        "wake_us",
         "idle",
         "outside_ms",
         "load",
@@ -343,10 +386,10 @@ fn table(variants: &[Variant], rounds: &[Vec<Line>]) -> Table {
         "busiest_percent",
     ]);
     for (head, (calibration, points)) in lines(variants, rounds) {
-        let Calibration { time_us, idle, outside_ms } = *calibration;
+        let Calibration { time_us, wake_us, idle, outside_ms } = *calibration;
         for point in points {
             for (which, seen) in [("real", point.real), ("simulated", point.simulated)] {
-                let before = [time_us, idle, outside_ms, point.part].map(|number| number.to_string());
+                let before = [time_us, wake_us, idle, outside_ms, point.part].map(|number| number.to_string());
                 let after = [seen.rate, seen.p50_ms, seen.mean_ms, seen.late, seen.cpu, seen.busiest]
                     .map(|number| number.to_string());
                 table.row(head.iter().cloned().chain(before).chain([which.to_owned()]).chain(after));
@@ -370,11 +413,11 @@ mod tests {
 
     /// 100 us a procedure, and a hundredth of a processor for each host by itself: of three quarters 4% and 0.0133% for each.
     #[test]
-    fn what_two_loads_took_says_what_a_third_one_takes() {
+    fn what_three_loads_took_says_what_a_fourth_one_takes() {
         let of = |rate: f64| seen(rate, 2.0, (0.03 + rate * 100e-6) / 0.75 * 100.0);
-        let calibration = Calibration::new(&hosts(), [of(1000.0), of(3000.0)], (2000, 1)).unwrap();
-        assert!((calibration.time_us - 100.0).abs() < 0.1 && (calibration.idle - 0.01).abs() < 1e-4, "{calibration:?}");
-        assert!((0.5..2.0).contains(&calibration.outside_ms), "{calibration:?}");
+        let calibration = Calibration::new(&hosts(), [of(60.0), of(1000.0), of(7000.0)], (2000, 1)).unwrap();
+        assert!((calibration.time_us - 100.0).abs() < 3.0 && (calibration.idle - 0.01).abs() < 1e-3, "{calibration:?}");
+        assert!(calibration.wake_us < 1.0 && (0.5..2.0).contains(&calibration.outside_ms), "{calibration:?}");
         let (real, simulated) = (of(2000.0), calibration.simulated(&hosts(), 2000.0, (2000, 2)).unwrap());
         assert!((simulated.rate / 2000.0 - 1.0).abs() < 0.01 && (simulated.cpu / real.cpu - 1.0).abs() < 0.03);
         let point = Point { part: 0.5, real, simulated };
@@ -385,15 +428,27 @@ mod tests {
         // More than three quarters of a processor is not to be had.
         let full = calibration.simulated(&hosts(), 9000.0, (2000, 3)).unwrap();
         assert!(full.cpu > 98.0 && full.p50_ms > 2.0 * simulated.p50_ms && full.late > 20.0, "{full:?}");
-        assert!(Calibration::new(&hosts(), [of(3000.0), seen(4000.0, 2.0, 1.0)], (2000, 1)).is_err());
+        assert!(Calibration::new(&hosts(), [of(60.0), of(3000.0), seen(4000.0, 2.0, 1.0)], (2000, 1)).is_err());
+    }
+
+    /// Hosts that are woken are found out to be, by what they use: what the simulator says of such hosts leads back to them.
+    #[test]
+    fn what_waking_takes_is_found_out() {
+        let hosts = hosts();
+        let is = Calibration { time_us: 85.0, wake_us: 110.0, idle: 0.02, outside_ms: 0.2 };
+        let of = |rate: f64| is.simulated(&hosts, rate, (2000, 3)).unwrap();
+        let found = Calibration::new(&hosts, [of(40.0), of(400.0), of(7000.0)], (2000, 5)).unwrap();
+        assert!((found.time_us / 85.0 - 1.0).abs() < 0.3 && (found.wake_us / 110.0 - 1.0).abs() < 0.15, "{found:?}");
+        let (real, simulated) = (of(1000.0), found.simulated(&hosts, 1000.0, (2000, 7)).unwrap());
+        assert!((simulated.cpu / real.cpu - 1.0).abs() < 0.15, "{simulated:?} is not {real:?}");
     }
 
     #[test]
     fn what_is_wrong_by_more_than_it_may_is_told() {
-        let calibration = Calibration { time_us: 100.0, idle: 0.0, outside_ms: 1.0 };
+        let calibration = Calibration { time_us: 100.0, wake_us: 0.0, idle: 0.0, outside_ms: 1.0 };
         let point =
             |p50_ms: f64| Point { part: 0.4, real: seen(100.0, 2.0, 50.0), simulated: seen(104.0, p50_ms, 48.0) };
-        let found = findings(&[hosts()], &[250.0], &[vec![(calibration, vec![point(2.6)])]]).unwrap();
+        let found = findings(&[hosts()], &[[250.0; 2]], &[vec![(calibration, vec![point(2.6)])]]).unwrap();
         let wrong = |what: &str| {
             let is_it = |figure: &&Figure| figure.name.starts_with(what) && figure.name.ends_with("wrong by");
             found.figures.iter().find(is_it).unwrap()
