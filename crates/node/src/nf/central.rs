@@ -43,7 +43,7 @@ const REMEMBERED: usize = 16;
 /// Questions that are known to be unanswered. Beyond, every answer is taken.
 const ASKED: usize = 256;
 /// How long what was read ahead of its turn is good for. Whatever its age, a commit finds out what has changed.
-const FORESEEN_FOR: Duration = Duration::from_millis(100);
+const FORESEEN_FOR: Duration = Duration::from_secs(2);
 /// How often a part is put beside another function's that was changed meanwhile, before it is looked again a moment later.
 const TRIES: u32 = 16;
 

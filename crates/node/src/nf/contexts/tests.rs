@@ -59,6 +59,29 @@ fn elsewhere(region: &Region, slot: Slot) -> Elsewhere {
 }
 
 #[test]
+fn what_waits_is_read_in_one_question_and_again_if_it_has_changed_since() {
+    let server = Server::start();
+    let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
+    let (mut host, mut one, mut two) = (region.join(0).unwrap(), region.join(1).unwrap(), region.join(2).unwrap());
+    let [first_ue, second_ue, new_ue] = [7, 8, 9].map(|ltmsi| host.insert(Ltmsi::from_raw(ltmsi)).unwrap());
+    let contexts = || Contexts::new(Location::Central(server.config()));
+    let (mut first, mut second) = (contexts(), contexts());
+    step(&mut first, &region, &mut one, first_ue, 1);
+    step(&mut first, &region, &mut one, second_ue, 2);
+    second.foresee(&region, [first_ue, new_ue, second_ue].into_iter());
+    step(&mut first, &region, &mut one, first_ue, 3);
+    // From here on nothing can be read.
+    drop(server);
+    let found = second.load(&region, &mut two, second_ue).unwrap();
+    assert!(matches!(found, Found::Context { consumed: 2, .. }), "{found:?}");
+    assert_eq!(second.current().map(|ue| ue.connections), Some(1));
+    assert_eq!(second.asked().count(), 1, "it is told as a read of this UE");
+    let stale = second.load(&region, &mut two, first_ue);
+    assert!(stale.as_ref().is_err_and(StepError::passes), "what was read before its last step is no use: {stale:?}");
+    assert!(second.load(&region, &mut two, second_ue).is_err(), "it is good for one load");
+}
+
+#[test]
 fn any_worker_goes_on_from_what_the_database_has() {
     let server = Server::start();
     let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
