@@ -5,6 +5,7 @@ mod state;
 
 pub use state::{
     StateAxes, StateCarry, StateChange, StateFormat, StateLocation, StateMode, StatePersist, StatePreset, StateScope,
+    StateWrite,
 };
 
 use serde::{Deserialize, Serialize};

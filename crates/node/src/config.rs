@@ -4,7 +4,9 @@
 use crate::cluster::ReplicationConfig;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
-pub use vireo_core::config::{StateCarry, StateChange, StateFormat, StateLocation, StatePersist, StateScope};
+pub use vireo_core::config::{
+    StateCarry, StateChange, StateFormat, StateLocation, StatePersist, StateScope, StateWrite,
+};
 use vireo_core::schedule::forward::Policy;
 use vireo_core::schedule::kind::NfKind;
 use vireo_sctp::Driver;
@@ -134,6 +136,8 @@ pub struct StateConfig {
     pub format: StateFormat,
     /// Of a service-based chain: which functions share a record there.
     pub scope: StateScope,
+    /// What commits wait for.
+    pub write: StateWrite,
     /// Of a service-based chain: whether SM contexts travel.
     pub carry: StateCarry,
     /// The database: a URL.
@@ -170,6 +174,7 @@ impl Default for StateConfig {
             change: StateChange::Replace,
             format: StateFormat::Binary,
             scope: StateScope::Function,
+            write: StateWrite::Blocking,
             confirm: 0,
             carry: StateCarry::None,
             database: "redis://127.0.0.1:6379".into(),

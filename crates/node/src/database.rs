@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vireo_store::Version;
-use vireo_store::records::{Change, Codec, Encoded, Found, Known, LIFE, Manner, Name, Part, RecordError, Records};
+use vireo_store::records::{
+    Change, Codec, Encoded, Found, Known, LIFE, Manner, Name, Part, RecordError, Records, SharedError,
+};
 use vireo_types::Instant;
 
 /// After a failure.
@@ -18,7 +20,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 /// Operations in one go.
 pub(crate) const BATCH: usize = 256;
 /// How often it is written again what the function is to its peers, so that it is not forgotten.
-const RENEWED: Duration = Duration::from_secs(LIFE.as_secs() / 8);
+pub(crate) const RENEWED: Duration = Duration::from_secs(LIFE.as_secs() / 8);
 
 /// An operation.
 #[derive(Debug)]
@@ -59,7 +61,7 @@ pub(crate) enum What {
 }
 
 impl What {
-    fn operation(&self) -> StateOperation {
+    pub(crate) fn operation(&self) -> StateOperation {
         match self {
             What::Load => StateOperation::Read,
             What::Commit { .. } | What::Put { .. } | What::Parts { .. } => StateOperation::Write,
@@ -105,6 +107,9 @@ pub enum DatabaseError {
         "the database of records (state.database) has something else than records of this release: is state.key another program's too?"
     )]
     Stranger,
+    /// The records in shared memory.
+    #[error("{0}; see state.database, state.key, state.ues and upf.max-sessions")]
+    Shared(#[from] SharedError),
 }
 
 /// The records of a collection, by their numbers, some at a time.
@@ -317,7 +322,7 @@ fn give_up(waiting: &mut VecDeque<Pending>, now: Instant, done: &mut impl FnMut(
 }
 
 /// What the function is to its peers is written again; if that fails, later.
-fn renew(records: &mut dyn Records, node: Name) {
+pub(crate) fn renew(records: &mut dyn Records, node: Name) {
     let there = records.load(&[node]).map(|mut found| found.pop().flatten());
     if let Ok(Some(Found { version, octets, .. })) = there {
         let committed = records.change(&[(node, Change::Commit { expected: version, octets: &octets })]).remove(0);

@@ -1,10 +1,13 @@
-//! The database in which functions keep the state of UEs, where a configuration names one: which place of records it is, and how
-//! values are kept there. One for AMF, SMF and UPF.
+//! Where functions keep the state of UEs, if a configuration has it outlive them: a database, one for AMF, SMF and UPF, which place of
+//! records it is and how values are kept there; or shared memory, where SMF and UPF have a file each.
 
-use crate::config::{StateChange, StateConfig, StateFormat, StateLocation, StatePersist, StateScope};
+use crate::config::{StateChange, StateConfig, StateFormat, StateLocation, StatePersist, StateScope, StateWrite};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use std::time::Duration;
-use vireo_store::records::{self, Codec, Format, LIFE, Manner, Place, RecordError, Records};
+use vireo_store::records::{
+    self, Codec, Format, LIFE, Manner, Place, RecordError, Records, SharedError, SharedRecords,
+};
 
 /// How long an answer is waited for, before it is taken for lost.
 pub const PATIENCE: Duration = Duration::from_secs(1);
@@ -29,12 +32,14 @@ pub struct RecordsConfig {
     pub format: StateFormat,
     /// Who shares them.
     pub scope: StateScope,
+    /// What commits wait for, but an SMF's.
+    pub write: StateWrite,
 }
 
 impl RecordsConfig {
     /// The records of a configuration; `None`: state is not in a database.
     pub fn of(state: &StateConfig) -> Option<Self> {
-        let &StateConfig { persist, change, format, scope, confirm, .. } = state;
+        let &StateConfig { persist, change, format, scope, write, confirm, .. } = state;
         state.location.is_database().then(|| RecordsConfig {
             database: state.database.clone(),
             key: state.key.clone(),
@@ -43,6 +48,7 @@ impl RecordsConfig {
             change,
             format,
             scope,
+            write,
         })
     }
 
@@ -94,6 +100,58 @@ impl RecordsConfig {
     }
 }
 
+/// What a function has to be told to have its records in memory that outlives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedConfig {
+    /// A directory of a memory file system.
+    pub directory: PathBuf,
+    /// What the names of files begin with.
+    pub key: String,
+    /// Records at most, where that is not said by something else.
+    pub records: u32,
+}
+
+/// What the URL of shared memory begins with; an absolute path follows.
+const SHARED: &str = "shm://";
+/// Records that are not sessions.
+const BESIDES: u32 = 16;
+
+impl SharedConfig {
+    /// The records of a configuration; `None`: state is elsewhere, or ends with the function. Room is for two sessions of each UE.
+    pub fn of(state: &StateConfig) -> Option<Self> {
+        let directory = state.database.strip_prefix(SHARED).filter(|_| state.location == StateLocation::Shm)?;
+        let records = state.ues.saturating_mul(2);
+        Some(SharedConfig { directory: directory.into(), key: state.key.clone(), records })
+    }
+
+    /// Those of a function. It has them for itself.
+    ///
+    /// # Errors
+    ///
+    /// [`SharedError`].
+    pub fn open(&self, function: &str) -> Result<SharedRecords, SharedError> {
+        let path = self.directory.join(format!("{}-{function}", self.key));
+        SharedRecords::open(&path, self.records.saturating_add(BESIDES), LIFE)
+    }
+}
+
+/// Where SMF and UPF keep records that outlive them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keeping {
+    /// A database.
+    Database(RecordsConfig),
+    /// Shared memory.
+    Shared(SharedConfig),
+}
+
+impl Keeping {
+    /// Where a configuration has them; `None`: nowhere.
+    pub fn of(state: &StateConfig) -> Option<Self> {
+        let shared = || SharedConfig::of(state).map(Keeping::Shared);
+        RecordsConfig::of(state).map(Keeping::Database).or_else(shared)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,5 +173,14 @@ mod tests {
         assert_eq!(mongodb.of_octets(), Format::Json);
         let unknown = RecordsConfig { database: "postgres://127.0.0.1".into(), ..records };
         assert!(unknown.open().is_err());
+    }
+
+    #[test]
+    fn shared_memory_is_named_by_its_directory() {
+        let state = StateConfig { database: "shm:///dev/shm/x".into(), ues: 7, ..StateConfig::default() };
+        let shared = SharedConfig { directory: "/dev/shm/x".into(), key: "vireo".into(), records: 14 };
+        assert_eq!(Keeping::of(&state), Some(Keeping::Shared(shared)));
+        let state = StateConfig { location: StateLocation::Memory, ..state };
+        assert_eq!(Keeping::of(&state), None, "naming it is not choosing it");
     }
 }

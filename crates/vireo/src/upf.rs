@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use vireo_node::api;
 use vireo_node::metrics::Metrics;
-use vireo_node::state::RecordsConfig;
+use vireo_node::state::Keeping;
 use vireo_node::upf::{Alone, start, start_stored};
 
 #[derive(Debug, clap::Args)]
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
     let metrics = Arc::new(Metrics::new());
-    let upf = match RecordsConfig::of(&config.state) {
+    let upf = match Keeping::of(&config.state) {
         Some(records) => start_stored(upf, &records, Arc::clone(&metrics))?,
         None => start(upf)?,
     };

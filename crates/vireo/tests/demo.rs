@@ -371,6 +371,28 @@ fn no_ue_notices_a_upf_that_is_killed_with_its_sessions_in_a_database() {
     assert_eq!(report["lost"], 0, "{report}");
 }
 
+/// The same with an SMF and with a UPF whose sessions are in shared memory: no request reads there, and each transaction is a write.
+#[test]
+fn no_ue_notices_a_function_that_is_killed_with_its_state_in_shared_memory() {
+    for victim in ["smf", "upf"] {
+        let Some(report) = report_of(20, &["--chain", "sba", "--state", "shm", "--kill", victim]) else { return };
+        assert_eq!(report["lost"], 0, "{report}");
+        let operations = report["state_operations"].as_object().expect("they are counted");
+        assert!(operations.keys().any(|name| name.ends_with(".write")), "{report}");
+        // What the UPF reports by itself goes beside the answer that its record has.
+        let reads = |name: &&String| name.ends_with(".read") && *name != "upf.other.read";
+        assert_eq!(operations.keys().find(reads), None, "{report}");
+    }
+}
+
+/// AMF and UPF do not wait for what they write. The SMF does, so that an SMF that is killed has lost nothing.
+#[test]
+fn no_ue_notices_an_smf_that_is_killed_where_amf_and_upf_wait_for_no_write() {
+    let options = ["--chain", "sba", "--state", "redis", "--write", "non-blocking", "--kill", "smf"];
+    let Some(report) = report_of(20, &options) else { return };
+    assert_eq!(report["lost"], 0, "{report}");
+}
+
 /// A Redis Cluster in which a replica confirms what is committed, and a master that is killed while UEs register.
 #[test]
 #[ignore = "make test-stores"]

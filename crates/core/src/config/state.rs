@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StateLocation {
-    /// In memory that all workers of the host share: any of them runs any UE's next step, and none is needed. The SMF of a
-    /// service-based chain has one worker, and its contexts in its own memory then.
+    /// In memory that all workers of the host share: any of them runs any UE's next step, and none is needed. SMF and UPF of a
+    /// service-based chain have theirs in files there, where a directory is named, else in their own memory.
     #[default]
     Shm,
     /// In the memory of one worker, with which they end: the stateful baseline.
@@ -26,13 +26,15 @@ impl StateLocation {
         matches!(self, StateLocation::Redis | StateLocation::Mongodb)
     }
 
-    /// The database that a URL is of, if it is of one.
+    /// What a URL is of, if it is of one of these.
     pub fn of_url(url: &str) -> Option<Self> {
         let begins = |schemes: &[&str]| schemes.iter().any(|scheme| url.starts_with(scheme));
         if begins(&["redis://", "redis+unix://", "unix://", "redis-cluster://"]) {
             Some(StateLocation::Redis)
         } else if begins(&["mongodb://"]) {
             Some(StateLocation::Mongodb)
+        } else if begins(&["shm:///"]) {
+            Some(StateLocation::Shm)
         } else {
             None
         }
@@ -75,6 +77,18 @@ pub enum StateFormat {
     Json,
     /// Protocol buffers.
     Protobuf,
+}
+
+/// What a commit to a database waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StateWrite {
+    /// The database has it before anything leaves.
+    #[default]
+    Blocking,
+    /// Nothing: writers have it, and the next load of that record waits for them. What these have not done is lost with the host of
+    /// an AMF, and with a UPF. An SMF always blocks.
+    NonBlocking,
 }
 
 /// Where the SM contexts of a service-based chain are between two of the AMF's asks about them.
@@ -131,6 +145,8 @@ pub enum StatePreset {
     Shared,
     /// As `Transactional`, and AMF and SMF do.
     SharedAmfSmf,
+    /// The same, and nobody but an SMF waits for writes.
+    NonBlocking,
     /// As `Transactional`, and records are taken out and put in again.
     DeleteCreate,
     /// Each transaction, with as little as can be: binary records, and SM contexts that travel, so that one record of a UE is what
@@ -155,6 +171,8 @@ pub struct StateMode {
     pub scope: StateScope,
     /// Of a chain: where SM contexts are between two of the AMF's asks.
     pub carry: StateCarry,
+    /// What commits wait for.
+    pub write: StateWrite,
 }
 
 /// The axes that are said by themselves.
@@ -174,6 +192,8 @@ pub struct StateAxes {
     pub scope: Option<StateScope>,
     /// Where SM contexts are between two asks.
     pub carry: Option<StateCarry>,
+    /// What commits wait for.
+    pub write: Option<StateWrite>,
 }
 
 impl From<StatePreset> for StateMode {
@@ -190,6 +210,7 @@ impl From<StatePreset> for StateMode {
             StatePreset::Transactional => paper,
             StatePreset::Shared => StateMode { scope: StateScope::All, ..paper },
             StatePreset::SharedAmfSmf => StateMode { scope: StateScope::AmfSmf, ..paper },
+            StatePreset::NonBlocking => StateMode { write: StateWrite::NonBlocking, ..paper },
             StatePreset::DeleteCreate => StateMode { change: StateChange::DeleteCreate, ..paper },
             StatePreset::Lean => {
                 StateMode { location: StateLocation::Redis, carry: StateCarry::Piggyback, ..StateMode::default() }
@@ -206,7 +227,7 @@ impl StateMode {
     ///
     /// Why it cannot be.
     pub fn choose(preset: Option<StatePreset>, axes: StateAxes) -> Result<Self, &'static str> {
-        let StateAxes { location, named, persist, change, format, scope, carry } = axes;
+        let StateAxes { location, named, persist, change, format, scope, carry, write } = axes;
         let chosen = preset.map_or_else(StateMode::default, StateMode::from);
         let any = if chosen.location.is_database() { named } else { None };
         let scope_is = scope.unwrap_or(chosen.scope);
@@ -218,8 +239,10 @@ impl StateMode {
             format: format.unwrap_or(chosen.format),
             scope: scope_is,
             carry: carry.unwrap_or(chosen.carry),
+            write: write.unwrap_or(chosen.write),
         };
-        let of_records = persist.is_some() || change.is_some() || format.is_some() || scope.is_some();
+        let of_records =
+            persist.is_some() || change.is_some() || format.is_some() || scope.is_some() || write.is_some();
         match preset {
             Some(StatePreset::Stateful) if mode.location != StateLocation::Memory => {
                 Err("\"stateful\" is of contexts in the workers' memory: state.location is \"memory\" then")
@@ -231,8 +254,8 @@ impl StateMode {
                 Err("this preset is of contexts in a database: state.location is \"redis\" or \"mongodb\" then")
             }
             _ if of_records && !mode.location.is_database() => Err(
-                "contexts that are not in a database (state.location) are no records of one: remove state.persist, change, format and \
-                 scope",
+                "contexts that are not in a database (state.location) are no records of one: remove state.persist, change, format, \
+                 scope and write",
             ),
             Some(StatePreset::Lean) if mode.carry != StateCarry::Piggyback || mode.format != StateFormat::Binary => {
                 Err("\"lean\" is of binary records and SM contexts that travel: remove state.carry and format")
@@ -255,10 +278,22 @@ impl StateMode {
             Some(StatePreset::Procedural) if mode.persist != StatePersist::Procedure => {
                 Err("\"procedural\" is each procedure: state.persist is \"procedure\" then")
             }
-            Some(StatePreset::Transactional | StatePreset::DeleteCreate | StatePreset::Lean)
-                if mode.persist != StatePersist::Transaction =>
-            {
+            Some(
+                StatePreset::Transactional | StatePreset::NonBlocking | StatePreset::DeleteCreate | StatePreset::Lean,
+            ) if mode.persist != StatePersist::Transaction => {
                 Err("this preset is of each transaction: state.persist is \"transaction\" then")
+            }
+            _ if mode.write == StateWrite::NonBlocking && mode.scope.is_shared() => {
+                Err("who shares a record waits for what others commit there: state.scope is \"function\" then")
+            }
+            _ if mode.write == StateWrite::NonBlocking && mode.carry == StateCarry::Piggyback => Err(
+                "SM contexts that travel are the AMF's to write, which waits for it: state.write is \"blocking\" then",
+            ),
+            _ if mode.write == StateWrite::NonBlocking && mode.persist != StatePersist::Transaction => {
+                Err("writes that nobody waits for are of each transaction: state.persist is \"transaction\" then")
+            }
+            Some(StatePreset::NonBlocking) if mode.write != StateWrite::NonBlocking => {
+                Err("\"non-blocking\" waits for no write: state.write is \"non-blocking\" then")
             }
             Some(StatePreset::DeleteCreate) if mode.change != StateChange::DeleteCreate => {
                 Err("\"delete-create\" changes records so: state.change is \"delete-create\" then")
@@ -306,13 +341,14 @@ mod tests {
 
     #[test]
     fn the_presets_of_the_paper_are_json_and_a_database_is_binary_by_itself() {
-        use StatePreset::{DeleteCreate, Procedural, Transactional};
+        use StatePreset::{DeleteCreate, NonBlocking, Procedural, Transactional};
         let choose = |preset, axes| StateMode::choose(preset, axes);
         let plain = choose(None, at(Some(StateLocation::Redis))).unwrap();
         assert_eq!((plain.format, plain.change), (StateFormat::Binary, StateChange::Replace));
-        for preset in [Procedural, Transactional] {
+        for preset in [Procedural, Transactional, NonBlocking] {
             let mode = choose(Some(preset), StateAxes::default()).unwrap();
             assert_eq!((mode.format, mode.change), (StateFormat::Json, StateChange::Update), "{preset:?}");
+            assert_eq!(mode.write == StateWrite::NonBlocking, preset == NonBlocking);
         }
         let binary = StateAxes { format: Some(StateFormat::Binary), ..StateAxes::default() };
         let mode = choose(Some(DeleteCreate), binary).unwrap();
@@ -320,6 +356,11 @@ mod tests {
         assert!(choose(None, binary).is_err(), "nothing is in a database");
         let update = StateAxes { change: Some(StateChange::Update), ..StateAxes::default() };
         assert!(choose(Some(DeleteCreate), update).is_err());
+        let blocking = StateAxes { write: Some(StateWrite::Blocking), ..StateAxes::default() };
+        assert!(choose(Some(NonBlocking), blocking).is_err());
+        let behind = StateAxes { write: Some(StateWrite::NonBlocking), ..StateAxes::default() };
+        assert!(choose(Some(Procedural), behind).is_err(), "what is kept for a procedure waits anyway");
+        assert_eq!(choose(Some(Transactional), behind).map(|mode| mode.write), Ok(StateWrite::NonBlocking));
     }
 
     #[test]
@@ -373,6 +414,8 @@ mod tests {
             ("redis://a:1", Some(Redis)),
             ("redis-cluster://a:1,b:2", Some(Redis)),
             ("mongodb://a:1", Some(Mongodb)),
+            ("shm:///dev/shm", Some(Shm)),
+            ("shm://relative", None),
             ("postgres://a", None),
         ] {
             assert_eq!(StateLocation::of_url(url), location, "{url}");

@@ -145,7 +145,7 @@ impl Host {
             let Ok(ue) = context::decode(&context) else {
                 return tracing::error!(id, "a stored context does not decode: the UE is lost; please report it");
             };
-            let octets = Elsewhere { id, base: self.sequence }.octets();
+            let octets = Elsewhere { id, base: self.sequence, ..Elsewhere::default() }.octets();
             ltmsi = ue.ltmsi;
             slot = self.enter_context(ltmsi, &ue, &octets, || claimed(&course.wanted, newest), now);
             if slot.is_none() {

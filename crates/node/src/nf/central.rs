@@ -6,6 +6,12 @@
 //! worker that dies between the two commits is found out by the next one: the database is ahead of the region, and what is
 //! stored there is what has to be done.
 //!
+//! With [`StateWrite::NonBlocking`] a step goes on when its commit is handed to writers, threads of the worker. The region says which
+//! input was carried out last and by whom, and has the context as well: who loads it next waits until the database has that,
+//! whichever worker it is, and goes on from the region's where the writers have died with their worker. What they had in hand is lost
+//! with the region alone: to another host of a cluster the UE is what it was before, with other COUNTs than those that may have
+//! been used.
+//!
 //! With [`StatePersist::Procedure`] that is at the first and the last step of a procedure, and the worker keeps the context in
 //! between: if it dies then, the procedure is lost with it, and the UE goes on from what it was before, or begins anew.
 //!
@@ -20,17 +26,23 @@
 //! to it and nothing else. Until then, and of answers that nothing follows from, the region alone has it: who is given the UE
 //! by the record, where the question is open, asks it again by its name, and gets the same answer.
 
+mod writers;
+
+pub(super) use writers::Latest;
+pub(crate) use writers::Writer;
+
 use crate::shared;
 use crate::state::RecordsConfig;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use vireo_core::chain::{Ask, Carried, SessionNumber, Transferred};
-use vireo_core::config::StatePersist;
+use vireo_core::config::{StatePersist, StateWrite};
 use vireo_core::{context, replica};
 use vireo_store::Version;
-use vireo_store::records::{Change, Found, LIFE, Name, Part, RecordError, Records};
+use vireo_store::records::{Change, Found, LIFE, Name, Part, RecordError, Records, Writers};
 use vireo_types::{Bucket, Instant, Ltmsi};
+use writers::behind;
 
 /// Whose records these are.
 const COLLECTION: &str = "amf";
@@ -65,6 +77,8 @@ pub(crate) struct Elsewhere {
     pub(crate) id: u64,
     /// The input up to which all was carried out when another host left it.
     pub(crate) base: u64,
+    /// Who has committed it last, if that may still be about to be written.
+    pub(crate) writer: Writer,
 }
 
 /// What that begins with: no context does.
@@ -78,28 +92,30 @@ impl Elsewhere {
 
     /// What the database is to have later, of its octets, if that is so.
     pub(crate) fn part(octets: &[u8]) -> Option<&[u8]> {
-        octets.strip_prefix(&[MARK])?.get(16..).filter(|part| !part.is_empty())
+        octets.strip_prefix(&[MARK])?.get(24..).filter(|part| !part.is_empty())
     }
 
     /// Its octets.
-    pub(crate) fn octets(self) -> [u8; 17] {
-        let mut octets = [MARK; 17];
-        octets[1..9].copy_from_slice(&self.id.to_be_bytes());
-        octets[9..].copy_from_slice(&self.base.to_be_bytes());
+    pub(crate) fn octets(self) -> [u8; 25] {
+        let mut octets = [MARK; 25];
+        let words = [self.id, self.base, self.writer.0];
+        octets[1..].chunks_exact_mut(8).zip(words).for_each(|(at, word)| at.copy_from_slice(&word.to_be_bytes()));
         octets
     }
 
     /// Of its octets.
     pub(crate) fn of(octets: &[u8]) -> Option<Self> {
         let (id, rest) = octets.strip_prefix(&[MARK])?.split_first_chunk()?;
-        let (base, _) = rest.split_first_chunk()?;
-        Some(Elsewhere { id: u64::from_be_bytes(*id), base: u64::from_be_bytes(*base) })
+        let (base, rest) = rest.split_first_chunk()?;
+        let (writer, _) = rest.split_first_chunk()?;
+        let [id, base, writer] = [id, base, writer].map(|word| u64::from_be_bytes(*word));
+        Some(Elsewhere { id, base, writer: Writer(writer) })
     }
 
     /// That of a UE that begins with this number and input. The same input makes the same record, and no other host's or life's does.
     pub(super) fn fresh(ltmsi: Ltmsi, owner: u64, input: u64) -> Self {
         let within = (owner as u32).wrapping_add(input as u32);
-        Elsewhere { id: u64::from(ltmsi.get()) << 32 | u64::from(within), base: 0 }
+        Elsewhere { id: u64::from(ltmsi.get()) << 32 | u64::from(within), ..Elsewhere::default() }
     }
 }
 
@@ -296,6 +312,8 @@ pub(super) struct Central {
     records: Way,
     /// The same for what is to be forgotten soon.
     brief: Way,
+    /// Those who write what is committed there, if steps do not wait for that.
+    writers: Option<Writers>,
     foreseen: Foreseen,
 }
 
@@ -348,15 +366,24 @@ pub(crate) fn clear(config: &CentralConfig) -> Result<(), CentralError> {
 
 impl Central {
     pub(super) fn new(config: CentralConfig) -> Self {
-        let (records, brief) = (config.records.open_for(LIFE), config.records.open_for(GONE));
-        Central { records, brief, foreseen: Foreseen::default(), config }
+        let (mut records, brief) = (config.records.open_for(LIFE), config.records.open_for(GONE));
+        let mut writers = None;
+        if config.records.write == StateWrite::NonBlocking {
+            let open = || config.records.open_for(LIFE);
+            records = records.and_then(|records| behind(records, open, &mut writers));
+        }
+        Central { records, brief, writers, foreseen: Foreseen::default(), config }
     }
 
     /// The same over records that are there.
     #[cfg(test)]
-    pub(super) fn over(config: CentralConfig, records: &vireo_store::records::MemoryRecords) -> Self {
+    pub(super) fn over<R: Records + Clone + 'static>(config: CentralConfig, records: &R) -> Self {
         let way = || -> Way { Ok(Box::new(records.clone())) };
-        Central { records: way(), brief: way(), foreseen: Foreseen::default(), config }
+        let (mut all, mut writers) = (way(), None);
+        if config.records.write == StateWrite::NonBlocking {
+            all = all.and_then(|records| behind(records, way, &mut writers));
+        }
+        Central { records: all, brief: way(), writers, foreseen: Foreseen::default(), config }
     }
 
     pub(super) fn config(&self) -> &CentralConfig {
@@ -393,6 +420,10 @@ impl Central {
     /// Puts a UE where this version is.
     fn write(&mut self, id: u64, expected: Version, stored: &Stored) -> Result<(), CentralError> {
         let octets = stored.kept(&self.config)?;
+        if stored.context.is_empty() && self.writes_behind() {
+            // What is before it is done first.
+            there(&mut self.records)?.load(&[name(&self.config, id)])?;
+        }
         let way = if stored.context.is_empty() { &mut self.brief } else { &mut self.records };
         let part = part_of(&octets);
         let change = commit(&self.config, expected, &part);
@@ -423,6 +454,10 @@ impl Central {
                 None if expected == 0 && !conflict => return Err(error.into()),
                 Some((version, there)) if is_shared && there.owner == stored.owner && there.step < stored.step => {
                     expected = version;
+                }
+                // The writers of a worker that has died were slower than it was known to be dead.
+                Some((_, there)) if self.writes_behind() && there.owner == stored.owner => {
+                    return Err(RecordError::Down("something was written late".into()).into());
                 }
                 _ => return Err(CentralError::Foreign),
             }
@@ -538,13 +573,15 @@ impl<'a> Claim<'a> {
     /// A UE as it is this host's.
     fn mine(&self, stored: &Stored) -> Vec<u8> {
         let mut context = stored.context.clone();
-        let RecordsConfig { persist, scope, .. } = self.config.records;
-        if (persist == StatePersist::Procedure || scope.is_shared())
+        let RecordsConfig { persist, scope, write, .. } = self.config.records;
+        let behind = write == StateWrite::NonBlocking;
+        if (persist == StatePersist::Procedure || behind || scope.is_shared())
             && let Ok(mut ue) = context::decode(&context)
         {
             match persist {
-                // A procedure may have been under way: what it sent had these names and COUNTs.
+                // A procedure may have been under way, or something not written yet: what was sent had these names and COUNTs.
                 StatePersist::Procedure => replica::skip(&mut ue),
+                StatePersist::Transaction if behind => replica::skip(&mut ue),
                 // The SMF may have been asked what it has not committed, and nobody else was told anything.
                 StatePersist::Transaction => ue.sequence += replica::SKIPPED_STEPS,
             }

@@ -2,7 +2,7 @@
 //! stateful core, which loses them with the process) or in a database.
 
 use super::Location;
-use super::central::{Asked, Central, CentralError, Course, Elsewhere, Stored};
+use super::central::{Asked, Central, CentralError, Course, Elsewhere, Latest, Stored, Writer};
 use super::outbox::{self, Outbox};
 use crate::clock::clock;
 use crate::metrics::StateOperation;
@@ -268,17 +268,16 @@ impl Contexts {
                 }
                 None => {
                     let began = Instant::now();
-                    let stored = central.read(elsewhere.id);
+                    let stored = central.read_after(elsewhere, consumed, (region, Writer::own(worker)));
                     self.asked.push((StateOperation::Read, began.elapsed()));
                     stored?
                 }
             };
-            return match stored {
-                Some((_, stored)) if stored.owner != owner => Err(CentralError::Foreign.into()),
-                Some((version, stored)) => {
-                    let later = Elsewhere::part(&self.snapshot.context).map(Stored::decode).transpose()?;
-                    let later = later.filter(|later| later.step > stored.step);
-                    let (ahead, stored) = (later.is_some(), later.unwrap_or(stored));
+            if stored.as_ref().is_some_and(|(_, stored)| stored.owner != owner) {
+                return Err(CentralError::Foreign.into());
+            }
+            return match central.latest(stored, &self.snapshot)? {
+                Some(Latest { version, stored, ahead }) => {
                     let found = self.stored(region, worker, slot, (elsewhere, version, stored));
                     self.loaded.iter_mut().for_each(|hand| hand.stored.ahead = ahead);
                     found
@@ -473,7 +472,9 @@ impl Contexts {
         let (slot, ltmsi) = (hand.slot, hand.ue.ltmsi);
         let InDatabase { elsewhere, version, step, ahead, course, way } = &mut hand.stored;
         let later = *version != 0 && (*way == Way::Asked || *way == Way::Answered && !*ahead);
-        let elsewhere = *elsewhere.get_or_insert_with(|| Elsewhere::fresh(ltmsi, owner, consumed));
+        let elsewhere = elsewhere.get_or_insert_with(|| Elsewhere::fresh(ltmsi, owner, consumed));
+        elsewhere.writer = Writer::own(worker);
+        let elsewhere = *elsewhere;
         let octets = elsewhere.octets();
         course.wants(clock(), outbox, shared);
         if let Some(held) = held.as_mut().filter(|_| pin != 0 && !forgets) {
@@ -484,20 +485,26 @@ impl Contexts {
             held.insert(slot, hand);
             return Ok(Done::Committed(committed.buffer));
         }
-        let (version, step, course) = (*version, *step + 1, std::mem::take(course));
+        let (version, step, ahead, course) = (*version, *step + 1, *ahead, std::mem::take(course));
         let mut stored = Stored { owner, step, gone: forgets, consumed, deadline, pin, course, context: Vec::new() };
         if !forgets {
             stored.context = context::encode(&hand.ue, Vec::new()).map_err(|_| CommitError::TooLarge(0))?;
         }
-        if let Some(ahead) = stored.ahead(elsewhere).filter(|_| later && !forgets) {
-            let record = Record { consumed, deadline, pin, context: &ahead, outbox };
+        if let Some(later) = stored.ahead(elsewhere).filter(|_| later && !forgets) {
+            let record = Record { consumed, deadline, pin, context: &later, outbox };
             return Ok(Done::Committed(worker.commit(slot, &self.snapshot, &record)?.buffer));
         }
         let began = Instant::now();
         let there = central.commit((elsewhere.id, version), stored);
         self.asked.push((StateOperation::Write, began.elapsed()));
-        let there = there?;
-        let here = if there.context.is_empty() { &[][..] } else { &octets };
+        let mut there = there?;
+        let behind = if central.writes_behind() { there.behind(elsewhere) } else { None };
+        if central.writes_behind() && (ahead || behind.is_none()) {
+            // Who may have been slow to write is dead, or the region has no room for it: this one waits.
+            central.settle(elsewhere.id)?;
+        }
+        let octets = behind.as_deref().unwrap_or(&octets);
+        let here = if there.context.is_empty() { &[][..] } else { octets };
         let (deadline, pin, outbox) = (there.deadline, there.pin, there.outbox());
         let record = Record { consumed, deadline, pin, context: here, outbox };
         let committed = worker.commit(slot, &self.snapshot, &record)?;
@@ -521,6 +528,9 @@ impl Contexts {
 fn place(slot: Slot) -> usize {
     slot.number() as usize % KEPT
 }
+
+#[cfg(test)]
+mod behind;
 
 #[cfg(test)]
 mod tests;

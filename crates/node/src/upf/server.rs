@@ -12,7 +12,7 @@ use super::turns::Turns;
 use crate::api::{Move, MoveError, Moved, SlicesStatus};
 use crate::database::DatabaseError;
 use crate::metrics::Metrics;
-use crate::state::RecordsConfig;
+use crate::state::Keeping;
 use crate::udp::{Inbox, Outbox};
 use crossbeam_channel::{Receiver, bounded};
 use std::io;
@@ -65,7 +65,7 @@ pub enum UpfError {
     /// The datapath.
     #[error(transparent)]
     Datapath(#[from] StartError),
-    /// The database of sessions.
+    /// The records of sessions.
     #[error(transparent)]
     Database(#[from] DatabaseError),
     /// Threads or descriptors ran out.
@@ -186,9 +186,9 @@ pub fn start(config: UpfConfig) -> Result<UpfHandle, UpfError> {
     start_over(config, None)
 }
 
-/// Starts a UPF whose sessions are in a database: it goes on with those that the one before at this address has left there.
-pub fn start_stored(config: UpfConfig, records: &RecordsConfig, metrics: Arc<Metrics>) -> Result<UpfHandle, UpfError> {
-    let begun = stored::begin(records, config.n4.ip(), super::direct::ntp_now())?;
+/// Starts a UPF whose sessions are in records that outlive it: it goes on with those that the one before at this address has left there.
+pub fn start_stored(config: UpfConfig, records: &Keeping, metrics: Arc<Metrics>) -> Result<UpfHandle, UpfError> {
+    let begun = stored::begin(records, (config.n4.ip(), config.max_sessions), super::direct::ntp_now())?;
     start_over(config, Some((begun, metrics)))
 }
 
@@ -331,7 +331,7 @@ const STOP: u64 = 2;
 
 struct Server {
     served: Arc<Served>,
-    /// With it, sessions are in a database.
+    /// With it, sessions are in records that outlive the UPF.
     keeper: Option<Keeper>,
     inbox: Inbox,
     outbox: Outbox,
@@ -498,7 +498,7 @@ fn receive(served: &Served, keeper: &mut Option<Keeper>, from: SocketAddr, datag
         Some(keeper) => {
             let mut on = On { upf: &mut served.upf(), now: served.now(), plane: &mut served.plane(), out };
             keeper.stored.receive(&mut on, from, datagram);
-            keeper.ask();
+            keeper.ask(&mut on);
         }
     }
 }
@@ -524,7 +524,7 @@ fn act<P: Plane>(
     stored.tick(on);
     stored.act(on, |upf, now, plane, out| upf.upkeep(second, now, plane, out));
     if second {
-        stored.renew(on);
+        keeper.on_time(on);
     }
     keeper.turn(on)
 }

@@ -14,6 +14,7 @@ mod mongo;
 mod open;
 mod pause;
 pub mod redis;
+mod shared;
 
 pub use behind::{Behind, Writers, WritersConfig};
 pub use codec::{Codec, CodecError, Encoded, Known};
@@ -23,6 +24,7 @@ pub use memory::MemoryRecords;
 pub use mongo::{MongoConfig, MongoRecords};
 pub use open::{Place, open};
 pub use redis::{ClusterConfig, Link, LinkConfig, RedisCluster, RedisRecords};
+pub use shared::{SharedError, SharedRecords};
 
 use crate::Version;
 use std::time::Duration;

@@ -11,6 +11,8 @@ mod bell;
 mod board;
 #[cfg(all(test, not(loom)))]
 mod deaths;
+#[cfg(not(loom))]
+mod file;
 mod heap;
 mod identity;
 mod index;
@@ -147,6 +149,20 @@ pub enum RegionError {
     /// It was made by another release.
     #[error("the state region has layout {0}, and this release speaks another; run one release on a host")]
     Layout(u64),
+    /// Another process has it.
+    #[error("another process has the state region")]
+    Taken,
+    /// It would be written to a disk.
+    #[error("a state region is in memory, and this file system is not: choose one that is, such as /dev/shm")]
+    NotInMemory,
+    /// Its file system is too small.
+    #[error("the state region has {needed} octets, and its file system {free} free; give that more room")]
+    NoRoom {
+        /// What it has.
+        needed: u64,
+        /// What there is.
+        free: u64,
+    },
 }
 
 /// A region, mapped into this process. Clones share the mapping.
@@ -168,7 +184,11 @@ impl Region {
         config.check()?;
         // The layout of the sizes asked for, before any memory is: a region too small must not be half made.
         Layout::new(&config, config.bytes / mem::WORD)?;
-        let mem = Mem::create(config.bytes)?;
+        Self::begin(Mem::create(config.bytes)?, config)
+    }
+
+    /// A region in memory that is all zero.
+    fn begin(mem: Mem, config: RegionConfig) -> Result<Self, RegionError> {
         let lay = Layout::new(&config, config.bytes / mem::WORD)?;
         let put = |number: usize, value: u64| mem.word(number).store(value, Ordering::Relaxed);
         put(H_MAGIC, MAGIC);

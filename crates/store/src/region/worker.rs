@@ -166,10 +166,28 @@ impl Region {
         Ok(Dead { number })
     }
 
+    /// The same where the worker's process is gone for sure, whoever has its number now: it had a lock on the region, which is this
+    /// process's.
+    #[cfg(not(loom))]
+    pub(crate) fn bury_unlocked(&self, number: u8) -> Option<Dead> {
+        let word = self.word(self.worker_word(number, W_STATE));
+        let state = word.load(Ordering::Acquire);
+        (state != 0).then(|| {
+            word.store(BURIED | u64::from(state as u32), Ordering::Release);
+            Dead { number }
+        })
+    }
+
     /// The process of a worker.
     pub fn pid_of(&self, number: u8) -> Option<u32> {
         let state = (number < self.config.workers).then(|| self.word(self.worker_word(number, W_STATE)))?;
         Some(state.load(Ordering::Acquire) as u32).filter(|pid| *pid != 0)
+    }
+
+    /// Whether a worker is this process, and nobody knows it to be dead.
+    pub fn is_joined(&self, number: u8, pid: u32) -> bool {
+        let state = |number| self.word(self.worker_word(number, W_STATE)).load(Ordering::Acquire);
+        number < self.config.workers && state(number) == JOINED | u64::from(pid)
     }
 
     /// When a worker was last heard of, in its own terms: what it said by [`Worker::beat`].

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use vireo_core::config::{
     StateAxes, StateCarry, StateChange, StateFormat, StateLocation, StateMode, StatePersist, StatePreset, StateScope,
-    Timers as CoreTimers,
+    StateWrite, Timers as CoreTimers,
 };
 use vireo_core::schedule::forward::Policy;
 use vireo_node::cluster::{ClusterConfig, ReplicationConfig};
@@ -643,6 +643,8 @@ pub(super) struct State {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) carry: Option<StateCarry>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) write: Option<StateWrite>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) database: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) confirm: Option<u16>,
@@ -663,6 +665,7 @@ impl Default for State {
             format: None,
             scope: None,
             carry: None,
+            write: None,
             database: None,
             confirm: None,
             key: s.key,
@@ -676,9 +679,9 @@ impl Default for State {
 impl State {
     /// How state is kept, or why it cannot be.
     pub(super) fn chosen(&self) -> Result<StateMode, &'static str> {
-        let &State { preset, location, persist, change, format, scope, carry, .. } = self;
+        let &State { preset, location, persist, change, format, scope, carry, write, .. } = self;
         let named = self.database.as_deref().and_then(StateLocation::of_url);
-        StateMode::choose(preset, StateAxes { location, named, persist, change, format, scope, carry })
+        StateMode::choose(preset, StateAxes { location, named, persist, change, format, scope, carry, write })
     }
 
     /// How state is kept; the default where the keys contradict each other, which is said where they are checked.

@@ -3,16 +3,9 @@
 use figment::value::{Dict, Value};
 
 /// Values that the design has and this release has not: section, key, values, what is allowed.
-const VALUES: [(&str, &str, &[&str], &str); 4] = [
+const VALUES: [(&str, &str, &[&str], &str); 2] = [
     ("datapath", "driver", &["memory"], "\"sockets\", \"xdp\", \"af-packet\", \"af-xdp\""),
     ("pools", "key", &["function"], "\"slice,procedure\", \"wildcard\""),
-    (
-        "state",
-        "preset",
-        &["non-blocking"],
-        "\"stateful\", \"procedural\", \"transactional\", \"shared\", \"shared-amf-smf\", \"delete-create\", \"lean\", \"shm\"",
-    ),
-    ("state", "write", &["blocking", "non-blocking"], "no such key; commits wait for the database"),
 ];
 
 /// What of the configuration is not implemented yet.

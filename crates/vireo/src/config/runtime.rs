@@ -153,6 +153,7 @@ pub(super) fn state(state: &file::State, problems: &mut Problems) -> StateConfig
         format: mode.format,
         scope: mode.scope,
         carry: mode.carry,
+        write: mode.write,
         database,
         confirm,
         key: state.key.clone(),
@@ -172,12 +173,12 @@ fn database(state: &file::State, location: StateLocation, problems: &mut Problem
     match StateLocation::of_url(&url) {
         None => problems.add(
             "state.database",
-            "a URL is allowed: \"redis://HOST:PORT\", \"redis+unix:///PATH\", \"redis-cluster://HOST:PORT,HOST:PORT\" or \
-             \"mongodb://HOST:PORT\"",
+            "a URL is allowed: \"redis://HOST:PORT\", \"redis+unix:///PATH\", \"redis-cluster://HOST:PORT,HOST:PORT\", \
+             \"mongodb://HOST:PORT\" or, of shared memory, \"shm:///DIRECTORY\"",
         ),
         Some(named) => {
-            let same = !location.is_database() || named == location;
-            problems.check(same, "state.database", "it is of another database than state.location");
+            let same = named == location || !location.is_database() && named.is_database();
+            problems.check(same, "state.database", "it is of something else than state.location");
         }
     }
     let there = location != StateLocation::Mongodb || HAS_MONGODB;

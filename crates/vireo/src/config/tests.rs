@@ -205,6 +205,8 @@ fn records_are_kept_as_they_are_said_to_be() {
     } else {
         assert!(problem(mongodb).contains("state.database: this program was built without MongoDB's driver"));
     }
+    let shared = state("state.preset = 'shm'\nstate.database = 'shm:///dev/shm'");
+    assert_eq!((shared.location, &*shared.database), (StateLocation::Shm, "shm:///dev/shm"));
 }
 
 #[test]
@@ -359,10 +361,13 @@ fn what_is_not_implemented_is_refused_by_name() {
             "state.location = 'redis-cluster'",
             "state.location: \"redis-cluster\" is not allowed; allowed: shm, memory, ",
         ),
+        ("state.location = 'redis'\nstate.database = 'mongodb://a:1'", "state.database: it is of something else than"),
+        ("state.preset = 'stateful'\nstate.database = 'shm:///x'", "state.database: it is of something else than"),
         (
-            "state.location = 'redis'\nstate.database = 'mongodb://a:1'",
-            "state.database: it is of another database than",
+            "state.preset = 'transactional'\nstate.database = 'shm:///x'",
+            "state.preset: this preset is of contexts in a da",
         ),
+        ("state.database = 'shm://x'", "state.database: a URL is allowed"),
         (
             "state.location = 'redis'\nstate.database = 'redis-cluster://'",
             "state.database: some nodes of the cluster are",
@@ -374,8 +379,6 @@ fn what_is_not_implemented_is_refused_by_name() {
         ),
         ("state.format = 'json'", "state.preset: contexts that are not in a database"),
         ("state.preset = 'delete-create'\nstate.change = 'update'", "state.preset: \"delete-create\" changes records"),
-        ("state.write = 'non-blocking'", "state.write: \"non-blocking\" is not implemented in this release"),
-        ("state.preset = 'non-blocking'", "state.preset: \"non-blocking\" is not implemented in this release"),
         (
             "state.location = 'redis'\nstate.scope = 'amf-smf'\nstate.carry = 'piggyback'",
             "state.preset: SM contexts that travel",
@@ -384,6 +387,17 @@ fn what_is_not_implemented_is_refused_by_name() {
             "state.preset = 'shared-amf-smf'\nstate.change = 'replace'",
             "state.preset: who shares a record changes a part",
         ),
+        ("state.write = 'non-blocking'", "state.preset: contexts that are not in a database"),
+        (
+            "state.preset = 'non-blocking'\nstate.persist = 'procedure'",
+            "state.preset: this preset is of each transaction",
+        ),
+        ("state.preset = 'procedural'\nstate.write = 'non-blocking'", "state.preset: writes that nobody waits for"),
+        (
+            "state.preset = 'non-blocking'\nstate.carry = 'piggyback'",
+            "state.preset: SM contexts that travel are the AMF's to write",
+        ),
+        ("state.preset = 'shared'\nstate.write = 'non-blocking'", "state.preset: who shares a record waits for"),
         ("state.persist = 'procedure'", "state.preset: contexts that are not in a database"),
         (
             "state.preset = 'transactional'\nstate.location = 'shm'",

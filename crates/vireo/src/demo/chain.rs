@@ -1,6 +1,6 @@
-//! `--chain sba --state redis|redis-cluster|mongodb`: the functions of a service-based chain keep their state in a database, which
-//! is started for it, and `--kill`: one of them is killed amid the run. An SMF is started again at once, as whoever supervises it
-//! would, and goes on with what the database has; of two AMFs behind a balancer, which has N2, the other one goes on. Or a master of
+//! `--chain sba --state shm|redis|redis-cluster|mongodb`: the functions of a service-based chain keep their state in shared memory, or in
+//! a database, which is started for it, and `--kill`: one of them is killed amid the run. An SMF is started again at once, as whoever supervises it
+//! would, and goes on with what is there; of two AMFs behind a balancer, which has N2, the other one goes on. Or a master of
 //! the database is killed, and its replica follows it. With `--scope` functions share the records of UEs.
 
 use crate::cli::Failure;
@@ -17,6 +17,8 @@ use vireo_node::state::HAS_MONGODB;
 /// Where the functions keep their state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum State {
+    /// In shared memory: the AMF in that of its workers, SMF and UPF in files
+    Shm,
     /// In a Redis
     Redis,
     /// In a Redis Cluster of three masters, each with a replica that confirms what is committed
@@ -63,6 +65,24 @@ impl From<Sbi> for Encoding {
     }
 }
 
+/// What their commits wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Write {
+    /// The database has them
+    Blocking,
+    /// Nothing, but for the SMF's
+    NonBlocking,
+}
+
+impl Write {
+    /// What may be lost with this one, and nothing is wrong then.
+    pub(super) fn loses_with(self, victim: Victim) -> Option<&'static str> {
+        (self == Write::NonBlocking && matches!(victim, Victim::Amf | Victim::Upf)).then_some(
+            "--write non-blocking: what the one that was killed had said and not written is lost with it (docs/state-modes.md)",
+        )
+    }
+}
+
 /// Who is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Victim {
@@ -98,7 +118,10 @@ impl State {
     /// Fails where it cannot be, or has nobody to kill.
     pub(super) fn check(self, kill: Option<Victim>) -> Result<(), Failure> {
         match (self, kill) {
-            (State::Redis | State::Mongodb, Some(Victim::Master)) => {
+            (State::Shm, Some(Victim::Amf)) => Err(Failure(
+                "--kill amf is of two AMFs that go on with each other's UEs, which they find in a database: --state redis".into(),
+            )),
+            (State::Shm | State::Redis | State::Mongodb, Some(Victim::Master)) => {
                 Err(Failure("--kill master is of a database with replicas: --state redis-cluster".into()))
             }
             (State::Mongodb, _) if !HAS_MONGODB => Err(Failure(
@@ -109,23 +132,27 @@ impl State {
     }
 
     /// Starts what it needs.
-    pub(super) fn start(self, lab: &Lab) -> Result<Database, Failure> {
-        match self {
-            State::Redis => Redis::start(lab, &[]).map(Database::Redis),
-            State::RedisCluster => RedisCluster::start(lab).map(Database::Cluster),
-            State::Mongodb => Mongodb::start(lab).map(Database::Mongodb),
-        }
+    pub(super) fn start(self, lab: &Lab) -> Result<Option<Database>, Failure> {
+        Ok(Some(match self {
+            State::Shm => return Ok(None),
+            State::Redis => Database::Redis(Redis::start(lab, &[])?),
+            State::RedisCluster => Database::Cluster(RedisCluster::start(lab)?),
+            State::Mongodb => Database::Mongodb(Mongodb::start(lab)?),
+        }))
     }
 
     /// The tables of the configuration.
-    pub(super) fn tables(self, persist: Persist, scope: Scope) -> String {
+    pub(super) fn tables(self, persist: Persist, scope: Scope, write: Write) -> String {
         let preset = match (persist, scope) {
+            _ if write == Write::NonBlocking => "non-blocking",
             (Persist::Transaction, Scope::Function) => "transactional",
             (Persist::Transaction, Scope::AmfSmf) => "shared-amf-smf",
             (Persist::Transaction, Scope::All) => "shared",
             (Persist::Procedure, _) => "procedural",
         };
         match self {
+            // The laboratory's own, which is memory.
+            State::Shm => "[state]\npreset = \"shm\"\ndatabase = \"shm:///tmp/records\"\n".to_owned(),
             State::Redis => format!("[state]\npreset = {preset:?}\n"),
             // Who asks waits for longer than an election takes on a busy machine.
             State::RedisCluster => format!(

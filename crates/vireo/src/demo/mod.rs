@@ -75,6 +75,9 @@ pub(crate) struct Args {
     /// With --state: which functions share the record of a UE, in which one of them commits for the others
     #[arg(long, value_enum, requires = "state", default_value_t = chain::Scope::Function)]
     scope: chain::Scope,
+    /// With --state: what their commits to a database wait for
+    #[arg(long, value_enum, requires = "state", default_value_t = chain::Write::Blocking)]
+    write: chain::Write,
     /// With --chain: the SMF leaves SM contexts with the AMF, and gets them back with what that asks
     #[arg(long, requires = "chain")]
     piggyback: bool,
@@ -175,7 +178,8 @@ impl Args {
 
     /// Whether UEs may wait for the database of a chain for longer than a core has them wait that has too much to do.
     fn is_slow(&self) -> bool {
-        self.state == Some(chain::State::Mongodb) || self.kill == Some(chain::Victim::Master)
+        let dies = self.kill_nf.is_some() && self.state.is_some_and(|state| state != chain::State::Shm);
+        dies || self.state == Some(chain::State::Mongodb) || self.kill == Some(chain::Victim::Master)
     }
 
     /// Whether UEs are spread over several hosts, or AMFs.
@@ -205,7 +209,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let between = if args.upfs > 1 { Between::Upfs } else { Between::Slices };
     let options = core_options(args, &lab, between)?;
     let second = (args.upfs > 1).then(|| second::start(&lab, &networks())).transpose()?;
-    let mut database = args.state.map(|state| state.start(&lab)).transpose()?;
+    let mut database = args.state.map(|state| state.start(&lab)).transpose()?.flatten();
     let mut core = Core::start(&lab, &options, log, &interrupt)?;
     core.wait_for_upfs(&interrupt)?;
     eprintln!("demo: the core is ready; {} UEs on {} gNBs, {} per second", args.ues, args.gnbs, args.rate);
@@ -237,7 +241,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.datapath != Datapath::Sockets {
         check_fast(&text(args.datapath), after.rx_packets - before.rx_packets)?;
     }
-    let slices = check_gone(&core, args).and_then(|()| core.slices())?;
+    let (gone, slices) = (check_gone(&core, args), core.slices()?);
     let user_plane = taken_over(&core, killers[1].as_ref().map_or(0, |killer| killer.kills))?;
     let (relocated, carried, asked) = (core.relocated()?, core.carried()?, core.state_operations()?);
     core.stop()?;
@@ -280,7 +284,20 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         check_counted(carried, [seen.up_octets, seen.down_octets], args.scenario == report::FULL)?;
     }
     let none = [kills, data_kills].contains(&Some(0)) || kill.is_some_and(|kill| !kill.is_done());
-    verdict(&report, &emulated.result.complaints(), none)
+    both(args, verdict(&report, &emulated.result.complaints(), none), gone)
+}
+
+/// What is wrong with what the UEs did and with what is left of them; where that may be so, it is said.
+fn both(args: &Args, done: Result<(), Failure>, gone: Result<(), Failure>) -> Result<(), Failure> {
+    let why = args.kill.and_then(|victim| args.write.loses_with(victim)).filter(|_| done.is_err() || gone.is_err());
+    why.iter().for_each(|why| eprintln!("demo: {why}"));
+    match (done, gone) {
+        (Err(failure), Err(Failure(why))) => {
+            eprintln!("demo: {why}");
+            Err(failure)
+        }
+        (done, gone) => done.and(gone),
+    }
 }
 
 /// Fails where options do not go together.
@@ -296,6 +313,21 @@ fn check(args: &Args) -> Result<(), Failure> {
     if shares && (args.piggyback || args.persist == chain::Persist::Procedure) {
         let why = "functions that share a record commit each transaction there";
         return Err(Failure(format!("--scope goes with neither --piggyback nor --persist procedure: {why}")));
+    }
+    if args.state == Some(chain::State::Shm) && (shares || args.persist == chain::Persist::Procedure) {
+        let why = "shared memory has each transaction, and each function's records by themselves";
+        return Err(Failure(format!("--persist procedure and --scope are of a database: {why}")));
+    }
+    if args.write == chain::Write::NonBlocking
+        && (args.state == Some(chain::State::Shm)
+            || args.piggyback
+            || shares
+            || args.persist == chain::Persist::Procedure)
+    {
+        let why = "--write non-blocking is of each transaction, and of SM contexts that the SMF has";
+        return Err(Failure(format!(
+            "{why}: remove --persist, --scope and --piggyback, and name a database by --state"
+        )));
     }
     args.state.map_or(Ok(()), |state| state.check(args.kill))
 }
@@ -322,7 +354,7 @@ fn core_options(args: &Args, lab: &Lab, between: Between) -> Result<CoreOptions,
         (Between::Slices, Some(_)) => CoreOptions { slices: migrate::slices(), ..CoreOptions::default() },
         (Between::Slices, None) => CoreOptions::default(),
     };
-    let state = args.state.map_or(String::new(), |state| state.tables(args.persist, args.scope));
+    let state = args.state.map_or(String::new(), |state| state.tables(args.persist, args.scope, args.write));
     Ok(CoreOptions {
         subscribers: args.ues.into(),
         ciphering: vec![text(ciphering).to_uppercase()],

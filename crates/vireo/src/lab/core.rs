@@ -65,6 +65,8 @@ pub(crate) const HN_KEYS: [HnKey; 2] = [
 pub(crate) const CONFIG: &str = "/tmp/vireo.toml";
 const UPF_CONFIG: &str = "/tmp/vireo-upf.toml";
 const DATABASE: &str = "/tmp/vireo.db";
+/// Where functions of a chain find what the ones before have left in shared memory, if they keep it there.
+const RECORDS: &str = "/tmp/records";
 pub(crate) const API: &str = "http://127.0.0.1:9090";
 /// Where hosts find the balancer.
 pub(super) const FABRIC_PORT: u16 = 7770;
@@ -465,6 +467,11 @@ pub(crate) fn plain_metrics(text: &str) -> BTreeMap<String, f64> {
 /// Makes the subscribers and [`CONFIG`].
 pub(crate) fn prepare(options: &CoreOptions) -> Result<(), Failure> {
     provision(options)?;
+    // Nobody was before.
+    if fs::exists(RECORDS)? {
+        fs::remove_dir_all(RECORDS)?;
+    }
+    fs::create_dir(RECORDS)?;
     if options.balancers > 0 {
         let pools = format!("ipv4-pool = {:?}\n{}", UE_NETWORKS[0], ipv6_pool());
         fs::write(UPF_CONFIG, format!("[upf]\nn4 = {:?}\nn3 = [\"{CORE}\"]\n\n[dnn.internet]\n{pools}\n", upf_n4()))?;

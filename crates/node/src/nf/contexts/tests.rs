@@ -243,7 +243,7 @@ impl Amf {
         let slot = self.host.insert(Ltmsi::from_raw(7)).unwrap();
         let mut seen = Snapshot::default();
         self.region.read(slot, &mut seen);
-        let octets = Elsewhere { id, base }.octets();
+        let octets = Elsewhere { id, base, ..Elsewhere::default() }.octets();
         let record = Record { consumed: base, context: &octets, ..Record::default() };
         let _ = self.host.commit(slot, &seen, &record).unwrap();
         slot

@@ -1,9 +1,12 @@
-//! What the SMF before has left in the database: its SM contexts, and what it was to UPFs.
+//! What the SMF before has left in its records: its SM contexts, and what it was to UPFs.
 
 use super::session::Session;
+use super::sessions::Keeper;
 use crate::database::{DatabaseError, read_all};
 use crate::shared;
+use crate::state::{Keeping, RecordsConfig};
 use vireo_core::config::{StatePersist, StateScope};
+use vireo_store::Version;
 use vireo_store::records::{Change, Codec, Format, Name, Records};
 use vireo_types::{Duration, Ltmsi};
 
@@ -43,7 +46,34 @@ pub(super) struct Before {
     /// Whether there was an SMF before.
     pub(super) takes_over: bool,
     /// Its SM contexts.
-    pub(super) sessions: Vec<(Ltmsi, Box<Session>)>,
+    pub(super) sessions: Vec<(Ltmsi, Box<Session>, Version)>,
+}
+
+/// The records that an SMF has.
+pub(super) struct Opened {
+    pub(super) records: Box<dyn Records>,
+    pub(super) before: Before,
+    pub(super) keeper: Keeper,
+}
+
+/// Opens the records and looks what there is. Who asks waits so long for a database.
+///
+/// # Errors
+///
+/// When they cannot be had, or are something else.
+pub(super) fn open(keeping: &Keeping, patience: Duration, recovery: u32) -> Result<Opened, DatabaseError> {
+    let (mut records, codec, keeper): (Box<dyn Records>, _, _) = match keeping {
+        Keeping::Database(config) => {
+            let (codec, &RecordsConfig { persist, scope, .. }) = (config.codec(), config);
+            let octets = config.of_octets();
+            (config.open()?, (codec, scope), Keeper::Database(Storing { persist, codec, scope, octets, patience }))
+        }
+        Keeping::Shared(config) => {
+            (Box::new(config.open("smf")?), (Codec::default(), StateScope::Function), Keeper::Here)
+        }
+    };
+    let before = look(&mut *records, codec, recovery)?;
+    Ok(Opened { records, before, keeper })
 }
 
 /// Looks what there is. The first SMF begins with this recovery time stamp.
@@ -67,10 +97,10 @@ pub(super) fn look(
     records.change(&[(NODE, Change::Commit { expected: version, octets: &stamp.to_be_bytes() })]).remove(0)?;
     let mut sessions = Vec::new();
     read_all(records, COLLECTION, |id, found| {
-        let session = Session::found(codec, found).map(|(session, _)| session);
-        let session = session.filter(|session| name(session.sm.cp_seid.ltmsi()).id == id);
-        let session = session.ok_or(DatabaseError::Stranger)?;
-        sessions.push((session.sm.cp_seid.ltmsi(), session));
+        let session = Session::found(codec, found);
+        let session = session.filter(|(session, _)| name(session.sm.cp_seid.ltmsi()).id == id);
+        let (session, known) = session.ok_or(DatabaseError::Stranger)?;
+        sessions.push((session.sm.cp_seid.ltmsi(), session, known.version));
         Ok(())
     })?;
     if scope.is_shared() {
@@ -79,7 +109,7 @@ pub(super) fn look(
                 let Some(number) = shared::sm_of(name) else { continue };
                 let session = Session::of_part(codec.format, octets).filter(|s| s.sm.cp_seid.ltmsi().get() == number);
                 let session = session.ok_or(DatabaseError::Stranger)?;
-                sessions.push((session.sm.cp_seid.ltmsi(), session));
+                sessions.push((session.sm.cp_seid.ltmsi(), session, found.version));
             }
             Ok(())
         })?;

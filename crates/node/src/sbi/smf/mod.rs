@@ -1,8 +1,8 @@
-//! The SMF as a function of its own: SM contexts in memory or in a database, asked by AMFs over the service-based interface,
-//! above UPFs. One thread owns the contexts and N4 and does what comes, in order; the interface and the database have a thread
+//! The SMF as a function of its own: SM contexts in memory, its own or shared, or in a database, asked by AMFs over the service-based
+//! interface, above UPFs. One thread owns the contexts and N4 and does what comes, in order; the interface and the database have a thread
 //! each beside it.
 //!
-//! Over a database it goes on with what the SMF before has left: to UPFs it is the same (TS 23.527 4.3), and what was asked of
+//! Over a database, or in memory that outlives it, it goes on with what the SMF before has left: to UPFs it is the same (TS 23.527 4.3), and what was asked of
 //! them and of the AMF and may not have left is asked again, under the names that it had.
 
 mod addresses;
@@ -21,9 +21,9 @@ use crate::control::{StartError, bind_n4, recovery};
 use crate::database::{Database, DatabaseError, Done, Job};
 use crate::metrics::{Metrics, StateFunction};
 use crate::n4;
-use crate::state::RecordsConfig;
+use crate::state::Keeping;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use found::{Before, Storing};
+use found::{Before, Opened};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -39,7 +39,7 @@ use vireo_core::chain::Transferred;
 use vireo_core::config::{CoreConfig, StateCarry};
 use vireo_sbi::common::ProblemDetails;
 use vireo_sbi::{Call, Client, Endpoint, Message, Outgoing, Reply};
-use vireo_store::records::{Found, RecordError};
+use vireo_store::records::{Codec, Found, RecordError, Records};
 use vireo_subscribers::Store;
 use vireo_types::{Instant, Ltmsi, Seid, Supi};
 use vireo_wire::pfcp::{Cause, Error};
@@ -77,7 +77,7 @@ pub enum SmfError {
     /// The service-based interface.
     #[error(transparent)]
     Sbi(#[from] SbiError),
-    /// The database of SM contexts.
+    /// The records of SM contexts.
     #[error(transparent)]
     Database(#[from] DatabaseError),
 }
@@ -184,17 +184,11 @@ impl Smf {
         // Of a database: what the SMF before has left, and how long who asks waits: less than it waits for an answer in all.
         let patience = (sbi.timeout * sbi.attempts * 2 / 3).into();
         let carries = state.carry == StateCarry::Piggyback;
-        let found = RecordsConfig::of(&state).filter(|_| !carries).map(|config| {
-            let (mut records, codec) = (config.open()?, config.codec());
-            let RecordsConfig { persist, scope, .. } = config;
-            let before = found::look(&mut *records, (codec, scope), recovery(now))?;
-            let octets = config.of_octets();
-            Ok::<_, DatabaseError>((records, before, Storing { persist, codec, scope, octets, patience }))
-        });
-        let found = found.transpose()?;
+        let found = Keeping::of(&state).filter(|_| !carries);
+        let found = found.map(|keeping| found::open(&keeping, patience, recovery(now))).transpose()?;
         let (keeper, stamp) = match &found {
             _ if carries => (Keeper::Amf(patience), NEVER),
-            Some((_, before, storing)) => (Keeper::Database(*storing), before.recovery),
+            Some(Opened { keeper, before, .. }) => (*keeper, before.recovery),
             None => (Keeper::Memory, recovery(now)),
         };
         let n4 = bind_n4(&core, &n4, None, (stamp, keeper.is_found_again()))?;
@@ -212,29 +206,21 @@ impl Smf {
         let stop = Arc::new(AtomicBool::new(false));
         let mut sessions = Sessions::new(core, sbi.root(endpoint.address()), StdRng::from_os_rng(), keeper);
         let mut takes_over = carries;
-        let database = found.map(|(records, before, Storing { codec, .. })| {
-            let Before { takes_over: over, sessions: left, .. } = before;
-            tracing::info!(sessions = left.len(), "the database of SM contexts answers");
-            left.iter().for_each(|(ltmsi, session)| sessions.restore(*ltmsi, session, now));
+        let mut database = None;
+        if let Some(Opened { records, before: Before { takes_over: over, sessions: left, .. }, keeper }) = found {
+            tracing::info!(sessions = left.len(), "the records of SM contexts are there");
+            left.iter().for_each(|(ltmsi, session, _)| sessions.restore(*ltmsi, session, now));
             takes_over = over;
-            let (jobs, waiting) = bounded(WAITING);
-            let (results, done) = bounded(WAITING);
-            let (metrics, stop) = (Arc::clone(&metrics), Arc::clone(&stop));
-            let (function, node) = (StateFunction::Smf, found::NODE);
-            let database = Database { records, codec, jobs: waiting, metrics, stop, function, node };
-            let door = door.clone();
-            let say = move |name, what| {
-                // The thread is gone when the SMF stops.
-                let _ = results.send((found::ltmsi(name), what));
-                door.ring();
-            };
-            let thread = std::thread::Builder::new().name("database".into());
-            thread.spawn(move || database.run(say, clock)).map_err(StartError::Thread)?;
-            Ok::<_, StartError>(ToDatabase { jobs, done })
-        });
+            match keeper {
+                Keeper::Database(storing) => {
+                    database = Some(ToDatabase::start(records, storing.codec, &door, (&metrics, &stop))?);
+                }
+                _ => sessions.keep_here(records, Arc::clone(&metrics), left),
+            }
+        }
         let run = Run {
             sessions,
-            database: database.transpose()?,
+            database,
             takes_over,
             keeper,
             n4,
@@ -299,6 +285,31 @@ enum Heard {
 struct ToDatabase {
     jobs: Sender<Job>,
     done: Receiver<(Ltmsi, Done)>,
+}
+
+impl ToDatabase {
+    /// Starts the thread, which wakes that of the SMF when it has an answer.
+    fn start(
+        records: Box<dyn Records>,
+        codec: Codec,
+        door: &Door,
+        (metrics, stop): (&Arc<Metrics>, &Arc<AtomicBool>),
+    ) -> Result<Self, StartError> {
+        let (jobs, waiting) = bounded(WAITING);
+        let (results, done) = bounded(WAITING);
+        let (metrics, stop) = (Arc::clone(metrics), Arc::clone(stop));
+        let (function, node) = (StateFunction::Smf, found::NODE);
+        let database = Database { records, codec, jobs: waiting, metrics, stop, function, node };
+        let door = door.clone();
+        let say = move |name, what| {
+            // The thread is gone when the SMF stops.
+            let _ = results.send((found::ltmsi(name), what));
+            door.ring();
+        };
+        let thread = std::thread::Builder::new().name("database".into());
+        thread.spawn(move || database.run(say, clock)).map_err(StartError::Thread)?;
+        Ok(ToDatabase { jobs, done })
+    }
 }
 
 /// The thread.

@@ -3,7 +3,7 @@
 //!
 //! SM contexts are in this process's memory, or in a database: then each transaction loads the SM context, and what it wants to
 //! leave does so when the commit is answered; meanwhile those of other SM contexts go on. Here is only what leads to them, which
-//! an SMF makes again from the records when it starts ([`Sessions::restore`]). With [`StatePersist::Procedure`] an SM context stays
+//! an SMF makes again from the records when it starts ([`Sessions::restore`]). Or they are in shared memory ([`here`]). With [`StatePersist::Procedure`] an SM context stays
 //! here as long as a procedure is under way, and is committed when it rests. With [`StateCarry::Piggyback`] the AMF has them
 //! ([`carried`]); or they are parts of records of UEs that it shares with the AMF ([`shared`]). It knows no sockets; one thread owns it.
 //!
@@ -11,6 +11,7 @@
 
 mod carried;
 mod create;
+mod here;
 mod shared;
 
 use super::addresses::Addresses;
@@ -65,6 +66,8 @@ pub(super) enum Action {
 pub(super) enum Keeper {
     Memory,
     Database(Storing),
+    /// In records that this thread commits to by itself ([`Sessions::keep_here`]).
+    Here,
     /// They travel; how long who asks waits at the most.
     Amf(Duration),
 }
@@ -152,6 +155,7 @@ struct Lane {
 enum Place {
     Memory(FxHashMap<Ltmsi, Box<Session>>),
     Database(Box<Stored>),
+    Here(Box<here::Here>),
 }
 
 /// What is under way with a database.
@@ -196,7 +200,7 @@ impl Sessions {
             Place::Database(Box::new(Stored { lanes, jobs, patience, persist, codec, shares, carries, kept }))
         };
         let (place, carries) = match keeper {
-            Keeper::Memory => (Place::Memory(FxHashMap::default()), false),
+            Keeper::Memory | Keeper::Here => (Place::Memory(FxHashMap::default()), false),
             Keeper::Database(Storing { persist, codec, scope, octets, patience }) => {
                 (stored(persist, codec, patience, (scope.is_shared().then_some(octets), false)), false)
             }
@@ -243,14 +247,14 @@ impl Sessions {
     /// What the database is to be asked next; the answer goes to [`Sessions::answered`].
     pub(super) fn jobs(&mut self) -> Option<&mut VecDeque<Job>> {
         match &mut self.place {
-            Place::Memory(_) => None,
+            Place::Memory(_) | Place::Here(_) => None,
             Place::Database(stored) => Some(&mut stored.jobs),
         }
     }
 
     /// When [`Sessions::on_time`] is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.due.first().map(|(at, _)| *at)
+        self.due.first().map(|(at, _)| *at).into_iter().chain(self.due_here()).min()
     }
 
     /// What an AMF asks.
@@ -371,6 +375,7 @@ impl Sessions {
             }
             self.happens(ltmsi, Turn::Deadline, Transaction::Other, now);
         }
+        self.on_time_here(now);
     }
 
     /// A transaction that somebody waits for.
@@ -402,7 +407,9 @@ impl Sessions {
             let problem = ProblemDetails::new(503, "NF_CONGESTION", "too much waits for this SM context");
             return self.actions.extend(task.reply.map(|reply| Action::Reply(reply, Reply::problem(&problem))));
         }
-        self.begin(ltmsi, task, now);
+        if let Some(task) = self.waits_here(ltmsi, task) {
+            self.begin(ltmsi, task, now);
+        }
     }
 
     fn begin(&mut self, ltmsi: Ltmsi, task: Task, now: Instant) {
@@ -411,6 +418,10 @@ impl Sessions {
             Place::Memory(sessions) => {
                 let session = sessions.remove(&ltmsi);
                 self.carry_out(ltmsi, task, session, Known::default(), now);
+            }
+            Place::Here(here) => {
+                let (session, known) = here.take(ltmsi);
+                self.carry_out(ltmsi, task, session, known, now);
             }
             Place::Database(stored) => match (stored.kept.remove(&ltmsi), &task.turn) {
                 (Some((session, known)), _) => self.carry_out(ltmsi, task, Some(session), known, now),
@@ -448,6 +459,7 @@ impl Sessions {
         }
         let codec = match &self.place {
             Place::Memory(_) => return self.done(ltmsi, task, outcome, None, now),
+            Place::Here(_) => return self.commit_here(ltmsi, task, outcome, known, now),
             Place::Database(stored) if stored.carries => {
                 let mut known = known;
                 known.version = known.version.saturating_add(outcome.changed.into());
@@ -614,6 +626,7 @@ impl Sessions {
                 let later = later.filter(|known| !self.carries() || self.stays(ltmsi, &session, known.version));
                 match (&mut self.place, later) {
                     (Place::Memory(sessions), _) => drop(sessions.insert(ltmsi, session)),
+                    (Place::Here(here), later) => here.keep(ltmsi, session, later.map_or(0, |known| known.version)),
                     (Place::Database(stored), Some(known)) => drop(stored.kept.insert(ltmsi, (session, known))),
                     (Place::Database(_), None) => {}
                 }
@@ -674,7 +687,11 @@ impl Sessions {
                 self.by_ue.remove(&ue);
             }
         }
-        let renewed = matches!(&self.place, Place::Database(stored) if !stored.carries).then(|| now + RENEWED);
+        let renewed = match &self.place {
+            Place::Memory(_) => None,
+            Place::Database(stored) if stored.carries => None,
+            Place::Database(_) | Place::Here(_) => Some(now + RENEWED),
+        };
         let due = vireo_core::session::deadline(&session.sm).into_iter().chain(renewed).min();
         self.schedule(ltmsi, due);
     }

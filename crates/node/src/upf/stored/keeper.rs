@@ -1,12 +1,15 @@
-//! The thread of the database beside that of N4, and the way there and back.
+//! The records of the UPF beside its N4 thread: a database, which has a thread of its own and ways there and back, or shared memory,
+//! which the N4 thread writes to by itself.
 
-use super::{Before, COLLECTION, NODE, On, Sharing, Stored};
-use crate::database::{BATCH, Database, DatabaseError, Done, Job, read_all};
+use super::{Before, COLLECTION, NODE, On, Sharing, Stored, Way};
+use crate::config::StateWrite;
+use crate::database::{BATCH, Database, DatabaseError, Done, Job, RENEWED, What, read_all, renew};
 use crate::metrics::{Metrics, StateFunction};
 use crate::shared::COLLECTION as COLLECTION_OF_ALL;
-use crate::state::RecordsConfig;
+use crate::state::{Keeping, RecordsConfig, SharedConfig};
 use crate::upf::state::Plane;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,30 +27,42 @@ const STEP: Duration = Duration::from_millis(100);
 /// What may wait for the database, and for the N4 thread.
 const WAITING: usize = 65_536;
 
-/// The database as it is found.
+/// The records as they are found.
 pub(in crate::upf) struct Begun {
     records: Box<dyn Records>,
+    way: Way,
     before: Option<Before>,
     /// Where records are shared with control planes: with whom, and where.
     shared: Option<(Sharing, RecordsConfig)>,
 }
 
-/// Looks what the database has of the UPF at this address: several UPFs may share one.
+/// Looks what there is of the UPF at this address: several UPFs may share a database. So many sessions it has at the most.
 ///
 /// # Errors
 ///
-/// When it does not answer, or has something else.
-pub(in crate::upf) fn begin(of: &RecordsConfig, n4: IpAddr, ntp: u32) -> Result<Begun, DatabaseError> {
+/// When the records cannot be had, or are something else.
+pub(in crate::upf) fn begin(of: &Keeping, (n4, sessions): (IpAddr, usize), ntp: u32) -> Result<Begun, DatabaseError> {
     let own: String = n4.to_string().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-    let mut alone = of.clone();
-    alone.key = format!("{}-{COLLECTION}-{own}", of.key);
-    let mut records = alone.open()?;
-    let sharing = of.scope.is_of_all().then(|| Sharing { own, format: of.of_octets() });
-    if sharing.is_some() {
-        records = Box::new(Both { alone: records, shared: of.open()? });
-    }
-    let before = super::look(&mut *records, sharing.as_ref(), ntp)?;
-    Ok(Begun { records, before, shared: sharing.map(|sharing| (sharing, of.clone())) })
+    let own_key = format!("{COLLECTION}-{own}");
+    let mut shared = None;
+    let (mut records, way): (Box<dyn Records>, Way) = match of {
+        Keeping::Database(config) => {
+            let mut alone = config.clone();
+            alone.key = format!("{}-{own_key}", config.key);
+            let mut records = alone.open()?;
+            if config.scope.is_of_all() {
+                records = Box::new(Both { alone: records, shared: config.open()? });
+                shared = Some((Sharing { own, format: config.of_octets() }, config.clone()));
+            }
+            (records, if config.write == StateWrite::NonBlocking { Way::Behind } else { Way::Shared })
+        }
+        Keeping::Shared(config) => {
+            let config = SharedConfig { records: u32::try_from(sessions).unwrap_or(u32::MAX), ..config.clone() };
+            (Box::new(config.open(&own_key)?), Way::Sole)
+        }
+    };
+    let before = super::look(&mut *records, shared.as_ref().map(|(sharing, _)| sharing), ntp)?;
+    Ok(Begun { records, way, before, shared })
 }
 
 /// Records of two places: the UPF's own, and those of UEs that it shares.
@@ -133,71 +148,157 @@ fn look_again(of: &RecordsConfig, stop: &AtomicBool, mut say: impl FnMut(Name, D
     }
 }
 
-/// The transactions that are under way, with the way to the database.
+/// The transactions that are under way, with the way to the records.
 #[derive(Debug)]
 pub(in crate::upf) struct Keeper {
     pub(in crate::upf) stored: Stored,
-    jobs: Sender<Job>,
-    done: Receiver<(Name, Done)>,
-    stop: Arc<AtomicBool>,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    Thread { jobs: Sender<Job>, done: Receiver<(Name, Done)>, stop: Arc<AtomicBool> },
+    Here(Here),
+}
+
+/// Records that the N4 thread writes to by itself.
+struct Here {
+    records: Box<dyn Records>,
+    metrics: Arc<Metrics>,
+    /// What could not be done for want of room, and is tried again.
+    again: VecDeque<Job>,
+    /// When it was written last what the UPF is to its peers.
+    renewed: Instant,
+}
+
+impl std::fmt::Debug for Here {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Here").field("again", &self.again).finish_non_exhaustive()
+    }
+}
+
+impl Here {
+    fn work(&mut self, job: &Job) -> Done {
+        let begun = Instant::now();
+        let change = match &job.what {
+            What::Load => None,
+            What::Commit { expected, octets } => Some(Change::Commit { expected: *expected, octets }),
+            What::Remove { expected } => Some(Change::Remove { expected: *expected }),
+            // Records that nobody shares are wholes.
+            What::Put { .. } | What::Parts { .. } => return Done::Changed(Err(RecordError::Stranger)),
+        };
+        let done = match change {
+            None => Done::Loaded(self.records.load(&[job.name]).map(|mut found| found.pop().flatten())),
+            Some(change) => Done::Changed(self.records.change(&[(job.name, change)]).remove(0)),
+        };
+        self.metrics.state_operation(StateFunction::Upf, job.kind, job.what.operation(), begun.elapsed());
+        done
+    }
+
+    /// Does all that is asked.
+    fn ask<P: Plane>(&mut self, stored: &mut Stored, on: &mut On<'_, P>) {
+        while let Some(job) = stored.jobs().pop_front() {
+            match self.work(&job) {
+                // It has no room: nothing was done.
+                Done::Changed(Err(error)) if error.passes() => self.again.push_back(job),
+                done => stored.answered(on, job.name, done),
+            }
+        }
+    }
+
+    /// What could not be done is tried again, and what the UPF is to its peers is written again, when it is time.
+    fn on_time<P: Plane>(&mut self, stored: &mut Stored, on: &mut On<'_, P>) {
+        if !self.again.is_empty() {
+            tracing::warn!(commits = self.again.len(), "the records of sessions have no room: see state.database");
+            stored.jobs().extend(self.again.drain(..));
+        }
+        if self.renewed.elapsed() >= RENEWED {
+            self.renewed = Instant::now();
+            renew(&mut *self.records, NODE);
+        }
+        self.ask(stored, on);
+    }
 }
 
 impl Keeper {
-    /// Starts the thread, which wakes that of N4, and lets the UPF go on with what was found.
+    /// Begins, and lets the UPF go on with what was found. A database has a thread, which wakes that of N4.
     pub(in crate::upf) fn start<P: Plane>(
         begun: Begun,
         metrics: Arc<Metrics>,
         (wake, clock): (Waker, Clock),
         on: &mut On<'_, P>,
     ) -> io::Result<Self> {
-        let Begun { records, before, shared } = begun;
-        let (jobs, waiting) = bounded(WAITING);
-        let (results, done) = bounded(WAITING);
-        let stop = Arc::new(AtomicBool::new(false));
-        let function = StateFunction::Upf;
-        let (codec, node, ended) = (Codec::default(), NODE, Arc::clone(&stop));
-        let database = Database { records, codec, jobs: waiting, metrics, stop: ended, function, node };
-        let goes_on = before.is_some();
-        let say = move |name, done| {
-            // The thread is gone when the UPF stops.
-            let _ = results.send((name, done));
-            wake.wake();
-        };
+        let Begun { records, way, before, shared } = begun;
         let sharing = shared.as_ref().map(|(sharing, _)| sharing.clone());
-        if let Some((_, of)) = shared.filter(|_| goes_on) {
-            let (say, stop) = (say.clone(), Arc::clone(&stop));
-            let thread = std::thread::Builder::new().name("upf-late".to_owned());
-            thread.spawn(move || look_again(&of, &stop, say))?;
-        }
-        std::thread::Builder::new().name("upf-database".to_owned()).spawn(move || database.run(say, || clock.now()))?;
-        let mut keeper = Keeper { stored: Stored::new(sharing), jobs, done, stop };
+        let place = if way == Way::Sole {
+            Place::Here(Here { records, metrics, again: VecDeque::new(), renewed: Instant::now() })
+        } else {
+            let (jobs, waiting) = bounded(WAITING);
+            let (results, done) = bounded(WAITING);
+            let stop = Arc::new(AtomicBool::new(false));
+            let function = StateFunction::Upf;
+            let (codec, node, ended) = (Codec::default(), NODE, Arc::clone(&stop));
+            let database = Database { records, codec, jobs: waiting, metrics, stop: ended, function, node };
+            let say = move |name, done| {
+                // The thread is gone when the UPF stops.
+                let _ = results.send((name, done));
+                wake.wake();
+            };
+            if let Some((_, of)) = shared.filter(|_| before.is_some()) {
+                let (say, stop) = (say.clone(), Arc::clone(&stop));
+                let thread = std::thread::Builder::new().name("upf-late".to_owned());
+                thread.spawn(move || look_again(&of, &stop, say))?;
+            }
+            let thread = std::thread::Builder::new().name("upf-database".to_owned());
+            thread.spawn(move || database.run(say, || clock.now()))?;
+            Place::Thread { jobs, done, stop }
+        };
+        let mut keeper = Keeper { stored: Stored::new(way, sharing), place };
         keeper.stored.begin(on, before);
         Ok(keeper)
     }
 
     /// Takes what the database has answered, some at a time, and asks what is to be asked. Whether there is more.
     pub(in crate::upf) fn turn<P: Plane>(&mut self, on: &mut On<'_, P>) -> bool {
-        for (name, done) in self.done.try_iter().take(BATCH) {
-            self.stored.answered(on, name, done);
+        if let Place::Thread { done, .. } = &self.place {
+            for (name, done) in done.try_iter().take(BATCH) {
+                self.stored.answered(on, name, done);
+            }
         }
-        self.ask();
-        !self.done.is_empty()
+        self.ask(on);
+        matches!(&self.place, Place::Thread { done, .. } if !done.is_empty())
     }
 
-    /// Asks what there is room for; the rest waits for answers, which wake the thread.
-    pub(in crate::upf) fn ask(&mut self) {
-        let jobs = self.stored.jobs();
-        while let Some(job) = jobs.pop_front() {
-            if let Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) = self.jobs.try_send(job) {
-                jobs.push_front(job);
-                return;
+    /// Asks what there is room for; the rest waits for answers, which wake the thread. Shared memory answers at once.
+    pub(in crate::upf) fn ask<P: Plane>(&mut self, on: &mut On<'_, P>) {
+        let Keeper { stored, place } = self;
+        match place {
+            Place::Here(here) => here.ask(stored, on),
+            Place::Thread { jobs: to, .. } => {
+                let jobs = stored.jobs();
+                while let Some(job) = jobs.pop_front() {
+                    if let Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) = to.try_send(job) {
+                        jobs.push_front(job);
+                        return;
+                    }
+                }
             }
+        }
+    }
+
+    /// To be called once a second.
+    pub(in crate::upf) fn on_time<P: Plane>(&mut self, on: &mut On<'_, P>) {
+        self.stored.renew(on);
+        if let Place::Here(here) = &mut self.place {
+            here.on_time(&mut self.stored, on);
         }
     }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::SeqCst);
+        if let Place::Thread { stop, .. } = &self.place {
+            stop.store(true, Ordering::SeqCst);
+        }
     }
 }

@@ -9,6 +9,11 @@
 //!
 //! Where control planes share the records of UEs with it (`state.scope`), a session is a part of its UE's record ([`shared`]): a
 //! request says which, its answer takes along what the session is then, and the SMF commits that.
+//! Where commits do not wait (`state.write = "non-blocking"`) what a transaction says leaves at once, and only the next transaction of the
+//! session waits until its record is written. What was not, when the UPF dies, is lost: the control plane is told that there is no
+//! such session, or that it is as it was before. What the UPF is to control planes is written first, all the same.
+//!
+//! In shared memory nobody else writes: there a transaction loads nothing, and what it commits is written at once.
 //!
 //! Here are the transactions and their order, without clock, thread or socket; `keeper` has these.
 
@@ -129,6 +134,22 @@ pub(super) struct Stored {
     renewals: VecDeque<u64>,
     /// Sessions that are parts of their UEs' records.
     places: Places,
+    /// Where nobody else writes: the versions of all sessions' records.
+    versions: Option<FxHashMap<u64, Version>>,
+    /// What is said about sessions does not wait for what is committed.
+    hastes: bool,
+}
+
+/// How records are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Somebody else may write to them.
+    #[default]
+    Shared,
+    /// The same, and what is said about sessions does not wait.
+    Behind,
+    /// Nobody else writes to them.
+    Sole,
 }
 
 /// What a UPF finds that starts.
@@ -138,6 +159,8 @@ pub(super) struct Before {
     sessions: Vec<Written>,
     /// Those of them that are parts of their UEs' records.
     places: Places,
+    /// Of the sessions' records.
+    versions: Vec<(u64, Version)>,
 }
 
 /// Looks what there is; `None`: there was no UPF before.
@@ -152,10 +175,11 @@ pub(super) fn look(
 ) -> Result<Option<Before>, DatabaseError> {
     let Some(node) = records.load(&[NODE])?.pop().flatten() else { return Ok(None) };
     let node = Node::decode(&node.octets).ok_or(DatabaseError::Stranger)?;
-    let mut sessions = Vec::new();
+    let (mut sessions, mut versions) = (Vec::new(), Vec::new());
     read_all(records, COLLECTION, |seid, found| {
         let (session, answered) = Session::decode(&found.octets, ntp).ok_or(DatabaseError::Stranger)?;
         sessions.push((seid, session, answered));
+        versions.push((seid, found.version));
         Ok(())
     })?;
     let mut places = Places::new(sharing.cloned());
@@ -165,20 +189,22 @@ pub(super) fn look(
             Ok(())
         })?;
     }
-    Ok(Some(Before { node, sessions, places }))
+    Ok(Some(Before { node, sessions, places, versions }))
 }
 
 impl Stored {
     /// Nothing is under way. With `sharing` control planes may commit what comes of their requests.
-    pub(super) fn new(sharing: Option<Sharing>) -> Self {
-        Stored { places: Places::new(sharing), ..Stored::default() }
+    pub(super) fn new(way: Way, sharing: Option<Sharing>) -> Self {
+        let (versions, hastes) = ((way == Way::Sole).then(FxHashMap::default), way == Way::Behind);
+        Stored { places: Places::new(sharing), versions, hastes, ..Stored::default() }
     }
 
     /// A UPF begins, or goes on with what the one before has left.
     pub(super) fn begin<P: Plane>(&mut self, on: &mut On<'_, P>, before: Option<Before>) {
         on.upf.note_changes();
         let ntp = on.now.ntp;
-        if let Some(Before { node, sessions, places }) = before {
+        if let Some(Before { node, sessions, places, versions }) = before {
+            self.versions.iter_mut().for_each(|known| known.extend(versions.iter().copied()));
             // Those of others are committed again by these.
             let own = sessions.iter().map(|(seid, ..)| *seid).filter(|seid| !places.has(*seid));
             self.renewals.extend(own);
@@ -211,7 +237,7 @@ impl Stored {
             }
             return on.out.append(&mut out);
         }
-        let seid = if kind == Transaction::PfcpEstablishment { on.upf.reserve() } else { seid };
+        let seid = if kind == Transaction::PfcpEstablishment { self.reserve(on) } else { seid };
         let name = name(seid);
         if let Some(place) = place {
             self.places.enter(seid, place);
@@ -220,7 +246,21 @@ impl Stored {
         self.requests.insert((from, sequence));
         let (datagram, shared) = (datagram.to_vec(), place.is_some());
         let request = Request { from, sequence, datagram, kind, until, shared };
+        if let Some(versions) = self.versions.as_ref().filter(|_| !self.lanes.contains_key(&name)) {
+            let version = versions.get(&name.id).copied().unwrap_or(0);
+            return self.carry_out(on, name, version, &request);
+        }
         self.begin_or_wait(on, name, Task::Request(Box::new(request)));
+    }
+
+    /// A SEID that no record has, as far as is known.
+    fn reserve<P: Plane>(&self, on: &mut On<'_, P>) -> u64 {
+        loop {
+            let seid = on.upf.reserve();
+            if self.versions.as_ref().is_none_or(|versions| !versions.contains_key(&seid)) {
+                return seid;
+            }
+        }
     }
 
     /// Something is done besides requests about sessions: what it says leaves when what it changes is committed.
@@ -294,7 +334,15 @@ impl Stored {
         let Some(running) = self.lanes.get_mut(&name).and_then(|lane| lane.running.take()) else { return };
         match (running, done) {
             (Running::Loading(task), Done::Loaded(Ok(found))) => self.loaded(on, name, task, found),
-            (Running::Committing(commit), Done::Changed(Ok(_))) => self.done(on, name, commit),
+            (Running::Committing(commit), Done::Changed(Ok(version))) => {
+                if let Some(versions) = self.versions.as_mut().filter(|_| name.collection == COLLECTION) {
+                    match version {
+                        0 => versions.remove(&name.id),
+                        _ => versions.insert(name.id, version),
+                    };
+                }
+                self.done(on, name, commit);
+            }
             (Running::Committing(commit), Done::Changed(Err(RecordError::Conflict))) => {
                 let (what, kind) = (What::Load, commit.kind);
                 self.jobs.push_back(Job { name: self.places.record(name), of: name, what, kind, until: None });
@@ -375,20 +423,22 @@ impl Stored {
                 names.retain(|name| *name != own);
             }
         }
-        if names.is_empty() {
+        let waits = !names.is_empty() && (node || !self.hastes);
+        let tickets = if waits {
+            vec![self.ticket(names.len(), out, request)]
+        } else {
             on.out.append(&mut out);
             self.answers(request);
-        } else {
-            let ticket = self.ticket(names.len(), out, request);
-            for changed in &names {
-                match own {
-                    Some((name, version, request)) if name == *changed => {
-                        let answered = on.upf.answered(request.from, request.sequence);
-                        let commit = Commit { kind: request.kind, octets: None, answered, tickets: vec![ticket] };
-                        self.commit(on, name, version, commit);
-                    }
-                    _ => self.begin_or_wait(on, *changed, Task::Changed(vec![ticket])),
+            Vec::new()
+        };
+        for changed in &names {
+            match own {
+                Some((name, version, request)) if name == *changed => {
+                    let answered = on.upf.answered(request.from, request.sequence);
+                    let commit = Commit { kind: request.kind, octets: None, answered, tickets: tickets.clone() };
+                    self.commit(on, name, version, commit);
                 }
+                _ => self.begin_or_wait(on, *changed, Task::Changed(tickets.clone())),
             }
         }
         if let Some((name, ..)) = own.filter(|(name, ..)| !names.contains(name)) {

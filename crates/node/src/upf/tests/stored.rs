@@ -3,7 +3,7 @@
 use super::*;
 use crate::database::{Done, Job, What};
 use crate::metrics::Transaction;
-use crate::upf::stored::{On, Sharing, Stored, look};
+use crate::upf::stored::{On, Sharing, Stored, Way, look};
 use std::collections::BTreeMap;
 use vireo_store::records::{Change, LIFE, MemoryRecords, Name, Part, RecordError, Records};
 
@@ -22,16 +22,17 @@ struct World {
     asked: Asked,
     /// With whom the control plane shares records.
     sharing: Option<Sharing>,
+    way: Way,
 }
 
 /// A UPF that starts.
-fn life(records: &mut MemoryRecords, sharing: Option<&Sharing>, now: Now) -> (Bench, Stored) {
+fn life(records: &mut MemoryRecords, (way, sharing): (Way, Option<&Sharing>), now: Now) -> (Bench, Stored) {
     let mut bench = bench_of(vec![], Limits { restoring: true, ..Limits::default() });
     // Packets are there before the sessions are.
     bench.uplink(Teid(0x100), &ipv4(UE, SERVER, 100));
     assert_eq!(bench.plane.n3, vec![], "no Error Indication, by which the RAN would let a session go");
     (bench.now, bench.upf.settings.started) = (now, now.ntp);
-    let mut stored = Stored::new(sharing.cloned());
+    let mut stored = Stored::new(way, sharing.cloned());
     let before = look(records, sharing, now.ntp).expect("it answers");
     let Bench { upf, plane, now, .. } = &mut bench;
     stored.begin(&mut On { upf, now: *now, plane, out: &mut vec![] }, before);
@@ -40,14 +41,22 @@ fn life(records: &mut MemoryRecords, sharing: Option<&Sharing>, now: Now) -> (Be
 
 impl World {
     fn new() -> Self {
-        World::sharing(None)
+        World::over(Way::Shared)
+    }
+
+    fn over(way: Way) -> Self {
+        World::begin(way, None)
     }
 
     fn sharing(sharing: Option<Sharing>) -> Self {
+        World::begin(Way::Shared, sharing)
+    }
+
+    fn begin(way: Way, sharing: Option<Sharing>) -> Self {
         let mut records = MemoryRecords::new(LIFE);
         let now = Now { instant: Instant(1_000_000), ntp: STARTED };
-        let (bench, stored) = life(&mut records, sharing.as_ref(), now);
-        let mut world = World { records, bench, stored, fuse: None, lives: 1, asked: Asked::new(), sharing };
+        let (bench, stored) = life(&mut records, (way, sharing.as_ref()), now);
+        let mut world = World { records, bench, stored, fuse: None, lives: 1, asked: Asked::new(), sharing, way };
         assert_eq!(world.work(), vec![]);
         world.associate();
         world.asked.clear();
@@ -58,7 +67,7 @@ impl World {
     fn restart(&mut self) {
         self.bench.later(1);
         let sequence = self.bench.sequence;
-        (self.bench, self.stored) = life(&mut self.records, self.sharing.as_ref(), self.bench.now);
+        (self.bench, self.stored) = life(&mut self.records, (self.way, self.sharing.as_ref()), self.bench.now);
         self.bench.sequence = sequence;
         self.lives += 1;
         let out = self.work();
@@ -224,12 +233,31 @@ fn a_transaction_costs_one_read_and_one_write() {
     assert_eq!(world.asked, Asked::from([(Transaction::PfcpModification.label(), [1, 0, 0])]));
 }
 
+/// In shared memory, where nobody else writes, a write alone.
+#[test]
+fn in_shared_memory_a_transaction_costs_one_write() {
+    let mut world = World::over(Way::Sole);
+    let (seid, _) = world.establish(&request());
+    world.modify(seid, &forward(RAN_TEID));
+    world.restart();
+    world.modify(seid, &buffer());
+    world.delete(seid);
+    let expected = [
+        (Transaction::PfcpEstablishment, [0, 1, 0]),
+        (Transaction::PfcpModification, [0, 2, 0]),
+        (Transaction::PfcpDeletion, [0, 0, 1]),
+    ];
+    assert_eq!(world.asked, expected.into_iter().map(|(kind, counts)| (kind.label(), counts)).collect());
+    assert_eq!(world.written(), 0);
+}
+
 /// Wherever it is killed: whoever asks gets one answer, the session is there with its number and its tunnel, and none is left over.
 #[test]
 fn a_upf_that_is_killed_has_its_sessions_when_it_starts_again() {
     let mut lives = 0;
-    for fuse in 0..9 {
-        let mut world = World::new();
+    // Where nobody else writes, nothing is loaded.
+    for (way, fuse) in (0..9).map(|fuse| (Way::Shared, fuse)).chain((0..4).map(|fuse| (Way::Sole, fuse))) {
+        let mut world = World::over(way);
         world.fuse = Some(fuse);
         let (seid, teid) = world.establish(&request());
         assert_eq!((world.bench.upf.sessions(), world.written()), (1, 1));
@@ -255,7 +283,7 @@ fn a_upf_that_is_killed_has_its_sessions_when_it_starts_again() {
         assert!(world.bench.plane.tables.is_empty());
         lives += world.lives;
     }
-    assert_eq!(lives, 9 * 3, "each was killed once more than by the test itself");
+    assert_eq!(lives, (9 + 4) * 3, "each was killed once more than by the test itself");
 }
 
 /// A request that comes again while the database has the first waits for its answer, and is not carried out twice.
@@ -276,10 +304,60 @@ fn nothing_leaves_before_it_is_committed() {
     assert_eq!((world.bench.upf.sessions(), world.written()), (1, 1));
 }
 
+/// Where nothing waits for a write, the answer is there before the record is; the next transaction waits for it. Who is killed in
+/// between has lost what was not written, and nothing else: the control plane hears that there is no such session, or goes on with
+/// one as it was before.
+#[test]
+fn what_is_said_before_it_is_written_is_lost_with_the_upf_and_nothing_else() {
+    let mut world = World::over(Way::Behind);
+    let (first, teid) = world.establish(&request());
+    world.modify(first, &forward(RAN_TEID));
+    assert_eq!((world.work(), world.written()), (vec![], 1));
+    let mut octets = vec![];
+    buffer().emit(&mut octets, first, 98).expect("short");
+    assert_eq!(world.send(&octets), vec![], "it is loaded, as ever");
+    let load = world.stored.jobs().pop_front().expect("a load");
+    let done = world.ask(&load);
+    assert_eq!(world.with(|stored, on| stored.answered(on, load.name, done)).len(), 1, "the answer");
+    let jobs = world.stored.jobs().make_contiguous();
+    assert!(matches!(jobs, [Job { what: What::Commit { .. }, .. }]), "its commit is under way: {jobs:?}");
+    assert_eq!(world.send(&octets).len(), 1, "the very same answer");
+    let mut next = vec![];
+    forward(RAN_TEID).emit(&mut next, first, 99).expect("short");
+    assert_eq!((world.send(&next), world.stored.jobs().len()), (vec![], 1), "the barrier");
+    // It is killed: what was not written is as it was.
+    world.stored.jobs().clear();
+    world.restart();
+    world.passes(teid);
+    let mut other = request();
+    other.cp_f_seid.seid += 1;
+    other.create_pdrs[1] = downlink_pdr(2, Some(Ipv4Addr::new(10, 45, 0, 3)), None);
+    let mut octets = vec![];
+    other.emit(&mut octets, 0, 100).expect("short");
+    assert_eq!(world.send(&octets), vec![]);
+    let load = world.stored.jobs().pop_front().expect("a load");
+    let done = world.ask(&load);
+    let out = world.with(|stored, on| stored.answered(on, load.name, done));
+    let response = SessionEstablishmentResponse::parse(&Message::new(&out[0].1).expect("sound")).expect("an answer");
+    assert_eq!(response.cause, Cause::REQUEST_ACCEPTED);
+    world.stored.jobs().clear();
+    world.restart();
+    let second = established(&response).0;
+    assert_eq!(world.modify(second, &forward(RAN_TEID)).cause, Cause::SESSION_CONTEXT_NOT_FOUND);
+    world.passes(teid);
+    assert_eq!(world.delete(first).cause, Cause::REQUEST_ACCEPTED);
+    world.work();
+    assert_eq!((world.bench.upf.sessions(), world.written()), (0, 0));
+}
+
 /// Counts of packets are not written at packets: what is lost is too little. Reports have their numbers in order through all lives.
 #[test]
 fn reports_go_on_where_they_were() {
-    let mut world = World::new();
+    [Way::Shared, Way::Sole].into_iter().for_each(reports_go_on);
+}
+
+fn reports_go_on(way: Way) {
+    let mut world = World::over(way);
     let urr = CreateUrr {
         urr_id: UrrId(3),
         measurement_method: MeasurementMethod::VOLUM,

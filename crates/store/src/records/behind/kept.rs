@@ -9,6 +9,8 @@ pub(super) struct Kept {
     version: Version,
     octets: Vec<u8>,
     parts: Vec<(String, Vec<u8>)>,
+    /// It may have been carried out, and nobody knows.
+    pub(super) doubtful: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +33,7 @@ impl Kept {
         };
         let octets = change.octets().unwrap_or_default().to_vec();
         let parts = change.parts().iter().map(|part| (part.name.to_owned(), part.octets.to_vec())).collect();
-        Kept { kind, version, octets, parts }
+        Kept { kind, version, octets, parts, doubtful: false }
     }
 
     /// Its parts, as a change wants them.

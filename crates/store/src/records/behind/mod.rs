@@ -1,9 +1,10 @@
 //! Writing without waiting (seed 3's non-blocking writes): a commit is handed to a pool of writers and returns at once, with the
 //! version that it is going to have. The next load of that record waits until what was handed over for it is done: the barrier.
 //!
-//! Changes of a record are carried out in their order, one at a time. If one fails, those behind it are dropped, and the next
-//! operation of that record is told, once. What waits is bounded: who hands over more waits for room. A process that dies loses
-//! what its writers have not done; that is what such a mode costs, and why an SMF blocks.
+//! Changes of a record are carried out in their order, one at a time; while the place does not work they are tried again. If one is
+//! refused, those behind it are dropped, and the next operation of that record is told, once. What waits is bounded: who hands over
+//! more waits for room, and is told after a while that there is none. A process that dies loses what its writers have not done; that
+//! is what such a mode costs, and why an SMF blocks.
 
 mod kept;
 #[cfg(test)]
@@ -16,24 +17,27 @@ use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
+/// After the place did not work.
+const AGAIN: Duration = Duration::from_millis(20);
 /// How many changes a writer gives the place in one go.
 const TOGETHER: usize = 32;
 
 /// The pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WritersConfig {
-    /// Its threads, each with its own way to the place.
-    pub threads: usize,
     /// Changes that wait at most.
     pub waiting: usize,
     /// Octets that these have at most, together.
     pub octets: usize,
+    /// How long somebody waits for room, or at a barrier.
+    pub patience: Duration,
 }
 
 impl Default for WritersConfig {
     fn default() -> Self {
-        WritersConfig { threads: 4, waiting: 4096, octets: 16 << 20 }
+        WritersConfig { waiting: 4096, octets: 16 << 20, patience: Duration::from_secs(1) }
     }
 }
 
@@ -64,6 +68,8 @@ struct State {
 #[derive(Debug)]
 struct Shared {
     config: WritersConfig,
+    /// Threads.
+    writers: usize,
     state: Mutex<State>,
     /// There is something to do.
     work: Condvar,
@@ -82,6 +88,19 @@ fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a,
     condition.wait(state).unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The same until then; fails when it is over.
+fn wait_until<'a>(
+    condition: &Condvar,
+    state: MutexGuard<'a, State>,
+    until: Instant,
+) -> Result<MutexGuard<'a, State>, RecordError> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(RecordError::Down("its writers have too much to do".into()));
+    }
+    Ok(condition.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0)
+}
+
 /// The pool of writers of a process. When it is dropped it does first what was handed over.
 #[derive(Debug)]
 pub struct Writers {
@@ -90,17 +109,17 @@ pub struct Writers {
 }
 
 impl Writers {
-    /// Starts the threads, each with a way to the place that `open` gives.
+    /// Starts the threads, one for each of these ways to the place.
     ///
     /// # Errors
     ///
     /// If a thread cannot be started.
-    pub fn start(config: WritersConfig, mut open: impl FnMut() -> Box<dyn Records>) -> std::io::Result<Self> {
+    pub fn start(config: WritersConfig, ways: Vec<Box<dyn Records>>) -> std::io::Result<Self> {
         let (work, done) = (Condvar::new(), Condvar::new());
-        let mut writers =
-            Writers { shared: Arc::new(Shared { config, state: Mutex::default(), work, done }), threads: Vec::new() };
-        for number in 0..config.threads.max(1) {
-            let (shared, mut place) = (writers.shared.clone(), open());
+        let shared = Arc::new(Shared { config, writers: ways.len().max(1), state: Mutex::default(), work, done });
+        let mut writers = Writers { shared, threads: Vec::new() };
+        for (number, mut place) in ways.into_iter().enumerate() {
+            let shared = writers.shared.clone();
             let thread = std::thread::Builder::new().name(format!("writer {number}"));
             writers.threads.push(thread.spawn(move || shared.write(&mut *place))?);
         }
@@ -150,7 +169,7 @@ impl Shared {
     fn write(&self, place: &mut dyn Records) {
         let mut state = self.lock();
         loop {
-            let together = state.ready.len().div_ceil(self.config.threads.max(1)).min(TOGETHER);
+            let together = state.ready.len().div_ceil(self.writers).min(TOGETHER);
             let names: Vec<Name> = state.ready.drain(..together).collect();
             if names.is_empty() {
                 if state.stopping && state.waiting == 0 {
@@ -164,23 +183,60 @@ impl Shared {
                 names.into_iter().filter_map(|name| Some((name, state.take(name)?))).collect();
             drop(state);
             let before = place.operations();
-            let parts: Vec<_> = kept.iter().map(|(_, kept)| kept.parts()).collect();
-            let changes: Vec<_> =
-                kept.iter().zip(&parts).map(|((name, kept), parts)| (*name, kept.change(parts))).collect();
-            let results = place.change(&changes);
+            let results = carry_out(place, &kept);
             state = self.lock();
             state.operations.add(before, place.operations());
-            for ((name, kept), result) in kept.iter().zip(results) {
-                state.finished(*name, kept.size(), result);
+            let mut works = true;
+            for ((name, kept), result) in kept.into_iter().zip(results) {
+                match result {
+                    // At the end nobody waits for a place that does not work.
+                    Err(error) if error.passes() && !state.stopping => {
+                        works = false;
+                        state.put_back(name, kept, &error);
+                    }
+                    result => state.finished(name, kept.size(), result),
+                }
             }
             // Others may take what is ready behind these.
             self.work.notify_all();
             self.done.notify_all();
+            if !works {
+                drop(state);
+                std::thread::sleep(AGAIN);
+                state = self.lock();
+            }
         }
     }
 }
 
+/// What becomes of these changes. One that may have been carried out before, when the answer was lost, is known by its version.
+fn carry_out(place: &mut dyn Records, kept: &[(Name, Kept)]) -> Vec<Result<Version, RecordError>> {
+    let parts: Vec<_> = kept.iter().map(|(_, kept)| kept.parts()).collect();
+    let changes: Vec<_> = kept.iter().zip(&parts).map(|((name, kept), parts)| (*name, kept.change(parts))).collect();
+    let mut results = place.change(&changes);
+    for ((result, (name, change)), (_, kept)) in results.iter_mut().zip(&changes).zip(kept) {
+        if *result == Err(RecordError::Conflict) && kept.doubtful {
+            let there = place.load(&[*name]).map(|mut found| found.pop().flatten().map_or(0, |found| found.version));
+            *result = match there {
+                Ok(version) if version == change.result() => Ok(version),
+                Ok(_) => Err(RecordError::Conflict),
+                Err(error) => Err(error),
+            };
+        }
+    }
+    results
+}
+
 impl State {
+    /// A change that could not be carried out is the first of its record again.
+    fn put_back(&mut self, name: Name, mut kept: Kept, error: &RecordError) {
+        let Some(pending) = self.records.get_mut(&name) else { return };
+        kept.doubtful |= matches!(error, RecordError::Silent(_));
+        pending.busy = false;
+        pending.changes.push_front(kept);
+        self.ready.push_back(name);
+    }
+
     fn take(&mut self, name: Name) -> Option<Kept> {
         let pending = self.records.get_mut(&name)?;
         pending.busy = true;
@@ -241,6 +297,7 @@ impl Behind {
     /// Hands one change over.
     fn hand_over(&mut self, name: Name, change: &Change<'_>) -> Result<Version, RecordError> {
         let (size, config) = (Kept::size_of(change), self.shared.config);
+        let until = Instant::now() + config.patience;
         let mut state = self.shared.lock();
         loop {
             if let Some(error) = state.told(name) {
@@ -265,13 +322,14 @@ impl Behind {
                 self.shared.work.notify_one();
                 return Ok(change.result());
             }
-            state = wait(&self.shared.done, state);
+            state = wait_until(&self.shared.done, state, until)?;
         }
     }
 }
 
 impl Records for Behind {
     fn load(&mut self, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError> {
+        let until = Instant::now() + self.shared.config.patience;
         let mut state = self.shared.lock();
         loop {
             if let Some(error) = names.iter().find_map(|name| state.told(*name)) {
@@ -280,7 +338,7 @@ impl Records for Behind {
             if !names.iter().any(|name| state.records.contains_key(name)) {
                 break;
             }
-            state = wait(&self.shared.done, state);
+            state = wait_until(&self.shared.done, state, until)?;
         }
         drop(state);
         self.place.load(names)

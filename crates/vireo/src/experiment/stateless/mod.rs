@@ -173,8 +173,9 @@ const GRPC: Mode = Mode {
 };
 const SHM: Mode = Mode {
     name: "shm",
-    about: "The AMF commits each transaction to memory that its workers share; SMF and UPF keep their own.",
-    tables: "[state]\npreset = \"shm\"\n",
+    about: "AMF, SMF and UPF commit each transaction to shared memory: the AMF to that of its workers, SMF and UPF to files that \
+            outlive them.",
+    tables: "[state]\npreset = \"shm\"\ndatabase = \"shm:///tmp/records\"\n",
     database: false,
     far_ms: None,
 };

@@ -2,6 +2,7 @@
 
 mod carried;
 mod costs;
+mod here;
 mod late;
 mod memory;
 mod shared;
@@ -97,8 +98,9 @@ struct World {
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// Where an SMF may have its SM contexts, and how.
-const PLACES: [fn() -> World; 12] = [
+const PLACES: [fn() -> World; 13] = [
     World::new,
+    World::here,
     World::stored,
     World::procedural,
     World::piggyback,
@@ -114,7 +116,7 @@ const PLACES: [fn() -> World; 12] = [
 
 impl World {
     fn over(records: Option<Memory>, keeper: Keeper) -> Self {
-        World {
+        let mut world = World {
             smf: World::start(keeper, 1),
             records,
             left: BTreeMap::new(),
@@ -131,7 +133,9 @@ impl World {
             notified: Vec::new(),
             pfcp: Vec::new(),
             names: BTreeMap::new(),
-        }
+        };
+        world.have(Vec::new());
+        world
     }
 
     fn new() -> Self {
@@ -189,7 +193,8 @@ impl World {
             return;
         };
         let before = found::look(records, (codec, scope), 7).unwrap();
-        before.sessions.iter().for_each(|(ltmsi, session)| self.smf.restore(*ltmsi, session, self.now));
+        before.sessions.iter().for_each(|(ltmsi, session, _)| self.smf.restore(*ltmsi, session, self.now));
+        self.have(before.sessions);
     }
 
     /// Whether the SMF is killed at this event; what it had in hand is lost.
@@ -292,6 +297,7 @@ impl World {
                 Some((session, _)) => return (**session).clone(),
                 None => records,
             },
+            (Place::Here(_), records) => records.as_mut().expect("they are here"),
         };
         if self.amf.is_some() {
             return self.shared_sessions().pop().expect("a session");
@@ -706,7 +712,7 @@ fn an_smf_that_is_killed_at_any_time_is_followed_by_one_that_goes_on() {
     let shared = || World::shared(Format::Binary);
     let all = || World::shared_by_all(Format::Binary);
     let starts = [(World::stored as fn() -> World, 40), (changed, 40), (shared, 40), (all, 40), (World::piggyback, 15)];
-    for (start, least) in starts {
+    for (start, least) in starts.into_iter().chain([(World::here as fn() -> World, 10)]) {
         let mut kills = 0;
         for fuse in 0.. {
             let mut world = start();
@@ -724,7 +730,7 @@ fn an_smf_that_is_killed_at_any_time_is_followed_by_one_that_goes_on() {
 #[test]
 fn what_a_killed_smf_had_to_say_by_itself_is_said() {
     // The UE releases its session, which the AMF is told; and a packet comes for an idle UE.
-    let starts = [World::stored, World::piggyback, || World::shared(Format::Json)];
+    let starts = [World::stored, World::piggyback, World::here, || World::shared(Format::Json)];
     for (fuse, start) in (0..24).flat_map(|fuse| starts.map(|start| (fuse, start))) {
         let mut world = start();
         let path = world.active();

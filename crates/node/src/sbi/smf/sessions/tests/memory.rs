@@ -8,7 +8,7 @@ use vireo_store::records::{Change, Codec, Found, LIFE, MemoryRecords, Name, Oper
 use vireo_types::Ltmsi;
 
 /// Nobody reads them.
-static METRICS: LazyLock<Arc<Metrics>> = LazyLock::new(|| Arc::new(Metrics::new()));
+pub(super) static METRICS: LazyLock<Arc<Metrics>> = LazyLock::new(|| Arc::new(Metrics::new()));
 
 /// Records in memory, which count what they are asked by all ways to them.
 #[derive(Clone)]

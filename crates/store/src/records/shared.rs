@@ -1,0 +1,444 @@
+//! Records in the memory of this machine, in a file that outlives the process that has it: a function that dies finds them when it is
+//! started again. One process at a time has them, so nobody else commits, and what it has decoded of a record holds.
+
+use super::{Change, Found, Name, Operations, Part, RecordError, Records};
+use crate::region::{Region, RegionConfig, RegionError};
+use crate::{CommitError, ContextStore, Shm, Version};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use vireo_types::{Instant, Ltmsi};
+
+/// Octets that a record takes in the mean, at the most, with what leads to it.
+const OCTETS: usize = 2560;
+/// What a region needs besides.
+const FIXED: usize = 16 << 20;
+/// Names of records that there are at the most: what a slot of a region can be called by.
+const NAMES: u32 = 1 << 28;
+/// What is left free of the file system: a page that it has no room for when it is touched first ends the process.
+const SPARE: u64 = 32 << 20;
+/// After so many new records it is asked what it has free: less than these can take.
+const LOOK_EVERY: u32 = 128;
+
+/// The place; clones are ways to the same.
+#[derive(Clone, Debug)]
+pub struct SharedRecords {
+    kept: Arc<Mutex<Kept>>,
+    life: Duration,
+    operations: Operations,
+}
+
+/// Records by collection and number, and what their slots are called.
+#[derive(Debug)]
+struct Kept {
+    store: Shm,
+    names: FxHashMap<Box<str>, FxHashMap<u64, Ltmsi>>,
+    free: Vec<Ltmsi>,
+    next: u32,
+    /// New records until the file system is looked at, and whether it had room then.
+    look: u32,
+    has_room: bool,
+}
+
+/// Why there are no records in a file. Each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum SharedError {
+    /// It may not be made or opened, or its directory is not there.
+    #[error("the records in {} cannot be opened ({source}): name a directory that this user may write to", .path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A disk would slow each commit down, and would have half of what was committed after the machine has failed.
+    #[error("{} would not be in memory: name a directory of a memory file system, such as /dev/shm", .0.display())]
+    NotInMemory(PathBuf),
+    /// Another process has them.
+    #[error("another process has the records in {}: end it first, or give this one another name for its records", .0.display())]
+    Taken(PathBuf),
+    /// Another user's, or something else.
+    #[error("{} holds no records of this user's alone: remove it, or choose another place for them", .0.display())]
+    Foreign(PathBuf),
+    /// Of another release.
+    #[error("the records in {} are another release's: go on with that one, or remove the file, and what is in it is lost", .0.display())]
+    Release(PathBuf),
+    /// There may be more of them than the file system has room for.
+    #[error(
+        "the records in {} may need {} MiB, and {} MiB are free: give the file system more room, or let there be fewer records",
+        .path.display(), .needed >> 20, .free >> 20
+    )]
+    NoRoom {
+        /// Which file.
+        path: PathBuf,
+        /// Octets.
+        needed: u64,
+        /// Octets.
+        free: u64,
+    },
+    /// So many cannot be.
+    #[error("so many records cannot be: {0}")]
+    Sizes(String),
+}
+
+impl SharedError {
+    fn of(path: &Path, error: RegionError) -> Self {
+        let path = path.to_owned();
+        match error {
+            RegionError::Io(source) => SharedError::Io { path, source },
+            RegionError::NotInMemory => SharedError::NotInMemory(path),
+            RegionError::Taken => SharedError::Taken(path),
+            RegionError::NotARegion => SharedError::Foreign(path),
+            RegionError::Layout(_) => SharedError::Release(path),
+            RegionError::NoRoom { needed, free } => SharedError::NoRoom { path, needed, free },
+            error @ (RegionError::Config(_) | RegionError::TooSmall { .. }) => SharedError::Sizes(error.to_string()),
+        }
+    }
+}
+
+/// What a record begins with; its octets follow, or those of its parts.
+#[derive(Debug, Serialize, Deserialize)]
+struct Head<'a> {
+    collection: &'a str,
+    id: u64,
+    version: Version,
+    /// Names of parts, and how long they are.
+    #[serde(borrow)]
+    parts: Vec<(&'a str, u32)>,
+}
+
+impl SharedRecords {
+    /// Those of a file, with room for `records` if it is made now, each for such a life.
+    ///
+    /// # Errors
+    ///
+    /// [`SharedError`].
+    pub fn open(path: &Path, records: u32, life: Duration) -> Result<Self, SharedError> {
+        let sizes = RegionConfig {
+            packets: 1,
+            large_packets: 0,
+            rings: 0,
+            board: 1,
+            bulletins: 0,
+            ..RegionConfig::new(records, 1, FIXED + records as usize * OCTETS)
+        };
+        let region = Region::open(path, sizes).map_err(|error| SharedError::of(path, error))?;
+        // The file is this process's: who has had it is dead.
+        if let Some(dead) = region.bury_unlocked(0) {
+            region.reclaim(dead);
+        }
+        let store = Shm::new(&region).map_err(|_| SharedError::Foreign(path.to_owned()))?;
+        let names = FxHashMap::default();
+        let mut kept = Kept { store, names, free: Vec::new(), next: 0, look: 0, has_room: true };
+        if !kept.index(instant(now())) {
+            return Err(SharedError::Release(path.to_owned()));
+        }
+        Ok(SharedRecords { kept: Arc::new(Mutex::new(kept)), life, operations: Operations::default() })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).store.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Kept {
+    /// Finds what there is, and takes out what has ended its life. Whether all of it are records.
+    fn index(&mut self, now: Instant) -> bool {
+        let mut used = Vec::with_capacity(self.store.len());
+        let (mut over, mut strange) = (Vec::new(), false);
+        let names = &mut self.names;
+        self.store.each(&mut |ltmsi, stored| {
+            match head(stored.octets) {
+                Some(_) if stored.deadline.is_some_and(|end| end <= now) => over.push((ltmsi, stored.version)),
+                Some((head, _)) => {
+                    names.entry(head.collection.into()).or_default().insert(head.id, ltmsi);
+                    used.push(ltmsi.get());
+                }
+                None => strange = true,
+            }
+            !strange
+        });
+        for (ltmsi, version) in over {
+            // It has that version: nobody else commits.
+            let _ = self.store.remove(ltmsi, version);
+        }
+        used.sort_unstable();
+        for number in used {
+            self.free.extend((self.next..number).map(Ltmsi::from_raw));
+            self.next = number + 1;
+        }
+        !strange
+    }
+
+    fn place(&self, name: Name) -> Option<Ltmsi> {
+        self.names.get(name.collection)?.get(&name.id).copied()
+    }
+
+    /// The version of a record that lives, and that of its slot.
+    fn versions(&self, name: Name, now: Instant) -> Option<(Version, Version)> {
+        let stored = self.store.load(self.place(name)?).filter(|stored| stored.deadline.is_none_or(|end| end > now))?;
+        head(stored.octets).map(|(head, _)| (head.version, stored.version))
+    }
+
+    /// A record that lives.
+    fn record(&self, name: Name, now: Instant) -> Option<Found> {
+        let stored = self.store.load(self.place(name)?).filter(|stored| stored.deadline.is_none_or(|end| end > now))?;
+        let (head, mut octets) = head(stored.octets)?;
+        let mut found = Found { version: head.version, ..Found::default() };
+        for (part, length) in head.parts {
+            let (this, rest) = octets.split_at_checked(length as usize)?;
+            found.parts.push((part.to_owned(), this.to_vec()));
+            octets = rest;
+        }
+        found.octets = octets.to_vec();
+        Some(found)
+    }
+
+    fn change(
+        &mut self,
+        name: Name,
+        change: &Change<'_>,
+        (now, end): (Instant, Instant),
+    ) -> Result<Version, RecordError> {
+        let there = self.versions(name, now);
+        let (version, slot_version) = there.unwrap_or_default();
+        if version != change.expected() || (change.removes() && version == 0) {
+            return Err(RecordError::Conflict);
+        }
+        if change.removes() {
+            self.take_out(name);
+            return Ok(0);
+        }
+        if there.is_none() {
+            // One whose life has ended.
+            self.take_out(name);
+        }
+        let found = if change.is_whole() { None } else { self.record(name, now) };
+        let kept = found.iter().flat_map(|found| &found.parts).map(|(name, octets)| Part { name, octets });
+        let kept = kept.filter(|part| change.parts().iter().all(|new| new.name != part.name));
+        let parts: Vec<Part<'_>> = kept.chain(change.parts().iter().copied()).collect();
+        let octets = written(name, change.result(), change.octets().unwrap_or_default(), &parts)?;
+        let ltmsi = match self.place(name) {
+            Some(ltmsi) => ltmsi,
+            // What is there can be changed whatever else there is.
+            None if self.store.len() >= self.store.region().config().ues as usize || !self.has_room() => {
+                return Err(RecordError::Full);
+            }
+            None => self.free.pop().or_else(|| self.fresh()).ok_or(RecordError::Full)?,
+        };
+        match self.store.commit(ltmsi, slot_version, &octets, Some(end)) {
+            Ok(_) => {
+                if slot_version == 0 {
+                    match self.names.get_mut(name.collection) {
+                        Some(names) => names.insert(name.id, ltmsi),
+                        None => self.names.entry(name.collection.into()).or_default().insert(name.id, ltmsi),
+                    };
+                }
+                Ok(change.result())
+            }
+            Err(error) => {
+                if slot_version == 0 {
+                    self.free.push(ltmsi);
+                }
+                // Nobody else commits.
+                Err(match error {
+                    CommitError::Conflict => RecordError::Stranger,
+                    CommitError::Full | CommitError::TooLarge(_) => RecordError::Full,
+                })
+            }
+        }
+    }
+
+    /// Whether the file system has room for some more records.
+    fn has_room(&mut self) -> bool {
+        if self.look == 0 || !self.has_room {
+            self.look = LOOK_EVERY;
+            self.has_room = match self.store.region().free_around() {
+                Ok(free) => free.is_none_or(|free| free >= SPARE),
+                // It was asked when the region was made.
+                Err(_) => true,
+            };
+        }
+        self.look -= 1;
+        self.has_room
+    }
+
+    fn fresh(&mut self) -> Option<Ltmsi> {
+        let ltmsi = (self.next < NAMES).then(|| Ltmsi::from_raw(self.next))?;
+        self.next += 1;
+        Some(ltmsi)
+    }
+
+    fn take_out(&mut self, name: Name) {
+        let Some(ltmsi) = self.names.get_mut(name.collection).and_then(|names| names.remove(&name.id)) else { return };
+        if let Some(version) = self.store.load(ltmsi).map(|stored| stored.version) {
+            // It has that version: nobody else commits.
+            let _ = self.store.remove(ltmsi, version);
+        }
+        self.free.push(ltmsi);
+    }
+}
+
+fn head(octets: &[u8]) -> Option<(Head<'_>, &[u8])> {
+    postcard::take_from_bytes(octets).ok()
+}
+
+fn written(name: Name, version: Version, whole: &[u8], parts: &[Part<'_>]) -> Result<Vec<u8>, RecordError> {
+    let lengths = parts.iter().map(|part| Ok((part.name, u32::try_from(part.octets.len())?)));
+    let lengths = lengths.collect::<Result<_, std::num::TryFromIntError>>().map_err(|_| RecordError::Full)?;
+    let head = Head { collection: name.collection, id: name.id, version, parts: lengths };
+    let size: usize = parts.iter().map(|part| part.name.len() + part.octets.len() + 10).sum();
+    let octets = Vec::with_capacity(64 + size + whole.len());
+    let mut octets = postcard::to_extend(&head, octets).map_err(|_| RecordError::Full)?;
+    parts.iter().for_each(|part| octets.extend_from_slice(part.octets));
+    octets.extend_from_slice(whole);
+    Ok(octets)
+}
+
+/// The time that lives are measured by: it goes on when the machine's processes end.
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+fn instant(time: Duration) -> Instant {
+    Instant(u64::try_from(time.as_micros()).unwrap_or(u64::MAX - 1))
+}
+
+impl Records for SharedRecords {
+    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError> {
+        self.operations.reads += names.len() as u64;
+        self.operations.round_trips += 1;
+        let now = instant(now());
+        // What is done under the lock leaves it whole.
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(names.iter().map(|name| kept.record(*name, now)).collect())
+    }
+
+    fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
+        self.operations.round_trips += 1;
+        self.operations.changed(changes);
+        let now = now();
+        let times = (instant(now), instant(now + self.life));
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        changes.iter().map(|(name, change)| kept.change(*name, change, times)).collect()
+    }
+
+    fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+        self.operations.round_trips += 1;
+        let now = instant(now());
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = kept.names.get(collection).into_iter().flatten();
+        let lives = |ltmsi: Ltmsi| kept.store.load(ltmsi).is_some_and(|it| it.deadline.is_none_or(|end| end > now));
+        Ok(names.filter(|(_, ltmsi)| lives(**ltmsi)).map(|(id, _)| *id).collect())
+    }
+
+    fn operations(&self) -> Operations {
+        self.operations
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIFE: Duration = Duration::from_secs(60);
+
+    fn place() -> (tempfile::TempDir, std::path::PathBuf) {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = directory.path().join("records");
+        (directory, path)
+    }
+
+    #[test]
+    fn shared_memory_keeps_the_contract() {
+        let (_directory, path) = place();
+        let store = SharedRecords::open(&path, 5000, LIFE).unwrap();
+        let (mut one, mut other) = (store.clone(), store);
+        crate::conformance::records(&mut one, &mut other);
+        crate::conformance::values(&mut one, &crate::conformance::FORMATS);
+    }
+
+    #[test]
+    fn a_record_that_nobody_commits_any_more_ends() {
+        let (_directory, path) = place();
+        let life = Duration::from_millis(100);
+        crate::conformance::lives(&mut SharedRecords::open(&path, 100, life).unwrap(), life);
+    }
+
+    #[test]
+    fn records_are_there_for_the_next_one_and_for_nobody_else() {
+        let (_directory, path) = place();
+        let name = |id| Name { collection: "smf", id };
+        let whole = |expected| Change::Commit { expected, octets: b"whole" };
+        let parts = [Part { name: "a", octets: b"1" }, Part { name: "b", octets: b"" }];
+        let mut store = SharedRecords::open(&path, 100, LIFE).unwrap();
+        for (id, change) in [(1, whole(0)), (2, whole(0)), (3, Change::Replace { expected: 0, parts: &parts })] {
+            assert_eq!(store.change(&[(name(id), change)]), [Ok(1)]);
+        }
+        assert_eq!(store.change(&[(name(1), Change::Remove { expected: 1 }), (name(2), whole(1))]), [Ok(0), Ok(2)]);
+        let refused = SharedRecords::open(&path, 100, LIFE).err();
+        assert!(matches!(refused, Some(SharedError::Taken(_))), "somebody has them: {refused:?}");
+        let before = store.load(&[name(1), name(2), name(3)]).unwrap();
+        drop(store);
+        let mut store = SharedRecords::open(&path, 100, LIFE).unwrap();
+        assert_eq!(store.load(&[name(1), name(2), name(3)]).unwrap(), before);
+        assert_eq!(store.change(&[(name(2), whole(2)), (name(4), whole(0))]), [Ok(3), Ok(1)], "versions go on");
+        let mut numbers = store.numbers("smf").unwrap();
+        numbers.sort_unstable();
+        assert_eq!(numbers, [2, 3, 4]);
+    }
+
+    #[test]
+    fn a_full_place_takes_nothing_and_loses_nothing() {
+        let (_directory, path) = place();
+        let mut store = SharedRecords::open(&path, 10, LIFE).unwrap();
+        let name = |id| Name { collection: "smf", id };
+        let commit = |store: &mut SharedRecords, id| {
+            store.change(&[(name(id), Change::Commit { expected: 0, octets: &[1; 100] })]).remove(0)
+        };
+        let taken = (0..100_000).take_while(|id| commit(&mut store, *id).is_ok()).count() as u64;
+        assert_eq!(taken, 10);
+        assert_eq!(commit(&mut store, taken), Err(RecordError::Full));
+        assert_eq!(store.change(&[(name(0), Change::Remove { expected: 1 })]), [Ok(0)]);
+        assert_eq!(commit(&mut store, taken), Ok(1), "there is room again");
+        assert_eq!(store.numbers("smf").unwrap().len() as u64, taken);
+    }
+
+    #[test]
+    fn what_has_ended_its_life_is_not_found_again() {
+        let (_directory, path) = place();
+        let name = |id| Name { collection: "smf", id };
+        let commit = Change::Commit { expected: 0, octets: b"x" };
+        let mut store = SharedRecords::open(&path, 10, Duration::ZERO).unwrap();
+        assert_eq!(store.change(&[(name(1), commit)]), [Ok(1)]);
+        drop(store);
+        let mut store = SharedRecords::open(&path, 10, LIFE).unwrap();
+        assert!(store.is_empty(), "its room is free");
+        assert_eq!(store.change(&[(name(1), commit), (name(2), commit)]), [Ok(1), Ok(1)]);
+    }
+
+    #[test]
+    fn what_is_no_record_is_left_alone() {
+        let (_directory, path) = place();
+        let mut store = SharedRecords::open(&path, 10, LIFE).unwrap();
+        store.kept.lock().unwrap().store.commit(Ltmsi::from_raw(7), 0, &[0xff; 20], None).unwrap();
+        let name = Name { collection: "smf", id: 1 };
+        assert_eq!(store.change(&[(name, Change::Commit { expected: 0, octets: b"x" })]), [Ok(1)]);
+        drop(store);
+        assert!(matches!(SharedRecords::open(&path, 10, LIFE), Err(SharedError::Release(_))));
+        let other = path.with_file_name("other");
+        std::fs::write(&other, [7; 8192]).unwrap();
+        assert!(matches!(SharedRecords::open(&other, 10, LIFE), Err(SharedError::Foreign(_))));
+        let nowhere = SharedRecords::open(&path.with_file_name("none").join("x"), 10, LIFE).err().unwrap();
+        assert!(nowhere.to_string().contains("name a directory"), "{nowhere}");
+    }
+}

@@ -1,0 +1,140 @@
+//! A region that has a name: in a file, so that it is found again by who is started after its processes have ended.
+
+use super::mem::Mem;
+use super::{Region, RegionConfig, RegionError, layout::Layout, mem};
+use rustix::fs::{AtFlags, CWD, fstatfs, fstatvfs, linkat};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+/// File systems that are memory (statfs(2)): tmpfs and ramfs.
+const MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
+
+impl Region {
+    /// The region in a file of a memory file system, which outlives the process that has it: made with these sizes if there is
+    /// none, else as it is. This process has it for itself as long as it has the region.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be made, is no region of this user's, is not in memory, or another process has it.
+    pub fn open(path: &Path, config: RegionConfig) -> Result<Self, RegionError> {
+        config.check()?;
+        Layout::new(&config, config.bytes / mem::WORD)?;
+        loop {
+            match OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOFOLLOW).open(path) {
+                Ok(file) => return Self::found(file),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
+            match Self::named(path, config) {
+                // Somebody else was first.
+                Err(RegionError::Io(error)) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => return made,
+            }
+        }
+    }
+
+    fn found(file: File) -> Result<Self, RegionError> {
+        let status = file.metadata()?;
+        // What others can write to is not believed.
+        let ours = status.uid() == rustix::process::geteuid().as_raw() && status.mode() & 0o022 == 0;
+        if !ours || !status.is_file() {
+            return Err(RegionError::NotARegion);
+        }
+        in_memory(&file)?;
+        lock(&file)?;
+        if status.len() < 4096 { Err(RegionError::NotARegion) } else { Self::attach(file.into()) }
+    }
+
+    /// A new one, which has its name when it is whole: who dies before leaves nothing behind.
+    fn named(path: &Path, config: RegionConfig) -> Result<Self, RegionError> {
+        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new("."));
+        let file =
+            OpenOptions::new().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600).open(directory)?;
+        in_memory(&file)?;
+        if let Some(free) = free(&file)?.filter(|free| *free < config.bytes as u64) {
+            return Err(RegionError::NoRoom { needed: config.bytes as u64, free });
+        }
+        lock(&file)?;
+        file.set_len(config.bytes as u64)?;
+        let region = Self::begin(Mem::map(file.into(), false)?, config)?;
+        let own = format!("/proc/self/fd/{}", region.mem.fd().as_raw_fd());
+        linkat(CWD, &own, CWD, path, AtFlags::SYMLINK_FOLLOW).map_err(io::Error::from)?;
+        Ok(region)
+    }
+
+    /// Octets that its file system has free; `None`: there is no bound. A page that is touched first when there are none ends the
+    /// process.
+    pub(crate) fn free_around(&self) -> io::Result<Option<u64>> {
+        free(self.mem.fd())
+    }
+}
+
+fn in_memory(file: &File) -> Result<(), RegionError> {
+    let kind = fstatfs(file).map_err(io::Error::from)?.f_type;
+    // The type of the field is the machine's.
+    #[allow(clippy::unnecessary_cast, clippy::useless_conversion)]
+    let kind = kind as i64;
+    if MEMORY.contains(&kind) { Ok(()) } else { Err(RegionError::NotInMemory) }
+}
+
+/// Takes the file for this process. The kernel gives it back when that ends, whichever way.
+fn lock(file: &File) -> Result<(), RegionError> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(RegionError::Taken),
+        Err(TryLockError::Error(error)) => Err(error.into()),
+    }
+}
+
+fn free(file: impl AsFd) -> io::Result<Option<u64>> {
+    let status = fstatvfs(file)?;
+    Ok((status.f_blocks > 0).then(|| status.f_bavail.saturating_mul(status.f_frsize)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::region::RegionConfig;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_region_is_found_by_its_name_and_only_if_it_is_ours() {
+        let place = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = place.path().join("region");
+        let config = RegionConfig::new(100, 1, 64 << 20);
+        let one = Region::open(&path, config).unwrap();
+        one.board(3).store(42, std::sync::atomic::Ordering::Relaxed);
+        assert!(matches!(Region::open(&path, config), Err(RegionError::Taken)), "somebody has it");
+        drop(one);
+        let other = Region::open(&path, RegionConfig::new(200, 1, 128 << 20)).unwrap();
+        assert_eq!(other.config(), &config, "it is as it was made");
+        assert_eq!(other.board(3).load(std::sync::atomic::Ordering::Relaxed), 42);
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "nothing else is left behind");
+        drop(other);
+
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o622)).unwrap();
+        assert!(matches!(Region::open(&path, config), Err(RegionError::NotARegion)), "others may have written to it");
+        fs::write(place.path().join("else"), [7; 8192]).unwrap();
+        assert!(matches!(Region::open(&place.path().join("else"), config), Err(RegionError::NotARegion)));
+        fs::write(place.path().join("empty"), []).unwrap();
+        assert!(matches!(Region::open(&place.path().join("empty"), config), Err(RegionError::NotARegion)));
+        assert!(matches!(Region::open(&place.path().join("none/region"), config), Err(RegionError::Io(_))));
+        assert!(matches!(Region::open(Path::new("/proc/region"), config), Err(RegionError::Io(_))));
+    }
+
+    #[test]
+    fn a_region_is_not_made_where_it_has_no_room() {
+        let place = tempfile::tempdir_in("/dev/shm").unwrap();
+        let free = free(File::open(place.path()).unwrap()).unwrap();
+        let Some(free) = free else { return };
+        let bytes = usize::try_from(free).unwrap() + (1 << 30);
+        let refused = Region::open(&place.path().join("region"), RegionConfig::new(100, 1, bytes)).err();
+        assert!(matches!(refused, Some(RegionError::NoRoom { .. })), "{refused:?}");
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "nothing is left behind");
+    }
+}
