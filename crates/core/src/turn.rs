@@ -40,6 +40,8 @@ pub enum Effect {
     FreeTmsi(Tmsi),
     /// This context is the subscriber's: another one that was is superseded.
     BindSupi(Supi),
+    /// So it is by a registration that began then and was never completed: unless another one was completed since.
+    BindSupiSince(Supi, Instant),
     /// These addresses go back to the pool.
     FreeAddress(Dnn, SessionAddress),
     /// Nothing is left to remember: the context goes.
@@ -63,6 +65,17 @@ pub enum Effect {
         /// The SM context, if the SMF wanted that back.
         carried: Option<Carried>,
     },
+}
+
+impl Effect {
+    /// Whose context it makes the UE's, and as of when, where it was committed at some time.
+    pub fn binds(&self, at: Instant) -> Option<(Supi, Instant)> {
+        match self {
+            Effect::BindSupi(supi) => Some((*supi, at)),
+            Effect::BindSupiSince(supi, began) => Some((*supi, *began)),
+            _ => None,
+        }
+    }
 }
 
 /// A procedure, for counters and latencies.

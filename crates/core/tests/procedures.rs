@@ -263,6 +263,47 @@ fn a_registration_complete_that_was_lost_leaves_both_gutis() {
     assert_eq!(context.identity.old_tmsi, first, "the UE may know either");
 }
 
+/// The UE goes away before it can complete its registration, begins anew elsewhere and completes that there. The network gives the first
+/// one up when T3550 has expired for the last time, or when its connection goes, which is later: the context that was completed stays
+/// the subscriber's (TS 24.501 5.5.1.2.8).
+#[test]
+fn a_registration_that_was_never_completed_is_the_subscribers_as_of_when_it_began() {
+    for by_timer in [true, false] {
+        let mut lab = Lab::new();
+        let (supi, elsewhere) = (lab.ue.usim().supi(), Ltmsi::new(Bucket::new(4000), 1));
+        let (mut out, p) = (ue::Out::default(), lab.profile.clone());
+        lab.ue.register(&p, ue::Registration::Fresh, &mut out).expect("a request");
+        let nas = out.messages().next().expect("a message").to_vec();
+        let began = lab.now;
+        // It proves who it is, and never hears the accept.
+        lab.inject_until(&nas, &mut 2);
+        let binds = |lab: &Lab| -> Vec<_> { lab.effects.iter().filter_map(|e| e.binds(lab.now)).collect() };
+        assert_eq!(binds(&lab), []);
+        let timers = lab.config.timers;
+        let mut claims = Claims::new(Duration(timers.t3550.0 * (1 + u64::from(timers.retransmissions))));
+        let mut alone = Claims::default();
+        lab.now = lab.now + Duration::from_secs(2);
+        let completed = claims.binds(supi, elsewhere, lab.now, lab.now);
+        if by_timer {
+            lab.wait(Duration::from_secs(40));
+        } else {
+            lab.event(Event::ConnectionLost { assoc: ASSOC });
+        }
+        assert_eq!(binds(&lab), [(supi, began)]);
+        let ended = lab.context().expect("it is kept");
+        assert!(ended.is_registered() && ended.procedure.is_none());
+        let again = |claims: &mut Claims| claims.again((supi, ended.ltmsi), |_| false, began, lab.now);
+        // Others come and go meanwhile.
+        claims.binds("999700000000009".parse().expect("a SUPI"), Ltmsi::new(Bucket::new(4000), 2), lab.now, lab.now);
+        assert_eq!(again(&mut claims), Err(Verdict::Goes));
+        assert!(!claims.hear(Claim { supi, ue: ended.ltmsi, at: began }, lab.now), "nor by another host's word");
+        assert_eq!(claims.of(supi), Some(completed.ue));
+        // Had the UE not begun anew, it would be this one.
+        let claim = again(&mut alone).expect("nobody else has");
+        assert_eq!((claim.ue, claim.at), (ended.ltmsi, began));
+    }
+}
+
 #[test]
 fn the_network_deregisters_a_ue() {
     let mut lab = Lab::new();
@@ -489,7 +530,7 @@ fn a_context_that_registers_is_not_superseded_where_it_comes_by_an_older_claim()
     let ended = lab.context().expect("it is kept");
     assert!(ended.procedure.is_none() && lab.effects.contains(&Effect::BindSupi(supi)), "{:?}", lab.events);
     assert_eq!(enters(&claims, &ended), Verdict::Goes, "had it claimed, it would be known");
-    claims.binds(false, supi, ended.ltmsi, lab.now, lab.now);
+    claims.binds(supi, ended.ltmsi, lab.now, lab.now);
     assert_eq!(enters(&claims, &ended), Verdict::Stays);
 }
 

@@ -53,6 +53,11 @@ impl Owners {
         first.into_iter().chain(self.coming.filter(|host| Some(*host) != first))
     }
 
+    /// Whether a host is one that keeps copies.
+    pub fn keeps_copies(&self, host: HostId) -> bool {
+        self.hosts[1..].contains(&Some(host))
+    }
+
     /// Whether a host is one of them.
     pub fn has(&self, host: HostId) -> bool {
         self.hosts.contains(&Some(host))

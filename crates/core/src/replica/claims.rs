@@ -8,6 +8,8 @@
 //! - A host that joins is told the last ones by the balancer that passes them on: a context may come to it that one of them is about.
 //! - A context that comes to another host amid a registration is not superseded by the claim of one before: it claims when the
 //!   registration is complete.
+//! - One whose registration is never completed claims late, when the network gives up (T3550), as of when that registration began. Claims
+//!   are known for so long that it is superseded then, if another one was completed meanwhile.
 //!
 //! So a claim may come twice, or after a later one: the time of the registration tells which is the last. A host whose clock
 //! is behind claims later than what it has heard nevertheless.
@@ -17,7 +19,7 @@ use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use vireo_types::{Duration, Instant, Ltmsi, Supi};
 
-/// How long a claim is known: longer than it takes to find out that a host or balancer is dead and to take over.
+/// How long a claim is known at least: longer than it takes to find out that a host or balancer is dead and to take over.
 const KNOWN: Duration = Duration::from_secs(10);
 /// Claims that are known at most; then the oldest go.
 const MOST: usize = 1 << 18;
@@ -57,19 +59,36 @@ pub enum Verdict {
 }
 
 /// The last claims.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Claims {
     last: FxHashMap<Supi, Known>,
     /// In the order in which they came.
     order: VecDeque<(Instant, Supi)>,
+    /// How long each is known.
+    known: Duration,
+}
+
+impl Default for Claims {
+    fn default() -> Self {
+        Claims::new(Duration::default())
+    }
 }
 
 impl Claims {
+    /// None yet, where a registration that is never completed is given up after so long.
+    pub fn new(given_up: Duration) -> Self {
+        Claims {
+            last: FxHashMap::default(),
+            order: VecDeque::new(),
+            known: Duration(given_up.0.saturating_add(KNOWN.0)),
+        }
+    }
+
     fn put(&mut self, Claim { supi, ue, at }: Claim, own: bool, now: Instant) {
         self.last.insert(supi, Known { ue, at, own, came: now });
         self.order.push_back((now, supi));
         while let Some((came, supi)) = self.order.front().copied()
-            && (now.since(came) > KNOWN || self.order.len() > MOST)
+            && (now.since(came) > self.known || self.order.len() > MOST)
         {
             self.order.pop_front();
             // One that came again has a later place.
@@ -79,31 +98,31 @@ impl Claims {
         }
     }
 
-    /// A subscriber has registered here, whose context was the one before or not (`bound`): the claim that others are to be told;
-    /// `None` if they know. That nothing is known of it here does not tell that: a host that has joined since does not know what
-    /// others do.
-    pub fn binds(&mut self, bound: bool, supi: Supi, ue: Ltmsi, at: Instant, now: Instant) -> Option<Claim> {
-        let known = bound && self.of(supi) == Some(ue);
-        (!known).then(|| self.make(supi, ue, at, now))
-    }
-
-    /// A subscriber has registered here: the claim that others are to be told.
-    fn make(&mut self, supi: Supi, ue: Ltmsi, at: Instant, now: Instant) -> Claim {
+    /// A subscriber has registered here: the claim that others are to be told. Also where the context was theirs before: another one, of
+    /// a registration that began since then and is not completed, may be anywhere.
+    pub fn binds(&mut self, supi: Supi, ue: Ltmsi, at: Instant, now: Instant) -> Claim {
         let after = self.last.get(&supi).map_or(0, |known| known.at.0 + 1);
         let claim = Claim { supi, ue, at: Instant(at.0.max(after)) };
         self.put(claim, true, now);
         claim
     }
 
-    /// A host that is dead has claimed, or was about to, what is this host's now: the claim to be told again, or that somebody
-    /// has claimed the subscriber since.
+    /// A host that is dead has claimed, or was about to, what is this host's now; or a registration has come to its end here that
+    /// began at that time and was never completed. The claim to be told, or that somebody has claimed the subscriber since. `is_it` tells
+    /// whether a UE is this one, by any number that leads to it.
     ///
     /// # Errors
     ///
     /// When somebody has: the context is superseded.
-    pub fn again(&mut self, supi: Supi, ue: Ltmsi, at: Instant, now: Instant) -> Result<Claim, Verdict> {
+    pub fn again(
+        &mut self,
+        (supi, ue): (Supi, Ltmsi),
+        is_it: impl Fn(Ltmsi) -> bool,
+        at: Instant,
+        now: Instant,
+    ) -> Result<Claim, Verdict> {
         let claim = match self.last.get(&supi) {
-            Some(known) if known.ue == ue => Claim { supi, ue, at: known.at.max(at) },
+            Some(known) if known.ue == ue || is_it(known.ue) => Claim { supi, ue, at: known.at.max(at) },
             Some(known) if (known.at, known.ue) > (at, ue) => return Err(Verdict::Goes),
             _ => Claim { supi, ue, at },
         };
@@ -151,9 +170,9 @@ impl Claims {
         recent.map(|(supi, known)| Claim { supi: *supi, ue: known.ue, at: known.at })
     }
 
-    /// This host's own, which a balancer may have died with.
-    pub fn own(&self) -> impl Iterator<Item = Claim> {
-        let own = self.last.iter().filter(|(_, known)| known.own);
+    /// This host's own that came lately, which a balancer may have died with.
+    pub fn own(&self, now: Instant) -> impl Iterator<Item = Claim> {
+        let own = self.last.iter().filter(move |(_, known)| known.own && now.since(known.came) <= KNOWN);
         own.map(|(supi, known)| Claim { supi: *supi, ue: known.ue, at: known.at })
     }
 }

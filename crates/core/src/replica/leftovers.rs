@@ -44,7 +44,7 @@ impl<S: Place, P> Primary<S, P> {
     pub(super) fn ask_for_others(&mut self, to: HostId) -> Option<Whole> {
         let at = self.uncaught.iter().position(|(host, _)| *host == to)?;
         let all = (0..Bucket::COUNT).map(Bucket::new);
-        let buckets = all.filter(|bucket| self.works_for(*bucket) && self.keeps_copies(to, *bucket)).collect();
+        let buckets = all.filter(|bucket| self.keeps_copies(to, *bucket) && self.works_for(*bucket)).collect();
         let number = self.number(to);
         self.uncaught[at].1 = Until::Asked(number);
         Some(Whole { number, buckets })
@@ -139,7 +139,7 @@ pub(super) mod tests {
     use crate::balance::ring::Weighted;
     use crate::context::{self, UeContext};
     use std::collections::BTreeMap;
-    use vireo_types::Instant;
+    use vireo_types::{Duration, Instant};
 
     pub(in super::super) const NOW: Instant = Instant(1);
 
@@ -302,6 +302,29 @@ pub(super) mod tests {
         assert_eq!(keeper.len(), 1);
         assert_eq!(keeper.gone((dead, 1), 9, &[other]), Err(Fenced { epoch: 3 }));
         assert_eq!(keeper.others((dead, 1), 9, &[world.bucket]), Err(Fenced { epoch: 3 }));
+    }
+
+    /// What nobody has carried out is known as long as it could be taken for carried out, and not for good.
+    #[test]
+    fn of_inputs_that_are_remembered_no_more_nothing_is_kept() {
+        let world = World::new();
+        let [dead, next, last] = world.hosts;
+        let [ue, other] = [1, 2].map(|number| Ltmsi::new(world.bucket, number));
+        let mut keeper = world.keeper();
+        keeper.keep((dead, 1), &copy(1, ue, 1, b"one"), NOW).unwrap();
+        keeper.keep((dead, 1), &Copy { input: 0, ..copy(2, other, 1, b"of no input") }, NOW).unwrap();
+        keeper.adopt(&world.maps[1], &world.hosts[1..]);
+        keeper.gone((next, 2), 1, &[ue, other]).unwrap();
+        assert!(keeper.void.contains(&101));
+        let third = world.maps[1].next(&parts(&[next, last]));
+        keeper.adopt(&third, &world.hosts[1..]);
+        assert_eq!(keeper.void.iter().collect::<Vec<_>>(), [&101], "it may be given again");
+        let later = NOW + Duration::from_secs(11);
+        keeper.keep((next, 3), &Copy { input: 0, ..copy(2, ue, 2, b"two") }, later).unwrap();
+        // It is heard of late: a copy of what was remembered no more is let go by an owner after that one.
+        keeper.void.insert(101);
+        let taken = keeper.adopt(&third.next(&parts(&[last])), &[last]);
+        assert!(taken.inputs.is_empty() && keeper.void.is_empty());
     }
 
     #[test]

@@ -222,7 +222,7 @@ impl<S: Place, P> Primary<S, P> {
 
     /// Whether a host has copies of a bucket's UEs at each commit.
     pub fn keeps_copies(&self, host: HostId, bucket: Bucket) -> bool {
-        self.replicas(bucket).iter().any(|(to, _)| *to == host)
+        self.owners(bucket).keeps_copies(host) && self.is_copied(bucket) && self.hosts.contains(&host)
     }
 
     /// The number of something that is sent to a host in its order among the copies.

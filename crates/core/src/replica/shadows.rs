@@ -392,6 +392,9 @@ impl Shadows {
             let inputs = self.inputs.iter().map(|(_, input)| *input);
             taken.inputs = inputs.filter(|input| !self.void.contains(input)).collect();
         }
+        // Of those that are remembered no more nobody asks; nor of 0, which is none.
+        let remembered: FxHashSet<u64> = self.inputs.iter().map(|(_, input)| *input).collect();
+        self.void.retain(|input| remembered.contains(input));
         self.hosts = hosts.to_vec();
         self.last.retain(|host, _| hosts.contains(host));
         self.handed.retain(|host, _| hosts.contains(host));

@@ -35,9 +35,9 @@ pub(crate) use tls::told;
 pub use tls::{Insecure, TlsConfig, TlsError};
 
 /// The version that this release speaks.
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 8;
 /// The oldest version that this release speaks.
-pub const OLDEST: u16 = 7;
+pub const OLDEST: u16 = 8;
 /// Octets of a greeting.
 pub const GREETING: usize = 13;
 const MAGIC: [u8; 8] = *b"VIREOFAB";

@@ -3,11 +3,18 @@
 use super::{Host, Parcel};
 use crate::balancer::Command;
 use crate::clock::clock;
+use vireo_core::config::Timers;
 use vireo_core::context::UeContext;
-use vireo_core::replica::{Claim, Verdict};
+use vireo_core::replica::{Claim, Claims, Verdict};
 use vireo_core::schedule::kind::NfKind;
 use vireo_store::region::{Key, Slot};
-use vireo_types::{Instant, Supi};
+use vireo_types::{Duration, Instant, Supi};
+
+/// None yet: claims are known until the network gives a registration up that began before.
+pub(super) fn claims(timers: &Timers) -> Claims {
+    let times = 1 + u64::from(timers.retransmissions);
+    Claims::new(Duration(timers.t3550.0.saturating_mul(times)))
+}
 
 impl Host {
     /// The subscriber has registered: the context is theirs, and another one that was goes.
@@ -16,18 +23,28 @@ impl Host {
         let before = self.region.lookup(Key::Supi, supi.as_u64());
         let bound = before == Some(slot);
         self.supersede(before.filter(|old| *old != slot), supi);
-        if let (Some(cluster), Some(ue)) = (self.cluster.as_mut(), ue) {
-            // Others may know it by the number that it had before, or not at all.
-            let claim = cluster.claims.binds(bound, supi, ue, at, clock());
-            claim.into_iter().for_each(|claim| self.say(claim));
+        if let Some(ue) = ue {
+            let claim = self.claims.binds(supi, ue, at, clock());
+            self.say(claim);
         }
         if !bound {
             self.bind(slot, Key::Supi, supi.as_u64());
         }
     }
 
+    /// A registration that was never completed has come to its end: the context is the subscriber's (TS 24.501 5.5.1.2.8), unless
+    /// another one was completed since it began.
+    pub(super) fn bind_supi_since(&mut self, slot: Slot, supi: Supi, began: Instant) {
+        if !self.still_claims(slot, supi, began) {
+            self.supersede(Some(slot), supi);
+        }
+    }
+
+    /// Tells the other hosts of a cluster.
     fn say(&mut self, Claim { supi, ue, at }: Claim) {
-        self.egress.send(Command::Claim { supi, ue, at });
+        if self.cluster.is_some() {
+            self.egress.send(Command::Claim { supi, ue, at });
+        }
     }
 
     /// Another context is the subscriber's now.
@@ -41,8 +58,7 @@ impl Host {
     /// The subscriber has registered at another host: the context here is superseded, unless it is that one, handed over
     /// since.
     pub(super) fn claimed(&mut self, claim: Claim) {
-        let Some(cluster) = self.cluster.as_mut() else { return };
-        if cluster.claims.hear(claim, clock()) {
+        if self.claims.hear(claim, clock()) {
             let same = self.region.slot_of(claim.ue);
             let here = self.region.lookup(Key::Supi, claim.supi.as_u64());
             self.supersede(here.filter(|here| same != Some(*here)), claim.supi);
@@ -52,9 +68,8 @@ impl Host {
     /// A subscriber's context has come here from another host, and one of its last commits may have claimed the subscriber.
     pub(super) fn enter_supi(&mut self, slot: Slot, ue: &UeContext, claimed: impl Fn() -> Option<Instant>) {
         let Some(supi) = ue.identity.supi else { return };
-        let Some(cluster) = self.cluster.as_ref() else { return };
         let region = &self.region;
-        let verdict = cluster.claims.enters(ue, |ue| region.slot_of(ue) == Some(slot), claimed);
+        let verdict = self.claims.enters(ue, |ue| region.slot_of(ue) == Some(slot), claimed);
         let here = region.lookup(Key::Supi, supi.as_u64()).filter(|here| *here != slot);
         match (verdict, here) {
             (Verdict::Goes, _) => return self.deliver(slot, &Parcel::Superseded, NfKind::StateManagement),
@@ -69,28 +84,32 @@ impl Host {
 
     /// What a dead host may have claimed for a UE that is this host's now.
     pub(super) fn claim_again(&mut self, slot: Slot, supi: Supi, at: Instant) {
-        let (Some(cluster), Some(ue)) = (self.cluster.as_mut(), self.region.ltmsi_of(slot)) else { return };
-        match cluster.claims.again(supi, ue, at, clock()) {
-            Ok(claim) => {
-                self.say(claim);
-                let here = self.region.lookup(Key::Supi, supi.as_u64());
-                self.supersede(here.filter(|here| *here != slot), supi);
-                self.bind(slot, Key::Supi, supi.as_u64());
-            }
-            // It was told so when it was entered, or is now.
-            Err(_) if self.region.lookup(Key::Supi, supi.as_u64()) != Some(slot) => {}
-            Err(_) => self.supersede(Some(slot), supi),
+        // If it is not, it was told so when it was entered, or is now.
+        if !self.still_claims(slot, supi, at) && self.region.lookup(Key::Supi, supi.as_u64()) == Some(slot) {
+            self.supersede(Some(slot), supi);
         }
+    }
+
+    /// Claims a subscriber as of an earlier time; whether nobody else has since.
+    fn still_claims(&mut self, slot: Slot, supi: Supi, at: Instant) -> bool {
+        let Some(ue) = self.region.ltmsi_of(slot) else { return true };
+        let region = &self.region;
+        let is_it = |ue| region.slot_of(ue) == Some(slot);
+        let Ok(claim) = self.claims.again((supi, ue), is_it, at, clock()) else { return false };
+        self.say(claim);
+        let here = self.region.lookup(Key::Supi, supi.as_u64()).filter(|here| *here != slot);
+        self.supersede(here, supi);
+        self.bind(slot, Key::Supi, supi.as_u64());
+        true
     }
 
     /// Another balancer passes claims on from now on.
     pub(super) fn say_claims_again(&mut self) {
-        let Some(cluster) = self.cluster.as_ref() else { return };
         let is_there = |claim: &Claim| {
             let here = self.region.lookup(Key::Supi, claim.supi.as_u64());
             here.is_some() && here == self.region.slot_of(claim.ue)
         };
-        let claims: Vec<Claim> = cluster.claims.own().filter(is_there).collect();
+        let claims: Vec<Claim> = self.claims.own(clock()).filter(is_there).collect();
         claims.into_iter().for_each(|claim| self.say(claim));
     }
 }

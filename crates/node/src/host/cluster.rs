@@ -27,7 +27,7 @@ use vireo_core::balance::map::BucketMap;
 use vireo_core::balance::{BalancerId, HostId};
 use vireo_core::cluster::part_of;
 use vireo_core::context::UeContext;
-use vireo_core::replica::{self, ASKED_EVERY, Again, Claims, Commit, Primary, Shadow, Taken, Undone};
+use vireo_core::replica::{self, ASKED_EVERY, Again, Commit, Primary, Shadow, Taken, Undone};
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::turn::Effect;
 use vireo_store::region::{Buffer, Key, Record, Slot, Snapshot};
@@ -83,8 +83,7 @@ pub(super) struct Cluster {
     /// Inputs that a dead host has carried out.
     carried: FxHashSet<u64>,
     carried_until: Instant,
-    /// The last claims of subscribers, and the balancer that passes them on.
-    pub(super) claims: Claims,
+    /// The balancer that passes claims of subscribers on.
     holder: Option<BalancerId>,
     /// Addresses that UEs have taken along to other hosts.
     pub(super) census: Census,
@@ -122,7 +121,6 @@ impl Cluster {
             loading: Loading::default(),
             carried: FxHashSet::default(),
             carried_until: Instant::default(),
-            claims: Claims::default(),
             holder: None,
             census: Census::default(),
             balancers: Vec::new(),
@@ -557,7 +555,11 @@ impl Host {
                         self.authenticate(slot, ltmsi, request);
                     }
                 }
-                Effect::BindSupi(supi) => slot.into_iter().for_each(|slot| self.claim_again(slot, supi, at)),
+                binds @ (Effect::BindSupi(_) | Effect::BindSupiSince(..)) => {
+                    for (slot, (supi, at)) in slot.into_iter().zip(binds.binds(at)) {
+                        self.claim_again(slot, supi, at);
+                    }
+                }
                 // All that is in the context, or in the tables by it.
                 _ => {}
             }
@@ -567,9 +569,7 @@ impl Host {
 
 /// When a copy's last commits have claimed its subscriber, if they have.
 fn claimed(shadow: &Shadow, now: Instant) -> Option<Instant> {
-    let claims = |outbox: &Outbox| outbox.effects.iter().any(|effect| matches!(effect, Effect::BindSupi(_)));
-    let outboxes = shadow.undone(now).filter_map(|undone| Outbox::decode(undone.outbox));
-    outboxes.filter(claims).map(|outbox| outbox.at).max()
+    shadow.undone(now).filter_map(|undone| Outbox::decode(undone.outbox)?.claims()).max()
 }
 
 /// A UE that rests, or nearly so, as it is copied to a host that lacks it.

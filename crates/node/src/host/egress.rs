@@ -266,6 +266,7 @@ impl Host {
                 Effect::BindTmsi(tmsi) => self.bind(slot, Key::Tmsi, u64::from(tmsi.0)),
                 Effect::FreeTmsi(tmsi) => self.region.unbind(slot, Key::Tmsi, u64::from(tmsi.0)),
                 Effect::BindSupi(supi) => self.bind_supi(slot, supi, at),
+                Effect::BindSupiSince(supi, began) => self.bind_supi_since(slot, supi, began),
                 Effect::FreeAddress(dnn, address) => {
                     // Of another host's part: that one may give it to others again.
                     let part = self.ids.give_back(slot, &dnn, &address);

@@ -67,7 +67,7 @@ use vireo_core::chain::{Answer, Ask, Carried, SessionNumber, Transfer, Transferr
 use vireo_core::config::CoreConfig;
 use vireo_core::n2::{Cause, Fault, View};
 use vireo_core::ran;
-use vireo_core::replica::Claim;
+use vireo_core::replica::{Claim, Claims};
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo};
 use vireo_store::region::{Bell, JoinError, Key, Receiver, Region, RegionError, Slot, Snapshot, Worker};
@@ -357,6 +357,8 @@ pub struct Host {
     /// The balancer's number of it, 0 = none, and the bucket by which it came to this host.
     input: u64,
     bucket: Option<Bucket>,
+    /// The last claims of subscribers.
+    claims: Claims,
     /// Of a host of a cluster.
     cluster: Option<Box<Cluster>>,
     /// Of the AMF of a service-based chain.
@@ -473,6 +475,7 @@ impl Host {
             arrived: Instant::default(),
             input: 0,
             bucket: None,
+            claims: claims::claims(&config.core.timers),
             cluster: member.map(|member| Box::new(Cluster::new(member))),
             smf,
             travels: None,

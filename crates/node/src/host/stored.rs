@@ -198,9 +198,8 @@ fn last_of(ues: &[Claimed]) -> (FxHashMap<u64, Instant>, Vec<u64>) {
 
 /// When a UE's last steps have claimed its subscriber, if they have.
 fn claimed(wanted: &[Wanted], newest: Instant) -> Option<Instant> {
-    let claims = |outbox: &Outbox| outbox.effects.iter().any(|effect| matches!(effect, Effect::BindSupi(_)));
     let recent = wanted.iter().filter(|wanted| newest.since(wanted.at) <= DONE_AGAIN);
-    recent.filter_map(|wanted| Outbox::decode(&wanted.outbox)).filter(claims).map(|outbox| outbox.at).max()
+    recent.filter_map(|wanted| Outbox::decode(&wanted.outbox)?.claims()).max()
 }
 
 /// Takes out what a host that joins hears of RAN nodes: that comes before all that they want.

