@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{self, ClientConfig, CommonState, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
@@ -98,33 +99,55 @@ fn agreed(connection: &CommonState) -> Result<(), String> {
     }
 }
 
+/// How long what a peer has said before writing to it failed may be on its way.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// A connection, with somebody who is told of the error that reading it ends with.
 pub(crate) struct Watched<S, F> {
     stream: S,
     tell: F,
+    /// Writing has failed, and so long it is read what the peer has said before.
+    failed: Option<(io::Error, Pin<Box<Sleep>>)>,
 }
 
 impl<S, F: FnMut(&io::Error)> Watched<S, F> {
     pub(crate) fn new(stream: S, tell: F) -> Self {
-        Watched { stream, tell }
+        Watched { stream, tell, failed: None }
     }
 }
 
 impl<S: AsyncRead + Unpin, F: FnMut(&io::Error) + Unpin> Watched<S, F> {
-    /// What comes of writing: where that fails, what the peer has said before it closed says more.
-    fn written<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        let Poll::Ready(Err(error)) = written else { return written };
-        let mut octets = [0; 1024];
-        loop {
-            let mut buffer = ReadBuf::new(&mut octets);
-            match Pin::new(&mut *self).poll_read(context, &mut buffer) {
-                Poll::Ready(Ok(())) if buffer.filled().is_empty() => return Poll::Ready(Err(error)),
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                // It is about to come: the socket is closed.
-                Poll::Pending => return Poll::Pending,
+    /// What comes of writing: where that fails, what the peer has said before it closed says more. One that says nothing of the
+    /// kind and does not close is waited for no longer than [`LAST_WORDS`].
+    fn written<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        write: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if self.failed.is_none() {
+            match write(Pin::new(&mut self.stream), context) {
+                Poll::Ready(Err(error)) => self.failed = Some((error, Box::pin(tokio::time::sleep(LAST_WORDS)))),
+                written => return written,
             }
         }
+        let mut octets = [0; 1024];
+        while self.failed.as_ref().is_some_and(|(_, until)| until.deadline() > Instant::now()) {
+            let mut buffer = ReadBuf::new(&mut octets);
+            match Pin::new(&mut *self).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) if buffer.filled().is_empty() => break,
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                // It may be about to come: then the socket is closed.
+                Poll::Pending => {
+                    let waits = |(_, until): &mut (_, Pin<Box<Sleep>>)| until.as_mut().poll(context).is_pending();
+                    if self.failed.as_mut().is_some_and(waits) {
+                        return Poll::Pending;
+                    }
+                }
+            }
+        }
+        let failed = self.failed.take().map(|(error, _)| error);
+        Poll::Ready(Err(failed.unwrap_or_else(|| io::ErrorKind::BrokenPipe.into())))
     }
 }
 
@@ -144,16 +167,71 @@ impl<S: AsyncRead + Unpin, F: FnMut(&io::Error) + Unpin> AsyncRead for Watched<S
 
 impl<S: AsyncRead + AsyncWrite + Unpin, F: FnMut(&io::Error) + Unpin> AsyncWrite for Watched<S, F> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, octets);
-        self.written(context, written)
+        self.written(context, |stream, context| stream.poll_write(context, octets))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let written = Pin::new(&mut self.stream).poll_flush(context);
-        self.written(context, written)
+        self.written(context, |stream, context| stream.poll_flush(context))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+
+    type Says = fn(&mut ReadBuf<'_>) -> Poll<io::Result<()>>;
+
+    /// A connection that cannot be written to, and what a peer says by it.
+    struct Broken(Says);
+
+    impl AsyncRead for Broken {
+        fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            (self.0)(buffer)
+        }
+    }
+
+    impl AsyncWrite for Broken {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    fn talks(buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        buffer.put_slice(b"and so on");
+        Poll::Ready(Ok(()))
+    }
+
+    #[test]
+    fn a_peer_that_does_not_close_is_not_waited_for_for_long() {
+        let cases: [(Says, io::ErrorKind, bool); 4] = [
+            (|_| Poll::Pending, io::ErrorKind::BrokenPipe, false),
+            (talks, io::ErrorKind::BrokenPipe, false),
+            (|_| Poll::Ready(Ok(())), io::ErrorKind::BrokenPipe, false),
+            (|_| Poll::Ready(Err(io::ErrorKind::InvalidData.into())), io::ErrorKind::InvalidData, true),
+        ];
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        for (n, (says, expected, is_told)) in cases.into_iter().enumerate() {
+            let mut told = Vec::new();
+            let mut watched = Watched::new(Broken(says), |error: &io::Error| told.push(error.kind()));
+            let written = runtime.block_on(async {
+                // Longer than it takes, whatever else the machine does.
+                tokio::time::timeout(Duration::from_secs(60), watched.write(b"x")).await.expect("an end")
+            });
+            assert_eq!(written.unwrap_err().kind(), expected, "{n}");
+            assert_eq!(told.contains(&expected), is_told, "{n}");
+        }
     }
 }
