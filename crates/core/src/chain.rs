@@ -161,9 +161,22 @@ pub struct Transfer {
     pub unreached: Option<String>,
     /// The SM context, if it travels.
     pub carried: Option<Carried>,
+    /// The question for the session has been answered by it.
+    pub created: Option<Created>,
     /// Nothing is transferred: the SMF wants the SM context back of the session whose number is this under that mask: the
     /// SMF knows its lowest bits.
     pub wants: Option<(SessionNumber, SessionNumber)>,
+}
+
+/// The answer to [`Ask::Create`], where the first [`Transfer`] implies it (`state.answer = "implied"`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Created {
+    /// The session.
+    pub number: SessionNumber,
+    /// What the question was known by.
+    pub key: u64,
+    /// The SM context, as the SMF has named it.
+    pub reference: String,
 }
 
 /// What becomes of a [`Transfer`].

@@ -4,8 +4,8 @@
 mod state;
 
 pub use state::{
-    StateAxes, StateCarry, StateChange, StateFormat, StateLocation, StateMode, StatePersist, StatePreset, StateScope,
-    StateWrite,
+    StateAnswer, StateAxes, StateCarry, StateChange, StateFormat, StateLocation, StateMode, StatePersist, StatePreset,
+    StateScope, StateWrite,
 };
 
 use serde::{Deserialize, Serialize};

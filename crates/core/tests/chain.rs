@@ -6,7 +6,9 @@ mod lab;
 
 use lab::{Ids, Lab, upf_answer};
 use vireo_core::Env;
-use vireo_core::chain::{Answer, Ask, Carried, Create as CreateAsk, RemoteStage, Told, Transfer, Transferred, Update};
+use vireo_core::chain::{
+    Answer, Ask, Carried, Create as CreateAsk, Created, RemoteStage, Told, Transfer, Transferred, Update,
+};
 use vireo_core::context::Procedure;
 use vireo_core::engine::Event;
 use vireo_core::session::{self, Create, Input, N2Sm, Output, SmContext};
@@ -162,7 +164,7 @@ impl Smf {
     fn transfer(&mut self, psi: u8, told: Told) -> Transfer {
         self.token += 1;
         let unreached = Some("http://smf/unreached".into());
-        Transfer { token: self.token, psi, told, unreached, carried: None, wants: None }
+        Transfer { token: self.token, psi, told, unreached, carried: None, created: None, wants: None }
     }
 
     /// A packet for an idle UE's session; what becomes of it.
@@ -350,6 +352,81 @@ fn what_happens_before_a_session_has_a_name_is_not_lost() {
     assert_eq!((transferred(&lab), lab.downlink_waits()), (Some(Transferred::Initiated), 0));
 }
 
+/// A UE that has asked for a session, and what the AMF asks the SMF for that.
+fn asking(lab: &mut Lab, smf: &mut Smf) -> (u32, CreateAsk) {
+    lab.ue_does(|ue, p, out| ue.establish(p, 5, PduSessionType::Ipv4, out).expect("a request"));
+    match smf.asked(lab).remove(0) {
+        (number, Ask::Create(create)) => (number, *create),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn created(number: u32, reference: &str) -> Option<Created> {
+    Some(Created { number, key: 3, reference: reference.to_owned() })
+}
+
+/// The SMF's first message says that the session is there, and under which name: nothing else needs to answer the question.
+#[test]
+fn a_transfer_answers_the_question_for_a_session() {
+    let (mut lab, mut smf) = (amf(), Smf::default());
+    let (number, create) = asking(&mut lab, &mut smf);
+    let (reference, told) = smf.create(&lab, &create);
+    let transfer = Transfer { created: created(number, &reference), ..smf.transfer(5, told.clone()) };
+    lab.event(Event::Transfer(transfer));
+    lab.settle();
+    smf.serve(&mut lab);
+    assert_eq!(transferred(&lab), Some(Transferred::Initiated));
+    assert_eq!((succeeded(&lab, Kind::Session), stages(&lab)), (1, vec![(RemoteStage::Established, true)]));
+    assert!(smf.sessions[0].1.downlink.is_some(), "the UPF forwards");
+    // An SMF that was started again answers all the same.
+    let ask = Ask::Create(Box::new(create.clone()));
+    lab.event(Event::Smf { number, ask, answer: Answer::Created(reference), carried: None });
+    assert_eq!((smf.asked(&lab), stages(&lab)), (vec![], vec![(RemoteStage::Established, true)]));
+
+    // Of one that travels the SM context goes along with what is asked then.
+    let (mut lab, mut smf) = (amf(), Smf::default());
+    let (number, create) = asking(&mut lab, &mut smf);
+    let (reference, told) = smf.create(&lab, &create);
+    let created = created(number, &reference);
+    lab.event(Event::Transfer(Transfer { created, carried: carried(3), ..smf.transfer(5, told) }));
+    lab.settle();
+    let asked = asked_with(&lab, &mut smf);
+    assert!(matches!(asked[..], [(Update::N2(N2Sm::SetupResponse, _), 3)]), "{asked:?}");
+}
+
+#[test]
+fn a_session_that_is_said_to_be_there_too_late_is_let_go() {
+    for left in [None, carried(7)] {
+        let (mut lab, mut smf) = (amf(), Smf::default());
+        let (number, create) = asking(&mut lab, &mut smf);
+        let (reference, told) = smf.create(&lab, &create);
+        // The UE has gone before.
+        lab.idle();
+        assert_eq!((stages(&lab), smf.asked(&lab)), (vec![(RemoteStage::Ending, false)], vec![]));
+        let transfer = |number, told| {
+            let (created, carried) = (created(number, &reference), left.clone());
+            Transfer { token: 9, psi: 5, told, unreached: None, carried, created, wants: None }
+        };
+        lab.event(Event::Transfer(transfer(number, told.clone())));
+        assert_eq!(transferred(&lab), Some(Transferred::Unknown), "the SMF lets it go");
+        let release = lab.effects.iter().rev().find_map(|effect| match effect {
+            Effect::Smf { number, ask: Ask::Release { reference }, carried } => {
+                Some((*number, reference.clone(), carried.clone()))
+            }
+            _ => None,
+        });
+        assert_eq!(
+            release,
+            Some((number, reference.clone(), left.clone())),
+            "and is told to, if it does not hear that"
+        );
+        // One that nobody remembers.
+        smf.seen = lab.effects.len();
+        lab.event(Event::Transfer(transfer(number + 9, told)));
+        assert_eq!((transferred(&lab), smf.asked(&lab)), (Some(Transferred::Unknown), vec![]));
+    }
+}
+
 #[test]
 fn nobody_is_told_of_sessions_that_are_not_there() {
     let (mut lab, mut smf) = with_session();
@@ -402,7 +479,7 @@ fn an_sm_context_that_travels_is_the_one_of_the_answer_before() {
     // What a UPF reports leads the SMF here.
     let wants = |number| {
         let (told, unreached, carried, wants) = (Told::default(), None, None, Some((number, 0x3fff)));
-        Transfer { token: 9, psi: 0, told, unreached, carried, wants }
+        Transfer { token: 9, psi: 0, told, unreached, carried, created: None, wants }
     };
     for (name, known) in [(number, true), (1, false)] {
         lab.event(Event::Transfer(wants(name)));

@@ -5,7 +5,7 @@ use crate::cluster::ReplicationConfig;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 pub use vireo_core::config::{
-    StateCarry, StateChange, StateFormat, StateLocation, StatePersist, StateScope, StateWrite,
+    StateAnswer, StateCarry, StateChange, StateFormat, StateLocation, StatePersist, StateScope, StateWrite,
 };
 use vireo_core::schedule::forward::Policy;
 use vireo_core::schedule::kind::NfKind;
@@ -140,6 +140,8 @@ pub struct StateConfig {
     pub write: StateWrite,
     /// Of a service-based chain: whether SM contexts travel.
     pub carry: StateCarry,
+    /// Of a service-based chain: what the AMF takes for the SMF's answer.
+    pub answer: StateAnswer,
     /// The database: a URL.
     pub database: String,
     /// Of a Redis Cluster: how many replicas have a commit before it counts.
@@ -177,6 +179,7 @@ impl Default for StateConfig {
             write: StateWrite::Blocking,
             confirm: 0,
             carry: StateCarry::None,
+            answer: StateAnswer::Given,
             database: "redis://127.0.0.1:6379".into(),
             key: "vireo".into(),
             ues,

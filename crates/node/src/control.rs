@@ -148,7 +148,7 @@ impl Control {
         };
         let mut frame = Frame::new(&settings)?;
         if let Some(sbi) = &config.sbi {
-            frame.ask(SmfLink::start(sbi, &settings.core, settings.state.carry, frame.door(), false)?);
+            frame.ask(SmfLink::start(sbi, &settings.core, &settings.state, frame.door(), false)?);
         }
         let (inputs, gauge) = (frame.door(), frame.gauge());
         let udm = start_udm(store, config.udm, inputs.clone())?;

@@ -72,6 +72,21 @@ pub struct N1N2MessageTransferReqData {
     /// Where the SMF wants to hear that the UE does not answer to paging.
     #[serde(default, rename = "n1n2FailureTxfNotifURI", skip_serializing_if = "Option::is_none")]
     pub failure_uri: Option<String>,
+    /// Vireo's own: the SM context has come into being, and the request that asked for it needs no answer. Others pass it over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vireo_created: Option<CreatedSmContext>,
+}
+
+/// What the answer to CreateSMContext would say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CreatedSmContext {
+    /// The key of the request that is answered by it.
+    pub key: String,
+    /// The AMF's number for the session ([`crate::smf::SmContextCreateData::vireo_implied`]).
+    pub number: u32,
+    /// The SM context: the last part of its URI.
+    pub sm_context_ref: String,
 }
 
 /// N1MessageContainer (6.1.6.2.17).
@@ -202,13 +217,15 @@ mod tests {
             }),
             pdu_session_id: Some(1),
             failure_uri: Some("http://a/b".into()),
+            vireo_created: Some(CreatedSmContext { key: "k".into(), number: 7, sm_context_ref: "x".into() }),
         };
         let text = serde_json::to_string(&request).unwrap();
         let expected = concat!(
             r#"{"n1MessageContainer":{"n1MessageClass":"SM","n1MessageContent":{"contentId":"n1"}},"#,
             r#""n2InfoContainer":{"n2InformationClass":"SM","smInfo":{"pduSessionId":1,"#,
             r#""n2InfoContent":{"ngapIeType":"PDU_RES_SETUP_REQ","ngapData":{"contentId":"n2"}}}},"#,
-            r#""pduSessionId":1,"n1n2FailureTxfNotifURI":"http://a/b"}"#
+            r#""pduSessionId":1,"n1n2FailureTxfNotifURI":"http://a/b","#,
+            r#""vireoCreated":{"key":"k","number":7,"smContextRef":"x"}}"#
         );
         assert_eq!(text, expected);
         let failed = N1N2MsgTxfrFailureNotification {

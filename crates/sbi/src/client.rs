@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{Mutex as AsyncMutex, mpsc};
+use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 
 /// Requests that may wait.
 pub(crate) const WAITING: usize = 65_536;
@@ -64,6 +64,32 @@ pub enum ClientError {
     /// Too many requests wait.
     #[error("too many requests wait for their answers")]
     Full,
+    /// Nobody wants the answer any more.
+    #[error("the request was withdrawn")]
+    Withdrawn,
+}
+
+/// The way to withdraw a request, when its answer is known from something else: the peer hears that nobody waits for it (RST_STREAM,
+/// RFC 9113 8.1). Dropping it lets the request go on.
+#[derive(Debug)]
+pub struct Withdrawal(oneshot::Sender<()>);
+
+/// What a request is withdrawn by.
+#[derive(Debug)]
+pub struct Withdrawn(oneshot::Receiver<()>);
+
+impl Withdrawal {
+    /// Of a request that is to be asked with the second.
+    pub fn new() -> (Self, Withdrawn) {
+        let (sender, receiver) = oneshot::channel();
+        (Withdrawal(sender), Withdrawn(receiver))
+    }
+
+    /// Withdraws it: what it ends with is [`ClientError::Withdrawn`], unless its answer is faster.
+    pub fn withdraw(self) {
+        // It has ended already, if nobody is there.
+        let _ = self.0.send(());
+    }
 }
 
 /// What becomes of a request.
@@ -82,6 +108,8 @@ pub struct Outgoing {
     pub key: Option<String>,
     /// What it is about: requests of one lane go one after the other.
     pub lane: u64,
+    /// What it is withdrawn by, if it may be.
+    pub withdrawn: Option<Withdrawn>,
     /// Called once, on the endpoint's thread: it must not block for long.
     pub done: Done,
 }
@@ -234,9 +262,17 @@ pub(crate) async fn run(manner: Manner, mut requests: mpsc::Receiver<Outgoing>) 
         number += 1;
         let (asker, finished) = (Arc::clone(&asker), finished.clone());
         tokio::spawn(async move {
-            let Outgoing { uri, others, message, key, done, .. } = request;
+            let Outgoing { uri, others, message, key, withdrawn, done, .. } = request;
             let key = key.unwrap_or_else(|| format!("{:016x}-{number:x}", asker.manner.nonce));
-            done(asker.ask((&uri, &others), &message, &key).await);
+            let asked = asker.ask((&uri, &others), &message, &key);
+            done(match withdrawn {
+                None => asked.await,
+                Some(Withdrawn(withdrawn)) => tokio::select! {
+                    biased;
+                    Ok(()) = withdrawn => Err(ClientError::Withdrawn),
+                    result = asked => result,
+                },
+            });
             // Nobody is there any more when the endpoint ends.
             let _ = finished.send(lane).await;
         });

@@ -16,7 +16,7 @@ mod server;
 pub mod smf;
 mod tls;
 
-pub use client::{Client, ClientError, Done, Outgoing};
+pub use client::{Client, ClientError, Done, Outgoing, Withdrawal, Withdrawn};
 pub use endpoint::{Endpoint, EndpointError, Settings};
 pub use grpc::Encoding;
 pub use message::{Content, Message, MessageError, Part};

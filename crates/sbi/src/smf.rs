@@ -90,6 +90,11 @@ pub struct SmContextCreateData {
     /// the session, which no other session of the UE has had for a long time. Others pass it over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vireo_carried: Option<u32>,
+    /// Of an AMF to which the first N1N2MessageTransfer of the session may say that the SM context was created
+    /// ([`crate::amf::CreatedSmContext`]), so that this request needs no answer of its own: its number for the session. Vireo's own;
+    /// an SMF that does not know it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vireo_implied: Option<u32>,
 }
 
 /// SmContextCreatedData (6.1.6.2.3).

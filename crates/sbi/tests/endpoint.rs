@@ -38,7 +38,7 @@ fn ask_one_of(
 ) -> Receiver<Result<Reply, ClientError>> {
     let (sender, receiver) = sync_channel(1);
     let done = Box::new(move |result| drop(sender.send(result)));
-    client.ask(Outgoing { uri, others, message, key: None, lane, done });
+    client.ask(Outgoing { uri, others, message, key: None, lane, withdrawn: None, done });
     receiver
 }
 

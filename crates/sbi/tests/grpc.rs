@@ -8,6 +8,7 @@ use vireo_sbi::amf::{
     self, N1N2MessageTransferReqData, N1N2MessageTransferRspData, N1N2MsgTxfrFailureNotification, SM, TransferCause,
 };
 use vireo_sbi::common::{Guami, N2SmInfoType, PlmnId, ProblemDetails, RefToBinaryData, Snssai};
+use vireo_sbi::grpc::{self, Method};
 use vireo_sbi::message::{AMF_CONTEXT, BODY_OCTETS, N1, N2, SM_CONTEXT};
 use vireo_sbi::smf::{
     Operation, RELEASED, SM_CONTEXTS, SmContextCreateData, SmContextCreatedData, SmContextError, SmContextReleaseData,
@@ -27,7 +28,8 @@ fn settings(encoding: Encoding) -> Settings {
 fn ask(from: &Endpoint, place: usize, uri: String, message: Message) -> Receiver<Result<Reply, ClientError>> {
     let (sender, receiver) = sync_channel(1);
     let done = Box::new(move |result| drop(sender.send(result)));
-    from.client().ask(Outgoing { uri, others: Vec::new(), message, key: Some(format!("k{place}")), lane: 1, done });
+    let (key, withdrawn) = (Some(format!("k{place}")), None);
+    from.client().ask(Outgoing { uri, others: Vec::new(), message, key, lane: 1, withdrawn, done });
     receiver
 }
 
@@ -73,6 +75,7 @@ fn create() -> SmContextCreateData {
         ue_location: None,
         sm_context_status_uri: "http://127.0.0.18:7777/namf-callback/v1/sm-contexts/x/0".into(),
         vireo_carried: Some(3),
+        vireo_implied: Some(4),
     }
 }
 
@@ -96,6 +99,7 @@ fn transfer() -> N1N2MessageTransferReqData {
         n2_info_container: Some(amf::N2InfoContainer { n2_information_class: SM.into(), sm_info: Some(sm_info) }),
         pdu_session_id: Some(5),
         failure_uri: Some("http://127.0.0.19:7777/nsmf-callback/v1/unreached/0".into()),
+        vireo_created: Some(amf::CreatedSmContext { key: "k".into(), number: 4, sm_context_ref: "x".into() }),
     }
 }
 
@@ -158,6 +162,41 @@ fn every_operation_is_asked_and_answered_as_it_was_said() {
         assert_eq!(answer, Ok(reply), "{path}");
         let call = seen.lock().unwrap().last().cloned().unwrap();
         assert_eq!(call, (path, message, Some(format!("k{place}")), false));
+    }
+}
+
+/// The messages of the file that an operation has for what is asked and answered.
+fn names(method: Method) -> [&'static str; 2] {
+    match method {
+        Method::CreateSmContext => ["SmContextCreateData", "SmContextCreatedData"],
+        Method::UpdateSmContext => ["SmContextUpdateData", "SmContextUpdatedData"],
+        Method::ReleaseSmContext => ["SmContextReleaseData", "SmContextUpdatedData"],
+        Method::SmContextStatusNotify => ["SmContextStatusNotification", "CarriedSmContext"],
+        Method::N1N2MessageTransfer => ["N1N2MessageTransferReqData", "N1N2MessageTransferRspData"],
+        Method::N1N2TransferFailureNotify => ["N1N2MsgTxfrFailureNotification", "CarriedSmContext"],
+        Method::FetchSmContext => ["LeftSmContext", "CarriedSmContext"],
+    }
+}
+
+/// With `VIREO_GRPC_OUT=FILE` what is asked and answered is written there, and what the same is in JSON, for tests/witness/grpc.py.
+#[test]
+fn every_operation_has_octets_for_the_witness() {
+    let hex = |octets: &[u8]| octets.iter().map(|octet| format!("{octet:02x}")).collect::<String>();
+    let line = |name: &str, octets: &[u8], message: &Message| {
+        let parts = message.parts.iter().map(|part| format!("\t{}={}", part.id, hex(&part.octets)));
+        let (_, json) = Message { parts: Vec::new(), ..message.clone() }.encode("application/json");
+        format!("{name}\t{}\t{}{}\n", hex(octets), String::from_utf8(json).unwrap(), parts.collect::<String>())
+    };
+    let mut out = String::new();
+    for (path, message, reply) in operations() {
+        let (method, asked) = grpc::request(&path, &message).unwrap();
+        let [request, answer] = names(method);
+        out += &line(request, &asked, &message);
+        out += &line(answer, &grpc::answer(method, &reply).unwrap(), &reply.message);
+    }
+    assert_eq!(out.lines().count(), 2 * operations().len());
+    if let Some(file) = std::env::var_os("VIREO_GRPC_OUT") {
+        std::fs::write(file, out).expect("the file of VIREO_GRPC_OUT can be written");
     }
 }
 

@@ -6,7 +6,7 @@ use crate::logging;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use vireo_node::config::StateCarry;
+use vireo_node::config::{StateAnswer, StateCarry};
 use vireo_node::control::{Control, ControlConfig};
 use vireo_node::crew::Program;
 use vireo_node::metrics::Metrics;
@@ -44,6 +44,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure(
             "state.carry: `vireo run` has its sessions itself, and nowhere to carry them: remove the key, or run `vireo amf`, \
              `vireo smf` and `vireo upf`"
+                .into(),
+        ));
+    }
+    if config.state.answer != StateAnswer::Given {
+        return Err(Failure(
+            "state.answer: `vireo run` has its sessions itself, and nobody answers it: remove the key, or run `vireo amf`, `vireo \
+             smf` and `vireo upf`"
                 .into(),
         ));
     }

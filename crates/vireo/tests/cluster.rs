@@ -4,7 +4,7 @@
 //! certificates; the second's slice wants no copies. In a third one balancer is cut off from all other members, though not from
 //! RAN nodes.
 
-#[path = "../../node/src/fabric/authority.rs"]
+#[path = "../src/lab/authority.rs"]
 #[allow(dead_code, reason = "others need all of it")]
 mod authority;
 #[allow(dead_code, reason = "others need all of it")]
@@ -191,7 +191,8 @@ impl Cluster {
         let tls = match setting {
             Setting::Upf | Setting::Apart => String::new(),
             Setting::Members => {
-                let Files { certificate, key, authorities } = Authority::new().member(path, "member", NAME);
+                let Files { certificate, key, authorities } =
+                    Authority::new().unwrap().member(path, "member", NAME).unwrap();
                 format!("certificate = {certificate:?}, key = {key:?}, authorities = {authorities:?}, name = {NAME:?}")
             }
         };
@@ -302,7 +303,7 @@ impl Cluster {
     /// does not start.
     fn keeps_strangers_out(&self) {
         let path = self.directory.path();
-        let Files { certificate, key, .. } = Authority::new().member(path, "stranger", NAME);
+        let Files { certificate, key, .. } = Authority::new().unwrap().member(path, "stranger", NAME).unwrap();
         let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
         let strange =
             [("VIREO_CLUSTER__TLS__CERTIFICATE", text(&certificate)), ("VIREO_CLUSTER__TLS__KEY", text(&key))];

@@ -1,5 +1,9 @@
 //! `vireo demo` as a user runs it: that it succeeds, with and without root, and that it leaves nothing behind.
 
+#[path = "../src/lab/authority.rs"]
+mod authority;
+
+use authority::{Authority, Files, NAME};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -326,19 +330,48 @@ fn nothing_remains_after_it_is_killed() {
     assert!(!links.contains("vireo0") && !links.contains(" n2") && !links.contains(" n6"), "{links}");
 }
 
-/// AMF, SMF and UPF as processes of their own, which ask each other over the service-based interface and PFCP. The demo itself
-/// fails where the SMF has a session left after all UEs have gone.
+/// AMF, SMF and UPF as processes of their own, which ask each other over the service-based interface, in TLS, and PFCP. The demo
+/// itself fails where the SMF has a session left after all UEs have gone. What the witnesses read is in the clear.
 #[test]
 fn every_ue_succeeds_in_a_service_based_chain() {
-    let Some(report) = report_of(40, &["--chain", "sba"]) else { return };
+    let Some(report) = report_of(40, &["--chain", "sba", "--tls"]) else { return };
     assert_eq!(report["lost"], 0, "{report}");
 }
 
+/// Functions whose certificates are for another name than the one that is asked for talk to nobody, and say why; without a certificate
+/// none begins.
+#[test]
+fn functions_whose_certificates_are_not_good_say_so() {
+    // The lab has a /tmp of its own.
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+    let Files { certificate, key, authorities } =
+        Authority::new().unwrap().member(directory.path(), "member", NAME).unwrap();
+    let log = directory.path().join("core");
+    let run = |certificate: &Path| {
+        let mut command = Command::new(VIREO);
+        command.args(["demo", "--chain", "sba", "--ues", "1"]).arg("--core-log").arg(&log);
+        command.env("VIREO_SBI__TLS__CERTIFICATE", certificate).env("VIREO_SBI__TLS__KEY", &key);
+        command.env("VIREO_SBI__TLS__AUTHORITIES", &authorities).env("VIREO_SBI__TLS__NAME", "other.vireo.test");
+        command.env("VIREO_SBI__TIMEOUT", "500ms").env("VIREO_SBI__ATTEMPTS", "1").output().unwrap()
+    };
+    let output = run(&certificate);
+    if refused(&output.stderr) {
+        return;
+    }
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("its certificate is for another name than sbi.tls.name"), "{said}");
+    let output = run(&directory.path().join("nowhere"));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("sbi.tls.certificate: "), "{said}");
+}
+
 /// 4n messages to the database for a chain of n functions (seed 3): at the SMF, n = 1, a read and a write for each transaction. What
-/// makes an SM context has nothing to read, and what ends it takes the record out.
+/// makes an SM context has nothing to read, and what ends it takes the record out. The AMF takes the SMF's first transfer of a session
+/// for its answer: it has no transaction for one.
 #[test]
 fn each_transaction_of_the_smf_is_a_read_and_a_write_in_its_database() {
-    let Some(report) = report_of(30, &["--chain", "sba", "--state", "redis"]) else { return };
+    let Some(report) = report_of(30, &["--chain", "sba", "--state", "redis", "--implied"]) else { return };
     let count = |transaction: &str, operation: &str| {
         report["state_operations"][format!("{transaction}.{operation}")].as_u64().unwrap_or(0)
     };
@@ -351,6 +384,9 @@ fn each_transaction_of_the_smf_is_a_read_and_a_write_in_its_database() {
     }
     assert_eq!(count("pfcp-establishment", "write"), 30, "{report}");
     assert_eq!(count("pfcp-deletion", "remove"), 30, "{report}");
+    let of_amf = |operation: &str| count("amf.create-sm-context", operation);
+    assert_eq!((of_amf("read"), of_amf("write")), (0, 0), "{report}");
+    assert!(count("amf.n1n2-transfer", "write") >= 30, "{report}");
 }
 
 /// SM contexts that travel: the SMF asks no database for anything, and has nothing to lose when it is killed. In gRPC they travel, too.

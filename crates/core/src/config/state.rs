@@ -104,6 +104,18 @@ pub enum StateCarry {
     Piggyback,
 }
 
+/// What a service-based chain's AMF takes for the SMF's answer when it has asked for an SM context.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StateAnswer {
+    /// The answer.
+    #[default]
+    Given,
+    /// The first transfer of the session, which the SMF sends when the UPF has it: it names the SM context, so that nothing is left
+    /// for an answer to say, and no transaction of the AMF for that. Whatever else becomes of the request is answered.
+    Implied,
+}
+
 /// Which functions of a service-based chain share the record of a UE in a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -173,6 +185,8 @@ pub struct StateMode {
     pub carry: StateCarry,
     /// What commits wait for.
     pub write: StateWrite,
+    /// Of a chain: what the AMF takes for the SMF's answer.
+    pub answer: StateAnswer,
 }
 
 /// The axes that are said by themselves.
@@ -194,6 +208,8 @@ pub struct StateAxes {
     pub carry: Option<StateCarry>,
     /// What commits wait for.
     pub write: Option<StateWrite>,
+    /// What the AMF takes for an answer.
+    pub answer: Option<StateAnswer>,
 }
 
 impl From<StatePreset> for StateMode {
@@ -227,7 +243,7 @@ impl StateMode {
     ///
     /// Why it cannot be.
     pub fn choose(preset: Option<StatePreset>, axes: StateAxes) -> Result<Self, &'static str> {
-        let StateAxes { location, named, persist, change, format, scope, carry, write } = axes;
+        let StateAxes { location, named, persist, change, format, scope, carry, write, answer } = axes;
         let chosen = preset.map_or_else(StateMode::default, StateMode::from);
         let any = if chosen.location.is_database() { named } else { None };
         let scope_is = scope.unwrap_or(chosen.scope);
@@ -240,6 +256,7 @@ impl StateMode {
             scope: scope_is,
             carry: carry.unwrap_or(chosen.carry),
             write: write.unwrap_or(chosen.write),
+            answer: answer.unwrap_or(chosen.answer),
         };
         let of_records =
             persist.is_some() || change.is_some() || format.is_some() || scope.is_some() || write.is_some();
@@ -380,6 +397,17 @@ mod tests {
         }
         let carried = StateAxes { carry: Some(StateCarry::Piggyback), ..at(Some(StateLocation::Memory)) };
         assert_eq!(StateMode::choose(None, carried).map(|mode| mode.carry), Ok(StateCarry::Piggyback));
+    }
+
+    #[test]
+    fn answers_may_be_implied_wherever_state_is() {
+        let implied = StateAxes { answer: Some(StateAnswer::Implied), ..StateAxes::default() };
+        for preset in [StatePreset::Transactional, StatePreset::Shared, StatePreset::Lean, StatePreset::Stateful] {
+            let given = StateMode::choose(Some(preset), StateAxes::default()).unwrap();
+            assert_eq!(given.answer, StateAnswer::Given, "{preset:?}");
+            let mode = StateMode::choose(Some(preset), implied);
+            assert_eq!(mode, Ok(StateMode { answer: StateAnswer::Implied, ..given }), "{preset:?}");
+        }
     }
 
     #[test]

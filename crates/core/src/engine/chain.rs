@@ -1,6 +1,6 @@
 //! What comes from an SMF elsewhere: its answers, what it has for UE and RAN by itself, and that a session of it has ended.
 
-use crate::chain::{Answer, Ask, Carried, RemoteStage, SessionNumber, Told, Transfer, Transferred, Update};
+use crate::chain::{Answer, Ask, Carried, Created, RemoteStage, SessionNumber, Told, Transfer, Transferred, Update};
 use crate::context::RanContext;
 use crate::procedures::common::remote;
 use crate::procedures::{service_request, session};
@@ -43,15 +43,7 @@ fn settle(turn: &mut Turn<'_, '_>, number: SessionNumber, ask: Ask, answer: Answ
     let Some(found) = turn.ue.chain.of_number(number) else { return };
     let psi = found.psi;
     match (ask, answer) {
-        (Ask::Create(_), Answer::Created(reference)) => match found.stage {
-            RemoteStage::Creating | RemoteStage::Offered | RemoteStage::Established => {
-                found.stage = RemoteStage::Offered;
-                remote::named(turn, number, &reference);
-            }
-            RemoteStage::Ending => {
-                remote::ask(turn, number, Ask::Release { reference });
-            }
-        },
+        (Ask::Create(_), Answer::Created(reference)) => created(turn, number, reference),
         (Ask::Create(create), answer) => {
             let live = found.is_live();
             forget(turn, number);
@@ -64,6 +56,24 @@ fn settle(turn: &mut Turn<'_, '_>, number: SessionNumber, ask: Ask, answer: Answ
         // One that the SMF does not know or does not answer for is gone as well.
         (Ask::Release { .. }, _) => forget(turn, number),
         (Ask::Unreached { .. }, _) => {}
+    }
+}
+
+/// The SMF has a session, under this name.
+fn created(turn: &mut Turn<'_, '_>, number: SessionNumber, reference: String) {
+    let Some(found) = turn.ue.chain.of_number(number) else { return };
+    if found.reference.as_ref() == Some(&reference) {
+        // It was said before, by a transfer.
+        return;
+    }
+    match found.stage {
+        RemoteStage::Creating | RemoteStage::Offered | RemoteStage::Established => {
+            found.stage = RemoteStage::Offered;
+            remote::named(turn, number, &reference);
+        }
+        RemoteStage::Ending => {
+            remote::ask(turn, number, Ask::Release { reference });
+        }
     }
 }
 
@@ -165,7 +175,13 @@ fn wanted(turn: &Turn<'_, '_>, (number, mask): (SessionNumber, SessionNumber)) -
 }
 
 fn transferred(turn: &mut Turn<'_, '_>, transfer: Transfer) -> Transferred {
-    let Transfer { token, psi, told, unreached, carried, .. } = transfer;
+    let Transfer { token, psi, told, unreached, carried, created: implied, .. } = transfer;
+    if let Some(Created { number, reference, .. }) = implied {
+        if let Some(found) = turn.ue.chain.of_number(number) {
+            found.keep(carried.clone());
+        }
+        created(turn, number, reference);
+    }
     let registered = turn.ue.is_registered();
     let data = told.n1.is_none() && matches!(told.n2, Some((N2Sm::SetupRequest, _)));
     let accepting = turn.ue.chain.accept.as_ref().is_some_and(|accept| accept.waiting >> psi & 1 == 1);

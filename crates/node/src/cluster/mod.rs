@@ -461,7 +461,7 @@ impl HostNode {
         frame.join(Membership { welcome, replication, replicas, replicator });
         let inputs = frame.door();
         if let Some(sbi) = &config.sbi {
-            frame.ask(SmfLink::start(sbi, &config.host.core, config.host.state.carry, inputs.clone(), true)?);
+            frame.ask(SmfLink::start(sbi, &config.host.core, &config.host.state, inputs.clone(), true)?);
         }
         let udm = start_udm(store, config.udm, inputs.clone())?;
         let source = Source {

@@ -20,6 +20,7 @@
 //! either greets; without it the fabric belongs on a network of the operator's.
 
 #[cfg(test)]
+#[path = "../../../vireo/src/lab/authority.rs"]
 pub(crate) mod authority;
 pub mod frame;
 pub mod membership;

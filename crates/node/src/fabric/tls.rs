@@ -317,8 +317,8 @@ mod tests {
     #[test]
     fn files_that_are_not_good_are_named_by_their_keys() {
         let directory = tempfile::tempdir().unwrap();
-        let (one, other) = (Authority::new(), Authority::new());
-        let good = one.member(directory.path(), "good", NAME);
+        let (one, other) = (Authority::new().unwrap(), Authority::new().unwrap());
+        let good = one.member(directory.path(), "good", NAME).unwrap();
         let config = |certificate: &Path, key: &Path| TlsConfig {
             certificate: certificate.into(),
             key: key.into(),
@@ -335,7 +335,7 @@ mod tests {
         // Files that hold something else.
         assert!(says(&config(&good.key, &good.key)).contains("has no certificate in PEM"));
         assert!(says(&config(&good.certificate, &good.certificate)).starts_with("cluster.tls.key: "));
-        let theirs = other.member(directory.path(), "other", NAME);
+        let theirs = other.member(directory.path(), "other", NAME).unwrap();
         assert!(says(&config(&good.certificate, &theirs.key)).contains("belong together"));
         let unnamed = TlsConfig { name: "no name".into(), ..member };
         assert!(says(&unnamed).starts_with("cluster.tls.name: \"no name\""), "{}", says(&unnamed));

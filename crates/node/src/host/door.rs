@@ -105,3 +105,16 @@ impl Door {
         self.queue.is_empty()
     }
 }
+
+#[cfg(test)]
+impl Door {
+    /// A door without a host, and what comes through it.
+    pub(crate) fn alone() -> (Self, Receiver<Input>) {
+        use crate::nf::plan::{self, Plan};
+        use vireo_store::region::{Region, RegionConfig};
+        let (rings, board) = Plan { nfs: 1 }.sizes(1);
+        let region = Region::create(RegionConfig { rings, board, ..RegionConfig::new(4, 3, 32 << 20) }).expect("room");
+        let (door, inputs) = Door::new(16, Plan { nfs: 1 }.bell(&region, plan::HOST));
+        (door, inputs.queue)
+    }
+}

@@ -217,6 +217,8 @@ pub enum Input {
         key: u64,
         /// That.
         transfer: Box<Transfer>,
+        /// The input that is carried out by it, as of [`Input::Smf`], where it answers a question.
+        input: u64,
     },
     /// Of a service-based chain: an SMF has a session no more.
     SmContextReleased {
@@ -680,7 +682,10 @@ impl Host {
                     self.done();
                 }
             }
-            Input::Transfer { supi, key, transfer } => self.transfer(supi, key, transfer),
+            Input::Transfer { supi, key, transfer, input } => {
+                self.input = input;
+                self.transfer(supi, key, transfer);
+            }
             Input::SmContextReleased { supi, number, token } => self.released(supi, number, token),
             Input::Stored(loaded) => self.enter_stored(*loaded),
             Input::Map(map) => self.adopt(*map),
@@ -699,7 +704,10 @@ impl Host {
     fn transfer(&mut self, supi: Supi, key: u64, transfer: Box<Transfer>) {
         match self.region.lookup(Key::Supi, supi.as_u64()) {
             Some(slot) => self.deliver(slot, &Parcel::Transfer { key, transfer }, NfKind::Session),
-            None => self.transferred(transfer.token, Transferred::Unknown, None),
+            None => {
+                self.transferred(transfer.token, Transferred::Unknown, None);
+                self.done();
+            }
         }
     }
 

@@ -429,13 +429,19 @@ impl Nf {
         &mut self,
         (nf, slot): (usize, Slot),
         (sequence, input): (u64, u64),
-        (event, arrived): (Event<'_>, vireo_types::Instant),
+        (mut event, arrived): (Event<'_>, vireo_types::Instant),
         (again, answered): (Again, bool),
     ) -> Result<bool, StepError> {
         let now = clock();
         self.waited = now.since(arrived).0;
         let Some(mut hand) = self.contexts.take() else { return Ok(false) };
         let again = if self.contexts.are_shared() { again } else { Again::No };
+        if let Event::Transfer(transfer) = &mut event
+            && self.contexts.are_shared()
+        {
+            // One that does not answer a question of this UE that is open answers none.
+            transfer.created.take_if(|created| !hand.is_answered(created.key));
+        }
         if let Again::Answer(key) = again
             && !hand.is_answered(key)
         {

@@ -4,20 +4,23 @@ use super::translate::{
     self, references, reply_with_carried, supi_of, supi_text, told, with_carried, with_parts, with_travels,
 };
 use super::{SbiConfig, SbiError, is_uri};
+use crate::config::StateConfig;
 use crate::host::{Door, Input};
 use crate::shared::Travels;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use vireo_core::chain::{Answer, Ask, Carried, Create, SessionNumber, Told, Transfer, Transferred, Update};
-use vireo_core::config::{CoreConfig, StateCarry};
-use vireo_sbi::amf::{self, N1N2MessageTransferReqData, N1N2MessageTransferRspData, Resource, TransferCause};
+use vireo_core::chain::{Answer, Ask, Carried, Create, Created, SessionNumber, Told, Transfer, Transferred, Update};
+use vireo_core::config::{CoreConfig, StateAnswer, StateCarry};
+use vireo_sbi::amf::{
+    self, CreatedSmContext, N1N2MessageTransferReqData, N1N2MessageTransferRspData, Resource, TransferCause,
+};
 use vireo_sbi::common::{Guami, PlmnId, ProblemDetails, UserLocation};
 use vireo_sbi::smf::{
     Operation, RELEASED, SM_CONTEXTS, SmContextCreateData, SmContextError, SmContextReleaseData,
     SmContextStatusNotification, SmContextUpdateData, SmContextUpdatedData, UpCnxState,
 };
-use vireo_sbi::{Call, Client, ClientError, Endpoint, Message, Outgoing, Reply, ReplyTo};
+use vireo_sbi::{Call, Client, ClientError, Endpoint, Message, Outgoing, Reply, ReplyTo, Withdrawal};
 use vireo_types::{Ltmsi, Supi};
 
 /// Octets of an SM context's URI, and of one that an SMF gives to be told something, at the most: they are in the UE's context.
@@ -29,6 +32,18 @@ const WAITING: usize = 4096;
 
 /// What waits for the host's word.
 type Waiting = Arc<Mutex<HashMap<u64, (Supi, ReplyTo)>>>;
+/// Questions for sessions that transfers may answer, by their keys.
+type Unanswered = Arc<Mutex<HashMap<String, Question>>>;
+
+/// A question that something else than its answer may answer.
+#[derive(Debug)]
+struct Question {
+    /// What the host knows it by.
+    key: u64,
+    /// The input that is carried out then, if it has a number.
+    input: u64,
+    withdrawal: Withdrawal,
+}
 
 /// What is told of this AMF.
 #[derive(Debug)]
@@ -40,8 +55,12 @@ struct Names {
     network: PlmnId,
     /// Of this instance (TS 29.571 NfInstanceId: a UUID).
     instance: String,
+    /// What begins keys of questions that nobody else asks.
+    nonce: u64,
     /// Whether SM contexts may be left here.
     carries: bool,
+    /// Whether an SMF's first transfer may be its answer.
+    implies: bool,
 }
 
 /// What goes with a question.
@@ -62,6 +81,7 @@ pub(crate) struct SmfLink {
     client: Client,
     door: Door,
     waiting: Waiting,
+    unanswered: Unanswered,
     /// Whether another AMF may go on with what is asked here: questions have the names of the steps that ask them then.
     shared: bool,
     /// Ends with the link.
@@ -73,17 +93,23 @@ impl SmfLink {
     pub(crate) fn start(
         config: &SbiConfig,
         core: &CoreConfig,
-        carry: StateCarry,
+        state: &StateConfig,
         door: Door,
         shared: bool,
     ) -> Result<Self, SbiError> {
         let settings = config.endpoint("AMF", config.own_amf())?;
         let nonce = settings.nonce;
-        let waiting = Waiting::default();
-        // Names of transfers are in URIs: after a restart they are others.
-        let tokens = AtomicU64::new(nonce >> 1);
-        let (inputs, calls) = (door.clone(), Arc::clone(&waiting));
-        let endpoint = Endpoint::start(settings, move |call| take(call, &tokens, &inputs, &calls))?;
+        let (waiting, unanswered) = (Waiting::default(), Unanswered::default());
+        let desk = Desk {
+            // Names of transfers are in URIs: after a restart they are others.
+            tokens: AtomicU64::new(nonce >> 1),
+            door: door.clone(),
+            waiting: Arc::clone(&waiting),
+            unanswered: Arc::clone(&unanswered),
+            smf: config.root(config.smf),
+            shared,
+        };
+        let endpoint = Endpoint::start(settings, move |call| desk.take(call))?;
         let guami = core.guami();
         let names = Names {
             own: config.root(endpoint.address()),
@@ -91,9 +117,11 @@ impl SmfLink {
             guami: guami.into(),
             network: guami.plmn.into(),
             instance: uuid(nonce),
-            carries: carry == StateCarry::Piggyback,
+            nonce,
+            carries: state.carry == StateCarry::Piggyback,
+            implies: state.answer == StateAnswer::Implied,
         };
-        Ok(SmfLink { names, client: endpoint.client(), door, waiting, shared, _endpoint: endpoint })
+        Ok(SmfLink { names, client: endpoint.client(), door, waiting, unanswered, shared, _endpoint: endpoint })
     }
 
     /// Asks the SMF about a session of a UE, by the name of what has been decided; the answer comes through the door.
@@ -103,7 +131,26 @@ impl SmfLink {
         let message = with_travels(with_carried(message, carried), travels);
         let lane = u64::from(ltmsi.get()) << 32 | u64::from(number);
         let (door, root) = (self.door.clone(), self.names.smf.clone());
+        let implied = self.names.implies && matches!(ask, Ask::Create(_));
+        let name = match (self.shared, implied) {
+            (true, _) => Some(format!("{key:016x}")),
+            (false, true) => Some(format!("{:08x}-{key:016x}", self.names.nonce as u32)),
+            (false, false) => None,
+        };
+        let question = name.clone().filter(|_| implied).map(|name| {
+            let (withdrawal, withdrawn) = Withdrawal::new();
+            let question = Question { key, input, withdrawal };
+            self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), question);
+            ((name, Arc::clone(&self.unanswered)), withdrawn)
+        });
+        let (question, withdrawn) = question.unzip();
         let done = Box::new(move |result: Result<Reply, ClientError>| {
+            if let Some((name, unanswered)) = question
+                && unanswered.lock().unwrap_or_else(PoisonError::into_inner).remove(&name).is_none()
+            {
+                // A transfer was the answer.
+                return;
+            }
             let carried = result.as_ref().ok().map(|reply| translate::carried(&reply.message)).transpose();
             let carried = carried.unwrap_or_else(|problem| {
                 tracing::warn!(detail = problem.detail, "the SMF's answer cannot be read");
@@ -121,8 +168,7 @@ impl SmfLink {
                 input,
             });
         });
-        let key = self.shared.then(|| format!("{key:016x}"));
-        self.client.ask(Outgoing { uri, others: Vec::new(), message, key, lane, done });
+        self.client.ask(Outgoing { uri, others: Vec::new(), message, key: name, lane, withdrawn, done });
     }
 
     /// Answers the notification that a session has ended: whether its UE is here.
@@ -199,6 +245,7 @@ fn create_data(names: &Names, number: SessionNumber, create: &Create, told: &Tol
         rat_type: Some("NR".into()),
         ue_location: create.location.map(|(tai, cell)| UserLocation::of(tai, cell)),
         vireo_carried: names.carries.then_some(number),
+        vireo_implied: names.implies.then_some(number),
     }
 }
 
@@ -212,17 +259,9 @@ fn answer(root: &str, ask: &Ask, result: Result<Reply, ClientError>) -> Answer {
         }
     };
     match ask {
-        Ask::Create(_) if reply.is_success() => match reply.location {
-            // It may be relative to the SMF's own address (RFC 9110 10.2.2).
-            Some(path) if path.starts_with('/') && path.len() < URI_OCTETS - root.len() => {
-                Answer::Created(format!("{root}{path}"))
-            }
-            Some(uri) if is_uri(&uri) && uri.len() <= URI_OCTETS => Answer::Created(uri),
-            _ => {
-                tracing::warn!("the SMF has made an SM context without a name that can be used");
-                Answer::Silence
-            }
-        },
+        Ask::Create(_) if reply.is_success() => {
+            reply.location.and_then(|location| reference(root, location)).map_or(Answer::Silence, Answer::Created)
+        }
         _ if reply.is_success() => {
             if reply.message.says_nothing() {
                 return Answer::Done(Told::default());
@@ -248,63 +287,133 @@ fn answer(root: &str, ask: &Ask, result: Result<Reply, ClientError>) -> Answer {
     }
 }
 
+/// The name of an SM context, of where it is said to be.
+fn reference(root: &str, location: String) -> Option<String> {
+    // It may be relative to the SMF's own address (RFC 9110 10.2.2).
+    if location.starts_with('/') && location.len() < URI_OCTETS - root.len() {
+        return Some(format!("{root}{location}"));
+    }
+    let good = is_uri(&location) && location.len() <= URI_OCTETS;
+    if !good {
+        tracing::warn!("the SMF has made an SM context without a name that can be used");
+    }
+    good.then_some(location)
+}
+
 fn unreadable(problem: ProblemDetails) -> Answer {
     tracing::warn!(detail = problem.detail, "the SMF's answer cannot be read");
     Answer::Refused { told: Told::default(), unknown: false }
 }
 
-/// Takes what an SMF asks: the host answers.
-fn take(call: Call, tokens: &AtomicU64, door: &Door, waiting: &Waiting) {
-    let Call { path, message, key, reply, .. } = call;
-    let token = tokens.fetch_add(1, Ordering::Relaxed);
-    match amf::resource(&path) {
-        Some(Resource::Messages(supi)) => match transfer(supi, token, &message) {
-            Err(problem) => reply.send(Reply::problem(&problem)),
-            Ok((supi, transfer)) => {
-                let key = key.map_or(0, |key| name_of(&key));
-                let input = Input::Transfer { supi, key, transfer: Box::new(transfer) };
-                put(input, (token, supi, reply), door, waiting);
-            }
-        },
-        Some(Resource::Left(supi, number)) => match supi_of(supi) {
-            Err(problem) => reply.send(Reply::problem(&problem)),
-            Ok(supi) => {
-                let mask = (1 << amf::NUMBER_BITS) - 1;
-                let wants = Some((number & mask, mask));
-                let (told, unreached, carried) = (Told::default(), None, None);
-                let transfer = Box::new(Transfer { token, psi: 0, told, unreached, carried, wants });
-                put(Input::Transfer { supi, key: 0, transfer }, (token, supi, reply), door, waiting);
-            }
-        },
-        Some(Resource::Status(supi, number)) => match status(supi, &message) {
-            Err(problem) => reply.send(Reply::problem(&problem)),
-            Ok(None) => reply.send(Reply::done()),
-            Ok(Some(supi)) => {
-                put(Input::SmContextReleased { supi, number, token }, (token, supi, reply), door, waiting);
-            }
-        },
-        None => reply.send(Reply::problem(&ProblemDetails::new(
-            404,
-            "RESOURCE_URI_STRUCTURE_NOT_FOUND",
-            "this AMF has N1/N2 messages of UEs, and the callbacks that it has named",
-        ))),
-    }
+/// What takes what SMFs ask.
+struct Desk {
+    tokens: AtomicU64,
+    door: Door,
+    waiting: Waiting,
+    unanswered: Unanswered,
+    /// The root of the SMF's URIs.
+    smf: String,
+    shared: bool,
 }
 
-/// Puts what an SMF asks before the host.
-fn put(input: Input, (token, supi, reply): (u64, Supi, ReplyTo), door: &Door, waiting: &Waiting) {
-    let mut calls = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-    if calls.len() >= WAITING {
-        calls.retain(|_, (_, reply)| !reply.is_closed());
+impl Desk {
+    /// Takes what an SMF asks: the host answers.
+    fn take(&self, call: Call) {
+        let Call { path, message, key, reply, .. } = call;
+        let token = self.tokens.fetch_add(1, Ordering::Relaxed);
+        match amf::resource(&path) {
+            Some(Resource::Messages(supi)) => match self.transfer(supi, token, &message) {
+                Err(problem) => reply.send(Reply::problem(&problem)),
+                Ok((supi, transfer, question)) => {
+                    let key = key.map_or(0, |key| name_of(&key));
+                    self.put_transfer((supi, key, transfer), question, (token, reply));
+                }
+            },
+            Some(Resource::Left(supi, number)) => match supi_of(supi) {
+                Err(problem) => reply.send(Reply::problem(&problem)),
+                Ok(supi) => {
+                    let mask = (1 << amf::NUMBER_BITS) - 1;
+                    let wants = Some((number & mask, mask));
+                    let (told, unreached, carried, created) = (Told::default(), None, None, None);
+                    let transfer = Box::new(Transfer { token, psi: 0, told, unreached, carried, created, wants });
+                    let input = Input::Transfer { supi, key: 0, transfer, input: 0 };
+                    self.put(input, (token, supi, reply));
+                }
+            },
+            Some(Resource::Status(supi, number)) => match status(supi, &message) {
+                Err(problem) => reply.send(Reply::problem(&problem)),
+                Ok(None) => reply.send(Reply::done()),
+                Ok(Some(supi)) => {
+                    self.put(Input::SmContextReleased { supi, number, token }, (token, supi, reply));
+                }
+            },
+            None => reply.send(Reply::problem(&ProblemDetails::new(
+                404,
+                "RESOURCE_URI_STRUCTURE_NOT_FOUND",
+                "this AMF has N1/N2 messages of UEs, and the callbacks that it has named",
+            ))),
+        }
     }
-    calls.insert(token, (supi, reply));
-    drop(calls);
-    if door.try_put(input).is_ok() {
-        return door.ring();
+
+    /// Reads an N1N2MessageTransfer; with it the name of the question that it answers, if it answers one.
+    fn transfer(
+        &self,
+        supi: &str,
+        token: u64,
+        message: &Message,
+    ) -> Result<(Supi, Transfer, Option<String>), ProblemDetails> {
+        let (supi, mut transfer, created) = transfer(supi, token, message)?;
+        let Some(CreatedSmContext { key: name, number, sm_context_ref }) = created else {
+            return Ok((supi, transfer, None));
+        };
+        let asked = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).get(&name).map(|asked| asked.key);
+        // Of one that another AMF has asked the UE's record knows.
+        let key = asked.or_else(|| u64::from_str_radix(&name, 16).ok().filter(|_| self.shared));
+        if let Some(key) = key
+            && let Some(reference) = reference(&self.smf, format!("{SM_CONTEXTS}/{sm_context_ref}"))
+        {
+            transfer.created = Some(Created { number, key, reference });
+        }
+        Ok((supi, transfer, Some(name)))
     }
-    let refused = waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
-    if let Some((_, reply)) = refused {
-        reply.send(congested());
+
+    /// Puts a transfer before the host. The question that it answers is withdrawn.
+    fn put_transfer(
+        &self,
+        (supi, key, transfer): (Supi, u64, Transfer),
+        question: Option<String>,
+        (token, reply): (u64, ReplyTo),
+    ) {
+        let name = question.filter(|_| transfer.created.is_some());
+        let questions = || self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = name.and_then(|name| questions().remove_entry(&name));
+        let input = asked.as_ref().map_or(0, |(_, asked)| asked.input);
+        let is_put = self.put(Input::Transfer { supi, key, transfer: Box::new(transfer), input }, (token, supi, reply));
+        match asked {
+            Some((_, Question { withdrawal, .. })) if is_put => withdrawal.withdraw(),
+            Some((name, question)) => drop(questions().insert(name, question)),
+            None => {}
+        }
+    }
+
+    /// Puts what an SMF asks before the host. Whether there is room.
+    fn put(&self, input: Input, (token, supi, reply): (u64, Supi, ReplyTo)) -> bool {
+        let mut calls = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if calls.len() >= WAITING {
+            calls.retain(|_, (_, reply)| !reply.is_closed());
+        }
+        calls.insert(token, (supi, reply));
+        drop(calls);
+        let is_put = self.door.try_put(input).is_ok();
+        if is_put {
+            self.door.ring();
+            return true;
+        }
+        let refused = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
+        if let Some((_, reply)) = refused {
+            reply.send(congested());
+        }
+        false
     }
 }
 
@@ -322,8 +431,12 @@ fn congested() -> Reply {
     Reply::problem(&ProblemDetails::new(503, "NF_CONGESTION", "this AMF has too much to do"))
 }
 
-/// Reads an N1N2MessageTransfer.
-fn transfer(supi: &str, token: u64, message: &Message) -> Result<(Supi, Transfer), ProblemDetails> {
+/// Reads an N1N2MessageTransfer; with it what it says of an SM context that has come into being.
+fn transfer(
+    supi: &str,
+    token: u64,
+    message: &Message,
+) -> Result<(Supi, Transfer, Option<CreatedSmContext>), ProblemDetails> {
     let supi = supi_of(supi)?;
     let data: N1N2MessageTransferReqData = message.value().map_err(|e| ProblemDetails::unreadable(&e))?;
     let n1 = data.n1_message_container;
@@ -343,7 +456,8 @@ fn transfer(supi: &str, token: u64, message: &Message) -> Result<(Supi, Transfer
     let told = translate::told(message, &parts)?;
     let unreached = data.failure_uri.filter(|uri| uri.len() <= URI_OCTETS);
     let carried = translate::carried(message)?;
-    Ok((supi, Transfer { token, psi, told, unreached, carried, wants: None }))
+    let transfer = Transfer { token, psi, told, unreached, carried, created: None, wants: None };
+    Ok((supi, transfer, data.vireo_created))
 }
 
 /// Reads an SMContextStatusNotify: whose session has ended, if one has.
@@ -371,5 +485,155 @@ fn transfer_reply(own: &str, (supi, token): (Supi, u64), result: Transferred) ->
         }
         Transferred::Unreachable => error(504, "UE_NOT_REACHABLE", "the UE was not heard of for too long"),
         Transferred::Unknown => Reply::of(404, amf::N1N2MessageTransferError { error: unknown() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crossbeam_channel::Receiver;
+    use std::sync::mpsc;
+    use std::time::Duration;
+    use vireo_core::config::{NodeName, SecurityConfig, Timers};
+    use vireo_sbi::Settings;
+    use vireo_types::{Dnn, Snssai};
+
+    const SOON: Duration = Duration::from_secs(60);
+
+    fn core() -> CoreConfig {
+        let loopback = std::net::Ipv4Addr::LOCALHOST.into();
+        CoreConfig {
+            name: "vireo".into(),
+            plmns: vec!["99970".parse().unwrap()],
+            tacs: Vec::new(),
+            amf_region: 2,
+            amf_set: 1,
+            amf_pointer: 0,
+            relative_capacity: 255,
+            slices: Vec::new(),
+            dnns: Vec::new(),
+            security: SecurityConfig { integrity: Vec::new(), ciphering: Vec::new() },
+            timers: Timers::default(),
+            upfs: Vec::new(),
+            n4_address: loopback,
+            n4_node: NodeName::Address(loopback),
+            n2_endpoints: Vec::new(),
+            smf_elsewhere: true,
+        }
+    }
+
+    /// The AMF's link to an SMF, which is the test.
+    struct World {
+        link: SmfLink,
+        inputs: Receiver<Input>,
+        smf: Endpoint,
+        asked: mpsc::Receiver<Call>,
+        amf: String,
+        supi: Supi,
+    }
+
+    impl World {
+        fn new(answer: StateAnswer, shared: bool) -> Self {
+            let (sender, asked) = mpsc::sync_channel(8);
+            let local = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+            let sbi = SbiConfig { timeout: SOON, attempts: 1, ..SbiConfig::default() };
+            let settings: Settings = sbi.endpoint("SMF", local).unwrap();
+            let smf = Endpoint::start(settings, move |call| drop(sender.send(call))).unwrap();
+            let sbi = SbiConfig { amf: vec![local], smf: smf.address(), ..sbi };
+            let (door, inputs) = Door::alone();
+            let state = StateConfig { answer, ..StateConfig::default() };
+            let link = SmfLink::start(&sbi, &core(), &state, door, shared).unwrap();
+            let (amf, supi) = (link.names.own.clone(), "999700000000001".parse().unwrap());
+            World { link, inputs, smf, asked, amf, supi }
+        }
+
+        /// The UE asks for its session of that number, by input 9; what the SMF hears.
+        fn create(&self, number: SessionNumber, key: u64) -> Call {
+            let (supi, n1, snssai) = (self.supi, vec![0x2e, 5, 1, 0xc1], Snssai { sst: 1, sd: None });
+            let dnn: Dnn = "internet".parse().unwrap();
+            let create = Create { supi, pei: None, psi: 5, snssai, dnn, location: None, n1 };
+            let with = With { input: 9, ..With::default() };
+            self.link.ask((Ltmsi::from_raw(7), key), number, Ask::Create(Box::new(create)), with);
+            self.asked.recv_timeout(SOON).expect("a request")
+        }
+
+        /// The SMF transfers something; what the host gets, and how far that is an answer.
+        fn transfer(&self, created: Option<CreatedSmContext>) -> (u64, Option<Created>) {
+            let n1 = Told { n1: Some(vec![0x2e]), n2: None };
+            let data = N1N2MessageTransferReqData {
+                n1_message_container: Some(amf::N1MessageContainer {
+                    n1_message_class: amf::SM.into(),
+                    n1_message_content: references(&n1).0.unwrap(),
+                }),
+                pdu_session_id: Some(5),
+                vireo_created: created,
+                ..N1N2MessageTransferReqData::default()
+            };
+            let uri = format!("{}{}", self.amf, amf::messages_of(&supi_text(self.supi)));
+            let message = with_parts(Message::of(data), n1);
+            let (key, lane, withdrawn, done) = (None, rand::random(), None, Box::new(|_| ()));
+            self.smf.client().ask(Outgoing { uri, others: Vec::new(), message, key, lane, withdrawn, done });
+            match self.inputs.recv_timeout(SOON) {
+                Ok(Input::Transfer { transfer, input, .. }) => (input, transfer.created),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn made(key: &str, reference: &str) -> Option<CreatedSmContext> {
+        Some(CreatedSmContext { key: key.into(), number: 3, sm_context_ref: reference.into() })
+    }
+
+    fn answer() -> Reply {
+        Reply { location: Some("/x".into()), ..Reply::of(201, vireo_sbi::smf::SmContextCreatedData::default()) }
+    }
+
+    #[test]
+    fn what_a_transfer_answers_has_no_answer_besides() {
+        for shared in [false, true] {
+            let world = World::new(StateAnswer::Implied, shared);
+            let call = world.create(3, 0x57);
+            let data: SmContextCreateData = call.message.value().unwrap();
+            let name = call.key.clone().expect("a key");
+            assert_eq!(data.vireo_implied, Some(3));
+            let (input, created) = world.transfer(made(&name, "x"));
+            let reference = format!("{}{SM_CONTEXTS}/x", world.link.names.smf);
+            assert_eq!((input, created), (9, Some(Created { number: 3, key: 0x57, reference })));
+            // Nobody hears it any more; what is asked next goes, in the same lane.
+            call.reply.send(answer());
+            let next = world.create(3, 0x58);
+            assert!(next.key.is_some_and(|key| key != name));
+            assert!(world.inputs.is_empty(), "{:?}", world.inputs.try_recv());
+            assert_eq!(world.link.unanswered.lock().unwrap().len(), 1);
+        }
+    }
+
+    #[test]
+    fn what_no_transfer_answers_is_answered() {
+        let world = World::new(StateAnswer::Implied, false);
+        let call = world.create(3, 0x57);
+        let name = call.key.clone().expect("a key");
+        // Another question's, one without a name that can be used, and one that says nothing of the kind.
+        let long = "x".repeat(URI_OCTETS);
+        for created in [made("else", "x"), made(&name, &long), None] {
+            assert_eq!(world.transfer(created), (0, None));
+        }
+        call.reply.send(answer());
+        let Ok(Input::Smf { answer: Answer::Created(_), key: 0x57, input: 9, .. }) = world.inputs.recv_timeout(SOON)
+        else {
+            panic!("no answer");
+        };
+        assert!(world.link.unanswered.lock().unwrap().is_empty());
+        // Then it is nobody's answer.
+        assert_eq!(world.transfer(made(&name, "x")), (0, None));
+        // One that another AMF has asked before it died, the UE's record knows.
+        let world = World::new(StateAnswer::Implied, true);
+        let (input, created) = world.transfer(made("0000000000000059", "x"));
+        assert_eq!((input, created.map(|created| created.key)), (0, Some(0x59)));
+        // And who does not take transfers for answers does not ask for that.
+        let world = World::new(StateAnswer::Given, false);
+        let data: SmContextCreateData = world.create(3, 0x57).message.value().unwrap();
+        assert_eq!(data.vireo_implied, None);
+        assert!(world.link.unanswered.lock().unwrap().is_empty());
     }
 }

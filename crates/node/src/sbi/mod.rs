@@ -122,7 +122,7 @@ mod tests {
         let (sender, answer) = sync_channel(1);
         let done = Box::new(move |result: Result<Reply, _>| drop(sender.send(result.map(|reply| reply.status))));
         let (message, lane) = (Message::of(SmContextReleaseData::default()), rand::rng().next_u64());
-        from.client().ask(Outgoing { uri, others: Vec::new(), message, key: None, lane, done });
+        from.client().ask(Outgoing { uri, others: Vec::new(), message, key: None, lane, withdrawn: None, done });
         answer
     }
 
@@ -149,12 +149,12 @@ mod tests {
     #[test]
     fn functions_of_one_authority_ask_each_other_and_nobody_else() {
         let directory = tempfile::tempdir().unwrap();
-        let (ours, theirs) = (Authority::new(), Authority::new());
-        let [amf, smf] = ["amf", "smf"].map(|member| ours.member(directory.path(), member, NAME));
-        let stranger = theirs.member(directory.path(), "stranger", NAME);
+        let (ours, theirs) = (Authority::new().unwrap(), Authority::new().unwrap());
+        let [amf, smf] = ["amf", "smf"].map(|member| ours.member(directory.path(), member, NAME).unwrap());
+        let stranger = theirs.member(directory.path(), "stranger", NAME).unwrap();
         let stranger = Files { authorities: amf.authorities.clone(), ..stranger };
-        let other = ours.member(directory.path(), "other", "other.vireo.test");
-        let expired = ours.expired(directory.path(), "expired", NAME);
+        let other = ours.member(directory.path(), "other", "other.vireo.test").unwrap();
+        let expired = ours.expired(directory.path(), "expired", NAME).unwrap();
         let (server, client) = (start(settings(Some(&smf), NAME)), start(settings(Some(&amf), NAME)));
         assert_eq!(answer(&ask(&client, https(&server))), Ok(204));
         let grpc =
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn who_speaks_in_the_clear_and_who_does_not_part_with_words() {
         let directory = tempfile::tempdir().unwrap();
-        let files = Authority::new().member(directory.path(), "smf", NAME);
+        let files = Authority::new().unwrap().member(directory.path(), "smf", NAME).unwrap();
         let (secured, plain) = (start(settings(Some(&files), NAME)), start(settings(None, NAME)));
         let without = ask(&plain, format!("http://{}/x", secured.address()));
         let (with, without) = (why(&ask(&secured, https(&plain))), why(&without));

@@ -167,6 +167,7 @@ impl wire::SmContextCreateData {
             ue_location: data.ue_location.as_ref().map(Into::into),
             sm_context_status_uri: data.sm_context_status_uri.clone(),
             vireo_carried: data.vireo_carried,
+            vireo_implied: data.vireo_implied,
             sm_context: sm_context(message),
             amf_context: amf_context(message),
         })
@@ -194,6 +195,7 @@ impl wire::SmContextCreateData {
             ue_location: self.ue_location.map(TryInto::try_into).transpose()?,
             sm_context_status_uri: self.sm_context_status_uri,
             vireo_carried: self.vireo_carried,
+            vireo_implied: self.vireo_implied,
         };
         Ok(with_amf_context(parts.of(data, self.sm_context), self.amf_context))
     }
@@ -305,6 +307,10 @@ impl wire::N1N2MessageTransferReqData {
             pdu_session_id: data.pdu_session_id.map(Into::into),
             n1n2_failure_txf_notif_uri: data.failure_uri.clone(),
             sm_context: sm_context(message),
+            vireo_created: data.vireo_created.as_ref().map(|created| {
+                let (key, number) = (created.key.clone(), created.number);
+                wire::CreatedSmContext { key, number, sm_context_ref: created.sm_context_ref.clone() }
+            }),
         })
     }
 
@@ -337,6 +343,10 @@ impl wire::N1N2MessageTransferReqData {
             n2_info_container: self.n2_info_container.map(n2).transpose()?,
             pdu_session_id: self.pdu_session_id.map(|psi| octet(psi, "pduSessionId")).transpose()?,
             failure_uri: self.n1n2_failure_txf_notif_uri,
+            vireo_created: self.vireo_created.map(|created| {
+                let wire::CreatedSmContext { key, number, sm_context_ref } = created;
+                amf::CreatedSmContext { key, number, sm_context_ref }
+            }),
         };
         Ok(parts.of(data, self.sm_context))
     }

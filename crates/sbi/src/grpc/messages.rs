@@ -92,6 +92,8 @@ pub(crate) struct SmContextCreateData {
     pub(crate) sm_context: Option<Vec<u8>>,
     #[prost(bytes = "vec", optional, tag = "17")]
     pub(crate) amf_context: Option<Vec<u8>>,
+    #[prost(uint32, optional, tag = "18")]
+    pub(crate) vireo_implied: Option<u32>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -208,6 +210,18 @@ pub(crate) struct N1N2MessageTransferReqData {
     pub(crate) n1n2_failure_txf_notif_uri: Option<String>,
     #[prost(bytes = "vec", optional, tag = "6")]
     pub(crate) sm_context: Option<Vec<u8>>,
+    #[prost(message, optional, tag = "7")]
+    pub(crate) vireo_created: Option<CreatedSmContext>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct CreatedSmContext {
+    #[prost(string, tag = "1")]
+    pub(crate) key: String,
+    #[prost(uint32, tag = "2")]
+    pub(crate) number: u32,
+    #[prost(string, tag = "3")]
+    pub(crate) sm_context_ref: String,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use vireo_core::config::{
-    StateAxes, StateCarry, StateChange, StateFormat, StateLocation, StateMode, StatePersist, StatePreset, StateScope,
-    StateWrite, Timers as CoreTimers,
+    StateAnswer, StateAxes, StateCarry, StateChange, StateFormat, StateLocation, StateMode, StatePersist, StatePreset,
+    StateScope, StateWrite, Timers as CoreTimers,
 };
 use vireo_core::schedule::forward::Policy;
 use vireo_node::cluster::{ClusterConfig, ReplicationConfig};
@@ -645,6 +645,8 @@ pub(super) struct State {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) write: Option<StateWrite>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) answer: Option<StateAnswer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) database: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) confirm: Option<u16>,
@@ -666,6 +668,7 @@ impl Default for State {
             scope: None,
             carry: None,
             write: None,
+            answer: None,
             database: None,
             confirm: None,
             key: s.key,
@@ -679,9 +682,9 @@ impl Default for State {
 impl State {
     /// How state is kept, or why it cannot be.
     pub(super) fn chosen(&self) -> Result<StateMode, &'static str> {
-        let &State { preset, location, persist, change, format, scope, carry, write, .. } = self;
+        let &State { preset, location, persist, change, format, scope, carry, write, answer, .. } = self;
         let named = self.database.as_deref().and_then(StateLocation::of_url);
-        StateMode::choose(preset, StateAxes { location, named, persist, change, format, scope, carry, write })
+        StateMode::choose(preset, StateAxes { location, named, persist, change, format, scope, carry, write, answer })
     }
 
     /// How state is kept; the default where the keys contradict each other, which is said where they are checked.

@@ -154,6 +154,7 @@ pub(super) fn state(state: &file::State, problems: &mut Problems) -> StateConfig
         scope: mode.scope,
         carry: mode.carry,
         write: mode.write,
+        answer: mode.answer,
         database,
         confirm,
         key: state.key.clone(),

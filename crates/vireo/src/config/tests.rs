@@ -187,14 +187,15 @@ fn how_the_host_runs_is_what_was_written() {
 
 #[test]
 fn records_are_kept_as_they_are_said_to_be() {
-    use vireo_node::config::{StateCarry, StateChange, StateFormat, StateScope};
+    use vireo_node::config::{StateAnswer, StateCarry, StateChange, StateFormat, StateScope};
     let state = |text: &str| load(text).expect("right").state;
     let cluster = state("state.location = 'redis'\nstate.database = 'redis-cluster://a:1,b:2'");
     assert_eq!((cluster.confirm, cluster.format, cluster.change), (1, StateFormat::Binary, StateChange::Replace));
     let paper = state("state.preset = 'transactional'\nstate.format = 'protobuf'");
     assert_eq!((paper.confirm, paper.format, paper.change), (0, StateFormat::Protobuf, StateChange::Update));
-    let lean = state("state.preset = 'lean'");
+    let lean = state("state.preset = 'lean'\nstate.answer = 'implied'");
     assert_eq!((lean.carry, lean.format), (StateCarry::Piggyback, StateFormat::Binary));
+    assert_eq!((lean.answer, paper.answer), (StateAnswer::Implied, StateAnswer::Given));
     let shared = state("state.preset = 'shared-amf-smf'\nstate.format = 'binary'");
     assert_eq!((shared.scope, shared.change), (StateScope::AmfSmf, StateChange::Update));
     let mongodb = "state.preset = 'transactional'\nstate.database = 'mongodb://a:1'";

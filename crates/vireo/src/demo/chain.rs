@@ -164,11 +164,11 @@ impl State {
     }
 }
 
-/// The tables with SM contexts that travel.
-pub(super) fn carry(tables: &str) -> String {
+/// The tables with further axes of the state.
+pub(super) fn with_axes(tables: String, axes: &str) -> String {
     let state = "[state]\n";
-    let rest = tables.strip_prefix(state).unwrap_or(tables);
-    format!("{state}carry = \"piggyback\"\n{rest}")
+    let rest = tables.strip_prefix(state).unwrap_or(&tables);
+    if axes.is_empty() { tables } else { format!("{state}{axes}{rest}") }
 }
 
 /// Kills somebody.

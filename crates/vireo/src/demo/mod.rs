@@ -81,9 +81,15 @@ pub(crate) struct Args {
     /// With --chain: the SMF leaves SM contexts with the AMF, and gets them back with what that asks
     #[arg(long, requires = "chain")]
     piggyback: bool,
+    /// With --chain: the AMF takes the SMF's first message for UE and RAN for the answer that the session was created
+    #[arg(long, requires = "chain")]
+    implied: bool,
     /// With --chain: how AMF and SMF say what they ask each other
     #[arg(long, value_enum, requires = "chain", default_value_t = chain::Sbi::Json)]
     sbi: chain::Sbi,
+    /// With --chain: AMF and SMF ask each other in mutual TLS, by certificates that are made for that
+    #[arg(long, requires = "chain")]
+    tls: bool,
     /// With --state: kill this one amid the run: the SMF or the UPF, which is started again at once, one of two AMFs behind a
     /// balancer, or a master of the Redis Cluster
     #[arg(long, value_enum, requires = "state")]
@@ -355,6 +361,8 @@ fn core_options(args: &Args, lab: &Lab, between: Between) -> Result<CoreOptions,
         (Between::Slices, None) => CoreOptions::default(),
     };
     let state = args.state.map_or(String::new(), |state| state.tables(args.persist, args.scope, args.write));
+    let carry = if args.piggyback { "carry = \"piggyback\"\n" } else { "" };
+    let answer = if args.implied { "answer = \"implied\"\n" } else { "" };
     Ok(CoreOptions {
         subscribers: args.ues.into(),
         ciphering: vec![text(ciphering).to_uppercase()],
@@ -362,9 +370,10 @@ fn core_options(args: &Args, lab: &Lab, between: Between) -> Result<CoreOptions,
         chain: args.chain == Some(Chain::Sba),
         amfs: args.amfs(),
         encoding: args.sbi.into(),
+        secured: args.tls,
         tables: datapath(args, lab)?
             + &cluster::tables(args.hosts.unwrap_or(0).into(), args.replication)
-            + &if args.piggyback { chain::carry(&state) } else { state }
+            + &chain::with_axes(state, &format!("{carry}{answer}"))
             + if args.kill.is_some() || args.is_slow() { events::UNSHED } else { "" }
             + if args.pcap.is_some() { N4_ON_THE_WIRE } else { "" }
             + &if args.upfs > 1 { second::table() } else { String::new() },

@@ -115,6 +115,8 @@ pub(crate) struct CoreOptions {
     pub(crate) database_of_upf: Option<String>,
     /// How its functions say what they ask each other.
     pub(crate) encoding: Encoding,
+    /// Whether they do so in TLS, by certificates that are made for that.
+    pub(crate) secured: bool,
 }
 
 impl Default for CoreOptions {
@@ -136,6 +138,7 @@ impl Default for CoreOptions {
             amfs: 0,
             database_of_upf: None,
             encoding: Encoding::default(),
+            secured: false,
         }
     }
 }
@@ -179,7 +182,7 @@ impl Core {
         let mut command = Process::this_program();
         command.args([role, "--config", file]).env("VIREO_API__LISTEN", address(API));
         command.args((options.amfs > 0).then_some("--n2-only"));
-        command.envs(chain::environment(options));
+        command.envs(chain::environment(options, role));
         let output = log.try_clone()?;
         let start = || Process::start("core", &lab.core, &mut command, Some(output));
         let process = process::on_processors(&options.processors, start)??;
@@ -475,6 +478,9 @@ pub(crate) fn prepare(options: &CoreOptions) -> Result<(), Failure> {
     if options.balancers > 0 {
         let pools = format!("ipv4-pool = {:?}\n{}", UE_NETWORKS[0], ipv6_pool());
         fs::write(UPF_CONFIG, format!("[upf]\nn4 = {:?}\nn3 = [\"{CORE}\"]\n\n[dnn.internet]\n{pools}\n", upf_n4()))?;
+    }
+    if options.secured {
+        chain::certify()?;
     }
     Ok(fs::write(CONFIG, config(options))?)
 }

@@ -62,12 +62,12 @@ fn directory() -> tempfile::TempDir {
 }
 
 fn member(authority: &Authority, at: &Path, member: &str, name: &str) -> Security {
-    security(&authority.member(at, member, name))
+    security(&authority.member(at, member, name).unwrap())
 }
 
 #[test]
 fn much_goes_both_ways_at_once_and_arrives_whole() {
-    let (at, authority) = (directory(), Authority::new());
+    let (at, authority) = (directory(), Authority::new().unwrap());
     let tls = [member(&authority, at.path(), "one", NAME), member(&authority, at.path(), "two", NAME)];
     for [connects, takes] in [tls, [Security::default(), Security::default()]] {
         let mut ends = ends(&connects, &takes);
@@ -95,7 +95,7 @@ fn much_goes_both_ways_at_once_and_arrives_whole() {
 
 #[test]
 fn who_is_of_another_authority_or_of_another_name_is_refused_at_both_ends() {
-    let (at, ours, others) = (directory(), Authority::new(), Authority::new());
+    let (at, ours, others) = (directory(), Authority::new().unwrap(), Authority::new().unwrap());
     let good = member(&ours, at.path(), "good", NAME);
     let stranger = member(&others, at.path(), "stranger", NAME);
     // Who connects sees the other's certificate first, and tells it by an alert.
@@ -103,8 +103,8 @@ fn who_is_of_another_authority_or_of_another_name_is_refused_at_both_ends() {
     assert!(connecting.to_string().contains("none of cluster.tls.authorities"), "{connecting}");
     assert!(taking.to_string().contains("does not take this member's certificate"), "{taking}");
     // One that takes the other's authority is not taken itself.
-    let mut careless = others.member(at.path(), "careless", NAME);
-    careless.authorities = ours.member(at.path(), "other", NAME).authorities;
+    let mut careless = others.member(at.path(), "careless", NAME).unwrap();
+    careless.authorities = ours.member(at.path(), "other", NAME).unwrap().authorities;
     let [connecting, taking] = refusals(&security(&careless), &good);
     assert!(taking.to_string().contains("none of cluster.tls.authorities"), "{taking}");
     assert!(connecting.to_string().contains("does not take this member's certificate"), "{connecting}");
@@ -122,7 +122,7 @@ fn who_is_of_another_authority_or_of_another_name_is_refused_at_both_ends() {
 
 #[test]
 fn a_member_without_tls_and_one_with_it_say_what_helps() {
-    let (at, authority) = (directory(), Authority::new());
+    let (at, authority) = (directory(), Authority::new().unwrap());
     let (plain, tls) = (Security::default(), member(&authority, at.path(), "one", NAME));
     for [with, without] in [refusals(&tls, &plain), {
         let [plain, tls] = refusals(&plain, &tls);
@@ -137,7 +137,7 @@ fn a_member_without_tls_and_one_with_it_say_what_helps() {
 
 #[test]
 fn something_else_ends_it() {
-    let (at, authority) = (directory(), Authority::new());
+    let (at, authority) = (directory(), Authority::new().unwrap());
     let tls = member(&authority, at.path(), "one", NAME);
     for security in [tls, Security::default()] {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

@@ -427,7 +427,8 @@ impl Run {
                         // By it the AMF knows one that the SMF before has asked for.
                         let known = self.keeper.is_found_again();
                         let key = known.then(|| format!("{:016x}-{:x}", of.seid.0, of.number));
-                        self.client.ask(Outgoing { uri, others, message, key, lane: lane(of.seid), done });
+                        let lane = lane(of.seid);
+                        self.client.ask(Outgoing { uri, others, message, key, lane, withdrawn: None, done });
                     }
                     Action::Notify { seid, uri, message } => {
                         let door = self.door.clone();
@@ -440,7 +441,8 @@ impl Run {
                         });
                         // The AMF that has named it may be dead.
                         let others = self.others_than(&uri);
-                        self.client.ask(Outgoing { uri, others, message, key: None, lane: lane(seid), done });
+                        let (key, lane, withdrawn) = (None, lane(seid), None);
+                        self.client.ask(Outgoing { uri, others, message, key, lane, withdrawn, done });
                     }
                     Action::Fetch { ltmsi, seid, of: (supi, number) } => {
                         let door = self.door.clone();
@@ -450,7 +452,8 @@ impl Run {
                         });
                         let uri = format!("{}{}", self.amf_of(None), wire::left_path(supi, number));
                         let (others, message) = (self.others_than(&uri), Message::default());
-                        self.client.ask(Outgoing { uri, others, message, key: None, lane: lane(seid), done });
+                        let (key, lane, withdrawn) = (None, lane(seid), None);
+                        self.client.ask(Outgoing { uri, others, message, key, lane, withdrawn, done });
                     }
                 }
             }

@@ -36,6 +36,7 @@ pub fn given(config: CoreConfig) -> Vec<u8> {
         status_uri: "http://amf/0".into(),
         carried: Some(0),
         record: None,
+        implied: None,
     };
     let rng = StdRng::seed_from_u64(1);
     let mut means =

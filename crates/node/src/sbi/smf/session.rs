@@ -15,6 +15,7 @@ use vireo_core::config::CoreConfig;
 use vireo_core::session::{self, Create, Input, N4, Output, Ran, SmContext, Stage};
 use vireo_core::subscription::DnnSubscription;
 use vireo_core::{Env, Identifiers};
+use vireo_sbi::amf::CreatedSmContext;
 use vireo_sbi::smf::UpCnxState;
 use vireo_sbi::{Message, Reply};
 use vireo_store::records::{Codec, Format, Found, Known};
@@ -22,7 +23,7 @@ use vireo_types::{Dnn, Duration, Instant, Ltmsi, Seid, SessionAddress, Supi};
 use vireo_wire::pfcp::{self, MessageType};
 
 /// Which fields stored SM contexts have: another one is of another release.
-const FORMAT: u8 = 3;
+const FORMAT: u8 = 4;
 /// How long what is for the AMF is said again by who finds an SM context: longer than the one before would have gone on asking.
 const SAID_AGAIN: Duration = Duration::from_secs(10);
 
@@ -54,6 +55,15 @@ struct ToAmf {
     told: Told,
 }
 
+/// What the AMF takes for the answer to its request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Implied {
+    /// The AMF's number for the session.
+    number: u32,
+    /// The transfer that it is; `None` before there is one.
+    by: Option<u32>,
+}
+
 /// An SM context, and who is to be told about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Session {
@@ -81,9 +91,11 @@ pub(super) struct Session {
     pub(super) record: Option<u64>,
     /// It travels: the AMF keeps it.
     pub(super) carried: bool,
-    /// Of one that travels: the AMF has no answer yet. It gets it when the UPF has the session: whoever dies before is asked again,
-    /// and afterwards the AMF has all that there is.
+    /// Of one that travels, or whose first transfer is the answer: the AMF has no answer yet. It gets it when the UPF has the
+    /// session: whoever dies before is asked again, and afterwards the AMF has all that there is.
     pub(super) creating: bool,
+    /// Of an AMF that takes the first transfer for its answer: that.
+    implied: Option<Implied>,
 }
 
 /// What happens to an SM context.
@@ -140,6 +152,8 @@ pub(super) struct Outcome {
     pub(super) earlier: Option<Reply>,
     /// For who waits then.
     pub(super) answer: Option<Reply>,
+    /// The same, where a transfer that leaves is the answer: for the case that the AMF does not take it.
+    pub(super) implied: Option<Reply>,
 }
 
 /// What transactions need besides.
@@ -176,7 +190,8 @@ impl Session {
 
     /// As it travels: what is for the AMF is with what brings it there.
     pub(super) fn travelling(&self) -> Option<Vec<u8>> {
-        let session = Session { pending: None, answered: None, to_amf: Vec::new(), creating: false, ..self.clone() };
+        let (creating, implied) = (false, None);
+        let session = Session { pending: None, answered: None, to_amf: Vec::new(), creating, implied, ..self.clone() };
         postcard::to_stdvec(&session).ok().filter(|octets| octets.len() <= CARRIED_OCTETS)
     }
 
@@ -202,6 +217,11 @@ impl Session {
         self.made_by.as_deref()
     }
 
+    /// Whether its first transfer is the answer to that.
+    pub(super) fn is_implied(&self) -> bool {
+        self.implied.is_some()
+    }
+
     /// What somebody who finds it does again: it may not have left. Peers know what is said twice by its name.
     pub(super) fn again(&self, root: &str, now: Instant) -> Vec<Leave> {
         let pfcp = |ToUpf { upf, key, message }: &ToUpf| Leave::Pfcp { upf: *upf, key: *key, message: message.clone() };
@@ -209,7 +229,7 @@ impl Session {
         let transfers = self.to_amf.iter().filter(new).map(|ToAmf { number, calls, told, .. }| Leave::Transfer {
             number: *number,
             calls: *calls,
-            message: self.transfer_message(root, told.clone()),
+            message: self.transfer_message(root, *number, told.clone()),
         });
         let notify = || Leave::Notify { uri: self.status_uri.clone(), message: wire::released() };
         self.to_upf.iter().map(pfcp).chain(transfers).chain(self.ended.then(notify)).collect()
@@ -220,8 +240,20 @@ impl Session {
         self.to_amf.retain(|to_amf| to_amf.number > number);
     }
 
-    fn transfer_message(&self, root: &str, told: Told) -> Message {
-        wire::transfer(root, (self.sm.cp_seid, self.sm.psi, self.sm.snssai), told)
+    fn transfer_message(&self, root: &str, name: u32, told: Told) -> Message {
+        let message = wire::transfer(root, (self.sm.cp_seid, self.sm.psi, self.sm.snssai), told);
+        self.with_created(name, message)
+    }
+
+    /// A transfer of that name; if it is the answer to who has asked for the SM context, with that.
+    fn with_created(&self, name: u32, message: Message) -> Message {
+        match (&self.implied, &self.made_by) {
+            (Some(Implied { number, by: Some(by) }), Some(key)) if *by == name => {
+                let (key, sm_context_ref) = (key.clone(), wire::reference(self.sm.cp_seid));
+                wire::with_created(message, CreatedSmContext { key, number: *number, sm_context_ref })
+            }
+            _ => message,
+        }
     }
 
     /// The answer that a request gets that was here before: by then, or when there is one.
@@ -256,7 +288,7 @@ fn create(
     now: Instant,
     means: &mut Means,
 ) -> Outcome {
-    let Asked { supi, psi, snssai, dnn, n1, status_uri, carried, record } = asked;
+    let Asked { supi, psi, snssai, dnn, n1, status_uri, carried, record, implied } = asked;
     // Of one that travels, the SEID and where an address is looked for follow from who asks: where it is asked for again, it takes
     // the place of the one that was made before and that nobody knows of.
     let seid = carried.map(|number| lead::seid(*supi, number));
@@ -278,7 +310,10 @@ fn create(
         let n1 = outputs.into_iter().find_map(|output| if let Output::N1(n1) = output { Some(n1) } else { None });
         return Outcome { own: Some(wire::not_created(n1)), ..Outcome::default() };
     };
-    let own = carried.is_none().then(|| wire::created(&means.root, sm.cp_seid, *psi, *snssai));
+    // By its key the AMF knows which of its requests is answered.
+    let implied = implied.filter(|_| key.is_some()).map(|number| Implied { number, by: None });
+    let creating = carried.is_some() || implied.is_some();
+    let own = (!creating).then(|| wire::created(&means.root, sm.cp_seid, *psi, *snssai));
     let session = Session {
         format: FORMAT,
         sm,
@@ -295,7 +330,8 @@ fn create(
         to_amf: Vec::new(),
         record: *record,
         carried: carried.is_some(),
-        creating: carried.is_some(),
+        creating,
+        implied,
     };
     let mut work = Work { session: Box::new(session), means, now, out: Outcome { own, ..Outcome::default() } };
     let gone = work.carry_out(outputs);
@@ -519,7 +555,7 @@ impl Work<'_> {
         if self.means.stored {
             self.session.to_amf.push(ToAmf { number, at, calls, told: told.clone() });
         }
-        let message = self.session.transfer_message(&self.means.root, told);
+        let message = self.session.transfer_message(&self.means.root, number, told);
         self.out.leaves.push(Leave::Transfer { number, calls, message });
     }
 
@@ -541,8 +577,12 @@ impl Work<'_> {
         self.session.to_amf.retain(|to_amf| now.since(to_amf.at) <= SAID_AGAIN);
         if self.session.creating && (gone || self.session.sm.n4 != N4::Establishing) {
             let sm = &self.session.sm;
-            self.out.answer = Some(wire::created(&self.means.root, sm.cp_seid, sm.psi, sm.snssai));
+            let created = Some(wire::created(&self.means.root, sm.cp_seid, sm.psi, sm.snssai));
             self.session.creating = false;
+            match !gone && self.implies() {
+                true => self.out.implied = created,
+                false => self.out.answer = created,
+            }
         }
         if gone {
             return self.forget();
@@ -555,6 +595,19 @@ impl Work<'_> {
             self.reply();
         }
         Outcome { session: Some(self.session), changed: true, ..self.out }
+    }
+
+    /// Has the first transfer say that the SM context has come into being, if the AMF takes that for its answer. Whether there is one.
+    fn implies(&mut self) -> bool {
+        let Work { session, out, .. } = self;
+        let transfer = out.leaves.iter_mut().find_map(|leave| match leave {
+            Leave::Transfer { number, message, .. } => Some((*number, message)),
+            _ => None,
+        });
+        let (Some(implied), Some((number, message))) = (&mut session.implied, transfer) else { return false };
+        implied.by = Some(number);
+        *message = session.with_created(number, std::mem::take(message));
+        true
     }
 
     fn reply(&mut self) {

@@ -12,6 +12,7 @@
 mod carried;
 mod create;
 mod here;
+mod implied;
 mod shared;
 
 use super::addresses::Addresses;
@@ -185,6 +186,8 @@ pub(super) struct Sessions {
     due: BTreeSet<(Instant, Ltmsi)>,
     /// Who waits for the UPF.
     waiting: FxHashMap<Ltmsi, ReplyTo>,
+    /// Whose answer is a transfer, and what it is by itself.
+    implied: FxHashMap<Ltmsi, (ReplyTo, Reply)>,
     next: u32,
     lives: usize,
     actions: Vec<Action>,
@@ -215,6 +218,7 @@ impl Sessions {
             by_ue: FxHashMap::default(),
             due: BTreeSet::new(),
             waiting: FxHashMap::default(),
+            implied: FxHashMap::default(),
             next,
             lives: 0,
             actions: Vec::new(),
@@ -353,6 +357,7 @@ impl Sessions {
         if let Some(entry) = self.index.get_mut(&ltmsi) {
             entry.taken = Some(number);
         }
+        self.is_said(ltmsi);
         // Nothing changes by it, but that it needs not be said again: that is stored with the next transaction.
         if calls || !matches!(result, Transferred::Initiated | Transferred::Attempting) {
             self.happens(ltmsi, Turn::Transferred(result), Transaction::Transfer, now);
@@ -591,7 +596,7 @@ impl Sessions {
     fn done(&mut self, ltmsi: Ltmsi, task: Task, mut outcome: Outcome, later: Option<Known>, now: Instant) {
         let given = later.as_ref().map(|known| known.version);
         let given = given.filter(|version| self.give(ltmsi, &mut outcome, *version, task.reply.is_some()));
-        let Outcome { session, changed, leaves, own, earlier, answer } = outcome;
+        let Outcome { session, changed, leaves, own, earlier, answer, implied } = outcome;
         if let Some(earlier) = earlier {
             self.answer(ltmsi, earlier);
         }
@@ -602,7 +607,7 @@ impl Sessions {
         }
         if let Some(session) = &session {
             if !self.index.contains_key(&ltmsi) {
-                let made_by = session.made_by().filter(|_| session.record.is_some());
+                let made_by = session.made_by().filter(|_| session.record.is_some() || session.is_implied());
                 self.enter(ltmsi, session, made_by.map(Into::into));
             }
             for leave in leaves {
@@ -613,6 +618,9 @@ impl Sessions {
         }
         if let Some(answer) = answer {
             self.answer(ltmsi, answer);
+        }
+        if let Some(created) = implied {
+            self.imply(ltmsi, created);
         }
         match session {
             None => self.forget(ltmsi),
@@ -711,6 +719,7 @@ impl Sessions {
     fn forget(&mut self, ltmsi: Ltmsi) {
         // Nobody answers any more who it is that waits for it.
         self.answer(ltmsi, wire::unknown());
+        self.is_said(ltmsi);
         let Some(entry) = self.index.remove(&ltmsi) else { return };
         self.lives -= usize::from(entry.lives);
         if let Some(at) = entry.due {

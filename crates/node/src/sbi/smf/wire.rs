@@ -6,8 +6,8 @@ use crate::sbi::translate::{self, References, info_type, references, supi_of, su
 use vireo_core::chain::{Told, Transferred};
 use vireo_core::session::Input;
 use vireo_sbi::amf::{
-    self, N1MessageContainer, N1N2MessageTransferReqData, N1N2MessageTransferRspData, N2InfoContainer, N2InfoContent,
-    N2SmInformation, TransferCause,
+    self, CreatedSmContext, N1MessageContainer, N1N2MessageTransferReqData, N1N2MessageTransferRspData,
+    N2InfoContainer, N2InfoContent, N2SmInformation, TransferCause,
 };
 use vireo_sbi::common::ProblemDetails;
 use vireo_sbi::smf::{
@@ -37,6 +37,8 @@ pub(super) struct Asked {
     pub(super) carried: Option<u32>,
     /// Of an AMF that shares the UE's record: that.
     pub(super) record: Option<u64>,
+    /// Of an AMF that takes the first transfer for the answer: its number for the session.
+    pub(super) implied: Option<u32>,
 }
 
 /// Reads a request to create an SM context.
@@ -64,6 +66,7 @@ pub(super) fn create(message: &Message) -> Result<Asked, ProblemDetails> {
         status_uri,
         carried,
         record: None,
+        implied: data.vireo_implied,
     })
 }
 
@@ -230,8 +233,17 @@ pub(super) fn transfer(root: &str, (seid, psi, snssai): (Seid, u8, Snssai), told
         n2_info_container: n2,
         pdu_session_id: Some(psi),
         failure_uri: Some(format!("{root}{UNREACHED}/{}", reference(seid))),
+        vireo_created: None,
     };
     with_parts(Message::of(request), told)
+}
+
+/// The same, which says as well that the SM context has come into being.
+pub(super) fn with_created(mut message: Message, created: CreatedSmContext) -> Message {
+    if let Ok(request) = message.value::<N1N2MessageTransferReqData>() {
+        message.body = Message::of(N1N2MessageTransferReqData { vireo_created: Some(created), ..request }).body;
+    }
+    message
 }
 
 /// Where that goes.

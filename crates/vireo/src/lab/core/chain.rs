@@ -4,11 +4,14 @@
 use super::{CONFIG, Core, CoreOptions, FABRIC_PORT, LAST_WORDS};
 use crate::cli::Failure;
 use crate::lab::Lab;
+use crate::lab::authority::{Authority, Files, NAME};
 use crate::lab::process::{self, Process};
 use crate::status;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use vireo_node::api::{Counts, Status};
@@ -25,8 +28,9 @@ pub(super) struct Function {
 }
 
 /// SMF and UPF; the UPF first, so that the SMF finds it.
-const ROLES: [(&str, &str); 2] = [(UPF, "127.0.0.1:9092"), ("smf", "127.0.0.1:9091")];
+const ROLES: [(&str, &str); 2] = [(UPF, "127.0.0.1:9092"), (SMF, "127.0.0.1:9091")];
 const AMF: &str = "amf";
+const SMF: &str = "smf";
 const UPF: &str = "upf";
 
 fn amf_host(number: u8) -> Ipv4Addr {
@@ -46,12 +50,34 @@ pub(super) fn tables(amfs: u8) -> String {
     format!("[cluster]\nbalancer = \"127.0.0.1:{FABRIC_PORT}\"\nhosts = {amfs}\n{misses}\n[sbi]\namf = {all:?}\n")
 }
 
-/// What functions are told besides the file of their configuration.
-pub(super) fn environment(options: &CoreOptions) -> Option<(&'static str, &'static str)> {
-    match options.encoding {
-        Encoding::Json => None,
-        Encoding::Grpc => Some(("VIREO_SBI__ENCODING", "grpc")),
+/// Where the files of functions are whose connections are secured.
+const CERTIFICATES: &str = "/tmp";
+
+/// Makes an authority, and certificates of AMF and SMF.
+pub(super) fn certify() -> Result<(), Failure> {
+    let authority = Authority::new()?;
+    for role in [AMF, SMF] {
+        authority.member(Path::new(CERTIFICATES), role, NAME)?;
     }
+    Ok(())
+}
+
+/// What a function is told besides the file of its configuration.
+pub(super) fn environment(options: &CoreOptions, role: &str) -> Vec<(&'static str, OsString)> {
+    let mut all = match options.encoding {
+        Encoding::Json => Vec::new(),
+        Encoding::Grpc => vec![("VIREO_SBI__ENCODING", "grpc".into())],
+    };
+    if options.secured && [AMF, SMF].contains(&role) {
+        let Files { certificate, key, authorities } = Files::of(Path::new(CERTIFICATES), role);
+        all.extend([
+            ("VIREO_SBI__TLS__CERTIFICATE", certificate.into_os_string()),
+            ("VIREO_SBI__TLS__KEY", key.into_os_string()),
+            ("VIREO_SBI__TLS__AUTHORITIES", authorities.into_os_string()),
+            ("VIREO_SBI__TLS__NAME", NAME.into()),
+        ]);
+    }
+    all
 }
 
 impl Function {
@@ -83,7 +109,7 @@ impl Function {
         (role, api, mut command): (&'static str, &str, Command),
         log: &File,
     ) -> Result<Self, Failure> {
-        command.env("VIREO_API__LISTEN", api).envs(environment(options));
+        command.env("VIREO_API__LISTEN", api).envs(environment(options, role));
         let output = log.try_clone()?;
         let start = || Process::start(role, &lab.core, &mut command, Some(output));
         let process = process::on_processors(&options.processors, start)??;
@@ -132,7 +158,7 @@ impl Core {
 
     /// Sessions that the SMF of a chain has.
     pub(crate) fn sessions_at_smf(&self) -> Result<usize, Failure> {
-        let smf = self.functions.iter().find(|function| function.role == "smf");
+        let smf = self.functions.iter().find(|function| function.role == SMF);
         let smf = smf.ok_or_else(|| Failure("the core is one process: it has no SMF of its own".into()))?;
         Ok(smf.status()?.counts.sessions)
     }

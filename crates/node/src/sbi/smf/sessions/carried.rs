@@ -182,7 +182,8 @@ impl Sessions {
             return false;
         }
         let carried = carried(session, version);
-        for reply in [&mut outcome.own, &mut outcome.earlier, &mut outcome.answer].into_iter().flatten() {
+        let Outcome { own, earlier, answer, implied, .. } = outcome;
+        for reply in [own, earlier, answer, implied].into_iter().flatten() {
             *reply = reply_with_carried(std::mem::take(reply), carried.as_ref());
         }
         for leave in &mut outcome.leaves {
