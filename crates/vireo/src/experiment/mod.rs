@@ -136,6 +136,7 @@ const ALL: &[Experiment] = &[
     steering::fig10::D,
     steering::fig11::EXPERIMENT,
     stateless::FIG3,
+    stateless::FIG4,
     stateless::FIG5,
     stateless::FIG6,
     stateless::FIG7,
