@@ -274,6 +274,24 @@ fn what_there_is_not_is_told_before_anything_runs() {
     }
 }
 
+#[test]
+fn shared_memory_and_a_replica_are_measured_beside_a_core_that_keeps_its_state() {
+    let Some(quick) = Quick::run("stateless-shm") else { return };
+    let summary = quick.summary();
+    for kind in ["bursts", "4 under way"] {
+        let of = |configuration: &str, what: &str| median(&summary, &format!("{configuration}, {kind}: {what}"));
+        for configuration in ["stateful", "shm", "shm, one replica"] {
+            assert!(of(configuration, "establishment, mean") > 0.0, "{summary}");
+            assert!(of(configuration, "CPU of the hosts per UE") > 10.0, "{summary}");
+        }
+        // The one sends what the other keeps.
+        let copies = |configuration: &str| of(configuration, "of it, threads that send and keep copies");
+        assert!(copies("shm, one replica") > 2.0 * copies("shm"), "{summary}");
+    }
+    assert!(quick.text("time.svg").contains("one replica"));
+    assert_eq!(quick.lines("loads.csv"), 1 + 3 * 2);
+}
+
 /// The server itself says what it was asked: reads and commits of two functions for each transaction.
 #[test]
 fn statelessness_is_measured_over_a_chain_and_a_database() {

@@ -273,6 +273,11 @@ impl Core {
         self.hosts.iter().map(Member::cpu).collect()
     }
 
+    /// CPU time of the threads by which a cluster's hosts send copies to each other and keep others'.
+    pub(crate) fn cpu_of_copies(&self) -> Result<Duration, Failure> {
+        self.hosts.iter().map(Member::cpu_of_copies).sum()
+    }
+
     /// How many of everything it holds; in a cluster of each host that is there, but RAN nodes, which all hosts know.
     pub(crate) fn counts(&self) -> Result<Counts, Failure> {
         if self.hosts.is_empty() && self.options.amfs == 0 {

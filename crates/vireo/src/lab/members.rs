@@ -158,6 +158,11 @@ impl Member {
         }
     }
 
+    /// CPU time of the thread by which a host sends copies to others and keeps theirs.
+    pub(super) fn cpu_of_copies(&self) -> Result<Duration, Failure> {
+        Ok(self.process.cpu_of_threads("copies")?)
+    }
+
     /// Others are going to take it for dead.
     pub(super) fn is_to_be_given_up(&mut self) {
         self.fate = Some(Fate::Kill);

@@ -97,6 +97,23 @@ impl Process {
         Ok(())
     }
 
+    /// CPU time of its threads of this name.
+    pub(crate) fn cpu_of_threads(&self, name: &str) -> io::Result<Duration> {
+        let mut sum = Duration::ZERO;
+        for thread in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let path = thread?.path();
+            // One that has ended meanwhile has no name.
+            if std::fs::read_to_string(path.join("comm")).unwrap_or_default().trim_end() != name {
+                continue;
+            }
+            let text = std::fs::read_to_string(path.join("schedstat"))?;
+            let used =
+                on_processor(&text).ok_or_else(|| io::Error::other("the kernel tells no CPU time of threads"))?;
+            sum += used;
+        }
+        Ok(sum)
+    }
+
     /// CPU time in user and kernel mode: of all its threads, ended ones too, of its children and of those that have
     /// ended.
     pub(crate) fn cpu(&self) -> io::Result<Duration> {
@@ -231,6 +248,11 @@ pub(crate) fn cpu_of(pid: u32) -> io::Result<Duration> {
         return Err(io::Error::last_os_error());
     }
     Ok(Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap_or(0)))
+}
+
+/// The time on a processor of a `/proc/PID/task/TID/schedstat`, its first field, in nanoseconds.
+fn on_processor(schedstat: &str) -> Option<Duration> {
+    schedstat.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
 
 /// `VmRSS` of `/proc/PID/status`.

@@ -2,6 +2,7 @@
 //! each way of keeping the state of UEs. Time is that of a PDU session's establishment, for 100 to 1,000 UEs that register at once
 //! and then establish one.
 
+pub(super) mod consolidated;
 mod sweep;
 mod watch;
 

@@ -1,0 +1,394 @@
+//! What the consolidated core pays for state that its workers share, alone and with a copy of each commit at another host, beside a
+//! core whose workers keep their UEs to themselves. All are the same hosts behind the same balancer, with the same NF, in the same run.
+
+use crate::cli::Failure;
+use crate::experiment::session::{Findings, Session, Told, Variant, each};
+use crate::experiment::{Experiment, Run, variants};
+use crate::lab::core::Core;
+use crate::lab::emulator::{Emulated, EmulatorOptions, Load};
+use std::time::Duration;
+use vireo_simulator::results::plot::{Axis, Chart};
+use vireo_simulator::results::{Bound, Figure, Measured, Table};
+
+pub(in crate::experiment) const EXPERIMENT: Experiment = Experiment {
+    name: "stateless-shm",
+    about: "What does it cost that the consolidated core keeps its state in shared memory, alone and with one acknowledged replica?",
+    paper: "",
+    run: Run::Core(run),
+};
+
+/// Each has its own UEs and, with copies, the other one's.
+const HOSTS: usize = 2;
+/// UEs under way at once in a load at which nobody waits for a processor for long.
+const FEW: u32 = 4;
+/// What is left to be done when the emulator has ended (contexts of gNBs that are gone) is done after so long.
+const SETTLE: Duration = Duration::from_millis(500);
+/// What the others are compared with.
+const BASELINE: usize = 0;
+/// What each of the others may cost more than the baseline, in percent.
+const MARKS: [f64; 2] = [3.0, 25.0];
+
+/// One worker that does everything on each host; what differs is where it keeps the contexts, and who has a copy.
+fn variants() -> [Variant; 3] {
+    let stateful = Variant {
+        about: "On each host one worker that does everything and keeps the contexts of its UEs in its own memory.",
+        hosts: HOSTS,
+        ..variants::stateful(1)
+    };
+    let shm = Variant {
+        name: "shm",
+        about: "The same worker, which commits each step to memory that it shares with others.",
+        tables: stateful.tables.replace("\"memory\"", "\"shm\""),
+        ..stateful.clone()
+    };
+    let replica = Variant {
+        name: "shm, one replica",
+        about: "As shm, and what a step has to say leaves when the other host has a copy of the commit.",
+        tables: shm.tables.clone() + "\n[replication]\nmode = \"hot\"\nreplicas = 1\nack = \"one\"\n",
+        ..shm.clone()
+    };
+    [stateful, shm, replica]
+}
+
+/// What is asked of each core.
+#[derive(Clone, Debug)]
+struct Loads {
+    /// UEs that come at once: the first of them find functions that have served nobody, and do not count.
+    bursts: Vec<u32>,
+    /// UEs of which [`FEW`] are under way at once.
+    others: u32,
+    settle: Duration,
+}
+
+impl Loads {
+    fn of(session: &Session) -> Self {
+        match session.quick {
+            true => Loads { bursts: vec![20], others: 20, settle: SETTLE / 5 },
+            false => Loads { bursts: (1..=10).map(|n| n * 100).collect(), others: 3000, settle: SETTLE },
+        }
+    }
+
+    fn first(&self) -> u32 {
+        self.bursts.first().copied().unwrap_or(1)
+    }
+
+    fn ues(&self) -> u32 {
+        self.first() + self.bursts.iter().sum::<u32>() + self.others
+    }
+}
+
+/// What a load came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Cost {
+    ues: u32,
+    registration_ms: f64,
+    /// Of a session, from the UE's request to the accept: the mean of all.
+    establishment_ms: f64,
+    release_ms: f64,
+    /// CPU time of both hosts per UE: registration, establishment and release, and what each does as the one that keeps copies.
+    hosts_us: f64,
+    /// What of it is of the threads that send copies and keep them.
+    copies_us: f64,
+    /// That of the balancer, which is the UPF, too.
+    balancer_us: f64,
+}
+
+/// What one core came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Pass {
+    bursts: Vec<Cost>,
+    others: Cost,
+}
+
+/// The passes of each variant in a run: two of the baseline, before the others and after them.
+type Round = [Vec<Pass>; 3];
+
+fn run(session: &Session) -> Result<Findings, Failure> {
+    let (variants, loads) = (variants(), Loads::of(session));
+    let rounds = session.repeat("the consolidated core, by where its state is", |run| {
+        let mut round = Round::default();
+        for variant in order(session.quick, run) {
+            session.interrupt.check()?;
+            round[*variant].push(pass(session, &variants[*variant], &loads)?);
+        }
+        Ok(round)
+    })?;
+    findings(&variants, &loads, &rounds)
+}
+
+/// In which order the variants have their turns: the baseline on both sides of the others, of which each is first in turn.
+fn order(quick: bool, run: u32) -> &'static [usize] {
+    match (quick, run % 2) {
+        (true, _) => &[BASELINE, 1, 2],
+        (false, 1) => &[BASELINE, 1, 2, BASELINE],
+        (false, _) => &[BASELINE, 2, 1, BASELINE],
+    }
+}
+
+fn pass(session: &Session, variant: &Variant, loads: &Loads) -> Result<Pass, Failure> {
+    let mut core = session.core(variant, loads.ues(), &[])?;
+    let mut done = 0;
+    let mut next = |core: &mut Core, ues: u32, window: u32| {
+        session.interrupt.check()?;
+        let cost = one(session, core, (done, ues), window);
+        done += u64::from(ues);
+        std::thread::sleep(loads.settle);
+        cost
+    };
+    next(&mut core, loads.first(), loads.first())?;
+    let others = next(&mut core, loads.others, FEW)?;
+    let bursts = loads.bursts.iter().map(|ues| next(&mut core, *ues, *ues)).collect::<Result<_, Failure>>()?;
+    core.stop()?;
+    Ok(Pass { bursts, others })
+}
+
+/// So many UEs from one on, of which so many are under way at once.
+fn one(session: &Session, core: &mut Core, (first, ues): (u64, u32), window: u32) -> Result<Cost, Failure> {
+    let options = EmulatorOptions {
+        ues,
+        first,
+        load: Load::Window(window),
+        scenario: "sessions".into(),
+        limit: Duration::from_secs(120),
+        more: vec!["--rounds".into(), "1".into()],
+        ..EmulatorOptions::default()
+    };
+    let used = |core: &Core| -> Result<[Duration; 3], Failure> {
+        Ok([core.cpu_by_host()?.iter().sum(), core.cpu_of_copies()?, core.process.cpu()?])
+    };
+    let before = used(core)?;
+    let Emulated { result, .. } = session.emulate(core, &options)?;
+    let after = used(core)?;
+    if result.succeeded != u64::from(ues) {
+        return Err(Failure(format!(
+            "{} of {ues} UEs succeeded: {}",
+            result.succeeded,
+            result.complaints().join(", ")
+        )));
+    }
+    let per_ue = |part: usize| after[part].saturating_sub(before[part]).as_secs_f64() * 1e6 / f64::from(ues.max(1));
+    let mean_ms = |procedure: &str| result.latency(procedure).mean / 1e3;
+    Ok(Cost {
+        ues,
+        registration_ms: mean_ms("registration"),
+        establishment_ms: mean_ms("session"),
+        release_ms: mean_ms("session_release"),
+        hosts_us: per_ue(0),
+        copies_us: per_ue(1),
+        balancer_us: per_ue(2),
+    })
+}
+
+/// The loads of a kind.
+type Of = fn(&Pass) -> Vec<Cost>;
+
+/// The two kinds of loads, by what they are called.
+const KINDS: [(&str, Of); 2] = [("bursts", |pass| pass.bursts.clone()), ("4 under way", |pass| vec![pass.others])];
+
+fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
+    let (sum, count) = values.into_iter().fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    sum / count
+}
+
+/// By how much passes are above those that they are compared with, in percent of these: the mean over the loads of a kind.
+fn above(passes: &[Pass], base: &[Pass], loads: Of, value: fn(&Cost) -> f64) -> f64 {
+    let at =
+        |passes: &[Pass], load: usize| mean(passes.iter().map(|pass| loads(pass).get(load).map_or(f64::NAN, value)));
+    let count = base.first().map_or(0, |pass| loads(pass).len());
+    mean((0..count).map(|load| (at(passes, load) / at(base, load) - 1.0) * 100.0))
+}
+
+/// The mean of all runs between the ends of the interval that has the true mean in it in 95 of 100 cases; of one run, itself.
+fn with_interval(runs: &Measured) -> Result<Measured, Failure> {
+    let (mean, half) = (runs.mean(), runs.interval());
+    let values = if half.is_finite() { vec![mean - half, mean, mean + half] } else { vec![mean] };
+    Measured::of(values).ok_or_else(|| Failure("nothing was measured".into()))
+}
+
+fn findings(variants: &[Variant; 3], loads: &Loads, rounds: &[Round]) -> Result<Findings, Failure> {
+    let mut figures = Vec::new();
+    let base = variants[BASELINE].name;
+    for (kind, of) in KINDS {
+        for (place, variant) in variants.iter().enumerate() {
+            let mut add = |what: &str, unit: &str, value: fn(&Cost) -> f64| -> Result<(), Failure> {
+                let all = |round: &Round| mean(round[place].iter().flat_map(of).map(|cost| value(&cost)));
+                let name = format!("{}, {kind}: {what}", variant.name);
+                figures.push(Figure::new(name, unit, each(rounds, all)?));
+                Ok(())
+            };
+            add("registration, mean", "ms", |cost| cost.registration_ms)?;
+            add("establishment, mean", "ms", |cost| cost.establishment_ms)?;
+            add("release, mean", "ms", |cost| cost.release_ms)?;
+            add("CPU of the hosts per UE", "us", |cost| cost.hosts_us)?;
+            add("of it, threads that send and keep copies", "us", |cost| cost.copies_us)?;
+            add("CPU of balancer and UPF per UE", "us", |cost| cost.balancer_us)?;
+        }
+        let compared: [Told<Cost>; 2] =
+            [("establishment", |cost| cost.establishment_ms), ("CPU of the hosts", |cost| cost.hosts_us)];
+        for (what, value) in compared {
+            if rounds.iter().all(|round| round[BASELINE].len() == 2) {
+                let apart = each(rounds, |round| above(&round[BASELINE][1..], &round[BASELINE][..1], of, value))?;
+                let name = format!("{base} over itself, {kind}: {what}, mean and interval");
+                figures.push(Figure::new(name, "%", with_interval(&apart)?));
+            }
+            for ((place, variant), mark) in variants.iter().enumerate().skip(BASELINE + 1).zip(MARKS) {
+                let more = each(rounds, |round| above(&round[place], &round[BASELINE], of, value))?;
+                let name = format!("{} over {base}, {kind}: {what}, mean and interval", variant.name);
+                figures.push(Figure::new(name, "%", with_interval(&more)?).mark(Bound::AtMost(mark)));
+            }
+        }
+    }
+    let mut chart =
+        Chart::new("Where the state is", Axis::linear("simultaneous requests"), Axis::linear("mean time (ms)"));
+    for (place, variant) in variants.iter().enumerate() {
+        let time = |size: usize| {
+            let all = |round: &Round| mean(round[place].iter().map(|pass| pass.bursts[size].establishment_ms));
+            Ok((f64::from(loads.bursts[size]), each(rounds, all)?.mean()))
+        };
+        chart = chart.line(variant.name, (0..loads.bursts.len()).map(time).collect::<Result<_, Failure>>()?);
+    }
+    Ok(Findings {
+        configurations: variants.iter().map(Variant::configuration).collect(),
+        figures,
+        plots: vec![("time", chart.svg()?)],
+        tables: vec![("loads", table(variants, rounds))],
+        notes: notes(loads),
+        broken: None,
+    })
+}
+
+fn notes(loads: &Loads) -> Vec<String> {
+    vec![
+        format!(
+            "{HOSTS} hosts behind one balancer, which is the UPF, too, in each configuration; all share the processors with the \
+             emulator. UEs register, establish a session and release it: {} of them at once, or {} with {FEW} under way at once. The \
+             time is the emulator's, from a UE's request to its accept.",
+            loads.bursts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+            loads.others
+        ),
+        "A burst keeps all processors busy: its time is the CPU of everybody, the emulator and the balancer among them. With few under \
+         way it is what a UE waits for, which with a replica is one more way to another host and back."
+            .into(),
+        "With a replica each host keeps the other one's copies: CPU of the hosts is that of both parts, and of the threads of the copies \
+         told apart."
+            .into(),
+        "Mean and interval: the mean of all runs, and the ends of its 95% interval (Student's t), the upper of which has to be within the \
+         mark; of one run, itself. In each run the baseline is measured before the others and after them; over itself it tells how far \
+         two measurements of the same are apart."
+            .into(),
+    ]
+}
+
+/// All that was measured.
+fn table(variants: &[Variant; 3], rounds: &[Round]) -> Table {
+    let mut table = Table::new(&[
+        "run",
+        "configuration",
+        "pass",
+        "load",
+        "ues",
+        "registration_mean_ms",
+        "establishment_mean_ms",
+        "release_mean_ms",
+        "hosts_cpu_us",
+        "copies_cpu_us",
+        "balancer_cpu_us",
+    ]);
+    for (run, round) in rounds.iter().enumerate() {
+        for (variant, passes) in variants.iter().zip(round) {
+            for (number, pass) in passes.iter().enumerate() {
+                for (kind, cost) in
+                    KINDS.iter().flat_map(|(kind, of)| of(pass).into_iter().map(move |cost| (kind, cost)))
+                {
+                    let head = [(run + 1).to_string(), variant.name.into(), (number + 1).to_string(), (*kind).into()];
+                    let Cost { ues, registration_ms, establishment_ms, release_ms, .. } = cost;
+                    let times = [registration_ms, establishment_ms, release_ms];
+                    let values = times.into_iter().chain([cost.hosts_us, cost.copies_us, cost.balancer_us]);
+                    let cells = std::iter::once(ues.to_string()).chain(values.map(|value| value.to_string()));
+                    table.row(head.into_iter().chain(cells));
+                }
+            }
+        }
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::lab::core::{CoreOptions, config};
+    use vireo_node::cluster::{Ack, Mode};
+    use vireo_node::config::StateLocation;
+
+    #[test]
+    fn configurations_differ_in_where_the_state_is_and_in_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("vireo.toml");
+        let read = |variant: &Variant| {
+            let (slices, tables) = (variant.slices.clone(), variant.tables.clone());
+            let options = CoreOptions { slices, tables, hosts: variant.hosts, ..CoreOptions::default() };
+            std::fs::write(&path, config(&options)).unwrap();
+            Config::load(Some(&path)).unwrap_or_else(|e| panic!("{}: {e}", variant.name))
+        };
+        let [stateful, shm, replica] = variants().map(|variant| read(&variant));
+        assert_eq!((stateful.state.location, shm.state.location), (StateLocation::Memory, StateLocation::Shm));
+        assert_eq!(replica.state.location, StateLocation::Shm);
+        assert!([&stateful, &shm].iter().all(|config| config.cluster.replication.mode == Mode::None));
+        let copies = replica.cluster.replication;
+        assert_eq!((copies.mode, copies.replicas, copies.ack), (Mode::Hot, 1, Ack::One));
+        assert!(
+            [&stateful, &shm, &replica].iter().all(|c| (usize::from(c.cluster.hosts), c.pools.workers) == (HOSTS, 1))
+        );
+    }
+
+    /// A pass in which everything took so many times what it takes.
+    fn pass(times: f64) -> Pass {
+        let cost = |ues: u32| Cost {
+            ues,
+            establishment_ms: f64::from(ues) * times,
+            hosts_us: 500.0 * times,
+            copies_us: 100.0,
+            ..Cost::default()
+        };
+        Pass { bursts: vec![cost(100), cost(200)], others: cost(4) }
+    }
+
+    #[test]
+    fn what_is_compared_is_of_one_run_and_the_interval_decides() {
+        let loads = Loads { bursts: vec![100, 200], others: 4, settle: SETTLE };
+        // A machine that is half as fast in the second run changes nothing.
+        let round = |speed: f64, shm: f64| -> Round {
+            [vec![pass(0.9 * speed), pass(1.1 * speed)], vec![pass(shm * speed)], vec![pass(1.2 * speed)]]
+        };
+        let found = findings(&variants(), &loads, &[round(1.0, 1.02), round(2.0, 1.02)]).unwrap();
+        let figure = |name: &str| found.figures.iter().find(|figure| figure.name == name).unwrap();
+        for kind in ["bursts", "4 under way"] {
+            let shm = figure(&format!("shm over stateful, {kind}: establishment, mean and interval"));
+            assert!((shm.ours.median - 2.0).abs() < 1e-6 && shm.met, "{shm:?}");
+            let replica =
+                figure(&format!("shm, one replica over stateful, {kind}: CPU of the hosts, mean and interval"));
+            assert!((replica.ours.median - 20.0).abs() < 1e-6 && replica.met, "{replica:?}");
+            let apart = figure(&format!("stateful over itself, {kind}: establishment, mean and interval"));
+            assert!((apart.ours.median - 22.2).abs() < 0.1 && apart.mark.is_none(), "{apart:?}");
+        }
+        assert!((figure("stateful, bursts: CPU of the hosts per UE").ours.median - 750.0).abs() < 1e-6);
+        // In the mean it is within the mark, and may well not be.
+        let found = findings(&variants(), &loads, &[round(1.0, 1.0), round(1.0, 1.05)]).unwrap();
+        let shm = found.figures.iter().find(|figure| figure.name.starts_with("shm over stateful, bursts")).unwrap();
+        assert!((shm.ours.median - 2.5).abs() < 1e-6 && !shm.met, "{shm:?}");
+        assert_eq!(String::from_utf8(found.tables[0].1.csv().unwrap()).unwrap().lines().count(), 1 + 2 * 4 * 3);
+    }
+
+    #[test]
+    fn of_one_run_there_is_no_interval() {
+        let loads = Loads { bursts: vec![100, 200], others: 4, settle: SETTLE };
+        let round: Round = [vec![pass(1.0)], vec![pass(1.0)], vec![pass(1.3)]];
+        let found = findings(&variants(), &loads, &[round]).unwrap();
+        assert!(found.figures.iter().all(|figure| !figure.name.contains("itself")));
+        let missed: Vec<_> =
+            found.figures.iter().filter(|figure| !figure.met).map(|figure| &figure.ours.runs).collect();
+        assert_eq!(missed.len(), 4, "both quantities of both loads");
+        assert!(missed.iter().all(|runs| runs.len() == 1 && (runs[0] - 30.0).abs() < 1e-6), "{missed:?}");
+    }
+}
