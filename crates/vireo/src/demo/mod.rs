@@ -290,12 +290,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         check_counted(carried, [seen.up_octets, seen.down_octets], args.scenario == report::FULL)?;
     }
     let none = [kills, data_kills].contains(&Some(0)) || kill.is_some_and(|kill| !kill.is_done());
-    both(args, verdict(&report, &emulated.result.complaints(), none), gone)
+    both((args, report.lost), verdict(&report, &emulated.result.complaints(), none), gone)
 }
 
-/// What is wrong with what the UEs did and with what is left of them; where that may be so, it is said.
-fn both(args: &Args, done: Result<(), Failure>, gone: Result<(), Failure>) -> Result<(), Failure> {
-    let why = args.kill.and_then(|victim| args.write.loses_with(victim)).filter(|_| done.is_err() || gone.is_err());
+/// What is wrong with what the UEs did, and with what is left of them; where that is the price of a mode, it is said.
+fn both((args, lost): (&Args, u64), done: Result<(), Failure>, gone: Result<(), Failure>) -> Result<(), Failure> {
+    let why = args.kill.and_then(|victim| args.write.loses_with(victim)).filter(|_| lost > 0 || gone.is_err());
     why.iter().for_each(|why| eprintln!("demo: {why}"));
     match (done, gone) {
         (Err(failure), Err(Failure(why))) => {
