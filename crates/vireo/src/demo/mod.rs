@@ -423,7 +423,7 @@ fn check_gone(core: &Core, args: &Args) -> Result<(), Failure> {
     loop {
         match core.sessions_at_smf()? {
             left if all_left && left > 0 && Instant::now() > end => {
-                return Err(Failure(format!("all UEs have left, and the SMF has {left} sessions")));
+                return Err(Failure(format!("the UEs have left or given up, and the SMF has {left} sessions")));
             }
             left if all_left && left > 0 => std::thread::sleep(Duration::from_millis(10)),
             _ => return Ok(()),
