@@ -63,6 +63,9 @@ pub(super) const FIG7: Experiment = Experiment {
     run: Run::Core(|session| over_time(session, &WAITING)),
 };
 
+/// The most that half of a cost is, in percent.
+const HALF: f64 = 50.0;
+
 /// A way of keeping state.
 #[derive(Debug)]
 struct Mode {
@@ -93,6 +96,8 @@ struct Study {
     /// Whether that is what the others gain, which the paper divides by their own time.
     gains: bool,
     source: &'static str,
+    /// Two of them: over the first of all, the second one is to cost half of what the first one does, or less.
+    halves: Option<[&'static str; 2]>,
 }
 
 const STATEFUL: Mode = Mode {
@@ -193,6 +198,13 @@ const GRPC: Mode = Mode {
     database: true,
     far_ms: None,
 };
+const IMPLIED: Mode = Mode {
+    name: "implied",
+    about: "As transactional, but the SMF does not answer who asks for a session: that it was created follows from its first transfer.",
+    tables: "[state]\npreset = \"transactional\"\nanswer = \"implied\"\n",
+    database: true,
+    far_ms: None,
+};
 const SHM: Mode = Mode {
     name: "shm",
     about: "AMF, SMF and UPF commit each transaction to shared memory: the AMF to that of its workers, SMF and UPF to files that \
@@ -221,6 +233,7 @@ static FIGURE_3: Study = Study {
     paper: &[Some((3.0, 10.0)), Some((56.0, 71.0))],
     gains: false,
     source: "figure 3",
+    halves: None,
 };
 
 /// Each gains over the first one; the paper divides that by what is left.
@@ -230,6 +243,7 @@ static FIGURE_4: Study = Study {
     paper: &[Some((10.0, 21.0)), None, Some((6.0, 17.0))],
     gains: true,
     source: "figure 4",
+    halves: None,
 };
 
 /// The same.
@@ -239,15 +253,17 @@ static FIGURE_5: Study = Study {
     paper: &[Some((2.5, 12.0))],
     gains: true,
     source: "figure 5a",
+    halves: None,
 };
 
 /// What the paper only proposes, and ours.
 static BEYOND: Study = Study {
     title: "Beyond the paper",
-    modes: &[STATEFUL, TRANSACTIONAL, SHARED, SHARED_AMF_SMF, BINARY, PROTOBUF, PIGGYBACK, LEAN, IMPLIED, GRPC, SHM],
-    paper: &[Some((56.0, 71.0)), None, None, None, None, None, None, None, None, None],
+    modes: &[STATEFUL, TRANSACTIONAL, BINARY, PROTOBUF, PIGGYBACK, LEAN, IMPLIED, GRPC, SHM],
+    paper: &[Some((56.0, 71.0)), None, None, None, None, None, None, None],
     gains: false,
     source: "figure 3",
+    halves: Some([TRANSACTIONAL.name, LEAN.name]),
 };
 
 /// The paper has the UPF at the edge, and the database in the cloud.
@@ -257,6 +273,7 @@ static DISTANCE: Study = Study {
     paper: &[None, None],
     gains: false,
     source: "",
+    halves: None,
 };
 
 fn study(session: &Session, study: &Study) -> Result<Findings, Failure> {
@@ -344,6 +361,16 @@ fn findings(study: &Study, sizes: &[u32], rounds: &[Vec<Vec<Burst>>]) -> Result<
                     None => figure,
                 });
             }
+        }
+    }
+    if let Some(halves) = study.halves {
+        let place = |name| study.modes.iter().position(|mode| mode.name == name).unwrap_or_default();
+        let costs = |mode| compared(rounds, (place(mode), 0), |pairs| mean(pairs.map(change)));
+        let [whole, half] = [costs(halves[0])?, costs(halves[1])?];
+        let parts = half.runs.iter().zip(&whole.runs).map(|(half, whole)| half / whole * 100.0);
+        if let Some(part) = Measured::of(parts.collect()) {
+            let name = format!("what {} costs over {base}, of what {} does", halves[1], halves[0]);
+            figures.push(Figure::new(name, "%", part).mark(Bound::AtMost(HALF)));
         }
     }
     let mut chart = Chart::new(study.title, Axis::linear("simultaneous requests"), Axis::linear("mean time (ms)"));
