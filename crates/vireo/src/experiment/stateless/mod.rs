@@ -198,13 +198,6 @@ const GRPC: Mode = Mode {
     database: true,
     far_ms: None,
 };
-const IMPLIED: Mode = Mode {
-    name: "implied",
-    about: "As transactional, but the SMF does not answer who asks for a session: that it was created follows from its first transfer.",
-    tables: "[state]\npreset = \"transactional\"\nanswer = \"implied\"\n",
-    database: true,
-    far_ms: None,
-};
 const SHM: Mode = Mode {
     name: "shm",
     about: "AMF, SMF and UPF commit each transaction to shared memory: the AMF to that of its workers, SMF and UPF to files that \
