@@ -13,13 +13,14 @@ CRASH_KILLS ?= 10000
 CRASH_STOPS ?= 1000
 SEEDS ?= 1..1000
 
-.PHONY: help setup build demo cluster-demo test test-stores check bench crash faults test-kernel-sctp fuzz-smoke clean
+.PHONY: help setup build demo cluster-demo test test-experiments test-stores check bench crash faults test-kernel-sctp fuzz-smoke clean
 
 help:
 	@echo 'make demo              build, then 100 devices register, exchange traffic and leave, in namespaces of their own'
 	@echo 'make cluster-demo      build, then a cluster with 2,000 devices loses and gets hosts and more, and no device'
 	@echo 'make build             the release binary: $(VIREO)'
 	@echo 'make test              every test, with the independent witnesses (pycrate, tshark)'
+	@echo 'make test-experiments  the short form of each measured experiment that make test leaves out, some three minutes'
 	@echo 'make test-stores       records, and a chain over them, in a Redis Cluster and in FerretDB on PostgreSQL (MongoDB protocol)'
 	@echo 'make check             format, clippy, house rules, licences'
 	@echo 'make bench             CPU, rate, latency and memory of the control plane, to $(OUT) (OUT=FILE)'
@@ -52,6 +53,10 @@ check: setup
 test: setup
 	@scripts/setup test
 	scripts/test
+
+test-experiments: setup
+	@scripts/setup test
+	$(CARGO) test --locked -p vireo --test experiment --test bench -- --ignored
 
 test-stores: setup
 	@scripts/setup stores

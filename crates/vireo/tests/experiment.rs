@@ -76,6 +76,7 @@ fn an_experiment_leaves_its_results() {
 }
 
 #[test]
+#[ignore = "make test-experiments"]
 fn the_time_of_a_packet_is_told_by_driver() {
     let Some(quick) = Quick::run("cloud-breakdown") else { return };
     if quick.errors.contains("measure again on an idle machine") {
@@ -96,6 +97,7 @@ fn the_time_of_a_packet_is_told_by_driver() {
 }
 
 #[test]
+#[ignore = "make test-experiments"]
 fn migrations_lose_no_packet_and_no_count() {
     let Some(quick) = Quick::run("pepc-migration") else { return };
     let summary = quick.summary();
@@ -105,6 +107,7 @@ fn migrations_lose_no_packet_and_no_count() {
 }
 
 #[test]
+#[ignore = "make test-experiments"]
 fn a_flood_is_measured_with_slices_and_without() {
     let Some(quick) = Quick::run("pepc-isolation") else { return };
     let summary = quick.summary();
@@ -116,6 +119,7 @@ fn a_flood_is_measured_with_slices_and_without() {
 }
 
 #[test]
+#[ignore = "make test-experiments"]
 fn users_go_to_the_worker_with_less_to_do_and_lose_nothing() {
     let Some(quick) = Quick::run("pepc-rebalance") else { return };
     let summary = quick.summary();
@@ -127,6 +131,7 @@ fn users_go_to_the_worker_with_less_to_do_and_lose_nothing() {
 }
 
 #[test]
+#[ignore = "make test-experiments"]
 fn deaths_of_data_workers_are_measured_beside_those_of_the_user_plane() {
     let Some(quick) = Quick::run("pepc-takeover") else { return };
     let summary = quick.summary();
@@ -142,6 +147,7 @@ fn deaths_of_data_workers_are_measured_beside_those_of_the_user_plane() {
 }
 
 #[test]
+#[ignore = "make test-experiments"]
 fn packets_beside_signalling_are_measured_in_a_slice_and_in_a_split_core() {
     let Some(quick) = Quick::run("pepc-signalling") else { return };
     let summary = quick.summary();
@@ -156,6 +162,7 @@ fn packets_beside_signalling_are_measured_in_a_slice_and_in_a_split_core() {
 }
 
 #[test]
+#[ignore = "make test-experiments"]
 fn simple_devices_are_measured_against_any_others() {
     let Some(quick) = Quick::run("pepc-iot") else { return };
     let summary = quick.summary();
@@ -169,6 +176,7 @@ fn simple_devices_are_measured_against_any_others() {
 }
 
 #[test]
+#[ignore = "make test-experiments"]
 fn idle_users_cost_memory_and_lose_no_packet() {
     let Some(quick) = Quick::run("pepc-two-level") else { return };
     let summary = quick.summary();
@@ -183,6 +191,7 @@ fn idle_users_cost_memory_and_lose_no_packet() {
 }
 
 #[test]
+#[ignore = "make test-experiments"]
 fn scale_out_is_measured_by_interfaces_and_by_queues() {
     let Some(quick) = Quick::run("cloud-scaleout") else { return };
     let summary = quick.summary();
@@ -211,6 +220,7 @@ fn the_death_of_a_host_is_measured_with_copies_and_without() {
 }
 
 #[test]
+#[ignore = "make test-experiments"]
 fn three_hosts_are_simulated_as_they_are_measured() {
     let Some(quick) = Quick::run("mmlite-agreement") else { return };
     if quick.errors.contains("measure again on an idle machine") {
@@ -275,6 +285,7 @@ fn what_there_is_not_is_told_before_anything_runs() {
 }
 
 #[test]
+#[ignore = "make test-experiments"]
 fn shared_memory_and_a_replica_are_measured_beside_a_core_that_keeps_its_state() {
     let Some(quick) = Quick::run("stateless-shm") else { return };
     let summary = quick.summary();
