@@ -56,7 +56,7 @@ test: setup
 
 test-experiments: setup
 	@scripts/setup test
-	$(CARGO) test --locked -p vireo --test experiment --test bench -- --ignored
+	$(CARGO) test --workspace --locked --test experiment --test bench -- --ignored
 
 test-stores: setup
 	@scripts/setup stores

@@ -220,6 +220,13 @@ pub struct Timers {
     pub implicit_deregistration: Duration,
 }
 
+impl Timers {
+    /// After how long a registration that is never completed is given up: T3550 with all its repetitions (TS 24.501 5.5.1.2.8).
+    pub const fn registration_given_up(&self) -> Duration {
+        Duration(self.t3550.0.saturating_mul(1 + self.retransmissions as u64))
+    }
+}
+
 impl Default for Timers {
     /// TS 24.501 tables 10.2.2 and 10.3.2.
     fn default() -> Self {

@@ -164,9 +164,9 @@ impl Claims {
         self.last.get(&supi).map(|known| known.ue)
     }
 
-    /// All that came lately: what a host that joins is told by who passes them on.
+    /// All that are known: what a host that joins is told by who passes them on.
     pub fn recent(&self, now: Instant) -> impl Iterator<Item = Claim> {
-        let recent = self.last.iter().filter(move |(_, known)| now.since(known.came) <= KNOWN);
+        let recent = self.last.iter().filter(move |(_, known)| now.since(known.came) <= self.known);
         recent.map(|(supi, known)| Claim { supi: *supi, ue: known.ue, at: known.at })
     }
 

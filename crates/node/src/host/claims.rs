@@ -8,12 +8,11 @@ use vireo_core::context::UeContext;
 use vireo_core::replica::{Claim, Claims, Verdict};
 use vireo_core::schedule::kind::NfKind;
 use vireo_store::region::{Key, Slot};
-use vireo_types::{Duration, Instant, Supi};
+use vireo_types::{Instant, Supi};
 
 /// None yet: claims are known until the network gives a registration up that began before.
 pub(super) fn claims(timers: &Timers) -> Claims {
-    let times = 1 + u64::from(timers.retransmissions);
-    Claims::new(Duration(timers.t3550.0.saturating_mul(times)))
+    Claims::new(timers.registration_given_up())
 }
 
 impl Host {

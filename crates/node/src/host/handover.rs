@@ -1,6 +1,7 @@
 //! Buckets on their way between hosts that live, out of this one and into it: what `core::replica` decides, carried out.
 
 use super::cluster::{Cluster, Membership, as_it_is};
+use super::stored::introduces;
 use super::{Follow, Host, Input};
 use crate::balancer::Command;
 use crate::clock::clock;
@@ -32,6 +33,8 @@ impl Host {
         }
         let Some(cluster) = self.cluster.as_mut() else { return Some(input) };
         let (number, bucket, of_node) = match &input {
+            // UEs that come are disconnected where their node is not known.
+            input if introduces(input) => (0, None, false),
             Input::Ngap { number, view: Ok(View { route: Route::Ue(id), .. }), .. } => {
                 (*number, Some(id.ltmsi().bucket()), false)
             }
@@ -42,12 +45,7 @@ impl Host {
             Input::Pfcp { number, seid, .. } | Input::PfcpTimeout { number, seid } => {
                 (*number, Some(seid.ltmsi().bucket()), false)
             }
-            Input::Up { .. }
-            | Input::Node(_)
-            | Input::Down { .. }
-            | Input::BalancerGone(_)
-            | Input::Unsent(_)
-            | Input::UpfLost { .. } => (0, None, true),
+            Input::Down { .. } | Input::BalancerGone(_) | Input::Unsent(_) | Input::UpfLost { .. } => (0, None, true),
             _ => return Some(input),
         };
         match cluster.primary.sort(bucket, of_node, number != 0, cluster.waiting.len() < WAITING) {

@@ -202,13 +202,17 @@ fn claimed(wanted: &[Wanted], newest: Instant) -> Option<Instant> {
     recent.filter_map(|wanted| Outbox::decode(&wanted.outbox)?.claims()).max()
 }
 
-/// Takes out what a host that joins hears of RAN nodes: that comes before all that they want.
-fn introductions(waiting: &mut VecDeque<Input>) -> Vec<Input> {
-    let introduces = |input: &Input| match input {
+/// Whether that is how a host that joins hears of RAN nodes that there are.
+pub(super) fn introduces(input: &Input) -> bool {
+    match input {
         Input::Up { .. } | Input::Node(_) => true,
         Input::Ngap { number: 0, view: Ok(View { route, .. }), .. } => *route == Route::Node,
         _ => false,
-    };
+    }
+}
+
+/// Takes out what a host that joins hears of RAN nodes: that comes before all that they want.
+fn introductions(waiting: &mut VecDeque<Input>) -> Vec<Input> {
     let ends = |input: &Input| matches!(input, Input::Down { .. } | Input::BalancerGone(_));
     let end = waiting.iter().position(ends).unwrap_or(waiting.len());
     let (nodes, others): (Vec<Input>, Vec<Input>) = waiting.drain(..end).partition(introduces);

@@ -401,13 +401,18 @@ impl Central {
         self.foreseen.records.is_empty() || self.foreseen.at.elapsed() > FORESEEN_FOR
     }
 
-    /// Reads what is going to be asked for, in one go. What is not read so is read in its turn.
-    pub(super) fn foresee(&mut self, ids: &[u64]) {
+    /// Reads what is going to be asked for, in one go; whether any of it is there. What is not read so is read in its turn.
+    pub(super) fn foresee(&mut self, ids: &[u64]) -> bool {
         self.foreseen = Foreseen::default();
+        if self.writes_behind() {
+            // A commit would not find out that another host has the UE by now before its effects have left.
+            return false;
+        }
         let names: Vec<_> = ids.iter().map(|id| name(&self.config, *id)).collect();
-        let Ok(found) = there(&mut self.records).and_then(|records| records.load(&names)) else { return };
+        let Ok(found) = there(&mut self.records).and_then(|records| records.load(&names)) else { return false };
         self.foreseen.took = self.foreseen.at.elapsed() / (names.len() as u32).max(1);
         self.foreseen.records = ids.iter().zip(found).filter_map(|(id, found)| Some((*id, found?))).collect();
+        !self.foreseen.records.is_empty()
     }
 
     /// What was read ahead of a UE, if it is from after its last step; and how long it took.

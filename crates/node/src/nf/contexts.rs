@@ -221,11 +221,8 @@ impl Contexts {
                 ids.extend(Elsewhere::of(&self.snapshot.context).map(|elsewhere| elsewhere.id));
             }
         }
-        if ids.len() > 1 {
-            central.foresee(&ids);
-        } else {
-            self.unforeseen = looked_at;
-        }
+        let is_worth_it = ids.len() > 1 && central.foresee(&ids);
+        self.unforeseen = if is_worth_it { 0 } else { looked_at };
     }
 
     /// Loads what there is of a UE.

@@ -5,11 +5,12 @@ use super::{Change, Found, Name, Operations, Part, RecordError, Records};
 use crate::region::{Region, RegionConfig, RegionError};
 use crate::{CommitError, ContextStore, Shm, Version};
 use rustc_hash::FxHashMap;
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use vireo_types::{Instant, Ltmsi};
 
 /// Octets that a record takes in the mean, at the most, with what leads to it.
@@ -305,8 +306,10 @@ fn written(name: Name, version: Version, whole: &[u8], parts: &[Part<'_>]) -> Re
 }
 
 /// The time that lives are measured by: it goes on when the machine's processes end.
+/// Since the machine started, and so did the memory; a wall clock may be set, and all lives would be over.
 fn now() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+    let now = clock_gettime(ClockId::Boottime);
+    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 fn instant(time: Duration) -> Instant {

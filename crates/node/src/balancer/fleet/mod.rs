@@ -187,7 +187,7 @@ impl Fleet {
             number: now.as_micros(),
             again: VecDeque::new(),
             repeats: Repeats::default(),
-            claims: Claims::default(),
+            claims: Claims::new(core.timers.registration_given_up()),
             commands: VecDeque::new(),
             looked: now,
             metrics,

@@ -607,7 +607,8 @@ impl Sessions {
         }
         if let Some(session) = &session {
             if !self.index.contains_key(&ltmsi) {
-                let made_by = session.made_by().filter(|_| session.record.is_some() || session.is_implied());
+                let made_by =
+                    session.made_by().filter(|_| session.record.is_some() || session.is_implied() && !session.carried);
                 self.enter(ltmsi, session, made_by.map(Into::into));
             }
             for leave in leaves {
