@@ -22,7 +22,8 @@ const WAITING: usize = 16_384;
 
 impl Host {
     /// An input that is to be dealt with now. One for a UE that is not here yet is kept back, and so is what RAN nodes and
-    /// UPFs say of themselves while there are such UEs, with all that follows it; one for a UE of another host goes back.
+    /// UPFs say of themselves while there are such UEs, with all that follows it, but not by what this host hears that there are
+    /// RAN nodes; one for a UE of another host goes back.
     pub(super) fn sorted(&mut self, input: Input) -> Option<Input> {
         if let Input::Transfer { supi, .. } | Input::SmContextReleased { supi, .. } = &input
             && self.is_to_come(*supi)

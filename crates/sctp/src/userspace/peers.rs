@@ -186,10 +186,12 @@ mod tests {
     #[test]
     fn peers_that_shake_hands_at_the_same_time_keep_the_ports_of_their_cookies() {
         let mut peers = Peers::default();
-        let inits: Vec<_> = (0..4000).map(|n| peers.enter(peer(n)).expect("a port")).collect();
+        let inits: Vec<_> = (0..4000).filter_map(|n| Some((n, peers.enter(peer(n))?))).collect();
+        // In one run of a hundred all four ports that one of them may have are taken.
+        assert!(inits.len() >= 3998, "{} have a port", inits.len());
         peers.forget_passing();
-        for (n, port) in inits.iter().enumerate() {
-            assert_eq!(peers.enter(peer(n as u32)), Some(*port), "COOKIE ECHO");
+        for (n, port) in &inits {
+            assert_eq!(peers.enter(peer(*n)), Some(*port), "COOKIE ECHO");
             peers.pin(*port);
             peers.forget_passing();
         }
