@@ -34,7 +34,11 @@ impl Host {
             self.forget_private(number);
         }
         let (begun, slots) = self.its_ues(&dead);
-        begun.into_iter().for_each(|slot| self.suspect(slot));
+        // It may have been at work for one of several, or for all of them.
+        let serving = self.region.board(self.plan.nf_word(number, 0, plan::NF_SERVING)).load(Ordering::Relaxed);
+        let one = begun.iter().copied().find(|slot| plan::serving(*slot) == serving);
+        let suspects = one.map_or(begun, |one| vec![one]);
+        suspects.into_iter().for_each(|slot| self.suspect(slot));
         for slot in slots {
             self.take_over_ue(slot, &dead);
         }

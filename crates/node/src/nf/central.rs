@@ -26,6 +26,7 @@
 //! to it and nothing else. Until then, and of answers that nothing follows from, the region alone has it: who is given the UE
 //! by the record, where the question is open, asks it again by its name, and gets the same answer.
 
+mod together;
 mod writers;
 
 pub(super) use writers::Latest;
@@ -33,9 +34,9 @@ pub(crate) use writers::Writer;
 
 use crate::shared;
 use crate::state::RecordsConfig;
-use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use together::Foreseen;
 use vireo_core::chain::{Ask, Carried, SessionNumber, Transferred};
 use vireo_core::config::{StatePersist, StateWrite};
 use vireo_core::{context, replica};
@@ -54,10 +55,6 @@ const BATCH: usize = 256;
 const REMEMBERED: usize = 16;
 /// Questions that are known to be unanswered. Beyond, every answer is taken.
 const ASKED: usize = 256;
-/// How long what was read ahead of its turn is good for. Whatever its age, a commit finds out what has changed.
-const FORESEEN_FOR: Duration = Duration::from_secs(2);
-/// How often a part is put beside another function's that was changed meanwhile, before it is looked again a moment later.
-const TRIES: u32 = 16;
 
 /// Where it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -317,20 +314,6 @@ pub(super) struct Central {
     foreseen: Foreseen,
 }
 
-/// Records that were read in one go, ahead of their turn.
-struct Foreseen {
-    at: std::time::Instant,
-    /// What a part of the time was that it took.
-    took: Duration,
-    records: FxHashMap<u64, Found>,
-}
-
-impl Default for Foreseen {
-    fn default() -> Self {
-        Foreseen { at: std::time::Instant::now(), took: Duration::ZERO, records: FxHashMap::default() }
-    }
-}
-
 impl std::fmt::Debug for Central {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Central").field("config", &self.config).finish_non_exhaustive()
@@ -394,80 +377,6 @@ impl Central {
     pub(super) fn read(&mut self, id: u64) -> Result<Option<(Version, Stored)>, CentralError> {
         let found = there(&mut self.records)?.load(&[name(&self.config, id)])?.pop().flatten();
         found.map(|found| Ok((found.version, stored(&self.config, &found)?))).transpose()
-    }
-
-    /// Whether the next records may be read ahead: none are at hand that were.
-    pub(super) fn sees_nothing(&self) -> bool {
-        self.foreseen.records.is_empty() || self.foreseen.at.elapsed() > FORESEEN_FOR
-    }
-
-    /// Reads what is going to be asked for, in one go; whether any of it is there. What is not read so is read in its turn.
-    pub(super) fn foresee(&mut self, ids: &[u64]) -> bool {
-        self.foreseen = Foreseen::default();
-        if self.writes_behind() {
-            // A commit would not find out that another host has the UE by now before its effects have left.
-            return false;
-        }
-        let names: Vec<_> = ids.iter().map(|id| name(&self.config, *id)).collect();
-        let Ok(found) = there(&mut self.records).and_then(|records| records.load(&names)) else { return false };
-        self.foreseen.took = self.foreseen.at.elapsed() / (names.len() as u32).max(1);
-        self.foreseen.records = ids.iter().zip(found).filter_map(|(id, found)| Some((*id, found?))).collect();
-        !self.foreseen.records.is_empty()
-    }
-
-    /// What was read ahead of a UE, if it is from after its last step; and how long it took.
-    pub(super) fn foreseen(&mut self, id: u64, consumed: u64) -> Option<(Duration, Version, Stored)> {
-        let found = self.foreseen.records.remove(&id).filter(|_| self.foreseen.at.elapsed() <= FORESEEN_FOR)?;
-        let stored = stored(&self.config, &found).ok().filter(|stored| stored.consumed == consumed)?;
-        Some((self.foreseen.took, found.version, stored))
-    }
-
-    /// Puts a UE where this version is.
-    fn write(&mut self, id: u64, expected: Version, stored: &Stored) -> Result<(), CentralError> {
-        let octets = stored.kept(&self.config)?;
-        if stored.context.is_empty() && self.writes_behind() {
-            // What is before it is done first.
-            there(&mut self.records)?.load(&[name(&self.config, id)])?;
-        }
-        let way = if stored.context.is_empty() { &mut self.brief } else { &mut self.records };
-        let part = part_of(&octets);
-        let change = commit(&self.config, expected, &part);
-        there(way)?.change(&[(name(&self.config, id), change)]).remove(0)?;
-        Ok(())
-    }
-
-    /// Stores what a step has left, where this version is. What is there then: this, or what the same step has left before, by a
-    /// worker that died or by a commit whose answer was lost. Where the SMF has changed what is shared, this goes beside that.
-    pub(super) fn commit(
-        &mut self,
-        (id, mut expected): (u64, Version),
-        stored: Stored,
-    ) -> Result<Box<Stored>, CentralError> {
-        let is_shared = self.config.records.is_shared();
-        for _ in 0..TRIES {
-            let error = match self.write(id, expected, &stored) {
-                Ok(()) => return Ok(Box::new(stored)),
-                Err(CentralError::Database(error @ (RecordError::Conflict | RecordError::Silent(_)))) => error,
-                Err(error) => return Err(error),
-            };
-            let conflict = error == RecordError::Conflict;
-            match self.read(id)? {
-                Some((_, there)) if there.owner == stored.owner && there.consumed == stored.consumed => {
-                    return Ok(Box::new(there));
-                }
-                Some((version, _)) if version == expected && !conflict => return Err(error.into()),
-                None if expected == 0 && !conflict => return Err(error.into()),
-                Some((version, there)) if is_shared && there.owner == stored.owner && there.step < stored.step => {
-                    expected = version;
-                }
-                // The writers of a worker that has died were slower than it was known to be dead.
-                Some((_, there)) if self.writes_behind() && there.owner == stored.owner => {
-                    return Err(RecordError::Down("something was written late".into()).into());
-                }
-                _ => return Err(CentralError::Foreign),
-            }
-        }
-        Err(RecordError::Down("others commit to the same record all the time".into()).into())
     }
 }
 

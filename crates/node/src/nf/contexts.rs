@@ -81,6 +81,29 @@ pub(super) enum Done {
     Private(Packet),
 }
 
+/// What a step has left.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// It is true.
+    Done(Done),
+    /// A database is to have it first.
+    Pending(Box<Pending>),
+}
+
+/// What a step over a UE has left that a database is to have before it is true.
+#[derive(Debug)]
+pub(super) struct Pending {
+    slot: Slot,
+    /// What the region has.
+    before: Snapshot,
+    elsewhere: Elsewhere,
+    /// The version in whose place it goes.
+    version: Version,
+    /// The database has an earlier one.
+    ahead: bool,
+    stored: Stored,
+}
+
 /// How what a step has left becomes true, where contexts are in a record that the SMF shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Way {
@@ -93,8 +116,6 @@ pub(super) enum Way {
     Answered,
 }
 
-/// UEs that are read ahead of their turn, at the most.
-const FORESEEN: usize = 32;
 /// UEs whose contexts a worker keeps decoded; what is not kept is read from the region.
 const KEPT: usize = 1024;
 
@@ -169,8 +190,6 @@ pub(super) struct Contexts {
     loaded: Option<Box<Hand>>,
     /// What was read from the region last.
     snapshot: Snapshot,
-    /// How many UEs in a row are not worth looking ahead for: none of those was worth it.
-    unforeseen: usize,
     /// A record that became the region's because of what a database had.
     found: Option<Buffer>,
     /// What the database was asked, and how long each took.
@@ -205,24 +224,25 @@ impl Contexts {
         Contexts { place, kept, ..Contexts::default() }
     }
 
-    /// Reads what a database has of UEs that are going to be loaded, in one question. Alone, each would wait for an answer of its
-    /// own; in a queue, all of them wait for the first one's.
+    /// Whether several UEs are served in one go: each of them alone would wait for two answers of a database of its own. Where
+    /// writers commit behind, these do so.
+    pub(super) fn serves_groups(&self) -> bool {
+        matches!(&self.place, Place::Central { central, .. } if !central.writes_behind())
+    }
+
+    /// Reads what a database has of UEs that are going to be loaded, in one question.
     pub(super) fn foresee(&mut self, region: &Region, slots: impl Iterator<Item = Slot>) {
         let Place::Central { central, held } = &mut self.place else { return };
-        if self.unforeseen > 0 || !central.sees_nothing() {
-            self.unforeseen = self.unforeseen.saturating_sub(1);
-            return;
-        }
         let is_held = |slot: &Slot| held.as_ref().is_some_and(|held| held.contains_key(slot));
-        let (mut ids, mut looked_at) = (Vec::with_capacity(FORESEEN), 0);
-        for slot in slots.take(FORESEEN) {
-            looked_at += 1;
+        let mut ids = Vec::new();
+        for slot in slots {
             if !is_held(&slot) && region.read(slot, &mut self.snapshot) {
                 ids.extend(Elsewhere::of(&self.snapshot.context).map(|elsewhere| elsewhere.id));
             }
         }
-        let is_worth_it = ids.len() > 1 && central.foresee(&ids);
-        self.unforeseen = if is_worth_it { 0 } else { looked_at };
+        if ids.len() > 1 {
+            central.foresee(&ids);
+        }
     }
 
     /// Loads what there is of a UE.
@@ -414,7 +434,7 @@ impl Contexts {
         Some(hand)
     }
 
-    /// Makes what a step did true: from now on it happened. The UE is kept at hand.
+    /// Makes what a step did true: from now on it happened, unless a database has to have it first. The UE is kept at hand.
     pub(super) fn commit(
         &mut self,
         worker: &mut Worker,
@@ -422,7 +442,7 @@ impl Contexts {
         forgets: bool,
         (consumed, deadline, pin): (u64, Option<vireo_types::Instant>, u64),
         outbox: &[u8],
-    ) -> Result<Done, StepError> {
+    ) -> Result<Step, StepError> {
         if matches!(self.place, Place::Private(_)) {
             let slot = u64::from(hand.slot.number());
             let packet = private_packet(worker, OUTBOX | slot, outbox)?;
@@ -430,10 +450,10 @@ impl Contexts {
                 (hand.fresh, hand.consumed) = (false, consumed);
                 self.keep(hand);
             }
-            return Ok(Done::Private(packet));
+            return Ok(Step::Done(Done::Private(packet)));
         }
         if matches!(self.place, Place::Central { .. }) {
-            return self.commit_elsewhere(worker, hand, forgets, (consumed, deadline, pin), outbox);
+            return self.prepare(worker, hand, forgets, (consumed, deadline, pin), outbox);
         }
         self.buffer.clear();
         let before = hand.record.as_ref().unwrap_or(&self.snapshot);
@@ -451,19 +471,19 @@ impl Contexts {
             (hand.fresh, hand.consumed) = (false, consumed);
             self.keep(hand);
         }
-        Ok(Done::Committed(committed.buffer))
+        Ok(Step::Done(Done::Committed(committed.buffer)))
     }
 
-    /// The same of a context in a database: there, and then in the region; of one that is kept here while a procedure is under
-    /// way, or that the SMF is to commit, in the region alone.
-    fn commit_elsewhere(
+    /// The same of a context in a database: it is to be there before it is in the region. What is kept here while a procedure is
+    /// under way, or what the SMF is to commit, is in the region alone.
+    fn prepare(
         &mut self,
         worker: &mut Worker,
         mut hand: Box<Hand>,
         forgets: bool,
         (consumed, deadline, pin): (u64, Option<vireo_types::Instant>, u64),
         outbox: &[u8],
-    ) -> Result<Done, StepError> {
+    ) -> Result<Step, StepError> {
         let Place::Central { central, held } = &mut self.place else { return Err(CommitError::Conflict.into()) };
         let (owner, shared) = (central.config().owner, central.config().shared);
         let (slot, ltmsi) = (hand.slot, hand.ue.ltmsi);
@@ -472,15 +492,14 @@ impl Contexts {
         let elsewhere = elsewhere.get_or_insert_with(|| Elsewhere::fresh(ltmsi, owner, consumed));
         elsewhere.writer = Writer::own(worker);
         let elsewhere = *elsewhere;
-        let octets = elsewhere.octets();
         course.wants(clock(), outbox, shared);
         if let Some(held) = held.as_mut().filter(|_| pin != 0 && !forgets) {
             // It goes on.
-            let record = Record { consumed, deadline, pin, context: &octets, outbox };
+            let record = Record { consumed, deadline, pin, context: &elsewhere.octets(), outbox };
             let committed = worker.commit(slot, &self.snapshot, &record)?;
             (hand.fresh, hand.consumed) = (false, consumed);
             held.insert(slot, hand);
-            return Ok(Done::Committed(committed.buffer));
+            return Ok(Step::Done(Done::Committed(committed.buffer)));
         }
         let (version, step, ahead, course) = (*version, *step + 1, *ahead, std::mem::take(course));
         let mut stored = Stored { owner, step, gone: forgets, consumed, deadline, pin, course, context: Vec::new() };
@@ -489,23 +508,58 @@ impl Contexts {
         }
         if let Some(later) = stored.ahead(elsewhere).filter(|_| later && !forgets) {
             let record = Record { consumed, deadline, pin, context: &later, outbox };
-            return Ok(Done::Committed(worker.commit(slot, &self.snapshot, &record)?.buffer));
+            let committed = worker.commit(slot, &self.snapshot, &record)?;
+            return Ok(Step::Done(Done::Committed(committed.buffer)));
         }
-        let began = Instant::now();
-        let there = central.commit((elsewhere.id, version), stored);
-        self.asked.push((StateOperation::Write, began.elapsed()));
-        let mut there = there?;
-        let behind = if central.writes_behind() { there.behind(elsewhere) } else { None };
-        if central.writes_behind() && (ahead || behind.is_none()) {
-            // Who may have been slow to write is dead, or the region has no room for it: this one waits.
-            central.settle(elsewhere.id)?;
+        let before = std::mem::take(&mut self.snapshot);
+        Ok(Step::Pending(Box::new(Pending { slot, before, elsewhere, version, ahead, stored })))
+    }
+
+    /// Makes steps over several UEs true that a database has to have: there, in one question, and then in the region. What becomes of
+    /// each.
+    pub(super) fn store(&mut self, worker: &mut Worker, pending: Vec<Pending>) -> Vec<Result<Done, StepError>> {
+        let Place::Central { central, .. } = &mut self.place else { return Vec::new() };
+        let (mut rest, mut commits) = (Vec::new(), Vec::new());
+        for pending in pending {
+            let Pending { slot, before, elsewhere, version, ahead, stored } = pending;
+            commits.push(((elsewhere.id, version), stored));
+            rest.push((slot, before, elsewhere, ahead));
         }
-        let octets = behind.as_deref().unwrap_or(&octets);
-        let here = if there.context.is_empty() { &[][..] } else { octets };
-        let (deadline, pin, outbox) = (there.deadline, there.pin, there.outbox());
-        let record = Record { consumed, deadline, pin, context: here, outbox };
-        let committed = worker.commit(slot, &self.snapshot, &record)?;
-        Ok(Done::Committed(committed.buffer))
+        let (began, count) = (Instant::now(), commits.len() as u32);
+        let there = central.commit_all(commits);
+        let took = began.elapsed() / count.max(1);
+        self.asked.extend((0..count).map(|_| (StateOperation::Write, took)));
+        let each = rest.into_iter().zip(there).map(|((slot, before, elsewhere, ahead), there)| {
+            let mut there = there?;
+            let behind = if central.writes_behind() { there.behind(elsewhere) } else { None };
+            if central.writes_behind() && (ahead || behind.is_none()) {
+                // Who may have been slow to write is dead, or the region has no room for it: this one waits.
+                central.settle(elsewhere.id)?;
+            }
+            let octets = elsewhere.octets();
+            let octets = behind.as_deref().unwrap_or(&octets);
+            let here = if there.context.is_empty() { &[][..] } else { octets };
+            let (deadline, pin, outbox) = (there.deadline, there.pin, there.outbox());
+            let record = Record { consumed: there.consumed, deadline, pin, context: here, outbox };
+            Ok(Done::Committed(worker.commit(slot, &before, &record)?.buffer))
+        });
+        each.collect()
+    }
+
+    /// A commit that nothing is stored together with.
+    #[cfg(test)]
+    fn commit_alone(
+        &mut self,
+        worker: &mut Worker,
+        hand: Box<Hand>,
+        forgets: bool,
+        numbers: (u64, Option<vireo_types::Instant>, u64),
+        outbox: &[u8],
+    ) -> Result<Done, StepError> {
+        match self.commit(worker, hand, forgets, numbers, outbox)? {
+            Step::Done(done) => Ok(done),
+            Step::Pending(pending) => self.store(worker, vec![*pending]).remove(0),
+        }
     }
 
     fn keep(&mut self, hand: Box<Hand>) {

@@ -4,6 +4,7 @@
 
 pub(crate) mod central;
 mod contexts;
+mod group;
 pub(crate) mod ids;
 pub(crate) mod outbox;
 pub(crate) mod parcel;
@@ -14,8 +15,9 @@ pub(crate) use contexts::OUTBOX;
 
 use crate::clock::{self, clock};
 use crate::crew::{self, EnlistError};
+use crate::metrics::Transaction;
 use central::{Asked, CentralConfig, CentralError};
-use contexts::{Contexts, Found, Hand, StepError, Way};
+use contexts::{Contexts, Done, Found, Hand, Pending, Step, StepError, Way};
 use ids::Giver;
 use outbox::{Outbox, Summary};
 use parcel::{Again, Parcel};
@@ -113,6 +115,19 @@ pub fn run() -> Result<(), NfError> {
     clock::adopt(region.board(plan::BOARD_CLOCK).load(Ordering::Acquire));
     Nf::new(region, worker, instructions).run();
     Ok(())
+}
+
+/// What an event has come to.
+enum Begun {
+    /// It is carried out, or void; whether a procedure ended by it.
+    Ended(bool),
+    /// A database is to have what it has left.
+    Waits {
+        /// That.
+        pending: Box<Pending>,
+        /// Whether a procedure ended by it.
+        ended: bool,
+    },
 }
 
 /// A worker.
@@ -246,30 +261,29 @@ impl Nf {
         self.region.board(word).store(waited, Ordering::Relaxed);
     }
 
-    /// Takes a UE from an NF's queue and does all that waits for it. Returns how many events and ended procedures that
-    /// were.
+    /// Takes a UE from an NF's queue, or several, and does all that waits for them. Returns how many events and ended procedures
+    /// that were.
     fn serve(&mut self, nf: usize) -> (u64, u64) {
-        let word = self.plan.nf_word(self.worker.number(), 0, plan::NF_SERVING);
-        self.region.board(word).store(1, Ordering::Relaxed);
-        let done = self.serve_one(nf);
-        self.region.board(word).store(0, Ordering::Relaxed);
+        self.says(plan::SERVING);
+        let done = if self.contexts.serves_groups() { self.serve_group(nf) } else { self.serve_one(nf) };
+        self.says(0);
         done
     }
 
+    /// Says what it is serving.
+    fn says(&self, serving: u64) {
+        let word = self.plan.nf_word(self.worker.number(), 0, plan::NF_SERVING);
+        self.region.board(word).store(serving, Ordering::Relaxed);
+    }
+
     fn serve_one(&mut self, nf: usize) -> (u64, u64) {
-        let waiting = self.queues[nf].next_ones().filter_map(|item| self.region.slot_at(item as u32));
-        self.contexts.foresee(&self.region, waiting);
         let Some(taken) = self.queues[nf].take(&self.worker) else { return (0, 0) };
         let Some(slot) = self.region.slot_at(taken.item as u32) else {
             self.queues[nf].acknowledge(&self.worker, taken);
             return (0, 0);
         };
         let (mut events, mut procedures) = (0, 0);
-        let mut next = self.region.next(&self.worker, slot);
-        if next.is_some() && self.is_poisoned(slot) {
-            tracing::error!("an event has ended worker after worker: it is passed over; please report it");
-            next = self.worker.finish(slot);
-        }
+        let mut next = self.first(slot);
         while let Some(packet) = next {
             events += 1;
             procedures += u64::from(self.event(nf, slot, packet));
@@ -277,6 +291,16 @@ impl Nf {
         }
         self.queues[nf].acknowledge(&self.worker, taken);
         (events, procedures)
+    }
+
+    /// The first event of a UE that was taken.
+    fn first(&mut self, slot: Slot) -> Option<Packet> {
+        let first = self.region.next(&self.worker, slot);
+        if first.is_some() && self.is_poisoned(slot) {
+            tracing::error!("an event has ended worker after worker: it is passed over; please report it");
+            return self.worker.finish(slot);
+        }
+        first
     }
 
     /// Whether the UE's oldest event is to be passed over; said once.
@@ -307,12 +331,17 @@ impl Nf {
                 return false;
             };
             let transaction = parcel.transaction();
-            let ended = self.carry_out_of(nf, slot, (sequence, input), (arrived, parcel), octets);
-            for (operation, took) in self.contexts.asked() {
-                let [count, micros] = plan::state_words(transaction, operation);
-                self.region.board(count).fetch_add(1, Ordering::Relaxed);
-                self.region.board(micros).fetch_add(took.as_micros() as u64, Ordering::Relaxed);
-            }
+            let begun = self.begin((nf, slot), (sequence, input), (arrived, parcel), octets);
+            let ended = begun.and_then(|begun| match begun {
+                Begun::Ended(ended) => Ok(ended),
+                Begun::Waits { pending, ended } => {
+                    let done = self.contexts.store(&mut self.worker, vec![*pending]).pop();
+                    let done = done.unwrap_or(Err(CommitError::Conflict.into()))?;
+                    self.committed(slot, done);
+                    Ok(ended)
+                }
+            });
+            self.count_asked(|_| transaction);
             match ended {
                 Err(error) if error.passes() && self.waits_for_database() => {
                     tracing::debug!(%error, "an event waits for the database");
@@ -320,10 +349,7 @@ impl Nf {
                     std::thread::sleep(AGAIN);
                     self.beat(Instant::now());
                 }
-                Err(error) => {
-                    tracing::error!(%error, "an event was not carried out");
-                    return false;
-                }
+                Err(error) => return not_carried_out(&error),
                 Ok(ended) => {
                     self.database_down = None;
                     return ended;
@@ -332,19 +358,28 @@ impl Nf {
         }
     }
 
+    /// Counts what the database was asked since this was called last: the question of this place among them was for that transaction.
+    fn count_asked(&mut self, transaction: impl Fn(usize) -> Transaction) {
+        for (place, (operation, took)) in self.contexts.asked().enumerate() {
+            let [count, micros] = plan::state_words(transaction(place), operation);
+            self.region.board(count).fetch_add(1, Ordering::Relaxed);
+            self.region.board(micros).fetch_add(took.as_micros() as u64, Ordering::Relaxed);
+        }
+    }
+
     /// Whether an event is tried again that the database was not there for: for a while, as nobody sends it once more.
     fn waits_for_database(&mut self) -> bool {
         self.database_down.get_or_insert_with(Instant::now).elapsed() < DATABASE_BACK
     }
 
-    fn carry_out_of(
+    /// Loads what there is of the UE of an event and carries it out.
+    fn begin(
         &mut self,
-        nf: usize,
-        slot: Slot,
+        (nf, slot): (usize, Slot),
         (sequence, input): (u64, u64),
         (arrived, parcel): (vireo_types::Instant, Parcel<'_>),
         octets: &[u8],
-    ) -> Result<bool, StepError> {
+    ) -> Result<Begun, StepError> {
         let found = match self.contexts.load(&self.region, &mut self.worker, slot) {
             Ok(found) => found,
             Err(error) => {
@@ -367,16 +402,16 @@ impl Nf {
             if let Some(buffer) = unsent {
                 self.hand_over(buffer.to_item());
             }
-            return Ok(false);
+            return Ok(Begun::Ended(false));
         }
         let Some(event) = self.admit(&parcel, slot, found) else {
             self.give_back(sequence, octets);
-            return Ok(false);
+            return Ok(Begun::Ended(false));
         };
         let again = parcel.again();
         let answered = matches!(&parcel, Parcel::Smf { answer: Answer::Created(_) | Answer::Done(_), .. });
         let event = event.or_else(|| parcel.into_event());
-        let Some(event) = event else { return Ok(false) };
+        let Some(event) = event else { return Ok(Begun::Ended(false)) };
         let numbers = (sequence, input);
         let stepped =
             catch_unwind(AssertUnwindSafe(|| self.step((nf, slot), numbers, (event, arrived), (again, answered))));
@@ -385,7 +420,7 @@ impl Nf {
             Err(_) => {
                 // The panic has told its place; nothing was committed, and no other UE is touched.
                 tracing::error!("a step has panicked: its event is passed over; please report it");
-                Ok(false)
+                Ok(Begun::Ended(false))
             }
         }
     }
@@ -424,17 +459,17 @@ impl Nf {
         }
     }
 
-    /// Decides, commits, and hands over what is to be done.
+    /// Decides, commits, and hands over what is to be done, if no database is to have it first.
     fn step(
         &mut self,
         (nf, slot): (usize, Slot),
         (sequence, input): (u64, u64),
         (mut event, arrived): (Event<'_>, vireo_types::Instant),
         (again, answered): (Again, bool),
-    ) -> Result<bool, StepError> {
+    ) -> Result<Begun, StepError> {
         let now = clock();
         self.waited = now.since(arrived).0;
-        let Some(mut hand) = self.contexts.take() else { return Ok(false) };
+        let Some(mut hand) = self.contexts.take() else { return Ok(Begun::Ended(false)) };
         let again = if self.contexts.are_shared() { again } else { Again::No };
         if let Event::Transfer(transfer) = &mut event
             && self.contexts.are_shared()
@@ -447,7 +482,7 @@ impl Nf {
         {
             // It was asked once more by who took over, and had the answer.
             self.contexts.put_back(hand);
-            return Ok(false);
+            return Ok(Begun::Ended(false));
         }
         let before = (!hand.fresh).then(|| Summary::of(&hand.ue));
         let ue = &mut hand.ue;
@@ -494,14 +529,24 @@ impl Nf {
         let done = self.contexts.commit(&mut self.worker, hand, forgets, (sequence, deadline, pin), &octets);
         octets.clear();
         self.outbox = octets;
-        let done = done?;
+        // Ended now, or done in one step.
+        let ended = !runs;
+        match done? {
+            Step::Pending(pending) => Ok(Begun::Waits { pending, ended }),
+            Step::Done(done) => {
+                self.committed(slot, done);
+                Ok(Begun::Ended(ended))
+            }
+        }
+    }
+
+    /// What a step has left is true: its effects leave.
+    fn committed(&mut self, slot: Slot, done: Done) {
         self.region.clear_taken(slot);
         match done {
-            contexts::Done::Committed(buffer) => self.hand_over(buffer.to_item()),
-            contexts::Done::Private(packet) => self.push(false, packet.to_item()),
+            Done::Committed(buffer) => self.hand_over(buffer.to_item()),
+            Done::Private(packet) => self.push(false, packet.to_item()),
         }
-        // Ended now, or done in one step.
-        Ok(!runs)
     }
 
     fn hand_over(&mut self, item: u64) {
@@ -536,6 +581,12 @@ impl Nf {
             None => tracing::warn!("no packet is free: an event is lost; make state.packets larger"),
         }
     }
+}
+
+/// Says that an event has come to nothing: no procedure ended by it.
+fn not_carried_out(error: &StepError) -> bool {
+    tracing::error!(%error, "an event was not carried out");
+    false
 }
 
 /// The answer to a transfer that was taken before: it is not carried out again.

@@ -5,7 +5,7 @@ use crate::metrics::{StateOperation, Transaction};
 use std::sync::atomic::Ordering;
 use vireo_core::config::{CoreConfig, DnnConfig};
 use vireo_core::pools::Range;
-use vireo_store::region::{Bell, Region, RegionConfig, Ring, TABLES};
+use vireo_store::region::{Bell, Region, RegionConfig, Ring, Slot, TABLES};
 use vireo_types::Bucket;
 
 /// The host thread's number among the workers of the region.
@@ -49,8 +49,11 @@ pub(crate) const NF_EVENTS: u32 = 2;
 /// Procedures that came to their end there.
 pub(crate) const NF_PROCEDURES: u32 = 3;
 
-/// Of a worker's first NF: not 0 while the worker has taken something and is not done with it.
+/// Of a worker's first NF: not 0 while the worker has taken something and is not done with it. [`serving`] a UE: that one's event
+/// alone is being carried out.
 pub(crate) const NF_SERVING: u32 = 4;
+/// What [`NF_SERVING`] is between events.
+pub(crate) const SERVING: u64 = 1;
 /// How long the event that it looked at last had waited since it came to this host, in microseconds; 0 if no other waits.
 pub(crate) const NF_WAITED: u32 = 5;
 
@@ -103,6 +106,11 @@ impl Plan {
     pub(crate) fn nf_word(self, worker: u8, nf: u8, word: u32) -> u32 {
         BOARD_NF + (u32::from(worker) * u32::from(self.nfs) + u32::from(nf)) * NF_WORDS + word
     }
+}
+
+/// What [`NF_SERVING`] is while an event of this UE is carried out.
+pub(crate) fn serving(slot: Slot) -> u64 {
+    u64::from(slot.number()) + 1 + SERVING
 }
 
 /// The words of the UEs whose oldest event is to be passed over.

@@ -120,15 +120,6 @@ impl Ring {
         }
     }
 
-    /// What is going to be taken next, in that order: hints, as others may take it, too.
-    pub fn next_ones(&self) -> impl Iterator<Item = u64> + '_ {
-        let (head, tail) = (self.at(HEAD).load(Ordering::Relaxed), self.at(TAIL).load(Ordering::Relaxed));
-        (head..tail).filter_map(|position| {
-            let now = self.cell(position).load(Ordering::Relaxed);
-            (lap_and_state(now) == (self.lap(position), FULL)).then_some(now & ITEM)
-        })
-    }
-
     /// An item is done with: its place is free. False if it was not this worker's any more.
     pub fn acknowledge(&self, worker: &Worker, taken: Taken) -> bool {
         let lap = self.lap(taken.position);

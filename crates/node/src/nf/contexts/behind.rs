@@ -12,10 +12,10 @@ use vireo_types::Ltmsi;
 
 /// A place to which nothing is written as long as it is shut.
 #[derive(Clone)]
-struct Gate(MemoryRecords, Arc<AtomicBool>);
+pub(super) struct Gate(pub(super) MemoryRecords, pub(super) Arc<AtomicBool>);
 
 impl Gate {
-    fn shut(&self, shut: bool) {
+    pub(super) fn shut(&self, shut: bool) {
         self.1.store(shut, Ordering::SeqCst);
     }
 }
@@ -69,7 +69,7 @@ impl Nf {
         self.contexts.fresh(region, slot, found);
         let mut hand = self.contexts.take().expect("a context");
         hand.ue.connections += 1;
-        self.contexts.commit(&mut self.worker, hand, false, (input, None, 0), b"outbox")?;
+        self.contexts.commit_alone(&mut self.worker, hand, false, (input, None, 0), b"outbox")?;
         Ok(found)
     }
 
@@ -178,7 +178,7 @@ fn what_a_dead_worker_has_not_written_is_gone_on_from() {
     let hand = two.contexts.take().unwrap();
     gate.shut(false);
     drop(contexts);
-    let late = two.contexts.commit(&mut two.worker, hand, false, (4, None, 0), b"outbox").unwrap_err();
+    let late = two.contexts.commit_alone(&mut two.worker, hand, false, (4, None, 0), b"outbox").unwrap_err();
     assert!(late.passes(), "{late}");
     two.step_at_last(&region, slot, 4);
     for (slot, steps) in [(slot, 4), (other, 2)] {

@@ -1,5 +1,6 @@
 //! Workers in the place of each other, over a database of the test's own.
 
+mod group;
 mod shared;
 
 use super::*;
@@ -47,7 +48,7 @@ fn step(contexts: &mut Contexts, region: &Region, worker: &mut Worker, slot: Slo
     contexts.fresh(region, slot, found);
     let mut hand = contexts.take().expect("a context");
     hand.ue.connections += 1;
-    contexts.commit(worker, hand, false, (input, None, 0), b"outbox").unwrap();
+    contexts.commit_alone(worker, hand, false, (input, None, 0), b"outbox").unwrap();
     found
 }
 
@@ -136,7 +137,7 @@ fn without_a_database_a_step_is_void() {
     let found = contexts.load(&region, &mut worker, slot).unwrap();
     contexts.fresh(&region, slot, found);
     let hand = contexts.take().unwrap();
-    assert!(contexts.commit(&mut worker, hand, false, (1, None, 0), b"outbox").is_err());
+    assert!(contexts.commit_alone(&mut worker, hand, false, (1, None, 0), b"outbox").is_err());
     assert!(!region.read(slot, &mut Snapshot::default()), "nothing has happened");
 }
 
@@ -165,7 +166,7 @@ fn step_of(
         notes: Vec::new(),
     };
     let octets = left.encode(Vec::new()).unwrap();
-    contexts.commit(worker, hand, false, (input, None, pin), &octets).unwrap();
+    contexts.commit_alone(worker, hand, false, (input, None, pin), &octets).unwrap();
     found
 }
 
@@ -235,7 +236,7 @@ impl Amf {
         self.contexts.fresh(&self.region, slot, found);
         let mut hand = self.contexts.take().expect("a context");
         hand.ue.connections += 1;
-        self.contexts.commit(&mut self.worker, hand, false, (input, None, 0), outbox)
+        self.contexts.commit_alone(&mut self.worker, hand, false, (input, None, 0), outbox)
     }
 
     /// Enters what another one has left, as the host does.
@@ -284,7 +285,7 @@ fn another_amf_goes_on_and_the_one_that_wakes_does_nothing() {
     assert_eq!(second.contexts.current().map(|ue| ue.connections), Some(2));
 
     // The first one wakes: its step is void, and so is what it begins.
-    let woken = first.contexts.commit(&mut first.worker, hand, false, (3, None, 0), b"three");
+    let woken = first.contexts.commit_alone(&mut first.worker, hand, false, (3, None, 0), b"three");
     assert!(matches!(woken, Err(StepError::Central(CentralError::Foreign))), "{woken:?}");
     assert_eq!(first.region.consumed_of(slot), 2, "nothing has happened there");
     let begun = first.step(slot, 4, b"four");

@@ -27,7 +27,7 @@ impl Amf {
         let mut hand = self.contexts.take().expect("a context");
         hand.ue.connections += 1;
         hand.goes(way);
-        self.contexts.commit(&mut self.worker, hand, false, (input, None, 0), &[input as u8])
+        self.contexts.commit_alone(&mut self.worker, hand, false, (input, None, 0), &[input as u8])
     }
 
     /// What it has asked the database.
@@ -148,13 +148,13 @@ fn what_an_answer_has_led_to_is_found_out_again() {
     let mut hand = first.contexts.take().unwrap();
     ask(&mut hand);
     hand.goes(Way::Asked);
-    first.contexts.commit(&mut first.worker, hand, false, (2, None, 0), b"asks").unwrap();
+    first.contexts.commit_alone(&mut first.worker, hand, false, (2, None, 0), b"asks").unwrap();
     assert!(smf(&records, &first.travels(slot), b"{}"));
     first.contexts.load(&first.region, &mut first.worker, slot).unwrap();
     let mut hand = first.contexts.take().unwrap();
     assert!(hand.is_answered(3));
     hand.goes(Way::Answered);
-    first.contexts.commit(&mut first.worker, hand, false, (3, None, 0), b"").unwrap();
+    first.contexts.commit_alone(&mut first.worker, hand, false, (3, None, 0), b"").unwrap();
     // Here it is known, and where the UE is taken over it is not.
     first.contexts.load(&first.region, &mut first.worker, slot).unwrap();
     assert!(!first.contexts.take().unwrap().is_answered(3));
@@ -206,7 +206,7 @@ fn the_amf_commits_beside_what_the_smf_has_committed_meanwhile() {
     for octets in [b"1", b"2", b"3"] {
         assert!(smf(&records, &travels, octets));
     }
-    amf.contexts.commit(&mut amf.worker, hand, false, (3, None, 0), b"x").unwrap();
+    amf.contexts.commit_alone(&mut amf.worker, hand, false, (3, None, 0), b"x").unwrap();
     assert_eq!(amf.steps(slot).unwrap(), 3);
     let there = records.clone().load(&[shared::name(travels.record)]).unwrap().remove(0).unwrap();
     assert_eq!(there.part(&shared::sm(5)), Some(&b"3"[..]));

@@ -1,0 +1,144 @@
+//! Several UEs in one question: what a database has of them is read before their steps, and what the steps have left is stored
+//! after them. Each is read and compared and swapped by itself; what is shared is the way there and back.
+
+use super::{Central, CentralError, Stored, commit, name, part_of, stored, there};
+use rustc_hash::FxHashMap;
+use std::time::Duration;
+use vireo_store::Version;
+use vireo_store::records::{Found, RecordError};
+
+/// How long what was read ahead of its turn is good for. Whatever its age, a commit finds out what has changed.
+const FORESEEN_FOR: Duration = Duration::from_secs(2);
+/// How often a part is put beside another function's that was changed meanwhile, before it is looked again a moment later.
+const TRIES: u32 = 16;
+
+/// Records that were read in one go, ahead of their turn.
+pub(super) struct Foreseen {
+    at: std::time::Instant,
+    /// What a part of the time was that it took.
+    took: Duration,
+    records: FxHashMap<u64, Found>,
+}
+
+impl Default for Foreseen {
+    fn default() -> Self {
+        Foreseen { at: std::time::Instant::now(), took: Duration::ZERO, records: FxHashMap::default() }
+    }
+}
+
+impl Central {
+    /// Reads what is going to be asked for, in one go. What is not read so is read in its turn.
+    pub(in crate::nf) fn foresee(&mut self, ids: &[u64]) {
+        self.foreseen = Foreseen::default();
+        let names: Vec<_> = ids.iter().map(|id| name(&self.config, *id)).collect();
+        let Ok(found) = there(&mut self.records).and_then(|records| records.load(&names)) else { return };
+        self.foreseen.took = self.foreseen.at.elapsed() / (names.len() as u32).max(1);
+        self.foreseen.records = ids.iter().zip(found).filter_map(|(id, found)| Some((*id, found?))).collect();
+    }
+
+    /// What was read ahead of a UE, if it is from after its last step; and how long it took.
+    pub(in crate::nf) fn foreseen(&mut self, id: u64, consumed: u64) -> Option<(Duration, Version, Stored)> {
+        let found = self.foreseen.records.remove(&id).filter(|_| self.foreseen.at.elapsed() <= FORESEEN_FOR)?;
+        let stored = stored(&self.config, &found).ok().filter(|stored| stored.consumed == consumed)?;
+        Some((self.foreseen.took, found.version, stored))
+    }
+
+    /// Puts a UE where this version is.
+    fn write(&mut self, id: u64, expected: Version, stored: &Stored) -> Result<(), CentralError> {
+        let octets = stored.kept(&self.config)?;
+        if stored.context.is_empty() && self.writes_behind() {
+            // What is before it is done first.
+            there(&mut self.records)?.load(&[name(&self.config, id)])?;
+        }
+        let way = if stored.context.is_empty() { &mut self.brief } else { &mut self.records };
+        let part = part_of(&octets);
+        let change = commit(&self.config, expected, &part);
+        there(way)?.change(&[(name(&self.config, id), change)]).remove(0)?;
+        Ok(())
+    }
+
+    /// Puts UEs where these versions are, in one go where several are.
+    fn write_all(&mut self, all: &[((u64, Version), Stored)]) -> Vec<Result<(), CentralError>> {
+        // What a UE has left that is gone lives shorter.
+        let together: Vec<_> = all.iter().filter(|(_, stored)| !stored.context.is_empty()).collect();
+        let octets: Vec<_> = together.iter().map(|(_, stored)| stored.kept(&self.config).unwrap_or_default()).collect();
+        if together.len() < 2 || octets.iter().any(Vec::is_empty) {
+            return all.iter().map(|((id, expected), stored)| self.write(*id, *expected, stored)).collect();
+        }
+        let parts: Vec<_> = octets.iter().map(|octets| part_of(octets)).collect();
+        let changes: Vec<_> = together
+            .iter()
+            .zip(&parts)
+            .map(|(((id, expected), _), part)| (name(&self.config, *id), commit(&self.config, *expected, part)))
+            .collect();
+        let mut done = match there(&mut self.records) {
+            Ok(records) => records.change(&changes),
+            Err(error) => vec![Err(error); changes.len()],
+        }
+        .into_iter();
+        let each = all.iter().map(|((id, expected), stored)| match stored.context.is_empty() {
+            true => self.write(*id, *expected, stored),
+            false => match done.next() {
+                Some(done) => Ok(done.map(|_| ())?),
+                None => Err(RecordError::Silent("it has answered too little".into()).into()),
+            },
+        });
+        each.collect()
+    }
+
+    /// Stores what steps have left, each where this version is. What is there then of each: this, or what the same step has left before,
+    /// by a worker that died or by a commit whose answer was lost. Where the SMF has changed what is shared, this goes beside that.
+    pub(in crate::nf) fn commit_all(
+        &mut self,
+        all: Vec<((u64, Version), Stored)>,
+    ) -> Vec<Result<Box<Stored>, CentralError>> {
+        let (done, alone) = (self.write_all(&all), all.len() == 1);
+        let each = all.into_iter().zip(done).map(|((place, stored), done)| match done {
+            // What has become of it is found out where its event is carried out again, one by one.
+            Err(CentralError::Database(error)) if error.passes() && !alone => Err(error.into()),
+            done => self.committed(place, stored, done),
+        });
+        each.collect()
+    }
+
+    /// The same of one.
+    #[cfg(test)]
+    pub(in crate::nf) fn commit(&mut self, place: (u64, Version), stored: Stored) -> Result<Box<Stored>, CentralError> {
+        self.commit_all(vec![(place, stored)]).remove(0)
+    }
+
+    /// What there is of a UE after an attempt to put it there.
+    fn committed(
+        &mut self,
+        (id, mut expected): (u64, Version),
+        stored: Stored,
+        mut done: Result<(), CentralError>,
+    ) -> Result<Box<Stored>, CentralError> {
+        let is_shared = self.config.records.is_shared();
+        for _ in 0..TRIES {
+            let error = match done {
+                Ok(()) => return Ok(Box::new(stored)),
+                Err(CentralError::Database(error @ (RecordError::Conflict | RecordError::Silent(_)))) => error,
+                Err(error) => return Err(error),
+            };
+            let conflict = error == RecordError::Conflict;
+            match self.read(id)? {
+                Some((_, there)) if there.owner == stored.owner && there.consumed == stored.consumed => {
+                    return Ok(Box::new(there));
+                }
+                Some((version, _)) if version == expected && !conflict => return Err(error.into()),
+                None if expected == 0 && !conflict => return Err(error.into()),
+                Some((version, there)) if is_shared && there.owner == stored.owner && there.step < stored.step => {
+                    expected = version;
+                }
+                // The writers of a worker that has died were slower than it was known to be dead.
+                Some((_, there)) if self.writes_behind() && there.owner == stored.owner => {
+                    return Err(RecordError::Down("something was written late".into()).into());
+                }
+                _ => return Err(CentralError::Foreign),
+            }
+            done = self.write(id, expected, &stored);
+        }
+        Err(RecordError::Down("others commit to the same record all the time".into()).into())
+    }
+}

@@ -1,0 +1,112 @@
+//! Several UEs of an NF's queue in one go, where contexts are in a database: what it has of them is read in one question, their events
+//! are carried out one after the other, and what these have left is stored in one question. Each UE's is a commit of its own, after which
+//! its effects leave; a worker that dies in between leaves of each UE what it would have left of one (DESIGN decisions 3 and 4).
+
+use super::contexts::Pending;
+use super::{Begun, Nf, not_carried_out, plan};
+use crate::metrics::Transaction;
+use crate::nf::parcel::Parcel;
+use std::time::Instant;
+use vireo_store::region::{Packet, Slot};
+
+/// UEs in one go, at the most.
+const GROUP: usize = 32;
+
+/// What an event has left that is not stored yet.
+struct Waiting {
+    slot: Slot,
+    packet: Packet,
+    transaction: Transaction,
+    ended: bool,
+}
+
+impl Nf {
+    /// Takes the UEs that wait in an NF's queue and does all that waits for them. Returns how many events and ended procedures that were.
+    pub(super) fn serve_group(&mut self, nf: usize) -> (u64, u64) {
+        let queue = &self.queues[nf];
+        let taken: Vec<_> = std::iter::from_fn(|| queue.take(&self.worker)).take(GROUP).collect();
+        let slots: Vec<Slot> = taken.iter().filter_map(|taken| self.region.slot_at(taken.item as u32)).collect();
+        let mut open: Vec<(Slot, Packet)> =
+            slots.into_iter().filter_map(|slot| Some((slot, self.first(slot)?))).collect();
+        let (mut events, mut procedures) = (0, 0);
+        while !open.is_empty() {
+            events += open.len() as u64;
+            procedures += self.carry_out_all(nf, &open);
+            open = open.iter().filter_map(|(slot, _)| Some((*slot, self.worker.finish(*slot)?))).collect();
+        }
+        for taken in taken {
+            self.queues[nf].acknowledge(&self.worker, taken);
+        }
+        (events, procedures)
+    }
+
+    /// An event of each of these UEs. How many procedures ended by them.
+    fn carry_out_all(&mut self, nf: usize, open: &[(Slot, Packet)]) -> u64 {
+        if let [(slot, packet)] = open {
+            return self.alone(nf, *slot, *packet);
+        }
+        self.contexts.foresee(&self.region, open.iter().map(|(slot, _)| *slot));
+        let (mut waiting, mut commits, mut procedures) = (Vec::new(), Vec::new(), 0);
+        for (slot, packet) in open {
+            self.beat(Instant::now());
+            self.says(plan::serving(*slot));
+            match self.begin_of(nf, *slot, *packet) {
+                Some((Begun::Ended(ended), _)) => procedures += u64::from(ended),
+                Some((Begun::Waits { pending, ended }, transaction)) => {
+                    commits.push(*pending);
+                    waiting.push(Waiting { slot: *slot, packet: *packet, transaction, ended });
+                }
+                None => procedures += self.alone(nf, *slot, *packet),
+            }
+        }
+        self.says(plan::SERVING);
+        procedures + self.store_all(nf, waiting, commits)
+    }
+
+    /// What events have left becomes true. How many procedures ended by them.
+    fn store_all(&mut self, nf: usize, waiting: Vec<Waiting>, commits: Vec<Pending>) -> u64 {
+        if commits.is_empty() {
+            return 0;
+        }
+        self.beat(Instant::now());
+        let done = self.contexts.store(&mut self.worker, commits);
+        self.count_asked(|place| waiting[place].transaction);
+        let mut procedures = 0;
+        for (Waiting { slot, packet, ended, .. }, done) in waiting.into_iter().zip(done) {
+            procedures += match done {
+                Ok(done) => {
+                    self.committed(slot, done);
+                    u64::from(ended)
+                }
+                Err(error) if error.passes() => self.alone(nf, slot, packet),
+                Err(error) => u64::from(not_carried_out(&error)),
+            };
+        }
+        procedures
+    }
+
+    /// An event is carried out by itself, and tried again where the database was not there for it. How many procedures ended by it.
+    fn alone(&mut self, nf: usize, slot: Slot, packet: Packet) -> u64 {
+        self.says(plan::serving(slot));
+        u64::from(self.event(nf, slot, packet))
+    }
+
+    /// Begins an event; `None`: it is to be carried out alone.
+    fn begin_of(&mut self, nf: usize, slot: Slot, packet: Packet) -> Option<(Begun, Transaction)> {
+        let mut octets = std::mem::take(&mut self.packet);
+        octets.clear();
+        let begun = self.region.read_packet(packet, &mut octets).and_then(|sequence| {
+            let (arrived, input, parcel) = Parcel::decode(&octets)?;
+            let transaction = parcel.transaction();
+            let begun = self.begin((nf, slot), (sequence, input), (arrived, parcel), &octets);
+            self.count_asked(|_| transaction);
+            match begun {
+                Ok(begun) => Some((begun, transaction)),
+                Err(error) if error.passes() => None,
+                Err(error) => Some((Begun::Ended(not_carried_out(&error)), transaction)),
+            }
+        });
+        self.packet = octets;
+        begun
+    }
+}
