@@ -74,6 +74,14 @@ pub enum RecordError {
     /// There is no room.
     #[error("the database of records is full: give it more memory, or let it keep less")]
     Full,
+    /// Nothing so large can be kept there, however much room there is.
+    #[error("a record of {octets} octets cannot be kept where one has {most} at the most")]
+    TooLarge {
+        /// What it has.
+        octets: usize,
+        /// What one may have.
+        most: usize,
+    },
     /// It cannot be reached, or does not work; it is not asked again for a moment.
     #[error("the database of records is not there: {0}")]
     Down(String),

@@ -2,7 +2,7 @@
 //! started again. One process at a time has them, so nobody else commits, and what it has decoded of a record holds.
 
 use super::{Change, Found, Name, Operations, Part, RecordError, Records};
-use crate::region::{Region, RegionConfig, RegionError};
+use crate::region::{LARGEST_RECORD, Region, RegionConfig, RegionError};
 use crate::{CommitError, ContextStore, Shm, Version};
 use rustc_hash::FxHashMap;
 use rustix::time::{ClockId, clock_gettime};
@@ -19,7 +19,7 @@ const OCTETS: usize = 2560;
 const FIXED: usize = 16 << 20;
 /// Names of records that there are at the most: what a slot of a region can be called by.
 const NAMES: u32 = 1 << 28;
-/// What is left free of the file system: a page that it has no room for when it is touched first ends the process.
+/// What new records leave free of the file system, for those that are there to become larger.
 const SPARE: u64 = 32 << 20;
 /// After so many new records it is asked what it has free: less than these can take.
 const LOOK_EVERY: u32 = 128;
@@ -253,7 +253,8 @@ impl Kept {
                 // Nobody else commits.
                 Err(match error {
                     CommitError::Conflict => RecordError::Stranger,
-                    CommitError::Full | CommitError::TooLarge(_) => RecordError::Full,
+                    CommitError::Full => RecordError::Full,
+                    CommitError::TooLarge(octets) => too_large(octets),
                 })
             }
         }
@@ -293,13 +294,17 @@ fn head(octets: &[u8]) -> Option<(Head<'_>, &[u8])> {
     postcard::take_from_bytes(octets).ok()
 }
 
+fn too_large(octets: usize) -> RecordError {
+    RecordError::TooLarge { octets, most: LARGEST_RECORD }
+}
+
 fn written(name: Name, version: Version, whole: &[u8], parts: &[Part<'_>]) -> Result<Vec<u8>, RecordError> {
-    let lengths = parts.iter().map(|part| Ok((part.name, u32::try_from(part.octets.len())?)));
-    let lengths = lengths.collect::<Result<_, std::num::TryFromIntError>>().map_err(|_| RecordError::Full)?;
-    let head = Head { collection: name.collection, id: name.id, version, parts: lengths };
     let size: usize = parts.iter().map(|part| part.name.len() + part.octets.len() + 10).sum();
+    let lengths = parts.iter().map(|part| Ok((part.name, u32::try_from(part.octets.len())?)));
+    let lengths = lengths.collect::<Result<_, std::num::TryFromIntError>>().map_err(|_| too_large(size))?;
+    let head = Head { collection: name.collection, id: name.id, version, parts: lengths };
     let octets = Vec::with_capacity(64 + size + whole.len());
-    let mut octets = postcard::to_extend(&head, octets).map_err(|_| RecordError::Full)?;
+    let mut octets = postcard::to_extend(&head, octets).map_err(|_| RecordError::Stranger)?;
     parts.iter().for_each(|part| octets.extend_from_slice(part.octets));
     octets.extend_from_slice(whole);
     Ok(octets)
@@ -414,6 +419,96 @@ mod tests {
         assert_eq!(store.change(&[(name(0), Change::Remove { expected: 1 })]), [Ok(0)]);
         assert_eq!(commit(&mut store, taken), Ok(1), "there is room again");
         assert_eq!(store.numbers("smf").unwrap().len() as u64, taken);
+    }
+
+    /// It would not be taken later either, so nobody is to try again; what is there stays.
+    #[test]
+    fn what_is_too_large_is_refused_for_good() {
+        let (_directory, path) = place();
+        let mut store = SharedRecords::open(&path, 10, LIFE).unwrap();
+        let mut commit = |expected, octets: &[u8]| {
+            store.change(&[(Name { collection: "smf", id: 1 }, Change::Commit { expected, octets })]).remove(0)
+        };
+        assert_eq!(commit(0, &[1; 60 << 10]), Ok(1));
+        for expected in [1, 0] {
+            let refused = commit(expected, &[2; 70 << 10]).unwrap_err();
+            if expected == 1 {
+                assert!(matches!(refused, RecordError::TooLarge { octets: 71_680.., .. }), "{refused:?}");
+                assert!(refused.to_string().contains(&LARGEST_RECORD.to_string()), "{refused}");
+            }
+            assert!(!refused.passes(), "{refused}");
+        }
+        let parts = [Part { name: "a", octets: &[3; 40 << 10] }, Part { name: "b", octets: &[4; 40 << 10] }];
+        let change = Change::Replace { expected: 1, parts: &parts };
+        let refused = store.change(&[(Name { collection: "smf", id: 1 }, change)]).remove(0);
+        assert!(matches!(refused, Err(RecordError::TooLarge { .. })), "{refused:?}");
+        assert_eq!(store.load(&[Name { collection: "smf", id: 1 }]).unwrap()[0].as_ref().unwrap().octets, [1; 60 << 10]);
+    }
+
+    /// Who asked for this directory in the environment is in a mount namespace where it is a small memory file system.
+    const SMALL: &str = "VIREO_TEST_SMALL";
+
+    /// Memory that the file system has no room for is not touched, which would end the process: a record that grows is refused.
+    #[test]
+    fn a_file_system_that_is_full_is_said_and_ends_nobody() {
+        let Ok(directory) = std::env::var(SMALL) else {
+            let directory = tempfile::tempdir().unwrap();
+            let script = "mount -t tmpfs -o size=40m none \"$1\" || exit 77; shift; exec \"$@\"";
+            let mut command = std::process::Command::new("unshare");
+            command.args(["--map-root-user", "--mount", "sh", "-c", script, "sh"]).arg(directory.path());
+            command.arg(std::env::current_exe().unwrap()).env(SMALL, directory.path());
+            let name = "records::shared::tests::a_file_system_that_is_full_is_said_and_ends_nobody";
+            let output = command.args(["--exact", name, "--nocapture"]).output();
+            let Some(output) = output.ok().filter(|output| output.status.code() != Some(77)) else {
+                return eprintln!("skipped: no file system can be mounted here");
+            };
+            let said = String::from_utf8_lossy(&output.stdout);
+            let is_refused = output.status.code() == Some(1) && said.is_empty();
+            if is_refused {
+                return eprintln!("skipped: {}", String::from_utf8_lossy(&output.stderr));
+            }
+            return assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
+        };
+        let directory = Path::new(&directory);
+        let path = directory.join("records");
+        let mut store = SharedRecords::open(&path, 100, LIFE).unwrap();
+        let name = |id| Name { collection: "smf", id };
+        let commit = |store: &mut SharedRecords, id, expected, octets: &[u8]| {
+            store.change(&[(name(id), Change::Commit { expected, octets })]).remove(0)
+        };
+        assert_eq!(commit(&mut store, 1, 0, &[1; 100]), Ok(1));
+        fill(&directory.join("other"));
+        // Each takes a buffer of a size that there was none of.
+        let mut version = 1;
+        let sizes = (9..16).map(|power| vec![power as u8; 1 << power]);
+        let refused = sizes.filter(|octets| match commit(&mut store, 1, version, octets) {
+            Ok(next) => {
+                version = next;
+                false
+            }
+            Err(error) => {
+                assert_eq!(error, RecordError::Full);
+                true
+            }
+        });
+        assert!(refused.count() > 0, "it has no room for all of them");
+        assert_eq!(store.load(&[name(1)]).unwrap()[0].as_ref().unwrap().version, version);
+        std::fs::remove_file(directory.join("other")).unwrap();
+        assert_eq!(commit(&mut store, 1, version, &[2; 60_000]), Ok(version + 1), "there is room again");
+        drop(store);
+        // What is there is found again when there is no room, and nothing is begun.
+        fill(&directory.join("other"));
+        let store = SharedRecords::open(&path, 100, LIFE).unwrap();
+        assert_eq!(store.len(), 1);
+        let refused = SharedRecords::open(&directory.join("more"), 100, LIFE).err();
+        assert!(matches!(refused, Some(SharedError::NoRoom { .. })), "{refused:?}");
+    }
+
+    /// A file that takes all there is.
+    fn fill(path: &Path) {
+        use std::io::Write;
+        let mut file = std::fs::File::create(path).unwrap();
+        while file.write_all(&[7; 4096]).is_ok() {}
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! A region that has a name: in a file, so that it is found again by who is started after its processes have ended.
 
 use super::mem::Mem;
-use super::{Region, RegionConfig, RegionError, layout::Layout, mem};
-use rustix::fs::{AtFlags, CWD, fstatfs, fstatvfs, linkat};
+use super::layout::{CHUNK, Layout};
+use super::{Region, RegionConfig, RegionError, mem};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, fallocate, fstatfs, fstatvfs, linkat};
+use rustix::io::Errno;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -45,7 +47,10 @@ impl Region {
         }
         in_memory(&file)?;
         lock(&file)?;
-        if status.len() < 4096 { Err(RegionError::NotARegion) } else { Self::attach(file.into()) }
+        if status.len() < 4096 {
+            return Err(RegionError::NotARegion);
+        }
+        Self::attach(file.into())?.backed()
     }
 
     /// A new one, which has its name when it is whole: who dies before leaves nothing behind.
@@ -60,14 +65,38 @@ impl Region {
         }
         lock(&file)?;
         file.set_len(config.bytes as u64)?;
-        let region = Self::begin(Mem::map(file.into(), false)?, config)?;
+        let lay = Layout::new(&config, config.bytes / mem::WORD)?;
+        reserve(&file, 0, lay.heap)?;
+        let region = Region { sparse: true, ..Self::begin(Mem::map(file.into(), false)?, config)? };
         let own = format!("/proc/self/fd/{}", region.mem.fd().as_raw_fd());
         linkat(CWD, &own, CWD, path, AtFlags::SYMLINK_FOLLOW).map_err(io::Error::from)?;
         Ok(region)
     }
 
-    /// Octets that its file system has free; `None`: there is no bound. A page that is touched first when there are none ends the
-    /// process.
+    /// The region of a file that was there, with memory for all that is used of it: one that was copied may have none.
+    fn backed(self) -> Result<Self, RegionError> {
+        reserve(self.mem.fd(), 0, self.lay.heap)?;
+        let used = (0..self.lay.chunk_count).filter(|chunk| self.is_chunk_used(*chunk));
+        // Those that follow each other at once.
+        let mut spans: Vec<std::ops::Range<usize>> = Vec::new();
+        for chunk in used {
+            match spans.last_mut().filter(|span| span.end == chunk) {
+                Some(span) => span.end += 1,
+                None => spans.push(chunk..chunk + 1),
+            }
+        }
+        for span in spans {
+            reserve(self.mem.fd(), self.lay.heap + span.start * CHUNK, span.len() * CHUNK)?;
+        }
+        Ok(Region { sparse: true, ..self })
+    }
+
+    /// Whether there is memory for a chunk, so that whoever touches it is not ended for want of that.
+    pub(super) fn reserve_chunk(&self, chunk: usize) -> bool {
+        reserve(self.mem.fd(), self.lay.heap + chunk * CHUNK, CHUNK).is_ok()
+    }
+
+    /// Octets that its file system has free; `None`: there is no bound.
     pub(crate) fn free_around(&self) -> io::Result<Option<u64>> {
         free(self.mem.fd())
     }
@@ -87,6 +116,21 @@ fn lock(file: &File) -> Result<(), RegionError> {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(RegionError::Taken),
         Err(TryLockError::Error(error)) => Err(error.into()),
+    }
+}
+
+/// Has the file system find memory for so many words from one on: a page that it has none for when it is touched first would end
+/// the process (SIGBUS).
+fn reserve(file: impl AsFd, word: usize, words: usize) -> Result<(), RegionError> {
+    let (from, octets) = ((word * mem::WORD) as u64, (words * mem::WORD) as u64);
+    loop {
+        return match fallocate(&file, FallocateFlags::empty(), from, octets) {
+            Err(Errno::INTR) => continue,
+            Err(Errno::NOSPC) => Err(RegionError::NoRoom { needed: octets, free: free(&file)?.unwrap_or(0) }),
+            // A file system without a bound (ramfs) has nothing to reserve.
+            Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
+            Err(error) => Err(io::Error::from(error).into()),
+        };
     }
 }
 

@@ -84,7 +84,7 @@ struct Class {
 }
 
 /// Octets that a record can have at most.
-pub(super) const LARGEST: usize = (CLASSES[CLASSES.len() - 1] - BUFFER_HEADER) * WORD;
+pub const LARGEST: usize = (CLASSES[CLASSES.len() - 1] - BUFFER_HEADER) * WORD;
 
 impl Region {
     /// The first word of a buffer.
@@ -222,6 +222,11 @@ impl Region {
         meta != 0 && meta >> 8 == u64::from(worker)
     }
 
+    /// Whether a chunk was ever somebody's.
+    pub(super) fn is_chunk_used(&self, chunk: usize) -> bool {
+        self.word(self.meta(chunk)).load(Ordering::Acquire) != 0
+    }
+
     /// Whether no buffer of a chunk is taken.
     fn is_free(&self, chunk: usize) -> bool {
         (1..CHUNK_META).all(|word| self.word(self.meta(chunk) + word).load(Ordering::Acquire) == 0)
@@ -282,6 +287,9 @@ impl Arena {
         }
         for _ in 0..count {
             let chunk = self.cursor;
+            if region.sparse && !region.is_chunk_used(chunk) && !region.reserve_chunk(chunk) {
+                return None;
+            }
             self.cursor = (self.cursor + 1) % count;
             if self.try_claim(region, worker, class, chunk, true) {
                 return Some(chunk as u32);

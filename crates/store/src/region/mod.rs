@@ -33,7 +33,7 @@ mod worker;
 #[cfg(not(loom))]
 pub use bell::Bell;
 pub use board::PublishError;
-pub use heap::Buffer;
+pub use heap::{Buffer, LARGEST as LARGEST_RECORD};
 pub use identity::InsertError;
 pub use layout::Key;
 pub use mailbox::{MailboxFull, Posted};
@@ -171,6 +171,8 @@ pub struct Region {
     mem: Arc<Mem>,
     lay: Arc<Layout>,
     config: RegionConfig,
+    /// It is a file that has no memory yet where nothing was written: that is asked for before it is touched.
+    sparse: bool,
 }
 
 #[cfg(not(loom))]
@@ -207,7 +209,7 @@ impl Region {
             put(H_TABLES + number, u64::from(*size));
         }
         mem.word(H_READY).store(1, Ordering::Release);
-        Ok(Region { mem: Arc::new(mem), lay: Arc::new(lay), config })
+        Ok(Region { mem: Arc::new(mem), lay: Arc::new(lay), config, sparse: false })
     }
 
     /// Maps the region behind a descriptor that this process inherited or received.
@@ -248,7 +250,7 @@ impl Region {
             return Err(RegionError::NotARegion);
         }
         let lay = Layout::new(&config, config.bytes / mem::WORD)?;
-        Ok(Region { mem: Arc::new(mem), lay: Arc::new(lay), config })
+        Ok(Region { mem: Arc::new(mem), lay: Arc::new(lay), config, sparse: false })
     }
 
     /// A descriptor of the region that a process started from here inherits; close it once they are started.
@@ -290,7 +292,12 @@ impl Region {
     /// A region in loom's memory: `config.bytes` is its size.
     pub fn model(config: RegionConfig) -> Result<Self, RegionError> {
         let lay = Layout::new(&config, config.bytes / mem::WORD)?;
-        Ok(Region { mem: Arc::new(Mem::model(config.bytes / mem::WORD)), lay: Arc::new(lay), config })
+        Ok(Region { mem: Arc::new(Mem::model(config.bytes / mem::WORD)), lay: Arc::new(lay), config, sparse: false })
+    }
+
+    /// A model has all of its memory.
+    fn reserve_chunk(&self, _chunk: usize) -> bool {
+        true
     }
 
     /// A worker of a model has ended as if it were killed.
