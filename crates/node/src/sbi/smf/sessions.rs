@@ -513,7 +513,7 @@ impl Sessions {
             ) => {
                 tracing::warn!(%error, "a transaction was not committed: it is void");
                 let Commit { task, outcome, .. } = *commit;
-                self.give_up(ltmsi, task, Some(outcome), now);
+                self.void(ltmsi, task, outcome, &error, now);
             }
             (Running::Checking(commit), Done::Loaded(Ok(found))) => self.checked(ltmsi, *commit, found, now),
             (running, done) => tracing::error!(?running, ?done, "an answer to another question: please report it"),
@@ -590,6 +590,13 @@ impl Sessions {
         }
         self.actions.extend(task.reply.map(|reply| Action::Reply(reply, wire::no_database())));
         self.next(ltmsi, now);
+    }
+
+    /// A transaction was not committed.
+    fn void(&mut self, ltmsi: Ltmsi, mut task: Task, outcome: Outcome, error: &RecordError, now: Instant) {
+        let answer = wire::not_stored(error, matches!(task.turn, Turn::Create(_)));
+        self.actions.extend(task.reply.take().map(|reply| Action::Reply(reply, answer)));
+        self.give_up(ltmsi, task, Some(outcome), now);
     }
 
     /// A transaction is committed, or is to be later with those that follow it, over this version: what it wants leaves.

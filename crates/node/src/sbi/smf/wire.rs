@@ -204,6 +204,18 @@ pub(super) fn no_database() -> Reply {
     Reply::problem(&ProblemDetails::new(500, "SYSTEM_FAILURE", why))
 }
 
+/// A transaction was not stored, and so nothing of it was done: the cause that who asked is told (TS 29.502 table 6.1.7.3-1, TS 29.500
+/// table 5.2.7.2-1).
+pub(super) fn not_stored(error: &RecordError, creates: bool) -> Reply {
+    let why = match error {
+        RecordError::Full => "there is no room for more where this SMF keeps SM contexts: nothing was done",
+        RecordError::TooLarge { .. } => "the SM context would be larger than this SMF can keep: nothing was done",
+        _ => return no_database(),
+    };
+    let cause = if creates { "INSUFFICIENT_RESOURCES_SLICE_DNN" } else { "INSUFFICIENT_RESOURCES" };
+    Reply::problem(&ProblemDetails::new(500, cause, why))
+}
+
 /// What was asked is done.
 pub(super) fn done(told: Told, state: Option<UpCnxState>) -> Reply {
     if state.is_none() && told == Told::default() {

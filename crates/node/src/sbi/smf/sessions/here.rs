@@ -3,7 +3,8 @@
 //! there, so what was decoded last holds, and no transaction loads anything.
 //!
 //! A commit fails where there is no room, and then the transaction is void: who asks for it is told so, and what nobody asks for is
-//! tried again, before all that comes later for the SM context.
+//! tried again, before all that comes later for the SM context. One that would make an SM context larger than can be kept is void for
+//! good: then who waits for what comes of it is told.
 
 use super::*;
 use crate::database::RENEWED as NODE_RENEWED;
@@ -15,6 +16,8 @@ use vireo_store::records::{Change, Encoded, Name, Records};
 
 /// After so long what was not committed is tried again.
 const AGAIN: Duration = Duration::from_millis(100);
+/// After so long an SM context is looked at again of which something due was void for good.
+const LATER: Duration = Duration::from_secs(10);
 
 /// Where SM contexts are, and what was decoded of them.
 pub(super) struct Here {
@@ -25,6 +28,8 @@ pub(super) struct Here {
     behind: BTreeMap<Ltmsi, VecDeque<Task>>,
     /// When that is tried again.
     again: Option<Instant>,
+    /// There was no room for the last that was to be committed, which was said.
+    full: bool,
     /// Where it is written what the SMF is to UPFs, and when it is written again.
     node: Name,
     renewal: Option<Instant>,
@@ -39,7 +44,7 @@ impl std::fmt::Debug for Here {
 impl Here {
     fn new(records: Box<dyn Records>, metrics: Arc<Metrics>) -> Self {
         let (sessions, behind) = (FxHashMap::default(), BTreeMap::new());
-        Here { records, metrics, sessions, behind, again: None, node: found::NODE, renewal: None }
+        Here { records, metrics, sessions, behind, again: None, full: false, node: found::NODE, renewal: None }
     }
 
     pub(super) fn take(&mut self, ltmsi: Ltmsi) -> (Option<Box<Session>>, Known) {
@@ -77,6 +82,11 @@ impl Here {
         };
         let result = self.records.change(&[(found::name(ltmsi), change)]).remove(0);
         self.metrics.state_operation(StateFunction::Smf, kind, operation, begun.elapsed());
+        match &result {
+            Err(RecordError::Full) if std::mem::replace(&mut self.full, true) => {}
+            Err(error) => tracing::warn!(%error, "a transaction was not committed: it is void (see state.database, state.ues)"),
+            Ok(_) => self.full = false,
+        }
         result
     }
 
@@ -107,13 +117,18 @@ impl Sessions {
             match here.commit(ltmsi, known.version, (outcome.session.as_deref(), task.kind)) {
                 Ok(version) => known.version = version,
                 Err(error) => {
-                    tracing::warn!(%error, "a transaction was not committed: it is void");
                     let before = here.load(ltmsi);
                     here.sessions.extend(before.map(|before| (ltmsi, before)));
                     if task.reply.is_none() && error.passes() {
                         return self.try_later(ltmsi, task, now);
                     }
-                    return self.give_up(ltmsi, task, Some(outcome), now);
+                    if task.reply.is_none() {
+                        self.answer(ltmsi, wire::not_stored(&error, false));
+                        if self.index.get(&ltmsi).is_some_and(|entry| entry.due.is_none()) {
+                            self.schedule(ltmsi, Some(now + LATER));
+                        }
+                    }
+                    return self.void(ltmsi, task, outcome, &error, now);
                 }
             }
         }
@@ -132,7 +147,10 @@ impl Sessions {
         let Place::Here(here) = &mut self.place else { return Some(task) };
         let Some(behind) = here.behind.get_mut(&ltmsi) else { return Some(task) };
         match task.reply {
-            Some(reply) => self.actions.push(Action::Reply(reply, wire::no_database())),
+            Some(reply) => {
+                let answer = wire::not_stored(&RecordError::Full, matches!(task.turn, Turn::Create(_)));
+                self.actions.push(Action::Reply(reply, answer));
+            }
             None if behind.len() < BEHIND => behind.push_back(task),
             None => tracing::error!("too much waits for an SM context: its records have no room"),
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Mutex;
 use vireo_store::records::Operations;
 
 impl World {
@@ -18,23 +18,26 @@ impl World {
         }
     }
 
-    fn is_full(&mut self, full: &Arc<AtomicBool>) {
-        let records = Full(self.records.clone().expect("records"), Arc::clone(full));
+    fn refuses(&mut self, error: &Refusal) {
+        let records = Refusing(self.records.clone().expect("records"), Arc::clone(error));
         self.smf.keep_here(Box::new(records), Arc::clone(&memory::METRICS), Vec::new());
     }
 }
 
-/// Records that have no room while this is so.
-struct Full(Memory, Arc<AtomicBool>);
+/// What changes are refused for, if they are.
+type Refusal = Arc<Mutex<Option<RecordError>>>;
 
-impl Records for Full {
+/// Records that have no room while this is so.
+struct Refusing(Memory, Refusal);
+
+impl Records for Refusing {
     fn load(&mut self, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError> {
         self.0.load(names)
     }
 
     fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
-        if self.1.load(Ordering::Relaxed) {
-            return changes.iter().map(|_| Err(RecordError::Full)).collect();
+        if let Some(error) = &*self.1.lock().unwrap() {
+            return changes.iter().map(|_| Err(error.clone())).collect();
         }
         self.0.change(changes)
     }
@@ -68,19 +71,21 @@ fn a_transaction_costs_one_write() {
 /// Who asks is told, and nothing has happened; what the UPF has answered is taken when there is room, before what comes later.
 #[test]
 fn what_has_no_room_is_void_and_nothing_that_was_said_is_lost() {
-    let (mut world, full) = (World::here(), Arc::new(AtomicBool::new(true)));
-    world.is_full(&full);
+    let (mut world, full) = (World::here(), Refusal::default());
+    let is_full = |is: bool| *full.lock().unwrap() = is.then_some(RecordError::Full);
+    is_full(true);
+    world.refuses(&full);
     world.call(SM_CONTEXTS, create_message(&data()));
-    assert_eq!(world.last().status, 500);
+    assert_eq!(cause(&world), (500, "INSUFFICIENT_RESOURCES_SLICE_DNN".to_owned()));
     assert!(world.is_empty() && world.pfcp.is_empty(), "nothing has left");
-    full.store(false, Ordering::Relaxed);
+    is_full(false);
     // The only address is free.
     let path = world.create();
     let before = world.session();
-    full.store(true, Ordering::Relaxed);
+    is_full(true);
     let transfers = world.transfers.len();
     world.ran_up(&path);
-    assert_eq!((world.last().status, world.pfcp.len()), (500, 0));
+    assert_eq!((cause(&world), world.pfcp.len()), ((500, "INSUFFICIENT_RESOURCES".to_owned()), 0));
     assert_eq!(world.session(), before);
     // The RAN is not heard of in time, which nobody asks for, and then the AMF asks.
     let due = world.smf.next_due().expect("the RAN is waited for");
@@ -90,10 +95,42 @@ fn what_has_no_room_is_void_and_nothing_that_was_said_is_lost() {
     assert_eq!((world.last().status, world.transfers.len()), (500, transfers), "first what came first");
     let again = world.smf.next_due().expect("it is tried again");
     assert!(again <= world.now + Duration::from_secs(1));
-    full.store(false, Ordering::Relaxed);
+    is_full(false);
     world.now = again;
     world.smf.on_time(again);
     world.act();
     assert_eq!(world.transfers.len(), transfers + 1, "the UE is told that the session ends");
     assert_ne!(world.session(), before);
+}
+
+/// It is not tried again: whoever waits for it is told, and the SM context is as it was.
+#[test]
+fn what_would_be_too_large_is_void_for_good() {
+    let (mut world, refusal) = (World::here(), Refusal::default());
+    world.refuses(&refusal);
+    let path = world.create();
+    let before = world.session();
+    *refusal.lock().unwrap() = Some(RecordError::TooLarge { octets: 70_000, most: 65_480 });
+    world.ran_up(&path);
+    assert_eq!((cause(&world), world.pfcp.len()), ((500, "INSUFFICIENT_RESOURCES".to_owned()), 0));
+    // Nobody asks for what is due.
+    let due = world.smf.next_due().expect("the RAN is waited for");
+    world.now = due.max(world.now + Duration::from_secs(31));
+    world.smf.on_time(world.now);
+    world.act();
+    assert_eq!(world.session(), before);
+    let again = world.smf.next_due().expect("it is looked at again");
+    assert!(again >= world.now + Duration::from_secs(5), "and not all the time");
+    *refusal.lock().unwrap() = None;
+    world.now = again;
+    world.smf.on_time(again);
+    world.act();
+    assert_ne!(world.session(), before, "what was due is done");
+}
+
+/// The cause of the last answer.
+fn cause(world: &World) -> (u16, String) {
+    let reply = world.last();
+    let problem: vireo_sbi::common::ProblemDetails = reply.message.value().expect("a problem");
+    (reply.status, problem.cause.expect("a cause"))
 }
