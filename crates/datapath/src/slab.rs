@@ -9,33 +9,52 @@ pub(crate) struct Slab<T> {
     slots: Vec<Slot<T>>,
     free: VecDeque<u32>,
     limit: usize,
+    /// The generations that are given out, first and last: all, or those of one life.
+    generations: (u8, u8),
 }
+
+/// Lives that have generations of their own, until the next has those of the first again.
+const LIVES: u8 = 5;
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// How often the index was given out, 1 to 255 and again: never 0, so that no TEID is 0.
+    /// The last generation that the index was given out with, 1 to 255: never 0, so that no TEID is 0. 0: not yet.
     generation: u8,
     value: Option<T>,
 }
 
 impl<T> Slab<T> {
     pub(crate) fn new(limit: usize) -> Self {
-        Slab { slots: Vec::with_capacity(limit), free: VecDeque::new(), limit }
+        Slab { slots: Vec::with_capacity(limit), free: VecDeque::new(), limit, generations: (1, u8::MAX) }
+    }
+
+    /// In this life of the program others are given out than in the lives before: what those have given out and nobody has written
+    /// down is not given out again.
+    pub(crate) fn begin_life(&mut self, life: u32) {
+        const OF_ONE: u8 = u8::MAX / LIVES;
+        let before = (life % u32::from(LIVES)) as u8 * OF_ONE;
+        self.generations = (before + 1, before + OF_ONE);
+    }
+
+    /// The generation after that.
+    fn after(&self, generation: u8) -> u8 {
+        let (first, last) = self.generations;
+        if (first..last).contains(&generation) { generation + 1 } else { first }
     }
 
     /// Takes an index, the one that was free longest, with its next generation.
     pub(crate) fn insert(&mut self, value: T) -> Option<(u32, u8)> {
         if let Some(index) = self.free.pop_front() {
-            let slot = &mut self.slots[index as usize];
-            slot.generation = slot.generation.checked_add(1).unwrap_or(1);
-            slot.value = Some(value);
-            return Some((index, slot.generation));
+            let generation = self.after(self.slots[index as usize].generation);
+            self.slots[index as usize] = Slot { generation, value: Some(value) };
+            return Some((index, generation));
         }
         if self.slots.len() >= self.limit {
             return None;
         }
-        self.slots.push(Slot { generation: 1, value: Some(value) });
-        Some((self.slots.len() as u32 - 1, 1))
+        let generation = self.after(0);
+        self.slots.push(Slot { generation, value: Some(value) });
+        Some((self.slots.len() as u32 - 1, generation))
     }
 
     /// Takes an index that is above all that were ever taken, as it was taken in another life: those below it are free. Whether it
@@ -46,7 +65,7 @@ impl<T> Slab<T> {
             return false;
         }
         self.free.extend(self.slots.len() as u32..index);
-        self.slots.resize_with(at, || Slot { generation, value: None });
+        self.slots.resize_with(at, || Slot { generation: 0, value: None });
         self.slots.push(Slot { generation, value: Some(value) });
         true
     }
@@ -88,6 +107,11 @@ impl<T> Parted<T> {
         let parts = parts.clamp(1, limit.max(1));
         let span = limit / parts;
         Parted { parts: (0..parts).map(|_| Slab::new(span)).collect(), span: span.max(1) }
+    }
+
+    /// See [`Slab::begin_life`].
+    pub(crate) fn begin_life(&mut self, life: u32) {
+        self.parts.iter_mut().for_each(|part| part.begin_life(life));
     }
 
     /// Takes an index of a part, or where that is full of another.
@@ -148,6 +172,32 @@ mod tests {
         // What was free below them, then what is above, then the other part's.
         assert_eq!([take(0), take(0), take(1), take(1), take(1)], [Some(0), Some(2), Some(4), Some(5), Some(7)]);
         assert_eq!((slab.insert(0, 'e'), slab.remove(3), slab.insert(1, 'f')), (None, Some('b'), Some((3, 1))));
+    }
+
+    /// What a life has given out, and none of it was written down, the lives after it do not give out.
+    #[test]
+    fn lives_give_out_others() {
+        let mut before = std::collections::HashSet::new();
+        for life in 0..u32::from(LIVES) {
+            let mut slab = Parted::new(4, 2);
+            slab.begin_life(life);
+            // One that was written down is there still, and is given out once more when it is gone.
+            assert!(life == 0 || slab.insert_at(1, life as u8, 'a'));
+            let mut own = std::collections::HashSet::new();
+            for turn in 0..200 {
+                let (index, generation) = slab.insert(turn % 2, 'b').expect("room");
+                assert!(
+                    generation != 0 && !before.contains(&(index, generation)),
+                    "{index} {generation} of life {life}"
+                );
+                own.insert((index, generation));
+                slab.remove(index);
+                if turn == 50 {
+                    slab.remove(1);
+                }
+            }
+            before.extend(own);
+        }
     }
 
     #[test]

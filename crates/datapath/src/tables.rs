@@ -408,6 +408,12 @@ impl Tables {
         Ok(teid)
     }
 
+    /// The number of this life of the program, counted where tunnels are written down that are to be restored: other TEIDs are chosen
+    /// than those of the lives before. To be called before there is a tunnel.
+    pub fn begin_life(&mut self, life: u32) {
+        self.uplinks.begin_life(life);
+    }
+
     /// All tunnels of another life are there that can be.
     pub fn restored(&mut self) {
         self.restoring = false;

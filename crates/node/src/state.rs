@@ -131,8 +131,22 @@ impl SharedConfig {
     /// [`SharedError`].
     pub fn open(&self, function: &str) -> Result<SharedRecords, SharedError> {
         let path = self.directory.join(format!("{}-{function}", self.key));
-        SharedRecords::open(&path, self.records.saturating_add(BESIDES), LIFE)
+        let records = SharedRecords::open(&path, self.records.saturating_add(BESIDES), LIFE)?;
+        if let Some(less) = less_room(records.room().saturating_sub(BESIDES), self.records) {
+            tracing::warn!("{}: {less}", path.display());
+        }
+        Ok(records)
     }
+}
+
+/// What is to be said of a file of records that was made with less room than it would be now.
+fn less_room(has: u32, wanted: u32) -> Option<String> {
+    (has < wanted).then(|| {
+        format!(
+            "the file was made with room for {has} sessions, and {wanted} are configured: those beyond are refused. To make it larger \
+             stop this function, remove the file (the sessions in it are lost), and start again"
+        )
+    })
 }
 
 /// Where SMF and UPF keep records that outlive them.
@@ -173,6 +187,17 @@ mod tests {
         assert_eq!(mongodb.of_octets(), Format::Json);
         let unknown = RecordsConfig { database: "postgres://127.0.0.1".into(), ..records };
         assert!(unknown.open().is_err());
+    }
+
+    #[test]
+    fn a_file_with_less_room_than_configured_is_said() {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let config = |records| SharedConfig { directory: directory.path().into(), key: "x".into(), records };
+        let room = |records| config(records).open("smf").unwrap().room().saturating_sub(BESIDES);
+        assert_eq!((room(100), room(200), room(50)), (100, 100, 100), "it keeps its size");
+        let said = less_room(room(200), 200).expect("a warning");
+        assert!(said.contains("for 100 sessions, and 200") && said.contains("remove the file"), "{said}");
+        assert_eq!((less_room(100, 100), less_room(100, 50)), (None, None));
     }
 
     #[test]

@@ -11,6 +11,8 @@ use vireo_wire::pfcp::{ApnDnn, NetworkInstance};
 
 /// Addresses of a pool that are tried at most: others may have been chosen by the control plane.
 const TRIES: usize = 4096;
+/// Addresses that come last in a life after another: that may have told sessions of them which nobody has written down.
+const PASSED_OVER: u32 = 256;
 
 /// Which addresses of a pool are to be given next: those that were never given come first, then those that were given
 /// back longest ago.
@@ -35,7 +37,8 @@ impl Numbers {
         self.back.pop_front()
     }
 
-    /// These positions were given in another life, when nothing is given yet in this one: those between them are to be given.
+    /// These positions were given in another life, when nothing is given yet in this one: those between them are to be given, after
+    /// those that cannot have been given.
     fn given(&mut self, mut positions: Vec<u32>) {
         positions.sort_unstable();
         for position in positions {
@@ -44,6 +47,9 @@ impl Numbers {
                 self.next = position + 1;
             }
         }
+        let end = self.next.saturating_add(PASSED_OVER).min(self.range.size());
+        self.back.extend(self.next..end);
+        self.next = end;
     }
 
     /// Takes the next address that is free; `address` makes one of a position.
@@ -194,8 +200,28 @@ mod tests {
         let mut all = addresses();
         all.given(&[given[3], given[1]]);
         let left: Vec<_> = std::iter::from_fn(|| all.choose(0, v4, |_| true)).collect();
-        assert_eq!(left, [given[4], given[0], given[2]], "those that were never given come first");
+        assert_eq!(left, [given[0], given[2], given[4]]);
         assert_eq!(all.choose(1, v4, |_| true).and_then(|chosen| chosen.ue.ipv4), Some([10, 46, 0, 2].into()));
+    }
+
+    /// A session that the life before has told of its address, and died before it was written, is not followed by another at once.
+    #[test]
+    fn what_may_have_been_given_in_another_life_comes_last() {
+        let pool = Pool {
+            dnn: "internet".parse().expect("a name"),
+            ipv4: Some(([10, 45, 0, 0].into(), 16)),
+            ipv6: None,
+            mtu: 1400,
+            dns: vec![],
+        };
+        let v4 = Choose { ipv4: true, ipv6: false };
+        let mut before = Addresses::new(std::slice::from_ref(&pool));
+        let written = before.choose(0, v4, |_| true).expect("room");
+        let unwritten: Vec<_> = (0..100).filter_map(|_| before.choose(0, v4, |_| true)).collect();
+        let mut all = Addresses::new(&[pool]);
+        all.given(&[written]);
+        let next: Vec<_> = (0..1_000).filter_map(|_| all.choose(0, v4, |_| true)).collect();
+        assert!(next.len() == 1_000 && !next.iter().any(|one| unwritten.contains(one) || *one == written));
     }
 
     #[test]

@@ -170,6 +170,13 @@ impl Responses {
         Some(Answered { from, sequence, request: *request, octets: octets.clone() })
     }
 
+    /// What this request is answered is another thing than was kept.
+    pub(super) fn replace(&mut self, from: SocketAddr, sequence: u32, octets: &[u8]) {
+        if let Some(answer) = self.answers.get_mut(&(from, sequence)) {
+            answer.octets = octets.to_vec();
+        }
+    }
+
     /// Keeps an answer that was given in another life.
     pub(super) fn restore(&mut self, answered: Answered, now: Instant) {
         for _ in 0..FORGOTTEN {

@@ -140,6 +140,11 @@ impl SharedRecords {
         Ok(SharedRecords { kept: Arc::new(Mutex::new(kept)), life, operations: Operations::default() })
     }
 
+    /// How many there may be.
+    pub fn room(&self) -> u32 {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).store.region().config().ues
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).store.len()
@@ -442,7 +447,10 @@ mod tests {
         let change = Change::Replace { expected: 1, parts: &parts };
         let refused = store.change(&[(Name { collection: "smf", id: 1 }, change)]).remove(0);
         assert!(matches!(refused, Err(RecordError::TooLarge { .. })), "{refused:?}");
-        assert_eq!(store.load(&[Name { collection: "smf", id: 1 }]).unwrap()[0].as_ref().unwrap().octets, [1; 60 << 10]);
+        assert_eq!(
+            store.load(&[Name { collection: "smf", id: 1 }]).unwrap()[0].as_ref().unwrap().octets,
+            [1; 60 << 10]
+        );
     }
 
     /// Who asked for this directory in the environment is in a mount namespace where it is a small memory file system.

@@ -1,7 +1,7 @@
 //! A region that has a name: in a file, so that it is found again by who is started after its processes have ended.
 
-use super::mem::Mem;
 use super::layout::{CHUNK, Layout};
+use super::mem::Mem;
 use super::{Region, RegionConfig, RegionError, mem};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, fallocate, fstatfs, fstatvfs, linkat};
 use rustix::io::Errno;

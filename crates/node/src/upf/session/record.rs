@@ -3,11 +3,12 @@
 use super::{Inactivity, Session};
 use crate::upf::addresses::Chosen;
 use crate::upf::exchange::Answered;
-use crate::upf::rules::Rules;
+use crate::upf::rules::{Refused, Rules};
+use crate::upf::state::Settings;
 use crate::upf::stored::{element, elements};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use vireo_wire::pfcp::{ApnDnn, FSeid, FqCsid, NodeId};
+use vireo_wire::pfcp::{ApnDnn, Cause, FSeid, FqCsid, NodeId};
 
 /// What records begin with: another one is of a release that has other fields.
 const FORMAT: u8 = 1;
@@ -33,12 +34,30 @@ struct Record<'a> {
 }
 
 impl Session {
-    /// The session as it is written, with the request about it that was answered last.
-    pub(in crate::upf) fn encode(&self, answered: Option<&Answered>) -> Option<Vec<u8>> {
-        let record = Record {
+    /// The session as it is written, with the request about it that was answered last; where that has no room beside it, without.
+    pub(in crate::upf) fn encode(&self, answered: Option<&Answered>, most: Option<usize>) -> Option<Vec<u8>> {
+        let encoded = |answered| postcard::to_extend(&self.record(&self.rules, answered), vec![FORMAT]).ok();
+        let octets = encoded(answered)?;
+        // The same request would be carried out again in the next life.
+        if most.is_some_and(|most| octets.len() > most) { encoded(None) } else { Some(octets) }
+    }
+
+    /// Refuses rules by which it would be larger than can be kept. Tunnel ends that are chosen and what URRs count take some more.
+    pub(in crate::upf) fn fits(&self, rules: &Rules, settings: &Settings) -> Result<(), Refused> {
+        let Some(most) = settings.record_octets else { return Ok(()) };
+        let more = 512 + rules.pdrs.len() * 8 + rules.urrs.len() * 128;
+        let octets = postcard::to_extend(&self.record(rules, None), Vec::new());
+        match octets.is_ok_and(|octets| octets.len() + more <= most) {
+            true => Ok(()),
+            false => Err(Refused::cause(Cause::NO_RESOURCES)),
+        }
+    }
+
+    fn record<'a>(&'a self, rules: &'a Rules, answered: Option<&'a Answered>) -> Record<'a> {
+        Record {
             cp: self.cp,
             node: self.node.clone(),
-            rules: Cow::Borrowed(&self.rules),
+            rules: Cow::Borrowed(rules),
             chosen: self.chosen,
             dnn: self.dnn.iter().map(|dnn| (**dnn).clone()).collect(),
             sets: self.sets.to_vec(),
@@ -46,8 +65,7 @@ impl Session {
             worker: self.worker,
             simple: self.simple,
             answered: answered.map(Cow::Borrowed),
-        };
-        postcard::to_extend(&record, vec![FORMAT]).ok()
+        }
     }
 
     /// One that was written, without records of the datapath. `now` is in seconds since 1900.

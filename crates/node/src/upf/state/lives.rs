@@ -11,7 +11,9 @@ use tracing::warn;
 use vireo_wire::pfcp::*;
 
 /// What the node's record begins with: another one is of a release that has other fields.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
+/// Before lives were counted.
+const FORMAT_WITHOUT_LIFE: u8 = 1;
 
 /// What is other than it is written.
 #[derive(Debug, Default)]
@@ -25,6 +27,8 @@ pub(in super::super) struct Changed {
 /// What the UPF is to its peers.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in super::super) struct Node {
+    /// Which life of it this is, from 0 on.
+    life: u32,
     /// Its Recovery Time Stamp.
     recovery: u32,
     associations: Vec<Known>,
@@ -51,8 +55,24 @@ struct KnownHolder {
 impl Node {
     /// Of what is written.
     pub(in super::super) fn decode(octets: &[u8]) -> Option<Self> {
-        let (&FORMAT, octets) = octets.split_first()? else { return None };
-        postcard::from_bytes(octets).ok()
+        match octets.split_first()? {
+            (&FORMAT, octets) => postcard::from_bytes(octets).ok(),
+            (&FORMAT_WITHOUT_LIFE, octets) => {
+                let (recovery, associations) = postcard::from_bytes(octets).ok()?;
+                Some(Node { life: 0, recovery, associations })
+            }
+            _ => None,
+        }
+    }
+
+    /// As it is written.
+    pub(in super::super) fn encode(&self) -> Option<Vec<u8>> {
+        postcard::to_extend(self, vec![FORMAT]).ok()
+    }
+
+    /// The next life begins with it.
+    pub(in super::super) fn in_the_next_life(self) -> Self {
+        Node { life: self.life.wrapping_add(1), ..self }
     }
 }
 
@@ -80,7 +100,8 @@ impl Upf {
 
     /// Goes on with what was written. What cannot be had any more is as if it had changed.
     pub(in super::super) fn go_on(&mut self, node: Node, mut sessions: Vec<Written>, now: Now, plane: &mut impl Plane) {
-        self.settings.started = node.recovery;
+        (self.settings.started, self.life) = (node.recovery, node.life);
+        plane.change(|tables, _| tables.begin_life(node.life));
         let highest = sessions.iter().map(|(seid, ..)| *seid).max().unwrap_or(0);
         self.next_seid = (u64::from(now.ntp) << 32 | 1).max(highest.saturating_add(1));
         // far from those of the life before, if that ended a moment ago
@@ -135,9 +156,13 @@ impl Upf {
             let holder = holder.map(|Holder { address, from }| KnownHolder { address: *address, from: from.clone() });
             Known { node: node.clone(), address: *address, hosts: hosts.to_vec(), recovery: *recovery, holder }
         };
-        let node =
-            Node { recovery: self.settings.started, associations: self.associations.iter().map(known).collect() };
-        postcard::to_extend(&node, vec![FORMAT]).ok()
+        let associations = self.associations.iter().map(known).collect();
+        Node { life: self.life, recovery: self.settings.started, associations }.encode()
+    }
+
+    /// The first life of a UPF that has records begins.
+    pub(in super::super) fn begin(&mut self, plane: &mut impl Plane) {
+        plane.change(|tables, _| tables.begin_life(self.life));
     }
 
     /// A SEID that no session has, for the next one.
@@ -168,6 +193,35 @@ impl Upf {
         self.take_changed();
     }
 
+    /// A session has no room where it is to be kept. Nobody was told of it: it is gone again, and the answer that waits among these says
+    /// that it cannot be had.
+    pub(in super::super) fn take_back(
+        &mut self,
+        seid: u64,
+        (from, sequence): (SocketAddr, u32),
+        plane: &mut impl Plane,
+        out: &mut Outgoing,
+    ) {
+        self.remove(seid, plane);
+        let asked = |datagram: &[u8]| {
+            let message = Message::new(datagram).ok().filter(|message| message.sequence() == sequence)?;
+            let is_it = message.message_type() == MessageType::SESSION_ESTABLISHMENT_RESPONSE;
+            is_it.then(|| message.seid())
+        };
+        let answer =
+            out.iter_mut().filter(|(to, _)| *to == from).find_map(|(_, octets)| Some((asked(octets)?, octets)));
+        let Some((cp_seid, octets)) = answer else { return };
+        let error = Error { cause: Cause::NO_RESOURCES, offending_ie: None };
+        let (response, mut refusal) =
+            (SessionEstablishmentResponse::rejected(self.settings.address.into(), error), Vec::new());
+        if response.emit(&mut refusal, cp_seid, sequence).is_ok() {
+            self.responses.replace(self.asker(from), sequence, &refusal);
+            *octets = refusal;
+            self.stats.accepted = self.stats.accepted.saturating_sub(1);
+            (self.stats.rejected, self.stats.no_room) = (self.stats.rejected + 1, self.stats.no_room + 1);
+        }
+    }
+
     /// Answers a request about a session that it is not carried out.
     pub(in super::super) fn refuse(&mut self, from: SocketAddr, datagram: &[u8], cause: Cause, out: &mut Outgoing) {
         let Ok(message) = Message::new(datagram) else { return };
@@ -192,5 +246,21 @@ impl Upf {
             self.stats.rejected += 1;
             out.push((from, answer));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a release has written that counted no lives is gone on with.
+    #[test]
+    fn lives_are_counted_from_what_is_there() {
+        let earlier = postcard::to_extend(&(7_u32, Vec::<Known>::new()), vec![FORMAT_WITHOUT_LIFE]).expect("octets");
+        let node = Node::decode(&earlier).expect("it is known").in_the_next_life();
+        assert_eq!((node.life, node.recovery), (1, 7));
+        let next = Node::decode(&node.encode().expect("octets")).expect("it is known").in_the_next_life();
+        assert_eq!((next.life, next.recovery, next.associations.len()), (2, 7, 0));
+        assert!(Node::decode(&[9, 7, 0]).is_none() && Node::decode(&[]).is_none());
     }
 }

@@ -87,6 +87,8 @@ pub(super) struct Settings {
     pub(super) path_check: Option<Duration>,
     /// When we started, in seconds since 1900.
     pub(super) started: u32,
+    /// Octets that what is kept of a session may have, if there is a bound.
+    pub(super) record_octets: Option<usize>,
 }
 
 impl Settings {
@@ -123,6 +125,8 @@ pub struct PfcpStats {
     pub accepted: u64,
     /// Requests that were refused.
     pub rejected: u64,
+    /// Of them, sessions for which there was no room where they are to be kept.
+    pub no_room: u64,
     /// Datagrams that got no answer because they deserve none.
     pub discarded: u64,
     /// Requests that came again and got the answer they had got.
@@ -182,6 +186,8 @@ pub(super) struct Upf {
     reserved: Option<u64>,
     /// What has changed, if somebody wants to know.
     changed: Option<Changed>,
+    /// Which life of the UPF this is, where that is written.
+    life: u32,
     requests: Requests,
     responses: Responses,
     pub(super) stats: PfcpStats,
@@ -213,6 +219,7 @@ impl Upf {
             next_seid: u64::from(settings.started) << 32 | 1,
             reserved: None,
             changed: None,
+            life: 0,
             requests: Requests::new(settings.response_time, settings.attempts),
             responses: Responses::default(),
             stats: PfcpStats::default(),
@@ -462,6 +469,7 @@ impl Upf {
         plane: &mut impl Plane,
     ) -> Result<Session, Refused> {
         let mut session = Session::new(request, now.ntp)?;
+        session.fits(&session.rules, &self.settings)?;
         session.worker = self.slices.choose(request);
         session.simple = LeanSlice::any_has(&self.settings.lean, request);
         session.install(seid, &self.settings, &mut self.addresses, plane)?;

@@ -4,7 +4,7 @@
 use super::{Before, COLLECTION, NODE, On, Sharing, Stored, Way};
 use crate::config::StateWrite;
 use crate::database::{BATCH, Database, DatabaseError, Done, Job, RENEWED, What, read_all, renew};
-use crate::metrics::{Metrics, StateFunction};
+use crate::metrics::{Metrics, StateFunction, Transaction};
 use crate::shared::COLLECTION as COLLECTION_OF_ALL;
 use crate::state::{Keeping, RecordsConfig, SharedConfig};
 use crate::upf::state::Plane;
@@ -19,11 +19,14 @@ use vireo_datapath::Clock;
 use vireo_datapath::poll::Waker;
 use vireo_store::Version;
 use vireo_store::records::{Change, Codec, Found, Name, Operations, RecordError, Records};
+use vireo_store::region::LARGEST_RECORD;
 
 /// After how long a UPF that has taken the place of another looks again what control planes have committed of the one before.
 const AGAIN: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(8), Duration::from_secs(50)];
 /// How often it looks meanwhile whether it ends.
 const STEP: Duration = Duration::from_millis(100);
+/// What of a record in shared memory leads to it, at the most.
+const HEAD: usize = 64;
 /// What may wait for the database, and for the N4 thread.
 const WAITING: usize = 65_536;
 
@@ -63,6 +66,13 @@ pub(in crate::upf) fn begin(of: &Keeping, (n4, sessions): (IpAddr, usize), ntp: 
     };
     let before = super::look(&mut *records, shared.as_ref().map(|(sharing, _)| sharing), ntp)?;
     Ok(Begun { records, way, before, shared })
+}
+
+impl Begun {
+    /// Octets that the record of a session may have, if there is a bound.
+    pub(in crate::upf) fn record_octets(&self) -> Option<usize> {
+        (self.way == Way::Sole).then_some(LARGEST_RECORD - HEAD)
+    }
 }
 
 /// Records of two places: the UPF's own, and those of UEs that it shares.
@@ -199,8 +209,10 @@ impl Here {
     fn ask<P: Plane>(&mut self, stored: &mut Stored, on: &mut On<'_, P>) {
         while let Some(job) = stored.jobs().pop_front() {
             match self.work(&job) {
-                // It has no room: nothing was done.
-                Done::Changed(Err(error)) if error.passes() => self.again.push_back(job),
+                // It has no room: nothing was done. A session that nobody was told of needs not be there.
+                Done::Changed(Err(error)) if error.passes() && job.kind != Transaction::PfcpEstablishment => {
+                    self.again.push_back(job);
+                }
                 done => stored.answered(on, job.name, done),
             }
         }

@@ -13,7 +13,8 @@
 //! session waits until its record is written. What was not, when the UPF dies, is lost: the control plane is told that there is no
 //! such session, or that it is as it was before. What the UPF is to control planes is written first, all the same.
 //!
-//! In shared memory nobody else writes: there a transaction loads nothing, and what it commits is written at once.
+//! In shared memory nobody else writes: there a transaction loads nothing, and what it commits is written at once. A session that there
+//! is no room for is taken out again and refused; of one that is there already what has changed is tried again until there is room.
 //!
 //! Here are the transactions and their order, without clock, thread or socket; `keeper` has these.
 
@@ -36,7 +37,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use tracing::{error, warn};
 use vireo_store::Version;
-use vireo_store::records::{Found, LIFE, Name, RecordError, Records};
+use vireo_store::records::{Change, Found, LIFE, Name, RecordError, Records};
 use vireo_types::{Duration, Instant};
 use vireo_wire::pfcp::{Cause, Message, MessageType};
 
@@ -48,6 +49,8 @@ const NODE: Name = Name { collection: "upf-node", id: 0 };
 const BEHIND: usize = 32;
 /// How long a record is asked for that a request needs: less than a control plane goes on asking.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How often a life tries to begin while others write.
+const ATTEMPTS: usize = 8;
 /// Within so many seconds each record is committed again, so that it lives on.
 const RENEWED: usize = LIFE.as_secs() as usize / 3;
 
@@ -138,6 +141,8 @@ pub(super) struct Stored {
     versions: Option<FxHashMap<u64, Version>>,
     /// What is said about sessions does not wait for what is committed.
     hastes: bool,
+    /// There was no room for the last session, which was said.
+    full: bool,
 }
 
 /// How records are kept.
@@ -174,7 +179,7 @@ pub(super) fn look(
     ntp: u32,
 ) -> Result<Option<Before>, DatabaseError> {
     let Some(node) = records.load(&[NODE])?.pop().flatten() else { return Ok(None) };
-    let node = Node::decode(&node.octets).ok_or(DatabaseError::Stranger)?;
+    let node = begin_life(records, node)?;
     let (mut sessions, mut versions) = (Vec::new(), Vec::new());
     read_all(records, COLLECTION, |seid, found| {
         let (session, answered) = Session::decode(&found.octets, ntp).ok_or(DatabaseError::Stranger)?;
@@ -190,6 +195,23 @@ pub(super) fn look(
         })?;
     }
     Ok(Some(Before { node, sessions, places, versions }))
+}
+
+/// What the UPF was to control planes, as of its next life; that is written before anything is said in it.
+fn begin_life(records: &mut dyn Records, mut found: Found) -> Result<Node, DatabaseError> {
+    for _ in 0..ATTEMPTS {
+        let node = Node::decode(&found.octets).ok_or(DatabaseError::Stranger)?.in_the_next_life();
+        let octets = node.encode().ok_or(DatabaseError::Stranger)?;
+        let change = Change::Commit { expected: found.version, octets: &octets };
+        match records.change(&[(NODE, change)]).remove(0) {
+            Ok(_) => return Ok(node),
+            // The life before has written it a moment ago, or the answer was lost: then this life is not the next but that after it.
+            Err(RecordError::Conflict | RecordError::Silent(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        found = records.load(&[NODE])?.pop().flatten().ok_or(DatabaseError::Stranger)?;
+    }
+    Err(RecordError::Conflict.into())
 }
 
 impl Stored {
@@ -212,6 +234,7 @@ impl Stored {
             on.upf.go_on(node, sessions, on.now, on.plane);
             self.leave(on, None, Outgoing::new());
         } else {
+            on.upf.begin(on.plane);
             self.begin_or_wait(on, NODE, Task::Changed(Vec::new()));
         }
         self.places.begin(ntp);
@@ -335,6 +358,7 @@ impl Stored {
         match (running, done) {
             (Running::Loading(task), Done::Loaded(Ok(found))) => self.loaded(on, name, task, found),
             (Running::Committing(commit), Done::Changed(Ok(version))) => {
+                self.full &= commit.kind != Transaction::PfcpEstablishment;
                 if let Some(versions) = self.versions.as_mut().filter(|_| name.collection == COLLECTION) {
                     match version {
                         0 => versions.remove(&name.id),
@@ -347,6 +371,11 @@ impl Stored {
                 let (what, kind) = (What::Load, commit.kind);
                 self.jobs.push_back(Job { name: self.places.record(name), of: name, what, kind, until: None });
                 self.lanes.entry(name).or_default().running = Some(Running::Checking(commit));
+            }
+            (Running::Committing(commit), Done::Changed(Err(error)))
+                if self.versions.is_some() && commit.kind == Transaction::PfcpEstablishment =>
+            {
+                self.take_back(on, name, commit, &error);
             }
             (Running::Checking(commit), Done::Loaded(Ok(found))) => self.checked(on, name, commit, found),
             (Running::Loading(task), Done::Loaded(Err(error)) | Done::Changed(Err(error))) => {
@@ -450,7 +479,9 @@ impl Stored {
     fn commit<P: Plane>(&mut self, on: &mut On<'_, P>, name: Name, version: Version, mut commit: Commit) {
         let session = || on.upf.sessions.get(&name.id);
         let octets = match name.collection {
-            COLLECTION => session().map(|session| session.encode(commit.answered.as_ref())),
+            COLLECTION => {
+                session().map(|session| session.encode(commit.answered.as_ref(), on.upf.settings.record_octets))
+            }
             _ => Some(on.upf.encode_node()),
         };
         let what = match octets {
@@ -474,6 +505,21 @@ impl Stored {
         };
         self.jobs.push_back(Job { name: self.places.record(name), of: name, what, kind: commit.kind, until: None });
         self.lanes.entry(name).or_default().running = Some(Running::Committing(commit));
+    }
+
+    /// A session that was to come into being cannot be kept: it is gone again, and who asks for it is told.
+    fn take_back<P: Plane>(&mut self, on: &mut On<'_, P>, name: Name, commit: Commit, error: &RecordError) {
+        if !std::mem::replace(&mut self.full, true) {
+            warn!(%error, "sessions are refused: the records have no room for more (see state.database, upf.max-sessions)");
+        }
+        for ticket in &commit.tickets {
+            if let Some(Ticket { out, request: Some(request), .. }) = self.tickets.get_mut(ticket) {
+                on.upf.take_back(name.id, *request, on.plane, out);
+            }
+        }
+        // It was not written.
+        on.upf.take_changed();
+        self.done(on, name, commit);
     }
 
     /// What a commit was refused for is known.

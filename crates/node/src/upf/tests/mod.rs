@@ -69,6 +69,7 @@ fn bench_of(pools: Vec<crate::upf::Pool>, limits: Limits) -> Bench {
         attempts: 3,
         path_check: Some(Duration::from_secs(60)),
         started: STARTED,
+        record_octets: None,
     };
     Bench {
         upf: Upf::new(settings),

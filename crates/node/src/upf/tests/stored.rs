@@ -23,6 +23,8 @@ struct World {
     /// With whom the control plane shares records.
     sharing: Option<Sharing>,
     way: Way,
+    /// Commits are refused, if they are.
+    refusal: Option<RecordError>,
 }
 
 /// A UPF that starts.
@@ -56,7 +58,8 @@ impl World {
         let mut records = MemoryRecords::new(LIFE);
         let now = Now { instant: Instant(1_000_000), ntp: STARTED };
         let (bench, stored) = life(&mut records, (way, sharing.as_ref()), now);
-        let mut world = World { records, bench, stored, fuse: None, lives: 1, asked: Asked::new(), sharing, way };
+        let mut world =
+            World { records, bench, stored, fuse: None, lives: 1, asked: Asked::new(), sharing, way, refusal: None };
         assert_eq!(world.work(), vec![]);
         world.associate();
         world.asked.clear();
@@ -103,6 +106,9 @@ impl World {
     fn ask(&mut self, job: &Job) -> Done {
         let counts = self.asked.entry(job.kind.label()).or_default();
         let records = &mut self.records;
+        if let Some(refusal) = self.refusal.clone().filter(|_| matches!(job.what, What::Commit { .. })) {
+            return Done::Changed(Err(refusal));
+        }
         let mut change = |change| Done::Changed(records.change(&[(job.name, change)]).remove(0));
         match &job.what {
             What::Load => {
@@ -348,6 +354,93 @@ fn what_is_said_before_it_is_written_is_lost_with_the_upf_and_nothing_else() {
     assert_eq!(world.delete(first).cause, Cause::REQUEST_ACCEPTED);
     world.work();
     assert_eq!((world.bench.upf.sessions(), world.written()), (0, 0));
+}
+
+/// The request of another session.
+fn of_another(n: u8) -> SessionEstablishmentRequest {
+    let mut other = request();
+    other.cp_f_seid.seid += u64::from(n);
+    other.create_pdrs[1] = downlink_pdr(2, Some(Ipv4Addr::new(10, 45, 0, 2 + n)), None);
+    other
+}
+
+/// The RAN, or the UE of a session that was answered for and not written, may still send by its tunnel: no other session of the lives
+/// after gets it.
+#[test]
+fn a_tunnel_that_was_not_written_is_not_given_to_another_session() {
+    let mut world = World::over(Way::Behind);
+    let (_, mut written) = world.establish(&request());
+    world.work();
+    let mut told = vec![written];
+    for life in 1..4 {
+        // Answered, and killed before it is written.
+        let mut octets = vec![];
+        of_another(1).emit(&mut octets, 0, 500 + life).expect("short");
+        assert_eq!(world.send(&octets), vec![]);
+        let load = world.stored.jobs().pop_front().expect("a load");
+        let done = world.ask(&load);
+        let out = world.with(|stored, on| stored.answered(on, load.name, done));
+        let answer = SessionEstablishmentResponse::parse(&Message::new(&out[0].1).expect("sound")).expect("an answer");
+        let lost = established(&answer).1;
+        assert!(!told.contains(&lost), "{lost:?} of {told:?}");
+        told.push(lost);
+        world.stored.jobs().clear();
+        world.restart();
+        // Another UE's, which is written, and one before it goes.
+        let (seid, next) = world.establish(&of_another(10 + life as u8));
+        assert!(!told.contains(&next), "{next:?} of {told:?}");
+        world.work();
+        if life == 2 {
+            assert_eq!(world.delete(seid).cause, Cause::REQUEST_ACCEPTED);
+            world.work();
+        }
+        told.push(next);
+        written = next;
+    }
+    assert!(world.bench.upf.sessions() >= 2, "{written:?}");
+}
+
+/// A session that there is no room for is not there, and who asks hears it, each time it asks; what is there goes on.
+#[test]
+fn a_session_that_has_no_room_is_refused_and_gone() {
+    for refusal in [RecordError::Full, RecordError::TooLarge { octets: 70_000, most: 65_480 }] {
+        let mut world = World::over(Way::Sole);
+        world.refusal = Some(refusal);
+        let response: SessionEstablishmentResponse = world.ask_upf(|out, sequence| request().emit(out, 0, sequence));
+        assert_eq!((response.cause, response.up_f_seid), (Cause::NO_RESOURCES, None));
+        assert_eq!((world.bench.upf.sessions(), world.written()), (0, 0));
+        assert!(world.bench.plane.tables.is_empty());
+        let stats = world.bench.upf.stats;
+        assert_eq!((stats.no_room, stats.rejected), (1, 1), "{stats:?}");
+        world.refusal = None;
+        // The UE's address is free.
+        let (seid, teid) = world.establish(&request());
+        world.modify(seid, &forward(RAN_TEID));
+        world.passes(teid);
+        world.restart();
+        world.passes(teid);
+    }
+}
+
+/// Rules that could not be kept are refused before anything is as they say.
+#[test]
+fn a_session_that_would_be_too_large_is_refused() {
+    let mut world = World::over(Way::Sole);
+    world.bench.upf.settings.record_octets = Some(950);
+    let further = || (3..23).map(|id| downlink_pdr(id, Some(UE), None));
+    let mut large = request();
+    large.create_pdrs.extend(further());
+    let response: SessionEstablishmentResponse = world.ask_upf(|out, sequence| large.emit(out, 0, sequence));
+    assert_eq!((response.cause, world.bench.upf.sessions()), (Cause::NO_RESOURCES, 0));
+    let (seid, teid) = world.establish(&request());
+    world.modify(seid, &forward(RAN_TEID));
+    let mut larger = SessionModificationRequest::default();
+    larger.create_pdrs.extend(further());
+    assert_eq!(world.modify(seid, &larger).cause, Cause::NO_RESOURCES);
+    world.passes(teid);
+    world.restart();
+    world.passes(teid);
+    assert_eq!(world.modify(seid, &larger).cause, Cause::REQUEST_ACCEPTED, "where it can be kept");
 }
 
 /// Counts of packets are not written at packets: what is lost is too little. Reports have their numbers in order through all lives.

@@ -84,7 +84,9 @@ impl Here {
         self.metrics.state_operation(StateFunction::Smf, kind, operation, begun.elapsed());
         match &result {
             Err(RecordError::Full) if std::mem::replace(&mut self.full, true) => {}
-            Err(error) => tracing::warn!(%error, "a transaction was not committed: it is void (see state.database, state.ues)"),
+            Err(error) => {
+                tracing::warn!(%error, "a transaction was not committed: it is void (see state.database, state.ues)")
+            }
             Ok(_) => self.full = false,
         }
         result
