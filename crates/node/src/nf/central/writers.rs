@@ -106,7 +106,8 @@ impl Central {
         let later = Elsewhere::part(&here.context).map(Stored::decode).transpose()?;
         let (version, stored, mut later) = match (found, later) {
             (Some((version, stored)), Some(later)) => (version, stored, later),
-            (None, Some(later)) if self.writes_behind() => (0, Stored::default(), later),
+            // Its first step was not written. A later one's record was: it is gone, and does not come back.
+            (None, Some(later)) if self.writes_behind() && later.step == 1 => (0, Stored::default(), later),
             (found, _) => return Ok(found.map(|(version, stored)| Latest { version, stored, ahead: false })),
         };
         if !self.writes_behind() {

@@ -1,5 +1,6 @@
 //! Contexts in a database whose commits nobody waits for.
 
+use super::tests::elsewhere;
 use super::*;
 use crate::nf::central::{CentralConfig, Claim};
 use crate::state::RecordsConfig;
@@ -97,9 +98,7 @@ impl Nf {
 
     /// The steps of a UE that the database has.
     fn in_database(&self, region: &Region, slot: Slot) -> Option<u32> {
-        let mut seen = Snapshot::default();
-        assert!(region.read(slot, &mut seen));
-        let id = Elsewhere::of(&seen.context).expect("the region has no context").id;
+        let id = elsewhere(region, slot).id;
         let (_, stored) = Central::over(self.config(), &self.gate.0).read(id).unwrap()?;
         Some(context::decode(&stored.context).unwrap().connections.into())
     }
@@ -256,4 +255,23 @@ fn another_host_goes_on_from_what_was_written_and_nothing_else_is_lost() {
         Central::over(config.clone(), &records).read(claim.claimed[0].id).unwrap().expect("a record").1.owner,
         6
     );
+}
+
+/// What the region has of a UE is not made a record again that is nowhere any more.
+#[test]
+fn a_record_that_is_gone_does_not_come_back_from_the_region() {
+    let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
+    let (mut host, records) = (region.join(0).unwrap(), MemoryRecords::new(LIFE));
+    let [mut one, mut two] = [1, 2].map(|number| Nf::new(&region, number, &records));
+    let slot = host.insert(Ltmsi::from_raw(7)).unwrap();
+    one.step(&region, slot, 1).unwrap();
+    one.written(&region, slot);
+    one.gate.shut(true);
+    one.step(&region, slot, 2).unwrap();
+    drop(one.worker);
+    let id = elsewhere(&region, slot).id;
+    let removal = (Name { collection: "amf", id }, Change::Remove { expected: 1 });
+    records.clone().change(&[removal]).remove(0).unwrap();
+    let lost = two.load(&region, slot);
+    assert!(matches!(lost, Err(StepError::Central(CentralError::Lost))), "{lost:?}");
 }

@@ -53,7 +53,7 @@ fn step(contexts: &mut Contexts, region: &Region, worker: &mut Worker, slot: Slo
 }
 
 /// Where the record of a slot's UE is.
-fn elsewhere(region: &Region, slot: Slot) -> Elsewhere {
+pub(super) fn elsewhere(region: &Region, slot: Slot) -> Elsewhere {
     let mut seen = Snapshot::default();
     assert!(region.read(slot, &mut seen));
     Elsewhere::of(&seen.context).expect("the region has no context")

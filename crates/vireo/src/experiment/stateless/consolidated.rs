@@ -190,12 +190,16 @@ fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
     sum / count
 }
 
-/// By how much passes are above those that they are compared with, in percent of these: the mean over the loads of a kind.
+/// What a UE takes in the mean of all UEs of these loads.
+fn of_a_ue(passes: &[Pass], loads: Of, value: fn(&Cost) -> f64) -> f64 {
+    let all = passes.iter().flat_map(loads).map(|cost| (value(&cost) * f64::from(cost.ues), f64::from(cost.ues)));
+    let (sum, ues) = all.fold((0.0, 0.0), |(sum, count), (value, ues)| (sum + value, count + ues));
+    sum / ues
+}
+
+/// By how much passes are above those that they are compared with, in percent of these: what a UE takes over all loads of a kind.
 fn above(passes: &[Pass], base: &[Pass], loads: Of, value: fn(&Cost) -> f64) -> f64 {
-    let at =
-        |passes: &[Pass], load: usize| mean(passes.iter().map(|pass| loads(pass).get(load).map_or(f64::NAN, value)));
-    let count = base.first().map_or(0, |pass| loads(pass).len());
-    mean((0..count).map(|load| (at(passes, load) / at(base, load) - 1.0) * 100.0))
+    (of_a_ue(passes, loads, value) / of_a_ue(base, loads, value) - 1.0) * 100.0
 }
 
 /// The mean of all runs between the ends of the interval that has the true mean in it in 95 of 100 cases; of one run, itself.
@@ -211,7 +215,7 @@ fn findings(variants: &[Variant; 3], loads: &Loads, rounds: &[Round]) -> Result<
     for (kind, of) in KINDS {
         for (place, variant) in variants.iter().enumerate() {
             let mut add = |what: &str, unit: &str, value: fn(&Cost) -> f64| -> Result<(), Failure> {
-                let all = |round: &Round| mean(round[place].iter().flat_map(of).map(|cost| value(&cost)));
+                let all = |round: &Round| of_a_ue(&round[place], of, value);
                 let name = format!("{}, {kind}: {what}", variant.name);
                 figures.push(Figure::new(name, unit, each(rounds, all)?));
                 Ok(())
@@ -271,6 +275,9 @@ fn notes(loads: &Loads) -> Vec<String> {
             .into(),
         "With a replica each host keeps the other one's copies: CPU of the hosts is that of both parts, and of the threads of the copies \
          told apart."
+            .into(),
+        "What a UE takes is the mean of all UEs of a kind of load, so that of bursts the large ones count most. The hosts' work for \
+         themselves meanwhile (0.5 s around each load) is among their CPU."
             .into(),
         "Mean and interval: the mean of all runs, and the ends of its 95% interval (Student's t), the upper of which has to be within the \
          mark; of one run, itself. In each run the baseline is measured before the others and after them; over itself it tells how far \
