@@ -142,6 +142,7 @@ const ALL: &[Experiment] = &[
     stateless::FIG7,
     stateless::BEYOND_FIGURES,
     stateless::DISTANCE_FIGURES,
+    stateless::MONGODB_FIGURES,
     stateless::consolidated::EXPERIMENT,
 ];
 

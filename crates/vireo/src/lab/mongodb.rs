@@ -28,6 +28,8 @@ impl Mongodb {
     /// Starts them and waits until they answer.
     pub(crate) fn start(lab: &Lab) -> Result<Self, Failure> {
         let directory = Path::new(DIRECTORY);
+        // One that was started here before has left its data.
+        let _ = std::fs::remove_dir_all(directory);
         std::fs::create_dir_all(directory)?;
         let (user, group) = (number("-u")?, number("-g")?);
         chown(directory, Some(user), Some(group)).map_err(|e| {

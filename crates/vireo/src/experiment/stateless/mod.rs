@@ -49,6 +49,13 @@ pub(super) const DISTANCE_FIGURES: Experiment = Experiment {
     run: Run::Core(|session| study(session, &DISTANCE)),
 };
 
+pub(super) const MONGODB_FIGURES: Experiment = Experiment {
+    name: "stateless-mongodb",
+    about: "What does statelessness cost over MongoDB's protocol, and what is saved there? (needs --features mongodb and FerretDB)",
+    paper: "Analyzing the cost of statelessness in 5G, figures 3 to 5, over another database",
+    run: Run::Core(|session| study(session, &MONGODB)),
+};
+
 pub(super) const FIG6: Experiment = Experiment {
     name: "stateless-fig6",
     about: "How busy are AMF, SMF and UPF from moment to moment, with state and without?",
@@ -63,8 +70,20 @@ pub(super) const FIG7: Experiment = Experiment {
     run: Run::Core(|session| over_time(session, &WAITING)),
 };
 
+/// The paper's.
+const HUNDREDS: &[u32] = &[100, 200, 300, 400, 500, 600, 700, 800, 900, 1000];
+
 /// The most that half of a cost is, in percent.
 const HALF: f64 = 50.0;
+
+/// A database's server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Server {
+    /// redis-server, nothing on disk.
+    Redis,
+    /// FerretDB on PostgreSQL, which speak MongoDB's protocol.
+    Mongodb,
+}
 
 /// A way of keeping state.
 #[derive(Debug)]
@@ -73,8 +92,8 @@ struct Mode {
     about: &'static str,
     /// The table of the configuration.
     tables: &'static str,
-    /// Whether it needs one.
-    database: bool,
+    /// Which one it needs.
+    database: Option<Server>,
     /// How far the UPF is from it, one way, if that is far.
     far_ms: Option<u64>,
 }
@@ -96,6 +115,8 @@ struct Study {
     /// Whether that is what the others gain, which the paper divides by their own time.
     gains: bool,
     source: &'static str,
+    /// How many UEs establish a session at once.
+    sizes: &'static [u32],
     /// Two of them: over the first of all, the second one is to cost half of what the first one does, or less.
     halves: Option<[&'static str; 2]>,
 }
@@ -104,7 +125,7 @@ const STATEFUL: Mode = Mode {
     name: "stateful",
     about: "Each function keeps the state of UEs in its own memory.",
     tables: "[state]\npreset = \"stateful\"\n",
-    database: false,
+    database: None,
     far_ms: None,
 };
 const PROCEDURAL: Mode = Mode {
@@ -112,7 +133,7 @@ const PROCEDURAL: Mode = Mode {
     about: "AMF and SMF load a UE's state from Redis at the first transaction of a procedure and commit it at the last, the UPF for \
             each transaction: it does not see where procedures end.",
     tables: "[state]\npreset = \"procedural\"\n",
-    database: true,
+    database: Some(Server::Redis),
     far_ms: None,
 };
 const TRANSACTIONAL: Mode = Mode {
@@ -120,7 +141,7 @@ const TRANSACTIONAL: Mode = Mode {
     about: "AMF, SMF and UPF load a UE's state from Redis before each transaction and commit it after it; the SMF what has changed, as \
             JSON.",
     tables: "[state]\npreset = \"transactional\"\n",
-    database: true,
+    database: Some(Server::Redis),
     far_ms: None,
 };
 
@@ -128,14 +149,14 @@ const SHARED: Mode = Mode {
     name: "shared",
     about: "As shared-amf-smf, and the UPF has a part of the record, too: what it answers the SMF with, that commits.",
     tables: "[state]\npreset = \"shared\"\n",
-    database: true,
+    database: Some(Server::Redis),
     far_ms: None,
 };
 const SHARED_AMF_SMF: Mode = Mode {
     name: "shared-amf-smf",
     about: "As transactional, but AMF and SMF share the record of a UE: where the AMF asks the SMF, that commits for both.",
     tables: "[state]\npreset = \"shared-amf-smf\"\n",
-    database: true,
+    database: Some(Server::Redis),
     far_ms: None,
 };
 
@@ -143,7 +164,7 @@ const NON_BLOCKING: Mode = Mode {
     name: "non-blocking",
     about: "As transactional, but AMF and UPF go on while writers of theirs commit; who loads a UE next waits for that. The SMF waits.",
     tables: "[state]\npreset = \"non-blocking\"\n",
-    database: true,
+    database: Some(Server::Redis),
     far_ms: None,
 };
 
@@ -151,7 +172,7 @@ const DELETE_CREATE: Mode = Mode {
     name: "delete-create",
     about: "As transactional, but the SMF takes records out and puts them in again instead of changing them.",
     tables: "[state]\npreset = \"delete-create\"\n",
-    database: true,
+    database: Some(Server::Redis),
     far_ms: None,
 };
 
@@ -159,14 +180,14 @@ const BINARY: Mode = Mode {
     name: "binary",
     about: "As transactional, but the SMF writes all of a record, as octets without names.",
     tables: "[state]\npreset = \"transactional\"\nchange = \"replace\"\nformat = \"binary\"\n",
-    database: true,
+    database: Some(Server::Redis),
     far_ms: None,
 };
 const PROTOBUF: Mode = Mode {
     name: "protobuf",
     about: "As transactional, but in protocol buffers.",
     tables: "[state]\npreset = \"transactional\"\nformat = \"protobuf\"\n",
-    database: true,
+    database: Some(Server::Redis),
     far_ms: None,
 };
 const PIGGYBACK: Mode = Mode {
@@ -174,28 +195,28 @@ const PIGGYBACK: Mode = Mode {
     about: "As transactional, but SM contexts travel with the requests: the AMF keeps them with its own contexts, and the SMF asks no \
             database.",
     tables: "[state]\npreset = \"transactional\"\ncarry = \"piggyback\"\n",
-    database: true,
+    database: Some(Server::Redis),
     far_ms: None,
 };
 const LEAN: Mode = Mode {
     name: "lean",
     about: "As piggyback, with binary records: one record of a UE is what AMF and SMF have, and the AMF alone loads and commits it.",
     tables: "[state]\npreset = \"lean\"\n",
-    database: true,
+    database: Some(Server::Redis),
     far_ms: None,
 };
 const IMPLIED: Mode = Mode {
     name: "implied",
     about: "As transactional, but the SMF's first transfer is its answer to the AMF: one answer and one transaction of the AMF less.",
     tables: "[state]\npreset = \"transactional\"\nanswer = \"implied\"\n",
-    database: true,
+    database: Some(Server::Redis),
     far_ms: None,
 };
 const GRPC: Mode = Mode {
     name: "grpc",
     about: "As transactional, but AMF and SMF ask each other in gRPC instead of JSON over HTTP/2.",
     tables: "[state]\npreset = \"transactional\"\n\n[sbi]\nencoding = \"grpc\"\n",
-    database: true,
+    database: Some(Server::Redis),
     far_ms: None,
 };
 const SHM: Mode = Mode {
@@ -203,8 +224,29 @@ const SHM: Mode = Mode {
     about: "AMF, SMF and UPF commit each transaction to shared memory: the AMF to that of its workers, SMF and UPF to files that \
             outlive them.",
     tables: "[state]\npreset = \"shm\"\ndatabase = \"shm:///tmp/records\"\n",
-    database: false,
+    database: None,
     far_ms: None,
+};
+
+const TRANSACTIONAL_MONGODB: Mode = Mode {
+    name: "transactional",
+    about: "AMF, SMF and UPF load a UE's state from FerretDB before each transaction and commit it after it; the SMF sets the fields that \
+            have changed, as BSON.",
+    tables: "[state]\npreset = \"transactional\"\ndatabase = \"mongodb://127.0.0.1:27017/\"\n",
+    database: Some(Server::Mongodb),
+    far_ms: None,
+};
+const DELETE_CREATE_MONGODB: Mode = Mode {
+    name: "delete-create",
+    about: "As transactional, but the SMF takes records out and puts them in again instead of changing them.",
+    tables: "[state]\npreset = \"delete-create\"\ndatabase = \"mongodb://127.0.0.1:27017/\"\n",
+    ..TRANSACTIONAL_MONGODB
+};
+const LEAN_MONGODB: Mode = Mode {
+    name: "lean",
+    about: "SM contexts travel with the requests, and a UE's record, which the AMF alone loads and commits, is octets.",
+    tables: "[state]\npreset = \"lean\"\ndatabase = \"mongodb://127.0.0.1:27017/\"\n",
+    ..TRANSACTIONAL_MONGODB
 };
 
 const NEAR_EDGE: Mode = Mode {
@@ -226,6 +268,7 @@ static FIGURE_3: Study = Study {
     paper: &[Some((3.0, 10.0)), Some((56.0, 71.0))],
     gains: false,
     source: "figure 3",
+    sizes: HUNDREDS,
     halves: None,
 };
 
@@ -236,6 +279,7 @@ static FIGURE_4: Study = Study {
     paper: &[Some((10.0, 21.0)), None, Some((6.0, 17.0))],
     gains: true,
     source: "figure 4",
+    sizes: HUNDREDS,
     halves: None,
 };
 
@@ -246,6 +290,7 @@ static FIGURE_5: Study = Study {
     paper: &[Some((2.5, 12.0))],
     gains: true,
     source: "figure 5a",
+    sizes: HUNDREDS,
     halves: None,
 };
 
@@ -256,6 +301,7 @@ static BEYOND: Study = Study {
     paper: &[Some((56.0, 71.0)), None, None, None, None, None, None, None],
     gains: false,
     source: "figure 3",
+    sizes: HUNDREDS,
     halves: Some([TRANSACTIONAL.name, LEAN.name]),
 };
 
@@ -266,13 +312,25 @@ static DISTANCE: Study = Study {
     paper: &[None, None],
     gains: false,
     source: "",
+    sizes: HUNDREDS,
     halves: None,
 };
 
+/// Three sizes: its server does some 700 operations a second.
+static MONGODB: Study = Study {
+    title: "MongoDB's protocol",
+    modes: &[STATEFUL, TRANSACTIONAL_MONGODB, DELETE_CREATE_MONGODB, LEAN_MONGODB],
+    paper: &[Some((56.0, 71.0)), None, None],
+    gains: false,
+    source: "figure 3",
+    sizes: &[25, 50, 100],
+    halves: Some([TRANSACTIONAL_MONGODB.name, LEAN_MONGODB.name]),
+};
+
 fn study(session: &Session, study: &Study) -> Result<Findings, Failure> {
-    let sizes: Vec<u32> = if session.quick { vec![20, 40] } else { (1..=10).map(|n| n * 100).collect() };
-    let rounds = session.repeat(study.title, |_| sweep::round(session, study.modes, &sizes, false))?;
-    findings(study, &sizes, &rounds)
+    let sizes = if session.quick { &[20, 40] } else { study.sizes };
+    let rounds = session.repeat(study.title, |_| sweep::round(session, study.modes, sizes, false))?;
+    findings(study, sizes, &rounds)
 }
 
 /// What a mode's bursts come to by size, the cold one aside: a value for each run.
@@ -325,10 +383,12 @@ fn findings(study: &Study, sizes: &[u32], rounds: &[Vec<Vec<Burst>>]) -> Result<
         add("CPU of the AMF per UE", "us", |b| b.cpu_us[0])?;
         add("CPU of the SMF per UE", "us", |b| b.cpu_us[1])?;
         add("CPU of the UPF per UE", "us", |b| b.cpu_us[2])?;
-        if of.database {
+        if of.database == Some(Server::Redis) {
             add("commands of the database per UE", "", |b| b.commands)?;
             add("octets to and from the database per UE", "B", |b| b.octets)?;
             add("CPU of the database per UE", "us", |b| b.database_us)?;
+        }
+        if of.database.is_some() {
             add("time of the database per UE", "us", |b| b.waited_us)?;
         }
         if mode == 0 {
@@ -386,8 +446,12 @@ fn findings(study: &Study, sizes: &[u32], rounds: &[Vec<Vec<Burst>>]) -> Result<
         notes: vec![
             format!(
                 "{} are processes of their own with the emulator and the database on this machine's processors; the time is the \
-                 emulator's, from a UE's request to its accept. Database: redis-server, nothing on disk.",
-                FUNCTIONS.map(str::to_uppercase).join(", ")
+                 emulator's, from a UE's request to its accept. Database: {}.",
+                FUNCTIONS.map(str::to_uppercase).join(", "),
+                match study.modes.iter().find_map(|mode| mode.database) {
+                    Some(Server::Mongodb) => "FerretDB 1.24 on PostgreSQL 15 (MongoDB's protocol), without fsync",
+                    _ => "redis-server, nothing on disk",
+                }
             ),
             "CPU and what the database says are per UE: registration, establishment and release.".into(),
         ],

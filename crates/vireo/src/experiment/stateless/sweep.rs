@@ -2,15 +2,17 @@
 //! takes.
 
 use super::super::session::Session;
-use super::Mode;
 use super::watch::{Moment, Watch};
+use super::{Mode, Server};
 use crate::cli::Failure;
 use crate::lab::core::{Core, CoreOptions};
 use crate::lab::create;
 use crate::lab::emulator::{self, Emulated, EmulatorOptions, Load};
+use crate::lab::mongodb::Mongodb;
 use crate::lab::redis::{Redis, Spent};
 use std::path::Path;
 use std::time::Duration;
+use vireo_node::state::HAS_MONGODB;
 use vireo_simulator::results::Table;
 
 /// The functions, in the order in which a request comes to them.
@@ -58,7 +60,9 @@ pub(super) fn round(
 /// A mode's, after one that is cold.
 fn bursts(session: &Session, mode: &Mode, sizes: &[u32], watched: bool) -> Result<Vec<Burst>, Failure> {
     let first = sizes.first().copied().unwrap_or(1);
-    let database = mode.database.then(|| Redis::start(&session.lab, &[])).transpose()?;
+    let start = |server| mode.database == Some(server);
+    let _mongodb = start(Server::Mongodb).then(|| mongodb(session)).transpose()?;
+    let database = start(Server::Redis).then(|| Redis::start(&session.lab, &[])).transpose()?;
     let far = mode.far_ms.map(|ms| Redis::far(&session.lab, Duration::from_millis(ms))).transpose()?;
     let options = CoreOptions {
         database_of_upf: far.as_ref().map(|(url, _)| url.clone()),
@@ -86,6 +90,15 @@ fn bursts(session: &Session, mode: &Mode, sizes: &[u32], watched: bool) -> Resul
     }
     core.stop()?;
     Ok(found)
+}
+
+/// The server with MongoDB's protocol.
+fn mongodb(session: &Session) -> Result<Mongodb, Failure> {
+    if !HAS_MONGODB {
+        let remedy = "build it with `cargo build --release -p vireo --features mongodb`";
+        return Err(Failure(format!("this program was built without MongoDB's driver: {remedy}")));
+    }
+    Mongodb::start(&session.lab)
 }
 
 fn one(
