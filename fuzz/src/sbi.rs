@@ -36,9 +36,10 @@ pub fn sm_context(octets: &[u8]) {
     vireo_node::sbi::smf::probe::take(super::session::config(), octets);
 }
 
-/// One that an SMF has given away.
+/// One that an SMF has given away, and what an AMF has committed.
 pub fn sm_context_seeds() -> Vec<Vec<u8>> {
-    vec![vireo_node::sbi::smf::probe::given(super::session::config())]
+    use vireo_node::sbi::smf::probe;
+    vec![probe::given(super::session::config()), probe::brought()]
 }
 
 /// What is read and written is read as the same again.

@@ -127,9 +127,14 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Of a part.
+    /// Of a part, as it travels.
     pub(crate) fn of(part: &[u8]) -> Option<Self> {
         postcard::take_from_bytes(part).ok().map(|(head, _)| head)
+    }
+
+    /// Of the part of a record, as that has it; `None`: it is of another format or release, or there is none.
+    pub(crate) fn kept(format: Format, found: &Found) -> Option<Self> {
+        format.decode(found.part(AMF)?).ok()
     }
 
     /// Whether this part is put in the place of that one.
@@ -138,34 +143,35 @@ impl Head {
     }
 }
 
-/// A part of octets as a record of that format has it: JSON has none.
+/// A part of octets (the UPF's) as a record of that format has it: JSON has none.
 pub(crate) fn kept(format: Format, part: Vec<u8>) -> Vec<u8> {
     match format {
         Format::Binary | Format::Protobuf => part,
-        Format::Json => {
-            const DIGITS: &[u8; 16] = b"0123456789abcdef";
-            let digits = part.iter().flat_map(|octet| [octet >> 4, octet & 15]).map(|digit| DIGITS[usize::from(digit)]);
-            [b'"'].into_iter().chain(digits).chain([b'"']).collect()
-        }
+        Format::Json => format!("\"{}\"", hex(&part)).into_bytes(),
     }
 }
 
-/// The AMF's part of a record, if it has one.
-pub(crate) fn amf(format: Format, found: &Found) -> Option<Vec<u8>> {
-    opened(format, found.part(AMF)?)
-}
-
-/// A part of octets, as a record of that format has it.
+/// A part of octets, of what a record of that format has.
 pub(crate) fn opened(format: Format, kept: &[u8]) -> Option<Vec<u8>> {
     match format {
         Format::Binary | Format::Protobuf => Some(kept.to_vec()),
-        Format::Json => {
-            let digit = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
-            let (pairs, rest) = kept.strip_prefix(b"\"")?.strip_suffix(b"\"")?.as_chunks();
-            rest.is_empty().then_some(())?;
-            pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
-        }
+        Format::Json => of_hex(kept.strip_prefix(b"\"")?.strip_suffix(b"\"")?),
     }
+}
+
+/// Octets as hexadecimal digits.
+pub(crate) fn hex(octets: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = octets.iter().flat_map(|octet| [octet >> 4, octet & 15]);
+    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
+}
+
+/// Octets of hexadecimal digits.
+pub(crate) fn of_hex(digits: &[u8]) -> Option<Vec<u8>> {
+    let digit = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
+    let (pairs, rest) = digits.as_chunks();
+    rest.is_empty().then_some(())?;
+    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
 }
 
 /// What goes with a question to the SMF.
@@ -207,13 +213,10 @@ mod tests {
     fn a_part_comes_back_in_every_format_and_what_is_none_is_refused() {
         let part = postcard::to_stdvec(&(Head { owner: u64::MAX, step: 7, gone: true }, "rest")).unwrap();
         for format in [Format::Binary, Format::Json, Format::Protobuf] {
-            let parts = vec![(AMF.to_owned(), kept(format, part.clone())), (sm(5), Vec::new())];
-            let found = Found { parts, ..Found::default() };
-            assert_eq!(amf(format, &found), Some(part.clone()), "{format:?}");
+            assert_eq!(opened(format, &kept(format, part.clone())), Some(part.clone()), "{format:?}");
         }
-        let text = |text: &str| Found { parts: vec![(AMF.to_owned(), text.into())], ..Found::default() };
         for wrong in ["", "\"", "\"0\"", "\"0g\"", "00"] {
-            assert_eq!(amf(Format::Json, &text(wrong)), None, "{wrong}");
+            assert_eq!(opened(Format::Json, wrong.as_bytes()), None, "{wrong}");
         }
         assert_eq!((sm_of(&sm(0x0fff_ffff)), sm_of(AMF), sm_of("sm-x")), (Some(0x0fff_ffff), None, None));
         for part in [None, Some(part)] {

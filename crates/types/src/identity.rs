@@ -1,11 +1,14 @@
 use crate::Plmn;
-use serde::{Deserialize, Serialize};
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
 /// Subscription Permanent Identifier of the IMSI kind (TS 23.003 2.2A): up to 15 digits, packed with their number into
 /// one word. `Display` masks all but the first five digits; [`Supi::reveal`] gives them all.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+///
+/// Of serde it is the word, and where people read (JSON) the digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Supi(u64);
 
 /// Why a text is no SUPI.
@@ -57,6 +60,41 @@ impl FromStr for Supi {
     /// Digits, or `imsi-` and digits (TS 29.571 5.3.2).
     fn from_str(s: &str) -> Result<Self, SupiError> {
         Self::from_digits(s.strip_prefix("imsi-").unwrap_or(s))
+    }
+}
+
+impl Serialize for Supi {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        if !s.is_human_readable() {
+            return s.serialize_u64(self.0);
+        }
+        let supi = Supi::from_u64(self.0).ok_or_else(|| serde::ser::Error::custom(SupiError))?;
+        s.serialize_str(&supi.reveal())
+    }
+}
+
+impl<'de> Deserialize<'de> for Supi {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Read;
+
+        impl Visitor<'_> for Read {
+            type Value = Supi;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the digits of an IMSI")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, digits: &str) -> Result<Supi, E> {
+                Supi::from_digits(digits).map_err(E::custom)
+            }
+
+            /// Older records have the word.
+            fn visit_u64<E: serde::de::Error>(self, word: u64) -> Result<Supi, E> {
+                Supi::from_u64(word).ok_or_else(|| E::custom(SupiError))
+            }
+        }
+
+        if d.is_human_readable() { d.deserialize_any(Read) } else { u64::deserialize(d).map(Supi) }
     }
 }
 

@@ -62,7 +62,7 @@ pub enum StateChange {
     Replace,
     /// The parts are written that have changed.
     Update,
-    /// It is taken out and put in again: what is under way between the two is lost with whoever does it.
+    /// It is taken out and put in again: what is under way between the two is lost with whoever does it, so the AMF updates its own.
     DeleteCreate,
 }
 

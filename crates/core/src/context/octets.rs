@@ -1,7 +1,7 @@
 //! Octet strings of the stored form: copied as a whole, where the derived encoding of arrays and vectors goes one octet
 //! at a time.
 
-use serde::de::{Deserializer, Error, Visitor};
+use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::ser::Serializer;
 use std::borrow::Cow;
 use std::fmt;
@@ -52,7 +52,7 @@ pub(crate) fn serialize<T: Octets, S: Serializer>(value: &T, s: S) -> Result<S::
 pub(crate) fn deserialize<'de, T: Octets, D: Deserializer<'de>>(d: D) -> Result<T, D::Error> {
     struct Read<T>(std::marker::PhantomData<T>);
 
-    impl<T: Octets> Visitor<'_> for Read<T> {
+    impl<'de, T: Octets> Visitor<'de> for Read<T> {
         type Value = T;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,6 +61,15 @@ pub(crate) fn deserialize<'de, T: Octets, D: Deserializer<'de>>(d: D) -> Result<
 
         fn visit_bytes<E: Error>(self, octets: &[u8]) -> Result<T, E> {
             T::of(octets).ok_or_else(|| E::invalid_length(octets.len(), &self))
+        }
+
+        /// JSON has no octet strings, but lists of numbers.
+        fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<T, A::Error> {
+            let mut octets = Vec::new();
+            while let Some(octet) = elements.next_element()? {
+                octets.push(octet);
+            }
+            self.visit_bytes(&octets)
         }
     }
 

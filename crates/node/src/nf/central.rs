@@ -26,14 +26,17 @@
 //! to it and nothing else. Until then, and of answers that nothing follows from, the region alone has it: who is given the UE
 //! by the record, where the question is open, asks it again by its name, and gets the same answer.
 
+mod record;
 mod together;
 mod writers;
 
+pub(crate) use record::kept;
 pub(super) use writers::Latest;
 pub(crate) use writers::Writer;
 
 use crate::shared;
 use crate::state::RecordsConfig;
+use record::{Kept, stored};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use together::Foreseen;
@@ -41,7 +44,7 @@ use vireo_core::chain::{Ask, Carried, SessionNumber, Transferred};
 use vireo_core::config::{StatePersist, StateWrite};
 use vireo_core::{context, replica};
 use vireo_store::Version;
-use vireo_store::records::{Change, Found, LIFE, Name, Part, RecordError, Records, Writers};
+use vireo_store::records::{Change, Found, Known, LIFE, Name, RecordError, Records, Writers};
 use vireo_types::{Bucket, Instant, Ltmsi};
 use writers::behind;
 
@@ -130,35 +133,13 @@ fn name(config: &CentralConfig, id: u64) -> Name {
     Name { collection: collection(config), id }
 }
 
-/// A UE as a record has it.
-fn stored(config: &CentralConfig, found: &Found) -> Result<Stored, CentralError> {
-    if config.records.is_shared() {
-        let part = shared::amf(config.records.of_octets(), found).ok_or(CentralError::Stranger)?;
-        return Stored::decode(&part);
-    }
-    Stored::decode(&found.octets)
-}
-
-/// The change that puts a UE where this version is: `part` is what a record has of it.
-fn commit<'a>(config: &CentralConfig, expected: Version, part: &'a [Part<'a>; 1]) -> Change<'a> {
-    match config.records.is_shared() {
-        true => Change::Update { expected, parts: part },
-        false => Change::Commit { expected, octets: part[0].octets },
-    }
-}
-
-/// What a record has of a UE, of its octets.
-fn part_of(octets: &[u8]) -> [Part<'_>; 1] {
-    [Part { name: shared::AMF, octets }]
-}
-
 /// What a step wants done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Wanted {
     /// When it was.
     pub(crate) at: Instant,
     /// Its outbox.
-    #[serde(with = "serde_bytes")]
+    #[serde(with = "record::octets")]
     pub(crate) outbox: Vec<u8>,
 }
 
@@ -243,6 +224,9 @@ pub(crate) struct Stored {
     /// Empty: the context is gone.
     #[serde(with = "serde_bytes")]
     pub(crate) context: Vec<u8>,
+    /// What there is of it in its record, if it was loaded: what is the same is not written again.
+    #[serde(skip)]
+    pub(crate) known: Known,
 }
 
 impl Stored {
@@ -255,14 +239,8 @@ impl Stored {
         postcard::from_bytes(octets).map_err(|_| CentralError::Stranger)
     }
 
-    fn encode(&self) -> Result<Vec<u8>, CentralError> {
+    pub(crate) fn encode(&self) -> Result<Vec<u8>, CentralError> {
         postcard::to_stdvec(self).map_err(|_| CentralError::Stranger)
-    }
-
-    /// The same as a record of this place has it.
-    fn kept(&self, config: &CentralConfig) -> Result<Vec<u8>, CentralError> {
-        let octets = self.encode()?;
-        Ok(if config.records.is_shared() { shared::kept(config.records.of_octets(), octets) } else { octets })
     }
 
     /// What the region has of it where the database is to have it later; `None`: it is too long for that.
@@ -334,7 +312,8 @@ pub(crate) fn clear(config: &CentralConfig) -> Result<(), CentralError> {
     // What is shared may be another one's, and is the SMF's while that has an SM context there.
     let own = |found: &Found| {
         let alone = found.parts.iter().all(|(name, _)| name == shared::AMF);
-        !config.records.is_shared() || alone && stored(config, found).is_ok_and(|ue| ue.owner == config.owner)
+        let head = || shared::Head::kept(config.records.codec().format, found);
+        !config.records.is_shared() || alone && head().is_some_and(|head| head.owner == config.owner)
     };
     for part in names.chunks(BATCH) {
         let found = records.load(part)?;
@@ -376,7 +355,7 @@ impl Central {
     /// What there is of a UE.
     pub(super) fn read(&mut self, id: u64) -> Result<Option<(Version, Stored)>, CentralError> {
         let found = there(&mut self.records)?.load(&[name(&self.config, id)])?.pop().flatten();
-        found.map(|found| Ok((found.version, stored(&self.config, &found)?))).transpose()
+        found.map(|found| Ok((found.version, stored(&self.config, found)?))).transpose()
     }
 }
 
@@ -450,27 +429,29 @@ impl<'a> Claim<'a> {
         for (name, found) in part.iter().zip(load(records, part)?) {
             // One may have ended its life meanwhile.
             let Some(found) = found else { continue };
-            match stored(self.config, &found) {
-                Ok(stored) => {
-                    let alone = found.parts.iter().all(|(name, _)| name == shared::AMF);
-                    taken.push((*name, found.version, stored, alone));
-                }
+            let alone = found.parts.iter().all(|(name, _)| name == shared::AMF);
+            let (version, is_whole) = (found.version, !self.config.records.is_shared());
+            let mine = stored(self.config, found).and_then(|stored| {
+                let mine = Kept::new(self.config, version, &self.mine(&stored))?;
+                Ok((Stored { known: Known::default(), ..stored }, mine))
+            });
+            match mine {
+                Ok((stored, mine)) => taken.push((*name, version, stored, mine, alone || is_whole)),
                 Err(error) => tracing::error!(id = name.id, %error, "a UE is not taken over"),
             }
         }
-        let mine: Vec<Vec<u8>> = taken.iter().map(|(_, _, stored, _)| self.mine(stored)).collect();
-        let mine: Vec<_> = mine.iter().map(|octets| part_of(octets)).collect();
-        let changes = taken.iter().zip(&mine).map(|((name, expected, stored, alone), part)| {
+        let parts: Vec<_> = taken.iter().map(|(_, _, _, mine, _)| mine.parts()).collect();
+        let changes = taken.iter().zip(&parts).map(|((name, expected, stored, mine, alone), parts)| {
             match stored.context.is_empty() && *alone {
                 true => (*name, Change::Remove { expected: *expected }),
-                false => (*name, commit(self.config, *expected, part)),
+                false => (*name, mine.change(parts)),
             }
         });
         let changes: Vec<(Name, Change<'_>)> = changes.collect();
         let done = if changes.is_empty() { Vec::new() } else { records.change(&changes) };
         let mut result = Ok(());
         part.clear();
-        for ((name, _, stored, _), done) in taken.into_iter().zip(done) {
+        for ((name, _, stored, ..), done) in taken.into_iter().zip(done) {
             match done {
                 Ok(_) => self.claimed.push(Claimed { id: name.id, before: stored.owner, stored }),
                 Err(error) => {
@@ -485,7 +466,7 @@ impl<'a> Claim<'a> {
     }
 
     /// A UE as it is this host's.
-    fn mine(&self, stored: &Stored) -> Vec<u8> {
+    fn mine(&self, stored: &Stored) -> Stored {
         let mut context = stored.context.clone();
         let RecordsConfig { persist, scope, write, .. } = self.config.records;
         let behind = write == StateWrite::NonBlocking;
@@ -502,9 +483,8 @@ impl<'a> Claim<'a> {
             context = context::encode(&ue, Vec::new()).unwrap_or(context);
         }
         let (owner, step) = (self.config.owner, stored.step + 1);
-        let mine = Stored { owner, step, consumed: 0, pin: 0, context, course: stored.course.clone(), ..*stored };
-        // Nothing of it has no encoding: it was decoded.
-        mine.kept(self.config).unwrap_or_default()
+        let (course, known) = (stored.course.clone(), stored.known.clone());
+        Stored { owner, step, consumed: 0, pin: 0, context, course, known, ..*stored }
     }
 }
 

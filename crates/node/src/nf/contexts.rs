@@ -13,6 +13,7 @@ use vireo_core::config::StatePersist;
 use vireo_core::context::{self, Parts, UeContext};
 use vireo_core::replica;
 use vireo_core::turn::Effect;
+use vireo_store::records::Known;
 use vireo_store::region::{Buffer, Packet, Record, Region, Slot, Snapshot, Worker};
 use vireo_store::{CommitError, Version};
 
@@ -142,6 +143,8 @@ struct InDatabase {
     /// Its record; `None` before the first commit.
     elsewhere: Option<Elsewhere>,
     version: Version,
+    /// What that is.
+    known: Known,
     /// Which it is of those that the UE has had.
     step: u64,
     /// The database has an earlier one.
@@ -338,7 +341,7 @@ impl Contexts {
             region.read(slot, &mut self.snapshot);
         }
         let unsent = self.snapshot.buffer().filter(|_| !self.snapshot.sent);
-        let Stored { context, course, step, .. } = stored;
+        let Stored { context, course, step, known, .. } = stored;
         if context.is_empty() {
             return Ok(Found::Tombstone { consumed, unsent });
         }
@@ -346,7 +349,8 @@ impl Contexts {
         let consumed = consumed.max(self.snapshot.consumed);
         self.decoded(slot, consumed, Some(&context));
         if let Some(hand) = &mut self.loaded {
-            hand.stored = InDatabase { elsewhere: Some(elsewhere), version, step, course, ..InDatabase::default() };
+            let elsewhere = Some(elsewhere);
+            hand.stored = InDatabase { elsewhere, version, known, step, course, ..InDatabase::default() };
             if lost {
                 // A procedure was under way, and who carried it out has died: what it sent had these names and COUNTs.
                 replica::skip(&mut hand.ue);
@@ -487,7 +491,7 @@ impl Contexts {
         let Place::Central { central, held } = &mut self.place else { return Err(CommitError::Conflict.into()) };
         let (owner, shared) = (central.config().owner, central.config().shared);
         let (slot, ltmsi) = (hand.slot, hand.ue.ltmsi);
-        let InDatabase { elsewhere, version, step, ahead, course, way } = &mut hand.stored;
+        let InDatabase { elsewhere, version, known, step, ahead, course, way } = &mut hand.stored;
         let later = *version != 0 && (*way == Way::Asked || *way == Way::Answered && !*ahead);
         let elsewhere = elsewhere.get_or_insert_with(|| Elsewhere::fresh(ltmsi, owner, consumed));
         elsewhere.writer = Writer::own(worker);
@@ -501,8 +505,9 @@ impl Contexts {
             held.insert(slot, hand);
             return Ok(Step::Done(Done::Committed(committed.buffer)));
         }
-        let (version, step, ahead, course) = (*version, *step + 1, *ahead, std::mem::take(course));
-        let mut stored = Stored { owner, step, gone: forgets, consumed, deadline, pin, course, context: Vec::new() };
+        let (version, step, ahead) = (*version, *step + 1, *ahead);
+        let (known, course, context) = (std::mem::take(known), std::mem::take(course), Vec::new());
+        let mut stored = Stored { owner, step, gone: forgets, consumed, deadline, pin, course, context, known };
         if !forgets {
             stored.context = context::encode(&hand.ue, Vec::new()).map_err(|_| CommitError::TooLarge(0))?;
         }

@@ -116,10 +116,12 @@ pub(super) fn with_travels(message: Message, travels: Option<&Travels>) -> Messa
 /// When it cannot be that.
 pub(super) fn travels(message: &Message) -> Result<Option<Travels>, ProblemDetails> {
     let part = message.parts.iter().find(|part| part.content == Content::AmfContext);
-    let wrong = || {
-        ProblemDetails::incorrect("what is to be committed of the AMF is too short, too long, or of another release")
-    };
-    part.map(|part| Travels::decode(&part.octets).ok_or_else(wrong)).transpose()
+    part.map(|part| Travels::decode(&part.octets).ok_or_else(strange_part)).transpose()
+}
+
+/// What is to be committed of the AMF is nothing that can be.
+pub(super) fn strange_part() -> ProblemDetails {
+    ProblemDetails::incorrect("what is to be committed of the AMF is too short, too long, or of another release")
 }
 
 /// Adds one to an answer; one that would say nothing else has a body by that.

@@ -36,7 +36,7 @@ pub struct Known {
     pub version: Version,
     /// Its parts, where only what has changed is written.
     parts: Vec<(String, Vec<u8>)>,
-    /// It has none: it was committed as a whole.
+    /// It has none, or they are not known: all of it is written.
     whole: bool,
 }
 
@@ -52,6 +52,13 @@ pub enum CodecError {
     /// By delete and create: it was taken out and could not be put in again. Only who was about to commit it has it.
     #[error("the record was taken out and could not be put in again: {0}")]
     Torn(RecordError),
+}
+
+impl Known {
+    /// A record of that version (0: none), of which nothing else is known: all of it is written.
+    pub fn at(version: Version) -> Self {
+        Known { version, parts: Vec::new(), whole: true }
+    }
 }
 
 impl Codec {

@@ -1,7 +1,8 @@
 //! Several UEs in one question: what a database has of them is read before their steps, and what the steps have left is stored
 //! after them. Each is read and compared and swapped by itself; what is shared is the way there and back.
 
-use super::{Central, CentralError, Stored, commit, name, part_of, stored, there};
+use super::record::{Kept, stored};
+use super::{Central, CentralError, Stored, name, there};
 use rustc_hash::FxHashMap;
 use std::time::Duration;
 use vireo_store::Version;
@@ -39,21 +40,21 @@ impl Central {
     /// What was read ahead of a UE, if it is from after its last step; and how long it took.
     pub(in crate::nf) fn foreseen(&mut self, id: u64, consumed: u64) -> Option<(Duration, Version, Stored)> {
         let found = self.foreseen.records.remove(&id).filter(|_| self.foreseen.at.elapsed() <= FORESEEN_FOR)?;
-        let stored = stored(&self.config, &found).ok().filter(|stored| stored.consumed == consumed)?;
-        Some((self.foreseen.took, found.version, stored))
+        let version = found.version;
+        let stored = stored(&self.config, found).ok().filter(|stored| stored.consumed == consumed)?;
+        Some((self.foreseen.took, version, stored))
     }
 
     /// Puts a UE where this version is.
     fn write(&mut self, id: u64, expected: Version, stored: &Stored) -> Result<(), CentralError> {
-        let octets = stored.kept(&self.config)?;
+        let kept = Kept::new(&self.config, expected, stored)?;
         if stored.context.is_empty() && self.writes_behind() {
             // What is before it is done first.
             there(&mut self.records)?.load(&[name(&self.config, id)])?;
         }
         let way = if stored.context.is_empty() { &mut self.brief } else { &mut self.records };
-        let part = part_of(&octets);
-        let change = commit(&self.config, expected, &part);
-        there(way)?.change(&[(name(&self.config, id), change)]).remove(0)?;
+        let parts = kept.parts();
+        there(way)?.change(&[(name(&self.config, id), kept.change(&parts))]).remove(0)?;
         Ok(())
     }
 
@@ -61,16 +62,15 @@ impl Central {
     fn write_all(&mut self, all: &[((u64, Version), Stored)]) -> Vec<Result<(), CentralError>> {
         // What a UE has left that is gone lives shorter.
         let together: Vec<_> = all.iter().filter(|(_, stored)| !stored.context.is_empty()).collect();
-        let octets: Vec<_> = together.iter().map(|(_, stored)| stored.kept(&self.config).unwrap_or_default()).collect();
-        if together.len() < 2 || octets.iter().any(Vec::is_empty) {
-            return all.iter().map(|((id, expected), stored)| self.write(*id, *expected, stored)).collect();
-        }
-        let parts: Vec<_> = octets.iter().map(|octets| part_of(octets)).collect();
-        let changes: Vec<_> = together
-            .iter()
-            .zip(&parts)
-            .map(|(((id, expected), _), part)| (name(&self.config, *id), commit(&self.config, *expected, part)))
-            .collect();
+        let kept = together.iter().map(|((_, expected), stored)| Kept::new(&self.config, *expected, stored));
+        let kept = match kept.collect::<Result<Vec<_>, _>>() {
+            Ok(kept) if kept.len() > 1 => kept,
+            _ => return all.iter().map(|((id, expected), stored)| self.write(*id, *expected, stored)).collect(),
+        };
+        let parts: Vec<_> = kept.iter().map(Kept::parts).collect();
+        let named = together.iter().map(|((id, _), _)| name(&self.config, *id));
+        let changes: Vec<_> =
+            named.zip(kept.iter().zip(&parts)).map(|(name, (kept, parts))| (name, kept.change(parts))).collect();
         let mut done = match there(&mut self.records) {
             Ok(records) => records.change(&changes),
             Err(error) => vec![Err(error); changes.len()],

@@ -117,7 +117,8 @@ impl Central {
         if later.step < stored.step || later.step == stored.step && later.context == stored.context {
             return Ok(Some(Latest { version, stored, ahead: false }));
         }
-        // What is wanted done is beside it.
+        // What is wanted done is beside it, and what there is in the record is known.
+        later.known = stored.known;
         let mut wanted = stored.course.wanted;
         if later.step == stored.step {
             wanted.pop();

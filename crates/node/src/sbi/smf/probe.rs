@@ -6,16 +6,19 @@ use super::lead;
 use super::session::{self, Means, Session, Turn};
 use super::sessions::{Keeper, Sessions};
 use super::wire::{self, Asked};
+use crate::nf::central;
 use crate::sbi::translate::with_carried;
 use crate::shared::{self, Travels};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use vireo_core::chain::Carried;
 use vireo_core::config::CoreConfig;
+use vireo_core::context::{self, UeContext};
 use vireo_core::subscription::DnnSubscription;
 use vireo_sbi::smf::{Operation, SM_CONTEXTS, SmContextUpdateData, UpCnxState};
 use vireo_sbi::{Call, Message, ReplyTo};
-use vireo_types::{Duration, Instant, Supi};
+use vireo_store::records::Format;
+use vireo_types::{Duration, Instant, Ltmsi, Supi};
 use vireo_wire::pfcp;
 
 /// PDU Session Establishment Request: PSI 5, PTI 1, full integrity rate, IPv4.
@@ -47,10 +50,24 @@ pub fn given(config: CoreConfig) -> Vec<u8> {
     outcome.session.and_then(|session| session.travelling()).unwrap_or_default()
 }
 
+/// What an AMF has committed with a question: of a UE that it knows nothing of but its number.
+pub fn brought() -> Vec<u8> {
+    let ue = UeContext::new(Ltmsi::from_raw(7));
+    let context = context::encode(&ue, Vec::new()).unwrap_or_default();
+    let stored = central::Stored { owner: 1, step: 2, context, ..central::Stored::default() };
+    Travels { record: 1, part: stored.encode().ok() }.encode()
+}
+
 /// Takes it as what an AMF, and what a UPF, has to be committed.
 fn commit(octets: &[u8]) {
     let travels = Travels::decode(octets).or_else(|| Travels::decode(&[&[0; 8], octets].concat()));
-    let _ = travels.and_then(|travels| shared::Head::of(&travels.part?));
+    if let Some(part) = travels.and_then(|travels| travels.part) {
+        let _ = shared::Head::of(&part);
+        for format in [Format::Binary, Format::Json, Format::Protobuf] {
+            let Some(kept) = central::kept(format, &part) else { continue };
+            assert!(format.decode::<shared::Head>(&kept).is_ok(), "what was put is not read");
+        }
+    }
     let mut message = octets.to_vec();
     let _ = (shared::place(&message), shared::with_part(&mut message, octets), shared::part(&message));
     let mut answer = Vec::new();

@@ -21,10 +21,10 @@ use super::session::{self, Leave, Means, Outcome, Session, Turn};
 use super::wire;
 use crate::database::{Done, Job, What};
 use crate::metrics::Transaction;
-use crate::shared::Travels;
 use rand::RngCore;
 use rand::rngs::StdRng;
 use rustc_hash::FxHashMap;
+use shared::Brought;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use vireo_core::chain::Transferred;
@@ -124,7 +124,7 @@ struct Task {
     /// Until when it may wait for the database; `None`: until that answers.
     until: Option<Instant>,
     /// Of a UE whose record is shared: which one it is, and what of the AMF is to be committed.
-    travels: Option<Travels>,
+    brought: Option<Brought>,
 }
 
 /// What of a transaction the database is asked.
@@ -264,14 +264,14 @@ impl Sessions {
     /// What an AMF asks.
     pub(super) fn call(&mut self, call: Call, now: Instant, subscription: Lookup<'_>) {
         let Call { path, message, key, repeated, reply } = call;
-        let travels = match self.travels(&message) {
-            Ok(travels) => travels,
+        let brought = match self.brought(&message) {
+            Ok(brought) => brought,
             Err(problem) => return self.actions.push(Action::Reply(reply, Reply::problem(&problem))),
         };
         if let Some(seid) = wire::unreached(&path) {
             return match self.find(seid, &message, now) {
                 Ok(Some(ltmsi)) => {
-                    self.ask(ltmsi, Turn::Unreached, Transaction::Transfer, (key, reply, travels), now);
+                    self.ask(ltmsi, Turn::Unreached, Transaction::Transfer, (key, reply, brought), now);
                 }
                 Ok(None) => self.actions.push(Action::Reply(reply, Reply::done())),
                 Err(answer) => self.actions.push(Action::Reply(reply, answer)),
@@ -279,7 +279,7 @@ impl Sessions {
         }
         match smf::resource(&path) {
             Some(Resource::All) => {
-                if let Err((reply, answer)) = self.create(&message, (key, repeated, reply, travels), now, subscription)
+                if let Err((reply, answer)) = self.create(&message, (key, repeated, reply, brought), now, subscription)
                 {
                     self.actions.push(Action::Reply(reply, answer));
                 }
@@ -301,7 +301,7 @@ impl Sessions {
                             Operation::Modify => Transaction::UpdateSmContext,
                             Operation::Release => Transaction::ReleaseSmContext,
                         };
-                        return self.ask(ltmsi, turn, kind, (key, reply, travels), now);
+                        return self.ask(ltmsi, turn, kind, (key, reply, brought), now);
                     }
                     (Err(answer), _) => answer,
                     (Ok(None), _) => wire::unknown(),
@@ -389,16 +389,16 @@ impl Sessions {
         ltmsi: Ltmsi,
         turn: Turn,
         kind: Transaction,
-        (key, reply, travels): (Option<String>, ReplyTo, Option<Travels>),
+        (key, reply, brought): (Option<String>, ReplyTo, Option<Brought>),
         now: Instant,
     ) {
         let until = if let Place::Database(stored) = &self.place { Some(now + stored.patience) } else { None };
-        self.begin_or_wait(ltmsi, Task { turn, kind, key, reply: Some(reply), until, travels }, now);
+        self.begin_or_wait(ltmsi, Task { turn, kind, key, reply: Some(reply), until, brought }, now);
     }
 
     /// One that nobody waits for.
     fn happens(&mut self, ltmsi: Ltmsi, turn: Turn, kind: Transaction, now: Instant) {
-        self.begin_or_wait(ltmsi, Task { turn, kind, key: None, reply: None, until: None, travels: None }, now);
+        self.begin_or_wait(ltmsi, Task { turn, kind, key: None, reply: None, until: None, brought: None }, now);
     }
 
     fn begin_or_wait(&mut self, ltmsi: Ltmsi, task: Task, now: Instant) {

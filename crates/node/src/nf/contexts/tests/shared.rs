@@ -1,6 +1,7 @@
 //! Records that the SMF commits to, too: the test is the SMF.
 
 use super::*;
+use crate::nf::central;
 use crate::shared::{self, Head, Travels};
 use vireo_core::config::{StateFormat, StateScope};
 use vireo_store::records::{Change, Format, Part};
@@ -55,9 +56,9 @@ fn smf(records: &MemoryRecords, travels: &Travels, octets: &[u8]) -> bool {
     let mut records = records.clone();
     let name = shared::name(travels.record);
     let there = records.load(&[name]).unwrap().remove(0).unwrap();
-    let before = Head::of(&shared::amf(Format::Binary, &there).unwrap()).unwrap();
+    let before = Head::kept(Format::Json, &there).unwrap();
     let own = Head::of(travels.part.as_ref().unwrap()).unwrap();
-    let kept = shared::kept(Format::Binary, travels.part.clone().unwrap());
+    let kept = central::kept(Format::Json, travels.part.as_ref().unwrap()).unwrap();
     let (sm, amf) = (shared::sm(5), Part { name: shared::AMF, octets: &kept });
     let parts = [Part { name: &sm, octets }, amf];
     let parts = if own.follows(before) { &parts[..] } else { &parts[..1] };

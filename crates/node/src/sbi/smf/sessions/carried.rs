@@ -114,7 +114,7 @@ impl Sessions {
         now: Instant,
     ) {
         let kind = Transaction::CreateSmContext;
-        self.fetch(ltmsi, Task { turn, kind, key, reply: Some(reply), until: None, travels: None }, now);
+        self.fetch(ltmsi, Task { turn, kind, key, reply: Some(reply), until: None, brought: None }, now);
     }
 
     /// A transaction over an SM context that is with the AMF and not here waits until that is here.

@@ -7,7 +7,7 @@ impl Sessions {
     pub(super) fn create(
         &mut self,
         message: &Message,
-        (key, repeated, reply, travels): (Option<String>, bool, ReplyTo, Option<Travels>),
+        (key, repeated, reply, brought): (Option<String>, bool, ReplyTo, Option<Brought>),
         now: Instant,
         subscription: Lookup<'_>,
     ) -> Result<(), (ReplyTo, Reply)> {
@@ -16,7 +16,7 @@ impl Sessions {
             Err(problem) => return Err((reply, Reply::problem(&problem))),
         };
         asked.carried = asked.carried.filter(|_| self.carries());
-        asked.record = travels.as_ref().map(|travels| travels.record);
+        asked.record = brought.as_ref().map(|brought| brought.record);
         let ue = (asked.supi, asked.psi);
         let before = self.by_ue.get(&ue).copied();
         if let Some(entry) = before.and_then(|before| self.index.get(&before))
@@ -64,7 +64,7 @@ impl Sessions {
             self.ask_whether_left(ltmsi, turn, (key, reply), now);
             return Ok(());
         }
-        self.ask(ltmsi, turn, Transaction::CreateSmContext, (key, reply, travels), now);
+        self.ask(ltmsi, turn, Transaction::CreateSmContext, (key, reply, brought), now);
         Ok(())
     }
 

@@ -6,8 +6,18 @@
 //! loads what is there, and carries its transaction out again over that: nothing of it has left.
 
 use super::*;
+use crate::nf::central;
 use crate::sbi::translate;
-use crate::shared::{self, Head, UpHead};
+use crate::shared::{self, Head, Travels, UpHead};
+
+/// What an AMF has brought with a question.
+#[derive(Debug)]
+pub(super) struct Brought {
+    /// The UE's record.
+    pub(super) record: u64,
+    /// The AMF's part, if it is to be committed: what it begins with, and how the record has it.
+    part: Option<(Head, Vec<u8>)>,
+}
 
 impl Sessions {
     /// What an AMF wants committed with what it asks, if records are shared with it.
@@ -15,18 +25,24 @@ impl Sessions {
     /// # Errors
     ///
     /// When it is nothing that can be committed.
-    pub(super) fn travels(&self, message: &Message) -> Result<Option<Travels>, ProblemDetails> {
-        match &self.place {
-            Place::Database(stored) if stored.shares.is_some() => translate::travels(message),
-            _ => Ok(None),
-        }
+    pub(super) fn brought(&self, message: &Message) -> Result<Option<Brought>, ProblemDetails> {
+        let travels = match &self.place {
+            Place::Database(stored) if stored.shares.is_some() => translate::travels(message)?,
+            _ => None,
+        };
+        let kept = |part: Vec<u8>| Some((Head::of(&part)?, central::kept(self.format(), &part)?));
+        let brought = |Travels { record, part }| {
+            let part = part.map(|part| kept(part).ok_or_else(translate::strange_part)).transpose()?;
+            Ok(Brought { record, part })
+        };
+        travels.map(brought).transpose()
     }
 
     /// The record of the UE that an SM context is in, or is to be; `None`: it has one of its own.
     pub(super) fn record_of(&self, ltmsi: Ltmsi, task: &Task) -> Option<u64> {
         match self.index.get(&ltmsi) {
             Some(entry) => entry.record,
-            None => task.travels.as_ref().map(|travels| travels.record),
+            None => task.brought.as_ref().map(|brought| brought.record),
         }
     }
 
@@ -40,7 +56,7 @@ impl Sessions {
         if let Place::Database(stored) = &self.place { stored.codec.format } else { Format::default() }
     }
 
-    /// What the others' parts are kept as.
+    /// What the UPF's parts are kept as.
     fn octets(&self) -> Format {
         if let Place::Database(stored) = &self.place { stored.shares.unwrap_or_default() } else { Format::default() }
     }
@@ -48,10 +64,9 @@ impl Sessions {
     /// The AMF's part that a transaction has to commit, and where it follows from the record what is to become of it.
     fn of_amf<'a>(&self, ltmsi: Ltmsi, task: &'a Task, there: &Found) -> Option<(&'a [u8], Head, Head)> {
         let record = self.record_of(ltmsi, task);
-        let travels = task.travels.as_ref().filter(|travels| Some(travels.record) == record)?;
-        let part = travels.part.as_deref()?;
-        let before = shared::amf(self.octets(), there).and_then(|part| Head::of(&part))?;
-        Some((part, Head::of(part)?, before))
+        let brought = task.brought.as_ref().filter(|brought| Some(brought.record) == record)?;
+        let (own, part) = brought.part.as_ref()?;
+        Some((part, *own, Head::kept(self.format(), there)?))
     }
 
     /// The record is loaded.
@@ -62,6 +77,12 @@ impl Sessions {
             self.forget(ltmsi);
             return self.next(ltmsi, now);
         };
+        if there.part(shared::AMF).is_some() && Head::kept(self.format(), &there).is_none() {
+            tracing::error!(
+                "the AMF's part of a record is of another release or format: do AMF and SMF have the same state.format?"
+            );
+            return self.give_up(ltmsi, task, None, now);
+        }
         if self.of_amf(ltmsi, &task, &there).is_some_and(|(_, own, before)| own.owner != before.owner) {
             self.actions.extend(task.reply.map(|reply| Action::Reply(reply, wire::overtaken())));
             return self.next(ltmsi, now);
@@ -94,7 +115,7 @@ impl Sessions {
         if let Some((part, own, before)) = self.of_amf(ltmsi, task, there)
             && own.follows(before)
         {
-            put.push((shared::AMF.to_owned(), shared::kept(format, part.to_vec())));
+            put.push((shared::AMF.to_owned(), part.to_vec()));
         }
         let of_upf = if let Turn::Pfcp(message) = &task.turn { shared::part(message) } else { None };
         let name = shared::up(ltmsi.get());
@@ -143,8 +164,7 @@ impl Sessions {
             put.extend(others);
         }
         let is_amf = |(name, octets): &(String, Vec<u8>)| {
-            let head = || Head::of(&shared::opened(self.octets(), octets)?);
-            name == shared::AMF && head().is_some_and(|head| head.gone)
+            name == shared::AMF && self.format().decode::<Head>(octets).is_ok_and(|head| head.gone)
         };
         let what = match whole && put.iter().all(is_amf) {
             true => What::Remove { expected },

@@ -1,8 +1,10 @@
 //! UEs' records that AMF and SMF share: the test is the AMF, whose part goes with all that it asks.
 
 use super::*;
+use crate::nf::central;
 use crate::sbi::translate;
-use crate::shared::{self, Head, UpHead};
+use crate::shared::{self, Head, Travels, UpHead};
+use vireo_core::context::{self, UeContext};
 
 /// The number of the UE's record.
 const RECORD: u64 = 77;
@@ -20,7 +22,8 @@ pub(super) struct Amf {
 }
 
 fn part(owner: u64, step: u64) -> Vec<u8> {
-    postcard::to_stdvec(&(Head { owner, step, gone: false }, "what else there is")).unwrap()
+    let context = context::encode(&UeContext::new(Ltmsi::from_raw(5)), Vec::new()).unwrap();
+    central::Stored { owner, step, context, ..central::Stored::default() }.encode().unwrap()
 }
 
 fn up_part(seid: u64, step: u64) -> Vec<u8> {
@@ -58,14 +61,15 @@ impl World {
     /// What the record has of the AMF.
     fn head(&mut self) -> Head {
         let format = self.codec().format;
-        Head::of(&shared::amf(format, &self.record().unwrap()).unwrap()).unwrap()
+        Head::kept(format, &self.record().unwrap()).unwrap()
     }
 
     /// The AMF commits a step of its own.
     fn amf_commits(&mut self) {
         let Some(amf) = &mut self.amf else { return };
         amf.step += 1;
-        let octets = shared::kept(self.codec().format, part(self.amf.unwrap().owner, self.amf.unwrap().step));
+        let part = part(amf.owner, amf.step);
+        let octets = central::kept(self.codec().format, &part).unwrap();
         let expected = self.record().map_or(0, |found| found.version);
         let parts = [vireo_store::records::Part { name: shared::AMF, octets: &octets }];
         let change = Change::Update { expected, parts: &parts };
@@ -213,10 +217,14 @@ fn an_amf_that_was_taken_over_from_changes_nothing() {
 /// The record is gone, or the SMF is asked for another one: the AMF is told, and commits what it has itself.
 #[test]
 fn what_cannot_be_committed_with_an_sm_context_is_said() {
+    let mut world = World::shared(Format::Json);
+    // The second one begins as a part does, and has no more of it.
+    let head = postcard::to_stdvec(&Head { owner: 1, step: 9, gone: false }).unwrap();
+    for broken in [vec![1], Travels { record: RECORD, part: Some(head) }.encode()] {
+        world.call(SM_CONTEXTS, Message::default().with("x", Content::AmfContext, broken));
+        assert_eq!(world.last().status, 400);
+    }
     let mut world = World::shared(Format::Binary);
-    let broken = Message::default().with("x", Content::AmfContext, vec![1]);
-    world.call(SM_CONTEXTS, broken);
-    assert_eq!(world.last().status, 400);
     let elsewhere = Travels { record: RECORD + 1, part: Some(part(1, 9)) };
     world.call(SM_CONTEXTS, translate::with_travels(create_message(&data()), Some(&elsewhere)));
     assert_eq!(world.last().status, 404, "there is no such UE");
@@ -260,7 +268,7 @@ fn with_the_last_session_of_a_ue_that_is_gone_the_record_goes() {
     let mut world = World::shared(Format::Json);
     let path = world.active();
     let step = world.amf.unwrap().step + 1;
-    let gone = postcard::to_stdvec(&Head { owner: 1, step, gone: true }).unwrap();
+    let gone = central::Stored { owner: 1, step, gone: true, ..central::Stored::default() }.encode().unwrap();
     let travels = Travels { record: RECORD, part: Some(gone) };
     let release = Message::of(smf::SmContextReleaseData::default());
     world.call(&format!("{path}/release"), translate::with_travels(release, Some(&travels)));
