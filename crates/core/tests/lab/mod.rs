@@ -30,6 +30,16 @@ pub(crate) const ASSOC: AssocId = AssocId(7);
 const OWNER: u32 = 1;
 pub(crate) const SLICE: Snssai = Snssai { sst: 1, sd: None };
 
+/// A context as a database has it that an operator reads; what its keys are made of is beside it there.
+fn through_json(ue: &UeContext) -> UeContext {
+    let text = serde_json::to_string(ue).expect("it is written");
+    let mut there: UeContext = serde_json::from_str(&text).expect("it is read");
+    if let (Some(there), Some(keys)) = (&mut there.security, &ue.security) {
+        there.derives_keys = keys.derives_keys;
+    }
+    there
+}
+
 fn config() -> CoreConfig {
     CoreConfig {
         name: "vireo".into(),
@@ -376,6 +386,7 @@ impl Lab {
         let before = self.stored.as_deref().unwrap_or_default();
         context::encode_after(ue, before, &mut octets).expect("it encodes");
         assert_eq!(context::decode(&octets).as_ref(), Ok(&*ue), "a context is all in its stored form");
+        assert_eq!(through_json(ue), *ue, "and in the one that an operator reads");
         if running(ue).is_none() {
             assert_eq!(ue.deadline(), ue.expires, "nothing is under way, so nothing is waited for");
         }
