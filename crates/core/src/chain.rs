@@ -177,6 +177,16 @@ pub struct Created {
     pub key: u64,
     /// The SM context, as the SMF has named it.
     pub reference: String,
+    /// Nothing else has answered the question.
+    pub open: bool,
+}
+
+impl Created {
+    /// Whether it is said of this session: by the answer to the question for it, or once more.
+    pub(crate) fn is_of(&self, session: &RemoteSession) -> bool {
+        let named = session.reference.as_ref().map_or(self.open, |reference| *reference == self.reference);
+        named && session.number == self.number
+    }
 }
 
 /// What becomes of a [`Transfer`].

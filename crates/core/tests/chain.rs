@@ -362,7 +362,7 @@ fn asking(lab: &mut Lab, smf: &mut Smf) -> (u32, CreateAsk) {
 }
 
 fn created(number: u32, reference: &str) -> Option<Created> {
-    Some(Created { number, key: 3, reference: reference.to_owned() })
+    Some(Created { number, key: 3, reference: reference.to_owned(), open: true })
 }
 
 /// The SMF's first message says that the session is there, and under which name: nothing else needs to answer the question.
@@ -394,37 +394,65 @@ fn a_transfer_answers_the_question_for_a_session() {
     assert!(matches!(asked[..], [(Update::N2(N2Sm::SetupResponse, _), 3)]), "{asked:?}");
 }
 
+/// A transfer says that a session is there that the UE has no more: the SMF hears that, and lets it go. What it has named, it says
+/// by its answer, which nobody has withdrawn then; by that it is released once, even by an SMF that has not heard.
 #[test]
 fn a_session_that_is_said_to_be_there_too_late_is_let_go() {
-    for left in [None, carried(7)] {
+    for (left, again) in [(None, false), (carried(7), false), (None, true)] {
         let (mut lab, mut smf) = (amf(), Smf::default());
         let (number, create) = asking(&mut lab, &mut smf);
         let (reference, told) = smf.create(&lab, &create);
-        // The UE has gone before.
-        lab.idle();
-        assert_eq!((stages(&lab), smf.asked(&lab)), (vec![(RemoteStage::Ending, false)], vec![]));
-        let transfer = |number, told| {
-            let (created, carried) = (created(number, &reference), left.clone());
+        if again {
+            // The UE has asked for another one under the same identity.
+            lab.ue_does(|ue, _, _| ue.forget_session(5));
+            asking(&mut lab, &mut smf);
+        } else {
+            // The UE has gone before.
+            lab.idle();
+        }
+        assert_eq!((stages(&lab)[0], smf.asked(&lab)), ((RemoteStage::Ending, false), vec![]));
+        let transfer = |created| {
+            let (told, carried) = (told.clone(), left.clone());
             Transfer { token: 9, psi: 5, told, unreached: None, carried, created, wants: None }
         };
-        lab.event(Event::Transfer(transfer(number, told.clone())));
-        assert_eq!(transferred(&lab), Some(Transferred::Unknown), "the SMF lets it go");
-        let release = lab.effects.iter().rev().find_map(|effect| match effect {
+        let notes = lab.notes.len();
+        lab.event(Event::Transfer(transfer(created(number, &reference))));
+        // Nor one that nobody remembers.
+        assert_eq!((transferred(&lab), smf.asked(&lab)), (Some(Transferred::Unknown), vec![]));
+        lab.event(Event::Transfer(transfer(created(number + 9, &reference))));
+        assert_eq!((transferred(&lab), smf.asked(&lab)), (Some(Transferred::Unknown), vec![]));
+        assert_eq!(lab.notes.len(), notes, "the UE is told nothing");
+        let (ask, answer) = (Ask::Create(Box::new(create)), Answer::Created(reference.clone()));
+        lab.event(Event::Smf { number, ask, answer, carried: left.clone() });
+        let released = lab.effects[smf.seen..].iter().filter_map(|effect| match effect {
             Effect::Smf { number, ask: Ask::Release { reference }, carried } => {
                 Some((*number, reference.clone(), carried.clone()))
             }
             _ => None,
         });
-        assert_eq!(
-            release,
-            Some((number, reference.clone(), left.clone())),
-            "and is told to, if it does not hear that"
-        );
-        // One that nobody remembers.
-        smf.seen = lab.effects.len();
-        lab.event(Event::Transfer(transfer(number + 9, told)));
-        assert_eq!((transferred(&lab), smf.asked(&lab)), (Some(Transferred::Unknown), vec![]));
+        assert_eq!(released.collect::<Vec<_>>(), [(number, reference, left)]);
     }
+}
+
+/// Whose answer a transfer is, its number alone does not say: a UE that has registered anew counts its sessions from the beginning.
+#[test]
+fn a_transfer_of_another_question_is_not_taken() {
+    let (mut lab, mut smf) = (amf(), Smf::default());
+    let (number, create) = asking(&mut lab, &mut smf);
+    let (reference, told) = smf.create(&lab, &create);
+    let transfer = |open, reference: &str| {
+        let created = created(number, reference).map(|created| Created { open, ..created });
+        Event::Transfer(Transfer { token: 9, psi: 5, told: told.clone(), unreached: None, carried: None, created, wants: None })
+    };
+    lab.event(transfer(false, "http://smf/other"));
+    assert_eq!((transferred(&lab), stages(&lab)), (Some(Transferred::Unknown), vec![(RemoteStage::Creating, false)]));
+    lab.event(transfer(true, &reference));
+    assert_eq!((transferred(&lab), stages(&lab)[0].0), (Some(Transferred::Initiated), RemoteStage::Offered));
+    // It says the same again, and so does another one.
+    lab.event(transfer(false, &reference));
+    assert_eq!(transferred(&lab), Some(Transferred::Initiated));
+    lab.event(transfer(false, "http://smf/other"));
+    assert_eq!(transferred(&lab), Some(Transferred::Unknown));
 }
 
 #[test]

@@ -176,18 +176,18 @@ fn wanted(turn: &Turn<'_, '_>, (number, mask): (SessionNumber, SessionNumber)) -
 
 fn transferred(turn: &mut Turn<'_, '_>, transfer: Transfer) -> Transferred {
     let Transfer { token, psi, told, unreached, carried, created: implied, .. } = transfer;
-    if let Some(Created { number, reference, .. }) = implied {
-        if let Some(found) = turn.ue.chain.of_number(number) {
-            found.keep(carried.clone());
-        }
-        created(turn, number, reference);
-    }
     let registered = turn.ue.is_registered();
     let data = told.n1.is_none() && matches!(told.n2, Some((N2Sm::SetupRequest, _)));
     let accepting = turn.ue.chain.accept.as_ref().is_some_and(|accept| accept.waiting >> psi & 1 == 1);
-    let Some(session) = turn.ue.chain.of_psi(psi).filter(|_| registered) else { return Transferred::Unknown };
+    let session = turn.ue.chain.of_psi(psi).filter(|_| registered);
+    // Of a session that the UE has no more, or has had before this one, the SMF gives its answer after all, by which it is let go.
+    let session = session.filter(|session| implied.as_ref().is_none_or(|created| created.is_of(session)));
+    let Some(session) = session else { return Transferred::Unknown };
     let (number, up) = (session.number, session.up);
     session.keep(carried);
+    if let Some(Created { reference, .. }) = implied {
+        created(turn, number, reference);
+    }
     let connected = turn.ue.connection.is_some_and(|c| !matches!(c.ran, RanContext::Releasing { .. }));
     if connected && data && accepting {
         // The SMF is asked for it at this moment.

@@ -194,6 +194,11 @@ impl Course {
         self.asked.len() < before || before >= ASKED
     }
 
+    /// Whether a question is open.
+    pub(super) fn has_asked(&self, key: u64) -> bool {
+        self.asked.len() >= ASKED || self.asked.iter().any(|asked| asked.key == key)
+    }
+
     /// What became of a transfer that was taken before.
     pub(super) fn result_of(&self, key: u64) -> Option<Transferred> {
         self.taken.iter().find(|(taken, _)| *taken == key).map(|(_, result)| *result)
@@ -541,7 +546,9 @@ mod tests {
         assert_eq!(course.wanted[0].outbox, b"later", "nobody else goes on: the region knows what was done");
         let ask = Ask::Release { reference: "x".into() };
         course.asks(Asked { key: 3, number: 1, ask, carried: None });
+        assert_eq!([3, 4].map(|key| course.has_asked(key)), [true, false]);
         assert_eq!([3, 3, 4].map(|key| course.is_answered(key)), [true, false, false]);
+        assert!(!course.has_asked(3));
         course.takes(5, Transferred::Initiated);
         assert_eq!((course.result_of(5), course.result_of(6)), (Some(Transferred::Initiated), None));
         (0..100).for_each(|key| course.takes(100 + key, Transferred::Initiated));

@@ -163,6 +163,11 @@ impl Hand {
         self.stored.course.is_answered(key)
     }
 
+    /// Whether a question is open.
+    pub(super) fn has_asked(&self, key: u64) -> bool {
+        self.stored.course.has_asked(key)
+    }
+
     /// What became of a transfer that was taken before.
     pub(super) fn result_of(&self, key: u64) -> Option<Transferred> {
         self.stored.course.result_of(key)

@@ -471,12 +471,6 @@ impl Nf {
         self.waited = now.since(arrived).0;
         let Some(mut hand) = self.contexts.take() else { return Ok(Begun::Ended(false)) };
         let again = if self.contexts.are_shared() { again } else { Again::No };
-        if let Event::Transfer(transfer) = &mut event
-            && self.contexts.are_shared()
-        {
-            // One that does not answer a question of this UE that is open answers none.
-            transfer.created.take_if(|created| !hand.is_answered(created.key));
-        }
         if let Again::Answer(key) = again
             && !hand.is_answered(key)
         {
@@ -484,6 +478,7 @@ impl Nf {
             self.contexts.put_back(hand);
             return Ok(Begun::Ended(false));
         }
+        let implied = implied(&mut event, &hand, self.contexts.are_shared());
         let before = (!hand.fresh).then(|| Summary::of(&hand.ue));
         let ue = &mut hand.ue;
         let mut old_references = references(ue);
@@ -509,6 +504,10 @@ impl Nf {
             Some(outcome) => outcome,
             None => engine::step(&mut hand.ue, event, &mut env),
         };
+        let is_refused = implied.is_some() && outcome.effects.iter().any(is_refusal);
+        // Then its answer is still to come, and the input is carried out by that.
+        let input = if is_refused { 0 } else { input };
+        implied.filter(|_| !is_refused).inspect(|key| drop(hand.is_answered(*key)));
         let ue = &hand.ue;
         let runs = kind::running(ue).is_some();
         let mut outbox = leave(ue, (now, input), before, &old_references, outcome);
@@ -587,6 +586,20 @@ impl Nf {
 fn not_carried_out(error: &StepError) -> bool {
     tracing::error!(%error, "an event was not carried out");
     false
+}
+
+/// The question that a transfer says to answer, by its key. Only one of this UE that is open is answered by it.
+fn implied(event: &mut Event<'_>, hand: &Hand, are_shared: bool) -> Option<u64> {
+    let Event::Transfer(transfer) = event else { return None };
+    let created = transfer.created.as_mut()?;
+    let (asker, ue) = (outbox::asker(created.key), &hand.ue);
+    let is_ours = || asker == ue.ltmsi || references(ue).contains(&asker);
+    created.open &= if are_shared { hand.has_asked(created.key) } else { is_ours() };
+    Some(created.key)
+}
+
+fn is_refusal(effect: &Effect) -> bool {
+    matches!(effect, Effect::Transferred { result: Transferred::Unknown, .. })
 }
 
 /// The answer to a transfer that was taken before: it is not carried out again.

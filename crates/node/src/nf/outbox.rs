@@ -69,6 +69,11 @@ pub(crate) fn key(ltmsi: Ltmsi, step: u32) -> u64 {
     u64::from(ltmsi.get()) << 36 | u64::from(step) << 4
 }
 
+/// The UE that something of that [`key`] is of.
+pub(crate) fn asker(key: u64) -> Ltmsi {
+    Ltmsi::from_raw((key >> 36) as u32)
+}
+
 /// What is stored of an outbox: it stays in the record of a UE that rests, and most of it follows from the rest or is as it
 /// was.
 #[derive(Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use crate::host::{Door, Input};
 use crate::shared::Travels;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vireo_core::chain::{Answer, Ask, Carried, Create, Created, SessionNumber, Told, Transfer, Transferred, Update};
 use vireo_core::config::{CoreConfig, StateAnswer, StateCarry};
 use vireo_sbi::amf::{
@@ -30,8 +30,17 @@ pub(super) const STALE: u16 = 412;
 /// Calls that wait for the host's word, before it is looked which of them nobody waits for any more.
 const WAITING: usize = 4096;
 
-/// What waits for the host's word.
-type Waiting = Arc<Mutex<HashMap<u64, (Supi, ReplyTo)>>>;
+/// Who waits for the host's word.
+#[derive(Debug)]
+struct Waiter {
+    supi: Supi,
+    reply: ReplyTo,
+    /// The question that is answered if the host takes what is put before it.
+    question: Option<String>,
+}
+
+/// Those, by their tokens.
+type Waiting = Arc<Mutex<HashMap<u64, Waiter>>>;
 /// Questions for sessions that transfers may answer, by their keys.
 type Unanswered = Arc<Mutex<HashMap<String, Question>>>;
 
@@ -140,14 +149,13 @@ impl SmfLink {
         let question = name.clone().filter(|_| implied).map(|name| {
             let (withdrawal, withdrawn) = Withdrawal::new();
             let question = Question { key, input, withdrawal };
-            self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), question);
+            questions(&self.unanswered).insert(name.clone(), question);
             ((name, Arc::clone(&self.unanswered)), withdrawn)
         });
         let (question, withdrawn) = question.unzip();
         let done = Box::new(move |result: Result<Reply, ClientError>| {
-            if let Some((name, unanswered)) = question
-                && unanswered.lock().unwrap_or_else(PoisonError::into_inner).remove(&name).is_none()
-            {
+            let unanswered = question.as_ref().map(|(name, unanswered)| (name, questions(unanswered)));
+            if unanswered.is_some_and(|(name, unanswered)| !unanswered.contains_key(name)) {
                 // A transfer was the answer.
                 return;
             }
@@ -167,6 +175,8 @@ impl SmfLink {
                 carried: carried.flatten().map(Box::new),
                 input,
             });
+            // Only now: what is transferred meanwhile is before the host sooner.
+            question.inspect(|(name, unanswered)| drop(questions(unanswered).remove(name)));
         });
         self.client.ask(Outgoing { uri, others: Vec::new(), message, key: name, lane, withdrawn, done });
     }
@@ -174,18 +184,27 @@ impl SmfLink {
     /// Answers the notification that a session has ended: whether its UE is here.
     pub(crate) fn notified(&self, token: u64, is_here: bool) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
-        if let Some((_, reply)) = waiting {
+        if let Some(Waiter { reply, .. }) = waiting {
             reply.send(if is_here { Reply::done() } else { Reply::problem(&unknown()) });
         }
     }
 
-    /// Answers a transfer.
+    /// Answers a transfer. The question that it answers is withdrawn, unless it was for nobody: then the answer says of what is to
+    /// be let go.
     pub(crate) fn transferred(&self, token: u64, result: Transferred, carried: Option<&Carried>) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
-        if let Some((supi, reply)) = waiting {
+        if let Some(Waiter { supi, reply, question }) = waiting {
+            let taken = question.filter(|_| result != Transferred::Unknown);
+            if let Some(question) = taken.and_then(|name| questions(&self.unanswered).remove(&name)) {
+                question.withdrawal.withdraw();
+            }
             reply.send(reply_with_carried(transfer_reply(&self.names.own, (supi, token), result), carried));
         }
     }
+}
+
+fn questions(unanswered: &Unanswered) -> MutexGuard<'_, HashMap<String, Question>> {
+    unanswered.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A UUID of a random number (RFC 9562 5.8: version 8).
@@ -326,7 +345,10 @@ impl Desk {
                 Err(problem) => reply.send(Reply::problem(&problem)),
                 Ok((supi, transfer, question)) => {
                     let key = key.map_or(0, |key| name_of(&key));
-                    self.put_transfer((supi, key, transfer), question, (token, reply));
+                    let asked = question.as_ref().and_then(|name| questions(&self.unanswered).get(name).map(|q| q.input));
+                    let (transfer, input) = (Box::new(transfer), asked.unwrap_or(0));
+                    let waiter = Waiter { supi, reply, question };
+                    self.put(Input::Transfer { supi, key, transfer, input }, (token, waiter));
                 }
             },
             Some(Resource::Left(supi, number)) => match supi_of(supi) {
@@ -337,14 +359,15 @@ impl Desk {
                     let (told, unreached, carried, created) = (Told::default(), None, None, None);
                     let transfer = Box::new(Transfer { token, psi: 0, told, unreached, carried, created, wants });
                     let input = Input::Transfer { supi, key: 0, transfer, input: 0 };
-                    self.put(input, (token, supi, reply));
+                    self.put(input, (token, Waiter { supi, reply, question: None }));
                 }
             },
             Some(Resource::Status(supi, number)) => match status(supi, &message) {
                 Err(problem) => reply.send(Reply::problem(&problem)),
                 Ok(None) => reply.send(Reply::done()),
                 Ok(Some(supi)) => {
-                    self.put(Input::SmContextReleased { supi, number, token }, (token, supi, reply));
+                    let waiter = Waiter { supi, reply, question: None };
+                    self.put(Input::SmContextReleased { supi, number, token }, (token, waiter));
                 }
             },
             None => reply.send(Reply::problem(&ProblemDetails::new(
@@ -366,54 +389,33 @@ impl Desk {
         let Some(CreatedSmContext { key: name, number, sm_context_ref }) = created else {
             return Ok((supi, transfer, None));
         };
-        let asked = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).get(&name).map(|asked| asked.key);
+        let asked = questions(&self.unanswered).get(&name).map(|asked| asked.key);
         // Of one that another AMF has asked the UE's record knows.
         let key = asked.or_else(|| u64::from_str_radix(&name, 16).ok().filter(|_| self.shared));
-        if let Some(key) = key
-            && let Some(reference) = reference(&self.smf, format!("{SM_CONTEXTS}/{sm_context_ref}"))
-        {
-            transfer.created = Some(Created { number, key, reference });
-        }
-        Ok((supi, transfer, Some(name)))
+        // One without a name that can be used is answered by itself.
+        let reference = reference(&self.smf, format!("{SM_CONTEXTS}/{sm_context_ref}"));
+        let open = key.is_some();
+        let created = reference.map(|reference| Created { number, key: key.unwrap_or(0), reference, open });
+        let question = created.as_ref().map(|_| name);
+        transfer.created = created;
+        Ok((supi, transfer, question))
     }
 
-    /// Puts a transfer before the host. The question that it answers is withdrawn.
-    fn put_transfer(
-        &self,
-        (supi, key, transfer): (Supi, u64, Transfer),
-        question: Option<String>,
-        (token, reply): (u64, ReplyTo),
-    ) {
-        let name = question.filter(|_| transfer.created.is_some());
-        let questions = || self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
-        let asked = name.and_then(|name| questions().remove_entry(&name));
-        let input = asked.as_ref().map_or(0, |(_, asked)| asked.input);
-        let is_put = self.put(Input::Transfer { supi, key, transfer: Box::new(transfer), input }, (token, supi, reply));
-        match asked {
-            Some((_, Question { withdrawal, .. })) if is_put => withdrawal.withdraw(),
-            Some((name, question)) => drop(questions().insert(name, question)),
-            None => {}
-        }
-    }
-
-    /// Puts what an SMF asks before the host. Whether there is room.
-    fn put(&self, input: Input, (token, supi, reply): (u64, Supi, ReplyTo)) -> bool {
+    /// Puts what an SMF asks before the host, if there is room.
+    fn put(&self, input: Input, (token, waiter): (u64, Waiter)) {
         let mut calls = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if calls.len() >= WAITING {
-            calls.retain(|_, (_, reply)| !reply.is_closed());
+            calls.retain(|_, waiter| !waiter.reply.is_closed());
         }
-        calls.insert(token, (supi, reply));
+        calls.insert(token, waiter);
         drop(calls);
-        let is_put = self.door.try_put(input).is_ok();
-        if is_put {
-            self.door.ring();
-            return true;
+        if self.door.try_put(input).is_ok() {
+            return self.door.ring();
         }
         let refused = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
-        if let Some((_, reply)) = refused {
+        if let Some(Waiter { reply, .. }) = refused {
             reply.send(congested());
         }
-        false
     }
 }
 
@@ -557,8 +559,8 @@ mod tests {
             self.asked.recv_timeout(SOON).expect("a request")
         }
 
-        /// The SMF transfers something; what the host gets, and how far that is an answer.
-        fn transfer(&self, created: Option<CreatedSmContext>) -> (u64, Option<Created>) {
+        /// The SMF transfers something, and the host has that result; what the host gets, and how far that is an answer.
+        fn transfer(&self, created: Option<CreatedSmContext>, result: Transferred) -> (u64, Option<Created>) {
             let n1 = Told { n1: Some(vec![0x2e]), n2: None };
             let data = N1N2MessageTransferReqData {
                 n1_message_container: Some(amf::N1MessageContainer {
@@ -574,7 +576,10 @@ mod tests {
             let (key, lane, withdrawn, done) = (None, rand::random(), None, Box::new(|_| ()));
             self.smf.client().ask(Outgoing { uri, others: Vec::new(), message, key, lane, withdrawn, done });
             match self.inputs.recv_timeout(SOON) {
-                Ok(Input::Transfer { transfer, input, .. }) => (input, transfer.created),
+                Ok(Input::Transfer { transfer, input, .. }) => {
+                    self.link.transferred(transfer.token, result, None);
+                    (input, transfer.created)
+                }
                 other => panic!("{other:?}"),
             }
         }
@@ -596,9 +601,9 @@ mod tests {
             let data: SmContextCreateData = call.message.value().unwrap();
             let name = call.key.clone().expect("a key");
             assert_eq!(data.vireo_implied, Some(3));
-            let (input, created) = world.transfer(made(&name, "x"));
+            let (input, created) = world.transfer(made(&name, "x"), Transferred::Initiated);
             let reference = format!("{}{SM_CONTEXTS}/x", world.link.names.smf);
-            assert_eq!((input, created), (9, Some(Created { number: 3, key: 0x57, reference })));
+            assert_eq!((input, created), (9, Some(Created { number: 3, key: 0x57, reference, open: true })));
             // Nobody hears it any more; what is asked next goes, in the same lane.
             call.reply.send(answer());
             let next = world.create(3, 0x58);
@@ -608,28 +613,50 @@ mod tests {
         }
     }
 
+    /// The session is none of the UE any more: only by the answer it is known what is to be let go.
+    #[test]
+    fn what_is_not_taken_is_answered_all_the_same() {
+        for shared in [false, true] {
+            let world = World::new(StateAnswer::Implied, shared);
+            let call = world.create(3, 0x57);
+            let name = call.key.clone().expect("a key");
+            let (_, created) = world.transfer(made(&name, "x"), Transferred::Unknown);
+            assert!(created.is_some_and(|created| created.open));
+            call.reply.send(answer());
+            let Ok(Input::Smf { answer: Answer::Created(_), key: 0x57, input: 9, .. }) =
+                world.inputs.recv_timeout(SOON)
+            else {
+                panic!("no answer");
+            };
+        }
+    }
+
     #[test]
     fn what_no_transfer_answers_is_answered() {
         let world = World::new(StateAnswer::Implied, false);
         let call = world.create(3, 0x57);
         let name = call.key.clone().expect("a key");
         // Another question's, one without a name that can be used, and one that says nothing of the kind.
+        let is_open = |(input, created): (u64, Option<Created>)| (input, created.map(|created| created.open));
         let long = "x".repeat(URI_OCTETS);
-        for created in [made("else", "x"), made(&name, &long), None] {
-            assert_eq!(world.transfer(created), (0, None));
+        for (created, seen) in [(made("else", "x"), Some(false)), (made(&name, &long), None), (None, None)] {
+            assert_eq!(is_open(world.transfer(created, Transferred::Initiated)), (0, seen));
         }
         call.reply.send(answer());
         let Ok(Input::Smf { answer: Answer::Created(_), key: 0x57, input: 9, .. }) = world.inputs.recv_timeout(SOON)
         else {
             panic!("no answer");
         };
-        assert!(world.link.unanswered.lock().unwrap().is_empty());
         // Then it is nobody's answer.
-        assert_eq!(world.transfer(made(&name, "x")), (0, None));
+        let deadline = std::time::Instant::now() + SOON;
+        while !world.link.unanswered.lock().unwrap().is_empty() && std::time::Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        assert_eq!(is_open(world.transfer(made(&name, "x"), Transferred::Initiated)), (0, Some(false)));
         // One that another AMF has asked before it died, the UE's record knows.
         let world = World::new(StateAnswer::Implied, true);
-        let (input, created) = world.transfer(made("0000000000000059", "x"));
-        assert_eq!((input, created.map(|created| created.key)), (0, Some(0x59)));
+        let (input, created) = world.transfer(made("0000000000000059", "x"), Transferred::Initiated);
+        assert_eq!((input, created.map(|created| (created.key, created.open))), (0, Some((0x59, true))));
         // And who does not take transfers for answers does not ask for that.
         let world = World::new(StateAnswer::Given, false);
         let data: SmContextCreateData = world.create(3, 0x57).message.value().unwrap();
