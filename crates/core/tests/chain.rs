@@ -442,7 +442,15 @@ fn a_transfer_of_another_question_is_not_taken() {
     let (reference, told) = smf.create(&lab, &create);
     let transfer = |open, reference: &str| {
         let created = created(number, reference).map(|created| Created { open, ..created });
-        Event::Transfer(Transfer { token: 9, psi: 5, told: told.clone(), unreached: None, carried: None, created, wants: None })
+        Event::Transfer(Transfer {
+            token: 9,
+            psi: 5,
+            told: told.clone(),
+            unreached: None,
+            carried: None,
+            created,
+            wants: None,
+        })
     };
     lab.event(transfer(false, "http://smf/other"));
     assert_eq!((transferred(&lab), stages(&lab)), (Some(Transferred::Unknown), vec![(RemoteStage::Creating, false)]));

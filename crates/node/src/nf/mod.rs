@@ -507,7 +507,9 @@ impl Nf {
         let is_refused = implied.is_some() && outcome.effects.iter().any(is_refusal);
         // Then its answer is still to come, and the input is carried out by that.
         let input = if is_refused { 0 } else { input };
-        implied.filter(|_| !is_refused).inspect(|key| drop(hand.is_answered(*key)));
+        if let (Some(key), false) = (implied, is_refused) {
+            hand.is_answered(key);
+        }
         let ue = &hand.ue;
         let runs = kind::running(ue).is_some();
         let mut outbox = leave(ue, (now, input), before, &old_references, outcome);

@@ -345,7 +345,8 @@ impl Desk {
                 Err(problem) => reply.send(Reply::problem(&problem)),
                 Ok((supi, transfer, question)) => {
                     let key = key.map_or(0, |key| name_of(&key));
-                    let asked = question.as_ref().and_then(|name| questions(&self.unanswered).get(name).map(|q| q.input));
+                    let asked =
+                        question.as_ref().and_then(|name| questions(&self.unanswered).get(name).map(|q| q.input));
                     let (transfer, input) = (Box::new(transfer), asked.unwrap_or(0));
                     let waiter = Waiter { supi, reply, question };
                     self.put(Input::Transfer { supi, key, transfer, input }, (token, waiter));
