@@ -253,6 +253,20 @@ pub struct RemoteSessions {
     pub accept: Option<Accept>,
     /// What waits for the UE: to come back from idle, or for its context in the RAN.
     pub waiting: Vec<Held>,
+    /// What SMFs are asked because the UE is handed over. Contexts are stored with it behind the rest, if there is one.
+    #[serde(skip)]
+    pub crossing: Option<Box<Crossing>>,
+}
+
+/// What SMFs are asked about the sessions of a UE that is handed over, and have said.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Crossing {
+    /// Sessions whose SMF has not answered, with the transfer that it was asked about: one handover may follow another at once.
+    pub waiting: Vec<(SessionNumber, Vec<u8>)>,
+    /// What the RAN is told of sessions that go along, by PDU session identity.
+    pub taken: Vec<(u8, Vec<u8>)>,
+    /// The same of sessions that do not.
+    pub lost: Vec<(u8, Vec<u8>)>,
 }
 
 /// The answer to a service request that waits.
@@ -269,7 +283,7 @@ pub struct Accept {
 impl RemoteSessions {
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
-        self.sessions.is_empty() && self.accept.is_none() && self.waiting.is_empty()
+        self.sessions.is_empty() && self.accept.is_none() && self.waiting.is_empty() && self.crossing.is_none()
     }
 
     /// The session of a PDU session identity that the UE has, or is about to.

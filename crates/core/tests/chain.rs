@@ -4,10 +4,10 @@
 #[allow(dead_code, reason = "a part of what the procedures' tests use")]
 mod lab;
 
-use lab::{Ids, Lab, upf_answer};
+use lab::{ASSOC, Ids, Lab, upf_answer};
 use vireo_core::Env;
 use vireo_core::chain::{
-    Answer, Ask, Carried, Create as CreateAsk, Created, RemoteStage, Told, Transfer, Transferred, Update,
+    Answer, Ask, Carried, Create as CreateAsk, Created, RemoteSession, RemoteStage, Told, Transfer, Transferred, Update,
 };
 use vireo_core::context::Procedure;
 use vireo_core::engine::Event;
@@ -106,6 +106,12 @@ impl Smf {
         Some((told, gone))
     }
 
+    /// What the RAN is told of a session that is to be switched.
+    fn switched(&mut self, lab: &Lab, reference: &str) -> Option<(N2Sm, Vec<u8>)> {
+        let found = self.sessions.iter_mut().find(|(name, _)| name == reference);
+        found.map(|(_, sm)| session::switched(sm, lab.now))
+    }
+
     /// The questions that the AMF has asked since.
     fn asked(&mut self, lab: &Lab) -> Vec<(u32, Ask)> {
         let new = lab.effects[self.seen..].to_vec();
@@ -147,7 +153,17 @@ impl Smf {
                     Update::Deactivate => Input::Deactivate,
                 };
                 match self.update(lab, reference, input) {
-                    Some((told, gone)) => (Answer::Done(told), gone.then_some(Event::SmContextReleased { number })),
+                    Some((mut told, gone)) => {
+                        if let Update::N2(N2Sm::PathSwitchRequest, _) = update {
+                            told.n2 = self.switched(lab, reference);
+                        }
+                        let is_refused = matches!(told.n2, Some((N2Sm::PathSwitchUnsuccessful, _)));
+                        let answer = match is_refused {
+                            true => Answer::Refused { told, unknown: false },
+                            false => Answer::Done(told),
+                        };
+                        (answer, gone.then_some(Event::SmContextReleased { number }))
+                    }
                     None => (Answer::Refused { told: Told::default(), unknown: true }, None),
                 }
             }
@@ -528,4 +544,183 @@ fn an_sm_context_that_travels_is_the_one_of_the_answer_before() {
     assert!(asked_with(&lab, &mut smf).len() < 4);
     lab.settle();
     assert!(lab.events.contains(&UeEvent::ServiceAccepted), "the UE is served without it");
+}
+
+/// A UE with these sessions.
+fn with_sessions(sessions: &[u8]) -> (Lab, Smf) {
+    let (mut lab, mut smf) = (amf(), Smf::default());
+    for psi in sessions {
+        lab.ue_does(|ue, p, out| ue.establish(p, *psi, PduSessionType::Ipv4, out).expect("a request"));
+        smf.serve(&mut lab);
+    }
+    (lab, smf)
+}
+
+/// What the RAN has of the UE's sessions is what the SMF knows.
+fn is_at(lab: &Lab, smf: &Smf, n: usize, sessions: &[u8]) {
+    let context = lab.context().expect("a context");
+    let connection = context.connection.expect("it is connected");
+    assert_eq!((connection.assoc, Some(connection.ran_id)), (AssocId(ASSOC.0 + n as u32), lab.ran));
+    assert!(context.handover.is_none() && context.chain.crossing.is_none());
+    let up = |s: &&RemoteSession| s.up && s.stage == RemoteStage::Established;
+    let up: Vec<_> = context.chain.sessions.iter().filter(up).map(|s| s.psi).collect();
+    let tunnels = lab.gnbs[n].tunnels(connection.ran_id);
+    assert_eq!((&up[..], tunnels.iter().map(|tunnel| tunnel.psi).collect::<Vec<_>>().as_slice()), (sessions, sessions));
+    for tunnel in tunnels {
+        let (_, sm) = smf.sessions.iter().find(|(_, sm)| sm.psi == tunnel.psi).expect("the SMF has it");
+        let n3 = std::net::IpAddr::from([127, 0, 0, 2 + n as u8]);
+        assert_eq!(sm.downlink, Some(session::Tunnel { address: n3, teid: tunnel.downlink }));
+    }
+}
+
+const ALL: (u8, u8) = (0xf0, 0x70);
+
+/// How often the RAN was told that a path is switched, and that none is.
+fn answers(lab: &Lab) -> (usize, usize) {
+    let count = |f: fn(&gnb::Event) -> bool| lab.gnb_events.iter().filter(|event| f(event)).count();
+    (
+        count(|event| matches!(event, gnb::Event::PathSwitched { .. })),
+        count(|event| matches!(event, gnb::Event::PathSwitchFailed { .. })),
+    )
+}
+
+#[test]
+fn a_path_is_switched_when_the_smfs_of_all_sessions_have() {
+    let (mut lab, mut smf) = with_sessions(&[5, 6]);
+    for (hop, n) in [1, 0, 1].into_iter().enumerate() {
+        lab.xn(ALL, |_| true);
+        let asked = smf.asked(&lab);
+        let kinds = asked.iter().map(|(_, ask)| match ask {
+            Ask::Update { update: Update::N2(kind, _), .. } => *kind,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(kinds.collect::<Vec<_>>(), [N2Sm::PathSwitchRequest; 2]);
+        // The last one is answered first.
+        for (waits, (number, ask)) in asked.into_iter().rev().enumerate() {
+            assert_eq!(answers(&lab), (hop, 0), "{waits} of 2");
+            smf.answer(&mut lab, number, ask);
+            lab.settle();
+        }
+        assert_eq!(answers(&lab), (hop + 1, 0));
+        is_at(&lab, &smf, n, &[5, 6]);
+    }
+    assert_eq!((succeeded(&lab, Kind::PathSwitch), succeeded(&lab, Kind::Session)), (3, 2), "{:?}", lab.notes);
+    // The UE is served where it is.
+    lab.ue_does(|ue, _, out| ue.release(6, out).expect("a request"));
+    smf.serve(&mut lab);
+    lab.idle();
+    smf.serve(&mut lab);
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+    smf.serve(&mut lab);
+    is_at(&lab, &smf, 1, &[5]);
+}
+
+#[test]
+fn a_session_that_is_not_switched_does_not_hold_up_the_others() {
+    type Change = fn(&mut Lab, &mut Smf);
+    let cases: [(Change, bool, &str); 4] = [
+        (|_, smf| drop(smf.sessions.pop()), false, "the SMF has lost it"),
+        (|_, smf| smf.sessions[1].1.ran = session::Ran::Idle, true, "it has no user plane, as the SMF knows it"),
+        (
+            |lab, smf| {
+                smf.sessions.pop();
+                lab.event(Event::SmContextReleased { number: 1 });
+            },
+            false,
+            "it ends meanwhile",
+        ),
+        (|_, _| (), true, "the SMF does not answer"),
+    ];
+    for (change, is_left, why) in cases {
+        let (mut lab, mut smf) = with_sessions(&[5, 6]);
+        lab.xn(ALL, |_| true);
+        let mut asked = smf.asked(&lab);
+        change(&mut lab, &mut smf);
+        let (number, ask) = asked.remove(1);
+        smf.silent = why.ends_with("answer");
+        smf.answer(&mut lab, number, ask);
+        smf.silent = false;
+        assert_eq!(answers(&lab), (0, 0), "{why}");
+        let (number, ask) = asked.remove(0);
+        smf.answer(&mut lab, number, ask);
+        lab.settle();
+        smf.serve(&mut lab);
+        assert_eq!(answers(&lab), (1, 0), "{why}");
+        is_at(&lab, &smf, 1, &[5]);
+        let is_there = lab.context().is_some_and(|c| c.chain.sessions.iter().any(|s| s.psi == 6));
+        assert_eq!(is_there, is_left && why.ends_with("answer"), "{why}");
+        let buffers = smf.sessions.iter().all(|(_, sm)| sm.psi == 5 || sm.downlink.is_none());
+        assert!(buffers, "{why}");
+    }
+}
+
+#[test]
+fn a_session_that_the_new_gnb_does_not_take_ends() {
+    let (mut lab, mut smf) = with_sessions(&[5, 6]);
+    lab.xn(ALL, |psi| psi == 6);
+    smf.serve(&mut lab);
+    assert_eq!(answers(&lab), (1, 0));
+    assert!(lab.events.contains(&UeEvent::SessionReleased { psi: 5 }), "{:?}", lab.events);
+    is_at(&lab, &smf, 1, &[6]);
+    assert_eq!(smf.sessions.len(), 1);
+}
+
+#[test]
+fn a_path_of_which_nothing_is_switched_is_refused() {
+    // Nothing of it is there; and no SMF does it.
+    let (mut lab, mut smf) = with_sessions(&[5]);
+    smf.silent = true;
+    lab.xn(ALL, |_| true);
+    smf.serve(&mut lab);
+    assert_eq!((answers(&lab), lab.notes.contains(&Note::Failed(Kind::PathSwitch, 0))), ((0, 1), true));
+    let context = lab.context().expect("a context");
+    assert!(context.is_registered() && context.connection.is_none() && context.chain.crossing.is_none());
+    smf.silent = false;
+    smf.serve(&mut lab);
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+    smf.serve(&mut lab);
+    is_at(&lab, &smf, 1, &[5]);
+
+    let ran = lab.ran.expect("a connection");
+    let mut handed = lab.gnbs[1].hand_over(ran, ALL).expect("a UE");
+    handed.tunnels[0].psi = 9;
+    let mut out = gnb::Outbox::default();
+    lab.gnbs[0].path_switch(handed, |_| true, &mut out).expect("a request");
+    lab.bring_to_core(0, &out);
+    lab.settle();
+    assert_eq!((answers(&lab), smf.asked(&lab)), ((0, 2), vec![]));
+    is_at(&lab, &smf, 1, &[5]);
+}
+
+/// The UE goes on before the SMF has answered: that answer is nobody's any more.
+#[test]
+fn a_path_switch_overtakes_the_one_before() {
+    let (mut lab, mut smf) = with_sessions(&[5]);
+    lab.xn(ALL, |_| true);
+    let (number, first) = smf.asked(&lab).remove(0);
+    lab.xn(ALL, |_| true);
+    smf.answer(&mut lab, number, first);
+    lab.settle();
+    assert_eq!(answers(&lab), (0, 0));
+    smf.serve(&mut lab);
+    assert_eq!(answers(&lab), (1, 0));
+    is_at(&lab, &smf, 0, &[5]);
+}
+
+/// The RAN node that the UE came to releases what it does not name (TS 38.413 8.4.4.2).
+#[test]
+fn a_session_that_is_not_named_is_idle() {
+    let (mut lab, mut smf) = with_sessions(&[5, 6]);
+    let ran = lab.ran.expect("a connection");
+    let mut handed = lab.gnbs[0].hand_over(ran, ALL).expect("a UE");
+    lab.gnbs[0].forget(ran);
+    handed.tunnels.retain(|tunnel| tunnel.psi == 5);
+    let mut out = gnb::Outbox::default();
+    (lab.ran, lab.at) = (Some(lab.gnbs[1].path_switch(handed, |_| true, &mut out).expect("a request")), 1);
+    lab.bring_to_core(1, &out);
+    lab.settle();
+    smf.serve(&mut lab);
+    is_at(&lab, &smf, 1, &[5]);
+    assert_eq!(stages(&lab), [(RemoteStage::Established, true), (RemoteStage::Established, false)]);
+    assert!(smf.sessions[1].1.downlink.is_none(), "the UPF buffers");
 }

@@ -71,26 +71,6 @@ fn end_markers(lab: &Lab) -> usize {
     lab.pfcp.iter().filter(|m| m.windows(5).any(|w| w == [0, 49, 0, 1, 2])).count()
 }
 
-/// The UE goes to the other gNB by Xn; `accept` says which sessions that one takes.
-fn xn(lab: &mut Lab, capability: (u8, u8), accept: impl Fn(u8) -> bool) {
-    let (from, to) = (lab.at, 1 - lab.at);
-    let ran = lab.ran.expect("a connection");
-    let handed = lab.gnbs[from].hand_over(ran, capability).expect("a UE");
-    lab.gnbs[from].forget(ran);
-    let mut out = Outbox::default();
-    lab.ran = Some(lab.gnbs[to].path_switch(handed, accept, &mut out).expect("a request"));
-    lab.at = to;
-    lab.bring_to_core(to, &out);
-    lab.settle();
-}
-
-/// The UE's gNB asks for its handover to the gNB of this number.
-fn n2(lab: &mut Lab, target: u32) {
-    let id = GnbId { id: target, ..lab.gnbs[0].config().id };
-    let area = lab.gnbs[1 - lab.at].config().tai;
-    lab.gnb_does(|gnb, ran, out| gnb.require_handover(ran, id, area, out).expect("a request"));
-}
-
 /// What the RAN was given last.
 fn next_hop(context: &UeContext) -> Option<NextHop> {
     match context.security.as_ref()?.next_hop? {
@@ -106,7 +86,7 @@ fn a_ue_goes_to_and_fro_by_xn() {
     let mut lab = connected(&[1, 2]);
     let before = lab.context().and_then(|c| c.connection).expect("it is connected").amf_id;
     for (n, ncc) in [(1, 2), (0, 3), (1, 4)] {
-        xn(&mut lab, ALL, |_| true);
+        lab.xn(ALL, |_| true);
         is_at(&lab, n, &[1, 2]);
         let context = lab.context().expect("a context");
         assert_eq!(context.connection.map(|c| c.amf_id), Some(before), "the AMF's number stays");
@@ -125,7 +105,7 @@ fn a_ue_goes_to_and_fro_by_xn() {
 fn a_connection_outlives_the_chaining_counter() {
     let mut lab = connected(&[1]);
     for hop in 2..20 {
-        xn(&mut lab, ALL, |_| true);
+        lab.xn(ALL, |_| true);
         let next_hop = lab.context().as_ref().and_then(next_hop);
         assert_eq!(next_hop.map(|n| n.ncc), Some(hop & 7), "hop {hop}, whose key the UE has compared with its own");
     }
@@ -140,7 +120,7 @@ fn what_the_ue_said_before_it_went_is_heard() {
     let mut out = ue::Out::default();
     lab.ue.release(2, &mut out).expect("a request");
     lab.upf_answers = false;
-    xn(&mut lab, ALL, |_| true);
+    lab.xn(ALL, |_| true);
     for nas in out.messages() {
         let late = lab::uplink_nas(connection.amf_id, connection.ran_id, nas);
         lab.take_from_gnb(source, &late);
@@ -170,7 +150,7 @@ fn a_path_switch_that_overtakes_an_answer_of_the_source_is_served() {
         lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
         assert_eq!(lab.late.len(), 1);
         lab.upf_answers = upf_answers;
-        xn(&mut lab, ALL, |_| true);
+        lab.xn(ALL, |_| true);
         late(&mut lab);
         lab.upf_catches_up();
         is_at(&lab, 1, &[1, 2]);
@@ -184,7 +164,7 @@ fn a_path_switch_that_overtakes_an_answer_of_the_source_is_served() {
             lab.ue_does(|ue, p, out| ue.establish(p, psi, PduSessionType::Ipv4, out).expect("a request"));
             assert_eq!(lab.late.len(), 1);
             lab.upf_answers = upf_answers;
-            xn(&mut lab, ALL, |_| true);
+            lab.xn(ALL, |_| true);
             late(&mut lab);
             lab.upf_catches_up();
         }
@@ -197,7 +177,7 @@ fn a_path_switch_that_overtakes_an_answer_of_the_source_is_served() {
 fn the_answer_waits_for_the_user_plane() {
     let mut lab = connected(&[1]);
     lab.upf_answers = false;
-    xn(&mut lab, ALL, |_| true);
+    lab.xn(ALL, |_| true);
     assert!(!sends(&lab, NgapPduKind::Successful_PathSwitchRequest));
     let seid = lab.context().expect("a context").sessions[0].cp_seid;
     // The UPF never answers: the session is given up, and with it the switch.
@@ -212,7 +192,7 @@ fn the_answer_waits_for_the_user_plane() {
 #[test]
 fn a_session_that_the_new_gnb_does_not_take_is_released() {
     let mut lab = connected(&[1, 2]);
-    xn(&mut lab, ALL, |psi| psi == 2);
+    lab.xn(ALL, |psi| psi == 2);
     assert_eq!(outcomes(&lab), (1, 0));
     assert!(lab.events.contains(&ue::Event::SessionReleased { psi: 1 }), "{:?}", lab.events);
     is_at(&lab, 1, &[2]);
@@ -243,7 +223,7 @@ fn a_path_switch_of_a_stranger_or_of_nothing_is_refused() {
 #[test]
 fn other_security_capabilities_are_put_right() {
     let mut lab = connected(&[1]);
-    xn(&mut lab, (0x80, 0x70), |_| true);
+    lab.xn((0x80, 0x70), |_| true);
     assert!(lab.notes.contains(&Note::fault("security-capability-mismatch")));
     let answer = lab.sent.iter().rev().find_map(|pdu| {
         let pdu = NGAP_PDU::decode_borrowed(pdu).expect("a PDU");
@@ -257,12 +237,12 @@ fn other_security_capabilities_are_put_right() {
 fn a_ue_goes_to_and_fro_by_n2() {
     let mut lab = connected(&[1, 2]);
     let first = lab.context().and_then(|c| c.connection).expect("it is connected").amf_id;
-    n2(&mut lab, 2);
+    lab.n2(2);
     is_at(&lab, 1, &[1, 2]);
     assert_ne!(lab.context().and_then(|c| c.connection).map(|c| c.amf_id), Some(first), "a number of its own");
     assert_eq!(lab.gnbs[0].connected(), 0, "the source has let it go");
     let transfers = lab.gnb_events.iter().filter(|e| matches!(e, gnb::Event::StatusTransfer { .. })).count();
-    n2(&mut lab, 1);
+    lab.n2(1);
     is_at(&lab, 0, &[1, 2]);
     assert_eq!((outcomes(&lab), end_markers(&lab), transfers), ((2, 0), 4, 1));
     assert_eq!(lab.context().as_ref().and_then(next_hop).map(|n| n.ncc), Some(3));
@@ -273,17 +253,17 @@ fn a_ue_goes_to_and_fro_by_n2() {
 #[test]
 fn a_handover_to_nowhere_or_that_the_target_refuses_fails() {
     let mut lab = connected(&[1]);
-    n2(&mut lab, 77);
+    lab.n2(77);
     assert!(sends(&lab, NgapPduKind::Unsuccessful_HandoverPreparation));
     is_at(&lab, 0, &[1]);
     lab.gnbs[1].refuse_handover(true);
-    n2(&mut lab, 2);
+    lab.n2(2);
     let refused = lab.gnb_events.iter().filter(|e| matches!(e, gnb::Event::HandoverRefused { .. })).count();
     assert_eq!((refused, outcomes(&lab)), (2, (0, 2)));
     is_at(&lab, 0, &[1]);
     // And the next one works.
     lab.gnbs[1].refuse_handover(false);
-    n2(&mut lab, 2);
+    lab.n2(2);
     is_at(&lab, 1, &[1]);
 }
 
@@ -291,7 +271,7 @@ fn a_handover_to_nowhere_or_that_the_target_refuses_fails() {
 fn a_cancelled_handover_leaves_the_ue_where_it_is() {
     let mut lab = connected(&[1]);
     lab.arrives = false;
-    n2(&mut lab, 2);
+    lab.n2(2);
     assert_eq!(lab.gnbs[1].connected(), 1, "the target is prepared");
     lab.gnb_does(|gnb, ran, out| gnb.cancel_handover(ran, out).expect("a request"));
     assert!(lab.gnb_events.iter().any(|e| matches!(e, gnb::Event::HandoverCancelled { .. })));
@@ -303,7 +283,7 @@ fn a_cancelled_handover_leaves_the_ue_where_it_is() {
 fn a_ue_that_does_not_arrive_is_waited_for_ten_seconds() {
     let mut lab = connected(&[1]);
     lab.arrives = false;
-    n2(&mut lab, 2);
+    lab.n2(2);
     lab.wait(Duration::from_secs(9));
     assert!(lab.context().is_some_and(|c| c.handover.is_some()));
     lab.wait(Duration::from_secs(2));
@@ -315,7 +295,7 @@ fn a_ue_that_does_not_arrive_is_waited_for_ten_seconds() {
 fn a_target_that_does_not_answer_is_given_up() {
     let mut lab = connected(&[1]);
     lab.reachable = false;
-    n2(&mut lab, 2);
+    lab.n2(2);
     lab.wait(Duration::from_secs(11));
     assert!(sends(&lab, NgapPduKind::Unsuccessful_HandoverPreparation));
     assert!(lab.context().is_some_and(|c| c.handover.is_none() && c.connection.is_some_and(|c| c.assoc == ASSOC)));
@@ -326,7 +306,7 @@ fn a_loss_at_either_side_ends_the_handover() {
     for lost in [ASSOC, TARGET] {
         let mut lab = connected(&[1]);
         lab.arrives = false;
-        n2(&mut lab, 2);
+        lab.n2(2);
         lab.event(Event::ConnectionLost { assoc: lost });
         lab.settle();
         let context = lab.context().expect("a context");
@@ -337,7 +317,7 @@ fn a_loss_at_either_side_ends_the_handover() {
     // The source releases the UE that it has sent away.
     let mut lab = connected(&[1]);
     lab.arrives = false;
-    n2(&mut lab, 2);
+    lab.n2(2);
     let cause = Cause::radioNetwork(CauseRadioNetwork::tngrelocoverall_expiry);
     lab.gnb_does(|gnb, ran, out| gnb.request_release(ran, cause, out).expect("a request"));
     assert!(lab.context().is_some_and(|c| c.handover.is_none() && c.connection.is_none()));
@@ -355,7 +335,7 @@ fn a_modification_without_a_path_before_has_no_end_marker() {
 fn waiting_for_the_upf() -> Lab {
     let mut lab = connected(&[1]);
     lab.upf_answers = false;
-    n2(&mut lab, 2);
+    lab.n2(2);
     assert!(lab.context().is_some_and(|c| c.source.is_some() && c.connection.is_some_and(|c| c.assoc == TARGET)));
     assert_eq!((lab.gnbs[0].connected(), outcomes(&lab)), (1, (1, 0)));
     lab
@@ -443,7 +423,7 @@ fn what_sessions_say_while_the_ue_is_on_its_way_is_said_where_it_arrives() {
     let on_its_way = || {
         let mut lab = connected(&[1]);
         lab.arrives = false;
-        n2(&mut lab, 2);
+        lab.n2(2);
         let sent = lab.sent.len();
         let upf = upf(&lab);
         // The session gets another tunnel at the UPF: the RAN has to drop its part and set it up again.
@@ -502,7 +482,7 @@ fn a_number_that_a_gnb_uses_again_takes_the_older_connection_away() {
     // The target of a handover forgets the UE: the source is not left waiting.
     let mut lab = connected(&[1]);
     lab.arrives = false;
-    n2(&mut lab, 2);
+    lab.n2(2);
     let ran_id = lab.context().and_then(|c| c.handover?.target()?.ran_id).expect("a number");
     lab.event(Event::RanIdReused { assoc: TARGET, ran_id });
     assert!(lab.context().is_some_and(|c| c.handover.is_none() && c.connection.is_some()));

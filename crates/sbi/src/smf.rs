@@ -152,6 +152,12 @@ pub struct SmContextUpdateData {
     /// The user plane is to be set up or let go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up_cnx_state: Option<UpCnxState>,
+    /// By an Xn handover the RAN's end of N3 has become another one (5.2.2.3.3).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_be_switched: Option<bool>,
+    /// The RAN node that the UE has come to by it has not set the session up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_to_be_switched: Option<bool>,
     /// The UE's 5GSM message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n1_sm_msg: Option<RefToBinaryData>,
@@ -235,10 +241,15 @@ mod tests {
             n1_sm_msg: part("n1"),
             n2_sm_info: part("n2"),
             n2_sm_info_type: Some(N2SmInfoType::PduResSetupRsp),
+            ..SmContextUpdateData::default()
         };
         let text = r#"{"upCnxState":"ACTIVATING","n1SmMsg":{"contentId":"n1"},"n2SmInfo":{"contentId":"n2"},"n2SmInfoType":"PDU_RES_SETUP_RSP"}"#;
         assert_eq!(serde_json::to_string(&update).unwrap(), text);
         assert_eq!(serde_json::from_str::<SmContextUpdateData>(text).unwrap(), update);
+        let text = r#"{"toBeSwitched":true,"n2SmInfo":{"contentId":"n2"},"n2SmInfoType":"PATH_SWITCH_REQ"}"#;
+        let update: SmContextUpdateData = serde_json::from_str(text).unwrap();
+        assert_eq!((update.to_be_switched, update.failed_to_be_switched), (Some(true), None));
+        assert_eq!(serde_json::to_string(&update).unwrap(), text);
         // What another release or vendor adds is passed over.
         assert!(serde_json::from_str::<SmContextUpdatedData>(r#"{"cause":"X","hoState":"NONE"}"#).is_ok());
         let notification: SmContextStatusNotification =

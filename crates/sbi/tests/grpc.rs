@@ -81,6 +81,8 @@ fn create() -> SmContextCreateData {
 
 fn update() -> SmContextUpdateData {
     SmContextUpdateData {
+        to_be_switched: Some(true),
+        failed_to_be_switched: Some(false),
         up_cnx_state: Some(UpCnxState::Activating),
         n1_sm_msg: Some(part(N1)),
         n2_sm_info: Some(part(N2)),

@@ -338,6 +338,14 @@ fn every_ue_succeeds_in_a_service_based_chain() {
     assert_eq!(report["lost"], 0, "{report}");
 }
 
+/// By Xn, to and fro: the SMFs of a UE's sessions have the UPF send to the gNB that it has come to.
+#[test]
+fn every_ue_goes_from_gnb_to_gnb_in_a_service_based_chain() {
+    let options = ["--chain", "sba", "--state", "redis", "--scope", "amf-smf", "--sbi", "grpc", "--scenario", "xn-handover"];
+    let Some(report) = report_of(20, &options) else { return };
+    assert_eq!((&report["lost"], &report["failures"]), (&0.into(), &0.into()), "{report}");
+}
+
 /// Functions whose certificates are for another name than the one that is asked for talk to nobody, and say why; without a certificate
 /// none begins.
 #[test]

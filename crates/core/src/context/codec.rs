@@ -104,7 +104,11 @@ impl<'a> Record<'a> {
             postcard::take_from_bytes(self.ephemeral).map_err(|_| CodecError::Damaged)?;
         let mut context = parts::join(perpetual, ephemeral).ok_or(CodecError::Damaged)?;
         if !rest.is_empty() {
-            context.chain = postcard::from_bytes(rest).map_err(|_| CodecError::Damaged)?;
+            let (chain, rest) = postcard::take_from_bytes(rest).map_err(|_| CodecError::Damaged)?;
+            context.chain = chain;
+            if !rest.is_empty() {
+                context.chain.crossing = Some(postcard::from_bytes(rest).map_err(|_| CodecError::Damaged)?);
+            }
         }
         Ok(context)
     }
@@ -149,10 +153,14 @@ fn put(part: &impl serde::Serialize, out: &mut Vec<u8>) -> Result<(), CodecError
 }
 
 /// The ephemeral part, and behind it what the AMF of a service-based chain has beside it: nothing in any other core, so that
-/// the layout is the same.
+/// the layout is the same. Behind that what a handover waits for, while there is one.
 fn put_ephemeral(context: &UeContext, out: &mut Vec<u8>) -> Result<(), CodecError> {
     put(&parts::ephemeral(context), out)?;
-    if context.chain.is_empty() { Ok(()) } else { put(&context.chain, out) }
+    if context.chain.is_empty() {
+        return Ok(());
+    }
+    put(&context.chain, out)?;
+    context.chain.crossing.as_ref().map_or(Ok(()), |crossing| put(crossing, out))
 }
 
 /// Appends the encoded context to `out`, as one that is stored for the first time.

@@ -3,7 +3,7 @@
 use crate::chain::{Answer, Ask, Carried, Created, RemoteStage, SessionNumber, Told, Transfer, Transferred, Update};
 use crate::context::RanContext;
 use crate::procedures::common::remote;
-use crate::procedures::{service_request, session};
+use crate::procedures::{handover, service_request, session};
 use crate::session::N2Sm;
 use crate::turn::{Effect, Kind, Note, Turn};
 use vireo_wire::nas::GmmCause;
@@ -103,6 +103,9 @@ fn updated(turn: &mut Turn<'_, '_>, (psi, number): (u8, SessionNumber), update: 
     }
     match update {
         Update::Activate => return activated(turn, (psi, number), told, unknown),
+        Update::N2(N2Sm::PathSwitchRequest, transfer) => {
+            return switched(turn, (psi, number), transfer, (told, done, unknown));
+        }
         Update::N2(N2Sm::SetupResponse, _) if done => is_up(turn, number),
         Update::N2(N2Sm::SetupUnsuccessful, _) => {
             if let Some(session) = turn.ue.chain.of_number(number) {
@@ -134,6 +137,41 @@ fn activated(turn: &mut Turn<'_, '_>, (psi, number): (u8, SessionNumber), told: 
         true => None,
         false => request.map(|transfer| (N2Sm::SetupRequest, transfer)),
     };
+    if turn.ue.chain.of_number(number).is_some_and(|s| s.is_live()) {
+        remote::pass_on(turn, psi, Told { n1, n2 });
+    }
+}
+
+/// The SMF has answered for a session whose path is to be switched by this transfer.
+fn switched(
+    turn: &mut Turn<'_, '_>,
+    (psi, number): (u8, SessionNumber),
+    transfer: &[u8],
+    (told, done, unknown): (Told, bool, bool),
+) {
+    let Told { n1, n2 } = told;
+    let is_answer = |kind| matches!(kind, N2Sm::PathSwitchAcknowledge | N2Sm::PathSwitchUnsuccessful);
+    let (answer, n2) = match n2 {
+        Some((kind, octets)) if is_answer(kind) => (Some((kind, octets)), None),
+        other => (None, other),
+    };
+    let is_switched = done && matches!(answer, Some((N2Sm::PathSwitchAcknowledge, _)));
+    let is_silent = answer.is_none();
+    if handover::smf_answered(turn, (psi, number), transfer, answer)
+        && let Some(session) = turn.ue.chain.of_number(number)
+    {
+        let (is_new, is_live) = (session.stage == RemoteStage::Offered, session.is_live());
+        session.up = is_switched;
+        if is_switched && is_new {
+            is_up(turn, number);
+        } else if is_silent && is_live && !unknown {
+            // Nobody knows what the UPF was told: it is to buffer.
+            remote::update(turn, psi, Update::Deactivate);
+        }
+    }
+    if unknown {
+        return forget(turn, number);
+    }
     if turn.ue.chain.of_number(number).is_some_and(|s| s.is_live()) {
         remote::pass_on(turn, psi, Told { n1, n2 });
     }

@@ -2,8 +2,10 @@
 //! path to the one before is ended with an end marker.
 
 use super::context::{N4, Ran, SmContext, Stage};
-use super::{N2Sm, Output, n2, release, relocate, userplane};
+use super::n2::{self, HandoverRefusal};
+use super::{N2Sm, Output, release, relocate, userplane};
 use crate::Env;
+use vireo_types::Instant;
 use vireo_wire::nas::GsmCause;
 
 /// Whether the session has a user plane that can be handed over.
@@ -24,6 +26,14 @@ pub(super) fn switch(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut
             userplane::ran_is_up(sm, tunnel, out);
         }
         _ => lost(sm, env, out),
+    }
+}
+
+/// What the RAN is told of a session that it has asked to be switched, when the UPF has been told or nobody waits for that any more.
+pub fn switched(sm: &mut SmContext, now: Instant) -> (N2Sm, Vec<u8>) {
+    match sm.is_up() {
+        true => (N2Sm::PathSwitchAcknowledge, n2::path_switch_acknowledge(sm.take_untold_uplink(now))),
+        false => (N2Sm::PathSwitchUnsuccessful, n2::refusal(HandoverRefusal::PathSwitch)),
     }
 }
 

@@ -22,6 +22,7 @@ mod userplane;
 
 pub use charging::Usage;
 pub use context::{N4, Ran, SessionState, SessionStatus, SmContext, Stage, Tunnel};
+pub use handover::switched;
 pub use n2::{HandoverRefusal, path_switch_acknowledge, refusal};
 pub use relocate::{Relocation, Step};
 
@@ -61,6 +62,10 @@ pub enum N2Sm {
     ModifyResponse,
     /// PDU Session Resource Modify Unsuccessful Transfer.
     ModifyUnsuccessful,
+    /// Path Switch Request Acknowledge Transfer (to the RAN).
+    PathSwitchAcknowledge,
+    /// Path Switch Request Unsuccessful Transfer (to the RAN).
+    PathSwitchUnsuccessful,
 }
 
 /// Nsmf_PDUSession_CreateSMContext: what the AMF part knows when a UE asks for a new session.

@@ -594,6 +594,26 @@ impl Lab {
         self.settle();
     }
 
+    /// The UE goes to the other gNB by Xn; `accept` says which sessions that one takes.
+    pub(crate) fn xn(&mut self, capability: (u8, u8), accept: impl Fn(u8) -> bool) {
+        let (from, to) = (self.at, 1 - self.at);
+        let ran = self.ran.expect("a connection");
+        let handed = self.gnbs[from].hand_over(ran, capability).expect("a UE");
+        self.gnbs[from].forget(ran);
+        let mut out = Outbox::default();
+        self.ran = Some(self.gnbs[to].path_switch(handed, accept, &mut out).expect("a request"));
+        self.at = to;
+        self.bring_to_core(to, &out);
+        self.settle();
+    }
+
+    /// The UE's gNB asks for its handover to the gNB of this number.
+    pub(crate) fn n2(&mut self, target: u32) {
+        let id = GnbId { id: target, ..self.gnbs[0].config().id };
+        let area = self.gnbs[1 - self.at].config().tai;
+        self.gnb_does(|gnb, ran, out| gnb.require_handover(ran, id, area, out).expect("a request"));
+    }
+
     /// The UE arrives at the gNB that it was commanded to go to.
     pub(crate) fn arrive(&mut self) {
         let target = |event: &gnb::Event| match event {

@@ -15,7 +15,7 @@ use vireo_core::config::{CoreConfig, StateAnswer, StateCarry};
 use vireo_sbi::amf::{
     self, CreatedSmContext, N1N2MessageTransferReqData, N1N2MessageTransferRspData, Resource, TransferCause,
 };
-use vireo_sbi::common::{Guami, PlmnId, ProblemDetails, UserLocation};
+use vireo_sbi::common::{Guami, N2SmInfoType, PlmnId, ProblemDetails, UserLocation};
 use vireo_sbi::smf::{
     Operation, RELEASED, SM_CONTEXTS, SmContextCreateData, SmContextError, SmContextReleaseData,
     SmContextStatusNotification, SmContextUpdateData, SmContextUpdatedData, UpCnxState,
@@ -229,7 +229,15 @@ fn request(names: &Names, number: SessionNumber, ask: &Ask) -> (String, Message)
                 Update::Deactivate => (Told::default(), Some(UpCnxState::Deactivated)),
             };
             let (n1_sm_msg, n2_sm_info, n2_sm_info_type) = references(&told);
-            let data = SmContextUpdateData { up_cnx_state, n1_sm_msg, n2_sm_info, n2_sm_info_type };
+            let says = |kind| (n2_sm_info_type == Some(kind)).then_some(true);
+            let data = SmContextUpdateData {
+                up_cnx_state,
+                to_be_switched: says(N2SmInfoType::PathSwitchReq),
+                failed_to_be_switched: says(N2SmInfoType::PathSwitchSetupFail),
+                n1_sm_msg,
+                n2_sm_info,
+                n2_sm_info_type,
+            };
             (Operation::Modify.of(reference), with_parts(Message::of(data), told))
         }
         Ask::Release { reference } => {

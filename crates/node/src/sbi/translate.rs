@@ -24,6 +24,8 @@ pub(super) fn info_type(kind: N2Sm) -> N2SmInfoType {
         N2Sm::HandoverRequired => N2SmInfoType::HandoverRequired,
         N2Sm::HandoverRequestAcknowledge => N2SmInfoType::HandoverReqAck,
         N2Sm::HandoverCommand => N2SmInfoType::HandoverCmd,
+        N2Sm::PathSwitchAcknowledge => N2SmInfoType::PathSwitchReqAck,
+        N2Sm::PathSwitchUnsuccessful => N2SmInfoType::PathSwitchReqFail,
     }
 }
 
@@ -43,10 +45,9 @@ pub(super) fn n2_of(kind: N2SmInfoType) -> Option<N2Sm> {
         N2SmInfoType::HandoverRequired => N2Sm::HandoverRequired,
         N2SmInfoType::HandoverReqAck => N2Sm::HandoverRequestAcknowledge,
         N2SmInfoType::HandoverCmd => N2Sm::HandoverCommand,
-        N2SmInfoType::PathSwitchReqAck
-        | N2SmInfoType::PathSwitchReqFail
-        | N2SmInfoType::HandoverPrepFail
-        | N2SmInfoType::HandoverResAllocFail => return None,
+        N2SmInfoType::PathSwitchReqAck => N2Sm::PathSwitchAcknowledge,
+        N2SmInfoType::PathSwitchReqFail => N2Sm::PathSwitchUnsuccessful,
+        N2SmInfoType::HandoverPrepFail | N2SmInfoType::HandoverResAllocFail => return None,
     })
 }
 
@@ -209,6 +210,8 @@ mod tests {
             ModifyRequest,
             ModifyResponse,
             ModifyUnsuccessful,
+            PathSwitchAcknowledge,
+            PathSwitchUnsuccessful,
         ];
         assert!(all.into_iter().all(|kind| n2_of(info_type(kind)) == Some(kind)));
     }

@@ -231,6 +231,8 @@ impl wire::SmContextUpdateData {
             n2_sm_info_type: data.n2_sm_info_type.map(|kind| kind as i32),
             sm_context: sm_context(message),
             amf_context: amf_context(message),
+            to_be_switched: data.to_be_switched,
+            failed_to_be_switched: data.failed_to_be_switched,
         })
     }
 
@@ -239,6 +241,8 @@ impl wire::SmContextUpdateData {
         let mut parts = Parts::default();
         let data = smf::SmContextUpdateData {
             up_cnx_state: state(self.up_cnx_state)?,
+            to_be_switched: self.to_be_switched,
+            failed_to_be_switched: self.failed_to_be_switched,
             n1_sm_msg: parts.n1(self.n1_sm_msg),
             n2_sm_info: parts.n2(self.n2_sm_info),
             n2_sm_info_type: kind(self.n2_sm_info_type)?,

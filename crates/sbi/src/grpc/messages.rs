@@ -124,6 +124,10 @@ pub(crate) struct SmContextUpdateData {
     pub(crate) sm_context: Option<Vec<u8>>,
     #[prost(bytes = "vec", optional, tag = "7")]
     pub(crate) amf_context: Option<Vec<u8>>,
+    #[prost(bool, optional, tag = "8")]
+    pub(crate) to_be_switched: Option<bool>,
+    #[prost(bool, optional, tag = "9")]
+    pub(crate) failed_to_be_switched: Option<bool>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -315,8 +319,10 @@ mod tests {
             n2_sm_info_type: Some(2),
             sm_context: Some(vec![]),
             amf_context: None,
+            to_be_switched: Some(true),
+            failed_to_be_switched: None,
         };
-        let octets = [0x0a, 2, b'a', b'1', 0x10, 3, 0x1a, 1, 0x2e, 0x28, 2, 0x32, 0];
+        let octets = [0x0a, 2, b'a', b'1', 0x10, 3, 0x1a, 1, 0x2e, 0x28, 2, 0x32, 0, 0x40, 1];
         assert_eq!(update.encode_to_vec(), octets);
     }
 
@@ -341,6 +347,7 @@ mod tests {
                     let (attribute, kind) = match *kind {
                         "string" => ("string", "String"),
                         "uint32" => ("uint32", "u32"),
+                        "bool" => ("bool", "bool"),
                         "bytes" => ("bytes = \"vec\"", "Vec<u8>"),
                         "N2SmInfoType" | "UpCnxState" | "TransferCause" => ("int32", "i32"),
                         other => ("message", other),

@@ -94,7 +94,7 @@ pub fn activate(turn: &mut Turn<'_, '_>, wanted: u16) -> u16 {
     asked
 }
 
-/// What happens to all sessions of a UE. A service-based chain has no handovers yet: none is begun, so that none ends.
+/// What happens to all sessions of a UE. A service-based chain has no handovers by N2 yet: none is begun, so that none ends.
 pub fn step_all(turn: &mut Turn<'_, '_>, input: &Input<'_>) {
     match input {
         Input::Deactivate => deactivate(turn),
@@ -121,12 +121,7 @@ fn deactivate(turn: &mut Turn<'_, '_>) {
         match (session.stage, session.up) {
             // It left before its answer: it will ask again.
             (RemoteStage::Creating, _) | (RemoteStage::Offered, false) => end(turn, at),
-            // The accept may have reached it; if not, it asks again and this one is dropped.
-            (RemoteStage::Offered | RemoteStage::Established, true) => {
-                (session.stage, session.up) = (RemoteStage::Established, false);
-                let psi = session.psi;
-                update(turn, psi, Update::Deactivate);
-            }
+            (RemoteStage::Offered | RemoteStage::Established, true) => deactivate_one(turn, at),
             (RemoteStage::Established, false) | (RemoteStage::Ending, _) => {}
         }
     }
@@ -134,6 +129,15 @@ fn deactivate(turn: &mut Turn<'_, '_>) {
     turn.ue.chain.waiting.iter_mut().for_each(|held| held.n2 = None);
     turn.ue.chain.waiting.retain(|held| held.n1.is_some());
     turn.ue.wanted.signalling |= !turn.ue.chain.waiting.is_empty();
+}
+
+/// The RAN has a session no more that it had, or was asked to set up.
+pub fn deactivate_one(turn: &mut Turn<'_, '_>, at: usize) {
+    let Some(session) = turn.ue.chain.sessions.get_mut(at) else { return };
+    // The accept may have reached the UE; if not, it asks again and this one is dropped.
+    (session.stage, session.up) = (RemoteStage::Established, false);
+    let psi = session.psi;
+    update(turn, psi, Update::Deactivate);
 }
 
 /// Ends a session without a word to the UE. One that the SMF has not named yet is released when it has.

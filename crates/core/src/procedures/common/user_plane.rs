@@ -211,7 +211,9 @@ fn send_n2(turn: &mut Turn<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8>, n1: 
         | N2Sm::PathSwitchSetupFailed
         | N2Sm::HandoverRequired
         | N2Sm::HandoverRequestAcknowledge
-        | N2Sm::HandoverCommand => {
+        | N2Sm::HandoverCommand
+        | N2Sm::PathSwitchAcknowledge
+        | N2Sm::PathSwitchUnsuccessful => {
             turn.note(Note::fault("session-n2-direction"));
         }
     }

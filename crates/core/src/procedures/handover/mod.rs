@@ -3,15 +3,17 @@
 //! A handover goes on beside the 5GMM procedure. Until it is complete, the UE's connection is the source's; that of the
 //! target is here, with an AMF-UE-NGAP-ID of its own, so that messages of the two cannot be taken for each other.
 
+mod elsewhere;
 pub mod nr;
 mod source;
 
+pub use elsewhere::smf_answered;
 pub use source::Source;
 
 use crate::context::{Connection, RanContext, is_served};
 use crate::n2::{Cause, PathSwitch, Required, SessionItems, UeMessage};
 use crate::procedures::common::user_plane;
-use crate::session::{Input, N2Sm, N4, Ran};
+use crate::session::{self, HandoverRefusal, Input, N2Sm, N4, Ran, refusal};
 use crate::turn::{Effect, Kind, Note, Turn};
 use serde::{Deserialize, Serialize};
 use vireo_types::{AmfUeNgapId, AssocId, Instant, NrCgi, RanUeNgapId, Tai};
@@ -102,10 +104,11 @@ pub fn path_switch(turn: &mut Turn<'_, '_>, assoc: AssocId, request: &PathSwitch
     let (tai, cell) = request.location.unwrap_or((old.tai, old.cell));
     let asked = bits(&request.switched);
     let switchable = turn.ue.sessions.iter().any(|s| (s.is_up() || s.is_asked()) && has(asked, s.psi));
+    let switchable = switchable || elsewhere::is_any_up(turn, asked);
     if old.ran != RanContext::SetUp || !is_served(turn.env.config, tai) || !switchable {
         turn.note(Note::Failed(Kind::PathSwitch, 0));
-        let asked: Vec<_> = request.switched.iter().chain(&request.failed).map(|(psi, _)| *psi).collect();
-        let pdu = nr::path_switch_failure(old.amf_id, request.ran_id, &asked);
+        let asked = request.switched.iter().chain(&request.failed).map(|(psi, _)| (*psi, not_switched())).collect();
+        let pdu = nr::path_switch_failure(old.amf_id, request.ran_id, asked);
         return turn.effect(Effect::Ngap { assoc, pdu });
     }
     // The UE is where it is: what was prepared elsewhere is of no use, and a switch that goes on is overtaken.
@@ -138,6 +141,11 @@ pub fn path_switch(turn: &mut Turn<'_, '_>, assoc: AssocId, request: &PathSwitch
             user_plane::step(turn, at, Input::N2(N2Sm::SetupUnsuccessful, &[]));
         }
     }
+    elsewhere::switch(turn, request);
+}
+
+fn not_switched() -> Vec<u8> {
+    refusal(HandoverRefusal::PathSwitch)
 }
 
 /// Does what waits for the UPFs: the answer to a path switch, the release of the node that the UE has left.
@@ -150,26 +158,27 @@ fn switched(turn: &mut Turn<'_, '_>) {
     let Some(Handover::Switching(switching)) = turn.ue.handover else { return };
     let asked = |psi: u8| has(switching.asked, psi);
     let waits = |s: &crate::session::SmContext| asked(s.psi) && s.is_live() && matches!(s.n4, N4::Telling { .. });
-    if turn.ue.sessions.iter().any(waits) {
+    if turn.ue.sessions.iter().any(waits) || elsewhere::is_waiting(turn.ue) {
         return;
     }
     turn.ue.handover = None;
-    let up = turn.ue.sessions.iter().filter(|s| asked(s.psi) && s.is_up());
-    let switched: Vec<_> = up.map(|s| s.psi).collect();
-    let named = switching.asked | switching.failed;
-    let released: Vec<_> = (0..16).filter(|psi| has(named, *psi) && !switched.contains(psi)).collect();
+    let now = turn.now();
+    let up = turn.ue.sessions.iter_mut().filter(|s| asked(s.psi) && s.is_up());
+    let mut switched: Vec<_> = up.map(|s| (s.psi, session::switched(s, now).1)).collect();
+    let mut refused = elsewhere::settled(turn.ue, &mut switched);
+    let named = (switching.asked | switching.failed) & !bits(&switched);
+    let mut released = |psi| refused.iter().position(|(p, _)| *p == psi).map(|at| refused.swap_remove(at).1);
+    let named = (0..16).filter(|psi| has(named, *psi));
+    let released: Vec<_> = named.map(|psi| (psi, released(psi).unwrap_or_else(not_switched))).collect();
     let next_hop = turn.ue.security.as_mut().and_then(|s| s.advance());
     let Some(connection) = turn.ue.connection else { return };
     let (false, Some(next_hop)) = (switched.is_empty(), next_hop) else {
         turn.note(Note::Failed(Kind::PathSwitch, 0));
-        turn.send(|c| nr::path_switch_failure(c.amf_id, c.ran_id, &released));
+        turn.send(|c| nr::path_switch_failure(c.amf_id, c.ran_id, released));
         return turn.release(Cause::radioNetwork(Radio::release_due_to_5gc_generated_reason));
     };
     let capability = switching.mismatch.then_some(turn.ue.security_capability);
-    let now = turn.now();
-    let sessions = turn.ue.sessions.iter_mut().filter(|s| switched.contains(&s.psi) && s.is_live());
-    let switched: Vec<_> = sessions.map(|s| (s.psi, s.take_untold_uplink(now))).collect();
-    let pdu = nr::path_switch_acknowledge(&connection, capability, next_hop, &switched, &released, &turn.ue.allowed);
+    let pdu = nr::path_switch_acknowledge(&connection, capability, next_hop, switched, released, &turn.ue.allowed);
     turn.send(|_| pdu);
     turn.note(Note::Succeeded(Kind::PathSwitch, switching.started));
 }
@@ -350,6 +359,7 @@ pub fn target_lost(turn: &mut Turn<'_, '_>) {
 
 /// Ends a handover without its success: what was prepared at the target is released.
 pub fn abort(turn: &mut Turn<'_, '_>) {
+    turn.ue.chain.crossing = None;
     match turn.ue.handover.take() {
         None => {}
         Some(Handover::Switching(_)) => turn.note(Note::Failed(Kind::PathSwitch, 0)),

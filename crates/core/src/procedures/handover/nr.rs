@@ -2,7 +2,7 @@
 
 use crate::context::{Capability, Connection, NextHop};
 use crate::n2::{Cause, ambr_to, capability_to, encode, plmn_to, snssai_to};
-use crate::session::{HandoverRefusal, Tunnel, path_switch_acknowledge as acknowledge_transfer, refusal};
+use crate::session::{HandoverRefusal, refusal};
 use crate::subscription::Ambr;
 use vireo_types::{AmfUeNgapId, Guami, RanUeNgapId, Snssai};
 use vireo_wire::ngap::{self, Message, *};
@@ -16,24 +16,22 @@ fn allowed_nssai(allowed: &[Snssai]) -> AllowedNSSAI {
 }
 
 /// PATH SWITCH REQUEST ACKNOWLEDGE (9.2.3.9). `capability`: the UE security capabilities, if the RAN has others;
-/// with each session the UPF's tunnel end, if it has another than the RAN node before knew.
+/// with each session its transfer: Path Switch Request Acknowledge Transfer, or Unsuccessful Transfer.
 pub fn path_switch_acknowledge(
     connection: &Connection,
     capability: Option<Capability>,
     next_hop: NextHop,
-    switched: &[(u8, Option<Tunnel>)],
-    released: &[u8],
+    switched: Vec<(u8, Vec<u8>)>,
+    released: Vec<(u8, Vec<u8>)>,
     allowed: &[Snssai],
 ) -> Vec<u8> {
-    let item = |(psi, uplink): &(u8, Option<Tunnel>)| {
-        PDUSessionResourceSwitchedItem::new(PDUSessionID(*psi), acknowledge_transfer(*uplink).into(), None)
+    let item =
+        |(psi, transfer): (u8, Vec<u8>)| PDUSessionResourceSwitchedItem::new(PDUSessionID(psi), transfer.into(), None);
+    let switched = PDUSessionResourceSwitchedList(switched.into_iter().map(item).collect());
+    let gone = |(psi, transfer): (u8, Vec<u8>)| {
+        PDUSessionResourceReleasedItemPSAck::new(PDUSessionID(psi), transfer.into(), None)
     };
-    let switched = PDUSessionResourceSwitchedList(switched.iter().map(item).collect());
-    let gone = |psi: &u8| {
-        let transfer = refusal(HandoverRefusal::PathSwitch);
-        PDUSessionResourceReleasedItemPSAck::new(PDUSessionID(*psi), transfer.into(), None)
-    };
-    let released = PDUSessionResourceReleasedListPSAck(released.iter().map(gone).collect());
+    let released = PDUSessionResourceReleasedListPSAck(released.into_iter().map(gone).collect());
     let build = || -> Result<NGAPPDU<'_>, ngap::Error> {
         let mut ies = vec![
             build_ngap_ie!(PathSwitchRequestAcknowledge, AMF_UE_NGAP_ID(connection.amf_id.get()))?,
@@ -55,13 +53,12 @@ pub fn path_switch_acknowledge(
     encode(build())
 }
 
-/// PATH SWITCH REQUEST FAILURE (9.2.3.10).
-pub fn path_switch_failure(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, sessions: &[u8]) -> Vec<u8> {
-    let item = |psi: &u8| {
-        let transfer = refusal(HandoverRefusal::PathSwitch);
-        PDUSessionResourceReleasedItemPSFail::new(PDUSessionID(*psi), transfer.into(), None)
+/// PATH SWITCH REQUEST FAILURE (9.2.3.10), with the Path Switch Request Unsuccessful Transfer of each session.
+pub fn path_switch_failure(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, sessions: Vec<(u8, Vec<u8>)>) -> Vec<u8> {
+    let item = |(psi, transfer): (u8, Vec<u8>)| {
+        PDUSessionResourceReleasedItemPSFail::new(PDUSessionID(psi), transfer.into(), None)
     };
-    let list = PDUSessionResourceReleasedListPSFail(sessions.iter().map(item).collect());
+    let list = PDUSessionResourceReleasedListPSFail(sessions.into_iter().map(item).collect());
     encode(build_ngap!(
         UnsuccessfulOutcome,
         PathSwitchRequest,

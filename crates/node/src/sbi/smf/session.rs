@@ -23,7 +23,7 @@ use vireo_types::{Dnn, Duration, Instant, Ltmsi, Seid, SessionAddress, Supi};
 use vireo_wire::pfcp::{self, MessageType};
 
 /// Which fields stored SM contexts have: another one is of another release.
-const FORMAT: u8 = 4;
+const FORMAT: u8 = 5;
 /// How long what is for the AMF is said again by who finds an SM context: longer than the one before would have gone on asking.
 const SAID_AGAIN: Duration = Duration::from_secs(10);
 
@@ -34,6 +34,8 @@ struct Pending {
     key: Option<String>,
     told: Told,
     state: Option<UpCnxState>,
+    /// The RAN wants the path switched.
+    switches: bool,
 }
 
 /// A request that the UPF has not answered.
@@ -367,7 +369,7 @@ impl Work<'_> {
             Turn::Update(said) => self.update(said, key),
             Turn::Release => {
                 self.session.let_go = true;
-                self.wait(key, None);
+                self.wait(key, None, false);
                 self.step(Input::ReleaseLocally)
             }
             Turn::Unreached => {
@@ -409,9 +411,9 @@ impl Work<'_> {
         };
         let known = matches!(turn, Turn::Release | Turn::Forgotten | Turn::Notified);
         if let Turn::Notified = turn
-            && let Some(Pending { told, state, .. }) = self.session.pending.take()
+            && let Some(said) = self.say()
         {
-            self.out.answer = Some(wire::done(told, state));
+            self.out.answer = Some(wire::done(said.told, said.state));
         }
         Outcome { session: (!known).then_some(self.session), changed: known, ..self.out }
     }
@@ -419,7 +421,7 @@ impl Work<'_> {
     fn update(&mut self, said: &Said, key: Option<&str>) -> bool {
         let state =
             said.state.map(|state| if state == UpCnxState::Activating { state } else { UpCnxState::Deactivated });
-        self.wait(key, state);
+        self.wait(key, state, said.switches());
         let mut gone = false;
         if said.state == Some(UpCnxState::Activating) && std::mem::take(&mut self.session.calling) {
             // The AMF did not give the RAN what it was sent, but pages the UE: it comes by this.
@@ -432,12 +434,23 @@ impl Work<'_> {
     }
 
     /// Whoever asks waits for the answer.
-    fn wait(&mut self, key: Option<&str>, state: Option<UpCnxState>) {
-        let pending = Pending { key: key.map(str::to_owned), told: Told::default(), state };
-        if let Some(earlier) = self.session.pending.replace(pending) {
-            // An AMF asks about a session once at a time; one that does not is told what there was.
-            self.out.earlier = Some(wire::done(earlier.told, earlier.state));
+    fn wait(&mut self, key: Option<&str>, state: Option<UpCnxState>, switches: bool) {
+        // An AMF asks about a session once at a time; one that does not is told what there was.
+        self.out.earlier = self.say().map(|earlier| wire::done(earlier.told, earlier.state));
+        let key = key.map(str::to_owned);
+        self.session.pending = Some(Pending { key, told: Told::default(), state, switches });
+    }
+
+    /// What whoever waits is told, if somebody does: with what the RAN needs if it wants the path switched. What else there is for
+    /// the RAN then goes by itself.
+    fn say(&mut self) -> Option<Pending> {
+        let mut pending = self.session.pending.take()?;
+        if pending.switches
+            && let Some(other) = pending.told.n2.replace(session::switched(&mut self.session.sm, self.now))
+        {
+            self.transfer(Told { n1: None, n2: Some(other) }, false);
         }
+        Some(pending)
     }
 
     /// What became of a transfer.
@@ -611,7 +624,7 @@ impl Work<'_> {
     }
 
     fn reply(&mut self) {
-        let Some(Pending { key, told, state }) = self.session.pending.take() else { return };
+        let Some(Pending { key, told, state, .. }) = self.say() else { return };
         // It is not coming back where nothing is to be set up.
         let state = state.map(|state| if told.n2.is_none() { UpCnxState::Deactivated } else { state });
         if self.means.stored {
@@ -624,9 +637,9 @@ impl Work<'_> {
     fn forget(mut self) -> Outcome {
         // Where it travels, the answer comes after the AMF knows: nobody else would say it.
         if (self.session.let_go || !self.session.carried)
-            && let Some(Pending { told, state, .. }) = self.session.pending.take()
+            && let Some(said) = self.say()
         {
-            self.out.answer = Some(wire::done(told, state));
+            self.out.answer = Some(wire::done(said.told, said.state));
         }
         if self.session.let_go {
             return Outcome { session: None, changed: true, ..self.out };

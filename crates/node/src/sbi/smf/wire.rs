@@ -4,7 +4,7 @@ use crate::sbi::amf::STALE;
 use crate::sbi::is_uri;
 use crate::sbi::translate::{self, References, info_type, references, supi_of, supi_text, told, with_parts};
 use vireo_core::chain::{Told, Transferred};
-use vireo_core::session::Input;
+use vireo_core::session::{Input, N2Sm};
 use vireo_sbi::amf::{
     self, CreatedSmContext, N1MessageContainer, N1N2MessageTransferReqData, N1N2MessageTransferRspData,
     N2InfoContainer, N2InfoContent, N2SmInformation, TransferCause,
@@ -78,6 +78,11 @@ pub(super) struct Said {
 }
 
 impl Said {
+    /// Whether the RAN wants the session's path switched.
+    pub(super) fn switches(&self) -> bool {
+        matches!(self.told.n2, Some((N2Sm::PathSwitchRequest, _)))
+    }
+
     /// What of it is an input of the session.
     pub(super) fn inputs(&self) -> Vec<Input<'_>> {
         let n2 = self.told.n2.as_ref().map(|(kind, octets)| Input::N2(*kind, octets));
@@ -131,9 +136,13 @@ pub(super) fn created(root: &str, seid: Seid, psi: u8, snssai: Snssai) -> Reply 
 /// There is none; the UE is to be told why.
 pub(super) fn not_created(n1: Option<Vec<u8>>) -> Reply {
     let (status, cause) = refusal(n1.as_deref());
-    let error = ProblemDetails::new(status, cause, "");
-    let told = Told { n1, n2: None };
+    refused(ProblemDetails::new(status, cause, ""), Told { n1, n2: None })
+}
+
+/// What was asked is not done; UE and RAN are to be told this.
+fn refused(error: ProblemDetails, told: Told) -> Reply {
     let (n1_sm_msg, n2_sm_info, n2_sm_info_type) = references(&told);
+    let status = error.status.unwrap_or(500);
     let error = SmContextError { error, n1_sm_msg, n2_sm_info, n2_sm_info_type };
     Reply { status, location: None, message: with_parts(Message::of(error), told) }
 }
@@ -216,8 +225,12 @@ pub(super) fn not_stored(error: &RecordError, creates: bool) -> Reply {
     Reply::problem(&ProblemDetails::new(500, cause, why))
 }
 
-/// What was asked is done.
+/// What was asked is done; or the RAN is to be told that it is not.
 pub(super) fn done(told: Told, state: Option<UpCnxState>) -> Reply {
+    if let Some((N2Sm::PathSwitchUnsuccessful, _)) = told.n2 {
+        let why = "the session has no user plane that could be switched";
+        return refused(ProblemDetails::new(403, "HANDOVER_RESOURCE_ALLOCATION_FAILURE", why), told);
+    }
     if state.is_none() && told == Told::default() {
         return Reply::done();
     }
@@ -290,7 +303,6 @@ pub(super) fn released() -> Message {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vireo_core::session::N2Sm;
 
     #[test]
     fn references_are_seids() {

@@ -2,6 +2,7 @@
 
 mod carried;
 mod costs;
+mod handover;
 mod here;
 mod implied;
 mod late;
@@ -713,6 +714,9 @@ fn whole_life(world: &mut World) {
     let session = world.session();
     assert_eq!((session.sm.n4, session.sm.address), (N4::Told, address));
     assert!(session.sm.downlink.is_some());
+    let switched: SmContextUpdatedData = world.insist(&modify, &handover::path_switch()).message.value().unwrap();
+    assert_eq!(switched.n2_sm_info_type, Some(N2SmInfoType::PathSwitchReqAck));
+    assert_eq!(world.session().sm.downlink.map(|tunnel| tunnel.teid), Some(Teid(0x301)));
     // An answer that is lost after the SM context is gone is that there is none.
     let released = world.insist(&format!("{path}/release"), &Message::of(smf::SmContextReleaseData::default()));
     assert!([204, 404].contains(&released.status), "{released:?}");

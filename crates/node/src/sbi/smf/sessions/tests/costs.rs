@@ -17,10 +17,12 @@ fn a_transaction_costs_one_read_and_one_write() {
     world.ran_up(&path);
     // The RAN's answer, the UPF's.
     assert_eq!(count(&world), (3, 4, 0), "3 reads and 4 writes for a session, as in the paper");
+    world.call(&format!("{path}/modify"), handover::path_switch());
+    assert_eq!((world.last().status, count(&world)), (200, (5, 6, 0)));
     world.state(&path, UpCnxState::Deactivated);
-    assert_eq!(count(&world), (5, 6, 0));
+    assert_eq!(count(&world), (7, 8, 0));
     world.call(&format!("{path}/release"), Message::of(smf::SmContextReleaseData::default()));
-    assert_eq!(count(&world), (7, 7, 1));
+    assert_eq!(count(&world), (9, 9, 1));
     assert!(world.is_empty());
 }
 

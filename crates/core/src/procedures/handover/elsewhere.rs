@@ -1,0 +1,77 @@
+//! Sessions that an SMF elsewhere has, in a handover: each SMF is asked, and when all have answered, what they have for the RAN goes
+//! into one message (TS 23.502 4.9.1.2.2 step 7).
+
+use super::has;
+use crate::chain::{Crossing, RemoteSession, RemoteStage, SessionNumber, Update};
+use crate::context::UeContext;
+use crate::n2::PathSwitch;
+use crate::procedures::common::remote;
+use crate::session::N2Sm;
+use crate::turn::Turn;
+
+/// Whether the RAN has one of these sessions, a bit each, or was asked to set it up.
+pub(super) fn is_any_up(turn: &Turn<'_, '_>, asked: u16) -> bool {
+    turn.ue.chain.sessions.iter().any(|s| s.is_live() && s.up && has(asked, s.psi))
+}
+
+/// Asks the SMFs to switch what the RAN node that the UE has come to has set up, and tells them what it has not.
+pub(super) fn switch(turn: &mut Turn<'_, '_>, request: &PathSwitch) {
+    let mut waiting = Vec::new();
+    for (psi, transfer) in &request.switched {
+        let session = turn.ue.chain.of_psi(*psi).filter(|s| s.up || s.stage != RemoteStage::Creating);
+        let Some(number) = session.map(|s| s.number) else { continue };
+        if remote::update(turn, *psi, Update::N2(N2Sm::PathSwitchRequest, transfer.clone())) {
+            waiting.push((number, transfer.clone()));
+        }
+    }
+    for (psi, transfer) in &request.failed {
+        if let Some(session) = turn.ue.chain.of_psi(*psi) {
+            session.up = false;
+            remote::update(turn, *psi, Update::N2(N2Sm::PathSwitchSetupFailed, transfer.clone()));
+        }
+    }
+    // What it does not name, it has released (TS 38.413 8.4.4.2).
+    let is_named = |psi| request.switched.iter().chain(&request.failed).any(|(named, _)| *named == psi);
+    for at in 0..turn.ue.chain.sessions.len() {
+        let RemoteSession { psi, up, stage, .. } = turn.ue.chain.sessions[at];
+        if up && stage != RemoteStage::Ending && !is_named(psi) {
+            remote::deactivate_one(turn, at);
+        }
+    }
+    if !waiting.is_empty() {
+        turn.ue.chain.crossing = Some(Box::new(Crossing { waiting, ..Crossing::default() }));
+    }
+}
+
+/// Whether an SMF that is asked because of the handover has not answered. One whose session has ended meanwhile is not waited for.
+pub(super) fn is_waiting(ue: &UeContext) -> bool {
+    let lives = |number| ue.chain.sessions.iter().any(|s| s.number == number && s.is_live());
+    ue.chain.crossing.as_ref().is_some_and(|crossing| crossing.waiting.iter().any(|(number, _)| lives(*number)))
+}
+
+/// What the SMFs have for the RAN: of sessions that go along, added to those that are here; and, given back, of those that do not.
+pub(super) fn settled(ue: &mut UeContext, switched: &mut Vec<(u8, Vec<u8>)>) -> Vec<(u8, Vec<u8>)> {
+    let Crossing { taken, lost, .. } = ue.chain.crossing.take().map(|crossing| *crossing).unwrap_or_default();
+    switched.extend(taken.into_iter().filter(|(psi, _)| ue.chain.of_psi(*psi).is_some()));
+    lost
+}
+
+/// The SMF has answered for a session that the RAN wants switched by this transfer, with what the RAN is told of it. Whether that
+/// was waited for.
+pub fn smf_answered(
+    turn: &mut Turn<'_, '_>,
+    (psi, number): (u8, SessionNumber),
+    asked: &[u8],
+    told: Option<(N2Sm, Vec<u8>)>,
+) -> bool {
+    let Some(crossing) = &mut turn.ue.chain.crossing else { return false };
+    let at = crossing.waiting.iter().position(|(waits, transfer)| *waits == number && transfer == asked);
+    let Some(at) = at else { return false };
+    crossing.waiting.remove(at);
+    match told {
+        Some((N2Sm::PathSwitchAcknowledge, transfer)) => crossing.taken.push((psi, transfer)),
+        Some((_, transfer)) => crossing.lost.push((psi, transfer)),
+        None => {}
+    }
+    true
+}
