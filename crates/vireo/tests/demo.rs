@@ -341,7 +341,8 @@ fn every_ue_succeeds_in_a_service_based_chain() {
 /// By Xn, to and fro: the SMFs of a UE's sessions have the UPF send to the gNB that it has come to.
 #[test]
 fn every_ue_goes_from_gnb_to_gnb_in_a_service_based_chain() {
-    let options = ["--chain", "sba", "--state", "redis", "--scope", "amf-smf", "--sbi", "grpc", "--scenario", "xn-handover"];
+    let options =
+        ["--chain", "sba", "--state", "redis", "--scope", "amf-smf", "--sbi", "grpc", "--scenario", "xn-handover"];
     let Some(report) = report_of(20, &options) else { return };
     assert_eq!((&report["lost"], &report["failures"]), (&0.into(), &0.into()), "{report}");
 }
