@@ -253,8 +253,7 @@ pub struct RemoteSessions {
     pub accept: Option<Accept>,
     /// What waits for the UE: to come back from idle, or for its context in the RAN.
     pub waiting: Vec<Held>,
-    /// What SMFs are asked because the UE is handed over. Contexts are stored with it behind the rest, if there is one.
-    #[serde(skip)]
+    /// What SMFs are asked because the UE is handed over.
     pub crossing: Option<Box<Crossing>>,
 }
 

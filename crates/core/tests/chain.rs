@@ -9,7 +9,7 @@ use vireo_core::Env;
 use vireo_core::chain::{
     Answer, Ask, Carried, Create as CreateAsk, Created, RemoteSession, RemoteStage, Told, Transfer, Transferred, Update,
 };
-use vireo_core::context::Procedure;
+use vireo_core::context::{self, Procedure};
 use vireo_core::engine::Event;
 use vireo_core::session::{self, Create, Input, N2Sm, Output, SmContext};
 use vireo_core::subscription::DnnSubscription;
@@ -714,13 +714,22 @@ fn a_session_that_is_not_named_is_idle() {
     let ran = lab.ran.expect("a connection");
     let mut handed = lab.gnbs[0].hand_over(ran, ALL).expect("a UE");
     lab.gnbs[0].forget(ran);
+    // That one it names twice.
     handed.tunnels.retain(|tunnel| tunnel.psi == 5);
+    handed.tunnels.extend(handed.tunnels.clone());
     let mut out = gnb::Outbox::default();
     (lab.ran, lab.at) = (Some(lab.gnbs[1].path_switch(handed, |_| true, &mut out).expect("a request")), 1);
     lab.bring_to_core(1, &out);
     lab.settle();
-    smf.serve(&mut lab);
-    is_at(&lab, &smf, 1, &[5]);
+    let asked = smf.asked(&lab);
+    assert_eq!(asked.len(), 2, "a question for each session: {asked:?}");
+    for (number, ask) in asked {
+        smf.answer(&mut lab, number, ask);
+        lab.settle();
+    }
+    let tunnels = lab.gnbs[1].tunnels(lab.ran.expect("a connection"));
+    assert!(!tunnels.is_empty() && tunnels.iter().all(|tunnel| tunnel.psi == 5));
+    assert_eq!(answers(&lab), (1, 0));
     assert_eq!(stages(&lab), [(RemoteStage::Established, true), (RemoteStage::Established, false)]);
     assert!(smf.sessions[1].1.downlink.is_none(), "the UPF buffers");
 }
@@ -737,4 +746,15 @@ fn a_handover_by_n2_is_refused() {
     lab.xn(ALL, |_| true);
     smf.serve(&mut lab);
     is_at(&lab, &smf, 1, &[5]);
+}
+
+/// Octets of the release before, which had no handovers in a chain.
+#[test]
+fn what_the_release_before_stored_of_a_chain_is_read() {
+    let (lab, _) = with_sessions(&[5, 6]);
+    let context = lab.context().expect("a context");
+    let octets = lab.octets();
+    assert_eq!(octets.last(), Some(&0), "no handover");
+    assert_eq!(context::decode(&octets[..octets.len() - 1]), Ok(context));
+    assert!(context::decode(&octets[..octets.len() - 2]).is_err());
 }

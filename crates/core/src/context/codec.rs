@@ -15,6 +15,7 @@
 
 use super::parts::{self, Ephemeral, Perpetual};
 use super::{UeContext, layout4};
+use crate::chain::RemoteSessions;
 use postcard::ser_flavors::Flavor;
 
 /// The layout that this build writes, in the first octet of every encoded context. It grows with each change of
@@ -104,11 +105,7 @@ impl<'a> Record<'a> {
             postcard::take_from_bytes(self.ephemeral).map_err(|_| CodecError::Damaged)?;
         let mut context = parts::join(perpetual, ephemeral).ok_or(CodecError::Damaged)?;
         if !rest.is_empty() {
-            let (chain, rest) = postcard::take_from_bytes(rest).map_err(|_| CodecError::Damaged)?;
-            context.chain = chain;
-            if !rest.is_empty() {
-                context.chain.crossing = Some(postcard::from_bytes(rest).map_err(|_| CodecError::Damaged)?);
-            }
+            context.chain = chain(rest).map_err(|_| CodecError::Damaged)?;
         }
         Ok(context)
     }
@@ -153,14 +150,15 @@ fn put(part: &impl serde::Serialize, out: &mut Vec<u8>) -> Result<(), CodecError
 }
 
 /// The ephemeral part, and behind it what the AMF of a service-based chain has beside it: nothing in any other core, so that
-/// the layout is the same. Behind that what a handover waits for, while there is one.
+/// the layout is the same.
 fn put_ephemeral(context: &UeContext, out: &mut Vec<u8>) -> Result<(), CodecError> {
     put(&parts::ephemeral(context), out)?;
-    if context.chain.is_empty() {
-        return Ok(());
-    }
-    put(&context.chain, out)?;
-    context.chain.crossing.as_ref().map_or(Ok(()), |crossing| put(crossing, out))
+    if context.chain.is_empty() { Ok(()) } else { put(&context.chain, out) }
+}
+
+/// What the AMF of a service-based chain has, of its octets. The release before had no handovers, and said nothing of any at the end.
+fn chain(octets: &[u8]) -> postcard::Result<RemoteSessions> {
+    postcard::from_bytes(octets).or_else(|_| postcard::from_bytes(&[octets, &[0]].concat()))
 }
 
 /// Appends the encoded context to `out`, as one that is stored for the first time.

@@ -17,14 +17,24 @@ pub(super) fn is_any_up(turn: &Turn<'_, '_>, asked: u16) -> bool {
 /// Asks the SMFs to switch what the RAN node that the UE has come to has set up, and tells them what it has not.
 pub(super) fn switch(turn: &mut Turn<'_, '_>, request: &PathSwitch) {
     let mut waiting = Vec::new();
-    for (psi, transfer) in &request.switched {
+    // However often the RAN names a session, its SMF is asked once.
+    let mut named = 0_u16;
+    let mut is_new = |psi: u8| {
+        let is_new = psi < 16 && !has(named, psi);
+        named |= u16::from(is_new) << (psi & 15);
+        is_new
+    };
+    for (psi, transfer) in request.switched.iter().filter(|(psi, _)| is_new(*psi)) {
         let session = turn.ue.chain.of_psi(*psi).filter(|s| s.up || s.stage != RemoteStage::Creating);
         let Some(number) = session.map(|s| s.number) else { continue };
         if remote::update(turn, *psi, Update::N2(N2Sm::PathSwitchRequest, transfer.clone())) {
             waiting.push((number, transfer.clone()));
+        } else if let Some(session) = turn.ue.chain.of_psi(*psi) {
+            // There is no room for one more question: the RAN lets it go.
+            session.up = false;
         }
     }
-    for (psi, transfer) in &request.failed {
+    for (psi, transfer) in request.failed.iter().filter(|(psi, _)| is_new(*psi)) {
         if let Some(session) = turn.ue.chain.of_psi(*psi) {
             session.up = false;
             remote::update(turn, *psi, Update::N2(N2Sm::PathSwitchSetupFailed, transfer.clone()));
