@@ -8,19 +8,28 @@ use crate::upf::state::Settings;
 use crate::upf::stored::{element, elements};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use vireo_store::records::{Codec, Encoded, Format, FormatError, Found, Known};
 use vireo_wire::pfcp::{ApnDnn, Cause, FSeid, FqCsid, NodeId};
 
 /// What records begin with: another one is of a release that has other fields.
 const FORMAT: u8 = 1;
 
-/// What is written.
+/// What is written: the fields of all, beginning with the format. Fields are the parts of a record that is in parts.
+type Written<'a> = (Whose, Cow<'a, Rules>, Further<'a>);
+
+/// Whose a session is.
 #[derive(Serialize, Deserialize)]
-struct Record<'a> {
+struct Whose {
+    format: u8,
     #[serde(with = "element")]
     cp: FSeid,
     #[serde(with = "element")]
     node: NodeId,
-    rules: Cow<'a, Rules>,
+}
+
+/// What there is beside its rules.
+#[derive(Serialize, Deserialize)]
+struct Further<'a> {
     chosen: Option<Chosen>,
     #[serde(with = "elements")]
     dnn: Vec<ApnDnn>,
@@ -35,29 +44,41 @@ struct Record<'a> {
 
 impl Session {
     /// The session as it is written, with the request about it that was answered last; where that has no room beside it, without.
-    pub(in crate::upf) fn encode(&self, answered: Option<&Answered>, most: Option<usize>) -> Option<Vec<u8>> {
-        let encoded = |answered| postcard::to_extend(&self.record(&self.rules, answered), vec![FORMAT]).ok();
-        let octets = encoded(answered)?;
-        // The same request would be carried out again in the next life.
-        if most.is_some_and(|most| octets.len() > most) { encoded(None) } else { Some(octets) }
+    pub(in crate::upf) fn encode(
+        &self,
+        codec: Codec,
+        answered: Option<&Answered>,
+        most: Option<usize>,
+    ) -> Result<Encoded, FormatError> {
+        let encoded = codec.encode(&self.written(&self.rules, answered))?;
+        match (&encoded, most) {
+            // The same request would be carried out again in the next life.
+            (Encoded::Whole(octets), Some(most)) if octets.len() > most => {
+                codec.encode(&self.written(&self.rules, None))
+            }
+            _ => Ok(encoded),
+        }
+    }
+
+    /// The same as octets alone.
+    pub(in crate::upf) fn octets(&self, answered: Option<&Answered>) -> Option<Vec<u8>> {
+        postcard::to_stdvec(&self.written(&self.rules, answered)).ok()
     }
 
     /// Refuses rules by which it would be larger than can be kept. Tunnel ends that are chosen and what URRs count take some more.
     pub(in crate::upf) fn fits(&self, rules: &Rules, settings: &Settings) -> Result<(), Refused> {
         let Some(most) = settings.record_octets else { return Ok(()) };
         let more = 512 + rules.pdrs.len() * 8 + rules.urrs.len() * 128;
-        let octets = postcard::to_extend(&self.record(rules, None), Vec::new());
+        let octets = postcard::to_stdvec(&self.written(rules, None));
         match octets.is_ok_and(|octets| octets.len() + more <= most) {
             true => Ok(()),
             false => Err(Refused::cause(Cause::NO_RESOURCES)),
         }
     }
 
-    fn record<'a>(&'a self, rules: &'a Rules, answered: Option<&'a Answered>) -> Record<'a> {
-        Record {
-            cp: self.cp,
-            node: self.node.clone(),
-            rules: Cow::Borrowed(rules),
+    fn written<'a>(&'a self, rules: &'a Rules, answered: Option<&'a Answered>) -> Written<'a> {
+        let whose = Whose { format: FORMAT, cp: self.cp, node: self.node.clone() };
+        let further = Further {
             chosen: self.chosen,
             dnn: self.dnn.iter().map(|dnn| (**dnn).clone()).collect(),
             sets: self.sets.to_vec(),
@@ -65,27 +86,43 @@ impl Session {
             worker: self.worker,
             simple: self.simple,
             answered: answered.map(Cow::Borrowed),
-        }
+        };
+        (whose, Cow::Borrowed(rules), further)
     }
 
-    /// One that was written, without records of the datapath. `now` is in seconds since 1900.
+    /// One that was written, without records of the datapath, and what is to be given back with its next commit. `now` is in seconds
+    /// since 1900.
+    pub(in crate::upf) fn found(codec: Codec, found: Found, now: u32) -> Option<(Box<Self>, Option<Answered>, Known)> {
+        let read = |codec: Codec, found| {
+            let (written, known) = codec.found::<Written<'static>>(found).ok()?;
+            let (session, answered) = Session::of(written, now)?;
+            Some((session, answered, known))
+        };
+        // What was written before the format was another.
+        let binary = (found.parts.is_empty() && codec.format != Format::Binary).then(|| found.clone());
+        read(codec, found).or_else(|| read(Codec::default(), binary?))
+    }
+
+    /// One of octets.
     pub(in crate::upf) fn decode(octets: &[u8], now: u32) -> Option<(Box<Self>, Option<Answered>)> {
-        let (&FORMAT, octets) = octets.split_first()? else { return None };
-        let record: Record<'_> = postcard::from_bytes(octets).ok()?;
+        Session::of(postcard::from_bytes::<Written<'static>>(octets).ok()?, now)
+    }
+
+    fn of((whose, rules, further): Written<'static>, now: u32) -> Option<(Box<Self>, Option<Answered>)> {
         let session = Session {
-            cp: record.cp,
-            node: record.node,
-            rules: record.rules.into_owned(),
+            cp: whose.cp,
+            node: whose.node,
+            rules: rules.into_owned(),
             records: Default::default(),
-            chosen: record.chosen,
-            dnn: record.dnn.into_iter().next().map(Box::new),
-            sets: record.sets.into(),
-            inactivity: Inactivity { limit: record.inactivity, since: now, ..Inactivity::default() },
-            worker: record.worker,
-            simple: record.simple,
+            chosen: further.chosen,
+            dnn: further.dnn.into_iter().next().map(Box::new),
+            sets: further.sets.into(),
+            inactivity: Inactivity { limit: further.inactivity, since: now, ..Inactivity::default() },
+            worker: further.worker,
+            simple: further.simple,
             look: Default::default(),
         };
-        Some((Box::new(session), record.answered.map(Cow::into_owned)))
+        (whose.format == FORMAT).then(|| (Box::new(session), further.answered.map(Cow::into_owned)))
     }
 
     /// Goes by what was loaded; what packets have come to is this session's. `false`, and as before, if that was other rules than

@@ -34,6 +34,7 @@ const WAITING: usize = 65_536;
 pub(in crate::upf) struct Begun {
     records: Box<dyn Records>,
     way: Way,
+    codec: Codec,
     before: Option<Before>,
     /// Where records are shared with control planes: with whom, and where.
     shared: Option<(Sharing, RecordsConfig)>,
@@ -48,7 +49,7 @@ pub(in crate::upf) fn begin(of: &Keeping, (n4, sessions): (IpAddr, usize), ntp: 
     let own: String = n4.to_string().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     let own_key = format!("{COLLECTION}-{own}");
     let mut shared = None;
-    let (mut records, way): (Box<dyn Records>, Way) = match of {
+    let (mut records, way, codec): (Box<dyn Records>, Way, Codec) = match of {
         Keeping::Database(config) => {
             let mut alone = config.clone();
             alone.key = format!("{}-{own_key}", config.key);
@@ -57,15 +58,16 @@ pub(in crate::upf) fn begin(of: &Keeping, (n4, sessions): (IpAddr, usize), ntp: 
                 records = Box::new(Both { alone: records, shared: config.open()? });
                 shared = Some((Sharing { own, format: config.of_octets() }, config.clone()));
             }
-            (records, if config.write == StateWrite::NonBlocking { Way::Behind } else { Way::Shared })
+            let way = if config.write == StateWrite::NonBlocking { Way::Behind } else { Way::Shared };
+            (records, way, config.codec())
         }
         Keeping::Shared(config) => {
             let config = SharedConfig { records: u32::try_from(sessions).unwrap_or(u32::MAX), ..config.clone() };
-            (Box::new(config.open(&own_key)?), Way::Sole)
+            (Box::new(config.open(&own_key)?), Way::Sole, Codec::default())
         }
     };
-    let before = super::look(&mut *records, shared.as_ref().map(|(sharing, _)| sharing), ntp)?;
-    Ok(Begun { records, way, before, shared })
+    let before = super::look(&mut *records, codec, shared.as_ref().map(|(sharing, _)| sharing), ntp)?;
+    Ok(Begun { records, way, codec, before, shared })
 }
 
 impl Begun {
@@ -240,7 +242,7 @@ impl Keeper {
         (wake, clock): (Waker, Clock),
         on: &mut On<'_, P>,
     ) -> io::Result<Self> {
-        let Begun { records, way, before, shared } = begun;
+        let Begun { records, way, codec, before, shared } = begun;
         let sharing = shared.as_ref().map(|(sharing, _)| sharing.clone());
         let place = if way == Way::Sole {
             Place::Here(Here { records, metrics, again: VecDeque::new(), renewed: Instant::now() })
@@ -249,7 +251,7 @@ impl Keeper {
             let (results, done) = bounded(WAITING);
             let stop = Arc::new(AtomicBool::new(false));
             let function = StateFunction::Upf;
-            let (codec, node, ended) = (Codec::default(), NODE, Arc::clone(&stop));
+            let (node, ended) = (NODE, Arc::clone(&stop));
             let database = Database { records, codec, jobs: waiting, metrics, stop: ended, function, node };
             let say = move |name, done| {
                 // The thread is gone when the UPF stops.
@@ -265,7 +267,7 @@ impl Keeper {
             thread.spawn(move || database.run(say, || clock.now()))?;
             Place::Thread { jobs, done, stop }
         };
-        let mut keeper = Keeper { stored: Stored::new(way, sharing), place };
+        let mut keeper = Keeper { stored: Stored::new(way, codec, sharing), place };
         keeper.stored.begin(on, before);
         Ok(keeper)
     }

@@ -23,7 +23,7 @@ mod octets;
 mod shared;
 
 pub(super) use keeper::{Begun, Keeper, begin};
-pub(super) use octets::{element, elements, list, optional};
+pub(super) use octets::{element, elements, hexadecimal, list, optional};
 pub(super) use shared::Sharing;
 
 use super::exchange::{Answered, Outgoing};
@@ -37,7 +37,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use tracing::{error, warn};
 use vireo_store::Version;
-use vireo_store::records::{Change, Found, LIFE, Name, RecordError, Records};
+use vireo_store::records::{Change, Codec, Encoded, Found, Known, LIFE, Name, RecordError, Records};
 use vireo_types::{Duration, Instant};
 use vireo_wire::pfcp::{Cause, Message, MessageType};
 
@@ -91,7 +91,7 @@ enum Task {
 struct Commit {
     kind: Transaction,
     /// `None`: it has gone.
-    octets: Option<Vec<u8>>,
+    value: Option<Encoded>,
     answered: Option<Answered>,
     tickets: Vec<u64>,
 }
@@ -141,6 +141,8 @@ pub(super) struct Stored {
     versions: Option<FxHashMap<u64, Version>>,
     /// What is said about sessions does not wait for what is committed.
     hastes: bool,
+    /// How sessions are kept that are records of their own.
+    codec: Codec,
     /// There was no room for the last session, which was said.
     full: bool,
 }
@@ -175,6 +177,7 @@ pub(super) struct Before {
 /// When the database does not answer, or has something else.
 pub(super) fn look(
     records: &mut dyn Records,
+    codec: Codec,
     sharing: Option<&Sharing>,
     ntp: u32,
 ) -> Result<Option<Before>, DatabaseError> {
@@ -182,9 +185,9 @@ pub(super) fn look(
     let node = begin_life(records, node)?;
     let (mut sessions, mut versions) = (Vec::new(), Vec::new());
     read_all(records, COLLECTION, |seid, found| {
-        let (session, answered) = Session::decode(&found.octets, ntp).ok_or(DatabaseError::Stranger)?;
+        let (session, answered, known) = Session::found(codec, found, ntp).ok_or(DatabaseError::Stranger)?;
         sessions.push((seid, session, answered));
-        versions.push((seid, found.version));
+        versions.push((seid, known.version));
         Ok(())
     })?;
     let mut places = Places::new(sharing.cloned());
@@ -216,9 +219,9 @@ fn begin_life(records: &mut dyn Records, mut found: Found) -> Result<Node, Datab
 
 impl Stored {
     /// Nothing is under way. With `sharing` control planes may commit what comes of their requests.
-    pub(super) fn new(way: Way, sharing: Option<Sharing>) -> Self {
+    pub(super) fn new(way: Way, codec: Codec, sharing: Option<Sharing>) -> Self {
         let (versions, hastes) = ((way == Way::Sole).then(FxHashMap::default), way == Way::Behind);
-        Stored { places: Places::new(sharing), versions, hastes, ..Stored::default() }
+        Stored { places: Places::new(sharing), versions, hastes, codec, ..Stored::default() }
     }
 
     /// A UPF begins, or goes on with what the one before has left.
@@ -271,7 +274,7 @@ impl Stored {
         let request = Request { from, sequence, datagram, kind, until, shared };
         if let Some(versions) = self.versions.as_ref().filter(|_| !self.lanes.contains_key(&name)) {
             let version = versions.get(&name.id).copied().unwrap_or(0);
-            return self.carry_out(on, name, version, &request);
+            return self.carry_out(on, name, of_version(version), &request);
         }
         self.begin_or_wait(on, name, Task::Request(Box::new(request)));
     }
@@ -392,7 +395,7 @@ impl Stored {
     }
 
     fn loaded<P: Plane>(&mut self, on: &mut On<'_, P>, name: Name, task: Task, found: Option<Found>) {
-        let version = found.as_ref().map_or(0, |found| found.version);
+        let mut known = of_version(found.as_ref().map_or(0, |found| found.version));
         let found = self.part_of(name, found);
         let new = matches!(&task, Task::Request(request) if request.kind == Transaction::PfcpEstablishment);
         if new && found.is_some() {
@@ -404,11 +407,11 @@ impl Stored {
         }
         let mut answered = None;
         if let Some(found) = found.filter(|_| name.collection == COLLECTION) {
-            let Some((session, before)) = Session::decode(&found.octets, on.now.ntp) else {
+            let Some((session, before, loaded)) = self.decoded(name, found, on.now.ntp) else {
                 error!("a record is no session of this release: is state.key another program's too?");
                 return self.give_up(on, name, task);
             };
-            answered = before.clone();
+            (known, answered) = (loaded, before.clone());
             // What is here may be later than what a control plane has committed.
             let holds = self.places.has(name.id) && on.upf.sessions.contains_key(&name.id);
             if let (Task::Request(_), false) = (&task, holds) {
@@ -417,14 +420,21 @@ impl Stored {
         }
         match task {
             Task::Changed(tickets) => {
-                self.commit(on, name, version, Commit { kind: Transaction::Other, octets: None, answered, tickets });
+                self.commit(on, name, known, Commit { kind: Transaction::Other, value: None, answered, tickets });
             }
-            Task::Request(request) => self.carry_out(on, name, version, &request),
+            Task::Request(request) => self.carry_out(on, name, known, &request),
         }
     }
 
+    /// The session of what was found of it.
+    fn decoded(&self, name: Name, found: Found, ntp: u32) -> Option<(Box<Session>, Option<Answered>, Known)> {
+        // A part is octets in any format.
+        let codec = if self.places.has(name.id) { Codec::default() } else { self.codec };
+        Session::found(codec, found, ntp)
+    }
+
     /// Carries a request out over what was loaded.
-    fn carry_out<P: Plane>(&mut self, on: &mut On<'_, P>, name: Name, version: Version, request: &Request) {
+    fn carry_out<P: Plane>(&mut self, on: &mut On<'_, P>, name: Name, known: Known, request: &Request) {
         let Request { from, kind, datagram, .. } = request;
         if *kind == Transaction::PfcpEstablishment {
             on.upf.give(name.id);
@@ -434,22 +444,22 @@ impl Stored {
         }
         let mut out = Outgoing::new();
         on.upf.receive(*from, datagram, on.now, on.plane, &mut out);
-        self.leave(on, Some((name, version, request)), out);
+        self.leave(on, Some((name, known, request)), out);
         self.look_whether_gone(on.upf, name);
     }
 
     /// What was said leaves when what has changed is committed: first of all the session of the request, whose record was loaded.
-    fn leave<P: Plane>(&mut self, on: &mut On<'_, P>, own: Option<(Name, Version, &Request)>, mut out: Outgoing) {
+    fn leave<P: Plane>(&mut self, on: &mut On<'_, P>, own: Option<(Name, Known, &Request)>, mut out: Outgoing) {
         let Changed { mut sessions, node } = on.upf.take_changed();
         sessions.sort_unstable();
         sessions.dedup();
         let mut names: Vec<Name> = sessions.into_iter().map(name).collect();
         names.extend(node.then_some(NODE));
-        let request = own.map(|(_, _, request)| (request.from, request.sequence));
-        if let Some((own, _, Request { from, sequence, shared: true, .. })) = own {
+        let request = own.as_ref().map(|(_, _, request)| (request.from, request.sequence));
+        if let Some((own, _, Request { from, sequence, shared: true, .. })) = &own {
             // Of its own session the answer takes all along, and whoever gets it commits that.
-            if names.contains(&own) && self.places.attach(on.upf, (*from, *sequence), own.id, &mut out) {
-                names.retain(|name| *name != own);
+            if names.contains(own) && self.places.attach(on.upf, (*from, *sequence), own.id, &mut out) {
+                names.retain(|name| name != own);
             }
         }
         let waits = !names.is_empty() && (node || !self.hastes);
@@ -461,11 +471,11 @@ impl Stored {
             Vec::new()
         };
         for changed in &names {
-            match own {
-                Some((name, version, request)) if name == *changed => {
+            match &own {
+                Some((name, known, request)) if name == changed => {
                     let answered = on.upf.answered(request.from, request.sequence);
-                    let commit = Commit { kind: request.kind, octets: None, answered, tickets: tickets.clone() };
-                    self.commit(on, name, version, commit);
+                    let commit = Commit { kind: request.kind, value: None, answered, tickets: tickets.clone() };
+                    self.commit(on, *name, known.clone(), commit);
                 }
                 _ => self.begin_or_wait(on, *changed, Task::Changed(tickets.clone())),
             }
@@ -476,32 +486,34 @@ impl Stored {
     }
 
     /// Asks for a commit of what there is now.
-    fn commit<P: Plane>(&mut self, on: &mut On<'_, P>, name: Name, version: Version, mut commit: Commit) {
-        let session = || on.upf.sessions.get(&name.id);
-        let octets = match name.collection {
+    fn commit<P: Plane>(&mut self, on: &mut On<'_, P>, name: Name, known: Known, mut commit: Commit) {
+        let placed = name.collection == COLLECTION && self.places.has(name.id);
+        let (version, answered) = (known.version, commit.answered.as_ref());
+        let most = on.upf.settings.record_octets;
+        let value = match name.collection {
+            COLLECTION if placed => {
+                on.upf.sessions.get(&name.id).map(|session| session.octets(answered).map(Encoded::Whole))
+            }
             COLLECTION => {
-                session().map(|session| session.encode(commit.answered.as_ref(), on.upf.settings.record_octets))
+                let session = on.upf.sessions.get(&name.id);
+                session.map(|session| session.encode(self.codec, answered, most).ok())
             }
-            _ => Some(on.upf.encode_node()),
+            _ => Some(on.upf.encode_node().map(Encoded::Whole)),
         };
-        let what = match octets {
-            Some(Some(octets)) => {
-                commit.octets = Some(octets.clone());
-                What::Commit { expected: version, octets }
-            }
+        commit.value = match value {
             Some(None) => {
                 error!("a session cannot be stored: please report it");
                 return self.done(on, name, commit);
             }
-            // It came and went between two looks, or was never there.
-            None if version == 0 => return self.done(on, name, commit),
-            None => What::Remove { expected: version },
+            // It came and went between two looks, or was never there; or the UE is gone, and all that was of it.
+            _ if version == 0 && (placed || value.is_none()) => return self.done(on, name, commit),
+            value => value.flatten(),
         };
-        let what = match self.places.has(name.id) && name.collection == COLLECTION {
-            false => what,
-            // The UE is gone, and all that was of it.
-            true if version == 0 => return self.done(on, name, commit),
-            true => self.part(name, version, commit.octets.as_deref()),
+        let what = match &commit.value {
+            value if placed => self.part(name, version, value.as_ref().map(whole)),
+            Some(Encoded::Whole(octets)) => What::Commit { expected: version, octets: octets.clone() },
+            Some(value) => What::Put { known, value: value.clone() },
+            None => What::Remove { expected: version },
         };
         self.jobs.push_back(Job { name: self.places.record(name), of: name, what, kind: commit.kind, until: None });
         self.lanes.entry(name).or_default().running = Some(Running::Committing(commit));
@@ -524,15 +536,23 @@ impl Stored {
 
     /// What a commit was refused for is known.
     fn checked<P: Plane>(&mut self, on: &mut On<'_, P>, name: Name, commit: Commit, found: Option<Found>) {
-        let version = found.as_ref().map_or(0, |found| found.version);
+        let mut known = of_version(found.as_ref().map_or(0, |found| found.version));
         let found = self.part_of(name, found);
-        if found.as_ref().map(|found| &found.octets) == commit.octets.as_ref() {
+        let own = name.collection == COLLECTION && !self.places.has(name.id);
+        let decoded = found.clone().filter(|_| own).and_then(|found| self.decoded(name, found, on.now.ntp));
+        // What a place has kept as something else in between may have its fields in another order.
+        let there = decoded.and_then(|(session, answered, loaded)| {
+            known = loaded;
+            session.encode(self.codec, answered.as_ref(), None).ok()
+        });
+        let there = there.or_else(|| found.map(|found| Encoded::Whole(found.octets)));
+        if there == commit.value {
             return self.done(on, name, commit);
         }
-        if name.collection == COLLECTION && !self.places.has(name.id) {
+        if own {
             warn!("a session's record was written by somebody else: what its packets go by is written again");
         }
-        self.commit(on, name, version, commit);
+        self.commit(on, name, known, commit);
     }
 
     fn done<P: Plane>(&mut self, on: &mut On<'_, P>, name: Name, commit: Commit) {
@@ -596,6 +616,21 @@ impl Stored {
         if let Some(request) = request {
             self.requests.remove(&request);
         }
+    }
+}
+
+/// What is known of a record of that version but its parts.
+fn of_version(version: Version) -> Known {
+    let mut known = Known::default();
+    known.version = version;
+    known
+}
+
+/// The octets of what is a whole.
+fn whole(value: &Encoded) -> &[u8] {
+    match value {
+        Encoded::Whole(octets) => octets,
+        Encoded::Parts(_) => &[],
     }
 }
 

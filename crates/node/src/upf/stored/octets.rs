@@ -1,29 +1,114 @@
-//! How what a session consists of is written in its record: PFCP's elements as on the wire, lists as lists.
+//! How what a session consists of is written in its record: PFCP's elements as on the wire, lists as lists. Where people read it (JSON)
+//! octets are hexadecimal, and elements are told by name and in words as well, which nobody reads back.
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
+use std::fmt::{Debug, Write};
+use vireo_wire::pfcp::Element;
+
+/// Octets; where people read them, hexadecimal.
+pub(in crate::upf) mod hexadecimal {
+    use super::*;
+
+    pub(in crate::upf) fn serialize<S: Serializer>(octets: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        if !to.is_human_readable() {
+            return serde_bytes::serialize(octets, to);
+        }
+        to.serialize_str(&in_digits(octets))
+    }
+
+    pub(in crate::upf) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        if !from.is_human_readable() {
+            return serde_bytes::deserialize(from);
+        }
+        of_digits(&Cow::<'de, str>::deserialize(from)?).ok_or_else(|| D::Error::custom("no hexadecimal octets"))
+    }
+}
+
+fn in_digits(octets: &[u8]) -> String {
+    octets.iter().fold(String::with_capacity(octets.len() * 2), |mut text, octet| {
+        // Nothing fails that writes to a string.
+        let _ = write!(text, "{octet:02x}");
+        text
+    })
+}
+
+fn of_digits(text: &str) -> Option<Vec<u8>> {
+    let digit = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let octets = pairs.iter().map(|[upper, lower]| Some(digit(*upper)? << 4 | digit(*lower)?));
+    if rest.is_empty() { octets.collect() } else { None }
+}
+
+/// An element as it is written: its content, and for people what it is.
+struct Written(Vec<u8>);
+
+/// As people read it.
+#[derive(Serialize, Deserialize)]
+struct Readable<'a> {
+    /// Which element.
+    #[serde(borrow)]
+    ie: Cow<'a, str>,
+    /// What it says.
+    says: Cow<'a, str>,
+    /// Its content, which is what counts.
+    #[serde(with = "hexadecimal")]
+    octets: Vec<u8>,
+}
+
+/// An element that is to be written.
+struct Writing<'a, E>(&'a E);
+
+impl<E: Element + Debug> Serialize for Writing<'_, E> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut octets = Vec::new();
+        self.0.encode(&mut octets);
+        if !to.is_human_readable() {
+            return serde_bytes::serialize(&octets, to);
+        }
+        let name = std::any::type_name::<E>();
+        let ie = name.rsplit("::").next().unwrap_or(name).into();
+        Readable { ie, says: format!("{:?}", self.0).into(), octets }.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Written {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        if !from.is_human_readable() {
+            return serde_bytes::deserialize(from).map(Written);
+        }
+        Readable::deserialize(from).map(|readable| Written(readable.octets))
+    }
+}
+
+impl Written {
+    fn read<E: Element, F: Error>(&self) -> Result<E, F> {
+        E::decode(&self.0).map_err(|_| F::custom(format_args!("no element of type {}", E::ID)))
+    }
+}
 
 /// An element of PFCP.
 pub(in crate::upf) mod element {
-    use serde::{Deserializer, Serializer, de::Error};
-    use vireo_wire::pfcp::Element;
+    use super::*;
 
-    pub(in crate::upf) fn serialize<E: Element, S: Serializer>(element: &E, to: S) -> Result<S::Ok, S::Error> {
-        let mut octets = Vec::new();
-        element.encode(&mut octets);
-        serde_bytes::serialize(&octets, to)
+    pub(in crate::upf) fn serialize<E: Element + Debug, S: Serializer>(element: &E, to: S) -> Result<S::Ok, S::Error> {
+        Writing(element).serialize(to)
     }
 
     pub(in crate::upf) fn deserialize<'de, E: Element, D: Deserializer<'de>>(from: D) -> Result<E, D::Error> {
-        let octets: Vec<u8> = serde_bytes::deserialize(from)?;
-        E::decode(&octets).map_err(|_| D::Error::custom(format_args!("no element of type {}", E::ID)))
+        Written::deserialize(from)?.read()
     }
 }
 
 /// An element that may be missing.
 pub(in crate::upf) mod optional {
-    use super::elements;
-    use serde::{Deserializer, Serializer};
-    use vireo_wire::pfcp::Element;
+    use super::*;
 
-    pub(in crate::upf) fn serialize<E: Element, S: Serializer>(element: &Option<E>, to: S) -> Result<S::Ok, S::Error> {
+    pub(in crate::upf) fn serialize<E: Element + Debug, S: Serializer>(
+        element: &Option<E>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         elements::serialize(element.as_slice(), to)
     }
 
@@ -34,30 +119,23 @@ pub(in crate::upf) mod optional {
 
 /// Several elements of a type.
 pub(in crate::upf) mod elements {
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-    use serde_bytes::ByteBuf;
-    use vireo_wire::pfcp::Element;
+    use super::*;
 
-    pub(in crate::upf) fn serialize<E: Element, S: Serializer>(elements: &[E], to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(elements.iter().map(|element| {
-            let mut octets = Vec::new();
-            element.encode(&mut octets);
-            ByteBuf::from(octets)
-        }))
+    pub(in crate::upf) fn serialize<E: Element + Debug, S: Serializer>(
+        elements: &[E],
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.collect_seq(elements.iter().map(Writing))
     }
 
     pub(in crate::upf) fn deserialize<'de, E: Element, D: Deserializer<'de>>(from: D) -> Result<Vec<E>, D::Error> {
-        let all = Vec::<ByteBuf>::deserialize(from)?;
-        let one = |octets: &ByteBuf| E::decode(octets);
-        let read: Result<Vec<E>, _> = all.iter().map(one).collect();
-        read.map_err(|_| D::Error::custom(format_args!("no elements of type {}", E::ID)))
+        Vec::<Written>::deserialize(from)?.iter().map(Written::read).collect()
     }
 }
 
 /// A list that has room for some where it lies.
 pub(in crate::upf) mod list {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use super::*;
     use smallvec::{Array, SmallVec};
 
     pub(in crate::upf) fn serialize<A: Array, S: Serializer>(list: &SmallVec<A>, to: S) -> Result<S::Ok, S::Error>
@@ -72,5 +150,17 @@ pub(in crate::upf) mod list {
         A::Item: Deserialize<'de>,
     {
         Vec::deserialize(from).map(SmallVec::from_iter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn octets_are_read_as_they_were_written() {
+        assert_eq!(in_digits(&[0, 0x9f, 255]), "009fff");
+        assert_eq!(of_digits("009fFF"), Some(vec![0, 0x9f, 255]));
+        assert_eq!((of_digits("0"), of_digits("0g"), of_digits("+1")), (None, None, None));
     }
 }

@@ -146,7 +146,7 @@ impl Places {
         let seid = made.map_or(seid, |made| made.seid);
         let part = match upf.sessions.get(&seid) {
             Some(session) => {
-                let octets = session.encode(upf.answered(to, sequence).as_ref(), None);
+                let octets = session.octets(upf.answered(to, sequence).as_ref());
                 octets.and_then(|octets| self.next(seid, octets)).filter(|part| part.len() <= shared::PART_OCTETS)
             }
             None if kind == MessageType::SESSION_DELETION_RESPONSE => {

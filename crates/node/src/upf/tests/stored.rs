@@ -5,7 +5,7 @@ use crate::database::{Done, Job, What};
 use crate::metrics::Transaction;
 use crate::upf::stored::{On, Sharing, Stored, Way, look};
 use std::collections::BTreeMap;
-use vireo_store::records::{Change, LIFE, MemoryRecords, Name, Part, RecordError, Records};
+use vireo_store::records::{Change, Codec, Format, LIFE, Manner, MemoryRecords, Name, Part, RecordError, Records};
 
 mod shared;
 
@@ -23,19 +23,24 @@ struct World {
     /// With whom the control plane shares records.
     sharing: Option<Sharing>,
     way: Way,
+    codec: Codec,
     /// Commits are refused, if they are.
     refusal: Option<RecordError>,
 }
 
 /// A UPF that starts.
-fn life(records: &mut MemoryRecords, (way, sharing): (Way, Option<&Sharing>), now: Now) -> (Bench, Stored) {
+fn life(
+    records: &mut MemoryRecords,
+    (way, codec, sharing): (Way, Codec, Option<&Sharing>),
+    now: Now,
+) -> (Bench, Stored) {
     let mut bench = bench_of(vec![], Limits { restoring: true, ..Limits::default() });
     // Packets are there before the sessions are.
     bench.uplink(Teid(0x100), &ipv4(UE, SERVER, 100));
     assert_eq!(bench.plane.n3, vec![], "no Error Indication, by which the RAN would let a session go");
     (bench.now, bench.upf.settings.started) = (now, now.ntp);
-    let mut stored = Stored::new(way, sharing.cloned());
-    let before = look(records, sharing, now.ntp).expect("it answers");
+    let mut stored = Stored::new(way, codec, sharing.cloned());
+    let before = look(records, codec, sharing, now.ntp).expect("it answers");
     let Bench { upf, plane, now, .. } = &mut bench;
     stored.begin(&mut On { upf, now: *now, plane, out: &mut vec![] }, before);
     (bench, stored)
@@ -47,19 +52,33 @@ impl World {
     }
 
     fn over(way: Way) -> Self {
-        World::begin(way, None)
+        World::begin(way, Codec::default(), None)
+    }
+
+    fn of(codec: Codec) -> Self {
+        World::begin(Way::Shared, codec, None)
     }
 
     fn sharing(sharing: Option<Sharing>) -> Self {
-        World::begin(Way::Shared, sharing)
+        World::begin(Way::Shared, Codec::default(), sharing)
     }
 
-    fn begin(way: Way, sharing: Option<Sharing>) -> Self {
+    fn begin(way: Way, codec: Codec, sharing: Option<Sharing>) -> Self {
         let mut records = MemoryRecords::new(LIFE);
         let now = Now { instant: Instant(1_000_000), ntp: STARTED };
-        let (bench, stored) = life(&mut records, (way, sharing.as_ref()), now);
-        let mut world =
-            World { records, bench, stored, fuse: None, lives: 1, asked: Asked::new(), sharing, way, refusal: None };
+        let (bench, stored) = life(&mut records, (way, codec, sharing.as_ref()), now);
+        let mut world = World {
+            records,
+            bench,
+            stored,
+            fuse: None,
+            lives: 1,
+            asked: Asked::new(),
+            sharing,
+            way,
+            codec,
+            refusal: None,
+        };
         assert_eq!(world.work(), vec![]);
         world.associate();
         world.asked.clear();
@@ -70,7 +89,8 @@ impl World {
     fn restart(&mut self) {
         self.bench.later(1);
         let sequence = self.bench.sequence;
-        (self.bench, self.stored) = life(&mut self.records, (self.way, self.sharing.as_ref()), self.bench.now);
+        (self.bench, self.stored) =
+            life(&mut self.records, (self.way, self.codec, self.sharing.as_ref()), self.bench.now);
         self.bench.sequence = sequence;
         self.lives += 1;
         let out = self.work();
@@ -119,7 +139,17 @@ impl World {
                 counts[1] += 1;
                 change(Change::Commit { expected: *expected, octets })
             }
-            What::Put { .. } => panic!("a UPF's records are wholes"),
+            What::Put { known, value } => {
+                counts[1] += 1;
+                let parts = self.codec.parts(known, value);
+                let first = self.codec.change(known, value, &parts, false);
+                if first.removes() {
+                    counts[2] += 1;
+                    change(first);
+                    return change(self.codec.change(known, value, &parts, true));
+                }
+                change(first)
+            }
             What::Parts { expected, parts, whole } => {
                 counts[1] += 1;
                 let parts: Vec<_> = parts.iter().map(|(name, octets)| Part { name, octets }).collect();
@@ -239,6 +269,128 @@ fn a_transaction_costs_one_read_and_one_write() {
     assert_eq!(world.asked, Asked::from([(Transaction::PfcpModification.label(), [1, 0, 0])]));
 }
 
+/// The same in every format; by delete and create, a record that is there is taken out beforehand.
+#[test]
+fn a_transaction_costs_the_same_in_every_format() {
+    for codec in codecs() {
+        let mut world = World::of(codec);
+        let (seid, _) = world.establish(&request());
+        world.modify(seid, &forward(RAN_TEID));
+        world.delete(seid);
+        let taken_out = u32::from(codec.manner == Manner::DeleteCreate);
+        let expected = [
+            (Transaction::PfcpEstablishment, [1, 1, 0]),
+            (Transaction::PfcpModification, [1, 1, taken_out]),
+            (Transaction::PfcpDeletion, [1, 0, 1]),
+        ];
+        let expected: Asked = expected.into_iter().map(|(kind, counts)| (kind.label(), counts)).collect();
+        assert_eq!(world.asked, expected, "{codec:?}");
+        assert_eq!(world.written(), 0);
+    }
+}
+
+/// All ways to keep records.
+fn codecs() -> impl Iterator<Item = Codec> {
+    let formats = [Format::Binary, Format::Json, Format::Protobuf];
+    let manners = [Manner::Replace, Manner::Update, Manner::DeleteCreate];
+    formats.into_iter().flat_map(move |format| manners.map(|manner| Codec { format, manner }))
+}
+
+/// A modification writes what it has changed, where that is how records are changed.
+#[test]
+fn an_update_writes_what_has_changed() {
+    let codec = Codec { format: Format::Json, manner: Manner::Update };
+    let mut world = World::of(codec);
+    let (seid, _) = world.establish(&request());
+    let mut octets = vec![];
+    forward(RAN_TEID).emit(&mut octets, seid, 99).expect("short");
+    world.send(&octets);
+    let load = world.stored.jobs().pop_front().expect("a load");
+    let done = world.ask(&load);
+    world.with(|stored, on| stored.answered(on, load.of, done));
+    let jobs = world.stored.jobs().make_contiguous();
+    let [Job { what: What::Put { known, value }, .. }] = jobs else { panic!("{jobs:?}") };
+    let mut names: Vec<_> = codec.parts(known, value).iter().map(|part| part.name).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["answered", "fars"]);
+}
+
+/// In JSON an operator sees the rules and PFCP's elements by their names.
+#[test]
+fn a_record_in_json_is_readable() {
+    let mut world = World::of(Codec { format: Format::Json, manner: Manner::Update });
+    let (seid, teid) = world.establish(&request());
+    world.modify(seid, &forward(RAN_TEID));
+    let found = world.records.load(&[Name { collection: "upf", id: seid }]).expect("it answers").remove(0);
+    let found = found.expect("a record");
+    let part = |name: &str| String::from_utf8(found.part(name).expect(name).to_vec()).expect("text");
+    for (name, says) in [
+        ("cp", "FSeid"),
+        ("cp", "192.0.2.5"),
+        ("node", "NodeId"),
+        ("pdrs", "\"precedence\":255"),
+        ("pdrs", "10.45.0.2"),
+        ("pdrs", &format!("\"teid\":{}", teid.0)),
+        ("fars", "ApplyAction"),
+        ("fars", "192.0.2.9"),
+        ("qers", "GateStatus"),
+        ("answered", "192.0.2.5:8805"),
+    ] {
+        assert!(part(name).contains(says), "{says} is not in {name}: {}", part(name));
+    }
+    let all: usize = found.parts.iter().map(|(_, octets)| octets.len()).sum();
+    assert!(all < 4096, "{all} octets");
+}
+
+/// Records are binary until the configuration says otherwise: what there is then is gone on with, and written in the new format.
+#[test]
+fn what_was_binary_is_read_in_every_format() {
+    for codec in codecs() {
+        let mut world = World::new();
+        let (seid, teid) = world.establish(&request());
+        world.codec = codec;
+        world.restart();
+        assert_eq!(world.modify(seid, &forward(RAN_TEID)).cause, Cause::REQUEST_ACCEPTED, "{codec:?}");
+        let found = world.records.load(&[Name { collection: "upf", id: seid }]).expect("it answers").remove(0);
+        let whole = codec.manner == Manner::Replace && codec.format != Format::Json;
+        assert_eq!(found.expect("a record").parts.is_empty(), whole, "{codec:?}");
+        world.restart();
+        world.passes(teid);
+        assert_eq!(world.delete(seid).cause, Cause::REQUEST_ACCEPTED);
+    }
+}
+
+/// A session that has all there is of rules is the same when it was written and is found again.
+#[test]
+fn a_session_is_the_same_in_every_format() {
+    let mut large = request();
+    let urr = CreateUrr {
+        urr_id: UrrId(3),
+        measurement_method: MeasurementMethod::VOLUM,
+        reporting_triggers: ReportingTriggers::VOLTH | ReportingTriggers::VOLQU,
+        volume_threshold: Some(VolumeThreshold { total: Some(u64::MAX), ..VolumeThreshold::default() }),
+        volume_quota: Some(VolumeQuota { total: Some(1 << 40), ..VolumeQuota::default() }),
+        ..CreateUrr::default()
+    };
+    large.create_pdrs.iter_mut().for_each(|pdr| pdr.urr_ids.push(urr.urr_id));
+    large.create_urrs.push(urr);
+    large.create_pdrs[1].pdi.sdf_filters = vec![SdfFilter::new("permit out 17 from any to assigned")];
+    large.create_pdrs[1].pdi.framed_routes = vec![FramedRoute::from("10.45.77.0/24 0.0.0.0 1")];
+    large.create_qers[0].mbr = Some(Mbr { uplink_kbps: 7, downlink_kbps: 1 << 39 });
+    large.apn_dnn = ApnDnn::from_name("internet");
+    large.user_plane_inactivity_timer = Some(UserPlaneInactivityTimer(60));
+    for codec in codecs() {
+        let mut world = World::of(codec);
+        let (seid, teid) = world.establish(&large);
+        world.modify(seid, &forward(RAN_TEID));
+        let octets = |world: &World| world.bench.upf.sessions.get(&seid).and_then(|session| session.octets(None));
+        let before = octets(&world).expect("a session");
+        world.restart();
+        assert_eq!(octets(&world), Some(before), "{codec:?}");
+        world.passes(teid);
+    }
+}
+
 /// In shared memory, where nobody else writes, a write alone.
 #[test]
 fn in_shared_memory_a_transaction_costs_one_write() {
@@ -262,8 +414,10 @@ fn in_shared_memory_a_transaction_costs_one_write() {
 fn a_upf_that_is_killed_has_its_sessions_when_it_starts_again() {
     let mut lives = 0;
     // Where nobody else writes, nothing is loaded.
-    for (way, fuse) in (0..9).map(|fuse| (Way::Shared, fuse)).chain((0..4).map(|fuse| (Way::Sole, fuse))) {
-        let mut world = World::over(way);
+    let sole = (0..4).map(|fuse| (Way::Sole, Codec::default(), fuse));
+    let shared = codecs().flat_map(|codec| (0..9).map(move |fuse| (Way::Shared, codec, fuse)));
+    for (way, codec, fuse) in shared.chain(sole) {
+        let mut world = World::begin(way, codec, None);
         world.fuse = Some(fuse);
         let (seid, teid) = world.establish(&request());
         assert_eq!((world.bench.upf.sessions(), world.written()), (1, 1));
@@ -289,7 +443,7 @@ fn a_upf_that_is_killed_has_its_sessions_when_it_starts_again() {
         assert!(world.bench.plane.tables.is_empty());
         lives += world.lives;
     }
-    assert_eq!(lives, (9 + 4) * 3, "each was killed once more than by the test itself");
+    assert_eq!(lives, (9 * 9 + 4) * 3, "each was killed once more than by the test itself");
 }
 
 /// A request that comes again while the database has the first waits for its answer, and is not carried out twice.
@@ -504,7 +658,11 @@ fn requests_of_two_lives_are_told_apart() {
 
 #[test]
 fn a_database_that_is_down_is_told_as_a_cause_and_nothing_is_done() {
-    let mut world = World::new();
+    codecs().for_each(what_a_database_does_not_answer);
+}
+
+fn what_a_database_does_not_answer(codec: Codec) {
+    let mut world = World::of(codec);
     let (seid, _) = world.establish(&request());
     let mut octets = vec![];
     forward(RAN_TEID).emit(&mut octets, seid, 99).expect("short");
