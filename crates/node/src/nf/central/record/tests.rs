@@ -122,12 +122,14 @@ fn a_ue_comes_back_in_every_format_and_manner_of_change() {
         let first = ue();
         let there = again(&mut central, &first);
         assert_eq!(plain(&there), first, "{case}");
-        // The keys that are derived again are in no field of the context.
+        // The keys that are derived again are in no field of the context, nor is what SMFs are asked for a handover.
         let context = context(|ue| {
+            ue.chain.crossing = Some(Box::new(Crossing { waiting: vec![(7, vec![1, 2])], ..Crossing::default() }));
             ue.security = ue.security.take().map(|keys| NasSecurity { derives_keys: true, ..keys });
             ue.connections = 3;
         });
         let derived = vireo_core::context::decode(&context).unwrap();
+        assert!(derived.chain.crossing.is_some(), "{case}");
         assert!(derived.security.is_some_and(|keys| keys.derives_keys && keys.knas_int != [1; 16]), "{case}");
         let next = Stored { step: 3, consumed: 8, context, ..there };
         let there = again(&mut central, &next);
