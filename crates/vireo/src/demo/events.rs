@@ -4,7 +4,7 @@
 use super::Args;
 use super::cluster::Replication;
 use crate::cli::Failure;
-use crate::lab::core::{Core, CoreOptions, Standing, UE_NETWORKS, etcd};
+use crate::lab::core::{Core, CoreOptions, Standing, UE_NETWORKS, UNSHED, etcd};
 use crate::lab::emulator::{self, Emulator, EmulatorOptions, EmulatorResult, Load};
 use crate::lab::members::Fate;
 use crate::lab::{Interrupt, Lab, create, fabric};
@@ -57,10 +57,6 @@ const TIMELINE: &str = "/tmp/timeline.csv";
 const LOG: &str = "/tmp/core.log";
 /// Lines that are shown of each log when something went wrong.
 const LAST_WORDS: usize = 20;
-
-/// So many processes that are not optimised may be congested for a moment, and hosts that are dead are given longer: that UEs
-/// are told so, and wait for a minute, is right, and not what is looked at.
-pub(super) const UNSHED: &str = "[overload]\nwait = \"10s\"\nstart = 1.0\nregistrations = 1.0\nothers = 1.0\n";
 
 /// Something that happens to a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -11,8 +11,8 @@ mod second;
 
 use crate::cli::Failure;
 use crate::lab::capture::Capture;
-use crate::lab::core::{Core, CoreOptions, UE_NETWORKS};
-use crate::lab::emulator::{self, EmulatorOptions, Load};
+use crate::lab::core::{Core, CoreOptions, UE_NETWORKS, UNSHED};
+use crate::lab::emulator::{self, EmulatorOptions, Load, PATIENT};
 use crate::lab::members::Fate;
 use crate::lab::netns::interface_counters;
 use crate::lab::{Interrupt, Lab, N2, N6, create, has_ipv6};
@@ -374,7 +374,7 @@ fn core_options(args: &Args, lab: &Lab, between: Between) -> Result<CoreOptions,
         tables: datapath(args, lab)?
             + &cluster::tables(args.hosts.unwrap_or(0).into(), args.replication)
             + &chain::with_axes(state, &format!("{carry}{answer}"))
-            + if args.kill.is_some() || args.is_slow() { events::UNSHED } else { "" }
+            + if args.kill.is_some() || args.is_slow() { UNSHED } else { "" }
             + if args.pcap.is_some() { N4_ON_THE_WIRE } else { "" }
             + &if args.upfs > 1 { second::table() } else { String::new() },
         ..options
@@ -496,8 +496,13 @@ fn emulator_options(args: &Args) -> EmulatorOptions {
         // Of hosts it is not known.
         watch_memory: !args.has_several(),
         quiet: false,
-        // Enough for most sessions to be moved between UPFs in the middle of them.
-        more: if args.upfs > 1 { ["--echoes", "400"].map(str::to_owned).to_vec() } else { vec![] },
+        more: match (args.upfs > 1, args.kill.is_some() || args.is_slow()) {
+            // Enough for most sessions to be moved between UPFs in the middle of them.
+            (true, _) => ["--echoes", "400"].map(str::to_owned).to_vec(),
+            // A session waits for who follows, and for a database that elects a master: its packets may be late.
+            (false, true) => PATIENT.map(str::to_owned).to_vec(),
+            (false, false) => vec![],
+        },
         // Far more than it takes: only to end a run in which somebody waits for ever.
         limit: Duration::from_secs(120 + u64::from(args.ues / args.rate.min(100))),
         ..EmulatorOptions::default()

@@ -191,6 +191,9 @@ pub(super) struct EchoArgs {
     /// Echoes of each session in a traffic step
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) echoes: u32,
+    /// How often an echo is sent, once a second, before it counts as lost
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=60))]
+    pub(super) echo_tries: u32,
     /// Octets of an echo's payload
     #[arg(long, value_name = "N", default_value_t = 56, value_parser = clap::value_parser!(u16).range(2..=60_000))]
     pub(super) echo_octets: u16,

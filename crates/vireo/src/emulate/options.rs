@@ -82,6 +82,7 @@ pub(super) fn options(args: &Args) -> Result<Options, Failure> {
             kind: args.echo.echo_udp.map_or(Kind::Icmp, Kind::Udp),
             count: args.echo.echoes,
             octets: usize::from(args.echo.echo_octets),
+            tries: args.echo.echo_tries,
             ..Echoes::default()
         },
         threads: args.threads.max(1),

@@ -143,6 +143,7 @@ const ALL: &[Experiment] = &[
     stateless::BEYOND_FIGURES,
     stateless::DISTANCE_FIGURES,
     stateless::MONGODB_FIGURES,
+    stateless::kills::EXPERIMENT,
     stateless::consolidated::EXPERIMENT,
 ];
 

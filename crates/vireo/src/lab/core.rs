@@ -29,6 +29,10 @@ pub(crate) const OPC: &str = "E8ED289DEBA952E4283B54E88E6183CA";
 /// Addresses of UEs.
 pub(crate) const UE_NETWORKS: [&str; 2] = ["10.45.0.0/16", "fd45::/48"];
 
+/// So many processes that are not optimised may be congested for a moment, and hosts that are dead are given longer: that UEs
+/// are told so, and wait for a minute, is right, and not what is looked at.
+pub(crate) const UNSHED: &str = "[overload]\nwait = \"10s\"\nstart = 1.0\nregistrations = 1.0\nothers = 1.0\n";
+
 /// A key pair of the home network: the published examples of TS 33.501 C.4, which protect nothing.
 #[derive(Debug)]
 pub(crate) struct HnKey {

@@ -17,6 +17,10 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(10);
 /// Samples of memory for each question to the core.
 const ASK_EVERY: u32 = 5;
 
+/// For UEs whose packets may be late because somebody was killed that they need: they are sent again for so many seconds, as any
+/// sender would.
+pub(crate) const PATIENT: [&str; 2] = ["--echo-tries", "10"];
+
 /// When UEs start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Load {

@@ -3,6 +3,7 @@
 //! and then establish one.
 
 pub(super) mod consolidated;
+pub(super) mod kills;
 mod sweep;
 mod watch;
 
