@@ -52,7 +52,7 @@ pub(super) const DISTANCE_FIGURES: Experiment = Experiment {
 
 pub(super) const MONGODB_FIGURES: Experiment = Experiment {
     name: "stateless-mongodb",
-    about: "What does statelessness cost over MongoDB's protocol, and what is saved there? (needs --features mongodb and FerretDB)",
+    about: "What does statelessness cost over MongoDB's protocol (FerretDB, with --features mongodb), and what is saved there?",
     paper: "Analyzing the cost of statelessness in 5G, figures 3 to 5, over another database",
     run: Run::Core(|session| study(session, &MONGODB)),
 };
