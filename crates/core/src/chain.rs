@@ -262,9 +262,9 @@ pub struct RemoteSessions {
 pub struct Crossing {
     /// Sessions whose SMF has not answered, with the transfer that it was asked about: one handover may follow another at once.
     pub waiting: Vec<(SessionNumber, Vec<u8>)>,
-    /// What the RAN is told of sessions that go along, by PDU session identity.
-    pub taken: Vec<(u8, Vec<u8>)>,
-    /// The same of sessions that do not.
+    /// What the RAN is told of sessions that go along, by PDU session identity and number.
+    pub taken: Vec<(u8, SessionNumber, Vec<u8>)>,
+    /// The same of sessions that do not, by PDU session identity.
     pub lost: Vec<(u8, Vec<u8>)>,
 }
 

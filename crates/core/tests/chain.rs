@@ -654,6 +654,25 @@ fn a_session_that_is_not_switched_does_not_hold_up_the_others() {
     }
 }
 
+/// Its SMF has switched it, and the RAN is told to release it before it is told of the path: nothing is left to be switched.
+#[test]
+fn a_session_that_ends_before_the_others_are_switched_is_not_told_of() {
+    let (mut lab, mut smf) = with_sessions(&[5, 6]);
+    lab.xn(ALL, |_| true);
+    let mut asked = smf.asked(&lab);
+    let (number, ask) = asked.remove(0);
+    smf.answer(&mut lab, number, ask);
+    lab.settle();
+    lab.ue_does(|ue, _, out| ue.release(5, out).expect("a request"));
+    let [(number, ask)] = smf.asked(&lab).try_into().expect("one question");
+    smf.answer(&mut lab, number, ask);
+    smf.silent = true;
+    let (number, ask) = asked.remove(0);
+    smf.answer(&mut lab, number, ask);
+    lab.settle();
+    assert_eq!(answers(&lab), (0, 1));
+}
+
 #[test]
 fn a_session_that_the_new_gnb_does_not_take_ends() {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);

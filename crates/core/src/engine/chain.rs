@@ -112,6 +112,8 @@ fn updated(turn: &mut Turn<'_, '_>, (psi, number): (u8, SessionNumber), update: 
                 session.up = false;
             }
         }
+        // The session is where it was for the SMF, and the RAN does not have it.
+        Update::N2(N2Sm::PathSwitchSetupFailed, _) if !done && !unknown => handover::buffer(turn, psi),
         Update::N1(n1) if !done && told.n1.is_none() => send_back(turn, psi, n1),
         Update::N1(_) | Update::N2(..) | Update::Deactivate => {}
     }
@@ -155,7 +157,9 @@ fn switched(
         Some((kind, octets)) if is_answer(kind) => (Some((kind, octets)), None),
         other => (None, other),
     };
-    let is_switched = done && matches!(answer, Some((N2Sm::PathSwitchAcknowledge, _)));
+    // What an SMF says that has refused it is no acknowledgement.
+    let answer = answer.filter(|(kind, _)| done || *kind != N2Sm::PathSwitchAcknowledge);
+    let is_switched = matches!(answer, Some((N2Sm::PathSwitchAcknowledge, _)));
     let is_silent = answer.is_none();
     if handover::smf_answered(turn, (psi, number), transfer, answer)
         && let Some(session) = turn.ue.chain.of_number(number)
@@ -166,7 +170,7 @@ fn switched(
             is_up(turn, number);
         } else if is_silent && is_live && !unknown {
             // Nobody knows what the UPF was told: it is to buffer.
-            remote::update(turn, psi, Update::Deactivate);
+            handover::buffer(turn, psi);
         }
     }
     if unknown {

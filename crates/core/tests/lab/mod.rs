@@ -30,12 +30,11 @@ pub(crate) const ASSOC: AssocId = AssocId(7);
 const OWNER: u32 = 1;
 pub(crate) const SLICE: Snssai = Snssai { sst: 1, sd: None };
 
-/// A context as a database has it that an operator reads; how its keys are had, and what its SMFs are asked for a handover, is beside
-/// it there. Any other field that is not among its own has to be put there, too.
+/// A context as a database has it that an operator reads; how its keys are had is beside it there. Any other field that is not among
+/// its own has to be put there, too.
 fn through_json(ue: &UeContext) -> UeContext {
-    let text = serde_json::to_string(&(ue, &ue.chain.crossing)).expect("it is written");
-    let (mut there, crossing): (UeContext, _) = serde_json::from_str(&text).expect("it is read");
-    there.chain.crossing = crossing;
+    let text = serde_json::to_string(ue).expect("it is written");
+    let mut there: UeContext = serde_json::from_str(&text).expect("it is read");
     if let (Some(there), Some(keys)) = (&mut there.security, &ue.security) {
         there.derives_keys = keys.derives_keys;
     }

@@ -2,6 +2,7 @@
 //! again or was carried out, and its place is filled. It is reaped before, so nothing of it can wake (DESIGN decision 3).
 
 use super::{Host, Input};
+use crate::clock::clock;
 use crate::nf::outbox::Summary;
 use crate::nf::plan;
 use rustc_hash::FxHashSet;
@@ -11,6 +12,8 @@ use vireo_store::region::{Dead, Slot};
 
 /// Workers that an event of a UE has ended before it is passed over.
 const FATAL: u8 = 4;
+/// How long UEs are served one by one after the death of a worker that had several in hand.
+const ALONE: vireo_types::Duration = vireo_types::Duration(10_000_000);
 /// UEs that are suspected at a time.
 const SUSPECTS: usize = 1024;
 
@@ -34,11 +37,14 @@ impl Host {
             self.forget_private(number);
         }
         let (begun, slots) = self.its_ues(&dead);
-        // It may have been at work for one of several, or for all of them.
+        // It may have been at work for one of several, or for all of them: then they are served one by one for a while, and it is
+        // seen whether one of them ends the next worker.
         let serving = self.region.board(self.plan.nf_word(number, 0, plan::NF_SERVING)).load(Ordering::Relaxed);
-        let one = begun.iter().copied().find(|slot| plan::serving(*slot) == serving);
-        let suspects = one.map_or(begun, |one| vec![one]);
-        suspects.into_iter().for_each(|slot| self.suspect(slot));
+        match begun.iter().find(|slot| plan::serving(**slot) == serving) {
+            Some(slot) => self.suspect(*slot),
+            None if begun.is_empty() => {}
+            None => self.region.board(plan::BOARD_ALONE).store((clock() + ALONE).0, Ordering::Relaxed),
+        }
         for slot in slots {
             self.take_over_ue(slot, &dead);
         }

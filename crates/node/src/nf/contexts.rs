@@ -64,12 +64,20 @@ pub(super) enum StepError {
     /// The database.
     #[error(transparent)]
     Central(#[from] CentralError),
+    /// The region, when the database has it.
+    #[error("{0}; the database has it already")]
+    Behind(CommitError),
 }
 
 impl StepError {
     /// Whether the same may succeed later.
     pub(super) fn passes(&self) -> bool {
-        matches!(self, StepError::Central(CentralError::Database(error)) if error.passes())
+        match self {
+            StepError::Central(CentralError::Database(error)) => error.passes(),
+            // Room is made as effects leave; whoever loads the UE next finds that the database is ahead.
+            StepError::Behind(error) => *error == CommitError::Full,
+            StepError::Commit(_) | StepError::Central(_) => false,
+        }
     }
 }
 
@@ -551,7 +559,7 @@ impl Contexts {
             let here = if there.context.is_empty() { &[][..] } else { octets };
             let (deadline, pin, outbox) = (there.deadline, there.pin, there.outbox());
             let record = Record { consumed: there.consumed, deadline, pin, context: here, outbox };
-            Ok(Done::Committed(worker.commit(slot, &before, &record)?.buffer))
+            Ok(Done::Committed(worker.commit(slot, &before, &record).map_err(StepError::Behind)?.buffer))
         });
         each.collect()
     }

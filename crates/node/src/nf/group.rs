@@ -46,7 +46,7 @@ impl Nf {
             return self.alone(nf, *slot, *packet);
         }
         self.contexts.foresee(&self.region, open.iter().map(|(slot, _)| *slot));
-        let (mut waiting, mut commits, mut procedures) = (Vec::new(), Vec::new(), 0);
+        let (mut waiting, mut commits, mut again, mut procedures) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for (slot, packet) in open {
             self.beat(Instant::now());
             self.says(plan::serving(*slot));
@@ -56,11 +56,13 @@ impl Nf {
                     commits.push(*pending);
                     waiting.push(Waiting { slot: *slot, packet: *packet, transaction, ended });
                 }
-                None => procedures += self.alone(nf, *slot, *packet),
+                None => again.push((*slot, *packet)),
             }
         }
         self.says(plan::SERVING);
-        procedures + self.store_all(nf, waiting, commits)
+        procedures += self.store_all(nf, waiting, commits);
+        // What others have done does not wait for these.
+        procedures + again.into_iter().map(|(slot, packet)| self.alone(nf, slot, packet)).sum::<u64>()
     }
 
     /// What events have left becomes true. How many procedures ended by them.
@@ -69,12 +71,16 @@ impl Nf {
             return 0;
         }
         self.beat(Instant::now());
-        let done = self.contexts.store(&mut self.worker, commits);
+        let Some(done) = self.store(commits) else {
+            // Nobody knows of which one it was.
+            return waiting.into_iter().map(|waiting| self.alone(nf, waiting.slot, waiting.packet)).sum();
+        };
         self.count_asked(|place| waiting[place].transaction);
         let mut procedures = 0;
         for (Waiting { slot, packet, ended, .. }, done) in waiting.into_iter().zip(done) {
             procedures += match done {
                 Ok(done) => {
+                    self.database_down = None;
                     self.committed(slot, done);
                     u64::from(ended)
                 }
@@ -88,7 +94,9 @@ impl Nf {
     /// An event is carried out by itself, and tried again where the database was not there for it. How many procedures ended by it.
     fn alone(&mut self, nf: usize, slot: Slot, packet: Packet) -> u64 {
         self.says(plan::serving(slot));
-        u64::from(self.event(nf, slot, packet))
+        let ended = self.event(nf, slot, packet);
+        self.says(plan::SERVING);
+        u64::from(ended)
     }
 
     /// Begins an event; `None`: it is to be carried out alone.

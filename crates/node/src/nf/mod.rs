@@ -1,6 +1,6 @@
 //! A worker process of a host: network functions without state. It takes a UE from the queue of one of its NFs, loads
 //! the UE's context, runs the step, commits, and hands what is to be done to the host. It has no sockets, files or
-//! locks; killed at any instruction it has changed nothing or one record (DESIGN decisions 3 and 4).
+//! locks; killed at any instruction it has changed nothing of a UE or one record (DESIGN decisions 3 and 4).
 
 pub(crate) mod central;
 mod contexts;
@@ -53,7 +53,7 @@ const SLEEP: Duration = Duration::from_secs(1);
 /// How often a worker leaves memory to others that it does not need.
 const TRIM: Duration = Duration::from_secs(1);
 
-/// Items that a worker serves before it looks again what shares its NFs have: well within the time in which the host
+/// Events that a worker serves before it looks again what shares its NFs have: well within the time in which the host
 /// looks at the queues.
 const SHARES_HOLD: u32 = 16;
 
@@ -206,12 +206,12 @@ impl Nf {
                 self.look_at_shares();
                 until_look = SHARES_HOLD;
             }
-            until_look -= 1;
             let queues = &self.queues;
             match self.deficit.next(&self.shares, |nf| !queues[nf].is_empty()) {
                 Some(nf) => {
                     let began = now;
                     let procedures = self.serve(nf);
+                    until_look = until_look.saturating_sub(procedures.0.max(1) as u32);
                     now = Instant::now();
                     let nanos = now.duration_since(began).as_nanos() as u64;
                     self.deficit.ran(nf, nanos);
@@ -265,9 +265,16 @@ impl Nf {
     /// that were.
     fn serve(&mut self, nf: usize) -> (u64, u64) {
         self.says(plan::SERVING);
-        let done = if self.contexts.serves_groups() { self.serve_group(nf) } else { self.serve_one(nf) };
+        let together = self.contexts.serves_groups() && !self.is_to_serve_alone();
+        let done = if together { self.serve_group(nf) } else { self.serve_one(nf) };
         self.says(0);
         done
+    }
+
+    /// Whether a worker has died with several UEs in hand of late: if one of them was it, it is found out so.
+    fn is_to_serve_alone(&self) -> bool {
+        let until = self.region.board(plan::BOARD_ALONE).load(Ordering::Relaxed);
+        until != 0 && clock().0 < until
     }
 
     /// Says what it is serving.
@@ -282,6 +289,7 @@ impl Nf {
             self.queues[nf].acknowledge(&self.worker, taken);
             return (0, 0);
         };
+        self.says(plan::serving(slot));
         let (mut events, mut procedures) = (0, 0);
         let mut next = self.first(slot);
         while let Some(packet) = next {
@@ -334,12 +342,13 @@ impl Nf {
             let begun = self.begin((nf, slot), (sequence, input), (arrived, parcel), octets);
             let ended = begun.and_then(|begun| match begun {
                 Begun::Ended(ended) => Ok(ended),
-                Begun::Waits { pending, ended } => {
-                    let done = self.contexts.store(&mut self.worker, vec![*pending]).pop();
-                    let done = done.unwrap_or(Err(CommitError::Conflict.into()))?;
-                    self.committed(slot, done);
-                    Ok(ended)
-                }
+                Begun::Waits { pending, ended } => match self.store(vec![*pending]).and_then(|mut done| done.pop()) {
+                    Some(done) => {
+                        self.committed(slot, done?);
+                        Ok(ended)
+                    }
+                    None => Ok(false),
+                },
             });
             self.count_asked(|_| transaction);
             match ended {
@@ -539,6 +548,14 @@ impl Nf {
                 Ok(Begun::Ended(ended))
             }
         }
+    }
+
+    /// What steps have left that a database is to have becomes true; `None`: that has panicked, and what has become of it is found
+    /// out when their events are carried out again.
+    fn store(&mut self, pending: Vec<Pending>) -> Option<Vec<Result<Done, StepError>>> {
+        let stored = catch_unwind(AssertUnwindSafe(|| self.contexts.store(&mut self.worker, pending)));
+        // The panic has told its place.
+        stored.inspect_err(|_| tracing::error!("a commit has panicked; please report it")).ok()
     }
 
     /// What a step has left is true: its effects leave.

@@ -22,6 +22,8 @@ pub(crate) const BOARD_CLOCK: u32 = 0;
 pub(crate) const BOARD_STOP: u32 = 1;
 /// One more than the highest slot that was ever used.
 pub(crate) const BOARD_SLOTS: u32 = 2;
+/// Until when (in microseconds of the clock) workers serve UEs one by one.
+pub(crate) const BOARD_ALONE: u32 = 3;
 /// UEs whose oldest event has killed worker after worker: one more than the slot of each, 0 = free.
 const BOARD_POISON: u32 = 4;
 /// Such UEs at a time.

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vireo_core::chain::{Answer, Ask, Carried, Create, Created, SessionNumber, Told, Transfer, Transferred, Update};
 use vireo_core::config::{CoreConfig, StateAnswer, StateCarry};
+use vireo_core::session::N2Sm;
 use vireo_sbi::amf::{
     self, CreatedSmContext, N1N2MessageTransferReqData, N1N2MessageTransferRspData, Resource, TransferCause,
 };
@@ -465,6 +466,13 @@ fn transfer(
     let kind = content.as_ref().and_then(|content| content.ngap_ie_type);
     let parts = (n1.map(|n1| n1.n1_message_content), content.map(|content| content.ngap_data), kind);
     let told = translate::told(message, &parts)?;
+    // An answer to what the RAN has said comes as one.
+    let is_order = |kind| matches!(kind, N2Sm::SetupRequest | N2Sm::ReleaseCommand | N2Sm::ModifyRequest);
+    if told.n2.as_ref().is_some_and(|(kind, _)| !is_order(*kind)) {
+        return Err(ProblemDetails::incorrect(
+            "what is transferred to the RAN sets a session up, modifies it or releases it",
+        ));
+    }
     let unreached = data.failure_uri.filter(|uri| uri.len() <= URI_OCTETS);
     let carried = translate::carried(message)?;
     let transfer = Transfer { token, psi, told, unreached, carried, created: None, wants: None };

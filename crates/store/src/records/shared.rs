@@ -431,16 +431,15 @@ mod tests {
     fn what_is_too_large_is_refused_for_good() {
         let (_directory, path) = place();
         let mut store = SharedRecords::open(&path, 10, LIFE).unwrap();
-        let mut commit = |expected, octets: &[u8]| {
-            store.change(&[(Name { collection: "smf", id: 1 }, Change::Commit { expected, octets })]).remove(0)
+        let mut commit = |id, expected, octets: &[u8]| {
+            store.change(&[(Name { collection: "smf", id }, Change::Commit { expected, octets })]).remove(0)
         };
-        assert_eq!(commit(0, &[1; 60 << 10]), Ok(1));
-        for expected in [1, 0] {
-            let refused = commit(expected, &[2; 70 << 10]).unwrap_err();
-            if expected == 1 {
-                assert!(matches!(refused, RecordError::TooLarge { octets: 71_680.., .. }), "{refused:?}");
-                assert!(refused.to_string().contains(&LARGEST_RECORD.to_string()), "{refused}");
-            }
+        assert_eq!(commit(1, 0, &[1; 60 << 10]), Ok(1));
+        // One that is there, and new ones: more of them than there is room for.
+        for (id, expected) in std::iter::once((1, 1)).chain((2..32).map(|id| (id, 0))) {
+            let refused = commit(id, expected, &[2; 70 << 10]).unwrap_err();
+            assert!(matches!(refused, RecordError::TooLarge { octets: 71_680.., .. }), "{refused:?}");
+            assert!(refused.to_string().contains(&LARGEST_RECORD.to_string()), "{refused}");
             assert!(!refused.passes(), "{refused}");
         }
         let parts = [Part { name: "a", octets: &[3; 40 << 10] }, Part { name: "b", octets: &[4; 40 << 10] }];

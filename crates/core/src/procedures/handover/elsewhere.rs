@@ -29,15 +29,16 @@ pub(super) fn switch(turn: &mut Turn<'_, '_>, request: &PathSwitch) {
         let Some(number) = session.map(|s| s.number) else { continue };
         if remote::update(turn, *psi, Update::N2(N2Sm::PathSwitchRequest, transfer.clone())) {
             waiting.push((number, transfer.clone()));
-        } else if let Some(session) = turn.ue.chain.of_psi(*psi) {
-            // There is no room for one more question: the RAN lets it go.
-            session.up = false;
+        } else {
+            // There is no room for one more question of that kind: the RAN lets it go.
+            buffer(turn, *psi);
         }
     }
     for (psi, transfer) in request.failed.iter().filter(|(psi, _)| is_new(*psi)) {
-        if let Some(session) = turn.ue.chain.of_psi(*psi) {
-            session.up = false;
-            remote::update(turn, *psi, Update::N2(N2Sm::PathSwitchSetupFailed, transfer.clone()));
+        let Some(session) = turn.ue.chain.of_psi(*psi) else { continue };
+        session.up = false;
+        if !remote::update(turn, *psi, Update::N2(N2Sm::PathSwitchSetupFailed, transfer.clone())) {
+            buffer(turn, *psi);
         }
     }
     // What it does not name, it has released (TS 38.413 8.4.4.2).
@@ -53,6 +54,15 @@ pub(super) fn switch(turn: &mut Turn<'_, '_>, request: &PathSwitch) {
     }
 }
 
+/// A session whose tunnel the RAN does not have: its SMF is to have packets buffered.
+pub fn buffer(turn: &mut Turn<'_, '_>, psi: u8) {
+    let Some(at) = turn.ue.chain.sessions.iter().position(|s| s.psi == psi && s.is_live()) else { return };
+    match &mut turn.ue.chain.sessions[at] {
+        session if session.stage == RemoteStage::Creating => session.up = false,
+        _ => remote::deactivate_one(turn, at),
+    }
+}
+
 /// Whether an SMF that is asked because of the handover has not answered. One whose session has ended meanwhile is not waited for.
 pub(super) fn is_waiting(ue: &UeContext) -> bool {
     let lives = |number| ue.chain.sessions.iter().any(|s| s.number == number && s.is_live());
@@ -62,7 +72,10 @@ pub(super) fn is_waiting(ue: &UeContext) -> bool {
 /// What the SMFs have for the RAN: of sessions that go along, added to those that are here; and, given back, of those that do not.
 pub(super) fn settled(ue: &mut UeContext, switched: &mut Vec<(u8, Vec<u8>)>) -> Vec<(u8, Vec<u8>)> {
     let Crossing { taken, lost, .. } = ue.chain.crossing.take().map(|crossing| *crossing).unwrap_or_default();
-    switched.extend(taken.into_iter().filter(|(psi, _)| ue.chain.of_psi(*psi).is_some()));
+    // Meanwhile the RAN may have been told to let go of one, and another one may have its identity.
+    let goes_along = |number| ue.chain.sessions.iter().any(|s| s.number == number && s.is_live() && s.up);
+    let there = taken.into_iter().filter(|(_, number, _)| goes_along(*number));
+    switched.extend(there.map(|(psi, _, transfer)| (psi, transfer)));
     lost
 }
 
@@ -79,7 +92,7 @@ pub fn smf_answered(
     let Some(at) = at else { return false };
     crossing.waiting.remove(at);
     match told {
-        Some((N2Sm::PathSwitchAcknowledge, transfer)) => crossing.taken.push((psi, transfer)),
+        Some((N2Sm::PathSwitchAcknowledge, transfer)) => crossing.taken.push((psi, number, transfer)),
         Some((_, transfer)) => crossing.lost.push((psi, transfer)),
         None => {}
     }

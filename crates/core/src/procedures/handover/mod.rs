@@ -7,7 +7,7 @@ mod elsewhere;
 pub mod nr;
 mod source;
 
-pub use elsewhere::smf_answered;
+pub use elsewhere::{buffer, smf_answered};
 pub use source::Source;
 
 use crate::context::{Connection, RanContext, is_served};

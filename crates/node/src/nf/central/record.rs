@@ -13,7 +13,7 @@
 use super::{Asked, CentralConfig, CentralError, Course, Stored, Wanted};
 use crate::shared;
 use serde::{Deserialize, Serialize};
-use vireo_core::chain::{Crossing, Transferred};
+use vireo_core::chain::Transferred;
 use vireo_core::context::{self, UeContext};
 use vireo_store::Version;
 use vireo_store::records::{Change, Codec, Encoded, Format, Found, Known, Manner, Part};
@@ -38,10 +38,8 @@ struct Document {
     outboxes: Vec<Wanted>,
     asked: Vec<Asked>,
     taken: Vec<(u64, Transferred)>,
-    /// Of the NAS security context, and of the sessions that an SMF has: what is not among the fields of a context, whose stored form
-    /// has it by other means.
+    /// Of the NAS security context: what is not among the fields of a context, whose stored form has it by other means.
     derives_keys: bool,
-    crossing: Option<Box<Crossing>>,
     /// Where all of it is one part: the context, unless that is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     context: Option<Box<UeContext>>,
@@ -69,7 +67,6 @@ impl Document {
             asked,
             taken,
             derives_keys,
-            crossing: ue.as_ref().and_then(|ue| ue.chain.crossing.clone()),
             context: None,
         };
         Ok((document, ue))
@@ -83,7 +80,6 @@ impl Document {
         let mut octets = Vec::new();
         if let Some(mut ue) = ue {
             ue.security.iter_mut().for_each(|keys| keys.derives_keys = self.derives_keys);
-            ue.chain.crossing = self.crossing;
             octets = context::encode(&ue, octets).map_err(|_| CentralError::Stranger)?;
         }
         let Document { owner, step, gone, consumed, deadline, pin, outboxes: wanted, asked, taken, .. } = self;

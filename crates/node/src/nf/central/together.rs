@@ -58,32 +58,28 @@ impl Central {
         Ok(())
     }
 
-    /// Puts UEs where these versions are, in one go where several are.
+    /// Puts UEs where these versions are, in one go where several are; what UEs have left that are gone, which lives shorter, in another.
     fn write_all(&mut self, all: &[((u64, Version), Stored)]) -> Vec<Result<(), CentralError>> {
-        // What a UE has left that is gone lives shorter.
-        let together: Vec<_> = all.iter().filter(|(_, stored)| !stored.context.is_empty()).collect();
-        let kept = together.iter().map(|((_, expected), stored)| Kept::new(&self.config, *expected, stored));
+        let kept = all.iter().map(|((_, expected), stored)| Kept::new(&self.config, *expected, stored));
         let kept = match kept.collect::<Result<Vec<_>, _>>() {
-            Ok(kept) if kept.len() > 1 => kept,
+            Ok(kept) if kept.len() > 1 && !self.writes_behind() => kept,
             _ => return all.iter().map(|((id, expected), stored)| self.write(*id, *expected, stored)).collect(),
         };
         let parts: Vec<_> = kept.iter().map(Kept::parts).collect();
-        let named = together.iter().map(|((id, _), _)| name(&self.config, *id));
-        let changes: Vec<_> =
-            named.zip(kept.iter().zip(&parts)).map(|(name, (kept, parts))| (name, kept.change(parts))).collect();
-        let mut done = match there(&mut self.records) {
-            Ok(records) => records.change(&changes),
-            Err(error) => vec![Err(error); changes.len()],
+        let mut done: Vec<_> = all.iter().map(|_| Ok(())).collect();
+        for (way, gone) in [(&mut self.records, false), (&mut self.brief, true)] {
+            let places: Vec<_> = (0..all.len()).filter(|place| all[*place].1.context.is_empty() == gone).collect();
+            let change = |place: &usize| (name(&self.config, all[*place].0.0), kept[*place].change(&parts[*place]));
+            let changes: Vec<_> = places.iter().map(change).collect();
+            let answers = match there(way) {
+                _ if changes.is_empty() => continue,
+                Ok(records) => records.change(&changes),
+                Err(error) => vec![Err(error); changes.len()],
+            };
+            let each = places.into_iter().zip(answers);
+            each.for_each(|(place, answer)| done[place] = answer.map(|_| ()).map_err(CentralError::from));
         }
-        .into_iter();
-        let each = all.iter().map(|((id, expected), stored)| match stored.context.is_empty() {
-            true => self.write(*id, *expected, stored),
-            false => match done.next() {
-                Some(done) => Ok(done.map(|_| ())?),
-                None => Err(RecordError::Silent("it has answered too little".into()).into()),
-            },
-        });
-        each.collect()
+        done
     }
 
     /// Stores what steps have left, each where this version is. What is there then of each: this, or what the same step has left before,

@@ -139,8 +139,7 @@ const PROCEDURAL: Mode = Mode {
 };
 const TRANSACTIONAL: Mode = Mode {
     name: "transactional",
-    about: "AMF, SMF and UPF load a UE's state from Redis before each transaction and commit it after it; the SMF what has changed, as \
-            JSON.",
+    about: "AMF, SMF and UPF load a UE's state from Redis before each transaction and commit after it what has changed, as JSON.",
     tables: "[state]\npreset = \"transactional\"\n",
     database: Some(Server::Redis),
     far_ms: None,
@@ -171,7 +170,7 @@ const NON_BLOCKING: Mode = Mode {
 
 const DELETE_CREATE: Mode = Mode {
     name: "delete-create",
-    about: "As transactional, but the SMF takes records out and puts them in again instead of changing them.",
+    about: "As transactional, but SMF and UPF take records out and put them in again instead of changing them.",
     tables: "[state]\npreset = \"delete-create\"\n",
     database: Some(Server::Redis),
     far_ms: None,
@@ -179,7 +178,7 @@ const DELETE_CREATE: Mode = Mode {
 
 const BINARY: Mode = Mode {
     name: "binary",
-    about: "As transactional, but the SMF writes all of a record, as octets without names.",
+    about: "As transactional, but they write all of a record, as octets without names.",
     tables: "[state]\npreset = \"transactional\"\nchange = \"replace\"\nformat = \"binary\"\n",
     database: Some(Server::Redis),
     far_ms: None,
@@ -231,15 +230,15 @@ const SHM: Mode = Mode {
 
 const TRANSACTIONAL_MONGODB: Mode = Mode {
     name: "transactional",
-    about: "AMF, SMF and UPF load a UE's state from FerretDB before each transaction and commit it after it; the SMF sets the fields that \
-            have changed, as BSON.",
+    about: "AMF, SMF and UPF load a UE's state from FerretDB before each transaction and commit it after it; they set the fields \
+            that have changed, as BSON.",
     tables: "[state]\npreset = \"transactional\"\ndatabase = \"mongodb://127.0.0.1:27017/\"\n",
     database: Some(Server::Mongodb),
     far_ms: None,
 };
 const DELETE_CREATE_MONGODB: Mode = Mode {
     name: "delete-create",
-    about: "As transactional, but the SMF takes records out and puts them in again instead of changing them.",
+    about: "As transactional, but SMF and UPF take records out and put them in again instead of changing them.",
     tables: "[state]\npreset = \"delete-create\"\ndatabase = \"mongodb://127.0.0.1:27017/\"\n",
     ..TRANSACTIONAL_MONGODB
 };

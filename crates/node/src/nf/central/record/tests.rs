@@ -4,7 +4,7 @@ use super::*;
 use crate::nf::central::{Central, Claim, Elsewhere, name};
 use crate::state::RecordsConfig;
 use std::sync::{Arc, Mutex};
-use vireo_core::chain::{Ask, Carried};
+use vireo_core::chain::{Ask, Carried, Crossing};
 use vireo_core::config::{StateChange, StateFormat, StateScope};
 use vireo_core::context::NasSecurity;
 use vireo_store::records::{LIFE, MemoryRecords, Name, Operations, RecordError, Records};
