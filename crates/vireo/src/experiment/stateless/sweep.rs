@@ -5,7 +5,7 @@ use super::super::session::Session;
 use super::watch::{Moment, Watch};
 use super::{Mode, Server};
 use crate::cli::Failure;
-use crate::lab::core::{Core, CoreOptions};
+use crate::lab::core::{Core, CoreOptions, UNSHED};
 use crate::lab::create;
 use crate::lab::emulator::{self, Emulated, EmulatorOptions, Load};
 use crate::lab::mongodb::Mongodb;
@@ -64,10 +64,12 @@ fn bursts(session: &Session, mode: &Mode, sizes: &[u32], watched: bool) -> Resul
     let _mongodb = start(Server::Mongodb).then(|| mongodb(session)).transpose()?;
     let database = start(Server::Redis).then(|| Redis::start(&session.lab, &[])).transpose()?;
     let far = mode.far_ms.map(|ms| Redis::far(&session.lab, Duration::from_millis(ms))).transpose()?;
+    // Some hundred operations a second are far from enough: nobody is turned away for that.
+    let shed = if start(Server::Mongodb) { UNSHED } else { "" };
     let options = CoreOptions {
         database_of_upf: far.as_ref().map(|(url, _)| url.clone()),
         subscribers: (first + sizes.iter().sum::<u32>()).into(),
-        tables: mode.tables.into(),
+        tables: format!("{}\n{shed}", mode.tables),
         chain: true,
         ..CoreOptions::default()
     };
