@@ -67,6 +67,8 @@ def value(field):
     leaf = content.find("field")
     if kind == "enum":
         return name.get("show"), re.search(r"\((\w+)\)$", leaf.get("showname")).group(1)
+    if kind == "bool":
+        return name.get("show"), str(leaf.get("show").lower() in ("1", "true"))
     return name.get("show"), leaf.get("show")
 
 

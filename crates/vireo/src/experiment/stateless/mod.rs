@@ -323,7 +323,7 @@ static MONGODB: Study = Study {
     paper: &[Some((56.0, 71.0)), None, None],
     gains: false,
     source: "figure 3",
-    sizes: &[25, 50, 100],
+    sizes: &[10, 20, 30],
     halves: Some([TRANSACTIONAL_MONGODB.name, LEAN_MONGODB.name]),
 };
 
