@@ -66,7 +66,9 @@ impl Central {
             _ => return all.iter().map(|((id, expected), stored)| self.write(*id, *expected, stored)).collect(),
         };
         let parts: Vec<_> = kept.iter().map(Kept::parts).collect();
-        let mut done: Vec<_> = all.iter().map(|_| Ok(())).collect();
+        // Of what is not answered nobody knows what has become.
+        let silent = || RecordError::Silent("it has answered less than it was asked".into());
+        let mut done: Vec<_> = all.iter().map(|_| Err(silent().into())).collect();
         for (way, gone) in [(&mut self.records, false), (&mut self.brief, true)] {
             let places: Vec<_> = (0..all.len()).filter(|place| all[*place].1.context.is_empty() == gone).collect();
             let change = |place: &usize| (name(&self.config, all[*place].0.0), kept[*place].change(&parts[*place]));
