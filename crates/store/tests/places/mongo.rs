@@ -81,7 +81,12 @@ impl Postgres {
         command.current_dir(directory).stderr(std::process::Stdio::null());
         let process = Process::start(&mut command).expect("PostgreSQL starts");
         self.process = Some(process);
-        until("PostgreSQL's answer", || answers(self.port));
+        // It listens before it takes questions ("the database system is starting up").
+        until("PostgreSQL is ready", || {
+            let mut ask = Command::new(program("pg_isready"));
+            ask.args(["--quiet", "--host=127.0.0.1", "--username=postgres", "--port", &self.port.to_string()]);
+            ask.status().expect("pg_isready comes with PostgreSQL").success()
+        });
     }
 
     fn stop(&mut self) {

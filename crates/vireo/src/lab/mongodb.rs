@@ -43,6 +43,16 @@ impl Mongodb {
         command.arg("-D").arg(&data).args(["-p", &BELOW.to_string(), "-c", "listen_addresses=127.0.0.1"]);
         command.args(["-c", "fsync=off", "-c", "unix_socket_directories=/tmp/mongodb"]).current_dir(directory);
         let postgresql = start(lab, "postgresql", &mut command, BELOW, "install the package postgresql")?;
+        // It listens before it takes questions.
+        let end = Instant::now() + START_WITHIN;
+        let mut ready = Command::new(program("pg_isready")?);
+        ready.args(["--quiet", "--host=127.0.0.1", "--username=postgres", "--port", &BELOW.to_string()]);
+        while !lab.core.output(&mut ready)?.status.success() {
+            if Instant::now() > end {
+                return Err(Failure("PostgreSQL listens, but takes no questions".into()));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
         let mut command = Command::new("ferretdb");
         command.arg(format!("--listen-addr=127.0.0.1:{PORT}")).args(["--telemetry=disable", "--debug-addr=-"]);
         command.arg(format!("--postgresql-url=postgres://postgres@127.0.0.1:{BELOW}/postgres"));
