@@ -321,6 +321,27 @@ fn a_silent_smf_costs_the_session_and_nothing_else() {
     assert_eq!(stages(&lab), [(RemoteStage::Established, false)]);
 }
 
+/// KgNB is that of the Service Request (TS 33.501 6.8.1.2.2), whatever the UE says before it is served; and so is the chain after it.
+#[test]
+fn what_a_ue_says_before_it_is_served_does_not_change_its_key() {
+    let (mut lab, mut smf) = with_sessions(&[5, 6]);
+    lab.idle();
+    smf.serve(&mut lab);
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+    let asked = smf.asked(&lab);
+    let name = smf.sessions[0].0.clone();
+    let (told, _) = smf.update(&lab, &name, Input::Release(39)).expect("a session");
+    let transfer = smf.transfer(5, told);
+    lab.event(Event::Transfer(transfer));
+    lab.settle();
+    assert!(lab.events.contains(&UeEvent::SessionReleased { psi: 5 }), "and the UE has said so");
+    asked.into_iter().for_each(|(number, ask)| smf.answer(&mut lab, number, ask));
+    smf.serve(&mut lab);
+    lab.xn(ALL, |_| true);
+    smf.serve(&mut lab);
+    is_at(&lab, &smf, 1, &[6]);
+}
+
 #[test]
 fn an_smf_that_has_lost_a_session_is_believed() {
     let (mut lab, mut smf) = idle();

@@ -12,7 +12,7 @@ use vireo_core::subscription::{AuthenticationError, SubscriberIdentity};
 use vireo_core::turn::{Effect, Kind, Note};
 use vireo_emulator::ue::{self, Event as UeEvent, Fault, Mm};
 use vireo_types::*;
-use vireo_wire::ngap::{Cause, CauseRadioNetwork};
+use vireo_wire::ngap::{Cause, CauseRadioNetwork, NgapPduKind};
 
 fn succeeded(lab: &Lab, kind: Kind) -> usize {
     lab.notes.iter().filter(|n| matches!(n, Note::Succeeded(k, _) if *k == kind)).count()
@@ -233,6 +233,31 @@ fn every_request_is_repeated_four_times_and_then_given_up() {
             _ => assert!(lab.context().is_none(), "case {lost_after}: given up and forgotten"),
         }
     }
+}
+
+/// T3560 expires before the answer is there, which is answered once more: the network goes on with the first answer (TS 24.501
+/// 5.4.2.4), and the UE with that one's KgNB (TS 33.501 6.8.1.2.2).
+#[test]
+fn a_security_mode_that_is_completed_twice_has_the_key_of_the_first_answer() {
+    let mut lab = Lab::new();
+    let (p, mut out) = (lab.profile.clone(), ue::Out::default());
+    lab.ue.register(&p, ue::Registration::Fresh, &mut out).expect("a request");
+    let request = out.messages().next().expect("a message").to_vec();
+    // The UE has answered the challenge.
+    lab.inject_until(&request, &mut 1);
+    (lab.reachable, lab.slow) = (true, Some(NgapPduKind::Initiating_UplinkNASTransport));
+    lab.wait(Duration::from_secs(13));
+    let late = std::mem::take(&mut lab.late);
+    assert_eq!(late.len(), 2, "{:?}", lab.events);
+    lab.slow = None;
+    for (n, complete) in late {
+        lab.take_from_gnb(n, &complete);
+        lab.settle();
+    }
+    assert!(lab.context().is_some_and(|c| c.is_registered() && c.procedure.is_none()));
+    lab.session(5);
+    lab.xn((0xf0, 0x70), |_| true);
+    assert_eq!(succeeded(&lab, Kind::PathSwitch), 1, "the UE has compared the key of that one, too");
 }
 
 #[test]

@@ -197,12 +197,26 @@ impl NasSecurity {
         Some(next)
     }
 
-    /// KgNB for an initial context set-up after the uplink message `uplink - 1` (TS 33.501 6.8.1.2.2, A.9). The chain of
-    /// next hops begins with it (6.9.2.1.1).
+    /// The uplink message that was accepted last asks for an initial context set-up: the KgNB of that is the one of this
+    /// message's COUNT, whatever else the UE says before the RAN is asked (TS 33.501 6.8.1.2.2, A.9). The chain of next hops
+    /// begins with it (6.9.2.1.1).
+    pub fn begin_access(&mut self) {
+        self.next_hop = Some(Chain::KGnb(self.last_uplink()));
+    }
+
+    /// KgNB for the initial context set-up that was asked for ([`NasSecurity::begin_access`]).
     pub fn initial_kgnb(&mut self) -> [u8; 32] {
-        let count = self.uplink.saturating_sub(1);
+        let count = match self.next_hop {
+            Some(Chain::KGnb(count)) => count,
+            // The release before noted no COUNT: a request that waited when this one took over has the last.
+            Some(Chain::At(_)) | None => self.last_uplink(),
+        };
         self.next_hop = Some(Chain::KGnb(count));
         self.kgnb(count)
+    }
+
+    fn last_uplink(&self) -> u32 {
+        self.uplink.saturating_sub(1)
     }
 
     fn kgnb(&self, count: u32) -> [u8; 32] {

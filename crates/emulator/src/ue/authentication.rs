@@ -110,7 +110,7 @@ impl Ue {
             Ok(_) => return Err(Violation::Unexpected(plain.get(2).copied().unwrap_or(0))),
             Err(_) => return Err(Violation::Undecodable),
         };
-        self.take_context(&command, message)?;
+        let is_new = self.take_context(&command, message)?;
         let acceptable = command.replayed_ue_security_capabilities == capability(p);
         let offered = self.security.as_ref().is_some_and(|security| offered(p, security));
         if !acceptable || !offered {
@@ -119,11 +119,12 @@ impl Ue {
             return Err(Violation::SecurityMode);
         }
         self.secured = true;
-        self.security_mode_complete(&command, out)
+        self.security_mode_complete(&command, is_new, out)
     }
 
-    /// Finds the context that the command names and checks the command's MAC with it.
-    fn take_context(&mut self, command: &NasSecurityModeCommand, message: &[u8]) -> Result<(), Violation> {
+    /// Finds the context that the command names and checks the command's MAC with it. Whether that takes it, or other algorithms,
+    /// into use.
+    fn take_context(&mut self, command: &NasSecurityModeCommand, message: &[u8]) -> Result<bool, Violation> {
         let algorithms = command.selected_nas_security_algorithms.value;
         let ciphering = CipheringAlgorithm::try_from(algorithms >> 4).map_err(|_| Violation::SecurityMode)?;
         let integrity = IntegrityAlgorithm::try_from(algorithms & 0xf).map_err(|_| Violation::SecurityMode)?;
@@ -136,7 +137,7 @@ impl Ue {
             let mut security = NasSecurity::new(k_amf, ksi, ciphering, integrity);
             security.unprotect(message, &mut plain).map_err(|_| Violation::WrongMac)?;
             self.security = Some(security);
-            return Ok(());
+            return Ok(true);
         }
         // the current context again, perhaps with other algorithms
         let security = self.security.as_mut().filter(|s| s.ksi() == ksi).ok_or(Violation::SecurityMode)?;
@@ -146,10 +147,15 @@ impl Ue {
             security.reselect(before.0, before.1);
             return Err(Violation::WrongMac);
         }
-        Ok(())
+        Ok(before != (ciphering, integrity))
     }
 
-    fn security_mode_complete(&mut self, command: &NasSecurityModeCommand, out: &mut Out) -> Result<(), Violation> {
+    fn security_mode_complete(
+        &mut self,
+        command: &NasSecurityModeCommand,
+        is_new: bool,
+        out: &mut Out,
+    ) -> Result<(), Violation> {
         let violation = Violation::Incomplete(kind::SECURITY_MODE_COMMAND);
         let mut complete = NasSecurityModeComplete::new();
         if command.imeisv_request.as_ref().is_some_and(|request| request.value & 7 == 1) {
@@ -162,7 +168,9 @@ impl Ue {
         let complete = nas::encode(complete).map_err(|_| violation)?;
         let Some(security) = &self.security else { return Err(Violation::NoContext) };
         let (ciphering, integrity) = security.algorithms();
-        (self.access_count, self.hop) = (security.uplink_count(), None);
+        let first = self.first_complete.filter(|_| !is_new).unwrap_or(security.uplink_count());
+        self.begin_access();
+        self.first_complete = Some(first);
         self.send(header::NEW_CIPHERED, &complete, out).map_err(|_| Violation::NoContext)?;
         out.events.push(Event::Secured { ciphering: ciphering as u8, integrity: integrity as u8 });
         Ok(())

@@ -44,8 +44,8 @@ impl Ue {
             whole.set_uplink_data_status(status.map_err(|e| CommandError::Encoding(e.to_string()))?);
         }
         let whole = nas::encode(whole)?;
+        self.begin_access();
         let security = self.security.as_mut().ok_or(CommandError::NoContext)?;
-        (self.access_count, self.hop) = (security.uplink_count(), None);
         security.protect_initial(&octets, &whole, &mut out.octets).map_err(|_| CommandError::NoContext)?;
         out.ends.push(out.octets.len());
         self.mm = Mm::ServiceRequested;

@@ -325,6 +325,9 @@ pub struct Ue {
     last_pti: u8,
     /// The uplink NAS COUNT that K_gNB is derived from.
     access_count: u32,
+    /// The first SECURITY MODE COMPLETE that it may be derived from as well: the commands that were answered since were
+    /// repeats of one.
+    first_complete: Option<u32>,
     /// The last NH that a gNB was given since then.
     hop: Option<Box<Hop>>,
     fault: Option<Fault>,
@@ -345,6 +348,7 @@ impl Ue {
             sessions: Vec::new(),
             last_pti: 0,
             access_count: 0,
+            first_complete: None,
             hop: None,
             fault: None,
             updating: false,
@@ -410,11 +414,21 @@ impl Ue {
         self.sessions.clear();
     }
 
-    /// Compares the key that the gNB was given with the UE's own K_gNB.
-    pub fn check_access_key(&self, key: &[u8], out: &mut Out) {
-        let own = self.security.as_ref().and_then(|security| security.k_gnb(self.access_count));
-        if own.is_none_or(|own| own != key) {
-            out.events.push(Event::Violation(Violation::AccessKey));
+    /// Begins an access: K_gNB is derived from the COUNT that the next message takes.
+    fn begin_access(&mut self) {
+        let next = self.security.as_ref().map_or(0, NasSecurity::uplink_count);
+        (self.access_count, self.first_complete, self.hop) = (next, None, None);
+    }
+
+    /// Compares the key that the gNB was given with the UE's own K_gNB. Of a SECURITY MODE COMMAND that came twice, because T3560
+    /// expired before the answer was there, the network goes on with the first answer that it gets (TS 24.501 5.4.2.4), and
+    /// derives the key from that one's COUNT (TS 33.501 6.8.1.2.2).
+    pub fn check_access_key(&mut self, key: &[u8], out: &mut Out) {
+        let mut counts = self.first_complete.unwrap_or(self.access_count)..=self.access_count;
+        let is_own = |count: &u32| self.security.as_ref().and_then(|s| s.k_gnb(*count)).is_some_and(|own| own == key);
+        match counts.find(is_own) {
+            Some(count) => (self.access_count, self.first_complete) = (count, None),
+            None => out.events.push(Event::Violation(Violation::AccessKey)),
         }
     }
 

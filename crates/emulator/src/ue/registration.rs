@@ -54,9 +54,9 @@ impl Ue {
             None => self.usim.suci(p.plmn, &p.concealment)?,
         };
         let (clear, complete) = self.registration_request(p, registration, &identity)?;
+        self.begin_access();
         match (&mut self.security, self.guti.is_some()) {
             (Some(security), true) => {
-                (self.access_count, self.hop) = (security.uplink_count(), None);
                 security.protect_initial(&clear, &complete, &mut out.octets).map_err(|_| CommandError::NoContext)?;
                 out.ends.push(out.octets.len());
             }

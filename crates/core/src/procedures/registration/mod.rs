@@ -239,6 +239,7 @@ fn accept(turn: &mut Turn<'_, '_>, request: Request, started: Instant) -> Next {
     }
     turn.ue.registration = Registration::Registered;
     turn.ue.expires = None;
+    context_setup::begin(turn);
     turn.ue.area = area(turn);
     // What an idle UE was paged for comes with what it asks for (TS 23.502 4.2.2.2.2 step 17).
     let wanted = request.uplink_data | std::mem::take(&mut turn.ue.wanted.sessions);

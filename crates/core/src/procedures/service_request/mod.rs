@@ -40,6 +40,7 @@ pub fn begin(turn: &mut Turn<'_, '_>, request: Request) -> Option<Serving> {
     turn.note(Note::Started(Kind::ServiceRequest));
     let started = turn.arrived();
     turn.ue.expires = None;
+    context_setup::begin(turn);
     if let Some(status) = request.session_status {
         user_plane::drop_unknown(turn, status);
     }
