@@ -21,7 +21,7 @@ pub enum SubscriberIdentity {
     /// By its SUPI, known from an earlier registration.
     Supi(Supi),
     /// By a SUCI: the contents of the 5GS mobile identity IE (TS 24.501 9.11.3.4), as received.
-    Suci(Vec<u8>),
+    Suci(#[serde(with = "crate::context::octets")] Vec<u8>),
 }
 
 /// AUTS and the RAND it answers (TS 33.102 6.3.3).

@@ -4,6 +4,7 @@
 #[allow(dead_code, reason = "a part of what the procedures' tests use")]
 mod lab;
 
+use std::sync::Arc;
 use vireo_core::config::SliceProfile;
 use vireo_core::context::{self, CodecError, LAYOUT_VERSION, Record, Versions};
 use vireo_emulator::ue;
@@ -115,7 +116,7 @@ fn a_session_outlives_the_subscription_that_it_is_of() {
     let mut lab = lab::in_state("idle", SliceProfile::Full);
     let (before, octets) = (lab.context().expect("a context").sessions, lab.octets().len());
     lab.change(|ue| {
-        let slices = ue.subscription.as_mut().map(|all| &mut all.slices);
+        let slices = ue.subscription.as_mut().map(|all| &mut Arc::make_mut(all).slices);
         slices.expect("a subscription")[0].dnns[0].ambr.uplink_bps = 64_000;
     });
     assert_eq!(lab.context().map(|c| c.sessions), Some(before.clone()));

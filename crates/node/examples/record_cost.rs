@@ -4,6 +4,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Instant;
 use vireo_core::context::{Connection, NasSecurity, RanContext, Registration, UeContext, encode};
 use vireo_core::session::{N4, Ran, SmContext, Stage, Tunnel, Usage};
@@ -49,7 +50,7 @@ fn amf(connected: bool) -> UeContext {
         arp_priority: 8,
     };
     let slice = SliceSubscription { snssai: SLICE, default: true, dnns: vec![session] };
-    ue.subscription = Some(Subscription { slices: vec![slice], ambr: Ambr::default() });
+    ue.subscription = Some(Arc::new(Subscription { slices: vec![slice], ambr: Ambr::default() }));
     ue.allowed.push(SLICE);
     ue.radio_capability = (0..120).collect();
     ue.area.push(tai);

@@ -13,7 +13,7 @@
 //! Who loads a context and stores it once uses [`decode`] and [`encode_after`]; who keeps it decoded between steps keeps
 //! its [`Parts`] too, which encode again only what a step has changed.
 
-use super::parts::{self, Ephemeral, Perpetual};
+use super::parts::{self, Ephemeral, Has, Perpetual, Plan, Who};
 use super::{UeContext, layout4};
 use crate::chain::RemoteSessions;
 use postcard::ser_flavors::Flavor;
@@ -25,6 +25,8 @@ pub const LAYOUT_VERSION: u8 = 5;
 pub const OLDEST_LAYOUT: u8 = 4;
 /// Octets of the header.
 const HEADER: usize = 12;
+/// Octets of most perpetual parts, at most.
+const PERPETUAL: usize = 256;
 
 /// Why octets are no context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -149,6 +151,17 @@ fn put(part: &impl serde::Serialize, out: &mut Vec<u8>) -> Result<(), CodecError
     postcard::serialize_with_flavor(part, Sink(out)).map_err(|_| CodecError::Damaged)
 }
 
+/// A piece of a part: its octets of before, if it is as it was.
+fn piece(before: Option<&[u8]>, piece: &impl serde::Serialize, out: &mut Vec<u8>) -> Result<(), CodecError> {
+    match before {
+        Some(octets) => {
+            out.extend_from_slice(octets);
+            Ok(())
+        }
+        None => put(piece, out),
+    }
+}
+
 /// The ephemeral part, and behind it what the AMF of a service-based chain has beside it: nothing in any other core, so that
 /// the layout is the same.
 fn put_ephemeral(context: &UeContext, out: &mut Vec<u8>) -> Result<(), CodecError> {
@@ -215,6 +228,8 @@ pub struct Parts {
     versions: Versions,
     perpetual: Perpetual<'static>,
     octets: Vec<u8>,
+    /// Where among them each piece ends that another follows; of octets that were read it is not known.
+    ends: Option<[usize; 2]>,
 }
 
 impl Parts {
@@ -226,20 +241,11 @@ impl Parts {
     pub fn of(context: &UeContext, octets: &[u8]) -> Result<Self, CodecError> {
         let record = match octets {
             // An older layout: the next commit writes both parts anew.
-            [OLDEST_LAYOUT..LAYOUT_VERSION, ..] => {
-                Record { versions: Versions::default(), perpetual: &[], ephemeral: &[] }
-            }
+            [OLDEST_LAYOUT..LAYOUT_VERSION, ..] => return Self::new(context),
             _ => Record::new(octets)?,
         };
-        let mut parts = Parts {
-            versions: record.versions,
-            perpetual: parts::perpetual(context).into_static(),
-            octets: record.perpetual.to_vec(),
-        };
-        if parts.octets.is_empty() {
-            put(&parts.perpetual, &mut parts.octets)?;
-        }
-        Ok(parts)
+        let perpetual = parts::perpetual(context).into_static();
+        Ok(Parts { versions: record.versions, perpetual, octets: record.perpetual.to_vec(), ends: None })
     }
 
     /// The parts of a context that is not stored yet.
@@ -248,13 +254,29 @@ impl Parts {
     ///
     /// As [`encode`].
     pub fn new(context: &UeContext) -> Result<Self, CodecError> {
-        let mut parts = Parts {
-            versions: Versions::default(),
-            perpetual: parts::perpetual(context).into_static(),
-            octets: Vec::new(),
-        };
-        put(&parts.perpetual, &mut parts.octets)?;
+        let perpetual = parts::perpetual(context).into_static();
+        let mut parts = Parts { versions: Versions::default(), perpetual, octets: Vec::new(), ends: None };
+        parts.encode_perpetual([false; 3])?;
         Ok(parts)
+    }
+
+    /// The octets of the perpetual part, of which some pieces have been left as they were.
+    fn encode_perpetual(&mut self, same: [bool; 3]) -> Result<(), CodecError> {
+        let before = std::mem::take(&mut self.octets);
+        let (before, [first, second]) = match self.ends {
+            Some(ends) => (Some(&before[..]), ends),
+            None => (None, [0; 2]),
+        };
+        let kept = |piece: usize, of: std::ops::Range<usize>| before.filter(|_| same[piece]).map(|octets| &octets[of]);
+        let mut octets = Vec::with_capacity(PERPETUAL.max(before.map_or(0, <[u8]>::len)));
+        let Perpetual { who, plan, has } = &self.perpetual;
+        piece(kept(0, 0..first), who, &mut octets)?;
+        let first_end = octets.len();
+        piece(kept(1, first..second), plan, &mut octets)?;
+        let ends = [first_end, octets.len()];
+        piece(kept(2, second..before.map_or(second, <[u8]>::len)), has, &mut octets)?;
+        (self.octets, self.ends) = (octets, Some(ends));
+        Ok(())
     }
 
     /// Appends the context as a step has left it; says whether the perpetual part has changed. If what is appended is not
@@ -264,12 +286,22 @@ impl Parts {
     ///
     /// As [`encode`].
     pub fn encode(&mut self, context: &UeContext, out: &mut Vec<u8>) -> Result<bool, CodecError> {
-        let changed = !self.perpetual.is_of(context);
+        let Perpetual { who, plan, has } = &mut self.perpetual;
+        let (same_who, same_plan) = (who.is_of(context), plan.is_of(context));
+        // What sessions have is told by places in the plan.
+        let same = [same_who, same_plan, same_plan && has.is_of(context)];
+        let changed = same != [true; 3];
         if changed {
-            let now = parts::perpetual(context);
-            self.octets.clear();
-            put(&now, &mut self.octets)?;
-            self.perpetual = now.into_static();
+            if !same[0] {
+                *who = Who::of(context);
+            }
+            if !same[1] {
+                *plan = Plan::of(context);
+            }
+            if !same[2] {
+                *has = Has::of(context).into_static();
+            }
+            self.encode_perpetual(same)?;
         }
         if changed || self.versions.perpetual == 0 {
             self.versions.perpetual = self.versions.perpetual.wrapping_add(1);
@@ -290,10 +322,17 @@ impl Parts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::Registration;
+    use crate::subscription::{Ambr, Subscription};
+    use std::sync::Arc;
     use vireo_types::{Bucket, Ltmsi, Tmsi};
 
     fn context() -> UeContext {
         UeContext::new(Ltmsi::new(Bucket::new(7), 9))
+    }
+
+    fn subscription(uplink_bps: u64) -> Subscription {
+        Subscription { ambr: Ambr { uplink_bps, ..Ambr::default() }, ..Subscription::default() }
     }
 
     #[test]
@@ -315,12 +354,17 @@ mod tests {
         let mut before = Vec::new();
         parts.encode(&ue, &mut before).expect("it encodes");
         assert_eq!(before, encode(&ue, Vec::new()).expect("it encodes"), "the first one is as any other's first");
-        for (step, changes) in [false, true, false, true].into_iter().enumerate() {
+        for (step, changes) in [false, true, false, true, true, true, false, true].into_iter().enumerate() {
             match step {
                 0 => ue.connections += 1,
                 1 => ue.identity.tmsi = Some(Tmsi(1)),
                 2 => {}
-                _ => ue.radio_capability = vec![1, 2, 3],
+                3 => ue.radio_capability = vec![1, 2, 3],
+                // Of three pieces the one in the middle, then those around it; and the same once more.
+                4 => ue.subscription = Some(Arc::new(subscription(5))),
+                5 => (ue.next_session, ue.registration) = (1, Registration::Registered),
+                6 => ue.subscription = Some(Arc::new(subscription(5))),
+                _ => ue.subscription = Some(Arc::new(subscription(1_000_000))),
             }
             let (mut kept, mut once) = (Vec::new(), Vec::new());
             assert_eq!(parts.encode(&ue, &mut kept), Ok(changes));

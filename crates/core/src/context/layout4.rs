@@ -166,7 +166,7 @@ pub(super) fn decode(octets: &[u8]) -> Option<UeContext> {
         registration: perpetual.registration,
         security: perpetual.keys.zip(ephemeral.counts).map(|(keys, counts)| security(&keys, &counts)),
         security_capability: perpetual.capability,
-        subscription: perpetual.subscription,
+        subscription: perpetual.subscription.map(Arc::new),
         allowed: perpetual.allowed,
         radio_capability: perpetual.radio_capability,
         sessions: sessions.map(|(lasting, passing)| session(lasting, passing)).collect(),

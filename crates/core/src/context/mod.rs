@@ -9,6 +9,7 @@ mod layout4;
 pub(crate) mod octets;
 mod parts;
 mod security;
+mod shared;
 mod small;
 
 pub use codec::{CodecError, LAYOUT_VERSION, OLDEST_LAYOUT, Parts, Record, Versions, decode, encode, encode_after};
@@ -21,6 +22,7 @@ use crate::session::SmContext;
 use crate::subscription::{Ambr, Subscription};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+use std::sync::Arc;
 use vireo_types::{AmfUeNgapId, AssocId, Guti, Instant, Ltmsi, NrCgi, Pei, RanUeNgapId, Snssai, Supi, Tac, Tai, Tmsi};
 
 /// One UE. Its stored form is [`encode`]'s; the one of serde, field by field, is for databases that an operator reads.
@@ -38,8 +40,10 @@ pub struct UeContext {
     pub security: Option<NasSecurity>,
     /// UE security capability (TS 24.501 9.11.3.54), as the UE last gave it under integrity protection.
     pub security_capability: Capability,
-    /// What the subscriber may do; there once authenticated.
-    pub subscription: Option<Subscription>,
+    /// What the subscriber may do; there once authenticated. It is replaced, never changed: copies of the context share it, and two
+    /// that do are known to be the same without a look at it.
+    #[serde(default, with = "shared")]
+    pub subscription: Option<Arc<Subscription>>,
     /// Allowed NSSAI.
     pub allowed: SmallVec<[Snssai; 2]>,
     /// UE Radio Capability, opaque (TS 38.413 9.3.1.74): given back to the RAN at every context set-up.

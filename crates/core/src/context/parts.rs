@@ -12,14 +12,24 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use vireo_types::{Instant, Ltmsi, PduSessionType, Seid, SessionAddress, SessionIndex, Snssai, Tai};
 
 /// What a UE's sessions say, without an allocation for those that most UEs have.
 type PerSession<T> = SmallVec<[T; 2]>;
 
-/// The perpetual part.
+/// The perpetual part, in three pieces: what is subscribed to is by far the dearest to encode, and stays as it is when the others
+/// change. Their octets follow each other.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Perpetual<'a> {
+    pub(super) who: Who,
+    pub(super) plan: Plan,
+    pub(super) has: Has<'a>,
+}
+
+/// Who the UE is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Who {
     ltmsi: Ltmsi,
     #[serde(with = "super::small")]
     identity: Identity,
@@ -27,8 +37,18 @@ pub(super) struct Perpetual<'a> {
     keys: Option<Keys>,
     #[serde(with = "super::small")]
     capability: Capability,
+}
+
+/// What it may do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Plan {
     #[serde(with = "super::small")]
-    subscription: Cow<'a, Option<Subscription>>,
+    subscription: Option<Arc<Subscription>>,
+}
+
+/// What it has been given.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Has<'a> {
     allowed: SmallVec<[Snssai; 2]>,
     #[serde(with = "octets")]
     radio_capability: Cow<'a, [u8]>,
@@ -111,19 +131,7 @@ struct Lasting {
 
 /// The parts of a context; nothing of it is in none of them.
 pub(super) fn perpetual(ue: &UeContext) -> Perpetual<'_> {
-    Perpetual {
-        ltmsi: ue.ltmsi,
-        identity: ue.identity,
-        registration: ue.registration,
-        keys: ue.security.as_ref().map(Keys::of),
-        capability: ue.security_capability,
-        subscription: Cow::Borrowed(&ue.subscription),
-        allowed: SmallVec::from_slice(&ue.allowed),
-        radio_capability: Cow::Borrowed(&ue.radio_capability),
-        sessions: ue.sessions.iter().map(|sm| Lasting::of(sm, ue)).collect(),
-        next_session: ue.next_session,
-        area: SmallVec::from_slice(&ue.area),
-    }
+    Perpetual { who: Who::of(ue), plan: Plan::of(ue), has: Has::of(ue) }
 }
 
 /// See [`perpetual`].
@@ -141,13 +149,14 @@ pub(super) fn ephemeral(ue: &UeContext) -> Ephemeral<'_> {
 
 /// The context of its two parts; `None` if they are not of the same one.
 pub(super) fn join(perpetual: Perpetual<'_>, ephemeral: Ephemeral<'_>) -> Option<UeContext> {
-    if perpetual.sessions.len() != ephemeral.sessions.len() || perpetual.keys.is_some() != ephemeral.counts.is_some() {
+    let Perpetual { who, plan: Plan { subscription }, has } = perpetual;
+    if has.sessions.len() != ephemeral.sessions.len() || who.keys.is_some() != ephemeral.counts.is_some() {
         return None;
     }
-    let ltmsi = perpetual.ltmsi;
-    let mut sessions = Vec::with_capacity(perpetual.sessions.len());
-    for (lasting, passing) in perpetual.sessions.into_iter().zip(ephemeral.sessions) {
-        let mut sm = lasting.session(ltmsi, (*perpetual.subscription).as_ref())?;
+    let ltmsi = who.ltmsi;
+    let mut sessions = Vec::with_capacity(has.sessions.len());
+    for (lasting, passing) in has.sessions.into_iter().zip(ephemeral.sessions) {
+        let mut sm = lasting.session(ltmsi, subscription.as_deref())?;
         passing.bring(&mut sm);
         sessions.push(sm);
     }
@@ -157,18 +166,18 @@ pub(super) fn join(perpetual: Perpetual<'_>, ephemeral: Ephemeral<'_>) -> Option
     };
     let mut ue = UeContext {
         sequence: ephemeral.sequence,
-        identity: perpetual.identity,
-        registration: perpetual.registration,
-        security: perpetual.keys.zip(ephemeral.counts).map(|(keys, counts)| keys.security(&counts)),
-        security_capability: perpetual.capability,
-        subscription: perpetual.subscription.into_owned(),
-        allowed: perpetual.allowed,
-        radio_capability: perpetual.radio_capability.into_owned(),
+        identity: who.identity,
+        registration: who.registration,
+        security: who.keys.zip(ephemeral.counts).map(|(keys, counts)| keys.security(&counts)),
+        security_capability: who.capability,
+        subscription,
+        allowed: has.allowed,
+        radio_capability: has.radio_capability.into_owned(),
         sessions,
-        next_session: perpetual.next_session,
+        next_session: has.next_session,
         connection,
         connections: ephemeral.connections,
-        area: perpetual.area,
+        area: has.area,
         expires: ephemeral.expires,
         ..UeContext::new(ltmsi)
     };
@@ -198,51 +207,74 @@ impl<'a> Doing<'a> {
 }
 
 impl Perpetual<'_> {
-    /// Whether a context has this perpetual part: what changes often first.
+    /// A copy that the context is not needed for.
+    pub(super) fn into_static(self) -> Perpetual<'static> {
+        Perpetual { who: self.who, plan: self.plan, has: self.has.into_static() }
+    }
+}
+
+impl Who {
+    pub(super) fn of(ue: &UeContext) -> Self {
+        Who {
+            ltmsi: ue.ltmsi,
+            identity: ue.identity,
+            registration: ue.registration,
+            keys: ue.security.as_ref().map(Keys::of),
+            capability: ue.security_capability,
+        }
+    }
+
+    /// Whether a context is of this UE, as this says it: what changes often first.
     pub(super) fn is_of(&self, ue: &UeContext) -> bool {
-        let Perpetual {
-            ltmsi,
-            identity,
-            registration,
-            keys,
-            capability,
-            subscription,
-            allowed,
-            radio_capability,
-            sessions,
-            next_session,
-            area,
-        } = self;
+        let Who { ltmsi, identity, registration, keys, capability } = self;
         *identity == ue.identity
-            && sessions.len() == ue.sessions.len()
-            && sessions.iter().zip(&ue.sessions).all(|(lasting, sm)| lasting.is_of(sm, ue))
             && keys.is_some() == ue.security.is_some()
             && keys.iter().zip(&ue.security).all(|(keys, security)| keys.are_of(security))
-            && (*ltmsi, *registration, *next_session) == (ue.ltmsi, ue.registration, ue.next_session)
+            && (*ltmsi, *registration) == (ue.ltmsi, ue.registration)
+            && *capability == ue.security_capability
+    }
+}
+
+impl Plan {
+    pub(super) fn of(ue: &UeContext) -> Self {
+        Plan { subscription: ue.subscription.clone() }
+    }
+
+    /// Whether a context has it: who has the same one is not looked at more closely.
+    pub(super) fn is_of(&self, ue: &UeContext) -> bool {
+        self.subscription == ue.subscription
+    }
+}
+
+impl<'a> Has<'a> {
+    pub(super) fn of(ue: &'a UeContext) -> Self {
+        Has {
+            allowed: SmallVec::from_slice(&ue.allowed),
+            radio_capability: Cow::Borrowed(&ue.radio_capability),
+            sessions: ue.sessions.iter().map(|sm| Lasting::of(sm, ue)).collect(),
+            next_session: ue.next_session,
+            area: SmallVec::from_slice(&ue.area),
+        }
+    }
+
+    /// Whether a context, whose plan is the same, has it: what changes often first.
+    pub(super) fn is_of(&self, ue: &UeContext) -> bool {
+        let Has { allowed, radio_capability, sessions, next_session, area } = self;
+        sessions.len() == ue.sessions.len()
+            && sessions.iter().zip(&ue.sessions).all(|(lasting, sm)| lasting.is_of(sm, ue))
+            && *next_session == ue.next_session
             && allowed[..] == ue.allowed[..]
             && area[..] == ue.area[..]
-            && *capability == ue.security_capability
-            && **subscription == ue.subscription
             && radio_capability.len() == ue.radio_capability.len()
             // Nothing is slow to compare with nothing: the processor looks at the octets that an empty slice does not have.
             && (radio_capability.is_empty() || radio_capability[..] == ue.radio_capability[..])
     }
 
     /// A copy that the context is not needed for.
-    pub(super) fn into_static(self) -> Perpetual<'static> {
-        Perpetual {
-            ltmsi: self.ltmsi,
-            identity: self.identity,
-            registration: self.registration,
-            keys: self.keys,
-            capability: self.capability,
-            subscription: Cow::Owned(self.subscription.into_owned()),
-            allowed: self.allowed,
-            radio_capability: Cow::Owned(self.radio_capability.into_owned()),
-            sessions: self.sessions,
-            next_session: self.next_session,
-            area: self.area,
-        }
+    pub(super) fn into_static(self) -> Has<'static> {
+        let Has { allowed, radio_capability, sessions, next_session, area } = self;
+        let radio_capability = Cow::Owned(radio_capability.into_owned());
+        Has { allowed, radio_capability, sessions, next_session, area }
     }
 }
 
@@ -312,7 +344,7 @@ impl Lasting {
         Lasting {
             psi: sm.psi,
             index: sm.index,
-            terms: Terms::of(sm, ue.subscription.as_ref()),
+            terms: Terms::of(sm, ue.subscription.as_deref()),
             kind: sm.kind,
             address: sm.address,
             always_on: sm.always_on,
@@ -324,13 +356,17 @@ impl Lasting {
         }
     }
 
+    /// Whether a session of a context, whose plan is the same, is this one.
     fn is_of(&self, sm: &SmContext, ue: &UeContext) -> bool {
         let Lasting { psi, index, terms, kind, address, always_on, integrity_rate, upf, cp_seid, up_seid, uplink } =
             self;
-        (*cp_seid, *up_seid, *uplink) == (relative_seid(sm.cp_seid, ue.ltmsi, sm.index), sm.up_seid, sm.uplink)
+        let same = (*cp_seid, *up_seid, *uplink)
+            == (relative_seid(sm.cp_seid, ue.ltmsi, sm.index), sm.up_seid, sm.uplink)
             && (*psi, *index, *kind, *address) == (sm.psi, sm.index, sm.kind, sm.address)
-            && (*always_on, *integrity_rate, *upf) == (sm.always_on, !sm.integrity_rate, sm.upf)
-            && terms.are_of(sm, ue.subscription.as_ref())
+            && (*always_on, *integrity_rate, *upf) == (sm.always_on, !sm.integrity_rate, sm.upf);
+        // They are a session's for good, and a SEID is of one session: not looked at, which would bring the plan into the cache.
+        debug_assert!(!same || terms.are_of(sm, ue.subscription.as_deref()), "a session's terms have changed");
+        same
     }
 
     /// The session, at rest and idle.

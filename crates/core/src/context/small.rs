@@ -9,6 +9,7 @@ use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::borrow::Cow;
+use std::sync::Arc;
 use vireo_types::{
     AmfUeNgapId, AssocId, Dnn, Instant, Ltmsi, NrCgi, PduSessionType, Pei, RanUeNgapId, Seid, SessionIndex, Snssai,
     Supi, Tai, Tmsi,
@@ -130,11 +131,11 @@ impl Network {
     }
 }
 
-impl Small for Cow<'_, Option<Subscription>> {
+impl Small for Option<Arc<Subscription>> {
     type Form = Option<Plan>;
 
     fn form(&self) -> Self::Form {
-        let Subscription { slices, ambr } = (**self).as_ref()?;
+        let Subscription { slices, ambr } = self.as_deref()?;
         let of = |s: &SliceSubscription| (s.snssai, s.default, s.dnns.iter().map(Network::of).collect());
         Some(Plan { slices: slices.iter().map(of).collect(), ambr: *ambr })
     }
@@ -146,7 +147,7 @@ impl Small for Cow<'_, Option<Subscription>> {
             dnns: dnns.into_iter().map(Network::subscription).collect(),
         };
         let whole = |Plan { slices, ambr }| Subscription { slices: slices.into_iter().map(slice).collect(), ambr };
-        Some(Cow::Owned(form.map(whole)))
+        Some(form.map(whole).map(Arc::new))
     }
 }
 

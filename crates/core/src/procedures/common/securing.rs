@@ -5,6 +5,7 @@ use crate::context::{Capability, NasSecurity, Retry};
 use crate::subscription::{AuthenticationError, AuthenticationInfo, AuthenticationRequest, Resync, SubscriberIdentity};
 use crate::turn::{Effect, Turn};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use vireo_types::{Duration, Instant};
 use vireo_wire::nas::*;
 use vireo_wire::security::nas_5gs::{KSeaf, derive_kamf};
@@ -162,7 +163,7 @@ impl Securing {
         };
         let mut pending = Box::new(NasSecurity::fresh(*ngksi, *kamf.as_octets(), nia, nea));
         turn.ue.identity.supi = Some(info.supi);
-        turn.ue.subscription = Some(info.subscription.clone());
+        turn.ue.subscription = Some(Arc::new(info.subscription.clone()));
         send_security_mode(turn, &mut pending, self.capability);
         let retry = Retry::start(turn.now(), turn.env.config.timers.t3560);
         self.stage = Stage::SecurityMode { pending, retry };
