@@ -27,6 +27,11 @@ impl Shm {
         self.sole.region()
     }
 
+    /// Whether the next commit has room, if it is of so many octets.
+    pub fn has_room(&mut self, octets: usize) -> bool {
+        self.sole.worker().has_room(octets)
+    }
+
     fn stored(&self, word: u64) -> Option<Stored<'_>> {
         let (version, buffer) = ((word >> 32) as Version, word as u32);
         if buffer == 0 {

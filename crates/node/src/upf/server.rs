@@ -231,6 +231,7 @@ fn start_over(config: UpfConfig, begun: Option<(stored::Begun, Arc<Metrics>)>) -
         path_check: config.path_check.map(Into::into),
         started: super::direct::ntp_now(),
         record_octets: begun.as_ref().and_then(|(begun, _)| begun.record_octets()),
+        room: begun.as_ref().and_then(|(begun, _)| begun.room()),
     };
     info!("UPF: N4 {n4}, N3 {:?}, N6 {}", config.n3, config.tun);
     let (shared, view) = (Arc::default(), datapath.view());

@@ -158,7 +158,8 @@ impl Session {
         let touched = touched(request, &rules);
         let mut removed = change_rules(&mut rules, request, now)?;
         check_families(&rules, settings.n3(seid))?;
-        self.fits(&rules, settings)?;
+        let octets = self.fits(&rules, settings)?;
+        self.has_room(octets, &rules, request, settings)?;
         let flags = request.flags.unwrap_or_default();
         let (old, records, dnn) = (&self.rules, &mut self.records, self.dnn.as_deref());
         let (before, worker) = (self.chosen, self.worker);

@@ -150,6 +150,11 @@ impl SharedRecords {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).store.len()
     }
 
+    /// Whether the next change of a record that is there has room, if it comes to so many octets with its name.
+    pub fn has_room(&self, octets: usize) -> bool {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).store.has_room(octets)
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -424,6 +429,29 @@ mod tests {
         assert_eq!(store.change(&[(name(0), Change::Remove { expected: 1 })]), [Ok(0)]);
         assert_eq!(commit(&mut store, taken), Ok(1), "there is room again");
         assert_eq!(store.numbers("smf").unwrap().len() as u64, taken);
+    }
+
+    /// Who has to know before it commits is told the truth, whatever size of buffers there are.
+    #[test]
+    fn whether_a_change_has_room_is_known_before() {
+        let (_directory, path) = place();
+        let mut store = SharedRecords::open(&path, 500, LIFE).unwrap();
+        let name = |id| Name { collection: "smf", id };
+        let commit = |store: &mut SharedRecords, id, expected, octets: &[u8]| {
+            store.change(&[(name(id), Change::Commit { expected, octets })]).remove(0)
+        };
+        assert_eq!(commit(&mut store, 0, 0, &[1; 100]), Ok(1));
+        let filled = (1..).take_while(|id| commit(&mut store, *id, 0, &[2; 60 << 10]).is_ok()).count() as u64;
+        assert!((200..500).contains(&filled), "it is the octets that have come to an end: {filled}");
+        let mut version = 1;
+        for size in [100, 150, 200, 400, 1000, 60_000, 100, 65_000, 70_000] {
+            let (said, done) = (store.has_room(size + 16), commit(&mut store, 0, version, &vec![3; size]));
+            assert_eq!(done.is_ok(), said, "{size} octets: {done:?}");
+            version = done.unwrap_or(version);
+        }
+        assert!(version > 1 && !store.has_room(1000), "{version}");
+        assert_eq!(store.change(&[(name(1), Change::Remove { expected: 1 })]), [Ok(0)]);
+        assert!(store.has_room(60_000) && commit(&mut store, 0, version, &[4; 59_000]).is_ok(), "there is room again");
     }
 
     /// It would not be taken later either, so nobody is to try again; what is there stays.

@@ -457,6 +457,12 @@ impl Worker {
         }
     }
 
+    /// Whether there is room for a record of so many octets: one who commits alone has it for the next.
+    pub(crate) fn has_room(&mut self, octets: usize) -> bool {
+        let number = if octets > heap::LARGEST { None } else { self.arena.take(&self.region, self.number, octets) };
+        number.inspect(|number| self.arena.put(&self.region, self.number, *number)).is_some()
+    }
+
     /// Takes the record of `seen` and its UE out. Effects of that record may still leave.
     ///
     /// # Errors

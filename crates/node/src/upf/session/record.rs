@@ -2,17 +2,42 @@
 
 use super::{Inactivity, Session};
 use crate::upf::addresses::Chosen;
+use crate::upf::detect::Choose;
 use crate::upf::exchange::Answered;
-use crate::upf::rules::{Refused, Rules};
+use crate::upf::rules::{Matching, Pdr, Refused, Rules, TunnelEnd};
 use crate::upf::state::Settings;
 use crate::upf::stored::{element, elements};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use vireo_store::records::{Codec, Encoded, Format, FormatError, Found, Known};
-use vireo_wire::pfcp::{ApnDnn, Cause, FSeid, FqCsid, NodeId};
+use vireo_wire::pfcp::{ApnDnn, Cause, FSeid, FqCsid, NodeId, SessionModificationRequest};
 
 /// What records begin with: another one is of a release that has other fields.
 const FORMAT: u8 = 1;
+
+/// Octets that a request may add to what is written with its rules: an owner's name (a Node ID has 255) and address, what is chosen for
+/// a PDR, what a URR has counted.
+const WHOSE: usize = 320;
+const CHOSEN: usize = 64;
+const COUNTED: usize = 256;
+/// And what is kept of its answer: an answer as such, a Created PDR, a Usage Report.
+const ANSWER: usize = 128;
+const CREATED: usize = 96;
+const REPORT: usize = 256;
+
+/// PDRs for which the UPF chooses something.
+fn chosen(rules: &Rules) -> usize {
+    let wants = |pdr: &&Pdr| {
+        let wanted = matches!(pdr.detection.matching, Matching::Tunnel { end: TunnelEnd::Wanted { .. }, .. });
+        wanted || pdr.detection.choose != Choose::default()
+    };
+    rules.pdrs.iter().filter(wants).count()
+}
+
+/// Octets by which what is written of rules may grow as they are carried out.
+fn growth(rules: &Rules) -> usize {
+    chosen(rules) * CHOSEN + rules.urrs.len() * COUNTED
+}
 
 /// What is written: the fields of all, beginning with the format. Fields are the parts of a record that is in parts.
 type Written<'a> = (Whose, Cow<'a, Rules>, Further<'a>);
@@ -65,12 +90,31 @@ impl Session {
         postcard::to_stdvec(&self.written(&self.rules, answered)).ok()
     }
 
-    /// Refuses rules by which it would be larger than can be kept. Tunnel ends that are chosen and what URRs count take some more.
-    pub(in crate::upf) fn fits(&self, rules: &Rules, settings: &Settings) -> Result<(), Refused> {
-        let Some(most) = settings.record_octets else { return Ok(()) };
-        let more = 512 + rules.pdrs.len() * 8 + rules.urrs.len() * 128;
-        let octets = postcard::to_stdvec(&self.written(rules, None));
-        match octets.is_ok_and(|octets| octets.len() + more <= most) {
+    /// Refuses rules by which it would be larger than can be kept. What it has with these as it is now, where there is such a bound.
+    pub(in crate::upf) fn fits(&self, rules: &Rules, settings: &Settings) -> Result<usize, Refused> {
+        let Some(most) = settings.record_octets else { return Ok(0) };
+        let octets = postcard::to_stdvec(&self.written(rules, None)).map_or(usize::MAX, |octets| octets.len());
+        match octets.saturating_add(WHOSE + growth(rules)) <= most {
+            true => Ok(octets),
+            false => Err(Refused::cause(Cause::NO_RESOURCES)),
+        }
+    }
+
+    /// Refuses a change to these rules, with which it has so many octets, while there is no room for all that it may come to with its
+    /// answer: once packets go by it, it has to be kept.
+    pub(in crate::upf) fn has_room(
+        &self,
+        octets: usize,
+        rules: &Rules,
+        request: &SessionModificationRequest,
+        settings: &Settings,
+    ) -> Result<(), Refused> {
+        let Some(room) = &settings.room else { return Ok(()) };
+        let whose = if request.node_id.is_some() || request.cp_f_seid.is_some() { WHOSE } else { 0 };
+        let reports = (rules.urrs.len() + request.remove_urrs.len()) * REPORT;
+        let octets = octets + whose + growth(rules) + ANSWER + chosen(rules) * CREATED + reports;
+        // The answer is left out where it does not fit beside the rest.
+        match room.has(settings.record_octets.map_or(octets, |most| octets.min(most))) {
             true => Ok(()),
             false => Err(Refused::cause(Cause::NO_RESOURCES)),
         }

@@ -18,6 +18,7 @@ use super::slices::{DataSlice, LeanSlice, Slices};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use tracing::debug;
 use vireo_datapath::{Editor, Memory, Released, Tables};
 use vireo_types::{Duration, Instant, SessionAddress};
@@ -70,6 +71,12 @@ impl Plane for Memory {
     fn lead(&mut self, _: SessionAddress, _: bool) {}
 }
 
+/// Knows what room there is where sessions are kept.
+pub(super) trait Room: std::fmt::Debug + Send + Sync {
+    /// Whether what is kept of a session that is there could be of so many octets now.
+    fn has(&self, octets: usize) -> bool;
+}
+
 /// What the state machine is told at start.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
@@ -89,6 +96,8 @@ pub(super) struct Settings {
     pub(super) started: u32,
     /// Octets that what is kept of a session may have, if there is a bound.
     pub(super) record_octets: Option<usize>,
+    /// Who is asked before a session is changed, where it is kept in room that may come to an end.
+    pub(super) room: Option<Arc<dyn Room>>,
 }
 
 impl Settings {

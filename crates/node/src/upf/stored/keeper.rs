@@ -4,12 +4,11 @@
 use super::{Before, COLLECTION, NODE, On, Sharing, Stored, Way};
 use crate::config::StateWrite;
 use crate::database::{BATCH, Database, DatabaseError, Done, Job, RENEWED, What, read_all, renew};
-use crate::metrics::{Metrics, StateFunction, Transaction};
+use crate::metrics::{Metrics, StateFunction};
 use crate::shared::COLLECTION as COLLECTION_OF_ALL;
 use crate::state::{Keeping, RecordsConfig, SharedConfig};
-use crate::upf::state::Plane;
+use crate::upf::state::{Plane, Room};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use std::time::{Duration, Instant};
 use vireo_datapath::Clock;
 use vireo_datapath::poll::Waker;
 use vireo_store::Version;
-use vireo_store::records::{Change, Codec, Found, Name, Operations, RecordError, Records};
+use vireo_store::records::{Change, Codec, Found, Name, Operations, RecordError, Records, SharedRecords};
 use vireo_store::region::LARGEST_RECORD;
 
 /// After how long a UPF that has taken the place of another looks again what control planes have committed of the one before.
@@ -38,6 +37,8 @@ pub(in crate::upf) struct Begun {
     before: Option<Before>,
     /// Where records are shared with control planes: with whom, and where.
     shared: Option<(Sharing, RecordsConfig)>,
+    /// Where they are in shared memory.
+    room: Option<Arc<dyn Room>>,
 }
 
 /// Looks what there is of the UPF at this address: several UPFs may share a database. So many sessions it has at the most.
@@ -48,7 +49,7 @@ pub(in crate::upf) struct Begun {
 pub(in crate::upf) fn begin(of: &Keeping, (n4, sessions): (IpAddr, usize), ntp: u32) -> Result<Begun, DatabaseError> {
     let own: String = n4.to_string().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     let own_key = format!("{COLLECTION}-{own}");
-    let mut shared = None;
+    let (mut shared, mut room) = (None, None);
     let (mut records, way, codec): (Box<dyn Records>, Way, Codec) = match of {
         Keeping::Database(config) => {
             let mut alone = config.clone();
@@ -63,17 +64,47 @@ pub(in crate::upf) fn begin(of: &Keeping, (n4, sessions): (IpAddr, usize), ntp: 
         }
         Keeping::Shared(config) => {
             let config = SharedConfig { records: u32::try_from(sessions).unwrap_or(u32::MAX), ..config.clone() };
-            (Box::new(config.open(&own_key)?), Way::Sole, Codec::default())
+            let records = config.open(&own_key)?;
+            room = Some(in_memory(records.clone()));
+            (Box::new(records), Way::Sole, Codec::default())
         }
     };
     let before = super::look(&mut *records, codec, shared.as_ref().map(|(sharing, _)| sharing), ntp)?;
-    Ok(Begun { records, way, codec, before, shared })
+    Ok(Begun { records, way, codec, before, shared, room })
 }
 
 impl Begun {
     /// Octets that the record of a session may have, if there is a bound.
     pub(in crate::upf) fn record_octets(&self) -> Option<usize> {
         (self.way == Way::Sole).then_some(LARGEST_RECORD - HEAD)
+    }
+
+    /// Who knows what room there is, where that may come to an end.
+    pub(in crate::upf) fn room(&self) -> Option<Arc<dyn Room>> {
+        self.room.clone()
+    }
+}
+
+/// What room there is in shared memory.
+#[derive(Debug)]
+struct InMemory {
+    records: SharedRecords,
+    /// There was none, which was said.
+    full: AtomicBool,
+}
+
+/// The room of these records.
+pub(in crate::upf) fn in_memory(records: SharedRecords) -> Arc<dyn Room> {
+    Arc::new(InMemory { records, full: AtomicBool::new(false) })
+}
+
+impl Room for InMemory {
+    fn has(&self, octets: usize) -> bool {
+        let has = self.records.has_room(octets + HEAD);
+        if !self.full.swap(!has, Ordering::Relaxed) && !has {
+            tracing::warn!("changes of sessions are refused: the records have no room for more (see state.database)");
+        }
+        has
     }
 }
 
@@ -177,15 +208,13 @@ enum Place {
 struct Here {
     records: Box<dyn Records>,
     metrics: Arc<Metrics>,
-    /// What could not be done for want of room, and is tried again.
-    again: VecDeque<Job>,
     /// When it was written last what the UPF is to its peers.
     renewed: Instant,
 }
 
 impl std::fmt::Debug for Here {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Here").field("again", &self.again).finish_non_exhaustive()
+        f.debug_struct("Here").finish_non_exhaustive()
     }
 }
 
@@ -210,22 +239,14 @@ impl Here {
     /// Does all that is asked.
     fn ask<P: Plane>(&mut self, stored: &mut Stored, on: &mut On<'_, P>) {
         while let Some(job) = stored.jobs().pop_front() {
-            match self.work(&job) {
-                // It has no room: nothing was done. A session that nobody was told of needs not be there.
-                Done::Changed(Err(error)) if error.passes() && job.kind != Transaction::PfcpEstablishment => {
-                    self.again.push_back(job);
-                }
-                done => stored.answered(on, job.name, done),
-            }
+            let done = self.work(&job);
+            stored.answered(on, job.name, done);
         }
     }
 
     /// What could not be done is tried again, and what the UPF is to its peers is written again, when it is time.
     fn on_time<P: Plane>(&mut self, stored: &mut Stored, on: &mut On<'_, P>) {
-        if !self.again.is_empty() {
-            tracing::warn!(commits = self.again.len(), "the records of sessions have no room: see state.database");
-            stored.jobs().extend(self.again.drain(..));
-        }
+        stored.try_again(on);
         if self.renewed.elapsed() >= RENEWED {
             self.renewed = Instant::now();
             renew(&mut *self.records, NODE);
@@ -242,10 +263,10 @@ impl Keeper {
         (wake, clock): (Waker, Clock),
         on: &mut On<'_, P>,
     ) -> io::Result<Self> {
-        let Begun { records, way, codec, before, shared } = begun;
+        let Begun { records, way, codec, before, shared, .. } = begun;
         let sharing = shared.as_ref().map(|(sharing, _)| sharing.clone());
         let place = if way == Way::Sole {
-            Place::Here(Here { records, metrics, again: VecDeque::new(), renewed: Instant::now() })
+            Place::Here(Here { records, metrics, renewed: Instant::now() })
         } else {
             let (jobs, waiting) = bounded(WAITING);
             let (results, done) = bounded(WAITING);

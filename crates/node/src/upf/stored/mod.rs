@@ -14,7 +14,8 @@
 //! such session, or that it is as it was before. What the UPF is to control planes is written first, all the same.
 //!
 //! In shared memory nobody else writes: there a transaction loads nothing, and what it commits is written at once. A session that there
-//! is no room for is taken out again and refused; of one that is there already what has changed is tried again until there is room.
+//! is no room for is taken out again and refused, and a modification is refused before packets go by it. What has changed by itself is
+//! tried again until there is room; meanwhile requests about the session go first.
 //!
 //! Here are the transactions and their order, without clock, thread or socket; `keeper` has these.
 
@@ -22,6 +23,8 @@ mod keeper;
 mod octets;
 mod shared;
 
+#[cfg(test)]
+pub(super) use keeper::in_memory;
 pub(super) use keeper::{Begun, Keeper, begin};
 pub(super) use octets::{element, elements, hexadecimal, list, optional};
 pub(super) use shared::Sharing;
@@ -92,8 +95,16 @@ struct Commit {
     kind: Transaction,
     /// `None`: it has gone.
     value: Option<Encoded>,
+    /// The version that it is put in place of.
+    expected: Version,
     answered: Option<Answered>,
     tickets: Vec<u64>,
+}
+
+impl Commit {
+    fn of(kind: Transaction, answered: Option<Answered>, tickets: Vec<u64>) -> Self {
+        Commit { kind, value: None, expected: 0, answered, tickets }
+    }
 }
 
 /// What of a transaction the database is asked.
@@ -145,6 +156,8 @@ pub(super) struct Stored {
     codec: Codec,
     /// There was no room for the last session, which was said.
     full: bool,
+    /// Commits that there was no room for: they are tried again.
+    stalled: Vec<Name>,
 }
 
 /// How records are kept.
@@ -272,7 +285,8 @@ impl Stored {
         self.requests.insert((from, sequence));
         let (datagram, shared) = (datagram.to_vec(), place.is_some());
         let request = Request { from, sequence, datagram, kind, until, shared };
-        if let Some(versions) = self.versions.as_ref().filter(|_| !self.lanes.contains_key(&name)) {
+        let waits = self.lanes.contains_key(&name) && !self.gives_way(name);
+        if let Some(versions) = self.versions.as_ref().filter(|_| !waits) {
             let version = versions.get(&name.id).copied().unwrap_or(0);
             return self.carry_out(on, name, of_version(version), &request);
         }
@@ -313,6 +327,31 @@ impl Stored {
                 self.begin_or_wait(on, name(seid), Task::Changed(Vec::new()));
             }
         }
+    }
+
+    /// To be called once a second: what there was no room for is tried again.
+    pub(super) fn try_again<P: Plane>(&mut self, on: &mut On<'_, P>) {
+        let stalled = std::mem::take(&mut self.stalled);
+        if !stalled.is_empty() {
+            warn!(commits = stalled.len(), "the records of sessions have no room: see state.database");
+        }
+        for name in stalled {
+            if let Some(Running::Committing(commit)) = self.lanes.get_mut(&name).and_then(|lane| lane.running.take()) {
+                self.commit(on, name, of_version(commit.expected), commit);
+            }
+        }
+    }
+
+    /// Has what there is no room for wait behind a request: that may make room, and is answered in any case. Whether it was so.
+    fn gives_way(&mut self, name: Name) -> bool {
+        let Some(at) = self.stalled.iter().position(|other| *other == name) else { return false };
+        self.stalled.swap_remove(at);
+        if let Some(lane) = self.lanes.get_mut(&name)
+            && let Some(Running::Committing(commit)) = lane.running.take()
+        {
+            lane.behind.push_front(Task::Changed(commit.tickets));
+        }
+        true
     }
 
     /// What the database is to be asked.
@@ -380,6 +419,10 @@ impl Stored {
             {
                 self.take_back(on, name, commit, &error);
             }
+            (Running::Committing(commit), Done::Changed(Err(error))) if self.versions.is_some() && error.passes() => {
+                self.lanes.entry(name).or_default().running = Some(Running::Committing(commit));
+                self.stalled.push(name);
+            }
             (Running::Checking(commit), Done::Loaded(Ok(found))) => self.checked(on, name, commit, found),
             (Running::Loading(task), Done::Loaded(Err(error)) | Done::Changed(Err(error))) => {
                 warn!(%error, "a transaction was not carried out");
@@ -420,7 +463,7 @@ impl Stored {
         }
         match task {
             Task::Changed(tickets) => {
-                self.commit(on, name, known, Commit { kind: Transaction::Other, value: None, answered, tickets });
+                self.commit(on, name, known, Commit::of(Transaction::Other, answered, tickets));
             }
             Task::Request(request) => self.carry_out(on, name, known, &request),
         }
@@ -474,7 +517,7 @@ impl Stored {
             match &own {
                 Some((name, known, request)) if name == changed => {
                     let answered = on.upf.answered(request.from, request.sequence);
-                    let commit = Commit { kind: request.kind, value: None, answered, tickets: tickets.clone() };
+                    let commit = Commit::of(request.kind, answered, tickets.clone());
                     self.commit(on, *name, known.clone(), commit);
                 }
                 _ => self.begin_or_wait(on, *changed, Task::Changed(tickets.clone())),
@@ -509,13 +552,19 @@ impl Stored {
             _ if version == 0 && (placed || value.is_none()) => return self.done(on, name, commit),
             value => value.flatten(),
         };
+        commit.expected = version;
         let what = match &commit.value {
             value if placed => self.part(name, version, value.as_ref().map(whole)),
             Some(Encoded::Whole(octets)) => What::Commit { expected: version, octets: octets.clone() },
             Some(value) => What::Put { known, value: value.clone() },
             None => What::Remove { expected: version },
         };
-        self.jobs.push_back(Job { name: self.places.record(name), of: name, what, kind: commit.kind, until: None });
+        let job = Job { name: self.places.record(name), of: name, what, kind: commit.kind, until: None };
+        match self.versions.is_some() && commit.kind == Transaction::PfcpModification {
+            // Nobody takes the room that it was found to have.
+            true => self.jobs.push_front(job),
+            false => self.jobs.push_back(job),
+        }
         self.lanes.entry(name).or_default().running = Some(Running::Committing(commit));
     }
 

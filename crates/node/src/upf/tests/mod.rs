@@ -70,6 +70,7 @@ fn bench_of(pools: Vec<crate::upf::Pool>, limits: Limits) -> Bench {
         path_check: Some(Duration::from_secs(60)),
         started: STARTED,
         record_octets: None,
+        room: None,
     };
     Bench {
         upf: Upf::new(settings),

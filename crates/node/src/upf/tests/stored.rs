@@ -7,13 +7,14 @@ use crate::upf::stored::{On, Sharing, Stored, Way, look};
 use std::collections::BTreeMap;
 use vireo_store::records::{Change, Codec, Format, LIFE, Manner, MemoryRecords, Name, Part, RecordError, Records};
 
+mod full;
 mod shared;
 
 /// What the database was asked, by the kind of transaction: to tell, to take, to take out.
 type Asked = BTreeMap<&'static str, [u32; 3]>;
 
 struct World {
-    records: MemoryRecords,
+    records: Box<dyn Records>,
     bench: Bench,
     stored: Stored,
     /// After so many answers of the database the UPF dies, once: before it has taken the next in.
@@ -29,11 +30,7 @@ struct World {
 }
 
 /// A UPF that starts.
-fn life(
-    records: &mut MemoryRecords,
-    (way, codec, sharing): (Way, Codec, Option<&Sharing>),
-    now: Now,
-) -> (Bench, Stored) {
+fn life(records: &mut dyn Records, (way, codec, sharing): (Way, Codec, Option<&Sharing>), now: Now) -> (Bench, Stored) {
     let mut bench = bench_of(vec![], Limits { restoring: true, ..Limits::default() });
     // Packets are there before the sessions are.
     bench.uplink(Teid(0x100), &ipv4(UE, SERVER, 100));
@@ -64,9 +61,12 @@ impl World {
     }
 
     fn begin(way: Way, codec: Codec, sharing: Option<Sharing>) -> Self {
-        let mut records = MemoryRecords::new(LIFE);
+        World::with_records(Box::new(MemoryRecords::new(LIFE)), way, codec, sharing)
+    }
+
+    fn with_records(mut records: Box<dyn Records>, way: Way, codec: Codec, sharing: Option<Sharing>) -> Self {
         let now = Now { instant: Instant(1_000_000), ntp: STARTED };
-        let (bench, stored) = life(&mut records, (way, codec, sharing.as_ref()), now);
+        let (bench, stored) = life(&mut *records, (way, codec, sharing.as_ref()), now);
         let mut world = World {
             records,
             bench,
@@ -90,7 +90,7 @@ impl World {
         self.bench.later(1);
         let sequence = self.bench.sequence;
         (self.bench, self.stored) =
-            life(&mut self.records, (self.way, self.codec, self.sharing.as_ref()), self.bench.now);
+            life(&mut *self.records, (self.way, self.codec, self.sharing.as_ref()), self.bench.now);
         self.bench.sequence = sequence;
         self.lives += 1;
         let out = self.work();
@@ -125,7 +125,7 @@ impl World {
 
     fn ask(&mut self, job: &Job) -> Done {
         let counts = self.asked.entry(job.kind.label()).or_default();
-        let records = &mut self.records;
+        let records = &mut *self.records;
         if let Some(refusal) = self.refusal.clone().filter(|_| matches!(job.what, What::Commit { .. })) {
             return Done::Changed(Err(refusal));
         }
@@ -580,7 +580,7 @@ fn a_session_that_has_no_room_is_refused_and_gone() {
 #[test]
 fn a_session_that_would_be_too_large_is_refused() {
     let mut world = World::over(Way::Sole);
-    world.bench.upf.settings.record_octets = Some(950);
+    world.bench.upf.settings.record_octets = Some(700);
     let further = || (3..23).map(|id| downlink_pdr(id, Some(UE), None));
     let mut large = request();
     large.create_pdrs.extend(further());

@@ -1,0 +1,121 @@
+//! A UPF whose sessions are in shared memory that comes to its end.
+
+use super::*;
+use crate::upf::stored::in_memory;
+use vireo_store::records::SharedRecords;
+
+/// What takes the room.
+const OTHER: &str = "other";
+
+struct Place {
+    _directory: tempfile::TempDir,
+    records: SharedRecords,
+    others: u64,
+}
+
+impl Place {
+    fn new() -> (Place, World) {
+        let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
+        let records = SharedRecords::open(&directory.path().join("upf"), 500, LIFE).expect("records");
+        let mut world = World::with_records(Box::new(records.clone()), Way::Sole, Codec::default(), None);
+        let place = Place { _directory: directory, records, others: 0 };
+        place.tell(&mut world);
+        (place, world)
+    }
+
+    /// The UPF knows what room there is.
+    fn tell(&self, world: &mut World) {
+        let settings = &mut world.bench.upf.settings;
+        (settings.room, settings.record_octets) = (Some(in_memory(self.records.clone())), Some(60_000));
+    }
+
+    /// There is room for what is little larger, and nothing else.
+    fn fill(&mut self) {
+        let mut commit = |octets: &[u8]| {
+            let name = Name { collection: OTHER, id: self.others };
+            let done = self.records.change(&[(name, Change::Commit { expected: 0, octets })]).remove(0);
+            self.others += u64::from(done.is_ok());
+            done.is_ok()
+        };
+        while commit(&[7; 60 << 10]) {}
+    }
+
+    fn make_room(&mut self) {
+        let name = Name { collection: OTHER, id: 0 };
+        assert_eq!(self.records.change(&[(name, Change::Remove { expected: 1 })]), [Ok(0)]);
+    }
+}
+
+/// Rules that make a session's record larger than any buffer of those that are there.
+fn more_rules() -> SessionModificationRequest {
+    let further = (3..23).map(|id| downlink_pdr(id, Some(UE), None));
+    let mut request = SessionModificationRequest { create_pdrs: further.collect(), ..Default::default() };
+    request.update_fars.extend(buffer().update_fars);
+    request
+}
+
+/// A change that there is no room for is refused at once, and packets go by what was before; others are made.
+#[test]
+fn a_change_that_has_no_room_is_refused_and_nothing_is_as_it_says() {
+    let (mut place, mut world) = Place::new();
+    let (seid, teid) = world.establish(&request());
+    world.modify(seid, &forward(RAN_TEID));
+    place.fill();
+    for _ in 0..2 {
+        assert_eq!(world.modify(seid, &more_rules()).cause, Cause::NO_RESOURCES);
+        world.passes(teid);
+    }
+    assert_eq!(world.modify(seid, &buffer()).cause, Cause::REQUEST_ACCEPTED, "a record of the same size");
+    assert_eq!(world.modify(seid, &forward(RAN_TEID)).cause, Cause::REQUEST_ACCEPTED);
+    world.restart();
+    place.tell(&mut world);
+    world.passes(teid);
+    assert_eq!(world.modify(seid, &more_rules()).cause, Cause::NO_RESOURCES);
+    place.make_room();
+    assert_eq!(world.modify(seid, &more_rules()).cause, Cause::REQUEST_ACCEPTED);
+    assert_eq!(world.delete(seid).cause, Cause::REQUEST_ACCEPTED);
+}
+
+/// While a report waits for room, requests about its session are answered, and it leaves when there is room.
+#[test]
+fn what_waits_for_room_holds_nobody_up() {
+    let (_place, mut world) = Place::new();
+    let urr = CreateUrr {
+        urr_id: UrrId(3),
+        measurement_method: MeasurementMethod::VOLUM,
+        reporting_triggers: ReportingTriggers::VOLTH,
+        volume_threshold: Some(VolumeThreshold { total: Some(300), ..VolumeThreshold::default() }),
+        ..CreateUrr::default()
+    };
+    let mut request = request();
+    request.create_pdrs.iter_mut().for_each(|pdr| pdr.urr_ids.push(urr.urr_id));
+    request.create_urrs.push(urr);
+    for deleted in [false, true] {
+        let (seid, teid) = world.establish(&request);
+        world.modify(seid, &forward(RAN_TEID));
+        world.refusal = Some(RecordError::Full);
+        (0..3).for_each(|_| world.bench.uplink(teid, &ipv4(UE, SERVER, 100)));
+        assert_eq!(world.events(), [vec![], vec![]], "first there must be room");
+        let tried = world.with(|stored, on| stored.try_again(on));
+        assert_eq!((tried, world.work()), (vec![], vec![]));
+        world.refusal = None;
+        let (sequence, mut octets) = (700 + u32::from(deleted), vec![]);
+        match deleted {
+            true => (SessionDeletionRequest {}).emit(&mut octets, seid, sequence).expect("short"),
+            false => buffer().emit(&mut octets, seid, sequence).expect("short"),
+        }
+        assert_eq!(world.send(&octets), vec![], "it is carried out and not told yet");
+        let out = world.work();
+        let kinds: Vec<_> = out.iter().map(|(_, it)| Message::new(it).expect("sound").message_type()).collect();
+        let answer = match deleted {
+            true => MessageType::SESSION_DELETION_RESPONSE,
+            false => MessageType::SESSION_MODIFICATION_RESPONSE,
+        };
+        assert_eq!(kinds, [answer, MessageType::SESSION_REPORT_REQUEST]);
+        world.bench.plane.n6.clear();
+        if !deleted {
+            assert_eq!(world.delete(seid).cause, Cause::REQUEST_ACCEPTED);
+        }
+    }
+    assert_eq!(world.written(), 0);
+}
