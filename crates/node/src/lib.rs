@@ -10,6 +10,7 @@ pub mod controller;
 pub mod crew;
 mod database;
 pub mod fabric;
+mod forgotten;
 pub mod host;
 pub mod metrics;
 pub mod n4;

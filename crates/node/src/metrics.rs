@@ -238,6 +238,7 @@ pub struct Metrics {
     messages: Vec<Counter>,
     /// Uplink, downlink.
     carried: Vec<Counter>,
+    claims_forgotten: Counter,
     /// By function, transaction and operation: how many, and their seconds in microseconds.
     state: Vec<[Counter; 2]>,
     handle: PrometheusHandle,
@@ -280,6 +281,7 @@ impl Metrics {
         let counter = |name, labels: &_| recorder.register_counter(&key(name, labels), &METADATA);
         let names = ["vireo_state_operations_total", "vireo_state_operation_microseconds_total"];
         let state = state.map(|labels| names.map(|name| counter(name, &labels[..]))).collect();
+        let claims_forgotten = counter("vireo_claims_forgotten_total", &[][..]);
         let gauge = |key: Key| recorder.register_gauge(&key, &METADATA);
         let populations =
             Population::ALL.iter().map(|p| gauge(Key::from_name(format!("vireo_{}", p.label())))).collect();
@@ -293,6 +295,7 @@ impl Metrics {
             depths,
             messages,
             carried,
+            claims_forgotten,
             state,
             handle,
         }
@@ -307,6 +310,12 @@ impl Metrics {
     pub fn carried(&self, uplink: u64, downlink: u64) {
         self.carried[0].increment(uplink);
         self.carried[1].increment(downlink);
+    }
+
+    /// Claims of subscribers, by which a cluster knows the last of their contexts, that were forgotten before their time because there
+    /// were too many: `vireo_claims_forgotten_total`.
+    pub fn claims_forgotten(&self, count: u64) {
+        self.claims_forgotten.increment(count);
     }
 
     /// An operation of a function's database: `vireo_state_operations_total{function,transaction,operation}` and
@@ -475,6 +484,10 @@ fn describe(recorder: &PrometheusRecorder) {
         (
             "vireo_session_octets_total",
             "Octets that sessions have carried, where they are counted, as UPFs report them.",
+        ),
+        (
+            "vireo_claims_forgotten_total",
+            "Claims of subscribers that were forgotten before their time, as there were too many.",
         ),
         ("vireo_state_operations_total", "Operations of the database of records, by function and transaction."),
         ("vireo_state_operation_microseconds_total", "The time that these took, from when they were wanted."),

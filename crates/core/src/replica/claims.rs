@@ -66,6 +66,8 @@ pub struct Claims {
     order: VecDeque<(Instant, Supi)>,
     /// How long each is known.
     known: Duration,
+    /// Those that went before that time was over, since that was asked last.
+    early: u64,
 }
 
 impl Default for Claims {
@@ -81,6 +83,7 @@ impl Claims {
             last: FxHashMap::default(),
             order: VecDeque::new(),
             known: Duration(given_up.0.saturating_add(KNOWN.0)),
+            early: 0,
         }
     }
 
@@ -94,6 +97,7 @@ impl Claims {
             // One that came again has a later place.
             if self.last.get(&supi).is_some_and(|known| known.came == came) {
                 self.last.remove(&supi);
+                self.early += u64::from(now.since(came) <= self.known);
             }
         }
     }
@@ -157,6 +161,12 @@ impl Claims {
             None => Verdict::Unknown,
             Some(_) => Verdict::Goes,
         }
+    }
+
+    /// How many were forgotten before their time since this was asked last, as there were more than can be known: of two contexts of such
+    /// a subscriber both may stay.
+    pub fn forgotten_early(&mut self) -> u64 {
+        std::mem::take(&mut self.early)
     }
 
     /// The UE that the last claim names.

@@ -39,6 +39,7 @@ use crate::cluster::{Left, Unsent};
 use crate::config::StateLocation;
 use crate::crew::{Crew, Notice, Why};
 use crate::fabric::message::{Map, OfNode};
+use crate::forgotten::Forgotten;
 use crate::metrics::{Metrics, Population, Queue};
 use crate::nf::central::{self, CentralConfig, CentralError};
 use crate::nf::ids::Giver;
@@ -361,6 +362,7 @@ pub struct Host {
     bucket: Option<Bucket>,
     /// The last claims of subscribers.
     claims: Claims,
+    forgotten: Forgotten,
     /// Of a host of a cluster.
     cluster: Option<Box<Cluster>>,
     /// Of the AMF of a service-based chain.
@@ -478,6 +480,7 @@ impl Host {
             input: 0,
             bucket: None,
             claims: claims::claims(&config.core.timers),
+            forgotten: Forgotten::default(),
             cluster: member.map(|member| Box::new(Cluster::new(member))),
             smf,
             travels: None,
@@ -548,6 +551,7 @@ impl Host {
             if now.since(gauges) > vireo_types::Duration::from_millis(500) {
                 gauges = now;
                 self.gauges();
+                self.forgotten.look(&mut self.claims, &self.account.metrics, now);
             }
             if !busy {
                 self.sleep();

@@ -210,8 +210,11 @@ fn claims_are_known_for_a_while_and_not_without_bound() {
     assert!((1..=3).all(|n| claims.of(claim(n).supi) == Some(NEW)), "1 came again");
     claims.hear(claim(4), NOW + Duration::from_secs(18));
     assert_eq!([1, 2, 3, 4].map(|n| claims.of(claim(n).supi).is_some()), [false, false, true, true]);
+    assert_eq!(claims.forgotten_early(), 0, "their time was over");
     (5..MOST as u64 + 10).for_each(|n| assert!(claims.hear(claim(n), NOW + Duration::from_secs(19))));
     assert_eq!((claims.last.len(), claims.order.len()), (MOST, MOST));
+    // 3 to 9.
+    assert_eq!((claims.forgotten_early(), claims.forgotten_early()), (7, 0));
 }
 
 /// A registration that is never completed is given up after `given_up`, when the subscriber has completed another one meanwhile.

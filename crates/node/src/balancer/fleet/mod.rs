@@ -17,6 +17,7 @@ use crate::fabric::membership::{Seat, ToController, ToMember};
 use crate::fabric::message::{Map, OfNode, ToHost};
 use crate::fabric::stream::Stream;
 use crate::fabric::{Role, Security};
+use crate::forgotten::Forgotten;
 use crate::host::Input;
 use crate::metrics::{Flow, Metrics};
 use member::{Member, Said, State};
@@ -114,6 +115,7 @@ pub(crate) struct Fleet {
     repeats: Repeats,
     /// What hosts have claimed lately, of all if this balancer passes claims on: for those that join.
     claims: Claims,
+    forgotten: Forgotten,
     /// What hosts want sent, until the balancer takes it.
     commands: VecDeque<Command>,
     /// When it was last looked who has said nothing.
@@ -188,6 +190,7 @@ impl Fleet {
             again: VecDeque::new(),
             repeats: Repeats::default(),
             claims: Claims::new(core.timers.registration_given_up()),
+            forgotten: Forgotten::default(),
             commands: VecDeque::new(),
             looked: now,
             metrics,
@@ -337,6 +340,7 @@ impl Fleet {
             self.looked = now;
             self.look(now);
             self.repeats.forget(now);
+            self.forgotten.look(&mut self.claims, &self.metrics, now);
         }
         self.give_again();
         self.flush();

@@ -1,0 +1,64 @@
+//! Claims of subscribers that are forgotten before their time (`core::replica::Claims`) are counted, and said now and then.
+
+use crate::metrics::Metrics;
+use vireo_core::replica::Claims;
+use vireo_types::{Duration, Instant};
+
+/// How often it is said at the most.
+const SAID: Duration = Duration::from_secs(60);
+
+/// When it was said last.
+#[derive(Debug, Default)]
+pub(crate) struct Forgotten(Option<Instant>);
+
+impl Forgotten {
+    /// Looks whether some were forgotten; whether that is said.
+    pub(crate) fn look(&mut self, claims: &mut Claims, metrics: &Metrics, now: Instant) -> bool {
+        let count = claims.forgotten_early();
+        metrics.claims_forgotten(count);
+        let says = count > 0 && self.0.is_none_or(|said| now.since(said) >= SAID);
+        if says {
+            self.0 = Some(now);
+            tracing::warn!(
+                count,
+                "more subscribers register than whose last host can be known: of one who registers at another host while hosts fail \
+                 both contexts may stay (see vireo_claims_forgotten_total)"
+            );
+        }
+        says
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vireo_core::replica::Claim;
+    use vireo_types::{Ltmsi, Supi};
+
+    #[test]
+    fn what_is_forgotten_is_counted_and_said_once_a_minute() {
+        let (mut claims, metrics, mut forgotten) = (Claims::default(), Metrics::new(), Forgotten::default());
+        let counted = || metrics.render().lines().any(|line| line == "vireo_claims_forgotten_total 7");
+        let begin = Instant(1_000_000);
+        let mut number = 999_700_000_000_000_u64;
+        let mut hear = |claims: &mut Claims, count: u64, at: Instant| {
+            for _ in 0..count {
+                number += 1;
+                let supi = Supi::from_digits(&number.to_string()).unwrap();
+                assert!(claims.hear(Claim { supi, ue: Ltmsi::from_raw(1), at }, at));
+            }
+        };
+        hear(&mut claims, 1 << 18, begin);
+        assert!(!forgotten.look(&mut claims, &metrics, begin), "there is room for these");
+        for (count, after, said) in [(4, 1, true), (2, 2, false), (0, 3, false), (1, 4, false)] {
+            hear(&mut claims, count, begin + Duration::from_secs(after));
+            assert_eq!(forgotten.look(&mut claims, &metrics, begin + Duration::from_secs(after)), said);
+        }
+        assert!(counted(), "{}", metrics.render());
+        // The time of most is over.
+        hear(&mut claims, 1, begin + Duration::from_secs(70));
+        assert!(!forgotten.look(&mut claims, &metrics, begin + Duration::from_secs(70)) && counted());
+        hear(&mut claims, 1 << 18, begin + Duration::from_secs(70));
+        assert!(forgotten.look(&mut claims, &metrics, begin + Duration::from_secs(70)), "a minute later again");
+    }
+}
