@@ -1,6 +1,8 @@
 //! One SM context, who is to be told about it, and what a transaction does to it. What a transaction wants to leave is part of
 //! what it leaves behind: whoever finds the SM context later can do it again.
 
+mod before;
+
 use super::addresses::Addresses;
 use super::lead;
 use super::wire::{self, Asked, Said};
@@ -22,14 +24,14 @@ use vireo_store::records::{Codec, Format, Found, Known};
 use vireo_types::{Dnn, Duration, Instant, Ltmsi, Seid, SessionAddress, Supi};
 use vireo_wire::pfcp::{self, MessageType};
 
-/// Which fields stored SM contexts have: another one is of another release.
+/// Which fields stored SM contexts have: another one is of another release, of which the one before is read ([`before`]).
 const FORMAT: u8 = 5;
 /// How long what is for the AMF is said again by who finds an SM context: longer than the one before would have gone on asking.
 const SAID_AGAIN: Duration = Duration::from_secs(10);
 
 /// An answer to the AMF that waits for the UPF (TS 23.502 4.3.2.2.1 step 16, 4.2.6 step 6).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Pending {
+pub(super) struct Pending {
     /// By what the request is known when it comes again.
     key: Option<String>,
     told: Told,
@@ -68,7 +70,7 @@ struct Implied {
 
 /// An SM context, and who is to be told about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Session {
+pub(super) struct Session<P = Pending> {
     /// [`FORMAT`]. First, so that what cannot be read otherwise begins with it.
     format: u8,
     pub(super) sm: SmContext,
@@ -76,7 +78,7 @@ pub(super) struct Session {
     status_uri: String,
     /// The key of the request that has made it.
     made_by: Option<String>,
-    pending: Option<Pending>,
+    pending: Option<P>,
     /// The request that was answered last, and how.
     answered: Option<(String, Told, Option<UpCnxState>)>,
     /// The AMF was asked for the user plane because of a downlink packet, and has not said whether the UE is there.
@@ -180,14 +182,14 @@ impl Session {
         &self.status_uri
     }
 
-    /// What is stored, if it is one of this release, and what is given back with its next commit.
+    /// What is stored, if it is one of this release or the one before, and what is given back with its next commit.
     pub(super) fn found(codec: Codec, found: Found) -> Option<(Box<Self>, Known)> {
-        codec.found::<Box<Self>>(found).ok().filter(|(session, _)| session.format == FORMAT)
+        before::found(codec, found)
     }
 
-    /// Of a part of a record that functions share, if it is one of this release.
+    /// Of a part of a record that functions share, if it is one of these.
     pub(super) fn of_part(format: Format, octets: &[u8]) -> Option<Box<Self>> {
-        format.decode::<Box<Self>>(octets).ok().filter(|session| session.format == FORMAT)
+        before::decoded(format, octets)
     }
 
     /// As it travels: what is for the AMF is with what brings it there.
@@ -197,9 +199,9 @@ impl Session {
         postcard::to_stdvec(&session).ok().filter(|octets| octets.len() <= CARRIED_OCTETS)
     }
 
-    /// Of what has travelled, if it is one of this release.
+    /// Of what has travelled, if it is one of these.
     pub(super) fn decode(octets: &[u8]) -> Option<Box<Self>> {
-        postcard::from_bytes::<Box<Self>>(octets).ok().filter(|session| session.format == FORMAT)
+        before::decoded(Format::Binary, octets)
     }
 
     /// Whether it has ended, and is there only to be told of.

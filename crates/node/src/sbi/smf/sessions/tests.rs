@@ -1,5 +1,6 @@
 //! An SMF with the test in the place of AMF and UPF: no sockets, no clock.
 
+mod before;
 mod carried;
 mod costs;
 mod handover;

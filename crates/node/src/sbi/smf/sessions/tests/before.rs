@@ -1,0 +1,56 @@
+//! SM contexts that an SMF of the release before has left.
+
+use super::*;
+
+/// It is gone on with, in whatever form it is, also amid a transaction.
+#[test]
+fn what_the_release_before_has_left_is_gone_on_with() {
+    for format in [Format::Binary, Format::Json, Format::Protobuf] {
+        for manner in [Manner::Replace, Manner::Update, Manner::DeleteCreate] {
+            let mut world = World::kept_as(format, manner);
+            let path = world.active();
+            world.upf_answers = false;
+            let key = "1/left";
+            let idle = SmContextUpdateData { up_cnx_state: Some(UpCnxState::Deactivated), ..Default::default() };
+            world.call_as(&format!("{path}/modify"), Message::of(&idle), key);
+            let session = world.session();
+            assert!(!session.rests(), "the UPF is waited for");
+            let codec = world.codec();
+            let name = found::name(session.sm.cp_seid.ltmsi());
+            let records = world.records.as_mut().unwrap();
+            let version = records.load(&[name]).unwrap()[0].as_ref().unwrap().version;
+            let mut known = Known::at(version);
+            codec.commit(records, name, &mut known, &session.before()).unwrap();
+            world.restart();
+            assert_eq!(world.session(), session, "{format:?} {manner:?}");
+            world.upf_answers = true;
+            world.upf();
+            assert!(world.session().rests());
+            world.state(&path, UpCnxState::Activating);
+            world.restart();
+        }
+    }
+}
+
+/// Also where it is octets that travel, or a part of another record; one of a third release is none.
+#[test]
+fn octets_of_the_release_before_are_read_and_others_are_not() {
+    let mut world = World::stored();
+    world.active();
+    let session = world.session();
+    for format in [Format::Binary, Format::Json, Format::Protobuf] {
+        let before = format.encode(&session.before()).unwrap();
+        assert_eq!(Session::of_part(format, &before).as_deref(), Some(&session), "{format:?}");
+    }
+    let mut octets = postcard::to_stdvec(&session.before()).unwrap();
+    assert_eq!(Session::decode(&octets).as_deref(), Some(&session));
+    for other in [3, 6] {
+        octets[0] = other;
+        assert_eq!(Session::decode(&octets), None);
+        let mut records = Memory::new();
+        let name = found::name(session.sm.cp_seid.ltmsi());
+        records.change(&[(name, Change::Commit { expected: 0, octets: &octets })]).remove(0).unwrap();
+        let looked = found::look(&mut records, (Codec::default(), StateScope::Function), 7);
+        assert!(matches!(looked, Err(crate::database::DatabaseError::Stranger)), "it is refused");
+    }
+}
