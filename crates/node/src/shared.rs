@@ -147,7 +147,7 @@ impl Head {
 pub(crate) fn kept(format: Format, part: Vec<u8>) -> Vec<u8> {
     match format {
         Format::Binary | Format::Protobuf => part,
-        Format::Json => format!("\"{}\"", hex(&part)).into_bytes(),
+        Format::Json => format!("\"{}\"", hex::encode(part)).into_bytes(),
     }
 }
 
@@ -155,23 +155,8 @@ pub(crate) fn kept(format: Format, part: Vec<u8>) -> Vec<u8> {
 pub(crate) fn opened(format: Format, kept: &[u8]) -> Option<Vec<u8>> {
     match format {
         Format::Binary | Format::Protobuf => Some(kept.to_vec()),
-        Format::Json => of_hex(kept.strip_prefix(b"\"")?.strip_suffix(b"\"")?),
+        Format::Json => hex::decode(kept.strip_prefix(b"\"")?.strip_suffix(b"\"")?).ok(),
     }
-}
-
-/// Octets as hexadecimal digits.
-pub(crate) fn hex(octets: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = octets.iter().flat_map(|octet| [octet >> 4, octet & 15]);
-    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
-}
-
-/// Octets of hexadecimal digits.
-pub(crate) fn of_hex(digits: &[u8]) -> Option<Vec<u8>> {
-    let digit = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
-    let (pairs, rest) = digits.as_chunks();
-    rest.is_empty().then_some(())?;
-    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
 }
 
 /// What goes with a question to the SMF.

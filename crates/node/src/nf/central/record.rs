@@ -193,18 +193,17 @@ impl Kept {
 
 /// An octet string, in hexadecimal digits where somebody reads.
 pub(super) mod octets {
-    use crate::shared;
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
     pub(in super::super) fn serialize<S: Serializer>(octets: &[u8], s: S) -> Result<S::Ok, S::Error> {
-        if s.is_human_readable() { s.serialize_str(&shared::hex(octets)) } else { s.serialize_bytes(octets) }
+        if s.is_human_readable() { s.serialize_str(&hex::encode(octets)) } else { s.serialize_bytes(octets) }
     }
 
     pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<u8>, D::Error> {
         if d.is_human_readable() {
             let digits = String::deserialize(d)?;
-            return shared::of_hex(digits.as_bytes()).ok_or_else(|| D::Error::custom("no hexadecimal digits"));
+            return hex::decode(&*digits).map_err(D::Error::custom);
         }
         serde_bytes::deserialize(d)
     }

@@ -288,7 +288,7 @@ impl Stored {
         let waits = self.lanes.contains_key(&name) && !self.gives_way(name);
         if let Some(versions) = self.versions.as_ref().filter(|_| !waits) {
             let version = versions.get(&name.id).copied().unwrap_or(0);
-            return self.carry_out(on, name, of_version(version), &request);
+            return self.carry_out(on, name, Known::at(version), &request);
         }
         self.begin_or_wait(on, name, Task::Request(Box::new(request)));
     }
@@ -337,7 +337,7 @@ impl Stored {
         }
         for name in stalled {
             if let Some(Running::Committing(commit)) = self.lanes.get_mut(&name).and_then(|lane| lane.running.take()) {
-                self.commit(on, name, of_version(commit.expected), commit);
+                self.commit(on, name, Known::at(commit.expected), commit);
             }
         }
     }
@@ -438,7 +438,7 @@ impl Stored {
     }
 
     fn loaded<P: Plane>(&mut self, on: &mut On<'_, P>, name: Name, task: Task, found: Option<Found>) {
-        let mut known = of_version(found.as_ref().map_or(0, |found| found.version));
+        let mut known = Known::at(found.as_ref().map_or(0, |found| found.version));
         let found = self.part_of(name, found);
         let new = matches!(&task, Task::Request(request) if request.kind == Transaction::PfcpEstablishment);
         if new && found.is_some() {
@@ -585,7 +585,7 @@ impl Stored {
 
     /// What a commit was refused for is known.
     fn checked<P: Plane>(&mut self, on: &mut On<'_, P>, name: Name, commit: Commit, found: Option<Found>) {
-        let mut known = of_version(found.as_ref().map_or(0, |found| found.version));
+        let mut known = Known::at(found.as_ref().map_or(0, |found| found.version));
         let found = self.part_of(name, found);
         let own = name.collection == COLLECTION && !self.places.has(name.id);
         let decoded = found.clone().filter(|_| own).and_then(|found| self.decoded(name, found, on.now.ntp));
@@ -666,13 +666,6 @@ impl Stored {
             self.requests.remove(&request);
         }
     }
-}
-
-/// What is known of a record of that version but its parts.
-fn of_version(version: Version) -> Known {
-    let mut known = Known::default();
-    known.version = version;
-    known
 }
 
 /// The octets of what is a whole.

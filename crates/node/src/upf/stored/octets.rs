@@ -4,7 +4,7 @@
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
-use std::fmt::{Debug, Write};
+use std::fmt::Debug;
 use vireo_wire::pfcp::Element;
 
 /// Octets; where people read them, hexadecimal.
@@ -15,30 +15,15 @@ pub(in crate::upf) mod hexadecimal {
         if !to.is_human_readable() {
             return serde_bytes::serialize(octets, to);
         }
-        to.serialize_str(&in_digits(octets))
+        to.serialize_str(&hex::encode(octets))
     }
 
     pub(in crate::upf) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
         if !from.is_human_readable() {
             return serde_bytes::deserialize(from);
         }
-        of_digits(&Cow::<'de, str>::deserialize(from)?).ok_or_else(|| D::Error::custom("no hexadecimal octets"))
+        hex::decode(&*Cow::<'de, str>::deserialize(from)?).map_err(D::Error::custom)
     }
-}
-
-fn in_digits(octets: &[u8]) -> String {
-    octets.iter().fold(String::with_capacity(octets.len() * 2), |mut text, octet| {
-        // Nothing fails that writes to a string.
-        let _ = write!(text, "{octet:02x}");
-        text
-    })
-}
-
-fn of_digits(text: &str) -> Option<Vec<u8>> {
-    let digit = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
-    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    let octets = pairs.iter().map(|[upper, lower]| Some(digit(*upper)? << 4 | digit(*lower)?));
-    if rest.is_empty() { octets.collect() } else { None }
 }
 
 /// An element as it is written: its content, and for people what it is.
@@ -150,17 +135,5 @@ pub(in crate::upf) mod list {
         A::Item: Deserialize<'de>,
     {
         Vec::deserialize(from).map(SmallVec::from_iter)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn octets_are_read_as_they_were_written() {
-        assert_eq!(in_digits(&[0, 0x9f, 255]), "009fff");
-        assert_eq!(of_digits("009fFF"), Some(vec![0, 0x9f, 255]));
-        assert_eq!((of_digits("0"), of_digits("0g"), of_digits("+1")), (None, None, None));
     }
 }

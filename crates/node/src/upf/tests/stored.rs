@@ -696,6 +696,29 @@ fn what_a_database_does_not_answer(codec: Codec) {
     assert_eq!(world.work().len(), 1);
 }
 
+/// What somebody else has put in a record's place and cannot be read is written over: the record is not a whole with parts beside it.
+#[test]
+fn what_cannot_be_read_is_written_over() {
+    let mut world = World::of(Codec { format: Format::Json, manner: Manner::Update });
+    let (seid, teid) = world.establish(&request());
+    let mut octets = vec![];
+    forward(RAN_TEID).emit(&mut octets, seid, 99).expect("short");
+    assert_eq!(world.send(&octets), vec![]);
+    let load = world.stored.jobs().pop_front().expect("a load");
+    let done = world.ask(&load);
+    world.with(|stored, on| stored.answered(on, load.of, done));
+    let name = Name { collection: "upf", id: seid };
+    let found = |world: &mut World| world.records.load(&[name]).expect("it answers")[0].clone().expect("it is there");
+    let expected = found(&mut world).version;
+    let strange = Change::Commit { expected, octets: b"strange" };
+    assert!(world.records.change(&[(name, strange)])[0].is_ok());
+    assert_eq!(world.work().len(), 1, "the answer");
+    let there = found(&mut world);
+    assert!(there.octets.is_empty() && !there.parts.is_empty(), "{there:?}");
+    world.restart();
+    world.passes(teid);
+}
+
 /// What ends without a transaction of its own is taken out too: sessions of a control plane that has restarted.
 #[test]
 fn what_a_control_plane_has_forgotten_is_not_found_again() {

@@ -223,7 +223,7 @@ fn a_record_of_another_form_is_read_or_refused_and_never_taken_for_something_els
             let found = records.clone().load(&[at]).unwrap().remove(0).unwrap();
             assert_eq!(found.parts.is_empty(), format == StateFormat::Binary, "{case}");
         } else if format != StateFormat::Binary {
-            for before in [octets.clone(), format!("\"{}\"", shared::hex(&octets)).into_bytes()] {
+            for before in [octets.clone(), format!("\"{}\"", hex::encode(&octets)).into_bytes()] {
                 let records = MemoryRecords::new(LIFE);
                 let parts = [Part { name: shared::AMF, octets: &before }];
                 put(&records, at, Change::Update { expected: 0, parts: &parts });
