@@ -1,6 +1,7 @@
 //! Users that move between the levels: alone against users that do not, and while workers count.
 
 use crate::fast::{Batch, Decide, Reader, SharedTables};
+use crate::index::Key;
 use crate::pipeline::{self, HEADROOM, Said, Unusual};
 use crate::rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
 use crate::tables::{DownlinkId, Limits, Pool, Released, Tables};
@@ -405,7 +406,14 @@ impl Batch for Long<'_> {
             let first = self.packets.sent[0];
             assert!(self.packets.one(by, first).is_some(), "it is hot");
             self.begun.store(true, Relaxed);
-            std::thread::sleep(std::time::Duration::from_millis(60));
+            // On a busy machine it is long before the owner has had its turn.
+            let key = Key::V4(ue(first.user).ipv4.expect("it has one").to_bits());
+            let rests = || by.arrays().look_up(key).is_some_and(|found| found.record.look(Locking::Fine).is_some());
+            let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
+            while rests() && std::time::Instant::now() < end {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
             assert!(!self.moved.load(Relaxed), "its record stays until the batch has ended");
             let second = self.packets.sent[1];
             assert!(self.packets.one(by, second).is_none(), "nobody goes by a record that is about to move");
