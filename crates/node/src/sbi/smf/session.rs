@@ -156,8 +156,9 @@ pub(super) struct Outcome {
     pub(super) earlier: Option<Reply>,
     /// For who waits then.
     pub(super) answer: Option<Reply>,
-    /// The same, where a transfer that leaves is the answer: for the case that the AMF does not take it.
-    pub(super) implied: Option<Reply>,
+    /// The same, when the AMF has said what becomes of the transfer that leaves; where that is the answer, for the case that the AMF
+    /// does not take it.
+    pub(super) after_transfer: Option<Reply>,
 }
 
 /// What transactions need besides.
@@ -594,8 +595,10 @@ impl Work<'_> {
             let sm = &self.session.sm;
             let created = Some(wire::created(&self.means.root, sm.cp_seid, sm.psi, sm.snssai));
             self.session.creating = false;
-            match !gone && self.implies() {
-                true => self.out.implied = created,
+            // Of one that travels, too, the answer comes after the first transfer: from then on the AMF asks for nothing again.
+            let transfers = self.out.leaves.iter().any(|leave| matches!(leave, Leave::Transfer { .. }));
+            match !gone && (self.implies() || self.session.carried && transfers) {
+                true => self.out.after_transfer = created,
                 false => self.out.answer = created,
             }
         }

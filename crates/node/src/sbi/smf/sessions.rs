@@ -186,8 +186,8 @@ pub(super) struct Sessions {
     due: BTreeSet<(Instant, Ltmsi)>,
     /// Who waits for the UPF.
     waiting: FxHashMap<Ltmsi, ReplyTo>,
-    /// Whose answer is a transfer, and what it is by itself.
-    implied: FxHashMap<Ltmsi, (ReplyTo, Reply)>,
+    /// Whose answer waits for what becomes of a transfer, or is that transfer, and what it is by itself.
+    held: FxHashMap<Ltmsi, (ReplyTo, Reply)>,
     next: u32,
     lives: usize,
     actions: Vec<Action>,
@@ -218,7 +218,7 @@ impl Sessions {
             by_ue: FxHashMap::default(),
             due: BTreeSet::new(),
             waiting: FxHashMap::default(),
-            implied: FxHashMap::default(),
+            held: FxHashMap::default(),
             next,
             lives: 0,
             actions: Vec::new(),
@@ -603,7 +603,7 @@ impl Sessions {
     fn done(&mut self, ltmsi: Ltmsi, task: Task, mut outcome: Outcome, later: Option<Known>, now: Instant) {
         let given = later.as_ref().map(|known| known.version);
         let given = given.filter(|version| self.give(ltmsi, &mut outcome, *version, task.reply.is_some()));
-        let Outcome { session, changed, leaves, own, earlier, answer, implied } = outcome;
+        let Outcome { session, changed, leaves, own, earlier, answer, after_transfer } = outcome;
         if let Some(earlier) = earlier {
             self.answer(ltmsi, earlier);
         }
@@ -627,8 +627,8 @@ impl Sessions {
         if let Some(answer) = answer {
             self.answer(ltmsi, answer);
         }
-        if let Some(created) = implied {
-            self.imply(ltmsi, created);
+        if let Some(created) = after_transfer {
+            self.hold(ltmsi, created);
         }
         match session {
             None => self.forget(ltmsi),

@@ -4,7 +4,8 @@
 //! While a procedure is under way an SM context stays in memory, and so does one that has changed since the AMF was given it last.
 //! Who dies with one has lost nothing: what the AMF has then is an SM context from which the same follows. It asks again with it;
 //! the requests that the UPF may not have got are in it, under their names, and a session that is made anew has the SEID that it
-//! had ([`lead`]). What a UPF reports about an idle UE's session brings no SM context: it is asked for, from the AMF of the SUPI
+//! had ([`lead`]). A new session's first transfer is taken before its answer leaves: an AMF that has that waits for nothing more, and
+//! nobody would say the transfer again. What a UPF reports about an idle UE's session brings no SM context: it is asked for, from the AMF of the SUPI
 //! that the SEID leads to, by a question of its own.
 
 use super::*;
@@ -182,8 +183,8 @@ impl Sessions {
             return false;
         }
         let carried = carried(session, version);
-        let Outcome { own, earlier, answer, implied, .. } = outcome;
-        for reply in [own, earlier, answer, implied].into_iter().flatten() {
+        let Outcome { own, earlier, answer, after_transfer, .. } = outcome;
+        for reply in [own, earlier, answer, after_transfer].into_iter().flatten() {
             *reply = reply_with_carried(std::mem::take(reply), carried.as_ref());
         }
         for leave in &mut outcome.leaves {

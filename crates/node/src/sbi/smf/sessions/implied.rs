@@ -9,16 +9,16 @@
 use super::*;
 
 impl Sessions {
-    /// A transfer that leaves is the answer to who waits.
-    pub(super) fn imply(&mut self, ltmsi: Ltmsi, answer: Reply) {
+    /// Who waits is answered when it is known what became of a transfer, if that is not the answer.
+    pub(super) fn hold(&mut self, ltmsi: Ltmsi, answer: Reply) {
         if let Some(reply) = self.waiting.remove(&ltmsi) {
-            self.implied.insert(ltmsi, (reply, answer));
+            self.held.insert(ltmsi, (reply, answer));
         }
     }
 
     /// It is known what became of the transfer: who has not taken it for the answer still waits, and nobody else hears this.
     pub(super) fn is_said(&mut self, ltmsi: Ltmsi) {
-        let waits = self.implied.remove(&ltmsi);
+        let waits = self.held.remove(&ltmsi);
         self.actions.extend(waits.map(|(reply, answer)| Action::Reply(reply, answer)));
     }
 }

@@ -283,6 +283,10 @@ impl World {
                 );
                 self.transfers.push(message.value().unwrap());
                 self.takes_for_answer(of);
+                // Who has an answer that waits for that says so, unless the SMF dies before it hears it.
+                if self.smf.carries() && self.implied.is_none() && !of.calls && !self.dies() {
+                    self.smf.transferred(of, Transferred::Initiated, self.now);
+                }
             }
             Action::Fetch { ltmsi, seid, of } => {
                 assert_eq!(format!("imsi-{}", of.0.reveal()), SUPI);

@@ -107,6 +107,23 @@ fn a_session_that_is_asked_for_again_takes_the_place_of_the_first() {
     assert_eq!((seids.len(), addresses.len()), (1, 1));
 }
 
+/// By its answer the AMF has all that there is and asks no more: nobody would say the transfer again that an SMF had not said when it
+/// died.
+#[test]
+fn a_new_session_is_answered_when_the_amf_has_its_transfer() {
+    for result in [Transferred::Initiated, Transferred::Attempting, Transferred::Unreachable, Transferred::Unknown] {
+        let mut world = World::piggyback();
+        world.upf_answers = false;
+        world.call_as(SM_CONTEXTS, create_message(&data()), "a");
+        world.upf_answers_one();
+        let actions = world.smf.take_actions();
+        let [Action::Transfer { of, .. }] = actions[..] else { panic!("{actions:?}") };
+        world.smf.transferred(of, result, world.now);
+        let answer = world.smf.actions.first();
+        let Some(Action::Reply(_, Reply { status: 201, .. })) = answer else { panic!("{answer:?}") };
+    }
+}
+
 #[test]
 fn an_older_one_is_refused_once() {
     let (mut world, path) = idle();
