@@ -4,6 +4,7 @@
 
 pub(super) mod consolidated;
 pub(super) mod kills;
+mod machine;
 mod sweep;
 mod watch;
 
@@ -383,6 +384,8 @@ fn findings(study: &Study, sizes: &[u32], rounds: &[Vec<Vec<Burst>>]) -> Result<
         add("CPU of the AMF per UE", "us", |b| b.cpu_us[0])?;
         add("CPU of the SMF per UE", "us", |b| b.cpu_us[1])?;
         add("CPU of the UPF per UE", "us", |b| b.cpu_us[2])?;
+        add("the same work, before each burst", "ms", |b| b.same_work_ms)?;
+        add("processors' time that the hypervisor gave to others", "%", |b| b.stolen)?;
         if of.database == Some(Server::Redis) {
             add("commands of the database per UE", "", |b| b.commands)?;
             add("octets to and from the database per UE", "B", |b| b.octets)?;
@@ -454,6 +457,8 @@ fn findings(study: &Study, sizes: &[u32], rounds: &[Vec<Vec<Burst>>]) -> Result<
                 }
             ),
             "CPU and what the database says are per UE: registration, establishment and release.".into(),
+            "Where the same work, or the CPU of the database for as many commands, takes longer in a run, the machine was slower then."
+                .into(),
         ],
         broken: None,
     })

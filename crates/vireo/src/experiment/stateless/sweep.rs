@@ -2,6 +2,7 @@
 //! takes.
 
 use super::super::session::Session;
+use super::machine::{Ticks, same_work};
 use super::watch::{Moment, Watch};
 use super::{Mode, Server};
 use crate::cli::Failure;
@@ -42,6 +43,9 @@ pub(super) struct Burst {
     pub(super) database_us: f64,
     /// How long its answers were waited for, per UE.
     pub(super) waited_us: f64,
+    /// What work takes that is always the same, just before it, and the part of the processors' time that others had, in percent.
+    pub(super) same_work_ms: f64,
+    pub(super) stolen: f64,
     /// What was seen meanwhile, if it was watched.
     pub(super) moments: Vec<Moment>,
 }
@@ -119,7 +123,9 @@ fn one(
         }
         Ok((cpu, asked, core.state_time()?))
     };
+    let same_work_ms = same_work().as_secs_f64() * 1e3;
     let (cpu_before, asked_before, waited_before) = spent(core)?;
+    let ticks_before = Ticks::now()?;
     let options = EmulatorOptions {
         ues: requests,
         first,
@@ -136,6 +142,7 @@ fn one(
         None => &mut nobody,
     };
     let Emulated { result, .. } = emulator::run_with(&session.lab, core, &options, &session.interrupt, meanwhile)?;
+    let stolen = Ticks::now()?.stolen_since(ticks_before);
     let (cpu_after, asked_after, waited_after) = spent(core)?;
     if result.succeeded != u64::from(requests) {
         let why = result.complaints().join(", ");
@@ -156,6 +163,8 @@ fn one(
         octets: each((asked_after.octets - asked_before.octets) as f64),
         database_us: each((asked_after.cpu.saturating_sub(asked_before.cpu)).as_secs_f64() * 1e6),
         waited_us: each(waited_after.saturating_sub(waited_before).as_secs_f64() * 1e6),
+        same_work_ms,
+        stolen,
         moments: Vec::new(),
     })
 }
@@ -178,6 +187,8 @@ pub(super) fn table(modes: &[Mode], rounds: &[Vec<Vec<Burst>>]) -> Table {
         "database_octets",
         "database_cpu_us",
         "database_time_us",
+        "same_work_ms",
+        "stolen_percent",
     ]);
     for (run, round) in rounds.iter().enumerate() {
         for (mode, bursts) in modes.iter().zip(round) {
@@ -196,6 +207,8 @@ pub(super) fn table(modes: &[Mode], rounds: &[Vec<Vec<Burst>>]) -> Table {
                     b.octets,
                     b.database_us,
                     b.waited_us,
+                    b.same_work_ms,
+                    b.stolen,
                 ];
                 table.row(head.into_iter().chain(values.map(|value| value.to_string())));
             }
