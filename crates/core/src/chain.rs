@@ -117,6 +117,8 @@ pub enum Update {
     Activate,
     /// The UE has gone idle (upCnxState DEACTIVATED).
     Deactivate,
+    /// The UE has come by Xn to a RAN node that has said this (Path Switch Request Transfer), and is there.
+    Switch(Vec<u8>, (Tai, NrCgi)),
 }
 
 /// What comes of an [`Ask`].
@@ -336,7 +338,7 @@ impl Carriage {
         let asked = self.asked.is_some_and(|since| now.since(since) < ASKED);
         if asked || !self.due.is_empty() {
             // What UE and RAN say as often as they like does not take the place of what ends the session.
-            let said = matches!(ask, Ask::Update { update: Update::N1(_) | Update::N2(..), .. });
+            let said = matches!(ask, Ask::Update { update: Update::N1(_) | Update::N2(..) | Update::Switch(..), .. });
             let room = self.due.len() < if said { DUE } else { 2 * DUE };
             self.due.extend(room.then_some(ask));
             return Err(room);

@@ -106,12 +106,6 @@ impl Smf {
         Some((told, gone))
     }
 
-    /// What the RAN is told of a session that is to be switched.
-    fn switched(&mut self, lab: &Lab, reference: &str) -> Option<(N2Sm, Vec<u8>)> {
-        let found = self.sessions.iter_mut().find(|(name, _)| name == reference);
-        found.map(|(_, sm)| session::switched(sm, lab.now))
-    }
-
     /// The questions that the AMF has asked since.
     fn asked(&mut self, lab: &Lab) -> Vec<(u32, Ask)> {
         let new = lab.effects[self.seen..].to_vec();
@@ -151,18 +145,23 @@ impl Smf {
                     Update::N2(kind, octets) => Input::N2(*kind, octets),
                     Update::Activate => Input::Activate,
                     Update::Deactivate => Input::Deactivate,
+                    Update::Switch(octets, _) => Input::N2(N2Sm::PathSwitchRequest, octets),
                 };
                 match self.update(lab, reference, input) {
                     Some((mut told, gone)) => {
-                        if let Update::N2(N2Sm::PathSwitchRequest, _) = update {
-                            told.n2 = self.switched(lab, reference);
+                        let mut other = None;
+                        if let Update::Switch(..) = update
+                            && let Some((_, sm)) = self.sessions.iter_mut().find(|(name, _)| name == reference)
+                        {
+                            // What else there is for the RAN goes by itself.
+                            let (psi, n2) = (sm.psi, told.n2.replace(session::switched(sm, lab.now)));
+                            other = n2.map(|n2| Event::Transfer(self.transfer(psi, Told { n1: None, n2: Some(n2) })));
                         }
-                        let is_refused = matches!(told.n2, Some((N2Sm::PathSwitchUnsuccessful, _)));
-                        let answer = match is_refused {
-                            true => Answer::Refused { told, unknown: false },
-                            false => Answer::Done(told),
+                        let answer = match told.n2 {
+                            Some((N2Sm::PathSwitchUnsuccessful, _)) => Answer::Refused { told, unknown: false },
+                            _ => Answer::Done(told),
                         };
-                        (answer, gone.then_some(Event::SmContextReleased { number }))
+                        (answer, gone.then_some(Event::SmContextReleased { number }).or(other))
                     }
                     None => (Answer::Refused { told: Told::default(), unknown: true }, None),
                 }
@@ -611,11 +610,11 @@ fn a_path_is_switched_when_the_smfs_of_all_sessions_have() {
     for (hop, n) in [1, 0, 1].into_iter().enumerate() {
         lab.xn(ALL, |_| true);
         let asked = smf.asked(&lab);
-        let kinds = asked.iter().map(|(_, ask)| match ask {
-            Ask::Update { update: Update::N2(kind, _), .. } => *kind,
+        let places = asked.iter().map(|(_, ask)| match ask {
+            Ask::Update { update: Update::Switch(_, (tai, _)), .. } => tai.tac,
             other => panic!("{other:?}"),
         });
-        assert_eq!(kinds.collect::<Vec<_>>(), [N2Sm::PathSwitchRequest; 2]);
+        assert_eq!(places.collect::<Vec<_>>(), [Tac(1 + n as u32); 2], "where the UE is");
         // The last one is answered first.
         for (waits, (number, ask)) in asked.into_iter().rev().enumerate() {
             assert_eq!(answers(&lab), (hop, 0), "{waits} of 2");

@@ -149,6 +149,9 @@ impl UpCnxState {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SmContextUpdateData {
+    /// Where the UE is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ue_location: Option<UserLocation>,
     /// The user plane is to be set up or let go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up_cnx_state: Option<UpCnxState>,

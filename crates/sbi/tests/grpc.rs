@@ -7,7 +7,7 @@ use std::time::Duration;
 use vireo_sbi::amf::{
     self, N1N2MessageTransferReqData, N1N2MessageTransferRspData, N1N2MsgTxfrFailureNotification, SM, TransferCause,
 };
-use vireo_sbi::common::{Guami, N2SmInfoType, PlmnId, ProblemDetails, RefToBinaryData, Snssai};
+use vireo_sbi::common::{Guami, N2SmInfoType, PlmnId, ProblemDetails, RefToBinaryData, Snssai, UserLocation};
 use vireo_sbi::grpc::{self, Method};
 use vireo_sbi::message::{AMF_CONTEXT, BODY_OCTETS, N1, N2, SM_CONTEXT};
 use vireo_sbi::smf::{
@@ -80,7 +80,10 @@ fn create() -> SmContextCreateData {
 }
 
 fn update() -> SmContextUpdateData {
+    let plmn = "99970".parse().unwrap();
+    let tai = vireo_types::Tai { plmn, tac: vireo_types::Tac(1) };
     SmContextUpdateData {
+        ue_location: Some(UserLocation::of(tai, vireo_types::NrCgi { plmn, cell: 0x10 })),
         to_be_switched: Some(true),
         failed_to_be_switched: Some(false),
         up_cnx_state: Some(UpCnxState::Activating),

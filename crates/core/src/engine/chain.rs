@@ -103,7 +103,8 @@ fn updated(turn: &mut Turn<'_, '_>, (psi, number): (u8, SessionNumber), update: 
     }
     match update {
         Update::Activate => return activated(turn, (psi, number), told, unknown),
-        Update::N2(N2Sm::PathSwitchRequest, transfer) => {
+        // The release before did not say where the UE is.
+        Update::Switch(transfer, _) | Update::N2(N2Sm::PathSwitchRequest, transfer) => {
             return switched(turn, (psi, number), transfer, (told, done, unknown));
         }
         Update::N2(N2Sm::SetupResponse, _) if done => is_up(turn, number),

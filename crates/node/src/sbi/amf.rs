@@ -223,16 +223,19 @@ fn request(names: &Names, number: SessionNumber, ask: &Ask) -> (String, Message)
             (format!("{}{SM_CONTEXTS}", names.smf), with_parts(message, told))
         }
         Ask::Update { reference, update } => {
-            let (told, up_cnx_state) = match update {
-                Update::N1(n1) => (Told { n1: Some(n1.clone()), n2: None }, None),
-                Update::N2(kind, octets) => (Told { n1: None, n2: Some((*kind, octets.clone())) }, None),
-                Update::Activate => (Told::default(), Some(UpCnxState::Activating)),
-                Update::Deactivate => (Told::default(), Some(UpCnxState::Deactivated)),
+            let n2 = |kind, octets: &Vec<u8>| Told { n1: None, n2: Some((kind, octets.clone())) };
+            let (told, up_cnx_state, at) = match update {
+                Update::N1(n1) => (Told { n1: Some(n1.clone()), n2: None }, None, None),
+                Update::N2(kind, octets) => (n2(*kind, octets), None, None),
+                Update::Activate => (Told::default(), Some(UpCnxState::Activating), None),
+                Update::Deactivate => (Told::default(), Some(UpCnxState::Deactivated), None),
+                Update::Switch(octets, at) => (n2(N2Sm::PathSwitchRequest, octets), None, Some(*at)),
             };
             let (n1_sm_msg, n2_sm_info, n2_sm_info_type) = references(&told);
             let says = |kind| (n2_sm_info_type == Some(kind)).then_some(true);
             let data = SmContextUpdateData {
                 up_cnx_state,
+                ue_location: at.map(|(tai, cell)| UserLocation::of(tai, cell)),
                 to_be_switched: says(N2SmInfoType::PathSwitchReq),
                 failed_to_be_switched: says(N2SmInfoType::PathSwitchSetupFail),
                 n1_sm_msg,
@@ -608,6 +611,22 @@ mod tests {
 
     fn answer() -> Reply {
         Reply { location: Some("/x".into()), ..Reply::of(201, vireo_sbi::smf::SmContextCreatedData::default()) }
+    }
+
+    /// TS 29.502 5.2.2.3.3.
+    #[test]
+    fn an_smf_that_switches_a_path_hears_where_the_ue_is() {
+        let world = World::new(StateAnswer::Given, false);
+        let plmn = "99970".parse().unwrap();
+        let (tai, cell) =
+            (vireo_types::Tai { plmn, tac: vireo_types::Tac(2) }, vireo_types::NrCgi { plmn, cell: 0x20 });
+        let reference = format!("{}{SM_CONTEXTS}/x", world.link.names.smf);
+        let ask = Ask::Update { reference, update: Update::Switch(vec![1, 2], (tai, cell)) };
+        world.link.ask((Ltmsi::from_raw(7), 1), 3, ask, With::default());
+        let call = world.asked.recv_timeout(SOON).expect("a request");
+        let data: SmContextUpdateData = call.message.value().unwrap();
+        assert_eq!(data.ue_location, Some(UserLocation::of(tai, cell)));
+        assert_eq!((data.to_be_switched, data.n2_sm_info_type), (Some(true), Some(N2SmInfoType::PathSwitchReq)));
     }
 
     #[test]

@@ -233,6 +233,7 @@ impl wire::SmContextUpdateData {
             amf_context: amf_context(message),
             to_be_switched: data.to_be_switched,
             failed_to_be_switched: data.failed_to_be_switched,
+            ue_location: data.ue_location.as_ref().map(Into::into),
         })
     }
 
@@ -240,6 +241,7 @@ impl wire::SmContextUpdateData {
     pub(super) fn read(self) -> Result<Message, String> {
         let mut parts = Parts::default();
         let data = smf::SmContextUpdateData {
+            ue_location: self.ue_location.map(TryInto::try_into).transpose()?,
             up_cnx_state: state(self.up_cnx_state)?,
             to_be_switched: self.to_be_switched,
             failed_to_be_switched: self.failed_to_be_switched,

@@ -128,6 +128,8 @@ pub(crate) struct SmContextUpdateData {
     pub(crate) to_be_switched: Option<bool>,
     #[prost(bool, optional, tag = "9")]
     pub(crate) failed_to_be_switched: Option<bool>,
+    #[prost(message, optional, tag = "10")]
+    pub(crate) ue_location: Option<UserLocation>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -321,8 +323,9 @@ mod tests {
             amf_context: None,
             to_be_switched: Some(true),
             failed_to_be_switched: None,
+            ue_location: Some(UserLocation { nr_location: None }),
         };
-        let octets = [0x0a, 2, b'a', b'1', 0x10, 3, 0x1a, 1, 0x2e, 0x28, 2, 0x32, 0, 0x40, 1];
+        let octets = [0x0a, 2, b'a', b'1', 0x10, 3, 0x1a, 1, 0x2e, 0x28, 2, 0x32, 0, 0x40, 1, 0x52, 0];
         assert_eq!(update.encode_to_vec(), octets);
     }
 

@@ -16,6 +16,7 @@ pub(super) fn is_any_up(turn: &Turn<'_, '_>, asked: u16) -> bool {
 
 /// Asks the SMFs to switch what the RAN node that the UE has come to has set up, and tells them what it has not.
 pub(super) fn switch(turn: &mut Turn<'_, '_>, request: &PathSwitch) {
+    let Some(location) = turn.ue.connection.map(|c| (c.tai, c.cell)) else { return };
     let mut waiting = Vec::new();
     // However often the RAN names a session, its SMF is asked once.
     let mut named = 0_u16;
@@ -27,7 +28,7 @@ pub(super) fn switch(turn: &mut Turn<'_, '_>, request: &PathSwitch) {
     for (psi, transfer) in request.switched.iter().filter(|(psi, _)| is_new(*psi)) {
         let session = turn.ue.chain.of_psi(*psi).filter(|s| s.up || s.stage != RemoteStage::Creating);
         let Some(number) = session.map(|s| s.number) else { continue };
-        if remote::update(turn, *psi, Update::N2(N2Sm::PathSwitchRequest, transfer.clone())) {
+        if remote::update(turn, *psi, Update::Switch(transfer.clone(), location)) {
             waiting.push((number, transfer.clone()));
         } else {
             // There is no room for one more question of that kind: the RAN lets it go.
