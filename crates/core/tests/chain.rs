@@ -388,6 +388,51 @@ fn what_happens_before_a_session_has_a_name_is_not_lost() {
     assert_eq!((transferred(&lab), lab.downlink_waits()), (Some(Transferred::Initiated), 0));
 }
 
+/// The UE has a session whose name is still to come when the RAN lets it go: it is idle then, and not gone.
+#[test]
+fn a_session_that_the_ue_has_before_it_has_a_name_outlives_its_connection() {
+    let (mut lab, mut smf) = (amf(), Smf::default());
+    lab.ue_does(|ue, p, out| ue.establish(p, 5, PduSessionType::Ipv4, out).expect("a request"));
+    let (number, ask) = smf.asked(&lab).remove(0);
+    let Ask::Create(create) = &ask else { panic!("{ask:?}") };
+    let (reference, told) = smf.create(&lab, create);
+    let transfer = smf.transfer(5, told);
+    lab.event(Event::Transfer(transfer));
+    lab.settle();
+    assert!(lab.ue.active_sessions().any(|s| s == 5));
+    lab.idle();
+    lab.event(Event::Smf { number, ask, answer: Answer::Created(reference), carried: None });
+    smf.serve(&mut lab);
+    assert_eq!(stages(&lab), [(RemoteStage::Established, false)]);
+    assert!(smf.sessions[0].1.downlink.is_none(), "the UPF buffers");
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+    smf.serve(&mut lab);
+    assert_eq!(stages(&lab), [(RemoteStage::Established, true)]);
+    assert!(smf.sessions[0].1.downlink.is_some(), "the UPF forwards");
+}
+
+/// A Registration Request ends a service that waits for an SMF (TS 24.501 5.5.1.2.8): nothing is accepted when the SMF answers.
+#[test]
+fn a_registration_ends_a_service_that_waits_for_an_smf() {
+    let (mut lab, mut smf) = with_sessions(&[5, 6]);
+    lab.idle();
+    smf.serve(&mut lab);
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+    let asked = smf.asked(&lab);
+    // The gNB knows the AMF's UE by what comes for the UE meanwhile.
+    let name = smf.sessions[0].0.clone();
+    let (told, _) = smf.update(&lab, &name, Input::Release(39)).expect("a session");
+    let transfer = smf.transfer(5, told);
+    lab.event(Event::Transfer(transfer));
+    lab.settle();
+    lab.forget_ue();
+    lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Fresh, out).expect("a request"));
+    asked.into_iter().for_each(|(number, ask)| smf.answer(&mut lab, number, ask));
+    lab.settle();
+    assert!(!lab.events.contains(&UeEvent::ServiceAccepted), "{:?}", lab.events);
+    assert_eq!((lab.ue.mm(), succeeded(&lab, Kind::ServiceRequest)), (Mm::Registered, 0));
+}
+
 /// A UE that has asked for a session, and what the AMF asks the SMF for that.
 fn asking(lab: &mut Lab, smf: &mut Smf) -> (u32, CreateAsk) {
     lab.ue_does(|ue, p, out| ue.establish(p, 5, PduSessionType::Ipv4, out).expect("a request"));

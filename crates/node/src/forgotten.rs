@@ -7,20 +7,25 @@ use vireo_types::{Duration, Instant};
 /// How often it is said at the most.
 const SAID: Duration = Duration::from_secs(60);
 
-/// When it was said last.
+/// What was not said yet.
 #[derive(Debug, Default)]
-pub(crate) struct Forgotten(Option<Instant>);
+pub(crate) struct Forgotten {
+    /// When it was said last.
+    said: Option<Instant>,
+    count: u64,
+}
 
 impl Forgotten {
     /// Looks whether some were forgotten; whether that is said.
     pub(crate) fn look(&mut self, claims: &mut Claims, metrics: &Metrics, now: Instant) -> bool {
         let count = claims.forgotten_early();
         metrics.claims_forgotten(count);
-        let says = count > 0 && self.0.is_none_or(|said| now.since(said) >= SAID);
+        self.count += count;
+        let says = self.count > 0 && self.said.is_none_or(|said| now.since(said) >= SAID);
         if says {
-            self.0 = Some(now);
+            self.said = Some(now);
             tracing::warn!(
-                count,
+                count = std::mem::take(&mut self.count),
                 "more subscribers register than whose last host can be known: of one who registers at another host while hosts fail \
                  both contexts may stay (see vireo_claims_forgotten_total)"
             );
@@ -55,10 +60,15 @@ mod tests {
             assert_eq!(forgotten.look(&mut claims, &metrics, begin + Duration::from_secs(after)), said);
         }
         assert!(counted(), "{}", metrics.render());
+        assert!(
+            forgotten.look(&mut claims, &metrics, begin + SAID + Duration::from_secs(1)),
+            "what was not said before"
+        );
         // The time of most is over.
-        hear(&mut claims, 1, begin + Duration::from_secs(70));
-        assert!(!forgotten.look(&mut claims, &metrics, begin + Duration::from_secs(70)) && counted());
-        hear(&mut claims, 1 << 18, begin + Duration::from_secs(70));
-        assert!(forgotten.look(&mut claims, &metrics, begin + Duration::from_secs(70)), "a minute later again");
+        let later = begin + Duration::from_secs(130);
+        hear(&mut claims, 1, later);
+        assert!(!forgotten.look(&mut claims, &metrics, later) && counted());
+        hear(&mut claims, 1 << 18, later);
+        assert!(forgotten.look(&mut claims, &metrics, later), "a minute later again");
     }
 }

@@ -240,9 +240,16 @@ impl Plan {
         Plan { subscription: ue.subscription.clone() }
     }
 
-    /// Whether a context has it: who has the same one is not looked at more closely.
-    pub(super) fn is_of(&self, ue: &UeContext) -> bool {
-        self.subscription == ue.subscription
+    /// Whether a context has it: who has the same one is not looked at more closely, and who has an equal one now not the next
+    /// time.
+    pub(super) fn is_of(&mut self, ue: &UeContext) -> bool {
+        let same = self.subscription == ue.subscription;
+        if let (true, Some(own), Some(other)) = (same, &self.subscription, &ue.subscription)
+            && !Arc::ptr_eq(own, other)
+        {
+            *self = Plan::of(ue);
+        }
+        same
     }
 }
 

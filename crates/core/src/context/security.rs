@@ -208,7 +208,8 @@ impl NasSecurity {
     pub fn initial_kgnb(&mut self) -> [u8; 32] {
         let count = match self.next_hop {
             Some(Chain::KGnb(count)) => count,
-            // The release before noted no COUNT: a request that waited when this one took over has the last.
+            // The release before noted no COUNT: a request that waited when this one took over has the last, if no connection
+            // before has left its own.
             Some(Chain::At(_)) | None => self.last_uplink(),
         };
         self.next_hop = Some(Chain::KGnb(count));

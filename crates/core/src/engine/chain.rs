@@ -68,7 +68,9 @@ fn created(turn: &mut Turn<'_, '_>, number: SessionNumber, reference: String) {
     }
     match found.stage {
         RemoteStage::Creating | RemoteStage::Offered | RemoteStage::Established => {
-            found.stage = RemoteStage::Offered;
+            if found.stage == RemoteStage::Creating {
+                found.stage = RemoteStage::Offered;
+            }
             remote::named(turn, number, &reference);
         }
         RemoteStage::Ending => {

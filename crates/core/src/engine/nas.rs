@@ -187,6 +187,8 @@ fn registration(turn: &mut Turn<'_, '_>, message: &NasRegistrationRequest, verif
     };
     // 5.5.1.2.8 d to f: a new request ends the one that runs.
     turn.ue.procedure = None;
+    // A service that waits for an SMF with it: the accept would go with the keys of before.
+    turn.ue.chain.accept = None;
     let next = registration::begin(turn, request, verified.is_some());
     turn.ue.procedure = next.map(Procedure::registration);
 }

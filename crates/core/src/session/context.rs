@@ -79,7 +79,6 @@ pub enum Stage {
         /// The 5GSM cause of the accept: #50 or #51 where one of two address kinds is given.
         cause: Option<u8>,
         /// The extended protocol configuration options of the accept; empty = none.
-        #[serde(with = "crate::context::octets")]
         options: Vec<u8>,
     },
     /// The accept is on its way, with the set-up of the user plane.

@@ -551,7 +551,10 @@ impl Host {
             if now.since(gauges) > vireo_types::Duration::from_millis(500) {
                 gauges = now;
                 self.gauges();
-                self.forgotten.look(&mut self.claims, &self.account.metrics, now);
+                // A host by itself has nobody to whom it matters.
+                if self.cluster.is_some() {
+                    self.forgotten.look(&mut self.claims, &self.account.metrics, now);
+                }
             }
             if !busy {
                 self.sleep();

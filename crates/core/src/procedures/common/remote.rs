@@ -120,8 +120,9 @@ fn deactivate(turn: &mut Turn<'_, '_>) {
         let session = &mut turn.ue.chain.sessions[at];
         match (session.stage, session.up) {
             // It left before its answer: it will ask again.
-            (RemoteStage::Creating, _) | (RemoteStage::Offered, false) => end(turn, at),
-            (RemoteStage::Offered | RemoteStage::Established, true) => deactivate_one(turn, at),
+            (RemoteStage::Creating | RemoteStage::Offered, false) => end(turn, at),
+            // Also of a session whose name comes after the accept that the UE has, maybe.
+            (RemoteStage::Creating | RemoteStage::Offered | RemoteStage::Established, true) => deactivate_one(turn, at),
             (RemoteStage::Established, false) | (RemoteStage::Ending, _) => {}
         }
     }

@@ -64,7 +64,7 @@ impl RequestKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RequestIdentity {
     /// By a SUCI: the octets of the mobile identity.
-    Suci(#[serde(with = "crate::context::octets")] Vec<u8>),
+    Suci(Vec<u8>),
     /// By a 5G-GUTI.
     Guti,
     /// By something that does not name a subscriber.

@@ -34,6 +34,15 @@ impl Recruit for Tests {
     }
 }
 
+impl Process {
+    /// Whether it is stopped: one that is silent may only wait for a busy machine to give it a turn.
+    fn is_stopped(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
+        // Its state follows its name (proc(5)).
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+    }
+}
+
 impl Recruited for Process {
     fn pid(&self) -> u32 {
         self.child.id()
@@ -57,7 +66,7 @@ impl Recruited for Process {
     }
 
     fn is_stuck(&mut self, silent: Duration) -> bool {
-        silent >= Duration::from_millis(20)
+        silent >= Duration::from_millis(20) && self.is_stopped()
     }
 }
 

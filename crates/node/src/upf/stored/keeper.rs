@@ -11,8 +11,8 @@ use crate::upf::state::{Plane, Room};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use vireo_datapath::Clock;
 use vireo_datapath::poll::Waker;
@@ -26,6 +26,8 @@ const AGAIN: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(8), Du
 const STEP: Duration = Duration::from_millis(100);
 /// What of a record in shared memory leads to it, at the most.
 const HEAD: usize = 64;
+/// How often it is said at the most that there is no room.
+const SAID: Duration = Duration::from_secs(60);
 /// What may wait for the database, and for the N4 thread.
 const WAITING: usize = 65_536;
 
@@ -89,19 +91,24 @@ impl Begun {
 #[derive(Debug)]
 struct InMemory {
     records: SharedRecords,
-    /// There was none, which was said.
-    full: AtomicBool,
+    /// When it was last said that there was none: what is small may have room where what is large has none.
+    said: Mutex<Option<Instant>>,
 }
 
 /// The room of these records.
 pub(in crate::upf) fn in_memory(records: SharedRecords) -> Arc<dyn Room> {
-    Arc::new(InMemory { records, full: AtomicBool::new(false) })
+    Arc::new(InMemory { records, said: Mutex::default() })
 }
 
 impl Room for InMemory {
     fn has(&self, octets: usize) -> bool {
         let has = self.records.has_room(octets + HEAD);
-        if !self.full.swap(!has, Ordering::Relaxed) && !has {
+        if !has {
+            let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+            if said.is_some_and(|at| at.elapsed() < SAID) {
+                return has;
+            }
+            *said = Some(Instant::now());
             tracing::warn!("changes of sessions are refused: the records have no room for more (see state.database)");
         }
         has
