@@ -1,0 +1,186 @@
+//! Handovers of a UE whose sessions are of SMFs elsewhere.
+
+use super::*;
+
+#[test]
+fn a_path_is_switched_when_the_smfs_of_all_sessions_have() {
+    let (mut lab, mut smf) = with_sessions(&[5, 6]);
+    for (hop, n) in [1, 0, 1].into_iter().enumerate() {
+        lab.xn(ALL, |_| true);
+        let asked = smf.asked(&lab);
+        let places = asked.iter().map(|(_, ask)| match ask {
+            Ask::Update { update: Update::Switch(_, (tai, _)), .. } => tai.tac,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(places.collect::<Vec<_>>(), [Tac(1 + n as u32); 2], "where the UE is");
+        // The last one is answered first.
+        for (waits, (number, ask)) in asked.into_iter().rev().enumerate() {
+            assert_eq!(answers(&lab), (hop, 0), "{waits} of 2");
+            smf.answer(&mut lab, number, ask);
+            lab.settle();
+        }
+        assert_eq!(answers(&lab), (hop + 1, 0));
+        is_at(&lab, &smf, n, &[5, 6]);
+    }
+    assert_eq!((succeeded(&lab, Kind::PathSwitch), succeeded(&lab, Kind::Session)), (3, 2), "{:?}", lab.notes);
+    // The UE is served where it is.
+    lab.ue_does(|ue, _, out| ue.release(6, out).expect("a request"));
+    smf.serve(&mut lab);
+    lab.idle();
+    smf.serve(&mut lab);
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+    smf.serve(&mut lab);
+    is_at(&lab, &smf, 1, &[5]);
+}
+
+#[test]
+fn a_session_that_is_not_switched_does_not_hold_up_the_others() {
+    type Change = fn(&mut Lab, &mut Smf);
+    let cases: [(Change, bool, &str); 4] = [
+        (|_, smf| drop(smf.sessions.pop()), false, "the SMF has lost it"),
+        (|_, smf| smf.sessions[1].1.ran = session::Ran::Idle, true, "it has no user plane, as the SMF knows it"),
+        (
+            |lab, smf| {
+                smf.sessions.pop();
+                lab.event(Event::SmContextReleased { number: 1 });
+            },
+            false,
+            "it ends meanwhile",
+        ),
+        (|_, _| (), true, "the SMF does not answer"),
+    ];
+    for (change, is_left, why) in cases {
+        let (mut lab, mut smf) = with_sessions(&[5, 6]);
+        lab.xn(ALL, |_| true);
+        let mut asked = smf.asked(&lab);
+        change(&mut lab, &mut smf);
+        let (number, ask) = asked.remove(1);
+        smf.silent = why.ends_with("answer");
+        smf.answer(&mut lab, number, ask);
+        smf.silent = false;
+        assert_eq!(answers(&lab), (0, 0), "{why}");
+        let (number, ask) = asked.remove(0);
+        smf.answer(&mut lab, number, ask);
+        lab.settle();
+        smf.serve(&mut lab);
+        assert_eq!(answers(&lab), (1, 0), "{why}");
+        is_at(&lab, &smf, 1, &[5]);
+        let is_there = lab.context().is_some_and(|c| c.chain.sessions.iter().any(|s| s.psi == 6));
+        assert_eq!(is_there, is_left && why.ends_with("answer"), "{why}");
+        let buffers = smf.sessions.iter().all(|(_, sm)| sm.psi == 5 || sm.downlink.is_none());
+        assert!(buffers, "{why}");
+    }
+}
+
+/// Its SMF has switched it, and the RAN is told to release it before it is told of the path: nothing is left to be switched.
+#[test]
+fn a_session_that_ends_before_the_others_are_switched_is_not_told_of() {
+    let (mut lab, mut smf) = with_sessions(&[5, 6]);
+    lab.xn(ALL, |_| true);
+    let mut asked = smf.asked(&lab);
+    let (number, ask) = asked.remove(0);
+    smf.answer(&mut lab, number, ask);
+    lab.settle();
+    lab.ue_does(|ue, _, out| ue.release(5, out).expect("a request"));
+    let [(number, ask)] = smf.asked(&lab).try_into().expect("one question");
+    smf.answer(&mut lab, number, ask);
+    smf.silent = true;
+    let (number, ask) = asked.remove(0);
+    smf.answer(&mut lab, number, ask);
+    lab.settle();
+    assert_eq!(answers(&lab), (0, 1));
+}
+
+#[test]
+fn a_session_that_the_new_gnb_does_not_take_ends() {
+    let (mut lab, mut smf) = with_sessions(&[5, 6]);
+    lab.xn(ALL, |psi| psi == 6);
+    smf.serve(&mut lab);
+    assert_eq!(answers(&lab), (1, 0));
+    assert!(lab.events.contains(&UeEvent::SessionReleased { psi: 5 }), "{:?}", lab.events);
+    is_at(&lab, &smf, 1, &[6]);
+    assert_eq!(smf.sessions.len(), 1);
+}
+
+#[test]
+fn a_path_of_which_nothing_is_switched_is_refused() {
+    // Nothing of it is there; and no SMF does it.
+    let (mut lab, mut smf) = with_sessions(&[5]);
+    smf.silent = true;
+    lab.xn(ALL, |_| true);
+    smf.serve(&mut lab);
+    assert_eq!((answers(&lab), lab.notes.contains(&Note::Failed(Kind::PathSwitch, 0))), ((0, 1), true));
+    let context = lab.context().expect("a context");
+    assert!(context.is_registered() && context.connection.is_none() && context.chain.crossing.is_none());
+    smf.silent = false;
+    smf.serve(&mut lab);
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+    smf.serve(&mut lab);
+    is_at(&lab, &smf, 1, &[5]);
+
+    let ran = lab.ran.expect("a connection");
+    let mut handed = lab.gnbs[1].hand_over(ran, ALL).expect("a UE");
+    handed.tunnels[0].psi = 9;
+    let mut out = gnb::Outbox::default();
+    lab.gnbs[0].path_switch(handed, |_| true, &mut out).expect("a request");
+    lab.bring_to_core(0, &out);
+    lab.settle();
+    assert_eq!((answers(&lab), smf.asked(&lab)), ((0, 2), vec![]));
+    is_at(&lab, &smf, 1, &[5]);
+}
+
+/// The UE goes on before the SMF has answered: that answer is nobody's any more.
+#[test]
+fn a_path_switch_overtakes_the_one_before() {
+    let (mut lab, mut smf) = with_sessions(&[5]);
+    lab.xn(ALL, |_| true);
+    let (number, first) = smf.asked(&lab).remove(0);
+    lab.xn(ALL, |_| true);
+    smf.answer(&mut lab, number, first);
+    lab.settle();
+    assert_eq!(answers(&lab), (0, 0));
+    smf.serve(&mut lab);
+    assert_eq!(answers(&lab), (1, 0));
+    is_at(&lab, &smf, 0, &[5]);
+}
+
+/// The RAN node that the UE came to releases what it does not name (TS 38.413 8.4.4.2).
+#[test]
+fn a_session_that_is_not_named_is_idle() {
+    let (mut lab, mut smf) = with_sessions(&[5, 6]);
+    let ran = lab.ran.expect("a connection");
+    let mut handed = lab.gnbs[0].hand_over(ran, ALL).expect("a UE");
+    lab.gnbs[0].forget(ran);
+    // That one it names twice.
+    handed.tunnels.retain(|tunnel| tunnel.psi == 5);
+    handed.tunnels.extend(handed.tunnels.clone());
+    let mut out = gnb::Outbox::default();
+    (lab.ran, lab.at) = (Some(lab.gnbs[1].path_switch(handed, |_| true, &mut out).expect("a request")), 1);
+    lab.bring_to_core(1, &out);
+    lab.settle();
+    let asked = smf.asked(&lab);
+    assert_eq!(asked.len(), 2, "a question for each session: {asked:?}");
+    for (number, ask) in asked {
+        smf.answer(&mut lab, number, ask);
+        lab.settle();
+    }
+    let tunnels = lab.gnbs[1].tunnels(lab.ran.expect("a connection"));
+    assert!(!tunnels.is_empty() && tunnels.iter().all(|tunnel| tunnel.psi == 5));
+    assert_eq!(answers(&lab), (1, 0));
+    assert_eq!(stages(&lab), [(RemoteStage::Established, true), (RemoteStage::Established, false)]);
+    assert!(smf.sessions[1].1.downlink.is_none(), "the UPF buffers");
+}
+
+/// SMFs are not asked for handovers by N2: the gNB hears that it fails, and the UE stays where it is and is served.
+#[test]
+fn a_handover_by_n2_is_refused() {
+    let (mut lab, mut smf) = with_sessions(&[5]);
+    lab.n2(2);
+    let refused = lab.gnb_events.iter().filter(|event| matches!(event, gnb::Event::HandoverRefused { .. })).count();
+    assert_eq!((refused, smf.asked(&lab), lab.gnbs[1].connected()), (1, vec![], 0));
+    assert!(lab.notes.contains(&Note::Failed(Kind::Handover, 0)));
+    is_at(&lab, &smf, 0, &[5]);
+    lab.xn(ALL, |_| true);
+    smf.serve(&mut lab);
+    is_at(&lab, &smf, 1, &[5]);
+}
