@@ -5,9 +5,13 @@ use crate::device::{Device, registration};
 use crate::messages;
 use crate::ran::Ran;
 use crate::serves_another;
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 /// Registrations that stop after their first message.
 const HALF_OPEN: u32 = 10_000;
+/// Of so many the core has not said anything yet, at the most: with more it may say that it is congested.
+const UNHEARD: u32 = 200;
 /// What one of them may hold of the core's memory, in octets.
 const MEMORY_EACH: u64 = 8 * 1024;
 
@@ -20,13 +24,13 @@ fn ten_thousand_half_open_registrations_are_bounded_and_go() {
     kept.register(&mut keeper);
     let mut ran = Ran::set_up(&core, 2);
     let before = core.resident();
-    let mut most = 0;
+    let (mut most, mut heard) = (0, Heard::default());
     for number in 1..=HALF_OPEN {
         ran.send(
             (1 + number % 8) as u16,
             &messages::initial_ue(number, &registration(number).encode().expect("octets"), None),
         );
-        ran.rest_now();
+        heard.listen(&mut ran, number - UNHEARD.min(number));
         if number % 1000 == 0 {
             most = most.max(core.resident());
             kept.assert_served(&mut keeper, "a registered UE meanwhile");
@@ -34,18 +38,44 @@ fn ten_thousand_half_open_registrations_are_bounded_and_go() {
     }
     let each = most.saturating_sub(before) / u64::from(HALF_OPEN);
     assert!(each <= MEMORY_EACH, "{each} octets for each half-open registration");
+    heard.listen(&mut ran, HALF_OPEN);
     serves_another(&mut core, HALF_OPEN + 2);
     // Nobody answers: after the last repetition each is forgotten. What is left is the two registered UEs.
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while core.count("ues") > 2 {
-        assert!(std::time::Instant::now() < deadline, "{} contexts are left", core.count("ues"));
+        assert!(Instant::now() < deadline, "{} contexts are left", core.count("ues"));
         for octets in ran.rest_now() {
             release(&mut ran, &octets);
         }
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
     }
     kept.assert_served(&mut keeper, "a registered UE afterwards");
     assert!(core.log().len() < 4 << 20, "{} octets of log", core.log().len());
+}
+
+/// The connections of which the core has said something.
+#[derive(Default)]
+struct Heard(HashSet<u32>);
+
+impl Heard {
+    /// Takes what there is, and waits until the core has spoken of so many connections.
+    fn listen(&mut self, ran: &mut Ran, connections: u32) {
+        use vireo_wire::ngap::{NGAP_PDU, ie};
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            for octets in ran.rest_now() {
+                let pdu = NGAP_PDU::decode(&octets).expect("a PDU");
+                if let Some(Ok(id)) = pdu.ie::<ie::RAN_UE_NGAP_ID>() {
+                    self.0.insert(id.0);
+                }
+            }
+            if self.0.len() >= connections as usize {
+                return;
+            }
+            assert!(Instant::now() < deadline, "the core has spoken of {} of {connections}", self.0.len());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 /// Completes a release that the core asks for.
