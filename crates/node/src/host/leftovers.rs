@@ -14,7 +14,9 @@ impl Cluster {
     /// Asks a host that was sent all copies what it has of others.
     pub(super) fn ask_for_others(&self, to: HostId, whole: Option<Whole>) {
         let Some(Whole { number, buckets }) = whole else { return };
-        self.member.replicator.send(to, number, &ToReplica::Whole { number, buckets });
+        if let Ok(octets) = postcard::to_stdvec(&ToReplica::Whole { number, buckets }) {
+            self.member.replicator.send(to, number, octets);
+        }
     }
 }
 
@@ -65,7 +67,9 @@ impl Host {
         if !gone.is_empty() {
             tracing::info!(host = from.0, ues = gone.len(), "copies that nobody acknowledged go");
             let number = primary.number(from);
-            replicator.send(from, number, &ToReplica::Gone { number, ues: gone });
+            if let Ok(octets) = postcard::to_stdvec(&ToReplica::Gone { number, ues: gone }) {
+                replicator.send(from, number, octets);
+            }
         }
         let again = primary.answered(from, ues.len());
         cluster.ask_for_others(from, again);
