@@ -24,8 +24,9 @@ impl Forgotten {
         let says = self.count > 0 && self.said.is_none_or(|said| now.since(said) >= SAID);
         if says {
             self.said = Some(now);
+            let count = std::mem::take(&mut self.count);
             tracing::warn!(
-                count = std::mem::take(&mut self.count),
+                count,
                 "more subscribers register than whose last host can be known: of one who registers at another host while hosts fail \
                  both contexts may stay (see vireo_claims_forgotten_total)"
             );
@@ -67,7 +68,8 @@ mod tests {
         // The time of most is over.
         let later = begin + Duration::from_secs(130);
         hear(&mut claims, 1, later);
-        assert!(!forgotten.look(&mut claims, &metrics, later) && counted());
+        let says = forgotten.look(&mut claims, &metrics, later);
+        assert!(!says && counted(), "{says} {}", metrics.render());
         hear(&mut claims, 1 << 18, later);
         assert!(forgotten.look(&mut claims, &metrics, later), "a minute later again");
     }
