@@ -3,7 +3,7 @@
 use crate::balancer::Command;
 use crate::clock::clock;
 use crate::fabric::frame::{self, FrameError};
-use crate::fabric::message::{Map, OfNode, PoolLoad, ToBalancer};
+use crate::fabric::message::{Map, OfNode, PoolLoad, ToBalancer, ToHost};
 use crate::fabric::stream::Stream;
 use crate::host::Input;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,8 @@ pub(super) enum State {
     Serving,
     /// It is a host's heartbeat.
     Pulse,
-    /// It is none, or no longer: told so, its connection ends.
+    /// It is none, or no longer, and is told so: what else it says is passed over, and it ends the connection. Ended here, that
+    /// would take along what it has not received, and who has not heard that it is over takes this balancer for dead.
     Refused,
 }
 
@@ -90,6 +91,15 @@ impl Member {
             let read = self.stream.fill();
             let serving = self.state == State::Serving;
             while let Some(octets) = self.stream.frame()? {
+                if self.state == State::Refused {
+                    // Nothing of what it has said is under way; one that has left in good order waits to hear that.
+                    let asks = match frame::decode(octets) {
+                        Ok(ToBalancer::Sync { number }) => Some(number),
+                        _ => None,
+                    };
+                    asks.into_iter().for_each(|number| _ = self.stream.put(&ToHost::Synced { number }));
+                    continue;
+                }
                 let message: ToBalancer<'_> = frame::decode(octets)?;
                 let (key, command) = match message {
                     ToBalancer::Beat => continue,

@@ -1,7 +1,7 @@
 //! The hosts of a cluster, as a balancer sees them: who they are, which has which bucket (by the controller's map, see
 //! [`vireo_core::cluster`]), what was given to each and is not known to be carried out, and what becomes of that when one is
-//! in the map no longer. A balancer is all that emits towards RAN and UPFs; a host that a map is without has lost its
-//! connection for good, and says nothing to anybody any more.
+//! in the map no longer. A balancer is all that emits towards RAN and UPFs; a host that a map is without is listened to no
+//! longer, and says nothing to anybody any more.
 
 pub(super) mod handover;
 mod member;
@@ -569,19 +569,19 @@ impl Fleet {
         self.steering.hosts(if stay.is_empty() { leave } else { stay });
     }
 
-    /// Ends the connection of a host that is not in the next map; what it had.
+    /// A host that is not in the next map has said all that it has to say; what it had. It may be alive, and others take its
+    /// copies until they have that map too: it must not believe that this balancer is gone, and end what its UEs do.
     fn cut_off(&mut self, host: HostId, map: &Map) -> (Flying<Input>, Emitted) {
         self.misses.remove(&host);
         let before = self.lost.remove(&host);
         let token = self.serving.remove(&host);
-        let Some(mut member) = token.and_then(|token| self.members.remove(&token)) else {
+        let Some(member) = token.and_then(|token| self.members.get_mut(&token)) else {
             return before.unwrap_or_default();
         };
         // One that lives learns by it that it is over.
         member.stream.put(&ToHost::Map(Box::new(map.clone())));
-        let _ = member.stream.flush();
-        let _ = epoll::delete(&self.epoll, member.stream.fd());
-        (member.flying, member.emitted)
+        (member.state, member.since) = (State::Refused, clock());
+        (std::mem::take(&mut member.flying), std::mem::take(&mut member.emitted))
     }
 
     fn show(&self, map: &Map) {
@@ -652,7 +652,12 @@ impl Fleet {
 
     /// Tells whoever has asked that all that it had said before is done.
     pub(crate) fn synced(&mut self, host: HostId, number: u64) {
-        self.tell(host, &ToHost::Synced { number });
+        // Also one that has left in good order since, which ends by that.
+        let has_asked =
+            |member: &&mut Member| member.host == Some(host) && matches!(member.state, State::Serving | State::Refused);
+        if let Some(member) = self.members.values_mut().find(has_asked) {
+            member.stream.put(&ToHost::Synced { number });
+        }
     }
 
     fn tell(&mut self, host: HostId, message: &ToHost<'_>) {
@@ -673,12 +678,8 @@ impl Fleet {
     pub(crate) fn flush(&mut self) {
         let mut gone = Vec::new();
         for (token, member) in &mut self.members {
-            match member.stream.flush_at(&self.epoll, *token) {
-                Err(error) => gone.push((*token, error)),
-                Ok(()) if member.state == State::Refused && member.stream.unsent() == 0 => {
-                    gone.push((*token, FrameError::Refused("it was refused".into())));
-                }
-                Ok(()) => {}
+            if let Err(error) = member.stream.flush_at(&self.epoll, *token) {
+                gone.push((*token, error));
             }
         }
         for (token, error) in gone {

@@ -4,6 +4,8 @@ use crate::fabric::frame::decode;
 use crate::fabric::message::ToBalancer;
 use std::net::Ipv4Addr;
 use std::time::{Duration as Span, Instant as Monotonic};
+use vireo_core::balance::map::SlicePart;
+use vireo_core::balance::ring::Weighted;
 use vireo_core::cluster::Member as Joined;
 use vireo_core::config::{NodeName, SecurityConfig, Timers};
 use vireo_types::{Ltmsi, Supi};
@@ -216,5 +218,64 @@ fn a_host_that_joins_is_told_what_was_claimed_lately() {
         second.turn(Monotonic::now(), &mut |_| ()).expect("it is a member");
         world.fleets[0].pump();
         std::thread::sleep(Span::from_millis(10));
+    }
+}
+
+/// Who is in the next map no longer may live, and has much to read before it hears of that: its connection does not end before,
+/// by which it would take the balancer for dead.
+#[test]
+fn a_host_that_is_given_up_hears_that_before_its_connection_ends() {
+    // Nobody is taken for dead meanwhile.
+    let mut world = World::beating(1, Span::from_secs(1));
+    let number = world.number;
+    let World { fleets, ways, .. } = &mut world;
+    let (fleet, way) = (&mut fleets[0], &mut ways[0]);
+    let token = fleet.serving[&number];
+    // More than the connection takes while the host reads nothing, as when it is cut off.
+    let before = ToHost::Endpoints(vec![Ipv4Addr::LOCALHOST.into(); 100_000]);
+    let member = fleet.members.get_mut(&token).expect("its connection");
+    for _ in 0..16 {
+        member.stream.put(&before);
+    }
+    fleet.flush();
+    assert!(fleet.members[&token].stream.unsent() > 0, "it waits for the host");
+    // And the host has said something that was not read.
+    way.put(&ToBalancer::Done { number: 1 });
+    way.flush().expect("there is a balancer");
+
+    let mut next = fleet.map.clone().expect("a map");
+    let heir = HostId(number.0 + 1);
+    let part = SlicePart { weight: 1.0, replicas: 0, hosts: vec![Weighted { host: heir, weight: 1.0 }] };
+    next.hosts = vec![(heir, (Ipv4Addr::LOCALHOST, 9).into())];
+    next.buckets = next.buckets.next(&[part]);
+    let epoch = next.epoch();
+    fleet.adopt(next);
+    assert!(fleet.serving.is_empty(), "nothing is given to it any more");
+
+    let until = Monotonic::now() + WITHIN;
+    let mut hears = |fleet: &mut Fleet, what: &dyn Fn(ToHost<'_>) -> bool| loop {
+        assert!(Monotonic::now() < until, "not within {WITHIN:?}");
+        fleet.pump();
+        way.put(&ToBalancer::Done { number: 2 });
+        way.flush()?;
+        way.fill()?;
+        while let Some(octets) = way.frame()? {
+            if what(decode(octets)?) {
+                way.put(&ToBalancer::Sync { number: 7 });
+                return Ok::<(), FrameError>(());
+            }
+        }
+    };
+    let over =
+        |message: ToHost<'_>| matches!(message, ToHost::Map(map) if map.epoch() == epoch && !map.has_host(number));
+    hears(fleet, &over).expect("the connection is there until then");
+    // One that leaves has asked whether all is done, and waits for that.
+    hears(fleet, &|message| message == ToHost::Synced { number: 7 }).expect("and as long as it likes");
+    fleet.synced(number, 6);
+    hears(fleet, &|message| message == ToHost::Synced { number: 6 }).expect("of what it had asked before, too");
+    ways.clear();
+    while fleet.members.contains_key(&token) {
+        assert!(Monotonic::now() < until, "not within {WITHIN:?}");
+        fleet.pump();
     }
 }
