@@ -13,6 +13,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use rustc_hash::FxHashMap;
 use rustix::event::{PollFd, PollFlags, poll};
 use smallvec::{SmallVec, smallvec};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -30,6 +31,10 @@ const HOSTS: usize = 1 << 16;
 const ORDERS: usize = 65_536;
 /// How soon a lost connection is made again.
 const AGAIN: Duration = Duration::from_millis(100);
+/// Octets that a few copies have.
+const ROOM: usize = 1 << 10;
+/// Octets of copies that are gathered for a host before the thread is given them.
+const GATHERED: usize = 64 << 10;
 /// Octets that are put into a connection before it has taken those that are there.
 const UNSENT: usize = 1 << 20;
 /// Other hosts that are listened to.
@@ -79,12 +84,21 @@ pub(crate) enum Said {
 /// What the thread is told.
 #[derive(Debug)]
 enum Order {
-    /// A copy for a host.
-    Send(HostId, u64, Vec<u8>),
+    /// Copies for a host.
+    Send(HostId, Batch),
     /// These other hosts are there, in this epoch.
     Peers(Vec<(HostId, SocketAddr)>, u64),
     /// The end.
     Stop,
+}
+
+/// Copies for a host that go together.
+#[derive(Debug)]
+struct Batch {
+    /// The number of the last of them.
+    last: u64,
+    /// A frame for each.
+    frames: frame::Outbox,
 }
 
 #[derive(Debug)]
@@ -129,6 +143,8 @@ pub(crate) struct Replicator {
     shared: Arc<Shared>,
     orders: Sender<Order>,
     waker: Waker,
+    /// What the thread is to be given of each host's copies.
+    gathered: RefCell<SmallVec<[(HostId, Batch); 4]>>,
 }
 
 /// What others see of it.
@@ -178,7 +194,7 @@ struct Peer {
     address: SocketAddr,
     stream: Option<Stream>,
     /// Copies that it has not said to have.
-    unkept: VecDeque<(u64, Vec<u8>)>,
+    unkept: VecDeque<Batch>,
     /// How many of them the connection was given.
     given: usize,
     again: Instant,
@@ -231,7 +247,7 @@ pub(crate) fn replicator(
         knocked: false,
         turns: Turns::default(),
     };
-    Ok((Replicator { own, shared, orders: sender, waker }, thread))
+    Ok((Replicator { own, shared, orders: sender, waker, gathered: RefCell::default() }, thread))
 }
 
 impl Acknowledged for Replicator {
@@ -242,14 +258,9 @@ impl Acknowledged for Replicator {
 }
 
 impl Replicator {
-    /// Sends a copy of a UE to a host; its octets.
+    /// Sends a copy of a UE to a host; its octets. It stays here until [`Replicator::flush`].
     pub(crate) fn send_copy(&self, to: HostId, copy: Copy<'_>) -> usize {
-        let number = copy.number;
-        // It has an encoding: its parts have known lengths.
-        let Ok(octets) = postcard::to_stdvec(&ToReplica::Copy(copy)) else { return 0 };
-        let length = octets.len();
-        self.send(to, number, octets);
-        length
+        self.send(to, copy.number, &ToReplica::Copy(copy))
     }
 
     /// Whether a host has said nothing for too long of copies that it was sent.
@@ -257,21 +268,46 @@ impl Replicator {
         self.shared.unreached.get(host.index()).is_some_and(|unreached| unreached.load(Ordering::Relaxed))
     }
 
-    /// Sends a copy to a host; it may stay here until [`Replicator::flush`].
-    pub(crate) fn send(&self, to: HostId, number: u64, copy: Vec<u8>) {
-        self.tell(Order::Send(to, number, copy));
+    /// Sends a message to a host, of this number in its order among the copies; its octets. It stays here until
+    /// [`Replicator::flush`].
+    pub(crate) fn send(&self, to: HostId, number: u64, message: &ToReplica<'_>) -> usize {
+        let mut gathered = self.gathered.borrow_mut();
+        let place = gathered.iter().position(|(host, _)| *host == to).unwrap_or_else(|| {
+            gathered.push((to, Batch { last: number, frames: frame::Outbox::with_room(ROOM) }));
+            gathered.len() - 1
+        });
+        let batch = &mut gathered[place].1;
+        batch.last = number;
+        // It has an encoding: its parts have known lengths.
+        let octets = batch.frames.put(message).unwrap_or(0);
+        if batch.frames.len() >= GATHERED {
+            let (to, batch) = gathered.swap_remove(place);
+            self.tell(Order::Send(to, batch));
+        }
+        octets
     }
 
     fn tell(&self, order: Order) {
         if let Err(error) = self.orders.try_send(order) {
             // Full: the thread is waked to make room. It ends with the host.
-            self.flush();
+            self.wake();
             let _ = self.orders.send(error.into_inner());
         }
     }
 
     /// What was sent leaves.
     pub(crate) fn flush(&self) {
+        self.give();
+        self.wake();
+    }
+
+    /// Gives the thread what was gathered.
+    fn give(&self) {
+        self.gathered.borrow_mut().drain(..).for_each(|(to, batch)| self.tell(Order::Send(to, batch)));
+    }
+
+    /// Wakes the thread, if there is something for it.
+    fn wake(&self) {
         if self.orders.is_empty() {
             return;
         }
@@ -287,6 +323,8 @@ impl Replicator {
         let hosts: Vec<HostId> = map.hosts.iter().map(|(host, _)| *host).collect();
         let taken = self.shared.shadows().adopt(&map.buckets, &hosts);
         let others = map.hosts.iter().copied().filter(|(host, _)| *host != self.own).collect();
+        // What was sent by the map before leaves by that.
+        self.give();
         self.tell(Order::Peers(others, map.buckets.epoch()));
         self.flush();
         taken
@@ -355,9 +393,9 @@ impl Thread {
             self.turns.turn();
             while let Ok(order) = self.orders.try_recv() {
                 match order {
-                    Order::Send(to, number, copy) => {
+                    Order::Send(to, batch) => {
                         if let Some(peer) = self.peers.get_mut(&to) {
-                            peer.unkept.push_back((number, copy));
+                            peer.unkept.push_back(batch);
                             peer.since.get_or_insert_with(Instant::now);
                         }
                     }
@@ -432,7 +470,7 @@ impl Thread {
             }
             let Some(stream) = &mut peer.stream else { continue };
             while peer.given < peer.unkept.len() && stream.unsent() < UNSENT {
-                stream.encoded(&peer.unkept[peer.given].1);
+                stream.frames(&peer.unkept[peer.given].frames);
                 peer.given += 1;
             }
             if let Err(error) = stream.flush() {
@@ -449,7 +487,9 @@ impl Thread {
             let result = peer.hear(*host, &self.shared, &mut heard);
             if let Some(number) = heard.kept {
                 if let Some(kept) = self.shared.kept.get(host.index()) {
-                    kept.store(number, Ordering::Release);
+                    // Numbers of copies and of hosts are given once, and what a host has it keeps as long as it is in the map. Of what
+                    // is sent again by another connection it says first that it has what it had before, and had said more.
+                    kept.fetch_max(number, Ordering::AcqRel);
                 }
                 news = true;
             }
@@ -535,7 +575,7 @@ impl Peer {
         while let Some(octets) = stream.frame()? {
             match frame::decode(octets)? {
                 ToPrimary::Kept { number } => {
-                    while self.unkept.front().is_some_and(|(copy, _)| *copy <= number) {
+                    while self.unkept.front().is_some_and(|batch| batch.last <= number) {
                         self.unkept.pop_front();
                         self.given = self.given.saturating_sub(1);
                     }
@@ -650,3 +690,6 @@ impl Incoming {
         self.stream.flush()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -164,6 +164,11 @@ pub struct Outbox {
 }
 
 impl Outbox {
+    /// One that has room for so many octets before it takes more memory.
+    pub(crate) fn with_room(octets: usize) -> Self {
+        Outbox { octets: Vec::with_capacity(octets), from: 0 }
+    }
+
     /// Adds octets as they are.
     pub fn raw(&mut self, octets: &[u8]) {
         self.octets.extend_from_slice(octets);
@@ -184,12 +189,6 @@ impl Outbox {
         }
         self.octets[start..start + LENGTH].copy_from_slice(&(length as u32).to_be_bytes());
         Some(length + LENGTH)
-    }
-
-    /// Adds a frame of a message that is encoded already.
-    pub fn encoded(&mut self, message: &[u8]) {
-        self.octets.extend_from_slice(&(message.len() as u32).to_be_bytes());
-        self.octets.extend_from_slice(message);
     }
 
     /// What is to be sent, octet for octet.

@@ -146,9 +146,9 @@ impl Stream {
         self.outbox.put(message).unwrap_or(0)
     }
 
-    /// The same for a message that is encoded already.
-    pub(crate) fn encoded(&mut self, message: &[u8]) {
-        self.outbox.encoded(message);
+    /// The same for messages that are frames already.
+    pub(crate) fn frames(&mut self, frames: &Outbox) {
+        self.outbox.raw(frames.rest());
     }
 
     /// Octets that wait to be sent: about as many, where they are encrypted.

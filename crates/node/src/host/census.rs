@@ -147,9 +147,7 @@ impl Cluster {
         let others: Vec<HostId> = self.primary.hosts().iter().copied().filter(|host| *host != own).collect();
         for to in &others {
             let number = self.primary.number(*to);
-            if let Ok(octets) = postcard::to_stdvec(&ToReplica::Asks { number, epoch }) {
-                self.member.replicator.send(*to, number, octets);
-            }
+            self.member.replicator.send(*to, number, &ToReplica::Asks { number, epoch });
         }
         self.census.begin(epoch, others)
     }
@@ -163,9 +161,7 @@ impl Cluster {
         for (n, (table, numbers)) in pieces.into_iter().enumerate() {
             let number = self.primary.number(to);
             let has = ToReplica::Has { number, epoch, table, numbers, last: n == last };
-            if let Ok(octets) = postcard::to_stdvec(&has) {
-                self.member.replicator.send(to, number, octets);
-            }
+            self.member.replicator.send(to, number, &has);
         }
     }
 }

@@ -113,9 +113,7 @@ impl Host {
         self.introduced(number);
         let Some(cluster) = self.cluster.as_mut() else { return };
         for Gone { to, number, until } in cluster.primary.left(number, whole) {
-            if let Ok(octets) = postcard::to_stdvec(&ToReplica::Left { number, until }) {
-                cluster.member.replicator.send(to, number, octets);
-            }
+            cluster.member.replicator.send(to, number, &ToReplica::Left { number, until });
         }
         if cluster.last_sync == Some(number) {
             cluster.has_left = true;
@@ -220,9 +218,7 @@ impl Host {
         cluster.member.replicator.keep_own(parts);
         for host in &to {
             let number = cluster.primary.number(*host);
-            if let Ok(octets) = postcard::to_stdvec(&ToReplica::Yours { number, epoch }) {
-                cluster.member.replicator.send(*host, number, octets);
-            }
+            cluster.member.replicator.send(*host, number, &ToReplica::Yours { number, epoch });
         }
         cluster.member.replicator.flush();
         self.tell_own();

@@ -14,9 +14,7 @@ impl Cluster {
     /// Asks a host that was sent all copies what it has of others.
     pub(super) fn ask_for_others(&self, to: HostId, whole: Option<Whole>) {
         let Some(Whole { number, buckets }) = whole else { return };
-        if let Ok(octets) = postcard::to_stdvec(&ToReplica::Whole { number, buckets }) {
-            self.member.replicator.send(to, number, octets);
-        }
+        self.member.replicator.send(to, number, &ToReplica::Whole { number, buckets });
     }
 }
 
@@ -67,9 +65,7 @@ impl Host {
         if !gone.is_empty() {
             tracing::info!(host = from.0, ues = gone.len(), "copies that nobody acknowledged go");
             let number = primary.number(from);
-            if let Ok(octets) = postcard::to_stdvec(&ToReplica::Gone { number, ues: gone }) {
-                replicator.send(from, number, octets);
-            }
+            replicator.send(from, number, &ToReplica::Gone { number, ues: gone });
         }
         let again = primary.answered(from, ues.len());
         cluster.ask_for_others(from, again);

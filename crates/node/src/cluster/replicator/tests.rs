@@ -1,0 +1,137 @@
+use super::*;
+use std::net::Ipv4Addr;
+use vireo_core::balance::map::{BucketMap, FIRST_EPOCH, SlicePart};
+use vireo_core::balance::ring::Weighted;
+use vireo_core::replica::Ways;
+use vireo_types::Bucket;
+
+const WITHIN: Duration = Duration::from_secs(20);
+
+/// Two hosts, the map of both, and a bucket of the first one's.
+fn hosts() -> ([HostId; 2], Map, Bucket) {
+    let hosts = [1, 2].map(HostId);
+    let weighted = hosts.iter().map(|host| Weighted { host: *host, weight: 1.0 }).collect();
+    let buckets = BucketMap::new(FIRST_EPOCH, &[SlicePart { weight: 1.0, replicas: 1, hosts: weighted }]);
+    let own = |bucket: &Bucket| buckets.owners(*bucket).primary() == Some(hosts[0]);
+    let bucket = (0..Bucket::COUNT).map(Bucket::new).find(own).unwrap();
+    let map = Map { hosts: vec![], buckets, balancers: vec![], joined: 2, lost: vec![], leaving: vec![] };
+    (hosts, map, bucket)
+}
+
+fn copy(number: u64, bucket: Bucket, ephemeral: &[u8]) -> Copy<'_> {
+    let ltmsi = Ltmsi::new(bucket, number as u16);
+    let (version, ways) = (number as u32, Ways::default());
+    Copy {
+        number,
+        ltmsi,
+        before: None,
+        input: number,
+        perpetual_version: version,
+        ephemeral_version: version,
+        perpetual: Some(b"who"),
+        ephemeral,
+        outbox: b"",
+        ways,
+    }
+}
+
+fn until(mut what: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !what() {
+        assert!(since.elapsed() < WITHIN, "it takes too long");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Copies of one turn of the host go to the thread and on as one; a connection that is lost brings all of them again.
+#[test]
+fn copies_are_gathered_and_none_is_lost_with_a_connection() {
+    let ([one, two], mut map, bucket) = hosts();
+    let listeners = [(); 2].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+    map.hosts = [one, two].into_iter().zip(listeners.iter().map(|l| l.local_addr().unwrap())).collect();
+    let knocked_at = listeners[1].try_clone().unwrap();
+    let mut ends = [one, two].into_iter().zip(listeners).map(|(host, listener)| {
+        let metrics = Arc::new(Metrics::new());
+        replicator(host, WITHIN, (listener, Security::default()), metrics).unwrap()
+    });
+    let (sends, sender) = ends.next().unwrap();
+    let (keeps, keeper) = ends.next().unwrap();
+    keeps.adopt(&map);
+    sends.adopt(&map);
+    let before = sends.orders.len();
+    for number in 1..=3 {
+        assert!(sends.send_copy(two, copy(number, bucket, b"e")) > 0);
+    }
+    assert_eq!(sends.orders.len(), before, "they wait for the end of the turn");
+    sends.flush();
+    assert_eq!(sends.orders.len(), before + 1, "and go together");
+    let large = vec![7; 1 << 10];
+    let last = 3 + GATHERED as u64 / 1024 * 2;
+    for number in 4..=last {
+        sends.send_copy(two, copy(number, bucket, &large));
+    }
+    assert!(sends.orders.len() > before + 1, "so many do not wait");
+    sends.flush();
+    let run = |thread: Thread| {
+        let (door, _inputs) = Door::alone();
+        std::thread::spawn(move || thread.run(&door))
+    };
+    let sending = run(sender);
+    // Somebody takes what there is and says nothing.
+    until(|| knocked_at.accept().is_ok());
+    assert_eq!(sends.kept(two), 0);
+    let keeping = run(keeper);
+    until(|| sends.kept(two) == last);
+    assert_eq!(keeps.watch().copies() as u64, last, "each is kept, once");
+    drop((sends, keeps));
+    [sending, keeping].into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+/// A host that gets copies again says first of what it had before that it has it: that takes nothing back of what it has said.
+#[test]
+fn what_a_host_has_said_to_have_it_has_whatever_it_says_after_a_connection_was_lost() {
+    let ([one, two], mut map, bucket) = hosts();
+    let listeners = [(); 2].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+    map.hosts = [one, two].into_iter().zip(listeners.iter().map(|l| l.local_addr().unwrap())).collect();
+    let [own, others] = listeners;
+    let metrics = Arc::new(Metrics::new());
+    let (sends, thread) = replicator(one, WITHIN, (own, Security::default()), metrics).unwrap();
+    sends.adopt(&map);
+    for number in 1..=3 {
+        sends.send_copy(two, copy(number, bucket, b"e"));
+        sends.flush();
+    }
+    let (door, _inputs) = Door::alone();
+    let running = std::thread::spawn(move || thread.run(&door));
+    let connection = || {
+        let (socket, _) = others.accept().unwrap();
+        let mut stream = Stream::accepted(socket, &Security::default(), Role::Peer, &[Role::Peer]).unwrap();
+        until(|| {
+            stream.flush().unwrap();
+            stream.fill().unwrap();
+            stream.frame().unwrap().is_some()
+        });
+        stream
+    };
+    let says = |stream: &mut Stream, message: &ToPrimary| {
+        stream.put(message);
+        stream.flush().unwrap();
+    };
+    let mut first = connection();
+    says(&mut first, &ToPrimary::Kept { number: 2 });
+    until(|| sends.kept(two) == 2);
+    drop(first);
+    let mut second = connection();
+    says(&mut second, &ToPrimary::Kept { number: 1 });
+    // What is heard after another thing was is heard in a later turn.
+    for number in 1..=2 {
+        says(&mut second, &ToPrimary::Others { number, ues: vec![] });
+        until(|| sends.has_said());
+        assert_eq!(sends.take_said(), [Said::Others { from: two, number, ues: vec![] }]);
+    }
+    assert_eq!(sends.kept(two), 2);
+    says(&mut second, &ToPrimary::Kept { number: 3 });
+    until(|| sends.kept(two) == 3);
+    drop(sends);
+    running.join().unwrap();
+}
