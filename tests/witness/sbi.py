@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """The service-based interface before tshark, Python's MIME reader and pycrate.
 
-sbi.py VIREO [DIR]     runs `VIREO demo --chain sba` with a capture, which is kept in DIR, and checks it
+sbi.py VIREO [DIR]     runs `VIREO demo --chain sba` with captures, which are kept in DIR, and checks them: a whole life of UEs and
+                       their sessions, and handovers by N2
 
 tshark reads HTTP/2 (HPACK, frames, streams); Python's email package reads the multipart bodies and json the rest; pycrate
 reads the N1 messages and the N2 transfers by the type that the JSON names. A run passes when every request and answer is read
 by them, each reference in the JSON leads to a part, each part is referred to, and the operations of a whole life of a session
-are there.
+are there, or the steps of handovers.
 """
 
 import email.policy
@@ -29,6 +30,9 @@ TRANSFERS = {
     "PDU_RES_SETUP_RSP": "PDUSessionResourceSetupResponseTransfer",
     "PDU_RES_REL_CMD": "PDUSessionResourceReleaseCommandTransfer",
     "PDU_RES_REL_RSP": "PDUSessionResourceReleaseResponseTransfer",
+    "HANDOVER_REQUIRED": "HandoverRequiredTransfer",
+    "HANDOVER_REQ_ACK": "HandoverRequestAcknowledgeTransfer",
+    "HANDOVER_CMD": "HandoverCommandTransfer",
 }
 # What is asked, by the path, and the statuses that answer it.
 OPERATIONS = {
@@ -40,6 +44,14 @@ OPERATIONS = {
 }
 # Those that a run must have, for each UE.
 NEEDED = {"create", "modify", "release", "transfer"}
+# Of a handover by N2 (TS 29.502 5.2.2.3.4), by hoState: what the AMF says with that, and what the SMF answers with the same.
+HANDOVER = {
+    "PREPARING": ({"hoState", "targetId", "n2SmInfo", "n2SmInfoType"}, "HANDOVER_REQUIRED", "PDU_RES_SETUP_REQ"),
+    "PREPARED": ({"hoState", "n2SmInfo", "n2SmInfoType"}, "HANDOVER_REQ_ACK", "HANDOVER_CMD"),
+    "COMPLETED": ({"hoState", "ueLocation"}, None, None),
+}
+# What the scenarios do of them: there and back.
+SCENARIOS = {"full": 0, "n2-handover": 2}
 # Members that a message of that kind must have (TS 29.502 6.1.6.2.2, 6.1.6.2.8; TS 29.518 6.1.6.2.19).
 MANDATORY = {
     "create": {"supi", "pduSessionId", "dnn", "sNssai", "servingNfId", "guami", "servingNetwork", "anType",
@@ -134,7 +146,20 @@ def read(headers, body):
     return value
 
 
-def check(path, ues):
+def handed_over(asked, told):
+    """What is wrong with a step of a handover by N2."""
+    members, says, answers = HANDOVER[asked["hoState"]]
+    wrong = [] if asked.keys() == members else [f"members {sorted(asked)}"]
+    if (asked.get("n2SmInfoType"), told.get("n2SmInfoType"), told.get("hoState")) != (says, answers, asked["hoState"]):
+        wrong.append(f"{asked} is answered by {told}")
+    target = asked.get("targetId", {})
+    gnb = target.get("ranNodeId", {}).get("gNbId", {})
+    if target and not (22 <= gnb["bitLength"] <= 32 and re.fullmatch("[0-9a-f]{6,8}", gnb["gNBValue"])):
+        wrong.append(f"targetId {target}")
+    return wrong
+
+
+def check(path, ues, handovers):
     wrong, seen = [], Counter()
     sides = exchanges(path)
     for (connection, answer, stream), (headers, body) in sides.items():
@@ -155,13 +180,19 @@ def check(path, ues):
             wrong.append(f"{where}: status {status}")
         if (status in ("201", "202")) != ("location" in replied[0]):
             wrong.append(f"{where}: status {status}, location {replied[0].get('location')}")
+        values = {}
         for what, (fields, octets) in ((name, (headers, body)), (f"{name} answer", replied)):
             try:
-                missing = MANDATORY.get(what, set()) - read(fields, octets).keys()
+                values[what] = read(fields, octets)
+                missing = MANDATORY.get(what, set()) - values[what].keys()
                 wrong += [f"{where}: {what} without {sorted(missing)}"] * bool(missing)
             except Exception as error:  # each kind is a finding
                 wrong.append(f"{where}: {what}: {error!r}: {bytes(octets)!r}")
+        if "hoState" in values.get(name, {}):
+            seen[values[name]["hoState"]] += 1
+            wrong += [f"{where}: {fault}" for fault in handed_over(values[name], values.get(f"{name} answer", {}))]
     wrong += [f"{seen[name]} times {name} for {ues} UEs" for name in NEEDED if seen[name] < ues]
+    wrong += [f"{seen[state]} times {state}" for state in HANDOVER if seen[state] != ues * handovers]
     return wrong, seen
 
 
@@ -170,15 +201,16 @@ def main(arguments):
         raise SystemExit(__doc__)
     directory = pathlib.Path(arguments[1] if len(arguments) == 2 else "target/witness")
     directory.mkdir(parents=True, exist_ok=True)
-    path, log, ues = directory / "sbi.pcap", directory / "sbi-demo.log", 5
-    command = [arguments[0], "demo", "--chain", "sba", "--ues", str(ues), "--pcap", path]
-    with open(log, "w") as file:
-        if subprocess.run(command, stdout=file, stderr=subprocess.STDOUT).returncode:
-            raise SystemExit(log.read_text() + "vireo demo --chain sba fails")
-    wrong, seen = check(path, ues)
-    print(", ".join(f"{name} {count}" for name, count in sorted(seen.items())))
-    if wrong:
-        raise SystemExit("\n".join(wrong[:50]))
+    for scenario, handovers in SCENARIOS.items():
+        path, log, ues = directory / f"sbi-{scenario}.pcap", directory / f"sbi-{scenario}.log", 5
+        command = [arguments[0], "demo", "--chain", "sba", "--ues", str(ues), "--scenario", scenario, "--pcap", path]
+        with open(log, "w") as file:
+            if subprocess.run(command, stdout=file, stderr=subprocess.STDOUT).returncode:
+                raise SystemExit(log.read_text() + f"vireo demo --chain sba --scenario {scenario} fails")
+        wrong, seen = check(path, ues, handovers)
+        print(f"{scenario}: " + ", ".join(f"{name} {count}" for name, count in sorted(seen.items())))
+        if wrong:
+            raise SystemExit("\n".join(wrong[:50]))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ use crate::context::octets;
 use crate::procedures::common::user_plane::Held;
 use crate::session::N2Sm;
 use serde::{Deserialize, Serialize};
-use vireo_types::{Dnn, Duration, Instant, NrCgi, Pei, Snssai, Supi, Tai};
+use vireo_types::{AmfUeNgapId, Dnn, Duration, GnbId, Instant, NrCgi, Pei, Snssai, Supi, Tai};
 
 /// The number of a session among those that a UE has ever had at the AMF. Answers and notifications name it, so that a late
 /// one is never taken for the successor's, whose PDU session identity may be the same.
@@ -119,6 +119,55 @@ pub enum Update {
     Deactivate,
     /// The UE has come by Xn to a RAN node that has said this (Path Switch Request Transfer), and is there.
     Switch(Vec<u8>, (Tai, NrCgi)),
+    /// A handover by N2, which is known by the UE's number at its target: none is taken for the one before.
+    Handover(AmfUeNgapId, HandoverStep),
+}
+
+/// How far a handover by N2 is (TS 29.502 5.2.2.3.4).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HandoverStep {
+    /// The source wants it (hoState PREPARING), and says this (Handover Required Transfer): the SMF has what the target needs.
+    Prepare {
+        /// The target.
+        target: (GnbId, Tai),
+        /// That.
+        transfer: Vec<u8>,
+    },
+    /// The target has answered by this (PREPARED): the SMF has what the source is told.
+    Prepared(N2Sm, Vec<u8>),
+    /// The UE is at the target, and there (COMPLETED).
+    Complete((Tai, NrCgi)),
+    /// The UE stays where it is (CANCELLED).
+    Cancel,
+}
+
+impl Update {
+    /// By what it is known among what an SMF is asked of a session that is handed over: by what the RAN has said of a path switch; by
+    /// the handover and how far that is of one by N2.
+    pub fn mark(&self) -> Vec<u8> {
+        match self {
+            Update::Switch(transfer, _) | Update::N2(_, transfer) | Update::N1(transfer) => transfer.clone(),
+            Update::Activate | Update::Deactivate => Vec::new(),
+            Update::Handover(target, step) => {
+                let step = match step {
+                    HandoverStep::Prepare { .. } => 1,
+                    HandoverStep::Prepared(..) => 2,
+                    HandoverStep::Complete(_) => 3,
+                    HandoverStep::Cancel => 4,
+                };
+                target.get().to_be_bytes().into_iter().chain([step]).collect()
+            }
+        }
+    }
+
+    /// Whether UE and RAN can say it as often as they like.
+    fn is_said(&self) -> bool {
+        use HandoverStep::{Prepare, Prepared};
+        matches!(
+            self,
+            Update::N1(_) | Update::N2(..) | Update::Switch(..) | Update::Handover(_, Prepare { .. } | Prepared(..))
+        )
+    }
 }
 
 /// What comes of an [`Ask`].
@@ -262,12 +311,37 @@ pub struct RemoteSessions {
 /// What SMFs are asked about the sessions of a UE that is handed over, and have said.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Crossing {
-    /// Sessions whose SMF has not answered, with the transfer that it was asked about: one handover may follow another at once.
+    /// Sessions whose SMF has not answered, with what the question is known by: one handover may follow another at once.
     pub waiting: Vec<(SessionNumber, Vec<u8>)>,
     /// What the RAN is told of sessions that go along, by PDU session identity and number.
     pub taken: Vec<(u8, SessionNumber, Vec<u8>)>,
     /// The same of sessions that do not, by PDU session identity.
     pub lost: Vec<(u8, Vec<u8>)>,
+    /// What waits for their answers. The last of what is stored: the release before knew path switches only, and said nothing of it.
+    #[serde(default)]
+    pub stage: CrossingStage,
+}
+
+/// What waits for the SMFs of a UE that is handed over.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CrossingStage {
+    /// The answer to a path switch.
+    #[default]
+    Switching,
+    /// The request to the target of a handover by N2.
+    Preparing {
+        /// Why the source wants it, as NGAP encodes that.
+        cause: Vec<u8>,
+        /// Source to Target Transparent Container.
+        container: Vec<u8>,
+    },
+    /// The command to the source.
+    Prepared {
+        /// Target to Source Transparent Container.
+        container: Vec<u8>,
+    },
+    /// The release of the source, which the UE has left.
+    Completed,
 }
 
 /// The answer to a service request that waits.
@@ -338,7 +412,7 @@ impl Carriage {
         let asked = self.asked.is_some_and(|since| now.since(since) < ASKED);
         if asked || !self.due.is_empty() {
             // What UE and RAN say as often as they like does not take the place of what ends the session.
-            let said = matches!(ask, Ask::Update { update: Update::N1(_) | Update::N2(..) | Update::Switch(..), .. });
+            let said = matches!(&ask, Ask::Update { update, .. } if update.is_said());
             let room = self.due.len() < if said { DUE } else { 2 * DUE };
             self.due.extend(room.then_some(ask));
             return Err(room);

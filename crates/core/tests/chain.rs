@@ -5,228 +5,24 @@
 mod handover;
 #[allow(dead_code, reason = "a part of what the procedures' tests use")]
 mod lab;
+#[path = "chain/n2.rs"]
+mod n2;
+#[path = "chain/smf.rs"]
+mod smf;
 
-use lab::{ASSOC, Ids, Lab, upf_answer};
-use vireo_core::Env;
+use lab::{ASSOC, Lab};
+use smf::{ALL, Smf, amf, answers, idle, is_at, stages, succeeded, transferred, with_session, with_sessions};
 use vireo_core::chain::{
-    Answer, Ask, Carried, Create as CreateAsk, Created, RemoteSession, RemoteStage, Told, Transfer, Transferred, Update,
+    Answer, Ask, Carried, Create as CreateAsk, Created, Crossing, CrossingStage, RemoteStage, Told, Transfer,
+    Transferred, Update,
 };
 use vireo_core::context::{self, Procedure};
 use vireo_core::engine::Event;
-use vireo_core::session::{self, Create, Input, N2Sm, Output, SmContext};
-use vireo_core::subscription::DnnSubscription;
+use vireo_core::session::{self, Input, N2Sm};
 use vireo_core::turn::{Effect, Kind, Note};
 use vireo_emulator::gnb;
 use vireo_emulator::ue::{self, Event as UeEvent, Mm};
 use vireo_types::*;
-
-/// An SMF, and how many of the AMF's questions it has seen.
-#[derive(Default)]
-struct Smf {
-    sessions: Vec<(String, SmContext)>,
-    ids: Ids,
-    seen: usize,
-    /// It does not answer.
-    silent: bool,
-    token: u64,
-}
-
-impl Smf {
-    /// A step and all that the UPF answers: what UE and RAN are told, and whether the session is gone.
-    fn run(&mut self, lab: &Lab, sm: &mut SmContext, input: Input<'_>) -> (Told, bool) {
-        let mut random = |octets: &mut [u8]| octets.fill(0x11);
-        let env = Env {
-            now: lab.now,
-            arrived: lab.now,
-            config: &lab.config,
-            random: &mut random,
-            ids: &mut self.ids,
-            ran: &(),
-        };
-        let outputs = session::step(sm, input, &env);
-        self.carry_out(lab, sm, outputs)
-    }
-
-    fn carry_out(&mut self, lab: &Lab, sm: &mut SmContext, outputs: Vec<Output>) -> (Told, bool) {
-        let (mut told, mut gone) = (Told::default(), false);
-        for output in outputs {
-            match output {
-                Output::N1(n1) => told.n1 = Some(n1),
-                Output::N2(kind, octets) => told.n2 = Some((kind, octets)),
-                Output::Pfcp { upf, message } => {
-                    if let Some(answer) = upf_answer(&message, upf, sm.cp_seid) {
-                        let (more, ended) = self.run(lab, sm, Input::Pfcp(&answer));
-                        told = Told { n1: told.n1.or(more.n1), n2: told.n2.or(more.n2) };
-                        gone |= ended;
-                    }
-                }
-                Output::Gone => gone = true,
-                _ => {}
-            }
-        }
-        (told, gone)
-    }
-
-    fn create(&mut self, lab: &Lab, ask: &CreateAsk) -> (String, Told) {
-        let number = self.seen as u16;
-        let subscription = DnnSubscription::default();
-        let request = Create {
-            supi: ask.supi,
-            ltmsi: Ltmsi::new(Bucket::new(9), number),
-            index: 0,
-            psi: ask.psi,
-            n1: &ask.n1,
-            snssai: ask.snssai,
-            dnn: &ask.dnn,
-            subscription: &subscription,
-        };
-        let mut random = |octets: &mut [u8]| octets.fill(0x11);
-        let mut env = Env {
-            now: lab.now,
-            arrived: lab.now,
-            config: &lab.config,
-            random: &mut random,
-            ids: &mut self.ids,
-            ran: &(),
-        };
-        let (sm, outputs) = session::create(&request, &mut env);
-        let mut sm = sm.expect("a session");
-        let (told, _) = self.carry_out(lab, &mut sm, outputs);
-        let reference = format!("http://smf/{number}");
-        self.sessions.push((reference.clone(), sm));
-        (reference, told)
-    }
-
-    /// The session of a reference; whether it is gone by the input, and what is told.
-    fn update(&mut self, lab: &Lab, reference: &str, input: Input<'_>) -> Option<(Told, bool)> {
-        let at = self.sessions.iter().position(|(name, _)| name == reference)?;
-        let (name, mut sm) = self.sessions.remove(at);
-        let (told, gone) = self.run(lab, &mut sm, input);
-        if !gone {
-            self.sessions.insert(at, (name, sm));
-        }
-        Some((told, gone))
-    }
-
-    /// The questions that the AMF has asked since.
-    fn asked(&mut self, lab: &Lab) -> Vec<(u32, Ask)> {
-        let new = lab.effects[self.seen..].to_vec();
-        self.seen = lab.effects.len();
-        let asks = new.into_iter();
-        asks.filter_map(|effect| if let Effect::Smf { number, ask, .. } = effect { Some((number, ask)) } else { None })
-            .collect()
-    }
-
-    /// Answers all that the AMF asks until it asks no more.
-    fn serve(&mut self, lab: &mut Lab) {
-        loop {
-            let asked = self.asked(lab);
-            if asked.is_empty() {
-                return;
-            }
-            for (number, ask) in asked {
-                self.answer(lab, number, ask);
-                lab.settle();
-            }
-        }
-    }
-
-    fn answer(&mut self, lab: &mut Lab, number: u32, ask: Ask) {
-        if self.silent {
-            return lab.event(Event::Smf { number, ask, answer: Answer::Silence, carried: None });
-        }
-        let (answer, then) = match &ask {
-            Ask::Create(create) => {
-                let (reference, told) = self.create(lab, create);
-                let transfer = self.transfer(create.psi, told);
-                (Answer::Created(reference), Some(Event::Transfer(transfer)))
-            }
-            Ask::Update { reference, update } => {
-                let input = match update {
-                    Update::N1(n1) => Input::N1(n1),
-                    Update::N2(kind, octets) => Input::N2(*kind, octets),
-                    Update::Activate => Input::Activate,
-                    Update::Deactivate => Input::Deactivate,
-                    Update::Switch(octets, _) => Input::N2(N2Sm::PathSwitchRequest, octets),
-                };
-                match self.update(lab, reference, input) {
-                    Some((mut told, gone)) => {
-                        let mut other = None;
-                        if let Update::Switch(..) = update
-                            && let Some((_, sm)) = self.sessions.iter_mut().find(|(name, _)| name == reference)
-                        {
-                            // What else there is for the RAN goes by itself.
-                            let (psi, n2) = (sm.psi, told.n2.replace(session::switched(sm, lab.now)));
-                            other = n2.map(|n2| Event::Transfer(self.transfer(psi, Told { n1: None, n2: Some(n2) })));
-                        }
-                        let answer = match told.n2 {
-                            Some((N2Sm::PathSwitchUnsuccessful, _)) => Answer::Refused { told, unknown: false },
-                            _ => Answer::Done(told),
-                        };
-                        (answer, gone.then_some(Event::SmContextReleased { number }).or(other))
-                    }
-                    None => (Answer::Refused { told: Told::default(), unknown: true }, None),
-                }
-            }
-            Ask::Release { reference } => {
-                self.update(lab, reference, Input::ReleaseLocally);
-                (Answer::Done(Told::default()), None)
-            }
-            Ask::Unreached { .. } => (Answer::Done(Told::default()), None),
-        };
-        lab.event(Event::Smf { number, ask, answer, carried: None });
-        then.into_iter().for_each(|event| lab.event(event));
-    }
-
-    fn transfer(&mut self, psi: u8, told: Told) -> Transfer {
-        self.token += 1;
-        let unreached = Some("http://smf/unreached".into());
-        Transfer { token: self.token, psi, told, unreached, carried: None, created: None, wants: None }
-    }
-
-    /// A packet for an idle UE's session; what becomes of it.
-    fn downlink_packet(&mut self, lab: &mut Lab, psi: u8) -> Option<Transferred> {
-        let n2 = Some((N2Sm::SetupRequest, vec![0]));
-        let transfer = self.transfer(psi, Told { n1: None, n2 });
-        lab.event(Event::Transfer(transfer));
-        transferred(lab)
-    }
-}
-
-/// What became of the last transfer.
-fn transferred(lab: &Lab) -> Option<Transferred> {
-    lab.effects.iter().rev().find_map(|e| if let Effect::Transferred { result, .. } = e { Some(*result) } else { None })
-}
-
-fn amf() -> Lab {
-    let mut lab = Lab::new();
-    lab.config.smf_elsewhere = true;
-    lab.register();
-    lab
-}
-
-fn with_session() -> (Lab, Smf) {
-    let (mut lab, mut smf) = (amf(), Smf::default());
-    lab.ue_does(|ue, p, out| ue.establish(p, 5, PduSessionType::Ipv4, out).expect("a request"));
-    smf.serve(&mut lab);
-    assert!(lab.ue.active_sessions().any(|s| s == 5), "{:?} {:?}", lab.events, lab.notes);
-    (lab, smf)
-}
-
-fn idle() -> (Lab, Smf) {
-    let (mut lab, mut smf) = with_session();
-    lab.idle();
-    smf.serve(&mut lab);
-    (lab, smf)
-}
-
-fn succeeded(lab: &Lab, kind: Kind) -> usize {
-    lab.notes.iter().filter(|n| matches!(n, Note::Succeeded(k, _) if *k == kind)).count()
-}
-
-fn stages(lab: &Lab) -> Vec<(RemoteStage, bool)> {
-    lab.context().expect("a context").chain.sessions.iter().map(|s| (s.stage, s.up)).collect()
-}
 
 #[test]
 fn a_session_of_an_smf_elsewhere_is_set_up_used_idle_and_back() {
@@ -613,51 +409,22 @@ fn an_sm_context_that_travels_is_the_one_of_the_answer_before() {
     assert!(lab.events.contains(&UeEvent::ServiceAccepted), "the UE is served without it");
 }
 
-/// A UE with these sessions.
-fn with_sessions(sessions: &[u8]) -> (Lab, Smf) {
-    let (mut lab, mut smf) = (amf(), Smf::default());
-    for psi in sessions {
-        lab.ue_does(|ue, p, out| ue.establish(p, *psi, PduSessionType::Ipv4, out).expect("a request"));
-        smf.serve(&mut lab);
-    }
-    (lab, smf)
-}
-
-/// What the RAN has of the UE's sessions is what the SMF knows.
-fn is_at(lab: &Lab, smf: &Smf, n: usize, sessions: &[u8]) {
-    let context = lab.context().expect("a context");
-    let connection = context.connection.expect("it is connected");
-    assert_eq!((connection.assoc, Some(connection.ran_id)), (AssocId(ASSOC.0 + n as u32), lab.ran));
-    assert!(context.handover.is_none() && context.chain.crossing.is_none());
-    let up = |s: &&RemoteSession| s.up && s.stage == RemoteStage::Established;
-    let up: Vec<_> = context.chain.sessions.iter().filter(up).map(|s| s.psi).collect();
-    let tunnels = lab.gnbs[n].tunnels(connection.ran_id);
-    assert_eq!((&up[..], tunnels.iter().map(|tunnel| tunnel.psi).collect::<Vec<_>>().as_slice()), (sessions, sessions));
-    for tunnel in tunnels {
-        let (_, sm) = smf.sessions.iter().find(|(_, sm)| sm.psi == tunnel.psi).expect("the SMF has it");
-        let n3 = std::net::IpAddr::from([127, 0, 0, 2 + n as u8]);
-        assert_eq!(sm.downlink, Some(session::Tunnel { address: n3, teid: tunnel.downlink }));
-    }
-}
-
-const ALL: (u8, u8) = (0xf0, 0x70);
-
-/// How often the RAN was told that a path is switched, and that none is.
-fn answers(lab: &Lab) -> (usize, usize) {
-    let count = |f: fn(&gnb::Event) -> bool| lab.gnb_events.iter().filter(|event| f(event)).count();
-    (
-        count(|event| matches!(event, gnb::Event::PathSwitched { .. })),
-        count(|event| matches!(event, gnb::Event::PathSwitchFailed { .. })),
-    )
-}
-
-/// Octets of the release before, which had no handovers in a chain.
+/// Octets of the releases before, which had no handovers in a chain, or path switches only; and what an operator reads of the latter.
 #[test]
-fn what_the_release_before_stored_of_a_chain_is_read() {
-    let (lab, _) = with_sessions(&[5, 6]);
-    let context = lab.context().expect("a context");
-    let octets = lab.octets();
-    assert_eq!(octets.last(), Some(&0), "no handover");
-    assert_eq!(context::decode(&octets[..octets.len() - 1]), Ok(context));
-    assert!(context::decode(&octets[..octets.len() - 2]).is_err());
+fn what_the_releases_before_stored_of_a_chain_is_read() {
+    let (mut lab, _) = with_sessions(&[5, 6]);
+    let cut = |lab: &Lab| {
+        let octets = lab.octets();
+        assert_eq!(octets.last(), Some(&0), "nothing of a handover, or a path switch");
+        assert_eq!(context::decode(&octets[..octets.len() - 1]), Ok(lab.context().expect("a context")));
+        assert!(context::decode(&octets[..octets.len() - 2]).is_err());
+    };
+    cut(&lab);
+    lab.xn(ALL, |_| true);
+    cut(&lab);
+    let crossing = lab.context().and_then(|c| c.chain.crossing).expect("SMFs are asked");
+    assert_eq!((crossing.waiting.len(), &crossing.stage), (2, &CrossingStage::Switching));
+    let mut json = serde_json::to_value(&*crossing).expect("it is written");
+    json.as_object_mut().expect("an object").remove("stage").expect("it is said");
+    assert_eq!(serde_json::from_value::<Crossing>(json).expect("it is read"), *crossing);
 }

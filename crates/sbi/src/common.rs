@@ -1,7 +1,7 @@
 //! The types that services have in common (TS 29.571).
 
 use serde::{Deserialize, Serialize};
-use vireo_types::{Guami as CoreGuami, NrCgi, Plmn, Snssai as CoreSnssai, Tai as CoreTai};
+use vireo_types::{GnbId, Guami as CoreGuami, NrCgi, Plmn, Snssai as CoreSnssai, Tai as CoreTai};
 
 /// ProblemDetails (TS 29.571 5.2.4.1, RFC 9457).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,12 +140,58 @@ pub struct Ncgi {
     pub nr_cell_id: String,
 }
 
+impl From<CoreTai> for Tai {
+    fn from(tai: CoreTai) -> Self {
+        Tai { plmn_id: tai.plmn.into(), tac: format!("{:06x}", tai.tac.0) }
+    }
+}
+
 impl UserLocation {
     /// That of a cell.
     pub fn of(tai: CoreTai, cell: NrCgi) -> Self {
-        let tai = Tai { plmn_id: tai.plmn.into(), tac: format!("{:06x}", tai.tac.0) };
         let ncgi = Ncgi { plmn_id: cell.plmn.into(), nr_cell_id: format!("{:09x}", cell.cell) };
-        UserLocation { nr_location: Some(NrLocation { tai, ncgi }) }
+        UserLocation { nr_location: Some(NrLocation { tai: tai.into(), ncgi }) }
+    }
+}
+
+/// NgRanTargetId (TS 29.571 5.4.4.49): the RAN node that a UE is to go to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NgRanTargetId {
+    /// The node.
+    pub ran_node_id: GlobalRanNodeId,
+    /// The tracking area.
+    pub tai: Tai,
+}
+
+/// GlobalRanNodeId (TS 29.571 5.4.4.28), of a gNB.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GlobalRanNodeId {
+    /// The network.
+    pub plmn_id: PlmnId,
+    /// The gNB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub g_nb_id: Option<GNbId>,
+}
+
+/// GNbId (TS 29.571 5.4.4.29).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GNbId {
+    /// 22 to 32.
+    pub bit_length: u8,
+    /// As many hexadecimal digits as the bits need, the first one filled up with zeros.
+    #[serde(rename = "gNBValue")]
+    pub g_n_b_value: String,
+}
+
+impl NgRanTargetId {
+    /// A gNB, and a tracking area that it serves.
+    pub fn of(gnb: GnbId, tai: CoreTai) -> Self {
+        let digits = usize::from(gnb.bits).div_ceil(4);
+        let id = GNbId { bit_length: gnb.bits, g_n_b_value: format!("{:0digits$x}", gnb.id) };
+        NgRanTargetId { ran_node_id: GlobalRanNodeId { plmn_id: gnb.plmn.into(), g_nb_id: Some(id) }, tai: tai.into() }
     }
 }
 

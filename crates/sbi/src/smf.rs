@@ -1,6 +1,8 @@
 //! Nsmf_PDUSession (TS 29.502): the operations between AMF and SMF on SM contexts.
 
-use super::common::{Guami, N2SmInfoType, PlmnId, ProblemDetails, RefToBinaryData, Snssai, UserLocation};
+use super::common::{
+    Guami, N2SmInfoType, NgRanTargetId, PlmnId, ProblemDetails, RefToBinaryData, Snssai, UserLocation,
+};
 use serde::{Deserialize, Serialize};
 
 /// Where SM contexts are (TS 29.502 6.1.3.2).
@@ -145,6 +147,27 @@ impl UpCnxState {
     pub(crate) const ALL: [Self; 4] = [Self::Activated, Self::Deactivated, Self::Activating, Self::Suspended];
 }
 
+/// HoState (6.1.6.3.12): how far a handover by N2 is (5.2.2.3.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum HoState {
+    /// There is none, or it does not take the session along.
+    None = 1,
+    /// The target is to be told what it needs.
+    Preparing,
+    /// The target has answered.
+    Prepared,
+    /// The UE is there.
+    Completed,
+    /// It stays where it is.
+    Cancelled,
+}
+
+impl HoState {
+    /// All, in the order of their numbers in gRPC.
+    pub(crate) const ALL: [Self; 5] = [Self::None, Self::Preparing, Self::Prepared, Self::Completed, Self::Cancelled];
+}
+
 /// SmContextUpdateData (6.1.6.2.4), as far as it is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -161,6 +184,12 @@ pub struct SmContextUpdateData {
     /// The RAN node that the UE has come to by it has not set the session up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_to_be_switched: Option<bool>,
+    /// How far a handover by N2 is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ho_state: Option<HoState>,
+    /// Of one that is being prepared: where the UE is to go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_id: Option<NgRanTargetId>,
     /// The UE's 5GSM message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n1_sm_msg: Option<RefToBinaryData>,
@@ -179,6 +208,9 @@ pub struct SmContextUpdatedData {
     /// How the user plane is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up_cnx_state: Option<UpCnxState>,
+    /// How far a handover by N2 is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ho_state: Option<HoState>,
     /// For the UE.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n1_sm_msg: Option<RefToBinaryData>,
@@ -253,8 +285,19 @@ mod tests {
         let update: SmContextUpdateData = serde_json::from_str(text).unwrap();
         assert_eq!((update.to_be_switched, update.failed_to_be_switched), (Some(true), None));
         assert_eq!(serde_json::to_string(&update).unwrap(), text);
+        let plmn = r#"{"mcc":"999","mnc":"70"}"#;
+        let text = format!(
+            r#"{{"hoState":"PREPARING","targetId":{{"ranNodeId":{{"plmnId":{plmn},"gNbId":{{"bitLength":22,"gNBValue":"00000a"}}}},"tai":{{"plmnId":{plmn},"tac":"000001"}}}}}}"#
+        );
+        let update: SmContextUpdateData = serde_json::from_str(&text).unwrap();
+        let plmn: vireo_types::Plmn = "99970".parse().unwrap();
+        let target = vireo_types::GnbId { plmn, id: 10, bits: 22 };
+        let tai = vireo_types::Tai { plmn, tac: vireo_types::Tac(1) };
+        assert_eq!(update.target_id, Some(NgRanTargetId::of(target, tai)));
+        assert_eq!(serde_json::to_string(&update).unwrap(), text);
         // What another release or vendor adds is passed over.
-        assert!(serde_json::from_str::<SmContextUpdatedData>(r#"{"cause":"X","hoState":"NONE"}"#).is_ok());
+        let updated = serde_json::from_str::<SmContextUpdatedData>(r#"{"cause":"X","hoState":"NONE"}"#).unwrap();
+        assert_eq!(updated.ho_state, Some(HoState::None));
         let notification: SmContextStatusNotification =
             serde_json::from_str(r#"{"statusInfo":{"resourceStatus":"RELEASED","cause":"REL_DUE_TO_HO"}}"#).unwrap();
         assert_eq!(notification.status_info.resource_status, RELEASED);

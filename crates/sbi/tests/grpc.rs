@@ -7,12 +7,15 @@ use std::time::Duration;
 use vireo_sbi::amf::{
     self, N1N2MessageTransferReqData, N1N2MessageTransferRspData, N1N2MsgTxfrFailureNotification, SM, TransferCause,
 };
-use vireo_sbi::common::{Guami, N2SmInfoType, PlmnId, ProblemDetails, RefToBinaryData, Snssai, UserLocation};
+use vireo_sbi::common::{
+    Guami, N2SmInfoType, NgRanTargetId, PlmnId, ProblemDetails, RefToBinaryData, Snssai, UserLocation,
+};
 use vireo_sbi::grpc::{self, Method};
 use vireo_sbi::message::{AMF_CONTEXT, BODY_OCTETS, N1, N2, SM_CONTEXT};
 use vireo_sbi::smf::{
-    Operation, RELEASED, SM_CONTEXTS, SmContextCreateData, SmContextCreatedData, SmContextError, SmContextReleaseData,
-    SmContextStatusNotification, SmContextUpdateData, SmContextUpdatedData, StatusInfo, UpCnxState,
+    HoState, Operation, RELEASED, SM_CONTEXTS, SmContextCreateData, SmContextCreatedData, SmContextError,
+    SmContextReleaseData, SmContextStatusNotification, SmContextUpdateData, SmContextUpdatedData, StatusInfo,
+    UpCnxState,
 };
 use vireo_sbi::{Call, ClientError, Content, Encoding, Endpoint, Message, Outgoing, Reply, Settings};
 
@@ -84,6 +87,8 @@ fn update() -> SmContextUpdateData {
     let tai = vireo_types::Tai { plmn, tac: vireo_types::Tac(1) };
     SmContextUpdateData {
         ue_location: Some(UserLocation::of(tai, vireo_types::NrCgi { plmn, cell: 0x10 })),
+        ho_state: Some(HoState::Preparing),
+        target_id: Some(NgRanTargetId::of(vireo_types::GnbId { plmn, id: 10, bits: 22 }, tai)),
         to_be_switched: Some(true),
         failed_to_be_switched: Some(false),
         up_cnx_state: Some(UpCnxState::Activating),
@@ -121,6 +126,7 @@ fn operations() -> Vec<(String, Message, Reply)> {
         n1_sm_msg: Some(part(N1)),
         n2_sm_info: Some(part(N2)),
         n2_sm_info_type: Some(N2SmInfoType::PduResRelCmd),
+        ho_state: Some(HoState::Completed),
         ..SmContextUpdatedData::default()
     };
     let transferred = |cause| Message::of(N1N2MessageTransferRspData { cause });

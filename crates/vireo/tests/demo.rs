@@ -347,6 +347,14 @@ fn every_ue_goes_from_gnb_to_gnb_in_a_service_based_chain() {
     assert_eq!((&report["lost"], &report["failures"]), (&0.into(), &0.into()), "{report}");
 }
 
+/// The same by N2, amid which an SMF is killed: what it has prepared is stored, and the next one is told that the UE is there.
+#[test]
+fn every_ue_goes_from_gnb_to_gnb_by_n2_in_a_service_based_chain() {
+    let options = ["--chain", "sba", "--state", "redis", "--kill", "smf", "--scenario", "n2-handover"];
+    let Some(report) = report_of(60, &options) else { return };
+    assert_eq!((&report["lost"], &report["failures"]), (&0.into(), &0.into()), "{report}");
+}
+
 /// Functions whose certificates are for another name than the one that is asked for talk to nobody, and say why; without a certificate
 /// none begins.
 #[test]

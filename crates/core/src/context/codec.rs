@@ -169,7 +169,8 @@ fn put_ephemeral(context: &UeContext, out: &mut Vec<u8>) -> Result<(), CodecErro
     if context.chain.is_empty() { Ok(()) } else { put(&context.chain, out) }
 }
 
-/// What the AMF of a service-based chain has, of its octets. The release before had no handovers, and said nothing of any at the end.
+/// What the AMF of a service-based chain has, of its octets. The releases before had no handovers, or path switches only, and said
+/// nothing of any, or of what is waited for, at the end.
 fn chain(octets: &[u8]) -> postcard::Result<RemoteSessions> {
     postcard::from_bytes(octets).or_else(|_| postcard::from_bytes(&[octets, &[0]].concat()))
 }

@@ -1,11 +1,14 @@
 //! What comes from an SMF elsewhere: its answers, what it has for UE and RAN by itself, and that a session of it has ended.
 
-use crate::chain::{Answer, Ask, Carried, Created, RemoteStage, SessionNumber, Told, Transfer, Transferred, Update};
+use crate::chain::{
+    Answer, Ask, Carried, Created, HandoverStep, RemoteStage, SessionNumber, Told, Transfer, Transferred, Update,
+};
 use crate::context::RanContext;
 use crate::procedures::common::remote;
 use crate::procedures::{handover, service_request, session};
 use crate::session::N2Sm;
 use crate::turn::{Effect, Kind, Note, Turn};
+use vireo_types::AmfUeNgapId;
 use vireo_wire::nas::GmmCause;
 
 /// How often in a row a question is asked again because its SM context was not the latest.
@@ -106,8 +109,11 @@ fn updated(turn: &mut Turn<'_, '_>, (psi, number): (u8, SessionNumber), update: 
     match update {
         Update::Activate => return activated(turn, (psi, number), told, unknown),
         // The release before did not say where the UE is.
-        Update::Switch(transfer, _) | Update::N2(N2Sm::PathSwitchRequest, transfer) => {
-            return switched(turn, (psi, number), transfer, (told, done, unknown));
+        Update::Switch(..) | Update::N2(N2Sm::PathSwitchRequest, _) => {
+            return switched(turn, (psi, number), update, (told, done, unknown));
+        }
+        Update::Handover(target, step) => {
+            return handed_over(turn, (psi, number), (update, *target, step), (told, done, unknown));
         }
         Update::N2(N2Sm::SetupResponse, _) if done => is_up(turn, number),
         Update::N2(N2Sm::SetupUnsuccessful, _) => {
@@ -147,11 +153,11 @@ fn activated(turn: &mut Turn<'_, '_>, (psi, number): (u8, SessionNumber), told: 
     }
 }
 
-/// The SMF has answered for a session whose path is to be switched by this transfer.
+/// The SMF has answered for a session whose path is to be switched.
 fn switched(
     turn: &mut Turn<'_, '_>,
     (psi, number): (u8, SessionNumber),
-    transfer: &[u8],
+    update: &Update,
     (told, done, unknown): (Told, bool, bool),
 ) {
     let Told { n1, n2 } = told;
@@ -164,7 +170,11 @@ fn switched(
     let answer = answer.filter(|(kind, _)| done || *kind != N2Sm::PathSwitchAcknowledge);
     let is_switched = matches!(answer, Some((N2Sm::PathSwitchAcknowledge, _)));
     let is_silent = answer.is_none();
-    if handover::smf_answered(turn, (psi, number), transfer, answer)
+    let answer = match answer {
+        Some((N2Sm::PathSwitchAcknowledge, transfer)) => Ok(transfer),
+        other => Err(other.map(|(_, transfer)| transfer)),
+    };
+    if handover::smf_answered(turn, (psi, number), update, answer)
         && let Some(session) = turn.ue.chain.of_number(number)
     {
         let (is_new, is_live) = (session.stage == RemoteStage::Offered, session.is_live());
@@ -182,6 +192,43 @@ fn switched(
     if turn.ue.chain.of_number(number).is_some_and(|s| s.is_live()) {
         remote::pass_on(turn, psi, Told { n1, n2 });
     }
+}
+
+/// The SMF has answered for a session of a UE that is handed over by N2.
+fn handed_over(
+    turn: &mut Turn<'_, '_>,
+    (psi, number): (u8, SessionNumber),
+    (update, target, step): (&Update, AmfUeNgapId, &HandoverStep),
+    (told, done, unknown): (Told, bool, bool),
+) {
+    let Told { n1, n2 } = told;
+    let wanted = match step {
+        HandoverStep::Prepare { .. } => Some(N2Sm::SetupRequest),
+        HandoverStep::Prepared(..) => Some(N2Sm::HandoverCommand),
+        HandoverStep::Complete(_) | HandoverStep::Cancel => None,
+    };
+    // That is in a message of the handover, if anywhere; what else there is goes by itself.
+    let (answer, n2) = match n2 {
+        Some((kind, transfer)) if Some(kind) == wanted => (if done { Ok(transfer) } else { Err(None) }, None),
+        Some((N2Sm::HandoverPreparationUnsuccessful, transfer)) => (Err(Some(transfer)), None),
+        other => (Err(None), other),
+    };
+    let is_waited_for = handover::smf_answered(turn, (psi, number), update, answer) || turn.ue.handover.is_some();
+    // Of a UE that has left the connection that it came to the SMF has heard that.
+    let is_there = turn.ue.connection.is_some_and(|c| c.amf_id == target);
+    let completes = matches!(step, HandoverStep::Complete(_)) && is_there && is_waited_for;
+    if unknown {
+        return forget(turn, number);
+    }
+    if turn.ue.chain.of_number(number).is_none_or(|s| !s.is_live()) {
+        return;
+    }
+    match (completes, done) {
+        (true, true) => handover::completed(turn, number),
+        (true, false) => handover::not_completed(turn, psi),
+        (false, _) => {}
+    }
+    remote::pass_on(turn, psi, Told { n1, n2 });
 }
 
 /// The user plane of a session is there: RAN and UPF know each other's tunnels.

@@ -62,9 +62,9 @@ pub(super) fn elsewhere(
     let Some(target) = target.filter(|m| m.assoc == assoc && m.amf_id == amf_id) else { return Ok(Some(message)) };
     consistent(target.ran_id)?;
     match message {
-        UeMessage::HandoverAcknowledge { admitted, container } => {
+        UeMessage::HandoverAcknowledge { admitted, failed, container } => {
             if let Some(ran_id) = ran_id {
-                handover::acknowledged(turn, ran_id, &admitted, &container);
+                handover::acknowledged(turn, ran_id, (&admitted, &failed), container);
             }
         }
         UeMessage::HandoverFailure { cause } => handover::refused(turn, cause),

@@ -88,6 +88,8 @@ pub enum UeMessage {
     HandoverAcknowledge {
         /// Sessions with resources.
         admitted: SessionItems,
+        /// Sessions without.
+        failed: SessionItems,
         /// Target to Source Transparent Container.
         container: Vec<u8>,
     },
@@ -251,6 +253,11 @@ fn read(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
         NgapPduKind::Initiating_HandoverPreparation => return handover_required(pdu),
         NgapPduKind::Successful_HandoverResourceAllocation => UeMessage::HandoverAcknowledge {
             admitted: items!(pdu, PDUSessionResourceAdmittedList, handover_request_acknowledge_transfer),
+            failed: items!(
+                pdu,
+                PDUSessionResourceFailedToSetupListHOAck,
+                handover_resource_allocation_unsuccessful_transfer
+            ),
             container: required(pdu, pdu.ie::<ie::TargetToSource_TransparentContainer>())?.0.into_vec(),
         },
         NgapPduKind::Unsuccessful_HandoverResourceAllocation => UeMessage::HandoverFailure { cause: cause(pdu)? },

@@ -47,8 +47,9 @@ pub(super) fn lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     }
 }
 
-/// Handover Required: the target is told what it needs, and nothing changes yet.
-pub(super) fn required(sm: &SmContext, out: &mut Vec<Output>) {
+/// Handover Required: the target is told what it needs, and nothing changes yet. What a handover before has left is of no use.
+pub(super) fn required(sm: &mut SmContext, out: &mut Vec<Output>) {
+    sm.target = None;
     if is_up(sm) {
         out.extend(n2::setup_request(sm));
     }

@@ -66,6 +66,10 @@ pub enum N2Sm {
     PathSwitchAcknowledge,
     /// Path Switch Request Unsuccessful Transfer (to the RAN).
     PathSwitchUnsuccessful,
+    /// Handover Preparation Unsuccessful Transfer (to the RAN).
+    HandoverPreparationUnsuccessful,
+    /// Handover Resource Allocation Unsuccessful Transfer.
+    HandoverAllocationUnsuccessful,
 }
 
 /// Nsmf_PDUSession_CreateSMContext: what the AMF part knows when a UE asks for a new session.
@@ -196,7 +200,7 @@ pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> 
         Input::N2(N2Sm::HandoverRequired, _) => handover::required(sm, &mut out),
         Input::N2(N2Sm::HandoverRequestAcknowledge, octets) => handover::prepared(sm, octets, &mut out),
         Input::HandoverComplete => handover::complete(sm, env, &mut out),
-        Input::HandoverCancelled => sm.target = None,
+        Input::N2(N2Sm::HandoverAllocationUnsuccessful, _) | Input::HandoverCancelled => sm.target = None,
         Input::N2(kind, octets) => userplane::ran_answered(sm, kind, octets, env, &mut out),
         Input::Activate => userplane::activate(sm, env, &mut out),
         Input::Deactivate => userplane::deactivate(sm, &mut out),

@@ -170,17 +170,3 @@ fn a_session_that_is_not_named_is_idle() {
     assert_eq!(stages(&lab), [(RemoteStage::Established, true), (RemoteStage::Established, false)]);
     assert!(smf.sessions[1].1.downlink.is_none(), "the UPF buffers");
 }
-
-/// SMFs are not asked for handovers by N2: the gNB hears that it fails, and the UE stays where it is and is served.
-#[test]
-fn a_handover_by_n2_is_refused() {
-    let (mut lab, mut smf) = with_sessions(&[5]);
-    lab.n2(2);
-    let refused = lab.gnb_events.iter().filter(|event| matches!(event, gnb::Event::HandoverRefused { .. })).count();
-    assert_eq!((refused, smf.asked(&lab), lab.gnbs[1].connected()), (1, vec![], 0));
-    assert!(lab.notes.contains(&Note::Failed(Kind::Handover, 0)));
-    is_at(&lab, &smf, 0, &[5]);
-    lab.xn(ALL, |_| true);
-    smf.serve(&mut lab);
-    is_at(&lab, &smf, 1, &[5]);
-}

@@ -200,10 +200,17 @@ impl Gnb {
             return Ok(out.encode_by(Way { stream: 1, ..self.common() }, failure)?);
         }
         let ran = self.allocate(owner);
-        let (mut tunnels, mut admitted) = (Vec::new(), Vec::new());
+        let (mut tunnels, mut admitted, mut failed) = (Vec::new(), Vec::new(), Vec::new());
         for item in &list.0 {
             let psi = item.pdu_session_id.0;
             let (upf, uplink, flows) = read_setup(&item.handover_request_transfer).ok_or_else(undecodable)?;
+            if self.refuses_session == Some(psi) {
+                let cause = Cause::radioNetwork(CauseRadioNetwork::no_radio_resources_available_in_target_cell);
+                let transfer =
+                    encode_open_type(&HandoverResourceAllocationUnsuccessfulTransfer::new(cause, None, None))?;
+                failed.push(PDUSessionResourceFailedToSetupItemHOAck::new(item.pdu_session_id, transfer, None));
+                continue;
+            }
             let downlink = self.teid(ran, owner, psi);
             let qfi = *flows.first().ok_or_else(undecodable)?;
             let flow = |qfi: &u8| QosFlowItemWithDataForwarding::new(QosFlowIdentifier(u64::from(*qfi)), None, None);
@@ -214,17 +221,23 @@ impl Gnb {
             admitted.push(PDUSessionResourceAdmittedItem::new(item.pdu_session_id, transfer, None));
             tunnels.push(Tunnel { psi, qfi, upf, uplink, downlink });
         }
-        let answer = build_ngap!(
-            SuccessfulOutcome,
-            HandoverResourceAllocation,
-            HandoverRequestAcknowledge,
-            AMF_UE_NGAP_ID(amf),
-            RAN_UE_NGAP_ID(ran.0),
-            PDUSessionResourceAdmittedList(PDUSessionResourceAdmittedList(admitted)),
-            TargetToSource_TransparentContainer(TargetToSourceTransparentContainer(
-                ran.0.to_be_bytes().to_vec().into()
-            )),
-        );
+        let container = TargetToSourceTransparentContainer(ran.0.to_be_bytes().to_vec().into());
+        let admitted = PDUSessionResourceAdmittedList(admitted);
+        let build = || {
+            let mut ies = vec![
+                build_ngap_ie!(HandoverRequestAcknowledge, AMF_UE_NGAP_ID(amf))?,
+                build_ngap_ie!(HandoverRequestAcknowledge, RAN_UE_NGAP_ID(ran.0))?,
+                build_ngap_ie!(HandoverRequestAcknowledge, PDUSessionResourceAdmittedList(admitted))?,
+            ];
+            if !failed.is_empty() {
+                let failed = PDUSessionResourceFailedToSetupListHOAck(failed);
+                ies.push(build_ngap_ie!(HandoverRequestAcknowledge, PDUSessionResourceFailedToSetupListHOAck(failed))?);
+            }
+            ies.push(build_ngap_ie!(HandoverRequestAcknowledge, TargetToSource_TransparentContainer(container))?);
+            let message = HandoverRequestAcknowledge::new(ProtocolIEContainer(ies));
+            NGAP_PDU::of_message(&message, HandoverRequestAcknowledge::CRITICALITY)
+        };
+        let answer = build();
         out.encode_by(self.way(ran), answer)?;
         if let Some(connection) = self.connection_mut(ran) {
             (connection.amf_id, connection.tunnels) = (Some(amf), tunnels);
@@ -308,6 +321,11 @@ impl Gnb {
     /// Whether HANDOVER REQUESTs are answered by HANDOVER FAILURE.
     pub fn refuse_handover(&mut self, refuse: bool) {
         self.refuses_handover = refuse;
+    }
+
+    /// The session that HANDOVER REQUEST ACKNOWLEDGEs say is not taken.
+    pub fn refuse_session(&mut self, psi: Option<u8>) {
+        self.refuses_session = psi;
     }
 }
 

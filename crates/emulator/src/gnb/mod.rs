@@ -333,6 +333,8 @@ pub struct Gnb {
     connections: Vec<Connection>,
     free: Vec<u32>,
     refuses_handover: bool,
+    /// A session that comes by HANDOVER REQUEST and is not taken.
+    refuses_session: Option<u8>,
     /// Abandoned connections that have ended, the oldest first: what crosses their end is no fault of the AMF.
     ended: VecDeque<RanUeNgapId>,
     /// An abandoned connection that the AMF has just made known, so that its release can be asked for.
@@ -350,6 +352,7 @@ impl Gnb {
             connections: Vec::new(),
             free: Vec::new(),
             refuses_handover: false,
+            refuses_session: None,
             ended: VecDeque::new(),
             found: None,
         }

@@ -10,15 +10,17 @@ use crate::shared::Travels;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use vireo_core::chain::{Answer, Ask, Carried, Create, Created, SessionNumber, Told, Transfer, Transferred, Update};
+use vireo_core::chain::{
+    Answer, Ask, Carried, Create, Created, HandoverStep, SessionNumber, Told, Transfer, Transferred, Update,
+};
 use vireo_core::config::{CoreConfig, StateAnswer, StateCarry};
 use vireo_core::session::N2Sm;
 use vireo_sbi::amf::{
     self, CreatedSmContext, N1N2MessageTransferReqData, N1N2MessageTransferRspData, Resource, TransferCause,
 };
-use vireo_sbi::common::{Guami, N2SmInfoType, PlmnId, ProblemDetails, UserLocation};
+use vireo_sbi::common::{Guami, NgRanTargetId, PlmnId, ProblemDetails, UserLocation};
 use vireo_sbi::smf::{
-    Operation, RELEASED, SM_CONTEXTS, SmContextCreateData, SmContextError, SmContextReleaseData,
+    HoState, Operation, RELEASED, SM_CONTEXTS, SmContextCreateData, SmContextError, SmContextReleaseData,
     SmContextStatusNotification, SmContextUpdateData, SmContextUpdatedData, UpCnxState,
 };
 use vireo_sbi::{Call, Client, ClientError, Endpoint, Message, Outgoing, Reply, ReplyTo, Withdrawal};
@@ -223,25 +225,7 @@ fn request(names: &Names, number: SessionNumber, ask: &Ask) -> (String, Message)
             (format!("{}{SM_CONTEXTS}", names.smf), with_parts(message, told))
         }
         Ask::Update { reference, update } => {
-            let n2 = |kind, octets: &Vec<u8>| Told { n1: None, n2: Some((kind, octets.clone())) };
-            let (told, up_cnx_state, at) = match update {
-                Update::N1(n1) => (Told { n1: Some(n1.clone()), n2: None }, None, None),
-                Update::N2(kind, octets) => (n2(*kind, octets), None, None),
-                Update::Activate => (Told::default(), Some(UpCnxState::Activating), None),
-                Update::Deactivate => (Told::default(), Some(UpCnxState::Deactivated), None),
-                Update::Switch(octets, at) => (n2(N2Sm::PathSwitchRequest, octets), None, Some(*at)),
-            };
-            let (n1_sm_msg, n2_sm_info, n2_sm_info_type) = references(&told);
-            let says = |kind| (n2_sm_info_type == Some(kind)).then_some(true);
-            let data = SmContextUpdateData {
-                up_cnx_state,
-                ue_location: at.map(|(tai, cell)| UserLocation::of(tai, cell)),
-                to_be_switched: says(N2SmInfoType::PathSwitchReq),
-                failed_to_be_switched: says(N2SmInfoType::PathSwitchSetupFail),
-                n1_sm_msg,
-                n2_sm_info,
-                n2_sm_info_type,
-            };
+            let (data, told) = update_data(update);
             (Operation::Modify.of(reference), with_parts(Message::of(data), told))
         }
         Ask::Release { reference } => {
@@ -255,6 +239,51 @@ fn request(names: &Names, number: SessionNumber, ask: &Ask) -> (String, Message)
             };
             (uri.clone(), Message::of(notification))
         }
+    }
+}
+
+/// What has happened to a session, and what UE or RAN have said of it.
+fn update_data(update: &Update) -> (SmContextUpdateData, Told) {
+    let n2 = |kind, octets: &Vec<u8>| Told { n1: None, n2: Some((kind, octets.clone())) };
+    let says = SmContextUpdateData::default();
+    let (data, told) = match update {
+        Update::N1(n1) => (says, Told { n1: Some(n1.clone()), n2: None }),
+        Update::N2(kind, octets) => {
+            let failed_to_be_switched = (*kind == N2Sm::PathSwitchSetupFailed).then_some(true);
+            (SmContextUpdateData { failed_to_be_switched, ..says }, n2(*kind, octets))
+        }
+        Update::Activate => {
+            (SmContextUpdateData { up_cnx_state: Some(UpCnxState::Activating), ..says }, Told::default())
+        }
+        Update::Deactivate => {
+            (SmContextUpdateData { up_cnx_state: Some(UpCnxState::Deactivated), ..says }, Told::default())
+        }
+        Update::Switch(octets, (tai, cell)) => {
+            let ue_location = Some(UserLocation::of(*tai, *cell));
+            let data = SmContextUpdateData { ue_location, to_be_switched: Some(true), ..says };
+            (data, n2(N2Sm::PathSwitchRequest, octets))
+        }
+        Update::Handover(_, step) => handover_data(step),
+    };
+    let (n1_sm_msg, n2_sm_info, n2_sm_info_type) = references(&told);
+    (SmContextUpdateData { n1_sm_msg, n2_sm_info, n2_sm_info_type, ..data }, told)
+}
+
+/// How far a handover by N2 is (TS 29.502 5.2.2.3.4).
+fn handover_data(step: &HandoverStep) -> (SmContextUpdateData, Told) {
+    let n2 = |kind, octets: &Vec<u8>| Told { n1: None, n2: Some((kind, octets.clone())) };
+    let at = |state| SmContextUpdateData { ho_state: Some(state), ..SmContextUpdateData::default() };
+    match step {
+        HandoverStep::Prepare { target: (gnb, tai), transfer } => {
+            let target_id = Some(NgRanTargetId::of(*gnb, *tai));
+            (SmContextUpdateData { target_id, ..at(HoState::Preparing) }, n2(N2Sm::HandoverRequired, transfer))
+        }
+        HandoverStep::Prepared(kind, transfer) => (at(HoState::Prepared), n2(*kind, transfer)),
+        HandoverStep::Complete((tai, cell)) => {
+            let ue_location = Some(UserLocation::of(*tai, *cell));
+            (SmContextUpdateData { ue_location, ..at(HoState::Completed) }, Told::default())
+        }
+        HandoverStep::Cancel => (at(HoState::Cancelled), Told::default()),
     }
 }
 
@@ -518,7 +547,8 @@ mod tests {
     use std::time::Duration;
     use vireo_core::config::{NodeName, SecurityConfig, Timers};
     use vireo_sbi::Settings;
-    use vireo_types::{Dnn, Snssai};
+    use vireo_sbi::common::N2SmInfoType;
+    use vireo_types::{AmfUeNgapId, Dnn, GnbId, Snssai};
 
     const SOON: Duration = Duration::from_secs(60);
 
@@ -627,6 +657,40 @@ mod tests {
         let data: SmContextUpdateData = call.message.value().unwrap();
         assert_eq!(data.ue_location, Some(UserLocation::of(tai, cell)));
         assert_eq!((data.to_be_switched, data.n2_sm_info_type), (Some(true), Some(N2SmInfoType::PathSwitchReq)));
+    }
+
+    /// TS 29.502 5.2.2.3.4: how far it is, and where the UE is to go or is.
+    #[test]
+    fn an_smf_hears_how_far_a_handover_by_n2_is() {
+        let plmn = "99970".parse().unwrap();
+        let (tai, cell) =
+            (vireo_types::Tai { plmn, tac: vireo_types::Tac(2) }, vireo_types::NrCgi { plmn, cell: 0x20 });
+        let gnb = GnbId { plmn, id: 2, bits: 22 };
+        let target = NgRanTargetId::of(gnb, tai);
+        let prepare = HandoverStep::Prepare { target: (gnb, tai), transfer: vec![1] };
+        let taken = HandoverStep::Prepared(N2Sm::HandoverRequestAcknowledge, vec![2]);
+        let not_taken = HandoverStep::Prepared(N2Sm::HandoverAllocationUnsuccessful, vec![2]);
+        let located = Some(UserLocation::of(tai, cell));
+        let cases = [
+            (prepare, (HoState::Preparing, Some(N2SmInfoType::HandoverRequired), Some(target), None)),
+            (taken, (HoState::Prepared, Some(N2SmInfoType::HandoverReqAck), None, None)),
+            (not_taken, (HoState::Prepared, Some(N2SmInfoType::HandoverResAllocFail), None, None)),
+            (HandoverStep::Complete((tai, cell)), (HoState::Completed, None, None, located)),
+            (HandoverStep::Cancel, (HoState::Cancelled, None, None, None)),
+        ];
+        for (step, (state, kind, target, located)) in cases {
+            let (data, told) = update_data(&Update::Handover(AmfUeNgapId::new(Ltmsi::from_raw(7), 2), step));
+            let expected = SmContextUpdateData {
+                ho_state: Some(state),
+                n2_sm_info_type: kind,
+                n2_sm_info: data.n2_sm_info.clone(),
+                target_id: target,
+                ue_location: located,
+                ..SmContextUpdateData::default()
+            };
+            assert_eq!(data, expected);
+            assert_eq!((data.n2_sm_info.is_some(), told.n2.is_some()), (kind.is_some(), kind.is_some()));
+        }
     }
 
     #[test]

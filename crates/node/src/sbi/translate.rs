@@ -26,12 +26,14 @@ pub(super) fn info_type(kind: N2Sm) -> N2SmInfoType {
         N2Sm::HandoverCommand => N2SmInfoType::HandoverCmd,
         N2Sm::PathSwitchAcknowledge => N2SmInfoType::PathSwitchReqAck,
         N2Sm::PathSwitchUnsuccessful => N2SmInfoType::PathSwitchReqFail,
+        N2Sm::HandoverPreparationUnsuccessful => N2SmInfoType::HandoverPrepFail,
+        N2Sm::HandoverAllocationUnsuccessful => N2SmInfoType::HandoverResAllocFail,
     }
 }
 
-/// The transfer of that name, of those that the core knows.
-pub(super) fn n2_of(kind: N2SmInfoType) -> Option<N2Sm> {
-    Some(match kind {
+/// The transfer of that name.
+pub(super) fn n2_of(kind: N2SmInfoType) -> N2Sm {
+    match kind {
         N2SmInfoType::PduResSetupReq => N2Sm::SetupRequest,
         N2SmInfoType::PduResSetupRsp => N2Sm::SetupResponse,
         N2SmInfoType::PduResSetupFail => N2Sm::SetupUnsuccessful,
@@ -47,8 +49,9 @@ pub(super) fn n2_of(kind: N2SmInfoType) -> Option<N2Sm> {
         N2SmInfoType::HandoverCmd => N2Sm::HandoverCommand,
         N2SmInfoType::PathSwitchReqAck => N2Sm::PathSwitchAcknowledge,
         N2SmInfoType::PathSwitchReqFail => N2Sm::PathSwitchUnsuccessful,
-        N2SmInfoType::HandoverPrepFail | N2SmInfoType::HandoverResAllocFail => return None,
-    })
+        N2SmInfoType::HandoverPrepFail => N2Sm::HandoverPreparationUnsuccessful,
+        N2SmInfoType::HandoverResAllocFail => N2Sm::HandoverAllocationUnsuccessful,
+    }
 }
 
 /// References to what is told, for the JSON: the N1 part, the N2 part and what that is.
@@ -86,8 +89,8 @@ pub(super) fn told(message: &Message, (n1, n2, kind): &References) -> Result<Tol
     let n2 = match n2 {
         None => None,
         Some(reference) => {
-            let kind = kind.and_then(n2_of);
-            let kind = kind.ok_or_else(|| ProblemDetails::incorrect("an N2 part is of a kind that is not served"))?;
+            let kind = kind.map(n2_of);
+            let kind = kind.ok_or_else(|| ProblemDetails::incorrect("an N2 part is of no kind that is known"))?;
             Some((kind, part(reference, Content::Ngap)?))
         }
     };
@@ -212,8 +215,10 @@ mod tests {
             ModifyUnsuccessful,
             PathSwitchAcknowledge,
             PathSwitchUnsuccessful,
+            HandoverPreparationUnsuccessful,
+            HandoverAllocationUnsuccessful,
         ];
-        assert!(all.into_iter().all(|kind| n2_of(info_type(kind)) == Some(kind)));
+        assert!(all.into_iter().all(|kind| n2_of(info_type(kind)) == kind));
     }
 
     #[test]

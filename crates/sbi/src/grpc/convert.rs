@@ -4,7 +4,7 @@ use super::messages as wire;
 use crate::amf::{self, TransferCause};
 use crate::common::{self, N2SmInfoType, ProblemDetails, RefToBinaryData};
 use crate::message::{AMF_CONTEXT, Body, Content, Message, Model, N1, N2, Part, SM_CONTEXT};
-use crate::smf::{self, UpCnxState};
+use crate::smf::{self, HoState, UpCnxState};
 
 /// Octets of a part that is referred to.
 fn part(message: &Message, reference: Option<&RefToBinaryData>, content: Content) -> Result<Option<Vec<u8>>, String> {
@@ -92,6 +92,10 @@ fn state(number: Option<i32>) -> Result<Option<UpCnxState>, String> {
     of_number(&UpCnxState::ALL, number, "upCnxState")
 }
 
+fn ho_state(number: Option<i32>) -> Result<Option<HoState>, String> {
+    of_number(&HoState::ALL, number, "hoState")
+}
+
 /// A cause; one that is not known is another one, as in JSON.
 fn cause(number: i32) -> TransferCause {
     of_number(&TransferCause::ALL, Some(number), "cause").ok().flatten().unwrap_or(TransferCause::Other)
@@ -123,10 +127,53 @@ impl TryFrom<wire::Snssai> for common::Snssai {
     }
 }
 
+fn plmn(plmn: Option<wire::PlmnId>) -> Result<common::PlmnId, String> {
+    plmn.map(Into::into).ok_or_else(|| missing("plmnId"))
+}
+
+fn tai(tai: Option<wire::Tai>) -> Result<common::Tai, String> {
+    let tai = tai.ok_or_else(|| missing("tai"))?;
+    Ok(common::Tai { plmn_id: plmn(tai.plmn_id)?, tac: tai.tac })
+}
+
+impl From<&common::Tai> for wire::Tai {
+    fn from(tai: &common::Tai) -> Self {
+        wire::Tai { plmn_id: Some((&tai.plmn_id).into()), tac: tai.tac.clone() }
+    }
+}
+
+impl From<&common::NgRanTargetId> for wire::NgRanTargetId {
+    fn from(target: &common::NgRanTargetId) -> Self {
+        let common::NgRanTargetId { ran_node_id: node, tai } = target;
+        let gnb =
+            |id: &common::GNbId| wire::GNbId { bit_length: id.bit_length.into(), g_n_b_value: id.g_n_b_value.clone() };
+        let node =
+            wire::GlobalRanNodeId { plmn_id: Some((&node.plmn_id).into()), g_nb_id: node.g_nb_id.as_ref().map(gnb) };
+        wire::NgRanTargetId { ran_node_id: Some(node), tai: Some(tai.into()) }
+    }
+}
+
+impl TryFrom<wire::NgRanTargetId> for common::NgRanTargetId {
+    type Error = String;
+
+    fn try_from(target: wire::NgRanTargetId) -> Result<Self, String> {
+        let node = target.ran_node_id.ok_or_else(|| missing("ranNodeId"))?;
+        let gnb = |id: wire::GNbId| {
+            Ok::<_, String>(common::GNbId {
+                bit_length: octet(id.bit_length, "bitLength")?,
+                g_n_b_value: id.g_n_b_value,
+            })
+        };
+        let ran_node_id =
+            common::GlobalRanNodeId { plmn_id: plmn(node.plmn_id)?, g_nb_id: node.g_nb_id.map(gnb).transpose()? };
+        Ok(common::NgRanTargetId { ran_node_id, tai: tai(target.tai)? })
+    }
+}
+
 impl From<&common::UserLocation> for wire::UserLocation {
     fn from(location: &common::UserLocation) -> Self {
         let nr = |nr: &common::NrLocation| wire::NrLocation {
-            tai: Some(wire::Tai { plmn_id: Some((&nr.tai.plmn_id).into()), tac: nr.tai.tac.clone() }),
+            tai: Some((&nr.tai).into()),
             ncgi: Some(wire::Ncgi { plmn_id: Some((&nr.ncgi.plmn_id).into()), nr_cell_id: nr.ncgi.nr_cell_id.clone() }),
         };
         wire::UserLocation { nr_location: location.nr_location.as_ref().map(nr) }
@@ -137,11 +184,9 @@ impl TryFrom<wire::UserLocation> for common::UserLocation {
     type Error = String;
 
     fn try_from(location: wire::UserLocation) -> Result<Self, String> {
-        let plmn = |plmn: Option<wire::PlmnId>| plmn.map(Into::into).ok_or_else(|| missing("plmnId"));
         let nr = |nr: wire::NrLocation| {
-            let tai = nr.tai.ok_or_else(|| missing("tai"))?;
             let ncgi = nr.ncgi.ok_or_else(|| missing("ncgi"))?;
-            let tai = common::Tai { plmn_id: plmn(tai.plmn_id)?, tac: tai.tac };
+            let tai = tai(nr.tai)?;
             let ncgi = common::Ncgi { plmn_id: plmn(ncgi.plmn_id)?, nr_cell_id: ncgi.nr_cell_id };
             Ok::<_, String>(common::NrLocation { tai, ncgi })
         };
@@ -234,6 +279,8 @@ impl wire::SmContextUpdateData {
             to_be_switched: data.to_be_switched,
             failed_to_be_switched: data.failed_to_be_switched,
             ue_location: data.ue_location.as_ref().map(Into::into),
+            ho_state: data.ho_state.map(|state| state as i32),
+            target_id: data.target_id.as_ref().map(Into::into),
         })
     }
 
@@ -242,6 +289,8 @@ impl wire::SmContextUpdateData {
         let mut parts = Parts::default();
         let data = smf::SmContextUpdateData {
             ue_location: self.ue_location.map(TryInto::try_into).transpose()?,
+            ho_state: ho_state(self.ho_state)?,
+            target_id: self.target_id.map(TryInto::try_into).transpose()?,
             up_cnx_state: state(self.up_cnx_state)?,
             to_be_switched: self.to_be_switched,
             failed_to_be_switched: self.failed_to_be_switched,
@@ -261,12 +310,14 @@ impl wire::SmContextUpdatedData {
             n2_sm_info: part(message, data.n2_sm_info.as_ref(), Content::Ngap)?,
             n2_sm_info_type: data.n2_sm_info_type.map(|kind| kind as i32),
             sm_context: sm_context(message),
+            ho_state: data.ho_state.map(|state| state as i32),
         })
     }
 
     pub(super) fn read(self) -> Result<Message, String> {
         let mut parts = Parts::default();
         let data = smf::SmContextUpdatedData {
+            ho_state: ho_state(self.ho_state)?,
             up_cnx_state: state(self.up_cnx_state)?,
             n1_sm_msg: parts.n1(self.n1_sm_msg),
             n2_sm_info: parts.n2(self.n2_sm_info),

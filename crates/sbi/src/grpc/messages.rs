@@ -57,6 +57,30 @@ pub(crate) struct UserLocation {
 }
 
 #[derive(Clone, PartialEq, Message)]
+pub(crate) struct GNbId {
+    #[prost(uint32, tag = "1")]
+    pub(crate) bit_length: u32,
+    #[prost(string, tag = "2")]
+    pub(crate) g_n_b_value: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct GlobalRanNodeId {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) plmn_id: Option<PlmnId>,
+    #[prost(message, optional, tag = "2")]
+    pub(crate) g_nb_id: Option<GNbId>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct NgRanTargetId {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) ran_node_id: Option<GlobalRanNodeId>,
+    #[prost(message, optional, tag = "2")]
+    pub(crate) tai: Option<Tai>,
+}
+
+#[derive(Clone, PartialEq, Message)]
 pub(crate) struct SmContextCreateData {
     #[prost(string, tag = "1")]
     pub(crate) supi: String,
@@ -130,6 +154,10 @@ pub(crate) struct SmContextUpdateData {
     pub(crate) failed_to_be_switched: Option<bool>,
     #[prost(message, optional, tag = "10")]
     pub(crate) ue_location: Option<UserLocation>,
+    #[prost(int32, optional, tag = "11")]
+    pub(crate) ho_state: Option<i32>,
+    #[prost(message, optional, tag = "12")]
+    pub(crate) target_id: Option<NgRanTargetId>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -144,6 +172,8 @@ pub(crate) struct SmContextUpdatedData {
     pub(crate) n2_sm_info_type: Option<i32>,
     #[prost(bytes = "vec", optional, tag = "5")]
     pub(crate) sm_context: Option<Vec<u8>>,
+    #[prost(int32, optional, tag = "6")]
+    pub(crate) ho_state: Option<i32>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -324,8 +354,10 @@ mod tests {
             to_be_switched: Some(true),
             failed_to_be_switched: None,
             ue_location: Some(UserLocation { nr_location: None }),
+            ho_state: Some(2),
+            target_id: None,
         };
-        let octets = [0x0a, 2, b'a', b'1', 0x10, 3, 0x1a, 1, 0x2e, 0x28, 2, 0x32, 0, 0x40, 1, 0x52, 0];
+        let octets = [0x0a, 2, b'a', b'1', 0x10, 3, 0x1a, 1, 0x2e, 0x28, 2, 0x32, 0, 0x40, 1, 0x52, 0, 0x58, 2];
         assert_eq!(update.encode_to_vec(), octets);
     }
 
@@ -352,7 +384,7 @@ mod tests {
                         "uint32" => ("uint32", "u32"),
                         "bool" => ("bool", "bool"),
                         "bytes" => ("bytes = \"vec\"", "Vec<u8>"),
-                        "N2SmInfoType" | "UpCnxState" | "TransferCause" => ("int32", "i32"),
+                        "N2SmInfoType" | "UpCnxState" | "HoState" | "TransferCause" => ("int32", "i32"),
                         other => ("message", other),
                     };
                     let field = match rest == ["optional"] || attribute == "message" {

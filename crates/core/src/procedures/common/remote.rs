@@ -94,7 +94,7 @@ pub fn activate(turn: &mut Turn<'_, '_>, wanted: u16) -> u16 {
     asked
 }
 
-/// What happens to all sessions of a UE. A service-based chain has no handovers by N2 yet: none is begun, so that none ends.
+/// What happens to all sessions of a UE. What a handover comes to, their SMFs are told by itself.
 pub fn step_all(turn: &mut Turn<'_, '_>, input: &Input<'_>) {
     match input {
         Input::Deactivate => deactivate(turn),
@@ -166,7 +166,7 @@ fn unreached(turn: &mut Turn<'_, '_>) {
 }
 
 /// Carries what the SMF says to UE and RAN, now or as soon as they can take it: the UE when it is back from idle, the RAN
-/// when it has a context of the UE.
+/// when it has a context of the UE, both when the UE is not on its way from one RAN node to another.
 pub fn pass_on(turn: &mut Turn<'_, '_>, psi: u8, told: Told) {
     let Told { n1, n2 } = told;
     if n1.is_none() && n2.is_none() {
@@ -180,6 +180,7 @@ pub fn pass_on(turn: &mut Turn<'_, '_>, psi: u8, told: Told) {
         }
     }
     match turn.ue.connection.map(|c| c.ran) {
+        Some(RanContext::SetUp) if turn.ue.is_between_nodes() => wait(turn, Held { psi, n1, n2 }),
         Some(RanContext::SetUp) => user_plane::send(turn, Held { psi, n1, n2 }),
         Some(RanContext::None) if n2.is_none() => user_plane::send(turn, Held { psi, n1, n2 }),
         Some(RanContext::None | RanContext::SettingUp { .. }) => wait(turn, Held { psi, n1, n2 }),
@@ -202,7 +203,8 @@ fn wait(turn: &mut Turn<'_, '_>, held: Held) {
 
 /// Sends what has waited as soon as the RAN has a context of the UE.
 pub fn send_waiting(turn: &mut Turn<'_, '_>) {
-    if turn.ue.chain.waiting.is_empty() || turn.ue.connection.is_none_or(|c| c.ran != RanContext::SetUp) {
+    let is_there = turn.ue.connection.is_some_and(|c| c.ran == RanContext::SetUp) && !turn.ue.is_between_nodes();
+    if turn.ue.chain.waiting.is_empty() || !is_there {
         return;
     }
     for held in std::mem::take(&mut turn.ue.chain.waiting) {

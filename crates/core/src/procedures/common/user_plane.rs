@@ -103,6 +103,13 @@ pub struct Held {
     pub(super) n2: Option<(N2Sm, Vec<u8>)>,
 }
 
+impl Held {
+    /// Whether the RAN is to set this session up.
+    pub fn sets_up(&self, psi: u8) -> bool {
+        self.psi == psi && matches!(self.n2, Some((N2Sm::SetupRequest, _)))
+    }
+}
+
 /// What may be held for a UE: some messages for each of its sessions. A handover takes seconds.
 pub(super) const HELD_LIMIT: usize = 3 * limits::SESSIONS_PER_UE;
 
@@ -213,7 +220,9 @@ fn send_n2(turn: &mut Turn<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8>, n1: 
         | N2Sm::HandoverRequestAcknowledge
         | N2Sm::HandoverCommand
         | N2Sm::PathSwitchAcknowledge
-        | N2Sm::PathSwitchUnsuccessful => {
+        | N2Sm::PathSwitchUnsuccessful
+        | N2Sm::HandoverPreparationUnsuccessful
+        | N2Sm::HandoverAllocationUnsuccessful => {
             turn.note(Note::fault("session-n2-direction"));
         }
     }

@@ -1,30 +1,36 @@
 //! Sessions that an SMF elsewhere has, in a handover: each SMF is asked, and when all have answered, what they have for the RAN goes
-//! into one message (TS 23.502 4.9.1.2.2 step 7).
+//! into one message (TS 23.502 4.9.1.2.2 step 7, 4.9.1.3.2 steps 7 and 11).
 
-use super::has;
-use crate::chain::{Crossing, RemoteSession, RemoteStage, SessionNumber, Update};
+use super::{Moving, abort, has};
+use crate::chain::{Crossing, CrossingStage, HandoverStep, RemoteSession, RemoteStage, SessionNumber, Update};
 use crate::context::UeContext;
-use crate::n2::PathSwitch;
+use crate::n2::{Cause, PathSwitch, Required, SessionItems};
 use crate::procedures::common::remote;
 use crate::session::N2Sm;
 use crate::turn::Turn;
+use vireo_types::{AmfUeNgapId, GnbId, NrCgi, Tai};
+use vireo_wire::ngap::{CauseRadioNetwork as Radio, encode_open_type};
 
 /// Whether the RAN has one of these sessions, a bit each, or was asked to set it up.
 pub(super) fn is_any_up(turn: &Turn<'_, '_>, asked: u16) -> bool {
     turn.ue.chain.sessions.iter().any(|s| s.is_live() && s.up && has(asked, s.psi))
 }
 
+/// Which sessions of those that the RAN names are new, however often it names one: its SMF is asked once.
+fn once() -> impl FnMut(u8) -> bool {
+    let mut named = 0_u16;
+    move |psi| {
+        let is_new = psi < 16 && !has(named, psi);
+        named |= u16::from(is_new) << (psi & 15);
+        is_new
+    }
+}
+
 /// Asks the SMFs to switch what the RAN node that the UE has come to has set up, and tells them what it has not.
 pub(super) fn switch(turn: &mut Turn<'_, '_>, request: &PathSwitch) {
     let Some(location) = turn.ue.connection.map(|c| (c.tai, c.cell)) else { return };
     let mut waiting = Vec::new();
-    // However often the RAN names a session, its SMF is asked once.
-    let mut named = 0_u16;
-    let mut is_new = |psi: u8| {
-        let is_new = psi < 16 && !has(named, psi);
-        named |= u16::from(is_new) << (psi & 15);
-        is_new
-    };
+    let mut is_new = once();
     for (psi, transfer) in request.switched.iter().filter(|(psi, _)| is_new(*psi)) {
         let session = turn.ue.chain.of_psi(*psi).filter(|s| s.up || s.stage != RemoteStage::Creating);
         let Some(number) = session.map(|s| s.number) else { continue };
@@ -55,6 +61,127 @@ pub(super) fn switch(turn: &mut Turn<'_, '_>, request: &PathSwitch) {
     }
 }
 
+/// The source of a handover by N2 wants it: asks the SMFs of its sessions to prepare them. Which have been asked, a bit each.
+pub(super) fn prepare(
+    turn: &mut Turn<'_, '_>,
+    request: &Required,
+    target_id: AmfUeNgapId,
+    target: (GnbId, Tai),
+) -> u16 {
+    let (mut waiting, mut asked) = (Vec::new(), 0);
+    let mut is_new = once();
+    for (psi, transfer) in request.sessions.iter().filter(|(psi, _)| is_new(*psi)) {
+        let Some(number) = turn.ue.chain.of_psi(*psi).filter(|s| s.up).map(|s| s.number) else { continue };
+        let update = Update::Handover(target_id, HandoverStep::Prepare { target, transfer: transfer.clone() });
+        let mark = update.mark();
+        if remote::update(turn, *psi, update) {
+            waiting.push((number, mark));
+            asked |= 1 << psi;
+        }
+    }
+    if asked != 0 {
+        let cause = encode_open_type(&request.cause).map(|octets| octets.to_vec()).unwrap_or_default();
+        let stage = CrossingStage::Preparing { cause, container: request.container.clone() };
+        turn.ue.chain.crossing = Some(Box::new(Crossing { stage, waiting, ..Crossing::default() }));
+    }
+    asked
+}
+
+/// The target has answered: tells the SMFs of the sessions that it was asked for. Whether any of them is waited for.
+pub(super) fn prepared(
+    turn: &mut Turn<'_, '_>,
+    moving: &Moving,
+    (admitted, failed): (&SessionItems, &SessionItems),
+    container: &[u8],
+) -> bool {
+    let mut waiting = Vec::new();
+    let mut is_new = once();
+    let admitted = admitted.iter().map(|item| (N2Sm::HandoverRequestAcknowledge, item));
+    let failed = failed.iter().map(|item| (N2Sm::HandoverAllocationUnsuccessful, item));
+    for (kind, (psi, transfer)) in
+        admitted.chain(failed).filter(|(_, (psi, _))| is_new(*psi) && has(moving.asked, *psi))
+    {
+        let Some(number) = turn.ue.chain.of_psi(*psi).map(|s| s.number) else { continue };
+        let update = Update::Handover(moving.amf_id, HandoverStep::Prepared(kind, transfer.clone()));
+        let mark = update.mark();
+        if remote::update(turn, *psi, update) {
+            waiting.push((number, mark));
+        }
+    }
+    let waits = !waiting.is_empty();
+    if waits {
+        let stage = CrossingStage::Prepared { container: container.to_vec() };
+        turn.ue.chain.crossing = Some(Box::new(Crossing { stage, waiting, ..Crossing::default() }));
+    }
+    waits
+}
+
+/// The UE is at the target, and there: tells the SMFs of all that the source had, of which the target has what goes along. The source
+/// waits for them, as what has not got there yet comes from it.
+pub(super) fn complete(turn: &mut Turn<'_, '_>, moving: &Moving, location: (Tai, NrCgi)) {
+    let (mut waiting, mut taken) = (Vec::new(), Vec::new());
+    // Or the target is about to be asked to set it up.
+    let is_held = |ue: &UeContext, psi| ue.chain.waiting.iter().any(|held| held.sets_up(psi));
+    for at in 0..turn.ue.chain.sessions.len() {
+        let RemoteSession { psi, number, up, stage, .. } = turn.ue.chain.sessions[at];
+        if !up || stage == RemoteStage::Ending {
+            continue;
+        }
+        if has(moving.asked, psi) || is_held(turn.ue, psi) {
+            taken.push((psi, number, Vec::new()));
+        }
+        let update = Update::Handover(moving.amf_id, HandoverStep::Complete(location));
+        let mark = update.mark();
+        match remote::update(turn, psi, update) {
+            true => waiting.push((number, mark)),
+            false => buffer(turn, psi),
+        }
+    }
+    if !waiting.is_empty() {
+        let stage = CrossingStage::Completed;
+        turn.ue.chain.crossing = Some(Box::new(Crossing { stage, waiting, taken, lost: Vec::new() }));
+    }
+}
+
+/// The UE stays at the source: tells the SMFs that were asked for its handover.
+pub(super) fn cancel(turn: &mut Turn<'_, '_>, moving: &Moving) {
+    cancel_some(turn, moving, moving.asked);
+}
+
+/// The same of some sessions, a bit each, of a UE that may go without them.
+pub(super) fn cancel_some(turn: &mut Turn<'_, '_>, moving: &Moving, sessions: u16) {
+    for psi in (0..16).filter(|psi| has(sessions, *psi)) {
+        remote::update(turn, psi, Update::Handover(moving.amf_id, HandoverStep::Cancel));
+    }
+}
+
+/// Nobody knows whether packets for a session reach the RAN node that the UE has come to by N2: what the RAN has of the UE is let go,
+/// and comes back as it is.
+pub fn not_completed(turn: &mut Turn<'_, '_>, psi: u8) {
+    buffer(turn, psi);
+    abort(turn);
+    turn.release(Cause::radioNetwork(Radio::release_due_to_5gc_generated_reason));
+}
+
+/// An SMF knows that the UE is at the target, which does not have a session that has not gone along.
+pub fn completed(turn: &mut Turn<'_, '_>, number: SessionNumber) {
+    let crossing = turn.ue.chain.crossing.as_ref().filter(|crossing| crossing.stage == CrossingStage::Completed);
+    let stays_behind = crossing.is_some_and(|crossing| crossing.taken.iter().all(|(_, taken, _)| *taken != number));
+    if let Some(session) = turn.ue.chain.of_number(number).filter(|_| stays_behind) {
+        session.up = false;
+    }
+}
+
+/// What waits for the SMFs, if something does.
+pub(super) fn stage(ue: &UeContext) -> Option<CrossingStage> {
+    ue.chain.crossing.as_ref().map(|crossing| crossing.stage.clone())
+}
+
+/// Whether the source of a handover that is complete waits for an SMF.
+pub(super) fn is_leaving(ue: &UeContext) -> bool {
+    is_waiting(ue) && stage(ue) == Some(CrossingStage::Completed)
+}
+
 /// A session whose tunnel the RAN does not have: its SMF is to have packets buffered.
 pub fn buffer(turn: &mut Turn<'_, '_>, psi: u8) {
     let Some(at) = turn.ue.chain.sessions.iter().position(|s| s.psi == psi && s.is_live()) else { return };
@@ -80,22 +207,22 @@ pub(super) fn settled(ue: &mut UeContext, switched: &mut Vec<(u8, Vec<u8>)>) -> 
     lost
 }
 
-/// The SMF has answered for a session that the RAN wants switched by this transfer, with what the RAN is told of it. Whether that
-/// was waited for.
+/// The SMF has answered for a session what it was asked because of the handover: with what the RAN is told of one that goes along, or
+/// of one that does not. Whether that was waited for.
 pub fn smf_answered(
     turn: &mut Turn<'_, '_>,
     (psi, number): (u8, SessionNumber),
-    asked: &[u8],
-    told: Option<(N2Sm, Vec<u8>)>,
+    asked: &Update,
+    told: Result<Vec<u8>, Option<Vec<u8>>>,
 ) -> bool {
     let Some(crossing) = &mut turn.ue.chain.crossing else { return false };
-    let at = crossing.waiting.iter().position(|(waits, transfer)| *waits == number && transfer == asked);
+    let mark = asked.mark();
+    let at = crossing.waiting.iter().position(|(waits, asked)| *waits == number && *asked == mark);
     let Some(at) = at else { return false };
     crossing.waiting.remove(at);
     match told {
-        Some((N2Sm::PathSwitchAcknowledge, transfer)) => crossing.taken.push((psi, number, transfer)),
-        Some((_, transfer)) => crossing.lost.push((psi, transfer)),
-        None => {}
+        Ok(transfer) => crossing.taken.push((psi, number, transfer)),
+        Err(transfer) => crossing.lost.extend(transfer.map(|transfer| (psi, transfer))),
     }
     true
 }

@@ -7,17 +7,18 @@ mod elsewhere;
 pub mod nr;
 mod source;
 
-pub use elsewhere::{buffer, smf_answered};
+pub use elsewhere::{buffer, completed, not_completed, smf_answered};
 pub use source::Source;
 
+use crate::chain::CrossingStage;
 use crate::context::{Connection, RanContext, is_served};
 use crate::n2::{Cause, PathSwitch, Required, SessionItems, UeMessage};
 use crate::procedures::common::user_plane;
 use crate::session::{self, HandoverRefusal, Input, N2Sm, N4, Ran, refusal};
 use crate::turn::{Effect, Kind, Note, Turn};
 use serde::{Deserialize, Serialize};
-use vireo_types::{AmfUeNgapId, AssocId, Instant, NrCgi, RanUeNgapId, Tai};
-use vireo_wire::ngap::CauseRadioNetwork as Radio;
+use vireo_types::{AmfUeNgapId, AssocId, Instant, NrCgi, RanUeNgapId, Snssai, Tai};
+use vireo_wire::ngap::{CauseRadioNetwork as Radio, decode_open_type};
 
 /// A handover in progress.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +51,8 @@ pub struct Moving {
     /// The target's number for the UE, once it has given one.
     pub ran_id: Option<RanUeNgapId>,
     tai: Tai,
-    /// The sessions that the target was asked for, a bit each.
+    /// The sessions that the target was asked for, or is about to be, a bit each; those that go along, once the source has its
+    /// command.
     asked: u16,
     /// The source has its command: the UE is on its way.
     commanded: bool,
@@ -148,9 +150,11 @@ fn not_switched() -> Vec<u8> {
     refusal(HandoverRefusal::PathSwitch)
 }
 
-/// Does what waits for the UPFs: the answer to a path switch, the release of the node that the UE has left.
+/// Does what waits for the UPFs, and for SMFs elsewhere: the answer to a path switch, the request to a target and the command to a
+/// source, the release of the node that the UE has left.
 pub fn proceed(turn: &mut Turn<'_, '_>) {
     switched(turn);
+    smfs_have_answered(turn);
     source::proceed(turn);
 }
 
@@ -186,16 +190,14 @@ fn switched(turn: &mut Turn<'_, '_>) {
 /// HANDOVER REQUIRED of the source.
 pub fn required(turn: &mut Turn<'_, '_>, request: &Required) {
     turn.note(Note::Started(Kind::Handover));
-    let refuse = |turn: &mut Turn<'_, '_>, cause: Radio| {
-        turn.note(Note::Failed(Kind::Handover, 0));
-        turn.send(|c| nr::preparation_failure(c, Cause::radioNetwork(cause)));
-    };
     let ready = turn.ue.connection.is_some_and(|c| c.ran == RanContext::SetUp) && turn.ue.handover.is_none();
-    if !ready {
+    // The answer to a service request goes where the UE is.
+    if !ready || turn.ue.chain.accept.is_some() {
         return refuse(turn, Radio::interaction_with_other_procedure);
     }
     let target = request.target.filter(|(_, tai)| is_served(turn.env.config, *tai));
-    let Some((assoc, tai)) = target.and_then(|(id, tai)| turn.env.ran.find(id).map(|assoc| (assoc, tai))) else {
+    let found = target.and_then(|(id, tai)| turn.env.ran.find(id).map(|assoc| (assoc, id, tai)));
+    let Some((assoc, id, tai)) = found else {
         return refuse(turn, Radio::unknown_targetID);
     };
     let mut items = Vec::new();
@@ -206,40 +208,91 @@ pub fn required(turn: &mut Turn<'_, '_>, request: &Required) {
             items.push((*psi, snssai, transfer));
         }
     }
-    let next_hop = turn.ue.security.as_mut().and_then(|s| s.advance());
-    let (false, Some(next_hop)) = (items.is_empty(), next_hop) else {
-        return refuse(turn, Radio::unspecified);
-    };
     turn.ue.connections = turn.ue.connections.wrapping_add(1);
-    let moving = Moving {
+    let mut moving = Moving {
         assoc,
         amf_id: AmfUeNgapId::new(turn.ue.ltmsi, turn.ue.connections),
         ran_id: None,
         tai,
-        asked: items.iter().fold(0, |bits, (psi, ..)| bits | 1 << psi),
+        asked: 0,
         commanded: false,
         started: turn.arrived(),
         deadline: turn.now() + turn.env.config.timers.ran_response,
     };
-    let request = nr::Request {
-        guami: turn.env.config.guami(),
-        cause: request.cause.clone(),
-        ambr: turn.ue.ambr(),
-        capability: turn.ue.security_capability,
-        next_hop,
-        sessions: items,
-        allowed: &turn.ue.allowed,
-        container: &request.container,
-    };
-    let pdu = nr::handover_request(moving.amf_id, request);
-    turn.effect(Effect::Ngap { assoc, pdu });
+    moving.asked = elsewhere::prepare(turn, request, moving.amf_id, (id, tai));
+    if moving.asked == 0 {
+        return ask_target(turn, moving, request.cause.clone(), items, &request.container);
+    }
     turn.ue.handover = Some(Handover::Moving(moving));
 }
 
-/// Takes the N2 handover if it is at that stage.
+fn refuse(turn: &mut Turn<'_, '_>, cause: Radio) {
+    turn.note(Note::Failed(Kind::Handover, 0));
+    turn.send(|c| nr::preparation_failure(c, Cause::radioNetwork(cause)));
+}
+
+/// HANDOVER REQUEST to the target, if there is anything that it could take over.
+fn ask_target(
+    turn: &mut Turn<'_, '_>,
+    moving: Moving,
+    cause: Cause,
+    sessions: Vec<(u8, Snssai, Vec<u8>)>,
+    container: &[u8],
+) {
+    let next_hop = turn.ue.security.as_mut().and_then(|s| s.advance());
+    let (false, Some(next_hop)) = (sessions.is_empty(), next_hop) else {
+        turn.ue.handover = None;
+        elsewhere::cancel(turn, &moving);
+        return refuse(turn, Radio::unspecified);
+    };
+    let asked = sessions.iter().fold(0, |bits, (psi, ..)| bits | 1 << psi);
+    let deadline = turn.now() + turn.env.config.timers.ran_response;
+    let request = nr::Request {
+        guami: turn.env.config.guami(),
+        cause,
+        ambr: turn.ue.ambr(),
+        capability: turn.ue.security_capability,
+        next_hop,
+        sessions,
+        allowed: &turn.ue.allowed,
+        container,
+    };
+    let pdu = nr::handover_request(moving.amf_id, request);
+    turn.effect(Effect::Ngap { assoc: moving.assoc, pdu });
+    turn.ue.handover = Some(Handover::Moving(Moving { asked, deadline, ..moving }));
+}
+
+/// All SMFs have answered that were asked because of an N2 handover: what has waited for them is done.
+fn smfs_have_answered(turn: &mut Turn<'_, '_>) {
+    if elsewhere::is_waiting(turn.ue) {
+        return;
+    }
+    let moving = turn.ue.handover.as_ref().and_then(Handover::target).copied();
+    match (elsewhere::stage(turn.ue), moving) {
+        (Some(CrossingStage::Preparing { cause, container }), Some(moving)) => {
+            let unknown = || Cause::radioNetwork(Radio::unspecified);
+            let cause = decode_open_type::<Cause>(&cause).unwrap_or_else(|_| unknown());
+            let mut items = Vec::new();
+            // Those that their SMFs do not hand over stay with the source.
+            elsewhere::settled(turn.ue, &mut items);
+            let with_slice = |(psi, transfer)| Some((psi, turn.ue.chain.of_psi(psi)?.snssai, transfer));
+            let items = items.into_iter().filter_map(with_slice).collect();
+            ask_target(turn, moving, cause, items, &container);
+        }
+        (Some(CrossingStage::Prepared { container }), Some(moving)) => {
+            let mut commands = Vec::new();
+            let lost = elsewhere::settled(turn.ue, &mut commands);
+            command(turn, moving, (commands, lost), &container);
+        }
+        (Some(CrossingStage::Completed), _) => turn.ue.chain.crossing = None,
+        _ => {}
+    }
+}
+
+/// Takes the N2 handover if it is at that stage, and no SMF is waited for.
 fn moving(turn: &mut Turn<'_, '_>, commanded: bool) -> Option<Moving> {
     match turn.ue.handover {
-        Some(Handover::Moving(moving)) if moving.commanded == commanded => {
+        Some(Handover::Moving(moving)) if moving.commanded == commanded && turn.ue.chain.crossing.is_none() => {
             turn.ue.handover = None;
             Some(moving)
         }
@@ -250,8 +303,14 @@ fn moving(turn: &mut Turn<'_, '_>, commanded: bool) -> Option<Moving> {
     }
 }
 
-/// HANDOVER REQUEST ACKNOWLEDGE of the target: the source gets its command.
-pub fn acknowledged(turn: &mut Turn<'_, '_>, ran_id: RanUeNgapId, admitted: &SessionItems, container: &[u8]) {
+/// HANDOVER REQUEST ACKNOWLEDGE of the target, with the sessions that it takes and those that it does not: the source gets its
+/// command, when SMFs elsewhere have theirs.
+pub fn acknowledged(
+    turn: &mut Turn<'_, '_>,
+    ran_id: RanUeNgapId,
+    (admitted, failed): (&SessionItems, &SessionItems),
+    container: Vec<u8>,
+) {
     let Some(mut moving) = moving(turn, false) else { return };
     moving.ran_id = Some(ran_id);
     let mut commands = Vec::new();
@@ -260,23 +319,43 @@ pub fn acknowledged(turn: &mut Turn<'_, '_>, ran_id: RanUeNgapId, admitted: &Ses
         let command = user_plane::ask(turn, at, Input::N2(N2Sm::HandoverRequestAcknowledge, transfer));
         commands.extend(command.map(|transfer| (*psi, transfer)));
     }
+    if elsewhere::prepared(turn, &moving, (admitted, failed), &container) {
+        moving.deadline = turn.now() + turn.env.config.timers.ran_response;
+        turn.ue.handover = Some(Handover::Moving(moving));
+    } else {
+        command(turn, moving, (commands, Vec::new()), &container);
+    }
+}
+
+/// HANDOVER COMMAND to the source, with the transfers of sessions that go along, and of some that do not.
+fn command(
+    turn: &mut Turn<'_, '_>,
+    mut moving: Moving,
+    (commands, mut refused): (SessionItems, SessionItems),
+    container: &[u8],
+) {
     turn.ue.handover = Some(Handover::Moving(moving));
     if commands.is_empty() {
         return fail(turn, Radio::ho_failure_in_target_5GC_ngran_node_or_target_system);
     }
-    let lost = moving.asked & !bits(&commands);
-    let lost: Vec<_> = (0..16).filter(|psi| has(lost, *psi)).collect();
-    turn.send(|c| nr::handover_command(c, commands, &lost, container));
-    moving.commanded = true;
+    let goes_along = bits(&commands);
+    // An SMF that has not answered may have prepared it all the same.
+    elsewhere::cancel_some(turn, &moving, moving.asked & !goes_along & !bits(&refused));
+    let mut why = |psi| refused.iter().position(|(p, _)| *p == psi).map(|at| refused.swap_remove(at).1);
+    let lost = (0..16).filter(|psi| has(moving.asked & !goes_along, *psi));
+    let lost = lost.map(|psi| (psi, why(psi).unwrap_or_else(|| refusal(HandoverRefusal::Preparation)))).collect();
+    turn.send(|c| nr::handover_command(c, commands, lost, container));
+    (moving.commanded, moving.asked) = (true, goes_along);
     moving.deadline = turn.now() + turn.env.config.timers.ran_response;
     turn.ue.handover = Some(Handover::Moving(moving));
 }
 
 /// HANDOVER FAILURE of the target.
 pub fn refused(turn: &mut Turn<'_, '_>, cause: Cause) {
-    let Some(_) = moving(turn, false) else { return };
+    let Some(moving) = moving(turn, false) else { return };
     turn.note(Note::Failed(Kind::Handover, 0));
     user_plane::step_all(turn, || Input::HandoverCancelled);
+    elsewhere::cancel(turn, &moving);
     turn.send(|c| nr::preparation_failure(c, cause));
 }
 
@@ -288,6 +367,7 @@ pub fn notified(turn: &mut Turn<'_, '_>, location: Option<(Tai, NrCgi)>) {
     turn.ue.connection =
         Some(Connection { assoc: moving.assoc, ran_id, amf_id: moving.amf_id, tai, cell, ran: RanContext::SetUp });
     user_plane::step_all(turn, || Input::HandoverComplete);
+    elsewhere::complete(turn, &moving, (tai, cell));
     source::left(turn, old);
     turn.note(Note::Succeeded(Kind::Handover, moving.started));
 }
@@ -359,13 +439,18 @@ pub fn target_lost(turn: &mut Turn<'_, '_>) {
 
 /// Ends a handover without its success: what was prepared at the target is released.
 pub fn abort(turn: &mut Turn<'_, '_>) {
-    turn.ue.chain.crossing = None;
+    let crossing = turn.ue.chain.crossing.take();
     match turn.ue.handover.take() {
         None => {}
         Some(Handover::Switching(_)) => turn.note(Note::Failed(Kind::PathSwitch, 0)),
         Some(Handover::Moving(moving)) => {
             turn.note(Note::Failed(Kind::Handover, 0));
             user_plane::step_all(turn, || Input::HandoverCancelled);
+            elsewhere::cancel(turn, &moving);
+            if crossing.is_some_and(|crossing| matches!(crossing.stage, CrossingStage::Preparing { .. })) {
+                // The target has not heard of it.
+                return;
+            }
             let cause = Cause::radioNetwork(Radio::handover_cancelled);
             let pdu = nr::release_target(moving.amf_id, moving.ran_id, cause);
             turn.effect(Effect::Ngap { assoc: moving.assoc, pdu });

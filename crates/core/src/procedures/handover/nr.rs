@@ -2,7 +2,6 @@
 
 use crate::context::{Capability, Connection, NextHop};
 use crate::n2::{Cause, ambr_to, capability_to, encode, plmn_to, snssai_to};
-use crate::session::{HandoverRefusal, refusal};
 use crate::subscription::Ambr;
 use vireo_types::{AmfUeNgapId, Guami, RanUeNgapId, Snssai};
 use vireo_wire::ngap::{self, Message, *};
@@ -117,21 +116,21 @@ pub fn handover_request(amf_id: AmfUeNgapId, request: Request<'_>) -> Vec<u8> {
     encode(pdu)
 }
 
-/// HANDOVER COMMAND (9.2.3.2), with the sessions that go along and those that do not.
+/// HANDOVER COMMAND (9.2.3.2), with the sessions that go along and those that do not: with each its transfer, Handover Command
+/// Transfer or Handover Preparation Unsuccessful Transfer.
 pub fn handover_command(
     connection: &Connection,
     sessions: Vec<(u8, Vec<u8>)>,
-    lost: &[u8],
+    lost: Vec<(u8, Vec<u8>)>,
     container: &[u8],
 ) -> Vec<u8> {
     let item =
         |(psi, transfer): (u8, Vec<u8>)| PDUSessionResourceHandoverItem::new(PDUSessionID(psi), transfer.into(), None);
     let sessions = PDUSessionResourceHandoverList(sessions.into_iter().map(item).collect());
-    let gone = |psi: &u8| {
-        let transfer = refusal(HandoverRefusal::Preparation);
-        PDUSessionResourceToReleaseItemHOCmd::new(PDUSessionID(*psi), transfer.into(), None)
+    let gone = |(psi, transfer): (u8, Vec<u8>)| {
+        PDUSessionResourceToReleaseItemHOCmd::new(PDUSessionID(psi), transfer.into(), None)
     };
-    let lost = PDUSessionResourceToReleaseListHOCmd(lost.iter().map(gone).collect());
+    let lost = PDUSessionResourceToReleaseListHOCmd(lost.into_iter().map(gone).collect());
     let container = TargetToSourceTransparentContainer(container.to_vec().into());
     let build = || -> Result<NGAPPDU<'_>, ngap::Error> {
         let mut ies = vec![

@@ -2,6 +2,7 @@
 //! forwards what reaches it, until the UPFs send to the target; then it is told to release the UE, and watched until it
 //! has.
 
+use super::elsewhere;
 use crate::context::Connection;
 use crate::n2::{self, Cause};
 use crate::ran::{self, ResetItem};
@@ -36,11 +37,11 @@ pub(super) fn left(turn: &mut Turn<'_, '_>, connection: Connection) {
     turn.ue.source = Some(Source { connection, commanded: false, deadline });
 }
 
-/// Releases the node as soon as the UPFs send to the target, or have been waited for long enough.
+/// Releases the node as soon as the UPFs send to the target, as far as is known here, or have been waited for long enough.
 pub(super) fn proceed(turn: &mut Turn<'_, '_>) {
     let Some(source) = turn.ue.source else { return };
     let told = turn.ue.sessions.iter().all(|s| !s.is_live() || !matches!(s.n4, N4::Telling { .. }));
-    if told || source.deadline <= turn.now() {
+    if told && !elsewhere::is_leaving(turn.ue) || source.deadline <= turn.now() {
         release(turn);
     }
 }

@@ -5,7 +5,7 @@ mod before;
 
 use super::addresses::Addresses;
 use super::lead;
-use super::wire::{self, Asked, Said};
+use super::wire::{self, Asked, Said, Says};
 use crate::nf::outbox;
 use crate::shared;
 use rand::RngCore;
@@ -14,18 +14,18 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use vireo_core::chain::{CARRIED_OCTETS, Told, Transferred};
 use vireo_core::config::CoreConfig;
-use vireo_core::session::{self, Create, Input, N4, Output, Ran, SmContext, Stage};
+use vireo_core::session::{self, Create, HandoverRefusal, Input, N2Sm, N4, Output, Ran, SmContext, Stage};
 use vireo_core::subscription::DnnSubscription;
 use vireo_core::{Env, Identifiers};
 use vireo_sbi::amf::CreatedSmContext;
-use vireo_sbi::smf::UpCnxState;
+use vireo_sbi::smf::{HoState, UpCnxState};
 use vireo_sbi::{Message, Reply};
 use vireo_store::records::{Codec, Format, Found, Known};
 use vireo_types::{Dnn, Duration, Instant, Ltmsi, Seid, SessionAddress, Supi};
 use vireo_wire::pfcp::{self, MessageType};
 
-/// Which fields stored SM contexts have: another one is of another release, of which the one before is read ([`before`]).
-const FORMAT: u8 = 5;
+/// Which fields stored SM contexts have: another one is of another release, of which the two before are read ([`before`]).
+const FORMAT: u8 = 6;
 /// How long what is for the AMF is said again by who finds an SM context: longer than the one before would have gone on asking.
 const SAID_AGAIN: Duration = Duration::from_secs(10);
 
@@ -35,7 +35,7 @@ pub(super) struct Pending {
     /// By what the request is known when it comes again.
     key: Option<String>,
     told: Told,
-    state: Option<UpCnxState>,
+    says: Says,
     /// The RAN wants the path switched.
     switches: bool,
 }
@@ -70,7 +70,7 @@ struct Implied {
 
 /// An SM context, and who is to be told about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Session<P = Pending> {
+pub(super) struct Session {
     /// [`FORMAT`]. First, so that what cannot be read otherwise begins with it.
     format: u8,
     pub(super) sm: SmContext,
@@ -78,9 +78,9 @@ pub(super) struct Session<P = Pending> {
     status_uri: String,
     /// The key of the request that has made it.
     made_by: Option<String>,
-    pending: Option<P>,
+    pending: Option<Pending>,
     /// The request that was answered last, and how.
-    answered: Option<(String, Told, Option<UpCnxState>)>,
+    answered: Option<(String, Told, Says)>,
     /// The AMF was asked for the user plane because of a downlink packet, and has not said whether the UE is there.
     calling: bool,
     /// The AMF knows that it ends.
@@ -100,6 +100,9 @@ pub(super) struct Session<P = Pending> {
     pub(super) creating: bool,
     /// Of an AMF that takes the first transfer for its answer: that.
     implied: Option<Implied>,
+    /// The request by which a handover by N2 was completed last. Whatever has come after it, it is not done again: the target's tunnel
+    /// is taken once, and a session without one has stayed behind.
+    completed: Option<String>,
 }
 
 /// What happens to an SM context.
@@ -183,7 +186,7 @@ impl Session {
         &self.status_uri
     }
 
-    /// What is stored, if it is one of this release or the one before, and what is given back with its next commit.
+    /// What is stored, if it is one of this release or the two before, and what is given back with its next commit.
     pub(super) fn found(codec: Codec, found: Found) -> Option<(Box<Self>, Known)> {
         before::found(codec, found)
     }
@@ -267,8 +270,11 @@ impl Session {
         if self.pending.as_ref().is_some_and(|pending| pending.key.as_deref() == Some(key)) {
             return Some(None);
         }
-        let (_, told, state) = self.answered.as_ref().filter(|(answered, ..)| answered == key)?;
-        Some(Some(wire::done(told.clone(), *state)))
+        if let Some((_, told, says)) = self.answered.as_ref().filter(|(answered, ..)| answered == key) {
+            return Some(Some(wire::done(told.clone(), *says)));
+        }
+        let says = Says { state: None, handover: Some(HoState::Completed) };
+        (self.completed.as_deref() == Some(key)).then(|| Some(wire::done(Told::default(), says)))
     }
 }
 
@@ -337,6 +343,7 @@ fn create(
         carried: carried.is_some(),
         creating,
         implied,
+        completed: None,
     };
     let mut work = Work { session: Box::new(session), means, now, out: Outcome { own, ..Outcome::default() } };
     let gone = work.carry_out(outputs);
@@ -372,7 +379,7 @@ impl Work<'_> {
             Turn::Update(said) => self.update(said, key),
             Turn::Release => {
                 self.session.let_go = true;
-                self.wait(key, None, false);
+                self.wait(key, Says::default(), false);
                 self.step(Input::ReleaseLocally)
             }
             Turn::Unreached => {
@@ -416,7 +423,7 @@ impl Work<'_> {
         if let Turn::Notified = turn
             && let Some(said) = self.say()
         {
-            self.out.answer = Some(wire::done(said.told, said.state));
+            self.out.answer = Some(wire::done(said.told, said.says));
         }
         Outcome { session: (!known).then_some(self.session), changed: known, ..self.out }
     }
@@ -424,7 +431,10 @@ impl Work<'_> {
     fn update(&mut self, said: &Said, key: Option<&str>) -> bool {
         let state =
             said.state.map(|state| if state == UpCnxState::Activating { state } else { UpCnxState::Deactivated });
-        self.wait(key, state, said.switches());
+        self.wait(key, Says { state, handover: said.handover }, said.switches());
+        if said.handover == Some(HoState::Completed) {
+            self.session.completed = key.map(str::to_owned);
+        }
         let mut gone = false;
         if said.state == Some(UpCnxState::Activating) && std::mem::take(&mut self.session.calling) {
             // The AMF did not give the RAN what it was sent, but pages the UE: it comes by this.
@@ -433,15 +443,30 @@ impl Work<'_> {
         for input in said.inputs() {
             gone |= self.step(input);
         }
+        if let Some(wanted) = said.hands_over() {
+            self.hand_over(wanted);
+        }
         gone
     }
 
+    /// Of a session that is not handed over by N2 the RAN is told that, in the place of what it wants.
+    fn hand_over(&mut self, wanted: N2Sm) {
+        let Some(pending) = &mut self.session.pending else { return };
+        if pending.told.n2.as_ref().is_some_and(|(kind, _)| *kind == wanted) {
+            return;
+        }
+        let refusal = (N2Sm::HandoverPreparationUnsuccessful, session::refusal(HandoverRefusal::Preparation));
+        if let Some(other) = pending.told.n2.replace(refusal) {
+            self.transfer(Told { n1: None, n2: Some(other) }, false);
+        }
+    }
+
     /// Whoever asks waits for the answer.
-    fn wait(&mut self, key: Option<&str>, state: Option<UpCnxState>, switches: bool) {
+    fn wait(&mut self, key: Option<&str>, says: Says, switches: bool) {
         // An AMF asks about a session once at a time; one that does not is told what there was.
-        self.out.earlier = self.say().map(|earlier| wire::done(earlier.told, earlier.state));
+        self.out.earlier = self.say().map(|earlier| wire::done(earlier.told, earlier.says));
         let key = key.map(str::to_owned);
-        self.session.pending = Some(Pending { key, told: Told::default(), state, switches });
+        self.session.pending = Some(Pending { key, told: Told::default(), says, switches });
     }
 
     /// What whoever waits is told, if somebody does: with what the RAN needs if it wants the path switched. What else there is for
@@ -629,13 +654,13 @@ impl Work<'_> {
     }
 
     fn reply(&mut self) {
-        let Some(Pending { key, told, state, .. }) = self.say() else { return };
+        let Some(Pending { key, told, mut says, .. }) = self.say() else { return };
         // It is not coming back where nothing is to be set up.
-        let state = state.map(|state| if told.n2.is_none() { UpCnxState::Deactivated } else { state });
+        says.state = says.state.map(|state| if told.n2.is_none() { UpCnxState::Deactivated } else { state });
         if self.means.stored {
-            self.session.answered = key.map(|key| (key, told.clone(), state));
+            self.session.answered = key.map(|key| (key, told.clone(), says));
         }
-        self.out.answer = Some(wire::done(told, state));
+        self.out.answer = Some(wire::done(told, says));
     }
 
     /// The SM context is gone: whoever waits for that is told, else the AMF by itself.
@@ -644,7 +669,7 @@ impl Work<'_> {
         if (self.session.let_go || !self.session.carried)
             && let Some(said) = self.say()
         {
-            self.out.answer = Some(wire::done(said.told, said.state));
+            self.out.answer = Some(wire::done(said.told, said.says));
         }
         if self.session.let_go {
             return Outcome { session: None, changed: true, ..self.out };

@@ -3,6 +3,7 @@
 use crate::sbi::amf::STALE;
 use crate::sbi::is_uri;
 use crate::sbi::translate::{self, References, info_type, references, supi_of, supi_text, told, with_parts};
+use serde::{Deserialize, Serialize};
 use vireo_core::chain::{Told, Transferred};
 use vireo_core::session::{Input, N2Sm};
 use vireo_sbi::amf::{
@@ -11,8 +12,8 @@ use vireo_sbi::amf::{
 };
 use vireo_sbi::common::ProblemDetails;
 use vireo_sbi::smf::{
-    RELEASED, SM_CONTEXTS, SmContextCreateData, SmContextCreatedData, SmContextError, SmContextStatusNotification,
-    SmContextUpdateData, SmContextUpdatedData, StatusInfo, UpCnxState,
+    HoState, RELEASED, SM_CONTEXTS, SmContextCreateData, SmContextCreatedData, SmContextError,
+    SmContextStatusNotification, SmContextUpdateData, SmContextUpdatedData, StatusInfo, UpCnxState,
 };
 use vireo_sbi::{ClientError, Message, Reply};
 use vireo_store::records::{Found, RecordError};
@@ -75,9 +76,27 @@ pub(super) fn create(message: &Message) -> Result<Asked, ProblemDetails> {
 pub(super) struct Said {
     told: Told,
     pub(super) state: Option<UpCnxState>,
+    /// How far a handover by N2 is.
+    pub(super) handover: Option<HoState>,
+}
+
+/// What an answer says beside what UE and RAN are told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Says {
+    pub(super) state: Option<UpCnxState>,
+    pub(super) handover: Option<HoState>,
 }
 
 impl Said {
+    /// What the RAN is to be told, if the session takes part in a handover by N2.
+    pub(super) fn hands_over(&self) -> Option<N2Sm> {
+        match self.handover? {
+            HoState::Preparing => Some(N2Sm::SetupRequest),
+            HoState::Prepared => Some(N2Sm::HandoverCommand),
+            HoState::None | HoState::Completed | HoState::Cancelled => None,
+        }
+    }
+
     /// Whether the RAN wants the session's path switched.
     pub(super) fn switches(&self) -> bool {
         matches!(self.told.n2, Some((N2Sm::PathSwitchRequest, _)))
@@ -87,12 +106,17 @@ impl Said {
     pub(super) fn inputs(&self) -> Vec<Input<'_>> {
         let n2 = self.told.n2.as_ref().map(|(kind, octets)| Input::N2(*kind, octets));
         let n1 = self.told.n1.as_deref().map(Input::N1);
+        let handover = match self.handover {
+            Some(HoState::Completed) => Some(Input::HandoverComplete),
+            Some(HoState::Cancelled) => Some(Input::HandoverCancelled),
+            Some(HoState::None | HoState::Preparing | HoState::Prepared) | None => None,
+        };
         let state = match self.state {
             Some(UpCnxState::Activating) => Some(Input::Activate),
             Some(UpCnxState::Deactivated | UpCnxState::Suspended) => Some(Input::Deactivate),
             Some(UpCnxState::Activated) | None => None,
         };
-        n2.into_iter().chain(n1).chain(state).collect()
+        n2.into_iter().chain(n1).chain(handover).chain(state).collect()
     }
 }
 
@@ -104,7 +128,13 @@ impl Said {
 pub(super) fn update(message: &Message) -> Result<Said, ProblemDetails> {
     let data: SmContextUpdateData = message.value().map_err(|e| ProblemDetails::unreadable(&e))?;
     let told = told(message, &(data.n1_sm_msg, data.n2_sm_info, data.n2_sm_info_type))?;
-    let said = Said { told, state: data.up_cnx_state };
+    // What is said of a handover says how far that is.
+    let handover = match told.n2 {
+        Some((N2Sm::HandoverRequired, _)) => Some(HoState::Preparing),
+        Some((N2Sm::HandoverRequestAcknowledge | N2Sm::HandoverAllocationUnsuccessful, _)) => Some(HoState::Prepared),
+        _ => data.ho_state.filter(|state| matches!(state, HoState::Completed | HoState::Cancelled)),
+    };
+    let said = Said { told, state: data.up_cnx_state, handover };
     if said.inputs().is_empty() {
         return Err(ProblemDetails::incorrect("nothing of the update is something that this SMF acts on"));
     }
@@ -226,16 +256,23 @@ pub(super) fn not_stored(error: &RecordError, creates: bool) -> Reply {
 }
 
 /// What was asked is done; or the RAN is to be told that it is not.
-pub(super) fn done(told: Told, state: Option<UpCnxState>) -> Reply {
+pub(super) fn done(told: Told, Says { state, mut handover }: Says) -> Reply {
     if let Some((N2Sm::PathSwitchUnsuccessful, _)) = told.n2 {
         let why = "the session has no user plane that could be switched";
         return refused(ProblemDetails::new(403, "HANDOVER_RESOURCE_ALLOCATION_FAILURE", why), told);
     }
-    if state.is_none() && told == Told::default() {
+    if let Some((N2Sm::HandoverPreparationUnsuccessful, _)) = told.n2 {
+        if handover == Some(HoState::Preparing) {
+            let why = "the session has no user plane that could be handed over";
+            return refused(ProblemDetails::new(403, "HANDOVER_RESOURCE_ALLOCATION_FAILURE", why), told);
+        }
+        handover = Some(HoState::None);
+    }
+    if (state, handover) == (None, None) && told == Told::default() {
         return Reply::done();
     }
     let (n1_sm_msg, n2_sm_info, n2_sm_info_type): References = references(&told);
-    let data = SmContextUpdatedData { up_cnx_state: state, n1_sm_msg, n2_sm_info, n2_sm_info_type };
+    let data = SmContextUpdatedData { up_cnx_state: state, ho_state: handover, n1_sm_msg, n2_sm_info, n2_sm_info_type };
     Reply { status: 200, location: None, message: with_parts(Message::of(data), told) }
 }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::nf::central::{Central, Claim, Elsewhere, name};
 use crate::state::RecordsConfig;
 use std::sync::{Arc, Mutex};
-use vireo_core::chain::{Ask, Carried, Crossing};
+use vireo_core::chain::{Ask, Carried, Crossing, CrossingStage};
 use vireo_core::config::{StateChange, StateFormat, StateScope};
 use vireo_core::context::NasSecurity;
 use vireo_store::records::{LIFE, MemoryRecords, Name, Operations, RecordError, Records};
@@ -124,7 +124,9 @@ fn a_ue_comes_back_in_every_format_and_manner_of_change() {
         assert_eq!(plain(&there), first, "{case}");
         // The keys that are derived again are in no field of the context, nor is what SMFs are asked for a handover.
         let context = context(|ue| {
-            ue.chain.crossing = Some(Box::new(Crossing { waiting: vec![(7, vec![1, 2])], ..Crossing::default() }));
+            let stage = CrossingStage::Preparing { cause: vec![0], container: vec![3; 9] };
+            let crossing = Crossing { waiting: vec![(7, vec![1, 2])], stage, ..Crossing::default() };
+            ue.chain.crossing = Some(Box::new(crossing));
             ue.security = ue.security.take().map(|keys| NasSecurity { derives_keys: true, ..keys });
             ue.connections = 3;
         });

@@ -1,12 +1,14 @@
-//! SM contexts as the release before has stored them: a path switch was not waited for.
+//! SM contexts as the two releases before have stored them: no handover by N2 was known, nor, in the older one, a path switch.
 
-use super::{FORMAT, Pending, Session, Told, UpCnxState};
+use super::{FORMAT, Implied, Pending, Says, Session, SmContext, Supi, ToAmf, ToUpf, Told, UpCnxState};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use vireo_store::records::{Codec, Format, FormatError, Found, Known};
 
-/// What that release's begin with.
-const BEFORE: u8 = 4;
+/// What those of the older one begin with.
+const NO_SWITCH: u8 = 4;
+/// The same of the one before.
+const BEFORE: u8 = 5;
 
 /// What all begin with, whatever fields follow.
 #[derive(Debug, Deserialize)]
@@ -14,30 +16,71 @@ struct Head {
     format: u8,
 }
 
+/// [`Session`] as it was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct SessionBefore<P> {
+    format: u8,
+    sm: SmContext,
+    supi: Supi,
+    status_uri: String,
+    made_by: Option<String>,
+    pending: Option<P>,
+    answered: Option<(String, Told, Option<UpCnxState>)>,
+    calling: bool,
+    let_go: bool,
+    ended: bool,
+    last: u32,
+    to_upf: Vec<ToUpf>,
+    to_amf: Vec<ToAmf>,
+    record: Option<u64>,
+    carried: bool,
+    creating: bool,
+    implied: Option<Implied>,
+}
+
 /// [`Pending`] as it was.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct PendingBefore {
+struct PendingBefore {
+    key: Option<String>,
+    told: Told,
+    state: Option<UpCnxState>,
+    switches: bool,
+}
+
+/// The same in the older one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct PendingNoSwitch {
     key: Option<String>,
     told: Told,
     state: Option<UpCnxState>,
 }
 
+fn says(state: Option<UpCnxState>) -> Says {
+    Says { state, handover: None }
+}
+
 impl From<PendingBefore> for Pending {
-    fn from(PendingBefore { key, told, state }: PendingBefore) -> Self {
-        Pending { key, told, state, switches: false }
+    fn from(PendingBefore { key, told, state, switches }: PendingBefore) -> Self {
+        Pending { key, told, says: says(state), switches }
     }
 }
 
-impl From<Session<PendingBefore>> for Session {
-    fn from(before: Session<PendingBefore>) -> Self {
+impl From<PendingNoSwitch> for Pending {
+    fn from(PendingNoSwitch { key, told, state }: PendingNoSwitch) -> Self {
+        Pending { key, told, says: says(state), switches: false }
+    }
+}
+
+impl<P: Into<Pending>> From<SessionBefore<P>> for Session {
+    fn from(before: SessionBefore<P>) -> Self {
         Session {
             format: FORMAT,
             sm: before.sm,
             supi: before.supi,
             status_uri: before.status_uri,
             made_by: before.made_by,
-            pending: before.pending.map(Pending::from),
-            answered: before.answered,
+            pending: before.pending.map(Into::into),
+            answered: before.answered.map(|(key, told, state)| (key, told, says(state))),
             calling: before.calling,
             let_go: before.let_go,
             ended: before.ended,
@@ -48,11 +91,15 @@ impl From<Session<PendingBefore>> for Session {
             carried: before.carried,
             creating: before.creating,
             implied: before.implied,
+            completed: None,
         }
     }
 }
 
-/// One that is stored, of this release or the one before.
+type Before = Box<SessionBefore<PendingBefore>>;
+type NoSwitch = Box<SessionBefore<PendingNoSwitch>>;
+
+/// One that is stored, of this release or the two before.
 pub(super) fn found(codec: Codec, found: Found) -> Option<(Box<Session>, Known)> {
     let head: Head = match found.parts.is_empty() {
         true => codec.format.decode(&found.octets),
@@ -61,7 +108,8 @@ pub(super) fn found(codec: Codec, found: Found) -> Option<(Box<Session>, Known)>
     .ok()?;
     match head.format {
         FORMAT => codec.found(found).ok(),
-        BEFORE => codec.found::<Box<Session<PendingBefore>>>(found).ok().map(|(before, known)| (now(*before), known)),
+        BEFORE => codec.found::<Before>(found).ok().map(|(before, known)| (now(*before), known)),
+        NO_SWITCH => codec.found::<NoSwitch>(found).ok().map(|(before, known)| (now(*before), known)),
         _ => None,
     }
 }
@@ -70,7 +118,8 @@ pub(super) fn found(codec: Codec, found: Found) -> Option<(Box<Session>, Known)>
 pub(super) fn decoded(format: Format, octets: &[u8]) -> Option<Box<Session>> {
     match format.decode::<Head>(octets).ok()?.format {
         FORMAT => read(format, octets).ok(),
-        BEFORE => read::<Box<Session<PendingBefore>>>(format, octets).ok().map(|before| now(*before)),
+        BEFORE => read::<Before>(format, octets).ok().map(|before| now(*before)),
+        NO_SWITCH => read::<NoSwitch>(format, octets).ok().map(|before| now(*before)),
         _ => None,
     }
 }
@@ -79,7 +128,7 @@ fn read<T: DeserializeOwned>(format: Format, octets: &[u8]) -> Result<T, FormatE
     format.decode(octets)
 }
 
-fn now(before: Session<PendingBefore>) -> Box<Session> {
+fn now<P: Into<Pending>>(before: SessionBefore<P>) -> Box<Session> {
     Box::new(before.into())
 }
 
@@ -87,27 +136,39 @@ fn now(before: Session<PendingBefore>) -> Box<Session> {
 impl Session {
     /// As the release before would have stored it.
     pub(in crate::sbi::smf) fn before(&self) -> impl Serialize + Clone + use<> {
-        let Session { sm, supi, status_uri, made_by, pending, answered, calling, let_go, .. } = self.clone();
-        let Session { ended, last, to_upf, to_amf, record, carried, creating, implied, .. } = self.clone();
-        let pending = pending.map(|Pending { key, told, state, .. }| PendingBefore { key, told, state });
-        Session {
-            format: BEFORE,
-            sm,
-            supi,
-            status_uri,
-            made_by,
-            pending,
-            answered,
-            calling,
-            let_go,
-            ended,
-            last,
-            to_upf,
-            to_amf,
-            record,
-            carried,
-            creating,
-            implied,
+        self.as_of(BEFORE, |Pending { key, told, says, switches }| PendingBefore {
+            key,
+            told,
+            state: says.state,
+            switches,
+        })
+    }
+
+    /// As the one before that would have.
+    pub(in crate::sbi::smf) fn before_switches(&self) -> impl Serialize + Clone + use<> {
+        self.as_of(NO_SWITCH, |Pending { key, told, says, .. }| PendingNoSwitch { key, told, state: says.state })
+    }
+
+    fn as_of<P>(&self, format: u8, pending: fn(Pending) -> P) -> SessionBefore<P> {
+        let now = self.clone();
+        SessionBefore {
+            format,
+            sm: now.sm,
+            supi: now.supi,
+            status_uri: now.status_uri,
+            made_by: now.made_by,
+            pending: now.pending.map(pending),
+            answered: now.answered.map(|(key, told, says)| (key, told, says.state)),
+            calling: now.calling,
+            let_go: now.let_go,
+            ended: now.ended,
+            last: now.last,
+            to_upf: now.to_upf,
+            to_amf: now.to_amf,
+            record: now.record,
+            carried: now.carried,
+            creating: now.creating,
+            implied: now.implied,
         }
     }
 }

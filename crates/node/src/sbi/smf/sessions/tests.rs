@@ -722,6 +722,7 @@ fn whole_life(world: &mut World) {
     let switched: SmContextUpdatedData = world.insist(&modify, &handover::path_switch()).message.value().unwrap();
     assert_eq!(switched.n2_sm_info_type, Some(N2SmInfoType::PathSwitchReqAck));
     assert_eq!(world.session().sm.downlink.map(|tunnel| tunnel.teid), Some(Teid(0x301)));
+    handover::by_n2(world, &modify);
     // An answer that is lost after the SM context is gone is that there is none.
     let released = world.insist(&format!("{path}/release"), &Message::of(smf::SmContextReleaseData::default()));
     assert!([204, 404].contains(&released.status), "{released:?}");

@@ -1,4 +1,4 @@
-//! SM contexts that an SMF of the release before has left.
+//! SM contexts that an SMF of one of the two releases before has left.
 
 use super::*;
 
@@ -6,7 +6,13 @@ use super::*;
 #[test]
 fn what_the_release_before_has_left_is_gone_on_with() {
     for format in [Format::Binary, Format::Json, Format::Protobuf] {
-        for manner in [Manner::Replace, Manner::Update, Manner::DeleteCreate] {
+        for (manner, is_older) in [
+            (Manner::Replace, false),
+            (Manner::Update, false),
+            (Manner::DeleteCreate, false),
+            (Manner::Replace, true),
+            (Manner::Update, true),
+        ] {
             let mut world = World::kept_as(format, manner);
             let path = world.active();
             world.upf_answers = false;
@@ -20,7 +26,10 @@ fn what_the_release_before_has_left_is_gone_on_with() {
             let records = world.records.as_mut().unwrap();
             let version = records.load(&[name]).unwrap()[0].as_ref().unwrap().version;
             let mut known = Known::at(version);
-            codec.commit(records, name, &mut known, &session.before()).unwrap();
+            match is_older {
+                true => codec.commit(records, name, &mut known, &session.before_switches()).unwrap(),
+                false => codec.commit(records, name, &mut known, &session.before()).unwrap(),
+            };
             world.restart();
             assert_eq!(world.session(), session, "{format:?} {manner:?}");
             world.upf_answers = true;
@@ -32,7 +41,7 @@ fn what_the_release_before_has_left_is_gone_on_with() {
     }
 }
 
-/// Also where it is octets that travel, or a part of another record; one of a third release is none.
+/// Also where it is octets that travel, or a part of another record; one of another release is none.
 #[test]
 fn octets_of_the_release_before_are_read_and_others_are_not() {
     let mut world = World::stored();
@@ -41,10 +50,12 @@ fn octets_of_the_release_before_are_read_and_others_are_not() {
     for format in [Format::Binary, Format::Json, Format::Protobuf] {
         let before = format.encode(&session.before()).unwrap();
         assert_eq!(Session::of_part(format, &before).as_deref(), Some(&session), "{format:?}");
+        let before = format.encode(&session.before_switches()).unwrap();
+        assert_eq!(Session::of_part(format, &before).as_deref(), Some(&session), "{format:?}");
     }
     let mut octets = postcard::to_stdvec(&session.before()).unwrap();
     assert_eq!(Session::decode(&octets).as_deref(), Some(&session));
-    for other in [3, 6] {
+    for other in [3, 7] {
         octets[0] = other;
         assert_eq!(Session::decode(&octets), None);
         let mut records = Memory::new();

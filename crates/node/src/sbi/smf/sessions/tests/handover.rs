@@ -1,6 +1,10 @@
 //! The UE is at another RAN node, and the RAN's end of N3 another one.
 
 use super::*;
+use vireo_core::session::Stage;
+use vireo_sbi::common::{NgRanTargetId, UserLocation};
+use vireo_sbi::smf::HoState;
+use vireo_types::{GnbId, NrCgi, Tai};
 
 /// The RAN node that the UE has come to by Xn wants the session switched to its tunnel.
 pub(super) fn path_switch() -> Message {
@@ -15,6 +19,67 @@ pub(super) fn path_switch() -> Message {
         ..SmContextUpdateData::default()
     };
     Message::of(&data).with("n2", Content::Ngap, encode_open_type(&transfer).unwrap().to_vec())
+}
+
+/// How far a handover by N2 is, with what the RAN says of it.
+fn step(state: HoState, said: Option<(N2SmInfoType, Vec<u8>)>) -> Message {
+    let plmn: Plmn = "99970".parse().unwrap();
+    let tai = Tai { plmn, tac: Tac(1) };
+    let target = NgRanTargetId::of(GnbId { plmn, id: 2, bits: 22 }, tai);
+    let data = SmContextUpdateData {
+        ho_state: Some(state),
+        target_id: (state == HoState::Preparing).then_some(target),
+        ue_location: (state == HoState::Completed).then(|| UserLocation::of(tai, NrCgi { plmn, cell: 0x20 })),
+        n2_sm_info: said.as_ref().map(|_| part("n2")),
+        n2_sm_info_type: said.as_ref().map(|(kind, _)| *kind),
+        ..SmContextUpdateData::default()
+    };
+    let message = Message::of(&data);
+    match said {
+        Some((_, transfer)) => message.with("n2", Content::Ngap, transfer),
+        None => message,
+    }
+}
+
+/// The source wants a handover.
+fn preparing() -> Message {
+    let transfer = encode_open_type(&HandoverRequiredTransfer::new(None, None)).unwrap();
+    step(HoState::Preparing, Some((N2SmInfoType::HandoverRequired, transfer.to_vec())))
+}
+
+/// The target takes the session, by this tunnel.
+fn prepared(teid: u32) -> Message {
+    let address = TransportLayerAddress([10, 3, 0, 4].into());
+    let tunnel = UPTransportLayerInformation::gTPTunnel(GTPTunnel::new(address, GTPTEID(teid.to_be_bytes()), None));
+    let flow = QosFlowItemWithDataForwarding::new(QosFlowIdentifier(1), None, None);
+    let flows = QosFlowListWithDataForwarding(vec![flow]);
+    let transfer = HandoverRequestAcknowledgeTransfer::new(tunnel, None, None, flows, None, None, None);
+    let transfer = encode_open_type(&transfer).unwrap();
+    step(HoState::Prepared, Some((N2SmInfoType::HandoverReqAck, transfer.to_vec())))
+}
+
+/// The target does not take it.
+fn not_taken() -> Message {
+    let cause = Cause::radioNetwork(CauseRadioNetwork::no_radio_resources_available_in_target_cell);
+    let transfer = encode_open_type(&HandoverResourceAllocationUnsuccessfulTransfer::new(cause, None, None)).unwrap();
+    step(HoState::Prepared, Some((N2SmInfoType::HandoverResAllocFail, transfer.to_vec())))
+}
+
+fn says(reply: &Reply) -> (u16, Option<HoState>, Option<N2SmInfoType>) {
+    let data: SmContextUpdatedData = reply.message.value().unwrap_or_default();
+    (reply.status, data.ho_state, data.n2_sm_info_type)
+}
+
+/// The whole of one, as an AMF insists on it.
+pub(super) fn by_n2(world: &mut World, modify: &str) {
+    let told = world.insist(modify, &preparing());
+    assert_eq!(says(&told), (200, Some(HoState::Preparing), Some(N2SmInfoType::PduResSetupReq)));
+    let told = world.insist(modify, &prepared(0x401));
+    assert_eq!(says(&told), (200, Some(HoState::Prepared), Some(N2SmInfoType::HandoverCmd)));
+    let told = world.insist(modify, &step(HoState::Completed, None));
+    assert_eq!(says(&told), (200, Some(HoState::Completed), None));
+    let sm = world.session().sm;
+    assert_eq!((sm.downlink.map(|tunnel| tunnel.teid), sm.target), (Some(Teid(0x401)), None));
 }
 
 const STARTS: [fn() -> World; 4] =
@@ -90,4 +155,111 @@ fn what_comes_while_a_path_is_switched_takes_nothing_away() {
     });
     let kinds: Vec<_> = kinds.collect();
     assert_eq!(kinds, [(Some(N2SmInfoType::PathSwitchReqAck), None), (None, Some(UpCnxState::Deactivated))]);
+}
+
+/// Source and target hear at once what they need, and the UPF of the target's tunnel when the UE is there; between the steps nothing
+/// is in an SMF that may die.
+#[test]
+fn a_session_is_handed_over_by_n2() {
+    for start in PLACES {
+        let mut world = start();
+        let modify = format!("{}/modify", world.active());
+        world.upf_answers = false;
+        let before = world.replies.len();
+        world.call(&modify, preparing());
+        world.call(&modify, prepared(0x401));
+        assert_eq!((world.replies.len() - before, world.pfcp.len()), (2, 0), "the UPF is asked for nothing");
+        assert_eq!(says(&world.replies[before]), (200, Some(HoState::Preparing), Some(N2SmInfoType::PduResSetupReq)));
+        let told = world.last().clone();
+        assert_eq!(says(&told), (200, Some(HoState::Prepared), Some(N2SmInfoType::HandoverCmd)));
+        let data: SmContextUpdatedData = told.message.value().unwrap();
+        let transfer = told.message.part(&data.n2_sm_info.unwrap(), Content::Ngap).expect("the source is told");
+        assert!(decode_open_type::<HandoverCommandTransfer<'_>>(transfer).is_ok());
+        let sm = world.session().sm;
+        assert_eq!((sm.downlink.map(|t| t.teid), sm.target.map(|t| t.teid)), (Some(Teid(0x201)), Some(Teid(0x401))));
+        if world.keeper.is_found_again() {
+            world.restart();
+        }
+        world.call(&modify, step(HoState::Completed, None));
+        assert_eq!(world.replies.len(), before + 2, "the UPF is waited for");
+        world.upf();
+        assert_eq!(says(world.last()), (200, Some(HoState::Completed), None));
+        assert_eq!(world.session().sm.downlink.map(|tunnel| tunnel.teid), Some(Teid(0x401)));
+        // And back.
+        world.upf_answers = true;
+        by_n2(&mut world, &modify);
+    }
+}
+
+/// Who has lost the answer asks again by the same name: also when something else was asked and answered meanwhile, the session is not
+/// taken for one that has stayed behind.
+#[test]
+fn each_step_is_answered_alike_when_it_is_asked_again() {
+    for start in PLACES {
+        for between in [false, true] {
+            let mut world = start();
+            let path = world.active();
+            let modify = format!("{path}/modify");
+            let steps = [("1", preparing()), ("2", prepared(0x401)), ("3", step(HoState::Completed, None))];
+            for (key, message) in steps {
+                // What travels is what went with the question the first time.
+                let message = world.with_left(&modify, message);
+                world.call_as(&modify, message.clone(), key);
+                let first = world.last().clone();
+                if between && key == "3" {
+                    world.ran_up(&path);
+                    assert_eq!(world.last().status, 204);
+                }
+                if world.keeper.is_found_again() {
+                    world.restart();
+                }
+                world.call_as(&modify, message, key);
+                assert_eq!(says(world.last()), says(&first), "{key}");
+            }
+            let sm = world.session().sm;
+            assert_eq!((sm.stage, sm.downlink.map(|t| t.teid)), (Stage::Established, Some(Teid(0x401))));
+        }
+    }
+}
+
+/// One that has no user plane is not prepared; one that the target does not take, or that nobody has prepared, stays behind and ends.
+#[test]
+fn a_session_that_is_not_handed_over_is_refused_and_ends() {
+    for start in PLACES {
+        let mut world = start();
+        let path = world.active();
+        let modify = format!("{path}/modify");
+        world.state(&path, UpCnxState::Deactivated);
+        world.call(&modify, preparing());
+        let reply = world.last();
+        let error: SmContextError = reply.message.value().unwrap();
+        assert_eq!((reply.status, error.error.cause.as_deref()), (403, Some("HANDOVER_RESOURCE_ALLOCATION_FAILURE")));
+        assert_eq!(error.n2_sm_info_type, Some(N2SmInfoType::HandoverPrepFail));
+        let transfer = reply.message.part(&error.n2_sm_info.unwrap(), Content::Ngap).expect("the RAN is told");
+        assert!(decode_open_type::<HandoverPreparationUnsuccessfulTransfer>(transfer).is_ok());
+        // The UE comes back: nothing has happened to it.
+        assert!(world.state(&path, UpCnxState::Activating).n2_sm_info_type.is_some());
+
+        for taken in [Some(not_taken()), Some(step(HoState::Cancelled, None)), None] {
+            let mut world = start();
+            let modify = format!("{}/modify", world.active());
+            world.call(&modify, preparing());
+            if let Some(taken) = taken {
+                let cancelled = taken.value::<SmContextUpdateData>().unwrap().ho_state == Some(HoState::Cancelled);
+                world.call(&modify, prepared(0x401));
+                world.call(&modify, taken);
+                let expected = match cancelled {
+                    true => (200, Some(HoState::Cancelled), None),
+                    false => (200, Some(HoState::None), Some(N2SmInfoType::HandoverPrepFail)),
+                };
+                assert_eq!(says(world.last()), expected);
+            }
+            assert_eq!(world.session().sm.target, None);
+            world.call(&modify, step(HoState::Completed, None));
+            let data: SmContextUpdatedData = world.last().message.value().unwrap();
+            assert_eq!((data.ho_state, data.n2_sm_info_type), (Some(HoState::Completed), None));
+            let n1 = world.last().message.part(&data.n1_sm_msg.expect("the UE is told"), Content::Nas).unwrap();
+            assert_eq!(n1[3], 0xd3, "PDU SESSION RELEASE COMMAND");
+        }
+    }
 }

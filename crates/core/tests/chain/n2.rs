@@ -1,0 +1,367 @@
+//! Handovers by N2 of a UE whose sessions are of SMFs elsewhere: when all goes well, when a session, an SMF, the target or the UE is lost,
+//! and when somebody gives up.
+
+use super::*;
+use vireo_core::chain::HandoverStep;
+use vireo_wire::ngap::{NGAP_PDU, NgapPduKind};
+
+/// What the AMF has asked of a handover by N2: of which session, and how far that is.
+fn steps(asked: &[(u32, Ask)]) -> Vec<(u32, &'static str)> {
+    let step = |(number, ask): &(u32, Ask)| match ask {
+        Ask::Update { update: Update::Handover(_, step), .. } => {
+            let step = match step {
+                HandoverStep::Prepare { .. } => "prepare",
+                HandoverStep::Prepared(N2Sm::HandoverRequestAcknowledge, _) => "prepared",
+                HandoverStep::Prepared(..) => "not taken",
+                HandoverStep::Complete(_) => "complete",
+                HandoverStep::Cancel => "cancel",
+            };
+            (*number, step)
+        }
+        other => panic!("{other:?}"),
+    };
+    asked.iter().map(step).collect()
+}
+
+/// Answers what the AMF asks, which has to be this of each of two sessions, the last one first, and what the AMF has sent before and
+/// after the last answer.
+fn answer_both(lab: &mut Lab, smf: &mut Smf, step: &'static str) -> [usize; 2] {
+    let mut asked = smf.asked(lab);
+    asked.sort_by_key(|(number, _)| *number);
+    assert_eq!(steps(&asked), [(0, step), (1, step)]);
+    let sent = lab.sent.len();
+    let [first, last] = asked.try_into().expect("two questions");
+    smf.answer(lab, last.0, last.1);
+    lab.settle();
+    let before = lab.sent.len() - sent;
+    smf.answer(lab, first.0, first.1);
+    lab.settle();
+    [before, lab.sent.len() - sent]
+}
+
+#[test]
+fn a_ue_goes_to_and_fro_by_n2_when_the_smfs_of_all_sessions_have_prepared() {
+    let (mut lab, mut smf) = with_sessions(&[5, 6]);
+    for (hop, n) in [1, 0, 1].into_iter().enumerate() {
+        lab.n2(1 + n as u32);
+        // HANDOVER REQUEST; HANDOVER COMMAND, upon which the bearers' status goes on to the target, and the UE to it; the source is
+        // released.
+        assert_eq!(answer_both(&mut lab, &mut smf, "prepare"), [0, 1]);
+        assert_eq!(answer_both(&mut lab, &mut smf, "prepared"), [0, 2]);
+        assert_eq!(lab.gnbs[1 - n].connected(), 1, "the source waits for the UPFs");
+        assert_eq!(answer_both(&mut lab, &mut smf, "complete"), [0, 1]);
+        assert_eq!((lab.gnbs[1 - n].connected(), succeeded(&lab, Kind::Handover)), (0, hop + 1));
+        is_at(&lab, &smf, n, &[5, 6]);
+    }
+    // The UE is served where it is.
+    lab.ue_does(|ue, _, out| ue.release(6, out).expect("a request"));
+    smf.serve(&mut lab);
+    lab.idle();
+    smf.serve(&mut lab);
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+    smf.serve(&mut lab);
+    is_at(&lab, &smf, 1, &[5]);
+    lab.xn(ALL, |_| true);
+    smf.serve(&mut lab);
+    is_at(&lab, &smf, 0, &[5]);
+    assert!(!lab.notes.iter().any(|note| matches!(note, Note::Failed(..) | Note::Fault(_))), "{:?}", lab.notes);
+}
+
+/// The sessions whose RAN the UPF sends to, and to which gNB.
+fn towards(smf: &Smf) -> Vec<(u8, std::net::IpAddr)> {
+    smf.sessions.iter().filter_map(|(_, sm)| Some((sm.psi, sm.downlink?.address))).collect()
+}
+
+fn sent(lab: &Lab, kind: NgapPduKind) -> usize {
+    let is = |pdu: &&Vec<u8>| NGAP_PDU::decode_borrowed(pdu).expect("a PDU").kind() == kind;
+    lab.sent.iter().filter(is).count()
+}
+
+/// Answers what the AMF asks now.
+fn answer_all(lab: &mut Lab, smf: &mut Smf, step: &'static str) {
+    let asked = smf.asked(lab);
+    assert!(steps(&asked).iter().all(|(_, asked)| *asked == step), "{step}: {asked:?}");
+    for (number, ask) in asked {
+        smf.answer(lab, number, ask);
+        lab.settle();
+    }
+}
+
+/// The UE is where it was, and served; nothing of a handover is left, and the next one works.
+fn stays(lab: &mut Lab, smf: &mut Smf, sessions: &[u8]) {
+    lab.settle();
+    smf.serve(lab);
+    is_at(lab, smf, 0, sessions);
+    assert_eq!((lab.gnbs[1].connected(), succeeded(lab, Kind::Handover)), (0, 0));
+    assert!(smf.sessions.iter().all(|(_, sm)| sm.target.is_none()), "nothing is prepared any more");
+    (lab.arrives, lab.reachable) = (true, true);
+    lab.gnbs[1].refuse_handover(false);
+    lab.n2(2);
+    smf.serve(lab);
+    is_at(lab, smf, 1, sessions);
+}
+
+/// What a test has in common that fails somewhere: it is at that point, where the SMFs have this many questions.
+fn until(step: &'static str) -> (Lab, Smf) {
+    let (mut lab, mut smf) = with_sessions(&[5, 6]);
+    lab.arrives = false;
+    lab.n2(2);
+    for earlier in ["prepare", "prepared"] {
+        if earlier == step {
+            return (lab, smf);
+        }
+        answer_all(&mut lab, &mut smf, earlier);
+    }
+    if step == "complete" {
+        lab.arrive();
+    }
+    (lab, smf)
+}
+
+#[test]
+fn a_target_that_is_not_there_or_refuses_leaves_the_ue_where_it_is() {
+    let (mut lab, mut smf) = with_sessions(&[5]);
+    lab.n2(77);
+    assert_eq!(smf.asked(&lab), [], "of no target nobody hears");
+    lab.gnbs[1].refuse_handover(true);
+    lab.n2(2);
+    answer_all(&mut lab, &mut smf, "prepare");
+    assert_eq!(sent(&lab, NgapPduKind::Unsuccessful_HandoverPreparation), 2);
+    answer_all(&mut lab, &mut smf, "cancel");
+    stays(&mut lab, &mut smf, &[5]);
+}
+
+/// HANDOVER CANCEL, and a target that is lost, at each point.
+#[test]
+fn a_handover_that_is_given_up_leaves_the_ue_where_it_is() {
+    for step in ["prepare", "prepared", "on its way"] {
+        for cancels in [true, false] {
+            let (mut lab, mut smf) = until(step);
+            let mut asked = smf.asked(&lab);
+            match cancels {
+                true => lab.gnb_does(|gnb, ran, out| gnb.cancel_handover(ran, out).expect("a request")),
+                false => lab.event(Event::ConnectionLost { assoc: AssocId(ASSOC.0 + 1) }),
+            }
+            lab.settle();
+            let failed = usize::from(!cancels && step != "on its way");
+            assert_eq!(sent(&lab, NgapPduKind::Unsuccessful_HandoverPreparation), failed, "{step}");
+            assert_eq!(sent(&lab, NgapPduKind::Successful_HandoverCancel), usize::from(cancels), "{step}");
+            // One that was never asked is told nothing.
+            let told = sent(&lab, NgapPduKind::Initiating_UEContextRelease);
+            assert_eq!(told, usize::from(step != "prepare"), "{step}");
+            let cancelled = smf.asked(&lab);
+            assert_eq!(steps(&cancelled), [(0, "cancel"), (1, "cancel")], "{step}");
+            // What was asked before is answered late, and is nobody's.
+            asked.extend(cancelled);
+            for (number, ask) in asked {
+                smf.answer(&mut lab, number, ask);
+            }
+            if cancels {
+                stays(&mut lab, &mut smf, &[5, 6]);
+            } else {
+                is_at(&lab, &smf, 0, &[5, 6]);
+            }
+        }
+    }
+}
+
+/// Nobody answers: the SMFs, the target, the SMFs again, the UE.
+#[test]
+fn who_does_not_answer_is_waited_for_ten_seconds() {
+    for step in ["prepare", "target", "prepared", "on its way"] {
+        let (mut lab, mut smf) = match step {
+            "target" => with_sessions(&[5, 6]),
+            _ => until(step),
+        };
+        if step == "target" {
+            lab.n2(2);
+            let asked = smf.asked(&lab);
+            lab.reachable = false;
+            for (number, ask) in asked {
+                smf.answer(&mut lab, number, ask);
+            }
+        }
+        let late = smf.asked(&lab);
+        lab.wait(Duration::from_secs(9));
+        assert!(lab.context().is_some_and(|c| c.handover.is_some()), "{step}");
+        lab.wait(Duration::from_secs(2));
+        assert!(lab.context().is_some_and(|c| c.handover.is_none() && c.chain.crossing.is_none()), "{step}");
+        lab.reachable = true;
+        let failed = usize::from(step != "on its way");
+        assert_eq!(sent(&lab, NgapPduKind::Unsuccessful_HandoverPreparation), failed, "{step}");
+        for (number, ask) in late {
+            smf.answer(&mut lab, number, ask);
+        }
+        if step != "target" {
+            stays(&mut lab, &mut smf, &[5, 6]);
+        }
+    }
+}
+
+/// A session whose SMF does not have it, does not answer, or has no user plane for it stays behind, and ends; the other one goes on.
+#[test]
+fn a_session_that_is_not_prepared_does_not_stop_the_others() {
+    type Change = fn(&mut Lab, &mut Smf);
+    let cases: [(Change, &str); 4] = [
+        (|_, smf| drop(smf.sessions.pop()), "the SMF has lost it"),
+        (
+            |_, smf| {
+                let sm = &mut smf.sessions[1].1;
+                (sm.ran, sm.downlink) = (session::Ran::Idle, None);
+            },
+            "it has no user plane, as the SMF knows it",
+        ),
+        (
+            |lab, smf| {
+                smf.sessions.pop();
+                lab.event(Event::SmContextReleased { number: 1 });
+            },
+            "it ends meanwhile",
+        ),
+        (|_, smf| smf.silent = true, "the SMF does not answer"),
+    ];
+    for step in ["prepare", "prepared"] {
+        for (change, why) in cases {
+            let (mut lab, mut smf) = until(step);
+            let mut asked = smf.asked(&lab);
+            asked.sort_by_key(|(number, _)| *number);
+            change(&mut lab, &mut smf);
+            let (number, ask) = asked.remove(1);
+            smf.answer(&mut lab, number, ask);
+            smf.silent = false;
+            let (number, ask) = asked.remove(0);
+            smf.answer(&mut lab, number, ask);
+            lab.settle();
+            smf.serve(&mut lab);
+            let goes = |event: &&gnb::Event| matches!(event, gnb::Event::HandoverCommand { .. });
+            assert_eq!(lab.gnb_events.iter().filter(goes).count(), 1, "{step}: {why}");
+            lab.arrive();
+            smf.serve(&mut lab);
+            assert_eq!(succeeded(&lab, Kind::Handover), 1, "{step}: {why}");
+            let context = lab.context().expect("a context");
+            assert!(context.handover.is_none() && context.source.is_none() && context.chain.crossing.is_none());
+            let to = std::net::IpAddr::from([127, 0, 0, 3]);
+            assert_eq!(towards(&smf), [(5, to)], "{step}: {why}");
+            let up: Vec<_> = context.chain.sessions.iter().filter(|s| s.up).map(|s| s.psi).collect();
+            assert_eq!(up, [5], "{step}: {why}");
+        }
+    }
+}
+
+/// Nothing is prepared: the source hears that, and no target is asked.
+#[test]
+fn a_handover_of_which_nothing_is_prepared_fails() {
+    let (mut lab, mut smf) = until("prepare");
+    smf.silent = true;
+    answer_all(&mut lab, &mut smf, "prepare");
+    smf.silent = false;
+    assert_eq!(sent(&lab, NgapPduKind::Initiating_HandoverResourceAllocation), 0);
+    assert_eq!(sent(&lab, NgapPduKind::Unsuccessful_HandoverPreparation), 1);
+    stays(&mut lab, &mut smf, &[5, 6]);
+    let (mut lab, mut smf) = until("prepared");
+    smf.silent = true;
+    answer_all(&mut lab, &mut smf, "prepared");
+    smf.silent = false;
+    assert_eq!(sent(&lab, NgapPduKind::Unsuccessful_HandoverPreparation), 1);
+    stays(&mut lab, &mut smf, &[5, 6]);
+}
+
+/// The target takes one of two sessions: the source hears why from the SMF, and the other one ends.
+#[test]
+fn a_session_that_the_target_does_not_take_ends() {
+    let (mut lab, mut smf) = with_sessions(&[5, 6]);
+    lab.gnbs[1].refuse_session(Some(6));
+    lab.n2(2);
+    answer_all(&mut lab, &mut smf, "prepare");
+    let asked = smf.asked(&lab);
+    assert_eq!(steps(&asked), [(0, "prepared"), (1, "not taken")]);
+    for (number, ask) in asked {
+        smf.answer(&mut lab, number, ask);
+        lab.settle();
+    }
+    smf.serve(&mut lab);
+    assert!(lab.events.contains(&UeEvent::SessionReleased { psi: 6 }), "{:?}", lab.events);
+    is_at(&lab, &smf, 1, &[5]);
+    assert_eq!((smf.sessions.len(), stages(&lab).len()), (1, 1));
+}
+
+/// Whether packets reach the UE nobody knows: it is idle, and comes back where it is.
+#[test]
+fn an_smf_that_does_not_hear_that_the_ue_is_there_has_it_come_back() {
+    let (mut lab, mut smf) = until("complete");
+    smf.silent = true;
+    answer_all(&mut lab, &mut smf, "complete");
+    smf.silent = false;
+    smf.serve(&mut lab);
+    assert!(lab.ran.is_none() && lab.context().is_some_and(|c| c.is_registered() && c.source.is_none()));
+    assert_eq!(towards(&smf), []);
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+    smf.serve(&mut lab);
+    is_at(&lab, &smf, 1, &[5, 6]);
+}
+
+/// Whoever follows a worker that has died may hear twice what was asked once, whatever the second answer is.
+#[test]
+fn an_answer_that_comes_once_more_changes_nothing() {
+    let (mut lab, mut smf) = with_sessions(&[5, 6]);
+    lab.n2(2);
+    for step in ["prepare", "prepared", "complete"] {
+        let asked = smf.asked(&lab);
+        assert_eq!(steps(&asked), [(0, step), (1, step)]);
+        for (number, ask) in asked {
+            smf.answer(&mut lab, number, ask.clone());
+            lab.event(Event::Smf { number, ask, answer: Answer::Silence, carried: None });
+            lab.settle();
+        }
+    }
+    is_at(&lab, &smf, 1, &[5, 6]);
+    assert_eq!((smf.asked(&lab), succeeded(&lab, Kind::Handover)), (vec![], 1));
+    assert_eq!(lab.gnbs[0].connected(), 0);
+}
+
+/// An SMF that has not answered whether it has prepared a session hears that it is not handed over, before it hears that the UE is there.
+#[test]
+fn an_smf_that_is_silent_about_a_target_hears_that_it_is_not_taken() {
+    let (mut lab, mut smf) = until("prepared");
+    let mut asked = smf.asked(&lab);
+    let (number, ask) = asked.remove(1);
+    lab.event(Event::Smf { number, ask, answer: Answer::Silence, carried: None });
+    let (number, ask) = asked.remove(0);
+    smf.answer(&mut lab, number, ask);
+    lab.settle();
+    assert_eq!(steps(&smf.asked(&lab)), [(1, "cancel")]);
+    lab.arrive();
+    assert_eq!(steps(&smf.asked(&lab)), [(0, "complete"), (1, "complete")]);
+}
+
+/// The UE releases a session before it goes; and the SMF releases one while it is on its way, of which it hears where it arrives.
+#[test]
+fn a_session_that_ends_amid_a_handover_ends() {
+    let (mut lab, mut smf) = until("prepared");
+    let asked = smf.asked(&lab);
+    lab.ue_does(|ue, _, out| ue.release(6, out).expect("a request"));
+    smf.serve(&mut lab);
+    assert!(lab.events.contains(&UeEvent::SessionReleased { psi: 6 }), "{:?}", lab.events);
+    for (number, ask) in asked {
+        smf.answer(&mut lab, number, ask);
+    }
+    lab.settle();
+    lab.arrive();
+    smf.serve(&mut lab);
+    // What the target has set up of it, it keeps: it is nobody's.
+    let to = std::net::IpAddr::from([127, 0, 0, 3]);
+    assert_eq!((towards(&smf), stages(&lab)), (vec![(5, to)], vec![(RemoteStage::Established, true)]));
+    assert_eq!((lab.at, succeeded(&lab, Kind::Handover)), (1, 1));
+
+    let (mut lab, mut smf) = until("on its way");
+    let name = smf.sessions[1].0.clone();
+    let (told, _) = smf.update(&lab, &name, session::Input::Release(39)).expect("a session");
+    let transfer = smf.transfer(6, told);
+    let before = lab.sent.len();
+    lab.event(Event::Transfer(transfer));
+    assert_eq!(lab.sent.len(), before, "it is at neither gNB");
+    lab.arrive();
+    smf.serve(&mut lab);
+    assert!(lab.events.contains(&UeEvent::SessionReleased { psi: 6 }), "{:?}", lab.events);
+    is_at(&lab, &smf, 1, &[5]);
+}

@@ -1,0 +1,293 @@
+//! What carries an AMF's questions to an SMF, and that: the core's own session part, with a UPF that answers at once.
+
+use super::lab::{ASSOC, Ids, Lab, upf_answer};
+use vireo_core::Env;
+use vireo_core::chain::{
+    Answer, Ask, Create as CreateAsk, HandoverStep, RemoteSession, RemoteStage, Told, Transfer, Transferred, Update,
+};
+use vireo_core::engine::Event;
+use vireo_core::session::{self, Create, Input, N2Sm, Output, SmContext};
+use vireo_core::subscription::DnnSubscription;
+use vireo_core::turn::{Effect, Kind, Note};
+use vireo_emulator::gnb;
+use vireo_types::*;
+
+/// An SMF, and how many of the AMF's questions it has seen.
+#[derive(Default)]
+pub(crate) struct Smf {
+    pub(crate) sessions: Vec<(String, SmContext)>,
+    pub(crate) ids: Ids,
+    pub(crate) seen: usize,
+    /// It does not answer.
+    pub(crate) silent: bool,
+    pub(crate) token: u64,
+}
+
+impl Smf {
+    /// A step and all that the UPF answers: what UE and RAN are told, and whether the session is gone.
+    pub(crate) fn run(&mut self, lab: &Lab, sm: &mut SmContext, input: Input<'_>) -> (Told, bool) {
+        let mut random = |octets: &mut [u8]| octets.fill(0x11);
+        let env = Env {
+            now: lab.now,
+            arrived: lab.now,
+            config: &lab.config,
+            random: &mut random,
+            ids: &mut self.ids,
+            ran: &(),
+        };
+        let outputs = session::step(sm, input, &env);
+        self.carry_out(lab, sm, outputs)
+    }
+
+    pub(crate) fn carry_out(&mut self, lab: &Lab, sm: &mut SmContext, outputs: Vec<Output>) -> (Told, bool) {
+        let (mut told, mut gone) = (Told::default(), false);
+        for output in outputs {
+            match output {
+                Output::N1(n1) => told.n1 = Some(n1),
+                Output::N2(kind, octets) => told.n2 = Some((kind, octets)),
+                Output::Pfcp { upf, message } => {
+                    if let Some(answer) = upf_answer(&message, upf, sm.cp_seid) {
+                        let (more, ended) = self.run(lab, sm, Input::Pfcp(&answer));
+                        told = Told { n1: told.n1.or(more.n1), n2: told.n2.or(more.n2) };
+                        gone |= ended;
+                    }
+                }
+                Output::Gone => gone = true,
+                _ => {}
+            }
+        }
+        (told, gone)
+    }
+
+    pub(crate) fn create(&mut self, lab: &Lab, ask: &CreateAsk) -> (String, Told) {
+        let number = self.seen as u16;
+        let subscription = DnnSubscription::default();
+        let request = Create {
+            supi: ask.supi,
+            ltmsi: Ltmsi::new(Bucket::new(9), number),
+            index: 0,
+            psi: ask.psi,
+            n1: &ask.n1,
+            snssai: ask.snssai,
+            dnn: &ask.dnn,
+            subscription: &subscription,
+        };
+        let mut random = |octets: &mut [u8]| octets.fill(0x11);
+        let mut env = Env {
+            now: lab.now,
+            arrived: lab.now,
+            config: &lab.config,
+            random: &mut random,
+            ids: &mut self.ids,
+            ran: &(),
+        };
+        let (sm, outputs) = session::create(&request, &mut env);
+        let mut sm = sm.expect("a session");
+        let (told, _) = self.carry_out(lab, &mut sm, outputs);
+        let reference = format!("http://smf/{number}");
+        self.sessions.push((reference.clone(), sm));
+        (reference, told)
+    }
+
+    /// The session of a reference; whether it is gone by the input, and what is told.
+    pub(crate) fn update(&mut self, lab: &Lab, reference: &str, input: Input<'_>) -> Option<(Told, bool)> {
+        let at = self.sessions.iter().position(|(name, _)| name == reference)?;
+        let (name, mut sm) = self.sessions.remove(at);
+        let (told, gone) = self.run(lab, &mut sm, input);
+        if !gone {
+            self.sessions.insert(at, (name, sm));
+        }
+        Some((told, gone))
+    }
+
+    /// What the RAN is told of a session that is handed over, or is not, unless that is what it is told.
+    pub(crate) fn needs(
+        &mut self,
+        lab: &Lab,
+        reference: &str,
+        update: &Update,
+        told: &Told,
+    ) -> Option<(N2Sm, Vec<u8>)> {
+        let (_, sm) = self.sessions.iter_mut().find(|(name, _)| name == reference)?;
+        let wanted = match update {
+            Update::Switch(..) => return Some(session::switched(sm, lab.now)),
+            Update::Handover(_, HandoverStep::Prepare { .. }) => N2Sm::SetupRequest,
+            Update::Handover(_, HandoverStep::Prepared(..)) => N2Sm::HandoverCommand,
+            _ => return None,
+        };
+        let refusal = session::refusal(session::HandoverRefusal::Preparation);
+        let is_told = told.n2.as_ref().is_some_and(|(kind, _)| *kind == wanted);
+        (!is_told).then_some((N2Sm::HandoverPreparationUnsuccessful, refusal))
+    }
+
+    /// The questions that the AMF has asked since.
+    pub(crate) fn asked(&mut self, lab: &Lab) -> Vec<(u32, Ask)> {
+        let new = lab.effects[self.seen..].to_vec();
+        self.seen = lab.effects.len();
+        let asks = new.into_iter();
+        asks.filter_map(|effect| if let Effect::Smf { number, ask, .. } = effect { Some((number, ask)) } else { None })
+            .collect()
+    }
+
+    /// Answers all that the AMF asks until it asks no more.
+    pub(crate) fn serve(&mut self, lab: &mut Lab) {
+        loop {
+            let asked = self.asked(lab);
+            if asked.is_empty() {
+                return;
+            }
+            for (number, ask) in asked {
+                self.answer(lab, number, ask);
+                lab.settle();
+            }
+        }
+    }
+
+    pub(crate) fn answer(&mut self, lab: &mut Lab, number: u32, ask: Ask) {
+        if self.silent {
+            return lab.event(Event::Smf { number, ask, answer: Answer::Silence, carried: None });
+        }
+        let (answer, then) = match &ask {
+            Ask::Create(create) => {
+                let (reference, told) = self.create(lab, create);
+                let transfer = self.transfer(create.psi, told);
+                (Answer::Created(reference), Some(Event::Transfer(transfer)))
+            }
+            Ask::Update { reference, update } => {
+                let input = match update {
+                    Update::N1(n1) => Input::N1(n1),
+                    Update::N2(kind, octets) => Input::N2(*kind, octets),
+                    Update::Activate => Input::Activate,
+                    Update::Deactivate => Input::Deactivate,
+                    Update::Switch(octets, _) => Input::N2(N2Sm::PathSwitchRequest, octets),
+                    Update::Handover(_, HandoverStep::Prepare { transfer, .. }) => {
+                        Input::N2(N2Sm::HandoverRequired, transfer)
+                    }
+                    Update::Handover(_, HandoverStep::Prepared(kind, transfer)) => Input::N2(*kind, transfer),
+                    Update::Handover(_, HandoverStep::Complete(_)) => Input::HandoverComplete,
+                    Update::Handover(_, HandoverStep::Cancel) => Input::HandoverCancelled,
+                };
+                match self.update(lab, reference, input) {
+                    Some((mut told, gone)) => {
+                        // What the RAN needs is in the answer; what else there is for it goes by itself.
+                        let needs = self.needs(lab, reference, update, &told);
+                        let other = needs.and_then(|needs| told.n2.replace(needs));
+                        let psi = self.sessions.iter().find(|(name, _)| name == reference).map(|(_, sm)| sm.psi);
+                        let other = psi.zip(other).map(|(psi, other)| {
+                            Event::Transfer(self.transfer(psi, Told { n1: None, n2: Some(other) }))
+                        });
+                        let is_refused = match told.n2 {
+                            Some((N2Sm::PathSwitchUnsuccessful, _)) => true,
+                            Some((N2Sm::HandoverPreparationUnsuccessful, _)) => {
+                                matches!(update, Update::Handover(_, HandoverStep::Prepare { .. }))
+                            }
+                            _ => false,
+                        };
+                        let answer = match is_refused {
+                            true => Answer::Refused { told, unknown: false },
+                            false => Answer::Done(told),
+                        };
+                        (answer, gone.then_some(Event::SmContextReleased { number }).or(other))
+                    }
+                    None => (Answer::Refused { told: Told::default(), unknown: true }, None),
+                }
+            }
+            Ask::Release { reference } => {
+                self.update(lab, reference, Input::ReleaseLocally);
+                (Answer::Done(Told::default()), None)
+            }
+            Ask::Unreached { .. } => (Answer::Done(Told::default()), None),
+        };
+        lab.event(Event::Smf { number, ask, answer, carried: None });
+        then.into_iter().for_each(|event| lab.event(event));
+    }
+
+    pub(crate) fn transfer(&mut self, psi: u8, told: Told) -> Transfer {
+        self.token += 1;
+        let unreached = Some("http://smf/unreached".into());
+        Transfer { token: self.token, psi, told, unreached, carried: None, created: None, wants: None }
+    }
+
+    /// A packet for an idle UE's session; what becomes of it.
+    pub(crate) fn downlink_packet(&mut self, lab: &mut Lab, psi: u8) -> Option<Transferred> {
+        let n2 = Some((N2Sm::SetupRequest, vec![0]));
+        let transfer = self.transfer(psi, Told { n1: None, n2 });
+        lab.event(Event::Transfer(transfer));
+        transferred(lab)
+    }
+}
+
+/// What became of the last transfer.
+pub(crate) fn transferred(lab: &Lab) -> Option<Transferred> {
+    lab.effects.iter().rev().find_map(|e| if let Effect::Transferred { result, .. } = e { Some(*result) } else { None })
+}
+
+pub(crate) fn amf() -> Lab {
+    let mut lab = Lab::new();
+    lab.config.smf_elsewhere = true;
+    lab.register();
+    lab
+}
+
+pub(crate) fn with_session() -> (Lab, Smf) {
+    let (mut lab, mut smf) = (amf(), Smf::default());
+    lab.ue_does(|ue, p, out| ue.establish(p, 5, PduSessionType::Ipv4, out).expect("a request"));
+    smf.serve(&mut lab);
+    assert!(lab.ue.active_sessions().any(|s| s == 5), "{:?} {:?}", lab.events, lab.notes);
+    (lab, smf)
+}
+
+pub(crate) fn idle() -> (Lab, Smf) {
+    let (mut lab, mut smf) = with_session();
+    lab.idle();
+    smf.serve(&mut lab);
+    (lab, smf)
+}
+
+pub(crate) fn succeeded(lab: &Lab, kind: Kind) -> usize {
+    lab.notes.iter().filter(|n| matches!(n, Note::Succeeded(k, _) if *k == kind)).count()
+}
+
+pub(crate) fn stages(lab: &Lab) -> Vec<(RemoteStage, bool)> {
+    lab.context().expect("a context").chain.sessions.iter().map(|s| (s.stage, s.up)).collect()
+}
+
+/// A UE with these sessions.
+pub(crate) fn with_sessions(sessions: &[u8]) -> (Lab, Smf) {
+    let (mut lab, mut smf) = (amf(), Smf::default());
+    for psi in sessions {
+        lab.ue_does(|ue, p, out| ue.establish(p, *psi, PduSessionType::Ipv4, out).expect("a request"));
+        smf.serve(&mut lab);
+    }
+    (lab, smf)
+}
+
+/// What the RAN has of the UE's sessions is what the SMF knows.
+pub(crate) fn is_at(lab: &Lab, smf: &Smf, n: usize, sessions: &[u8]) {
+    let context = lab.context().expect("a context");
+    let connection = context.connection.expect("it is connected");
+    assert_eq!((connection.assoc, Some(connection.ran_id)), (AssocId(ASSOC.0 + n as u32), lab.ran));
+    assert!(context.handover.is_none() && context.chain.crossing.is_none());
+    let up = |s: &&RemoteSession| s.up && s.stage == RemoteStage::Established;
+    let up: Vec<_> = context.chain.sessions.iter().filter(up).map(|s| s.psi).collect();
+    let tunnels = lab.gnbs[n].tunnels(connection.ran_id);
+    let mut there: Vec<_> = tunnels.iter().map(|tunnel| tunnel.psi).collect();
+    there.sort_unstable();
+    assert_eq!((&up[..], &there[..]), (sessions, sessions));
+    for tunnel in tunnels {
+        let (_, sm) = smf.sessions.iter().find(|(_, sm)| sm.psi == tunnel.psi).expect("the SMF has it");
+        let n3 = std::net::IpAddr::from([127, 0, 0, 2 + n as u8]);
+        assert_eq!(sm.downlink, Some(session::Tunnel { address: n3, teid: tunnel.downlink }));
+    }
+}
+
+pub(crate) const ALL: (u8, u8) = (0xf0, 0x70);
+
+/// How often the RAN was told that a path is switched, and that none is.
+pub(crate) fn answers(lab: &Lab) -> (usize, usize) {
+    let count = |f: fn(&gnb::Event) -> bool| lab.gnb_events.iter().filter(|event| f(event)).count();
+    (
+        count(|event| matches!(event, gnb::Event::PathSwitched { .. })),
+        count(|event| matches!(event, gnb::Event::PathSwitchFailed { .. })),
+    )
+}
