@@ -7,6 +7,7 @@
 pub mod balance;
 pub mod chain;
 pub mod cluster;
+pub mod compact;
 pub mod config;
 pub mod context;
 pub mod engine;

@@ -79,6 +79,35 @@ fn stored_contexts() {
     }
 }
 
+/// What it costs to encode what the steps of a UE's life leave, one after the other, as a worker does that keeps it decoded.
+#[test]
+#[ignore = "a measurement"]
+fn a_life() {
+    let mut lab = Lab::new();
+    lab.register();
+    lab.session(1);
+    lab.idle();
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+    lab.idle();
+    let mut life: Vec<_> = lab.history.iter().map(|(before, _)| before.clone()).collect();
+    life.push(lab.context().expect("a context"));
+    let mut buffer = Vec::with_capacity(4096);
+    let mut octets = 0;
+    let life_of = |buffer: &mut Vec<u8>, octets: &mut usize| {
+        let mut parts = context::Parts::new(&life[0]).expect("parts");
+        *octets = 0;
+        for ue in &life[1..] {
+            buffer.clear();
+            parts.encode(black_box(ue), buffer).expect("it encodes");
+            *octets += buffer.len();
+        }
+    };
+    let turns = std::env::var("TURNS").map_or(2_000, |turns| turns.parse().expect("a number"));
+    let time = nanos_of(turns, || life_of(&mut buffer, &mut octets));
+    let commits = life.len() - 1;
+    println!("{commits} commits, {octets} octets, {time:.0} ns: {:.0} ns each", time / commits as f64);
+}
+
 #[test]
 #[ignore = "a measurement"]
 fn steps() {

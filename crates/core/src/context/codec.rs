@@ -16,7 +16,7 @@
 use super::parts::{self, Ephemeral, Has, Perpetual, Plan, Who};
 use super::{UeContext, layout4};
 use crate::chain::RemoteSessions;
-use postcard::ser_flavors::Flavor;
+use crate::compact;
 
 /// The layout that this build writes, in the first octet of every encoded context. It grows with each change of
 /// [`UeContext`] or what it is made of, so that a rolling upgrade can tell contexts apart.
@@ -103,7 +103,7 @@ impl<'a> Record<'a> {
     /// [`CodecError::Damaged`].
     pub fn decode(&self) -> Result<UeContext, CodecError> {
         let perpetual: Perpetual<'_> = postcard::from_bytes(self.perpetual).map_err(|_| CodecError::Damaged)?;
-        let (ephemeral, rest): (Ephemeral<'_>, _) =
+        let (ephemeral, rest): (Ephemeral, _) =
             postcard::take_from_bytes(self.ephemeral).map_err(|_| CodecError::Damaged)?;
         let mut context = parts::join(perpetual, ephemeral).ok_or(CodecError::Damaged)?;
         if !rest.is_empty() {
@@ -126,29 +126,8 @@ fn put_header(versions: Versions, length: usize, out: &mut Vec<u8>) -> Result<()
     Ok(())
 }
 
-/// Where an encoded part goes.
-struct Sink<'a>(&'a mut Vec<u8>);
-
-impl Flavor for Sink<'_> {
-    type Output = ();
-
-    fn try_extend(&mut self, octets: &[u8]) -> postcard::Result<()> {
-        self.0.extend_from_slice(octets);
-        Ok(())
-    }
-
-    fn try_push(&mut self, octet: u8) -> postcard::Result<()> {
-        self.0.push(octet);
-        Ok(())
-    }
-
-    fn finalize(self) -> postcard::Result<()> {
-        Ok(())
-    }
-}
-
 fn put(part: &impl serde::Serialize, out: &mut Vec<u8>) -> Result<(), CodecError> {
-    postcard::serialize_with_flavor(part, Sink(out)).map_err(|_| CodecError::Damaged)
+    compact::put(part, out).map_err(|_| CodecError::Damaged)
 }
 
 /// A piece of a part: its octets of before, if it is as it was.

@@ -8,7 +8,7 @@ use crate::procedures::common::user_plane::Held;
 use crate::procedures::handover::{Handover, Source};
 use crate::session::{N4, Ran, SmContext, Stage, Tunnel, Usage};
 use crate::subscription::Subscription;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -57,29 +57,41 @@ pub(super) struct Has<'a> {
     area: SmallVec<[Tai; 4]>,
 }
 
-/// The ephemeral part.
+/// The ephemeral part: as it is read, or as it is written, where sessions and what is under way are looks at the context.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Ephemeral<'a> {
+pub(super) struct Ephemeral<S = PerSession<Passing>, D = Doing> {
     sequence: u64,
     counts: Option<Counts>,
-    sessions: PerSession<Passing<'a>>,
+    sessions: S,
     connection: Option<Link>,
     connections: u16,
     /// Nothing, for most UEs at most times.
-    doing: Option<Doing<'a>>,
+    doing: Option<D>,
     expires: Option<Instant>,
+}
+
+/// How far each session is, as it is written.
+pub(super) struct Each<'a>(&'a [SmContext]);
+
+impl Serialize for Each<'_> {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_seq(self.0.iter().map(Passing::of))
+    }
 }
 
 /// What is under way, or wanted.
 #[derive(Debug, Serialize, Deserialize)]
-struct Doing<'a> {
-    procedure: Cow<'a, Option<Procedure>>,
-    handover: Option<Handover>,
-    held: Cow<'a, [Held]>,
+pub(super) struct Doing<P = Option<Procedure>, H = Option<Handover>, M = Vec<Held>> {
+    procedure: P,
+    handover: H,
+    held: M,
     source: Option<Source>,
     wanted: Wanted,
     unreachable: bool,
 }
+
+/// The same, as it is written.
+pub(super) type Look<'a> = Doing<&'a Option<Procedure>, &'a Option<Handover>, &'a [Held]>;
 
 /// What of a NAS security context lasts: keys and algorithms.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,20 +147,20 @@ pub(super) fn perpetual(ue: &UeContext) -> Perpetual<'_> {
 }
 
 /// See [`perpetual`].
-pub(super) fn ephemeral(ue: &UeContext) -> Ephemeral<'_> {
+pub(super) fn ephemeral(ue: &UeContext) -> Ephemeral<Each<'_>, Look<'_>> {
     Ephemeral {
         sequence: ue.sequence,
         counts: ue.security.as_ref().map(Counts::of),
-        sessions: ue.sessions.iter().map(Passing::of).collect(),
+        sessions: Each(&ue.sessions),
         connection: ue.connection.as_ref().map(|connection| Link::of(connection, ue.ltmsi)),
         connections: ue.connections,
-        doing: Doing::of(ue),
+        doing: Look::of(ue),
         expires: ue.expires,
     }
 }
 
 /// The context of its two parts; `None` if they are not of the same one.
-pub(super) fn join(perpetual: Perpetual<'_>, ephemeral: Ephemeral<'_>) -> Option<UeContext> {
+pub(super) fn join(perpetual: Perpetual<'_>, ephemeral: Ephemeral) -> Option<UeContext> {
     let Perpetual { who, plan: Plan { subscription }, has } = perpetual;
     if has.sessions.len() != ephemeral.sessions.len() || who.keys.is_some() != ephemeral.counts.is_some() {
         return None;
@@ -182,23 +194,23 @@ pub(super) fn join(perpetual: Perpetual<'_>, ephemeral: Ephemeral<'_>) -> Option
         ..UeContext::new(ltmsi)
     };
     if let Some(doing) = ephemeral.doing {
-        (ue.procedure, ue.handover) = (doing.procedure.into_owned(), doing.handover);
-        (ue.held, ue.source) = (doing.held.into_owned(), doing.source);
+        (ue.procedure, ue.handover) = (doing.procedure, doing.handover);
+        (ue.held, ue.source) = (doing.held, doing.source);
         (ue.wanted, ue.unreachable) = (doing.wanted, doing.unreachable);
     }
     Some(ue)
 }
 
-impl<'a> Doing<'a> {
+impl<'a> Look<'a> {
     fn of(ue: &'a UeContext) -> Option<Self> {
         let nothing = ue.procedure.is_none() && ue.handover.is_none() && ue.held.is_empty() && ue.source.is_none();
         if nothing && ue.wanted == Wanted::default() && !ue.unreachable {
             return None;
         }
         Some(Doing {
-            procedure: Cow::Borrowed(&ue.procedure),
-            handover: ue.handover.clone(),
-            held: Cow::Borrowed(&ue.held),
+            procedure: &ue.procedure,
+            handover: &ue.handover,
+            held: &ue.held,
             source: ue.source,
             wanted: ue.wanted,
             unreachable: ue.unreachable,

@@ -8,7 +8,6 @@ use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
-use std::borrow::Cow;
 use std::sync::Arc;
 use vireo_types::{
     AmfUeNgapId, AssocId, Dnn, Instant, Ltmsi, NrCgi, PduSessionType, Pei, RanUeNgapId, Seid, SessionIndex, Snssai,
@@ -246,54 +245,57 @@ impl Link {
     }
 }
 
-/// How far a session is.
+/// How far a session is; what is under way as it is read, or as it is written: a look at the session.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Passing<'a> {
+pub(super) enum Passing<U = Box<Under>> {
     /// At rest, with nothing at the RAN. The time is [`SmContext::since`].
     Idle(Instant),
     /// At rest, with this tunnel to the RAN.
     Up(Tunnel, Instant),
     /// Anything else.
-    Under(Box<Under<'a>>),
+    Under(U),
 }
 
 /// See [`Passing`].
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Under<'a> {
+pub(super) struct Under<S = Stage, R = Option<Box<Relocation>>> {
     downlink: Option<Tunnel>,
     target: Option<Tunnel>,
     end_marker: bool,
-    stage: Cow<'a, Stage>,
+    stage: S,
     ran: Ran,
     n4: N4,
     usage: Usage,
-    relocation: Cow<'a, Option<Box<Relocation>>>,
+    relocation: R,
     deadline: Option<Instant>,
     since: Instant,
 }
 
-impl<'a> Passing<'a> {
+impl<'a> Passing<Under<&'a Stage, &'a Option<Box<Relocation>>>> {
+    #[inline]
     pub(super) fn of(sm: &'a SmContext) -> Self {
         let nothing = sm.target.is_none() && !sm.end_marker && sm.relocation.is_none() && sm.deadline.is_none();
         let rest = nothing && sm.stage == Stage::Established && sm.n4 == N4::Told && sm.usage == Usage::default();
         match (rest, sm.ran, sm.downlink) {
             (true, Ran::Idle, None) => Passing::Idle(sm.since),
             (true, Ran::Up, Some(tunnel)) => Passing::Up(tunnel, sm.since),
-            _ => Passing::Under(Box::new(Under {
+            _ => Passing::Under(Under {
                 downlink: sm.downlink,
                 target: sm.target,
                 end_marker: sm.end_marker,
-                stage: Cow::Borrowed(&sm.stage),
+                stage: &sm.stage,
                 ran: sm.ran,
                 n4: sm.n4,
                 usage: sm.usage,
-                relocation: Cow::Borrowed(&sm.relocation),
+                relocation: &sm.relocation,
                 deadline: sm.deadline,
                 since: sm.since,
-            })),
+            }),
         }
     }
+}
 
+impl Passing {
     /// Makes a session, which is at rest and idle, what it was.
     pub(super) fn bring(self, sm: &mut SmContext) {
         match self {
@@ -301,8 +303,8 @@ impl<'a> Passing<'a> {
             Passing::Up(tunnel, since) => (sm.ran, sm.downlink, sm.since) = (Ran::Up, Some(tunnel), since),
             Passing::Under(under) => {
                 (sm.downlink, sm.target, sm.end_marker) = (under.downlink, under.target, under.end_marker);
-                (sm.stage, sm.ran, sm.n4) = (under.stage.into_owned(), under.ran, under.n4);
-                (sm.usage, sm.relocation) = (under.usage, under.relocation.into_owned());
+                (sm.stage, sm.ran, sm.n4) = (under.stage, under.ran, under.n4);
+                (sm.usage, sm.relocation) = (under.usage, under.relocation);
                 (sm.deadline, sm.since) = (under.deadline, under.since);
             }
         }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
+use vireo_core::compact;
 
 /// Octets of a message at most: the largest is the whole context of a UE with what it wants done.
 pub const MOST: usize = 1 << 20;
@@ -178,9 +179,11 @@ impl Outbox {
     pub fn put(&mut self, message: &impl Serialize) -> Option<usize> {
         let start = self.octets.len();
         self.octets.extend_from_slice(&[0; LENGTH]);
-        let octets = std::mem::take(&mut self.octets);
         // A message always encodes: its strings and sequences have known lengths.
-        self.octets = postcard::to_extend(message, octets).ok()?;
+        if compact::put(message, &mut self.octets).is_err() {
+            self.octets.truncate(start);
+            return None;
+        }
         let length = self.octets.len() - start - LENGTH;
         if length > MOST {
             tracing::error!(octets = length, "a message for the fabric is too long and was not sent: please report it");

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use vireo_core::compact;
 use vireo_core::context::UeContext;
 use vireo_core::turn::{Effect, Note};
 use vireo_types::{AssocId, Instant, Ltmsi, RanUeNgapId, Seid};
@@ -116,7 +117,7 @@ impl Outbox {
     }
 
     /// Its octets, appended. `None` is a fault of this build: a step whose effects would be lost must not be committed.
-    pub(crate) fn encode(&self, to: Vec<u8>) -> Option<Vec<u8>> {
+    pub(crate) fn encode(&self, mut to: Vec<u8>) -> Option<Vec<u8>> {
         let step = (self.key >> 4) as u32;
         let same = self.before.filter(|before| Some(*before) == self.after);
         let stored = Stored {
@@ -132,7 +133,8 @@ impl Outbox {
             notes: Cow::Borrowed(&self.notes),
         };
         (self.key == key(self.ltmsi, step)).then_some(())?;
-        postcard::to_extend(&stored, to).ok()
+        compact::put(&stored, &mut to).ok()?;
+        Some(to)
     }
 
     pub(crate) fn decode(octets: &[u8]) -> Option<Self> {

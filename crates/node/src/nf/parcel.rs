@@ -4,6 +4,7 @@ use crate::metrics::Transaction;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use vireo_core::chain::{Answer, Ask, Carried, SessionNumber, Transfer};
+use vireo_core::compact;
 use vireo_core::engine::Event;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo};
 use vireo_types::{AmfUeNgapId, AssocId, Instant, RanUeNgapId, Seid};
@@ -143,7 +144,10 @@ impl<'a> Parcel<'a> {
         to.extend_from_slice(&arrived.0.to_le_bytes());
         to.extend_from_slice(&input.to_le_bytes());
         // Nothing of a parcel has no encoding.
-        postcard::to_extend(self, to).unwrap_or_default()
+        match compact::put(self, &mut to) {
+            Ok(()) => to,
+            Err(_) => Vec::new(),
+        }
     }
 
     /// Of its octets. They were written by this release: `None` is a fault of this build.

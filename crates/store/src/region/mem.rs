@@ -23,6 +23,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Octets of a word.
 pub(super) const WORD: usize = 8;
+/// Words of a cache line.
+const LINE: usize = 8;
 
 /// Words that several processes share.
 #[cfg(not(loom))]
@@ -185,7 +187,16 @@ impl Mem {
     /// Writes octets from a word on. Others may read meanwhile; they find out by the word that they recheck.
     #[inline]
     pub(super) fn write(&self, number: usize, octets: &[u8]) {
-        let (chunks, rest) = octets.as_chunks::<WORD>();
+        // By cache lines, whose words are stored without a look at how many are left.
+        let (lines, rest) = octets.as_chunks::<{ LINE * WORD }>();
+        let (words, _) = self.span(number, lines.len() * LINE).as_chunks::<LINE>();
+        for (words, line) in words.iter().zip(lines) {
+            for (word, chunk) in words.iter().zip(line.as_chunks::<WORD>().0) {
+                word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
+            }
+        }
+        let number = number + lines.len() * LINE;
+        let (chunks, rest) = rest.as_chunks::<WORD>();
         for (word, chunk) in self.span(number, chunks.len()).iter().zip(chunks) {
             word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
         }
