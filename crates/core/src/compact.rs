@@ -9,7 +9,8 @@ use std::fmt;
 ///
 /// # Errors
 ///
-/// For what postcard has no encoding for either: a sequence that does not know its length, or what a type's own encoding refuses.
+/// For a sequence that does not know its length and what a type's own encoding refuses, as with postcard; and for an `i128`, which
+/// nothing here has.
 pub fn put(value: &impl Serialize, to: &mut Vec<u8>) -> Result<(), Unencodable> {
     value.serialize(&mut Compact(to))
 }

@@ -123,8 +123,9 @@ impl Fleet {
             sockets.extend(self.caller.fd());
         }
         let mut members = Vec::new();
-        // Who was refused has been told so, and ends its connection.
-        for member in self.members.values().filter(|member| member.state != State::Refused) {
+        // A stranger that was refused has been told so, and ends its connection; a host that was given up may not have heard yet.
+        let stays = |member: &&Member| member.state != State::Refused || member.host.is_some();
+        for member in self.members.values().filter(stays) {
             sockets.push(member.stream.fd());
             members.push(CarriedMember {
                 stream: member.stream.carry()?,

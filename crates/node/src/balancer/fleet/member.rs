@@ -3,7 +3,7 @@
 use crate::balancer::Command;
 use crate::clock::clock;
 use crate::fabric::frame::{self, FrameError};
-use crate::fabric::message::{Map, OfNode, PoolLoad, ToBalancer, ToHost};
+use crate::fabric::message::{Map, OfNode, PoolLoad, ToBalancer};
 use crate::fabric::stream::Stream;
 use crate::host::Input;
 use serde::{Deserialize, Serialize};
@@ -92,12 +92,10 @@ impl Member {
             let serving = self.state == State::Serving;
             while let Some(octets) = self.stream.frame()? {
                 if self.state == State::Refused {
-                    // Nothing of what it has said is under way; one that has left in good order waits to hear that.
-                    let asks = match frame::decode(octets) {
-                        Ok(ToBalancer::Sync { number }) => Some(number),
-                        _ => None,
-                    };
-                    asks.into_iter().for_each(|number| _ = self.stream.put(&ToHost::Synced { number }));
+                    // One that has left in good order waits to hear that all is done which it had said before.
+                    if let (Ok(ToBalancer::Sync { number }), Some(host)) = (frame::decode(octets), self.host) {
+                        commands.push_back(Command::Sync { host, number });
+                    }
                     continue;
                 }
                 let message: ToBalancer<'_> = frame::decode(octets)?;

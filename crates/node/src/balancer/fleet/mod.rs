@@ -375,7 +375,9 @@ impl Fleet {
 
     fn accept(&mut self) {
         while let Ok((socket, peer)) = self.listener.accept() {
-            if self.members.len() >= STRANGERS + self.serving.len() * CONNECTIONS {
+            let over = |member: &&Member| member.state == State::Refused && member.host.is_some();
+            let hosts = self.serving.len() + self.members.values().filter(over).count();
+            if self.members.len() >= STRANGERS + hosts * CONNECTIONS {
                 tracing::warn!(%peer, "too many connections to the fabric are of no host of the cluster");
                 continue;
             }
@@ -652,10 +654,12 @@ impl Fleet {
 
     /// Tells whoever has asked that all that it had said before is done.
     pub(crate) fn synced(&mut self, host: HostId, number: u64) {
-        // Also one that has left in good order since, which ends by that.
-        let has_asked =
-            |member: &&mut Member| member.host == Some(host) && matches!(member.state, State::Serving | State::Refused);
-        if let Some(member) = self.members.values_mut().find(has_asked) {
+        if self.serving.contains_key(&host) {
+            return self.tell(host, &ToHost::Synced { number });
+        }
+        // One that has left in good order since, which ends by that.
+        let has_left = |member: &&mut Member| member.host == Some(host) && member.state == State::Refused;
+        if let Some(member) = self.members.values_mut().find(has_left) {
             member.stream.put(&ToHost::Synced { number });
         }
     }

@@ -256,6 +256,12 @@ fn a_host_that_is_given_up_hears_that_before_its_connection_ends() {
     let mut hears = |fleet: &mut Fleet, what: &dyn Fn(ToHost<'_>) -> bool| loop {
         assert!(Monotonic::now() < until, "not within {WITHIN:?}");
         fleet.pump();
+        while let Some(command) = fleet.next_command() {
+            // What the balancer does when all that was said before is done.
+            if let Command::Sync { host, number } = command {
+                fleet.synced(host, number);
+            }
+        }
         way.put(&ToBalancer::Done { number: 2 });
         way.flush()?;
         way.fill()?;
